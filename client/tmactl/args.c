@@ -150,7 +150,7 @@ static int dtype_of_code(const char *text)
 	return -1;
 }
 
-int args_dtype(enum tma_dtype *ret, const char *text, struct failure *f)
+int args_dtype(enum tma_dtype *ret, const char *flag, const char *text, struct failure *f)
 {
 	int dtype = tma_dtype_parse(text);
 
@@ -158,9 +158,9 @@ int args_dtype(enum tma_dtype *ret, const char *text, struct failure *f)
 		dtype = dtype_of_code(text);
 	if (dtype < 0 && *text == '>')
 		return fail(f, EXIT_USAGE,
-		            "--dtype %s: big-endian elements cannot be moved as numbers; omit the >", text);
+		            "%s %s: big-endian elements cannot be moved as numbers; omit the >", flag, text);
 	if (dtype < 0)
-		return fail(f, EXIT_USAGE, "--dtype %s: not an element type; tmactl info lists them", text);
+		return fail(f, EXIT_USAGE, "%s %s: not an element type; tmactl info lists them", flag, text);
 	*ret = (enum tma_dtype)dtype;
 	return 0;
 }

@@ -14,7 +14,8 @@ int args_pad(struct view_args *args, const char *text, struct failure *f);     /
 int args_split(struct view_args *args, const char *text, struct failure *f);   /* 0:128,1:32 */
 int args_join(struct view_args *args, const char *text, struct failure *f);    /* 1:50 */
 int args_mode(struct view_args *args, const char *text, struct failure *f);    /* edge */
-int args_dtype(enum tma_dtype *ret, const char *text, struct failure *f);      /* float32 or f4 */
+int args_dtype(enum tma_dtype *ret, const char *flag, const char *text,
+               struct failure *f); /* float32 or f4 */
 int args_shape(int64_t shape[TMA_MAX_RANK], int *ret_rank, const char *text, struct failure *f); /* 64,100 */
 int args_value(struct tma_number *ret, const char *text, struct failure *f); /* 1, -0.5, nan, 1,2 or 1+2j */
 /* An option of the group share, by its name: what requests pass and take. */

@@ -37,6 +37,8 @@ struct bench {
 	bool has_shape;
 	enum tma_dtype dtype;
 	struct view_args args;
+	struct cast_args cast_args;
+	struct cast cast;
 	struct tma_number value;
 	const char *value_text; /* NULL: 0 */
 	struct npy npy;
@@ -69,6 +71,7 @@ int cmd_bench(struct tmactl *t, int argc, char **argv)
 	b->load = (struct load){ .connections = 1, .depth = 1, .requests = UINT64_MAX, .stop = &caught };
 	if (!bench_parse(b, argc, argv) && !bench_request(b))
 		bench_run(b);
+	cast_args_deinit(&b->cast_args);
 	free(b);
 	return tmactl_report(t);
 }
@@ -132,7 +135,7 @@ static int bench_set_layout(struct bench *b, int opt, const char *text)
 	b->layout = cmd_option_name(b->t->cmd->rows, opt);
 	switch (opt) {
 	case OPT_DTYPE:
-		return args_dtype(&b->dtype, text, f);
+		return args_dtype(&b->dtype, "--dtype", text, f);
 	case OPT_SHAPE:
 		b->has_shape = true;
 		return args_shape(b->npy.shape, &b->npy.rank, text, f);
@@ -150,7 +153,7 @@ static int bench_set_layout(struct bench *b, int opt, const char *text)
 	case OPT_MODE:
 		return args_mode(&b->args, text, f);
 	default:
-		return -1;
+		return cast_args_set(&b->cast_args, opt, b->layout, text, f);
 	}
 }
 
@@ -210,8 +213,10 @@ static int bench_parse(struct bench *b, int argc, char **argv)
 		            cmd_word(WORDS_LOAD, b->kind));
 	if (shaped && !b->has_shape)
 		return fail(f, EXIT_USAGE, "--kind transform needs --shape");
-	if (args_check(&b->args, b->value_text, f) < 0)
+	if (args_check(&b->args, b->value_text, f) < 0 || cast_args_check(&b->cast_args, f) < 0)
 		return -1;
+	if (b->cast_args.scale.n > 1 || b->cast_args.bias.n > 1)
+		return fail(f, EXIT_USAGE, "bench converts by numbers, not by lists");
 	/* A number of requests is an end of its own. */
 	if (!(b->seconds > 0))
 		b->seconds = b->load.requests == UINT64_MAX ? SECONDS : MAX_SECONDS;
@@ -251,7 +256,9 @@ static int bench_request(struct bench *b)
 	}
 	if (transform_request_shape(&b->npy, b->dtype, &b->t->error) < 0)
 		return -1;
-	return transform_request_init(&b->request, &b->npy, &b->dtype, &b->args, &b->value, &b->t->error);
+	cast_init(&b->cast, &b->cast_args, b->dtype, &b->args);
+	return transform_request_init(&b->request, &b->npy, &b->dtype, &b->args, &b->cast, &b->value,
+	                              &b->t->error);
 }
 
 /* ---- The run ---------------------------------------------------------------------------------------- */

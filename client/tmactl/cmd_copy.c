@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tmactl copy: copies an .npy file or stream into another, permuted, padded or cropped. */
+/* tmactl copy: copies an .npy file or stream into another, permuted, converted, padded or cropped. */
 #include "tmactl.h"
 
 #include <inttypes.h>
@@ -21,6 +21,9 @@
 struct copy {
 	struct tmactl *t;
 	struct view_args args;
+	struct cast_args cast_args;
+	bool has_from_dtype;
+	enum tma_dtype from_dtype;
 	const char *value_text; /* NULL: 0 */
 	struct tma_number value;
 	uint64_t memory;
@@ -31,7 +34,10 @@ struct copy {
 	enum output_clobber clobber;
 	struct source source;
 	struct npy npy;
+	struct cast cast;
 	struct view view;
+	struct npy dst; /* that the output's header is like */
+	char dst_text[DESCR_TEXT];
 	uint8_t fill[16];
 	char *header;
 	size_t header_bytes;
@@ -123,8 +129,11 @@ static int copy_set(struct copy *c, int opt, const char *text)
 			return fail(f, EXIT_USAGE, "--memory %s: at least %dM is needed", text,
 			            MOVER_MIN_MEMORY >> 20);
 		return 0;
+	case OPT_FROM_DTYPE:
+		c->has_from_dtype = true;
+		return args_dtype(&c->from_dtype, "--from-dtype", text, f);
 	default:
-		return -1;
+		return cast_args_set(&c->cast_args, opt, cmd_option_name(c->t->cmd->rows, opt), text, f);
 	}
 }
 
@@ -141,21 +150,48 @@ static int copy_parse(struct copy *c, int argc, char **argv)
 		                              : "copy takes two files: SRC and DST");
 	c->src_path = argv[optind];
 	c->dst_path = argv[optind + 1];
-	return args_check(&c->args, c->value_text, &c->t->error);
+	if (c->has_from_dtype && !c->cast_args.given)
+		return fail(&c->t->error, EXIT_USAGE,
+		            "--from-dtype %s: nothing is converted; --dtype is the type of the output",
+		            tma_dtype_name(c->from_dtype));
+	if (args_check(&c->args, c->value_text, &c->t->error) < 0)
+		return -1;
+	return cast_args_check(&c->cast_args, &c->t->error);
 }
 
 /* ---- Files ------------------------------------------------------------------------------------------ */
+
+/* How elements are converted, and what the output's header says of them. */
+static int copy_cast(struct copy *c)
+{
+	enum tma_dtype from;
+
+	c->dst = c->npy;
+	if (!c->cast_args.given)
+		return 0;
+	if (cast_source(&c->npy.descr, c->has_from_dtype ? &c->from_dtype : NULL, c->src_path, &from,
+	                &c->t->error) < 0)
+		return -1;
+	cast_init(&c->cast, &c->cast_args, from, &c->args);
+	if (!c->cast.is)
+		return 0;
+	descr_of(&c->dst.descr, c->cast.to, c->dst_text);
+	c->dst.descr_text = c->dst_text;
+	c->dst.descr_len = strlen(c->dst_text);
+	c->dst.utf8 = false;
+	return 0;
+}
 
 static int copy_open(struct copy *c)
 {
 	struct failure *f = &c->t->error;
 
 	if (source_open(&c->source, c->src_path, &stop, f) < 0 || npy_read(&c->npy, &c->source, f) < 0 ||
-	    view_init(&c->view, &c->npy, &c->args, f) < 0)
+	    copy_cast(c) < 0 || view_init(&c->view, &c->npy, &c->args, f) < 0)
 		return -1;
-	if (c->value_text && descr_encode(&c->npy.descr, &c->value, c->value_text, c->fill, f) < 0)
+	if (c->value_text && descr_encode(&c->dst.descr, &c->value, c->value_text, c->fill, f) < 0)
 		return -1;
-	return npy_format(&c->npy, c->view.out_rank, c->view.out_shape, &c->header, &c->header_bytes, f);
+	return npy_format(&c->dst, c->view.out_rank, c->view.out_shape, &c->header, &c->header_bytes, f);
 }
 
 static int copy_run(struct copy *c)
@@ -165,6 +201,8 @@ static int copy_run(struct copy *c)
 	struct mover_job job = {
 		.view = &c->view,
 		.fill = c->fill,
+		.cast = &c->cast,
+		.value = c->value,
 		.source = &c->source,
 		.source_end = end,
 		.output = &c->output,
@@ -190,6 +228,7 @@ static void copy_deinit(struct copy *c)
 	progress_clear(&c->progress);
 	output_deinit(&c->output);
 	npy_deinit(&c->npy);
+	cast_args_deinit(&c->cast_args);
 	free(c->header);
 	source_close(&c->source);
 }
@@ -231,9 +270,11 @@ static void copy_print_json(const struct copy *c, double seconds)
 	print_shape("src_shape", c->npy.rank, c->npy.shape);
 	print_shape("dst_shape", c->view.out_rank, c->view.out_shape);
 	printf(", \"dtype\": ");
-	print_json_string(c->npy.descr.name, strlen(c->npy.descr.name), true);
+	print_json_string(c->dst.descr.name, strlen(c->dst.descr.name), true);
 	printf(", \"descr\": ");
-	print_json_string(c->npy.descr_text, c->npy.descr_len, c->npy.utf8);
+	print_json_string(c->dst.descr_text, c->dst.descr_len, c->dst.utf8);
+	printf(", \"src_dtype\": ");
+	print_json_string(c->npy.descr.name, strlen(c->npy.descr.name), true);
 	printf("}\n");
 }
 

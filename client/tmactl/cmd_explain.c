@@ -11,6 +11,7 @@
 #include "client/tmactl/terminal/colour.h"
 #include "field.h"
 #include "client/tmactl/explain/alternatives.h"
+#include "client/tmactl/explain/cast_words.h"
 #include "client/tmactl/explain/conversion.h"
 #include "client/tmactl/explain/hint.h"
 #include "client/tmactl/npy/npy.h"
@@ -32,15 +33,19 @@ struct explain {
 	bool has_shape;
 	const char *engine; /* NULL: the service's */
 	const char *svg;    /* the file to draw into; NULL: none */
+	const char *path;   /* of the array's file; NULL: none */
 	enum tma_dtype dtype;
 	struct npy npy; /* of the file, or made up of --dtype and --shape */
 	struct conversion conversion;
+	struct cast_args cast_args;
+	struct cast cast;
 };
 
 static int explain_parse(struct explain *e, int argc, char **argv);
 static int explain_read(struct explain *e, const char *path);
 static void explain_ask(struct explain *e);
-static void explain_print(const struct explain *e, const tma_document *plan, const struct hint *hint);
+static void explain_print(const struct explain *e, const struct transform_request *q,
+                          const tma_document *plan, const struct hint *hint);
 
 int cmd_explain(struct tmactl *t, int argc, char **argv)
 {
@@ -49,6 +54,7 @@ int cmd_explain(struct tmactl *t, int argc, char **argv)
 	if (!explain_parse(&e, argc, argv))
 		explain_ask(&e);
 	npy_deinit(&e.npy);
+	cast_args_deinit(&e.cast_args);
 	return tmactl_report(t);
 }
 
@@ -61,7 +67,7 @@ static int explain_set(struct explain *e, int opt, const char *text)
 	switch (opt) {
 	case OPT_DTYPE:
 		e->has_dtype = true;
-		return args_dtype(&e->dtype, text, f);
+		return args_dtype(&e->dtype, "--dtype", text, f);
 	case OPT_SHAPE:
 		e->has_shape = true;
 		return args_shape(e->npy.shape, &e->npy.rank, text, f);
@@ -84,6 +90,14 @@ static int explain_set(struct explain *e, int opt, const char *text)
 	case OPT_SVG:
 		e->svg = text;
 		return 0;
+	case OPT_TO_DTYPE:
+	case OPT_CAST:
+	case OPT_SCALE:
+	case OPT_BIAS:
+	case OPT_MEAN:
+	case OPT_STD:
+	case OPT_CHANNEL_AXIS:
+		return cast_args_set(&e->cast_args, opt, cmd_option_name(e->t->cmd->rows, opt), text, f);
 	default:
 		return conversion_set(&e->conversion, opt, text, f);
 	}
@@ -116,7 +130,8 @@ static int explain_parse(struct explain *e, int argc, char **argv)
 	while ((opt = tmactl_option(e->t, argc, argv)) != -1)
 		if (explain_set(e, opt, optarg) != 0)
 			return -1;
-	if (args_check(&e->args, explain_fills(e) ? NULL : e->value_text, f) < 0)
+	if (args_check(&e->args, explain_fills(e) ? NULL : e->value_text, f) < 0 ||
+	    cast_args_check(&e->cast_args, f) < 0)
 		return -1;
 	if (argc - optind > 1)
 		return fail(f, EXIT_USAGE, "explain takes one file at most, but was given %s too",
@@ -124,6 +139,10 @@ static int explain_parse(struct explain *e, int argc, char **argv)
 	if (e->conversion.given && (argc > optind || explain_array(e)))
 		return fail(f, EXIT_USAGE, "--%s: a conversion is described by layouts and sizes; omit %s",
 		            e->conversion.given, argc > optind ? argv[optind] : explain_array(e));
+	if (e->conversion.given && e->cast_args.given)
+		return fail(f, EXIT_USAGE,
+		            "--%s: layouts are explained without a conversion of elements; omit --%s",
+		            e->conversion.given, e->cast_args.given);
 	if (e->conversion.given)
 		return e->has_dtype && e->has_shape ? transform_request_shape(&e->npy, e->dtype, f) : 0;
 	if (argc - optind == 1) {
@@ -132,7 +151,8 @@ static int explain_parse(struct explain *e, int argc, char **argv)
 			            "explain takes dtype and shape from %s or from the flags, not "
 			            "both",
 			            argv[optind]);
-		return explain_read(e, argv[optind]);
+		e->path = argv[optind];
+		return explain_read(e, e->path);
 	}
 	if (!e->has_dtype || !e->has_shape)
 		return fail(f, EXIT_USAGE, "explain needs --dtype and --shape, or a file to take them from");
@@ -176,7 +196,8 @@ static int explain_hint(struct explain *e, tma_client *client, const struct tran
 	bool is_file = !e->has_dtype;
 
 	*ret = (struct hint){ 0 };
-	if (e->conversion.given || (is_file && e->npy.descr.dtype < 0) || q->src.n_split || q->dst.n_split)
+	if (e->conversion.given || e->cast.is || (is_file && e->npy.descr.dtype < 0) || q->src.n_split ||
+	    q->dst.n_split)
 		return 0;
 	return hint_find(ret, client, q, e->engine, plan, !is_file, &e->t->error);
 }
@@ -191,15 +212,30 @@ static void explain_answer(struct explain *e, tma_client *client, const struct t
 	if (e->t->json)
 		tmactl_print_json(e->t, plan);
 	else if (explain_hint(e, client, q, plan, &hint) == 0 && !e->t->quiet)
-		explain_print(e, plan, &hint);
+		explain_print(e, q, plan, &hint);
+}
+
+static int explain_cast(struct explain *e)
+{
+	enum tma_dtype from = e->dtype;
+
+	if (!e->cast_args.given)
+		return 0;
+	if (!e->has_dtype && cast_source(&e->npy.descr, NULL, e->path, &from, &e->t->error) < 0)
+		return -1;
+	cast_init(&e->cast, &e->cast_args, from, &e->args);
+	return 0;
 }
 
 static int explain_request(struct explain *e, struct transform_request *ret)
 {
 	const enum tma_dtype *dtype = e->has_dtype ? &e->dtype : NULL;
 
+	if (!e->conversion.given && explain_cast(e) < 0)
+		return -1;
 	if (!e->conversion.given)
-		return transform_request_init(ret, &e->npy, dtype, &e->args, &e->value, &e->t->error);
+		return transform_request_init(ret, &e->npy, dtype, &e->args, &e->cast, &e->value,
+		                              &e->t->error);
 	if (conversion_init(&e->conversion, dtype, e->has_shape ? &e->npy : NULL, ret, &e->t->error) < 0)
 		return -1;
 	ret->transform.value = e->value;
@@ -263,13 +299,15 @@ static void print_timing(const tma_document *plan)
 		print_wrapped(text, WORDS_COLUMN, printf("%-8s ", "time"));
 }
 
-static void explain_print(const struct explain *e, const tma_document *plan, const struct hint *hint)
+static void explain_print(const struct explain *e, const struct transform_request *q,
+                          const tma_document *plan, const struct hint *hint)
 {
 	const tma_document *rules = tma_document_find(plan, "rules");
 	char bytes[32];
 
 	if (e->conversion.given)
 		conversion_print(&e->conversion, "convert  ");
+	cast_print(&e->cast, q, WORDS_COLUMN);
 	print_family(plan);
 	for (size_t i = 0; i < tma_document_count(rules); i++) {
 		const tma_document *rule = tma_document_at(rules, i, NULL);

@@ -33,7 +33,8 @@ static enum tma_dtype element_of(const struct npy *npy, int64_t *ret_n)
 }
 
 int transform_request_init(struct transform_request *ret, const struct npy *npy, const enum tma_dtype *dtype,
-                           const struct view_args *args, const struct tma_number *value, struct failure *f)
+                           const struct view_args *args, const struct cast *cast,
+                           const struct tma_number *value, struct failure *f)
 {
 	struct transform_request *q = ret;
 	int rank = npy->rank, middle;
@@ -75,6 +76,13 @@ int transform_request_init(struct transform_request *ret, const struct npy *npy,
 	if (npy->fortran)
 		q->src.strides = q->strides;
 	transform_request_point(q, args->permute, args->pad);
+	if (!cast->is)
+		return 0;
+	q->src.dtype = cast->from;
+	q->dst.dtype = cast->to;
+	cast_request_init(&q->cast, cast, NULL, middle, view.channel_of < 0 ? 0 : view.channel_of, 0,
+	                  args->channels, 1);
+	q->transform.conversion = &q->cast.conversion;
 	return 0;
 }
 

@@ -332,7 +332,7 @@ static void source_runs(const struct box_plan *plan, const int64_t *len, struct 
 
 static void output_runs(const struct view *view, const int64_t *len, struct box_runs *ret)
 {
-	int64_t run = view->element;
+	int64_t run = view->dst_element;
 	int first = BOX_MAX_RANK;
 
 	*ret = (struct box_runs){ .count = 1 };

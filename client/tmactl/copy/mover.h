@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 #include "box.h"
+#include "client/tmactl/cast/cast.h"
 #include "client/tmactl/npy/output.h"
 #include "client/tmactl/npy/source.h"
 #include "client/tmactl/stop.h"
@@ -25,7 +26,9 @@
 
 struct mover_job {
 	const struct view *view;
-	const uint8_t *fill; /* an element's bits for mode constant */
+	const uint8_t *fill;     /* an element's bits for mode constant */
+	const struct cast *cast; /* how elements are converted */
+	struct tma_number value; /* for mode constant, where they are */
 	struct source *source;
 	uint64_t source_end; /* byte of it where its array ends */
 	struct output *output;

@@ -151,10 +151,17 @@ static int worker_create(struct worker *w, uint64_t bytes, tma_region **ret)
 static int worker_open(struct worker *w)
 {
 	const struct box_plan *plan = &w->mover->plan;
+	const struct cast *cast = w->mover->job->cast;
 
-	if (worker_connect(w) < 0 || worker_create(w, plan->src_bytes, &w->src) < 0)
+	if (worker_connect(w) < 0 || worker_create(w, plan->src_bytes, &w->src) < 0 ||
+	    worker_create(w, plan->dst_bytes, &w->dst) < 0)
 		return -1;
-	return worker_create(w, plan->dst_bytes, &w->dst);
+	if (!cast_bytes(cast))
+		return 0;
+	if (worker_create(w, cast_bytes(cast), &w->operands) < 0)
+		return -1;
+	cast_fill(cast, tma_region_data(w->operands));
+	return 0;
 }
 
 /* ---- Boxes ------------------------------------------------------------------------------------------ */
@@ -291,6 +298,16 @@ static struct tma_number carried(uint32_t element, const uint8_t *bits)
 	return n;
 }
 
+/* The service counts the values of one box, of which there may be more. */
+static int worker_is_inexact(struct worker *w)
+{
+	const char *why = tma_last_error(w->client);
+	const int len = (int)strcspn(why, ";");
+
+	return fail(&w->error, EXIT_FAILED, "%s%.*s",
+	            w->mover->plan.n_boxes > 1 ? "of a part of the array: " : "", len, why);
+}
+
 /* The source and the room for the output stay as they are when the service goes away: it is asked again. */
 static int worker_ask(struct worker *w, const struct tma_transform *transform)
 {
@@ -309,7 +326,20 @@ static int worker_ask(struct worker *w, const struct tma_transform *transform)
 		if (worker_rejoin(w) < 0)
 			return -1;
 	}
-	return tmactl_refused(w->client, &w->error);
+	return rc == TMA_OUT_OF_RANGE && w->mover->job->cast->is ? worker_is_inexact(w)
+	                                                         : tmactl_refused(w->client, &w->error);
+}
+
+/* How a box is converted. */
+static void worker_cast(const struct worker *w, const struct box *box, struct cast_request *ret)
+{
+	const struct mover_job *job = w->mover->job;
+	const struct view *view = job->view;
+	const int axis = view->channel < 0 ? 0 : view->channel;
+	const struct box_piece *p = &box->piece[axis];
+
+	cast_request_init(ret, job->cast, w->operands, view->rank, axis,
+	                  view->channel < 0 ? 0 : view->first_channel + p->src, p->src_len, p->step);
 }
 
 static int worker_transform(struct worker *w, const struct box *box)
@@ -319,11 +349,16 @@ static int worker_transform(struct worker *w, const struct box *box)
 	int64_t strides[TMA_MAX_RANK];
 	int64_t before[TMA_MAX_RANK];
 	int64_t after[TMA_MAX_RANK];
-	struct tma_tensor dst = { .region = w->dst, .dtype = carrier(view->element), .rank = view->rank };
-	struct tma_tensor src = {
-		.region = w->src, .dtype = dst.dtype, .rank = view->rank, .strides = strides
-	};
+	const bool casts = job->cast->is;
+	struct tma_tensor dst = { .region = w->dst,
+		                  .dtype = casts ? job->cast->to : carrier(view->element),
+		                  .rank = view->rank };
+	struct tma_tensor src = { .region = w->src,
+		                  .dtype = casts ? job->cast->from : dst.dtype,
+		                  .rank = view->rank,
+		                  .strides = strides };
 	struct tma_transform transform = { .dst = &dst, .src = &src, .order = job->order };
+	struct cast_request cast;
 
 	src.offset = box->src_start;
 	for (int d = 0; d < view->rank; d++) {
@@ -341,7 +376,11 @@ static int worker_transform(struct worker *w, const struct box *box)
 		transform.mode = view->mode;
 	}
 	if (transform.before && view->mode == TMA_PAD_CONSTANT)
-		transform.value = carried(view->element, job->fill);
+		transform.value = casts ? job->value : carried(view->element, job->fill);
+	if (casts) {
+		worker_cast(w, box, &cast);
+		transform.conversion = &cast.conversion;
+	}
 	return worker_ask(w, &transform);
 }
 

@@ -18,6 +18,7 @@ struct worker {
 	                -1 until there is one; under the mover's lock */
 	tma_region *src;
 	tma_region *dst;
+	tma_region *operands; /* lists by which elements are converted; NULL: there are none */
 	struct failure error;
 };
 

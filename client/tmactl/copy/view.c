@@ -17,13 +17,20 @@ static void view_reduce(struct view *v);
 
 int view_init(struct view *ret, const struct npy *npy, const struct view_args *args, struct failure *f)
 {
-	*ret = (struct view){ .mode = args->mode, .src_offset = npy->data_offset, .element = 1 };
-	if (view_axes(ret, npy, args, f) < 0 || view_size(ret, npy->descr.item_bytes, f) < 0 ||
+	const uint64_t dst_item_bytes = args->dst_item_bytes ? args->dst_item_bytes : npy->descr.item_bytes;
+
+	*ret = (struct view){ .mode = args->mode,
+		              .src_offset = npy->data_offset,
+		              .element = 1,
+		              .channel_of = -1,
+		              .channel = -1 };
+	if (view_axes(ret, npy, args, f) < 0 || view_size(ret, dst_item_bytes, f) < 0 ||
 	    check_rests(ret, args, f) < 0)
 		return -1;
 	if (!ret->dst_bytes)
 		return 0;
 	view_carry_items(ret, npy->descr.item_bytes);
+	ret->dst_element = args->dst_item_bytes ? (uint32_t)args->dst_item_bytes : ret->element;
 	view_reduce(ret);
 	if (ret->rank > TMA_MAX_RANK)
 		return fail(f, EXIT_FAILED,
@@ -83,13 +90,35 @@ static int view_dims_init(struct view *v, struct view_dims *ret, const struct np
 	return view_split(v, ret, args, f);
 }
 
+/* The input's dimension that has channels; -1: none has. */
+static int find_channels(const struct view_dims *dims, const struct view_args *args, int *ret,
+                         struct failure *f)
+{
+	int i = args->channel < 0 ? args->channel + dims->rank : args->channel;
+
+	*ret = args->channels ? i : -1;
+	if (!args->channels)
+		return 0;
+	if (i < 0 || i >= dims->rank)
+		return fail(f, EXIT_USAGE, "--channel-axis %d: there is no such dimension among %d",
+		            args->channel, dims->rank);
+	if (args->channels != dims->extent[i])
+		return fail(f, EXIT_USAGE,
+		            "%s: %" PRId64 " numbers, but dimension %d of the input has %" PRId64
+		            " elements; --channel-axis names another dimension",
+		            args->channels_text, args->channels, i, dims->extent[i]);
+	return 0;
+}
+
 /* The output's axes with their strides in the file. */
 static int view_axes(struct view *v, const struct npy *npy, const struct view_args *args, struct failure *f)
 {
 	bool is_padded[TMA_MAX_RANK] = { 0 };
 	struct view_dims dims;
+	int channel;
 
-	if (view_dims_init(v, &dims, npy, args, f) < 0 || check_perm(args, dims.rank, f) < 0)
+	if (view_dims_init(v, &dims, npy, args, f) < 0 || check_perm(args, dims.rank, f) < 0 ||
+	    find_channels(&dims, args, &channel, f) < 0)
 		return -1;
 	if (args->pad && args->n_pad != dims.rank)
 		return fail(f, EXIT_USAGE, "--pad %s: it names %d dimension%s, but the file has %d%s",
@@ -107,12 +136,18 @@ static int view_axes(struct view *v, const struct npy *npy, const struct view_ar
 			return fail(f, EXIT_USAGE,
 			            "--pad %s: dimension %d comes of a split and cannot be padded", args->pad,
 			            d);
+		if (i == channel) {
+			v->channel_of = d;
+			v->axis[d].is_fixed = true;
+			v->first_channel = args->pad && args->before[d] < 0 ? -args->before[d] : 0;
+		}
 		if (args->pad && axis_pad(v, &v->axis[d], d, args, f) < 0)
 			return -1;
 		v->out_shape[d] = v->axis[d].extent;
 	}
 	view_add_src_rests(v, &dims, npy->shape, args);
-	return view_join(v, args, npy->descr.item_bytes, is_padded, f);
+	return view_join(v, args, args->dst_item_bytes ? args->dst_item_bytes : npy->descr.item_bytes,
+	                 is_padded, f);
 }
 
 static int check_rests(const struct view *v, const struct view_args *args, struct failure *f)
@@ -224,6 +259,8 @@ static void view_reduce(struct view *v)
 	v->rank = n;
 	for (int d = 0; d < n; d++)
 		v->axis[d] = reduced[n - 1 - d];
+	if (v->channel_of >= 0)
+		v->channel = axis_of(v, v->channel_of);
 	for (int i = 0; i < v->n_rests; i++)
 		for (int j = 0; j < v->rest[i].rank; j++)
 			v->rest[i].axis[j] = axis_of(v, v->rest[i].axis[j]);

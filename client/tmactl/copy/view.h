@@ -28,6 +28,10 @@ struct view_args {
 	int n_join;
 	int64_t join_dim[TMA_MAX_RANK];
 	int64_t join_to[TMA_MAX_RANK];
+	uint64_t dst_item_bytes; /* of items that are converted; 0: they stay as they are */
+	int64_t channels;        /* elements of the input's dimension that has channels; 0: none has */
+	int channel;             /* that dimension; negative ones count from the last */
+	const char *channels_text;
 };
 
 /* Splits as the library takes them: n pairs. */
@@ -54,7 +58,7 @@ struct view_axis {
 	int64_t src_stride; /* bytes in the file, >= 0 */
 	int64_t dst_stride; /* bytes in the output */
 	int of;             /* its number before axes were fused */
-	bool is_fixed;      /* a digit of a ragged dimension: not to be fused */
+	bool is_fixed;      /* a digit of a ragged dimension, or channels: not to be fused */
 };
 
 /* Axes, outermost first, that count the elements of one dimension of a file in mixed radix, where not all
@@ -69,7 +73,8 @@ struct view_rest {
 struct view {
 	int rank; /* of the output as it is moved */
 	struct view_axis axis[TMA_MAX_RANK + 1];
-	uint32_t element; /* bytes that travel as one: 1, 2, 4, 8 or 16 */
+	uint32_t element;     /* bytes that travel as one: 1, 2, 4, 8 or 16 */
+	uint32_t dst_element; /* likewise, in the output */
 	enum tma_pad_mode mode;
 	uint64_t src_offset; /* byte of the file of the first element that is not cropped */
 	uint64_t dst_bytes;  /* of the whole output; 0: nothing moves */
@@ -80,11 +85,14 @@ struct view {
 	struct view_splits dst_split; /* as which the output's joined dimensions are seen */
 	int n_rests;
 	struct view_rest rest[2 * TMA_MAX_SPLIT];
+	int channel_of;        /* dimension of the output, not joined yet, that has channels; -1: none */
+	int channel;           /* its axis */
+	int64_t first_channel; /* that is not cropped */
 };
 
 /* Checks the flags against the file's shape: a permutation that is none, pads of another rank, crops that
  * leave nothing, empty dimensions with a mode that needs elements, sizes that overflow, splits and joins that
- * do not fit. */
+ * do not fit, another number of channels than the dimension has. */
 int view_init(struct view *ret, const struct npy *npy, const struct view_args *args, struct failure *f);
 
 /* ---- For view.c: dimensions in blocks ---------------------------------------------------------------- */

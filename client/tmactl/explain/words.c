@@ -23,6 +23,11 @@ static const struct {
 	int is_fast;        /* where no time is predicted */
 	const char *sentence;
 } table[] = {
+	{ "cpu", "convert", NULL, 0, 0, 1,
+	  "rows of the destination, block by block: elements are loaded into vector registers, converted and stored "
+	  "as the other type; where both sides do not have the same rows, a tile is permuted in the cache first" },
+	{ "cuda", "convert", NULL, 0, 0, 1,
+	  "elements are converted in registers, between the load of a tile and its store" },
 	{ "cpu", NULL, "tiles", 0, 0, 0,
 	  "boxes of several axes, read run by run, permuted in the cache and written past it in whole lines" },
 	{ "cpu", "memcpy", NULL, 0, 0, 1, "one run of bytes, copied as is" },

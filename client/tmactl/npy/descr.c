@@ -118,6 +118,19 @@ static int parse_code(struct descr *ret, const char *code, size_t len, const cha
 	return fail(f, EXIT_FAILED, "%s: dtype '%.*s' is not a supported NumPy type code", path, shown, code);
 }
 
+void descr_of(struct descr *ret, enum tma_dtype dtype, char ret_text[DESCR_TEXT])
+{
+	const unsigned bytes = (unsigned)tma_dtype_size(dtype);
+	char kind = 'V';
+
+	*ret = (struct descr){ .item_bytes = bytes, .dtype = (int)dtype };
+	snprintf(ret->name, sizeof ret->name, "%s", tma_dtype_name(dtype));
+	for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++)
+		if (codes[i].dtype == (int)dtype && !strcmp(codes[i].name, ret->name))
+			kind = codes[i].kind;
+	snprintf(ret_text, DESCR_TEXT, "'%c%c%u'", bytes == 1 || kind == 'V' ? '|' : '<', kind, bytes % 100);
+}
+
 /* ---- Structured types ------------------------------------------------------------------------------- */
 
 static int too_large(const char *path, struct failure *f)

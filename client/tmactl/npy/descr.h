@@ -9,6 +9,8 @@
 #include "literal.h"
 #include "client/tmactl/tmactl.h"
 
+#define DESCR_TEXT 8
+
 struct descr {
 	uint64_t item_bytes;
 	int dtype;           /* enum tma_dtype that a value is read as; -1: zero bytes are all it can be */
@@ -25,5 +27,9 @@ int descr_parse(struct descr *ret, const struct literals *l, const struct litera
  * error. */
 int descr_encode(const struct descr *descr, const struct tma_number *value, const char *text, uint8_t ret[16],
                  struct failure *f);
+
+/* That of items of a type, and its text for a header, in quotes: '<f4'. bfloat16 and the 8-bit floating types
+ * have no code of NumPy's and are bytes, as ml_dtypes saves them: '|V2'. */
+void descr_of(struct descr *ret, enum tma_dtype dtype, char ret_text[DESCR_TEXT]);
 
 #endif

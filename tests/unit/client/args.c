@@ -172,7 +172,7 @@ ParameterizedTest(struct dtype_row *row, args, dtype)
 {
 	enum tma_dtype dtype = TMA_BOOL;
 	struct failure f = { 0 };
-	int rc = args_dtype(&dtype, row->text, &f);
+	int rc = args_dtype(&dtype, "--dtype", row->text, &f);
 
 	cr_assert_eq(rc, row->dtype < 0 ? -1 : 0, "%s", row->text);
 	if (!rc)

@@ -47,7 +47,7 @@ static int64_t oracle_index(const struct view_axis *axis, enum tma_pad_mode mode
 /* The output is contiguous. */
 static void set_dst_strides(struct view *view)
 {
-	int64_t stride = view->element;
+	int64_t stride = view->dst_element;
 
 	for (int d = view->rank - 1; d >= 0; d--) {
 		view->axis[d].dst_stride = stride;
@@ -73,7 +73,7 @@ static void random_view(struct view *view)
 		order[other] = swap;
 	}
 	stride = view->element;
-	view->dst_bytes = view->element;
+	view->dst_bytes = view->dst_element = view->element;
 	for (int k = 0; k < view->rank; k++) {
 		struct view_axis *axis = &view->axis[order[k]];
 		int64_t whole = 1 + random_below(k ? 6 : 9); /* in the file, of which source are left */
@@ -229,7 +229,9 @@ static void plan_of(struct box_plan *plan, struct view *view, uint64_t budget)
 {
 	struct failure f = { 0 };
 
-	view->dst_bytes = view->element;
+	if (!view->dst_element)
+		view->dst_element = view->element;
+	view->dst_bytes = view->dst_element;
 	for (int d = 0; d < view->rank; d++)
 		view->dst_bytes *= (uint64_t)view->axis[d].extent;
 	set_dst_strides(view);
@@ -263,6 +265,23 @@ Test(box, a_plain_copy_is_one_run_a_box)
 	cr_assert_eq(box.src.count, 1);
 	cr_assert_eq(box.dst.count, 1);
 	cr_assert_eq(box.src.offset, box.dst.offset);
+	box_plan_deinit(&plan);
+}
+
+Test(box, elements_that_become_larger_count_as_such)
+{
+	struct view view = {
+		.rank = 1, .element = 1, .dst_element = 8, .axis = { AXIS(100000000, 0, 100000000, 1) }
+	};
+	struct box_plan plan;
+	struct box box;
+
+	plan_of(&plan, &view, 1 << 20);
+	cr_assert_leq(plan.src_bytes + plan.dst_bytes, 1 << 20);
+	cr_assert_geq(plan.src_bytes + plan.dst_bytes, 1 << 19);
+	box_get(&plan, 1, &box);
+	cr_assert_eq(box.dst.bytes, 8 * box.src.bytes);
+	cr_assert_eq(box.dst.offset, 8 * box.src.offset);
 	box_plan_deinit(&plan);
 }
 

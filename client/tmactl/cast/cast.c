@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Types of both sides, and operands as numbers or tensors. */
+#include "cast.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* ---- Types -------------------------------------------------------------------------------------------- */
+
+int cast_source(const struct descr *descr, const enum tma_dtype *as, const char *path, enum tma_dtype *ret,
+                struct failure *f)
+{
+	if (descr->swap_bytes)
+		return fail(f, EXIT_FAILED, "%s: big-endian items cannot be converted", path);
+	if (as && tma_dtype_size(*as) != descr->item_bytes)
+		return fail(f, EXIT_USAGE,
+		            "--from-dtype %s: its elements have %zu bytes, but the items of %s have %" PRIu64,
+		            tma_dtype_name(*as), tma_dtype_size(*as), path, descr->item_bytes);
+	if (!as &&
+	    (descr->dtype < 0 || strcmp(descr->name, tma_dtype_name((enum tma_dtype)descr->dtype)) != 0))
+		return fail(
+		    f, EXIT_FAILED,
+		    "%s: items of %s cannot be converted, unless --from-dtype says what numbers they are",
+		    path, descr->name);
+	*ret = as ? *as : (enum tma_dtype)descr->dtype;
+	return 0;
+}
+
+/* The longer one. */
+static const struct cast_list *list_of(const struct cast_args *args)
+{
+	return args->scale.n >= args->bias.n ? &args->scale : &args->bias;
+}
+
+void cast_init(struct cast *ret, const struct cast_args *args, enum tma_dtype from, struct view_args *view)
+{
+	const struct cast_list *list = list_of(args);
+
+	*ret = (struct cast){ .from = from, .to = args->has_dtype ? args->dtype : from, .args = args };
+	ret->is = ret->to != from || args->has_cast || list->n > 0;
+	if (!ret->is)
+		return;
+	view->dst_item_bytes = tma_dtype_size(ret->to);
+	view->channel = args->axis_text ? args->axis : -1;
+	view->channels = list->n > 1 ? (int64_t)list->n : 0;
+	view->channels_text = list->text;
+}
+
+/* ---- Operands ----------------------------------------------------------------------------------------- */
+
+static size_t list_bytes(const struct cast_list *list)
+{
+	return list->n > 1 ? list->n * sizeof *list->v : 0;
+}
+
+size_t cast_bytes(const struct cast *cast)
+{
+	return cast->is ? list_bytes(&cast->args->scale) + list_bytes(&cast->args->bias) : 0;
+}
+
+void cast_fill(const struct cast *cast, double *ret)
+{
+	const struct cast_list *const lists[] = { &cast->args->scale, &cast->args->bias };
+
+	for (int i = 0; i < 2; i++)
+		for (size_t k = 0; lists[i]->n > 1 && k < lists[i]->n; k++)
+			*ret++ = lists[i]->v[k];
+}
+
+void cast_request_init(struct cast_request *ret, const struct cast *cast, tma_region *region, int rank,
+                       int axis, int64_t first, int64_t n, int step)
+{
+	const struct cast_list *scale = &cast->args->scale, *bias = &cast->args->bias;
+	struct tma_tensor tensor = { .region = region, .dtype = TMA_FLOAT64, .rank = rank - axis };
+
+	*ret = (struct cast_request){ .conversion.cast = cast->args->cast };
+	for (int d = 0; d < tensor.rank; d++)
+		tensor.shape[d] = 1;
+	if (step)
+		tensor.shape[0] = n;
+	ret->stride[0] = step;
+	tensor.strides = ret->stride;
+	tensor.offset = (uint64_t)(step < 0 ? first + n - 1 : first) * sizeof(double);
+	ret->scale = (struct tma_number){ .kind = TMA_NUMBER_REAL, .re = scale->n ? scale->v[0] : 0 };
+	ret->bias = (struct tma_number){ .kind = TMA_NUMBER_REAL, .re = bias->n ? bias->v[0] : 0 };
+	ret->scale_tensor = ret->bias_tensor = tensor;
+	ret->bias_tensor.offset += list_bytes(scale);
+	if (scale->n > 1)
+		ret->conversion.scale_tensor = &ret->scale_tensor;
+	else if (scale->n)
+		ret->conversion.scale = &ret->scale;
+	if (bias->n > 1)
+		ret->conversion.bias_tensor = &ret->bias_tensor;
+	else if (bias->n)
+		ret->conversion.bias = &ret->bias;
+}

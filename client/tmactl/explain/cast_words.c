@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Says what a conversion calculates, in which type, and what becomes of values that do not fit. The rules are
+ * those of proto/protocol.md. */
+#include "cast_words.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "client/tmactl/terminal/print.h"
+
+enum { FLOATING, INTEGER, BOOLEAN };
+
+static int class_of(enum tma_dtype dtype)
+{
+	const char *name = tma_dtype_name(dtype);
+
+	return dtype == TMA_BOOL                                       ? BOOLEAN
+	       : !strncmp(name, "int", 3) || !strncmp(name, "uint", 4) ? INTEGER
+	                                                               : FLOATING;
+}
+
+static bool is_wide(enum tma_dtype dtype)
+{
+	return dtype == TMA_FLOAT64 || (class_of(dtype) == INTEGER && tma_dtype_size(dtype) >= 4);
+}
+
+static const char *formula_of(const struct tma_conversion *c)
+{
+	const bool scales = c->scale || c->scale_tensor, adds = c->bias || c->bias_tensor;
+
+	return scales && adds ? "x * scale + bias" : scales ? "x * scale" : adds ? "x + bias" : "x";
+}
+
+/* How the type that is calculated in is named; NULL: nothing is calculated. */
+static const char *arithmetic_of(const struct cast *cast, const struct tma_conversion *c)
+{
+	if (!strcmp(formula_of(c), "x") && class_of(cast->from) != FLOATING && class_of(cast->to) != FLOATING)
+		return NULL;
+	return is_wide(cast->from) || is_wide(cast->to) ? "float64" : "float32";
+}
+
+static const char *rounding_of(enum tma_dtype to)
+{
+	static const char *const words[] = {
+		[FLOATING] = "rounded to nearest even",
+		[INTEGER] = "without what lies behind the point",
+		[BOOLEAN] = "true where it is not 0",
+	};
+
+	return words[class_of(to)];
+}
+
+static void print_operand(const char *name, const struct tma_number *number, const struct tma_tensor *tensor,
+                          int rank)
+{
+	if (number)
+		printf("%-8s %.9g\n", name, number->re);
+	if (tensor)
+		printf("%-8s a number for each of the %" PRId64
+		       " elements of dimension %d of the permuted source\n",
+		       name, tensor->shape[0], rank - tensor->rank);
+}
+
+void cast_print(const struct cast *cast, const struct transform_request *q, int column)
+{
+	const struct tma_conversion *c = &q->cast.conversion;
+	const char *in = cast->is ? arithmetic_of(cast, c) : NULL;
+	char text[400];
+	int len;
+
+	if (!cast->is)
+		return;
+	len = snprintf(text, sizeof text, "%s to %s: %s", tma_dtype_name(cast->from),
+	               tma_dtype_name(cast->to), formula_of(c));
+	if (in)
+		len += snprintf(text + len, sizeof text - (size_t)len, ", calculated in %s%s, %s", in,
+		                strlen(formula_of(c)) > 1 ? " with every step rounded" : "",
+		                rounding_of(cast->to));
+	snprintf(text + len, sizeof text - (size_t)len,
+	         c->cast == TMA_CAST_EXACT ? "; exact: it fails if any value is not one of %s"
+	                                   : "; saturate: values beyond the range of %s become its nearest",
+	         tma_dtype_name(cast->to));
+	print_wrapped(text, column, printf("%-8s ", "convert"));
+	print_operand("scale", c->scale, c->scale_tensor, q->src.rank + q->src_split.n);
+	print_operand("bias", c->bias, c->bias_tensor, q->src.rank + q->src_split.n);
+}
