@@ -232,22 +232,19 @@ static void random_pads(uint64_t *state, struct transform_spec *spec)
 		spec->n_before = spec->n_after = -1;
 }
 
-void oracle_random_case(uint64_t seed, struct oracle_case *ret)
+static void random_case(uint64_t state, struct oracle_case *ret)
 {
-	uint64_t state = seed;
 	struct transform_spec *spec = &ret->spec;
-	enum dtype dtype = (enum dtype)oracle_between(&state, 0, DTYPE_COUNT - 1);
 	int rank = (int)oracle_between(&state, one_in(&state, 10) ? 0 : 1, one_in(&state, 20) ? 32 : 6);
 	bool repeat;
 
-	*ret = (struct oracle_case){ .seed = seed };
-	spec->src.dtype = spec->dst.dtype = dtype;
 	spec->src.rank = spec->dst.rank = rank;
 	spec->mode = (enum pad_mode)oracle_between(&state, 0, PAD_MODE_COUNT - 1);
 	if (spec->mode == PAD_MODE_CONSTANT && !one_in(&state, 3))
-		spec->value = random_value(&state, dtype);
+		spec->value = random_value(&state, spec->dst.dtype);
 
-	random_shape(&state, rank, ORACLE_MAX_BYTES / dtype_size(dtype) / oracle_between(&state, 1, 50),
+	random_shape(&state, rank,
+	             ORACLE_MAX_BYTES / dtype_size(spec->src.dtype) / oracle_between(&state, 1, 50),
 	             spec->src.shape);
 	spec->n_perm = one_in(&state, 4) ? -1 : rank;
 	random_order(&state, rank, spec->perm);
@@ -257,6 +254,21 @@ void oracle_random_case(uint64_t seed, struct oracle_case *ret)
 	random_strides(&state, &spec->dst, false);
 	random_place(&state, &spec->src, &ret->src_offset, &ret->src_size);
 	random_place(&state, &spec->dst, &ret->dst_offset, &ret->dst_size);
+}
+
+void oracle_random_case(uint64_t seed, struct oracle_case *ret)
+{
+	uint64_t state = seed;
+	enum dtype dtype = (enum dtype)oracle_between(&state, 0, DTYPE_COUNT - 1);
+
+	*ret = (struct oracle_case){ .seed = seed, .spec = { .src.dtype = dtype, .dst.dtype = dtype } };
+	random_case(state, ret);
+}
+
+void oracle_random_case_of(uint64_t seed, enum dtype dst, enum dtype src, struct oracle_case *ret)
+{
+	*ret = (struct oracle_case){ .seed = seed, .spec = { .src.dtype = src, .dst.dtype = dst } };
+	random_case(seed, ret);
 }
 
 /* ---- Buffers ---------------------------------------------------------------------------------------- */

@@ -51,6 +51,9 @@ struct oracle_case {
  * repeated and gapped strides, bases that are not aligned, empty dimensions. */
 void oracle_random_case(uint64_t seed, struct oracle_case *ret);
 
+/* The same of a source and a destination of these types, for conversions, whose members the caller sets. */
+void oracle_random_case_of(uint64_t seed, enum dtype dst, enum dtype src, struct oracle_case *ret);
+
 /* Allocates and fills the buffers and runs the oracle into expected; false when out of memory. */
 bool oracle_case_prepare(struct oracle_case *c);
 

@@ -52,18 +52,14 @@ static bool find_element(const struct tensor_layout *layout, const struct split_
 	return true;
 }
 
-void split_oracle_run(const struct transform_spec *spec, const struct split_list *dst,
-                      const struct split_list *src, uint8_t *dst_origin, const uint8_t *src_origin)
+void split_oracle_walk(const struct transform_spec *spec, const struct split_list *dst,
+                       const struct split_list *src, split_visit_fn *visit, void *arg)
 {
 	int64_t from[TENSOR_MAX_RANK], o[TENSOR_MAX_RANK] = { 0 }, index[TENSOR_MAX_RANK] = { 0 };
+	int64_t permuted[TENSOR_MAX_RANK] = { 0 };
 	int64_t source[TENSOR_MAX_RANK], before, after, to, at;
-	uint8_t value[TENSOR_MAX_ELEMENT];
-	size_t size = dtype_size(spec->dst.dtype);
-	struct error err;
 	int d, rank = view_of(&spec->src, src, from);
 
-	if (scalar_encode(&spec->value, spec->dst.dtype, value, "value", &err))
-		abort();
 	view_of(&spec->dst, dst, source);
 	for (d = 0; d < rank; d++)
 		if (!source[d])
@@ -81,14 +77,41 @@ void split_oracle_run(const struct transform_spec *spec, const struct split_list
 			                        spec->mode);
 			read &= index[s] >= 0;
 			index[s] -= before < 0 ? before : 0;
+			permuted[d] = index[s];
 		}
 		if (find_element(&spec->dst, dst, o, &to)) {
 			read = read && find_element(&spec->src, src, index, &at);
-			memcpy(dst_origin + to, read ? src_origin + at : value, size);
+			visit(arg, to, read ? &at : NULL, permuted);
 		}
 		for (d = rank - 1; d >= 0 && ++o[d] == source[d]; d--)
 			o[d] = 0;
 	} while (d >= 0);
+}
+
+struct moved {
+	uint8_t *dst;
+	const uint8_t *src;
+	size_t size;
+	uint8_t value[TENSOR_MAX_ELEMENT];
+};
+
+static void move_element(void *arg, int64_t to, const int64_t *from, const int64_t *index)
+{
+	const struct moved *moved = arg;
+
+	(void)index;
+	memcpy(moved->dst + to, from ? moved->src + *from : moved->value, moved->size);
+}
+
+void split_oracle_run(const struct transform_spec *spec, const struct split_list *dst,
+                      const struct split_list *src, uint8_t *dst_origin, const uint8_t *src_origin)
+{
+	struct moved moved = { .dst = dst_origin, .src = src_origin, .size = dtype_size(spec->dst.dtype) };
+	struct error err;
+
+	if (scalar_encode(&spec->value, spec->dst.dtype, moved.value, "value", &err))
+		abort();
+	split_oracle_walk(spec, dst, src, move_element, &moved);
 }
 
 /* ---- Random cases ------------------------------------------------------------------------------------- */

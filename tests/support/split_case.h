@@ -28,6 +28,16 @@ bool split_case_prepare(struct split_case *c);
 void split_oracle_run(const struct transform_spec *spec, const struct split_list *dst,
                       const struct split_list *src, uint8_t *dst_origin, const uint8_t *src_origin);
 
+/* What happens to an element of the destination: it lies `to` bytes after its element [0, ..., 0], and is
+ * that
+ * `*from` bytes after the source's; NULL: it is the fill value. index: in the permuted source, of what is
+ * read. */
+typedef void split_visit_fn(void *arg, int64_t to, const int64_t *from, const int64_t *index);
+
+/* Visits all elements of the destination. */
+void split_oracle_walk(const struct transform_spec *spec, const struct split_list *dst,
+                       const struct split_list *src, split_visit_fn *visit, void *arg);
+
 /* The case in one line. */
 void split_case_text(const struct split_case *c, char *text, size_t text_size);
 

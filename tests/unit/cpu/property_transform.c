@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Random transforms through the engine against the oracle, the whole destination with guards and gaps; and
- * that a transpose by a permutation and one by its inverse are the identity.
+/* Random transforms and conversions through the engine against the oracles, the whole destination with guards
+ * and gaps; and that a transpose by a permutation and one by its inverse are the identity.
  *
  *   PROPERTY_CASES  how many random transforms, instead of a share of FULL_CASES
  *   PROPERTY_SEED   the first one's seed, 1 unless given; each case is decided by its own seed alone
@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "kernels/host/memory.h"
+#include "tests/support/conversion_case.h"
 #include "tests/support/oracle.h"
 #include "tests/support/tap.h"
 #include "ways.h"
@@ -22,18 +23,27 @@
 #define REPEATS      2 /* until a plan is kept (kept.h) */
 /* Transposes there and back: one for so many transforms, since they are dearer. */
 #define INVERSE_SHARE 10
+/* Conversions: the oracle takes an element at a time. */
+#define CONVERSION_SHARE 10
+#define BIAS_AT          (BENCH_BYTES / 2) /* in the memory of both operands */
 
 /* dst and src: bytes of element [0, ..., 0] in the bench's memories. */
+static struct engine_move move_of(const struct bench *bench, const struct transform *transform,
+                                  const struct plan *plan, uint64_t dst, uint64_t src)
+{
+	return (struct engine_move){ .transform = transform,
+		                     .plan = plan,
+		                     .dst = bench->dst,
+		                     .src = bench->src,
+		                     .dst_offset = dst,
+		                     .src_offset = src };
+}
+
 static int run(struct bench *bench, const struct transform *transform, uint64_t dst, uint64_t src)
 {
 	struct plan plan;
 	plan_init(&plan, transform, &bench->engine->facts);
-	struct engine_job job = { .move = { .transform = transform,
-		                            .plan = &plan,
-		                            .dst = bench->dst,
-		                            .src = bench->src,
-		                            .dst_offset = dst,
-		                            .src_offset = src } };
+	struct engine_job job = { .move = move_of(bench, transform, &plan, dst, src) };
 	return bench_run(bench, &job);
 }
 
@@ -97,6 +107,82 @@ static bool try_seed(struct bench *bench, uint64_t seed)
 		bench_die("out of memory");
 	bool good = try_case(bench, &c);
 	oracle_case_free(&c);
+	return good;
+}
+
+/* ---- Conversions against their oracle ----------------------------------------------------------------- */
+
+/* A number, or a tensor at `at` in the memory of operands. */
+static struct engine_operand operand_of(const struct bench *bench, const struct operand_case *operand,
+                                        uint64_t at)
+{
+	struct engine_operand ret = { .number = operand->number };
+	if (operand->bytes) {
+		ret.memory = bench->index;
+		ret.offset = at + operand->offset;
+		memcpy(host_memory(bench->index)->data + at, operand->bytes, operand->size);
+	}
+	return ret;
+}
+
+static bool converts_wrongly(const struct bench *bench, const struct conversion_case *c, const char *what)
+{
+	char text[2048];
+	conversion_case_text(c, text, sizeof(text));
+	fprintf(stderr, "property_transform: %s, %s: conversion%s: ", bench->isa, way_names[bench->way],
+	        text);
+	return complain(bench, &c->c, what);
+}
+
+/* Elements of a border that repeats the source count once, or as often as they are written. */
+static bool is_counted(const struct conversion_case *c, uint64_t changed)
+{
+	return c->c.spec.mode == PAD_MODE_CONSTANT ? changed == c->changed : !changed == !c->changed;
+}
+
+static bool try_conversion(struct bench *bench, struct conversion_case *c)
+{
+	struct transform transform;
+	struct plan plan;
+	struct error err;
+	char text[4096];
+	size_t dst_bytes = c->c.dst_size + 2 * ORACLE_GUARD, src_bytes = c->c.src_size + 2 * ORACLE_GUARD;
+	if (dst_bytes > BENCH_BYTES || src_bytes > BENCH_BYTES || c->scale.size > BIAS_AT ||
+	    c->bias.size > BIAS_AT)
+		return converts_wrongly(bench, c, "the case is larger than a region");
+	if (transform_init(&transform, &c->c.spec, &err) < 0)
+		return converts_wrongly(bench, c, err.message);
+
+	plan_init(&plan, &transform, &bench->engine->facts);
+	struct engine_job job = { .move = move_of(bench, &transform, &plan, ORACLE_GUARD + c->c.dst_offset,
+		                                  ORACLE_GUARD + c->c.src_offset) };
+	job.move.scale = operand_of(bench, &c->scale, 0);
+	job.move.bias = operand_of(bench, &c->bias, BIAS_AT);
+	memcpy(host_memory(bench->src)->data, c->c.src, src_bytes);
+	memcpy(host_memory(bench->dst)->data, c->c.dst, dst_bytes);
+	int status = bench_run(bench, &job);
+	if (status != (c->changed ? STATUS_OUT_OF_RANGE : 0) || !is_counted(c, job.move.changed)) {
+		snprintf(text, sizeof(text), "%s, %" PRIu64 " values changed, not %" PRIu64,
+		         status_name(status), job.move.changed, c->changed);
+		return converts_wrongly(bench, c, text);
+	}
+	if (memcmp(host_memory(bench->src)->data, c->c.src, src_bytes) != 0)
+		return converts_wrongly(bench, c, "the source was written");
+	memcpy(c->c.dst, host_memory(bench->dst)->data, dst_bytes);
+	if (conversion_case_check(c, text, sizeof(text)))
+		return true;
+	fprintf(stderr, "property_transform: %s, %s: %s\n", bench->isa, way_names[bench->way], text);
+	return false;
+}
+
+static bool try_conversion_seed(struct bench *bench, uint64_t seed)
+{
+	struct conversion_case c;
+	conversion_random_case(seed, &c);
+	if (!conversion_case_prepare(&c))
+		bench_die("out of memory");
+	bool good = try_conversion(bench, &c);
+	conversion_case_free(&c);
 	return good;
 }
 
@@ -179,6 +265,8 @@ int main(void)
 	size_t n = benches_open(bench);
 	bench_try_all(try_seed, bench, n, cases, seed,
 	              "a random transform is the oracle's, guards and source intact");
+	bench_try_all(try_conversion_seed, bench, n, cases / CONVERSION_SHARE, seed,
+	              "a random conversion is the oracle's, and so is the count of an exact one");
 	bench_try_all(try_inverse, bench, n, cases / INVERSE_SHARE, seed,
 	              "a transpose and its inverse are the identity");
 	benches_close(bench, n);
