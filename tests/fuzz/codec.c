@@ -186,7 +186,8 @@ static void check_dispatch(struct rpc_request *request)
 	uint64_t has = request->params.empty.has;
 	void *items = keep_lists(request), *items_again;
 
-	fuzz_check(!(has & ~method->accepts) && !(method->requires & ~has), "%s has %x", method->name, has);
+	fuzz_check(!(has & ~method->accepts) && !(method->requires & ~has), "%s has %llx", method->name,
+	           (unsigned long long)has);
 	rpc_encode_request(&one, request->msgid, method, &request->params);
 	fuzz_check(rpc_decode_request(decoder, one.data, buffer_len(&one), &again, &err) == RPC_DISPATCH,
 	           "%s", err.message);

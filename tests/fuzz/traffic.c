@@ -10,6 +10,7 @@
 #include "proto/wire/rpc.h"
 #include "tests/support/oracle.h"
 #include "tests/support/split_case.h"
+#include "traffic_cast.h"
 
 static uint64_t below(uint64_t *random, uint64_t n)
 {
@@ -296,8 +297,11 @@ static void fill_transform(struct msg_transform *p, const struct method *method,
 		fill_split(p, random);
 		return;
 	}
-	oracle_random_case(oracle_random(random), &c);
 	*p = (struct msg_transform){ .has = F(transform, dst) | F(transform, src) };
+	if ((method->accepts & F(transform, cast)) && below(random, 4) == 0)
+		traffic_cast_transform(&c, p, method->id != METHOD_plan_prepare, random);
+	else
+		oracle_random_case(oracle_random(random), &c);
 	if (!(method->accepts & F(transform, perm)))
 		spec->n_perm = -1;
 	else if (spec->n_perm >= 0 || (method->requires & F(transform, perm)))
@@ -356,6 +360,8 @@ static void fill_run(struct msg_plan_run *p, uint64_t *random)
 		                   .plan = traffic_region((unsigned)below(random, 2)),
 		                   .dst = { some_region(random), TRAFFIC_SIZE / 4 + below(random, 32) },
 		                   .src = { some_region(random), TRAFFIC_SIZE / 4 * 3 + below(random, 32) } };
+	if (below(random, 4) == 0)
+		traffic_cast_run(p, random);
 }
 
 /* Two tables, or one place for all. */
@@ -423,6 +429,8 @@ static void fill_blocks(struct msg_blocks *p, uint64_t *random)
 	p->src.offset = TRAFFIC_SIZE / 2 + 8 * below(random, 64);
 	if (below(random, 4) == 0)
 		use_tables(p, random);
+	if (below(random, 4) == 0)
+		traffic_cast_blocks(p, random);
 	if (below(random, 2)) {
 		p->has |= F(blocks, perm) | F(blocks, limit);
 		p->perm = (struct int_list){ .n = 2, .v = { 1, 0 } };

@@ -2,8 +2,8 @@
 /* Validation, canonicalisation and plans of transforms, and the CPU engine on small ones.
  *
  * What is accepted stays inside its regions and writes no byte twice, by arithmetic of 128 bits and by
- * looking at every element; subregions and parts write every element once; a small one moves what the oracles
- * of tests/support/ move, and not a byte more. */
+ * looking at every element; subregions and parts write every element once; a small one moves, or converts to,
+ * what the oracles of tests/support/ do, and not a byte more. */
 #include "kernels/plan/transform.h"
 
 #include <string.h>
@@ -136,7 +136,9 @@ static void check_slab(const struct transform *t, const struct loop_nest *nest)
 	fuzz_check(low[0] >= t->dst_extent.low && high[0] + nest->element <= t->dst_extent.high,
 	           "dst of a slab");
 	if (!nest->fill)
-		fuzz_check(low[1] >= t->src_extent.low && high[1] + nest->element <= t->src_extent.high,
+		fuzz_check(low[1] >= t->src_extent.low &&
+		               high[1] + (nest->converted ? nest->converted : nest->element) <=
+		                   t->src_extent.high,
 		           "src of a slab");
 }
 
@@ -172,12 +174,18 @@ static void check_plan(const struct transform *t, const struct plan_facts *facts
 
 /* ---- Running small ones ------------------------------------------------------------------------------- */
 
+static bool operand_can_be_placed(const struct transform_request_operand *operand)
+{
+	return operand->kind != OPERAND_TENSOR || (uint64_t)operand->tensor.size <= MOST_BYTES;
+}
+
 static bool can_run(const struct transform_request *q, const struct split *split)
 {
 	int64_t count = 1;
 
 	if ((uint64_t)q->dst.size > MOST_BYTES || (uint64_t)q->src.size > MOST_BYTES ||
-	    !is_small(&split->dst) || !is_small(&split->src))
+	    !is_small(&split->dst) || !is_small(&split->src) || !operand_can_be_placed(&q->scale) ||
+	    !operand_can_be_placed(&q->bias))
 		return false;
 	for (int d = 0; d < split->spec.dst.rank; d++)
 		if (__builtin_mul_overflow(count, split->spec.dst.shape[d], &count) || count > MOST_ELEMENTS)
@@ -198,6 +206,13 @@ static int layout_of(struct tensor_layout *ret, const struct transform_request_t
 	                          t->strided ? t->strides : NULL, name, err);
 }
 
+static int operand_of(struct operand_spec *ret, const struct transform_request_operand *operand,
+                      const char *name, struct error *err)
+{
+	ret->kind = (enum operand_kind)operand->kind;
+	return ret->kind == OPERAND_TENSOR ? layout_of(&ret->layout, &operand->tensor, name, err) : 0;
+}
+
 static int spec_of(struct transform_spec *ret, const struct transform_request *q, struct error *err)
 {
 	int r = layout_of(&ret->dst, &q->dst, "dst", err);
@@ -212,6 +227,12 @@ static int spec_of(struct transform_spec *ret, const struct transform_request *q
 	memcpy(ret->after, q->after, sizeof ret->after);
 	ret->mode = (enum pad_mode)q->mode;
 	ret->value = q->value;
+	ret->conversion.is_given = q->cast > 0;
+	ret->conversion.cast = q->cast ? (enum cast)(q->cast - 1) : CAST_SATURATE;
+	if (r == 0)
+		r = operand_of(&ret->conversion.scale, &q->scale, "scale", err);
+	if (r == 0)
+		r = operand_of(&ret->conversion.bias, &q->bias, "bias", err);
 	return r;
 }
 
@@ -242,6 +263,28 @@ static void check_parts(const struct split *split, struct transform *parts)
 	fuzz_check(count == tensor_count(&split->dst), "parts of %lld elements", (long long)count);
 }
 
+/* Whether the operands lie within their regions. */
+static bool check_operands(const struct transform_request *q, const struct conversion *conversion)
+{
+	const struct operand *const operands[] = { &conversion->scale, &conversion->bias };
+	const struct transform_request_operand *const given[] = { &q->scale, &q->bias };
+	struct error err;
+
+	for (int i = 0; i < 2 && conversion->is; i++) {
+		const struct transform_request_tensor *t = &given[i]->tensor;
+
+		if (operands[i]->kind != OPERAND_TENSOR)
+			continue;
+		if (tensor_check_range(operands[i]->extent, (uint64_t)t->offset, (uint64_t)t->size, "scale",
+		                       &err) < 0) {
+			fuzz_check_error(&err);
+			return false;
+		}
+		check_inside(&operands[i]->layout, (uint64_t)t->offset, (uint64_t)t->size, "an operand");
+	}
+	return true;
+}
+
 static void try_places(const struct transform_request *q, const struct transform_spec *spec,
                        const struct split *split)
 {
@@ -270,6 +313,8 @@ static void try_places(const struct transform_request *q, const struct transform
 	if (q->same_memory && small)
 		fuzz_check(!overlaps(&spec->dst, &spec->src, (int64_t)(src.offset - dst.offset)));
 	check_parts(split, parts);
+	if (!check_operands(q, &parts[0].conversion))
+		return;
 	if (split->n_parts > 1) /* whose places are no more aligned than their elements */
 		facts.align = 1;
 	for (int i = 0; i < split->n_parts && i < MOST_PLANS; i++) {
@@ -324,6 +369,8 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsi
 
 	if (size == 0 && oracle_random(&random) % 3 == 0)
 		transform_request_valid_split(&request, &random);
+	else if (size == 0 && oracle_random(&random) % 2)
+		transform_request_valid_conversion(&request, &random);
 	else if (size == 0)
 		transform_request_valid(&request, &random);
 	else if (oracle_random(&random) % 4 == 0)

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "tests/support/conversion_case.h"
 #include "tests/support/oracle.h"
 #include "tests/support/split_case.h"
 
@@ -109,6 +110,20 @@ static void tensor(struct cursor *c, enum way way, struct transform_request_tens
 	number(c, way, &t->size);
 }
 
+/* After the splits, for the same reason. */
+static void operand(struct cursor *c, enum way way, struct transform_request_operand *o)
+{
+	byte(c, way, &o->kind);
+	o->kind %= 3;
+	if (o->kind == OPERAND_NUMBER)
+		number(c, way, &o->number);
+	if (o->kind != OPERAND_TENSOR)
+		return;
+	tensor(c, way, &o->tensor);
+	if (o->tensor.dtype != DTYPE_FLOAT64)
+		o->tensor.dtype = o->tensor.dtype % 8 ? DTYPE_FLOAT32 : o->tensor.dtype;
+}
+
 static void walk(struct cursor *c, enum way way, struct transform_request *q)
 {
 	uint8_t kind = (uint8_t)q->value.kind;
@@ -136,6 +151,10 @@ static void walk(struct cursor *c, enum way way, struct transform_request *q)
 	memcpy(&q->value.im, &value, sizeof value);
 	splits(c, way, &q->dst.split);
 	splits(c, way, &q->src.split);
+	byte(c, way, &q->cast);
+	q->cast %= 1 + CAST_COUNT;
+	operand(c, way, &q->scale);
+	operand(c, way, &q->bias);
 }
 
 void transform_request_read(struct transform_request *ret, const uint8_t *data, size_t size)
@@ -200,6 +219,38 @@ void transform_request_valid_split(struct transform_request *ret, uint64_t *rand
 	request_of(ret, random, &c.c);
 	ret->dst.split = c.dst;
 	ret->src.split = c.src;
+}
+
+static void operand_of(struct transform_request_operand *ret, const struct operand_spec *spec,
+                       const struct operand_case *operand)
+{
+	ret->kind = (uint8_t)spec->kind;
+	memcpy(&ret->number, &operand->number, sizeof ret->number);
+	if (spec->kind == OPERAND_TENSOR)
+		tensor_of(&ret->tensor, &spec->layout, operand->offset, operand->size);
+}
+
+void transform_request_valid_conversion(struct transform_request *ret, uint64_t *random)
+{
+	struct conversion_case c;
+
+	conversion_random_case(oracle_random(random), &c);
+	request_of(ret, random, &c.c);
+	ret->cast = (uint8_t)(1 + c.c.spec.conversion.cast);
+	operand_of(&ret->scale, &c.c.spec.conversion.scale, &c.scale);
+	operand_of(&ret->bias, &c.c.spec.conversion.bias, &c.bias);
+}
+
+#define EIGHTHS 4096
+
+double transform_request_number(const struct transform_request_operand *operand)
+{
+	double number;
+
+	if (operand->number >= -EIGHTHS && operand->number <= EIGHTHS)
+		return (double)operand->number / 8;
+	memcpy(&number, &operand->number, sizeof number);
+	return number;
 }
 
 static int64_t wrapped(int64_t a, int64_t b)
@@ -273,12 +324,38 @@ static void change_tensor(struct transform_request_tensor *t, uint64_t *random)
 	}
 }
 
+static void change_cast(struct transform_request *q, uint64_t *random)
+{
+	struct transform_request_operand *operand = oracle_random(random) % 2 ? &q->scale : &q->bias;
+
+	switch (oracle_random(random) % 6) {
+	case 0:
+		q->cast = (uint8_t)(oracle_random(random) % (1 + CAST_COUNT));
+		break;
+	case 1:
+		operand->kind = (uint8_t)(oracle_random(random) % 3);
+		break;
+	case 2:
+		operand->number = changed(operand->number, random);
+		break;
+	case 3:
+		q->dst.dtype = (uint8_t)(oracle_random(random) % DTYPE_COUNT);
+		break;
+	default:
+		change_tensor(&operand->tensor, random);
+	}
+}
+
 void transform_request_change(struct transform_request *q, uint64_t *random)
 {
 	uint64_t d = oracle_random(random) % (q->src.rank ? q->src.rank : 1);
 	int64_t by;
 
-	switch (oracle_random(random) % 10) {
+	switch (oracle_random(random) % (q->cast ? 12 : 10)) {
+	case 10:
+	case 11:
+		change_cast(q, random);
+		break;
 	case 0:
 	case 1:
 		change_tensor(&q->dst, random);

@@ -22,6 +22,14 @@ struct transform_request_tensor {
 	struct split_list split;
 };
 
+/* scale or bias, in a memory of its own. */
+struct transform_request_operand {
+	uint8_t kind;   /* modulo 3: enum operand_kind */
+	int64_t number; /* the bits of a double; or small, and in eighths */
+	struct transform_request_tensor
+	    tensor; /* of float64, else of float32; its size is that of the memory */
+};
+
 struct transform_request {
 	uint8_t way;      /* that a small one is run */
 	bool same_memory; /* both in one */
@@ -35,6 +43,8 @@ struct transform_request {
 	int64_t after[TENSOR_MAX_RANK];
 	uint8_t mode; /* modulo PAD_MODE_COUNT */
 	struct scalar value;
+	uint8_t cast; /* modulo 3: none, or one more than enum cast */
+	struct transform_request_operand scale, bias;
 };
 
 void transform_request_read(struct transform_request *ret, const uint8_t *data, size_t size);
@@ -47,6 +57,11 @@ void transform_request_valid(struct transform_request *ret, uint64_t *random);
 
 /* The same, with splits. */
 void transform_request_valid_split(struct transform_request *ret, uint64_t *random);
+
+/* The same, with a conversion. */
+void transform_request_valid_conversion(struct transform_request *ret, uint64_t *random);
+
+double transform_request_number(const struct transform_request_operand *operand);
 
 /* One argument becomes another. */
 void transform_request_change(struct transform_request *request, uint64_t *random);

@@ -12,6 +12,7 @@
 #include "kernels/cpu/tuning.h"
 #include "kernels/engine.h"
 #include "kernels/host/memory.h"
+#include "tests/support/conversion_case.h"
 #include "tests/support/split_case.h"
 
 #define ROOM (RUN_MOST_BYTES + 2 * ORACLE_GUARD)
@@ -25,7 +26,7 @@ static struct bench {
 	struct engine *engine;
 	struct engine_owner owner;
 	struct engine_stream *stream;
-	struct engine_memory *memory[2];
+	struct engine_memory *memory[4]; /* of dst, src, scale, bias */
 } benches[WAYS];
 
 static bool finished;
@@ -62,7 +63,7 @@ static void bench_open(struct bench *bench, enum way way)
 	cpu_tuning_force(NULL);
 	engine_owner_init(&bench->owner);
 	bench->stream = engine_stream_new(bench->engine, &bench->owner);
-	for (int i = 0; i < 2; i++) {
+	for (int i = 0; i < 4; i++) {
 		if (engine_create(bench->engine, REGION_KIND_MEMFD, ROOM, &bench->memory[i], &made, &err) < 0)
 			abort();
 		close(made.fd);
@@ -94,6 +95,48 @@ static void fill(uint8_t *bytes, uint64_t random)
 	}
 }
 
+/* Of random bits, some of which are numbers that do not drown the elements. */
+static void fill_operand(const struct transform_request_operand *operand, uint8_t *bytes, uint64_t random)
+{
+	static const double numbers[] = { 0.5, -1, 3, 1e-3 };
+
+	fill(bytes, random);
+	if (operand->tensor.dtype == DTYPE_FLOAT64)
+		for (size_t i = 0; i + 8 <= ROOM; i += 16)
+			memcpy(bytes + i, &numbers[i / 16 % 4], 8);
+	else
+		for (size_t i = 0; i + 4 <= ROOM; i += 8)
+			memcpy(bytes + i, &(float){ (float)numbers[i / 8 % 4] }, 4);
+}
+
+/* As the engine and the oracle take it. */
+static struct engine_operand place_operand(const struct transform_request_operand *operand,
+                                           struct engine_memory *memory, uint64_t random,
+                                           struct operand_source *ret)
+{
+	struct engine_operand placed = { .number = transform_request_number(operand) };
+
+	*ret = (struct operand_source){ .number = placed.number };
+	if (operand->kind != OPERAND_TENSOR)
+		return placed;
+	fill_operand(operand, data_of(memory), random);
+	placed.memory = memory;
+	placed.offset = ORACLE_GUARD + (uint64_t)operand->tensor.offset;
+	ret->origin = data_of(memory) + placed.offset;
+	return placed;
+}
+
+/* Runs the oracle on the expected destination, from the source. */
+static uint64_t oracle(const struct transform_request *q, const struct transform_spec *spec, uint8_t *dst,
+                       const uint8_t *src, const struct operand_source *scale,
+                       const struct operand_source *bias)
+{
+	if (spec->conversion.is_given)
+		return conversion_oracle_run(spec, &q->dst.split, &q->src.split, dst, src, scale, bias);
+	split_oracle_run(spec, &q->dst.split, &q->src.split, dst, src);
+	return 0;
+}
+
 void transform_run(const struct transform_request *q, const struct transform_spec *spec,
                    const struct split *split, const struct transform *parts, const struct plan_facts *facts)
 {
@@ -105,15 +148,18 @@ void transform_run(const struct transform_request *q, const struct transform_spe
 	const uint64_t to = ORACLE_GUARD + (uint64_t)q->dst.offset,
 		       from = ORACLE_GUARD + (uint64_t)q->src.offset;
 	struct engine_job job = { .on_done = on_done };
+	struct operand_source sources[2];
+	const struct engine_operand scale = place_operand(&q->scale, bench->memory[2], 3, &sources[0]);
+	const struct engine_operand bias = place_operand(&q->bias, bench->memory[3], 4, &sources[1]);
 	struct split_part part;
-	uint64_t count;
+	uint64_t count, changed;
 
 	fill(data_of(dst), 1);
 	if (src != dst)
 		fill(data_of(src), 2);
 	memcpy(source, data_of(src), ROOM);
 	memcpy(expected, data_of(dst), ROOM);
-	split_oracle_run(spec, &q->dst.split, &q->src.split, expected + to, source + from);
+	changed = oracle(q, spec, expected + to, source + from, &sources[0], &sources[1]);
 
 	for (int i = 0; i < split->n_parts; i++) {
 		split_get(split, i, &part);
@@ -123,7 +169,9 @@ void transform_run(const struct transform_request *q, const struct transform_spe
 			                         .dst = dst,
 			                         .src = src,
 			                         .dst_offset = to + (uint64_t)part.dst_offset,
-			                         .src_offset = from + (uint64_t)part.src_offset };
+			                         .src_offset = from + (uint64_t)part.src_offset,
+			                         .scale = scale,
+			                         .bias = bias };
 	}
 	if (split->n_parts == 1) {
 		job.move = moves[0];
@@ -138,7 +186,10 @@ void transform_run(const struct transform_request *q, const struct transform_spe
 			abort();
 		engine_reap(bench->engine);
 	}
-	fuzz_check(job.status == 0, "%s", status_name(job.status));
+	fuzz_check(job.status == (changed ? STATUS_OUT_OF_RANGE : 0), "%s", status_name(job.status));
+	if (spec->conversion.is_given)
+		conversion_oracle_accept(spec, &q->dst.split, &q->src.split, expected + to,
+		                         data_of(dst) + to);
 	fuzz_check(!memcmp(data_of(dst), expected, ROOM), "%s: not what the oracle moves",
 	           family_names[plans[split->largest].family]);
 	if (src != dst)
