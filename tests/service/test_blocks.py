@@ -16,7 +16,7 @@ from raw import RawCase
 from tmad import TSAN, Memory, RpcError, Tmad, by_engine, share, tensor, wait_until
 
 SIZE = 1 << 15  # of a region of a random case
-FAMILIES = {"memcpy", "tile_copy", "tile_transpose", "strided", "fill"}
+FAMILIES = {"memcpy", "tile_copy", "tile_transpose", "strided", "fill"}  # of lists that do not convert
 MODES = ("constant", "edge", "reflect", "symmetric", "wrap")
 DTYPES = {"uint8": "u1", "uint16": "<u2", "uint32": "<u4", "uint64": "<u8", "complex128": "<c16"}
 INDEX_DTYPES = {"int32": "<i4", "int64": "<i8"}

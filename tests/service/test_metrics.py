@@ -25,7 +25,7 @@ except ImportError:
 PROMTOOL = shutil.which("promtool")
 OTHER = 12345  # a user
 UIDS = 256     # with rows of their own
-FAMILIES = {"memcpy", "tile_copy", "tile_transpose", "strided", "fill"}
+FAMILIES = {"memcpy", "tile_copy", "tile_transpose", "strided", "fill", "convert"}
 SECOND = 10**9
 
 
@@ -67,8 +67,8 @@ class Work:
         self.requests[method] = self.requests.get(method, 0) + 1
         return self.rpc.call(method, params)
 
-    def move(self, method, shape, **fields):
-        src, dst = tensor(self.regions[0], shape, "uint32"), tensor(self.regions[1], shape, "uint32")
+    def move(self, method, shape, dtype="uint32", **fields):
+        src, dst = tensor(self.regions[0], shape, "uint32"), tensor(self.regions[1], shape, dtype)
         if "perm" in fields:
             dst["shape"] = [shape[axis] for axis in fields["perm"]]
         done = self.call(method, {"dst": dst, "src": src, **fields})
@@ -113,6 +113,8 @@ class Values(unittest.TestCase):
                 work.move("copy", [16384 // n])
             work.move("transpose", [100, 130], perm=[1, 0])
             work.move("copy", [64, 64 * n])
+            work.move("copy", [64, 64], "uint16", cast="saturate", scale=n)
+            work.fail("OUT_OF_RANGE", "copy", {"dst": tensor(work.regions[1], [65537]), "src": tensor(work.regions[0], [65537])})
             work.fail("NOT_FOUND", "region_release", {"region": 1 << 60})
             work.fail("INVALID_ARGUMENT", "copy", {})
 
