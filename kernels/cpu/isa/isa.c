@@ -2,6 +2,17 @@
 /* Chooses the instruction set: the best that both this build and this machine have. */
 #include "isa.h"
 
+#ifdef __x86_64__
+#include <cpuid.h>
+
+/* float16 to float32 and back. Not all compilers that we support know it by name. */
+static bool has_f16c(void)
+{
+	unsigned a, b, c = 0, d;
+	return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+#endif
+
 const struct cpu_isa *cpu_isa_get(enum cpu_isa_level level)
 {
 	switch (level) {
@@ -9,8 +20,7 @@ const struct cpu_isa *cpu_isa_get(enum cpu_isa_level level)
 		return &cpu_isa_plain;
 #ifdef __x86_64__
 	case CPU_ISA_AVX2:
-		return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c") ? &cpu_isa_avx2
-		                                                                        : NULL;
+		return __builtin_cpu_supports("avx2") && has_f16c() ? &cpu_isa_avx2 : NULL;
 	case CPU_ISA_AVX512:
 		return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")
 		           ? &cpu_isa_avx512
