@@ -113,6 +113,11 @@ enum tma_pad_mode {
 	TMA_PAD_WRAP,
 };
 
+enum tma_cast {
+	TMA_CAST_SATURATE,
+	TMA_CAST_EXACT,
+};
+
 TMA_API const char *tma_status_name(int status);            /* such as "QUOTA"; otherwise "UNKNOWN" */
 TMA_API const char *tma_dtype_name(enum tma_dtype dtype);   /* such as "float32"; otherwise NULL */
 TMA_API size_t tma_dtype_size(enum tma_dtype dtype);        /* bytes; 0 if there is no such type */
@@ -305,6 +310,15 @@ TMA_API int tma_number_encode(enum tma_dtype dtype, const struct tma_number *num
 
 struct tma_order;
 
+struct tma_conversion {
+	enum tma_cast cast;
+	const struct tma_number *scale;        /* a real number; NULL: none */
+	const struct tma_tensor *scale_tensor; /* instead of scale */
+	const struct tma_number *bias;         /* likewise */
+	const struct tma_tensor *bias_tensor;
+	uint64_t reserved[8];
+};
+
 /* One transform. A NULL pointer leaves out its part: no permutation, no padding. */
 struct tma_transform {
 	const struct tma_tensor *dst;
@@ -313,9 +327,10 @@ struct tma_transform {
 	const int64_t *before; /* dst->rank entries: elements added before each dimension; negative crops */
 	const int64_t *after;  /* likewise, after each dimension */
 	enum tma_pad_mode mode;
-	struct tma_number value;       /* with TMA_PAD_CONSTANT */
-	const struct tma_order *order; /* for a transform that is a request by itself; NULL: none */
-	uint64_t reserved[8];
+	struct tma_number value;                 /* with TMA_PAD_CONSTANT */
+	const struct tma_order *order;           /* for a transform that is a request by itself; NULL: none */
+	const struct tma_conversion *conversion; /* NULL: dst and src have one type */
+	uint64_t reserved[7];
 };
 
 struct tma_result {
@@ -437,6 +452,11 @@ TMA_API int tma_plan_release(tma_plan *plan);
 
 typedef struct tma_table tma_table;
 
+struct tma_operands {
+	struct tma_place scale, bias; /* a place without a region: the plan has no such tensor */
+	uint64_t reserved[2];
+};
+
 /* A transform, or a run of a plan: exactly one of the two pointers is NULL. */
 struct tma_item {
 	const struct tma_transform *transform; /* its order must be NULL */
@@ -446,7 +466,8 @@ struct tma_item {
 	const tma_table *dst_table; /* instead of dst: the plan runs once for each place */
 	const tma_table *src_table; /* instead of src, beside dst_table; NULL: all of these runs have the
 	                               place src. Each run counts against jobs_per_uid */
-	uint64_t reserved[2];
+	const struct tma_operands *operands; /* of a plan whose scale or bias is a tensor; otherwise NULL */
+	uint64_t reserved[1];
 };
 
 /* Runs n items in one request and waits for the reply. Items run in no particular order: none may read or
