@@ -55,7 +55,7 @@ size_t transform_request_write(const struct transform_request *request, uint8_t 
 /* One that has to be accepted. */
 void transform_request_valid(struct transform_request *ret, uint64_t *random);
 
-/* The same, with splits. */
+/* The same, with splits; half of them convert by numbers. */
 void transform_request_valid_split(struct transform_request *ret, uint64_t *random);
 
 /* The same, with a conversion. */
