@@ -190,7 +190,8 @@ class Refused(Case):
         ("two lengths", np.zeros(3), ["--scale", "1,2,3", "--bias", "1,2"], 2, "--scale has 3 numbers, but --bias has 2"),
         ("two lengths of others", np.zeros(3), ["--mean", "1,2", "--std", "1,2,3"], 2, "--mean has 2 numbers"),
         ("a deviation of 0", np.zeros(3), ["--std", "1,0,1"], 2, "--std 1,0,1: a standard deviation of 0"),
-        ("other channels", np.zeros((3, 4)), ["--scale", "1,2,3"], 2, "dimension 1 of the input has 4 elements"),
+        ("other channels", np.zeros((3, 4)), ["--scale", "1,2,3"], 2,
+         "the list 1,2,3 has 3 numbers, but dimension 1 of the input has 4 elements"),
         ("no dimension", np.zeros((3, 4)), ["--scale", "1,2,3", "--channel-axis", "2"], 2, "no such dimension among 2"),
         ("no list", np.zeros((3, 4)), ["--scale", "1", "--channel-axis", "0"], 2, "there is no list"),
         ("no axis", np.zeros((3, 4)), ["--scale", "1,2,3", "--channel-axis", "0x"], 2, "expected a dimension's number"),
@@ -224,11 +225,11 @@ class Others(Case):
     ARRAY = ["--dtype", "uint8", "--shape", "8,64,64,3", "--permute", "0,3,1,2"]
     # flags, what is said
     ROWS = (
-        (["--to-dtype", "f2"], ["convert  uint8 to float16: x, calculated in float32, rounded to nearest even; saturate"]),
+        (["--to-dtype", "f2"], ["convert  uint8 to float16: x, in float32, then rounded to nearest even; saturate"]),
         (["--to-dtype", "i8"], ["convert  uint8 to int64: x; saturate"]),
-        (["--to-dtype", "f8", "--cast", "exact"], ["calculated in float64", "exact: it fails"]),
+        (["--to-dtype", "f8", "--cast", "exact"], ["x, in float64, then rounded", "exact: it fails"]),
         (["--to-dtype", "f2", "--mean", "1,2,3", "--std", "2"],
-         ["x * scale + bias, calculated in float32 with every step rounded", "scale    0.5\n",
+         ["x * scale + bias, each step rounded in float32, then rounded to nearest even", "scale    0.5\n",
           "bias     a number for each of the 3 elements of dimension 1 of the permuted source\n"]),
         (["--bias", "1"], ["uint8 to uint8: x + bias", "without what lies behind the point", "bias     1\n"]),
         (["--to-dtype", "bool", "--scale", "0.25"], ["x * scale", "true where it is not 0"]),
@@ -245,7 +246,10 @@ class Others(Case):
                 said = self.explain(*self.ARRAY, *flags)
                 flat = " ".join(said.split())
                 for word in words:
-                    self.assertIn(word if word.endswith("\n") else " ".join(word.split()), said if word.endswith("\n") else flat)
+                    if word.endswith("\n"):
+                        self.assertIn(word, said)
+                    else:
+                        self.assertIn(" ".join(word.split()), flat)
                 self.assertIn("family   convert", said)
                 self.assertEqual(json.loads(self.explain(*self.ARRAY, *flags, "--json"))["family"], "convert")
 

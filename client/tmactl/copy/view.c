@@ -104,7 +104,7 @@ static int find_channels(const struct view_dims *dims, const struct view_args *a
 		            args->channel, dims->rank);
 	if (args->channels != dims->extent[i])
 		return fail(f, EXIT_USAGE,
-		            "%s: %" PRId64 " numbers, but dimension %d of the input has %" PRId64
+		            "the list %s has %" PRId64 " numbers, but dimension %d of the input has %" PRId64
 		            " elements; --channel-axis names another dimension",
 		            args->channels_text, args->channels, i, dims->extent[i]);
 	return 0;

@@ -74,8 +74,8 @@ void cast_print(const struct cast *cast, const struct transform_request *q, int 
 	len = snprintf(text, sizeof text, "%s to %s: %s", tma_dtype_name(cast->from),
 	               tma_dtype_name(cast->to), formula_of(c));
 	if (in)
-		len += snprintf(text + len, sizeof text - (size_t)len, ", calculated in %s%s, %s", in,
-		                strlen(formula_of(c)) > 1 ? " with every step rounded" : "",
+		len += snprintf(text + len, sizeof text - (size_t)len, ", %sin %s, then %s",
+		                strlen(formula_of(c)) > 1 ? "each step rounded " : "", in,
 		                rounding_of(cast->to));
 	snprintf(text + len, sizeof text - (size_t)len,
 	         c->cast == TMA_CAST_EXACT ? "; exact: it fails if any value is not one of %s"
