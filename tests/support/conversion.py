@@ -76,9 +76,8 @@ def is_wide(name):
 
 def load(array, name, arithmetic):
     if name in SMALL:
-        array = SMALL[name].load(array)
-    with np.errstate(invalid="ignore"):  # of a NaN that signals
-        return array.astype(arithmetic)
+        return SMALL[name].load(array).astype(arithmetic)
+    return array.astype(arithmetic)
 
 
 def clamp_integers(values, name):
@@ -91,7 +90,7 @@ def clamp_integers(values, name):
 
 def store(values, name, saturate):
     if name in SMALL:
-        return SMALL[name].store(load(values, "float64", np.float64), saturate)
+        return SMALL[name].store(values.astype(np.float64), saturate)
     if name == "bool":
         return values != 0
     if name in INTEGERS:
@@ -114,7 +113,7 @@ def is_same(values, stored, target):
     if values.dtype == object or target in INTEGERS:
         pairs = zip(values.ravel().tolist(), np.asarray(back).ravel().tolist())
         return np.array([a == b for a, b in pairs], dtype=bool).reshape(values.shape)
-    wide = load(values, "float64", np.float64)
+    wide = values.astype(np.float64)
     return (wide == back) | (np.isnan(wide) & np.isnan(back))
 
 
