@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What becomes of elements on the way: dst = cast(src * scale + bias), for a destination of another type.
+/* What becomes of elements on the way: dst = cast(src * scale + bias), for a destination of another type; or,
+ * with scales that are computed on the way (amax.h), dst = cast(src * inverse).
  *
  * Elements are taken to the type that is calculated in (arithmetic), multiplied and added to, which rounds
  * twice, and then rounded to the destination's type; kernels/plan/lanes.h has the formulas. scale and bias
@@ -12,6 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "amax.h"
 #include "proto/status.h"
 #include "proto/tensor.h"
 
@@ -31,6 +33,7 @@ struct conversion_spec {
 	bool is_given; /* else the types have to be the same, and there is no operand */
 	enum cast cast;
 	struct operand_spec scale, bias;
+	struct amax_spec amax;
 };
 
 /* What is calculated in. */
@@ -56,7 +59,8 @@ struct conversion {
 	enum cast cast;
 	enum arithmetic arithmetic;
 	enum dtype from, to;
-	struct operand scale, bias;
+	struct operand scale, bias; /* with amax, scale is a number: a block's inverse */
+	struct amax amax;
 };
 
 /* shape: of the permuted source; from[d]: how many of its elements a crop takes away before the first, by

@@ -32,6 +32,18 @@ static void flip_operands(struct loop_nest *nest, struct loop_nest_dim *dim)
 	dim->bias = -dim->bias;
 }
 
+/* The block that may be shorter comes first now. */
+static void flip_blocks(struct loop_nest *nest, struct loop_nest_dim *dim)
+{
+	int64_t last = divide_up_i64(dim->n, dim->block) - 1;
+
+	dim->skew = (last + 1) * dim->block - dim->n;
+	nest->to_scale_offset += last * dim->to_scale;
+	nest->to_inverse_offset += last * dim->to_inverse;
+	dim->to_scale = -dim->to_scale;
+	dim->to_inverse = -dim->to_inverse;
+}
+
 static void drop_units_and_flip(struct loop_nest *nest)
 {
 	int rank = 0;
@@ -50,6 +62,8 @@ static void drop_units_and_flip(struct loop_nest *nest)
 			dim.src = -dim.src;
 			if (nest->converted)
 				flip_operands(nest, &dim);
+			if (nest->in_blocks)
+				flip_blocks(nest, &dim);
 			dim.before = dim.n - dim.source - dim.before;
 		}
 		nest->dim[rank++] = dim;
@@ -79,6 +93,24 @@ static bool is_end(int64_t outer, int64_t inner, int64_t n)
 	return !__builtin_mul_overflow(inner, n, &end) && outer == end;
 }
 
+/* Blocks of a dimension and of the one outside it, as those of one dimension: where one block is all of the
+ * inner one, or an index of the outer one has whole blocks. false: there is no such block. */
+static bool fuse_blocks(struct loop_nest_dim *dim, const struct loop_nest_dim *outer)
+{
+	int64_t blocks = dim->n / dim->block, scale, inverse;
+
+	if (dim->block >= dim->n) {
+		dim->block = outer->block * dim->n;
+		dim->skew = outer->skew * dim->n;
+		dim->to_scale = outer->to_scale;
+		dim->to_inverse = outer->to_inverse;
+		return true;
+	}
+	return outer->block == 1 && dim->n % dim->block == 0 &&
+	       !__builtin_mul_overflow(blocks, dim->to_scale, &scale) && outer->to_scale == scale &&
+	       !__builtin_mul_overflow(blocks, dim->to_inverse, &inverse) && outer->to_inverse == inverse;
+}
+
 /* A dimension joins the one outside it when it ends where that one steps, on both sides, and has no pads of
  * its own; the outer one may have them when padded says so. */
 static void fuse_dims(struct loop_nest *nest, bool padded)
@@ -93,7 +125,8 @@ static void fuse_dims(struct loop_nest *nest, bool padded)
 
 			if (is_end(outer->dst, dim.dst, dim.n) && is_end(outer->src, dim.src, dim.n) &&
 			    is_end(outer->scale, dim.scale, dim.n) && is_end(outer->bias, dim.bias, dim.n) &&
-			    loop_nest_dim_is_whole(&dim) && (padded || loop_nest_dim_is_whole(outer))) {
+			    loop_nest_dim_is_whole(&dim) && (padded || loop_nest_dim_is_whole(outer)) &&
+			    (!nest->in_blocks || fuse_blocks(&dim, outer))) {
 				dim.before = outer->before * dim.n;
 				dim.source = outer->source * dim.n;
 				dim.n *= outer->n;
@@ -274,6 +307,14 @@ static void loop_nest_begin(struct loop_nest *nest, const struct transform *t, b
 	nest->src_offset = fill ? 0 : t->src_shift;
 	nest->scale_offset = t->conversion.scale.shift;
 	nest->bias_offset = t->conversion.bias.shift;
+	nest->in_blocks = false;
+	nest->to_scale_offset = nest->to_inverse_offset = 0;
+}
+
+static void subregion_begin(struct loop_nest *nest, const struct transform *t, bool fill)
+{
+	loop_nest_begin(nest, t, fill);
+	nest->in_blocks = nest->converted && t->conversion.amax.is;
 }
 
 static void place_operands(struct loop_nest *nest, int d, const struct transform *t, struct segment s)
@@ -284,6 +325,14 @@ static void place_operands(struct loop_nest *nest, int d, const struct transform
 	nest->dim[d].bias = s.step * conversion->bias.stride[d];
 	nest->scale_offset += s.src * conversion->scale.stride[d];
 	nest->bias_offset += s.src * conversion->bias.stride[d];
+}
+
+/* Nothing is padded. */
+static void place_blocks(struct loop_nest_dim *dim, int d, const struct amax *amax)
+{
+	dim->block = amax->block[d];
+	dim->to_scale = amax->scale.stride[d];
+	dim->to_inverse = amax->inverse.stride[d];
 }
 
 static void loop_nest_place(struct loop_nest *nest, int d, const struct transform *t, struct segment s)
@@ -298,6 +347,8 @@ static void loop_nest_place(struct loop_nest *nest, int d, const struct transfor
 		nest->src_offset += s.src * axis->src_stride;
 	if (nest->converted)
 		place_operands(nest, d, t, s);
+	if (nest->in_blocks)
+		place_blocks(&nest->dim[d], d, &t->conversion.amax);
 }
 
 /* All of an axis: of a fill without its window. */
@@ -382,7 +433,7 @@ bool subregions_interior(const struct subregions *subregions, uint32_t align, st
 
 	if (!subregions->interior || !subregions->n)
 		return false;
-	loop_nest_begin(ret, t, false);
+	subregion_begin(ret, t, false);
 	for (int d = 0; d < t->rank; d++) {
 		if (is_windowed(subregions, d))
 			window_place(ret, d, &t->axis[d]);
@@ -421,7 +472,7 @@ static void constant_get(const struct subregions *subregions, uint64_t i, struct
 	if (i > 0)
 		for (i--, fill_axis = 0; i >= subregions->per_axis[fill_axis]; fill_axis++)
 			i -= subregions->per_axis[fill_axis];
-	loop_nest_begin(ret, t, fill_axis >= 0 || !subregions->interior);
+	subregion_begin(ret, t, fill_axis >= 0 || !subregions->interior);
 	for (int d = 0; d < t->rank; d++) {
 		const struct transform_axis *axis = &t->axis[d];
 		int64_t end = axis->before + axis->source;
@@ -445,7 +496,7 @@ static void grid_get(const struct subregions *subregions, uint64_t i, struct loo
 {
 	const struct transform *t = subregions->transform;
 
-	loop_nest_begin(ret, t, false);
+	subregion_begin(ret, t, false);
 	for (int d = t->rank - 1; d >= 0; d--) {
 		uint64_t n = subregions->per_axis[d];
 		uint64_t digit = 0;

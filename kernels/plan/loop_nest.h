@@ -26,6 +26,9 @@ struct loop_nest_dim {
 	int64_t before;
 	int64_t source;
 	int64_t scale, bias; /* strides of a conversion's operands, bytes; else 0 */
+	/* With amax, else 0: index i belongs to block (i + skew) / block, 0 <= skew < block, and results of
+	 * the next block lie so many bytes further. */
+	int64_t block, skew, to_scale, to_inverse;
 };
 
 struct loop_nest {
@@ -37,6 +40,8 @@ struct loop_nest {
 	int64_t dst_offset; /* bytes from the destination's element [0, ..., 0] */
 	int64_t src_offset; /* bytes from the source's element [0, ..., 0]; of source index 0 */
 	int64_t scale_offset, bias_offset;             /* the same of a conversion's operands */
+	bool in_blocks;                                /* with amax */
+	int64_t to_scale_offset, to_inverse_offset;    /* of the results of the first block */
 	struct loop_nest_dim dim[TENSOR_MAX_RANK + 1]; /* the last only after loop_nest_narrow */
 };
 

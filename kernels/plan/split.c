@@ -318,6 +318,11 @@ static int check_operands(const struct split *split, struct error *err)
 	const struct conversion_spec *conversion = &split->spec.conversion;
 	bool scale = conversion->scale.kind == OPERAND_TENSOR, bias = conversion->bias.kind == OPERAND_TENSOR;
 
+	if (split->n_rests && conversion->amax.is_given)
+		return error_set(
+		    err, STATUS_INVALID_ARGUMENT,
+		    "amax: the last block of src.split is incomplete, which is padded; with amax it can "
+		    "only be cropped");
 	if (split->n_rests == 0 || (!scale && !bias))
 		return 0;
 	return error_set(err, STATUS_UNSUPPORTED,
@@ -333,6 +338,10 @@ int split_init(struct split *ret, const struct transform_spec *spec, const struc
 	int64_t most = -1;
 	int r;
 
+	if (spec->conversion.amax.is_given && dst->n > 0)
+		return error_set(
+		    err, STATUS_INVALID_ARGUMENT,
+		    "amax: dst is split; blocks are of dst's own dimensions, and only src may be split");
 	split_none(ret, spec);
 	ret->n_parts = 0;
 	ret->spec.dst_is_checked = true;
@@ -347,7 +356,7 @@ int split_init(struct split *ret, const struct transform_spec *spec, const struc
 	if (r == 0)
 		r = check_pads(&ret->spec, &to, &from, err);
 	if (r == 0)
-		r = transform_check_self_overlap(&spec->dst, err);
+		r = transform_check_self_overlap(&spec->dst, "dst", err);
 	if (r < 0)
 		return r;
 	add_rests(ret, &to, &spec->dst, false);

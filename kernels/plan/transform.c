@@ -14,6 +14,7 @@ static int check_ranks(const struct transform_spec *spec, struct error *err);
 static int check_perm(const struct transform_spec *spec, struct error *err);
 static int reduce_axis(struct transform *t, const struct transform_spec *spec, int d, struct error *err);
 static int convert(struct transform *t, const struct transform_spec *spec, struct error *err);
+static int make_scales(struct transform *t, const struct transform_spec *spec, struct error *err);
 static int encode_value(struct transform *t, const struct transform_spec *spec, struct error *err);
 static void count_bytes(struct transform *t);
 
@@ -38,10 +39,12 @@ int transform_init(struct transform *t, const struct transform_spec *spec, struc
 		status = reduce_axis(t, spec, d, err);
 	if (!status)
 		status = convert(t, spec, err);
+	if (!status && spec->conversion.amax.is_given)
+		status = make_scales(t, spec, err);
 	if (!status)
 		status = encode_value(t, spec, err);
 	if (!status && !spec->dst_is_checked)
-		status = transform_check_self_overlap(&spec->dst, err);
+		status = transform_check_self_overlap(&spec->dst, "dst", err);
 	if (!status)
 		count_bytes(t);
 	return status;
@@ -153,6 +156,39 @@ static int convert(struct transform *t, const struct transform_spec *spec, struc
 	                       shape, cropped, err);
 }
 
+static int check_result(const struct amax_result *result, const char *name, struct error *err)
+{
+	return result->is ? transform_check_self_overlap(&result->layout, name, err) : 0;
+}
+
+static int make_scales(struct transform *t, const struct transform_spec *spec, struct error *err)
+{
+	const struct conversion_spec *conversion = &spec->conversion;
+	struct amax *amax = &t->conversion.amax;
+	int status;
+
+	if (!conversion->is_given)
+		return error_set(err, STATUS_INVALID_ARGUMENT, "amax: only with cast");
+	if (conversion->scale.kind || conversion->bias.kind)
+		return error_set(
+		    err, STATUS_INVALID_ARGUMENT,
+		    "amax: beside %s; elements are multiplied by the inverses that it makes, and "
+		    "nothing is added",
+		    conversion->scale.kind ? "scale" : "bias");
+	for (int d = 0; d < t->rank; d++)
+		if (t->axis[d].extent != t->axis[d].source)
+			return error_set(err, STATUS_INVALID_ARGUMENT,
+			                 "amax: dimension %d is padded; with amax it can only be cropped", d);
+	status = amax_init(amax, &conversion->amax, &spec->dst, spec->src.dtype, err);
+	if (!status)
+		status = check_result(&amax->scale, "amax.scale", err);
+	if (!status)
+		status = check_result(&amax->inverse, "amax.inverse", err);
+	t->conversion.is = true;
+	t->conversion.scale.kind = OPERAND_NUMBER;
+	return status;
+}
+
 static int encode_value(struct transform *t, const struct transform_spec *spec, struct error *err)
 {
 	const struct scalar *value = &spec->value;
@@ -167,24 +203,23 @@ static int encode_value(struct transform *t, const struct transform_spec *spec, 
 	return scalar_encode(value, spec->dst.dtype, t->fill, "value", err);
 }
 
-int transform_check_self_overlap(const struct tensor_layout *dst, struct error *err)
+int transform_check_self_overlap(const struct tensor_layout *dst, const char *name, struct error *err)
 {
 	if (tensor_count(dst))
 		for (int d = 0; d < dst->rank; d++)
 			if (dst->stride[d] == 0 && dst->shape[d] > 1)
 				return error_set(err, STATUS_OVERLAP,
-				                 "dst.strides: dimension %d has stride 0, so its %" PRId64
+				                 "%s.strides: dimension %d has stride 0, so its %" PRId64
 				                 " elements overlap; only src may repeat",
-				                 d, dst->shape[d]);
+				                 name, d, dst->shape[d]);
 	switch (overlap_self(dst)) {
 	case OVERLAP_NONE:
 		return 0;
 	case OVERLAP_SOME:
-		return error_set(err, STATUS_OVERLAP,
-		                 "dst.strides: two elements of the destination share bytes");
+		return error_set(err, STATUS_OVERLAP, "%s.strides: two elements share bytes", name);
 	default:
 		return error_set(err, STATUS_OVERLAP,
-		                 "dst.strides: too complex to prove that no two elements share bytes");
+		                 "%s.strides: too complex to prove that no two elements share bytes", name);
 	}
 }
 
@@ -226,6 +261,7 @@ int transform_check_side(const struct transform_sides *sides, const struct tenso
                          const struct tensor_place *src, const char *name, struct error *err)
 {
 	__int128 distance = (__int128)src->base + src->offset - dst->base - dst->offset;
+	const char *to = sides->dst_name ? sides->dst_name : "dst";
 	enum alias alias = ALIAS_ONE;
 	__int128 shift = 0;
 	int status;
@@ -241,9 +277,9 @@ int transform_check_side(const struct transform_sides *sides, const struct tenso
 	if (alias == ALIAS_MANY)
 		return error_set(
 		    err, STATUS_OVERLAP,
-		    "dst: it shares allocations with %s that follow each other differently in the two "
+		    "%s: it shares allocations with %s that follow each other differently in the two "
 		    "regions; too complex to prove that it shares no byte with %s",
-		    name, name);
+		    to, name, name);
 	switch (find_overlap(sides, distance)) {
 	case OVERLAP_NONE:
 		return 0;
@@ -251,17 +287,18 @@ int transform_check_side(const struct transform_sides *sides, const struct tenso
 		if (alias == ALIAS_SOME)
 			return error_set(
 			    err, STATUS_OVERLAP,
-			    "dst: it shares allocations with %s, but not all of them; too complex to prove "
+			    "%s: it shares allocations with %s, but not all of them; too complex to prove "
 			    "that it shares no byte with %s",
-			    name, name);
-		return error_set(
-		    err, STATUS_OVERLAP,
-		    "dst: it shares bytes with %s, which starts %" PRId64 " bytes %s it in the same memory",
-		    name, (int64_t)(distance < 0 ? -distance : distance), distance < 0 ? "before" : "after");
+			    to, name, name);
+		return error_set(err, STATUS_OVERLAP,
+		                 "%s: it shares bytes with %s, which starts %" PRId64
+		                 " bytes %s it in the same memory",
+		                 to, name, (int64_t)(distance < 0 ? -distance : distance),
+		                 distance < 0 ? "before" : "after");
 	default:
-		return error_set(
-		    err, STATUS_OVERLAP,
-		    "dst: too complex to prove that it shares no byte with %s in the same memory", name);
+		return error_set(err, STATUS_OVERLAP,
+		                 "%s: too complex to prove that it shares no byte with %s in the same memory",
+		                 to, name);
 	}
 }
 

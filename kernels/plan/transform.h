@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The one operation: dst[...] = pad(cast(permute(src, perm) * scale + bias), before, after, mode, value),
- * with NumPy's meaning; without a cast elements are moved as they are.
+ * with NumPy's meaning; without a cast elements are moved as they are. Instead of scale and bias there may be
+ * scales that are computed on the way (amax.h).
  *
  * transform_init validates a request once, without addresses, and reduces it to axes in the destination's
  * order with strides in bytes. Everything below (subregions, loop nests, plans) is derived from it and cannot
@@ -90,6 +91,7 @@ struct transform_sides {
 	const struct tensor_layout *src;
 	struct tensor_extent dst_extent;
 	struct tensor_extent src_extent;
+	const char *dst_name; /* NULL: "dst" */
 };
 
 static inline struct transform_sides transform_sides(const struct transform *t)
@@ -110,7 +112,7 @@ int transform_check_sides(const struct transform_sides *sides, const struct tens
 int transform_check_side(const struct transform_sides *sides, const struct tensor_place *dst,
                          const struct tensor_place *place, const char *name, struct error *err);
 
-/* Refuses a destination of which two elements share a byte (OVERLAP). */
-int transform_check_self_overlap(const struct tensor_layout *dst, struct error *err);
+/* Refuses what is written if two of its elements share a byte (OVERLAP). */
+int transform_check_self_overlap(const struct tensor_layout *dst, const char *name, struct error *err);
 
 #endif

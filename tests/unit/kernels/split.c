@@ -362,7 +362,7 @@ static struct refusal_row refusal_rows[] = {
 	{ "a destination that overlaps itself",
 	  { .src = LIST(64), .src_split = LIST(0, 32), .dst = LIST(2, 32), .dst_strides = LIST(31, 1) },
 	  STATUS_OVERLAP,
-	  "dst.strides: two elements of the destination share bytes" },
+	  "dst.strides: two elements share bytes" },
 	{ "too many parts",
 	  { .src = LIST(3, 3, 3, 3, 3, 3, 3),
 	    .src_split = LIST(0, 2, 2, 2, 4, 2, 6, 2, 8, 2, 10, 2, 12, 2),

@@ -179,7 +179,7 @@ static struct refusal_row refusal_rows[] = {
 	{ .name = "destination overlaps itself",
 	  .request = { .dtype = DTYPE_INT8, .src = LIST(5, 4), .dst = LIST(5, 4), .dst_strides = LIST(3, 1) },
 	  .status = STATUS_OVERLAP,
-	  .message = "dst.strides: two elements of the destination share bytes" },
+	  .message = "dst.strides: two elements share bytes" },
 };
 
 ParameterizedTestParameters(transform, refusals)
