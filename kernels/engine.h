@@ -114,6 +114,12 @@ struct engine_operand {
 	uint64_t offset;              /* bytes of element [0, ..., 0] in the region */
 };
 
+/* Where a conversion writes one number of each block (amax.h). */
+struct engine_result {
+	struct engine_memory *memory; /* NULL: nowhere */
+	uint64_t offset;              /* bytes of element [0, ..., 0] in the region */
+};
+
 /* One transform between two places. */
 struct engine_move {
 	const struct transform *transform;
@@ -123,6 +129,7 @@ struct engine_move {
 	uint64_t dst_offset; /* bytes of element [0, ..., 0] in the region */
 	uint64_t src_offset;
 	struct engine_operand scale, bias;
+	struct engine_result amax_scale, amax_inverse;
 	/* By the engine. */
 	uint64_t changed; /* elements whose values an exact cast has changed */
 	int status; /* of a batch's: 0, CANCELED, OUT_OF_RANGE (changed is not 0), DEVICE, DEVICE_LOST */

@@ -1,56 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Divides a converting move, and converts its rows. */
+/* Divides a converting move, and goes through the tiles of a box. */
 #include "convert.h"
 
-#include <assert.h>
-#include <math.h>
 #include <string.h>
 
-#include "kernels/plan/cpu_tile.h"
-#include "move.h"
+#include "amax.h"
+#include "convert_rows.h"
 #include "proto/arithmetic.h"
 #include "tile.h"
-
-/* Lanes that are converted at a time: three buffers of float64 lanes in half of a first cache of 32 KiB. */
-#define BLOCK 512
 
 /* Rows of the source of so many bytes are read where they lie; shorter ones take a call each. Not measured.
  */
 #define DIRECT_LEAST 256
-
-#define LANES_BYTES (BLOCK * (int64_t)sizeof(double) + CPU_LINE)
-
-enum { SCALE, BIAS, OPERANDS };
-
-/* The dimensions of a row, innermost first; several where all but the last are whole. */
-struct row {
-	int n_dims;
-	int64_t n; /* elements */
-	struct row_dim {
-		int64_t n, stride[OPERANDS];
-	} dim[TENSOR_MAX_RANK];
-};
-
-/* A piece on its way. */
-struct converting {
-	const struct move *move;
-	const struct cpu_converters *converters;
-	cpu_load_fn *load, *load_back;
-	cpu_store_fn *store;
-	enum cpu_lane lane;
-	int64_t from, to; /* bytes of an element */
-	bool is_exact;
-	uint64_t changed;
-	const struct operand *operand[OPERANDS];
-	struct row row;
-	/* What the lanes of an operand are of; NULL: of nothing yet. */
-	const char *held[OPERANDS];
-	int64_t held_from[OPERANDS], held_n[OPERANDS];
-	_Alignas(CPU_LINE) char lanes[LANES_BYTES];
-	_Alignas(CPU_LINE) char result[LANES_BYTES];
-	_Alignas(CPU_LINE) char operand_lanes[OPERANDS][LANES_BYTES];
-	_Alignas(CPU_LINE) char elements[LANES_BYTES];
-};
 
 /* ---- Tiles in scratch ------------------------------------------------------------------------------- */
 
@@ -62,7 +23,7 @@ static int64_t lay_out(int rank, int64_t from, const int64_t *extent, int64_t *r
 	int64_t run = from;
 	bool is_row = true;
 	for (int d = rank - 1; d >= 0; d--) {
-		if (is_row && d < rank - 1 && run * extent[d] > BLOCK * from) {
+		if (is_row && d < rank - 1 && run * extent[d] > CONVERT_BLOCK * from) {
 			run = divide_up_i64(run, CPU_LINE) * CPU_LINE + CPU_LINE;
 			is_row = false;
 		}
@@ -89,7 +50,7 @@ static void permute_init(struct move *ret, const struct move *move, int64_t from
 	}
 }
 
-static bool fits(const struct move *move, int64_t from, const int64_t *extent)
+bool convert_tile_fits(const struct move *move, int64_t from, const int64_t *extent)
 {
 	struct move permute;
 	int64_t stride[TENSOR_MAX_RANK];
@@ -102,321 +63,104 @@ static bool fits(const struct move *move, int64_t from, const int64_t *extent)
 /* ---- Dividing --------------------------------------------------------------------------------------- */
 
 /* The same permutation with elements of the source's type on both sides. */
-static void twin_of(const struct loop_nest *nest, struct loop_nest *ret)
+void convert_twin_of(const struct loop_nest *nest, struct loop_nest *ret)
 {
 	int64_t from = nest->converted, to = nest->element, most = INT64_MAX / TENSOR_MAX_ELEMENT;
 
 	ret->rank = nest->rank;
 	ret->element = nest->converted;
 	ret->converted = 0;
-	ret->fill = false;
+	ret->fill = ret->in_blocks = false;
 	for (int d = 0; d < nest->rank; d++) {
 		ret->dim[d] = nest->dim[d];
 		ret->dim[d].dst = min_i64(nest->dim[d].dst / to, most) * from;
 	}
 }
 
-static bool is_direct(const struct loop_nest *nest)
+bool convert_is_direct(const struct loop_nest *nest)
 {
 	const struct loop_nest_dim *inner = &nest->dim[nest->rank - 1];
 	return nest->rank == 0 || (inner->src == nest->converted && inner->n * inner->src >= DIRECT_LEAST) ||
 	       (nest->rank == 1 && inner->src == nest->converted);
 }
 
-/* element: bytes on the side where they are more. */
-static void choose_direct(struct move *move, int64_t element, int64_t piece_bytes)
+/* unit: NULL: single elements. */
+void convert_choose_direct(struct move *move, const struct loop_nest *nest, int64_t piece_bytes,
+                           const int64_t *unit)
 {
-	int64_t room = max_i64(piece_bytes / element, 1);
+	int64_t room = max_i64(piece_bytes / max_i64(nest->element, nest->converted), 1);
+	for (int d = 0; unit && d < move->rank; d++)
+		room = max_i64(room / unit[d], 1);
 	for (int d = move->rank - 1; d >= 0; d--) {
 		struct move_dim *dim = &move->dim[d];
-		dim->chunk = room >= dim->n ? dim->n : divide_up_i64(dim->n, divide_up_i64(dim->n, room));
+		int64_t step = unit ? unit[d] : 1,
+			n = unit ? divide_up_i64(dim->n + dim->skew, step) : dim->n;
+		int64_t steps = room >= n ? n : divide_up_i64(n, divide_up_i64(n, room));
+		dim->chunk = steps * step;
 		move->tile[d] = dim->chunk;
-		room = max_i64(room / dim->chunk, 1);
+		room = max_i64(room / steps, 1);
 	}
+}
+
+struct cpu_tile_want convert_want(const struct loop_nest *nest, int64_t piece_bytes)
+{
+	return (struct cpu_tile_want){ .tile = 32 << 10,
+		                       .src_run = 1024,
+		                       .dst_run =
+		                           max_i64(256 * nest->converted / nest->element, nest->converted),
+		                       .piece = piece_bytes };
 }
 
 void convert_init(struct move *move, const struct loop_nest *nest, int64_t piece_bytes)
 {
-	struct cpu_tile_want want = {
-		.tile = 32 << 10, .src_run = 1024, .dst_run = 256, .piece = piece_bytes
-	};
+	struct cpu_tile_want want = convert_want(nest, piece_bytes);
 	struct loop_nest twin;
 	struct cpu_tile tile;
 
-	move->is_direct = is_direct(nest);
+	move->is_direct = convert_is_direct(nest);
 	if (move->is_direct) {
-		choose_direct(move, max_i64(nest->element, nest->converted), piece_bytes);
+		convert_choose_direct(move, nest, piece_bytes, NULL);
 		return;
 	}
-	want.dst_run = max_i64(want.dst_run * nest->converted / nest->element, nest->converted);
-	twin_of(nest, &twin);
+	convert_twin_of(nest, &twin);
 	do {
 		cpu_tile_choose(&tile, &twin, &want);
 		want.tile /= 2;
-	} while (!fits(move, nest->converted, tile.n) && want.tile > 0);
+	} while (!convert_tile_fits(move, nest->converted, tile.n) && want.tile > 0);
 	for (int d = 0; d < move->rank; d++) {
 		move->tile[d] = tile.n[d];
 		move->dim[d].chunk = tile.piece[d];
 	}
 }
 
-/* ---- Operands --------------------------------------------------------------------------------------- */
-
-static double read_number(const char *at, enum dtype dtype)
-{
-	float narrow;
-	double wide;
-	if (dtype == DTYPE_FLOAT32) {
-		memcpy(&narrow, at, sizeof(narrow));
-		return (double)narrow;
-	}
-	memcpy(&wide, at, sizeof(wide));
-	return wide;
-}
-
-static void set_lane(char *lanes, enum cpu_lane lane, int64_t i, double value)
-{
-	if (lane == CPU_LANE_FLOAT32)
-		((float *)(void *)lanes)[i] = (float)value;
-	else
-		((double *)(void *)lanes)[i] = value;
-}
-
-static void repeat(char *lanes, enum cpu_lane lane, int64_t n, double value)
-{
-	for (int64_t i = 0; i < n; i++)
-		set_lane(lanes, lane, i, value);
-}
-
-static bool is_constant(const struct row *row, int which)
-{
-	for (int d = 0; d < row->n_dims; d++)
-		if (row->dim[d].stride[which])
-			return false;
-	return true;
-}
-
-/* n elements from `base` on, of the innermost dimension alone or of a whole row. */
-static void gather_operand(struct converting *c, int which, const char *base, int64_t n)
-{
-	const struct row *row = &c->row;
-	const enum dtype dtype = c->operand[which]->dtype;
-	char *lanes = c->operand_lanes[which];
-	int64_t at[TENSOR_MAX_RANK] = { 0 };
-	for (int64_t i = 0; i < n; i++) {
-		set_lane(lanes, c->lane, i, read_number(base, dtype));
-		for (int d = 0; d < row->n_dims; d++) {
-			base += row->dim[d].stride[which];
-			if (++at[d] < row->dim[d].n || d + 1 == row->n_dims)
-				break;
-			base -= row->dim[d].n * row->dim[d].stride[which];
-			at[d] = 0;
-		}
-	}
-}
-
-static bool is_held(struct converting *c, int which, const char *base, int64_t from, int64_t n)
-{
-	bool is = c->held[which] == base && c->held_from[which] == from && c->held_n[which] >= n;
-	c->held[which] = base;
-	c->held_from[which] = from;
-	if (!is)
-		c->held_n[which] = n;
-	return is;
-}
-
-/* Of n elements of a row from the `from`-th on; base: where the row's first lies. */
-static const char *operand_lanes(struct converting *c, int which, const char *base, int64_t from, int64_t n)
-{
-	const struct operand *operand = c->operand[which];
-	char *lanes = c->operand_lanes[which];
-	int64_t stride = c->row.dim[0].stride[which];
-	bool repeats = is_constant(&c->row, which);
-	if (is_held(c, which, base, repeats ? 0 : from, repeats ? BLOCK : n))
-		return lanes;
-	if (repeats)
-		repeat(lanes, c->lane, BLOCK, read_number(base, operand->dtype));
-	else if (c->row.n_dims == 1 && stride == dtype_size(operand->dtype) &&
-	         c->converters->load[c->lane][operand->dtype])
-		c->converters->load[c->lane][operand->dtype](lanes, base + from * stride, n);
-	else
-		gather_operand(c, which, base + from * stride, n);
-	return lanes;
-}
-
-/* Gives where the result is: `to`. */
-static char *calculate(const struct converting *c, cpu_arithmetic_fn *const *function, char *to,
-                       const char *from, const char *operand, int64_t n)
-{
-	if (function[c->lane](to, from, operand, n))
-		c->converters->mend[c->lane](to, from, operand, n);
-	return to;
-}
-
-/* ---- Exact casts ------------------------------------------------------------------------------------ */
-
-/* Whether lanes hold an integer of 64 bits. */
-static bool is_whole(const struct converting *c, const char *src)
-{
-	const struct conversion *conversion = c->move->conversion.conversion;
-	uint64_t bits;
-	if (conversion->from != DTYPE_INT64 && conversion->from != DTYPE_UINT64)
-		return true;
-	memcpy(&bits, src, sizeof(bits));
-	if (conversion->arithmetic == ARITHMETIC_NONE)
-		return conversion->from == DTYPE_INT64 || bits <= INT64_MAX;
-	if (conversion->from == DTYPE_UINT64)
-		return (double)bits < 0x1p64 && (uint64_t)(double)bits == bits;
-	double value = (double)(int64_t)bits;
-	return value < 0x1p63 && (int64_t)value == (int64_t)bits;
-}
-
-static bool is_same(enum cpu_lane lane, const char *a, const char *b, int64_t i)
-{
-	if (lane == CPU_LANE_INT64)
-		return ((const int64_t *)(const void *)a)[i] == ((const int64_t *)(const void *)b)[i];
-	if (lane == CPU_LANE_FLOAT32) {
-		float x = ((const float *)(const void *)a)[i], y = ((const float *)(const void *)b)[i];
-		return x == y || (isnan(x) && isnan(y));
-	}
-	double x = ((const double *)(const void *)a)[i], y = ((const double *)(const void *)b)[i];
-	return x == y || (isnan(x) && isnan(y));
-}
-
-/* n elements from src on became `out` by way of lanes. */
-static void count_changed(struct converting *c, const char *src, const char *lanes, const char *out,
-                          int64_t n)
-{
-	bool calculates = c->operand[SCALE]->kind || c->operand[BIAS]->kind;
-	char *back = lanes == c->lanes ? c->result : c->lanes;
-	c->load_back(back, out, n);
-	for (int64_t i = 0; i < n; i++)
-		c->changed +=
-		    !is_same(c->lane, lanes, back, i) || (!calculates && !is_whole(c, src + i * c->from));
-}
-
-/* ---- Rows ------------------------------------------------------------------------------------------- */
-
-/* n elements are on their way to dst, `stride` bytes apart. */
-static void put(const struct converting *c, char *dst, int64_t stride, int64_t n)
-{
-	char room[CPU_LINE];
-	const struct cpu_isa *isa = c->move->isa;
-	if (stride == c->to) {
-		isa->flush(dst, 0, c->elements, 0, 1, n * c->to, room, CPU_PART_FIRST | CPU_PART_LAST);
-		return;
-	}
-	for (int64_t i = 0; i < n; i++)
-		memcpy(dst + i * stride, c->elements + i * c->to, (size_t)c->to);
-}
-
-/* So many elements that the next block begins with a line. */
-static int64_t block_of(const struct converting *c, const char *dst, int64_t n)
-{
-	int64_t over = (int64_t)((uintptr_t)(dst + BLOCK * c->to) % CPU_LINE) / c->to;
-	return n <= BLOCK ? n : BLOCK - over;
-}
-
-static void convert_row(struct converting *c, char *dst, int64_t stride, const char *src,
-                        const char *const *operand)
-{
-	bool is_put = stride != c->to || (c->move->stream && c->row.n * c->to >= 2 * CPU_LINE);
-	for (int64_t at = 0, n; at < c->row.n; at += n, dst += n * stride) {
-		char *lanes = c->lanes;
-		n = block_of(c, dst, c->row.n - at);
-		c->load(lanes, src + at * c->from, n);
-		if (c->operand[SCALE]->kind)
-			lanes = calculate(c, c->converters->multiply, c->result, lanes,
-			                  operand_lanes(c, SCALE, operand[SCALE], at, n), n);
-		if (c->operand[BIAS]->kind)
-			lanes = calculate(c, c->converters->add, lanes == c->lanes ? c->result : c->lanes,
-			                  lanes, operand_lanes(c, BIAS, operand[BIAS], at, n), n);
-		char *out = is_put ? c->elements : dst;
-		c->store(out, lanes, n);
-		if (c->is_exact)
-			count_changed(c, src + at * c->from, lanes, out, n);
-		if (is_put)
-			put(c, dst, stride, n);
-	}
-}
-
-/* The innermost dimensions of a box, as far as both sides go through them without a gap and they fit a block.
- * src: strides of what is read. Gives how many. */
-static int row_init(struct converting *c, const int64_t *extent, const int64_t *src)
-{
-	const struct move *move = c->move;
-	struct row *row = &c->row;
-	int64_t dst_run = c->to, src_run = c->from;
-	row->n = 1;
-	row->n_dims = 0;
-	for (int d = move->rank - 1; d >= 0; d--) {
-		const struct move_dim *dim = &move->dim[d];
-		bool is_first = row->n_dims == 0;
-		if (extent[d] > 1 && (src[d] != src_run || (dim->dst != dst_run && !is_first)))
-			break;
-		if (!is_first && row->n * extent[d] > BLOCK)
-			break;
-		row->dim[row->n_dims++] = (struct row_dim){ extent[d], { dim->scale, dim->bias } };
-		row->n *= extent[d];
-		dst_run *= extent[d];
-		src_run *= extent[d];
-		if (is_first && dim->dst != c->to)
-			break;
-	}
-	return row->n_dims;
-}
-
-/* A box whose elements lie src[d] bytes apart in what is read. */
-static void convert_rows(struct converting *c, char *dst, const char *src, const char *const *operand,
-                         const int64_t *extent, const int64_t *src_stride)
-{
-	const struct move *move = c->move;
-	int in_row = row_init(c, extent, src_stride), outer = move->rank - in_row;
-	int64_t stride = move->rank ? move->dim[move->rank - 1].dst : c->to, at[TENSOR_MAX_RANK] = { 0 };
-	const char *of[OPERANDS] = { operand[SCALE], operand[BIAS] };
-	for (;;) {
-		convert_row(c, dst, stride, src, of);
-		int d = outer - 1;
-		for (; d >= 0; d--) {
-			const struct move_dim *dim = &move->dim[d];
-			bool more = ++at[d] < extent[d];
-			int64_t steps = more ? 1 : 1 - extent[d];
-			dst += steps * dim->dst;
-			src += steps * src_stride[d];
-			of[SCALE] += steps * dim->scale;
-			of[BIAS] += steps * dim->bias;
-			if (more)
-				break;
-			at[d] = 0;
-		}
-		if (d < 0)
-			return;
-	}
-}
-
 /* ---- Tiles ------------------------------------------------------------------------------------------ */
+
+void convert_permute(const struct move *move, int64_t from, const char *src, const int64_t *extent,
+                     struct cpu_scratch *scratch, int64_t *ret_stride)
+{
+	struct tile_box box = { .dst = scratch->made, .src = src };
+	struct move permute;
+	lay_out(move->rank, from, extent, ret_stride);
+	permute_init(&permute, move, from, extent, ret_stride);
+	memcpy(box.n, extent, (size_t)move->rank * sizeof(*extent));
+	tile_run(&permute, &box, scratch);
+}
 
 static void convert_tile(struct converting *c, char *dst, const char *src, const char *const *operand,
                          const int64_t *extent, struct cpu_scratch *scratch)
 {
-	const struct move *move = c->move;
-	struct tile_box box = { .dst = scratch->made, .src = src };
-	struct move permute;
 	int64_t stride[TENSOR_MAX_RANK];
-	lay_out(move->rank, c->from, extent, stride);
-	permute_init(&permute, move, c->from, extent, stride);
-	memcpy(box.n, extent, (size_t)move->rank * sizeof(*extent));
-	tile_run(&permute, &box, scratch);
+	convert_permute(c->move, c->from, src, extent, scratch, stride);
+	converting_choose_row(c, extent, stride);
 	convert_rows(c, dst, scratch->made, operand, extent, stride);
 }
 
-/* The dimensions that a box has several tiles in, the closest in the source first. */
-static int order_loops(const struct move *move, const struct tile_box *box, int *ret)
+int convert_order_loops(const struct move *move, const int64_t *extent, int *ret)
 {
 	int n = 0;
 	for (int d = move->rank - 1; d >= 0; d--) {
 		int at = n;
-		if (move->tile[d] >= box->n[d])
+		if (move->tile[d] >= extent[d])
 			continue;
 		for (; at > 0 && magnitude_i64(move->dim[ret[at - 1]].src) > magnitude_i64(move->dim[d].src);
 		     at--)
@@ -431,7 +175,7 @@ static void convert_tiles(struct converting *c, const struct tile_box *box, cons
                           struct cpu_scratch *scratch)
 {
 	const struct move *move = c->move;
-	int loop[TENSOR_MAX_RANK], n_loop = order_loops(move, box, loop);
+	int loop[TENSOR_MAX_RANK], n_loop = convert_order_loops(move, box->n, loop);
 	int64_t from[TENSOR_MAX_RANK] = { 0 }, extent[TENSOR_MAX_RANK];
 	char *dst = box->dst;
 	const char *src = box->src, *of[OPERANDS] = { operand[SCALE], operand[BIAS] };
@@ -461,37 +205,6 @@ static void convert_tiles(struct converting *c, const struct tile_box *box, cons
 
 /* ---- A piece ---------------------------------------------------------------------------------------- */
 
-static enum cpu_lane lane_of(enum arithmetic arithmetic)
-{
-	return arithmetic == ARITHMETIC_NONE      ? CPU_LANE_INT64
-	       : arithmetic == ARITHMETIC_FLOAT64 ? CPU_LANE_FLOAT64
-	                                          : CPU_LANE_FLOAT32;
-}
-
-static void converting_init(struct converting *c, const struct move *move)
-{
-	const struct conversion *conversion = move->conversion.conversion;
-	const struct cpu_converters *converters = move->isa->converters;
-	enum cpu_lane lane = lane_of(conversion->arithmetic);
-	bool is_exact = conversion->cast == CAST_EXACT;
-
-	c->move = move;
-	c->converters = converters;
-	c->lane = lane;
-	c->load = converters->load[lane][conversion->from];
-	if (conversion->from == DTYPE_BFLOAT16 && conversion->to == DTYPE_FLOAT16)
-		c->load = converters->load_quiet;
-	c->load_back = converters->load[lane][conversion->to];
-	c->store = (is_exact ? converters->store : converters->store_clamped)[lane][conversion->to];
-	c->from = dtype_size(conversion->from);
-	c->to = dtype_size(conversion->to);
-	c->is_exact = is_exact;
-	c->changed = 0;
-	c->operand[SCALE] = &conversion->scale;
-	c->operand[BIAS] = &conversion->bias;
-	c->held[SCALE] = c->held[BIAS] = NULL;
-}
-
 void convert_run(const struct move *move, const struct tile_box *box, const char *scale, const char *bias,
                  struct cpu_scratch *scratch)
 {
@@ -502,6 +215,7 @@ void convert_run(const struct move *move, const struct tile_box *box, const char
 	converting_init(&c, move);
 	for (int d = 0; d < move->rank; d++)
 		stride[d] = move->dim[d].src;
+	converting_choose_row(&c, box->n, stride);
 	if (move->is_direct)
 		convert_rows(&c, box->dst, box->src, operand, box->n, stride);
 	else

@@ -10,7 +10,9 @@
 
 #include <stdint.h>
 
+#include "kernels/cpu/isa/isa.h"
 #include "kernels/plan/conversion.h"
+#include "kernels/plan/cpu_tile.h"
 #include "kernels/plan/loop_nest.h"
 
 struct cpu_scratch;
@@ -22,11 +24,33 @@ struct convert_place {
 	const struct conversion *conversion;
 	const char *scale, *bias; /* element [0, ..., 0] of the tensor, or the number, a double; not NULL */
 	uint64_t *changed; /* of an exact cast: elements whose value changed are counted here, atomically */
+	char *amax_scale, *amax_inverse; /* element [0, ..., 0] of what amax writes; NULL: it does not */
 };
 
 /* Chooses is_direct, tiles and pieces of a move, whose dimensions are those of the nest. piece_bytes as in
  * the place. */
 void convert_init(struct move *move, const struct loop_nest *nest, int64_t piece_bytes);
+
+/* Whether rows of a nest are converted where they lie in the source. */
+bool convert_is_direct(const struct loop_nest *nest);
+
+/* Chooses pieces of a move that is direct; each holds whole units of so many elements. */
+void convert_choose_direct(struct move *move, const struct loop_nest *nest, int64_t piece_bytes,
+                           const int64_t *unit);
+
+/* What tiles of other moves are to be, and the nest that they are chosen for. */
+struct cpu_tile_want convert_want(const struct loop_nest *nest, int64_t piece_bytes);
+void convert_twin_of(const struct loop_nest *nest, struct loop_nest *ret);
+
+/* Whether a tile of this extent fits scratch; from: bytes of an element of the source. */
+bool convert_tile_fits(const struct move *move, int64_t from, const int64_t *extent);
+
+/* Permutes a tile of the source into scratch->made, and gives its strides there. */
+void convert_permute(const struct move *move, int64_t from, const char *src, const int64_t *extent,
+                     struct cpu_scratch *scratch, int64_t *ret_stride);
+
+/* The dimensions that a box has several tiles in, the closest in the source first. Gives how many. */
+int convert_order_loops(const struct move *move, const int64_t *extent, int *ret);
 
 /* Runs a box. scale and bias: where those of its first element lie. */
 void convert_run(const struct move *move, const struct tile_box *box, const char *scale, const char *bias,

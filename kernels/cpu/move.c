@@ -49,7 +49,13 @@ static void init_conversion(struct move *move, const struct loop_nest *nest, con
 	move->conversion = place->conversion;
 	move->conversion.scale += nest->scale_offset;
 	move->conversion.bias += nest->bias_offset;
-	convert_init(move, nest, place->piece_bytes);
+	if (nest->in_blocks) {
+		move->conversion.amax_scale += nest->to_scale_offset;
+		move->conversion.amax_inverse += nest->to_inverse_offset;
+		amax_choose(move, nest, place->piece_bytes);
+	} else {
+		convert_init(move, nest, place->piece_bytes);
+	}
 	count_pieces(move);
 }
 
@@ -65,6 +71,7 @@ void move_init(struct move *move, const struct cpu_isa *isa, const struct loop_n
 	move->rank = nest->rank;
 	move->bordered = false;
 	move->converts = nest->converted;
+	move->pass = AMAX_NONE;
 	move->mode = place->mode;
 	move->fill = place->fill;
 	move->fill_bytes = place->fill_bytes;
@@ -77,7 +84,11 @@ void move_init(struct move *move, const struct cpu_isa *isa, const struct loop_n
 			                          .before = is_window ? dim->before : 0,
 			                          .source = is_window ? dim->source : 0,
 			                          .scale = dim->scale,
-			                          .bias = dim->bias };
+			                          .bias = dim->bias,
+			                          .block = dim->block,
+			                          .skew = dim->skew,
+			                          .to_scale = dim->to_scale,
+			                          .to_inverse = dim->to_inverse };
 		move->bordered |= is_window;
 	}
 	if (move->converts) {
@@ -375,6 +386,14 @@ static void choose_chunks(struct move *move, int64_t piece_bytes)
 	}
 }
 
+/* Added to indices of a dimension. */
+static int64_t lead_of(const struct move *move, int d)
+{
+	if (move->pass == AMAX_WHOLE)
+		return move->dim[d].skew;
+	return d == move->col_dim ? move->lead : 0;
+}
+
 /* By where the destination begins in a line. */
 static void count_pieces(struct move *move)
 {
@@ -387,8 +406,7 @@ static void count_pieces(struct move *move)
 	}
 	for (int d = 0; d < move->rank; d++) {
 		const struct move_dim *dim = &move->dim[d];
-		if (dim->chunk < dim->n)
-			move->pieces *= divide_up_i64(dim->n + (d == col ? move->lead : 0), dim->chunk);
+		move->pieces *= divide_up_i64(dim->n + lead_of(move, d), dim->chunk);
 	}
 }
 
@@ -407,7 +425,7 @@ struct box {
 static int64_t next_range(const struct move *move, int d, int64_t *piece, int64_t *ret_to)
 {
 	const struct move_dim *dim = &move->dim[d];
-	int64_t lead = d == move->col_dim ? move->lead : 0;
+	int64_t lead = lead_of(move, d);
 	int64_t count = divide_up_i64(dim->n + lead, dim->chunk);
 	int64_t digit = count > 1 ? *piece % count : 0;
 	*piece /= count;
@@ -468,18 +486,22 @@ static void run_tiles(const struct move *move, int64_t piece, struct cpu_scratch
 {
 	struct tile_box box = { .dst = move->dst, .src = move->src };
 	const char *scale = move->conversion.scale, *bias = move->conversion.bias;
+	int64_t first[TENSOR_MAX_RANK];
 	for (int d = move->rank - 1; d >= 0; d--) {
 		const struct move_dim *dim = &move->dim[d];
 		int64_t to, from = next_range(move, d, &piece, &to);
 		box.dst += from * dim->dst;
 		box.src += from * dim->src;
 		box.n[d] = to - from;
+		first[d] = from;
 		if (move->converts) {
 			scale += from * dim->scale;
 			bias += from * dim->bias;
 		}
 	}
-	if (move->converts)
+	if (move->pass)
+		amax_run(move, &box, first, scratch);
+	else if (move->converts)
 		convert_run(move, &box, scale, bias, scratch);
 	else
 		tile_run(move, &box, scratch);

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "amax.h"
 #include "kernels/cpu/isa/isa.h"
 #include "convert.h"
 #include "kernels/plan/loop_nest.h"
@@ -24,6 +25,10 @@ struct move_dim {
 	/* Of a window as in a loop nest, which tiles and pieces have whole; source 0: it is none. */
 	int64_t before, source;
 	int64_t scale, bias; /* strides of a conversion's operands */
+	/* As in a loop nest; skew is also added to indices so that pieces begin
+	 * with a block, where they have whole ones. */
+	int64_t block, skew, to_scale, to_inverse;
+	int64_t to_magnitude; /* from block to block, in the move's */
 };
 
 struct move {
@@ -47,9 +52,11 @@ struct move {
 	bool is_exact; /* and nothing is written past an element there, even if it is written over later */
 	bool converts; /* it is tiled, or is_direct: its rows are converted where they lie */
 	bool is_direct;
-	struct convert_place conversion; /* operands at the first element */
-	bool bordered;                   /* some dimensions are windows */
-	enum pad_mode mode;              /* of their border, as in the place */
+	struct convert_place conversion; /* operands at the first element, results at the first block */
+	enum amax_pass pass;
+	_Atomic uint32_t *magnitude; /* of blocks; of a move in two passes */
+	bool bordered;               /* some dimensions are windows */
+	enum pad_mode mode;          /* of their border, as in the place */
 	const void *fill;
 	uint32_t fill_bytes;
 	int64_t tile[TENSOR_MAX_RANK]; /* extents of a tile by dimension */

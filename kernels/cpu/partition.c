@@ -79,6 +79,21 @@ static bool make_subregions(const struct task *task, struct subregions *ret,
 
 /* ---- Dividing --------------------------------------------------------------------------------------- */
 
+/* With amax there is one subregion. */
+static void find_groups(struct partitioner *partitioner)
+{
+	const struct task *task = &partitioner->task;
+	struct loop_nest room;
+	const struct loop_nest *nest = task_subregion(task, &partitioner->subregions, 0, &room);
+	struct move move;
+	move_init(&move, task->isa, nest, &task->place);
+	if (move.pass != AMAX_REDUCE)
+		return;
+	amax_groups_init(task->groups, nest);
+	partitioner->groups = task->groups;
+	partitioner->n = 2 * task->groups->n;
+}
+
 void partitioner_init(struct partitioner *partitioner, const struct task *task, uint32_t threads)
 {
 	struct scratch_blocks scratch_blocks;
@@ -89,6 +104,8 @@ void partitioner_init(struct partitioner *partitioner, const struct task *task, 
 	partitioner->next = 0;
 	partitioner->next_piece = partitioner->move.pieces = 0;
 	partitioner->batch = 0;
+	partitioner->groups = NULL;
+	partitioner->active = 0;
 	if (partitioner->uses_scratch) {
 		partitioner->n = scratch_blocks.n;
 		partitioner->batch = 1;
@@ -103,6 +120,8 @@ void partitioner_init(struct partitioner *partitioner, const struct task *task, 
 		if (partitioner->batch > BATCH_MOST)
 			partitioner->batch = BATCH_MOST;
 	}
+	if (task->transform->conversion.amax.is && task->groups && partitioner->n && !partitioner->batch)
+		find_groups(partitioner);
 }
 
 bool partitioner_plan_first(struct partitioner *partitioner)
@@ -129,6 +148,8 @@ unsigned partitioner_left(const struct partitioner *partitioner, unsigned most)
 	uint64_t partitions = (uint64_t)(partitioner->move.pieces - partitioner->next_piece);
 	if (partitions >= most)
 		return most;
+	if (partitioner->groups && (partitions || partitioner->active))
+		return (unsigned)partitions;
 	uint64_t subregions = partitioner->n - partitioner->next;
 	if (partitioner->batch)
 		subregions = subregions / partitioner->batch + (subregions % partitioner->batch != 0);
@@ -137,13 +158,36 @@ unsigned partitioner_left(const struct partitioner *partitioner, unsigned most)
 	return subregions < most - partitions ? (unsigned)(partitions + subregions) : most;
 }
 
+bool partitioner_is_over(const struct partitioner *partitioner)
+{
+	return partitioner->next == partitioner->n && partitioner->next_piece == partitioner->move.pieces;
+}
+
+bool partitioner_waits(const struct partitioner *partitioner)
+{
+	return partitioner->groups && partitioner->active &&
+	       partitioner->next_piece == partitioner->move.pieces;
+}
+
+void partitioner_end(struct partitioner *partitioner)
+{
+	if (partitioner->groups)
+		partitioner->active--;
+}
+
 static void next_move(struct partitioner *partitioner)
 {
 	struct loop_nest room;
+	partitioner->next_piece = 0;
+	if (partitioner->groups) {
+		uint64_t pass = partitioner->next++;
+		amax_groups_move(partitioner->groups, pass / 2, pass % 2 ? AMAX_CONVERT : AMAX_REDUCE,
+		                 partitioner->task.isa, &partitioner->task.place, &partitioner->move);
+		return;
+	}
 	move_init(&partitioner->move, partitioner->task.isa,
 	          task_subregion(&partitioner->task, &partitioner->subregions, partitioner->next++, &room),
 	          &partitioner->task.place);
-	partitioner->next_piece = 0;
 }
 
 void partitioner_next(struct partitioner *partitioner, struct partition *ret)
@@ -163,6 +207,7 @@ void partitioner_next(struct partitioner *partitioner, struct partition *ret)
 		next_move(partitioner);
 	ret->move = partitioner->move;
 	ret->piece = partitioner->next_piece++;
+	partitioner->active += partitioner->groups != NULL;
 }
 
 void partitioner_stop(struct partitioner *partitioner)
@@ -238,8 +283,13 @@ static bool run_subregions(struct partition *partition, const atomic_bool *stopp
 			scratch_blocks_run(&scratch_blocks, i, task->isa, &task->place, scratch);
 			continue;
 		}
-		move_init(&partition->move, task->isa, task_subregion(task, &subregions, i, &room),
-		          &task->place);
+		const struct loop_nest *nest = task_subregion(task, &subregions, i, &room);
+		move_init(&partition->move, task->isa, nest, &task->place);
+		if (partition->move.pass == AMAX_REDUCE) {
+			if (!amax_run_groups(nest, task->isa, &task->place, stopped, scratch))
+				return false;
+			continue;
+		}
 		for (int64_t piece = 0; piece < partition->move.pieces; piece++)
 			run_piece(task, &partition->move, piece, scratch);
 	}

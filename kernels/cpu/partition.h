@@ -23,8 +23,9 @@ struct task {
 	const struct transform *transform;
 	const struct plan *plan;
 	struct move_place place;
-	int64_t probe_bytes; /* of a piece's destination: larger ones are looked for in the cache */
-	uint64_t cold_ns;    /* as of cold_is */
+	struct amax_groups *groups; /* room for large blocks; NULL: not to be handed out in partitions */
+	int64_t probe_bytes;        /* of a piece's destination: larger ones are looked for in the cache */
+	uint64_t cold_ns;           /* as of cold_is */
 };
 
 struct partition {
@@ -44,6 +45,11 @@ struct partitioner {
 	uint64_t batch;     /* subregions or scratch blocks of a partition; 0: each piece is a partition */
 	struct move move;   /* of subregion next - 1, when each piece is a partition */
 	int64_t next_piece; /* of it */
+	/* Of large blocks, the task's; NULL: there are none. Then n is twice their number, for each group has
+	 * two passes; move is of pass next - 1, and the next one begins when all partitions of this one have
+	 * ended. */
+	struct amax_groups *groups;
+	unsigned active; /* partitions of it that have not ended */
 };
 
 /* Bytes of the lines that a transform touches on the side where they are more, about, with something for each
@@ -65,6 +71,15 @@ void partitioner_replace(struct partitioner *partitioner, const struct task *tas
 
 /* About how many partitions are left, capped at most; exact where it is 0. A zeroed partitioner has none. */
 unsigned partitioner_left(const struct partitioner *partitioner, unsigned most);
+
+/* All has been handed out. */
+bool partitioner_is_over(const struct partitioner *partitioner);
+
+/* There is no partition until one has ended: neither may another partitioner be put in its place. */
+bool partitioner_waits(const struct partitioner *partitioner);
+
+/* A partition has ended, of a partitioner that is still there. */
+void partitioner_end(struct partitioner *partitioner);
 
 /* The next partition. There must be one. */
 void partitioner_next(struct partitioner *partitioner, struct partition *ret);

@@ -52,6 +52,7 @@ void running_job_start(struct running_job *running, struct engine_job *job, cons
 	running->partitioned_layer = 0;
 	running->partitioner.n = running->partitioner.next = 0;
 	running->partitioner.move.pieces = running->partitioner.next_piece = 0;
+	running->partitioner.groups = NULL;
 	running->active = 0;
 	running->is_waking = false;
 	running->status = 0;
@@ -107,6 +108,10 @@ uint32_t running_job_ranges(const struct engine_move *move, struct fault_range r
 		ret[n++] = host_memory(move->scale.memory)->mapped;
 	if (move->bias.memory)
 		ret[n++] = host_memory(move->bias.memory)->mapped;
+	if (move->amax_scale.memory)
+		ret[n++] = host_memory(move->amax_scale.memory)->mapped;
+	if (move->amax_inverse.memory)
+		ret[n++] = host_memory(move->amax_inverse.memory)->mapped;
 	return n;
 }
 
@@ -184,6 +189,8 @@ unsigned running_job_work_items(const struct running_job *running, unsigned most
 		most = room_of(running);
 	if (running->is_waking)
 		return running->active == 0 && (!running->is_counted || running->wakes_left > 0);
+	if (partitioner_waits(&running->partitioner))
+		return 0;
 	unsigned parts = partitioner_left(&running->partitioner, most);
 	uint64_t work_items = work_items_to_come(running);
 	return work_items < most - parts ? parts + (unsigned)work_items : most;
@@ -197,12 +204,20 @@ static const char *operand_at(const struct engine_operand *operand)
 	return host_memory(operand->memory)->data + (int64_t)operand->offset;
 }
 
+/* Somewhere, if there is none. */
+static char *result_at(struct engine_result *result)
+{
+	return result->memory ? host_memory(result->memory)->data + (int64_t)result->offset : (char *)result;
+}
+
 struct convert_place running_job_conversion(struct engine_move *move)
 {
 	return (struct convert_place){ .conversion = &move->transform->conversion,
 		                       .scale = operand_at(&move->scale),
 		                       .bias = operand_at(&move->bias),
-		                       .changed = &move->changed };
+		                       .changed = &move->changed,
+		                       .amax_scale = result_at(&move->amax_scale),
+		                       .amax_inverse = result_at(&move->amax_inverse) };
 }
 
 struct task running_job_task(const struct running_job *running, struct engine_move *move)
@@ -237,7 +252,7 @@ static void work_item_partition(struct running_job *running, struct work_item *r
 	ret->move = running->partitioned;
 	ret->layer = running->partitioned_layer;
 	partitioner_next(&running->partitioner, &ret->partition);
-	if (!partitioner_left(&running->partitioner, 1))
+	if (partitioner_is_over(&running->partitioner))
 		running->partitioned->status = 0; /* unless one of the partitions ends otherwise */
 }
 
@@ -273,6 +288,7 @@ static void work_item_moves(struct running_job *running, struct work_item *ret)
 		running->left -= running->left == UINT64_MAX ? 0 : cost;
 		if (cost > (uint64_t)running->piece) {
 			struct task task = running_job_task(running, move);
+			task.groups = &running->groups;
 			partitioner_cache_begin(&running->cache, &running->partitioner, &task,
 			                        running->threads);
 			running->partitioned = move;
@@ -395,6 +411,8 @@ void running_job_end_work_item(struct running_job *running, const struct work_it
 		running->wakes_left -= work_item->n < TIMELINE_WAKE_MORE ? running->wakes_left : work_item->n;
 		return;
 	}
+	if (work_item->kind == WORK_ITEM_PARTITION && running->partitioned == work_item->move)
+		partitioner_end(&running->partitioner);
 	if (work_item->kind == WORK_ITEM_READ)
 		end_reading(running, status);
 	if (!status)

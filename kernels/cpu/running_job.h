@@ -44,6 +44,7 @@ struct running_job {
 	bool stream;
 	struct partitioner_cache cache;
 	struct partitioner partitioner;  /* of the move or block that is handed out in partitions */
+	struct amax_groups groups;       /* of it */
 	struct engine_move *partitioned; /* that move */
 	uint32_t partitioned_layer;      /* of that block */
 	struct engine_move *moves;       /* of a batch, or the job's one */
@@ -105,7 +106,7 @@ struct task running_job_task(const struct running_job *running, struct engine_mo
 struct convert_place running_job_conversion(struct engine_move *move);
 
 /* The memory that a move touches. Gives how many ranges. */
-#define RUNNING_JOB_RANGES 4
+#define RUNNING_JOB_RANGES 6
 uint32_t running_job_ranges(const struct engine_move *move, struct fault_range ret[RUNNING_JOB_RANGES]);
 
 /* A move that has ended without an error: it has one if its cast was to be exact, and was not. */

@@ -202,6 +202,10 @@ static void run_subregions(const struct small *small, char *dst, bool in_cache)
 			continue;
 		}
 		move_init(&move, task.isa, nest, &task.place);
+		if (move.pass == AMAX_REDUCE) {
+			amax_run_groups(nest, task.isa, &task.place, NULL, small->scratch);
+			continue;
+		}
 		for (int64_t piece = 0; piece < move.pieces; piece++)
 			move_run(&move, piece, small->scratch);
 	}

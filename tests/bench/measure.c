@@ -63,6 +63,7 @@ struct measure {
 	struct baseline *baseline;
 	struct room dst; /* mapped by the first engine, for all */
 	struct room src;
+	struct room scale; /* of rows with amax */
 	double sample_ns;
 	uint64_t round_bytes;
 };
@@ -215,6 +216,7 @@ void measure_close(struct measure *m)
 	if (m->side[0].engine) {
 		engine_unmap(m->side[0].engine, m->dst.memory);
 		engine_unmap(m->side[0].engine, m->src.memory);
+		engine_unmap(m->side[0].engine, m->scale.memory);
 	}
 	for (int i = 0; i < m->n_sides; i++)
 		close_side(&m->side[i]);
@@ -292,6 +294,15 @@ static int make_room(struct measure *m, struct room *room, uint64_t size, struct
 	for (uint64_t i = 0; i < room->size / sizeof(*words); i++)
 		words[i] = oracle_random(&state);
 	return 0;
+}
+
+/* So that no number of 16 bits is infinite, or NaN, which all of its block would be. */
+static void make_finite(struct room *room)
+{
+	uint64_t *words = (uint64_t *)(void *)data_of(room);
+
+	for (uint64_t i = 0; i < room->size / sizeof(*words); i++)
+		words[i] &= UINT64_C(0xbfffbfffbfffbfff);
 }
 
 /* ---- Moving ----------------------------------------------------------------------------------------- */
@@ -398,11 +409,16 @@ static int prepare(struct measure *m, const struct bench_row *row, struct turn *
 	r = make_room(m, &m->dst, turn->n_places * turn->pitch, err);
 	if (r == 0)
 		r = make_room(m, &m->src, turn->n_places * turn->pitch, err);
+	if (r == 0 && row->amax[0]) {
+		make_finite(&m->src);
+		r = make_room(m, &m->scale, (uint64_t)t->conversion.amax.scale.extent.high, err);
+	}
 	turn->job = (struct engine_job){ .move = { .transform = t,
 		                                   .plan = &turn->plan,
 		                                   .dst = m->dst.memory,
 		                                   .src = m->src.memory,
-		                                   .scale.number = row->scale },
+		                                   .scale.number = row->scale,
+		                                   .amax_scale.memory = m->scale.memory },
 		                         .blocks = row->blocks ? &turn->blocks : NULL,
 		                         .on_done = on_done };
 	return r;

@@ -5,11 +5,28 @@
 #include <float.h>
 #include <string.h>
 
+#include "kernels/plan/amax.h"
+#include "proto/arithmetic.h"
 #include "proto/scalar.h"
 #include "tests/support/oracle.h"
 
-#define SAMPLES 100000
-#define NEAR    9 /* elements from an end */
+#define SAMPLES           100000
+#define SAMPLES_OF_BLOCKS 2000 /* of each, its block is looked through */
+#define NEAR              9    /* elements from an end */
+
+static int set_amax(const struct bench_row *row, const int64_t *shape, struct amax_spec *ret,
+                    struct error *err)
+{
+	int64_t blocks[BENCH_MAX_RANK];
+
+	ret->is_given = ret->scale.is_given = true;
+	ret->n_block = row->rank;
+	for (int d = 0; d < row->rank; d++) {
+		ret->block[d] = row->amax[d];
+		blocks[d] = divide_up_i64(shape[d], row->amax[d]);
+	}
+	return tensor_layout_init(&ret->scale.layout, DTYPE_FLOAT32, row->rank, blocks, NULL, "scale", err);
+}
 
 int bench_row_spec(const struct bench_row *row, struct transform_spec *ret, int64_t *ret_first,
                    struct error *err)
@@ -46,8 +63,9 @@ int bench_row_spec(const struct bench_row *row, struct transform_spec *ret, int6
 		return r;
 	ret->conversion.is_given = row->converts;
 	ret->conversion.scale.kind = row->scale ? OPERAND_NUMBER : OPERAND_NONE;
-	return tensor_layout_init(&ret->dst, row->converts ? row->to : row->dtype, row->rank, shape, NULL,
-	                          "dst", err);
+	r = tensor_layout_init(&ret->dst, row->converts ? row->to : row->dtype, row->rank, shape, NULL, "dst",
+	                       err);
+	return r < 0 || !row->amax[0] ? r : set_amax(row, shape, &ret->conversion.amax, err);
 }
 
 /* The value of a converting row's source; other types have none here. */
@@ -70,8 +88,31 @@ static double value_of(enum dtype dtype, const uint8_t *at)
 	}
 }
 
+/* What elements of the block of rank 2 at index are multiplied by; src: the source's element at index. */
+static float inverse_at(const struct bench_row *row, const int64_t *index, const uint8_t *src)
+{
+	struct amax amax;
+	const struct tensor_layout layout = { .dtype = row->to };
+	const struct amax_spec spec = { .is_given = true,
+		                        .scale.is_given = true,
+		                        .scale.layout.dtype = DTYPE_FLOAT32 };
+	struct error err;
+	uint16_t most = 0, at;
+	int64_t first = index[0] % row->amax[0] * row->shape[1] + index[1] % row->amax[1];
+
+	amax_init(&amax, &spec, &layout, row->dtype, &err); /* of the same types, and rank 0 */
+	for (int64_t i = 0; i < row->amax[0]; i++)
+		for (int64_t j = 0; j < row->amax[1]; j++) {
+			memcpy(&at, src + (i * row->shape[1] + j - first) * 2, sizeof(at));
+			at &= 0x7fff;
+			most = at > most ? at : most;
+		}
+	return amax_scale_of(&amax, (uint32_t)most << 16).inverse;
+}
+
 /* What it becomes, in dst's type; NaN is any. */
-static bool is_converted(const struct bench_row *row, const uint8_t *dst, const uint8_t *src)
+static bool is_converted(const struct bench_row *row, const int64_t *index, const uint8_t *dst,
+                         const uint8_t *src)
 {
 	const double most = row->to == DTYPE_FLOAT8_E4M3FN ? 448
 	                    : row->to == DTYPE_FLOAT16     ? 65504
@@ -84,6 +125,8 @@ static bool is_converted(const struct bench_row *row, const uint8_t *dst, const 
 
 	if (row->scale)
 		value = (double)((float)value * (float)row->scale);
+	if (row->amax[0])
+		value = (double)((float)value * inverse_at(row, index, src));
 	scalar.re = value > most ? most : value < -most ? -most : value;
 	scalar_encode(&scalar, row->to, bytes, "value", &err);
 	return value != value || !memcmp(dst, bytes, dtype_size(row->to));
@@ -99,7 +142,7 @@ int bench_row_check(const struct bench_row *row, const struct transform_spec *sp
 
 	if (r < 0)
 		return r;
-	for (int i = 0; i < SAMPLES; i++) {
+	for (int i = 0; i < (row->amax[0] ? SAMPLES_OF_BLOCKS : SAMPLES); i++) {
 		int64_t index[BENCH_MAX_RANK], to, from;
 
 		for (int d = 0; d < row->rank; d++) {
@@ -113,7 +156,7 @@ int bench_row_check(const struct bench_row *row, const struct transform_spec *sp
 				index[d] = high - oracle_between(&state, 0, near);
 		}
 		bool read = oracle_element(spec, index, &to, &from);
-		bool is_right = row->converts && read ? is_converted(row, dst + to, src + from)
+		bool is_right = row->converts && read ? is_converted(row, index, dst + to, src + from)
 		                                      : !memcmp(dst + to, read ? src + from : value, size);
 
 		if (!is_right) {

@@ -32,6 +32,8 @@ struct bench_row {
 	bool converts; /* elements become those of `to`, multiplied by scale unless that is 0; saturated */
 	enum dtype to;
 	double scale;
+	int64_t amax[BENCH_MAX_RANK]; /* extents of blocks, by the scales of which they are multiplied
+	                                 instead; absent: none. The source is bfloat16 and as it is */
 	bool ragged; /* rows, or the data in them, do not start at multiples of 16 bytes: the bar is lower */
 };
 
@@ -47,6 +49,9 @@ struct bench_row {
 /* Of rank 2; further fields, such as a permutation, may follow. */
 #define CONVERT(type, to_, name, a, b, ...) \
 	ROW("to " name, type, 2, DIMS(a, b), .converts = true, .to = DTYPE_##to_, ##__VA_ARGS__)
+
+#define AMAX(name, x, y, a, b) \
+	CONVERT(BFLOAT16, FLOAT8_E4M3FN, "float8_e4m3fn, amax " name, a, b, .amax = { x, y })
 
 #define COPY(type, a, b)           ROW("copy", type, 2, DIMS(a, b), .perm = { 0, 1 })
 #define TRANSPOSE(type, a, b, ...) ROW("transpose", type, 2, DIMS(a, b), .perm = { 1, 0 }, ##__VA_ARGS__)

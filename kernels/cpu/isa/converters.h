@@ -30,16 +30,22 @@ typedef void cpu_store_fn(char *dst, const void *lanes, int64_t n);
 /* to = a op b, each rounded to nearest even, n lanes; a may be to. false: none of the results is NaN. */
 typedef bool cpu_arithmetic_fn(void *to, const void *a, const void *b, int64_t n);
 
+/* The largest of n elements of a floating type without their signs, as an integer: that of a NaN is larger
+ * than that of an infinity, which is larger than those of all numbers. */
+typedef uint32_t cpu_magnitude_fn(const char *src, int64_t n);
+
 struct cpu_converters {
 	cpu_load_fn *load[CPU_LANES][DTYPE_COUNT]; /* NULL: lanes do not hold the type */
 	cpu_load_fn *load_quiet;                   /* of bfloat16, for float16: a NaN without its payload */
 	cpu_store_fn *store[CPU_LANES][DTYPE_COUNT];
-	cpu_store_fn *store_clamped[CPU_LANES][DTYPE_COUNT]; /* to what is finite; NaN stays */
-	cpu_arithmetic_fn *multiply[CPU_LANES];              /* of floating-point lanes */
+	cpu_store_fn *store_clamped[CPU_LANES][DTYPE_COUNT];               /* to what is finite; NaN stays */
+	cpu_arithmetic_fn *multiply[CPU_LANES];                            /* of floating-point lanes */
+	bool (*multiply_by)(void *to, const void *a, float by, int64_t n); /* of lanes of float32 */
 	cpu_arithmetic_fn *add[CPU_LANES];
 	/* Makes NaNs among the results of a and b the same on all machines: a's stays, or else b's, and
 	 * becomes a quiet one; one that is made has its sign set. Machines and compilers differ in that. */
 	void (*mend[CPU_LANES])(void *to, const void *a, const void *b, int64_t n);
+	cpu_magnitude_fn *magnitude[DTYPE_COUNT]; /* NULL: it is none of up to 32 bits */
 };
 
 #endif

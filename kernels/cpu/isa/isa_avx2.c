@@ -38,8 +38,11 @@
 #define ANY_NAN(v)         _mm256_movemask_ps(_mm256_cmp_ps((__m256)(v), (__m256)(v), _CMP_UNORD_Q))
 #define CLAMP(v, most) \
 	((narrow_f32)_mm256_max_ps(_mm256_set1_ps(-(most)), _mm256_min_ps(_mm256_set1_ps(most), (__m256)(v))))
-#define CUT_8(v)  ((narrow_u8)cut_8((__m256i)(v)))
-#define CUT_16(v) ((narrow_u16)cut_16((__m256i)(v)))
+#define MOST_8(a, b)  ((whole_u8)_mm256_max_epu8((__m256i)(a), (__m256i)(b)))
+#define MOST_16(a, b) ((whole_i16)_mm256_max_epi16((__m256i)(a), (__m256i)(b)))
+#define MOST_32(a, b) ((narrow_i32)_mm256_max_epi32((__m256i)(a), (__m256i)(b)))
+#define CUT_8(v)      ((narrow_u8)cut_8((__m256i)(v)))
+#define CUT_16(v)     ((narrow_u16)cut_16((__m256i)(v)))
 
 static inline TARGET __m128i cut_16(__m256i v)
 {

@@ -42,8 +42,11 @@
 #define ANY_NAN(v)         _mm512_cmp_ps_mask((__m512)(v), (__m512)(v), _CMP_UNORD_Q)
 #define CLAMP(v, most) \
 	((narrow_f32)_mm512_max_ps(_mm512_set1_ps(-(most)), _mm512_min_ps(_mm512_set1_ps(most), (__m512)(v))))
-#define CUT_8(v)  ((narrow_u8)_mm512_cvtepi32_epi8((__m512i)(v)))
-#define CUT_16(v) ((narrow_u16)_mm512_cvtepi32_epi16((__m512i)(v)))
+#define MOST_8(a, b)  ((whole_u8)_mm512_max_epu8((__m512i)(a), (__m512i)(b)))
+#define MOST_16(a, b) ((whole_i16)_mm512_max_epi16((__m512i)(a), (__m512i)(b)))
+#define MOST_32(a, b) ((narrow_i32)_mm512_max_epi32((__m512i)(a), (__m512i)(b)))
+#define CUT_8(v)      ((narrow_u8)_mm512_cvtepi32_epi8((__m512i)(v)))
+#define CUT_16(v)     ((narrow_u16)_mm512_cvtepi32_epi16((__m512i)(v)))
 #include "isa_body.h"
 
 #endif

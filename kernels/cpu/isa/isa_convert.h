@@ -248,6 +248,23 @@ DEFINE_ARITHMETIC(add_f32, narrow_f32, narrow_u32, +)
 DEFINE_ARITHMETIC(multiply_f64, wide_f64, wide_u64, *)
 DEFINE_ARITHMETIC(add_f64, wide_f64, wide_u64, +)
 
+/* to = a * by, likewise. */
+static TARGET bool multiply_by(void *to, const void *a, float by, int64_t n)
+{
+	narrow_u32 any = { 0 };
+	for (int64_t at = 0; at < n * (int64_t)sizeof(by); at += sizeof(narrow_f32)) {
+		narrow_f32 x, r;
+		memcpy(&x, (const char *)a + at, sizeof(x));
+		r = x * by;
+		any |= (narrow_u32)(r != r);
+		memcpy((char *)to + at, &r, sizeof(r));
+	}
+	bool is_nan = false;
+	for (size_t i = 0; i < sizeof(any) / sizeof(any[0]); i++)
+		is_nan |= any[i] != 0;
+	return is_nan;
+}
+
 /* What is NaN of a result of a and b: a's, or else b's, made quiet; or as x86 makes one, which not all
  * machines do. */
 #define DEFINE_MEND(function, vector, bits, quiet, made)                                               \
@@ -268,6 +285,48 @@ DEFINE_ARITHMETIC(add_f64, wide_f64, wide_u64, +)
 	}
 DEFINE_MEND(mend_f32, narrow_f32, narrow_u32, UINT32_C(0x00400000), UINT32_C(0xffc00000))
 DEFINE_MEND(mend_f64, wide_f64, wide_u64, UINT64_C(0x0008000000000000), UINT64_C(0xfff8000000000000))
+
+/* ---- Magnitudes ------------------------------------------------------------------------------------- */
+
+typedef uint8_t whole_u8 VECTOR_OF(CONVERT_WIDTH);
+typedef int16_t whole_i16 VECTOR_OF(CONVERT_WIDTH);
+
+#ifndef MOST_8
+#define MOST_BY(type, a, b) (((a) & (type)((a) > (b))) | ((b) & ~(type)((a) > (b))))
+#define MOST_8(a, b)        MOST_BY(whole_u8, a, b)
+#define MOST_16(a, b)       MOST_BY(whole_i16, a, b)
+#define MOST_32(a, b)       MOST_BY(narrow_i32, a, b)
+#endif
+
+/* Two vectors at a time, so that loads are what it waits for; what is left of a row comes with zeros. */
+#define DEFINE_MAGNITUDE(function, vector, mask, most_of)                        \
+	static TARGET uint32_t function(const char *src, int64_t n)              \
+	{                                                                        \
+		const int64_t lanes = sizeof(vector) / sizeof((vector){ 0 }[0]); \
+		vector v = { 0 }, w, most = { 0 }, more = { 0 };                 \
+		for (; n >= 2 * lanes; n -= 2 * lanes, src += 2 * sizeof(v)) {   \
+			memcpy(&v, src, sizeof(v));                              \
+			memcpy(&w, src + sizeof(v), sizeof(w));                  \
+			most = most_of(v & mask, most);                          \
+			more = most_of(w & mask, more);                          \
+		}                                                                \
+		for (; n > 0; n -= lanes, src += sizeof(v)) {                    \
+			vector last = { 0 };                                     \
+			if (n >= lanes)                                          \
+				memcpy(&last, src, sizeof(last));                \
+			else                                                     \
+				memcpy(&last, src, (size_t)n * sizeof(last[0])); \
+			most = most_of(last & mask, most);                       \
+		}                                                                \
+		most = most_of(most, more);                                      \
+		uint32_t all = 0;                                                \
+		for (int64_t i = 0; i < lanes; i++)                              \
+			all = (uint32_t)most[i] > all ? (uint32_t)most[i] : all; \
+		return all;                                                      \
+	}
+DEFINE_MAGNITUDE(magnitude_8, whole_u8, 0x7f, MOST_8)
+DEFINE_MAGNITUDE(magnitude_16, whole_i16, 0x7fff, MOST_16)
+DEFINE_MAGNITUDE(magnitude_32, narrow_i32, 0x7fffffff, MOST_32)
 
 /* ---- The tables ------------------------------------------------------------------------------------- */
 
@@ -303,6 +362,10 @@ static const struct cpu_converters converters = {
 		[CPU_LANE_INT64] = { INTEGERS(i64_to) },
 	},
 	.multiply = { [CPU_LANE_FLOAT32] = multiply_f32, [CPU_LANE_FLOAT64] = multiply_f64 },
+	.multiply_by = multiply_by,
 	.add = { [CPU_LANE_FLOAT32] = add_f32, [CPU_LANE_FLOAT64] = add_f64 },
 	.mend = { [CPU_LANE_FLOAT32] = mend_f32, [CPU_LANE_FLOAT64] = mend_f64 },
+	.magnitude = { [DTYPE_FLOAT8_E4M3FN] = magnitude_8, [DTYPE_FLOAT8_E5M2] = magnitude_8,
+	               [DTYPE_FLOAT16] = magnitude_16, [DTYPE_BFLOAT16] = magnitude_16,
+	               [DTYPE_FLOAT32] = magnitude_32 },
 };
