@@ -172,15 +172,38 @@ static bool blocks_have_backing(const struct engine_blocks *blocks)
 	       table_has_backing(blocks->src.table);
 }
 
+/* All memory that a move touches; NULL where there is none. */
+#define MOVE_MEMORIES 6
+
+static void memories_of(const struct engine_move *move, const struct engine_memory *ret[MOVE_MEMORIES])
+{
+	ret[0] = move->dst;
+	ret[1] = move->src;
+	ret[2] = move->scale.memory;
+	ret[3] = move->bias.memory;
+	ret[4] = move->amax_scale.memory;
+	ret[5] = move->amax_inverse.memory;
+}
+
+static bool move_has_backing(const struct engine_move *move)
+{
+	const struct engine_memory *memories[MOVE_MEMORIES];
+
+	memories_of(move, memories);
+	for (int i = 0; i < MOVE_MEMORIES; i++)
+		if (has_backing(memories[i]))
+			return true;
+	return false;
+}
+
 bool backing_concerns(const struct engine_job *job)
 {
 	if (has_backing(job->signal.memory))
 		return true;
 	if (!job->moves)
-		return has_backing(job->move.dst) || has_backing(job->move.src) ||
-		       (job->blocks && blocks_have_backing(job->blocks));
+		return move_has_backing(&job->move) || (job->blocks && blocks_have_backing(job->blocks));
 	for (uint32_t i = 0; i < job->n_moves; i++)
-		if (has_backing(job->moves[i].dst) || has_backing(job->moves[i].src))
+		if (move_has_backing(&job->moves[i]))
 			return true;
 	return false;
 }
@@ -207,6 +230,17 @@ static bool is_whole(const struct engine_memory *memory, uint64_t check)
 	return looked & 1;
 }
 
+static bool is_move_whole(const struct engine_move *move, uint64_t check)
+{
+	const struct engine_memory *memories[MOVE_MEMORIES];
+
+	memories_of(move, memories);
+	for (int i = 0; i < MOVE_MEMORIES; i++)
+		if (!is_whole(memories[i], check))
+			return false;
+	return true;
+}
+
 static bool is_table_whole(const struct layer_table *table, uint64_t check)
 {
 	for (uint32_t i = 0; table && i < table->n; i++)
@@ -225,7 +259,7 @@ static void check_batch(struct engine_job *job, uint64_t check)
 {
 	for (uint32_t i = 0; i < job->n_moves; i++) {
 		struct engine_move *move = &job->moves[i];
-		if (move->status == 0 && !(is_whole(move->dst, check) && is_whole(move->src, check)))
+		if (move->status == 0 && !is_move_whole(move, check))
 			move->status = STATUS_DEVICE;
 		if (job->status == 0)
 			job->status = move->status;
@@ -239,8 +273,7 @@ void backing_check(struct engine_job *job)
 		return;
 	if (job->moves)
 		check_batch(job, check);
-	else if (!is_whole(job->move.dst, check) || !is_whole(job->move.src, check) ||
-	         (job->blocks && !are_blocks_whole(job->blocks, check)))
+	else if (!is_move_whole(&job->move, check) || (job->blocks && !are_blocks_whole(job->blocks, check)))
 		job->status = job->move.status = STATUS_DEVICE;
 	if (job->status == 0 && !is_whole(job->signal.memory, check))
 		job->status = STATUS_DEVICE;

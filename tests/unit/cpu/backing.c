@@ -371,6 +371,41 @@ Test(backing, each_file_is_looked_at_once)
 	}
 }
 
+/* Whatever a move reads or writes there. */
+Test(backing, all_memory_of_a_move_counts)
+{
+	static const char *const names[] = { "dst", "src", "scale", "bias", "amax_scale", "amax_inverse" };
+	const struct row row = { .name = "places" };
+	int fds[] = { new_file(), new_file() };
+	struct engine_memory *whole = map(&row, fds[0], false), *cut = map(&row, fds[1], false);
+
+	cr_assert_eq(ftruncate(fds[1], 0), 0);
+	for (int i = 0; i < 6; i++) {
+		struct engine_memory *at[6] = { whole, whole, NULL, NULL, NULL, NULL };
+		struct engine_job job = { 0 };
+		struct engine_move moves[1];
+		struct engine_job batch = { .moves = moves, .n_moves = 1 };
+
+		at[i] = cut;
+		job.move = (struct engine_move){ .dst = at[0],
+			                         .src = at[1],
+			                         .scale.memory = at[2],
+			                         .bias.memory = at[3],
+			                         .amax_scale.memory = at[4],
+			                         .amax_inverse.memory = at[5] };
+		moves[0] = job.move;
+		cr_expect(backing_concerns(&job) && backing_concerns(&batch), "%s", names[i]);
+		backing_check(&job);
+		cr_expect_eq(job.status, STATUS_DEVICE, "%s: %d", names[i], job.status);
+		backing_check(&batch);
+		cr_expect_eq(moves[0].status, STATUS_DEVICE, "%s in a batch: %d", names[i], moves[0].status);
+	}
+	host_memory_unmap(whole);
+	host_memory_unmap(cut);
+	close(fds[0]);
+	close(fds[1]);
+}
+
 Test(backing, descriptors_come_back)
 {
 	struct backing *backing;
