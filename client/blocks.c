@@ -107,6 +107,10 @@ static int blocks_fill(tma_client *client, const struct call *call, struct reque
 		rc = transform_check_part(client, blocks->transform, "set, but blocks have their own");
 	if (rc == 0)
 		rc = transform_params(client, blocks->transform, &transform);
+	if (rc == 0 && transform.has & F(transform, amax))
+		rc = client_fail(
+		    client, STATUS_UNSUPPORTED,
+		    "amax: lists of blocks compute no scales; a transform, a plan and an item do");
 	if (rc < 0)
 		return rc;
 	transform_fields(&transform, params);

@@ -3,6 +3,7 @@
 #include "client.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* One of scale and bias. */
 struct operand {
@@ -66,6 +67,46 @@ static int operand_params(tma_client *client, const struct operand *operand, str
 	return rc < 0 ? rc : 1;
 }
 
+static int result_params(tma_client *client, const struct tma_tensor *tensor, const char *name,
+                         struct msg_tensor *ret)
+{
+	int rc = tensor_params(client, tensor, name, ret);
+
+	if (rc == 0 && ret->has & F(tensor, split))
+		rc = client_fail(client, STATUS_INVALID_ARGUMENT,
+		                 "%s.split: it is not split; only dst and src are", name);
+	return rc;
+}
+
+/* rank: of the destination, whose dimensions block has. */
+static int amax_params(tma_client *client, const struct tma_amax *amax, uint32_t rank, struct msg_amax *ret)
+{
+	int rc = reserved_check(client, amax->reserved, COUNT(amax->reserved), "amax.reserved");
+
+	if (rc < 0)
+		return rc;
+	if (!amax->block)
+		return client_fail(client, STATUS_INVALID_ARGUMENT, "amax.block is NULL");
+	ret->has = F(amax, block);
+	ret->block.n = rank;
+	memcpy(ret->block.v, amax->block, rank * sizeof *amax->block);
+	if (amax->scale) {
+		ret->has |= F(amax, scale);
+		rc = result_params(client, amax->scale, "amax.scale", &ret->scale);
+	}
+	if (rc == 0 && amax->inverse) {
+		ret->has |= F(amax, inverse);
+		rc = result_params(client, amax->inverse, "amax.inverse", &ret->inverse);
+	}
+	if (amax->power_of_two)
+		ret->has |= F(amax, power_of_two);
+	ret->power_of_two = amax->power_of_two;
+	if (amax->least != 0)
+		ret->has |= F(amax, least);
+	ret->least = (struct scalar){ .kind = SCALAR_FLOATING, .re = amax->least };
+	return rc;
+}
+
 int conversion_params(tma_client *client, const struct tma_conversion *conversion, struct msg_transform *ret)
 {
 	const struct operand scale = { "scale", conversion->scale, conversion->scale_tensor };
@@ -87,5 +128,8 @@ int conversion_params(tma_client *client, const struct tma_conversion *conversio
 		rc = operand_params(client, &bias, &ret->bias);
 	if (rc > 0)
 		ret->has |= F(transform, bias);
-	return rc < 0 ? rc : 0;
+	if (rc < 0 || !conversion->amax)
+		return rc < 0 ? rc : 0;
+	ret->has |= F(transform, amax);
+	return amax_params(client, conversion->amax, ret->dst.shape.n, &ret->amax);
 }

@@ -35,22 +35,53 @@ int plan_prepare(tma_plan *plan, int64_t deadline)
 	                         deadline);
 }
 
-/* Without the places of the tensors. */
+/* A transform without the places of its tensors. */
+struct plain {
+	struct tma_transform transform;
+	struct tma_tensor dst, src;
+	struct tma_conversion conversion;
+	struct tma_tensor scale, bias;
+	struct tma_amax amax;
+	struct tma_tensor amax_scale, amax_inverse;
+};
+
+/* room: where the copy goes. */
+static const struct tma_tensor *without_place(const struct tma_tensor *tensor, struct tma_tensor *room)
+{
+	if (!tensor)
+		return NULL;
+	*room = *tensor;
+	room->region = NULL;
+	room->offset = 0;
+	return room;
+}
+
+static void plain_conversion(struct plain *plain, const struct tma_conversion *conversion)
+{
+	plain->conversion = *conversion;
+	plain->conversion.scale_tensor = without_place(conversion->scale_tensor, &plain->scale);
+	plain->conversion.bias_tensor = without_place(conversion->bias_tensor, &plain->bias);
+	plain->transform.conversion = &plain->conversion;
+	if (!conversion->amax)
+		return;
+	plain->amax = *conversion->amax;
+	plain->amax.scale = without_place(conversion->amax->scale, &plain->amax_scale);
+	plain->amax.inverse = without_place(conversion->amax->inverse, &plain->amax_inverse);
+	plain->conversion.amax = &plain->amax;
+}
+
 static int plan_params(tma_client *client, const struct tma_transform *t, struct msg_transform *ret)
 {
-	struct tma_tensor dst, src;
-	struct tma_transform plain;
+	struct plain plain;
 
 	if (!t || !t->dst || !t->src)
 		return transform_params(client, t, ret);
-	dst = *t->dst;
-	src = *t->src;
-	dst.region = src.region = NULL;
-	dst.offset = src.offset = 0;
-	plain = *t;
-	plain.dst = &dst;
-	plain.src = &src;
-	return transform_params(client, &plain, ret);
+	plain.transform = *t;
+	plain.transform.dst = without_place(t->dst, &plain.dst);
+	plain.transform.src = without_place(t->src, &plain.src);
+	if (t->conversion)
+		plain_conversion(&plain, t->conversion);
+	return transform_params(client, &plain.transform, ret);
 }
 
 int tma_plan_prepare(tma_client *client, const struct tma_transform *transform, tma_plan **ret)

@@ -435,6 +435,27 @@ TMA_API int tma_number_encode(enum tma_dtype dtype, const struct tma_number *num
 
 struct tma_order;
 
+/* Scales that are computed on the way, one for each block of the destination: the largest magnitude of the
+ * block, divided by the largest finite value of the destination's type. Elements are multiplied by its
+ * inverse before they are cast. All of it is calculated in float32; dst and src are of floating types other
+ * than float64, and dst may be cropped, but not padded.
+ *
+ * block has an extent for each dimension of dst; one that is larger than the dimension's means all of it, and
+ * blocks at the end may be smaller. scale and inverse are tensors with an element for each block; at least
+ * one of them is given. They are float32, or uint8 with power_of_two: the biased exponent of the number alone
+ * (E8M0). They share bytes with no other tensor.
+ *
+ * The scale of a block of zeros is 1, and of one with a NaN NaN. None is below 2^-126, so inverses are
+ * finite. Zero-initialize the struct and set the members that you need. */
+struct tma_amax {
+	const int64_t *block;
+	const struct tma_tensor *scale;   /* NULL: it is not written */
+	const struct tma_tensor *inverse; /* likewise */
+	int power_of_two;                 /* scales are rounded up to powers of two */
+	double least; /* 0 or more: the largest magnitude of a block is taken to be at least that */
+	uint64_t reserved[8];
+};
+
 /* What becomes of elements on their way into a destination of another type: dst = cast(src * scale + bias).
  *
  * Any type but complex ones becomes any other. It is calculated in float32, or in float64 if one side is
@@ -449,15 +470,18 @@ struct tma_order;
  *
  * scale and bias are numbers, or tensors of float32 or float64 that broadcast against the permuted source,
  * before it is cropped and padded, as in NumPy: aligned at the last dimension, and an extent of 1 repeats.
- * They must not share bytes with the destination. Zero-initialize the struct and set the members that you
- * need. */
+ * They must not share bytes with the destination.
+ *
+ * amax computes the scales on the way, for blocks of the destination, instead of scale and bias.
+ * Zero-initialize the struct and set the members that you need. */
 struct tma_conversion {
 	enum tma_cast cast;
 	const struct tma_number *scale;        /* a real number; NULL: none */
 	const struct tma_tensor *scale_tensor; /* instead of scale */
 	const struct tma_number *bias;         /* likewise */
 	const struct tma_tensor *bias_tensor;
-	uint64_t reserved[8];
+	const struct tma_amax *amax; /* NULL: none */
+	uint64_t reserved[7];
 };
 
 /* One transform. A NULL pointer leaves out its part: no permutation, no padding. */
@@ -639,10 +663,11 @@ TMA_API int tma_table_release(tma_table *table);
 
 /* ---- Items: many transforms in one request ---------------------------------------------------------- */
 
-/* The places of the tensors by which a plan converts. Such a plan runs as an item, or as the only item of a
- * request. */
+/* The places of the tensors by which a plan converts, and of the scales that it computes. Such a plan runs as
+ * an item, or as the only item of a request. */
 struct tma_operands {
 	struct tma_place scale, bias; /* a place without a region: the plan has no such tensor */
+	struct tma_place amax_scale, amax_inverse;
 	uint64_t reserved[2];
 };
 
@@ -655,7 +680,8 @@ struct tma_item {
 	const tma_table *dst_table; /* instead of dst: the plan runs once for each place */
 	const tma_table *src_table; /* instead of src, beside dst_table; NULL: all of these runs have the
 	                               place src. Each run counts against jobs_per_uid */
-	const struct tma_operands *operands; /* of a plan whose scale or bias is a tensor; otherwise NULL */
+	const struct tma_operands *operands; /* of a plan whose scale or bias is a tensor, or that has amax;
+	                                        otherwise NULL */
 	uint64_t reserved[1];
 };
 

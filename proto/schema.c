@@ -76,9 +76,9 @@ const char *const job_priority_names[JOB_PRIORITY_COUNT] = {
 	};
 #include "schema.def"
 
-#define ALL(m)    ((UINT64_C(1) << FIELD_COUNT_##m) - 1)
-#define NEEDED(m) ((uint32_t)NEEDED_##m)
-#define CONVERSION(m) (F(m, cast) | F(m, scale) | F(m, bias))
+#define ALL(m)        ((UINT64_C(1) << FIELD_COUNT_##m) - 1)
+#define NEEDED(m)     ((uint32_t)NEEDED_##m)
+#define CONVERSION(m) (F(m, cast) | F(m, scale) | F(m, bias) | F(m, amax))
 #define ORDER(m)                                                                            \
 	(F(m, wait) | F(m, signal) | F(m, reply) | F(m, priority) | F(m, multiprocessors) | \
 	 F(m, host_threads))

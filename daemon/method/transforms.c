@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "conversions.h"
 #include "daemon/resource/job.h"
 #include "daemon/server.h"
 #include "daemon/net/session.h"
@@ -12,7 +13,7 @@
 /* The alignment assumed for tensors without a place: to a plan, no address is more aligned. */
 #define GREATEST_ALIGN 16
 
-static int layout_of(struct tensor_layout *ret, const struct msg_tensor *tensor, const char *name,
+int tensor_layout_of(struct tensor_layout *ret, const struct msg_tensor *tensor, const char *name,
                      struct error *err)
 {
 	bool strided = tensor->has & F(tensor, strides);
@@ -25,8 +26,7 @@ static int layout_of(struct tensor_layout *ret, const struct msg_tensor *tensor,
 	                          strided ? tensor->strides.v : NULL, name, err);
 }
 
-/* -1: not given. */
-static int copy_ints(int64_t *ret, const struct int_list *list, bool present)
+int ints_of(int64_t *ret, const struct int_list *list, bool present)
 {
 	if (!present)
 		return -1;
@@ -34,49 +34,17 @@ static int copy_ints(int64_t *ret, const struct int_list *list, bool present)
 	return (int)list->n;
 }
 
-static int operand_spec_of(const struct msg_operand *params, bool is_given, const char *name,
-                           struct operand_spec *ret, struct error *err)
-{
-	bool strided = params->has & F(operand, strides);
-
-	ret->kind = OPERAND_NONE;
-	if (!is_given)
-		return 0;
-	ret->kind = params->has & F(operand, number) ? OPERAND_NUMBER : OPERAND_TENSOR;
-	if (ret->kind == OPERAND_NUMBER)
-		return 0;
-	if (strided && params->strides.n != params->shape.n)
-		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "%s.strides: %" PRIu32 " entries, but shape has %" PRIu32, name,
-		                 params->strides.n, params->shape.n);
-	return tensor_layout_init(&ret->layout, params->dtype, params->shape.n, params->shape.v,
-	                          strided ? params->strides.v : NULL, name, err);
-}
-
-static int conversion_spec_of(const struct msg_transform *params, struct conversion_spec *ret,
-                              struct error *err)
-{
-	int r;
-
-	ret->is_given = params->has & F(transform, cast);
-	ret->cast = params->cast;
-	r = operand_spec_of(&params->scale, params->has & F(transform, scale), "scale", &ret->scale, err);
-	return r < 0 ? r
-	             : operand_spec_of(&params->bias, params->has & F(transform, bias), "bias", &ret->bias,
-	                               err);
-}
-
 int transform_spec_of(const struct msg_transform *params, struct transform_spec *ret, struct error *err)
 {
-	int r = layout_of(&ret->dst, &params->dst, "dst", err);
+	int r = tensor_layout_of(&ret->dst, &params->dst, "dst", err);
 
 	if (r == 0)
-		r = layout_of(&ret->src, &params->src, "src", err);
+		r = tensor_layout_of(&ret->src, &params->src, "src", err);
 	if (r < 0)
 		return r;
-	ret->n_perm = copy_ints(ret->perm, &params->perm, params->has & F(transform, perm));
-	ret->n_before = copy_ints(ret->before, &params->before, params->has & F(transform, before));
-	ret->n_after = copy_ints(ret->after, &params->after, params->has & F(transform, after));
+	ret->n_perm = ints_of(ret->perm, &params->perm, params->has & F(transform, perm));
+	ret->n_before = ints_of(ret->before, &params->before, params->has & F(transform, before));
+	ret->n_after = ints_of(ret->after, &params->after, params->has & F(transform, after));
 	ret->mode = params->mode;
 	ret->value = params->value;
 	ret->dst_is_checked = false;
@@ -146,50 +114,6 @@ int placed_find(struct session *session, const struct region_place *dst, const c
 	return r;
 }
 
-/* 0: none is given, or it is a tensor. */
-double operand_number(const struct msg_operand *params, bool is_given)
-{
-	const struct scalar *number = &params->number;
-
-	if (!is_given || !(params->has & F(operand, number)))
-		return 0;
-	switch (number->kind) {
-	case SCALAR_UNSIGNED:
-		return (double)number->u;
-	case SCALAR_SIGNED:
-		return (double)number->i;
-	default:
-		return number->re;
-	}
-}
-
-static int place_operand(struct session *session, const struct msg_operand *params, bool is_given,
-                         const char *name, struct placed_operand *ret, struct error *err)
-{
-	*ret = (struct placed_operand){ 0 };
-	if (!is_given)
-		return 0;
-	if (params->has & F(operand, number)) {
-		ret->number = operand_number(params, true);
-		return 0;
-	}
-	if (!(params->has & F(operand, region)))
-		return error_set(err, STATUS_INVALID_ARGUMENT, "%s: missing", name);
-	ret->offset = params->offset;
-	return region_table_find(&session->regions, params->region, name, &ret->region, err);
-}
-
-int placed_find_operands(struct session *session, const struct msg_transform *params, struct placed *ret,
-                         struct error *err)
-{
-	int r = place_operand(session, &params->scale, params->has & F(transform, scale), "scale.region",
-	                      &ret->scale, err);
-
-	return r < 0 ? r
-	             : place_operand(session, &params->bias, params->has & F(transform, bias), "bias.region",
-	                             &ret->bias, err);
-}
-
 int placed_of(struct session *session, const struct msg_transform *params, struct placed *ret,
               struct error *err)
 {
@@ -246,36 +170,6 @@ int placed_check(const struct placed *placed, const struct transform_sides *side
 	return transform_check_sides(sides, &dst, &src, err);
 }
 
-static int check_operand(const struct placed_operand *placed, const struct operand *operand, const char *name,
-                         const struct transform_sides *sides, const struct tensor_place *dst,
-                         struct error *err)
-{
-	struct transform_sides with;
-	struct tensor_place place;
-
-	if (operand->kind != OPERAND_TENSOR)
-		return 0;
-	place = place_of(placed->region, placed->offset);
-	if (!sides)
-		return tensor_check_range(operand->extent, place.offset, place.size, name, err);
-	with = *sides;
-	with.src = &operand->layout;
-	with.src_extent = operand->extent;
-	return transform_check_side(&with, dst, &place, name, err);
-}
-
-int placed_check_operands(const struct placed *placed, const struct transform_sides *sides,
-                          const struct conversion *conversion, struct error *err)
-{
-	struct tensor_place dst = place_of(placed->dst, placed->dst_offset);
-	int r;
-
-	if (!conversion->is)
-		return 0;
-	r = check_operand(&placed->scale, &conversion->scale, "scale", sides, &dst, err);
-	return r < 0 ? r : check_operand(&placed->bias, &conversion->bias, "bias", sides, &dst, err);
-}
-
 struct placed placed_part(const struct placed *placed, int64_t dst_offset, int64_t src_offset)
 {
 	struct placed part = *placed;
@@ -292,6 +186,12 @@ static struct engine_operand operand_of(const struct placed_operand *placed)
 		                        .offset = placed->offset };
 }
 
+static struct engine_result result_of(const struct placed_result *placed)
+{
+	return (struct engine_result){ .memory = placed->region ? placed->region->memory : NULL,
+		                       .offset = placed->offset };
+}
+
 struct engine_move placed_move(const struct plan_entry *entry, const struct plan *plan,
                                const struct placed *placed)
 {
@@ -304,6 +204,8 @@ struct engine_move placed_move(const struct plan_entry *entry, const struct plan
 		.src_offset = placed->src_offset,
 		.scale = operand_of(&placed->scale),
 		.bias = operand_of(&placed->bias),
+		.amax_scale = result_of(&placed->amax_scale),
+		.amax_inverse = result_of(&placed->amax_inverse),
 	};
 }
 

@@ -33,13 +33,20 @@ struct placed_operand {
 	double number;
 };
 
-/* The places of both tensors of a transform, and of what it converts by. */
+/* scale or inverse of amax. */
+struct placed_result {
+	struct region *region; /* NULL: there is none */
+	uint64_t offset;
+};
+
+/* The places of both tensors of a transform, of what it converts by, and of the scales that it computes. */
 struct placed {
 	struct region *dst;
 	struct region *src;
 	uint64_t dst_offset; /* bytes */
 	uint64_t src_offset;
 	struct placed_operand scale, bias;
+	struct placed_result amax_scale, amax_inverse;
 };
 
 /* The address of a byte of a region for the checks of kernels/. */
@@ -57,7 +64,7 @@ int placed_of(struct session *session, const struct msg_transform *params, struc
 /* A number that the transform converts by; 0: it is a tensor, or not given. */
 double operand_number(const struct msg_operand *params, bool is_given);
 
-/* Finds what the transform converts by. */
+/* Finds what the transform converts by, and where its scales go, which must be writable. */
 int placed_find_operands(struct session *session, const struct msg_transform *params, struct placed *ret,
                          struct error *err);
 
@@ -71,7 +78,8 @@ struct plan_facts facts_at(const struct plan_facts *facts, uint64_t dst, uint64_
 int placed_check(const struct placed *placed, const struct transform_sides *sides, struct error *err);
 
 /* The same for what it converts by: a tensor has to lie in its region, and may not share bytes with the
- * destination. sides: NULL: there are many destinations, which are then not looked at. */
+ * destination; and for the scales that it computes, which share bytes with nothing. sides: NULL: there are
+ * many destinations, which are then not looked at; not with amax. */
 int placed_check_operands(const struct placed *placed, const struct transform_sides *sides,
                           const struct conversion *conversion, struct error *err);
 

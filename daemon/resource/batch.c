@@ -87,7 +87,7 @@ struct batch *batch_new(struct server *server, uint32_t n)
 	return NULL;
 }
 
-#define ITEM_REGIONS 4
+#define ITEM_REGIONS 6
 
 /* NULL: none. */
 static void regions_of(const struct batch_item *item, struct region *ret[ITEM_REGIONS])
@@ -96,6 +96,8 @@ static void regions_of(const struct batch_item *item, struct region *ret[ITEM_RE
 	ret[1] = item->src;
 	ret[2] = item->scale;
 	ret[3] = item->bias;
+	ret[4] = item->amax_scale;
+	ret[5] = item->amax_inverse;
 }
 
 void batch_free(struct batch *batch)
@@ -165,7 +167,9 @@ int batch_add(struct batch *batch, struct parts *parts, struct error *err)
 	                                      .dst = placed->dst,
 	                                      .src = placed->src,
 	                                      .scale = placed->scale.region,
-	                                      .bias = placed->bias.region });
+	                                      .bias = placed->bias.region,
+	                                      .amax_scale = placed->amax_scale.region,
+	                                      .amax_inverse = placed->amax_inverse.region });
 	for (uint32_t i = 0; i < parts->n; i++) {
 		const struct part *part = &parts->part[i];
 		const struct placed at = placed_part(placed, part->dst_offset, part->src_offset);

@@ -24,8 +24,9 @@ struct batch_item {
 	uint32_t largest; /* of them */
 	struct region *dst;
 	struct region *src;
-	struct region *scale, *bias; /* NULL: none */
-	struct table *dst_table;     /* NULL: none */
+	struct region *scale, *bias; /* NULL: none, as the others */
+	struct region *amax_scale, *amax_inverse;
+	struct table *dst_table; /* NULL: none */
 	struct table *src_table;
 	size_t sentence; /* of a refused item: where its sentence starts */
 };

@@ -131,6 +131,10 @@ static void set_move(struct job *job, struct plan_entry *entry, const struct pla
 		job_use(job, placed->scale.region);
 	if (placed->bias.region)
 		job_use(job, placed->bias.region);
+	if (placed->amax_scale.region)
+		job_use(job, placed->amax_scale.region);
+	if (placed->amax_inverse.region)
+		job_use(job, placed->amax_inverse.region);
 }
 
 static void set_only_move(struct job *job, struct plan_entry *plan, const struct placed *placed)

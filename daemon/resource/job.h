@@ -27,8 +27,8 @@ struct server;
 struct session;
 struct method;
 
-/* dst, src, scale, bias, wait, signal and index. */
-#define JOB_MAX_REGIONS 7
+/* dst, src, scale, bias, those of amax, wait, signal and index. */
+#define JOB_MAX_REGIONS 9
 
 struct job {
 	struct engine_job engine_job;

@@ -8,8 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Four layouts, perm, before and after of the greatest rank, and the fixed part. */
-#define KEY_WORDS (TENSOR_MAX_RANK * 11 + 20)
+/* Four layouts, or those of amax and its blocks, perm, before and after of the greatest rank, and the fixed
+ * part. */
+#define KEY_WORDS (TENSOR_MAX_RANK * 12 + 24)
 
 struct key {
 	uint32_t n;
@@ -104,9 +105,30 @@ static void key_add_operand(struct key *key, const struct operand_spec *operand)
 	key_add(key, layout->stride, layout->rank);
 }
 
+static void key_add_result(struct key *key, const struct amax_result_spec *result)
+{
+	const struct operand_spec as_tensor = { .kind = OPERAND_TENSOR, .layout = result->layout };
+	const struct operand_spec none = { .kind = OPERAND_NONE };
+
+	key_add_operand(key, result->is_given ? &as_tensor : &none);
+}
+
+static void key_add_amax(struct key *key, const struct amax_spec *amax)
+{
+	key->word[key->n++] = amax->is_given ? 1 + (uint64_t)amax->power_of_two : 0;
+	if (!amax->is_given)
+		return;
+	memcpy(&key->word[key->n++], &amax->least, sizeof(amax->least));
+	key->word[key->n++] = (uint64_t)amax->n_block;
+	key_add(key, amax->block, amax->n_block);
+	key_add_result(key, &amax->scale);
+	key_add_result(key, &amax->inverse);
+}
+
 /* Counts come before the items, so that no two specs pack alike. */
 static void key_pack(struct key *key, const struct transform_spec *spec, const struct plan_facts *facts)
 {
+	const struct conversion_spec *conversion = &spec->conversion;
 	const struct tensor_layout *dst = &spec->dst, *src = &spec->src;
 	const int32_t head[] = {
 		(int32_t)dst->dtype,
@@ -136,9 +158,11 @@ static void key_pack(struct key *key, const struct transform_spec *spec, const s
 	key_add(key, spec->perm, spec->n_perm);
 	key_add(key, spec->before, spec->n_before);
 	key_add(key, spec->after, spec->n_after);
-	if (spec->conversion.is_given) {
-		key_add_operand(key, &spec->conversion.scale);
-		key_add_operand(key, &spec->conversion.bias);
+	if (conversion->is_given || conversion->scale.kind || conversion->bias.kind ||
+	    conversion->amax.is_given) {
+		key_add_operand(key, &conversion->scale);
+		key_add_operand(key, &conversion->bias);
+		key_add_amax(key, &conversion->amax);
 	}
 }
 
@@ -169,6 +193,14 @@ static uint64_t key_hash(const struct key *key, uint64_t seed)
 
 /* ---- Entries ------------------------------------------------------------------------------------------ */
 
+static int check_engine(const struct transform *t, const struct plan_facts *facts, struct error *err)
+{
+	if (t->conversion.amax.is && facts->tma)
+		return error_set(err, STATUS_UNSUPPORTED, "amax: the %s engine does not compute scales",
+		                 facts->engine);
+	return 0;
+}
+
 static struct plan_entry *entry_new(const struct transform_spec *spec, const struct plan_facts *facts,
                                     const struct key *key, struct error *err)
 {
@@ -178,7 +210,8 @@ static struct plan_entry *entry_new(const struct transform_spec *spec, const str
 		error_set(err, STATUS_NO_MEMORY, "no memory for a plan");
 		return NULL;
 	}
-	if (transform_init(&entry->transform, spec, err) < 0) {
+	if (transform_init(&entry->transform, spec, err) < 0 ||
+	    check_engine(&entry->transform, facts, err) < 0) {
 		free(entry);
 		return NULL;
 	}

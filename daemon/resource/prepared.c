@@ -79,6 +79,7 @@ static int refuse_operand_place(const struct msg_operand *operand, bool is_given
 
 static int refuse_places(const struct msg_transform *params, struct error *err)
 {
+	const uint64_t amax = params->has & F(transform, amax) ? params->amax.has : 0;
 	int r = refuse_place(&params->dst, "dst", err);
 
 	if (r == 0)
@@ -87,6 +88,10 @@ static int refuse_places(const struct msg_transform *params, struct error *err)
 		r = refuse_operand_place(&params->scale, params->has & F(transform, scale), "scale", err);
 	if (r == 0)
 		r = refuse_operand_place(&params->bias, params->has & F(transform, bias), "bias", err);
+	if (r == 0 && amax & F(amax, scale))
+		r = refuse_place(&params->amax.scale, "amax.scale", err);
+	if (r == 0 && amax & F(amax, inverse))
+		r = refuse_place(&params->amax.inverse, "amax.inverse", err);
 	return r;
 }
 
@@ -241,6 +246,37 @@ static int place_operand(struct session *session, enum operand_kind kind, const 
 	return region_table_find(&session->regions, place->region, name, &ret->region, err);
 }
 
+static int place_result(struct session *session, bool is_wanted, const struct region_place *place,
+                        bool is_given, const char *name, struct placed_result *ret, struct error *err)
+{
+	int r;
+
+	*ret = (struct placed_result){ 0 };
+	if (!is_wanted && is_given)
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "%s: a place, but the plan has no tensor for it", name);
+	if (!is_wanted)
+		return 0;
+	if (!is_given)
+		return error_set(err, STATUS_INVALID_ARGUMENT, "%s: missing, but the plan's is a tensor",
+		                 name);
+	ret->offset = place->offset;
+	r = region_table_find(&session->regions, place->region, name, &ret->region, err);
+	return r < 0 ? r : region_check_writable(ret->region, name, err);
+}
+
+static int place_results(struct session *session, const struct amax_spec *amax,
+                         const struct msg_plan_run *run, struct placed *ret, struct error *err)
+{
+	int r = place_result(session, amax->is_given && amax->scale.is_given, &run->amax_scale,
+	                     run->has & F(plan_run, amax_scale), "amax_scale", &ret->amax_scale, err);
+
+	return r < 0 ? r
+	             : place_result(session, amax->is_given && amax->inverse.is_given, &run->amax_inverse,
+	                            run->has & F(plan_run, amax_inverse), "amax_inverse", &ret->amax_inverse,
+	                            err);
+}
+
 /* Numbers are the plan's. */
 static int place_operands(struct session *session, const struct prepared *prepared,
                           const struct msg_plan_run *run, struct placed *ret, struct error *err)
@@ -252,9 +288,10 @@ static int place_operands(struct session *session, const struct prepared *prepar
 	ret->bias = prepared->bias;
 	r = place_operand(session, conversion->scale.kind, &run->scale, run->has & F(plan_run, scale),
 	                  "scale", &ret->scale, err);
-	return r < 0 ? r
-	             : place_operand(session, conversion->bias.kind, &run->bias, run->has & F(plan_run, bias),
-	                             "bias", &ret->bias, err);
+	if (r == 0)
+		r = place_operand(session, conversion->bias.kind, &run->bias, run->has & F(plan_run, bias),
+		                  "bias", &ret->bias, err);
+	return r < 0 ? r : place_results(session, &conversion->amax, run, ret, err);
 }
 
 static int check_places(const struct msg_plan_run *run, struct error *err)
@@ -330,6 +367,9 @@ int prepared_plan_for(struct session *session, const struct msg_plan_run *run, c
 		              " parts, because the last block of a split is incomplete; a table takes plans "
 		              "of one part",
 		              prepared->n);
+	if (r == 0 && prepared->part[0].spec.conversion.amax.is_given)
+		r = error_set(err, STATUS_UNSUPPORTED,
+		              "dst_table: the plan has amax, and all its runs would write the same scales");
 	if (r == 0)
 		r = place_operands(session, prepared, run, ret_placed, err);
 	if (r == 0)

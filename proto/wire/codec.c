@@ -187,10 +187,8 @@ static void set_default(const struct field *field, void *at)
 		*(struct region_place *)at = (struct region_place){ 0 };
 		return;
 	case FIELD_KIND_MESSAGE:
-		memset(at, 0, field->inner->size);
-		return;
 	case FIELD_KIND_OPERAND:
-		((struct msg_operand *)at)->has = 0; /* the rest has no meaning */
+		*(uint64_t *)at = 0; /* its `has`; the rest has no meaning */
 		return;
 	case FIELD_KIND_ITEMS:
 		*(struct item_list *)at = (struct item_list){ 0 };
@@ -239,7 +237,7 @@ static int decode_map(const struct place *place, const msgpack_object *map, cons
 	}
 
 	for (const struct field *f = message->fields; f->name; f++) {
-		uint64_t bit = 1u << (f - message->fields);
+		uint64_t bit = UINT64_C(1) << (f - message->fields);
 
 		if (rules->requires & ~has & bit) {
 			struct place here = { place, f->name };

@@ -162,7 +162,9 @@ int rpc_decode_item(const struct item_list *items, uint32_t i, struct submit_ite
 		                                      CODEC_REFUSE_UNKNOWN };
 	static const struct codec_rules run = { "an item",
 		                                F(plan_run, plan) | F(plan_run, dst) | F(plan_run, src) |
-		                                    F(plan_run, dst_table) | F(plan_run, src_table),
+		                                    F(plan_run, dst_table) | F(plan_run, src_table) |
+		                                    F(plan_run, scale) | F(plan_run, bias) |
+		                                    F(plan_run, amax_scale) | F(plan_run, amax_inverse),
 		                                F(plan_run, plan), CODEC_REFUSE_UNKNOWN };
 
 	ret->is_run = names_plan((const msgpack_object *)items->objects + i);

@@ -97,6 +97,93 @@ Test(plan_cache, every_part_of_the_request_counts)
 	}
 }
 
+/* Scales are computed for 4 blocks of [2, 2]. */
+static struct transform_spec spec_with_amax(void)
+{
+	struct transform_spec spec = spec_of(4, 4);
+	struct amax_spec *amax = &spec.conversion.amax;
+	struct error err;
+
+	spec.conversion.is_given = amax->is_given = amax->power_of_two = amax->scale.is_given = true;
+	amax->n_block = 2;
+	amax->block[0] = amax->block[1] = 2;
+	cr_assert_eq(tensor_layout_init(&amax->scale.layout, DTYPE_FLOAT32, 2, (int64_t[]){ 2, 2 }, NULL,
+	                                "scale", &err),
+	             0);
+	return spec;
+}
+
+Test(plan_cache, every_part_of_amax_counts)
+{
+	enum { NOTHING, GIVEN, POWER, LEAST, BLOCK, TYPE, STRIDE, INVERSE, CAST, CHANGES };
+
+	for (int change = 0; change < CHANGES; change++) {
+		struct plan_cache cache;
+		struct transform_spec base = spec_with_amax(), other = base;
+		struct amax_spec *amax = &other.conversion.amax;
+		struct plan_entry *a, *b;
+
+		if (change == GIVEN)
+			amax->is_given = false;
+		if (change == POWER)
+			amax->power_of_two = false;
+		if (change == LEAST)
+			amax->least = 1e-4;
+		if (change == BLOCK)
+			amax->block[0] = 3;
+		if (change == TYPE)
+			amax->scale.layout.dtype = DTYPE_UINT8;
+		if (change == STRIDE)
+			amax->scale.layout.stride[0] = 5;
+		if (change == INVERSE) {
+			amax->inverse = amax->scale;
+			amax->scale.is_given = false;
+		}
+		if (change == CAST)
+			other.conversion.cast = CAST_EXACT;
+		cr_assert_eq(plan_cache_init(&cache, 8, 1), 0);
+		a = get(&cache, &base);
+		b = get(&cache, &other);
+		cr_assert_eq(a == b, change == NOTHING, "change %d", change);
+		plan_entry_unref(a);
+		plan_entry_unref(b);
+		plan_cache_deinit(&cache);
+	}
+}
+
+/* What is refused with a cast missing is so too when the same without it is there. */
+Test(plan_cache, a_cast_that_is_missing_is_found)
+{
+	struct plan_cache cache;
+	const struct transform_spec plain = spec_of(4, 4);
+	struct transform_spec rows[] = { spec_with_amax(), plain, plain };
+	struct plan_entry *entry;
+	struct error err;
+
+	rows[0].conversion.is_given = false;
+	rows[1].conversion.scale.kind = rows[2].conversion.bias.kind = OPERAND_NUMBER;
+	cr_assert_eq(plan_cache_init(&cache, 8, 1), 0);
+	plan_entry_unref(get(&cache, &plain));
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		cr_expect_eq(plan_cache_get(&cache, &rows[i], &facts, &entry, &err), STATUS_INVALID_ARGUMENT,
+		             "row %zu", i);
+	plan_cache_deinit(&cache);
+}
+
+Test(plan_cache, another_engine_computes_no_scales)
+{
+	struct plan_cache cache;
+	const struct transform_spec spec = spec_with_amax();
+	const struct plan_facts gpu = { .engine = "cuda", .threads = 2, .align = 16, .tma = true };
+	struct plan_entry *entry;
+	struct error err;
+
+	cr_assert_eq(plan_cache_init(&cache, 8, 1), 0);
+	cr_expect_eq(plan_cache_get(&cache, &spec, &gpu, &entry, &err), STATUS_UNSUPPORTED);
+	cr_expect_str_eq(err.message, "amax: the cuda engine does not compute scales");
+	plan_cache_deinit(&cache);
+}
+
 Test(plan_cache, least_recently_used_goes_first_and_lives_while_it_is_held)
 {
 	struct plan_cache cache;

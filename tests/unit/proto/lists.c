@@ -94,7 +94,7 @@ ParameterizedTestParameters(lists, bad_items)
 		{ .name = "signal of a run",
 		  DATA("\x82\xa4plan\x01\xa6signal\x80"),
 		  .message =
-		      "unknown field \"signal\" of items[2] (it has plan, dst, src, dst_table, src_table)" },
+		      "unknown field \"signal\" of items[2] (it has plan, dst, src, dst_table, src_table, scale, bias, amax_scale, amax_inverse)" },
 		{ .name = "a table that is no number",
 		  DATA("\x82\xa4plan\x01\xa9"
 		       "dst_table\xa1x"),
