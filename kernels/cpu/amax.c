@@ -12,9 +12,8 @@
  */
 #define WHOLE_MOST (256 << 10)
 
-/* Source of a group: of a last cache, so that the second pass may find there what the first one read. Not
- * measured. */
-#define GROUP_BYTES (16 << 20)
+/* Blocks of rows that are shorter go side by side, a strip of them at a time. Not measured. */
+#define STRIP_BELOW 32
 
 /* ---- Grids: a box in cells ---------------------------------------------------------------------------- */
 
@@ -126,7 +125,8 @@ void amax_choose(struct move *move, const struct loop_nest *nest, int64_t piece_
 struct scaling {
 	struct converting c;
 	const struct amax *amax;
-	struct grid blocks;              /* of a tile */
+	struct grid blocks; /* of a tile: blocks, or strips of several along the last dimension */
+	int64_t strip;      /* blocks of a strip; 1: there are none */
 	int64_t row_of[TENSOR_MAX_RANK]; /* extents that the row has been chosen for */
 	bool has_row;
 };
@@ -214,6 +214,62 @@ static void run_part(struct scaling *s, const struct part *part, const int64_t *
 	convert_rows(&s->c, part->dst, part->src, operand, s->blocks.extent, stride);
 }
 
+/* ---- Strips of blocks --------------------------------------------------------------------------------- */
+
+/* The scales of a strip's blocks, of which the first begins lead elements in; their inverses become the lanes
+ * that its rows are multiplied by. */
+static void scale_strip(struct scaling *s, const struct part *part, int64_t lead)
+{
+	const struct move_dim *dim = &s->c.move->dim[s->c.move->rank - 1];
+	const uint32_t *most = (const uint32_t *)(const void *)s->c.result;
+	float *lanes = (float *)(void *)s->c.operand_lanes[SCALE];
+	int64_t n = s->c.row.n, end;
+	struct part block = *part;
+	for (int64_t at = 0; at < n; at = end, lead = 0) {
+		uint32_t magnitude = 0;
+		end = min_i64(at + dim->block - lead, n);
+		for (int64_t i = at; i < end; i++)
+			magnitude = max_u32(magnitude, most[i]);
+		struct amax_scale scale = amax_scale_of(s->amax, magnitude);
+		put_result(block.to_scale, &s->amax->scale, scale.scale);
+		put_result(block.to_inverse, &s->amax->inverse, scale.inverse);
+		for (int64_t i = at; i < end; i++)
+			lanes[i] = scale.inverse;
+		block.to_scale += dim->to_scale;
+		block.to_inverse += dim->to_inverse;
+	}
+}
+
+static void run_strip(struct scaling *s, const struct part *part, const int64_t *stride)
+{
+	struct converting *c = &s->c;
+	const int inner = c->move->rank - 1;
+	const char *const operand[OPERANDS] = { c->operand_lanes[SCALE], c->operand_lanes[BIAS] };
+	c->row = (struct row){ .n_dims = 1, .n = s->blocks.extent[inner] };
+	c->row.dim[0].n = c->row.n;
+	c->by_lanes = true;
+	memset(c->result, 0, CONVERT_LANES_BYTES);
+	reduce(s, part, operand, stride);
+	c->by_lanes = false;
+	scale_strip(s, part, s->blocks.at[inner] ? 0 : s->blocks.lead[inner]);
+	c->is_by = false;
+	c->held[SCALE] = operand[SCALE];
+	c->held_from[SCALE] = 0;
+	c->held_n[SCALE] = CONVERT_BLOCK;
+	convert_rows(c, part->dst, part->src, operand, s->blocks.extent, stride);
+}
+
+/* How many blocks a strip of a tile has; stride: of what is read. */
+static int64_t strip_of(const struct scaling *s, const int64_t *stride)
+{
+	const struct move *move = s->c.move;
+	const int inner = move->rank - 1;
+	if (move->pass != AMAX_WHOLE || inner < 0 || move->dim[inner].block >= STRIP_BELOW ||
+	    move->dim[inner].n < 2 * move->dim[inner].block || stride[inner] != s->c.from)
+		return 1;
+	return CONVERT_BLOCK / move->dim[inner].block;
+}
+
 /* ---- A tile ------------------------------------------------------------------------------------------- */
 
 /* first: indices of its first element in the move; what is read has these strides. */
@@ -226,11 +282,12 @@ static void run_tile(struct scaling *s, char *dst, const char *src, const int64_
 		             .to_inverse = move->conversion.amax_inverse };
 	int d;
 	blocks->rank = move->rank;
+	s->strip = strip_of(s, stride);
 	for (d = 0; d < move->rank; d++) {
 		const struct move_dim *dim = &move->dim[d];
 		int64_t virtual = first[d] + dim->skew, block = virtual / dim->block;
 		blocks->n[d] = extent[d];
-		blocks->step[d] = dim->block;
+		blocks->step[d] = dim->block * (d == move->rank - 1 ? s->strip : 1);
 		blocks->lead[d] = virtual - block * dim->block;
 		grid_rewind(blocks, d);
 		base.to_scale += block * dim->to_scale;
@@ -246,12 +303,16 @@ static void run_tile(struct scaling *s, char *dst, const char *src, const int64_
 			const struct move_dim *dim = &move->dim[d];
 			part.dst += blocks->at[d] * dim->dst;
 			part.src += blocks->at[d] * stride[d];
-			part.to_scale += blocks->index[d] * dim->to_scale;
-			part.to_inverse += blocks->index[d] * dim->to_inverse;
-			part.magnitude += blocks->index[d] * dim->to_magnitude;
+			int64_t block = blocks->index[d] * (d == move->rank - 1 ? s->strip : 1);
+			part.to_scale += block * dim->to_scale;
+			part.to_inverse += block * dim->to_inverse;
+			part.magnitude += block * dim->to_magnitude;
 			part.is_first &= blocks->at[d] > 0 || blocks->lead[d] == 0 || first[d] == 0;
 		}
-		run_part(s, &part, stride);
+		if (s->strip > 1)
+			run_strip(s, &part, stride);
+		else
+			run_part(s, &part, stride);
 		for (d = move->rank - 1; d >= 0 && !grid_next(blocks, d);)
 			d--;
 	} while (d >= 0);
@@ -306,98 +367,4 @@ void amax_run(const struct move *move, const struct tile_box *box, const int64_t
 		run_tiles(&s, box, from, scratch);
 	if (s.c.changed)
 		__atomic_fetch_add(move->conversion.changed, s.c.changed, __ATOMIC_RELAXED);
-}
-
-/* ---- Groups ------------------------------------------------------------------------------------------- */
-
-static int64_t blocks_of(const struct loop_nest_dim *dim)
-{
-	return divide_up_i64(dim->n + dim->skew, dim->block);
-}
-
-/* The dimensions in which the source's elements are closest come first: a group then has long runs of it. */
-static void order_by_source(const struct loop_nest *nest, int *ret)
-{
-	for (int d = 0; d < nest->rank; d++) {
-		int at = d;
-		for (; at > 0 && magnitude_i64(nest->dim[ret[at - 1]].src) > magnitude_i64(nest->dim[d].src);
-		     at--)
-			ret[at] = ret[at - 1];
-		ret[at] = d;
-	}
-}
-
-void amax_groups_init(struct amax_groups *groups, const struct loop_nest *nest)
-{
-	int order[TENSOR_MAX_RANK];
-	int64_t room = GROUP_BYTES / nest->converted, blocks = AMAX_GROUP_BLOCKS;
-	groups->nest = *nest;
-	groups->n = 1;
-	for (int d = 0; d < nest->rank; d++)
-		room = max_i64(room / block_extent(&nest->dim[d]), 1);
-	order_by_source(nest, order);
-	for (int i = 0; i < nest->rank; i++) {
-		const struct loop_nest_dim *dim = &nest->dim[order[i]];
-		int64_t n = blocks_of(dim), have = min_i64(n, min_i64(room, blocks));
-		groups->step[order[i]] = have * dim->block;
-		groups->n *= (uint64_t)divide_up_i64(n, have);
-		room /= have;
-		blocks /= have;
-	}
-}
-
-/* Some indices of a dimension, those of group `number`. */
-static void take(struct loop_nest *nest, int d, int64_t step, int64_t number)
-{
-	struct loop_nest_dim *dim = &nest->dim[d];
-	int64_t start = max_i64(number * step - dim->skew, 0);
-	int64_t end = min_i64((number + 1) * step - dim->skew, dim->n);
-	int64_t block = number * (step / dim->block);
-	nest->dst_offset += start * dim->dst;
-	nest->src_offset += start * dim->src;
-	nest->to_scale_offset += block * dim->to_scale;
-	nest->to_inverse_offset += block * dim->to_inverse;
-	dim->n = dim->source = end - start;
-	dim->skew = number ? 0 : dim->skew;
-}
-
-void amax_groups_move(struct amax_groups *groups, uint64_t i, enum amax_pass pass, const struct cpu_isa *isa,
-                      const struct move_place *place, struct move *ret)
-{
-	struct loop_nest nest = groups->nest;
-	int64_t blocks = 1;
-	for (int d = nest.rank - 1; d >= 0; d--) {
-		const struct loop_nest_dim *dim = &nest.dim[d];
-		uint64_t n = (uint64_t)divide_up_i64(blocks_of(dim) * dim->block, groups->step[d]);
-		take(&nest, d, groups->step[d], (int64_t)(i % n));
-		i /= n;
-	}
-	move_init(ret, isa, &nest, place);
-	ret->pass = pass;
-	move_shift(ret, 0, 0); /* its pieces are counted again: their blocks need not be whole */
-	ret->magnitude = groups->magnitude;
-	for (int d = nest.rank - 1; d >= 0; d--) {
-		ret->dim[d].to_magnitude = blocks;
-		blocks *= blocks_of(&nest.dim[d]);
-	}
-	for (int64_t b = 0; b < blocks && pass == AMAX_REDUCE; b++)
-		atomic_store_explicit(&groups->magnitude[b], 0, memory_order_relaxed);
-}
-
-bool amax_run_groups(const struct loop_nest *nest, const struct cpu_isa *isa, const struct move_place *place,
-                     const atomic_bool *stopped, struct cpu_scratch *scratch)
-{
-	struct amax_groups groups;
-	amax_groups_init(&groups, nest);
-	for (uint64_t i = 0; i < groups.n; i++)
-		for (enum amax_pass pass = AMAX_REDUCE; pass <= AMAX_CONVERT; pass++) {
-			struct move move;
-			amax_groups_move(&groups, i, pass, isa, place, &move);
-			for (int64_t piece = 0; piece < move.pieces; piece++) {
-				if (stopped && atomic_load_explicit(stopped, memory_order_relaxed))
-					return false;
-				move_run(&move, piece, scratch);
-			}
-		}
-	return true;
 }

@@ -36,7 +36,7 @@ void converting_init(struct converting *c, const struct move *move)
 	c->operand[SCALE] = &conversion->scale;
 	c->operand[BIAS] = &conversion->bias;
 	c->held[SCALE] = c->held[BIAS] = NULL;
-	c->reduces = c->is_by = false;
+	c->reduces = c->by_lanes = c->is_by = false;
 	c->magnitude_of = converters->magnitude[conversion->from];
 }
 
@@ -259,6 +259,12 @@ void converting_choose_row(struct converting *c, const int64_t *extent, const in
 	}
 }
 
+static void add_lanes(struct converting *c, const char *src)
+{
+	c->load(c->lanes, src, c->row.n);
+	c->converters->magnitudes(c->result, c->lanes, c->row.n);
+}
+
 /* A box whose elements lie src[d] bytes apart in what is read. */
 void convert_rows(struct converting *c, char *dst, const char *src, const char *const *operand,
                   const int64_t *extent, const int64_t *src_stride)
@@ -270,7 +276,9 @@ void convert_rows(struct converting *c, char *dst, const char *src, const char *
 	for (int d = 0; d < outer; d++)
 		at[d] = 0;
 	for (;;) {
-		if (c->reduces)
+		if (c->reduces && c->by_lanes)
+			add_lanes(c, src);
+		else if (c->reduces)
 			c->magnitude = max_u32(c->magnitude, c->magnitude_of(src, c->row.n));
 		else
 			convert_row(c, dst, stride, src, of);

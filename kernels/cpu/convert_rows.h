@@ -39,6 +39,7 @@ struct converting {
 	struct row row;
 	/* Nothing is converted; magnitude is that of the elements so far, if that was larger. */
 	bool reduces;
+	bool by_lanes; /* the magnitudes of a row, which is of a block at most, are in result, lane by lane */
 	uint32_t magnitude;
 	cpu_magnitude_fn *magnitude_of;
 	/* What the lanes of an operand are of; NULL: of nothing yet. */

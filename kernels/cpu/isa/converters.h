@@ -45,6 +45,8 @@ struct cpu_converters {
 	/* Makes NaNs among the results of a and b the same on all machines: a's stays, or else b's, and
 	 * becomes a quiet one; one that is made has its sign set. Machines and compilers differ in that. */
 	void (*mend[CPU_LANES])(void *to, const void *a, const void *b, int64_t n);
+	/* most = max(most, |lanes|) as integers, of n lanes of float32 and up to the end of their vector. */
+	void (*magnitudes)(void *most, const void *lanes, int64_t n);
 	cpu_magnitude_fn *magnitude[DTYPE_COUNT]; /* NULL: it is none of up to 32 bits */
 };
 

@@ -324,6 +324,17 @@ typedef int16_t whole_i16 VECTOR_OF(CONVERT_WIDTH);
 			all = (uint32_t)most[i] > all ? (uint32_t)most[i] : all; \
 		return all;                                                      \
 	}
+static TARGET void magnitudes(void *most, const void *lanes, int64_t n)
+{
+	for (int64_t at = 0; at < n * (int64_t)sizeof(float); at += sizeof(narrow_i32)) {
+		narrow_i32 v, m;
+		memcpy(&v, (const char *)lanes + at, sizeof(v));
+		memcpy(&m, (const char *)most + at, sizeof(m));
+		m = MOST_32(v & 0x7fffffff, m);
+		memcpy((char *)most + at, &m, sizeof(m));
+	}
+}
+
 DEFINE_MAGNITUDE(magnitude_8, whole_u8, 0x7f, MOST_8)
 DEFINE_MAGNITUDE(magnitude_16, whole_i16, 0x7fff, MOST_16)
 DEFINE_MAGNITUDE(magnitude_32, narrow_i32, 0x7fffffff, MOST_32)
@@ -365,6 +376,7 @@ static const struct cpu_converters converters = {
 	.multiply_by = multiply_by,
 	.add = { [CPU_LANE_FLOAT32] = add_f32, [CPU_LANE_FLOAT64] = add_f64 },
 	.mend = { [CPU_LANE_FLOAT32] = mend_f32, [CPU_LANE_FLOAT64] = mend_f64 },
+	.magnitudes = magnitudes,
 	.magnitude = { [DTYPE_FLOAT8_E4M3FN] = magnitude_8, [DTYPE_FLOAT8_E5M2] = magnitude_8,
 	               [DTYPE_FLOAT16] = magnitude_16, [DTYPE_BFLOAT16] = magnitude_16,
 	               [DTYPE_FLOAT32] = magnitude_32 },
