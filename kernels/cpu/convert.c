@@ -135,15 +135,38 @@ void convert_init(struct move *move, const struct loop_nest *nest, int64_t piece
 
 /* ---- Tiles ------------------------------------------------------------------------------------------ */
 
+/* In halves, where it does not fit: a tile that is cut short by an edge may have more runs than a whole one.
+ */
+static void permute(const struct move *move, int64_t from, char *dst, const char *src, const int64_t *extent,
+                    const int64_t *stride, struct cpu_scratch *scratch)
+{
+	struct tile_box box = { .dst = dst, .src = src };
+	struct move permute_move;
+	bool is_whole = true;
+	int longest = 0;
+	permute_init(&permute_move, move, from, extent, stride);
+	for (int d = 0; d < move->rank; d++) {
+		is_whole &= extent[d] == move->tile[d];
+		longest = extent[d] > extent[longest] ? d : longest;
+	}
+	memcpy(box.n, extent, (size_t)move->rank * sizeof(*extent));
+	if (is_whole || tile_fits(&permute_move)) {
+		tile_run(&permute_move, &box, scratch);
+		return;
+	}
+	int64_t half = box.n[longest] / 2;
+	box.n[longest] = half;
+	permute(move, from, dst, src, box.n, stride, scratch);
+	box.n[longest] = extent[longest] - half;
+	permute(move, from, dst + half * stride[longest], src + half * move->dim[longest].src, box.n, stride,
+	        scratch);
+}
+
 void convert_permute(const struct move *move, int64_t from, const char *src, const int64_t *extent,
                      struct cpu_scratch *scratch, int64_t *ret_stride)
 {
-	struct tile_box box = { .dst = scratch->made, .src = src };
-	struct move permute;
 	lay_out(move->rank, from, extent, ret_stride);
-	permute_init(&permute, move, from, extent, ret_stride);
-	memcpy(box.n, extent, (size_t)move->rank * sizeof(*extent));
-	tile_run(&permute, &box, scratch);
+	permute(move, from, scratch->made, src, extent, ret_stride, scratch);
 }
 
 static void convert_tile(struct converting *c, char *dst, const char *src, const char *const *operand,

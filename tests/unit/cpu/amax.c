@@ -144,6 +144,13 @@ static const struct moved {
 	  { 2, 7, 16 },
 	  { 0, 2, 1 },
 	  false },
+	{ "an edge that has more runs than a tile",
+	  DTYPE_BFLOAT16,
+	  DTYPE_FLOAT32,
+	  { 27, 165, 39 },
+	  { 16, 165, 39 },
+	  { 2, 1, 0 },
+	  false },
 	{ "one element", DTYPE_FLOAT8_E5M2, DTYPE_FLOAT16, { 1, 1, 1 }, { 1, 1, 1 }, { 0, 1, 2 }, false },
 };
 
