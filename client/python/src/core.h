@@ -266,6 +266,13 @@ enum py_request_kind { REQUEST_TRANSFORM, REQUEST_PLAN, REQUEST_BLOCKS, REQUEST_
 
 struct py_plan;
 
+/* A conversion's scale or bias: a number, a tensor, or neither. */
+struct py_operand {
+	bool is_number;
+	struct tma_number number;
+	struct py_tensor *tensor;
+};
+
 struct py_request {
 	PyObject ob_base;
 	enum py_request_kind kind;
@@ -277,6 +284,9 @@ struct py_request {
 	int64_t before[TMA_MAX_RANK], after[TMA_MAX_RANK];
 	enum tma_pad_mode mode;
 	struct tma_number value;
+	bool is_conversion;
+	enum tma_cast cast;
+	struct py_operand scale, bias; /* also the tensors of a plan's run */
 
 	struct py_plan *plan;
 
@@ -296,12 +306,14 @@ extern PyType_Spec py_request_spec;
 
 /* A request with the places of its tensors, ready for the library. */
 struct resolved {
-	struct tma_tensor dst, src;
+	struct tma_tensor dst, src, scale, bias;
+	struct tma_conversion conversion;
 	struct tma_transform transform;
 	struct tma_blocks blocks;
 	struct tma_place dst_place, src_place;
-	struct tma_item *items; /* owned */
-	struct resolved *each;  /* of the items; owned */
+	struct tma_operands operands; /* their places */
+	struct tma_item *items;       /* owned; also the only one of a plan that has operands */
+	struct resolved *each;        /* of the items; owned */
 	size_t n_items;
 };
 
@@ -336,8 +348,8 @@ void pending_free(struct pending *pending);
 /* The keywords of an order in a stream, which has its own points. */
 int order_parse_enqueued(const struct py_client *c, PyObject *kwargs, struct tma_order *ret);
 
-/* A number as padding takes it; -1 with an exception. */
-int number_parse(PyObject *object, struct tma_number *ret);
+/* A number, of an argument of that name; -1 with an exception. */
+int number_parse(PyObject *object, const char *name, struct tma_number *ret);
 
 /* ---- Plans ----------------------------------------------------------------------------------------- */
 
@@ -345,7 +357,8 @@ struct py_plan {
 	PyObject ob_base;
 	struct py_client *client;
 	tma_plan *plan;
-	struct py_tensor *dst, *src; /* of which only shapes, strides and dtypes count */
+	struct py_tensor *dst, *src;    /* of which only shapes, strides and dtypes count */
+	struct py_tensor *scale, *bias; /* likewise; NULL: numbers, or none */
 };
 
 extern PyType_Spec py_plan_spec;

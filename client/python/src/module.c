@@ -46,7 +46,8 @@ static PyObject *encode_number(PyObject *self, PyObject *args)
 	int dtype;
 
 	(void)self;
-	if (!PyArg_ParseTuple(args, "sO:encode_number", &name, &object) || number_parse(object, &number) < 0)
+	if (!PyArg_ParseTuple(args, "sO:encode_number", &name, &object) ||
+	    number_parse(object, "value", &number) < 0)
 		return NULL;
 	dtype = tma_dtype_parse(name);
 	if (dtype < 0 || tma_number_encode((enum tma_dtype)dtype, &number, bytes) < 0) {

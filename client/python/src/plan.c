@@ -31,6 +31,10 @@ static PyObject *py_plan_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
 	Py_INCREF((PyObject *)p->dst);
 	p->src = ((struct py_request *)request)->src;
 	Py_INCREF((PyObject *)p->src);
+	p->scale = ((struct py_request *)request)->scale.tensor;
+	Py_XINCREF((PyObject *)p->scale);
+	p->bias = ((struct py_request *)request)->bias.tensor;
+	Py_XINCREF((PyObject *)p->bias);
 	if (!py_client_enter(c))
 		goto err;
 	rc = py_request_resolve(NULL, (struct py_request *)request, &r);
@@ -89,6 +93,8 @@ static void py_plan_dealloc(PyObject *self)
 	let_go(p);
 	Py_XDECREF((PyObject *)p->dst);
 	Py_XDECREF((PyObject *)p->src);
+	Py_XDECREF((PyObject *)p->scale);
+	Py_XDECREF((PyObject *)p->bias);
 	Py_XDECREF((PyObject *)p->client);
 	((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
 	Py_DECREF(type);
@@ -204,7 +210,7 @@ static PyObject *py_plan_call(PyObject *self, PyObject *args, PyObject *kwargs)
 	PyObject *out;
 	int rc = 1;
 
-	if (kwargs || PyTuple_Size(args) != 2)
+	if (kwargs || PyTuple_Size(args) != 2 || p->scale || p->bias)
 		return run_otherwise(self, args, kwargs);
 	out = PyTuple_GetItem(args, 1);
 	if (lay(PyTuple_GetItem(args, 0), p->src, false, &src)) {

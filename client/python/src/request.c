@@ -2,7 +2,6 @@
 /* The type Request: what to move, between tensors, before it is known where they are. */
 #include "core.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static struct py_request *py_request_alloc(enum py_request_kind kind)
@@ -27,6 +26,8 @@ static void py_request_dealloc(PyObject *self)
 
 	Py_XDECREF((PyObject *)q->dst);
 	Py_XDECREF((PyObject *)q->src);
+	Py_XDECREF((PyObject *)q->scale.tensor);
+	Py_XDECREF((PyObject *)q->bias.tensor);
 	Py_XDECREF((PyObject *)q->plan);
 	Py_XDECREF((PyObject *)q->index);
 	Py_XDECREF((PyObject *)q->all_dst);
@@ -66,7 +67,7 @@ static bool is_complex(PyObject *object)
 	return is;
 }
 
-int number_parse(PyObject *object, struct tma_number *ret)
+int number_parse(PyObject *object, const char *name, struct tma_number *ret)
 {
 	PyObject *index = NULL;
 
@@ -90,7 +91,8 @@ int number_parse(PyObject *object, struct tma_number *ret)
 		Py_DECREF(index);
 		if (overflow < 0 || (overflow > 0 && PyErr_Occurred())) {
 			PyErr_Clear();
-			PyErr_Format(PyExc_OverflowError, "value: no element type has the number %S", object);
+			PyErr_Format(PyExc_OverflowError, "%s: no element type has the number %S", name,
+			             object);
 			return -1;
 		}
 		return 0;
@@ -118,7 +120,7 @@ int number_parse(PyObject *object, struct tma_number *ret)
 		return 0;
 	if (PyErr_ExceptionMatches(PyExc_TypeError)) {
 		PyErr_Clear();
-		PyErr_Format(PyExc_TypeError, "value: %R is no number", object);
+		PyErr_Format(PyExc_TypeError, "%s: %R is no number", name, object);
 	}
 	return -1;
 }
@@ -174,7 +176,8 @@ static int parse_pads(struct py_request *q, PyObject *before, PyObject *after, c
 	if (before == Py_None)
 		return 0;
 	if (parse_numbers(before, "pad", q->dst->rank, q->before) < 0 ||
-	    parse_numbers(after, "pad", q->dst->rank, q->after) < 0 || number_parse(value, &q->value) < 0)
+	    parse_numbers(after, "pad", q->dst->rank, q->after) < 0 ||
+	    number_parse(value, "value", &q->value) < 0)
 		return -1;
 	m = tma_pad_mode_parse(mode);
 	if (m < 0) {
@@ -187,23 +190,56 @@ static int parse_pads(struct py_request *q, PyObject *before, PyObject *after, c
 	return 0;
 }
 
-/* Request.transform(dst, src, permute, before, after, mode, value) */
+static int parse_operand(PyObject *object, const char *name, struct py_operand *ret)
+{
+	if (object == Py_None)
+		return 0;
+	if (Py_TYPE(object) == core.tensor_type) {
+		ret->tensor = own(object);
+		return 0;
+	}
+	if (number_parse(object, name, &ret->number) < 0)
+		return -1;
+	if (ret->number.kind == TMA_NUMBER_COMPLEX) {
+		PyErr_Format(PyExc_TypeError, "%s: %R is complex; it is a real number", name, object);
+		return -1;
+	}
+	ret->is_number = true;
+	return 0;
+}
+
+/* cast NULL: dst and src have one type, and there is neither scale nor bias. */
+static int parse_conversion(struct py_request *q, const char *cast, PyObject *scale, PyObject *bias)
+{
+	if (!cast)
+		return 0;
+	if (strcmp(cast, "saturate") && strcmp(cast, "exact")) {
+		PyErr_Format(PyExc_ValueError, "cast: '%s'; it is saturate or exact", cast);
+		return -1;
+	}
+	q->is_conversion = true;
+	q->cast = strcmp(cast, "exact") ? TMA_CAST_SATURATE : TMA_CAST_EXACT;
+	return parse_operand(scale, "scale", &q->scale) < 0 ? -1 : parse_operand(bias, "bias", &q->bias);
+}
+
+/* Request.transform(dst, src, permute, before, after, mode, value, cast=None, scale=None, bias=None) */
 static PyObject *make_transform(PyObject *type, PyObject *args)
 {
-	PyObject *dst, *src, *perm, *before, *after, *value;
-	const char *mode;
+	PyObject *dst, *src, *perm, *before, *after, *value, *scale = Py_None, *bias = Py_None;
+	const char *mode, *cast = NULL;
 	struct py_request *q;
 
 	(void)type;
-	if (!PyArg_ParseTuple(args, "O!O!OOOsO:transform", core.tensor_type, &dst, core.tensor_type, &src,
-	                      &perm, &before, &after, &mode, &value))
+	if (!PyArg_ParseTuple(args, "O!O!OOOsO|zOO:transform", core.tensor_type, &dst, core.tensor_type, &src,
+	                      &perm, &before, &after, &mode, &value, &cast, &scale, &bias))
 		return NULL;
 	q = py_request_alloc(REQUEST_TRANSFORM);
 	if (!q)
 		return NULL;
 	q->dst = own(dst);
 	q->src = own(src);
-	if (parse_perm(q, perm) < 0 || parse_pads(q, before, after, mode, value) < 0) {
+	if (parse_perm(q, perm) < 0 || parse_pads(q, before, after, mode, value) < 0 ||
+	    parse_conversion(q, cast, scale, bias) < 0) {
 		Py_DECREF(q);
 		return NULL;
 	}
@@ -211,18 +247,21 @@ static PyObject *make_transform(PyObject *type, PyObject *args)
 }
 
 /* Request.blocks(scatter, dst, src, permute, all_dst, all_src, index, is_index_shared, limit, dst_step,
- * src_step): dst and src are the blocks at the lowest addresses of all_dst and all_src. */
+ * src_step, cast=None, scale=None, bias=None): dst and src are the blocks at the lowest addresses of all_dst
+ * and all_src. */
 static PyObject *make_blocks(PyObject *type, PyObject *args)
 {
-	PyObject *dst, *src, *perm, *all_dst, *all_src, *index;
+	PyObject *dst, *src, *perm, *all_dst, *all_src, *index, *scale = Py_None, *bias = Py_None;
+	const char *cast = NULL;
 	long long limit, dst_step, src_step;
 	int is_scatter, is_shared;
 	struct py_request *q;
 
 	(void)type;
-	if (!PyArg_ParseTuple(args, "pO!O!OO!O!O!pLLL:blocks", &is_scatter, core.tensor_type, &dst,
+	if (!PyArg_ParseTuple(args, "pO!O!OO!O!O!pLLL|zOO:blocks", &is_scatter, core.tensor_type, &dst,
 	                      core.tensor_type, &src, &perm, core.tensor_type, &all_dst, core.tensor_type,
-	                      &all_src, core.tensor_type, &index, &is_shared, &limit, &dst_step, &src_step))
+	                      &all_src, core.tensor_type, &index, &is_shared, &limit, &dst_step, &src_step,
+	                      &cast, &scale, &bias))
 		return NULL;
 	q = py_request_alloc(REQUEST_BLOCKS);
 	if (!q)
@@ -237,33 +276,61 @@ static PyObject *make_blocks(PyObject *type, PyObject *args)
 	q->limit = limit;
 	q->dst_step = dst_step;
 	q->src_step = src_step;
-	if (parse_perm(q, perm) < 0) {
+	if (parse_perm(q, perm) < 0 || parse_conversion(q, cast, scale, bias) < 0) {
 		Py_DECREF((PyObject *)q);
 		return NULL;
 	}
 	return (PyObject *)q;
 }
 
-/* Request.run_plan(plan, dst, src) */
+/* The tensor of a plan's run, where the plan has one. */
+static int parse_plan_operand(PyObject *object, const char *name, const struct py_tensor *expected,
+                              struct py_operand *ret)
+{
+	const bool is_tensor = Py_TYPE(object) == core.tensor_type;
+
+	if (!expected && object == Py_None)
+		return 0;
+	if (!expected || !is_tensor) {
+		PyErr_Format(PyExc_ValueError,
+		             expected ? "%s: the plan was made for an array, and keeps no number"
+		                      : "%s: the plan was made without one, or keeps its number",
+		             name);
+		return -1;
+	}
+	if (py_plan_check(expected, (struct py_tensor *)object, name) < 0)
+		return -1;
+	ret->tensor = own(object);
+	return 0;
+}
+
+/* Request.run_plan(plan, dst, src, scale=None, bias=None) */
 static PyObject *make_run(PyObject *type, PyObject *args)
 {
-	PyObject *plan, *dst, *src;
+	PyObject *object, *dst, *src, *scale = Py_None, *bias = Py_None;
+	struct py_plan *plan;
 	struct py_request *q;
 
 	(void)type;
-	if (!PyArg_ParseTuple(args, "O!O!O!:run_plan", core.plan_type, &plan, core.tensor_type, &dst,
-	                      core.tensor_type, &src))
+	if (!PyArg_ParseTuple(args, "O!O!O!|OO:run_plan", core.plan_type, &object, core.tensor_type, &dst,
+	                      core.tensor_type, &src, &scale, &bias))
 		return NULL;
-	if (py_plan_check(((struct py_plan *)plan)->dst, (struct py_tensor *)dst, "out") < 0 ||
-	    py_plan_check(((struct py_plan *)plan)->src, (struct py_tensor *)src, "src") < 0)
+	plan = (struct py_plan *)object;
+	if (py_plan_check(plan->dst, (struct py_tensor *)dst, "out") < 0 ||
+	    py_plan_check(plan->src, (struct py_tensor *)src, "src") < 0)
 		return NULL;
 	q = py_request_alloc(REQUEST_PLAN);
 	if (!q)
 		return NULL;
-	Py_INCREF(plan);
-	q->plan = (struct py_plan *)plan;
+	Py_INCREF(object);
+	q->plan = plan;
 	q->dst = own(dst);
 	q->src = own(src);
+	if (parse_plan_operand(scale, "scale", plan->scale, &q->scale) < 0 ||
+	    parse_plan_operand(bias, "bias", plan->bias, &q->bias) < 0) {
+		Py_DECREF((PyObject *)q);
+		return NULL;
+	}
 	return (PyObject *)q;
 }
 
@@ -296,11 +363,14 @@ static PyObject *make_items(PyObject *type, PyObject *arg)
 
 static PyMethodDef py_request_methods[] = {
 	{ "transform", make_transform, METH_VARARGS | METH_STATIC,
-	  "transform(dst, src, permute, before, after, mode, value)\n--\n\nMoves src into dst." },
+	  "transform(dst, src, permute, before, after, mode, value, cast=None, scale=None, bias=None)\n--\n\n"
+	  "Moves src into dst." },
 	{ "blocks", make_blocks, METH_VARARGS | METH_STATIC,
-	  "blocks(scatter, dst, src, permute, all_dst, all_src, index, is_index_shared, limit, dst_step, src_step)\n--\n\n"
+	  "blocks(scatter, dst, src, permute, all_dst, all_src, index, is_index_shared, limit, dst_step, src_step, "
+	  "cast=None, scale=None, bias=None)\n--\n\n"
 	  "Moves the blocks that an index selects." },
-	{ "run_plan", make_run, METH_VARARGS | METH_STATIC, "run_plan(plan, dst, src)\n--\n\nRuns a plan." },
+	{ "run_plan", make_run, METH_VARARGS | METH_STATIC,
+	  "run_plan(plan, dst, src, scale=None, bias=None)\n--\n\nRuns a plan." },
 	{ "items", make_items, METH_O | METH_STATIC, "items(requests)\n--\n\nMany of them in one request." },
 	{ 0 },
 };
@@ -318,128 +388,3 @@ PyType_Spec py_request_spec = {
 	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
 	.slots = py_request_slots,
 };
-
-/* ---- Resolving ------------------------------------------------------------------------------------- */
-
-static void set_tensor(struct tma_tensor *ret, const struct py_tensor *t, const struct tma_place *place)
-{
-	*ret = (struct tma_tensor){ .region = place->region,
-		                    .offset = place->offset,
-		                    .dtype = t->dtype,
-		                    .rank = t->rank,
-		                    .strides = t->strides };
-	memcpy(ret->shape, t->shape, sizeof t->shape);
-}
-
-static void set_transform(struct resolved *r, const struct py_request *q)
-{
-	set_tensor(&r->dst, q->dst, &r->dst_place);
-	set_tensor(&r->src, q->src, &r->src_place);
-	r->transform = (struct tma_transform){ .dst = &r->dst,
-		                               .src = &r->src,
-		                               .perm = q->has_perm ? q->perm : NULL,
-		                               .before = q->has_pads ? q->before : NULL,
-		                               .after = q->has_pads ? q->after : NULL,
-		                               .mode = q->mode,
-		                               .value = q->value };
-}
-
-/* The place of a block is in a region that has all of them. */
-static int place_block(struct py_client *c, const struct py_tensor *all, const struct py_tensor *block,
-                       bool writable, struct tma_place *ret)
-{
-	if (py_region_place(c, all, writable, ret) < 0)
-		return -1;
-	ret->offset += (uint64_t)(block->data - all->data);
-	return 0;
-}
-
-static int resolve_blocks(struct py_client *c, const struct py_request *q, struct resolved *r)
-{
-	if (place_block(c, q->all_dst, q->dst, true, &r->dst_place) < 0 ||
-	    place_block(c, q->all_src, q->src, false, &r->src_place) < 0)
-		return -1;
-	set_transform(r, q);
-	if (q->index->rank != 1 || (q->index->dtype != TMA_INT32 && q->index->dtype != TMA_INT64) ||
-	    !py_tensor_is_contiguous(q->index) || (!q->is_index_shared && !py_tensor_is_host(q->index))) {
-		PyErr_SetString(PyExc_ValueError, "index: a contiguous list of int32 or int64");
-		return -1;
-	}
-	r->blocks = (struct tma_blocks){ .transform = &r->transform,
-		                         .count = (size_t)py_tensor_count(q->index),
-		                         .index_dtype = q->index->dtype,
-		                         .limit = (uint64_t)q->limit,
-		                         .dst_step = (uint64_t)q->dst_step,
-		                         .src_step = (uint64_t)q->src_step };
-	if (q->is_index_shared)
-		return py_region_place(c, q->index, false, &r->blocks.index_at);
-	r->blocks.index = q->index->data;
-	return 0;
-}
-
-static int resolve_items(struct py_client *c, const struct py_request *q, struct resolved *r)
-{
-	const size_t n = (size_t)PyTuple_Size(q->items);
-
-	r->items = calloc(n ? n : 1, sizeof *r->items);
-	r->each = calloc(n ? n : 1, sizeof *r->each);
-	if (!r->items || !r->each) {
-		PyErr_NoMemory();
-		return -1;
-	}
-	for (size_t i = 0; i < n; i++) {
-		struct py_request *item = (struct py_request *)PyTuple_GetItem(q->items, (Py_ssize_t)i);
-
-		if (py_request_resolve(c, item, &r->each[i]) < 0)
-			return -1;
-		r->n_items++;
-		if (item->kind == REQUEST_PLAN)
-			r->items[i] = (struct tma_item){ .plan = item->plan->plan,
-				                         .dst = r->each[i].dst_place,
-				                         .src = r->each[i].src_place };
-		else
-			r->items[i] = (struct tma_item){ .transform = &r->each[i].transform };
-	}
-	return 0;
-}
-
-/* c NULL: places do not matter. */
-int py_request_resolve(struct py_client *c, struct py_request *q, struct resolved *r)
-{
-	int rc = 0;
-
-	memset(r, 0, sizeof *r);
-	if (q->kind == REQUEST_ITEMS)
-		rc = resolve_items(c, q, r);
-	else {
-		const bool is_blocks = q->kind == REQUEST_BLOCKS;
-
-		if (q->kind == REQUEST_PLAN && c != q->plan->client) {
-			PyErr_SetString(PyExc_ValueError, "the plan belongs to another client");
-			rc = -1;
-		}
-		if (rc == 0 && q->kind == REQUEST_PLAN && !q->plan->plan) {
-			PyErr_SetString(PyExc_ValueError, "the plan was released");
-			rc = -1;
-		}
-		if (rc == 0 && c && !is_blocks)
-			rc = py_region_place(c, q->dst, true, &r->dst_place);
-		if (rc == 0 && c && !is_blocks)
-			rc = py_region_place(c, q->src, false, &r->src_place);
-		if (rc == 0 && is_blocks)
-			rc = resolve_blocks(c, q, r);
-		else if (rc == 0 && q->kind == REQUEST_TRANSFORM)
-			set_transform(r, q);
-	}
-	if (rc < 0)
-		resolved_deinit(r);
-	return rc;
-}
-
-void resolved_deinit(struct resolved *r)
-{
-	free(r->items);
-	free(r->each);
-	r->items = NULL;
-	r->each = NULL;
-}

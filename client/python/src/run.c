@@ -90,6 +90,8 @@ int resolved_run(struct py_client *c, const struct py_request *q, struct resolve
 		r->transform.order = order;
 		return tma_transform(c->client, &r->transform);
 	case REQUEST_PLAN:
+		if (r->items)
+			return tma_run_items(c->client, r->items, 1, order);
 		return tma_plan_run(c->client, q->plan->plan, r->dst_place, r->src_place, order);
 	case REQUEST_BLOCKS:
 		r->blocks.order = order;
@@ -108,6 +110,8 @@ int resolved_submit(struct py_client *c, const struct py_request *q, struct reso
 		r->transform.order = order;
 		return tma_submit(c->client, &r->transform, ret);
 	case REQUEST_PLAN:
+		if (r->items)
+			return tma_submit_items(c->client, r->items, 1, order, ret);
 		return tma_submit_run(c->client, q->plan->plan, r->dst_place, r->src_place, order, ret);
 	case REQUEST_BLOCKS:
 		r->blocks.order = order;

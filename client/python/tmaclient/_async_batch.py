@@ -70,7 +70,7 @@ class AsyncBatch(Collector):
 class _UnsharedMaker(Maker):
     """Makes jobs without the core."""
 
-    def _make_array(self, shape: Sequence[int], like: Array) -> Any:
+    def _make_array(self, shape: Sequence[int], like: Array, dtype: str) -> Any:
         if like.kind is OWN:
-            return aligned(shape, like.tensor.dtype)
-        return like.kind.empty(shape, like.tensor.dtype, like.object)
+            return aligned(shape, dtype)
+        return like.kind.empty(shape, dtype, like.object)

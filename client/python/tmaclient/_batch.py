@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from . import _core
 from ._arrays import JAX
+from ._conversion import Keywords
 from ._core import Request
 from ._moves import parse_constant
 
@@ -21,24 +22,35 @@ _ELEMENTS = 4000  # of MessagePack in a message, with room for the request itsel
 
 
 class Collector:
-    """Moves that run later, together. A maker makes their jobs."""
+    """Moves that run later, together. A maker makes their jobs. Each converts by keywords of its own."""
 
     def __init__(self, maker: Maker, options: Options) -> None:
         self._maker, self._options = maker, options
         self._jobs: list[Job] = []
 
-    def copy(self, src: Any, out: Any = None) -> Any:
+    def copy(self, src: Any, out: Any = None, **casting: Unpack[Keywords]) -> Any:
         """Client.copy, at the end of the block; so are the others."""
-        return self._add(self._maker._transform_job(src, None, None, "constant", 0, out, self._options))
+        options = self._options.converting(**casting)
+        return self._add(self._maker._transform_job(src, None, None, "constant", 0, out, options))
 
-    def transpose(self, src: Any, axes: Sequence[int] | None = None, out: Any = None) -> Any:
+    def transpose(
+        self, src: Any, axes: Sequence[int] | None = None, out: Any = None, **casting: Unpack[Keywords]
+    ) -> Any:
         """Client.transpose."""
-        return self._add(self._maker._transpose_job(src, axes, out, self._options))
+        return self._add(self._maker._transpose_job(src, axes, out, self._options.converting(**casting)))
 
-    def pad(self, src: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0, out: Any = None) -> Any:
+    def pad(
+        self,
+        src: Any,
+        pad_width: Any,
+        mode: str = "constant",
+        constant_values: Any = 0,
+        out: Any = None,
+        **casting: Unpack[Keywords],
+    ) -> Any:
         """Client.pad."""
-        value = parse_constant(constant_values)
-        return self._add(self._maker._transform_job(src, None, pad_width, mode, value, out, self._options))
+        value, options = parse_constant(constant_values), self._options.converting(**casting)
+        return self._add(self._maker._transform_job(src, None, pad_width, mode, value, out, options))
 
     def transform(
         self,
@@ -49,13 +61,17 @@ class Collector:
         mode: str = "constant",
         value: Any = 0,
         out: Any = None,
+        **casting: Unpack[Keywords],
     ) -> Any:
         """Client.transform."""
-        return self._add(self._maker._transform_job(src, permute, pad, mode, value, out, self._options))
+        options = self._options.converting(**casting)
+        return self._add(self._maker._transform_job(src, permute, pad, mode, value, out, options))
 
-    def run_plan(self, plan: PreparedPlan | AsyncPlan, src: Any, out: Any) -> Any:
+    def run_plan(
+        self, plan: PreparedPlan | AsyncPlan, src: Any, out: Any, *, scale: Any = None, bias: Any = None
+    ) -> Any:
         """A run of a plan of the same client."""
-        return self._add(plan._job(src, out, self._options))
+        return self._add(plan._job(src, out, self._options.converting(scale=scale, bias=bias)))
 
     def _add(self, job: Job) -> Any:
         if job.kind is JAX:
@@ -119,7 +135,9 @@ def messages(jobs: list[Job]) -> Iterator[list[Job]]:
     part: list[Job] = []
     left = _ELEMENTS
     for job in jobs:
-        elements = 50 + 7 * job.move.dst.ndim  # shapes, strides, axes and widths; and what names them
+        move = job.move
+        elements = 50 + 7 * move.dst.ndim  # shapes, strides, axes and widths; and what names them
+        elements += sum(12 + 2 * t.ndim for t in move.operands)
         if elements > left:
             yield part
             part, left = [], _ELEMENTS

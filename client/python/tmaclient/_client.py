@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+import copy
 import operator
 import os
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from . import _core
 from ._arrays import (
@@ -22,6 +23,7 @@ from ._arrays import (
     numpy_dtype,
 )
 from ._batch import Batch
+from ._conversion import Casting, Conversion, Keywords, parse_conversion
 from ._core import Tensor
 from ._errors import DisconnectedError, InvalidArgumentError, UnsupportedError, VersionError, WaitTimeoutError
 from ._moves import (
@@ -34,6 +36,7 @@ from ._moves import (
     parse_constant,
     parse_out,
     parse_pad,
+    permuted_shape,
     result_shape,
 )
 from ._plan import Plan, PreparedPlan
@@ -73,8 +76,21 @@ class Job:
         return self.kind.finish(self.out)
 
 
+class MoveKeywords(Keywords, total=False):
+    """Keywords that every call takes; see Client."""
+
+    wait: Point | None
+    signal: Point | None
+    wait_timeout: float | None
+    priority: str
+    multiprocessors: int
+    host_threads: int
+    progress: Any
+    synchronous: bool
+
+
 class Options:
-    """Keywords that every call takes."""
+    """The same, checked."""
 
     def __init__(
         self,
@@ -87,7 +103,12 @@ class Options:
         host_threads: int = 0,
         progress: Any = False,
         synchronous: bool = False,
+        dtype: Any = None,
+        cast: str | None = None,
+        scale: Any = None,
+        bias: Any = None,
     ) -> None:
+        self.casting = Casting(dtype, cast, scale, bias)
         if not isinstance(priority, str) or priority not in PRIORITIES:
             raise ValueError(f"priority: {priority!r}; it is one of {', '.join(PRIORITIES)}")
         self.progress, self.synchronous = progress, synchronous
@@ -111,21 +132,41 @@ class Options:
         """The keywords of the core's calls."""
         return self._order
 
+    def converting(self, **casting: Unpack[Keywords]) -> Options:
+        """The same, of a move that converts."""
+        options = copy.copy(self)
+        options.casting = Casting(**casting)
+        return options
+
+    def check_no_casting(self, of: str) -> Self:
+        """Refuses what moves have by themselves."""
+        for name, given in self.casting._asdict().items():
+            if given is not None:
+                raise TypeError(f"{name}: {of}")
+        return self
+
 
 class Maker:
     """Makes jobs of arguments. Clients differ in how they run one."""
 
     _core: _core.Client
 
-    def _make_array(self, shape: Sequence[int], like: Array) -> Any:
-        """A result like an array: in shared memory if that one is."""
+    def _make_array(self, shape: Sequence[int], like: Array, dtype: str) -> Any:
+        """A result of a type, otherwise like an array: in shared memory if that one is."""
         tensor = like.tensor
         if tensor.is_host and tensor.size and self._core.is_shared(tensor):
             if like.kind is NUMPY:
-                return self._make_shared(shape, tensor.dtype)
+                return self._make_shared(shape, dtype)
             if like.kind is OWN:
-                return self._make_tensor(shape, tensor.dtype)
-        return like.kind.empty(shape, tensor.dtype, like.object)
+                return self._make_tensor(shape, dtype)
+        return like.kind.empty(shape, dtype, like.object)
+
+    def _result(self, out: Any, shape: Sequence[int], like: Array, casting: Casting) -> tuple[Any, Array]:
+        """The array for a result, which is made if there is no out."""
+        if out is not None:
+            return out, parse_out(out, shape, casting.out_dtype(like.tensor))
+        made = self._make_array(shape, like, casting.result_dtype(like.tensor))
+        return made, Array(made if isinstance(made, Tensor) else like.kind.tensor(made), like.kind, made)
 
     def _make_tensor(self, shape: Sequence[int], dtype: str) -> Tensor:
         if any(n < 0 for n in shape):
@@ -146,35 +187,31 @@ class Maker:
         axes = parse_axes(permute, rank, name)
         check_permutation(axes, name)
         pads = parse_pad(pad, rank)
-        shape = result_shape(array.tensor, axes, pads)
-        if out is None:
-            made = self._make_array(shape, array)
-            result = Array(array.kind.tensor(made) if not isinstance(made, Tensor) else made, array.kind, made)
-            out = made
-        else:
-            result = parse_out(out, shape, array.tensor.dtype)
+        out, result = self._result(out, _shape(array.tensor, axes, pads, options.casting), array, options.casting)
+        conversion, operands = _conversion(options.casting, result.tensor, array.tensor, axes)
         before, after = pads if pads is not None else (None, None)
-        move = Move(result.tensor, array.tensor, axes, before, after, mode, value)
-        return Job(move, out, result.kind if out is result.object else array.kind, (result, array), options)
+        move = Move(result.tensor, array.tensor, axes, before, after, mode, value, conversion)
+        return Job(move, out, result.kind, (result, array, *operands), options)
 
     def _transpose_job(self, src: Any, axes: Any, out: Any, options: Options) -> Job:
         if axes is None:
             axes = range(_rank(src) - 1, -1, -1)
         return self._transform_job(src, axes, None, "constant", 0, out, options, "axes")
 
-    def _plan_move(self, src: Any, permute: Any, pad: Any, mode: str, value: Any, out: Any) -> Move:
-        """A move of which only the layouts count."""
+    def _plan_move(self, src: Any, permute: Any, pad: Any, mode: str, value: Any, out: Any, casting: Casting) -> Move:
+        """A move of which only the layouts of dst and src count."""
         array = adapt(src, "src")
         axes = parse_axes(permute, array.tensor.ndim, "permute")
         check_permutation(axes, "permute")
         pads = parse_pad(pad, array.tensor.ndim)
-        shape = result_shape(array.tensor, axes, pads)
+        shape = _shape(array.tensor, axes, pads, casting)
         if out is None:
-            dst = _core.layout(array.tensor.dtype, shape, dense(shape))
+            dst = _core.layout(casting.result_dtype(array.tensor), shape, dense(shape))
         else:
-            dst = _layout_of(parse_out(out, shape, array.tensor.dtype).tensor)
+            dst = _layout_of(parse_out(out, shape, casting.out_dtype(array.tensor)).tensor)
+        conversion, _ = _conversion(casting, dst, array.tensor, axes)
         before, after = pads if pads is not None else (None, None)
-        return Move(dst, _layout_of(array.tensor), axes, before, after, mode, value)
+        return Move(dst, _layout_of(array.tensor), axes, before, after, mode, value, conversion)
 
     def _gather_job(self, src: Any, index: Any, axis: int, permute: Any, out: Any, options: Options) -> Job:
         array = adapt(src, "src")
@@ -186,14 +223,12 @@ class Maker:
         shape = t.shape[:axis] + (len(parsed),) + t.shape[axis + 1 :]
         if axes is not None:
             shape = tuple(shape[d] for d in axes)
-        if out is None:
-            out = self._make_array(shape, array)
-            result = Array(array.kind.tensor(out) if not isinstance(out, Tensor) else out, array.kind, out)
-        else:
-            result = parse_out(out, shape, t.dtype)
+        out, result = self._result(out, shape, array, options.casting)
         dst_axis = axis if axes is None else axes.index(axis)
-        arrays = (result, array) if parsed.device is None else (result, array, parsed.device)
-        return Job(Blocks(result.tensor, t, parsed, dst_axis, axis, axes, False), out, result.kind, arrays, options)
+        conversion, operands = parse_conversion(options.casting, result.tensor.dtype, t.dtype, shape, dst_axis)
+        arrays = (result, array, *operands) if parsed.device is None else (result, array, parsed.device, *operands)
+        blocks = Blocks(result.tensor, t, parsed, dst_axis, axis, axes, False, conversion)
+        return Job(blocks, out, result.kind, arrays, options)
 
     def _scatter_job(self, dst: Any, index: Any, src: Any, axis: int, permute: Any, options: Options) -> Job:
         into, array = adapt(dst, "dst"), adapt(src, "src")
@@ -204,12 +239,13 @@ class Maker:
         axes = parse_axes(permute, rank, "permute")
         check_permutation(axes, "permute")
         parsed = Index.parse(index, into.tensor.shape[axis])
-        shape = result_shape(array.tensor, axes, None)
+        shape = permuted_shape(array.tensor, axes)
         expected = into.tensor.shape[:axis] + (len(parsed),) + into.tensor.shape[axis + 1 :]
-        if shape != expected or array.tensor.dtype != into.tensor.dtype:
+        dtype = options.casting.out_dtype(array.tensor) or into.tensor.dtype
+        if shape != expected or dtype != into.tensor.dtype:
             raise ValueError(
-                f"src: {array.tensor.dtype} {list(shape)} as permuted; the blocks of dst that the index selects are "
-                f"{into.tensor.dtype} {list(expected)}"
+                f"src: {dtype} {list(shape)} as permuted{' and cast' if dtype != array.tensor.dtype else ''}; the "
+                f"blocks of dst that the index selects are {into.tensor.dtype} {list(expected)}"
             )
         if into.tensor.readonly:
             raise ValueError("dst: the array is read-only")
@@ -220,11 +256,16 @@ class Maker:
                 raise ValueError("src: its stride along the axis is 0; on a device, its blocks have to lie apart")
             source = copied(source)
             array = array._replace(tensor=source)
-        arrays = (into, array) if parsed.device is None else (into, array, parsed.device)
-        return Job(Blocks(into.tensor, source, parsed, axis, src_axis, axes, True), dst, Kind(), arrays, options)
+        conversion, operands = parse_conversion(options.casting, into.tensor.dtype, source.dtype, shape, axis)
+        arrays = (into, array, *operands) if parsed.device is None else (into, array, parsed.device, *operands)
+        blocks = Blocks(into.tensor, source, parsed, axis, src_axis, axes, True, conversion)
+        return Job(blocks, dst, Kind(), arrays, options)
 
     def _is_reached(self, t: Tensor) -> bool:
         return t.size == 0 or not t.is_host or self._core.is_shared(t)
+
+    def _are_reached(self, move: Move | Blocks) -> bool:
+        return all(self._is_reached(t) for t in (move.dst, move.src, *move.operands))
 
 
 class Client(Maker):
@@ -243,8 +284,15 @@ class Client(Maker):
     QuotaError, NoMemoryError), or that it is not there (DisconnectedError) or silent (NoReplyError). Nothing
     is moved before arguments are checked; a call that fails later leaves out undefined.
 
-    Every method that moves something also takes these keywords:
+    Every method that moves something also takes these keywords. The first four convert: the result is
+    cast(permute(src) * scale + bias), padded after that; all types but the complex ones become each other.
 
+        dtype             type of the result: a name, or a type of NumPy's or torch's; None: src's, or with cast out's
+        cast              "saturate", to the nearest finite value; or "exact": OutOfRangeError, which says of how many
+                          elements, if the value of any is not one of the type's. Given dtype, it is "saturate"
+        scale, bias       numbers, or arrays of float32 or float64 that broadcast against the permuted src; lists of
+                          numbers, too. The calculation is in float32, or in float64 if either type is that, or an
+                          integer of 32 or 64 bits
         wait, signal      points of timelines: start when the one is reached, reach the other at the end
         wait_timeout      seconds that the wait may take (WaitTimeoutError)
         priority          "normal", "background" or "urgent", among the user's connections
@@ -292,11 +340,14 @@ class Client(Maker):
 
     # ---- Moves -----------------------------------------------------------------------------------------
 
-    def copy(self, src: Any, out: Any = None, **options: Any) -> Any:
-        """np.copy: an array of src's shape and type, in C order unless out has another one."""
+    def copy(self, src: Any, out: Any = None, **options: Unpack[MoveKeywords]) -> Any:
+        """np.copy: an array of src's shape and type, in C order unless out has another one. With dtype, it is
+        src.astype(dtype), but for what is out of range."""
         return self._run(self._transform_job(src, None, None, "constant", 0, out, Options(**options)))
 
-    def transpose(self, src: Any, axes: Sequence[int] | None = None, out: Any = None, **options: Any) -> Any:
+    def transpose(
+        self, src: Any, axes: Sequence[int] | None = None, out: Any = None, **options: Unpack[MoveKeywords]
+    ) -> Any:
         """np.transpose, copied: dimension d of the result, of extent src.shape[axes[d]], is dimension axes[d] of src.
         None reverses them; negative axes count from the end. ValueError or IndexError: no permutation."""
         return self._run(self._transpose_job(src, axes, out, Options(**options)))
@@ -308,14 +359,14 @@ class Client(Maker):
         mode: str = "constant",
         constant_values: Any = 0,
         out: Any = None,
-        **options: Any,
+        **options: Unpack[MoveKeywords],
     ) -> Any:
         """np.pad with mode "constant", "edge", "reflect", "symmetric" or "wrap".
 
         pad_width is a number of elements, for every side; a pair (before, after), for every axis; a pair for each
         axis; or a dict of axes to numbers or pairs. The result's extents are before + extent + after. A negative
-        width crops; ValueError if it crops all there is. constant_values is one number, which src's type has to
-        represent (InvalidArgumentError).
+        width crops; ValueError if it crops all there is. constant_values is one number, which the result's type has
+        to represent (InvalidArgumentError).
         """
         value = parse_constant(constant_values)
         return self._run(self._transform_job(src, None, pad_width, mode, value, out, Options(**options)))
@@ -329,10 +380,11 @@ class Client(Maker):
         mode: str = "constant",
         value: Any = 0,
         out: Any = None,
-        **options: Any,
+        **options: Unpack[MoveKeywords],
     ) -> Any:
         """np.pad(np.transpose(src, permute), pad, mode) in one pass. permute is as transpose's axes, but None permutes
-        nothing; pad is as pad's pad_width, for the axes of the result; value is what mode "constant" fills with."""
+        nothing; pad is as pad's pad_width, for the axes of the result; value, one of the result's, is what mode
+        "constant" fills with."""
         return self._run(self._transform_job(src, permute, pad, mode, value, out, Options(**options)))
 
     def gather(
@@ -343,13 +395,14 @@ class Client(Maker):
         axis: int = 0,
         permute: Sequence[int] | None = None,
         out: Any = None,
-        **options: Any,
+        **options: Unpack[MoveKeywords],
     ) -> Any:
         """np.take(src, index, axis), then transposed by permute: the result has len(index) entries along the axis.
 
         index is a list or an array of one dimension: of integers on the host, where negative ones count from the end
         and OutOfRangeError is raised for others; or contiguous int32 or int64 on the device, where -1 and what is
-        out of range is skipped and leaves the result as it was.
+        out of range is skipped and leaves the result as it was. scale and bias are the same for all entries: they
+        have an extent of 1 along the axis of the result, or do not have it.
         """
         return self._run(self._gather_job(src, index, axis, permute, out, Options(**options)))
 
@@ -361,11 +414,11 @@ class Client(Maker):
         *,
         axis: int = 0,
         permute: Sequence[int] | None = None,
-        **options: Any,
+        **options: Unpack[MoveKeywords],
     ) -> None:
         """The inverse of gather: along the axis of dst, entry index[i] becomes entry i of src, which is first
         transposed by permute: src then has dst's shape, but for len(index) entries along the axis. No index may
-        appear twice. Other entries of dst stay as they are."""
+        appear twice. Other entries of dst stay as they are. scale and bias are as for gather; dst is as out."""
         self._run(self._scatter_job(dst, index, src, axis, permute, Options(**options)))
 
     def plan(
@@ -377,21 +430,23 @@ class Client(Maker):
         mode: str = "constant",
         value: Any = 0,
         out: Any = None,
+        **casting: Unpack[Keywords],
     ) -> PreparedPlan:
         """Checks a transform once. plan(src, out) then runs it for arrays of the same shape, strides and type as those
         given here, and raises ValueError for others; without out, the result is in C order. Only the layouts
-        of src and out count here, not what is in them."""
-        move = self._plan_move(src, permute, pad, mode, value, out)
+        of src and out count here, not what is in them. The plan keeps scale and bias; if they are arrays, a run may
+        have others of the same layout: plan(src, out, scale=other)."""
+        move = self._plan_move(src, permute, pad, mode, value, out, Casting(**casting))
         return PreparedPlan._make(self, self._core, move)
 
-    def batch(self, **options: Any) -> Batch:
+    def batch(self, **options: Unpack[MoveKeywords]) -> Batch:
         """Collects moves and runs them together when the with block ends: none may read or write what another writes.
 
         with c.batch() as b:
             b.copy(x, out=y)
             z = b.transpose(w)       # is filled at the end of the block
         """
-        return Batch(self, Options(**options))
+        return Batch(self, Options(**options).check_no_casting("each move of a batch has its own"))
 
     # ---- Running ---------------------------------------------------------------------------------------
 
@@ -405,7 +460,7 @@ class Client(Maker):
     def _run_on_host(self, job: Job) -> None:
         move = job.move
         is_nothing = isinstance(move, Blocks) and move.is_nothing
-        if self._is_reached(move.dst) and self._is_reached(move.src) and not is_nothing:
+        if self._are_reached(move) and not is_nothing:
             self._core.run(move.request(self._core), **job.order)
             return
         order, wait, signal = without_points(job.order)
@@ -414,7 +469,7 @@ class Client(Maker):
             if signal is not None:
                 _core.signal_point(*signal)
             return
-        move.src = separate(move)
+        separate(move)
         bar = progress_bar(job)
         try:
             if isinstance(move, Blocks):
@@ -441,22 +496,27 @@ class Client(Maker):
         dst, src = move.dst, move.src
         if isinstance(move, Blocks) and move.is_nothing:
             return
-        if isinstance(move, Move) and not (self._is_reached(dst) and self._is_reached(src)):
+        if isinstance(move, Move) and not self._are_reached(move):
             self._staging.run(move, self._is_reached, None, job.stream(), **job.order)
             return
         staged_dst = None
         if not self._is_reached(src):
-            move.src = self._make_tensor(src.shape, src.dtype)
-            move.src.copy_from(src)
+            move.src = self._shared_copy(src)
+        if move.conversion is not None:
+            move.conversion = move.conversion.map(lambda t: t if self._is_reached(t) else self._shared_copy(t))
         if not self._is_reached(dst):
-            staged_dst = self._make_tensor(dst.shape, dst.dtype)
-            staged_dst.copy_from(dst)
-            move.dst = staged_dst
+            move.dst = staged_dst = self._shared_copy(dst)
         self._core.enqueue(move.request(self._core), job.stream(), **job.order)
-        if job.synchronous or dst.is_host or src.is_host or is_overlapping(dst, src):
+        is_any_host = any(t.is_host for t in (dst, src, *move.operands))
+        if job.synchronous or is_any_host or is_overlapping(dst, src):
             self._core.synchronize()
         if staged_dst is not None:
             dst.copy_from(staged_dst)
+
+    def _shared_copy(self, t: Tensor) -> Tensor:
+        shared = self._make_tensor(t.shape, t.dtype)
+        shared.copy_from(t)
+        return shared
 
     def synchronize(self) -> None:
         """Waits for everything that this client has in CUDA streams, and raises the first Error of it."""
@@ -513,10 +573,12 @@ class Client(Maker):
         value: Any = 0,
         out: Any = None,
         engine: str | None = None,
+        **casting: Unpack[Keywords],
     ) -> Plan:
         """How the service would move a transform, without moving it. engine: "cpu" or "cuda", whether or not the
         service uses it; None: its own. Bytes, nanoseconds and strides in bytes, as tmactl explain has them."""
-        return Plan(self._core, self._plan_move(src, permute, pad, mode, value, out), engine)
+        move = self._plan_move(src, permute, pad, mode, value, out, Casting(**casting))
+        return Plan(self._core, move, engine)
 
     def ping(self) -> None:
         """Returns if the service answers; DisconnectedError or NoReplyError if not."""
@@ -595,9 +657,12 @@ def without_points(
     return plain, order.get("wait"), order.get("signal")
 
 
-def separate(move: Move | Blocks) -> Tensor:
-    """The source, or a copy of it if chunks of the destination could be written into what is still to be read."""
-    return copied(move.src) if is_overlapping(move.dst, move.src) else move.src
+def separate(move: Move | Blocks) -> None:
+    """Replaces what is read by a copy if chunks of the destination could be written into what is still to be read."""
+    if is_overlapping(move.dst, move.src):
+        move.src = copied(move.src)
+    if move.conversion is not None:
+        move.conversion = move.conversion.map(lambda t: copied(t) if is_overlapping(move.dst, t) else t)
 
 
 def copied(t: Tensor) -> Tensor:
@@ -615,13 +680,25 @@ def progress_bar(job: Job) -> Any:
         from tqdm.auto import tqdm
     except ImportError:
         raise ImportError("progress: it needs the package tqdm") from None
-    total = 2 * job.move.dst.nbytes if isinstance(job.move, Move) else 2 * job.arrays[0].tensor.nbytes
+    result = job.arrays[0].tensor
+    total = result.nbytes + result.size * job.move.src.itemsize
     return tqdm(total=total, unit="B", unit_scale=True)
 
 
 def _rank(obj: Any) -> int:
     rank = getattr(obj, "ndim", None)
     return rank if isinstance(rank, int) else adapt(obj, "src").tensor.ndim
+
+
+def _shape(src: Tensor, axes: Sequence[int] | None, pads: Any, casting: Casting) -> tuple[int, ...]:
+    """The shape of a result, which has to be countable in bytes on either side."""
+    return result_shape(src, axes, pads, max(src.itemsize, _core.DTYPES[casting.result_dtype(src)]))
+
+
+def _conversion(
+    casting: Casting, dst: Tensor, src: Tensor, axes: Sequence[int] | None
+) -> tuple[Conversion | None, tuple[Array, ...]]:
+    return parse_conversion(casting, dst.dtype, src.dtype, permuted_shape(src, axes))
 
 
 def _layout_of(t: Tensor) -> Tensor:

@@ -132,9 +132,13 @@ class Request:
         after: tuple[int, ...] | None,
         mode: str,
         value: Any,
+        cast: str | None = None,
+        scale: Any = None,
+        bias: Any = None,
         /,
     ) -> Request:
-        """Moves src, permuted and padded, into dst."""
+        """Moves src, permuted, converted if there is a cast, and padded, into dst. scale and bias are Tensors or
+        numbers."""
     @staticmethod
     def blocks(
         scatter: bool,
@@ -148,12 +152,17 @@ class Request:
         limit: int,
         dst_step: int,
         src_step: int,
+        cast: str | None = None,
+        scale: Any = None,
+        bias: Any = None,
         /,
     ) -> Request:
         """Moves the blocks that an index selects; steps are in bytes."""
     @staticmethod
-    def run_plan(plan: Plan, dst: Tensor, src: Tensor, /) -> Request:
-        """Runs a plan."""
+    def run_plan(
+        plan: Plan, dst: Tensor, src: Tensor, scale: Tensor | None = None, bias: Tensor | None = None, /
+    ) -> Request:
+        """Runs a plan; with the tensors that it converts by, if it does."""
     @staticmethod
     def items(requests: Iterable[Request], /) -> Request:
         """Many of them in one request."""

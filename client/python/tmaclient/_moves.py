@@ -9,6 +9,7 @@ from typing import Any
 
 from . import _core
 from ._arrays import Array, adapt, count
+from ._conversion import Conversion
 from ._core import Request, Tensor
 from ._errors import OutOfRangeError, OverlapError
 
@@ -16,9 +17,9 @@ MODES = ("constant", "edge", "reflect", "symmetric", "wrap")
 
 
 class Move:
-    """One transform: dst = pad(permute(src)). What it lacks is None."""
+    """One transform: dst = pad(cast(permute(src) * scale + bias)). What it lacks is None."""
 
-    __slots__ = ("after", "before", "dst", "mode", "permute", "src", "value")
+    __slots__ = ("after", "before", "conversion", "dst", "mode", "permute", "src", "value")
 
     def __init__(
         self,
@@ -29,22 +30,38 @@ class Move:
         after: tuple[int, ...] | None = None,
         mode: str = "constant",
         value: Any = 0,
+        conversion: Conversion | None = None,
     ) -> None:
-        self.dst, self.src, self.permute = dst, src, permute
+        self.dst, self.src, self.permute, self.conversion = dst, src, permute, conversion
         self.before, self.after, self.mode, self.value = before, after, mode, value
+
+    @property
+    def operands(self) -> tuple[Tensor, ...]:
+        """The tensors that it converts by."""
+        return self.conversion.tensors if self.conversion is not None else ()
 
     def request(self, core: _core.Client | None = None) -> Request:
         """The request of it."""
         if not isinstance(self.mode, str):
             raise TypeError(f"mode: {self.mode!r}; it is one of {', '.join(MODES)}")
-        return Request.transform(self.dst, self.src, self.permute, self.before, self.after, self.mode, self.value)
+        return Request.transform(
+            self.dst,
+            self.src,
+            self.permute,
+            self.before,
+            self.after,
+            self.mode,
+            self.value,
+            *_conversion_arguments(self.conversion),
+        )
 
 
 class Blocks:
     """A gather or a scatter: blocks of src along src_axis become, permuted, blocks of dst along dst_axis. The index
-    selects blocks of src for a gather, of dst for a scatter; the other side has as many as the index has entries."""
+    selects blocks of src for a gather, of dst for a scatter; the other side has as many as the index has entries. The
+    operands of a conversion have an extent of 1 along dst_axis."""
 
-    __slots__ = ("dst", "dst_axis", "index", "is_scatter", "permute", "src", "src_axis")
+    __slots__ = ("conversion", "dst", "dst_axis", "index", "is_scatter", "permute", "src", "src_axis")
 
     def __init__(
         self,
@@ -55,9 +72,15 @@ class Blocks:
         src_axis: int,
         permute: tuple[int, ...] | None,
         is_scatter: bool,
+        conversion: Conversion | None = None,
     ) -> None:
         self.dst, self.src, self.index, self.is_scatter = dst, src, index, is_scatter
-        self.dst_axis, self.src_axis, self.permute = dst_axis, src_axis, permute
+        self.dst_axis, self.src_axis, self.permute, self.conversion = dst_axis, src_axis, permute, conversion
+
+    @property
+    def operands(self) -> tuple[Tensor, ...]:
+        """The tensors that it converts by."""
+        return self.conversion.tensors if self.conversion is not None else ()
 
     @property
     def is_nothing(self) -> bool:
@@ -84,6 +107,7 @@ class Blocks:
         if selected.strides[selected_axis] == 0 and limit > 1:
             index, limit = index.zeros(), 1
         tensor, is_shared = index.placed(core)
+        conversion = self.conversion.without(self.dst_axis) if self.conversion is not None else None
         return Request.blocks(
             self.is_scatter,
             _block(dst, self.dst_axis),
@@ -96,7 +120,12 @@ class Blocks:
             limit,
             _step(dst, self.dst_axis),
             _step(src, self.src_axis),
+            *_conversion_arguments(conversion),
         )
+
+
+def _conversion_arguments(conversion: Conversion | None) -> tuple[str, Any, Any] | tuple[()]:
+    return (conversion.cast, conversion.scale, conversion.bias) if conversion is not None else ()
 
 
 def _step(t: Tensor, axis: int) -> int:
@@ -261,16 +290,21 @@ def parse_constant(values: Any) -> Any:
     return values
 
 
-def result_shape(src: Tensor, permute: Sequence[int] | None, pads: Any) -> tuple[int, ...]:
-    """The shape of permute(src), padded."""
-    shape = src.shape if permute is None else tuple(src.shape[d] for d in permute)
+def permuted_shape(src: Tensor, permute: Sequence[int] | None) -> tuple[int, ...]:
+    """The shape of permute(src)."""
+    return src.shape if permute is None else tuple(src.shape[d] for d in permute)
+
+
+def result_shape(src: Tensor, permute: Sequence[int] | None, pads: Any, itemsize: int) -> tuple[int, ...]:
+    """The same, padded, with elements of a size that it has to be countable with."""
+    shape = permuted_shape(src, permute)
     if pads is None:
         return shape
     padded = tuple(n + b + a for n, b, a in zip(shape, *pads, strict=True))
     for d, (n, b, a) in enumerate(zip(shape, *pads, strict=True)):
         if (b < 0 or a < 0) and n + min(b, 0) + min(a, 0) < 1:
             raise ValueError(f"pad: ({b}, {a}) crops all of axis {d}, which has {n} elements")
-    if count(padded) * src.itemsize >= 1 << 63 or max(map(abs, pads[0] + pads[1] + padded), default=0) >> 63:
+    if count(padded) * itemsize >= 1 << 63 or max(map(abs, pads[0] + pads[1] + padded), default=0) >> 63:
         raise ValueError(f"pad: the result would be {list(padded)}, which is more than can be counted")
     return padded
 
@@ -282,9 +316,10 @@ def check_permutation(permute: Sequence[int] | None, name: str) -> None:
         raise ValueError(f"{name}: {twice} appears twice; a permutation names each axis once")
 
 
-def parse_out(out: Any, shape: Sequence[int], dtype: str) -> Array:
-    """An array for the result, of the result's shape and type."""
+def parse_out(out: Any, shape: Sequence[int], dtype: str | None) -> Array:
+    """An array for the result, of the result's shape and type. dtype None: of any type."""
     array = adapt(out, "out")
+    dtype = dtype or array.tensor.dtype
     if array.tensor.shape != tuple(shape) or array.tensor.dtype != dtype:
         raise ValueError(f"out: {array.tensor.dtype} {list(array.tensor.shape)}; the result is {dtype} {list(shape)}")
     if array.tensor.readonly:

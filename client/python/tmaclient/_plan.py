@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from . import _core
 from ._arrays import Array, adapt
-from ._moves import Move
+from ._conversion import Conversion, parse_conversion
+from ._moves import Move, permuted_shape
 
 if TYPE_CHECKING:
     from ._client import Job, Maker, Options
@@ -58,7 +59,8 @@ def _text(value: Any) -> str:
 
 
 class PreparedPlan(_core.Plan):
-    """A transform that was checked once: plan(src, out) runs it and returns out. Without out, a new array like src."""
+    """A transform that was checked once: plan(src, out) runs it and returns out. Without out, a new array like src.
+    scale= and bias= are arrays in place of those that the plan was made with."""
 
     _client: Any  # a Maker; that of a run has to be a Client
     _move: Move
@@ -72,7 +74,7 @@ class PreparedPlan(_core.Plan):
     def _arrays(self, src: Any, out: Any) -> tuple[Any, Array, Array]:
         array = adapt(src, "src")
         if out is None:
-            out = self._client._make_array(self.dst.shape, array)
+            out = self._client._make_array(self.dst.shape, array, self.dst.dtype)
             return out, Array(array.kind.tensor(out), array.kind, out), array
         result = adapt(out, "out")
         if result.tensor.readonly:
@@ -83,9 +85,29 @@ class PreparedPlan(_core.Plan):
         from ._client import Job
 
         out, result, array = self._arrays(src, out)
-        request = _core.Request.run_plan(self, result.tensor, array.tensor)  # checks the layouts
-        prepared = _Prepared(result.tensor, array.tensor, self._move, request)
-        return Job(prepared, out, result.kind, (result, array), options)
+        conversion, operands = self._conversion(options)
+        sides = (result.tensor, array.tensor)
+        request = _core.Request.run_plan(self, *sides, *_tensors(conversion))  # checks the layouts
+        prepared = _Prepared(*sides, self._move, conversion, request)
+        return Job(prepared, out, result.kind, (result, array, *operands), options)
+
+    def _conversion(self, options: Options) -> tuple[Conversion | None, tuple[Array, ...]]:
+        """The plan's, by the arrays of a run if it has some."""
+        casting, own = options.casting, self._move.conversion
+        if casting.dtype is not None or casting.cast is not None:
+            raise TypeError("dtype, cast: the plan has its own; a run takes only the arrays scale and bias")
+        if own is not None:
+            casting = casting._replace(
+                cast=own.cast,
+                scale=own.scale if casting.scale is None else casting.scale,
+                bias=own.bias if casting.bias is None else casting.bias,
+            )
+        shape = permuted_shape(self.src, self._move.permute)
+        conversion, arrays = parse_conversion(casting, self.dst.dtype, self.src.dtype, shape)
+        for name, given in zip(("scale", "bias"), options.casting[2:], strict=True):
+            if given is not None and not isinstance(getattr(conversion, name), _core.Tensor):
+                raise ValueError(f"{name}: a number, which the plan keeps; a run takes only arrays")
+        return conversion, arrays
 
     def _run(self, src: Any, out: Any = None, **options: Any) -> Any:
         """What is not in shared host memory, or has options."""
@@ -101,16 +123,32 @@ class PreparedPlan(_core.Plan):
         return f"<tmaclient.PreparedPlan {self.src!r} -> {self.dst!r}>"
 
 
+def _tensors(conversion: Conversion | None) -> tuple[Any, Any]:
+    """What a run names; numbers are the plan's."""
+    if conversion is None:
+        return None, None
+    scale, bias = (o if isinstance(o, _core.Tensor) else None for o in (conversion.scale, conversion.bias))
+    return scale, bias
+
+
 class _Prepared(Move):
     """A run of a plan: the plan itself where the service has the arrays, otherwise the move in chunks."""
 
     __slots__ = ("_prepared", "_sides")
 
-    def __init__(self, dst: _core.Tensor, src: _core.Tensor, move: Move, request: _core.Request) -> None:
-        super().__init__(dst, src, move.permute, move.before, move.after, move.mode, move.value)
-        self._prepared, self._sides = request, (dst, src)
+    def __init__(
+        self,
+        dst: _core.Tensor,
+        src: _core.Tensor,
+        move: Move,
+        conversion: Conversion | None,
+        request: _core.Request,
+    ) -> None:
+        super().__init__(dst, src, move.permute, move.before, move.after, move.mode, move.value, conversion)
+        self._prepared, self._sides = request, (dst, src, conversion)
 
     def request(self, core: _core.Client | None = None) -> _core.Request:
         """The run of the plan; of the move where a side was replaced by staging memory, with strides of its own."""
-        is_same = self.dst is self._sides[0] and self.src is self._sides[1]
+        dst, src, conversion = self._sides
+        is_same = self.dst is dst and self.src is src and self.conversion is conversion
         return self._prepared if is_same else super().request(core)

@@ -15,8 +15,9 @@ from typing import Any
 
 from . import _core
 from ._arrays import count
+from ._conversion import Inexact
 from ._core import Region, Request, Tensor
-from ._errors import DisconnectedError
+from ._errors import DisconnectedError, OutOfRangeError
 from ._moves import Blocks, Move
 
 Box = tuple[tuple[int, ...], tuple[int, ...]]  # starts and extents, of the destination's inner part
@@ -47,26 +48,36 @@ class Staging:
         memory is used; None: both are host memory."""
         with self._lock:
             try:
-                _Staged(self, move, reached(move.dst), reached(move.src), stream, order).run(progress)
+                _Staged(self, move, reached, stream, order).run(progress)
             except BaseException:
                 self._region = None  # something may still be under way in it
                 raise
 
     def run_blocks(self, blocks: Blocks, reached: Callable[[Tensor], bool], progress: Any = None, **order: Any) -> None:
         """The same for a gather or a scatter: the blocks are selected as they are copied."""
-        size = blocks.dst.itemsize
-        per_block = count(blocks.src.shape) // max(blocks.src.shape[blocks.src_axis], 1) * size
+        dst, src = blocks.dst, blocks.src
+        per_block = count(src.shape) // max(src.shape[blocks.src_axis], 1)
         n = len(blocks.index)
-        step = max(1, self.chunk_bytes() // max(per_block, 1))
+        step = max(1, self.chunk_bytes() // max(per_block * max(dst.itemsize, src.itemsize), 1))
+        inexact = Inexact(dst, src)
         for start in range(0, n, step):
             k = min(step, n - start)
             with self._lock:
-                self._run_some(blocks, start, k, order)
+                self._run_some(blocks, start, k, reached, inexact, order)
             if progress is not None:
-                progress.update(2 * k * per_block)
+                progress.update(k * per_block * (dst.itemsize + src.itemsize))
+        inexact.check()
 
-    def _run_some(self, blocks: Blocks, start: int, k: int, order: dict[str, Any]) -> None:
-        dst, src = blocks.dst, blocks.src
+    def _run_some(
+        self,
+        blocks: Blocks,
+        start: int,
+        k: int,
+        reached: Callable[[Tensor], bool],
+        inexact: Inexact,
+        order: dict[str, Any],
+    ) -> None:
+        dst, src, conversion = blocks.dst, blocks.src, blocks.conversion
         if blocks.is_scatter:
             source = part(src, blocks.src_axis, start, k)
             result_shape = dst.shape[: blocks.dst_axis] + (k,) + dst.shape[blocks.dst_axis + 1 :]
@@ -76,16 +87,24 @@ class Staging:
             result_shape = part(dst, blocks.dst_axis, start, k).shape
             result_strides = part(dst, blocks.dst_axis, start, k).strides
         source_shape = src.shape[: blocks.src_axis] + (k,) + src.shape[blocks.src_axis + 1 :]
-        n = count(source_shape) * src.itemsize
-        region = self.region(2 * _round(n))
-        staged_src = region.tensor(0, src.dtype, source_shape, dense_like(source_shape, src.strides))
-        staged_dst = region.tensor(_round(n), dst.dtype, result_shape, dense_like(result_shape, result_strides))
+        n = count(source_shape)
+        staged = [t for t in blocks.operands if not reached(t)]
+        size = round_up(n * src.itemsize) + round_up(n * dst.itemsize) + sum(round_up(t.nbytes) for t in staged)
+        lane = Lane(self.region(size), 0)
+        staged_src = lane.tensor(src.dtype, source_shape, src.strides)
+        staged_dst = lane.tensor(dst.dtype, result_shape, result_strides)
         try:
+            if conversion is not None:
+                conversion = conversion.map(lambda t: t if reached(t) else lane.copy(t))
             if blocks.is_scatter:
                 staged_src.copy_from(source)
             else:
                 staged_src.copy_blocks(src, blocks.src_axis, blocks.index.tensor, start, False)
-            self._core.run(Move(staged_dst, staged_src, blocks.permute).request(), **order)
+            request = Move(staged_dst, staged_src, blocks.permute, conversion=conversion).request()
+            try:
+                self._core.run(request, **order)
+            except OutOfRangeError as e:
+                inexact.add(e)
             if blocks.is_scatter:
                 dst.copy_blocks(staged_dst, blocks.dst_axis, blocks.index.tensor, start, True)
             else:
@@ -102,21 +121,46 @@ class Staging:
             self._region = self._core.create(max(size, min(rounded, self._limit)))
         return self._region
 
-    def chunk_bytes(self) -> int:
-        """Bytes of a chunk on one side, unless what cannot be cut needs more."""
-        return min(_CHUNK, self._limit // (2 * _LANES))
+    def chunk_bytes(self, n: int = 2) -> int:
+        """Bytes of a chunk in each of n tensors, unless what cannot be cut needs more."""
+        return min(_CHUNK, self._limit // (n * _LANES))
+
+
+class Lane:
+    """Staging memory of one chunk: its tensors, one after the other."""
+
+    def __init__(self, region: Region, at: int) -> None:
+        self._region, self._at = region, at
+
+    def tensor(self, dtype: str, shape: Sequence[int], strides: Sequence[int]) -> Tensor:
+        """One whose dimensions lie in memory in the order of those strides."""
+        t = self._region.tensor(self._at, dtype, tuple(shape), dense_like(shape, strides))
+        self._at += round_up(t.nbytes)
+        return t
+
+    def copy(self, t: Tensor) -> Tensor:
+        """A copy of a tensor of this process's memory."""
+        copy = self.tensor(t.dtype, t.shape, t.strides)
+        copy.copy_from(t)
+        return copy
 
 
 class _Staged:
     """One move under way."""
 
     def __init__(
-        self, staging: Staging, move: Move, has_dst: bool, has_src: bool, stream: int | None, order: dict[str, Any]
+        self,
+        staging: Staging,
+        move: Move,
+        reached: Callable[[Tensor], bool],
+        stream: int | None,
+        order: dict[str, Any],
     ) -> None:
-        self.staging, self.core = staging, staging._core
-        self.move, self.has_dst, self.has_src, self.order = move, has_dst, has_src, order
-        self.stream = stream
+        self.staging, self.core, self.move, self.stream, self.order = staging, staging._core, move, stream, order
         dst, src = move.dst, move.src
+        self.has_dst, self.has_src = reached(dst), reached(src)
+        self.has_operand = [reached(t) for t in move.operands]
+        self.inexact = Inexact(dst, src)
         rank = dst.ndim
         self.permute = move.permute if move.permute is not None else tuple(range(rank))
         self.before = move.before or (0,) * rank
@@ -135,7 +179,7 @@ class _Staged:
         """Extents of a chunk that fits, and which dimensions it cuts: those are halved that are outer ones on both
         sides, so that what is copied keeps long runs."""
         dst, src = self.move.dst, self.move.src
-        limit = self.staging.chunk_bytes() // dst.itemsize
+        limit = self.staging.chunk_bytes(2 + len(self.move.operands))
         chunk = list(self.extents)
         # Borders are filled here, from what is inside: not on a device, and not where that is cropped.
         fixed = [
@@ -147,7 +191,7 @@ class _Staged:
             return min(abs(dst.strides[d]), abs(src.strides[self.permute[d]]) or 1 << 62), chunk[d]
 
         cut = [False] * len(chunk)
-        while self._elements(chunk, cut) > limit and 0 not in chunk:
+        while self._bytes(chunk, cut) > limit and 0 not in chunk:
             # Of a dimension that is not cut, the borders go first.
             choice = [
                 d
@@ -162,11 +206,15 @@ class _Staged:
             cut[d] = True
         return tuple(chunk), tuple(cut)
 
-    def _elements(self, chunk: Sequence[int], cut: Sequence[bool]) -> int:
-        """Of a chunk, with the borders of dimensions that are not cut: of the destination, or the source."""
-        dst = (c if is_cut else m for m, c, is_cut in zip(self.move.dst.shape, chunk, cut, strict=True))
-        src = (c if is_cut else n for n, c, is_cut in zip(self.n, chunk, cut, strict=True))
-        return max(count(tuple(dst)), count(tuple(src)))
+    def _bytes(self, chunk: Sequence[int], cut: Sequence[bool]) -> int:
+        """Of a chunk, with the borders of dimensions that are not cut, in the tensor where it is largest."""
+        move = self.move
+        dst = tuple(c if is_cut else m for m, c, is_cut in zip(move.dst.shape, chunk, cut, strict=True))
+        src = tuple(c if is_cut else n for n, c, is_cut in zip(self.n, chunk, cut, strict=True))
+        sizes = [count(dst) * move.dst.itemsize, count(src) * move.src.itemsize]
+        for t in move.operands:
+            sizes.append(count([min(m, n) for m, n in zip(t.shape, src, strict=True)]) * t.itemsize)
+        return max(sizes)
 
     def boxes(self) -> Iterator[Box]:
         """The chunks, in C order."""
@@ -187,9 +235,9 @@ class _Staged:
             else:
                 return
 
-    def parts(self, box: Box) -> tuple[Tensor, Tensor, list[int], list[int]]:
-        """What of the destination and of the source a chunk is, and its own borders."""
-        dst, src = self.move.dst, self.move.src
+    def part(self, box: Box) -> Move:
+        """The move of a chunk, with its own borders."""
+        move, dst, src = self.move, self.move.dst, self.move.src
         dst_starts, dst_extents, before, after = [], [], [], []
         src_starts, src_extents = [0] * src.ndim, [0] * src.ndim
         for d, (start, extent) in enumerate(zip(*box, strict=True)):
@@ -206,40 +254,48 @@ class _Staged:
                 before.append(self.before[d])
                 after.append(self.after[d])
                 src_extents[self.permute[d]] = self.n[d]
-        return sub(dst, dst_starts, dst_extents), sub(src, src_starts, src_extents), before, after
+        conversion = move.conversion
+        if conversion is not None:
+            conversion = conversion.box([src_starts[d] for d in self.permute], [src_extents[d] for d in self.permute])
+        return Move(
+            sub(dst, dst_starts, dst_extents),
+            sub(src, src_starts, src_extents),
+            self.permute,
+            tuple(before),
+            tuple(after),
+            move.mode,
+            move.value,
+            conversion,
+        )
+
+    def lane_bytes(self, first: Move) -> int:
+        """Staging memory that the largest chunk needs."""
+        staged = [t for t, has in zip(first.operands, self.has_operand, strict=True) if not has]
+        staged += [t for t, has in ((first.dst, self.has_dst), (first.src, self.has_src)) if not has]
+        return sum(round_up(t.nbytes) for t in staged)
 
     def run(self, progress: Any) -> None:
         if 0 in self.extents and self.move.mode == "constant" and self.move.dst.is_host:
             fill(self.move.dst, self.move.value)
             return
         boxes = list(self.boxes())
-        first_dst, first_src, _, _ = self.parts(boxes[0])
-        dst_bytes = 0 if self.has_dst else _round(first_dst.nbytes)
-        src_bytes = 0 if self.has_src else _round(first_src.nbytes)
-        lanes = min(_LANES, len(boxes))
-        region = self.staging.region(max(1, lanes * (dst_bytes + src_bytes)))
+        lanes, lane_bytes = min(_LANES, len(boxes)), self.lane_bytes(self.part(boxes[0]))
+        region = self.staging.region(max(1, lanes * lane_bytes))
         under_way: deque[tuple[int | None, Request, Tensor | None, Tensor]] = deque()
         try:
             for i, box in enumerate(boxes):
                 if len(under_way) == lanes:
                     self.finish(*under_way.popleft(), progress)
-                at = i % lanes * (dst_bytes + src_bytes)
-                dst, src, before, after = self.parts(box)
-                staged_src, staged_dst = src, None
+                lane, move = Lane(region, i % lanes * lane_bytes), self.part(box)
+                dst, staged_dst = move.dst, None
                 if not self.has_src:
-                    staged_src = region.tensor(at, src.dtype, src.shape, dense_like(src.shape, src.strides))
-                    staged_src.copy_from(src)
+                    move.src = lane.copy(move.src)
+                if move.conversion is not None:
+                    both = zip(move.operands, self.has_operand, strict=True)
+                    move.conversion = move.conversion.replaced([t if has else lane.copy(t) for t, has in both])
                 if not self.has_dst:
-                    staged_dst = region.tensor(at + src_bytes, dst.dtype, dst.shape, dense_like(dst.shape, dst.strides))
-                request = Move(
-                    staged_dst if staged_dst is not None else dst,
-                    staged_src,
-                    self.permute,
-                    tuple(before),
-                    tuple(after),
-                    self.move.mode,
-                    self.move.value,
-                ).request()
+                    move.dst = staged_dst = lane.tensor(dst.dtype, dst.shape, dst.strides)
+                request = move.request()
                 under_way.append((self.submit(request), request, staged_dst, dst))
             while under_way:
                 self.finish(*under_way.popleft(), progress)
@@ -251,6 +307,7 @@ class _Staged:
         for d in range(self.move.dst.ndim):
             if self.is_cut[d]:
                 fill_border(self, d)
+        self.inexact.check()
 
     def submit(self, request: Request) -> int | None:
         if self.stream is not None:
@@ -264,15 +321,21 @@ class _Staged:
 
     def finish(self, ticket: int | None, request: Request, staged: Tensor | None, dst: Tensor, progress: Any) -> None:
         try:
+            self.wait(ticket, request)
+        except OutOfRangeError as e:
+            self.inexact.add(e)
+        if staged is not None:
+            dst.copy_from(staged)
+        if progress is not None:
+            progress.update(dst.nbytes + dst.size * self.move.src.itemsize)
+
+    def wait(self, ticket: int | None, request: Request) -> None:
+        try:
             self.core.synchronize() if ticket is None else self.core.wait(ticket)
         except DisconnectedError:
             if ticket is None:
                 raise
             self.core.run(request, **self.order)  # what was moved may be moved again
-        if staged is not None:
-            dst.copy_from(staged)
-        if progress is not None:
-            progress.update(2 * dst.nbytes)
 
 
 # ---- Borders -------------------------------------------------------------------------------------------
@@ -328,7 +391,8 @@ def source_of(i: int, n: int, mode: str) -> int:
 # ---- Tensors -------------------------------------------------------------------------------------------
 
 
-def _round(size: int) -> int:
+def round_up(size: int) -> int:
+    """Bytes, with the gap after them."""
     return -(-size // _ALIGNMENT) * _ALIGNMENT
 
 

@@ -25,17 +25,28 @@ import warnings
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, Unpack
 
 from . import _core
 from ._arrays import adapt, dtype_name, numpy_dtype
 from ._async_batch import AsyncBatch
-from ._client import MOST_MS, Client, Job, Maker, Options, check_version, progress_bar, without_points
+from ._client import (
+    MOST_MS,
+    Client,
+    Job,
+    Maker,
+    MoveKeywords,
+    Options,
+    check_version,
+    progress_bar,
+    without_points,
+)
+from ._conversion import Casting, Keywords
 from ._core import Region, Request, Tensor
-from ._errors import CanceledError, DisconnectedError, WaitTimeoutError, class_of
+from ._errors import CanceledError, DisconnectedError, OutOfRangeError, WaitTimeoutError, class_of
 from ._moves import Blocks, Move, parse_constant
 from ._plan import Plan, PreparedPlan
-from ._staging import dense_like
+from ._staging import Lane, round_up
 from ._timeline import Timeline
 
 _T = TypeVar("_T")
@@ -475,9 +486,8 @@ class AsyncClient(Maker):
         is_on_device = not all(a.tensor.is_host for a in job.arrays)
         if is_on_device:
             job.stream()  # as it is now
-        has_dst, has_src = self._is_reached(move.dst), self._is_reached(move.src)
         is_nothing = isinstance(move, Blocks) and move.is_nothing
-        if has_dst and has_src and not is_nothing:
+        if self._are_reached(move) and not is_nothing:
             if is_on_device:
                 await self._enqueue(job)
             else:
@@ -489,9 +499,9 @@ class AsyncClient(Maker):
             order = job.order
             job.order, wait, signal = without_points(order)
             await self._await(wait, order)
-        is_small = max(move.dst.nbytes, move.src.nbytes) <= _SLOT_BYTES // 2
+        is_small = sum(round_up(t.nbytes) for t in (move.dst, move.src, *move.operands)) <= _SLOT_BYTES
         if isinstance(move, Move) and is_small and not is_on_device:
-            await self._run_in_slot(job, move, has_dst, has_src)
+            await self._run_in_slot(job, move)
         elif not is_nothing:
             await self._run_staged(job, is_on_device)
         if signal is not None:
@@ -529,14 +539,13 @@ class AsyncClient(Maker):
             await asyncio.sleep(pause)
             pause = min(2 * pause, 0.01)
 
-    async def _run_in_slot(self, job: Job, move: Move, has_dst: bool, has_src: bool) -> None:
+    async def _run_in_slot(self, job: Job, move: Move) -> None:
         """A small array passes through a slot of shared memory."""
         async with self._making:
             if self._slots_region is None:
                 self._slots_region = await self._ask(lambda: self._core.create(_SLOTS * _SLOT_BYTES))
                 for i in range(_SLOTS):
                     self._slots.put_nowait(i * _SLOT_BYTES)
-        region, dst, src = self._slots_region, move.dst, move.src
         at = await self._slots.get()
         flying: set[_Flight] = set()  # that use the slot
         is_left = False
@@ -556,19 +565,20 @@ class AsyncClient(Maker):
             return ticket
 
         try:
-            staged_src, staged_dst = src, dst
-            if not has_src:
-                staged_src = region.tensor(at, src.dtype, src.shape, dense_like(src.shape, src.strides))
-                staged_src.copy_from(src)
-            if not has_dst:
-                half = at + _SLOT_BYTES // 2
-                staged_dst = region.tensor(half, dst.dtype, dst.shape, dense_like(dst.shape, dst.strides))
+            lane, dst, conversion = Lane(self._slots_region, at), move.dst, move.conversion
+            src = move.src if self._is_reached(move.src) else lane.copy(move.src)
+            if conversion is not None:
+                conversion = conversion.map(lambda t: t if self._is_reached(t) else lane.copy(t))
+            staged = dst if self._is_reached(dst) else lane.tensor(dst.dtype, dst.shape, dst.strides)
             request = Move(
-                staged_dst, staged_src, move.permute, move.before, move.after, move.mode, move.value
+                staged, src, move.permute, move.before, move.after, move.mode, move.value, conversion
             ).request()
-            await self._send(start, job.order)
-            if staged_dst is not dst:
-                dst.copy_from(staged_dst)
+            try:
+                await self._send(start, job.order)
+            except OutOfRangeError:  # an exact cast is one to the nearest values all the same
+                _copy_back(dst, staged)
+                raise
+            _copy_back(dst, staged)
         finally:  # a request that was canceled may still use the slot
             is_left = True
             if not flying:
@@ -607,13 +617,15 @@ class AsyncClient(Maker):
 
     # ---- Moves -----------------------------------------------------------------------------------------
 
-    async def copy(self, src: Any, out: Any = None, **options: Any) -> Any:
+    async def copy(self, src: Any, out: Any = None, **options: Unpack[MoveKeywords]) -> Any:
         """Client.copy; so are the others."""
         return await self._run(
             await self._job(self._transform_job, src, None, None, "constant", 0, out, Options(**options))
         )
 
-    async def transpose(self, src: Any, axes: Sequence[int] | None = None, out: Any = None, **options: Any) -> Any:
+    async def transpose(
+        self, src: Any, axes: Sequence[int] | None = None, out: Any = None, **options: Unpack[MoveKeywords]
+    ) -> Any:
         """Client.transpose."""
         return await self._run(await self._job(self._transpose_job, src, axes, out, Options(**options)))
 
@@ -624,7 +636,7 @@ class AsyncClient(Maker):
         mode: str = "constant",
         constant_values: Any = 0,
         out: Any = None,
-        **options: Any,
+        **options: Unpack[MoveKeywords],
     ) -> Any:
         """Client.pad."""
         value = parse_constant(constant_values)
@@ -641,7 +653,7 @@ class AsyncClient(Maker):
         mode: str = "constant",
         value: Any = 0,
         out: Any = None,
-        **options: Any,
+        **options: Unpack[MoveKeywords],
     ) -> Any:
         """Client.transform."""
         return await self._run(
@@ -656,7 +668,7 @@ class AsyncClient(Maker):
         axis: int = 0,
         permute: Sequence[int] | None = None,
         out: Any = None,
-        **options: Any,
+        **options: Unpack[MoveKeywords],
     ) -> Any:
         """Client.gather."""
         return await self._run(await self._job(self._gather_job, src, index, axis, permute, out, Options(**options)))
@@ -669,7 +681,7 @@ class AsyncClient(Maker):
         *,
         axis: int = 0,
         permute: Sequence[int] | None = None,
-        **options: Any,
+        **options: Unpack[MoveKeywords],
     ) -> None:
         """Client.scatter."""
         await self._run(await self._job(self._scatter_job, dst, index, src, axis, permute, Options(**options)))
@@ -683,14 +695,15 @@ class AsyncClient(Maker):
         mode: str = "constant",
         value: Any = 0,
         out: Any = None,
+        **casting: Unpack[Keywords],
     ) -> AsyncPlan:
         """Client.plan: `await plan(src, out)` runs it."""
-        move = self._plan_move(src, permute, pad, mode, value, out)
+        move = self._plan_move(src, permute, pad, mode, value, out, Casting(**casting))
         return AsyncPlan(self, await self._ask(lambda: PreparedPlan._make(self, self._core, move)))
 
-    def batch(self, **options: Any) -> AsyncBatch:
+    def batch(self, **options: Unpack[MoveKeywords]) -> AsyncBatch:
         """Client.batch, for `async with`."""
-        return AsyncBatch(self, Options(**options))
+        return AsyncBatch(self, Options(**options).check_no_casting("each move of a batch has its own"))
 
     # ---- Memory, order, and what the service says ------------------------------------------------------
 
@@ -725,9 +738,10 @@ class AsyncClient(Maker):
         value: Any = 0,
         out: Any = None,
         engine: str | None = None,
+        **casting: Unpack[Keywords],
     ) -> Plan:
         """Client.explain."""
-        move = self._plan_move(src, permute, pad, mode, value, out)
+        move = self._plan_move(src, permute, pad, mode, value, out, Casting(**casting))
         return await self._ask(lambda: Plan(self._core, move, engine))
 
     async def ping(self) -> None:
@@ -760,13 +774,18 @@ class AsyncClient(Maker):
         return f"<tmaclient.aio.AsyncClient{', closed' if self._core.closed else ' of ' + self._path}>"
 
 
+def _copy_back(dst: Tensor, staged: Tensor) -> None:
+    if staged is not dst:
+        dst.copy_from(staged)
+
+
 class AsyncPlan:
     """A transform that was checked once: `await plan(src, out)` runs it and returns out."""
 
     def __init__(self, client: AsyncClient, plan: PreparedPlan) -> None:
         self._client, self._plan = client, plan
 
-    async def __call__(self, src: Any, out: Any = None, **options: Any) -> Any:
+    async def __call__(self, src: Any, out: Any = None, **options: Unpack[MoveKeywords]) -> Any:
         return await self._client._run(await self._client._job(self._plan._job, src, out, Options(**options)))
 
     def _job(self, src: Any, out: Any, options: Options) -> Job:

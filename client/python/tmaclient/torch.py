@@ -6,6 +6,7 @@
     torch.ops.tma.transform(x, out, permute=[0, 3, 1, 2], pad=[0, 0, 0, 0, 1, 1, 1, 1], pad_mode="edge")
     torch.ops.tma.gather(pool, index, out)
     torch.ops.tma.scatter(pool, index, blocks)
+    torch.ops.tma.transform(weights, fp8, cast="saturate", scale=factors)
 
 Each writes into the tensor that it is given. They use one client of the process, which `use` sets, or which is
 connected at the first call.
@@ -21,6 +22,7 @@ from typing import Any
 import torch
 
 from ._client import Client, connect
+from ._conversion import CASTS, Keywords
 from ._moves import check_permutation, parse_axes, parse_axis
 
 _lock = threading.Lock()
@@ -70,27 +72,55 @@ def transform(
     pad: Sequence[int] | None = None,
     pad_mode: str = "constant",
     value: float = 0.0,
+    cast: str | None = None,
+    scale: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
 ) -> None:
-    """out = pad(src.permute(permute)). pad has two numbers for each dimension of that, before and after it."""
+    """out = pad(src.permute(permute)). pad has two numbers for each dimension of that, before and after it.
+
+    With cast, "saturate" or "exact", out may be of another type: it is pad(cast(src.permute(permute) * scale + bias)).
+    """
     client().transform(
-        src.detach(), permute=permute, pad=_pairs(pad, src.dim()), mode=pad_mode, value=_number(value, src), out=out
+        src.detach(),
+        permute=permute,
+        pad=_pairs(pad, src.dim()),
+        mode=pad_mode,
+        value=_number(value, out),
+        out=out,
+        **_casting(cast, scale, bias),
     )
 
 
 @torch.library.custom_op("tma::gather", mutates_args=("out",))
 def gather(
-    src: torch.Tensor, index: torch.Tensor, out: torch.Tensor, dim: int = 0, permute: Sequence[int] | None = None
+    src: torch.Tensor,
+    index: torch.Tensor,
+    out: torch.Tensor,
+    dim: int = 0,
+    permute: Sequence[int] | None = None,
+    cast: str | None = None,
+    scale: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
 ) -> None:
-    """out = src.index_select(dim, index).permute(permute). On a device, -1 and what is out of range is skipped."""
-    client().gather(src.detach(), index, axis=dim, permute=permute, out=out)
+    """out = src.index_select(dim, index).permute(permute). On a device, -1 and what is out of range is skipped. cast,
+    scale and bias are as for transform."""
+    client().gather(src.detach(), index, axis=dim, permute=permute, out=out, **_casting(cast, scale, bias))
 
 
 @torch.library.custom_op("tma::scatter", mutates_args=("out",))
 def scatter(
-    out: torch.Tensor, index: torch.Tensor, src: torch.Tensor, dim: int = 0, permute: Sequence[int] | None = None
+    out: torch.Tensor,
+    index: torch.Tensor,
+    src: torch.Tensor,
+    dim: int = 0,
+    permute: Sequence[int] | None = None,
+    cast: str | None = None,
+    scale: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
 ) -> None:
-    """out.index_copy_(dim, index, src.permute(permute)). No index may appear twice."""
-    client().scatter(out, index, src.detach(), axis=dim, permute=permute)
+    """out.index_copy_(dim, index, src.permute(permute)). No index may appear twice. cast, scale and bias are as for
+    transform."""
+    client().scatter(out, index, src.detach(), axis=dim, permute=permute, **_casting(cast, scale, bias))
 
 
 @transform.register_fake
@@ -101,29 +131,51 @@ def _(
     pad: Sequence[int] | None = None,
     pad_mode: str = "constant",
     value: float = 0.0,
+    cast: str | None = None,
+    scale: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
 ) -> None:
     axes = _axes(permute, src.dim())
     pairs = _pairs(pad, src.dim()) or [(0, 0)] * src.dim()
     shape = [src.shape[d] + before + after for d, (before, after) in zip(axes, pairs, strict=True)]
-    _check_like("out", out, shape, src.dtype)
+    _check_like("out", out, shape, src.dtype if cast is None else out.dtype)
+    _check_operands([src.shape[d] for d in axes], cast, scale, bias)
 
 
 @gather.register_fake
 def _(
-    src: torch.Tensor, index: torch.Tensor, out: torch.Tensor, dim: int = 0, permute: Sequence[int] | None = None
+    src: torch.Tensor,
+    index: torch.Tensor,
+    out: torch.Tensor,
+    dim: int = 0,
+    permute: Sequence[int] | None = None,
+    cast: str | None = None,
+    scale: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
 ) -> None:
     axes = _axes(permute, src.dim())
     blocks = _blocks(src, index, dim)
-    _check_like("out", out, [blocks[d] for d in axes], src.dtype)
+    shape = [blocks[d] for d in axes]
+    _check_like("out", out, shape, src.dtype if cast is None else out.dtype)
+    _check_operands(shape, cast, scale, bias)
 
 
 @scatter.register_fake
 def _(
-    out: torch.Tensor, index: torch.Tensor, src: torch.Tensor, dim: int = 0, permute: Sequence[int] | None = None
+    out: torch.Tensor,
+    index: torch.Tensor,
+    src: torch.Tensor,
+    dim: int = 0,
+    permute: Sequence[int] | None = None,
+    cast: str | None = None,
+    scale: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
 ) -> None:
     axes = _axes(permute, out.dim())
     blocks = _blocks(out, index, dim)
-    _check_like("src", src, [blocks[axes.index(d)] for d in range(out.dim())], out.dtype)
+    dtype = out.dtype if cast is None else src.dtype
+    _check_like("src", src, [blocks[axes.index(d)] for d in range(out.dim())], dtype)
+    _check_operands(blocks, cast, scale, bias)
 
 
 def _axes(permute: Sequence[int] | None, rank: int) -> list[int]:
@@ -151,9 +203,35 @@ def _check_like(name: str, tensor: torch.Tensor, shape: Sequence[Any], dtype: to
         torch._check(extent == expected, lambda: f"{name}: {list(tensor.shape)}; it has to be {list(shape)}")
 
 
-def _number(value: float, src: torch.Tensor) -> Any:
+def _check_operands(
+    shape: Sequence[Any], cast: str | None, scale: torch.Tensor | None, bias: torch.Tensor | None
+) -> None:
+    """Refuses a cast, and operands of another type, or that do not broadcast."""
+    torch._check(cast is None or cast in CASTS, lambda: f"cast: {cast!r}; it is one of {', '.join(CASTS)}")
+    for name, operand in (("scale", scale), ("bias", bias)):
+        if operand is None:
+            continue
+        is_real = operand.dtype in (torch.float32, torch.float64) or operand.dim() == 0
+        torch._check(is_real, lambda name=name, t=operand: f"{name}: {t.dtype}; it has to be float32 or float64")
+        fits = operand.dim() <= len(shape) and all(
+            n == 1 or n == extent for n, extent in zip(reversed(operand.shape), reversed(shape), strict=False)
+        )
+        torch._check(
+            fits, lambda name=name, t=operand: f"{name}: {list(t.shape)}; it does not broadcast against {list(shape)}"
+        )
+
+
+def _casting(cast: str | None, scale: torch.Tensor | None, bias: torch.Tensor | None) -> Keywords:
+    return {
+        "cast": cast,
+        "scale": scale.detach() if scale is not None else None,
+        "bias": bias.detach() if bias is not None else None,
+    }
+
+
+def _number(value: float, out: torch.Tensor) -> Any:
     """Padding of integers is by an integer; any other number is refused where it is encoded."""
-    is_real = src.dtype.is_floating_point or src.dtype.is_complex
+    is_real = out.dtype.is_floating_point or out.dtype.is_complex
     return value if is_real or value != value // 1 else int(value)
 
 

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From a request to what the library takes: where its tensors are, in structs that point to each other. */
+#include "core.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void set_tensor(struct tma_tensor *ret, const struct py_tensor *t, const struct tma_place *place)
+{
+	*ret = (struct tma_tensor){ .region = place->region,
+		                    .offset = place->offset,
+		                    .dtype = t->dtype,
+		                    .rank = t->rank,
+		                    .strides = t->strides };
+	memcpy(ret->shape, t->shape, sizeof t->shape);
+}
+
+/* Where the operands are, which c NULL does not ask. */
+static int place_operands(struct py_client *c, const struct py_request *q, struct resolved *r)
+{
+	if (!c)
+		return 0;
+	if (q->scale.tensor && py_region_place(c, q->scale.tensor, false, &r->operands.scale) < 0)
+		return -1;
+	return q->bias.tensor ? py_region_place(c, q->bias.tensor, false, &r->operands.bias) : 0;
+}
+
+static void set_conversion(struct resolved *r, const struct py_request *q)
+{
+	r->conversion = (struct tma_conversion){ .cast = q->cast,
+		                                 .scale = q->scale.is_number ? &q->scale.number : NULL,
+		                                 .bias = q->bias.is_number ? &q->bias.number : NULL };
+	if (q->scale.tensor) {
+		set_tensor(&r->scale, q->scale.tensor, &r->operands.scale);
+		r->conversion.scale_tensor = &r->scale;
+	}
+	if (q->bias.tensor) {
+		set_tensor(&r->bias, q->bias.tensor, &r->operands.bias);
+		r->conversion.bias_tensor = &r->bias;
+	}
+}
+
+static void set_transform(struct resolved *r, const struct py_request *q)
+{
+	set_tensor(&r->dst, q->dst, &r->dst_place);
+	set_tensor(&r->src, q->src, &r->src_place);
+	set_conversion(r, q);
+	r->transform = (struct tma_transform){ .dst = &r->dst,
+		                               .src = &r->src,
+		                               .perm = q->has_perm ? q->perm : NULL,
+		                               .before = q->has_pads ? q->before : NULL,
+		                               .after = q->has_pads ? q->after : NULL,
+		                               .mode = q->mode,
+		                               .value = q->value,
+		                               .conversion = q->is_conversion ? &r->conversion : NULL };
+}
+
+/* The place of a block is in a region that has all of them. */
+static int place_block(struct py_client *c, const struct py_tensor *all, const struct py_tensor *block,
+                       bool writable, struct tma_place *ret)
+{
+	if (py_region_place(c, all, writable, ret) < 0)
+		return -1;
+	ret->offset += (uint64_t)(block->data - all->data);
+	return 0;
+}
+
+static int resolve_blocks(struct py_client *c, const struct py_request *q, struct resolved *r)
+{
+	if (place_block(c, q->all_dst, q->dst, true, &r->dst_place) < 0 ||
+	    place_block(c, q->all_src, q->src, false, &r->src_place) < 0 || place_operands(c, q, r) < 0)
+		return -1;
+	set_transform(r, q);
+	if (q->index->rank != 1 || (q->index->dtype != TMA_INT32 && q->index->dtype != TMA_INT64) ||
+	    !py_tensor_is_contiguous(q->index) || (!q->is_index_shared && !py_tensor_is_host(q->index))) {
+		PyErr_SetString(PyExc_ValueError, "index: a contiguous list of int32 or int64");
+		return -1;
+	}
+	r->blocks = (struct tma_blocks){ .transform = &r->transform,
+		                         .count = (size_t)py_tensor_count(q->index),
+		                         .index_dtype = q->index->dtype,
+		                         .limit = (uint64_t)q->limit,
+		                         .dst_step = (uint64_t)q->dst_step,
+		                         .src_step = (uint64_t)q->src_step };
+	if (q->is_index_shared)
+		return py_region_place(c, q->index, false, &r->blocks.index_at);
+	r->blocks.index = q->index->data;
+	return 0;
+}
+
+static void set_run(struct resolved *r, const struct py_request *q, struct tma_item *ret)
+{
+	*ret = (struct tma_item){ .plan = q->plan->plan,
+		                  .dst = r->dst_place,
+		                  .src = r->src_place,
+		                  .operands = q->scale.tensor || q->bias.tensor ? &r->operands : NULL };
+}
+
+/* A plan that has operands runs as an item. */
+static int resolve_run(const struct py_request *q, struct resolved *r)
+{
+	if (!q->scale.tensor && !q->bias.tensor)
+		return 0;
+	r->items = calloc(1, sizeof *r->items);
+	if (!r->items) {
+		PyErr_NoMemory();
+		return -1;
+	}
+	set_run(r, q, r->items);
+	return 0;
+}
+
+static int resolve_items(struct py_client *c, const struct py_request *q, struct resolved *r)
+{
+	const size_t n = (size_t)PyTuple_Size(q->items);
+
+	r->items = calloc(n ? n : 1, sizeof *r->items);
+	r->each = calloc(n ? n : 1, sizeof *r->each);
+	if (!r->items || !r->each) {
+		PyErr_NoMemory();
+		return -1;
+	}
+	for (size_t i = 0; i < n; i++) {
+		struct py_request *item = (struct py_request *)PyTuple_GetItem(q->items, (Py_ssize_t)i);
+
+		if (py_request_resolve(c, item, &r->each[i]) < 0)
+			return -1;
+		r->n_items++;
+		if (item->kind == REQUEST_PLAN)
+			set_run(&r->each[i], item, &r->items[i]);
+		else
+			r->items[i] = (struct tma_item){ .transform = &r->each[i].transform };
+	}
+	return 0;
+}
+
+/* c NULL: places do not matter. */
+int py_request_resolve(struct py_client *c, struct py_request *q, struct resolved *r)
+{
+	int rc = 0;
+
+	memset(r, 0, sizeof *r);
+	if (q->kind == REQUEST_ITEMS)
+		rc = resolve_items(c, q, r);
+	else {
+		const bool is_blocks = q->kind == REQUEST_BLOCKS;
+
+		if (q->kind == REQUEST_PLAN && c != q->plan->client) {
+			PyErr_SetString(PyExc_ValueError, "the plan belongs to another client");
+			rc = -1;
+		}
+		if (rc == 0 && q->kind == REQUEST_PLAN && !q->plan->plan) {
+			PyErr_SetString(PyExc_ValueError, "the plan was released");
+			rc = -1;
+		}
+		if (rc == 0 && c && !is_blocks)
+			rc = py_region_place(c, q->dst, true, &r->dst_place);
+		if (rc == 0 && c && !is_blocks)
+			rc = py_region_place(c, q->src, false, &r->src_place);
+		if (rc == 0 && !is_blocks)
+			rc = place_operands(c, q, r);
+		if (rc == 0 && is_blocks)
+			rc = resolve_blocks(c, q, r);
+		else if (rc == 0 && q->kind == REQUEST_PLAN)
+			rc = resolve_run(q, r);
+		else if (rc == 0)
+			set_transform(r, q);
+	}
+	if (rc < 0)
+		resolved_deinit(r);
+	return rc;
+}
+
+void resolved_deinit(struct resolved *r)
+{
+	for (size_t i = 0; i < r->n_items; i++)
+		free(r->each[i].items);
+	free(r->items);
+	free(r->each);
+	r->items = NULL;
+	r->each = NULL;
+	r->n_items = 0;
+}

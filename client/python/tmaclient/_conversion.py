@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Conversions: what becomes of elements on their way into an array of another type.
+
+    dst = cast(permute(src) * scale + bias)
+
+scale and bias are numbers, or tensors of the rank of the permuted source, of which an extent of 1 repeats.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypedDict
+
+from ._arrays import Array, adapt, dtype_name
+from ._core import Tensor
+from ._errors import OutOfRangeError
+
+CASTS = ("saturate", "exact")
+_OPERANDS = ("float32", "float64")
+
+Operand = Any  # a number, a Tensor or None
+
+
+class Keywords(TypedDict, total=False):
+    """Keywords of whatever converts; see Client."""
+
+    dtype: Any
+    cast: str | None
+    scale: Any
+    bias: Any
+
+
+class Casting(NamedTuple):
+    """The same, as they were given."""
+
+    dtype: Any = None
+    cast: str | None = None
+    scale: Any = None
+    bias: Any = None
+
+    def result_dtype(self, src: Tensor) -> str:
+        """The type of a result that has to be made."""
+        return src.dtype if self.dtype is None else dtype_name(self.dtype)
+
+    def out_dtype(self, src: Tensor) -> str | None:
+        """The type that an array for the result has to have; None: any."""
+        return None if self.dtype is None and self.cast is not None else self.result_dtype(src)
+
+
+class Conversion:
+    """A cast, and its operands."""
+
+    __slots__ = ("bias", "cast", "scale")
+
+    def __init__(self, cast: str, scale: Operand, bias: Operand) -> None:
+        self.cast, self.scale, self.bias = cast, scale, bias
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """The operands that are tensors."""
+        return tuple(o for o in (self.scale, self.bias) if isinstance(o, Tensor))
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> Conversion:
+        """The same with other tensors."""
+        scale, bias = (change(o) if isinstance(o, Tensor) else o for o in (self.scale, self.bias))
+        return Conversion(self.cast, scale, bias)
+
+    def replaced(self, tensors: Sequence[Tensor]) -> Conversion:
+        """The same by these tensors."""
+        rest = iter(tensors)
+        return self.map(lambda _: next(rest))
+
+    def box(self, starts: Sequence[int], extents: Sequence[int]) -> Conversion:
+        """That of a box of the permuted source."""
+        return self.map(lambda t: box_of(t, starts, extents))
+
+    def without(self, axis: int) -> Conversion:
+        """That of what lies at one place of an axis, along which operands do not differ."""
+        return self.map(
+            lambda t: t.part(0, t.shape[:axis] + t.shape[axis + 1 :], t.strides[:axis] + t.strides[axis + 1 :])
+        )
+
+
+def box_of(t: Tensor, starts: Sequence[int], extents: Sequence[int]) -> Tensor:
+    """What of an operand belongs to a box of the permuted source."""
+    at, shape = 0, []
+    for n, stride, start, extent in zip(t.shape, t.strides, starts, extents, strict=True):
+        at += 0 if n == 1 else start * stride
+        shape.append(1 if n == 1 else extent)
+    return t.part(at if 0 not in shape else 0, tuple(shape), t.strides)
+
+
+def parse_conversion(
+    casting: Casting, dst: str, src: str, shape: Sequence[int], axis: int | None = None
+) -> tuple[Conversion | None, tuple[Array, ...]]:
+    """A conversion between two types, of a source that has this shape as permuted, and the arrays among its operands.
+    None: elements stay as they are. axis: that of blocks, for which operands are the same."""
+    cast = casting.cast
+    if cast is not None and not isinstance(cast, str):
+        raise TypeError(f"cast: {cast!r}; it is one of {', '.join(CASTS)}")
+    if cast is not None and cast not in CASTS:
+        raise ValueError(f"cast: {cast!r}; it is one of {', '.join(CASTS)}")
+    if cast is None and casting.scale is None and casting.bias is None and dst == src:
+        return None, ()
+    arrays: list[Array] = []
+    scale, bias = (
+        parse_operand(given, name, shape, axis, arrays)
+        for name, given in zip(("scale", "bias"), casting[2:], strict=True)
+    )
+    return Conversion(cast or CASTS[0], scale, bias), tuple(arrays)
+
+
+def parse_operand(obj: Any, name: str, shape: Sequence[int], axis: int | None, arrays: list[Array]) -> Operand:
+    """One of scale and bias."""
+    if obj is None or _is_number(obj):
+        return obj
+    array = adapt(_array_of(obj, name), name)
+    t = array.tensor
+    if t.dtype not in _OPERANDS:
+        raise TypeError(f"{name}: {t.dtype}; it is a number, or an array of {' or '.join(_OPERANDS)}")
+    missing = len(shape) - t.ndim
+    if missing < 0 or any(n not in (1, extent) for n, extent in zip(t.shape, shape[missing:], strict=True)):
+        raise ValueError(f"{name}: {list(t.shape)} does not broadcast against {list(shape)}, the permuted source")
+    # What repeats has an extent of 1, so that it is staged once.
+    extents = (1,) * missing + tuple(1 if step == 0 and n else n for n, step in zip(t.shape, t.strides, strict=True))
+    t = t.part(0, extents, (0,) * missing + t.strides)
+    if axis is not None and extents[axis] != 1:
+        raise ValueError(f"{name}: {extents[axis]} entries along the axis; it has to be the same for all blocks")
+    arrays.append(array._replace(tensor=t))
+    return t
+
+
+def _is_number(obj: Any) -> bool:
+    """Also an array without dimensions, unless that is on a device, which would have to be waited for."""
+    is_on_device = getattr(getattr(obj, "device", None), "type", "cpu") != "cpu"
+    is_number = hasattr(obj, "__float__") or hasattr(obj, "__index__") or hasattr(obj, "__complex__")
+    return is_number and not getattr(obj, "ndim", 0) and not is_on_device
+
+
+def _array_of(obj: Any, name: str) -> Any:
+    """A list of numbers is an array of float64, as in NumPy."""
+    if not isinstance(obj, (list, tuple)):
+        return obj
+    import array
+
+    try:
+        return array.array("d", obj)
+    except TypeError:
+        raise TypeError(f"{name}: {obj!r} is no list of numbers; several dimensions need an array") from None
+
+
+class Inexact:
+    """How many elements an exact cast has changed, over the requests that a move takes."""
+
+    def __init__(self, dst: Tensor, src: Tensor) -> None:
+        self._dst, self._src, self._count = dst.dtype, src.dtype, 0
+
+    def add(self, error: OutOfRangeError) -> None:
+        """Takes the error of a request; raises it if it is another one."""
+        match = re.search(r"the values of (\d+) element", str(error))
+        if match is None:
+            raise error
+        self._count += int(match[1])
+
+    def check(self) -> None:
+        """Raises the error of all, in the words of the service."""
+        if self._count:
+            raise OutOfRangeError(
+                f"cast: exact, but the values of {self._count} element{'' if self._count == 1 else 's'} of {self._src} "
+                f"are not values of {self._dst}; dst has the nearest"
+            )
