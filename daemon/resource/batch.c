@@ -209,18 +209,22 @@ int batch_add_tables(struct batch *batch, struct plan_entry *plan, const struct 
 	return 0;
 }
 
-/* Sentences for which the reply will have no room are not kept. */
-void batch_refuse(struct batch *batch, const struct error *error)
+/* Where the sentence of an error starts. Those for which the reply will have no room are not kept. */
+static size_t keep_sentence(struct batch *batch, const struct error *error)
 {
-	struct batch_item *item = &batch->items[batch->n];
 	char sentence[sizeof error->message];
 	size_t len = text_clean(error->message, strnlen(error->message, sizeof error->message), sentence,
 	                        sizeof sentence);
 	size_t at = buffer_len(&batch->sentences);
 
-	*item = (struct batch_item){ .sentence = UNSAID };
 	if (at < batch->errors_bytes && buffer_append(&batch->sentences, sentence, len + 1) == 0)
-		item->sentence = at;
+		return at;
+	return UNSAID;
+}
+
+void batch_refuse(struct batch *batch, const struct error *error)
+{
+	batch->items[batch->n] = (struct batch_item){ .sentence = keep_sentence(batch, error) };
 	batch->statuses[batch->n++] = error->status;
 }
 
@@ -244,7 +248,20 @@ int batch_item_status(const struct batch_item *item, const struct engine_move *m
 	return 0;
 }
 
-/* Fills in the statuses of the moves. Returns how many items of all failed. */
+void batch_explain_cast(const struct engine_move *moves, uint32_t n, struct error *err)
+{
+	const struct conversion *conversion = &moves->transform->conversion;
+	uint64_t changed = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		changed += moves[i].changed;
+	error_set(err, STATUS_OUT_OF_RANGE,
+	          "cast: exact, but the values of %" PRIu64
+	          " element%s of %s are not values of %s; dst has the nearest",
+	          changed, text_plural(changed), dtype_names[conversion->from], dtype_names[conversion->to]);
+}
+
+/* Fills in the statuses of the moves, and the sentences of casts. Returns how many items of all failed. */
 static uint32_t take_statuses(struct batch *batch, uint64_t *ret_bytes)
 {
 	const struct engine_move *move = batch->moves;
@@ -252,11 +269,17 @@ static uint32_t take_statuses(struct batch *batch, uint64_t *ret_bytes)
 
 	*ret_bytes = 0;
 	for (uint32_t i = 0; i < batch->n; i++) {
-		const struct batch_item *item = &batch->items[i];
+		struct batch_item *item = &batch->items[i];
 		enum family family;
 
 		if (item->n_moves) {
 			batch->statuses[i] = batch_item_status(item, move);
+			if (batch->statuses[i] == STATUS_OUT_OF_RANGE) {
+				struct error err;
+
+				batch_explain_cast(move, item->n_moves, &err);
+				item->sentence = keep_sentence(batch, &err);
+			}
 			*ret_bytes += batch_item_moved(item, move, &family);
 			move += item->n_moves;
 		}
@@ -276,14 +299,15 @@ static struct message_list errors_of(const struct batch *batch, uint32_t n_bad)
 	for (uint32_t i = 0; errors && i < batch->n; i++) {
 		const struct batch_item *item = &batch->items[i];
 		int status = batch->statuses[i];
-		const char *sentence;
+		const char *sentence = status_meaning(status);
 
 		if (status == 0)
 			continue;
-		if (!item->n_moves && item->sentence == UNSAID)
-			break;
-		sentence = item->n_moves ? status_meaning(status)
-		                         : (const char *)batch->sentences.data + item->sentence;
+		if (!item->n_moves || status == STATUS_OUT_OF_RANGE) {
+			if (item->sentence == UNSAID)
+				break;
+			sentence = (const char *)batch->sentences.data + item->sentence;
+		}
 		if (strlen(sentence) + ERROR_BYTES > left)
 			break;
 		left -= strlen(sentence) + ERROR_BYTES;

@@ -28,7 +28,7 @@ struct batch_item {
 	struct region *amax_scale, *amax_inverse;
 	struct table *dst_table; /* NULL: none */
 	struct table *src_table;
-	size_t sentence; /* of a refused item: where its sentence starts */
+	size_t sentence; /* where its sentence starts, if it was refused or its cast is not exact */
 };
 
 struct batch {
@@ -66,6 +66,9 @@ void batch_refuse(struct batch *batch, const struct error *error);
 
 /* Of an item, with its moves: the bytes of those that have not failed, and the family of its largest part. */
 uint64_t batch_item_moved(const struct batch_item *item, const struct engine_move *moves, enum family *ret);
+
+/* The error of moves of one item whose exact casts have changed values: how many of all. */
+void batch_explain_cast(const struct engine_move *moves, uint32_t n, struct error *err);
 
 /* 0, or the status of the first of its moves that failed. */
 int batch_item_status(const struct batch_item *item, const struct engine_move *moves);

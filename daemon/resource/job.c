@@ -11,7 +11,6 @@
 #include "region.h"
 #include "table.h"
 #include "daemon/server.h"
-#include "proto/text.h"
 #include "daemon/net/session.h"
 #include "daemon/method/transforms.h"
 
@@ -352,23 +351,6 @@ static bool explain_loss(const struct job *job, struct error *err)
 	return true;
 }
 
-/* The parts of one transform are counted together. */
-static void explain_cast(const struct job *job, struct error *err)
-{
-	const struct engine_job *engine_job = &job->engine_job;
-	const struct transform *t =
-	    engine_job->moves ? engine_job->moves[0].transform : engine_job->move.transform;
-	uint64_t changed = engine_job->move.changed;
-
-	for (uint32_t i = 0; engine_job->moves && i < engine_job->n_moves; i++)
-		changed += engine_job->moves[i].changed;
-	error_set(err, STATUS_OUT_OF_RANGE,
-	          "cast: exact, but the values of %" PRIu64
-	          " element%s of %s are not values of %s; dst has the nearest",
-	          changed, text_plural(changed), dtype_names[t->conversion.from],
-	          dtype_names[t->conversion.to]);
-}
-
 static void refuse(struct job *job)
 {
 	const struct engine_point *wait = &job->engine_job.wait;
@@ -380,7 +362,8 @@ static void refuse(struct job *job)
 		          " after %" PRIu64 " ms",
 		          wait->offset, wait->value, job->wait_ms);
 	else if (job->engine_job.status == STATUS_OUT_OF_RANGE)
-		explain_cast(job, &err);
+		batch_explain_cast(job->engine_job.moves ?: &job->engine_job.move,
+		                   job->engine_job.moves ? job->engine_job.n_moves : 1, &err);
 	else if (job->engine_job.status != STATUS_DEVICE || !explain_loss(job, &err))
 		error_set(&err, job->engine_job.status, "%s: %s", job->method->name,
 		          status_meaning(job->engine_job.status));

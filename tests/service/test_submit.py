@@ -234,6 +234,28 @@ class BadItems(SubmitCase):
                     self.assertIn(word, error["message"])
                 self.assertNotIn("\n", error["message"])
 
+    def test_casts(self):
+        """Items that convert, by numbers and by tensors, and two whose casts are not exact."""
+        _, a = self.region(64, data=np.array([1, 2.5, 300, -1] * 2 + [2, 4, 8, 16], "f4").tobytes() + bytes(16))
+        b_memory, b = self.region(64)
+        src, byte = tensor(a, [4], "float32"), [tensor(b, [4], offset=at) for at in range(0, 24, 4)]
+        plan = self.prepare(layout([4]), layout([4], "float32"), cast="exact", scale=layout([4], "float32"), bias=1)
+        done = self.submit([
+            {"dst": byte[0], "src": src, "cast": "saturate"},
+            {"dst": byte[1], "src": src, "cast": "exact"},
+            {"dst": byte[2], "src": src, "cast": "saturate", "scale": {**tensor(a, [4], "float32", offset=32)}},
+            {"plan": plan, "dst": [b, 12], "src": [a, 32], "scale": [a, 32]},
+            {"plan": plan, "dst": [b, 16], "src": [a, 0], "scale": [a, 32]},
+            {"plan": plan, "dst": [b, 20], "src": [a, 32]},
+        ])
+        self.assertEqual(done["statuses"], [0, CODES["OUT_OF_RANGE"], 0, CODES["OUT_OF_RANGE"], CODES["OUT_OF_RANGE"],
+                                            CODES["INVALID_ARGUMENT"]])
+        self.assertEqual([error["message"] for error in done["errors"]][:3], [
+            f"cast: exact, but the values of {n} element{s} of float32 are not values of uint8; dst has the nearest"
+            for n, s in ((3, "s"), (1, ""), (2, "s"))])
+        self.assertIn("scale", done["errors"][3]["message"])
+        self.assertEqual(list(b_memory[:20]), [1, 2, 255, 0] * 2 + [2, 10, 255, 0] + [5, 17, 65, 255] + [3, 11, 255, 0])
+
     def test_all_bad(self):
         self.assertEqual(self.submit([{}] * 3)["statuses"], [CODES["INVALID_ARGUMENT"]] * 3)
         self.assertEqual(self.rpc.call("stats")["jobs"], 0)
