@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch")
 
 import tmaclient as tma
 import tmaclient.torch
-from tmad import ENGINE
+from tmad import ENGINE, share
 
 pytestmark = pytest.mark.skipif(ENGINE != "cpu", reason="tensors of the host, which the other tests move on a device")
 ops = torch.ops.tma
@@ -87,6 +87,72 @@ def test_dimensions():
     assert scalar.item() == 3.5
 
 
+def floats(n):
+    """All exponents with what is next to where a small type rounds, and any bits."""
+    high = (torch.arange(1 << 14) << 18)[:, None]
+    near = high | torch.tensor([0, 1, 0x1ffff, 0x20000, 0x20001, 0x3ffff])
+    return torch.cat([near.ravel(), torch.randint(0, 1 << 32, (n,))]).to(torch.uint32).view(torch.float32)
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2, torch.bfloat16, torch.float16], ids=str)
+def test_casts(dtype):
+    """As tensor.to() after a clamp; NaN stays NaN, of which torch has others."""
+    x = floats(share(10_000_000))
+    most = torch.finfo(dtype).max
+    expected = x.clamp(-most, most).to(dtype)
+    out = torch.empty(x.shape, dtype=dtype)
+    ops.transform(x, out, cast="saturate")
+    is_nan = x.isnan()
+    assert torch.equal(out.float().isnan(), is_nan)
+    assert same(out[~is_nan], expected[~is_nan])
+    back = torch.empty_like(x)
+    ops.transform(out, back, cast="exact")
+    assert torch.equal(back[~is_nan], out.float()[~is_nan])
+
+
+def cast_by_block(x, block):
+    """DeepGEMM's per_block_cast_to_fp8 and per_token_cast_to_fp8, of sizes that blocks divide."""
+    blocks = x.view(x.shape[0] // block[0], block[0], x.shape[1] // block[1], block[1])
+    sf = blocks.abs().float().amax(dim=(1, 3), keepdim=True).clamp(1e-4) / 448.0
+    return (blocks * (1.0 / sf)).to(torch.float8_e4m3fn).view_as(x), sf
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
+@pytest.mark.parametrize("block", [(128, 128), (1, 128)])
+def test_weights_as_deepgemm_casts_them(dtype, block):
+    w = (torch.randn(256, 384) * torch.exp2(torch.randint(-20, 6, (256, 1)).float())).to(dtype)
+    expected, sf = cast_by_block(w, block)
+    blocks = w.view(256 // block[0], block[0], 384 // block[1], block[1])
+    out = torch.empty_like(w, dtype=torch.float8_e4m3fn)
+    ops.transform(blocks, out.view(blocks.shape), cast="saturate", scale=1.0 / sf)
+    assert same(out, expected) and out.float().abs().max() == 448
+
+
+def test_operands():
+    x = torch.randn(4, 6, 5)
+    out = torch.empty(5, 4, 6, dtype=torch.float16)
+    scale, bias = torch.rand(6, requires_grad=True), torch.rand(5, 1, 1)
+    ops.transform(x, out, permute=[2, 0, 1], cast="saturate", scale=scale, bias=bias)
+    assert same(out, (x.permute(2, 0, 1) * scale.detach() + bias).half())
+    same_type = torch.empty_like(x)
+    ops.transform(x, same_type, scale=torch.tensor(2), bias=torch.tensor(0.5))
+    assert same(same_type, x * 2 + 0.5)
+    padded = torch.empty(6, dtype=torch.int8)
+    ops.transform(torch.tensor([-200.0, 1.9, 3, 300]), padded, pad=[1, 1], value=7.0, cast="saturate")
+    assert padded.tolist() == [7, -128, 1, 3, 127, 7]
+    taken = torch.empty(6, 2, 5, dtype=torch.bfloat16)
+    ops.gather(x, torch.tensor([3, 1]), taken, permute=[1, 0, 2], cast="saturate", scale=bias[:, :, 0].T)
+    assert same(taken, (x[[3, 1]].permute(1, 0, 2) * bias[:, :, 0].T).bfloat16())
+    into = torch.zeros(9, 6, 5, dtype=torch.float64)
+    ops.scatter(into, torch.tensor([8, 0, 1, 2]), x, cast="exact", bias=torch.ones(()))
+    assert same(into[8], x[0].double() + 1) and not into[3:8].any()
+    with pytest.raises(tma.OutOfRangeError, match="of 2 elements of float32 are not values of int32"):
+        ops.transform(torch.tensor([0.5, 1, float("nan")]), torch.empty(3, dtype=torch.int32), cast="exact")
+    client = tmaclient.torch.client()
+    made = client.copy(x, dtype=torch.float8_e5m2, scale=torch.tensor(3.0))
+    assert same(made, (x * 3).to(torch.float8_e5m2))
+
+
 def test_grad():
     """The operators have no derivative: what requires one is only read."""
     x = torch.randn(3, 4, requires_grad=True)
@@ -107,6 +173,10 @@ def test_opcheck():
         (ops.gather, (x, index, torch.empty(4, 5, 2), 1, [0, 2, 1])),
         (ops.scatter, (x.clone(), index, torch.randn(2, 6, 5))),
         (ops.scatter, (x.clone(), index, torch.randn(4, 5, 2), -2, [0, 2, 1])),
+        (ops.transform, (x, torch.empty(5, 4, 6, dtype=torch.float16), [2, 0, 1], None, "constant", 0.0, "saturate",
+                         torch.rand(6), torch.rand(4, 1))),
+        (ops.gather, (x, index, torch.empty(2, 6, 5, dtype=torch.bfloat16), 0, None, "saturate", torch.rand(6, 1))),
+        (ops.scatter, (x.clone(), index, torch.ones(2, 6, 5, dtype=torch.int8), 0, None, "exact", None, torch.ones(()))),
     ]
     for op, arguments in checks:
         torch.library.opcheck(op.default, arguments)
@@ -122,6 +192,8 @@ def test_meta():
     ops.gather(x, index, meta(4, 2, 5), dim=1)
     ops.gather(x, index, meta(5, 2, 4), dim=1, permute=[2, 1, 0])
     ops.scatter(x, index, meta(5, 2, 4), dim=1, permute=[2, 1, 0])
+    half = meta(4, 6, 5, dtype=torch.float16)
+    ops.transform(x, half, cast="saturate", scale=meta(6, 1, dtype=torch.float64), bias=meta(1, 1, 1))
     for wrong in [
         lambda: ops.transform(x, meta(4, 6)),
         lambda: ops.transform(x, meta(4, 6, 6)),
@@ -132,6 +204,14 @@ def test_meta():
         lambda: ops.transform(x, meta(4, 6, 5), permute=[0, 1, 3]),
         lambda: ops.transform(x, meta(4, 6, 5), pad=[1, 1]),
         lambda: ops.transform(x, meta(4, 6, 6), pad=[0, 0, 0, 0, 0, 0]),
+        lambda: ops.transform(x, half, cast="round"),
+        lambda: ops.transform(x, half, scale=meta(5)),
+        lambda: ops.transform(x, half, cast="exact", scale=meta(6)),
+        lambda: ops.transform(x, half, cast="exact", scale=meta(1, 4, 6, 5)),
+        lambda: ops.transform(x, half, cast="exact", bias=meta(5, dtype=torch.int32)),
+        lambda: ops.gather(x, index, half[:2], cast="exact", scale=meta(2, 1, 1)),
+        lambda: ops.scatter(half, index, meta(2, 6, 5)),
+        lambda: ops.scatter(half, index, meta(2, 6, 5), cast="exact", bias=meta(2, 6, 5)),
         lambda: ops.gather(x, meta(2, 1, dtype=torch.int64), meta(2, 6, 5)),
         lambda: ops.gather(x, meta(2, dtype=torch.float32), meta(2, 6, 5)),
         lambda: ops.gather(x, index, meta(3, 6, 5)),
@@ -153,14 +233,14 @@ def test_compiled(backend):
     def turn(x, index):
         out = torch.empty(x.shape[2], x.shape[0], x.shape[1], dtype=x.dtype)
         ops.transform(x * 2, out, permute=[2, 0, 1])
-        taken = torch.empty(index.shape[0], x.shape[0], x.shape[1], dtype=x.dtype)
-        ops.gather(out, index, taken)
+        taken = torch.empty(index.shape[0], x.shape[0], x.shape[1], dtype=torch.float64)
+        ops.gather(out, index, taken, cast="exact", scale=x[:, :, 0].sign())
         return taken + 1
 
     compiled = torch.compile(turn, fullgraph=True, backend=backend, dynamic=True)
     for n in (4, 7):
         x, index = torch.randn(n, 6, 5), torch.tensor([4, 0, 1])
-        assert torch.equal(compiled(x, index), (x * 2).permute(2, 0, 1)[index] + 1)
+        assert torch.equal(compiled(x, index), ((x * 2).permute(2, 0, 1)[index] * x[:, :, 0].sign()).double() + 1)
 
 
 # ---- Errors --------------------------------------------------------------------------------------------------
@@ -169,6 +249,9 @@ def test_errors():
     for kind, word, wrong in [
         (ValueError, "out", lambda: ops.transform(x, torch.empty(4, 5))),
         (ValueError, "out", lambda: ops.transform(x, torch.empty(4, 6, dtype=torch.float16))),
+        (ValueError, "cast", lambda: ops.transform(x, torch.empty(4, 6), cast="round")),
+        (ValueError, "scale", lambda: ops.transform(x, torch.empty(4, 6), scale=torch.ones(4))),
+        (TypeError, "bias: float16", lambda: ops.transform(x, torch.empty(4, 6), bias=torch.ones(6).half())),
         (ValueError, "permute", lambda: ops.transform(x, torch.empty(4, 6), permute=[0, 0])),
         (ValueError, "pad", lambda: ops.transform(x, torch.empty(4, 6), pad=[1, 1])),
         (ValueError, "mode", lambda: ops.transform(x, torch.empty(4, 6), pad=[0, 0, 0, 0], pad_mode="mirror")),

@@ -155,9 +155,9 @@ def _(
 ) -> None:
     axes = _axes(permute, src.dim())
     blocks = _blocks(src, index, dim)
-    shape = [blocks[d] for d in axes]
-    _check_like("out", out, shape, src.dtype if cast is None else out.dtype)
-    _check_operands(shape, cast, scale, bias)
+    _check_like("out", out, [blocks[d] for d in axes], src.dtype if cast is None else out.dtype)
+    axis = parse_axis(dim, src.dim(), "dim")
+    _check_operands([1 if d == axis else blocks[d] for d in axes], cast, scale, bias)
 
 
 @scatter.register_fake
@@ -175,7 +175,8 @@ def _(
     blocks = _blocks(out, index, dim)
     dtype = out.dtype if cast is None else src.dtype
     _check_like("src", src, [blocks[axes.index(d)] for d in range(out.dim())], dtype)
-    _check_operands(blocks, cast, scale, bias)
+    axis = parse_axis(dim, out.dim(), "dim")
+    _check_operands([1 if d == axis else n for d, n in enumerate(blocks)], cast, scale, bias)
 
 
 def _axes(permute: Sequence[int] | None, rank: int) -> list[int]:

@@ -1,0 +1,554 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Conversions: every value of the small types against NumPy and ml_dtypes, random ones in every kind of memory, what
+DALI and DeepGEMM define, and what is refused."""
+import asyncio
+import re
+
+import pytest
+
+np = pytest.importorskip("numpy")
+
+import arrays
+import conversion
+import tmaclient as tma
+from tmad import ENGINE, share
+
+pytestmark = pytest.mark.skipif(ENGINE != "cpu", reason="arrays of the host; the engine's own tests convert on a device")
+TYPES = [d for d in arrays.dtypes() if d.kind != "c"]
+BLOCK = 100  # cases of a test
+
+
+def bits(array):
+    return np.asarray(array, order="C").view(f"u{array.dtype.itemsize}")
+
+
+def count_of(error):
+    return int(re.search(r"the values of (\d+) elements? of", str(error))[1])
+
+
+def shared(client, array):
+    made = client.empty(array.shape, array.dtype)
+    made[...] = array
+    return made
+
+
+# ---- Every value -------------------------------------------------------------------------------------------
+def every_value(dtype, rng):
+    """All of a type of up to 16 bits. Of float32 random ones, and all exponents with what is next to where another type
+    rounds; and the ends of integers."""
+    if dtype.itemsize <= 2:
+        return np.arange(2 if dtype == bool else 1 << 8 * dtype.itemsize).astype(f"u{dtype.itemsize}").view(dtype)
+    low = [np.array([0, 1, half - 1, half, half + 1, 2 * half - 1]) for half in (1 << 9, 1 << 12, 1 << 17, 1 << 19, 1 << 20)]
+    high = np.arange(1 << 14) << 18
+    ends = np.array([s * 2.0**k for s in (1, -1) for k in (7, 8, 15, 16, 31, 32, 63, 64)], "f4").view("u4")
+    numbers = [(high[:, None] | np.unique(np.concatenate(low))).ravel(), ends, ends + 1, ends - 1,
+               rng.integers(0, 1 << 32, share(10_000_000))]
+    return np.concatenate(numbers).astype("u4").view("f4")
+
+
+def numpy_converts(x, dtype, saturate):
+    """What NumPy and ml_dtypes make of it, clamped first."""
+    wide = x.astype("f8")
+    if dtype == bool:
+        return wide != 0
+    if dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        wide = np.trunc(np.where(np.isnan(wide), 0, wide))
+        is_low, is_high = wide <= info.min, wide >= info.max  # as float64s: 2^63 is beyond, as it has to be
+        inside = np.where(is_low | is_high, 0, wide).astype(dtype)
+        return np.where(is_low, dtype.type(info.min), np.where(is_high, dtype.type(info.max), inside))
+    if not saturate:
+        return x.astype(dtype)
+    plain = (x.astype("f4") if x.dtype == dtype else x).astype(dtype)  # the same type, too, gets its one NaN
+    most = np.float64(arrays.ml_dtypes.finfo(dtype).max)
+    clamped = np.clip(wide, -most, most).astype("f8" if dtype == "f8" else "f4").astype(dtype)
+    return np.where(np.isnan(wide), plain, clamped)
+
+
+def check_bits(result, wanted, what):
+    """Processors differ in whether a conversion makes a signaling NaN quiet."""
+    quiet = {"float16": 1 << 9, "float32": 1 << 22, "float64": 1 << 51}.get(wanted.dtype.name)
+    got, want = bits(result), bits(wanted)
+    if quiet:
+        is_nan = np.isnan(result) & np.isnan(wanted)
+        got, want = (np.where(is_nan, b | got.dtype.type(quiet), b) for b in (got, want))
+    wrong = np.flatnonzero(got != want)
+    assert len(wrong) == 0, f"{what}: {len(wrong)} wrong; {wrong[0]}: {got.flat[wrong[0]]:#x}, not {want.flat[wrong[0]]:#x}"
+
+
+@pytest.mark.skipif(arrays.ml_dtypes is None, reason="needs ml_dtypes")
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning", "ignore:overflow:RuntimeWarning")
+@pytest.mark.parametrize("source", ["float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float32", "bool", "uint8",
+                                    "int8", "uint16", "int16"])
+def test_every_value(shared_client, seed, source):
+    c = shared_client
+    x = shared(c, every_value(next(d for d in TYPES if d.name == source), np.random.default_rng([seed, 1])))
+    wide = x.astype("f8")
+    for dtype in TYPES:
+        out = c.empty(x.shape, dtype)
+        c.copy(x, out, cast="saturate")
+        check_bits(out, numpy_converts(x, dtype, True), f"seed {seed}: {source} to {dtype}")
+        wanted = numpy_converts(x, dtype, False)
+        back = wanted.astype("f8")
+        changed = np.count_nonzero((back != wide) & ~(np.isnan(back) & np.isnan(wide)))
+        out[...] = np.zeros((), dtype)
+        try:
+            c.copy(x, out, cast="exact")
+            count = 0
+        except tma.OutOfRangeError as e:
+            count = count_of(e)
+        assert count == changed, f"seed {seed}: {source} to {dtype}"
+        check_bits(out, wanted, f"seed {seed}: {source} to {dtype}, exact")
+
+
+# ---- Random ones -------------------------------------------------------------------------------------------
+@pytest.fixture(scope="module")
+def clients(tmad):
+    """With staging memory for all, for little and for next to nothing."""
+    opened = [tma.connect(tmad.path, staging=n) for n in (64 << 20, 64 << 10, 4 << 10, 512)]
+    yield opened
+    for client in opened:
+        client.close()
+
+
+def lay_out(rng, client, array):
+    """The array in another layout, in shared memory or not."""
+    layout = arrays.Layout(rng, array.shape, False)
+    make = client.empty if rng.random() < 0.4 else np.empty
+    view = layout.view(make(layout.base_shape(), array.dtype))
+    view[...] = array
+    return view
+
+
+def random_operand(rng, client, shape):
+    kind = int(rng.integers(5))
+    if kind < 2:
+        return None
+    if kind == 2:
+        return [0.5, -2, 1 / 255, np.float32(3), np.array(1e-3), True][int(rng.integers(6))]
+    part = [n if rng.random() < 0.6 else 1 for n in shape[int(rng.integers(len(shape) + 1)):]]
+    values = rng.standard_normal(part) * 4
+    if rng.random() < 0.2 and len(part) == 1:
+        return values.tolist()
+    operand = lay_out(rng, client, np.asarray(values, rng.choice(["f4", "f8"])))
+    return np.broadcast_to(operand, shape) if rng.random() < 0.1 else operand
+
+
+def text_of(operand):
+    return f"{operand.dtype}{operand.shape}{operand.strides}" if getattr(operand, "ndim", 0) else repr(operand)
+
+
+def is_same(result, wanted):
+    """Bit for bit, but for what a NaN carries that the arithmetic made."""
+    name = wanted.dtype.name
+    if result.shape != wanted.shape or result.dtype != wanted.dtype:
+        return False
+    got, want = bits(result), bits(wanted)
+    if wanted.dtype.kind in "biu":
+        return np.array_equal(got, want)
+    values = [conversion.load(b if name in conversion.SMALL else b.view(wanted.dtype), name, "f8") for b in (got, want)]
+    return bool(((got == want) | (np.isnan(values[0]) & np.isnan(values[1]))).all())
+
+
+def converted(array, dtype, cast, scale, bias):
+    """As the oracle has it, and which elements keep their values."""
+    raw = bits(array) if array.dtype.name in conversion.SMALL else array
+    stored, same = conversion.convert(raw, array.dtype.name, dtype.name, cast == "saturate", scale, bias)
+    return np.asarray(stored).view(dtype), same
+
+
+def transform_case(rng, clients):
+    client = clients[int(rng.integers(len(clients)))]
+    source, target = (TYPES[int(rng.integers(len(TYPES)))] for _ in range(2))
+    shape = arrays.random_shape(rng, 4000)
+    src = lay_out(rng, client, conversion.random_values(rng, source.name, shape).view(source))
+    if rng.random() < 0.1 and shape and shape[0] > 1:
+        src = np.broadcast_to(src[:1], shape)
+    permute = tuple(int(d) for d in rng.permutation(len(shape)))
+    turned = src.transpose(permute)
+    pads, mode = arrays.random_pads(rng, turned.shape, 12000) if rng.random() < 0.6 else (None, "constant")
+    value = arrays.random_value(rng, target) if mode == "constant" else 0
+    cast = str(rng.choice(["saturate", "saturate", "exact"]))
+    scale, bias = (random_operand(rng, client, turned.shape) for _ in range(2))
+    what = (f"{client._staging._limit} {source} to {target} {cast} {shape} {src.strides} {permute} {pads} {mode} {value!r} "
+            f"scale {text_of(scale)} bias {text_of(bias)}")
+    wanted, same = converted(turned, target, cast, scale, bias)
+    if pads:
+        crop = tuple(slice(max(-b, 0), n - max(-a, 0)) for (b, a), n in zip(pads, turned.shape))
+        same = same[crop]
+    wanted = arrays.expected(wanted, None, pads, mode, value).view(target)
+    options = {"permute": permute, "pad": pads, "mode": mode, "value": value, "scale": scale, "bias": bias}
+    if rng.random() < 0.5 and cast == "saturate":
+        assert is_same(client.transform(src, dtype=target, **options), wanted), what
+        return
+    out = lay_out(rng, client, np.zeros(wanted.shape, target))
+    count = 0
+    try:
+        assert client.transform(src, out=out, cast=cast, **options) is out
+    except tma.OutOfRangeError as e:
+        count = count_of(e)
+    changed = np.count_nonzero(~same) if cast == "exact" else 0
+    if mode == "constant":
+        assert count == changed, what
+    else:
+        assert (count > 0) == (changed > 0), what
+    assert is_same(out, wanted), what
+
+
+def blocks_case(rng, clients):
+    client = clients[int(rng.integers(len(clients)))]
+    source, target = (TYPES[int(rng.integers(len(TYPES)))] for _ in range(2))
+    shape = arrays.random_shape(rng, 4000)
+    if not shape or 0 in shape:
+        return
+    axis = int(rng.integers(len(shape)))
+    n = shape[axis]
+    permute = tuple(int(d) for d in rng.permutation(len(shape)))
+    is_scatter = rng.random() < 0.5
+    index = rng.permutation(n)[:int(rng.integers(0, n + 1))]
+    src = lay_out(rng, client, conversion.random_values(rng, source.name, shape).view(source))
+    if is_scatter:  # all of src, into a selection of a larger array
+        turned, dst_axis = src.transpose(permute), permute.index(axis)
+        into_shape = list(turned.shape)
+        into_shape[dst_axis] = n + int(rng.integers(0, 5))
+        index = rng.permutation(into_shape[dst_axis])[:n]
+    else:
+        turned = np.take(src, index, axis).transpose(permute)
+        dst_axis = permute.index(axis)
+    cast = str(rng.choice(["saturate", "saturate", "exact"]))
+    against = [1 if d == dst_axis else m for d, m in enumerate(turned.shape)]
+    scale, bias = (random_operand(rng, client, against) for _ in range(2))
+    what = (f"{client._staging._limit} {source} to {target} {cast} {shape} {src.strides} axis {axis} {index} {permute} "
+            f"{is_scatter} scale {text_of(scale)} bias {text_of(bias)}")
+    wanted, same = converted(turned, target, cast, scale, bias)
+    count = 0
+    try:
+        if is_scatter:
+            out = lay_out(rng, client, np.zeros(into_shape, target))
+            client.scatter(out, index, src, axis=dst_axis, permute=permute, cast=cast, scale=scale, bias=bias)
+        else:
+            out = lay_out(rng, client, np.zeros(wanted.shape, target))
+            client.gather(src, index, axis=axis, permute=permute, out=out, cast=cast, scale=scale, bias=bias)
+    except tma.OutOfRangeError as e:
+        count = count_of(e)
+    assert count == (np.count_nonzero(~same) if cast == "exact" else 0), what
+    if is_scatter:
+        whole = np.zeros(into_shape, target)
+        whole[(slice(None),) * dst_axis + (index,)] = wanted
+        wanted = whole
+    assert is_same(out, wanted), what
+
+
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning", "ignore:overflow:RuntimeWarning")
+@pytest.mark.parametrize("case", [transform_case, blocks_case])
+@pytest.mark.parametrize("i", range(max(1, share(20))))
+def test_random(clients, seed, case, i):
+    rng = np.random.default_rng([seed, case is blocks_case, i])
+    for k in range(BLOCK):
+        try:
+            case(rng, clients)
+        except Exception as e:
+            raise AssertionError(f"seed {seed}, test {i}, case {k}") from e
+
+
+# ---- What others define ------------------------------------------------------------------------------------
+MEAN, STD = (np.array(v, "f4") * 255 for v in ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)))
+
+
+@pytest.mark.parametrize("mirrored", [False, True])
+@pytest.mark.parametrize("memory", ["shared", "private"])
+def test_images_as_dali_normalizes_them(c, memory, mirrored):
+    """crop_mirror_normalize: out = scale * (in - mean) / std + shift, of a crop and perhaps mirrored, from uint8 NHWC to
+    float16 NCHW, padded to 4 channels."""
+    rng = np.random.default_rng(5)
+    images = rng.integers(0, 256, (4, 60, 52, 3), dtype="u1")
+    images = shared(c, images) if memory == "shared" else images
+    top, left, height, width, fill = 7, 3, 48, 40, 0.5
+    view = images[:, :, ::-1] if mirrored else images
+    start = 52 - left - width if mirrored else left
+    factor = np.float32(1) / STD
+    out = c.transform(view, permute=(0, 3, 1, 2), dtype="float16", value=fill, scale=factor[:, None, None],
+                      bias=(-MEAN * factor)[:, None, None],
+                      pad=((0, 0), (0, 1), (-top, top + height - 60), (-start, start + width - 52)))
+    assert out.shape == (4, 4, height, width) and out.dtype == np.float16 and (out[:, 3] == fill).all()
+    cropped = images[:, top:top + height, left:left + width]
+    if mirrored:
+        cropped = cropped[:, :, ::-1]
+    in_float32 = cropped * factor + -MEAN * factor
+    assert in_float32.dtype == np.float32
+    assert np.array_equal(out[:, :3], in_float32.astype("f2").transpose(0, 3, 1, 2))
+    exact = ((cropped.astype("f8") - MEAN) / STD).transpose(0, 3, 1, 2)
+    assert np.abs(out[:, :3] - exact).max() <= 0.5 * np.spacing(np.float16(np.abs(exact).max())) + 1e-6
+
+
+def weights(rng, shape, dtype):
+    """Blocks of very different sizes, one of them 0."""
+    made = rng.standard_normal(shape) * np.exp2(rng.integers(-20, 6, (shape[0] // 128, 1, shape[1] // 128, 1)).repeat(
+        128, 1).repeat(128, 3).reshape(shape))
+    made[:128, :128] = 0
+    return made.astype(dtype)
+
+
+@pytest.mark.skipif(arrays.ml_dtypes is None, reason="needs ml_dtypes")
+@pytest.mark.parametrize("memory", ["shared", "private"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("block", [(128, 128), (1, 128)])
+def test_weights_as_deepgemm_scales_them(c, memory, dtype, block):
+    """sf = amax / 448 of a block, amax at least 1e-4; the block is (x * (1 / sf)) cast to float8_e4m3fn."""
+    ml = arrays.ml_dtypes
+    w = weights(np.random.default_rng(6), (512, 384), np.dtype(getattr(ml, dtype, dtype)))
+    blocks = w.reshape(512 // block[0], block[0], 384 // block[1], block[1])
+    amax = np.abs(blocks.astype("f4")).max((1, 3), keepdims=True)
+    factor = np.float32(1) / (np.maximum(amax, np.float32(1e-4)) / np.float32(448))
+    wanted = (blocks.astype("f4") * factor).astype(ml.float8_e4m3fn)
+    assert factor.dtype == np.float32 and np.abs(wanted.astype("f4")).max() == 448
+    if memory == "shared":
+        blocks, factor = shared(c, blocks), shared(c, factor)
+    q = c.copy(blocks, dtype="float8_e4m3fn", scale=factor)
+    assert q.dtype == ml.float8_e4m3fn and np.array_equal(bits(q), bits(wanted))
+    back = c.copy(q, dtype="float32", scale=1 / factor)
+    assert np.array_equal(back, q.astype("f4") * (1 / factor))
+
+
+# ---- What users expect -------------------------------------------------------------------------------------
+X = np.arange(-12, 12, dtype="f4").reshape(2, 3, 4) / 2
+
+
+def test_dtypes(c):
+    """By any name, in any kind of array; without a cast that is needed nothing changes."""
+    for dtype in ("float16", np.float16, np.dtype("f2"), "f2"):
+        y = c.copy(X, dtype=dtype)
+        assert y.dtype == np.float16 and np.array_equal(y, X.astype("f2"))
+    infinite = np.array([np.inf, -np.inf, np.nan], "f4")
+    assert np.array_equal(c.copy(infinite, dtype="f4"), infinite, equal_nan=True), "no conversion"
+    assert np.array_equal(c.copy(infinite, dtype="f4", cast="exact"), infinite, equal_nan=True)
+    most = np.finfo("f4").max
+    assert np.array_equal(c.copy(infinite, cast="saturate"), np.array([most, -most, np.nan], "f4"), equal_nan=True)
+    z = np.arange(3, dtype="c8")
+    assert np.array_equal(c.copy(z, dtype="c8"), z)
+    assert np.array_equal(c.copy(X, scale=2), X * 2) and c.copy(X, scale=2).dtype == np.float32
+    x = shared(c, X)
+    assert np.array_equal(c.transpose(x, dtype=bool), X.T.astype(bool))
+    assert isinstance(c.copy(memoryview(X), dtype="int16"), memoryview)
+    assert c.copy(memoryview(X), dtype="int16").tolist() == X.astype("i2").tolist()
+    own = c.copy(tma.Tensor(x), dtype="bfloat16")
+    assert own.dtype == "bfloat16" and own.shape == X.shape
+    assert np.array_equal(c.copy(own, np.empty(X.shape, "f4"), cast="exact"), X)
+    out = np.empty((2, 3, 6), "u1")
+    assert c.pad(X, ((0, 0), (0, 0), (1, 1)), "edge", out=out, dtype="u1") is out
+    assert np.array_equal(out, np.pad(np.clip(X, 0, 255).astype("u1"), ((0, 0), (0, 0), (1, 1)), "edge"))
+    assert np.array_equal(c.pad(X, 1, constant_values=300, dtype="u2"), np.pad(X.clip(0).astype("u2"), 1, constant_values=300))
+
+
+def test_an_exact_cast_counts_all_chunks(clients):
+    x = np.zeros((64, 1000), "f4")
+    x[::7, 3] = 0.5
+    for client in clients:
+        out = np.full(x.shape, 9, "i1")
+        with pytest.raises(tma.OutOfRangeError, match="values of 10 elements of float32 are not values of int8") as raised:
+            client.copy(x, out, cast="exact")
+        assert isinstance(raised.value, IndexError) and raised.value.status == tma.Status.OUT_OF_RANGE
+        assert not out.any(), "the nearest"
+        with pytest.raises(tma.OutOfRangeError, match="values of 1 element of float32"):
+            client.gather(x, [1, 7, 8], dtype="i1", cast="exact")
+        assert np.array_equal(client.copy(x * 2, dtype="i1", cast="exact"), x * 2)
+
+
+REFUSED = [
+    ("another type", ValueError, "out: float16", {"out": np.empty(X.shape, "f2")}),
+    ("another type than dtype", ValueError, "out: float16", {"out": np.empty(X.shape, "f2"), "dtype": "f8"}),
+    ("another type with a scale", ValueError, "out: float16", {"out": np.empty(X.shape, "f2"), "scale": 2}),
+    ("no type", TypeError, "dtype: .*'decimal'", {"dtype": "decimal"}),
+    ("a type that tmad lacks", TypeError, "dtype: ", {"dtype": "U3"}),
+    ("no cast", ValueError, "cast: 'round'", {"cast": "round"}),
+    ("a cast of no text", TypeError, "cast: 1", {"cast": 1}),
+    ("complex", ValueError, "complex", {"dtype": "c8"}),
+    ("scale: complex", TypeError, "scale: .*complex", {"dtype": "f2", "scale": 1j}),
+    ("scale: a text", TypeError, "scale: ", {"dtype": "f2", "scale": "2"}),
+    ("scale: a list of lists", TypeError, "scale: .*several dimensions", {"dtype": "f2", "scale": [[1.0, 2.0]]}),
+    ("scale: integers", TypeError, "scale: int64; .*float32 or float64", {"scale": np.arange(4)}),
+    ("bias: halves", TypeError, "bias: float16", {"bias": np.zeros(4, "f2")}),
+    ("bias: too many dimensions", ValueError, r"bias: \[1, 2, 3, 4\] does not broadcast", {"bias": X[None]}),
+    ("bias: 2 of 4", ValueError, r"bias: \[2\] does not broadcast against \[2, 3, 4\]", {"bias": [1.0, 2.0]}),
+    ("bias: none of 4", ValueError, r"bias: \[0\] does not broadcast", {"bias": np.zeros(0, "f4")}),
+    ("bias: of what is not permuted", ValueError, "bias: .*broadcast against",
+     {"permute": (2, 1, 0), "bias": np.zeros(4, "f4")}),
+    ("scale: too large", OverflowError, "scale: ", {"scale": 1 << 70}),
+    ("value of the source's type", ValueError, "value: .*uint8", {"dtype": "u1", "pad": 1, "value": -1}),
+]
+
+
+@pytest.mark.parametrize("kind,words,arguments", [r[1:] for r in REFUSED], ids=[r[0] for r in REFUSED])
+def test_refused(shared_client, kind, words, arguments):
+    """The same of both kinds of memory, before anything is written."""
+    for x in (X, shared(shared_client, X)):
+        out = arguments.get("out")
+        before = None if out is None else out.copy()
+        with pytest.raises(kind, match=words):
+            shared_client.transform(x, **arguments)
+        assert out is None or np.array_equal(bits(out), bits(before))
+
+
+def test_refused_of_blocks(c):
+    for words, call in [
+        ("scale: 3 entries along the axis", lambda: c.gather(X, [0, 1, 1], scale=np.ones((3, 1, 1), "f4"))),
+        ("bias: 4 entries along the axis", lambda: c.scatter(np.empty((2, 3, 9), "f4"), range(4), X, axis=2, bias=[1.0] * 4)),
+        ("src: float32", lambda: c.scatter(np.empty((5, 3, 4), "f2"), [0, 4], X)),
+        ("src: float64.* and cast", lambda: c.scatter(np.empty((5, 3, 4), "f2"), [0, 4], X, dtype="f8")),
+        ("out: float16", lambda: c.gather(X, [0], out=np.empty((1, 3, 4), "f2"))),
+    ]:
+        with pytest.raises(ValueError, match=words):
+            call()
+
+
+def test_overlaps(c):
+    """In shared memory the service refuses what chunks of private memory are copied for."""
+    def memory(make):
+        base = make(48, "f4")
+        base[:] = np.arange(48)
+        return base, base[:24].view("f2")[::2]
+
+    base, out = memory(c.empty)
+    with pytest.raises(tma.OverlapError):
+        c.copy(base[:24], out, cast="saturate")
+    with pytest.raises(tma.OverlapError):
+        c.copy(base[24:], base[:24], scale=base[:24])
+    base, out = memory(np.empty)
+    assert np.array_equal(c.copy(base[:24].copy(), out, cast="saturate"), np.arange(24))
+    base, _ = memory(np.empty)
+    assert np.array_equal(c.copy(base[24:], base[:24], scale=base[:24]), np.arange(24) * np.arange(24, 48))
+
+
+def test_operands_that_repeat_are_staged_once(clients):
+    """One number for each row, as large as the source: it has to fit into 512 bytes of staging memory."""
+    x = np.random.default_rng(7).standard_normal((100, 300)).astype("f4")
+    rows = np.broadcast_to(np.arange(100, dtype="f8")[:, None], x.shape)
+    for client in clients:
+        assert np.array_equal(client.copy(x, dtype="f8", scale=rows), x.astype("f8") * rows)
+
+
+# ---- Plans and batches -------------------------------------------------------------------------------------
+@pytest.mark.parametrize("memory", ["shared", "private"])
+def test_plans(c, memory):
+    def place(array):
+        return shared(c, array) if memory == "shared" else array
+
+    x, factors, others = place(X), place(np.array([1, 2, 3, 4], "f4")), place(np.array([2, 0, 1, 5], "f4"))
+    plan = c.plan(x, permute=(1, 0, 2), dtype="float16", scale=factors, bias=1)
+    turned = X.transpose(1, 0, 2)
+    assert plan.dst.dtype == "float16" and np.array_equal(plan(x), (turned * factors + 1).astype("f2"))
+    out = place(np.zeros(turned.shape, "f2"))
+    assert plan(x, out) is out and np.array_equal(out, turned * factors + 1)
+    assert np.array_equal(plan(x, out, scale=others), turned * others + 1)
+    assert plan(x, scale=np.array([2, 0, 1, 5], "f4")).dtype == np.float16, "of private memory, in any case"
+    assert plan.explain()["family"] == "convert"
+    numbers = c.plan(x, dtype="i1", scale=10, cast="exact")
+    assert np.array_equal(numbers(x), X * 10)
+    with pytest.raises(tma.OutOfRangeError, match="of 2 elements of float32"):
+        numbers(place(np.array([100] * 2 + [0] * 22, "f4").reshape(X.shape)))
+    for kind, words, call in [
+        (ValueError, "scale: the plan was made for", lambda: plan(x, scale=np.zeros(4))),
+        (ValueError, "scale: .*does not broadcast", lambda: plan(x, scale=np.zeros(5, "f4"))),
+        (ValueError, "scale: a number", lambda: plan(x, scale=2)),
+        (ValueError, "bias: the plan was made without one, or keeps", lambda: plan(x, bias=others)),
+        (ValueError, "scale: a number", lambda: numbers(x, scale=2)),
+        (ValueError, "out: the plan was made for", lambda: plan(x, np.zeros(turned.shape, "f4"))),
+        (TypeError, "dtype", lambda: plan(x, dtype="f4")),
+        (TypeError, "cast", lambda: plan(x, cast="exact")),
+    ]:
+        with pytest.raises(kind, match=words):
+            call()
+
+
+def test_a_plan_that_was_made_without_a_cast(c):
+    plan = c.plan(X)
+    with pytest.raises(ValueError, match="bias: the plan was made without one"):
+        plan(X, bias=np.zeros(4, "f4"))
+    with pytest.raises(ValueError, match="scale: a number"):
+        plan(X, scale=2)
+    assert np.array_equal(plan(X), X)
+
+
+@pytest.mark.parametrize("memory", ["shared", "private"])
+def test_batches(c, memory):
+    """More than a message holds, with operands of as many dimensions as there are."""
+    def place(array):
+        return shared(c, array) if memory == "shared" else array
+
+    x = place((np.arange(4096, dtype="f4") % 31).reshape((2,) * 12))
+    factors = place(np.arange(64, dtype="f4").reshape((1,) * 6 + (2,) * 6))
+    plan = c.plan(x, dtype="f2", scale=factors, bias=factors)
+    outs = [c.empty(x.shape, "f2") for _ in range(300)]
+    with c.batch() as b:
+        made = [c.empty(x.shape, "f2")]
+        made += [b.transpose(x, dtype="f8", scale=factors.T, bias=factors.T) for _ in range(100)]
+        made.append(b.copy(x, dtype="i4", scale=2))
+        made.append(b.pad(x[0, 0, 0, 0, 0, 0, 0, 0, 0, 0], 1, dtype="u1", bias=1))
+        made.append(b.transform(x, cast="saturate", bias=-1))
+        for out in outs:
+            assert b.run_plan(plan, x, out) is out
+        b.run_plan(plan, x, made[0], scale=place(np.ones_like(factors)))
+    assert all(np.array_equal(out, (x * factors + factors).astype("f2")) for out in outs)
+    assert all(np.array_equal(y, x.T.astype("f8") * factors.T + factors.T) for y in made[1:101])
+    assert np.array_equal(made[0], x + factors)
+    assert np.array_equal(made[101], x * 2) and np.array_equal(made[103], x - 1)
+    assert made[102].tolist() == [[0, 0, 0, 0], [0, 1, 2, 0], [0, 3, 4, 0], [0, 0, 0, 0]]
+    for options in ({"dtype": "f2"}, {"cast": "exact"}, {"scale": 2}, {"bias": 2}):
+        with pytest.raises(TypeError, match="each move of a batch has its own"):
+            c.batch(**options)
+    with pytest.raises(tma.OutOfRangeError, match=f"values of {np.count_nonzero(x)} elements"), c.batch() as b:
+        b.copy(x, dtype="bool", cast="exact", scale=2)
+
+
+# ---- asyncio -----------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("memory", ["shared", "private"])
+@pytest.mark.parametrize("shape", [(8, 30), (400, 600)], ids=["small", "large"])
+def test_asyncio(tmad, memory, shape):
+    async def main():
+        async with tma.aio.connect(tmad.path) as c:
+            async def place(array):
+                if memory == "private":
+                    return array
+                made = await c.empty(array.shape, array.dtype)
+                made[...] = array
+                return made
+
+            rng = np.random.default_rng(8)
+            data = rng.standard_normal(shape).astype("f4")
+            x, rows = await place(data), await place(rng.standard_normal((shape[0], 1)))
+            wanted = (data.T * rows.T.astype("f4")).astype("f2")  # calculated in float32
+            many = await asyncio.gather(*(c.transpose(x, dtype="f2", scale=rows.T) for _ in range(20)))
+            assert all(y.dtype == np.float16 and np.array_equal(y, wanted) for y in many)
+            assert np.array_equal(await c.copy(x, dtype="f8", bias=rows), data + rows)
+            assert np.array_equal(await c.pad(x, 1, dtype="f2"), np.pad(data.astype("f2"), 1))
+            taken = await c.gather(x, [5, 2, 5], dtype="f2", scale=2)
+            assert np.array_equal(taken, (data[[5, 2, 5]] * 2).astype("f2"))
+            into = await place(np.zeros(shape, "f2"))
+            await c.scatter(into, [3], data[:1], cast="saturate")
+            assert np.array_equal(into[3], data[0].astype("f2")) and not into[2].any()
+            plan = await c.plan(x, dtype="f2", scale=rows)
+            out = await place(np.zeros(shape, "f2"))
+            assert await plan(x, out) is out and np.array_equal(out.T, wanted)
+            other = await place(np.ones_like(rows))
+            assert np.array_equal(await plan(x, out, scale=other), data.astype("f2"))
+            async with c.batch() as b:
+                made = [b.copy(x, dtype="f2"), b.transpose(x, dtype="f2", scale=rows.T), b.run_plan(plan, x, out)]
+            assert np.array_equal(made[0], data.astype("f2")) and np.array_equal(made[1], wanted)
+            assert np.array_equal(made[2].T, wanted)
+            assert (await c.explain(x, dtype="f2"))["family"] == "convert"
+            whole = await place(np.trunc(data))
+            out = await place(np.full(shape, 7, "u1"))
+            with pytest.raises(tma.OutOfRangeError, match=f"values of {np.count_nonzero(whole < 0)} elements of float32"):
+                await c.copy(whole, out, cast="exact")
+            assert np.array_equal(out, whole.clip(0))
+            for kind, words, call in [
+                (ValueError, "scale", lambda: c.copy(x, scale=np.ones(7, "f4"))),
+                (ValueError, "out", lambda: c.copy(x, np.zeros(shape, "f2"))),
+                (TypeError, "dtype", lambda: c.copy(x, dtype="U1")),
+            ]:
+                with pytest.raises(kind, match=words):
+                    await call()
+            with pytest.raises(TypeError, match="scale"):
+                c.batch(scale=2)
+
+    asyncio.run(main())
