@@ -2,6 +2,7 @@
 """Conversions: every value of the small types against NumPy and ml_dtypes, random ones in every kind of memory, what
 DALI and DeepGEMM define, and what is refused."""
 import asyncio
+import os
 import re
 
 import pytest
@@ -179,7 +180,8 @@ def transform_case(rng, clients):
     wanted = arrays.expected(wanted, None, pads, mode, value).view(target)
     options = {"permute": permute, "pad": pads, "mode": mode, "value": value, "scale": scale, "bias": bias}
     if rng.random() < 0.5 and cast == "saturate":
-        assert is_same(client.transform(src, dtype=target, **options), wanted), what
+        named = {"cast": cast} if source == target else {}  # of another type it is the default
+        assert is_same(client.transform(src, dtype=target, **named, **options), wanted), what
         return
     out = lay_out(rng, client, np.zeros(wanted.shape, target))
     count = 0
@@ -308,6 +310,22 @@ def test_weights_as_deepgemm_scales_them(c, memory, dtype, block):
     assert q.dtype == ml.float8_e4m3fn and np.array_equal(bits(q), bits(wanted))
     back = c.copy(q, dtype="float32", scale=1 / factor)
     assert np.array_equal(back, q.astype("f4") * (1 / factor))
+
+
+@pytest.mark.skipif(arrays.ml_dtypes is None, reason="needs ml_dtypes")
+def test_what_the_readme_shows(c):
+    readme = os.path.join(os.path.dirname(__file__), "..", "..", "client", "python", "README.md")
+    with open(readme, encoding="utf-8") as file:
+        example = re.search(r"## Conversions\n\n```python\n(.*?)```", file.read(), re.DOTALL)[1]
+    rng, m, k = np.random.default_rng(9), 256, 384
+    known = {"np": np, "c": c, "x": X, "m": m, "k": k, "images": rng.integers(0, 256, (2, 256, 256, 3), dtype="u1"),
+             "weights": rng.standard_normal((m, k), "f4"), "factors": rng.random((m // 128, k // 128), "f4")}
+    exec(example, known)
+    assert np.array_equal(known["half"], X.astype("f2"))
+    images = (known["images"][:, 16:-16, 16:-16].astype("f8") - known["mean"]) / known["std"]
+    assert known["batch"].dtype == np.float16 and np.allclose(known["batch"], images.transpose(0, 3, 1, 2), atol=2e-3)
+    scaled = known["weights"] * known["factors"].repeat(128, 0).repeat(128, 1)
+    assert np.array_equal(bits(known["fp8"]), bits(scaled.astype(arrays.ml_dtypes.float8_e4m3fn)))
 
 
 # ---- What users expect -------------------------------------------------------------------------------------

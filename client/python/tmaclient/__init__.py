@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies, transposes and pads tensors by tmad, a service that does so at memory speed.
+"""Copies, transposes, pads and casts tensors by tmad, a service that does so at memory speed.
 
     import numpy as np, tmaclient as tma
 

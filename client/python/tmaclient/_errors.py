@@ -73,7 +73,7 @@ class InvalidArgumentError(Error, ValueError):
 
 
 class OutOfRangeError(Error, IndexError):
-    """A tensor, an index or a point of a timeline lies outside of its memory."""
+    """A tensor, an index or a point of a timeline lies outside of its memory; or an exact cast has changed values."""
 
     status = Status.OUT_OF_RANGE
 
