@@ -445,6 +445,28 @@ def test_operands_that_repeat_are_staged_once(clients):
         assert np.array_equal(client.copy(x, dtype="f8", scale=rows), x.astype("f8") * rows)
 
 
+class Bar:
+    """Counts what it is told of."""
+
+    def __init__(self):
+        self.bytes = 0
+
+    def update(self, n):
+        self.bytes += n
+
+    def close(self):
+        self.bytes += 0
+
+
+def test_progress_counts_the_bytes_of_both_sides(clients):
+    x = np.zeros((100, 300), "f4")
+    for client in clients:
+        bars = Bar(), Bar()
+        client.copy(x, dtype="f2", scale=np.ones(300), progress=bars[0])
+        client.gather(x, range(100), dtype="f2", progress=bars[1])
+        assert [bar.bytes for bar in bars] == [x.size * (4 + 2)] * 2
+
+
 # ---- Plans and batches -------------------------------------------------------------------------------------
 @pytest.mark.parametrize("memory", ["shared", "private"])
 def test_plans(c, memory):

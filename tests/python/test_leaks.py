@@ -32,11 +32,16 @@ def kinds(c):
     plan, timeline, t = c.plan(shared, out=out), c.timeline(), tma.Tensor(shared)
     released = c.plan(shared)
     released.release()
+    factors, halves = c.empty(8, "f4"), c.empty((8, 8), "f2")
+    factors[...] = 0.5
+    converting = c.plan(shared, dtype="f2", scale=factors, bias=1)
 
     def batch():
         with c.batch() as b:
             b.copy(shared, out=out)
             b.copy(ordinary)
+            b.copy(shared, out=halves, dtype="f2", bias=factors)
+            b.run_plan(converting, shared, halves)
 
     def submit():
         request = tma._core.Request.transform(tma.Tensor(out), t, None, None, None, "constant", 0)
@@ -54,6 +59,14 @@ def kinds(c):
         "plan": lambda: plan(shared, out), "staged plan": lambda: plan(ordinary), "prepare": lambda: c.plan(ordinary),
         "gather": lambda: c.gather(shared, [1, 2], out=out[:2]), "staged gather": lambda: c.gather(ordinary, [1]),
         "scatter": lambda: c.scatter(out, [3], shared[:1]), "batch": batch, "submit": submit,
+        "convert": lambda: c.copy(shared, out=halves, dtype="f2", scale=factors, bias=-1),
+        "staged convert": lambda: c.transpose(ordinary, dtype="u1", scale=np.ones(8), bias=factors),
+        "converting plan": lambda: converting(shared, halves), "staged converting plan": lambda: converting(ordinary),
+        "converting gather": lambda: c.gather(shared, [1, 2], out=halves[:2], cast="exact", scale=factors),
+        "inexact": fails(tma.OutOfRangeError, lambda: c.copy(factors, dtype="u1", cast="exact", scale=factors[:1])),
+        "wrong scale": fails(ValueError, lambda: c.copy(shared, scale=factors[:3])),
+        "complex scale": fails(TypeError, lambda: c.copy(shared, scale=factors, bias=1j)),
+        "wrong scale of a plan": fails(ValueError, lambda: converting(shared, halves, scale=factors[:1])),
         "empty": lambda: c.empty(4), "timeline": c.timeline, "signal": lambda: c.copy(shared, out=out, signal=timeline.point(1)),
         "explain": lambda: c.explain(shared), "picture": lambda: c.explain(shared)._repr_svg_(), "info": c.info,
         "stats": c.stats, "regions": c.regions, "last_result": c.last_result, "buffer": lambda: memoryview(t).tobytes(),
@@ -78,6 +91,8 @@ def kinds(c):
 
 
 NAMES = ["copy", "staged", "pad", "plan", "staged plan", "prepare", "gather", "staged gather", "scatter", "batch", "submit",
+         "convert", "staged convert", "converting plan", "staged converting plan", "converting gather", "inexact",
+         "wrong scale", "complex scale", "wrong scale of a plan",
          "empty", "timeline", "signal", "explain", "picture", "info", "stats", "regions", "last_result", "buffer", "dlpack",
          "capsule", "part", "bytes", "repr", "wrong axes", "wrong out", "wrong array", "wrong device", "overlap",
          "overlap in a batch", "wrong plan", "released plan", "wrong index", "wrong value", "wrong order", "wait", "register",
