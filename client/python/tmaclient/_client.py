@@ -23,7 +23,7 @@ from ._arrays import (
     numpy_dtype,
 )
 from ._batch import Batch
-from ._conversion import Casting, Conversion, Keywords, parse_conversion
+from ._conversion import NO_CASTING, Casting, Conversion, Keywords, parse_conversion
 from ._core import Tensor
 from ._errors import DisconnectedError, InvalidArgumentError, UnsupportedError, VersionError, WaitTimeoutError
 from ._moves import (
@@ -108,7 +108,8 @@ class Options:
         scale: Any = None,
         bias: Any = None,
     ) -> None:
-        self.casting = Casting(dtype, cast, scale, bias)
+        is_casting = dtype is not None or cast is not None or scale is not None or bias is not None
+        self.casting = Casting(dtype, cast, scale, bias) if is_casting else NO_CASTING
         if not isinstance(priority, str) or priority not in PRIORITIES:
             raise ValueError(f"priority: {priority!r}; it is one of {', '.join(PRIORITIES)}")
         self.progress, self.synchronous = progress, synchronous
@@ -134,6 +135,8 @@ class Options:
 
     def converting(self, **casting: Unpack[Keywords]) -> Options:
         """The same, of a move that converts."""
+        if not casting:
+            return self
         options = copy.copy(self)
         options.casting = Casting(**casting)
         return options
@@ -164,7 +167,8 @@ class Maker:
     def _result(self, out: Any, shape: Sequence[int], like: Array, casting: Casting) -> tuple[Any, Array]:
         """The array for a result, which is made if there is no out."""
         if out is not None:
-            return out, parse_out(out, shape, casting.out_dtype(like.tensor))
+            is_casting = casting is not NO_CASTING
+            return out, parse_out(out, shape, casting.out_dtype(like.tensor) if is_casting else like.tensor.dtype)
         made = self._make_array(shape, like, casting.result_dtype(like.tensor))
         return made, Array(made if isinstance(made, Tensor) else like.kind.tensor(made), like.kind, made)
 
@@ -265,7 +269,9 @@ class Maker:
         return t.size == 0 or not t.is_host or self._core.is_shared(t)
 
     def _are_reached(self, move: Move | Blocks) -> bool:
-        return all(self._is_reached(t) for t in (move.dst, move.src, *move.operands))
+        if not (self._is_reached(move.dst) and self._is_reached(move.src)):
+            return False
+        return move.conversion is None or all(self._is_reached(t) for t in move.operands)
 
 
 class Client(Maker):
@@ -692,12 +698,16 @@ def _rank(obj: Any) -> int:
 
 def _shape(src: Tensor, axes: Sequence[int] | None, pads: Any, casting: Casting) -> tuple[int, ...]:
     """The shape of a result, which has to be countable in bytes on either side."""
+    if pads is None:
+        return permuted_shape(src, axes)
     return result_shape(src, axes, pads, max(src.itemsize, _core.DTYPES[casting.result_dtype(src)]))
 
 
 def _conversion(
     casting: Casting, dst: Tensor, src: Tensor, axes: Sequence[int] | None
 ) -> tuple[Conversion | None, tuple[Array, ...]]:
+    if casting is NO_CASTING:
+        return None, ()
     return parse_conversion(casting, dst.dtype, src.dtype, permuted_shape(src, axes))
 
 

@@ -48,6 +48,9 @@ class Casting(NamedTuple):
         return None if self.dtype is None and self.cast is not None else self.result_dtype(src)
 
 
+NO_CASTING = Casting()
+
+
 class Conversion:
     """A cast, and its operands."""
 
@@ -96,6 +99,8 @@ def parse_conversion(
 ) -> tuple[Conversion | None, tuple[Array, ...]]:
     """A conversion between two types, of a source that has this shape as permuted, and the arrays among its operands.
     None: elements stay as they are. axis: that of blocks, for which operands are the same."""
+    if casting is NO_CASTING:
+        return None, ()
     cast = casting.cast
     if cast is not None and not isinstance(cast, str):
         raise TypeError(f"cast: {cast!r}; it is one of {', '.join(CASTS)}")

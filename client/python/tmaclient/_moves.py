@@ -44,16 +44,9 @@ class Move:
         """The request of it."""
         if not isinstance(self.mode, str):
             raise TypeError(f"mode: {self.mode!r}; it is one of {', '.join(MODES)}")
-        return Request.transform(
-            self.dst,
-            self.src,
-            self.permute,
-            self.before,
-            self.after,
-            self.mode,
-            self.value,
-            *_conversion_arguments(self.conversion),
-        )
+        order = (self.dst, self.src, self.permute, self.before, self.after, self.mode, self.value)
+        c = self.conversion
+        return Request.transform(*order) if c is None else Request.transform(*order, c.cast, c.scale, c.bias)
 
 
 class Blocks:
@@ -107,7 +100,7 @@ class Blocks:
         if selected.strides[selected_axis] == 0 and limit > 1:
             index, limit = index.zeros(), 1
         tensor, is_shared = index.placed(core)
-        conversion = self.conversion.without(self.dst_axis) if self.conversion is not None else None
+        c = self.conversion.without(self.dst_axis) if self.conversion is not None else None
         return Request.blocks(
             self.is_scatter,
             _block(dst, self.dst_axis),
@@ -120,12 +113,8 @@ class Blocks:
             limit,
             _step(dst, self.dst_axis),
             _step(src, self.src_axis),
-            *_conversion_arguments(conversion),
+            *(() if c is None else (c.cast, c.scale, c.bias)),
         )
-
-
-def _conversion_arguments(conversion: Conversion | None) -> tuple[str, Any, Any] | tuple[()]:
-    return (conversion.cast, conversion.scale, conversion.bias) if conversion is not None else ()
 
 
 def _step(t: Tensor, axis: int) -> int:
@@ -298,8 +287,6 @@ def permuted_shape(src: Tensor, permute: Sequence[int] | None) -> tuple[int, ...
 def result_shape(src: Tensor, permute: Sequence[int] | None, pads: Any, itemsize: int) -> tuple[int, ...]:
     """The same, padded, with elements of a size that it has to be countable with."""
     shape = permuted_shape(src, permute)
-    if pads is None:
-        return shape
     padded = tuple(n + b + a for n, b, a in zip(shape, *pads, strict=True))
     for d, (n, b, a) in enumerate(zip(shape, *pads, strict=True)):
         if (b < 0 or a < 0) and n + min(b, 0) + min(a, 0) < 1:
