@@ -26,6 +26,18 @@ def raw(array):
     return array.view(np.dtype((np.void, array.dtype.itemsize)))
 
 
+def bits(array):
+    """The same elements as integers."""
+    return np.asarray(array, order="C").view(f"u{array.dtype.itemsize}")
+
+
+def shared(client, array):
+    """The same in memory that the service shares."""
+    made = client.empty(array.shape, array.dtype)
+    made[...] = array
+    return made
+
+
 def fill(rng, array):
     """Any bytes, NaNs of every payload among them; bools are 0 or 1."""
     flat = array.reshape(-1).view(np.uint8)

@@ -31,6 +31,15 @@ def c(tmad):
         yield client
 
 
+@pytest.fixture(scope="module")
+def clients(tmad):
+    """With staging memory for all, for little and for next to nothing."""
+    opened = [tma.connect(tmad.path, staging=n) for n in (64 << 20, 64 << 10, 4 << 10, 512)]
+    yield opened
+    for client in opened:
+        client.close()
+
+
 @pytest.fixture
 def own():
     """A tmad of the test's own, which may be stopped, killed and started again."""

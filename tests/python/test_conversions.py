@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conversions: every value of the small types against NumPy and ml_dtypes, random ones in every kind of memory, what
-DALI and DeepGEMM define, and what is refused."""
-import asyncio
+"""Conversions: every value of the small types against NumPy and ml_dtypes, random ones in every kind of memory, and what
+DALI and DeepGEMM define."""
 import os
 import re
 
@@ -12,6 +11,7 @@ np = pytest.importorskip("numpy")
 import arrays
 import conversion
 import tmaclient as tma
+from arrays import bits, shared
 from tmad import ENGINE, share
 
 pytestmark = pytest.mark.skipif(ENGINE != "cpu", reason="arrays of the host; the engine's own tests convert on a device")
@@ -19,18 +19,8 @@ TYPES = [d for d in arrays.dtypes() if d.kind != "c"]
 BLOCK = 100  # cases of a test
 
 
-def bits(array):
-    return np.asarray(array, order="C").view(f"u{array.dtype.itemsize}")
-
-
 def count_of(error):
     return int(re.search(r"the values of (\d+) elements? of", str(error))[1])
-
-
-def shared(client, array):
-    made = client.empty(array.shape, array.dtype)
-    made[...] = array
-    return made
 
 
 # ---- Every value -------------------------------------------------------------------------------------------
@@ -103,15 +93,6 @@ def test_every_value(shared_client, seed, source):
 
 
 # ---- Random ones -------------------------------------------------------------------------------------------
-@pytest.fixture(scope="module")
-def clients(tmad):
-    """With staging memory for all, for little and for next to nothing."""
-    opened = [tma.connect(tmad.path, staging=n) for n in (64 << 20, 64 << 10, 4 << 10, 512)]
-    yield opened
-    for client in opened:
-        client.close()
-
-
 def lay_out(rng, client, array):
     """The array in another layout, in shared memory or not."""
     layout = arrays.Layout(rng, array.shape, False)
@@ -318,277 +299,12 @@ def test_what_the_readme_shows(c):
     with open(readme, encoding="utf-8") as file:
         example = re.search(r"## Conversions\n\n```python\n(.*?)```", file.read(), re.DOTALL)[1]
     rng, m, k = np.random.default_rng(9), 256, 384
-    known = {"np": np, "c": c, "x": X, "m": m, "k": k, "images": rng.integers(0, 256, (2, 256, 256, 3), dtype="u1"),
+    x = rng.standard_normal((3, 4), "f4")
+    known = {"np": np, "c": c, "x": x, "m": m, "k": k, "images": rng.integers(0, 256, (2, 256, 256, 3), dtype="u1"),
              "weights": rng.standard_normal((m, k), "f4"), "factors": rng.random((m // 128, k // 128), "f4")}
     exec(example, known)
-    assert np.array_equal(known["half"], X.astype("f2"))
+    assert np.array_equal(known["half"], x.astype("f2"))
     images = (known["images"][:, 16:-16, 16:-16].astype("f8") - known["mean"]) / known["std"]
     assert known["batch"].dtype == np.float16 and np.allclose(known["batch"], images.transpose(0, 3, 1, 2), atol=2e-3)
     scaled = known["weights"] * known["factors"].repeat(128, 0).repeat(128, 1)
     assert np.array_equal(bits(known["fp8"]), bits(scaled.astype(arrays.ml_dtypes.float8_e4m3fn)))
-
-
-# ---- What users expect -------------------------------------------------------------------------------------
-X = np.arange(-12, 12, dtype="f4").reshape(2, 3, 4) / 2
-
-
-def test_dtypes(c):
-    """By any name, in any kind of array; without a cast that is needed nothing changes."""
-    for dtype in ("float16", np.float16, np.dtype("f2"), "f2"):
-        y = c.copy(X, dtype=dtype)
-        assert y.dtype == np.float16 and np.array_equal(y, X.astype("f2"))
-    infinite = np.array([np.inf, -np.inf, np.nan], "f4")
-    assert np.array_equal(c.copy(infinite, dtype="f4"), infinite, equal_nan=True), "no conversion"
-    assert np.array_equal(c.copy(infinite, dtype="f4", cast="exact"), infinite, equal_nan=True)
-    most = np.finfo("f4").max
-    assert np.array_equal(c.copy(infinite, cast="saturate"), np.array([most, -most, np.nan], "f4"), equal_nan=True)
-    z = np.arange(3, dtype="c8")
-    assert np.array_equal(c.copy(z, dtype="c8"), z)
-    assert np.array_equal(c.copy(X, scale=2), X * 2) and c.copy(X, scale=2).dtype == np.float32
-    x = shared(c, X)
-    assert np.array_equal(c.transpose(x, dtype=bool), X.T.astype(bool))
-    assert isinstance(c.copy(memoryview(X), dtype="int16"), memoryview)
-    assert c.copy(memoryview(X), dtype="int16").tolist() == X.astype("i2").tolist()
-    own = c.copy(tma.Tensor(x), dtype="bfloat16")
-    assert own.dtype == "bfloat16" and own.shape == X.shape
-    assert np.array_equal(c.copy(own, np.empty(X.shape, "f4"), cast="exact"), X)
-    out = np.empty((2, 3, 6), "u1")
-    assert c.pad(X, ((0, 0), (0, 0), (1, 1)), "edge", out=out, dtype="u1") is out
-    assert np.array_equal(out, np.pad(np.clip(X, 0, 255).astype("u1"), ((0, 0), (0, 0), (1, 1)), "edge"))
-    assert np.array_equal(c.pad(X, 1, constant_values=300, dtype="u2"), np.pad(X.clip(0).astype("u2"), 1, constant_values=300))
-
-
-def test_an_exact_cast_counts_all_chunks(clients):
-    x = np.zeros((64, 1000), "f4")
-    x[::7, 3] = 0.5
-    for client in clients:
-        out = np.full(x.shape, 9, "i1")
-        with pytest.raises(tma.OutOfRangeError, match="values of 10 elements of float32 are not values of int8") as raised:
-            client.copy(x, out, cast="exact")
-        assert isinstance(raised.value, IndexError) and raised.value.status == tma.Status.OUT_OF_RANGE
-        assert not out.any(), "the nearest"
-        with pytest.raises(tma.OutOfRangeError, match="values of 1 element of float32"):
-            client.gather(x, [1, 7, 8], dtype="i1", cast="exact")
-        assert np.array_equal(client.copy(x * 2, dtype="i1", cast="exact"), x * 2)
-
-
-REFUSED = [
-    ("another type", ValueError, "out: float16", {"out": np.empty(X.shape, "f2")}),
-    ("another type than dtype", ValueError, "out: float16", {"out": np.empty(X.shape, "f2"), "dtype": "f8"}),
-    ("another type with a scale", ValueError, "out: float16", {"out": np.empty(X.shape, "f2"), "scale": 2}),
-    ("no type", TypeError, "dtype: .*'decimal'", {"dtype": "decimal"}),
-    ("a type that tmad lacks", TypeError, "dtype: ", {"dtype": "U3"}),
-    ("no cast", ValueError, "cast: 'round'", {"cast": "round"}),
-    ("a cast of no text", TypeError, "cast: 1", {"cast": 1}),
-    ("complex", ValueError, "complex", {"dtype": "c8"}),
-    ("scale: complex", TypeError, "scale: .*complex", {"dtype": "f2", "scale": 1j}),
-    ("scale: a text", TypeError, "scale: ", {"dtype": "f2", "scale": "2"}),
-    ("scale: a list of lists", TypeError, "scale: .*several dimensions", {"dtype": "f2", "scale": [[1.0, 2.0]]}),
-    ("scale: integers", TypeError, "scale: int64; .*float32 or float64", {"scale": np.arange(4)}),
-    ("bias: halves", TypeError, "bias: float16", {"bias": np.zeros(4, "f2")}),
-    ("bias: too many dimensions", ValueError, r"bias: \[1, 2, 3, 4\] does not broadcast", {"bias": X[None]}),
-    ("bias: 2 of 4", ValueError, r"bias: \[2\] does not broadcast against \[2, 3, 4\]", {"bias": [1.0, 2.0]}),
-    ("bias: none of 4", ValueError, r"bias: \[0\] does not broadcast", {"bias": np.zeros(0, "f4")}),
-    ("bias: of what is not permuted", ValueError, "bias: .*broadcast against",
-     {"permute": (2, 1, 0), "bias": np.zeros(4, "f4")}),
-    ("scale: too large", OverflowError, "scale: ", {"scale": 1 << 70}),
-    ("value of the source's type", ValueError, "value: .*uint8", {"dtype": "u1", "pad": 1, "value": -1}),
-]
-
-
-@pytest.mark.parametrize("kind,words,arguments", [r[1:] for r in REFUSED], ids=[r[0] for r in REFUSED])
-def test_refused(shared_client, kind, words, arguments):
-    """The same of both kinds of memory, before anything is written."""
-    for x in (X, shared(shared_client, X)):
-        out = arguments.get("out")
-        before = None if out is None else out.copy()
-        with pytest.raises(kind, match=words):
-            shared_client.transform(x, **arguments)
-        assert out is None or np.array_equal(bits(out), bits(before))
-
-
-def test_refused_of_blocks(c):
-    for words, call in [
-        ("scale: 3 entries along the axis", lambda: c.gather(X, [0, 1, 1], scale=np.ones((3, 1, 1), "f4"))),
-        ("bias: 4 entries along the axis", lambda: c.scatter(np.empty((2, 3, 9), "f4"), range(4), X, axis=2, bias=[1.0] * 4)),
-        ("src: float32", lambda: c.scatter(np.empty((5, 3, 4), "f2"), [0, 4], X)),
-        ("src: float64.* and cast", lambda: c.scatter(np.empty((5, 3, 4), "f2"), [0, 4], X, dtype="f8")),
-        ("out: float16", lambda: c.gather(X, [0], out=np.empty((1, 3, 4), "f2"))),
-    ]:
-        with pytest.raises(ValueError, match=words):
-            call()
-
-
-def test_overlaps(c):
-    """In shared memory the service refuses what chunks of private memory are copied for."""
-    def memory(make):
-        base = make(48, "f4")
-        base[:] = np.arange(48)
-        return base, base[:24].view("f2")[::2]
-
-    base, out = memory(c.empty)
-    with pytest.raises(tma.OverlapError):
-        c.copy(base[:24], out, cast="saturate")
-    with pytest.raises(tma.OverlapError):
-        c.copy(base[24:], base[:24], scale=base[:24])
-    base, out = memory(np.empty)
-    assert np.array_equal(c.copy(base[:24].copy(), out, cast="saturate"), np.arange(24))
-    base, _ = memory(np.empty)
-    assert np.array_equal(c.copy(base[24:], base[:24], scale=base[:24]), np.arange(24) * np.arange(24, 48))
-
-
-def test_operands_that_repeat_are_staged_once(clients):
-    """One number for each row, as large as the source: it has to fit into 512 bytes of staging memory."""
-    x = np.random.default_rng(7).standard_normal((100, 300)).astype("f4")
-    rows = np.broadcast_to(np.arange(100, dtype="f8")[:, None], x.shape)
-    for client in clients:
-        assert np.array_equal(client.copy(x, dtype="f8", scale=rows), x.astype("f8") * rows)
-
-
-class Bar:
-    """Counts what it is told of."""
-
-    def __init__(self):
-        self.bytes = 0
-
-    def update(self, n):
-        self.bytes += n
-
-    def close(self):
-        self.bytes += 0
-
-
-def test_progress_counts_the_bytes_of_both_sides(clients):
-    x = np.zeros((100, 300), "f4")
-    for client in clients:
-        bars = Bar(), Bar()
-        client.copy(x, dtype="f2", scale=np.ones(300), progress=bars[0])
-        client.gather(x, range(100), dtype="f2", progress=bars[1])
-        assert [bar.bytes for bar in bars] == [x.size * (4 + 2)] * 2
-
-
-# ---- Plans and batches -------------------------------------------------------------------------------------
-@pytest.mark.parametrize("memory", ["shared", "private"])
-def test_plans(c, memory):
-    def place(array):
-        return shared(c, array) if memory == "shared" else array
-
-    x, factors, others = place(X), place(np.array([1, 2, 3, 4], "f4")), place(np.array([2, 0, 1, 5], "f4"))
-    plan = c.plan(x, permute=(1, 0, 2), dtype="float16", scale=factors, bias=1)
-    turned = X.transpose(1, 0, 2)
-    assert plan.dst.dtype == "float16" and np.array_equal(plan(x), (turned * factors + 1).astype("f2"))
-    out = place(np.zeros(turned.shape, "f2"))
-    assert plan(x, out) is out and np.array_equal(out, turned * factors + 1)
-    assert np.array_equal(plan(x, out, scale=others), turned * others + 1)
-    assert plan(x, scale=np.array([2, 0, 1, 5], "f4")).dtype == np.float16, "of private memory, in any case"
-    assert plan.explain()["family"] == "convert"
-    numbers = c.plan(x, dtype="i1", scale=10, cast="exact")
-    assert np.array_equal(numbers(x), X * 10)
-    with pytest.raises(tma.OutOfRangeError, match="of 2 elements of float32"):
-        numbers(place(np.array([100] * 2 + [0] * 22, "f4").reshape(X.shape)))
-    for kind, words, call in [
-        (ValueError, "scale: the plan was made for", lambda: plan(x, scale=np.zeros(4))),
-        (ValueError, "scale: .*does not broadcast", lambda: plan(x, scale=np.zeros(5, "f4"))),
-        (ValueError, "scale: a number", lambda: plan(x, scale=2)),
-        (ValueError, "bias: the plan was made without one, or keeps", lambda: plan(x, bias=others)),
-        (ValueError, "scale: a number", lambda: numbers(x, scale=2)),
-        (ValueError, "out: the plan was made for", lambda: plan(x, np.zeros(turned.shape, "f4"))),
-        (TypeError, "dtype", lambda: plan(x, dtype="f4")),
-        (TypeError, "cast", lambda: plan(x, cast="exact")),
-    ]:
-        with pytest.raises(kind, match=words):
-            call()
-
-
-def test_a_plan_that_was_made_without_a_cast(c):
-    plan = c.plan(X)
-    with pytest.raises(ValueError, match="bias: the plan was made without one"):
-        plan(X, bias=np.zeros(4, "f4"))
-    with pytest.raises(ValueError, match="scale: a number"):
-        plan(X, scale=2)
-    assert np.array_equal(plan(X), X)
-
-
-@pytest.mark.parametrize("memory", ["shared", "private"])
-def test_batches(c, memory):
-    """More than a message holds, with operands of as many dimensions as there are."""
-    def place(array):
-        return shared(c, array) if memory == "shared" else array
-
-    x = place((np.arange(4096, dtype="f4") % 31).reshape((2,) * 12))
-    factors = place(np.arange(64, dtype="f4").reshape((1,) * 6 + (2,) * 6))
-    plan = c.plan(x, dtype="f2", scale=factors, bias=factors)
-    outs = [c.empty(x.shape, "f2") for _ in range(300)]
-    with c.batch() as b:
-        made = [c.empty(x.shape, "f2")]
-        made += [b.transpose(x, dtype="f8", scale=factors.T, bias=factors.T) for _ in range(100)]
-        made.append(b.copy(x, dtype="i4", scale=2))
-        made.append(b.pad(x[0, 0, 0, 0, 0, 0, 0, 0, 0, 0], 1, dtype="u1", bias=1))
-        made.append(b.transform(x, cast="saturate", bias=-1))
-        for out in outs:
-            assert b.run_plan(plan, x, out) is out
-        b.run_plan(plan, x, made[0], scale=place(np.ones_like(factors)))
-    assert all(np.array_equal(out, (x * factors + factors).astype("f2")) for out in outs)
-    assert all(np.array_equal(y, x.T.astype("f8") * factors.T + factors.T) for y in made[1:101])
-    assert np.array_equal(made[0], x + factors)
-    assert np.array_equal(made[101], x * 2) and np.array_equal(made[103], x - 1)
-    assert made[102].tolist() == [[0, 0, 0, 0], [0, 1, 2, 0], [0, 3, 4, 0], [0, 0, 0, 0]]
-    for options in ({"dtype": "f2"}, {"cast": "exact"}, {"scale": 2}, {"bias": 2}):
-        with pytest.raises(TypeError, match="each move of a batch has its own"):
-            c.batch(**options)
-    with pytest.raises(tma.OutOfRangeError, match=f"values of {np.count_nonzero(x)} elements"), c.batch() as b:
-        b.copy(x, dtype="bool", cast="exact", scale=2)
-
-
-# ---- asyncio -----------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("memory", ["shared", "private"])
-@pytest.mark.parametrize("shape", [(8, 30), (400, 600)], ids=["small", "large"])
-def test_asyncio(tmad, memory, shape):
-    async def main():
-        async with tma.aio.connect(tmad.path) as c:
-            async def place(array):
-                if memory == "private":
-                    return array
-                made = await c.empty(array.shape, array.dtype)
-                made[...] = array
-                return made
-
-            rng = np.random.default_rng(8)
-            data = rng.standard_normal(shape).astype("f4")
-            x, rows = await place(data), await place(rng.standard_normal((shape[0], 1)))
-            wanted = (data.T * rows.T.astype("f4")).astype("f2")  # calculated in float32
-            many = await asyncio.gather(*(c.transpose(x, dtype="f2", scale=rows.T) for _ in range(20)))
-            assert all(y.dtype == np.float16 and np.array_equal(y, wanted) for y in many)
-            assert np.array_equal(await c.copy(x, dtype="f8", bias=rows), data + rows)
-            assert np.array_equal(await c.pad(x, 1, dtype="f2"), np.pad(data.astype("f2"), 1))
-            taken = await c.gather(x, [5, 2, 5], dtype="f2", scale=2)
-            assert np.array_equal(taken, (data[[5, 2, 5]] * 2).astype("f2"))
-            into = await place(np.zeros(shape, "f2"))
-            await c.scatter(into, [3], data[:1], cast="saturate")
-            assert np.array_equal(into[3], data[0].astype("f2")) and not into[2].any()
-            plan = await c.plan(x, dtype="f2", scale=rows)
-            out = await place(np.zeros(shape, "f2"))
-            assert await plan(x, out) is out and np.array_equal(out.T, wanted)
-            other = await place(np.ones_like(rows))
-            assert np.array_equal(await plan(x, out, scale=other), data.astype("f2"))
-            async with c.batch() as b:
-                made = [b.copy(x, dtype="f2"), b.transpose(x, dtype="f2", scale=rows.T), b.run_plan(plan, x, out)]
-            assert np.array_equal(made[0], data.astype("f2")) and np.array_equal(made[1], wanted)
-            assert np.array_equal(made[2].T, wanted)
-            assert (await c.explain(x, dtype="f2"))["family"] == "convert"
-            whole = await place(np.trunc(data))
-            out = await place(np.full(shape, 7, "u1"))
-            with pytest.raises(tma.OutOfRangeError, match=f"values of {np.count_nonzero(whole < 0)} elements of float32"):
-                await c.copy(whole, out, cast="exact")
-            assert np.array_equal(out, whole.clip(0))
-            for kind, words, call in [
-                (ValueError, "scale", lambda: c.copy(x, scale=np.ones(7, "f4"))),
-                (ValueError, "out", lambda: c.copy(x, np.zeros(shape, "f2"))),
-                (TypeError, "dtype", lambda: c.copy(x, dtype="U1")),
-            ]:
-                with pytest.raises(kind, match=words):
-                    await call()
-            with pytest.raises(TypeError, match="scale"):
-                c.batch(scale=2)
-
-    asyncio.run(main())

@@ -5,19 +5,9 @@ import pytest
 np = pytest.importorskip("numpy")
 
 import arrays
-import tmaclient as tma
 from tmad import share
 
 BLOCK = 500  # cases of a test
-
-
-@pytest.fixture(scope="module")
-def clients(tmad):
-    """With staging memory for all, for little and for next to nothing."""
-    opened = [tma.connect(tmad.path, staging=n) for n in (64 << 20, 64 << 10, 4 << 10, 512)]
-    yield opened
-    for client in opened:
-        client.close()
 
 
 def make(rng, client, shape, dtype, may_broadcast):
