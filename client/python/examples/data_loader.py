@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Feeds a model: frames of uint8 in NHWC become batches in NCHW with a border of zeros, in memory shared with tmad.
+"""Feeds a model: frames of uint8 in NHWC become normalized batches of float16 in NCHW with a border of zeros, in memory
+shared with tmad: layout, border, normalization and cast are one pass.
 
 With PyTorch, torch.utils.data collects the frames and batches are tensors; without it, threads do and batches are NumPy
 arrays. The arrays of batches are used again in turn: a batch is valid until two more have been taken.
@@ -26,6 +27,8 @@ except ImportError:
 
 BATCH, HEIGHT, WIDTH, BORDER, SLOTS = 32, 224, 224, 3, 3
 AXES, PAD = (0, 3, 1, 2), {2: BORDER, 3: BORDER}
+MEAN = np.array([123.675, 116.28, 103.53], "float32").reshape(3, 1, 1)  # of the channels of ImageNet
+STD = np.array([58.395, 57.12, 57.375], "float32").reshape(3, 1, 1)
 
 
 class Frames:
@@ -49,9 +52,11 @@ class Batches:
         self._slots = []
         for _ in range(SLOTS):
             frames = client.empty((BATCH, HEIGHT, WIDTH, 3), "uint8")
-            batch = client.empty((BATCH, 3, HEIGHT + 2 * BORDER, WIDTH + 2 * BORDER), "uint8")
+            batch = client.empty((BATCH, 3, HEIGHT + 2 * BORDER, WIDTH + 2 * BORDER), "float16")
             self._slots.append((frames, batch))
-        self._plan = client.plan(frames, permute=AXES, pad=PAD, out=batch)
+        scale, bias = client.empty(STD.shape), client.empty(STD.shape)
+        scale[...], bias[...] = 1 / STD, -MEAN / STD
+        self._plan = client.plan(frames, permute=AXES, pad=PAD, out=batch, dtype="float16", scale=scale, bias=bias)
         self._turns, self._lock = itertools.cycle(self._slots), threading.Lock()
 
     def collate(self, frames: list[np.ndarray]) -> Any:
@@ -92,7 +97,8 @@ def main() -> None:
             n += len(batch)
             if k % 7 == 0:  # the model's turn; here it is looked at
                 nhwc = np.stack([frames[i] for i in range(k * BATCH, (k + 1) * BATCH)])
-                expected = np.pad(nhwc.transpose(AXES), ((0, 0), (0, 0), (BORDER, BORDER), (BORDER, BORDER)))
+                nchw = (nhwc.transpose(AXES) * (1 / STD) + -MEAN / STD).astype("float16")
+                expected = np.pad(nchw, ((0, 0), (0, 0), (BORDER, BORDER), (BORDER, BORDER)))
                 assert np.array_equal(np.asarray(batch), expected), f"batch {k}"
         seconds = time.perf_counter() - start
     assert n == len(frames)
