@@ -187,7 +187,10 @@ def test_plans(c, memory):
     turned = X.transpose(1, 0, 2)
     assert plan.dst.dtype == "float16" and np.array_equal(plan(x), (turned * factors + 1).astype("f2"))
     out = place(np.zeros(turned.shape, "f2"))
+    before = c.stats()["requests_by_method"].get("submit", 0)
     assert plan(x, out) is out and np.array_equal(out, turned * factors + 1)
+    runs = c.stats()["requests_by_method"].get("submit", 0) - before
+    assert runs == (memory == "shared"), "the plan's own, where the service has all"
     assert np.array_equal(plan(x, out, scale=others), turned * others + 1)
     assert plan(x, scale=np.array([2, 0, 1, 5], "f4")).dtype == np.float16, "of private memory, in any case"
     assert plan.explain()["family"] == "convert"

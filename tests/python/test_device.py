@@ -120,6 +120,74 @@ def test_gathers(c, span, stream):
         c.gather(src, Array(span.start, (4,), "f4", stream), out=dst)
 
 
+@pytest.fixture
+def converting(c):
+    """The client, of an engine that converts."""
+    if c.explain(X, dtype="f4")["family"] != "convert":
+        pytest.skip("the engine for devices does not convert")
+    return c
+
+
+@pytest.mark.parametrize("memory", ["device", "shared", "private", "number"])
+def test_conversions(converting, span, stream, memory):
+    """Between arrays of a device, and of it and the host; by operands that are anywhere."""
+    c, x = converting, (X % 997).astype("f4")
+    factors = np.arange(256, dtype="f4") % 5 - 1
+    scale = factors
+    if memory == "device":
+        scale = Array(span.start + 3 * MIB, (256,), "f4", stream)
+        scale.put(factors)
+    elif memory == "shared":
+        scale = c.empty(256)
+        scale[...] = factors
+    elif memory == "number":
+        scale = factors = 3
+    wanted = (x * factors + 0.5).astype("f2")
+    src, dst = Array(span.start + 64, x.shape, "f4", stream), Array(span.start + MIB, x.shape, "f2", stream)
+    turned = Array(span.start + 2 * MIB, (256, 512), "f8", stream)
+    src.put(x)
+    for source in (src, x):
+        dst.put(np.zeros(x.shape))
+        assert c.copy(source, out=dst, cast="saturate", scale=scale, bias=0.5) is dst
+        assert np.array_equal(dst.get(), wanted)
+    back = np.zeros(x.shape, "f2")
+    assert np.array_equal(c.copy(src, out=back, dtype="f2", scale=scale, bias=0.5), wanted)
+    c.transpose(dst, out=turned, dtype="f8")
+    assert np.array_equal(turned.get(), wanted.T)
+    plan = c.plan(src, out=dst, cast="saturate", scale=scale)
+    before = c.stats()["requests_by_method"]
+    plan(src, dst)
+    method = {"number": "plan_run", "private": "transform"}.get(memory, "submit")
+    assert c.stats()["requests_by_method"][method] > before.get(method, 0), "the plan's own, where the service has all"
+    assert np.array_equal(dst.get(), (x * factors).astype("f2"))
+    with c.batch() as b:
+        b.copy(src, out=dst, cast="saturate", scale=scale, bias=0.5)
+    assert np.array_equal(dst.get(), wanted)
+    dst.put(np.zeros(x.shape))
+    index = [3, 500, 9]
+    c.scatter(dst, index, Array(src.address, (3, 256), "f4", stream), cast="saturate", scale=scale)
+    assert np.array_equal(dst.get()[index], (x[:3] * factors).astype("f2")) and not dst.get()[4:9].any()
+    c.gather(src, index, out=Array(dst.address, (3, 256), "f2", stream), cast="saturate", scale=scale, synchronous=True)
+    assert np.array_equal(dst.get()[:3], (x[index] * factors).astype("f2"))
+    c.synchronize()
+
+
+def test_an_exact_cast_in_a_stream(converting, span, stream):
+    """The error comes with a later call, and says of how many elements."""
+    c, x = converting, X.astype("f4")
+    src, dst = Array(span.start, x.shape, "f4", stream), Array(span.start + 2 * MIB, x.shape, "u2", stream)
+    src.put(x)
+    wrong = np.count_nonzero(x > 65535)
+    c.copy(src, out=dst, cast="exact")
+    with pytest.raises(tma.OutOfRangeError, match=f"values of {wrong} elements of float32 are not values of uint16"):
+        c.synchronize()
+    assert np.array_equal(dst.get(), X.clip(0, 65535))
+    with pytest.raises(tma.OutOfRangeError, match=f"values of {wrong} elements of float32 are not values of uint16"):
+        c.copy(x, out=dst, cast="exact")
+    assert np.array_equal(dst.get(), X.clip(0, 65535))
+    c.synchronize()
+
+
 def test_a_stream_orders(c, span):
     """A chain in one stream, without a wait in between; and two streams at once."""
     streams = [Stream(), Stream()]

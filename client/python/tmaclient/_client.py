@@ -508,7 +508,7 @@ class Client(Maker):
         staged_dst = None
         if not self._is_reached(src):
             move.src = self._shared_copy(src)
-        if move.conversion is not None:
+        if move.conversion is not None and not all(self._is_reached(t) for t in move.operands):
             move.conversion = move.conversion.map(lambda t: t if self._is_reached(t) else self._shared_copy(t))
         if not self._is_reached(dst):
             move.dst = staged_dst = self._shared_copy(dst)
