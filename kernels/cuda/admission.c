@@ -2,6 +2,7 @@
 /* Checks the limits on what may be under way, the cheapest check first. */
 #include "admission.h"
 
+#include "changed.h"
 #include "memory.h"
 #include "proto/clock.h"
 
@@ -103,10 +104,17 @@ static bool init_packing(const struct scheduler *scheduler, const struct engine_
 		.scratch_bytes = scratch_bytes,
 	};
 
-	return (places.dst_is_host || places.src_is_host) &&
+	return (places.dst_is_host || places.src_is_host) && !job->move.transform->conversion.is &&
 	       (scheduler->limits.pack_alone || sharing_is_seen(&scheduler->sharing, clock_ns())) &&
 	       is_as_for_device(&job->blocks->dst) && is_as_for_device(&job->blocks->src) &&
 	       packing_init(ret, job, &scheduler->pool.facts, &places, &limits);
+}
+
+/* Between what an exact cast moves and its signal. */
+static void add_judgement(struct staging *staging, const struct engine_job *job)
+{
+	if (staging->rounds > 0 && job->signal.memory && changed_is_counted(job))
+		staging->rounds++;
 }
 
 /* As plan_first, of a list of blocks. */
@@ -118,6 +126,7 @@ static bool plan_list(struct scheduler *scheduler, struct engine_stream *stream)
 
 	if (!init_packing(scheduler, stream->first, bytes, &packing)) {
 		staging_init_direct(&stream->staging, job_bytes(stream->first) > 0);
+		add_judgement(&stream->staging, stream->first);
 	} else if (may_open && packing.scratch_bytes > 0) {
 		scheduler->scratch_missing = true;
 		return false;
@@ -149,8 +158,9 @@ static bool plan_first(struct scheduler *scheduler, struct engine_stream *stream
 		return true;
 	if (job->blocks)
 		return stream->planned = plan_list(scheduler, stream);
-	if (job->moves) {
+	if (job->moves || job->move.transform->conversion.is) {
 		staging_init_direct(&stream->staging, job_bytes(job) > 0);
+		add_judgement(&stream->staging, job);
 		return stream->planned = true;
 	}
 	dst = place(job->move.dst);
@@ -201,7 +211,8 @@ bool admission_is_quick(const struct fair_stream *fair, const struct scheduler *
 	const struct engine_blocks *blocks = job->blocks;
 	const uint64_t moves = blocks ? blocks->n * blocks->layers : job->moves ? job->n_moves : 0;
 
-	if (job->next || job->wait.memory || (job->signal.memory && cuda_memory(job->signal.memory)->host))
+	if (job->next || job->wait.memory || changed_is_counted(job) ||
+	    (job->signal.memory && cuda_memory(job->signal.memory)->host))
 		return false;
 	if (!job_is_many(job) && is_by_bus(&job->move))
 		return job->move.transform->bytes <= scheduler->limits.direct_bytes;

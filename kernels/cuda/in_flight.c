@@ -4,6 +4,7 @@
 
 #include <sys/random.h>
 
+#include "changed.h"
 #include "driver.h"
 #include "kernels/host/backing.h"
 #include "kernels/host/timeline.h"
@@ -94,6 +95,8 @@ void in_flight_start(struct in_flight_job *in_flight, struct engine_job *job, co
 	in_flight->is_signal_alone = staging->rounds == 0 && job->signal.memory;
 	if (in_flight->is_signal_alone)
 		in_flight->staging.rounds = in_flight->staging.slots = 1;
+	in_flight->changed = NULL;
+	in_flight->has_changed = false;
 	in_flight->launched = in_flight->landed = 0;
 	in_flight->brought = (struct tensor_extent){ 0, 0 };
 	in_flight->is_waking = false;
@@ -123,7 +126,7 @@ void in_flight_stop(struct in_flight_job *in_flight)
 static bool has_more(const struct in_flight_job *in_flight)
 {
 	return in_flight->launched < in_flight->staging.rounds && in_flight->status == 0 &&
-	       !atomic_load_explicit(&in_flight->stopped, memory_order_relaxed);
+	       !in_flight->has_changed && !atomic_load_explicit(&in_flight->stopped, memory_order_relaxed);
 }
 
 /* Known to be in memory that was lost before: then it signals nothing. Moves of a batch are judged one by
@@ -163,6 +166,7 @@ static int job_status(int status)
 	case STATUS_CANCELED:
 	case STATUS_DEVICE_LOST:
 	case STATUS_NO_MEMORY:
+	case STATUS_OUT_OF_RANGE:
 		return status;
 	default:
 		return STATUS_DEVICE;
@@ -176,16 +180,26 @@ static bool has_many(const struct in_flight_job *in_flight)
 	       job_is_many(in_flight->job);
 }
 
+static int land(struct in_flight_job *in_flight)
+{
+	int status = has_many(in_flight) ? many_land(in_flight) : 0;
+
+	if (in_flight->changed && in_flight->landed > 0)
+		status = changed_land(in_flight);
+	return job_status(status);
+}
+
 static void end(struct in_flight_job *in_flight)
 {
 	struct engine_job *job = in_flight->job;
 
-	if (in_flight->status == 0 && in_flight->launched < in_flight->staging.rounds)
+	if (in_flight->status == 0 && in_flight->launched < in_flight->staging.rounds &&
+	    !in_flight->has_changed)
 		in_flight->status = STATUS_CANCELED;
 	if (in_flight->status)
 		job_end_all(job, job_status(in_flight->status));
 	else
-		job->status = has_many(in_flight) ? job_status(many_land(in_flight)) : 0;
+		job->status = land(in_flight);
 	backing_check(job);
 	pack_job_end(&in_flight->pack);
 	in_flight->is_waking = true;
@@ -311,6 +325,8 @@ enum in_flight_state in_flight_poll(struct in_flight_job *in_flight)
 		in_flight->landed += !is_marked || !in_flight->is_timed;
 		state = IN_FLIGHT_MOVED;
 	}
+	if (in_flight->changed && in_flight->landed == in_flight->launched && in_flight->landed > 0)
+		in_flight->has_changed = changed_land(in_flight) == STATUS_OUT_OF_RANGE;
 	if (has_more(in_flight))
 		return state;
 	if (in_flight->landed > 0 && in_flight->status == 0)

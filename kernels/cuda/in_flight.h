@@ -46,7 +46,9 @@ struct in_flight_job {
 	struct staging staging;
 	struct scratch_range scratch;
 	struct pack_job pack;
-	struct upload_buffer upload_buffer; /* of jobs of more than one move */
+	struct upload_buffer upload_buffer; /* of jobs of more than one move, or with exact casts */
+	uint64_t *changed;                  /* in it, one for each move (changed.h); NULL: none */
+	bool has_changed;                   /* it moved, and an exact cast failed: nothing follows */
 	CUevent start;
 	CUevent end[STAGING_MOST_SLOTS];   /* round i records end[i % slots], if the job is timed */
 	CUevent done;                      /* without a time: of a quick job, before that */

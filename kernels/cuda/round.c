@@ -4,7 +4,9 @@
 #include "round.h"
 
 #include "admission.h"
+#include "changed.h"
 #include "driver.h"
+#include "kernels/cuda/launch/convert.h"
 #include "kernels/cuda/launch/many.h"
 #include "kernels/plan/narrow.h"
 #include "queue.h"
@@ -99,6 +101,12 @@ static int carry(struct round *round, CUstream in, CUstream out, struct error *e
 	return r;
 }
 
+/* With exact casts it comes behind what has moved, as a round of its own (changed.h). */
+static bool is_signal_alone(const struct in_flight_job *in_flight)
+{
+	return in_flight->is_signal_alone || (in_flight->changed && in_flight->launched > 0);
+}
+
 /* Whichever ends are waited for. */
 static int mark_end(struct round *round)
 {
@@ -135,11 +143,11 @@ int round_launch(struct in_flight_pool *pool, struct in_flight_job *in_flight)
 		round.src = cuda_memory(job->move.src)->address + job->move.src_offset;
 	}
 
-	if (s->run || (staging_is_needed(s) && !s->is_packed))
+	if (s->run || (s->transform && staging_is_needed(s)))
 		staging_round(s, in_flight->launched, &round.part);
 	r = begin(&round, s->src == STAGING_DIRECT ? in_flight->slot->stream : in, &in_flight->why);
 	if (r == 0)
-		r = in_flight->is_signal_alone ? pass(&round, in_flight->slot->stream, &in_flight->why)
+		r = is_signal_alone(in_flight) ? pass(&round, in_flight->slot->stream, &in_flight->why)
 		                               : carry(&round, in, out, &in_flight->why);
 	if (r == 0 && job->signal.memory && in_flight->launched + 1 == s->rounds && !job_first_failure(job))
 		r = timelines_put(&job->signal, round.last, &in_flight->why);
@@ -315,6 +323,32 @@ static void set_launcher(const struct round *round)
 		launcher->multiprocessors = BUS_MULTIPROCESSORS;
 }
 
+/* In one round, each side where it is. */
+static int convert(struct round *round, CUstream own, uint64_t dst, uint64_t src, struct error *err)
+{
+	struct in_flight_job *in_flight = round->in_flight;
+	const struct engine_move *move = &in_flight->job->move;
+	struct convert_operands operands;
+	uint64_t base = 0;
+	int r = 0;
+
+	if (changed_is_counted(in_flight->job)) {
+		r = upload_buffer_begin(&in_flight->upload_buffer, err);
+		if (r == 0)
+			r = changed_take(in_flight, err);
+		if (r == 0)
+			r = upload_buffer_send(&in_flight->upload_buffer, own, &base, err);
+		if (r < 0)
+			return r;
+	}
+	convert_operands_init(&operands, move, changed_place(in_flight, move, 0, base));
+	r = launch_transform(&round->pool->launcher, own, move->transform, move->plan, dst, src, &operands,
+	                     err);
+	if (r == 0 && in_flight->changed)
+		r = changed_fetch(in_flight, own, err);
+	return r;
+}
+
 static int move(struct round *round, CUstream own, struct error *err)
 {
 	struct in_flight_job *in_flight = round->in_flight;
@@ -333,15 +367,19 @@ static int move(struct round *round, CUstream own, struct error *err)
 		return r;
 	if (job_is_many(in_flight->job))
 		return many_launch(round->pool, in_flight, own, err);
+	if (in_flight->job->move.transform->conversion.is)
+		return convert(round, own, dst, src, err);
 	if (s->rounds == 1 && s->src != STAGING_STRIPE && s->dst != STAGING_STRIPE)
-		return launch_transform(&round->pool->launcher, own, s->transform, s->plan, dst, src, err);
+		return launch_transform(&round->pool->launcher, own, s->transform, s->plan, dst, src, NULL,
+		                        err);
 	if (s->dst != STAGING_STRIPE)
 		dst += (uint64_t)round->part.dst_offset;
 	facts.align = common_align(dst, src);
 	facts.dst_phase = dst % PLAN_PHASE;
 	facts.src_phase = src % PLAN_PHASE;
 	plan_init(&plan, &round->part.transform, &facts);
-	return launch_transform(&round->pool->launcher, own, &round->part.transform, &plan, dst, src, err);
+	return launch_transform(&round->pool->launcher, own, &round->part.transform, &plan, dst, src, NULL,
+	                        err);
 }
 
 static int take_out(struct round *round, CUstream out, struct error *err)

@@ -290,8 +290,7 @@ static struct segment segment_get(const struct transform_axis *axis, enum pad_mo
 	return piece_get(axis, mode, (int64_t)i - divide_up_i64(axis->before, piece_length(axis, mode)));
 }
 
-/* ---- Subregions ------------------------------------------------------------------------------------------
- */
+/* ---- Subregions ------------------------------------------------------------------------------------ */
 
 static void constant_init(struct subregions *subregions);
 static void constant_get(const struct subregions *subregions, uint64_t i, struct loop_nest *ret);
@@ -352,14 +351,18 @@ static void loop_nest_place(struct loop_nest *nest, int d, const struct transfor
 }
 
 /* All of an axis: of a fill without its window. */
-static void window_place(struct loop_nest *nest, int d, const struct transform_axis *axis)
+static void window_place(struct loop_nest *nest, int d, const struct transform *t)
 {
+	const struct transform_axis *axis = &t->axis[d];
+
 	nest->dim[d] = (struct loop_nest_dim){
 		.n = axis->extent,
 		.dst = axis->dst_stride,
 		.src = axis->src_stride,
 		.before = nest->fill ? 0 : axis->before,
 		.source = nest->fill ? axis->extent : axis->source,
+		.scale = nest->converted ? t->conversion.scale.stride[d] : 0,
+		.bias = nest->converted ? t->conversion.bias.stride[d] : 0,
 	};
 }
 
@@ -377,7 +380,7 @@ bool loop_nest_window(struct loop_nest *ret, const struct transform *t, uint32_t
 		return false;
 	loop_nest_begin(ret, t, false);
 	for (int d = 0; d < t->rank; d++)
-		window_place(ret, d, &t->axis[d]);
+		window_place(ret, d, t);
 	loop_nest_canonicalise(ret, align, t->mode);
 	return true;
 }
@@ -436,7 +439,7 @@ bool subregions_interior(const struct subregions *subregions, uint32_t align, st
 	subregion_begin(ret, t, false);
 	for (int d = 0; d < t->rank; d++) {
 		if (is_windowed(subregions, d))
-			window_place(ret, d, &t->axis[d]);
+			window_place(ret, d, t);
 		else
 			loop_nest_place(ret, d, t, interior_segment(&t->axis[d]));
 	}
@@ -479,7 +482,7 @@ static void constant_get(const struct subregions *subregions, uint64_t i, struct
 		struct segment s = { .n = axis->extent };
 
 		if (is_windowed(subregions, d)) {
-			window_place(ret, d, axis);
+			window_place(ret, d, t);
 			continue;
 		}
 		if (subregions->interior && (fill_axis < 0 || d < fill_axis))
@@ -502,7 +505,7 @@ static void grid_get(const struct subregions *subregions, uint64_t i, struct loo
 		uint64_t digit = 0;
 
 		if (is_windowed(subregions, d)) {
-			window_place(ret, d, &t->axis[d]);
+			window_place(ret, d, t);
 			continue;
 		}
 		if (n > 1) {

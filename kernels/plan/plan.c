@@ -129,8 +129,7 @@ static void choose_method(struct plan *plan, int64_t bytes)
 		plan->tile[d] = choice.tile.n[d];
 }
 
-/* ---- Rules: strides are the interior's, in bytes, dimensions counted from the outermost -----------------
- */
+/* ---- Rules: strides are the interior's, in bytes, dimensions counted from the outermost ------------ */
 
 void plan_add_rule(struct plan *plan, enum family family, const char *format, ...)
 {

@@ -29,8 +29,7 @@ static int64_t window_count(const struct loop_nest *nest)
 	return count;
 }
 
-/* Leaves only the window of so many of its dimensions, the outermost. */
-static void shrink(struct loop_nest *nest, int outer, uint32_t align, enum pad_mode mode)
+void tma_shrink(struct loop_nest *nest, int outer, uint32_t align, enum pad_mode mode)
 {
 	for (int d = 0; d < outer; d++) {
 		struct loop_nest_dim *dim = &nest->dim[d];
@@ -88,6 +87,11 @@ static void make_plan(struct plan *plan, const struct transform *t, const struct
 		return;
 	}
 	plan->interior = nest;
+	if (t->conversion.is) {
+		tma_set_convert(plan, t, facts, &nest);
+		name_route(plan);
+		return;
+	}
 	narrow_to(&nest, facts->align, t->mode);
 	if (t->mode == PAD_MODE_CONSTANT && (tma_is_whole(&nest) || is_zero(t))) {
 		choose_route(plan, &nest, facts);
@@ -96,7 +100,7 @@ static void make_plan(struct plan *plan, const struct transform *t, const struct
 
 		/* What the maps leave zero is written again: only while that is little. */
 		if (window_count(&nest) <= loop_nest_count(&nest) / 2)
-			shrink(&inner, inner.rank, facts->align, t->mode);
+			tma_shrink(&inner, inner.rank, facts->align, t->mode);
 		narrow_to(&inner, facts->align, t->mode);
 		choose_route(plan, &inner, facts);
 		if (is_patchable(plan, &nest, &inner))
@@ -150,6 +154,7 @@ static void name_route(struct plan *plan)
 		[TMA_ROUTE_CHANNELS] = FAMILY_STRIDED,
 		[TMA_ROUTE_PERMUTE] = FAMILY_TILE_TRANSPOSE,
 		[TMA_ROUTE_ELEMENTS] = FAMILY_STRIDED,
+		[TMA_ROUTE_CONVERT] = FAMILY_CONVERT,
 	};
 
 	plan->family = families[plan->tma.route];
@@ -291,7 +296,7 @@ static void try_window(struct plan *plan, const struct loop_nest *nest, const st
 	struct plan other = { .interior = plan->interior, .swizzle = "none" };
 	struct loop_nest inner = *nest;
 
-	shrink(&inner, inner.rank, facts->align, mode);
+	tma_shrink(&inner, inner.rank, facts->align, mode);
 	narrow_to(&inner, facts->align, mode);
 	choose_route(&other, &inner, facts);
 	tma_set_border(&other, nest, nest->rank, mode);
@@ -331,7 +336,7 @@ static void try_permute(struct plan *plan, const struct loop_nest *nest, int out
 	struct loop_nest inner = *nest;
 
 	if (outer > 0) {
-		shrink(&inner, outer, facts->align, mode);
+		tma_shrink(&inner, outer, facts->align, mode);
 		narrow_to(&inner, facts->align, mode);
 		tma_set_border(&other, nest, outer, mode);
 	}

@@ -35,9 +35,30 @@ enum tma_route {
 	TMA_ROUTE_CHANNELS, /* a few, together on one side and apart on the other */
 	TMA_ROUTE_PERMUTE,  /* tiles of many axes */
 	TMA_ROUTE_ELEMENTS, /* wide elements one by one */
+	TMA_ROUTE_CONVERT,  /* elements become others */
 };
 
-#define TMA_ROUTES (TMA_ROUTE_ELEMENTS + 1)
+#define TMA_ROUTES (TMA_ROUTE_CONVERT + 1)
+
+/* How elements are converted. */
+enum tma_convert_how {
+	TMA_CONVERT_ELEMENTS, /* one by one, pads of any mode included */
+	TMA_CONVERT_CHUNKS,   /* rows of the destination, 16 bytes at a time */
+	TMA_CONVERT_TILES, /* by way of shared memory: contiguous along dimension 0 in the destination, along
+	                      dimension 1 in the source */
+};
+
+struct tma_convert {
+	enum tma_convert_how how;
+	uint32_t tile_x; /* elements of a tile along dimensions 0 and 1 */
+	uint32_t tile_y;
+	bool packed;          /* a tile has no gap in the source */
+	bool woven;           /* nor in the destination, where its rows are short */
+	int64_t scale_offset; /* bytes from an operand's element [0, ..., 0] */
+	int64_t bias_offset;
+	int64_t scale[ARGS_MAX_RANK]; /* strides, bytes, as dim */
+	int64_t bias[ARGS_MAX_RANK];
+};
 
 /* Of a tile of many axes, in bytes. */
 struct permute_sizes {
@@ -90,6 +111,7 @@ struct tma_route_plan {
 	struct strided_dim border[ARGS_MAX_RANK];
 
 	struct permute_args permute; /* PERMUTE: but for the addresses */
+	struct tma_convert convert;  /* CONVERT; tiles: slots of its kernel */
 };
 
 /* Tiles in elements, x along the destination and y along the source; the transpose kernel's are fixed by its

@@ -49,6 +49,13 @@ void tma_set_permute(struct plan *plan, const struct permute_tile *tile, const s
 /* Without a map: elements of 4 bytes and more one by one, with borders of a value. */
 bool tma_try_elements(struct plan *plan, const struct loop_nest *nest);
 
+/* Elements become others; always legal. */
+void tma_set_convert(struct plan *plan, const struct transform *t, const struct plan_facts *facts,
+                     const struct loop_nest *nest);
+
+/* Leaves only the window of so many dimensions of the nest, the outermost. */
+void tma_shrink(struct loop_nest *nest, int outer, uint32_t align, enum pad_mode mode);
+
 /* Without a map: always legal. */
 void tma_set_strided(struct plan *plan, const struct loop_nest *nest);
 

@@ -108,4 +108,13 @@
 #define TILES_BYTES(element) \
 	(TILES_COLUMNS(element) * TILES_WORD(element) / (element)*TILES_PITCH(element) * TILES_WORD(element))
 
+/* convert_*: elements, chunks between types of so many bytes, and chunks of a tile that a thread reads before
+ * it writes; bytes of a tile's row on each side, and of a tile. */
+#define CONVERT_BATCH            2
+#define CONVERT_ELEMENTS         (CONVERT_BATCH * ROWS_THREADS)
+#define CONVERT_CHUNKS(from, to) (16 / (to) * (from) > 32 ? 1 : 16 / (to) * (from) > 8 ? 2 : 4)
+#define CONVERT_READS            4
+#define CONVERT_ROW_BYTES        128
+#define CONVERT_TILE_BYTES       16384
+
 #endif

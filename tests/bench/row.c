@@ -3,6 +3,7 @@
 #include "row.h"
 
 #include <float.h>
+#include <math.h>
 #include <string.h>
 
 #include "kernels/plan/amax.h"
@@ -68,10 +69,29 @@ int bench_row_spec(const struct bench_row *row, struct transform_spec *ret, int6
 	return r < 0 || !row->amax[0] ? r : set_amax(row, shape, &ret->conversion.amax, err);
 }
 
+/* Of a code, by the numbers of its bits; has_infinity: else the largest code is the only NaN. */
+static double small_value(uint32_t code, int exponent_bits, int fraction_bits, bool has_infinity)
+{
+	const int most = (1 << exponent_bits) - 1, bias = most / 2;
+	const int exponent = (int)(code >> fraction_bits) & most;
+	const int fraction = (int)code & ((1 << fraction_bits) - 1);
+	const double sign = code >> (exponent_bits + fraction_bits) ? -1 : 1;
+
+	if (exponent == most && has_infinity)
+		return fraction ? NAN : sign * INFINITY;
+	if (exponent == most && fraction == (1 << fraction_bits) - 1)
+		return NAN;
+	if (exponent == 0)
+		return sign * ldexp(fraction, 1 - bias - fraction_bits);
+	return sign * ldexp(fraction + (1 << fraction_bits), exponent - bias - fraction_bits);
+}
+
 /* The value of a converting row's source; other types have none here. */
 static double value_of(enum dtype dtype, const uint8_t *at)
 {
 	uint16_t half;
+	int32_t word;
+	int64_t wide;
 	float value;
 
 	switch (dtype) {
@@ -82,10 +102,32 @@ static double value_of(enum dtype dtype, const uint8_t *at)
 		uint32_t bits = (uint32_t)half << 16;
 		memcpy(&value, &bits, sizeof(value));
 		return (double)value;
+	case DTYPE_FLOAT16:
+		memcpy(&half, at, sizeof(half));
+		return small_value(half, 5, 10, true);
+	case DTYPE_FLOAT8_E4M3FN:
+		return small_value(*at, 4, 3, false);
+	case DTYPE_INT32:
+		memcpy(&word, at, sizeof(word));
+		return word;
+	case DTYPE_INT64:
+		memcpy(&wide, at, sizeof(wide));
+		return (double)wide;
 	default:
 		memcpy(&value, at, sizeof(value));
 		return (double)value;
 	}
+}
+
+/* Towards zero, the nearest that the type has: uint8 or int32. */
+static bool is_integer(enum dtype to, const uint8_t *dst, double value)
+{
+	const double least = to == DTYPE_INT32 ? INT32_MIN : 0,
+		     most = to == DTYPE_INT32 ? INT32_MAX : UINT8_MAX;
+	int32_t word = 0;
+
+	memcpy(&word, dst, dtype_size(to));
+	return value != value || word == (int32_t)(value < least ? least : value > most ? most : value);
 }
 
 /* What elements of the block of rank 2 at index are multiplied by; src: the source's element at index. */
@@ -127,6 +169,10 @@ static bool is_converted(const struct bench_row *row, const int64_t *index, cons
 		value = (double)((float)value * (float)row->scale);
 	if (row->amax[0])
 		value = (double)((float)value * inverse_at(row, index, src));
+	if (dtype_class(row->to) != DTYPE_CLASS_FLOATING)
+		return is_integer(row->to, dst, value);
+	if (row->to == DTYPE_FLOAT32)
+		value = (double)(float)value;
 	scalar.re = value > most ? most : value < -most ? -most : value;
 	scalar_encode(&scalar, row->to, bytes, "value", &err);
 	return value != value || !memcmp(dst, bytes, dtype_size(row->to));

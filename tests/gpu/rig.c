@@ -2,6 +2,8 @@
 /* The rig: every call is checked. */
 #include "rig.h"
 
+#include "kernels/cuda/launch/convert.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,11 +73,12 @@ void rig_plan(const struct rig *rig, const struct transform *transform, uint64_t
 }
 
 void rig_launch(struct rig *rig, const struct transform *transform, const struct plan *plan, uint64_t dst,
-                uint64_t src)
+                uint64_t src, double scale)
 {
+	const struct convert_operands operands = { .scale.number = scale };
 	struct error err;
 
-	if (launch_transform(&rig->launcher, rig->stream, transform, plan, dst, src, &err) < 0)
+	if (launch_transform(&rig->launcher, rig->stream, transform, plan, dst, src, &operands, &err) < 0)
 		rig_die("%s", err.message);
 }
 

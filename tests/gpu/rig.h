@@ -44,9 +44,9 @@ struct plan_facts rig_facts(const struct rig *rig, uint64_t dst, uint64_t src);
 void rig_plan(const struct rig *rig, const struct transform *transform, uint64_t dst, uint64_t src,
               struct plan *ret);
 
-/* Puts it on the stream. */
+/* Puts it on the stream. scale: of one that converts by a number. */
 void rig_launch(struct rig *rig, const struct transform *transform, const struct plan *plan, uint64_t dst,
-                uint64_t src);
+                uint64_t src, double scale);
 
 /* Waits for the stream. */
 void rig_wait(struct rig *rig);

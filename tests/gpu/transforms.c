@@ -24,8 +24,7 @@
 #define DEFAULT_CASES 2000
 #define LARGE_BYTES   (192 << 10)
 
-/* ---- Aligned cases --------------------------------------------------------------------------------------
- */
+/* ---- Aligned cases --------------------------------------------------------------------------------- */
 
 /* Strides of a C-order tensor whose rows may have a gap that keeps them aligned. Returns elements spanned. */
 static int64_t aligned_strides(uint64_t *state, int rank, const int64_t *shape, int64_t chunk, int64_t *ret)
@@ -186,8 +185,7 @@ static void awkward_case(uint64_t seed, struct oracle_case *c)
 	must(tensor_layout_init(&spec->dst, dtype, rank, made, NULL, "dst", &err), &err);
 }
 
-/* ---- One case ---------------------------------------------------------------------------------------------
- */
+/* ---- One case -------------------------------------------------------------------------------------- */
 
 struct bench {
 	struct rig rig;
@@ -221,7 +219,8 @@ static bool move_within(struct bench *bench, struct oracle_case *c, const struct
 
 	rig_call(cuMemcpyHtoDAsync, (bench->dst, c->dst, dst_bytes, bench->rig.stream));
 	rig_call(cuMemcpyHtoDAsync, (bench->src, c->src, src_bytes, bench->rig.stream));
-	if (launch_transform(&bench->rig.launcher, bench->rig.stream, transform, plan, dst, src, &err) < 0)
+	if (launch_transform(&bench->rig.launcher, bench->rig.stream, transform, plan, dst, src, NULL, &err) <
+	    0)
 		return complain(c, plan, err.message);
 	rig_call(cuMemcpyDtoHAsync, (c->dst, bench->dst, dst_bytes, bench->rig.stream));
 	rig_wait(&bench->rig);

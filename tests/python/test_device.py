@@ -120,18 +120,10 @@ def test_gathers(c, span, stream):
         c.gather(src, Array(span.start, (4,), "f4", stream), out=dst)
 
 
-@pytest.fixture
-def converting(c):
-    """The client, of an engine that converts."""
-    if c.explain(X, dtype="f4")["family"] != "convert":
-        pytest.skip("the engine for devices does not convert")
-    return c
-
-
 @pytest.mark.parametrize("memory", ["device", "shared", "private", "number"])
-def test_conversions(converting, span, stream, memory):
+def test_conversions(c, span, stream, memory):
     """Between arrays of a device, and of it and the host; by operands that are anywhere."""
-    c, x = converting, (X % 997).astype("f4")
+    x = (X % 997).astype("f4")
     factors = np.arange(256, dtype="f4") % 5 - 1
     scale = factors
     if memory == "device":
@@ -172,9 +164,9 @@ def test_conversions(converting, span, stream, memory):
     c.synchronize()
 
 
-def test_an_exact_cast_in_a_stream(converting, span, stream):
+def test_an_exact_cast_in_a_stream(c, span, stream):
     """The error comes with a later call, and says of how many elements."""
-    c, x = converting, X.astype("f4")
+    x = X.astype("f4")
     src, dst = Array(span.start, x.shape, "f4", stream), Array(span.start + 2 * MIB, x.shape, "u2", stream)
     src.put(x)
     wrong = np.count_nonzero(x > 65535)

@@ -12,7 +12,7 @@ import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
-from conversion import FLOATS, INTEGERS, SMALL, convert, load, random_values, storage
+from conversion import FLOATS, INTEGERS, SMALL, convert, load, pad, random_values, storage
 from tmad import Memory, RpcError, Tmad, share
 
 MODES = ("constant", "edge", "reflect", "symmetric", "wrap")
@@ -62,7 +62,7 @@ class Case:
         if not pads:
             return converted
         if self.mode != "constant":
-            return np.pad(converted, pads, mode=self.mode)
+            return pad(converted, pads, self.mode)
         value = (SMALL[self.target].store(np.array(float(self.value)), True) if self.target in SMALL else self.value)
         return np.pad(converted, pads, constant_values=value)
 
@@ -111,6 +111,8 @@ class Bench:
 
 
 class ConversionsCase(unittest.TestCase):
+    """A daemon, a connection and a bench."""
+
     @classmethod
     def setUpClass(cls):
         cls.tmad = Tmad()
@@ -121,6 +123,10 @@ class ConversionsCase(unittest.TestCase):
         self.addCleanup(self.rpc.close)
         self.bench = Bench(self.rpc)
         self.addCleanup(self.bench.close)
+
+
+class RandomCase(ConversionsCase):
+    """Random transforms."""
 
     def request(self, rng, case):
         """What to send, and the destination's view."""
@@ -176,6 +182,132 @@ class ConversionsCase(unittest.TestCase):
                             f"seed {seed} case {i}: {case}: bytes that are not the destination's were written")
             self.check_same(case.target, got, expected, f"seed {seed} case {i}: {case}")
         self.assertGreater(cases, 0)
+
+
+class RequestsCase(ConversionsCase):
+    """Conversions in every request that moves, among others; scale is that of the last dimension."""
+
+    N, ROWS, COLUMNS = 24, 40, 32  # blocks, and their shape
+
+    def setUp(self):
+        super().setUp()
+        rng = np.random.default_rng(3)
+        self.data = rng.standard_normal((self.N, self.ROWS, self.COLUMNS)).astype(np.float32)
+        factors = rng.standard_normal(self.COLUMNS).astype(np.float32)
+        self.expected = (self.data * factors).astype(np.float16)
+        self.src = self.memory(data=self.data.tobytes())
+        self.dst = self.memory(self.expected.nbytes)
+        self.more = self.memory(data=bytes(8) + factors.tobytes())  # a word to signal with, and the scale
+        self.regions = [each.register(self.rpc) for each in (self.src, self.dst, self.more)]
+        self.point = {"region": self.regions[2], "offset": 0, "value": 1}
+
+    def memory(self, size=None, data=None):
+        memory = Memory(size or len(data), data=data)
+        self.addCleanup(memory.close)
+        return memory
+
+    def result(self):
+        return np.frombuffer(self.dst[:], dtype=np.float16).reshape(self.expected.shape)
+
+    def take_word(self):
+        word = int.from_bytes(self.more[:8], "little")
+        self.more[:8] = bytes(8)
+        return word
+
+    def part(self, i, n=1, **fields):
+        """The transform of n blocks from the i-th on."""
+        shape = [n, self.ROWS, self.COLUMNS]
+        block = self.ROWS * self.COLUMNS
+        return {"src": {"region": self.regions[0], "offset": 4 * i * block, "dtype": "float32", "shape": shape},
+                "dst": {"region": self.regions[1], "offset": 2 * i * block, "dtype": "float16", "shape": shape},
+                "cast": "saturate", "scale": {"region": self.regions[2], "offset": 8, "dtype": "float32",
+                                              "shape": [self.COLUMNS]}, **fields}
+
+    def blocks(self, index, **fields):
+        """A gather or a scatter of transposed blocks."""
+        shape = [self.ROWS, self.COLUMNS]
+        return {"src": {"region": self.regions[0], "offset": 0, "dtype": "float32", "shape": shape},
+                "dst": {"region": self.regions[1], "offset": 0, "dtype": "float16", "shape": shape[::-1]},
+                "perm": [1, 0], "cast": "saturate", "index": np.asarray(index, dtype="<i4").tobytes(), "limit": self.N,
+                "scale": {"region": self.regions[2], "offset": 8, "dtype": "float32", "shape": [self.COLUMNS, 1]},
+                **fields}
+
+    def test_a_batch(self):
+        done = self.rpc.call("submit", {"items": [self.part(i) for i in range(self.N)], "signal": self.point})
+        self.assertEqual(done["statuses"], [0] * self.N)
+        self.assertTrue(np.array_equal(self.result(), self.expected))
+        self.assertEqual(self.take_word(), 1)
+
+    def test_of_a_batch_one_is_not_exact(self):
+        items = [self.part(0), self.part(1, cast="exact"), self.part(2, 3)]
+        done = self.rpc.call("submit", {"items": items, "signal": self.point})
+        self.assertEqual([bool(status) for status in done["statuses"]], [False, True, False])
+        self.assertEqual(self.take_word(), 0, "whoever waits would take it that no value had changed")
+        for rows in (slice(0, 1), slice(2, 5)):
+            self.assertTrue(np.array_equal(self.result()[rows], self.expected[rows]))
+
+    def test_exact_casts_signal_when_no_value_changed(self):
+        for value, signalled in ((2048, 1), (2049, 0)):
+            self.src[:] = np.full(self.data.size, value, dtype=np.float32).tobytes()
+            requests = (("transform", self.part(0, cast="exact", signal=self.point)),
+                        ("gather", self.blocks([1, 0], cast="exact", signal=self.point)))
+            for method, params in requests:
+                params.pop("scale")
+                with self.subTest(method=method, value=value):
+                    status = None
+                    try:
+                        self.rpc.call(method, params)
+                    except RpcError as e:
+                        status = e.name
+                    self.assertEqual((status, self.take_word()), (None if signalled else "OUT_OF_RANGE", signalled))
+
+    def test_a_plan(self):
+        def layout(fields):
+            return {key: value for key, value in fields.items() if key not in ("region", "offset")}
+
+        params = self.part(0)
+        plan = self.rpc.call("plan_prepare", {key: layout(value) if isinstance(value, dict) else value
+                                              for key, value in params.items()})["plan"]
+        for i in range(self.N):
+            at = self.part(i)
+            place = {name: [at[name]["region"], at[name]["offset"]] for name in ("dst", "src", "scale")}
+            self.rpc.call("plan_run", {"plan": plan, **place})
+        self.assertTrue(np.array_equal(self.result(), self.expected))
+
+    def test_gather_and_scatter(self):
+        index = np.random.default_rng(4).permutation(self.N)
+        blocks = self.expected.transpose(0, 2, 1)
+        done = self.rpc.call("gather", self.blocks(index))
+        self.assertEqual((done["moved"], done["path"]), (self.N, "convert"))
+        self.assertTrue(np.array_equal(self.result().reshape(blocks.shape), blocks[index]))
+        self.rpc.call("scatter", self.blocks(index))
+        self.assertTrue(np.array_equal(self.result().reshape(blocks.shape)[index], blocks))
+
+    def test_entries_in_a_region_are_counted_once(self):
+        entries = np.array([3, -1, 99, -1, 0, 7], dtype="<i4")
+        listed = self.memory(data=entries.tobytes()).register
+        at = [listed(self.rpc), 0]
+        for columns, perm in ((self.COLUMNS, [1, 0]), (self.COLUMNS, [0, 1]), (1, [0, 1])):  # tiles, chunks, elements
+            rows = self.ROWS if columns > 1 else 1
+            params = self.blocks([], index_at=at, count=6, src_step=4 * self.ROWS * self.COLUMNS,
+                                 dst_step=2 * self.ROWS * self.COLUMNS)
+            params.pop("index"), params.pop("scale"), params.update(perm=perm)
+            params["src"].update(shape=[rows, columns])
+            params["dst"].update(shape=[[rows, columns][d] for d in perm])
+            done = self.rpc.call("gather", params)
+            self.assertEqual((done["moved"], done["passed"], done["beyond"]), (3, 2, 1), (columns, perm))
+
+    def test_a_gather_into_blocks_with_a_border(self):
+        rows, columns = self.ROWS - 1, self.COLUMNS - 2
+        params = self.blocks([5, -1, 3], before=[1, 2], after=[0, 0], value=7, src_step=4 * self.ROWS * self.COLUMNS)
+        params.pop("scale"), params.pop("perm")
+        params["src"].update(shape=[rows, columns], strides=[self.COLUMNS, 1])
+        params["dst"].update(shape=[self.ROWS, self.COLUMNS])
+        done = self.rpc.call("gather", params)
+        self.assertEqual((done["moved"], done["passed"]), (2, 1))
+        for i, block in ((0, 5), (2, 3)):
+            inner = self.data[block, :rows, :columns].astype(np.float16)
+            self.assertTrue(np.array_equal(self.result()[i], np.pad(inner, ((1, 0), (2, 0)), constant_values=7)))
 
 
 if __name__ == "__main__":

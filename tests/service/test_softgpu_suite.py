@@ -20,6 +20,9 @@ LIBRARY = os.path.join(BUILD, "service_library")
 # The script or program, and words of the names of its cases that run; none: all of them.
 SUITES = (
     ("test_transforms.py", ()),
+    ("test_conversions.py", ()),
+    ("test_conversions_hostile.py", ()),
+    ("test_load_compute_store.py", ()),
     ("test_plans.py", ()),
     ("test_splits.py", ()),
     ("test_submit.py", ()),
@@ -38,7 +41,7 @@ SUITES = (
 )
 # At random, of the scripts that take them so.
 CASES = {"test_numpy.py": 10 if SANITIZED else 60, "test_blocks.py": 100 if SANITIZED else 2000,
-         "test_splits.py": 40 if SANITIZED else 400}
+         "test_splits.py": 40 if SANITIZED else 400, "test_conversions.py": 30 if SANITIZED else 400}
 LIMIT_S = 120  # of one suite
 
 

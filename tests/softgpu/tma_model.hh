@@ -38,6 +38,7 @@ template <int NUMBER> struct kernel_bound;
 	static void
 #define GRID_CONSTANT        kernel_bound<__COUNTER__ - 1>,
 #define DEVICE               static inline
+#define DEVICE_CALL          static
 #define DEVICE_MEMBER        inline
 #define DYNAMIC_SHARED(name) unsigned char *const name = model_dynamic_shared()
 
@@ -281,6 +282,80 @@ DEVICE uint32_t pick_bytes(uint32_t a, uint32_t b, uint32_t selector)
 	for (int i = 0; i < 4; i++)
 		picked |= (uint32_t)(bytes >> (selector >> 4 * i & 7) * 8 & 0xff) << 8 * i;
 	return picked;
+}
+
+/* Not to be fused with what follows. */
+template <typename T> DEVICE T multiply_rounded(T a, T b)
+{
+	volatile T product = a * b;
+
+	return product;
+}
+
+template <typename T> DEVICE T add_rounded(T a, T b)
+{
+	volatile T sum = a + b;
+
+	return sum;
+}
+
+#define LANE(name)      model_lane_##name
+#define LANE_FN         inline __attribute__((unused))
+#define LANE_U32        uint32_t
+#define LANE_I32        int32_t
+#define LANE_F32        float
+#define LANE_MASK32(c)  (-(uint32_t)(c))
+#define LANE_BITS32(f)  model_bits<uint32_t>(f)
+#define LANE_FLOAT32(u) model_bits<float>(u)
+#define LANE_AS(to, x)  ((to)(x))
+template <typename TO, typename FROM> DEVICE TO model_bits(FROM x)
+{
+	TO y;
+
+	memcpy(&y, &x, sizeof y);
+	return y;
+}
+#include "kernels/plan/lanes.h"
+#undef LANE_FN
+#undef LANE_MASK32
+#undef LANE_BITS32
+#undef LANE_FLOAT32
+#undef LANE_AS
+
+DEVICE uint32_t e4m3_pair(float a, float b)
+{
+	return model_lane_f32_to_e4m3(model_bits<uint32_t>(a), 1) |
+	       model_lane_f32_to_e4m3(model_bits<uint32_t>(b), 1) << 8;
+}
+
+DEVICE uint32_t e5m2_pair(float a, float b)
+{
+	return model_lane_f32_to_e5m2(model_bits<uint32_t>(a), 1) |
+	       model_lane_f32_to_e5m2(model_bits<uint32_t>(b), 1) << 8;
+}
+
+DEVICE uint32_t f16_pair(float a, float b)
+{
+	return model_lane_f32_to_f16(model_bits<uint32_t>(a), 1) |
+	       model_lane_f32_to_f16(model_bits<uint32_t>(b), 1) << 16;
+}
+
+DEVICE uint32_t bf16_pair(float a, float b)
+{
+	return model_lane_f32_to_bf16(model_bits<uint32_t>(a), 1) |
+	       model_lane_f32_to_bf16(model_bits<uint32_t>(b), 1) << 16;
+}
+
+DEVICE void f16_numbers(uint32_t pair, float *a, float *b)
+{
+	*a = model_bits<float>(model_lane_f16_to_f32(pair & 0xffff));
+	*b = model_bits<float>(model_lane_f16_to_f32(pair >> 16));
+}
+
+DEVICE void e4m3_numbers(uint32_t pair, float *a, float *b)
+{
+	*a = model_bits<float>(model_lane_e4m3_to_f32(pair & 0xff));
+	*b = model_bits<float>(model_lane_e4m3_to_f32(pair >> 8));
 }
 
 DEVICE uint32_t shift_words(uint32_t low, uint32_t high, uint32_t shift)

@@ -15,7 +15,7 @@ ROOMS = {
     "kernels/host": ("kernels", "kernels/plan", "proto"),
     "kernels/cpu": ("kernels/host", "kernels", "kernels/plan", "proto"),
     "kernels/cuda": ("kernels/host", "kernels", "kernels/plan", "proto", "kernels/cuda/device/args.h"),
-    "kernels/cuda/device": ("kernels/plan",),
+    "kernels/cuda/device": ("kernels/plan", "proto/dtype.def"),
     "daemon": ("kernels/engine.h", "kernels/plan", "proto"),
     "client": ("proto",),
     "client/python": ("client/client.h", "client/tmaclient.h", "client/tmactl/explain/picture.h"),

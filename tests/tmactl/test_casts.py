@@ -15,7 +15,7 @@ import numpy as np
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
 from cases import KEEP, TmactlCase
-from conversion import SMALL, convert, random_values
+from conversion import SMALL, convert, pad, random_values
 from tmad import SANITIZED, TMACTL, share, tmactl
 
 MODES = ("constant", "edge", "reflect", "symmetric", "wrap")
@@ -169,7 +169,7 @@ class Copies(Case):
         stored = array.view("u2") if source == "float16" else array
         expected = convert(stored, source, target, True, shaped.get("scale"), shaped.get("bias"))[0]
         expected = expected.view("f2") if target == "float16" else expected
-        self.same(got, np.pad(expected.transpose(perm), pads, mode), f"{what}: {source}{shape} {flags}")
+        self.same(got, pad(expected.transpose(perm), pads, mode), f"{what}: {source}{shape} {flags}")
 
 
 class Refused(Case):

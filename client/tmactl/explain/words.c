@@ -27,7 +27,8 @@ static const struct {
 	  "rows of the destination, block by block: elements are loaded into vector registers, converted and stored "
 	  "as the other type; where both sides do not have the same rows, a tile is permuted in the cache first" },
 	{ "cuda", "convert", NULL, 0, 0, 1,
-	  "elements are converted in registers, between the load of a tile and its store" },
+	  "elements are converted in registers, between a load and a store of 16 bytes; where both sides do not have "
+	  "the same rows, a tile of the source is in shared memory in between" },
 	{ "cpu", NULL, "tiles", 0, 0, 0,
 	  "boxes of several axes, read run by run, permuted in the cache and written past it in whole lines" },
 	{ "cpu", "memcpy", NULL, 0, 0, 1, "one run of bytes, copied as is" },

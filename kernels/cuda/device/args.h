@@ -214,6 +214,57 @@ struct blocks_copy_long_args {
 	unsigned char entries[ENCLOSED_LONG] __attribute__((aligned(16)));
 };
 
+/* A dimension of a move that converts, with the strides of its operands. */
+struct convert_dim {
+	int64_t n;
+	int64_t dst;
+	int64_t src;
+	int64_t before;
+	int64_t source;
+	int64_t scale;
+	int64_t bias;
+};
+
+struct convert_operand {
+	double number;
+	uint64_t address; /* of a tensor's element [0, ..., 0]; 0: it is the number */
+	uint32_t bytes;   /* of an element, 4 or 8; 0: there is no operand */
+	uint32_t unit;    /* what elements are read by, 1 or all of their bytes */
+};
+
+/* slots: elements; chunks of 16 bytes of the destination; tiles. Only elements has windows. */
+struct convert_args {
+	struct block_list list; /* by_slots.n 0: there is none */
+	uint64_t dst;
+	uint64_t src;
+	uint64_t low; /* of the source: what may be read around a chunk */
+	uint64_t high;
+	uint64_t slots;
+	uint64_t
+	    changed; /* a uint64_t that elements are counted in whose values change; 0: values are clamped */
+	uint64_t value; /* of a constant border, its bits */
+	struct convert_operand scale;
+	struct convert_operand bias;
+	uint32_t rank;
+	uint32_t packed; /* tiles: a tile has no gap in the source */
+	uint32_t woven;  /* tiles: nor in the destination, where its rows are shorter than a chunk */
+	uint32_t mode;   /* of the pads, enum pad_mode */
+	uint32_t lane;   /* enum arithmetic */
+	uint32_t from;   /* enum dtype */
+	uint32_t to;
+	uint32_t from_bytes;
+	uint32_t to_bytes;
+	uint32_t from_unit; /* what elements are read by, 1 or all of their bytes */
+	uint32_t to_unit;
+	uint32_t tile_x;
+	uint32_t tile_y;
+	uint32_t pitch;           /* of a row in shared memory */
+	struct divisor by_chunks; /* chunks: of a row; tiles: of a row in shared memory */
+	struct divisor by_x;      /* tiles: chunks, or elements, along dimension 0; woven: elements */
+	struct convert_dim dim[ARGS_MAX_RANK];
+	struct divisor by[ARGS_MAX_RANK]; /* n; tiles: tiles along dimensions 0 and 1 */
+};
+
 /* The elements of the destination that are outside of the window, by the rule of the mode (enum pad_mode). */
 struct fill_args {
 	uint64_t dst;

@@ -34,6 +34,7 @@
 
 #define KERNEL(threads, blocks) extern "C" __global__ void __launch_bounds__(threads, blocks)
 #define DEVICE                  static __device__ __forceinline__
+#define DEVICE_CALL             static __device__ __noinline__
 #define DEVICE_MEMBER           __device__ __forceinline__
 #define GRID_CONSTANT           __grid_constant__
 
@@ -347,6 +348,80 @@ DEVICE uint32_t from_lane(uint32_t value, uint32_t lane)
 DEVICE uint32_t pick_bytes(uint32_t a, uint32_t b, uint32_t selector)
 {
 	return __byte_perm(a, b, selector);
+}
+
+/* a OP b, rounded by itself whatever follows. */
+DEVICE float multiply_rounded(float a, float b)
+{
+	return __fmul_rn(a, b);
+}
+
+DEVICE double multiply_rounded(double a, double b)
+{
+	return __dmul_rn(a, b);
+}
+
+DEVICE float add_rounded(float a, float b)
+{
+	return __fadd_rn(a, b);
+}
+
+DEVICE double add_rounded(double a, double b)
+{
+	return __dadd_rn(a, b);
+}
+
+/* Of numbers that are not NaN: a in the low half, b in the high one, rounded to nearest even and clamped to what is
+ * finite. */
+DEVICE uint32_t e4m3_pair(float a, float b)
+{
+	uint16_t pair;
+
+	asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(b), "f"(a));
+	return pair;
+}
+
+DEVICE uint32_t e5m2_pair(float a, float b)
+{
+	uint16_t pair;
+
+	asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(b), "f"(a));
+	return pair;
+}
+
+DEVICE uint32_t f16_pair(float a, float b)
+{
+	uint32_t pair;
+
+	asm("cvt.rn.satfinite.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(b), "f"(a));
+	return pair;
+}
+
+DEVICE uint32_t bf16_pair(float a, float b)
+{
+	uint32_t pair;
+
+	asm("cvt.rn.satfinite.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(b), "f"(a));
+	return pair;
+}
+
+/* The other way round, exact: a NaN becomes one. */
+DEVICE void f16_numbers(uint32_t pair, float *a, float *b)
+{
+	asm("{ .reg .f16 low, high;\n"
+	    "mov.b32 {low, high}, %2;\n"
+	    "cvt.f32.f16 %0, low;\n"
+	    "cvt.f32.f16 %1, high; }"
+	    : "=f"(*a), "=f"(*b)
+	    : "r"(pair));
+}
+
+DEVICE void e4m3_numbers(uint32_t pair, float *a, float *b)
+{
+	uint32_t halves;
+
+	asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"((uint16_t)pair));
+	f16_numbers(halves, a, b);
 }
 
 /* The low word of high:low >> (shift & 31) bits. */

@@ -7,6 +7,7 @@
 
 #include "kernels/cuda/device/args.h"
 #include "kernels/cuda/device.h"
+#include "convert.h"
 #include "launch_many.h"
 #include "strided_args.h"
 #include "kernels/plan/tuning.h"
@@ -357,6 +358,7 @@ static int launch_window(struct launcher *launcher, CUstream stream, const struc
 	case TMA_ROUTE_CHANNELS:
 	case TMA_ROUTE_ELEMENTS:
 		return launch_strided(launcher, stream, transform, tma, dst, src, err);
+	case TMA_ROUTE_CONVERT:
 	case TMA_ROUTE_NONE:
 		break;
 	}
@@ -364,9 +366,12 @@ static int launch_window(struct launcher *launcher, CUstream stream, const struc
 }
 
 int launch_transform(struct launcher *launcher, CUstream stream, const struct transform *transform,
-                     const struct plan *plan, uint64_t dst, uint64_t src, struct error *err)
+                     const struct plan *plan, uint64_t dst, uint64_t src,
+                     const struct convert_operands *operands, struct error *err)
 {
-	int r = launch_window(launcher, stream, transform, &plan->tma, dst, src, err);
+	int r = plan->tma.route == TMA_ROUTE_CONVERT
+	            ? launch_convert(launcher, stream, transform, plan, dst, src, operands, NULL, NULL, err)
+	            : launch_window(launcher, stream, transform, &plan->tma, dst, src, err);
 
 	if (r == 0 && plan->tma.border_rank > 0)
 		r = launch_border(launcher, stream, transform, &plan->tma, dst, src, err);

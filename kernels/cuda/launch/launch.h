@@ -63,11 +63,14 @@ int launcher_init(struct launcher *launcher, const struct device *device, uint64
                   struct error *err);
 void launcher_deinit(struct launcher *launcher);
 
+struct convert_operands;
+
 /* Puts the whole transform on the stream: one launch, and one more for a border that tiles do not take in.
  * dst and src are addresses of elements [0, ..., 0] that the device can use; their phases are those that the
- * plan was made for. */
+ * plan was made for. operands: of one that converts; else NULL. */
 int launch_transform(struct launcher *launcher, CUstream stream, const struct transform *transform,
-                     const struct plan *plan, uint64_t dst, uint64_t src, struct error *err);
+                     const struct plan *plan, uint64_t dst, uint64_t src,
+                     const struct convert_operands *operands, struct error *err);
 
 struct tile_copy_args;
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "kernels/cuda/device.h"
+#include "convert.h"
 #include "enclosed.h"
 #include "kernels/plan/block_plan.h"
 #include "kernels/engine.h"
@@ -125,8 +126,7 @@ static int launch_borders(struct launcher *launcher, CUstream stream, const stru
 	                    launcher, stream, &args, err);
 }
 
-/* ---- Blocks that have kernels of their own --------------------------------------------------------------
- */
+/* ---- Blocks that have kernels of their own --------------------------------------------------------- */
 
 /* Blocks of a multiprocessor, where each takes so much shared memory: more of them for small tiles. */
 static uint32_t a_multiprocessor(uint32_t shared)
@@ -211,7 +211,8 @@ static int launch_copy_blocks(struct launcher *launcher, CUstream stream, const 
 }
 
 int launch_blocks(struct launcher *launcher, CUstream stream, const struct transform *transform,
-                  const struct plan *plan, uint64_t dst, uint64_t src, struct engine_blocks *blocks,
+                  const struct plan *plan, uint64_t dst, uint64_t src,
+                  const struct convert_operands *operands, struct engine_blocks *blocks,
                   const struct block_list *list, struct error *err)
 {
 	const uint64_t items = blocks->n * blocks->layers;
@@ -221,15 +222,16 @@ int launch_blocks(struct launcher *launcher, CUstream stream, const struct trans
 		return launch_row_blocks(launcher, stream, &plan->tma, dst, src, blocks, list, err);
 	if (plan->tma.route == TMA_ROUTE_COPY)
 		return launch_copy_blocks(launcher, stream, &plan->tma, dst, src, blocks, list, err);
-	if (plan->tma.route != TMA_ROUTE_NONE)
+	if (plan->tma.route == TMA_ROUTE_CONVERT)
+		r = launch_convert(launcher, stream, transform, plan, dst, src, operands, blocks, list, err);
+	else if (plan->tma.route != TMA_ROUTE_NONE)
 		r = launch_window(launcher, stream, transform, plan, dst, src, list, items, err);
 	if (r == 0 && plan->tma.border_rank > 0)
 		r = launch_borders(launcher, stream, transform, plan, dst, src, list, items, err);
 	return r;
 }
 
-/* ---- By a table -----------------------------------------------------------------------------------------
- */
+/* ---- By a table ------------------------------------------------------------------------------------ */
 
 size_t many_entry_bytes(const struct plan *plan)
 {

@@ -12,18 +12,19 @@
 
 /* The move once for each entry of the list in each of so many layers: one launch, and one more for a border
  * that the first does not take in. list is filled but for by_slots; dst and src are addresses of elements
- * [0, ..., 0] of block 0 of layer 0; the plan is block_plan_init's for these blocks.
- * Where enclosed_entry_bytes says so, the list's index is 0: it goes with the launch, and is counted. */
+ * [0, ..., 0] of block 0 of layer 0; the plan is block_plan_init's for these blocks. operands: as
+ * launch_transform. Where enclosed_entry_bytes says so, the list's index is 0: it goes with the launch, and
+ * is counted. */
 int launch_blocks(struct launcher *launcher, CUstream stream, const struct transform *transform,
-                  const struct plan *plan, uint64_t dst, uint64_t src, struct engine_blocks *blocks,
+                  const struct plan *plan, uint64_t dst, uint64_t src,
+                  const struct convert_operands *operands, struct engine_blocks *blocks,
                   const struct block_list *list, struct error *err);
 
 /* One move, by the kernel that would move it among others. dst and src: where the plan starts, addresses. */
 int launch_one(struct launcher *launcher, CUstream stream, const struct transform *transform,
                const struct tma_route_plan *tma, uint64_t dst, uint64_t src, struct error *err);
 
-/* ---- By a table -----------------------------------------------------------------------------------------
- */
+/* ---- By a table ------------------------------------------------------------------------------------ */
 
 /* Which kernel moves it among others: of a plan whose route is_strided, but CHANNELS. */
 uint32_t many_kernel(const struct transform *transform, const struct tma_route_plan *tma);

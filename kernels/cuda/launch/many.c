@@ -6,7 +6,9 @@
 
 #include <string.h>
 
+#include "kernels/cuda/changed.h"
 #include "kernels/cuda/driver.h"
+#include "convert.h"
 #include "enclosed.h"
 #include "kernels/cuda/queue.h"
 #include "kernels/plan/block_plan.h"
@@ -74,14 +76,17 @@ static struct block_list list_of(const struct engine_blocks *blocks)
 	};
 }
 
+/* base: the upload buffer's, for kernels. */
 static int lay_list(struct in_flight_job *in_flight, struct engine_blocks *blocks, CUstream stream,
-                    struct block_list *ret, struct error *err)
+                    struct block_list *ret, uint64_t *ret_base, struct error *err)
 {
 	struct upload_buffer *upload_buffer = &in_flight->upload_buffer;
 	const void *index = NULL, *dst_layers, *src_layers;
-	uint64_t base;
+	uint64_t base = 0;
 	int r = upload_buffer_begin(upload_buffer, err);
 
+	if (r == 0)
+		r = changed_take(in_flight, err);
 	if (r < 0)
 		return r;
 	if (blocks->index)
@@ -96,6 +101,7 @@ static int lay_list(struct in_flight_job *in_flight, struct engine_blocks *block
 	ret->dst_layers = dst_layers ? upload_buffer_place(upload_buffer, base, dst_layers) : 0;
 	ret->src_layers = src_layers ? upload_buffer_place(upload_buffer, base, src_layers) : 0;
 	ret->counts = index ? 0 : upload_buffer_counters(upload_buffer);
+	*ret_base = base;
 	return r;
 }
 
@@ -103,7 +109,10 @@ int many_launch_blocks(struct in_flight_pool *pool, struct in_flight_job *in_fli
                        const struct transform *transform, struct engine_blocks *blocks, uint64_t dst,
                        uint64_t src, struct error *err)
 {
+	const struct engine_move *move = &in_flight->job->move;
 	struct block_list list = list_of(blocks);
+	struct convert_operands operands;
+	uint64_t base = 0;
 	uint32_t enclosed;
 	struct plan plan;
 	int r = 0;
@@ -114,10 +123,14 @@ int many_launch_blocks(struct in_flight_pool *pool, struct in_flight_job *in_fli
 	if (enclosed)
 		list.entry_bytes = enclosed;
 	else
-		r = lay_list(in_flight, blocks, stream, &list, err);
+		r = lay_list(in_flight, blocks, stream, &list, &base, err);
 	if (r < 0)
 		return r;
-	r = launch_blocks(&pool->launcher, stream, transform, &plan, dst, src, blocks, &list, err);
+	if (transform->conversion.is)
+		convert_operands_init(&operands, move, changed_place(in_flight, move, 0, base));
+	r = launch_blocks(&pool->launcher, stream, transform, &plan, dst, src, &operands, blocks, &list, err);
+	if (r == 0 && transform->conversion.is && in_flight->changed)
+		r = changed_fetch(in_flight, stream, err);
 	if (r == 0 && list.counts)
 		r = upload_buffer_fetch_counters(&in_flight->upload_buffer, stream, err);
 	return r;
@@ -142,6 +155,8 @@ struct batch {
 	struct upload_buffer *upload_buffer;
 	CUstream stream;
 	struct engine_job *job;
+	const struct in_flight_job *in_flight;
+	uint64_t base; /* of the upload buffer, for kernels */
 	struct run_entry *runs;
 	uint32_t n_runs;
 	uint16_t *kernel; /* of each move */
@@ -209,7 +224,7 @@ static uint16_t lay_move(struct batch *batch, uint32_t i)
 		add_run(batch, tma, dst, src);
 		return KERNEL_RUN;
 	}
-	if (move->transform->bytes > ALONE_BYTES)
+	if (move->transform->bytes > ALONE_BYTES || move->transform->conversion.is)
 		return KERNEL_ALONE;
 	plan = plain_plan(batch, move, dst, src, &own);
 	if (plan->tma.border_rank > 0)
@@ -267,15 +282,15 @@ static uint32_t lay_groups(struct batch *batch, struct group *groups, uint32_t m
 	return n;
 }
 
-static int launch_tables(struct batch *batch, const struct group *groups, uint32_t n, struct error *err)
+/* parts: of the runs. */
+static int launch_tables(struct batch *batch, const struct group *groups, uint32_t n, uint64_t parts,
+                         struct error *err)
 {
 	struct launcher *launcher = &batch->pool->launcher;
-	const uint64_t parts = runs_lay(batch->runs, batch->n_runs);
-	uint64_t base;
-	int r;
+	const uint64_t base = batch->base;
+	int r = 0;
 
-	r = upload_buffer_send(batch->upload_buffer, batch->stream, &base, err);
-	if (r == 0 && batch->n_runs > 0)
+	if (batch->n_runs > 0)
 		r = launch_runs(launcher, batch->stream,
 		                upload_buffer_place(batch->upload_buffer, base, batch->runs), batch->n_runs,
 		                parts, err);
@@ -288,11 +303,16 @@ static int launch_tables(struct batch *batch, const struct group *groups, uint32
 	return r;
 }
 
-static int launch_alone(struct batch *batch, struct engine_move *move, struct error *err)
+static int launch_alone(struct batch *batch, uint32_t i, struct error *err)
 {
+	struct engine_move *move = &batch->job->moves[i];
+	struct convert_operands operands;
+
+	if (move->transform->conversion.is)
+		convert_operands_init(&operands, move, changed_place(batch->in_flight, move, i, batch->base));
 	move->status = launch_transform(&batch->pool->launcher, batch->stream, move->transform, move->plan,
 	                                address_of(move->dst, move->dst_offset),
-	                                address_of(move->src, move->src_offset), err);
+	                                address_of(move->src, move->src_offset), &operands, err);
 	return move->status == STATUS_DEVICE_LOST ? STATUS_DEVICE_LOST : 0;
 }
 
@@ -300,24 +320,36 @@ static int launch_batch(struct in_flight_pool *pool, struct in_flight_job *in_fl
                         struct error *err)
 {
 	struct engine_job *job = in_flight->job;
-	struct batch batch = {
-		.pool = pool, .upload_buffer = &in_flight->upload_buffer, .stream = stream, .job = job
-	};
+	struct batch batch = { .pool = pool,
+		               .upload_buffer = &in_flight->upload_buffer,
+		               .stream = stream,
+		               .job = job,
+		               .in_flight = in_flight };
 	struct group groups[KERNEL_COUNT];
+	uint32_t n_groups = 0;
+	uint64_t parts = 0;
 	bool tables;
 	int r = upload_buffer_begin(batch.upload_buffer, err);
 
+	if (r == 0)
+		r = changed_take(in_flight, err);
 	if (r < 0)
 		return r;
 	tables = lay_tables(&batch);
 	if (tables) {
 		for (uint32_t i = 0; i < job->n_moves; i++)
 			batch.kernel[i] = lay_move(&batch, i);
-		r = launch_tables(&batch, groups, lay_groups(&batch, groups, KERNEL_COUNT), err);
+		n_groups = lay_groups(&batch, groups, KERNEL_COUNT);
+		parts = runs_lay(batch.runs, batch.n_runs);
 	}
+	r = upload_buffer_send(batch.upload_buffer, stream, &batch.base, err);
+	if (r == 0 && tables)
+		r = launch_tables(&batch, groups, n_groups, parts, err);
 	for (uint32_t i = 0; i < job->n_moves && r == 0; i++)
 		if (!tables || (batch.kernel[i] != KERNEL_RUN && batch.kernel[i] != KERNEL_NONE))
-			r = launch_alone(&batch, &job->moves[i], err);
+			r = launch_alone(&batch, i, err);
+	if (r == 0 && in_flight->changed)
+		r = changed_fetch(in_flight, stream, err);
 	return r;
 }
 

@@ -312,8 +312,8 @@ static void run_list(struct turn *turn, int set, bool plain)
 	list.entry_bytes = enclosed_entry_bytes(&turn->plan, &blocks);
 	if (!list.entry_bytes)
 		lay_list(&list, index, row->n);
-	must(launch_blocks(&rig.launcher, rig.stream, &turn->transform, &turn->plan, dst, src, &blocks, &list,
-	                   &err),
+	must(launch_blocks(&rig.launcher, rig.stream, &turn->transform, &turn->plan, dst, src, NULL, &blocks,
+	                   &list, &err),
 	     &err);
 }
 

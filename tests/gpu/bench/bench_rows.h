@@ -65,6 +65,26 @@ static const struct bench_row bench_rows[] = {
 	ROW("reversal of 6 axes", FLOAT32, 6, DIMS(16, 16, 32, 16, 16, 32), .perm = { 5, 4, 3, 2, 1, 0 },
 	    RAGGED),
 	ROW("constant pad of nothing", FLOAT32, 2, DIMS(0, 8192), .before = { 8192, 0 }, .value = 3),
+
+	/* Weights for serving, images for a network. */
+	CONVERT(FLOAT32, BFLOAT16, "bfloat16", 16384, 8192),
+	CONVERT(FLOAT32, FLOAT16, "float16", 16384, 8192),
+	CONVERT(BFLOAT16, FLOAT8_E4M3FN, "float8_e4m3fn", 32768, 8192, .scale = 0.5),
+	CONVERT(FLOAT32, FLOAT8_E4M3FN, "float8_e4m3fn", 16384, 8192, .scale = 0.5),
+	CONVERT(FLOAT8_E4M3FN, BFLOAT16, "bfloat16", 16384, 8192, .scale = 0.5),
+	CONVERT(UINT8, FLOAT32, "float32", 16384, 8192),
+	CONVERT(INT64, INT32, "int32", 8192, 8192),
+	CONVERT(INT32, FLOAT32, "float32", 8192, 8192),
+	CONVERT(FLOAT32, BFLOAT16, "bfloat16, transposed", 8192, 8192, .perm = { 1, 0 }),
+	CONVERT(BFLOAT16, FLOAT8_E4M3FN, "float8_e4m3fn, transposed", 8192, 8192, .perm = { 1, 0 }),
+	CONVERT(FLOAT32, BFLOAT16, "bfloat16", 70000, 1003, .gap = 1, RAGGED),
+	CONVERT(BFLOAT16, FLOAT8_E4M3FN, "float8_e4m3fn", 70000, 1003, .gap = 2, RAGGED),
+	ROW("to float16, NHWC->NCHW", UINT8, 4, DIMS(256, 512, 512, 3), .perm = { 0, 3, 1, 2 },
+	    .converts = true, .to = DTYPE_FLOAT16, .scale = 1.0 / 255),
+	ROW("to float16, NHWC->NCHW, crop", UINT8, 4, DIMS(256, 512, 512, 3), .perm = { 0, 3, 1, 2 },
+	    SAME(0, 0, -16, -16), .converts = true, .to = DTYPE_FLOAT16, .scale = 1.0 / 255, RAGGED),
+	ROW("to uint8, NCHW->NHWC", FLOAT16, 4, DIMS(128, 3, 512, 512), .perm = { 0, 2, 3, 1 },
+	    .converts = true, .to = DTYPE_UINT8, .scale = 255),
 };
 
 #endif

@@ -22,28 +22,52 @@ struct host {
 struct rig turn_rig;
 static bool is_open;
 static CUdeviceptr random_bytes;
+static uint64_t random_mask;
 static CUdeviceptr lead_dst, lead_src;
 static struct host dst_host, src_host;
 
 /* ---- Data ------------------------------------------------------------------------------------------- */
 
-static void make_random(void)
+/* Random bits, of which those of the mask are kept. */
+static void make_random(uint64_t mask)
 {
 	uint64_t *host = malloc(RANDOM), state = 1;
 
 	if (!host)
 		rig_die("out of memory");
 	for (size_t i = 0; i < RANDOM / 8; i++)
-		host[i] = oracle_random(&state);
-	random_bytes = rig_new(RANDOM);
+		host[i] = oracle_random(&state) & mask;
+	if (!random_bytes)
+		random_bytes = rig_new(RANDOM);
+	random_mask = mask;
 	rig_call(cuMemcpyHtoDAsync, (random_bytes, host, RANDOM, turn_rig.stream));
 	rig_wait(&turn_rig);
 	free(host);
 }
 
-static CUdeviceptr new_random(size_t size)
+/* What a row converts are numbers below 2: NaN and infinities are rare where this is used. */
+static uint64_t mask_of(const struct bench_row *row)
+{
+	if (!row->converts || dtype_class(row->dtype) != DTYPE_CLASS_FLOATING)
+		return UINT64_MAX;
+	switch (dtype_size(row->dtype)) {
+	case 1:
+		return ~UINT64_C(0x4040404040404040);
+	case 2:
+		return ~UINT64_C(0x4000400040004000);
+	case 4:
+		return ~UINT64_C(0x4000000040000000);
+	default:
+		return ~UINT64_C(0x4000000000000000);
+	}
+}
+
+static CUdeviceptr new_random(size_t size, uint64_t mask)
 {
 	CUdeviceptr memory = rig_new(size);
+
+	if (mask != random_mask)
+		make_random(mask);
 
 	for (size_t at = 0; at < size; at += RANDOM)
 		rig_call(cuMemcpyDtoDAsync, (memory + at, random_bytes,
@@ -110,7 +134,7 @@ int turn_init(struct turn *turn, const struct bench_row *row, const struct progr
 	if (r < 0)
 		return r;
 	turn->dst_offset = (size_t)row->offset * t->element;
-	turn->src_offset = (size_t)first * t->element;
+	turn->src_offset = (size_t)first * t->src_element;
 	turn->dst_bytes = turn->dst_offset + (size_t)t->dst_extent.high;
 	turn->src_bytes = turn->src_offset + (size_t)t->src_extent.high;
 	for (int i = 0; i < TURN_EVENTS; i++)
@@ -128,7 +152,7 @@ int turn_init(struct turn *turn, const struct bench_row *row, const struct progr
 		turn->lead = ALIGN;
 	}
 	turn->dst = rig_new(turn->n_places * turn->pitch);
-	turn->src = new_random(turn->n_places * turn->pitch);
+	turn->src = new_random(turn->n_places * turn->pitch, mask_of(row));
 	rig_call(cuMemsetD8Async, (turn->dst, POISON, turn->n_places * turn->pitch, turn_rig.stream));
 	set_plans(turn, options);
 	return 0;
@@ -162,7 +186,7 @@ void turn_launch(struct turn *turn)
 	size_t at = next_place(turn);
 
 	rig_launch(&turn_rig, &turn->transform, turn->plan, turn->dst + at + turn->dst_offset,
-	           turn->src + at + turn->src_offset);
+	           turn->src + at + turn->src_offset, turn->row->scale);
 }
 
 int turn_check(struct turn *turn, struct error *err)
@@ -200,9 +224,8 @@ bool turn_open(struct error *err)
 	is_open = rig_open(&turn_rig, NULL, err);
 	if (!is_open)
 		return false;
-	make_random();
 	lead_dst = rig_new(LEAD);
-	lead_src = new_random(LEAD);
+	lead_src = new_random(LEAD, UINT64_MAX);
 	return true;
 }
 

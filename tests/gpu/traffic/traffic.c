@@ -113,8 +113,8 @@ static void move_row(struct traffic *traffic, const struct transform *transform,
 	rig_call(cuMemcpyHtoDAsync, (places->src_memory, places->host, places->src_bytes, rig->stream));
 	rig_wait(rig);
 	softgpu_count(&ret->counts);
-	if (launch_transform(&rig->launcher, rig->stream, transform, &plan, places->dst, places->src, &err) <
-	        0 ||
+	if (launch_transform(&rig->launcher, rig->stream, transform, &plan, places->dst, places->src, NULL,
+	                     &err) < 0 ||
 	    driver_call(&err, cuStreamSynchronize, (rig->stream)) < 0)
 		tap_bail_out("row %" PRIu64 ": %s", ret->number, err.message);
 	softgpu_count(NULL);

@@ -19,6 +19,7 @@ static const char *const route_names[TMA_ROUTES] = {
 	[TMA_ROUTE_SHORT] = "short",         [TMA_ROUTE_TILES] = "tiles",
 	[TMA_ROUTE_GATHER] = "gather",       [TMA_ROUTE_CHANNELS] = "channels",
 	[TMA_ROUTE_PERMUTE] = "permute",     [TMA_ROUTE_ELEMENTS] = "elements",
+	[TMA_ROUTE_CONVERT] = "convert",
 };
 
 static const char *const instruction_names[SOFTGPU_INSTRUCTIONS] = {

@@ -1,0 +1,773 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Elements of one type to those of another, in registers: to lanes, which are float32, float64 or int64, and
+ * back. The formulas are those of kernels/plan/lanes.h, so that the bits are the same as on every other
+ * engine.
+ */
+#ifndef KERNELS_CUDA_DEVICE_CONVERT_CUH
+#define KERNELS_CUDA_DEVICE_CONVERT_CUH
+
+#include <string.h>
+
+#include "args.h"
+#include "kernels/plan/tuning.h"
+#include "many.cuh"
+#include "pad.cuh"
+#include "rows.cuh"
+#include "strided.cuh"
+#include "tma.cuh"
+
+/* enum dtype and enum arithmetic, whose headers are C's. */
+enum element_type {
+#define DTYPE(NAME, name, size, class) TYPE_##NAME,
+#include "proto/dtype.def"
+};
+enum lane_type { LANE_TYPE_FLOAT32, LANE_TYPE_FLOAT64, LANE_TYPE_INT64 };
+
+template <typename TO, typename FROM> DEVICE TO same_bits(FROM x)
+{
+	static_assert(sizeof(TO) == sizeof(FROM), "the same bits");
+	TO y;
+
+	memcpy(&y, &x, sizeof y);
+	return y;
+}
+
+/* As C converts; a NaN keeps its sign and the leading bits of its payload, and is quiet. */
+template <typename TO, typename FROM> DEVICE TO lane_as(TO, FROM x)
+{
+	return (TO)x;
+}
+
+DEVICE float lane_as(float, double x)
+{
+	const uint64_t bits = same_bits<uint64_t>(x);
+
+	if (x == x)
+		return (float)x;
+	return same_bits<float>((uint32_t)(bits >> 32 & 0x80000000) | 0x7fc00000u |
+	                        (uint32_t)(bits >> 29 & 0x003fffff));
+}
+
+DEVICE double lane_as(double, float x)
+{
+	const uint32_t bits = same_bits<uint32_t>(x);
+
+	if (x == x)
+		return (double)x;
+	return same_bits<double>((uint64_t)(bits & 0x80000000) << 32 | UINT64_C(0x7ff8000000000000) |
+	                         (uint64_t)(bits & 0x003fffff) << 29);
+}
+
+#define LANE(name)      lane_##name
+#define LANE_FN         __device__ __forceinline__
+#define LANE_U32        uint32_t
+#define LANE_I32        int32_t
+#define LANE_F32        float
+#define LANE_U64        uint64_t
+#define LANE_I64        int64_t
+#define LANE_F64        double
+#define LANE_MASK32(c)  (-(uint32_t)(c))
+#define LANE_MASK64(c)  (-(uint64_t)(c))
+#define LANE_BITS32(f)  same_bits<uint32_t>(f)
+#define LANE_BITS64(f)  same_bits<uint64_t>(f)
+#define LANE_FLOAT32(u) same_bits<float>(u)
+#define LANE_FLOAT64(u) same_bits<double>(u)
+#define LANE_AS(to, x)  lane_as(to(), x)
+#include "kernels/plan/lanes.h"
+
+/* ---- Float32 lanes --------------------------------------------------------------------------------- */
+
+/* Calls use(load), where load makes a lane of an element's bits: elements of S bytes, of a type that float32
+ * holds. quiet: of bfloat16, whose NaN is to lose its payload. */
+template <int S, typename USE> DEVICE void with_load(uint32_t type, bool quiet, const USE &use)
+{
+	if constexpr (S == 1) {
+		switch (type) {
+		case TYPE_BOOL:
+			return use([](uint32_t b) { return b ? 1.0f : 0.0f; });
+		case TYPE_UINT8:
+			return use([](uint32_t b) { return (float)(int32_t)b; });
+		case TYPE_INT8:
+			return use([](uint32_t b) { return (float)(int8_t)b; });
+		case TYPE_FLOAT8_E4M3FN:
+			return use([](uint32_t b) { return same_bits<float>(lane_e4m3_to_f32(b)); });
+		default:
+			return use([](uint32_t b) { return same_bits<float>(lane_e5m2_to_f32(b)); });
+		}
+	} else if constexpr (S == 2) {
+		switch (type) {
+		case TYPE_UINT16:
+			return use([](uint32_t b) { return (float)(int32_t)b; });
+		case TYPE_INT16:
+			return use([](uint32_t b) { return (float)(int16_t)b; });
+		case TYPE_FLOAT16:
+			return use([](uint32_t b) { return same_bits<float>(lane_f16_to_f32(b)); });
+		default:
+			if (quiet)
+				return use(
+				    [](uint32_t b) { return same_bits<float>(lane_bf16_to_f32_quiet(b)); });
+			return use([](uint32_t b) { return same_bits<float>(lane_bf16_to_f32(b)); });
+		}
+	} else {
+		use([](uint32_t b) { return same_bits<float>(b); });
+	}
+}
+
+/* Calls use(pair), where pair makes two neighbours' bits of lanes, the first of them the low ones: elements
+ * of D bytes, at most 2. clamps: to what is finite. */
+template <int D, typename USE> DEVICE void with_pair(uint32_t type, bool clamps, const USE &use)
+{
+	const auto each = [&](const auto &one) {
+		use([&](float a, float b) { return one(a) | one(b) << 8 * D; });
+	};
+
+	if constexpr (D == 1) {
+		switch (type) {
+		case TYPE_BOOL:
+			return each([](float x) { return (uint32_t)(x != 0); });
+		case TYPE_UINT8:
+			return each([](float x) { return (uint32_t)lane_f32_to_int(x, 0, 255); });
+		case TYPE_INT8:
+			return each([](float x) { return (uint32_t)lane_f32_to_int(x, -128, 127) & 0xff; });
+		case TYPE_FLOAT8_E4M3FN:
+			if (clamps)
+				return each(
+				    [](float x) { return lane_f32_to_e4m3(same_bits<uint32_t>(x), 1); });
+			return each([](float x) { return lane_f32_to_e4m3(same_bits<uint32_t>(x), 0); });
+		default:
+			if (clamps)
+				return each(
+				    [](float x) { return lane_f32_to_e5m2(same_bits<uint32_t>(x), 1); });
+			return each([](float x) { return lane_f32_to_e5m2(same_bits<uint32_t>(x), 0); });
+		}
+	} else {
+		switch (type) {
+		case TYPE_UINT16:
+			return each([](float x) { return (uint32_t)lane_f32_to_int(x, 0, 65535); });
+		case TYPE_INT16:
+			return each(
+			    [](float x) { return (uint32_t)lane_f32_to_int(x, -32768, 32767) & 0xffff; });
+		case TYPE_FLOAT16:
+			if (clamps)
+				return each(
+				    [](float x) { return lane_f32_to_f16(same_bits<uint32_t>(x), 1); });
+			return each([](float x) { return lane_f32_to_f16(same_bits<uint32_t>(x), 0); });
+		default:
+			if (clamps)
+				return each(
+				    [](float x) { return lane_f32_to_bf16(same_bits<uint32_t>(x), 1); });
+			return each([](float x) { return lane_f32_to_bf16(same_bits<uint32_t>(x), 0); });
+		}
+	}
+}
+
+/* ---- Any lane, by its type alone ------------------------------------------------------------------- */
+
+DEVICE uint32_t type_bytes(uint32_t type)
+{
+	switch (type) {
+#define DTYPE(NAME, name, size, class) \
+	case TYPE_##NAME:              \
+		return size;
+#include "proto/dtype.def"
+	}
+	return 0;
+}
+
+DEVICE float lane_load(float, uint64_t bits, uint32_t type, bool quiet)
+{
+	float lane = 0;
+	const auto use = [&](const auto &load) { lane = load((uint32_t)bits); };
+
+	switch (type_bytes(type)) {
+	case 1:
+		with_load<1>(type, quiet, use);
+		break;
+	case 2:
+		with_load<2>(type, quiet, use);
+		break;
+	default:
+		with_load<4>(type, quiet, use);
+	}
+	return lane;
+}
+
+DEVICE uint64_t lane_store(float lane, uint32_t type, bool clamps)
+{
+	uint64_t bits = lane_f32_to_f32(same_bits<uint32_t>(lane), clamps);
+
+	switch (type_bytes(type)) {
+	case 1:
+		with_pair<1>(type, clamps, [&](const auto &pair) { bits = pair(lane, 0.0f) & 0xff; });
+		break;
+	case 2:
+		with_pair<2>(type, clamps, [&](const auto &pair) { bits = pair(lane, 0.0f) & 0xffff; });
+		break;
+	}
+	return bits;
+}
+
+DEVICE double lane_load(double, uint64_t bits, uint32_t type, bool)
+{
+	switch (type) {
+	case TYPE_BOOL:
+		return bits ? 1 : 0;
+	case TYPE_UINT8:
+	case TYPE_UINT16:
+	case TYPE_UINT32:
+	case TYPE_UINT64:
+		return (double)bits;
+	case TYPE_INT8:
+		return (double)(int8_t)bits;
+	case TYPE_INT16:
+		return (double)(int16_t)bits;
+	case TYPE_INT32:
+		return (double)(int32_t)bits;
+	case TYPE_INT64:
+		return (double)(int64_t)bits;
+	case TYPE_FLOAT16:
+		return same_bits<double>(lane_f16_to_f64(bits));
+	case TYPE_FLOAT64:
+		return same_bits<double>(bits);
+	default:
+		return lane_as(double(), lane_load(float(), bits, type, false));
+	}
+}
+
+DEVICE uint64_t lane_store(double x, uint32_t type, bool clamps)
+{
+	switch (type) {
+	case TYPE_BOOL:
+		return x != 0;
+	case TYPE_UINT8:
+		return (uint64_t)lane_f64_to_int(x, 0, UINT8_MAX);
+	case TYPE_INT8:
+		return (uint64_t)lane_f64_to_int(x, INT8_MIN, INT8_MAX);
+	case TYPE_UINT16:
+		return (uint64_t)lane_f64_to_int(x, 0, UINT16_MAX);
+	case TYPE_INT16:
+		return (uint64_t)lane_f64_to_int(x, INT16_MIN, INT16_MAX);
+	case TYPE_UINT32:
+		return (uint64_t)lane_f64_to_int(x, 0, UINT32_MAX);
+	case TYPE_INT32:
+		return (uint64_t)lane_f64_to_int(x, INT32_MIN, INT32_MAX);
+	case TYPE_UINT64:
+		return lane_f64_to_u64(x);
+	case TYPE_INT64:
+		return (uint64_t)lane_f64_to_i64(x);
+	case TYPE_FLOAT8_E4M3FN:
+		return lane_f32_to_e4m3(lane_f64_to_odd_f32(x), clamps);
+	case TYPE_FLOAT8_E5M2:
+		return lane_f32_to_e5m2(lane_f64_to_odd_f32(x), clamps);
+	case TYPE_FLOAT16:
+		return lane_f32_to_f16(lane_f64_to_odd_f32(x), clamps);
+	case TYPE_BFLOAT16:
+		return lane_f32_to_bf16(lane_f64_to_odd_f32(x), clamps);
+	case TYPE_FLOAT32:
+		return lane_f64_to_f32(x, clamps);
+	default:
+		return lane_f64_to_f64(x, clamps);
+	}
+}
+
+/* What is larger than any int64 is the largest: so it is for every type but its own. */
+DEVICE int64_t lane_load(int64_t, uint64_t bits, uint32_t type, bool)
+{
+	switch (type) {
+	case TYPE_BOOL:
+		return bits != 0;
+	case TYPE_INT8:
+		return (int8_t)bits;
+	case TYPE_INT16:
+		return (int16_t)bits;
+	case TYPE_INT32:
+		return (int32_t)bits;
+	case TYPE_UINT64:
+		return bits > INT64_MAX ? INT64_MAX : (int64_t)bits;
+	default:
+		return (int64_t)bits;
+	}
+}
+
+DEVICE uint64_t lane_store(int64_t x, uint32_t type, bool)
+{
+	switch (type) {
+	case TYPE_BOOL:
+		return x != 0;
+	case TYPE_UINT8:
+		return (uint64_t)min(max(x, (int64_t)0), (int64_t)UINT8_MAX);
+	case TYPE_INT8:
+		return (uint64_t)min(max(x, (int64_t)INT8_MIN), (int64_t)INT8_MAX);
+	case TYPE_UINT16:
+		return (uint64_t)min(max(x, (int64_t)0), (int64_t)UINT16_MAX);
+	case TYPE_INT16:
+		return (uint64_t)min(max(x, (int64_t)INT16_MIN), (int64_t)INT16_MAX);
+	case TYPE_UINT32:
+		return (uint64_t)min(max(x, (int64_t)0), (int64_t)UINT32_MAX);
+	case TYPE_INT32:
+		return (uint64_t)min(max(x, (int64_t)INT32_MIN), (int64_t)INT32_MAX);
+	case TYPE_UINT64:
+		return (uint64_t)max(x, (int64_t)0);
+	default:
+		return (uint64_t)x;
+	}
+}
+
+/* ---- Memory ---------------------------------------------------------------------------------------- */
+
+/* An element of so many bytes, in accesses of `unit` bytes. */
+DEVICE uint64_t read_bits(uint64_t address, uint32_t bytes, uint32_t unit)
+{
+	uint64_t bits = 0;
+
+	if (unit == bytes) {
+		switch (bytes) {
+		case 1:
+			return global_read((const uint8_t *)address);
+		case 2:
+			return global_read((const uint16_t *)address);
+		case 4:
+			return global_read((const uint32_t *)address);
+		default:
+			return global_read((const uint64_t *)address);
+		}
+	}
+	for (uint32_t i = 0; i < bytes; i++)
+		bits |= (uint64_t)global_read((const uint8_t *)(address + i)) << 8 * i;
+	return bits;
+}
+
+DEVICE void write_bits(uint64_t address, uint64_t bits, uint32_t bytes, uint32_t unit)
+{
+	if (unit == bytes) {
+		switch (bytes) {
+		case 1:
+			return global_write((uint8_t *)address, (uint8_t)bits);
+		case 2:
+			return global_write((uint16_t *)address, (uint16_t)bits);
+		case 4:
+			return global_write((uint32_t *)address, (uint32_t)bits);
+		default:
+			return global_write((uint2 *)address,
+			                    make_uint2((uint32_t)bits, (uint32_t)(bits >> 32)));
+		}
+	}
+	for (uint32_t i = 0; i < bytes; i++)
+		global_write((uint8_t *)(address + i), (uint8_t)(bits >> 8 * i));
+}
+
+/* ---- Arithmetic ------------------------------------------------------------------------------------ */
+
+DEVICE uint32_t quiet_bit(float)
+{
+	return 0x00400000;
+}
+
+DEVICE uint64_t quiet_bit(double)
+{
+	return UINT64_C(0x0008000000000000);
+}
+
+DEVICE uint32_t made_nan(float)
+{
+	return 0xffc00000;
+}
+
+DEVICE uint64_t made_nan(double)
+{
+	return UINT64_C(0xfff8000000000000);
+}
+
+/* r, of a and b; or where it is NaN: a's, or else b's, made quiet; or as x86 makes one. */
+template <typename LANE_> DEVICE LANE_ mended(LANE_ r, LANE_ a, LANE_ b)
+{
+	using bits = decltype(quiet_bit(r));
+
+	if (r == r)
+		return r;
+	if (a == a && b == b)
+		return same_bits<LANE_>(made_nan(r));
+	return same_bits<LANE_>((bits)(same_bits<bits>(a == a ? b : a) | quiet_bit(r)));
+}
+
+/* scale or bias as lanes. What was read last is kept, since neighbours often have the same. */
+template <typename LANE_> struct operand_lanes {
+	const convert_operand &operand;
+	uint64_t held;
+	LANE_ lane;
+
+	DEVICE_MEMBER explicit operand_lanes(const convert_operand &from)
+	    : operand(from), held(0), lane(lane_as(LANE_(), from.number))
+	{
+	}
+
+	/* address: of the tensor's element. */
+	DEVICE_MEMBER LANE_ at(uint64_t address)
+	{
+		if (operand.address && address != held) {
+			const uint64_t bits = read_bits(address, operand.bytes, operand.unit);
+
+			held = address;
+			lane = operand.bytes == 8 ? lane_as(LANE_(), same_bits<double>(bits))
+			                          : lane_as(LANE_(), same_bits<float>((uint32_t)bits));
+		}
+		return lane;
+	}
+};
+
+DEVICE int64_t calculated(const convert_args &, int64_t lane, operand_lanes<int64_t> &,
+                          operand_lanes<int64_t> &, uint64_t, uint64_t)
+{
+	return lane;
+}
+
+/* lane * scale + bias, each rounded. */
+template <typename LANE_>
+DEVICE LANE_ calculated(const convert_args &args, LANE_ lane, operand_lanes<LANE_> &scale,
+                        operand_lanes<LANE_> &bias, uint64_t scale_at, uint64_t bias_at)
+{
+	if (args.scale.bytes) {
+		const LANE_ by = scale.at(scale_at);
+
+		lane = mended(multiply_rounded(lane, by), lane, by);
+	}
+	if (args.bias.bytes) {
+		const LANE_ by = bias.at(bias_at);
+
+		lane = mended(add_rounded(lane, by), lane, by);
+	}
+	return lane;
+}
+
+/* ---- Exact casts ----------------------------------------------------------------------------------- */
+
+/* Whether a lane holds an integer of 64 bits. */
+DEVICE bool is_held(const convert_args &args, uint64_t bits)
+{
+	if (args.from != TYPE_INT64 && args.from != TYPE_UINT64)
+		return true;
+	if (args.lane == LANE_TYPE_INT64)
+		return args.from == TYPE_INT64 || bits <= INT64_MAX;
+	if (args.from == TYPE_UINT64) {
+		const double value = (double)bits;
+
+		return value < 0x1p64 && (uint64_t)value == bits;
+	}
+	const double value = (double)(int64_t)bits;
+
+	return value < 0x1p63 && (int64_t)value == (int64_t)bits;
+}
+
+/* Whether the value of an element, which has become `out` by way of the lane, is another one. */
+template <typename LANE_>
+DEVICE bool is_changed(const convert_args &args, uint64_t bits, LANE_ lane, uint64_t out)
+{
+	const LANE_ back = lane_load(LANE_(), out, args.to, false);
+	const bool is_same = lane == back || (lane != lane && back != back);
+
+	return !is_same || (!args.scale.bytes && !args.bias.bytes && !is_held(args, bits));
+}
+
+DEVICE void add_changed(const convert_args &args, uint32_t changed)
+{
+	if (changed)
+		global_add((uint64_t *)args.changed, changed);
+}
+
+/* ---- Places ---------------------------------------------------------------------------------------- */
+
+/* Where an element is. */
+struct convert_place {
+	uint64_t dst;
+	uint64_t src;
+	uint64_t scale; /* addresses of the operands' elements */
+	uint64_t bias;
+	bool there;
+
+	DEVICE_MEMBER void step(const convert_dim &dim, int64_t n)
+	{
+		dst += (uint64_t)(n * dim.dst);
+		step_source(dim, n);
+	}
+
+	DEVICE_MEMBER void step_source(const convert_dim &dim, int64_t n)
+	{
+		src += (uint64_t)(n * dim.src);
+		scale += (uint64_t)(n * dim.scale);
+		bias += (uint64_t)(n * dim.bias);
+	}
+};
+
+/* Of element [0, ..., 0] of the block of a slot, whose number becomes the slot's in it. counts: as find_item.
+ */
+DEVICE convert_place find_place(const convert_args &args, uint64_t &number, bool counts, list_place &block)
+{
+	block = { args.dst, args.src, args.low, args.high, 0, true };
+	if (args.list.by_slots.n > 0)
+		find_listed(args.list, entries_in_memory(), number, counts, block);
+	return { block.dst, block.src, args.scale.address, args.bias.address, block.there };
+}
+
+/* Indices of dimensions from `first` on, from a number that counts them: visit(dim, index). */
+template <typename VISIT>
+DEVICE void visit_convert(const convert_args &args, uint32_t first, uint32_t last, uint64_t number,
+                          const VISIT &visit)
+{
+#pragma unroll 1
+	for (uint32_t d = first; d < last; d++) {
+		const uint64_t rest = d + 1 < last ? divide_by(number, &args.by[d]) : 0;
+
+		visit(args.dim[d], (int64_t)(number - rest * (uint64_t)args.dim[d].n));
+		number = rest;
+	}
+}
+
+/* ---- Chunks ---------------------------------------------------------------------------------------- */
+
+/* Element i of words as they lie in memory; to be set, it has to be 0. */
+template <int S> DEVICE uint32_t raw_get(const uint32_t *raw, int i)
+{
+	if constexpr (S == 4)
+		return raw[i];
+	else
+		return raw[i * S / 4] >> i * S % 4 * 8 & (S == 1 ? 0xff : 0xffff);
+}
+
+template <int S> DEVICE void raw_set(uint32_t *raw, int i, uint32_t bits)
+{
+	if constexpr (S == 4)
+		raw[i] = bits;
+	else
+		raw[i * S / 4] |= bits << i * S % 4 * 8;
+}
+
+template <int S> DEVICE uint32_t read_element(uint64_t address, uint32_t unit)
+{
+	if (unit != S)
+		return (uint32_t)read_bits(address, S, unit);
+	if constexpr (S == 1)
+		return global_read((const uint8_t *)address);
+	else if constexpr (S == 2)
+		return global_read((const uint16_t *)address);
+	else
+		return global_read((const uint32_t *)address);
+}
+
+/* Where the operands of a chunk's elements lie: a step apart. */
+struct chunk_operands {
+	uint64_t scale; /* addresses of the first one's */
+	uint64_t bias;
+	int64_t scale_step;
+	int64_t bias_step;
+};
+
+/* Calls use(load): load(word, lanes) for a word of elements of S bytes, numbers and NaN, whose bits may be
+ * any. */
+template <int S, typename USE> DEVICE void with_words(uint32_t type, const USE &use)
+{
+	if constexpr (S == 1) {
+		switch (type) {
+		case TYPE_BOOL:
+			return use([](uint32_t w, float *lane) {
+				for (int i = 0; i < 4; i++)
+					lane[i] = w >> 8 * i & 0xff ? 1.0f : 0.0f;
+			});
+		case TYPE_UINT8:
+			return use([](uint32_t w, float *lane) {
+				for (int i = 0; i < 4; i++)
+					lane[i] = (float)(uint8_t)(w >> 8 * i);
+			});
+		case TYPE_INT8:
+			return use([](uint32_t w, float *lane) {
+				for (int i = 0; i < 4; i++)
+					lane[i] = (float)(int8_t)(w >> 8 * i);
+			});
+		case TYPE_FLOAT8_E4M3FN:
+			return use([](uint32_t w, float *lane) {
+				e4m3_numbers(w & 0xffff, lane, lane + 1);
+				e4m3_numbers(w >> 16, lane + 2, lane + 3);
+			});
+		default: /* the upper half of a float16 */
+			return use([](uint32_t w, float *lane) {
+				f16_numbers(pick_bytes(w, 0, 0x1404), lane, lane + 1);
+				f16_numbers(pick_bytes(w, 0, 0x3424), lane + 2, lane + 3);
+			});
+		}
+	} else if constexpr (S == 2) {
+		switch (type) {
+		case TYPE_UINT16:
+			return use([](uint32_t w, float *lane) {
+				lane[0] = (float)(uint16_t)w;
+				lane[1] = (float)(uint16_t)(w >> 16);
+			});
+		case TYPE_INT16:
+			return use([](uint32_t w, float *lane) {
+				lane[0] = (float)(int16_t)w;
+				lane[1] = (float)(int16_t)(w >> 16);
+			});
+		case TYPE_FLOAT16:
+			return use([](uint32_t w, float *lane) { f16_numbers(w, lane, lane + 1); });
+		default:
+			return use([](uint32_t w, float *lane) {
+				lane[0] = same_bits<float>(w << 16);
+				lane[1] = same_bits<float>(w & 0xffff0000);
+			});
+		}
+	} else {
+		use([](uint32_t w, float *lane) { *lane = same_bits<float>(w); });
+	}
+}
+
+/* Calls use(store): store(lanes) makes a word of elements of D bytes of lanes that are not NaN, clamped. */
+template <int D, typename USE> DEVICE void with_numbers(uint32_t type, const USE &use)
+{
+	const auto bytes = [](const float *lane, float least, float most) {
+		uint32_t w = 0;
+
+		for (int i = 0; i < 4; i++)
+			w |= ((uint32_t)(int32_t)min(max(lane[i], least), most) & 0xff) << 8 * i;
+		return w;
+	};
+	const auto halves = [](const float *lane, float least, float most) {
+		return ((uint32_t)(int32_t)min(max(lane[0], least), most) & 0xffff) |
+		       (uint32_t)(int32_t)min(max(lane[1], least), most) << 16;
+	};
+
+	if constexpr (D == 1) {
+		switch (type) {
+		case TYPE_BOOL:
+			return use([](const float *lane) {
+				return (uint32_t)(lane[0] != 0) | (uint32_t)(lane[1] != 0) << 8 |
+				       (uint32_t)(lane[2] != 0) << 16 | (uint32_t)(lane[3] != 0) << 24;
+			});
+		case TYPE_UINT8:
+			return use([&](const float *lane) { return bytes(lane, 0, 255); });
+		case TYPE_INT8:
+			return use([&](const float *lane) { return bytes(lane, -128, 127); });
+		case TYPE_FLOAT8_E4M3FN:
+			return use([](const float *lane) {
+				return e4m3_pair(lane[0], lane[1]) | e4m3_pair(lane[2], lane[3]) << 16;
+			});
+		default:
+			return use([](const float *lane) {
+				return e5m2_pair(lane[0], lane[1]) | e5m2_pair(lane[2], lane[3]) << 16;
+			});
+		}
+	} else if constexpr (D == 2) {
+		switch (type) {
+		case TYPE_UINT16:
+			return use([&](const float *lane) { return halves(lane, 0, 65535); });
+		case TYPE_INT16:
+			return use([&](const float *lane) { return halves(lane, -32768, 32767); });
+		case TYPE_FLOAT16:
+			return use([](const float *lane) { return f16_pair(lane[0], lane[1]); });
+		default:
+			return use([](const float *lane) { return bf16_pair(lane[0], lane[1]); });
+		}
+	} else {
+		use([](const float *lane) {
+			return same_bits<uint32_t>(min(max(*lane, -0x1.fffffep127f), 0x1.fffffep127f));
+		});
+	}
+}
+
+/* Elements in global memory, a step apart. */
+template <int S> struct global_elements {
+	uint64_t first;
+	int64_t step;
+	uint32_t unit;
+
+	DEVICE_MEMBER uint32_t take()
+	{
+		const uint32_t bits = read_element<S>(first, unit);
+
+		first += (uint64_t)step;
+		return bits;
+	}
+};
+
+/* A chunk with NaN in it, or of an exact cast: element by element, which `elements` gives again. How many
+ * have changed. Arguments are values: what has an address lies in memory, and is stored there by all chunks.
+ */
+template <int D, typename ELEMENTS>
+DEVICE_CALL uint32_t convert_exactly(const convert_args &args, uint64_t dst, int count, chunk_operands at,
+                                     ELEMENTS elements)
+{
+	const bool clamps = !args.changed, quiet = args.from == TYPE_BFLOAT16 && args.to == TYPE_FLOAT16;
+	operand_lanes<float> scale(args.scale), bias(args.bias);
+	uint32_t changed = 0;
+
+#pragma unroll 1
+	for (int i = 0; i < count; i++) {
+		const float lane = calculated(args, lane_load(float(), elements.take(), args.from, quiet),
+		                              scale, bias, at.scale, at.bias);
+		const uint64_t bits = lane_store(lane, args.to, clamps);
+
+		changed += !clamps && is_changed(args, 0, lane, bits);
+		write_bits(dst, bits, D, D);
+		dst += D;
+		at.scale += (uint64_t)at.scale_step;
+		at.bias += (uint64_t)at.bias_step;
+	}
+	return changed;
+}
+
+/* Of n lanes, the first `skip` of which are not wanted: op(lane, operand). */
+template <int N, typename OP>
+DEVICE void calculate_lanes(float *lane, const convert_operand &operand, uint64_t address, int64_t step,
+                            int skip, int count, const OP &op)
+{
+	operand_lanes<float> own(operand);
+
+	if (!operand.bytes)
+		return;
+	if (!operand.address || step == 0) {
+		const float by = own.at(address);
+
+#pragma unroll
+		for (int i = 0; i < N; i++)
+			lane[i] = op(lane[i], by);
+		return;
+	}
+#pragma unroll
+	for (int i = 0; i < N; i++)
+		lane[i] = op(lane[i], own.at(address + (uint64_t)(min(max(i - skip, 0), count - 1) * step)));
+}
+
+/* Converts and writes the elements of a chunk that are the row's; raw has 16 / D elements of S bytes,
+ * elements those of the row. */
+template <int S, int D, typename ELEMENTS>
+DEVICE void convert_chunk(const convert_args &args, const row_chunk &c, const uint32_t *raw,
+                          const chunk_operands &at, const ELEMENTS &elements, uint32_t &changed)
+{
+	constexpr int n = 16 / D;
+	const int skip = (int)(c.skip / D), count = (int)(c.last - c.first);
+	bool is_number = !args.changed;
+	float lane[n];
+	uint32_t out[4];
+
+	with_words<S>(args.from, [&](const auto &load) {
+#pragma unroll
+		for (int w = 0; w < n * S / 4; w++)
+			load(raw[w], lane + w * (4 / S));
+	});
+	calculate_lanes<n>(lane, args.scale, at.scale, at.scale_step, skip, count,
+	                   [](float a, float b) { return multiply_rounded(a, b); });
+	calculate_lanes<n>(lane, args.bias, at.bias, at.bias_step, skip, count,
+	                   [](float a, float b) { return add_rounded(a, b); });
+#pragma unroll
+	for (int i = 0; i < n; i++)
+		is_number = is_number && lane[i] == lane[i];
+	if (!is_number) {
+		changed += convert_exactly<D>(args, c.address + c.skip, count, at, elements);
+		return;
+	}
+	with_numbers<D>(args.to, [&](const auto &store) {
+#pragma unroll
+		for (int w = 0; w < 4; w++)
+			out[w] = store(lane + w * (4 / D));
+	});
+	chunk_write<D>(c, make_uint4(out[0], out[1], out[2], out[3]));
+}
+
+#endif

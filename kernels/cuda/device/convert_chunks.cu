@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Converts by chunks of 16 bytes of the destination, each of which one thread writes at once (rows.cuh).
+ * Dimension 0 is the innermost there, and contiguous. Where it is so in the source as well, a chunk's
+ * elements are read together, whatever their phase.
+ */
+#include "convert.cuh"
+
+namespace
+{
+
+/* The row of a chunk, and which of its chunks it is. */
+struct chunk_row {
+	list_place block;
+	convert_place place; /* of its first element */
+	uint64_t chunk;
+};
+
+DEVICE void find_row(const convert_args &args, uint64_t number, chunk_row &row)
+{
+	row.place = find_place(args, number, true, row.block);
+	const uint64_t outer = divide_by(number, &args.by_chunks);
+
+	row.chunk = number - outer * args.by_chunks.n;
+	visit_convert(args, 1, args.rank, outer,
+	              [&](const convert_dim &dim, int64_t i) { row.place.step(dim, i); });
+}
+
+DEVICE chunk_operands operands_of(const convert_args &args, const chunk_row &row, int64_t first)
+{
+	const convert_dim &dim = args.dim[0];
+
+	return { row.place.scale + (uint64_t)(first * dim.scale),
+		 row.place.bias + (uint64_t)(first * dim.bias), dim.scale, dim.bias };
+}
+
+/* One chunk of any kind, element by element. */
+template <int S, int D>
+DEVICE void convert_one_chunk(const convert_args &args, const chunk_row &row, uint32_t &changed)
+{
+	constexpr int n = 16 / D;
+	const convert_dim &dim = args.dim[0];
+	const row_chunk c = chunk_of<D>(row.place.dst, (uint64_t)dim.n * D, row.chunk);
+	const uint64_t src = row.place.src + (uint64_t)(c.first * dim.src);
+	const int skip = (int)(c.skip / D), last = (int)(c.last - c.first) - 1;
+	uint32_t raw[n * S / 4] = {};
+
+	if (last < 0)
+		return;
+#pragma unroll
+	for (int i = 0; i < n; i++) {
+		const int64_t at = min(max(i - skip, 0), last);
+
+		raw_set<S>(raw, i, read_element<S>(src + (uint64_t)(at * dim.src), args.from_unit));
+	}
+	convert_chunk<S, D>(args, c, raw, operands_of(args, row, c.first),
+	                    global_elements<S>{ src, dim.src, args.from_unit }, changed);
+}
+
+/* WORDS words that begin `phase` bytes into aligned ones. */
+template <int WORDS> DEVICE void read_words(uint64_t around, uint32_t phase, uint32_t *raw)
+{
+	constexpr int parts = WORDS <= 4 ? 1 : WORDS / 4;
+	uint4 low = global_read((const uint4 *)around);
+
+#pragma unroll
+	for (int i = 0; i < parts; i++) {
+		const uint4 high = global_read((const uint4 *)around + i + 1),
+			    v = shift_chunk(low, high, phase);
+		const uint32_t words[] = { v.x, v.y, v.z, v.w };
+
+#pragma unroll
+		for (int w = 0; w < 4 && w < WORDS; w++)
+			raw[4 * i + w] = words[w];
+		low = high;
+	}
+}
+
+template <int WORDS> DEVICE void read_aligned_words(uint64_t address, uint32_t *raw)
+{
+	if constexpr (WORDS == 1) {
+		raw[0] = global_read((const uint32_t *)address);
+	} else if constexpr (WORDS == 2) {
+		const uint2 v = global_read((const uint2 *)address);
+
+		raw[0] = v.x;
+		raw[1] = v.y;
+	} else {
+#pragma unroll
+		for (int i = 0; i < WORDS / 4; i++) {
+			const uint4 v = global_read((const uint4 *)address + i);
+
+			raw[4 * i] = v.x;
+			raw[4 * i + 1] = v.y;
+			raw[4 * i + 2] = v.z;
+			raw[4 * i + 3] = v.w;
+		}
+	}
+}
+
+/* A batch of a thread's chunks within one row, whole ones: ROWS_THREADS apart, from row.chunk on. */
+template <int S, int D>
+DEVICE void convert_batch(const convert_args &args, const chunk_row &row, uint32_t &changed)
+{
+	constexpr int n = 16 / D, words = n * S / 4;
+	constexpr uint32_t batch = CONVERT_CHUNKS(S, D), bytes = words * 4, phases = bytes < 16 ? bytes : 16;
+	const uint64_t dst = (row.place.dst & ~UINT64_C(15)) + 16 * row.chunk;
+	const int64_t first = (int64_t)(dst - row.place.dst) / D;
+	const uint64_t src = row.place.src + (uint64_t)first * S;
+	uint32_t raw[batch][words];
+
+	if (src % phases == 0) {
+#pragma unroll
+		for (uint32_t k = 0; k < batch; k++)
+			read_aligned_words<words>(src + k * ROWS_THREADS * bytes, raw[k]);
+	} else {
+#pragma unroll
+		for (uint32_t k = 0; k < batch; k++)
+			read_words<words>((src & ~UINT64_C(15)) + k * ROWS_THREADS * bytes,
+			                  (uint32_t)src & 15, raw[k]);
+	}
+#pragma unroll
+	for (uint32_t k = 0; k < batch; k++) {
+		const int64_t at = first + k * ROWS_THREADS * n;
+
+		convert_chunk<S, D>(args, { dst + k * ROWS_THREADS * 16, at, at + n, 0, true }, raw[k],
+		                    operands_of(args, row, at),
+		                    global_elements<S>{ src + k * ROWS_THREADS * bytes, S, args.from_unit },
+		                    changed);
+	}
+}
+
+/* Whether a batch is whole, and nothing is read beyond the source around it. */
+template <int S, int D> DEVICE bool is_whole_batch(const convert_args &args, const chunk_row &row)
+{
+	constexpr uint32_t after = (CONVERT_CHUNKS(S, D) - 1) * ROWS_THREADS;
+	constexpr uint64_t bytes = 16 / D * S, last = after * bytes + bytes + 16;
+	const uint64_t dst = (row.place.dst & ~UINT64_C(15)) + 16 * row.chunk;
+	const uint64_t src = row.place.src + (uint64_t)((int64_t)(dst - row.place.dst) / D * S);
+	const uint64_t around = src & ~UINT64_C(15);
+
+	return args.dim[0].src == S && row.chunk > 0 && row.chunk + after + 2 < args.by_chunks.n &&
+	       around >= row.block.low && around + last <= row.block.high;
+}
+
+/* Neighbouring lanes take neighbouring chunks. */
+template <int S, int D> DEVICE void convert_all_chunks(const convert_args &args)
+{
+	constexpr uint32_t batch = CONVERT_CHUNKS(S, D), own = batch * ROWS_THREADS;
+	uint32_t changed = 0;
+
+#pragma unroll 1
+	for (uint64_t first = blockIdx.x * (uint64_t)own; first < args.slots;
+	     first += (uint64_t)gridDim.x * own) {
+		uint64_t number = first + threadIdx.x;
+		chunk_row row;
+
+		if (number >= args.slots)
+			continue;
+		find_row(args, number, row);
+		if (row.place.there && is_whole_batch<S, D>(args, row)) {
+			convert_batch<S, D>(args, row, changed);
+			continue;
+		}
+#pragma unroll 1
+		for (uint32_t k = 0; k < batch && number < args.slots; k++, number += ROWS_THREADS) {
+			if (k > 0)
+				find_row(args, number, row);
+			if (row.place.there)
+				convert_one_chunk<S, D>(args, row, changed);
+		}
+	}
+	add_changed(args, changed);
+}
+
+} // namespace
+
+#define BY_CHUNKS(s, d)                                                        \
+	KERNEL(ROWS_THREADS, 2)                                                \
+	convert_chunks_##s##_##d(const GRID_CONSTANT struct convert_args args) \
+	{                                                                      \
+		grid_wait();                                                   \
+		convert_all_chunks<s, d>(args);                                \
+	}
+BY_CHUNKS(1, 1)
+BY_CHUNKS(1, 2)
+BY_CHUNKS(1, 4)
+BY_CHUNKS(2, 1)
+BY_CHUNKS(2, 2)
+BY_CHUNKS(2, 4)
+BY_CHUNKS(4, 1)
+BY_CHUNKS(4, 2)
+BY_CHUNKS(4, 4)

@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Converts tiles that lie along other dimensions in the source than in the destination: by way of shared
+ * memory, as the source's elements. Dimension 0 is the destination's innermost, x; dimension 1 is contiguous
+ * in the source, y. A tile is read row by row along y, or, where x follows it without a gap in the source, as
+ * one row; and written row by row along x, or, where y follows that without a gap in the destination and rows
+ * are short, as one row.
+ */
+#include "convert.cuh"
+
+namespace
+{
+
+struct convert_tile {
+	convert_place place; /* of its first element */
+	list_place block;
+	int64_t x, y; /* elements of it */
+};
+
+DEVICE bool find_tile(const convert_args &args, uint64_t number, convert_tile &tile)
+{
+	tile.place = find_place(args, number, threadIdx.x == 0, tile.block);
+	if (!tile.place.there)
+		return false;
+	uint64_t rest = divide_by(number, &args.by[0]);
+	const int64_t x = (int64_t)(number - rest * args.by[0].n) * args.tile_x;
+
+	number = rest;
+	rest = args.rank > 2 ? divide_by(number, &args.by[1]) : 0;
+	const int64_t y = (int64_t)(number - rest * args.by[1].n) * args.tile_y;
+
+	tile.place.step(args.dim[0], x);
+	tile.place.step(args.dim[1], y);
+	tile.x = min((int64_t)args.tile_x, args.dim[0].n - x);
+	tile.y = min((int64_t)args.tile_y, args.dim[1].n - y);
+	if (args.rank > 2)
+		visit_convert(args, 2, args.rank, rest,
+		              [&](const convert_dim &dim, int64_t i) { tile.place.step(dim, i); });
+	return true;
+}
+
+/* A chunk of the rows as they lie in memory. */
+struct source_chunk {
+	uint64_t at;
+	uint64_t row; /* the bytes that are wanted */
+	uint64_t end;
+	uint32_t to; /* in shared memory */
+};
+
+DEVICE source_chunk find_source_chunk(const convert_args &args, const convert_tile &tile, uint64_t bytes,
+                                      uint32_t i)
+{
+	const uint32_t r = divide_u32(i, &args.by_chunks), k = i - r * (uint32_t)args.by_chunks.n;
+	const uint64_t row = tile.place.src + (uint64_t)(args.packed ? 0 : r * args.dim[0].src);
+
+	return { (row & ~UINT64_C(15)) + 16 * k, row, row + bytes, r * args.pitch + 16 * k };
+}
+
+/* Byte by byte, at an end of the source. */
+DEVICE void read_source_in_part(const source_chunk &chunk, unsigned char *shared)
+{
+#pragma unroll 1
+	for (uint32_t b = 0; b < 16; b++)
+		if (chunk.at + b >= chunk.row && chunk.at + b < chunk.end)
+			tile_write(shared + chunk.to + b, global_read((const uint8_t *)(chunk.at + b)));
+}
+
+/* All reads of a batch come first. */
+DEVICE void read_tile(const convert_args &args, const convert_tile &tile, unsigned char *shared)
+{
+	const uint64_t bytes = (uint64_t)(args.packed ? tile.x * args.dim[0].src : tile.y * args.from_bytes);
+	const uint32_t all = (args.packed ? 1 : (uint32_t)tile.x) * (uint32_t)args.by_chunks.n;
+
+#pragma unroll 1
+	for (uint32_t first = threadIdx.x; first < all; first += CONVERT_READS * ROWS_THREADS) {
+		uint4 v[CONVERT_READS];
+		uint32_t to[CONVERT_READS];
+
+#pragma unroll
+		for (uint32_t k = 0; k < CONVERT_READS; k++) {
+			const uint32_t i = first + k * ROWS_THREADS;
+			const source_chunk chunk = find_source_chunk(args, tile, bytes, min(i, all - 1));
+			const bool is_there = i < all && chunk.at < chunk.end;
+			const bool is_whole = chunk.at >= tile.block.low && chunk.at + 16 <= tile.block.high;
+
+			to[k] = is_there && is_whole ? chunk.to : ~0u;
+			if (is_there && is_whole)
+				v[k] = global_read((const uint4 *)chunk.at);
+			else if (is_there)
+				read_source_in_part(chunk, shared);
+		}
+#pragma unroll
+		for (uint32_t k = 0; k < CONVERT_READS; k++) {
+			if (to[k] == ~0u)
+				continue;
+			tile_write(shared + to[k], v[k].x);
+			tile_write(shared + to[k] + 4, v[k].y);
+			tile_write(shared + to[k] + 8, v[k].z);
+			tile_write(shared + to[k] + 12, v[k].w);
+		}
+	}
+}
+
+/* An element of S bytes, or any; both in shared memory. */
+template <int S> DEVICE uint64_t tile_bits(const unsigned char *from, uint32_t bytes)
+{
+	switch (S ? S : bytes) {
+	case 1:
+		return tile_read<uint8_t>(from);
+	case 2:
+		return tile_read<uint16_t>(from);
+	case 4:
+		return tile_read<uint32_t>(from);
+	default:
+		return tile_read<uint32_t>(from) | (uint64_t)tile_read<uint32_t>(from + 4) << 32;
+	}
+}
+
+/* Where a tile's rows lie in shared memory: the x-th `step` bytes after the first, but for its phase. */
+struct tile_rows {
+	uint32_t step;
+	uint32_t phase; /* of the first row in the source, and how much is added to it from row to row */
+	uint32_t phase_step;
+
+	DEVICE_MEMBER tile_rows(const convert_args &args, const convert_tile &tile)
+	    : step(args.packed ? (uint32_t)args.dim[0].src : args.pitch),
+	      phase((uint32_t)tile.place.src & 15), phase_step(args.packed ? 0 : (uint32_t)args.dim[0].src)
+	{
+	}
+
+	DEVICE_MEMBER uint32_t at(uint32_t x) const
+	{
+		return x * step + ((phase + x * phase_step) & 15);
+	}
+};
+
+/* Elements of a tile, from x and y on: along x, and on to the next y behind the width-th. */
+template <int S> struct tile_elements {
+	const unsigned char *shared;
+	tile_rows rows;
+	uint32_t x;
+	uint32_t y;
+	uint32_t width;
+
+	DEVICE_MEMBER uint32_t take()
+	{
+		const uint32_t bits = (uint32_t)tile_bits<S>(shared + rows.at(x) + y * S, S);
+
+		step();
+		return bits;
+	}
+
+	DEVICE_MEMBER void step()
+	{
+		x = x + 1 < width ? x + 1 : 0;
+		y += x == 0;
+	}
+};
+
+/* Chunks of a tile that has no gap in the destination; the operands are the same for all of it. */
+template <int S, int D>
+DEVICE void write_woven_tile(const convert_args &args, const convert_tile &tile, const unsigned char *shared,
+                             uint32_t &changed)
+{
+	constexpr int n = 16 / D;
+	const uint64_t bytes = (uint64_t)tile.y * args.by_x.n * D;
+	const tile_rows rows(args, tile);
+
+	for (uint32_t number = threadIdx.x; number < (uint32_t)row_chunks(bytes); number += blockDim.x) {
+		const row_chunk c = chunk_of<D>(tile.place.dst, bytes, number);
+		const int skip = (int)(c.skip / D), last = (int)(c.last - c.first) - 1;
+		const uint32_t width = (uint32_t)args.by_x.n, y = divide_u32((uint32_t)c.first, &args.by_x);
+		const tile_elements<S> elements = { shared, rows, (uint32_t)c.first - y * width, y, width };
+		tile_elements<S> next = elements;
+		uint32_t raw[n * S / 4] = {};
+
+		if (last < 0)
+			continue;
+#pragma unroll
+		for (int i = 0; i < n; i++) {
+			raw_set<S>(raw, i, (uint32_t)tile_bits<S>(shared + rows.at(next.x) + next.y * S, S));
+			if (i >= skip && i < skip + last)
+				next.step();
+		}
+		convert_chunk<S, D>(args, c, raw, { tile.place.scale, tile.place.bias, 0, 0 }, elements,
+		                    changed);
+	}
+}
+
+/* Chunks along x, of each row y. */
+template <int S, int D>
+DEVICE void write_tile(const convert_args &args, const convert_tile &tile, const unsigned char *shared,
+                       uint32_t &changed)
+{
+	constexpr int n = 16 / D;
+	const uint32_t chunks = (uint32_t)args.by_x.n;
+	const convert_dim &along = args.dim[0], &across = args.dim[1];
+	const tile_rows rows(args, tile);
+
+	for (uint32_t number = threadIdx.x; number < (uint32_t)tile.y * chunks; number += blockDim.x) {
+		const uint32_t y = divide_u32(number, &args.by_x);
+		const uint64_t row = tile.place.dst + (uint64_t)(y * across.dst);
+		const row_chunk c = chunk_of<D>(row, (uint64_t)tile.x * D, number - y * chunks);
+		const int skip = (int)(c.skip / D), last = (int)(c.last - c.first) - 1;
+		uint32_t raw[n * S / 4] = {};
+
+		if (last < 0)
+			continue;
+		if (c.whole) {
+#pragma unroll
+			for (int i = 0; i < n; i++)
+				raw_set<S>(raw, i,
+				           (uint32_t)tile_bits<S>(
+					       shared + rows.at((uint32_t)c.first + i) + y * S, S));
+		} else {
+#pragma unroll
+			for (int i = 0; i < n; i++)
+				raw_set<S>(raw, i,
+				           (uint32_t)tile_bits<S>(
+					       shared +
+						   rows.at((uint32_t)c.first + min(max(i - skip, 0), last)) +
+						   y * S,
+					       S));
+		}
+		convert_chunk<S, D>(args, c, raw,
+		                    { tile.place.scale + (uint64_t)(y * across.scale + c.first * along.scale),
+		                      tile.place.bias + (uint64_t)(y * across.bias + c.first * along.bias),
+		                      along.scale, along.bias },
+		                    tile_elements<S>{ shared, rows, (uint32_t)c.first, y, ~0u }, changed);
+	}
+}
+
+/* One by one, of any type. */
+template <typename LANE_>
+DEVICE void write_tile_elements(const convert_args &args, const convert_tile &tile,
+                                const unsigned char *shared, operand_lanes<LANE_> &scale,
+                                operand_lanes<LANE_> &bias, uint32_t &changed)
+{
+	const bool clamps = !args.changed;
+	const tile_rows rows(args, tile);
+
+	for (uint32_t i = threadIdx.x; i < (uint32_t)tile.y * args.tile_x; i += blockDim.x) {
+		const uint32_t y = divide_u32(i, &args.by_x), x = i - y * (uint32_t)args.by_x.n;
+
+		if (x >= tile.x)
+			continue;
+		convert_place place = tile.place;
+		const uint64_t bits =
+		    tile_bits<0>(shared + rows.at(x) + y * args.from_bytes, args.from_bytes);
+
+		place.step(args.dim[0], x);
+		place.step(args.dim[1], y);
+		const LANE_ lane = calculated(args, lane_load(LANE_(), bits, args.from, false), scale, bias,
+		                              place.scale, place.bias);
+		const uint64_t out = lane_store(lane, args.to, clamps);
+
+		changed += !clamps && is_changed(args, bits, lane, out);
+		write_bits(place.dst, out, args.to_bytes, args.to_bytes);
+	}
+}
+
+/* Calls write(tile, shared) for each tile of this block, once it is there. */
+template <typename WRITE> DEVICE void take_tiles(const convert_args &args, const WRITE &write)
+{
+	DYNAMIC_SHARED(shared);
+
+#pragma unroll 1
+	for (uint64_t number = blockIdx.x; number < args.slots; number += gridDim.x) {
+		convert_tile tile;
+		const bool there = find_tile(args, number, tile);
+
+		if (there)
+			read_tile(args, tile, shared);
+		__syncthreads();
+		if (there)
+			write(tile, shared);
+		__syncthreads();
+	}
+}
+
+template <int S, int D> DEVICE void convert_all_tiles(const convert_args &args)
+{
+	uint32_t changed = 0;
+
+	take_tiles(args, [&](const convert_tile &tile, const unsigned char *shared) {
+		if (args.woven)
+			write_woven_tile<S, D>(args, tile, shared, changed);
+		else
+			write_tile<S, D>(args, tile, shared, changed);
+	});
+	add_changed(args, changed);
+}
+
+template <typename LANE_> DEVICE void convert_wide_tiles(const convert_args &args)
+{
+	operand_lanes<LANE_> scale(args.scale), bias(args.bias);
+	uint32_t changed = 0;
+
+	take_tiles(args, [&](const convert_tile &tile, const unsigned char *shared) {
+		write_tile_elements(args, tile, shared, scale, bias, changed);
+	});
+	add_changed(args, changed);
+}
+
+} // namespace
+
+#define BY_TILES(s, d)                                                        \
+	KERNEL(ROWS_THREADS, 3)                                               \
+	convert_tiles_##s##_##d(const GRID_CONSTANT struct convert_args args) \
+	{                                                                     \
+		grid_wait();                                                  \
+		convert_all_tiles<s, d>(args);                                \
+	}
+BY_TILES(1, 1)
+BY_TILES(1, 2)
+BY_TILES(1, 4)
+BY_TILES(2, 1)
+BY_TILES(2, 2)
+BY_TILES(2, 4)
+BY_TILES(4, 1)
+BY_TILES(4, 2)
+BY_TILES(4, 4)
+
+KERNEL(ROWS_THREADS, 3) convert_tiles_wide(const GRID_CONSTANT struct convert_args args)
+{
+	grid_wait();
+	if (args.lane == LANE_TYPE_FLOAT64)
+		convert_wide_tiles<double>(args);
+	else
+		convert_wide_tiles<int64_t>(args);
+}

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Fills the arguments of the kernels that convert, and chooses the shape of their launches. */
+#include "convert.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "kernels/cuda/memory.h"
+#include "kernels/engine.h"
+#include "kernels/plan/conversion.h"
+#include "kernels/plan/tuning.h"
+#include "proto/arithmetic.h"
+
+static_assert(sizeof(struct convert_args) <= 4096, "more takes longer to launch");
+
+static uint64_t operand_address(const struct engine_operand *operand)
+{
+	return operand->memory ? cuda_memory(operand->memory)->address + operand->offset : 0;
+}
+
+void convert_operands_init(struct convert_operands *ret, const struct engine_move *move, uint64_t changed)
+{
+	*ret = (struct convert_operands){ .scale = { move->scale.number, operand_address(&move->scale) },
+		                          .bias = { move->bias.number, operand_address(&move->bias) },
+		                          .changed = changed };
+}
+
+/* ---- Arguments ---------------------------------------------------------------------------------------- */
+
+/* Of elements that lie at multiples of their size, that; else 1. strides of both sides are whole elements. */
+static uint32_t unit_of(uint64_t address, uint32_t element)
+{
+	return address % element ? 1 : element;
+}
+
+static struct convert_operand operand_args(const struct operand *operand, double number, uint64_t address,
+                                           int64_t offset)
+{
+	struct convert_operand ret = { .number = number };
+
+	if (operand->kind == OPERAND_NONE)
+		return ret;
+	ret.bytes = dtype_size(operand->dtype);
+	if (operand->kind == OPERAND_TENSOR)
+		ret.address = address + (uint64_t)offset;
+	ret.unit = unit_of(ret.address, ret.bytes);
+	return ret;
+}
+
+static void set_dims(struct convert_args *args, const struct tma_route_plan *tma)
+{
+	args->rank = tma->rank;
+	for (uint32_t d = 0; d < tma->rank; d++) {
+		const struct strided_dim *dim = &tma->dim[d];
+		const int64_t reach = (dim->source - 1) * dim->src;
+
+		args->dim[d] = (struct convert_dim){ dim->n,
+			                             dim->dst,
+			                             dim->src,
+			                             dim->before,
+			                             dim->source,
+			                             tma->convert.scale[d],
+			                             tma->convert.bias[d] };
+		args->by[d] = divisor_of((uint64_t)dim->n);
+		*(reach < 0 ? &args->low : &args->high) += (uint64_t)reach;
+	}
+}
+
+static uint64_t value_of(const struct transform *transform)
+{
+	uint64_t value = 0;
+
+	for (uint32_t i = 0; i < transform->element; i++)
+		value |= (uint64_t)transform->fill[i] << 8 * i;
+	return value;
+}
+
+/* Rows in shared memory have room for any phase, and begin in different banks. */
+static void set_tiles(struct convert_args *args, const struct tma_convert *convert)
+{
+	const uint64_t row =
+	    (convert->packed ? (uint64_t)convert->tile_x : 1) * convert->tile_y * args->from_bytes;
+	const bool is_wide = args->lane != ARITHMETIC_FLOAT32;
+
+	args->packed = convert->packed;
+	args->woven = convert->woven;
+	args->tile_x = convert->tile_x;
+	args->tile_y = convert->tile_y;
+	args->pitch = (uint32_t)divide_up_u64(row, 16) * 16 + 20;
+	args->by_chunks = divisor_of(row_chunks(row));
+	args->by_x =
+	    divisor_of(is_wide || convert->woven ? convert->tile_x
+	                                         : row_chunks((uint64_t)convert->tile_x * args->to_bytes));
+	args->by[0] = divisor_of(divide_up_u64((uint64_t)args->dim[0].n, convert->tile_x));
+	args->by[1] = divisor_of(divide_up_u64((uint64_t)args->dim[1].n, convert->tile_y));
+}
+
+static void args_init(struct convert_args *ret, const struct transform *transform, const struct plan *plan,
+                      uint64_t dst, uint64_t src, const struct convert_operands *operands)
+{
+	const struct conversion *conversion = &transform->conversion;
+	const struct tma_route_plan *tma = &plan->tma;
+
+	dst += (uint64_t)tma->dst_offset;
+	src += (uint64_t)tma->src_offset;
+	*ret = (struct convert_args){
+		.dst = dst,
+		.src = src,
+		.low = src,
+		.high = src + transform->src_element,
+		.slots = tma->tiles,
+		.changed = operands->changed,
+		.value = value_of(transform),
+		.scale = operand_args(&conversion->scale, operands->scale.number, operands->scale.address,
+		                      tma->convert.scale_offset),
+		.bias = operand_args(&conversion->bias, operands->bias.number, operands->bias.address,
+		                     tma->convert.bias_offset),
+		.mode = transform->mode,
+		.lane = conversion->arithmetic,
+		.from = conversion->from,
+		.to = conversion->to,
+		.from_bytes = transform->src_element,
+		.to_bytes = transform->element,
+		.from_unit = unit_of(src, transform->src_element),
+		.to_unit = unit_of(dst, transform->element),
+	};
+	set_dims(ret, tma);
+	if (tma->convert.how == TMA_CONVERT_CHUNKS)
+		ret->by_chunks = divisor_of(tma->slots);
+	if (tma->convert.how == TMA_CONVERT_TILES)
+		set_tiles(ret, &tma->convert);
+}
+
+/* Blocks need not lie at multiples of an element, either. */
+static void set_list(struct convert_args *args, const struct engine_blocks *blocks,
+                     const struct block_list *list)
+{
+	args->list = *list;
+	args->list.by_slots = divisor_of(args->slots);
+	args->slots *= blocks->n * blocks->layers;
+	if (blocks_side_bits(&blocks->src, UINT64_MAX, blocks->layers) % args->from_bytes)
+		args->from_unit = 1;
+	if (blocks_side_bits(&blocks->dst, UINT64_MAX, blocks->layers) % args->to_bytes)
+		args->to_unit = 1;
+}
+
+/* ---- Launches ----------------------------------------------------------------------------------------- */
+
+/* Which of a family's kernels, by the bytes of elements on both sides. */
+static uint32_t by_elements(enum kernel_id first, const struct convert_args *args)
+{
+	return (uint32_t)first + 3 * (uint32_t)__builtin_ctz(args->from_bytes) +
+	       (uint32_t)__builtin_ctz(args->to_bytes);
+}
+
+static struct shape shape_of(const struct convert_args *args, enum tma_convert_how how)
+{
+	struct shape shape = { .threads = ROWS_THREADS };
+
+	switch (how) {
+	case TMA_CONVERT_ELEMENTS:
+		shape.kernel = KERNEL_convert_elements;
+		shape.blocks = divide_up_u64(args->slots, CONVERT_ELEMENTS);
+		break;
+	case TMA_CONVERT_CHUNKS:
+		shape.kernel = by_elements(KERNEL_convert_chunks_1_1, args);
+		shape.blocks = divide_up_u64(args->slots,
+		                             ROWS_THREADS * CONVERT_CHUNKS(args->from_bytes, args->to_bytes));
+		break;
+	case TMA_CONVERT_TILES:
+		shape.kernel = args->lane == ARITHMETIC_FLOAT32 ? by_elements(KERNEL_convert_tiles_1_1, args)
+		                                                : KERNEL_convert_tiles_wide;
+		shape.blocks = args->slots;
+		shape.shared = args->packed ? args->pitch : args->tile_x * args->pitch;
+		break;
+	}
+	return shape;
+}
+
+int launch_convert(struct launcher *launcher, CUstream stream, const struct transform *transform,
+                   const struct plan *plan, uint64_t dst, uint64_t src,
+                   const struct convert_operands *operands, const struct engine_blocks *blocks,
+                   const struct block_list *list, struct error *err)
+{
+	struct convert_args args;
+
+	args_init(&args, transform, plan, dst, src, operands);
+	if (list)
+		set_list(&args, blocks, list);
+	const struct shape shape = shape_of(&args, plan->tma.convert.how);
+	return shape_launch(&shape, launcher, stream, &args, err);
+}
