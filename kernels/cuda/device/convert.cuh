@@ -734,11 +734,12 @@ DEVICE void calculate_lanes(float *lane, const convert_operand &operand, uint64_
 		lane[i] = op(lane[i], own.at(address + (uint64_t)(min(max(i - skip, 0), count - 1) * step)));
 }
 
-/* Converts and writes the elements of a chunk that are the row's; raw has 16 / D elements of S bytes,
- * elements those of the row. */
-template <int S, int D, typename ELEMENTS>
-DEVICE void convert_chunk(const convert_args &args, const row_chunk &c, const uint32_t *raw,
-                          const chunk_operands &at, const ELEMENTS &elements, uint32_t &changed)
+/* Converts and writes the elements of a chunk that are the row's; raw has 16 / D elements of S bytes. false:
+ * nothing is written, because it is for convert_exactly, which has other registers when raw has none any
+ * more. */
+template <int S, int D>
+DEVICE bool convert_chunk(const convert_args &args, const row_chunk &c, const uint32_t *raw,
+                          const chunk_operands &at)
 {
 	constexpr int n = 16 / D;
 	const int skip = (int)(c.skip / D), count = (int)(c.last - c.first);
@@ -758,16 +759,15 @@ DEVICE void convert_chunk(const convert_args &args, const row_chunk &c, const ui
 #pragma unroll
 	for (int i = 0; i < n; i++)
 		is_number = is_number && lane[i] == lane[i];
-	if (!is_number) {
-		changed += convert_exactly<D>(args, c.address + c.skip, count, at, elements);
-		return;
-	}
+	if (!is_number)
+		return false;
 	with_numbers<D>(args.to, [&](const auto &store) {
 #pragma unroll
 		for (int w = 0; w < 4; w++)
 			out[w] = store(lane + w * (4 / D));
 	});
 	chunk_write<D>(c, make_uint4(out[0], out[1], out[2], out[3]));
+	return true;
 }
 
 #endif

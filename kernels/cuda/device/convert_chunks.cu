@@ -52,8 +52,10 @@ DEVICE void convert_one_chunk(const convert_args &args, const chunk_row &row, ui
 
 		raw_set<S>(raw, i, read_element<S>(src + (uint64_t)(at * dim.src), args.from_unit));
 	}
-	convert_chunk<S, D>(args, c, raw, operands_of(args, row, c.first),
-	                    global_elements<S>{ src, dim.src, args.from_unit }, changed);
+	if (!convert_chunk<S, D>(args, c, raw, operands_of(args, row, c.first)))
+		changed +=
+		    convert_exactly<D>(args, c.address + c.skip, last + 1, operands_of(args, row, c.first),
+		                       global_elements<S>{ src, dim.src, args.from_unit });
 }
 
 /* WORDS words that begin `phase` bytes into aligned ones. */
@@ -106,7 +108,7 @@ DEVICE void convert_batch(const convert_args &args, const chunk_row &row, uint32
 	const uint64_t dst = (row.place.dst & ~UINT64_C(15)) + 16 * row.chunk;
 	const int64_t first = (int64_t)(dst - row.place.dst) / D;
 	const uint64_t src = row.place.src + (uint64_t)first * S;
-	uint32_t raw[batch][words];
+	uint32_t raw[batch][words], rest = 0; /* chunks that are left, by their bits */
 
 	if (src % phases == 0) {
 #pragma unroll
@@ -122,11 +124,17 @@ DEVICE void convert_batch(const convert_args &args, const chunk_row &row, uint32
 	for (uint32_t k = 0; k < batch; k++) {
 		const int64_t at = first + k * ROWS_THREADS * n;
 
-		convert_chunk<S, D>(args, { dst + k * ROWS_THREADS * 16, at, at + n, 0, true }, raw[k],
-		                    operands_of(args, row, at),
-		                    global_elements<S>{ src + k * ROWS_THREADS * bytes, S, args.from_unit },
-		                    changed);
+		if (!convert_chunk<S, D>(args, { dst + k * ROWS_THREADS * 16, at, at + n, 0, true }, raw[k],
+		                         operands_of(args, row, at)))
+			rest |= 1u << k;
 	}
+#pragma unroll 1
+	for (uint32_t k = 0; rest >> k; k++)
+		if (rest >> k & 1)
+			changed += convert_exactly<D>(
+			    args, dst + k * ROWS_THREADS * 16, n,
+			    operands_of(args, row, first + k * ROWS_THREADS * n),
+			    global_elements<S>{ src + k * ROWS_THREADS * bytes, S, args.from_unit });
 }
 
 /* Whether a batch is whole, and nothing is read beyond the source around it. */
@@ -175,7 +183,7 @@ template <int S, int D> DEVICE void convert_all_chunks(const convert_args &args)
 } // namespace
 
 #define BY_CHUNKS(s, d)                                                        \
-	KERNEL(ROWS_THREADS, 2)                                                \
+	KERNEL(ROWS_THREADS, d == 1 ? 2 : 3)                                   \
 	convert_chunks_##s##_##d(const GRID_CONSTANT struct convert_args args) \
 	{                                                                      \
 		grid_wait();                                                   \

@@ -181,8 +181,10 @@ DEVICE void write_woven_tile(const convert_args &args, const convert_tile &tile,
 			if (i >= skip && i < skip + last)
 				next.step();
 		}
-		convert_chunk<S, D>(args, c, raw, { tile.place.scale, tile.place.bias, 0, 0 }, elements,
-		                    changed);
+		const chunk_operands operands = { tile.place.scale, tile.place.bias, 0, 0 };
+
+		if (!convert_chunk<S, D>(args, c, raw, operands))
+			changed += convert_exactly<D>(args, c.address + c.skip, last + 1, operands, elements);
 	}
 }
 
@@ -221,11 +223,16 @@ DEVICE void write_tile(const convert_args &args, const convert_tile &tile, const
 						   y * S,
 					       S));
 		}
-		convert_chunk<S, D>(args, c, raw,
-		                    { tile.place.scale + (uint64_t)(y * across.scale + c.first * along.scale),
-		                      tile.place.bias + (uint64_t)(y * across.bias + c.first * along.bias),
-		                      along.scale, along.bias },
-		                    tile_elements<S>{ shared, rows, (uint32_t)c.first, y, ~0u }, changed);
+		const chunk_operands operands = {
+			tile.place.scale + (uint64_t)(y * across.scale + c.first * along.scale),
+			tile.place.bias + (uint64_t)(y * across.bias + c.first * along.bias), along.scale,
+			along.bias
+		};
+
+		if (!convert_chunk<S, D>(args, c, raw, operands))
+			changed +=
+			    convert_exactly<D>(args, c.address + c.skip, last + 1, operands,
+			                       tile_elements<S>{ shared, rows, (uint32_t)c.first, y, ~0u });
 	}
 }
 
@@ -304,7 +311,7 @@ template <typename LANE_> DEVICE void convert_wide_tiles(const convert_args &arg
 } // namespace
 
 #define BY_TILES(s, d)                                                        \
-	KERNEL(ROWS_THREADS, 3)                                               \
+	KERNEL(ROWS_THREADS, d == 1 ? 2 : 3)                                  \
 	convert_tiles_##s##_##d(const GRID_CONSTANT struct convert_args args) \
 	{                                                                     \
 		grid_wait();                                                  \
