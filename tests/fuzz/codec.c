@@ -75,6 +75,22 @@ static bool same_lists(const struct message *inner, const struct message_list *a
 	return same;
 }
 
+/* A message within another; of one that is absent nothing else has a meaning. */
+static bool same_inner(const struct message *message, const void *a, const void *b)
+{
+	const uint64_t has = *(const uint64_t *)a;
+
+	return has == *(const uint64_t *)b && (has == 0 || same_values(message, a, b));
+}
+
+static bool same_operands(const struct message *message, const struct msg_operand *a,
+                          const struct msg_operand *b)
+{
+	if (a->has & b->has & F(operand, number))
+		return a->has == b->has && same_scalars(&a->number, &b->number);
+	return same_inner(message, a, b);
+}
+
 static bool same_field(const struct field *field, const void *a, const void *b)
 {
 	const struct bytes *text = a, *other = b;
@@ -99,7 +115,9 @@ static bool same_field(const struct field *field, const void *a, const void *b)
 	case FIELD_KIND_LIST:
 		return same_lists(field->inner, a, b);
 	case FIELD_KIND_MESSAGE:
-		return same_values(field->inner, a, b);
+		return same_inner(field->inner, a, b);
+	case FIELD_KIND_OPERAND:
+		return same_operands(field->inner, a, b);
 	default:
 		return *(const unsigned *)a == *(const unsigned *)b;
 	}
@@ -108,7 +126,7 @@ static bool same_field(const struct field *field, const void *a, const void *b)
 /* Absent fields have their defaults on both sides. */
 static bool same_values(const struct message *message, const void *a, const void *b)
 {
-	bool same = *(const uint32_t *)a == *(const uint32_t *)b;
+	bool same = *(const uint64_t *)a == *(const uint64_t *)b;
 
 	for (uint32_t i = 0; i < message->n_fields && same; i++)
 		same = same_field(&message->fields[i], (const char *)a + message->fields[i].offset,
