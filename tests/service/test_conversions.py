@@ -3,6 +3,7 @@
 
 The oracle is tests/support/conversion.py. The seed is printed; TEST_SEED repeats a run, TEST_CASES sets its length.
 """
+import itertools
 import os
 import random
 import sys
@@ -296,6 +297,19 @@ class RequestsCase(ConversionsCase):
             params["dst"].update(shape=[[rows, columns][d] for d in perm])
             done = self.rpc.call("gather", params)
             self.assertEqual((done["moved"], done["passed"], done["beyond"]), (3, 2, 1), (columns, perm))
+
+    def test_sources_that_end_with_their_region(self):
+        """Nothing is read behind them, whatever is read at once."""
+        page = np.random.default_rng(6).integers(0, 256, 1 << 16, dtype=np.uint8)
+        src, dst = self.memory(data=page.tobytes()), self.memory(1 << 18)
+        a, b = src.register(self.rpc), dst.register(self.rpc)
+        for target, n in itertools.product(("float32", "float16", "int8"), (64, 1023, 4099, 60001)):
+            for at in range(3):
+                self.rpc.call("copy", {"src": {"region": a, "offset": page.size - n, "dtype": "uint8", "shape": [n]},
+                                       "dst": {"region": b, "offset": 16 * at, "dtype": target, "shape": [n]},
+                                       "cast": "saturate"})
+                expected = convert(page[-n:], "uint8", target, True, None, None)[0].tobytes()
+                self.assertEqual(dst[16 * at:16 * at + len(expected)], expected, (target, n, at))
 
     def test_a_gather_into_blocks_with_a_border(self):
         rows, columns = self.ROWS - 1, self.COLUMNS - 2

@@ -33,31 +33,6 @@ DEVICE chunk_operands operands_of(const convert_args &args, const chunk_row &row
 		 row.place.bias + (uint64_t)(first * dim.bias), dim.scale, dim.bias };
 }
 
-/* One chunk of any kind, element by element. */
-template <int S, int D>
-DEVICE void convert_one_chunk(const convert_args &args, const chunk_row &row, uint32_t &changed)
-{
-	constexpr int n = 16 / D;
-	const convert_dim &dim = args.dim[0];
-	const row_chunk c = chunk_of<D>(row.place.dst, (uint64_t)dim.n * D, row.chunk);
-	const uint64_t src = row.place.src + (uint64_t)(c.first * dim.src);
-	const int skip = (int)(c.skip / D), last = (int)(c.last - c.first) - 1;
-	uint32_t raw[n * S / 4] = {};
-
-	if (last < 0)
-		return;
-#pragma unroll
-	for (int i = 0; i < n; i++) {
-		const int64_t at = min(max(i - skip, 0), last);
-
-		raw_set<S>(raw, i, read_element<S>(src + (uint64_t)(at * dim.src), args.from_unit));
-	}
-	if (!convert_chunk<S, D>(args, c, raw, operands_of(args, row, c.first)))
-		changed +=
-		    convert_exactly<D>(args, c.address + c.skip, last + 1, operands_of(args, row, c.first),
-		                       global_elements<S>{ src, dim.src, args.from_unit });
-}
-
 /* WORDS words that begin `phase` bytes into aligned ones. */
 template <int WORDS> DEVICE void read_words(uint64_t around, uint32_t phase, uint32_t *raw)
 {
@@ -97,6 +72,54 @@ template <int WORDS> DEVICE void read_aligned_words(uint64_t address, uint32_t *
 			raw[4 * i + 3] = v.w;
 		}
 	}
+}
+
+/* WORDS words from an address of any phase, whatever lies around them. */
+template <int WORDS> DEVICE void read_any_words(uint64_t address, uint32_t *raw)
+{
+	constexpr uint32_t phases = WORDS < 4 ? 4 * WORDS : 16;
+
+	if (address % phases == 0)
+		read_aligned_words<WORDS>(address, raw);
+	else
+		read_words<WORDS>(address & ~UINT64_C(15), (uint32_t)address & 15, raw);
+}
+
+/* Whether so many bytes from there on can be read, and what read_words reads around them. */
+DEVICE bool is_readable(const list_place &block, uint64_t address, uint64_t bytes)
+{
+	const uint64_t around = address & ~UINT64_C(15);
+
+	return around >= block.low && around + max(bytes, (uint64_t)16) + 16 <= block.high;
+}
+
+/* One chunk of any kind. */
+template <int S, int D>
+DEVICE void convert_one_chunk(const convert_args &args, const chunk_row &row, uint32_t &changed)
+{
+	constexpr int n = 16 / D, words = n * S / 4;
+	const convert_dim &dim = args.dim[0];
+	const row_chunk c = chunk_of<D>(row.place.dst, (uint64_t)dim.n * D, row.chunk);
+	const uint64_t src = row.place.src + (uint64_t)(c.first * dim.src);
+	const int skip = (int)(c.skip / D), last = (int)(c.last - c.first) - 1;
+	uint32_t raw[words] = {};
+
+	if (last < 0)
+		return;
+	if (dim.src == S && c.whole && is_readable(row.block, src, 4 * words)) {
+		read_any_words<words>(src, raw);
+	} else {
+#pragma unroll
+		for (int i = 0; i < n; i++) {
+			const int64_t at = min(max(i - skip, 0), last);
+
+			raw_set<S>(raw, i, read_element<S>(src + (uint64_t)(at * dim.src), args.from_unit));
+		}
+	}
+	if (!convert_chunk<S, D>(args, c, raw, operands_of(args, row, c.first)))
+		changed +=
+		    convert_exactly<D>(args, c.address + c.skip, last + 1, operands_of(args, row, c.first),
+		                       global_elements<S>{ src, dim.src, args.from_unit });
 }
 
 /* A batch of a thread's chunks within one row, whole ones: ROWS_THREADS apart, from row.chunk on. */
@@ -141,13 +164,12 @@ DEVICE void convert_batch(const convert_args &args, const chunk_row &row, uint32
 template <int S, int D> DEVICE bool is_whole_batch(const convert_args &args, const chunk_row &row)
 {
 	constexpr uint32_t after = (CONVERT_CHUNKS(S, D) - 1) * ROWS_THREADS;
-	constexpr uint64_t bytes = 16 / D * S, last = after * bytes + bytes + 16;
+	constexpr uint64_t bytes = 16 / D * S;
 	const uint64_t dst = (row.place.dst & ~UINT64_C(15)) + 16 * row.chunk;
 	const uint64_t src = row.place.src + (uint64_t)((int64_t)(dst - row.place.dst) / D * S);
-	const uint64_t around = src & ~UINT64_C(15);
 
 	return args.dim[0].src == S && row.chunk > 0 && row.chunk + after + 2 < args.by_chunks.n &&
-	       around >= row.block.low && around + last <= row.block.high;
+	       is_readable(row.block, src, after * bytes + max(bytes, (uint64_t)16));
 }
 
 /* Neighbouring lanes take neighbouring chunks. */

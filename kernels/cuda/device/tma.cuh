@@ -17,6 +17,9 @@
  *   store_tile, store_bulk        shared -> global, complete by groups of the thread that issued them
  *   fence_proxy_async             makes this thread's tile_writes visible to the unit; before a store, in every
  *                                 thread that wrote, followed by a barrier with the one that stores
+ *   global_*                      accesses of global memory
+ *   *_rounded                     arithmetic that is not fused
+ *   *_pair, *_numbers             numbers to the bits of two small ones, and back
  *
  * Coordinates are elements, innermost first. A load may take negative ones and ones past the end (zeros
  * come); a store leaves out what lies outside of the tensor. Sources: PTX ISA 9.0, cp.async.bulk,
