@@ -310,13 +310,23 @@ TMA_API int tma_number_encode(enum tma_dtype dtype, const struct tma_number *num
 
 struct tma_order;
 
+struct tma_amax {
+	const int64_t *block;
+	const struct tma_tensor *scale;   /* NULL: it is not written */
+	const struct tma_tensor *inverse; /* likewise */
+	int power_of_two;                 /* scales are rounded up to powers of two */
+	double least; /* 0 or more: the largest magnitude of a block is taken to be at least that */
+	uint64_t reserved[8];
+};
+
 struct tma_conversion {
 	enum tma_cast cast;
 	const struct tma_number *scale;        /* a real number; NULL: none */
 	const struct tma_tensor *scale_tensor; /* instead of scale */
 	const struct tma_number *bias;         /* likewise */
 	const struct tma_tensor *bias_tensor;
-	uint64_t reserved[8];
+	const struct tma_amax *amax; /* NULL: none */
+	uint64_t reserved[7];
 };
 
 /* One transform. A NULL pointer leaves out its part: no permutation, no padding. */
@@ -454,6 +464,7 @@ typedef struct tma_table tma_table;
 
 struct tma_operands {
 	struct tma_place scale, bias; /* a place without a region: the plan has no such tensor */
+	struct tma_place amax_scale, amax_inverse;
 	uint64_t reserved[2];
 };
 
