@@ -13,7 +13,7 @@ import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
-from conversion import SMALL, is_same, load, random_values, storage, store
+from conversion import SMALL, check_same, is_same, load, random_values, storage, store
 from test_conversions import Bench
 from tmad import RpcError, Tmad, share
 
@@ -172,18 +172,6 @@ class AmaxCase(unittest.TestCase):
         return {"dst": {**dst_at, "dtype": case.target}, "src": {**src_at, "dtype": case.source}, "perm": case.perm,
                 "before": case.before, "after": case.after, "cast": case.cast, "amax": amax}, written
 
-    def check_same(self, got, expected, what, name=None):
-        """Bit for bit; with a type's name, but for what a NaN of it carries."""
-        bits = np.dtype(f"u{expected.dtype.itemsize}")
-        got, expected = (np.ascontiguousarray(a).reshape(-1) for a in (got, expected))
-        wrong = got.view(bits) != expected.view(bits)
-        if name:
-            wrong &= ~(np.isnan(load(got, name, np.float64)) & np.isnan(load(expected, name, np.float64)))
-        at = np.flatnonzero(wrong)
-        if len(at):
-            self.fail(f"{what}: {len(at)} of {got.size} wrong, the first is {at[0]}: {got.view(bits)[at[0]]:#x}, not "
-                      f"{expected.view(bits)[at[0]]:#x}")
-
     def test_random_scales(self):
         seed = int(os.environ.get("TEST_SEED", random.randrange(1 << 31)))
         cases = int(os.environ.get("TEST_CASES", share(2000)))
@@ -202,7 +190,7 @@ class AmaxCase(unittest.TestCase):
                 self.assertEqual(status, "OUT_OF_RANGE", f"{what}: {e}")
             self.assertEqual(status, "OUT_OF_RANGE" if case.fails else None, what)
             for place, (name, view, expected) in zip(("dst", "first", "second"), written):
-                self.check_same(view, expected, f"{what}: {place}", name if place == "dst" else None)
+                check_same(self, view, expected, f"{what}: {place}", name if place == "dst" else None)
             got = self.bench.bytes[:self.bench.at].copy()
             self.bench.bytes[:self.bench.at] = before
             untouched = np.ones(self.bench.at, bool)
@@ -217,7 +205,7 @@ class AmaxCase(unittest.TestCase):
         reply = self.rpc.call(method, params)
         self.assertFalse(any(reply.get("statuses", ())), f"{what}: {reply}")
         for at, (name, view, expected) in enumerate(written):
-            self.check_same(view, expected, f"{what}: {at}", name if at == 0 else None)
+            check_same(self, view, expected, f"{what}: {at}", name if at == 0 else None)
 
     # Large blocks are done in two passes, by all threads: (shape of the source, perm, block).
     LARGE = (([500, 900], [0, 1], [500, 900]), ([500, 900], [1, 0], [900, 500]), ([1300000], [0], [400001]),

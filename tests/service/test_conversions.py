@@ -13,7 +13,7 @@ import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
-from conversion import FLOATS, INTEGERS, SMALL, convert, load, pad, random_values, storage
+from conversion import FLOATS, INTEGERS, SMALL, check_same, convert, pad, random_values, storage
 from tmad import Memory, RpcError, Tmad, share
 
 MODES = ("constant", "edge", "reflect", "symmetric", "wrap")
@@ -150,18 +150,6 @@ class RandomCase(ConversionsCase):
                 params[name] = operand
         return params, dst, expected
 
-    def check_same(self, name, got, expected, what):
-        """Bit for bit, but for what a NaN carries."""
-        bits = np.dtype(f"u{expected.dtype.itemsize}")
-        got, expected = (np.ascontiguousarray(a).reshape(-1) for a in (got, expected))
-        wrong = got.view(bits) != expected.view(bits)
-        if name not in INTEGERS:
-            wrong &= ~(np.isnan(load(got, name, np.float64)) & np.isnan(load(expected, name, np.float64)))
-        at = np.flatnonzero(wrong)
-        if len(at):
-            self.fail(f"{what}: {len(at)} of {got.size} wrong, the first is {at[0]}: {got.view(bits)[at[0]]:#x}, not "
-                      f"{expected.view(bits)[at[0]]:#x}")
-
     def test_random_conversions(self):
         seed = int(os.environ.get("TEST_SEED", random.randrange(1 << 31)))
         cases = int(os.environ.get("TEST_CASES", share(2000)))
@@ -181,7 +169,7 @@ class RandomCase(ConversionsCase):
             dst[...] = dst_before
             self.assertTrue(np.array_equal(self.bench.bytes[:self.bench.at], before),
                             f"seed {seed} case {i}: {case}: bytes that are not the destination's were written")
-            self.check_same(case.target, got, expected, f"seed {seed} case {i}: {case}")
+            check_same(self, got, expected, f"seed {seed} case {i}: {case}", case.target)
         self.assertGreater(cases, 0)
 
 

@@ -158,3 +158,16 @@ def pad(array, pads, mode):
         n = array.shape[axis]
         array = array.take(np.arange(-before, n + after) % n, axis)
     return array
+
+
+def check_same(test, got, expected, what, name=None):
+    """Bit for bit; with the name of a floating type, but for what a NaN of it carries."""
+    bits = np.dtype(f"u{expected.dtype.itemsize}")
+    got, expected = (np.ascontiguousarray(a).reshape(-1) for a in (got, expected))
+    wrong = got.view(bits) != expected.view(bits)
+    if name and name not in INTEGERS:
+        wrong &= ~(np.isnan(load(got, name, np.float64)) & np.isnan(load(expected, name, np.float64)))
+    at = np.flatnonzero(wrong)
+    if len(at):
+        test.fail(f"{what}: {len(at)} of {got.size} wrong, the first is {at[0]}: {got.view(bits)[at[0]]:#x}, not "
+                  f"{expected.view(bits)[at[0]]:#x}")

@@ -3,7 +3,7 @@
  * Dimension 0 is the innermost there, and contiguous. Where it is so in the source as well, a chunk's
  * elements are read together, whatever their phase.
  */
-#include "convert.cuh"
+#include "convert_chunk.cuh"
 
 namespace
 {

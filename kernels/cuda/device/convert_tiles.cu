@@ -5,7 +5,7 @@
  * one row; and written row by row along x, or, where y follows that without a gap in the destination and rows
  * are short, as one row.
  */
-#include "convert.cuh"
+#include "convert_chunk.cuh"
 
 namespace
 {

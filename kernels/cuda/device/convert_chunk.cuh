@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A chunk of 16 bytes of the destination, from its source's elements in registers: numbers by the machine's
+ * instructions; what has NaN, or an exact cast, element by element with the formulas of convert.cuh.
+ */
+#ifndef KERNELS_CUDA_DEVICE_CONVERT_CHUNK_CUH
+#define KERNELS_CUDA_DEVICE_CONVERT_CHUNK_CUH
+
+#include "convert.cuh"
+
+/* Element i of words as they lie in memory; to be set, it has to be 0. */
+template <int S> DEVICE uint32_t raw_get(const uint32_t *raw, int i)
+{
+	if constexpr (S == 4)
+		return raw[i];
+	else
+		return raw[i * S / 4] >> i * S % 4 * 8 & (S == 1 ? 0xff : 0xffff);
+}
+
+template <int S> DEVICE void raw_set(uint32_t *raw, int i, uint32_t bits)
+{
+	if constexpr (S == 4)
+		raw[i] = bits;
+	else
+		raw[i * S / 4] |= bits << i * S % 4 * 8;
+}
+
+template <int S> DEVICE uint32_t read_element(uint64_t address, uint32_t unit)
+{
+	if (unit != S)
+		return (uint32_t)read_bits(address, S, unit);
+	if constexpr (S == 1)
+		return global_read((const uint8_t *)address);
+	else if constexpr (S == 2)
+		return global_read((const uint16_t *)address);
+	else
+		return global_read((const uint32_t *)address);
+}
+
+/* Where the operands of a chunk's elements lie: a step apart. */
+struct chunk_operands {
+	uint64_t scale; /* addresses of the first one's */
+	uint64_t bias;
+	int64_t scale_step;
+	int64_t bias_step;
+};
+
+/* Calls use(load): load(word, lanes) for a word of elements of S bytes, numbers and NaN, whose bits may be
+ * any. */
+template <int S, typename USE> DEVICE void with_words(uint32_t type, const USE &use)
+{
+	if constexpr (S == 1) {
+		switch (type) {
+		case TYPE_BOOL:
+			return use([](uint32_t w, float *lane) {
+				for (int i = 0; i < 4; i++)
+					lane[i] = w >> 8 * i & 0xff ? 1.0f : 0.0f;
+			});
+		case TYPE_UINT8:
+			return use([](uint32_t w, float *lane) {
+				for (int i = 0; i < 4; i++)
+					lane[i] = (float)(uint8_t)(w >> 8 * i);
+			});
+		case TYPE_INT8:
+			return use([](uint32_t w, float *lane) {
+				for (int i = 0; i < 4; i++)
+					lane[i] = (float)(int8_t)(w >> 8 * i);
+			});
+		case TYPE_FLOAT8_E4M3FN:
+			return use([](uint32_t w, float *lane) {
+				e4m3_numbers(w & 0xffff, lane, lane + 1);
+				e4m3_numbers(w >> 16, lane + 2, lane + 3);
+			});
+		default: /* the upper half of a float16 */
+			return use([](uint32_t w, float *lane) {
+				f16_numbers(pick_bytes(w, 0, 0x1404), lane, lane + 1);
+				f16_numbers(pick_bytes(w, 0, 0x3424), lane + 2, lane + 3);
+			});
+		}
+	} else if constexpr (S == 2) {
+		switch (type) {
+		case TYPE_UINT16:
+			return use([](uint32_t w, float *lane) {
+				lane[0] = (float)(uint16_t)w;
+				lane[1] = (float)(uint16_t)(w >> 16);
+			});
+		case TYPE_INT16:
+			return use([](uint32_t w, float *lane) {
+				lane[0] = (float)(int16_t)w;
+				lane[1] = (float)(int16_t)(w >> 16);
+			});
+		case TYPE_FLOAT16:
+			return use([](uint32_t w, float *lane) { f16_numbers(w, lane, lane + 1); });
+		default:
+			return use([](uint32_t w, float *lane) {
+				lane[0] = same_bits<float>(w << 16);
+				lane[1] = same_bits<float>(w & 0xffff0000);
+			});
+		}
+	} else {
+		use([](uint32_t w, float *lane) { *lane = same_bits<float>(w); });
+	}
+}
+
+/* Calls use(store): store(lanes) makes a word of elements of D bytes of lanes that are not NaN, clamped. */
+template <int D, typename USE> DEVICE void with_numbers(uint32_t type, const USE &use)
+{
+	const auto bytes = [](const float *lane, float least, float most) {
+		uint32_t w = 0;
+
+		for (int i = 0; i < 4; i++)
+			w |= ((uint32_t)(int32_t)min(max(lane[i], least), most) & 0xff) << 8 * i;
+		return w;
+	};
+	const auto halves = [](const float *lane, float least, float most) {
+		return ((uint32_t)(int32_t)min(max(lane[0], least), most) & 0xffff) |
+		       (uint32_t)(int32_t)min(max(lane[1], least), most) << 16;
+	};
+
+	if constexpr (D == 1) {
+		switch (type) {
+		case TYPE_BOOL:
+			return use([](const float *lane) {
+				return (uint32_t)(lane[0] != 0) | (uint32_t)(lane[1] != 0) << 8 |
+				       (uint32_t)(lane[2] != 0) << 16 | (uint32_t)(lane[3] != 0) << 24;
+			});
+		case TYPE_UINT8:
+			return use([&](const float *lane) { return bytes(lane, 0, 255); });
+		case TYPE_INT8:
+			return use([&](const float *lane) { return bytes(lane, -128, 127); });
+		case TYPE_FLOAT8_E4M3FN:
+			return use([](const float *lane) {
+				return e4m3_pair(lane[0], lane[1]) | e4m3_pair(lane[2], lane[3]) << 16;
+			});
+		default:
+			return use([](const float *lane) {
+				return e5m2_pair(lane[0], lane[1]) | e5m2_pair(lane[2], lane[3]) << 16;
+			});
+		}
+	} else if constexpr (D == 2) {
+		switch (type) {
+		case TYPE_UINT16:
+			return use([&](const float *lane) { return halves(lane, 0, 65535); });
+		case TYPE_INT16:
+			return use([&](const float *lane) { return halves(lane, -32768, 32767); });
+		case TYPE_FLOAT16:
+			return use([](const float *lane) { return f16_pair(lane[0], lane[1]); });
+		default:
+			return use([](const float *lane) { return bf16_pair(lane[0], lane[1]); });
+		}
+	} else {
+		use([](const float *lane) {
+			return same_bits<uint32_t>(min(max(*lane, -0x1.fffffep127f), 0x1.fffffep127f));
+		});
+	}
+}
+
+/* Elements in global memory, a step apart. */
+template <int S> struct global_elements {
+	uint64_t first;
+	int64_t step;
+	uint32_t unit;
+
+	DEVICE_MEMBER uint32_t take()
+	{
+		const uint32_t bits = read_element<S>(first, unit);
+
+		first += (uint64_t)step;
+		return bits;
+	}
+};
+
+/* A chunk with NaN in it, or of an exact cast: element by element, which `elements` gives again. How many
+ * have changed. Arguments are values: what has an address lies in memory, and is stored there by all chunks.
+ */
+template <int D, typename ELEMENTS>
+DEVICE_CALL uint32_t convert_exactly(const convert_args &args, uint64_t dst, int count, chunk_operands at,
+                                     ELEMENTS elements)
+{
+	const bool clamps = !args.changed, quiet = args.from == TYPE_BFLOAT16 && args.to == TYPE_FLOAT16;
+	operand_lanes<float> scale(args.scale), bias(args.bias);
+	uint32_t changed = 0;
+
+#pragma unroll 1
+	for (int i = 0; i < count; i++) {
+		const float lane = calculated(args, lane_load(float(), elements.take(), args.from, quiet),
+		                              scale, bias, at.scale, at.bias);
+		const uint64_t bits = lane_store(lane, args.to, clamps);
+
+		changed += !clamps && is_changed(args, 0, lane, bits);
+		write_bits(dst, bits, D, D);
+		dst += D;
+		at.scale += (uint64_t)at.scale_step;
+		at.bias += (uint64_t)at.bias_step;
+	}
+	return changed;
+}
+
+/* Of n lanes, the first `skip` of which are not wanted: op(lane, operand). */
+template <int N, typename OP>
+DEVICE void calculate_lanes(float *lane, const convert_operand &operand, uint64_t address, int64_t step,
+                            int skip, int count, const OP &op)
+{
+	operand_lanes<float> own(operand);
+
+	if (!operand.bytes)
+		return;
+	if (!operand.address || step == 0) {
+		const float by = own.at(address);
+
+#pragma unroll
+		for (int i = 0; i < N; i++)
+			lane[i] = op(lane[i], by);
+		return;
+	}
+#pragma unroll
+	for (int i = 0; i < N; i++)
+		lane[i] = op(lane[i], own.at(address + (uint64_t)(min(max(i - skip, 0), count - 1) * step)));
+}
+
+/* Converts and writes the elements of a chunk that are the row's; raw has 16 / D elements of S bytes. false:
+ * nothing is written, because it is for convert_exactly, which has other registers when raw has none any
+ * more. */
+template <int S, int D>
+DEVICE bool convert_chunk(const convert_args &args, const row_chunk &c, const uint32_t *raw,
+                          const chunk_operands &at)
+{
+	constexpr int n = 16 / D;
+	const int skip = (int)(c.skip / D), count = (int)(c.last - c.first);
+	bool is_number = !args.changed;
+	float lane[n];
+	uint32_t out[4];
+
+	with_words<S>(args.from, [&](const auto &load) {
+#pragma unroll
+		for (int w = 0; w < n * S / 4; w++)
+			load(raw[w], lane + w * (4 / S));
+	});
+	calculate_lanes<n>(lane, args.scale, at.scale, at.scale_step, skip, count,
+	                   [](float a, float b) { return multiply_rounded(a, b); });
+	calculate_lanes<n>(lane, args.bias, at.bias, at.bias_step, skip, count,
+	                   [](float a, float b) { return add_rounded(a, b); });
+#pragma unroll
+	for (int i = 0; i < n; i++)
+		is_number = is_number && lane[i] == lane[i];
+	if (!is_number)
+		return false;
+	with_numbers<D>(args.to, [&](const auto &store) {
+#pragma unroll
+		for (int w = 0; w < 4; w++)
+			out[w] = store(lane + w * (4 / D));
+	});
+	chunk_write<D>(c, make_uint4(out[0], out[1], out[2], out[3]));
+	return true;
+}
+
+#endif
