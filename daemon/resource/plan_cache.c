@@ -193,14 +193,6 @@ static uint64_t key_hash(const struct key *key, uint64_t seed)
 
 /* ---- Entries ------------------------------------------------------------------------------------------ */
 
-static int check_engine(const struct transform *t, const struct plan_facts *facts, struct error *err)
-{
-	if (t->conversion.amax.is && facts->tma)
-		return error_set(err, STATUS_UNSUPPORTED, "amax: the %s engine does not compute scales",
-		                 facts->engine);
-	return 0;
-}
-
 static struct plan_entry *entry_new(const struct transform_spec *spec, const struct plan_facts *facts,
                                     const struct key *key, struct error *err)
 {
@@ -210,8 +202,7 @@ static struct plan_entry *entry_new(const struct transform_spec *spec, const str
 		error_set(err, STATUS_NO_MEMORY, "no memory for a plan");
 		return NULL;
 	}
-	if (transform_init(&entry->transform, spec, err) < 0 ||
-	    check_engine(&entry->transform, facts, err) < 0) {
+	if (transform_init(&entry->transform, spec, err) < 0) {
 		free(entry);
 		return NULL;
 	}

@@ -205,7 +205,7 @@ static void run_part(struct scaling *s, const struct part *part, const int64_t *
 		add_magnitude(&move->magnitude[part->magnitude], s->c.magnitude);
 		return;
 	}
-	struct amax_scale scale = amax_scale_of(s->amax, widen(&s->c, s->c.magnitude));
+	struct amax_scale scale = amax_scale_of(&s->amax->rule, widen(&s->c, s->c.magnitude));
 	if (part->is_first) {
 		put_result(part->to_scale, &s->amax->scale, scale.scale);
 		put_result(part->to_inverse, &s->amax->inverse, scale.inverse);
@@ -230,7 +230,7 @@ static void scale_strip(struct scaling *s, const struct part *part, int64_t lead
 		end = min_i64(at + dim->block - lead, n);
 		for (int64_t i = at; i < end; i++)
 			magnitude = max_u32(magnitude, most[i]);
-		struct amax_scale scale = amax_scale_of(s->amax, magnitude);
+		struct amax_scale scale = amax_scale_of(&s->amax->rule, magnitude);
 		put_result(block.to_scale, &s->amax->scale, scale.scale);
 		put_result(block.to_inverse, &s->amax->inverse, scale.inverse);
 		for (int64_t i = at; i < end; i++)

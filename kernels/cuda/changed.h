@@ -13,8 +13,8 @@
 /* Whether a move of the job has an exact cast. */
 bool changed_is_counted(const struct engine_job *job);
 
-/* Takes the counters, zeroes, of a job that has some: the first thing in an upload buffer that has begun.
- * They are sent with what follows. NO_MEMORY: more than the buffer holds. */
+/* Takes the counters, zeroes, of a job that has some, in an upload buffer that has begun: before lists and
+ * tables. They are sent with what follows. NO_MEMORY: more than the buffer holds. */
 int changed_take(struct in_flight_job *in_flight, struct error *err);
 
 /* Where that of move i of the job is, on the device, by upload_buffer_send's base; 0: it has none. */

@@ -46,7 +46,8 @@ struct in_flight_job {
 	struct staging staging;
 	struct scratch_range scratch;
 	struct pack_job pack;
-	struct upload_buffer upload_buffer; /* of jobs of more than one move, or with exact casts */
+	struct upload_buffer upload_buffer; /* of jobs of more than one move, with exact casts or amax */
+	uint64_t magnitudes;                /* on the device, in it (magnitudes.h); 0: none */
 	uint64_t *changed;                  /* in it, one for each move (changed.h); NULL: none */
 	bool has_changed;                   /* it moved, and an exact cast failed: nothing follows */
 	CUevent start;

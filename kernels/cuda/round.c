@@ -9,6 +9,7 @@
 #include "kernels/cuda/launch/convert.h"
 #include "kernels/cuda/launch/many.h"
 #include "kernels/plan/narrow.h"
+#include "magnitudes.h"
 #include "queue.h"
 #include "timeline.h"
 
@@ -332,8 +333,11 @@ static int convert(struct round *round, CUstream own, uint64_t dst, uint64_t src
 	uint64_t base = 0;
 	int r = 0;
 
-	if (changed_is_counted(in_flight->job)) {
+	in_flight->magnitudes = 0;
+	if (changed_is_counted(in_flight->job) || magnitudes_are_needed(in_flight->job)) {
 		r = upload_buffer_begin(&in_flight->upload_buffer, err);
+		if (r == 0)
+			r = magnitudes_take(in_flight, err);
 		if (r == 0)
 			r = changed_take(in_flight, err);
 		if (r == 0)
@@ -341,7 +345,8 @@ static int convert(struct round *round, CUstream own, uint64_t dst, uint64_t src
 		if (r < 0)
 			return r;
 	}
-	convert_operands_init(&operands, move, changed_place(in_flight, move, 0, base));
+	convert_operands_init(&operands, move, changed_place(in_flight, move, 0, base),
+	                      in_flight->magnitudes);
 	r = launch_transform(&round->pool->launcher, own, move->transform, move->plan, dst, src, &operands,
 	                     err);
 	if (r == 0 && in_flight->changed)

@@ -39,7 +39,7 @@ int upload_buffer_begin(struct upload_buffer *upload_buffer, struct error *err)
 {
 	int r = upload_buffer->host ? 0 : open_upload_buffer(upload_buffer, err);
 
-	upload_buffer->used = FIRST;
+	upload_buffer->used = upload_buffer->first = FIRST;
 	return r;
 }
 
@@ -66,9 +66,17 @@ void *upload_buffer_take(struct upload_buffer *upload_buffer, size_t bytes)
 	return p;
 }
 
+uint64_t upload_buffer_take_device(struct upload_buffer *upload_buffer, size_t bytes)
+{
+	const void *p = upload_buffer_take(upload_buffer, bytes);
+
+	upload_buffer->first = upload_buffer->used;
+	return p ? upload_buffer_place(upload_buffer, upload_buffer->device, p) : 0;
+}
+
 int upload_buffer_send(struct upload_buffer *upload_buffer, CUstream stream, uint64_t *ret, struct error *err)
 {
-	const size_t bytes = upload_buffer->used - FIRST;
+	const size_t first = upload_buffer->first, bytes = upload_buffer->used - first;
 
 	/* However little it is: entries that kernels read over the bus take 0.1 us each, one after the other.
 	 */
@@ -76,7 +84,7 @@ int upload_buffer_send(struct upload_buffer *upload_buffer, CUstream stream, uin
 	if (bytes == 0)
 		return 0;
 	return driver_call(err, cuMemcpyHtoDAsync,
-	                   (upload_buffer->device + FIRST, upload_buffer->host + FIRST, bytes, stream));
+	                   (upload_buffer->device + first, upload_buffer->host + first, bytes, stream));
 }
 
 int upload_buffer_fetch_counters(struct upload_buffer *upload_buffer, CUstream stream, struct error *err)

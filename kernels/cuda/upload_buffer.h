@@ -20,6 +20,7 @@ struct upload_buffer {
 	char *host;      /* pinned; NULL: not open */
 	uint64_t device; /* memory on the device, of the same layout */
 	size_t used;
+	size_t first;        /* what is sent begins there */
 	uint64_t counted[2]; /* what the counters were when last looked at */
 };
 
@@ -31,6 +32,9 @@ void upload_buffer_close(struct upload_buffer *upload_buffer);
 
 /* Room for so many bytes, at a multiple of 16; NULL: it is full. */
 void *upload_buffer_take(struct upload_buffer *upload_buffer, size_t bytes);
+
+/* Room on the device alone, before anything else is taken: its address; 0: it is full. */
+uint64_t upload_buffer_take_device(struct upload_buffer *upload_buffer, size_t bytes);
 
 /* What is on it so far can be read by kernels that follow on the stream: the address where the upload buffer
  * then begins for them. */

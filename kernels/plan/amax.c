@@ -119,9 +119,10 @@ int amax_init(struct amax *ret, const struct amax_spec *spec, const struct tenso
 		r = reduce_result(&ret->inverse, &spec->inverse, spec, dst, "amax.inverse", err);
 	if (r < 0)
 		return r;
-	ret->power_of_two = spec->power_of_two;
-	ret->least = spec->least > 0 ? (float)spec->least : 0; /* not -0 */
-	ret->largest = largest_of(dst->dtype);
+	ret->rule =
+	    (struct amax_rule){ .least = spec->least > 0 ? amax_bits_of((float)spec->least) : 0, /* not -0 */
+		                .largest = largest_of(dst->dtype),
+		                .power_of_two = spec->power_of_two };
 	for (int d = 0; d < dst->rank; d++)
 		ret->block[d] = min_i64(spec->block[d], max_i64(dst->shape[d], 1));
 	return 0;

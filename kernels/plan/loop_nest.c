@@ -379,8 +379,12 @@ bool loop_nest_window(struct loop_nest *ret, const struct transform *t, uint32_t
 	if (!has_interior(t))
 		return false;
 	loop_nest_begin(ret, t, false);
-	for (int d = 0; d < t->rank; d++)
+	ret->in_blocks = t->conversion.amax.is;
+	for (int d = 0; d < t->rank; d++) {
 		window_place(ret, d, t);
+		if (ret->in_blocks)
+			place_blocks(&ret->dim[d], d, &t->conversion.amax);
+	}
 	loop_nest_canonicalise(ret, align, t->mode);
 	return true;
 }

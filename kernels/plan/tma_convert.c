@@ -38,10 +38,7 @@ static void set_dims(struct tma_route_plan *tma, const struct loop_nest *nest, i
 {
 	tma_set_dims(tma, nest, nest->rank - 1, second);
 	for (uint32_t i = 0; i < tma->rank; i++) {
-		const int own = second < 0 || i == 0           ? nest->rank - 1 - (int)i
-		                : i == 1                       ? second
-		                : nest->rank - (int)i > second ? nest->rank - (int)i
-		                                               : nest->rank - 1 - (int)i;
+		const int own = tma_nest_dim(nest, second, (int)i);
 
 		tma->convert.scale[i] = nest->dim[own].scale;
 		tma->convert.bias[i] = nest->dim[own].bias;
@@ -60,8 +57,7 @@ static void set_border(struct plan *plan, const struct loop_nest *nest, const st
 	tma_set_border(plan, &border, border.rank, mode);
 }
 
-/* The dimension that is contiguous in the source; -1: none, or the destination's. */
-static int find_source_row(const struct loop_nest *nest)
+int tma_source_row(const struct loop_nest *nest)
 {
 	for (int d = 0; d < nest->rank - 1; d++)
 		if (nest->dim[d].src == nest->converted && nest->dim[d].n > 1)
@@ -145,13 +141,16 @@ void tma_set_convert(struct plan *plan, const struct transform *t, const struct 
 	struct tma_route_plan *tma = &plan->tma;
 	struct loop_nest own = *nest;
 	const struct loop_nest_dim *inner;
+	bool aligned;
 	int second;
 
 	if (t->mode == PAD_MODE_CONSTANT && !tma_is_whole(&own)) {
 		set_border(plan, &own, facts, t->mode);
 		tma_shrink(&own, own.rank, facts->align, t->mode);
 	}
-	if (own.rank == 0) {
+	aligned = is_aligned(facts, facts->dst_phase, own.dst_offset, own.element) &&
+	          is_aligned(facts, facts->src_phase, own.src_offset, own.converted);
+	if (own.rank == 0 && !own.in_blocks) {
 		own.rank = 1;
 		own.dim[0] =
 		    (struct loop_nest_dim){ .n = 1, .dst = own.element, .src = own.converted, .source = 1 };
@@ -163,16 +162,18 @@ void tma_set_convert(struct plan *plan, const struct transform *t, const struct 
 	tma->convert.scale_offset = own.scale_offset;
 	tma->convert.bias_offset = own.bias_offset;
 	tma->whole = tma_is_whole(&own);
+	if (own.in_blocks) {
+		tma_set_amax(tma, &own, aligned);
+		return;
+	}
 	inner = &own.dim[own.rank - 1];
-	second = find_source_row(&own);
+	second = tma_source_row(&own);
 	if (!tma->whole || inner->dst != own.element ||
 	    !is_aligned(facts, facts->dst_phase, own.dst_offset, own.element)) {
 		set_elements(tma, &own);
 		return;
 	}
-	if (second >= 0 && inner->src != own.converted &&
-	    is_aligned(facts, facts->src_phase, own.src_offset, own.converted) &&
-	    try_tiles(tma, t, &own, second))
+	if (second >= 0 && inner->src != own.converted && aligned && try_tiles(tma, t, &own, second))
 		return;
 	if (is_narrow(t) && inner->n * (int64_t)own.element >= CHUNKS_LEAST)
 		set_chunks(tma, &own);

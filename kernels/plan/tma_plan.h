@@ -46,6 +46,25 @@ enum tma_convert_how {
 	TMA_CONVERT_CHUNKS,   /* rows of the destination, 16 bytes at a time */
 	TMA_CONVERT_TILES, /* by way of shared memory: contiguous along dimension 0 in the destination, along
 	                      dimension 1 in the source */
+	TMA_CONVERT_AMAX_TILES, /* with scales: by way of shared memory, too; or along dimension 0 on both
+	                           sides */
+	TMA_CONVERT_AMAX_BOXES, /* with scales: block by block, one element after the other */
+};
+
+/* Blocks and where their scales go. Two passes: one that looks for the largest magnitudes, one that converts.
+ */
+struct tma_amax_plan {
+	bool two_passes;
+	bool alike; /* tiles: rows are contiguous on both sides */
+	uint64_t blocks;
+	uint64_t elements; /* boxes: of a block, and in how many parts it is done */
+	uint64_t parts;
+	int64_t scale_offset; /* bytes from the results' elements [0, ..., 0] */
+	int64_t inverse_offset;
+	int64_t block[ARGS_MAX_RANK]; /* as in a loop nest, as dim */
+	int64_t skew[ARGS_MAX_RANK];
+	int64_t to_scale[ARGS_MAX_RANK];
+	int64_t to_inverse[ARGS_MAX_RANK];
 };
 
 struct tma_convert {
@@ -58,6 +77,7 @@ struct tma_convert {
 	int64_t bias_offset;
 	int64_t scale[ARGS_MAX_RANK]; /* strides, bytes, as dim */
 	int64_t bias[ARGS_MAX_RANK];
+	struct tma_amax_plan amax;
 };
 
 /* Of a tile of many axes, in bytes. */
@@ -113,6 +133,13 @@ struct tma_route_plan {
 	struct permute_args permute; /* PERMUTE: but for the addresses */
 	struct tma_convert convert;  /* CONVERT; tiles: slots of its kernel */
 };
+
+/* From one row of a tile with scales to the next in shared memory: room for any phase. Rows that are written
+ * as they lie are read in pieces of 16 bytes; others begin in different banks. */
+static inline uint64_t amax_pitch(uint64_t row_bytes, bool alike)
+{
+	return (row_bytes + 15) / 16 * 16 + (alike ? 16 : 20);
+}
 
 /* Tiles in elements, x along the destination and y along the source; the transpose kernel's are fixed by its
  * registers. */

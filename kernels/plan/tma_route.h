@@ -53,6 +53,9 @@ bool tma_try_elements(struct plan *plan, const struct loop_nest *nest);
 void tma_set_convert(struct plan *plan, const struct transform *t, const struct plan_facts *facts,
                      const struct loop_nest *nest);
 
+/* The same with the scales of blocks. aligned: elements of both sides lie at multiples of their size. */
+void tma_set_amax(struct tma_route_plan *tma, const struct loop_nest *nest, bool aligned);
+
 /* Leaves only the window of so many dimensions of the nest, the outermost. */
 void tma_shrink(struct loop_nest *nest, int outer, uint32_t align, enum pad_mode mode);
 
@@ -75,6 +78,19 @@ bool tma_is_whole(const struct loop_nest *nest);
 /* tma->dim, innermost first: the loop nest's dimension `first`, then `second` unless it is -1, then the
  * others in their order. */
 void tma_set_dims(struct tma_route_plan *tma, const struct loop_nest *nest, int first, int second);
+
+/* Which dimension of the nest is tma->dim[i], if the first one is the innermost. */
+static inline int tma_nest_dim(const struct loop_nest *nest, int second, int i)
+{
+	if (second < 0 || i == 0)
+		return nest->rank - 1 - i;
+	if (i == 1)
+		return second;
+	return nest->rank - i > second ? nest->rank - i : nest->rank - 1 - i;
+}
+
+/* The dimension of a conversion's nest that is contiguous in the source; -1: none, or the destination's. */
+int tma_source_row(const struct loop_nest *nest);
 
 /* Parts of n that are as equal as can be, of at most `most`. */
 static inline uint64_t part_of(uint64_t n, uint64_t most)

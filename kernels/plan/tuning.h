@@ -117,4 +117,13 @@
 #define CONVERT_ROW_BYTES        128
 #define CONVERT_TILE_BYTES       16384
 
+/* convert_amax_*: blocks of a tile at most; elements of a block that one group of threads goes through at a
+ * time, and along a row one warp; elements of a block up to which a warp is enough for it; magnitudes that
+ * lie between two passes. Not measured. */
+#define AMAX_TILE_BLOCKS   1024
+#define AMAX_PART          65536
+#define AMAX_RUN           1024
+#define AMAX_WARP_ELEMENTS 2048
+#define AMAX_MAGNITUDES    16384
+
 #endif

@@ -149,7 +149,7 @@ static float inverse_at(const struct bench_row *row, const int64_t *index, const
 			at &= 0x7fff;
 			most = at > most ? at : most;
 		}
-	return amax_scale_of(&amax, (uint32_t)most << 16).inverse;
+	return amax_scale_of(&amax.rule, (uint32_t)most << 16).inverse;
 }
 
 /* What it becomes, in dst's type; NaN is any. */

@@ -3,6 +3,7 @@
 #include "rig.h"
 
 #include "kernels/cuda/launch/convert.h"
+#include "kernels/plan/tuning.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -26,11 +27,13 @@ bool rig_open(struct rig *rig, const char *which, struct error *err)
 	if (launcher_init(&rig->launcher, &rig->device, 64, 1, err) < 0)
 		rig_die("%s", err->message);
 	rig_call(cuStreamCreateWithPriority, (&rig->stream, CU_STREAM_NON_BLOCKING, 0));
+	rig->magnitudes = rig_new(AMAX_MAGNITUDES * sizeof(uint32_t));
 	return true;
 }
 
 void rig_close(struct rig *rig)
 {
+	rig_free(rig->magnitudes);
 	rig_call(cuStreamDestroy, (rig->stream));
 	launcher_deinit(&rig->launcher);
 	device_close(&rig->device);
@@ -73,9 +76,11 @@ void rig_plan(const struct rig *rig, const struct transform *transform, uint64_t
 }
 
 void rig_launch(struct rig *rig, const struct transform *transform, const struct plan *plan, uint64_t dst,
-                uint64_t src, double scale)
+                uint64_t src, double scale, uint64_t scales)
 {
-	const struct convert_operands operands = { .scale.number = scale };
+	const struct convert_operands operands = { .scale.number = scale,
+		                                   .amax_scale = scales,
+		                                   .magnitudes = rig->magnitudes };
 	struct error err;
 
 	if (launch_transform(&rig->launcher, rig->stream, transform, plan, dst, src, &operands, &err) < 0)

@@ -20,6 +20,7 @@ struct rig {
 	struct device device;
 	struct launcher launcher;
 	CUstream stream;
+	CUdeviceptr magnitudes; /* between two passes (launch/convert.h) */
 };
 
 /* which: as device_open takes it. false when there is no GPU, *err says why. */
@@ -44,9 +45,9 @@ struct plan_facts rig_facts(const struct rig *rig, uint64_t dst, uint64_t src);
 void rig_plan(const struct rig *rig, const struct transform *transform, uint64_t dst, uint64_t src,
               struct plan *ret);
 
-/* Puts it on the stream. scale: of one that converts by a number. */
+/* Puts it on the stream. scale: of one that converts by a number; scales: where one with amax writes them. */
 void rig_launch(struct rig *rig, const struct transform *transform, const struct plan *plan, uint64_t dst,
-                uint64_t src, double scale);
+                uint64_t src, double scale, uint64_t scales);
 
 /* Waits for the stream. */
 void rig_wait(struct rig *rig);

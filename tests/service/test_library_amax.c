@@ -76,22 +76,8 @@ static struct tma_place at(uint64_t offset)
 	return (struct tma_place){ .region = region, .offset = offset };
 }
 
-/* The CUDA engine computes no scales, and says so. */
-static bool is_refused(void)
-{
-	const char *name = getenv("TEST_ENGINE");
-
-	if (!name || strcmp(name, "cuda"))
-		return false;
-	cr_expect_eq(tma_transform(client, &transform), TMA_UNSUPPORTED);
-	cr_expect_str_eq(tma_last_error(client), "amax: the cuda engine does not compute scales");
-	return true;
-}
-
 Test(library_amax, transforms)
 {
-	if (is_refused())
-		return;
 	cr_assert_eq(tma_transform(client, &transform), TMA_OK, "%s", tma_last_error(client));
 	assert_scaled();
 	amax.least = 896 * 4; /* which it is anyhow */
@@ -105,8 +91,6 @@ Test(library_amax, items)
 	struct tma_item items[2] = { { .transform = &transform } };
 	tma_plan *plan = NULL;
 
-	if (is_refused())
-		return;
 	cr_assert_eq(tma_run_items(client, items, 1, NULL), TMA_OK, "%s", tma_last_error(client));
 	assert_scaled();
 	cr_assert_eq(tma_plan_prepare(client, &transform, &plan), TMA_OK, "%s", tma_last_error(client));

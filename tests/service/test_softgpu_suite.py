@@ -22,6 +22,7 @@ SUITES = (
     ("test_transforms.py", ()),
     ("test_conversions.py", ()),
     ("test_conversions_hostile.py", ()),
+    ("test_amax.py", ("test_random_scales", "test_deepgemm", "test_plans_and_batches") if SANITIZED else ()),
     ("test_load_compute_store.py", ()),
     ("test_plans.py", ()),
     ("test_splits.py", ()),
@@ -41,7 +42,8 @@ SUITES = (
 )
 # At random, of the scripts that take them so.
 CASES = {"test_numpy.py": 10 if SANITIZED else 60, "test_blocks.py": 100 if SANITIZED else 2000,
-         "test_splits.py": 40 if SANITIZED else 400, "test_conversions.py": 30 if SANITIZED else 400}
+         "test_splits.py": 40 if SANITIZED else 400, "test_conversions.py": 30 if SANITIZED else 400,
+         "test_amax.py": 30 if SANITIZED else 400}
 LIMIT_S = 120  # of one suite
 
 

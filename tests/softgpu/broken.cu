@@ -168,6 +168,19 @@ DEVICE void misuse_tile(const broken_args &args, unsigned char *shared)
 	}
 }
 
+/* By all threads: all add to one word. */
+DEVICE void misuse_max(const broken_args &args, unsigned char *shared)
+{
+	if (threadIdx.x == 0)
+		tile_write<uint32_t>(shared, 0);
+	if (!makes(args, MISTAKE_MAX_NO_SYNC))
+		__syncthreads();
+	tile_max(shared, threadIdx.x);
+	if (!makes(args, MISTAKE_READ_MAX_NO_SYNC))
+		__syncthreads();
+	tile_read<uint32_t>(shared);
+}
+
 /* By all threads: one loads again what the others read. */
 DEVICE void misuse_stage(const broken_args &args, unsigned char *shared)
 {
@@ -249,6 +262,9 @@ KERNEL(BROKEN_THREADS, 1) broken_once(const GRID_CONSTANT struct broken_args arg
 	misuse_news(args, shared);
 	__syncthreads();
 	misuse_tile(args, shared);
+	fence_proxy_async();
+	__syncthreads();
+	misuse_max(args, shared);
 	fence_proxy_async();
 	__syncthreads();
 	misuse_stage(args, shared);

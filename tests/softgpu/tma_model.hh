@@ -145,6 +145,16 @@ template <typename T> DEVICE void tile_write(void *p, T value, CALLER_LINE)
 	memcpy(p, &value, sizeof(T));
 }
 
+DEVICE void tile_max(void *p, uint32_t value, CALLER_LINE)
+{
+	uint32_t before;
+
+	model_tile_combine(p, sizeof(before), line);
+	memcpy(&before, p, sizeof(before));
+	if (before < value)
+		memcpy(p, &value, sizeof(value));
+}
+
 DEVICE void cluster_sync()
 {
 	model_sync_cluster();
@@ -265,13 +275,26 @@ template <typename T> DEVICE void global_write(T *p, T value, CALLER_LINE)
 
 DEVICE void global_add(uint64_t *p, uint64_t n, CALLER_LINE)
 {
-	model_global_add(p, line);
+	model_global_combine(p, sizeof(*p), line);
 	atomicAdd(p, n);
+}
+
+DEVICE void global_max(uint32_t *p, uint32_t value, CALLER_LINE)
+{
+	model_global_combine(p, sizeof(*p), line);
+	*p = max(*p, value);
 }
 
 DEVICE uint32_t from_lane(uint32_t value, uint32_t lane, CALLER_LINE)
 {
 	return model_shuffle(value, lane, line);
+}
+
+DEVICE uint32_t warp_max(uint32_t value, CALLER_LINE)
+{
+	for (uint32_t bit = 1; bit < 32; bit *= 2)
+		value = max(value, model_shuffle(value, (threadIdx.x ^ bit) % 32, line));
+	return value;
 }
 
 DEVICE uint32_t pick_bytes(uint32_t a, uint32_t b, uint32_t selector)

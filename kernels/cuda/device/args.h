@@ -16,6 +16,7 @@
 #include <cuda.h>
 #include <stdint.h>
 
+#include "kernels/plan/amax_scale.h"
 #include "kernels/plan/border.h"
 #include "kernels/plan/permute.h"
 
@@ -214,7 +215,8 @@ struct blocks_copy_long_args {
 	unsigned char entries[ENCLOSED_LONG] __attribute__((aligned(16)));
 };
 
-/* A dimension of a move that converts, with the strides of its operands. */
+/* A dimension of a move that converts, with the strides of its operands; with amax, scale and bias are those
+ * of the scales and their inverses, from block to block. */
 struct convert_dim {
 	int64_t n;
 	int64_t dst;
@@ -262,7 +264,43 @@ struct convert_args {
 	struct divisor by_chunks; /* chunks: of a row; tiles: of a row in shared memory */
 	struct divisor by_x;      /* tiles: chunks, or elements, along dimension 0; woven: elements */
 	struct convert_dim dim[ARGS_MAX_RANK];
-	struct divisor by[ARGS_MAX_RANK]; /* n; tiles: tiles along dimensions 0 and 1 */
+	struct divisor by[ARGS_MAX_RANK]; /* n; tiles: tiles along dimensions 0 and 1; boxes: blocks */
+};
+
+/* A dimension of blocks that get scales. */
+struct amax_dim {
+	struct divisor by_block; /* elements of a block */
+	int64_t skew;            /* that the first block lacks */
+	int64_t to_magnitude;    /* from block to block of the magnitudes */
+};
+
+enum amax_pass_kind {
+	AMAX_PASS_WHOLE,  /* the only one */
+	AMAX_PASS_REDUCE, /* the first: looks for the largest magnitudes */
+	AMAX_PASS_CONVERT,
+};
+
+/* move.slots: tiles; parts of blocks. move.tile_x and tile_y: whole blocks, or a part of one. No list. */
+struct amax_args {
+	struct convert_args move;
+	uint64_t scale; /* addresses of the results of the first block; 0: they are not wanted */
+	uint64_t inverse;
+	uint64_t magnitudes; /* of all blocks, as float32s' bits, between two passes */
+	uint64_t elements;   /* boxes: of a block */
+	struct amax_rule rule;
+	uint32_t pass;        /* enum amax_pass_kind */
+	uint32_t scale_bytes; /* of a result: 4, a float32; 1, a power of two's exponent */
+	uint32_t inverse_bytes;
+	uint32_t alike;          /* tiles: rows are contiguous on both sides */
+	uint32_t blocks_x;       /* tiles: blocks of one along dimension 0, at most */
+	uint32_t shared_blocks;  /* tiles: bytes of shared memory that blocks have, before the rows */
+	uint32_t team;           /* boxes: threads of a block */
+	struct divisor by_runs;  /* tiles: what a warp reduces at a time of a row in shared memory */
+	struct divisor by_run;   /* the same of a block's part of a row */
+	struct divisor by_parts; /* boxes: parts of a block */
+	struct divisor
+	    by_tiles[2]; /* tiles of a block along dimensions 0 and 1: 1 if it is no longer than they are */
+	struct amax_dim dim[ARGS_MAX_RANK];
 };
 
 /* The elements of the destination that are outside of the window, by the rule of the mode (enum pad_mode). */

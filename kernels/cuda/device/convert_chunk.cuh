@@ -169,28 +169,51 @@ template <int S> struct global_elements {
 	}
 };
 
+/* The operands of one element after the other. */
+struct operand_cursor {
+	operand_lanes<float> scale;
+	operand_lanes<float> bias;
+	chunk_operands at;
+
+	DEVICE_MEMBER operand_cursor(const convert_args &args, const chunk_operands &first)
+	    : scale(args.scale), bias(args.bias), at(first)
+	{
+	}
+
+	DEVICE_MEMBER float calculate(const convert_args &args, float lane)
+	{
+		lane = calculated(args, lane, scale, bias, at.scale, at.bias);
+		at.scale += (uint64_t)at.scale_step;
+		at.bias += (uint64_t)at.bias_step;
+		return lane;
+	}
+};
+
+DEVICE operand_cursor cursor_of(const convert_args &args, const chunk_operands &at)
+{
+	return { args, at };
+}
+
 /* A chunk with NaN in it, or of an exact cast: element by element, which `elements` gives again. How many
  * have changed. Arguments are values: what has an address lies in memory, and is stored there by all chunks.
  */
-template <int D, typename ELEMENTS>
-DEVICE_CALL uint32_t convert_exactly(const convert_args &args, uint64_t dst, int count, chunk_operands at,
+template <int D, typename ELEMENTS, typename OPERANDS>
+DEVICE_CALL uint32_t convert_exactly(const convert_args &args, uint64_t dst, int count, OPERANDS at,
                                      ELEMENTS elements)
 {
 	const bool clamps = !args.changed, quiet = args.from == TYPE_BFLOAT16 && args.to == TYPE_FLOAT16;
-	operand_lanes<float> scale(args.scale), bias(args.bias);
+	auto operands = cursor_of(args, at);
 	uint32_t changed = 0;
 
 #pragma unroll 1
 	for (int i = 0; i < count; i++) {
-		const float lane = calculated(args, lane_load(float(), elements.take(), args.from, quiet),
-		                              scale, bias, at.scale, at.bias);
+		const float lane =
+		    operands.calculate(args, lane_load(float(), elements.take(), args.from, quiet));
 		const uint64_t bits = lane_store(lane, args.to, clamps);
 
 		changed += !clamps && is_changed(args, 0, lane, bits);
 		write_bits(dst, bits, D, D);
 		dst += D;
-		at.scale += (uint64_t)at.scale_step;
-		at.bias += (uint64_t)at.bias_step;
 	}
 	return changed;
 }
@@ -217,12 +240,22 @@ DEVICE void calculate_lanes(float *lane, const convert_operand &operand, uint64_
 		lane[i] = op(lane[i], own.at(address + (uint64_t)(min(max(i - skip, 0), count - 1) * step)));
 }
 
+template <int N>
+DEVICE void calculate_chunk(const convert_args &args, float *lane, const chunk_operands &at, int skip,
+                            int count)
+{
+	calculate_lanes<N>(lane, args.scale, at.scale, at.scale_step, skip, count,
+	                   [](float a, float b) { return multiply_rounded(a, b); });
+	calculate_lanes<N>(lane, args.bias, at.bias, at.bias_step, skip, count,
+	                   [](float a, float b) { return add_rounded(a, b); });
+}
+
 /* Converts and writes the elements of a chunk that are the row's; raw has 16 / D elements of S bytes. false:
  * nothing is written, because it is for convert_exactly, which has other registers when raw has none any
  * more. */
-template <int S, int D>
+template <int S, int D, typename OPERANDS>
 DEVICE bool convert_chunk(const convert_args &args, const row_chunk &c, const uint32_t *raw,
-                          const chunk_operands &at)
+                          const OPERANDS &at)
 {
 	constexpr int n = 16 / D;
 	const int skip = (int)(c.skip / D), count = (int)(c.last - c.first);
@@ -235,10 +268,7 @@ DEVICE bool convert_chunk(const convert_args &args, const row_chunk &c, const ui
 		for (int w = 0; w < n * S / 4; w++)
 			load(raw[w], lane + w * (4 / S));
 	});
-	calculate_lanes<n>(lane, args.scale, at.scale, at.scale_step, skip, count,
-	                   [](float a, float b) { return multiply_rounded(a, b); });
-	calculate_lanes<n>(lane, args.bias, at.bias, at.bias_step, skip, count,
-	                   [](float a, float b) { return add_rounded(a, b); });
+	calculate_chunk<n>(args, lane, at, skip, count);
 #pragma unroll
 	for (int i = 0; i < n; i++)
 		is_number = is_number && lane[i] == lane[i];

@@ -5,7 +5,7 @@
  * one row; and written row by row along x, or, where y follows that without a gap in the destination and rows
  * are short, as one row.
  */
-#include "convert_chunk.cuh"
+#include "convert_tile.cuh"
 
 namespace
 {
@@ -38,100 +38,39 @@ DEVICE bool find_tile(const convert_args &args, uint64_t number, convert_tile &t
 	return true;
 }
 
-/* A chunk of the rows as they lie in memory. */
-struct source_chunk {
-	uint64_t at;
-	uint64_t row; /* the bytes that are wanted */
-	uint64_t end;
-	uint32_t to; /* in shared memory */
+/* The rows of a tile in the source. */
+struct tile_source {
+	const convert_args &args;
+	const convert_tile &tile;
+	static constexpr bool is_aligned = false;
+
+	DEVICE_MEMBER uint64_t first() const
+	{
+		return tile.place.src;
+	}
+
+	DEVICE_MEMBER int64_t step() const
+	{
+		return args.packed ? 0 : args.dim[0].src;
+	}
+
+	DEVICE_MEMBER uint64_t bytes() const
+	{
+		return (uint64_t)(args.packed ? tile.x * args.dim[0].src : tile.y * args.from_bytes);
+	}
+
+	DEVICE_MEMBER uint32_t n() const
+	{
+		return args.packed ? 1 : (uint32_t)tile.x;
+	}
 };
 
-DEVICE source_chunk find_source_chunk(const convert_args &args, const convert_tile &tile, uint64_t bytes,
-                                      uint32_t i)
+DEVICE tile_rows rows_of(const convert_args &args, const convert_tile &tile)
 {
-	const uint32_t r = divide_u32(i, &args.by_chunks), k = i - r * (uint32_t)args.by_chunks.n;
-	const uint64_t row = tile.place.src + (uint64_t)(args.packed ? 0 : r * args.dim[0].src);
-
-	return { (row & ~UINT64_C(15)) + 16 * k, row, row + bytes, r * args.pitch + 16 * k };
+	if (args.packed)
+		return { (uint32_t)args.dim[0].src, (uint32_t)tile.place.src & 15, 0 };
+	return { args.pitch, (uint32_t)tile.place.src & 15, (uint32_t)args.dim[0].src };
 }
-
-/* Byte by byte, at an end of the source. */
-DEVICE void read_source_in_part(const source_chunk &chunk, unsigned char *shared)
-{
-#pragma unroll 1
-	for (uint32_t b = 0; b < 16; b++)
-		if (chunk.at + b >= chunk.row && chunk.at + b < chunk.end)
-			tile_write(shared + chunk.to + b, global_read((const uint8_t *)(chunk.at + b)));
-}
-
-/* All reads of a batch come first. */
-DEVICE void read_tile(const convert_args &args, const convert_tile &tile, unsigned char *shared)
-{
-	const uint64_t bytes = (uint64_t)(args.packed ? tile.x * args.dim[0].src : tile.y * args.from_bytes);
-	const uint32_t all = (args.packed ? 1 : (uint32_t)tile.x) * (uint32_t)args.by_chunks.n;
-
-#pragma unroll 1
-	for (uint32_t first = threadIdx.x; first < all; first += CONVERT_READS * ROWS_THREADS) {
-		uint4 v[CONVERT_READS];
-		uint32_t to[CONVERT_READS];
-
-#pragma unroll
-		for (uint32_t k = 0; k < CONVERT_READS; k++) {
-			const uint32_t i = first + k * ROWS_THREADS;
-			const source_chunk chunk = find_source_chunk(args, tile, bytes, min(i, all - 1));
-			const bool is_there = i < all && chunk.at < chunk.end;
-			const bool is_whole = chunk.at >= tile.block.low && chunk.at + 16 <= tile.block.high;
-
-			to[k] = is_there && is_whole ? chunk.to : ~0u;
-			if (is_there && is_whole)
-				v[k] = global_read((const uint4 *)chunk.at);
-			else if (is_there)
-				read_source_in_part(chunk, shared);
-		}
-#pragma unroll
-		for (uint32_t k = 0; k < CONVERT_READS; k++) {
-			if (to[k] == ~0u)
-				continue;
-			tile_write(shared + to[k], v[k].x);
-			tile_write(shared + to[k] + 4, v[k].y);
-			tile_write(shared + to[k] + 8, v[k].z);
-			tile_write(shared + to[k] + 12, v[k].w);
-		}
-	}
-}
-
-/* An element of S bytes, or any; both in shared memory. */
-template <int S> DEVICE uint64_t tile_bits(const unsigned char *from, uint32_t bytes)
-{
-	switch (S ? S : bytes) {
-	case 1:
-		return tile_read<uint8_t>(from);
-	case 2:
-		return tile_read<uint16_t>(from);
-	case 4:
-		return tile_read<uint32_t>(from);
-	default:
-		return tile_read<uint32_t>(from) | (uint64_t)tile_read<uint32_t>(from + 4) << 32;
-	}
-}
-
-/* Where a tile's rows lie in shared memory: the x-th `step` bytes after the first, but for its phase. */
-struct tile_rows {
-	uint32_t step;
-	uint32_t phase; /* of the first row in the source, and how much is added to it from row to row */
-	uint32_t phase_step;
-
-	DEVICE_MEMBER tile_rows(const convert_args &args, const convert_tile &tile)
-	    : step(args.packed ? (uint32_t)args.dim[0].src : args.pitch),
-	      phase((uint32_t)tile.place.src & 15), phase_step(args.packed ? 0 : (uint32_t)args.dim[0].src)
-	{
-	}
-
-	DEVICE_MEMBER uint32_t at(uint32_t x) const
-	{
-		return x * step + ((phase + x * phase_step) & 15);
-	}
-};
 
 /* Elements of a tile, from x and y on: along x, and on to the next y behind the width-th. */
 template <int S> struct tile_elements {
@@ -163,7 +102,7 @@ DEVICE void write_woven_tile(const convert_args &args, const convert_tile &tile,
 {
 	constexpr int n = 16 / D;
 	const uint64_t bytes = (uint64_t)tile.y * args.by_x.n * D;
-	const tile_rows rows(args, tile);
+	const tile_rows rows = rows_of(args, tile);
 
 	for (uint32_t number = threadIdx.x; number < (uint32_t)row_chunks(bytes); number += blockDim.x) {
 		const row_chunk c = chunk_of<D>(tile.place.dst, bytes, number);
@@ -196,7 +135,7 @@ DEVICE void write_tile(const convert_args &args, const convert_tile &tile, const
 	constexpr int n = 16 / D;
 	const uint32_t chunks = (uint32_t)args.by_x.n;
 	const convert_dim &along = args.dim[0], &across = args.dim[1];
-	const tile_rows rows(args, tile);
+	const tile_rows rows = rows_of(args, tile);
 
 	for (uint32_t number = threadIdx.x; number < (uint32_t)tile.y * chunks; number += blockDim.x) {
 		const uint32_t y = divide_u32(number, &args.by_x);
@@ -243,7 +182,7 @@ DEVICE void write_tile_elements(const convert_args &args, const convert_tile &ti
                                 operand_lanes<LANE_> &bias, uint32_t &changed)
 {
 	const bool clamps = !args.changed;
-	const tile_rows rows(args, tile);
+	const tile_rows rows = rows_of(args, tile);
 
 	for (uint32_t i = threadIdx.x; i < (uint32_t)tile.y * args.tile_x; i += blockDim.x) {
 		const uint32_t y = divide_u32(i, &args.by_x), x = i - y * (uint32_t)args.by_x.n;
@@ -276,7 +215,7 @@ template <typename WRITE> DEVICE void take_tiles(const convert_args &args, const
 		const bool there = find_tile(args, number, tile);
 
 		if (there)
-			read_tile(args, tile, shared);
+			read_rows(args, tile_source{ args, tile }, tile.block, shared);
 		__syncthreads();
 		if (there)
 			write(tile, shared);

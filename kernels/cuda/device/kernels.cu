@@ -16,6 +16,8 @@
 #include "convert_elements.cu"
 #include "convert_chunks.cu"
 #include "convert_tiles.cu"
+#include "amax_tiles.cu"
+#include "amax_boxes.cu"
 #include "fill.cu"
 #include "blocks_copy.cu"
 #include "blocks_rows.cu"

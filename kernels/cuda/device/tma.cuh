@@ -8,6 +8,8 @@
  *
  *   tile_read<T>, tile_write<T>   ordinary accesses of shared memory that the unit also touches
  *   tile_read_around<T>           the same, of bytes of which some are of no use: those may never have been written
+ *   tile_max, global_max          the larger of what is there and a value is there from now on, by any number of
+ *                                 threads at a time
  *   barrier_*                     an mbarrier: arrivals and bytes (PTX ISA, "mbarrier"); phases start at parity 0
  *   cluster_sync, cluster_rank    the blocks of a cluster
  *   grid_launch_dependents        the next grid of the stream may start beside this one
@@ -66,6 +68,12 @@ template <typename T> DEVICE T tile_read_around(const void *p, bool whole)
 template <typename T> DEVICE void tile_write(void *p, T value)
 {
 	*(T *)p = value;
+}
+
+/* What is there and a value: the larger one, by any number of threads at a time. */
+DEVICE void tile_max(void *p, uint32_t value)
+{
+	atomicMax((uint32_t *)p, value);
 }
 
 /* ---- Clusters --------------------------------------------------------------------------------------- */
@@ -339,6 +347,17 @@ template <typename T> DEVICE void global_write(T *p, T value)
 DEVICE void global_add(uint64_t *p, uint64_t n)
 {
 	atomicAdd((unsigned long long *)p, (unsigned long long)n);
+}
+
+DEVICE void global_max(uint32_t *p, uint32_t value)
+{
+	atomicMax(p, value);
+}
+
+/* The largest of a whole warp's. */
+DEVICE uint32_t warp_max(uint32_t value)
+{
+	return __reduce_max_sync(~0u, value);
 }
 
 /* The value of lane % 32, in a whole warp. */

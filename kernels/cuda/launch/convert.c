@@ -5,24 +5,34 @@
 #include <assert.h>
 #include <string.h>
 
+#include "kernels/cuda/driver.h"
 #include "kernels/cuda/memory.h"
 #include "kernels/engine.h"
 #include "kernels/plan/conversion.h"
 #include "kernels/plan/tuning.h"
 #include "proto/arithmetic.h"
 
-static_assert(sizeof(struct convert_args) <= 4096, "more takes longer to launch");
+static_assert(sizeof(struct amax_args) <= 4096, "more takes longer to launch");
 
 static uint64_t operand_address(const struct engine_operand *operand)
 {
 	return operand->memory ? cuda_memory(operand->memory)->address + operand->offset : 0;
 }
 
-void convert_operands_init(struct convert_operands *ret, const struct engine_move *move, uint64_t changed)
+static uint64_t result_address(const struct engine_result *result)
+{
+	return result->memory ? cuda_memory(result->memory)->address + result->offset : 0;
+}
+
+void convert_operands_init(struct convert_operands *ret, const struct engine_move *move, uint64_t changed,
+                           uint64_t magnitudes)
 {
 	*ret = (struct convert_operands){ .scale = { move->scale.number, operand_address(&move->scale) },
 		                          .bias = { move->bias.number, operand_address(&move->bias) },
-		                          .changed = changed };
+		                          .amax_scale = result_address(&move->amax_scale),
+		                          .amax_inverse = result_address(&move->amax_inverse),
+		                          .changed = changed,
+		                          .magnitudes = magnitudes };
 }
 
 /* ---- Arguments ---------------------------------------------------------------------------------------- */
@@ -131,6 +141,93 @@ static void args_init(struct convert_args *ret, const struct transform *transfor
 		set_tiles(ret, &tma->convert);
 }
 
+/* ---- With scales -------------------------------------------------------------------------------------- */
+
+static uint64_t blocks_along(const struct tma_convert *convert, const struct tma_route_plan *tma, uint32_t d)
+{
+	return divide_up_u64((uint64_t)(tma->dim[d].n + convert->amax.skew[d]),
+	                     (uint64_t)convert->amax.block[d]);
+}
+
+static void set_amax_dims(struct amax_args *args, const struct tma_route_plan *tma)
+{
+	const struct tma_convert *convert = &tma->convert;
+	int64_t magnitudes = 1;
+
+	for (uint32_t d = 0; d < tma->rank; d++) {
+		args->dim[d] = (struct amax_dim){ .by_block = divisor_of((uint64_t)convert->amax.block[d]),
+			                          .skew = convert->amax.skew[d],
+			                          .to_magnitude = magnitudes };
+		args->move.dim[d].scale = convert->amax.to_scale[d];
+		args->move.dim[d].bias = convert->amax.to_inverse[d];
+		magnitudes *= (int64_t)blocks_along(convert, tma, d);
+		if (convert->how == TMA_CONVERT_AMAX_BOXES)
+			args->move.by[d] = divisor_of(blocks_along(convert, tma, d));
+	}
+}
+
+/* Along dimension 0 or 1. Gives how many blocks a tile has there. */
+static uint32_t set_amax_tile(struct amax_args *args, const struct tma_route_plan *tma, uint32_t d,
+                              uint64_t tile)
+{
+	const uint64_t block = (uint64_t)tma->convert.amax.block[d], extent = tile > block ? tile : block,
+		       parts = divide_up_u64(block, tile);
+
+	args->by_tiles[d] = divisor_of(parts);
+	args->move.by[d] =
+	    divisor_of(parts * divide_up_u64((uint64_t)(tma->dim[d].n + tma->convert.amax.skew[d]), extent));
+	return (uint32_t)divide_up_u64(tile, block);
+}
+
+static void set_amax_tiles(struct amax_args *args, const struct tma_route_plan *tma)
+{
+	const struct tma_convert *convert = &tma->convert;
+	struct convert_args *move = &args->move;
+	const uint32_t blocks_x = set_amax_tile(args, tma, 0, convert->tile_x),
+		       blocks_y = set_amax_tile(args, tma, 1, convert->tile_y),
+		       along = convert->amax.alike ? 0 : 1;
+	const uint64_t row = along ? convert->tile_y : convert->tile_x, bytes = row * move->from_bytes,
+		       block = (uint64_t)convert->amax.block[along],
+		       run = divide_up_u64(block < row ? block : row, AMAX_RUN);
+
+	move->tile_x = convert->tile_x;
+	move->tile_y = convert->tile_y;
+	move->pitch = (uint32_t)amax_pitch(bytes, convert->amax.alike);
+	move->by_chunks = divisor_of(row_chunks(bytes));
+	move->by_x = divisor_of(row_chunks((uint64_t)convert->tile_x * move->to_bytes));
+	args->alike = convert->amax.alike;
+	args->blocks_x = blocks_x;
+	args->shared_blocks = (uint32_t)divide_up_u64(blocks_x * blocks_y * sizeof(uint32_t), 16) * 16;
+	args->by_run = divisor_of(run);
+	args->by_runs = divisor_of(run * (along ? blocks_y : blocks_x));
+}
+
+static uint64_t result_place(uint64_t address, int64_t offset)
+{
+	return address ? address + (uint64_t)offset : 0;
+}
+
+static void amax_args_init(struct amax_args *ret, const struct transform *transform, const struct plan *plan,
+                           uint64_t dst, uint64_t src, const struct convert_operands *operands)
+{
+	const struct amax *amax = &transform->conversion.amax;
+	const struct tma_convert *convert = &plan->tma.convert;
+
+	args_init(&ret->move, transform, plan, dst, src, operands);
+	ret->scale = result_place(operands->amax_scale, convert->amax.scale_offset);
+	ret->inverse = result_place(operands->amax_inverse, convert->amax.inverse_offset);
+	ret->magnitudes = operands->magnitudes;
+	ret->elements = convert->amax.elements;
+	ret->rule = amax->rule;
+	ret->scale_bytes = dtype_size(amax->scale.dtype);
+	ret->inverse_bytes = dtype_size(amax->inverse.dtype);
+	ret->team = convert->amax.elements > AMAX_WARP_ELEMENTS ? ROWS_THREADS : WARP_THREADS;
+	ret->by_parts = divisor_of(convert->amax.parts);
+	set_amax_dims(ret, &plan->tma);
+	if (convert->how == TMA_CONVERT_AMAX_TILES)
+		set_amax_tiles(ret, &plan->tma);
+}
+
 /* Blocks need not lie at multiples of an element, either. */
 static void set_list(struct convert_args *args, const struct engine_blocks *blocks,
                      const struct block_list *list)
@@ -173,8 +270,60 @@ static struct shape shape_of(const struct convert_args *args, enum tma_convert_h
 		shape.blocks = args->slots;
 		shape.shared = args->packed ? args->pitch : args->tile_x * args->pitch;
 		break;
+	case TMA_CONVERT_AMAX_TILES:
+	case TMA_CONVERT_AMAX_BOXES:
+		break;
 	}
 	return shape;
+}
+
+static struct shape amax_shape_of(const struct amax_args *args, const struct tma_convert *convert)
+{
+	struct shape shape = { .threads = ROWS_THREADS };
+
+	if (convert->how == TMA_CONVERT_AMAX_BOXES) {
+		shape.kernel = KERNEL_amax_boxes;
+		shape.blocks = divide_up_u64(args->move.slots, ROWS_THREADS / args->team);
+		shape.shared = ROWS_THREADS / args->team * sizeof(uint32_t);
+		return shape;
+	}
+	shape.kernel = KERNEL_amax_tiles_2_1 + 2 * (args->move.from_bytes == 4) + (args->move.to_bytes == 2);
+	shape.blocks = args->move.slots;
+	shape.shared =
+	    args->shared_blocks + (args->alike ? convert->tile_y : convert->tile_x) * args->move.pitch;
+	return shape;
+}
+
+uint64_t launch_magnitudes(const struct plan *plan)
+{
+	const struct tma_amax_plan *amax = &plan->tma.convert.amax;
+
+	return plan->tma.route == TMA_ROUTE_CONVERT && amax->two_passes ? amax->blocks : 0;
+}
+
+/* The magnitudes are the last move's, until all that is before on the stream has ended. */
+static int launch_amax(struct launcher *launcher, CUstream stream, const struct transform *transform,
+                       const struct plan *plan, uint64_t dst, uint64_t src,
+                       const struct convert_operands *operands, struct error *err)
+{
+	struct amax_args args;
+	int r;
+
+	amax_args_init(&args, transform, plan, dst, src, operands);
+	const struct shape shape = amax_shape_of(&args, &plan->tma.convert);
+
+	args.pass = AMAX_PASS_WHOLE;
+	if (plan->tma.convert.amax.two_passes) {
+		r = driver_call(err, cuMemsetD8Async,
+		                (args.magnitudes, 0, launch_magnitudes(plan) * sizeof(uint32_t), stream));
+		args.pass = AMAX_PASS_REDUCE;
+		if (r == 0)
+			r = shape_launch(&shape, launcher, stream, &args, err);
+		if (r < 0)
+			return r;
+		args.pass = AMAX_PASS_CONVERT;
+	}
+	return shape_launch(&shape, launcher, stream, &args, err);
 }
 
 int launch_convert(struct launcher *launcher, CUstream stream, const struct transform *transform,
@@ -184,6 +333,8 @@ int launch_convert(struct launcher *launcher, CUstream stream, const struct tran
 {
 	struct convert_args args;
 
+	if (transform->conversion.amax.is)
+		return launch_amax(launcher, stream, transform, plan, dst, src, operands, err);
 	args_init(&args, transform, plan, dst, src, operands);
 	if (list)
 		set_list(&args, blocks, list);

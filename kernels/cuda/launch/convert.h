@@ -18,11 +18,17 @@ struct convert_operands {
 		double number;
 		uint64_t address; /* of a tensor's element [0, ..., 0], for the device; 0: it is the number */
 	} scale, bias;
-	uint64_t changed; /* a uint64_t on the device, of an exact cast; else 0 */
+	uint64_t amax_scale, amax_inverse; /* where those of a move with amax are written; 0: nowhere */
+	uint64_t changed;                  /* a uint64_t on the device, of an exact cast; else 0 */
+	uint64_t magnitudes;               /* as many uint32_t on the device as launch_magnitudes says */
 };
 
-/* Of a move whose memories the device can use; changed: as above. */
-void convert_operands_init(struct convert_operands *ret, const struct engine_move *move, uint64_t changed);
+/* Of a move whose memories the device can use; changed, magnitudes: as above. */
+void convert_operands_init(struct convert_operands *ret, const struct engine_move *move, uint64_t changed,
+                           uint64_t magnitudes);
+
+/* What a launch of the plan needs in between two passes; 0: it has one. */
+uint64_t launch_magnitudes(const struct plan *plan);
 
 /* The window of a plan whose route is CONVERT. dst, src: as launch_transform takes them. blocks, list: as
  * launch_blocks takes them; NULL: there is no list. */

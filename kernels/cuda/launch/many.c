@@ -8,6 +8,7 @@
 
 #include "kernels/cuda/changed.h"
 #include "kernels/cuda/driver.h"
+#include "kernels/cuda/magnitudes.h"
 #include "convert.h"
 #include "enclosed.h"
 #include "kernels/cuda/queue.h"
@@ -127,7 +128,7 @@ int many_launch_blocks(struct in_flight_pool *pool, struct in_flight_job *in_fli
 	if (r < 0)
 		return r;
 	if (transform->conversion.is)
-		convert_operands_init(&operands, move, changed_place(in_flight, move, 0, base));
+		convert_operands_init(&operands, move, changed_place(in_flight, move, 0, base), 0);
 	r = launch_blocks(&pool->launcher, stream, transform, &plan, dst, src, &operands, blocks, &list, err);
 	if (r == 0 && transform->conversion.is && in_flight->changed)
 		r = changed_fetch(in_flight, stream, err);
@@ -309,7 +310,8 @@ static int launch_alone(struct batch *batch, uint32_t i, struct error *err)
 	struct convert_operands operands;
 
 	if (move->transform->conversion.is)
-		convert_operands_init(&operands, move, changed_place(batch->in_flight, move, i, batch->base));
+		convert_operands_init(&operands, move, changed_place(batch->in_flight, move, i, batch->base),
+		                      batch->in_flight->magnitudes);
 	move->status = launch_transform(&batch->pool->launcher, batch->stream, move->transform, move->plan,
 	                                address_of(move->dst, move->dst_offset),
 	                                address_of(move->src, move->src_offset), &operands, err);
@@ -331,6 +333,8 @@ static int launch_batch(struct in_flight_pool *pool, struct in_flight_job *in_fl
 	bool tables;
 	int r = upload_buffer_begin(batch.upload_buffer, err);
 
+	if (r == 0)
+		r = magnitudes_take(in_flight, err);
 	if (r == 0)
 		r = changed_take(in_flight, err);
 	if (r < 0)

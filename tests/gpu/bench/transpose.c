@@ -61,7 +61,7 @@ void transpose_open_ring(struct transpose *transpose, uint32_t spin_us)
 void transpose_launch(struct transpose *transpose)
 {
 	rig_launch(transpose->rig, &transpose->transform, &transpose->plan, transpose->memory[0],
-	           transpose->memory[1], 0);
+	           transpose->memory[1], 0, 0);
 }
 
 void transpose_direct(void *arg)

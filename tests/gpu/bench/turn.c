@@ -153,6 +153,8 @@ int turn_init(struct turn *turn, const struct bench_row *row, const struct progr
 	}
 	turn->dst = rig_new(turn->n_places * turn->pitch);
 	turn->src = new_random(turn->n_places * turn->pitch, mask_of(row));
+	if (row->amax[0])
+		turn->scales = rig_new((size_t)t->conversion.amax.scale.extent.high);
 	rig_call(cuMemsetD8Async, (turn->dst, POISON, turn->n_places * turn->pitch, turn_rig.stream));
 	set_plans(turn, options);
 	return 0;
@@ -162,6 +164,7 @@ void turn_deinit(struct turn *turn)
 {
 	rig_free(turn->dst);
 	rig_free(turn->src);
+	rig_free(turn->scales);
 	for (int i = 0; i < TURN_EVENTS; i++)
 		rig_call(cuEventDestroy, (turn->event[i]));
 }
@@ -186,7 +189,7 @@ void turn_launch(struct turn *turn)
 	size_t at = next_place(turn);
 
 	rig_launch(&turn_rig, &turn->transform, turn->plan, turn->dst + at + turn->dst_offset,
-	           turn->src + at + turn->src_offset, turn->row->scale);
+	           turn->src + at + turn->src_offset, turn->row->scale, turn->scales);
 }
 
 int turn_check(struct turn *turn, struct error *err)

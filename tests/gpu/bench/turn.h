@@ -37,6 +37,7 @@ struct turn {
 	size_t lead;    /* of that many bytes each */
 	CUdeviceptr dst;
 	CUdeviceptr src;
+	CUdeviceptr scales; /* of a row with amax; 0: it has none */
 	CUevent event[TURN_EVENTS];
 };
 

@@ -83,7 +83,7 @@ void model_global_write(void *p, uint32_t size, uint32_t line)
 	access_global(p, size, SOFTGPU_GLOBAL_WRITE, line);
 }
 
-void model_global_add(uint64_t *p, uint32_t line)
+void model_global_combine(void *p, uint32_t size, uint32_t line)
 {
-	access_global(p, sizeof(*p), SOFTGPU_GLOBAL_ADD, line);
+	access_global(p, size, SOFTGPU_GLOBAL_ADD, line);
 }

@@ -51,7 +51,9 @@ void model_tile_read(const void *p, uint32_t size, bool whole, uint32_t line);
 void model_tile_write(void *p, uint32_t size, uint32_t line);
 void model_global_read(const void *p, uint32_t size, uint32_t line);
 void model_global_write(void *p, uint32_t size, uint32_t line);
-void model_global_add(uint64_t *p, uint32_t line);
+/* Atomic: of threads that nothing orders, none is wrong. */
+void model_tile_combine(void *p, uint32_t size, uint32_t line);
+void model_global_combine(void *p, uint32_t size, uint32_t line);
 
 void model_barrier_init(void *barrier, uint32_t arrivals);
 void model_barrier_init_fence(void);

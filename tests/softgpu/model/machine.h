@@ -86,13 +86,14 @@ struct model_block {
 	uint32_t shared_bytes;
 	struct model_thread *threads;
 	uint32_t n_alive;
-	uint32_t n_copies;    /* to other blocks that are still to read its shared memory */
-	order_stamp *written; /* a byte: by whom last */
-	order_stamp *read;    /* a byte: by whom since */
-	uint16_t *loading;    /* 16 bytes: loads that are to fill them */
-	uint16_t *storing;    /* 16 bytes: stores whose issuer has not waited for their reading */
-	uint8_t *barrier_at;  /* 8 bytes: number of the live barrier there, + 1 */
-	uint64_t in_flight;   /* bytes of loads that have not come */
+	uint32_t n_copies;     /* to other blocks that are still to read its shared memory */
+	order_stamp *written;  /* a byte: by whom last */
+	order_stamp *read;     /* a byte: by whom since */
+	order_stamp *combined; /* a byte: the same of atomic accesses */
+	uint16_t *loading;     /* 16 bytes: loads that are to fill them */
+	uint16_t *storing;     /* 16 bytes: stores whose issuer has not waited for their reading */
+	uint8_t *barrier_at;   /* 8 bytes: number of the live barrier there, + 1 */
+	uint64_t in_flight;    /* bytes of loads that have not come */
 };
 
 struct model_machine {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A block's shared memory and what is known of each byte: who wrote it last, who read it since, whether a
- * load is to fill it and whether a store has still to read it. All of it is from one block to the next the
- * same memory.
+ * load is to fill it, whether a store has still to read it, and by whose atomic access it was written, if by
+ * one. All of it is from one block to the next the same memory.
  *
  * A load's bytes count as written by its barrier, in the phase that it completes: who has not waited for that
  * phase does not know of them, whether they have come yet or not.
@@ -25,7 +25,7 @@ bool shared_prepare(struct model_block *block, uint32_t bytes)
 
 	if (!*memory) {
 		size_t size =
-		    all + 2 * all * sizeof(order_stamp) + 2 * chunks * sizeof(uint16_t) + all / 8 + 1;
+		    all + 3 * all * sizeof(order_stamp) + 2 * chunks * sizeof(uint16_t) + all / 8 + 1;
 
 		*memory = aligned_alloc(SWIZZLE_REPEAT,
 		                        (size + SWIZZLE_REPEAT - 1) / SWIZZLE_REPEAT * SWIZZLE_REPEAT);
@@ -36,13 +36,15 @@ bool shared_prepare(struct model_block *block, uint32_t bytes)
 	block->shared_bytes = bytes;
 	block->written = (order_stamp *)(block->shared + all);
 	block->read = block->written + all;
-	block->loading = (uint16_t *)(block->read + all);
+	block->combined = block->read + all;
+	block->loading = (uint16_t *)(block->combined + all);
 	block->storing = block->loading + chunks;
 	block->barrier_at = (uint8_t *)(block->storing + chunks);
 
 	memset(block->shared, MODEL_POISON, bytes);
 	memset(block->written, 0, bytes * sizeof(order_stamp));
 	memset(block->read, 0, bytes * sizeof(order_stamp));
+	memset(block->combined, 0, bytes * sizeof(order_stamp));
 	memset(block->loading, 0, used_chunks * sizeof(uint16_t));
 	memset(block->storing, 0, used_chunks * sizeof(uint16_t));
 	memset(block->barrier_at, 0, bytes / 8 + 1);
@@ -150,6 +152,25 @@ void model_tile_write(void *p, uint32_t size, uint32_t line)
 	check_known(block->read, offset, size, "tile_write", "read");
 	stamp(block->written, offset, size, order_now(machine.self->number));
 	stamp(block->read, offset, size, 0);
+	if (model_is_counting)
+		count_instruction(SOFTGPU_SHARED_WRITE, offset, size, line);
+}
+
+/* What was written has to be known, unless that was an atomic access as well. */
+void model_tile_combine(void *p, uint32_t size, uint32_t line)
+{
+	struct model_block *block = machine.self->block;
+	uint32_t offset = shared_offset(p, size, size, "atomic access");
+
+	for (uint32_t i = offset; i < offset + size; i++) {
+		if (!block->written[i])
+			model_fail("atomic access at shared + %u, which nobody has written", i);
+		if (block->written[i] != block->combined[i])
+			check_known(block->written, i, 1, "atomic access", "wrote");
+	}
+	check_known(block->read, offset, size, "atomic access", "read");
+	stamp(block->written, offset, size, order_now(machine.self->number));
+	stamp(block->combined, offset, size, order_now(machine.self->number));
 	if (model_is_counting)
 		count_instruction(SOFTGPU_SHARED_WRITE, offset, size, line);
 }

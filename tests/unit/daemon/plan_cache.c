@@ -170,20 +170,6 @@ Test(plan_cache, a_cast_that_is_missing_is_found)
 	plan_cache_deinit(&cache);
 }
 
-Test(plan_cache, another_engine_computes_no_scales)
-{
-	struct plan_cache cache;
-	const struct transform_spec spec = spec_with_amax();
-	const struct plan_facts gpu = { .engine = "cuda", .threads = 2, .align = 16, .tma = true };
-	struct plan_entry *entry;
-	struct error err;
-
-	cr_assert_eq(plan_cache_init(&cache, 8, 1), 0);
-	cr_expect_eq(plan_cache_get(&cache, &spec, &gpu, &entry, &err), STATUS_UNSUPPORTED);
-	cr_expect_str_eq(err.message, "amax: the cuda engine does not compute scales");
-	plan_cache_deinit(&cache);
-}
-
 Test(plan_cache, least_recently_used_goes_first_and_lives_while_it_is_held)
 {
 	struct plan_cache cache;

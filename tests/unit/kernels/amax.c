@@ -206,7 +206,7 @@ Test(amax, scales)
 		uint8_t bytes[4] = { 0 };
 
 		cr_assert_eq(amax_init(&amax, &spec, &dst, DTYPE_FLOAT32, &err), 0, "%s", err.message);
-		got = amax_scale_of(&amax, row->magnitude);
+		got = amax_scale_of(&amax.rule, row->magnitude);
 		cr_expect_eq(amax_bits_of(got.scale), row->scale, "%s: scale %#x", row->name,
 		             amax_bits_of(got.scale));
 		if (row->inverse || isinf(got.scale))

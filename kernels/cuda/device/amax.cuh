@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Scales of blocks: magnitudes of elements as they are read, and results as they are written. The formula is
+ * that of kernels/plan/amax_scale.h.
+ */
+#ifndef KERNELS_CUDA_DEVICE_AMAX_CUH
+#define KERNELS_CUDA_DEVICE_AMAX_CUH
+
+#include "convert_tile.cuh"
+
+/* The bits of the largest magnitude of a type, as a float32. */
+DEVICE uint32_t widened(const convert_args &args, uint32_t magnitude)
+{
+	return same_bits<uint32_t>(lane_load(float(), magnitude, args.from, false));
+}
+
+/* Of an element's bits. */
+DEVICE uint32_t magnitude_of(uint32_t bits, uint32_t bytes)
+{
+	return bits & ((1u << (8 * bytes - 1)) - 1);
+}
+
+DEVICE void write_result(uint64_t address, uint32_t bytes, float value)
+{
+	if (bytes == 1)
+		global_write((uint8_t *)address, amax_exponent_of(value));
+	else
+		write_bits(address, same_bits<uint32_t>(value), 4, address % 4 ? 1 : 4);
+}
+
+/* Where the numbers of a block are. */
+struct amax_place {
+	uint64_t scale;
+	uint64_t inverse;
+	int64_t magnitude;
+
+	DEVICE_MEMBER void step(const amax_args &args, uint32_t d, int64_t blocks)
+	{
+		scale += (uint64_t)(blocks * args.move.dim[d].scale);
+		inverse += (uint64_t)(blocks * args.move.dim[d].bias);
+		magnitude += blocks * args.dim[d].to_magnitude;
+	}
+};
+
+DEVICE uint32_t *magnitude_at(const amax_args &args, const amax_place &place)
+{
+	return (uint32_t *)args.magnitudes + place.magnitude;
+}
+
+/* Writes what is wanted of a block's scale, unless another thread does. Gives the inverse. */
+DEVICE float take_scale(const amax_args &args, const amax_place &place, uint32_t magnitude, bool writes)
+{
+	const amax_scale scale = amax_scale_of(&args.rule, magnitude);
+
+	if (writes && args.scale)
+		write_result(place.scale, args.scale_bytes, scale.scale);
+	if (writes && args.inverse)
+		write_result(place.inverse, args.inverse_bytes, scale.inverse);
+	return scale.inverse;
+}
+
+/* lane * by, as `calculated` has it. */
+DEVICE float scaled(float lane, float by)
+{
+	return mended(multiply_rounded(lane, by), lane, by);
+}
+
+#endif
