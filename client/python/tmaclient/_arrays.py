@@ -205,6 +205,12 @@ def adapt(obj: Any, name: str) -> Array:
         raise TypeError(f"{name}: {of} is no array that can be moved: {e}") from None
 
 
+def tensor_of(made: Any, kind: Kind, dtype: str) -> Tensor:
+    """The tensor of a result that a kind has made. A memoryview has integers where Python lacks the type."""
+    tensor = made if isinstance(made, Tensor) else kind.tensor(made)
+    return tensor if tensor.dtype == dtype else Tensor(made, dtype)
+
+
 def count(shape: Sequence[int]) -> int:
     """Elements of a shape."""
     n = 1

@@ -21,6 +21,7 @@ from ._arrays import (
     dense,
     dtype_name,
     numpy_dtype,
+    tensor_of,
 )
 from ._batch import Batch
 from ._conversion import NO_CASTING, Casting, Conversion, Keywords, parse_conversion
@@ -169,8 +170,9 @@ class Maker:
         if out is not None:
             is_casting = casting is not NO_CASTING
             return out, parse_out(out, shape, casting.out_dtype(like.tensor) if is_casting else like.tensor.dtype)
-        made = self._make_array(shape, like, casting.result_dtype(like.tensor))
-        return made, Array(made if isinstance(made, Tensor) else like.kind.tensor(made), like.kind, made)
+        dtype = casting.result_dtype(like.tensor)
+        made = self._make_array(shape, like, dtype)
+        return made, Array(tensor_of(made, like.kind, dtype), like.kind, made)
 
     def _make_tensor(self, shape: Sequence[int], dtype: str) -> Tensor:
         if any(n < 0 for n in shape):

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Self
 
 from . import _core
-from ._arrays import Array, adapt
+from ._arrays import Array, adapt, tensor_of
 from ._conversion import Conversion, parse_conversion
 from ._moves import Move, permuted_shape
 
@@ -75,7 +75,7 @@ class PreparedPlan(_core.Plan):
         array = adapt(src, "src")
         if out is None:
             out = self._client._make_array(self.dst.shape, array, self.dst.dtype)
-            return out, Array(array.kind.tensor(out), array.kind, out), array
+            return out, Array(tensor_of(out, array.kind, self.dst.dtype), array.kind, out), array
         result = adapt(out, "out")
         if result.tensor.readonly:
             raise ValueError("out: the array is read-only")
