@@ -117,6 +117,20 @@ int args_join(struct view_args *args, const char *text, struct failure *f)
 	return 0;
 }
 
+int args_block(int64_t ret[TMA_MAX_RANK], int *ret_n, const char *text, struct failure *f)
+{
+	int n = parse_list(text, ret, NULL);
+
+	for (int d = 0; d < n; d++)
+		if (ret[d] < 1 && ret[d] != -1)
+			n = -1;
+	if (n < 0)
+		return list_failed(n, "--amax-block", text,
+		                   "extents, such as 128,128 or 1,-1; -1 is all of a dimension", f);
+	*ret_n = n;
+	return 0;
+}
+
 int args_mode(struct view_args *args, const char *text, struct failure *f)
 {
 	int mode = tma_pad_mode_parse(text);

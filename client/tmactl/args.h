@@ -9,11 +9,12 @@
 #include "client/tmactl/copy/view.h"
 
 /* Each names its flag and text in the error, which is EXIT_USAGE. An empty list has no element. */
-int args_permute(struct view_args *args, const char *text, struct failure *f); /* 1,0 */
-int args_pad(struct view_args *args, const char *text, struct failure *f);     /* 1:2,-1:0 */
-int args_split(struct view_args *args, const char *text, struct failure *f);   /* 0:128,1:32 */
-int args_join(struct view_args *args, const char *text, struct failure *f);    /* 1:50 */
-int args_mode(struct view_args *args, const char *text, struct failure *f);    /* edge */
+int args_permute(struct view_args *args, const char *text, struct failure *f);              /* 1,0 */
+int args_pad(struct view_args *args, const char *text, struct failure *f);                  /* 1:2,-1:0 */
+int args_split(struct view_args *args, const char *text, struct failure *f);                /* 0:128,1:32 */
+int args_join(struct view_args *args, const char *text, struct failure *f);                 /* 1:50 */
+int args_block(int64_t ret[TMA_MAX_RANK], int *ret_n, const char *text, struct failure *f); /* -1,128 */
+int args_mode(struct view_args *args, const char *text, struct failure *f);                 /* edge */
 int args_dtype(enum tma_dtype *ret, const char *flag, const char *text,
                struct failure *f); /* float32 or f4 */
 int args_shape(int64_t shape[TMA_MAX_RANK], int *ret_rank, const char *text, struct failure *f); /* 64,100 */

@@ -30,6 +30,7 @@ struct copy {
 	struct tma_order order;
 	const char *src_path;
 	const char *dst_path;
+	const char *scale_path; /* NULL: no scales */
 
 	enum output_clobber clobber;
 	struct source source;
@@ -42,6 +43,9 @@ struct copy {
 	char *header;
 	size_t header_bytes;
 	struct output output;
+	char *scale_header;
+	size_t scale_header_bytes;
+	struct output scale_output;
 	struct progress progress;
 	struct mover_result result;
 };
@@ -67,6 +71,7 @@ int cmd_copy(struct tmactl *t, int argc, char **argv)
 	struct copy c = { .t = t,
 		          .source = { .fd = -1 },
 		          .output = { .fd = -1, .stream = -1 },
+		          .scale_output = { .fd = -1, .stream = -1 },
 		          .memory = 256 * 1024 * 1024 };
 	struct sigaction action = { .sa_handler = on_signal };
 	int rc;
@@ -129,12 +134,34 @@ static int copy_set(struct copy *c, int opt, const char *text)
 			return fail(f, EXIT_USAGE, "--memory %s: at least %dM is needed", text,
 			            MOVER_MIN_MEMORY >> 20);
 		return 0;
+	case OPT_SCALE_OUTPUT:
+		c->scale_path = text;
+		return 0;
 	case OPT_FROM_DTYPE:
 		c->has_from_dtype = true;
 		return args_dtype(&c->from_dtype, "--from-dtype", text, f);
 	default:
 		return cast_args_set(&c->cast_args, opt, cmd_option_name(c->t->cmd->rows, opt), text, f);
 	}
+}
+
+/* Blocks and a file for their scales, one with the other. */
+static int copy_check_scales(struct copy *c)
+{
+	const char *block = c->cast_args.amax.block_text;
+	struct failure *f = &c->t->error;
+
+	if (c->scale_path && !block)
+		return fail(f, EXIT_USAGE,
+		            "--scale-output %s: no scales are computed; --amax-block says for which blocks",
+		            c->scale_path);
+	if (block && !c->scale_path)
+		return fail(f, EXIT_USAGE,
+		            "--amax-block %s: --scale-output is missing, the file that scales are written to",
+		            block);
+	if (block && output_is_one(c->dst_path, c->scale_path))
+		return fail(f, EXIT_USAGE, "--scale-output %s: it is DST, too", c->scale_path);
+	return 0;
 }
 
 static int copy_parse(struct copy *c, int argc, char **argv)
@@ -154,9 +181,10 @@ static int copy_parse(struct copy *c, int argc, char **argv)
 		return fail(&c->t->error, EXIT_USAGE,
 		            "--from-dtype %s: nothing is converted; --dtype is the type of the output",
 		            tma_dtype_name(c->from_dtype));
-	if (args_check(&c->args, c->value_text, &c->t->error) < 0)
+	if (args_check(&c->args, c->value_text, &c->t->error) < 0 ||
+	    cast_args_check(&c->cast_args, &c->t->error) < 0)
 		return -1;
-	return cast_args_check(&c->cast_args, &c->t->error);
+	return copy_check_scales(c);
 }
 
 /* ---- Files ------------------------------------------------------------------------------------------ */
@@ -182,6 +210,18 @@ static int copy_cast(struct copy *c)
 	return 0;
 }
 
+static int copy_format_scales(struct copy *c)
+{
+	struct npy scales = { 0 };
+	char text[DESCR_TEXT];
+
+	descr_of(&scales.descr, c->cast_args.amax.dtype, text);
+	scales.descr_text = text;
+	scales.descr_len = strlen(text);
+	return npy_format(&scales, c->view.out_rank, c->view.scale_shape, &c->scale_header,
+	                  &c->scale_header_bytes, &c->t->error);
+}
+
 static int copy_open(struct copy *c)
 {
 	struct failure *f = &c->t->error;
@@ -191,7 +231,21 @@ static int copy_open(struct copy *c)
 		return -1;
 	if (c->value_text && descr_encode(&c->dst.descr, &c->value, c->value_text, c->fill, f) < 0)
 		return -1;
+	if (c->scale_path && copy_format_scales(c) < 0)
+		return -1;
 	return npy_format(&c->dst, c->view.out_rank, c->view.out_shape, &c->header, &c->header_bytes, f);
+}
+
+/* A stream of scales is sent when all of them are there: parts of the array have theirs here and there. */
+static int copy_open_scales(struct copy *c)
+{
+	struct failure *f = &c->t->error;
+
+	if (output_open(&c->scale_output, c->scale_path, c->scale_header_bytes + c->view.scale_bytes,
+	                c->clobber, &stop, f) < 0 ||
+	    (c->scale_output.is_stream && output_spool(&c->scale_output, &c->memory, f) < 0))
+		return -1;
+	return output_write(&c->scale_output, c->scale_header, c->scale_header_bytes, 0, f);
 }
 
 static int copy_run(struct copy *c)
@@ -207,29 +261,35 @@ static int copy_run(struct copy *c)
 		.source_end = end,
 		.output = &c->output,
 		.header_bytes = c->header_bytes,
+		.scale_output = &c->scale_output,
+		.scale_header_bytes = c->scale_header_bytes,
 		.stop = &stop,
-		.memory = c->memory,
 		.order = &c->order,
 	};
+	struct output *const outputs[] = { &c->output, &c->scale_output };
 
 	if (output_open(&c->output, c->dst_path, c->header_bytes + c->view.dst_bytes, c->clobber, &stop, f) <
 	        0 ||
-	    output_write(&c->output, c->header, c->header_bytes, 0, f) < 0)
+	    output_write(&c->output, c->header, c->header_bytes, 0, f) < 0 ||
+	    (c->scale_path && copy_open_scales(c) < 0))
 		return -1;
+	job.memory = c->memory;
 	if (c->view.dst_bytes && mover_run(c->t, &job, copy_progress, c, &c->result, f) < 0)
 		return -1;
 	if (source_finish(&c->source, end, f) < 0 || copy_progress(c, 1, f) < 0)
 		return -1;
-	return output_commit(&c->output, f);
+	return output_commit_all(outputs, c->scale_path ? 2 : 1, f);
 }
 
 static void copy_deinit(struct copy *c)
 {
 	progress_clear(&c->progress);
 	output_deinit(&c->output);
+	output_deinit(&c->scale_output);
 	npy_deinit(&c->npy);
 	cast_args_deinit(&c->cast_args);
 	free(c->header);
+	free(c->scale_header);
 	source_close(&c->source);
 }
 
@@ -275,6 +335,13 @@ static void copy_print_json(const struct copy *c, double seconds)
 	print_json_string(c->dst.descr_text, c->dst.descr_len, c->dst.utf8);
 	printf(", \"src_dtype\": ");
 	print_json_string(c->npy.descr.name, strlen(c->npy.descr.name), true);
+	if (c->scale_path) {
+		const char *name = tma_dtype_name(c->cast_args.amax.dtype);
+
+		print_shape("scale_shape", c->view.out_rank, c->view.scale_shape);
+		printf(", \"scale_dtype\": ");
+		print_json_string(name, strlen(name), true);
+	}
 	printf("}\n");
 }
 
@@ -290,8 +357,10 @@ static void copy_print(struct copy *c)
 	if (c->t->quiet)
 		return;
 	progress_clear(&c->progress);
-	printf("%s -> %s  %s", c->source.path, c->output.path,
-	       print_bytes(c->view.dst_bytes, bytes, sizeof bytes));
+	printf("%s -> %s", c->source.path, c->output.path);
+	if (c->scale_path)
+		printf(", %s", c->scale_output.path);
+	printf("  %s", print_bytes(c->view.dst_bytes, bytes, sizeof bytes));
 	if (c->result.ns)
 		printf("  %s  %.3g GB/s", c->result.path, (double)c->result.bytes / (double)c->result.ns);
 	printf("  %.2f s", seconds);

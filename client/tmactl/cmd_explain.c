@@ -97,6 +97,10 @@ static int explain_set(struct explain *e, int opt, const char *text)
 	case OPT_MEAN:
 	case OPT_STD:
 	case OPT_CHANNEL_AXIS:
+	case OPT_AMAX_BLOCK:
+	case OPT_POWER_OF_TWO:
+	case OPT_LEAST:
+	case OPT_SCALE_DTYPE:
 		return cast_args_set(&e->cast_args, opt, cmd_option_name(e->t->cmd->rows, opt), text, f);
 	default:
 		return conversion_set(&e->conversion, opt, text, f);

@@ -18,7 +18,7 @@
 
 #include "client/tmactl/terminal/colour.h"
 
-#define MAX_OPTIONS 40 /* of one command and the common ones */
+#define MAX_OPTIONS 48 /* of one command and the common ones */
 
 /* A descriptor that the caller closed would become a socket's, which what is said would go to: instead it is
  * one that cannot be written. */

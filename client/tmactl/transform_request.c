@@ -82,6 +82,8 @@ int transform_request_init(struct transform_request *ret, const struct npy *npy,
 	q->dst.dtype = cast->to;
 	cast_request_init(&q->cast, cast, NULL, middle, view.channel_of < 0 ? 0 : view.channel_of, 0,
 	                  args->channels, 1);
+	if (cast_has_scales(cast))
+		cast_request_scales(&q->cast, cast, NULL, &view, q->dst.shape);
 	q->transform.conversion = &q->cast.conversion;
 	return 0;
 }

@@ -33,6 +33,10 @@ def test_dtypes(c):
     assert np.array_equal(c.transpose(x, dtype=bool), X.T.astype(bool))
     assert isinstance(c.copy(memoryview(X), dtype="int16"), memoryview)
     assert c.copy(memoryview(X), dtype="int16").tolist() == X.astype("i2").tolist()
+    half = c.copy(memoryview(X), dtype="bfloat16")
+    assert half.format == "H" and half.tolist() == (X.view("u4") >> 16).tolist(), "its bits, where Python has no such type"
+    plan = c.plan(memoryview(X), dtype="bfloat16")
+    assert plan(memoryview(X)).tolist() == half.tolist()
     own = c.copy(tma.Tensor(x), dtype="bfloat16")
     assert own.dtype == "bfloat16" and own.shape == X.shape
     assert np.array_equal(c.copy(own, np.empty(X.shape, "f4"), cast="exact"), X)

@@ -36,12 +36,17 @@ def kinds(c):
     factors[...] = 0.5
     converting = c.plan(shared, dtype="f2", scale=factors, bias=1)
 
+    scale, fp8 = c.empty((8, 4), "f4"), tma.Tensor(c.empty((8, 8), "u1"), "float8_e4m3fn")
+    amax = tma.Amax((1, 2), scale, scale.copy())
+    scaling = c.plan(shared, dtype="f2", amax=amax)
+
     def batch():
         with c.batch() as b:
             b.copy(shared, out=out)
             b.copy(ordinary)
             b.copy(shared, out=halves, dtype="f2", bias=factors)
             b.run_plan(converting, shared, halves)
+            b.quantize(shared, (1, 2), out=fp8, scale_out=scale)
 
     def submit():
         request = tma._core.Request.transform(tma.Tensor(out), t, None, None, None, "constant", 0)
@@ -63,6 +68,13 @@ def kinds(c):
         "staged convert": lambda: c.transpose(ordinary, dtype="u1", scale=np.ones(8), bias=factors),
         "converting plan": lambda: converting(shared, halves), "staged converting plan": lambda: converting(ordinary),
         "converting gather": lambda: c.gather(shared, [1, 2], out=halves[:2], cast="exact", scale=factors),
+        "quantize": lambda: c.quantize(shared, (1, 2), out=fp8, scale_out=scale),
+        "staged quantize": lambda: c.quantize(ordinary, 3, dtype="f2", inverse=True),
+        "scaling plan": lambda: scaling(shared, halves), "scaled by amax": lambda: c.copy(shared, dtype="f2", amax=amax),
+        "wrong block": fails(ValueError, lambda: c.quantize(shared, 0)),
+        "wrong scale_out": fails(ValueError, lambda: c.quantize(shared, out=fp8, scale_out=scale)),
+        "wrong amax of a plan": fails(ValueError, lambda: scaling(shared, halves, amax=amax._replace(inverse=None))),
+        "quantized integers": fails(ValueError, lambda: c.quantize(shared.view("i4"), out=fp8)),
         "inexact": fails(tma.OutOfRangeError, lambda: c.copy(factors, dtype="u1", cast="exact", scale=factors[:1])),
         "wrong scale": fails(ValueError, lambda: c.copy(shared, scale=factors[:3])),
         "complex scale": fails(TypeError, lambda: c.copy(shared, scale=factors, bias=1j)),
@@ -92,6 +104,8 @@ def kinds(c):
 
 NAMES = ["copy", "staged", "pad", "plan", "staged plan", "prepare", "gather", "staged gather", "scatter", "batch", "submit",
          "convert", "staged convert", "converting plan", "staged converting plan", "converting gather", "inexact",
+         "quantize", "staged quantize", "scaling plan", "scaled by amax", "wrong block", "wrong scale_out",
+         "wrong amax of a plan", "quantized integers",
          "wrong scale", "complex scale", "wrong scale of a plan",
          "empty", "timeline", "signal", "explain", "picture", "info", "stats", "regions", "last_result", "buffer", "dlpack",
          "capsule", "part", "bytes", "repr", "wrong axes", "wrong out", "wrong array", "wrong device", "overlap",

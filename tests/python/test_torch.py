@@ -153,6 +153,24 @@ def test_operands():
     assert same(made, (x * 3).to(torch.float8_e5m2))
 
 
+def test_quantize():
+    w = (torch.randn(3, 256, 384) * torch.exp2(torch.randint(-20, 6, (3, 256, 1)).float())).bfloat16()
+    out, scale = torch.empty_like(w, dtype=torch.float8_e4m3fn), torch.empty(3, 2, 3)
+    inverse = torch.empty_like(scale)
+    ops.quantize(w, out, scale, [128, 128], least=1e-4, inverse_out=inverse)
+    for i, expert in enumerate(w):
+        expected, sf = cast_by_block(expert, (128, 128))
+        assert same(out[i], expected) and same(scale[i], sf[:, 0, :, 0]) and same(inverse[i], 1.0 / sf[:, 0, :, 0])
+    turned, one = torch.empty(384, 3, 256, dtype=torch.float8_e5m2), torch.empty(1, 1, 1)
+    ops.quantize(w, turned, one, None, permute=[2, 0, 1])
+    assert one.item() == w.abs().max().float() / torch.tensor(57344.0)
+    assert same(turned, (w.float() * (1.0 / one)).to(torch.float8_e5m2).permute(2, 0, 1))
+    exponents = torch.empty(3, 256, 3, dtype=torch.float8_e8m0fnu)
+    ops.quantize(w, out, exponents, [128], power_of_two=True)
+    amax = w.float().view(3, 256, 3, 128).abs().amax(3)
+    assert torch.equal(exponents.float(), torch.exp2(torch.ceil(torch.log2(amax.double() / 448))).float())
+
+
 def test_grad():
     """The operators have no derivative: what requires one is only read."""
     x = torch.randn(3, 4, requires_grad=True)
@@ -177,6 +195,9 @@ def test_opcheck():
                          torch.rand(6), torch.rand(4, 1))),
         (ops.gather, (x, index, torch.empty(2, 6, 5, dtype=torch.bfloat16), 0, None, "saturate", torch.rand(6, 1))),
         (ops.scatter, (x.clone(), index, torch.ones(2, 6, 5, dtype=torch.int8), 0, None, "exact", None, torch.ones(()))),
+        (ops.quantize, (x, torch.empty(4, 6, 5, dtype=torch.bfloat16), torch.empty(4, 1, 5), [-1, 1])),
+        (ops.quantize, (x, torch.empty(5, 4, 6, dtype=torch.float16), torch.empty(1, 1, 1, dtype=torch.uint8), None, [2, 0, 1],
+                        True, 1.0, torch.empty(1, 1, 1))),
     ]
     for op, arguments in checks:
         torch.library.opcheck(op.default, arguments)
@@ -194,6 +215,8 @@ def test_meta():
     ops.scatter(x, index, meta(5, 2, 4), dim=1, permute=[2, 1, 0])
     half = meta(4, 6, 5, dtype=torch.float16)
     ops.transform(x, half, cast="saturate", scale=meta(6, 1, dtype=torch.float64), bias=meta(1, 1, 1))
+    ops.quantize(x, half, meta(4, 2, 1), [5, 128], inverse_out=meta(4, 2, 1))
+    ops.quantize(x, half, meta(1, 1, 1, dtype=torch.float8_e8m0fnu), None, power_of_two=True)
     for wrong in [
         lambda: ops.transform(x, meta(4, 6)),
         lambda: ops.transform(x, meta(4, 6, 6)),
@@ -209,6 +232,13 @@ def test_meta():
         lambda: ops.transform(x, half, cast="exact", scale=meta(6)),
         lambda: ops.transform(x, half, cast="exact", scale=meta(1, 4, 6, 5)),
         lambda: ops.transform(x, half, cast="exact", bias=meta(5, dtype=torch.int32)),
+        lambda: ops.quantize(x, meta(4, 6, 6), meta(4, 2, 1), [5, 128]),
+        lambda: ops.quantize(x, half, meta(2, 1), [5, 128]),
+        lambda: ops.quantize(x, half, meta(4, 6, 1), [5, 128]),
+        lambda: ops.quantize(x, half, meta(4, 2, 1), [0, 128]),
+        lambda: ops.quantize(x, half, meta(4, 2, 1), [1, 1, 5, 128]),
+        lambda: ops.quantize(x, half, meta(4, 2, 1, dtype=torch.uint8), [5, 128]),
+        lambda: ops.quantize(x, half, meta(4, 2, 1), [5, 128], inverse_out=meta(4, 1, 1)),
         lambda: ops.gather(x, index, half[:2], cast="exact", scale=meta(2, 1, 1)),
         lambda: ops.scatter(half, index, meta(2, 6, 5)),
         lambda: ops.scatter(half, index, meta(2, 6, 5), cast="exact", bias=meta(2, 6, 5)),
@@ -235,12 +265,18 @@ def test_compiled(backend):
         ops.transform(x * 2, out, permute=[2, 0, 1])
         taken = torch.empty(index.shape[0], x.shape[0], x.shape[1], dtype=torch.float64)
         ops.gather(out, index, taken, cast="exact", scale=x[:, :, 0].sign())
-        return taken + 1
+        data, scale = torch.empty(x.shape, dtype=torch.float16), torch.empty(1, x.shape[1], (x.shape[2] + 1) // 2)
+        ops.quantize(x, data, scale, [-1, 1, 2])
+        return taken + 1, data * 1, scale
 
     compiled = torch.compile(turn, fullgraph=True, backend=backend, dynamic=True)
     for n in (4, 7):
         x, index = torch.randn(n, 6, 5), torch.tensor([4, 0, 1])
-        assert torch.equal(compiled(x, index), ((x * 2).permute(2, 0, 1)[index] * x[:, :, 0].sign()).double() + 1)
+        taken, data, scale = compiled(x, index)
+        assert torch.equal(taken, ((x * 2).permute(2, 0, 1)[index] * x[:, :, 0].sign()).double() + 1)
+        wide = scale.repeat_interleave(2, 2)[:, :, :5]
+        assert torch.equal(scale[:, :, 2], x[:, :, 4].abs().amax(0, keepdim=True) / 65504)
+        assert torch.equal(data, (x * (1 / wide)).half())
 
 
 # ---- Errors --------------------------------------------------------------------------------------------------
@@ -253,6 +289,7 @@ def test_errors():
         (ValueError, "scale", lambda: ops.transform(x, torch.empty(4, 6), scale=torch.ones(4))),
         (TypeError, "bias: float16", lambda: ops.transform(x, torch.empty(4, 6), bias=torch.ones(6).half())),
         (ValueError, "permute", lambda: ops.transform(x, torch.empty(4, 6), permute=[0, 0])),
+        (ValueError, "scale_out", lambda: ops.quantize(x, torch.empty(4, 6), torch.empty(4, 6), [1, 3])),
         (ValueError, "pad", lambda: ops.transform(x, torch.empty(4, 6), pad=[1, 1])),
         (ValueError, "mode", lambda: ops.transform(x, torch.empty(4, 6), pad=[0, 0, 0, 0], pad_mode="mirror")),
         (IndexError, "index", lambda: ops.gather(x, torch.tensor([4]), torch.empty(1, 6))),

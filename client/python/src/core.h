@@ -273,6 +273,19 @@ struct py_operand {
 	struct py_tensor *tensor;
 };
 
+/* Where scales and their inverses are written; NULL: they are not. */
+struct py_results {
+	struct py_tensor *scale, *inverse;
+};
+
+/* Scales that are computed on the way. */
+struct py_amax {
+	bool is;
+	int64_t block[TMA_MAX_RANK];
+	bool power_of_two;
+	double least;
+};
+
 struct py_request {
 	PyObject ob_base;
 	enum py_request_kind kind;
@@ -287,6 +300,8 @@ struct py_request {
 	bool is_conversion;
 	enum tma_cast cast;
 	struct py_operand scale, bias; /* also the tensors of a plan's run */
+	struct py_amax amax;
+	struct py_results results; /* its own; also those of a plan's run */
 
 	struct py_plan *plan;
 
@@ -306,13 +321,14 @@ extern PyType_Spec py_request_spec;
 
 /* A request with the places of its tensors, ready for the library. */
 struct resolved {
-	struct tma_tensor dst, src, scale, bias;
+	struct tma_tensor dst, src, scale, bias, amax_scale, amax_inverse;
+	struct tma_amax amax;
 	struct tma_conversion conversion;
 	struct tma_transform transform;
 	struct tma_blocks blocks;
 	struct tma_place dst_place, src_place;
 	struct tma_operands operands; /* their places */
-	struct tma_item *items;       /* owned; also the only one of a plan that has operands */
+	struct tma_item *items;       /* owned; also the only one of a plan that has operands or results */
 	struct resolved *each;        /* of the items; owned */
 	size_t n_items;
 };
@@ -359,6 +375,7 @@ struct py_plan {
 	tma_plan *plan;
 	struct py_tensor *dst, *src;    /* of which only shapes, strides and dtypes count */
 	struct py_tensor *scale, *bias; /* likewise; NULL: numbers, or none */
+	struct py_results results;      /* likewise */
 };
 
 extern PyType_Spec py_plan_spec;

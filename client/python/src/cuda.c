@@ -223,6 +223,7 @@ static bool is_used(const struct resolved *r, const tma_region *region)
 {
 	if (r->dst_place.region == region || r->src_place.region == region ||
 	    r->operands.scale.region == region || r->operands.bias.region == region ||
+	    r->operands.amax_scale.region == region || r->operands.amax_inverse.region == region ||
 	    r->blocks.index_at.region == region)
 		return true;
 	for (size_t i = 0; i < r->n_items; i++)

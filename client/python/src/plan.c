@@ -35,6 +35,9 @@ static PyObject *py_plan_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
 	Py_XINCREF((PyObject *)p->scale);
 	p->bias = ((struct py_request *)request)->bias.tensor;
 	Py_XINCREF((PyObject *)p->bias);
+	p->results = ((struct py_request *)request)->results;
+	Py_XINCREF((PyObject *)p->results.scale);
+	Py_XINCREF((PyObject *)p->results.inverse);
 	if (!py_client_enter(c))
 		goto err;
 	rc = py_request_resolve(NULL, (struct py_request *)request, &r);
@@ -95,6 +98,8 @@ static void py_plan_dealloc(PyObject *self)
 	Py_XDECREF((PyObject *)p->src);
 	Py_XDECREF((PyObject *)p->scale);
 	Py_XDECREF((PyObject *)p->bias);
+	Py_XDECREF((PyObject *)p->results.scale);
+	Py_XDECREF((PyObject *)p->results.inverse);
 	Py_XDECREF((PyObject *)p->client);
 	((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
 	Py_DECREF(type);
@@ -210,7 +215,8 @@ static PyObject *py_plan_call(PyObject *self, PyObject *args, PyObject *kwargs)
 	PyObject *out;
 	int rc = 1;
 
-	if (kwargs || PyTuple_Size(args) != 2 || p->scale || p->bias)
+	if (kwargs || PyTuple_Size(args) != 2 || p->scale || p->bias || p->results.scale ||
+	    p->results.inverse)
 		return run_otherwise(self, args, kwargs);
 	out = PyTuple_GetItem(args, 1);
 	if (lay(PyTuple_GetItem(args, 0), p->src, false, &src)) {

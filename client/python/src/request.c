@@ -28,6 +28,8 @@ static void py_request_dealloc(PyObject *self)
 	Py_XDECREF((PyObject *)q->src);
 	Py_XDECREF((PyObject *)q->scale.tensor);
 	Py_XDECREF((PyObject *)q->bias.tensor);
+	Py_XDECREF((PyObject *)q->results.scale);
+	Py_XDECREF((PyObject *)q->results.inverse);
 	Py_XDECREF((PyObject *)q->plan);
 	Py_XDECREF((PyObject *)q->index);
 	Py_XDECREF((PyObject *)q->all_dst);
@@ -222,16 +224,56 @@ static int parse_conversion(struct py_request *q, const char *cast, PyObject *sc
 	return parse_operand(scale, "scale", &q->scale) < 0 ? -1 : parse_operand(bias, "bias", &q->bias);
 }
 
-/* Request.transform(dst, src, permute, before, after, mode, value, cast=None, scale=None, bias=None) */
+static int parse_result(PyObject *object, const char *name, struct py_tensor **ret)
+{
+	if (object == Py_None)
+		return 0;
+	if (Py_TYPE(object) != core.tensor_type) {
+		PyErr_Format(PyExc_TypeError, "%s: %R is no Tensor", name, object);
+		return -1;
+	}
+	*ret = own(object);
+	return 0;
+}
+
+/* (block, scale, inverse, power_of_two, least), or None. */
+static int parse_amax(struct py_request *q, PyObject *amax)
+{
+	PyObject *block, *scale, *inverse;
+	int is_power;
+
+	if (amax == Py_None)
+		return 0;
+	if (!PyTuple_Check(amax)) {
+		PyErr_Format(PyExc_TypeError, "amax: %R is no tuple", amax);
+		return -1;
+	}
+	if (!q->is_conversion) {
+		PyErr_SetString(PyExc_ValueError, "amax: only with a cast");
+		return -1;
+	}
+	if (!PyArg_ParseTuple(amax, "OOOpd:amax", &block, &scale, &inverse, &is_power, &q->amax.least) ||
+	    parse_numbers(block, "block", q->dst->rank, q->amax.block) < 0)
+		return -1;
+	q->amax.is = true;
+	q->amax.power_of_two = is_power;
+	return parse_result(scale, "amax.scale", &q->results.scale) < 0
+	           ? -1
+	           : parse_result(inverse, "amax.inverse", &q->results.inverse);
+}
+
+/* Request.transform(dst, src, permute, before, after, mode, value, cast=None, scale=None, bias=None,
+ * amax=None) */
 static PyObject *make_transform(PyObject *type, PyObject *args)
 {
 	PyObject *dst, *src, *perm, *before, *after, *value, *scale = Py_None, *bias = Py_None;
+	PyObject *amax = Py_None;
 	const char *mode, *cast = NULL;
 	struct py_request *q;
 
 	(void)type;
-	if (!PyArg_ParseTuple(args, "O!O!OOOsO|zOO:transform", core.tensor_type, &dst, core.tensor_type, &src,
-	                      &perm, &before, &after, &mode, &value, &cast, &scale, &bias))
+	if (!PyArg_ParseTuple(args, "O!O!OOOsO|zOOO:transform", core.tensor_type, &dst, core.tensor_type,
+	                      &src, &perm, &before, &after, &mode, &value, &cast, &scale, &bias, &amax))
 		return NULL;
 	q = py_request_alloc(REQUEST_TRANSFORM);
 	if (!q)
@@ -239,7 +281,7 @@ static PyObject *make_transform(PyObject *type, PyObject *args)
 	q->dst = own(dst);
 	q->src = own(src);
 	if (parse_perm(q, perm) < 0 || parse_pads(q, before, after, mode, value) < 0 ||
-	    parse_conversion(q, cast, scale, bias) < 0) {
+	    parse_conversion(q, cast, scale, bias) < 0 || parse_amax(q, amax) < 0) {
 		Py_DECREF(q);
 		return NULL;
 	}
@@ -304,16 +346,33 @@ static int parse_plan_operand(PyObject *object, const char *name, const struct p
 	return 0;
 }
 
-/* Request.run_plan(plan, dst, src, scale=None, bias=None) */
+/* One of what a plan's run writes beside dst, where the plan does. */
+static int parse_plan_result(PyObject *object, const char *name, const struct py_tensor *expected,
+                             struct py_tensor **ret)
+{
+	if (!expected && object == Py_None)
+		return 0;
+	if (!expected || object == Py_None) {
+		PyErr_Format(PyExc_ValueError,
+		             expected ? "%s: the plan writes it, and was given no array"
+		                      : "%s: the plan was made without it",
+		             name);
+		return -1;
+	}
+	return parse_result(object, name, ret) < 0 ? -1 : py_plan_check(expected, *ret, name);
+}
+
+/* Request.run_plan(plan, dst, src, scale=None, bias=None, amax_scale=None, amax_inverse=None) */
 static PyObject *make_run(PyObject *type, PyObject *args)
 {
 	PyObject *object, *dst, *src, *scale = Py_None, *bias = Py_None;
+	PyObject *amax_scale = Py_None, *amax_inverse = Py_None;
 	struct py_plan *plan;
 	struct py_request *q;
 
 	(void)type;
-	if (!PyArg_ParseTuple(args, "O!O!O!|OO:run_plan", core.plan_type, &object, core.tensor_type, &dst,
-	                      core.tensor_type, &src, &scale, &bias))
+	if (!PyArg_ParseTuple(args, "O!O!O!|OOOO:run_plan", core.plan_type, &object, core.tensor_type, &dst,
+	                      core.tensor_type, &src, &scale, &bias, &amax_scale, &amax_inverse))
 		return NULL;
 	plan = (struct py_plan *)object;
 	if (py_plan_check(plan->dst, (struct py_tensor *)dst, "out") < 0 ||
@@ -327,7 +386,9 @@ static PyObject *make_run(PyObject *type, PyObject *args)
 	q->dst = own(dst);
 	q->src = own(src);
 	if (parse_plan_operand(scale, "scale", plan->scale, &q->scale) < 0 ||
-	    parse_plan_operand(bias, "bias", plan->bias, &q->bias) < 0) {
+	    parse_plan_operand(bias, "bias", plan->bias, &q->bias) < 0 ||
+	    parse_plan_result(amax_scale, "amax.scale", plan->results.scale, &q->results.scale) < 0 ||
+	    parse_plan_result(amax_inverse, "amax.inverse", plan->results.inverse, &q->results.inverse) < 0) {
 		Py_DECREF((PyObject *)q);
 		return NULL;
 	}
@@ -363,14 +424,16 @@ static PyObject *make_items(PyObject *type, PyObject *arg)
 
 static PyMethodDef py_request_methods[] = {
 	{ "transform", make_transform, METH_VARARGS | METH_STATIC,
-	  "transform(dst, src, permute, before, after, mode, value, cast=None, scale=None, bias=None)\n--\n\n"
+	  "transform(dst, src, permute, before, after, mode, value, cast=None, scale=None, bias=None, amax=None)"
+	  "\n--\n\n"
 	  "Moves src into dst." },
 	{ "blocks", make_blocks, METH_VARARGS | METH_STATIC,
 	  "blocks(scatter, dst, src, permute, all_dst, all_src, index, is_index_shared, limit, dst_step, src_step, "
 	  "cast=None, scale=None, bias=None)\n--\n\n"
 	  "Moves the blocks that an index selects." },
 	{ "run_plan", make_run, METH_VARARGS | METH_STATIC,
-	  "run_plan(plan, dst, src, scale=None, bias=None)\n--\n\nRuns a plan." },
+	  "run_plan(plan, dst, src, scale=None, bias=None, amax_scale=None, amax_inverse=None)\n--\n\n"
+	  "Runs a plan." },
 	{ "items", make_items, METH_O | METH_STATIC, "items(requests)\n--\n\nMany of them in one request." },
 	{ 0 },
 };

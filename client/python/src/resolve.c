@@ -15,14 +15,35 @@ static void set_tensor(struct tma_tensor *ret, const struct py_tensor *t, const 
 	memcpy(ret->shape, t->shape, sizeof t->shape);
 }
 
-/* Where the operands are, which c NULL does not ask. */
+/* Where the operands are, and what amax writes; c NULL does not ask. */
 static int place_operands(struct py_client *c, const struct py_request *q, struct resolved *r)
 {
 	if (!c)
 		return 0;
 	if (q->scale.tensor && py_region_place(c, q->scale.tensor, false, &r->operands.scale) < 0)
 		return -1;
-	return q->bias.tensor ? py_region_place(c, q->bias.tensor, false, &r->operands.bias) : 0;
+	if (q->bias.tensor && py_region_place(c, q->bias.tensor, false, &r->operands.bias) < 0)
+		return -1;
+	if (q->results.scale && py_region_place(c, q->results.scale, true, &r->operands.amax_scale) < 0)
+		return -1;
+	return q->results.inverse ? py_region_place(c, q->results.inverse, true, &r->operands.amax_inverse)
+	                          : 0;
+}
+
+static void set_amax(struct resolved *r, const struct py_request *q)
+{
+	r->amax = (struct tma_amax){ .block = q->amax.block,
+		                     .power_of_two = q->amax.power_of_two,
+		                     .least = q->amax.least };
+	if (q->results.scale) {
+		set_tensor(&r->amax_scale, q->results.scale, &r->operands.amax_scale);
+		r->amax.scale = &r->amax_scale;
+	}
+	if (q->results.inverse) {
+		set_tensor(&r->amax_inverse, q->results.inverse, &r->operands.amax_inverse);
+		r->amax.inverse = &r->amax_inverse;
+	}
+	r->conversion.amax = &r->amax;
 }
 
 static void set_conversion(struct resolved *r, const struct py_request *q)
@@ -38,6 +59,8 @@ static void set_conversion(struct resolved *r, const struct py_request *q)
 		set_tensor(&r->bias, q->bias.tensor, &r->operands.bias);
 		r->conversion.bias_tensor = &r->bias;
 	}
+	if (q->amax.is)
+		set_amax(r, q);
 }
 
 static void set_transform(struct resolved *r, const struct py_request *q)
@@ -88,18 +111,24 @@ static int resolve_blocks(struct py_client *c, const struct py_request *q, struc
 	return 0;
 }
 
+/* Whether a run of a plan has more tensors than dst and src. */
+static bool has_operands(const struct py_request *q)
+{
+	return q->scale.tensor || q->bias.tensor || q->results.scale || q->results.inverse;
+}
+
 static void set_run(struct resolved *r, const struct py_request *q, struct tma_item *ret)
 {
 	*ret = (struct tma_item){ .plan = q->plan->plan,
 		                  .dst = r->dst_place,
 		                  .src = r->src_place,
-		                  .operands = q->scale.tensor || q->bias.tensor ? &r->operands : NULL };
+		                  .operands = has_operands(q) ? &r->operands : NULL };
 }
 
-/* A plan that has operands runs as an item. */
+/* A plan that has them runs as an item. */
 static int resolve_run(const struct py_request *q, struct resolved *r)
 {
-	if (!q->scale.tensor && !q->bias.tensor)
+	if (!has_operands(q))
 		return 0;
 	r->items = calloc(1, sizeof *r->items);
 	if (!r->items) {

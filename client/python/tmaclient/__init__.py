@@ -40,6 +40,7 @@ from ._errors import (
     WaitTimeoutError,
 )
 from ._plan import Plan, PreparedPlan
+from ._scales import Amax
 from ._timeline import Point, Timeline
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ def __getattr__(name: str) -> Any:
 
 __all__ = [
     "AlreadyExistsError",
+    "Amax",
     "Batch",
     "BusyError",
     "CanceledError",

@@ -15,6 +15,9 @@ from ._core import DTYPES, Tensor
 # Types that NumPy has only with ml_dtypes, and the integers that have their size.
 _EXTENDED = {"bfloat16": "uint16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8"}
 
+# The exponents of powers of two, a type that tmad does not have: they are its uint8.
+EXPONENTS = "float8_e8m0fnu"
+
 _USER_TYPES = 256  # the first number of types that are not NumPy's own
 
 _FORMATS = {
@@ -45,11 +48,20 @@ class Kind:
     def empty(self, shape: Sequence[int], dtype: str, like: Any) -> Any:
         """A new array on the device of another one, its contents undefined. dtype is a name of tmad's."""
         raise TypeError(
-            f"out: tmaclient cannot make a result like {type(like).__module__}.{type(like).__qualname__}; pass out="
+            f"out: tmaclient cannot make results like {type(like).__module__}.{type(like).__qualname__}; pass out=, "
+            "and whatever else is written"
         )
 
     def finish(self, obj: Any) -> Any:
         """What the caller gets of an array that `empty` made, once it is filled."""
+        return obj
+
+    def exponents(self, obj: Any) -> Any:
+        """An array of uint8 as one of EXPONENTS."""
+        raise TypeError(f"scale_dtype: {self.name} has no {EXPONENTS}; uint8 has the same bytes")
+
+    def of_exponents(self, obj: Any) -> Any:
+        """The inverse."""
         return obj
 
     def stream(self, obj: Any, tensor: Tensor) -> int:
@@ -69,6 +81,12 @@ class _NumPy(Kind):
         import numpy as np
 
         return np.empty(tuple(shape), numpy_dtype(dtype))
+
+    def exponents(self, obj: Any) -> Any:
+        return obj.view(numpy_dtype(EXPONENTS))
+
+    def of_exponents(self, obj: Any) -> Any:
+        return obj.view("uint8")
 
 
 class _Torch(Kind):
@@ -101,6 +119,18 @@ class _Torch(Kind):
 
         return torch.empty(tuple(shape), dtype=getattr(torch, dtype), device=like.device)
 
+    def exponents(self, obj: Any) -> Any:
+        import torch
+
+        if not hasattr(torch, EXPONENTS):
+            return super().exponents(obj)
+        return obj.view(getattr(torch, EXPONENTS))
+
+    def of_exponents(self, obj: Any) -> Any:
+        import torch
+
+        return obj.view(torch.uint8)
+
     def stream(self, obj: Any, tensor: Tensor) -> int:
         import torch
 
@@ -121,6 +151,9 @@ class _CuPy(Kind):
 
         with like.device:
             return cupy.empty(tuple(shape), numpy_dtype(dtype))
+
+    def of_exponents(self, obj: Any) -> Any:
+        return obj.view("uint8")
 
     def stream(self, obj: Any, tensor: Tensor) -> int:
         import cupy
@@ -205,6 +238,12 @@ def adapt(obj: Any, name: str) -> Array:
         raise TypeError(f"{name}: {of} is no array that can be moved: {e}") from None
 
 
+def tensor_of(made: Any, kind: Kind, dtype: str) -> Tensor:
+    """The tensor of a result that a kind has made. A memoryview has integers where Python lacks the type."""
+    tensor = made if isinstance(made, Tensor) else kind.tensor(made)
+    return tensor if tensor.dtype == dtype else Tensor(made, dtype)
+
+
 def count(shape: Sequence[int]) -> int:
     """Elements of a shape."""
     n = 1
@@ -243,12 +282,14 @@ def numpy_dtype(name: str) -> Any:
     """NumPy's type of a name; those of ml_dtypes where NumPy has none."""
     import numpy as np
 
-    if name not in _EXTENDED:
+    if name not in _EXTENDED and name != EXPONENTS:
         return np.dtype(name)
     try:
         import ml_dtypes
     except ImportError:
         raise TypeError(f"dtype: NumPy has {name} only with the package ml_dtypes, which is not installed") from None
+    if not hasattr(ml_dtypes, name):
+        raise TypeError(f"dtype: NumPy has {name} only with a newer version of the package ml_dtypes")
     return np.dtype(getattr(ml_dtypes, name))
 
 

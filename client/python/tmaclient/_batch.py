@@ -12,6 +12,7 @@ from ._arrays import JAX
 from ._conversion import Keywords
 from ._core import Request
 from ._moves import parse_constant
+from ._scales import Amax, Scaling
 
 if TYPE_CHECKING:
     from ._client import Client, Job, Maker, Options
@@ -67,17 +68,45 @@ class Collector:
         options = self._options.converting(**casting)
         return self._add(self._maker._transform_job(src, permute, pad, mode, value, out, options))
 
+    def quantize(
+        self,
+        src: Any,
+        block: Any = (128, 128),
+        *,
+        permute: Sequence[int] | None = None,
+        power_of_two: bool = False,
+        least: float = 0.0,
+        inverse: bool = False,
+        scale_dtype: Any = None,
+        out: Any = None,
+        scale_out: Any = None,
+        inverse_out: Any = None,
+        **casting: Unpack[Keywords],
+    ) -> tuple[Any, ...]:
+        """Client.quantize."""
+        scaling = Scaling(block, power_of_two, least, inverse, scale_dtype, scale_out, inverse_out)
+        options = self._options.converting(**casting)
+        result: tuple[Any, ...] = self._add(self._maker._quantize_job(src, permute, out, scaling, options))
+        return result
+
     def run_plan(
-        self, plan: PreparedPlan | AsyncPlan, src: Any, out: Any, *, scale: Any = None, bias: Any = None
+        self,
+        plan: PreparedPlan | AsyncPlan,
+        src: Any,
+        out: Any,
+        *,
+        scale: Any = None,
+        bias: Any = None,
+        amax: Amax | None = None,
     ) -> Any:
         """A run of a plan of the same client."""
-        return self._add(plan._job(src, out, self._options.converting(scale=scale, bias=bias)))
+        return self._add(plan._job(src, out, self._options.converting(scale=scale, bias=bias, amax=amax)))
 
     def _add(self, job: Job) -> Any:
         if job.kind is JAX:
             raise TypeError("src: JAX's arrays do not change, so that none can be filled at the end of the block")
         self._jobs.append(job)
-        return job.out
+        return job.result()
 
 
 class Batch(Collector):
@@ -138,6 +167,7 @@ def messages(jobs: list[Job]) -> Iterator[list[Job]]:
         move = job.move
         elements = 50 + 7 * move.dst.ndim  # shapes, strides, axes and widths; and what names them
         elements += sum(12 + 2 * t.ndim for t in move.operands)
+        elements += sum(12 + 3 * t.ndim for t in move.results)  # and their block
         if elements > left:
             yield part
             part, left = [], _ELEMENTS

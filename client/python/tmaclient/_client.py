@@ -12,6 +12,7 @@ from typing import Any, Self, Unpack
 
 from . import _core
 from ._arrays import (
+    EXPONENTS,
     NUMPY,
     OWN,
     Array,
@@ -21,6 +22,7 @@ from ._arrays import (
     dense,
     dtype_name,
     numpy_dtype,
+    tensor_of,
 )
 from ._batch import Batch
 from ._conversion import NO_CASTING, Casting, Conversion, Keywords, parse_conversion
@@ -40,6 +42,7 @@ from ._moves import (
     result_shape,
 )
 from ._plan import Plan, PreparedPlan
+from ._scales import Amax, Scaling, block_counts, parse_block, parse_scale, quantized_dtype
 from ._staging import Staging
 from ._timeline import Point, Timeline
 
@@ -57,11 +60,12 @@ def milliseconds(seconds: float, name: str) -> int:
 class Job:
     """A call that was checked: what to move, and the array to return."""
 
-    __slots__ = ("_stream", "arrays", "kind", "move", "order", "out", "progress", "synchronous")
+    __slots__ = ("_stream", "arrays", "kind", "move", "order", "out", "progress", "scales", "synchronous")
 
     def __init__(self, move: Move | Blocks, out: Any, kind: Kind, arrays: tuple[Array, ...], options: Options) -> None:
         self.move, self.out, self.kind, self.arrays = move, out, kind, arrays
         self.order, self.progress, self.synchronous = options.order(), options.progress, options.synchronous
+        self.scales: tuple[tuple[Kind, Any], ...] | None = None  # arrays to return beside out
         self._stream: int | None = None
 
     def stream(self) -> int:
@@ -73,7 +77,8 @@ class Job:
 
     def result(self) -> Any:
         """What the caller gets."""
-        return self.kind.finish(self.out)
+        out = self.kind.finish(self.out)
+        return out if self.scales is None else (out, *(kind.finish(obj) for kind, obj in self.scales))
 
 
 class MoveKeywords(Keywords, total=False):
@@ -107,9 +112,10 @@ class Options:
         cast: str | None = None,
         scale: Any = None,
         bias: Any = None,
+        amax: Amax | None = None,
     ) -> None:
-        is_casting = dtype is not None or cast is not None or scale is not None or bias is not None
-        self.casting = Casting(dtype, cast, scale, bias) if is_casting else NO_CASTING
+        casting = Casting(dtype, cast, scale, bias, amax)
+        self.casting = NO_CASTING if all(given is None for given in casting) else casting
         if not isinstance(priority, str) or priority not in PRIORITIES:
             raise ValueError(f"priority: {priority!r}; it is one of {', '.join(PRIORITIES)}")
         self.progress, self.synchronous = progress, synchronous
@@ -169,8 +175,9 @@ class Maker:
         if out is not None:
             is_casting = casting is not NO_CASTING
             return out, parse_out(out, shape, casting.out_dtype(like.tensor) if is_casting else like.tensor.dtype)
-        made = self._make_array(shape, like, casting.result_dtype(like.tensor))
-        return made, Array(made if isinstance(made, Tensor) else like.kind.tensor(made), like.kind, made)
+        dtype = casting.result_dtype(like.tensor)
+        made = self._make_array(shape, like, dtype)
+        return made, Array(tensor_of(made, like.kind, dtype), like.kind, made)
 
     def _make_tensor(self, shape: Sequence[int], dtype: str) -> Tensor:
         if any(n < 0 for n in shape):
@@ -192,10 +199,41 @@ class Maker:
         check_permutation(axes, name)
         pads = parse_pad(pad, rank)
         out, result = self._result(out, _shape(array.tensor, axes, pads, options.casting), array, options.casting)
-        conversion, operands = _conversion(options.casting, result.tensor, array.tensor, axes)
+        conversion, operands = _conversion(options.casting, result.tensor, array.tensor, axes, pads)
         before, after = pads if pads is not None else (None, None)
         move = Move(result.tensor, array.tensor, axes, before, after, mode, value, conversion)
         return Job(move, out, result.kind, (result, array, *operands), options)
+
+    def _quantize_job(self, src: Any, permute: Any, out: Any, scaling: Scaling, options: Options) -> Job:
+        array, casting = adapt(src, "src"), options.casting
+        if casting.amax is not None:
+            raise TypeError("amax: quantize makes its own, of its arguments")
+        axes = parse_axes(permute, array.tensor.ndim, "permute")
+        check_permutation(axes, "permute")
+        shape = permuted_shape(array.tensor, axes)
+        block = parse_block(scaling.block, shape)
+        counts, dtype = block_counts(shape, block), scaling.dtype_name()
+        scales = [self._scale(scaling.scale_out, "scale_out", counts, dtype, array, scaling)]
+        if scaling.inverse or scaling.inverse_out is not None:
+            scales.append(self._scale(scaling.inverse_out, "inverse_out", counts, dtype, array, scaling))
+        tensors = [t for _, _, t in scales]
+        amax = Amax(block, tensors[0], tensors[-1] if len(tensors) > 1 else None, scaling.power_of_two, scaling.least)
+        to, cast = quantized_dtype(casting.dtype, casting.cast, out)
+        options = options.converting(dtype=to, cast=cast, scale=casting.scale, bias=casting.bias, amax=amax)
+        job = self._transform_job(src, permute, None, "constant", 0, out, options)
+        job.scales = tuple((kind, obj) for kind, obj, _ in scales)
+        return job
+
+    def _scale(
+        self, given: Any, name: str, shape: Sequence[int], dtype: str, like: Array, scaling: Scaling
+    ) -> tuple[Kind, Any, Tensor]:
+        """An array for scales, which is made if none is given; and as it is written."""
+        if given is not None:
+            return Kind(), given, parse_scale(given, name, shape, scaling.power_of_two).tensor
+        written = "uint8" if dtype == EXPONENTS else dtype
+        made = self._make_array(shape, like, written)
+        tensor = tensor_of(made, like.kind, written)
+        return like.kind, like.kind.exponents(made) if dtype == EXPONENTS else made, tensor
 
     def _transpose_job(self, src: Any, axes: Any, out: Any, options: Options) -> Job:
         if axes is None:
@@ -213,7 +251,7 @@ class Maker:
             dst = _core.layout(casting.result_dtype(array.tensor), shape, dense(shape))
         else:
             dst = _layout_of(parse_out(out, shape, casting.out_dtype(array.tensor)).tensor)
-        conversion, _ = _conversion(casting, dst, array.tensor, axes)
+        conversion, _ = _conversion(casting, dst, array.tensor, axes, pads)
         before, after = pads if pads is not None else (None, None)
         return Move(dst, _layout_of(array.tensor), axes, before, after, mode, value, conversion)
 
@@ -229,7 +267,7 @@ class Maker:
             shape = tuple(shape[d] for d in axes)
         out, result = self._result(out, shape, array, options.casting)
         dst_axis = axis if axes is None else axes.index(axis)
-        conversion, operands = parse_conversion(options.casting, result.tensor.dtype, t.dtype, shape, dst_axis)
+        conversion, operands = parse_conversion(options.casting, result.tensor, t, shape, dst_axis)
         arrays = (result, array, *operands) if parsed.device is None else (result, array, parsed.device, *operands)
         blocks = Blocks(result.tensor, t, parsed, dst_axis, axis, axes, False, conversion)
         return Job(blocks, out, result.kind, arrays, options)
@@ -260,7 +298,7 @@ class Maker:
                 raise ValueError("src: its stride along the axis is 0; on a device, its blocks have to lie apart")
             source = copied(source)
             array = array._replace(tensor=source)
-        conversion, operands = parse_conversion(options.casting, into.tensor.dtype, source.dtype, shape, axis)
+        conversion, operands = parse_conversion(options.casting, into.tensor, source, shape, axis)
         arrays = (into, array, *operands) if parsed.device is None else (into, array, parsed.device, *operands)
         blocks = Blocks(into.tensor, source, parsed, axis, src_axis, axes, True, conversion)
         return Job(blocks, dst, Kind(), arrays, options)
@@ -271,7 +309,7 @@ class Maker:
     def _are_reached(self, move: Move | Blocks) -> bool:
         if not (self._is_reached(move.dst) and self._is_reached(move.src)):
             return False
-        return move.conversion is None or all(self._is_reached(t) for t in move.operands)
+        return move.conversion is None or all(self._is_reached(t) for t in (*move.operands, *move.results))
 
 
 class Client(Maker):
@@ -290,7 +328,7 @@ class Client(Maker):
     QuotaError, NoMemoryError), or that it is not there (DisconnectedError) or silent (NoReplyError). Nothing
     is moved before arguments are checked; a call that fails later leaves out undefined.
 
-    Every method that moves something also takes these keywords. The first four convert: the result is
+    Every method that moves something also takes these keywords. The first five convert: the result is
     cast(permute(src) * scale + bias), padded after that; all types but the complex ones become each other.
 
         dtype             type of the result: a name, or a type of NumPy's or torch's; None: src's, or with cast out's
@@ -299,6 +337,8 @@ class Client(Maker):
         scale, bias       numbers, or arrays of float32 or float64 that broadcast against the permuted src; lists of
                           numbers, too. The calculation is in float32, or in float64 if either type is that, or an
                           integer of 32 or 64 bits
+        amax              an Amax, instead of scale and bias: scales are computed on the way, for blocks of the result,
+                          and written into arrays. Not for gather and scatter. quantize makes all of it
         wait, signal      points of timelines: start when the one is reached, reach the other at the end
         wait_timeout      seconds that the wait may take (WaitTimeoutError)
         priority          "normal", "background" or "urgent", among the user's connections
@@ -393,6 +433,56 @@ class Client(Maker):
         "constant" fills with."""
         return self._run(self._transform_job(src, permute, pad, mode, value, out, Options(**options)))
 
+    def quantize(
+        self,
+        src: Any,
+        block: Any = (128, 128),
+        *,
+        permute: Sequence[int] | None = None,
+        power_of_two: bool = False,
+        least: float = 0.0,
+        inverse: bool = False,
+        scale_dtype: Any = None,
+        out: Any = None,
+        scale_out: Any = None,
+        inverse_out: Any = None,
+        **options: Unpack[MoveKeywords],
+    ) -> tuple[Any, ...]:
+        """Casts permute(src) to a small floating type, by a scale for each block that brings its largest magnitude to
+        the type's largest value: returns (data, scale), or (data, scale, 1 / scale) with inverse. Both types are
+        floating ones of 8 to 32 bits.
+
+        scale is the number to multiply by when data is read, max(amax(abs(block)), least) / largest: data * scale,
+        with each scale repeated over its block, is permute(src) but for rounding. It is what per_block_cast_to_fp8 of
+        DeepGEMM returns (with least=1e-4), and weight_scale_inv of DeepSeek's checkpoints and vLLM. The inverse, by
+        which elements were multiplied, is 1 / scale.
+
+            block           as in Amax: (128, 128) for weights, also of many experts, [n, rows, columns]; 128 for each
+                            128 elements of a row of activations; (1, -1) for whole rows; None for one scale of all
+            dtype, cast     type of data: "float8_e4m3fn", or that of out if there is one. NumPy has it with ml_dtypes
+            power_of_two    scales are rounded up to powers of two
+            least           what the largest magnitude of a block is taken to be at least
+            scale_dtype     of scale and inverse: "float32"; or, with power_of_two, "float8_e8m0fnu" or "uint8", the
+                            biased exponents alone (torch has the former, NumPy with ml_dtypes)
+            out             as in Client, for data
+            scale_out,      likewise for scale and inverse, with any strides; of a type that scale_dtype may name. With
+            inverse_out     inverse_out, the inverse is returned, too
+
+        scale and inverse have as many dimensions as data, in each ceil(extent / block), and are otherwise arrays like
+        src: new ones of the caller's, in C order, in shared memory if src is, on its device. They share no bytes with
+        other arrays. The results are the same bit for bit in any kind of memory: what is staged is cut between
+        blocks, and if a block is larger than a chunk, all of it has to fit into shared memory at once, whatever
+        `staging` says (QuotaError, NoMemoryError).
+
+        The scale of a block of zeros is 1; of one with a NaN it is NaN, and so are all elements; of one with an
+        infinity it is infinity, and elements are 0, but NaN where they are infinite. None is below 2^-126.
+        ValueError: another type of src or data, a block or an array of another shape, scale or bias beside it.
+        TypeError: another type of scales. UnsupportedError: the service's engine does not compute scales.
+        """
+        scaling = Scaling(block, power_of_two, least, inverse, scale_dtype, scale_out, inverse_out)
+        result: tuple[Any, ...] = self._run(self._quantize_job(src, permute, out, scaling, Options(**options)))
+        return result
+
     def gather(
         self,
         src: Any,
@@ -441,7 +531,8 @@ class Client(Maker):
         """Checks a transform once. plan(src, out) then runs it for arrays of the same shape, strides and type as those
         given here, and raises ValueError for others; without out, the result is in C order. Only the layouts
         of src and out count here, not what is in them. The plan keeps scale and bias; if they are arrays, a run may
-        have others of the same layout: plan(src, out, scale=other)."""
+        have others of the same layout: plan(src, out, scale=other). So it does the arrays of amax, into which every
+        run writes: plan(src, out, amax=other), of which only scale and inverse may differ."""
         move = self._plan_move(src, permute, pad, mode, value, out, Casting(**casting))
         return PreparedPlan._make(self, self._core, move)
 
@@ -513,7 +604,7 @@ class Client(Maker):
         if not self._is_reached(dst):
             move.dst = staged_dst = self._shared_copy(dst)
         self._core.enqueue(move.request(self._core), job.stream(), **job.order)
-        is_any_host = any(t.is_host for t in (dst, src, *move.operands))
+        is_any_host = any(t.is_host for t in (dst, src, *move.operands, *move.results))
         if job.synchronous or is_any_host or is_overlapping(dst, src):
             self._core.synchronize()
         if staged_dst is not None:
@@ -665,7 +756,7 @@ def without_points(
 
 def separate(move: Move | Blocks) -> None:
     """Replaces what is read by a copy if chunks of the destination could be written into what is still to be read."""
-    if is_overlapping(move.dst, move.src):
+    if any(is_overlapping(t, move.src) for t in (move.dst, *move.results)):
         move.src = copied(move.src)
     if move.conversion is not None:
         move.conversion = move.conversion.map(lambda t: copied(t) if is_overlapping(move.dst, t) else t)
@@ -704,11 +795,13 @@ def _shape(src: Tensor, axes: Sequence[int] | None, pads: Any, casting: Casting)
 
 
 def _conversion(
-    casting: Casting, dst: Tensor, src: Tensor, axes: Sequence[int] | None
+    casting: Casting, dst: Tensor, src: Tensor, axes: Sequence[int] | None, pads: Any
 ) -> tuple[Conversion | None, tuple[Array, ...]]:
     if casting is NO_CASTING:
         return None, ()
-    return parse_conversion(casting, dst.dtype, src.dtype, permuted_shape(src, axes))
+    if casting.amax is not None and pads is not None and any(n > 0 for widths in pads for n in widths):
+        raise ValueError("amax: the result is padded; with amax it can only be cropped")
+    return parse_conversion(casting, dst, src, permuted_shape(src, axes))
 
 
 def _layout_of(t: Tensor) -> Tensor:

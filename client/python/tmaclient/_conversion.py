@@ -3,7 +3,8 @@
 
     dst = cast(permute(src) * scale + bias)
 
-scale and bias are numbers, or tensors of the rank of the permuted source, of which an extent of 1 repeats.
+scale and bias are numbers, or tensors of the rank of the permuted source, of which an extent of 1 repeats. Instead of
+them, scales may be computed on the way, for blocks of dst (Amax).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any, NamedTuple, TypedDict
 from ._arrays import Array, adapt, dtype_name
 from ._core import Tensor
 from ._errors import OutOfRangeError
+from ._scales import Amax, parse_amax
 
 CASTS = ("saturate", "exact")
 _OPERANDS = ("float32", "float64")
@@ -29,6 +31,7 @@ class Keywords(TypedDict, total=False):
     cast: str | None
     scale: Any
     bias: Any
+    amax: Amax | None
 
 
 class Casting(NamedTuple):
@@ -38,6 +41,7 @@ class Casting(NamedTuple):
     cast: str | None = None
     scale: Any = None
     bias: Any = None
+    amax: Amax | None = None
 
     def result_dtype(self, src: Tensor) -> str:
         """The type of a result that has to be made."""
@@ -52,30 +56,41 @@ NO_CASTING = Casting()
 
 
 class Conversion:
-    """A cast, and its operands."""
+    """A cast, its operands, and what it writes beside the result."""
 
-    __slots__ = ("bias", "cast", "scale")
+    __slots__ = ("amax", "bias", "cast", "scale")
 
-    def __init__(self, cast: str, scale: Operand, bias: Operand) -> None:
-        self.cast, self.scale, self.bias = cast, scale, bias
+    def __init__(self, cast: str, scale: Operand, bias: Operand, amax: Amax | None = None) -> None:
+        self.cast, self.scale, self.bias, self.amax = cast, scale, bias, amax
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
         """The operands that are tensors."""
         return tuple(o for o in (self.scale, self.bias) if isinstance(o, Tensor))
 
+    @property
+    def results(self) -> tuple[Tensor, ...]:
+        """The tensors that it writes."""
+        return self.amax.results if self.amax is not None else ()
+
     def map(self, change: Callable[[Tensor], Tensor]) -> Conversion:
-        """The same with other tensors."""
+        """The same with other operands."""
         scale, bias = (change(o) if isinstance(o, Tensor) else o for o in (self.scale, self.bias))
-        return Conversion(self.cast, scale, bias)
+        return Conversion(self.cast, scale, bias, self.amax)
 
     def replaced(self, tensors: Sequence[Tensor]) -> Conversion:
         """The same by these tensors."""
         rest = iter(tensors)
         return self.map(lambda _: next(rest))
 
+    def writing(self, results: Sequence[Tensor]) -> Conversion:
+        """The same with these tensors to write."""
+        rest = iter(results)
+        amax = self.amax.map(lambda _: next(rest)) if self.amax is not None else None
+        return Conversion(self.cast, self.scale, self.bias, amax)
+
     def box(self, starts: Sequence[int], extents: Sequence[int]) -> Conversion:
-        """That of a box of the permuted source."""
+        """That of a box of the permuted source, but for what it writes."""
         return self.map(lambda t: box_of(t, starts, extents))
 
     def without(self, axis: int) -> Conversion:
@@ -95,10 +110,10 @@ def box_of(t: Tensor, starts: Sequence[int], extents: Sequence[int]) -> Tensor:
 
 
 def parse_conversion(
-    casting: Casting, dst: str, src: str, shape: Sequence[int], axis: int | None = None
+    casting: Casting, dst: Tensor, src: Tensor, shape: Sequence[int], axis: int | None = None
 ) -> tuple[Conversion | None, tuple[Array, ...]]:
-    """A conversion between two types, of a source that has this shape as permuted, and the arrays among its operands.
-    None: elements stay as they are. axis: that of blocks, for which operands are the same."""
+    """A conversion between two tensors, of a source that has this shape as permuted, and the arrays among what it reads
+    and writes. None: elements stay as they are. axis: that of blocks, for which operands are the same."""
     if casting is NO_CASTING:
         return None, ()
     cast = casting.cast
@@ -106,14 +121,22 @@ def parse_conversion(
         raise TypeError(f"cast: {cast!r}; it is one of {', '.join(CASTS)}")
     if cast is not None and cast not in CASTS:
         raise ValueError(f"cast: {cast!r}; it is one of {', '.join(CASTS)}")
-    if cast is None and casting.scale is None and casting.bias is None and dst == src:
+    if all(given is None for given in casting[1:]) and dst.dtype == src.dtype:
         return None, ()
     arrays: list[Array] = []
     scale, bias = (
         parse_operand(given, name, shape, axis, arrays)
-        for name, given in zip(("scale", "bias"), casting[2:], strict=True)
+        for name, given in zip(("scale", "bias"), (casting.scale, casting.bias), strict=True)
     )
-    return Conversion(cast or CASTS[0], scale, bias), tuple(arrays)
+    amax = None
+    if casting.amax is not None:
+        if axis is not None:
+            raise TypeError("amax: gather and scatter compute no scales; transform, plans and batches do")
+        for name, operand in (("scale", scale), ("bias", bias)):
+            if operand is not None:
+                raise ValueError(f"{name}: not beside amax, which scales by what it computes")
+        amax = parse_amax(casting.amax, dst.shape, arrays)
+    return Conversion(cast or CASTS[0], scale, bias, amax), tuple(arrays)
 
 
 def parse_operand(obj: Any, name: str, shape: Sequence[int], axis: int | None, arrays: list[Array]) -> Operand:

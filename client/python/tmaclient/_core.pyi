@@ -135,10 +135,11 @@ class Request:
         cast: str | None = None,
         scale: Any = None,
         bias: Any = None,
+        amax: tuple[Sequence[int], Tensor | None, Tensor | None, bool, float] | None = None,
         /,
     ) -> Request:
         """Moves src, permuted, converted if there is a cast, and padded, into dst. scale and bias are Tensors or
-        numbers."""
+        numbers. amax: block, where scales and inverses are written, power_of_two and least."""
     @staticmethod
     def blocks(
         scatter: bool,
@@ -160,9 +161,16 @@ class Request:
         """Moves the blocks that an index selects; steps are in bytes."""
     @staticmethod
     def run_plan(
-        plan: Plan, dst: Tensor, src: Tensor, scale: Tensor | None = None, bias: Tensor | None = None, /
+        plan: Plan,
+        dst: Tensor,
+        src: Tensor,
+        scale: Tensor | None = None,
+        bias: Tensor | None = None,
+        amax_scale: Tensor | None = None,
+        amax_inverse: Tensor | None = None,
+        /,
     ) -> Request:
-        """Runs a plan; with the tensors that it converts by, if it does."""
+        """Runs a plan; with the tensors that it converts by, and those of scales that it computes, if it does."""
     @staticmethod
     def items(requests: Iterable[Request], /) -> Request:
         """Many of them in one request."""

@@ -40,13 +40,18 @@ class Move:
         """The tensors that it converts by."""
         return self.conversion.tensors if self.conversion is not None else ()
 
+    @property
+    def results(self) -> tuple[Tensor, ...]:
+        """The tensors that it writes beside dst."""
+        return self.conversion.results if self.conversion is not None else ()
+
     def request(self, core: _core.Client | None = None) -> Request:
         """The request of it."""
         if not isinstance(self.mode, str):
             raise TypeError(f"mode: {self.mode!r}; it is one of {', '.join(MODES)}")
         order = (self.dst, self.src, self.permute, self.before, self.after, self.mode, self.value)
         c = self.conversion
-        return Request.transform(*order) if c is None else Request.transform(*order, c.cast, c.scale, c.bias)
+        return Request.transform(*order) if c is None else Request.transform(*order, c.cast, c.scale, c.bias, c.amax)
 
 
 class Blocks:
@@ -74,6 +79,11 @@ class Blocks:
     def operands(self) -> tuple[Tensor, ...]:
         """The tensors that it converts by."""
         return self.conversion.tensors if self.conversion is not None else ()
+
+    @property
+    def results(self) -> tuple[Tensor, ...]:
+        """None beside dst."""
+        return ()
 
     @property
     def is_nothing(self) -> bool:

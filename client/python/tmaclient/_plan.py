@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Self
 
 from . import _core
-from ._arrays import Array, adapt
+from ._arrays import Array, adapt, tensor_of
 from ._conversion import Conversion, parse_conversion
 from ._moves import Move, permuted_shape
 
@@ -60,7 +60,7 @@ def _text(value: Any) -> str:
 
 class PreparedPlan(_core.Plan):
     """A transform that was checked once: plan(src, out) runs it and returns out. Without out, a new array like src.
-    scale= and bias= are arrays in place of those that the plan was made with."""
+    scale= and bias= are arrays in place of those that the plan was made with, and amax= has such arrays."""
 
     _client: Any  # a Maker; that of a run has to be a Client
     _move: Move
@@ -75,7 +75,7 @@ class PreparedPlan(_core.Plan):
         array = adapt(src, "src")
         if out is None:
             out = self._client._make_array(self.dst.shape, array, self.dst.dtype)
-            return out, Array(array.kind.tensor(out), array.kind, out), array
+            return out, Array(tensor_of(out, array.kind, self.dst.dtype), array.kind, out), array
         result = adapt(out, "out")
         if result.tensor.readonly:
             raise ValueError("out: the array is read-only")
@@ -95,16 +95,20 @@ class PreparedPlan(_core.Plan):
         """The plan's, by the arrays of a run if it has some."""
         casting, own = options.casting, self._move.conversion
         if casting.dtype is not None or casting.cast is not None:
-            raise TypeError("dtype, cast: the plan has its own; a run takes only the arrays scale and bias")
+            raise TypeError("dtype, cast: the plan has its own; a run takes only the arrays scale and bias, and amax's")
         if own is not None:
             casting = casting._replace(
                 cast=own.cast,
                 scale=own.scale if casting.scale is None else casting.scale,
                 bias=own.bias if casting.bias is None else casting.bias,
+                amax=own.amax if casting.amax is None else casting.amax,
             )
         shape = permuted_shape(self.src, self._move.permute)
-        conversion, arrays = parse_conversion(casting, self.dst.dtype, self.src.dtype, shape)
-        for name, given in zip(("scale", "bias"), options.casting[2:], strict=True):
+        conversion, arrays = parse_conversion(casting, self.dst, self.src, shape)
+        if options.casting.amax is not None:
+            _check_amax(conversion, own)
+        for name in ("scale", "bias"):
+            given = getattr(options.casting, name)
             if given is not None and not isinstance(getattr(conversion, name), _core.Tensor):
                 raise ValueError(f"{name}: a number, which the plan keeps; a run takes only arrays")
         return conversion, arrays
@@ -123,12 +127,21 @@ class PreparedPlan(_core.Plan):
         return f"<tmaclient.PreparedPlan {self.src!r} -> {self.dst!r}>"
 
 
-def _tensors(conversion: Conversion | None) -> tuple[Any, Any]:
+def _check_amax(conversion: Conversion | None, own: Conversion | None) -> None:
+    """Refuses a run whose scales are others than the plan's."""
+    plans, runs = own.amax if own is not None else None, conversion.amax if conversion is not None else None
+    if plans is None:
+        raise ValueError("amax: the plan was made without it")
+    if runs is None or runs._replace(scale=None, inverse=None) != plans._replace(scale=None, inverse=None):
+        raise ValueError("amax: block, power_of_two and least are the plan's; a run takes only other arrays")
+
+
+def _tensors(conversion: Conversion | None) -> tuple[Any, ...]:
     """What a run names; numbers are the plan's."""
     if conversion is None:
-        return None, None
+        return ()
     scale, bias = (o if isinstance(o, _core.Tensor) else None for o in (conversion.scale, conversion.bias))
-    return scale, bias
+    return (scale, bias) if conversion.amax is None else (scale, bias, conversion.amax.scale, conversion.amax.inverse)
 
 
 class _Prepared(Move):

@@ -15,10 +15,11 @@ from typing import Any
 
 from . import _core
 from ._arrays import count
-from ._conversion import Inexact
+from ._conversion import Conversion, Inexact
 from ._core import Region, Request, Tensor
 from ._errors import DisconnectedError, OutOfRangeError
 from ._moves import Blocks, Move
+from ._scales import block_counts
 
 Box = tuple[tuple[int, ...], tuple[int, ...]]  # starts and extents, of the destination's inner part
 
@@ -49,6 +50,8 @@ class Staging:
         with self._lock:
             try:
                 _Staged(self, move, reached, stream, order).run(progress)
+                if self._region is not None and self._region.size > self._limit:
+                    self._region = None  # a chunk that could not be cut further
             except BaseException:
                 self._region = None  # something may still be under way in it
                 raise
@@ -144,6 +147,12 @@ class Lane:
         copy.copy_from(t)
         return copy
 
+    def place(self, t: Tensor, written: list[tuple[Tensor, Tensor]]) -> Tensor:
+        """Where a tensor of this process's memory is written first. Notes both, to be copied back."""
+        staged = self.tensor(t.dtype, t.shape, t.strides)
+        written.append((staged, t))
+        return staged
+
 
 class _Staged:
     """One move under way."""
@@ -160,6 +169,9 @@ class _Staged:
         dst, src = move.dst, move.src
         self.has_dst, self.has_src = reached(dst), reached(src)
         self.has_operand = [reached(t) for t in move.operands]
+        self.has_result = [reached(t) for t in move.results]
+        amax = move.conversion.amax if move.conversion is not None else None
+        self.grain = amax.block if amax is not None else (1,) * dst.ndim  # a chunk has whole ones
         self.inexact = Inexact(dst, src)
         rank = dst.ndim
         self.permute = move.permute if move.permute is not None else tuple(range(rank))
@@ -177,9 +189,10 @@ class _Staged:
 
     def _choose_chunk(self) -> tuple[tuple[int, ...], tuple[bool, ...]]:
         """Extents of a chunk that fits, and which dimensions it cuts: those are halved that are outer ones on both
-        sides, so that what is copied keeps long runs."""
+        sides, so that what is copied keeps long runs. Blocks that have a scale are not cut: one that does not fit is a
+        chunk all the same."""
         dst, src = self.move.dst, self.move.src
-        limit = self.staging.chunk_bytes(2 + len(self.move.operands))
+        limit = self.staging.chunk_bytes(2 + len(self.move.operands) + len(self.move.results))
         chunk = list(self.extents)
         # Borders are filled here, from what is inside: not on a device, and not where that is cropped.
         fixed = [
@@ -196,13 +209,13 @@ class _Staged:
             choice = [
                 d
                 for d in range(len(chunk))
-                if not fixed[d] and (chunk[d] > 1 or (not cut[d] and dst.shape[d] > chunk[d]))
+                if not fixed[d] and (chunk[d] > self.grain[d] or (not cut[d] and dst.shape[d] > chunk[d]))
             ]
             if not choice:
                 break
             d = max(choice, key=rank_of)
             if cut[d] or dst.shape[d] == chunk[d]:
-                chunk[d] = -(-chunk[d] // 2)
+                chunk[d] = -(-chunk[d] // (2 * self.grain[d])) * self.grain[d]
             cut[d] = True
         return tuple(chunk), tuple(cut)
 
@@ -214,6 +227,8 @@ class _Staged:
         sizes = [count(dst) * move.dst.itemsize, count(src) * move.src.itemsize]
         for t in move.operands:
             sizes.append(count([min(m, n) for m, n in zip(t.shape, src, strict=True)]) * t.itemsize)
+        for t in move.results:
+            sizes.append(count(block_counts(dst, self.grain)) * t.itemsize)
         return max(sizes)
 
     def boxes(self) -> Iterator[Box]:
@@ -257,6 +272,9 @@ class _Staged:
         conversion = move.conversion
         if conversion is not None:
             conversion = conversion.box([src_starts[d] for d in self.permute], [src_extents[d] for d in self.permute])
+            if conversion.amax is not None:
+                amax = conversion.amax.box(dst_starts, dst_extents)
+                conversion = Conversion(conversion.cast, None, None, amax)
         return Move(
             sub(dst, dst_starts, dst_extents),
             sub(src, src_starts, src_extents),
@@ -271,6 +289,7 @@ class _Staged:
     def lane_bytes(self, first: Move) -> int:
         """Staging memory that the largest chunk needs."""
         staged = [t for t, has in zip(first.operands, self.has_operand, strict=True) if not has]
+        staged += [t for t, has in zip(first.results, self.has_result, strict=True) if not has]
         staged += [t for t, has in ((first.dst, self.has_dst), (first.src, self.has_src)) if not has]
         return sum(round_up(t.nbytes) for t in staged)
 
@@ -279,24 +298,27 @@ class _Staged:
             fill(self.move.dst, self.move.value)
             return
         boxes = list(self.boxes())
-        lanes, lane_bytes = min(_LANES, len(boxes)), self.lane_bytes(self.part(boxes[0]))
+        lane_bytes = self.lane_bytes(self.part(boxes[0]))
+        lanes = max(1, min(_LANES, len(boxes), self.staging._limit // max(1, lane_bytes)))
         region = self.staging.region(max(1, lanes * lane_bytes))
-        under_way: deque[tuple[int | None, Request, Tensor | None, Tensor]] = deque()
+        under_way: deque[tuple[int | None, Request, Move, list[tuple[Tensor, Tensor]]]] = deque()
         try:
             for i, box in enumerate(boxes):
                 if len(under_way) == lanes:
                     self.finish(*under_way.popleft(), progress)
                 lane, move = Lane(region, i % lanes * lane_bytes), self.part(box)
-                dst, staged_dst = move.dst, None
+                written: list[tuple[Tensor, Tensor]] = []  # in the lane, and where it goes
                 if not self.has_src:
                     move.src = lane.copy(move.src)
                 if move.conversion is not None:
                     both = zip(move.operands, self.has_operand, strict=True)
-                    move.conversion = move.conversion.replaced([t if has else lane.copy(t) for t, has in both])
+                    conversion = move.conversion.replaced([t if has else lane.copy(t) for t, has in both])
+                    both = zip(move.results, self.has_result, strict=True)
+                    move.conversion = conversion.writing([t if has else lane.place(t, written) for t, has in both])
                 if not self.has_dst:
-                    move.dst = staged_dst = lane.tensor(dst.dtype, dst.shape, dst.strides)
+                    move.dst = lane.place(move.dst, written)
                 request = move.request()
-                under_way.append((self.submit(request), request, staged_dst, dst))
+                under_way.append((self.submit(request), request, move, written))
             while under_way:
                 self.finish(*under_way.popleft(), progress)
         except BaseException:
@@ -319,15 +341,22 @@ class _Staged:
             self.core.ping()  # connects again, as long as the client may try
             return self.core.submit(request, None, **self.order)
 
-    def finish(self, ticket: int | None, request: Request, staged: Tensor | None, dst: Tensor, progress: Any) -> None:
+    def finish(
+        self,
+        ticket: int | None,
+        request: Request,
+        move: Move,
+        written: list[tuple[Tensor, Tensor]],
+        progress: Any,
+    ) -> None:
         try:
             self.wait(ticket, request)
         except OutOfRangeError as e:
             self.inexact.add(e)
-        if staged is not None:
-            dst.copy_from(staged)
+        for staged, t in written:
+            t.copy_from(staged)
         if progress is not None:
-            progress.update(dst.nbytes + dst.size * self.move.src.itemsize)
+            progress.update(move.dst.nbytes + move.dst.size * move.src.itemsize)
 
     def wait(self, ticket: int | None, request: Request) -> None:
         try:

@@ -46,6 +46,7 @@ from ._core import Region, Request, Tensor
 from ._errors import CanceledError, DisconnectedError, OutOfRangeError, WaitTimeoutError, class_of
 from ._moves import Blocks, Move, parse_constant
 from ._plan import Plan, PreparedPlan
+from ._scales import Scaling
 from ._staging import Lane, round_up
 from ._timeline import Timeline
 
@@ -499,7 +500,8 @@ class AsyncClient(Maker):
             order = job.order
             job.order, wait, signal = without_points(order)
             await self._await(wait, order)
-        is_small = sum(round_up(t.nbytes) for t in (move.dst, move.src, *move.operands)) <= _SLOT_BYTES
+        tensors = (move.dst, move.src, *move.operands, *move.results)
+        is_small = sum(round_up(t.nbytes) for t in tensors) <= _SLOT_BYTES
         if isinstance(move, Move) and is_small and not is_on_device:
             await self._run_in_slot(job, move)
         elif not is_nothing:
@@ -569,16 +571,25 @@ class AsyncClient(Maker):
             src = move.src if self._is_reached(move.src) else lane.copy(move.src)
             if conversion is not None:
                 conversion = conversion.map(lambda t: t if self._is_reached(t) else lane.copy(t))
-            staged = dst if self._is_reached(dst) else lane.tensor(dst.dtype, dst.shape, dst.strides)
+            written: list[tuple[Tensor, Tensor]] = []  # in the slot, and where it goes
+
+            def place(t: Tensor) -> Tensor:
+                if self._is_reached(t):
+                    return t
+                written.append((lane.tensor(t.dtype, t.shape, t.strides), t))
+                return written[-1][0]
+
+            if conversion is not None:
+                conversion = conversion.writing([place(t) for t in conversion.results])
             request = Move(
-                staged, src, move.permute, move.before, move.after, move.mode, move.value, conversion
+                place(dst), src, move.permute, move.before, move.after, move.mode, move.value, conversion
             ).request()
             try:
                 await self._send(start, job.order)
             except OutOfRangeError:  # an exact cast is one to the nearest values all the same
-                _copy_back(dst, staged)
+                _copy_back(written)
                 raise
-            _copy_back(dst, staged)
+            _copy_back(written)
         finally:  # a request that was canceled may still use the slot
             is_left = True
             if not flying:
@@ -659,6 +670,27 @@ class AsyncClient(Maker):
         return await self._run(
             await self._job(self._transform_job, src, permute, pad, mode, value, out, Options(**options))
         )
+
+    async def quantize(
+        self,
+        src: Any,
+        block: Any = (128, 128),
+        *,
+        permute: Sequence[int] | None = None,
+        power_of_two: bool = False,
+        least: float = 0.0,
+        inverse: bool = False,
+        scale_dtype: Any = None,
+        out: Any = None,
+        scale_out: Any = None,
+        inverse_out: Any = None,
+        **options: Unpack[MoveKeywords],
+    ) -> tuple[Any, ...]:
+        """Client.quantize."""
+        scaling = Scaling(block, power_of_two, least, inverse, scale_dtype, scale_out, inverse_out)
+        job = await self._job(self._quantize_job, src, permute, out, scaling, Options(**options))
+        result: tuple[Any, ...] = await self._run(job)
+        return result
 
     async def gather(
         self,
@@ -774,9 +806,9 @@ class AsyncClient(Maker):
         return f"<tmaclient.aio.AsyncClient{', closed' if self._core.closed else ' of ' + self._path}>"
 
 
-def _copy_back(dst: Tensor, staged: Tensor) -> None:
-    if staged is not dst:
-        dst.copy_from(staged)
+def _copy_back(written: list[tuple[Tensor, Tensor]]) -> None:
+    for staged, t in written:
+        t.copy_from(staged)
 
 
 class AsyncPlan:

@@ -7,8 +7,9 @@
     torch.ops.tma.gather(pool, index, out)
     torch.ops.tma.scatter(pool, index, blocks)
     torch.ops.tma.transform(weights, fp8, cast="saturate", scale=factors)
+    torch.ops.tma.quantize(weights, fp8, scale, [128, 128])
 
-Each writes into the tensor that it is given. They use one client of the process, which `use` sets, or which is
+Each writes into the tensors that it is given. They use one client of the process, which `use` sets, or which is
 connected at the first call.
 """
 
@@ -24,6 +25,7 @@ import torch
 from ._client import Client, connect
 from ._conversion import CASTS, Keywords
 from ._moves import check_permutation, parse_axes, parse_axis
+from ._scales import check_dtype, parse_block
 
 _lock = threading.Lock()
 _client: Client | None = None
@@ -91,6 +93,31 @@ def transform(
     )
 
 
+@torch.library.custom_op("tma::quantize", mutates_args=("out", "scale_out", "inverse_out"))
+def quantize(
+    src: torch.Tensor,
+    out: torch.Tensor,
+    scale_out: torch.Tensor,
+    block: Sequence[int] | None,
+    permute: Sequence[int] | None = None,
+    power_of_two: bool = False,
+    least: float = 0.0,
+    inverse_out: torch.Tensor | None = None,
+) -> None:
+    """out = src.permute(permute) cast to out's type by a scale for each block, which is written into scale_out, and its
+    inverse into inverse_out; see Client.quantize."""
+    client().quantize(
+        src.detach(),
+        block,
+        permute=permute,
+        power_of_two=power_of_two,
+        least=least,
+        out=out,
+        scale_out=scale_out,
+        inverse_out=inverse_out,
+    )
+
+
 @torch.library.custom_op("tma::gather", mutates_args=("out",))
 def gather(
     src: torch.Tensor,
@@ -142,6 +169,26 @@ def _(
     _check_operands([src.shape[d] for d in axes], cast, scale, bias)
 
 
+@quantize.register_fake
+def _(
+    src: torch.Tensor,
+    out: torch.Tensor,
+    scale_out: torch.Tensor,
+    block: Sequence[int] | None,
+    permute: Sequence[int] | None = None,
+    power_of_two: bool = False,
+    least: float = 0.0,
+    inverse_out: torch.Tensor | None = None,
+) -> None:
+    shape = [src.shape[d] for d in _axes(permute, src.dim())]
+    _check_like("out", out, shape, out.dtype)
+    counts = _block_counts(shape, block)
+    for name, scale in (("scale_out", scale_out), ("inverse_out", inverse_out)):
+        if scale is not None:
+            check_dtype(str(scale.dtype).removeprefix("torch."), name, power_of_two)
+            _check_like(name, scale, counts, scale.dtype)
+
+
 @gather.register_fake
 def _(
     src: torch.Tensor,
@@ -184,6 +231,15 @@ def _axes(permute: Sequence[int] | None, rank: int) -> list[int]:
     axes = parse_axes(permute, rank, "permute")
     check_permutation(axes, "permute")
     return list(range(rank)) if axes is None else list(axes)
+
+
+def _block_counts(shape: Sequence[Any], block: Sequence[int] | None) -> list[Any]:
+    """How many blocks there are along each dimension. Extents may be symbols."""
+    if block is None:
+        block = [-1] * len(shape)
+    parse_block(block, [1] * len(shape))  # is one
+    whole = [1] * (len(shape) - len(block)) + list(block)
+    return [(n > 0) * 1 if b == -1 else (n + b - 1) // b for n, b in zip(shape, whole, strict=True)]
 
 
 def _blocks(selected: torch.Tensor, index: torch.Tensor, dim: int) -> list[Any]:
@@ -236,4 +292,4 @@ def _number(value: float, out: torch.Tensor) -> Any:
     return value if is_real or value != value // 1 else int(value)
 
 
-__all__ = ["client", "gather", "scatter", "transform", "use"]
+__all__ = ["client", "gather", "quantize", "scatter", "transform", "use"]

@@ -20,6 +20,7 @@
 struct asked {
 	tma_ticket ticket;
 	uint64_t start_ns;
+	struct tma_item item; /* a run of a plan that computes scales */
 };
 
 struct connection {
@@ -29,8 +30,10 @@ struct connection {
 	uint64_t gone_ns; /* since when nothing has been, because it is lost again and again; 0: it is not */
 	struct tma_tensor dst, src;
 	struct tma_transform transform;
-	tma_plan *plan; /* NULL: none was asked for */
-	uint32_t first; /* of the ring, the oldest */
+	struct cast_request cast;     /* with scales of its own, if they are computed */
+	struct tma_operands operands; /* the places of these */
+	tma_plan *plan;               /* NULL: none was asked for */
+	uint32_t first;               /* of the ring, the oldest */
 	uint32_t n;
 	short events; /* that epoll looks for */
 	struct asked *asked;
@@ -125,6 +128,18 @@ static int connection_add(struct run *r, struct connection *c)
 	return 0;
 }
 
+/* Scales are written to memory of the connection's. */
+static int connection_map_scales(struct run *r, struct connection *c, const struct cast_request *cast)
+{
+	c->cast = *cast;
+	if (connection_map(r, c, &c->cast.amax_scale, &cast->amax_scale) < 0)
+		return -1;
+	cast_request_point(&c->cast);
+	c->operands.amax_scale = (struct tma_place){ .region = c->cast.amax_scale.region };
+	c->transform.conversion = &c->cast.conversion;
+	return 0;
+}
+
 static int connection_open(struct run *r, struct connection *c)
 {
 	const struct transform_request *request = r->load->request;
@@ -144,6 +159,9 @@ static int connection_open(struct run *r, struct connection *c)
 		if (connection_map(r, c, &c->dst, &request->dst) < 0 ||
 		    connection_map(r, c, &c->src, &request->src) < 0)
 			return -1;
+		if (request->transform.conversion && request->transform.conversion->amax &&
+		    connection_map_scales(r, c, &request->cast) < 0)
+			return -1;
 		if (r->load->is_prepared && tma_plan_prepare(c->client, &c->transform, &c->plan) < 0)
 			return refused(r, c);
 		c->transform.order = r->load->order;
@@ -151,15 +169,19 @@ static int connection_open(struct run *r, struct connection *c)
 	return connection_add(r, c);
 }
 
-static int connection_submit(struct connection *c, bool is_ping, tma_ticket *ret)
+static int connection_submit(struct connection *c, bool is_ping, struct asked *asked)
 {
+	const struct tma_place dst = { .region = c->dst.region, .offset = c->dst.offset };
+	const struct tma_place src = { .region = c->src.region, .offset = c->src.offset };
+
 	if (is_ping)
-		return tma_submit_ping(c->client, ret);
+		return tma_submit_ping(c->client, &asked->ticket);
 	if (!c->plan)
-		return tma_submit(c->client, &c->transform, ret);
-	return tma_submit_run(
-	    c->client, c->plan, (struct tma_place){ .region = c->dst.region, .offset = c->dst.offset },
-	    (struct tma_place){ .region = c->src.region, .offset = c->src.offset }, c->transform.order, ret);
+		return tma_submit(c->client, &c->transform, &asked->ticket);
+	if (!c->operands.amax_scale.region)
+		return tma_submit_run(c->client, c->plan, dst, src, c->transform.order, &asked->ticket);
+	asked->item = (struct tma_item){ .plan = c->plan, .dst = dst, .src = src, .operands = &c->operands };
+	return tma_submit_items(c->client, &asked->item, 1, c->transform.order, &asked->ticket);
 }
 
 /* Asks until as many as wanted are under way, and sends them. */
@@ -172,7 +194,7 @@ static int connection_ask(struct run *r, struct connection *c, uint64_t now)
 	while (c->n < load->depth && r->result->submitted < load->requests && !rc) {
 		asked = &c->asked[(c->first + c->n) % load->depth];
 		asked->start_ns = now;
-		rc = connection_submit(c, !load->request, &asked->ticket);
+		rc = connection_submit(c, !load->request, asked);
 		if (rc)
 			break;
 		c->n++;

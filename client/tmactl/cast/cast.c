@@ -5,6 +5,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "proto/arithmetic.h"
+
 /* ---- Types -------------------------------------------------------------------------------------------- */
 
 int cast_source(const struct descr *descr, const enum tma_dtype *as, const char *path, enum tma_dtype *ret,
@@ -37,13 +39,17 @@ void cast_init(struct cast *ret, const struct cast_args *args, enum tma_dtype fr
 	const struct cast_list *list = list_of(args);
 
 	*ret = (struct cast){ .from = from, .to = args->has_dtype ? args->dtype : from, .args = args };
-	ret->is = ret->to != from || args->has_cast || list->n > 0;
+	ret->is = ret->to != from || args->has_cast || list->n > 0 || args->amax.block_text;
 	if (!ret->is)
 		return;
 	view->dst_item_bytes = tma_dtype_size(ret->to);
 	view->channel = args->axis_text ? args->axis : -1;
 	view->channels = list->n > 1 ? (int64_t)list->n : 0;
 	view->channels_text = list->text;
+	view->block_text = args->amax.block_text;
+	view->n_block = args->amax.n_block;
+	memcpy(view->block, args->amax.block, sizeof view->block);
+	view->scale_item_bytes = (uint32_t)tma_dtype_size(args->amax.dtype);
 }
 
 /* ---- Operands ----------------------------------------------------------------------------------------- */
@@ -93,4 +99,28 @@ void cast_request_init(struct cast_request *ret, const struct cast *cast, tma_re
 		ret->conversion.bias_tensor = &ret->bias_tensor;
 	else if (bias->n)
 		ret->conversion.bias = &ret->bias;
+}
+
+/* ---- Scales ------------------------------------------------------------------------------------------- */
+
+void cast_request_scales(struct cast_request *ret, const struct cast *cast, tma_region *region,
+                         const struct view *view, const int64_t *shape)
+{
+	const struct amax_args *args = &cast->args->amax;
+
+	ret->amax = (struct tma_amax){ .power_of_two = args->power_of_two, .least = args->least };
+	ret->amax_scale =
+	    (struct tma_tensor){ .region = region, .dtype = args->dtype, .rank = view->out_rank };
+	for (int d = 0; d < view->out_rank; d++) {
+		ret->block[d] = view_block(&view->axis[d]);
+		ret->amax_scale.shape[d] = divide_up_i64(shape[d], ret->block[d]);
+	}
+	cast_request_point(ret);
+}
+
+void cast_request_point(struct cast_request *q)
+{
+	q->amax.block = q->block;
+	q->amax.scale = &q->amax_scale;
+	q->conversion.amax = &q->amax;
 }

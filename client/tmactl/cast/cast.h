@@ -25,6 +25,9 @@ struct cast_request {
 	struct tma_number scale, bias;
 	struct tma_tensor scale_tensor, bias_tensor;
 	int64_t stride[TMA_MAX_RANK];
+	struct tma_amax amax;
+	struct tma_tensor amax_scale;
+	int64_t block[TMA_MAX_RANK];
 };
 
 /* The type of the items of the file at path; as: --from-dtype, or NULL. Refuses those that are numbers of
@@ -32,8 +35,8 @@ struct cast_request {
 int cast_source(const struct descr *descr, const enum tma_dtype *as, const char *path, enum tma_dtype *ret,
                 struct failure *f);
 
-/* args has been checked and outlives the cast. Tells `view` which dimension to keep apart, and how large
- * items become. */
+/* args has been checked and outlives the cast. Tells `view` which dimension to keep apart, how large items
+ * become, and which blocks have scales. */
 void cast_init(struct cast *ret, const struct cast_args *args, enum tma_dtype from, struct view_args *view);
 
 /* Bytes of the lists, as they lie in a region: scale, then bias; 0: both are numbers. */
@@ -44,5 +47,19 @@ void cast_fill(const struct cast *cast, double *ret);
  * the other in direction `step`: 1, -1, or 0 for the same one. region: of cast_bytes, or NULL. */
 void cast_request_init(struct cast_request *ret, const struct cast *cast, tma_region *region, int rank,
                        int axis, int64_t first, int64_t n, int step);
+
+/* Whether scales are computed. */
+static inline bool cast_has_scales(const struct cast *cast)
+{
+	return cast->is && cast->args->amax.block_text;
+}
+
+/* And for that: scales of the blocks of a destination of this shape, which has an axis of the view for each
+ * dimension. They are written to the start of a region, or to none (NULL). */
+void cast_request_scales(struct cast_request *ret, const struct cast *cast, tma_region *region,
+                         const struct view *view, const int64_t *shape);
+
+/* Sets the pointers of a copy to what is its own. */
+void cast_request_point(struct cast_request *q);
 
 #endif

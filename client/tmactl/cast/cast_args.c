@@ -72,6 +72,34 @@ static int set_axis(struct cast_args *args, const char *text, struct failure *f)
 	return 0;
 }
 
+static int set_least(struct amax_args *amax, const char *text, struct failure *f)
+{
+	char *end;
+
+	amax->least = strtod(text, &end);
+	if (end == text || *end || !(amax->least >= 0))
+		return fail(f, EXIT_USAGE, "--least %s: expected a number of 0 or more", text);
+	return 0;
+}
+
+/* An option of the group amax. */
+static int set_amax(struct amax_args *amax, int opt, const char *name, const char *text, struct failure *f)
+{
+	if (opt == OPT_AMAX_BLOCK) {
+		amax->block_text = text;
+		return args_block(amax->block, &amax->n_block, text, f);
+	}
+	amax->given = name;
+	if (opt == OPT_LEAST)
+		return set_least(amax, text, f);
+	if (opt == OPT_SCALE_DTYPE) {
+		amax->dtype_text = text;
+		return args_dtype(&amax->dtype, "--scale-dtype", text, f);
+	}
+	amax->power_of_two = true;
+	return 0;
+}
+
 int cast_args_set(struct cast_args *args, int opt, const char *name, const char *text, struct failure *f)
 {
 	args->given = name;
@@ -92,6 +120,11 @@ int cast_args_set(struct cast_args *args, int opt, const char *name, const char 
 		return set_list(&args->std, name, text, f);
 	case OPT_CHANNEL_AXIS:
 		return set_axis(args, text, f);
+	case OPT_AMAX_BLOCK:
+	case OPT_POWER_OF_TWO:
+	case OPT_LEAST:
+	case OPT_SCALE_DTYPE:
+		return set_amax(&args->amax, opt, name, text, f);
 	default:
 		return -1;
 	}
@@ -139,6 +172,26 @@ static int normalize(struct cast_args *args, struct failure *f)
 	return 0;
 }
 
+/* other: the last option that gives a scale or adds something; NULL: none. */
+static int check_amax(struct amax_args *amax, const char *other, struct failure *f)
+{
+	if (amax->given && !amax->block_text)
+		return fail(f, EXIT_USAGE, "--%s: no scales are computed; --amax-block says for which blocks",
+		            amax->given);
+	if (amax->block_text && other)
+		return fail(f, EXIT_USAGE,
+		            "--%s beside --amax-block: elements are multiplied by the inverses of the scales "
+		            "that are computed, and nothing is added",
+		            other);
+	if (!amax->dtype_text)
+		amax->dtype = TMA_FLOAT32;
+	if (amax->dtype != TMA_FLOAT32 && (amax->dtype != TMA_UINT8 || !amax->power_of_two))
+		return fail(f, EXIT_USAGE,
+		            "--scale-dtype %s: scales are float32, or with --power-of-two uint8",
+		            amax->dtype_text);
+	return 0;
+}
+
 int cast_args_check(struct cast_args *args, struct failure *f)
 {
 	const char *normal = args->mean.text ? "mean" : args->std.text ? "std" : NULL;
@@ -156,6 +209,8 @@ int cast_args_check(struct cast_args *args, struct failure *f)
 		return fail(f, EXIT_USAGE,
 		            "--channel-axis %s: there is no list with a number for each channel",
 		            args->axis_text);
+	if (check_amax(&args->amax, normal ? normal : plain, f) < 0)
+		return -1;
 	return normal ? normalize(args, f) : 0;
 }
 

@@ -29,6 +29,7 @@ static int cut_periodic(const struct view_axis *axis, enum tma_pad_mode mode, in
 static void source_runs(const struct box_plan *plan, const int64_t *len, struct box_runs *ret,
                         int64_t *ret_packed);
 static void output_runs(const struct view *view, const int64_t *len, struct box_runs *ret);
+static void scale_runs(const struct view *view, const int64_t *len, struct box_runs *ret);
 
 int box_plan_init(struct box_plan *ret, const struct view *view, uint64_t slot_bytes, struct failure *f)
 {
@@ -83,6 +84,7 @@ struct cost {
 	uint64_t dst_run;
 	uint64_t src_bytes;
 	uint64_t dst_bytes;
+	uint64_t scale_bytes;
 };
 
 /* Of the largest box with these longest pieces. */
@@ -93,17 +95,20 @@ static struct cost plan_cost(const struct box_plan *plan, const int64_t *limit)
 	int64_t len[BOX_MAX_RANK];
 	struct box_runs src;
 	struct box_runs dst;
+	struct box_runs scale;
 	struct cost cost;
 
 	for (int d = 0; d < view->rank; d++)
 		len[d] = min_i64(limit[d], view->axis[d].source);
 	source_runs(plan, len, &src, packed);
 	output_runs(view, limit, &dst);
+	scale_runs(view, limit, &scale);
 	cost.src_run = src.count ? src.bytes : UINT64_MAX;
 	cost.dst_run = dst.bytes;
 	cost.src_bytes = src.bytes * src.count;
 	cost.dst_bytes = dst.bytes * dst.count;
-	cost.bytes = cost.src_bytes + cost.dst_bytes;
+	cost.scale_bytes = scale.bytes * scale.count;
+	cost.bytes = cost.src_bytes + cost.dst_bytes + cost.scale_bytes;
 	return cost;
 }
 
@@ -132,7 +137,8 @@ static bool runs_are_long(const struct cost *cost)
 	return cost->src_run >= LONG_RUN_BYTES && cost->dst_run >= LONG_RUN_BYTES;
 }
 
-/* From one element: doubles the axis that lengthens the runs that are too short, while the box fits. */
+/* From one element, or block: doubles the axis that lengthens the runs that are too short, while the box
+ * fits. */
 static void plan_grow(struct box_plan *plan, uint64_t slot_bytes)
 {
 	enum { SOURCE, OUTPUT };
@@ -146,7 +152,7 @@ static void plan_grow(struct box_plan *plan, uint64_t slot_bytes)
 	int side;
 
 	for (int d = 0; d < view->rank; d++)
-		plan->limit[d] = 1;
+		plan->limit[d] = view_block(&view->axis[d]);
 	cost = plan_cost(plan, plan->limit);
 	while (!(done[SOURCE] && done[OUTPUT]) && !runs_are_long(&cost)) {
 		side = done[OUTPUT] || (!done[SOURCE] && cost.src_run <= cost.dst_run / OUTPUT_RUN_WEIGHT)
@@ -170,9 +176,13 @@ static void plan_grow(struct box_plan *plan, uint64_t slot_bytes)
 	}
 	/* Pieces of about one length, rather than a last one of a few elements. */
 	for (int d = 0; d < view->rank; d++) {
+		const int64_t block = view_block(&view->axis[d]);
+
 		n = (view->axis[d].extent + plan->limit[d] - 1) / plan->limit[d];
 		before = (view->axis[d].extent + n - 1) / n;
-		if (plan->limit[d] >= GRAIN)
+		if (block > 1)
+			plan->limit[d] = min_i64(plan->limit[d], divide_up_i64(before, block) * block);
+		else if (plan->limit[d] >= GRAIN)
 			plan->limit[d] = min_i64(plan->limit[d], (before + GRAIN - 1) / GRAIN * GRAIN);
 		else
 			plan->limit[d] = before;
@@ -180,6 +190,7 @@ static void plan_grow(struct box_plan *plan, uint64_t slot_bytes)
 	cost = plan_cost(plan, plan->limit);
 	plan->src_bytes = cost.src_bytes;
 	plan->dst_bytes = cost.dst_bytes;
+	plan->scale_bytes = cost.scale_bytes;
 }
 
 /* ---- Pieces ----------------------------------------------------------------------------------------- */
@@ -330,21 +341,21 @@ static void source_runs(const struct box_plan *plan, const int64_t *len, struct 
 	ret->bytes = (uint64_t)run;
 }
 
-static void output_runs(const struct view *view, const int64_t *len, struct box_runs *ret)
+/* Of elements in a file that is written in C order of these strides. */
+static void written_runs(int rank, int64_t element, const int64_t *stride, const int64_t *len,
+                         struct box_runs *ret)
 {
-	int64_t run = view->dst_element;
+	int64_t run = element;
 	int first = BOX_MAX_RANK;
 
 	*ret = (struct box_runs){ .count = 1 };
-	for (int d = view->rank - 1; d >= 0; d--) {
-		const int64_t stride = view->axis[d].dst_stride;
-
-		if (run == stride) {
+	for (int d = rank - 1; d >= 0; d--) {
+		if (run == stride[d]) {
 			run *= len[d];
 		} else if (len[d] > 1) {
 			first--;
 			ret->n[first] = len[d];
-			ret->stride[first] = stride;
+			ret->stride[first] = stride[d];
 			ret->count *= (uint64_t)len[d];
 		}
 	}
@@ -352,6 +363,44 @@ static void output_runs(const struct view *view, const int64_t *len, struct box_
 	memmove(ret->n, ret->n + first, (size_t)ret->rank * sizeof ret->n[0]);
 	memmove(ret->stride, ret->stride + first, (size_t)ret->rank * sizeof ret->stride[0]);
 	ret->bytes = (uint64_t)run;
+}
+
+static void output_runs(const struct view *view, const int64_t *len, struct box_runs *ret)
+{
+	int64_t stride[BOX_MAX_RANK];
+
+	for (int d = 0; d < view->rank; d++)
+		stride[d] = view->axis[d].dst_stride;
+	written_runs(view->rank, view->dst_element, stride, len, ret);
+}
+
+/* Of the blocks of output boxes of these lengths. */
+static void scale_runs(const struct view *view, const int64_t *len, struct box_runs *ret)
+{
+	int64_t stride[BOX_MAX_RANK];
+	int64_t blocks[BOX_MAX_RANK];
+	int64_t run = view->scale_element;
+
+	*ret = (struct box_runs){ 0 };
+	if (!view->scale_element)
+		return;
+	for (int d = view->rank - 1; d >= 0; d--) {
+		blocks[d] = divide_up_i64(len[d], view_block(&view->axis[d]));
+		stride[d] = run;
+		run *= view->scale_shape[d];
+	}
+	written_runs(view->rank, view->scale_element, stride, blocks, ret);
+}
+
+/* Where the scales of a box begin. */
+static uint64_t scale_offset(const struct view *view, const struct box *box)
+{
+	uint64_t at = 0;
+
+	for (int d = 0; view->scale_element && d < view->rank; d++)
+		at = at * (uint64_t)view->scale_shape[d] +
+		     (uint64_t)(box->piece[d].dst / view_block(&view->axis[d]));
+	return at * view->scale_element;
 }
 
 void box_get(const struct box_plan *plan, uint64_t i, struct box *ret)
@@ -381,6 +430,8 @@ void box_get(const struct box_plan *plan, uint64_t i, struct box *ret)
 	}
 	source_runs(plan, src_len, &ret->src, ret->src_stride);
 	output_runs(view, dst_len, &ret->dst);
+	scale_runs(view, dst_len, &ret->scale);
+	ret->scale.offset = scale_offset(view, ret);
 	if (ret->is_missing)
 		ret->src.count = ret->dst.count = 0;
 	ret->src.offset = src_offset;

@@ -38,8 +38,9 @@ struct box_plan {
 	int src_order[BOX_MAX_RANK]; /* axes by file stride, the smallest first */
 	struct box_pieces axis[BOX_MAX_RANK];
 	uint64_t n_boxes;
-	uint64_t dst_bytes; /* of the largest box */
-	uint64_t src_bytes; /* of the largest box's source, packed */
+	uint64_t dst_bytes;   /* of the largest box */
+	uint64_t src_bytes;   /* of the largest box's source, packed */
+	uint64_t scale_bytes; /* of the largest box's scales */
 };
 
 /* Runs of a file, and where they lie packed one after the other. */
@@ -56,13 +57,14 @@ struct box {
 	struct box_piece piece[BOX_MAX_RANK];
 	struct box_runs src;
 	struct box_runs dst;
+	struct box_runs scale;            /* of the file of scales, if the view has blocks */
 	int64_t src_stride[BOX_MAX_RANK]; /* bytes in the packed source, sign by step */
 	uint64_t src_start;               /* byte of the packed source that the first output element reads */
 	bool is_missing;                  /* it is past the end of what the output has */
 };
 
-/* Boxes whose source and output together take at most slot_bytes (one element always fits). The view must
- * outlive the plan. */
+/* Boxes whose source, output and scales together take at most slot_bytes; one element always fits, and so
+ * does a block that has a scale, as it is not cut. The view must outlive the plan. */
 int box_plan_init(struct box_plan *ret, const struct view *view, uint64_t slot_bytes, struct failure *f);
 void box_plan_deinit(struct box_plan *plan);
 

@@ -2,6 +2,7 @@
 /* The mover: shapes the boxes, starts the workers, watches them and stops them. */
 #include "mover.h"
 
+#include <inttypes.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -40,8 +41,25 @@ int mover_run(const struct tmactl *t, const struct mover_job *job, mover_progres
 	return rc;
 }
 
+/* A block that has a scale may be larger than what a worker was to have: then there are fewer workers. */
+static int plan_blocks(struct mover *m, uint64_t memory, struct failure *f)
+{
+	const struct box_plan *plan = &m->plan;
+	const uint64_t bytes = plan->src_bytes + plan->dst_bytes + plan->scale_bytes;
+
+	if (!m->job->view->scale_element || bytes <= memory / (uint64_t)m->n_workers)
+		return 0;
+	m->n_workers = (int)(memory / bytes);
+	if (m->n_workers)
+		return 0;
+	return fail(f, EXIT_FAILED,
+	            "--amax-block %s: a block, with its input, has %" PRIu64
+	            " bytes, but there is memory for %" PRIu64 "; --memory allows more",
+	            m->job->cast->args->amax.block_text, bytes, memory);
+}
+
 /* Boxes for so many workers; whether those of a stream follow each other. */
-static int plan_for(struct mover *m, int n_workers, uint64_t slot_bytes, bool *ret_reads_on,
+static int plan_for(struct mover *m, int n_workers, uint64_t slot_bytes, uint64_t memory, bool *ret_reads_on,
                     bool *ret_writes_on, struct failure *f)
 {
 	const struct mover_job *job = m->job;
@@ -50,6 +68,8 @@ static int plan_for(struct mover *m, int n_workers, uint64_t slot_bytes, bool *r
 	if (box_plan_init(&m->plan, job->view, slot_bytes, f) < 0)
 		return -1;
 	m->n_workers = m->plan.n_boxes < (uint64_t)n_workers ? (int)m->plan.n_boxes : n_workers;
+	if (plan_blocks(m, memory, f) < 0)
+		return -1;
 	*ret_reads_on = !job->source->is_sequential || box_plan_reads_on(&m->plan);
 	*ret_writes_on = !is_sent(job->output) || box_plan_writes_on(&m->plan);
 	return 0;
@@ -68,10 +88,12 @@ static int mover_plan(struct mover *m, struct failure *f)
 		uint64_t most = memory / MAX_WORKERS;
 		bool reads_on, writes_on;
 
-		if (plan_for(m, MAX_WORKERS, fair < most ? fair : most, &reads_on, &writes_on, f) < 0 ||
+		if (plan_for(m, MAX_WORKERS, fair < most ? fair : most, memory, &reads_on, &writes_on, f) <
+		        0 ||
 		    (!(reads_on && writes_on) &&
-		     plan_for(m, MAX_WORKERS, most, &reads_on, &writes_on, f) < 0) ||
-		    (!(reads_on && writes_on) && plan_for(m, 1, memory, &reads_on, &writes_on, f) < 0))
+		     plan_for(m, MAX_WORKERS, most, memory, &reads_on, &writes_on, f) < 0) ||
+		    (!(reads_on && writes_on) &&
+		     plan_for(m, 1, memory, memory, &reads_on, &writes_on, f) < 0))
 			return -1;
 		if (reads_on && writes_on)
 			return 0;

@@ -32,7 +32,9 @@ struct mover_job {
 	struct source *source;
 	uint64_t source_end; /* byte of it where its array ends */
 	struct output *output;
-	uint64_t header_bytes; /* of the output, before its data */
+	uint64_t header_bytes;       /* of the output, before its data */
+	struct output *scale_output; /* of a view that has blocks; written at any place */
+	uint64_t scale_header_bytes;
 	struct stop *stop;
 	uint64_t memory;               /* for all boxes under way */
 	const struct tma_order *order; /* of the requests; NULL: none */

@@ -154,7 +154,8 @@ static int worker_open(struct worker *w)
 	const struct cast *cast = w->mover->job->cast;
 
 	if (worker_connect(w) < 0 || worker_create(w, plan->src_bytes, &w->src) < 0 ||
-	    worker_create(w, plan->dst_bytes, &w->dst) < 0)
+	    worker_create(w, plan->dst_bytes, &w->dst) < 0 ||
+	    (plan->scale_bytes && worker_create(w, plan->scale_bytes, &w->scales) < 0))
 		return -1;
 	if (!cast_bytes(cast))
 		return 0;
@@ -247,12 +248,26 @@ static void worker_has_written(struct worker *w)
 	pthread_mutex_unlock(&m->lock);
 }
 
+/* Packed runs to their places after a header. */
+static int worker_write_runs(struct worker *w, struct output *output, uint64_t header_bytes,
+                             const struct box_runs *runs, const uint8_t *data)
+{
+	int64_t position[BOX_MAX_RANK] = { 0 };
+	uint64_t offset = runs->offset;
+	int rc;
+
+	do {
+		rc = output_write(output, data, runs->bytes, header_bytes + offset, &w->error);
+		data += runs->bytes;
+		if (!rc)
+			rc = stopped(w);
+	} while (!rc && box_runs_next(runs, position, &offset));
+	return rc;
+}
+
 static int worker_write(struct worker *w, uint64_t i, const struct box *box)
 {
 	const struct mover_job *job = w->mover->job;
-	int64_t position[BOX_MAX_RANK] = { 0 };
-	uint64_t offset = box->dst.offset;
-	const uint8_t *data = tma_region_data(w->dst);
 	int rc;
 
 	if (worker_await_turn(w, i) < 0)
@@ -262,12 +277,10 @@ static int worker_write(struct worker *w, uint64_t i, const struct box *box)
 		return 0;
 	}
 	pthread_mutex_lock(&w->mover->writing);
-	do {
-		rc = output_write(job->output, data, box->dst.bytes, job->header_bytes + offset, &w->error);
-		data += box->dst.bytes;
-		if (!rc)
-			rc = stopped(w);
-	} while (!rc && box_runs_next(&box->dst, position, &offset));
+	rc = worker_write_runs(w, job->output, job->header_bytes, &box->dst, tma_region_data(w->dst));
+	if (!rc && w->scales)
+		rc = worker_write_runs(w, job->scale_output, job->scale_header_bytes, &box->scale,
+		                       tma_region_data(w->scales));
 	pthread_mutex_unlock(&w->mover->writing);
 	worker_has_written(w);
 	return rc;
@@ -379,6 +392,8 @@ static int worker_transform(struct worker *w, const struct box *box)
 		transform.value = casts ? job->value : carried(view->element, job->fill);
 	if (casts) {
 		worker_cast(w, box, &cast);
+		if (cast_has_scales(job->cast))
+			cast_request_scales(&cast, job->cast, w->scales, view, dst.shape);
 		transform.conversion = &cast.conversion;
 	}
 	return worker_ask(w, &transform);

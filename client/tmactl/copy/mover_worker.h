@@ -19,6 +19,7 @@ struct worker {
 	tma_region *src;
 	tma_region *dst;
 	tma_region *operands; /* lists by which elements are converted; NULL: there are none */
+	tma_region *scales;   /* that are computed; NULL: there are none */
 	struct failure error;
 };
 

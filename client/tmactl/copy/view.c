@@ -25,7 +25,7 @@ int view_init(struct view *ret, const struct npy *npy, const struct view_args *a
 		              .channel_of = -1,
 		              .channel = -1 };
 	if (view_axes(ret, npy, args, f) < 0 || view_size(ret, dst_item_bytes, f) < 0 ||
-	    check_rests(ret, args, f) < 0)
+	    check_rests(ret, args, f) < 0 || view_set_blocks(ret, args, f) < 0)
 		return -1;
 	if (!ret->dst_bytes)
 		return 0;

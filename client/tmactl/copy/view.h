@@ -32,6 +32,10 @@ struct view_args {
 	int64_t channels;        /* elements of the input's dimension that has channels; 0: none has */
 	int channel;             /* that dimension; negative ones count from the last */
 	const char *channels_text;
+	const char *block_text;      /* of blocks that have scales; NULL: there are none */
+	int n_block;                 /* extents, of the output's last dimensions */
+	int64_t block[TMA_MAX_RANK]; /* -1: all of a dimension */
+	uint32_t scale_item_bytes;
 };
 
 /* Splits as the library takes them: n pairs. */
@@ -58,8 +62,14 @@ struct view_axis {
 	int64_t src_stride; /* bytes in the file, >= 0 */
 	int64_t dst_stride; /* bytes in the output */
 	int of;             /* its number before axes were fused */
-	bool is_fixed;      /* a digit of a ragged dimension, or channels: not to be fused */
+	bool is_fixed;      /* a digit of a ragged dimension, channels, or in blocks: not to be fused */
+	int64_t block;      /* elements of a block, which is not cut; 0: 1 */
 };
+
+static inline int64_t view_block(const struct view_axis *axis)
+{
+	return axis->block ? axis->block : 1;
+}
 
 /* Axes, outermost first, that count the elements of one dimension of a file in mixed radix, where not all
  * numbers exist, because the last block is incomplete: only those below the one with these digits. */
@@ -85,14 +95,18 @@ struct view {
 	struct view_splits dst_split; /* as which the output's joined dimensions are seen */
 	int n_rests;
 	struct view_rest rest[2 * TMA_MAX_SPLIT];
-	int channel_of;        /* dimension of the output, not joined yet, that has channels; -1: none */
-	int channel;           /* its axis */
-	int64_t first_channel; /* that is not cropped */
+	int channel_of;         /* dimension of the output, not joined yet, that has channels; -1: none */
+	int channel;            /* its axis */
+	int64_t first_channel;  /* that is not cropped */
+	uint32_t scale_element; /* bytes of the scale of a block; 0: there are none */
+	int64_t
+	    scale_shape[TMA_MAX_RANK]; /* of out_rank: blocks. An axis is then a dimension of the output */
+	uint64_t scale_bytes;
 };
 
 /* Checks the flags against the file's shape: a permutation that is none, pads of another rank, crops that
  * leave nothing, empty dimensions with a mode that needs elements, sizes that overflow, splits and joins that
- * do not fit, another number of channels than the dimension has. */
+ * do not fit, another number of channels than the dimension has, blocks of what is padded or joined. */
 int view_init(struct view *ret, const struct npy *npy, const struct view_args *args, struct failure *f);
 
 /* ---- For view.c: dimensions in blocks ---------------------------------------------------------------- */
@@ -106,6 +120,9 @@ struct view_dims {
 	bool is_inner[TMA_MAX_RANK];
 	int8_t origin[TMA_MAX_RANK]; /* dimension of the input */
 };
+
+/* Sets the blocks that have scales. */
+int view_set_blocks(struct view *v, const struct view_args *args, struct failure *f);
 
 /* Carries out --split. */
 int view_split(struct view *v, struct view_dims *dims, const struct view_args *args, struct failure *f);

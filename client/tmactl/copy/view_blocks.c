@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Dimensions in blocks: --split takes those of the input apart, --join puts those of the output together. */
+/* Dimensions in blocks: --split takes those of the input apart, --join puts those of the output together, and
+ * --amax-block names those that have scales. */
 #include "view.h"
 
 #include <inttypes.h>
 #include <string.h>
+
+#include "proto/arithmetic.h"
 
 /* ---- The input ---------------------------------------------------------------------------------------- */
 
@@ -207,5 +210,54 @@ int view_join(struct view *v, const struct view_args *args, uint64_t item_bytes,
 	v->out_rank = j.rank;
 	add_dst_rests(v, &j);
 	set_strides(v, &j, item_bytes);
+	return 0;
+}
+
+/* ---- Scales ------------------------------------------------------------------------------------------- */
+
+static int check_blocks(const struct view *v, const struct view_args *args, struct failure *f)
+{
+	if (args->join)
+		return fail(f, EXIT_USAGE,
+		            "--amax-block %s: not beside --join; blocks are of dimensions as they are moved",
+		            args->block_text);
+	if (args->n_block > v->out_rank)
+		return fail(f, EXIT_USAGE, "--amax-block %s: it names %d dimension%s, but the output has %d",
+		            args->block_text, args->n_block, args->n_block == 1 ? "" : "s", v->out_rank);
+	if (v->n_rests)
+		return fail(
+		    f, EXIT_USAGE,
+		    "--amax-block %s: the last block of --split %s is incomplete, and would be filled",
+		    args->block_text, args->split);
+	for (int d = 0; d < v->out_rank; d++)
+		if (v->axis[d].extent != v->axis[d].source)
+			return fail(f, EXIT_USAGE,
+			            "--amax-block %s: --pad %s adds to dimension %d; beside blocks it can "
+			            "only crop",
+			            args->block_text, args->pad, d);
+	return 0;
+}
+
+int view_set_blocks(struct view *v, const struct view_args *args, struct failure *f)
+{
+	const int missing = v->out_rank - args->n_block;
+
+	if (!args->block_text)
+		return 0;
+	if (check_blocks(v, args, f) < 0)
+		return -1;
+	v->scale_element = args->scale_item_bytes;
+	v->scale_bytes = args->scale_item_bytes;
+	for (int d = 0; d < v->out_rank; d++) {
+		struct view_axis *axis = &v->axis[d];
+		const int64_t whole = max_i64(axis->extent, 1);
+
+		axis->is_fixed = true;
+		axis->block = d < missing                      ? 1
+		              : args->block[d - missing] == -1 ? whole
+		                                               : min_i64(args->block[d - missing], whole);
+		v->scale_shape[d] = divide_up_i64(axis->extent, axis->block);
+		v->scale_bytes *= (uint64_t)v->scale_shape[d]; /* at most 4 times the output's */
+	}
 	return 0;
 }

@@ -29,6 +29,8 @@ static const char *formula_of(const struct tma_conversion *c)
 {
 	const bool scales = c->scale || c->scale_tensor, adds = c->bias || c->bias_tensor;
 
+	if (c->amax)
+		return "x * (1 / scale)";
 	return scales && adds ? "x * scale + bias" : scales ? "x * scale" : adds ? "x + bias" : "x";
 }
 
@@ -62,6 +64,29 @@ static void print_operand(const char *name, const struct tma_number *number, con
 		       name, tensor->shape[0], rank - tensor->rank);
 }
 
+/* What is computed of each block: [3, 300, 3] of 1 x 1 x 128. */
+static void print_scales(const struct tma_amax *amax, const char *to, int column)
+{
+	const struct tma_tensor *scale = amax->scale;
+	char text[1024], least[40] = "";
+	int len = 0;
+
+	if (amax->least > 0)
+		snprintf(least, sizeof least, ", at least %.9g,", amax->least);
+	len += snprintf(text, sizeof text, "%s [", tma_dtype_name(scale->dtype));
+	for (int d = 0; d < scale->rank; d++)
+		len += snprintf(text + len, sizeof text - (size_t)len, "%s%" PRId64, d ? ", " : "",
+		                scale->shape[d]);
+	len += snprintf(text + len, sizeof text - (size_t)len, "], for blocks of [");
+	for (int d = 0; d < scale->rank; d++)
+		len += snprintf(text + len, sizeof text - (size_t)len, "%s%" PRId64, d ? ", " : "",
+		                amax->block[d]);
+	snprintf(text + len, sizeof text - (size_t)len,
+	         "]: the largest magnitude of a block%s divided by the largest finite %s%s", least, to,
+	         amax->power_of_two ? ", rounded up to a power of two" : "");
+	print_wrapped(text, column, printf("%-8s ", "scale"));
+}
+
 void cast_print(const struct cast *cast, const struct transform_request *q, int column)
 {
 	const struct tma_conversion *c = &q->cast.conversion;
@@ -83,5 +108,7 @@ void cast_print(const struct cast *cast, const struct transform_request *q, int 
 	         tma_dtype_name(cast->to));
 	print_wrapped(text, column, printf("%-8s ", "convert"));
 	print_operand("scale", c->scale, c->scale_tensor, q->src.rank + q->src_split.n);
+	if (c->amax)
+		print_scales(c->amax, tma_dtype_name(cast->to), column);
 	print_operand("bias", c->bias, c->bias_tensor, q->src.rank + q->src_split.n);
 }

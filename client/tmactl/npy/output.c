@@ -20,6 +20,9 @@
 #ifndef RENAME_NOREPLACE
 #define RENAME_NOREPLACE 1
 #endif
+#ifndef RENAME_EXCHANGE
+#define RENAME_EXCHANGE 2
+#endif
 
 #define MAX_LINKS 40
 /* Of one call. The page cache takes pages as large as a call; the largest are short, and their memory may be
@@ -175,6 +178,34 @@ static int open_nameless(const char *directory)
 	return fd;
 }
 
+/* Follows links to a directory and a name in it. */
+static bool find_place(const char *path, struct stat *ret_directory, char *ret_name)
+{
+	char target[PATH_MAX];
+	struct failure f = { 0 };
+	char *directory;
+	bool found;
+
+	if (follow_links(target, path, &f) < 0)
+		return false;
+	directory = directory_of(target);
+	found = directory && !stat(directory, ret_directory);
+	free(directory);
+	strcpy(ret_name, strrchr(target, '/') ? strrchr(target, '/') + 1 : target);
+	return found;
+}
+
+bool output_is_one(const char *a, const char *b)
+{
+	char name_a[PATH_MAX], name_b[PATH_MAX];
+	struct stat in_a, in_b;
+
+	if (output_is_standard(a) || output_is_standard(b))
+		return output_is_standard(a) && output_is_standard(b);
+	return find_place(a, &in_a, name_a) && find_place(b, &in_b, name_b) && in_a.st_dev == in_b.st_dev &&
+	       in_a.st_ino == in_b.st_ino && !strcmp(name_a, name_b);
+}
+
 int output_write(struct output *output, const void *data, size_t len, uint64_t offset, struct failure *f)
 {
 	ssize_t n;
@@ -207,24 +238,80 @@ static int keep_owner(const struct output *output)
 	return fchmod(output->fd, kept ? output->mode : output->mode & 0777);
 }
 
-/* rename, if need be only to where nothing is. */
-static int put_in_place(const struct output *output)
+static int rename_with(const char *from, const char *to, unsigned flags)
 {
-	if (output->clobber == OUTPUT_REPLACE)
-		return rename(output->temporary, output->target);
-	if (!renameat2(AT_FDCWD, output->temporary, AT_FDCWD, output->target, RENAME_NOREPLACE))
+	return renameat2(AT_FDCWD, from, AT_FDCWD, to, flags);
+}
+
+/* To where nothing is. */
+static int put_anew(const struct output *output)
+{
+	if (!rename_with(output->temporary, output->target, RENAME_NOREPLACE))
 		return 0;
 	if (errno != EINVAL && errno != ENOSYS)
 		return -1;
 	return link(output->temporary, output->target) < 0 ? -1 : unlink(output->temporary);
 }
 
-int output_commit(struct output *output, struct failure *f)
+/* So that it can be taken back; -1: it is not there. */
+static int put_for_now(struct output *output)
+{
+	struct stat st;
+
+	if (lstat(output->target, &st)) {
+		if (errno != ENOENT || put_anew(output) < 0)
+			return -1;
+		output->place = OUTPUT_NEW;
+		return 0;
+	}
+	if (!S_ISREG(st.st_mode) || rename_with(output->temporary, output->target, RENAME_EXCHANGE) < 0)
+		return -1;
+	output->place = OUTPUT_EXCHANGED;
+	return 0;
+}
+
+/* for_now: it may be taken back. */
+static int put_in_place(struct output *output, bool for_now, struct failure *f)
 {
 	int rc;
 
-	if (output->is_stream)
-		return output_end_stream(output, f);
+	if (for_now && output->clobber == OUTPUT_REPLACE && !put_for_now(output))
+		return 0;
+	rc = output->clobber == OUTPUT_REPLACE ? rename(output->temporary, output->target) : put_anew(output);
+	if (rc < 0)
+		return errno == EEXIST ? exists(output, f)
+		                       : fail(f, EXIT_FAILED, "%s: cannot be replaced (%s)", output->path,
+		                              strerror(errno));
+	output->place = output->clobber == OUTPUT_REPLACE ? OUTPUT_FINAL : OUTPUT_NEW;
+	return 0;
+}
+
+/* The destination is as it was. */
+static void take_back(struct output *output)
+{
+	if (output->place == OUTPUT_NEW)
+		unlink(output->target);
+	else if (output->place == OUTPUT_EXCHANGED)
+		rename_with(output->temporary, output->target, RENAME_EXCHANGE);
+	if (output->place != OUTPUT_FINAL)
+		output->place = OUTPUT_ASIDE;
+}
+
+/* Nothing has the temporary name any more. */
+static void let_go(struct output *output)
+{
+	if (output->place == OUTPUT_EXCHANGED)
+		unlink(output->temporary);
+	output->place = OUTPUT_FINAL;
+	free(output->temporary);
+	output->temporary = NULL;
+}
+
+/* Gives a complete file its mode and a name, and closes it. */
+static int finish_file(struct output *output, struct failure *f)
+{
+	int rc;
+
 	if (keep_owner(output) < 0)
 		return fail(f, EXIT_FAILED, "%s: its mode cannot be set (%s)", output->path, strerror(errno));
 	if (!output->temporary && link_name(output) < 0)
@@ -234,13 +321,32 @@ int output_commit(struct output *output, struct failure *f)
 	output->fd = -1;
 	if (rc < 0)
 		return fail(f, EXIT_FAILED, "%s: cannot be written (%s)", output->path, strerror(errno));
-	if (put_in_place(output) < 0)
-		return errno == EEXIST ? exists(output, f)
-		                       : fail(f, EXIT_FAILED, "%s: cannot be replaced (%s)", output->path,
-		                              strerror(errno));
-	free(output->temporary);
-	output->temporary = NULL;
 	return 0;
+}
+
+int output_commit_all(struct output *const *outputs, size_t n, struct failure *f)
+{
+	for (size_t i = 0; i < n; i++)
+		if (!outputs[i]->is_stream && finish_file(outputs[i], f) < 0)
+			return -1;
+	for (size_t i = 0; i < n; i++)
+		if (outputs[i]->is_stream && output_end_stream(outputs[i], f) < 0)
+			return -1;
+	for (size_t i = 0; i < n; i++) {
+		if (outputs[i]->is_stream || put_in_place(outputs[i], i + 1 < n, f) == 0)
+			continue;
+		while (i-- > 0)
+			take_back(outputs[i]);
+		return -1;
+	}
+	for (size_t i = 0; i < n; i++)
+		let_go(outputs[i]);
+	return 0;
+}
+
+int output_commit(struct output *output, struct failure *f)
+{
+	return output_commit_all(&output, 1, f);
 }
 
 /* Gives the nameless file a temporary name next to its target; 0, or -1 with errno. */

@@ -16,6 +16,14 @@
 /* What becomes of a file that is there. */
 enum output_clobber { OUTPUT_REPLACE, OUTPUT_NO_CLOBBER };
 
+/* Where a complete file is. */
+enum output_place {
+	OUTPUT_ASIDE,     /* it has its temporary name, or none */
+	OUTPUT_NEW,       /* in the destination's place, where nothing was */
+	OUTPUT_EXCHANGED, /* there, and what it replaces has the temporary name */
+	OUTPUT_FINAL,     /* there, and cannot be taken back */
+};
+
 struct output {
 	int fd;           /* -1: none, a stream's bytes go out as they come */
 	const char *path; /* as the user named it */
@@ -26,6 +34,7 @@ struct output {
 	uid_t uid; /* of what is replaced; -1: nothing is */
 	gid_t gid;
 	uint64_t bytes; /* of the whole file, for the errors */
+	enum output_place place;
 
 	bool is_stream; /* standard output, a pipe, a device: bytes go out in their order */
 	int stream;     /* its descriptor; -1: none */
@@ -53,6 +62,14 @@ int output_write(struct output *output, const void *data, size_t len, uint64_t o
 /* Puts the file in the destination's place. What is replaced leaves its mode, and its owner and group as far
  * as the caller may give them. */
 int output_commit(struct output *output, struct failure *f);
+
+/* The same for files that belong together: none of them is in its place unless all are, but for what fails
+ * while they are put there one after the other and the file system cannot exchange two names. A stream is
+ * sent before any file appears, and stays sent if that fails. */
+int output_commit_all(struct output *const *outputs, size_t n, struct failure *f);
+
+/* Whether two paths are those of one output. */
+bool output_is_one(const char *a, const char *b);
 
 /* Gives up what was not committed, and frees. Zero-initialised with fd and stream -1 is allowed. */
 void output_deinit(struct output *output);

@@ -14,7 +14,7 @@
 
 #define SEND_BYTES (256 * 1024)
 
-static bool is_standard_output(const char *path)
+bool output_is_standard(const char *path)
 {
 	return !strcmp(path, "-") || !strcmp(path, "/dev/stdout");
 }
@@ -23,13 +23,13 @@ bool output_is_stream(const char *path)
 {
 	struct stat st;
 
-	return is_standard_output(path) ||
+	return output_is_standard(path) ||
 	       (!stat(path, &st) && (S_ISFIFO(st.st_mode) || S_ISCHR(st.st_mode) || S_ISSOCK(st.st_mode)));
 }
 
 int output_open_stream(struct output *output, struct failure *f)
 {
-	bool is_standard = is_standard_output(output->path);
+	bool is_standard = output_is_standard(output->path);
 
 	output->is_stream = true;
 	if (is_standard) {

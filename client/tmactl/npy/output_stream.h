@@ -5,8 +5,9 @@
 
 #include "output.h"
 
-/* Whether a path is that of one. */
+/* Whether a path is that of one, and of standard output. */
 bool output_is_stream(const char *path);
+bool output_is_standard(const char *path);
 
 int output_open_stream(struct output *output, struct failure *f);
 

@@ -327,3 +327,66 @@ Test(box, a_file_of_any_size_needs_no_list_of_its_boxes)
 	cr_assert_eq(box.src.offset + box.src.bytes, (uint64_t)n);
 	box_plan_deinit(&plan);
 }
+
+/* Blocks of a random view without borders that have scales of so many bytes. */
+static void set_blocks(struct view *view)
+{
+	view->scale_element = random_below(2) ? 4 : 1;
+	view->scale_bytes = view->scale_element;
+	view->out_rank = view->rank;
+	for (int d = 0; d < view->rank; d++) {
+		struct view_axis *axis = &view->axis[d];
+
+		axis->before = 0;
+		axis->source = axis->extent;
+		axis->block = 1 + random_below(axis->extent);
+		view->scale_shape[d] = (axis->extent + axis->block - 1) / axis->block;
+		view->scale_bytes *= (uint64_t)view->scale_shape[d];
+	}
+}
+
+Test(box, blocks_that_have_scales_are_whole)
+{
+	for (int round = 0; round < 4000; round++) {
+		uint64_t budget = (uint64_t)(4 + random_below(round % 2 ? 60 : 2000)), least = 0;
+		struct failure f = { 0 };
+		struct box_plan plan;
+		struct view view;
+		uint8_t *written;
+
+		random_view(&view);
+		if (view.dst_bytes > 1 << 16)
+			continue;
+		set_blocks(&view);
+		cr_assert_eq(box_plan_init(&plan, &view, budget, &f), 0);
+		written = calloc(1, view.scale_bytes);
+		for (uint64_t i = 0; i < plan.n_boxes; i++) {
+			int64_t position[BOX_MAX_RANK] = { 0 };
+			struct box box;
+			uint64_t offset;
+
+			box_get(&plan, i, &box);
+			for (int d = 0; d < view.rank; d++) {
+				const struct box_piece *p = &box.piece[d];
+				const struct view_axis *axis = &view.axis[d];
+
+				cr_assert_eq(p->dst % axis->block, 0, "round %d", round);
+				cr_assert(p->len % axis->block == 0 || p->dst + p->len == axis->extent,
+				          "round %d", round);
+			}
+			cr_assert_leq(packed_bytes(&box.scale), plan.scale_bytes, "round %d", round);
+			least = packed_bytes(&box.scale) > least ? packed_bytes(&box.scale) : least;
+			offset = box.scale.offset;
+			do {
+				cr_assert_leq(offset + box.scale.bytes, view.scale_bytes, "round %d", round);
+				for (uint64_t b = 0; b < box.scale.bytes; b++)
+					written[offset + b]++;
+			} while (box_runs_next(&box.scale, position, &offset));
+		}
+		cr_assert_eq(least, plan.scale_bytes, "round %d: of the largest box", round);
+		for (uint64_t i = 0; i < view.scale_bytes; i++)
+			cr_assert_eq(written[i], 1, "round %d, byte %d", round, (int)i);
+		free(written);
+		box_plan_deinit(&plan);
+	}
+}

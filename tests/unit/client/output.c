@@ -188,6 +188,91 @@ Test(output, nothing_is_replaced_that_is_to_be_kept)
 	cr_assert_eq(entries(), 1);
 }
 
+/* Two files that belong together: where the second is, what is there before, and whether both are put there.
+ */
+struct pair_row {
+	const char *name;
+	bool has_first, has_second, second_is_directory;
+	enum output_clobber clobber;
+	bool second_comes; /* while they are made, which --no-clobber then protects */
+	int rc;
+};
+
+Test(output, files_that_belong_together_appear_together)
+{
+	static const struct pair_row rows[] = {
+		{ .name = "both are new" },
+		{ .name = "both are replaced", .has_first = true, .has_second = true },
+		{ .name = "one is replaced", .has_second = true },
+		{ .name = "a directory came, and the first is new", .second_is_directory = true, .rc = -1 },
+		{ .name = "a directory came, and the first was there",
+		  .has_first = true,
+		  .second_is_directory = true,
+		  .rc = -1 },
+		{ .name = "a file came", .clobber = OUTPUT_NO_CLOBBER, .second_comes = true, .rc = -1 },
+		{ .name = "both are new, and protected", .clobber = OUTPUT_NO_CLOBBER },
+	};
+	char second_path[64];
+
+	snprintf(second_path, sizeof second_path, "%s/second", directory);
+	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+		const struct pair_row *row = &rows[i];
+		struct failure f = { 0 };
+		struct output first, second;
+		struct output *const both[] = { &first, &second };
+
+		unlink(path);
+		if (unlink(second_path) < 0)
+			rmdir(second_path);
+		if (row->has_first)
+			put_file(path, "old", 0640);
+		if (row->has_second)
+			put_file(second_path, "older", 0604);
+		cr_assert_eq(output_open(&first, path, 3, row->clobber, NULL, &f), 0, "%s", f.text);
+		cr_assert_eq(output_open(&second, second_path, 3, row->clobber, NULL, &f), 0, "%s", f.text);
+		cr_assert_eq(output_write(&first, "new", 3, 0, &f), 0, "%s", f.text);
+		cr_assert_eq(output_write(&second, "add", 3, 0, &f), 0, "%s", f.text);
+		if (row->second_is_directory)
+			cr_assert_eq(mkdir(second_path, 0700), 0);
+		if (row->second_comes)
+			put_file(second_path, "older", 0604);
+		cr_assert_eq(output_commit_all(both, 2, &f), row->rc, "%s: %s", row->name, f.text);
+		output_deinit(&first);
+		output_deinit(&second);
+		if (row->rc == 0) {
+			expect_file(path, "new", row->has_first ? 0640 : 0644);
+			expect_file(second_path, "add", row->has_second ? 0604 : 0644);
+		} else if (row->has_first) {
+			expect_file(path, "old", 0640);
+		} else {
+			cr_assert_neq(access(path, F_OK), 0, "%s", row->name);
+		}
+		if (row->second_comes)
+			expect_file(second_path, "older", 0604);
+		cr_assert_eq(entries(), row->rc == 0 || row->has_first ? 2 : 1, "%s: %d", row->name,
+		             entries());
+	}
+}
+
+Test(output, one_output_by_two_paths)
+{
+	char other[128], link_path[64];
+
+	snprintf(other, sizeof other, "%s/../%s/./out", directory, strrchr(directory, '/') + 1);
+	snprintf(link_path, sizeof link_path, "%s/link", directory);
+	cr_assert_eq(symlink("out", link_path), 0);
+	cr_assert(output_is_one(path, path));
+	cr_assert(output_is_one(path, other));
+	cr_assert(output_is_one(link_path, other));
+	cr_assert(output_is_one("-", "/dev/stdout"));
+	cr_assert_not(output_is_one(path, "-"));
+	cr_assert_not(output_is_one(path, directory));
+	snprintf(other, sizeof other, "%s/out2", directory);
+	cr_assert_not(output_is_one(path, other));
+	snprintf(other, sizeof other, "%s/none/out", directory);
+	cr_assert_not(output_is_one(other, other), "there is no such directory");
+}
+
 Test(output, root_gives_a_file_back_to_its_owner)
 {
 	struct failure f = { 0 };
