@@ -164,6 +164,28 @@ def test_conversions(c, span, stream, memory):
     c.synchronize()
 
 
+@pytest.mark.parametrize("block", [(1, 128), (128, 128), None])
+def test_scales(c, span, stream, block):
+    """On the device, of the device's arrays, for blocks that a tile holds and for all of an array."""
+    x = (X % 997).astype("f4") - 500
+    extents = block or x.shape
+    parts = x.reshape(512 // extents[0], extents[0], 256 // extents[1], extents[1])
+    scale = np.abs(parts).max(axis=(1, 3)) / np.float32(65504)
+    wanted = (parts * (np.float32(1) / scale)[:, None, :, None]).reshape(x.shape).astype("f2")
+    src, dst = Array(span.start, x.shape, "f4", stream), Array(span.start + MIB, x.shape, "f2", stream)
+    scales = Array(span.start + 2 * MIB, scale.shape, "f4", stream)
+    src.put(x)
+    dst.put(np.zeros(x.shape))
+    out, made = c.quantize(src, block, out=dst, scale_out=scales)
+    assert out is dst and made is scales
+    assert np.array_equal(scales.get(), scale) and np.array_equal(dst.get(), wanted)
+    plan = c.plan(src, out=dst, cast="saturate", amax=tma.Amax(extents, scale=scales))
+    dst.put(np.zeros(x.shape))
+    plan(src, dst)
+    assert np.array_equal(dst.get(), wanted)
+    c.synchronize()
+
+
 def test_an_exact_cast_in_a_stream(c, span, stream):
     """The error comes with a later call, and says of how many elements."""
     x = X.astype("f4")

@@ -11,9 +11,8 @@ import conversion
 import scales
 import tmaclient as tma
 from arrays import Layout, bits, dtypes, ml_dtypes, random_shape, shared
-from tmad import ENGINE, share
+from tmad import share
 
-pytestmark = pytest.mark.skipif(ENGINE != "cpu", reason="the cpu engine computes scales")
 needs_ml_dtypes = pytest.mark.skipif(ml_dtypes is None, reason="needs ml_dtypes")
 TYPES = [d for d in dtypes() if d.name in (*conversion.SMALL, "float32")]
 FP8 = np.dtype(ml_dtypes.float8_e4m3fn if ml_dtypes else "f2")  # or the smallest that there is

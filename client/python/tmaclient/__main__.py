@@ -39,8 +39,8 @@ def show_service(c: tma.Client) -> None:
     info = c.info()
     device = info.get("device") or {}
     name = device.get("name") if isinstance(device, dict) else device
-    engine = f"engine {info['engine']}" + (f" on {name}" if name else "")
-    say("c = tma.connect()", f"tmad {info['version']} at {c.path}, {engine}")
+    say("c = tma.connect()", f"tmad {info['version']} at {c.path}")
+    say("c.info()", f"engine {info['engine']}" + (f" on {name}" if name else ""))
 
 
 def tour_with_numpy(c: tma.Client) -> None:
