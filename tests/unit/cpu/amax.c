@@ -260,8 +260,8 @@ static void check_scales(const struct moved *row, const struct transform *t)
 					bits &= 0x7fffffff;
 					most = bits > most ? bits : most;
 				}
-				uint32_t size =
-				    amax_encode(amax->scale.dtype, amax_scale_of(&amax->rule, most).scale, bytes);
+				uint32_t size = amax_encode(amax->scale.dtype,
+				                            amax_scale_of(&amax->rule, most).scale, bytes);
 				cr_assert(!memcmp(plain_result.scale + n * size, bytes, size),
 				          "%s: scale %lld", row->name, (long long)n);
 			}
