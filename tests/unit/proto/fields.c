@@ -2,6 +2,7 @@
 /* Every type of MessagePack in every field of every method's parameters. */
 #include "proto/wire/rpc.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -211,7 +212,7 @@ Test(fields, what_is_encoded_decodes_to_the_same)
 		             RPC_DISPATCH, "request %d: %s", n, err.message);
 		cr_assert_eq(request.method, &methods[n / 2]);
 		cr_assert_eq(request.params.empty.has,
-		             n % 2 ? request.method->accepts : request.method->requires, "%s: has %x",
+		             n % 2 ? request.method->accepts : request.method->requires, "%s: has %" PRIx64,
 		             request.method->name, request.params.empty.has);
 		items = sample_keep_lists(&request);
 		cr_assert_eq(rpc_encode_request(&again, request.msgid, request.method, &request.params), 0);

@@ -2,6 +2,7 @@
 /* Valid requests, broken at random, through the scan and the decoder as a session would. */
 #include "proto/wire/rpc.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 #include <criterion/criterion.h>
@@ -79,8 +80,8 @@ static void check_request(struct rpc_decoder *decoder, struct rpc_request *reque
 	struct rpc_request again;
 	struct error err = { 0 };
 
-	cr_assert_eq(has & ~method->accepts, 0, "round %u: %s has %x", round, method->name, has);
-	cr_assert_eq(method->requires & ~has, 0, "round %u: %s has %x", round, method->name, has);
+	cr_assert_eq(has & ~method->accepts, 0, "round %u: %s has %" PRIx64, round, method->name, has);
+	cr_assert_eq(method->requires & ~has, 0, "round %u: %s has %" PRIx64, round, method->name, has);
 	cr_assert_eq(rpc_encode_request(&one, request->msgid, method, &request->params), 0);
 	cr_assert_eq(rpc_decode_request(decoder, one.data, buffer_len(&one), &again, &err), RPC_DISPATCH,
 	             "round %u: %s", round, err.message);
