@@ -79,8 +79,10 @@ void convert_twin_of(const struct loop_nest *nest, struct loop_nest *ret)
 
 bool convert_is_direct(const struct loop_nest *nest)
 {
+	if (nest->rank == 0)
+		return true;
 	const struct loop_nest_dim *inner = &nest->dim[nest->rank - 1];
-	return nest->rank == 0 || (inner->src == nest->converted && inner->n * inner->src >= DIRECT_LEAST) ||
+	return (inner->src == nest->converted && inner->n * inner->src >= DIRECT_LEAST) ||
 	       (nest->rank == 1 && inner->src == nest->converted);
 }
 
