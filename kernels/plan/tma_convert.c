@@ -75,6 +75,16 @@ static bool is_woven(const struct transform *t, const struct loop_nest *nest, co
 	       !y->bias && y->n * nest->converted >= ROW_LEAST;
 }
 
+/* How many channels of one byte a tile's pixels have, whose rows lie at the same phase; 0: it has no such
+ * pixels. */
+static uint32_t channels_of(const struct transform *t, const struct loop_nest *nest,
+                            const struct loop_nest_dim *y)
+{
+	return is_narrow(t) && nest->converted == 1 && (y->n == 3 || y->n == 4) && y->dst % 16 == 0
+	           ? (uint32_t)y->n
+	           : 0;
+}
+
 /* Whole lines of the destination, and of the source what is left of a tile. */
 static void choose_tile(struct tma_convert *convert, const struct loop_nest_dim *x,
                         const struct loop_nest_dim *y, int64_t from, int64_t to)
@@ -108,6 +118,7 @@ static bool try_tiles(struct tma_route_plan *tma, const struct transform *t, con
 	convert->packed = !convert->woven && x->src == row && row <= PACKED_MOST;
 	if (!convert->woven && (x->n * nest->element < TILES_LEAST || (!convert->packed && row < ROW_LEAST)))
 		return false;
+	convert->channels = convert->packed ? channels_of(t, nest, y) : 0;
 	choose_tile(convert, x, y, nest->converted, nest->element);
 	convert->how = TMA_CONVERT_TILES;
 	set_dims(tma, nest, second);

@@ -71,8 +71,9 @@ struct tma_convert {
 	enum tma_convert_how how;
 	uint32_t tile_x; /* elements of a tile along dimensions 0 and 1 */
 	uint32_t tile_y;
-	bool packed;          /* a tile has no gap in the source */
-	bool woven;           /* nor in the destination, where its rows are short */
+	bool packed;       /* a tile has no gap in the source */
+	bool woven;        /* nor in the destination, where its rows are short */
+	uint32_t channels; /* of a pixel of bytes, which are together in the source, 3 or 4; 0: it is none */
 	int64_t scale_offset; /* bytes from an operand's element [0, ..., 0] */
 	int64_t bias_offset;
 	int64_t scale[ARGS_MAX_RANK]; /* strides, bytes, as dim */

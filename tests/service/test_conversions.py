@@ -22,6 +22,8 @@ MODES = ("constant", "edge", "reflect", "symmetric", "wrap")
 class Case:
     """A random request, its memory and what it should give."""
 
+    is_strided = True  # and begins anywhere
+
     def __init__(self, rng):
         self.source, self.target = (str(rng.choice(INTEGERS + FLOATS)) for _ in range(2))
         self.cast = str(rng.choice(("saturate", "saturate", "exact")))
@@ -74,6 +76,28 @@ class Case:
                 f"{self.after} {self.mode} scale {text(self.scale)} bias {text(self.bias)}")
 
 
+class Images(Case):
+    """Pixels of bytes whose channels become planes, cropped or not, with factors for each channel or without."""
+
+    is_strided = False
+
+    def __init__(self, rng):
+        self.source = str(rng.choice(("uint8", "int8", "bool", "float8_e4m3fn", "float8_e5m2")))
+        self.target = str(rng.choice(INTEGERS + FLOATS))
+        self.cast = str(rng.choice(("saturate", "saturate", "saturate", "exact")))
+        height, width = int(rng.integers(1, 20)), int(rng.choice((1, 4, 15, 16, 48, 100, 224, 1000)))
+        self.shape = [int(rng.integers(1, 4)), height, width, int(rng.choice((3, 4)))]
+        self.perm = [0, 3, 1, 2]
+        self.before, self.after = [0] * 4, [0] * 4
+        if rng.integers(0, 2):
+            left = int(rng.integers(0, min(width, 17)))
+            self.before[3], self.after[3] = -left, -int(rng.integers(0, min(width - left, 17)))
+        self.mode, self.value = "constant", 0
+        operands = [rng.standard_normal((self.shape[3], 1, 1)).astype(np.float32) for _ in range(2)]
+        self.scale, self.bias = (o if rng.integers(0, 2) else None for o in operands)
+        self.data = random_values(rng, self.source, self.shape)
+
+
 class Bench:
     """A region that cases lay their tensors out in, one after the other with random gaps."""
 
@@ -103,6 +127,8 @@ class Bench:
             if strided and rng.integers(0, 4) == 0:
                 step += int(rng.integers(1, 4))
         self.at += int(rng.integers(0, 70))
+        if not strided:
+            self.at += -self.at % dtype.itemsize
         offset, self.at = self.at, self.at + max(step, 1) * dtype.itemsize
         flat = self.bytes[offset:self.at].view(dtype) if offset % dtype.itemsize == 0 else None
         if flat is None:
@@ -133,9 +159,9 @@ class RandomCase(ConversionsCase):
         """What to send, and the destination's view."""
         self.bench.begin()
         expected = case.expected()
-        src, src_at = self.bench.place(rng, storage(case.source), case.shape)
+        src, src_at = self.bench.place(rng, storage(case.source), case.shape, case.is_strided)
         src[...] = case.data
-        dst, dst_at = self.bench.place(rng, storage(case.target), expected.shape)
+        dst, dst_at = self.bench.place(rng, storage(case.target), expected.shape, case.is_strided)
         params = {"dst": {**dst_at, "dtype": case.target}, "src": {**src_at, "dtype": case.source}, "perm": case.perm,
                   "before": case.before, "after": case.after, "mode": case.mode, "cast": case.cast}
         if case.mode == "constant":
@@ -151,12 +177,19 @@ class RandomCase(ConversionsCase):
         return params, dst, expected
 
     def test_random_conversions(self):
+        self.compare(Case, share(2000))
+
+    def test_random_images(self):
+        self.compare(Images, share(500))
+
+    def compare(self, kind, cases):
+        """Requests of a kind, against the oracle; nothing else is written."""
         seed = int(os.environ.get("TEST_SEED", random.randrange(1 << 31)))
-        cases = int(os.environ.get("TEST_CASES", share(2000)))
+        cases = int(os.environ.get("TEST_CASES", cases))
         print(f"# seed {seed}, {cases} cases", flush=True)
         for i in range(cases):
             rng = np.random.default_rng([seed, i])
-            case = Case(rng)
+            case = kind(rng)
             params, dst, expected = self.request(rng, case)
             before, dst_before = self.bench.bytes[:self.bench.at].copy(), dst.copy()
             status = None

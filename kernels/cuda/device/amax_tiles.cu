@@ -345,9 +345,9 @@ DEVICE void convert_amax_tile(const amax_args &args, const amax_tile &tile, uint
 	visit_blocks(args, tile, blocks,
 	             [&](unsigned char *block, const amax_place &, bool) { tile_write<uint32_t>(block, 0); });
 	if (args.alike)
-		read_rows(args.move, amax_source<true>{ args, tile }, tile.source, shared);
+		read_rows(args.move, amax_source<true>{ args, tile }, tile.source, whole_block(), shared);
 	else
-		read_rows(args.move, amax_source<false>{ args, tile }, tile.source, shared);
+		read_rows(args.move, amax_source<false>{ args, tile }, tile.source, whole_block(), shared);
 	__syncthreads();
 	if (args.pass != AMAX_PASS_CONVERT) {
 		reduce_tile<S>(args, tile, blocks, shared);

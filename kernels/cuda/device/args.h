@@ -260,7 +260,8 @@ struct convert_args {
 	uint32_t to_unit;
 	uint32_t tile_x;
 	uint32_t tile_y;
-	uint32_t pitch;           /* of a row in shared memory */
+	uint32_t team;            /* channels: threads of a tile */
+	uint32_t pitch;           /* of a row in shared memory; channels: of a tile */
 	struct divisor by_chunks; /* chunks: of a row; tiles: of a row in shared memory */
 	struct divisor by_x;      /* tiles: chunks, or elements, along dimension 0; woven: elements */
 	struct convert_dim dim[ARGS_MAX_RANK];

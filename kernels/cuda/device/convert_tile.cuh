@@ -7,6 +7,17 @@
 
 #include "convert_chunk.cuh"
 
+/* The threads that share a tile. */
+struct tile_team {
+	uint32_t rank;
+	uint32_t threads;
+};
+
+DEVICE tile_team whole_block()
+{
+	return { threadIdx.x, ROWS_THREADS };
+}
+
 /* A chunk of a row. */
 struct source_chunk {
 	uint64_t at;
@@ -38,18 +49,18 @@ DEVICE void read_source_in_part(const source_chunk &chunk, unsigned char *shared
  * block: what of the source may be read around a row. All reads of a batch come first. */
 template <typename ROWS>
 DEVICE void read_rows(const convert_args &args, const ROWS &rows, const list_place &block,
-                      unsigned char *shared)
+                      const tile_team &team, unsigned char *shared)
 {
 	const uint32_t all = rows.n() * (uint32_t)args.by_chunks.n;
 
 #pragma unroll 1
-	for (uint32_t first = threadIdx.x; first < all; first += CONVERT_READS * ROWS_THREADS) {
+	for (uint32_t first = team.rank; first < all; first += CONVERT_READS * team.threads) {
 		uint4 v[CONVERT_READS];
 		uint32_t to[CONVERT_READS];
 
 #pragma unroll
 		for (uint32_t k = 0; k < CONVERT_READS; k++) {
-			const uint32_t i = first + k * ROWS_THREADS;
+			const uint32_t i = first + k * team.threads;
 			const source_chunk chunk = find_source_chunk(args, rows, min(i, all - 1));
 			const bool is_there = i < all && chunk.at < chunk.end;
 			const bool is_whole = chunk.at >= block.low && chunk.at + 16 <= block.high;
@@ -102,5 +113,142 @@ struct tile_rows {
 		return row * step + ((phase + row * phase_step) & 15);
 	}
 };
+
+/* ---- Tiles of a conversion without scales of its own ----------------------------------------------------
+ */
+
+struct convert_tile {
+	convert_place place; /* of its first element */
+	list_place block;
+	int64_t x, y; /* elements of it */
+};
+
+/* counts: as find_place. */
+DEVICE bool find_tile(const convert_args &args, uint64_t number, bool counts, convert_tile &tile)
+{
+	tile.place = find_place(args, number, counts, tile.block);
+	if (!tile.place.there)
+		return false;
+	uint64_t rest = divide_by(number, &args.by[0]);
+	const int64_t x = (int64_t)(number - rest * args.by[0].n) * args.tile_x;
+
+	number = rest;
+	rest = args.rank > 2 ? divide_by(number, &args.by[1]) : 0;
+	const int64_t y = (int64_t)(number - rest * args.by[1].n) * args.tile_y;
+
+	tile.place.step(args.dim[0], x);
+	tile.place.step(args.dim[1], y);
+	tile.x = min((int64_t)args.tile_x, args.dim[0].n - x);
+	tile.y = min((int64_t)args.tile_y, args.dim[1].n - y);
+	if (args.rank > 2)
+		visit_convert(args, 2, args.rank, rest,
+		              [&](const convert_dim &dim, int64_t i) { tile.place.step(dim, i); });
+	return true;
+}
+
+/* The rows of a tile in the source. */
+template <bool ALIGNED> struct tile_source {
+	const convert_args &args;
+	const convert_tile &tile;
+	static constexpr bool is_aligned = ALIGNED;
+
+	DEVICE_MEMBER uint64_t first() const
+	{
+		return tile.place.src;
+	}
+
+	DEVICE_MEMBER int64_t step() const
+	{
+		return args.packed ? 0 : args.dim[0].src;
+	}
+
+	DEVICE_MEMBER uint64_t bytes() const
+	{
+		return (uint64_t)(args.packed ? tile.x * args.dim[0].src : tile.y * args.from_bytes);
+	}
+
+	DEVICE_MEMBER uint32_t n() const
+	{
+		return args.packed ? 1 : (uint32_t)tile.x;
+	}
+};
+
+DEVICE tile_rows rows_of(const convert_args &args, const convert_tile &tile)
+{
+	if (args.packed)
+		return { (uint32_t)args.dim[0].src, (uint32_t)tile.place.src & 15, 0 };
+	return { args.pitch, (uint32_t)tile.place.src & 15, (uint32_t)args.dim[0].src };
+}
+
+/* Elements of a tile, from x and y on: along x, and on to the next y behind the width-th. */
+template <int S> struct tile_elements {
+	const unsigned char *shared;
+	tile_rows rows;
+	uint32_t x;
+	uint32_t y;
+	uint32_t width;
+
+	DEVICE_MEMBER uint32_t take()
+	{
+		const uint32_t bits = (uint32_t)tile_bits<S>(shared + rows.at(x) + y * S, S);
+
+		step();
+		return bits;
+	}
+
+	DEVICE_MEMBER void step()
+	{
+		x = x + 1 < width ? x + 1 : 0;
+		y += x == 0;
+	}
+};
+
+DEVICE chunk_operands operands_of(const convert_args &args, const convert_tile &tile, uint32_t y,
+                                  int64_t first)
+{
+	const convert_dim &along = args.dim[0], &across = args.dim[1];
+
+	return { tile.place.scale + (uint64_t)(y * across.scale + first * along.scale),
+		 tile.place.bias + (uint64_t)(y * across.bias + first * along.bias), along.scale,
+		 along.bias };
+}
+
+/* A chunk of row y, whose elements raw has. */
+template <int S, int D>
+DEVICE void write_chunk(const convert_args &args, const convert_tile &tile, const tile_rows &rows,
+                        const unsigned char *shared, uint32_t y, const row_chunk &c, const uint32_t *raw,
+                        uint32_t &changed)
+{
+	const chunk_operands operands = operands_of(args, tile, y, c.first);
+
+	if (!convert_chunk<S, D>(args, c, raw, operands))
+		changed += convert_exactly<D>(args, c.address + c.skip, (int)(c.last - c.first), operands,
+		                              tile_elements<S>{ shared, rows, (uint32_t)c.first, y, ~0u });
+}
+
+/* The elements of a chunk along x, one by one. */
+template <int S, int D>
+DEVICE void take_chunk(const tile_rows &rows, const unsigned char *shared, uint32_t y, const row_chunk &c,
+                       uint32_t *raw)
+{
+	constexpr int n = 16 / D;
+	const int skip = (int)(c.skip / D), last = (int)(c.last - c.first) - 1;
+
+	if (c.whole) {
+#pragma unroll
+		for (int i = 0; i < n; i++)
+			raw_set<S>(
+			    raw, i,
+			    (uint32_t)tile_bits<S>(shared + rows.at((uint32_t)c.first + i) + y * S, S));
+	} else {
+#pragma unroll
+		for (int i = 0; i < n; i++)
+			raw_set<S>(
+			    raw, i,
+			    (uint32_t)tile_bits<S>(
+				shared + rows.at((uint32_t)c.first + min(max(i - skip, 0), last)) + y * S,
+				S));
+	}
+}
 
 #endif

@@ -10,91 +10,6 @@
 namespace
 {
 
-struct convert_tile {
-	convert_place place; /* of its first element */
-	list_place block;
-	int64_t x, y; /* elements of it */
-};
-
-DEVICE bool find_tile(const convert_args &args, uint64_t number, convert_tile &tile)
-{
-	tile.place = find_place(args, number, threadIdx.x == 0, tile.block);
-	if (!tile.place.there)
-		return false;
-	uint64_t rest = divide_by(number, &args.by[0]);
-	const int64_t x = (int64_t)(number - rest * args.by[0].n) * args.tile_x;
-
-	number = rest;
-	rest = args.rank > 2 ? divide_by(number, &args.by[1]) : 0;
-	const int64_t y = (int64_t)(number - rest * args.by[1].n) * args.tile_y;
-
-	tile.place.step(args.dim[0], x);
-	tile.place.step(args.dim[1], y);
-	tile.x = min((int64_t)args.tile_x, args.dim[0].n - x);
-	tile.y = min((int64_t)args.tile_y, args.dim[1].n - y);
-	if (args.rank > 2)
-		visit_convert(args, 2, args.rank, rest,
-		              [&](const convert_dim &dim, int64_t i) { tile.place.step(dim, i); });
-	return true;
-}
-
-/* The rows of a tile in the source. */
-struct tile_source {
-	const convert_args &args;
-	const convert_tile &tile;
-	static constexpr bool is_aligned = false;
-
-	DEVICE_MEMBER uint64_t first() const
-	{
-		return tile.place.src;
-	}
-
-	DEVICE_MEMBER int64_t step() const
-	{
-		return args.packed ? 0 : args.dim[0].src;
-	}
-
-	DEVICE_MEMBER uint64_t bytes() const
-	{
-		return (uint64_t)(args.packed ? tile.x * args.dim[0].src : tile.y * args.from_bytes);
-	}
-
-	DEVICE_MEMBER uint32_t n() const
-	{
-		return args.packed ? 1 : (uint32_t)tile.x;
-	}
-};
-
-DEVICE tile_rows rows_of(const convert_args &args, const convert_tile &tile)
-{
-	if (args.packed)
-		return { (uint32_t)args.dim[0].src, (uint32_t)tile.place.src & 15, 0 };
-	return { args.pitch, (uint32_t)tile.place.src & 15, (uint32_t)args.dim[0].src };
-}
-
-/* Elements of a tile, from x and y on: along x, and on to the next y behind the width-th. */
-template <int S> struct tile_elements {
-	const unsigned char *shared;
-	tile_rows rows;
-	uint32_t x;
-	uint32_t y;
-	uint32_t width;
-
-	DEVICE_MEMBER uint32_t take()
-	{
-		const uint32_t bits = (uint32_t)tile_bits<S>(shared + rows.at(x) + y * S, S);
-
-		step();
-		return bits;
-	}
-
-	DEVICE_MEMBER void step()
-	{
-		x = x + 1 < width ? x + 1 : 0;
-		y += x == 0;
-	}
-};
-
 /* Chunks of a tile that has no gap in the destination; the operands are the same for all of it. */
 template <int S, int D>
 DEVICE void write_woven_tile(const convert_args &args, const convert_tile &tile, const unsigned char *shared,
@@ -132,46 +47,19 @@ template <int S, int D>
 DEVICE void write_tile(const convert_args &args, const convert_tile &tile, const unsigned char *shared,
                        uint32_t &changed)
 {
-	constexpr int n = 16 / D;
 	const uint32_t chunks = (uint32_t)args.by_x.n;
-	const convert_dim &along = args.dim[0], &across = args.dim[1];
 	const tile_rows rows = rows_of(args, tile);
 
 	for (uint32_t number = threadIdx.x; number < (uint32_t)tile.y * chunks; number += blockDim.x) {
 		const uint32_t y = divide_u32(number, &args.by_x);
-		const uint64_t row = tile.place.dst + (uint64_t)(y * across.dst);
+		const uint64_t row = tile.place.dst + (uint64_t)(y * args.dim[1].dst);
 		const row_chunk c = chunk_of<D>(row, (uint64_t)tile.x * D, number - y * chunks);
-		const int skip = (int)(c.skip / D), last = (int)(c.last - c.first) - 1;
-		uint32_t raw[n * S / 4] = {};
+		uint32_t raw[16 / D * S / 4] = {};
 
-		if (last < 0)
+		if (c.first >= c.last)
 			continue;
-		if (c.whole) {
-#pragma unroll
-			for (int i = 0; i < n; i++)
-				raw_set<S>(raw, i,
-				           (uint32_t)tile_bits<S>(
-					       shared + rows.at((uint32_t)c.first + i) + y * S, S));
-		} else {
-#pragma unroll
-			for (int i = 0; i < n; i++)
-				raw_set<S>(raw, i,
-				           (uint32_t)tile_bits<S>(
-					       shared +
-						   rows.at((uint32_t)c.first + min(max(i - skip, 0), last)) +
-						   y * S,
-					       S));
-		}
-		const chunk_operands operands = {
-			tile.place.scale + (uint64_t)(y * across.scale + c.first * along.scale),
-			tile.place.bias + (uint64_t)(y * across.bias + c.first * along.bias), along.scale,
-			along.bias
-		};
-
-		if (!convert_chunk<S, D>(args, c, raw, operands))
-			changed +=
-			    convert_exactly<D>(args, c.address + c.skip, last + 1, operands,
-			                       tile_elements<S>{ shared, rows, (uint32_t)c.first, y, ~0u });
+		take_chunk<S, D>(rows, shared, y, c, raw);
+		write_chunk<S, D>(args, tile, rows, shared, y, c, raw, changed);
 	}
 }
 
@@ -212,10 +100,10 @@ template <typename WRITE> DEVICE void take_tiles(const convert_args &args, const
 #pragma unroll 1
 	for (uint64_t number = blockIdx.x; number < args.slots; number += gridDim.x) {
 		convert_tile tile;
-		const bool there = find_tile(args, number, tile);
+		const bool there = find_tile(args, number, threadIdx.x == 0, tile);
 
 		if (there)
-			read_rows(args, tile_source{ args, tile }, tile.block, shared);
+			read_rows(args, tile_source<false>{ args, tile }, tile.block, whole_block(), shared);
 		__syncthreads();
 		if (there)
 			write(tile, shared);

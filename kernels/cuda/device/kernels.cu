@@ -16,6 +16,7 @@
 #include "convert_elements.cu"
 #include "convert_chunks.cu"
 #include "convert_tiles.cu"
+#include "convert_channels.cu"
 #include "amax_tiles.cu"
 #include "amax_boxes.cu"
 #include "fill.cu"

@@ -85,6 +85,17 @@ static uint64_t value_of(const struct transform *transform)
 	return value;
 }
 
+/* Threads for the chunks of a tile's rows; a word behind the last pixel is read, whatever it has. */
+static void set_team(struct convert_args *args, uint64_t row)
+{
+	const uint64_t chunks = row_chunks((uint64_t)args->tile_x * args->to_bytes);
+
+	args->pitch = (uint32_t)row_chunks(row) * 16 + 16;
+	args->team = ROWS_THREADS;
+	while (args->team > WARP_THREADS && args->team / 2 >= chunks)
+		args->team /= 2;
+}
+
 /* Rows in shared memory have room for any phase, and begin in different banks. */
 static void set_tiles(struct convert_args *args, const struct tma_convert *convert)
 {
@@ -101,6 +112,8 @@ static void set_tiles(struct convert_args *args, const struct tma_convert *conve
 	args->by_x =
 	    divisor_of(is_wide || convert->woven ? convert->tile_x
 	                                         : row_chunks((uint64_t)convert->tile_x * args->to_bytes));
+	if (convert->channels)
+		set_team(args, row);
 	args->by[0] = divisor_of(divide_up_u64((uint64_t)args->dim[0].n, convert->tile_x));
 	args->by[1] = divisor_of(divide_up_u64((uint64_t)args->dim[1].n, convert->tile_y));
 }
@@ -250,6 +263,18 @@ static uint32_t by_elements(enum kernel_id first, const struct convert_args *arg
 	       (uint32_t)__builtin_ctz(args->to_bytes);
 }
 
+static struct shape channels_shape_of(const struct convert_args *args, uint32_t channels)
+{
+	const uint32_t teams = ROWS_THREADS / args->team;
+
+	return (struct shape){ .kernel = (channels == 3 ? KERNEL_convert_channels_3_1
+		                                        : KERNEL_convert_channels_4_1) +
+		                         (uint32_t)__builtin_ctz(args->to_bytes),
+		               .blocks = divide_up_u64(args->slots, teams),
+		               .threads = ROWS_THREADS,
+		               .shared = teams * args->pitch };
+}
+
 static struct shape shape_of(const struct convert_args *args, enum tma_convert_how how)
 {
 	struct shape shape = { .threads = ROWS_THREADS };
@@ -338,6 +363,9 @@ int launch_convert(struct launcher *launcher, CUstream stream, const struct tran
 	args_init(&args, transform, plan, dst, src, operands);
 	if (list)
 		set_list(&args, blocks, list);
-	const struct shape shape = shape_of(&args, plan->tma.convert.how);
+	const struct tma_convert *convert = &plan->tma.convert;
+	const struct shape shape =
+	    convert->channels ? channels_shape_of(&args, convert->channels) : shape_of(&args, convert->how);
+
 	return shape_launch(&shape, launcher, stream, &args, err);
 }

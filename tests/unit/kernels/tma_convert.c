@@ -18,6 +18,7 @@ struct row {
 	enum tma_convert_how how;
 	uint32_t tile_x, tile_y;
 	bool is_packed;
+	uint32_t channels;
 	uint64_t tiles;
 	bool has_border;
 };
@@ -132,6 +133,18 @@ static struct row rows[] = {
 	  .tile_x = 5440,
 	  .tile_y = 3,
 	  .is_packed = true,
+	  .channels = 3,
+	  .tiles = 4 },
+	{ .name = "which have to lie at the same phase to be taken together",
+	  .from = DTYPE_UINT8,
+	  .to = DTYPE_FLOAT16,
+	  .rank = 3,
+	  .src = { 100, 201, 3 },
+	  .perm = { 2, 0, 1 },
+	  .how = TMA_CONVERT_TILES,
+	  .tile_x = 5440,
+	  .tile_y = 3,
+	  .is_packed = true,
 	  .tiles = 4 },
 	{ .name = "of a crop, each row of them",
 	  .from = DTYPE_UINT8,
@@ -145,6 +158,7 @@ static struct row rows[] = {
 	  .tile_x = 192,
 	  .tile_y = 3,
 	  .is_packed = true,
+	  .channels = 3,
 	  .tiles = 92 },
 	{ .name = "and the other way round",
 	  .from = DTYPE_FLOAT16,
@@ -256,6 +270,8 @@ ParameterizedTest(struct row *row, tma_convert, plans)
 	cr_expect_eq(plan.tma.convert.tile_x, row->tile_x, "%s: x %u", row->name, plan.tma.convert.tile_x);
 	cr_expect_eq(plan.tma.convert.tile_y, row->tile_y, "%s: y %u", row->name, plan.tma.convert.tile_y);
 	cr_expect_eq(plan.tma.convert.packed, row->is_packed, "%s", row->name);
+	cr_expect_eq(plan.tma.convert.channels, row->channels, "%s: %u channels", row->name,
+	             plan.tma.convert.channels);
 }
 
 /* Other ways are not tried: there is one for each conversion. */
