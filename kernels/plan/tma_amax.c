@@ -105,6 +105,8 @@ static bool choose_tile(struct tma_convert *convert, const struct loop_nest *nes
 	int64_t tile_x = extent_of(x, min_i64(row, max_i64(all / (whole ? y->block : 1), 1)), whole),
 		tile_y = extent_of(y, max_i64(all / tile_x, 1), whole);
 
+	if (alike) /* few rows: longer ones */
+		tile_x = extent_of(x, max_i64(all / tile_y, tile_x), whole);
 	while (blocks_within(x, tile_x) * blocks_within(y, tile_y) > AMAX_TILE_BLOCKS)
 		if (blocks_within(y, tile_y) == 1 || !halve(&tile_y, y, whole))
 			halve(&tile_x, x, whole);
