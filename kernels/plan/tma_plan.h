@@ -131,8 +131,10 @@ struct tma_route_plan {
 	int64_t border_src_offset;
 	struct strided_dim border[ARGS_MAX_RANK];
 
-	struct permute_args permute; /* PERMUTE: but for the addresses */
-	struct tma_convert convert;  /* CONVERT; tiles: slots of its kernel */
+	union {
+		struct permute_args permute; /* PERMUTE: but for the addresses */
+		struct tma_convert convert;  /* CONVERT; tiles: slots of its kernel */
+	};
 };
 
 /* From one row of a tile with scales to the next in shared memory: room for any phase. Rows that are written

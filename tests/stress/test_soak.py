@@ -22,7 +22,7 @@ SECONDS = float(os.environ.get("SOAK_S") or (FULL if share(FULL) == FULL else SH
 USERS = (0, 0, 65534, 12345) if os.geteuid() == 0 else (os.geteuid(),) * 3
 CHARGES = ("connections", "regions", "mapped_bytes", "jobs", "pending_fds", "queued_bytes")
 ROUNDS = 10
-WARM = 3  # rounds
+WARM = 5  # rounds: by then the plans of what is asked for are cached
 GROWTH_KIB = 512  # of resident memory, in all rounds after those
 
 
