@@ -26,7 +26,7 @@ static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static struct {
 	bool initialised;
 	pid_t process; /* that called cuInit */
-	CUresult stuck;
+	CUresult stuck[MOST_DEVICES];
 	unsigned long long calls;
 	unsigned long long calls_of[ENTRY_COUNT];
 	unsigned long long launches;
@@ -124,6 +124,8 @@ static enum needs needs_of(enum entry entry)
 	case ENTRY_cuDeviceGetUuid:
 	case ENTRY_cuDeviceGetAttribute:
 	case ENTRY_cuDeviceTotalMem:
+	case ENTRY_cuDeviceCanAccessPeer:
+	case ENTRY_cuDeviceGetP2PAttribute:
 		return NEEDS_INIT;
 	case ENTRY_cuDevicePrimaryCtxRetain:
 	case ENTRY_cuDevicePrimaryCtxRelease:
@@ -162,30 +164,42 @@ static bool is_sticky(CUresult result)
 	       result == CUDA_ERROR_UNKNOWN;
 }
 
-static CUresult check(enum entry entry)
+static CUresult check(enum entry entry, int device)
 {
 	enum needs needs = needs_of(entry);
 	if (is_to_fail(entry)) {
 		if (!state.fail_alone && is_sticky(state.fail_with))
-			call_stick(state.fail_with);
+			call_stick(device, state.fail_with);
 		return state.fail_with;
 	}
 	if (needs >= NEEDS_INIT && !state.initialised)
 		return CUDA_ERROR_NOT_INITIALIZED;
-	if (needs >= NEEDS_HEALTH && state.stuck != CUDA_SUCCESS)
-		return state.stuck;
+	if (needs >= NEEDS_HEALTH && device != NO_DEVICE && state.stuck[device] != CUDA_SUCCESS)
+		return state.stuck[device];
 	return needs == NEEDS_CONTEXT ? context_check() : CUDA_SUCCESS;
 }
 
-CUresult enter(enum entry entry)
+/* With the lock held already. */
+static CUresult enter_locked(enum entry entry, int device)
 {
-	call_lock();
 	if (entry == ENTRY_cuInit)
 		read_environment();
 	if (entry == ENTRY_cuGetErrorName || entry == ENTRY_cuGetErrorString)
 		return CUDA_SUCCESS;
 	count(entry);
-	return check(entry);
+	return check(entry, device);
+}
+
+CUresult enter(enum entry entry)
+{
+	call_lock();
+	return enter_locked(entry, device_current());
+}
+
+CUresult enter_of(enum entry entry, int device)
+{
+	call_lock();
+	return enter_locked(entry, device_exists(device) ? device : NO_DEVICE);
 }
 
 CUresult enter_mapping(enum entry entry)
@@ -210,6 +224,9 @@ static CUresult init(unsigned int flags)
 	devices_init();
 	if (devices_count() == 0)
 		return CUDA_ERROR_NO_DEVICE;
+	if (!links_init())
+		return CUDA_ERROR_INVALID_VALUE;
+	launch_init();
 	state.initialised = true;
 	state.process = getpid();
 	return CUDA_SUCCESS;
@@ -222,17 +239,18 @@ CUresult CUDAAPI cuInit(unsigned int flags)
 
 /* ---- With the lock held ------------------------------------------------------------------------------ */
 
-void call_stick(CUresult result)
+void call_stick(int device, CUresult result)
 {
-	if (state.stuck == CUDA_SUCCESS)
-		state.stuck = result;
+	for (int i = 0; i < MOST_DEVICES; i++)
+		if ((device == NO_DEVICE || device == i) && state.stuck[i] == CUDA_SUCCESS)
+			state.stuck[i] = result;
 	call_wake();
 	queue_wake();
 }
 
-CUresult call_stuck(void)
+CUresult call_stuck(int device)
 {
-	return state.stuck;
+	return state.stuck[device];
 }
 
 bool call_launch_faults(void)
@@ -342,7 +360,8 @@ __attribute__((destructor)) static void end(void)
 	if (state.process != getpid())
 		return;
 	call_lock();
-	queue_stop();
+	for (int i = 0; i < MOST_DEVICES; i++)
+		queue_stop(i);
 	if (*state.live && (file = fopen(state.live, "w"))) {
 		live(text, sizeof text);
 		fputs(text, file);

@@ -7,8 +7,6 @@
 #include "call.h"
 #include "softgpu.h"
 
-#define MOST_DEVICES 8
-
 static struct {
 	int count;
 	struct {
@@ -60,6 +58,17 @@ bool device_exists(int ordinal)
 uint64_t device_memory_bytes(void)
 {
 	return state.memory_bytes;
+}
+
+int device_current(void)
+{
+	return current ? current->ordinal : state.count == 1 ? 0 : NO_DEVICE;
+}
+
+bool device_can_access(int device, int other)
+{
+	return device == other || (link_between(device, other) != LINK_NONE &&
+	                           state.device[device].major == state.device[other].major);
 }
 
 /* ---- Questions --------------------------------------------------------------------------------------- */
@@ -213,6 +222,24 @@ struct context *context_current(void)
 	return current;
 }
 
+struct context *context_of(int ordinal)
+{
+	return &state.device[ordinal].context;
+}
+
+int context_ordinal(CUcontext handle)
+{
+	for (int i = 0; i < MOST_DEVICES; i++)
+		if (handle == (CUcontext)context_of(i))
+			return i;
+	return NO_DEVICE;
+}
+
+CUresult context_fails(const struct context *context)
+{
+	return context->refs > 0 ? call_stuck(context->ordinal) : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
 size_t context_live(void)
 {
 	size_t n = 0;
@@ -224,7 +251,7 @@ size_t context_live(void)
 static CUresult retain(CUcontext *ret, CUdevice device)
 {
 	struct context *context = &state.device[device].context;
-	CUresult result = queue_start();
+	CUresult result = queue_start(device);
 	if (result != CUDA_SUCCESS)
 		return result;
 	context->refs++;
@@ -232,24 +259,29 @@ static CUresult retain(CUcontext *ret, CUdevice device)
 	return CUDA_SUCCESS;
 }
 
-/* The device's threads end with the last of them. */
+/* The device's threads end with the last of them, and so does what it and its peers may touch of each
+ * other. */
 static CUresult release(CUdevice device)
 {
+	struct context *context;
 	if (!device_exists(device))
 		return CUDA_ERROR_INVALID_DEVICE;
-	if (state.device[device].context.refs == 0)
+	context = &state.device[device].context;
+	if (context->refs == 0)
 		return CUDA_ERROR_INVALID_CONTEXT;
-	state.device[device].context.refs--;
-	if (context_live() == 0)
-		queue_stop();
+	if (--context->refs > 0)
+		return CUDA_SUCCESS;
+	queue_stop(device);
+	context->peers = 0;
+	for (int i = 0; i < MOST_DEVICES; i++)
+		state.device[i].context.peers &= (device_set)~device_bit(device);
 	return CUDA_SUCCESS;
 }
 
 static CUresult set_current(CUcontext context)
 {
-	for (int i = 0; context && context != (CUcontext)&state.device[i].context; i++)
-		if (i == MOST_DEVICES - 1)
-			return CUDA_ERROR_INVALID_CONTEXT;
+	if (context && context_ordinal(context) == NO_DEVICE)
+		return CUDA_ERROR_INVALID_CONTEXT;
 	current = (struct context *)context;
 	return CUDA_SUCCESS;
 }
@@ -265,17 +297,20 @@ static CUresult get_priorities(int *least, int *greatest)
 
 CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext *ret, CUdevice device)
 {
-	return leave(enter(ENTRY_cuDevicePrimaryCtxRetain) ?: check_device(ret, device) ?: retain(ret, device));
+	return leave(enter_of(ENTRY_cuDevicePrimaryCtxRetain, device)
+	                 ?: check_device(ret, device) ?: retain(ret, device));
 }
 
 CUresult CUDAAPI cuDevicePrimaryCtxRelease(CUdevice device)
 {
-	return leave(enter(ENTRY_cuDevicePrimaryCtxRelease) ?: release(device));
+	return leave(enter_of(ENTRY_cuDevicePrimaryCtxRelease, device) ?: release(device));
 }
 
 CUresult CUDAAPI cuCtxSetCurrent(CUcontext context)
 {
-	return leave(enter(ENTRY_cuCtxSetCurrent) ?: set_current(context));
+	CUresult result = context ? enter_of(ENTRY_cuCtxSetCurrent, context_ordinal(context))
+	                          : enter(ENTRY_cuCtxSetCurrent);
+	return leave(result ?: set_current(context));
 }
 
 static CUresult get_current(CUcontext *ret)
