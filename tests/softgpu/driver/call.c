@@ -20,6 +20,9 @@ static const char *const entry_names[ENTRY_COUNT] = {
 #include "client.def"
 };
 
+#define ANY_DEVICE MOST_DEVICES
+#define LOOK_US    1000 /* for SOFTGPU_LOSE, while a call waits */
+
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 
@@ -39,7 +42,9 @@ static struct {
 	int trace_fd;
 	char live[256];
 	unsigned long long fault;
+	unsigned long long fault_device;
 	char fault_once[256];
+	char lose[256];
 	unsigned long long slow_us;
 	bool stuck_by_kernels;
 	unsigned long long copy_us;
@@ -92,7 +97,9 @@ static void read_environment(void)
 	read_fail_call();
 	copy_variable(state.live, sizeof state.live, "SOFTGPU_LIVE");
 	state.fault = call_number("SOFTGPU_FAULT", 0);
+	state.fault_device = call_number("SOFTGPU_FAULT_DEVICE", ANY_DEVICE);
 	copy_variable(state.fault_once, sizeof state.fault_once, "SOFTGPU_FAULT_ONCE");
+	copy_variable(state.lose, sizeof state.lose, "SOFTGPU_LOSE");
 	state.slow_us = call_number("SOFTGPU_SLOW_US", 0);
 	state.stuck_by_kernels = call_number("SOFTGPU_STUCK", 0) != 0;
 	state.copy_us = call_number("SOFTGPU_COPY_US", 0);
@@ -179,6 +186,25 @@ static CUresult check(enum entry entry, int device)
 	return needs == NEEDS_CONTEXT ? context_check() : CUDA_SUCCESS;
 }
 
+/* What is not yet a whole line is looked at again. */
+static void look_for_loss(void)
+{
+	FILE *file = state.initialised && *state.lose ? fopen(state.lose, "re") : NULL;
+	char line[64];
+	int device, result = CUDA_ERROR_LAUNCH_FAILED;
+	if (!file)
+		return;
+	bool is_whole = fgets(line, sizeof line, file) && strchr(line, '\n');
+	fclose(file);
+	if (!is_whole)
+		return;
+	unlink(state.lose);
+	if (sscanf(line, "%d %d", &device, &result) < 1 || !device_exists(device))
+		fprintf(stderr, "softgpu: SOFTGPU_LOSE: there is no such device: %s", line);
+	else
+		call_stick(device, (CUresult)result);
+}
+
 /* With the lock held already. */
 static CUresult enter_locked(enum entry entry, int device)
 {
@@ -187,6 +213,7 @@ static CUresult enter_locked(enum entry entry, int device)
 	if (entry == ENTRY_cuGetErrorName || entry == ENTRY_cuGetErrorString)
 		return CUDA_SUCCESS;
 	count(entry);
+	look_for_loss();
 	return check(entry, device);
 }
 
@@ -253,9 +280,11 @@ CUresult call_stuck(int device)
 	return state.stuck[device];
 }
 
-bool call_launch_faults(void)
+bool call_launch_faults(int device)
 {
 	int fd;
+	if (state.fault_device != ANY_DEVICE && state.fault_device != (unsigned long long)device)
+		return false;
 	if (++state.launches != state.fault)
 		return false;
 	if (!*state.fault_once)
@@ -291,7 +320,12 @@ uint32_t call_random(uint32_t n)
 
 void call_wait(void)
 {
-	pthread_cond_wait(&changed, &lock);
+	if (!*state.lose) {
+		pthread_cond_wait(&changed, &lock);
+		return;
+	}
+	call_wait_us(&changed, LOOK_US);
+	look_for_loss();
 }
 
 void call_wait_for(pthread_cond_t *signalled)

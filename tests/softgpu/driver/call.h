@@ -17,7 +17,10 @@
  *   SOFTGPU_COUNT=PATH           a file that always holds the number of calls so far
  *   SOFTGPU_LIVE=PATH            a file that the end of the process fills with what is then still there
  *   SOFTGPU_FAULT=N              the Nth kernel launch dies of an illegal address, which sticks
+ *   SOFTGPU_FAULT_DEVICE=N       only launches on that device count (all)
  *   SOFTGPU_FAULT_ONCE=PATH      unless that file is there; it is made when it happens
+ *   SOFTGPU_LOSE=PATH            a file that loses a device once it is there, and is then removed: a line of
+ *                                the device's number and the result of its calls from then on (719)
  *   SOFTGPU_SLOW_US=N            a kernel takes that long at least
  *   SOFTGPU_STUCK=1              and holds up all else on the device
  *   SOFTGPU_COPY_US=N            a copy from or to the host, or another device, takes that long at least
@@ -68,7 +71,7 @@ CUresult enter_mapping(enum entry entry);
 /* With the lock held. */
 void call_stick(int device, CUresult result); /* NO_DEVICE: to all of them */
 CUresult call_stuck(int device);              /* 0, or what every later call of the device answers */
-bool call_launch_faults(void);                /* counts a launch */
+bool call_launch_faults(int device);          /* counts a launch */
 uint64_t call_launch_ns(void);                /* what a launch takes at least */
 bool call_is_stuck_by_kernels(void);          /* while one runs, nothing else does on its device */
 uint64_t call_copy_ns(void);                  /* what a copy from or to the host does */

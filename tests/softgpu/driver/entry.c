@@ -181,6 +181,14 @@ size_t live(char *ret, size_t size)
 	return n;
 }
 
+void softgpu_lose(int device, int result)
+{
+	call_lock();
+	if (device_exists(device))
+		call_stick(device, (CUresult)result);
+	call_unlock();
+}
+
 size_t softgpu_live(char *ret, size_t size)
 {
 	call_lock();

@@ -174,7 +174,7 @@ static CUresult push(const CUlaunchConfig *config, CUfunction handle, void **par
 	launch->launch = shape;
 	launch->op.passing = passing;
 	launch->op.amount = (unsigned long long)shape.grid[0] * shape.grid[1] * shape.grid[2];
-	launch->faults = call_launch_faults();
+	launch->faults = call_launch_faults(function->context->ordinal);
 	launch->least_ns = call_launch_ns();
 	stream_push(stream, &launch->op);
 	return CUDA_SUCCESS;
