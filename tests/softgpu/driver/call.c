@@ -131,6 +131,8 @@ static enum needs needs_of(enum entry entry)
 	case ENTRY_cuDeviceGetUuid:
 	case ENTRY_cuDeviceGetAttribute:
 	case ENTRY_cuDeviceTotalMem:
+	case ENTRY_cuDeviceGetPCIBusId:
+	case ENTRY_cuDeviceGetByPCIBusId:
 	case ENTRY_cuDeviceCanAccessPeer:
 	case ENTRY_cuDeviceGetP2PAttribute:
 		return NEEDS_INIT;

@@ -7,6 +7,8 @@
 #include "call.h"
 #include "softgpu.h"
 
+#define FIRST_BUS 0x1a /* of PCI, of the first device */
+
 static struct {
 	int count;
 	struct {
@@ -106,6 +108,45 @@ static CUresult get_name(char *ret, int size)
 	return CUDA_SUCCESS;
 }
 
+static CUresult get_pci_bus_id(char *ret, int size, CUdevice device)
+{
+	char text[16];
+	int n = snprintf(text, sizeof text, "0000:%02x:00.0", FIRST_BUS + device);
+	if (size <= n)
+		return CUDA_ERROR_INVALID_VALUE;
+	memcpy(ret, text, (size_t)n + 1);
+	return CUDA_SUCCESS;
+}
+
+struct place {
+	unsigned domain, bus, slot, function;
+};
+
+/* The domain or the function may be left out. */
+static bool read_place(struct place *ret, const char *text)
+{
+	int n = 0;
+	if (sscanf(text, "%x:%x:%x.%x%n", &ret->domain, &ret->bus, &ret->slot, &ret->function, &n) == 4)
+		return !text[n];
+	ret->function = 0;
+	if (sscanf(text, "%x:%x:%x%n", &ret->domain, &ret->bus, &ret->slot, &n) == 3)
+		return !text[n];
+	ret->domain = 0;
+	return sscanf(text, "%x:%x.%x%n", &ret->bus, &ret->slot, &ret->function, &n) == 3 && !text[n];
+}
+
+static CUresult get_by_pci_bus_id(CUdevice *ret, const char *text)
+{
+	struct place place;
+	if (!ret || !text || !read_place(&place, text))
+		return CUDA_ERROR_INVALID_VALUE;
+	int device = (int)place.bus - FIRST_BUS;
+	if (place.domain || place.slot || place.function || !device_exists(device))
+		return CUDA_ERROR_INVALID_DEVICE;
+	*ret = device;
+	return CUDA_SUCCESS;
+}
+
 /* GPU-50f7900N-0000-4000-8000-000000000000: all begin the same. */
 static CUresult get_uuid(CUuuid *ret, CUdevice device)
 {
@@ -163,6 +204,11 @@ static CUresult get_attribute(int *ret, CUdevice_attribute attribute, CUdevice d
 	case CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED:
 		*ret = 1;
 		return CUDA_SUCCESS;
+	case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
+		*ret = FIRST_BUS + device;
+		return CUDA_SUCCESS;
+	case CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID:
+	case CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID:
 	case CU_DEVICE_ATTRIBUTE_MPS_ENABLED:
 		*ret = 0;
 		return CUDA_SUCCESS;
@@ -195,6 +241,17 @@ CUresult CUDAAPI cuDeviceGetName(char *ret, int size, CUdevice device)
 CUresult CUDAAPI cuDeviceGetUuid(CUuuid *ret, CUdevice device)
 {
 	return leave(enter(ENTRY_cuDeviceGetUuid) ?: check_device(ret, device) ?: get_uuid(ret, device));
+}
+
+CUresult CUDAAPI cuDeviceGetPCIBusId(char *ret, int size, CUdevice device)
+{
+	return leave(enter(ENTRY_cuDeviceGetPCIBusId)
+	                 ?: check_device(ret, device) ?: get_pci_bus_id(ret, size, device));
+}
+
+CUresult CUDAAPI cuDeviceGetByPCIBusId(CUdevice *ret, const char *text)
+{
+	return leave(enter(ENTRY_cuDeviceGetByPCIBusId) ?: get_by_pci_bus_id(ret, text));
 }
 
 CUresult CUDAAPI cuDeviceGetAttribute(int *ret, CUdevice_attribute attribute, CUdevice device)
