@@ -60,8 +60,8 @@ static CUresult memory_fails(const struct range *range)
 	return result ?: call_stuck(range->home);
 }
 
-/* Whether the end can be what it is said to be, and who reaches it: the device that is already there, or else
- * that device. Of ordinary host memory nothing is checked. */
+/* Whether the end can be what it is said to be. Unless it names who reaches it, that is the device of its
+ * context, or device, the stream's, where it has none. Of ordinary host memory nothing is checked. */
 static CUresult check_end(struct end *end, int device, size_t size, enum access access)
 {
 	const struct range *range = range_find(end->address);
