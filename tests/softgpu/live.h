@@ -9,4 +9,8 @@
  * mappings), and in words, a line a kind: what has not been given back. */
 size_t softgpu_live(char *ret, size_t size);
 
+/* Loses a device: from now on all its calls fail with that CUresult, and what is under way there is thrown
+ * away. The others go on; a new process has it again. */
+void softgpu_lose(int device, int result);
+
 #endif

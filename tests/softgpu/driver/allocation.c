@@ -66,7 +66,7 @@ void allocation_free_unused(struct allocation *allocation)
 	if (allocation->handles > 0 || allocation->mappings > 0)
 		return;
 	if (allocation->is_charged)
-		memory_discharge(allocation->size);
+		memory_discharge(allocation->properties.location.id, allocation->size);
 	close(allocation->fd);
 	TAILQ_REMOVE(&allocations, allocation, entry);
 	free(allocation);
@@ -91,13 +91,15 @@ static CUresult create(CUmemGenericAllocationHandle *ret, size_t size, const CUm
 		return result;
 	if (!ret || flags != 0 || size == 0 || size % GRANULARITY_BYTES != 0)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (size > device_memory_bytes() - memory_used())
+	if ((result = call_stuck(properties->location.id)) != CUDA_SUCCESS)
+		return result;
+	if (size > memory_free(properties->location.id))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	snprintf(name, sizeof name, NAME "%d-", properties->location.id);
 	result = allocation_new(ret, memory_new_fd(name, size), size, properties, &allocation);
 	if (result == CUDA_SUCCESS) {
 		allocation->is_charged = true;
-		memory_charge(size);
+		memory_charge(properties->location.id, size);
 	}
 	return result;
 }

@@ -20,13 +20,16 @@ static const char *const entry_names[ENTRY_COUNT] = {
 #include "client.def"
 };
 
+#define ANY_DEVICE MOST_DEVICES
+#define LOOK_US    1000 /* for SOFTGPU_LOSE, while a call waits */
+
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 
 static struct {
 	bool initialised;
 	pid_t process; /* that called cuInit */
-	CUresult stuck;
+	CUresult stuck[MOST_DEVICES];
 	unsigned long long calls;
 	unsigned long long calls_of[ENTRY_COUNT];
 	unsigned long long launches;
@@ -39,7 +42,9 @@ static struct {
 	int trace_fd;
 	char live[256];
 	unsigned long long fault;
+	unsigned long long fault_device;
 	char fault_once[256];
+	char lose[256];
 	unsigned long long slow_us;
 	bool stuck_by_kernels;
 	unsigned long long copy_us;
@@ -92,7 +97,9 @@ static void read_environment(void)
 	read_fail_call();
 	copy_variable(state.live, sizeof state.live, "SOFTGPU_LIVE");
 	state.fault = call_number("SOFTGPU_FAULT", 0);
+	state.fault_device = call_number("SOFTGPU_FAULT_DEVICE", ANY_DEVICE);
 	copy_variable(state.fault_once, sizeof state.fault_once, "SOFTGPU_FAULT_ONCE");
+	copy_variable(state.lose, sizeof state.lose, "SOFTGPU_LOSE");
 	state.slow_us = call_number("SOFTGPU_SLOW_US", 0);
 	state.stuck_by_kernels = call_number("SOFTGPU_STUCK", 0) != 0;
 	state.copy_us = call_number("SOFTGPU_COPY_US", 0);
@@ -124,6 +131,10 @@ static enum needs needs_of(enum entry entry)
 	case ENTRY_cuDeviceGetUuid:
 	case ENTRY_cuDeviceGetAttribute:
 	case ENTRY_cuDeviceTotalMem:
+	case ENTRY_cuDeviceGetPCIBusId:
+	case ENTRY_cuDeviceGetByPCIBusId:
+	case ENTRY_cuDeviceCanAccessPeer:
+	case ENTRY_cuDeviceGetP2PAttribute:
 		return NEEDS_INIT;
 	case ENTRY_cuDevicePrimaryCtxRetain:
 	case ENTRY_cuDevicePrimaryCtxRelease:
@@ -162,30 +173,62 @@ static bool is_sticky(CUresult result)
 	       result == CUDA_ERROR_UNKNOWN;
 }
 
-static CUresult check(enum entry entry)
+static CUresult check(enum entry entry, int device)
 {
 	enum needs needs = needs_of(entry);
 	if (is_to_fail(entry)) {
 		if (!state.fail_alone && is_sticky(state.fail_with))
-			call_stick(state.fail_with);
+			call_stick(device, state.fail_with);
 		return state.fail_with;
 	}
 	if (needs >= NEEDS_INIT && !state.initialised)
 		return CUDA_ERROR_NOT_INITIALIZED;
-	if (needs >= NEEDS_HEALTH && state.stuck != CUDA_SUCCESS)
-		return state.stuck;
+	if (needs >= NEEDS_HEALTH && device != NO_DEVICE && state.stuck[device] != CUDA_SUCCESS)
+		return state.stuck[device];
 	return needs == NEEDS_CONTEXT ? context_check() : CUDA_SUCCESS;
 }
 
-CUresult enter(enum entry entry)
+/* What is not yet a whole line is looked at again. */
+static void look_for_loss(void)
 {
-	call_lock();
+	FILE *file = state.initialised && *state.lose ? fopen(state.lose, "re") : NULL;
+	char line[64];
+	int device, result = CUDA_ERROR_LAUNCH_FAILED;
+	if (!file)
+		return;
+	bool is_whole = fgets(line, sizeof line, file) && strchr(line, '\n');
+	fclose(file);
+	if (!is_whole)
+		return;
+	unlink(state.lose);
+	if (sscanf(line, "%d %d", &device, &result) < 1 || !device_exists(device))
+		fprintf(stderr, "softgpu: SOFTGPU_LOSE: there is no such device: %s", line);
+	else
+		call_stick(device, (CUresult)result);
+}
+
+/* With the lock held already. */
+static CUresult enter_locked(enum entry entry, int device)
+{
 	if (entry == ENTRY_cuInit)
 		read_environment();
 	if (entry == ENTRY_cuGetErrorName || entry == ENTRY_cuGetErrorString)
 		return CUDA_SUCCESS;
 	count(entry);
-	return check(entry);
+	look_for_loss();
+	return check(entry, device);
+}
+
+CUresult enter(enum entry entry)
+{
+	call_lock();
+	return enter_locked(entry, device_current());
+}
+
+CUresult enter_of(enum entry entry, int device)
+{
+	call_lock();
+	return enter_locked(entry, device_exists(device) ? device : NO_DEVICE);
 }
 
 CUresult enter_mapping(enum entry entry)
@@ -210,6 +253,9 @@ static CUresult init(unsigned int flags)
 	devices_init();
 	if (devices_count() == 0)
 		return CUDA_ERROR_NO_DEVICE;
+	if (!links_init())
+		return CUDA_ERROR_INVALID_VALUE;
+	launch_init();
 	state.initialised = true;
 	state.process = getpid();
 	return CUDA_SUCCESS;
@@ -222,22 +268,25 @@ CUresult CUDAAPI cuInit(unsigned int flags)
 
 /* ---- With the lock held ------------------------------------------------------------------------------ */
 
-void call_stick(CUresult result)
+void call_stick(int device, CUresult result)
 {
-	if (state.stuck == CUDA_SUCCESS)
-		state.stuck = result;
+	for (int i = 0; i < MOST_DEVICES; i++)
+		if ((device == NO_DEVICE || device == i) && state.stuck[i] == CUDA_SUCCESS)
+			state.stuck[i] = result;
 	call_wake();
 	queue_wake();
 }
 
-CUresult call_stuck(void)
+CUresult call_stuck(int device)
 {
-	return state.stuck;
+	return state.stuck[device];
 }
 
-bool call_launch_faults(void)
+bool call_launch_faults(int device)
 {
 	int fd;
+	if (state.fault_device != ANY_DEVICE && state.fault_device != (unsigned long long)device)
+		return false;
 	if (++state.launches != state.fault)
 		return false;
 	if (!*state.fault_once)
@@ -273,7 +322,12 @@ uint32_t call_random(uint32_t n)
 
 void call_wait(void)
 {
-	pthread_cond_wait(&changed, &lock);
+	if (!*state.lose) {
+		pthread_cond_wait(&changed, &lock);
+		return;
+	}
+	call_wait_us(&changed, LOOK_US);
+	look_for_loss();
 }
 
 void call_wait_for(pthread_cond_t *signalled)
@@ -342,7 +396,8 @@ __attribute__((destructor)) static void end(void)
 	if (state.process != getpid())
 		return;
 	call_lock();
-	queue_stop();
+	for (int i = 0; i < MOST_DEVICES; i++)
+		queue_stop(i);
 	if (*state.live && (file = fopen(state.live, "w"))) {
 		live(text, sizeof text);
 		fputs(text, file);

@@ -6,6 +6,8 @@
  * enter counts the call, fails it where that was asked for, where the driver is not initialised, where the
  * context is lost or where the calling thread has none. One lock, held between the two, guards all state.
  *
+ * What is lost is a device: nothing but the end of the process brings it back, and the others go on.
+ *
  * By environment; what is not set does nothing. Read by cuInit, which starts all counts anew:
  *
  *   SOFTGPU_FAIL=N               the Nth call fails (from 1, cuInit; but cuGetErrorName and cuGetErrorString)
@@ -15,12 +17,16 @@
  *   SOFTGPU_COUNT=PATH           a file that always holds the number of calls so far
  *   SOFTGPU_LIVE=PATH            a file that the end of the process fills with what is then still there
  *   SOFTGPU_FAULT=N              the Nth kernel launch dies of an illegal address, which sticks
+ *   SOFTGPU_FAULT_DEVICE=N       only launches on that device count (all)
  *   SOFTGPU_FAULT_ONCE=PATH      unless that file is there; it is made when it happens
+ *   SOFTGPU_LOSE=PATH            a file that loses a device once it is there, and is then removed: a line of
+ *                                the device's number and the result of its calls from then on (719)
  *   SOFTGPU_SLOW_US=N            a kernel takes that long at least
  *   SOFTGPU_STUCK=1              and holds up all else on the device
- *   SOFTGPU_COPY_US=N            a copy from or to the host takes that long at least
+ *   SOFTGPU_COPY_US=N            a copy from or to the host, or another device, takes that long at least
  *   SOFTGPU_TRACE=PATH           a file to which a line is added as an operation begins or ends: "begin" or
- *                                "end", the unit (kernels, to_device, to_host), the kernel's name or what
+ *                                "end", the unit (kernels, to_device, to_host; of device N but the first
+ *                                kernels.N and so on), the kernel's name or what
  *                                else it is (copy, set), its blocks or bytes, its stream's priority,
  *                                the bytes of which a kernel says that they need not be kept
  *   SOFTGPU_MAP_US=N             calls that map or unmap memory take that much longer
@@ -29,6 +35,7 @@
  *   SOFTGPU_CAPABILITY=M.N       of all of them, or a list by commas, the last for the rest (9.0)
  *   SOFTGPU_MEMORY=BYTES         of each (1 GiB)
  *   SOFTGPU_MULTIPROCESSORS=N    of each (2)
+ *   SOFTGPU_LINKS=PAIR:LINK,...  between them, as links.c says (all:18); what is wrong fails cuInit
  *   SOFTGPU_POISON=BYTES         of new memory that are not zero, and take pages (64 MiB)
  *
  * Read whenever an entry point is looked up:
@@ -55,18 +62,21 @@ enum entry {
 CUresult enter(enum entry entry);
 CUresult leave(CUresult result);
 
+/* Of calls that are about that device, whatever context is current; about none when it does not exist. */
+CUresult enter_of(enum entry entry, int device);
+
 /* Of calls that map: waits as SOFTGPU_MAP_US says, without the lock, then enters. */
 CUresult enter_mapping(enum entry entry);
 
 /* With the lock held. */
-void call_stick(CUresult result);
-CUresult call_stuck(void);           /* 0, or what every later call answers */
-bool call_launch_faults(void);       /* counts a launch */
-uint64_t call_launch_ns(void);       /* what a launch takes at least */
-bool call_is_stuck_by_kernels(void); /* while one runs, nothing else does */
-uint64_t call_copy_ns(void);         /* what a copy from or to the host does */
-uint32_t call_random(uint32_t n);    /* 0 to n - 1, by the seed */
-void call_wait(void);                /* gives the lock up until call_wake */
+void call_stick(int device, CUresult result); /* NO_DEVICE: to all of them */
+CUresult call_stuck(int device);              /* 0, or what every later call of the device answers */
+bool call_launch_faults(int device);          /* counts a launch */
+uint64_t call_launch_ns(void);                /* what a launch takes at least */
+bool call_is_stuck_by_kernels(void);          /* while one runs, nothing else does on its device */
+uint64_t call_copy_ns(void);                  /* what a copy from or to the host does */
+uint32_t call_random(uint32_t n);             /* 0 to n - 1, by the seed */
+void call_wait(void);                         /* gives the lock up until call_wake */
 void call_wake(void);
 
 /* Likewise, until that is signalled; call_wait_us: or for so long. */

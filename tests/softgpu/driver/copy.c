@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Copies and sets. Addresses are checked at the call, where the driver would refuse them, and again when
- * their turn comes: what has gone by then is an illegal address. */
+ * their turn comes: what has gone by then is an illegal address.
+ *
+ * Memory of another device's context is copied whether peers may touch it or not: the driver takes a way
+ * round. What was mapped by hand or comes from a pool the stream's device has to reach; or the context that
+ * cuMemcpyPeerAsync is told. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,14 +16,18 @@
 
 enum side { SIDE_DEVICE, SIDE_HOST, SIDE_EITHER };
 
+struct end {
+	uint64_t address;
+	enum side side;
+	int device; /* that reaches it; NO_DEVICE: ordinary host memory */
+};
+
 struct copy {
 	struct op op;
-	uint64_t dst;
-	uint64_t src;
+	struct end dst;
+	struct end src;
 	size_t size;
 	uint64_t least_ns;
-	bool dst_is_known; /* to the device */
-	bool src_is_known;
 	size_t rows; /* of size bytes; 0: one */
 	size_t dst_pitch;
 	size_t src_pitch;
@@ -38,22 +46,58 @@ static bool is_host(uint64_t address)
 	return !range || range->kind == RANGE_HOST;
 }
 
-/* Whether the side can be what it is said to be, in *ret_known whether the device knows it: if not, it is
- * ordinary host memory, of which nothing is checked. */
-static bool check_side(uint64_t address, size_t size, enum side side, enum access access, bool *ret_known)
+static bool has_context(const struct range *range)
 {
-	*ret_known = range_find(address) != NULL;
-	if (!*ret_known)
-		return side != SIDE_DEVICE && address != 0;
-	if (side == SIDE_HOST && !is_host(address))
-		return false;
-	return range_reaches(address, size, access);
+	return range->kind == RANGE_MEMORY || range->kind == RANGE_OPENED;
 }
 
-/* Host memory on both sides goes to the device and back. */
-static enum unit unit_of(uint64_t dst, uint64_t src)
+/* 0, or what keeps anyone from using it. */
+static CUresult memory_fails(const struct range *range)
 {
-	return is_host(src) ? UNIT_TO_DEVICE : is_host(dst) ? UNIT_TO_HOST : UNIT_KERNELS;
+	if (range->kind == RANGE_HOST)
+		return CUDA_SUCCESS;
+	CUresult result = has_context(range) ? context_fails(range->context) : CUDA_SUCCESS;
+	return result ?: call_stuck(range->home);
+}
+
+/* Whether the end can be what it is said to be. Unless it names who reaches it, that is the device of its
+ * context, or device, the stream's, where it has none. Of ordinary host memory nothing is checked. */
+static CUresult check_end(struct end *end, int device, size_t size, enum access access)
+{
+	const struct range *range = range_find(end->address);
+	if (!range && (end->side == SIDE_DEVICE || end->address == 0))
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!range)
+		return CUDA_SUCCESS;
+	if (end->side == SIDE_HOST && !is_host(end->address))
+		return CUDA_ERROR_INVALID_VALUE;
+	if (end->device == NO_DEVICE)
+		end->device = has_context(range) ? range->context->ordinal : device;
+	if (!range_reaches(end->device, end->address, size, access))
+		return CUDA_ERROR_INVALID_VALUE;
+	return memory_fails(range);
+}
+
+/* Host memory on both ends goes to the device and back. */
+static enum unit unit_of(uint64_t dst, uint64_t src, int device)
+{
+	if (is_host(src))
+		return UNIT_TO_DEVICE;
+	if (is_host(dst))
+		return UNIT_TO_HOST;
+	int to = range_find(dst)->home, from = range_find(src)->home;
+	return to == from ? UNIT_KERNELS : to == device ? UNIT_TO_DEVICE : UNIT_TO_HOST;
+}
+
+/* The device that the end's memory is on; none when it is the host's. */
+static device_set home_of(const struct end *end)
+{
+	return is_host(end->address) ? 0 : device_bit(range_find(end->address)->home);
+}
+
+static bool is_there(const struct end *end, size_t size, enum access access)
+{
+	return end->device == NO_DEVICE || range_reaches(end->device, end->address, size, access);
 }
 
 /* Units run beside each other, and all add to them. */
@@ -69,16 +113,16 @@ static CUresult run_copy(struct op *op)
 	struct copy *copy = (struct copy *)op;
 	uint64_t end = call_now_ns() + copy->least_ns;
 	call_lock();
-	bool good = (!copy->dst_is_known || range_reaches(copy->dst, copy->size, ACCESS_WRITE)) &&
-	            (!copy->src_is_known || range_reaches(copy->src, copy->size, ACCESS_READ));
+	bool good =
+	    is_there(&copy->dst, copy->size, ACCESS_WRITE) && is_there(&copy->src, copy->size, ACCESS_READ);
 	call_unlock();
 	if (!good)
 		return CUDA_ERROR_ILLEGAL_ADDRESS;
-	memmove((void *)copy->dst, (const void *)copy->src, copy->size);
-	if (model_counts && copy->src_is_known)
-		count(&model_counts->read.driver, copy->src, copy->size);
-	if (model_counts && copy->dst_is_known)
-		count(&model_counts->written.driver, copy->dst, copy->size);
+	memmove((void *)copy->dst.address, (const void *)copy->src.address, copy->size);
+	if (model_counts && copy->src.device != NO_DEVICE)
+		count(&model_counts->read.driver, copy->src.address, copy->size);
+	if (model_counts && copy->dst.device != NO_DEVICE)
+		count(&model_counts->written.driver, copy->dst.address, copy->size);
 	if (copy->least_ns > 0)
 		call_sleep_until(end);
 	return CUDA_SUCCESS;
@@ -86,23 +130,24 @@ static CUresult run_copy(struct op *op)
 
 /* A copy with ordinary host memory is over when the call returns: nobody may use the stack of a caller that
  * has gone on. */
-static CUresult push_copy(uint64_t dst, uint64_t src, size_t size, enum side to, enum side from,
-                          CUstream handle)
+static CUresult push_copy(const struct end *dst, const struct end *src, size_t size, CUstream handle)
 {
 	struct stream *stream = stream_find(handle);
 	struct copy copy = { .op = { .name = "copy", .amount = size, .run = run_copy },
-		             .dst = dst,
-		             .src = src,
+		             .dst = *dst,
+		             .src = *src,
 		             .size = size },
 		    *op;
-	if (!stream)
-		return CUDA_ERROR_INVALID_HANDLE;
-	if (size == 0)
-		return CUDA_SUCCESS;
-	if (!check_side(dst, size, to, ACCESS_WRITE, &copy.dst_is_known) ||
-	    !check_side(src, size, from, ACCESS_READ, &copy.src_is_known))
-		return CUDA_ERROR_INVALID_VALUE;
-	copy.op.unit = unit_of(dst, src);
+	CUresult result = stream_fails(stream);
+	if (result != CUDA_SUCCESS || size == 0)
+		return result;
+	int device = stream->context->ordinal;
+	result = check_end(&copy.dst, device, size, ACCESS_WRITE)
+	             ?: check_end(&copy.src, device, size, ACCESS_READ);
+	if (result != CUDA_SUCCESS)
+		return result;
+	copy.op.unit = unit_of(dst->address, src->address, device);
+	copy.op.touches = home_of(dst) | home_of(src);
 	if (copy.op.unit != UNIT_KERNELS)
 		copy.least_ns = call_copy_ns();
 	op = malloc(sizeof *op);
@@ -110,10 +155,36 @@ static CUresult push_copy(uint64_t dst, uint64_t src, size_t size, enum side to,
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	*op = copy;
 	stream_push(stream, &op->op);
-	return copy.dst_is_known && copy.src_is_known ? CUDA_SUCCESS : stream_drain(stream);
+	return copy.dst.device != NO_DEVICE && copy.src.device != NO_DEVICE ? CUDA_SUCCESS
+	                                                                    : stream_drain(stream);
 }
 
-/* All of a side, from its first row to its last. */
+/* The devices are those of the contexts, whatever is current. */
+static CUresult push_peer(uint64_t dst, CUcontext to, uint64_t src, CUcontext from, size_t size,
+                          CUstream handle)
+{
+	struct end ends[] = { { dst, SIDE_DEVICE, context_ordinal(to) },
+		              { src, SIDE_DEVICE, context_ordinal(from) } };
+	for (int i = 0; i < 2; i++) {
+		if (ends[i].device == NO_DEVICE)
+			return CUDA_ERROR_INVALID_CONTEXT;
+		CUresult result = context_fails(context_of(ends[i].device));
+		if (result != CUDA_SUCCESS)
+			return result;
+		if (size > 0 && is_host(ends[i].address))
+			return CUDA_ERROR_INVALID_VALUE;
+	}
+	return push_copy(&ends[0], &ends[1], size, handle);
+}
+
+static CUresult push_plain(uint64_t dst, enum side to, uint64_t src, enum side from, size_t size,
+                           CUstream handle)
+{
+	return push_copy(&(struct end){ dst, to, NO_DEVICE }, &(struct end){ src, from, NO_DEVICE }, size,
+	                 handle);
+}
+
+/* All of an end, from its first row to its last. */
 static size_t pitched_bytes(const struct copy *copy, size_t pitch)
 {
 	return (copy->rows - 1) * pitch + copy->size;
@@ -124,13 +195,14 @@ static CUresult run_rows(struct op *op)
 	struct copy *copy = (struct copy *)op;
 	uint64_t end = call_now_ns() + copy->least_ns;
 	call_lock();
-	bool good = range_reaches(copy->dst, pitched_bytes(copy, copy->dst_pitch), ACCESS_WRITE) &&
-	            range_reaches(copy->src, pitched_bytes(copy, copy->src_pitch), ACCESS_READ);
+	bool good = is_there(&copy->dst, pitched_bytes(copy, copy->dst_pitch), ACCESS_WRITE) &&
+	            is_there(&copy->src, pitched_bytes(copy, copy->src_pitch), ACCESS_READ);
 	call_unlock();
 	if (!good)
 		return CUDA_ERROR_ILLEGAL_ADDRESS;
 	for (size_t i = 0; i < copy->rows; i++) {
-		const uint64_t dst = copy->dst + i * copy->dst_pitch, src = copy->src + i * copy->src_pitch;
+		const uint64_t dst = copy->dst.address + i * copy->dst_pitch;
+		const uint64_t src = copy->src.address + i * copy->src_pitch;
 
 		memmove((void *)dst, (const void *)src, copy->size);
 		if (model_counts) {
@@ -154,27 +226,31 @@ static CUresult push_rows(const CUDA_MEMCPY2D *wanted, CUstream handle)
 		                     .unit = out ? UNIT_TO_HOST : UNIT_TO_DEVICE,
 		                     .run = run_rows },
 		             .least_ns = call_copy_ns(),
-		             .dst = out ? (uint64_t)wanted->dstHost : wanted->dstDevice,
-		             .src = out ? wanted->srcDevice : (uint64_t)wanted->srcHost,
+		             .dst = { out ? (uint64_t)wanted->dstHost : wanted->dstDevice,
+		                      out ? SIDE_HOST : SIDE_DEVICE, NO_DEVICE },
+		             .src = { out ? wanted->srcDevice : (uint64_t)wanted->srcHost,
+		                      out ? SIDE_DEVICE : SIDE_HOST, NO_DEVICE },
 		             .size = wanted->WidthInBytes,
 		             .rows = wanted->Height,
 		             .dst_pitch = wanted->dstPitch,
 		             .src_pitch = wanted->srcPitch },
 		    *op;
-	if (!stream)
-		return CUDA_ERROR_INVALID_HANDLE;
-	if (copy.size == 0 || copy.rows == 0)
-		return CUDA_SUCCESS;
+	CUresult result = stream_fails(stream);
+	if (result != CUDA_SUCCESS || copy.size == 0 || copy.rows == 0)
+		return result;
 	if (wanted->srcMemoryType != src_type || (!out && wanted->dstMemoryType != CU_MEMORYTYPE_DEVICE) ||
 	    wanted->srcXInBytes || wanted->srcY || wanted->dstXInBytes || wanted->dstY ||
 	    copy.src_pitch < copy.size || copy.dst_pitch < copy.size || copy.src_pitch > MOST_PITCH ||
-	    copy.dst_pitch > MOST_PITCH ||
-	    !check_side(copy.dst, pitched_bytes(&copy, copy.dst_pitch), out ? SIDE_HOST : SIDE_DEVICE,
-	                ACCESS_WRITE, &copy.dst_is_known) ||
-	    !check_side(copy.src, pitched_bytes(&copy, copy.src_pitch), out ? SIDE_DEVICE : SIDE_HOST,
-	                ACCESS_READ, &copy.src_is_known) ||
-	    !copy.dst_is_known || !copy.src_is_known)
+	    copy.dst_pitch > MOST_PITCH)
 		return CUDA_ERROR_INVALID_VALUE;
+	int device = stream->context->ordinal;
+	result = check_end(&copy.dst, device, pitched_bytes(&copy, copy.dst_pitch), ACCESS_WRITE)
+	             ?: check_end(&copy.src, device, pitched_bytes(&copy, copy.src_pitch), ACCESS_READ);
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (copy.dst.device == NO_DEVICE || copy.src.device == NO_DEVICE)
+		return CUDA_ERROR_INVALID_VALUE;
+	copy.op.touches = home_of(&copy.dst) | home_of(&copy.src);
 	op = malloc(sizeof *op);
 	if (!op)
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -187,7 +263,7 @@ static CUresult run_set(struct op *op)
 {
 	struct set *set = (struct set *)op;
 	call_lock();
-	bool good = range_reaches(set->dst, set->size, ACCESS_WRITE);
+	bool good = range_reaches(op->device, set->dst, set->size, ACCESS_WRITE);
 	call_unlock();
 	if (!good)
 		return CUDA_ERROR_ILLEGAL_ADDRESS;
@@ -201,12 +277,13 @@ static CUresult push_set(uint64_t dst, unsigned char value, size_t size, CUstrea
 {
 	struct stream *stream = stream_find(handle);
 	struct set *op;
-	if (!stream)
-		return CUDA_ERROR_INVALID_HANDLE;
-	if (size == 0)
-		return CUDA_SUCCESS;
-	if (!range_reaches(dst, size, ACCESS_WRITE))
+	CUresult result = stream_fails(stream);
+	if (result != CUDA_SUCCESS || size == 0)
+		return result;
+	if (!range_reaches(stream->context->ordinal, dst, size, ACCESS_WRITE))
 		return CUDA_ERROR_INVALID_VALUE;
+	if ((result = memory_fails(range_find(dst))) != CUDA_SUCCESS)
+		return result;
 	op = malloc(sizeof *op);
 	if (!op)
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -221,25 +298,31 @@ static CUresult push_set(uint64_t dst, unsigned char value, size_t size, CUstrea
 CUresult CUDAAPI cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t size, CUstream stream)
 {
 	return leave(enter(ENTRY_cuMemcpyAsync)
-	                 ?: push_copy(dst, src, size, SIDE_EITHER, SIDE_EITHER, stream));
+	                 ?: push_plain(dst, SIDE_EITHER, src, SIDE_EITHER, size, stream));
 }
 
 CUresult CUDAAPI cuMemcpyDtoDAsync(CUdeviceptr dst, CUdeviceptr src, size_t size, CUstream stream)
 {
 	return leave(enter(ENTRY_cuMemcpyDtoDAsync)
-	                 ?: push_copy(dst, src, size, SIDE_DEVICE, SIDE_DEVICE, stream));
+	                 ?: push_plain(dst, SIDE_DEVICE, src, SIDE_DEVICE, size, stream));
+}
+
+CUresult CUDAAPI cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext to, CUdeviceptr src, CUcontext from,
+                                   size_t size, CUstream stream)
+{
+	return leave(enter(ENTRY_cuMemcpyPeerAsync) ?: push_peer(dst, to, src, from, size, stream));
 }
 
 CUresult CUDAAPI cuMemcpyHtoDAsync(CUdeviceptr dst, const void *src, size_t size, CUstream stream)
 {
 	return leave(enter(ENTRY_cuMemcpyHtoDAsync)
-	                 ?: push_copy(dst, (uint64_t)src, size, SIDE_DEVICE, SIDE_HOST, stream));
+	                 ?: push_plain(dst, SIDE_DEVICE, (uint64_t)src, SIDE_HOST, size, stream));
 }
 
 CUresult CUDAAPI cuMemcpyDtoHAsync(void *dst, CUdeviceptr src, size_t size, CUstream stream)
 {
 	return leave(enter(ENTRY_cuMemcpyDtoHAsync)
-	                 ?: push_copy((uint64_t)dst, src, size, SIDE_HOST, SIDE_DEVICE, stream));
+	                 ?: push_plain((uint64_t)dst, SIDE_HOST, src, SIDE_DEVICE, size, stream));
 }
 
 CUresult CUDAAPI cuMemcpy2DAsync(const CUDA_MEMCPY2D *copy, CUstream stream)

@@ -7,7 +7,7 @@
 #include "call.h"
 #include "softgpu.h"
 
-#define MOST_DEVICES 8
+#define FIRST_BUS 0x1a /* of PCI, of the first device */
 
 static struct {
 	int count;
@@ -62,6 +62,17 @@ uint64_t device_memory_bytes(void)
 	return state.memory_bytes;
 }
 
+int device_current(void)
+{
+	return current ? current->ordinal : state.count == 1 ? 0 : NO_DEVICE;
+}
+
+bool device_can_access(int device, int other)
+{
+	return device == other || (link_between(device, other) != LINK_NONE &&
+	                           state.device[device].major == state.device[other].major);
+}
+
 /* ---- Questions --------------------------------------------------------------------------------------- */
 
 static CUresult get_count(int *ret)
@@ -94,6 +105,45 @@ static CUresult get_name(char *ret, int size)
 	if (size <= 0)
 		return CUDA_ERROR_INVALID_VALUE;
 	snprintf(ret, (size_t)size, "softgpu");
+	return CUDA_SUCCESS;
+}
+
+static CUresult get_pci_bus_id(char *ret, int size, CUdevice device)
+{
+	char text[16];
+	int n = snprintf(text, sizeof text, "0000:%02x:00.0", FIRST_BUS + device);
+	if (size <= n)
+		return CUDA_ERROR_INVALID_VALUE;
+	memcpy(ret, text, (size_t)n + 1);
+	return CUDA_SUCCESS;
+}
+
+struct place {
+	unsigned domain, bus, slot, function;
+};
+
+/* The domain or the function may be left out. */
+static bool read_place(struct place *ret, const char *text)
+{
+	int n = 0;
+	if (sscanf(text, "%x:%x:%x.%x%n", &ret->domain, &ret->bus, &ret->slot, &ret->function, &n) == 4)
+		return !text[n];
+	ret->function = 0;
+	if (sscanf(text, "%x:%x:%x%n", &ret->domain, &ret->bus, &ret->slot, &n) == 3)
+		return !text[n];
+	ret->domain = 0;
+	return sscanf(text, "%x:%x.%x%n", &ret->bus, &ret->slot, &ret->function, &n) == 3 && !text[n];
+}
+
+static CUresult get_by_pci_bus_id(CUdevice *ret, const char *text)
+{
+	struct place place;
+	if (!ret || !text || !read_place(&place, text))
+		return CUDA_ERROR_INVALID_VALUE;
+	int device = (int)place.bus - FIRST_BUS;
+	if (place.domain || place.slot || place.function || !device_exists(device))
+		return CUDA_ERROR_INVALID_DEVICE;
+	*ret = device;
 	return CUDA_SUCCESS;
 }
 
@@ -154,6 +204,11 @@ static CUresult get_attribute(int *ret, CUdevice_attribute attribute, CUdevice d
 	case CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED:
 		*ret = 1;
 		return CUDA_SUCCESS;
+	case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
+		*ret = FIRST_BUS + device;
+		return CUDA_SUCCESS;
+	case CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID:
+	case CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID:
 	case CU_DEVICE_ATTRIBUTE_MPS_ENABLED:
 		*ret = 0;
 		return CUDA_SUCCESS;
@@ -188,6 +243,17 @@ CUresult CUDAAPI cuDeviceGetUuid(CUuuid *ret, CUdevice device)
 	return leave(enter(ENTRY_cuDeviceGetUuid) ?: check_device(ret, device) ?: get_uuid(ret, device));
 }
 
+CUresult CUDAAPI cuDeviceGetPCIBusId(char *ret, int size, CUdevice device)
+{
+	return leave(enter(ENTRY_cuDeviceGetPCIBusId)
+	                 ?: check_device(ret, device) ?: get_pci_bus_id(ret, size, device));
+}
+
+CUresult CUDAAPI cuDeviceGetByPCIBusId(CUdevice *ret, const char *text)
+{
+	return leave(enter(ENTRY_cuDeviceGetByPCIBusId) ?: get_by_pci_bus_id(ret, text));
+}
+
 CUresult CUDAAPI cuDeviceGetAttribute(int *ret, CUdevice_attribute attribute, CUdevice device)
 {
 	return leave(enter(ENTRY_cuDeviceGetAttribute)
@@ -213,6 +279,24 @@ struct context *context_current(void)
 	return current;
 }
 
+struct context *context_of(int ordinal)
+{
+	return &state.device[ordinal].context;
+}
+
+int context_ordinal(CUcontext handle)
+{
+	for (int i = 0; i < MOST_DEVICES; i++)
+		if (handle == (CUcontext)context_of(i))
+			return i;
+	return NO_DEVICE;
+}
+
+CUresult context_fails(const struct context *context)
+{
+	return context->refs > 0 ? call_stuck(context->ordinal) : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
 size_t context_live(void)
 {
 	size_t n = 0;
@@ -224,7 +308,7 @@ size_t context_live(void)
 static CUresult retain(CUcontext *ret, CUdevice device)
 {
 	struct context *context = &state.device[device].context;
-	CUresult result = queue_start();
+	CUresult result = queue_start(device);
 	if (result != CUDA_SUCCESS)
 		return result;
 	context->refs++;
@@ -232,24 +316,29 @@ static CUresult retain(CUcontext *ret, CUdevice device)
 	return CUDA_SUCCESS;
 }
 
-/* The device's threads end with the last of them. */
+/* The device's threads end with the last of them, and so does what it and its peers may touch of each
+ * other. */
 static CUresult release(CUdevice device)
 {
+	struct context *context;
 	if (!device_exists(device))
 		return CUDA_ERROR_INVALID_DEVICE;
-	if (state.device[device].context.refs == 0)
+	context = &state.device[device].context;
+	if (context->refs == 0)
 		return CUDA_ERROR_INVALID_CONTEXT;
-	state.device[device].context.refs--;
-	if (context_live() == 0)
-		queue_stop();
+	if (--context->refs > 0)
+		return CUDA_SUCCESS;
+	queue_stop(device);
+	context->peers = 0;
+	for (int i = 0; i < MOST_DEVICES; i++)
+		state.device[i].context.peers &= (device_set)~device_bit(device);
 	return CUDA_SUCCESS;
 }
 
 static CUresult set_current(CUcontext context)
 {
-	for (int i = 0; context && context != (CUcontext)&state.device[i].context; i++)
-		if (i == MOST_DEVICES - 1)
-			return CUDA_ERROR_INVALID_CONTEXT;
+	if (context && context_ordinal(context) == NO_DEVICE)
+		return CUDA_ERROR_INVALID_CONTEXT;
 	current = (struct context *)context;
 	return CUDA_SUCCESS;
 }
@@ -265,17 +354,20 @@ static CUresult get_priorities(int *least, int *greatest)
 
 CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext *ret, CUdevice device)
 {
-	return leave(enter(ENTRY_cuDevicePrimaryCtxRetain) ?: check_device(ret, device) ?: retain(ret, device));
+	return leave(enter_of(ENTRY_cuDevicePrimaryCtxRetain, device)
+	                 ?: check_device(ret, device) ?: retain(ret, device));
 }
 
 CUresult CUDAAPI cuDevicePrimaryCtxRelease(CUdevice device)
 {
-	return leave(enter(ENTRY_cuDevicePrimaryCtxRelease) ?: release(device));
+	return leave(enter_of(ENTRY_cuDevicePrimaryCtxRelease, device) ?: release(device));
 }
 
 CUresult CUDAAPI cuCtxSetCurrent(CUcontext context)
 {
-	return leave(enter(ENTRY_cuCtxSetCurrent) ?: set_current(context));
+	CUresult result = context ? enter_of(ENTRY_cuCtxSetCurrent, context_ordinal(context))
+	                          : enter(ENTRY_cuCtxSetCurrent);
+	return leave(result ?: set_current(context));
 }
 
 static CUresult get_current(CUcontext *ret)

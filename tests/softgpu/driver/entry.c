@@ -27,6 +27,10 @@ static const struct entry_point entry_points[] = {
 	_Static_assert(__builtin_types_compatible_p(PFN_##name##_v##version, __typeof__(&name)), \
 	               #name " " #version);
 #include "kernels/cuda/driver.def"
+#define DRIVER(name, version)                                                                    \
+	_Static_assert(__builtin_types_compatible_p(PFN_##name##_v##version, __typeof__(&name)), \
+	               #name " " #version);
+#include "client.def"
 
 static int driver_version(void)
 {
@@ -88,6 +92,9 @@ CUresult CUDAAPI cuDriverGetVersion(int *ret)
 	RESULT(CUDA_ERROR_MAP_FAILED, "the memory could not be mapped")                               \
 	RESULT(CUDA_ERROR_NO_BINARY_FOR_GPU, "the image has no code for the device")                  \
 	RESULT(CUDA_ERROR_ECC_UNCORRECTABLE, "memory of the device has failed")                       \
+	RESULT(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, "the device has no link to the other")             \
+	RESULT(CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED, "it may touch the other's memory already")     \
+	RESULT(CUDA_ERROR_PEER_ACCESS_NOT_ENABLED, "it may not touch the other's memory anyway")      \
 	RESULT(CUDA_ERROR_INVALID_HANDLE, "the handle stands for nothing")                            \
 	RESULT(CUDA_ERROR_NOT_FOUND, "nothing has that name or address")                              \
 	RESULT(CUDA_ERROR_NOT_READY, "it is not done yet")                                            \
@@ -172,6 +179,14 @@ size_t live(char *ret, size_t size)
 			at += (size_t)snprintf(ret + at, size - at, "%zu %s\n", kinds[i].n, kinds[i].what);
 	}
 	return n;
+}
+
+void softgpu_lose(int device, int result)
+{
+	call_lock();
+	if (device_exists(device))
+		call_stick(device, (CUresult)result);
+	call_unlock();
 }
 
 size_t softgpu_live(char *ret, size_t size)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Events. An event holds the mark that it was recorded with last; waits hold the one of their time. */
+/* Events. An event holds the mark that it was recorded with last; waits hold the one of their time. It is
+ * recorded in streams of its context; those of any context may wait for it. */
 #include <stdlib.h>
 
 #include "call.h"
@@ -7,6 +8,7 @@
 
 struct event {
 	TAILQ_ENTRY(event) entry;
+	struct context *context;
 	bool has_time;
 	struct mark *mark; /* NULL until it is recorded */
 };
@@ -38,7 +40,8 @@ static CUresult create(CUevent *ret, unsigned int flags)
 	struct event *event = malloc(sizeof *event);
 	if (!event)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	*event = (struct event){ .has_time = !(flags & CU_EVENT_DISABLE_TIMING) };
+	*event =
+	    (struct event){ .context = context_current(), .has_time = !(flags & CU_EVENT_DISABLE_TIMING) };
 	TAILQ_INSERT_HEAD(&events, event, entry);
 	*ret = (CUevent)event;
 	return CUDA_SUCCESS;
@@ -49,6 +52,9 @@ static CUresult destroy(CUevent handle)
 	struct event *event = find(handle);
 	if (!event)
 		return CUDA_ERROR_INVALID_HANDLE;
+	CUresult result = call_stuck(event->context->ordinal);
+	if (result != CUDA_SUCCESS)
+		return result;
 	TAILQ_REMOVE(&events, event, entry);
 	mark_unref(event->mark);
 	free(event);
@@ -59,8 +65,11 @@ static CUresult record(CUevent handle, CUstream stream_handle)
 {
 	struct event *event = find(handle);
 	struct stream *stream = stream_find(stream_handle);
-	if (!event || !stream)
+	if (!event || !stream || event->context != stream->context)
 		return CUDA_ERROR_INVALID_HANDLE;
+	CUresult result = stream_fails(stream);
+	if (result != CUDA_SUCCESS)
+		return result;
 	struct mark *mark = mark_new();
 	struct op *op = malloc(sizeof *op);
 	if (!mark || !op) {
@@ -84,6 +93,9 @@ static CUresult wait(CUstream stream_handle, CUevent handle, unsigned int flags)
 		return CUDA_ERROR_INVALID_HANDLE;
 	if (flags != CU_EVENT_WAIT_DEFAULT)
 		return CUDA_ERROR_INVALID_VALUE;
+	CUresult result = stream_fails(stream) ?: call_stuck(event->context->ordinal);
+	if (result != CUDA_SUCCESS)
+		return result;
 	if (!event->mark || event->mark->reached)
 		return CUDA_SUCCESS;
 	struct op *op = malloc(sizeof *op);
@@ -100,6 +112,9 @@ static CUresult query(CUevent handle)
 	const struct event *event = find(handle);
 	if (!event)
 		return CUDA_ERROR_INVALID_HANDLE;
+	CUresult result = call_stuck(event->context->ordinal);
+	if (result != CUDA_SUCCESS)
+		return result;
 	return !event->mark || event->mark->reached ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
@@ -108,8 +123,12 @@ static CUresult elapsed(float *ret_ms, CUevent start_handle, CUevent end_handle)
 	const struct event *start = find(start_handle), *end = find(end_handle);
 	if (!ret_ms)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (!start || !end || !start->has_time || !end->has_time || !start->mark || !end->mark)
+	if (!start || !end || start->context != end->context || !start->has_time || !end->has_time ||
+	    !start->mark || !end->mark)
 		return CUDA_ERROR_INVALID_HANDLE;
+	CUresult result = call_stuck(start->context->ordinal);
+	if (result != CUDA_SUCCESS)
+		return result;
 	if (!start->mark->reached || !end->mark->reached)
 		return CUDA_ERROR_NOT_READY;
 	*ret_ms = (float)(((double)end->mark->ns - (double)start->mark->ns) / 1e6);

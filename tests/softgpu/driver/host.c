@@ -70,7 +70,7 @@ static CUresult host_unregister(void *p)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (!range || range->start != (uint64_t)p)
 		return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
-	CUresult result = queue_drain();
+	CUresult result = queue_drain(ALL_DEVICES, range->home);
 	if (result == CUDA_SUCCESS)
 		range_remove(range);
 	return result;

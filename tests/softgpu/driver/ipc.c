@@ -35,7 +35,7 @@ static CUresult get_handle(CUipcMemHandle *ret, CUdeviceptr pointer)
 		.fd = range->fd,
 		.id = range->id,
 		.size = range->size,
-		.ordinal = range->context->ordinal,
+		.ordinal = range->home,
 	};
 	memcpy(handle.magic, magic, sizeof magic);
 	memcpy(ret, &handle, sizeof handle);
@@ -57,11 +57,13 @@ static int open_memory(const struct handle *handle)
 	return -1;
 }
 
+/* By the current context: each has its own. */
 static struct range *find_opened(const CUipcMemHandle *handle)
 {
 	struct range *range;
 	TAILQ_FOREACH(range, &ranges, entry)
-		if (range->kind == RANGE_OPENED && memcmp(&range->handle, handle, sizeof *handle) == 0)
+		if (range->kind == RANGE_OPENED && range->context == context_current() &&
+		    memcmp(&range->handle, handle, sizeof *handle) == 0)
 			return range;
 	return NULL;
 }
@@ -80,9 +82,26 @@ static CUresult open_new(CUdeviceptr *ret, const struct handle *handle)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	range->refs = 1;
+	range->home = handle->ordinal;
 	memcpy(&range->handle, handle, sizeof *handle);
 	*ret = start;
 	return CUDA_SUCCESS;
+}
+
+static CUresult check_home(int home)
+{
+	if (!device_exists(home))
+		return CUDA_ERROR_MAP_FAILED;
+	return device_can_access(device_current(), home) ? call_stuck(home)
+	                                                 : CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+}
+
+/* Memory of another device comes with the right to touch all that its context has. */
+static void allow_access(int home)
+{
+	struct context *context = context_current();
+	if (home != context->ordinal)
+		context->peers |= device_bit(home);
 }
 
 /* The process that made a handle cannot open it. */
@@ -96,9 +115,15 @@ static CUresult open_handle(CUdeviceptr *ret, CUipcMemHandle opaque, unsigned in
 		return CUDA_ERROR_INVALID_HANDLE;
 	if (handle.pid == getpid())
 		return CUDA_ERROR_INVALID_CONTEXT;
+	CUresult result = check_home(handle.ordinal);
+	if (result != CUDA_SUCCESS)
+		return result;
 	struct range *range = find_opened(&opaque);
+	if (!range && (result = open_new(ret, &handle)) != CUDA_SUCCESS)
+		return result;
+	allow_access(handle.ordinal);
 	if (!range)
-		return open_new(ret, &handle);
+		return CUDA_SUCCESS;
 	range->refs++;
 	*ret = range->start;
 	return CUDA_SUCCESS;
@@ -113,7 +138,7 @@ static CUresult close_handle(CUdeviceptr pointer)
 		range->refs--;
 		return CUDA_SUCCESS;
 	}
-	CUresult result = queue_drain();
+	CUresult result = queue_drain(range_users(range), range->context->ordinal);
 	if (result != CUDA_SUCCESS)
 		return result;
 	space_free(range->start, range->size);

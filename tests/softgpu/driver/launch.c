@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Launches. The argument is copied at the call, as the driver does; the model runs the kernel when its turn
- * comes. What it does wrong is said on stderr and sticks: an illegal address where there is no memory, an
- * illegal instruction for a rule of the unit. */
+ * comes. What it does wrong is said on stderr and sticks: an illegal address where there is no memory that
+ * its device may so access, an illegal instruction for a rule of the unit. Kernels of several devices run on
+ * the host one after the other, but the time that they take at least they take side by side. */
 #include "launch.h"
 
 #include <stdio.h>
@@ -28,15 +29,26 @@ struct launch {
 	void *argument; /* in the same memory */
 };
 
-static bool reached_all; /* so far, by the kernel that runs */
+/* The kernel that the calling thread runs. Aligned for clang's leak checker (device.c). */
+static _Thread_local _Alignas(64) struct {
+	int device;
+	bool reached_all; /* so far */
+} running;
 
 /* The model asks about wide ranges before narrow ones; what it stops for is the last. */
 static bool check_memory(uint64_t address, uint64_t bytes, bool write)
 {
 	call_lock();
-	reached_all = range_reaches(address, bytes, write ? ACCESS_WRITE : ACCESS_READ);
+	running.reached_all =
+	    range_reaches(running.device, address, bytes, write ? ACCESS_WRITE : ACCESS_READ);
 	call_unlock();
-	return reached_all;
+	return running.reached_all;
+}
+
+void launch_init(void)
+{
+	if (!model_memory_check)
+		model_memory_check = check_memory;
 }
 
 static CUresult run(struct op *op)
@@ -47,11 +59,11 @@ static CUresult run(struct op *op)
 	if (launch->faults)
 		return CUDA_ERROR_ILLEGAL_ADDRESS;
 	launch->launch.params = &launch->argument;
-	model_memory_check = check_memory;
-	reached_all = true;
+	running.device = op->device;
+	running.reached_all = true;
 	if (!model_run(launch->kernel, &launch->launch, report, sizeof report)) {
 		fprintf(stderr, "softgpu: %s\n", report);
-		return reached_all ? CUDA_ERROR_ILLEGAL_INSTRUCTION : CUDA_ERROR_ILLEGAL_ADDRESS;
+		return running.reached_all ? CUDA_ERROR_ILLEGAL_INSTRUCTION : CUDA_ERROR_ILLEGAL_ADDRESS;
 	}
 	call_sleep_until(end);
 	return CUDA_SUCCESS;
@@ -74,10 +86,11 @@ static bool is_cluster(const CUlaunchConfig *config, const CUlaunchAttribute *at
 /* Of memory of the device, and of no consequence for what a kernel does. */
 static bool is_window(const CUaccessPolicyWindow *window)
 {
+	const uint64_t start = (uint64_t)window->base_ptr;
 	return window->num_bytes > 0 && window->num_bytes <= WINDOW_BYTES && window->hitRatio >= 0 &&
 	       window->hitRatio <= 1 && window->hitProp <= CU_ACCESS_PROPERTY_PERSISTING &&
-	       window->missProp <= CU_ACCESS_PROPERTY_STREAMING && range_find((uint64_t)window->base_ptr) &&
-	       range_reaches((uint64_t)window->base_ptr, window->num_bytes, ACCESS_READ);
+	       window->missProp <= CU_ACCESS_PROPERTY_STREAMING && range_find(start) &&
+	       range_reaches(device_current(), start, window->num_bytes, ACCESS_READ);
 }
 
 /* false: there is one that this device cannot do. */
@@ -153,7 +166,7 @@ static CUresult push(const CUlaunchConfig *config, CUfunction handle, void **par
 	if (!read_attributes(&shape, &passing, config))
 		return CUDA_ERROR_INVALID_VALUE;
 	struct stream *stream = stream_find(config->hStream);
-	if (!stream)
+	if (!stream || stream->context != function->context)
 		return CUDA_ERROR_INVALID_HANDLE;
 	struct launch *launch = launch_new(function, params[0]);
 	if (!launch)
@@ -161,7 +174,7 @@ static CUresult push(const CUlaunchConfig *config, CUfunction handle, void **par
 	launch->launch = shape;
 	launch->op.passing = passing;
 	launch->op.amount = (unsigned long long)shape.grid[0] * shape.grid[1] * shape.grid[2];
-	launch->faults = call_launch_faults();
+	launch->faults = call_launch_faults(function->context->ordinal);
 	launch->least_ns = call_launch_ns();
 	stream_push(stream, &launch->op);
 	return CUDA_SUCCESS;

@@ -7,15 +7,17 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+struct context;
 struct model_kernel;
 
 struct function {
 	TAILQ_ENTRY(function) entry;
 	const struct model_kernel *kernel;
-	uint32_t shared_bytes; /* dynamic, that it may be given */
+	struct context *context; /* its module's */
+	uint32_t shared_bytes;   /* dynamic, that it may be given */
 };
 
-/* NULL when it is no handle. */
+/* NULL when it is no handle of the current context. */
 struct function *function_find(CUfunction handle);
 
 #endif

@@ -65,6 +65,7 @@ static CUresult map(CUdeviceptr start, size_t size, size_t offset, CUmemGenericA
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	range->allocation = allocation;
+	range->home = allocation->properties.location.id;
 	allocation->mappings++;
 	return CUDA_SUCCESS;
 }
@@ -81,28 +82,72 @@ static CUresult unmap(CUdeviceptr start, size_t size)
 	return CUDA_SUCCESS;
 }
 
-/* The range has to be made of whole mappings. */
+static bool is_access(const CUmemAccessDesc *access)
+{
+	return access->location.type == CU_MEM_LOCATION_TYPE_DEVICE && device_exists(access->location.id) &&
+	       access->flags != CU_MEM_ACCESS_FLAGS_PROT_NONE;
+}
+
+/* One that has to be there, at that address, and not past the end. */
+static CUresult check_mapping(uint64_t at, uint64_t end, const CUmemAccessDesc *access, size_t count,
+                              uint64_t *ret_size)
+{
+	const struct range *range = range_find_kind(at, RANGE_MAPPED);
+	if (!range || range->start != at || range->size > end - at)
+		return CUDA_ERROR_INVALID_VALUE;
+	for (size_t i = 0; i < count; i++)
+		if (!device_can_access(access[i].location.id, range->home))
+			return CUDA_ERROR_INVALID_DEVICE;
+	*ret_size = range->size;
+	return CUDA_SUCCESS;
+}
+
+/* The host has what any device has: who may do what is asked at each access. */
+static void apply(struct range *range, const CUmemAccessDesc *access, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		device_set bit = device_bit(access[i].location.id);
+		range->readers |= bit;
+		range->writers &= (device_set)~bit;
+		if (access[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+			range->writers |= bit;
+	}
+	mprotect((void *)range->start, range->size, range->writers ? PROT_READ | PROT_WRITE : PROT_READ);
+}
+
+/* The range has to be made of whole mappings. Other devices keep what they have. */
 static CUresult set_access(CUdeviceptr start, size_t size, const CUmemAccessDesc *access, size_t count)
 {
-	uint64_t end;
-	if (!is_whole(size) || __builtin_add_overflow(start, size, &end) || !access || count != 1 ||
-	    access->location.type != CU_MEM_LOCATION_TYPE_DEVICE || !device_exists(access->location.id) ||
-	    access->flags == CU_MEM_ACCESS_FLAGS_PROT_NONE)
+	uint64_t end, here;
+	if (!is_whole(size) || __builtin_add_overflow(start, size, &end) || !access || count == 0)
 		return CUDA_ERROR_INVALID_VALUE;
-	for (uint64_t at = start; at < end;) {
-		const struct range *range = range_find_kind(at, RANGE_MAPPED);
-		if (!range || range->start != at || range->size > end - at)
+	for (size_t i = 0; i < count; i++)
+		if (!is_access(&access[i]))
 			return CUDA_ERROR_INVALID_VALUE;
-		at += range->size;
+	for (uint64_t at = start; at < end; at += here) {
+		CUresult result = check_mapping(at, end, access, count, &here);
+		if (result != CUDA_SUCCESS)
+			return result;
 	}
-	bool writable = access->flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-	for (uint64_t at = start; at < end;) {
+	for (uint64_t at = start; at < end; at += here) {
 		struct range *range = range_find_kind(at, RANGE_MAPPED);
-		mprotect((void *)at, range->size, writable ? PROT_READ | PROT_WRITE : PROT_READ);
-		range->readable = true;
-		range->writable = writable;
-		at += range->size;
+		apply(range, access, count);
+		here = range->size;
 	}
+	return CUDA_SUCCESS;
+}
+
+static CUresult get_access(unsigned long long *ret, const CUmemLocation *location, CUdeviceptr address)
+{
+	const struct range *range = range_find_kind(address, RANGE_MAPPED);
+	if (!ret || !location || !range || location->type != CU_MEM_LOCATION_TYPE_DEVICE)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!device_exists(location->id))
+		return CUDA_ERROR_INVALID_DEVICE;
+	device_set bit = device_bit(location->id);
+	*ret = range->writers & bit   ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+	       : range->readers & bit ? CU_MEM_ACCESS_FLAGS_PROT_READ
+	                              : CU_MEM_ACCESS_FLAGS_PROT_NONE;
 	return CUDA_SUCCESS;
 }
 
@@ -132,4 +177,9 @@ CUresult CUDAAPI cuMemUnmap(CUdeviceptr start, size_t size)
 CUresult CUDAAPI cuMemSetAccess(CUdeviceptr start, size_t size, const CUmemAccessDesc *access, size_t count)
 {
 	return leave(enter_mapping(ENTRY_cuMemSetAccess) ?: set_access(start, size, access, count));
+}
+
+CUresult CUDAAPI cuMemGetAccess(unsigned long long *ret, const CUmemLocation *location, CUdeviceptr address)
+{
+	return leave(enter(ENTRY_cuMemGetAccess) ?: get_access(ret, location, address));
 }

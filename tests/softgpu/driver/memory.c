@@ -15,7 +15,7 @@ static CUresult allocate(CUdeviceptr *ret, size_t size)
 	char name[64];
 	if (!ret || size == 0)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (size > device_memory_bytes() - memory_used())
+	if (size > memory_free(device_current()))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	struct range *range = range_add(RANGE_MEMORY, 0, 0);
 	if (!range)
@@ -29,12 +29,12 @@ static CUresult allocate(CUdeviceptr *ret, size_t size)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
 	range->size = size;
-	memory_charge(size);
+	memory_charge(range->home, size);
 	*ret = range->start;
 	return CUDA_SUCCESS;
 }
 
-/* Waits for what is under way, as the driver does. */
+/* Waits for what is under way on the devices that may touch it, as the driver does. */
 static CUresult release(CUdeviceptr pointer)
 {
 	struct range *range = range_find_kind(pointer, RANGE_MEMORY);
@@ -42,10 +42,10 @@ static CUresult release(CUdeviceptr pointer)
 		return CUDA_SUCCESS;
 	if (!range || range->start != pointer)
 		return CUDA_ERROR_INVALID_VALUE;
-	CUresult result = queue_drain();
+	CUresult result = context_fails(range->context) ?: queue_drain(range_users(range), range->home);
 	if (result != CUDA_SUCCESS)
 		return result;
-	memory_discharge(range->size);
+	memory_discharge(range->home, range->size);
 	space_free(range->start, range->size);
 	range_remove(range);
 	return CUDA_SUCCESS;
@@ -55,7 +55,7 @@ static CUresult get_info(size_t *ret_free, size_t *ret_total)
 {
 	if (!ret_free || !ret_total)
 		return CUDA_ERROR_INVALID_VALUE;
-	*ret_free = device_memory_bytes() - memory_used();
+	*ret_free = memory_free(device_current());
 	*ret_total = device_memory_bytes();
 	return CUDA_SUCCESS;
 }
@@ -102,7 +102,9 @@ static CUresult get_attribute(void *ret, CUpointer_attribute attribute, CUdevice
 		return CUDA_ERROR_INVALID_VALUE;
 	switch (attribute) {
 	case CU_POINTER_ATTRIBUTE_CONTEXT:
-		*(CUcontext *)ret = range->pool ? NULL : (CUcontext)range->context;
+		*(CUcontext *)ret = range->pool                   ? NULL
+		                    : range->kind == RANGE_MAPPED ? (CUcontext)context_of(range->home)
+		                                                  : (CUcontext)range->context;
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
 		*(unsigned int *)ret = range->kind == RANGE_HOST ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;
@@ -122,7 +124,7 @@ static CUresult get_attribute(void *ret, CUpointer_attribute attribute, CUdevice
 		*(unsigned int *)ret = 0;
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-		*(int *)ret = range->pool ? pool_ordinal(range->pool) : range->context->ordinal;
+		*(int *)ret = range->home;
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
 		*(unsigned int *)ret = range->kind == RANGE_MEMORY;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Modules and their functions. The image has to be a fatbin; the kernels come from the model, by name. */
+/* Modules and their functions, each of one context, and of no use in another. The image has to be a fatbin;
+ * the kernels come from the model, by name. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,6 +17,7 @@
 
 struct module {
 	TAILQ_ENTRY(module) entry;
+	struct context *context;
 	TAILQ_HEAD(, function) functions;
 };
 
@@ -36,7 +38,7 @@ struct function *function_find(CUfunction handle)
 	struct function *function;
 	TAILQ_FOREACH(module, &modules, entry)
 		TAILQ_FOREACH(function, &module->functions, entry)
-			if ((CUfunction)function == handle)
+			if ((CUfunction)function == handle && function->context == context_current())
 				return function;
 	return NULL;
 }
@@ -61,6 +63,7 @@ static CUresult load(CUmodule *ret, const void *image)
 	struct module *module = malloc(sizeof *module);
 	if (!module)
 		return CUDA_ERROR_OUT_OF_MEMORY;
+	module->context = context_current();
 	TAILQ_INIT(&module->functions);
 	TAILQ_INSERT_HEAD(&modules, module, entry);
 	*ret = (CUmodule)module;
@@ -73,7 +76,10 @@ static CUresult unload(CUmodule handle)
 	struct function *function;
 	if (!module)
 		return CUDA_ERROR_INVALID_VALUE;
-	CUresult result = queue_drain();
+	if (module->context != context_current())
+		return CUDA_ERROR_INVALID_CONTEXT;
+	int device = module->context->ordinal;
+	CUresult result = queue_drain(device_bit(device), device);
 	if (result != CUDA_SUCCESS)
 		return result;
 	while ((function = TAILQ_FIRST(&module->functions))) {
@@ -91,13 +97,16 @@ static CUresult get_function(CUfunction *ret, CUmodule handle, const char *name)
 	struct function *function;
 	if (!ret || !module || !name)
 		return CUDA_ERROR_INVALID_VALUE;
+	if (module->context != context_current())
+		return CUDA_ERROR_INVALID_CONTEXT;
 	const struct model_kernel *kernel = model_find(name);
 	if (!kernel)
 		return CUDA_ERROR_NOT_FOUND;
 	function = malloc(sizeof *function);
 	if (!function)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	*function = (struct function){ .kernel = kernel, .shared_bytes = DEFAULT_SHARED };
+	*function =
+	    (struct function){ .kernel = kernel, .context = module->context, .shared_bytes = DEFAULT_SHARED };
 	TAILQ_INSERT_HEAD(&module->functions, function, entry);
 	*ret = (CUfunction)function;
 	return CUDA_SUCCESS;

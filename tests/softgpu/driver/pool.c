@@ -34,6 +34,8 @@ struct pool {
 	unsigned owners; /* imports, or 1; 0: destroyed, but not all of its memory is freed */
 	unsigned used;   /* ranges in it */
 	CUmemAllocationHandleType types;
+	device_set readers;
+	device_set writers;
 };
 
 struct pointer {
@@ -58,9 +60,9 @@ size_t pool_live(void)
 	return n;
 }
 
-int pool_ordinal(const struct pool *pool)
+bool pool_reaches(const struct pool *pool, int device, enum access access)
 {
-	return pool->name.ordinal;
+	return (access == ACCESS_READ ? pool->readers : pool->writers) & device_bit(device);
 }
 
 static struct pool *find(CUmemoryPool handle)
@@ -88,7 +90,12 @@ static CUresult pool_new(struct pool **ret, int fd, const struct pool_name *name
 		free(pool);
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	}
-	*pool = (struct pool){ .name = *name, .fd = fd, .start = start, .owners = 1 };
+	*pool = (struct pool){ .name = *name,
+		               .fd = fd,
+		               .start = start,
+		               .owners = 1,
+		               .readers = device_bit(name->ordinal),
+		               .writers = device_bit(name->ordinal) };
 	TAILQ_INSERT_HEAD(&pools, pool, entry);
 	*ret = pool;
 	return CUDA_SUCCESS;
@@ -113,9 +120,12 @@ static CUresult create(CUmemoryPool *ret, const CUmemPoolProps *properties)
 	    properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
 	    !device_exists(properties->location.id))
 		return CUDA_ERROR_INVALID_VALUE;
+	CUresult result = call_stuck(properties->location.id);
+	if (result != CUDA_SUCCESS)
+		return result;
 	struct pool_name name = { .ordinal = properties->location.id, .pid = getpid(), .id = ++last_id };
 	format(text, sizeof text, &name);
-	CUresult result = pool_new(&pool, memory_new_fd(text, POOL_BYTES), &name);
+	result = pool_new(&pool, memory_new_fd(text, POOL_BYTES), &name);
 	if (result != CUDA_SUCCESS)
 		return result;
 	pool->types = properties->handleTypes;
@@ -159,6 +169,7 @@ static CUresult add_range(CUdeviceptr *ret, struct pool *pool, enum range_kind k
 	if (!range)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	range->pool = pool;
+	range->home = pool->name.ordinal;
 	pool->used++;
 	*ret = start;
 	return CUDA_SUCCESS;
@@ -169,12 +180,15 @@ static CUresult allocate(CUdeviceptr *ret, size_t size, CUmemoryPool handle, CUs
 	struct pool *pool = find(handle);
 	if (!ret || size == 0 || size > POOL_BYTES || !pool || pool->is_imported || !stream_find(stream))
 		return CUDA_ERROR_INVALID_VALUE;
+	CUresult result = stream_fails(stream_find(stream)) ?: call_stuck(pool->name.ordinal);
+	if (result != CUDA_SUCCESS)
+		return result;
 	uint64_t start = find_room(pool, size);
-	if (start == 0 || size > device_memory_bytes() - memory_used())
+	if (start == 0 || size > memory_free(pool->name.ordinal))
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	CUresult result = add_range(ret, pool, RANGE_POOLED, start, size);
+	result = add_range(ret, pool, RANGE_POOLED, start, size);
 	if (result == CUDA_SUCCESS)
-		memory_charge(size);
+		memory_charge(pool->name.ordinal, size);
 	return result;
 }
 
@@ -183,12 +197,59 @@ static CUresult release(CUdeviceptr pointer, CUstream stream)
 	struct range *range = range_find(pointer);
 	if (!range || !range->pool || range->start != pointer || !stream_find(stream))
 		return CUDA_ERROR_INVALID_VALUE;
+	CUresult result = stream_fails(stream_find(stream)) ?: call_stuck(range->home);
+	if (result != CUDA_SUCCESS)
+		return result;
 	struct pool *pool = range->pool;
 	if (range->kind == RANGE_POOLED)
-		memory_discharge(range->size);
+		memory_discharge(range->home, range->size);
 	range_remove(range);
 	pool->used--;
 	free_unused(pool);
+	return CUDA_SUCCESS;
+}
+
+/* ---- Devices ------------------------------------------------------------------------------------------ */
+
+static bool is_device(const CUmemLocation *location)
+{
+	return location->type == CU_MEM_LOCATION_TYPE_DEVICE && device_exists(location->id);
+}
+
+/* The device that it is on keeps what it has. */
+static CUresult set_access(CUmemoryPool handle, const CUmemAccessDesc *access, size_t count)
+{
+	struct pool *pool = find(handle);
+	if (!pool || !access || count == 0)
+		return CUDA_ERROR_INVALID_VALUE;
+	for (size_t i = 0; i < count; i++) {
+		if (!is_device(&access[i].location) ||
+		    (access[i].location.id == pool->name.ordinal &&
+		     access[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE))
+			return CUDA_ERROR_INVALID_VALUE;
+		if (!device_can_access(access[i].location.id, pool->name.ordinal))
+			return CUDA_ERROR_INVALID_DEVICE;
+	}
+	for (size_t i = 0; i < count; i++) {
+		device_set bit = device_bit(access[i].location.id);
+		pool->readers &= (device_set)~bit;
+		pool->writers &= (device_set)~bit;
+		if (access[i].flags & CU_MEM_ACCESS_FLAGS_PROT_READ)
+			pool->readers |= bit;
+		if (access[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+			pool->writers |= bit;
+	}
+	return CUDA_SUCCESS;
+}
+
+static CUresult get_access(CUmemAccess_flags *ret, CUmemoryPool handle, const CUmemLocation *location)
+{
+	const struct pool *pool = find(handle);
+	if (!ret || !pool || !location || !is_device(location))
+		return CUDA_ERROR_INVALID_VALUE;
+	*ret = pool_reaches(pool, location->id, ACCESS_WRITE)  ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
+	       : pool_reaches(pool, location->id, ACCESS_READ) ? CU_MEM_ACCESS_FLAGS_PROT_READ
+	                                                       : CU_MEM_ACCESS_FLAGS_PROT_NONE;
 	return CUDA_SUCCESS;
 }
 
@@ -296,6 +357,16 @@ CUresult CUDAAPI cuMemAllocFromPoolAsync(CUdeviceptr *ret, size_t size, CUmemory
 CUresult CUDAAPI cuMemFreeAsync(CUdeviceptr pointer, CUstream stream)
 {
 	return leave(enter_mapping(ENTRY_cuMemFreeAsync) ?: release(pointer, stream));
+}
+
+CUresult CUDAAPI cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *access, size_t count)
+{
+	return leave(enter(ENTRY_cuMemPoolSetAccess) ?: set_access(pool, access, count));
+}
+
+CUresult CUDAAPI cuMemPoolGetAccess(CUmemAccess_flags *ret, CUmemoryPool pool, CUmemLocation *location)
+{
+	return leave(enter(ENTRY_cuMemPoolGetAccess) ?: get_access(ret, pool, location));
 }
 
 CUresult CUDAAPI cuMemPoolExportToShareableHandle(void *ret, CUmemoryPool pool,

@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The device: units that run the operations of all streams, and the streams themselves.
+/* The devices: units that run the operations of all streams, and the streams themselves.
  *
- * One unit runs kernels and what needs no bus, two carry bytes to the device and to the host. Each is a
- * thread and runs one operation at a time, beside the others. What stands for no work (a mark, a word) is
- * done by whichever unit has nothing else, or by one that has no other task.
+ * Each device has its own. One unit runs kernels and what needs no bus, two carry bytes to the device and
+ * from it. Each is a thread and runs one operation at a time, beside the others. What stands for no work (a
+ * mark, a word) is done by whichever unit has nothing else, or by one that has no other task.
  *
  * An operation stays first in its stream while it runs. Which streams can go on is decided by the events that
  * their first operations wait for and by the default stream's rule: it and the blocking ones take turns in
  * the order submitted. Of kernels that can start, only those of the highest priority may; then chance
- * decides. When something sticks, all that is left is thrown away and no mark of it is ever reached.
+ * decides. Streams of different devices have only events in common. When something sticks to a device, all
+ * that is left there is thrown away and no mark of it is ever reached: another device that waits for one
+ * waits for ever.
  */
 #include <limits.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "call.h"
@@ -22,87 +25,106 @@
 
 static TAILQ_HEAD(, stream) streams = TAILQ_HEAD_INITIALIZER(streams);
 static uint64_t last_number;
-static struct stream legacy = {
-	.is_legacy = true,
-	.is_blocking = true,
-	.ops = STAILQ_HEAD_INITIALIZER(legacy.ops),
+
+struct worker {
+	pthread_t thread;
+	pthread_cond_t wake;
+	int device;
+	enum unit unit;
+	bool sleeps; /* until wake */
+	bool looks;  /* or for LOOK_AGAIN_US */
 };
 
 static struct {
-	pthread_t thread;
-	pthread_cond_t wake;
-	bool sleeps; /* until wake */
-	bool looks;  /* or for LOOK_AGAIN_US */
-} units[UNITS];
+	struct worker units[UNITS];
+	unsigned started; /* units */
+	bool is_stopping;
+	struct stream legacy; /* without a context until the first start */
+} devices[MOST_DEVICES];
 
 static const char *const unit_names[UNITS] = {
 	[UNIT_KERNELS] = "kernels", [UNIT_TO_DEVICE] = "to_device", [UNIT_TO_HOST] = "to_host"
 };
 
-static unsigned started; /* units */
-static bool is_stopping;
-
 static void *unit_main(void *arg);
-static void throw_away(void);
+static void throw_away(int device);
+
+static int device_of(const struct stream *stream)
+{
+	return stream->context->ordinal;
+}
 
 /* ---- The units --------------------------------------------------------------------------------------- */
 
-static void unit_wake(enum unit unit)
+static void unit_wake(struct worker *worker)
 {
-	if (units[unit].sleeps)
-		pthread_cond_signal(&units[unit].wake);
-	units[unit].sleeps = false;
+	if (worker->sleeps)
+		pthread_cond_signal(&worker->wake);
+	worker->sleeps = false;
 }
 
 void queue_wake(void)
 {
-	for (int unit = 0; unit < UNITS; unit++)
-		unit_wake((enum unit)unit);
+	for (int i = 0; i < MOST_DEVICES; i++)
+		for (int unit = 0; unit < UNITS; unit++)
+			unit_wake(&devices[i].units[unit]);
 }
 
 /* No signals, but for SIGBUS: a GPU goes on with the pages that it has pinned when a file has lost them, and
  * here whoever handles that signal for the driver's callers puts others there. */
-static bool unit_start(enum unit unit)
+static bool unit_start(int device, enum unit unit)
 {
+	struct worker *worker = &devices[device].units[unit];
 	sigset_t all, old;
 	int r;
-	pthread_cond_init(&units[unit].wake, NULL);
+	worker->device = device;
+	worker->unit = unit;
+	pthread_cond_init(&worker->wake, NULL);
 	sigfillset(&all);
 	sigdelset(&all, SIGBUS);
 	pthread_sigmask(SIG_BLOCK, &all, &old);
-	r = pthread_create(&units[unit].thread, NULL, unit_main, &units[unit]);
+	r = pthread_create(&worker->thread, NULL, unit_main, worker);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	return r == 0;
 }
 
-CUresult queue_start(void)
+static void list_legacy(int device)
 {
-	if (started > 0)
+	struct stream *legacy = &devices[device].legacy;
+	if (legacy->context)
+		return;
+	*legacy = (struct stream){ .context = context_of(device), .is_legacy = true, .is_blocking = true };
+	STAILQ_INIT(&legacy->ops);
+	TAILQ_INSERT_HEAD(&streams, legacy, entry);
+}
+
+CUresult queue_start(int device)
+{
+	if (devices[device].started > 0)
 		return CUDA_SUCCESS;
-	if (TAILQ_EMPTY(&streams))
-		TAILQ_INSERT_HEAD(&streams, &legacy, entry);
-	while (started < UNITS && unit_start((enum unit)started))
-		started++;
-	if (started == UNITS)
+	list_legacy(device);
+	for (int unit = 0; unit < UNITS && unit_start(device, (enum unit)unit); unit++)
+		devices[device].started++;
+	if (devices[device].started == UNITS)
 		return CUDA_SUCCESS;
-	queue_stop();
+	queue_stop(device);
 	return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-void queue_stop(void)
+void queue_stop(int device)
 {
-	if (started == 0)
+	if (devices[device].started == 0)
 		return;
-	is_stopping = true;
+	devices[device].is_stopping = true;
 	queue_wake();
 	call_wake();
 	call_unlock();
-	for (unsigned unit = 0; unit < started; unit++)
-		pthread_join(units[unit].thread, NULL);
+	for (unsigned unit = 0; unit < devices[device].started; unit++)
+		pthread_join(devices[device].units[unit].thread, NULL);
 	call_lock();
-	throw_away();
-	started = 0;
-	is_stopping = false;
+	throw_away(device);
+	devices[device].started = 0;
+	devices[device].is_stopping = false;
 }
 
 /* Whether another stream's operation has to end before. */
@@ -113,21 +135,22 @@ static bool is_behind(const struct stream *stream, const struct op *op)
 		return false;
 	TAILQ_FOREACH(other, &streams, entry) {
 		const struct op *first = STAILQ_FIRST(&other->ops);
-		if (other->is_blocking && other->is_legacy != stream->is_legacy && first &&
-		    first->number < op->number)
+		if (other->context == stream->context && other->is_blocking &&
+		    other->is_legacy != stream->is_legacy && first && first->number < op->number)
 			return true;
 	}
 	return false;
 }
 
-/* Whether a kernel keeps everything else from going on. */
-static bool is_held_up(void)
+/* Whether a kernel keeps everything else on the device from going on. */
+static bool is_held_up(const struct context *context)
 {
 	const struct stream *stream;
 	if (!call_is_stuck_by_kernels())
 		return false;
 	TAILQ_FOREACH(stream, &streams, entry)
-		if (stream->is_running && STAILQ_FIRST(&stream->ops)->unit == UNIT_KERNELS)
+		if (stream->context == context && stream->is_running &&
+		    STAILQ_FIRST(&stream->ops)->unit == UNIT_KERNELS)
 			return true;
 	return false;
 }
@@ -135,52 +158,56 @@ static bool is_held_up(void)
 static bool is_ready(const struct stream *stream)
 {
 	const struct op *op = STAILQ_FIRST(&stream->ops);
-	return op && !is_held_up() && !stream->is_running && (!op->after || op->after->reached) &&
-	       !is_behind(stream, op) && (!op->is_due || op->is_due(op));
+	return op && !is_held_up(stream->context) && !stream->is_running &&
+	       (!op->after || op->after->reached) && !is_behind(stream, op) &&
+	       (!op->is_due || op->is_due(op));
 }
 
 /* Whether something may become due that nobody tells of. */
-static bool has_to_look_again(void)
+static bool has_to_look_again(int device)
 {
 	const struct stream *stream;
 	TAILQ_FOREACH(stream, &streams, entry)
-		if (!STAILQ_EMPTY(&stream->ops) && STAILQ_FIRST(&stream->ops)->is_due)
+		if (device_of(stream) == device && !STAILQ_EMPTY(&stream->ops) &&
+		    STAILQ_FIRST(&stream->ops)->is_due)
 			return true;
 	return false;
 }
 
-/* Wakes the units that have something to do, and the one that has to look again. */
+/* Wakes the units that have something to do, and those that have to look again. */
 static void wake_units(void)
 {
 	const struct stream *stream;
 	TAILQ_FOREACH(stream, &streams, entry)
 		if (is_ready(stream))
-			unit_wake(STAILQ_FIRST(&stream->ops)->unit);
-	if (!units[UNIT_NONE].looks && has_to_look_again())
-		unit_wake(UNIT_NONE);
+			unit_wake(&devices[device_of(stream)].units[STAILQ_FIRST(&stream->ops)->unit]);
+	for (int i = 0; i < MOST_DEVICES; i++)
+		if (!devices[i].units[UNIT_NONE].looks && has_to_look_again(i))
+			unit_wake(&devices[i].units[UNIT_NONE]);
 }
 
 /* The best priority of the unit's operations that can start. */
-static int best_priority(enum unit unit)
+static int best_priority(const struct worker *worker)
 {
 	const struct stream *stream;
 	int best = INT_MAX;
 	TAILQ_FOREACH(stream, &streams, entry)
-		if (stream->priority < best && is_ready(stream) && STAILQ_FIRST(&stream->ops)->unit == unit)
+		if (device_of(stream) == worker->device && stream->priority < best && is_ready(stream) &&
+		    STAILQ_FIRST(&stream->ops)->unit == worker->unit)
 			best = stream->priority;
 	return best;
 }
 
 /* For the unit; priorities are those of kernels alone. */
-static struct stream *choose(enum unit unit)
+static struct stream *choose(const struct worker *worker)
 {
-	int best = unit == UNIT_KERNELS ? best_priority(unit) : INT_MAX;
+	int best = worker->unit == UNIT_KERNELS ? best_priority(worker) : INT_MAX;
 	struct stream *stream, *chosen = NULL;
 	uint32_t n = 0;
 	TAILQ_FOREACH(stream, &streams, entry) {
 		const struct op *op = STAILQ_FIRST(&stream->ops);
-		if (is_ready(stream) &&
-		    (op->unit == UNIT_NONE || (op->unit == unit && stream->priority <= best)) &&
+		if (device_of(stream) == worker->device && is_ready(stream) &&
+		    (op->unit == UNIT_NONE || (op->unit == worker->unit && stream->priority <= best)) &&
 		    call_random(++n) == 0)
 			chosen = stream;
 	}
@@ -207,16 +234,30 @@ static void drop_first(struct stream *stream)
 }
 
 /* But for operations that run: their units drop them. */
-static void throw_away(void)
+static void throw_away(int device)
 {
 	struct stream *stream, *next;
 	for (stream = TAILQ_FIRST(&streams); stream; stream = next) {
 		next = TAILQ_NEXT(stream, entry);
+		if (device_of(stream) != device)
+			continue;
 		for (bool more = !STAILQ_EMPTY(&stream->ops) && !stream->is_running; more;) {
 			more = STAILQ_NEXT(STAILQ_FIRST(&stream->ops), entry) != NULL;
 			drop_first(stream);
 		}
 	}
+}
+
+/* A line of the trace; the first device's units have no number. */
+static void trace(const char *what, const struct stream *stream, enum unit unit, const struct op *op)
+{
+	char number[16] = "";
+	if (op->unit == UNIT_NONE)
+		return;
+	if (op->device > 0)
+		snprintf(number, sizeof number, ".%d", op->device);
+	call_trace("%s %s%s %s %llu %d %llu\n", what, unit_names[unit], number, op->name, op->amount,
+	           stream->priority, op->passing);
 }
 
 static void run_first(struct stream *stream, enum unit unit)
@@ -225,20 +266,16 @@ static void run_first(struct stream *stream, enum unit unit)
 	if (op->run) {
 		stream->is_running = true;
 		wake_units();
-		if (op->unit != UNIT_NONE)
-			call_trace("begin %s %s %llu %d %llu\n", unit_names[unit], op->name, op->amount,
-			           stream->priority, op->passing);
+		trace("begin", stream, unit, op);
 		call_unlock();
 		CUresult result = op->run(op);
 		call_lock();
-		if (op->unit != UNIT_NONE)
-			call_trace("end %s %s %llu %d %llu\n", unit_names[unit], op->name, op->amount,
-			           stream->priority, op->passing);
+		trace("end", stream, unit, op);
 		stream->is_running = false;
 		if (result != CUDA_SUCCESS)
-			call_stick(result);
+			call_stick(op->device, result);
 	}
-	if (call_stuck() != CUDA_SUCCESS)
+	if (call_stuck(op->device) != CUDA_SUCCESS)
 		return;
 	if (op->reaches) {
 		op->reaches->ns = call_now_ns();
@@ -247,33 +284,33 @@ static void run_first(struct stream *stream, enum unit unit)
 	drop_first(stream);
 }
 
-static void unit_sleep(enum unit unit)
+static void unit_sleep(struct worker *worker)
 {
-	units[unit].sleeps = true;
-	units[unit].looks = unit == UNIT_NONE && has_to_look_again();
-	if (units[unit].looks)
-		call_wait_us(&units[unit].wake, LOOK_AGAIN_US);
+	worker->sleeps = true;
+	worker->looks = worker->unit == UNIT_NONE && has_to_look_again(worker->device);
+	if (worker->looks)
+		call_wait_us(&worker->wake, LOOK_AGAIN_US);
 	else
-		call_wait_for(&units[unit].wake);
-	units[unit].sleeps = units[unit].looks = false;
+		call_wait_for(&worker->wake);
+	worker->sleeps = worker->looks = false;
 }
 
 static void *unit_main(void *arg)
 {
-	enum unit unit = (enum unit)((__typeof__(&units[0]))arg - units);
+	struct worker *worker = arg;
 	call_lock();
-	while (!is_stopping) {
-		bool is_lost = call_stuck() != CUDA_SUCCESS;
-		struct stream *stream = is_lost ? NULL : choose(unit);
+	while (!devices[worker->device].is_stopping) {
+		bool is_lost = call_stuck(worker->device) != CUDA_SUCCESS;
+		struct stream *stream = is_lost ? NULL : choose(worker);
 		if (is_lost)
-			throw_away();
+			throw_away(worker->device);
 		if (stream)
-			run_first(stream, unit);
+			run_first(stream, worker->unit);
 		call_wake();
 		if (stream)
 			continue;
 		wake_units();
-		unit_sleep(unit);
+		unit_sleep(worker);
 	}
 	call_unlock();
 	return NULL;
@@ -306,7 +343,7 @@ struct stream *stream_find(CUstream handle)
 {
 	struct stream *stream;
 	if (!handle || handle == CU_STREAM_LEGACY)
-		return &legacy;
+		return &devices[device_current()].legacy;
 	TAILQ_FOREACH(stream, &streams, entry)
 		if ((CUstream)stream == handle && !stream->is_destroyed && !stream->is_legacy)
 			return stream;
@@ -322,8 +359,14 @@ size_t stream_live(void)
 	return n;
 }
 
+CUresult stream_fails(const struct stream *stream)
+{
+	return stream ? context_fails(stream->context) : CUDA_ERROR_INVALID_HANDLE;
+}
+
 void stream_push(struct stream *stream, struct op *op)
 {
+	op->device = device_of(stream);
 	op->number = ++last_number;
 	STAILQ_INSERT_TAIL(&stream->ops, op, entry);
 	wake_units();
@@ -331,39 +374,43 @@ void stream_push(struct stream *stream, struct op *op)
 
 CUresult stream_drain(struct stream *stream)
 {
-	while (!STAILQ_EMPTY(&stream->ops) && call_stuck() == CUDA_SUCCESS)
+	int device = device_of(stream);
+	while (!STAILQ_EMPTY(&stream->ops) && call_stuck(device) == CUDA_SUCCESS)
 		call_wait();
-	return call_stuck();
+	return call_stuck(device);
 }
 
-CUresult stream_drain_all(void)
+static bool touches(const struct stream *stream, device_set memory)
 {
-	struct stream *stream = TAILQ_FIRST(&streams);
-	while (stream && call_stuck() == CUDA_SUCCESS) {
-		if (STAILQ_EMPTY(&stream->ops))
-			stream = TAILQ_NEXT(stream, entry);
-		else {
-			call_wait(); /* it may be gone then */
-			stream = TAILQ_FIRST(&streams);
-		}
-	}
-	return call_stuck();
+	const struct op *op;
+	STAILQ_FOREACH(op, &stream->ops, entry)
+		if (op->touches & memory)
+			return true;
+	return false;
 }
 
-static bool is_idle(void)
+static bool is_idle(device_set its, device_set memory)
 {
 	const struct stream *stream;
 	TAILQ_FOREACH(stream, &streams, entry)
-		if (!STAILQ_EMPTY(&stream->ops))
+		if ((its & device_bit(device_of(stream)) && !STAILQ_EMPTY(&stream->ops)) ||
+		    touches(stream, memory))
 			return false;
 	return true;
 }
 
-CUresult queue_drain(void)
+CUresult stream_drain_all(int device)
 {
-	while (!is_idle() && call_stuck() == CUDA_SUCCESS)
+	while (!is_idle(device_bit(device), 0) && call_stuck(device) == CUDA_SUCCESS)
 		call_wait();
-	return call_stuck();
+	return call_stuck(device);
+}
+
+CUresult queue_drain(device_set set, int owner)
+{
+	while (!is_idle(set, set) && call_stuck(owner) == CUDA_SUCCESS)
+		call_wait();
+	return call_stuck(owner);
 }
 
 /* ---- Marks -------------------------------------------------------------------------------------------- */

@@ -17,7 +17,7 @@
 
 struct ranges ranges = TAILQ_HEAD_INITIALIZER(ranges);
 static uint64_t last_id;
-static uint64_t used_bytes;
+static uint64_t used_bytes[MOST_DEVICES];
 
 struct range *range_add(enum range_kind kind, uint64_t start, uint64_t size)
 {
@@ -30,9 +30,9 @@ struct range *range_add(enum range_kind kind, uint64_t start, uint64_t size)
 		.size = size,
 		.id = ++last_id,
 		.context = context_current(),
+		.home = context_current()->ordinal,
 		.fd = -1,
-		.readable = kind != RANGE_RESERVED && kind != RANGE_MAPPED,
-		.writable = kind != RANGE_RESERVED && kind != RANGE_MAPPED,
+		.writable = true,
 	};
 	/* A mapping stands before its reservation. */
 	TAILQ_INSERT_HEAD(&ranges, range, entry);
@@ -67,12 +67,42 @@ struct range *range_find_kind(uint64_t address, enum range_kind kind)
 	return NULL;
 }
 
+/* Of memory that has a context, the device of that context has it, and its peers if it lies there. What was
+ * mapped by hand, or comes from a pool, is for whom that was said of; peers have nothing of it. */
+static bool reaches(const struct range *range, int device, enum access access)
+{
+	const struct context *context = context_of(device);
+	switch (range->kind) {
+	case RANGE_RESERVED:
+		return false;
+	case RANGE_HOST:
+		return access == ACCESS_READ || range->writable;
+	case RANGE_MAPPED:
+		return (access == ACCESS_READ ? range->readers : range->writers) & device_bit(device);
+	case RANGE_POOLED:
+	case RANGE_IMPORTED:
+		return pool_reaches(range->pool, device, access);
+	default:
+		return (context == range->context || range->home == range->context->ordinal) &&
+		       (device == range->home || context->peers & device_bit(range->home));
+	}
+}
+
+device_set range_users(const struct range *range)
+{
+	device_set users = device_bit(range->home);
+	for (int i = 0; i < MOST_DEVICES; i++)
+		if (reaches(range, i, ACCESS_READ))
+			users |= device_bit(i);
+	return users;
+}
+
 /* Mappings that lie next to each other are one to the device. */
-bool range_reaches(uint64_t address, uint64_t size, enum access access)
+bool range_reaches(int device, uint64_t address, uint64_t size, enum access access)
 {
 	while (size > 0) {
 		const struct range *range = range_find(address);
-		if (!range || !(access == ACCESS_WRITE ? range->writable : range->readable))
+		if (!range || !reaches(range, device, access))
 			return false;
 		uint64_t here = range->size - (address - range->start);
 		if (here >= size)
@@ -87,19 +117,19 @@ bool range_reaches(uint64_t address, uint64_t size, enum access access)
 
 /* ---- Memory ------------------------------------------------------------------------------------------ */
 
-uint64_t memory_used(void)
+uint64_t memory_free(int device)
 {
-	return used_bytes;
+	return device_memory_bytes() - used_bytes[device];
 }
 
-void memory_charge(uint64_t bytes)
+void memory_charge(int device, uint64_t bytes)
 {
-	used_bytes += bytes;
+	used_bytes[device] += bytes;
 }
 
-void memory_discharge(uint64_t bytes)
+void memory_discharge(int device, uint64_t bytes)
 {
-	used_bytes -= bytes;
+	used_bytes[device] -= bytes;
 }
 
 static void poison(int fd, uint64_t size)

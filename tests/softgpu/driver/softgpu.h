@@ -2,8 +2,9 @@
 /* What the parts of the stand-in driver know of each other. Everything is guarded by the lock of call.h.
  *
  * Device memory is memfds mapped shared: a device address is a host address, and another process can open the
- * same memory. The device is a few threads, its units: they take the operations of all streams, in an order
- * that streams, events and priorities allow, chosen by SOFTGPU_SEED.
+ * same memory. Which device may touch it is asked at each access (range.c): to the host it is all one.
+ * A device is a few threads, its units: they take the operations of its streams, in an order that streams,
+ * events and priorities allow, chosen by SOFTGPU_SEED.
  */
 #ifndef TESTS_SOFTGPU_SOFTGPU_H
 #define TESTS_SOFTGPU_SOFTGPU_H
@@ -14,6 +15,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+#define MOST_DEVICES      8
 #define SHARED_BYTES      (227u * 1024) /* that a block can be given at most */
 #define GRANULARITY_BYTES (2u << 20)    /* of memory that is mapped by hand */
 #define WINDOW_BYTES      (8u << 20)    /* of memory that a launch says how to keep, at most */
@@ -25,17 +27,46 @@ size_t live(char *ret, size_t size);
 
 void devices_init(void);
 int devices_count(void);
-uint64_t device_memory_bytes(void);
+uint64_t device_memory_bytes(void); /* of each */
 bool device_exists(int ordinal);
+int device_current(void); /* of the calling thread's context, or the only one there is; else NO_DEVICE */
+
+#define NO_DEVICE (-1)
+
+/* A set of devices: a bit for each. */
+typedef uint8_t device_set;
+#define ALL_DEVICES ((device_set)-1)
+
+static inline device_set device_bit(int ordinal)
+{
+	return (device_set)(1u << ordinal);
+}
 
 /* The primary context of a device; dead while refs is 0. */
 struct context {
 	int ordinal;
 	unsigned refs;
+	device_set peers; /* whose memory it may touch besides its own */
 };
 
 CUresult context_check(void);          /* whether the calling thread has one that lives */
 struct context *context_current(void); /* after context_check */
+struct context *context_of(int ordinal);
+int context_ordinal(CUcontext handle); /* NO_DEVICE: it is no context */
+
+/* 0, or why nothing can be done with what belongs to it. */
+CUresult context_fails(const struct context *context);
+
+/* Whether the device can be allowed to touch the other's memory, or its own. */
+bool device_can_access(int device, int other);
+
+/* ---- Links (links.c) --------------------------------------------------------------------------------- */
+
+enum { LINK_NONE, LINK_PCIE }; /* more is faster */
+
+bool links_init(void); /* false: what was wrong has been said */
+int link_between(int a, int b);
+int link_rank(int a, int b); /* 0: the fastest that there is */
 
 /* ---- Memory (range.c) -------------------------------------------------------------------------------- */
 
@@ -55,11 +86,13 @@ struct range {
 	enum range_kind kind;
 	uint64_t start;
 	uint64_t size;
-	uint64_t id; /* never used twice in a process */
-	struct context *context;
-	int fd;        /* its memfd, or -1 */
-	bool readable; /* by the device */
-	bool writable;
+	uint64_t id;             /* never used twice in a process */
+	struct context *context; /* that made it known */
+	int home;                /* the device that its bytes are on; of host memory: the context's */
+	int fd;                  /* its memfd, or -1 */
+	bool writable;           /* RANGE_HOST: by devices */
+	device_set readers;      /* RANGE_MAPPED */
+	device_set writers;
 	unsigned refs;                 /* RANGE_OPENED */
 	CUipcMemHandle handle;         /* RANGE_OPENED */
 	struct allocation *allocation; /* RANGE_MAPPED */
@@ -82,12 +115,15 @@ struct range *range_find_kind(uint64_t address, enum range_kind kind);
 enum access { ACCESS_READ, ACCESS_WRITE };
 
 /* Whether the device may reach all of those bytes. */
-bool range_reaches(uint64_t address, uint64_t size, enum access access);
+bool range_reaches(int device, uint64_t address, uint64_t size, enum access access);
 
-/* Bytes of device memory in use: by cuMemAlloc, cuMemCreate and cuMemAllocFromPoolAsync. */
-uint64_t memory_used(void);
-void memory_charge(uint64_t bytes);
-void memory_discharge(uint64_t bytes);
+/* The devices that may reach some of it, and the one that it is on. */
+device_set range_users(const struct range *range);
+
+/* Bytes of the device's memory that cuMemAlloc, cuMemCreate and cuMemAllocFromPoolAsync have not taken. */
+uint64_t memory_free(int device);
+void memory_charge(int device, uint64_t bytes);
+void memory_discharge(int device, uint64_t bytes);
 
 /* A memfd of that name, filled with what memory of no owner may hold; negative when out of memory. */
 int memory_new_fd(const char *name, uint64_t size);
@@ -123,7 +159,8 @@ void allocation_free_unused(struct allocation *allocation);
 
 /* ---- Memory pools (pool.c) ----------------------------------------------------------------------- */
 
-int pool_ordinal(const struct pool *pool); /* of the device that its memory is on */
+/* Whether the device may touch the memory that comes from it. */
+bool pool_reaches(const struct pool *pool, int device, enum access access);
 
 /* ---- Streams and operations (queue.c) ---------------------------------------------------------------- */
 
@@ -154,6 +191,8 @@ struct op {
 	unsigned long long amount;         /* likewise: bytes; of a kernel its blocks */
 	unsigned long long passing;        /* likewise: bytes that it does not want to be kept */
 	uint64_t number;                   /* in the order submitted, over all streams */
+	int device;                        /* its stream's */
+	device_set touches;                /* devices whose memory the driver moves for it */
 	struct mark *after;                /* owned: not before this one is reached; or NULL */
 	struct mark *reaches;              /* owned; or NULL */
 	bool (*is_due)(const struct op *); /* not before it says so; or NULL */
@@ -171,8 +210,9 @@ struct stream {
 	STAILQ_HEAD(, op) ops;
 };
 
-CUresult queue_start(void);
-void queue_stop(void);
+/* The device's units. */
+CUresult queue_start(int device);
+void queue_stop(int device);
 
 /* Has every unit look at what there is to do. */
 void queue_wake(void);
@@ -180,16 +220,26 @@ void queue_wake(void);
 CUresult stream_new(struct stream **ret, struct context *context, bool blocking, int priority);
 void stream_destroy(struct stream *stream);
 
-/* What a handle stands for; NULL when it stands for nothing. */
+/* What a handle stands for, NULL for the default one of the current context; NULL when for nothing. */
 struct stream *stream_find(CUstream handle);
+
+/* 0, or why nothing can be done with the stream, which may be NULL. */
+CUresult stream_fails(const struct stream *stream);
 
 /* Takes the op, which came from malloc. */
 void stream_push(struct stream *stream, struct op *op);
 
-/* Waits until the stream is empty, or all of them. What stuck by then, or 0. */
+/* Waits until the stream is empty, or all of the device. What stuck by then, or 0. */
 CUresult stream_drain(struct stream *stream);
-CUresult stream_drain_all(void);
-CUresult queue_drain(void);
+CUresult stream_drain_all(int device);
+
+/* Waits until nothing of the devices in the set is under way, and nothing that touches their memory. What
+ * stuck to owner by then, or 0. */
+CUresult queue_drain(device_set set, int owner);
+
+/* ---- Launches (launch.c) ------------------------------------------------------------------------------- */
+
+void launch_init(void);
 
 /* ---- Counts for live ------------------------------------------------------------------------- */
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Streams, as the driver shows them. */
+/* Streams, as the driver shows them. One of another context than the current one can be waited for, copied in
+ * and destroyed; only launches ask for their own. */
 #include "call.h"
 #include "softgpu.h"
 
@@ -19,14 +20,16 @@ static CUresult destroy(CUstream handle)
 	struct stream *stream = stream_find(handle);
 	if (!stream || stream->is_legacy)
 		return CUDA_ERROR_INVALID_HANDLE;
-	stream_destroy(stream);
-	return CUDA_SUCCESS;
+	CUresult result = call_stuck(stream->context->ordinal);
+	if (result == CUDA_SUCCESS)
+		stream_destroy(stream);
+	return result;
 }
 
 static CUresult synchronize(CUstream handle)
 {
 	struct stream *stream = stream_find(handle);
-	return stream ? stream_drain(stream) : CUDA_ERROR_INVALID_HANDLE;
+	return stream_fails(stream) ?: stream_drain(stream);
 }
 
 CUresult CUDAAPI cuStreamCreateWithPriority(CUstream *ret, unsigned int flags, int priority)
@@ -41,7 +44,7 @@ CUresult CUDAAPI cuStreamDestroy(CUstream stream)
 
 CUresult CUDAAPI cuCtxSynchronize(void)
 {
-	return leave(enter(ENTRY_cuCtxSynchronize) ?: stream_drain_all());
+	return leave(enter(ENTRY_cuCtxSynchronize) ?: stream_drain_all(device_current()));
 }
 
 CUresult CUDAAPI cuStreamSynchronize(CUstream stream)
