@@ -22,6 +22,8 @@ DEVICE void find_box(const amax_args &args, uint64_t item, amax_box &box)
 	list_place source;
 
 	box.there = item < args.move.slots;
+	box.from = box.end = 0;
+	box.block = { args.scale, args.inverse, 0 };
 	if (!box.there)
 		return;
 	uint64_t number = divide_by(item, &args.by_parts);
@@ -29,7 +31,6 @@ DEVICE void find_box(const amax_args &args, uint64_t item, amax_box &box)
 	box.from = (item - number * args.by_parts.n) * AMAX_PART;
 	box.end = args.by_parts.n > 1 ? min(box.from + AMAX_PART, args.elements) : args.elements;
 	box.place = find_place(args.move, item, false, source);
-	box.block = { args.scale, args.inverse, 0 };
 #pragma unroll 1
 	for (uint32_t d = 0; d < args.move.rank; d++) {
 		const amax_dim &dim = args.dim[d];
