@@ -93,6 +93,8 @@ static void gather_operand(struct converting *c, int which, const char *base, in
 			at[d] = 0;
 		}
 	}
+	/* The last vector is calculated with as a whole. */
+	memset(lanes + n * (c->lane == CPU_LANE_FLOAT32 ? 4 : 8), 0, CPU_LINE);
 }
 
 static bool is_held(struct converting *c, int which, const char *base, int64_t from, int64_t n)
