@@ -16,7 +16,7 @@
 
 static uint64_t blocks_along(const struct loop_nest_dim *dim)
 {
-	return divide_up_u64((uint64_t)(dim->n + dim->skew), (uint64_t)dim->block);
+	return amax_blocks(dim->n, dim->skew, dim->block);
 }
 
 static uint64_t blocks_of(const struct loop_nest *nest)
@@ -120,12 +120,9 @@ static bool choose_tile(struct tma_convert *convert, const struct loop_nest *nes
 	return true;
 }
 
-/* Tiles along a dimension; they begin anew with each block that is longer than they are. */
 static uint64_t tiles_along(const struct loop_nest_dim *dim, uint32_t tile)
 {
-	if (tile >= dim->block)
-		return divide_up_u64((uint64_t)(dim->n + dim->skew), tile);
-	return blocks_along(dim) * divide_up_u64((uint64_t)dim->block, tile);
+	return amax_tiles(dim->n, dim->skew, dim->block, tile);
 }
 
 /* second: where the source is contiguous, or across rows that are alike; -1: there is none. */

@@ -144,6 +144,19 @@ static inline uint64_t amax_pitch(uint64_t row_bytes, bool alike)
 	return (row_bytes + 15) / 16 * 16 + (alike ? 16 : 20);
 }
 
+/* Blocks along a dimension of n elements, and tiles, which begin anew with each block that is longer than
+ * they are. */
+static inline uint64_t amax_blocks(int64_t n, int64_t skew, int64_t block)
+{
+	return ((uint64_t)(n + skew) + (uint64_t)block - 1) / (uint64_t)block;
+}
+
+static inline uint64_t amax_tiles(int64_t n, int64_t skew, int64_t block, uint32_t tile)
+{
+	return tile < block ? amax_blocks(n, skew, block) * amax_blocks(block, 0, tile)
+	                    : amax_blocks(n, skew, tile);
+}
+
 /* Tiles in elements, x along the destination and y along the source; the transpose kernel's are fixed by its
  * registers. */
 static inline uint32_t transpose_tile_x(uint32_t element)

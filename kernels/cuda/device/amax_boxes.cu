@@ -51,7 +51,7 @@ DEVICE void visit_elements(const amax_args &args, const amax_box &box, const VIS
 	if (!box.there)
 		return;
 #pragma unroll 1
-	for (uint64_t i = box.from + threadIdx.x % args.team; i < box.end; i += args.team) {
+	for (uint64_t i = box.from + threadIdx.x % args.move.team; i < box.end; i += args.move.team) {
 		convert_place place = box.place;
 		uint64_t number = i;
 		bool is_inside = true;
@@ -81,7 +81,7 @@ DEVICE void reduce_box(const amax_args &args, const amax_box &box, unsigned char
 {
 	uint32_t largest = 0;
 
-	if (threadIdx.x % args.team == 0)
+	if (threadIdx.x % args.move.team == 0)
 		tile_write<uint32_t>(own, 0);
 	__syncthreads();
 	visit_elements(args, box, [&](const convert_place &place) {
@@ -111,7 +111,7 @@ DEVICE void convert_box(const amax_args &args, const amax_box &box, float invers
 KERNEL(ROWS_THREADS, 2) amax_boxes(const GRID_CONSTANT struct amax_args args)
 {
 	DYNAMIC_SHARED(shared);
-	const uint32_t teams = ROWS_THREADS / args.team, team = threadIdx.x / args.team;
+	const uint32_t teams = ROWS_THREADS / args.move.team, team = threadIdx.x / args.move.team;
 	unsigned char *own = shared + 4 * team;
 	uint32_t changed = 0;
 
@@ -131,14 +131,14 @@ KERNEL(ROWS_THREADS, 2) amax_boxes(const GRID_CONSTANT struct amax_args args)
 		if (!box.there)
 			continue;
 		if (args.pass == AMAX_PASS_REDUCE) {
-			if (threadIdx.x % args.team == 0)
+			if (threadIdx.x % args.move.team == 0)
 				global_max(magnitude_at(args, box.block), magnitude);
 			continue;
 		}
 		if (args.pass == AMAX_PASS_CONVERT)
 			magnitude = global_read(magnitude_at(args, box.block));
-		const float inverse =
-		    take_scale(args, box.block, magnitude, threadIdx.x % args.team == 0 && box.from == 0);
+		const float inverse = take_scale(args, box.block, magnitude,
+		                                 threadIdx.x % args.move.team == 0 && box.from == 0);
 
 		convert_box(args, box, inverse, changed);
 	}

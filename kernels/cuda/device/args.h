@@ -260,7 +260,7 @@ struct convert_args {
 	uint32_t to_unit;
 	uint32_t tile_x;
 	uint32_t tile_y;
-	uint32_t team;            /* channels: threads of a tile */
+	uint32_t team;            /* threads of a tile of channels, of a block of boxes */
 	uint32_t pitch;           /* of a row in shared memory; channels: of a tile */
 	struct divisor by_chunks; /* chunks: of a row; tiles: of a row in shared memory */
 	struct divisor by_x;      /* tiles: chunks, or elements, along dimension 0; woven: elements */
@@ -295,7 +295,6 @@ struct amax_args {
 	uint32_t alike;          /* tiles: rows are contiguous on both sides */
 	uint32_t blocks_x;       /* tiles: blocks of one along dimension 0, at most */
 	uint32_t shared_blocks;  /* tiles: bytes of shared memory that blocks have, before the rows */
-	uint32_t team;           /* boxes: threads of a block */
 	struct divisor by_runs;  /* tiles: what a warp reduces at a time of a row in shared memory */
 	struct divisor by_run;   /* the same of a block's part of a row */
 	struct divisor by_parts; /* boxes: parts of a block */

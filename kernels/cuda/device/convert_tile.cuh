@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows of the source in shared memory, as they lie in global memory: each begins at a multiple of the pitch,
- * plus the phase that it has within the aligned chunk of 16 bytes where it begins.
+/* Tiles of conversions: rows of the source in shared memory, as they lie in global memory, and chunks of the
+ * destination from them. A row begins at a multiple of the pitch, plus the phase that it has within the
+ * aligned chunk of 16 bytes where it begins.
  */
 #ifndef KERNELS_CUDA_DEVICE_CONVERT_TILE_CUH
 #define KERNELS_CUDA_DEVICE_CONVERT_TILE_CUH

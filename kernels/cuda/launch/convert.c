@@ -158,8 +158,7 @@ static void args_init(struct convert_args *ret, const struct transform *transfor
 
 static uint64_t blocks_along(const struct tma_convert *convert, const struct tma_route_plan *tma, uint32_t d)
 {
-	return divide_up_u64((uint64_t)(tma->dim[d].n + convert->amax.skew[d]),
-	                     (uint64_t)convert->amax.block[d]);
+	return amax_blocks(tma->dim[d].n, convert->amax.skew[d], convert->amax.block[d]);
 }
 
 static void set_amax_dims(struct amax_args *args, const struct tma_route_plan *tma)
@@ -181,15 +180,13 @@ static void set_amax_dims(struct amax_args *args, const struct tma_route_plan *t
 
 /* Along dimension 0 or 1. Gives how many blocks a tile has there. */
 static uint32_t set_amax_tile(struct amax_args *args, const struct tma_route_plan *tma, uint32_t d,
-                              uint64_t tile)
+                              uint32_t tile)
 {
-	const uint64_t block = (uint64_t)tma->convert.amax.block[d], extent = tile > block ? tile : block,
-		       parts = divide_up_u64(block, tile);
+	const int64_t block = tma->convert.amax.block[d];
 
-	args->by_tiles[d] = divisor_of(parts);
-	args->move.by[d] =
-	    divisor_of(parts * divide_up_u64((uint64_t)(tma->dim[d].n + tma->convert.amax.skew[d]), extent));
-	return (uint32_t)divide_up_u64(tile, block);
+	args->by_tiles[d] = divisor_of(amax_blocks(block, 0, tile));
+	args->move.by[d] = divisor_of(amax_tiles(tma->dim[d].n, tma->convert.amax.skew[d], block, tile));
+	return (uint32_t)amax_blocks(tile, 0, block);
 }
 
 static void set_amax_tiles(struct amax_args *args, const struct tma_route_plan *tma)
@@ -234,7 +231,7 @@ static void amax_args_init(struct amax_args *ret, const struct transform *transf
 	ret->rule = amax->rule;
 	ret->scale_bytes = dtype_size(amax->scale.dtype);
 	ret->inverse_bytes = dtype_size(amax->inverse.dtype);
-	ret->team = convert->amax.elements > AMAX_WARP_ELEMENTS ? ROWS_THREADS : WARP_THREADS;
+	ret->move.team = convert->amax.elements > AMAX_WARP_ELEMENTS ? ROWS_THREADS : WARP_THREADS;
 	ret->by_parts = divisor_of(convert->amax.parts);
 	set_amax_dims(ret, &plan->tma);
 	if (convert->how == TMA_CONVERT_AMAX_TILES)
@@ -308,8 +305,8 @@ static struct shape amax_shape_of(const struct amax_args *args, const struct tma
 
 	if (convert->how == TMA_CONVERT_AMAX_BOXES) {
 		shape.kernel = KERNEL_amax_boxes;
-		shape.blocks = divide_up_u64(args->move.slots, ROWS_THREADS / args->team);
-		shape.shared = ROWS_THREADS / args->team * sizeof(uint32_t);
+		shape.blocks = divide_up_u64(args->move.slots, ROWS_THREADS / args->move.team);
+		shape.shared = ROWS_THREADS / args->move.team * sizeof(uint32_t);
 		return shape;
 	}
 	shape.kernel = KERNEL_amax_tiles_2_1 + 2 * (args->move.from_bytes == 4) + (args->move.to_bytes == 2);
