@@ -296,6 +296,23 @@ class AmaxCase(unittest.TestCase):
             self.rpc.call("plan_run", {**run, "plan": plan})
         self.assertIn("amax_inverse: a place, but the plan has no tensor for it", str(caught.exception))
 
+    def test_a_batch_of_large_blocks(self):
+        """Of each item's own elements, though a device keeps their magnitudes in one place."""
+        rng = np.random.default_rng(12)
+        self.bench.begin()
+        items, written = [], []
+        for factor, shape, block in ((100, (700, 200), (700, 200)), (1, (700, 200), (350, 200)), (10, (40, 30), (40, 30)),
+                                     (0.1, (500, 300), (500, 300))):
+            data = (rng.standard_normal(shape) * factor).astype(np.float32)
+            stored, scale, _, _ = quantize(data, "float32", "float8_e4m3fn", block)
+            (src, src_at), (dst, dst_at), (to_scale, scale_at) = (
+                self.bench.place(rng, array.dtype, array.shape, strided=False) for array in (data, stored, scale))
+            src[...] = data
+            items.append({"dst": {**dst_at, "dtype": "float8_e4m3fn"}, "src": {**src_at, "dtype": "float32"},
+                          "cast": "saturate", "amax": {"block": list(block), "scale": {**scale_at, "dtype": "float32"}}})
+            written += [("float8_e4m3fn", dst, stored), ("float32", to_scale, scale)]
+        self.check_request("submit", {"items": items}, written, "four items")
+
     def test_refusals(self):
         params, _ = self.small()
         amax, scale = params["amax"], params["amax"]["scale"]
