@@ -99,7 +99,7 @@ static bool choose_tile(struct tma_convert *convert, const struct loop_nest *nes
                         const struct loop_nest_dim *x, const struct loop_nest_dim *y, bool whole)
 {
 	const bool alike = convert->amax.alike;
-	const int64_t from = nest->converted, all = CONVERT_TILE_BYTES / from;
+	const int64_t from = nest->converted, all = alike ? AMAX_UNITS_TILE : CONVERT_TILE_BYTES / from;
 	const int64_t row =
 	    alike ? ROW_BYTES_ALIKE / from : max_i64(CONVERT_ROW_BYTES / nest->element, WARP_THREADS);
 	int64_t tile_x = extent_of(x, min_i64(row, max_i64(all / (whole ? y->block : 1), 1)), whole),

@@ -75,14 +75,13 @@ static bool is_woven(const struct transform *t, const struct loop_nest *nest, co
 	       !y->bias && y->n * nest->converted >= ROW_LEAST;
 }
 
-/* How many channels of one byte a tile's pixels have, whose rows lie at the same phase; 0: it has no such
- * pixels. */
-static uint32_t channels_of(const struct transform *t, const struct loop_nest *nest,
-                            const struct loop_nest_dim *y)
+/* Whether x is that of pixels, along which operands are the same, and y that of their three or four channels
+ * of one byte, whose rows lie at the same phase. */
+static bool is_of_channels(const struct transform *t, const struct loop_nest *nest,
+                           const struct loop_nest_dim *x, const struct loop_nest_dim *y)
 {
-	return is_narrow(t) && nest->converted == 1 && (y->n == 3 || y->n == 4) && y->dst % 16 == 0
-	           ? (uint32_t)y->n
-	           : 0;
+	return is_narrow(t) && nest->converted == 1 && (y->n == 3 || y->n == 4) && x->src == y->n &&
+	       !x->scale && !x->bias && y->dst % 16 == 0 && x->n * nest->element >= CHUNKS_LEAST;
 }
 
 /* Whole lines of the destination, and of the source what is left of a tile. */
@@ -118,7 +117,6 @@ static bool try_tiles(struct tma_route_plan *tma, const struct transform *t, con
 	convert->packed = !convert->woven && x->src == row && row <= PACKED_MOST;
 	if (!convert->woven && (x->n * nest->element < TILES_LEAST || (!convert->packed && row < ROW_LEAST)))
 		return false;
-	convert->channels = convert->packed ? channels_of(t, nest, y) : 0;
 	choose_tile(convert, x, y, nest->converted, nest->element);
 	convert->how = TMA_CONVERT_TILES;
 	set_dims(tma, nest, second);
@@ -129,14 +127,27 @@ static bool try_tiles(struct tma_route_plan *tma, const struct transform *t, con
 	return true;
 }
 
+/* Chunks of rows, along dimensions from `outer` on. */
+static void set_slots(struct tma_route_plan *tma, const struct loop_nest *nest, uint32_t outer)
+{
+	tma->slots = row_chunks((uint64_t)tma->dim[0].n * nest->element);
+	tma->tiles = tma->slots;
+	for (uint32_t d = outer; d < tma->rank; d++)
+		tma->tiles *= (uint64_t)tma->dim[d].n;
+}
+
 static void set_chunks(struct tma_route_plan *tma, const struct loop_nest *nest)
 {
 	tma->convert.how = TMA_CONVERT_CHUNKS;
 	set_dims(tma, nest, -1);
-	tma->slots = row_chunks((uint64_t)tma->dim[0].n * nest->element);
-	tma->tiles = tma->slots;
-	for (uint32_t d = 1; d < tma->rank; d++)
-		tma->tiles *= (uint64_t)tma->dim[d].n;
+	set_slots(tma, nest, 1);
+}
+
+static void set_channels(struct tma_route_plan *tma, const struct loop_nest *nest, int second)
+{
+	tma->convert.how = TMA_CONVERT_CHANNELS;
+	set_dims(tma, nest, second);
+	set_slots(tma, nest, 2);
 }
 
 static void set_elements(struct tma_route_plan *tma, const struct loop_nest *nest)
@@ -182,6 +193,10 @@ void tma_set_convert(struct plan *plan, const struct transform *t, const struct 
 	if (!tma->whole || inner->dst != own.element ||
 	    !is_aligned(facts, facts->dst_phase, own.dst_offset, own.element)) {
 		set_elements(tma, &own);
+		return;
+	}
+	if (second >= 0 && is_of_channels(t, &own, inner, &own.dim[second])) {
+		set_channels(tma, &own, second);
 		return;
 	}
 	if (second >= 0 && inner->src != own.converted && aligned && try_tiles(tma, t, &own, second))

@@ -46,6 +46,8 @@ enum tma_convert_how {
 	TMA_CONVERT_CHUNKS,   /* rows of the destination, 16 bytes at a time */
 	TMA_CONVERT_TILES, /* by way of shared memory: contiguous along dimension 0 in the destination, along
 	                      dimension 1 in the source */
+	TMA_CONVERT_CHANNELS, /* rows of the destination, as chunks: pixels of bytes along dimension 0, their
+	                         channels along dimension 1 */
 	TMA_CONVERT_AMAX_TILES, /* with scales: by way of shared memory, too; or along dimension 0 on both
 	                           sides */
 	TMA_CONVERT_AMAX_BOXES, /* with scales: block by block, one element after the other */
@@ -71,9 +73,8 @@ struct tma_convert {
 	enum tma_convert_how how;
 	uint32_t tile_x; /* elements of a tile along dimensions 0 and 1 */
 	uint32_t tile_y;
-	bool packed;       /* a tile has no gap in the source */
-	bool woven;        /* nor in the destination, where its rows are short */
-	uint32_t channels; /* of a pixel of bytes, which are together in the source, 3 or 4; 0: it is none */
+	bool packed;          /* a tile has no gap in the source */
+	bool woven;           /* nor in the destination, where its rows are short */
 	int64_t scale_offset; /* bytes from an operand's element [0, ..., 0] */
 	int64_t bias_offset;
 	int64_t scale[ARGS_MAX_RANK]; /* strides, bytes, as dim */
@@ -101,8 +102,8 @@ struct tma_route_plan {
 	struct strided_dim dim[ARGS_MAX_RANK];
 	uint32_t chunk; /* BULK: bytes of a tile */
 	uint32_t run;   /* GATHER: dimensions that follow each other in the destination; CHANNELS: channels */
-	uint64_t slots; /* ROWS, GATHER, CHANNELS: of one row, of one run, of the pixels; SHORT: chunks of a
-	                   row */
+	uint64_t slots; /* ROWS, GATHER, CHANNELS, CONVERT: of one row, of one run, of the pixels; SHORT:
+	                   chunks of a row */
 	bool whole;     /* no dimension is padded, and none has 2^32 elements */
 
 	/* COPY and TRANSPOSE: see tile_copy_args and tile_transpose_args. TILES: grid alone. */

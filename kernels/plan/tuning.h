@@ -108,6 +108,11 @@
 #define TILES_BYTES(element) \
 	(TILES_COLUMNS(element) * TILES_WORD(element) / (element)*TILES_PITCH(element) * TILES_WORD(element))
 
+/* convert_units_*: elements of a unit, 16 bytes of the side with the longer ones, and how many units a thread
+ * reads before it writes. */
+#define CONVERT_UNIT(from, to)  (16 / ((from) > (to) ? (from) : (to)))
+#define CONVERT_UNITS(from, to) (CONVERT_UNIT(from, to) == 16 ? 2 : 4)
+
 /* convert_*: elements, chunks between types of so many bytes, and chunks of a tile that a thread reads before
  * it writes; bytes of a tile's row on each side, and of a tile. */
 #define CONVERT_BATCH            2
@@ -117,7 +122,13 @@
 #define CONVERT_ROW_BYTES        128
 #define CONVERT_TILE_BYTES       16384
 
-/* convert_amax_*: blocks of a tile at most; elements of a block that one group of threads goes through at a
+/* amax_units_*: units of 16 bytes of the source that a thread holds, and elements of a tile, if blocks allow;
+ * most threads of a block. */
+#define AMAX_UNITS         8
+#define AMAX_UNITS_TILE    16384
+#define AMAX_UNITS_THREADS 1024
+
+/* amax_*: blocks of a tile at most; elements of a block that one group of threads goes through at a
  * time, and along a row one warp; elements of a block up to which a warp is enough for it; magnitudes that
  * lie between two passes. Not measured. */
 #define AMAX_TILE_BLOCKS   1024

@@ -52,6 +52,7 @@ class Case:
         self.data = random_values(rng, self.source, self.shape)
         if rng.integers(0, 2):  # fewer of NaN, or none
             self._calm(rng)
+        self.is_strided = bool(rng.integers(0, 3))
 
     def _calm(self, rng):
         values = load(self.data, self.source, np.float32)
@@ -98,16 +99,17 @@ class AmaxCase(unittest.TestCase):
         self.bench = Bench(self.rpc)
         self.addCleanup(self.bench.close)
 
-    def place(self, rng, dtype, shape):
-        return flipped(rng, *self.bench.place(rng, dtype, shape))
+    def place(self, rng, dtype, shape, strided=True):
+        placed = self.bench.place(rng, dtype, shape, strided)
+        return flipped(rng, *placed) if strided else placed
 
     def request(self, rng, case):
         """What to send, and the views of what is written with what is to be there."""
         self.bench.begin()
         data, numbers = case.expected()
-        src, src_at = self.place(rng, storage(case.source), case.shape)
+        src, src_at = self.place(rng, storage(case.source), case.shape, case.is_strided)
         src[...] = case.data
-        dst, dst_at = self.place(rng, storage(case.target), data.shape)
+        dst, dst_at = self.place(rng, storage(case.target), data.shape, case.is_strided)
         amax = {"block": case.block, "power_of_two": case.power_of_two, "least": case.least}
         written = [(case.target, dst, data)]
         for name, dtype in zip(("scale", "inverse"), case.dtypes):

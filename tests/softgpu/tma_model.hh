@@ -290,11 +290,21 @@ DEVICE uint32_t from_lane(uint32_t value, uint32_t lane, CALLER_LINE)
 	return model_shuffle(value, lane, line);
 }
 
-DEVICE uint32_t warp_max(uint32_t value, CALLER_LINE)
+DEVICE uint32_t group_max(uint32_t value, uint32_t bits, CALLER_LINE)
 {
-	for (uint32_t bit = 1; bit < 32; bit *= 2)
+	for (uint32_t bit = 1; bit < 1u << bits; bit *= 2)
 		value = max(value, model_shuffle(value, (threadIdx.x ^ bit) % 32, line));
 	return value;
+}
+
+DEVICE uint32_t warp_max(uint32_t value, CALLER_LINE)
+{
+	return group_max(value, 5, line);
+}
+
+DEVICE uint32_t pair_max(uint32_t a, uint32_t b)
+{
+	return max(a & 0xffff, b & 0xffff) | max(a >> 16, b >> 16) << 16;
 }
 
 DEVICE uint32_t pick_bytes(uint32_t a, uint32_t b, uint32_t selector)

@@ -31,13 +31,13 @@ DEVICE void write_result(uint64_t address, uint32_t bytes, float value)
 struct amax_place {
 	uint64_t scale;
 	uint64_t inverse;
-	int64_t magnitude;
+	uint32_t magnitude;
 
 	DEVICE_MEMBER void step(const amax_args &args, uint32_t d, int64_t blocks)
 	{
 		scale += (uint64_t)(blocks * args.move.dim[d].scale);
 		inverse += (uint64_t)(blocks * args.move.dim[d].bias);
-		magnitude += blocks * args.dim[d].to_magnitude;
+		magnitude += (uint32_t)(blocks * args.dim[d].to_magnitude);
 	}
 };
 

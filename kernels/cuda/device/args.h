@@ -260,10 +260,10 @@ struct convert_args {
 	uint32_t to_unit;
 	uint32_t tile_x;
 	uint32_t tile_y;
-	uint32_t team;            /* threads of a tile of channels, of a block of boxes */
-	uint32_t pitch;           /* of a row in shared memory; channels: of a tile */
-	struct divisor by_chunks; /* chunks: of a row; tiles: of a row in shared memory */
-	struct divisor by_x;      /* tiles: chunks, or elements, along dimension 0; woven: elements */
+	uint32_t team;            /* threads of a block of boxes */
+	uint32_t pitch;           /* of a row in shared memory */
+	struct divisor by_chunks; /* chunks, units: of a row; tiles: of a row in shared memory */
+	struct divisor by_x;      /* tiles: chunks, units or elements along dimension 0; woven: elements */
 	struct convert_dim dim[ARGS_MAX_RANK];
 	struct divisor by[ARGS_MAX_RANK]; /* n; tiles: tiles along dimensions 0 and 1; boxes: blocks */
 };
@@ -292,7 +292,8 @@ struct amax_args {
 	uint32_t pass;        /* enum amax_pass_kind */
 	uint32_t scale_bytes; /* of a result: 4, a float32; 1, a power of two's exponent */
 	uint32_t inverse_bytes;
-	uint32_t alike;          /* tiles: rows are contiguous on both sides */
+	uint32_t alike; /* tiles: rows are contiguous on both sides */
+	uint32_t group; /* units: this many are in one block at least, as a logarithm, at multiples of that */
 	uint32_t blocks_x;       /* tiles: blocks of one along dimension 0, at most */
 	uint32_t shared_blocks;  /* tiles: bytes of shared memory that blocks have, before the rows */
 	struct divisor by_runs;  /* tiles: what a warp reduces at a time of a row in shared memory */

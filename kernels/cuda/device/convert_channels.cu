@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Converts pixels of three or four channels of one byte, which lie together in the source and apart in the
- * destination: tiles by way of shared memory, as in convert_tiles.cu, but for how they are taken from there.
- * A tile has all channels of its pixels, and is a team's; a block of threads has several teams where rows of
- * pixels are short.
+ * destination: a thread takes the pixels of a chunk of 16 bytes, and writes that chunk of each channel.
+ * Dimension 0 is that of pixels, dimension 1 that of channels, whose rows lie at the same phase; scale and
+ * bias are the same along dimension 0.
  */
-#include "convert_tile.cuh"
+#include "convert_chunk.cuh"
 
 namespace
 {
 
-/* Which bytes of what is picked so far and of word k of four pixels are their first channels: the selector of
+/* Which bytes of what is picked so far and of word k of four pixels are their channel y: the selector of
  * pick_bytes. Words 0 and 1 are picked at once. */
-template <int CHANNELS> DEVICE uint32_t first_channels(int k)
+template <int CHANNELS> DEVICE uint32_t channel_selector(int k, int y)
 {
 	uint32_t selector = 0;
 
 #pragma unroll
 	for (int pixel = 0; pixel < 4; pixel++) {
-		const int at = pixel * CHANNELS, word = at / 4;
+		const int at = pixel * CHANNELS + y, word = at / 4;
 
 		selector |= (uint32_t)(word == k             ? 4 + at % 4
 		                       : k == 1 && word == 0 ? at % 4
@@ -27,8 +27,8 @@ template <int CHANNELS> DEVICE uint32_t first_channels(int k)
 	return selector;
 }
 
-/* The first channels of N pixels. */
-template <int CHANNELS, int N> DEVICE void take_channel(const uint32_t *pixels, uint32_t *raw)
+/* Channel y of N pixels. */
+template <int CHANNELS, int N> DEVICE void take_channel(const uint32_t *pixels, int y, uint32_t *raw)
 {
 #pragma unroll
 	for (int w = 0; w < N / 4; w++) {
@@ -36,92 +36,152 @@ template <int CHANNELS, int N> DEVICE void take_channel(const uint32_t *pixels, 
 
 #pragma unroll
 		for (int k = 1; k < CHANNELS; k++)
-			picked = pick_bytes(picked, pixels[w * CHANNELS + k], first_channels<CHANNELS>(k));
+			picked =
+			    pick_bytes(picked, pixels[w * CHANNELS + k], channel_selector<CHANNELS>(k, y));
 		raw[w] = picked;
 	}
 }
 
-/* The words that begin so many bits further. */
-template <int WORDS> DEVICE void shift_all(uint32_t *words, uint32_t bits)
+/* WORDS words from an address of any phase. false: it would take what is not the block's. */
+template <int WORDS> DEVICE bool read_pixels(const list_place &block, uint64_t address, uint32_t *pixels)
 {
-#pragma unroll
-	for (int w = 0; w < WORDS; w++)
-		words[w] = shift_words(words[w], w + 1 < WORDS ? words[w + 1] : 0, bits);
-}
+	constexpr int unit = WORDS % 4 == 0 ? 4 : WORDS % 2 == 0 ? 2 : 1;
+	const uint64_t around = address & ~UINT64_C(3);
 
-/* The pixels of a whole chunk, by words, and its channels, one after the other: the rows' chunks begin at the
- * same pixels. */
-template <int D, int CHANNELS>
-DEVICE void write_pixels(const convert_args &args, const convert_tile &tile, const unsigned char *shared,
-                         uint64_t dst, uint32_t &changed)
-{
-	constexpr int n = 16 / D, words = n * CHANNELS / 4;
-	const uint32_t first = (uint32_t)(dst - tile.place.dst) / D;
-	const tile_rows rows = rows_of(args, tile);
-	const uint32_t at = rows.at(first);
-	uint32_t pixels[words + 1];
+	if (address % (4 * unit) == 0) {
+#pragma unroll
+		for (int w = 0; w < WORDS; w += unit)
+			read_aligned_words<unit>(address + 4 * w, pixels + w);
+		return true;
+	}
+	if (around < block.low || around + 4 * (WORDS + 1) > block.high)
+		return false;
+	uint32_t low = global_read((const uint32_t *)around);
 
 #pragma unroll
-	for (int w = 0; w <= words; w++)
-		pixels[w] = tile_read_around<uint32_t>(shared + (at & ~3u) + 4 * w, false);
-	shift_all<words + 1>(pixels, at % 4 * 8);
-#pragma unroll 1
-	for (uint32_t y = 0; y < CHANNELS; y++) {
-		uint32_t raw[n / 4];
+	for (int w = 0; w < WORDS; w++) {
+		const uint32_t high = global_read((const uint32_t *)around + w + 1);
 
-		take_channel<CHANNELS, n>(pixels, raw);
-		write_chunk<1, D>(args, tile, rows, shared, y, { dst, first, first + n, 0, true }, raw,
-		                  changed);
-		shift_all<words>(pixels, 8);
-		dst += (uint64_t)args.dim[1].dst;
+		pixels[w] = shift_words(low, high, address % 4 * 8);
+		low = high;
 	}
+	return true;
 }
 
-/* A team's chunks; those that are the tile's only in part, at its ends, element by element. */
-template <int D, int CHANNELS>
-DEVICE void write_channels(const convert_args &args, const convert_tile &tile, const unsigned char *shared,
-                           const tile_team &team, uint32_t &changed)
+/* A chunk's place in the row of channel 0. */
+struct pixel_chunk {
+	list_place block;
+	convert_place place; /* of the row's first pixel */
+	row_chunk chunk;
+};
+
+template <int D>
+DEVICE void find_chunk(const convert_args &args, uint64_t number, bool counts, pixel_chunk &ret)
 {
-	const uint64_t end = tile.place.dst + (uint64_t)tile.x * D;
+	ret.place = find_place(args, number, counts, ret.block);
+	const uint64_t outer = divide_by(number, &args.by_chunks);
 
-	for (uint64_t dst = ((tile.place.dst + 15) & ~UINT64_C(15)) + 16 * team.rank; dst + 16 <= end;
-	     dst += 16 * team.threads)
-		write_pixels<D, CHANNELS>(args, tile, shared, dst, changed);
-	for (uint32_t i = team.rank; i < 2 * CHANNELS; i += team.threads) {
-		const uint32_t y = i / 2;
-		const row_chunk c = chunk_from<D>(tile.place.dst, (uint64_t)tile.x * D,
-		                                  (i % 2 ? end : tile.place.dst) & ~UINT64_C(15));
+	visit_convert(args, 2, args.rank, outer,
+	              [&](const convert_dim &dim, int64_t i) { ret.place.step(dim, i); });
+	ret.chunk =
+	    chunk_of<D>(ret.place.dst, (uint64_t)args.dim[0].n * D, number - outer * args.by_chunks.n);
+}
 
-		if (c.whole || c.first >= c.last || (i % 2 && c.first == 0))
-			continue;
-		changed += convert_exactly<D>(
-		    args, c.address + c.skip + (uint64_t)(y * args.dim[1].dst), (int)(c.last - c.first),
-		    operands_of(args, tile, y, c.first),
-		    tile_elements<1>{ shared, rows_of(args, tile), (uint32_t)c.first, y, ~0u });
+/* The same for all pixels. */
+DEVICE chunk_operands operands_of(const convert_args &args, const pixel_chunk &at, int y)
+{
+	return { at.place.scale + (uint64_t)(y * args.dim[1].scale),
+		 at.place.bias + (uint64_t)(y * args.dim[1].bias), 0, 0 };
+}
+
+/* Channels from `first` on, as many as there are lanes for at once. Gives those that are not written, by
+ * their bits. */
+template <int D, int CHANNELS, int AT_ONCE>
+DEVICE uint32_t convert_channels(const convert_args &args, const pixel_chunk &at, const uint32_t *pixels,
+                                 int first)
+{
+	constexpr int n = 16 / D;
+	uint32_t rest = 0;
+	float lane[AT_ONCE * n];
+
+	with_words<1>(args.from, [&](const auto &load) {
+#pragma unroll
+		for (int i = 0; i < AT_ONCE; i++) {
+			uint32_t raw[n / 4];
+
+			take_channel<CHANNELS, n>(pixels, first + i, raw);
+#pragma unroll
+			for (int w = 0; w < n / 4; w++)
+				load(raw[w], lane + i * n + 4 * w);
+		}
+	});
+#pragma unroll
+	for (int i = 0; i < AT_ONCE; i++) {
+		bool is_number = true;
+
+		calculate_chunk<n>(args, lane + i * n, operands_of(args, at, first + i), 0, n);
+#pragma unroll
+		for (int j = 0; j < n; j++)
+			is_number = is_number && lane[i * n + j] == lane[i * n + j];
+		rest |= (uint32_t)!is_number << (first + i);
 	}
+	with_numbers<D>(args.to, [&](const auto &store) {
+#pragma unroll
+		for (int i = 0; i < AT_ONCE; i++) {
+			uint32_t out[4];
+
+#pragma unroll
+			for (int w = 0; w < 4; w++)
+				out[w] = store(lane + i * n + w * (4 / D));
+			if (!(rest >> (first + i) & 1))
+				write_aligned_words<4>(
+				    at.chunk.address + (uint64_t)((first + i) * args.dim[1].dst), out);
+		}
+	});
+	return rest;
+}
+
+/* By words. Gives the channels that are not written, by their bits. */
+template <int D, int CHANNELS> DEVICE uint32_t convert_pixels(const convert_args &args, const pixel_chunk &at)
+{
+	constexpr int n = 16 / D, at_once = CHANNELS * n <= 32 ? CHANNELS : 1;
+	uint32_t pixels[n * CHANNELS / 4], rest = 0;
+
+	if (args.changed || !at.chunk.whole ||
+	    !read_pixels<n * CHANNELS / 4>(at.block, at.place.src + (uint64_t)at.chunk.first * CHANNELS,
+	                                   pixels))
+		return (1u << CHANNELS) - 1;
+#pragma unroll
+	for (int y = 0; y < CHANNELS; y += at_once)
+		rest |= convert_channels<D, CHANNELS, at_once>(args, at, pixels, y);
+	return rest;
 }
 
 template <int D, int CHANNELS> DEVICE void convert_all_channels(const convert_args &args)
 {
-	DYNAMIC_SHARED(shared);
-	const uint32_t number = threadIdx.x / args.team, teams = ROWS_THREADS / args.team;
-	const tile_team team = { threadIdx.x - number * args.team, args.team };
-	unsigned char *own = shared + number * args.pitch;
 	uint32_t changed = 0;
 
 #pragma unroll 1
-	for (uint64_t first = blockIdx.x * (uint64_t)teams; first < args.slots;
-	     first += (uint64_t)gridDim.x * teams) {
-		convert_tile tile;
-		const bool there =
-		    first + number < args.slots && find_tile(args, first + number, team.rank == 0, tile);
+	for (uint64_t i = blockIdx.x * (uint64_t)ROWS_THREADS + threadIdx.x; i < args.slots;
+	     i += (uint64_t)gridDim.x * ROWS_THREADS) {
+		uint32_t rest = 0;
+		pixel_chunk at;
 
-		if (there)
-			read_rows(args, tile_source<true>{ args, tile }, tile.block, team, own);
-		__syncthreads();
-		if (there)
-			write_channels<D, CHANNELS>(args, tile, own, team, changed);
-		__syncthreads();
+		find_chunk<D>(args, i, true, at);
+		if (at.place.there && at.chunk.first < at.chunk.last)
+			rest = convert_pixels<D, CHANNELS>(args, at);
+		if (rest == 0)
+			continue;
+		find_chunk<D>(args, i, false, at);
+#pragma unroll 1
+		for (int y = 0; y < CHANNELS; y++)
+			if (rest >> y & 1)
+				changed += convert_exactly<D>(
+				    args, at.chunk.address + at.chunk.skip + (uint64_t)(y * args.dim[1].dst),
+				    (int)(at.chunk.last - at.chunk.first), operands_of(args, at, y),
+				    global_elements<1>{ at.place.src + (uint64_t)at.chunk.first * CHANNELS +
+				                            (uint64_t)y,
+				                        CHANNELS, 1 });
 	}
 	add_changed(args, changed);
 }
@@ -129,7 +189,7 @@ template <int D, int CHANNELS> DEVICE void convert_all_channels(const convert_ar
 } // namespace
 
 #define BY_CHANNELS(channels, d)                                                        \
-	KERNEL(ROWS_THREADS, d == 1 ? 2 : 3)                                            \
+	KERNEL(ROWS_THREADS, d == 1 ? 3 : 4)                                            \
 	convert_channels_##channels##_##d(const GRID_CONSTANT struct convert_args args) \
 	{                                                                               \
 		grid_wait();                                                            \

@@ -36,6 +36,39 @@ template <int S> DEVICE uint32_t read_element(uint64_t address, uint32_t unit)
 		return global_read((const uint32_t *)address);
 }
 
+/* WORDS words at a multiple of as many, but at most 4. */
+template <int WORDS> DEVICE void read_aligned_words(uint64_t address, uint32_t *raw)
+{
+	if constexpr (WORDS == 1) {
+		raw[0] = global_read((const uint32_t *)address);
+	} else if constexpr (WORDS == 2) {
+		const uint2 v = global_read((const uint2 *)address);
+
+		raw[0] = v.x;
+		raw[1] = v.y;
+	} else {
+#pragma unroll
+		for (int i = 0; i < WORDS / 4; i++) {
+			const uint4 v = global_read((const uint4 *)address + i);
+
+			raw[4 * i] = v.x;
+			raw[4 * i + 1] = v.y;
+			raw[4 * i + 2] = v.z;
+			raw[4 * i + 3] = v.w;
+		}
+	}
+}
+
+template <int WORDS> DEVICE void write_aligned_words(uint64_t address, const uint32_t *words)
+{
+	if constexpr (WORDS == 1)
+		global_write((uint32_t *)address, words[0]);
+	else if constexpr (WORDS == 2)
+		global_write((uint2 *)address, make_uint2(words[0], words[1]));
+	else
+		global_write((uint4 *)address, make_uint4(words[0], words[1], words[2], words[3]));
+}
+
 /* Where the operands of a chunk's elements lie: a step apart. */
 struct chunk_operands {
 	uint64_t scale; /* addresses of the first one's */
@@ -43,6 +76,13 @@ struct chunk_operands {
 	int64_t scale_step;
 	int64_t bias_step;
 };
+
+/* Byte i, less what `zero` is more than 2^23: as the last byte of a float whose last bit is worth 1, because
+ * the instruction that converts integers takes four times as long as others. */
+DEVICE float byte_number(uint32_t word, int i, float zero)
+{
+	return same_bits<float>(pick_bytes(word, 0x4b000000, 0x7440 | (uint32_t)i)) - zero;
+}
 
 /* Calls use(load): load(word, lanes) for a word of elements of S bytes, numbers and NaN, whose bits may be
  * any. */
@@ -58,12 +98,12 @@ template <int S, typename USE> DEVICE void with_words(uint32_t type, const USE &
 		case TYPE_UINT8:
 			return use([](uint32_t w, float *lane) {
 				for (int i = 0; i < 4; i++)
-					lane[i] = (float)(uint8_t)(w >> 8 * i);
+					lane[i] = byte_number(w, i, 0x1p23f);
 			});
 		case TYPE_INT8:
 			return use([](uint32_t w, float *lane) {
 				for (int i = 0; i < 4; i++)
-					lane[i] = (float)(int8_t)(w >> 8 * i);
+					lane[i] = byte_number(w ^ 0x80808080, i, 0x1p23f + 128);
 			});
 		case TYPE_FLOAT8_E4M3FN:
 			return use([](uint32_t w, float *lane) {

@@ -52,28 +52,6 @@ template <int WORDS> DEVICE void read_words(uint64_t around, uint32_t phase, uin
 	}
 }
 
-template <int WORDS> DEVICE void read_aligned_words(uint64_t address, uint32_t *raw)
-{
-	if constexpr (WORDS == 1) {
-		raw[0] = global_read((const uint32_t *)address);
-	} else if constexpr (WORDS == 2) {
-		const uint2 v = global_read((const uint2 *)address);
-
-		raw[0] = v.x;
-		raw[1] = v.y;
-	} else {
-#pragma unroll
-		for (int i = 0; i < WORDS / 4; i++) {
-			const uint4 v = global_read((const uint4 *)address + i);
-
-			raw[4 * i] = v.x;
-			raw[4 * i + 1] = v.y;
-			raw[4 * i + 2] = v.z;
-			raw[4 * i + 3] = v.w;
-		}
-	}
-}
-
 /* WORDS words from an address of any phase, whatever lies around them. */
 template <int WORDS> DEVICE void read_any_words(uint64_t address, uint32_t *raw)
 {

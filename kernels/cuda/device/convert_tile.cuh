@@ -8,17 +8,6 @@
 
 #include "convert_chunk.cuh"
 
-/* The threads that share a tile. */
-struct tile_team {
-	uint32_t rank;
-	uint32_t threads;
-};
-
-DEVICE tile_team whole_block()
-{
-	return { threadIdx.x, ROWS_THREADS };
-}
-
 /* A chunk of a row. */
 struct source_chunk {
 	uint64_t at;
@@ -50,18 +39,18 @@ DEVICE void read_source_in_part(const source_chunk &chunk, unsigned char *shared
  * block: what of the source may be read around a row. All reads of a batch come first. */
 template <typename ROWS>
 DEVICE void read_rows(const convert_args &args, const ROWS &rows, const list_place &block,
-                      const tile_team &team, unsigned char *shared)
+                      unsigned char *shared)
 {
 	const uint32_t all = rows.n() * (uint32_t)args.by_chunks.n;
 
 #pragma unroll 1
-	for (uint32_t first = team.rank; first < all; first += CONVERT_READS * team.threads) {
+	for (uint32_t first = threadIdx.x; first < all; first += CONVERT_READS * ROWS_THREADS) {
 		uint4 v[CONVERT_READS];
 		uint32_t to[CONVERT_READS];
 
 #pragma unroll
 		for (uint32_t k = 0; k < CONVERT_READS; k++) {
-			const uint32_t i = first + k * team.threads;
+			const uint32_t i = first + k * ROWS_THREADS;
 			const source_chunk chunk = find_source_chunk(args, rows, min(i, all - 1));
 			const bool is_there = i < all && chunk.at < chunk.end;
 			const bool is_whole = chunk.at >= block.low && chunk.at + 16 <= block.high;

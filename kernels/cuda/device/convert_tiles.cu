@@ -103,7 +103,7 @@ template <typename WRITE> DEVICE void take_tiles(const convert_args &args, const
 		const bool there = find_tile(args, number, threadIdx.x == 0, tile);
 
 		if (there)
-			read_rows(args, tile_source<false>{ args, tile }, tile.block, whole_block(), shared);
+			read_rows(args, tile_source<false>{ args, tile }, tile.block, shared);
 		__syncthreads();
 		if (there)
 			write(tile, shared);

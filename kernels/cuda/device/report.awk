@@ -29,9 +29,10 @@ function warps(registers)
 	next
 }
 
+# Also of functions that it calls.
 /bytes spill stores/ {
-	spilled[kernel, target] = before(" bytes spill stores", $0) + before(" bytes spill loads", $0)
-	stack[kernel, target] = before(" bytes stack frame", $0)
+	spilled[kernel, target] += before(" bytes spill stores", $0) + before(" bytes spill loads", $0)
+	stack[kernel, target] += before(" bytes stack frame", $0)
 	next
 }
 

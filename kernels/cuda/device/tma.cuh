@@ -360,6 +360,21 @@ DEVICE uint32_t warp_max(uint32_t value)
 	return __reduce_max_sync(~0u, value);
 }
 
+/* The largest of the 2^bits lanes that begin at a multiple of as many; in a whole warp. */
+DEVICE uint32_t group_max(uint32_t value, uint32_t bits)
+{
+#pragma unroll 1
+	for (uint32_t bit = 1; bit < 1u << bits; bit *= 2)
+		value = max(value, __shfl_xor_sync(~0u, value, bit));
+	return value;
+}
+
+/* Of each half of a and b, the larger one. */
+DEVICE uint32_t pair_max(uint32_t a, uint32_t b)
+{
+	return __vmaxu2(a, b);
+}
+
 /* The value of lane % 32, in a whole warp. */
 DEVICE uint32_t from_lane(uint32_t value, uint32_t lane)
 {

@@ -85,17 +85,6 @@ static uint64_t value_of(const struct transform *transform)
 	return value;
 }
 
-/* Threads for the chunks of a tile's rows; a word behind the last pixel is read, whatever it has. */
-static void set_team(struct convert_args *args, uint64_t row)
-{
-	const uint64_t chunks = row_chunks((uint64_t)args->tile_x * args->to_bytes);
-
-	args->pitch = (uint32_t)row_chunks(row) * 16 + 16;
-	args->team = ROWS_THREADS;
-	while (args->team > WARP_THREADS && args->team / 2 >= chunks)
-		args->team /= 2;
-}
-
 /* Rows in shared memory have room for any phase, and begin in different banks. */
 static void set_tiles(struct convert_args *args, const struct tma_convert *convert)
 {
@@ -112,8 +101,6 @@ static void set_tiles(struct convert_args *args, const struct tma_convert *conve
 	args->by_x =
 	    divisor_of(is_wide || convert->woven ? convert->tile_x
 	                                         : row_chunks((uint64_t)convert->tile_x * args->to_bytes));
-	if (convert->channels)
-		set_team(args, row);
 	args->by[0] = divisor_of(divide_up_u64((uint64_t)args->dim[0].n, convert->tile_x));
 	args->by[1] = divisor_of(divide_up_u64((uint64_t)args->dim[1].n, convert->tile_y));
 }
@@ -148,10 +135,67 @@ static void args_init(struct convert_args *ret, const struct transform *transfor
 		.to_unit = unit_of(dst, transform->element),
 	};
 	set_dims(ret, tma);
-	if (tma->convert.how == TMA_CONVERT_CHUNKS)
+	if (tma->convert.how == TMA_CONVERT_CHUNKS || tma->convert.how == TMA_CONVERT_CHANNELS)
 		ret->by_chunks = divisor_of(tma->slots);
 	if (tma->convert.how == TMA_CONVERT_TILES)
 		set_tiles(ret, &tma->convert);
+}
+
+/* Which of a family's kernels, by the bytes of elements on both sides. */
+static uint32_t by_elements(enum kernel_id first, const struct convert_args *args)
+{
+	return (uint32_t)first + 3 * (uint32_t)__builtin_ctz(args->from_bytes) +
+	       (uint32_t)__builtin_ctz(args->to_bytes);
+}
+
+/* ---- Units -------------------------------------------------------------------------------------------- */
+
+/* Whether rows of both sides lie at multiples of so many bytes, in every block of a list (NULL: none). */
+static bool rows_are_aligned(const struct convert_args *args, const struct engine_blocks *blocks,
+                             uint32_t dst_unit, uint32_t src_unit)
+{
+	uint64_t dst = args->dst, src = args->src;
+
+	for (uint32_t d = 1; d < args->rank; d++) {
+		dst |= (uint64_t)args->dim[d].dst;
+		src |= (uint64_t)args->dim[d].src;
+	}
+	if (blocks) {
+		dst |= blocks_side_bits(&blocks->dst, UINT64_MAX, blocks->layers);
+		src |= blocks_side_bits(&blocks->src, UINT64_MAX, blocks->layers);
+	}
+	return dst % dst_unit == 0 && src % src_unit == 0;
+}
+
+static bool operands_are_constant(const struct convert_args *args)
+{
+	for (uint32_t d = 0; d < args->rank; d++)
+		if (args->dim[d].scale || args->dim[d].bias)
+			return false;
+	return true;
+}
+
+/* Takes chunks by units, where they can be: slots are units then. */
+static bool try_units(struct convert_args *args, const struct tma_route_plan *tma,
+                      const struct engine_blocks *blocks)
+{
+	const uint32_t n = CONVERT_UNIT(args->from_bytes, args->to_bytes);
+
+	if (args->changed || args->dim[0].src != args->from_bytes || !operands_are_constant(args) ||
+	    !rows_are_aligned(args, blocks, n * args->to_bytes, n * args->from_bytes))
+		return false;
+	args->by_chunks = divisor_of(divide_up_u64((uint64_t)args->dim[0].n, n));
+	args->slots = tma->tiles / tma->slots * args->by_chunks.n;
+	return true;
+}
+
+static struct shape units_shape_of(const struct convert_args *args)
+{
+	const uint32_t own = ROWS_THREADS * CONVERT_UNITS(args->from_bytes, args->to_bytes);
+
+	return (struct shape){ .kernel = by_elements(KERNEL_convert_units_1_1, args),
+		               .blocks = divide_up_u64(args->slots, own),
+		               .threads = ROWS_THREADS };
 }
 
 /* ---- With scales -------------------------------------------------------------------------------------- */
@@ -253,23 +297,10 @@ static void set_list(struct convert_args *args, const struct engine_blocks *bloc
 
 /* ---- Launches ----------------------------------------------------------------------------------------- */
 
-/* Which of a family's kernels, by the bytes of elements on both sides. */
-static uint32_t by_elements(enum kernel_id first, const struct convert_args *args)
+static uint32_t by_channels(const struct convert_args *args)
 {
-	return (uint32_t)first + 3 * (uint32_t)__builtin_ctz(args->from_bytes) +
+	return (args->dim[1].n == 3 ? KERNEL_convert_channels_3_1 : KERNEL_convert_channels_4_1) +
 	       (uint32_t)__builtin_ctz(args->to_bytes);
-}
-
-static struct shape channels_shape_of(const struct convert_args *args, uint32_t channels)
-{
-	const uint32_t teams = ROWS_THREADS / args->team;
-
-	return (struct shape){ .kernel = (channels == 3 ? KERNEL_convert_channels_3_1
-		                                        : KERNEL_convert_channels_4_1) +
-		                         (uint32_t)__builtin_ctz(args->to_bytes),
-		               .blocks = divide_up_u64(args->slots, teams),
-		               .threads = ROWS_THREADS,
-		               .shared = teams * args->pitch };
 }
 
 static struct shape shape_of(const struct convert_args *args, enum tma_convert_how how)
@@ -286,6 +317,10 @@ static struct shape shape_of(const struct convert_args *args, enum tma_convert_h
 		shape.blocks = divide_up_u64(args->slots,
 		                             ROWS_THREADS * CONVERT_CHUNKS(args->from_bytes, args->to_bytes));
 		break;
+	case TMA_CONVERT_CHANNELS:
+		shape.kernel = by_channels(args);
+		shape.blocks = divide_up_u64(args->slots, ROWS_THREADS);
+		break;
 	case TMA_CONVERT_TILES:
 		shape.kernel = args->lane == ARITHMETIC_FLOAT32 ? by_elements(KERNEL_convert_tiles_1_1, args)
 		                                                : KERNEL_convert_tiles_wide;
@@ -299,7 +334,49 @@ static struct shape shape_of(const struct convert_args *args, enum tma_convert_h
 	return shape;
 }
 
-static struct shape amax_shape_of(const struct amax_args *args, const struct tma_convert *convert)
+/* Whether a tile's rows can be taken by units, each of which is in one block. The last one of a row may not
+ * be whole. */
+static bool takes_amax_units(const struct amax_args *args, const struct tma_convert *convert)
+{
+	const struct convert_args *move = &args->move;
+	const uint32_t n = 16 / move->from_bytes;
+	const int64_t block = convert->amax.block[0], skew = convert->amax.skew[0];
+	const bool is_one = skew + move->dim[0].n <= block && convert->tile_x >= move->dim[0].n;
+
+	return convert->amax.alike && !move->changed &&
+	       (is_one || (block % n == 0 && skew % n == 0 && convert->tile_x % n == 0)) &&
+	       convert->tile_y * divide_up_u64(convert->tile_x, n) <= AMAX_UNITS_THREADS * AMAX_UNITS &&
+	       rows_are_aligned(move, NULL, n * move->to_bytes, n * move->from_bytes);
+}
+
+/* As many of a row's units as lie together in one block, wherever a tile begins: a power of two. */
+static uint32_t group_of(const struct tma_convert *convert, uint32_t row, uint32_t n)
+{
+	const uint64_t block = (uint64_t)convert->amax.block[0];
+	uint32_t both = row | WARP_THREADS;
+
+	if (convert->amax.skew[0] > 0)
+		return 0;
+	if (block < convert->tile_x)
+		both |= (uint32_t)(block / n);
+	return (uint32_t)__builtin_ctz(both);
+}
+
+static struct shape amax_units_shape_of(struct amax_args *args, const struct tma_convert *convert)
+{
+	const uint32_t n = 16 / args->move.from_bytes, row = (uint32_t)divide_up_u64(convert->tile_x, n),
+		       threads = (uint32_t)divide_up_u64(convert->tile_y * row, AMAX_UNITS);
+
+	args->move.by_x = divisor_of(row);
+	args->group = group_of(convert, row, n);
+	return (struct shape){ .kernel = KERNEL_amax_units_2_1 + 2 * (args->move.from_bytes == 4) +
+		                         (args->move.to_bytes == 2),
+		               .blocks = args->move.slots,
+		               .threads = (uint32_t)divide_up_u64(threads, WARP_THREADS) * WARP_THREADS,
+		               .shared = args->shared_blocks };
+}
+
+static struct shape amax_shape_of(struct amax_args *args, const struct tma_convert *convert)
 {
 	struct shape shape = { .threads = ROWS_THREADS };
 
@@ -309,6 +386,8 @@ static struct shape amax_shape_of(const struct amax_args *args, const struct tma
 		shape.shared = ROWS_THREADS / args->move.team * sizeof(uint32_t);
 		return shape;
 	}
+	if (takes_amax_units(args, convert))
+		return amax_units_shape_of(args, convert);
 	shape.kernel = KERNEL_amax_tiles_2_1 + 2 * (args->move.from_bytes == 4) + (args->move.to_bytes == 2);
 	shape.blocks = args->move.slots;
 	shape.shared =
@@ -358,11 +437,12 @@ int launch_convert(struct launcher *launcher, CUstream stream, const struct tran
 	if (transform->conversion.amax.is)
 		return launch_amax(launcher, stream, transform, plan, dst, src, operands, err);
 	args_init(&args, transform, plan, dst, src, operands);
+	const enum tma_convert_how how = plan->tma.convert.how;
+	const bool by_units = how == TMA_CONVERT_CHUNKS && try_units(&args, &plan->tma, list ? blocks : NULL);
+
 	if (list)
 		set_list(&args, blocks, list);
-	const struct tma_convert *convert = &plan->tma.convert;
-	const struct shape shape =
-	    convert->channels ? channels_shape_of(&args, convert->channels) : shape_of(&args, convert->how);
+	const struct shape shape = by_units ? units_shape_of(&args) : shape_of(&args, how);
 
 	return shape_launch(&shape, launcher, stream, &args, err);
 }

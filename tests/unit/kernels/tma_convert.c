@@ -18,7 +18,6 @@ struct row {
 	enum tma_convert_how how;
 	uint32_t tile_x, tile_y;
 	bool is_packed;
-	uint32_t channels;
 	uint64_t tiles;
 	bool has_border;
 };
@@ -123,19 +122,27 @@ static struct row rows[] = {
 	  .phase = 2,
 	  .how = TMA_CONVERT_CHUNKS,
 	  .tiles = 100 * CHUNK_ROW(1000) },
-	{ .name = "pixels of a few channels are one row",
+	{ .name = "pixels of a few channels are taken together",
 	  .from = DTYPE_UINT8,
 	  .to = DTYPE_FLOAT16,
 	  .rank = 3,
 	  .src = { 100, 200, 3 },
 	  .perm = { 2, 0, 1 },
+	  .how = TMA_CONVERT_CHANNELS,
+	  .tiles = CHUNK_ROW(40000) },
+	{ .name = "unless a factor is not the same for all of them",
+	  .from = DTYPE_UINT8,
+	  .to = DTYPE_FLOAT16,
+	  .rank = 3,
+	  .src = { 100, 200, 3 },
+	  .perm = { 2, 0, 1 },
+	  .scale = 200,
 	  .how = TMA_CONVERT_TILES,
-	  .tile_x = 5440,
+	  .tile_x = 200,
 	  .tile_y = 3,
 	  .is_packed = true,
-	  .channels = 3,
-	  .tiles = 4 },
-	{ .name = "which have to lie at the same phase to be taken together",
+	  .tiles = 100 },
+	{ .name = "or their channels do not lie at the same phase",
 	  .from = DTYPE_UINT8,
 	  .to = DTYPE_FLOAT16,
 	  .rank = 3,
@@ -154,12 +161,8 @@ static struct row rows[] = {
 	  .perm = { 2, 0, 1 },
 	  .before = { 0, -4, -4 },
 	  .after = { 0, -4, -4 },
-	  .how = TMA_CONVERT_TILES,
-	  .tile_x = 192,
-	  .tile_y = 3,
-	  .is_packed = true,
-	  .channels = 3,
-	  .tiles = 92 },
+	  .how = TMA_CONVERT_CHANNELS,
+	  .tiles = 92 * CHUNK_ROW(384) },
 	{ .name = "and the other way round",
 	  .from = DTYPE_FLOAT16,
 	  .to = DTYPE_UINT8,
@@ -270,8 +273,6 @@ ParameterizedTest(struct row *row, tma_convert, plans)
 	cr_expect_eq(plan.tma.convert.tile_x, row->tile_x, "%s: x %u", row->name, plan.tma.convert.tile_x);
 	cr_expect_eq(plan.tma.convert.tile_y, row->tile_y, "%s: y %u", row->name, plan.tma.convert.tile_y);
 	cr_expect_eq(plan.tma.convert.packed, row->is_packed, "%s", row->name);
-	cr_expect_eq(plan.tma.convert.channels, row->channels, "%s: %u channels", row->name,
-	             plan.tma.convert.channels);
 }
 
 /* Other ways are not tried: there is one for each conversion. */
