@@ -17,6 +17,7 @@
 #include "convert_units.cu"
 #include "convert_chunks.cu"
 #include "convert_tiles.cu"
+#include "convert_turned.cu"
 #include "convert_channels.cu"
 #include "amax_units.cu"
 #include "amax_tiles.cu"

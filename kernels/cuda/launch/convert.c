@@ -148,17 +148,18 @@ static uint32_t by_elements(enum kernel_id first, const struct convert_args *arg
 	       (uint32_t)__builtin_ctz(args->to_bytes);
 }
 
-/* ---- Units -------------------------------------------------------------------------------------------- */
+/* ---- Rows that are aligned ---------------------------------------------------------------------------- */
 
-/* Whether rows of both sides lie at multiples of so many bytes, in every block of a list (NULL: none). */
+/* Whether rows of both sides lie at multiples of so many bytes, in every block of a list (NULL: none). Those
+ * of the source lie along dimension `along`. */
 static bool rows_are_aligned(const struct convert_args *args, const struct engine_blocks *blocks,
-                             uint32_t dst_unit, uint32_t src_unit)
+                             uint32_t dst_unit, uint32_t src_unit, uint32_t along)
 {
 	uint64_t dst = args->dst, src = args->src;
 
-	for (uint32_t d = 1; d < args->rank; d++) {
-		dst |= (uint64_t)args->dim[d].dst;
-		src |= (uint64_t)args->dim[d].src;
+	for (uint32_t d = 0; d < args->rank; d++) {
+		dst |= d == 0 ? 0 : (uint64_t)args->dim[d].dst;
+		src |= d == along ? 0 : (uint64_t)args->dim[d].src;
 	}
 	if (blocks) {
 		dst |= blocks_side_bits(&blocks->dst, UINT64_MAX, blocks->layers);
@@ -182,7 +183,7 @@ static bool try_units(struct convert_args *args, const struct tma_route_plan *tm
 	const uint32_t n = CONVERT_UNIT(args->from_bytes, args->to_bytes);
 
 	if (args->changed || args->dim[0].src != args->from_bytes || !operands_are_constant(args) ||
-	    !rows_are_aligned(args, blocks, n * args->to_bytes, n * args->from_bytes))
+	    !rows_are_aligned(args, blocks, n * args->to_bytes, n * args->from_bytes, 0))
 		return false;
 	args->by_chunks = divisor_of(divide_up_u64((uint64_t)args->dim[0].n, n));
 	args->slots = tma->tiles / tma->slots * args->by_chunks.n;
@@ -195,6 +196,41 @@ static struct shape units_shape_of(const struct convert_args *args)
 
 	return (struct shape){ .kernel = by_elements(KERNEL_convert_units_1_1, args),
 		               .blocks = divide_up_u64(args->slots, own),
+		               .threads = ROWS_THREADS };
+}
+
+/* Whether most of n elements are in whole parts. */
+static bool fills(int64_t n, uint32_t part)
+{
+	return n % part == 0 || n >= 8 * part;
+}
+
+/* Takes tiles without shared memory, where they can be. */
+static bool try_turned(struct convert_args *args, const struct engine_blocks *blocks)
+{
+	const uint32_t from = args->from_bytes, to = args->to_bytes, piece = TURNED_BYTES(from, to);
+	const struct convert_dim *x = &args->dim[0], *y = &args->dim[1];
+
+	if (args->changed || args->lane != ARITHMETIC_FLOAT32 || args->packed || args->woven || x->scale ||
+	    x->bias || !fills(x->n, 16 / to) || !fills(y->n, piece / from) ||
+	    !rows_are_aligned(args, blocks, 16, piece, 1))
+		return false;
+	args->tile_x = TURNED_X(to);
+	args->tile_y = TURNED_Y(from, to);
+	for (uint32_t d = 0; d < 2; d++) {
+		const uint64_t tiles =
+		    divide_up_u64((uint64_t)args->dim[d].n, d ? args->tile_y : args->tile_x);
+
+		args->slots = args->slots / args->by[d].n * tiles;
+		args->by[d] = divisor_of(tiles);
+	}
+	return true;
+}
+
+static struct shape turned_shape_of(const struct convert_args *args)
+{
+	return (struct shape){ .kernel = by_elements(KERNEL_convert_turned_1_1, args),
+		               .blocks = args->slots,
 		               .threads = ROWS_THREADS };
 }
 
@@ -346,7 +382,7 @@ static bool takes_amax_units(const struct amax_args *args, const struct tma_conv
 	return convert->amax.alike && !move->changed &&
 	       (is_one || (block % n == 0 && skew % n == 0 && convert->tile_x % n == 0)) &&
 	       convert->tile_y * divide_up_u64(convert->tile_x, n) <= AMAX_UNITS_THREADS * AMAX_UNITS &&
-	       rows_are_aligned(move, NULL, n * move->to_bytes, n * move->from_bytes);
+	       rows_are_aligned(move, NULL, n * move->to_bytes, n * move->from_bytes, 0);
 }
 
 /* As many of a row's units as lie together in one block, wherever a tile begins: a power of two. */
@@ -438,11 +474,15 @@ int launch_convert(struct launcher *launcher, CUstream stream, const struct tran
 		return launch_amax(launcher, stream, transform, plan, dst, src, operands, err);
 	args_init(&args, transform, plan, dst, src, operands);
 	const enum tma_convert_how how = plan->tma.convert.how;
-	const bool by_units = how == TMA_CONVERT_CHUNKS && try_units(&args, &plan->tma, list ? blocks : NULL);
+	const struct engine_blocks *listed = list ? blocks : NULL;
+	const bool by_units = how == TMA_CONVERT_CHUNKS && try_units(&args, &plan->tma, listed),
+		   is_turned = how == TMA_CONVERT_TILES && try_turned(&args, listed);
 
 	if (list)
 		set_list(&args, blocks, list);
-	const struct shape shape = by_units ? units_shape_of(&args) : shape_of(&args, how);
+	const struct shape shape = by_units    ? units_shape_of(&args)
+	                           : is_turned ? turned_shape_of(&args)
+	                                       : shape_of(&args, how);
 
 	return shape_launch(&shape, launcher, stream, &args, err);
 }
