@@ -113,20 +113,19 @@
 #define CONVERT_UNIT(from, to)  (16 / ((from) > (to) ? (from) : (to)))
 #define CONVERT_UNITS(from, to) (CONVERT_UNIT(from, to) == 16 ? 2 : 4)
 
-/* convert_turned_*: bytes of a row of the source that a thread reads of each of as many rows as a chunk of the
- * destination has elements; and a tile's elements. */
+/* convert_turned_*: bytes of a row of the source that a thread reads of each of as many rows as a chunk of
+ * the destination has elements; and a tile's elements. */
 #define TURNED_BYTES(from, to) ((to) == 1 ? 8 : 16)
 #define TURNED_X(to)           (16 * 16 / (to))
 #define TURNED_Y(from, to)     (16 * TURNED_BYTES(from, to) / (from))
 
-/* convert_*: elements, chunks between types of so many bytes, and chunks of a tile that a thread reads before
- * it writes; bytes of a tile's row on each side, and of a tile. */
-#define CONVERT_BATCH            2
-#define CONVERT_ELEMENTS         (CONVERT_BATCH * ROWS_THREADS)
-#define CONVERT_CHUNKS(from, to) (16 / (to) * (from) > 32 ? 1 : 16 / (to) * (from) > 8 ? 2 : 4)
-#define CONVERT_READS            4
-#define CONVERT_ROW_BYTES        128
-#define CONVERT_TILE_BYTES       16384
+/* convert_*: elements, and chunks of a tile that a thread reads before it writes; bytes of a tile's row on
+ * each side, and of a tile. */
+#define CONVERT_BATCH      2
+#define CONVERT_ELEMENTS   (CONVERT_BATCH * ROWS_THREADS)
+#define CONVERT_READS      4
+#define CONVERT_ROW_BYTES  128
+#define CONVERT_TILE_BYTES 16384
 
 /* amax_units_*: units of 16 bytes of the source that a thread holds, and elements of a tile, if blocks allow;
  * most threads of a block. */

@@ -242,6 +242,7 @@ struct convert_args {
 	uint64_t low; /* of the source: what may be read around a chunk */
 	uint64_t high;
 	uint64_t slots;
+	uint64_t ends; /* chunks: the first slot of the rows' ends, two a row */
 	uint64_t
 	    changed; /* a uint64_t that elements are counted in whose values change; 0: values are clamped */
 	uint64_t value; /* of a constant border, its bits */

@@ -137,6 +137,10 @@ static void args_init(struct convert_args *ret, const struct transform *transfor
 	set_dims(ret, tma);
 	if (tma->convert.how == TMA_CONVERT_CHUNKS || tma->convert.how == TMA_CONVERT_CHANNELS)
 		ret->by_chunks = divisor_of(tma->slots);
+	if (tma->convert.how == TMA_CONVERT_CHUNKS) {
+		ret->ends = tma->tiles;
+		ret->slots += 2 * (tma->tiles / tma->slots);
+	}
 	if (tma->convert.how == TMA_CONVERT_TILES)
 		set_tiles(ret, &tma->convert);
 }
@@ -350,8 +354,7 @@ static struct shape shape_of(const struct convert_args *args, enum tma_convert_h
 		break;
 	case TMA_CONVERT_CHUNKS:
 		shape.kernel = by_elements(KERNEL_convert_chunks_1_1, args);
-		shape.blocks = divide_up_u64(args->slots,
-		                             ROWS_THREADS * CONVERT_CHUNKS(args->from_bytes, args->to_bytes));
+		shape.blocks = divide_up_u64(args->slots, ROWS_THREADS);
 		break;
 	case TMA_CONVERT_CHANNELS:
 		shape.kernel = by_channels(args);
@@ -463,6 +466,24 @@ static int launch_amax(struct launcher *launcher, CUstream stream, const struct 
 	return shape_launch(&shape, launcher, stream, &args, err);
 }
 
+/* Chooses the kernel, and fits the arguments to it. list: NULL, the move once. */
+static struct shape listed_shape_of(struct convert_args *args, const struct plan *plan,
+                                    const struct engine_blocks *blocks, const struct block_list *list)
+{
+	const enum tma_convert_how how = plan->tma.convert.how;
+	const struct engine_blocks *listed = list ? blocks : NULL;
+	const bool by_units = how == TMA_CONVERT_CHUNKS && try_units(args, &plan->tma, listed),
+		   is_turned = how == TMA_CONVERT_TILES && try_turned(args, listed);
+
+	if (list)
+		set_list(args, blocks, list);
+	if (by_units)
+		return units_shape_of(args);
+	if (is_turned)
+		return turned_shape_of(args);
+	return shape_of(args, how);
+}
+
 int launch_convert(struct launcher *launcher, CUstream stream, const struct transform *transform,
                    const struct plan *plan, uint64_t dst, uint64_t src,
                    const struct convert_operands *operands, const struct engine_blocks *blocks,
@@ -473,16 +494,7 @@ int launch_convert(struct launcher *launcher, CUstream stream, const struct tran
 	if (transform->conversion.amax.is)
 		return launch_amax(launcher, stream, transform, plan, dst, src, operands, err);
 	args_init(&args, transform, plan, dst, src, operands);
-	const enum tma_convert_how how = plan->tma.convert.how;
-	const struct engine_blocks *listed = list ? blocks : NULL;
-	const bool by_units = how == TMA_CONVERT_CHUNKS && try_units(&args, &plan->tma, listed),
-		   is_turned = how == TMA_CONVERT_TILES && try_turned(&args, listed);
-
-	if (list)
-		set_list(&args, blocks, list);
-	const struct shape shape = by_units    ? units_shape_of(&args)
-	                           : is_turned ? turned_shape_of(&args)
-	                                       : shape_of(&args, how);
+	const struct shape shape = listed_shape_of(&args, plan, blocks, list);
 
 	return shape_launch(&shape, launcher, stream, &args, err);
 }
