@@ -7,6 +7,9 @@
 
 #include "daemon/net/session.h"
 
+/* What a transform converts by, or computes. Most have nothing of it. */
+#define OPERANDS (F(transform, scale) | F(transform, bias) | F(transform, amax))
+
 /* ---- Layouts ------------------------------------------------------------------------------------------ */
 
 static int operand_spec_of(const struct msg_operand *params, bool is_given, const char *name,
@@ -78,6 +81,11 @@ int conversion_spec_of(const struct msg_transform *params, struct conversion_spe
 
 	ret->is_given = params->has & F(transform, cast);
 	ret->cast = params->cast;
+	if (!(params->has & OPERANDS)) {
+		ret->scale.kind = ret->bias.kind = OPERAND_NONE;
+		ret->amax.is_given = false;
+		return 0;
+	}
 	r = operand_spec_of(&params->scale, params->has & F(transform, scale), "scale", &ret->scale, err);
 	if (r == 0)
 		r = operand_spec_of(&params->bias, params->has & F(transform, bias), "bias", &ret->bias, err);
@@ -139,9 +147,15 @@ static int place_results(struct session *session, const struct msg_transform *pa
 int placed_find_operands(struct session *session, const struct msg_transform *params, struct placed *ret,
                          struct error *err)
 {
-	int r = place_operand(session, &params->scale, params->has & F(transform, scale), "scale.region",
-	                      &ret->scale, err);
+	int r;
 
+	if (!(params->has & OPERANDS)) {
+		ret->scale = ret->bias = (struct placed_operand){ 0 };
+		ret->amax_scale = ret->amax_inverse = (struct placed_result){ 0 };
+		return 0;
+	}
+	r = place_operand(session, &params->scale, params->has & F(transform, scale), "scale.region",
+	                  &ret->scale, err);
 	if (r == 0)
 		r = place_operand(session, &params->bias, params->has & F(transform, bias), "bias.region",
 		                  &ret->bias, err);
@@ -224,11 +238,12 @@ static int check_amax(const struct placed *placed, const struct transform_sides 
 int placed_check_operands(const struct placed *placed, const struct transform_sides *sides,
                           const struct conversion *conversion, struct error *err)
 {
-	struct tensor_place dst = place_of(placed->dst, placed->dst_offset);
+	struct tensor_place dst;
 	int r;
 
 	if (!conversion->is)
 		return 0;
+	dst = place_of(placed->dst, placed->dst_offset);
 	r = check_operand(&placed->scale, &conversion->scale, "scale", sides, &dst, err);
 	if (r == 0)
 		r = check_operand(&placed->bias, &conversion->bias, "bias", sides, &dst, err);

@@ -236,17 +236,18 @@ static int decode_map(const struct place *place, const msgpack_object *map, cons
 		next = f + 1;
 	}
 
-	for (const struct field *f = message->fields; f->name; f++) {
-		uint64_t bit = UINT64_C(1) << (f - message->fields);
+	uint64_t missing = codec_all_fields(message) & ~has;
 
-		if (rules->requires & ~has & bit) {
-			struct place here = { place, f->name };
+	if (rules->requires & missing) {
+		const struct field *f = &message->fields[__builtin_ctzll(rules->requires & missing)];
+		struct place here = { place, f->name };
 
-			return error_set(err, STATUS_INVALID_ARGUMENT, "missing field %s",
-			                 place_text(&here, path));
-		}
-		if (!(has & bit))
-			set_default(f, (char *)ret + f->offset);
+		return error_set(err, STATUS_INVALID_ARGUMENT, "missing field %s", place_text(&here, path));
+	}
+	for (; missing; missing &= missing - 1) {
+		const struct field *f = &message->fields[__builtin_ctzll(missing)];
+
+		set_default(f, (char *)ret + f->offset);
 	}
 	*(uint64_t *)ret = has;
 	return 0;
