@@ -12,6 +12,7 @@
 #include "kernels/plan/overlap.h"
 #include "order.h"
 #include "daemon/resource/prepared.h"
+#include "daemon/resource/reach.h"
 #include "daemon/resource/table.h"
 #include "daemon/server.h"
 #include "daemon/net/session.h"
@@ -23,11 +24,12 @@ static int add_charged(struct job *job, const struct msg_plan_run *run, struct e
 {
 	struct blocks_job *list;
 	struct plan_entry *plan;
-	int r = blocks_job_of_run(job->session, run, &list, &plan, err);
+	int r = blocks_job_of_run(job->session, run, job->device, &list, &plan, err);
 
 	if (r < 0)
 		return r;
-	r = batch_add_tables(job->own, plan, &list->placed, list->dst_table, list->src_table, err);
+	job->device = list->placed.device;
+	r = batch_add_tables(job->own, plan, list, err);
 	if (r == 0)
 		list->dst_table = list->src_table = NULL;
 	else
@@ -78,9 +80,12 @@ static int add_item(struct job *job, const struct item_list *items, uint32_t i, 
 		return r;
 	if (item.is_run && (item.run.has & (F(plan_run, dst_table) | F(plan_run, src_table))))
 		return add_tables(job, &item.run, err);
-	r = item.is_run ? prepared_plan(session, &item.run, &parts, err)
-	                : transform_plan(session, &item.transform, &parts, err);
-	return r < 0 ? r : add_parts(job, &parts, err);
+	r = item.is_run ? prepared_plan(session, &item.run, job->device, &parts, err)
+	                : transform_plan(session, &item.transform, job->device, &parts, err);
+	if (r < 0)
+		return r;
+	job->device = parts.placed.device;
+	return add_parts(job, &parts, err);
 }
 
 /* Logs refused items once, with the first error. */
@@ -137,7 +142,9 @@ static int check_item(struct job *job, const struct item_list *items, uint32_t i
 	return r;
 }
 
-static void check_items(struct job *job, const struct rpc_request *request)
+/* Items that wait for memory are tried all the same, so that all of it is mapped at once; REACH_LATER then.
+ */
+static int check_items(struct job *job, const struct rpc_request *request)
 {
 	struct session *session = job->session;
 	struct batch *batch = job->own;
@@ -145,9 +152,13 @@ static void check_items(struct job *job, const struct rpc_request *request)
 	struct error err, first_error;
 	uint32_t first = 0;
 	struct effort effort = { 0 };
+	bool is_later = false;
 
 	for (uint32_t i = 0; i < items->n; i++) {
 		if (check_item(job, items, i, &effort, &err) == 0)
+			continue;
+		is_later |= err.status == REACH_LATER;
+		if (is_later)
 			continue;
 		if (batch->n_good == i) {
 			first_error = err;
@@ -156,8 +167,11 @@ static void check_items(struct job *job, const struct rpc_request *request)
 		session_count_error(session, err.status);
 		batch_refuse(batch, &err);
 	}
+	if (is_later)
+		return REACH_LATER;
 	if (batch->n_good < batch->n)
 		log_refused(session, request, batch, first, &first_error);
+	return 0;
 }
 
 /* ---- The answer --------------------------------------------------------------------------------------- */
@@ -248,16 +262,33 @@ err_drop:
 	return NULL;
 }
 
+/* That of its items; without any, that of what it waits for or signals. */
+static uint32_t device_of(const struct job *job)
+{
+	if (job->device != DEVICE_ANY)
+		return job->device;
+	if (job->signal && !job->signal->memory->host)
+		return job->signal->device;
+	return job->wait && !job->wait->memory->host ? job->wait->device : 0;
+}
+
 /* The signal means that everything has been moved, so it is not set if an item was refused. */
 int method_submit(struct session *session, const struct rpc_request *request, struct error *err)
 {
 	struct job *job = make_job(session, request, err);
 	struct batch *batch;
+	int r;
 
 	if (!job)
 		return err->status;
 	batch = job->own;
-	check_items(job, request);
+	r = check_items(job, request);
+	if (r == 0)
+		r = job_run_on(job, device_of(job), err);
+	if (r < 0) {
+		job_drop(job);
+		return r;
+	}
 	if (batch->n_good < batch->n)
 		job->engine_job.signal.memory = NULL;
 	if (batch->n_moves == 0 &&

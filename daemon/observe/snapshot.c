@@ -75,8 +75,8 @@ struct snapshot *snapshot_new(struct server *server)
 	if (!snapshot)
 		return NULL;
 	snapshot->version = PACKAGE_VERSION;
-	snapshot->engine = server->engine->name;
-	snapshot->device = server->engine->device;
+	snapshot->engine = server_engine_name(server);
+	server_describe(server, snapshot->device, sizeof snapshot->device);
 	snapshot->start_ns = server->start_ns;
 	snapshot->engine_up = watchdog_engine_up(&server->watchdog);
 	snapshot->recoveries = server->recovery.count;
@@ -95,7 +95,7 @@ struct snapshot *snapshot_new(struct server *server)
 		                                       .entries = server->plans.entries };
 	snapshot->plan_searches = server->plans.searches;
 	snapshot->plan_improvements = server->plans.improved;
-	engine_cache_stats(server->engine, &snapshot->maps);
+	devices_cache_stats(&server->devices, &snapshot->maps);
 	snapshot->limits = server->limits;
 	copy_uids(snapshot, &server->accounts);
 	return snapshot;

@@ -20,9 +20,9 @@ struct snapshot_uid {
 };
 
 struct snapshot {
-	const char *version; /* these three belong to the program */
+	const char *version; /* these two belong to the program */
 	const char *engine;
-	const char *device;
+	char device[160];
 	uint64_t start_ns; /* since the epoch */
 	uint64_t engine_up;
 	uint64_t recoveries;
