@@ -7,6 +7,8 @@
 #include <string.h>
 #include <strings.h>
 
+#define SAID 2 /* UUIDs in a sentence at most */
+
 static bool has_same_facts(const struct plan_facts *a, const struct plan_facts *b)
 {
 	return !strcmp(a->engine, b->engine) && a->threads == b->threads && a->align == b->align &&
@@ -69,14 +71,19 @@ bool devices_have_uuid(const struct engine *engine, struct bytes uuid)
 	return own.len > 0 && own.len == uuid.len && !strncasecmp(own.data, uuid.data, own.len);
 }
 
+/* Sentences have no room for many. */
 void devices_list(const struct devices *devices, char *text, size_t size)
 {
-	size_t len = 0;
+	const char *uuid[SAID] = { NULL };
 
-	*text = '\0';
-	for (uint32_t i = 0; i < devices->n && len < size; i++)
-		len += (size_t)snprintf(text + len, size - len, "%s%s", i > 0 ? ", " : "",
-		                        devices->of[i].engine->uuid);
+	for (uint32_t i = 0; i < devices->n && i < SAID; i++)
+		uuid[i] = devices->of[i].engine->uuid;
+	if (devices->n == 1)
+		snprintf(text, size, "%s", *uuid[0] ? uuid[0] : "none");
+	else if (devices->n == SAID)
+		snprintf(text, size, "%s and %s", uuid[0], uuid[1]);
+	else
+		snprintf(text, size, "%s, %s and %" PRIu32 " more", uuid[0], uuid[1], devices->n - SAID);
 }
 
 static int refuse_device(const struct devices *devices, const char *name, struct error *err)
@@ -84,8 +91,7 @@ static int refuse_device(const struct devices *devices, const char *name, struct
 	char all[160];
 
 	devices_list(devices, all, sizeof all);
-	return error_set(err, STATUS_NOT_FOUND, "device: the service has no device %s; it has %s", name,
-	                 *all ? all : "none");
+	return error_set(err, STATUS_NOT_FOUND, "device: the service has no device %s; it has %s", name, all);
 }
 
 int devices_find(const struct devices *devices, const struct device_name *name, uint32_t *ret,

@@ -48,7 +48,7 @@ int devices_find(const struct devices *devices, const struct device_name *name, 
 /* Whether the UUIDs are of one device. */
 bool devices_have_uuid(const struct engine *engine, struct bytes uuid);
 
-/* All UUIDs, for a sentence. */
+/* Their UUIDs, for a sentence. */
 void devices_list(const struct devices *devices, char *text, size_t size);
 
 /* Calls on_done of every job that has ended. Returns the first device that is lost; NULL: none is. */

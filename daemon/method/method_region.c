@@ -322,29 +322,25 @@ static int check_handle(const struct msg_region_register *p, struct error *err)
 	return 0;
 }
 
-/* The device that memory of a device is on, by its UUID; host memory goes to the first, or to one that is
+/* The device that memory of a device is on, if it is named; host memory goes to the first, or to one that is
  * named. */
 static int find_device(const struct msg_region_register *p, const struct devices *devices, uint32_t *ret,
                        struct error *err)
 {
-	const bool is_named = p->has & F(region_register, device);
 	const bool is_host = p->kind == REGION_KIND_MEMFD;
+	const struct bytes uuid = p->device.uuid;
 	char all[160];
 
 	*ret = devices->n == 1 || is_host ? 0 : DEVICE_ANY;
-	if (!is_named || !*device_engine(devices, 0)->uuid)
+	if (!(p->has & F(region_register, device)) || !*device_engine(devices, 0)->uuid ||
+	    devices_find(devices, &p->device, ret, err) == 0 || (is_host && uuid.data))
 		return 0;
-	for (uint32_t i = 0; i < devices->n; i++)
-		if (devices_have_uuid(device_engine(devices, i), p->device)) {
-			*ret = i;
-			return 0;
-		}
-	if (is_host)
-		return 0;
+	if (!uuid.data)
+		return err->status;
 	devices_list(devices, all, sizeof all);
 	return error_set(err, STATUS_INVALID_ARGUMENT,
 	                 "device: the memory is on %.*s, but this service uses %s",
-	                 (int)(p->device.len < 64 ? p->device.len : 64), p->device.data, all);
+	                 (int)(uuid.len < 64 ? uuid.len : 64), uuid.data, all);
 }
 
 /* All on one device: a part of a region is where that is. */
