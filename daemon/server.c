@@ -62,12 +62,14 @@ static void check_fd_limit(const struct server *server)
 	uint64_t connections = limits->connections < limits->connections_per_uid
 	                           ? limits->connections
 	                           : limits->connections_per_uid;
+	/* For other devices one is kept besides (reach.h). */
+	const uint64_t of_region = server->devices.n > 1 ? 2 : 1;
 
 	if (connections < server->descriptors && limits->pending_fds_per_uid < server->descriptors &&
 	    limits->outgoing_fds_per_uid < server->descriptors &&
 	    limits->regions_per_uid < server->descriptors &&
 	    connections + limits->pending_fds_per_uid + limits->outgoing_fds_per_uid +
-	            limits->regions_per_uid <
+	            of_region * limits->regions_per_uid <
 	        server->descriptors)
 		return;
 	log_line(LOG_LEVEL_WARNING,

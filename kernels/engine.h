@@ -44,7 +44,8 @@ struct engine_options {
 struct engine_part {
 	int fd; /* of the allocation; else -1 */
 	struct engine_memory
-	    *memory;     /* whose allocations it is, and which is not unmapped meanwhile; else NULL */
+	    *memory;     /* whose allocations it is, and which is not unmapped meanwhile; of a peer's handle,
+	                    memory of the other engine; else NULL */
 	uint64_t offset; /* in all that memory maps, where the first of them begins */
 	uint64_t size;
 };

@@ -163,22 +163,23 @@ static bool may_begin(struct chore *chore)
 	return false;
 }
 
-/* Asks one engine after the other: of memory that is on another device, or that it does not know of, an
- * engine says that it is wrong. What the first one said counts. */
+/* Asks one engine after the other: of memory that is on another device, or that it does not know of, an engine says
+ * that it is wrong. */
 static int map_somewhere(struct mapping *m)
 {
 	const struct devices *devices = &m->session->server->devices;
-	int r = engine_map(device_engine(devices, 0), &m->handle, &m->memory, &m->err);
+	struct error why;
+	int r = STATUS_INVALID_ARGUMENT;
 
-	m->device = 0;
-	for (uint32_t i = 1; i < devices->n && r == STATUS_INVALID_ARGUMENT; i++) {
-		struct error err;
-
-		r = engine_map(device_engine(devices, i), &m->handle, &m->memory, &err);
+	for (uint32_t i = 0; i < devices->n && r == STATUS_INVALID_ARGUMENT; i++) {
 		m->device = i;
-		if (r < 0 && r != STATUS_INVALID_ARGUMENT)
-			m->err = err;
+		r = engine_map(device_engine(devices, i), &m->handle, &m->memory, i == 0 ? &why : &m->err);
+		if (i == 0 && r < 0)
+			m->err = why;
 	}
+	if (r == STATUS_INVALID_ARGUMENT)
+		error_set(&m->err, r, "none of the %" PRIu32 " devices has the memory; of the first: %s",
+		          devices->n, why.message);
 	return r;
 }
 
@@ -268,8 +269,6 @@ static void keep_source(struct mapping *m, struct region *region)
 {
 	struct engine_handle handle = m->handle;
 
-	if (m->parts.n > 0)
-		return;
 	if (m->create) {
 		handle.fd = m->made.fd >= 0 ? fcntl(m->made.fd, F_DUPFD_CLOEXEC, 0) : -1;
 		handle.handle = (struct bytes){ (const char *)m->made.handle, m->made.handle_len };

@@ -15,6 +15,7 @@
 struct region_source {
 	struct engine_handle handle; /* fd: -1, or the source's own */
 	char handle_bytes[ENGINE_HANDLE_BYTES];
+	struct engine_part part; /* handle.parts, if there are any: all that the region's memory consists of */
 };
 
 enum reach_state { REACH_UNDER_WAY, REACH_DONE, REACH_FAILED };
@@ -38,6 +39,16 @@ static void on_mapped(struct chore *chore);
 
 /* ---- What is kept -------------------------------------------------------------------------------------- */
 
+static void keep_parts(struct region_source *source, struct engine_memory *memory)
+{
+	const struct memory_chunks *chunks = memory->chunks;
+	const struct memory_chunk *last = &chunks->by_place[chunks->n - 1];
+
+	source->part = (struct engine_part){ .fd = -1, .memory = memory, .size = last->at + last->size };
+	source->handle.parts = &source->part;
+	source->handle.n_parts = 1;
+}
+
 void region_keep_source(struct region *region, const struct engine_handle *handle)
 {
 	struct region_source *source = region->server->devices.n > 1 ? calloc(1, sizeof *source) : NULL;
@@ -50,6 +61,8 @@ void region_keep_source(struct region *region, const struct engine_handle *handl
 	if (handle->handle.len > 0)
 		memcpy(source->handle_bytes, handle->handle.data, handle->handle.len);
 	source->handle.handle.data = source->handle_bytes;
+	if (handle->n_parts > 0)
+		keep_parts(source, region->memory);
 	region->source = source;
 }
 

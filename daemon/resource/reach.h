@@ -20,8 +20,8 @@
 /* Not a status: the session waits for memory, and the request is to be handled again when it goes on. */
 #define REACH_LATER (-10000)
 
-/* Keeps what mapping the region again takes; takes handle->fd over. Does nothing where there is one device.
- */
+/* Keeps what mapping the region again takes; takes handle->fd over. Of a region of parts no descriptors are
+ * kept: its own memory is the only part of its further mappings. Does nothing where there is one device. */
 void region_keep_source(struct region *region, const struct engine_handle *handle);
 
 int region_reach_further(struct region *region, uint32_t device, struct error *err);

@@ -17,6 +17,7 @@ from tmad import SANITIZED, SOFTGPU, Memory, RpcError, Tmad, own_uid, share, ten
 
 DEVICES = 4
 SIZE = 1 << 16  # of a place
+UNIT = 2 << 20  # the stand-in driver's granularity
 WIDTH = {"uint8": 1, "uint16": 2, "float32": 4, "uint64": 8}
 LIBRARY = os.path.join(SOFTGPU, "libcuda.so.1")
 
@@ -432,6 +433,12 @@ class Quotas(DeviceCase):
 
 
 # ---- Memory of clients --------------------------------------------------------------------------------------
+class PoolProperties(ctypes.Structure):
+    """CUmemPoolProps."""
+    _fields_ = [("type", ctypes.c_int), ("handles", ctypes.c_int), ("place", ctypes.c_int), ("device", ctypes.c_int),
+                ("win32", ctypes.c_void_p), ("most", ctypes.c_size_t), ("rest", ctypes.c_uint8 * 56)]
+
+
 class Driver:
     """The stand-in driver in this process, which has allocations on all devices."""
 
@@ -457,6 +464,19 @@ class Driver:
         self.call("cuIpcGetMemHandle", handle, address)
         return handle.raw
 
+    def pool(self, device, size=SIZE):
+        """The descriptor of a new pool there, and the bytes of a pointer to memory of it."""
+        pool, stream, address, fd = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_uint64(), ctypes.c_int()
+        pointer = ctypes.create_string_buffer(64)
+        self.call("cuCtxSetCurrent", self.contexts[device])
+        self.call("cuStreamCreateWithPriority", ctypes.byref(stream), 1, 0)
+        properties = PoolProperties(type=1, handles=1, place=1, device=device)
+        self.call("cuMemPoolCreate", ctypes.byref(pool), ctypes.byref(properties))
+        self.call("cuMemAllocFromPoolAsync", ctypes.byref(address), ctypes.c_size_t(size), pool, stream)
+        self.call("cuMemPoolExportToShareableHandle", ctypes.byref(fd), pool, 1, ctypes.c_uint64(0))
+        self.call("cuMemPoolExportPointer", pointer, address)
+        return fd.value, pointer.raw
+
 
 class Registration(DeviceCase):
     def test_finds_the_device(self):
@@ -481,6 +501,75 @@ class Registration(DeviceCase):
             memory[:SIZE] = bytes(SIZE)
         self.rpc.call("copy", {"dst": tensor(host, [SIZE]), "src": tensor(regions[-1], [SIZE])})
         self.assertEqual(memory[:SIZE], before)
+
+    def test_pools(self):
+        """Two regions of one allocation, each of which other devices reach, and which go one after the other."""
+        driver, uuids = Driver(), self.uuids()
+        memory, host = self.memory(data=os.urandom(SIZE))
+        before = memory[:SIZE]
+        for device in (3, 1):
+            fd, pointer = driver.pool(device)
+            self.addCleanup(os.close, fd)
+            params = {"kind": "cuda_pool", "size": SIZE, "allocation": SIZE, "handle": pointer}
+            made = [self.rpc.call("region_register", params, [fd]) for _ in range(2)]
+            self.assertEqual([region["device"] for region in made], [uuids[device]] * 2)
+            self.rpc.call("copy", {"dst": tensor(made[0]["region"], [SIZE]), "src": tensor(host, [SIZE])})
+            for region in (made[0]["region"], made[1]["region"]):
+                for other in range(DEVICES):
+                    there = self.create(other)
+                    self.rpc.call("copy", {"dst": tensor(there, [SIZE]), "src": tensor(region, [SIZE])})
+                    self.rpc.call("copy", {"dst": tensor(region, [SIZE]), "src": tensor(there, [SIZE])})
+                    self.rpc.call("region_release", {"region": there})
+                self.rpc.call("region_release", {"region": region})
+            again = self.rpc.call("region_register", params, [fd])["region"]
+            memory[:SIZE] = bytes(SIZE)
+            self.rpc.call("copy", {"dst": tensor(host, [SIZE]), "src": tensor(again, [SIZE])})
+            self.assertEqual(memory[:SIZE], before)
+
+    def allocation(self, device, units=1, data=b""):
+        """An allocation of the stand-in driver's; its descriptor."""
+        fd = os.memfd_create(f"softgpu-allocation-{device}-", os.MFD_CLOEXEC)
+        self.addCleanup(os.close, fd)
+        os.ftruncate(fd, units * UNIT)
+        os.pwrite(fd, data, 0)
+        return fd
+
+    def test_finds_the_device_of_a_descriptor(self):
+        uuids, memory = self.uuids(), os.urandom(SIZE)
+        fds = [self.allocation(device, data=memory) for device in (1, 3)]
+        made = [self.rpc.call("region_register", {"kind": "cuda_fd", "size": SIZE}, [fd]) for fd in fds]
+        self.assertEqual([region["device"] for region in made], [uuids[1], uuids[3]])
+        a, b = (region["region"] for region in made)
+        self.rpc.call("copy", {"dst": tensor(a, [SIZE // 2]), "src": tensor(b, [SIZE // 2], offset=SIZE // 2)})
+        self.assertEqual(os.pread(fds[0], SIZE, 0), memory[SIZE // 2:] * 2)
+        self.refused("INVALID_ARGUMENT", "region_register", {"kind": "cuda_fd", "size": SIZE, "device": 0},
+                     ["device 1, but this service uses device 0"], [fds[0]])
+
+    def test_parts(self):
+        """Regions of several allocations, of which two have one in common, as other devices have them too."""
+        uuids = self.uuids()
+        fds = [self.allocation(2, data=bytes([i]) * UNIT) for i in range(3)]
+        parts = [{"size": UNIT}] * 2
+        first = self.rpc.call("region_register", {"kind": "cuda_fd", "size": 2 * UNIT, "parts": parts}, fds[:2])
+        self.assertEqual(first["device"], uuids[2])
+        grown = self.rpc.call("region_register", {"kind": "cuda_fd", "size": 2 * UNIT, "parts": [
+            {"size": UNIT, "region": first["region"], "offset": UNIT}, {"size": UNIT}]}, fds[2:])
+        self.assertEqual(grown["device"], uuids[2])
+        there = self.create(0, 64)
+        memory, host = self.memory(64)
+        for region, expected in ((first, (0, 1)), (grown, (1, 2))):
+            src = tensor(region["region"], [64], offset=UNIT - 32)
+            self.rpc.call("copy", {"dst": tensor(there, [64]), "src": src})
+            self.rpc.call("copy", {"dst": tensor(host, [64]), "src": tensor(there, [64])})
+            self.assertEqual(memory[:64], bytes(expected[:1]) * 32 + bytes(expected[1:]) * 32)
+        self.rpc.call("region_release", {"region": first["region"]})
+        self.rpc.call("copy", {"dst": tensor(there, [64]), "src": src})
+        other = self.create(3, UNIT, kind="cuda_fd")
+        self.refused("INVALID_ARGUMENT", "region_register", {"kind": "cuda_fd", "size": 2 * UNIT, "parts": [
+            {"size": UNIT, "region": grown["region"]}, {"size": UNIT, "region": other}]},
+            ["parts[1].region", uuids[2], uuids[3]])
+        self.refused("INVALID_ARGUMENT", "region_register", {"kind": "cuda_fd", "size": 2 * UNIT, "parts": parts},
+                     ["none of the 4 devices has the memory"], [fds[0], self.allocation(3)])
 
     def test_nobody_has_it(self):
         self.refused("INVALID_ARGUMENT", "region_register", {"kind": "cuda_ipc", "size": 64, "handle": bytes(64)},
