@@ -163,9 +163,9 @@ bool devices_answer(const struct devices *devices)
 bool devices_are_up(const struct devices *devices)
 {
 	for (uint32_t i = 0; i < devices->n; i++)
-		if (devices->of[i].engine->lost)
+		if (!device_is_up(&devices->of[i]))
 			return false;
-	return devices_answer(devices);
+	return true;
 }
 
 void devices_cache_stats(const struct devices *devices, struct engine_cache_stats *ret)

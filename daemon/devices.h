@@ -69,6 +69,11 @@ bool devices_are_up(const struct devices *devices);
 /* The sum of all. */
 void devices_cache_stats(const struct devices *devices, struct engine_cache_stats *ret);
 
+static inline bool device_is_up(const struct served_device *device)
+{
+	return !device->engine->lost && !device->is_silent;
+}
+
 static inline struct engine *device_engine(const struct devices *devices, uint32_t device)
 {
 	return devices->of[device].engine;

@@ -163,8 +163,8 @@ static bool may_begin(struct chore *chore)
 	return false;
 }
 
-/* Asks one engine after the other: of memory that is on another device, or that it does not know of, an engine says
- * that it is wrong. */
+/* Asks one engine after the other: of memory that is on another device, or that it does not know of, an
+ * engine says that it is wrong. */
 static int map_somewhere(struct mapping *m)
 {
 	const struct devices *devices = &m->session->server->devices;

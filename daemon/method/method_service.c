@@ -141,6 +141,28 @@ static uint32_t list_users(const struct session *session, struct msg_user_stats 
 	return n;
 }
 
+/* Those that have a UUID. */
+static uint32_t count_devices(const struct devices *devices, struct msg_device_stats *ret)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < devices->n; i++) {
+		const struct served_device *device = &devices->of[i];
+
+		if (!*device->engine->uuid)
+			continue;
+		ret[n++] = (struct msg_device_stats){ .device = bytes_of(device->engine->uuid),
+			                              .up = device_is_up(device),
+			                              .transforms = device->transforms,
+			                              .bytes = device->bytes,
+			                              .ns = device->ns,
+			                              .jobs = device->jobs,
+			                              .regions = device->regions,
+			                              .mapped_bytes = device->mapped_bytes };
+	}
+	return n;
+}
+
 int method_stats(struct session *session, const struct rpc_request *request, struct error *err)
 {
 	struct server *server = session->server;
@@ -148,6 +170,7 @@ int method_stats(struct session *session, const struct rpc_request *request, str
 	struct msg_latency_bucket latency[LATENCY_BARS];
 	struct counter by_method[METHOD_COUNT], errors[STATUS_COUNT], bytes[FAMILY_COUNT], ns[FAMILY_COUNT];
 	struct msg_user_stats users[USAGE_UIDS];
+	struct msg_device_stats devices[ENGINES_MOST];
 	struct engine_cache_stats maps;
 	const char *status_names[STATUS_COUNT];
 	uint32_t n_latency = 0;
@@ -172,7 +195,7 @@ int method_stats(struct session *session, const struct rpc_request *request, str
 		.has = F(stats, tensor_maps) | F(stats, recoveries) | F(stats, pending_fds) |
 		       F(stats, queued_bytes) | F(stats, plans) | F(stats, ns) | F(stats, engine_up) |
 		       F(stats, waiting) | F(stats, log_lines_lost) | F(stats, input_bytes) |
-		       F(stats, outgoing_fds) | F(stats, users) | F(stats, tables),
+		       F(stats, outgoing_fds) | F(stats, users) | F(stats, tables) | F(stats, devices),
 		.requests = m->requests,
 		.requests_by_method = named(by_method, m->requests_by_method, method_names, METHOD_COUNT),
 		.errors = named(errors, m->errors, status_names, STATUS_COUNT),
@@ -206,6 +229,7 @@ int method_stats(struct session *session, const struct rpc_request *request, str
 		.outgoing_fds = server->accounts.total[CHARGE_OUTGOING_FDS],
 		.users = { .items = users, .n = list_users(session, users) },
 		.tables = server->n_tables,
+		.devices = { .items = devices, .n = count_devices(&server->devices, devices) },
 	};
 	session_reply(session, request->msgid, request->method, &stats, -1);
 	return 0;

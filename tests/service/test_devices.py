@@ -4,14 +4,17 @@
 TEST_SEED repeats a random run; TEST_CASES sets its length by a number instead of TEST_SHARE.
 """
 import ctypes
+import json
 import os
 import random
 import sys
+import tempfile
 import unittest
 
 import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import scrape
 import tap
 from tmad import SANITIZED, SOFTGPU, Memory, RpcError, Tmad, own_uid, share, tensor, tmactl, wait_until
 
@@ -32,7 +35,11 @@ class DeviceCase(unittest.TestCase):
     env = {}
 
     def setUp(self):
-        self.tmad = Tmad(*self.args, engine="cuda", env={"SOFTGPU_DEVICES": str(DEVICES), **self.env})
+        self.directory = tempfile.TemporaryDirectory()
+        self.addCleanup(self.directory.cleanup)
+        self.metrics = f"unix:{self.directory.name}/metrics"
+        self.tmad = Tmad(*self.args, f"--metrics={self.metrics}", engine="cuda",
+                         env={"SOFTGPU_DEVICES": str(DEVICES), **self.env})
         self.addCleanup(self.tmad.stop)
         self.rpc = self.tmad.rpc()
         self.addCleanup(self.rpc.close)
@@ -220,6 +227,30 @@ class Devices(DeviceCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         for uuid in self.uuids():
             self.assertIn(uuid, done.stdout)
+
+    def test_counters(self):
+        """What each device has done, in stats, in the metrics, and in tmactl."""
+        uuids = self.uuids()
+        regions = [self.create(i) for i in (0, 2, 2)]
+        for dst, src, n in ((0, 0, 100), (1, 2, 200), (2, 1, 300)):
+            self.rpc.call("copy", {"dst": tensor(regions[dst], [n]), "src": tensor(regions[src], [n], offset=SIZE // 2)})
+        stats = self.rpc.call("stats")
+        self.assertEqual([row["device"] for row in stats["devices"]], uuids)
+        self.assertEqual([(row["transforms"], row["bytes"], row["regions"], row["mapped_bytes"], row["jobs"], row["up"])
+                          for row in stats["devices"]],
+                         [(1, 200, 1, SIZE, 0, True), (0, 0, 0, 0, 0, True), (2, 1000, 2, 2 * SIZE, 0, True),
+                          (0, 0, 0, 0, 0, True)])
+        self.assertEqual(sum(row["ns"] for row in stats["devices"]), sum(stats["ns"].values()))
+        self.assertEqual((stats["regions"], stats["mapped_bytes"]), (3, 3 * SIZE))
+        text = scrape.get(self.metrics).text
+        for name, device, value in (("tmad_gpu_up", 3, 1), ("tmad_gpu_moved_bytes_total", 2, 1000),
+                                    ("tmad_gpu_transforms_total", 0, 1), ("tmad_gpu_regions", 2, 2)):
+            self.assertIn(f'{name}{{device="{uuids[device]}"}} {value}\n', text)
+        done = tmactl("--json", "top", "--once", socket_path=self.tmad.path)
+        rows = json.loads(done.stdout)["devices"]
+        self.assertEqual([(row["device"], row["regions"]) for row in rows], list(zip(uuids, (1, 0, 2, 0))))
+        for command in (["top", "--once"], ["stats"]):
+            self.assertTrue(all(uuid in tmactl(*command, socket_path=self.tmad.path).stdout for uuid in uuids), command)
 
     def test_create(self):
         uuids = self.uuids()
