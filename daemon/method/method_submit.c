@@ -13,6 +13,7 @@
 #include "order.h"
 #include "daemon/resource/prepared.h"
 #include "daemon/resource/reach.h"
+#include "daemon/resource/spread.h"
 #include "daemon/resource/table.h"
 #include "daemon/server.h"
 #include "daemon/net/session.h"
@@ -24,11 +25,10 @@ static int add_charged(struct job *job, const struct msg_plan_run *run, struct e
 {
 	struct blocks_job *list;
 	struct plan_entry *plan;
-	int r = blocks_job_of_run(job->session, run, job->device, &list, &plan, err);
+	int r = blocks_job_of_run(job->session, run, DEVICE_ANY, &list, &plan, err);
 
 	if (r < 0)
 		return r;
-	job->device = list->placed.device;
 	r = batch_add_tables(job->own, plan, list, err);
 	if (r == 0)
 		list->dst_table = list->src_table = NULL;
@@ -80,12 +80,9 @@ static int add_item(struct job *job, const struct item_list *items, uint32_t i, 
 		return r;
 	if (item.is_run && (item.run.has & (F(plan_run, dst_table) | F(plan_run, src_table))))
 		return add_tables(job, &item.run, err);
-	r = item.is_run ? prepared_plan(session, &item.run, job->device, &parts, err)
-	                : transform_plan(session, &item.transform, job->device, &parts, err);
-	if (r < 0)
-		return r;
-	job->device = parts.placed.device;
-	return add_parts(job, &parts, err);
+	r = item.is_run ? prepared_plan(session, &item.run, DEVICE_ANY, &parts, err)
+	                : transform_plan(session, &item.transform, DEVICE_ANY, &parts, err);
+	return r < 0 ? r : add_parts(job, &parts, err);
 }
 
 /* Logs refused items once, with the first error. */
@@ -198,7 +195,7 @@ static void count(struct job *job, const struct batch *batch, uint64_t bytes)
 		} else {
 			ns = (uint64_t)(share * (double)counted + 0.5) - counted_ns;
 			counted_ns += ns;
-			job_count(job, family, moved, ns);
+			job_count_on(job, item->device, family, moved, ns);
 		}
 		move += item->n_moves;
 	}
@@ -262,14 +259,31 @@ err_drop:
 	return NULL;
 }
 
-/* That of its items; without any, that of what it waits for or signals. */
-static uint32_t device_of(const struct job *job)
+/* That of the first item; without any, that of what it signals or waits for. */
+static uint32_t device_of(const struct job *job, const struct batch *batch)
 {
-	if (job->device != DEVICE_ANY)
-		return job->device;
+	for (uint32_t i = 0; i < batch->n; i++)
+		if (batch->items[i].n_moves)
+			return batch->items[i].device;
 	if (job->signal && !job->signal->memory->host)
 		return job->signal->device;
 	return job->wait && !job->wait->memory->host ? job->wait->device : 0;
+}
+
+static bool is_spread(const struct batch *batch, uint32_t device)
+{
+	for (uint32_t i = 0; i < batch->n; i++)
+		if (batch->items[i].n_moves && batch->items[i].device != device)
+			return true;
+	return false;
+}
+
+static int run_on_devices(struct job *job, struct batch *batch, struct error *err)
+{
+	const uint32_t device = device_of(job, batch);
+	int r = job_run_on(job, device, err);
+
+	return r < 0 || !is_spread(batch, device) ? r : spread_new(job, batch, &job->spread, err);
 }
 
 /* The signal means that everything has been moved, so it is not set if an item was refused. */
@@ -284,7 +298,7 @@ int method_submit(struct session *session, const struct rpc_request *request, st
 	batch = job->own;
 	r = check_items(job, request);
 	if (r == 0)
-		r = job_run_on(job, device_of(job), err);
+		r = run_on_devices(job, batch, err);
 	if (r < 0) {
 		job_drop(job);
 		return r;

@@ -163,7 +163,8 @@ int batch_add(struct batch *batch, struct parts *parts, struct error *err)
 		parts_unref(parts);
 		return error_set(err, STATUS_NO_MEMORY, "no memory for the parts of a transform");
 	}
-	add_item(batch, &(struct batch_item){ .n_moves = parts->n,
+	add_item(batch, &(struct batch_item){ .device = placed->device,
+	                                      .n_moves = parts->n,
 	                                      .largest = parts->largest,
 	                                      .dst = placed->dst,
 	                                      .src = placed->src,
@@ -189,7 +190,8 @@ int batch_add_tables(struct batch *batch, struct plan_entry *plan, const struct 
 
 	if (!make_room(batch, n))
 		return error_set(err, STATUS_NO_MEMORY, "no memory for %" PRIu32 " moves", n);
-	add_item(batch, &(struct batch_item){ .n_moves = n,
+	add_item(batch, &(struct batch_item){ .device = placed->device,
+	                                      .n_moves = n,
 	                                      .dst = placed->dst,
 	                                      .src = placed->src,
 	                                      .scale = placed->scale.region,

@@ -21,6 +21,7 @@ struct server;
 struct table;
 
 struct batch_item {
+	uint32_t device;  /* that it runs on */
 	uint32_t n_moves; /* its parts, or one for each entry of its tables; 0: it was refused */
 	uint32_t largest; /* of them */
 	struct region *dst;

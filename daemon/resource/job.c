@@ -11,6 +11,7 @@
 #include "reach.h"
 #include "region.h"
 #include "sequence.h"
+#include "spread.h"
 #include "table.h"
 #include "daemon/server.h"
 #include "daemon/net/session.h"
@@ -237,6 +238,7 @@ void job_drop(struct job *job)
 	let_go_of_plan(job, NULL);
 	plan_entry_unref(job->plan);
 	batch_free(job->parts);
+	spread_free(job->spread);
 	charge_release(&job->charge);
 	charge_release(&job->behind);
 	keep(server, job);
@@ -275,36 +277,34 @@ bool job_cancel(struct job *job)
 
 /* ---- The end ------------------------------------------------------------------------------------------ */
 
-static struct served_device *device_of(const struct job *job)
-{
-	return &job->session->server->devices.of[job->device];
-}
-
 /* Those that it could occupy at most. */
-static uint64_t multiprocessors_of(const struct job *job)
+static uint64_t multiprocessors_of(const struct job *job, const struct engine *engine)
 {
-	const struct engine *engine = device_of(job)->engine;
 	const uint64_t own = job->engine_job.multiprocessors, all = engine_multiprocessors(engine);
 
 	return own && own < all ? own : all;
 }
 
-void job_count(struct job *job, enum family family, uint64_t bytes, uint64_t ns)
+void job_count_on(struct job *job, uint32_t at, enum family family, uint64_t bytes, uint64_t ns)
 {
 	uint64_t latency_ns = job->session->server->reaped_ns - job->start_ns;
-	struct served_device *device = device_of(job);
+	struct served_device *device = &job->session->server->devices.of[at];
 
 	device->transforms++;
 	device->bytes += bytes;
 	device->ns += ns;
+	session_count_transform(job->session, &(struct transform_count){
+						  .family = family,
+						  .bytes = bytes,
+						  .ns = ns,
+						  .multiprocessors = multiprocessors_of(job, device->engine),
+						  .latency_ns = latency_ns,
+						  .bar = latency_bar(latency_ns) });
+}
 
-	session_count_transform(job->session,
-	                        &(struct transform_count){ .family = family,
-	                                                   .bytes = bytes,
-	                                                   .ns = ns,
-	                                                   .multiprocessors = multiprocessors_of(job),
-	                                                   .latency_ns = latency_ns,
-	                                                   .bar = latency_bar(latency_ns) });
+void job_count(struct job *job, enum family family, uint64_t bytes, uint64_t ns)
+{
+	job_count_on(job, job->device, family, bytes, ns);
 }
 
 void job_reply(struct job *job, const void *result)
@@ -376,7 +376,7 @@ static bool explain_loss(const struct job *job, struct error *err)
 		return true;
 	if (list && (explain_layers(job, list->dst_table, err) || explain_layers(job, list->src_table, err)))
 		return true;
-	if (engine_multiprocessors(device_of(job)->engine) > 0)
+	if (engine_multiprocessors(device_engine(&job->session->server->devices, job->device)) > 0)
 		return false;
 	error_set(err, STATUS_DEVICE,
 	          "%s: the memory failed under it; a region's file has a hole there, or was cut meanwhile",

@@ -25,6 +25,7 @@ struct region;
 struct rpc_request;
 struct server;
 struct session;
+struct spread;
 struct method;
 
 /* dst, src, scale, bias, those of amax, wait, signal and index. */
@@ -48,6 +49,7 @@ struct job {
 	void (*release)(struct job *job);        /* frees `own`; NULL: nothing to free */
 	void *own;
 	uint64_t tag;            /* of an entry of a submission ring */
+	struct spread *spread;   /* of a batch on several devices; NULL: it is on one */
 	struct batch *parts;     /* of a transform of several parts; NULL: none */
 	struct plan_entry *plan; /* of engine_job.move; NULL: there is none */
 	bool uses_plan;          /* engine_job.move.plan is held, */
@@ -101,7 +103,10 @@ void job_drop(struct job *job);
 /* For answer: replies as the request asked for (session_reply). */
 void job_reply(struct job *job, const void *result);
 
-/* For answer: counts the bytes that a transform has moved and the engine's time that it took. */
+/* For answer: counts the bytes that a transform has moved on a device and the engine's time that it took. */
+void job_count_on(struct job *job, uint32_t device, enum family family, uint64_t bytes, uint64_t ns);
+
+/* The same on the job's device. */
 void job_count(struct job *job, enum family family, uint64_t bytes, uint64_t ns);
 
 /* The session's job for the request msgid, the last one submitted; NULL: none is under way. */

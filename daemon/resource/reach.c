@@ -15,7 +15,8 @@
 struct region_source {
 	struct engine_handle handle; /* fd: -1, or the source's own */
 	char handle_bytes[ENGINE_HANDLE_BYTES];
-	struct engine_part part; /* handle.parts, if there are any: all that the region's memory consists of */
+	struct engine_part
+	    part; /* handle.parts, if there are any: all that the region's memory consists of */
 };
 
 enum reach_state { REACH_UNDER_WAY, REACH_DONE, REACH_FAILED };

@@ -5,6 +5,7 @@
 #include "daemon/net/session.h"
 #include "daemon/server.h"
 #include "job.h"
+#include "spread.h"
 
 static void give(struct job *job)
 {
@@ -13,7 +14,11 @@ static void give(struct job *job)
 
 	job->is_given = true;
 	session->sequence.under_way++;
-	session->sequence.device = job->device;
+	session->sequence.device = job->spread ? DEVICE_ANY : job->device;
+	if (job->spread) {
+		spread_submit(job->spread);
+		return;
+	}
 	device->jobs++;
 	engine_submit(device->engine, session->streams[job->device], &job->engine_job);
 }
@@ -34,7 +39,8 @@ static void go_on(struct session *session)
 	struct job *job;
 
 	while ((job = sequence->held)) {
-		if (sequence->under_way > 0 && (job->engine_job.status || sequence->device != job->device))
+		if (sequence->under_way > 0 &&
+		    (job->engine_job.status || job->spread || sequence->device != job->device))
 			return;
 		sequence->held = TAILQ_NEXT(job, entry);
 		if (job->engine_job.status)
@@ -58,10 +64,9 @@ void sequence_on_end(struct job *job)
 {
 	struct session *session = job->session;
 
-	if (job->is_given) {
-		session->sequence.under_way--;
+	session->sequence.under_way -= job->is_given;
+	if (job->is_given && !job->spread)
 		session->server->devices.of[job->device].jobs--;
-	}
 	go_on(session);
 }
 
@@ -78,6 +83,8 @@ bool sequence_cancel(struct job *job)
 {
 	struct session *session = job->session;
 
+	if (job->is_given && job->spread)
+		return false;
 	if (job->is_given)
 		return engine_cancel(device_engine(&session->server->devices, job->device),
 		                     session->streams[job->device], &job->engine_job);

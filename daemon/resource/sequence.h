@@ -19,7 +19,7 @@ struct session;
 struct sequence {
 	struct job *held;   /* the first of session->jobs_under_way that no engine has; NULL: there is none */
 	uint32_t under_way; /* jobs that an engine has: */
-	uint32_t device;    /* that of this device */
+	uint32_t device;    /* that of this device; DEVICE_ANY: a batch's, that of several */
 };
 
 /* The last of session->jobs_under_way, which is new. */

@@ -19,7 +19,7 @@ import tap
 from tmad import SANITIZED, SOFTGPU, Memory, RpcError, Tmad, own_uid, share, tensor, tmactl, wait_until
 
 DEVICES = 4
-SIZE = 1 << 16  # of a place
+SIZE = 1 << 17  # of a place
 UNIT = 2 << 20  # the stand-in driver's granularity
 WIDTH = {"uint8": 1, "uint16": 2, "float32": 4, "uint64": 8}
 LIBRARY = os.path.join(SOFTGPU, "libcuda.so.1")
@@ -106,17 +106,17 @@ def view(held, offset, shape, width):
 class AtRandom(DeviceCase):
     """Transforms between any two places, sent without waiting for replies: each sees what those before it wrote."""
 
-    def transform(self, rng, places):
+    def transform(self, rng, places, between=None):
         """Makes one up, carries it out on what the places have to hold, and returns its parameters."""
         dtype = list(WIDTH)[rng.integers(0, len(WIDTH))]
         width = WIDTH[dtype]
         rank = int(rng.integers(1, 5))
-        shape = [int(rng.integers(1, (160, 40, 12, 7)[rank - 1])) for _ in range(rank)]
+        shape = [int(rng.integers(1, (160, 40, 12, 6)[rank - 1])) for _ in range(rank)]
         perm = [int(i) for i in rng.permutation(rank)]
         pads = [(int(rng.integers(0, 3)), int(rng.integers(0, 3))) if rng.integers(0, 3) == 0 else (0, 0)
                 for _ in range(rank)]
         out = [shape[p] + sum(pad) for p, pad in zip(perm, pads)]
-        src, dst = (int(i) for i in rng.integers(0, len(places.held), 2))
+        src, dst = between or (int(i) for i in rng.integers(0, len(places.held), 2))
         half = SIZE // 2  # so that two in one region do not overlap
         offset = [int(rng.integers(0, (half - int(np.prod(s)) * width) // width + 1)) * width for s in (out, shape)]
         offset[1] += half
@@ -125,6 +125,12 @@ class AtRandom(DeviceCase):
         return {"dst": tensor(places.regions[dst], out, dtype, offset=offset[0]),
                 "src": tensor(places.regions[src], shape, dtype, offset=offset[1]),
                 "perm": perm, "before": [b for b, _ in pads], "after": [a for _, a in pads]}
+
+    def batch(self, rng, places):
+        """Items in no order: none reads or writes what another writes."""
+        order = [int(i) for i in rng.permutation(len(places.held))]
+        n = int(rng.integers(1, 7))
+        return [self.transform(rng, places, (int(rng.choice(order[n:])), dst)) for dst in order[:n]]
 
     def test_transforms(self):
         seed = int(os.environ.get("TEST_SEED") or random.randrange(2**32))
@@ -140,8 +146,7 @@ class AtRandom(DeviceCase):
                 if rng.integers(0, 4):
                     wanted.add(self.rpc.request("transform", self.transform(rng, places)))
                     continue
-                first = self.transform(rng, places)
-                wanted.add(self.rpc.request("submit", {"items": [first]}))
+                wanted.add(self.rpc.request("submit", {"items": self.batch(rng, places)}))
             while wanted:
                 kind, msgid, error, result = self.rpc.receive()
                 self.assertEqual((kind, error), (1, None))
@@ -402,6 +407,36 @@ class Order(DeviceCase):
         self.refused("TIMEOUT", "copy", {"dst": tensor(b, [64]), "src": tensor(host, [64]),
                                          "wait": {**point, "value": 8, "deadline_ms": 50}})
 
+    def test_a_batch_on_several(self):
+        """It waits as one and signals as one; what is wrong with an item is that item's."""
+        word, timeline = self.word()
+        memory, host = self.memory(256, data=b"t" * 64)
+        regions = [self.create(i) for i in range(DEVICES)]
+        items = [{"dst": tensor(region, [64]), "src": tensor(host, [64])} for region in regions]
+        point = {"region": timeline, "offset": 0, "value": 1}
+        msgid = self.rpc.request("submit", {"items": items, "wait": point, "signal": {**point, "offset": 8}})
+        cancel = self.rpc.request("cancel", {"request": msgid})
+        back = [self.rpc.request("copy", {"dst": tensor(host, [64], offset=64), "src": tensor(region, [64])})
+                for region in regions[2:]]
+        self.assertEqual(self.rpc.reply(cancel), {"canceled": False})
+        self.assertEqual((word[8], memory[64:128]), (0, bytes(64)))
+        word[:8] = (1).to_bytes(8, "little")
+        done = self.rpc.reply(msgid)
+        self.assertEqual((done["statuses"], done["bytes"], word[8]), ([0] * 4, 4 * 128, 1))
+        self.assertGreater(done["ns"], 0)
+        for msgid in back:
+            self.rpc.reply(msgid)
+        self.assertEqual(memory[64:128], b"t" * 64)
+        self.refused("TIMEOUT", "submit", {"items": items, "wait": {**point, "value": 9, "deadline_ms": 20},
+                                           "signal": {**point, "offset": 16}})
+        self.assertEqual(word[16], 0)
+        cast = {"dst": tensor(regions[1], [4], "uint8"), "src": tensor(host, [4], "float32"), "cast": "exact"}
+        memory[:4] = np.array([0.5], "<f4").tobytes()
+        done = self.rpc.call("submit", {"items": [items[0], cast, items[2], {**items[3], "dst": tensor(99, [64])}]})
+        self.assertEqual([status != 0 for status in done["statuses"]], [False, True, False, True])
+        self.assertEqual([(error["item"], error["name"]) for error in done["errors"]],
+                         [(1, "OUT_OF_RANGE"), (3, "NOT_FOUND")])
+
     def test_the_end_of_a_connection(self):
         """With jobs on one device, held ones, and regions on all: nothing of it stays (Tmad.stop looks)."""
         with self.tmad.rpc() as rpc:
@@ -414,9 +449,9 @@ class Order(DeviceCase):
             rpc.request("copy", {"dst": tensor(regions[0], [64]), "src": tensor(regions[1], [64]),
                                  "wait": {"region": timeline, "offset": 0, "value": 1}})
             for i in range(1, 20):
-                rpc.request("copy", {"dst": tensor(regions[i % 4], [64]), "src": tensor(regions[i % 3], [64],
-                                                                                        offset=64)})
-            wait_until(lambda: self.rpc.call("stats")["jobs"] == 20, "all are queued")
+                rpc.request("submit", {"items": [{"dst": tensor(regions[(i + n) % 4], [64]),
+                                                  "src": tensor(regions[i % 3], [64], offset=64)} for n in range(2)]})
+            wait_until(lambda: self.rpc.call("stats")["jobs"] == 39, "all are queued")
         wait_until(lambda: self.rpc.call("stats")["regions"] == 0, "all is unmapped")
 
 
