@@ -42,11 +42,10 @@ struct engine_options {
 
 /* A part of a client's memory: an allocation, or memory that the engine has mapped. */
 struct engine_part {
-	int fd; /* of the allocation; else -1 */
-	struct engine_memory
-	    *memory;     /* whose allocations it is, and which is not unmapped meanwhile; of a peer's handle,
-	                    memory of the other engine; else NULL */
-	uint64_t offset; /* in all that memory maps, where the first of them begins */
+	int fd;                       /* of the allocation; else -1 */
+	struct engine_memory *memory; /* whose allocations it is, and which is not unmapped meanwhile; of a
+	                                 peer's handle, memory of the other engine; else NULL */
+	uint64_t offset;              /* in all that memory maps, where the first of them begins */
 	uint64_t size;
 };
 
@@ -177,7 +176,7 @@ struct engine_job {
 	uint64_t ns; /* the engine's own time, without the wait */
 	bool begun;  /* it was started: something of it may have been moved */
 	bool is_measured; /* ns is what the one move takes by itself: no other stream's job ran beside it, and
-	                     on a device none of its bytes came from or went to the host */
+	                     on a device none of its bytes came from or went to the host or a peer */
 	struct engine_job *next;
 };
 

@@ -165,8 +165,9 @@ static void set_move(struct job *job, struct plan_entry *entry, const struct pla
 
 static void set_only_move(struct job *job, struct plan_entry *plan, const struct placed *placed)
 {
-	/* A device measures nothing that crosses its bus; the CPU engine tries nothing. */
-	job->may_be_trial = !placed->dst->memory->host && !placed->src->memory->host;
+	/* A device measures nothing that crosses its bus or a link; the CPU engine tries nothing. */
+	job->may_be_trial = !placed->dst->memory->host && !placed->src->memory->host &&
+	                    placed->dst->device == placed->src->device;
 	set_move(job, plan, plan_entry_use(plan, job->may_be_trial), placed);
 	job->uses_plan = true;
 }

@@ -167,6 +167,10 @@ static bool map(struct chore *chore)
 	struct engine *engine = device_engine(&reach->region->server->devices, reach->device);
 	struct error why;
 
+	if (atomic_load(&reach->unwanted)) {
+		error_set(&reach->err, STATUS_CANCELED, "nobody is waiting for the memory any longer");
+		return true;
+	}
 	if (engine_map(engine, &reach->handle, &reach->memory, &why) < 0) {
 		reach->memory = NULL;
 		error_set(&reach->err, why.status, "region %" PRIu64 " cannot be mapped for device %s: %s",

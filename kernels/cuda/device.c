@@ -29,6 +29,7 @@ static const char *const kernel_names[KERNEL_COUNT] = {
 static int choose(struct device *ret, const char *which, struct error *err);
 static int read_identity(struct device *ret, int ordinal, struct error *err);
 static const char *without_prefix(const char *uuid);
+static void ask_for_mig(const char *which);
 #define SAYS_MPS 13000 /* drivers since then surely know CU_DEVICE_ATTRIBUTE_MPS_ENABLED */
 
 static int read_facts(struct device *ret, struct error *err);
@@ -37,6 +38,7 @@ static int load(struct device *ret, struct error *err);
 int device_open(struct device *ret, const char *which, struct error *err)
 {
 	*ret = (struct device){ 0 };
+	ask_for_mig(which);
 	int r = driver_open(err);
 	if (r < 0)
 		return r;
@@ -190,9 +192,21 @@ static int choose_ordinal(struct device *ret, const char *which, int n, struct e
 	return read_identity(ret, (int)ordinal, err);
 }
 
+static bool is_mig(const char *which)
+{
+	return which && strncasecmp(which, "MIG-", 4) == 0;
+}
+
 static const char *without_prefix(const char *uuid)
 {
-	return strncasecmp(uuid, "GPU-", 4) == 0 ? uuid + 4 : uuid;
+	return strncasecmp(uuid, "GPU-", 4) == 0 || is_mig(uuid) ? uuid + 4 : uuid;
+}
+
+/* A process sees one MIG device at most: that of which the driver is told before it starts. */
+static void ask_for_mig(const char *which)
+{
+	if (is_mig(which))
+		setenv("CUDA_VISIBLE_DEVICES", which, 0);
 }
 
 static int choose_uuid(struct device *ret, const char *which, int n, struct error *err)
@@ -227,6 +241,8 @@ static int choose(struct device *ret, const char *which, struct error *err)
 		return n > 0 ? choose_first(ret, n, err)
 		             : error_set(err, STATUS_UNSUPPORTED, "the NVIDIA driver finds no GPU");
 	r = is_ordinal(which) ? choose_ordinal(ret, which, n, err) : choose_uuid(ret, which, n, err);
+	if (r == 0 && is_mig(which))
+		memcpy(ret->uuid, "MIG", 3);
 	if (r == 0 && ret->major < NEEDED_MAJOR)
 		return refuse(ret, err);
 	return r;

@@ -35,9 +35,9 @@ struct device {
 };
 
 /* Opens the driver and a GPU, and makes its context current in the calling thread. which: an ordinal ("1"), a
- * UUID or the start of one with or without "GPU-", or NULL for the first that is new enough. UNSUPPORTED
- * without a driver or a GPU of compute capability 9.0, NOT_FOUND when no GPU is the one named. On failure
- * there is nothing to close. */
+ * UUID or the start of one with or without "GPU-" ("MIG-": of a MIG device), or NULL for the first that is
+ * new enough. UNSUPPORTED without a driver or a GPU of compute capability 9.0, NOT_FOUND when no GPU is the
+ * one named. On failure there is nothing to close. */
 int device_open(struct device *ret, const char *which, struct error *err);
 
 /* From a thread that may have any context current; none is after it. */

@@ -92,6 +92,8 @@ int cuda_memory_map(struct cuda_memories *memories, const struct engine_handle *
 		free(memory);
 	else
 		*ret = engine_memory_of(memory);
+	if (r == 0)
+		memory->is_peer = handle->is_peer && !memory->host;
 	return r;
 }
 

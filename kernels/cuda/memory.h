@@ -28,6 +28,7 @@ struct cuda_memory {
 	struct engine_memory *host; /* memfd: its mapping, which is pinned; else NULL */
 	char *data;                 /* memfd: the region's first byte; else NULL */
 	bool is_unpinned;           /* memfd: on the way to be unmapped */
+	bool is_peer;               /* on another device, across a link */
 	struct ipc_entry *ipc;      /* cuda_ipc; else NULL */
 	/* cuda_pool: its allocation, and the pool, imported once more; else NULL. */
 	struct pool_entry *allocation;
