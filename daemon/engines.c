@@ -215,9 +215,3 @@ int engines_open(struct chosen_engines *ret, const struct engine_openers *opener
 	}
 	return open_any(ret, openers, options, err);
 }
-
-void engines_close(struct engine **engines, uint32_t n)
-{
-	while (n > 0)
-		engine_close(engines[--n]);
-}

@@ -34,7 +34,4 @@ int engines_check_devices(const char *devices, struct error *err);
 int engines_open(struct chosen_engines *ret, const struct engine_openers *openers, enum engine_choice choice,
                  const struct engine_options *options, struct error *err);
 
-/* NULL is allowed. */
-void engines_close(struct engine **engines, uint32_t n);
-
 #endif

@@ -484,6 +484,31 @@ class Slow(DeviceCase):
         self.assertNotEqual(a, b)
 
 
+class Lost(unittest.TestCase):
+    def test_one_of_several(self):
+        """It ends the work on all of them, and the service starts again with all of them."""
+        with tempfile.TemporaryDirectory() as directory:
+            lose = os.path.join(directory, "lose")
+            tmad = Tmad(engine="cuda", env={"SOFTGPU_DEVICES": str(DEVICES), "SOFTGPU_LOSE": lose})
+            self.addCleanup(tmad.stop)
+            with tmad.rpc() as rpc:
+                uuids = [device["uuid"] for device in rpc.call("info")["devices"]]
+                made = [rpc.call("region_create", {"size": 64, "device": i})["region"] for i in (1, 2)]
+                with open(lose + ".new", "w", encoding="ascii") as file:
+                    file.write("2 719\n")
+                os.rename(lose + ".new", lose)
+                with self.assertRaises((RpcError, ConnectionError)):
+                    while True:
+                        rpc.call("copy", {"dst": tensor(made[1], [64]), "src": tensor(made[0], [64])})
+            wait_until(lambda: tmad.log().count("ready on") == 2, "it has started again")
+            self.assertIn(f"engine cuda of device {uuids[2]} is lost", tmad.log())
+            with tmad.rpc() as rpc:
+                self.assertEqual([device["uuid"] for device in rpc.call("info")["devices"]], uuids)
+                self.assertEqual(rpc.call("stats")["recoveries"], 1)
+                made = [rpc.call("region_create", {"size": 64, "device": i})["region"] for i in (1, 2)]
+                rpc.call("copy", {"dst": tensor(made[1], [64]), "src": tensor(made[0], [64])})
+
+
 # ---- Quotas -------------------------------------------------------------------------------------------------
 class Quotas(DeviceCase):
     args = ("--regions-per-uid=5", f"--mapped-bytes-per-uid={5 * SIZE}")
