@@ -59,8 +59,8 @@ struct tma_region {
 	uint32_t handles;      /* given to the program and not released, beyond the first */
 	uint64_t address;      /* of its first byte in this process, in a range set of the client's; else 0 */
 	uint8_t handle[DEVICE_HANDLE_BYTES]; /* cuda_ipc; cuda_pool: the pointer exported from it */
-	char device[DEVICE_UUID_TEXT];       /* "": not told */
-	void *data;                          /* mapped here; or NULL */
+	char device[DEVICE_UUID_TEXT]; /* or its number, until the service has said which; "": not told */
+	void *data;                    /* mapped here; or NULL */
 	struct error error;
 };
 
@@ -530,6 +530,12 @@ int region_finish(tma_region *region, tma_region **ret);
 
 /* As region_register, by the region's chunks. */
 int region_register_parts(tma_region *region, int64_t deadline);
+
+/* The device that the service is told of; of one that it is not told of, nothing. */
+struct device_name region_device_name(const tma_region *region);
+
+/* What the service says of it; "": nothing. PROTOCOL. */
+int region_keep_device(tma_region *region, struct bytes uuid, struct error *err);
 
 /* ---- region_device.c ------------------------------------------------------------------------------- */
 

@@ -100,6 +100,11 @@ size_t tma_region_size(const tma_region *region)
 	return region ? region->size : 0;
 }
 
+const char *tma_region_device(const tma_region *region)
+{
+	return region ? region->device : "";
+}
+
 enum tma_region_kind tma_region_kind(const tma_region *region)
 {
 	return region ? (enum tma_region_kind)(region->kind + 1) : TMA_REGION_ANY;

@@ -36,13 +36,28 @@ static int on_region_created(tma_client *client, const struct rpc_reply *reply, 
 	region->id = done.region;
 	region->connection = client->connection;
 	region->kind = done.kind;
+	rc = region_keep_device(region, done.device, err);
+	if (rc < 0)
+		return rc;
 	if (done.kind == REGION_KIND_CUDA_IPC)
 		return take_handle(region, &done, err);
 	region->fd = client_take_fd(client);
 	return region->fd < 0 ? error_set(err, STATUS_PROTOCOL, "no file descriptor came with the reply") : 0;
 }
 
-static int create_there(tma_client *client, enum region_kind kind, size_t size, tma_region **ret)
+/* The region takes a copy of the name; what is longer than a UUID is no device's. */
+static int set_device(tma_region *region, const char *device)
+{
+	if (strlen(device) >= sizeof region->device)
+		return client_fail(region->client, STATUS_INVALID_ARGUMENT,
+		                   "device: %zu bytes, but a UUID or a number has at most %zu",
+		                   strlen(device), sizeof region->device - 1);
+	strcpy(region->device, device);
+	return 0;
+}
+
+static int create_there(tma_client *client, const char *device, enum region_kind kind, size_t size,
+                        tma_region **ret)
 {
 	struct msg_region_create params = { .has = F(region_create, size), .size = size, .kind = kind };
 	tma_region *region = NULL;
@@ -57,6 +72,14 @@ static int create_there(tma_client *client, enum region_kind kind, size_t size, 
 		return rc;
 	region->kind = kind;
 	region->is_service_made = true;
+	rc = set_device(region, device);
+	if (rc < 0) {
+		region_free(region);
+		return rc;
+	}
+	if (*device)
+		params.has |= F(region_create, device);
+	params.device = region_device_name(region);
 	rc = client_call(client, &(struct call){ .method = METHOD_region_create,
 	                                         .params = &params,
 	                                         .fd = -1,
@@ -81,7 +104,7 @@ static int create_there(tma_client *client, enum region_kind kind, size_t size, 
 	return 0;
 }
 
-static int create_here(tma_client *client, size_t size, tma_region **ret)
+static int create_here(tma_client *client, const char *device, size_t size, tma_region **ret)
 {
 	tma_region *region = NULL;
 	int rc = region_new(client, size, &region);
@@ -89,7 +112,9 @@ static int create_here(tma_client *client, size_t size, tma_region **ret)
 	if (rc < 0)
 		return rc;
 	region->kind = REGION_KIND_MEMFD;
-	rc = region_make(region);
+	rc = set_device(region, device);
+	if (rc == 0)
+		rc = region_make(region);
 	if (rc < 0) {
 		region_free(region);
 		return rc;
@@ -102,7 +127,8 @@ static int create_here(tma_client *client, size_t size, tma_region **ret)
 	return rc;
 }
 
-static int region_create(tma_client *client, enum region_kind kind, size_t size, tma_region **ret)
+static int region_create(tma_client *client, const char *device, enum region_kind kind, size_t size,
+                         tma_region **ret)
 {
 	bool is_here = kind == REGION_KIND_MEMFD;
 	int rc = client_check_usable(client);
@@ -114,21 +140,29 @@ static int region_create(tma_client *client, enum region_kind kind, size_t size,
 	if (size == 0)
 		return client_fail(client, STATUS_INVALID_ARGUMENT,
 		                   "size: a region has at least 1 byte, not 0");
-	return is_here ? create_here(client, size, ret) : create_there(client, kind, size, ret);
+	return is_here ? create_here(client, device, size, ret)
+	               : create_there(client, device, kind, size, ret);
 }
 
 int tma_region_create(tma_client *client, size_t size, tma_region **ret)
 {
-	return region_create(client, REGION_KIND_ANY, size, ret);
+	return region_create(client, "", REGION_KIND_ANY, size, ret);
 }
 
 int tma_region_create_kind(tma_client *client, enum tma_region_kind kind, size_t size, tma_region **ret)
 {
+	return tma_region_create_on(client, NULL, kind, size, ret);
+}
+
+int tma_region_create_on(tma_client *client, const char *device, enum tma_region_kind kind, size_t size,
+                         tma_region **ret)
+{
 	if (client && (unsigned)kind > TMA_REGION_CUDA_POOL)
 		return client_fail(client, STATUS_INVALID_ARGUMENT, "kind: %d is not an enum tma_region_kind",
 		                   (int)kind);
-	return region_create(client, kind == TMA_REGION_ANY ? REGION_KIND_ANY : (enum region_kind)(kind - 1),
-	                     size, ret);
+	return region_create(client, device ? device : "",
+	                     kind == TMA_REGION_ANY ? REGION_KIND_ANY : (enum region_kind)(kind - 1), size,
+	                     ret);
 }
 
 int region_map(tma_region *region)

@@ -108,7 +108,7 @@ static int fill_parts(tma_client *client, const struct call *call, struct reques
 		.size = region->size,
 		.offset = region->offset,
 		.writable = region->writable,
-		.device = bytes_of(region->device),
+		.device = region_device_name(region),
 		.parts = { .items = r->parts, .n = r->n },
 	};
 	if (*region->device)

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -19,6 +20,29 @@ int on_region_registered(tma_client *client, const struct rpc_reply *reply, cons
 	region->id = done.region;
 	region->connection = client->connection;
 	region->life = REGION_KNOWN;
+	return region_keep_device(region, done.device, err);
+}
+
+/* A number where a UUID could be: it is one of the service's list. */
+struct device_name region_device_name(const tma_region *region)
+{
+	const char *text = region->device;
+
+	if (*text && !text[strspn(text, "0123456789")])
+		return (struct device_name){ .number = strtoull(text, NULL, 10) };
+	return (struct device_name){ .uuid = bytes_of(text) };
+}
+
+int region_keep_device(tma_region *region, struct bytes uuid, struct error *err)
+{
+	if (uuid.len >= sizeof region->device)
+		return error_set(err, STATUS_PROTOCOL,
+		                 "the reply came with a device's UUID of %zu bytes, at most %zu", uuid.len,
+		                 sizeof region->device - 1);
+	if (uuid.len > 0) {
+		memcpy(region->device, uuid.data, uuid.len);
+		region->device[uuid.len] = '\0';
+	}
 	return 0;
 }
 
@@ -43,7 +67,7 @@ static int register_whole(tma_region *region, int64_t deadline)
 		.offset = region->offset,
 		.writable = region->writable,
 		.handle = { (const char *)region->handle, sizeof region->handle },
-		.device = bytes_of(region->device),
+		.device = region_device_name(region),
 		.allocation = region->allocation,
 	};
 

@@ -8,6 +8,7 @@ int main(int argc, char **argv)
 		.cpu = engine_cpu_open,
 #ifdef HAVE_CUDA
 		.cuda = engine_cuda_open,
+		.cuda_count = engine_cuda_count,
 #endif
 	};
 

@@ -21,6 +21,7 @@
 #include "daemon/resource/batch.h"
 #include "shutdown.h"
 #include "daemon/resource/job.h"
+#include "daemon/resource/sequence.h"
 #include "daemon/observe/log.h"
 #include "daemon/net/deadline.h"
 #include "daemon/net/session.h"
@@ -61,12 +62,14 @@ static void check_fd_limit(const struct server *server)
 	uint64_t connections = limits->connections < limits->connections_per_uid
 	                           ? limits->connections
 	                           : limits->connections_per_uid;
+	/* For other devices one is kept besides (reach.h). */
+	const uint64_t of_region = server->devices.n > 1 ? 2 : 1;
 
 	if (connections < server->descriptors && limits->pending_fds_per_uid < server->descriptors &&
 	    limits->outgoing_fds_per_uid < server->descriptors &&
 	    limits->regions_per_uid < server->descriptors &&
 	    connections + limits->pending_fds_per_uid + limits->outgoing_fds_per_uid +
-	            limits->regions_per_uid <
+	            of_region * limits->regions_per_uid <
 	        server->descriptors)
 		return;
 	log_line(LOG_LEVEL_WARNING,
@@ -87,7 +90,7 @@ static void wake(void *arg)
 		uv_async_send(&server->engine_done);
 }
 
-static int open_engine(struct server *server, const struct server_setup *setup, struct error *err)
+static int open_engines(struct server *server, const struct server_setup *setup, struct error *err)
 {
 	const struct options *options = setup->options;
 	struct engine_options engine = { .threads = options->threads,
@@ -96,15 +99,16 @@ static int open_engine(struct server *server, const struct server_setup *setup, 
 		                         .wake = wake,
 		                         .wake_arg = server,
 		                         .drives = true };
-	struct chosen_engine chosen;
+	struct chosen_engines chosen;
 	int r = engines_open(&chosen, setup->openers, options->engine, &engine, err);
 
 	if (r < 0)
 		return r;
-	server->engine = chosen.engine;
+	devices_init(&server->devices, &chosen);
+	server->accounts.devices = server->devices.n;
 	memcpy(server->engine_note, chosen.note, sizeof chosen.note);
 	if (*chosen.note)
-		log_line(LOG_LEVEL_INFO, "engine %s: %s", server->engine->name, chosen.note);
+		log_line(LOG_LEVEL_INFO, "engine %s: %s", server_engine_name(server), chosen.note);
 	return 0;
 }
 
@@ -200,6 +204,7 @@ int server_init(struct server *server, const struct server_setup *setup, struct 
 	server->accounts.overrides = options->overrides;
 	TAILQ_INIT(&server->sessions);
 	TAILQ_INIT(&server->unsent);
+	TAILQ_INIT(&server->ended);
 
 	r = random_seed(server, &seed, err);
 	if (r < 0)
@@ -226,7 +231,7 @@ int server_init(struct server *server, const struct server_setup *setup, struct 
 	start_handles(server);
 	/* A signal that arrived during the start is pending, and is handled once the loop runs. */
 	mask_stop_signals(SIG_UNBLOCK);
-	r = open_engine(server, setup, err);
+	r = open_engines(server, setup, err);
 	if (r < 0)
 		goto err_handles;
 	r = listener_open(&server->listener, server, kept, options, err);
@@ -245,7 +250,7 @@ err_handles:
 	server_stop(server);
 	uv_run(&server->loop, UV_RUN_DEFAULT);
 	inputs_deinit(&server->inputs);
-	engine_close(server->engine);
+	devices_deinit(&server->devices);
 err_memory:
 	plan_cache_deinit(&server->plans);
 	rpc_decoder_free(server->decoder);
@@ -266,10 +271,13 @@ static void keep_stop_signals(struct server *server)
 
 enum server_end server_run(struct server *server)
 {
-	log_line(LOG_LEVEL_INFO, "ready on %s, engine %s (%s)", server->listener.path, server->engine->name,
-	         server->engine->device);
+	char device[sizeof((struct engine){ 0 }).device + 32];
+
+	server_describe(server, device, sizeof device);
+	log_line(LOG_LEVEL_INFO, "ready on %s, engine %s (%s)", server->listener.path,
+	         server_engine_name(server), device);
 	check_fd_limit(server);
-	if (!server->engine->watches_holes)
+	if (!device_engine(&server->devices, 0)->watches_holes)
 		log_line(LOG_LEVEL_WARNING,
 		         "no userfaultfd: where clients punch holes in regions, new memory may be charged to "
 		         "the service");
@@ -293,7 +301,7 @@ void server_deinit(struct server *server)
 	jobs_free_kept(server);
 	batch_free_kept(server);
 	plan_cache_deinit(&server->plans);
-	engine_close(server->engine);
+	devices_deinit(&server->devices);
 	rpc_decoder_free(server->decoder);
 	reload_deinit(&server->reload);
 	r = uv_loop_close(&server->loop);
@@ -310,11 +318,14 @@ void server_deinit(struct server *server)
 
 static void reap(struct server *server)
 {
+	const struct served_device *lost;
+
 	server->is_job_done = false;
 	server->reaped_ns = uv_hrtime();
-	engine_reap(server->engine);
-	if (server->engine->lost && server->state == SERVER_RUNNING)
-		server_lose(server);
+	lost = devices_reap(&server->devices);
+	sequence_reap(server);
+	if (lost && server->state == SERVER_RUNNING)
+		server_lose(server, lost);
 }
 
 static void on_engine_done(uv_async_t *async)
@@ -338,18 +349,35 @@ static void on_settle(uv_prepare_t *prepare)
 {
 	struct server *server = prepare->data;
 
-	if (!server->engine)
+	if (server->devices.n == 0)
 		return;
 	flush_all(server);
 	time_slices_resume_ready(server);
 	flush_all(server);
-	if (engine_drive(server->engine, DRIVE_NS)) {
+	if (devices_drive(&server->devices, DRIVE_NS)) {
 		flush_all(server);
-		engine_drive(server->engine, 0);
+		devices_drive(&server->devices, 0);
 	}
 	trim_check(&server->trim);
 	if (server->is_job_done) /* of a session that just ended */
 		uv_async_send(&server->engine_done);
+}
+
+/* ---- Engines ----------------------------------------------------------------------------------------- */
+
+const char *server_engine_name(const struct server *server)
+{
+	return device_engine(&server->devices, 0)->name;
+}
+
+void server_describe(const struct server *server, char *text, size_t size)
+{
+	const char *first = device_engine(&server->devices, 0)->device;
+
+	if (server->devices.n == 1)
+		snprintf(text, size, "%s", first);
+	else
+		snprintf(text, size, "%" PRIu32 " devices, the first: %s", server->devices.n, first);
 }
 
 /* ---- Sessions ---------------------------------------------------------------------------------------- */

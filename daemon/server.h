@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The running service: one loop, one engine, and what its sessions share.
+/* The running service: one loop, the engines of its devices, and what its sessions share.
  *
  * Everything here belongs to the loop's thread. Results of other threads reach it in three ways: engine_done
- * (jobs of the engine), libuv's work queue (chores: mapping and unmapping memory; also reading settings and
+ * (jobs of the engines), libuv's work queue (chores: mapping and unmapping memory; also reading settings and
  * returning memory), and async_close (closed descriptors). The thread that writes the log needs no answer
  * (observe/sink.h).
  *
@@ -23,6 +23,7 @@
 #include "daemon/net/account.h"
 #include "daemon/resource/chore.h"
 #include "daemon/net/async_close.h"
+#include "devices.h"
 #include "engines.h"
 #include "daemon/observe/exporter.h"
 #include "kernels/plan/blocks.h"
@@ -35,6 +36,7 @@
 #include "daemon/config/options.h"
 #include "daemon/net/outgoing.h"
 #include "penalty.h"
+#include "daemon/resource/job.h"
 #include "daemon/resource/plan_cache.h"
 #include "proto/wire/rpc.h"
 #include "recovery.h"
@@ -104,7 +106,7 @@ struct server {
 	struct chores chores;
 	struct metrics metrics;
 	struct plan_cache plans;
-	struct engine *engine;
+	struct devices devices;
 	uint64_t taken_ns;     /* when handling of the current requests began (uv_hrtime) */
 	uint64_t reaped_ns;    /* when the jobs being answered were found to have ended */
 	bool is_job_done;      /* set on the loop's thread; not yet reaped */
@@ -121,6 +123,7 @@ struct server {
 	struct time_slices time_slices;
 	struct submissions submissions;
 	struct job *free_jobs;
+	struct job_queue ended; /* without an engine's help; to be reaped as well */
 	struct batch *kept_batch;
 	uint64_t n_regions; /* mapped, and their bytes */
 	uint64_t mapped_bytes;
@@ -133,7 +136,7 @@ struct server {
 	uint8_t receive[INPUT_BYTES]; /* input, until it is known that it must be kept */
 };
 
-/* Opens the engine and the listener; server_run serves. On failure err says why, and nothing is left open.
+/* Opens the engines and the listener; server_run serves. On failure err says why, and nothing is left open.
  * The server is too large for a stack. */
 int server_init(struct server *server, const struct server_setup *setup, struct error *err);
 
@@ -149,8 +152,14 @@ void server_abandon(struct server *server);
 /* Stops accepting and reading. Sessions end when they have been answered, or after drain_deadline_ms. */
 void server_drain(struct server *server);
 
-/* The engine is lost: work under way ends as DEVICE_LOST and is answered; then server_run returns. */
-void server_lose(struct server *server);
+/* An engine is lost: work under way ends as DEVICE_LOST and is answered; then server_run returns. */
+void server_lose(struct server *server, const struct served_device *device);
+
+/* "cpu" or "cuda". */
+const char *server_engine_name(const struct server *server);
+
+/* What moves the bytes, in words. */
+void server_describe(const struct server *server, char *text, size_t size);
 
 /* When the current iteration of the loop began, by the server's clock. */
 uint64_t server_now_ms(const struct server *server);

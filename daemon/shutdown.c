@@ -128,11 +128,17 @@ static void answer_and_finish(struct session *session)
 
 /* Work under way ends as DEVICE_LOST, in the engine or in dispatch. The loop stops when all of it is
  * answered, or when clients have had their time to read. */
-void server_lose(struct server *server)
+void server_lose(struct server *server, const struct served_device *device)
 {
+	const struct engine *engine = device->engine;
+
 	server->state = SERVER_LOST;
-	log_line(LOG_LEVEL_ERROR, "engine %s is lost: %s; starting again", server->engine->name,
-	         server->engine->lost_why);
+	if (server->devices.n > 1)
+		log_line(LOG_LEVEL_ERROR, "engine %s of device %s is lost: %s; starting again", engine->name,
+		         engine->uuid, engine->lost_why);
+	else
+		log_line(LOG_LEVEL_ERROR, "engine %s is lost: %s; starting again", engine->name,
+		         engine->lost_why);
 	notify_status(server);
 	penalties_count(&server->penalties, uv_hrtime() / 1000000);
 	listener_pause(&server->listener);

@@ -5,6 +5,9 @@
  * function given at open, from any of its threads, and the owner then calls engine_reap on the owner's
  * thread, which calls each finished job's on_done there. Everything but engine_map, engine_make and
  * engine_unmap is called from the owner's thread; those three may block for long and may run on any.
+ *
+ * An owner may have several engines, of a device each. A memory belongs to the engine that mapped it; of a
+ * client's memory each engine that is to use it has a mapping of its own.
  */
 #ifndef KERNELS_ENGINE_H
 #define KERNELS_ENGINE_H
@@ -39,10 +42,10 @@ struct engine_options {
 
 /* A part of a client's memory: an allocation, or memory that the engine has mapped. */
 struct engine_part {
-	int fd; /* of the allocation; else -1 */
-	struct engine_memory
-	    *memory;     /* whose allocations it is, and which is not unmapped meanwhile; else NULL */
-	uint64_t offset; /* in all that memory maps, where the first of them begins */
+	int fd;                       /* of the allocation; else -1 */
+	struct engine_memory *memory; /* whose allocations it is, and which is not unmapped meanwhile; of a
+	                                 peer's handle, memory of the other engine; else NULL */
+	uint64_t offset;              /* in all that memory maps, where the first of them begins */
 	uint64_t size;
 };
 
@@ -61,6 +64,10 @@ struct engine_handle {
 	uint32_t n_parts; /* 0: there are none */
 	const atomic_bool *unwanted; /* NULL: never. Set: nobody waits for the memory any more, and what takes
 	                                long gives up and ends as CANCELED */
+	/* The owner has the memory mapped by another engine already, which made it or was given it, and keeps
+	 * it mapped there until it is unmapped here: it may be on another device, and is then reached as a
+	 * peer's. false: memory of another device is refused. */
+	bool is_peer;
 };
 
 /* The bytes of a CUDA IPC handle, and of a pointer exported from a pool. */
@@ -169,7 +176,7 @@ struct engine_job {
 	uint64_t ns; /* the engine's own time, without the wait */
 	bool begun;  /* it was started: something of it may have been moved */
 	bool is_measured; /* ns is what the one move takes by itself: no other stream's job ran beside it, and
-	                     on a device none of its bytes came from or went to the host */
+	                     on a device none of its bytes came from or went to the host or a peer */
 	struct engine_job *next;
 };
 
@@ -179,6 +186,19 @@ struct engine_cache_stats {
 	uint64_t misses;
 	uint64_t evictions;
 	uint64_t entries;
+};
+
+/* How an engine's device reaches another one's memory. */
+enum engine_link_kind {
+	ENGINE_LINK_NONE, /* not at all */
+	ENGINE_LINK_PCIE, /* across a bus, without atomics */
+	ENGINE_LINK_NVLINK,
+};
+
+struct engine_link {
+	enum engine_link_kind kind;
+	uint32_t
+	    rank; /* 0: of the fastest links that the machine has; 1: of those that are next, and so on */
 };
 
 struct engine_ops {
@@ -197,6 +217,7 @@ struct engine_ops {
 	bool (*drive)(struct engine *engine, uint64_t ns); /* NULL: its threads need no help */
 	int (*probe)(struct engine *engine, struct error *err);
 	void (*cache_stats)(struct engine *engine, struct engine_cache_stats *ret); /* NULL: has no cache */
+	void (*link)(struct engine *engine, const char *uuid, struct engine_link *ret); /* NULL: has none */
 };
 
 struct engine {
@@ -204,6 +225,8 @@ struct engine {
 	const char *name; /* "cpu", "cuda" */
 	char device[128]; /* in words: "avx512, 2 threads" */
 	char uuid[48]; /* of the device that cuda_ipc and cuda_fd memory has to be on, "GPU-..."; cpu: "" */
+	char device_name[80];  /* the device's alone; cpu: "" */
+	uint64_t memory_bytes; /* that the device has; cpu: 0 */
 	struct plan_facts facts;
 	enum region_kind kind; /* of the memory that create makes when nobody asks for another */
 	bool watches_holes;    /* access to a hole in a client's memfd fails, and takes no memory of ours */
@@ -228,6 +251,10 @@ int engine_cpu_open(struct engine **ret, const struct engine_options *options, s
 /* The CUDA engine, in a build that has it: regions of every kind. UNSUPPORTED, with a sentence that names
  * what is missing, where there is no driver or no device that will do. */
 int engine_cuda_open(struct engine **ret, const struct engine_options *options, struct error *err);
+
+/* How many devices it may be opened for, by ordinal; some may not do. An error where there is no driver. From
+ * any thread, as opening is: several engines may be opened at once. */
+int engine_cuda_count(struct error *err);
 
 /* Every stream must be freed and every memory unmapped before. NULL is allowed. */
 static inline void engine_close(struct engine *engine)
@@ -374,6 +401,14 @@ enum engine_loss engine_memory_loss(const struct engine_memory *memory, uint64_t
 int engine_guard_init(void); /* 0 or negative errno */
 void engine_guard_deinit(void);
 bool engine_guard(const void *start, size_t size, void (*work)(void *arg), void *arg);
+
+/* To the device with that UUID. */
+static inline void engine_link(struct engine *engine, const char *uuid, struct engine_link *ret)
+{
+	*ret = (struct engine_link){ .kind = ENGINE_LINK_NONE };
+	if (engine->ops->link)
+		engine->ops->link(engine, uuid, ret);
+}
 
 /* Zeros for an engine without tensor maps. */
 static inline void engine_cache_stats(struct engine *engine, struct engine_cache_stats *ret)

@@ -61,6 +61,12 @@ struct int_list {
 	int64_t v[TENSOR_MAX_RANK];
 };
 
+/* A device of the service. */
+struct device_name {
+	struct bytes uuid; /* data NULL: by its number */
+	uint64_t number;
+};
+
 /* A byte of a region. */
 struct region_place {
 	uint64_t region; /* its id */
@@ -113,6 +119,7 @@ enum field_kind {
 	FIELD_KIND_REGION_STATE, /* enum region_state; str, a name */
 	FIELD_KIND_COMPLETION,   /* enum completion; str, a name */
 	FIELD_KIND_PRIORITY,     /* enum job_priority; str, a name */
+	FIELD_KIND_DEVICE,       /* struct device_name; str, a UUID, or a non-negative integer */
 	FIELD_KIND_INTS,         /* struct int_list; array of at most TENSOR_MAX_RANK integers */
 	FIELD_KIND_VALUE,        /* struct scalar; number, or [re, im] */
 	FIELD_KIND_PLACE,        /* struct region_place; [region, offset], non-negative integers */
@@ -137,6 +144,7 @@ typedef enum region_kind FIELD_TYPE_REGION_KIND;
 typedef enum region_state FIELD_TYPE_REGION_STATE;
 typedef enum completion FIELD_TYPE_COMPLETION;
 typedef enum job_priority FIELD_TYPE_PRIORITY;
+typedef struct device_name FIELD_TYPE_DEVICE;
 typedef struct int_list FIELD_TYPE_INTS;
 typedef struct scalar FIELD_TYPE_VALUE;
 typedef struct region_place FIELD_TYPE_PLACE;

@@ -76,6 +76,36 @@ static void print_names(const char *title, const tma_document *names)
 	print_wrapped(text, COLUMN, begin(title));
 }
 
+/* "4 by nvlink": how many of the others it reaches, and by what, mostly. */
+static void print_links(const tma_document *links)
+{
+	size_t n = tma_document_count(links), by_nvlink = 0;
+
+	for (size_t i = 0; i < n; i++)
+		by_nvlink += !strcmp(field_text(tma_document_at(links, i, NULL), "kind"), "nvlink");
+	if (by_nvlink > 0)
+		printf(", %zu peer%s by NVLink", by_nvlink, by_nvlink == 1 ? "" : "s");
+	if (by_nvlink < n)
+		printf(", %zu by PCIe", n - by_nvlink);
+}
+
+/* A line for each: its number, and what it is. */
+static void print_devices(const tma_document *devices)
+{
+	char bytes[32];
+
+	for (size_t i = 0; i < tma_document_count(devices); i++) {
+		const tma_document *device = tma_document_at(devices, i, NULL);
+
+		print_bytes(field_uint(device, "memory"), bytes, sizeof bytes);
+		printf("%*s%zu  %s, %s, %s, %" PRIu64 " multiprocessors", COLUMN, "", i,
+		       field_text(device, "uuid"), field_text(device, "name"), bytes,
+		       field_uint(device, "multiprocessors"));
+		print_links(tma_document_find(device, "links"));
+		putchar('\n');
+	}
+}
+
 static void print_info(const tma_document *info)
 {
 	const tma_document *limits = tma_document_find(info, "limits");
@@ -87,8 +117,7 @@ static void print_info(const tma_document *info)
 	       tma_document_int(tma_document_find(info, "protocol")), field_text(info, "boot_id"));
 	begin("engine");
 	printf("%s: %s\n", field_text(info, "engine"), field_text(info, "device"));
-	if (tma_document_find(info, "multiprocessors"))
-		printf("%*s%" PRIu64 " multiprocessors\n", COLUMN, "", field_uint(info, "multiprocessors"));
+	print_devices(tma_document_find(info, "devices"));
 	if (note)
 		print_wrapped(field_text(info, "note"), COLUMN, begin("why"));
 	begin("limits");

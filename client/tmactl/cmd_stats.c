@@ -251,6 +251,27 @@ static void print_users(const tma_document *stats)
 	}
 }
 
+/* Of several: what each has done, and what is on it. */
+static void print_devices(const tma_document *stats)
+{
+	const tma_document *devices = tma_document_find(stats, "devices");
+	char moved[32], mapped[32];
+
+	if (tma_document_count(devices) < 2)
+		return;
+	begin("devices");
+	printf("seconds of the engine, bytes moved, and bytes of regions\n");
+	for (size_t i = 0; i < tma_document_count(devices); i++) {
+		const tma_document *row = tma_document_at(devices, i, NULL);
+
+		printf("  %zu  %-40s %14.3f %10s %10s%s\n", i, field_text(row, "device"),
+		       (double)field_uint(row, "ns") / 1e9,
+		       print_bytes(field_uint(row, "bytes"), moved, sizeof moved),
+		       print_bytes(field_uint(row, "mapped_bytes"), mapped, sizeof mapped),
+		       tma_document_int(tma_document_find(row, "up")) ? "" : "  silent");
+	}
+}
+
 static void print_stats(const tma_document *stats)
 {
 	print_service(stats);
@@ -259,6 +280,7 @@ static void print_stats(const tma_document *stats)
 	print_errors(stats);
 	print_moved(stats);
 	print_users(stats);
+	print_devices(stats);
 	print_latency(stats);
 	print_cache(stats, "plan_cache", "plan cache");
 	print_cache(stats, "tensor_maps", "tensor maps");

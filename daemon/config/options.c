@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/engines.h"
 #include "daemon/observe/endpoint.h"
 #include "names.h"
 #include "proto/nearest.h"
@@ -183,7 +184,8 @@ static int parse_option(struct options *o, enum option_id id, const char *text, 
 			o->engine = (enum engine_choice)r;
 		return r < 0 ? r : 0;
 	case OPTION_DEVICE:
-		return parse_text(text, &o->device, err);
+		r = parse_text(text, &o->device, err);
+		return r < 0 ? r : engines_check_devices(text, err);
 	case OPTION_THREADS:
 		r = quantity_parse(QUANTITY_COUNT, text, 0, MAX_THREADS, &number, err);
 		if (r == 0)

@@ -69,7 +69,7 @@ struct options {
 	uint32_t socket_group; /* UINT32_MAX: the process's own */
 	uint32_t socket_mode;
 	enum engine_choice engine;
-	const char *device; /* with ENGINE_CHOICE_CUDA alone; NULL: the first */
+	const char *device; /* with ENGINE_CHOICE_CUDA alone; NULL: all (engines.h) */
 	uint32_t threads;   /* 0: one a CPU */
 	bool tune;
 	const char *metrics;  /* where metrics are served; NULL: nowhere */

@@ -12,6 +12,7 @@
 #include "daemon/server.h"
 #include "daemon/net/session.h"
 #include "daemon/resource/job.h"
+#include "daemon/resource/reach.h"
 #include "daemon/resource/table.h"
 
 /* One side's fields about its layers. */
@@ -134,11 +135,14 @@ int blocks_job_start(struct session *session, const struct rpc_request *request,
                      struct error *err)
 {
 	struct job *job = job_new(session, request, order, answer, err);
+	int r = job ? job_run_on(job, list->placed.device, err) : err->status;
 
-	if (!job) {
+	if (r < 0) {
+		if (job)
+			job_drop(job);
 		blocks_job_free(list);
 		plan_entry_unref(plan);
-		return err->status;
+		return r;
 	}
 	job_set_blocks(job, plan, &list->placed, &list->blocks);
 	job->own = list;
@@ -354,6 +358,29 @@ static int place_sides(struct session *session, const struct msg_blocks *p, stru
 	                       : region_check_writable(placed->dst, "dst.region", err);
 }
 
+static int settle_side(struct table *table, uint32_t device, struct engine_blocks_side *side,
+                       struct error *err)
+{
+	struct layer_table *layers;
+	int r = table ? table_reach(table, device, &layers, err) : 0;
+
+	if (table && r == 0)
+		blocks_use_table(side, layers);
+	return r;
+}
+
+int blocks_job_settle(struct blocks_job *list, uint32_t device, struct error *err)
+{
+	int r = placed_settle(&list->placed, device, err), one;
+
+	for (int i = 0; i < 2 && (r == 0 || r == REACH_LATER); i++) {
+		one = settle_side(i ? list->src_table : list->dst_table, list->placed.device,
+		                  i ? &list->blocks.src : &list->blocks.dst, err);
+		r = one < 0 ? one : r;
+	}
+	return r;
+}
+
 static int set_sides(const struct msg_blocks *p, const struct transform_spec *spec, struct blocks_job *list,
                      struct error *err)
 {
@@ -365,10 +392,6 @@ static int set_sides(const struct msg_blocks *p, const struct transform_spec *sp
 
 	blocks->dst.step = p->has & F(blocks, dst_step) ? p->dst_step : blocks_default_step(dst_extent);
 	blocks->src.step = p->has & F(blocks, src_step) ? p->src_step : blocks_default_step(src_extent);
-	if (list->dst_table)
-		blocks_use_table(&blocks->dst, &list->dst_table->layers);
-	if (list->src_table)
-		blocks_use_table(&blocks->src, &list->src_table->layers);
 	blocks->limit = p->limit;
 	if (p->has & F(blocks, limit))
 		return 0;
@@ -392,10 +415,12 @@ static int check_list(struct session *session, const struct msg_blocks *p, const
 	if (blocks->index)
 		return blocks_check_list(blocks, &session->server->seen, err);
 	r = region_table_find(&session->regions, p->index_at.region, "index_at", &list->index, err);
+	if (r == 0)
+		r = region_reach(list->index, list->placed.device, err);
 	if (r < 0)
 		return r;
 	place = place_of(list->index, p->index_at.offset);
-	blocks->index_memory = list->index->memory;
+	blocks->index_memory = region_memory(list->index, list->placed.device);
 	blocks->index_offset = p->index_at.offset;
 	return blocks_check_index(blocks, t, &dst, &place, err);
 }
@@ -415,10 +440,12 @@ static int plan_blocks(struct session *session, const struct msg_blocks *p, stru
 	if (r == 0)
 		r = placed_find_operands(session, &transform, &list->placed, err);
 	if (r == 0)
+		r = blocks_job_settle(list, DEVICE_ANY, err);
+	if (r == 0)
 		r = set_sides(p, &spec, list, err);
 	if (r < 0)
 		return r;
-	facts = blocks_facts(&session->server->engine->facts, blocks,
+	facts = blocks_facts(&session->server->devices.of[placed->device].facts, blocks,
 	                     placed->dst->memory->base + placed->dst_offset,
 	                     placed->src->memory->base + placed->src_offset);
 	r = plan_cache_get(&session->server->plans, &spec, &facts, ret_plan, err);

@@ -37,8 +37,11 @@ int blocks_job_new(struct session *session, const struct msg_blocks *params, boo
 
 /* The same for a run of a plan over tables (blocks_run.c): a list of one block, in as many layers as the
  * tables have entries. */
-int blocks_job_of_run(struct session *session, const struct msg_plan_run *params, struct blocks_job **ret,
-                      struct plan_entry **ret_plan, struct error *err);
+int blocks_job_of_run(struct session *session, const struct msg_plan_run *params, uint32_t device,
+                      struct blocks_job **ret, struct plan_entry **ret_plan, struct error *err);
+
+/* As placed_settle, with all entries of the tables; the list then has its tables' layers. */
+int blocks_job_settle(struct blocks_job *list, uint32_t device, struct error *err);
 
 /* Queues the list for the request, which answer will answer with the list as the job's own. Takes over the
  * list and the reference to plan, also on failure: QUOTA or NO_MEMORY. */

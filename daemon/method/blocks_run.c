@@ -63,8 +63,8 @@ static int place_run(struct session *session, const struct msg_plan_run *p, stru
 	return 0;
 }
 
-static int plan_run(struct session *session, const struct msg_plan_run *p, struct blocks_job *list,
-                    struct plan_entry **ret_plan, struct error *err)
+static int plan_run(struct session *session, const struct msg_plan_run *p, uint32_t device,
+                    struct blocks_job *list, struct plan_entry **ret_plan, struct error *err)
 {
 	const struct placed *placed = &list->placed;
 	struct engine_blocks *blocks = &list->blocks;
@@ -72,12 +72,11 @@ static int plan_run(struct session *session, const struct msg_plan_run *p, struc
 	struct plan_facts facts;
 	int r = place_run(session, p, list, err);
 
+	if (r == 0)
+		r = blocks_job_settle(list, device, err);
 	if (r < 0)
 		return r;
-	blocks_use_table(&blocks->dst, &list->dst_table->layers);
-	if (list->src_table)
-		blocks_use_table(&blocks->src, &list->src_table->layers);
-	facts = blocks_facts(&session->server->engine->facts, blocks,
+	facts = blocks_facts(&session->server->devices.of[placed->device].facts, blocks,
 	                     placed->dst->memory->base + placed->dst_offset,
 	                     placed->src->memory->base + placed->src_offset);
 	r = prepared_plan_for(session, p, &facts, &list->placed, ret_plan, err);
@@ -91,8 +90,8 @@ static int plan_run(struct session *session, const struct msg_plan_run *p, struc
 	return r;
 }
 
-int blocks_job_of_run(struct session *session, const struct msg_plan_run *p, struct blocks_job **ret,
-                      struct plan_entry **ret_plan, struct error *err)
+int blocks_job_of_run(struct session *session, const struct msg_plan_run *p, uint32_t device,
+                      struct blocks_job **ret, struct plan_entry **ret_plan, struct error *err)
 {
 	struct blocks_job *list;
 	int r = check_fields(p, err);
@@ -105,7 +104,7 @@ int blocks_job_of_run(struct session *session, const struct msg_plan_run *p, str
 	*list = (struct blocks_job){
 		.blocks = { .n = 1, .limit = 1, .index = &the_block, .index_bytes = sizeof the_block }, .n = 1
 	};
-	r = plan_run(session, p, list, ret_plan, err);
+	r = plan_run(session, p, device, list, ret_plan, err);
 	if (r < 0) {
 		blocks_job_free(list);
 		return r;

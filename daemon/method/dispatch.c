@@ -4,6 +4,7 @@
 
 #include "daemon/server.h"
 #include "daemon/net/session.h"
+#include "daemon/resource/reach.h"
 #include "daemon/resource/submission.h"
 
 static method_handler *const handlers[METHOD_COUNT] = {
@@ -52,37 +53,47 @@ static void refuse(struct session *session, const struct rpc_request *request, c
 	session_refuse(session, request->msgid, request->method, session->server->taken_ns, err);
 }
 
-static void handle(struct session *session, const struct rpc_request *request)
+/* As dispatch. */
+static bool handle(struct session *session, const struct rpc_request *request)
 {
 	struct server *server = session->server;
 	struct error err;
+	int r;
 
 	if (server->state == SERVER_LOST) {
 		error_set(&err, STATUS_DEVICE_LOST, "%s: %s", request->method->name,
 		          status_meaning(STATUS_DEVICE_LOST));
 		refuse(session, request, &err);
-		return;
+		return true;
 	}
 	if (uses_device[request->method->id] &&
 	    penalties_check(&server->penalties, session->account->uid, uv_now(&server->loop), &err) < 0) {
 		refuse(session, request, &err);
-		return;
+		return true;
 	}
-	server->metrics.requests_by_method[request->method->id]++;
-	if (handlers[request->method->id](session, request, &err) < 0)
+	if (!session->is_again)
+		server->metrics.requests_by_method[request->method->id]++;
+	r = handlers[request->method->id](session, request, &err);
+	if (r == REACH_LATER)
+		return false;
+	if (r < 0)
 		session_refuse(session, request->msgid, request->method, server->taken_ns, &err);
+	return true;
 }
 
-void dispatch(struct session *session, const uint8_t *data, size_t len)
+bool dispatch(struct session *session, const uint8_t *data, size_t len)
 {
 	struct server *server = session->server;
 	struct rpc_request *request = &server->request;
+	bool is_handled = true;
 	struct error err;
 
 	switch (rpc_decode_request(server->decoder, data, len, request, &err)) {
 	case RPC_DISPATCH:
-		session_count_request(session);
-		handle(session, request);
+		if (!session->is_again)
+			session_count_request(session);
+		is_handled = handle(session, request);
+		session->is_again = !is_handled;
 		break;
 	case RPC_REFUSE:
 		session_count_request(session);
@@ -98,4 +109,5 @@ void dispatch(struct session *session, const uint8_t *data, size_t len)
 		break;
 	}
 	rpc_decoder_rest(server->decoder);
+	return is_handled;
 }

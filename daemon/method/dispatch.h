@@ -3,6 +3,7 @@
 #ifndef DAEMON_METHOD_DISPATCH_H
 #define DAEMON_METHOD_DISPATCH_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -11,11 +12,13 @@
 struct session;
 
 /* Handles one whole message of the session: answers it, refuses it, starts what will answer it, or ends the
- * session if it is not MessagePack-RPC. */
-void dispatch(struct session *session, const uint8_t *data, size_t len);
+ * session if it is not MessagePack-RPC. false: nothing of that, because a region is being mapped; the message
+ * is to be handled again once that has ended. */
+bool dispatch(struct session *session, const uint8_t *data, size_t len);
 
 /* A handler. Answers with session_reply, now or later, and returns 0; or returns a status with err filled in,
- * and dispatch refuses the request. The request is valid during the call. */
+ * and dispatch refuses the request; or REACH_LATER, with nothing done that would be done twice. The request
+ * is valid during the call. */
 typedef int method_handler(struct session *session, const struct rpc_request *request, struct error *err);
 
 /* method_service.c */

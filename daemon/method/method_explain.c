@@ -14,7 +14,7 @@
 /* Whether plans are for this service's engine, which may run them. */
 static bool is_own(const struct session *session, const struct plan_facts *facts)
 {
-	return facts->tma == session->server->engine->facts.tma;
+	return facts->tma == device_engine(&session->server->devices, 0)->facts.tma;
 }
 
 static void fill_tile(const struct plan *plan, struct msg_explanation *e)
@@ -170,7 +170,7 @@ static void explain(struct session *session, const struct rpc_request *request,
 static int facts_of(struct session *session, const struct msg_transform *p, struct plan_facts *ret,
                     struct error *err)
 {
-	const struct engine *own = session->server->engine;
+	const struct engine *own = device_engine(&session->server->devices, 0);
 
 	*ret = placed_facts(session, NULL);
 	if (!(p->has & F(transform, engine)) ||
@@ -224,7 +224,7 @@ int method_explain(struct session *session, const struct rpc_request *request, s
 	int r = facts_of(session, p, &facts, err);
 
 	if (r == 0 && p->dst.has & p->src.has & F(tensor, region) && is_own(session, &facts))
-		r = transform_plan(session, p, &parts, err);
+		r = transform_plan(session, p, DEVICE_ANY, &parts, err);
 	else if (r == 0)
 		r = plan_for(session, p, &facts, &parts, err);
 	if (r < 0)

@@ -7,6 +7,7 @@
 #include "daemon/resource/job.h"
 #include "daemon/resource/prepared.h"
 #include "daemon/net/session.h"
+#include "daemon/server.h"
 #include "transforms.h"
 
 int method_plan_prepare(struct session *session, const struct rpc_request *request, struct error *err)
@@ -40,7 +41,7 @@ static int run_over_tables(struct session *session, const struct rpc_request *re
 {
 	struct blocks_job *list;
 	struct plan_entry *plan;
-	int r = blocks_job_of_run(session, &request->params.plan_run, &list, &plan, err);
+	int r = blocks_job_of_run(session, &request->params.plan_run, DEVICE_ANY, &list, &plan, err);
 
 	return r < 0 ? r : blocks_job_start(session, request, order, list, plan, answer, err);
 }
@@ -57,7 +58,7 @@ int method_plan_run(struct session *session, const struct rpc_request *request, 
 	if (r == 0 && p->has & (F(plan_run, dst_table) | F(plan_run, src_table)))
 		return run_over_tables(session, request, &order, err);
 	if (r == 0)
-		r = prepared_plan(session, p, &parts, err);
+		r = prepared_plan(session, p, DEVICE_ANY, &parts, err);
 	if (r == 0)
 		r = transform_start(session, request, &order, &parts, err);
 	return r;

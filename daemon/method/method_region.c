@@ -7,12 +7,14 @@
  */
 #include "dispatch.h"
 
+#include <fcntl.h>
+#include <inttypes.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <unistd.h>
 
+#include "daemon/resource/reach.h"
 #include "daemon/resource/region.h"
 #include "daemon/server.h"
 #include "daemon/net/session.h"
@@ -26,6 +28,7 @@ struct mapping {
 	const struct method *method;
 	uint64_t start_ns; /* when handling began */
 	bool create;
+	uint32_t device;             /* DEVICE_ANY: whichever it is on */
 	struct engine_handle handle; /* create: only kind and size. register: fd is ours to close */
 	char handle_bytes[ENGINE_HANDLE_BYTES]; /* handle.handle's */
 	struct region_parts parts;              /* handle.parts */
@@ -85,7 +88,8 @@ static int take_charges(struct mapping *mapping, uint64_t bytes, struct error *e
 
 /* Takes over handle->fd, and parts, on success only. */
 static int start_mapping(struct session *session, const struct rpc_request *request, bool create,
-                         const struct engine_handle *handle, struct region_parts *parts, struct error *err)
+                         uint32_t device, const struct engine_handle *handle, struct region_parts *parts,
+                         struct error *err)
 {
 	struct server *server = session->server;
 	struct mapping *mapping = calloc(1, sizeof *mapping);
@@ -99,6 +103,7 @@ static int start_mapping(struct session *session, const struct rpc_request *requ
 		                     .start_ns = session->server->taken_ns,
 		                     .method = request->method,
 		                     .create = create,
+		                     .device = device,
 		                     .handle = *handle,
 		                     .made = { .fd = -1 } };
 	if (handle->handle.len > 0)
@@ -158,19 +163,57 @@ static bool may_begin(struct chore *chore)
 	return false;
 }
 
+/* Asks one engine after the other: of memory that is on another device, or that it does not know of, an
+ * engine says that it is wrong. */
+static int map_somewhere(struct mapping *m)
+{
+	const struct devices *devices = &m->session->server->devices;
+	struct error why;
+	int r = STATUS_INVALID_ARGUMENT;
+
+	for (uint32_t i = 0; i < devices->n && r == STATUS_INVALID_ARGUMENT; i++) {
+		m->device = i;
+		r = engine_map(device_engine(devices, i), &m->handle, &m->memory, i == 0 ? &why : &m->err);
+		if (i == 0 && r < 0)
+			m->err = why;
+	}
+	if (r == STATUS_INVALID_ARGUMENT)
+		error_set(&m->err, r, "none of the %" PRIu32 " devices has the memory; of the first: %s",
+		          devices->n, why.message);
+	return r;
+}
+
+static int map_there(struct mapping *m)
+{
+	struct engine *engine = device_engine(&m->session->server->devices, m->device);
+
+	return m->create ? engine_make(engine, &m->handle, &m->memory, &m->made, &m->err)
+	                 : engine_map(engine, &m->handle, &m->memory, &m->err);
+}
+
+/* Whether the region may have to be mapped again, for another device. */
+static bool keeps_source(const struct mapping *m)
+{
+	return m->session->server->devices.n > 1;
+}
+
 /* Maps everything in one step. */
 static bool map(struct chore *chore)
 {
 	struct mapping *m = mapping_of(chore);
-	struct engine *engine = m->session->server->engine;
 
-	m->status = m->create ? engine_make(engine, &m->handle, &m->memory, &m->made, &m->err)
-	                      : engine_map(engine, &m->handle, &m->memory, &m->err);
-	if (m->status == 0 && m->handle.kind == REGION_KIND_MEMFD && m->handle.fd >= 0) {
+	m->status = m->device == DEVICE_ANY ? map_somewhere(m) : map_there(m);
+	if (m->status == 0 && !keeps_source(m) && m->handle.kind == REGION_KIND_MEMFD && m->handle.fd >= 0) {
 		close(m->handle.fd); /* of a file in memory: nobody can keep this waiting */
 		m->handle.fd = -1;
 	}
 	return true;
+}
+
+/* Empty: there is none. */
+static struct bytes device_name(const struct region *region)
+{
+	return bytes_of(device_engine(&region->server->devices, region->device)->uuid);
 }
 
 static void answer(struct mapping *m, struct region *region)
@@ -180,18 +223,24 @@ static void answer(struct mapping *m, struct region *region)
 			                              .size = region->memory->size,
 			                              .kind = region->memory->kind,
 			                              .handle = { (const char *)m->made.handle,
-			                                          m->made.handle_len } };
+			                                          m->made.handle_len },
+			                              .device = device_name(region) };
 
 		if (m->made.handle_len > 0)
 			created.has |= F(region_created, handle);
+		if (created.device.len > 0)
+			created.has |= F(region_created, device);
 		if (m->made.fd >= 0)
 			charge_move(&m->outgoing, &m->session->out_fds_charge, 1);
 		session_reply(m->session, m->msgid, m->method, &created, m->made.fd);
 		m->made.fd = -1;
 	} else {
 		struct msg_region_registered registered = { .region = region->id,
-			                                    .size = region->memory->size };
+			                                    .size = region->memory->size,
+			                                    .device = device_name(region) };
 
+		if (registered.device.len > 0)
+			registered.has |= F(region_registered, device);
 		session_reply(m->session, m->msgid, m->method, &registered, -1);
 	}
 }
@@ -201,7 +250,7 @@ static bool unmap(struct chore *chore)
 {
 	struct mapping *m = mapping_of(chore);
 
-	return engine_unmap_step(m->session->server->engine, m->memory);
+	return engine_unmap_step(device_engine(&m->session->server->devices, m->device), m->memory);
 }
 
 static void refuse(struct chore *chore)
@@ -215,6 +264,22 @@ static void refuse(struct chore *chore)
 	session_settle(session);
 }
 
+/* Of what the region was registered by, or of what its client gets. */
+static void keep_source(struct mapping *m, struct region *region)
+{
+	struct engine_handle handle = m->handle;
+
+	if (m->create) {
+		handle.fd = m->made.fd >= 0 ? fcntl(m->made.fd, F_DUPFD_CLOEXEC, 0) : -1;
+		handle.handle = (struct bytes){ (const char *)m->made.handle, m->made.handle_len };
+		handle.writable = true;
+		if (m->made.fd >= 0 && handle.fd < 0)
+			return;
+	}
+	m->handle.fd = -1;
+	region_keep_source(region, &handle);
+}
+
 static void on_mapped(struct chore *chore)
 {
 	struct mapping *m = mapping_of(chore);
@@ -226,12 +291,14 @@ static void on_mapped(struct chore *chore)
 		refuse(chore);
 		return;
 	}
-	if (region_table_add(&session->regions, m->memory, &m->charges, &region, &m->err) < 0) {
+	if (region_table_add(&session->regions, m->device, m->memory, &m->charges, &region, &m->err) < 0) {
 		m->chore = (struct chore){ .step = unmap, .on_done = refuse };
 		chores_add(&session->server->chores, session->account, &m->chore);
 		return;
 	}
 	session->mappings--;
+	if (keeps_source(m))
+		keep_source(m, region);
 	if (session->state == SESSION_ENDED)
 		region_release(region);
 	else
@@ -240,20 +307,7 @@ static void on_mapped(struct chore *chore)
 	session_settle(session);
 }
 
-/* Device memory belongs to one device. UUIDs may differ in case, and have "GPU-" before them or not. */
-static bool is_uuid(const char *uuid, struct bytes text)
-{
-	static const char prefix[] = "GPU-";
-	size_t len = strlen(prefix);
-
-	if (!strncasecmp(uuid, prefix, len))
-		uuid += len;
-	if (text.len >= len && !strncasecmp(text.data, prefix, len))
-		text = (struct bytes){ text.data + len, text.len - len };
-	return text.len == strlen(uuid) && !strncasecmp(text.data, uuid, text.len);
-}
-
-static int check_handle(const struct msg_region_register *p, const struct engine *engine, struct error *err)
+static int check_handle(const struct msg_region_register *p, struct error *err)
 {
 	const bool has_handle = p->kind == REGION_KIND_CUDA_IPC || p->kind == REGION_KIND_CUDA_POOL;
 
@@ -264,16 +318,52 @@ static int check_handle(const struct msg_region_register *p, const struct engine
 	if (p->handle.len > ENGINE_HANDLE_BYTES)
 		return error_set(err, STATUS_INVALID_ARGUMENT, "handle: %zu bytes, at most %d", p->handle.len,
 		                 ENGINE_HANDLE_BYTES);
-	if (p->kind != REGION_KIND_MEMFD && (p->has & F(region_register, device)) && *engine->uuid &&
-	    !is_uuid(engine->uuid, p->device))
-		return error_set(
-		    err, STATUS_INVALID_ARGUMENT, "device: the memory is on %.*s, but this service uses %s",
-		    (int)(p->device.len < 64 ? p->device.len : 64), p->device.data, engine->uuid);
+	return 0;
+}
+
+/* The device that memory of a device is on, if it is named; host memory goes to the first, or to one that is
+ * named. */
+static int find_device(const struct msg_region_register *p, const struct devices *devices, uint32_t *ret,
+                       struct error *err)
+{
+	const bool is_host = p->kind == REGION_KIND_MEMFD;
+	const struct bytes uuid = p->device.uuid;
+	char all[160];
+
+	*ret = devices->n == 1 || is_host ? 0 : DEVICE_ANY;
+	if (!(p->has & F(region_register, device)) || !*device_engine(devices, 0)->uuid ||
+	    devices_find(devices, &p->device, ret, err) == 0 || (is_host && uuid.data))
+		return 0;
+	if (!uuid.data)
+		return err->status;
+	devices_list(devices, all, sizeof all);
+	return error_set(err, STATUS_INVALID_ARGUMENT,
+	                 "device: the memory is on %.*s, but this service uses %s",
+	                 (int)(uuid.len < 64 ? uuid.len : 64), uuid.data, all);
+}
+
+/* All on one device: a part of a region is where that is. */
+static int find_parts_device(const struct region_parts *parts, const struct devices *devices,
+                             uint32_t *device, struct error *err)
+{
+	for (uint32_t i = 0; i < parts->n; i++) {
+		const struct region *region = parts->regions[i];
+
+		if (!region)
+			continue;
+		if (*device != DEVICE_ANY && *device != region->device)
+			return error_set(err, STATUS_INVALID_ARGUMENT,
+			                 "parts[%" PRIu32 "].region: region %" PRIu64
+			                 " is on device %s, but the memory is on %s",
+			                 i, region->id, device_engine(devices, region->device)->uuid,
+			                 device_engine(devices, *device)->uuid);
+		*device = region->device;
+	}
 	return 0;
 }
 
 /* Memory of several allocations. */
-static int register_parts(struct session *session, const struct rpc_request *request,
+static int register_parts(struct session *session, const struct rpc_request *request, uint32_t device,
                           const struct engine_handle *handle, struct error *err)
 {
 	struct region_parts parts;
@@ -281,13 +371,15 @@ static int register_parts(struct session *session, const struct rpc_request *req
 
 	if (r < 0)
 		return r;
-	r = start_mapping(session, request, false, handle, &parts, err);
+	r = find_parts_device(&parts, &session->server->devices, &device, err);
+	if (r == 0)
+		r = start_mapping(session, request, false, device, handle, &parts, err);
 	region_parts_deinit(&parts, session);
 	return r;
 }
 
 /* Memory of one. */
-static int register_fd(struct session *session, const struct rpc_request *request,
+static int register_fd(struct session *session, const struct rpc_request *request, uint32_t device,
                        struct engine_handle *handle, struct error *err)
 {
 	const struct pending_fd *first = session_first_fds(session, 1);
@@ -299,7 +391,7 @@ static int register_fd(struct session *session, const struct rpc_request *reques
 		                 "kind %s: the request must carry one file descriptor (SCM_RIGHTS)",
 		                 region_kind_names[handle->kind]);
 	handle->fd = first->fd;
-	r = start_mapping(session, request, false, handle, NULL, err);
+	r = start_mapping(session, request, false, device, handle, NULL, err);
 	if (r < 0) {
 		session_drop_fds(session, 1);
 		return r;
@@ -319,8 +411,11 @@ int method_region_register(struct session *session, const struct rpc_request *re
 		                        .writable = p->writable,
 		                        .handle = p->handle,
 		                        .allocation = p->allocation };
-	int r = check_handle(p, session->server->engine, err);
+	uint32_t device = DEVICE_ANY;
+	int r = check_handle(p, err);
 
+	if (r == 0)
+		r = find_device(p, &session->server->devices, &device, err);
 	if (r < 0) {
 		if (p->has & F(region_register, parts))
 			region_parts_drop_fds(session, &p->parts);
@@ -329,23 +424,26 @@ int method_region_register(struct session *session, const struct rpc_request *re
 		return r;
 	}
 	if (p->has & F(region_register, parts))
-		return register_parts(session, request, &handle, err);
+		return register_parts(session, request, device, &handle, err);
 	if (p->kind == REGION_KIND_CUDA_IPC)
-		return start_mapping(session, request, false, &handle, NULL, err);
-	return register_fd(session, request, &handle, err);
+		return start_mapping(session, request, false, device, &handle, NULL, err);
+	return register_fd(session, request, device, &handle, err);
 }
 
 int method_region_create(struct session *session, const struct rpc_request *request, struct error *err)
 {
 	const struct msg_region_create *p = &request->params.region_create;
-	struct engine *engine = session->server->engine;
-	struct engine_handle handle = { .kind = p->kind == REGION_KIND_ANY ? engine->kind : p->kind,
-		                        .fd = -1,
-		                        .size = p->size };
+	const struct devices *devices = &session->server->devices;
+	struct engine_handle handle = { .kind = p->kind, .fd = -1, .size = p->size };
+	uint32_t device = 0;
 
+	if (p->has & F(region_create, device) && devices_find(devices, &p->device, &device, err) < 0)
+		return err->status;
+	if (p->kind == REGION_KIND_ANY)
+		handle.kind = device_engine(devices, device)->kind;
 	if (p->size == 0)
 		return error_set(err, STATUS_INVALID_ARGUMENT, "size: a region has at least 1 byte, got 0");
-	return start_mapping(session, request, true, &handle, NULL, err);
+	return start_mapping(session, request, true, device, &handle, NULL, err);
 }
 
 /* A release that is answered when the memory has gone: the session waits for it as for a mapping. */
@@ -415,13 +513,17 @@ int method_region_list(struct session *session, const struct rpc_request *reques
 		return error_set(err, STATUS_NO_MEMORY, "no memory for a list of %u regions",
 		                 table->ids.used);
 	while ((region = region_table_next(table, &cursor)))
-		entries[list.n++] = (struct msg_region_entry){ .region = region->id,
-			                                       .kind = region->memory->kind,
-			                                       .size = region->memory->size,
-			                                       .offset = region->memory->base,
-			                                       .writable = region->memory->writable,
-			                                       .state = region->state,
-			                                       .jobs = region->jobs };
+		entries[list.n++] =
+		    (struct msg_region_entry){ .region = region->id,
+			                       .kind = region->memory->kind,
+			                       .size = region->memory->size,
+			                       .offset = region->memory->base,
+			                       .writable = region->memory->writable,
+			                       .state = region->state,
+			                       .jobs = region->jobs,
+			                       .device = device_name(region),
+			                       .has =
+			                           *device_name(region).data ? F(region_entry, device) : 0 };
 	session_reply(session, request->msgid, request->method, &list, -1);
 	free(entries);
 	return 0;

@@ -2,40 +2,97 @@
 /* info, ping, stats: what the service says about itself. */
 #include "dispatch.h"
 
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "daemon/observe/log.h"
 #include "daemon/server.h"
 #include "daemon/net/session.h"
 
+/* ---- info -----------------------------------------------------------------------------------------------
+ */
+
+static const char *const link_names[] = { [ENGINE_LINK_PCIE] = "pcie", [ENGINE_LINK_NVLINK] = "nvlink" };
+
+/* Those of a device, at *links; it ends up behind them. */
+static struct message_list list_links(const struct devices *devices, const struct served_device *device,
+                                      struct msg_device_link **links)
+{
+	struct message_list list = { .items = *links };
+
+	for (uint32_t i = 0; i < devices->n; i++) {
+		const struct engine_link *link = &device->links[i];
+
+		if (link->kind == ENGINE_LINK_NONE)
+			continue;
+		*(*links)++ = (struct msg_device_link){ .device = bytes_of(device_engine(devices, i)->uuid),
+			                                .kind = bytes_of(link_names[link->kind]),
+			                                .rank = link->rank };
+		list.n++;
+	}
+	return list;
+}
+
+/* What the caller frees, as items of the list: devices, and then their links. Without memory it is empty. */
+static struct message_list list_devices(const struct devices *devices)
+{
+	const size_t n = devices->n;
+	struct msg_device_info *infos = calloc(1, n * sizeof *infos + n * n * sizeof(struct msg_device_link));
+	struct msg_device_link *links = infos ? (struct msg_device_link *)(infos + n) : NULL;
+	struct message_list list = { .items = infos };
+
+	for (uint32_t i = 0; infos && i < n; i++) {
+		const struct engine *engine = device_engine(devices, i);
+
+		if (!*engine->uuid)
+			continue;
+		infos[list.n++] =
+		    (struct msg_device_info){ .uuid = bytes_of(engine->uuid),
+			                      .name = bytes_of(engine->device_name),
+			                      .memory = engine->memory_bytes,
+			                      .multiprocessors = engine_multiprocessors(engine),
+			                      .links = list_links(devices, &devices->of[i], &links) };
+	}
+	return list;
+}
+
 int method_info(struct session *session, const struct rpc_request *request, struct error *err)
 {
 	struct server *server = session->server;
+	const struct engine *first = device_engine(&server->devices, 0);
 	struct counter limits[LIMIT_COUNT + 8];
+	char device[160];
 	struct msg_info info = {
 		.version = bytes_of(PACKAGE_VERSION),
 		.protocol = PROTOCOL_VERSION,
 		.boot_id = bytes_of(server->boot_id),
-		.engine = bytes_of(server->engine->name),
-		.device = bytes_of(server->engine->device),
+		.engine = bytes_of(first->name),
 		.limits = { limits, limits_list(account_limits(&server->accounts, session->account), limits,
 		                                LIMIT_COUNT + 8) },
 		.methods = { method_names, METHOD_COUNT },
 		.dtypes = { dtype_names, DTYPE_COUNT },
+		.has = F(info, devices),
+		.devices = list_devices(&server->devices),
 	};
 
 	(void)err;
-	if (engine_multiprocessors(server->engine) > 0) {
+	server_describe(server, device, sizeof device);
+	info.device = bytes_of(device);
+	if (engine_multiprocessors(first) > 0) {
 		info.has |= F(info, multiprocessors);
-		info.multiprocessors = engine_multiprocessors(server->engine);
+		info.multiprocessors = engine_multiprocessors(first);
 	}
 	if (*server->engine_note) {
 		info.has |= F(info, note);
 		info.note = bytes_of(server->engine_note);
 	}
 	session_reply(session, request->msgid, request->method, &info, -1);
+	free((void *)info.devices.items);
 	return 0;
 }
+
+/* ---- ping and stats -------------------------------------------------------------------------------------
+ */
 
 int method_ping(struct session *session, const struct rpc_request *request, struct error *err)
 {
@@ -84,6 +141,28 @@ static uint32_t list_users(const struct session *session, struct msg_user_stats 
 	return n;
 }
 
+/* Those that have a UUID. */
+static uint32_t count_devices(const struct devices *devices, struct msg_device_stats *ret)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < devices->n; i++) {
+		const struct served_device *device = &devices->of[i];
+
+		if (!*device->engine->uuid)
+			continue;
+		ret[n++] = (struct msg_device_stats){ .device = bytes_of(device->engine->uuid),
+			                              .up = device_is_up(device),
+			                              .transforms = device->transforms,
+			                              .bytes = device->bytes,
+			                              .ns = device->ns,
+			                              .jobs = device->jobs,
+			                              .regions = device->regions,
+			                              .mapped_bytes = device->mapped_bytes };
+	}
+	return n;
+}
+
 int method_stats(struct session *session, const struct rpc_request *request, struct error *err)
 {
 	struct server *server = session->server;
@@ -91,6 +170,7 @@ int method_stats(struct session *session, const struct rpc_request *request, str
 	struct msg_latency_bucket latency[LATENCY_BARS];
 	struct counter by_method[METHOD_COUNT], errors[STATUS_COUNT], bytes[FAMILY_COUNT], ns[FAMILY_COUNT];
 	struct msg_user_stats users[USAGE_UIDS];
+	struct msg_device_stats devices[ENGINES_MOST];
 	struct engine_cache_stats maps;
 	const char *status_names[STATUS_COUNT];
 	uint32_t n_latency = 0;
@@ -109,13 +189,13 @@ int method_stats(struct session *session, const struct rpc_request *request, str
 			    (struct msg_latency_bucket){ .below_ns = latency_bound(i), .count = count };
 	}
 
-	engine_cache_stats(server->engine, &maps);
+	devices_cache_stats(&server->devices, &maps);
 
 	stats = (struct msg_stats){
 		.has = F(stats, tensor_maps) | F(stats, recoveries) | F(stats, pending_fds) |
 		       F(stats, queued_bytes) | F(stats, plans) | F(stats, ns) | F(stats, engine_up) |
 		       F(stats, waiting) | F(stats, log_lines_lost) | F(stats, input_bytes) |
-		       F(stats, outgoing_fds) | F(stats, users) | F(stats, tables),
+		       F(stats, outgoing_fds) | F(stats, users) | F(stats, tables) | F(stats, devices),
 		.requests = m->requests,
 		.requests_by_method = named(by_method, m->requests_by_method, method_names, METHOD_COUNT),
 		.errors = named(errors, m->errors, status_names, STATUS_COUNT),
@@ -149,6 +229,7 @@ int method_stats(struct session *session, const struct rpc_request *request, str
 		.outgoing_fds = server->accounts.total[CHARGE_OUTGOING_FDS],
 		.users = { .items = users, .n = list_users(session, users) },
 		.tables = server->n_tables,
+		.devices = { .items = devices, .n = count_devices(&server->devices, devices) },
 	};
 	session_reply(session, request->msgid, request->method, &stats, -1);
 	return 0;

@@ -12,6 +12,8 @@
 #include "kernels/plan/overlap.h"
 #include "order.h"
 #include "daemon/resource/prepared.h"
+#include "daemon/resource/reach.h"
+#include "daemon/resource/spread.h"
 #include "daemon/resource/table.h"
 #include "daemon/server.h"
 #include "daemon/net/session.h"
@@ -23,11 +25,11 @@ static int add_charged(struct job *job, const struct msg_plan_run *run, struct e
 {
 	struct blocks_job *list;
 	struct plan_entry *plan;
-	int r = blocks_job_of_run(job->session, run, &list, &plan, err);
+	int r = blocks_job_of_run(job->session, run, DEVICE_ANY, &list, &plan, err);
 
 	if (r < 0)
 		return r;
-	r = batch_add_tables(job->own, plan, &list->placed, list->dst_table, list->src_table, err);
+	r = batch_add_tables(job->own, plan, list, err);
 	if (r == 0)
 		list->dst_table = list->src_table = NULL;
 	else
@@ -78,8 +80,8 @@ static int add_item(struct job *job, const struct item_list *items, uint32_t i, 
 		return r;
 	if (item.is_run && (item.run.has & (F(plan_run, dst_table) | F(plan_run, src_table))))
 		return add_tables(job, &item.run, err);
-	r = item.is_run ? prepared_plan(session, &item.run, &parts, err)
-	                : transform_plan(session, &item.transform, &parts, err);
+	r = item.is_run ? prepared_plan(session, &item.run, DEVICE_ANY, &parts, err)
+	                : transform_plan(session, &item.transform, DEVICE_ANY, &parts, err);
 	return r < 0 ? r : add_parts(job, &parts, err);
 }
 
@@ -137,7 +139,9 @@ static int check_item(struct job *job, const struct item_list *items, uint32_t i
 	return r;
 }
 
-static void check_items(struct job *job, const struct rpc_request *request)
+/* Items that wait for memory are tried all the same, so that all of it is mapped at once; REACH_LATER then.
+ */
+static int check_items(struct job *job, const struct rpc_request *request)
 {
 	struct session *session = job->session;
 	struct batch *batch = job->own;
@@ -145,9 +149,13 @@ static void check_items(struct job *job, const struct rpc_request *request)
 	struct error err, first_error;
 	uint32_t first = 0;
 	struct effort effort = { 0 };
+	bool is_later = false;
 
 	for (uint32_t i = 0; i < items->n; i++) {
 		if (check_item(job, items, i, &effort, &err) == 0)
+			continue;
+		is_later |= err.status == REACH_LATER;
+		if (is_later)
 			continue;
 		if (batch->n_good == i) {
 			first_error = err;
@@ -156,8 +164,11 @@ static void check_items(struct job *job, const struct rpc_request *request)
 		session_count_error(session, err.status);
 		batch_refuse(batch, &err);
 	}
+	if (is_later)
+		return REACH_LATER;
 	if (batch->n_good < batch->n)
 		log_refused(session, request, batch, first, &first_error);
+	return 0;
 }
 
 /* ---- The answer --------------------------------------------------------------------------------------- */
@@ -184,7 +195,7 @@ static void count(struct job *job, const struct batch *batch, uint64_t bytes)
 		} else {
 			ns = (uint64_t)(share * (double)counted + 0.5) - counted_ns;
 			counted_ns += ns;
-			job_count(job, family, moved, ns);
+			job_count_on(job, item->device, family, moved, ns);
 		}
 		move += item->n_moves;
 	}
@@ -248,16 +259,50 @@ err_drop:
 	return NULL;
 }
 
+/* That of the first item; without any, that of what it signals or waits for. */
+static uint32_t device_of(const struct job *job, const struct batch *batch)
+{
+	for (uint32_t i = 0; i < batch->n; i++)
+		if (batch->items[i].n_moves)
+			return batch->items[i].device;
+	if (job->signal && !job->signal->memory->host)
+		return job->signal->device;
+	return job->wait && !job->wait->memory->host ? job->wait->device : 0;
+}
+
+static bool is_spread(const struct batch *batch, uint32_t device)
+{
+	for (uint32_t i = 0; i < batch->n; i++)
+		if (batch->items[i].n_moves && batch->items[i].device != device)
+			return true;
+	return false;
+}
+
+static int run_on_devices(struct job *job, struct batch *batch, struct error *err)
+{
+	const uint32_t device = device_of(job, batch);
+	int r = job_run_on(job, device, err);
+
+	return r < 0 || !is_spread(batch, device) ? r : spread_new(job, batch, &job->spread, err);
+}
+
 /* The signal means that everything has been moved, so it is not set if an item was refused. */
 int method_submit(struct session *session, const struct rpc_request *request, struct error *err)
 {
 	struct job *job = make_job(session, request, err);
 	struct batch *batch;
+	int r;
 
 	if (!job)
 		return err->status;
 	batch = job->own;
-	check_items(job, request);
+	r = check_items(job, request);
+	if (r == 0)
+		r = run_on_devices(job, batch, err);
+	if (r < 0) {
+		job_drop(job);
+		return r;
+	}
 	if (batch->n_good < batch->n)
 		job->engine_job.signal.memory = NULL;
 	if (batch->n_moves == 0 &&

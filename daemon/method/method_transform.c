@@ -16,7 +16,7 @@ int method_transform(struct session *session, const struct rpc_request *request,
 	int r = order_of(session, transform, p, &order, err);
 
 	if (r == 0)
-		r = transform_plan(session, p, &parts, err);
+		r = transform_plan(session, p, DEVICE_ANY, &parts, err);
 	if (r == 0)
 		r = transform_start(session, request, &order, &parts, err);
 	return r;

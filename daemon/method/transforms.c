@@ -7,6 +7,7 @@
 
 #include "conversions.h"
 #include "daemon/resource/job.h"
+#include "daemon/resource/reach.h"
 #include "daemon/server.h"
 #include "daemon/net/session.h"
 
@@ -114,8 +115,40 @@ int placed_find(struct session *session, const struct region_place *dst, const c
 	return r;
 }
 
-int placed_of(struct session *session, const struct msg_transform *params, struct placed *ret,
-              struct error *err)
+/* Of memories in their turn: the first that is on a device has the choice; all in host memory, the first of
+ * all. */
+static uint32_t choose_device(struct region *const regions[], size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (regions[i] && !regions[i]->memory->host)
+			return regions[i]->device;
+	return regions[0]->device;
+}
+
+int placed_settle(struct placed *placed, uint32_t device, struct error *err)
+{
+	struct region *const regions[] = {
+		placed->dst,
+		placed->src,
+		placed->scale.region,
+		placed->bias.region,
+		placed->amax_scale.region,
+		placed->amax_inverse.region,
+	};
+	const size_t n = sizeof regions / sizeof *regions;
+	int r = 0;
+
+	placed->device = device == DEVICE_ANY ? choose_device(regions, n) : device;
+	for (size_t i = 0; i < n && (r == 0 || r == REACH_LATER); i++) {
+		const int one = region_reach_if(regions[i], placed->device, err);
+
+		r = one < 0 ? one : r;
+	}
+	return r;
+}
+
+int placed_of(struct session *session, const struct msg_transform *params, uint32_t device,
+              struct placed *ret, struct error *err)
 {
 	const struct region_place dst = { params->dst.region, params->dst.offset };
 	const struct region_place src = { params->src.region, params->src.offset };
@@ -127,14 +160,18 @@ int placed_of(struct session *session, const struct msg_transform *params, struc
 	if (!(params->src.has & F(tensor, region)))
 		return error_set(err, STATUS_INVALID_ARGUMENT, "src.region: missing");
 	r = placed_find(session, &dst, "dst.region", &src, "src.region", ret, err);
-	return r < 0 ? r : placed_find_operands(session, params, ret, err);
+	if (r == 0)
+		r = placed_find_operands(session, params, ret, err);
+	return r < 0 ? r : placed_settle(ret, device, err);
 }
 
+/* What an engine tells memories of its device apart by, others may use too. */
 struct tensor_place place_of(const struct region *region, uint64_t offset)
 {
 	const struct engine_memory *memory = region->memory;
+	const uint64_t of_device = memory->host ? 0 : (uint64_t)region->device << 32;
 
-	return (struct tensor_place){ .memory = { memory->memory[0], memory->memory[1] },
+	return (struct tensor_place){ .memory = { memory->memory[0] - of_device, memory->memory[1] },
 		                      .base = memory->base,
 		                      .offset = offset,
 		                      .size = memory->size,
@@ -146,7 +183,7 @@ struct plan_facts placed_facts(const struct session *session, const struct place
 	uint64_t dst = placed ? placed->dst->memory->base + placed->dst_offset : 0;
 	uint64_t src = placed ? placed->src->memory->base + placed->src_offset : 0;
 
-	return facts_at(&session->server->engine->facts, dst, src);
+	return facts_at(&session->server->devices.of[placed ? placed->device : 0].facts, dst, src);
 }
 
 struct plan_facts facts_at(const struct plan_facts *facts, uint64_t dst, uint64_t src)
@@ -179,16 +216,21 @@ struct placed placed_part(const struct placed *placed, int64_t dst_offset, int64
 	return part;
 }
 
-static struct engine_operand operand_of(const struct placed_operand *placed)
+static struct engine_memory *memory_if(const struct region *region, uint32_t device)
+{
+	return region ? region_memory(region, device) : NULL;
+}
+
+static struct engine_operand operand_of(const struct placed_operand *placed, uint32_t device)
 {
 	return (struct engine_operand){ .number = placed->number,
-		                        .memory = placed->region ? placed->region->memory : NULL,
+		                        .memory = memory_if(placed->region, device),
 		                        .offset = placed->offset };
 }
 
-static struct engine_result result_of(const struct placed_result *placed)
+static struct engine_result result_of(const struct placed_result *placed, uint32_t device)
 {
-	return (struct engine_result){ .memory = placed->region ? placed->region->memory : NULL,
+	return (struct engine_result){ .memory = memory_if(placed->region, device),
 		                       .offset = placed->offset };
 }
 
@@ -198,14 +240,14 @@ struct engine_move placed_move(const struct plan_entry *entry, const struct plan
 	return (struct engine_move){
 		.transform = &entry->transform,
 		.plan = plan,
-		.dst = placed->dst->memory,
-		.src = placed->src->memory,
+		.dst = region_memory(placed->dst, placed->device),
+		.src = region_memory(placed->src, placed->device),
 		.dst_offset = placed->dst_offset,
 		.src_offset = placed->src_offset,
-		.scale = operand_of(&placed->scale),
-		.bias = operand_of(&placed->bias),
-		.amax_scale = result_of(&placed->amax_scale),
-		.amax_inverse = result_of(&placed->amax_inverse),
+		.scale = operand_of(&placed->scale, placed->device),
+		.bias = operand_of(&placed->bias, placed->device),
+		.amax_scale = result_of(&placed->amax_scale, placed->device),
+		.amax_inverse = result_of(&placed->amax_inverse, placed->device),
 	};
 }
 
@@ -251,15 +293,15 @@ int parts_plan(struct session *session, const struct split *split, bool is_place
 }
 
 /* Places are checked before plans are made: there may be many. */
-static int plan_split(struct session *session, const struct msg_transform *params, struct parts *ret,
-                      struct error *err)
+static int plan_split(struct session *session, const struct msg_transform *params, uint32_t device,
+                      struct parts *ret, struct error *err)
 {
 	struct transform_sides sides;
 	struct split split;
 	int r = transform_split_of(params, &split, err);
 
 	if (r == 0)
-		r = placed_of(session, params, &ret->placed, err);
+		r = placed_of(session, params, device, &ret->placed, err);
 	if (r < 0)
 		return r;
 	sides = split_sides(&split);
@@ -274,8 +316,8 @@ static int plan_split(struct session *session, const struct msg_transform *param
 	return r;
 }
 
-static int plan_plain(struct session *session, const struct msg_transform *params, struct parts *ret,
-                      struct error *err)
+static int plan_plain(struct session *session, const struct msg_transform *params, uint32_t device,
+                      struct parts *ret, struct error *err)
 {
 	struct plan_entry **plan = &ret->part[0].plan;
 	struct transform_sides sides;
@@ -284,7 +326,7 @@ static int plan_plain(struct session *session, const struct msg_transform *param
 	int r = transform_spec_of(params, &spec, err);
 
 	if (r == 0)
-		r = placed_of(session, params, &ret->placed, err);
+		r = placed_of(session, params, device, &ret->placed, err);
 	if (r < 0)
 		return r;
 	facts = placed_facts(session, &ret->placed);
@@ -303,11 +345,11 @@ static int plan_plain(struct session *session, const struct msg_transform *param
 	return r;
 }
 
-int transform_plan(struct session *session, const struct msg_transform *params, struct parts *ret,
-                   struct error *err)
+int transform_plan(struct session *session, const struct msg_transform *params, uint32_t device,
+                   struct parts *ret, struct error *err)
 {
-	return transform_is_split(params) ? plan_split(session, params, ret, err)
-	                                  : plan_plain(session, params, ret, err);
+	return transform_is_split(params) ? plan_split(session, params, device, ret, err)
+	                                  : plan_plain(session, params, device, ret, err);
 }
 
 /* ---- Jobs --------------------------------------------------------------------------------------------- */
@@ -335,7 +377,11 @@ int transform_start(struct session *session, const struct rpc_request *request, 
 		parts_unref(parts);
 		return err->status;
 	}
-	r = job_set_parts(job, parts, err);
+	r = job_run_on(job, parts->placed.device, err);
+	if (r < 0)
+		parts_unref(parts);
+	else
+		r = job_set_parts(job, parts, err);
 	if (r < 0)
 		job_drop(job);
 	else

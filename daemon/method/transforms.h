@@ -41,6 +41,7 @@ struct placed_result {
 
 /* The places of both tensors of a transform, of what it converts by, and of the scales that it computes. */
 struct placed {
+	uint32_t device; /* that it runs on */
 	struct region *dst;
 	struct region *src;
 	uint64_t dst_offset; /* bytes */
@@ -57,9 +58,15 @@ struct tensor_place place_of(const struct region *region, uint64_t offset);
 int placed_find(struct session *session, const struct region_place *dst, const char *dst_name,
                 const struct region_place *src, const char *src_name, struct placed *ret, struct error *err);
 
-/* The same for the tensors of a transform, each of which must name a region. */
-int placed_of(struct session *session, const struct msg_transform *params, struct placed *ret,
-              struct error *err);
+/* Chooses the device that a transform between these places runs on, unless it is given (DEVICE_ANY: it is
+ * not), and sees to it that the device reaches all of them: REACH_LATER, or what region_reach says. It is the
+ * destination's; for one in host memory the source's; and where both are, that of an operand, or else the
+ * destination's first. */
+int placed_settle(struct placed *placed, uint32_t device, struct error *err);
+
+/* All of that for a transform, whose tensors must name regions. */
+int placed_of(struct session *session, const struct msg_transform *params, uint32_t device,
+              struct placed *ret, struct error *err);
 
 /* A number that the transform converts by; 0: it is a tensor, or not given. */
 double operand_number(const struct msg_operand *params, bool is_given);
@@ -68,7 +75,8 @@ double operand_number(const struct msg_operand *params, bool is_given);
 int placed_find_operands(struct session *session, const struct msg_transform *params, struct placed *ret,
                          struct error *err);
 
-/* The engine's facts, with the properties of the places that a plan depends on; NULL: fully aligned. */
+/* The facts of its device's engine, with the properties of the places that a plan depends on; NULL: the first
+ * device's, fully aligned. */
 struct plan_facts placed_facts(const struct session *session, const struct placed *placed);
 
 /* The same for other facts and addresses. */
@@ -110,8 +118,8 @@ int parts_plan(struct session *session, const struct split *split, bool is_place
                struct error *err);
 
 /* All of this in one call: the plans of *ret have a reference for the caller. */
-int transform_plan(struct session *session, const struct msg_transform *params, struct parts *ret,
-                   struct error *err);
+int transform_plan(struct session *session, const struct msg_transform *params, uint32_t device,
+                   struct parts *ret, struct error *err);
 
 /* Queues the checked transform for the request, which transform_done will answer. Takes over the caller's
  * references to plans. QUOTA or NO_MEMORY. */

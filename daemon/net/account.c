@@ -56,7 +56,7 @@ struct account *account_ref(struct accounts *accounts, uid_t uid)
 			return account;
 		}
 
-	account = calloc(1, sizeof *account);
+	account = calloc(1, sizeof *account + accounts->devices * sizeof account->owners[0]);
 	if (!account)
 		return NULL;
 	account->usage = usages_of(&accounts->usages, uid);
@@ -66,7 +66,9 @@ struct account *account_ref(struct accounts *accounts, uid_t uid)
 	}
 	account->uid = uid;
 	account->refs = 1;
-	engine_owner_init(&account->owner);
+	account->n_owners = accounts->devices;
+	for (uint32_t i = 0; i < account->n_owners; i++)
+		engine_owner_init(&account->owners[i]);
 	TAILQ_INIT(&account->ready);
 	TAILQ_INIT(&account->waiting);
 	TAILQ_INIT(&account->chores);
@@ -84,7 +86,8 @@ void account_unref(struct account *account)
 
 	for (int i = 0; i < CHARGE_KIND_COUNT; i++)
 		assert(account->used[i] == 0);
-	engine_owner_deinit(&account->owner);
+	for (uint32_t i = 0; i < account->n_owners; i++)
+		engine_owner_deinit(&account->owners[i]);
 	LIST_REMOVE(account, entry);
 	free(account);
 }

@@ -50,7 +50,6 @@ struct account {
 	uid_t uid;
 	uint32_t refs;
 	uint64_t used[CHARGE_KIND_COUNT];
-	struct engine_owner owner; /* of the sessions' streams: a uid has one share of the engine's time */
 	TAILQ_ENTRY(account) ready_entry; /* in time_slices->ready */
 	struct session_queue ready;       /* sessions that go on in its next time slice, oldest first */
 	uint64_t slice_iteration;         /* of the loop, in which the slice began */
@@ -68,6 +67,9 @@ struct account {
 	struct usage *usage;              /* of the uid; stays when the account goes */
 	uint64_t overrides;               /* that apply to it (overrides.h) */
 	struct limits own;                /* its limits if overrides apply; otherwise accounts->limits hold */
+	uint32_t n_owners;                /* one for each device */
+	struct engine_owner
+	    owners[]; /* of the sessions' streams: a uid has one share of each engine's time */
 };
 
 struct accounts {
@@ -75,6 +77,7 @@ struct accounts {
 	const struct limits *limits;
 	const struct overrides *overrides; /* NULL: none */
 	uint64_t total[CHARGE_KIND_COUNT];
+	uint32_t devices; /* whose engines have owners; set before there are accounts */
 	struct usages usages;
 };
 

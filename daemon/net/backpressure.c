@@ -47,6 +47,18 @@ void session_on_job_ended(struct session *session)
 		time_slices_add(session->server, session);
 }
 
+void session_on_memory(struct session *session)
+{
+	if (session->waiting == WAIT_MEMORY && LIST_EMPTY(&session->reaching))
+		time_slices_add(session->server, session);
+}
+
+void session_wait_for_memory(struct session *session)
+{
+	session->waiting = WAIT_MEMORY;
+	frame_timer_pause(session);
+}
+
 void session_stop_waiting(struct session *session)
 {
 	if (session->waiting == WAIT_JOBS)

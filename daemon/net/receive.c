@@ -211,7 +211,11 @@ static size_t session_feed(struct session *session, const uint8_t *data, size_t 
 		                   &err)) {
 		case FRAME_COMPLETE:
 			session->handled += frame_len;
-			dispatch(session, data + used, frame_len);
+			if (!dispatch(session, data + used, frame_len)) {
+				session->handled -= frame_len;
+				session_wait_for_memory(session);
+				break;
+			}
 			used += frame_len;
 			session_drop_fds_before(session, session->handled);
 			frame_timer_reset(session);
@@ -275,7 +279,9 @@ void session_update_poll(struct session *session)
 		events |= session->poll_events & UV_READABLE;
 	if (session_reads(session) && session->waiting == WAIT_NONE)
 		events |= UV_READABLE;
-	if ((session->waiting == WAIT_JOBS || session->waiting == WAIT_BEHIND) && !session->sends_no_more)
+	if ((session->waiting == WAIT_JOBS || session->waiting == WAIT_BEHIND ||
+	     session->waiting == WAIT_MEMORY) &&
+	    !session->sends_no_more)
 		events |= UV_DISCONNECT;
 	if (buffer_len(&session->out) > 0 && !session->unsent && !session->resend)
 		events |= UV_WRITABLE;

@@ -16,6 +16,7 @@
 #include <linux/sockios.h>
 
 #include "daemon/resource/prepared.h"
+#include "daemon/resource/reach.h"
 #include "daemon/resource/submission.h"
 #include "daemon/resource/table.h"
 #include "daemon/server.h"
@@ -48,6 +49,16 @@ void session_meet_groups(struct session *session)
 	free(many);
 }
 
+int session_open_stream(struct session *session, uint32_t device, struct error *err)
+{
+	struct engine_stream **stream = &session->streams[device];
+
+	if (!*stream)
+		*stream = engine_stream_new(device_engine(&session->server->devices, device),
+		                            &session->account->owners[device]);
+	return *stream ? 0 : error_set(err, STATUS_NO_MEMORY, "no memory for a stream");
+}
+
 static int session_init(struct session *session, struct server *server, int fd, struct error *err)
 {
 	int r = socket_peer(fd, &session->peer);
@@ -71,15 +82,12 @@ static int session_init(struct session *session, struct server *server, int fd, 
 	                err);
 	if (r < 0)
 		return r;
-	session->stream = engine_stream_new(server->engine, &session->account->owner);
-	if (!session->stream)
-		return error_set(err, STATUS_NO_MEMORY, "no memory for a stream");
-	return 0;
+	return session_open_stream(session, 0, err);
 }
 
 bool session_open(struct server *server, int fd)
 {
-	struct session *session = calloc(1, sizeof *session);
+	struct session *session = calloc(1, sizeof *session + server->devices.n * sizeof session->streams[0]);
 	struct error err, *why = NULL;
 	int r;
 
@@ -162,8 +170,9 @@ void session_end(struct session *session, enum log_level level, const char *reas
 	session_drop_fds_before(session, UINT64_MAX);
 	outgoing_drop(session);
 
-	engine_stream_cancel(session->server->engine, session->stream);
+	sequence_cancel_all(session);
 	session_give_up_mappings(session);
+	session_give_up_reaching(session);
 	tables_release_all(session);
 	region_table_release_all(&session->regions);
 	prepared_release_all(session);
@@ -219,10 +228,13 @@ void session_settle(struct session *session)
 
 static void session_free(struct session *session)
 {
+	const struct devices *devices = &session->server->devices;
+
 	region_table_deinit(&session->regions);
 	id_table_deinit(&session->plans);
 	id_table_deinit(&session->tables);
-	engine_stream_free(session->server->engine, session->stream);
+	for (uint32_t i = 0; i < devices->n; i++)
+		engine_stream_free(device_engine(devices, i), session->streams[i]);
 	input_drop(&session->server->inputs, &session->in, buffer_len(&session->in));
 	buffer_deinit(&session->out);
 	charge_release(&session->in_charge);

@@ -25,6 +25,7 @@
 #include "proto/wire/frame.h"
 #include "proto/wire/rpc.h"
 #include "proto/wire/socket.h"
+#include "daemon/resource/sequence.h"
 #include "daemon/resource/region.h"
 #include "daemon/observe/usage.h"
 
@@ -40,6 +41,7 @@ enum session_wait {
 	WAIT_JOBS,    /* for a job of the uid to end; in account->waiting */
 	WAIT_BEHIND,  /* for a job of its own to end, because one of them waits for a timeline */
 	WAIT_REPLIES, /* for replies to be read, or a mapping to be answered; session_flush ends it */
+	WAIT_MEMORY,  /* for a region to be mapped for another device */
 	WAIT_READY,   /* for a time slice only; in account->ready */
 };
 
@@ -123,19 +125,25 @@ struct session {
 	struct charge out_fds_charge; /* of out_fds and unread_fds */
 	bool resend;                  /* the kernel took no descriptor; reply.c tries again */
 
-	struct engine_stream *stream;
 	struct region_table regions;
 	struct id_table plans;           /* prepared.c */
 	struct id_table tables;          /* table.c */
 	struct job_queue jobs_under_way; /* in the order submitted */
+	struct sequence sequence;        /* which of them engines have */
 	uint32_t jobs;                   /* as many */
 	uint64_t transforms;             /* in them; each item of a batch counts */
 	uint32_t waiting_jobs;           /* jobs with a wait, whether or not it is over */
 	uint32_t mappings;               /* mappings and other chores, queued or under way off the loop */
 	LIST_HEAD(, mapping) unmapped;   /* mappings that have not been mapped yet */
+	LIST_HEAD(, reach) reaching;     /* those for further devices; reach.c */
+	bool is_again;                   /* the next message has been counted, and is handled once more */
 	struct submission *submission;   /* its ring; NULL: it has none */
 	struct usage usage;
+	struct engine_stream *streams[]; /* one for each device; NULL: it has not been needed */
 };
+
+/* Makes the stream on a device, unless there is one. */
+int session_open_stream(struct session *session, uint32_t device, struct error *err);
 
 /* Takes over an accepted, non-blocking socket. A connection that a limit refuses gets no session (refusal.h).
  * Returns whether no more should be accepted in this iteration of the loop. */
@@ -150,8 +158,14 @@ void session_count_error(struct session *session, int status);
 void session_count_transform(struct session *session, const struct transform_count *done);
 
 /* Whether the next request has to stay where it is for now; the session then goes on by itself.
- * backpressure.c, as are the next two. */
+ * backpressure.c, as are the next four. */
 bool session_must_wait(struct session *session);
+
+/* A region has been mapped for another device, or could not be: a request that waited for that goes on. */
+void session_on_memory(struct session *session);
+
+/* Its next request waits for that; it is the same as the last one. */
+void session_wait_for_memory(struct session *session);
 
 /* A job of the session has ended: a request that waited for that goes on. */
 void session_on_job_ended(struct session *session);

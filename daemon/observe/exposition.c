@@ -22,6 +22,7 @@ enum shape {
 	SHAPE_PATHS,
 	SHAPE_PATH_BARS,
 	SHAPE_LIMITS,
+	SHAPE_DEVICES,
 	SHAPE_UID_ONE,
 	SHAPE_UID_STATUSES,
 	SHAPE_UID_PATHS,
@@ -48,6 +49,7 @@ struct metric {
 #define SOURCE_PATHS(field)        offsetof(struct snapshot, field)
 #define SOURCE_PATH_BARS(field)    offsetof(struct snapshot, field)
 #define SOURCE_LIMITS(field)       offsetof(struct snapshot, field)
+#define SOURCE_DEVICES(field)      offsetof(struct snapshot_device, field)
 #define SOURCE_UID_ONE(field)      offsetof(struct snapshot_uid, field)
 #define SOURCE_UID_STATUSES(field) offsetof(struct snapshot_uid, field)
 #define SOURCE_UID_PATHS(field)    offsetof(struct snapshot_uid, field)
@@ -130,6 +132,8 @@ static uint32_t samples_of(const struct metric *metric, const struct snapshot *s
 		return FAMILY_COUNT * BARS_SAMPLES;
 	case SHAPE_LIMITS:
 		return LIMIT_COUNT;
+	case SHAPE_DEVICES:
+		return s->n_devices;
 	case SHAPE_UID_ONE:
 		return s->n_uids;
 	case SHAPE_UID_STATUSES:
@@ -239,6 +243,9 @@ static void put_sample(struct text *text, const struct metric *metric, const str
 		break;
 	case SHAPE_LIMITS:
 		put_labelled(text, metric, "name", limit_infos[i].name, numbers_at(s, metric)[i]);
+		break;
+	case SHAPE_DEVICES:
+		put_labelled(text, metric, "device", s->devices[i].uuid, *numbers_at(&s->devices[i], metric));
 		break;
 	case SHAPE_UID_ONE:
 		put_labelled(text, metric, "uid", uid[i].name, *numbers_at(&uid[i], metric));

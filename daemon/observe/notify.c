@@ -26,12 +26,13 @@ static void bytes_text(uint64_t bytes, char *text, size_t size)
 static void serving_text(const struct server *server, char *text, size_t size)
 {
 	uint64_t connections = server->accounts.total[CHARGE_CONNECTIONS];
-	char bytes[32];
+	char bytes[32], device[sizeof((struct engine){ 0 }).device + 32];
 
+	server_describe(server, device, sizeof device);
 	bytes_text(server->mapped_bytes, bytes, sizeof bytes);
 	snprintf(text, size,
 	         "Serving on %s, engine %s (%s)%s: %" PRIu64 " client%s, %" PRIu64 " region%s of %s%s",
-	         server->listener.path, server->engine->name, server->engine->device,
+	         server->listener.path, server_engine_name(server), device,
 	         server->watchdog.is_silent ? ", which gives no sign of life" : "", connections,
 	         text_plural(connections), server->n_regions, text_plural(server->n_regions), bytes,
 	         server->notify.note);
@@ -44,8 +45,8 @@ static void status_text(const struct server *server, char *text, size_t size)
 		serving_text(server, text, size);
 		break;
 	case SERVER_LOST:
-		snprintf(text, size, "Starting again: engine %s was lost: %s", server->engine->name,
-		         server->engine->lost_why);
+		snprintf(text, size, "Starting again: engine %s was lost: %s", server_engine_name(server),
+		         devices_lost_why(&server->devices));
 		break;
 	case SERVER_DRAINING:
 	case SERVER_STOPPED:

@@ -57,6 +57,26 @@ static void copy_uids(struct snapshot *snapshot, const struct accounts *accounts
 	}
 }
 
+static void copy_devices(struct snapshot *snapshot, const struct devices *devices)
+{
+	for (uint32_t i = 0; i < devices->n; i++) {
+		const struct served_device *device = &devices->of[i];
+		struct snapshot_device *copy = &snapshot->devices[snapshot->n_devices];
+
+		if (!*device->engine->uuid)
+			continue;
+		*copy = (struct snapshot_device){ .up = device_is_up(device),
+			                          .transforms = device->transforms,
+			                          .bytes = device->bytes,
+			                          .ns = device->ns,
+			                          .jobs = device->jobs,
+			                          .regions = device->regions,
+			                          .mapped_bytes = device->mapped_bytes };
+		snprintf(copy->uuid, sizeof copy->uuid, "%s", device->engine->uuid);
+		snapshot->n_devices++;
+	}
+}
+
 static uint64_t count_rings(const struct server *server)
 {
 	const struct session *session;
@@ -70,13 +90,16 @@ static uint64_t count_rings(const struct server *server)
 struct snapshot *snapshot_new(struct server *server)
 {
 	uint32_t n = server->accounts.usages.n;
-	struct snapshot *snapshot = calloc(1, sizeof *snapshot + (n + 1) * sizeof snapshot->uid[0]);
+	struct snapshot *snapshot = calloc(1, sizeof *snapshot + (n + 1) * sizeof snapshot->uid[0] +
+	                                          server->devices.n * sizeof snapshot->devices[0]);
 
 	if (!snapshot)
 		return NULL;
+	snapshot->devices = (struct snapshot_device *)&snapshot->uid[n + 1];
+	copy_devices(snapshot, &server->devices);
 	snapshot->version = PACKAGE_VERSION;
-	snapshot->engine = server->engine->name;
-	snapshot->device = server->engine->device;
+	snapshot->engine = server_engine_name(server);
+	server_describe(server, snapshot->device, sizeof snapshot->device);
 	snapshot->start_ns = server->start_ns;
 	snapshot->engine_up = watchdog_engine_up(&server->watchdog);
 	snapshot->recoveries = server->recovery.count;
@@ -95,7 +118,7 @@ struct snapshot *snapshot_new(struct server *server)
 		                                       .entries = server->plans.entries };
 	snapshot->plan_searches = server->plans.searches;
 	snapshot->plan_improvements = server->plans.improved;
-	engine_cache_stats(server->engine, &snapshot->maps);
+	devices_cache_stats(&server->devices, &snapshot->maps);
 	snapshot->limits = server->limits;
 	copy_uids(snapshot, &server->accounts);
 	return snapshot;

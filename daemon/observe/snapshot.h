@@ -19,10 +19,22 @@ struct snapshot_uid {
 	uint64_t limits[LIMIT_COUNT]; /* limits that differ from those of everybody; otherwise 0 */
 };
 
+/* All 64-bit numbers but its name. */
+struct snapshot_device {
+	char uuid[48];
+	uint64_t up;
+	uint64_t transforms;
+	uint64_t bytes;
+	uint64_t ns;
+	uint64_t jobs;
+	uint64_t regions;
+	uint64_t mapped_bytes;
+};
+
 struct snapshot {
-	const char *version; /* these three belong to the program */
+	const char *version; /* these two belong to the program */
 	const char *engine;
-	const char *device;
+	char device[160];
 	uint64_t start_ns; /* since the epoch */
 	uint64_t engine_up;
 	uint64_t recoveries;
@@ -39,6 +51,8 @@ struct snapshot {
 	uint64_t plan_improvements;
 	struct engine_cache_stats maps;
 	struct limits limits;
+	uint32_t n_devices;              /* 0 with cpu */
+	struct snapshot_device *devices; /* behind the users */
 	uint32_t n_uids;
 	struct snapshot_uid uid[];
 };

@@ -3,6 +3,8 @@
  */
 #include "watchdog.h"
 
+#include <stdio.h>
+
 #include <systemd/sd-daemon.h>
 
 #include "log.h"
@@ -24,18 +26,34 @@ void watchdog_feed(void)
 		sd_notify(0, "WATCHDOG=1");
 }
 
+/* of: what tells the device from others, " GPU-...", or nothing. */
+static void probe_one(struct served_device *device, const char *of)
+{
+	struct error err;
+	bool is_silent = engine_probe(device->engine, &err) < 0;
+
+	if (is_silent && !device->is_silent)
+		log_line(LOG_LEVEL_WARNING,
+		         "engine %s%s: %s; the watchdog is not notified until there is one",
+		         device->engine->name, of, err.message);
+	else if (device->is_silent && !is_silent)
+		log_line(LOG_LEVEL_NOTICE, "engine %s%s: it shows signs of life again", device->engine->name,
+		         of);
+	device->is_silent = is_silent;
+}
+
 static void probe(struct server *server)
 {
-	struct watchdog *watchdog = &server->watchdog;
-	struct error err;
-	bool is_silent = engine_probe(server->engine, &err) < 0;
+	struct devices *devices = &server->devices;
 
-	if (is_silent && !watchdog->is_silent)
-		log_line(LOG_LEVEL_WARNING, "engine %s: %s; the watchdog is not notified until there is one",
-		         server->engine->name, err.message);
-	else if (watchdog->is_silent && !is_silent)
-		log_line(LOG_LEVEL_NOTICE, "engine %s: it shows signs of life again", server->engine->name);
-	watchdog->is_silent = is_silent;
+	for (uint32_t i = 0; i < devices->n; i++) {
+		char of[sizeof devices->of[i].engine->uuid + 1] = "";
+
+		if (devices->n > 1)
+			snprintf(of, sizeof of, " %s", devices->of[i].engine->uuid);
+		probe_one(&devices->of[i], of);
+	}
+	server->watchdog.is_silent = !devices_answer(devices);
 }
 
 bool watchdog_engine_up(struct watchdog *watchdog)
@@ -47,7 +65,7 @@ bool watchdog_engine_up(struct watchdog *watchdog)
 		watchdog->probed_ms = now;
 		probe(server);
 	}
-	return !server->engine->lost && !watchdog->is_silent;
+	return devices_are_up(&server->devices);
 }
 
 static void on_tick(uv_timer_t *timer)

@@ -14,7 +14,7 @@ struct server;
 
 struct watchdog {
 	uv_timer_t timer; /* runs if there is a watchdog */
-	bool is_silent;   /* the engine, as of the last probe */
+	bool is_silent;   /* an engine, as of the last probe */
 	uint64_t probed_ms;
 };
 
@@ -23,8 +23,8 @@ void watchdog_open(struct watchdog *watchdog, struct server *server);
 /* To be called when the engine is open and the loop is about to run. */
 void watchdog_start(struct watchdog *watchdog);
 
-/* Whether the engine is there, and has given a sign of life since the last probe. Without a watchdog, this
- * call probes: the engine has until the next call. */
+/* Whether all engines are there, and have given a sign of life since the last probe. Without a watchdog, this
+ * call probes: they have until the next call. */
 bool watchdog_engine_up(struct watchdog *watchdog);
 
 /* Feeds the watchdog before something that keeps the loop from iterating for a while. */

@@ -11,6 +11,7 @@
 #include "proto/text.h"
 #include "region.h"
 #include "table.h"
+#include "daemon/method/blocks_job.h"
 #include "daemon/server.h"
 
 /* The smallest batch that is allocated, and the largest that is kept, in items. */
@@ -162,7 +163,8 @@ int batch_add(struct batch *batch, struct parts *parts, struct error *err)
 		parts_unref(parts);
 		return error_set(err, STATUS_NO_MEMORY, "no memory for the parts of a transform");
 	}
-	add_item(batch, &(struct batch_item){ .n_moves = parts->n,
+	add_item(batch, &(struct batch_item){ .device = placed->device,
+	                                      .n_moves = parts->n,
 	                                      .largest = parts->largest,
 	                                      .dst = placed->dst,
 	                                      .src = placed->src,
@@ -179,32 +181,35 @@ int batch_add(struct batch *batch, struct parts *parts, struct error *err)
 	return 0;
 }
 
-int batch_add_tables(struct batch *batch, struct plan_entry *plan, const struct placed *placed,
-                     struct table *dst_table, struct table *src_table, struct error *err)
+int batch_add_tables(struct batch *batch, struct plan_entry *plan, const struct blocks_job *list,
+                     struct error *err)
 {
-	const uint32_t n = dst_table->layers.n;
+	const struct layer_table *dst = list->blocks.dst.table, *src = list->blocks.src.table;
+	const struct placed *placed = &list->placed;
+	const uint32_t n = dst->n;
 
 	if (!make_room(batch, n))
 		return error_set(err, STATUS_NO_MEMORY, "no memory for %" PRIu32 " moves", n);
-	add_item(batch, &(struct batch_item){ .n_moves = n,
+	add_item(batch, &(struct batch_item){ .device = placed->device,
+	                                      .n_moves = n,
 	                                      .dst = placed->dst,
 	                                      .src = placed->src,
 	                                      .scale = placed->scale.region,
 	                                      .bias = placed->bias.region,
-	                                      .dst_table = dst_table,
-	                                      .src_table = src_table });
+	                                      .dst_table = list->dst_table,
+	                                      .src_table = list->src_table });
 	for (uint32_t i = 0; i < n; i++) {
 		struct engine_move *move = &batch->moves[batch->n_moves];
 
 		if (i > 0)
 			plan_entry_ref(plan);
 		add_move(batch, plan, placed);
-		move->dst = dst_table->layers.memories[i];
-		move->dst_offset = dst_table->layers.places[i].at.offset;
-		if (!src_table)
+		move->dst = dst->memories[i];
+		move->dst_offset = dst->places[i].at.offset;
+		if (!src)
 			continue;
-		move->src = src_table->layers.memories[i];
-		move->src_offset = src_table->layers.places[i].at.offset;
+		move->src = src->memories[i];
+		move->src_offset = src->places[i].at.offset;
 	}
 	return 0;
 }

@@ -15,11 +15,13 @@
 #include "proto/schema.h"
 #include "daemon/method/transforms.h"
 
+struct blocks_job;
 struct plan_entry;
 struct server;
 struct table;
 
 struct batch_item {
+	uint32_t device;  /* that it runs on */
 	uint32_t n_moves; /* its parts, or one for each entry of its tables; 0: it was refused */
 	uint32_t largest; /* of them */
 	struct region *dst;
@@ -56,10 +58,11 @@ void batch_free_kept(struct server *server);
 /* Adds an item that runs; takes over the caller's references to plans, also on failure. NO_MEMORY. */
 int batch_add(struct batch *batch, struct parts *parts, struct error *err);
 
-/* Adds an item that runs once for each entry of the tables (src_table may be NULL: all have the place of
- * placed). Takes over the caller's references to plan and tables; NO_MEMORY: it takes nothing. */
-int batch_add_tables(struct batch *batch, struct plan_entry *plan, const struct placed *placed,
-                     struct table *dst_table, struct table *src_table, struct error *err);
+/* Adds an item that runs once for each entry of the list's tables (without src_table all have the place of
+ * placed). Takes over the caller's reference to plan and the list's to its tables; NO_MEMORY: it takes
+ * nothing. */
+int batch_add_tables(struct batch *batch, struct plan_entry *plan, const struct blocks_job *list,
+                     struct error *err);
 
 /* Adds an item that is refused. */
 void batch_refuse(struct batch *batch, const struct error *error);

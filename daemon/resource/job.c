@@ -8,10 +8,14 @@
 #include <string.h>
 
 #include "batch.h"
+#include "reach.h"
 #include "region.h"
+#include "sequence.h"
+#include "spread.h"
 #include "table.h"
 #include "daemon/server.h"
 #include "daemon/net/session.h"
+#include "daemon/method/blocks_job.h"
 #include "daemon/method/transforms.h"
 
 static void on_job_done(struct engine_job *engine_job);
@@ -56,11 +60,13 @@ static void set_order(struct job *job, const struct order *order)
 		    (struct engine_point){ order->wait->memory, order->wait_offset, order->wait_value };
 		job->engine_job.wait_until_ns = uv_hrtime() + limit_ns(order->wait_ms);
 		job->wait_ms = order->wait_ms;
+		job->wait = order->wait;
 		job_use(job, order->wait);
 	}
 	if (order->signal) {
 		job->engine_job.signal =
 		    (struct engine_point){ order->signal->memory, order->signal_offset, order->signal_value };
+		job->signal = order->signal;
 		job_use(job, order->signal);
 	}
 }
@@ -76,6 +82,7 @@ struct job *job_new(struct session *session, const struct rpc_request *request, 
 		return NULL;
 	}
 	job->session = session;
+	job->device = DEVICE_ANY;
 	job->is_behind = order->wait || session->waiting_jobs > 0;
 	if (job_charge(job, 1, err) < 0) {
 		charge_release(&job->charge);
@@ -89,6 +96,25 @@ struct job *job_new(struct session *session, const struct rpc_request *request, 
 	job->engine_job.on_done = on_job_done;
 	set_order(job, order);
 	return job;
+}
+
+int job_run_on(struct job *job, uint32_t device, struct error *err)
+{
+	struct engine_job *engine_job = &job->engine_job;
+	int r = region_reach_if(job->wait, device, err);
+
+	if (r == 0)
+		r = region_reach_if(job->signal, device, err);
+	if (r == 0)
+		r = session_open_stream(job->session, device, err);
+	if (r < 0)
+		return r;
+	job->device = device;
+	if (engine_job->wait.memory)
+		engine_job->wait.memory = region_memory(job->wait, device);
+	if (engine_job->signal.memory)
+		engine_job->signal.memory = region_memory(job->signal, device);
+	return 0;
 }
 
 int job_charge(struct job *job, uint64_t more, struct error *err)
@@ -124,6 +150,7 @@ static void set_move(struct job *job, struct plan_entry *entry, const struct pla
 {
 	job->plan = entry;
 	job->engine_job.move = placed_move(entry, plan, placed);
+	assert(job->device == placed->device);
 	job_use(job, placed->dst);
 	job_use(job, placed->src);
 	if (placed->scale.region)
@@ -138,8 +165,9 @@ static void set_move(struct job *job, struct plan_entry *entry, const struct pla
 
 static void set_only_move(struct job *job, struct plan_entry *plan, const struct placed *placed)
 {
-	/* A device measures nothing that crosses its bus; the CPU engine tries nothing. */
-	job->may_be_trial = !placed->dst->memory->host && !placed->src->memory->host;
+	/* A device measures nothing that crosses its bus or a link; the CPU engine tries nothing. */
+	job->may_be_trial = !placed->dst->memory->host && !placed->src->memory->host &&
+	                    placed->dst->device == placed->src->device;
 	set_move(job, plan, plan_entry_use(plan, job->may_be_trial), placed);
 	job->uses_plan = true;
 }
@@ -211,6 +239,7 @@ void job_drop(struct job *job)
 	let_go_of_plan(job, NULL);
 	plan_entry_unref(job->plan);
 	batch_free(job->parts);
+	spread_free(job->spread);
 	charge_release(&job->charge);
 	charge_release(&job->behind);
 	keep(server, job);
@@ -226,7 +255,7 @@ void job_submit(struct job *job)
 	session->transforms += job->charge.amount;
 	session->waiting_jobs += job->engine_job.wait.memory != NULL;
 	TAILQ_INSERT_TAIL(&session->jobs_under_way, job, entry);
-	engine_submit(session->server->engine, session->stream, &job->engine_job);
+	sequence_add(job);
 	/* This may end the session, which then cancels the job. */
 	if (job->completion == COMPLETION_QUEUED)
 		session_reply_queued(session, job->msgid);
@@ -244,31 +273,39 @@ struct job *job_find(const struct session *session, uint32_t msgid)
 
 bool job_cancel(struct job *job)
 {
-	return engine_cancel(job->session->server->engine, job->session->stream, &job->engine_job);
+	return sequence_cancel(job);
 }
 
 /* ---- The end ------------------------------------------------------------------------------------------ */
 
 /* Those that it could occupy at most. */
-static uint64_t multiprocessors_of(const struct job *job)
+static uint64_t multiprocessors_of(const struct job *job, const struct engine *engine)
 {
-	const struct engine *engine = job->session->server->engine;
 	const uint64_t own = job->engine_job.multiprocessors, all = engine_multiprocessors(engine);
 
 	return own && own < all ? own : all;
 }
 
-void job_count(struct job *job, enum family family, uint64_t bytes, uint64_t ns)
+void job_count_on(struct job *job, uint32_t at, enum family family, uint64_t bytes, uint64_t ns)
 {
 	uint64_t latency_ns = job->session->server->reaped_ns - job->start_ns;
+	struct served_device *device = &job->session->server->devices.of[at];
 
-	session_count_transform(job->session,
-	                        &(struct transform_count){ .family = family,
-	                                                   .bytes = bytes,
-	                                                   .ns = ns,
-	                                                   .multiprocessors = multiprocessors_of(job),
-	                                                   .latency_ns = latency_ns,
-	                                                   .bar = latency_bar(latency_ns) });
+	device->transforms++;
+	device->bytes += bytes;
+	device->ns += ns;
+	session_count_transform(job->session, &(struct transform_count){
+						  .family = family,
+						  .bytes = bytes,
+						  .ns = ns,
+						  .multiprocessors = multiprocessors_of(job, device->engine),
+						  .latency_ns = latency_ns,
+						  .bar = latency_bar(latency_ns) });
+}
+
+void job_count(struct job *job, enum family family, uint64_t bytes, uint64_t ns)
+{
+	job_count_on(job, job->device, family, bytes, ns);
 }
 
 void job_reply(struct job *job, const void *result)
@@ -295,7 +332,7 @@ static void refuse_queued(struct job *job, const struct error *err)
 
 static bool explain_region(const struct job *job, const struct region *region, struct error *err)
 {
-	const struct engine_memory *memory = region->memory;
+	const struct engine_memory *memory = region_memory(region, job->device);
 	uint64_t bytes;
 
 	switch (engine_memory_loss(memory, &bytes)) {
@@ -317,11 +354,9 @@ static bool explain_region(const struct job *job, const struct region *region, s
 	return false;
 }
 
-static bool explain_layers(const struct job *job, const struct layer_table *layers, struct error *err)
+static bool explain_layers(const struct job *job, const struct table *table, struct error *err)
 {
-	const struct table *table = layers ? table_of(layers) : NULL;
-
-	for (uint32_t i = 0; table && i < layers->n; i++)
+	for (uint32_t i = 0; table && i < table->layers.n; i++)
 		if (explain_region(job, table->regions[i], err))
 			return true;
 	return false;
@@ -331,7 +366,7 @@ static bool explain_layers(const struct job *job, const struct layer_table *laye
  * reason. */
 static bool explain_loss(const struct job *job, struct error *err)
 {
-	const struct engine_blocks *blocks = job->engine_job.blocks;
+	const struct blocks_job *list = job->engine_job.blocks ? job->own : NULL;
 
 	for (uint32_t i = 0; i < job->n_regions; i++)
 		if (explain_region(job, job->regions[i], err))
@@ -340,10 +375,9 @@ static bool explain_loss(const struct job *job, struct error *err)
 	    (explain_region(job, job->parts->items[0].dst, err) ||
 	     explain_region(job, job->parts->items[0].src, err)))
 		return true;
-	if (blocks &&
-	    (explain_layers(job, blocks->dst.table, err) || explain_layers(job, blocks->src.table, err)))
+	if (list && (explain_layers(job, list->dst_table, err) || explain_layers(job, list->src_table, err)))
 		return true;
-	if (engine_multiprocessors(job->session->server->engine) > 0)
+	if (engine_multiprocessors(device_engine(&job->session->server->devices, job->device)) > 0)
 		return false;
 	error_set(err, STATUS_DEVICE,
 	          "%s: the memory failed under it; a region's file has a hole there, or was cut meanwhile",
@@ -411,6 +445,7 @@ static void on_job_done(struct engine_job *engine_job)
 	session->jobs--;
 	session->transforms -= job->charge.amount;
 	session->waiting_jobs -= engine_job->wait.memory != NULL;
+	sequence_on_end(job);
 	let_go_of_plan(job, &run);
 	job_drop(job);
 	time_slices_wake_waiting(server, account);

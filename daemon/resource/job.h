@@ -25,6 +25,7 @@ struct region;
 struct rpc_request;
 struct server;
 struct session;
+struct spread;
 struct method;
 
 /* dst, src, scale, bias, those of amax, wait, signal and index. */
@@ -33,17 +34,22 @@ struct method;
 struct job {
 	struct engine_job engine_job;
 	struct session *session;
-	TAILQ_ENTRY(job) entry; /* in session->jobs_under_way */
+	uint32_t device;              /* whose engine runs it; DEVICE_ANY: it is not known yet */
+	bool is_given;                /* to that engine; otherwise it is held (sequence.h) */
+	TAILQ_ENTRY(job) entry;       /* in session->jobs_under_way */
+	TAILQ_ENTRY(job) ended_entry; /* in server->ended */
 	uint32_t msgid;
 	const struct method *method;
 	enum completion completion;
 	uint64_t wait_ms;
+	struct region *wait, *signal;    /* of engine_job; NULL: none */
 	void (*answer)(struct job *job); /* it succeeded; calls job_reply */
 	void (*refuse)(struct job *job,
 	               const struct error *err); /* it failed; NULL: the error is sent as a reply */
 	void (*release)(struct job *job);        /* frees `own`; NULL: nothing to free */
 	void *own;
 	uint64_t tag;            /* of an entry of a submission ring */
+	struct spread *spread;   /* of a batch on several devices; NULL: it is on one */
 	struct batch *parts;     /* of a transform of several parts; NULL: none */
 	struct plan_entry *plan; /* of engine_job.move; NULL: there is none */
 	bool uses_plan;          /* engine_job.move.plan is held, */
@@ -59,9 +65,14 @@ struct job {
 
 TAILQ_HEAD(job_queue, job);
 
-/* Creates a job of the session and charges for it. NULL: QUOTA or NO_MEMORY. */
+/* Creates a job of the session and charges for it. NULL: QUOTA or NO_MEMORY. What it waits for and signals is
+ * not looked up on a device until job_run_on. */
 struct job *job_new(struct session *session, const struct rpc_request *request, const struct order *order,
                     void (*answer)(struct job *job), struct error *err);
+
+/* Has the job run there: 0, or what region_reach says of what it waits for and signals, or NO_MEMORY; the
+ * caller then drops the job. */
+int job_run_on(struct job *job, uint32_t device, struct error *err);
 
 /* Charges for more transforms, or, with QUOTA, for none. */
 int job_charge(struct job *job, uint64_t more, struct error *err);
@@ -83,7 +94,7 @@ uint64_t job_moved(const struct job *job, enum family *ret);
 void job_set_blocks(struct job *job, struct plan_entry *plan, const struct placed *placed,
                     struct engine_blocks *blocks);
 
-/* Queues the job on the session's stream. */
+/* Queues the job behind the session's others. */
 void job_submit(struct job *job);
 
 /* Drops a job instead of submitting it; nothing is answered. */
@@ -92,7 +103,10 @@ void job_drop(struct job *job);
 /* For answer: replies as the request asked for (session_reply). */
 void job_reply(struct job *job, const void *result);
 
-/* For answer: counts the bytes that a transform has moved and the engine's time that it took. */
+/* For answer: counts the bytes that a transform has moved on a device and the engine's time that it took. */
+void job_count_on(struct job *job, uint32_t device, enum family family, uint64_t bytes, uint64_t ns);
+
+/* The same on the job's device. */
 void job_count(struct job *job, enum family family, uint64_t bytes, uint64_t ns);
 
 /* The session's job for the request msgid, the last one submitted; NULL: none is under way. */

@@ -143,7 +143,7 @@ static void key_pack(struct key *key, const struct transform_spec *spec, const s
 		(int32_t)spec->value.kind,
 		facts->dst_phase,
 		facts->src_phase,
-		facts->spread,
+		facts->spread | facts->variant << 1,
 		spec->conversion.is_given ? 1 + (int32_t)spec->conversion.cast : 0,
 	};
 

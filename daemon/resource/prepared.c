@@ -19,6 +19,7 @@ struct kept {
 	uint8_t dst_phase;
 	uint8_t src_phase;
 	bool spread; /* for several places at once */
+	uint8_t variant;
 };
 
 /* One of the transforms that a run moves. */
@@ -105,7 +106,8 @@ static int find_plan(struct session *session, struct prepared_part *part, const 
 	for (int i = 0; i < KEPT_PLANS; i++) {
 		kept = &part->kept[i];
 		if (kept->entry && kept->align == facts->align && kept->dst_phase == facts->dst_phase &&
-		    kept->src_phase == facts->src_phase && kept->spread == facts->spread) {
+		    kept->src_phase == facts->src_phase && kept->spread == facts->spread &&
+		    kept->variant == facts->variant) {
 			*ret = kept->entry;
 			return 0;
 		}
@@ -116,7 +118,8 @@ static int find_plan(struct session *session, struct prepared_part *part, const 
 	kept = &part->kept[part->oldest];
 	part->oldest = (part->oldest + 1) % KEPT_PLANS;
 	plan_entry_unref(kept->entry);
-	*kept = (struct kept){ *ret, facts->align, facts->dst_phase, facts->src_phase, facts->spread };
+	*kept = (struct kept){ *ret,          facts->align,  facts->dst_phase, facts->src_phase,
+		               facts->spread, facts->variant };
 	return 0;
 }
 
@@ -325,7 +328,7 @@ static int plan_parts(struct session *session, struct prepared *prepared, struct
 	return 0;
 }
 
-int prepared_plan(struct session *session, const struct msg_plan_run *run, struct parts *ret,
+int prepared_plan(struct session *session, const struct msg_plan_run *run, uint32_t device, struct parts *ret,
                   struct error *err)
 {
 	struct transform_sides sides;
@@ -338,6 +341,8 @@ int prepared_plan(struct session *session, const struct msg_plan_run *run, struc
 		r = placed_find(session, &run->dst, "dst", &run->src, "src", &ret->placed, err);
 	if (r == 0)
 		r = place_operands(session, prepared, run, &ret->placed, err);
+	if (r == 0)
+		r = placed_settle(&ret->placed, device, err);
 	if (r < 0)
 		return r;
 	sides = (struct transform_sides){ .dst = &prepared->dst,
@@ -372,6 +377,8 @@ int prepared_plan_for(struct session *session, const struct msg_plan_run *run, c
 		              "dst_table: the plan has amax, and all its runs would write the same scales");
 	if (r == 0)
 		r = place_operands(session, prepared, run, ret_placed, err);
+	if (r == 0)
+		r = placed_settle(ret_placed, ret_placed->device, err);
 	if (r == 0)
 		r = find_plan(session, &prepared->part[0], facts, ret_plan, err);
 	if (r == 0)

@@ -30,11 +30,11 @@ void prepared_release_all(struct session *session);
 
 /* As transform_plan: finds the places of run, and the plans for them, with references for the caller.
  * Allocates nothing if the places are like earlier ones. */
-int prepared_plan(struct session *session, const struct msg_plan_run *run, struct parts *ret,
+int prepared_plan(struct session *session, const struct msg_plan_run *run, uint32_t device, struct parts *ret,
                   struct error *err);
 
 /* The plan for these facts, with a reference for the caller, and the operands in *ret_placed; the places of
- * dst and src are the caller's to find and to check. */
+ * dst and src, and the device, are the caller's to find and to check. */
 int prepared_plan_for(struct session *session, const struct msg_plan_run *run, const struct plan_facts *facts,
                       struct placed *ret_placed, struct plan_entry **ret_plan, struct error *err);
 

@@ -10,6 +10,7 @@
 
 #include "daemon/server.h"
 #include "daemon/net/session.h"
+#include "reach.h"
 
 static void on_unmapped(struct chore *chore);
 
@@ -32,10 +33,11 @@ void region_charges_release(struct region_charges *charges)
 	charge_release(&charges->pool);
 }
 
-int region_table_add(struct region_table *table, struct engine_memory *memory, struct region_charges *charges,
-                     struct region **ret, struct error *err)
+int region_table_add(struct region_table *table, uint32_t device, struct engine_memory *memory,
+                     struct region_charges *charges, struct region **ret, struct error *err)
 {
 	struct server *server = table->session->server;
+	struct served_device *on = &server->devices.of[device];
 	struct region *region;
 	int r;
 
@@ -50,11 +52,14 @@ int region_table_add(struct region_table *table, struct engine_memory *memory, s
 
 	region->server = server;
 	region->session = table->session;
+	region->device = device;
 	region->memory = memory;
 	region->charges = *charges;
 	*charges = (struct region_charges){ 0 };
 	server->n_regions++;
 	server->mapped_bytes += memory->size;
+	on->regions++;
+	on->mapped_bytes += memory->size;
 	table->mapped_bytes += memory->size;
 	*ret = region;
 	return 0;
@@ -99,18 +104,21 @@ static bool unmap(struct chore *chore)
 {
 	struct region *region = region_of(chore);
 
-	return engine_unmap_step(region->server->engine, region->memory);
+	return region_unmap_further(region) &&
+	       engine_unmap_step(device_engine(&region->server->devices, region->device), region->memory);
 }
 
 static void region_close(struct region *region)
 {
 	struct account *account = region->session->account;
+	struct served_device *on = &region->server->devices.of[region->device];
 
 	id_table_remove(&region->session->regions.ids, region->id);
 	region->session->regions.mapped_bytes -= region->memory->size;
 	region->session = NULL;
 	region->state = REGION_STATE_CLOSED;
 	region->server->mapped_bytes -= region->memory->size;
+	on->mapped_bytes -= region->memory->size;
 	region->unmapping = (struct chore){ .step = unmap, .on_done = on_unmapped };
 	chores_add(&region->server->chores, account, &region->unmapping);
 }
@@ -120,6 +128,8 @@ static void on_unmapped(struct chore *chore)
 	struct region *region = region_of(chore);
 
 	region->server->n_regions--;
+	region->server->devices.of[region->device].regions--;
+	region_forget_source(region);
 	region_charges_release(&region->charges);
 	if (region->on_closed)
 		region->on_closed(region->on_closed_arg);

@@ -18,6 +18,8 @@
 #include "proto/schema.h"
 #include "proto/status.h"
 
+struct reach;
+struct region_source;
 struct server;
 struct session;
 
@@ -35,7 +37,10 @@ struct region {
 	struct server *server;
 	uint64_t id;
 	enum region_state state;
-	struct engine_memory *memory;
+	uint32_t device; /* whose engine it was first mapped by, and on which it is, if it is on one */
+	struct engine_memory *memory; /* there */
+	struct reach **reaches;       /* by other devices (reach.h); NULL: by none */
+	struct region_source *source; /* NULL: it is not kept */
 	uint32_t jobs;                /* jobs that use it by themselves */
 	uint32_t tables;              /* entries of tables that name it */
 	struct session *session;      /* NULL: it has left its table */
@@ -56,9 +61,10 @@ void region_table_init(struct region_table *table, struct session *session);
 /* All regions must have been released. */
 void region_table_deinit(struct region_table *table);
 
-/* Adds mapped memory with its charges. Returns 0 or NO_MEMORY (nothing is taken over then). */
-int region_table_add(struct region_table *table, struct engine_memory *memory, struct region_charges *charges,
-                     struct region **ret, struct error *err);
+/* Adds memory that the device's engine has mapped, with its charges. Returns 0 or NO_MEMORY (nothing is taken
+ * over then). */
+int region_table_add(struct region_table *table, uint32_t device, struct engine_memory *memory,
+                     struct region_charges *charges, struct region **ret, struct error *err);
 
 /* Finds an open region by id; NOT_FOUND names the argument ("src.region"). */
 int region_table_find(struct region_table *table, uint64_t id, const char *name, struct region **ret,

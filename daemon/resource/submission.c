@@ -12,6 +12,7 @@
 
 #include "job.h"
 #include "prepared.h"
+#include "reach.h"
 #include "region.h"
 #include "daemon/server.h"
 #include "daemon/net/session.h"
@@ -190,7 +191,7 @@ static int start(struct submission *s, const struct submission_entry *entry, str
 	int r = check_words(entry, err);
 
 	if (r == 0)
-		r = prepared_plan(s->session, &run, &parts, err);
+		r = prepared_plan(s->session, &run, DEVICE_ANY, &parts, err);
 	if (r < 0)
 		return r;
 	order_set_share(s->session, (enum job_priority)entry->priority, entry->multiprocessors,
@@ -202,7 +203,11 @@ static int start(struct submission *s, const struct submission_entry *entry, str
 		parts_unref(&parts);
 		return err->status;
 	}
-	r = job_set_parts(job, &parts, err);
+	r = job_run_on(job, parts.placed.device, err);
+	if (r < 0)
+		parts_unref(&parts);
+	else
+		r = job_set_parts(job, &parts, err);
 	if (r < 0) {
 		job_drop(job);
 		return r;
@@ -222,15 +227,22 @@ static void take(struct submission *s, const struct submission_entry *entry)
 	struct error err;
 	int r = 0;
 
-	s->taken++;
-	session_count_request(session);
-	server->metrics.requests_by_method[METHOD_plan_run]++;
+	if (!s->is_again) {
+		session_count_request(session);
+		server->metrics.requests_by_method[METHOD_plan_run]++;
+	}
 	if (server->state == SERVER_LOST)
 		r = STATUS_DEVICE_LOST;
 	else
 		r = penalties_check(&server->penalties, session->account->uid, uv_now(&server->loop), &err);
 	if (r == 0)
 		r = start(s, entry, &err);
+	s->is_again = r == REACH_LATER;
+	if (s->is_again) {
+		session_wait_for_memory(session);
+		return;
+	}
+	s->taken++;
 	if (r == 0)
 		return;
 	session_count_error(session, r);

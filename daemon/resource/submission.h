@@ -38,6 +38,7 @@ struct submission {
 	uint64_t left_ns;   /* credit for staying awake, at active_ns */
 	uint64_t active_ns; /* when an entry last came or ended */
 	bool awake;         /* in submissions->awake */
+	bool is_again;      /* the next entry has been counted, and is taken once more */
 	LIST_ENTRY(submission) entry;
 };
 

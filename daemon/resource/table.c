@@ -12,6 +12,7 @@
 #include "daemon/method/transforms.h"
 #include "daemon/server.h"
 #include "daemon/net/session.h"
+#include "reach.h"
 
 /* An entry as it travels: region and offset. */
 #define ENTRY_BYTES (2 * sizeof(uint64_t))
@@ -100,6 +101,7 @@ static int fill(struct session *session, const struct bytes *places, const char 
 	table->layers.layers = (int64_t *)(table->regions + n);
 	table->layers.order = (uint32_t *)(table->layers.layers + n);
 	table->read_only = n;
+	table->device = DEVICE_ANY;
 	for (uint32_t i = 0; i < n; i++) {
 		const uint64_t id = read_word(places, 2 * i), offset = read_word(places, 2 * i + 1);
 		struct region *region;
@@ -108,6 +110,7 @@ static int fill(struct session *session, const struct bytes *places, const char 
 		if (r < 0)
 			return r;
 		table->regions[i] = region;
+		table->device = i == 0 || table->device == region->device ? region->device : DEVICE_ANY;
 		r = check_sort(table, i, name, err);
 		if (r < 0)
 			return r;
@@ -211,15 +214,104 @@ int table_check_writable(const struct table *table, const char *name, struct err
 	                 name, table->read_only, table->layers.places[table->read_only].region);
 }
 
+/* ---- On other devices --------------------------------------------------------------------------------- */
+
+/* The same entries, at the addresses that a device has for them. */
+struct table_view {
+	struct table_view *next;
+	uint32_t device;
+	struct layer_table layers;
+	uint64_t data[];
+};
+
+static int reach_all(const struct table *table, uint32_t device, struct error *err)
+{
+	int r = 0;
+
+	for (uint32_t i = 0; i < table->layers.n && (r == 0 || r == REACH_LATER); i++) {
+		const int one = region_reach(table->regions[i], device, err);
+
+		r = one < 0 ? one : r;
+	}
+	return r;
+}
+
+static void fill_view(struct table_view *view, const struct table *table, uint32_t device)
+{
+	const uint32_t n = table->layers.n;
+	struct layer_place *places = (struct layer_place *)view->data;
+	struct engine_memory **memories = (struct engine_memory **)(places + n);
+
+	view->device = device;
+	view->layers = table->layers;
+	view->layers.places = places;
+	view->layers.memories = memories;
+	view->layers.layers = (int64_t *)(memories + n);
+	for (uint32_t i = 0; i < n; i++) {
+		memories[i] = region_memory(table->regions[i], device);
+		places[i] = table->layers.places[i];
+		places[i].address = memories[i]->address + places[i].at.offset;
+	}
+	layer_table_take_addresses(&view->layers);
+}
+
+static int make_view(struct table *table, uint32_t device, struct layer_table **ret, struct error *err)
+{
+	const struct layer_table *layers = &table->layers;
+	struct session *session = table->regions[0]->session;
+	struct table_view *view;
+	const size_t size = sizeof *view + layers->n * (sizeof *layers->places + sizeof *layers->memories +
+	                                                sizeof *layers->layers);
+	int r = charge_take(&table->charge, &session->server->accounts, session->account, table->charge.kind,
+	                    size, err);
+
+	if (r < 0)
+		return r;
+	view = calloc(1, size);
+	if (!view) {
+		charge_shrink(&table->charge, size);
+		return error_set(err, STATUS_NO_MEMORY, "no memory for a table of %" PRIu32 " entries",
+		                 layers->n);
+	}
+	fill_view(view, table, device);
+	view->next = table->views;
+	table->views = view;
+	*ret = &view->layers;
+	return 0;
+}
+
+int table_reach(struct table *table, uint32_t device, struct layer_table **ret, struct error *err)
+{
+	struct table_view *view;
+	int r;
+
+	*ret = &table->layers;
+	if (table->device == device)
+		return 0;
+	for (view = table->views; view; view = view->next)
+		if (view->device == device) {
+			*ret = &view->layers;
+			return 0;
+		}
+	r = reach_all(table, device, err);
+	return r < 0 ? r : make_view(table, device, ret, err);
+}
+
 /* ---- The end ------------------------------------------------------------------------------------------ */
 
 void table_unref(struct table *table)
 {
+	struct table_view *view;
+
 	if (!table)
 		return;
 	assert(table->refs > 0);
 	if (--table->refs > 0)
 		return;
+	while ((view = table->views)) {
+		table->views = view->next;
+		free(view);
+	}
 	for (uint32_t i = 0; i < table->layers.n; i++)
 		region_leave_table(table->regions[i]);
 	charge_release(&table->charge);

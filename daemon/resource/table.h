@@ -9,7 +9,6 @@
 #ifndef DAEMON_RESOURCE_TABLE_H
 #define DAEMON_RESOURCE_TABLE_H
 
-#include <stddef.h>
 #include <stdint.h>
 
 #include "daemon/net/account.h"
@@ -19,22 +18,19 @@
 #include "region.h"
 
 struct session;
+struct table_view;
 
 struct table {
 	struct layer_table layers; /* whose places, memories and more are in data */
 	struct region **regions;   /* of each entry */
+	uint32_t device;           /* of all regions, DEVICE_ANY: they have several */
+	struct table_view *views;  /* as other devices see it */
 	uint32_t read_only;        /* the first entry that may not be written; layers.n: none */
 	uint64_t id;               /* 0: of a request alone */
 	uint32_t refs;
 	struct charge charge;
 	uint64_t data[];
 };
-
-/* The table whose layers an engine has. */
-static inline const struct table *table_of(const struct layer_table *layers)
-{
-	return (const struct table *)((const char *)layers - offsetof(struct table, layers));
-}
 
 /* Makes a table of entries as they travel, which belongs to one request, with a reference for the caller.
  * name is the argument's. Charged as list_bytes_per_uid. INVALID_ARGUMENT, NOT_FOUND, OUT_OF_RANGE, QUOTA or
@@ -55,6 +51,16 @@ uint32_t table_entries(struct session *session, uint64_t id);
 int table_release(struct session *session, uint64_t id, struct error *err);
 
 void tables_release_all(struct session *session);
+
+/* The layers as the device reaches them, for jobs of its engine: REACH_LATER, or what region_reach says,
+ * QUOTA or NO_MEMORY. They live as long as the table. */
+int table_reach(struct table *table, uint32_t device, struct layer_table **ret, struct error *err);
+
+/* The device of its first region. */
+static inline uint32_t table_device(const struct table *table)
+{
+	return table->regions[0]->device;
+}
 
 /* PERMISSION unless all of it may be written. */
 int table_check_writable(const struct table *table, const char *name, struct error *err);

@@ -18,6 +18,29 @@ static bool is_by_bus(const struct engine_move *move)
 	return cuda_memory(move->dst)->host || cuda_memory(move->src)->host;
 }
 
+static bool has_peers(const struct engine_blocks_side *side, struct engine_memory *the_move)
+{
+	if (!side || !side->table)
+		return cuda_memory(the_move)->is_peer;
+	for (uint32_t l = 0; l < side->table->n; l++)
+		if (cuda_memory(side->table->memories[l])->is_peer)
+			return true;
+	return false;
+}
+
+bool job_has_peers(const struct engine_job *job)
+{
+	const struct engine_blocks *blocks = job->blocks;
+
+	if (!job->moves)
+		return has_peers(blocks ? &blocks->dst : NULL, job->move.dst) ||
+		       has_peers(blocks ? &blocks->src : NULL, job->move.src);
+	for (uint32_t i = 0; i < job->n_moves; i++)
+		if (has_peers(NULL, job->moves[i].dst) || has_peers(NULL, job->moves[i].src))
+			return true;
+	return false;
+}
+
 bool job_has_moves_by_bus(const struct engine_job *job)
 {
 	if (!job->moves)

@@ -21,6 +21,9 @@ bool admission_is_quick(const struct fair_stream *fair, const struct scheduler *
 /* Whether any of its bytes lie in host memory. A batch may have no move at all. */
 bool job_has_moves_by_bus(const struct engine_job *job);
 
+/* Whether any of its moves goes across a link to another device: that takes longer than the bytes tell. */
+bool job_has_peers(const struct engine_job *job);
+
 /* Others should not have to wait for a long one. */
 enum job_weight job_weight(const struct engine_job *job, const struct cuda_limits *limits);
 

@@ -3,6 +3,7 @@
  * names and PTX for later ones; the driver takes what fits. */
 #include "device.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +17,10 @@
 
 extern const unsigned char cuda_image[];
 
+static atomic_uint opened;
+static _Thread_local unsigned
+    entered; /* the serial of the device whose context the thread has current; 0: none's */
+
 static const char *const kernel_names[KERNEL_COUNT] = {
 #define KERNEL(name, args) #name,
 #include "kernels/cuda/launch/kernels.def"
@@ -23,6 +28,8 @@ static const char *const kernel_names[KERNEL_COUNT] = {
 
 static int choose(struct device *ret, const char *which, struct error *err);
 static int read_identity(struct device *ret, int ordinal, struct error *err);
+static const char *without_prefix(const char *uuid);
+static void ask_for_mig(const char *which);
 #define SAYS_MPS 13000 /* drivers since then surely know CU_DEVICE_ATTRIBUTE_MPS_ENABLED */
 
 static int read_facts(struct device *ret, struct error *err);
@@ -31,10 +38,12 @@ static int load(struct device *ret, struct error *err);
 int device_open(struct device *ret, const char *which, struct error *err)
 {
 	*ret = (struct device){ 0 };
+	ask_for_mig(which);
 	int r = driver_open(err);
 	if (r < 0)
 		return r;
 	r = choose(ret, which, err);
+	ret->serial = atomic_fetch_add(&opened, 1) + 1;
 	if (r == 0)
 		r = read_facts(ret, err);
 	if (r == 0)
@@ -51,10 +60,12 @@ int device_open(struct device *ret, const char *which, struct error *err)
 /* What a lost context answers is of no interest here. */
 void device_close(struct device *device)
 {
+	entered = 0;
 	if (device->module && driver.cuCtxSetCurrent(device->context) == CUDA_SUCCESS)
 		driver.cuModuleUnload(device->module);
 	if (device->context) {
 		driver.cuCtxSetCurrent(NULL);
+		entered = 0;
 		driver.cuDevicePrimaryCtxRelease(device->handle);
 	}
 	*device = (struct device){ 0 };
@@ -62,7 +73,86 @@ void device_close(struct device *device)
 
 int device_enter(const struct device *device, struct error *err)
 {
-	return driver_call(err, cuCtxSetCurrent, (device->context));
+	int r = driver_call(err, cuCtxSetCurrent, (device->context));
+	entered = r < 0 ? 0 : device->serial;
+	return r;
+}
+
+bool device_is_entered(const struct device *device)
+{
+	return entered == device->serial;
+}
+
+/* ---- Others ------------------------------------------------------------------------------------------- */
+
+int device_count(struct error *err)
+{
+	int n, r = driver_open(err);
+	if (r == 0)
+		r = driver_call(err, cuDeviceGetCount, (&n));
+	return r < 0 ? r : n;
+}
+
+static int refuse_reach(const struct device *device, CUdevice other, struct error *err)
+{
+	return error_set(err, STATUS_UNSUPPORTED,
+	                 "device %d has no peer access to device %d, where the memory is", device->handle,
+	                 other);
+}
+
+int device_check_reach(const struct device *device, CUdevice other, struct error *err)
+{
+	int can;
+	if (other == device->handle)
+		return 0;
+	int r = driver_call(err, cuDeviceCanAccessPeer, (&can, device->handle, other));
+	return r < 0 || can ? r : refuse_reach(device, other, err);
+}
+
+int device_reach(const struct device *device, const struct device *other, struct error *err)
+{
+	if (other->handle == device->handle)
+		return 0;
+	CUresult result = driver.cuCtxEnablePeerAccess(other->context, 0);
+	if (result == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED)
+		return 0;
+	if (result == CUDA_ERROR_PEER_ACCESS_UNSUPPORTED)
+		return refuse_reach(device, other->handle, err);
+	return driver_check(err, result, "cuCtxEnablePeerAccess");
+}
+
+/* What the driver does not say of a pair is what nothing is known of. */
+static int ask_pair(const struct device *device, CUdevice other, CUdevice_P2PAttribute attribute)
+{
+	int value = 0;
+	return driver.cuDeviceGetP2PAttribute(&value, attribute, device->handle, other) == CUDA_SUCCESS
+	           ? value
+	           : 0;
+}
+
+/* Atomics cross NVLinks, and not the bus. */
+static void read_link(const struct device *device, CUdevice other, struct engine_link *ret)
+{
+	if (!ask_pair(device, other, CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED))
+		return;
+	ret->kind = ask_pair(device, other, CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED)
+	                ? ENGINE_LINK_NVLINK
+	                : ENGINE_LINK_PCIE;
+	ret->rank = (uint32_t)ask_pair(device, other, CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK);
+}
+
+void device_link(const struct device *device, const char *uuid, struct engine_link *ret)
+{
+	struct device other;
+	struct error ignored;
+	int n = device_count(&ignored);
+	for (int i = 0; i < n; i++) {
+		if (i == device->ordinal || read_identity(&other, i, &ignored) < 0 ||
+		    strcasecmp(without_prefix(other.uuid), without_prefix(uuid)) != 0)
+			continue;
+		read_link(device, other.handle, ret);
+		return;
+	}
 }
 
 /* ---- Choosing --------------------------------------------------------------------------------------- */
@@ -102,9 +192,21 @@ static int choose_ordinal(struct device *ret, const char *which, int n, struct e
 	return read_identity(ret, (int)ordinal, err);
 }
 
+static bool is_mig(const char *which)
+{
+	return which && strncasecmp(which, "MIG-", 4) == 0;
+}
+
 static const char *without_prefix(const char *uuid)
 {
-	return strncasecmp(uuid, "GPU-", 4) == 0 ? uuid + 4 : uuid;
+	return strncasecmp(uuid, "GPU-", 4) == 0 || is_mig(uuid) ? uuid + 4 : uuid;
+}
+
+/* A process sees one MIG device at most: that of which the driver is told before it starts. */
+static void ask_for_mig(const char *which)
+{
+	if (is_mig(which))
+		setenv("CUDA_VISIBLE_DEVICES", which, 0);
 }
 
 static int choose_uuid(struct device *ret, const char *which, int n, struct error *err)
@@ -139,6 +241,8 @@ static int choose(struct device *ret, const char *which, struct error *err)
 		return n > 0 ? choose_first(ret, n, err)
 		             : error_set(err, STATUS_UNSUPPORTED, "the NVIDIA driver finds no GPU");
 	r = is_ordinal(which) ? choose_ordinal(ret, which, n, err) : choose_uuid(ret, which, n, err);
+	if (r == 0 && is_mig(which))
+		memcpy(ret->uuid, "MIG", 3);
 	if (r == 0 && ret->major < NEEDED_MAJOR)
 		return refuse(ret, err);
 	return r;

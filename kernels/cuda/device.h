@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "kernels/cuda/launch/kernels.h"
+#include "kernels/engine.h"
 #include "kernels/plan/predict.h"
 #include "proto/status.h"
 
@@ -26,6 +27,7 @@ struct device {
 	struct copy_speed copy;
 	uint32_t shared_bytes; /* that one block can be given at most */
 	int driver_version;    /* of CUDA, 1000 * major + 10 * minor */
+	unsigned serial;       /* that no other one of the process has, or had */
 	CUdevice handle;
 	CUcontext context;
 	CUmodule module;
@@ -33,9 +35,9 @@ struct device {
 };
 
 /* Opens the driver and a GPU, and makes its context current in the calling thread. which: an ordinal ("1"), a
- * UUID or the start of one with or without "GPU-", or NULL for the first that is new enough. UNSUPPORTED
- * without a driver or a GPU of compute capability 9.0, NOT_FOUND when no GPU is the one named. On failure
- * there is nothing to close. */
+ * UUID or the start of one with or without "GPU-" ("MIG-": of a MIG device), or NULL for the first that is
+ * new enough. UNSUPPORTED without a driver or a GPU of compute capability 9.0, NOT_FOUND when no GPU is the
+ * one named. On failure there is nothing to close. */
 int device_open(struct device *ret, const char *which, struct error *err);
 
 /* From a thread that may have any context current; none is after it. */
@@ -43,5 +45,21 @@ void device_close(struct device *device);
 
 /* Makes the context current in the calling thread. */
 int device_enter(const struct device *device, struct error *err);
+
+/* Whether it is, by the last device_enter of this thread. */
+bool device_is_entered(const struct device *device);
+
+/* How many there are; opens the driver. */
+int device_count(struct error *err);
+
+/* Whether the device may touch memory of the other one: UNSUPPORTED if not. */
+int device_check_reach(const struct device *device, CUdevice other, struct error *err);
+
+/* The same, and lets it touch all that the other one's context has. Its own context is current. Memory that
+ * is imported, or was made by cuMemCreate, needs none of this. */
+int device_reach(const struct device *device, const struct device *other, struct error *err);
+
+/* The link to the device with that UUID; *ret stays as it is without one. */
+void device_link(const struct device *device, const char *uuid, struct engine_link *ret);
 
 #endif

@@ -4,6 +4,7 @@
 #include "driver.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 #define LIBRARY "libcuda.so.1"
 
 struct driver driver;
+static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 
 struct entry {
 	const char *name;
@@ -26,7 +28,7 @@ static const struct entry entries[] = {
 static int fill(struct error *err);
 static int start(struct error *err);
 
-int driver_open(struct error *err)
+static int open_locked(struct error *err)
 {
 	if (driver.library)
 		return 0;
@@ -38,6 +40,14 @@ int driver_open(struct error *err)
 		r = start(err);
 	if (r < 0)
 		driver_close();
+	return r;
+}
+
+int driver_open(struct error *err)
+{
+	pthread_mutex_lock(&opening);
+	int r = open_locked(err);
+	pthread_mutex_unlock(&opening);
 	return r;
 }
 

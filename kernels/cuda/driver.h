@@ -22,6 +22,7 @@ extern struct driver driver;
 
 /* Loads the library and every entry point, and cuInit. UNSUPPORTED with one sentence when there is none, it
  * is too old (the entry point is named), or there is no device. Only once open; a second call does nothing.
+ * From any thread.
  */
 int driver_open(struct error *err);
 

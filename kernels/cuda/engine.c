@@ -72,6 +72,8 @@ static void describe(struct cuda_engine *engine)
 	snprintf(engine->engine.device, sizeof engine->engine.device, "%.80s, sm_%d%d, driver %d.%d",
 	         device->name, device->major, device->minor, device->driver_version / 1000,
 	         device->driver_version % 1000 / 10);
+	snprintf(engine->engine.device_name, sizeof engine->engine.device_name, "%.79s", device->name);
+	engine->engine.memory_bytes = device->memory_bytes;
 	snprintf(engine->engine.uuid, sizeof engine->engine.uuid, "%s", device->uuid);
 }
 
@@ -98,6 +100,11 @@ int engine_cuda_open(struct engine **ret, const struct engine_options *options, 
 	}
 	*ret = &engine->engine;
 	return 0;
+}
+
+int engine_cuda_count(struct error *err)
+{
+	return device_count(err);
 }
 
 /* ---- Memory ----------------------------------------------------------------------------------------- */
@@ -207,6 +214,11 @@ static void cuda_cache_stats(struct engine *engine, struct engine_cache_stats *r
 	map_cache_stats(&cuda_engine(engine)->scheduler.pool.launcher.maps, ret);
 }
 
+static void cuda_link(struct engine *engine, const char *uuid, struct engine_link *ret)
+{
+	device_link(&cuda_engine(engine)->device, uuid, ret);
+}
+
 static const struct engine_ops cuda_ops = {
 	.close = cuda_close,
 	.map = cuda_map,
@@ -221,4 +233,5 @@ static const struct engine_ops cuda_ops = {
 	.drive = cuda_drive,
 	.probe = cuda_probe,
 	.cache_stats = cuda_cache_stats,
+	.link = cuda_link,
 };

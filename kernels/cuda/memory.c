@@ -32,8 +32,6 @@ int cuda_memories_init(struct cuda_memories *memories, const struct device *devi
 		return r;
 	memories->read_only_pins = read_only;
 	LIST_INIT(&memories->ipc);
-	LIST_INIT(&memories->pool);
-	pthread_mutex_init(&memories->lock, NULL);
 	return 0;
 }
 
@@ -41,10 +39,9 @@ void cuda_memories_deinit(struct cuda_memories *memories, enum cuda_health healt
 {
 	if (!memories->stream)
 		return;
-	assert(LIST_EMPTY(&memories->ipc) && LIST_EMPTY(&memories->pool));
+	assert(LIST_EMPTY(&memories->ipc));
 	if (health == CUDA_HEALTHY)
 		driver.cuStreamDestroy(memories->stream);
-	pthread_mutex_destroy(&memories->lock);
 }
 
 /* ---- By kind ------------------------------------------------------------------------------------------ */
@@ -95,6 +92,8 @@ int cuda_memory_map(struct cuda_memories *memories, const struct engine_handle *
 		free(memory);
 	else
 		*ret = engine_memory_of(memory);
+	if (r == 0)
+		memory->is_peer = handle->is_peer && !memory->host;
 	return r;
 }
 
@@ -271,6 +270,27 @@ int cuda_memory_check_range(const struct engine_handle *handle, uint64_t bytes, 
 	                 "size: offset %" PRIu64 " + size %" PRIu64
 	                 " exceeds the allocation, which has %" PRIu64 " bytes",
 	                 handle->offset, handle->size, bytes);
+}
+
+int cuda_memory_check_location(struct cuda_memories *memories, const struct engine_handle *handle,
+                               CUdevice device, const char *what, struct error *err)
+{
+	if (handle->is_peer)
+		return device_check_reach(memories->device, device, err);
+	if (device == memories->device->handle)
+		return 0;
+	return error_set(err, STATUS_INVALID_ARGUMENT, "%s is on device %d, but this service uses device %d",
+	                 what, device, memories->device->handle);
+}
+
+int cuda_memory_check_pointer(struct cuda_memories *memories, const struct engine_handle *handle,
+                              CUdeviceptr address, const char *what, struct error *err)
+{
+	int device = -1;
+	int r =
+	    memory_call(err, cuPointerGetAttribute, (&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address));
+
+	return r < 0 ? r : cuda_memory_check_location(memories, handle, device, what, err);
 }
 
 int cuda_memory_zero(struct cuda_memories *memories, uint64_t address, uint64_t size, struct error *err)

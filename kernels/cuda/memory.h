@@ -9,7 +9,6 @@
 #define KERNELS_CUDA_MEMORY_H
 
 #include <cuda.h>
-#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/queue.h>
@@ -29,6 +28,7 @@ struct cuda_memory {
 	struct engine_memory *host; /* memfd: its mapping, which is pinned; else NULL */
 	char *data;                 /* memfd: the region's first byte; else NULL */
 	bool is_unpinned;           /* memfd: on the way to be unmapped */
+	bool is_peer;               /* on another device, across a link */
 	struct ipc_entry *ipc;      /* cuda_ipc; else NULL */
 	/* cuda_pool: its allocation, and the pool, imported once more; else NULL. */
 	struct pool_entry *allocation;
@@ -41,11 +41,9 @@ struct cuda_memory {
 
 struct cuda_memories {
 	const struct device *device;
-	CUstream stream;     /* on which new memory is zeroed, and that of pools freed */
-	bool read_only_pins; /* the device can pin what may not be written */
-	pthread_mutex_t lock;
-	LIST_HEAD(, ipc_entry) ipc;   /* opened, each handle once */
-	LIST_HEAD(, pool_entry) pool; /* imported, each address once */
+	CUstream stream;            /* on which new memory is zeroed, and that of pools freed */
+	bool read_only_pins;        /* the device can pin what may not be written */
+	LIST_HEAD(, ipc_entry) ipc; /* opened, each handle once; memory_ipc.c has a lock for all of them */
 };
 
 static inline struct cuda_memory *cuda_memory(struct engine_memory *memory)
@@ -117,6 +115,15 @@ int cuda_memory_refusal(const struct error *why);
 
 /* OUT_OF_RANGE unless offset and size lie within the allocation's bytes. */
 int cuda_memory_check_range(const struct engine_handle *handle, uint64_t bytes, struct error *err);
+
+/* INVALID_ARGUMENT unless the memory is on the device; of a peer's, UNSUPPORTED unless the device may reach
+ * it. what: "fd: the allocation". */
+int cuda_memory_check_location(struct cuda_memories *memories, const struct engine_handle *handle,
+                               CUdevice device, const char *what, struct error *err);
+
+/* The same for memory that has an address here. */
+int cuda_memory_check_pointer(struct cuda_memories *memories, const struct engine_handle *handle,
+                              CUdeviceptr address, const char *what, struct error *err);
 
 /* Zeros new memory, and waits for it. DEVICE_LOST when that cannot be waited for: nothing may be done to the
  * memory then. */

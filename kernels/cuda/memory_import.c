@@ -52,23 +52,19 @@ int fd_memory_check(int fd, struct error *err)
 	return 0;
 }
 
-static int check_properties(struct cuda_memories *memories, const CUmemAllocationProp *found,
-                            struct error *err)
+static int check_properties(struct cuda_memories *memories, const struct engine_handle *handle,
+                            const CUmemAllocationProp *found, struct error *err)
 {
 	if (found->type != CU_MEM_ALLOCATION_TYPE_PINNED ||
 	    found->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
 		return error_set(err, STATUS_INVALID_ARGUMENT,
 		                 "fd: the allocation is not pinned device memory (type %d, location %d)",
 		                 (int)found->type, (int)found->location.type);
-	if (found->location.id != memories->device->handle)
-		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "fd: the allocation is on device %d, but this service uses device %d",
-		                 found->location.id, memories->device->handle);
-	return 0;
+	return cuda_memory_check_location(memories, handle, found->location.id, "fd: the allocation", err);
 }
 
-static int import(struct cuda_memories *memories, int fd, CUmemGenericAllocationHandle *ret,
-                  struct error *err)
+static int import(struct cuda_memories *memories, const struct engine_handle *handle, int fd,
+                  CUmemGenericAllocationHandle *ret, struct error *err)
 {
 	CUmemAllocationProp found = { 0 };
 	struct error why;
@@ -80,7 +76,7 @@ static int import(struct cuda_memories *memories, int fd, CUmemGenericAllocation
 		                 why.message);
 	r = memory_call(err, cuMemGetAllocationPropertiesFromHandle, (&found, *ret));
 	if (r == 0)
-		r = check_properties(memories, &found, err);
+		r = check_properties(memories, handle, &found, err);
 	if (r < 0)
 		driver.cuMemRelease(*ret);
 	return r;
@@ -107,7 +103,7 @@ static int take_one(struct cuda_memories *memories, const struct engine_handle *
 	if (r == 0)
 		r = cuda_chunks_reserve(chunks, 1, err);
 	if (r == 0)
-		r = import(memories, handle->fd, &allocation, err);
+		r = import(memories, handle, handle->fd, &allocation, err);
 	return r < 0 ? r : cuda_chunks_add(chunks, allocation, size, err);
 }
 
@@ -141,8 +137,8 @@ static int check_parts(struct cuda_memories *memories, const struct engine_handl
 	return 0;
 }
 
-static int take_part(struct cuda_memories *memories, const struct engine_part *part,
-                     struct cuda_chunks *chunks, struct error *err)
+static int take_part(struct cuda_memories *memories, const struct engine_handle *handle,
+                     const struct engine_part *part, struct cuda_chunks *chunks, struct error *err)
 {
 	CUmemGenericAllocationHandle allocation;
 	int r;
@@ -154,7 +150,7 @@ static int take_part(struct cuda_memories *memories, const struct engine_part *p
 	if (r == 0)
 		r = cuda_chunks_reserve(chunks, 1, err);
 	if (r == 0)
-		r = import(memories, part->fd, &allocation, err);
+		r = import(memories, handle, part->fd, &allocation, err);
 	return r < 0 ? r : cuda_chunks_add(chunks, allocation, part->size, err);
 }
 
@@ -167,7 +163,7 @@ static int take_parts(struct cuda_memories *memories, const struct engine_handle
 	for (uint32_t i = 0; r == 0 && i < handle->n_parts; i++) {
 		if (handle->unwanted && atomic_load(handle->unwanted))
 			return error_set(err, STATUS_CANCELED, "nobody is waiting for the memory any longer");
-		r = take_part(memories, &handle->parts[i], chunks, &why);
+		r = take_part(memories, handle, &handle->parts[i], chunks, &why);
 		if (r < 0)
 			error_set(err, r, "parts[%" PRIu32 "]: %s", i, why.message);
 	}

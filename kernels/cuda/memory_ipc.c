@@ -4,6 +4,7 @@
  * millisecond. The lock is held while a handle is opened or closed, so that nobody meets one half-way. */
 #include <assert.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,12 +20,29 @@ struct ipc_entry {
 	LIST_ENTRY(ipc_entry) entry;
 	CUipcMemHandle handle;
 	CUdeviceptr address;
-	bool ours; /* allocated here, not opened, and in no list: who guesses its handle gets nothing by it */
+	bool ours;                   /* allocated here, not opened */
+	const struct device *device; /* ours: where */
 	uint32_t refs;
 	/* The allocation: [start, start + size) holds address. */
 	CUdeviceptr start;
 	uint64_t size;
 };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* Of the process, which cannot open what it has made. Only for peers: who guesses a handle gets nothing by
+ * it. */
+static LIST_HEAD(, ipc_entry) made = LIST_HEAD_INITIALIZER(made);
+
+static struct ipc_entry *ipc_find_made(const CUipcMemHandle *handle)
+{
+	struct ipc_entry *entry;
+
+	LIST_FOREACH(entry, &made, entry)
+		if (memcmp(&entry->handle, handle, sizeof *handle) == 0)
+			return entry;
+	return NULL;
+}
 
 static struct ipc_entry *ipc_find(struct cuda_memories *memories, const CUipcMemHandle *handle)
 {
@@ -40,8 +58,7 @@ static void ipc_forget(struct ipc_entry *entry)
 {
 	if (--entry->refs > 0)
 		return;
-	if (!entry->ours)
-		LIST_REMOVE(entry, entry);
+	LIST_REMOVE(entry, entry);
 	free(entry);
 }
 
@@ -113,6 +130,16 @@ static void ipc_use(struct cuda_memory *memory, struct ipc_entry *entry, uint64_
 	memory->base.memory[1] = entry->start;
 }
 
+/* With a reference, as ipc_get. */
+static int ipc_get_made(struct cuda_memories *memories, struct ipc_entry *entry, struct error *err)
+{
+	int r = device_reach(memories->device, entry->device, err);
+
+	if (r == 0)
+		entry->refs++;
+	return r;
+}
+
 static int map_locked(struct cuda_memories *memories, const struct engine_handle *handle,
                       struct cuda_memory *memory, struct error *err)
 {
@@ -122,10 +149,15 @@ static int map_locked(struct cuda_memories *memories, const struct engine_handle
 	int r;
 
 	memcpy(&key, handle->handle.data, sizeof key);
-	r = ipc_get(memories, &key, &entry, err);
+	entry = handle->is_peer ? ipc_find_made(&key) : NULL;
+	r = entry ? ipc_get_made(memories, entry, err) : ipc_get(memories, &key, &entry, err);
 	if (r < 0)
 		return r;
-	r = cuda_memory_check_range(handle, entry->start + entry->size - entry->address, err);
+	if (!entry->ours)
+		r = cuda_memory_check_pointer(memories, handle, entry->address, "handle: the allocation",
+		                              err);
+	if (r == 0)
+		r = cuda_memory_check_range(handle, entry->start + entry->size - entry->address, err);
 	if (r == 0) {
 		ipc_use(memory, entry, handle->offset);
 	} else if (ipc_unref(entry, &closing) == STATUS_DEVICE_LOST) {
@@ -142,25 +174,27 @@ int ipc_memory_map(struct cuda_memories *memories, const struct engine_handle *h
 		return error_set(err, STATUS_INVALID_ARGUMENT,
 		                 "handle: a CUDA IPC handle has %zu bytes, not %zu", sizeof(CUipcMemHandle),
 		                 handle->handle.len);
-	pthread_mutex_lock(&memories->lock);
+	pthread_mutex_lock(&lock);
 	int r = map_locked(memories, handle, memory, err);
-	pthread_mutex_unlock(&memories->lock);
+	pthread_mutex_unlock(&lock);
 	return r;
 }
 
 int ipc_memory_unmap(struct cuda_memories *memories, struct cuda_memory *memory, struct error *err)
 {
-	pthread_mutex_lock(&memories->lock);
+	(void)memories;
+	pthread_mutex_lock(&lock);
 	int r = ipc_unref(memory->ipc, err);
-	pthread_mutex_unlock(&memories->lock);
+	pthread_mutex_unlock(&lock);
 	return r;
 }
 
 void ipc_memory_leave(struct cuda_memories *memories, struct cuda_memory *memory)
 {
-	pthread_mutex_lock(&memories->lock);
+	(void)memories;
+	pthread_mutex_lock(&lock);
 	ipc_forget(memory->ipc);
-	pthread_mutex_unlock(&memories->lock);
+	pthread_mutex_unlock(&lock);
 }
 
 /* ---- Making ------------------------------------------------------------------------------------------- */
@@ -195,13 +229,16 @@ int ipc_memory_create(struct cuda_memories *memories, const struct engine_handle
 	entry = calloc(1, sizeof *entry);
 	if (!entry)
 		return error_set(err, STATUS_NO_MEMORY, "out of memory");
-	*entry = (struct ipc_entry){ .ours = true, .refs = 1, .size = rounded };
+	*entry = (struct ipc_entry){ .ours = true, .device = memories->device, .refs = 1, .size = rounded };
 	r = ipc_allocate(memories, entry, &why);
 	if (r < 0) {
 		free(entry);
 		return error_set(err, r, "size: %" PRIu64 " bytes of device memory: %s", wanted->size,
 		                 why.message);
 	}
+	pthread_mutex_lock(&lock);
+	LIST_INSERT_HEAD(&made, entry, entry);
+	pthread_mutex_unlock(&lock);
 	ipc_use(memory, entry, 0);
 	memcpy(ret_export->handle, &entry->handle, sizeof entry->handle);
 	ret_export->handle_len = sizeof entry->handle;

@@ -7,6 +7,7 @@
  * The driver does not check all bytes of a pointer: forged ones can crash it (driver 580). Whose are accepted
  * is the daemon's decision (pool_regions_per_uid). */
 #include <assert.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,11 +21,15 @@ struct pool_entry {
 	uint32_t refs;
 };
 
-static struct pool_entry *find(struct cuda_memories *memories, CUdeviceptr address)
+/* Of the process: whichever engine frees an address ends it for all. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static LIST_HEAD(, pool_entry) imported = LIST_HEAD_INITIALIZER(imported);
+
+static struct pool_entry *find(CUdeviceptr address)
 {
 	struct pool_entry *entry;
 
-	LIST_FOREACH(entry, &memories->pool, entry)
+	LIST_FOREACH(entry, &imported, entry)
 		if (entry->address == address)
 			return entry;
 	return NULL;
@@ -55,8 +60,8 @@ static int unref(struct cuda_memories *memories, struct pool_entry *entry, struc
 }
 
 /* With a reference for the caller. */
-static int get(struct cuda_memories *memories, CUmemoryPool pool, const struct engine_handle *handle,
-               struct pool_entry **ret, struct error *err)
+static int get(CUmemoryPool pool, const struct engine_handle *handle, struct pool_entry **ret,
+               struct error *err)
 {
 	struct pool_entry *entry, *made = calloc(1, sizeof *made);
 	CUmemPoolPtrExportData data;
@@ -73,51 +78,57 @@ static int get(struct cuda_memories *memories, CUmemoryPool pool, const struct e
 		return error_set(err, cuda_memory_refusal(&why), "handle: the driver cannot import it: %s",
 		                 why.message);
 	}
-	entry = find(memories, address);
+	entry = find(address);
 	if (entry) {
 		free(made);
 	} else {
 		entry = made;
 		entry->address = address;
-		LIST_INSERT_HEAD(&memories->pool, entry, entry);
+		LIST_INSERT_HEAD(&imported, entry, entry);
 	}
 	entry->refs++;
 	*ret = entry;
 	return 0;
 }
 
-static int check_location(struct cuda_memories *memories, CUdeviceptr address, struct error *err)
+static int check_location(struct cuda_memories *memories, const struct engine_handle *handle,
+                          CUdeviceptr address, struct error *err)
 {
 	unsigned type = 0;
-	int device = -1;
 	int r = memory_call(err, cuPointerGetAttribute, (&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address));
 
-	if (r == 0)
-		r = memory_call(err, cuPointerGetAttribute,
-		                (&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address));
 	if (r < 0)
 		return r;
 	if (type != CU_MEMORYTYPE_DEVICE)
 		return error_set(err, STATUS_INVALID_ARGUMENT,
 		                 "fd: the pool's memory is not on a device (memory type %u)", type);
-	if (device != memories->device->handle)
-		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "fd: the pool is on device %d, but this service uses device %d", device,
-		                 memories->device->handle);
-	return 0;
+	return cuda_memory_check_pointer(memories, handle, address, "fd: the pool", err);
+}
+
+/* Of a pool, peers have nothing until that is said; for all of its memory at once. */
+static int allow(struct cuda_memories *memories, CUmemoryPool pool, struct error *err)
+{
+	const CUmemAccessDesc access = {
+		.location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = memories->device->handle },
+		.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+	};
+
+	return memory_call(err, cuMemPoolSetAccess, (pool, &access, 1));
 }
 
 /* The pool's import is the memory's; its allocations are everybody's who names them. */
 static int map_locked(struct cuda_memories *memories, const struct engine_handle *handle,
                       struct cuda_memory *memory, struct error *err)
 {
-	struct pool_entry *entry;
+	struct pool_entry *entry = NULL;
 	struct error freeing;
-	int r = get(memories, memory->pool, handle, &entry, err);
+	int r = get(memory->pool, handle, &entry, err);
 
 	if (r < 0)
 		return r;
-	r = check_location(memories, entry->address, err);
+	r = check_location(memories, handle, entry->address, err);
+	if (r == 0 && handle->is_peer)
+		r = allow(memories, memory->pool, err);
 	if (r == STATUS_DEVICE_LOST) {
 		forget(entry);
 		return r;
@@ -163,9 +174,9 @@ int pool_memory_map(struct cuda_memories *memories, const struct engine_handle *
 	if (r < 0)
 		return error_set(err, cuda_memory_refusal(&why), "fd: the driver cannot import the pool: %s",
 		                 why.message);
-	pthread_mutex_lock(&memories->lock);
+	pthread_mutex_lock(&lock);
 	r = map_locked(memories, handle, memory, err);
-	pthread_mutex_unlock(&memories->lock);
+	pthread_mutex_unlock(&lock);
 	if (r < 0 && r != STATUS_DEVICE_LOST)
 		driver.cuMemPoolDestroy(memory->pool);
 	return r;
@@ -173,15 +184,16 @@ int pool_memory_map(struct cuda_memories *memories, const struct engine_handle *
 
 int pool_memory_unmap(struct cuda_memories *memories, struct cuda_memory *memory, struct error *err)
 {
-	pthread_mutex_lock(&memories->lock);
+	pthread_mutex_lock(&lock);
 	int r = unref(memories, memory->allocation, err);
-	pthread_mutex_unlock(&memories->lock);
+	pthread_mutex_unlock(&lock);
 	return r == STATUS_DEVICE_LOST ? r : memory_call(err, cuMemPoolDestroy, (memory->pool));
 }
 
 void pool_memory_leave(struct cuda_memories *memories, struct cuda_memory *memory)
 {
-	pthread_mutex_lock(&memories->lock);
+	(void)memories;
+	pthread_mutex_lock(&lock);
 	forget(memory->allocation);
-	pthread_mutex_unlock(&memories->lock);
+	pthread_mutex_unlock(&lock);
 }

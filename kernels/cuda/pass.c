@@ -51,7 +51,8 @@ static enum job_weight weigh(const struct scheduler *scheduler, const struct eng
 /* Whether a job is one move from the device's memory to the device's. */
 static bool is_on_device(const struct engine_job *job)
 {
-	return !job_is_many(job) && !cuda_memory(job->move.dst)->host && !cuda_memory(job->move.src)->host;
+	return !job_is_many(job) && !cuda_memory(job->move.dst)->host && !cuda_memory(job->move.src)->host &&
+	       !job_has_peers(job);
 }
 
 /* Nothing else is under way, nor are others seen on the device: what they take would count for the job. */
@@ -155,7 +156,7 @@ static void note_sharing(struct scheduler *scheduler, const struct in_flight_job
 
 	if (staging_is_needed(&in_flight->staging) || in_flight->is_signal_alone || in_flight->after ||
 	    job->moves || job->multiprocessors > 0 ||
-	    (by_bus ? !job->blocks : in_flight->weight != JOB_SHORT))
+	    (by_bus ? !job->blocks : in_flight->weight != JOB_SHORT) || job_has_peers(job))
 		return;
 	sharing_note(&scheduler->sharing, now,
 	             in_flight->has_followed ? job->ns : now - in_flight->started_ns, job_bytes(job), by_bus);

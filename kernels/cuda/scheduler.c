@@ -254,12 +254,11 @@ static void drive(struct scheduler *scheduler, uint64_t until)
 	bool wake;
 
 	queue->is_driven = true;
-	if (!scheduler->owner_entered) {
+	if (!device_is_entered(scheduler->device)) {
 		pthread_mutex_unlock(&queue->lock);
 		if (device_enter(scheduler->device, &err) < 0)
 			queue_lose(queue, err.message);
 		pthread_mutex_lock(&queue->lock);
-		scheduler->owner_entered = true;
 	}
 	pass_start(scheduler);
 	do

@@ -54,7 +54,6 @@ struct scheduler {
 	uint64_t scratch_failed_ns; /* when the device had none for it; 0: it has not been asked */
 	bool scratch_missing;       /* a job waits for it to be opened */
 	bool scratch_full;          /* a job waits for blocks of others: nobody passes it */
-	bool owner_entered;         /* the owner's thread has the device's context */
 };
 
 /* The thread starts. On failure, too, scheduler_deinit follows. */

@@ -20,11 +20,25 @@ static int compare_memories(const uint64_t *a, const uint64_t *b)
 
 /* ---- Making ------------------------------------------------------------------------------------------- */
 
-int layer_table_init(struct layer_table *table, const char *name, struct error *err)
+void layer_table_take_addresses(struct layer_table *table)
 {
 	const struct layer_place *places = table->places;
 
 	table->bits = 0;
+	for (uint32_t i = 0; i < table->n; i++) {
+		table->layers[i] = (int64_t)(places[i].address - places[0].address);
+		table->bits |= (uint64_t)table->layers[i];
+	}
+	table->step = table->n > 1 ? (uint64_t)table->layers[1] : 0;
+	table->is_even = table->n == 1 || table->layers[1] > 0;
+	for (uint32_t i = 2; i < table->n; i++)
+		table->is_even &= (uint64_t)table->layers[i] - (uint64_t)table->layers[i - 1] == table->step;
+}
+
+int layer_table_init(struct layer_table *table, const char *name, struct error *err)
+{
+	const struct layer_place *places = table->places;
+
 	table->lowest = table->tightest = 0;
 	table->room = UINT64_MAX;
 	for (uint32_t i = 0; i < table->n; i++) {
@@ -35,8 +49,6 @@ int layer_table_init(struct layer_table *table, const char *name, struct error *
 			                 "%s: entry %" PRIu32 ": byte %" PRIu64 ", but region %" PRIu64
 			                 " has %" PRIu64 " bytes",
 			                 name, i, at->offset, places[i].region, at->size);
-		table->layers[i] = (int64_t)(places[i].address - places[0].address);
-		table->bits |= (uint64_t)table->layers[i];
 		if (at->offset < places[table->lowest].at.offset)
 			table->lowest = i;
 		if (at->size - at->offset < table->room) {
@@ -44,10 +56,7 @@ int layer_table_init(struct layer_table *table, const char *name, struct error *
 			table->tightest = i;
 		}
 	}
-	table->step = table->n > 1 ? (uint64_t)table->layers[1] : 0;
-	table->is_even = table->n == 1 || table->layers[1] > 0;
-	for (uint32_t i = 2; i < table->n; i++)
-		table->is_even &= (uint64_t)table->layers[i] - (uint64_t)table->layers[i - 1] == table->step;
+	layer_table_take_addresses(table);
 	table->beside = 0;
 	sort_entries(table);
 	measure_memories(table);

@@ -72,6 +72,10 @@ static inline uint64_t layer_position(const struct layer_table *table, uint32_t 
 /* OUT_OF_RANGE if an entry lies outside its region; the error names it, and the table as `name`. */
 int layer_table_init(struct layer_table *table, const char *name, struct error *err);
 
+/* Part of that: what follows from the addresses alone, of a table that has been copied to be seen by another
+ * engine. */
+void layer_table_take_addresses(struct layer_table *table);
+
 /* Whether n > 0 blocks, step bytes apart, lie in the region of each entry, with `added` bytes added to each.
  * side: "dst" or "src". */
 int layer_table_check_range(const struct layer_table *table, const char *side, uint64_t n, uint64_t step,

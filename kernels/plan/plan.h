@@ -49,8 +49,9 @@ struct plan_facts {
 	bool tma;           /* planned for the Tensor Memory Accelerator; the two below are then of use */
 	uint8_t dst_phase;  /* of the base addresses: modulo PLAN_PHASE; of a list's blocks, modulo 16 */
 	uint8_t src_phase;
-	bool spread; /* one of many moves of one launch: no map, and no copy of the driver's */
-	bool listed; /* one block of a list: no route that only a single move can take */
+	bool spread;     /* one of many moves of one launch: no map, and no copy of the driver's */
+	bool listed;     /* one block of a list: no route that only a single move can take */
+	uint8_t variant; /* the owner's, who has several devices: equal where the facts of these are */
 };
 
 /* Why a better family was not legal. */

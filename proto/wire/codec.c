@@ -30,6 +30,7 @@ static int decode_name(const struct place *place, const struct field *field, con
 static int decode_ints(const struct place *place, const msgpack_object *object, struct int_list *at,
                        struct error *err);
 static int decode_value(const msgpack_object *object, struct scalar *at);
+static int decode_device(const msgpack_object *object, struct device_name *at);
 static int decode_region_place(const msgpack_object *object, struct region_place *at);
 static int refuse_kind(const struct place *place, const struct field *field, const msgpack_object *object,
                        struct error *err);
@@ -48,6 +49,7 @@ const char *const codec_kind_names[FIELD_KIND_COUNT] = {
 	[FIELD_KIND_REGION_STATE] = "a region state",
 	[FIELD_KIND_COMPLETION] = "a completion",
 	[FIELD_KIND_PRIORITY] = "a priority",
+	[FIELD_KIND_DEVICE] = "a UUID or a non-negative integer",
 	[FIELD_KIND_INTS] = "an array of integers",
 	[FIELD_KIND_VALUE] = "a number or [re, im]",
 	[FIELD_KIND_PLACE] = "[region, offset]",
@@ -177,6 +179,9 @@ static void set_default(const struct field *field, void *at)
 	case FIELD_KIND_PRIORITY:
 		*(unsigned *)at = (unsigned)field->dflt;
 		return;
+	case FIELD_KIND_DEVICE:
+		*(struct device_name *)at = (struct device_name){ 0 };
+		return;
 	case FIELD_KIND_INTS:
 		((struct int_list *)at)->n = 0;
 		return;
@@ -285,6 +290,10 @@ static int decode_field(const struct place *place, const struct field *field, co
 	case FIELD_KIND_COMPLETION:
 	case FIELD_KIND_PRIORITY:
 		return decode_name(place, field, object, at, err);
+	case FIELD_KIND_DEVICE:
+		if (decode_device(object, at) < 0)
+			return refuse_kind(place, field, object, err);
+		return 0;
 	case FIELD_KIND_INTS:
 		if (object->type != MSGPACK_OBJECT_ARRAY)
 			return refuse_kind(place, field, object, err);
@@ -442,6 +451,19 @@ static int decode_value(const msgpack_object *object, struct scalar *at)
 }
 
 /* Negative when object is no [region, offset]. */
+static int decode_device(const msgpack_object *object, struct device_name *at)
+{
+	*at = (struct device_name){ 0 };
+	if (object->type == MSGPACK_OBJECT_STR)
+		at->uuid =
+		    (struct bytes){ object->via.str.size ? object->via.str.ptr : "", object->via.str.size };
+	else if (object->type == MSGPACK_OBJECT_POSITIVE_INTEGER)
+		at->number = object->via.u64;
+	else
+		return STATUS_INVALID_ARGUMENT;
+	return 0;
+}
+
 static int decode_region_place(const msgpack_object *object, struct region_place *at)
 {
 	const msgpack_object *entries = object->via.array.ptr;

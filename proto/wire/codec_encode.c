@@ -8,6 +8,7 @@
 #include "pack.h"
 
 static int encode_field(struct buffer *b, const struct field *field, const void *at);
+static int encode_device(struct buffer *b, const struct device_name *device);
 static int encode_ints(struct buffer *b, const struct int_list *ints);
 static int encode_value(struct buffer *b, const struct scalar *value);
 static int encode_operand(struct buffer *b, const struct field *field, const struct msg_operand *operand);
@@ -56,6 +57,8 @@ static int encode_field(struct buffer *b, const struct field *field, const void 
 		assert(*(const unsigned *)at < codec_name_sets[field->kind].n);
 		name = codec_name_sets[field->kind].names[*(const unsigned *)at];
 		return pack_str(b, name, strlen(name));
+	case FIELD_KIND_DEVICE:
+		return encode_device(b, at);
 	case FIELD_KIND_INTS:
 		return encode_ints(b, at);
 	case FIELD_KIND_VALUE:
@@ -90,6 +93,12 @@ int codec_encode_list(struct buffer *b, const struct message *inner, const struc
 	for (uint32_t i = 0; i < list->n && !r; i++)
 		r = codec_encode(b, inner, (const char *)list->items + i * inner->size);
 	return r;
+}
+
+static int encode_device(struct buffer *b, const struct device_name *device)
+{
+	return device->uuid.data ? pack_str(b, device->uuid.data, device->uuid.len)
+	                         : pack_uint(b, device->number);
 }
 
 static int encode_ints(struct buffer *b, const struct int_list *ints)

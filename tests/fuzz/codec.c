@@ -50,6 +50,12 @@ static bool same_scalars(const struct scalar *a, const struct scalar *b)
 	       (a->kind != SCALAR_COMPLEX || !memcmp(&a->im, &b->im, sizeof a->im));
 }
 
+static bool same_devices(const struct device_name *a, const struct device_name *b)
+{
+	return !a->uuid.data == !b->uuid.data && a->number == b->number && a->uuid.len == b->uuid.len &&
+	       (!a->uuid.len || !memcmp(a->uuid.data, b->uuid.data, a->uuid.len));
+}
+
 static bool same_items(const struct item_list *a, const struct item_list *b)
 {
 	bool same = a->n == b->n;
@@ -104,6 +110,8 @@ static bool same_field(const struct field *field, const void *a, const void *b)
 	case FIELD_KIND_STRING:
 	case FIELD_KIND_BINARY:
 		return text->len == other->len && (!text->len || !memcmp(text->data, other->data, text->len));
+	case FIELD_KIND_DEVICE:
+		return same_devices(a, b);
 	case FIELD_KIND_INTS:
 		return ints->n == others->n && !memcmp(ints->v, others->v, ints->n * sizeof *ints->v);
 	case FIELD_KIND_VALUE:

@@ -104,7 +104,10 @@ static void fill_field(const struct field *field, void *at, uint64_t *random)
 		struct msg_alternative alternatives[2];
 		struct msg_latency_bucket bars[2];
 		struct msg_item_error errors[2];
-	} lists[2]; /* a message has two at most */
+		struct msg_device_info devices[2];
+		struct msg_device_link links[2];
+		struct msg_user_stats users[2];
+	} lists[8]; /* a message has few, those within others included */
 	static unsigned taken;
 	static const int32_t codes[] = { 0, -1, -STATUS_COUNT, INT32_MIN, 1, INT32_MAX };
 	struct int_list *ints;
@@ -129,6 +132,11 @@ static void fill_field(const struct field *field, void *at, uint64_t *random)
 	case FIELD_KIND_COMPLETION:
 	case FIELD_KIND_PRIORITY:
 		*(unsigned *)at = (unsigned)below(random, codec_name_sets[field->kind].n);
+		break;
+	case FIELD_KIND_DEVICE:
+		*(struct device_name *)at = below(random, 2)
+		                                ? (struct device_name){ .uuid = any_bytes(random) }
+		                                : (struct device_name){ .number = any_number(random) };
 		break;
 	case FIELD_KIND_INTS:
 		ints = at;
@@ -157,7 +165,7 @@ static void fill_field(const struct field *field, void *at, uint64_t *random)
 		traffic_fill(field->inner, field->inner->needed | oracle_random(random), at, random);
 		break;
 	case FIELD_KIND_LIST:
-		inner = (char *)&lists[taken++ % 2];
+		inner = (char *)&lists[taken++ % 8];
 		assert(2 * field->inner->size <= sizeof lists[0]);
 		for (int i = 0; i < 2; i++)
 			traffic_fill(field->inner, ~0u, inner + i * field->inner->size, random);

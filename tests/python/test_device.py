@@ -373,3 +373,16 @@ def test_closing_with_work_in_streams(gpu, span, stream):
             c.close()
         del c
         stream.wait_all()
+
+
+def test_several_devices():
+    with Tmad(engine="cuda", env={"SOFTGPU_DEVICES": "3"}) as daemon, tma.connect(daemon.path) as client:
+        uuids = [device["uuid"] for device in client.info()["devices"]]
+        arrays = [client.empty(X.shape, "u4", device=device) for device in (None, 2, uuids[1])]
+        assert [region["device"] for region in client.regions()] == [uuids[0], uuids[2], uuids[1]]
+        arrays[0][...] = X
+        for src, dst in zip(arrays, [*arrays[1:], client.zeros(X.shape, "u4", device=0)]):
+            assert client.copy(src, out=dst) is dst
+        assert (client.transpose(arrays[2]) == X.T).all()
+        with pytest.raises(tma.NotFoundError, match="no device 3"):
+            client.empty(4, device=3)

@@ -147,7 +147,7 @@ class Documents(RawCase):
     def test_info(self):
         info = self.rpc.call("info")
         on_device = {"multiprocessors"} if info["engine"] == "cuda" else set()
-        self.assertEqual(set(info), {"version", "protocol", "boot_id", "engine", "device", "limits", "methods",
+        self.assertEqual(set(info), {"version", "protocol", "boot_id", "engine", "device", "devices", "limits", "methods",
                                      "dtypes"} | on_device)
         self.assertEqual(info["boot_id"], self.rpc.call("info")["boot_id"])
         self.assertEqual(len(info["dtypes"]), 17)

@@ -48,6 +48,9 @@ class Regions(RawCase):
         memory = self.memory(8192)
         first = memory.register(self.rpc, size=4096, offset=100, writable=False)
         entries = self.rpc.call("region_list")
+        devices = self.rpc.call("info")["devices"]
+        self.assertEqual([entry.pop("device", None) for entry in entries],
+                         [devices[0]["uuid"] if devices else None])
         self.assertEqual(entries, [{"region": first, "kind": "memfd", "size": 4096, "offset": 100,
                                     "writable": False, "state": "open", "jobs": 0}])
 

@@ -93,14 +93,19 @@ static CUdeviceptr create(CUmemAllocationHandleType type)
 
 /* ---- The service ------------------------------------------------------------------------------------ */
 
-static void start(void)
+static void start_with(const char *argument)
 {
 	service.engine = "cuda";
-	process_start(&service, NULL);
+	process_start(&service, argument);
 	client = tma_new();
 	cr_assert(client);
 	cr_assert_eq(tma_connect(client, service.socket), TMA_OK, "%s", tma_last_error(client));
 	cuda_open(0);
+}
+
+static void start(void)
+{
+	start_with(NULL);
 }
 
 static void stop(void)
@@ -109,10 +114,16 @@ static void stop(void)
 	process_stop(&service, SIGTERM);
 }
 
-static void start_two_devices(void)
+static void start_on_both(void)
 {
 	setenv("SOFTGPU_DEVICES", "2", 1);
 	start();
+}
+
+static void start_on_one_of_two(void)
+{
+	setenv("SOFTGPU_DEVICES", "2", 1);
+	start_with("--device=0");
 }
 
 static char fault_once[64];
@@ -132,7 +143,8 @@ static void stop_faulty(void)
 }
 
 TestSuite(softgpu, .init = start, .fini = stop, .timeout = 120);
-TestSuite(softgpu_two, .init = start_two_devices, .fini = stop, .timeout = 120);
+TestSuite(softgpu_two, .init = start_on_one_of_two, .fini = stop, .timeout = 120);
+TestSuite(softgpu_both, .init = start_on_both, .fini = stop, .timeout = 120);
 TestSuite(softgpu_lost, .init = start_faulty, .fini = stop_faulty, .timeout = 120);
 
 /* ---- Transposes between regions --------------------------------------------------------------------- */
@@ -372,6 +384,71 @@ Test(softgpu, memory_of_the_service)
 	fill(b, 2);
 	assert_transposes(host, ipc, "from a handle to host memory");
 	assert_transposed(tma_region_data(host), 2, "from a handle to host memory");
+}
+
+/* ---- A service of two devices ------------------------------------------------------------------------ */
+
+#define FIRST  "GPU-50f79000-0000-4000-8000-000000000000"
+#define SECOND "GPU-50f79001-0000-4000-8000-000000000000"
+
+static tma_region *made_on(const char *device, enum tma_region_kind kind)
+{
+	tma_region *region;
+
+	cr_assert_eq(tma_region_create_on(client, device, kind, BYTES, &region), TMA_OK, "%s: %s", device,
+	             tma_last_error(client));
+	return region;
+}
+
+static void copy(tma_region *dst, tma_region *src)
+{
+	struct tma_tensor d = { .region = dst, .dtype = TMA_UINT8, .rank = 1, .shape = { BYTES } };
+	struct tma_tensor s = { .region = src, .dtype = TMA_UINT8, .rank = 1, .shape = { BYTES } };
+
+	cr_assert_eq(tma_copy(client, &d, &s), TMA_OK, "%s", tma_last_error(client));
+}
+
+Test(softgpu_both, memory_of_either)
+{
+	const struct {
+		const char *name;
+		enum tma_region_kind kind;
+		const char *uuid;
+	} rows[] = {
+		{ NULL, TMA_REGION_ANY, FIRST },         { "1", TMA_REGION_ANY, SECOND },
+		{ SECOND, TMA_REGION_CUDA_IPC, SECOND }, { FIRST, TMA_REGION_CUDA_IPC, FIRST },
+		{ "1", TMA_REGION_MEMFD, SECOND },       { "0", TMA_REGION_MEMFD, FIRST },
+	};
+	tma_region *host = made_on(NULL, TMA_REGION_MEMFD), *own;
+	CUdeviceptr pointer;
+
+	cuda_open(1);
+	pointer = allocate(BYTES);
+	own = shared(pointer, BYTES);
+	cr_assert_str_eq(tma_region_device(own), SECOND);
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		tma_region *region = made_on(rows[i].name, rows[i].kind);
+
+		cr_assert_str_eq(tma_region_device(region), rows[i].uuid, "row %zu", i);
+		fill(pointer, (unsigned)i);
+		assert_transposes(region, own, rows[i].uuid);
+		copy(host, region);
+		assert_transposed(tma_region_data(host), (unsigned)i, rows[i].uuid);
+	}
+}
+
+Test(softgpu_both, none_of_them)
+{
+	const char *const names[] = { "2", "GPU-1", "0x", SECOND SECOND };
+	tma_region *region = NULL;
+
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+		cr_assert_lt(tma_region_create_on(client, names[i], TMA_REGION_ANY, BYTES, &region), 0, "%s",
+		             names[i]);
+	cr_assert_eq(tma_region_create_on(client, "2", TMA_REGION_ANY, BYTES, &region), TMA_NOT_FOUND);
+	cr_assert(strstr(tma_last_error(client), "no device 2; it has GPU-50f79000-"), "%s",
+	          tma_last_error(client));
+	cr_assert_str_eq(tma_region_device(NULL), "");
 }
 
 /* ---- A device that is lost -------------------------------------------------------------------------- */

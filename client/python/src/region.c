@@ -20,15 +20,16 @@ static struct py_region *py_region_alloc(struct py_client *c)
 	return r;
 }
 
-/* Client.create(size). The mapping becomes the object's: arrays in it outlive the client. */
+/* Client.create(size, device=None). The mapping becomes the object's: arrays in it outlive the client. */
 PyObject *py_client_create(PyObject *self, PyObject *args)
 {
 	struct py_client *c = (struct py_client *)self;
+	const char *device = NULL;
 	uint64_t size;
 	struct py_region *r;
 	int rc;
 
-	if (!PyArg_ParseTuple(args, "O&:create", parse_u64, &size))
+	if (!PyArg_ParseTuple(args, "O&|z:create", parse_u64, &size, &device))
 		return NULL;
 	r = py_region_alloc(c);
 	if (!r)
@@ -37,7 +38,7 @@ PyObject *py_client_create(PyObject *self, PyObject *args)
 		Py_DECREF(r);
 		return NULL;
 	}
-	CLIENT_CALL(c, rc = tma_region_create_kind(c->client, TMA_REGION_MEMFD, size, &r->region));
+	CLIENT_CALL(c, rc = tma_region_create_on(c->client, device, TMA_REGION_MEMFD, size, &r->region));
 	if (rc == 0) {
 		r->address = r->region->data;
 		r->region->data = NULL;

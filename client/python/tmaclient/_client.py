@@ -179,16 +179,16 @@ class Maker:
         made = self._make_array(shape, like, dtype)
         return made, Array(tensor_of(made, like.kind, dtype), like.kind, made)
 
-    def _make_tensor(self, shape: Sequence[int], dtype: str) -> Tensor:
+    def _make_tensor(self, shape: Sequence[int], dtype: str, device: str | None = None) -> Tensor:
         if any(n < 0 for n in shape):
             raise ValueError(f"shape: {tuple(shape)} has a negative extent")
-        region = self._core.create(max(count(shape) * _core.DTYPES[dtype], 1))
+        region = self._core.create(max(count(shape) * _core.DTYPES[dtype], 1), device)
         return region.tensor(0, dtype, tuple(shape), dense(shape))
 
-    def _make_shared(self, shape: Sequence[int], dtype: str) -> Any:
+    def _make_shared(self, shape: Sequence[int], dtype: str, device: str | None = None) -> Any:
         import numpy as np
 
-        return np.asarray(self._make_tensor(shape, dtype)).view(numpy_dtype(dtype))
+        return np.asarray(self._make_tensor(shape, dtype, device)).view(numpy_dtype(dtype))
 
     def _transform_job(
         self, src: Any, permute: Any, pad: Any, mode: str, value: Any, out: Any, options: Options, name: str = "permute"
@@ -621,17 +621,22 @@ class Client(Maker):
 
     # ---- Memory ----------------------------------------------------------------------------------------
 
-    def empty(self, shape: int | Sequence[int], dtype: Any = "float32") -> Any:
+    def empty(
+        self, shape: int | Sequence[int], dtype: Any = "float32", *, device: int | str | None = None
+    ) -> Any:
         """A NumPy array in memory that the service shares: it is moved without a copy. It is zeroed, in C order, and
         freed with the last array that uses it. dtype is a name, or a type of NumPy's or torch's. Where NumPy is not
-        installed, or lacks the type, it is a Tensor. QuotaError: a limit on the user's memory; NoMemoryError."""
+        installed, or lacks the type, it is a Tensor. device: of a service with several, the one whose moves the array
+        is for, by its UUID or its place in info()["devices"]; others map it when they first need it. QuotaError: a
+        limit on the user's memory; NoMemoryError; NotFoundError: the service has no such device."""
+        where = device if device is None or isinstance(device, str) else str(operator.index(device))
         extents = (operator.index(shape),) if hasattr(shape, "__index__") else tuple(operator.index(n) for n in shape)
         name = dtype_name(dtype)
         try:
             numpy_dtype(name)
         except (ImportError, TypeError):
-            return self._make_tensor(extents, name)
-        return self._make_shared(extents, name)
+            return self._make_tensor(extents, name, where)
+        return self._make_shared(extents, name, where)
 
     zeros = empty
 
@@ -682,7 +687,7 @@ class Client(Maker):
         self._core.ping()
 
     def info(self) -> dict[str, Any]:
-        """Engine, device, limits, methods and element types of the service."""
+        """Engine, devices, limits, methods and element types of the service."""
         return self._core.info()
 
     def stats(self) -> dict[str, Any]:

@@ -228,8 +228,8 @@ class Client:
         """For how long later calls try to connect again; -1: they do not."""
     def last_result(self) -> dict[str, Any]:
         """What the last request did."""
-    def create(self, size: int, /) -> Region:
-        """A region of zeroed host memory; size in bytes."""
+    def create(self, size: int, device: str | None = None, /) -> Region:
+        """A region of zeroed host memory; size in bytes; mapped for that device first."""
     def register(self, tensor: Tensor, readonly: bool, /) -> Region:
         """A region of a tensor's memory."""
     def is_shared(self, tensor: Tensor, /) -> bool:

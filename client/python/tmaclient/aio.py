@@ -475,10 +475,10 @@ class AsyncClient(Maker):
         except _WouldWait:
             return await self._ask(lambda: make(*args))
 
-    def _make_tensor(self, shape: Sequence[int], dtype: str) -> Tensor:
+    def _make_tensor(self, shape: Sequence[int], dtype: str, device: str | None = None) -> Tensor:
         if threading.get_ident() == self._loop_thread:
             raise _WouldWait
-        return super()._make_tensor(shape, dtype)
+        return super()._make_tensor(shape, dtype, device)
 
     async def _run(self, job: Job) -> Any:
         """Runs a job, with the points of its order around it where it takes several requests."""
@@ -739,15 +739,18 @@ class AsyncClient(Maker):
 
     # ---- Memory, order, and what the service says ------------------------------------------------------
 
-    async def empty(self, shape: int | Sequence[int], dtype: Any = "float32") -> Any:
+    async def empty(
+        self, shape: int | Sequence[int], dtype: Any = "float32", *, device: int | str | None = None
+    ) -> Any:
         """Client.empty."""
+        where = device if device is None or isinstance(device, str) else str(operator.index(device))
         extents = (operator.index(shape),) if hasattr(shape, "__index__") else tuple(operator.index(n) for n in shape)
         name = dtype_name(dtype)
         try:
             numpy_dtype(name)
         except (ImportError, TypeError):
-            return await self._ask(lambda: self._make_tensor(extents, name))
-        return await self._ask(lambda: self._make_shared(extents, name))
+            return await self._ask(lambda: self._make_tensor(extents, name, where))
+        return await self._ask(lambda: self._make_shared(extents, name, where))
 
     zeros = empty
 

@@ -65,6 +65,24 @@ static void of_service(struct snapshot *snapshot, const struct snapshot *was, do
 	          grown(field_sum(find(snapshot->stats, "bytes")), field_sum(find(old, "bytes"))), latency);
 }
 
+/* The service numbers them the same until it starts again. */
+static void of_devices(struct snapshot *snapshot, const struct snapshot *was, double seconds)
+{
+	const tma_document *old = was ? find(was->stats, "devices") : NULL;
+
+	for (size_t i = 0; i < snapshot->n_devices; i++) {
+		struct device_usage *u = &snapshot->devices[i];
+		const tma_document *before = tma_document_at(old, i, NULL);
+
+		u->now = tma_document_at(find(snapshot->stats, "devices"), i, NULL);
+		if (seconds <= 0)
+			continue;
+		u->bytes_per_s =
+		    (double)grown(field_uint(u->now, "bytes"), field_uint(before, "bytes")) / seconds;
+		u->device = (double)grown(field_uint(u->now, "ns"), field_uint(before, "ns")) / 1e9 / seconds;
+	}
+}
+
 int snapshot_init(struct snapshot *ret, tma_client *client, const struct snapshot *was, struct failure *f)
 {
 	struct snapshot snapshot = { .at = clock_s() };
@@ -77,7 +95,9 @@ int snapshot_init(struct snapshot *ret, tma_client *client, const struct snapsho
 		return -1;
 	}
 	snapshot.usage = calloc(snapshot.sessions.n + 1, sizeof *snapshot.usage);
-	if (!snapshot.usage) {
+	snapshot.n_devices = tma_document_count(find(snapshot.stats, "devices"));
+	snapshot.devices = calloc(snapshot.n_devices + 1, sizeof *snapshot.devices);
+	if (!snapshot.usage || !snapshot.devices) {
 		snapshot_deinit(&snapshot);
 		return fail(f, EXIT_FAILED, "out of memory");
 	}
@@ -85,6 +105,7 @@ int snapshot_init(struct snapshot *ret, tma_client *client, const struct snapsho
 		was = NULL;
 	seconds = was ? snapshot.at - was->at : 0;
 	of_service(&snapshot, was, seconds);
+	of_devices(&snapshot, was, was ? seconds : (double)field_uint(snapshot.stats, "uptime_ms") / 1e3);
 	for (size_t i = 0; i < snapshot.sessions.n; i++) {
 		const struct session_row *row = &snapshot.sessions.rows[i];
 
@@ -101,6 +122,7 @@ void snapshot_deinit(struct snapshot *snapshot)
 	tma_document_free(snapshot->stats);
 	session_list_deinit(&snapshot->sessions);
 	free(snapshot->usage);
+	free(snapshot->devices);
 	*snapshot = (struct snapshot){ 0 };
 }
 

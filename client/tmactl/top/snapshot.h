@@ -30,6 +30,13 @@ struct usage {
 	const struct session_row *session; /* NULL: of the service */
 };
 
+/* A device since the previous snapshot. */
+struct device_usage {
+	const tma_document *now; /* its entry of stats */
+	double bytes_per_s;
+	double device; /* as in struct usage */
+};
+
 struct snapshot {
 	double at; /* seconds, by the monotonic clock */
 	tma_document *info;
@@ -37,6 +44,8 @@ struct snapshot {
 	struct session_list sessions;
 	struct usage all;
 	struct usage *usage; /* sessions.n of them, sorted */
+	size_t n_devices;
+	struct device_usage *devices; /* in their order */
 };
 
 /* Asks the service. was is the previous snapshot; without one (NULL), rates count from when each connection

@@ -105,13 +105,39 @@ static void print_head(FILE *file, const struct snapshot *snapshot, int width)
 	     us_or_none(snapshot->all.p99_us, p99, sizeof p99), field_uint(snapshot->stats, "waiting"));
 }
 
+/* Lines of a service with several. */
+static int device_lines(const struct snapshot *snapshot)
+{
+	return snapshot->n_devices > 1 ? (int)snapshot->n_devices : 0;
+}
+
+static void print_devices(FILE *file, const struct snapshot *snapshot, int width)
+{
+	char moved[32], bytes[32];
+
+	for (int i = 0; i < device_lines(snapshot); i++) {
+		const struct device_usage *u = &snapshot->devices[i];
+		const uint64_t jobs = field_uint(u->now, "jobs"), regions = field_uint(u->now, "regions");
+
+		line(file, width, COLOUR_NONE,
+		     "device %d %s: %.0f%%  %s GB/s  %" PRIu64 " request%s  %" PRIu64 " region%s %s%s", i,
+		     field_text(u->now, "device"), 100 * u->device,
+		     gigabytes(u->bytes_per_s, moved, sizeof moved), jobs, jobs == 1 ? "" : "s", regions,
+		     regions == 1 ? "" : "s",
+		     print_bytes(field_uint(u->now, "mapped_bytes"), bytes, sizeof bytes),
+		     tma_document_int(tma_document_find(u->now, "up")) ? "" : "  silent");
+	}
+}
+
 void top_print(FILE *file, const struct snapshot *snapshot, enum sort_key key, const char *note, int width,
                int lines)
 {
-	size_t room = !lines ? SIZE_MAX : lines > HEAD_LINES ? (size_t)(lines - HEAD_LINES) : 0;
+	const int head = HEAD_LINES + device_lines(snapshot);
+	size_t room = !lines ? SIZE_MAX : lines > head ? (size_t)(lines - head) : 0;
 	struct table table;
 
 	print_head(file, snapshot, width);
+	print_devices(file, snapshot, width);
 	if (*note || lines)
 		line(file, width, COLOUR_BAD, "%s", note);
 	fputc('\n', file);
@@ -138,6 +164,22 @@ static void print_text_json(const char *key, const char *text)
 	print_json_string(text, strlen(text), 1);
 }
 
+static void print_devices_json(const struct snapshot *snapshot)
+{
+	fputs(", \"devices\": [", stdout);
+	for (size_t i = 0; i < snapshot->n_devices; i++) {
+		const struct device_usage *u = &snapshot->devices[i];
+
+		printf("%s{\"index\": %zu", i ? ", " : "", i);
+		print_text_json("device", field_text(u->now, "device"));
+		printf(", \"bytes_per_s\": %.0f, \"busy\": %.3f, \"jobs\": %" PRIu64 ", \"regions\": %" PRIu64
+		       ", \"mapped_bytes\": %" PRIu64 "}",
+		       u->bytes_per_s, u->device, field_uint(u->now, "jobs"), field_uint(u->now, "regions"),
+		       field_uint(u->now, "mapped_bytes"));
+	}
+	fputs("]", stdout);
+}
+
 void top_print_json(const struct snapshot *snapshot, const char *error)
 {
 	struct timespec now;
@@ -159,6 +201,7 @@ void top_print_json(const struct snapshot *snapshot, const char *error)
 	       field_uint(snapshot->stats, "regions"), field_uint(snapshot->stats, "mapped_bytes"),
 	       field_uint(snapshot->stats, "jobs"), field_uint(snapshot->stats, "waiting"));
 	print_usage_json(&snapshot->all);
+	print_devices_json(snapshot);
 	fputs(", \"sessions\": [", stdout);
 	for (size_t i = 0; i < snapshot->sessions.n; i++) {
 		const struct usage *u = &snapshot->usage[i];

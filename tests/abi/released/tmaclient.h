@@ -222,6 +222,14 @@ TMA_API int tma_region_create(tma_client *client, size_t size, tma_region **ret)
 TMA_API int tma_region_create_kind(tma_client *client, enum tma_region_kind kind, size_t size,
                                    tma_region **ret);
 
+/* The same on a device of a service that has several: device is its UUID, or its number in the list "devices"
+ * of tma_info, in decimal; NULL: the first. Host memory (TMA_REGION_MEMFD) can be used with any device; the
+ * one named is that for which the service maps it first. The region of one device can be the source, and,
+ * where devices have peer access to each other, the destination of a transform whose other side is on another
+ * device. NOT_FOUND: the service does not have that device. */
+TMA_API int tma_region_create_on(tma_client *client, const char *device, enum tma_region_kind kind,
+                                 size_t size, tma_region **ret);
+
 enum tma_region_flags {
 	TMA_REGION_READ_ONLY = 1, /* transforms may only read the region; its memfd may be open read-only */
 };
@@ -266,6 +274,10 @@ TMA_API enum tma_region_kind tma_region_kind(const tma_region *region); /* ANY o
  * the region. */
 TMA_API int tma_region_fd(const tma_region *region);
 TMA_API const void *tma_region_handle(const tma_region *region);
+
+/* Returns the UUID of the device that the memory is on, or for which the service has mapped host memory
+ * first; "" if the service has no device. It is valid until the region's last release. */
+TMA_API const char *tma_region_device(const tma_region *region);
 
 /* Releases the region; the service keeps it until the requests in flight that use it have finished. Unmaps
  * what tma_region_create mapped. The handle is invalid afterwards, whatever the call returns. NULL is allowed

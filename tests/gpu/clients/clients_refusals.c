@@ -146,7 +146,7 @@ static int status_for_device(const struct service *service, const CUipcMemHandle
 		.kind = REGION_KIND_CUDA_IPC,
 		.size = 64,
 		.handle = { (const char *)handle, sizeof *handle },
-		.device = bytes_of(device),
+		.device = { .uuid = bytes_of(device) },
 	};
 	struct rpc_decoder *decoder = rpc_decoder_new();
 	int sock = socket_connect(service->socket, 1000), fds[SOCKET_MAX_FDS];

@@ -41,7 +41,8 @@ static void keep(const struct server *s, const struct rpc_request *request)
 	kept->has_parts = p->has & F(region_register, parts);
 	kept->n_parts = kept->has_parts ? p->parts.n : 0;
 	if (p->has & F(region_register, device))
-		snprintf(kept->device, sizeof kept->device, "%.*s", (int)p->device.len, p->device.data);
+		snprintf(kept->device, sizeof kept->device, "%.*s", (int)p->device.uuid.len,
+		         p->device.uuid.data);
 	for (uint32_t i = 0; i < kept->n_parts; i++) {
 		struct msg_part part;
 		struct error err;

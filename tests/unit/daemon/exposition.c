@@ -17,7 +17,7 @@ static struct snapshot *sample(uint32_t n)
 
 	s->version = "1.2.3";
 	s->engine = "cuda";
-	s->device = "a \"quoted\" \\ of\ntwo lines";
+	snprintf(s->device, sizeof s->device, "a \"quoted\" \\ of\ntwo lines");
 	s->start_ns = UINT64_C(1700000000000000001);
 	s->metrics.requests = 3;
 	s->metrics.requests_by_method[METHOD_ping] = 2;

@@ -77,14 +77,14 @@ static void belong_to(struct session *session, struct account *account)
 	struct server *server = session->server;
 	struct error err;
 
-	engine_stream_free(server->engine, session->stream);
+	engine_stream_free(device_engine(&server->devices, 0), session->streams[0]);
 	charge_release(&session->connection);
 	account_unref(session->account);
 	session->account = account;
 	cr_assert_eq(
 	    charge_take(&session->connection, &server->accounts, account, CHARGE_CONNECTIONS, 1, &err), 0);
-	session->stream = engine_stream_new(server->engine, &account->owner);
-	cr_assert(session->stream);
+	session->streams[0] = engine_stream_new(device_engine(&server->devices, 0), &account->owners[0]);
+	cr_assert(session->streams[0]);
 }
 
 struct client client_connect(struct server *server, uid_t uid)

@@ -13,7 +13,7 @@
 #include "sample.h"
 
 #define KIND(name) (1u << FIELD_KIND_##name)
-#define STRS       KIND(STRING)
+#define STRS       KIND(STRING) | KIND(DEVICE)
 #define NUMBERS    KIND(VALUE) | KIND(OPERAND)
 #define ARRAYS     KIND(ITEMS) | KIND(LIST) /* whatever is in them: items are looked at one by one */
 
@@ -33,8 +33,8 @@ static const struct variant variants[] = {
 	ROW("nil", "\xc0", 0),
 	ROW("false", "\xc2", KIND(BOOL) | NUMBERS),
 	ROW("true", "\xc3", KIND(BOOL) | NUMBERS),
-	ROW("0", "\x00", KIND(UINT) | NUMBERS),
-	ROW("uint 64", "\xcf\xff\xff\xff\xff\xff\xff\xff\xff", KIND(UINT) | NUMBERS),
+	ROW("0", "\x00", KIND(UINT) | KIND(DEVICE) | NUMBERS),
+	ROW("uint 64", "\xcf\xff\xff\xff\xff\xff\xff\xff\xff", KIND(UINT) | KIND(DEVICE) | NUMBERS),
 	ROW("-1", "\xff", NUMBERS),
 	ROW("int 64", "\xd3\x80\0\0\0\0\0\0\0", NUMBERS),
 	ROW("float 32", "\xca\x40\0\0\0", NUMBERS),

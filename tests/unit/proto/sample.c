@@ -64,6 +64,9 @@ static void sample_field(const struct field *field, void *at)
 	case FIELD_KIND_COMPLETION:
 		*(enum completion *)at = COMPLETION_QUEUED;
 		break;
+	case FIELD_KIND_DEVICE:
+		*(struct device_name *)at = (struct device_name){ .number = 3 };
+		break;
 	case FIELD_KIND_INTS:
 		*(struct int_list *)at = (struct int_list){ 4, { 0, -1, INT64_MIN, INT64_MAX } };
 		break;

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The devices that the service runs on: an engine for each, or one engine on the CPU.
+ *
+ * They are opened together and closed together; a device is named by its index. Whatever is the same for all
+ * of them (the loop's wake-up, the cache of plans, accounts) is the server's; what belongs to an engine is of
+ * one index: streams, memories, and with them the mappings of a region. All of this belongs to the loop's
+ * thread.
+ */
+#ifndef DAEMON_DEVICES_H
+#define DAEMON_DEVICES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "engines.h"
+#include "kernels/engine.h"
+#include "proto/schema.h"
+#include "proto/status.h"
+
+/* No device in particular. */
+#define DEVICE_ANY UINT32_MAX
+
+struct served_device {
+	struct engine *engine;
+	struct plan_facts facts; /* the engine's; variant: the first device that has the same */
+	struct engine_link links[ENGINES_MOST]; /* to the others; none to itself */
+	uint32_t jobs;                          /* that the engine has and that have not been reaped */
+	bool is_silent;                         /* as of the last probe */
+	uint64_t regions; /* mapped, and their bytes; those of other devices count there */
+	uint64_t mapped_bytes;
+	uint64_t transforms, bytes, ns; /* that have ended: how many, read plus written, the engine's time */
+};
+
+struct devices {
+	uint32_t n;
+	struct served_device of[ENGINES_MOST];
+};
+
+/* Takes the engines over. */
+void devices_init(struct devices *devices, const struct chosen_engines *engines);
+void devices_deinit(struct devices *devices);
+
+/* The device that a client names: by its UUID, with or without "GPU-", in any case, or by its index.
+ * NOT_FOUND. */
+int devices_find(const struct devices *devices, const struct device_name *name, uint32_t *ret,
+                 struct error *err);
+
+/* Whether the UUIDs are of one device. */
+bool devices_have_uuid(const struct engine *engine, struct bytes uuid);
+
+/* Their UUIDs, for a sentence. */
+void devices_list(const struct devices *devices, char *text, size_t size);
+
+/* Calls on_done of every job that has ended. Returns the first device that is lost; NULL: none is. */
+struct served_device *devices_reap(struct devices *devices);
+
+/* Of the first that is lost; "": none is. */
+const char *devices_lost_why(const struct devices *devices);
+
+/* As engine_drive, for all of them. Where more than one has jobs, each is left to its threads. */
+bool devices_drive(struct devices *devices, uint64_t ns);
+
+/* Whether each engine has given a sign of life at the last probe. */
+bool devices_answer(const struct devices *devices);
+
+/* The same, and none is lost. */
+bool devices_are_up(const struct devices *devices);
+
+/* The sum of all. */
+void devices_cache_stats(const struct devices *devices, struct engine_cache_stats *ret);
+
+static inline bool device_is_up(const struct served_device *device)
+{
+	return !device->engine->lost && !device->is_silent;
+}
+
+static inline struct engine *device_engine(const struct devices *devices, uint32_t device)
+{
+	return devices->of[device].engine;
+}
+
+#endif

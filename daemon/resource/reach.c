@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Keeps the sources of regions, and maps them for further devices. */
+#include "reach.h"
+
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "daemon/net/session.h"
+#include "daemon/server.h"
+
+/* What a region is mapped from once more. */
+struct region_source {
+	struct engine_handle handle; /* fd: -1, or the source's own */
+	char handle_bytes[ENGINE_HANDLE_BYTES];
+	struct engine_part
+	    part; /* handle.parts, if there are any: all that the region's memory consists of */
+};
+
+enum reach_state { REACH_UNDER_WAY, REACH_DONE, REACH_FAILED };
+
+/* A mapping for one device. */
+struct reach {
+	struct chore chore;
+	LIST_ENTRY(reach) entry; /* in session->reaching while it is under way */
+	struct region *region;
+	uint32_t device;
+	enum reach_state state;
+	struct engine_handle handle;
+	atomic_bool unwanted; /* handle.unwanted */
+	struct charge count;
+	struct engine_memory *memory; /* NULL: it is not mapped */
+	struct error err;
+};
+
+static bool map(struct chore *chore);
+static void on_mapped(struct chore *chore);
+
+/* ---- What is kept -------------------------------------------------------------------------------------- */
+
+static void keep_parts(struct region_source *source, struct engine_memory *memory)
+{
+	const struct memory_chunks *chunks = memory->chunks;
+	const struct memory_chunk *last = &chunks->by_place[chunks->n - 1];
+
+	source->part = (struct engine_part){ .fd = -1, .memory = memory, .size = last->at + last->size };
+	source->handle.parts = &source->part;
+	source->handle.n_parts = 1;
+}
+
+void region_keep_source(struct region *region, const struct engine_handle *handle)
+{
+	struct region_source *source = region->server->devices.n > 1 ? calloc(1, sizeof *source) : NULL;
+
+	if (!source)
+		return;
+	source->handle = *handle;
+	source->handle.unwanted = NULL;
+	source->handle.is_peer = true;
+	if (handle->handle.len > 0)
+		memcpy(source->handle_bytes, handle->handle.data, handle->handle.len);
+	source->handle.handle.data = source->handle_bytes;
+	if (handle->n_parts > 0)
+		keep_parts(source, region->memory);
+	region->source = source;
+}
+
+/* ---- Mapping ------------------------------------------------------------------------------------------- */
+
+static struct reach *reach_of(struct chore *chore)
+{
+	return (struct reach *)((char *)chore - offsetof(struct reach, chore));
+}
+
+static const char *uuid_of(const struct region *region, uint32_t device)
+{
+	return device_engine(&region->server->devices, device)->uuid;
+}
+
+static int check(const struct region *region, uint32_t device, struct error *err)
+{
+	const struct served_device *other = &region->server->devices.of[device];
+
+	if (!region->memory->host && other->links[region->device].kind == ENGINE_LINK_NONE)
+		return error_set(err, STATUS_UNSUPPORTED,
+		                 "region %" PRIu64
+		                 " is on device %s, whose memory device %s cannot reach: there is no peer "
+		                 "access between them",
+		                 region->id, uuid_of(region, region->device), uuid_of(region, device));
+	if (!region->source)
+		return error_set(err, STATUS_UNSUPPORTED,
+		                 "region %" PRIu64
+		                 " cannot be mapped for device %s: what it was registered by was not kept",
+		                 region->id, uuid_of(region, device));
+	return 0;
+}
+
+static struct reach *reach_new(struct region *region, uint32_t device, struct error *err)
+{
+	struct session *session = region->session;
+	struct reach *reach = calloc(1, sizeof *reach);
+
+	if (!region->reaches)
+		region->reaches = calloc(region->server->devices.n, sizeof(*region->reaches));
+	if (!reach || !region->reaches) {
+		error_set(err, STATUS_NO_MEMORY, "no memory to map a region for another device");
+		free(reach);
+		return NULL;
+	}
+	reach->region = region;
+	reach->device = device;
+	reach->handle = region->source->handle;
+	reach->handle.unwanted = &reach->unwanted;
+	reach->chore = (struct chore){ .step = map, .on_done = on_mapped };
+	if (charge_take(&reach->count, &session->server->accounts, session->account, CHARGE_REGIONS, 1, err) <
+	    0) {
+		free(reach);
+		return NULL;
+	}
+	return reach;
+}
+
+static int start(struct region *region, uint32_t device, struct error *err)
+{
+	struct session *session = region->session;
+	struct reach *reach;
+
+	if (check(region, device, err) < 0)
+		return err->status;
+	reach = reach_new(region, device, err);
+	if (!reach)
+		return err->status;
+	region->reaches[device] = reach;
+	region_use(region);
+	session->mappings++;
+	LIST_INSERT_HEAD(&session->reaching, reach, entry);
+	chores_add(&session->server->chores, session->account, &reach->chore);
+	return err->status = REACH_LATER;
+}
+
+int region_reach_further(struct region *region, uint32_t device, struct error *err)
+{
+	struct reach *reach = region->reaches ? region->reaches[device] : NULL;
+
+	if (!reach)
+		return start(region, device, err);
+	if (reach->state == REACH_DONE)
+		return 0;
+	if (reach->state == REACH_UNDER_WAY)
+		return err->status = REACH_LATER;
+	*err = reach->err;
+	region->reaches[device] = NULL; /* the next request tries again */
+	free(reach);
+	return err->status;
+}
+
+struct engine_memory *region_memory_further(const struct region *region, uint32_t device)
+{
+	return region->reaches[device]->memory;
+}
+
+static bool map(struct chore *chore)
+{
+	struct reach *reach = reach_of(chore);
+	struct engine *engine = device_engine(&reach->region->server->devices, reach->device);
+	struct error why;
+
+	if (atomic_load(&reach->unwanted)) {
+		error_set(&reach->err, STATUS_CANCELED, "nobody is waiting for the memory any longer");
+		return true;
+	}
+	if (engine_map(engine, &reach->handle, &reach->memory, &why) < 0) {
+		reach->memory = NULL;
+		error_set(&reach->err, why.status, "region %" PRIu64 " cannot be mapped for device %s: %s",
+		          reach->region->id, engine->uuid, why.message);
+	}
+	return true;
+}
+
+static void on_mapped(struct chore *chore)
+{
+	struct reach *reach = reach_of(chore);
+	struct region *region = reach->region;
+	struct session *session = region->session;
+
+	LIST_REMOVE(reach, entry);
+	session->mappings--;
+	reach->state = reach->memory ? REACH_DONE : REACH_FAILED;
+	if (!reach->memory)
+		charge_release(&reach->count);
+	region_unuse(region);
+	session_on_memory(session);
+	session_settle(session);
+}
+
+void session_give_up_reaching(struct session *session)
+{
+	struct reach *reach;
+
+	LIST_FOREACH(reach, &session->reaching, entry)
+		atomic_store(&reach->unwanted, true);
+}
+
+/* ---- The end ------------------------------------------------------------------------------------------- */
+
+/* A descriptor that was mapped is of a file in memory or of the driver: its close keeps nobody waiting. */
+static void close_source(struct region_source *source)
+{
+	if (source->handle.fd >= 0)
+		close(source->handle.fd);
+	source->handle.fd = -1;
+}
+
+bool region_unmap_further(struct region *region)
+{
+	const struct devices *devices = &region->server->devices;
+
+	for (uint32_t i = 0; region->reaches && i < devices->n; i++) {
+		struct reach *reach = region->reaches[i];
+
+		if (!reach || !reach->memory)
+			continue;
+		if (engine_unmap_step(device_engine(devices, i), reach->memory))
+			reach->memory = NULL;
+		return false;
+	}
+	if (region->source)
+		close_source(region->source);
+	return true;
+}
+
+void region_forget_source(struct region *region)
+{
+	for (uint32_t i = 0; region->reaches && i < region->server->devices.n; i++) {
+		if (region->reaches[i])
+			charge_release(&region->reaches[i]->count);
+		free(region->reaches[i]);
+	}
+	free(region->reaches);
+	free(region->source);
+}

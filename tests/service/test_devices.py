@@ -1,0 +1,684 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One service for several devices, which the stand-in driver plays: at random against NumPy, and what is said of them.
+
+TEST_SEED repeats a random run; TEST_CASES sets its length by a number instead of TEST_SHARE.
+"""
+import ctypes
+import json
+import os
+import random
+import sys
+import tempfile
+import unittest
+
+import numpy as np
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import scrape
+import tap
+from tmad import SANITIZED, SOFTGPU, Memory, RpcError, Tmad, own_uid, share, tensor, tmactl, wait_until
+
+DEVICES = 4
+SIZE = 1 << 17  # of a place
+UNIT = 2 << 20  # the stand-in driver's granularity
+WIDTH = {"uint8": 1, "uint16": 2, "float32": 4, "uint64": 8}
+LIBRARY = os.path.join(SOFTGPU, "libcuda.so.1")
+
+
+def cases(full):
+    """How many, of a random run's full number."""
+    return int(os.environ.get("TEST_CASES") or share(full))
+
+
+class DeviceCase(unittest.TestCase):
+    args = ()
+    env = {}
+
+    def setUp(self):
+        self.directory = tempfile.TemporaryDirectory()
+        self.addCleanup(self.directory.cleanup)
+        self.metrics = f"unix:{self.directory.name}/metrics"
+        self.tmad = Tmad(*self.args, f"--metrics={self.metrics}", engine="cuda",
+                         env={"SOFTGPU_DEVICES": str(DEVICES), **self.env})
+        self.addCleanup(self.tmad.stop)
+        self.rpc = self.tmad.rpc()
+        self.addCleanup(self.rpc.close)
+
+    def memory(self, size=SIZE, rpc=None, data=None, **fields):
+        """Host memory, and its region."""
+        memory = Memory(size, data=data)
+        self.addCleanup(memory.close)
+        return memory, memory.register(rpc or self.rpc, **fields)
+
+    def create(self, device, size=SIZE, rpc=None, **fields):
+        """A region of a device."""
+        made = (rpc or self.rpc).call("region_create", {"size": size, "device": device, **fields})
+        while (rpc or self.rpc).fds:
+            os.close((rpc or self.rpc).fds.pop())
+        return made["region"]
+
+    def refused(self, name, method, params, words=(), fds=(), rpc=None):
+        with self.assertRaises(RpcError) as caught:
+            (rpc or self.rpc).call(method, params, fds)
+        self.assertEqual(caught.exception.name, name, caught.exception.message)
+        for word in words:
+            self.assertIn(word, caught.exception.message)
+
+    def uuids(self):
+        return [device["uuid"] for device in self.rpc.call("info")["devices"]]
+
+
+# ---- At random ----------------------------------------------------------------------------------------------
+class Places:
+    """Regions of the host and of all devices, with what they have to hold."""
+
+    def __init__(self, case, rng):
+        self.case, self.rng = case, rng
+        self.names, self.regions, self.held = [], [], []
+        self.stage, self.staged = case.memory()
+        for i in range(2):
+            memory, region = case.memory(device=case.uuids()[i * 2])
+            self.add(f"host {i}", region, memory)
+        for device in range(DEVICES):
+            for kind in ("cuda_fd", "cuda_ipc"):
+                self.add(f"{kind} of device {device}", case.create(device, kind=kind))
+
+    def add(self, name, region, memory=None):
+        data = self.rng.integers(0, 256, SIZE, dtype=np.uint8)
+        self.names.append(name)
+        self.regions.append(region)
+        self.held.append(data)
+        (memory or self.stage)[:SIZE] = data.tobytes()
+        if not memory:
+            self.case.rpc.call("copy", {"dst": tensor(region, [SIZE]), "src": tensor(self.staged, [SIZE])})
+
+    def check(self, words):
+        for name, region, held in zip(self.names, self.regions, self.held):
+            self.case.rpc.call("copy", {"dst": tensor(self.staged, [SIZE]), "src": tensor(region, [SIZE])})
+            self.case.assertEqual(self.stage[:SIZE], held.tobytes(), f"{name} {words}")
+
+
+def view(held, offset, shape, width):
+    n = int(np.prod(shape)) * width
+    return held[offset:offset + n].reshape(*shape, width)
+
+
+class AtRandom(DeviceCase):
+    """Transforms between any two places, sent without waiting for replies: each sees what those before it wrote."""
+
+    def transform(self, rng, places, between=None):
+        """Makes one up, carries it out on what the places have to hold, and returns its parameters."""
+        dtype = list(WIDTH)[rng.integers(0, len(WIDTH))]
+        width = WIDTH[dtype]
+        rank = int(rng.integers(1, 5))
+        shape = [int(rng.integers(1, (160, 40, 12, 6)[rank - 1])) for _ in range(rank)]
+        perm = [int(i) for i in rng.permutation(rank)]
+        pads = [(int(rng.integers(0, 3)), int(rng.integers(0, 3))) if rng.integers(0, 3) == 0 else (0, 0)
+                for _ in range(rank)]
+        out = [shape[p] + sum(pad) for p, pad in zip(perm, pads)]
+        src, dst = between or (int(i) for i in rng.integers(0, len(places.held), 2))
+        half = SIZE // 2  # so that two in one region do not overlap
+        offset = [int(rng.integers(0, (half - int(np.prod(s)) * width) // width + 1)) * width for s in (out, shape)]
+        offset[1] += half
+        read = view(places.held[src], offset[1], shape, width).transpose([*perm, rank])
+        view(places.held[dst], offset[0], out, width)[...] = np.pad(read, [*pads, (0, 0)])
+        return {"dst": tensor(places.regions[dst], out, dtype, offset=offset[0]),
+                "src": tensor(places.regions[src], shape, dtype, offset=offset[1]),
+                "perm": perm, "before": [b for b, _ in pads], "after": [a for _, a in pads]}
+
+    def batch(self, rng, places):
+        """Items in no order: none reads or writes what another writes."""
+        order = [int(i) for i in rng.permutation(len(places.held))]
+        n = int(rng.integers(1, 7))
+        return [self.transform(rng, places, (int(rng.choice(order[n:])), dst)) for dst in order[:n]]
+
+    def test_transforms(self):
+        seed = int(os.environ.get("TEST_SEED") or random.randrange(2**32))
+        print(f"# seed {seed}", flush=True)
+        rng = np.random.default_rng(seed)
+        places = Places(self, rng)
+        left = cases(200 if SANITIZED else 3000)
+        while left > 0:
+            n = min(left, int(rng.integers(1, 24)))
+            left -= n
+            wanted = set()
+            for _ in range(n):
+                if rng.integers(0, 4):
+                    wanted.add(self.rpc.request("transform", self.transform(rng, places)))
+                    continue
+                wanted.add(self.rpc.request("submit", {"items": self.batch(rng, places)}))
+            while wanted:
+                kind, msgid, error, result = self.rpc.receive()
+                self.assertEqual((kind, error), (1, None))
+                self.assertFalse(any(result.get("statuses", [])), result)
+                wanted.remove(msgid)
+            if rng.integers(0, 20) == 0:
+                places.check(f"of seed {seed}")
+        places.check(f"of seed {seed}")
+
+    def test_gathers(self):
+        """Of layers that lie on several devices, by tables, and the index on the device or the host."""
+        seed = int(os.environ.get("TEST_SEED") or random.randrange(2**32))
+        print(f"# seed {seed}", flush=True)
+        rng = np.random.default_rng(seed)
+        places = Places(self, rng)
+        on_devices = range(2, len(places.held))
+        for _ in range(cases(40 if SANITIZED else 600)):
+            layers, blocks, width = int(rng.integers(1, 9)), int(rng.integers(1, 17)), int(rng.integers(1, 9)) * 16
+            n = int(rng.integers(1, blocks + 1))
+            sources = [(int(rng.choice(on_devices)), SIZE // 2 + 16 * int(rng.integers(0, 512))) for _ in range(layers)]
+            dst = int(rng.integers(0, len(places.held)))
+            scatter = bool(rng.integers(0, 2))
+            picks = rng.permutation(blocks)[:n].astype("<i4")
+            sent = np.array([(places.regions[p], at) for p, at in sources], "<u8").tobytes()
+            params = {"index": picks.tobytes(), "limit": blocks, "src_step": width, "dst_step": width,
+                      "dst": tensor(places.regions[dst], [width]), "src": {"dtype": "uint8", "shape": [width]},
+                      "dst_layer_step": blocks * width, "layers": layers}
+            if rng.integers(0, 2):
+                params["src_places"] = sent
+            else:
+                params["src_table"] = self.rpc.call("table_prepare", {"places": sent})["table"]
+            for l, (place, at) in enumerate(sources):
+                pool = places.held[place][at:at + blocks * width].reshape(blocks, width)
+                out = places.held[dst][l * blocks * width:(l + 1) * blocks * width].reshape(blocks, width)
+                if scatter:
+                    out[picks] = pool[:n]
+                else:
+                    out[:n] = pool[picks]
+            done = self.rpc.call("scatter" if scatter else "gather", params)
+            self.assertEqual(done["moved"], n)
+            if "src_table" in params:
+                self.rpc.call("table_release", {"table": params["src_table"]})
+        places.check(f"of seed {seed}")
+
+    def test_runs_of_plans_over_tables(self):
+        """Destinations on several devices are one request too."""
+        rng = np.random.default_rng(5)
+        places = Places(self, rng)
+        plan = self.rpc.call("plan_prepare", {"dst": {"dtype": "uint8", "shape": [24, 16]},
+                                              "src": {"dtype": "uint8", "shape": [16, 24]}, "perm": [1, 0]})["plan"]
+        dst = [(p, 384 * i) for i, p in enumerate(range(2, len(places.held)))]
+        src = [(p, SIZE // 2 + 384 * i) for i, p in enumerate(reversed(range(2, len(places.held))))]
+        tables = [self.rpc.call("table_prepare", {"places": np.array([(places.regions[p], at) for p, at in side],
+                                                                     "<u8").tobytes()})["table"]
+                  for side in (dst, src)]
+        for (d, to), (s, at) in zip(dst, src):
+            view(places.held[d], to, [24, 16], 1)[...] = view(places.held[s], at, [16, 24], 1).transpose([1, 0, 2])
+        self.rpc.call("plan_run", {"plan": plan, "dst_table": tables[0], "src_table": tables[1]})
+        places.check("after the run")
+        done = self.rpc.call("submit", {"items": [{"plan": plan, "dst_table": tables[0], "src_table": tables[1]}]})
+        self.assertEqual(done["statuses"], [0])
+        places.check("after the batch")
+
+
+# ---- What is said of devices --------------------------------------------------------------------------------
+class Devices(DeviceCase):
+    env = {"SOFTGPU_LINKS": "all:18,0-2:pcie,1-3:none", "SOFTGPU_MULTIPROCESSORS": "3"}
+
+    def test_info(self):
+        info = self.rpc.call("info")
+        devices = info["devices"]
+        uuids = [device["uuid"] for device in devices]
+        self.assertEqual(len(set(uuids)), DEVICES)
+        self.assertTrue(info["device"].startswith("4 devices, the first: "), info["device"])
+        for device in devices:
+            self.assertEqual((device["name"], device["memory"], device["multiprocessors"]), ("softgpu", 1 << 30, 3))
+        self.assertEqual({link["device"]: (link["kind"], link["rank"]) for link in devices[0]["links"]},
+                         {uuids[1]: ("nvlink", 0), uuids[2]: ("pcie", 1), uuids[3]: ("nvlink", 0)})
+        self.assertEqual([link["device"] for link in devices[3]["links"]], [uuids[0], uuids[2]])
+
+    def test_tmactl_info(self):
+        done = tmactl("info", socket_path=self.tmad.path)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for uuid in self.uuids():
+            self.assertIn(uuid, done.stdout)
+
+    def test_counters(self):
+        """What each device has done, in stats, in the metrics, and in tmactl."""
+        uuids = self.uuids()
+        regions = [self.create(i) for i in (0, 2, 2)]
+        for dst, src, n in ((0, 0, 100), (1, 2, 200), (2, 1, 300)):
+            self.rpc.call("copy", {"dst": tensor(regions[dst], [n]), "src": tensor(regions[src], [n], offset=SIZE // 2)})
+        stats = self.rpc.call("stats")
+        self.assertEqual([row["device"] for row in stats["devices"]], uuids)
+        self.assertEqual([(row["transforms"], row["bytes"], row["regions"], row["mapped_bytes"], row["jobs"], row["up"])
+                          for row in stats["devices"]],
+                         [(1, 200, 1, SIZE, 0, True), (0, 0, 0, 0, 0, True), (2, 1000, 2, 2 * SIZE, 0, True),
+                          (0, 0, 0, 0, 0, True)])
+        self.assertEqual(sum(row["ns"] for row in stats["devices"]), sum(stats["ns"].values()))
+        self.assertEqual((stats["regions"], stats["mapped_bytes"]), (3, 3 * SIZE))
+        text = scrape.get(self.metrics).text
+        for name, device, value in (("tmad_gpu_up", 3, 1), ("tmad_gpu_moved_bytes_total", 2, 1000),
+                                    ("tmad_gpu_transforms_total", 0, 1), ("tmad_gpu_regions", 2, 2)):
+            self.assertIn(f'{name}{{device="{uuids[device]}"}} {value}\n', text)
+        done = tmactl("--json", "top", "--once", socket_path=self.tmad.path)
+        rows = json.loads(done.stdout)["devices"]
+        self.assertEqual([(row["device"], row["regions"]) for row in rows], list(zip(uuids, (1, 0, 2, 0))))
+        for command in (["top", "--once"], ["stats"]):
+            self.assertTrue(all(uuid in tmactl(*command, socket_path=self.tmad.path).stdout for uuid in uuids), command)
+
+    def test_create(self):
+        uuids = self.uuids()
+        for device, where in ((0, 0), (3, 3), (uuids[2], 2), (uuids[1].upper(), 1), (uuids[1][len("GPU-"):], 1)):
+            with self.subTest(device=device):
+                made = self.rpc.call("region_create", {"size": 64, "device": device})
+                self.assertEqual(made["device"], uuids[where])
+        self.assertEqual(self.rpc.call("region_create", {"size": 64})["device"], uuids[0])
+        made = self.rpc.call("region_create", {"size": 64, "kind": "memfd", "device": 3})
+        self.assertEqual((made["kind"], made["device"]), ("memfd", uuids[3]))
+        self.assertEqual([entry["device"] for entry in self.rpc.call("region_list")],
+                         [uuids[i] for i in (0, 3, 2, 1, 1, 0, 3)])
+        for device, words in ((4, ["no device 4"]), ("GPU-0", ["no device GPU-0", uuids[1], "and 2 more"]), (-1, ["device"])):
+            with self.subTest(device=device):
+                self.refused("INVALID_ARGUMENT" if device == -1 else "NOT_FOUND", "region_create",
+                             {"size": 64, "device": device}, words)
+
+    def test_without_peer_access(self):
+        uuids = self.uuids()
+        a, b = self.create(1), self.create(3)
+        words = [uuids[1], uuids[3], "no peer access"]
+        self.refused("UNSUPPORTED", "copy", {"dst": tensor(a, [64]), "src": tensor(b, [64])}, words)
+        self.refused("UNSUPPORTED", "copy", {"dst": tensor(b, [64]), "src": tensor(a, [64])}, words)
+        done = self.rpc.call("submit", {"items": [{"dst": tensor(a, [64]), "src": tensor(b, [64])},
+                                                  {"dst": tensor(a, [64]), "src": tensor(a, [64], offset=64)}]})
+        self.assertEqual([status != 0 for status in done["statuses"]], [True, False])
+        memory, host = self.memory(64, data=b"x" * 64)
+        self.rpc.call("copy", {"dst": tensor(b, [64]), "src": tensor(host, [64])})
+        memory[:64] = bytes(64)
+        self.rpc.call("copy", {"dst": tensor(host, [64]), "src": tensor(b, [64])})
+        self.assertEqual(memory[:64], b"x" * 64)
+
+
+class Start(unittest.TestCase):
+    def start(self, *args, engine="cuda", **env):
+        tmad = Tmad(*args, engine=engine, env={"SOFTGPU_DEVICES": str(DEVICES), **env})
+        self.addCleanup(tmad.stop)
+        with tmad.rpc() as rpc:
+            return tmad, rpc.call("info")
+
+    def test_choice(self):
+        _, info = self.start()
+        uuids = [device["uuid"] for device in info["devices"]]
+        for option, expected in (("all", [0, 1, 2, 3]), ("2", [2]), ("3,1", [3, 1]), (f"{uuids[2]},0", [2, 0]),
+                                 (uuids[1], [1])):
+            with self.subTest(device=option):
+                tmad, info = self.start(f"--device={option}")
+                self.assertEqual([device["uuid"] for device in info["devices"]], [uuids[i] for i in expected])
+                self.assertEqual(tmad.log().count("\n"), 1, tmad.log())
+
+    def test_auto_takes_all(self):
+        _, info = self.start(engine="auto", LD_LIBRARY_PATH=SOFTGPU)
+        self.assertEqual((info["engine"], len(info["devices"])), ("cuda", DEVICES))
+
+    def test_one_that_cannot_be_used(self):
+        tmad, info = self.start(SOFTGPU_CAPABILITY="9.0,8.0,9.0")
+        self.assertEqual(len(info["devices"]), 3)
+        lines = [line for line in tmad.log().splitlines() if "not used" in line]
+        self.assertEqual(len(lines), 1, tmad.log())
+        self.assertIn("device 1 is not used: device 1 (softgpu) has compute capability 8.0", lines[0])
+
+    def test_one_that_can(self):
+        """Then all is as with a single device."""
+        tmad, info = self.start(SOFTGPU_CAPABILITY="8.0,8.0,9.0,8.0")
+        self.assertEqual((len(info["devices"]), info["device"]), (1, "softgpu, sm_90, driver 13.0"))
+
+    def test_mig(self):
+        """The stand-in driver has no such devices, but UUIDs."""
+        _, info = self.start("--device=MIG-50f79002")
+        self.assertEqual([device["uuid"] for device in info["devices"]], ["MIG-50f79002-0000-4000-8000-000000000000"])
+
+    def test_the_same_twice(self):
+        _, info = self.start()
+        tmad, info = self.start(f"--device=1,{info['devices'][1]['uuid']}")
+        self.assertEqual(len(info["devices"]), 1)
+        self.assertIn("it is the same device as 1", tmad.log())
+
+    def test_refused(self):
+        for option, word in (("1,", "separated by commas"), ("0,all", "separated by commas"), ("7,8", "device 7: there"),
+                             ("7", "device 7: there")):
+            with self.subTest(device=option), self.assertRaises(AssertionError) as caught:
+                Tmad(f"--device={option}", engine="cuda", env={"SOFTGPU_DEVICES": str(DEVICES)})
+            with self.subTest(device=option):
+                self.assertIn(word, str(caught.exception))
+
+
+# ---- Order, waits and ends ----------------------------------------------------------------------------------
+class Order(DeviceCase):
+    env = {"SOFTGPU_SLOW_US": "2000"}
+
+    def word(self):
+        memory, region = self.memory(4096)
+        return memory, region
+
+    def test_behind_a_wait_on_another_device(self):
+        """What waits on one device holds up what comes after it on another, of its connection alone."""
+        word, timeline = self.word()
+        memory, host = self.memory(128, data=b"a" * 64 + b"b" * 64)
+        a, b = self.create(1), self.create(2)
+        first = self.rpc.request("copy", {"dst": tensor(a, [64]), "src": tensor(host, [64]), "reply": "queued",
+                                          "wait": {"region": timeline, "offset": 0, "value": 1}})
+        second = self.rpc.request("copy", {"dst": tensor(b, [64]), "src": tensor(a, [64]), "reply": "queued"})
+        third = self.rpc.request("copy", {"dst": tensor(host, [64], offset=64), "src": tensor(b, [64])})
+        got = [self.rpc.receive() for _ in range(2)]
+        self.assertEqual({message[1] for message in got}, {first, second})
+        self.assertTrue(all(message[3] == {"queued": True} for message in got), got)
+        with self.tmad.rpc() as other:
+            c, d = (self.create(i, rpc=other) for i in (1, 2))
+            other.call("copy", {"dst": tensor(c, [64]), "src": tensor(d, [64])})
+        self.assertEqual(memory[64:128], b"b" * 64)
+        word[:8] = (1).to_bytes(8, "little")
+        messages = [self.rpc.receive() for _ in range(3)]
+        self.assertEqual([m[1] if m[0] == 1 else m[2][0] for m in messages], [first, second, third],
+                         messages)
+        self.assertEqual(memory[64:128], b"a" * 64)
+
+    def test_cancel_what_is_held(self):
+        word, timeline = self.word()
+        _, host = self.memory(64)
+        a, b = self.create(0), self.create(3)
+        first = self.rpc.request("copy", {"dst": tensor(a, [64]), "src": tensor(host, [64]),
+                                          "wait": {"region": timeline, "offset": 0, "value": 1}})
+        second = self.rpc.request("copy", {"dst": tensor(b, [64]), "src": tensor(host, [64])})
+        cancel = self.rpc.request("cancel", {"request": second})
+        messages = {}
+        while cancel not in messages:
+            kind, msgid, error, result = self.rpc.receive()
+            messages[msgid] = (error, result)
+        self.assertEqual(messages[cancel], (None, {"canceled": True}))
+        word[:8] = (1).to_bytes(8, "little")
+        while len(messages) < 3:
+            kind, msgid, error, result = self.rpc.receive()
+            messages[msgid] = (error, result)
+        self.assertIsNone(messages[first][0])
+        self.assertEqual(messages[second][0][2]["name"], "CANCELED")
+
+    def test_words_of_other_devices(self):
+        """A word of one device's memory, set behind another's transform, and waited for by a third's."""
+        word = self.create(2, 4096)
+        zero, region = self.memory(4096)
+        self.rpc.call("copy", {"dst": tensor(word, [4096]), "src": tensor(region, [4096])})
+        memory, host = self.memory(64, data=b"s" * 64)
+        a, b = self.create(0), self.create(1)
+        point = {"region": word, "offset": 8, "value": 7}
+        self.rpc.call("copy", {"dst": tensor(a, [64]), "src": tensor(host, [64]), "signal": point})
+        self.rpc.call("copy", {"dst": tensor(b, [64]), "src": tensor(a, [64]), "wait": point,
+                               "signal": {**point, "offset": 16}})
+        memory[:64] = bytes(64)
+        self.rpc.call("submit", {"items": [], "wait": {**point, "offset": 16}, "signal": {**point, "offset": 24}})
+        self.rpc.call("copy", {"dst": tensor(host, [64]), "src": tensor(b, [64])})
+        self.rpc.call("copy", {"dst": tensor(region, [4096]), "src": tensor(word, [4096])})
+        self.assertEqual(memory[:64], b"s" * 64)
+        self.assertEqual(np.frombuffer(zero[:32], "<u8").tolist(), [0, 7, 7, 7])
+        self.refused("TIMEOUT", "copy", {"dst": tensor(b, [64]), "src": tensor(host, [64]),
+                                         "wait": {**point, "value": 8, "deadline_ms": 50}})
+
+    def test_a_batch_on_several(self):
+        """It waits as one and signals as one; what is wrong with an item is that item's."""
+        word, timeline = self.word()
+        memory, host = self.memory(256, data=b"t" * 64)
+        regions = [self.create(i) for i in range(DEVICES)]
+        items = [{"dst": tensor(region, [64]), "src": tensor(host, [64])} for region in regions]
+        point = {"region": timeline, "offset": 0, "value": 1}
+        msgid = self.rpc.request("submit", {"items": items, "wait": point, "signal": {**point, "offset": 8}})
+        cancel = self.rpc.request("cancel", {"request": msgid})
+        back = [self.rpc.request("copy", {"dst": tensor(host, [64], offset=64), "src": tensor(region, [64])})
+                for region in regions[2:]]
+        self.assertEqual(self.rpc.reply(cancel), {"canceled": False})
+        self.assertEqual((word[8], memory[64:128]), (0, bytes(64)))
+        word[:8] = (1).to_bytes(8, "little")
+        done = self.rpc.reply(msgid)
+        self.assertEqual((done["statuses"], done["bytes"], word[8]), ([0] * 4, 4 * 128, 1))
+        self.assertGreater(done["ns"], 0)
+        for msgid in back:
+            self.rpc.reply(msgid)
+        self.assertEqual(memory[64:128], b"t" * 64)
+        self.refused("TIMEOUT", "submit", {"items": items, "wait": {**point, "value": 9, "deadline_ms": 20},
+                                           "signal": {**point, "offset": 16}})
+        self.assertEqual(word[16], 0)
+        cast = {"dst": tensor(regions[1], [4], "uint8"), "src": tensor(host, [4], "float32"), "cast": "exact"}
+        memory[:4] = np.array([0.5], "<f4").tobytes()
+        done = self.rpc.call("submit", {"items": [items[0], cast, items[2], {**items[3], "dst": tensor(99, [64])}]})
+        self.assertEqual([status != 0 for status in done["statuses"]], [False, True, False, True])
+        self.assertEqual([(error["item"], error["name"]) for error in done["errors"]],
+                         [(1, "OUT_OF_RANGE"), (3, "NOT_FOUND")])
+
+    def test_the_end_of_a_connection(self):
+        """With jobs on one device, held ones, and regions on all: nothing of it stays (Tmad.stop looks)."""
+        with self.tmad.rpc() as rpc:
+            word = Memory(4096)
+            self.addCleanup(word.close)
+            timeline = word.register(rpc)
+            regions = [self.create(i, rpc=rpc) for i in range(DEVICES)]
+            for i in range(DEVICES):
+                rpc.call("copy", {"dst": tensor(regions[i], [64]), "src": tensor(regions[i - 1], [64])})
+            rpc.request("copy", {"dst": tensor(regions[0], [64]), "src": tensor(regions[1], [64]),
+                                 "wait": {"region": timeline, "offset": 0, "value": 1}})
+            for i in range(1, 20):
+                rpc.request("submit", {"items": [{"dst": tensor(regions[(i + n) % 4], [64]),
+                                                  "src": tensor(regions[i % 3], [64], offset=64)} for n in range(2)]})
+            wait_until(lambda: self.rpc.call("stats")["jobs"] == 39, "all are queued")
+        wait_until(lambda: self.rpc.call("stats")["regions"] == 0, "all is unmapped")
+
+
+class Slow(DeviceCase):
+    env = {"SOFTGPU_MAP_US": "300000"}
+
+    def test_mapping_keeps_nobody_waiting(self):
+        a, b = self.create(0), self.create(1)
+        with self.tmad.rpc() as other:
+            msgid = self.rpc.request("copy", {"dst": tensor(a, [64]), "src": tensor(b, [64])})
+            for _ in range(20):
+                other.call("ping")
+            wait_until(lambda: other.call("stats")["waiting"] == 1, "the connection waits")
+            before = other.call("stats")["requests_by_method"].get("copy", 0)
+            self.rpc.reply(msgid)
+            self.assertEqual(other.call("stats")["requests_by_method"]["copy"], before, "it counts once")
+
+    def test_the_end_meanwhile(self):
+        a, b = self.create(0), self.create(1)
+        with self.tmad.rpc() as rpc:
+            c, d = (self.create(i, rpc=rpc) for i in (2, 3))
+            rpc.request("copy", {"dst": tensor(c, [64]), "src": tensor(d, [64])})
+            wait_until(lambda: self.rpc.call("stats")["waiting"] == 1, "the connection waits")
+        wait_until(lambda: self.rpc.call("stats")["regions"] == 2, "all is unmapped")
+        self.assertNotEqual(a, b)
+
+
+class Lost(unittest.TestCase):
+    def test_one_of_several(self):
+        """It ends the work on all of them, and the service starts again with all of them."""
+        with tempfile.TemporaryDirectory() as directory:
+            lose = os.path.join(directory, "lose")
+            tmad = Tmad(engine="cuda", env={"SOFTGPU_DEVICES": str(DEVICES), "SOFTGPU_LOSE": lose})
+            self.addCleanup(tmad.stop)
+            with tmad.rpc() as rpc:
+                uuids = [device["uuid"] for device in rpc.call("info")["devices"]]
+                made = [rpc.call("region_create", {"size": 64, "device": i})["region"] for i in (1, 2)]
+                with open(lose + ".new", "w", encoding="ascii") as file:
+                    file.write("2 719\n")
+                os.rename(lose + ".new", lose)
+                with self.assertRaises((RpcError, ConnectionError)):
+                    while True:
+                        rpc.call("copy", {"dst": tensor(made[1], [64]), "src": tensor(made[0], [64])})
+            wait_until(lambda: tmad.log().count("ready on") == 2, "it has started again")
+            self.assertIn(f"engine cuda of device {uuids[2]} is lost", tmad.log())
+            with tmad.rpc() as rpc:
+                self.assertEqual([device["uuid"] for device in rpc.call("info")["devices"]], uuids)
+                self.assertEqual(rpc.call("stats")["recoveries"], 1)
+                made = [rpc.call("region_create", {"size": 64, "device": i})["region"] for i in (1, 2)]
+                rpc.call("copy", {"dst": tensor(made[1], [64]), "src": tensor(made[0], [64])})
+
+
+# ---- Quotas -------------------------------------------------------------------------------------------------
+class Quotas(DeviceCase):
+    args = ("--regions-per-uid=5", f"--mapped-bytes-per-uid={5 * SIZE}")
+
+    def test_over_all_devices(self):
+        regions = [self.create(i) for i in range(DEVICES)]
+        self.rpc.call("copy", {"dst": tensor(regions[0], [64]), "src": tensor(regions[1], [64])})
+        words = ["regions_per_uid"]
+        self.refused("QUOTA", "region_create", {"size": 64, "device": 3}, words)
+        self.refused("QUOTA", "copy", {"dst": tensor(regions[0], [64]), "src": tensor(regions[2], [64])}, words)
+        self.rpc.call("region_release", {"region": regions[1]})
+        self.rpc.call("copy", {"dst": tensor(regions[0], [64]), "src": tensor(regions[2], [64])})
+        self.create(3, 64)
+        self.refused("QUOTA", "region_create", {"size": 64}, words)
+        self.rpc.call("region_release", {"region": regions[2]})
+        self.refused("QUOTA", "region_create", {"size": 3 * SIZE, "device": 2}, ["mapped_bytes_per_uid"])
+        self.create(2, 3 * SIZE - 64)
+
+
+# ---- Memory of clients --------------------------------------------------------------------------------------
+class PoolProperties(ctypes.Structure):
+    """CUmemPoolProps."""
+    _fields_ = [("type", ctypes.c_int), ("handles", ctypes.c_int), ("place", ctypes.c_int), ("device", ctypes.c_int),
+                ("win32", ctypes.c_void_p), ("most", ctypes.c_size_t), ("rest", ctypes.c_uint8 * 56)]
+
+
+class Driver:
+    """The stand-in driver in this process, which has allocations on all devices."""
+
+    def __init__(self):
+        os.environ["SOFTGPU_DEVICES"] = str(DEVICES)
+        self.library = ctypes.CDLL(LIBRARY)
+        self.call("cuInit", 0)
+        self.contexts = []
+        for i in range(DEVICES):
+            context = ctypes.c_void_p()
+            self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), i)
+            self.contexts.append(context)
+
+    def call(self, name, *args):
+        result = getattr(self.library, name)(*args)
+        assert result == 0, f"{name}: {result}"
+
+    def ipc(self, device, size=SIZE):
+        """The handle of new memory there."""
+        address, handle = ctypes.c_uint64(), ctypes.create_string_buffer(64)
+        self.call("cuCtxSetCurrent", self.contexts[device])
+        self.call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(size))
+        self.call("cuIpcGetMemHandle", handle, address)
+        return handle.raw
+
+    def pool(self, device, size=SIZE):
+        """The descriptor of a new pool there, and the bytes of a pointer to memory of it."""
+        pool, stream, address, fd = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_uint64(), ctypes.c_int()
+        pointer = ctypes.create_string_buffer(64)
+        self.call("cuCtxSetCurrent", self.contexts[device])
+        self.call("cuStreamCreateWithPriority", ctypes.byref(stream), 1, 0)
+        properties = PoolProperties(type=1, handles=1, place=1, device=device)
+        self.call("cuMemPoolCreate", ctypes.byref(pool), ctypes.byref(properties))
+        self.call("cuMemAllocFromPoolAsync", ctypes.byref(address), ctypes.c_size_t(size), pool, stream)
+        self.call("cuMemPoolExportToShareableHandle", ctypes.byref(fd), pool, 1, ctypes.c_uint64(0))
+        self.call("cuMemPoolExportPointer", pointer, address)
+        return fd.value, pointer.raw
+
+
+class Registration(DeviceCase):
+    @unittest.skipIf(SANITIZED, "Python itself is not sanitized")
+    def test_finds_the_device(self):
+        driver, uuids = Driver(), self.uuids()
+        memory, host = self.memory(data=os.urandom(SIZE))
+        regions = []
+        for device in (2, 0, 3, 1):
+            handle = driver.ipc(device)
+            made = self.rpc.call("region_register", {"kind": "cuda_ipc", "size": SIZE, "handle": handle})
+            self.assertEqual(made["device"], uuids[device])
+            regions.append(made["region"])
+            again = self.rpc.call("region_register", {"kind": "cuda_ipc", "size": SIZE, "handle": handle,
+                                                      "device": uuids[device]})
+            self.assertEqual(again["device"], uuids[device])
+            self.rpc.call("region_release", {"region": again["region"]})
+            self.refused("INVALID_ARGUMENT", "region_register",
+                         {"kind": "cuda_ipc", "size": SIZE, "handle": handle, "device": uuids[device - 1]},
+                         ["is on device"])
+        before = memory[:SIZE]
+        for dst, src in zip([*regions, host], [host, *regions]):
+            self.rpc.call("copy", {"dst": tensor(dst, [SIZE]), "src": tensor(src, [SIZE])})
+            memory[:SIZE] = bytes(SIZE)
+        self.rpc.call("copy", {"dst": tensor(host, [SIZE]), "src": tensor(regions[-1], [SIZE])})
+        self.assertEqual(memory[:SIZE], before)
+
+    @unittest.skipIf(SANITIZED, "Python itself is not sanitized")
+    def test_pools(self):
+        """Two regions of one allocation, each of which other devices reach, and which go one after the other."""
+        driver, uuids = Driver(), self.uuids()
+        memory, host = self.memory(data=os.urandom(SIZE))
+        before = memory[:SIZE]
+        for device in (3, 1):
+            fd, pointer = driver.pool(device)
+            self.addCleanup(os.close, fd)
+            params = {"kind": "cuda_pool", "size": SIZE, "allocation": SIZE, "handle": pointer}
+            made = [self.rpc.call("region_register", params, [fd]) for _ in range(2)]
+            self.assertEqual([region["device"] for region in made], [uuids[device]] * 2)
+            self.rpc.call("copy", {"dst": tensor(made[0]["region"], [SIZE]), "src": tensor(host, [SIZE])})
+            for region in (made[0]["region"], made[1]["region"]):
+                for other in range(DEVICES):
+                    there = self.create(other)
+                    self.rpc.call("copy", {"dst": tensor(there, [SIZE]), "src": tensor(region, [SIZE])})
+                    self.rpc.call("copy", {"dst": tensor(region, [SIZE]), "src": tensor(there, [SIZE])})
+                    self.rpc.call("region_release", {"region": there})
+                self.rpc.call("region_release", {"region": region})
+            again = self.rpc.call("region_register", params, [fd])["region"]
+            memory[:SIZE] = bytes(SIZE)
+            self.rpc.call("copy", {"dst": tensor(host, [SIZE]), "src": tensor(again, [SIZE])})
+            self.assertEqual(memory[:SIZE], before)
+
+    def allocation(self, device, units=1, data=b""):
+        """An allocation of the stand-in driver's; its descriptor."""
+        fd = os.memfd_create(f"softgpu-allocation-{device}-", os.MFD_CLOEXEC)
+        self.addCleanup(os.close, fd)
+        os.ftruncate(fd, units * UNIT)
+        os.pwrite(fd, data, 0)
+        return fd
+
+    def test_finds_the_device_of_a_descriptor(self):
+        uuids, memory = self.uuids(), os.urandom(SIZE)
+        fds = [self.allocation(device, data=memory) for device in (1, 3)]
+        made = [self.rpc.call("region_register", {"kind": "cuda_fd", "size": SIZE}, [fd]) for fd in fds]
+        self.assertEqual([region["device"] for region in made], [uuids[1], uuids[3]])
+        a, b = (region["region"] for region in made)
+        self.rpc.call("copy", {"dst": tensor(a, [SIZE // 2]), "src": tensor(b, [SIZE // 2], offset=SIZE // 2)})
+        self.assertEqual(os.pread(fds[0], SIZE, 0), memory[SIZE // 2:] * 2)
+        self.refused("INVALID_ARGUMENT", "region_register", {"kind": "cuda_fd", "size": SIZE, "device": 0},
+                     ["device 1, but this service uses device 0"], [fds[0]])
+
+    def test_parts(self):
+        """Regions of several allocations, of which two have one in common, as other devices have them too."""
+        uuids = self.uuids()
+        fds = [self.allocation(2, data=bytes([i]) * UNIT) for i in range(3)]
+        parts = [{"size": UNIT}] * 2
+        first = self.rpc.call("region_register", {"kind": "cuda_fd", "size": 2 * UNIT, "parts": parts}, fds[:2])
+        self.assertEqual(first["device"], uuids[2])
+        grown = self.rpc.call("region_register", {"kind": "cuda_fd", "size": 2 * UNIT, "parts": [
+            {"size": UNIT, "region": first["region"], "offset": UNIT}, {"size": UNIT}]}, fds[2:])
+        self.assertEqual(grown["device"], uuids[2])
+        there = self.create(0, 64)
+        memory, host = self.memory(64)
+        for region, expected in ((first, (0, 1)), (grown, (1, 2))):
+            src = tensor(region["region"], [64], offset=UNIT - 32)
+            self.rpc.call("copy", {"dst": tensor(there, [64]), "src": src})
+            self.rpc.call("copy", {"dst": tensor(host, [64]), "src": tensor(there, [64])})
+            self.assertEqual(memory[:64], bytes(expected[:1]) * 32 + bytes(expected[1:]) * 32)
+        self.rpc.call("region_release", {"region": first["region"]})
+        self.rpc.call("copy", {"dst": tensor(there, [64]), "src": src})
+        other = self.create(3, UNIT, kind="cuda_fd")
+        self.refused("INVALID_ARGUMENT", "region_register", {"kind": "cuda_fd", "size": 2 * UNIT, "parts": [
+            {"size": UNIT, "region": grown["region"]}, {"size": UNIT, "region": other}]},
+            ["parts[1].region", uuids[2], uuids[3]])
+        self.refused("INVALID_ARGUMENT", "region_register", {"kind": "cuda_fd", "size": 2 * UNIT, "parts": parts},
+                     ["none of the 4 devices has the memory"], [fds[0], self.allocation(3)])
+
+    def test_nobody_has_it(self):
+        self.refused("INVALID_ARGUMENT", "region_register", {"kind": "cuda_ipc", "size": 64, "handle": bytes(64)},
+                     ["handle: the driver cannot open it"])
+        self.refused("INVALID_ARGUMENT", "region_register",
+                     {"kind": "cuda_ipc", "size": 64, "handle": bytes(64), "device": "GPU-1"},
+                     ["device: the memory is on GPU-1", self.uuids()[0]])
+
+
+if __name__ == "__main__":
+    if not os.path.exists(LIBRARY):
+        print("1..0 # SKIP this build has no cuda engine")
+    else:
+        tap.main()
