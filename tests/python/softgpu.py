@@ -29,6 +29,7 @@ def driver():
     global _driver
     if _driver is None:
         os.environ.setdefault("SOFTGPU_MEMORY", str(1 << 32))
+        os.environ.setdefault("SOFTGPU_DEVICES", "2")
         _driver = ctypes.CDLL(os.path.join(SOFTGPU, "libcuda.so.1"), mode=ctypes.RTLD_GLOBAL)
         cuda("cuInit", 0)
         enter()

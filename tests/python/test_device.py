@@ -64,6 +64,27 @@ def test_between_device_arrays(c, span, stream):
     c.synchronize()
 
 
+def test_in_a_default_stream_of_a_thread_without_a_context(c, span):
+    """Where the driver knows no default stream, that of the arrays' device is meant."""
+    src, dst = Array(span.start, X.shape, "u4"), Array(span.start + 2 * MIB, X.T.shape, "u4")
+    src.put(X)
+    failures = []
+
+    def run():
+        try:
+            c.transpose(src, out=dst)
+            c.synchronize()
+        except tma.Error as e:
+            failures.append(e)
+
+    for _ in range(2):  # the first one may get a context
+        thread = threading.Thread(target=run)
+        thread.start()
+        thread.join()
+    assert failures == []
+    assert np.array_equal(dst.get(), X.T)
+
+
 def test_between_host_and_device(c, span, stream):
     device = Array(span.start, X.T.shape, "u4", stream)
     shared = c.empty(X.shape, "u4")

@@ -397,8 +397,25 @@ void segments_release_stale(struct py_client *c, const struct resolved *kept);
 /* Of a closed client, with whose regions they end. */
 void segments_free(struct py_client *c);
 
+/* A stream of the program's. Each context has default streams, with the same handles. */
+struct cuda_stream {
+	void *handle;
+	void *context; /* NULL: the thread's */
+};
+#define LAST_DEFAULT_STREAM 2 /* the legacy one is 0 or 1, the thread's own is 2 */
+
 /* Makes the context of the device of a pointer current if the thread has none; -1 with an exception. */
 int cuda_enter(uint64_t pointer);
+
+/* The ordinal of the device that has the memory; -1: it is not known. */
+int cuda_device_of(uint64_t pointer);
+
+/* The primary context of a device; NULL: there is none. */
+void *cuda_context_of(int device);
+
+/* Makes a context the thread's (NULL: leaves it what it is), and gives the one that it had, if that was
+ * another: to be given to it again. */
+void *cuda_switch(void *context);
 
 /* The device's address of host memory, which is registered with the driver; 0 with an exception. */
 uint64_t cuda_host_address(void *start, size_t size);

@@ -8,6 +8,7 @@
 #include "core.h"
 
 #include <dlfcn.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 typedef int result; /* CUresult: 0 is success */
@@ -33,7 +34,8 @@ static bool has_driver;
 enum {
 	HOST_REGISTER_PORTABLE_AND_MAPPED = 3, /* CU_MEMHOSTREGISTER_PORTABLE | _DEVICEMAP */
 	POINTER_DEVICE_ORDINAL = 9,            /* CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL */
-	MOST_NEIGHBOURS = 8192,                /* allocations that a run is followed through, each way */
+	MOST_DEVICES = 64,
+	MOST_NEIGHBOURS = 8192, /* allocations that a run is followed through, each way */
 };
 
 static void load_driver(void)
@@ -81,6 +83,43 @@ static bool enter(uint64_t pointer, int *ret_device)
 		driver.cuPointerGetAttribute(ret_device, POINTER_DEVICE_ORDINAL, pointer);
 	return driver.cuDevicePrimaryCtxRetain(&context, *ret_device) == 0 &&
 	       driver.cuCtxSetCurrent(context) == 0;
+}
+
+int cuda_device_of(uint64_t pointer)
+{
+	int device;
+
+	/* The driver tells nothing of memory to a thread without a context. */
+	return find_driver() && enter(pointer, &device) &&
+	               driver.cuPointerGetAttribute(&device, POINTER_DEVICE_ORDINAL, pointer) == 0
+	           ? device
+	           : -1;
+}
+
+void *cuda_context_of(int device)
+{
+	static _Atomic(void *) contexts[MOST_DEVICES]; /* retained once, for as long as the process lives */
+	void *context;
+
+	if (!find_driver() || device < 0 || device >= MOST_DEVICES)
+		return NULL;
+	context = atomic_load(&contexts[device]);
+	if (!context && driver.cuDevicePrimaryCtxRetain(&context, device) == 0)
+		atomic_store(&contexts[device], context);
+	return context;
+}
+
+void *cuda_switch(void *context)
+{
+	void *current = NULL;
+
+	if (!context)
+		return NULL;
+	driver.cuCtxGetCurrent(&current);
+	if (current == context)
+		return NULL;
+	driver.cuCtxSetCurrent(context);
+	return current;
 }
 
 int cuda_enter(uint64_t pointer)

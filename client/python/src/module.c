@@ -193,6 +193,15 @@ static PyObject *signal_point(PyObject *self, PyObject *args)
 	Py_RETURN_NONE;
 }
 
+/* device_of(address): the ordinal of the device that has the memory; -1: it is not known. */
+static PyObject *device_of(PyObject *self, PyObject *number)
+{
+	uint64_t address;
+
+	(void)self;
+	return parse_u64(number, &address) ? PyLong_FromLong(cuda_device_of(address)) : NULL;
+}
+
 /* wait_point(region, offset, value, timeout_ms): whether it was reached. */
 static PyObject *wait_point(PyObject *self, PyObject *args)
 {
@@ -271,6 +280,8 @@ static PyMethodDef functions[] = {
 	  "layout(dtype, shape, strides)\n--\n\nA tensor without memory." },
 	{ "signal_point", signal_point, METH_VARARGS,
 	  "signal_point(region, offset, value)\n--\n\nSignals a point from this thread." },
+	{ "device_of", device_of, METH_O,
+	  "device_of(address)\n--\n\nThe ordinal of the CUDA device that has the memory; -1: it is not known." },
 	{ "wait_point", wait_point, METH_VARARGS,
 	  "wait_point(region, offset, value, timeout_ms)\n--\n\nWaits for a point; returns whether it was reached." },
 	{ 0 },

@@ -27,7 +27,7 @@ enum {
 enum end { NOT_ENDED, ENDED, FAILED };
 
 struct stream {
-	void *handle;
+	struct cuda_stream cuda;
 	uint64_t last;              /* number of the last request */
 	uint64_t ended;             /* number up to which all have ended */
 	uint8_t ends[MOST_PENDING]; /* enum end of the requests after that, by their number */
@@ -232,16 +232,18 @@ int streams_check(struct py_client *c)
 
 /* ---- Enqueuing ------------------------------------------------------------------------------------- */
 
-static struct stream *get_stream(struct streams *all, void *handle)
+static struct stream *get_stream(struct streams *all, const struct cuda_stream *cuda)
 {
 	for (size_t i = 0; i < all->n; i++)
-		if (all->streams[i].handle == handle)
+		if (all->streams[i].cuda.handle == cuda->handle &&
+		    ((uintptr_t)cuda->handle > LAST_DEFAULT_STREAM ||
+		     all->streams[i].cuda.context == cuda->context))
 			return &all->streams[i];
 	if (all->n == MOST_STREAMS) {
 		PyErr_Format(PyExc_ValueError, "a client serves at most %d streams", MOST_STREAMS);
 		return NULL;
 	}
-	all->streams[all->n] = (struct stream){ .handle = handle, .all = all };
+	all->streams[all->n] = (struct stream){ .cuda = *cuda, .all = all };
 	return &all->streams[all->n++];
 }
 
@@ -276,7 +278,7 @@ static int submit(struct py_client *c, const struct py_request *q, struct resolv
 
 /* With the lock of streams: the next number in the stream, which is the caller's to end. NULL with an
  * exception. */
-static struct stream *take_number(struct py_client *c, void *handle, uint64_t *ret_number)
+static struct stream *take_number(struct py_client *c, const struct cuda_stream *cuda, uint64_t *ret_number)
 {
 	struct streams *all;
 	struct stream *stream;
@@ -285,7 +287,7 @@ static struct stream *take_number(struct py_client *c, void *handle, uint64_t *r
 	if (!py_client_enter(c))
 		return NULL;
 	all = streams_check(c) < 0 ? NULL : get_streams(c);
-	stream = all ? get_stream(all, handle) : NULL;
+	stream = all ? get_stream(all, cuda) : NULL;
 	if (stream) {
 		CLIENT_CALL(c, rc = make_room(c, stream));
 		if (py_client_check(c, rc) < 0)
@@ -351,21 +353,25 @@ static int submit_numbered(struct py_client *c, struct stream *stream, uint64_t 
 
 /* With the lock of streams: queues a signal or a wait, which may take until the device has done some of its
  * work. */
-static int queue_point(struct streams *all, void *stream, uint64_t word, uint64_t value, bool is_wait)
+static int queue_point(struct streams *all, const struct cuda_stream *cuda, uint64_t word, uint64_t value,
+                       bool is_wait)
 {
+	void *before;
 	int rc;
 
-	Py_BEGIN_ALLOW_THREADS rc = is_wait ? tma_stream_wait(all->client, stream, word, value)
-	                                    : tma_stream_signal(all->client, stream, word, value);
+	Py_BEGIN_ALLOW_THREADS before = cuda_switch(cuda->context);
+	rc = is_wait ? tma_stream_wait(all->client, cuda->handle, word, value)
+	             : tma_stream_signal(all->client, cuda->handle, word, value);
+	cuda_switch(before);
 	Py_END_ALLOW_THREADS return rc < 0 ? raise_status(rc, "%s", tma_last_error(all->client)) : 0;
 }
 
 /* With the lock of streams. Takes pending. */
-static int enqueue(struct py_client *c, void *handle, struct py_request *q, struct tma_order *order,
-                   struct pending *pending)
+static int enqueue(struct py_client *c, const struct cuda_stream *cuda, struct py_request *q,
+                   struct tma_order *order, struct pending *pending)
 {
 	uint64_t number, words;
-	struct stream *stream = take_number(c, handle, &number);
+	struct stream *stream = take_number(c, cuda, &number);
 	struct streams *all;
 
 	if (!stream) {
@@ -374,18 +380,24 @@ static int enqueue(struct py_client *c, void *handle, struct py_request *q, stru
 	}
 	all = stream->all;
 	words = all->device_words + offset_of(stream);
-	if (queue_point(all, handle, words + offsetof(struct words, ready), number, false) < 0)
+	if (queue_point(all, cuda, words + offsetof(struct words, ready), number, false) < 0)
 		pending_free(pending);
 	else if (submit_numbered(c, stream, number, q, order, pending) == 0)
-		return queue_point(all, handle, words + offsetof(struct words, done), number, true);
+		return queue_point(all, cuda, words + offsetof(struct words, done), number, true);
 	give_up_number(c, stream, number);
 	return -1;
 }
 
-static int parse_stream(PyObject *object, void **ret)
+/* A handle, of the thread's context; or a handle and the ordinal of its device. */
+static int parse_stream(PyObject *object, struct cuda_stream *ret)
 {
-	*ret = PyLong_AsVoidPtr(object);
-	return *ret == NULL && PyErr_Occurred() ? -1 : 0;
+	PyObject *handle = object;
+	int device = -1;
+
+	if (PyTuple_Check(object) && !PyArg_ParseTuple(object, "Oi:stream", &handle, &device))
+		return -1;
+	*ret = (struct cuda_stream){ .handle = PyLong_AsVoidPtr(handle), .context = cuda_context_of(device) };
+	return ret->handle == NULL && PyErr_Occurred() ? -1 : 0;
 }
 
 /* Client.enqueue(request, stream, token, **order): with a token, Client.completed returns the request's end.
@@ -396,11 +408,11 @@ PyObject *py_client_enqueue(PyObject *self, PyObject *args, PyObject *kwargs)
 	PyObject *request, *number, *token = NULL;
 	struct pending *pending;
 	struct tma_order order;
-	void *handle;
+	struct cuda_stream cuda;
 	int rc;
 
 	if (!PyArg_ParseTuple(args, "O!O|O:enqueue", core.request_type, &request, &number, &token) ||
-	    parse_stream(number, &handle) < 0 || order_parse_enqueued(c, kwargs, &order) < 0)
+	    parse_stream(number, &cuda) < 0 || order_parse_enqueued(c, kwargs, &order) < 0)
 		return NULL;
 	pending = calloc(1, sizeof *pending);
 	if (!pending)
@@ -415,7 +427,7 @@ PyObject *py_client_enqueue(PyObject *self, PyObject *args, PyObject *kwargs)
 		pending_free(pending);
 		return NULL;
 	}
-	rc = enqueue(c, handle, (struct py_request *)request, &order, pending);
+	rc = enqueue(c, &cuda, (struct py_request *)request, &order, pending);
 	pthread_mutex_unlock(&c->streams_lock);
 	if (rc < 0)
 		return NULL;
@@ -460,12 +472,12 @@ PyObject *py_client_stream_point(PyObject *self, PyObject *args)
 	PyObject *object, *number;
 	struct py_region *region;
 	struct streams *all = NULL;
+	struct cuda_stream cuda;
 	int is_wait, rc;
-	void *stream;
 
 	if (!PyArg_ParseTuple(args, "O!O&O&Op:stream_point", core.region_type, &object, parse_u64, &offset,
 	                      parse_u64, &value, &number, &is_wait) ||
-	    parse_stream(number, &stream) < 0)
+	    parse_stream(number, &cuda) < 0)
 		return NULL;
 	region = (struct py_region *)object;
 	if (!region->address || !region->region || region->size < 8 || offset > region->size - 8) {
@@ -481,7 +493,7 @@ PyObject *py_client_stream_point(PyObject *self, PyObject *args)
 		all = get_streams(c);
 		py_client_unlock(c);
 	}
-	if (!all || queue_point(all, stream, region->device_address + offset, value, is_wait) < 0)
+	if (!all || queue_point(all, &cuda, region->device_address + offset, value, is_wait) < 0)
 		rc = -1;
 	pthread_mutex_unlock(&c->streams_lock);
 	if (rc < 0)

@@ -66,13 +66,14 @@ class Job:
         self.move, self.out, self.kind, self.arrays = move, out, kind, arrays
         self.order, self.progress, self.synchronous = options.order(), options.progress, options.synchronous
         self.scales: tuple[tuple[Kind, Any], ...] | None = None  # arrays to return beside out
-        self._stream: int | None = None
+        self._stream: tuple[int, int] | None = None
 
-    def stream(self) -> int:
-        """The CUDA stream of the first array on a device, as it is the first time that this is asked."""
+    def stream(self) -> tuple[int, int]:
+        """The CUDA stream of the first array on a device, as it is the first time that this is asked: its handle and
+        its device, because each device has default streams."""
         if self._stream is None:
             array = next(a for a in self.arrays if not a.tensor.is_host)
-            self._stream = array.kind.stream(array.object, array.tensor)
+            self._stream = (array.kind.stream(array.object, array.tensor), _core.device_of(array.tensor.data))
         return self._stream
 
     def result(self) -> Any:

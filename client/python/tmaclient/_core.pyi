@@ -248,8 +248,11 @@ class Client:
         """Reads what has arrived: (token, status, message) of each that ended."""
     def poll_fds(self) -> tuple[int, bool, int]:
         """The socket, whether to poll it for writing, and a descriptor that becomes readable."""
-    def enqueue(self, request: Request, stream: int, token: object = None, /, **order: Unpack[_Order]) -> None:
-        """Starts a request between what a CUDA stream has and will get."""
+    def enqueue(
+        self, request: Request, stream: int | tuple[int, int], token: object = None, /, **order: Unpack[_Order]
+    ) -> None:
+        """Starts a request between what a CUDA stream has and will get: a handle, of the thread's context, or with the
+        ordinal of its device."""
     def synchronize(self) -> None:
         """Waits for all that was enqueued on streams."""
     def stream_point(self, region: Region, offset: int, value: int, stream: int, is_wait: bool, /) -> None:
@@ -270,6 +273,9 @@ def layout(dtype: str, shape: Sequence[int], strides: Sequence[int], /) -> Tenso
 
 def signal_point(region: Region, offset: int, value: int, /) -> None:
     """Signals a point from this thread."""
+
+def device_of(address: int, /) -> int:
+    """The ordinal of the CUDA device that has the memory; -1: it is not known."""
 
 def wait_point(region: Region, offset: int, value: int, timeout_ms: int, /) -> bool:
     """Waits for a point; returns whether it was reached. -1: no limit."""

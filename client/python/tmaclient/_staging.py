@@ -42,7 +42,7 @@ class Staging:
         move: Move,
         reached: Callable[[Tensor], bool],
         progress: Any = None,
-        stream: int | None = None,
+        stream: tuple[int, int] | None = None,
         **order: Any,
     ) -> None:
         """Runs a move; `reached` says which tensors the service has already. stream: that in which the side in device
@@ -162,7 +162,7 @@ class _Staged:
         staging: Staging,
         move: Move,
         reached: Callable[[Tensor], bool],
-        stream: int | None,
+        stream: tuple[int, int] | None,
         order: dict[str, Any],
     ) -> None:
         self.staging, self.core, self.move, self.stream, self.order = staging, staging._core, move, stream, order
