@@ -127,8 +127,9 @@ static void fill_parts(const struct parts *parts, const struct plan_facts *facts
 	e->has &= ~(F(explanation, runs) | F(explanation, measured_runs) | F(explanation, measured_ns));
 }
 
+/* device: that it is for, if the plan is for this service's engine. */
 static void explain(struct session *session, const struct rpc_request *request,
-                    const struct plan_facts *facts, const struct parts *parts)
+                    const struct plan_facts *facts, const struct parts *parts, uint32_t device)
 {
 	struct plan_entry *entry = parts->part[parts->largest].plan;
 	const struct plan *plan = plan_entry_best(entry);
@@ -149,8 +150,11 @@ static void explain(struct session *session, const struct rpc_request *request,
 	fill_prediction(plan, entry->transform.bytes, facts, &e);
 	if (plan_entry_is_tuned(entry) && parts->n == 1) /* a job of several parts tries nothing */
 		fill_alternatives(entry, &e);
-	if (is_own(session, facts))
+	if (is_own(session, facts)) {
 		fill_runs(&entry->runs, &e);
+		e.device = bytes_of(device_engine(&session->server->devices, device)->uuid);
+		e.has |= e.device.len > 0 ? F(explanation, device) : 0;
+	}
 	if (parts->n > 1)
 		fill_parts(parts, facts, &e);
 	e.shape.n = e.dst_strides.n = e.src_strides.n = (uint32_t)nest->rank;
@@ -221,15 +225,22 @@ int method_explain(struct session *session, const struct rpc_request *request, s
 	const struct msg_transform *p = &request->params.transform;
 	struct plan_facts facts;
 	struct parts parts;
+	uint32_t device = 0;
+	bool is_placed;
 	int r = facts_of(session, p, &facts, err);
 
-	if (r == 0 && p->dst.has & p->src.has & F(tensor, region) && is_own(session, &facts))
-		r = transform_plan(session, p, DEVICE_ANY, &parts, err);
-	else if (r == 0)
-		r = plan_for(session, p, &facts, &parts, err);
 	if (r < 0)
 		return r;
-	explain(session, request, &facts, &parts);
+	is_placed = p->dst.has & p->src.has & F(tensor, region) && is_own(session, &facts);
+	r = is_placed ? transform_plan(session, p, DEVICE_ANY, &parts, err)
+	              : plan_for(session, p, &facts, &parts, err);
+	if (r < 0)
+		return r;
+	if (is_placed) {
+		device = parts.placed.device;
+		facts.copy = session->server->devices.of[device].facts.copy;
+	}
+	explain(session, request, &facts, &parts, device);
 	parts_unref(&parts);
 	return 0;
 }

@@ -283,7 +283,9 @@ static int run_on_devices(struct job *job, struct batch *batch, struct error *er
 	const uint32_t device = device_of(job, batch);
 	int r = job_run_on(job, device, err);
 
-	return r < 0 || !is_spread(batch, device) ? r : spread_new(job, batch, &job->spread, err);
+	if (r < 0 || job->session->server->devices.n == 1 || !is_spread(batch, device))
+		return r;
+	return spread_new(job, batch, &job->spread, err);
 }
 
 /* The signal means that everything has been moved, so it is not set if an item was refused. */

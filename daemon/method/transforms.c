@@ -125,7 +125,7 @@ static uint32_t choose_device(struct region *const regions[], size_t n)
 	return regions[0]->device;
 }
 
-int placed_settle(struct placed *placed, uint32_t device, struct error *err)
+static int settle_among_several(struct placed *placed, uint32_t device, struct error *err)
 {
 	struct region *const regions[] = {
 		placed->dst,
@@ -145,6 +145,12 @@ int placed_settle(struct placed *placed, uint32_t device, struct error *err)
 		r = one < 0 ? one : r;
 	}
 	return r;
+}
+
+int placed_settle(struct placed *placed, uint32_t device, struct error *err)
+{
+	placed->device = 0;
+	return placed->dst->server->devices.n == 1 ? 0 : settle_among_several(placed, device, err);
 }
 
 int placed_of(struct session *session, const struct msg_transform *params, uint32_t device,

@@ -98,7 +98,7 @@ struct job *job_new(struct session *session, const struct rpc_request *request, 
 	return job;
 }
 
-int job_run_on(struct job *job, uint32_t device, struct error *err)
+static int run_on_one_of_several(struct job *job, uint32_t device, struct error *err)
 {
 	struct engine_job *engine_job = &job->engine_job;
 	int r = region_reach_if(job->wait, device, err);
@@ -109,12 +109,18 @@ int job_run_on(struct job *job, uint32_t device, struct error *err)
 		r = session_open_stream(job->session, device, err);
 	if (r < 0)
 		return r;
-	job->device = device;
 	if (engine_job->wait.memory)
 		engine_job->wait.memory = region_memory(job->wait, device);
 	if (engine_job->signal.memory)
 		engine_job->signal.memory = region_memory(job->signal, device);
 	return 0;
+}
+
+/* The only device has all regions, and each session has a stream on the first. */
+int job_run_on(struct job *job, uint32_t device, struct error *err)
+{
+	job->device = device;
+	return job->session->server->devices.n == 1 ? 0 : run_on_one_of_several(job, device, err);
 }
 
 int job_charge(struct job *job, uint64_t more, struct error *err)

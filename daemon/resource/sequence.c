@@ -55,6 +55,11 @@ void sequence_add(struct job *job)
 	struct sequence *sequence = &job->session->sequence;
 
 	job->engine_job.status = 0;
+	if (!sequence->held && !job->spread &&
+	    (sequence->under_way == 0 || sequence->device == job->device)) {
+		give(job);
+		return;
+	}
 	if (!sequence->held)
 		sequence->held = job;
 	go_on(job->session);
@@ -67,7 +72,8 @@ void sequence_on_end(struct job *job)
 	session->sequence.under_way -= job->is_given;
 	if (job->is_given && !job->spread)
 		session->server->devices.of[job->device].jobs--;
-	go_on(session);
+	if (session->sequence.held)
+		go_on(session);
 }
 
 static void cancel(struct engine_job *job)

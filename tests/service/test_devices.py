@@ -233,6 +233,19 @@ class Devices(DeviceCase):
         for uuid in self.uuids():
             self.assertIn(uuid, done.stdout)
 
+    def test_explain(self):
+        """The device that a transform would run on."""
+        uuids = self.uuids()
+        a, b = self.create(3), self.create(2)
+        _, host = self.memory(64)
+        for dst, src, device in ((a, b, 3), (b, a, 2), (a, host, 3), (host, b, 2), (host, host, 0), (None, None, 0)):
+            params = {name: {key: value for key, value in tensor(region, [8], offset=offset).items()
+                             if region or key not in ("region", "offset")}
+                      for name, region, offset in (("dst", dst, 0), ("src", src, 32))}
+            with self.subTest(dst=dst, src=src):
+                self.assertEqual(self.rpc.call("explain", params)["device"], uuids[device])
+        self.assertNotIn("device", self.rpc.call("explain", {**params, "engine": "cpu"}))
+
     def test_counters(self):
         """What each device has done, in stats, in the metrics, and in tmactl."""
         uuids = self.uuids()
