@@ -349,16 +349,22 @@ static bool explain_regions(const struct job *job, struct error *err)
 	       (explain_layers(job, blocks->dst.table, err) || explain_layers(job, blocks->src.table, err));
 }
 
-/* An engine without a device has no other reason. */
+/* An engine without a device has no other reason for DEVICE. */
 static bool explain_loss(const struct job *job, struct error *err)
 {
+	const struct engine *engine = job->session->server->engine;
 	const int status = job->engine_job.status;
 
 	if (status != STATUS_DEVICE && status != STATUS_DEVICE_LOST)
 		return false;
 	if (explain_regions(job, err) && err->status == status)
 		return true;
-	if (status != STATUS_DEVICE || engine_multiprocessors(job->session->server->engine) > 0)
+	if (status == STATUS_DEVICE_LOST && engine->returns) {
+		error_set(err, status, "%s: the device was lost, and comes back by itself; try again",
+		          job->method->name);
+		return true;
+	}
+	if (status == STATUS_DEVICE_LOST || engine_multiprocessors(engine) > 0)
 		return false;
 	error_set(err, STATUS_DEVICE,
 	          "%s: the memory failed under it; a region's file has a hole there, or was cut meanwhile",
