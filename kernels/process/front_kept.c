@@ -118,14 +118,25 @@ static void share_chunks(struct front_memory *memory, const struct engine_part *
 	atomic_store(&memory->chunks.shared, true);
 }
 
+/* To the only allocation, which may outlive the memory. */
+static void lend_descriptor(struct front_memory *memory)
+{
+	if (memory->chunks.n == 0)
+		return;
+	memory->list[0]->fd = memory->handle.fd;
+	memory->is_lent = true;
+}
+
 static int list_chunks(struct front_memory *memory, const struct engine_handle *handle,
                        const struct wire_answer *result, struct error *err)
 {
 	uint64_t at = 0, ignored;
 	int r = reserve_chunks(memory, result->n_chunks, err);
 
-	if (r == 0 && handle->n_parts == 0)
+	if (r == 0 && handle->n_parts == 0) {
 		r = add_new_chunk(memory, -1, result->chunk, &at, err);
+		lend_descriptor(memory);
+	}
 	for (uint32_t i = 0; r == 0 && i < handle->n_parts && memory->chunks.n < result->n_chunks; i++) {
 		const struct engine_part *part = &handle->parts[i];
 

@@ -6,6 +6,7 @@
  * front's own. Host memory is mapped here too, by the same file, for owners that read it.
  */
 #include <assert.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -70,6 +71,7 @@ static int new_memory(struct front *front, const struct engine_handle *handle, s
 	memory->base = (struct engine_memory){ .kind = handle->kind,
 		                               .writable = handle->writable,
 		                               .size = handle->size };
+	memory->front = front;
 	memory->handle = (struct engine_handle){ .fd = -1 };
 	*ret = memory;
 	return 0;
@@ -85,23 +87,85 @@ static void free_memory(struct front *front, struct front_memory *memory)
 	free(memory);
 }
 
-static int fill_parts(const struct child *child, const struct engine_handle *handle, struct wire_part *parts,
-                      int *fds, struct error *err)
+/* A part of the memory of another engine, which another process has: its allocations, each by its descriptor.
+ */
+static bool is_foreign(const struct front *front, const struct engine_part *part)
 {
+	return part->memory && front_memory_of(part->memory)->front != front;
+}
+
+static bool is_of_part(const struct memory_chunk *chunk, const struct engine_part *part)
+{
+	return chunk->at >= part->offset && chunk->at - part->offset < part->size;
+}
+
+static uint32_t count_parts(const struct front *front, const struct engine_handle *handle)
+{
+	uint32_t n = 0;
+
 	for (uint32_t i = 0; i < handle->n_parts; i++) {
 		const struct engine_part *part = &handle->parts[i];
 
-		parts[i] = (struct wire_part){ WIRE_NONE, part->offset, part->size };
+		n += is_foreign(front, part) ? front_memory_of(part->memory)->chunks.n : 1;
+	}
+	return n;
+}
+
+/* Adds to n parts. */
+static int fill_foreign(const struct engine_handle *handle, uint32_t i, struct wire_part *parts, uint32_t *n,
+                        int **fds, struct error *err)
+{
+	const struct engine_part *part = &handle->parts[i];
+	const struct front_memory *other = front_memory_of(part->memory);
+	uint64_t end = part->offset;
+
+	for (uint32_t c = 0; c < other->chunks.n; c++) {
+		const struct memory_chunk *chunk = &other->chunks.by_place[c];
+
+		if (!is_of_part(chunk, part))
+			continue;
+		if (chunk->at != end)
+			break;
+		parts[(*n)++] = (struct wire_part){ WIRE_NONE, 0, chunk->size };
+		*(*fds)++ = other->list[c]->fd;
+		end += chunk->size;
+	}
+	if (end == part->offset + part->size)
+		return 0;
+	return error_set(err, STATUS_OUT_OF_RANGE,
+	                 "parts[%u]: bytes [%" PRIu64 ", %" PRIu64
+	                 ") are not whole allocations of another device's region",
+	                 i, part->offset, part->offset + part->size);
+}
+
+/* *ret_n: how many these are. */
+static int fill_parts(const struct front *front, const struct child *child,
+                      const struct engine_handle *handle, struct wire_part *parts, uint32_t *ret_n, int *fds,
+                      struct error *err)
+{
+	uint32_t n = 0;
+	int r = 0;
+
+	for (uint32_t i = 0; r == 0 && i < handle->n_parts; i++) {
+		const struct engine_part *part = &handle->parts[i];
+
+		if (is_foreign(front, part)) {
+			r = fill_foreign(handle, i, parts, &n, &fds, err);
+			continue;
+		}
+		parts[n] = (struct wire_part){ WIRE_NONE, part->offset, part->size };
 		if (!part->memory)
 			*fds++ = part->fd;
-		else if (!front_memory_number(child, part->memory, &parts[i].memory))
-			return error_set(
+		else if (!front_memory_number(child, part->memory, &parts[n].memory))
+			r = error_set(
 			    err, STATUS_DEVICE_LOST,
 			    "parts[%u]: the device was lost, and the region that it refers to could "
 			    "not be mapped again; register that again",
 			    i);
+		n++;
 	}
-	return 0;
+	*ret_n = n;
+	return r;
 }
 
 static struct wire_call call_of(enum wire_call_kind kind, uint32_t number, const struct engine_handle *handle)
@@ -122,7 +186,7 @@ static struct wire_call call_of(enum wire_call_kind kind, uint32_t number, const
 }
 
 /* Maps or makes it in the child. */
-static int map_in_child(struct child *child, enum wire_call_kind kind, uint32_t number,
+static int map_in_child(struct front *front, struct child *child, enum wire_call_kind kind, uint32_t number,
                         const struct engine_handle *handle, struct wire_answer *ret, int *ret_fd,
                         struct error *err)
 {
@@ -135,9 +199,11 @@ static int map_in_child(struct child *child, enum wire_call_kind kind, uint32_t 
 
 	*ret_fd = -1;
 	if (handle->n_parts) {
-		parts = calloc(handle->n_parts, sizeof *parts);
-		fds = calloc(handle->n_parts, sizeof *fds);
-		r = parts && fds ? fill_parts(child, handle, parts, fds, err)
+		const uint32_t most = count_parts(front, handle);
+
+		parts = calloc(most, sizeof *parts);
+		fds = calloc(most, sizeof *fds);
+		r = parts && fds ? fill_parts(front, child, handle, parts, &call.call.n_parts, fds, err)
 		                 : error_set(err, STATUS_NO_MEMORY, "out of memory");
 		call.parts = parts;
 		call.fds = fds;
@@ -213,7 +279,7 @@ int front_map(struct engine *engine, const struct engine_handle *handle, struct 
 		return err->status;
 	r = new_memory(front, handle, &memory, err);
 	if (r == 0) {
-		r = map_in_child(child, WIRE_MAP, memory->number, handle, &result, &fd, err);
+		r = map_in_child(front, child, WIRE_MAP, memory->number, handle, &result, &fd, err);
 		if (r == 0)
 			r = finish_map(front, child, memory, handle, &result, err);
 		if (r < 0)
@@ -241,7 +307,7 @@ static int make_host(struct front *front, struct child *child, struct front_memo
 	if (r < 0)
 		return r;
 	handle.fd = ret_export->fd;
-	r = map_in_child(child, WIRE_MAP, memory->number, &handle, &result, &ignored, err);
+	r = map_in_child(front, child, WIRE_MAP, memory->number, &handle, &result, &ignored, err);
 	if (r == 0)
 		r = finish_map(front, child, memory, &handle, &result, err);
 	if (r < 0)
@@ -260,7 +326,7 @@ static int make_device(struct front *front, struct child *child, struct front_me
 		                        .fd = -1,
 		                        .unwanted = wanted->unwanted };
 	struct wire_answer result;
-	int r = map_in_child(child, WIRE_MAKE, memory->number, &handle, &result, &ret_export->fd, err);
+	int r = map_in_child(front, child, WIRE_MAKE, memory->number, &handle, &result, &ret_export->fd, err);
 
 	if (r < 0)
 		return r;
@@ -306,8 +372,8 @@ int front_make(struct engine *engine, const struct engine_handle *wanted, struct
 /* ---- Mapping anew ------------------------------------------------------------------------------------- */
 
 /* Of several allocations: each by its own descriptor. */
-static int map_list(struct child *child, const struct front_memory *memory, struct wire_answer *ret,
-                    int *ret_fd, struct error *err)
+static int map_list(struct front *front, struct child *child, const struct front_memory *memory,
+                    struct wire_answer *ret, int *ret_fd, struct error *err)
 {
 	struct engine_part *parts = calloc(memory->chunks.n, sizeof *parts);
 	struct engine_handle handle = memory->handle;
@@ -319,7 +385,7 @@ static int map_list(struct child *child, const struct front_memory *memory, stru
 		parts[i] = (struct engine_part){ .fd = memory->list[i]->fd, .size = memory->list[i]->size };
 	handle.parts = parts;
 	handle.n_parts = memory->chunks.n;
-	r = map_in_child(child, WIRE_MAP, memory->number, &handle, ret, ret_fd, err);
+	r = map_in_child(front, child, WIRE_MAP, memory->number, &handle, ret, ret_fd, err);
 	free(parts);
 	return r;
 }
@@ -331,16 +397,16 @@ static bool fits(const struct front_memory *memory, const struct wire_answer *re
 	       (result->address - memory->base.address) % ADDRESS_UNIT == 0;
 }
 
-static int map_one_anew(struct child *child, struct front_memory *memory, struct wire_answer *ret,
-                        struct error *err)
+static int map_one_anew(struct front *front, struct child *child, struct front_memory *memory,
+                        struct wire_answer *ret, struct error *err)
 {
-	const bool is_list = memory->chunks.n > 0 && memory->handle.fd < 0;
+	const bool is_list = memory->chunks.n > 0 && memory->handle.fd < 0; /* it came in parts */
 	int fd, r;
 
 	if (!memory->comes_back)
 		return STATUS_UNSUPPORTED; /* it went with the process that had made it */
-	r = is_list ? map_list(child, memory, ret, &fd, err)
-	            : map_in_child(child, WIRE_MAP, memory->number, &memory->handle, ret, &fd, err);
+	r = is_list ? map_list(front, child, memory, ret, &fd, err)
+	            : map_in_child(front, child, WIRE_MAP, memory->number, &memory->handle, ret, &fd, err);
 	if (r < 0 || fits(memory, ret))
 		return r;
 	unmap_in_child(child, memory->number);
@@ -385,7 +451,7 @@ int front_map_anew(struct front *front, struct child *child, uint32_t *ret_dropp
 	while (r == 0 && !front->is_closing && (memory = take_next(front, &left))) {
 		front->mapping = memory;
 		pthread_mutex_unlock(&front->lock);
-		r = map_one_anew(child, memory, &result, &why);
+		r = map_one_anew(front, child, memory, &result, &why);
 		pthread_mutex_lock(&front->lock);
 		front->mapping = NULL;
 		pthread_cond_broadcast(&front->changed);

@@ -14,6 +14,7 @@ struct front_chunk {
 
 struct front_memory {
 	struct engine_memory base;
+	struct front *front;
 	TAILQ_ENTRY(front_memory) entry;
 	uint32_t number;
 	atomic_uint_fast64_t life; /* of the child that has it; 0: none */
@@ -23,7 +24,7 @@ struct front_memory {
 
 	/* To map it anew; the descriptor is its own. */
 	bool comes_back;
-	bool is_lent; /* but for this one, which is the backing's */
+	bool is_lent; /* but for this one, which is the backing's or the allocation's */
 	struct engine_handle handle;
 	uint8_t bytes[ENGINE_HANDLE_BYTES]; /* of the handle */
 	struct memory_chunks chunks;        /* n: 0: no other memory has any of it */

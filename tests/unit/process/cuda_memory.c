@@ -245,6 +245,66 @@ Test(process_cuda, allocations_of_another_region)
 	close_all();
 }
 
+/* Of a region of one descriptor, which is unmapped before the device is lost: here, and in another engine. */
+Test(process_cuda, allocations_outlive_their_region)
+{
+	static struct work work;
+	struct rig other;
+	struct engine_stream *others;
+	struct client_memory memory;
+	struct engine_memory *first, *mapped[2], *dst[2];
+	struct error err;
+
+	open_all();
+	rig_open(&other, "cuda", &(struct engine_options){ .tensor_maps = 16 });
+	others = engine_stream_new(other.engine, &other.owner);
+	client_new(&memory, CLIENT_FD, SIZE);
+	first = map(&rig, &memory);
+	for (int i = 0; i < 2; i++) {
+		struct engine_part part = { .fd = -1, .memory = first, .size = memory.size };
+		const struct engine_handle handle = { .kind = REGION_KIND_CUDA_FD,
+			                              .fd = -1,
+			                              .size = memory.size,
+			                              .writable = true,
+			                              .parts = &part,
+			                              .n_parts = 1 };
+		struct rig *on = i ? &other : &rig;
+
+		cr_assert_eq(engine_map(on->engine, &handle, &mapped[i], &err), 0, "engine %d: %s", i,
+		             err.message);
+		cr_expect_eq(chunk(mapped[i], 0), chunk(first, 0), "engine %d", i);
+		part.offset = 1;
+		cr_expect_eq(engine_map(on->engine, &handle, &dst[i], &err), STATUS_OUT_OF_RANGE, "engine %d",
+		             i);
+		dst[i] = rig_make(on, REGION_KIND_MEMFD, SIZE);
+	}
+	engine_unmap(rig.engine, first);
+	client_free(&memory);
+	for (uint32_t life = 0; life < 2; life++) {
+		for (int i = 0; i < 2; i++) {
+			struct rig *on = i ? &other : &rig;
+
+			if (life) {
+				kill(rig_child(on), SIGKILL);
+				rig_wait_for_return(on, life);
+			}
+			work_init_copy(&work, on, SIZE, dst[i], 0, mapped[i], 0);
+			on->n_done = 0;
+			engine_submit(on->engine, i ? others : stream, &work.job);
+			rig_wait(on, 1);
+			cr_expect_eq(work.job.status, 0, "engine %d in life %u: %d", i, life,
+			             work.job.status);
+		}
+	}
+	for (int i = 0; i < 2; i++) {
+		engine_unmap(i ? other.engine : rig.engine, mapped[i]);
+		engine_unmap(i ? other.engine : rig.engine, dst[i]);
+	}
+	engine_stream_free(other.engine, others);
+	rig_close(&other);
+	close_all();
+}
+
 /* ---- What is made ------------------------------------------------------------------------------------- */
 
 /* What has a descriptor is there again with its bytes; what has a handle went with the process. */
