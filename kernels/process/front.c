@@ -155,6 +155,7 @@ static void ask_to_be_woken(struct front *front)
 {
 	struct shared *shared = front->own->shared;
 
+	front->may_be_woken = true;
 	atomic_store(&shared->front_sleeps, true);
 	if (has_news(front) && atomic_exchange(&shared->front_sleeps, false))
 		front->wake(front->wake_arg);
@@ -169,7 +170,8 @@ static void front_reap(struct engine *engine)
 	if (front->own) {
 		front_receive(front);
 		front_send_jobs(front);
-		ask_to_be_woken(front);
+		if (!front->drives)
+			ask_to_be_woken(front);
 	}
 	job = front->done;
 	front->done = NULL;
@@ -202,7 +204,6 @@ static void spin(struct front *front, uint64_t ns)
 	const uint64_t until_ns = clock_ns() + ns;
 	bool came;
 
-	atomic_store(&front->own->shared->front_sleeps, false);
 	while (!(came = !ring_is_empty(&front->own->to_front)) && clock_ns() < until_ns)
 		shared_pause();
 	front->in_vain = came ? 0 : front->in_vain < MOST_DULL ? front->in_vain + 1 : MOST_DULL;
@@ -224,7 +225,7 @@ static bool front_drive(struct engine *engine, uint64_t ns)
 			spin(front, ns);
 	}
 	any |= !ring_is_empty(&front->own->to_front);
-	if (!any)
+	if (!any || ns == 0) /* it may sleep now */
 		ask_to_be_woken(front);
 	return any;
 }

@@ -91,6 +91,7 @@ struct front {
 	uint32_t dull; /* spins that are left out, because the last ones were in vain */
 	uint32_t in_vain;
 	bool bell_is_due;
+	bool may_be_woken; /* the child has been asked to */
 	struct buffer out; /* what the ring had no room for */
 	struct buffer in;  /* of a message that has not come completely */
 	struct engine_job *done;

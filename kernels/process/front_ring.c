@@ -66,13 +66,17 @@ void front_end_unsent(struct engine_stream *stream, int status)
 
 /* ---- To the child ------------------------------------------------------------------------------------- */
 
-/* It learns of it when the owner drives, if the owner does. */
+/* It learns of it when the owner drives, if the owner does; until then that is awake. */
 static void ring(struct front *front)
 {
-	if (front->drives)
-		front->bell_is_due = true;
-	else
+	if (!front->drives) {
 		shared_ring(front->own->shared);
+		return;
+	}
+	front->bell_is_due = true;
+	if (front->may_be_woken)
+		atomic_store(&front->own->shared->front_sleeps, false);
+	front->may_be_woken = false;
 }
 
 /* What is to be sent, as far as there is room; false: there is not, and the child will say when there is. */
@@ -359,7 +363,7 @@ static void lose(struct front *front)
 	LIST_FOREACH(stream, &front->streams, entry)
 		lose_stream(stream);
 	front->n_sent = 0;
-	front->cancels_fail = false;
+	front->cancels_fail = front->may_be_woken = front->bell_is_due = false;
 	layouts_forget(&front->layouts);
 	buffer_consume(&front->out, buffer_len(&front->out), KEEP_BYTES);
 	buffer_consume(&front->in, buffer_len(&front->in), KEEP_BYTES);
