@@ -126,7 +126,7 @@ struct served_device *devices_reap(struct devices *devices)
 		struct served_device *device = &devices->of[i];
 
 		engine_reap(device->engine);
-		if (device->engine->lost && !lost)
+		if (device->engine->lost && !device->engine->returns && !lost)
 			lost = device;
 	}
 	return lost;

@@ -25,7 +25,11 @@ struct served_device {
 	struct plan_facts facts; /* the engine's; variant: the first device that has the same */
 	struct engine_link links[ENGINES_MOST]; /* to the others; none to itself */
 	uint32_t jobs;                          /* that the engine has and that have not been reaped */
-	bool is_silent;                         /* as of the last probe */
+	uint32_t
+	    losses; /* of an engine that returns, that have been told, and memories that did not return */
+	uint32_t dropped;
+	bool is_away;     /* it was lost and is not back, as has been told */
+	bool is_silent;   /* as of the last probe */
 	uint64_t regions; /* mapped, and their bytes; those of other devices count there */
 	uint64_t mapped_bytes;
 	uint64_t transforms, bytes, ns; /* that have ended: how many, read plus written, the engine's time */
@@ -51,7 +55,8 @@ bool devices_have_uuid(const struct engine *engine, struct bytes uuid);
 /* Their UUIDs, for a sentence. */
 void devices_list(const struct devices *devices, char *text, size_t size);
 
-/* Calls on_done of every job that has ended. Returns the first device that is lost; NULL: none is. */
+/* Calls on_done of every job that has ended. Returns the first device that is lost for good; NULL: none is.
+ */
 struct served_device *devices_reap(struct devices *devices);
 
 /* Of the first that is lost; "": none is. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chooses between the engines of this build, and opens those of several devices on a thread each. */
+/* Chooses between the engines of this build, and opens those of several devices side by side: each in a
+ * process of its own, or where the program has none, on a thread. */
 #include "engines.h"
 
 #include <pthread.h>
@@ -10,13 +11,14 @@
 #include <strings.h>
 
 #include "daemon/observe/log.h"
+#include "kernels/process/process.h"
 
 #define NAME_BYTES 64 /* of a device, as it is named */
 
 /* An engine on its way. */
 struct opening {
 	char name[NAME_BYTES];
-	engine_open_fn *open;
+	engine_open_fn *open; /* NULL: in a process */
 	struct engine_options options;
 	pthread_t thread;
 	bool has_thread;
@@ -76,12 +78,25 @@ static void start_opening(struct opening *opening)
 	sigset_t all, before;
 
 	opening->options.device = opening->name;
+	if (!opening->open) {
+		if (engine_process_start(&opening->engine, "cuda", &opening->options, &opening->why) < 0)
+			opening->engine = NULL;
+		return;
+	}
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	opening->has_thread = pthread_create(&opening->thread, NULL, open_one, opening) == 0;
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (!opening->has_thread)
 		open_one(opening);
+}
+
+static void await_opened(struct opening *opening)
+{
+	if (opening->has_thread)
+		pthread_join(opening->thread, NULL);
+	if (!opening->open && opening->engine && engine_process_await(opening->engine, &opening->why) < 0)
+		opening->engine = NULL;
 }
 
 /* A device by two names is used once. */
@@ -104,8 +119,7 @@ static void drop_same(struct opening *openings, int i)
 static int take_opened(struct chosen_engines *ret, struct opening *openings, int n, struct error *err)
 {
 	for (int i = 0; i < n; i++) {
-		if (openings[i].has_thread)
-			pthread_join(openings[i].thread, NULL);
+		await_opened(&openings[i]);
 		drop_same(openings, i);
 		if (openings[i].engine)
 			ret->engine[ret->n++] = openings[i].engine;
@@ -122,8 +136,8 @@ static int take_opened(struct chosen_engines *ret, struct opening *openings, int
 }
 
 /* names: NULL: by ordinal. */
-static int open_several(struct chosen_engines *ret, engine_open_fn *open, const char *names, int n,
-                        const struct engine_options *options, struct error *err)
+static int open_several(struct chosen_engines *ret, const struct engine_openers *openers, const char *names,
+                        int n, const struct engine_options *options, struct error *err)
 {
 	struct opening *openings = calloc((size_t)n, sizeof *openings);
 	int r;
@@ -131,7 +145,7 @@ static int open_several(struct chosen_engines *ret, engine_open_fn *open, const 
 	if (!openings)
 		return error_set(err, STATUS_NO_MEMORY, "no memory to open %d devices", n);
 	for (int i = 0; i < n; i++) {
-		openings[i].open = open;
+		openings[i].open = openers->has_processes ? NULL : openers->cuda;
 		openings[i].options = *options;
 		if (names)
 			next_name(&names, openings[i].name);
@@ -174,7 +188,7 @@ static int open_cuda(struct chosen_engines *ret, const struct engine_openers *op
 		return error_set(err, STATUS_UNSUPPORTED, "this build has the cpu engine only");
 	if (!is_all(options->device)) {
 		n = count_names(options->device);
-		return n > 1 ? open_several(ret, openers->cuda, options->device, n, options, err)
+		return n > 1 ? open_several(ret, openers, options->device, n, options, err)
 		             : open_single(ret, openers->cuda, options, err);
 	}
 	any.device = NULL;
@@ -182,7 +196,7 @@ static int open_cuda(struct chosen_engines *ret, const struct engine_openers *op
 		n = openers->cuda_count(err);
 	if (n < 0)
 		return n;
-	return n > 1 ? open_several(ret, openers->cuda, NULL, n < ENGINES_MOST ? n : ENGINES_MOST, &any, err)
+	return n > 1 ? open_several(ret, openers, NULL, n < ENGINES_MOST ? n : ENGINES_MOST, &any, err)
 	             : open_single(ret, openers->cuda, &any, err);
 }
 

@@ -324,6 +324,7 @@ static void reap(struct server *server)
 	server->reaped_ns = uv_hrtime();
 	lost = devices_reap(&server->devices);
 	sequence_reap(server);
+	server_note_losses(server);
 	if (lost && server->state == SERVER_RUNNING)
 		server_lose(server, lost);
 }

@@ -155,6 +155,10 @@ void server_drain(struct server *server);
 /* An engine is lost: work under way ends as DEVICE_LOST and is answered; then server_run returns. */
 void server_lose(struct server *server, const struct served_device *device);
 
+/* Tells of devices that were lost since the last call and return by themselves, and of those that are back.
+ */
+void server_note_losses(struct server *server);
+
 /* "cpu" or "cuda". */
 const char *server_engine_name(const struct server *server);
 

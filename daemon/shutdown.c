@@ -147,6 +147,46 @@ void server_lose(struct server *server, const struct served_device *device)
 	server_on_session_freed(server);
 }
 
+/* ---- A device is lost, and returns ----------------------------------------------------------------------
+ */
+
+static void tell_back(struct served_device *device)
+{
+	const struct engine *engine = device->engine;
+
+	if (engine->dropped != device->dropped)
+		log_line(LOG_LEVEL_WARNING, "device %s is back, but for %u mappings of regions: %s",
+		         engine->uuid, engine->dropped - device->dropped,
+		         "requests for them end with DEVICE_LOST until they are registered again");
+	else
+		log_line(LOG_LEVEL_INFO, "device %s is back", engine->uuid);
+	device->dropped = engine->dropped;
+}
+
+/* What was under way on it has ended as DEVICE_LOST; nobody else notices. */
+static void note_loss(struct server *server, struct served_device *device)
+{
+	const struct engine *engine = device->engine;
+
+	if (engine->losses != device->losses) {
+		log_line(LOG_LEVEL_ERROR, "device %s is lost: %s; its engine starts again", engine->uuid,
+		         engine->lost_why);
+		penalties_count(&server->penalties, uv_hrtime() / 1000000);
+		device->is_away = true;
+		device->losses = engine->losses;
+	}
+	if (device->is_away && !engine->lost) {
+		device->is_away = false;
+		tell_back(device);
+	}
+}
+
+void server_note_losses(struct server *server)
+{
+	for (uint32_t i = 0; i < server->devices.n; i++)
+		note_loss(server, &server->devices.of[i]);
+}
+
 void server_abandon(struct server *server)
 {
 	if (server->listener.owns_path)

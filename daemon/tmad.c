@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The program: parses its options, serves until it is asked to stop, and restarts within the process when the
- * device was lost. */
+ * device was lost. A process that it has started to run an engine has the same program, and runs that. */
 #include "tmad.h"
 
 #include <malloc.h>
@@ -13,6 +13,7 @@
 #include "daemon/observe/log.h"
 #include "daemon/config/options.h"
 #include "daemon/net/passed.h"
+#include "kernels/process/process.h"
 #include "server.h"
 
 enum exit_code {
@@ -185,10 +186,17 @@ static int run(int argc, char **argv, const struct engine_openers *openers)
 
 int tmad_main(int argc, char **argv, const struct engine_openers *openers)
 {
+	const struct engine_process_opener by_name[] = { { "cpu", openers->cpu },
+		                                         { "cuda", openers->cuda },
+		                                         { NULL, NULL } };
+	struct engine_openers own = *openers;
 	struct options options;
 	struct error err;
 	int r;
 
+	own.has_processes = true;
+	if (engine_process_is_child(argv))
+		return engine_process_run(by_name);
 	options_init(&options);
 	if (options_parse(&options, argc, argv, &err) < 0) {
 		fprintf(stderr, "tmad: %s (tmad --help lists the options)\n", err.message);
@@ -206,7 +214,7 @@ int tmad_main(int argc, char **argv, const struct engine_openers *openers)
 	case OPTIONS_RUN:
 		break;
 	}
-	r = run(argc, argv, openers);
+	r = run(argc, argv, &own);
 	log_close();
 	return r;
 }

@@ -94,6 +94,8 @@ struct engine_memory {
 	struct backing *backing;      /* the engine's: the file behind it, where that can fail; else NULL */
 	struct memory_chunks *chunks; /* what the memory consists of, where other memories may have some of it
 	                                 too; else NULL */
+	atomic_bool is_gone; /* of an engine that returns: the device was lost, and the memory could not
+	                        be mapped again: jobs that name it end as DEVICE_LOST */
 };
 
 /* The owner of streams. Owners share the engine: however many streams one has and whatever their jobs cost,
@@ -232,9 +234,14 @@ struct engine {
 	bool watches_holes;    /* access to a hole in a client's memfd fails, and takes no memory of ours */
 
 	/* Set by engine_reap: the device failed so that nothing can succeed in this process any more. Every
-	 * job, also one submitted later, ends as DEVICE_LOST. */
+	 * job, also one submitted later, ends as DEVICE_LOST. Of an engine that returns that is so for now,
+	 * and the owner need not do anything: it is woken when `lost` is false again, and memory that was
+	 * mapped is mapped again. */
 	bool lost;
-	char lost_why[256]; /* one sentence */
+	char lost_why[256]; /* one sentence: of the last time */
+	bool returns;
+	uint32_t losses;  /* of one that returns: how many times it has been lost */
+	uint32_t dropped; /* and how many memories could not be mapped again in all (is_gone) */
 
 	atomic_uint memories; /* mapped and created, and not yet unmapped */
 };
@@ -390,8 +397,9 @@ static inline int engine_probe(struct engine *engine, struct error *err)
 
 /* What has become of a client's memory, to explain that a job in it ended with DEVICE. SHRUNK: its file has
  * *ret_bytes, fewer than the region needs; PINS: the device has pages that the file had before it shrank, or
- * before one of its pages was taken away. NONE: nothing that is known. Does not block. */
-enum engine_loss { ENGINE_LOSS_NONE, ENGINE_LOSS_SHRUNK, ENGINE_LOSS_PINS };
+ * before one of its pages was taken away. GONE: is_gone. NONE: nothing that is known. Does not
+ * block. */
+enum engine_loss { ENGINE_LOSS_NONE, ENGINE_LOSS_SHRUNK, ENGINE_LOSS_PINS, ENGINE_LOSS_GONE };
 enum engine_loss engine_memory_loss(const struct engine_memory *memory, uint64_t *ret_bytes);
 
 /* A client can make its memory fail under whoever touches it, so an owner touches it, through `host`, in a

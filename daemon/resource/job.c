@@ -354,6 +354,12 @@ static bool explain_region(const struct job *job, const struct region *region, s
 		          " lost pages that the device has pinned; register it again",
 		          job->method->name, region->id);
 		return true;
+	case ENGINE_LOSS_GONE:
+		error_set(err, STATUS_DEVICE_LOST,
+		          "%s: the device was lost, and region %" PRIu64
+		          " could not be mapped again; register it again",
+		          job->method->name, region->id);
+		return true;
 	case ENGINE_LOSS_NONE:
 		break;
 	}
@@ -368,9 +374,8 @@ static bool explain_layers(const struct job *job, const struct table *table, str
 	return false;
 }
 
-/* Names the first of the job's regions that is known to have failed. An engine without a device has no other
- * reason. */
-static bool explain_loss(const struct job *job, struct error *err)
+/* Names the first of the job's regions that is known to have failed. */
+static bool explain_regions(const struct job *job, struct error *err)
 {
 	const struct blocks_job *list = job->engine_job.blocks ? job->own : NULL;
 
@@ -381,9 +386,26 @@ static bool explain_loss(const struct job *job, struct error *err)
 	    (explain_region(job, job->parts->items[0].dst, err) ||
 	     explain_region(job, job->parts->items[0].src, err)))
 		return true;
-	if (list && (explain_layers(job, list->dst_table, err) || explain_layers(job, list->src_table, err)))
+	return list &&
+	       (explain_layers(job, list->dst_table, err) || explain_layers(job, list->src_table, err));
+}
+
+/* An engine without a device has no other reason for DEVICE. */
+static bool explain_loss(const struct job *job, struct error *err)
+{
+	const struct engine *engine = device_engine(&job->session->server->devices, job->device);
+	const int status = job->engine_job.status;
+
+	if (status != STATUS_DEVICE && status != STATUS_DEVICE_LOST)
+		return false;
+	if (explain_regions(job, err) && err->status == status)
 		return true;
-	if (engine_multiprocessors(device_engine(&job->session->server->devices, job->device)) > 0)
+	if (status == STATUS_DEVICE_LOST && engine->returns) {
+		error_set(err, status, "%s: the device was lost, and comes back by itself; try again",
+		          job->method->name);
+		return true;
+	}
+	if (status == STATUS_DEVICE_LOST || engine_multiprocessors(engine) > 0)
 		return false;
 	error_set(err, STATUS_DEVICE,
 	          "%s: the memory failed under it; a region's file has a hole there, or was cut meanwhile",
@@ -404,7 +426,7 @@ static void refuse(struct job *job)
 	else if (job->engine_job.status == STATUS_OUT_OF_RANGE)
 		batch_explain_cast(job->engine_job.moves ?: &job->engine_job.move,
 		                   job->engine_job.moves ? job->engine_job.n_moves : 1, &err);
-	else if (job->engine_job.status != STATUS_DEVICE || !explain_loss(job, &err))
+	else if (!explain_loss(job, &err))
 		error_set(&err, job->engine_job.status, "%s: %s", job->method->name,
 		          status_meaning(job->engine_job.status));
 	if (job->refuse)

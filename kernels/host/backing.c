@@ -142,6 +142,8 @@ enum engine_loss engine_memory_loss(const struct engine_memory *memory, uint64_t
 {
 	const struct backing *backing = memory->backing;
 	struct stat st;
+	if (atomic_load(&memory->is_gone))
+		return ENGINE_LOSS_GONE;
 	if (!backing)
 		return ENGINE_LOSS_NONE;
 	if (backing->fd >= 0 && fstat(backing->fd, &st) == 0 && (uint64_t)st.st_size < backing->end) {

@@ -24,7 +24,7 @@
 #endif
 
 /* How a client's file is mapped. */
-enum sharing { UNPINNED, TO_PIN };
+enum sharing { UNPINNED, TO_PIN, VIEWED };
 
 /* The half-open range of the file that a mapping covers. */
 struct span {
@@ -55,13 +55,13 @@ static int map_client(const struct engine_handle *handle, enum sharing sharing, 
 	if (r == 0)
 		r = check_pages(handle, sharing, err);
 	if (r == 0)
-		r = map_file(handle, &st, !handle->writable && sharing == UNPINNED, &memory, err);
+		r = map_file(handle, &st, !handle->writable && sharing != TO_PIN, &memory, err);
 	if (r < 0)
 		return r;
 	r = keep(handle, memory, err);
 	if (r == 0)
 		r = watch(handle, memory, sharing, err);
-	if (r == 0)
+	if (r == 0 && sharing != VIEWED)
 		r = populate(handle, memory, err);
 	if (r < 0)
 		host_memory_unmap(&memory->base);
@@ -78,6 +78,11 @@ int host_memory_map(const struct engine_handle *handle, struct engine_memory **r
 int host_memory_map_to_pin(const struct engine_handle *handle, struct engine_memory **ret, struct error *err)
 {
 	return map_client(handle, TO_PIN, ret, err);
+}
+
+int host_memory_view(const struct engine_handle *handle, struct engine_memory **ret, struct error *err)
+{
+	return map_client(handle, VIEWED, ret, err);
 }
 
 /* Filled before it is watched: its pages are the service's to make, this once. */

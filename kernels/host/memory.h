@@ -42,6 +42,10 @@ int host_memory_pin(struct engine_memory *memory, struct error *err);
 int host_memory_pinned(struct engine_memory *memory, struct error *err);
 void host_memory_unpin(struct engine_memory *memory);
 
+/* The same for memory that another process of the service has mapped, and uses: its pages are mapped as they
+ * are touched. */
+int host_memory_view(const struct engine_handle *handle, struct engine_memory **ret, struct error *err);
+
 int host_memory_create(const struct engine_handle *wanted, struct engine_memory **ret,
                        struct engine_export *ret_export, struct error *err);
 

@@ -56,6 +56,13 @@ class Starting(DaemonCase):
                 for word in words:
                     self.assertIn(word, done.stderr)
 
+    @unittest.skipUnless(NATIVE, "an emulator has its own way with names")
+    def test_the_process_of_an_engine_by_hand(self):
+        done = subprocess.run(["tmad-engine", "cpu"], executable=TMAD, stdin=subprocess.DEVNULL, capture_output=True,
+                              timeout=scaled(20), check=False)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn(b"it is started by tmad", done.stderr)
+
     def test_help_and_version(self):
         for option, word in (("--help", "--regions-per-uid"), ("--version", "tmad")):
             done = run_tmad(option)

@@ -154,9 +154,11 @@ class Tmad:
                    for fd in os.listdir(f"/proc/{self.pid}/fd"))
 
     def mappings_of_memfds(self):
-        """Regions' memory that is mapped; the stand-in driver's own memory is not counted."""
+        """Regions' memory that is mapped; the stand-in driver's own memory, and what is shared with engines in processes
+        of their own, are not counted."""
         with open(f"/proc/{self.pid}/maps", encoding="ascii", errors="replace") as maps:
-            return sum(("/memfd:" in line or " /dev/shm/" in line) and SOFTGPU_MEMORY not in line for line in maps)
+            return sum(("/memfd:" in line or " /dev/shm/" in line) and SOFTGPU_MEMORY not in line
+                       and "/memfd:engine " not in line for line in maps)
 
     def status(self, key):
         """A number out of /proc/PID/status, e.g. VmRSS (KiB)."""

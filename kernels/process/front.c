@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The front as its owner has it: open, asked for what has ended, and closed. */
+#include "front.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+
+#include "kernels/host/fault.h"
+#include "kernels/host/holes.h"
+#include "kernels/host/threads.h"
+#include "kernels/thread.h"
+#include "process.h"
+#include "proto/clock.h"
+
+/* Spins in vain, of which the next one is then left out, the next two, and so on up to so many. */
+#define MOST_DULL 64
+
+static const struct engine_ops front_ops;
+
+/* ---- Open and close ----------------------------------------------------------------------------------- */
+
+static int init(struct front *front, struct error *err)
+{
+	int r = fault_init();
+
+	if (r < 0)
+		return error_set(err, STATUS_INTERNAL, "SIGBUS cannot be handled: %s", strerror(-r));
+	front->stir = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (front->stir < 0) {
+		fault_deinit();
+		return error_set(err, STATUS_NO_MEMORY, "no descriptors for an engine: %s", strerror(errno));
+	}
+	holes_init();
+	pthread_mutex_init(&front->lock, NULL);
+	pthread_cond_init(&front->changed, NULL);
+	TAILQ_INIT(&front->memories);
+	LIST_INIT(&front->streams);
+	fair_queue_init(&front->unsent);
+	layouts_init(&front->layouts);
+	front->done_end = &front->done;
+	return 0;
+}
+
+static void deinit(struct front *front)
+{
+	assert(TAILQ_EMPTY(&front->memories) && LIST_EMPTY(&front->streams) && !front->done);
+	child_unref(front->own);
+	layouts_deinit(&front->layouts);
+	numbers_deinit(&front->memory_numbers);
+	numbers_deinit(&front->stream_numbers);
+	numbers_deinit(&front->job_numbers);
+	free(front->jobs);
+	buffer_deinit(&front->out);
+	buffer_deinit(&front->in);
+	pthread_cond_destroy(&front->changed);
+	pthread_mutex_destroy(&front->lock);
+	holes_deinit();
+	fault_deinit();
+	close(front->stir);
+	free(front);
+}
+
+static int hello(struct wire_hello *ret, const char *name, const struct engine_options *options,
+                 struct error *err)
+{
+	const char *device = options->device;
+
+	*ret = (struct wire_hello){ .threads = options->threads,
+		                    .tensor_maps = options->tensor_maps,
+		                    .has_device = device != NULL };
+	wire_sizes(ret->sizes);
+	snprintf(ret->engine, sizeof ret->engine, "%s", name);
+	if (device && snprintf(ret->device, sizeof ret->device, "%s", device) >= (int)sizeof ret->device)
+		return error_set(err, STATUS_INVALID_ARGUMENT, "device %.80s...: no device has such a name",
+		                 device);
+	return 0;
+}
+
+int engine_process_start(struct engine **ret, const char *name, const struct engine_options *options,
+                         struct error *err)
+{
+	struct front *front = calloc(1, sizeof *front);
+	int r;
+
+	if (!front)
+		return error_set(err, STATUS_NO_MEMORY, "out of memory");
+	front->wake = options->wake;
+	front->wake_arg = options->wake_arg;
+	front->drives = options->drives;
+	r = hello(&front->hello, name, options, err);
+	if (r == 0)
+		r = init(front, err);
+	if (r < 0) {
+		free(front);
+		return r;
+	}
+	front->engine.ops = &front_ops;
+	r = thread_start(&front->thread, front_live, front);
+	if (r) {
+		deinit(front);
+		return error_set(err, STATUS_NO_MEMORY, "the thread of an engine cannot be started: %s",
+		                 strerror(r));
+	}
+	*ret = &front->engine;
+	return 0;
+}
+
+int engine_process_await(struct engine *engine, struct error *err)
+{
+	struct front *front = front_of(engine);
+
+	pthread_mutex_lock(&front->lock);
+	while (front->state == FRONT_OPENING)
+		pthread_cond_wait(&front->changed, &front->lock);
+	if (front->state != FRONT_FAILED) {
+		pthread_mutex_unlock(&front->lock);
+		front_catch_up(front);
+		return 0;
+	}
+	*err = front->failed;
+	pthread_mutex_unlock(&front->lock);
+	pthread_join(front->thread, NULL);
+	deinit(front);
+	return err->status;
+}
+
+static void front_close(struct engine *engine)
+{
+	struct front *front = front_of(engine);
+
+	pthread_mutex_lock(&front->lock);
+	front->is_closing = true;
+	pthread_mutex_unlock(&front->lock);
+	front_stir(front);
+	pthread_join(front->thread, NULL);
+	deinit(front);
+}
+
+/* ---- The owner's turn --------------------------------------------------------------------------------- */
+
+/* Whether something has come back, or there is room for what is to be sent. */
+static bool has_news(const struct front *front)
+{
+	const struct child *child = front->own;
+
+	return !ring_is_empty(&child->to_front) ||
+	       (buffer_len(&front->out) > 0 && !atomic_load(&child->shared->to_child.is_waited_for));
+}
+
+/* From then on the child says so. */
+static void ask_to_be_woken(struct front *front)
+{
+	struct shared *shared = front->own->shared;
+
+	front->may_be_woken = true;
+	atomic_store(&shared->front_sleeps, true);
+	if (has_news(front) && atomic_exchange(&shared->front_sleeps, false))
+		front->wake(front->wake_arg);
+}
+
+static void front_reap(struct engine *engine)
+{
+	struct front *front = front_of(engine);
+	struct engine_job *job;
+
+	front_catch_up(front);
+	if (front->own) {
+		front_receive(front);
+		front_send_jobs(front);
+		if (!front->drives)
+			ask_to_be_woken(front);
+	}
+	job = front->done;
+	front->done = NULL;
+	front->done_end = &front->done;
+	while (job) {
+		struct engine_job *next = job->next;
+
+		job->on_done(job);
+		job = next;
+	}
+}
+
+/* Whether the one job under way is likely to end within a spin. */
+static bool is_worth_a_spin(struct front *front)
+{
+	static uint32_t cpus;
+
+	if (!cpus)
+		cpus = threads_default();
+	if (cpus == 1 || front->n_sent != 1 || !front->is_small || front->done)
+		return false;
+	if (front->dull == 0)
+		return true;
+	front->dull--;
+	return false;
+}
+
+static void spin(struct front *front, uint64_t ns)
+{
+	const uint64_t until_ns = clock_ns() + ns;
+	bool came;
+
+	while (!(came = !ring_is_empty(&front->own->to_front)) && clock_ns() < until_ns)
+		shared_pause();
+	front->in_vain = came ? 0 : front->in_vain < MOST_DULL ? front->in_vain + 1 : MOST_DULL;
+	front->dull = front->in_vain;
+}
+
+static bool front_drive(struct engine *engine, uint64_t ns)
+{
+	struct front *front = front_of(engine);
+	bool any = front->done != NULL;
+
+	front_catch_up(front);
+	if (!front->own)
+		return front->done != NULL;
+	if (front->bell_is_due) {
+		front->bell_is_due = false;
+		shared_ring(front->own->shared);
+		if (ns > 0 && is_worth_a_spin(front))
+			spin(front, ns);
+	}
+	any |= !ring_is_empty(&front->own->to_front);
+	if (!any || ns == 0) /* it may sleep now */
+		ask_to_be_woken(front);
+	return any;
+}
+
+/* ---- Signs of life ------------------------------------------------------------------------------------ */
+
+/* One that is away is not silent: it is lost. */
+static int front_probe(struct engine *engine, struct error *err)
+{
+	struct front *front = front_of(engine);
+	struct shared *shared;
+
+	front_catch_up(front);
+	if (!front->own)
+		return 0;
+	shared = front->own->shared;
+	if (atomic_load(&shared->answered) != atomic_load(&shared->asked))
+		return error_set(err, STATUS_TIMEOUT, "process %d, which runs the engine: no sign of life",
+		                 (int)front->own->pid);
+	const int status = shared->probe_status;
+
+	if (status < 0)
+		error_set(err, status, "%s", shared->probe_text);
+	atomic_fetch_add(&shared->asked, 1);
+	shared_ring(shared);
+	return status;
+}
+
+static void front_cache_stats(struct engine *engine, struct engine_cache_stats *ret)
+{
+	struct front *front = front_of(engine);
+
+	*ret = front->before;
+	if (!front->own)
+		return;
+	const struct shared *shared = front->own->shared;
+
+	ret->hits += atomic_load(&shared->hits);
+	ret->misses += atomic_load(&shared->misses);
+	ret->evictions += atomic_load(&shared->evictions);
+	ret->entries = atomic_load(&shared->entries);
+}
+
+static const struct engine_ops front_ops = {
+	.close = front_close,
+	.map = front_map,
+	.create = front_make,
+	.unmap = front_unmap,
+	.stream_new = front_stream_new,
+	.stream_free = front_stream_free,
+	.submit = front_submit,
+	.stream_cancel = front_stream_cancel,
+	.cancel = front_cancel,
+	.reap = front_reap,
+	.drive = front_drive,
+	.probe = front_probe,
+	.cache_stats = front_cache_stats,
+	.link = front_link,
+};

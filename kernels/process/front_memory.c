@@ -1,0 +1,546 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory of the front: what the child has mapped, and what it takes to map it in the next one.
+ *
+ * What the owner sees of a memory never changes, also when it is mapped anew: its address is the one that it
+ * had in its first child, and has the same remainders in each; the identity of what it consists of is the
+ * front's own. Host memory is mapped here too, by the same file, for owners that read it.
+ */
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "front_memory.h"
+#include "kernels/host/backing.h"
+#include "kernels/host/memory.h"
+
+/* What the remainders of an address matter by: more than any element, vector or line. */
+#define ADDRESS_UNIT 128
+
+bool front_memory_number(const struct child *child, const struct engine_memory *base, uint32_t *ret)
+{
+	const struct front_memory *memory = (const struct front_memory *)base;
+
+	*ret = base ? memory->number : WIRE_NONE;
+	return !base || !child || atomic_load(&memory->life) == child->life;
+}
+
+void front_memory_lose_pins(struct front *front, uint32_t number)
+{
+	struct front_memory *memory;
+
+	pthread_mutex_lock(&front->lock);
+	TAILQ_FOREACH(memory, &front->memories, entry)
+		if (memory->number == number && memory->base.backing)
+			atomic_store(&memory->base.backing->is_lost, true);
+	pthread_mutex_unlock(&front->lock);
+}
+
+/* ---- Mapping ------------------------------------------------------------------------------------------ */
+
+/* The child to use, with a reference; NULL: there is none for now. */
+static struct child *child_in_use(struct front *front, struct error *err)
+{
+	struct child *child = NULL;
+
+	pthread_mutex_lock(&front->lock);
+	if (front->state == FRONT_UP)
+		child = child_ref(front->child);
+	else
+		error_set(err, STATUS_DEVICE_LOST, "the device is lost and not back yet: %.200s",
+		          front->failed.message);
+	pthread_mutex_unlock(&front->lock);
+	return child;
+}
+
+static int new_memory(struct front *front, const struct engine_handle *handle, struct front_memory **ret,
+                      struct error *err)
+{
+	struct front_memory *memory = calloc(1, sizeof *memory);
+	bool is_numbered;
+
+	if (!memory)
+		return error_set(err, STATUS_NO_MEMORY, "out of memory");
+	pthread_mutex_lock(&front->lock);
+	is_numbered = numbers_take(&front->memory_numbers, &memory->number);
+	pthread_mutex_unlock(&front->lock);
+	if (!is_numbered) {
+		free(memory);
+		return error_set(err, STATUS_NO_MEMORY, "out of memory");
+	}
+	memory->base = (struct engine_memory){ .kind = handle->kind,
+		                               .writable = handle->writable,
+		                               .size = handle->size };
+	memory->front = front;
+	memory->handle = (struct engine_handle){ .fd = -1 };
+	*ret = memory;
+	return 0;
+}
+
+/* One that the child does not have, and nobody else. */
+static void free_memory(struct front *front, struct front_memory *memory)
+{
+	pthread_mutex_lock(&front->lock);
+	numbers_give(&front->memory_numbers, memory->number);
+	pthread_mutex_unlock(&front->lock);
+	front_memory_let_go(memory);
+	free(memory);
+}
+
+/* A part of the memory of another engine, which another process has: its allocations, each by its descriptor.
+ */
+static bool is_foreign(const struct front *front, const struct engine_part *part)
+{
+	return part->memory && front_memory_of(part->memory)->front != front;
+}
+
+static bool is_of_part(const struct memory_chunk *chunk, const struct engine_part *part)
+{
+	return chunk->at >= part->offset && chunk->at - part->offset < part->size;
+}
+
+static uint32_t count_parts(const struct front *front, const struct engine_handle *handle)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < handle->n_parts; i++) {
+		const struct engine_part *part = &handle->parts[i];
+
+		n += is_foreign(front, part) ? front_memory_of(part->memory)->chunks.n : 1;
+	}
+	return n;
+}
+
+/* Adds to n parts. */
+static int fill_foreign(const struct engine_handle *handle, uint32_t i, struct wire_part *parts, uint32_t *n,
+                        int **fds, struct error *err)
+{
+	const struct engine_part *part = &handle->parts[i];
+	const struct front_memory *other = front_memory_of(part->memory);
+	uint64_t end = part->offset;
+
+	for (uint32_t c = 0; c < other->chunks.n; c++) {
+		const struct memory_chunk *chunk = &other->chunks.by_place[c];
+
+		if (!is_of_part(chunk, part))
+			continue;
+		if (chunk->at != end)
+			break;
+		parts[(*n)++] = (struct wire_part){ WIRE_NONE, 0, chunk->size };
+		*(*fds)++ = other->list[c]->fd;
+		end += chunk->size;
+	}
+	if (end == part->offset + part->size)
+		return 0;
+	return error_set(err, STATUS_OUT_OF_RANGE,
+	                 "parts[%u]: bytes [%" PRIu64 ", %" PRIu64
+	                 ") are not whole allocations of another device's region",
+	                 i, part->offset, part->offset + part->size);
+}
+
+/* *ret_n: how many these are. */
+static int fill_parts(const struct front *front, const struct child *child,
+                      const struct engine_handle *handle, struct wire_part *parts, uint32_t *ret_n, int *fds,
+                      struct error *err)
+{
+	uint32_t n = 0;
+	int r = 0;
+
+	for (uint32_t i = 0; r == 0 && i < handle->n_parts; i++) {
+		const struct engine_part *part = &handle->parts[i];
+
+		if (is_foreign(front, part)) {
+			r = fill_foreign(handle, i, parts, &n, &fds, err);
+			continue;
+		}
+		parts[n] = (struct wire_part){ WIRE_NONE, part->offset, part->size };
+		if (!part->memory)
+			*fds++ = part->fd;
+		else if (!front_memory_number(child, part->memory, &parts[n].memory))
+			r = error_set(
+			    err, STATUS_DEVICE_LOST,
+			    "parts[%u]: the device was lost, and the region that it refers to could "
+			    "not be mapped again; register that again",
+			    i);
+		n++;
+	}
+	*ret_n = n;
+	return r;
+}
+
+static struct wire_call call_of(enum wire_call_kind kind, uint32_t number, const struct engine_handle *handle)
+{
+	struct wire_call call = { .kind = kind,
+		                  .memory = number,
+		                  .region_kind = handle->kind,
+		                  .writable = handle->writable,
+		                  .is_peer = handle->is_peer,
+		                  .n_parts = handle->n_parts,
+		                  .offset = handle->offset,
+		                  .size = handle->size,
+		                  .allocation = handle->allocation,
+		                  .handle_len = (uint32_t)handle->handle.len };
+
+	if (handle->handle.len <= sizeof call.handle && handle->handle.len > 0)
+		memcpy(call.handle, handle->handle.data, handle->handle.len);
+	return call;
+}
+
+/* Maps or makes it in the child. */
+static int map_in_child(struct front *front, struct child *child, enum wire_call_kind kind, uint32_t number,
+                        const struct engine_handle *handle, struct wire_answer *ret, int *ret_fd,
+                        struct error *err)
+{
+	struct child_call call = { .call = call_of(kind, number, handle),
+		                   .fd = handle->n_parts ? -1 : handle->fd,
+		                   .unwanted = handle->unwanted };
+	struct wire_part *parts = NULL;
+	int *fds = NULL;
+	int r = 0;
+
+	*ret_fd = -1;
+	if (handle->n_parts) {
+		const uint32_t most = count_parts(front, handle);
+
+		parts = calloc(most, sizeof *parts);
+		fds = calloc(most, sizeof *fds);
+		r = parts && fds ? fill_parts(front, child, handle, parts, &call.call.n_parts, fds, err)
+		                 : error_set(err, STATUS_NO_MEMORY, "out of memory");
+		call.parts = parts;
+		call.fds = fds;
+	}
+	if (r == 0)
+		r = child_do(child, &call, ret, ret_fd, err);
+	free(parts);
+	free(fds);
+	return r;
+}
+
+/* What the child has mapped is unmapped, or has gone with it. */
+static void unmap_in_child(struct child *child, uint32_t number)
+{
+	struct wire_answer result = { .is_last = false };
+	struct child_call call = { .call = { .kind = WIRE_UNMAP_STEP, .memory = number }, .fd = -1 };
+	struct error ignored;
+	int fd;
+
+	while (!result.is_last)
+		if (child_do(child, &call, &result, &fd, &ignored) < 0)
+			return;
+}
+
+/* From now on the front maps it anew; unless the child has ended in the meantime. */
+static int add(struct front *front, struct child *child, struct front_memory *memory, struct error *err)
+{
+	int r = 0;
+
+	pthread_mutex_lock(&front->lock);
+	if (front->child == child && front->state == FRONT_UP) {
+		atomic_store(&memory->life, child->life);
+		TAILQ_INSERT_TAIL(&front->memories, memory, entry);
+	} else {
+		r = error_set(err, STATUS_DEVICE_LOST, "the device was lost while the memory was mapped");
+	}
+	pthread_mutex_unlock(&front->lock);
+	return r;
+}
+
+static int see_host(struct front_memory *memory, const struct engine_handle *handle, struct error *err)
+{
+	return handle->kind == REGION_KIND_MEMFD ? host_memory_view(handle, &memory->host, err) : 0;
+}
+
+/* It is the child's already. */
+static int finish_map(struct front *front, struct child *child, struct front_memory *memory,
+                      const struct engine_handle *handle, const struct wire_answer *result, struct error *err)
+{
+	int r = memory->host ? 0 : see_host(memory, handle, err);
+
+	if (r == 0)
+		r = front_memory_keep(memory, handle, err);
+	if (r == 0)
+		r = front_memory_describe(front, memory, handle, result, err);
+	if (r == 0)
+		r = add(front, child, memory, err);
+	if (r < 0)
+		unmap_in_child(child, memory->number);
+	return r;
+}
+
+int front_map(struct engine *engine, const struct engine_handle *handle, struct engine_memory **ret,
+              struct error *err)
+{
+	struct front *front = front_of(engine);
+	struct wire_answer result;
+	struct child *child = child_in_use(front, err);
+	struct front_memory *memory;
+	int fd, r;
+
+	if (!child)
+		return err->status;
+	r = new_memory(front, handle, &memory, err);
+	if (r == 0) {
+		r = map_in_child(front, child, WIRE_MAP, memory->number, handle, &result, &fd, err);
+		if (r == 0)
+			r = finish_map(front, child, memory, handle, &result, err);
+		if (r < 0)
+			free_memory(front, memory);
+		else
+			*ret = &memory->base;
+	}
+	child_unref(child);
+	return r;
+}
+
+/* ---- Making ------------------------------------------------------------------------------------------- */
+
+/* Host memory is made here, and outlives a child: to that it is memory that somebody else has made. */
+static int make_host(struct front *front, struct child *child, struct front_memory *memory,
+                     const struct engine_handle *wanted, struct engine_export *ret_export, struct error *err)
+{
+	struct engine_handle handle = {
+		.kind = wanted->kind, .size = wanted->size, .writable = true, .unwanted = wanted->unwanted
+	};
+	struct wire_answer result;
+	int ignored;
+	int r = host_memory_create(wanted, &memory->host, ret_export, err);
+
+	if (r < 0)
+		return r;
+	handle.fd = ret_export->fd;
+	r = map_in_child(front, child, WIRE_MAP, memory->number, &handle, &result, &ignored, err);
+	if (r == 0)
+		r = finish_map(front, child, memory, &handle, &result, err);
+	if (r < 0)
+		close(ret_export->fd);
+	return r;
+}
+
+/* Memory of a device: what has a descriptor outlives the process that made it, what has a handle does not. */
+static int make_device(struct front *front, struct child *child, struct front_memory *memory,
+                       const struct engine_handle *wanted, struct engine_export *ret_export,
+                       struct error *err)
+{
+	struct engine_handle handle = { .kind = wanted->kind,
+		                        .size = wanted->size,
+		                        .writable = true,
+		                        .fd = -1,
+		                        .unwanted = wanted->unwanted };
+	struct wire_answer result;
+	int r = map_in_child(front, child, WIRE_MAKE, memory->number, &handle, &result, &ret_export->fd, err);
+
+	if (r < 0)
+		return r;
+	handle.fd = ret_export->fd;
+	r = finish_map(front, child, memory, &handle, &result, err);
+	if (r < 0) {
+		if (ret_export->fd >= 0)
+			close(ret_export->fd);
+		return r;
+	}
+	ret_export->handle_len = result.handle_len;
+	memcpy(ret_export->handle, result.handle, sizeof ret_export->handle);
+	return 0;
+}
+
+int front_make(struct engine *engine, const struct engine_handle *wanted, struct engine_memory **ret,
+               struct engine_export *ret_export, struct error *err)
+{
+	struct front *front = front_of(engine);
+	struct engine_export made = { .fd = -1 };
+	struct child *child = child_in_use(front, err);
+	struct front_memory *memory;
+	int r;
+
+	if (!child)
+		return err->status;
+	r = new_memory(front, wanted, &memory, err);
+	if (r == 0) {
+		memory->base.writable = true;
+		r = wanted->kind == REGION_KIND_MEMFD ? make_host(front, child, memory, wanted, &made, err)
+		                                      : make_device(front, child, memory, wanted, &made, err);
+		if (r < 0) {
+			free_memory(front, memory);
+		} else {
+			*ret = &memory->base;
+			*ret_export = made;
+		}
+	}
+	child_unref(child);
+	return r;
+}
+
+/* ---- Mapping anew ------------------------------------------------------------------------------------- */
+
+/* Of several allocations: each by its own descriptor. */
+static int map_list(struct front *front, struct child *child, const struct front_memory *memory,
+                    struct wire_answer *ret, int *ret_fd, struct error *err)
+{
+	struct engine_part *parts = calloc(memory->chunks.n, sizeof *parts);
+	struct engine_handle handle = memory->handle;
+	int r;
+
+	if (!parts)
+		return error_set(err, STATUS_NO_MEMORY, "out of memory");
+	for (uint32_t i = 0; i < memory->chunks.n; i++)
+		parts[i] = (struct engine_part){ .fd = memory->list[i]->fd, .size = memory->list[i]->size };
+	handle.parts = parts;
+	handle.n_parts = memory->chunks.n;
+	r = map_in_child(front, child, WIRE_MAP, memory->number, &handle, ret, ret_fd, err);
+	free(parts);
+	return r;
+}
+
+/* What the owner has seen of it has to be true of it again. */
+static bool fits(const struct front_memory *memory, const struct wire_answer *result)
+{
+	return result->base == memory->base.base &&
+	       (result->address - memory->base.address) % ADDRESS_UNIT == 0;
+}
+
+static int map_one_anew(struct front *front, struct child *child, struct front_memory *memory,
+                        struct wire_answer *ret, struct error *err)
+{
+	const bool is_list = memory->chunks.n > 0 && memory->handle.fd < 0; /* it came in parts */
+	int fd, r;
+
+	if (!memory->comes_back)
+		return STATUS_UNSUPPORTED; /* it went with the process that had made it */
+	r = is_list ? map_list(front, child, memory, ret, &fd, err)
+	            : map_in_child(front, child, WIRE_MAP, memory->number, &memory->handle, ret, &fd, err);
+	if (r < 0 || fits(memory, ret))
+		return r;
+	unmap_in_child(child, memory->number);
+	return STATUS_UNSUPPORTED;
+}
+
+/* The next one that is to be mapped; it then goes to the end of the list. */
+static struct front_memory *take_next(struct front *front, uint32_t *left)
+{
+	struct front_memory *memory;
+
+	while ((memory = TAILQ_FIRST(&front->memories)) && (*left)-- > 0) {
+		TAILQ_REMOVE(&front->memories, memory, entry);
+		TAILQ_INSERT_TAIL(&front->memories, memory, entry);
+		if (!memory->is_leaving && !atomic_load(&memory->base.is_gone))
+			return memory;
+	}
+	return NULL;
+}
+
+static uint32_t count(const struct front *front)
+{
+	const struct front_memory *memory;
+	uint32_t n = 0;
+
+	TAILQ_FOREACH(memory, &front->memories, entry)
+		n++;
+	return n;
+}
+
+int front_map_anew(struct front *front, struct child *child, uint32_t *ret_dropped, struct error *err)
+{
+	struct wire_answer result;
+	struct front_memory *memory;
+	struct error why;
+	uint32_t left;
+	int r = 0;
+
+	*ret_dropped = 0;
+	pthread_mutex_lock(&front->lock);
+	left = count(front);
+	while (r == 0 && !front->is_closing && (memory = take_next(front, &left))) {
+		front->mapping = memory;
+		pthread_mutex_unlock(&front->lock);
+		r = map_one_anew(front, child, memory, &result, &why);
+		pthread_mutex_lock(&front->lock);
+		front->mapping = NULL;
+		pthread_cond_broadcast(&front->changed);
+		if (r == 0) {
+			memcpy(memory->of_child, result.memory, sizeof memory->of_child);
+			atomic_store(&memory->life, child->life);
+		} else if (r != STATUS_DEVICE_LOST) {
+			memset(memory->of_child, 0, sizeof memory->of_child);
+			atomic_store(&memory->base.is_gone, true);
+			++*ret_dropped;
+			r = 0;
+		}
+	}
+	pthread_mutex_unlock(&front->lock);
+	if (r < 0)
+		*err = why;
+	return r;
+}
+
+/* ---- Unmapping ---------------------------------------------------------------------------------------- */
+
+/* The child that has it, with a reference; NULL: none has it any more. Nobody maps it anew from now on. */
+static struct child *child_with(struct front *front, struct front_memory *memory)
+{
+	struct child *child = NULL;
+
+	pthread_mutex_lock(&front->lock);
+	memory->is_leaving = true;
+	while (front->mapping == memory)
+		pthread_cond_wait(&front->changed, &front->lock);
+	if (front->child && front->child->life == atomic_load(&memory->life))
+		child = child_ref(front->child);
+	pthread_mutex_unlock(&front->lock);
+	return child;
+}
+
+/* false: there are more steps. */
+static bool unmap_step_in_child(struct child *child, struct front_memory *memory)
+{
+	struct child_call call = { .call = { .kind = WIRE_UNMAP_STEP, .memory = memory->number }, .fd = -1 };
+	struct wire_answer result = { .is_last = false };
+	struct error ignored;
+	int fd;
+	const int r = child_do(child, &call, &result, &fd, &ignored);
+
+	if (r == 0 && !result.is_last)
+		return false;
+	atomic_store(&memory->life, 0);
+	return true;
+}
+
+bool front_unmap(struct engine *engine, struct engine_memory *base)
+{
+	struct front *front = front_of(engine);
+	struct front_memory *memory = front_memory_of(base);
+	struct child *child = child_with(front, memory);
+	const bool is_step = child != NULL;
+
+	if (child)
+		unmap_step_in_child(child, memory);
+	child_unref(child);
+	if (is_step && (memory->host || atomic_load(&memory->life)))
+		return false;
+	if (memory->host && !host_memory_unmap_step(memory->host))
+		return false;
+	memory->host = NULL;
+	pthread_mutex_lock(&front->lock);
+	TAILQ_REMOVE(&front->memories, memory, entry);
+	pthread_mutex_unlock(&front->lock);
+	free_memory(front, memory);
+	return true;
+}
+
+/* ---- Links -------------------------------------------------------------------------------------------- */
+
+void front_link(struct engine *engine, const char *uuid, struct engine_link *ret)
+{
+	struct child_call call = { .call = { .kind = WIRE_LINK, .memory = 0 }, .fd = -1 };
+	struct wire_answer result;
+	struct error ignored;
+	struct child *child = child_in_use(front_of(engine), &ignored);
+	int fd;
+
+	if (!child)
+		return;
+	snprintf((char *)call.call.handle, sizeof call.call.handle, "%s", uuid);
+	if (child_do(child, &call, &result, &fd, &ignored) == 0)
+		*ret = result.link;
+	child_unref(child);
+}

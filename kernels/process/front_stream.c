@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Streams of the front: what their owner does with them. */
+#include <assert.h>
+#include <stdlib.h>
+
+#include "front.h"
+#include "proto/clock.h"
+
+/* How long the owner waits for the child to answer what became of a request to cancel, which takes a few us
+ * unless the child is stuck. */
+#define CANCEL_NS 2000000
+
+/* ---- Streams ------------------------------------------------------------------------------------------ */
+
+struct engine_stream *front_stream_new(struct engine *engine, struct engine_owner *owner)
+{
+	struct front *front = front_of(engine);
+	struct engine_stream *stream = calloc(1, sizeof *stream);
+
+	if (!stream || !numbers_take(&front->stream_numbers, &stream->number)) {
+		free(stream);
+		return NULL;
+	}
+	stream->front = front;
+	stream->fair.owner = owner;
+	stream->end = &stream->first;
+	stream->sent_end = &stream->sent;
+	owner->streams++;
+	LIST_INSERT_HEAD(&front->streams, stream, entry);
+	return stream;
+}
+
+void front_stream_free(struct engine_stream *stream)
+{
+	struct front *front = stream->front;
+
+	assert(!stream->first && !stream->sent && stream->fair.owner->streams > 0);
+	front_catch_up(front);
+	if (stream->is_known)
+		front_send_number(front, WIRE_FREE_STREAM, stream->number, 0);
+	numbers_give(&front->stream_numbers, stream->number);
+	LIST_REMOVE(stream, entry);
+	stream->fair.owner->streams--;
+	free(stream);
+}
+
+static void clear(struct engine_job *job)
+{
+	job->status = 0;
+	job->ns = 0;
+	job->begun = false;
+	job->is_measured = false;
+	job->move.changed = 0;
+	for (uint32_t i = 0; job->moves && i < job->n_moves; i++) {
+		job->moves[i].status = STATUS_CANCELED;
+		job->moves[i].changed = 0;
+	}
+	if (job->blocks) {
+		job->blocks->family = job->move.plan->family;
+		job->blocks->passed = job->blocks->beyond = 0;
+	}
+	job->next = NULL;
+}
+
+void front_submit(struct engine_stream *stream, struct engine_job *job)
+{
+	struct front *front = stream->front;
+
+	assert(job->moves || job->move.dst->writable);
+	assert(!job->signal.memory || job->signal.memory->writable);
+	clear(job);
+	front_catch_up(front);
+	if (!front->own) {
+		front_end_job(front, job, STATUS_DEVICE_LOST, false);
+		return;
+	}
+	*stream->end = job;
+	stream->end = &job->next;
+	front_offer(stream);
+	front_send_jobs(front);
+}
+
+void front_stream_cancel(struct engine_stream *stream)
+{
+	struct front *front = stream->front;
+
+	front_catch_up(front);
+	front_end_unsent(stream, STATUS_CANCELED);
+	if (stream->sent)
+		front_send_number(front, WIRE_CANCEL_STREAM, stream->number, 0);
+	if (front->own && front->bell_is_due)
+		shared_ring(front->own->shared);
+}
+
+/* ---- Canceling a job ---------------------------------------------------------------------------------- */
+
+static bool cancel_unsent(struct engine_stream *stream, struct engine_job *job)
+{
+	struct engine_job **at = &stream->first;
+
+	while (*at && *at != job)
+		at = &(*at)->next;
+	if (!*at)
+		return false;
+	*at = job->next;
+	if (!*at)
+		stream->end = at;
+	front_end_job(stream->front, job, STATUS_CANCELED, false);
+	front_offer(stream);
+	return true;
+}
+
+/* What has become of the request; the child is given so long. */
+static enum shared_cancel await_cancel(struct shared *shared, unsigned asked)
+{
+	const uint64_t until_ns = clock_ns() + CANCEL_NS;
+	unsigned word = asked;
+
+	while ((word = atomic_load(&shared->cancel)) == asked || word == (asked | CANCEL_TAKEN)) {
+		const uint64_t now_ns = clock_ns();
+
+		if (now_ns < until_ns)
+			shared_sleep(&shared->cancel, word, until_ns - now_ns);
+		else if (word == asked &&
+		         atomic_compare_exchange_strong(&shared->cancel, &word, asked | CANCEL_WITHDRAWN))
+			return CANCEL_WITHDRAWN;
+		else if (now_ns > until_ns + CANCEL_NS)
+			return CANCEL_TAKEN;
+	}
+	return (enum shared_cancel)(word & ((1 << SHARED_CANCEL_BITS) - 1));
+}
+
+/* Only the engine knows whether it has started. A child that has not answered once is asked again when it has
+ * come so far. */
+static bool cancel_sent(struct front *front, struct engine_job *job)
+{
+	struct shared *shared = front->own->shared;
+	const unsigned asked = ++front->cancels << SHARED_CANCEL_BITS | CANCEL_ASKED;
+	enum shared_cancel answer;
+
+	if (front->cancels_fail && !ring_is_empty(&front->own->to_child))
+		return false;
+	atomic_store(&shared->cancel, asked);
+	front_send_number(front, WIRE_CANCEL, (uint32_t)job->ns, asked);
+	shared_ring(shared);
+	answer = await_cancel(shared, asked);
+	front->cancels_fail = answer == CANCEL_WITHDRAWN || answer == CANCEL_TAKEN;
+	return answer == CANCEL_DONE;
+}
+
+static bool is_sent(const struct engine_stream *stream, const struct engine_job *wanted)
+{
+	const struct engine_job *job = stream->sent;
+
+	while (job && job != wanted)
+		job = job->next;
+	return job != NULL;
+}
+
+bool front_cancel(struct engine_stream *stream, struct engine_job *job)
+{
+	struct front *front = stream->front;
+
+	front_catch_up(front);
+	if (front->own)
+		front_receive(front);
+	if (is_sent(stream, job))
+		return cancel_sent(front, job);
+	return cancel_unsent(stream, job);
+}

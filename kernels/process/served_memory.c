@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Calls: a thread takes sockets from the control socket, and a thread for each of these does what it is asked
+ * for, one call after the other. They end with the process. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "kernels/host/backing.h"
+#include "kernels/thread.h"
+#include "proto/wire/socket.h"
+#include "served.h"
+
+struct caller {
+	struct served *served;
+	uint32_t number;
+	int socket;
+};
+
+static void *take_sockets(void *arg);
+static void find_link(struct served *served, const struct wire_call *call, struct wire_answer *ret)
+{
+	char uuid[ENGINE_HANDLE_BYTES];
+
+	snprintf(uuid, sizeof uuid, "%.*s", (int)sizeof uuid - 1, (const char *)call->handle);
+	engine_link(served->engine, uuid, &ret->link);
+}
+
+static void *take_calls(void *arg);
+
+/* Of a thread that nobody waits for; 0 or an errno. */
+static int start(void *(*run)(void *arg), void *arg)
+{
+	pthread_t thread;
+	const int r = thread_start(&thread, run, arg);
+
+	if (r == 0)
+		pthread_detach(thread);
+	return r;
+}
+
+int served_memory_start(struct served *served, struct error *err)
+{
+	const int r = start(take_sockets, served);
+
+	if (r == 0)
+		return 0;
+	return error_set(err, STATUS_NO_MEMORY, "a thread for calls cannot be started: %s", strerror(r));
+}
+
+/* ---- Sockets ------------------------------------------------------------------------------------------ */
+
+static bool start_caller(struct served *served, uint32_t number, int socket)
+{
+	struct caller *caller = malloc(sizeof *caller);
+
+	if (!caller)
+		return false;
+	*caller = (struct caller){ served, number, socket };
+	return start(take_calls, caller) == 0;
+}
+
+static void *take_sockets(void *arg)
+{
+	struct served *served = arg;
+	struct wire_socket message;
+	int fds[SOCKET_MAX_FDS];
+	size_t n_fds = 0;
+	ssize_t n;
+
+	pthread_setname_np(pthread_self(), "engine-sockets");
+	while ((n = socket_receive(served->control, &message, sizeof message, fds, &n_fds)) > 0)
+		if (n != (ssize_t)sizeof message || n_fds != 1 ||
+		    !start_caller(served, message.number, fds[0]))
+			served_die(served, "it has no memory or threads for calls");
+	atomic_store(&served->is_closing, true);
+	shared_ring(served->shared);
+	return NULL;
+}
+
+/* ---- Calls -------------------------------------------------------------------------------------------- */
+
+/* What came with a call: descriptors are closed once it is over. */
+struct request {
+	struct wire_call call;
+	int fd;
+	struct engine_part *parts;
+};
+
+static bool receive_parts(struct caller *caller, struct request *request)
+{
+	struct wire_part parts[WIRE_PARTS];
+	int fds[SOCKET_MAX_FDS];
+
+	request->parts = calloc(request->call.n_parts, sizeof *request->parts);
+	if (!request->parts)
+		return false;
+	for (uint32_t i = 0; i < request->call.n_parts; i++)
+		request->parts[i].fd = -1;
+	for (uint32_t i = 0; i < request->call.n_parts;) {
+		size_t n_fds = 0, used = 0;
+		const ssize_t n = socket_receive(caller->socket, parts, sizeof parts, fds, &n_fds);
+
+		if (n <= 0)
+			return false;
+		for (size_t j = 0; j < (size_t)n / sizeof *parts; j++, i++) {
+			const bool has_fd = parts[j].memory == WIRE_NONE;
+
+			request->parts[i] =
+			    (struct engine_part){ .fd = has_fd && used < n_fds ? fds[used] : -1,
+				                  .memory = served_memory(caller->served, parts[j].memory),
+				                  .offset = parts[j].offset,
+				                  .size = parts[j].size };
+			used += has_fd;
+		}
+	}
+	return true;
+}
+
+static bool receive(struct caller *caller, struct request *ret)
+{
+	int fds[SOCKET_MAX_FDS];
+	size_t n_fds = 0;
+	const ssize_t n = socket_receive(caller->socket, &ret->call, sizeof ret->call, fds, &n_fds);
+
+	ret->parts = NULL;
+	ret->fd = n_fds > 0 ? fds[0] : -1;
+	if (n != (ssize_t)sizeof ret->call)
+		return false;
+	return ret->call.n_parts == 0 || receive_parts(caller, ret);
+}
+
+static void drop(struct request *request)
+{
+	if (request->fd >= 0)
+		close(request->fd);
+	for (uint32_t i = 0; request->parts && i < request->call.n_parts; i++)
+		if (request->parts[i].fd >= 0)
+			close(request->parts[i].fd);
+	free(request->parts);
+}
+
+static void describe(const struct engine_memory *memory, struct wire_answer *ret)
+{
+	ret->base = memory->base;
+	ret->address = memory->address;
+	memcpy(ret->memory, memory->memory, sizeof ret->memory);
+	ret->has_backing = memory->backing != NULL;
+	if (memory->chunks && memory->chunks->n > 0) {
+		ret->n_chunks = memory->chunks->n;
+		ret->chunk = memory->chunks->by_place[0].size;
+	}
+}
+
+static struct engine_handle handle_of(const struct caller *caller, const struct request *request)
+{
+	const struct wire_call *call = &request->call;
+
+	return (struct engine_handle){
+		.kind = call->region_kind,
+		.fd = request->fd,
+		.offset = call->offset,
+		.size = call->size,
+		.writable = call->writable,
+		.is_peer = call->is_peer,
+		.handle = { .data = (const void *)call->handle, .len = call->handle_len },
+		.allocation = call->allocation,
+		.parts = request->parts,
+		.n_parts = call->n_parts,
+		.unwanted = call->may_be_unwanted ? &caller->served->shared->unwanted[caller->number] : NULL,
+	};
+}
+
+static void add(struct served *served, uint32_t number, struct engine_memory *memory)
+{
+	unsigned end = atomic_load(&served->memories_end);
+
+	atomic_store(&served->memories[number], memory);
+	while (end <= number && !atomic_compare_exchange_weak(&served->memories_end, &end, number + 1))
+		continue;
+}
+
+static void map(struct caller *caller, const struct request *request, struct wire_answer *ret, int *ret_fd)
+{
+	const struct engine_handle handle = handle_of(caller, request);
+	struct engine *engine = caller->served->engine;
+	struct engine_export made = { .fd = -1 };
+	struct engine_memory *memory;
+	int r = request->call.kind == WIRE_MAKE ? engine_make(engine, &handle, &memory, &made, &ret->err)
+	                                        : engine_map(engine, &handle, &memory, &ret->err);
+
+	ret->err.status = r;
+	if (r < 0)
+		return;
+	describe(memory, ret);
+	ret->handle_len = made.handle_len;
+	memcpy(ret->handle, made.handle, sizeof ret->handle);
+	*ret_fd = made.fd;
+	add(caller->served, request->call.memory, memory);
+}
+
+static void unmap_step(struct served *served, uint32_t number, struct wire_answer *ret)
+{
+	atomic_load(&served->ended);
+	ret->is_last = engine_unmap_step(served->engine, served_memory(served, number));
+	if (ret->is_last)
+		atomic_store(&served->memories[number], NULL);
+}
+
+static void *take_calls(void *arg)
+{
+	struct caller *caller = arg;
+	struct request request;
+
+	pthread_setname_np(pthread_self(), "engine-calls");
+	while (receive(caller, &request)) {
+		struct wire_answer result = { .err = { .status = 0 } };
+		int fd = -1;
+
+		if (request.call.memory >= SERVED_MEMORIES)
+			error_set(&result.err, STATUS_QUOTA, "the engine has too many memories");
+		else if (request.call.kind == WIRE_UNMAP_STEP)
+			unmap_step(caller->served, request.call.memory, &result);
+		else if (request.call.kind == WIRE_LINK)
+			find_link(caller->served, &request.call, &result);
+		else
+			map(caller, &request, &result, &fd);
+		result.has_fd = fd >= 0;
+		socket_send(caller->socket, &result, sizeof result, &fd, fd >= 0);
+		if (fd >= 0)
+			close(fd);
+		drop(&request);
+	}
+	close(caller->socket);
+	free(caller);
+	return NULL;
+}

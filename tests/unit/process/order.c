@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Order, waiting and canceling: what has not been sent, what the child has, and a ring that is full. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+
+#include "proto/clock.h"
+#include "rig.h"
+
+#define BYTES (1u << 20)
+
+TestSuite(process_order, .timeout = 120);
+
+static struct rig rig;
+static struct engine_memory *dst, *src, *words;
+static struct engine_stream *stream, *other;
+
+static void open_all(const struct engine_options *options)
+{
+	rig_open(&rig, "cpu", options);
+	dst = rig_make(&rig, REGION_KIND_MEMFD, BYTES);
+	src = rig_make(&rig, REGION_KIND_MEMFD, BYTES);
+	words = rig_make(&rig, REGION_KIND_MEMFD, 4096);
+	stream = engine_stream_new(rig.engine, &rig.owner);
+	other = engine_stream_new(rig.engine, &rig.owner);
+}
+
+static void close_all(void)
+{
+	engine_stream_free(rig.engine, stream);
+	engine_stream_free(rig.engine, other);
+	engine_unmap(rig.engine, dst);
+	engine_unmap(rig.engine, src);
+	engine_unmap(rig.engine, words);
+	rig_close(&rig);
+}
+
+static void wait_for_word(struct work *work, uint64_t value)
+{
+	work->job.wait = (struct engine_point){ words, 0, value };
+	work->job.wait_until_ns = UINT64_MAX;
+}
+
+static void signal_word(struct work *work, uint64_t value)
+{
+	work->job.signal = (struct engine_point){ words, 0, value };
+}
+
+/* A job that does nothing but to signal. */
+static void give(struct work *work, uint64_t value)
+{
+	work_init_copy(work, &rig, 8, dst, BYTES - 8, src, 0);
+	signal_word(work, value);
+	engine_submit(rig.engine, other, &work->job);
+}
+
+/* ---- Canceling ---------------------------------------------------------------------------------------- */
+
+/* A child that a busy machine keeps from answering in time is asked again. */
+static bool cancel(struct work *work)
+{
+	for (int i = 0; i < 1000; i++) {
+		if (engine_cancel(rig.engine, stream, &work->job))
+			return true;
+		usleep(10000);
+	}
+	return false;
+}
+
+Test(process_order, cancels_what_has_not_started)
+{
+	enum { JOBS = 4 };
+	static struct work work[JOBS + 1];
+
+	open_all(NULL);
+	for (int i = 0; i < JOBS; i++) {
+		work_init_copy(&work[i], &rig, 64, dst, (uint64_t)i * 64, src, 0);
+		if (i == 0)
+			wait_for_word(&work[i], 1);
+		engine_submit(rig.engine, stream, &work[i].job);
+	}
+	cr_expect(cancel(&work[2]));
+	cr_expect(cancel(&work[0]));
+	rig_wait(&rig, JOBS);
+	for (int i = 0; i < JOBS; i++) {
+		cr_expect_eq(work[i].job.status, i % 2 ? 0 : STATUS_CANCELED, "job %d: %d", i,
+		             work[i].job.status);
+		cr_expect_eq(work[i].job.begun, i % 2, "job %d", i);
+	}
+	close_all();
+}
+
+/* It has ended, and nobody has reaped it. */
+Test(process_order, does_not_cancel_what_has_ended)
+{
+	static struct work work;
+
+	open_all(NULL);
+	work_init_copy(&work, &rig, 64, dst, 0, src, 0);
+	engine_submit(rig.engine, stream, &work.job);
+	usleep(50000);
+	cr_expect_not(engine_cancel(rig.engine, stream, &work.job));
+	rig_wait(&rig, 1);
+	cr_expect_eq(work.job.status, 0);
+	close_all();
+}
+
+Test(process_order, cancels_a_stream)
+{
+	enum { JOBS = 30 };
+	static struct work work[JOBS], one;
+
+	open_all(NULL);
+	for (int i = 0; i < JOBS; i++) {
+		work_init_copy(&work[i], &rig, 64, dst, (uint64_t)i * 64, src, 0);
+		if (i == 0)
+			wait_for_word(&work[i], 1);
+		engine_submit(rig.engine, stream, &work[i].job);
+	}
+	engine_stream_cancel(rig.engine, stream);
+	rig_wait(&rig, JOBS);
+	for (int i = 0; i < JOBS; i++)
+		cr_expect_eq(work[i].job.status, STATUS_CANCELED, "job %d: %d", i, work[i].job.status);
+	work_init_copy(&one, &rig, 64, dst, 0, src, 0);
+	engine_submit(rig.engine, stream, &one.job);
+	rig_wait(&rig, JOBS + 1);
+	cr_expect_eq(one.job.status, 0);
+	close_all();
+}
+
+Test(process_order, a_point_that_does_not_come)
+{
+	static struct work work;
+
+	open_all(NULL);
+	work_init_copy(&work, &rig, 64, dst, 0, src, 0);
+	wait_for_word(&work, 1);
+	work.job.wait_until_ns = clock_ns() + 20000000;
+	signal_word(&work, 5);
+	engine_submit(rig.engine, stream, &work.job);
+	rig_wait(&rig, 1);
+	cr_expect_eq(work.job.status, STATUS_TIMEOUT);
+	cr_expect_not(work.job.begun);
+	cr_expect_eq(*(uint64_t *)words->host, 0);
+	close_all();
+}
+
+/* ---- Many, and large ---------------------------------------------------------------------------------- */
+
+struct row {
+	char name[24];
+	bool drives;
+	bool held; /* the first job waits until all are submitted */
+};
+
+ParameterizedTestParameters(process_order, a_chain)
+{
+	static struct row rows[] = {
+		{ "run as they come", false, false },
+		{ "held", false, true },
+		{ "driven", true, false },
+		{ "driven and held", true, true },
+	};
+
+	return cr_make_param_array(struct row, rows, sizeof rows / sizeof *rows);
+}
+
+/* Each job needs the one before; there are more than a stream may have sent. */
+ParameterizedTest(struct row *row, process_order, a_chain)
+{
+	enum { JOBS = 20000 };
+	static struct work first, signal;
+	struct work *work = calloc(JOBS, sizeof *work);
+
+	open_all(&(struct engine_options){ .threads = 2, .drives = row->drives });
+	uint64_t *numbers = dst->host;
+
+	work_init_copy(&first, &rig, 8, dst, 0, dst, 8);
+	memset(numbers, 0, (JOBS + 2) * 8);
+	numbers[0] = 4711;
+	for (uint64_t i = 0; i < JOBS; i++) {
+		work[i].rig = &rig;
+		work[i].job = first.job;
+		work[i].job.move.src_offset = i * 8;
+		work[i].job.move.dst_offset = (i + 1) * 8;
+		if (row->held && i == 0)
+			wait_for_word(&work[i], 1);
+		engine_submit(rig.engine, stream, &work[i].job);
+	}
+	if (row->held)
+		give(&signal, 1);
+	rig_wait(&rig, JOBS + row->held);
+	for (uint64_t i = 0; i <= JOBS; i++)
+		cr_assert_eq(numbers[i], 4711, "%s: after job %lu", row->name, (unsigned long)i);
+	close_all();
+	free(work);
+}
+
+/* A batch whose message is many times as large as the ring, between small jobs. */
+Test(process_order, a_large_batch)
+{
+	enum { MOVES = 600 };
+	struct work *work = calloc(MOVES, sizeof *work);
+	struct engine_move *moves = calloc(MOVES, sizeof *moves);
+	static struct work before, after;
+
+	open_all(NULL);
+	for (uint64_t i = 0; i < BYTES; i++)
+		((unsigned char *)src->host)[i] = (unsigned char)(i * 7 + i / 256);
+	for (int64_t i = 0; i < MOVES; i++) {
+		work_init_copy(&work[i], &rig, i + 1, dst, (uint64_t)i * 1024, src, (uint64_t)i * 1024);
+		moves[i] = work[i].job.move;
+	}
+	work_init_copy(&before, &rig, 8, dst, 0, src, 8);
+	work_init_copy(&after, &rig, 8, dst, BYTES - 8, dst, 1024 * (MOVES - 1));
+	work[0].job.moves = moves;
+	work[0].job.n_moves = MOVES;
+	engine_submit(rig.engine, stream, &before.job);
+	engine_submit(rig.engine, stream, &work[0].job);
+	engine_submit(rig.engine, stream, &after.job);
+	rig_wait(&rig, 3);
+	cr_assert_eq(work[0].job.status, 0);
+	for (uint64_t i = 0; i < MOVES; i++) {
+		cr_assert_eq(moves[i].status, 0, "move %lu: %d", (unsigned long)i, moves[i].status);
+		cr_assert_eq(memcmp((char *)dst->host + i * 1024, (char *)src->host + i * 1024, i + 1), 0,
+		             "move %lu", (unsigned long)i);
+	}
+	cr_assert_eq(memcmp((char *)dst->host + BYTES - 8, (char *)src->host + 1024 * (MOVES - 1), 8), 0);
+	close_all();
+	free(moves);
+	free(work);
+}
+
+/* What one stream waits for may be behind what another one has not been able to send. */
+Test(process_order, streams_do_not_wait_for_each_other)
+{
+	enum { JOBS = 5000 };
+	static struct work first, signal;
+	struct work *work = calloc(JOBS, sizeof *work);
+
+	open_all(NULL);
+	work_init_copy(&first, &rig, 8, dst, 0, src, 0);
+	for (int i = 0; i < JOBS; i++) {
+		work[i].rig = &rig;
+		work[i].job = first.job;
+		wait_for_word(&work[i], 1);
+		engine_submit(rig.engine, stream, &work[i].job);
+	}
+	give(&signal, 1);
+	rig_wait(&rig, JOBS + 1);
+	for (int i = 0; i < JOBS; i++)
+		cr_assert_eq(work[i].job.status, 0, "job %d", i);
+	close_all();
+	free(work);
+}
+
+/* A stream's cancel reaches the child through a ring that is full. */
+Test(process_order, cancels_what_is_not_sent)
+{
+	enum { JOBS = 20000 };
+	static struct work first;
+	struct work *work = calloc(JOBS, sizeof *work);
+	int canceled = 0;
+
+	open_all(NULL);
+	work_init_copy(&first, &rig, 8, dst, 0, src, 0);
+	for (int i = 0; i < JOBS; i++) {
+		work[i].rig = &rig;
+		work[i].job = first.job;
+		wait_for_word(&work[i], 1);
+		engine_submit(rig.engine, stream, &work[i].job);
+	}
+	cr_expect(engine_cancel(rig.engine, stream, &work[JOBS - 1].job));
+	engine_stream_cancel(rig.engine, stream);
+	rig_wait(&rig, JOBS);
+	for (int i = 0; i < JOBS; i++)
+		canceled += work[i].job.status == STATUS_CANCELED;
+	cr_expect_eq(canceled, JOBS);
+	close_all();
+	free(work);
+}
+
+/* ---- Owners ------------------------------------------------------------------------------------------- */
+
+/* One owner's many streams are one share. */
+Test(process_order, owners_share)
+{
+	enum { STREAMS = 60, N = 300 };
+	static struct work work[STREAMS + 1];
+	struct engine_stream *streams[STREAMS], *last;
+	struct engine_owner second;
+	static struct work signal;
+
+	open_all(&(struct engine_options){ .threads = 1 });
+	engine_owner_init(&second);
+	last = engine_stream_new(rig.engine, &second);
+	for (int i = 0; i < STREAMS; i++) {
+		streams[i] = engine_stream_new(rig.engine, &rig.owner);
+		work_init(&work[i], &rig, N, true, dst, src);
+		wait_for_word(&work[i], 1);
+		engine_submit(rig.engine, streams[i], &work[i].job);
+	}
+	work_init(&work[STREAMS], &rig, N, true, dst, src);
+	wait_for_word(&work[STREAMS], 1);
+	engine_submit(rig.engine, last, &work[STREAMS].job);
+	give(&signal, 1);
+	rig_wait(&rig, STREAMS + 2);
+	cr_expect_lt(work[STREAMS].turn, STREAMS / 2, "%lu of the other owner's %d jobs came first",
+	             (unsigned long)work[STREAMS].turn, STREAMS);
+	for (int i = 0; i < STREAMS; i++)
+		engine_stream_free(rig.engine, streams[i]);
+	engine_stream_free(rig.engine, last);
+	engine_owner_deinit(&second);
+	close_all();
+}
