@@ -9,6 +9,7 @@ import os
 import random
 import sys
 import tempfile
+import threading
 import unittest
 
 import numpy as np
@@ -497,29 +498,73 @@ class Slow(DeviceCase):
         self.assertNotEqual(a, b)
 
 
-class Lost(unittest.TestCase):
+class Lost(DeviceCase):
+    def setUp(self):
+        self.lose = os.path.join(self.enterContext(tempfile.TemporaryDirectory()), "lose")
+        self.env = {"SOFTGPU_LOSE": self.lose}
+        super().setUp()
+
+    def lose_device(self, device):
+        with open(self.lose + ".new", "w", encoding="ascii") as file:
+            file.write(f"{device} 719\n")
+        os.rename(self.lose + ".new", self.lose)
+
+    def copy(self, rpc, dst, src):
+        rpc.call("copy", {"dst": tensor(dst, [SIZE]), "src": tensor(src, [SIZE])})
+
+    def until_lost(self, rpc, dst, src):
+        with self.assertRaises(RpcError) as caught:
+            while True:
+                self.copy(rpc, dst, src)
+        self.assertEqual(caught.exception.name, "DEVICE_LOST")
+
+    def until_back(self, rpc, dst, src):
+        def is_back():
+            try:
+                self.copy(rpc, dst, src)
+            except RpcError as e:
+                self.assertEqual(e.name, "DEVICE_LOST")
+                return False
+            return True
+        wait_until(is_back, "the device is back")
+
     def test_one_of_several(self):
-        """It ends the work on all of them, and the service starts again with all of them."""
-        with tempfile.TemporaryDirectory() as directory:
-            lose = os.path.join(directory, "lose")
-            tmad = Tmad(engine="cuda", env={"SOFTGPU_DEVICES": str(DEVICES), "SOFTGPU_LOSE": lose})
-            self.addCleanup(tmad.stop)
-            with tmad.rpc() as rpc:
-                uuids = [device["uuid"] for device in rpc.call("info")["devices"]]
-                made = [rpc.call("region_create", {"size": 64, "device": i})["region"] for i in (1, 2)]
-                with open(lose + ".new", "w", encoding="ascii") as file:
-                    file.write("2 719\n")
-                os.rename(lose + ".new", lose)
-                with self.assertRaises((RpcError, ConnectionError)):
-                    while True:
-                        rpc.call("copy", {"dst": tensor(made[1], [64]), "src": tensor(made[0], [64])})
-            wait_until(lambda: tmad.log().count("ready on") == 2, "it has started again")
-            self.assertIn(f"engine cuda of device {uuids[2]} is lost", tmad.log())
-            with tmad.rpc() as rpc:
-                self.assertEqual([device["uuid"] for device in rpc.call("info")["devices"]], uuids)
-                self.assertEqual(rpc.call("stats")["recoveries"], 1)
-                made = [rpc.call("region_create", {"size": 64, "device": i})["region"] for i in (1, 2)]
-                rpc.call("copy", {"dst": tensor(made[1], [64]), "src": tensor(made[0], [64])})
+        """What is under way on it ends as DEVICE_LOST, nobody else notices, and it comes back with its memory."""
+        uuids, ended, failures = self.uuids(), threading.Event(), []
+        data = np.random.default_rng(3).integers(0, 256, SIZE, np.uint8)
+        host, source = self.memory(data=data.tobytes())
+        back, target = self.memory()
+        made = [self.create(device) for device in (1, 2)]
+        self.copy(self.rpc, made[0], source)
+        self.copy(self.rpc, made[1], source)
+
+        def work_on_another():
+            with self.tmad.rpc() as rpc:
+                own = [self.create(1, rpc=rpc) for _ in range(2)]
+                while not ended.is_set():
+                    try:
+                        self.copy(rpc, own[0], own[1])
+                    except RpcError as e:
+                        failures.append(e)
+                        return
+
+        thread = threading.Thread(target=work_on_another)
+        thread.start()
+        try:
+            for _ in range(3):
+                self.lose_device(2)
+                self.until_lost(self.rpc, made[1], made[0])
+                self.until_back(self.rpc, target, made[1])
+                self.assertEqual(bytes(back.map[:SIZE]), data.tobytes())
+                back.map[:SIZE] = bytes(SIZE)
+        finally:
+            ended.set()
+            thread.join()
+        self.assertEqual(failures, [])
+        self.assertEqual(self.rpc.call("stats")["recoveries"], 0)
+        self.assertEqual(self.tmad.log().count(f"device {uuids[2]} is lost"), 3)
+        wait_until(lambda: self.tmad.log().count(f"device {uuids[2]} is back") == 3, "the log says so")
+        host.map[0]  # it is mapped until here
 
 
 # ---- Quotas -------------------------------------------------------------------------------------------------

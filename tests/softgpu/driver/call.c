@@ -188,7 +188,8 @@ static CUresult check(enum entry entry, int device)
 	return needs == NEEDS_CONTEXT ? context_check() : CUDA_SUCCESS;
 }
 
-/* What is not yet a whole line is looked at again. */
+/* What is not yet a whole line is looked at again; and left to another process if the device is not in use in
+ * this one. */
 static void look_for_loss(void)
 {
 	FILE *file = state.initialised && *state.lose ? fopen(state.lose, "re") : NULL;
@@ -200,8 +201,11 @@ static void look_for_loss(void)
 	fclose(file);
 	if (!is_whole)
 		return;
+	const bool is_known = sscanf(line, "%d %d", &device, &result) >= 1 && device_exists(device);
+	if (is_known && context_of(device)->refs == 0)
+		return;
 	unlink(state.lose);
-	if (sscanf(line, "%d %d", &device, &result) < 1 || !device_exists(device))
+	if (!is_known)
 		fprintf(stderr, "softgpu: SOFTGPU_LOSE: there is no such device: %s", line);
 	else
 		call_stick(device, (CUresult)result);

@@ -19,8 +19,9 @@
  *   SOFTGPU_FAULT=N              the Nth kernel launch dies of an illegal address, which sticks
  *   SOFTGPU_FAULT_DEVICE=N       only launches on that device count (all)
  *   SOFTGPU_FAULT_ONCE=PATH      unless that file is there; it is made when it happens
- *   SOFTGPU_LOSE=PATH            a file that loses a device once it is there, and is then removed: a line of
- *                                the device's number and the result of its calls from then on (719)
+ *   SOFTGPU_LOSE=PATH            a file that loses a device once it is there, in a process that has a context
+ *                                of it, and is then removed: a line of the device's number and the result of
+ *                                its calls from then on (719)
  *   SOFTGPU_SLOW_US=N            a kernel takes that long at least
  *   SOFTGPU_STUCK=1              and holds up all else on the device
  *   SOFTGPU_COPY_US=N            a copy from or to the host, or another device, takes that long at least
