@@ -174,29 +174,25 @@ static bool blocks_have_backing(const struct engine_blocks *blocks)
 	       table_has_backing(blocks->src.table);
 }
 
-/* All memory that a move touches; NULL where there is none. Gives how many. */
+/* All memory that a move touches; NULL where there is none. */
 #define MOVE_MEMORIES 6
 
-static int memories_of(const struct engine_move *move, const struct engine_memory *ret[MOVE_MEMORIES])
+static void memories_of(const struct engine_move *move, const struct engine_memory *ret[MOVE_MEMORIES])
 {
 	ret[0] = move->dst;
 	ret[1] = move->src;
-	if (!move->transform->conversion.is)
-		return 2;
 	ret[2] = move->scale.memory;
 	ret[3] = move->bias.memory;
 	ret[4] = move->amax_scale.memory;
 	ret[5] = move->amax_inverse.memory;
-	return MOVE_MEMORIES;
 }
 
 static bool move_has_backing(const struct engine_move *move)
 {
 	const struct engine_memory *memories[MOVE_MEMORIES];
-	int n;
 
-	n = memories_of(move, memories);
-	for (int i = 0; i < n; i++)
+	memories_of(move, memories);
+	for (int i = 0; i < MOVE_MEMORIES; i++)
 		if (has_backing(memories[i]))
 			return true;
 	return false;
@@ -239,10 +235,9 @@ static bool is_whole(const struct engine_memory *memory, uint64_t check)
 static bool is_move_whole(const struct engine_move *move, uint64_t check)
 {
 	const struct engine_memory *memories[MOVE_MEMORIES];
-	int n;
 
-	n = memories_of(move, memories);
-	for (int i = 0; i < n; i++)
+	memories_of(move, memories);
+	for (int i = 0; i < MOVE_MEMORIES; i++)
 		if (!is_whole(memories[i], check))
 			return false;
 	return true;
