@@ -622,9 +622,7 @@ class Client(Maker):
 
     # ---- Memory ----------------------------------------------------------------------------------------
 
-    def empty(
-        self, shape: int | Sequence[int], dtype: Any = "float32", *, device: int | str | None = None
-    ) -> Any:
+    def empty(self, shape: int | Sequence[int], dtype: Any = "float32", *, device: int | str | None = None) -> Any:
         """A NumPy array in memory that the service shares: it is moved without a copy. It is zeroed, in C order, and
         freed with the last array that uses it. dtype is a name, or a type of NumPy's or torch's. Where NumPy is not
         installed, or lacks the type, it is a Tensor. device: of a service with several, the one whose moves the array
