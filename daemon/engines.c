@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chooses between the engines of this build, and opens those of several devices side by side: each in a
- * process of its own, or where the program has none, on a thread. */
+/* Chooses between the engines of this build, and opens those of several devices side by side, each in a
+ * process of its own (process.h says why). One that is alone is opened in this process, which takes less time
+ * for each request. */
 #include "engines.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,10 +17,7 @@
 /* An engine on its way. */
 struct opening {
 	char name[NAME_BYTES];
-	engine_open_fn *open; /* NULL: in a process */
 	struct engine_options options;
-	pthread_t thread;
-	bool has_thread;
 	struct engine *engine; /* NULL: it did not open */
 	struct error why;
 };
@@ -63,42 +59,6 @@ int engines_check_devices(const char *devices, struct error *err)
 
 /* ---- Several ------------------------------------------------------------------------------------------- */
 
-static void *open_one(void *arg)
-{
-	struct opening *opening = arg;
-
-	if (opening->open(&opening->engine, &opening->options, &opening->why) < 0)
-		opening->engine = NULL;
-	return NULL;
-}
-
-/* Signals are the loop's. Without a thread it is opened by this one. */
-static void start_opening(struct opening *opening)
-{
-	sigset_t all, before;
-
-	opening->options.device = opening->name;
-	if (!opening->open) {
-		if (engine_process_start(&opening->engine, "cuda", &opening->options, &opening->why) < 0)
-			opening->engine = NULL;
-		return;
-	}
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	opening->has_thread = pthread_create(&opening->thread, NULL, open_one, opening) == 0;
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (!opening->has_thread)
-		open_one(opening);
-}
-
-static void await_opened(struct opening *opening)
-{
-	if (opening->has_thread)
-		pthread_join(opening->thread, NULL);
-	if (!opening->open && opening->engine && engine_process_await(opening->engine, &opening->why) < 0)
-		opening->engine = NULL;
-}
-
 /* A device by two names is used once. */
 static void drop_same(struct opening *openings, int i)
 {
@@ -119,7 +79,8 @@ static void drop_same(struct opening *openings, int i)
 static int take_opened(struct chosen_engines *ret, struct opening *openings, int n, struct error *err)
 {
 	for (int i = 0; i < n; i++) {
-		await_opened(&openings[i]);
+		if (openings[i].engine && engine_process_await(openings[i].engine, &openings[i].why) < 0)
+			openings[i].engine = NULL;
 		drop_same(openings, i);
 		if (openings[i].engine)
 			ret->engine[ret->n++] = openings[i].engine;
@@ -135,31 +96,6 @@ static int take_opened(struct chosen_engines *ret, struct opening *openings, int
 	return 0;
 }
 
-/* names: NULL: by ordinal. */
-static int open_several(struct chosen_engines *ret, const struct engine_openers *openers, const char *names,
-                        int n, const struct engine_options *options, struct error *err)
-{
-	struct opening *openings = calloc((size_t)n, sizeof *openings);
-	int r;
-
-	if (!openings)
-		return error_set(err, STATUS_NO_MEMORY, "no memory to open %d devices", n);
-	for (int i = 0; i < n; i++) {
-		openings[i].open = openers->has_processes ? NULL : openers->cuda;
-		openings[i].options = *options;
-		if (names)
-			next_name(&names, openings[i].name);
-		else
-			snprintf(openings[i].name, sizeof openings[i].name, "%d", i);
-		start_opening(&openings[i]);
-	}
-	r = take_opened(ret, openings, n, err);
-	free(openings);
-	return r;
-}
-
-/* ---- The choice ---------------------------------------------------------------------------------------- */
-
 static int open_single(struct chosen_engines *ret, engine_open_fn *open, const struct engine_options *options,
                        struct error *err)
 {
@@ -168,6 +104,46 @@ static int open_single(struct chosen_engines *ret, engine_open_fn *open, const s
 	ret->n = r == 0;
 	return r;
 }
+
+/* Of several devices one can be used: its engine moves into this process. */
+static int open_remaining(struct chosen_engines *ret, engine_open_fn *open,
+                          const struct engine_options *options, struct error *err)
+{
+	struct engine_options own = *options;
+	char uuid[sizeof ret->engine[0]->uuid];
+
+	memcpy(uuid, ret->engine[0]->uuid, sizeof uuid);
+	own.device = uuid;
+	engine_close(ret->engine[0]);
+	return open_single(ret, open, &own, err);
+}
+
+/* names: NULL: by ordinal. */
+static int open_several(struct chosen_engines *ret, engine_open_fn *open, const char *names, int n,
+                        const struct engine_options *options, struct error *err)
+{
+	struct opening *openings = calloc((size_t)n, sizeof *openings);
+	int r;
+
+	if (!openings)
+		return error_set(err, STATUS_NO_MEMORY, "no memory to open %d devices", n);
+	for (int i = 0; i < n; i++) {
+		openings[i].options = *options;
+		if (names)
+			next_name(&names, openings[i].name);
+		else
+			snprintf(openings[i].name, sizeof openings[i].name, "%d", i);
+		openings[i].options.device = openings[i].name;
+		if (engine_process_start(&openings[i].engine, "cuda", &openings[i].options,
+		                         &openings[i].why) < 0)
+			openings[i].engine = NULL;
+	}
+	r = take_opened(ret, openings, n, err);
+	free(openings);
+	return r == 0 && ret->n == 1 ? open_remaining(ret, open, options, err) : r;
+}
+
+/* ---- The choice ---------------------------------------------------------------------------------------- */
 
 static int count_names(const char *devices)
 {
@@ -188,7 +164,7 @@ static int open_cuda(struct chosen_engines *ret, const struct engine_openers *op
 		return error_set(err, STATUS_UNSUPPORTED, "this build has the cpu engine only");
 	if (!is_all(options->device)) {
 		n = count_names(options->device);
-		return n > 1 ? open_several(ret, openers, options->device, n, options, err)
+		return n > 1 ? open_several(ret, openers->cuda, options->device, n, options, err)
 		             : open_single(ret, openers->cuda, options, err);
 	}
 	any.device = NULL;
@@ -196,7 +172,7 @@ static int open_cuda(struct chosen_engines *ret, const struct engine_openers *op
 		n = openers->cuda_count(err);
 	if (n < 0)
 		return n;
-	return n > 1 ? open_several(ret, openers, NULL, n < ENGINES_MOST ? n : ENGINES_MOST, &any, err)
+	return n > 1 ? open_several(ret, openers->cuda, NULL, n < ENGINES_MOST ? n : ENGINES_MOST, &any, err)
 	             : open_single(ret, openers->cuda, &any, err);
 }
 

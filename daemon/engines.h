@@ -13,8 +13,6 @@ struct engine_openers {
 	engine_open_fn *cpu;
 	engine_open_fn *cuda;                 /* NULL: not in this build */
 	int (*cuda_count)(struct error *err); /* of devices; NULL: there is one at most */
-	bool has_processes; /* the program can run an engine in a process of its own, and does where there are
-	                       several: an error of one device is the end of its process (process.h) */
 };
 
 #define ENGINES_MOST 64

@@ -189,12 +189,10 @@ int tmad_main(int argc, char **argv, const struct engine_openers *openers)
 	const struct engine_process_opener by_name[] = { { "cpu", openers->cpu },
 		                                         { "cuda", openers->cuda },
 		                                         { NULL, NULL } };
-	struct engine_openers own = *openers;
 	struct options options;
 	struct error err;
 	int r;
 
-	own.has_processes = true;
 	if (engine_process_is_child(argv))
 		return engine_process_run(by_name);
 	options_init(&options);
@@ -214,7 +212,7 @@ int tmad_main(int argc, char **argv, const struct engine_openers *openers)
 	case OPTIONS_RUN:
 		break;
 	}
-	r = run(argc, argv, &own);
+	r = run(argc, argv, openers);
 	log_close();
 	return r;
 }
