@@ -9,6 +9,7 @@
 #define TESTS_SOFTGPU_TMA_MODEL_HH
 
 #include <cuda.h>
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
 #include <vector_functions.h>
@@ -108,6 +109,17 @@ template <typename T> DEVICE T min(T a, T b)
 template <typename T> DEVICE T max(T a, T b)
 {
 	return a < b ? b : a;
+}
+
+/* As CUDA's: of a NaN and a number, the number. */
+DEVICE float min(float a, float b)
+{
+	return fminf(a, b);
+}
+
+DEVICE float max(float a, float b)
+{
+	return fmaxf(a, b);
 }
 
 /* ---- tma.cuh's list -------------------------------------------------------------------------------- */

@@ -141,7 +141,8 @@ template <int S, typename USE> DEVICE void with_words(uint32_t type, const USE &
 	}
 }
 
-/* Calls use(store): store(lanes) makes a word of elements of D bytes of lanes that are not NaN, clamped. */
+/* Calls use(store): store(lanes) makes a word of elements of D bytes of lanes, clamped. What it makes of NaN
+ * is any value, and not to be written. */
 template <int D, typename USE> DEVICE void with_numbers(uint32_t type, const USE &use)
 {
 	const auto bytes = [](const float *lane, float least, float most) {
