@@ -153,12 +153,11 @@ int placed_settle(struct placed *placed, uint32_t device, struct error *err)
 	return placed->dst->server->devices.n == 1 ? 0 : settle_among_several(placed, device, err);
 }
 
-int placed_of(struct session *session, const struct msg_transform *params, uint32_t device,
-              struct placed *ret, struct error *err)
+int placed_find_all(struct session *session, const struct msg_transform *params, struct placed *ret,
+                    struct error *err)
 {
 	const struct region_place dst = { params->dst.region, params->dst.offset };
 	const struct region_place src = { params->src.region, params->src.offset };
-
 	int r;
 
 	if (!(params->dst.has & F(tensor, region)))
@@ -168,6 +167,14 @@ int placed_of(struct session *session, const struct msg_transform *params, uint3
 	r = placed_find(session, &dst, "dst.region", &src, "src.region", ret, err);
 	if (r == 0)
 		r = placed_find_operands(session, params, ret, err);
+	return r;
+}
+
+int placed_of(struct session *session, const struct msg_transform *params, uint32_t device,
+              struct placed *ret, struct error *err)
+{
+	int r = placed_find_all(session, params, ret, err);
+
 	return r < 0 ? r : placed_settle(ret, device, err);
 }
 

@@ -64,7 +64,11 @@ int placed_find(struct session *session, const struct region_place *dst, const c
  * destination's first. */
 int placed_settle(struct placed *placed, uint32_t device, struct error *err);
 
-/* All of that for a transform, whose tensors must name regions. */
+/* Finds all regions of a transform, whose tensors must name them. */
+int placed_find_all(struct session *session, const struct msg_transform *params, struct placed *ret,
+                    struct error *err);
+
+/* The same, and settles on a device. */
 int placed_of(struct session *session, const struct msg_transform *params, uint32_t device,
               struct placed *ret, struct error *err);
 

@@ -336,9 +336,10 @@ static void refuse_queued(struct job *job, const struct error *err)
 	session_notify_done(job->session, job->msgid, job->method, NULL, err);
 }
 
-static bool explain_region(const struct job *job, const struct region *region, struct error *err)
+static bool explain_region(const struct job *job, const struct region *region, uint32_t device,
+                           struct error *err)
 {
-	const struct engine_memory *memory = region_memory(region, job->device);
+	const struct engine_memory *memory = region_memory(region, device);
 	uint64_t bytes;
 
 	switch (engine_memory_loss(memory, &bytes)) {
@@ -369,7 +370,7 @@ static bool explain_region(const struct job *job, const struct region *region, s
 static bool explain_layers(const struct job *job, const struct table *table, struct error *err)
 {
 	for (uint32_t i = 0; table && i < table->layers.n; i++)
-		if (explain_region(job, table->regions[i], err))
+		if (explain_region(job, table->regions[i], job->device, err))
 			return true;
 	return false;
 }
@@ -380,12 +381,12 @@ static bool explain_regions(const struct job *job, struct error *err)
 	const struct blocks_job *list = job->engine_job.blocks ? job->own : NULL;
 
 	for (uint32_t i = 0; i < job->n_regions; i++)
-		if (explain_region(job, job->regions[i], err))
+		if (explain_region(job, job->regions[i], job->device, err))
 			return true;
-	if (job->parts && job->parts->n > 0 &&
-	    (explain_region(job, job->parts->items[0].dst, err) ||
-	     explain_region(job, job->parts->items[0].src, err)))
-		return true;
+	for (uint32_t i = 0; job->parts && i < job->parts->n; i++)
+		if (explain_region(job, job->parts->items[i].dst, job->parts->items[i].device, err) ||
+		    explain_region(job, job->parts->items[i].src, job->parts->items[i].device, err))
+			return true;
 	return list &&
 	       (explain_layers(job, list->dst_table, err) || explain_layers(job, list->src_table, err));
 }

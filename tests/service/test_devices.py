@@ -32,6 +32,7 @@ def cases(full):
 
 
 class DeviceCase(unittest.TestCase):
+    engine = "cuda"
     args = ()
     env = {}
 
@@ -39,7 +40,7 @@ class DeviceCase(unittest.TestCase):
         self.directory = tempfile.TemporaryDirectory()
         self.addCleanup(self.directory.cleanup)
         self.metrics = f"unix:{self.directory.name}/metrics"
-        self.tmad = Tmad(*self.args, f"--metrics={self.metrics}", engine="cuda",
+        self.tmad = Tmad(*self.args, f"--metrics={self.metrics}", engine=self.engine,
                          env={"SOFTGPU_DEVICES": str(DEVICES), **self.env})
         self.addCleanup(self.tmad.stop)
         self.rpc = self.tmad.rpc()
