@@ -136,10 +136,12 @@ class Request:
         scale: Any = None,
         bias: Any = None,
         amax: tuple[Sequence[int], Tensor | None, Tensor | None, bool, float] | None = None,
+        further: tuple[Tensor, ...] | None = None,
         /,
     ) -> Request:
-        """Moves src, permuted, converted if there is a cast, and padded, into dst. scale and bias are Tensors or
-        numbers. amax: block, where scales and inverses are written, power_of_two and least."""
+        """Moves src, permuted, converted if there is a cast, and padded, into dst, and into further destinations.
+        scale and bias are Tensors or numbers. amax: block, where scales and inverses are written, power_of_two and
+        least."""
     @staticmethod
     def blocks(
         scatter: bool,
@@ -255,7 +257,9 @@ class Client:
         ordinal of its device."""
     def synchronize(self) -> None:
         """Waits for all that was enqueued on streams."""
-    def stream_point(self, region: Region, offset: int, value: int, stream: int, is_wait: bool, /) -> None:
+    def stream_point(
+        self, region: Region, offset: int, value: int, stream: int | tuple[int, int], is_wait: bool, /
+    ) -> None:
         """A stream signals a point, or waits for it."""
     def explain(self, request: Request, engine: str | None, /) -> dict[str, Any]:
         """The plan of a transform."""
