@@ -18,7 +18,7 @@
 #include "proto/wire/rpc.h"
 #include "transforms.h"
 
-/* Steps of searches for overlaps between the destinations of a request. */
+/* Steps of searches for overlaps that a request may take, about. */
 #define MOST_STEPS 65536
 
 struct destination {
@@ -34,6 +34,7 @@ struct destinations {
 	bool is_star;
 	struct multicast_cut cut;
 	bool is_first_cut; /* what is made from the source is cut too */
+	uint64_t steps;    /* that searches for overlaps had taken before the request */
 	uint32_t n;
 	struct destination of[];
 };
@@ -45,6 +46,19 @@ struct made {
 };
 
 /* ---- Checks -------------------------------------------------------------------------------------------- */
+
+/* All users share the loop: layouts that are intricate may not hold it up. */
+static int check_effort(const struct destinations *all, struct error *err)
+{
+	const uint64_t steps = overlap_steps() - all->steps;
+
+	if (steps < MOST_STEPS)
+		return 0;
+	return error_set(err, STATUS_QUOTA,
+	                 "further_dst: checking the destinations for overlap took %" PRIu64
+	                 " steps of the %d that a request has; send some of them in another one",
+	                 steps, MOST_STEPS);
+}
 
 static int check_alike(const struct msg_tensor *dst, const struct msg_tensor *further, struct error *err)
 {
@@ -128,13 +142,17 @@ static int take(struct destinations *all, struct session *session, const struct 
 {
 	int r;
 
+	all->steps = overlap_steps();
 	all->n = 1 + params->further_dst.n;
 	all->transform = *params;
 	all->transform.has &= ~F(transform, further_dst);
 	all->of[0].tensor = params->dst;
 	r = check_transform(session, &all->transform, &all->of[0], err);
-	for (uint32_t i = 0; r == 0 && i < params->further_dst.n; i++)
+	for (uint32_t i = 0; r == 0 && i < params->further_dst.n; i++) {
 		r = take_further(all, session, params, i, err);
+		if (r == 0)
+			r = check_effort(all, err);
+	}
 	return r;
 }
 
@@ -163,22 +181,15 @@ static int check_pair(const struct destinations *all, uint32_t a, uint32_t b, st
 	return transform_check_side(&sides, &at[0], &at[1], name[1], err);
 }
 
-/* All users share the loop: layouts that are intricate may not hold it up. */
 static int check_apart(const struct destinations *all, struct error *err)
 {
-	const uint64_t before = overlap_steps();
 	int r = 0;
 
 	for (uint32_t a = 0; r == 0 && a < all->n; a++)
 		for (uint32_t b = a + 1; r == 0 && b < all->n; b++) {
 			r = check_pair(all, a, b, err);
-			if (r == 0 && overlap_steps() - before >= MOST_STEPS)
-				r = error_set(
-				    err, STATUS_QUOTA,
-				    "further_dst: checking the destinations for overlap took %" PRIu64
-				    " steps of the %d that a request has; send some of them in "
-				    "another one",
-				    overlap_steps() - before, MOST_STEPS);
+			if (r == 0)
+				r = check_effort(all, err);
 		}
 	return r;
 }
@@ -355,6 +366,8 @@ static int add_moves(struct job *job, const struct destinations *all, struct mad
 		for (uint32_t c = 0; c < chunks; c++) {
 			int r = add_chunk(job, all, move, c, err);
 
+			if (r == 0)
+				r = check_effort(all, err);
 			if (r < 0 && r != REACH_LATER)
 				return r;
 			is_later |= r == REACH_LATER;

@@ -273,7 +273,7 @@ static void take_outcome(struct spread *spread, const struct spread_step *step)
 		spread->batch->moves[step->move[i]] = own->moves[i];
 	if (gravity(own->status) > gravity(whole->status))
 		whole->status = own->status;
-	whole->begun |= own->begun;
+	whole->begun |= own->begun && own->status; /* a lost device is suspected of those that it had */
 	spread->ns += own->ns;
 	spread->is_stopped |= gravity(own->status) > gravity(STATUS_OUT_OF_RANGE);
 }
