@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cuts.h"
 #include "daemon/net/session.h"
 #include "daemon/resource/batch.h"
 #include "daemon/resource/job.h"
@@ -79,35 +80,17 @@ static int check_alike(const struct msg_tensor *dst, const struct msg_tensor *fu
 	return 0;
 }
 
-/* As a transform of its own, to the destination that is params->dst. */
 static int check_transform(struct session *session, const struct msg_transform *params,
                            struct destination *ret, struct error *err)
 {
-	const bool is_split = transform_is_split(params);
-	struct transform_sides sides;
-	struct transform transform;
-	struct split_part part;
-	struct placed placed;
-	struct split split;
-	int r = transform_split_of(params, &split, err);
+	struct checked_transform checked;
+	int r = transform_check(session, params, &checked, err);
 
 	if (r < 0)
 		return r;
-	split_get(&split, 0, &part);
-	r = transform_init(&transform, &part.spec, err);
-	if (r == 0)
-		r = placed_find_all(session, params, &placed, err);
-	if (r < 0)
-		return r;
-	sides = is_split ? split_sides(&split) : transform_sides(&transform);
-	r = placed_check(&placed, &sides, err);
-	if (r == 0)
-		r = placed_check_operands(&placed, &sides, &transform.conversion, err);
-	if (r < 0)
-		return r;
-	ret->layout = *sides.dst;
-	ret->extent = sides.dst_extent;
-	ret->region = placed.dst;
+	ret->layout = checked.dst;
+	ret->extent = checked.dst_extent;
+	ret->region = checked.placed.dst;
 	return 0;
 }
 
@@ -212,14 +195,6 @@ static uint32_t device_of(const struct region *region)
 	return region->memory->host ? DEVICE_ANY : region->device;
 }
 
-/* Dimensions along which a chunk of the destination is made of a chunk of the source. */
-static void find_unpadded(const struct msg_transform *params, bool may[TENSOR_MAX_RANK])
-{
-	for (uint32_t d = 0; d < params->dst.shape.n; d++)
-		may[d] = !((params->has & F(transform, before)) && params->before.v[d]) &&
-		         !((params->has & F(transform, after)) && params->after.v[d]);
-}
-
 static void plan_cut(struct destinations *all, uint64_t bytes, uint64_t chunk_bytes)
 {
 	const struct int_list *shape = &all->of[0].tensor.shape;
@@ -229,7 +204,7 @@ static void plan_cut(struct destinations *all, uint64_t bytes, uint64_t chunk_by
 	all->cut = (struct multicast_cut){ .n = 1 };
 	if (!all->tree.is_chain || transform_is_split(&all->transform))
 		return;
-	find_unpadded(&all->transform, may);
+	transform_may_cut(&all->transform, may);
 	all->cut = multicast_plan_cut(rank, shape->v, may, bytes, chunk_bytes, all->n);
 	all->is_first_cut = all->cut.n > 1;
 	if (!all->is_first_cut)
@@ -240,7 +215,7 @@ static void plan_cut(struct destinations *all, uint64_t bytes, uint64_t chunk_by
 static void plan_moves(struct destinations *all, struct session *session, struct region *src)
 {
 	const struct devices *devices = &session->server->devices;
-	const uint64_t chunk_bytes = session->server->limits.multicast_chunk_bytes;
+	const uint64_t chunk_bytes = session->server->limits.device_chunk_bytes;
 	const uint64_t bytes =
 	    (uint64_t)tensor_count(&all->of[0].layout) * dtype_size(all->of[0].layout.dtype);
 	const bool is_exact = (all->transform.has & F(transform, cast)) && all->transform.cast == CAST_EXACT;
@@ -256,63 +231,6 @@ static void plan_moves(struct destinations *all, struct session *session, struct
 }
 
 /* ---- Moves --------------------------------------------------------------------------------------------- */
-
-/* A tensor or an operand, for a cut. */
-struct cut_view {
-	enum dtype dtype;
-	bool is_strided;
-	struct int_list *shape, *strides;
-	uint64_t *offset;
-};
-
-static void cut_view(const struct cut_view *view, uint32_t dim, int64_t at, int64_t rows)
-{
-	const uint32_t rank = view->shape->n;
-	int64_t stride = 1;
-
-	for (uint32_t d = rank; !view->is_strided && d-- > 0; stride *= view->shape->v[d])
-		view->strides->v[d] = stride;
-	view->strides->n = rank;
-	*view->offset += (uint64_t)(at * view->strides->v[dim]) * dtype_size(view->dtype);
-	view->shape->v[dim] = rows;
-}
-
-static void cut_tensor(struct msg_tensor *tensor, uint32_t dim, int64_t at, int64_t rows)
-{
-	cut_view(&(struct cut_view){ tensor->dtype, tensor->has & F(tensor, strides), &tensor->shape,
-	                             &tensor->strides, &tensor->offset },
-	         dim, at, rows);
-	tensor->has |= F(tensor, strides);
-}
-
-/* One that broadcasts along the dimension stays as it is. rank: of what it is aligned with. */
-static void cut_operand(struct msg_operand *operand, uint32_t rank, uint32_t dim, int64_t at, int64_t rows)
-{
-	const uint32_t missing = rank - operand->shape.n;
-
-	if ((operand->has & F(operand, number)) || dim < missing || operand->shape.v[dim - missing] == 1)
-		return;
-	cut_view(&(struct cut_view){ operand->dtype, operand->has & F(operand, strides), &operand->shape,
-	                             &operand->strides, &operand->offset },
-	         dim - missing, at, rows);
-	operand->has |= F(operand, strides);
-}
-
-/* The chunk of a transform that makes so many rows of the destination, in a dimension without pads. */
-static void cut_transform(struct msg_transform *params, const struct multicast_cut *cut, uint32_t chunk)
-{
-	const uint32_t dim = (uint32_t)cut->dim, rank = params->dst.shape.n;
-	const int64_t at = chunk * cut->rows, left = params->dst.shape.v[dim] - at;
-	const int64_t rows = left < cut->rows ? left : cut->rows;
-
-	cut_tensor(&params->dst, dim, at, rows);
-	cut_tensor(&params->src, params->has & F(transform, perm) ? (uint32_t)params->perm.v[dim] : dim, at,
-	           rows);
-	if (params->has & F(transform, scale))
-		cut_operand(&params->scale, rank, dim, at, rows);
-	if (params->has & F(transform, bias))
-		cut_operand(&params->bias, rank, dim, at, rows);
-}
 
 /* What makes a destination: the transform, or a copy of another one, for which splits do not matter. */
 static void move_params(const struct destinations *all, const struct multicast_move *move,
@@ -335,6 +253,13 @@ static uint32_t chunks_of(const struct destinations *all, const struct multicast
 	return move->parent == MULTICAST_SOURCE && !all->is_first_cut ? 1 : all->cut.n;
 }
 
+static void take_chunk(struct msg_transform *params, const struct multicast_cut *cut, uint32_t chunk)
+{
+	const int64_t at = chunk * cut->rows, left = params->dst.shape.v[cut->dim] - at;
+
+	transform_cut(params, (uint32_t)cut->dim, at, left < cut->rows ? left : cut->rows);
+}
+
 static int add_chunk(struct job *job, const struct destinations *all, const struct multicast_move *move,
                      uint32_t chunk, struct error *err)
 {
@@ -344,7 +269,7 @@ static int add_chunk(struct job *job, const struct destinations *all, const stru
 
 	move_params(all, move, &params);
 	if (chunks_of(all, move) > 1)
-		cut_transform(&params, &all->cut, chunk);
+		take_chunk(&params, &all->cut, chunk);
 	r = transform_plan(job->session, &params, move->device, &parts, err);
 	return r < 0 ? r : batch_add(job->parts, &parts, err);
 }

@@ -264,6 +264,32 @@ struct engine_move placed_move(const struct plan_entry *entry, const struct plan
 	};
 }
 
+int transform_check(struct session *session, const struct msg_transform *params,
+                    struct checked_transform *ret, struct error *err)
+{
+	struct transform_sides sides;
+	struct transform transform;
+	struct split_part part;
+	struct split split;
+	int r = transform_split_of(params, &split, err);
+
+	if (r < 0)
+		return r;
+	split_get(&split, 0, &part);
+	r = transform_init(&transform, &part.spec, err);
+	if (r == 0)
+		r = placed_find_all(session, params, &ret->placed, err);
+	if (r < 0)
+		return r;
+	sides = transform_is_split(params) ? split_sides(&split) : transform_sides(&transform);
+	r = placed_check(&ret->placed, &sides, err);
+	if (r == 0)
+		r = placed_check_operands(&ret->placed, &sides, &transform.conversion, err);
+	ret->dst = *sides.dst;
+	ret->dst_extent = sides.dst_extent;
+	return r;
+}
+
 /* ---- Plans -------------------------------------------------------------------------------------------- */
 
 void parts_unref(struct parts *parts)

@@ -102,6 +102,17 @@ struct placed placed_part(const struct placed *placed, int64_t dst_offset, int64
 struct engine_move placed_move(const struct plan_entry *entry, const struct plan *plan,
                                const struct placed *placed);
 
+/* What is known of a transform that may run. */
+struct checked_transform {
+	struct placed placed; /* without a device */
+	struct tensor_layout dst;
+	struct tensor_extent dst_extent;
+};
+
+/* All checks of a transform without a plan, whichever device it runs on. */
+int transform_check(struct session *session, const struct msg_transform *params,
+                    struct checked_transform *ret, struct error *err);
+
 /* A transform between two places: one part, unless the last block of a split is incomplete. */
 struct parts {
 	struct placed placed; /* of the tensors as the request gave them */

@@ -123,7 +123,7 @@ def test_on_devices():
     from softgpu import MIB, Array, Span, Stream
 
     softgpu.driver()
-    with Tmad("--multicast-chunk-bytes=4096", engine="cuda", env={"SOFTGPU_DEVICES": "2"}) as daemon:
+    with Tmad("--device-chunk-bytes=4096", engine="cuda", env={"SOFTGPU_DEVICES": "2"}) as daemon:
         client = tma.connect(daemon.path)
         made = []
         for device in (0, 1):

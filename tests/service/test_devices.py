@@ -289,11 +289,12 @@ class Devices(DeviceCase):
                              {"size": 64, "device": device}, words)
 
     def test_without_peer_access(self):
+        """What does not pass through host memory (test_bounce.py)."""
         uuids = self.uuids()
         a, b = self.create(1), self.create(3)
         words = [uuids[1], uuids[3], "no peer access"]
-        self.refused("UNSUPPORTED", "copy", {"dst": tensor(a, [64]), "src": tensor(b, [64])}, words)
-        self.refused("UNSUPPORTED", "copy", {"dst": tensor(b, [64]), "src": tensor(a, [64])}, words)
+        self.refused("UNSUPPORTED", "explain", {"dst": tensor(a, [64]), "src": tensor(b, [64])}, words)
+        self.refused("UNSUPPORTED", "explain", {"dst": tensor(b, [64]), "src": tensor(a, [64])}, words)
         done = self.rpc.call("submit", {"items": [{"dst": tensor(a, [64]), "src": tensor(b, [64])},
                                                   {"dst": tensor(a, [64]), "src": tensor(a, [64], offset=64)}]})
         self.assertEqual([status != 0 for status in done["statuses"]], [True, False])

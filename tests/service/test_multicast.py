@@ -89,10 +89,10 @@ def layout(rng, shape):
 
 
 class Random:
-    """Requests, each carried out on what the places have to hold."""
+    """Requests, each carried out on what the places have to hold; with several destinations, unless it is to be one."""
 
-    def __init__(self, rng, places):
-        self.rng, self.places = rng, places
+    def __init__(self, rng, places, is_one=False):
+        self.rng, self.places, self.is_one = rng, places, is_one
 
     def shape(self):
         rank = int(self.rng.integers(1, 5))
@@ -131,7 +131,7 @@ class Random:
         result = np.pad(convert(read), pads, mode=mode)
         slots = [(p, s) for p in range(len(places.held)) for s in range(3)]
         dsts, views = [], []
-        for i in rng.permutation(len(slots))[:int(rng.integers(2, 9))]:
+        for i in rng.permutation(len(slots))[:1 if self.is_one else int(rng.integers(2, 9))]:
             place, slot = slots[i]
             dst_strides, dst_first, dst_extent = layout(rng, out)
             dst_width = np.dtype(to).itemsize
@@ -147,12 +147,12 @@ class Random:
                 "src": tensor(places.regions[src], shape, dtype, offset=src_offset, strides=strides), **params}
 
 
-def run(case, full, devices=()):
+def run(case, full, devices=(), is_one=False):
     seed = int(os.environ.get("TEST_SEED") or random.randrange(2**32))
     print(f"# seed {seed}", flush=True)
     rng = np.random.default_rng(seed)
     places = Places(case, rng, devices)
-    source = Random(rng, places)
+    source = Random(rng, places, is_one)
     left = cases(full)
     while left > 0:
         wanted = set()
@@ -174,7 +174,7 @@ def run(case, full, devices=()):
 @unittest.skipUnless(HAS_DEVICES, "this build has no cuda engine")
 class OnDevices(DeviceCase):
     """In chains of chunks."""
-    args = (f"--multicast-chunk-bytes={CHUNK}", "--jobs-per-uid=8192")
+    args = (f"--device-chunk-bytes={CHUNK}", "--jobs-per-uid=8192")
 
     def test_at_random(self):
         run(self, 100 if SANITIZED else 3000, range(DEVICES))
@@ -205,13 +205,13 @@ class OnOneEngine(DeviceCase):
 
 
 class InChunksOnOneEngine(OnOneEngine):
-    args = (f"--multicast-chunk-bytes={CHUNK}",)
+    args = (f"--device-chunk-bytes={CHUNK}",)
 
 
 # ---- What is moved --------------------------------------------------------------------------------------------
 @unittest.skipUnless(HAS_DEVICES, "this build has no cuda engine")
 class Moves(DeviceCase):
-    args = (f"--multicast-chunk-bytes={CHUNK}",)
+    args = (f"--device-chunk-bytes={CHUNK}",)
     ROWS, COLUMNS = 64, 512
 
     def setUp(self):
@@ -293,7 +293,7 @@ class Moves(DeviceCase):
 @unittest.skipUnless(HAS_DEVICES, "this build has no cuda engine")
 class Links(DeviceCase):
     """Devices in a line: each reaches its neighbours alone."""
-    args = (f"--multicast-chunk-bytes={CHUNK}",)
+    args = (f"--device-chunk-bytes={CHUNK}",)
     env = {"SOFTGPU_LINKS": "all:none,0-1:18,1-2:18,2-3:18"}
 
     def test_along_the_line(self):
@@ -404,7 +404,7 @@ class Refused(DeviceCase):
 # ---- Order, waits and ends ------------------------------------------------------------------------------------
 @unittest.skipUnless(HAS_DEVICES, "this build has no cuda engine")
 class Order(DeviceCase):
-    args = (f"--multicast-chunk-bytes={CHUNK}",)
+    args = (f"--device-chunk-bytes={CHUNK}",)
     env = {"SOFTGPU_SLOW_US": "1000"}
 
     def setUp(self):
@@ -467,7 +467,7 @@ class Order(DeviceCase):
 
 @unittest.skipUnless(HAS_DEVICES, "this build has no cuda engine")
 class Lost(DeviceCase):
-    args = (f"--multicast-chunk-bytes={CHUNK}",)
+    args = (f"--device-chunk-bytes={CHUNK}",)
 
     def setUp(self):
         self.lose = os.path.join(self.enterContext(tempfile.TemporaryDirectory()), "lose")
