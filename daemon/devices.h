@@ -25,10 +25,10 @@ struct served_device {
 	struct plan_facts facts; /* the engine's; variant: the first device that has the same */
 	struct engine_link links[ENGINES_MOST]; /* to the others; none to itself */
 	uint32_t jobs;                          /* that the engine has and that have not been reaped */
-	uint32_t
-	    losses; /* of an engine that returns, that have been told, and memories that did not return */
+	uint32_t losses; /* of an engine that returns, as has been told; what follows, too */
+	uint32_t failures;
 	uint32_t dropped;
-	bool is_away;     /* it was lost and is not back, as has been told */
+	bool is_away;     /* it was lost and is not back */
 	bool is_silent;   /* as of the last probe */
 	uint64_t regions; /* mapped, and their bytes; those of other devices count there */
 	uint64_t mapped_bytes;
@@ -65,10 +65,11 @@ const char *devices_lost_why(const struct devices *devices);
 /* As engine_drive, for all of them. Where more than one has jobs, each is left to its threads. */
 bool devices_drive(struct devices *devices, uint64_t ns);
 
-/* Whether each engine has given a sign of life at the last probe. */
+/* Whether each engine has given a sign of life at the last probe, but for those that return: if one of them
+ * is silent for too long, it is lost. */
 bool devices_answer(const struct devices *devices);
 
-/* The same, and none is lost. */
+/* Whether all of them have, and none is lost. */
 bool devices_are_up(const struct devices *devices);
 
 /* The sum of all. */

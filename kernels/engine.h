@@ -240,8 +240,9 @@ struct engine {
 	bool lost;
 	char lost_why[256]; /* one sentence: of the last time */
 	bool returns;
-	uint32_t losses;  /* of one that returns: how many times it has been lost */
-	uint32_t dropped; /* and how many memories could not be mapped again in all (is_gone) */
+	uint32_t losses;   /* of one that returns: how many times it has been lost */
+	uint32_t failures; /* how many times it could not return */
+	uint32_t dropped;  /* and how many memories could not be mapped again in all (is_gone) */
 
 	atomic_uint memories; /* mapped and created, and not yet unmapped */
 };

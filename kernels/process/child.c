@@ -18,7 +18,7 @@
 #include "proto/wire/socket.h"
 #include "start.h"
 
-/* How often a call that waits looks whether it is still wanted. */
+/* How often a call that waits looks whether it is still wanted, and may go on. */
 #define UNWANTED_MS 20
 
 extern char **environ;
@@ -159,15 +159,20 @@ int child_start(struct child **ret, uint64_t life, const struct wire_hello *hell
 	return 0;
 }
 
-int child_await(struct child *child, int stop, struct wire_ready *ret, struct error *err)
+int child_await(struct child *child, int ms, int stop, struct wire_ready *ret, struct error *err)
 {
 	struct pollfd fds[] = { { child->control, POLLIN, 0 }, { stop, POLLIN, 0 } };
 	int got[SOCKET_MAX_FDS];
 	size_t n_got;
 	ssize_t n;
+	int r;
 
-	while (poll(fds, 2, -1) < 0 && errno == EINTR)
+	while ((r = poll(fds, 2, ms)) < 0 && errno == EINTR)
 		continue;
+	if (r == 0)
+		return error_set(err, STATUS_DEVICE_LOST,
+		                 "process %d, which was to open the engine, has not done so within %d ms",
+		                 (int)child->pid, ms);
 	if (fds[1].revents)
 		return error_set(err, STATUS_CANCELED, "nobody waits for the engine any longer");
 	n = socket_receive(child->control, ret, sizeof *ret, got, &n_got);
@@ -268,21 +273,25 @@ static bool send_parts(int sock, const struct child_call *call)
 	return true;
 }
 
-/* Tells the child meanwhile when nobody wants it any more. */
-static void wait_for_answer(struct child *child, const struct child_call *call, uint32_t number)
+/* Tells the child meanwhile when nobody wants it any more; false: the call is given up. */
+static bool wait_for_answer(struct child *child, const struct child_call *call, uint32_t number)
 {
 	struct pollfd fd = { child->socket[number], POLLIN, 0 };
+	bool is_told = !call->unwanted;
 
-	while (call->unwanted) {
+	while (!is_told || call->may_wait) {
 		int n = poll(&fd, 1, UNWANTED_MS);
 
 		if (n > 0 || (n < 0 && errno != EINTR))
-			return;
-		if (!atomic_load(call->unwanted))
+			return true;
+		if (call->may_wait && !call->may_wait(call->arg))
+			return false;
+		if (is_told || !atomic_load(call->unwanted))
 			continue;
 		atomic_store(&child->shared->unwanted[number], true);
-		return;
+		is_told = true;
 	}
+	return true;
 }
 
 static bool converse(struct child *child, struct child_call *call, uint32_t number, struct wire_answer *ret,
@@ -295,9 +304,8 @@ static bool converse(struct child *child, struct child_call *call, uint32_t numb
 
 	atomic_store(&child->shared->unwanted[number], call->unwanted && atomic_load(call->unwanted));
 	if (socket_send(sock, &call->call, sizeof call->call, &call->fd, call->fd >= 0) < 0 ||
-	    !send_parts(sock, call))
+	    !send_parts(sock, call) || !wait_for_answer(child, call, number))
 		return false;
-	wait_for_answer(child, call, number);
 	n = socket_receive(sock, ret, sizeof *ret, fds, &n_fds);
 	if (n_fds > 0)
 		*ret_fd = fds[0];
@@ -353,6 +361,16 @@ void child_kill(struct child *child)
 {
 	if (child->pidfd >= 0)
 		syscall(SYS_pidfd_send_signal, child->pidfd, SIGKILL, NULL, 0);
+}
+
+void child_cut(struct child *child)
+{
+	pthread_mutex_lock(&child->lock);
+	for (uint32_t i = 0; i < SHARED_CALLS; i++)
+		if (child->socket[i] >= 0)
+			shutdown(child->socket[i], SHUT_RDWR);
+	shutdown(child->control, SHUT_RDWR);
+	pthread_mutex_unlock(&child->lock);
 }
 
 void child_unref(struct child *child)

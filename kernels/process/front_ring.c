@@ -384,6 +384,7 @@ static void see_news(struct front *front)
 	if (front->failed.status)
 		snprintf(front->engine.lost_why, sizeof front->engine.lost_why, "%s", front->failed.message);
 	front->engine.dropped = front->dropped;
+	front->engine.failures = front->failures;
 	pthread_mutex_unlock(&front->lock);
 	if (front->own && front->own != child)
 		lose(front);

@@ -7,9 +7,11 @@ import ctypes
 import json
 import os
 import random
+import signal
 import sys
 import tempfile
 import threading
+import time
 import unittest
 
 import numpy as np
@@ -529,6 +531,52 @@ class Lost(DeviceCase):
                 return False
             return True
         wait_until(is_back, "the device is back")
+
+    def process(self, uuid, ordinal):
+        """Of the device's engine: the first one has the ordinal that the service was started with."""
+        root = f"/proc/{self.tmad.process.pid}/task"
+        for thread in os.listdir(root):
+            with open(f"{root}/{thread}/children", encoding="ascii") as file:
+                children = file.read().split()
+            for pid in children:
+                with open(f"/proc/{pid}/cmdline", encoding="ascii") as file:
+                    if file.read().split("\0")[:3] in (["tmad-engine", "cuda", word] for word in (uuid, str(ordinal))):
+                        return int(pid)
+        raise AssertionError(f"no process runs the engine of device {ordinal}")
+
+    def test_a_process_that_hangs(self):
+        """It is ended, as if it had ended by itself; the service and the other devices answer all the while."""
+        uuids = self.uuids()
+        _, source = self.memory(data=b"h" * SIZE)
+        back, target = self.memory()
+        made = [self.create(device) for device in (1, 2)]
+        for region in made:
+            self.copy(self.rpc, region, source)
+        hung = self.process(uuids[2], 2)
+        os.kill(hung, signal.SIGSTOP)
+        msgid = self.rpc.request("copy", {"dst": tensor(made[1], [SIZE]), "src": tensor(source, [SIZE])})
+        with self.tmad.rpc() as rpc:
+            own = [self.create(1, rpc=rpc) for _ in range(2)]
+            silent = False
+            while f"device {uuids[2]} is lost" not in self.tmad.log():
+                self.copy(rpc, *own)
+                up = [device["up"] for device in rpc.call("stats")["devices"]]
+                silent |= not up[2]
+                self.assertEqual(up[:2] + up[3:], [True] * 3)
+                time.sleep(0.05)
+        self.assertTrue(silent, "stats said so")
+        with self.assertRaises(RpcError) as caught:
+            self.rpc.reply(msgid)
+        self.assertEqual(caught.exception.name, "DEVICE_LOST")
+        self.until_back(self.rpc, target, made[1])
+        self.assertEqual(bytes(back.map[:SIZE]), b"h" * SIZE)
+        self.assertNotEqual(self.process(uuids[2], 2), hung)
+        log = self.tmad.log()
+        self.assertIn(f"{uuids[2]}: process {hung}, which runs the engine: no sign of life; the process is ended", log)
+        self.assertIn(f"process {hung}, which ran the engine, has given no sign of life for 15000 ms, and was ended; "
+                      "its engine starts again", log)
+        self.assertNotIn("shows signs of life again", log)
+        self.assertEqual(self.rpc.call("stats")["recoveries"], 0)
 
     def test_one_of_several(self):
         """What is under way on it ends as DEVICE_LOST, nobody else notices, and it comes back with its memory."""

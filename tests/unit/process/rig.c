@@ -91,7 +91,7 @@ void rig_start(struct rig *rig, const char *name, const struct engine_options *o
 	const struct engine_options all = init(rig, options);
 	struct error err;
 
-	front_pause_at_most(0);
+	front_times.pause_ms = 0;
 	cr_assert_eq(engine_process_start(&rig->engine, name, &all, &err), 0, "%s", err.message);
 }
 
@@ -114,7 +114,7 @@ pid_t rig_child(const struct rig *rig)
 	pid_t pid;
 
 	pthread_mutex_lock(&front->lock);
-	pid = front->child->pid;
+	pid = front->child ? front->child->pid : 0;
 	pthread_mutex_unlock(&front->lock);
 	return pid;
 }
