@@ -62,21 +62,19 @@ static void check_fd_limit(const struct server *server)
 	uint64_t connections = limits->connections < limits->connections_per_uid
 	                           ? limits->connections
 	                           : limits->connections_per_uid;
-	/* For other devices one is kept besides (reach.h). */
-	const uint64_t of_region = server->devices.n > 1 ? 2 : 1;
+	const bool is_one = server->devices.n == 1;
+	const uint64_t regions = is_one ? limits->regions_per_uid : limits->region_fds_per_uid;
 
 	if (connections < server->descriptors && limits->pending_fds_per_uid < server->descriptors &&
-	    limits->outgoing_fds_per_uid < server->descriptors &&
-	    limits->regions_per_uid < server->descriptors &&
-	    connections + limits->pending_fds_per_uid + limits->outgoing_fds_per_uid +
-	            of_region * limits->regions_per_uid <
+	    limits->outgoing_fds_per_uid < server->descriptors && regions < server->descriptors &&
+	    connections + limits->pending_fds_per_uid + limits->outgoing_fds_per_uid + regions <
 	        server->descriptors)
 		return;
 	log_line(LOG_LEVEL_WARNING,
 	         "one user may take all of the %" PRIu64
 	         " descriptors (LimitNOFILE=): lower connections_per_uid, pending_fds_per_uid, "
-	         "outgoing_fds_per_uid and regions_per_uid, or allow more",
-	         server->descriptors);
+	         "outgoing_fds_per_uid and %s, or allow more",
+	         server->descriptors, is_one ? "regions_per_uid" : "region_fds_per_uid");
 }
 
 /* From any thread. The loop's own thread is awake, and reaps before it sleeps. */

@@ -4,8 +4,9 @@
  * mapped as a peer's.
  *
  * What that takes, a descriptor or a handle, is kept for as long as the region lives; each further mapping
- * counts as a region. To map may take long: it is a chore, the session waits (WAIT_MEMORY), and then the
- * request is handled anew. What was mapped stays until the region is unmapped, and goes first.
+ * counts as a region, and the descriptors are charged. To map may take long: it is a chore, the session waits
+ * (WAIT_MEMORY), and then the request is handled anew. What was mapped stays until the region is unmapped,
+ * and goes first.
  */
 #ifndef DAEMON_RESOURCE_REACH_H
 #define DAEMON_RESOURCE_REACH_H

@@ -635,6 +635,94 @@ class Quotas(DeviceCase):
         self.create(2, 3 * SIZE - 64)
 
 
+class KeptDescriptors(DeviceCase):
+    """What the service keeps to map regions again is charged, as much as it is."""
+    limit = 12
+    args = (f"--region-fds-per-uid={limit}",)
+    words = [f"region_fds_per_uid: this uid's limit on descriptors kept for regions is {limit}"]
+
+    def count(self):
+        return len(os.listdir(f"/proc/{self.tmad.process.pid}/fd"))
+
+    def release_all(self):
+        for entry in self.rpc.call("region_list"):
+            self.rpc.call("region_release", {"region": entry["region"]})
+
+    def settled(self):
+        """How many there are, once those that nobody needs are closed."""
+        counts = [0, 1]
+        while len(set(counts[-4:])) > 1:
+            time.sleep(0.05)
+            counts.append(self.count())
+        return counts[-1]
+
+    def allocation(self, device):
+        fd = os.memfd_create(f"softgpu-allocation-{device}-", os.MFD_CLOEXEC)
+        self.addCleanup(os.close, fd)
+        os.ftruncate(fd, UNIT)
+        return fd
+
+    def test_regions(self):
+        for name, add in (("host", lambda: self.memory(4096)), ("made", lambda: self.create(1, kind="memfd")),
+                          ("device", lambda: self.create(2))):
+            with self.subTest(name):
+                add()  # what is opened once
+                self.release_all()
+                before = self.settled()
+                for _ in range(self.limit // 2):
+                    add()
+                with self.assertRaises(RpcError) as caught:
+                    add()
+                self.assertEqual(caught.exception.name, "QUOTA")
+                self.assertIn(self.words[0], caught.exception.message)
+                self.assertEqual(self.settled() - before, self.limit)
+                self.release_all()
+        before = self.settled()
+        for _ in range(self.limit):
+            self.create(3, kind="cuda_ipc")
+        self.assertEqual(self.settled(), before, "handles are no descriptors")
+
+    def test_parts(self):
+        """Each of its allocations, also those that another region has brought."""
+        def parts(n, *more):
+            return {"kind": "cuda_fd", "size": UNIT, "parts": [*more, *[{"size": UNIT}] * n]}
+
+        fds = [self.allocation(1) for _ in range(self.limit)]
+        before = self.settled()
+        first = self.rpc.call("region_register", parts(7), fds[:7])["region"]
+        whole = {"region": first, "size": 7 * UNIT}
+        self.refused("QUOTA", "region_register", parts(6), self.words, fds[7:12] + fds[7:8])
+        self.refused("QUOTA", "region_register", parts(1, whole), [*self.words, "8 more requested"], fds[7:8])
+        again = self.rpc.call("region_register", parts(2, {"region": first, "size": 3 * UNIT}), fds[7:9])["region"]
+        self.rpc.call("region_release", {"region": first})
+        self.assertEqual(self.settled() - before, 5)
+        self.rpc.call("region_register", parts(3), fds[9:])
+        self.create(0)
+        self.create(0)
+        self.refused("QUOTA", "region_create", {"size": 64, "device": 0}, self.words)
+        self.rpc.call("region_release", {"region": again})
+        self.create(0)
+
+    def test_further_devices(self):
+        source, there = self.create(0), [self.create(device) for device in (1, 2, 3)]
+        _, host = self.memory(4096)
+        for region in there[:2]:
+            self.rpc.call("copy", {"dst": tensor(region, [64]), "src": tensor(source, [64])})
+        self.refused("QUOTA", "copy", {"dst": tensor(there[2], [64]), "src": tensor(source, [64])}, self.words)
+        self.rpc.call("region_release", {"region": host})
+        self.rpc.call("copy", {"dst": tensor(there[2], [64]), "src": tensor(source, [64])})
+
+    def test_one_device(self):
+        """Nothing of the kind."""
+        tmad = Tmad("--region-fds-per-uid=1", engine="cuda", env={"SOFTGPU_DEVICES": "1"})
+        self.addCleanup(tmad.stop)
+        with tmad.rpc() as rpc:
+            self.memory(4096, rpc=rpc)
+            self.create(0, rpc=rpc)
+            fds = [self.allocation(0) for _ in range(3)]
+            rpc.call("region_register", {"kind": "cuda_fd", "size": UNIT, "parts": [{"size": UNIT}] * 3}, fds)
+
+
 # ---- Memory of clients --------------------------------------------------------------------------------------
 class PoolProperties(ctypes.Structure):
     """CUmemPoolProps."""
