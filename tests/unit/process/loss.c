@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/eventfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -343,7 +344,7 @@ Test(process_loss, an_engine_that_does_not_open)
 		{ "refuses", "it does not want to", STATUS_NOT_FOUND },
 		{ "crashes", "has ended", STATUS_DEVICE_LOST },
 	};
-	struct engine_options options = { .threads = 1 };
+	struct engine_options options = { .threads = 1, .wake_fd = eventfd(0, EFD_CLOEXEC) };
 
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		struct engine *engine;
@@ -354,6 +355,7 @@ Test(process_loss, an_engine_that_does_not_open)
 		             err.status);
 		cr_expect(strstr(err.message, rows[i].says), "%s: %s", rows[i].name, err.message);
 	}
+	close(options.wake_fd);
 	expect_no_children();
 }
 
