@@ -26,11 +26,11 @@ int doorbell_open(struct doorbell *doorbell, uv_loop_t *loop, void (*on_ring)(vo
 	int r;
 
 	if (fd < 0)
-		return error_set(err, STATUS_NO_MEMORY, "no descriptor for an eventfd: %s", strerror(errno));
+		return error_set(err, STATUS_INTERNAL, "no descriptors to start: %s", strerror(errno));
 	r = uv_poll_init(loop, &doorbell->poll, fd);
 	if (r < 0) {
 		close(fd);
-		return error_set(err, STATUS_NO_MEMORY, "an eventfd cannot be watched: %s", uv_strerror(r));
+		return error_set(err, STATUS_INTERNAL, "no event loop: %s", uv_strerror(r));
 	}
 	doorbell->fd = fd;
 	doorbell->on_ring = on_ring;

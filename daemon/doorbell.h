@@ -17,7 +17,7 @@ struct doorbell {
 	void *arg;
 };
 
-/* on_ring is called on the loop's thread, once for any number of rings. NO_MEMORY. */
+/* on_ring is called on the loop's thread, once for any number of rings. INTERNAL. */
 int doorbell_open(struct doorbell *doorbell, uv_loop_t *loop, void (*on_ring)(void *arg), void *arg,
                   struct error *err);
 
