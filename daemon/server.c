@@ -36,6 +36,7 @@
 
 static void on_engine_done(uv_async_t *async);
 static void on_settle(uv_prepare_t *prepare);
+static void reap(struct server *server);
 static void on_reload_signal(uv_signal_t *signal, int number);
 
 /* ---- Start ------------------------------------------------------------------------------------------- */
@@ -88,6 +89,11 @@ static void wake(void *arg)
 		uv_async_send(&server->engine_done);
 }
 
+static void on_doorbell(void *arg)
+{
+	reap(arg);
+}
+
 static int open_engines(struct server *server, const struct server_setup *setup, struct error *err)
 {
 	const struct options *options = setup->options;
@@ -98,10 +104,16 @@ static int open_engines(struct server *server, const struct server_setup *setup,
 		                         .wake_arg = server,
 		                         .drives = true };
 	struct chosen_engines chosen;
-	int r = engines_open(&chosen, setup->openers, options->engine, &engine, err);
+	int r = doorbell_open(&server->doorbell, &server->loop, on_doorbell, server, err);
 
 	if (r < 0)
 		return r;
+	engine.wake_fd = server->doorbell.fd;
+	r = engines_open(&chosen, setup->openers, options->engine, &engine, err);
+	if (r < 0)
+		return r;
+	if (!chosen.engine[0]->returns)
+		doorbell_close(&server->doorbell);
 	devices_init(&server->devices, &chosen);
 	server->accounts.devices = server->devices.n;
 	memcpy(server->engine_note, chosen.note, sizeof chosen.note);
@@ -425,6 +437,7 @@ void server_stop(struct server *server)
 	trim_close(&server->trim);
 	async_close_stop(&server->async_close);
 	uv_close((uv_handle_t *)&server->engine_done, NULL);
+	doorbell_close(&server->doorbell);
 	uv_close((uv_handle_t *)&server->settle, NULL);
 	time_slices_close(&server->time_slices);
 	submissions_close(&server->submissions);

@@ -37,6 +37,8 @@ struct engine_options {
 	uint64_t tensor_maps;    /* of the cuda engine: how many it keeps, by layout */
 	void (*wake)(void *arg); /* called from any thread; may coalesce */
 	void *wake_arg;
+	int wake_fd; /* of an engine in a process of its own: an eventfd that it adds to when jobs have ended;
+	                the owner reads it and reaps */
 	bool drives; /* the owner calls engine_drive, without exception */
 };
 

@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -106,7 +105,7 @@ static int make_sockets(int ends[2], struct error *err)
 	return 0;
 }
 
-static int start(struct child *child, const struct wire_hello *hello, int *memory, int ends[2],
+static int start(struct child *child, const struct wire_hello *hello, int doorbell, int *memory, int ends[2],
                  struct error *err)
 {
 	ssize_t n;
@@ -117,20 +116,18 @@ static int start(struct child *child, const struct wire_hello *hello, int *memor
 	if (r < 0)
 		return r;
 	child->control = ends[0];
-	child->doorbell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (child->doorbell < 0)
-		return no_start(err, "eventfd");
 	r = spawn(child, ends[1], hello, err);
 	if (r < 0)
 		return r;
-	n = socket_send(child->control, hello, sizeof *hello, (int[]){ *memory, child->doorbell }, 2);
+	n = socket_send(child->control, hello, sizeof *hello, (int[]){ *memory, doorbell }, 2);
 	if (n >= 0)
 		return 0;
 	errno = (int)-n;
 	return no_start(err, "sendmsg");
 }
 
-int child_start(struct child **ret, uint64_t life, const struct wire_hello *hello, struct error *err)
+int child_start(struct child **ret, uint64_t life, const struct wire_hello *hello, int doorbell,
+                struct error *err)
 {
 	struct child *child = calloc(1, sizeof *child);
 	int memory = -1, ends[2] = { -1, -1 };
@@ -140,11 +137,11 @@ int child_start(struct child **ret, uint64_t life, const struct wire_hello *hell
 		return error_set(err, STATUS_NO_MEMORY, "out of memory");
 	atomic_init(&child->refs, 1);
 	child->life = life;
-	child->pidfd = child->control = child->doorbell = -1;
+	child->pidfd = child->control = -1;
 	memset(child->socket, -1, sizeof child->socket);
 	pthread_mutex_init(&child->lock, NULL);
 	pthread_cond_init(&child->is_free, NULL);
-	r = start(child, hello, &memory, ends, err);
+	r = start(child, hello, doorbell, &memory, ends, err);
 	if (memory >= 0)
 		close(memory);
 	if (ends[1] >= 0)
@@ -380,12 +377,10 @@ void child_unref(struct child *child)
 	for (uint32_t i = 0; i < SHARED_CALLS; i++)
 		if (child->socket[i] >= 0)
 			close(child->socket[i]);
-	for (int i = 0; i < 3; i++) {
-		const int fd = (int[]){ child->pidfd, child->control, child->doorbell }[i];
-
-		if (fd >= 0)
-			close(fd);
-	}
+	if (child->pidfd >= 0)
+		close(child->pidfd);
+	if (child->control >= 0)
+		close(child->control);
 	ring_unmap(&child->to_child);
 	ring_unmap(&child->to_front);
 	if (child->shared)

@@ -21,7 +21,6 @@ struct child {
 	bool is_running; /* it has not been waited for */
 	int pidfd;
 	int control;
-	int doorbell; /* an eventfd, written when something has come back */
 	struct shared *shared;
 	struct ring to_child, to_front;
 
@@ -33,8 +32,10 @@ struct child {
 	bool is_used[SHARED_CALLS];
 };
 
-/* Starts the process and says hello; the caller has a reference. */
-int child_start(struct child **ret, uint64_t life, const struct wire_hello *hello, struct error *err);
+/* Starts the process and says hello; the caller has a reference. doorbell: an eventfd, which the child writes
+ * when something has come back for a front that sleeps. */
+int child_start(struct child **ret, uint64_t life, const struct wire_hello *hello, int doorbell,
+                struct error *err);
 
 /* Waits for its answer, for so many ms (DEVICE_LOST: it has ended, or hangs); stop: a descriptor that is
  * readable when nobody waits any longer (CANCELED). */

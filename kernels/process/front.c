@@ -85,10 +85,12 @@ int engine_process_start(struct engine **ret, const char *name, const struct eng
 	struct front *front = calloc(1, sizeof *front);
 	int r;
 
+	assert(options->wake_fd > 0);
 	if (!front)
 		return error_set(err, STATUS_NO_MEMORY, "out of memory");
 	front->wake = options->wake;
 	front->wake_arg = options->wake_arg;
+	front->wake_fd = options->wake_fd;
 	front->drives = options->drives;
 	r = hello(&front->hello, name, options, err);
 	if (r == 0)

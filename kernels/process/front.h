@@ -65,6 +65,7 @@ struct front {
 	struct wire_hello hello;
 	void (*wake)(void *arg);
 	void *wake_arg;
+	int wake_fd;
 	bool drives;
 	char name[16];
 

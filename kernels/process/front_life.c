@@ -198,7 +198,7 @@ static bool open_child(struct front *front, uint64_t life, struct child **ret, s
 {
 	struct child *child;
 
-	if (child_start(&child, life, &front->hello, err) < 0)
+	if (child_start(&child, life, &front->hello, front->wake_fd, err) < 0)
 		return false;
 	if (prepare(front, child, life, err) == 0) {
 		*ret = child;
@@ -224,20 +224,14 @@ static void empty(int fd)
 /* Until the child has ended, or has been silent for too long, or the front is to be closed. */
 static void watch(struct front *front, struct child *child)
 {
-	struct pollfd fds[] = { { child->doorbell, POLLIN, 0 },
-		                { child->control, POLLIN, 0 },
-		                { front->stir, POLLIN, 0 } };
+	struct pollfd fds[] = { { child->control, POLLIN, 0 }, { front->stir, POLLIN, 0 } };
 
 	while (!is_closing(front)) {
-		if (poll(fds, 3, front_pulse_ms(front)) < 0)
+		if (poll(fds, 2, front_pulse_ms(front)) < 0)
 			continue;
-		if (fds[0].revents) {
-			empty(child->doorbell);
-			wake(front);
-		}
-		if (fds[1].revents)
+		if (fds[0].revents)
 			return;
-		if (fds[2].revents)
+		if (fds[1].revents)
 			empty(front->stir);
 		if (!front_pulse(front, child))
 			return;

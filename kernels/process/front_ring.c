@@ -19,7 +19,7 @@
 #define KEEP_BYTES ((size_t)1 << 16)
 
 /* A job that is worth a spin of the owner's: it takes less than it takes to wake a thread. */
-#define SMALL_BYTES ((uint64_t)1 << 18)
+#define SMALL_BYTES ((uint64_t)1 << 22)
 
 static void lose(struct front *front);
 

@@ -230,6 +230,16 @@ class Devices(DeviceCase):
                          {uuids[1]: ("nvlink", 0), uuids[2]: ("pcie", 1), uuids[3]: ("nvlink", 0)})
         self.assertEqual([link["device"] for link in devices[3]["links"]], [uuids[0], uuids[2]])
 
+    def test_tmactl_bench(self):
+        """A load between two devices, and one that names a device that is not there."""
+        command = ["bench", "--kind", "copy", "--size", "64K", "--requests", "20", "--src-device", "0"]
+        done = tmactl(*command, "--dst-device", "3", socket_path=self.tmad.path)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual([row["bytes"] for row in self.rpc.call("stats")["devices"]], [0, 0, 0, 20 * 2 * 65536])
+        refused = tmactl(*command, "--dst-device", "4", socket_path=self.tmad.path)
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn("device: the service has no device 4", refused.stderr)
+
     def test_tmactl_info(self):
         done = tmactl("info", socket_path=self.tmad.path)
         self.assertEqual(done.returncode, 0, done.stderr)

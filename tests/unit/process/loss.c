@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/eventfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -438,7 +439,7 @@ Test(process_loss, a_child_that_hangs_while_it_opens)
 /* The first one: it is not used at all. */
 Test(process_loss, an_engine_that_hangs_while_it_opens)
 {
-	struct engine_options options = { .threads = 1 };
+	struct engine_options options = { .threads = 1, .wake_fd = eventfd(0, EFD_CLOEXEC) };
 	struct engine *engine;
 	struct error err;
 
@@ -449,6 +450,7 @@ Test(process_loss, an_engine_that_hangs_while_it_opens)
 	cr_expect_eq(engine_process_await(engine, &err), STATUS_DEVICE_LOST);
 	cr_expect(strstr(err.message, "has not done so within 200 ms"), "%s", err.message);
 	hold("HOLD_BACK", false);
+	close(options.wake_fd);
 	expect_no_children();
 }
 
@@ -498,7 +500,7 @@ Test(process_loss, an_engine_that_does_not_open)
 		{ "refuses", "it does not want to", STATUS_NOT_FOUND },
 		{ "crashes", "has ended", STATUS_DEVICE_LOST },
 	};
-	struct engine_options options = { .threads = 1 };
+	struct engine_options options = { .threads = 1, .wake_fd = eventfd(0, EFD_CLOEXEC) };
 
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		struct engine *engine;
@@ -509,6 +511,7 @@ Test(process_loss, an_engine_that_does_not_open)
 		             err.status);
 		cr_expect(strstr(err.message, rows[i].says), "%s: %s", rows[i].name, err.message);
 	}
+	close(options.wake_fd);
 	expect_no_children();
 }
 

@@ -33,10 +33,11 @@ __attribute__((constructor)) static void be_another(int argc, char **argv)
 static void be_a_front(void)
 {
 	static struct rig rig;
-	const struct engine_options options = { .threads = 1, .wake = wake, .wake_arg = &rig };
+	struct engine_options options = { .threads = 1, .wake = wake, .wake_arg = &rig };
 	struct error err;
 	pid_t pid;
 
+	options.wake_fd = rig.wakeups = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (engine_process_start(&rig.engine, rig_openers[0].name, &options, &err) < 0 ||
 	    engine_process_await(rig.engine, &err) < 0)
 		exit(1);
@@ -70,7 +71,8 @@ static struct engine_options init(struct rig *rig, const struct engine_options *
 	all.wake = wake;
 	all.wake_arg = rig;
 	*rig = (struct rig){ .wakeups = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), .drives = all.drives };
-	cr_assert_geq(rig->wakeups, 0);
+	cr_assert_gt(rig->wakeups, 0);
+	all.wake_fd = rig->wakeups;
 	engine_owner_init(&rig->owner);
 	return all;
 }
