@@ -100,6 +100,7 @@ static int open_engines(struct server *server, const struct server_setup *setup,
 	struct engine_options engine = { .threads = options->threads,
 		                         .device = options->device,
 		                         .tensor_maps = server->limits.tensor_map_entries,
+		                         .restart_pause_ms = server->limits.restart_pause_ms,
 		                         .wake = wake,
 		                         .wake_arg = server,
 		                         .drives = true };

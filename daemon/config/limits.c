@@ -84,7 +84,7 @@ void limits_fit(struct limits *limits, const bool fixed[LIMIT_COUNT])
 
 bool limit_applies_at_once(int index)
 {
-	return index != LIMIT_INDEX_tensor_map_entries;
+	return index != LIMIT_INDEX_tensor_map_entries && index != LIMIT_INDEX_restart_pause_ms;
 }
 
 uint32_t limits_list(const struct limits *limits, struct counter *ret, uint32_t n)

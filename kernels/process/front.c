@@ -92,6 +92,7 @@ int engine_process_start(struct engine **ret, const char *name, const struct eng
 	front->wake_arg = options->wake_arg;
 	front->wake_fd = options->wake_fd;
 	front->drives = options->drives;
+	front->pause_ms = options->restart_pause_ms;
 	r = hello(&front->hello, name, options, err);
 	if (r == 0)
 		r = init(front, err);

@@ -29,7 +29,6 @@ struct front_times {
 	uint64_t open_ms;  /* for a child to open its engine */
 	uint64_t map_ms;   /* to map one memory anew, beside its share by size */
 	uint64_t pulse_ms; /* for a sign of life, after the last one */
-	uint64_t pause_ms; /* at most, before the child that follows one that ended soon after its start */
 };
 extern struct front_times front_times;
 
@@ -67,6 +66,7 @@ struct front {
 	void *wake_arg;
 	int wake_fd;
 	bool drives;
+	uint64_t pause_ms; /* at most, before a child that follows one that ended soon after its start */
 	char name[16];
 
 	/* What the threads share, under the lock; news: times that the state or the child has changed. */

@@ -21,7 +21,6 @@ struct front_times front_times = {
 	.open_ms = 90000,
 	.map_ms = 60000,
 	.pulse_ms = 3000,
-	.pause_ms = 30000,
 };
 
 /* A child that lived for less is one in a row, and the next one starts after a pause: the first time at once,
@@ -85,9 +84,8 @@ static void wake(struct front *front)
 		front->wake(front->wake_arg);
 }
 
-static uint64_t pause_after(uint32_t short_lives)
+static uint64_t pause_after(uint32_t short_lives, uint64_t most_ms)
 {
-	const uint64_t most_ms = front_times.pause_ms;
 	uint64_t ms = short_lives > 1 ? FIRST_MS : 0;
 
 	for (uint32_t i = 2; i < short_lives && ms < most_ms; i++)
@@ -128,7 +126,7 @@ void *front_live(void *arg)
 			wake(front);
 		}
 		short_lives = clock_ns() - start_ns < LIVED_NS ? short_lives + 1 : 1;
-		if (!sleep_for(front, pause_after(short_lives)))
+		if (!sleep_for(front, pause_after(short_lives, front->pause_ms)))
 			break;
 	}
 	return NULL;

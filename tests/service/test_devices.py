@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One service for several devices, which the stand-in driver plays: at random against NumPy, and what is said of them.
 
-TEST_SEED repeats a random run; TEST_CASES sets its length by a number instead of TEST_SHARE.
+TEST_SEED repeats a random run; TEST_CASES sets its length, or the number of losses, instead of TEST_SHARE.
 """
 import ctypes
 import json
@@ -512,10 +512,10 @@ class Slow(DeviceCase):
         self.assertNotEqual(a, b)
 
 
-class Lost(DeviceCase):
+class LosingCase(DeviceCase):
     def setUp(self):
         self.lose = os.path.join(self.enterContext(tempfile.TemporaryDirectory()), "lose")
-        self.env = {"SOFTGPU_LOSE": self.lose}
+        self.env = {**self.env, "SOFTGPU_LOSE": self.lose}
         super().setUp()
 
     def lose_device(self, device):
@@ -554,6 +554,8 @@ class Lost(DeviceCase):
                         return int(pid)
         raise AssertionError(f"no process runs the engine of device {ordinal}")
 
+
+class Lost(LosingCase):
     def test_a_process_that_hangs(self):
         """It is ended, as if it had ended by itself; the service and the other devices answer all the while."""
         uuids = self.uuids()
@@ -624,6 +626,120 @@ class Lost(DeviceCase):
         self.assertEqual(self.rpc.call("stats")["recoveries"], 0)
         self.assertEqual(self.tmad.log().count(f"device {uuids[2]} is lost"), 3)
         wait_until(lambda: self.tmad.log().count(f"device {uuids[2]} is back") == 3, "the log says so")
+
+
+class Neighbour(threading.Thread):
+    """Moves random data to a device, from there to another one, and back, until it is told to end, and compares."""
+
+    def __init__(self, case, devices, seed):
+        super().__init__()
+        self.rng = np.random.default_rng(seed)
+        self.rpc = case.tmad.rpc()
+        self.memory, self.host = case.memory(2 * SIZE, rpc=self.rpc)
+        self.regions = [case.create(device, rpc=self.rpc) for device in devices]
+        self.ended, self.rounds, self.failure = threading.Event(), 0, None
+
+    def move(self):
+        rows, columns = (int(n) for n in self.rng.integers(1, 300, 2))
+        data = self.rng.integers(0, 256, (rows, columns), np.uint8)
+        a, b = self.regions
+        there, back = [rows, columns], [columns, rows]
+        self.memory[:data.nbytes] = data.tobytes()
+        for dst, src, perm in ((tensor(a, there), tensor(self.host, there), [0, 1]),
+                               (tensor(b, back), tensor(a, there), [1, 0]),
+                               (tensor(self.host, back, offset=SIZE), tensor(b, back), [0, 1])):
+            self.rpc.call("transpose", {"dst": dst, "src": src, "perm": perm})
+        assert self.memory[SIZE:SIZE + data.nbytes] == data.T.tobytes(), f"round {self.rounds}: {rows} x {columns}"
+
+    def run(self):
+        try:
+            while not self.ended.is_set():
+                self.move()
+                self.rounds += 1
+        except Exception as failure:  # of whatever sort: the test says which
+            self.failure = failure
+
+    def end(self):
+        self.ended.set()
+        self.join()
+        self.rpc.close()
+
+
+@unittest.skipIf(os.geteuid() != 0, "only root is many users, and one who loses a device thrice is refused")
+class OverAndOver(LosingCase):
+    """One device is lost again and again while work is under way on it, by an error and by the end of its process: it
+    returns each time with its memory, and clients of the others have every byte right. Each loss is another user's."""
+    args = ("--restart-pause-ms=0",)
+    env = {"SOFTGPU_SLOW_US": "500"}
+    others = (0, 1, 3)
+
+    def connect(self, uid):
+        os.seteuid(uid)
+        try:
+            return self.tmad.rpc()
+        finally:
+            os.seteuid(0)
+
+    def lose_somehow(self, i, uuid):
+        if i % 2:
+            os.kill(self.process(uuid, 2), signal.SIGKILL)
+        else:
+            self.lose_device(2)
+
+    def lose_in_flight(self, i, uuid, rng):
+        """Whether anything that was under way has failed at once."""
+        data = rng.integers(0, 256, SIZE, np.uint8)
+        with self.connect(own_uid() + 4 * i) as rpc:
+            memory, host = self.memory(rpc=rpc, data=data.tobytes())
+            regions = [self.create(2, rpc=rpc) for _ in range(2)]
+            self.copy(rpc, regions[0], host)
+            memory[:SIZE] = bytes(SIZE)
+            wanted = {rpc.request("transpose", {"dst": tensor(regions[1], [256, 512]),
+                                                "src": tensor(regions[0], [512, 256]), "perm": [1, 0]})
+                      for _ in range(20)}
+            self.lose_somehow(i, uuid)
+            names = []
+            while wanted:
+                kind, msgid, error, _ = rpc.receive()
+                self.assertEqual(kind, 1)
+                wanted.remove(msgid)
+                names += [error[2]["name"]] if error else []
+            self.assertLessEqual(set(names), {"DEVICE_LOST"})
+            if not names:
+                self.until_lost(rpc, regions[1], regions[0])
+            self.until_back(rpc, host, regions[0])
+            self.assertEqual(memory[:SIZE], data.tobytes(), f"loss {i}")
+        return len(names) > 0
+
+    def test_losses(self):
+        n, uuid = cases(100), self.uuids()[2]
+        seed = int(os.environ.get("TEST_SEED") or random.randrange(2**32))
+        print(f"# seed {seed}", flush=True)
+        rng = np.random.default_rng(seed)
+        os.chmod(self.tmad.directory, 0o755)
+        os.chmod(self.tmad.path, 0o666)
+        kept = rng.integers(0, 256, SIZE, np.uint8).tobytes()
+        memory, host = self.memory(data=kept)
+        region = self.create(2)
+        self.copy(self.rpc, region, host)
+        neighbours = [Neighbour(self, (device, self.others[i - 1]), [seed, i]) for i, device in enumerate(self.others)]
+        for neighbour in neighbours:
+            neighbour.start()
+        try:
+            in_flight = sum(self.lose_in_flight(i, uuid, rng) for i in range(n))
+        finally:
+            for neighbour in neighbours:
+                neighbour.end()
+        print(f"# {n} losses, {in_flight} of them in mid-flight; {[x.rounds for x in neighbours]} rounds beside them")
+        self.assertEqual([neighbour.failure for neighbour in neighbours], [None] * len(neighbours))
+        self.assertGreaterEqual(min(neighbour.rounds for neighbour in neighbours), n)
+        self.assertGreater(in_flight, 0)
+        memory[:SIZE] = bytes(SIZE)
+        self.copy(self.rpc, host, region)
+        self.assertEqual(memory[:SIZE], kept)
+        self.assertEqual(self.rpc.call("stats")["recoveries"], 0)
+        wait_until(lambda: self.tmad.log().count(f"device {uuid} is back\n") == n, "the log says that it is back")
+        self.assertEqual(self.tmad.log().count(" is lost: "), n)
 
 
 # ---- Quotas -------------------------------------------------------------------------------------------------

@@ -93,7 +93,6 @@ void rig_start(struct rig *rig, const char *name, const struct engine_options *o
 	const struct engine_options all = init(rig, options);
 	struct error err;
 
-	front_times.pause_ms = 0;
 	cr_assert_eq(engine_process_start(&rig->engine, name, &all, &err), 0, "%s", err.message);
 }
 
