@@ -20,6 +20,9 @@
 /* No device in particular. */
 #define DEVICE_ANY UINT32_MAX
 
+/* The same, for who only asks which it would be: nothing is mapped for it. */
+#define DEVICE_ASKED (UINT32_MAX - 1)
+
 struct served_device {
 	struct engine *engine;
 	struct plan_facts facts; /* the engine's; variant: the first device that has the same */

@@ -80,10 +80,12 @@ static const char *uuid_of(const struct region *region, uint32_t device)
 	return device_engine(&region->server->devices, device)->uuid;
 }
 
-static int check(const struct region *region, uint32_t device, struct error *err)
+int region_may_reach(const struct region *region, uint32_t device, struct error *err)
 {
 	const struct served_device *other = &region->server->devices.of[device];
 
+	if (region->device == device)
+		return 0;
 	if (!region->memory->host && other->links[region->device].kind == ENGINE_LINK_NONE)
 		return error_set(err, STATUS_UNSUPPORTED,
 		                 "region %" PRIu64
@@ -145,7 +147,7 @@ static int start(struct region *region, uint32_t device, struct error *err)
 	struct session *session = region->session;
 	struct reach *reach;
 
-	if (check(region, device, err) < 0)
+	if (region_may_reach(region, device, err) < 0)
 		return err->status;
 	reach = reach_new(region, device, err);
 	if (!reach)

@@ -27,6 +27,9 @@ void region_keep_source(struct region *region, const struct engine_handle *handl
 
 int region_reach_further(struct region *region, uint32_t device, struct error *err);
 
+/* Whether the region could be mapped for the device: 0 or UNSUPPORTED. */
+int region_may_reach(const struct region *region, uint32_t device, struct error *err);
+
 /* Has the region mapped for the device: 0 if it is, REACH_LATER, or why it cannot be: UNSUPPORTED, QUOTA, or
  * what engine_map says. */
 static inline int region_reach(struct region *region, uint32_t device, struct error *err)

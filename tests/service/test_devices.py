@@ -259,6 +259,16 @@ class Devices(DeviceCase):
                 self.assertEqual(self.rpc.call("explain", params)["device"], uuids[device])
         self.assertNotIn("device", self.rpc.call("explain", {**params, "engine": "cpu"}))
 
+    def test_a_question_maps_nothing(self):
+        tmad = Tmad("--regions-per-uid=2", engine="cuda", env={"SOFTGPU_DEVICES": str(DEVICES), **self.env})
+        self.addCleanup(tmad.stop)
+        with tmad.rpc() as rpc:
+            a, b = (tensor(self.create(device, rpc=rpc), [64]) for device in (0, 2))
+            self.assertEqual(rpc.call("explain", {"dst": b, "src": a})["device"], rpc.call("info")["devices"][2]["uuid"])
+            self.refused("QUOTA", "copy", {"dst": b, "src": a}, ["regions_per_uid"], rpc=rpc)
+        c, d = (tensor(self.create(device), [64]) for device in (1, 3))
+        self.refused("UNSUPPORTED", "explain", {"dst": c, "src": d}, ["no peer access"])
+
     def test_counters(self):
         """What each device has done, in stats, in the metrics, and in tmactl."""
         uuids = self.uuids()
@@ -282,6 +292,13 @@ class Devices(DeviceCase):
         self.assertEqual([(row["device"], row["regions"]) for row in rows], list(zip(uuids, (1, 0, 2, 0))))
         for command in (["top", "--once"], ["stats"]):
             self.assertTrue(all(uuid in tmactl(*command, socket_path=self.tmad.path).stdout for uuid in uuids), command)
+
+    def test_tmactl_regions(self):
+        """By the numbers of `tmactl info`."""
+        for device in (2, 0):
+            self.create(device)
+        lines = tmactl("regions", socket_path=self.tmad.path).stdout.splitlines()
+        self.assertEqual([line.split()[-1] for line in lines[:3]], ["DEVICE", "2", "0"])
 
     def test_create(self):
         uuids = self.uuids()
