@@ -36,6 +36,7 @@ struct served_device {
 	uint64_t regions; /* mapped, and their bytes; those of other devices count there */
 	uint64_t mapped_bytes;
 	uint64_t transforms, bytes, ns; /* that have ended: how many, read plus written, the engine's time */
+	uint64_t sent_bytes[ENGINES_MOST]; /* that others have read in its memory (links.h) */
 };
 
 struct devices {

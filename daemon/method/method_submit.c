@@ -9,6 +9,7 @@
 #include "blocks_job.h"
 #include "daemon/resource/batch.h"
 #include "daemon/resource/job.h"
+#include "daemon/resource/links.h"
 #include "kernels/plan/overlap.h"
 #include "order.h"
 #include "daemon/resource/prepared.h"
@@ -196,6 +197,7 @@ static void count(struct job *job, const struct batch *batch, uint64_t bytes)
 			ns = (uint64_t)(share * (double)counted + 0.5) - counted_ns;
 			counted_ns += ns;
 			job_count_on(job, item->device, family, moved, ns);
+			links_count_item(&job->session->server->devices, item, move);
 		}
 		move += item->n_moves;
 	}

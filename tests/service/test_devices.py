@@ -283,6 +283,7 @@ class Devices(DeviceCase):
                           (0, 0, 0, 0, 0, True)])
         self.assertEqual(sum(row["ns"] for row in stats["devices"]), sum(stats["ns"].values()))
         self.assertEqual((stats["regions"], stats["mapped_bytes"]), (3, 3 * SIZE))
+        self.assertEqual(stats["links"], [])
         text = scrape.get(self.metrics).text
         for name, device, value in (("tmad_gpu_up", 3, 1), ("tmad_gpu_moved_bytes_total", 2, 1000),
                                     ("tmad_gpu_transforms_total", 0, 1), ("tmad_gpu_regions", 2, 2)):
@@ -292,6 +293,36 @@ class Devices(DeviceCase):
         self.assertEqual([(row["device"], row["regions"]) for row in rows], list(zip(uuids, (1, 0, 2, 0))))
         for command in (["top", "--once"], ["stats"]):
             self.assertTrue(all(uuid in tmactl(*command, socket_path=self.tmad.path).stdout for uuid in uuids), command)
+
+    def test_links(self):
+        """What has been read on one device for another: by transforms, batches, and lists over tables."""
+        uuids = self.uuids()
+        regions = [self.create(i) for i in range(3)]
+        _, host = self.memory()
+        a, b, c, h = (tensor(region, [100]) for region in (*regions, host))
+        for dst, src in ((a, b), (a, h), (h, b), (a, tensor(regions[0], [100], offset=1000))):
+            self.rpc.call("copy", {"dst": dst, "src": src})
+        self.rpc.call("pad", {"dst": tensor(regions[2], [300]), "src": b, "before": [150], "after": [50]})
+        self.rpc.call("submit", {"items": [{"dst": c, "src": a}, {"dst": b, "src": a}, {"dst": c, "src": tensor(99, [100])}]})
+        places = np.array([(regions[1], 0), (regions[2], 0), (regions[2], 512)], "<u8").tobytes()
+        self.rpc.call("gather", {"index": np.array([1, -1, 3], "<i4").tobytes(), "limit": 4, "src_step": 32,
+                                 "dst_step": 32, "dst": tensor(regions[0], [32], offset=4096), "src_places": places,
+                                 "src": {"dtype": "uint8", "shape": [32]}, "dst_layer_step": 128, "layers": 3})
+        expected = {(1, 0): 100 + 64, (1, 2): 100, (0, 2): 100, (0, 1): 100, (2, 0): 2 * 64}
+        links = self.rpc.call("stats")["links"]
+        self.assertEqual({(uuids.index(link["from"]), uuids.index(link["to"])): link["bytes"] for link in links}, expected)
+        text = scrape.get(self.metrics).text
+        for (src, dst), n in expected.items():
+            self.assertIn(f'tmad_gpu_link_bytes_total{{from="{uuids[src]}",to="{uuids[dst]}"}} {n}\n', text)
+        self.assertEqual(text.count("tmad_gpu_link_bytes_total{"), len(expected))
+        rows = json.loads(tmactl("--json", "top", "--once", socket_path=self.tmad.path).stdout)["devices"]
+        self.assertEqual({(i, j) for i, row in enumerate(rows) for j, n in enumerate(row["sent_bytes_per_s"]) if n},
+                         set(expected))
+        line = next(line for line in tmactl("top", "--once", socket_path=self.tmad.path).stdout.splitlines()
+                    if line.startswith("device 0"))
+        self.assertIn("  to 1: ", line)
+        self.assertIn("  to 2: ", line)
+        self.assertIn("  2 to 0: 128 B\n", tmactl("stats", socket_path=self.tmad.path).stdout)
 
     def test_tmactl_regions(self):
         """By the numbers of `tmactl info`."""
