@@ -213,6 +213,45 @@ class AtRandom(DeviceCase):
         self.assertEqual(done["statuses"], [0])
         places.check("after the batch")
 
+    def test_runs_at_random(self):
+        """Of plans over tables of any devices or of the host, alone and among other items of a batch."""
+        seed = int(os.environ.get("TEST_SEED") or random.randrange(2**32))
+        print(f"# seed {seed}", flush=True)
+        rng = np.random.default_rng(seed)
+        places = Places(self, rng)
+        sorts = (range(2), range(2, len(places.held)))
+        for _ in range(cases(30 if SANITIZED else 300)):
+            rows, columns = (int(n) for n in rng.integers(1, 33, 2))
+            width = rows * columns
+            plan = self.rpc.call("plan_prepare", {"dst": {"dtype": "uint8", "shape": [columns, rows]},
+                                                  "src": {"dtype": "uint8", "shape": [rows, columns]}, "perm": [1, 0]})
+            items, used = [], 0
+            for _ in range(int(rng.integers(1, 4))):
+                n = int(rng.integers(1, 13))
+                dst = [(int(p), 2 * width * (used + i)) for i, p in enumerate(rng.choice(sorts[rng.integers(0, 2)], n))]
+                used += n
+                src = [(int(p), SIZE // 2 + int(rng.integers(0, 1024))) for p in rng.choice(sorts[rng.integers(0, 2)], n)]
+                for (d, to), (s, at) in zip(dst, src):
+                    view(places.held[d], to, [columns, rows], 1)[...] = \
+                        view(places.held[s], at, [rows, columns], 1).transpose([1, 0, 2])
+                tables = [self.rpc.call("table_prepare", {"places": np.array([(places.regions[p], at) for p, at in side],
+                                                                             "<u8").tobytes()})["table"]
+                          for side in (dst, src)]
+                items.append({"plan": plan["plan"], "dst_table": tables[0], "src_table": tables[1]})
+            if rng.integers(0, 2):
+                for item in items:
+                    done = self.rpc.call("plan_run", item)
+                    self.assertGreater(done["bytes"], 0)
+            else:
+                done = self.rpc.call("submit", {"items": [{"dst": tensor(99, [1]), "src": tensor(99, [1])}, *items]})
+                self.assertEqual([bool(status) for status in done["statuses"]], [True] + [False] * len(items))
+                self.assertEqual(done["errors"][0]["item"], 0)
+            for item in items:
+                for side in ("dst_table", "src_table"):
+                    self.rpc.call("table_release", {"table": item[side]})
+            self.rpc.call("plan_release", {"plan": plan["plan"]})
+        places.check(f"of seed {seed}")
+
 
 # ---- What is said of devices --------------------------------------------------------------------------------
 class Devices(DeviceCase):
@@ -534,6 +573,69 @@ class Order(DeviceCase):
                                                   "src": tensor(regions[i % 3], [64], offset=64)} for n in range(2)]})
             wait_until(lambda: self.rpc.call("stats")["jobs"] == 39, "all are queued")
         wait_until(lambda: self.rpc.call("stats")["regions"] == 0, "all is unmapped")
+
+
+class Spread(DeviceCase):
+    """A run over a table whose entries lie on several devices: each device moves its own."""
+    env = {"SOFTGPU_LINKS": "all:18,1-3:none"}
+    args = ("--regions-per-uid=5",)  # which further mappings would exceed
+
+    def setUp(self):
+        super().setUp()
+        self.on = [self.create(device) for device in (1, 3, 1)]
+        for region, device in zip(self.on, (1, 3, 1)):
+            _, host = self.memory(data=np.arange(1024, dtype="<f4").tobytes(), device=self.uuids()[device])
+            self.rpc.call("copy", {"dst": tensor(region, [1024], "float32"), "src": tensor(host, [1024], "float32")})
+            self.rpc.call("region_release", {"region": host})
+
+    def table(self, *places):
+        return self.rpc.call("table_prepare", {"places": np.array(places, "<u8").tobytes()})["table"]
+
+    def transforms(self):
+        return [row["transforms"] for row in self.rpc.call("stats")["devices"]]
+
+    def plan(self, **more):
+        return self.rpc.call("plan_prepare", {"dst": {"dtype": "float32", "shape": [16]},
+                                              "src": {"dtype": "float32", "shape": [16]}, **more})["plan"]
+
+    def test_each_its_own(self):
+        """Nothing is mapped for another device, and no link is needed, where source and destination lie together."""
+        before, plan = self.transforms(), self.plan()
+        params = {"plan": plan, "dst_table": self.table(*((region, 8192) for region in self.on)),
+                  "src_table": self.table(*((region, 64 * i) for i, region in enumerate(self.on)))}
+        regions = self.rpc.call("stats")["regions"]
+        done = self.rpc.call("plan_run", params)
+        self.assertEqual((done["bytes"], done["path"] != ""), (3 * 128, True))
+        self.assertEqual([b - a for a, b in zip(before, self.transforms())], [0, 1, 0, 1])
+        done = self.rpc.call("submit", {"items": [params, params]})
+        self.assertEqual((done["statuses"], done["bytes"]), ([0, 0], 6 * 128))
+        self.assertEqual([b - a for a, b in zip(before, self.transforms())], [0, 3, 0, 3])
+        self.assertEqual((self.rpc.call("stats")["regions"], self.rpc.call("stats")["links"]), (regions, []))
+        params["src_table"] = self.table(*((region, 0) for region in reversed(self.on[:2])), (self.on[2], 0))
+        self.refused("UNSUPPORTED", "plan_run", params, ["no peer access"])
+
+    def test_order(self):
+        word, timeline = self.memory(4096, device=self.uuids()[1])
+        params = {"plan": self.plan(), "dst_table": self.table(*((region, 8192) for region in self.on)),
+                  "src_table": self.table(*((region, 0) for region in self.on)),
+                  "signal": {"region": timeline, "offset": 0, "value": 3}}
+        self.rpc.call("plan_run", params)
+        self.assertEqual(word[0], 3)
+
+    def test_a_run_that_fails(self):
+        """It fails as a whole, and as one item."""
+        plan = self.rpc.call("plan_prepare", {"dst": {"dtype": "uint8", "shape": [16]}, "cast": "exact",
+                                              "src": {"dtype": "float32", "shape": [16]}})["plan"]
+        params = {"plan": plan, "dst_table": self.table(*((region, 8192) for region in self.on)),
+                  "src_table": self.table((self.on[0], 0), (self.on[1], 64 * 16), (self.on[2], 64 * 32))}
+        self.refused("OUT_OF_RANGE", "plan_run", params, ["cast: exact, but the values of 32 elements"])
+        errors = self.rpc.call("stats")["errors"].get("OUT_OF_RANGE", 0)
+        good = {"plan": self.plan(), "dst_table": params["dst_table"], "src_table": params["src_table"]}
+        done = self.rpc.call("submit", {"items": [good, params, good]})
+        self.assertEqual([bool(status) for status in done["statuses"]], [False, True, False])
+        self.assertEqual([(error["item"], error["name"]) for error in done["errors"]], [(1, "OUT_OF_RANGE")])
+        self.assertIn("the values of 32 elements", done["errors"][0]["message"])
+        self.assertEqual(self.rpc.call("stats")["errors"]["OUT_OF_RANGE"] - errors, 1)
 
 
 class Slow(DeviceCase):
