@@ -441,6 +441,10 @@ class Start(unittest.TestCase):
         """The stand-in driver has no such devices, but UUIDs."""
         _, info = self.start("--device=MIG-50f79002")
         self.assertEqual([device["uuid"] for device in info["devices"]], ["MIG-50f79002-0000-4000-8000-000000000000"])
+        _, info = self.start()
+        wanted = [device["uuid"].replace("GPU-", "MIG-") for device in info["devices"][1:3]]
+        _, info = self.start(f"--device={','.join(wanted)}")
+        self.assertEqual([device["uuid"] for device in info["devices"]], wanted)
 
     def test_the_same_twice(self):
         _, info = self.start()
