@@ -210,8 +210,6 @@ static void add_runs(struct batch *batch, struct plan_entry *plan, const struct 
 	const struct placed *placed = &list->placed;
 	struct batch_item item = { .device = device,
 		                   .continues = continues,
-		                   .dst = placed->dst,
-		                   .src = placed->src,
 		                   .scale = placed->scale.region,
 		                   .bias = placed->bias.region,
 		                   .dst_table = table_ref(list->dst_table),
@@ -224,9 +222,12 @@ static void add_runs(struct batch *batch, struct plan_entry *plan, const struct 
 			continue;
 		at.device = device;
 		blocks_job_place(list, i, &at);
+		if (item.n_moves++ == 0) { /* that the device reaches */
+			item.dst = at.dst;
+			item.src = at.src;
+		}
 		plan_entry_ref(plan);
 		add_move(batch, plan, &at);
-		item.n_moves++;
 	}
 	add_item(batch, &item);
 }
