@@ -782,6 +782,24 @@ class Lost(LosingCase):
         wait_until(lambda: self.tmad.log().count(f"device {uuids[2]} is back") == 3, "the log says so")
 
 
+class Stuck(DeviceCase):
+    """A device that answers nothing, where the process of its engine does."""
+    env = {"SOFTGPU_STUCK": "1", "SOFTGPU_SLOW_US": "60000000"}
+
+    def test_it_is_lost(self):
+        uuids = self.uuids()
+        a, b = self.create(2), self.create(2)
+        msgid = self.rpc.request("transpose", {"dst": tensor(a, [64, 63]), "src": tensor(b, [63, 64]), "perm": [1, 0]})
+        with self.tmad.rpc() as rpc:
+            wait_until(lambda: not rpc.call("stats")["devices"][2]["up"], "it is silent")
+        with self.assertRaises(RpcError) as caught:
+            self.rpc.reply(msgid)
+        self.assertEqual(caught.exception.name, "DEVICE_LOST")
+        wait_until(lambda: f"device {uuids[2]} is back" in self.tmad.log(), "it is back")
+        self.assertIn("which runs the engine: the device: no sign of life; the process is ended", self.tmad.log())
+        self.assertEqual(self.rpc.call("stats")["recoveries"], 0)
+
+
 class Neighbour(threading.Thread):
     """Moves random data to a device, from there to another one, and back, until it is told to end, and compares."""
 
