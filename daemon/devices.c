@@ -155,7 +155,7 @@ bool devices_drive(struct devices *devices, uint64_t ns)
 bool devices_answer(const struct devices *devices)
 {
 	for (uint32_t i = 0; i < devices->n; i++)
-		if (devices->of[i].is_silent)
+		if (devices->of[i].is_silent && !devices->of[i].engine->returns)
 			return false;
 	return true;
 }

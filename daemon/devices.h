@@ -20,19 +20,23 @@
 /* No device in particular. */
 #define DEVICE_ANY UINT32_MAX
 
+/* The same, for who only asks which it would be: nothing is mapped for it. */
+#define DEVICE_ASKED (UINT32_MAX - 1)
+
 struct served_device {
 	struct engine *engine;
 	struct plan_facts facts; /* the engine's; variant: the first device that has the same */
 	struct engine_link links[ENGINES_MOST]; /* to the others; none to itself */
 	uint32_t jobs;                          /* that the engine has and that have not been reaped */
-	uint32_t
-	    losses; /* of an engine that returns, that have been told, and memories that did not return */
+	uint32_t losses; /* of an engine that returns, as has been told; what follows, too */
+	uint32_t failures;
 	uint32_t dropped;
-	bool is_away;     /* it was lost and is not back, as has been told */
+	bool is_away;     /* it was lost and is not back */
 	bool is_silent;   /* as of the last probe */
 	uint64_t regions; /* mapped, and their bytes; those of other devices count there */
 	uint64_t mapped_bytes;
 	uint64_t transforms, bytes, ns; /* that have ended: how many, read plus written, the engine's time */
+	uint64_t sent_bytes[ENGINES_MOST]; /* that others have read in its memory (links.h) */
 };
 
 struct devices {
@@ -65,10 +69,11 @@ const char *devices_lost_why(const struct devices *devices);
 /* As engine_drive, for all of them. Where more than one has jobs, each is left to its threads. */
 bool devices_drive(struct devices *devices, uint64_t ns);
 
-/* Whether each engine has given a sign of life at the last probe. */
+/* Whether each engine has given a sign of life at the last probe, but for those that return: if one of them
+ * is silent for too long, it is lost. */
 bool devices_answer(const struct devices *devices);
 
-/* The same, and none is lost. */
+/* Whether all of them have, and none is lost. */
 bool devices_are_up(const struct devices *devices);
 
 /* The sum of all. */

@@ -36,6 +36,7 @@
 
 static void on_engine_done(uv_async_t *async);
 static void on_settle(uv_prepare_t *prepare);
+static void reap(struct server *server);
 static void on_reload_signal(uv_signal_t *signal, int number);
 
 /* ---- Start ------------------------------------------------------------------------------------------- */
@@ -62,21 +63,19 @@ static void check_fd_limit(const struct server *server)
 	uint64_t connections = limits->connections < limits->connections_per_uid
 	                           ? limits->connections
 	                           : limits->connections_per_uid;
-	/* For other devices one is kept besides (reach.h). */
-	const uint64_t of_region = server->devices.n > 1 ? 2 : 1;
+	const bool is_one = server->devices.n == 1;
+	const uint64_t regions = is_one ? limits->regions_per_uid : limits->region_fds_per_uid;
 
 	if (connections < server->descriptors && limits->pending_fds_per_uid < server->descriptors &&
-	    limits->outgoing_fds_per_uid < server->descriptors &&
-	    limits->regions_per_uid < server->descriptors &&
-	    connections + limits->pending_fds_per_uid + limits->outgoing_fds_per_uid +
-	            of_region * limits->regions_per_uid <
+	    limits->outgoing_fds_per_uid < server->descriptors && regions < server->descriptors &&
+	    connections + limits->pending_fds_per_uid + limits->outgoing_fds_per_uid + regions <
 	        server->descriptors)
 		return;
 	log_line(LOG_LEVEL_WARNING,
 	         "one user may take all of the %" PRIu64
 	         " descriptors (LimitNOFILE=): lower connections_per_uid, pending_fds_per_uid, "
-	         "outgoing_fds_per_uid and regions_per_uid, or allow more",
-	         server->descriptors);
+	         "outgoing_fds_per_uid and %s, or allow more",
+	         server->descriptors, is_one ? "regions_per_uid" : "region_fds_per_uid");
 }
 
 /* From any thread. The loop's own thread is awake, and reaps before it sleeps. */
@@ -90,20 +89,32 @@ static void wake(void *arg)
 		uv_async_send(&server->engine_done);
 }
 
+static void on_doorbell(void *arg)
+{
+	reap(arg);
+}
+
 static int open_engines(struct server *server, const struct server_setup *setup, struct error *err)
 {
 	const struct options *options = setup->options;
 	struct engine_options engine = { .threads = options->threads,
 		                         .device = options->device,
 		                         .tensor_maps = server->limits.tensor_map_entries,
+		                         .restart_pause_ms = server->limits.restart_pause_ms,
 		                         .wake = wake,
 		                         .wake_arg = server,
 		                         .drives = true };
 	struct chosen_engines chosen;
-	int r = engines_open(&chosen, setup->openers, options->engine, &engine, err);
+	int r = doorbell_open(&server->doorbell, &server->loop, on_doorbell, server, err);
 
 	if (r < 0)
 		return r;
+	engine.wake_fd = server->doorbell.fd;
+	r = engines_open(&chosen, setup->openers, options->engine, &engine, err);
+	if (r < 0)
+		return r;
+	if (!chosen.engine[0]->returns)
+		doorbell_close(&server->doorbell);
 	devices_init(&server->devices, &chosen);
 	server->accounts.devices = server->devices.n;
 	memcpy(server->engine_note, chosen.note, sizeof chosen.note);
@@ -427,6 +438,7 @@ void server_stop(struct server *server)
 	trim_close(&server->trim);
 	async_close_stop(&server->async_close);
 	uv_close((uv_handle_t *)&server->engine_done, NULL);
+	doorbell_close(&server->doorbell);
 	uv_close((uv_handle_t *)&server->settle, NULL);
 	time_slices_close(&server->time_slices);
 	submissions_close(&server->submissions);

@@ -24,6 +24,7 @@
 #include "daemon/resource/chore.h"
 #include "daemon/net/async_close.h"
 #include "devices.h"
+#include "doorbell.h"
 #include "engines.h"
 #include "daemon/observe/exporter.h"
 #include "kernels/plan/blocks.h"
@@ -82,6 +83,7 @@ struct server {
 	const struct clock *clock;
 	pthread_t thread; /* the loop's */
 	uv_async_t engine_done;
+	struct doorbell doorbell; /* for engines in processes of their own: the same */
 	uv_prepare_t settle; /* before the loop sleeps: finished jobs, waiting requests, replies */
 	uv_signal_t sigterm;
 	uv_signal_t sigint;

@@ -173,7 +173,13 @@ static void note_loss(struct server *server, struct served_device *device)
 		         engine->lost_why);
 		penalties_count(&server->penalties, uv_hrtime() / 1000000);
 		device->is_away = true;
+		device->is_silent = false;
 		device->losses = engine->losses;
+	}
+	if (engine->failures != device->failures) {
+		log_line(LOG_LEVEL_ERROR, "device %s does not come back: %s; its engine starts again",
+		         engine->uuid, engine->lost_why);
+		device->failures = engine->failures;
 	}
 	if (device->is_away && !engine->lost) {
 		device->is_away = false;

@@ -32,11 +32,14 @@ struct engine;
 struct engine_stream;
 
 struct engine_options {
-	uint32_t threads;        /* of the cpu engine; 0: as many as CPUs that the process can keep busy */
-	const char *device;      /* of the cuda engine: an ordinal or a UUID; NULL: the first that will do */
-	uint64_t tensor_maps;    /* of the cuda engine: how many it keeps, by layout */
-	void (*wake)(void *arg); /* called from any thread; may coalesce */
+	uint32_t threads;     /* of the cpu engine; 0: as many as CPUs that the process can keep busy */
+	const char *device;   /* of the cuda engine: an ordinal or a UUID; NULL: the first that will do */
+	uint64_t tensor_maps; /* of the cuda engine: how many it keeps, by layout */
+	uint64_t restart_pause_ms; /* of one that returns: the longest pause before it does */
+	void (*wake)(void *arg);   /* called from any thread; may coalesce */
 	void *wake_arg;
+	int wake_fd; /* of an engine in a process of its own: an eventfd that it adds to when jobs have ended;
+	                the owner reads it and reaps */
 	bool drives; /* the owner calls engine_drive, without exception */
 };
 
@@ -240,8 +243,9 @@ struct engine {
 	bool lost;
 	char lost_why[256]; /* one sentence: of the last time */
 	bool returns;
-	uint32_t losses;  /* of one that returns: how many times it has been lost */
-	uint32_t dropped; /* and how many memories could not be mapped again in all (is_gone) */
+	uint32_t losses;   /* of one that returns: how many times it has been lost */
+	uint32_t failures; /* how many times it could not return */
+	uint32_t dropped;  /* and how many memories could not be mapped again in all (is_gone) */
 
 	atomic_uint memories; /* mapped and created, and not yet unmapped */
 };

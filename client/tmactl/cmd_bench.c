@@ -31,6 +31,7 @@ struct bench {
 	struct load load;
 	struct tma_order order;
 	const char *share;  /* the last flag of the group that was given; NULL: none */
+	const char *device; /* the last of the flags that name one */
 	double seconds;     /* 0: not given */
 	uint64_t size;      /* bytes of the source; 0: not given */
 	const char *layout; /* the last flag that only a transform has; NULL: none was given */
@@ -181,6 +182,14 @@ static int bench_set(struct bench *b, int opt, const char *text)
 		return args_share(&b->order, b->share, text, &b->t->error);
 	case OPT_SIZE:
 		return set_size(b, text);
+	case OPT_SRC_DEVICE:
+		b->device = "src-device";
+		b->load.src_device = text;
+		return 0;
+	case OPT_DST_DEVICE:
+		b->device = "dst-device";
+		b->load.dst_device = text;
+		return 0;
 	default:
 		return bench_set_layout(b, opt, text);
 	}
@@ -205,9 +214,10 @@ static int bench_parse(struct bench *b, int argc, char **argv)
 	if (b->load.is_prepared && b->kind == KIND_PING)
 		return fail(f, EXIT_USAGE,
 		            "--prepared belongs to --kind copy, transpose and transform, not to ping");
-	if (b->share && b->kind == KIND_PING)
+	if ((b->share || b->device) && b->kind == KIND_PING)
 		return fail(f, EXIT_USAGE,
-		            "--%s belongs to --kind copy, transpose and transform, not to ping", b->share);
+		            "--%s belongs to --kind copy, transpose and transform, not to ping",
+		            b->share ? b->share : b->device);
 	if (b->layout && !shaped)
 		return fail(f, EXIT_USAGE, "--%s belongs to --kind transform, not to %s", b->layout,
 		            cmd_word(WORDS_LOAD, b->kind));

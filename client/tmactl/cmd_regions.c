@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tmactl regions: the memory that the service has mapped, and who owns it. */
+/* tmactl regions: the memory that the service has mapped, who owns it, and on which device it is. */
 #include "tmactl.h"
 
 #include <inttypes.h>
@@ -13,17 +13,41 @@
 #include "client/tmactl/terminal/table.h"
 
 static const struct table_column columns[] = {
-	{ "USER", 0 }, { "PID", 1 },  { "NAME", 0 },     { "SESSION", 1 }, { "REGION", 1 },
-	{ "KIND", 0 }, { "SIZE", 1 }, { "WRITABLE", 0 }, { "JOBS", 1 },    { "STATE", 0 },
+	{ "USER", 0 }, { "PID", 1 },      { "NAME", 0 }, { "SESSION", 1 }, { "REGION", 1 }, { "KIND", 0 },
+	{ "SIZE", 1 }, { "WRITABLE", 0 }, { "JOBS", 1 }, { "STATE", 0 },   { "DEVICE", 1 }, /* of a service
+	                                                                                       with several:
+	                                                                                       the last column
+	                                                                                     */
 };
 
 struct listing {
 	struct tmactl *t;
+	tma_document *info;
 	struct table table;
 	uint64_t regions;
 	uint64_t clients; /* that have some */
 	uint64_t bytes;
 };
+
+static const tma_document *devices_of(const struct listing *l)
+{
+	return tma_document_find(l->info, "devices");
+}
+
+/* Its number, as `tmactl info` has it. */
+static void add_device(struct listing *l, const char *uuid)
+{
+	const tma_document *devices = devices_of(l);
+	size_t i = 0;
+
+	while (i < tma_document_count(devices) &&
+	       strcmp(field_text(tma_document_at(devices, i, NULL), "uuid"), uuid) != 0)
+		i++;
+	if (i < tma_document_count(devices))
+		table_add(&l->table, "%zu", i);
+	else
+		table_add(&l->table, "-");
+}
 
 static void add_row(struct listing *l, const struct session_row *owner, const tma_document *region)
 {
@@ -42,6 +66,8 @@ static void add_row(struct listing *l, const struct session_row *owner, const tm
 	table_add(&l->table, "%s", field_uint(region, "writable") ? "yes" : "no");
 	table_add(&l->table, "%" PRIu64, field_uint(region, "jobs"));
 	table_add(&l->table, "%s", field_text(region, "state"));
+	if (tma_document_count(devices_of(l)) > 1)
+		add_device(l, field_text(region, "device"));
 }
 
 /* The region's own fields come as the service names them. */
@@ -101,11 +127,12 @@ static void list(struct listing *l, tma_client *client)
 	struct session_list sessions;
 	int rc = 0;
 
-	if (session_list_get(&sessions, client) < 0) {
+	if (tma_info(client, &l->info) < 0 || session_list_get(&sessions, client) < 0) {
 		tmactl_refused(client, &l->t->error);
 		return;
 	}
-	table_init(&l->table, columns, sizeof columns / sizeof *columns);
+	table_init(&l->table, columns,
+	           sizeof columns / sizeof *columns - !(tma_document_count(devices_of(l)) > 1));
 	if (l->t->json)
 		putchar('[');
 	for (size_t i = 0; i < sessions.n && !rc; i++)
@@ -128,6 +155,7 @@ int cmd_regions(struct tmactl *t, int argc, char **argv)
 		client = tmactl_connect(t, &t->error);
 	if (client)
 		list(&l, client);
+	tma_document_free(l.info);
 	tma_free(client);
 	return tmactl_report(t);
 }

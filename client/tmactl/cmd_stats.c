@@ -252,6 +252,33 @@ static void print_users(const tma_document *stats)
 }
 
 /* Of several: what each has done, and what is on it. */
+/* Of the device in the list. */
+static size_t number_of(const tma_document *devices, const char *uuid)
+{
+	size_t i = 0;
+
+	while (i < tma_document_count(devices) &&
+	       strcmp(field_text(tma_document_at(devices, i, NULL), "device"), uuid) != 0)
+		i++;
+	return i;
+}
+
+/* By the numbers above. */
+static void print_links(const tma_document *stats)
+{
+	const tma_document *links = tma_document_find(stats, "links");
+	const tma_document *devices = tma_document_find(stats, "devices");
+	char bytes[32];
+
+	for (size_t i = 0; i < tma_document_count(links); i++) {
+		const tma_document *link = tma_document_at(links, i, NULL);
+
+		printf("  %zu to %zu: %s\n", number_of(devices, field_text(link, "from")),
+		       number_of(devices, field_text(link, "to")),
+		       print_bytes(field_uint(link, "bytes"), bytes, sizeof bytes));
+	}
+}
+
 static void print_devices(const tma_document *stats)
 {
 	const tma_document *devices = tma_document_find(stats, "devices");
@@ -281,6 +308,7 @@ static void print_stats(const tma_document *stats)
 	print_moved(stats);
 	print_users(stats);
 	print_devices(stats);
+	print_links(stats);
 	print_latency(stats);
 	print_cache(stats, "plan_cache", "plan cache");
 	print_cache(stats, "tensor_maps", "tensor maps");

@@ -2,6 +2,7 @@
 /* The table of limits, and the defaults that depend on the machine. */
 #include "limits.h"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "proto/wire/frame.h"
@@ -22,9 +23,16 @@ uint64_t *limits_at(struct limits *limits, int index)
 	return (uint64_t *)((char *)limits + offsets[index]);
 }
 
+static void lower(uint64_t *limit, uint64_t most)
+{
+	if (*limit > most)
+		*limit = most > 0 ? most : 1;
+}
+
 void limits_init(struct limits *limits)
 {
 	struct headroom_figures figures;
+	struct rlimit descriptors;
 
 	for (int i = 0; i < LIMIT_COUNT; i++)
 		*limits_at(limits, i) = limit_infos[i].dflt;
@@ -33,12 +41,8 @@ void limits_init(struct limits *limits)
 	if (figures.machine == UINT64_MAX)
 		figures.machine = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
 	limits_fit_memory(limits, &figures);
-}
-
-static void lower(uint64_t *limit, uint64_t most)
-{
-	if (*limit > most)
-		*limit = most > 0 ? most : 1;
+	getrlimit(RLIMIT_NOFILE, &descriptors);
+	lower(&limits->region_fds_per_uid, descriptors.rlim_max / 2);
 }
 
 /* Pages of clients' files belong to the clients, but mapping 4 KiB of them takes 8 bytes of ours. */
@@ -80,7 +84,7 @@ void limits_fit(struct limits *limits, const bool fixed[LIMIT_COUNT])
 
 bool limit_applies_at_once(int index)
 {
-	return index != LIMIT_INDEX_tensor_map_entries;
+	return index != LIMIT_INDEX_tensor_map_entries && index != LIMIT_INDEX_restart_pause_ms;
 }
 
 uint32_t limits_list(const struct limits *limits, struct counter *ret, uint32_t n)

@@ -4,8 +4,10 @@
 #ifndef DAEMON_METHOD_BLOCKS_JOB_H
 #define DAEMON_METHOD_BLOCKS_JOB_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
+#include "daemon/engines.h"
 #include "daemon/net/account.h"
 #include "kernels/engine.h"
 #include "proto/schema.h"
@@ -24,6 +26,7 @@ struct blocks_job {
 	struct placed placed;
 	struct charge charge;                /* list_bytes_per_uid, for what came in the message */
 	struct table *dst_table, *src_table; /* NULL: the side lies in one region */
+	bool is_spread;                      /* of a run over tables: its entries run on several devices */
 	struct region *index;                /* NULL: the entries came in the message */
 	uint64_t n;      /* entries; 0: nothing to move, and the engine gets one entry of -1 */
 	int64_t *sorted; /* room for as many offsets as dst has layers */
@@ -39,6 +42,13 @@ int blocks_job_new(struct session *session, const struct msg_blocks *params, boo
  * tables have entries. */
 int blocks_job_of_run(struct session *session, const struct msg_plan_run *params, uint32_t device,
                       struct blocks_job **ret, struct plan_entry **ret_plan, struct error *err);
+
+/* The device that entry i of the tables runs on, and where it lies. */
+uint32_t blocks_job_device(const struct blocks_job *list, uint32_t i);
+void blocks_job_place(const struct blocks_job *list, uint32_t i, struct placed *ret);
+
+/* All that entries run on, that of the first first; returns how many. */
+uint32_t blocks_job_devices(const struct blocks_job *list, uint32_t ret[ENGINES_MOST]);
 
 /* As placed_settle, with all entries of the tables; the list then has its tables' layers. */
 int blocks_job_settle(struct blocks_job *list, uint32_t device, struct error *err);

@@ -5,8 +5,10 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "kernels/plan/blocks.h"
 #include "daemon/net/session.h"
 #include "daemon/resource/prepared.h"
+#include "daemon/resource/reach.h"
 #include "daemon/resource/table.h"
 #include "daemon/server.h"
 
@@ -63,6 +65,83 @@ static int place_run(struct session *session, const struct msg_plan_run *p, stru
 	return 0;
 }
 
+/* ---- On which devices ---------------------------------------------------------------------------------- */
+
+void blocks_job_place(const struct blocks_job *list, uint32_t i, struct placed *ret)
+{
+	ret->dst = list->dst_table->regions[i];
+	ret->dst_offset = list->dst_table->layers.places[i].at.offset;
+	if (!list->src_table)
+		return;
+	ret->src = list->src_table->regions[i];
+	ret->src_offset = list->src_table->layers.places[i].at.offset;
+}
+
+/* As of a transform by itself. */
+static uint32_t own_device(const struct blocks_job *list, uint32_t i)
+{
+	struct placed at = list->placed;
+
+	blocks_job_place(list, i, &at);
+	return at.dst->memory->host && !at.src->memory->host ? at.src->device : at.dst->device;
+}
+
+uint32_t blocks_job_device(const struct blocks_job *list, uint32_t i)
+{
+	return list->is_spread ? own_device(list, i) : list->placed.device;
+}
+
+uint32_t blocks_job_devices(const struct blocks_job *list, uint32_t ret[ENGINES_MOST])
+{
+	bool is_there[ENGINES_MOST] = { false };
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < list->blocks.layers; i++) {
+		const uint32_t device = blocks_job_device(list, i);
+
+		if (!is_there[device])
+			ret[n++] = device;
+		is_there[device] = true;
+	}
+	return n;
+}
+
+static bool is_spread(const struct blocks_job *list)
+{
+	for (uint32_t i = 1; i < list->blocks.layers; i++)
+		if (own_device(list, i) != own_device(list, 0))
+			return true;
+	return false;
+}
+
+/* Each device needs what its own entries name, and the operands. */
+static int settle_entries(struct blocks_job *list, struct error *err)
+{
+	int r = 0;
+
+	list->placed.device = own_device(list, 0);
+	for (uint32_t i = 0; i < list->blocks.layers && (r == 0 || r == REACH_LATER); i++) {
+		struct placed at = list->placed;
+		int one;
+
+		blocks_job_place(list, i, &at);
+		one = placed_settle(&at, own_device(list, i), err);
+		r = one < 0 ? one : r;
+	}
+	blocks_use_table(&list->blocks.dst, &list->dst_table->layers);
+	if (list->src_table)
+		blocks_use_table(&list->blocks.src, &list->src_table->layers);
+	return r;
+}
+
+static int settle(struct session *session, struct blocks_job *list, uint32_t device, struct error *err)
+{
+	if (device != DEVICE_ANY || session->server->devices.n == 1 || !is_spread(list))
+		return blocks_job_settle(list, device, err);
+	list->is_spread = true;
+	return settle_entries(list, err);
+}
+
 static int plan_run(struct session *session, const struct msg_plan_run *p, uint32_t device,
                     struct blocks_job *list, struct plan_entry **ret_plan, struct error *err)
 {
@@ -73,7 +152,7 @@ static int plan_run(struct session *session, const struct msg_plan_run *p, uint3
 	int r = place_run(session, p, list, err);
 
 	if (r == 0)
-		r = blocks_job_settle(list, device, err);
+		r = settle(session, list, device, err);
 	if (r < 0)
 		return r;
 	facts = blocks_facts(&session->server->devices.of[placed->device].facts, blocks,
@@ -82,6 +161,11 @@ static int plan_run(struct session *session, const struct msg_plan_run *p, uint3
 	r = prepared_plan_for(session, p, &facts, &list->placed, ret_plan, err);
 	if (r < 0)
 		return r;
+	r = list->is_spread ? settle_entries(list, err) : 0; /* now that the operands are known */
+	if (r < 0) {
+		plan_entry_unref(*ret_plan);
+		return r;
+	}
 	dst = place_of(placed->dst, placed->dst_offset);
 	src = place_of(placed->src, placed->src_offset);
 	r = blocks_check(blocks, &(*ret_plan)->transform, &dst, &src, NULL, err);

@@ -10,6 +10,7 @@
 #include "daemon/net/session.h"
 #include "daemon/resource/batch.h"
 #include "daemon/resource/job.h"
+#include "daemon/resource/links.h"
 #include "daemon/resource/multicast.h"
 #include "daemon/resource/reach.h"
 #include "daemon/resource/spread.h"
@@ -322,6 +323,7 @@ static void count(struct job *job, const struct made *made, uint64_t bytes)
 
 		for (uint32_t i = 0; i < made->items[m]; i++, item++) {
 			own += batch_item_moved(item, move, &family);
+			links_count_item(&job->session->server->devices, item, move);
 			move += item->n_moves;
 		}
 		counted += own;

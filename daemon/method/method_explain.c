@@ -232,7 +232,7 @@ int method_explain(struct session *session, const struct rpc_request *request, s
 	if (r < 0)
 		return r;
 	is_placed = p->dst.has & p->src.has & F(tensor, region) && is_own(session, &facts);
-	r = is_placed ? transform_plan(session, p, DEVICE_ANY, &parts, err)
+	r = is_placed ? transform_plan(session, p, DEVICE_ASKED, &parts, err)
 	              : plan_for(session, p, &facts, &parts, err);
 	if (r < 0)
 		return r;

@@ -4,8 +4,11 @@
 
 #include "blocks_job.h"
 #include "order.h"
+#include "daemon/resource/batch.h"
 #include "daemon/resource/job.h"
+#include "daemon/resource/links.h"
 #include "daemon/resource/prepared.h"
+#include "daemon/resource/spread.h"
 #include "daemon/net/session.h"
 #include "daemon/server.h"
 #include "transforms.h"
@@ -36,6 +39,58 @@ static void answer(struct job *job)
 	job_reply(job, &done);
 }
 
+/* Each device has had its share of the bytes. */
+static void answer_spread(struct job *job)
+{
+	const struct batch *batch = job->parts;
+	const struct engine_move *move = batch->moves;
+	struct msg_transform_done done = { .ns = job->engine_job.ns };
+	const double share = 1 / (double)batch->n_moves;
+	enum family family = move->plan->family;
+
+	for (uint32_t i = 0; i < batch->n; i++) {
+		const struct batch_item *item = &batch->items[i];
+		const uint64_t bytes = batch_item_moved(item, move, &family);
+
+		job_count_on(job, item->device, family, bytes,
+		             (uint64_t)((double)done.ns * share * item->n_moves));
+		links_count_item(&job->session->server->devices, item, move);
+		done.bytes += bytes;
+		move += item->n_moves;
+	}
+	done.path = bytes_of(family_names[family]);
+	job_reply(job, &done);
+}
+
+/* The runs of each device are a job of its engine. Takes over list and plan. */
+static int spread_run(struct session *session, const struct rpc_request *request, const struct order *order,
+                      struct blocks_job *list, struct plan_entry *plan, struct error *err)
+{
+	const uint32_t device = list->placed.device;
+	struct job *job = job_new(session, request, order, answer_spread, err);
+	int r = job ? job_run_on(job, device, err) : err->status;
+
+	if (r == 0) {
+		job->parts = batch_new(session->server, 1);
+		r = job->parts ? batch_add_tables(job->parts, plan, list, err)
+		               : error_set(err, STATUS_NO_MEMORY, "no memory for a job");
+	}
+	if (r < 0)
+		plan_entry_unref(plan);
+	else
+		r = spread_new(job, job->parts, &job->spread, err);
+	blocks_job_free(list);
+	if (r < 0) {
+		if (job)
+			job_drop(job);
+		return r;
+	}
+	job->engine_job.moves = job->parts->moves;
+	job->engine_job.n_moves = job->parts->n_moves;
+	job_submit(job);
+	return 0;
+}
+
 static int run_over_tables(struct session *session, const struct rpc_request *request,
                            const struct order *order, struct error *err)
 {
@@ -43,7 +98,10 @@ static int run_over_tables(struct session *session, const struct rpc_request *re
 	struct plan_entry *plan;
 	int r = blocks_job_of_run(session, &request->params.plan_run, DEVICE_ANY, &list, &plan, err);
 
-	return r < 0 ? r : blocks_job_start(session, request, order, list, plan, answer, err);
+	if (r < 0)
+		return r;
+	return list->is_spread ? spread_run(session, request, order, list, plan, err)
+	                       : blocks_job_start(session, request, order, list, plan, answer, err);
 }
 
 /* ---- The methods -------------------------------------------------------------------------------------- */

@@ -70,8 +70,27 @@ static bool is_trusted(const struct account *account)
 	return account->uid == 0 || account->uid == geteuid();
 }
 
-static int take_charges(struct mapping *mapping, uint64_t bytes, struct error *err)
+/* Whether the region may have to be mapped again, for another device. */
+static bool keeps_source(const struct mapping *m)
 {
+	return m->session->server->devices.n > 1;
+}
+
+/* Descriptors that the service will keep to map the region again: the engine's front one for its own device
+ * (kernels/process), of each allocation, and the region one for further devices (reach.h). */
+static uint64_t count_kept_fds(const struct mapping *mapping, const struct region_parts *parts)
+{
+	if (!keeps_source(mapping))
+		return 0;
+	if (parts)
+		return region_parts_count(parts);
+	return mapping->handle.kind == REGION_KIND_CUDA_IPC ? 0 : 2;
+}
+
+static int take_charges(struct mapping *mapping, const struct region_parts *parts, struct error *err)
+{
+	const uint64_t bytes = parts ? parts->bytes : mapping->handle.size;
+	const uint64_t fds = count_kept_fds(mapping, parts);
 	struct account *account = mapping->session->account;
 	struct accounts *accounts = &mapping->session->server->accounts;
 	struct region_charges *charges = &mapping->charges;
@@ -83,6 +102,8 @@ static int take_charges(struct mapping *mapping, uint64_t bytes, struct error *e
 		r = charge_take(&charges->created, accounts, account, CHARGE_CREATED_BYTES, bytes, err);
 	if (r == 0 && mapping->handle.kind == REGION_KIND_CUDA_POOL && !is_trusted(account))
 		r = charge_take(&charges->pool, accounts, account, CHARGE_POOL_REGIONS, 1, err);
+	if (r == 0 && fds > 0)
+		r = charge_take(&charges->fds, accounts, account, CHARGE_REGION_FDS, fds, err);
 	return r;
 }
 
@@ -114,7 +135,7 @@ static int start_mapping(struct session *session, const struct rpc_request *requ
 		mapping->handle.parts = parts->list;
 		mapping->handle.n_parts = parts->n;
 	}
-	r = take_charges(mapping, parts ? parts->bytes : handle->size, err);
+	r = take_charges(mapping, parts, err);
 	if (r < 0) {
 		mapping->handle.fd = -1;
 		mapping_free(mapping);
@@ -189,12 +210,6 @@ static int map_there(struct mapping *m)
 
 	return m->create ? engine_make(engine, &m->handle, &m->memory, &m->made, &m->err)
 	                 : engine_map(engine, &m->handle, &m->memory, &m->err);
-}
-
-/* Whether the region may have to be mapped again, for another device. */
-static bool keeps_source(const struct mapping *m)
-{
-	return m->session->server->devices.n > 1;
 }
 
 /* Maps everything in one step. */

@@ -163,6 +163,33 @@ static uint32_t count_devices(const struct devices *devices, struct msg_device_s
 	return n;
 }
 
+static uint32_t count_links(const struct devices *devices)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < devices->n; i++)
+		for (uint32_t j = 0; j < devices->n; j++)
+			n += devices->of[i].sent_bytes[j] > 0;
+	return n;
+}
+
+/* The caller frees ret->items; without memory there are none. */
+static void list_link_stats(const struct devices *devices, struct message_list *ret)
+{
+	const uint32_t n = count_links(devices);
+	struct msg_link_stats *links = n ? calloc(n, sizeof *links) : NULL;
+
+	*ret = (struct message_list){ .items = links };
+	for (uint32_t i = 0; links && i < devices->n; i++)
+		for (uint32_t j = 0; j < devices->n; j++)
+			if (devices->of[i].sent_bytes[j])
+				links[ret->n++] = (struct msg_link_stats){
+					.from = bytes_of(devices->of[i].engine->uuid),
+					.to = bytes_of(devices->of[j].engine->uuid),
+					.bytes = devices->of[i].sent_bytes[j],
+				};
+}
+
 int method_stats(struct session *session, const struct rpc_request *request, struct error *err)
 {
 	struct server *server = session->server;
@@ -195,7 +222,8 @@ int method_stats(struct session *session, const struct rpc_request *request, str
 		.has = F(stats, tensor_maps) | F(stats, recoveries) | F(stats, pending_fds) |
 		       F(stats, queued_bytes) | F(stats, plans) | F(stats, ns) | F(stats, engine_up) |
 		       F(stats, waiting) | F(stats, log_lines_lost) | F(stats, input_bytes) |
-		       F(stats, outgoing_fds) | F(stats, users) | F(stats, tables) | F(stats, devices),
+		       F(stats, outgoing_fds) | F(stats, users) | F(stats, tables) | F(stats, devices) |
+		       F(stats, links),
 		.requests = m->requests,
 		.requests_by_method = named(by_method, m->requests_by_method, method_names, METHOD_COUNT),
 		.errors = named(errors, m->errors, status_names, STATUS_COUNT),
@@ -231,6 +259,8 @@ int method_stats(struct session *session, const struct rpc_request *request, str
 		.tables = server->n_tables,
 		.devices = { .items = devices, .n = count_devices(&server->devices, devices) },
 	};
+	list_link_stats(&server->devices, &stats.links);
 	session_reply(session, request->msgid, request->method, &stats, -1);
+	free((void *)stats.links.items);
 	return 0;
 }

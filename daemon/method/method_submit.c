@@ -9,6 +9,7 @@
 #include "blocks_job.h"
 #include "daemon/resource/batch.h"
 #include "daemon/resource/job.h"
+#include "daemon/resource/links.h"
 #include "kernels/plan/overlap.h"
 #include "order.h"
 #include "daemon/resource/prepared.h"
@@ -30,9 +31,7 @@ static int add_charged(struct job *job, const struct msg_plan_run *run, struct e
 	if (r < 0)
 		return r;
 	r = batch_add_tables(job->own, plan, list, err);
-	if (r == 0)
-		list->dst_table = list->src_table = NULL;
-	else
+	if (r < 0)
 		plan_entry_unref(plan);
 	blocks_job_free(list);
 	return r;
@@ -91,7 +90,8 @@ static void log_refused(struct session *session, const struct rpc_request *reque
 {
 	session_log(session, LOG_LEVEL_NOTICE, request->msgid,
 	            "refused %" PRIu32 " of %" PRIu32 " items, the first: items[%" PRIu32 "]: %s: %s",
-	            batch->n - batch->n_good, batch->n, first, status_name(error->status), error->message);
+	            batch->n_asked - batch->n_good, batch->n_asked, first, status_name(error->status),
+	            error->message);
 }
 
 /* Steps of searches for overlaps: for all items of a message together, and in addition for each item, enough
@@ -166,7 +166,7 @@ static int check_items(struct job *job, const struct rpc_request *request)
 	}
 	if (is_later)
 		return REACH_LATER;
-	if (batch->n_good < batch->n)
+	if (batch->n_good < batch->n_asked)
 		log_refused(session, request, batch, first, &first_error);
 	return 0;
 }
@@ -180,6 +180,7 @@ static void count(struct job *job, const struct batch *batch, uint64_t bytes)
 	const struct batch_item *item = batch->items;
 	double share = bytes ? (double)job->engine_job.ns / (double)bytes : 0;
 	uint64_t counted = 0, counted_ns = 0;
+	bool is_told = false;
 
 	for (const struct engine_move *move = batch->moves; move < batch->moves + batch->n_moves; item++) {
 		const int status = batch_item_status(item, move);
@@ -190,12 +191,17 @@ static void count(struct job *job, const struct batch *batch, uint64_t bytes)
 			continue;
 		moved = batch_item_moved(item, move, &family);
 		counted += moved;
+		if (!item->continues)
+			is_told = false;
 		if (status) {
-			session_count_error(job->session, status);
+			if (!is_told)
+				session_count_error(job->session, status);
+			is_told = true;
 		} else {
 			ns = (uint64_t)(share * (double)counted + 0.5) - counted_ns;
 			counted_ns += ns;
 			job_count_on(job, item->device, family, moved, ns);
+			links_count_item(&job->session->server->devices, item, move);
 		}
 		move += item->n_moves;
 	}
@@ -305,7 +311,7 @@ int method_submit(struct session *session, const struct rpc_request *request, st
 		job_drop(job);
 		return r;
 	}
-	if (batch->n_good < batch->n)
+	if (batch->n_good < batch->n_asked)
 		job->engine_job.signal.memory = NULL;
 	if (batch->n_moves == 0 &&
 	    (batch->n > 0 || !(job->engine_job.wait.memory || job->engine_job.signal.memory))) {

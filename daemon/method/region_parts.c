@@ -147,6 +147,21 @@ int region_parts_init(struct region_parts *parts, struct session *session,
 	return r;
 }
 
+uint64_t region_parts_count(const struct region_parts *parts)
+{
+	uint64_t n = 0;
+
+	for (uint32_t i = 0; i < parts->n; i++) {
+		const struct engine_part *part = &parts->list[i];
+		const struct memory_range range = { part->memory ? part->memory->chunks : NULL, part->offset,
+			                            part->offset + part->size };
+		uint32_t first;
+
+		n += range.chunks ? memory_range_touched(&range, &first) : 1;
+	}
+	return n;
+}
+
 void region_parts_deinit(struct region_parts *parts, struct session *session)
 {
 	for (uint32_t i = 0; i < parts->n; i++) {

@@ -33,6 +33,9 @@ struct region_parts {
 int region_parts_init(struct region_parts *parts, struct session *session,
                       const struct msg_region_register *request, struct error *err);
 
+/* How many allocations they are. */
+uint64_t region_parts_count(const struct region_parts *parts);
+
 /* Drops the descriptors of a request that is refused for something else. */
 void region_parts_drop_fds(struct session *session, const struct message_list *list);
 

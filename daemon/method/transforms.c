@@ -125,6 +125,14 @@ static uint32_t choose_device(struct region *const regions[], size_t n)
 	return regions[0]->device;
 }
 
+/* Of a region that there may not be. */
+static int settle_one(struct region *region, uint32_t device, bool is_asked, struct error *err)
+{
+	if (!region)
+		return 0;
+	return is_asked ? region_may_reach(region, device, err) : region_reach(region, device, err);
+}
+
 static int settle_among_several(struct placed *placed, uint32_t device, struct error *err)
 {
 	struct region *const regions[] = {
@@ -136,11 +144,12 @@ static int settle_among_several(struct placed *placed, uint32_t device, struct e
 		placed->amax_inverse.region,
 	};
 	const size_t n = sizeof regions / sizeof *regions;
+	const bool is_asked = device == DEVICE_ASKED;
 	int r = 0;
 
-	placed->device = device == DEVICE_ANY ? choose_device(regions, n) : device;
+	placed->device = is_asked || device == DEVICE_ANY ? choose_device(regions, n) : device;
 	for (size_t i = 0; i < n && (r == 0 || r == REACH_LATER); i++) {
-		const int one = region_reach_if(regions[i], placed->device, err);
+		const int one = settle_one(regions[i], placed->device, is_asked, err);
 
 		r = one < 0 ? one : r;
 	}

@@ -15,6 +15,7 @@ static const struct {
 	[CHARGE_CONNECTIONS] = { "connections", LIMIT_INDEX_connections_per_uid, LIMIT_INDEX_connections },
 	[CHARGE_REGIONS] = { "regions", LIMIT_INDEX_regions_per_uid, -1 },
 	[CHARGE_POOL_REGIONS] = { "regions in memory of pools", LIMIT_INDEX_pool_regions_per_uid, -1 },
+	[CHARGE_REGION_FDS] = { "descriptors kept for regions", LIMIT_INDEX_region_fds_per_uid, -1 },
 	[CHARGE_MAPPED_BYTES] = { "mapped bytes", LIMIT_INDEX_mapped_bytes_per_uid, -1 },
 	[CHARGE_CREATED_BYTES] = { "bytes made by the service", LIMIT_INDEX_created_bytes_per_uid, -1 },
 	[CHARGE_JOBS] = { "transforms", LIMIT_INDEX_jobs_per_uid, -1 },

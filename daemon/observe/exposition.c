@@ -23,6 +23,7 @@ enum shape {
 	SHAPE_PATH_BARS,
 	SHAPE_LIMITS,
 	SHAPE_DEVICES,
+	SHAPE_LINKS,
 	SHAPE_UID_ONE,
 	SHAPE_UID_STATUSES,
 	SHAPE_UID_PATHS,
@@ -50,6 +51,7 @@ struct metric {
 #define SOURCE_PATH_BARS(field)    offsetof(struct snapshot, field)
 #define SOURCE_LIMITS(field)       offsetof(struct snapshot, field)
 #define SOURCE_DEVICES(field)      offsetof(struct snapshot_device, field)
+#define SOURCE_LINKS(field)        offsetof(struct snapshot, field)
 #define SOURCE_UID_ONE(field)      offsetof(struct snapshot_uid, field)
 #define SOURCE_UID_STATUSES(field) offsetof(struct snapshot_uid, field)
 #define SOURCE_UID_PATHS(field)    offsetof(struct snapshot_uid, field)
@@ -134,6 +136,8 @@ static uint32_t samples_of(const struct metric *metric, const struct snapshot *s
 		return LIMIT_COUNT;
 	case SHAPE_DEVICES:
 		return s->n_devices;
+	case SHAPE_LINKS:
+		return s->links ? s->n_devices * s->n_devices : 0;
 	case SHAPE_UID_ONE:
 		return s->n_uids;
 	case SHAPE_UID_STATUSES:
@@ -213,6 +217,16 @@ static void put_method(struct text *text, const struct metric *metric, const str
 		             s->metrics.requests - usage_sum(by_method, METHOD_COUNT));
 }
 
+/* Those that have been used. */
+static void put_link(struct text *text, const struct metric *metric, const struct snapshot *s, uint32_t i)
+{
+	if (s->links[i] == 0)
+		return;
+	put(text, "%s%s{from=\"%s\",to=\"%s\"}", metric->name, suffix(metric),
+	    s->devices[i / s->n_devices].uuid, s->devices[i % s->n_devices].uuid);
+	put_value(text, metric, s->links[i]);
+}
+
 static void put_sample(struct text *text, const struct metric *metric, const struct snapshot *s, uint32_t i)
 {
 	const struct snapshot_uid *uid = s->uid;
@@ -246,6 +260,9 @@ static void put_sample(struct text *text, const struct metric *metric, const str
 		break;
 	case SHAPE_DEVICES:
 		put_labelled(text, metric, "device", s->devices[i].uuid, *numbers_at(&s->devices[i], metric));
+		break;
+	case SHAPE_LINKS:
+		put_link(text, metric, s, i);
 		break;
 	case SHAPE_UID_ONE:
 		put_labelled(text, metric, "uid", uid[i].name, *numbers_at(&uid[i], metric));

@@ -77,6 +77,19 @@ static void copy_devices(struct snapshot *snapshot, const struct devices *device
 	}
 }
 
+/* All have a UUID where there are several. */
+static void copy_links(struct snapshot *snapshot, const struct devices *devices)
+{
+	const uint32_t n = snapshot->n_devices;
+
+	if (n < 2)
+		return;
+	snapshot->links = (uint64_t *)(snapshot->devices + n);
+	for (uint32_t i = 0; i < n; i++)
+		for (uint32_t j = 0; j < n; j++)
+			snapshot->links[i * n + j] = devices->of[i].sent_bytes[j];
+}
+
 static uint64_t count_rings(const struct server *server)
 {
 	const struct session *session;
@@ -89,14 +102,16 @@ static uint64_t count_rings(const struct server *server)
 
 struct snapshot *snapshot_new(struct server *server)
 {
-	uint32_t n = server->accounts.usages.n;
-	struct snapshot *snapshot = calloc(1, sizeof *snapshot + (n + 1) * sizeof snapshot->uid[0] +
-	                                          server->devices.n * sizeof snapshot->devices[0]);
+	const uint32_t n = server->accounts.usages.n, n_devices = server->devices.n;
+	struct snapshot *snapshot =
+	    calloc(1, sizeof *snapshot + (n + 1) * sizeof snapshot->uid[0] +
+	                  n_devices * (sizeof snapshot->devices[0] + n_devices * sizeof *snapshot->links));
 
 	if (!snapshot)
 		return NULL;
 	snapshot->devices = (struct snapshot_device *)&snapshot->uid[n + 1];
 	copy_devices(snapshot, &server->devices);
+	copy_links(snapshot, &server->devices);
 	snapshot->version = PACKAGE_VERSION;
 	snapshot->engine = server_engine_name(server);
 	server_describe(server, snapshot->device, sizeof snapshot->device);

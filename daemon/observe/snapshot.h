@@ -53,11 +53,13 @@ struct snapshot {
 	struct limits limits;
 	uint32_t n_devices;              /* 0 with cpu */
 	struct snapshot_device *devices; /* behind the users */
+	uint64_t
+	    *links; /* behind those: bytes from one to another, n_devices for each; NULL: there are none */
 	uint32_t n_uids;
 	struct snapshot_uid uid[];
 };
 
-/* Returns NULL if out of memory; the caller frees it. At most 180 KB. */
+/* Returns NULL if out of memory; the caller frees it. At most 212 KB. */
 struct snapshot *snapshot_new(struct server *server);
 
 #endif

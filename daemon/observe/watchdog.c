@@ -32,7 +32,10 @@ static void probe_one(struct served_device *device, const char *of)
 	struct error err;
 	bool is_silent = engine_probe(device->engine, &err) < 0;
 
-	if (is_silent && !device->is_silent)
+	if (is_silent && !device->is_silent && device->engine->returns)
+		log_line(LOG_LEVEL_WARNING, "engine %s%s: %s; the process is ended unless there is one soon",
+		         device->engine->name, of, err.message);
+	else if (is_silent && !device->is_silent)
 		log_line(LOG_LEVEL_WARNING,
 		         "engine %s%s: %s; the watchdog is not notified until there is one",
 		         device->engine->name, of, err.message);

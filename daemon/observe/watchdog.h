@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The service manager's watchdog (WATCHDOG_USEC, sd_watchdog_enabled(3)). It is fed three times per interval
  * as long as the loop iterates, which its timer proves, and the engine answers (engine_probe). If either
- * hangs, nothing is repaired here: the service manager ends the process and starts it again. */
+ * hangs, nothing is repaired here: the service manager ends the process and starts it again. Engines in
+ * processes of their own are not its concern: each is ended by itself (kernels/process/front_pulse.c). */
 #ifndef DAEMON_OBSERVE_WATCHDOG_H
 #define DAEMON_OBSERVE_WATCHDOG_H
 
@@ -14,7 +15,7 @@ struct server;
 
 struct watchdog {
 	uv_timer_t timer; /* runs if there is a watchdog */
-	bool is_silent;   /* an engine, as of the last probe */
+	bool is_silent;   /* the engine of this process, as of the last probe */
 	uint64_t probed_ms;
 };
 

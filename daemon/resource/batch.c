@@ -25,26 +25,47 @@
 
 /* ---- Memory ------------------------------------------------------------------------------------------- */
 
-static struct batch *allocate(uint32_t room)
-{
-	size_t each = sizeof(struct batch_item) + sizeof(int32_t);
-	struct batch *batch = malloc(sizeof *batch + room * each);
-
-	if (!batch)
-		return NULL;
-	*batch = (struct batch){ .room = room };
-	batch->items = (struct batch_item *)(batch + 1);
-	batch->statuses = (int32_t *)(batch->items + room);
-	return batch;
-}
-
 static void deallocate(struct batch *batch)
 {
 	if (!batch)
 		return;
+	free(batch->items);
+	free(batch->statuses);
 	free(batch->moves);
 	free(batch->plans);
 	free(batch);
+}
+
+static struct batch *allocate(uint32_t room)
+{
+	struct batch *batch = malloc(sizeof *batch);
+
+	if (!batch)
+		return NULL;
+	*batch = (struct batch){ .room = room };
+	batch->items = malloc(room * sizeof *batch->items);
+	batch->statuses = malloc(room * sizeof *batch->statuses);
+	if (batch->items && batch->statuses)
+		return batch;
+	deallocate(batch);
+	return NULL;
+}
+
+/* Room for items that continue the last one, besides those that the request has. */
+static bool make_item_room(struct batch *batch, uint32_t n)
+{
+	const uint32_t room = batch->room + n;
+	struct batch_item *items = realloc(batch->items, room * sizeof *items);
+	int32_t *statuses;
+
+	if (items)
+		batch->items = items;
+	statuses = items ? realloc(batch->statuses, room * sizeof *statuses) : NULL;
+	if (!statuses)
+		return false;
+	batch->statuses = statuses;
+	batch->room = room;
+	return true;
 }
 
 /* Room for n more moves. */
@@ -80,7 +101,7 @@ struct batch *batch_new(struct server *server, uint32_t n)
 	if (!batch)
 		return NULL;
 	batch->server = server;
-	batch->n = batch->n_good = batch->n_moves = 0;
+	batch->n = batch->n_asked = batch->n_good = batch->n_moves = 0;
 	batch->errors_bytes = server->limits.reply_pause_bytes;
 	if (make_room(batch, 1)) /* an engine knows a batch by its moves, also where there are none */
 		return batch;
@@ -142,7 +163,8 @@ static void add_item(struct batch *batch, const struct batch_item *item)
 
 	regions_of(item, regions);
 	batch->items[batch->n++] = *item;
-	batch->n_good++;
+	batch->n_asked += !item->continues;
+	batch->n_good += !item->continues;
 	for (int i = 0; i < ITEM_REGIONS; i++)
 		if (regions[i])
 			region_use(regions[i]);
@@ -181,36 +203,47 @@ int batch_add(struct batch *batch, struct parts *parts, struct error *err)
 	return 0;
 }
 
+/* The runs of a device, as an item. */
+static void add_runs(struct batch *batch, struct plan_entry *plan, const struct blocks_job *list,
+                     uint32_t device, bool continues)
+{
+	const struct placed *placed = &list->placed;
+	struct batch_item item = { .device = device,
+		                   .continues = continues,
+		                   .scale = placed->scale.region,
+		                   .bias = placed->bias.region,
+		                   .dst_table = table_ref(list->dst_table),
+		                   .src_table = table_ref(list->src_table) };
+
+	for (uint32_t i = 0; i < list->blocks.layers; i++) {
+		struct placed at = *placed;
+
+		if (blocks_job_device(list, i) != device)
+			continue;
+		at.device = device;
+		blocks_job_place(list, i, &at);
+		if (item.n_moves++ == 0) { /* that the device reaches */
+			item.dst = at.dst;
+			item.src = at.src;
+		}
+		plan_entry_ref(plan);
+		add_move(batch, plan, &at);
+	}
+	add_item(batch, &item);
+}
+
 int batch_add_tables(struct batch *batch, struct plan_entry *plan, const struct blocks_job *list,
                      struct error *err)
 {
-	const struct layer_table *dst = list->blocks.dst.table, *src = list->blocks.src.table;
-	const struct placed *placed = &list->placed;
-	const uint32_t n = dst->n;
+	const uint32_t n = list->blocks.layers;
+	uint32_t devices[ENGINES_MOST];
+	const uint32_t n_devices = blocks_job_devices(list, devices);
 
-	if (!make_room(batch, n))
+	if (!make_room(batch, n) || (n_devices > 1 && !make_item_room(batch, n_devices - 1)))
 		return error_set(err, STATUS_NO_MEMORY, "no memory for %" PRIu32 " moves", n);
-	add_item(batch, &(struct batch_item){ .device = placed->device,
-	                                      .n_moves = n,
-	                                      .dst = placed->dst,
-	                                      .src = placed->src,
-	                                      .scale = placed->scale.region,
-	                                      .bias = placed->bias.region,
-	                                      .dst_table = list->dst_table,
-	                                      .src_table = list->src_table });
-	for (uint32_t i = 0; i < n; i++) {
-		struct engine_move *move = &batch->moves[batch->n_moves];
-
-		if (i > 0)
-			plan_entry_ref(plan);
-		add_move(batch, plan, placed);
-		move->dst = dst->memories[i];
-		move->dst_offset = dst->places[i].at.offset;
-		if (!src)
-			continue;
-		move->src = src->memories[i];
-		move->src_offset = src->places[i].at.offset;
-	}
+	for (uint32_t d = 0; d < n_devices; d++)
+		add_runs(batch, plan, list, devices[d], d > 0);
+	plan_entry_unref(plan);
 	return 0;
 }
 
@@ -231,26 +264,37 @@ void batch_refuse(struct batch *batch, const struct error *error)
 {
 	batch->items[batch->n] = (struct batch_item){ .sentence = keep_sentence(batch, error) };
 	batch->statuses[batch->n++] = error->status;
+	batch->n_asked++;
 }
 
 /* ---- The result --------------------------------------------------------------------------------------- */
 
-uint64_t batch_item_moved(const struct batch_item *item, const struct engine_move *moves, enum family *ret)
+static uint64_t moved_bytes(const struct engine_move *moves, uint32_t n)
 {
 	uint64_t bytes = 0;
 
-	for (uint32_t i = 0; i < item->n_moves; i++)
+	for (uint32_t i = 0; i < n; i++)
 		bytes += moves[i].status ? 0 : moves[i].transform->bytes;
-	*ret = moves[item->largest].plan->family;
 	return bytes;
+}
+
+static int status_of(const struct engine_move *moves, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++)
+		if (moves[i].status)
+			return moves[i].status;
+	return 0;
+}
+
+uint64_t batch_item_moved(const struct batch_item *item, const struct engine_move *moves, enum family *ret)
+{
+	*ret = moves[item->largest].plan->family;
+	return moved_bytes(moves, item->n_moves);
 }
 
 int batch_item_status(const struct batch_item *item, const struct engine_move *moves)
 {
-	for (uint32_t i = 0; i < item->n_moves; i++)
-		if (moves[i].status)
-			return moves[i].status;
-	return 0;
+	return status_of(moves, item->n_moves);
 }
 
 void batch_explain_cast(const struct engine_move *moves, uint32_t n, struct error *err)
@@ -271,29 +315,43 @@ void batch_explain_cast(const struct engine_move *moves, uint32_t n, struct erro
 	          changed, text_plural(changed), dtype_names[conversion->from], dtype_names[conversion->to]);
 }
 
-/* Fills in the statuses of the moves, and the sentences of casts. Returns how many items of all failed. */
+uint32_t batch_asked(const struct batch *batch, uint32_t i, uint32_t *ret_moves)
+{
+	uint32_t n = 0;
+
+	*ret_moves = 0;
+	do
+		*ret_moves += batch->items[i + n++].n_moves;
+	while (i + n < batch->n && batch->items[i + n].continues);
+	return n;
+}
+
+/* Fills in the statuses of the request's items, and the sentences of casts. Returns how many of all failed.
+ * A status of one that was refused is at its place among all items, which is not before its own. */
 static uint32_t take_statuses(struct batch *batch, uint64_t *ret_bytes)
 {
 	const struct engine_move *move = batch->moves;
-	uint32_t n_bad = 0;
+	uint32_t n_bad = 0, asked = 0, n_moves;
 
 	*ret_bytes = 0;
-	for (uint32_t i = 0; i < batch->n; i++) {
+	for (uint32_t i = 0; i < batch->n; asked++) {
 		struct batch_item *item = &batch->items[i];
-		enum family family;
+		int32_t *status = &batch->statuses[asked];
 
-		if (item->n_moves) {
-			batch->statuses[i] = batch_item_status(item, move);
-			if (batch->statuses[i] == STATUS_OUT_OF_RANGE) {
+		*status = batch->statuses[i];
+		i += batch_asked(batch, i, &n_moves);
+		if (n_moves) {
+			*status = status_of(move, n_moves);
+			if (*status == STATUS_OUT_OF_RANGE) {
 				struct error err;
 
-				batch_explain_cast(move, item->n_moves, &err);
+				batch_explain_cast(move, n_moves, &err);
 				item->sentence = keep_sentence(batch, &err);
 			}
-			*ret_bytes += batch_item_moved(item, move, &family);
-			move += item->n_moves;
+			*ret_bytes += moved_bytes(move, n_moves);
+			move += n_moves;
 		}
-		n_bad += batch->statuses[i] != 0;
+		n_bad += *status != 0;
 	}
 	return n_bad;
 }
@@ -306,10 +364,12 @@ static struct message_list errors_of(const struct batch *batch, uint32_t n_bad)
 	struct message_list list = { .items = errors };
 	uint64_t left = batch->errors_bytes;
 
-	for (uint32_t i = 0; errors && i < batch->n; i++) {
+	for (uint32_t i = 0, asked = 0, ignored; errors && i < batch->n; asked++) {
 		const struct batch_item *item = &batch->items[i];
-		int status = batch->statuses[i];
+		int status = batch->statuses[asked];
 		const char *sentence = status_meaning(status);
+
+		i += batch_asked(batch, i, &ignored);
 
 		if (status == 0)
 			continue;
@@ -321,7 +381,7 @@ static struct message_list errors_of(const struct batch *batch, uint32_t n_bad)
 		if (strlen(sentence) + ERROR_BYTES > left)
 			break;
 		left -= strlen(sentence) + ERROR_BYTES;
-		errors[list.n++] = (struct msg_item_error){ .item = i,
+		errors[list.n++] = (struct msg_item_error){ .item = asked,
 			                                    .name = bytes_of(status_name(status)),
 			                                    .message = bytes_of(sentence) };
 	}
@@ -332,7 +392,7 @@ uint32_t batch_result(struct batch *batch, struct msg_submit_done *ret)
 {
 	uint32_t n_bad = take_statuses(batch, &ret->bytes);
 
-	ret->statuses = (struct code_list){ .codes = batch->statuses, .n = batch->n };
+	ret->statuses = (struct code_list){ .codes = batch->statuses, .n = batch->n_asked };
 	ret->errors = errors_of(batch, n_bad);
 	return n_bad;
 }

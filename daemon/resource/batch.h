@@ -8,6 +8,7 @@
 #ifndef DAEMON_RESOURCE_BATCH_H
 #define DAEMON_RESOURCE_BATCH_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "kernels/engine.h"
@@ -22,6 +23,7 @@ struct table;
 
 struct batch_item {
 	uint32_t device;  /* that it runs on */
+	bool continues;   /* it is what another device has of the request's item before it */
 	uint32_t n_moves; /* its parts, or one for each entry of its tables; 0: it was refused */
 	uint32_t largest; /* of them */
 	struct region *dst;
@@ -37,7 +39,8 @@ struct batch {
 	struct server *server;
 	uint32_t room; /* in items */
 	uint32_t n;
-	uint32_t n_good; /* items that were not refused */
+	uint32_t n_asked; /* items of the request: those that continue one are not counted, */
+	uint32_t n_good;  /* nor those that were refused */
 	struct batch_item *items;
 	int32_t *statuses;
 	uint32_t moves_room;
@@ -59,10 +62,13 @@ void batch_free_kept(struct server *server);
 int batch_add(struct batch *batch, struct parts *parts, struct error *err);
 
 /* Adds an item that runs once for each entry of the list's tables (without src_table all have the place of
- * placed). Takes over the caller's reference to plan and the list's to its tables; NO_MEMORY: it takes
- * nothing. */
+ * placed), on the device that the list says; those of further devices are items that continue it. Takes over
+ * the caller's reference to plan; NO_MEMORY: it takes nothing. */
 int batch_add_tables(struct batch *batch, struct plan_entry *plan, const struct blocks_job *list,
                      struct error *err);
+
+/* How many items from item i on are one of the request's; *ret_moves: their moves. */
+uint32_t batch_asked(const struct batch *batch, uint32_t i, uint32_t *ret_moves);
 
 /* Adds an item that is refused. */
 void batch_refuse(struct batch *batch, const struct error *error);

@@ -24,6 +24,9 @@ struct bounce {
 	struct error err; /* status: of the last one that could not be made, until that has been told */
 };
 
+/* Descriptors that are kept to map it again: the engine's, and the region's for further devices. */
+#define KEPT_FDS 2
+
 static bool make(struct chore *chore);
 static void on_made(struct chore *chore);
 static bool unmake(struct chore *chore);
@@ -46,6 +49,8 @@ static int take_charges(struct bounce *bounce, struct error *err)
 	if (r == 0)
 		r = charge_take(&charges->created, accounts, account, CHARGE_CREATED_BYTES, bounce->bytes,
 		                err);
+	if (r == 0)
+		r = charge_take(&charges->fds, accounts, account, CHARGE_REGION_FDS, KEPT_FDS, err);
 	if (r < 0)
 		region_charges_release(charges);
 	return r;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "batch.h"
+#include "links.h"
 #include "reach.h"
 #include "region.h"
 #include "sequence.h"
@@ -156,6 +157,8 @@ static void set_move(struct job *job, struct plan_entry *entry, const struct pla
 {
 	job->plan = entry;
 	job->engine_job.move = placed_move(entry, plan, placed);
+	job->dst = placed->dst;
+	job->src = placed->src;
 	assert(job->device == placed->device);
 	job_use(job, placed->dst);
 	job_use(job, placed->src);
@@ -312,6 +315,7 @@ void job_count_on(struct job *job, uint32_t at, enum family family, uint64_t byt
 void job_count(struct job *job, enum family family, uint64_t bytes, uint64_t ns)
 {
 	job_count_on(job, job->device, family, bytes, ns);
+	links_count_job(&job->session->server->devices, job, bytes);
 }
 
 void job_reply(struct job *job, const void *result)

@@ -48,12 +48,13 @@ struct job {
 	               const struct error *err); /* it failed; NULL: the error is sent as a reply */
 	void (*release)(struct job *job);        /* frees `own`; NULL: nothing to free */
 	void *own;
-	uint64_t tag;            /* of an entry of a submission ring */
-	struct spread *spread;   /* of a batch on several devices; NULL: it is on one */
-	struct batch *parts;     /* of a transform of several parts; NULL: none */
-	struct plan_entry *plan; /* of engine_job.move; NULL: there is none */
-	bool uses_plan;          /* engine_job.move.plan is held, */
-	bool may_be_trial;       /* and the job's time can be that plan's */
+	uint64_t tag;             /* of an entry of a submission ring */
+	struct spread *spread;    /* of a batch on several devices; NULL: it is on one */
+	struct batch *parts;      /* of a transform of several parts; NULL: none */
+	struct plan_entry *plan;  /* of engine_job.move; NULL: there is none */
+	struct region *dst, *src; /* the same */
+	bool uses_plan;           /* engine_job.move.plan is held, */
+	bool may_be_trial;        /* and the job's time can be that plan's */
 	uint32_t n_regions;
 	struct region *regions[JOB_MAX_REGIONS];
 	struct charge charge;
@@ -106,7 +107,7 @@ void job_reply(struct job *job, const void *result);
 /* For answer: counts the bytes that a transform has moved on a device and the engine's time that it took. */
 void job_count_on(struct job *job, uint32_t device, enum family family, uint64_t bytes, uint64_t ns);
 
-/* The same on the job's device. */
+/* The same on the job's device, with the links that the bytes have crossed. */
 void job_count(struct job *job, enum family family, uint64_t bytes, uint64_t ns);
 
 /* The session's job for the request msgid, the last one submitted; NULL: none is under way. */

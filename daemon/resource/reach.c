@@ -31,6 +31,7 @@ struct reach {
 	struct engine_handle handle;
 	atomic_bool unwanted; /* handle.unwanted */
 	struct charge count;
+	struct charge fds;            /* that the engine keeps to map it again */
 	struct engine_memory *memory; /* NULL: it is not mapped */
 	struct error err;
 };
@@ -79,10 +80,12 @@ static const char *uuid_of(const struct region *region, uint32_t device)
 	return device_engine(&region->server->devices, device)->uuid;
 }
 
-static int check(const struct region *region, uint32_t device, struct error *err)
+int region_may_reach(const struct region *region, uint32_t device, struct error *err)
 {
 	const struct served_device *other = &region->server->devices.of[device];
 
+	if (region->device == device)
+		return 0;
 	if (!region->memory->host && other->links[region->device].kind == ENGINE_LINK_NONE)
 		return error_set(err, STATUS_UNSUPPORTED,
 		                 "region %" PRIu64
@@ -97,9 +100,27 @@ static int check(const struct region *region, uint32_t device, struct error *err
 	return 0;
 }
 
+static void release_charges(struct reach *reach)
+{
+	charge_release(&reach->count);
+	charge_release(&reach->fds);
+}
+
+static int take_charges(struct reach *reach, struct error *err)
+{
+	struct accounts *accounts = &reach->region->server->accounts;
+	struct account *account = reach->region->session->account;
+	int r = charge_take(&reach->count, accounts, account, CHARGE_REGIONS, 1, err);
+
+	if (r == 0 && reach->handle.fd >= 0)
+		r = charge_take(&reach->fds, accounts, account, CHARGE_REGION_FDS, 1, err);
+	if (r < 0)
+		charge_release(&reach->count);
+	return r;
+}
+
 static struct reach *reach_new(struct region *region, uint32_t device, struct error *err)
 {
-	struct session *session = region->session;
 	struct reach *reach = calloc(1, sizeof *reach);
 
 	if (!region->reaches)
@@ -114,8 +135,7 @@ static struct reach *reach_new(struct region *region, uint32_t device, struct er
 	reach->handle = region->source->handle;
 	reach->handle.unwanted = &reach->unwanted;
 	reach->chore = (struct chore){ .step = map, .on_done = on_mapped };
-	if (charge_take(&reach->count, &session->server->accounts, session->account, CHARGE_REGIONS, 1, err) <
-	    0) {
+	if (take_charges(reach, err) < 0) {
 		free(reach);
 		return NULL;
 	}
@@ -127,7 +147,7 @@ static int start(struct region *region, uint32_t device, struct error *err)
 	struct session *session = region->session;
 	struct reach *reach;
 
-	if (check(region, device, err) < 0)
+	if (region_may_reach(region, device, err) < 0)
 		return err->status;
 	reach = reach_new(region, device, err);
 	if (!reach)
@@ -189,7 +209,7 @@ static void on_mapped(struct chore *chore)
 	session->mappings--;
 	reach->state = reach->memory ? REACH_DONE : REACH_FAILED;
 	if (!reach->memory)
-		charge_release(&reach->count);
+		release_charges(reach);
 	region_unuse(region);
 	session_on_memory(session);
 	session_settle(session);
@@ -235,7 +255,7 @@ void region_forget_source(struct region *region)
 {
 	for (uint32_t i = 0; region->reaches && i < region->server->devices.n; i++) {
 		if (region->reaches[i])
-			charge_release(&region->reaches[i]->count);
+			release_charges(region->reaches[i]);
 		free(region->reaches[i]);
 	}
 	free(region->reaches);

@@ -4,8 +4,9 @@
  * mapped as a peer's.
  *
  * What that takes, a descriptor or a handle, is kept for as long as the region lives; each further mapping
- * counts as a region. To map may take long: it is a chore, the session waits (WAIT_MEMORY), and then the
- * request is handled anew. What was mapped stays until the region is unmapped, and goes first.
+ * counts as a region, and the descriptors are charged. To map may take long: it is a chore, the session waits
+ * (WAIT_MEMORY), and then the request is handled anew. What was mapped stays until the region is unmapped,
+ * and goes first.
  */
 #ifndef DAEMON_RESOURCE_REACH_H
 #define DAEMON_RESOURCE_REACH_H
@@ -25,6 +26,9 @@
 void region_keep_source(struct region *region, const struct engine_handle *handle);
 
 int region_reach_further(struct region *region, uint32_t device, struct error *err);
+
+/* Whether the region could be mapped for the device: 0 or UNSUPPORTED. */
+int region_may_reach(const struct region *region, uint32_t device, struct error *err);
 
 /* Has the region mapped for the device: 0 if it is, REACH_LATER, or why it cannot be: UNSUPPORTED, QUOTA, or
  * what engine_map says. */

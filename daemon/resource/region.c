@@ -31,6 +31,7 @@ void region_charges_release(struct region_charges *charges)
 	charge_release(&charges->bytes);
 	charge_release(&charges->created);
 	charge_release(&charges->pool);
+	charge_release(&charges->fds);
 }
 
 int region_table_add(struct region_table *table, uint32_t device, struct engine_memory *memory,

@@ -29,6 +29,7 @@ struct region_charges {
 	struct charge bytes;
 	struct charge created; /* host memory that the service created */
 	struct charge pool;    /* memory of a pool */
+	struct charge fds;     /* that are kept where there are several devices */
 };
 
 void region_charges_release(struct region_charges *charges);

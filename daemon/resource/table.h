@@ -65,6 +65,14 @@ static inline uint32_t table_device(const struct table *table)
 /* PERMISSION unless all of it may be written. */
 int table_check_writable(const struct table *table, const char *name, struct error *err);
 
+/* One more reference to it, if there is one. */
+static inline struct table *table_ref(struct table *table)
+{
+	if (table)
+		table->refs++;
+	return table;
+}
+
 /* NULL is allowed. */
 void table_unref(struct table *table);
 

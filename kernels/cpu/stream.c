@@ -18,10 +18,6 @@
 #include "kernels/host/backing.h"
 #include "kernels/host/timeline.h"
 
-/* A wake-up of a few takes 50 us; one that took longer than this is the next ones' measure for so long. */
-#define SLOW_WAKE_NS  250000
-#define SLOW_WAKES_NS 1000000000
-
 static bool on_watched(struct watched *watched, int status);
 
 /* ---- All of them ------------------------------------------------------------------------------------ */
@@ -100,12 +96,10 @@ static void offer(struct engine_stream *stream, unsigned work_items)
 static bool wake_first(struct engine_owner *owner, const struct engine_point *signal)
 {
 	uint64_t start_ns = clock_ns();
-	if (start_ns < __atomic_load_n(&owner->slow_wakes_until_ns, __ATOMIC_RELAXED))
+	if (timeline_wakes_are_slow(owner, start_ns))
 		return true;
 	uint32_t woken = timeline_wake(signal, TIMELINE_WAKE_FIRST);
-	uint64_t end_ns = clock_ns();
-	if (end_ns - start_ns > SLOW_WAKE_NS)
-		__atomic_store_n(&owner->slow_wakes_until_ns, end_ns + SLOW_WAKES_NS, __ATOMIC_RELAXED);
+	timeline_note_wake(owner, start_ns, clock_ns());
 	return woken == TIMELINE_WAKE_FIRST;
 }
 

@@ -3,6 +3,7 @@
 #include "admission.h"
 
 #include "changed.h"
+#include "kernels/host/timeline.h"
 #include "memory.h"
 #include "proto/clock.h"
 
@@ -234,8 +235,9 @@ bool admission_is_quick(const struct fair_stream *fair, const struct scheduler *
 	const struct engine_blocks *blocks = job->blocks;
 	const uint64_t moves = blocks ? blocks->n * blocks->layers : job->moves ? job->n_moves : 0;
 
-	if (job->next || job->wait.memory || changed_is_counted(job) ||
-	    (job->signal.memory && cuda_memory(job->signal.memory)->host))
+	if (job->next || changed_is_counted(job) ||
+	    (job->wait.memory && !cuda_memory(job->wait.memory)->host) ||
+	    (job->signal.memory && timeline_wakes_are_slow(fair->owner, clock_ns())))
 		return false;
 	if (!job_is_many(job) && is_by_bus(&job->move))
 		return job->move.transform->bytes <= scheduler->limits.direct_bytes;

@@ -210,14 +210,17 @@ static void end(struct in_flight_job *in_flight)
 /* Few at a time: all in-flight jobs share the thread, which polls one after the other. */
 static enum in_flight_state wake_some(struct in_flight_job *in_flight)
 {
-	uint64_t start_ns = clock_ns();
+	const uint64_t start_ns = clock_ns();
+	uint64_t end_ns;
 	uint32_t woken;
 
 	if (in_flight->wakes_left == 0)
 		return IN_FLIGHT_ENDED;
 	woken = timelines_wake(&in_flight->job->signal, TIMELINE_WAKE_FIRST);
 	in_flight->wakes_left -= woken < TIMELINE_WAKE_FIRST ? in_flight->wakes_left : woken;
-	in_flight->waking_ns += clock_ns() - start_ns;
+	end_ns = clock_ns();
+	timeline_note_wake(in_flight->stream->fair.owner, start_ns, end_ns);
+	in_flight->waking_ns += end_ns - start_ns;
 	return in_flight->wakes_left == 0 ? IN_FLIGHT_ENDED : IN_FLIGHT_MOVED;
 }
 

@@ -234,16 +234,28 @@ static void *thread_main(void *arg)
 
 /* ---- The owner's thread ------------------------------------------------------------------------------- */
 
-/* The only job that there is, if it is short work for this thread. Under the lock. */
+/* The only stream that has a job, whose point may have to come first; NULL: there are several, or none. */
+static struct fair_stream *only_stream(const struct queue *queue)
+{
+	const struct engine_owner *owner = TAILQ_FIRST(&queue->fair_queue.owners);
+	struct fair_stream *fair = owner ? TAILQ_FIRST(&owner->ready) : NULL;
+	struct engine_stream *waiting = TAILQ_FIRST(&queue->waiting);
+
+	if (owner ? TAILQ_NEXT(owner, entry) || TAILQ_NEXT(fair, entry) || waiting
+	          : !waiting || TAILQ_NEXT(waiting, waiting_entry))
+		return NULL;
+	return owner ? fair : &waiting->fair;
+}
+
+/* Whether the only job that there is is short work for this thread. Under the lock. */
 static bool can_drive(struct scheduler *scheduler)
 {
 	const struct queue *queue = &scheduler->queue;
-	const struct engine_owner *owner = TAILQ_FIRST(&queue->fair_queue.owners);
-	struct fair_stream *fair = owner ? TAILQ_FIRST(&owner->ready) : NULL;
+	struct fair_stream *fair = only_stream(queue);
 
-	return queue->is_parked && !queue->lost && is_idle(scheduler) && fair && !TAILQ_NEXT(owner, entry) &&
-	       !TAILQ_NEXT(fair, entry) && admission_is_quick(fair, scheduler) &&
-	       admission_can_start(fair, scheduler);
+	return queue->is_parked && !queue->lost && fair && TAILQ_EMPTY(&scheduler->under_way) &&
+	       scheduler->timelines.n == 0 && !heartbeat_is_asked(&scheduler->heartbeat) &&
+	       admission_is_quick(fair, scheduler) && (!fair->queued || admission_can_start(fair, scheduler));
 }
 
 /* Under the lock, which it lets go. The engine's thread sleeps on meanwhile. */
@@ -260,6 +272,8 @@ static void drive(struct scheduler *scheduler, uint64_t until)
 			queue_lose(queue, err.message);
 		pthread_mutex_lock(&queue->lock);
 	}
+	timelines_poll(&scheduler->timelines,
+	               queue); /* of a client's stream that has nothing else to do it has come */
 	pass_start(scheduler);
 	do
 		pass_work(scheduler, &wake);

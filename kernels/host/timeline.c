@@ -10,6 +10,10 @@
 #include "fault.h"
 #include "memory.h"
 
+/* A wake-up of a few takes 50 us; after one that took longer than this, the owner's are slow for so long. */
+#define SLOW_WAKE_NS  250000
+#define SLOW_WAKES_NS 1000000000
+
 /* Else the low half is not where the word is. */
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "words of timelines are little-endian");
 
@@ -75,6 +79,17 @@ uint32_t timeline_wakes(const struct engine_point *point)
 	if (n > 0)
 		n += n / 4 + TIMELINE_WAKE_MORE;
 	return n < 0 || n > TIMELINE_WAKE_MOST ? TIMELINE_WAKE_MOST : (uint32_t)n;
+}
+
+void timeline_note_wake(struct engine_owner *owner, uint64_t start_ns, uint64_t end_ns)
+{
+	if (end_ns - start_ns > SLOW_WAKE_NS)
+		__atomic_store_n(&owner->slow_wakes_until_ns, end_ns + SLOW_WAKES_NS, __ATOMIC_RELAXED);
+}
+
+bool timeline_wakes_are_slow(const struct engine_owner *owner, uint64_t now_ns)
+{
+	return now_ns < __atomic_load_n(&owner->slow_wakes_until_ns, __ATOMIC_RELAXED);
 }
 
 uint32_t *timeline_futex(const struct engine_point *point)

@@ -35,6 +35,11 @@ uint32_t timeline_wake(const struct engine_point *point, uint32_t n);
 /* How many to wake, so that all are woken who sleep on the word now; at most TIMELINE_WAKE_MOST. */
 uint32_t timeline_wakes(const struct engine_point *point);
 
+/* A wake-up of TIMELINE_WAKE_FIRST for a signal of the owner's took so long: one that took long is the next
+ * ones' measure for a second. From any thread. */
+void timeline_note_wake(struct engine_owner *owner, uint64_t start_ns, uint64_t end_ns);
+bool timeline_wakes_are_slow(const struct engine_owner *owner, uint64_t now_ns);
+
 /* The futex of the word. */
 uint32_t *timeline_futex(const struct engine_point *point);
 

@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -18,7 +17,7 @@
 #include "proto/wire/socket.h"
 #include "start.h"
 
-/* How often a call that waits looks whether it is still wanted. */
+/* How often a call that waits looks whether it is still wanted, and may go on. */
 #define UNWANTED_MS 20
 
 extern char **environ;
@@ -106,7 +105,7 @@ static int make_sockets(int ends[2], struct error *err)
 	return 0;
 }
 
-static int start(struct child *child, const struct wire_hello *hello, int *memory, int ends[2],
+static int start(struct child *child, const struct wire_hello *hello, int doorbell, int *memory, int ends[2],
                  struct error *err)
 {
 	ssize_t n;
@@ -117,20 +116,18 @@ static int start(struct child *child, const struct wire_hello *hello, int *memor
 	if (r < 0)
 		return r;
 	child->control = ends[0];
-	child->doorbell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (child->doorbell < 0)
-		return no_start(err, "eventfd");
 	r = spawn(child, ends[1], hello, err);
 	if (r < 0)
 		return r;
-	n = socket_send(child->control, hello, sizeof *hello, (int[]){ *memory, child->doorbell }, 2);
+	n = socket_send(child->control, hello, sizeof *hello, (int[]){ *memory, doorbell }, 2);
 	if (n >= 0)
 		return 0;
 	errno = (int)-n;
 	return no_start(err, "sendmsg");
 }
 
-int child_start(struct child **ret, uint64_t life, const struct wire_hello *hello, struct error *err)
+int child_start(struct child **ret, uint64_t life, const struct wire_hello *hello, int doorbell,
+                struct error *err)
 {
 	struct child *child = calloc(1, sizeof *child);
 	int memory = -1, ends[2] = { -1, -1 };
@@ -140,11 +137,11 @@ int child_start(struct child **ret, uint64_t life, const struct wire_hello *hell
 		return error_set(err, STATUS_NO_MEMORY, "out of memory");
 	atomic_init(&child->refs, 1);
 	child->life = life;
-	child->pidfd = child->control = child->doorbell = -1;
+	child->pidfd = child->control = -1;
 	memset(child->socket, -1, sizeof child->socket);
 	pthread_mutex_init(&child->lock, NULL);
 	pthread_cond_init(&child->is_free, NULL);
-	r = start(child, hello, &memory, ends, err);
+	r = start(child, hello, doorbell, &memory, ends, err);
 	if (memory >= 0)
 		close(memory);
 	if (ends[1] >= 0)
@@ -159,15 +156,20 @@ int child_start(struct child **ret, uint64_t life, const struct wire_hello *hell
 	return 0;
 }
 
-int child_await(struct child *child, int stop, struct wire_ready *ret, struct error *err)
+int child_await(struct child *child, int ms, int stop, struct wire_ready *ret, struct error *err)
 {
 	struct pollfd fds[] = { { child->control, POLLIN, 0 }, { stop, POLLIN, 0 } };
 	int got[SOCKET_MAX_FDS];
 	size_t n_got;
 	ssize_t n;
+	int r;
 
-	while (poll(fds, 2, -1) < 0 && errno == EINTR)
+	while ((r = poll(fds, 2, ms)) < 0 && errno == EINTR)
 		continue;
+	if (r == 0)
+		return error_set(err, STATUS_DEVICE_LOST,
+		                 "process %d, which was to open the engine, has not done so within %d ms",
+		                 (int)child->pid, ms);
 	if (fds[1].revents)
 		return error_set(err, STATUS_CANCELED, "nobody waits for the engine any longer");
 	n = socket_receive(child->control, ret, sizeof *ret, got, &n_got);
@@ -268,21 +270,25 @@ static bool send_parts(int sock, const struct child_call *call)
 	return true;
 }
 
-/* Tells the child meanwhile when nobody wants it any more. */
-static void wait_for_answer(struct child *child, const struct child_call *call, uint32_t number)
+/* Tells the child meanwhile when nobody wants it any more; false: the call is given up. */
+static bool wait_for_answer(struct child *child, const struct child_call *call, uint32_t number)
 {
 	struct pollfd fd = { child->socket[number], POLLIN, 0 };
+	bool is_told = !call->unwanted;
 
-	while (call->unwanted) {
+	while (!is_told || call->may_wait) {
 		int n = poll(&fd, 1, UNWANTED_MS);
 
 		if (n > 0 || (n < 0 && errno != EINTR))
-			return;
-		if (!atomic_load(call->unwanted))
+			return true;
+		if (call->may_wait && !call->may_wait(call->arg))
+			return false;
+		if (is_told || !atomic_load(call->unwanted))
 			continue;
 		atomic_store(&child->shared->unwanted[number], true);
-		return;
+		is_told = true;
 	}
+	return true;
 }
 
 static bool converse(struct child *child, struct child_call *call, uint32_t number, struct wire_answer *ret,
@@ -295,9 +301,8 @@ static bool converse(struct child *child, struct child_call *call, uint32_t numb
 
 	atomic_store(&child->shared->unwanted[number], call->unwanted && atomic_load(call->unwanted));
 	if (socket_send(sock, &call->call, sizeof call->call, &call->fd, call->fd >= 0) < 0 ||
-	    !send_parts(sock, call))
+	    !send_parts(sock, call) || !wait_for_answer(child, call, number))
 		return false;
-	wait_for_answer(child, call, number);
 	n = socket_receive(sock, ret, sizeof *ret, fds, &n_fds);
 	if (n_fds > 0)
 		*ret_fd = fds[0];
@@ -355,6 +360,16 @@ void child_kill(struct child *child)
 		syscall(SYS_pidfd_send_signal, child->pidfd, SIGKILL, NULL, 0);
 }
 
+void child_cut(struct child *child)
+{
+	pthread_mutex_lock(&child->lock);
+	for (uint32_t i = 0; i < SHARED_CALLS; i++)
+		if (child->socket[i] >= 0)
+			shutdown(child->socket[i], SHUT_RDWR);
+	shutdown(child->control, SHUT_RDWR);
+	pthread_mutex_unlock(&child->lock);
+}
+
 void child_unref(struct child *child)
 {
 	if (!child || atomic_fetch_sub(&child->refs, 1) > 1)
@@ -362,12 +377,10 @@ void child_unref(struct child *child)
 	for (uint32_t i = 0; i < SHARED_CALLS; i++)
 		if (child->socket[i] >= 0)
 			close(child->socket[i]);
-	for (int i = 0; i < 3; i++) {
-		const int fd = (int[]){ child->pidfd, child->control, child->doorbell }[i];
-
-		if (fd >= 0)
-			close(fd);
-	}
+	if (child->pidfd >= 0)
+		close(child->pidfd);
+	if (child->control >= 0)
+		close(child->control);
 	ring_unmap(&child->to_child);
 	ring_unmap(&child->to_front);
 	if (child->shared)

@@ -21,7 +21,6 @@ struct child {
 	bool is_running; /* it has not been waited for */
 	int pidfd;
 	int control;
-	int doorbell; /* an eventfd, written when something has come back */
 	struct shared *shared;
 	struct ring to_child, to_front;
 
@@ -33,11 +32,14 @@ struct child {
 	bool is_used[SHARED_CALLS];
 };
 
-/* Starts the process and says hello; the caller has a reference. */
-int child_start(struct child **ret, uint64_t life, const struct wire_hello *hello, struct error *err);
+/* Starts the process and says hello; the caller has a reference. doorbell: an eventfd, which the child writes
+ * when something has come back for a front that sleeps. */
+int child_start(struct child **ret, uint64_t life, const struct wire_hello *hello, int doorbell,
+                struct error *err);
 
-/* Waits for its answer; stop: a descriptor that is readable when nobody waits any longer (CANCELED). */
-int child_await(struct child *child, int stop, struct wire_ready *ret, struct error *err);
+/* Waits for its answer, for so many ms (DEVICE_LOST: it has ended, or hangs); stop: a descriptor that is
+ * readable when nobody waits any longer (CANCELED). */
+int child_await(struct child *child, int ms, int stop, struct wire_ready *ret, struct error *err);
 
 /* A call, from any thread. fd: -1: none; n_parts parts with descriptors in their order. *ret_fd is the
  * caller's, or -1. DEVICE_LOST: the child has ended; else what it answers. */
@@ -47,6 +49,10 @@ struct child_call {
 	const struct wire_part *parts;
 	const int *fds;              /* of the parts that have one */
 	const atomic_bool *unwanted; /* NULL: never */
+
+	/* Asked all the while; false: the call is given up, as if the child had ended. NULL: never. */
+	bool (*may_wait)(void *arg);
+	void *arg;
 };
 int child_do(struct child *child, struct child_call *call, struct wire_answer *ret, int *ret_fd,
              struct error *err);
@@ -60,6 +66,10 @@ bool child_wait(struct child *child, int ms, int *ret_status);
 
 /* From any thread that has it. */
 void child_kill(struct child *child);
+
+/* Calls under way, and later ones, end as if it had ended: a process that was killed while it is in the
+ * middle of a call of the kernel's may take its time. */
+void child_cut(struct child *child);
 
 static inline struct child *child_ref(struct child *child)
 {

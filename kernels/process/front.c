@@ -85,11 +85,14 @@ int engine_process_start(struct engine **ret, const char *name, const struct eng
 	struct front *front = calloc(1, sizeof *front);
 	int r;
 
+	assert(options->wake_fd > 0);
 	if (!front)
 		return error_set(err, STATUS_NO_MEMORY, "out of memory");
 	front->wake = options->wake;
 	front->wake_arg = options->wake_arg;
+	front->wake_fd = options->wake_fd;
 	front->drives = options->drives;
+	front->pause_ms = options->restart_pause_ms;
 	r = hello(&front->hello, name, options, err);
 	if (r == 0)
 		r = init(front, err);
@@ -236,22 +239,14 @@ static bool front_drive(struct engine *engine, uint64_t ns)
 static int front_probe(struct engine *engine, struct error *err)
 {
 	struct front *front = front_of(engine);
-	struct shared *shared;
 
 	front_catch_up(front);
 	if (!front->own)
 		return 0;
-	shared = front->own->shared;
-	if (atomic_load(&shared->answered) != atomic_load(&shared->asked))
-		return error_set(err, STATUS_TIMEOUT, "process %d, which runs the engine: no sign of life",
-		                 (int)front->own->pid);
-	const int status = shared->probe_status;
-
-	if (status < 0)
-		error_set(err, status, "%s", shared->probe_text);
-	atomic_fetch_add(&shared->asked, 1);
-	shared_ring(shared);
-	return status;
+	pthread_mutex_lock(&front->lock);
+	*err = front->silence;
+	pthread_mutex_unlock(&front->lock);
+	return err->status;
 }
 
 static void front_cache_stats(struct engine *engine, struct engine_cache_stats *ret)

@@ -24,6 +24,14 @@
 #include "numbers.h"
 #include "proto/wire/buffer.h"
 
+/* Deadlines; tests have shorter ones. */
+struct front_times {
+	uint64_t open_ms;  /* for a child to open its engine */
+	uint64_t map_ms;   /* to map one memory anew, beside its share by size */
+	uint64_t pulse_ms; /* for a sign of life, after the last one */
+};
+extern struct front_times front_times;
+
 enum front_state {
 	FRONT_OPENING, /* the first child */
 	FRONT_UP,
@@ -56,7 +64,9 @@ struct front {
 	struct wire_hello hello;
 	void (*wake)(void *arg);
 	void *wake_arg;
+	int wake_fd;
 	bool drives;
+	uint64_t pause_ms; /* at most, before a child that follows one that ended soon after its start */
 	char name[16];
 
 	/* What the threads share, under the lock; news: times that the state or the child has changed. */
@@ -67,14 +77,18 @@ struct front {
 	struct child *child; /* NULL: there is none */
 	struct error failed; /* why there was none the last time */
 	uint32_t dropped;    /* memories that could not be mapped anew */
+	uint32_t failures;   /* children that could not be used, but for the first */
 	atomic_uint news;
 	TAILQ_HEAD(, front_memory) memories;
 	struct numbers memory_numbers;
 	struct front_memory *mapping; /* that the front's own thread is mapping anew */
 
-	/* Its own thread's. */
+	/* Its own thread's; silence, which the owner asks for, is under the lock too. */
 	pthread_t thread;
-	int stir; /* an eventfd: written when it is to look what there is */
+	int stir;             /* an eventfd: written when it is to look what there is */
+	uint64_t pulse_ns;    /* when the next sign of life is due */
+	uint32_t silent;      /* how many in a row there have not been */
+	struct error silence; /* status: 0: the last one was there */
 
 	/* The owner's. */
 	struct child *own; /* that has its jobs */
@@ -140,14 +154,23 @@ void front_end_unsent(struct engine_stream *stream, int status);
 /* The thread: until the front is closed. */
 void *front_live(void *arg);
 
-/* For tests: a child that ends soon after its start is followed by another one within so many ms. */
-void front_pause_at_most(uint64_t ms);
-
 /* It looks what there is. */
 void front_stir(struct front *front);
 
 /* The child is of no more use: it is ended, and what follows is as if it had ended by itself. */
 void front_give_up(struct child *child);
+
+/* ---- front_pulse.c: its own thread's ------------------------------------------------------------------ */
+
+/* Of a new child. */
+void front_pulse_start(struct front *front);
+
+/* In how many ms front_pulse has something to do. */
+int front_pulse_ms(const struct front *front);
+
+/* Sees whether the child has given the sign of life that is due, and asks for the next one. false: it has
+ * been silent for too long, and been killed. */
+bool front_pulse(struct front *front, struct child *child);
 
 /* ---- front_memory.c: as engine_map and its kin -------------------------------------------------------- */
 
@@ -164,7 +187,8 @@ bool front_memory_number(const struct child *child, const struct engine_memory *
 /* The device has pages of it that its file does not have any more. */
 void front_memory_lose_pins(struct front *front, uint32_t number);
 
-/* Maps all that there is in a new child; the front's thread's. DEVICE_LOST: the child has ended meanwhile. */
+/* Maps all that there is in a new child; the front's thread's. DEVICE_LOST: the child has ended meanwhile, or
+ * hangs; what it was to map then for too long is dropped. */
 int front_map_anew(struct front *front, struct child *child, uint32_t *ret_dropped, struct error *err);
 
 /* ---- front_job.c -------------------------------------------------------------------------------------- */

@@ -15,11 +15,18 @@
 #include "front.h"
 #include "proto/clock.h"
 
+/* To open takes less than the service has for its start (TimeoutStartSec=120): where one device of several
+ * hangs, it starts without that. */
+struct front_times front_times = {
+	.open_ms = 90000,
+	.map_ms = 60000,
+	.pulse_ms = 3000,
+};
+
 /* A child that lived for less is one in a row, and the next one starts after a pause: the first time at once,
  * then FIRST_MS, and twice that each time. */
 #define LIVED_NS UINT64_C(60000000000)
 #define FIRST_MS 100
-#define MOST_MS  30000
 
 /* How long a child may take to say why it ends, and to close its engine. */
 #define SAY_MS   200
@@ -29,6 +36,7 @@
 static bool open_child(struct front *front, uint64_t life, struct child **ret, struct error *err);
 static void watch(struct front *front, struct child *child);
 static void end_child(struct front *front, struct child *child, struct error *err);
+static void wait_for_end(struct front *front, struct child *child);
 static bool sleep_for(struct front *front, uint64_t ms);
 
 void front_stir(struct front *front)
@@ -76,20 +84,20 @@ static void wake(struct front *front)
 		front->wake(front->wake_arg);
 }
 
-static uint64_t most_ms = MOST_MS;
-
-void front_pause_at_most(uint64_t ms)
-{
-	most_ms = ms;
-}
-
-static uint64_t pause_after(uint32_t short_lives)
+static uint64_t pause_after(uint32_t short_lives, uint64_t most_ms)
 {
 	uint64_t ms = short_lives > 1 ? FIRST_MS : 0;
 
 	for (uint32_t i = 2; i < short_lives && ms < most_ms; i++)
 		ms *= 2;
 	return ms < most_ms ? ms : most_ms;
+}
+
+static void count_failure(struct front *front)
+{
+	pthread_mutex_lock(&front->lock);
+	front->failures++;
+	pthread_mutex_unlock(&front->lock);
 }
 
 void *front_live(void *arg)
@@ -113,11 +121,12 @@ void *front_live(void *arg)
 			publish(front, FRONT_FAILED, NULL, &err);
 			return NULL;
 		} else {
+			count_failure(front);
 			publish(front, FRONT_AWAY, NULL, &err);
 			wake(front);
 		}
 		short_lives = clock_ns() - start_ns < LIVED_NS ? short_lives + 1 : 1;
-		if (!sleep_for(front, pause_after(short_lives)))
+		if (!sleep_for(front, pause_after(short_lives, front->pause_ms)))
 			break;
 	}
 	return NULL;
@@ -164,7 +173,7 @@ static int prepare(struct front *front, struct child *child, uint64_t life, stru
 {
 	struct wire_ready ready;
 	uint32_t dropped = 0;
-	int r = child_await(child, front->stir, &ready, err);
+	int r = child_await(child, (int)front_times.open_ms, front->stir, &ready, err);
 
 	if (r == 0 && life == 1)
 		describe(front, &ready);
@@ -172,11 +181,14 @@ static int prepare(struct front *front, struct child *child, uint64_t life, stru
 		r = check_same(front, &ready, err);
 	if (r < 0)
 		return r;
+	front_pulse_start(front);
 	publish(front, life == 1 ? FRONT_OPENING : FRONT_AWAY, child, NULL); /* to those who unmap */
 	r = front_map_anew(front, child, &dropped, err);
 	pthread_mutex_lock(&front->lock);
 	front->dropped += dropped;
 	pthread_mutex_unlock(&front->lock);
+	if (r < 0 && front->silence.status == STATUS_DEVICE_LOST)
+		*err = front->silence;
 	return r;
 }
 
@@ -184,14 +196,15 @@ static bool open_child(struct front *front, uint64_t life, struct child **ret, s
 {
 	struct child *child;
 
-	if (child_start(&child, life, &front->hello, err) < 0)
+	if (child_start(&child, life, &front->hello, front->wake_fd, err) < 0)
 		return false;
 	if (prepare(front, child, life, err) == 0) {
 		*ret = child;
 		return true;
 	}
 	child_kill(child);
-	child_wait(child, -1, NULL);
+	child_cut(child);
+	wait_for_end(front, child);
 	child_unref(child);
 	return false;
 }
@@ -206,34 +219,33 @@ static void empty(int fd)
 	(void)r;
 }
 
-/* Until the child has ended, or the front is to be closed. */
+/* Until the child has ended, or has been silent for too long, or the front is to be closed. */
 static void watch(struct front *front, struct child *child)
 {
-	struct pollfd fds[] = { { child->doorbell, POLLIN, 0 },
-		                { child->control, POLLIN, 0 },
-		                { front->stir, POLLIN, 0 } };
+	struct pollfd fds[] = { { child->control, POLLIN, 0 }, { front->stir, POLLIN, 0 } };
 
 	while (!is_closing(front)) {
-		if (poll(fds, 3, -1) < 0)
+		if (poll(fds, 2, front_pulse_ms(front)) < 0)
 			continue;
-		if (fds[0].revents) {
-			empty(child->doorbell);
-			wake(front);
-		}
-		if (fds[1].revents)
+		if (fds[0].revents)
 			return;
-		if (fds[2].revents)
+		if (fds[1].revents)
 			empty(front->stir);
+		if (!front_pulse(front, child))
+			return;
 	}
 }
 
 /* ---- The end ------------------------------------------------------------------------------------------ */
 
-static void say_why(const struct child *child, int status, bool has_ended, struct error *err)
+static void say_why(const struct front *front, const struct child *child, int status, bool has_ended,
+                    struct error *err)
 {
 	const struct shared *shared = child->shared;
 
-	if (atomic_load(&shared->is_lost))
+	if (front->silence.status == STATUS_DEVICE_LOST)
+		*err = front->silence;
+	else if (atomic_load(&shared->is_lost))
 		error_set(err, STATUS_DEVICE_LOST, "%s", shared->lost_why);
 	else if (!has_ended)
 		error_set(err, STATUS_DEVICE_LOST, "process %d, which ran the engine, does not answer",
@@ -248,12 +260,12 @@ static void say_why(const struct child *child, int status, bool has_ended, struc
 		          WEXITSTATUS(status));
 }
 
-/* A process that was killed and is in the middle of a call of the kernel's ends with that. Who closes the
- * engine does not wait for it for ever. */
+/* A process that was killed and is in the middle of a call of the kernel's ends with that. Who opens or
+ * closes the engine does not wait for it for ever. */
 static void wait_for_end(struct front *front, struct child *child)
 {
 	for (int ms = 0; !child_wait(child, STEP_MS, NULL) && ms < CLOSE_MS;)
-		if (is_closing(front))
+		if (is_closing(front) || front->state == FRONT_OPENING)
 			ms += STEP_MS;
 }
 
@@ -270,10 +282,11 @@ static void end_child(struct front *front, struct child *child, struct error *er
 			child_kill(child);
 	}
 	has_ended = child_wait(child, SAY_MS, &status);
-	say_why(child, status, has_ended, err);
+	say_why(front, child, status, has_ended, err);
 	publish(front, FRONT_AWAY, NULL, err);
 	wake(front);
 	child_kill(child);
+	child_cut(child);
 	wait_for_end(front, child);
 	child_unref(child);
 }

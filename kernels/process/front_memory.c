@@ -14,6 +14,7 @@
 #include "front_memory.h"
 #include "kernels/host/backing.h"
 #include "kernels/host/memory.h"
+#include "proto/clock.h"
 
 /* What the remainders of an address matter by: more than any element, vector or line. */
 #define ADDRESS_UNIT 128
@@ -187,14 +188,25 @@ static struct wire_call call_of(enum wire_call_kind kind, uint32_t number, const
 	return call;
 }
 
-/* Maps or makes it in the child. */
-static int map_in_child(struct front *front, struct child *child, enum wire_call_kind kind, uint32_t number,
-                        const struct engine_handle *handle, struct wire_answer *ret, int *ret_fd,
-                        struct error *err)
+/* What is to be mapped, or made, as which number. */
+struct mapping {
+	enum wire_call_kind kind;
+	uint32_t number;
+	const struct engine_handle *handle;
+	struct anew *anew; /* NULL: by somebody who waits for as long as it takes */
+};
+
+static bool may_take_longer(void *arg);
+
+static int map_in_child(struct front *front, struct child *child, const struct mapping *mapping,
+                        struct wire_answer *ret, int *ret_fd, struct error *err)
 {
-	struct child_call call = { .call = call_of(kind, number, handle),
+	const struct engine_handle *handle = mapping->handle;
+	struct child_call call = { .call = call_of(mapping->kind, mapping->number, handle),
 		                   .fd = handle->n_parts ? -1 : handle->fd,
-		                   .unwanted = handle->unwanted };
+		                   .unwanted = handle->unwanted,
+		                   .may_wait = mapping->anew ? may_take_longer : NULL,
+		                   .arg = mapping->anew };
 	struct wire_part *parts = NULL;
 	int *fds = NULL;
 	int r = 0;
@@ -218,10 +230,13 @@ static int map_in_child(struct front *front, struct child *child, enum wire_call
 }
 
 /* What the child has mapped is unmapped, or has gone with it. */
-static void unmap_in_child(struct child *child, uint32_t number)
+static void unmap_in_child(struct child *child, uint32_t number, struct anew *anew)
 {
 	struct wire_answer result = { .is_last = false };
-	struct child_call call = { .call = { .kind = WIRE_UNMAP_STEP, .memory = number }, .fd = -1 };
+	struct child_call call = { .call = { .kind = WIRE_UNMAP_STEP, .memory = number },
+		                   .fd = -1,
+		                   .may_wait = anew ? may_take_longer : NULL,
+		                   .arg = anew };
 	struct error ignored;
 	int fd;
 
@@ -264,7 +279,7 @@ static int finish_map(struct front *front, struct child *child, struct front_mem
 	if (r == 0)
 		r = add(front, child, memory, err);
 	if (r < 0)
-		unmap_in_child(child, memory->number);
+		unmap_in_child(child, memory->number, NULL);
 	return r;
 }
 
@@ -281,7 +296,8 @@ int front_map(struct engine *engine, const struct engine_handle *handle, struct 
 		return err->status;
 	r = new_memory(front, handle, &memory, err);
 	if (r == 0) {
-		r = map_in_child(front, child, WIRE_MAP, memory->number, handle, &result, &fd, err);
+		r = map_in_child(front, child, &(struct mapping){ WIRE_MAP, memory->number, handle, NULL },
+		                 &result, &fd, err);
 		if (r == 0)
 			r = finish_map(front, child, memory, handle, &result, err);
 		if (r < 0)
@@ -309,7 +325,8 @@ static int make_host(struct front *front, struct child *child, struct front_memo
 	if (r < 0)
 		return r;
 	handle.fd = ret_export->fd;
-	r = map_in_child(front, child, WIRE_MAP, memory->number, &handle, &result, &ignored, err);
+	r = map_in_child(front, child, &(struct mapping){ WIRE_MAP, memory->number, &handle, NULL }, &result,
+	                 &ignored, err);
 	if (r == 0)
 		r = finish_map(front, child, memory, &handle, &result, err);
 	if (r < 0)
@@ -328,7 +345,8 @@ static int make_device(struct front *front, struct child *child, struct front_me
 		                        .fd = -1,
 		                        .unwanted = wanted->unwanted };
 	struct wire_answer result;
-	int r = map_in_child(front, child, WIRE_MAKE, memory->number, &handle, &result, &ret_export->fd, err);
+	int r = map_in_child(front, child, &(struct mapping){ WIRE_MAKE, memory->number, &handle, NULL },
+	                     &result, &ret_export->fd, err);
 
 	if (r < 0)
 		return r;
@@ -373,8 +391,32 @@ int front_make(struct engine *engine, const struct engine_handle *wanted, struct
 
 /* ---- Mapping anew ------------------------------------------------------------------------------------- */
 
+/* The front's own thread maps in a child that is not in use yet. Everybody waits for that, so it waits for no
+ * mapping for longer than its size excuses: a GiB in a second is slow. */
+#define SLOW_BYTES_PER_MS ((uint64_t)1 << 20)
+
+struct anew {
+	struct front *front;
+	struct child *child;
+	uint64_t until_ns;
+	bool is_late;
+};
+
+static bool may_take_longer(void *arg)
+{
+	struct anew *anew = arg;
+	struct front *front = anew->front;
+	bool is_closing;
+
+	pthread_mutex_lock(&front->lock);
+	is_closing = front->is_closing;
+	pthread_mutex_unlock(&front->lock);
+	anew->is_late = clock_ns() >= anew->until_ns;
+	return !is_closing && !anew->is_late && front_pulse(front, anew->child);
+}
+
 /* Of several allocations: each by its own descriptor. */
-static int map_list(struct front *front, struct child *child, const struct front_memory *memory,
+static int map_list(struct front *front, struct anew *anew, const struct front_memory *memory,
                     struct wire_answer *ret, int *ret_fd, struct error *err)
 {
 	struct engine_part *parts = calloc(memory->chunks.n, sizeof *parts);
@@ -387,7 +429,8 @@ static int map_list(struct front *front, struct child *child, const struct front
 		parts[i] = (struct engine_part){ .fd = memory->list[i]->fd, .size = memory->list[i]->size };
 	handle.parts = parts;
 	handle.n_parts = memory->chunks.n;
-	r = map_in_child(front, child, WIRE_MAP, memory->number, &handle, ret, ret_fd, err);
+	r = map_in_child(front, anew->child, &(struct mapping){ WIRE_MAP, memory->number, &handle, anew },
+	                 ret, ret_fd, err);
 	free(parts);
 	return r;
 }
@@ -399,19 +442,25 @@ static bool fits(const struct front_memory *memory, const struct wire_answer *re
 	       (result->address - memory->base.address) % ADDRESS_UNIT == 0;
 }
 
-static int map_one_anew(struct front *front, struct child *child, struct front_memory *memory,
+static int map_one_anew(struct front *front, struct anew *anew, struct front_memory *memory,
                         struct wire_answer *ret, struct error *err)
 {
 	const bool is_list = memory->chunks.n > 0 && memory->handle.fd < 0; /* it came in parts */
+	const struct mapping mapping = { WIRE_MAP, memory->number, &memory->handle, anew };
 	int fd, r;
 
 	if (!memory->comes_back)
 		return STATUS_UNSUPPORTED; /* it went with the process that had made it */
-	r = is_list ? map_list(front, child, memory, ret, &fd, err)
-	            : map_in_child(front, child, WIRE_MAP, memory->number, &memory->handle, ret, &fd, err);
+	anew->until_ns = clock_ns() + (front_times.map_ms + memory->base.size / SLOW_BYTES_PER_MS) * 1000000;
+	r = is_list ? map_list(front, anew, memory, ret, &fd, err)
+	            : map_in_child(front, anew->child, &mapping, ret, &fd, err);
+	if (anew->is_late)
+		return error_set(err, STATUS_DEVICE_LOST,
+		                 "process %d, which ran the engine, hung while it mapped %" PRIu64 " bytes",
+		                 (int)anew->child->pid, memory->base.size);
 	if (r < 0 || fits(memory, ret))
 		return r;
-	unmap_in_child(child, memory->number);
+	unmap_in_child(anew->child, memory->number, anew);
 	return STATUS_UNSUPPORTED;
 }
 
@@ -441,6 +490,7 @@ static uint32_t count(const struct front *front)
 
 int front_map_anew(struct front *front, struct child *child, uint32_t *ret_dropped, struct error *err)
 {
+	struct anew anew = { .front = front, .child = child };
 	struct wire_answer result;
 	struct front_memory *memory;
 	struct error why;
@@ -453,18 +503,18 @@ int front_map_anew(struct front *front, struct child *child, uint32_t *ret_dropp
 	while (r == 0 && !front->is_closing && (memory = take_next(front, &left))) {
 		front->mapping = memory;
 		pthread_mutex_unlock(&front->lock);
-		r = map_one_anew(front, child, memory, &result, &why);
+		r = map_one_anew(front, &anew, memory, &result, &why);
 		pthread_mutex_lock(&front->lock);
 		front->mapping = NULL;
 		pthread_cond_broadcast(&front->changed);
 		if (r == 0) {
 			memcpy(memory->of_child, result.memory, sizeof memory->of_child);
 			atomic_store(&memory->life, child->life);
-		} else if (r != STATUS_DEVICE_LOST) {
+		} else if (r != STATUS_DEVICE_LOST || anew.is_late) {
 			memset(memory->of_child, 0, sizeof memory->of_child);
 			atomic_store(&memory->base.is_gone, true);
 			++*ret_dropped;
-			r = 0;
+			r = anew.is_late ? r : 0;
 		}
 	}
 	pthread_mutex_unlock(&front->lock);

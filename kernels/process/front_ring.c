@@ -19,7 +19,7 @@
 #define KEEP_BYTES ((size_t)1 << 16)
 
 /* A job that is worth a spin of the owner's: it takes less than it takes to wake a thread. */
-#define SMALL_BYTES ((uint64_t)1 << 18)
+#define SMALL_BYTES ((uint64_t)1 << 22)
 
 static void lose(struct front *front);
 
@@ -384,6 +384,7 @@ static void see_news(struct front *front)
 	if (front->failed.status)
 		snprintf(front->engine.lost_why, sizeof front->engine.lost_why, "%s", front->failed.message);
 	front->engine.dropped = front->dropped;
+	front->engine.failures = front->failures;
 	pthread_mutex_unlock(&front->lock);
 	if (front->own && front->own != child)
 		lose(front);

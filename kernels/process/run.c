@@ -22,8 +22,10 @@
 #define DRIVE_NS 20000
 
 /* After work the thread looks for more for so long before it sleeps: a client that asks one thing after the
- * other is back sooner than a thread wakes up. */
-#define AWAKE_NS 50000
+ * other is back sooner than a thread wakes up. Where work came within MOST_AWAKE_NS the last time, for that.
+ */
+#define AWAKE_NS      50000
+#define MOST_AWAKE_NS 200000
 
 #define STATS_NS 10000000
 
@@ -229,10 +231,16 @@ static bool has_news(const struct served *served, unsigned bell)
 	return atomic_load(&served->shared->bell) != bell || atomic_load(&served->is_closing);
 }
 
+/* has_worked: since the last wait. */
 static void wait_for_work(struct served *served, unsigned bell, bool spins, bool has_worked)
 {
-	const uint64_t until_ns = spins && has_worked ? clock_ns() + AWAKE_NS : 0;
+	const uint64_t awake_ns = served->gap_ns < MOST_AWAKE_NS ? MOST_AWAKE_NS : AWAKE_NS;
+	uint64_t until_ns = 0;
 
+	if (has_worked)
+		served->idle_since_ns = clock_ns();
+	if (has_worked && spins)
+		until_ns = served->idle_since_ns + awake_ns;
 	while (until_ns && clock_ns() < until_ns) {
 		if (has_news(served, bell) || !ring_is_empty(&served->from_front))
 			return;
@@ -274,9 +282,11 @@ static void serve(struct served *served)
 	while (!atomic_load(&served->is_closing)) {
 		const unsigned bell = atomic_load(&served->shared->bell);
 
-		if (work(served))
+		if (work(served)) {
+			if (!has_worked)
+				served->gap_ns = clock_ns() - served->idle_since_ns;
 			has_worked = true;
-		else if (atomic_load(&served->shared->bell) == bell) {
+		} else if (atomic_load(&served->shared->bell) == bell) {
 			wait_for_work(served, bell, spins, has_worked);
 			has_worked = false;
 		}

@@ -60,7 +60,9 @@ struct served {
 	struct served_job **jobs; /* by number: that have not ended */
 	uint32_t under_way;
 	LIST_HEAD(, served_owner) owners;
-	uint64_t stats_ns; /* when they were written last */
+	uint64_t stats_ns;      /* when they were written last */
+	uint64_t idle_since_ns; /* it had nothing to do; and how long that lasted the last time */
+	uint64_t gap_ns;
 
 	/* By number; the front knows a memory once it is here, and names it no more before it goes. */
 	_Atomic(struct engine_memory *) *memories;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What it costs that an engine is in a process of its own: the time from submitting a small job to its end,
- * one at a time, and jobs a second, many at a time; against the same engine in this process.
+/* What it costs that an engine is in a process of its own: the time from submitting a job to its end, one at
+ * a time, and jobs a second, many at a time; against the same engine in this process.
  *
  *   process [cpu|cuda [DEVICE]]
  */
+#include <inttypes.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,10 +16,12 @@
 #include "proto/clock.h"
 
 #define BYTES    4096
+#define MOST     (1 << 20)
 #define WARM     2000
-#define ROUNDS   20000
-#define DEEP     1000 /* jobs at a time */
-#define LAYOUTS  50   /* that they have */
+#define ROUNDS   5000
+#define PAUSE_NS 40000 /* of a client between two requests */
+#define DEEP     1000  /* jobs at a time */
+#define LAYOUTS  50    /* that they have */
 #define RUN_NS   1000000000
 #define DRIVE_NS 20000 /* as the daemon */
 
@@ -45,8 +48,8 @@ struct work {
 	struct bench *bench;
 };
 
-static struct transform transforms[LAYOUTS];
-static struct plan plans[LAYOUTS];
+static struct transform transforms[LAYOUTS + 1]; /* the last one of MOST bytes */
+static struct plan plans[LAYOUTS + 1];
 static struct work work[DEEP];
 
 static void die(const char *what)
@@ -94,7 +97,7 @@ static struct engine_memory *make(struct bench *bench)
 	struct engine_export made;
 	struct error err;
 
-	if (engine_create(bench->engine, bench->engine->kind, DEEP * BYTES, &memory, &made, &err) < 0)
+	if (engine_create(bench->engine, bench->engine->kind, DEEP * BYTES + MOST, &memory, &made, &err) < 0)
 		die(err.message);
 	if (made.fd >= 0)
 		close(made.fd);
@@ -104,9 +107,9 @@ static struct engine_memory *make(struct bench *bench)
 /* Copies of BYTES and a few less, so that these are LAYOUTS layouts. */
 static void plan_all(const struct engine *engine)
 {
-	for (int64_t i = 0; i < LAYOUTS; i++) {
+	for (int64_t i = 0; i <= LAYOUTS; i++) {
 		struct transform_spec spec = { .n_perm = -1, .n_before = -1, .n_after = -1 };
-		const int64_t n = BYTES - i * 16;
+		const int64_t n = i < LAYOUTS ? BYTES - i * 16 : MOST;
 		struct error err;
 
 		tensor_layout_init(&spec.dst, DTYPE_UINT8, 1, &n, NULL, "dst", &err);
@@ -117,11 +120,11 @@ static void plan_all(const struct engine *engine)
 	}
 }
 
-static void submit(struct bench *bench, uint32_t i)
+static void submit(struct bench *bench, uint32_t i, uint32_t layout)
 {
 	work[i].bench = bench;
-	work[i].job = (struct engine_job){ .move = { .transform = &transforms[i % LAYOUTS],
-		                                     .plan = &plans[i % LAYOUTS],
+	work[i].job = (struct engine_job){ .move = { .transform = &transforms[layout],
+		                                     .plan = &plans[layout],
 		                                     .dst = bench->dst,
 		                                     .src = bench->src,
 		                                     .dst_offset = i * BYTES,
@@ -137,22 +140,28 @@ static int compare(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static void measure_one_at_a_time(struct bench *bench, const char *name)
+static void measure_one_at_a_time(struct bench *bench, const char *name, uint32_t layout, uint64_t pause_ns)
 {
 	static uint64_t ns[ROUNDS];
 
 	for (uint32_t i = 0; i < WARM + ROUNDS; i++) {
+		const uint64_t pause_until_ns = clock_ns() + pause_ns;
+
+		while (clock_ns() < pause_until_ns)
+			continue;
 		const uint64_t start_ns = clock_ns(), before = bench->done;
 
-		submit(bench, 0);
+		submit(bench, 0, layout);
 		while (bench->done == before)
 			turn(bench);
 		if (i >= WARM)
 			ns[i - WARM] = clock_ns() - start_ns;
 	}
 	qsort(ns, ROUNDS, sizeof *ns, compare);
-	printf("%-24s one at a time   median %7.2f us   99 of 100 within %7.2f us\n", name,
-	       (double)ns[ROUNDS / 2] / 1e3, (double)ns[ROUNDS / 100 * 99] / 1e3);
+	printf("%-24s one at a time   %4" PRIu64
+	       " KiB, %2.0f us apart   median %7.2f us   99 of 100 within %7.2f us\n",
+	       name, transforms[layout].bytes / 2048, (double)pause_ns / 1e3, (double)ns[ROUNDS / 2] / 1e3,
+	       (double)ns[ROUNDS / 100 * 99] / 1e3);
 }
 
 static void measure_many(struct bench *bench, const char *name)
@@ -164,7 +173,7 @@ static void measure_many(struct bench *bench, const char *name)
 		const uint64_t before = bench->done;
 
 		for (uint32_t i = 0; i < DEEP; i++)
-			submit(bench, i);
+			submit(bench, i, i % LAYOUTS);
 		while (bench->done < before + DEEP)
 			turn(bench);
 		now_ns = clock_ns();
@@ -180,7 +189,10 @@ static void measure(struct bench *bench, const char *name)
 	bench->dst = make(bench);
 	bench->src = make(bench);
 	plan_all(bench->engine);
-	measure_one_at_a_time(bench, name);
+	measure_one_at_a_time(bench, name, 0, 0);
+	measure_one_at_a_time(bench, name, 0, PAUSE_NS);
+	measure_one_at_a_time(bench, name, LAYOUTS, 0);
+	measure_one_at_a_time(bench, name, LAYOUTS, PAUSE_NS);
 	measure_many(bench, name);
 	engine_unmap(bench->engine, bench->dst);
 	engine_unmap(bench->engine, bench->src);
@@ -206,6 +218,7 @@ int main(int argc, char **argv)
 			                                .tensor_maps = 64,
 			                                .wake = wake,
 			                                .wake_arg = &bench,
+			                                .wake_fd = bench.wakeups,
 			                                .drives = bench.drives };
 		char name[40];
 		struct error err;

@@ -446,7 +446,8 @@ class Shipped(ConfigCase):
             defaults = self.limits(tmad)
         self.write(self.uncomment(self.text[self.text.index("[limits]"):]))
         limits = self.limits(self.start())
-        for name in ("mapped_bytes_per_uid", "created_bytes_per_uid", "queued_bytes_per_uid", "list_bytes_per_uid"):
+        for name in ("mapped_bytes_per_uid", "created_bytes_per_uid", "queued_bytes_per_uid", "list_bytes_per_uid",
+                     "region_fds_per_uid"):
             del limits[name], defaults[name]  # of the machine
         self.assertEqual(limits, defaults)
 

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """One service for several devices, which the stand-in driver plays: at random against NumPy, and what is said of them.
 
-TEST_SEED repeats a random run; TEST_CASES sets its length by a number instead of TEST_SHARE.
+TEST_SEED repeats a random run; TEST_CASES sets its length, or the number of losses, instead of TEST_SHARE.
 """
 import ctypes
 import json
 import os
 import random
+import signal
 import sys
 import tempfile
 import threading
+import time
 import unittest
 
 import numpy as np
@@ -212,6 +214,45 @@ class AtRandom(DeviceCase):
         self.assertEqual(done["statuses"], [0])
         places.check("after the batch")
 
+    def test_runs_at_random(self):
+        """Of plans over tables of any devices or of the host, alone and among other items of a batch."""
+        seed = int(os.environ.get("TEST_SEED") or random.randrange(2**32))
+        print(f"# seed {seed}", flush=True)
+        rng = np.random.default_rng(seed)
+        places = Places(self, rng)
+        sorts = (range(2), range(2, len(places.held)))
+        for _ in range(cases(30 if SANITIZED else 300)):
+            rows, columns = (int(n) for n in rng.integers(1, 33, 2))
+            width = rows * columns
+            plan = self.rpc.call("plan_prepare", {"dst": {"dtype": "uint8", "shape": [columns, rows]},
+                                                  "src": {"dtype": "uint8", "shape": [rows, columns]}, "perm": [1, 0]})
+            items, used = [], 0
+            for _ in range(int(rng.integers(1, 4))):
+                n = int(rng.integers(1, 13))
+                dst = [(int(p), 2 * width * (used + i)) for i, p in enumerate(rng.choice(sorts[rng.integers(0, 2)], n))]
+                used += n
+                src = [(int(p), SIZE // 2 + int(rng.integers(0, 1024))) for p in rng.choice(sorts[rng.integers(0, 2)], n)]
+                for (d, to), (s, at) in zip(dst, src):
+                    view(places.held[d], to, [columns, rows], 1)[...] = \
+                        view(places.held[s], at, [rows, columns], 1).transpose([1, 0, 2])
+                tables = [self.rpc.call("table_prepare", {"places": np.array([(places.regions[p], at) for p, at in side],
+                                                                             "<u8").tobytes()})["table"]
+                          for side in (dst, src)]
+                items.append({"plan": plan["plan"], "dst_table": tables[0], "src_table": tables[1]})
+            if rng.integers(0, 2):
+                for item in items:
+                    done = self.rpc.call("plan_run", item)
+                    self.assertGreater(done["bytes"], 0)
+            else:
+                done = self.rpc.call("submit", {"items": [{"dst": tensor(99, [1]), "src": tensor(99, [1])}, *items]})
+                self.assertEqual([bool(status) for status in done["statuses"]], [True] + [False] * len(items))
+                self.assertEqual(done["errors"][0]["item"], 0)
+            for item in items:
+                for side in ("dst_table", "src_table"):
+                    self.rpc.call("table_release", {"table": item[side]})
+            self.rpc.call("plan_release", {"plan": plan["plan"]})
+        places.check(f"of seed {seed}")
+
 
 # ---- What is said of devices --------------------------------------------------------------------------------
 class Devices(DeviceCase):
@@ -228,6 +269,16 @@ class Devices(DeviceCase):
         self.assertEqual({link["device"]: (link["kind"], link["rank"]) for link in devices[0]["links"]},
                          {uuids[1]: ("nvlink", 0), uuids[2]: ("pcie", 1), uuids[3]: ("nvlink", 0)})
         self.assertEqual([link["device"] for link in devices[3]["links"]], [uuids[0], uuids[2]])
+
+    def test_tmactl_bench(self):
+        """A load between two devices, and one that names a device that is not there."""
+        command = ["bench", "--kind", "copy", "--size", "64K", "--requests", "20", "--src-device", "0"]
+        done = tmactl(*command, "--dst-device", "3", socket_path=self.tmad.path)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual([row["bytes"] for row in self.rpc.call("stats")["devices"]], [0, 0, 0, 20 * 2 * 65536])
+        refused = tmactl(*command, "--dst-device", "4", socket_path=self.tmad.path)
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn("device: the service has no device 4", refused.stderr)
 
     def test_tmactl_info(self):
         done = tmactl("info", socket_path=self.tmad.path)
@@ -248,6 +299,16 @@ class Devices(DeviceCase):
                 self.assertEqual(self.rpc.call("explain", params)["device"], uuids[device])
         self.assertNotIn("device", self.rpc.call("explain", {**params, "engine": "cpu"}))
 
+    def test_a_question_maps_nothing(self):
+        tmad = Tmad("--regions-per-uid=2", engine="cuda", env={"SOFTGPU_DEVICES": str(DEVICES), **self.env})
+        self.addCleanup(tmad.stop)
+        with tmad.rpc() as rpc:
+            a, b = (tensor(self.create(device, rpc=rpc), [64]) for device in (0, 2))
+            self.assertEqual(rpc.call("explain", {"dst": b, "src": a})["device"], rpc.call("info")["devices"][2]["uuid"])
+            self.refused("QUOTA", "copy", {"dst": b, "src": a}, ["regions_per_uid"], rpc=rpc)
+        c, d = (tensor(self.create(device), [64]) for device in (1, 3))
+        self.refused("UNSUPPORTED", "explain", {"dst": c, "src": d}, ["no peer access"])
+
     def test_counters(self):
         """What each device has done, in stats, in the metrics, and in tmactl."""
         uuids = self.uuids()
@@ -262,6 +323,7 @@ class Devices(DeviceCase):
                           (0, 0, 0, 0, 0, True)])
         self.assertEqual(sum(row["ns"] for row in stats["devices"]), sum(stats["ns"].values()))
         self.assertEqual((stats["regions"], stats["mapped_bytes"]), (3, 3 * SIZE))
+        self.assertEqual(stats["links"], [])
         text = scrape.get(self.metrics).text
         for name, device, value in (("tmad_gpu_up", 3, 1), ("tmad_gpu_moved_bytes_total", 2, 1000),
                                     ("tmad_gpu_transforms_total", 0, 1), ("tmad_gpu_regions", 2, 2)):
@@ -271,6 +333,43 @@ class Devices(DeviceCase):
         self.assertEqual([(row["device"], row["regions"]) for row in rows], list(zip(uuids, (1, 0, 2, 0))))
         for command in (["top", "--once"], ["stats"]):
             self.assertTrue(all(uuid in tmactl(*command, socket_path=self.tmad.path).stdout for uuid in uuids), command)
+
+    def test_links(self):
+        """What has been read on one device for another: by transforms, batches, and lists over tables."""
+        uuids = self.uuids()
+        regions = [self.create(i) for i in range(3)]
+        _, host = self.memory()
+        a, b, c, h = (tensor(region, [100]) for region in (*regions, host))
+        for dst, src in ((a, b), (a, h), (h, b), (a, tensor(regions[0], [100], offset=1000))):
+            self.rpc.call("copy", {"dst": dst, "src": src})
+        self.rpc.call("pad", {"dst": tensor(regions[2], [300]), "src": b, "before": [150], "after": [50]})
+        self.rpc.call("submit", {"items": [{"dst": c, "src": a}, {"dst": b, "src": a}, {"dst": c, "src": tensor(99, [100])}]})
+        places = np.array([(regions[1], 0), (regions[2], 0), (regions[2], 512)], "<u8").tobytes()
+        self.rpc.call("gather", {"index": np.array([1, -1, 3], "<i4").tobytes(), "limit": 4, "src_step": 32,
+                                 "dst_step": 32, "dst": tensor(regions[0], [32], offset=4096), "src_places": places,
+                                 "src": {"dtype": "uint8", "shape": [32]}, "dst_layer_step": 128, "layers": 3})
+        expected = {(1, 0): 100 + 64, (1, 2): 100, (0, 2): 100, (0, 1): 100, (2, 0): 2 * 64}
+        links = self.rpc.call("stats")["links"]
+        self.assertEqual({(uuids.index(link["from"]), uuids.index(link["to"])): link["bytes"] for link in links}, expected)
+        text = scrape.get(self.metrics).text
+        for (src, dst), n in expected.items():
+            self.assertIn(f'tmad_gpu_link_bytes_total{{from="{uuids[src]}",to="{uuids[dst]}"}} {n}\n', text)
+        self.assertEqual(text.count("tmad_gpu_link_bytes_total{"), len(expected))
+        rows = json.loads(tmactl("--json", "top", "--once", socket_path=self.tmad.path).stdout)["devices"]
+        self.assertEqual({(i, j) for i, row in enumerate(rows) for j, n in enumerate(row["sent_bytes_per_s"]) if n},
+                         set(expected))
+        line = next(line for line in tmactl("top", "--once", socket_path=self.tmad.path).stdout.splitlines()
+                    if line.startswith("device 0"))
+        self.assertIn("  to 1: ", line)
+        self.assertIn("  to 2: ", line)
+        self.assertIn("  2 to 0: 128 B\n", tmactl("stats", socket_path=self.tmad.path).stdout)
+
+    def test_tmactl_regions(self):
+        """By the numbers of `tmactl info`."""
+        for device in (2, 0):
+            self.create(device)
+        lines = tmactl("regions", socket_path=self.tmad.path).stdout.splitlines()
+        self.assertEqual([line.split()[-1] for line in lines[:3]], ["DEVICE", "2", "0"])
 
     def test_create(self):
         uuids = self.uuids()
@@ -344,6 +443,10 @@ class Start(unittest.TestCase):
         """The stand-in driver has no such devices, but UUIDs."""
         _, info = self.start("--device=MIG-50f79002")
         self.assertEqual([device["uuid"] for device in info["devices"]], ["MIG-50f79002-0000-4000-8000-000000000000"])
+        _, info = self.start()
+        wanted = [device["uuid"].replace("GPU-", "MIG-") for device in info["devices"][1:3]]
+        _, info = self.start(f"--device={','.join(wanted)}")
+        self.assertEqual([device["uuid"] for device in info["devices"]], wanted)
 
     def test_the_same_twice(self):
         _, info = self.start()
@@ -478,6 +581,69 @@ class Order(DeviceCase):
         wait_until(lambda: self.rpc.call("stats")["regions"] == 0, "all is unmapped")
 
 
+class Spread(DeviceCase):
+    """A run over a table whose entries lie on several devices: each device moves its own."""
+    env = {"SOFTGPU_LINKS": "all:18,1-3:none"}
+    args = ("--regions-per-uid=5",)  # which further mappings would exceed
+
+    def setUp(self):
+        super().setUp()
+        self.on = [self.create(device) for device in (1, 3, 1)]
+        for region, device in zip(self.on, (1, 3, 1)):
+            _, host = self.memory(data=np.arange(1024, dtype="<f4").tobytes(), device=self.uuids()[device])
+            self.rpc.call("copy", {"dst": tensor(region, [1024], "float32"), "src": tensor(host, [1024], "float32")})
+            self.rpc.call("region_release", {"region": host})
+
+    def table(self, *places):
+        return self.rpc.call("table_prepare", {"places": np.array(places, "<u8").tobytes()})["table"]
+
+    def transforms(self):
+        return [row["transforms"] for row in self.rpc.call("stats")["devices"]]
+
+    def plan(self, **more):
+        return self.rpc.call("plan_prepare", {"dst": {"dtype": "float32", "shape": [16]},
+                                              "src": {"dtype": "float32", "shape": [16]}, **more})["plan"]
+
+    def test_each_its_own(self):
+        """Nothing is mapped for another device, and no link is needed, where source and destination lie together."""
+        before, plan = self.transforms(), self.plan()
+        params = {"plan": plan, "dst_table": self.table(*((region, 8192) for region in self.on)),
+                  "src_table": self.table(*((region, 64 * i) for i, region in enumerate(self.on)))}
+        regions = self.rpc.call("stats")["regions"]
+        done = self.rpc.call("plan_run", params)
+        self.assertEqual((done["bytes"], done["path"] != ""), (3 * 128, True))
+        self.assertEqual([b - a for a, b in zip(before, self.transforms())], [0, 1, 0, 1])
+        done = self.rpc.call("submit", {"items": [params, params]})
+        self.assertEqual((done["statuses"], done["bytes"]), ([0, 0], 6 * 128))
+        self.assertEqual([b - a for a, b in zip(before, self.transforms())], [0, 3, 0, 3])
+        self.assertEqual((self.rpc.call("stats")["regions"], self.rpc.call("stats")["links"]), (regions, []))
+        params["src_table"] = self.table(*((region, 0) for region in reversed(self.on[:2])), (self.on[2], 0))
+        self.refused("UNSUPPORTED", "plan_run", params, ["no peer access"])
+
+    def test_order(self):
+        word, timeline = self.memory(4096, device=self.uuids()[1])
+        params = {"plan": self.plan(), "dst_table": self.table(*((region, 8192) for region in self.on)),
+                  "src_table": self.table(*((region, 0) for region in self.on)),
+                  "signal": {"region": timeline, "offset": 0, "value": 3}}
+        self.rpc.call("plan_run", params)
+        self.assertEqual(word[0], 3)
+
+    def test_a_run_that_fails(self):
+        """It fails as a whole, and as one item."""
+        plan = self.rpc.call("plan_prepare", {"dst": {"dtype": "uint8", "shape": [16]}, "cast": "exact",
+                                              "src": {"dtype": "float32", "shape": [16]}})["plan"]
+        params = {"plan": plan, "dst_table": self.table(*((region, 8192) for region in self.on)),
+                  "src_table": self.table((self.on[0], 0), (self.on[1], 64 * 16), (self.on[2], 64 * 32))}
+        self.refused("OUT_OF_RANGE", "plan_run", params, ["cast: exact, but the values of 32 elements"])
+        errors = self.rpc.call("stats")["errors"].get("OUT_OF_RANGE", 0)
+        good = {"plan": self.plan(), "dst_table": params["dst_table"], "src_table": params["src_table"]}
+        done = self.rpc.call("submit", {"items": [good, params, good]})
+        self.assertEqual([bool(status) for status in done["statuses"]], [False, True, False])
+        self.assertEqual([(error["item"], error["name"]) for error in done["errors"]], [(1, "OUT_OF_RANGE")])
+        self.assertIn("the values of 32 elements", done["errors"][0]["message"])
+        self.assertEqual(self.rpc.call("stats")["errors"]["OUT_OF_RANGE"] - errors, 1)
+
+
 class Slow(DeviceCase):
     env = {"SOFTGPU_MAP_US": "300000"}
 
@@ -502,10 +668,10 @@ class Slow(DeviceCase):
         self.assertNotEqual(a, b)
 
 
-class Lost(DeviceCase):
+class LosingCase(DeviceCase):
     def setUp(self):
         self.lose = os.path.join(self.enterContext(tempfile.TemporaryDirectory()), "lose")
-        self.env = {"SOFTGPU_LOSE": self.lose}
+        self.env = {**self.env, "SOFTGPU_LOSE": self.lose}
         super().setUp()
 
     def lose_device(self, device):
@@ -531,6 +697,54 @@ class Lost(DeviceCase):
                 return False
             return True
         wait_until(is_back, "the device is back")
+
+    def process(self, uuid, ordinal):
+        """Of the device's engine: the first one has the ordinal that the service was started with."""
+        root = f"/proc/{self.tmad.process.pid}/task"
+        for thread in os.listdir(root):
+            with open(f"{root}/{thread}/children", encoding="ascii") as file:
+                children = file.read().split()
+            for pid in children:
+                with open(f"/proc/{pid}/cmdline", encoding="ascii") as file:
+                    if file.read().split("\0")[:3] in (["tmad-engine", "cuda", word] for word in (uuid, str(ordinal))):
+                        return int(pid)
+        raise AssertionError(f"no process runs the engine of device {ordinal}")
+
+
+class Lost(LosingCase):
+    def test_a_process_that_hangs(self):
+        """It is ended, as if it had ended by itself; the service and the other devices answer all the while."""
+        uuids = self.uuids()
+        _, source = self.memory(data=b"h" * SIZE)
+        back, target = self.memory()
+        made = [self.create(device) for device in (1, 2)]
+        for region in made:
+            self.copy(self.rpc, region, source)
+        hung = self.process(uuids[2], 2)
+        os.kill(hung, signal.SIGSTOP)
+        msgid = self.rpc.request("copy", {"dst": tensor(made[1], [SIZE]), "src": tensor(source, [SIZE])})
+        with self.tmad.rpc() as rpc:
+            own = [self.create(1, rpc=rpc) for _ in range(2)]
+            silent = False
+            while f"device {uuids[2]} is lost" not in self.tmad.log():
+                self.copy(rpc, *own)
+                up = [device["up"] for device in rpc.call("stats")["devices"]]
+                silent |= not up[2]
+                self.assertEqual(up[:2] + up[3:], [True] * 3)
+                time.sleep(0.05)
+        self.assertTrue(silent, "stats said so")
+        with self.assertRaises(RpcError) as caught:
+            self.rpc.reply(msgid)
+        self.assertEqual(caught.exception.name, "DEVICE_LOST")
+        self.until_back(self.rpc, target, made[1])
+        self.assertEqual(bytes(back.map[:SIZE]), b"h" * SIZE)
+        self.assertNotEqual(self.process(uuids[2], 2), hung)
+        log = self.tmad.log()
+        self.assertIn(f"{uuids[2]}: process {hung}, which runs the engine: no sign of life; the process is ended", log)
+        self.assertIn(f"process {hung}, which ran the engine, has given no sign of life for 15000 ms, and was ended; "
+                      "its engine starts again", log)
+        self.assertNotIn("shows signs of life again", log)
+        self.assertEqual(self.rpc.call("stats")["recoveries"], 0)
 
     def test_one_of_several(self):
         """What is under way on it ends as DEVICE_LOST, nobody else notices, and it comes back with its memory."""
@@ -570,6 +784,138 @@ class Lost(DeviceCase):
         wait_until(lambda: self.tmad.log().count(f"device {uuids[2]} is back") == 3, "the log says so")
 
 
+class Stuck(DeviceCase):
+    """A device that answers nothing, where the process of its engine does."""
+    env = {"SOFTGPU_STUCK": "1", "SOFTGPU_SLOW_US": "60000000"}
+
+    def test_it_is_lost(self):
+        uuids = self.uuids()
+        a, b = self.create(2), self.create(2)
+        msgid = self.rpc.request("transpose", {"dst": tensor(a, [64, 63]), "src": tensor(b, [63, 64]), "perm": [1, 0]})
+        with self.tmad.rpc() as rpc:
+            wait_until(lambda: not rpc.call("stats")["devices"][2]["up"], "it is silent")
+        with self.assertRaises(RpcError) as caught:
+            self.rpc.reply(msgid)
+        self.assertEqual(caught.exception.name, "DEVICE_LOST")
+        wait_until(lambda: f"device {uuids[2]} is back" in self.tmad.log(), "it is back")
+        self.assertIn("which runs the engine: the device: no sign of life; the process is ended", self.tmad.log())
+        self.assertEqual(self.rpc.call("stats")["recoveries"], 0)
+
+
+class Neighbour(threading.Thread):
+    """Moves random data to a device, from there to another one, and back, until it is told to end, and compares."""
+
+    def __init__(self, case, devices, seed):
+        super().__init__()
+        self.rng = np.random.default_rng(seed)
+        self.rpc = case.tmad.rpc()
+        self.memory, self.host = case.memory(2 * SIZE, rpc=self.rpc)
+        self.regions = [case.create(device, rpc=self.rpc) for device in devices]
+        self.ended, self.rounds, self.failure = threading.Event(), 0, None
+
+    def move(self):
+        rows, columns = (int(n) for n in self.rng.integers(1, 300, 2))
+        data = self.rng.integers(0, 256, (rows, columns), np.uint8)
+        a, b = self.regions
+        there, back = [rows, columns], [columns, rows]
+        self.memory[:data.nbytes] = data.tobytes()
+        for dst, src, perm in ((tensor(a, there), tensor(self.host, there), [0, 1]),
+                               (tensor(b, back), tensor(a, there), [1, 0]),
+                               (tensor(self.host, back, offset=SIZE), tensor(b, back), [0, 1])):
+            self.rpc.call("transpose", {"dst": dst, "src": src, "perm": perm})
+        assert self.memory[SIZE:SIZE + data.nbytes] == data.T.tobytes(), f"round {self.rounds}: {rows} x {columns}"
+
+    def run(self):
+        try:
+            while not self.ended.is_set():
+                self.move()
+                self.rounds += 1
+        except Exception as failure:  # of whatever sort: the test says which
+            self.failure = failure
+
+    def end(self):
+        self.ended.set()
+        self.join()
+        self.rpc.close()
+
+
+@unittest.skipIf(os.geteuid() != 0, "only root is many users, and one who loses a device thrice is refused")
+class OverAndOver(LosingCase):
+    """One device is lost again and again while work is under way on it, by an error and by the end of its process: it
+    returns each time with its memory, and clients of the others have every byte right. Each loss is another user's."""
+    args = ("--restart-pause-ms=0",)
+    env = {"SOFTGPU_SLOW_US": "500"}
+    others = (0, 1, 3)
+
+    def connect(self, uid):
+        os.seteuid(uid)
+        try:
+            return self.tmad.rpc()
+        finally:
+            os.seteuid(0)
+
+    def lose_somehow(self, i, uuid):
+        if i % 2:
+            os.kill(self.process(uuid, 2), signal.SIGKILL)
+        else:
+            self.lose_device(2)
+
+    def lose_in_flight(self, i, uuid, rng):
+        """Whether anything that was under way has failed at once."""
+        data = rng.integers(0, 256, SIZE, np.uint8)
+        with self.connect(own_uid() + 4 * i) as rpc:
+            memory, host = self.memory(rpc=rpc, data=data.tobytes())
+            regions = [self.create(2, rpc=rpc) for _ in range(2)]
+            self.copy(rpc, regions[0], host)
+            memory[:SIZE] = bytes(SIZE)
+            wanted = {rpc.request("transpose", {"dst": tensor(regions[1], [256, 512]),
+                                                "src": tensor(regions[0], [512, 256]), "perm": [1, 0]})
+                      for _ in range(20)}
+            self.lose_somehow(i, uuid)
+            names = []
+            while wanted:
+                kind, msgid, error, _ = rpc.receive()
+                self.assertEqual(kind, 1)
+                wanted.remove(msgid)
+                names += [error[2]["name"]] if error else []
+            self.assertLessEqual(set(names), {"DEVICE_LOST"})
+            if not names:
+                self.until_lost(rpc, regions[1], regions[0])
+            self.until_back(rpc, host, regions[0])
+            self.assertEqual(memory[:SIZE], data.tobytes(), f"loss {i}")
+        return len(names) > 0
+
+    def test_losses(self):
+        n, uuid = cases(100), self.uuids()[2]
+        seed = int(os.environ.get("TEST_SEED") or random.randrange(2**32))
+        print(f"# seed {seed}", flush=True)
+        rng = np.random.default_rng(seed)
+        os.chmod(self.tmad.directory, 0o755)
+        os.chmod(self.tmad.path, 0o666)
+        kept = rng.integers(0, 256, SIZE, np.uint8).tobytes()
+        memory, host = self.memory(data=kept)
+        region = self.create(2)
+        self.copy(self.rpc, region, host)
+        neighbours = [Neighbour(self, (device, self.others[i - 1]), [seed, i]) for i, device in enumerate(self.others)]
+        for neighbour in neighbours:
+            neighbour.start()
+        try:
+            in_flight = sum(self.lose_in_flight(i, uuid, rng) for i in range(n))
+        finally:
+            for neighbour in neighbours:
+                neighbour.end()
+        print(f"# {n} losses, {in_flight} of them in mid-flight; {[x.rounds for x in neighbours]} rounds beside them")
+        self.assertEqual([neighbour.failure for neighbour in neighbours], [None] * len(neighbours))
+        self.assertGreaterEqual(min(neighbour.rounds for neighbour in neighbours), n)
+        self.assertGreater(in_flight, 0)
+        memory[:SIZE] = bytes(SIZE)
+        self.copy(self.rpc, host, region)
+        self.assertEqual(memory[:SIZE], kept)
+        self.assertEqual(self.rpc.call("stats")["recoveries"], 0)
+        wait_until(lambda: self.tmad.log().count(f"device {uuid} is back\n") == n, "the log says that it is back")
+        self.assertEqual(self.tmad.log().count(" is lost: "), n)
+
+
 # ---- Quotas -------------------------------------------------------------------------------------------------
 class Quotas(DeviceCase):
     args = ("--regions-per-uid=5", f"--mapped-bytes-per-uid={5 * SIZE}")
@@ -587,6 +933,94 @@ class Quotas(DeviceCase):
         self.rpc.call("region_release", {"region": regions[2]})
         self.refused("QUOTA", "region_create", {"size": 3 * SIZE, "device": 2}, ["mapped_bytes_per_uid"])
         self.create(2, 3 * SIZE - 64)
+
+
+class KeptDescriptors(DeviceCase):
+    """What the service keeps to map regions again is charged, as much as it is."""
+    limit = 12
+    args = (f"--region-fds-per-uid={limit}",)
+    words = [f"region_fds_per_uid: this uid's limit on descriptors kept for regions is {limit}"]
+
+    def count(self):
+        return len(os.listdir(f"/proc/{self.tmad.process.pid}/fd"))
+
+    def release_all(self):
+        for entry in self.rpc.call("region_list"):
+            self.rpc.call("region_release", {"region": entry["region"]})
+
+    def settled(self):
+        """How many there are, once those that nobody needs are closed."""
+        counts = [0, 1]
+        while len(set(counts[-4:])) > 1:
+            time.sleep(0.05)
+            counts.append(self.count())
+        return counts[-1]
+
+    def allocation(self, device):
+        fd = os.memfd_create(f"softgpu-allocation-{device}-", os.MFD_CLOEXEC)
+        self.addCleanup(os.close, fd)
+        os.ftruncate(fd, UNIT)
+        return fd
+
+    def test_regions(self):
+        for name, add in (("host", lambda: self.memory(4096)), ("made", lambda: self.create(1, kind="memfd")),
+                          ("device", lambda: self.create(2))):
+            with self.subTest(name):
+                add()  # what is opened once
+                self.release_all()
+                before = self.settled()
+                for _ in range(self.limit // 2):
+                    add()
+                with self.assertRaises(RpcError) as caught:
+                    add()
+                self.assertEqual(caught.exception.name, "QUOTA")
+                self.assertIn(self.words[0], caught.exception.message)
+                self.assertEqual(self.settled() - before, self.limit)
+                self.release_all()
+        before = self.settled()
+        for _ in range(self.limit):
+            self.create(3, kind="cuda_ipc")
+        self.assertEqual(self.settled(), before, "handles are no descriptors")
+
+    def test_parts(self):
+        """Each of its allocations, also those that another region has brought."""
+        def parts(n, *more):
+            return {"kind": "cuda_fd", "size": UNIT, "parts": [*more, *[{"size": UNIT}] * n]}
+
+        fds = [self.allocation(1) for _ in range(self.limit)]
+        before = self.settled()
+        first = self.rpc.call("region_register", parts(7), fds[:7])["region"]
+        whole = {"region": first, "size": 7 * UNIT}
+        self.refused("QUOTA", "region_register", parts(6), self.words, fds[7:12] + fds[7:8])
+        self.refused("QUOTA", "region_register", parts(1, whole), [*self.words, "8 more requested"], fds[7:8])
+        again = self.rpc.call("region_register", parts(2, {"region": first, "size": 3 * UNIT}), fds[7:9])["region"]
+        self.rpc.call("region_release", {"region": first})
+        self.assertEqual(self.settled() - before, 5)
+        self.rpc.call("region_register", parts(3), fds[9:])
+        self.create(0)
+        self.create(0)
+        self.refused("QUOTA", "region_create", {"size": 64, "device": 0}, self.words)
+        self.rpc.call("region_release", {"region": again})
+        self.create(0)
+
+    def test_further_devices(self):
+        source, there = self.create(0), [self.create(device) for device in (1, 2, 3)]
+        _, host = self.memory(4096)
+        for region in there[:2]:
+            self.rpc.call("copy", {"dst": tensor(region, [64]), "src": tensor(source, [64])})
+        self.refused("QUOTA", "copy", {"dst": tensor(there[2], [64]), "src": tensor(source, [64])}, self.words)
+        self.rpc.call("region_release", {"region": host})
+        self.rpc.call("copy", {"dst": tensor(there[2], [64]), "src": tensor(source, [64])})
+
+    def test_one_device(self):
+        """Nothing of the kind."""
+        tmad = Tmad("--region-fds-per-uid=1", engine="cuda", env={"SOFTGPU_DEVICES": "1"})
+        self.addCleanup(tmad.stop)
+        with tmad.rpc() as rpc:
+            self.memory(4096, rpc=rpc)
+            self.create(0, rpc=rpc)
+            fds = [self.allocation(0) for _ in range(3)]
+            rpc.call("region_register", {"kind": "cuda_fd", "size": UNIT, "parts": [{"size": UNIT}] * 3}, fds)
 
 
 # ---- Memory of clients --------------------------------------------------------------------------------------

@@ -245,6 +245,10 @@ class Moves(DeviceCase):
         stats = self.rpc.call("stats")["devices"]
         self.assertEqual([row["transforms"] - b for row, b in zip(stats, before)], [1, 1, 3, 1])
         self.assertEqual([row["bytes"] for row in stats], [8 * n, 8 * n, 5 * n + 16 * n, 8 * n])
+        uuids = self.uuids()
+        self.assertEqual({(uuids.index(link["from"]), uuids.index(link["to"])): link["bytes"]
+                          for link in self.rpc.call("stats")["links"]},
+                         {(2, 3): 4 * n, (3, 0): 4 * n, (0, 1): 4 * n}, "a chain")
         self.check(regions)
 
     def test_what_is_small_is_made_from_the_source(self):

@@ -35,7 +35,9 @@ static int astray_open(struct engine **ret, const struct engine_options *options
 
 int main(int argc, char **argv)
 {
-	static const struct engine_openers openers = { .cpu = engine_cpu_open, .cuda = astray_open };
+	static const struct engine_openers openers = { .cpu = engine_cpu_open,
+		                                       .cuda = astray_open,
+		                                       .cuda_count = engine_cuda_count };
 
 	return tmad_main(argc, argv, &openers);
 }

@@ -10,7 +10,7 @@ CALLS = {"error_set": (2, 1), "client_fail": (2, 1), "client_break": (2, 1), "fa
          "log_about": (2, 0), "session_log": (3, 1), "session_end": (2, 1),
          "config_error": (1, "START"), "say_error": (0, "LOG")}
 START = ("daemon/config/", "daemon/net/listener.c", "daemon/net/passed.c", "daemon/server.c", "daemon/tmad.c",
-         "daemon/recovery.c", "daemon/engines.c", "kernels/cuda/device.c", "kernels/cuda/driver.c", "kernels/cpu/engine.c",
+         "daemon/recovery.c", "daemon/doorbell.c", "daemon/engines.c", "kernels/cuda/device.c", "kernels/cuda/driver.c", "kernels/cpu/engine.c",
          "daemon/observe/exporter.c", "daemon/observe/endpoint.c", "kernels/cpu/stream.c", "kernels/cuda/scheduler.c", "kernels/cuda/timeline.c",
          "kernels/cuda/launch/map_cache.c", "kernels/process/child.c", "kernels/process/front.c", "kernels/process/run.c",
          "kernels/process/served_memory.c")  # of what runs at the start too

@@ -81,6 +81,7 @@ class Usage(Case):
             (["copy", s, d, "--mode", "reflect", "--value", "3", "--pad", "1:1,1:1,1:1"], ["--value 3", "reflect"]),
             (["explain", s, "--mode", "reflect"], ["--mode reflect: nothing is padded"]),
             (["bench", "--kind", "transform", "--shape", "4", "--value", "3"], ["--value 3: nothing is padded"]),
+            (["bench", "--src-device", "0"], ["--src-device belongs to --kind copy, transpose and transform, not to ping"]),
             (["explain", "--dtype", "float7", "--shape", "1,2"], ["float7"]),
             (["explain", "--dtype", "float32", "--shape", "1,y"], ["--shape", "1,y"]),
             (["explain", "--dtype", "float32"], ["--shape"]), (["ping", "extra"], ["extra"]),

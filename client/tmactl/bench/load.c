@@ -105,16 +105,19 @@ static size_t tensor_bytes(const struct tma_tensor *tensor)
 	return bytes;
 }
 
-/* Memory of its own for a tensor; filled, so that its pages are there. */
-static int connection_map(struct run *r, struct connection *c, struct tma_tensor *ret,
+/* Memory of its own for a tensor, on a device, or host memory; that is filled, so that its pages are there.
+ */
+static int connection_map(struct run *r, struct connection *c, const char *device, struct tma_tensor *ret,
                           const struct tma_tensor *like)
 {
+	const enum tma_region_kind kind = device ? TMA_REGION_ANY : TMA_REGION_MEMFD;
 	size_t bytes = tensor_bytes(like);
 
 	*ret = *like;
-	if (tma_region_create_kind(c->client, TMA_REGION_MEMFD, bytes ? bytes : 1, &ret->region) < 0)
+	if (tma_region_create_on(c->client, device, kind, bytes ? bytes : 1, &ret->region) < 0)
 		return refused(r, c);
-	memset(tma_region_data(ret->region), 1, bytes);
+	if (tma_region_data(ret->region))
+		memset(tma_region_data(ret->region), 1, bytes);
 	return 0;
 }
 
@@ -132,7 +135,7 @@ static int connection_add(struct run *r, struct connection *c)
 static int connection_map_scales(struct run *r, struct connection *c, const struct cast_request *cast)
 {
 	c->cast = *cast;
-	if (connection_map(r, c, &c->cast.amax_scale, &cast->amax_scale) < 0)
+	if (connection_map(r, c, r->load->dst_device, &c->cast.amax_scale, &cast->amax_scale) < 0)
 		return -1;
 	cast_request_point(&c->cast);
 	c->operands.amax_scale = (struct tma_place){ .region = c->cast.amax_scale.region };
@@ -156,8 +159,8 @@ static int connection_open(struct run *r, struct connection *c)
 		c->transform = request->transform;
 		c->transform.dst = &c->dst;
 		c->transform.src = &c->src;
-		if (connection_map(r, c, &c->dst, &request->dst) < 0 ||
-		    connection_map(r, c, &c->src, &request->src) < 0)
+		if (connection_map(r, c, r->load->dst_device, &c->dst, &request->dst) < 0 ||
+		    connection_map(r, c, r->load->src_device, &c->src, &request->src) < 0)
 			return -1;
 		if (request->transform.conversion && request->transform.conversion->amax &&
 		    connection_map_scales(r, c, &request->cast) < 0)

@@ -23,7 +23,9 @@ struct load {
 	uint64_t duration_ns;
 	const struct transform_request *request; /* on regions of the connection's own; NULL: ping */
 	const struct tma_order *order;           /* of these requests; NULL: none */
-	bool is_prepared;                        /* as runs of a plan */
+	const char *dst_device; /* whose memory the destination is, by UUID or number; NULL: host memory */
+	const char *src_device; /* likewise */
+	bool is_prepared;       /* as runs of a plan */
 	const volatile sig_atomic_t *stop;
 	/* Now and then, with what has been measured until then and how much of the run that is, 0 to 1; NULL:
 	 * nobody looks. */

@@ -83,10 +83,44 @@ static void of_devices(struct snapshot *snapshot, const struct snapshot *was, do
 	}
 }
 
+static size_t device_number(const struct snapshot *snapshot, const tma_document *link, const char *end)
+{
+	const char *uuid = tma_document_text(find(link, end));
+	size_t i = 0;
+
+	while (uuid && i < snapshot->n_devices &&
+	       strcmp(field_text(snapshot->devices[i].now, "device"), uuid) != 0)
+		i++;
+	return uuid ? i : snapshot->n_devices;
+}
+
+/* 0 for those of the other list that are not in this one. */
+static void add_links(struct snapshot *snapshot, const tma_document *links, double factor)
+{
+	for (size_t i = 0; i < tma_document_count(links); i++) {
+		const tma_document *link = tma_document_at(links, i, NULL);
+		const size_t from = device_number(snapshot, link, "from");
+		const size_t to = device_number(snapshot, link, "to");
+
+		if (from < snapshot->n_devices && to < snapshot->n_devices)
+			snapshot->links[from * snapshot->n_devices + to] +=
+			    factor * (double)field_uint(link, "bytes");
+	}
+}
+
+/* Counters only grow: as long as it is the same service. */
+static void of_links(struct snapshot *snapshot, const struct snapshot *was, double seconds)
+{
+	if (seconds <= 0)
+		return;
+	add_links(snapshot, find(snapshot->stats, "links"), 1 / seconds);
+	add_links(snapshot, was ? find(was->stats, "links") : NULL, -1 / seconds);
+}
+
 int snapshot_init(struct snapshot *ret, tma_client *client, const struct snapshot *was, struct failure *f)
 {
 	struct snapshot snapshot = { .at = clock_s() };
-	double seconds;
+	double seconds, uptime_s;
 
 	if (tma_info(client, &snapshot.info) < 0 || tma_stats(client, &snapshot.stats) < 0 ||
 	    session_list_get(&snapshot.sessions, client) < 0) {
@@ -97,15 +131,18 @@ int snapshot_init(struct snapshot *ret, tma_client *client, const struct snapsho
 	snapshot.usage = calloc(snapshot.sessions.n + 1, sizeof *snapshot.usage);
 	snapshot.n_devices = tma_document_count(find(snapshot.stats, "devices"));
 	snapshot.devices = calloc(snapshot.n_devices + 1, sizeof *snapshot.devices);
-	if (!snapshot.usage || !snapshot.devices) {
+	snapshot.links = calloc(snapshot.n_devices * snapshot.n_devices + 1, sizeof *snapshot.links);
+	if (!snapshot.usage || !snapshot.devices || !snapshot.links) {
 		snapshot_deinit(&snapshot);
 		return fail(f, EXIT_FAILED, "out of memory");
 	}
 	if (was && !snapshot_is_same_service(&snapshot, was))
 		was = NULL;
 	seconds = was ? snapshot.at - was->at : 0;
+	uptime_s = (double)field_uint(snapshot.stats, "uptime_ms") / 1e3;
 	of_service(&snapshot, was, seconds);
-	of_devices(&snapshot, was, was ? seconds : (double)field_uint(snapshot.stats, "uptime_ms") / 1e3);
+	of_devices(&snapshot, was, was ? seconds : uptime_s);
+	of_links(&snapshot, was, was ? seconds : uptime_s);
 	for (size_t i = 0; i < snapshot.sessions.n; i++) {
 		const struct session_row *row = &snapshot.sessions.rows[i];
 
@@ -123,6 +160,7 @@ void snapshot_deinit(struct snapshot *snapshot)
 	session_list_deinit(&snapshot->sessions);
 	free(snapshot->usage);
 	free(snapshot->devices);
+	free(snapshot->links);
 	*snapshot = (struct snapshot){ 0 };
 }
 

@@ -46,6 +46,7 @@ struct snapshot {
 	struct usage *usage; /* sessions.n of them, sorted */
 	size_t n_devices;
 	struct device_usage *devices; /* in their order */
+	double *links;                /* bytes per second from one to another, n_devices for each */
 };
 
 /* Asks the service. was is the previous snapshot; without one (NULL), rates count from when each connection

@@ -111,21 +111,39 @@ static int device_lines(const struct snapshot *snapshot)
 	return snapshot->n_devices > 1 ? (int)snapshot->n_devices : 0;
 }
 
+/* "  to 2: 1.5 GB/s" for each device to which anything goes, as far as there is room. */
+static const char *links_text(const struct snapshot *snapshot, size_t from, char *text, size_t size)
+{
+	char moved[32];
+	size_t len = 0;
+
+	*text = '\0';
+	for (size_t to = 0; to < snapshot->n_devices && len < size; to++) {
+		const double bytes_per_s = snapshot->links[from * snapshot->n_devices + to];
+
+		if (bytes_per_s > 0)
+			len += (size_t)snprintf(text + len, size - len, "  to %zu: %s GB/s", to,
+			                        gigabytes(bytes_per_s, moved, sizeof moved));
+	}
+	return text;
+}
+
 static void print_devices(FILE *file, const struct snapshot *snapshot, int width)
 {
-	char moved[32], bytes[32];
+	char moved[32], bytes[32], links[256];
 
 	for (int i = 0; i < device_lines(snapshot); i++) {
 		const struct device_usage *u = &snapshot->devices[i];
 		const uint64_t jobs = field_uint(u->now, "jobs"), regions = field_uint(u->now, "regions");
 
 		line(file, width, COLOUR_NONE,
-		     "device %d %s: %.0f%%  %s GB/s  %" PRIu64 " request%s  %" PRIu64 " region%s %s%s", i,
+		     "device %d %s: %.0f%%  %s GB/s  %" PRIu64 " request%s  %" PRIu64 " region%s %s%s%s", i,
 		     field_text(u->now, "device"), 100 * u->device,
 		     gigabytes(u->bytes_per_s, moved, sizeof moved), jobs, jobs == 1 ? "" : "s", regions,
 		     regions == 1 ? "" : "s",
 		     print_bytes(field_uint(u->now, "mapped_bytes"), bytes, sizeof bytes),
-		     tma_document_int(tma_document_find(u->now, "up")) ? "" : "  silent");
+		     tma_document_int(tma_document_find(u->now, "up")) ? "" : "  silent",
+		     links_text(snapshot, (size_t)i, links, sizeof links));
 	}
 }
 
@@ -164,6 +182,15 @@ static void print_text_json(const char *key, const char *text)
 	print_json_string(text, strlen(text), 1);
 }
 
+/* To each device, itself included. */
+static void print_links_json(const struct snapshot *snapshot, size_t from)
+{
+	fputs(", \"sent_bytes_per_s\": [", stdout);
+	for (size_t to = 0; to < snapshot->n_devices; to++)
+		printf("%s%.0f", to ? ", " : "", snapshot->links[from * snapshot->n_devices + to]);
+	fputs("]", stdout);
+}
+
 static void print_devices_json(const struct snapshot *snapshot)
 {
 	fputs(", \"devices\": [", stdout);
@@ -173,9 +200,11 @@ static void print_devices_json(const struct snapshot *snapshot)
 		printf("%s{\"index\": %zu", i ? ", " : "", i);
 		print_text_json("device", field_text(u->now, "device"));
 		printf(", \"bytes_per_s\": %.0f, \"busy\": %.3f, \"jobs\": %" PRIu64 ", \"regions\": %" PRIu64
-		       ", \"mapped_bytes\": %" PRIu64 "}",
+		       ", \"mapped_bytes\": %" PRIu64,
 		       u->bytes_per_s, u->device, field_uint(u->now, "jobs"), field_uint(u->now, "regions"),
 		       field_uint(u->now, "mapped_bytes"));
+		print_links_json(snapshot, i);
+		fputs("}", stdout);
 	}
 	fputs("]", stdout);
 }

@@ -196,6 +196,61 @@ Test(drive, lists_of_many_layers_are_handed_over)
 	expect_list(1, 9, false);
 }
 
+enum { WORDS = 4096, WAITED = 0, SIGNALLED = 8 };
+
+static uint64_t word(struct engine_memory *words, uint64_t offset)
+{
+	return __atomic_load_n((const uint64_t *)(const void *)(data(words) + offset), __ATOMIC_ACQUIRE);
+}
+
+static void set_word(struct engine_memory *words, uint64_t offset, uint64_t value)
+{
+	__atomic_store_n((uint64_t *)(void *)(data(words) + offset), value, __ATOMIC_RELEASE);
+}
+
+/* As a client's stream has it: a job waits for what is ahead of it there, and what follows waits for the job.
+ */
+static void expect_ordered(uint64_t reached, bool is_driven)
+{
+	static struct work work;
+	struct engine_memory *words;
+	struct engine_stream *stream;
+
+	open_all();
+	stream = engine_stream_new(engine, &owner);
+	words = new_memory(REGION_KIND_MEMFD, WORDS);
+	set_word(words, WAITED, reached);
+	let_it_park(stream);
+	work_init(&work, N, false, dst, src);
+	work.job.wait = (struct engine_point){ words, WAITED, 5 };
+	work.job.wait_until_ns = UINT64_MAX;
+	work.job.signal = (struct engine_point){ words, SIGNALLED, 7 };
+	engine_submit(engine, stream, &work.job);
+	cr_expect_eq(engine_drive(engine, LONG_ENOUGH), is_driven);
+	cr_expect_eq(word(words, SIGNALLED), is_driven ? 7 : 0);
+	cr_expect_not(is_woken(is_driven ? 0 : NAP_MS));
+	set_word(words, WAITED, 5);
+	if (is_driven)
+		engine_reap(engine);
+	wait_done(1);
+	cr_expect_eq(work.job.status, 0);
+	cr_expect_eq(word(words, SIGNALLED), 7);
+	cr_expect_arr_eq(data(dst), data(src), BYTES);
+	engine_unmap(engine, words);
+	engine_stream_free(engine, stream);
+	close_all();
+}
+
+Test(drive, a_job_whose_point_has_come_wakes_nobody)
+{
+	expect_ordered(5, true);
+}
+
+Test(drive, a_job_whose_point_has_not_come_is_handed_over)
+{
+	expect_ordered(4, false);
+}
+
 static atomic_bool is_over;
 
 static void *map_and_unmap(void *arg)

@@ -2,6 +2,8 @@
 /* Defaults of the limits of memory, by what the service may use. */
 #include "daemon/config/limits.h"
 
+#include <sys/resource.h>
+
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 
@@ -48,6 +50,26 @@ ParameterizedTest(struct row *row, limits, fit)
 	cr_assert_eq(limits.input_bytes_per_uid, row->input, "%s: %lu", row->name,
 	             limits.input_bytes_per_uid);
 	cr_assert_eq(limits.list_bytes_per_uid, row->list, "%s: %lu", row->name, limits.list_bytes_per_uid);
+}
+
+Test(limits, one_user_has_half_of_the_descriptors_for_regions)
+{
+	const rlim_t most[] = { 1, 20000, 524288 };
+	const uint64_t expected[] = { 1, 10000, 65536 };
+	struct rlimit limit;
+	struct limits limits;
+
+	getrlimit(RLIMIT_NOFILE, &limit);
+	for (int i = 2; i >= 0; i--) {
+		if (most[i] > limit.rlim_max)
+			continue;
+		limit.rlim_max = most[i];
+		limit.rlim_cur = limit.rlim_cur < most[i] ? limit.rlim_cur : most[i];
+		cr_assert_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+		limits_init(&limits);
+		cr_expect_eq(limits.region_fds_per_uid, expected[i], "%lu: %lu", (unsigned long)most[i],
+		             (unsigned long)limits.region_fds_per_uid);
+	}
 }
 
 /* What one user holds of the service's memory at its limits, page tables for mapped bytes among it. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The engines of unit_process: the CPU engine, which may be held back, and some that do not open as others
- * do.
+/* The engines of unit_process: the CPU engine, which may be held back as it opens or maps, and some that do
+ * not open as others do.
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -9,14 +9,39 @@
 
 #include "rig.h"
 
-/* Once the file $HOLD_BACK is not there, if that is set. */
-static int open_cpu(struct engine **ret, const struct engine_options *options, struct error *err)
+/* While the file is there that the variable names, if it is set. */
+static void wait_while(const char *variable)
 {
-	const char *path = getenv("HOLD_BACK");
+	const char *path = getenv(variable);
 
 	while (path && access(path, F_OK) == 0)
 		usleep(10000);
-	return engine_cpu_open(ret, options, err);
+}
+
+static const struct engine_ops *cpu;
+
+static int map(struct engine *engine, const struct engine_handle *handle, struct engine_memory **ret,
+               struct error *err)
+{
+	if (handle->size == RIG_HELD_BYTES)
+		wait_while("HOLD_MAPPING");
+	return cpu->map(engine, handle, ret, err);
+}
+
+static int open_cpu(struct engine **ret, const struct engine_options *options, struct error *err)
+{
+	static struct engine_ops ops;
+	int r;
+
+	wait_while("HOLD_BACK");
+	r = engine_cpu_open(ret, options, err);
+	if (r < 0)
+		return r;
+	cpu = (*ret)->ops;
+	ops = *cpu;
+	ops.map = map;
+	(*ret)->ops = &ops;
+	return 0;
 }
 
 static int refuse(struct engine **ret, const struct engine_options *options, struct error *err)

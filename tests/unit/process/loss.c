@@ -3,17 +3,20 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/eventfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <criterion/criterion.h>
 
+#include "kernels/process/front.h"
 #include "rig.h"
 #include "tests/support/tap.h"
 
@@ -184,13 +187,22 @@ Test(process_loss, killed_while_another_engine_goes_on)
 
 /* ---- While it is away --------------------------------------------------------------------------------- */
 
-/* An engine that opens only once: the second time it waits for a file to go. */
-static void hold_back(bool is_held)
+/* What the variable names holds up engines while it is there. */
+static void hold(const char *variable, bool is_held)
 {
 	if (is_held)
-		cr_assert_eq(close(creat(getenv("HOLD_BACK"), 0600)), 0);
+		cr_assert_eq(close(creat(getenv(variable), 0600)), 0);
 	else
-		cr_assert_eq(unlink(getenv("HOLD_BACK")), 0);
+		cr_assert_eq(unlink(getenv(variable)), 0);
+}
+
+static void name_hold(const char *variable)
+{
+	char path[] = "/tmp/unit-process-XXXXXX";
+
+	close(mkstemp(path));
+	unlink(path);
+	setenv(variable, path, 1);
 }
 
 static void wait_until_lost(struct rig *rig)
@@ -205,7 +217,6 @@ Test(process_loss, nobody_waits_while_it_is_away)
 {
 	static struct busy busy;
 	static struct work work;
-	char path[] = "/tmp/unit-process-XXXXXX";
 	const struct engine_handle handle = {
 		.kind = REGION_KIND_MEMFD, .size = BYTES, .fd = rig_file(BYTES), .writable = true
 	};
@@ -213,12 +224,10 @@ Test(process_loss, nobody_waits_while_it_is_away)
 	struct engine_export made;
 	struct error err;
 
-	close(mkstemp(path));
-	unlink(path);
-	setenv("HOLD_BACK", path, 1);
+	name_hold("HOLD_BACK");
 	busy_open(&busy);
 	memory = rig_make(&busy.rig, REGION_KIND_MEMFD, BYTES);
-	hold_back(true);
+	hold("HOLD_BACK", true);
 	kill(rig_child(&busy.rig), SIGKILL);
 	wait_until_lost(&busy.rig);
 	cr_expect_eq(busy.rig.engine->losses, 1);
@@ -236,7 +245,7 @@ Test(process_loss, nobody_waits_while_it_is_away)
 	cr_expect_eq(engine_probe(busy.rig.engine, &err), 0);
 	cr_expect_not(engine_cancel(busy.rig.engine, busy.stream[0], &work.job));
 	engine_stream_cancel(busy.rig.engine, busy.stream[0]);
-	hold_back(false);
+	hold("HOLD_BACK", false);
 	rig_wait_for_return(&busy.rig, 1);
 	expect_good(&busy, 1);
 	busy_close(&busy);
@@ -246,18 +255,15 @@ Test(process_loss, nobody_waits_while_it_is_away)
 Test(process_loss, closed_while_it_is_away)
 {
 	static struct busy busy;
-	char file[] = "/tmp/unit-process-XXXXXX";
 
-	close(mkstemp(file));
-	unlink(file);
-	setenv("HOLD_BACK", file, 1);
+	name_hold("HOLD_BACK");
 	busy_open(&busy);
-	hold_back(true);
+	hold("HOLD_BACK", true);
 	kill(rig_child(&busy.rig), SIGKILL);
 	wait_until_lost(&busy.rig);
 	busy_close(&busy);
 	expect_no_children();
-	hold_back(false);
+	hold("HOLD_BACK", false);
 }
 
 /* ---- Memory that does not come back ------------------------------------------------------------------- */
@@ -301,24 +307,28 @@ Test(process_loss, memory_that_cannot_be_mapped_again)
 
 /* ---- Signs of life ------------------------------------------------------------------------------------ */
 
+/* What the front has found at its last look. */
+static void await_probe(struct rig *rig, int status, const char *says)
+{
+	struct error err = { .message = "" };
+
+	for (int i = 0; engine_probe(rig->engine, &err) != status; i++) {
+		cr_assert_lt(i, 1000, "%s", err.message);
+		rig_turn(rig, 10);
+	}
+	cr_expect(status == 0 || strstr(err.message, says), "%s", err.message);
+}
+
 Test(process_loss, a_child_that_is_silent)
 {
 	static struct busy busy;
 	static struct work work;
-	struct error err;
 
+	front_times.pulse_ms = 1000;
 	busy_open(&busy);
-	for (int i = 0; i < 3; i++) {
-		cr_expect_eq(engine_probe(busy.rig.engine, &err), 0);
-		usleep(100000);
-	}
+	await_probe(&busy.rig, 0, NULL);
 	kill(rig_child(&busy.rig), SIGSTOP);
-	cr_expect_eq(engine_probe(busy.rig.engine, &err), 0);
-	usleep(100000);
-	for (int i = 0; i < 2; i++) {
-		cr_expect_eq(engine_probe(busy.rig.engine, &err), STATUS_TIMEOUT);
-		cr_expect(strstr(err.message, "no sign of life"), "%s", err.message);
-	}
+	await_probe(&busy.rig, STATUS_TIMEOUT, "no sign of life");
 	busy.rig.n_done = 0;
 	work_init(&work, &busy.rig, 64, true, busy.dst, busy.src);
 	engine_submit(busy.rig.engine, busy.stream[0], &work.job);
@@ -326,9 +336,156 @@ Test(process_loss, a_child_that_is_silent)
 	kill(rig_child(&busy.rig), SIGCONT);
 	rig_wait(&busy.rig, 1);
 	cr_expect_eq(work.job.status, 0, "a cancel that was not waited for is none");
-	usleep(100000);
-	cr_expect_eq(engine_probe(busy.rig.engine, &err), 0);
+	await_probe(&busy.rig, 0, NULL);
+	cr_expect_eq(busy.rig.engine->losses, 0);
 	busy_close(&busy);
+}
+
+/* It is ended, and nobody else notices. */
+Test(process_loss, a_child_that_hangs)
+{
+	static struct busy busy, other;
+	uint64_t state = 9;
+
+	front_times.pulse_ms = 100;
+	busy_open(&busy);
+	busy_open(&other);
+	for (int round = 1; round <= 3; round++) {
+		const pid_t pid = rig_child(&busy.rig);
+
+		kill(pid, SIGSTOP);
+		busy_submit(&busy, &state);
+		rig_wait(&busy.rig, busy.n);
+		for (uint32_t i = 0; i < busy.n; i++)
+			cr_expect_eq(busy.work[i].job.status, STATUS_DEVICE_LOST, "round %d: job %u: %d",
+			             round, i, busy.work[i].job.status);
+		cr_expect(strstr(busy.rig.engine->lost_why, "has given no sign of life for 500 ms"), "%s",
+		          busy.rig.engine->lost_why);
+		expect_good(&other, round);
+		rig_wait_for_return(&busy.rig, (uint32_t)round);
+		cr_expect_neq(rig_child(&busy.rig), pid);
+		expect_good(&busy, round);
+		await_probe(&busy.rig, 0, NULL);
+	}
+	cr_expect_eq(other.rig.engine->losses, 0);
+	busy_close(&busy);
+	busy_close(&other);
+	expect_no_children();
+}
+
+/* A call that somebody waits for ends with the child. */
+static void *map_held(void *arg)
+{
+	struct rig *rig = arg;
+	const struct engine_handle handle = { .kind = REGION_KIND_MEMFD,
+		                              .size = RIG_HELD_BYTES,
+		                              .fd = rig_file(RIG_HELD_BYTES) };
+	struct engine_memory *memory;
+	struct error err;
+
+	cr_expect_eq(engine_map(rig->engine, &handle, &memory, &err), STATUS_DEVICE_LOST);
+	close(handle.fd);
+	return NULL;
+}
+
+Test(process_loss, a_child_that_hangs_while_it_maps)
+{
+	static struct busy busy;
+	pthread_t thread;
+
+	name_hold("HOLD_MAPPING");
+	front_times.pulse_ms = 100;
+	busy_open(&busy);
+	hold("HOLD_MAPPING", true);
+	cr_assert_eq(pthread_create(&thread, NULL, map_held, &busy.rig), 0);
+	usleep(100000);
+	kill(rig_child(&busy.rig), SIGSTOP);
+	pthread_join(thread, NULL);
+	hold("HOLD_MAPPING", false);
+	rig_wait_for_return(&busy.rig, 1);
+	expect_good(&busy, 1);
+	busy_close(&busy);
+}
+
+static void wait_for_failure(struct rig *rig, uint32_t failures)
+{
+	for (int i = 0; rig->engine->failures < failures; i++) {
+		rig_turn(rig, 100);
+		cr_assert_lt(i, 1000);
+	}
+}
+
+Test(process_loss, a_child_that_hangs_while_it_opens)
+{
+	static struct busy busy;
+
+	name_hold("HOLD_BACK");
+	busy_open(&busy);
+	front_times.open_ms = 200;
+	hold("HOLD_BACK", true);
+	kill(rig_child(&busy.rig), SIGKILL);
+	wait_for_failure(&busy.rig, 2);
+	cr_expect(strstr(busy.rig.engine->lost_why, "has not done so within 200 ms"), "%s",
+	          busy.rig.engine->lost_why);
+	front_times.open_ms = 60000;
+	hold("HOLD_BACK", false);
+	rig_wait_for_return(&busy.rig, 1);
+	cr_expect_eq(busy.rig.engine->losses, 1);
+	expect_good(&busy, 1);
+	busy_close(&busy);
+	expect_no_children();
+}
+
+/* The first one: it is not used at all. */
+Test(process_loss, an_engine_that_hangs_while_it_opens)
+{
+	struct engine_options options = { .threads = 1, .wake_fd = eventfd(0, EFD_CLOEXEC) };
+	struct engine *engine;
+	struct error err;
+
+	name_hold("HOLD_BACK");
+	front_times.open_ms = 200;
+	hold("HOLD_BACK", true);
+	cr_assert_eq(engine_process_start(&engine, "cpu", &options, &err), 0);
+	cr_expect_eq(engine_process_await(engine, &err), STATUS_DEVICE_LOST);
+	cr_expect(strstr(err.message, "has not done so within 200 ms"), "%s", err.message);
+	hold("HOLD_BACK", false);
+	close(options.wake_fd);
+	expect_no_children();
+}
+
+/* Memory that hangs as it is mapped anew is left out the next time; a child that does as a whole is ended. */
+Test(process_loss, a_child_that_hangs_while_it_maps_anew)
+{
+	static struct busy busy;
+	const int file = rig_file(RIG_HELD_BYTES);
+	struct engine_memory *held;
+	pid_t pid;
+
+	name_hold("HOLD_MAPPING");
+	busy_open(&busy);
+	held = rig_map(&busy.rig, file, RIG_HELD_BYTES);
+	hold("HOLD_MAPPING", true);
+	front_times.pulse_ms = 100;
+	front_times.map_ms = 3000;
+	kill(rig_child(&busy.rig), SIGKILL);
+	wait_until_lost(&busy.rig);
+	while ((pid = rig_child(&busy.rig)) == 0)
+		usleep(1000);
+	kill(pid, SIGSTOP);
+	wait_for_failure(&busy.rig, 1);
+	cr_expect(strstr(busy.rig.engine->lost_why, "no sign of life"), "%s", busy.rig.engine->lost_why);
+	cr_expect_not(atomic_load(&held->is_gone));
+	rig_wait_for_return(&busy.rig, 1);
+	cr_expect(atomic_load(&held->is_gone));
+	cr_expect_eq(busy.rig.engine->dropped, 1);
+	cr_expect(strstr(busy.rig.engine->lost_why, "hung while it mapped"), "%s", busy.rig.engine->lost_why);
+	expect_good(&busy, 1);
+	hold("HOLD_MAPPING", false);
+	engine_unmap(busy.rig.engine, held);
+	busy_close(&busy);
+	close(file);
+	expect_no_children();
 }
 
 /* ---- The process -------------------------------------------------------------------------------------- */
@@ -343,7 +500,7 @@ Test(process_loss, an_engine_that_does_not_open)
 		{ "refuses", "it does not want to", STATUS_NOT_FOUND },
 		{ "crashes", "has ended", STATUS_DEVICE_LOST },
 	};
-	struct engine_options options = { .threads = 1 };
+	struct engine_options options = { .threads = 1, .wake_fd = eventfd(0, EFD_CLOEXEC) };
 
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		struct engine *engine;
@@ -354,6 +511,7 @@ Test(process_loss, an_engine_that_does_not_open)
 		             err.status);
 		cr_expect(strstr(err.message, rows[i].says), "%s: %s", rows[i].name, err.message);
 	}
+	close(options.wake_fd);
 	expect_no_children();
 }
 

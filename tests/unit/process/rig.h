@@ -20,6 +20,10 @@ extern const struct engine_process_opener rig_openers[];
  * process to its standard output. */
 #define RIG_FRONT "rig-front"
 
+/* While $HOLD_BACK names a file that is there, the CPU engine does not open; $HOLD_MAPPING: it maps no memory
+ * of this size. */
+#define RIG_HELD_BYTES ((uint64_t)3 << 16)
+
 struct rig {
 	struct engine *engine;
 	struct engine_owner owner;
@@ -48,7 +52,7 @@ void rig_await(struct rig *rig);
 /* Its process has to have ended. */
 void rig_close(struct rig *rig);
 
-/* The process that runs the engine, which is not away. */
+/* The process that runs the engine, or is to; 0: there is none. */
 pid_t rig_child(const struct rig *rig);
 
 /* Until n jobs have come back in all. */
