@@ -184,6 +184,7 @@ void tma_free(tma_client *client)
 	range_set_deinit(&client->chunks);
 	free(client->items);
 	free(client->further_dst);
+	free(client->slices);
 	free(client->requests);
 	free(client);
 }

@@ -275,6 +275,13 @@ int tensor_params(tma_client *client, const struct tma_tensor *t, const char *na
 	return rc;
 }
 
+uint64_t tensor_elements(const struct msg_tensor *tensor)
+{
+	return 2 * (uint64_t)__builtin_popcountll(tensor->has) + tensor->shape.n +
+	       (tensor->has & F(tensor, strides) ? tensor->strides.n : 0) +
+	       (tensor->has & F(tensor, split) ? tensor->split.n : 0);
+}
+
 static void ints_params(struct int_list *ret, int n, const int64_t *v)
 {
 	ret->n = (uint32_t)n;
@@ -282,13 +289,6 @@ static void ints_params(struct int_list *ret, int n, const int64_t *v)
 }
 
 /* ---- Elements -------------------------------------------------------------------------------------- */
-
-static uint64_t tensor_elements(const struct msg_tensor *tensor)
-{
-	return 2 * (uint64_t)__builtin_popcountll(tensor->has) + tensor->shape.n +
-	       (tensor->has & F(tensor, strides) ? tensor->strides.n : 0) +
-	       (tensor->has & F(tensor, split) ? tensor->split.n : 0);
-}
 
 static uint64_t operand_elements(const struct msg_operand *operand)
 {

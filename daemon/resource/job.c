@@ -379,6 +379,18 @@ static bool explain_layers(const struct job *job, const struct table *table, str
 	return false;
 }
 
+static bool explain_items(const struct job *job, const struct batch *batch, struct error *err)
+{
+	for (uint32_t i = 0; batch && i < batch->n; i++) {
+		const struct batch_item *item = &batch->items[i];
+
+		if (explain_region(job, item->dst, item->device, err) ||
+		    explain_region(job, item->src, item->device, err))
+			return true;
+	}
+	return false;
+}
+
 /* Names the first of the job's regions that is known to have failed. */
 static bool explain_regions(const struct job *job, struct error *err)
 {
@@ -387,10 +399,8 @@ static bool explain_regions(const struct job *job, struct error *err)
 	for (uint32_t i = 0; i < job->n_regions; i++)
 		if (explain_region(job, job->regions[i], job->device, err))
 			return true;
-	for (uint32_t i = 0; job->parts && i < job->parts->n; i++)
-		if (explain_region(job, job->parts->items[i].dst, job->parts->items[i].device, err) ||
-		    explain_region(job, job->parts->items[i].src, job->parts->items[i].device, err))
-			return true;
+	if (explain_items(job, job->parts, err))
+		return true;
 	return list &&
 	       (explain_layers(job, list->dst_table, err) || explain_layers(job, list->src_table, err));
 }
@@ -442,8 +452,8 @@ static void refuse(struct job *job)
 		session_refuse(job->session, job->msgid, job->method, job->start_ns, &err);
 }
 
-/* A batch of which single moves failed is answered with a status for each item; the parts of one transform
- * fail together. */
+/* A batch of which single moves failed is answered with a status for each item; the parts of one transform,
+ * or the pieces of a reshard, fail together. */
 static bool is_refused(const struct job *job)
 {
 	const struct engine_job *engine_job = &job->engine_job;

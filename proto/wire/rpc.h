@@ -67,6 +67,11 @@ int rpc_decode_part(const struct message_list *parts, uint32_t i, struct msg_par
 int rpc_decode_further_dst(const struct message_list *list, uint32_t i, struct msg_tensor *ret,
                            struct error *err);
 
+/* Slice i of a reshard's list, which is called name; i < slices->n. Errors are as above, by the path
+ * "sources[3].tensor.dtype". */
+int rpc_decode_slice(const struct message_list *slices, const char *name, uint32_t i, struct msg_slice *ret,
+                     struct error *err);
+
 /* The three ways to answer. result is the C struct of method->result (RESULT_MESSAGE), a struct
  * message_list (RESULT_LIST) or NULL (RESULT_TRUE). On failure (STATUS_NO_MEMORY) nothing was appended. */
 int rpc_encode_result(struct buffer *b, uint32_t msgid, const struct method *method, const void *result);

@@ -176,6 +176,15 @@ class Request:
     @staticmethod
     def items(requests: Iterable[Request], /) -> Request:
         """Many of them in one request."""
+    @staticmethod
+    def reshard(
+        tensors: Sequence[Tensor],
+        starts: Sequence[Sequence[int]],
+        n_destinations: int,
+        shape: Sequence[int] | None,
+        /,
+    ) -> Request:
+        """Puts slices of a tensor together from others; destinations come first."""
 
 class Plan:
     """A transform that was checked once, of a client."""
@@ -257,9 +266,7 @@ class Client:
         ordinal of its device."""
     def synchronize(self) -> None:
         """Waits for all that was enqueued on streams."""
-    def stream_point(
-        self, region: Region, offset: int, value: int, stream: int | tuple[int, int], is_wait: bool, /
-    ) -> None:
+    def stream_point(self, region: Region, offset: int, value: int, stream: int, is_wait: bool, /) -> None:
         """A stream signals a point, or waits for it."""
     def explain(self, request: Request, engine: str | None, /) -> dict[str, Any]:
         """The plan of a transform."""

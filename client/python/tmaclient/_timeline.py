@@ -4,8 +4,6 @@ other."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Collection
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
@@ -68,33 +66,6 @@ class Timeline:
             self._core.stream_point(self._region, 0, value, stream_handle(stream), True)
             return True
         return _core.wait_point(self._region, 0, value, -1 if timeout is None else max(0, round(timeout * 1000)))
-
-
-class Streams:
-    """Waits for what has been queued in CUDA streams, by words in shared memory."""
-
-    _WORDS = 64  # streams at once; more wait for their turn
-
-    def __init__(self, core: _core.Client) -> None:
-        self._core, self._lock = core, threading.Lock()
-        self._region: _core.Region | None = None
-        self._value = 0
-
-    def wait_for(self, streams: Collection[tuple[int, int]]) -> None:
-        """Returns when they have done it. A stream is a handle, and the device that it belongs to."""
-        each = list(streams)
-        for start in range(0, len(each), self._WORDS):
-            with self._lock:
-                self._wait_for_some(each[start : start + self._WORDS])
-
-    def _wait_for_some(self, streams: list[tuple[int, int]]) -> None:
-        region = self._region or self._core.create(8 * self._WORDS)
-        self._region, self._value = None, self._value + 1  # words are left over if this fails
-        for i, stream in enumerate(streams):
-            self._core.stream_point(region, 8 * i, self._value, stream, False)
-        for i in range(len(streams)):
-            _core.wait_point(region, 8 * i, self._value, -1)
-        self._region = region
 
 
 def stream_handle(stream: Any) -> int:
