@@ -204,6 +204,7 @@ struct tma_client {
 	struct error silent; /* tma_take_error */
 
 	struct submit_item *items;    /* room for those of a message; NULL: none was made yet */
+	struct msg_slice *slices;     /* those of the last reshard; NULL: there was none */
 	struct device_driver *driver; /* NULL: not looked for yet */
 
 	uint32_t engine_of;  /* the connection that is_cpu is of; 0: none */
@@ -343,6 +344,9 @@ struct request *request_find(tma_client *client, uint32_t msgid, uint32_t *ret_s
 
 /* A tensor as it travels; name is what errors call it. */
 int tensor_params(tma_client *client, const struct tma_tensor *t, const char *name, struct msg_tensor *ret);
+
+/* What its containers declare, as frame_scan counts. */
+uint64_t tensor_elements(const struct msg_tensor *tensor);
 
 /* Adds a conversion to the fields of its transform. */
 int conversion_params(tma_client *client, const struct tma_conversion *conversion, struct msg_transform *ret);

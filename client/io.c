@@ -355,6 +355,7 @@ static bool may_repeat(const tma_client *client, const struct request *request, 
 	case METHOD_submit:
 	case METHOD_gather:
 	case METHOD_scatter:
+	case METHOD_reshard:
 		return n_waiting == 1 && !client->n_silent && !request->has_signal;
 	default:
 		return true;

@@ -299,13 +299,6 @@ static int item_params(tma_client *client, const struct tma_item *item, struct s
 	return rc < 0 ? rc : transform_params(client, item->transform, &ret->transform);
 }
 
-static uint64_t tensor_elements(const struct msg_tensor *tensor)
-{
-	return 2 * (uint64_t)__builtin_popcountll(tensor->has) + tensor->shape.n +
-	       (tensor->has & F(tensor, strides) ? tensor->strides.n : 0) +
-	       (tensor->has & F(tensor, split) ? tensor->split.n : 0);
-}
-
 static uint64_t operand_elements(const struct msg_operand *operand)
 {
 	if (operand->has & F(operand, number))

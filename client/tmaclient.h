@@ -522,7 +522,8 @@ struct tma_result {
 	uint64_t moved;      /* gather and scatter: entries whose blocks were moved */
 	uint64_t passed;     /* likewise: entries that were -1 */
 	uint64_t beyond;     /* likewise: entries out of range that were skipped; list in a region only */
-	uint64_t reserved[8];
+	uint64_t pieces;     /* reshard: copies from a source to a destination that it took */
+	uint64_t reserved[7];
 };
 
 /* Each of these calls waits for its reply; tma_last_result() then has the details. */
@@ -746,6 +747,49 @@ struct tma_blocks {
 TMA_API int tma_gather(tma_client *client, const struct tma_blocks *blocks);
 TMA_API int tma_scatter(tma_client *client, const struct tma_blocks *blocks);
 
+/* ---- Slices: reshard -------------------------------------------------------------------------------- */
+
+/* A tensor that holds a box of a larger one, the global tensor, which no memory has to hold as a whole. */
+struct tma_slice {
+	struct tma_tensor tensor; /* it is not split */
+	const int64_t *start; /* tensor.rank indices: where its element [0, ..., 0] is in the global tensor;
+	                         NULL: at 0 in each dimension */
+	uint64_t reserved[2];
+};
+
+/* Puts the destinations together from the sources, in one request: what is needed when the tensor-parallel
+ * size of a model changes. All slices have the type and the rank of the global tensor. Sources may have the
+ * same elements; these are taken to be equal in each, and the nearest source is read. So may destinations,
+ * but what is written shares no byte with another destination or with a source (OVERLAP). Each element of a
+ * destination must be in some source; OUT_OF_RANGE names the first that is in none. From two halves of a
+ * matrix of 4096 columns to its four quarters:
+ *
+ *     struct tma_slice halves[2], quarters[4];
+ *     ...
+ *     halves[1] = (struct tma_slice){ .tensor = { .region = r, .dtype = TMA_BFLOAT16, .rank = 2,
+ *                                                 .shape = { 4096, 2048 } },
+ *                                     .start = (int64_t[]){ 0, 2048 } };
+ *     ...
+ *     tma_reshard(client, &(struct tma_reshard){ .destinations = quarters, .n_destinations = 4,
+ *                                                .sources = halves, .n_sources = 2 });
+ *
+ * Where the service has several devices, each destination is written by its own device, all at once. The
+ * request is refused or fails as a whole. All slices must fit into one protocol message, as about 190 of two
+ * dimensions do. Zero-initialize the struct and set the members that you need. */
+struct tma_reshard {
+	const struct tma_slice *destinations;
+	size_t n_destinations;
+	const struct tma_slice *sources;
+	size_t n_sources;
+	const int64_t *shape;          /* extents of the global tensor, in which all slices then have to lie;
+	                                  NULL: they are not known */
+	const struct tma_order *order; /* NULL: none */
+	uint64_t reserved[6];
+};
+
+/* Waits for the reply; tma_last_result() then has the details, including the number of pieces. */
+TMA_API int tma_reshard(tma_client *client, const struct tma_reshard *reshard);
+
 /* ---- Layouts: KV caches and blocked tensors by name ------------------------------------------------- */
 
 /* The library knows memory layouts by name, such as "nhd" of vLLM, and makes the strides of tensors from
@@ -901,6 +945,7 @@ TMA_API int tma_submit_items(tma_client *client, struct tma_item *items, size_t 
                              const struct tma_order *order, tma_ticket *ret);
 TMA_API int tma_submit_gather(tma_client *client, const struct tma_blocks *blocks, tma_ticket *ret);
 TMA_API int tma_submit_scatter(tma_client *client, const struct tma_blocks *blocks, tma_ticket *ret);
+TMA_API int tma_submit_reshard(tma_client *client, const struct tma_reshard *reshard, tma_ticket *ret);
 
 /* Returns the first error since the last call among requests without a ticket, or 0 if there was none. Reads
  * what has arrived and never blocks. If a connection ends after it has accepted such requests, that counts as

@@ -178,7 +178,7 @@ static int split_check(tma_client *client, const struct tma_tensor *t, const cha
 
 int tensor_params(tma_client *client, const struct tma_tensor *t, const char *name, struct msg_tensor *ret)
 {
-	char field[16];
+	char field[48];
 	int rc;
 
 	snprintf(field, sizeof field, "%s.reserved", name);
@@ -216,6 +216,13 @@ int tensor_params(tma_client *client, const struct tma_tensor *t, const char *na
 		ints_params(&ret->split, 2 * t->n_split, t->split);
 	}
 	return rc;
+}
+
+uint64_t tensor_elements(const struct msg_tensor *tensor)
+{
+	return 2 * (uint64_t)__builtin_popcountll(tensor->has) + tensor->shape.n +
+	       (tensor->has & F(tensor, strides) ? tensor->strides.n : 0) +
+	       (tensor->has & F(tensor, split) ? tensor->split.n : 0);
 }
 
 static void ints_params(struct int_list *ret, int n, const int64_t *v)

@@ -199,6 +199,7 @@ union params {
 	struct msg_table_release table_release;
 	struct msg_submit submit;
 	struct msg_blocks blocks;
+	struct msg_reshard reshard;
 	struct msg_cancel cancel;
 	struct msg_ring_open ring_open;
 };

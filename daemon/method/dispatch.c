@@ -28,6 +28,7 @@ static method_handler *const handlers[METHOD_COUNT] = {
 	[METHOD_submit] = method_submit,
 	[METHOD_gather] = method_gather,
 	[METHOD_scatter] = method_scatter,
+	[METHOD_reshard] = method_reshard,
 	[METHOD_cancel] = method_cancel,
 	[METHOD_explain] = method_explain,
 	[METHOD_stats] = method_stats,
@@ -38,7 +39,7 @@ static const bool uses_device[METHOD_COUNT] = {
 	[METHOD_region_register] = true, [METHOD_region_create] = true, [METHOD_copy] = true,
 	[METHOD_transpose] = true,       [METHOD_pad] = true,           [METHOD_transform] = true,
 	[METHOD_plan_run] = true,        [METHOD_submit] = true,        [METHOD_gather] = true,
-	[METHOD_scatter] = true,
+	[METHOD_scatter] = true,         [METHOD_reshard] = true,
 };
 
 /* The request is not handled: drops its descriptors, one or, of parts, those that came with it alone. They

@@ -39,6 +39,8 @@ method_handler method_table_prepare, method_table_release;
 method_handler method_submit;
 /* method_blocks.c */
 method_handler method_gather, method_scatter;
+/* method_reshard.c */
+method_handler method_reshard;
 /* method_cancel.c */
 method_handler method_cancel;
 

@@ -6,15 +6,14 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "batch_job.h"
 #include "blocks_job.h"
 #include "daemon/resource/batch.h"
 #include "daemon/resource/job.h"
-#include "daemon/resource/links.h"
 #include "kernels/plan/overlap.h"
 #include "order.h"
 #include "daemon/resource/prepared.h"
 #include "daemon/resource/reach.h"
-#include "daemon/resource/spread.h"
 #include "daemon/resource/table.h"
 #include "daemon/server.h"
 #include "daemon/net/session.h"
@@ -173,40 +172,6 @@ static int check_items(struct job *job, const struct rpc_request *request)
 
 /* ---- The answer --------------------------------------------------------------------------------------- */
 
-/* The engine measures the batch as a whole: each item that succeeded gets a share of the time by its bytes.
- */
-static void count(struct job *job, const struct batch *batch, uint64_t bytes)
-{
-	const struct batch_item *item = batch->items;
-	double share = bytes ? (double)job->engine_job.ns / (double)bytes : 0;
-	uint64_t counted = 0, counted_ns = 0;
-	bool is_told = false;
-
-	for (const struct engine_move *move = batch->moves; move < batch->moves + batch->n_moves; item++) {
-		const int status = batch_item_status(item, move);
-		enum family family;
-		uint64_t moved, ns;
-
-		if (!item->n_moves)
-			continue;
-		moved = batch_item_moved(item, move, &family);
-		counted += moved;
-		if (!item->continues)
-			is_told = false;
-		if (status) {
-			if (!is_told)
-				session_count_error(job->session, status);
-			is_told = true;
-		} else {
-			ns = (uint64_t)(share * (double)counted + 0.5) - counted_ns;
-			counted_ns += ns;
-			job_count_on(job, item->device, family, moved, ns);
-			links_count_item(&job->session->server->devices, item, move);
-		}
-		move += item->n_moves;
-	}
-}
-
 /* A request that asked for no reply on success gets one on failure: no signal would report it. */
 static void answer(struct job *job)
 {
@@ -214,7 +179,7 @@ static void answer(struct job *job)
 	struct msg_submit_done done = { .ns = job->engine_job.ns };
 	uint32_t n_bad = batch_result(batch, &done);
 
-	count(job, batch, done.bytes);
+	batch_job_count(job, batch, done.bytes);
 	if (job->completion == COMPLETION_SIGNAL && n_bad > 0)
 		session_reply(job->session, job->msgid, job->method, &done, -1);
 	else
@@ -225,14 +190,6 @@ static void answer(struct job *job)
 static void release(struct job *job)
 {
 	batch_free(job->own);
-}
-
-static void answer_at_once(struct job *job)
-{
-	if (job->completion == COMPLETION_QUEUED)
-		session_reply_queued(job->session, job->msgid);
-	answer(job);
-	job_drop(job);
 }
 
 /* ---- The method --------------------------------------------------------------------------------------- */
@@ -265,35 +222,6 @@ err_drop:
 	return NULL;
 }
 
-/* That of the first item; without any, that of what it signals or waits for. */
-static uint32_t device_of(const struct job *job, const struct batch *batch)
-{
-	for (uint32_t i = 0; i < batch->n; i++)
-		if (batch->items[i].n_moves)
-			return batch->items[i].device;
-	if (job->signal && !job->signal->memory->host)
-		return job->signal->device;
-	return job->wait && !job->wait->memory->host ? job->wait->device : 0;
-}
-
-static bool is_spread(const struct batch *batch, uint32_t device)
-{
-	for (uint32_t i = 0; i < batch->n; i++)
-		if (batch->items[i].n_moves && batch->items[i].device != device)
-			return true;
-	return false;
-}
-
-static int run_on_devices(struct job *job, struct batch *batch, struct error *err)
-{
-	const uint32_t device = device_of(job, batch);
-	int r = job_run_on(job, device, err);
-
-	if (r < 0 || job->session->server->devices.n == 1 || !is_spread(batch, device))
-		return r;
-	return spread_new(job, batch, &job->spread, err);
-}
-
 /* The signal means that everything has been moved, so it is not set if an item was refused. */
 int method_submit(struct session *session, const struct rpc_request *request, struct error *err)
 {
@@ -306,20 +234,13 @@ int method_submit(struct session *session, const struct rpc_request *request, st
 	batch = job->own;
 	r = check_items(job, request);
 	if (r == 0)
-		r = run_on_devices(job, batch, err);
+		r = batch_job_run_on(job, batch, err);
 	if (r < 0) {
 		job_drop(job);
 		return r;
 	}
 	if (batch->n_good < batch->n_asked)
 		job->engine_job.signal.memory = NULL;
-	if (batch->n_moves == 0 &&
-	    (batch->n > 0 || !(job->engine_job.wait.memory || job->engine_job.signal.memory))) {
-		answer_at_once(job);
-		return 0;
-	}
-	job->engine_job.moves = batch->moves;
-	job->engine_job.n_moves = batch->n_moves;
-	job_submit(job);
+	batch_job_submit(job, batch);
 	return 0;
 }

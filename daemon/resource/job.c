@@ -340,9 +340,10 @@ static void refuse_queued(struct job *job, const struct error *err)
 	session_notify_done(job->session, job->msgid, job->method, NULL, err);
 }
 
-static bool explain_region(const struct job *job, const struct region *region, struct error *err)
+static bool explain_region(const struct job *job, const struct region *region, uint32_t device,
+                           struct error *err)
 {
-	const struct engine_memory *memory = region_memory(region, job->device);
+	const struct engine_memory *memory = region_memory(region, device);
 	uint64_t bytes;
 
 	switch (engine_memory_loss(memory, &bytes)) {
@@ -373,8 +374,20 @@ static bool explain_region(const struct job *job, const struct region *region, s
 static bool explain_layers(const struct job *job, const struct table *table, struct error *err)
 {
 	for (uint32_t i = 0; table && i < table->layers.n; i++)
-		if (explain_region(job, table->regions[i], err))
+		if (explain_region(job, table->regions[i], job->device, err))
 			return true;
+	return false;
+}
+
+static bool explain_items(const struct job *job, const struct batch *batch, struct error *err)
+{
+	for (uint32_t i = 0; batch && i < batch->n; i++) {
+		const struct batch_item *item = &batch->items[i];
+
+		if (explain_region(job, item->dst, item->device, err) ||
+		    explain_region(job, item->src, item->device, err))
+			return true;
+	}
 	return false;
 }
 
@@ -384,11 +397,9 @@ static bool explain_regions(const struct job *job, struct error *err)
 	const struct blocks_job *list = job->engine_job.blocks ? job->own : NULL;
 
 	for (uint32_t i = 0; i < job->n_regions; i++)
-		if (explain_region(job, job->regions[i], err))
+		if (explain_region(job, job->regions[i], job->device, err))
 			return true;
-	if (job->parts && job->parts->n > 0 &&
-	    (explain_region(job, job->parts->items[0].dst, err) ||
-	     explain_region(job, job->parts->items[0].src, err)))
+	if (explain_items(job, job->parts, err))
 		return true;
 	return list &&
 	       (explain_layers(job, list->dst_table, err) || explain_layers(job, list->src_table, err));
@@ -441,8 +452,8 @@ static void refuse(struct job *job)
 		session_refuse(job->session, job->msgid, job->method, job->start_ns, &err);
 }
 
-/* A batch of which single moves failed is answered with a status for each item; the parts of one transform
- * fail together. */
+/* A batch of which single moves failed is answered with a status for each item; the parts of one transform,
+ * or the pieces of a reshard, fail together. */
 static bool is_refused(const struct job *job)
 {
 	const struct engine_job *engine_job = &job->engine_job;

@@ -50,7 +50,7 @@ struct job {
 	void *own;
 	uint64_t tag;             /* of an entry of a submission ring */
 	struct spread *spread;    /* of a batch on several devices; NULL: it is on one */
-	struct batch *parts;      /* of a transform of several parts; NULL: none */
+	struct batch *parts;      /* of a transform of several parts, or of a reshard; NULL: none */
 	struct plan_entry *plan;  /* of engine_job.move; NULL: there is none */
 	struct region *dst, *src; /* the same */
 	bool uses_plan;           /* engine_job.move.plan is held, */

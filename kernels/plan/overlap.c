@@ -159,6 +159,46 @@ enum overlap overlap_self_repeated(const struct tensor_layout *layout, const str
 	return equation_self(&all);
 }
 
+/* The dimension with the largest stride, and the bytes of all others together from element [0, ..., 0]. */
+struct rows {
+	wide stride; /* bytes; 0: there is none */
+	wide low;
+	wide high;
+};
+
+static struct rows rows_of(const struct tensor_layout *layout, const struct tensor_extent *extent)
+{
+	const wide size = dtype_size(layout->dtype);
+	struct rows rows = { .low = extent->low, .high = extent->high };
+	wide stride = 0, max = 0;
+
+	for (int d = 0; d < layout->rank; d++)
+		if (layout->shape[d] > 1 && magnitude(layout->stride[d]) > magnitude(stride)) {
+			stride = layout->stride[d];
+			max = layout->shape[d] - 1;
+		}
+	rows.stride = magnitude(stride) * size;
+	if (stride < 0)
+		rows.low += rows.stride * max;
+	else
+		rows.high -= rows.stride * max;
+	return rows;
+}
+
+/* Whether rows of both, which have one stride, certainly lie between each other: modulo the stride, each side
+ * has bytes of its own. Parts of one tensor do. */
+static bool are_interleaved(const struct rows *a, const struct rows *b, wide distance)
+{
+	wide at;
+
+	if (a->stride == 0 || a->stride != b->stride)
+		return false;
+	at = (distance + b->low - a->low) % a->stride;
+	if (at < 0)
+		at += a->stride;
+	return at >= a->high - a->low && at + b->high - b->low <= a->stride;
+}
+
 /* An element of a at p and one of b at q share a byte when p - q lies in (-size_a, size_b), and p - q is the
  * sum over a less the sum over b less the distance. */
 enum overlap overlap_between(const struct tensor_layout *a, const struct tensor_layout *b, int64_t distance)
@@ -169,10 +209,15 @@ enum overlap overlap_between(const struct tensor_layout *a, const struct tensor_
 	struct search s;
 	enum overlap worst = OVERLAP_NONE;
 	int tries_left = OVERLAP_MOST_STEPS;
+	struct rows rows_a, rows_b;
 	bool is_ready;
 	wide origin;
 
 	if (!ea.high || !eb.high || (wide)distance + eb.low >= ea.high || (wide)distance + eb.high <= ea.low)
+		return OVERLAP_NONE;
+	rows_a = rows_of(a, &ea);
+	rows_b = rows_of(b, &eb);
+	if (are_interleaved(&rows_a, &rows_b, distance))
 		return OVERLAP_NONE;
 	origin = add_layout(&e, a, 1) + add_layout(&e, b, -1);
 	is_ready = search_init(&s, &e, &tries_left);

@@ -62,6 +62,11 @@ int rpc_decode_item(const struct item_list *items, uint32_t i, struct submit_ite
 /* Part i of a region_register; i < parts->n. Errors are as above, by the path "parts[3].size". */
 int rpc_decode_part(const struct message_list *parts, uint32_t i, struct msg_part *ret, struct error *err);
 
+/* Slice i of a reshard's list, which is called name; i < slices->n. Errors are as above, by the path
+ * "sources[3].tensor.dtype". */
+int rpc_decode_slice(const struct message_list *slices, const char *name, uint32_t i, struct msg_slice *ret,
+                     struct error *err);
+
 /* The three ways to answer. result is the C struct of method->result (RESULT_MESSAGE), a struct
  * message_list (RESULT_LIST) or NULL (RESULT_TRUE). On failure (STATUS_NO_MEMORY) nothing was appended. */
 int rpc_encode_result(struct buffer *b, uint32_t msgid, const struct method *method, const void *result);

@@ -183,6 +183,15 @@ int rpc_decode_part(const struct message_list *parts, uint32_t i, struct msg_par
 	return codec_decode_entry(parts->objects, i, "parts", &part_message, &rules, ret, err);
 }
 
+int rpc_decode_slice(const struct message_list *slices, const char *name, uint32_t i, struct msg_slice *ret,
+                     struct error *err)
+{
+	static const struct codec_rules rules = { "a slice", (UINT64_C(1) << FIELD_COUNT_slice) - 1,
+		                                  F(slice, tensor) | F(slice, start), CODEC_REFUSE_UNKNOWN };
+
+	return codec_decode_entry(slices->objects, i, name, &slice_message, &rules, ret, err);
+}
+
 static bool names_plan(const msgpack_object *item)
 {
 	if (item->type != MSGPACK_OBJECT_MAP)

@@ -181,6 +181,7 @@ class Script:
             self.move(rpc, dst, odd.tobytes(), tensor(b, odd.shape),
                       tensor(a, odd.shape, offset=(ROWS - 1) * COLUMNS * 4 + 1, strides=[-COLUMNS * 4, 2]))
             self.blocks(rpc, a, b, dst)
+            self.slices(rpc, a, b, dst)
             self.ask(rpc, "region_list")
             for region in (a, b):
                 self.ask(rpc, "region_release", {"region": region})
@@ -203,6 +204,17 @@ class Script:
             assert done["statuses"] == [-16], done  # NO_MEMORY
             self.done -= 1
             self.troubles.append(("submit", "NO_MEMORY", done["errors"]))
+
+    def slices(self, rpc, a, b, dst):
+        """From two halves to three thirds."""
+        halves, thirds = ([{"tensor": tensor(region, [ROWS, COLUMNS // n], "uint32", offset=4 * (COLUMNS // n) * i,
+                                             strides=[COLUMNS, 1]), "start": [0, COLUMNS // n * i]} for i in range(n)]
+                          for region, n in ((a, 2), (b, 3)))
+        dst[:PICTURE.nbytes] = bytes(PICTURE.nbytes)
+        done = self.ask(rpc, "reshard", {"destinations": thirds, "sources": halves})
+        expected = PICTURE.copy()
+        expected[:, COLUMNS // 3 * 3:] = 0
+        assert done is None or dst[:PICTURE.nbytes] == expected.tobytes(), "wrong bytes of a reshard"
 
     def created(self, rpc):
         """Memory of the service's own, which comes as a descriptor."""

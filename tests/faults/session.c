@@ -205,6 +205,31 @@ static void tables(void)
 	went_well("plan_release", tma_plan_release(plan));
 }
 
+/* The rows of each half, from the region that the service made to the other one. */
+static void slices(void)
+{
+	static const int64_t second[] = { ROWS / 2, 0 };
+	struct tma_slice to = { .tensor = { .dtype = TMA_UINT32, .rank = 2, .shape = { ROWS, COLUMNS } } };
+	struct tma_slice from[2];
+	const struct tma_reshard reshard = {
+		.destinations = &to, .n_destinations = 1, .sources = from, .n_sources = 2
+	};
+
+	if (!s.src || !s.own)
+		return;
+	to.tensor.region = s.own;
+	for (int i = 0; i < 2; i++) {
+		from[i] = to;
+		from[i].tensor.region = s.src;
+		from[i].tensor.shape[0] = ROWS / 2;
+	}
+	from[1].tensor.offset = ROWS / 2 * COLUMNS * 4;
+	from[1].start = second;
+	memset(tma_region_data(s.own), 0x5a, BYTES);
+	if (went_well("reshard", tma_reshard(s.client, &reshard)))
+		check_copied("reshard");
+}
+
 static void documents(void)
 {
 	int (*const asks[])(tma_client *, tma_document **) = { tma_info, tma_stats, tma_regions };
@@ -271,6 +296,7 @@ int main(int argc, char **argv)
 	transforms();
 	tickets();
 	tables();
+	slices();
 	documents();
 	transforms();
 	end(argv[1]);

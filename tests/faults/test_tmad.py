@@ -18,7 +18,7 @@ from faults import MEMORY, SYSTEM, FaultTmad, Plan, Script, each_failure, served
 from tmad import Memory, Rpc, Tmad, tensor, wait_until
 import tap
 
-SESSION = 69  # requests that are done when nothing fails
+SESSION = 70  # requests that are done when nothing fails
 
 
 class Unstarted(Exception):

@@ -157,8 +157,8 @@ static bool is_decodable(const struct message *message)
 
 /* ---- Requests ----------------------------------------------------------------------------------------- */
 
-/* The items of a submit or the parts of a region_register, as far as they can be decoded, in place of what
- * they are decoded from. To be freed. */
+/* The items of a submit, the parts of a region_register or the slices of a reshard, as far as they can be
+ * decoded, in place of what they are decoded from. To be freed. */
 static void *keep_items(struct item_list *list)
 {
 	struct submit_item *items = calloc(list->n + 1, sizeof *items);
@@ -191,6 +191,29 @@ static void *keep_parts(struct message_list *list)
 	return parts;
 }
 
+/* Those of both lists in one array. */
+static void *keep_slices(struct msg_reshard *params)
+{
+	struct message_list *lists[] = { &params->destinations, &params->sources };
+	static const char *const names[] = { "destinations", "sources" };
+	struct msg_slice *slices = calloc(params->destinations.n + params->sources.n + 1, sizeof *slices);
+	struct msg_slice *at = slices;
+	struct error err = { 0 };
+
+	for (int k = 0; k < 2; k++) {
+		struct msg_slice *first = at;
+
+		for (uint32_t i = 0; i < lists[k]->n; i++) {
+			if (rpc_decode_slice(lists[k], names[k], i, at, &err) < 0)
+				fuzz_check_error(&err);
+			else
+				at++;
+		}
+		*lists[k] = (struct message_list){ .items = first, .n = (uint32_t)(at - first) };
+	}
+	return slices;
+}
+
 static void *keep_lists(struct rpc_request *request)
 {
 	switch (request->method->id) {
@@ -198,6 +221,8 @@ static void *keep_lists(struct rpc_request *request)
 		return keep_items(&request->params.submit.items);
 	case METHOD_region_register:
 		return keep_parts(&request->params.region_register.parts);
+	case METHOD_reshard:
+		return keep_slices(&request->params.reshard);
 	default:
 		return NULL;
 	}

@@ -43,6 +43,8 @@ REQUESTS = {
     "plan_prepare": LAYOUTS, "plan_run": {**RUN, "dst_table": 1, "src_table": 1, **ORDER},
     "plan_release": {"plan": 1}, "table_prepare": {"places": struct.pack("<4Q", 1, 0, 1, 8)}, "table_release": {"table": 1},
     "submit": {"items": [RUN, TRANSFORM, {**RUN, "dst_table": 1, "src_table": 1}], **ORDER}, "gather": BLOCKS, "scatter": BLOCKS, "cancel": {"request": 1},
+    "reshard": {"destinations": [{"tensor": A, "start": [0, 0]}], "sources": [{"tensor": {**A, "offset": 8}, "start": [0, 0]}],
+                "shape": [2, 3], **ORDER},
     "ring_open": {"at": [1, 0], "entries": 2, "spin_us": 1}, "ring_close": None,
 }
 STATUSES = {"INVALID_ARGUMENT", "OUT_OF_RANGE", "OVERLAP", "NOT_FOUND", "UNSUPPORTED", "QUOTA", "NO_MEMORY"}

@@ -107,6 +107,7 @@ static void fill_field(const struct field *field, void *at, uint64_t *random)
 		struct msg_device_info devices[2];
 		struct msg_device_link links[2];
 		struct msg_user_stats users[2];
+		struct msg_slice slices[2];
 	} lists[8]; /* a message has few, those within others included */
 	static unsigned taken;
 	static const int32_t codes[] = { 0, -1, -STATUS_COUNT, INT32_MIN, 1, INT32_MAX };
@@ -467,6 +468,44 @@ static void fill_parts(struct msg_region_register *params, uint64_t *random)
 	}
 }
 
+/* Boxes of a tensor of up to 8 by 8, which tile it more often than they would by chance. */
+static void fill_slices(struct message_list *list, struct msg_slice slices[4], uint64_t at, uint64_t *random)
+{
+	const int rank = below(random, 8) ? 2 : (int)below(random, 4);
+	const uint32_t n = 1 + (uint32_t)below(random, 4);
+
+	*list = (struct message_list){ .items = slices, .n = below(random, 16) ? n : 0 };
+	for (uint32_t i = 0; i < n; i++) {
+		struct msg_slice *slice = &slices[i];
+
+		*slice = (struct msg_slice){ .has = F(slice, tensor) | F(slice, start),
+			                     .tensor = { .has = F(tensor, region) | F(tensor, offset) |
+			                                        F(tensor, dtype) | F(tensor, shape),
+			                                 .region = some_region(random),
+			                                 .offset = at + 64 * i,
+			                                 .dtype = DTYPE_UINT8,
+			                                 .shape.n = (uint32_t)rank },
+			                     .start.n = (uint32_t)rank };
+		for (int d = 0; d < rank; d++) {
+			slice->tensor.shape.v[d] = below(random, 16) ? 8 : (int64_t)below(random, 9);
+			slice->start.v[d] = below(random, 16) ? 0 : (int64_t)below(random, 9);
+		}
+		if (rank > 0 && below(random, 2)) {
+			slice->tensor.shape.v[0] = 8 / n;
+			slice->start.v[0] = 8 / n * i;
+		}
+	}
+}
+
+static void fill_reshard(struct msg_reshard *params, uint64_t *random)
+{
+	static struct msg_slice slices[2][4];
+
+	params->has = F(reshard, destinations) | F(reshard, sources);
+	fill_slices(&params->destinations, slices[0], 0, random);
+	fill_slices(&params->sources, slices[1], TRAFFIC_SIZE / 2, random);
+}
+
 static void fill_params(union params *params, const struct method *method, uint64_t *random)
 {
 	uint64_t fields = method->requires | (oracle_random(random) & method->accepts);
@@ -497,6 +536,10 @@ static void fill_params(union params *params, const struct method *method, uint6
 	if (method->params == &blocks_message && below(random, 8)) {
 		fill_blocks(&params->blocks, random);
 		SET_ORDER(blocks, &params->blocks, random);
+	}
+	if (method->params == &reshard_message && below(random, 8)) {
+		fill_reshard(&params->reshard, random);
+		SET_ORDER(reshard, &params->reshard, random);
 	}
 	if (method->params == &region_release_message && below(random, 8))
 		params->region_release.region = some_region(random);

@@ -36,10 +36,10 @@ def driver():
     return _driver
 
 
-def enter():
+def enter(device=0):
     """The device's context becomes this thread's."""
     context = ctypes.c_void_p()
-    cuda("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+    cuda("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
     cuda("cuCtxSetCurrent", context)
 
 
@@ -68,8 +68,8 @@ class Stream:
 class Span:
     """Consecutive allocations of cuMemCreate, as in an expandable segment of PyTorch."""
 
-    def __init__(self, n=1, room=None, chunk=2 * MIB):
-        self.n, self.room, self.chunk = 0, room or n, chunk
+    def __init__(self, n=1, room=None, chunk=2 * MIB, device=0):
+        self.n, self.room, self.chunk, self.device = 0, room or n, chunk, device
         start = ctypes.c_uint64()
         cuda("cuMemAddressReserve", ctypes.byref(start), ctypes.c_size_t(self.room * chunk), ctypes.c_size_t(0), u64(0),
              u64(0))
@@ -77,12 +77,12 @@ class Span:
         self.grow(n)
 
     def _map(self, i):
-        properties = Properties(type=1, handles=1, location=Location(1, 0))
+        properties = Properties(type=1, handles=1, location=Location(1, self.device))
         allocation = ctypes.c_uint64()
         cuda("cuMemCreate", ctypes.byref(allocation), ctypes.c_size_t(self.chunk), ctypes.byref(properties), u64(0))
         at, size = u64(self.start + i * self.chunk), ctypes.c_size_t(self.chunk)
         cuda("cuMemMap", at, size, ctypes.c_size_t(0), allocation, u64(0))
-        cuda("cuMemSetAccess", at, size, ctypes.byref(Access(Location(1, 0), 3)), ctypes.c_size_t(1))
+        cuda("cuMemSetAccess", at, size, ctypes.byref(Access(Location(1, self.device), 3)), ctypes.c_size_t(1))
         cuda("cuMemRelease", allocation)
 
     def grow(self, n):

@@ -289,10 +289,11 @@ static PyObject *py_client_last_result(PyObject *self, PyObject *unused)
 		return NULL;
 	r = *tma_last_result(c->client);
 	py_client_unlock(c);
-	return Py_BuildValue("{s:s,s:K,s:K,s:K,s:K,s:K,s:I}", "path", r.path, "bytes",
+	return Py_BuildValue("{s:s,s:K,s:K,s:K,s:K,s:K,s:K,s:I}", "path", r.path, "bytes",
 	                     (unsigned long long)r.bytes, "ns", (unsigned long long)r.ns, "moved",
 	                     (unsigned long long)r.moved, "passed", (unsigned long long)r.passed, "beyond",
-	                     (unsigned long long)r.beyond, "repeats", (unsigned)r.repeats);
+	                     (unsigned long long)r.beyond, "pieces", (unsigned long long)r.pieces, "repeats",
+	                     (unsigned)r.repeats);
 }
 
 /* ---- The type -------------------------------------------------------------------------------------- */

@@ -262,7 +262,7 @@ int py_region_place(struct py_client *c, const struct py_tensor *t, bool writabl
 
 /* ---- Requests -------------------------------------------------------------------------------------- */
 
-enum py_request_kind { REQUEST_TRANSFORM, REQUEST_PLAN, REQUEST_BLOCKS, REQUEST_ITEMS };
+enum py_request_kind { REQUEST_TRANSFORM, REQUEST_PLAN, REQUEST_BLOCKS, REQUEST_ITEMS, REQUEST_RESHARD };
 
 struct py_plan;
 
@@ -289,7 +289,7 @@ struct py_amax {
 struct py_request {
 	PyObject ob_base;
 	enum py_request_kind kind;
-	struct py_tensor *dst, *src; /* NULL for items */
+	struct py_tensor *dst, *src; /* NULL for items and slices */
 
 	/* A transform, also that of blocks. */
 	bool has_perm, has_pads;
@@ -314,7 +314,12 @@ struct py_request {
 	int64_t limit;              /* blocks of the indexed side */
 	int64_t dst_step, src_step; /* bytes */
 
-	PyObject *items; /* a tuple of requests of the first two kinds */
+	PyObject *items; /* a tuple of requests of the first two kinds; of a reshard, of tensors, destinations
+	                    first */
+	size_t n_destinations;
+	int64_t *start; /* of these tensors, the numbers of each after those of the one before; owned */
+	int64_t shape[TMA_MAX_RANK]; /* of the global tensor */
+	bool has_shape;
 };
 
 extern PyType_Spec py_request_spec;
@@ -331,6 +336,9 @@ struct resolved {
 	struct tma_item *items;       /* owned; also the only one of a plan that has operands or results */
 	struct resolved *each;        /* of the items; owned */
 	size_t n_items;
+	struct tma_reshard reshard;
+	struct tma_slice *slices; /* owned */
+	size_t n_slices;
 };
 
 /* With the lock. */

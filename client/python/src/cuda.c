@@ -268,6 +268,9 @@ static bool is_used(const struct resolved *r, const tma_region *region)
 	for (size_t i = 0; i < r->n_items; i++)
 		if (is_used(&r->each[i], region))
 			return true;
+	for (size_t i = 0; i < r->n_slices; i++)
+		if (r->slices[i].tensor.region == region)
+			return true;
 	return false;
 }
 

@@ -2,6 +2,7 @@
 /* The type Request: what to move, between tensors, before it is known where they are. */
 #include "core.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static struct py_request *py_request_alloc(enum py_request_kind kind)
@@ -35,6 +36,7 @@ static void py_request_dealloc(PyObject *self)
 	Py_XDECREF((PyObject *)q->all_dst);
 	Py_XDECREF((PyObject *)q->all_src);
 	Py_XDECREF(q->items);
+	free(q->start);
 	((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
 	Py_DECREF(type);
 }
@@ -422,6 +424,84 @@ static PyObject *make_items(PyObject *type, PyObject *arg)
 	return (PyObject *)q;
 }
 
+/* The numbers of start of each tensor, for which q->start has room. */
+static int parse_starts(struct py_request *q, PyObject *starts)
+{
+	int64_t *at = q->start;
+	PyObject *tuple = PySequence_Tuple(starts);
+	int rc = 0;
+
+	if (!tuple)
+		return -1;
+	if (PyTuple_Size(tuple) != PyTuple_Size(q->items)) {
+		PyErr_Format(PyExc_ValueError, "starts: %zd of them for %zd tensors", PyTuple_Size(tuple),
+		             PyTuple_Size(q->items));
+		rc = -1;
+	}
+	for (Py_ssize_t i = 0; rc == 0 && i < PyTuple_Size(tuple); i++) {
+		const int rank = ((struct py_tensor *)PyTuple_GetItem(q->items, i))->rank;
+
+		rc = parse_numbers(PyTuple_GetItem(tuple, i), "start", rank, at);
+		at += rank;
+	}
+	Py_DECREF(tuple);
+	return rc;
+}
+
+static int parse_slices(struct py_request *q, PyObject *starts, PyObject *shape)
+{
+	const Py_ssize_t n = PyTuple_Size(q->items);
+	size_t numbers = 0;
+
+	for (Py_ssize_t i = 0; i < n; i++) {
+		PyObject *item = PyTuple_GetItem(q->items, i);
+
+		if (Py_TYPE(item) != core.tensor_type) {
+			PyErr_SetString(PyExc_TypeError, "slices are tensors");
+			return -1;
+		}
+		numbers += (size_t)((struct py_tensor *)item)->rank;
+	}
+	if (q->n_destinations > (size_t)n) {
+		PyErr_Format(PyExc_ValueError, "%zu destinations of %zd tensors", q->n_destinations, n);
+		return -1;
+	}
+	q->start = calloc(numbers ? numbers : 1, sizeof *q->start);
+	if (!q->start) {
+		PyErr_NoMemory();
+		return -1;
+	}
+	if (parse_starts(q, starts) < 0)
+		return -1;
+	if (shape == Py_None || n == 0)
+		return 0;
+	q->has_shape = true;
+	return parse_numbers(shape, "shape", ((struct py_tensor *)PyTuple_GetItem(q->items, 0))->rank,
+	                     q->shape);
+}
+
+/* Request.reshard(tensors, starts, n_destinations, shape): destinations come first; shape may be None. */
+static PyObject *make_reshard(PyObject *type, PyObject *args)
+{
+	PyObject *tensors, *starts, *shape;
+	unsigned long long n_destinations;
+	struct py_request *q;
+
+	(void)type;
+	if (!PyArg_ParseTuple(args, "OOO&O:reshard", &tensors, &starts, parse_u64, &n_destinations, &shape))
+		return NULL;
+	q = py_request_alloc(REQUEST_RESHARD);
+	if (!q)
+		return NULL;
+	q->n_destinations = n_destinations;
+	q->items = PySequence_Tuple(tensors);
+	if (!q->items || parse_slices(q, starts, shape) < 0) {
+		Py_DECREF((PyObject *)q);
+		return NULL;
+	}
+	return (PyObject *)q;
+}
+
 static PyMethodDef py_request_methods[] = {
 	{ "transform", make_transform, METH_VARARGS | METH_STATIC,
 	  "transform(dst, src, permute, before, after, mode, value, cast=None, scale=None, bias=None, amax=None)"
@@ -435,6 +515,9 @@ static PyMethodDef py_request_methods[] = {
 	  "run_plan(plan, dst, src, scale=None, bias=None, amax_scale=None, amax_inverse=None)\n--\n\n"
 	  "Runs a plan." },
 	{ "items", make_items, METH_O | METH_STATIC, "items(requests)\n--\n\nMany of them in one request." },
+	{ "reshard", make_reshard, METH_VARARGS | METH_STATIC,
+	  "reshard(tensors, starts, n_destinations, shape)\n--\n\n"
+	  "Puts slices of a tensor together from others; destinations come first." },
 	{ 0 },
 };
 

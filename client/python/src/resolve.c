@@ -163,6 +163,35 @@ static int resolve_items(struct py_client *c, const struct py_request *q, struct
 	return 0;
 }
 
+static int resolve_reshard(struct py_client *c, const struct py_request *q, struct resolved *r)
+{
+	const size_t n = (size_t)PyTuple_Size(q->items);
+	const int64_t *start = q->start;
+
+	r->slices = calloc(n ? n : 1, sizeof *r->slices);
+	if (!r->slices) {
+		PyErr_NoMemory();
+		return -1;
+	}
+	for (size_t i = 0; i < n; i++) {
+		const struct py_tensor *t = (struct py_tensor *)PyTuple_GetItem(q->items, (Py_ssize_t)i);
+		struct tma_place place = { 0 };
+
+		if (py_region_place(c, t, i < q->n_destinations, &place) < 0)
+			return -1;
+		set_tensor(&r->slices[i].tensor, t, &place);
+		r->slices[i].start = start;
+		start += t->rank;
+		r->n_slices++;
+	}
+	r->reshard = (struct tma_reshard){ .destinations = r->slices,
+		                           .n_destinations = q->n_destinations,
+		                           .sources = r->slices + q->n_destinations,
+		                           .n_sources = n - q->n_destinations,
+		                           .shape = q->has_shape ? q->shape : NULL };
+	return 0;
+}
+
 /* c NULL: places do not matter. */
 int py_request_resolve(struct py_client *c, struct py_request *q, struct resolved *r)
 {
@@ -171,6 +200,8 @@ int py_request_resolve(struct py_client *c, struct py_request *q, struct resolve
 	memset(r, 0, sizeof *r);
 	if (q->kind == REQUEST_ITEMS)
 		rc = resolve_items(c, q, r);
+	else if (q->kind == REQUEST_RESHARD)
+		rc = resolve_reshard(c, q, r);
 	else {
 		const bool is_blocks = q->kind == REQUEST_BLOCKS;
 
@@ -206,6 +237,9 @@ void resolved_deinit(struct resolved *r)
 		free(r->each[i].items);
 	free(r->items);
 	free(r->each);
+	free(r->slices);
+	r->slices = NULL;
+	r->n_slices = 0;
 	r->items = NULL;
 	r->each = NULL;
 	r->n_items = 0;

@@ -98,6 +98,9 @@ int resolved_run(struct py_client *c, const struct py_request *q, struct resolve
 		return q->is_scatter ? tma_scatter(c->client, &r->blocks) : tma_gather(c->client, &r->blocks);
 	case REQUEST_ITEMS:
 		return tma_run_items(c->client, r->items, r->n_items, order);
+	case REQUEST_RESHARD:
+		r->reshard.order = order;
+		return tma_reshard(c->client, &r->reshard);
 	}
 	return TMA_INTERNAL;
 }
@@ -119,6 +122,9 @@ int resolved_submit(struct py_client *c, const struct py_request *q, struct reso
 		                     : tma_submit_gather(c->client, &r->blocks, ret);
 	case REQUEST_ITEMS:
 		return tma_submit_items(c->client, r->items, r->n_items, order, ret);
+	case REQUEST_RESHARD:
+		r->reshard.order = order;
+		return tma_submit_reshard(c->client, &r->reshard, ret);
 	}
 	return TMA_INTERNAL;
 }

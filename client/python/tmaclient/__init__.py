@@ -40,6 +40,7 @@ from ._errors import (
     WaitTimeoutError,
 )
 from ._plan import Plan, PreparedPlan
+from ._reshard import Slice, shards
 from ._scales import Amax
 from ._timeline import Point, Timeline
 
@@ -81,6 +82,7 @@ __all__ = [
     "ProtocolError",
     "QuotaError",
     "Region",
+    "Slice",
     "Status",
     "Tensor",
     "Timeline",
@@ -90,4 +92,5 @@ __all__ = [
     "__version__",
     "aio",
     "connect",
+    "shards",
 ]

@@ -26,7 +26,7 @@ from ._arrays import (
 )
 from ._batch import Batch
 from ._conversion import NO_CASTING, Casting, Conversion, Keywords, parse_conversion
-from ._core import Tensor
+from ._core import Request, Tensor
 from ._errors import DisconnectedError, InvalidArgumentError, UnsupportedError, VersionError, WaitTimeoutError
 from ._moves import (
     Blocks,
@@ -42,6 +42,7 @@ from ._moves import (
     result_shape,
 )
 from ._plan import Plan, PreparedPlan
+from ._reshard import Reshard
 from ._scales import Amax, Scaling, block_counts, parse_block, parse_scale, quantized_dtype
 from ._staging import Staging
 from ._timeline import Point, Timeline
@@ -154,6 +155,12 @@ class Options:
             if given is not None:
                 raise TypeError(f"{name}: {of}")
         return self
+
+    def check_reshard(self) -> Self:
+        """The same of a reshard, which is not staged in chunks either."""
+        if self.progress:
+            raise TypeError("progress: a reshard is one request")
+        return self.check_no_casting("a reshard moves elements as they are")
 
 
 class Maker:
@@ -518,6 +525,28 @@ class Client(Maker):
         appear twice. Other entries of dst stay as they are. scale and bias are as for gather; dst is as out."""
         self._run(self._scatter_job(dst, index, src, axis, permute, Options(**options)))
 
+    def reshard(
+        self, destinations: Any, sources: Any, *, shape: Sequence[int] | None = None, **options: Unpack[MoveKeywords]
+    ) -> None:
+        """Puts the destinations together from the sources, in one request: parts of one tensor, which no array has to
+        hold as a whole. That is what changes the tensor-parallel size of a model:
+
+            c.reshard(tma.shards(eight, axis=1), tma.shards(four, axis=1))
+
+        Both list slices: pairs of an array and the index of its first element in the tensor, as `shards` and `Slice`
+        make them. All arrays are of one type and rank. Several sources may have the same elements, which are then taken
+        to be equal: the nearest is read. Each element of a destination has to be in some source (OutOfRangeError names
+        the first that is not). Destinations share no memory with each other or with sources (OverlapError). shape is
+        that of the tensor, if all slices are to be held to it.
+
+        Arrays in memory of this process alone are copied as a whole, not in chunks. With arrays on several CUDA devices
+        the call waits, for what is queued in the current stream of each, and for the end. dtype and what else converts
+        are not for reshard, nor is progress.
+        """
+        checked = Options(**options).check_reshard()
+        reshard = Reshard.parse(destinations, sources, shape)
+        self._run_reshard(reshard, reshard.streams(), checked.order(), checked.synchronous)
+
     def plan(
         self,
         src: Any,
@@ -610,6 +639,42 @@ class Client(Maker):
             self._core.synchronize()
         if staged_dst is not None:
             dst.copy_from(staged_dst)
+
+    def _run_reshard(
+        self, reshard: Reshard, streams: dict[int, tuple[int, int]], order: dict[str, Any], synchronous: bool
+    ) -> None:
+        """streams: those of the devices that it has arrays on, each in order with the move."""
+        signal = None
+        written: list[tuple[Tensor, Tensor]] = []  # in shared memory, and where it goes
+        if not all(self._is_reached(t) for t in reshard.tensors):
+            plain, wait, signal = without_points(order)
+            self._await(wait, order)
+            order = plain
+        request = reshard.request([self._shared_slice(reshard, i, written) for i in range(len(reshard.tensors))])
+        if len(streams) == 1:
+            self._core.enqueue(request, next(iter(streams.values())), **order)
+            if written or synchronous or any(t.is_host for t in reshard.tensors):
+                self._core.synchronize()
+        else:
+            for stream in streams.values():  # does nothing, when the stream comes to it
+                self._core.enqueue(Request.reshard([], [], 0, None), stream)
+            if streams:
+                self._core.synchronize()
+            self._core.run(request, **order)
+        for staged, t in written:
+            t.copy_from(staged)
+        if signal is not None:
+            _core.signal_point(*signal)
+
+    def _shared_slice(self, reshard: Reshard, i: int, written: list[tuple[Tensor, Tensor]]) -> Tensor:
+        """A tensor, or its copy in shared memory, which for a destination is noted, to be copied back."""
+        t = reshard.tensors[i]
+        if self._is_reached(t):
+            return t
+        if i >= reshard.n_destinations:
+            return self._shared_copy(t)
+        written.append((self._make_tensor(t.shape, t.dtype), t))
+        return written[-1][0]
 
     def _shared_copy(self, t: Tensor) -> Tensor:
         shared = self._make_tensor(t.shape, t.dtype)

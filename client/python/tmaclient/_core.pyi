@@ -174,6 +174,15 @@ class Request:
     @staticmethod
     def items(requests: Iterable[Request], /) -> Request:
         """Many of them in one request."""
+    @staticmethod
+    def reshard(
+        tensors: Sequence[Tensor],
+        starts: Sequence[Sequence[int]],
+        n_destinations: int,
+        shape: Sequence[int] | None,
+        /,
+    ) -> Request:
+        """Puts slices of a tensor together from others; destinations come first."""
 
 class Plan:
     """A transform that was checked once, of a client."""

@@ -46,6 +46,7 @@ from ._core import Region, Request, Tensor
 from ._errors import CanceledError, DisconnectedError, OutOfRangeError, WaitTimeoutError, class_of
 from ._moves import Blocks, Move, parse_constant
 from ._plan import Plan, PreparedPlan
+from ._reshard import Reshard
 from ._scales import Scaling
 from ._staging import Lane, round_up
 from ._timeline import Timeline
@@ -717,6 +718,25 @@ class AsyncClient(Maker):
     ) -> None:
         """Client.scatter."""
         await self._run(await self._job(self._scatter_job, dst, index, src, axis, permute, Options(**options)))
+
+    async def reshard(
+        self, destinations: Any, sources: Any, *, shape: Sequence[int] | None = None, **options: Unpack[MoveKeywords]
+    ) -> None:
+        """Client.reshard."""
+        checked = Options(**options).check_reshard()
+        reshard = Reshard.parse(destinations, sources, shape)
+        streams = reshard.streams()
+        await self._until_idle()
+        if not streams and all(self._is_reached(t) for t in reshard.tensors):
+            request = reshard.request()
+            await self._send(lambda flight: self._core.submit(request, flight, **checked.order()), checked.order())
+            return
+        order, wait, signal = without_points(checked.order())
+        await self._await(wait, checked.order())
+        blocking, stager = await self._blocking_client()
+        await asyncio.wrap_future(stager.submit(lambda: blocking._run_reshard(reshard, streams, order, True)))
+        if signal is not None:
+            _core.signal_point(*signal)
 
     async def plan(
         self,

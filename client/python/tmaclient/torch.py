@@ -8,6 +8,7 @@
     torch.ops.tma.scatter(pool, index, blocks)
     torch.ops.tma.transform(weights, fp8, cast="saturate", scale=factors)
     torch.ops.tma.quantize(weights, fp8, scale, [128, 128])
+    torch.ops.tma.reshard(new_shards, old_shards, new_starts, old_starts)
 
 Each writes into the tensors that it is given. They use one client of the process, which `use` sets, or which is
 connected at the first call.
@@ -25,6 +26,7 @@ import torch
 from ._client import Client, connect
 from ._conversion import CASTS, Keywords
 from ._moves import check_permutation, parse_axes, parse_axis
+from ._reshard import Slice
 from ._scales import check_dtype, parse_block
 
 _lock = threading.Lock()
@@ -150,6 +152,21 @@ def scatter(
     client().scatter(out, index, src.detach(), axis=dim, permute=permute, **_casting(cast, scale, bias))
 
 
+@torch.library.custom_op("tma::reshard", mutates_args=("destinations",))
+def reshard(
+    destinations: Sequence[torch.Tensor],
+    sources: Sequence[torch.Tensor],
+    destination_starts: Sequence[int],
+    source_starts: Sequence[int],
+) -> None:
+    """Puts the destinations together from the sources, which are slices of one tensor; see Client.reshard. The starts
+    are the indices in it of the first element of each slice, those of one slice after the other."""
+    client().reshard(
+        _slices("destination_starts", destinations, destination_starts),
+        _slices("source_starts", [t.detach() for t in sources], source_starts),
+    )
+
+
 @transform.register_fake
 def _(
     src: torch.Tensor,
@@ -226,6 +243,31 @@ def _(
     _check_operands([1 if d == axis else n for d, n in enumerate(blocks)], cast, scale, bias)
 
 
+@reshard.register_fake
+def _(
+    destinations: Sequence[torch.Tensor],
+    sources: Sequence[torch.Tensor],
+    destination_starts: Sequence[int],
+    source_starts: Sequence[int],
+) -> None:
+    slices = _slices("destination_starts", destinations, destination_starts)
+    slices += _slices("source_starts", sources, source_starts)
+    for t, _ in slices:
+        of, first = (t.dtype, t.dim()), (slices[0].array.dtype, slices[0].array.dim())
+        torch._check(
+            of == first, lambda of=of, first=first: f"slices of {of} and {first}; all are of one type and rank"
+        )
+
+
+def _slices(name: str, tensors: Sequence[torch.Tensor], starts: Sequence[int]) -> list[Slice]:
+    """Each tensor with its part of the starts."""
+    numbers = sum(t.dim() for t in tensors)
+    if len(starts) != numbers:
+        raise ValueError(f"{name}: {len(starts)} numbers for tensors of {numbers} dimensions together")
+    at = iter(starts)
+    return [Slice(t, tuple(next(at) for _ in range(t.dim()))) for t in tensors]
+
+
 def _axes(permute: Sequence[int] | None, rank: int) -> list[int]:
     """A permutation, with axes from 0 on."""
     axes = parse_axes(permute, rank, "permute")
@@ -292,4 +334,4 @@ def _number(value: float, out: torch.Tensor) -> Any:
     return value if is_real or value != value // 1 else int(value)
 
 
-__all__ = ["client", "gather", "quantize", "scatter", "transform", "use"]
+__all__ = ["client", "gather", "quantize", "reshard", "scatter", "transform", "use"]

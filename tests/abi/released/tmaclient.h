@@ -365,7 +365,8 @@ struct tma_result {
 	uint64_t moved;      /* gather and scatter: entries whose blocks were moved */
 	uint64_t passed;     /* likewise: entries that were -1 */
 	uint64_t beyond;     /* likewise: entries out of range that were skipped; list in a region only */
-	uint64_t reserved[8];
+	uint64_t pieces;     /* reshard: copies from a source to a destination that it took */
+	uint64_t reserved[7];
 };
 
 /* Each of these calls waits for its reply; tma_last_result() then has the details. */

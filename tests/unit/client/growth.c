@@ -23,7 +23,7 @@
 GROWS(struct tma_tensor, 320, 2)
 GROWS(struct tma_number, 56, 2)
 GROWS(struct tma_transform, 176, 7)
-GROWS(struct tma_result, 144, 8)
+GROWS(struct tma_result, 144, 7)
 GROWS(struct tma_point, 40, 2)
 GROWS(struct tma_order, 152, 5)
 GROWS(struct tma_place, 32, 2)
@@ -33,6 +33,8 @@ GROWS(struct tma_operands, 144, 2)
 GROWS(struct tma_conversion, 104, 7)
 GROWS(struct tma_amax, 104, 8)
 GROWS(struct tma_blocks, 200, 6)
+GROWS(struct tma_slice, 344, 2)
+GROWS(struct tma_reshard, 96, 6)
 GROWS(struct tma_completed, 192, 4)
 GROWS(struct tma_ring_end, 64, 4)
 GROWS(struct tma_layout_cache, 176, 8)
@@ -49,6 +51,8 @@ static const int32_t list[] = { 0 };
 static struct tma_blocks blocks = {
 	.transform = &plain, .count = 1, .index_dtype = TMA_INT32, .index = list
 };
+static struct tma_slice slice = { .tensor = { .dtype = TMA_UINT8, .rank = 1, .shape = { 4 } } };
+static struct tma_reshard reshard = { .sources = &slice, .n_sources = 1 };
 static struct tma_item item = { .transform = &plain };
 
 static int call_transform(tma_client *client)
@@ -68,6 +72,11 @@ static int call_submit(tma_client *client)
 static int call_gather(tma_client *client)
 {
 	return tma_gather(client, &blocks);
+}
+
+static int call_reshard(tma_client *client)
+{
+	return tma_reshard(client, &reshard);
 }
 
 static int call_items(tma_client *client)
@@ -111,6 +120,9 @@ Test(growth, what_is_reserved_has_to_be_zero)
 		{ &blocks.reserved[2], call_gather, "blocks.reserved[2]" },
 		{ &blocks.index_at.reserved[1], call_gather, "index_at.reserved[1]" },
 		{ &plain.reserved[0], call_gather, "transform.reserved[0]" },
+		{ &reshard.reserved[5], call_reshard, "reshard.reserved[5]" },
+		{ &slice.reserved[1], call_reshard, "sources[0].reserved[1]" },
+		{ &slice.tensor.reserved[0], call_reshard, "sources[0].tensor.reserved[0]" },
 		{ &item.reserved[0], call_items, "items[0]: reserved[0]" },
 		{ &item.dst.reserved[0], call_items, "items[0]: dst.reserved[0]" },
 		{ &item.src.reserved[1], call_items, "items[0]: src.reserved[1]" },
@@ -243,6 +255,7 @@ static void assert_untouched(tma_client *client)
 	RETURNS(tma_submit_items(client, NULL, 1, NULL, &ret.ticket));
 	RETURNS(tma_submit_gather(client, NULL, &ret.ticket));
 	RETURNS(tma_submit_scatter(client, NULL, &ret.ticket));
+	RETURNS(tma_submit_reshard(client, NULL, &ret.ticket));
 	RETURNS(tma_submit(client, NULL, &ret.ticket));
 	RETURNS(tma_wait(client, 77, &ret.result));
 	RETURNS(tma_poll(client, 77, &ret.result));

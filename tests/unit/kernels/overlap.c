@@ -181,3 +181,30 @@ Test(overlap, search_is_bounded, .timeout = 2)
 	}
 	cr_assert_eq(overlap_self(&layout), OVERLAP_UNKNOWN);
 }
+
+/* Columns of one matrix, side by side, are told apart without a search, whichever way their rows run. */
+Test(overlap, parts_of_one_tensor_take_no_steps)
+{
+	const struct tensor_layout layouts[] = {
+		{ DTYPE_FLOAT32, 2, { 1000, 10 }, { 80, 1 } },
+		{ DTYPE_FLOAT32, 2, { 1000, 10 }, { 80, -1 } },
+		{ DTYPE_FLOAT32, 3, { 2, 1000, 5 }, { 5, -80, 1 } },
+		{ DTYPE_FLOAT32, 3, { 1, 1000, 10 }, { 123456, 80, 1 } },
+	};
+	const int64_t first[] = { 0, 9, 999 * 80, 0 }; /* of element [0, ..., 0] among the columns */
+	const uint64_t before = overlap_steps();
+
+	for (int a = 0; a < 4; a++)
+		for (int b = 0; b < 4; b++)
+			for (int64_t column = 10; column <= 70; column += 20)
+				cr_assert_eq(overlap_between(&layouts[a], &layouts[b],
+				                             4 * (column + first[b] - first[a])),
+				             OVERLAP_NONE, "%d, %d: column %d", a, b, (int)column);
+	cr_assert_eq(overlap_steps(), before);
+	for (int a = 0; a < 4; a++)
+		for (int b = 0; b < 4; b++)
+			cr_assert_eq(
+			    overlap_between(&layouts[a], &layouts[b], 4 * (10 + first[b] - first[a]) - 1),
+			    OVERLAP_SOME, "%d, %d", a, b);
+	cr_assert_gt(overlap_steps(), before);
+}

@@ -28,7 +28,7 @@ static void sample_field(const struct field *field, void *at)
 	static const struct counter counters[] = { { "one", 1 }, { "most", UINT64_MAX } };
 	static const char *const names[] = { "copy", "pad" };
 	static const int32_t codes[] = { 0, STATUS_INVALID_ARGUMENT, STATUS_INTERNAL };
-	static uint64_t items[64]; /* any struct of zeros */
+	static uint64_t items[192]; /* any struct of zeros */
 
 	switch (field->kind) {
 	case FIELD_KIND_BOOL:
@@ -147,6 +147,24 @@ static struct submit_item *keep_items(struct item_list *list)
 	return items;
 }
 
+/* Those of both lists in one array. */
+static struct msg_slice *keep_slices(struct msg_reshard *params)
+{
+	struct message_list *lists[] = { &params->destinations, &params->sources };
+	struct msg_slice *slices = calloc(params->destinations.n + params->sources.n + 1, sizeof *slices);
+	struct msg_slice *at = slices;
+	struct error err = { 0 };
+
+	for (int k = 0; k < 2; k++) {
+		struct msg_slice *first = at;
+
+		for (uint32_t i = 0; i < lists[k]->n; i++)
+			at += rpc_decode_slice(lists[k], "slices", i, at, &err) == 0;
+		*lists[k] = (struct message_list){ .items = first, .n = (uint32_t)(at - first) };
+	}
+	return slices;
+}
+
 void *sample_keep_lists(struct rpc_request *request)
 {
 	switch (request->method->id) {
@@ -154,6 +172,8 @@ void *sample_keep_lists(struct rpc_request *request)
 		return keep_items(&request->params.submit.items);
 	case METHOD_region_register:
 		return keep_parts(&request->params.region_register.parts);
+	case METHOD_reshard:
+		return keep_slices(&request->params.reshard);
 	default:
 		return NULL;
 	}

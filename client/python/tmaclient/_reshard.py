@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Slices of a tensor that is spread over several arrays, as tensor parallelism does it, and their move."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from . import _core
+from ._arrays import Array, adapt
+from ._core import Request, Tensor
+from ._moves import integer, parse_axis, sequence
+
+
+class Slice(NamedTuple):
+    """A part of a larger tensor: an array, and the index in that tensor of its element [0, ..., 0]."""
+
+    array: Any
+    start: Sequence[int]
+
+
+def shards(arrays: Iterable[Any], axis: int = 0) -> list[Slice]:
+    """Arrays that lie side by side along an axis of a tensor, as the ranks of tensor parallelism have it: with as many
+    ranks as arrays, array r is what rank r has. Their extents along the axis may differ. For other tilings, make each
+    Slice by itself."""
+    slices: list[Slice] = []
+    at = 0
+    for i, array in enumerate(arrays):
+        shape = _shape(array, f"arrays[{i}]")
+        axis_ = parse_axis(axis, len(shape))
+        slices.append(Slice(array, tuple(at if d == axis_ else 0 for d in range(len(shape)))))
+        at += shape[axis_]
+    return slices
+
+
+def _shape(array: Any, name: str) -> tuple[int, ...]:
+    shape = getattr(array, "shape", None)
+    return tuple(shape) if shape is not None else adapt(array, name).tensor.shape
+
+
+class Reshard:
+    """Destinations that are put together from sources. Any of the tensors may be replaced by a copy of it."""
+
+    __slots__ = ("arrays", "n_destinations", "shape", "starts", "tensors")
+
+    def __init__(
+        self, arrays: list[Array], starts: list[tuple[int, ...]], n_destinations: int, shape: tuple[int, ...] | None
+    ) -> None:
+        self.arrays, self.starts, self.n_destinations, self.shape = arrays, starts, n_destinations, shape
+        self.tensors = [a.tensor for a in arrays]  # destinations first
+
+    @classmethod
+    def parse(cls, destinations: Any, sources: Any, shape: Any) -> Reshard:
+        """Of pairs of an array and its start."""
+        written = [_parse_slice(s, f"destinations[{i}]") for i, s in enumerate(sequence(destinations, "destinations"))]
+        read = [_parse_slice(s, f"sources[{i}]") for i, s in enumerate(sequence(sources, "sources"))]
+        for i, (array, _) in enumerate(written):
+            if array.tensor.readonly:
+                raise ValueError(f"destinations[{i}]: the array is read-only")
+        both = written + read
+        given = None if shape is None else _integers(shape, "shape")
+        return cls([array for array, _ in both], [start for _, start in both], len(written), given)
+
+    def request(self, tensors: Sequence[Tensor] | None = None) -> Request:
+        """The request of it, with other tensors in the place of its own."""
+        given = self.tensors if tensors is None else tensors
+        return Request.reshard(given, self.starts, self.n_destinations, self.shape)
+
+    def streams(self) -> dict[int, tuple[int, int]]:
+        """By the ordinal of each device that it has arrays on, the current stream of the first of them there."""
+        streams: dict[int, tuple[int, int]] = {}
+        for a in self.arrays:
+            if a.tensor.is_host or a.tensor.size == 0:
+                continue
+            device = _core.device_of(a.tensor.data)
+            if device not in streams:
+                streams[device] = (a.kind.stream(a.object, a.tensor), device)
+        return streams
+
+
+def _parse_slice(slice_: Any, name: str) -> tuple[Array, tuple[int, ...]]:
+    if not isinstance(slice_, (tuple, list)) or len(slice_) != 2:
+        raise TypeError(f"{name}: {type(slice_).__name__}; a slice is a pair of an array and where it starts")
+    array = adapt(slice_[0], f"{name}[0]")
+    start = _integers(slice_[1], f"{name}[1]")
+    if len(start) != array.tensor.ndim:
+        raise ValueError(f"{name}[1]: {len(start)} numbers for an array of {array.tensor.ndim} dimensions")
+    return array, start
+
+
+def _integers(numbers: Any, name: str) -> tuple[int, ...]:
+    return tuple(integer(n, name) for n in sequence(numbers, name))

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Slices on several devices and in host memory, in the streams of each, on the stand-in driver."""
+import os
+
+import pytest
+
+np = pytest.importorskip("numpy")
+
+import tmaclient as tma
+from tmad import GPU, SANITIZED, SOFTGPU, Tmad
+
+if GPU or SANITIZED or not os.path.exists(os.path.join(SOFTGPU, "libcuda.so.1")):
+    pytest.skip("needs the stand-in driver, and nothing else that is preloaded", allow_module_level=True)
+
+import softgpu
+from softgpu import MIB, Array, Span, Stream
+
+WHOLE = np.arange(64 * 96, dtype="u4").reshape(64, 96)
+HALVES = np.split(WHOLE, 2)
+QUARTERS = np.split(WHOLE, 4, 1)
+
+
+@pytest.fixture(scope="module")
+def gpus():
+    softgpu.driver()
+    with Tmad(engine="cuda", env={"SOFTGPU_DEVICES": "2"}) as daemon:
+        yield daemon
+
+
+@pytest.fixture
+def c(gpus):
+    with tma.connect(gpus.path) as client:
+        yield client
+
+
+class Device:
+    """Memory of a device and a stream of it; arrays are made one behind the other."""
+
+    def __init__(self, number):
+        self.number = number
+        softgpu.enter(number)
+        self.span, self.stream, self.end = Span(2, device=number), Stream(), 0
+
+    def array(self, values):
+        softgpu.enter(self.number)
+        array = Array(self.span.start + self.end, values.shape, values.dtype, self.stream)
+        self.end += 1 * MIB // 4
+        array.put(values)
+        return array
+
+    def get(self, array):
+        softgpu.enter(self.number)
+        return array.get()
+
+    def free(self):
+        softgpu.enter(self.number)
+        self.stream.close()
+        self.span.free()
+
+
+@pytest.fixture
+def devices(gpus):
+    made = [Device(i) for i in range(2)]
+    yield made
+    for device in made:
+        device.free()
+    softgpu.enter()
+
+
+def test_on_one_device(c, devices):
+    """In its stream, after what is queued there and before what will be."""
+    d = devices[0]
+    old, new = [d.array(h) for h in HALVES], [d.array(np.zeros_like(q)) for q in QUARTERS]
+    c.reshard(tma.shards(new, 1), tma.shards(old))
+    assert all(np.array_equal(d.get(a), q) for a, q in zip(new, QUARTERS, strict=True))
+    c.synchronize()
+    with pytest.raises(ValueError, match="ordered by its stream"):
+        c.reshard(tma.shards(new, 1), tma.shards(old), wait=c.timeline().point(1))
+
+
+def test_on_several(c, devices):
+    """Each rank has a device; the call waits for the streams of both, and for its own end."""
+    old = [d.array(h) for d, h in zip(devices, HALVES, strict=True)]
+    new = [devices[i % 2].array(np.zeros_like(q)) for i, q in enumerate(QUARTERS)]
+    for _ in range(3):
+        c.reshard(tma.shards(new, 1), tma.shards(old))
+        assert c.last_result()["pieces"] == 8
+        for i, q in enumerate(QUARTERS):
+            assert np.array_equal(devices[i % 2].get(new[i]), q)
+            new[i].put(np.zeros_like(q))
+    with pytest.raises(tma.OutOfRangeError):
+        c.reshard(tma.shards(new, 1), tma.shards(old[:1]))
+
+
+@pytest.mark.parametrize("is_shared", [True, False])
+def test_with_host_memory(c, devices, is_shared):
+    """From the host to both devices, and back."""
+    def on_host(values):
+        array = c.empty(values.shape, values.dtype) if is_shared else np.empty_like(values)
+        array[...] = values
+        return array
+
+    old, back = [on_host(h) for h in HALVES], [on_host(np.zeros_like(h)) for h in HALVES]
+    new = [devices[i % 2].array(np.zeros_like(q)) for i, q in enumerate(QUARTERS)]
+    c.reshard(tma.shards(new, 1), tma.shards(old))
+    c.reshard(tma.shards(back), tma.shards(new, 1))
+    assert np.array_equal(np.concatenate(back), WHOLE)
+    c.reshard(tma.shards(back), tma.shards(old))
+    one = [devices[1].array(np.zeros_like(h)) for h in HALVES]
+    c.reshard(tma.shards(one), tma.shards(old))
+    assert all(np.array_equal(devices[1].get(a), h) for a, h in zip(one, HALVES, strict=True))
+
+
+def test_asyncio(gpus, devices):
+    import asyncio
+
+    async def run():
+        async with tma.aio.connect(gpus.path) as c:
+            old = [d.array(h) for d, h in zip(devices, HALVES, strict=True)]
+            new = [devices[i % 2].array(np.zeros_like(q)) for i, q in enumerate(QUARTERS)]
+            await asyncio.gather(*(c.reshard(tma.shards(new, 1), tma.shards(old)) for _ in range(3)))
+            timeline = await c.timeline()
+            timeline.signal(1)
+            await c.reshard(tma.shards(new, 1), tma.shards(old), wait=timeline.point(1), signal=timeline.point(2))
+            assert timeline.value == 2
+            for i, q in enumerate(QUARTERS):
+                assert np.array_equal(devices[i % 2].get(new[i]), q)
+
+    asyncio.run(run())
