@@ -183,6 +183,7 @@ void tma_free(tma_client *client)
 	range_set_deinit(&client->read_only);
 	range_set_deinit(&client->chunks);
 	free(client->items);
+	free(client->further_dst);
 	free(client->slices);
 	free(client->requests);
 	free(client);

@@ -203,7 +203,9 @@ struct tma_client {
 	uint64_t n_silent;   /* requests of this connection that are answered only when they fail */
 	struct error silent; /* tma_take_error */
 
-	struct submit_item *items;    /* room for those of a message; NULL: none was made yet */
+	struct submit_item *items;      /* room for those of a message; NULL: none was made yet */
+	struct msg_tensor *further_dst; /* likewise, of the largest that there was */
+	size_t further_dst_room;
 	struct msg_slice *slices;     /* those of the last reshard; NULL: there was none */
 	struct device_driver *driver; /* NULL: not looked for yet */
 
@@ -354,8 +356,12 @@ int conversion_params(tma_client *client, const struct tma_conversion *conversio
 /* A transform as it travels, without its order; INVALID_ARGUMENT when it cannot. */
 int transform_params(tma_client *client, const struct tma_transform *t, struct msg_transform *ret);
 
-/* INVALID_ARGUMENT when a transform that is no request of its own, but part of `what`, has an order. */
+/* INVALID_ARGUMENT when a transform that is no request of its own has further destinations, or an order, of
+ * which `what` is said. */
 int transform_check_part(tma_client *client, const struct tma_transform *t, const char *what);
+
+/* What its parameters are in a message, as frame_scan counts them: without the map itself. */
+uint64_t transform_elements(const struct msg_transform *t);
 
 /* fill of a call whose from is a struct tma_transform, or NULL. It sends the call's order. */
 params_fn transform_fill;

@@ -299,21 +299,6 @@ static int item_params(tma_client *client, const struct tma_item *item, struct s
 	return rc < 0 ? rc : transform_params(client, item->transform, &ret->transform);
 }
 
-static uint64_t operand_elements(const struct msg_operand *operand)
-{
-	if (operand->has & F(operand, number))
-		return 0;
-	return 2 * (uint64_t)__builtin_popcountll(operand->has) + operand->shape.n +
-	       (operand->has & F(operand, strides) ? operand->strides.n : 0);
-}
-
-static uint64_t amax_elements(const struct msg_amax *amax)
-{
-	return 2 * (uint64_t)__builtin_popcountll(amax->has) + amax->block.n +
-	       (amax->has & F(amax, scale) ? tensor_elements(&amax->scale) : 0) +
-	       (amax->has & F(amax, inverse) ? tensor_elements(&amax->inverse) : 0);
-}
-
 /* Each operand is a pair, and a place of two. */
 static uint64_t run_elements(const struct msg_plan_run *run)
 {
@@ -326,17 +311,7 @@ static uint64_t run_elements(const struct msg_plan_run *run)
 /* As frame_scan counts them, in the item's own containers. */
 static uint64_t item_elements(const struct submit_item *item)
 {
-	const struct msg_transform *t = &item->transform;
-
-	if (item->is_run)
-		return run_elements(&item->run);
-	return 2 * (uint64_t)__builtin_popcountll(t->has) + tensor_elements(&t->dst) +
-	       tensor_elements(&t->src) + (t->has & F(transform, perm) ? t->perm.n : 0) +
-	       (t->has & F(transform, before) ? t->before.n : 0) +
-	       (t->has & F(transform, after) ? t->after.n : 0) + (t->value.kind == SCALAR_COMPLEX ? 2 : 0) +
-	       (t->has & F(transform, scale) ? operand_elements(&t->scale) : 0) +
-	       (t->has & F(transform, bias) ? operand_elements(&t->bias) : 0) +
-	       (t->has & F(transform, amax) ? amax_elements(&t->amax) : 0);
+	return item->is_run ? run_elements(&item->run) : transform_elements(&item->transform);
 }
 
 /* ---- The answer --------------------------------------------------------------------------------------- */

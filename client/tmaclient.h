@@ -496,7 +496,13 @@ struct tma_conversion {
 	uint64_t reserved[7];
 };
 
-/* One transform. A NULL pointer leaves out its part: no permutation, no padding. */
+/* One transform. A NULL pointer leaves out its part: no permutation, no padding.
+ *
+ * A transform that is a request by itself may have further destinations, 64 at most, on any devices or in
+ * host memory: each gets what dst gets. Each has the type and shape of dst, and may have strides of its own;
+ * splits of dst apply to all. The source is read once, and large destinations reach several devices in a
+ * chain along the fastest links. They must not share bytes with each other, the source, or what the transform
+ * converts by, which must have no amax. */
 struct tma_transform {
 	const struct tma_tensor *dst;
 	const struct tma_tensor *src;
@@ -509,7 +515,10 @@ struct tma_transform {
 	struct tma_number value;                 /* with TMA_PAD_CONSTANT */
 	const struct tma_order *order;           /* for a transform that is a request by itself; NULL: none */
 	const struct tma_conversion *conversion; /* NULL: dst and src have one type */
-	uint64_t reserved[7];
+	const struct tma_tensor
+	    *further_dst; /* n_further_dst of them; only for tma_transform and tma_submit */
+	size_t n_further_dst;
+	uint64_t reserved[5];
 };
 
 struct tma_result {

@@ -4,9 +4,11 @@
 #include "client.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static int transform_call(tma_client *client, enum method_id method, const struct tma_transform *t);
+static int further_params(tma_client *client, const struct tma_transform *t, struct msg_transform *ret);
 static void ints_params(struct int_list *ret, int n, const int64_t *v);
 
 /* ---- Transforms ------------------------------------------------------------------------------------ */
@@ -93,11 +95,19 @@ int transform_fill(tma_client *client, const struct call *call, struct request *
 	int rc = transform_params(client, call->from, params);
 
 	(void)request;
+	if (rc == 0)
+		rc = further_params(client, call->from, params);
 	return rc < 0 ? rc : order_fill(transform, client, call->order, params);
 }
 
 int transform_check_part(tma_client *client, const struct tma_transform *t, const char *what)
 {
+	if (t && t->n_further_dst > 0)
+		return client_fail(
+		    client, STATUS_INVALID_ARGUMENT,
+		    "transform.n_further_dst: %zu; only a transform that is a request of its own has "
+		    "further destinations",
+		    t->n_further_dst);
 	if (!t || !t->order)
 		return 0;
 	return client_fail(client, STATUS_INVALID_ARGUMENT,
@@ -157,6 +167,53 @@ int transform_params(tma_client *client, const struct tma_transform *t, struct m
 	if (ret->value.kind != SCALAR_UNSIGNED || ret->value.u)
 		ret->has |= F(transform, value);
 	return t->conversion ? conversion_params(client, t->conversion, ret) : 0;
+}
+
+/* Of the envelope and the order. */
+#define ENVELOPE_ELEMENTS 32
+
+static int further_room(tma_client *client, size_t n)
+{
+	struct msg_tensor *grown;
+
+	if (n <= client->further_dst_room)
+		return 0;
+	grown = realloc(client->further_dst, n * sizeof *grown);
+	if (!grown)
+		return client_fail(client, STATUS_NO_MEMORY,
+		                   "out of memory for the destinations of a transform");
+	client->further_dst = grown;
+	client->further_dst_room = n;
+	return 0;
+}
+
+/* As many as a message holds. */
+static int further_params(tma_client *client, const struct tma_transform *t, struct msg_transform *ret)
+{
+	const uint64_t most = frame_request_limits.elements - ENVELOPE_ELEMENTS;
+	const size_t n = t->n_further_dst;
+	char name[40];
+	int rc = 0;
+
+	if (n == 0)
+		return 0;
+	if (!t->further_dst)
+		return client_fail(client, STATUS_INVALID_ARGUMENT,
+		                   "transform.further_dst is NULL, but n_further_dst is %zu", n);
+	if (n < most)
+		rc = further_room(client, n);
+	for (size_t i = 0; rc == 0 && n < most && i < n; i++) {
+		snprintf(name, sizeof name, "further_dst[%zu]", i);
+		rc = tensor_params(client, &t->further_dst[i], name, &client->further_dst[i]);
+	}
+	if (rc < 0)
+		return rc;
+	ret->has |= F(transform, further_dst);
+	ret->further_dst = (struct message_list){ .items = client->further_dst, .n = (uint32_t)n };
+	if (n >= most || transform_elements(ret) > most)
+		return client_fail(client, STATUS_INVALID_ARGUMENT,
+		                   "transform.n_further_dst: %zu tensors do not fit into a message", n);
+	return 0;
 }
 
 /* What the lists could not be read or sent without. */
@@ -229,4 +286,43 @@ static void ints_params(struct int_list *ret, int n, const int64_t *v)
 {
 	ret->n = (uint32_t)n;
 	memcpy(ret->v, v, (size_t)n * sizeof *v);
+}
+
+/* ---- Elements -------------------------------------------------------------------------------------- */
+
+static uint64_t operand_elements(const struct msg_operand *operand)
+{
+	if (operand->has & F(operand, number))
+		return 0;
+	return 2 * (uint64_t)__builtin_popcountll(operand->has) + operand->shape.n +
+	       (operand->has & F(operand, strides) ? operand->strides.n : 0);
+}
+
+static uint64_t amax_elements(const struct msg_amax *amax)
+{
+	return 2 * (uint64_t)__builtin_popcountll(amax->has) + amax->block.n +
+	       (amax->has & F(amax, scale) ? tensor_elements(&amax->scale) : 0) +
+	       (amax->has & F(amax, inverse) ? tensor_elements(&amax->inverse) : 0);
+}
+
+static uint64_t further_elements(const struct message_list *list)
+{
+	const struct msg_tensor *tensors = list->items;
+	uint64_t n = 0;
+
+	for (uint32_t i = 0; i < list->n; i++)
+		n += 1 + tensor_elements(&tensors[i]);
+	return n;
+}
+
+uint64_t transform_elements(const struct msg_transform *t)
+{
+	return 2 * (uint64_t)__builtin_popcountll(t->has) + tensor_elements(&t->dst) +
+	       tensor_elements(&t->src) + (t->has & F(transform, perm) ? t->perm.n : 0) +
+	       (t->has & F(transform, before) ? t->before.n : 0) +
+	       (t->has & F(transform, after) ? t->after.n : 0) + (t->value.kind == SCALAR_COMPLEX ? 2 : 0) +
+	       (t->has & F(transform, scale) ? operand_elements(&t->scale) : 0) +
+	       (t->has & F(transform, bias) ? operand_elements(&t->bias) : 0) +
+	       (t->has & F(transform, amax) ? amax_elements(&t->amax) : 0) +
+	       (t->has & F(transform, further_dst) ? further_elements(&t->further_dst) : 0);
 }

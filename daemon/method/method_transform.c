@@ -3,6 +3,8 @@
  * the job. */
 #include "dispatch.h"
 
+#include "bounced.h"
+#include "destinations.h"
 #include "order.h"
 #include "daemon/server.h"
 #include "daemon/net/session.h"
@@ -15,6 +17,10 @@ int method_transform(struct session *session, const struct rpc_request *request,
 	struct order order;
 	int r = order_of(session, transform, p, &order, err);
 
+	if (r == 0 && p->further_dst.n > 0)
+		return destinations_start(session, request, &order, err);
+	if (r == 0 && transform_is_bounced(session, p))
+		return bounced_start(session, request, &order, err);
 	if (r == 0)
 		r = transform_plan(session, p, DEVICE_ANY, &parts, err);
 	if (r == 0)

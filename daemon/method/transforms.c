@@ -162,12 +162,11 @@ int placed_settle(struct placed *placed, uint32_t device, struct error *err)
 	return placed->dst->server->devices.n == 1 ? 0 : settle_among_several(placed, device, err);
 }
 
-int placed_of(struct session *session, const struct msg_transform *params, uint32_t device,
-              struct placed *ret, struct error *err)
+int placed_find_all(struct session *session, const struct msg_transform *params, struct placed *ret,
+                    struct error *err)
 {
 	const struct region_place dst = { params->dst.region, params->dst.offset };
 	const struct region_place src = { params->src.region, params->src.offset };
-
 	int r;
 
 	if (!(params->dst.has & F(tensor, region)))
@@ -177,6 +176,14 @@ int placed_of(struct session *session, const struct msg_transform *params, uint3
 	r = placed_find(session, &dst, "dst.region", &src, "src.region", ret, err);
 	if (r == 0)
 		r = placed_find_operands(session, params, ret, err);
+	return r;
+}
+
+int placed_of(struct session *session, const struct msg_transform *params, uint32_t device,
+              struct placed *ret, struct error *err)
+{
+	int r = placed_find_all(session, params, ret, err);
+
 	return r < 0 ? r : placed_settle(ret, device, err);
 }
 
@@ -264,6 +271,32 @@ struct engine_move placed_move(const struct plan_entry *entry, const struct plan
 		.amax_scale = result_of(&placed->amax_scale, placed->device),
 		.amax_inverse = result_of(&placed->amax_inverse, placed->device),
 	};
+}
+
+int transform_check(struct session *session, const struct msg_transform *params,
+                    struct checked_transform *ret, struct error *err)
+{
+	struct transform_sides sides;
+	struct transform transform;
+	struct split_part part;
+	struct split split;
+	int r = transform_split_of(params, &split, err);
+
+	if (r < 0)
+		return r;
+	split_get(&split, 0, &part);
+	r = transform_init(&transform, &part.spec, err);
+	if (r == 0)
+		r = placed_find_all(session, params, &ret->placed, err);
+	if (r < 0)
+		return r;
+	sides = transform_is_split(params) ? split_sides(&split) : transform_sides(&transform);
+	r = placed_check(&ret->placed, &sides, err);
+	if (r == 0)
+		r = placed_check_operands(&ret->placed, &sides, &transform.conversion, err);
+	ret->dst = *sides.dst;
+	ret->dst_extent = sides.dst_extent;
+	return r;
 }
 
 /* ---- Plans -------------------------------------------------------------------------------------------- */

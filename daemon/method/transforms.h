@@ -64,7 +64,11 @@ int placed_find(struct session *session, const struct region_place *dst, const c
  * destination's first. */
 int placed_settle(struct placed *placed, uint32_t device, struct error *err);
 
-/* All of that for a transform, whose tensors must name regions. */
+/* Finds all regions of a transform, whose tensors must name them. */
+int placed_find_all(struct session *session, const struct msg_transform *params, struct placed *ret,
+                    struct error *err);
+
+/* The same, and settles on a device. */
 int placed_of(struct session *session, const struct msg_transform *params, uint32_t device,
               struct placed *ret, struct error *err);
 
@@ -97,6 +101,17 @@ struct placed placed_part(const struct placed *placed, int64_t dst_offset, int64
 /* The move for the engine, by one of the entry's plans. */
 struct engine_move placed_move(const struct plan_entry *entry, const struct plan *plan,
                                const struct placed *placed);
+
+/* What is known of a transform that may run. */
+struct checked_transform {
+	struct placed placed; /* without a device */
+	struct tensor_layout dst;
+	struct tensor_extent dst_extent;
+};
+
+/* All checks of a transform without a plan, whichever device it runs on. */
+int transform_check(struct session *session, const struct msg_transform *params,
+                    struct checked_transform *ret, struct error *err);
 
 /* A transform between two places: one part, unless the last block of a split is incomplete. */
 struct parts {

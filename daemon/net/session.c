@@ -19,6 +19,7 @@
 #include "daemon/resource/reach.h"
 #include "daemon/resource/submission.h"
 #include "daemon/resource/table.h"
+#include "daemon/resource/bounce.h"
 #include "daemon/server.h"
 #include "deadline.h"
 
@@ -230,6 +231,7 @@ static void session_free(struct session *session)
 {
 	const struct devices *devices = &session->server->devices;
 
+	bounce_free(session);
 	region_table_deinit(&session->regions);
 	id_table_deinit(&session->plans);
 	id_table_deinit(&session->tables);

@@ -136,6 +136,7 @@ struct session {
 	uint32_t mappings;               /* mappings and other chores, queued or under way off the loop */
 	LIST_HEAD(, mapping) unmapped;   /* mappings that have not been mapped yet */
 	LIST_HEAD(, reach) reaching;     /* those for further devices; reach.c */
+	struct bounce *bounce;           /* bounce.c; NULL: none has been needed */
 	bool is_again;                   /* the next message has been counted, and is handled once more */
 	struct submission *submission;   /* its ring; NULL: it has none */
 	struct usage usage;

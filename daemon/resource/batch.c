@@ -299,11 +299,16 @@ int batch_item_status(const struct batch_item *item, const struct engine_move *m
 
 void batch_explain_cast(const struct engine_move *moves, uint32_t n, struct error *err)
 {
-	const struct conversion *conversion = &moves->transform->conversion;
+	const struct conversion *conversion = NULL;
 	uint64_t changed = 0;
 
-	for (uint32_t i = 0; i < n; i++)
+	for (uint32_t i = 0; i < n; i++) {
+		if (moves[i].changed > 0)
+			conversion = &moves[i].transform->conversion;
 		changed += moves[i].changed;
+	}
+	if (!conversion)
+		conversion = &moves->transform->conversion;
 	error_set(err, STATUS_OUT_OF_RANGE,
 	          "cast: exact, but the values of %" PRIu64
 	          " element%s of %s are not values of %s; dst has the nearest",

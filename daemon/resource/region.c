@@ -71,7 +71,7 @@ int region_table_find(struct region_table *table, uint64_t id, const char *name,
 {
 	struct region *region = id_table_find(&table->ids, id);
 
-	if (!region)
+	if (!region || region->is_bounce)
 		return error_set(err, STATUS_NOT_FOUND, "%s: this connection has no region %" PRIu64, name,
 		                 id);
 	if (region->state != REGION_STATE_OPEN)

@@ -42,6 +42,7 @@ struct region {
 	struct engine_memory *memory; /* there */
 	struct reach **reaches;       /* by other devices (reach.h); NULL: by none */
 	struct region_source *source; /* NULL: it is not kept */
+	bool is_bounce;               /* requests cannot name it (bounce.h) */
 	uint32_t jobs;                /* jobs that use it by themselves */
 	uint32_t tables;              /* entries of tables that name it */
 	struct session *session;      /* NULL: it has left its table */

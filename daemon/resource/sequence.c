@@ -101,8 +101,12 @@ bool sequence_cancel(struct job *job)
 void sequence_cancel_all(struct session *session)
 {
 	const struct devices *devices = &session->server->devices;
+	struct job *job;
 
-	for (struct job *job = session->sequence.held; job; job = TAILQ_NEXT(job, entry))
+	TAILQ_FOREACH(job, &session->jobs_under_way, entry)
+		if (job->is_given && job->spread)
+			spread_stop(job->spread);
+	for (job = session->sequence.held; job; job = TAILQ_NEXT(job, entry))
 		cancel(&job->engine_job);
 	for (uint32_t i = 0; i < devices->n; i++)
 		if (session->streams[i])

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The jobs of a batch on several devices, and what becomes of them together. */
+/* The steps of a request on several devices, and what becomes of them together. */
 #include "spread.h"
 
 #include <stdlib.h>
@@ -10,55 +10,66 @@
 #include "job.h"
 #include "reach.h"
 
-/* What one device has of it. */
-struct spread_part {
+#define NONE UINT32_MAX
+
+struct spread_step {
 	struct engine_job engine_job; /* the first member */
 	struct spread *spread;
 	uint32_t device;
-	uint32_t *move; /* of the batch, for each of its own */
+	uint32_t *move;       /* of the batch, for each of its own */
+	uint32_t after;       /* SPREAD_AT_ONCE, or the step that it comes after */
+	uint32_t first, next; /* of the steps that come after it; of those after the same one; NONE */
 };
 
 struct spread {
 	struct job *job;
 	struct batch *batch;
-	void (*on_done)(struct engine_job *job); /* the job's own */
+	void (*on_done)(struct engine_job *job); /* the job's own, */
+	struct engine_memory *wait;              /* and what it waits for */
 	uint64_t ns;                             /* of all engines */
-	uint32_t left;                           /* parts that have not ended */
+	uint32_t under_way;                      /* steps */
+	uint32_t left;                           /* steps that have not started */
+	bool is_stopped;
 	uint32_t n;
-	struct spread_part part[];
+	struct spread_step step[];
 };
 
-static void on_part_done(struct engine_job *engine_job);
+static void on_step_done(struct engine_job *engine_job);
 static void on_signalled(struct engine_job *engine_job);
 
 /* ---- Dividing ------------------------------------------------------------------------------------------ */
 
-/* The part of a device, which is made if there is none. */
-static struct spread_part *part_of(struct spread *spread, uint32_t device)
+static struct spread *allocate(struct job *job, struct batch *batch, uint32_t n)
 {
-	struct spread_part *part = spread->part;
+	struct spread *spread = calloc(1, sizeof *spread + n * sizeof spread->step[0]);
 
-	while (part < spread->part + spread->n && part->device != device)
-		part++;
-	if (part == spread->part + spread->n) {
-		*part = (struct spread_part){ .spread = spread, .device = device };
-		spread->n++;
-	}
-	return part;
+	if (!spread)
+		return NULL;
+	spread->job = job;
+	spread->batch = batch;
+	spread->n = n;
+	for (uint32_t s = 0; s < n; s++)
+		spread->step[s] = (struct spread_step){
+			.spread = spread, .after = SPREAD_AT_ONCE, .first = NONE, .next = NONE
+		};
+	return spread;
 }
 
-static void count_moves(struct spread *spread)
+/* step_of: of each item. */
+static void count_moves(struct spread *spread, const uint32_t *step_of)
 {
 	const struct batch *batch = spread->batch;
 
-	for (uint32_t i = 0; i < batch->n; i++)
-		if (batch->items[i].n_moves)
-			part_of(spread, batch->items[i].device)->engine_job.n_moves +=
-			    batch->items[i].n_moves;
+	for (uint32_t i = 0; i < batch->n; i++) {
+		if (!batch->items[i].n_moves)
+			continue;
+		spread->step[step_of[i]].device = batch->items[i].device;
+		spread->step[step_of[i]].engine_job.n_moves += batch->items[i].n_moves;
+	}
 }
 
-/* The moves of all parts are one block of memory, of which the first part has the start. */
-static bool take_moves(struct spread *spread)
+/* The moves of all steps are one block of memory, of which the first step has the start. */
+static bool take_moves(struct spread *spread, const uint32_t *step_of)
 {
 	const struct batch *batch = spread->batch;
 	struct engine_move *moves = malloc(batch->n_moves * (sizeof *moves + sizeof(uint32_t)));
@@ -66,69 +77,77 @@ static bool take_moves(struct spread *spread)
 
 	if (!moves)
 		return false;
-	for (uint32_t p = 0; p < spread->n; p++) {
-		struct spread_part *part = &spread->part[p];
+	for (uint32_t s = 0; s < spread->n; s++) {
+		struct spread_step *step = &spread->step[s];
 
-		part->engine_job.moves = moves;
-		part->move = index;
-		moves += part->engine_job.n_moves;
-		index += part->engine_job.n_moves;
-		part->engine_job.n_moves = 0;
+		step->engine_job.moves = moves;
+		step->move = index;
+		moves += step->engine_job.n_moves;
+		index += step->engine_job.n_moves;
+		step->engine_job.n_moves = 0;
 	}
-	for (uint32_t i = 0; i < batch->n; i++) {
-		const struct batch_item *item = &batch->items[i];
+	for (uint32_t i = 0; i < batch->n; i++)
+		for (uint32_t m = 0; m < batch->items[i].n_moves; m++, move++) {
+			struct spread_step *step = &spread->step[step_of[i]];
+			const uint32_t at = step->engine_job.n_moves++;
 
-		for (uint32_t m = 0; m < item->n_moves; m++, move++) {
-			struct spread_part *part = part_of(spread, item->device);
-			const uint32_t at = part->engine_job.n_moves++;
-
-			part->engine_job.moves[at] = batch->moves[move];
-			part->move[at] = move;
+			step->engine_job.moves[at] = batch->moves[move];
+			step->move[at] = move;
 		}
-	}
 	return true;
 }
 
-/* Of the job's order, all but the signal. */
-static int take_order(struct spread_part *part, const struct job *job, struct error *err)
+static int take_wait(struct spread_step *step, const struct job *job, struct error *err)
 {
-	const struct engine_job *whole = &job->engine_job;
-	struct engine_job *own = &part->engine_job;
-	int r = region_reach_if(job->wait, part->device, err);
+	struct engine_job *own = &step->engine_job;
+	int r = region_reach(job->wait, step->device, err);
 
-	if (r == 0)
-		r = session_open_stream(job->session, part->device, err);
 	if (r < 0)
 		return r;
-	own->wait = whole->wait;
-	if (whole->wait.memory)
-		own->wait.memory = region_memory(job->wait, part->device);
-	own->wait_until_ns = whole->wait_until_ns;
-	own->priority = whole->priority;
-	own->multiprocessors = whole->multiprocessors;
-	own->host_threads = whole->host_threads;
-	own->on_done = on_part_done;
+	own->wait = job->engine_job.wait;
+	own->wait.memory = region_memory(job->wait, step->device);
+	own->wait_until_ns = job->engine_job.wait_until_ns;
 	return 0;
 }
 
-int spread_new(struct job *job, struct batch *batch, struct spread **ret, struct error *err)
+/* Of the job's order, all but the signal. */
+static int take_order(struct spread_step *step, const struct job *job, struct error *err)
 {
-	const uint32_t most = job->session->server->devices.n;
-	struct spread *spread = calloc(1, sizeof *spread + most * sizeof spread->part[0]);
+	const struct engine_job *whole = &job->engine_job;
+	struct engine_job *own = &step->engine_job;
+	int r = session_open_stream(job->session, step->device, err);
+
+	if (r == 0 && step->after == SPREAD_AT_ONCE && whole->wait.memory)
+		r = take_wait(step, job, err);
+	own->priority = whole->priority;
+	own->multiprocessors = whole->multiprocessors;
+	own->host_threads = whole->host_threads;
+	own->on_done = on_step_done;
+	return r;
+}
+
+static int fill(struct spread *spread, const uint32_t *step_of, struct error *err)
+{
 	int r = 0;
 
-	if (!spread)
-		return error_set(err, STATUS_NO_MEMORY, "no memory for a batch on several devices");
-	spread->job = job;
-	spread->batch = batch;
-	count_moves(spread);
-	if (!take_moves(spread))
-		r = error_set(err, STATUS_NO_MEMORY, "no memory for a batch on several devices");
-	for (uint32_t p = 0; p < spread->n && (r == 0 || r == REACH_LATER); p++) {
-		const int one = take_order(&spread->part[p], job, err);
+	count_moves(spread, step_of);
+	if (!take_moves(spread, step_of))
+		return error_set(err, STATUS_NO_MEMORY, "no memory for a request on several devices");
+	for (uint32_t s = 0; s < spread->n && (r == 0 || r == REACH_LATER); s++) {
+		const int one = take_order(&spread->step[s], spread->job, err);
 
 		r = one < 0 ? one : r;
 	}
+	return r;
+}
+
+/* Takes spread over. */
+static int finish(struct spread *spread, const uint32_t *step_of, struct spread **ret, struct error *err)
+{
+	int r = spread && step_of
+	            ? fill(spread, step_of, err)
+	            : error_set(err, STATUS_NO_MEMORY, "no memory for a request on several devices");
+
 	if (r < 0)
 		spread_free(spread);
 	else
@@ -136,11 +155,60 @@ int spread_new(struct job *job, struct batch *batch, struct spread **ret, struct
 	return r;
 }
 
+/* Numbers the devices that the items run on; returns how many. */
+static uint32_t number_devices(const struct batch *batch, uint32_t *step_of)
+{
+	uint32_t step[ENGINES_MOST], n = 0;
+
+	for (uint32_t d = 0; d < ENGINES_MOST; d++)
+		step[d] = NONE;
+	for (uint32_t i = 0; i < batch->n; i++) {
+		const struct batch_item *item = &batch->items[i];
+
+		if (!item->n_moves)
+			continue;
+		if (step[item->device] == NONE)
+			step[item->device] = n++;
+		step_of[i] = step[item->device];
+	}
+	return n;
+}
+
+int spread_new(struct job *job, struct batch *batch, struct spread **ret, struct error *err)
+{
+	uint32_t *step_of = malloc(batch->n * sizeof *step_of);
+	struct spread *spread = step_of ? allocate(job, batch, number_devices(batch, step_of)) : NULL;
+	int r = finish(spread, step_of, ret, err);
+
+	free(step_of);
+	return r;
+}
+
+int spread_new_tree(struct job *job, struct batch *batch, const uint32_t *after, struct spread **ret,
+                    struct error *err)
+{
+	uint32_t *step_of = malloc(batch->n * sizeof *step_of);
+	struct spread *spread = allocate(job, batch, batch->n);
+	int r;
+
+	for (uint32_t i = batch->n; step_of && spread && i-- > 0;) {
+		step_of[i] = i;
+		spread->step[i].after = after[i];
+		if (after[i] == SPREAD_AT_ONCE)
+			continue;
+		spread->step[i].next = spread->step[after[i]].first;
+		spread->step[after[i]].first = i;
+	}
+	r = finish(spread, step_of, ret, err);
+	free(step_of);
+	return r;
+}
+
 void spread_free(struct spread *spread)
 {
 	if (!spread)
 		return;
-	free(spread->part[0].engine_job.moves);
+	free(spread->step[0].engine_job.moves);
 	free(spread);
 }
 
@@ -159,43 +227,63 @@ static void submit(const struct spread *spread, uint32_t at, struct engine_job *
 	engine_submit(device->engine, spread->job->session->streams[at], engine_job);
 }
 
+static void start(struct spread *spread, struct spread_step *step)
+{
+	spread->under_way++;
+	spread->left--;
+	submit(spread, step->device, &step->engine_job);
+}
+
 void spread_submit(struct spread *spread)
 {
 	spread->on_done = spread->job->engine_job.on_done;
+	spread->wait = spread->job->engine_job.wait.memory;
 	spread->left = spread->n;
-	for (uint32_t p = 0; p < spread->n; p++)
-		submit(spread, spread->part[p].device, &spread->part[p].engine_job);
+	for (uint32_t s = 0; s < spread->n; s++)
+		if (spread->step[s].after == SPREAD_AT_ONCE)
+			start(spread, &spread->step[s]);
 }
 
-/* What failed single moves is told by these; anything else failed the whole. */
-static bool is_of_moves(int status)
+void spread_stop(struct spread *spread)
 {
-	return status == 0 || status == STATUS_DEVICE || status == STATUS_OUT_OF_RANGE;
+	spread->is_stopped = true;
 }
 
-static void take_outcome(const struct spread *spread, const struct spread_part *part)
+/* How much of a job a status is about: single elements, single moves, all of it. */
+static int gravity(int status)
 {
-	const struct engine_job *own = &part->engine_job;
+	switch (status) {
+	case 0:
+		return 0;
+	case STATUS_OUT_OF_RANGE:
+		return 1;
+	case STATUS_DEVICE:
+		return 2;
+	default:
+		return 3;
+	}
+}
+
+static void take_outcome(struct spread *spread, const struct spread_step *step)
+{
+	const struct engine_job *own = &step->engine_job;
 	struct engine_job *whole = &spread->job->engine_job;
 
 	for (uint32_t i = 0; i < own->n_moves; i++)
-		spread->batch->moves[part->move[i]] = own->moves[i];
-	if (whole->status == 0 || (is_of_moves(whole->status) && !is_of_moves(own->status)))
+		spread->batch->moves[step->move[i]] = own->moves[i];
+	if (gravity(own->status) > gravity(whole->status))
 		whole->status = own->status;
-	whole->begun |= own->begun;
+	whole->begun |= own->begun && own->status; /* a lost device is suspected of those that it had */
+	spread->ns += own->ns;
+	spread->is_stopped |= gravity(own->status) > gravity(STATUS_OUT_OF_RANGE);
 }
 
-static void on_part_done(struct engine_job *engine_job)
+static void end(struct spread *spread)
 {
-	struct spread_part *part = (struct spread_part *)engine_job;
-	struct spread *spread = part->spread;
 	struct engine_job *whole = &spread->job->engine_job;
 
-	device_of(spread, part->device)->jobs--;
-	take_outcome(spread, part);
-	spread->ns += engine_job->ns;
-	if (--spread->left > 0)
-		return;
+	if (spread->left > 0 && gravity(whole->status) <= gravity(STATUS_OUT_OF_RANGE))
+		whole->status = STATUS_CANCELED;
 	whole->ns = spread->ns;
 	if (whole->status || !whole->signal.memory) {
 		whole->on_done(whole);
@@ -207,6 +295,19 @@ static void on_part_done(struct engine_job *engine_job)
 	submit(spread, spread->job->device, whole);
 }
 
+static void on_step_done(struct engine_job *engine_job)
+{
+	struct spread_step *step = (struct spread_step *)engine_job;
+	struct spread *spread = step->spread;
+
+	device_of(spread, step->device)->jobs--;
+	take_outcome(spread, step);
+	for (uint32_t s = step->first; s != NONE && !spread->is_stopped; s = spread->step[s].next)
+		start(spread, &spread->step[s]);
+	if (--spread->under_way == 0)
+		end(spread);
+}
+
 static void on_signalled(struct engine_job *engine_job)
 {
 	struct job *job = (struct job *)engine_job; /* its first member */
@@ -215,7 +316,7 @@ static void on_signalled(struct engine_job *engine_job)
 	device_of(spread, job->device)->jobs--;
 	engine_job->ns = spread->ns;
 	engine_job->n_moves = spread->batch->n_moves;
-	engine_job->wait.memory = spread->part[0].engine_job.wait.memory;
+	engine_job->wait.memory = spread->wait;
 	engine_job->on_done = spread->on_done;
 	engine_job->on_done(engine_job);
 }

@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Batches whose items lie on several devices: each device's engine has those of its own as a job, all of them
- * at once.
+/* Requests whose moves run on several devices, as steps: each is a job for the engine of its device, and
+ * starts when the step that it comes after has ended; one that comes after none starts at once.
  *
- * Each waits for what the batch waits for. When the last has ended, the batch's job goes to the engine of its
- * device for its signal alone, if it has one and nothing failed. Nothing else of the session is under way
- * meanwhile. What has been given to engines is not canceled by itself, only with all of the session's jobs.
+ * The steps that start at once wait for what the request waits for. When the last step has ended, the
+ * request's job goes to the engine of its device for its signal alone, if it has one and nothing failed. A
+ * step that fails as a whole, or whose memory fails, keeps those after it from starting; an inexact cast does
+ * not. Nothing else of the session is under way meanwhile. What has been given to engines is not canceled by
+ * itself, only with all of the session's jobs.
  */
 #ifndef DAEMON_RESOURCE_SPREAD_H
 #define DAEMON_RESOURCE_SPREAD_H
+
+#include <stdint.h>
 
 #include "proto/status.h"
 
@@ -15,14 +19,26 @@ struct batch;
 struct job;
 struct spread;
 
-/* Divides the items of a batch, which are the job's; the caller frees *ret. 0, what region_reach says of what
- * the job waits for, or NO_MEMORY. */
+/* Divides the items of a batch, which are the job's, into a step for each device, all of which start at once;
+ * the caller frees *ret. 0, what region_reach says of what the job waits for, or NO_MEMORY. */
 int spread_new(struct job *job, struct batch *batch, struct spread **ret, struct error *err);
+
+#define SPREAD_AT_ONCE UINT32_MAX
+
+/* The same with a step for each item, which has moves: item i comes after item after[i] < i, or
+ * SPREAD_AT_ONCE.
+ */
+int spread_new_tree(struct job *job, struct batch *batch, const uint32_t *after, struct spread **ret,
+                    struct error *err);
 
 /* NULL is allowed. */
 void spread_free(struct spread *spread);
 
-/* Gives all to their engines. The job's on_done is called when it has ended as a whole. */
+/* Gives the first steps to their engines. The job's on_done is called when it has ended as a whole. */
 void spread_submit(struct spread *spread);
+
+/* Starts no further step: the job ends as CANCELED when those that are under way have ended, if any was left.
+ */
+void spread_stop(struct spread *spread);
 
 #endif

@@ -61,7 +61,7 @@ static int find_region(struct session *session, uint64_t id, const char *name, u
 	struct region *region = id_table_find(&session->regions.ids, id);
 	char what[48];
 
-	if (region && region->state == REGION_STATE_OPEN) {
+	if (region && region->state == REGION_STATE_OPEN && !region->is_bounce) {
 		*ret = region;
 		return 0;
 	}

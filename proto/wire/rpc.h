@@ -62,6 +62,11 @@ int rpc_decode_item(const struct item_list *items, uint32_t i, struct submit_ite
 /* Part i of a region_register; i < parts->n. Errors are as above, by the path "parts[3].size". */
 int rpc_decode_part(const struct message_list *parts, uint32_t i, struct msg_part *ret, struct error *err);
 
+/* Tensor i of a transform's further_dst; i < list->n. Errors are as above, by the path
+ * "further_dst[3].dtype". */
+int rpc_decode_further_dst(const struct message_list *list, uint32_t i, struct msg_tensor *ret,
+                           struct error *err);
+
 /* Slice i of a reshard's list, which is called name; i < slices->n. Errors are as above, by the path
  * "sources[3].tensor.dtype". */
 int rpc_decode_slice(const struct message_list *slices, const char *name, uint32_t i, struct msg_slice *ret,

@@ -157,6 +157,7 @@ int rpc_decode_item(const struct item_list *items, uint32_t i, struct submit_ite
 {
 	static const struct codec_rules transform = { "an item",
 		                                      ~FIELDS_OF_ORDER(transform) & ~F(transform, engine) &
+		                                          ~F(transform, further_dst) &
 		                                          ((UINT64_C(1) << FIELD_COUNT_transform) - 1),
 		                                      F(transform, dst) | F(transform, src),
 		                                      CODEC_REFUSE_UNKNOWN };
@@ -181,6 +182,15 @@ int rpc_decode_part(const struct message_list *parts, uint32_t i, struct msg_par
 		                                  F(part, size), CODEC_REFUSE_UNKNOWN };
 
 	return codec_decode_entry(parts->objects, i, "parts", &part_message, &rules, ret, err);
+}
+
+int rpc_decode_further_dst(const struct message_list *list, uint32_t i, struct msg_tensor *ret,
+                           struct error *err)
+{
+	static const struct codec_rules rules = { "a tensor", (UINT64_C(1) << FIELD_COUNT_tensor) - 1,
+		                                  F(tensor, dtype) | F(tensor, shape), CODEC_REFUSE_UNKNOWN };
+
+	return codec_decode_entry(list->objects, i, "further_dst", &tensor_message, &rules, ret, err);
 }
 
 int rpc_decode_slice(const struct message_list *slices, const char *name, uint32_t i, struct msg_slice *ret,

@@ -180,6 +180,10 @@ class Script:
             odd = PICTURE.view(np.uint8)[::-1, 1::2]
             self.move(rpc, dst, odd.tobytes(), tensor(b, odd.shape),
                       tensor(a, odd.shape, offset=(ROWS - 1) * COLUMNS * 4 + 1, strides=[-COLUMNS * 4, 2]))
+            corner = PICTURE[:4, :8].T.astype("<u8").tobytes()
+            each = [tensor(b, [8, 4], "uint64", offset=i * len(corner)) for i in range(3)]
+            self.move(rpc, dst, 3 * corner, each[0], tensor(a, [4, 8], "uint32", strides=[COLUMNS, 1]), perm=[1, 0],
+                      cast="exact", further_dst=each[1:])
             self.blocks(rpc, a, b, dst)
             self.slices(rpc, a, b, dst)
             self.ask(rpc, "region_list")

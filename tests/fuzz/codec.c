@@ -191,6 +191,22 @@ static void *keep_parts(struct message_list *list)
 	return parts;
 }
 
+static void *keep_further_dst(struct message_list *list)
+{
+	struct msg_tensor *tensors = calloc(list->n + 1, sizeof *tensors);
+	struct error err = { 0 };
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < list->n; i++) {
+		if (rpc_decode_further_dst(list, i, &tensors[n], &err) < 0)
+			fuzz_check_error(&err);
+		else
+			n++;
+	}
+	*list = (struct message_list){ .items = tensors, .n = n };
+	return tensors;
+}
+
 /* Those of both lists in one array. */
 static void *keep_slices(struct msg_reshard *params)
 {
@@ -219,6 +235,8 @@ static void *keep_lists(struct rpc_request *request)
 	switch (request->method->id) {
 	case METHOD_submit:
 		return keep_items(&request->params.submit.items);
+	case METHOD_transform:
+		return keep_further_dst(&request->params.transform.further_dst);
 	case METHOD_region_register:
 		return keep_parts(&request->params.region_register.parts);
 	case METHOD_reshard:

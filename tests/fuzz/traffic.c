@@ -107,6 +107,7 @@ static void fill_field(const struct field *field, void *at, uint64_t *random)
 		struct msg_device_info devices[2];
 		struct msg_device_link links[2];
 		struct msg_user_stats users[2];
+		struct msg_tensor tensors[2];
 		struct msg_slice slices[2];
 	} lists[8]; /* a message has few, those within others included */
 	static unsigned taken;
@@ -291,6 +292,24 @@ static void fill_split(struct msg_transform *p, uint64_t *random)
 	p->src = tensor_of(&spec->src, src, c.c.src_offset + (dst == src ? TRAFFIC_SIZE / 2 : 0), true);
 	set_split(&p->dst, &c.dst);
 	set_split(&p->src, &c.src);
+}
+
+/* Tensors like dst, in the same places or others. */
+static void fill_further(struct msg_transform *p, uint64_t *random)
+{
+	static struct msg_tensor further[4];
+
+	p->has |= F(transform, further_dst);
+	p->further_dst = (struct message_list){ .items = further, .n = (uint32_t)below(random, 5) };
+	for (uint32_t i = 0; i < p->further_dst.n; i++) {
+		further[i] = p->dst;
+		if (below(random, 8))
+			further[i].has &= ~F(tensor, split);
+		if (below(random, 2))
+			further[i].region = some_region(random);
+		further[i].has |= F(tensor, offset);
+		further[i].offset = p->dst.offset + below(random, TRAFFIC_SIZE / 2);
+	}
 }
 
 /* Any transform of the oracle's, as far as the method has its arguments. */
@@ -515,6 +534,8 @@ static void fill_params(union params *params, const struct method *method, uint6
 		fill_prepare(&params->transform, method, random);
 	} else if (method->params == &transform_message && below(random, 8)) {
 		fill_transform(&params->transform, method, random);
+		if ((method->accepts & F(transform, further_dst)) && below(random, 2))
+			fill_further(&params->transform, random);
 		if (method->accepts & F(transform, wait))
 			SET_ORDER(transform, &params->transform, random);
 	}

@@ -34,6 +34,7 @@ def cases(full):
 
 
 class DeviceCase(unittest.TestCase):
+    engine = "cuda"
     args = ()
     env = {}
 
@@ -41,7 +42,7 @@ class DeviceCase(unittest.TestCase):
         self.directory = tempfile.TemporaryDirectory()
         self.addCleanup(self.directory.cleanup)
         self.metrics = f"unix:{self.directory.name}/metrics"
-        self.tmad = Tmad(*self.args, f"--metrics={self.metrics}", engine="cuda",
+        self.tmad = Tmad(*self.args, f"--metrics={self.metrics}", engine=self.engine,
                          env={"SOFTGPU_DEVICES": str(DEVICES), **self.env})
         self.addCleanup(self.tmad.stop)
         self.rpc = self.tmad.rpc()
@@ -387,11 +388,12 @@ class Devices(DeviceCase):
                              {"size": 64, "device": device}, words)
 
     def test_without_peer_access(self):
+        """What does not pass through host memory (test_bounce.py)."""
         uuids = self.uuids()
         a, b = self.create(1), self.create(3)
         words = [uuids[1], uuids[3], "no peer access"]
-        self.refused("UNSUPPORTED", "copy", {"dst": tensor(a, [64]), "src": tensor(b, [64])}, words)
-        self.refused("UNSUPPORTED", "copy", {"dst": tensor(b, [64]), "src": tensor(a, [64])}, words)
+        self.refused("UNSUPPORTED", "explain", {"dst": tensor(a, [64]), "src": tensor(b, [64])}, words)
+        self.refused("UNSUPPORTED", "explain", {"dst": tensor(b, [64]), "src": tensor(a, [64])}, words)
         done = self.rpc.call("submit", {"items": [{"dst": tensor(a, [64]), "src": tensor(b, [64])},
                                                   {"dst": tensor(a, [64]), "src": tensor(a, [64], offset=64)}]})
         self.assertEqual([status != 0 for status in done["statuses"]], [True, False])

@@ -314,6 +314,8 @@ struct py_request {
 	int64_t limit;              /* blocks of the indexed side */
 	int64_t dst_step, src_step; /* bytes */
 
+	PyObject *further; /* a tuple of tensors, the transform's further destinations; NULL: none */
+
 	PyObject *items; /* a tuple of requests of the first two kinds; of a reshard, of tensors, destinations
 	                    first */
 	size_t n_destinations;
@@ -329,6 +331,7 @@ struct resolved {
 	struct tma_tensor dst, src, scale, bias, amax_scale, amax_inverse;
 	struct tma_amax amax;
 	struct tma_conversion conversion;
+	struct tma_tensor *further; /* destinations; owned */
 	struct tma_transform transform;
 	struct tma_blocks blocks;
 	struct tma_place dst_place, src_place;

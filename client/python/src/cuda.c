@@ -265,6 +265,9 @@ static bool is_used(const struct resolved *r, const tma_region *region)
 	    r->operands.amax_scale.region == region || r->operands.amax_inverse.region == region ||
 	    r->blocks.index_at.region == region)
 		return true;
+	for (size_t i = 0; i < r->transform.n_further_dst; i++)
+		if (r->further[i].region == region)
+			return true;
 	for (size_t i = 0; i < r->n_items; i++)
 		if (is_used(&r->each[i], region))
 			return true;

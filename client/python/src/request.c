@@ -35,6 +35,7 @@ static void py_request_dealloc(PyObject *self)
 	Py_XDECREF((PyObject *)q->index);
 	Py_XDECREF((PyObject *)q->all_dst);
 	Py_XDECREF((PyObject *)q->all_src);
+	Py_XDECREF(q->further);
 	Py_XDECREF(q->items);
 	free(q->start);
 	((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
@@ -264,18 +265,38 @@ static int parse_amax(struct py_request *q, PyObject *amax)
 	           : parse_result(inverse, "amax.inverse", &q->results.inverse);
 }
 
+/* A tuple of tensors, or None. */
+static int parse_further(struct py_request *q, PyObject *further)
+{
+	if (further == Py_None)
+		return 0;
+	if (!PyTuple_Check(further)) {
+		PyErr_Format(PyExc_TypeError, "further: %R is no tuple", further);
+		return -1;
+	}
+	for (Py_ssize_t i = 0; i < PyTuple_Size(further); i++)
+		if (Py_TYPE(PyTuple_GetItem(further, i)) != core.tensor_type) {
+			PyErr_Format(PyExc_TypeError, "further[%zd]: it is no Tensor", i);
+			return -1;
+		}
+	Py_INCREF(further);
+	q->further = further;
+	return 0;
+}
+
 /* Request.transform(dst, src, permute, before, after, mode, value, cast=None, scale=None, bias=None,
- * amax=None) */
+ * amax=None, further=None) */
 static PyObject *make_transform(PyObject *type, PyObject *args)
 {
 	PyObject *dst, *src, *perm, *before, *after, *value, *scale = Py_None, *bias = Py_None;
-	PyObject *amax = Py_None;
+	PyObject *amax = Py_None, *further = Py_None;
 	const char *mode, *cast = NULL;
 	struct py_request *q;
 
 	(void)type;
-	if (!PyArg_ParseTuple(args, "O!O!OOOsO|zOOO:transform", core.tensor_type, &dst, core.tensor_type,
-	                      &src, &perm, &before, &after, &mode, &value, &cast, &scale, &bias, &amax))
+	if (!PyArg_ParseTuple(args, "O!O!OOOsO|zOOOO:transform", core.tensor_type, &dst, core.tensor_type,
+	                      &src, &perm, &before, &after, &mode, &value, &cast, &scale, &bias, &amax,
+	                      &further))
 		return NULL;
 	q = py_request_alloc(REQUEST_TRANSFORM);
 	if (!q)
@@ -283,7 +304,8 @@ static PyObject *make_transform(PyObject *type, PyObject *args)
 	q->dst = own(dst);
 	q->src = own(src);
 	if (parse_perm(q, perm) < 0 || parse_pads(q, before, after, mode, value) < 0 ||
-	    parse_conversion(q, cast, scale, bias) < 0 || parse_amax(q, amax) < 0) {
+	    parse_conversion(q, cast, scale, bias) < 0 || parse_amax(q, amax) < 0 ||
+	    parse_further(q, further) < 0) {
 		Py_DECREF(q);
 		return NULL;
 	}
@@ -504,9 +526,10 @@ static PyObject *make_reshard(PyObject *type, PyObject *args)
 
 static PyMethodDef py_request_methods[] = {
 	{ "transform", make_transform, METH_VARARGS | METH_STATIC,
-	  "transform(dst, src, permute, before, after, mode, value, cast=None, scale=None, bias=None, amax=None)"
+	  "transform(dst, src, permute, before, after, mode, value, cast=None, scale=None, bias=None, amax=None, "
+	  "further=None)"
 	  "\n--\n\n"
-	  "Moves src into dst." },
+	  "Moves src into dst, and into further destinations." },
 	{ "blocks", make_blocks, METH_VARARGS | METH_STATIC,
 	  "blocks(scatter, dst, src, permute, all_dst, all_src, index, is_index_shared, limit, dst_step, src_step, "
 	  "cast=None, scale=None, bias=None)\n--\n\n"

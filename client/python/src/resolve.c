@@ -78,6 +78,31 @@ static void set_transform(struct resolved *r, const struct py_request *q)
 		                               .conversion = q->is_conversion ? &r->conversion : NULL };
 }
 
+/* Where the further destinations are; c NULL does not ask. */
+static int set_further(struct py_client *c, const struct py_request *q, struct resolved *r)
+{
+	const size_t n = q->further ? (size_t)PyTuple_Size(q->further) : 0;
+
+	if (n == 0)
+		return 0;
+	r->further = calloc(n, sizeof *r->further);
+	if (!r->further) {
+		PyErr_NoMemory();
+		return -1;
+	}
+	for (size_t i = 0; i < n; i++) {
+		struct py_tensor *t = (struct py_tensor *)PyTuple_GetItem(q->further, (Py_ssize_t)i);
+		struct tma_place place = { 0 };
+
+		if (c && py_region_place(c, t, true, &place) < 0)
+			return -1;
+		set_tensor(&r->further[i], t, &place);
+	}
+	r->transform.further_dst = r->further;
+	r->transform.n_further_dst = n;
+	return 0;
+}
+
 /* The place of a block is in a region that has all of them. */
 static int place_block(struct py_client *c, const struct py_tensor *all, const struct py_tensor *block,
                        bool writable, struct tma_place *ret)
@@ -223,8 +248,10 @@ int py_request_resolve(struct py_client *c, struct py_request *q, struct resolve
 			rc = resolve_blocks(c, q, r);
 		else if (rc == 0 && q->kind == REQUEST_PLAN)
 			rc = resolve_run(q, r);
-		else if (rc == 0)
+		else if (rc == 0) {
 			set_transform(r, q);
+			rc = set_further(c, q, r);
+		}
 	}
 	if (rc < 0)
 		resolved_deinit(r);
@@ -234,9 +261,11 @@ int py_request_resolve(struct py_client *c, struct py_request *q, struct resolve
 void resolved_deinit(struct resolved *r)
 {
 	for (size_t i = 0; i < r->n_items; i++)
-		free(r->each[i].items);
+		resolved_deinit(&r->each[i]);
+	free(r->further);
 	free(r->items);
 	free(r->each);
+	r->further = NULL;
 	free(r->slices);
 	r->slices = NULL;
 	r->n_slices = 0;

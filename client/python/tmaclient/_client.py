@@ -6,7 +6,7 @@ from __future__ import annotations
 import copy
 import operator
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self, Unpack
 
@@ -40,6 +40,7 @@ from ._moves import (
     parse_pad,
     permuted_shape,
     result_shape,
+    sequence,
 )
 from ._plan import Plan, PreparedPlan
 from ._reshard import Reshard
@@ -211,6 +212,28 @@ class Maker:
         before, after = pads if pads is not None else (None, None)
         move = Move(result.tensor, array.tensor, axes, before, after, mode, value, conversion)
         return Job(move, out, result.kind, (result, array, *operands), options)
+
+    def _multicast_job(
+        self, src: Any, outs: Any, permute: Any, pad: Any, mode: str, value: Any, options: Options
+    ) -> tuple[Job, tuple[Array, ...]]:
+        """The job of the first result, and the others, which are among its arrays too."""
+        if options.casting.amax is not None:
+            raise TypeError("amax: it makes the scales of one result; multicast has several")
+        each = sequence(outs, "outs")
+        if not each:
+            raise ValueError("outs: it is empty; a move has at least one result")
+        job = self._transform_job(src, permute, pad, mode, value, each[0], options)
+        dst = job.move.dst
+        further = tuple(parse_out(out, dst.shape, dst.dtype, f"outs[{i}]") for i, out in enumerate(each[1:], 1))
+        job.arrays = (*job.arrays, *further)
+        return job, further
+
+    def _is_one_request(self, job: Job, further: tuple[Array, ...]) -> bool:
+        """Whether the service reaches all results and what they are made of, which then is the job's move."""
+        if not (self._are_reached(job.move) and all(self._is_reached(array.tensor) for array in further)):
+            return False
+        job.move.further = tuple(array.tensor for array in further)
+        return True
 
     def _quantize_job(self, src: Any, permute: Any, out: Any, scaling: Scaling, options: Options) -> Job:
         array, casting = adapt(src, "src"), options.casting
@@ -441,6 +464,29 @@ class Client(Maker):
         "constant" fills with."""
         return self._run(self._transform_job(src, permute, pad, mode, value, out, Options(**options)))
 
+    def multicast(
+        self,
+        src: Any,
+        outs: Sequence[Any],
+        *,
+        permute: Sequence[int] | None = None,
+        pad: Any = None,
+        mode: str = "constant",
+        value: Any = 0,
+        **options: Unpack[MoveKeywords],
+    ) -> tuple[Any, ...]:
+        """transform into each of outs, and returns them: arrays of any kinds, on the host or on any devices, each of
+        the result's shape and type, with strides of its own. They share no bytes.
+
+        src is read once. Large arrays on several devices get it one from the other, in a chain along the fastest links.
+        Arrays that are not shared are staged one by one. If the arrays on devices are on more than one, the call waits:
+        first for the current stream of each, then for the end. A call that fails leaves all of outs undefined. amax
+        makes scales of one result, and does not go with several (TypeError).
+        """
+        job, further = self._multicast_job(src, outs, permute, pad, mode, value, Options(**options))
+        self._run_multicast(job, further)
+        return tuple(outs)
+
     def quantize(
         self,
         src: Any,
@@ -640,6 +686,32 @@ class Client(Maker):
         if staged_dst is not None:
             dst.copy_from(staged_dst)
 
+    def _run_multicast(self, job: Job, further: tuple[Array, ...]) -> None:
+        if not self._is_one_request(job, further):
+            for part in multicast_parts(job, further):
+                self._run(part)
+            if any(not a.tensor.is_host for a in job.arrays):
+                self._core.synchronize()
+            return
+        streams = streams_of(job)
+        if not streams:
+            self._core.run(job.move.request(self._core), **job.order)
+            return
+        if len(streams) > 1:
+            self._await_streams(streams)
+            self._core.run(job.move.request(self._core), **job.order)
+            return
+        self._core.enqueue(job.move.request(self._core), job.stream(), **job.order)
+        if job.synchronous or any(a.tensor.is_host for a in job.arrays):
+            self._core.synchronize()
+
+    def _await_streams(self, streams: Collection[tuple[int, int]]) -> None:
+        """Until they have done what is queued there: a request that does nothing ends when its stream comes to it."""
+        for stream in streams:
+            self._core.enqueue(Request.reshard([], [], 0, None), stream)
+        if streams:
+            self._core.synchronize()
+
     def _run_reshard(
         self, reshard: Reshard, streams: dict[int, tuple[int, int]], order: dict[str, Any], synchronous: bool
     ) -> None:
@@ -656,10 +728,7 @@ class Client(Maker):
             if written or synchronous or any(t.is_host for t in reshard.tensors):
                 self._core.synchronize()
         else:
-            for stream in streams.values():  # does nothing, when the stream comes to it
-                self._core.enqueue(Request.reshard([], [], 0, None), stream)
-            if streams:
-                self._core.synchronize()
+            self._await_streams(streams.values())
             self._core.run(request, **order)
         for staged, t in written:
             t.copy_from(staged)
@@ -807,6 +876,30 @@ def check_version(core: _core.Client) -> None:
             f"tmad at {path} is version {version}; tmaclient {_core.VERSION} works with version "
             f"{_core.VERSION_MAJOR}.x: install the same major version of both"
         )
+
+
+def streams_of(job: Job) -> set[tuple[int, int]]:
+    """The CUDA streams of a job's arrays, each with its device."""
+    on_device = [array for array in job.arrays if not array.tensor.is_host]
+    return {(a.kind.stream(a.object, a.tensor), _core.device_of(a.tensor.data)) for a in on_device}
+
+
+def multicast_parts(job: Job, further: tuple[Array, ...]) -> Iterator[Job]:
+    """Jobs that make several results one after the other: the first, and copies of it. The first waits for the point
+    to wait for, and the last signals."""
+    points, signal = job.order, job.order.get("signal")
+    plain, _, _ = without_points(points)
+    first, source = job.arrays[0], job.arrays[: len(job.arrays) - len(further)]
+    job.order = {name: point for name, point in points.items() if name != "signal" or not further}
+    job.arrays = source
+    yield job
+    for i, array in enumerate(further, 1):
+        copy = Job(Move(array.tensor, first.tensor), None, Kind(), (array, first), Options())
+        copy.order, copy.synchronous = dict(plain), job.synchronous
+        if signal is not None and i == len(further):
+            copy.order["signal"] = signal
+        yield copy
+    job.arrays = (*source, *further)
 
 
 def is_overlapping(a: Tensor, b: Tensor) -> bool:

@@ -136,10 +136,12 @@ class Request:
         scale: Any = None,
         bias: Any = None,
         amax: tuple[Sequence[int], Tensor | None, Tensor | None, bool, float] | None = None,
+        further: tuple[Tensor, ...] | None = None,
         /,
     ) -> Request:
-        """Moves src, permuted, converted if there is a cast, and padded, into dst. scale and bias are Tensors or
-        numbers. amax: block, where scales and inverses are written, power_of_two and least."""
+        """Moves src, permuted, converted if there is a cast, and padded, into dst, and into further destinations.
+        scale and bias are Tensors or numbers. amax: block, where scales and inverses are written, power_of_two and
+        least."""
     @staticmethod
     def blocks(
         scatter: bool,

@@ -19,7 +19,7 @@ MODES = ("constant", "edge", "reflect", "symmetric", "wrap")
 class Move:
     """One transform: dst = pad(cast(permute(src) * scale + bias)). What it lacks is None."""
 
-    __slots__ = ("after", "before", "conversion", "dst", "mode", "permute", "src", "value")
+    __slots__ = ("after", "before", "conversion", "dst", "further", "mode", "permute", "src", "value")
 
     def __init__(
         self,
@@ -34,6 +34,7 @@ class Move:
     ) -> None:
         self.dst, self.src, self.permute, self.conversion = dst, src, permute, conversion
         self.before, self.after, self.mode, self.value = before, after, mode, value
+        self.further: tuple[Tensor, ...] = ()  # destinations that get what dst gets
 
     @property
     def operands(self) -> tuple[Tensor, ...]:
@@ -51,6 +52,9 @@ class Move:
             raise TypeError(f"mode: {self.mode!r}; it is one of {', '.join(MODES)}")
         order = (self.dst, self.src, self.permute, self.before, self.after, self.mode, self.value)
         c = self.conversion
+        if self.further:
+            casting = (None, None, None, None) if c is None else (c.cast, c.scale, c.bias, c.amax)
+            return Request.transform(*order, *casting, self.further)
         return Request.transform(*order) if c is None else Request.transform(*order, c.cast, c.scale, c.bias, c.amax)
 
 
@@ -313,12 +317,12 @@ def check_permutation(permute: Sequence[int] | None, name: str) -> None:
         raise ValueError(f"{name}: {twice} appears twice; a permutation names each axis once")
 
 
-def parse_out(out: Any, shape: Sequence[int], dtype: str | None) -> Array:
+def parse_out(out: Any, shape: Sequence[int], dtype: str | None, name: str = "out") -> Array:
     """An array for the result, of the result's shape and type. dtype None: of any type."""
-    array = adapt(out, "out")
+    array = adapt(out, name)
     dtype = dtype or array.tensor.dtype
     if array.tensor.shape != tuple(shape) or array.tensor.dtype != dtype:
-        raise ValueError(f"out: {array.tensor.dtype} {list(array.tensor.shape)}; the result is {dtype} {list(shape)}")
+        raise ValueError(f"{name}: {array.tensor.dtype} {list(array.tensor.shape)}; the result is {dtype} {list(shape)}")
     if array.tensor.readonly:
-        raise ValueError("out: the array is read-only")
+        raise ValueError(f"{name}: the array is read-only")
     return array

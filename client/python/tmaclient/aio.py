@@ -38,7 +38,9 @@ from ._client import (
     MoveKeywords,
     Options,
     check_version,
+    multicast_parts,
     progress_bar,
+    streams_of,
     without_points,
 )
 from ._conversion import Casting, Keywords
@@ -671,6 +673,27 @@ class AsyncClient(Maker):
         return await self._run(
             await self._job(self._transform_job, src, permute, pad, mode, value, out, Options(**options))
         )
+
+    async def multicast(
+        self,
+        src: Any,
+        outs: Sequence[Any],
+        *,
+        permute: Sequence[int] | None = None,
+        pad: Any = None,
+        mode: str = "constant",
+        value: Any = 0,
+        **options: Unpack[MoveKeywords],
+    ) -> tuple[Any, ...]:
+        """Client.multicast. If arrays are on several devices, each gets a request of its own."""
+        await self._until_idle()
+        job, further = self._multicast_job(src, outs, permute, pad, mode, value, Options(**options))
+        if len(streams_of(job)) <= 1 and self._is_one_request(job, further):
+            await self._run(job)
+            return tuple(outs)
+        for part in multicast_parts(job, further):
+            await self._run(part)
+        return tuple(outs)
 
     async def quantize(
         self,

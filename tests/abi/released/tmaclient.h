@@ -352,7 +352,10 @@ struct tma_transform {
 	struct tma_number value;                 /* with TMA_PAD_CONSTANT */
 	const struct tma_order *order;           /* for a transform that is a request by itself; NULL: none */
 	const struct tma_conversion *conversion; /* NULL: dst and src have one type */
-	uint64_t reserved[7];
+	const struct tma_tensor
+	    *further_dst; /* n_further_dst of them; only for tma_transform and tma_submit */
+	size_t n_further_dst;
+	uint64_t reserved[5];
 };
 
 struct tma_result {

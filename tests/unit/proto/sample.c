@@ -135,6 +135,18 @@ static struct msg_part *keep_parts(struct message_list *list)
 	return parts;
 }
 
+static struct msg_tensor *keep_further_dst(struct message_list *list)
+{
+	struct msg_tensor *tensors = calloc(list->n + 1, sizeof *tensors);
+	struct error err = { 0 };
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < list->n; i++)
+		n += rpc_decode_further_dst(list, i, &tensors[n], &err) == 0;
+	*list = (struct message_list){ .items = tensors, .n = n };
+	return tensors;
+}
+
 static struct submit_item *keep_items(struct item_list *list)
 {
 	struct submit_item *items = calloc(list->n + 1, sizeof *items);
@@ -170,6 +182,8 @@ void *sample_keep_lists(struct rpc_request *request)
 	switch (request->method->id) {
 	case METHOD_submit:
 		return keep_items(&request->params.submit.items);
+	case METHOD_transform:
+		return keep_further_dst(&request->params.transform.further_dst);
 	case METHOD_region_register:
 		return keep_parts(&request->params.region_register.parts);
 	case METHOD_reshard:

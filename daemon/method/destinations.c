@@ -1,0 +1,451 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From a transform with several destinations to the moves of its tree. */
+#include "destinations.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cuts.h"
+#include "daemon/net/session.h"
+#include "daemon/resource/batch.h"
+#include "daemon/resource/job.h"
+#include "daemon/resource/links.h"
+#include "daemon/resource/multicast.h"
+#include "daemon/resource/reach.h"
+#include "daemon/resource/spread.h"
+#include "daemon/server.h"
+#include "kernels/plan/overlap.h"
+#include "order.h"
+#include "proto/wire/rpc.h"
+#include "transforms.h"
+
+/* Steps of searches for overlaps that a request may take, about. */
+#define MOST_STEPS 65536
+
+struct destination {
+	struct msg_tensor tensor;
+	struct tensor_layout layout;
+	struct tensor_extent extent;
+	struct region *region;
+};
+
+struct destinations {
+	struct msg_transform transform; /* from the source to any of them */
+	struct multicast_tree tree;
+	bool is_star;
+	struct multicast_cut cut;
+	bool is_first_cut; /* what is made from the source is cut too */
+	uint64_t steps;    /* that searches for overlaps had taken before the request */
+	uint32_t n;
+	struct destination of[];
+};
+
+/* Of the job, for its answer: how many items of its batch make each move of the tree. */
+struct made {
+	uint32_t n;
+	uint32_t items[];
+};
+
+/* ---- Checks -------------------------------------------------------------------------------------------- */
+
+/* All users share the loop: layouts that are intricate may not hold it up. */
+static int check_effort(const struct destinations *all, struct error *err)
+{
+	const uint64_t steps = overlap_steps() - all->steps;
+
+	if (steps < MOST_STEPS)
+		return 0;
+	return error_set(err, STATUS_QUOTA,
+	                 "further_dst: checking the destinations for overlap took %" PRIu64
+	                 " steps of the %d that a request has; send some of them in another one",
+	                 steps, MOST_STEPS);
+}
+
+static int check_alike(const struct msg_tensor *dst, const struct msg_tensor *further, struct error *err)
+{
+	char text[2][64];
+
+	if (further->dtype != dst->dtype)
+		return error_set(err, STATUS_INVALID_ARGUMENT, "dtype: %s, but dst has %s",
+		                 dtype_names[further->dtype], dtype_names[dst->dtype]);
+	if (further->shape.n != dst->shape.n ||
+	    memcmp(further->shape.v, dst->shape.v, dst->shape.n * sizeof *dst->shape.v) != 0)
+		return error_set(
+		    err, STATUS_INVALID_ARGUMENT, "shape: %s, but dst has %s",
+		    tensor_shape_text((int)further->shape.n, further->shape.v, text[0], sizeof text[0]),
+		    tensor_shape_text((int)dst->shape.n, dst->shape.v, text[1], sizeof text[1]));
+	if (further->has & F(tensor, split))
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "split: that of dst applies to all destinations");
+	return 0;
+}
+
+static int check_transform(struct session *session, const struct msg_transform *params,
+                           struct destination *ret, struct error *err)
+{
+	struct checked_transform checked;
+	int r = transform_check(session, params, &checked, err);
+
+	if (r < 0)
+		return r;
+	ret->layout = checked.dst;
+	ret->extent = checked.dst_extent;
+	ret->region = checked.placed.dst;
+	return 0;
+}
+
+/* The sentence is about a further destination. */
+static int name_further(uint32_t i, struct error *err)
+{
+	const struct error said = *err;
+
+	return error_set(err, said.status, "further_dst[%" PRIu32 "]: %s", i, said.message);
+}
+
+static int take_further(struct destinations *all, struct session *session, const struct msg_transform *params,
+                        uint32_t i, struct error *err)
+{
+	struct destination *one = &all->of[1 + i];
+	int r = rpc_decode_further_dst(&params->further_dst, i, &one->tensor, err);
+
+	if (r < 0)
+		return r;
+	r = check_alike(&params->dst, &one->tensor, err);
+	if (r == 0) {
+		one->tensor.has |= params->dst.has & F(tensor, split);
+		one->tensor.split = params->dst.split;
+		all->transform.dst = one->tensor;
+		r = check_transform(session, &all->transform, one, err);
+	}
+	return r < 0 ? name_further(i, err) : 0;
+}
+
+static int take(struct destinations *all, struct session *session, const struct msg_transform *params,
+                struct error *err)
+{
+	int r;
+
+	all->steps = overlap_steps();
+	all->n = 1 + params->further_dst.n;
+	all->transform = *params;
+	all->transform.has &= ~F(transform, further_dst);
+	all->of[0].tensor = params->dst;
+	r = check_transform(session, &all->transform, &all->of[0], err);
+	for (uint32_t i = 0; r == 0 && i < params->further_dst.n; i++) {
+		r = take_further(all, session, params, i, err);
+		if (r == 0)
+			r = check_effort(all, err);
+	}
+	return r;
+}
+
+static void name_destination(uint32_t i, char text[24])
+{
+	if (i == 0)
+		strcpy(text, "dst");
+	else
+		snprintf(text, 24, "further_dst[%" PRIu32 "]", i - 1);
+}
+
+static int check_pair(const struct destinations *all, uint32_t a, uint32_t b, struct error *err)
+{
+	const struct destination *dst = &all->of[a], *other = &all->of[b];
+	const struct tensor_place at[] = { place_of(dst->region, dst->tensor.offset),
+		                           place_of(other->region, other->tensor.offset) };
+	char name[2][24];
+	const struct transform_sides sides = { .dst = &dst->layout,
+		                               .src = &other->layout,
+		                               .dst_extent = dst->extent,
+		                               .src_extent = other->extent,
+		                               .dst_name = name[0] };
+
+	name_destination(a, name[0]);
+	name_destination(b, name[1]);
+	return transform_check_side(&sides, &at[0], &at[1], name[1], err);
+}
+
+static int check_apart(const struct destinations *all, struct error *err)
+{
+	int r = 0;
+
+	for (uint32_t a = 0; r == 0 && a < all->n; a++)
+		for (uint32_t b = a + 1; r == 0 && b < all->n; b++) {
+			r = check_pair(all, a, b, err);
+			if (r == 0)
+				r = check_effort(all, err);
+		}
+	return r;
+}
+
+static int check_request(const struct msg_transform *params, struct error *err)
+{
+	if (params->further_dst.n > MULTICAST_FURTHER)
+		return error_set(err, STATUS_INVALID_ARGUMENT, "further_dst: %" PRIu32 " tensors, at most %d",
+		                 params->further_dst.n, MULTICAST_FURTHER);
+	if (params->has & F(transform, amax))
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "further_dst: not with amax, whose scales are of one destination");
+	return 0;
+}
+
+/* ---- The tree ------------------------------------------------------------------------------------------ */
+
+static uint32_t device_of(const struct region *region)
+{
+	return region->memory->host ? DEVICE_ANY : region->device;
+}
+
+static void plan_cut(struct destinations *all, uint64_t bytes, uint64_t chunk_bytes)
+{
+	const struct int_list *shape = &all->of[0].tensor.shape;
+	const int rank = (int)shape->n;
+	bool may[TENSOR_MAX_RANK];
+
+	all->cut = (struct multicast_cut){ .n = 1 };
+	if (!all->tree.is_chain || transform_is_split(&all->transform))
+		return;
+	transform_may_cut(&all->transform, may);
+	all->cut = multicast_plan_cut(rank, shape->v, may, bytes, chunk_bytes, all->n);
+	all->is_first_cut = all->cut.n > 1;
+	if (!all->is_first_cut)
+		all->cut = multicast_plan_cut(rank, shape->v, NULL, bytes, chunk_bytes, all->n);
+}
+
+/* A star makes a conversion as often as there are destinations, and would count what it changes as often. */
+static void plan_moves(struct destinations *all, struct session *session, struct region *src)
+{
+	const struct devices *devices = &session->server->devices;
+	const uint64_t chunk_bytes = session->server->limits.device_chunk_bytes;
+	const uint64_t bytes =
+	    (uint64_t)tensor_count(&all->of[0].layout) * dtype_size(all->of[0].layout.dtype);
+	const bool is_exact = (all->transform.has & F(transform, cast)) && all->transform.cast == CAST_EXACT;
+	uint32_t on[1 + MULTICAST_FURTHER];
+
+	for (uint32_t i = 0; i < all->n; i++)
+		on[i] = device_of(all->of[i].region);
+	all->is_star = bytes < 2 * chunk_bytes && !is_exact &&
+	               multicast_plan_star(devices, all->n, on, device_of(src), &all->tree);
+	if (!all->is_star)
+		multicast_plan_tree(devices, all->n, on, device_of(src), &all->tree);
+	plan_cut(all, bytes, chunk_bytes);
+}
+
+/* ---- Moves --------------------------------------------------------------------------------------------- */
+
+/* What makes a destination: the transform, or a copy of another one, for which splits do not matter. */
+static void move_params(const struct destinations *all, const struct multicast_move *move,
+                        struct msg_transform *ret)
+{
+	if (move->parent == MULTICAST_SOURCE) {
+		*ret = all->transform;
+		ret->dst = all->of[move->dst].tensor;
+		return;
+	}
+	*ret = (struct msg_transform){ .has = F(transform, dst) | F(transform, src),
+		                       .dst = all->of[move->dst].tensor,
+		                       .src = all->of[all->tree.move[move->parent].dst].tensor };
+	ret->dst.has &= ~F(tensor, split);
+	ret->src.has &= ~F(tensor, split);
+}
+
+static uint32_t chunks_of(const struct destinations *all, const struct multicast_move *move)
+{
+	return move->parent == MULTICAST_SOURCE && !all->is_first_cut ? 1 : all->cut.n;
+}
+
+static void take_chunk(struct msg_transform *params, const struct multicast_cut *cut, uint32_t chunk)
+{
+	const int64_t at = chunk * cut->rows, left = params->dst.shape.v[cut->dim] - at;
+
+	transform_cut(params, (uint32_t)cut->dim, at, left < cut->rows ? left : cut->rows);
+}
+
+static int add_chunk(struct job *job, const struct destinations *all, const struct multicast_move *move,
+                     uint32_t chunk, struct error *err)
+{
+	struct msg_transform params;
+	struct parts parts;
+	int r;
+
+	move_params(all, move, &params);
+	if (chunks_of(all, move) > 1)
+		take_chunk(&params, &all->cut, chunk);
+	r = transform_plan(job->session, &params, move->device, &parts, err);
+	return r < 0 ? r : batch_add(job->parts, &parts, err);
+}
+
+/* Those that wait for memory are tried all the same, so that all of it is mapped at once; REACH_LATER then.
+ */
+static int add_moves(struct job *job, const struct destinations *all, struct made *made, uint32_t *after,
+                     struct error *err)
+{
+	uint32_t first[1 + MULTICAST_FURTHER], n = 0;
+	bool is_later = false;
+
+	for (uint32_t m = 0; m < all->tree.n; m++) {
+		const struct multicast_move *move = &all->tree.move[m];
+		const uint32_t chunks = chunks_of(all, move);
+
+		first[m] = n;
+		made->items[m] = chunks;
+		for (uint32_t c = 0; c < chunks; c++) {
+			int r = add_chunk(job, all, move, c, err);
+
+			if (r == 0)
+				r = check_effort(all, err);
+			if (r < 0 && r != REACH_LATER)
+				return r;
+			is_later |= r == REACH_LATER;
+			after[n++] = move->parent == MULTICAST_SOURCE ? SPREAD_AT_ONCE
+			             : made->items[move->parent] == 1 ? first[move->parent]
+			                                              : first[move->parent] + c;
+		}
+	}
+	made->n = all->tree.n;
+	return is_later ? (err->status = REACH_LATER) : 0;
+}
+
+/* ---- The job ------------------------------------------------------------------------------------------- */
+
+/* Each destination gets a share of the engines' time by its bytes. */
+static void count(struct job *job, const struct made *made, uint64_t bytes)
+{
+	const struct batch_item *item = job->parts->items;
+	const struct engine_move *move = job->parts->moves;
+	const double share = bytes ? (double)job->engine_job.ns / (double)bytes : 0;
+	uint64_t counted = 0, counted_ns = 0;
+
+	for (uint32_t m = 0; m < made->n; m++) {
+		const uint32_t device = item->device;
+		uint64_t own = 0, ns;
+		enum family family;
+
+		for (uint32_t i = 0; i < made->items[m]; i++, item++) {
+			own += batch_item_moved(item, move, &family);
+			links_count_item(&job->session->server->devices, item, move);
+			move += item->n_moves;
+		}
+		counted += own;
+		ns = (uint64_t)(share * (double)counted + 0.5) - counted_ns;
+		counted_ns += ns;
+		job_count_on(job, device, family, own, ns);
+	}
+}
+
+static uint64_t bytes_moved(const struct batch *batch)
+{
+	uint64_t bytes = 0;
+
+	for (uint32_t i = 0; i < batch->n_moves; i++)
+		bytes += batch->moves[i].transform->bytes;
+	return bytes;
+}
+
+/* The path is that of the first move, the transform's. */
+static void answer(struct job *job)
+{
+	struct msg_transform_done done = { .bytes = bytes_moved(job->parts), .ns = job->engine_job.ns };
+	enum family family;
+
+	batch_item_moved(job->parts->items, job->parts->moves, &family);
+	done.path = bytes_of(family_names[family]);
+	count(job, job->own, done.bytes);
+	job_reply(job, &done);
+}
+
+static void release(struct job *job)
+{
+	free(job->own);
+}
+
+static int run_on_devices(struct job *job, const struct destinations *all, const uint32_t *after,
+                          struct error *err)
+{
+	struct batch *batch = job->parts;
+	bool is_one = true;
+	int r = job_run_on(job, batch->items[0].device, err);
+
+	for (uint32_t i = 1; i < batch->n; i++)
+		is_one &= batch->items[i].device == batch->items[0].device;
+	if (r < 0 || (all->is_star && is_one))
+		return r;
+	return all->is_star ? spread_new(job, batch, &job->spread, err)
+	                    : spread_new_tree(job, batch, after, &job->spread, err);
+}
+
+/* Charges for chunks and parts too, past the limit: there was room for each destination. */
+static void charge_moves(struct job *job, uint32_t n_destinations)
+{
+	const uint64_t more = job->parts->n_moves - n_destinations;
+
+	if (more > 0)
+		charge_extend(&job->charge, more);
+	if (more > 0 && job->is_behind)
+		charge_extend(&job->behind, more);
+}
+
+static int fill_job(struct job *job, const struct destinations *all, struct error *err)
+{
+	const uint32_t n_items = all->n * all->cut.n;
+	uint32_t *after = malloc(n_items * sizeof *after);
+	int r = job_charge(job, all->n - 1, err);
+
+	job->own = malloc(sizeof(struct made) + all->n * sizeof(uint32_t));
+	job->release = release;
+	job->parts = batch_new(job->session->server, n_items);
+	if (r == 0 && (!after || !job->own || !job->parts))
+		r = error_set(err, STATUS_NO_MEMORY, "no memory for %" PRIu32 " destinations", all->n);
+	if (r == 0)
+		r = add_moves(job, all, job->own, after, err);
+	if (r == 0)
+		r = run_on_devices(job, all, after, err);
+	free(after);
+	return r;
+}
+
+static int start(struct session *session, const struct rpc_request *request, const struct order *order,
+                 const struct destinations *all, struct error *err)
+{
+	struct job *job = job_new(session, request, order, answer, err);
+	int r;
+
+	if (!job)
+		return err->status;
+	r = fill_job(job, all, err);
+	if (r < 0) {
+		job_drop(job);
+		return r;
+	}
+	charge_moves(job, all->n);
+	job->engine_job.moves = job->parts->moves;
+	job->engine_job.n_moves = job->parts->n_moves;
+	job_submit(job);
+	return 0;
+}
+
+int destinations_start(struct session *session, const struct rpc_request *request, const struct order *order,
+                       struct error *err)
+{
+	const struct msg_transform *params = &request->params.transform;
+	struct destinations *all = NULL;
+	struct region *src;
+	int r = check_request(params, err);
+
+	if (r == 0) {
+		all = calloc(1, sizeof *all + (1 + params->further_dst.n) * sizeof all->of[0]);
+		r = all ? take(all, session, params, err)
+		        : error_set(err, STATUS_NO_MEMORY, "no memory for %" PRIu32 " destinations",
+		                    1 + params->further_dst.n);
+	}
+	if (r == 0)
+		r = check_apart(all, err);
+	if (r == 0)
+		r = region_table_find(&session->regions, params->src.region, "src.region", &src, err);
+	if (r == 0) {
+		plan_moves(all, session, src);
+		r = start(session, request, order, all, err);
+	}
+	free(all);
+	return r;
+}
