@@ -363,6 +363,9 @@ class Devices(DeviceCase):
         self.assertIn("  to 1: ", line)
         self.assertIn("  to 2: ", line)
         self.assertIn("  2 to 0: 128 B\n", tmactl("stats", socket_path=self.tmad.path).stdout)
+        self.rpc.call("transform", {"dst": a, "src": b, "further_dst": [c]})
+        links = self.rpc.call("stats")["links"]
+        self.assertEqual(sum(link["bytes"] for link in links), sum(expected.values()) + 200)
 
     def test_tmactl_regions(self):
         """By the numbers of `tmactl info`."""
