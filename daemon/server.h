@@ -84,7 +84,7 @@ struct server {
 	pthread_t thread; /* the loop's */
 	uv_async_t engine_done;
 	struct doorbell doorbell; /* for engines in processes of their own: the same */
-	uv_prepare_t settle; /* before the loop sleeps: finished jobs, waiting requests, replies */
+	uv_prepare_t settle;      /* before the loop sleeps: finished jobs, waiting requests, replies */
 	uv_signal_t sigterm;
 	uv_signal_t sigint;
 	uv_signal_t sighup;

@@ -90,7 +90,7 @@ bool sequence_cancel(struct job *job)
 	struct session *session = job->session;
 
 	if (job->is_given && job->spread)
-		return false;
+		return spread_cancel(job->spread);
 	if (job->is_given)
 		return engine_cancel(device_engine(&session->server->devices, job->device),
 		                     session->streams[job->device], &job->engine_job);

@@ -16,6 +16,7 @@ struct spread_step {
 	struct engine_job engine_job; /* the first member */
 	struct spread *spread;
 	uint32_t device;
+	bool is_withdrawn;    /* canceled, and to be given to its engine again */
 	uint32_t *move;       /* of the batch, for each of its own */
 	uint32_t after;       /* SPREAD_AT_ONCE, or the step that it comes after */
 	uint32_t first, next; /* of the steps that come after it; of those after the same one; NONE */
@@ -244,6 +245,30 @@ void spread_submit(struct spread *spread)
 			start(spread, &spread->step[s]);
 }
 
+static bool cancel_step(const struct spread *spread, struct spread_step *step)
+{
+	return engine_cancel(device_of(spread, step->device)->engine,
+	                     spread->job->session->streams[step->device], &step->engine_job);
+}
+
+bool spread_cancel(struct spread *spread)
+{
+	struct spread_step *step = spread->step, *end = spread->step + spread->n;
+	bool any = false;
+
+	if (spread->under_way + spread->left < spread->n || spread->is_stopped)
+		return false;
+	while (step < end && (step->after != SPREAD_AT_ONCE || cancel_step(spread, step)))
+		any |= (step++)->after == SPREAD_AT_ONCE;
+	if (step == end) {
+		spread->is_stopped = true;
+		return true;
+	}
+	while (any && step-- > spread->step)
+		step->is_withdrawn = step->after == SPREAD_AT_ONCE;
+	return false;
+}
+
 void spread_stop(struct spread *spread)
 {
 	spread->is_stopped = true;
@@ -295,12 +320,24 @@ static void end(struct spread *spread)
 	submit(spread, spread->job->device, whole);
 }
 
+static void give_again(struct spread *spread, struct spread_step *step)
+{
+	step->is_withdrawn = false;
+	for (uint32_t i = 0; i < step->engine_job.n_moves; i++)
+		step->engine_job.moves[i].status = 0;
+	submit(spread, step->device, &step->engine_job);
+}
+
 static void on_step_done(struct engine_job *engine_job)
 {
 	struct spread_step *step = (struct spread_step *)engine_job;
 	struct spread *spread = step->spread;
 
 	device_of(spread, step->device)->jobs--;
+	if (step->is_withdrawn && !spread->is_stopped) {
+		give_again(spread, step);
+		return;
+	}
 	take_outcome(spread, step);
 	for (uint32_t s = step->first; s != NONE && !spread->is_stopped; s = spread->step[s].next)
 		start(spread, &spread->step[s]);

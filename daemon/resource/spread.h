@@ -5,12 +5,12 @@
  * The steps that start at once wait for what the request waits for. When the last step has ended, the
  * request's job goes to the engine of its device for its signal alone, if it has one and nothing failed. A
  * step that fails as a whole, or whose memory fails, keeps those after it from starting; an inexact cast does
- * not. Nothing else of the session is under way meanwhile. What has been given to engines is not canceled by
- * itself, only with all of the session's jobs.
+ * not. Nothing else of the session is under way meanwhile.
  */
 #ifndef DAEMON_RESOURCE_SPREAD_H
 #define DAEMON_RESOURCE_SPREAD_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "proto/status.h"
@@ -36,6 +36,10 @@ void spread_free(struct spread *spread);
 
 /* Gives the first steps to their engines. The job's on_done is called when it has ended as a whole. */
 void spread_submit(struct spread *spread);
+
+/* Cancels all of it if no step has begun, and returns whether it did. Engines are asked one after the other:
+ * what one has canceled is given to it again if another one has begun. */
+bool spread_cancel(struct spread *spread);
 
 /* Starts no further step: the job ends as CANCELED when those that are under way have ended, if any was left.
  */

@@ -279,7 +279,7 @@ static void drive(struct scheduler *scheduler, uint64_t until)
 		pass_work(scheduler, &wake);
 	while (!queue->lost && !TAILQ_EMPTY(&scheduler->under_way) && clock_ns() < until);
 	queue->is_driven = false;
-	queue->changed = queue->lost || !is_idle(scheduler);
+	queue->changed = queue->lost || !is_idle(scheduler) || !TAILQ_EMPTY(&queue->fair_queue.owners);
 }
 
 bool scheduler_drive(struct scheduler *scheduler, uint64_t ns)

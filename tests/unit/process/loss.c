@@ -420,14 +420,13 @@ Test(process_loss, a_child_that_hangs_while_it_opens)
 	static struct busy busy;
 
 	name_hold("HOLD_BACK");
+	front_times.open_ms = 1000;
 	busy_open(&busy);
-	front_times.open_ms = 200;
 	hold("HOLD_BACK", true);
 	kill(rig_child(&busy.rig), SIGKILL);
 	wait_for_failure(&busy.rig, 2);
-	cr_expect(strstr(busy.rig.engine->lost_why, "has not done so within 200 ms"), "%s",
+	cr_expect(strstr(busy.rig.engine->lost_why, "has not done so within 1000 ms"), "%s",
 	          busy.rig.engine->lost_why);
-	front_times.open_ms = 60000;
 	hold("HOLD_BACK", false);
 	rig_wait_for_return(&busy.rig, 1);
 	cr_expect_eq(busy.rig.engine->losses, 1);
@@ -463,11 +462,11 @@ Test(process_loss, a_child_that_hangs_while_it_maps_anew)
 	pid_t pid;
 
 	name_hold("HOLD_MAPPING");
+	front_times.pulse_ms = 200;
+	front_times.map_ms = 5000;
 	busy_open(&busy);
 	held = rig_map(&busy.rig, file, RIG_HELD_BYTES);
 	hold("HOLD_MAPPING", true);
-	front_times.pulse_ms = 100;
-	front_times.map_ms = 3000;
 	kill(rig_child(&busy.rig), SIGKILL);
 	wait_until_lost(&busy.rig);
 	while ((pid = rig_child(&busy.rig)) == 0)
