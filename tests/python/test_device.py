@@ -407,3 +407,42 @@ def test_several_devices():
         assert (client.transpose(arrays[2]) == X.T).all()
         with pytest.raises(tma.NotFoundError, match="no device 3"):
             client.empty(4, device=3)
+
+
+def test_default_streams_of_two_devices():
+    """What is queued in the default stream of one device holds up that device's arrays, and no other's."""
+    with (
+        Tmad(engine="cuda", env={"SOFTGPU_DEVICES": "2"}) as daemon,
+        tma.connect(daemon.path) as first,
+        tma.connect(daemon.path) as second,
+    ):
+        spans = [Span(2, device=device) for device in (0, 1)]
+        timeline = second.timeline()
+        arrays = []
+        for device, span in enumerate(spans):
+            softgpu.enter(device)
+            src, dst = Array(span.start, X.shape, "u4"), Array(span.start + 2 * MIB, X.T.shape, "u4")
+            src.put(X + device)
+            dst.put(np.zeros(X.T.shape, "u4"))
+            arrays.append((src, dst))
+        softgpu.enter(1)
+        assert timeline.wait(1, stream=1)
+        for thread_is_on in (0, 1):
+            softgpu.enter(thread_is_on)
+            for client, (src, dst) in ((second, arrays[1]), (first, arrays[0])):
+                client.transpose(src, out=dst)
+        softgpu.enter(0)
+        assert np.array_equal(arrays[0][1].get(), X.T), "its stream has nothing to wait for"
+        time.sleep(0.05)
+        softgpu.enter(1)
+        aside = Stream()
+        assert not Array(spans[1].start + 2 * MIB, X.T.shape, "u4", aside).get().any(), "its stream has"
+        aside.close()
+        timeline.signal(1)
+        assert np.array_equal(arrays[1][1].get(), X.T + 1)
+        first.synchronize()
+        second.synchronize()
+        for device, span in enumerate(spans):
+            softgpu.enter(device)
+            span.free()
+        softgpu.enter(0)

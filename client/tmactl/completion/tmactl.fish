@@ -52,6 +52,8 @@ complete -c tmactl -n '__tmactl_is bench' -l duration -x -d "how long to run, in
 complete -c tmactl -n '__tmactl_is bench' -l requests -x -d "stop after this many requests"
 complete -c tmactl -n '__tmactl_is bench' -l prepared -d "run a plan that each connection prepares once"
 complete -c tmactl -n '__tmactl_is bench' -l size -x -d "bytes that a copy or transpose reads"
+complete -c tmactl -n '__tmactl_is bench' -l src-device -x -d "read memory of this device, by its UUID or its number in tmactl info"
+complete -c tmactl -n '__tmactl_is bench' -l dst-device -x -d "write memory of this device, likewise"
 complete -c tmactl -n '__tmactl_is bench' -l dtype -x -a 'bool uint8 int8 uint16 int16 uint32 int32 uint64 int64 float8_e4m3fn float8_e5m2 float16 bfloat16 float32 float64 complex64 complex128' -d "element type"
 complete -c tmactl -n '__tmactl_is bench' -l shape -x -d "extents, outermost first"
 complete -c tmactl -n '__tmactl_is bench' -l permute -x -d "dimension d of the output is dimension P[d] of the input"
