@@ -243,9 +243,7 @@ static int start(struct session *session, const struct rpc_request *request, con
 		job_drop(job);
 		return r;
 	}
-	charge_extend(&job->charge, job->parts->n_moves - 1);
-	if (job->is_behind)
-		charge_extend(&job->behind, job->parts->n_moves - 1);
+	job_extend(job, job->parts->n_moves - 1);
 	job->engine_job.moves = job->parts->moves;
 	job->engine_job.n_moves = job->parts->n_moves;
 	job_submit(job);

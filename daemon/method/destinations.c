@@ -374,17 +374,6 @@ static int run_on_devices(struct job *job, const struct destinations *all, const
 	                    : spread_new_tree(job, batch, after, &job->spread, err);
 }
 
-/* Charges for chunks and parts too, past the limit: there was room for each destination. */
-static void charge_moves(struct job *job, uint32_t n_destinations)
-{
-	const uint64_t more = job->parts->n_moves - n_destinations;
-
-	if (more > 0)
-		charge_extend(&job->charge, more);
-	if (more > 0 && job->is_behind)
-		charge_extend(&job->behind, more);
-}
-
 static int fill_job(struct job *job, const struct destinations *all, struct error *err)
 {
 	const uint32_t n_items = all->n * all->cut.n;
@@ -417,7 +406,7 @@ static int start(struct session *session, const struct rpc_request *request, con
 		job_drop(job);
 		return r;
 	}
-	charge_moves(job, all->n);
+	job_extend(job, job->parts->n_moves - all->n); /* for chunks and parts too */
 	job->engine_job.moves = job->parts->moves;
 	job->engine_job.n_moves = job->parts->n_moves;
 	job_submit(job);

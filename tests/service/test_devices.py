@@ -673,6 +673,19 @@ class Spread(DeviceCase):
         self.rpc.call("plan_run", params)
         self.assertEqual(word[0], 3)
 
+    def test_each_run_counts(self):
+        """The service keeps them all until the request has ended."""
+        word, timeline = self.memory(4096, device=self.uuids()[1])
+        params = {"plan": self.plan(), "dst_table": self.table(*((region, 8192) for region in self.on)),
+                  "src_table": self.table(*((region, 0) for region in self.on)),
+                  "wait": {"region": timeline, "offset": 0, "value": 1}}
+        msgid = self.rpc.request("plan_run", params)
+        with self.tmad.rpc() as other:
+            wait_until(lambda: other.call("stats")["jobs"] == 3, "all three are under way")
+            word[0] = 1
+            self.rpc.reply(msgid)
+            self.assertEqual(other.call("stats")["jobs"], 0)
+
     def test_a_run_that_fails(self):
         """It fails as a whole, and as one item."""
         plan = self.rpc.call("plan_prepare", {"dst": {"dtype": "uint8", "shape": [16]}, "cast": "exact",
