@@ -702,6 +702,19 @@ class Spread(DeviceCase):
         self.assertEqual(self.rpc.call("stats")["errors"]["OUT_OF_RANGE"] - errors, 1)
 
 
+class ManyMappings(DeviceCase):
+    env = {"SOFTGPU_MAP_US": "10000"}
+    args = ("--regions-per-uid=130",)
+
+    def test_a_refusal_meanwhile(self):
+        """Of a request that has more memory mapped by then than a connection may have replies under way."""
+        src = self.create(1)
+        dst = [tensor(self.memory(4096)[1], [64]) for _ in range(65)]
+        self.refused("QUOTA", "transform", {"dst": dst[0], "further_dst": dst[1:], "src": tensor(src, [64])},
+                     ["regions_per_uid"])
+        self.assertIs(self.rpc.call("ping"), True)
+
+
 class Slow(DeviceCase):
     env = {"SOFTGPU_MAP_US": "300000"}
 
