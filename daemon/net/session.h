@@ -137,8 +137,9 @@ struct session {
 	LIST_HEAD(, mapping) unmapped;   /* mappings that have not been mapped yet */
 	LIST_HEAD(, reach) reaching;     /* those for further devices; reach.c */
 	struct bounce *bounce;           /* bounce.c; NULL: none has been needed */
-	bool is_again;                   /* the next message has been counted, and is handled once more */
-	struct submission *submission;   /* its ring; NULL: it has none */
+	uint64_t asking;               /* which request is being handled; the same when it is handled again */
+	bool is_again;                 /* the next message has been counted, and is handled once more */
+	struct submission *submission; /* its ring; NULL: it has none */
 	struct usage usage;
 	struct engine_stream *streams[]; /* one for each device; NULL: it has not been needed */
 };

@@ -702,6 +702,26 @@ class Spread(DeviceCase):
         self.assertEqual(self.rpc.call("stats")["errors"]["OUT_OF_RANGE"] - errors, 1)
 
 
+class Failures(DeviceCase):
+    def test_each_is_told_once(self):
+        """To the request that waited for the memory: where two could not be mapped, later ones try both again."""
+        dst = self.create(1)
+        memories = [Memory(1 << 16, seals=0) for _ in range(2)]
+        for memory in memories:
+            self.addCleanup(memory.close)
+        src, scale = (memory.register(self.rpc) for memory in memories)
+        params = {"dst": tensor(dst, [64]), "src": tensor(src, [64], "float32"), "cast": "saturate",
+                  "scale": tensor(scale, [64], "float32")}
+        for memory in memories:
+            os.ftruncate(memory.fd, 0)
+        with self.assertRaises(RpcError) as caught:
+            self.rpc.call("transform", params)
+        self.assertIn(f"region {src} cannot be mapped", caught.exception.message)
+        for memory in memories:
+            os.posix_fallocate(memory.fd, 0, 1 << 16)
+        self.rpc.call("transform", params)
+
+
 class ManyMappings(DeviceCase):
     env = {"SOFTGPU_MAP_US": "10000"}
     args = ("--regions-per-uid=130",)
