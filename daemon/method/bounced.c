@@ -86,10 +86,11 @@ static uint64_t larger(uint64_t a, uint64_t b)
 static int plan(struct bounced *b, uint64_t chunk_bytes, struct error *err)
 {
 	const uint64_t all = src_bytes(&b->params->src);
+	const uint64_t half = larger(chunk_bytes / 4, all / (MOST_BOXES / 4));
 	uint64_t bytes;
 
 	transform_may_cut(b->params, b->may);
-	bytes = plan_boxes(b, larger(chunk_bytes / 4, all / (MOST_BOXES / 4)));
+	bytes = plan_boxes(b, half < MOST_BOX_BYTES ? half : MOST_BOX_BYTES);
 	if (bytes > MOST_BOX_BYTES || b->n > MOST_BOXES)
 		return error_set(err, STATUS_UNSUPPORTED,
 		                 "the devices of dst and src have no link, and through host memory %" PRIu64
@@ -243,9 +244,7 @@ static int start(struct session *session, const struct rpc_request *request, con
 		job_drop(job);
 		return r;
 	}
-	charge_extend(&job->charge, job->parts->n_moves - 1);
-	if (job->is_behind)
-		charge_extend(&job->behind, job->parts->n_moves - 1);
+	job_extend(job, job->parts->n_moves - 1);
 	job->engine_job.moves = job->parts->moves;
 	job->engine_job.n_moves = job->parts->n_moves;
 	job_submit(job);

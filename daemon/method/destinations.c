@@ -23,6 +23,10 @@
 /* Steps of searches for overlaps that a request may take, about. */
 #define MOST_STEPS 65536
 
+/* Plans that are made for a request because none were cached, about: without splits it has no more moves. On
+ * a GPU, to make one takes a tenth of a millisecond. */
+#define MOST_PLANS MULTICAST_MOVES
+
 struct destination {
 	struct msg_tensor tensor;
 	struct tensor_layout layout;
@@ -60,6 +64,16 @@ static int check_effort(const struct destinations *all, struct error *err)
 	                 "further_dst: checking the destinations for overlap took %" PRIu64
 	                 " steps of the %d that a request has; send some of them in another one",
 	                 steps, MOST_STEPS);
+}
+
+static int check_plans(uint64_t made, struct error *err)
+{
+	if (made < MOST_PLANS)
+		return 0;
+	return error_set(err, STATUS_QUOTA,
+	                 "further_dst: the destinations have more than %d layouts and parts that the service "
+	                 "has no plans for; send some of them in another request",
+	                 MOST_PLANS);
 }
 
 static int check_alike(const struct msg_tensor *dst, const struct msg_tensor *further, struct error *err)
@@ -280,6 +294,7 @@ static int add_chunk(struct job *job, const struct destinations *all, const stru
 static int add_moves(struct job *job, const struct destinations *all, struct made *made, uint32_t *after,
                      struct error *err)
 {
+	const uint64_t *made_plans = &job->session->server->plans.misses, before = *made_plans;
 	uint32_t first[1 + MULTICAST_FURTHER], n = 0;
 	bool is_later = false;
 
@@ -290,8 +305,10 @@ static int add_moves(struct job *job, const struct destinations *all, struct mad
 		first[m] = n;
 		made->items[m] = chunks;
 		for (uint32_t c = 0; c < chunks; c++) {
-			int r = add_chunk(job, all, move, c, err);
+			int r = check_plans(*made_plans - before, err);
 
+			if (r == 0)
+				r = add_chunk(job, all, move, c, err);
 			if (r == 0)
 				r = check_effort(all, err);
 			if (r < 0 && r != REACH_LATER)
@@ -374,17 +391,6 @@ static int run_on_devices(struct job *job, const struct destinations *all, const
 	                    : spread_new_tree(job, batch, after, &job->spread, err);
 }
 
-/* Charges for chunks and parts too, past the limit: there was room for each destination. */
-static void charge_moves(struct job *job, uint32_t n_destinations)
-{
-	const uint64_t more = job->parts->n_moves - n_destinations;
-
-	if (more > 0)
-		charge_extend(&job->charge, more);
-	if (more > 0 && job->is_behind)
-		charge_extend(&job->behind, more);
-}
-
 static int fill_job(struct job *job, const struct destinations *all, struct error *err)
 {
 	const uint32_t n_items = all->n * all->cut.n;
@@ -417,7 +423,7 @@ static int start(struct session *session, const struct rpc_request *request, con
 		job_drop(job);
 		return r;
 	}
-	charge_moves(job, all->n);
+	job_extend(job, job->parts->n_moves - all->n); /* for chunks and parts too */
 	job->engine_job.moves = job->parts->moves;
 	job->engine_job.n_moves = job->parts->n_moves;
 	job_submit(job);

@@ -93,6 +93,7 @@ bool dispatch(struct session *session, const uint8_t *data, size_t len)
 	case RPC_DISPATCH:
 		if (!session->is_again)
 			session_count_request(session);
+		session->asking = session->handled << 1;
 		is_handled = handle(session, request);
 		session->is_again = !is_handled;
 		break;

@@ -62,7 +62,8 @@ static void answer_spread(struct job *job)
 	job_reply(job, &done);
 }
 
-/* The runs of each device are a job of its engine. Takes over list and plan. */
+/* The runs of each device are a job of its engine; each is kept as a move, and counts. Takes over list and
+ * plan. */
 static int spread_run(struct session *session, const struct rpc_request *request, const struct order *order,
                       struct blocks_job *list, struct plan_entry *plan, struct error *err)
 {
@@ -85,6 +86,7 @@ static int spread_run(struct session *session, const struct rpc_request *request
 			job_drop(job);
 		return r;
 	}
+	job_extend(job, job->parts->n_moves - 1);
 	job->engine_job.moves = job->parts->moves;
 	job->engine_job.n_moves = job->parts->n_moves;
 	job_submit(job);

@@ -49,7 +49,8 @@ void session_on_job_ended(struct session *session)
 
 void session_on_memory(struct session *session)
 {
-	if (session->waiting == WAIT_MEMORY && LIST_EMPTY(&session->reaching))
+	if (session->waiting == WAIT_MEMORY ? LIST_EMPTY(&session->reaching)
+	                                    : session->waiting == WAIT_REPLIES && session_has_room(session))
 		time_slices_add(session->server, session);
 }
 

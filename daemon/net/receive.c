@@ -114,8 +114,10 @@ static void session_read(struct session *session)
 		return;
 	}
 	n = socket_receive(session->fd, server->receive, room_to_read(session), fds, &n_fds);
-	if (n == -EAGAIN || n == -EINTR)
+	if (n == -EAGAIN || n == -EINTR) {
+		session_update_poll(session); /* entries of its ring may have waited, and it was not polled */
 		return;
+	}
 	if (n == -EMSGSIZE) {
 		session_close_fds(session, fds, n_fds);
 		session_end(session, LOG_LEVEL_NOTICE, "it sent more descriptors than a message may carry");

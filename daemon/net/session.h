@@ -40,7 +40,7 @@ enum session_wait {
 	WAIT_NONE,
 	WAIT_JOBS,    /* for a job of the uid to end; in account->waiting */
 	WAIT_BEHIND,  /* for a job of its own to end, because one of them waits for a timeline */
-	WAIT_REPLIES, /* for replies to be read, or a mapping to be answered; session_flush ends it */
+	WAIT_REPLIES, /* for replies to be read, or mappings to end; session_flush, session_on_memory */
 	WAIT_MEMORY,  /* for a region to be mapped for another device */
 	WAIT_READY,   /* for a time slice only; in account->ready */
 };
@@ -137,8 +137,9 @@ struct session {
 	LIST_HEAD(, mapping) unmapped;   /* mappings that have not been mapped yet */
 	LIST_HEAD(, reach) reaching;     /* those for further devices; reach.c */
 	struct bounce *bounce;           /* bounce.c; NULL: none has been needed */
-	bool is_again;                   /* the next message has been counted, and is handled once more */
-	struct submission *submission;   /* its ring; NULL: it has none */
+	uint64_t asking;               /* which request is being handled; the same when it is handled again */
+	bool is_again;                 /* the next message has been counted, and is handled once more */
+	struct submission *submission; /* its ring; NULL: it has none */
 	struct usage usage;
 	struct engine_stream *streams[]; /* one for each device; NULL: it has not been needed */
 };
@@ -162,7 +163,8 @@ void session_count_transform(struct session *session, const struct transform_cou
  * backpressure.c, as are the next four. */
 bool session_must_wait(struct session *session);
 
-/* A region has been mapped for another device, or could not be: a request that waited for that goes on. */
+/* A chore that is not answered has ended, such as the mapping of a region for another device: a request that
+ * waited for that, or for there to be fewer mappings, goes on. */
 void session_on_memory(struct session *session);
 
 /* Its next request waits for that; it is the same as the last one. */

@@ -138,6 +138,13 @@ int job_charge(struct job *job, uint64_t more, struct error *err)
 	return r;
 }
 
+void job_extend(struct job *job, uint64_t more)
+{
+	charge_extend(&job->charge, more);
+	if (job->is_behind)
+		charge_extend(&job->behind, more);
+}
+
 void job_discharge(struct job *job, uint64_t less)
 {
 	charge_shrink(&job->charge, less);
@@ -185,9 +192,7 @@ static int set_moves(struct job *job, struct parts *parts, struct error *err)
 {
 	int r;
 
-	charge_extend(&job->charge, parts->n - 1);
-	if (job->is_behind)
-		charge_extend(&job->behind, parts->n - 1);
+	job_extend(job, parts->n - 1);
 	job->parts = batch_new(job->session->server, 1);
 	if (!job->parts) {
 		parts_unref(parts);

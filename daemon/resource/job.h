@@ -78,6 +78,9 @@ int job_run_on(struct job *job, uint32_t device, struct error *err);
 /* Charges for more transforms, or, with QUOTA, for none. */
 int job_charge(struct job *job, uint64_t more, struct error *err);
 
+/* Charges for more transforms, past the limit: there was room for the job. */
+void job_extend(struct job *job, uint64_t more);
+
 /* Gives back what was charged for so many. */
 void job_discharge(struct job *job, uint64_t less);
 

@@ -27,6 +27,7 @@ struct reach {
 	LIST_ENTRY(reach) entry; /* in session->reaching while it is under way */
 	struct region *region;
 	uint32_t device;
+	uint64_t request; /* session->asking of the one that waits for it */
 	enum reach_state state;
 	struct engine_handle handle;
 	atomic_bool unwanted; /* handle.unwanted */
@@ -132,6 +133,7 @@ static struct reach *reach_new(struct region *region, uint32_t device, struct er
 	}
 	reach->region = region;
 	reach->device = device;
+	reach->request = region->session->asking;
 	reach->handle = region->source->handle;
 	reach->handle.unwanted = &reach->unwanted;
 	reach->chore = (struct chore){ .step = map, .on_done = on_mapped };
@@ -160,10 +162,21 @@ static int start(struct region *region, uint32_t device, struct error *err)
 	return err->status = REACH_LATER;
 }
 
+/* That it failed is told to the request that waited for it; each later one tries again. */
+static void forget_failure(struct region *region, uint32_t device)
+{
+	free(region->reaches[device]);
+	region->reaches[device] = NULL;
+}
+
 int region_reach_further(struct region *region, uint32_t device, struct error *err)
 {
 	struct reach *reach = region->reaches ? region->reaches[device] : NULL;
 
+	if (reach && reach->state == REACH_FAILED && reach->request != region->session->asking) {
+		forget_failure(region, device);
+		reach = NULL;
+	}
 	if (!reach)
 		return start(region, device, err);
 	if (reach->state == REACH_DONE)
@@ -171,8 +184,7 @@ int region_reach_further(struct region *region, uint32_t device, struct error *e
 	if (reach->state == REACH_UNDER_WAY)
 		return err->status = REACH_LATER;
 	*err = reach->err;
-	region->reaches[device] = NULL; /* the next request tries again */
-	free(reach);
+	forget_failure(region, device);
 	return err->status;
 }
 

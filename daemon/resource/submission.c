@@ -231,6 +231,7 @@ static void take(struct submission *s, const struct submission_entry *entry)
 		session_count_request(session);
 		server->metrics.requests_by_method[METHOD_plan_run]++;
 	}
+	session->asking = (uint64_t)s->taken << 1 | 1;
 	if (server->state == SERVER_LOST)
 		r = STATUS_DEVICE_LOST;
 	else

@@ -81,6 +81,7 @@ static void on_done(struct chore *chore)
 	if (waker->is_freed)
 		free(waker);
 	session->mappings--;
+	session_on_memory(session);
 	session_settle(session);
 }
 

@@ -454,14 +454,15 @@ static int map_one_anew(struct front *front, struct anew *anew, struct front_mem
 	anew->until_ns = clock_ns() + (front_times.map_ms + memory->base.size / SLOW_BYTES_PER_MS) * 1000000;
 	r = is_list ? map_list(front, anew, memory, ret, &fd, err)
 	            : map_in_child(front, anew->child, &mapping, ret, &fd, err);
-	if (anew->is_late)
-		return error_set(err, STATUS_DEVICE_LOST,
-		                 "process %d, which ran the engine, hung while it mapped %" PRIu64 " bytes",
-		                 (int)anew->child->pid, memory->base.size);
-	if (r < 0 || fits(memory, ret))
+	if (r == 0 && !fits(memory, ret)) {
+		unmap_in_child(anew->child, memory->number, anew);
+		r = STATUS_UNSUPPORTED;
+	}
+	if (!anew->is_late)
 		return r;
-	unmap_in_child(anew->child, memory->number, anew);
-	return STATUS_UNSUPPORTED;
+	return error_set(err, STATUS_DEVICE_LOST,
+	                 "process %d, which ran the engine, hung while it mapped %" PRIu64 " bytes",
+	                 (int)anew->child->pid, memory->base.size);
 }
 
 /* The next one that is to be mapped; it then goes to the end of the list. */

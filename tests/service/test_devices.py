@@ -673,6 +673,19 @@ class Spread(DeviceCase):
         self.rpc.call("plan_run", params)
         self.assertEqual(word[0], 3)
 
+    def test_each_run_counts(self):
+        """The service keeps them all until the request has ended."""
+        word, timeline = self.memory(4096, device=self.uuids()[1])
+        params = {"plan": self.plan(), "dst_table": self.table(*((region, 8192) for region in self.on)),
+                  "src_table": self.table(*((region, 0) for region in self.on)),
+                  "wait": {"region": timeline, "offset": 0, "value": 1}}
+        msgid = self.rpc.request("plan_run", params)
+        with self.tmad.rpc() as other:
+            wait_until(lambda: other.call("stats")["jobs"] == 3, "all three are under way")
+            word[0] = 1
+            self.rpc.reply(msgid)
+            self.assertEqual(other.call("stats")["jobs"], 0)
+
     def test_a_run_that_fails(self):
         """It fails as a whole, and as one item."""
         plan = self.rpc.call("plan_prepare", {"dst": {"dtype": "uint8", "shape": [16]}, "cast": "exact",
@@ -687,6 +700,39 @@ class Spread(DeviceCase):
         self.assertEqual([(error["item"], error["name"]) for error in done["errors"]], [(1, "OUT_OF_RANGE")])
         self.assertIn("the values of 32 elements", done["errors"][0]["message"])
         self.assertEqual(self.rpc.call("stats")["errors"]["OUT_OF_RANGE"] - errors, 1)
+
+
+class Failures(DeviceCase):
+    def test_each_is_told_once(self):
+        """To the request that waited for the memory: where two could not be mapped, later ones try both again."""
+        dst = self.create(1)
+        memories = [Memory(1 << 16, seals=0) for _ in range(2)]
+        for memory in memories:
+            self.addCleanup(memory.close)
+        src, scale = (memory.register(self.rpc) for memory in memories)
+        params = {"dst": tensor(dst, [64]), "src": tensor(src, [64], "float32"), "cast": "saturate",
+                  "scale": tensor(scale, [64], "float32")}
+        for memory in memories:
+            os.ftruncate(memory.fd, 0)
+        with self.assertRaises(RpcError) as caught:
+            self.rpc.call("transform", params)
+        self.assertIn(f"region {src} cannot be mapped", caught.exception.message)
+        for memory in memories:
+            os.posix_fallocate(memory.fd, 0, 1 << 16)
+        self.rpc.call("transform", params)
+
+
+class ManyMappings(DeviceCase):
+    env = {"SOFTGPU_MAP_US": "10000"}
+    args = ("--regions-per-uid=130",)
+
+    def test_a_refusal_meanwhile(self):
+        """Of a request that has more memory mapped by then than a connection may have replies under way."""
+        src = self.create(1)
+        dst = [tensor(self.memory(4096)[1], [64]) for _ in range(65)]
+        self.refused("QUOTA", "transform", {"dst": dst[0], "further_dst": dst[1:], "src": tensor(src, [64])},
+                     ["regions_per_uid"])
+        self.assertIs(self.rpc.call("ping"), True)
 
 
 class Slow(DeviceCase):

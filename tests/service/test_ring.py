@@ -383,5 +383,30 @@ class FullUid(RawCase):
         ring.close()
 
 
+class Alone(RawCase):
+    """With room for one job."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.tmad = Tmad("--jobs-per-uid=1")
+        cls.addClassCleanup(cls.tmad.stop)
+        cls.idle_fds = wait_until(cls.tmad.fds, "a number")
+
+    def test_it_is_read_after_its_entries_have_waited(self):
+        """Its entries wait, not a message."""
+        _, src = self.region(4096)
+        _, dst = self.region(4096)
+        plan = self.rpc.call("plan_prepare", {"dst": {"dtype": "uint8", "shape": [64]},
+                                              "src": {"dtype": "uint8", "shape": [64]}})["plan"]
+        ring = Ring(self)
+        for _ in range(100):
+            for tag in range(3):
+                ring.push(plan, dst, 0, src, 0, tag)
+            ring.ring()
+            self.assertEqual([ring.pop()[:2] for _ in range(3)], [(tag, 0) for tag in range(3)])
+            self.assertIs(self.rpc.call("ping"), True)
+        ring.close()
+
+
 if __name__ == "__main__":
     tap.main()
