@@ -20,6 +20,14 @@ TestSuite(devices_lost, .timeout = 60);
 
 static char lose_path[64];
 
+/* A process that was killed may have left one, and processes' numbers come again. */
+static void name_file(void)
+{
+	snprintf(lose_path, sizeof lose_path, "/tmp/softgpu-lose-%d", (int)getpid());
+	unlink(lose_path);
+	setenv("SOFTGPU_LOSE", lose_path, 1);
+}
+
 static void write_line(const char *line)
 {
 	FILE *file = fopen(lose_path, "w");
@@ -145,8 +153,7 @@ static void expect_well(const char *name, int device)
 
 ParameterizedTest(struct lost_row *row, devices_lost, one)
 {
-	snprintf(lose_path, sizeof lose_path, "/tmp/softgpu-lose-%d", (int)getpid());
-	setenv("SOFTGPU_LOSE", lose_path, 1);
+	name_file();
 	devices_set(row->variable);
 	devices_set(row->variable_too);
 	unsetenv("SOFTGPU_FAIL_CALL"); /* until all is made */
@@ -176,8 +183,7 @@ Test(devices_lost, while_a_call_waits)
 	int status;
 	pid_t child;
 
-	snprintf(lose_path, sizeof lose_path, "/tmp/softgpu-lose-%d", (int)getpid());
-	setenv("SOFTGPU_LOSE", lose_path, 1);
+	name_file();
 	devices_open(DEVICES);
 	CUdeviceptr word = memory_of(LOST, 8, 0);
 	CUstream stream = new_stream();
@@ -235,8 +241,7 @@ Test(devices_lost, a_new_process_has_it)
 		devices_open(DEVICES);
 		_exit(touch(LOST, TOUCH_READ, memory_of(LOST, TOUCH_BYTES, 1), 0) != CUDA_SUCCESS);
 	}
-	snprintf(lose_path, sizeof lose_path, "/tmp/softgpu-lose-%d", (int)getpid());
-	setenv("SOFTGPU_LOSE", lose_path, 1);
+	name_file();
 	devices_open(DEVICES);
 	write_line("1\n");
 	expect_result(cuDevicePrimaryCtxRetain(&context[LOST], LOST), CUDA_ERROR_LAUNCH_FAILED);
