@@ -230,6 +230,7 @@ class Maker:
 
     def _is_one_request(self, job: Job, further: tuple[Array, ...]) -> bool:
         """Whether the service reaches all results and what they are made of, which then is the job's move."""
+        assert isinstance(job.move, Move)
         if not (self._are_reached(job.move) and all(self._is_reached(array.tensor) for array in further)):
             return False
         job.move.further = tuple(array.tensor for array in further)

@@ -52,10 +52,11 @@ class Move:
             raise TypeError(f"mode: {self.mode!r}; it is one of {', '.join(MODES)}")
         order = (self.dst, self.src, self.permute, self.before, self.after, self.mode, self.value)
         c = self.conversion
+        if c is not None:
+            return Request.transform(*order, c.cast, c.scale, c.bias, c.amax, self.further or None)
         if self.further:
-            casting = (None, None, None, None) if c is None else (c.cast, c.scale, c.bias, c.amax)
-            return Request.transform(*order, *casting, self.further)
-        return Request.transform(*order) if c is None else Request.transform(*order, c.cast, c.scale, c.bias, c.amax)
+            return Request.transform(*order, None, None, None, None, self.further)
+        return Request.transform(*order)
 
 
 class Blocks:
@@ -322,7 +323,8 @@ def parse_out(out: Any, shape: Sequence[int], dtype: str | None, name: str = "ou
     array = adapt(out, name)
     dtype = dtype or array.tensor.dtype
     if array.tensor.shape != tuple(shape) or array.tensor.dtype != dtype:
-        raise ValueError(f"{name}: {array.tensor.dtype} {list(array.tensor.shape)}; the result is {dtype} {list(shape)}")
+        given = f"{array.tensor.dtype} {list(array.tensor.shape)}"
+        raise ValueError(f"{name}: {given}; the result is {dtype} {list(shape)}")
     if array.tensor.readonly:
         raise ValueError(f"{name}: the array is read-only")
     return array
