@@ -42,7 +42,12 @@ void limits_init(struct limits *limits)
 		figures.machine = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
 	limits_fit_memory(limits, &figures);
 	getrlimit(RLIMIT_NOFILE, &descriptors);
-	lower(&limits->region_fds_per_uid, descriptors.rlim_max / 2);
+	limits_fit_descriptors(limits, descriptors.rlim_max);
+}
+
+void limits_fit_descriptors(struct limits *limits, uint64_t most)
+{
+	lower(&limits->region_fds_per_uid, most / 2);
 }
 
 /* Pages of clients' files belong to the clients, but mapping 4 KiB of them takes 8 bytes of ours. */

@@ -36,6 +36,9 @@ void limits_init(struct limits *limits);
  * than half of it. */
 void limits_fit_memory(struct limits *limits, const struct headroom_figures *figures);
 
+/* The same for the descriptors that it may open. */
+void limits_fit_descriptors(struct limits *limits, uint64_t most);
+
 /* Whether a reload applies a change of the limit, as limits.def says; otherwise a restart does. */
 bool limit_applies_at_once(int index);
 
