@@ -423,10 +423,7 @@ static int start(struct session *session, const struct rpc_request *request, con
 		job_drop(job);
 		return r;
 	}
-	job_extend(job, job->parts->n_moves - all->n); /* for chunks and parts too */
-	job->engine_job.moves = job->parts->moves;
-	job->engine_job.n_moves = job->parts->n_moves;
-	job_submit(job);
+	job_submit_parts(job, all->n);
 	return 0;
 }
 

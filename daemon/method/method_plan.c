@@ -86,10 +86,7 @@ static int spread_run(struct session *session, const struct rpc_request *request
 			job_drop(job);
 		return r;
 	}
-	job_extend(job, job->parts->n_moves - 1);
-	job->engine_job.moves = job->parts->moves;
-	job->engine_job.n_moves = job->parts->n_moves;
-	job_submit(job);
+	job_submit_parts(job, 1);
 	return 0;
 }
 

@@ -138,7 +138,8 @@ int job_charge(struct job *job, uint64_t more, struct error *err)
 	return r;
 }
 
-void job_extend(struct job *job, uint64_t more)
+/* Charges for more transforms, past the limit. */
+static void extend(struct job *job, uint64_t more)
 {
 	charge_extend(&job->charge, more);
 	if (job->is_behind)
@@ -192,7 +193,7 @@ static int set_moves(struct job *job, struct parts *parts, struct error *err)
 {
 	int r;
 
-	job_extend(job, parts->n - 1);
+	extend(job, parts->n - 1);
 	job->parts = batch_new(job->session->server, 1);
 	if (!job->parts) {
 		parts_unref(parts);
@@ -273,6 +274,14 @@ void job_submit(struct job *job)
 	/* This may end the session, which then cancels the job. */
 	if (job->completion == COMPLETION_QUEUED)
 		session_reply_queued(session, job->msgid);
+}
+
+void job_submit_parts(struct job *job, uint64_t charged)
+{
+	extend(job, job->parts->n_moves - charged);
+	job->engine_job.moves = job->parts->moves;
+	job->engine_job.n_moves = job->parts->n_moves;
+	job_submit(job);
 }
 
 struct job *job_find(const struct session *session, uint32_t msgid)

@@ -78,9 +78,6 @@ int job_run_on(struct job *job, uint32_t device, struct error *err);
 /* Charges for more transforms, or, with QUOTA, for none. */
 int job_charge(struct job *job, uint64_t more, struct error *err);
 
-/* Charges for more transforms, past the limit: there was room for the job. */
-void job_extend(struct job *job, uint64_t more);
-
 /* Gives back what was charged for so many. */
 void job_discharge(struct job *job, uint64_t less);
 
@@ -100,6 +97,10 @@ void job_set_blocks(struct job *job, struct plan_entry *plan, const struct place
 
 /* Queues the job behind the session's others. */
 void job_submit(struct job *job);
+
+/* The same of a job that moves job->parts, of whose moves so many have been charged for. The others are now,
+ * past the limit: there was room for the job. */
+void job_submit_parts(struct job *job, uint64_t charged);
 
 /* Drops a job instead of submitting it; nothing is answered. */
 void job_drop(struct job *job);
