@@ -76,6 +76,8 @@ class DeviceCase(unittest.TestCase):
 class Places:
     """Regions of the host and of all devices, with what they have to hold."""
 
+    MOST = 256  # what a byte of them is less than
+
     def __init__(self, case, rng):
         self.case, self.rng = case, rng
         self.names, self.regions, self.held = [], [], []
@@ -88,7 +90,7 @@ class Places:
                 self.add(f"{kind} of device {device}", case.create(device, kind=kind))
 
     def add(self, name, region, memory=None):
-        data = self.rng.integers(0, 256, SIZE, dtype=np.uint8)
+        data = self.rng.integers(0, self.MOST, SIZE, dtype=np.uint8)
         self.names.append(name)
         self.regions.append(region)
         self.held.append(data)

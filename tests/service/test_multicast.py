@@ -16,19 +16,21 @@ import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
-from test_devices import DEVICES, LIBRARY, DeviceCase, cases
+import test_devices
+from test_devices import DEVICES, LIBRARY, SIZE, DeviceCase, cases
 from tmad import SANITIZED, Memory, RpcError, tensor, wait_until
 
-SLOT = 1 << 15  # bytes of a destination, and of a source, at most
-SIZE = 4 * SLOT  # of a place: three slots for destinations, one for sources
+SLOT = SIZE // 4  # bytes of a destination, and of a source, at most; a place has three for destinations
 CHUNK = 4096
 CASTS = {"uint8": ("float32", "int32", "float16"), "int16": ("float32", "int64"), "float32": ("float64",)}
 HAS_DEVICES = os.path.exists(LIBRARY)
 
 
 # ---- At random ----------------------------------------------------------------------------------------------
-class Places:
-    """Regions of the host and of devices, with what they have to hold."""
+class Places(test_devices.Places):
+    """Regions of the host and of some devices; no four bytes of them are a NaN."""
+
+    MOST = 100
 
     def __init__(self, case, rng, devices=()):
         self.case, self.rng = case, rng
@@ -49,20 +51,6 @@ class Places:
         self.n_operands += 1
         self.operands[offset:offset + array.nbytes] = array.tobytes()
         return tensor(self.region, array.shape, "float32", offset=offset)
-
-    def add(self, name, region, memory=None):
-        data = self.rng.integers(0, 100, SIZE, dtype=np.uint8)
-        self.names.append(name)
-        self.regions.append(region)
-        self.held.append(data)
-        (memory or self.stage)[:SIZE] = data.tobytes()
-        if not memory:
-            self.case.rpc.call("copy", {"dst": tensor(region, [SIZE]), "src": tensor(self.staged, [SIZE])})
-
-    def check(self, words):
-        for name, region, held in zip(self.names, self.regions, self.held):
-            self.case.rpc.call("copy", {"dst": tensor(self.staged, [SIZE]), "src": tensor(region, [SIZE])})
-            self.case.assertEqual(self.stage[:SIZE], held.tobytes(), f"{name} {words}")
 
     def view(self, place, offset, dtype, shape, strides):
         """An array on what the place holds; strides in elements, offset that of element [0, ..., 0]."""
