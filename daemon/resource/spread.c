@@ -74,10 +74,11 @@ static bool take_moves(struct spread *spread, const uint32_t *step_of)
 {
 	const struct batch *batch = spread->batch;
 	struct engine_move *moves = malloc(batch->n_moves * (sizeof *moves + sizeof(uint32_t)));
-	uint32_t *index = (uint32_t *)(moves + batch->n_moves), move = 0;
+	uint32_t *index, move = 0;
 
 	if (!moves)
 		return false;
+	index = (uint32_t *)(moves + batch->n_moves);
 	for (uint32_t s = 0; s < spread->n; s++) {
 		struct spread_step *step = &spread->step[s];
 
