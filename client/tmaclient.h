@@ -409,7 +409,8 @@ struct tma_mapping {
  * host memory. UCX recognizes memory of cuMemCreate, and asks the driver for a dma-buf of it for network
  * cards (cuMemGetHandleForAddressRange). Between processes of one machine, however, its cuda_ipc shares
  * memory that has a CUDA IPC handle or a fabric handle, but not memory that has a file descriptor alone, as
- * TMA_REGION_CUDA_FD does.
+ * TMA_REGION_CUDA_FD does. client/examples/nixl.cpp in tmad's sources is a program that sends blocks of a KV
+ * cache to another host in this way.
  *
  * The call sends nothing. NOT_FOUND: this process does not see the device (CUDA_VISIBLE_DEVICES).
  * UNSUPPORTED: there is no CUDA driver; or the region has parts or an exported pointer of a pool, which have
