@@ -406,11 +406,13 @@ struct tma_mapping {
  * release the region.
  *
  * Device memory takes a UCX that is built with CUDA: NIXL refuses to register as VRAM_SEG what UCX takes for
- * host memory. UCX recognizes memory of cuMemCreate, and asks the driver for a dma-buf of it for network
- * cards (cuMemGetHandleForAddressRange). Between processes of one machine, however, its cuda_ipc shares
- * memory that has a CUDA IPC handle or a fabric handle, but not memory that has a file descriptor alone, as
- * TMA_REGION_CUDA_FD does. client/examples/nixl.cpp in tmad's sources is a program that sends blocks of a KV
- * cache to another host in this way.
+ * host memory. UCX recognizes memory of cuMemCreate. Its cuda_ipc, which connects the processes of a machine,
+ * shares memory that has a CUDA IPC handle or a fabric handle, but not memory that has a file descriptor
+ * alone, as TMA_REGION_CUDA_FD does. For network cards, UCX asks the driver for a dma-buf
+ * (cuMemGetHandleForAddressRange); the service does not ask for memory that is gpuDirectRDMACapable. If cards
+ * read and write the memory, therefore, allocate it yourself (cudaMalloc, or cuMemCreate with that flag), and
+ * register it with tma_region_from_device_ptr. client/examples/nixl.cpp in tmad's sources is a program that
+ * sends blocks of a KV cache to another host.
  *
  * The call sends nothing. NOT_FOUND: this process does not see the device (CUDA_VISIBLE_DEVICES).
  * UNSUPPORTED: there is no CUDA driver; or the region has parts or an exported pointer of a pool, which have
