@@ -61,6 +61,8 @@ struct tma_region {
 	uint8_t handle[DEVICE_HANDLE_BYTES]; /* cuda_ipc; cuda_pool: the pointer exported from it */
 	char device[DEVICE_UUID_TEXT]; /* or its number, until the service has said which; "": not told */
 	void *data;                    /* mapped here; or NULL */
+	struct device_mapping mapping; /* what tma_region_map made: of device memory; of a file, without a
+	                                  device; size 0: nothing */
 	struct error error;
 };
 
@@ -495,6 +497,10 @@ int region_make(tma_region *region);
 /* Makes the pages that a registered file lacks in the region's range. */
 int region_fill(tma_region *region);
 
+/* Widens a range of a file to whole pages, as the file maps. */
+struct stat;
+void region_widen(const struct stat *st, uint64_t *start, uint64_t *end);
+
 /* ---- region.c -------------------------------------------------------------------------------------- */
 
 /* A region of the client's, of which the service does not know yet. */
@@ -518,7 +524,12 @@ int place_param(tma_client *client, struct tma_place place, const char *name, st
 /* ---- region_create.c ------------------------------------------------------------------------------- */
 
 /* Maps the region's memfd here. */
-int region_map(tma_region *region);
+int region_map_data(tma_region *region);
+
+/* ---- region_map.c ---------------------------------------------------------------------------------- */
+
+/* Ends what tma_region_map made. */
+void region_unmap(tma_region *region);
 
 /* ---- region_register.c ----------------------------------------------------------------------------- */
 
@@ -551,6 +562,9 @@ int region_keep_device(tma_region *region, struct bytes uuid, struct error *err)
 
 /* Has tma_region_find find the region, whose first byte is at start here; on failure it is released. */
 int region_keep_range(tma_region *region, uint64_t start);
+
+/* The same; false, and the region as it was, when out of memory. */
+bool region_add_range(tma_region *region, uint64_t start);
 void region_forget_range(tma_region *region);
 
 /* ---- document.c ------------------------------------------------------------------------------------ */

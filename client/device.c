@@ -68,6 +68,17 @@ static const struct symbol {
 	SYMBOL(cuDeviceGetUuid, "_v2"),
 	SYMBOL(cuCtxPushCurrent, "_v2"),
 	SYMBOL(cuCtxPopCurrent, "_v2"),
+	SYMBOL(cuDevicePrimaryCtxRetain, ""),
+	SYMBOL(cuDevicePrimaryCtxRelease, "_v2"),
+	SYMBOL(cuIpcOpenMemHandle, "_v2"),
+	SYMBOL(cuIpcCloseMemHandle, ""),
+	SYMBOL(cuMemGetAllocationGranularity, ""),
+	SYMBOL(cuMemImportFromShareableHandle, ""),
+	SYMBOL(cuMemAddressReserve, ""),
+	SYMBOL(cuMemAddressFree, ""),
+	SYMBOL(cuMemMap, ""),
+	SYMBOL(cuMemUnmap, ""),
+	SYMBOL(cuMemSetAccess, ""),
 	OPTIONAL_SYMBOL(cuMemPoolExportToShareableHandle, ""),
 	OPTIONAL_SYMBOL(cuMemPoolExportPointer, ""),
 	OPTIONAL_SYMBOL(cuStreamWriteValue64, "_v2"),
@@ -269,24 +280,32 @@ static int find_spans(const struct device_driver *driver, uint64_t pointer, size
 	return 0;
 }
 
-int device_name(const struct device_driver *driver, uint64_t pointer, char ret[DEVICE_UUID_TEXT],
-                struct error *err)
+device_result device_uuid_text(const struct device_driver *driver, int ordinal, char ret[DEVICE_UUID_TEXT])
 {
 	struct device_uuid uuid;
 	const uint8_t *b = uuid.bytes;
-	int ordinal = -1, device = -1;
-	device_result result = driver->cuPointerGetAttribute(&ordinal, POINTER_DEVICE_ORDINAL, pointer);
+	int device = -1;
+	device_result result = driver->cuDeviceGet(&device, ordinal);
 
-	if (!result)
-		result = driver->cuDeviceGet(&device, ordinal);
 	if (!result)
 		result = driver->cuDeviceGetUuid(&uuid, device);
 	if (result)
-		return device_fail(driver, result, "device_ptr: its device cannot be determined", err);
+		return result;
 	snprintf(ret, DEVICE_UUID_TEXT,
 	         "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1], b[2],
 	         b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
 	return 0;
+}
+
+int device_name(const struct device_driver *driver, uint64_t pointer, char ret[DEVICE_UUID_TEXT],
+                struct error *err)
+{
+	int ordinal = -1;
+	device_result result = driver->cuPointerGetAttribute(&ordinal, POINTER_DEVICE_ORDINAL, pointer);
+
+	if (!result)
+		result = device_uuid_text(driver, ordinal, ret);
+	return result ? device_fail(driver, result, "device_ptr: its device cannot be determined", err) : 0;
 }
 
 static int export_fd(const struct device_driver *driver, uint64_t allocation, struct device_export *ret,

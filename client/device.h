@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Device memory of this process, by its pointer: which allocation it is in, and a handle for the service.
+/* Device memory of this process, by its pointer: which allocation it is in, and a handle for the service. And
+ * the other way: memory of others, mapped in this process.
  *
  * The CUDA driver is found at run time, and what is called of it is declared here: the library builds and
  * runs without CUDA.
@@ -33,6 +34,18 @@ struct device_uuid {
 	uint8_t bytes[16];
 };
 
+/* CUmemAccessDesc. */
+struct device_access {
+	int location_type;
+	int location_id;
+	int flags;
+};
+
+/* CUipcMemHandle, which is passed by value. */
+struct device_handle {
+	uint8_t bytes[DEVICE_HANDLE_BYTES];
+};
+
 /* The driver's functions, by their names. */
 struct device_driver {
 	void *library;
@@ -50,6 +63,22 @@ struct device_driver {
 	device_result (*cuDeviceGetUuid)(struct device_uuid *ret, int device);
 	device_result (*cuCtxPushCurrent)(void *context);
 	device_result (*cuCtxPopCurrent)(void **ret);
+	device_result (*cuDevicePrimaryCtxRetain)(void **ret, int device);
+	device_result (*cuDevicePrimaryCtxRelease)(int device);
+	device_result (*cuIpcOpenMemHandle)(uint64_t *ret, struct device_handle handle, unsigned flags);
+	device_result (*cuIpcCloseMemHandle)(uint64_t pointer);
+	device_result (*cuMemGetAllocationGranularity)(size_t *ret,
+	                                               const struct device_properties *properties,
+	                                               int option);
+	device_result (*cuMemImportFromShareableHandle)(uint64_t *ret, void *os_handle, int type);
+	device_result (*cuMemAddressReserve)(uint64_t *ret, size_t size, size_t alignment, uint64_t hint,
+	                                     uint64_t flags);
+	device_result (*cuMemAddressFree)(uint64_t start, size_t size);
+	device_result (*cuMemMap)(uint64_t start, size_t size, size_t offset, uint64_t handle,
+	                          uint64_t flags);
+	device_result (*cuMemUnmap)(uint64_t start, size_t size);
+	device_result (*cuMemSetAccess)(uint64_t start, size_t size, const struct device_access *access,
+	                                size_t count);
 
 	/* NULL in a driver that does not have them. */
 	device_result (*cuMemPoolExportToShareableHandle)(void *ret, void *pool, int type, uint64_t flags);
@@ -91,9 +120,39 @@ int device_walk(const struct device_driver *driver, const void *pointer, size_t 
 int device_export(const struct device_driver *driver, const struct device_span *span,
                   struct device_export *ret, struct error *err);
 
+/* The UUID of a device, by its number. */
+device_result device_uuid_text(const struct device_driver *driver, int ordinal, char ret[DEVICE_UUID_TEXT]);
+
 /* The UUID of the device that the allocation is on. */
 int device_name(const struct device_driver *driver, uint64_t address, char ret[DEVICE_UUID_TEXT],
                 struct error *err);
+
+/* ---- device_map.c ---------------------------------------------------------------------------------- */
+
+/* Memory of others at addresses of this process. The primary context of its device is retained for it. */
+struct device_mapping {
+	uint64_t start;
+	uint64_t size; /* bytes; 0: nothing is mapped */
+	int device;    /* CUdevice; -1: it is host memory */
+	bool is_ipc;   /* opened by a handle: size says no more than that there is something */
+};
+
+/* CUDA's number, in this process, of the device that has the UUID; NOT_FOUND when this process sees none
+ * such. */
+int device_ordinal(const struct device_driver *driver, const char *uuid, int *ret, struct error *err);
+
+/* Maps an allocation of cuMemCreate, of at least size bytes up to the device's granularity, for reading and
+ * writing by the device. The caller keeps fd. */
+int device_map_fd(const struct device_driver *driver, int ordinal, int fd, uint64_t size,
+                  struct device_mapping *ret, struct error *err);
+
+/* Opens the allocation of a CUDA IPC handle. */
+int device_map_ipc(const struct device_driver *driver, int ordinal, const uint8_t handle[DEVICE_HANDLE_BYTES],
+                   struct device_mapping *ret, struct error *err);
+
+void device_unmap(const struct device_driver *driver, const struct device_mapping *mapping);
+
+/* ---- What an address tells --------------------------------------------------------------------------- */
 
 /* The driver's id of the allocation at the address; 0: none that it tells. */
 uint64_t device_id(const struct device_driver *driver, uint64_t address);

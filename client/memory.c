@@ -99,7 +99,7 @@ int region_make(tma_region *region)
 	if (r < 0)
 		return fail_fill(client, region->size, r);
 	region->fd = r;
-	r = region_map(region);
+	r = region_map_data(region);
 	if (r < 0)
 		return r;
 	r = fill(&(struct memfd_fill){ .fd = region->fd,
@@ -110,8 +110,7 @@ int region_make(tma_region *region)
 	return r < 0 ? fail_fill(client, region->size, r) : 0;
 }
 
-/* Whole pages around the range, as the file maps. */
-static void align(const struct stat *st, uint64_t *start, uint64_t *end)
+void region_widen(const struct stat *st, uint64_t *start, uint64_t *end)
 {
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), block = (uint64_t)st->st_blksize;
 
@@ -127,7 +126,7 @@ static int fill_range(int fd, const struct stat *st, uint64_t start, uint64_t en
 	char *map;
 	int r;
 
-	align(st, &from, &to);
+	region_widen(st, &from, &to);
 	map = mapping_new((size_t)(to - from), writable ? PROT_READ | PROT_WRITE : PROT_READ, fd, from);
 	if (map == MAP_FAILED)
 		return 0;

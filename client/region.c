@@ -65,6 +65,7 @@ void region_free(tma_region *region)
 	*link = region->next;
 	client_forget_region(region->client, region);
 	region_forget_range(region);
+	region_unmap(region);
 	if (region->data)
 		munmap(region->data, region->size);
 	if (region->fd >= 0 && (region->n_chunks == 0 || region->fd != region->chunks[0]->fd))

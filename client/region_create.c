@@ -90,7 +90,7 @@ static int create_there(tma_client *client, const char *device, enum region_kind
 		return rc;
 	}
 	region->life = REGION_KNOWN;
-	rc = region->kind == REGION_KIND_MEMFD ? region_map(region) : 0;
+	rc = region->kind == REGION_KIND_MEMFD ? region_map_data(region) : 0;
 	if (rc < 0) {
 		struct error why = client->error;
 
@@ -165,7 +165,7 @@ int tma_region_create_on(tma_client *client, const char *device, enum tma_region
 	                     ret);
 }
 
-int region_map(tma_region *region)
+int region_map_data(tma_region *region)
 {
 	struct stat st;
 	void *data;

@@ -150,15 +150,23 @@ int tma_region_from_device_ptr(tma_client *client, const void *device_ptr, size_
 
 /* ---- By address -------------------------------------------------------------------------------------- */
 
+bool region_add_range(tma_region *region, uint64_t start)
+{
+	tma_client *client = region->client;
+
+	if (!range_set_add(region->writable ? &client->writable : &client->read_only, start, region->size,
+	                   region))
+		return false;
+	region->address = start;
+	return true;
+}
+
 int region_keep_range(tma_region *region, uint64_t start)
 {
 	tma_client *client = region->client;
 
-	if (range_set_add(region->writable ? &client->writable : &client->read_only, start, region->size,
-	                  region)) {
-		region->address = start;
+	if (region_add_range(region, start))
 		return 0;
-	}
 	tma_region_release(region);
 	return client_fail(client, STATUS_NO_MEMORY, "out of memory for a region");
 }

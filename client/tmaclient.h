@@ -232,9 +232,9 @@ enum tma_region_kind {
 };
 
 /* Creates a region of size bytes of zeroed memory, shared with the service. If the service has a device, this
- * is device memory: tma_region_data returns NULL, and tma_region_fd or tma_region_handle gives access to it.
- * Otherwise it is host memory. Host memory is allocated in this process and charged to its cgroup; NO_MEMORY:
- * there is not enough. The region belongs to the client until tma_region_release or tma_free. */
+ * is device memory: tma_region_data returns NULL, and tma_region_map maps it in this process. Otherwise it is
+ * host memory. Host memory is allocated in this process and charged to its cgroup; NO_MEMORY: there is not
+ * enough. The region belongs to the client until tma_region_release or tma_free. */
 TMA_API int tma_region_create(tma_client *client, size_t size, tma_region **ret);
 
 /* Creates a region of the given kind. TMA_REGION_MEMFD is memory that both sides map, whatever the engine. */
@@ -358,7 +358,7 @@ TMA_API int tma_region_from_host_ptr(tma_client *client, const void *ptr, size_t
                                      tma_region **ret);
 
 /* Returns the address at which memory created by tma_region_create is mapped in this process, or NULL for
- * registered memory and for device memory. */
+ * registered memory and for device memory, of which tma_region_map tells the address. */
 TMA_API void *tma_region_data(const tma_region *region);
 
 TMA_API size_t tma_region_size(const tma_region *region);               /* bytes */
@@ -379,10 +379,50 @@ TMA_API const void *tma_region_handle(const tma_region *region);
  * first; "" if the service has no device. It is valid until the region's last release. */
 TMA_API const char *tma_region_device(const tma_region *region);
 
+/* Where a region's memory is in this process. */
+struct tma_mapping {
+	void *address; /* of the region's first byte; a device pointer (CUdeviceptr) if device is not -1 */
+	size_t size;   /* bytes */
+	int device;    /* CUDA's number of the device in this process (cuDeviceGet, cudaSetDevice); -1: it is
+	                  host memory */
+	uint64_t reserved[4];
+};
+
+/* Says where the region's memory is in this process, for a program that gives it to others than the service:
+ * to a CUDA kernel, to a network card, or to an agent of NIXL, which registers it as
+ *
+ *     nixl_reg_dlist_t list(mapping.device < 0 ? DRAM_SEG : VRAM_SEG);
+ *     list.addDesc(nixlBlobDesc((uintptr_t)mapping.address, mapping.size,
+ *                               mapping.device < 0 ? 0 : mapping.device, ""));
+ *
+ * Memory that has an address keeps it: what tma_region_data returns, and what tma_region_from_host_ptr and
+ * tma_region_from_device_ptr registered. Any other memory is mapped by the first call, and unmapped by the
+ * region's last release: a file by mmap, for writing too if its descriptor allows that; memory of cuMemCreate
+ * at new addresses, with access for its own device; memory that a CUDA IPC handle names by
+ * cuIpcOpenMemHandle, which the driver refuses in the process that exported the handle. For device memory
+ * that it maps, the call retains the device's primary context, the one that the CUDA runtime uses; the
+ * thread's current context stays as it is. tma_region_find then finds the region by these addresses as well.
+ * Reconnecting changes none of this. Deregister the memory wherever the address was registered before you
+ * release the region.
+ *
+ * Device memory takes a UCX that is built with CUDA: NIXL refuses to register as VRAM_SEG what UCX takes for
+ * host memory. UCX recognizes memory of cuMemCreate. Its cuda_ipc, which connects the processes of a machine,
+ * shares memory that has a CUDA IPC handle or a fabric handle, but not memory that has a file descriptor
+ * alone, as TMA_REGION_CUDA_FD does. For network cards, UCX asks the driver for a dma-buf
+ * (cuMemGetHandleForAddressRange); the service does not ask for memory that is gpuDirectRDMACapable. If cards
+ * read and write the memory, therefore, allocate it yourself (cudaMalloc, or cuMemCreate with that flag), and
+ * register it with tma_region_from_device_ptr. client/examples/nixl.cpp in tmad's sources is a program that
+ * sends blocks of a KV cache to another host.
+ *
+ * The call sends nothing. NOT_FOUND: this process does not see the device (CUDA_VISIBLE_DEVICES).
+ * UNSUPPORTED: there is no CUDA driver; or the region has parts or an exported pointer of a pool, which have
+ * addresses in this process already, or had them before they were freed. DEVICE: the driver refused. */
+TMA_API int tma_region_map(tma_region *region, struct tma_mapping *ret);
+
 /* Releases the region. If tma_region_from_device_ptr returned it several times, each release takes back one
  * of these handles; only the last one ends the region. The service keeps the memory until the requests in
- * flight and the tables that use it have ended. Unmaps what tma_region_create mapped. The handle is invalid
- * after the last release, whatever the call returns. NULL is allowed and returns 0. */
+ * flight and the tables that use it have ended. Unmaps what tma_region_create and tma_region_map mapped. The
+ * handle is invalid after the last release, whatever the call returns. NULL is allowed and returns 0. */
 TMA_API int tma_region_release(tma_region *region);
 
 /* ---- Tensors and transforms ------------------------------------------------------------------------ */
@@ -625,13 +665,13 @@ struct tma_place {
 };
 
 /* Finds a region of the client that has all of the size bytes at ptr, and sets *ret to the place of ptr in
- * it. Searched are the ranges that tma_region_from_device_ptr and tma_region_from_host_ptr registered, and
- * the memory that tma_region_data returns. If several regions qualify, one that transforms may write to is
- * preferred. The call adds no handle: do not release the region for it, and *ret is valid until the region's
- * last handle is released. NOT_FOUND: no single region has all of these bytes. The call asks neither the
- * driver nor the service, and takes less than a microsecond. It therefore does not notice that memory was
- * freed and other memory lies there now (tma_region_find_current and tma_region_from_device_ptr do), or that
- * the region was lost with its connection (its use fails). */
+ * it. Searched are the ranges that tma_region_from_device_ptr and tma_region_from_host_ptr registered, the
+ * memory that tma_region_data returns, and what tma_region_map mapped. If several regions qualify, one that
+ * transforms may write to is preferred. The call adds no handle: do not release the region for it, and *ret
+ * is valid until the region's last handle is released. NOT_FOUND: no single region has all of these bytes.
+ * The call asks neither the driver nor the service, and takes less than a microsecond. It therefore does not
+ * notice that memory was freed and other memory lies there now (tma_region_find_current and
+ * tma_region_from_device_ptr do), or that the region was lost with its connection (its use fails). */
 TMA_API int tma_region_find(tma_client *client, const void *ptr, size_t size, struct tma_place *ret);
 
 /* The same, but finds device memory only if the driver confirms that it is still what was registered: it asks

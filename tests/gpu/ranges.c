@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ranges of many allocations on a GPU, with a tmad on the same device: chunks of 2 MiB and of 20 MiB, as
- * PyTorch's expandable segments have them; and allocations of a memory pool (cudaMallocAsync). TAP; lines for
- * people say what registrations and searches take.
+ * PyTorch's expandable segments have them; allocations of a memory pool (cudaMallocAsync); and memory of the
+ * service, mapped here. TAP; lines for people say what registrations and searches take.
  *
  *   ranges SOCKET [MIB]        bytes of a range; 1024
  */
@@ -291,6 +291,25 @@ static void run_pool(uint64_t bytes)
 	rig_call(cuMemPoolDestroy, (pool));
 }
 
+/* ---- Memory of the service --------------------------------------------------------------------------- */
+
+static void run_mapped(enum tma_region_kind kind, const char *what, uint64_t bytes)
+{
+	struct tma_mapping mapping;
+	tma_region *region;
+	struct span span = { .chunk = bytes, .n = 1, .room = 1 };
+	double start, us;
+
+	must(tma_region_create_kind(client, kind, bytes, &region));
+	start = now_us();
+	must(tma_region_map(region, &mapping));
+	us = now_us() - start;
+	span.start = (uintptr_t)mapping.address;
+	say(mapping.device == device.handle && transposes(&span, region, 6), what, bytes);
+	must(tma_region_release(region));
+	printf("# mapped in %.0f us\n", us);
+}
+
 static int64_t stat_of(const char *name)
 {
 	tma_document *stats;
@@ -321,6 +340,8 @@ int main(int argc, char **argv)
 	run(2 * MIB, bytes);
 	run(20 * MIB, bytes);
 	run_pool(bytes / 16 < 32 * MIB ? 32 * MIB : bytes / 16 / (2 * MIB) * (2 * MIB));
+	run_mapped(TMA_REGION_CUDA_FD, "memory of the service, by its descriptor", 32 * MIB);
+	run_mapped(TMA_REGION_CUDA_IPC, "memory of the service, by its handle", 32 * MIB);
 	say(stat_of("regions") == regions && stat_of("mapped_bytes") == mapped && stat_of("pending_fds") == 0,
 	    "nothing is left", 0);
 	tma_free(client);

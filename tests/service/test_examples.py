@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import unittest
@@ -11,10 +12,11 @@ import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
-from tmad import BUILD, SOURCE, Tmad, scaled
+from tmad import BUILD, SOURCE, Tmad, scaled, wait_until
 
 FOLDER = os.path.join("client", "examples")
 ELSEWHERE = {"stream_order"}  # test_softgpu.c calls it
+NIXL = os.path.join(BUILD, FOLDER, "nixl")
 
 
 def source(name):
@@ -22,14 +24,20 @@ def source(name):
         return re.sub(r"\A.*SPDX-.*\n", "", file.read())
 
 
+def listens(port):
+    """Whether a socket of this machine listens there; connecting to it would be an event of its own."""
+    with open("/proc/net/tcp", encoding="ascii") as table:
+        return any(line.split()[1].endswith(f":{port:04X}") and line.split()[3] == "0A" for line in list(table)[1:])
+
+
 class Examples(unittest.TestCase):
     def setUp(self):
         self.tmad = Tmad()
         self.addCleanup(self.tmad.stop)
 
-    def start(self, name, **options):
-        return subprocess.Popen([os.path.join(BUILD, FOLDER, name)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                env=dict(os.environ, TMAD_SOCKET=self.tmad.path), **options)
+    def start(self, name, *args, tmad=None, env=None, **options):
+        return subprocess.Popen([os.path.join(BUILD, FOLDER, name), *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                env={**os.environ, "TMAD_SOCKET": (tmad or self.tmad).path, **(env or {})}, **options)
 
     def run_to_end(self, name):
         """What it prints."""
@@ -48,6 +56,24 @@ class Examples(unittest.TestCase):
 
     def test_kv_cache(self):
         self.assertEqual(self.run_to_end("kv_cache"), "81920 of 327680 bytes: heads 6 and 7\n")
+
+    @unittest.skipUnless(os.path.exists(NIXL), "NIXL was not there when configure looked for it")
+    def test_nixl(self):
+        """Two hosts on one machine: each has a tmad and an agent of its own."""
+        other = Tmad()
+        self.addCleanup(other.stop)
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = str(free.getsockname()[1])
+        options = {"env": {"UCX_TLS": "tcp", "UCX_NET_DEVICES": "lo", "NIXL_LOG_LEVEL": "ERROR"}, "encoding": "utf-8"}
+        decode = self.start("nixl", "decode", port, tmad=other, **options)
+        self.addCleanup(decode.kill)
+        wait_until(lambda: decode.poll() is not None or listens(int(port)), "decode listens for metadata")
+        prefill = self.start("nixl", "prefill", "127.0.0.1", port, **options)
+        self.addCleanup(prefill.kill)
+        for process, words in ((prefill, "10 pieces of 524288 bytes sent\n"), (decode, "10 pieces received\n")):
+            out, errors = process.communicate(timeout=scaled(60))
+            self.assertEqual((process.returncode, out), (0, words), errors)
 
     def test_poll_loop(self):
         self.assertEqual(self.run_to_end("poll_loop"), "".join(f"{i}: tile_transpose\n" for i in range(8)))
@@ -76,7 +102,8 @@ class Examples(unittest.TestCase):
 
 class Sources(unittest.TestCase):
     def test_each_is_run(self):
-        names = {name[:-2] for name in os.listdir(os.path.join(SOURCE, FOLDER)) if name.endswith(".c")}
+        names = {os.path.splitext(name)[0] for name in os.listdir(os.path.join(SOURCE, FOLDER))
+                 if name.endswith((".c", ".cpp"))}
         self.assertEqual(names, {name[5:] for name in dir(Examples) if name.startswith("test_")} | ELSEWHERE)
 
     def test_readme(self):

@@ -386,6 +386,142 @@ Test(softgpu, memory_of_the_service)
 	assert_transposed(tma_region_data(host), 2, "from a handle to host memory");
 }
 
+static CUdeviceptr mapped(tma_region *region, int device)
+{
+	struct tma_mapping mapping, again;
+	struct tma_place place;
+
+	cr_assert_eq(tma_region_map(region, &mapping), TMA_OK, "%s", tma_last_error(client));
+	cr_assert_eq(mapping.size, tma_region_size(region));
+	cr_assert_eq(mapping.device, device);
+	cr_assert_eq(tma_region_map(region, &again), TMA_OK, "%s", tma_last_error(client));
+	cr_assert_eq(memcmp(&mapping, &again, sizeof mapping), 0, "it is mapped once");
+	cr_assert_eq(tma_region_find(client, (char *)mapping.address + 8, mapping.size - 8, &place), TMA_OK,
+	             "%s", tma_last_error(client));
+	cr_assert(place.region == region && place.offset == 8);
+	return (uintptr_t)mapping.address;
+}
+
+static bool is_device_memory(CUdeviceptr pointer)
+{
+	unsigned type = 0;
+
+	return cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, pointer) == CUDA_SUCCESS &&
+	       type == CU_MEMORYTYPE_DEVICE;
+}
+
+Test(softgpu, memory_of_the_service_is_mapped)
+{
+	tma_region *fd = made(TMA_REGION_ANY), *ipc = made(TMA_REGION_CUDA_IPC),
+		   *host = made(TMA_REGION_MEMFD);
+	CUdeviceptr a = mapped(fd, 0), b = mapped(ipc, 0);
+	tma_region *ends[] = { fd, ipc };
+	struct tma_place place;
+
+	cr_assert_eq(mapped(host, -1), (uintptr_t)tma_region_data(host));
+	fill(a, 1);
+	assert_transposes(ipc, fd, "from an allocation to a handle");
+	assert_transposed_at(b, 1, "from an allocation to a handle");
+	fill(b, 2);
+	assert_transposes(fd, ipc, "and back");
+	assert_transposed_at(a, 2, "and back");
+	for (size_t i = 0; i < 2; i++) {
+		CUdeviceptr address = i == 0 ? a : b;
+
+		cr_assert(is_device_memory(address));
+		cr_assert_eq(tma_region_release(ends[i]), TMA_OK);
+		cr_assert_not(is_device_memory(address), "the release unmaps it");
+		cr_assert_eq(tma_region_find(client, (void *)(uintptr_t)address, 1, &place), TMA_NOT_FOUND);
+	}
+}
+
+/* What tma_region_map maps needs no context of the caller's, and changes none. */
+Test(softgpu_both, memory_is_mapped_for_its_device)
+{
+	const struct {
+		const char *name;
+		enum tma_region_kind kind;
+		int device;
+	} rows[] = {
+		{ "0", TMA_REGION_CUDA_FD, 0 },
+		{ "1", TMA_REGION_CUDA_FD, 1 },
+		{ "0", TMA_REGION_CUDA_IPC, 0 },
+		{ "1", TMA_REGION_CUDA_IPC, 1 },
+	};
+	CUcontext current;
+
+	cuda(cuCtxSetCurrent(NULL));
+	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+		tma_region *region;
+		CUdeviceptr address;
+
+		cr_assert_eq(tma_region_create_on(client, rows[i].name, rows[i].kind, BYTES, &region), TMA_OK,
+		             "%zu: %s", i, tma_last_error(client));
+		address = mapped(region, rows[i].device);
+		cuda(cuCtxGetCurrent(&current));
+		cr_assert_null(current, "%zu: the thread has a context now", i);
+		cuda(cuCtxSetCurrent(context));
+		cr_assert(is_device_memory(address), "%zu", i);
+		cuda(cuCtxSetCurrent(NULL));
+	}
+}
+
+/* The process has its own allocations at their addresses; it maps what it registered by descriptors. */
+Test(softgpu, registered_memory_is_mapped)
+{
+	CUdeviceptr a = allocate(BYTES + 64), b = create(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR), c;
+	tma_region *legacy = shared(a + 64, BYTES), *whole = shared(b, BYTES), *again, *parts, *foreign;
+	const struct tma_region_part part = { .region = whole, .size = 2 << 20 };
+	struct tma_mapping mapping;
+	CUipcMemHandle handle;
+
+	cr_assert_eq(mapped(legacy, 0), a + 64);
+	cr_assert_eq(mapped(whole, 0), b);
+	cr_assert_eq(tma_region_register_cuda_fd(client, tma_region_fd(whole), 0, 4096, BYTES, 0, &again),
+	             TMA_OK, "%s", tma_last_error(client));
+	c = mapped(again, 0);
+	cr_assert_neq(c, b + 4096, "it is mapped at addresses of its own");
+	fill(b + 4096, 3);
+	assert_transposes(legacy, again, "by a descriptor");
+	assert_transposed_at(a + 64, 3, "by a descriptor");
+	fill(c, 4);
+	assert_transposes(legacy, again, "by a descriptor, mapped");
+	assert_transposed_at(a + 64, 4, "by a descriptor, mapped");
+
+	cr_assert_eq(tma_region_register_parts(client, &part, 1, 0, BYTES, 0, &parts), TMA_OK, "%s",
+	             tma_last_error(client));
+	cr_assert_eq(tma_region_map(parts, &mapping), TMA_UNSUPPORTED);
+	cr_assert(strstr(tma_last_error(client), "registered by parts"), "%s", tma_last_error(client));
+	cuda(cuIpcGetMemHandle(&handle, a));
+	cr_assert_eq(tma_region_register_cuda_ipc(client, &handle, 0, BYTES, 0, &foreign), TMA_OK, "%s",
+	             tma_last_error(client));
+	cr_assert_eq(tma_region_map(foreign, &mapping), TMA_DEVICE);
+	cr_assert(strstr(tma_last_error(client), "cuIpcOpenMemHandle: CUDA_ERROR_INVALID_CONTEXT"), "%s",
+	          tma_last_error(client));
+	cr_assert_eq(tma_ping(client), TMA_OK);
+}
+
+/* The service that had made it is gone, and another one has it. */
+Test(softgpu, a_mapping_outlives_its_service)
+{
+	tma_region *fd = made(TMA_REGION_CUDA_FD), *ipc = made(TMA_REGION_CUDA_IPC), *target;
+	CUdeviceptr a = mapped(fd, 0);
+	struct tma_mapping mapping;
+
+	fill(a, 5);
+	process_kill(&service);
+	process_start_again(&service, NULL);
+	cr_assert_eq(tma_ping(client), TMA_NOT_FOUND, "the CUDA IPC memory is lost");
+	cr_assert_eq(tma_region_map(ipc, &mapping), TMA_NOT_FOUND);
+	cr_assert(strstr(tma_last_error(client), "region: it could not be registered again: "), "%s",
+	          tma_last_error(client));
+	cr_assert_eq(tma_region_release(ipc), TMA_OK);
+	cr_assert_eq(mapped(fd, 0), a);
+	target = made(TMA_REGION_MEMFD);
+	assert_transposes(target, fd, "after a restart");
+	assert_transposed(tma_region_data(target), 5, "after a restart");
+}
+
 /* ---- A service of two devices ------------------------------------------------------------------------ */
 
 #define FIRST  "GPU-50f79000-0000-4000-8000-000000000000"

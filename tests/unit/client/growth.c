@@ -219,6 +219,7 @@ static void assert_untouched(tma_client *client)
 		uint64_t size;
 		int64_t layer;
 		struct tma_place place;
+		struct tma_mapping mapping;
 		uint8_t bytes[16];
 	} ret, untouched;
 	struct tma_layout_move move;
@@ -238,6 +239,7 @@ static void assert_untouched(tma_client *client)
 	RETURNS(tma_region_from_device_ptr(client, handle, 64, 0, &ret.region));
 	RETURNS(tma_region_from_host_ptr(client, handle, 64, 0, &ret.region));
 	RETURNS(tma_region_register_parts(client, &part, 1, 0, 4096, 0, &ret.region));
+	RETURNS(tma_region_map(NULL, &ret.mapping));
 	RETURNS(tma_region_find(client, handle, 64, &ret.place));
 	RETURNS(tma_region_find_current(client, handle, 64, &ret.place));
 	RETURNS(tma_number_encode(TMA_INT8, &real, ret.bytes));

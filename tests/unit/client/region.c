@@ -496,6 +496,62 @@ Test(region, of_nothing)
 	cr_assert_null(tma_region_data(NULL));
 }
 
+/* Two registrations of one file: by a descriptor for reading alone, and by one for both. */
+static void script_register_twice(struct server *s)
+{
+	struct rpc_request request;
+
+	for (uint64_t id = 5; id < 7; id++) {
+		server_request(s, &request);
+		cr_assert_eq(request.params.region_register.kind, REGION_KIND_MEMFD);
+		server_answer_registered(s, &request, id);
+	}
+	server_polite(s);
+}
+
+Test(region, a_registered_file_is_mapped)
+{
+	struct server s = { 0 };
+	tma_region *regions[2];
+	struct tma_mapping mapping = { 0 }, again;
+	struct tma_place place;
+	tma_client *client;
+	char path[64];
+	int fd = memory_of(3 * 4096), reader;
+
+	cr_assert_eq(pwrite(fd, "bytes", 5, 4196), 5);
+	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+	reader = open(path, O_RDONLY | O_CLOEXEC);
+	cr_assert_geq(reader, 0);
+	server_start(&s, script_register_twice);
+	client = server_client(&s, 5000);
+	cr_assert_eq(tma_region_register_memfd(client, fd, 4196, 5000, 0, &regions[0]), 0, "%s",
+	             tma_last_error(client));
+	cr_assert_eq(tma_region_register_memfd(client, reader, 4196, 5000, TMA_REGION_READ_ONLY, &regions[1]),
+	             0, "%s", tma_last_error(client));
+	for (size_t i = 0; i < 2; i++) {
+		cr_assert_eq(tma_region_map(regions[i], &mapping), 0, "%s", tma_last_error(client));
+		cr_assert_null(tma_region_data(regions[i]));
+		cr_assert_eq(mapping.size, 5000);
+		cr_assert_eq(mapping.device, -1);
+		cr_assert_arr_eq(mapping.address, i == 0 ? "bytes" : "BYTES", 5, "region %zu", i);
+		if (i == 0)
+			memcpy(mapping.address, "BYTES", 5);
+		cr_assert_eq(tma_region_map(regions[i], &again), 0);
+		cr_assert_eq(again.address, mapping.address, "it is mapped once");
+		cr_assert_eq(tma_region_find(client, mapping.address, 5000, &place), 0);
+		cr_assert_eq(place.region, regions[i]);
+		cr_assert_eq(tma_region_release(regions[i]), 0);
+		cr_assert_eq(msync((void *)((uintptr_t)mapping.address & ~(uintptr_t)4095), 1, MS_ASYNC), -1,
+		             "region %zu is still mapped", i);
+		cr_assert_eq(tma_region_find(client, mapping.address, 5000, &place), TMA_NOT_FOUND);
+	}
+	tma_free(client);
+	close(reader);
+	close(fd);
+	server_stop(&s);
+}
+
 static void script_register_cuda(struct server *s)
 {
 	struct rpc_request request;
