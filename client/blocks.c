@@ -2,11 +2,16 @@
 /* Gather and scatter: a transform of each block of a list. */
 #include "client.h"
 
+#include <endian.h>
+#include <stdio.h>
+#include <stdlib.h>
+
 static params_fn blocks_fill;
 static int index_params(tma_client *client, const struct tma_blocks *blocks, struct msg_blocks *ret);
 static void step_params(const struct tma_blocks *blocks, struct msg_blocks *ret);
 static int layer_params(tma_client *client, const struct tma_blocks *blocks, struct msg_blocks *ret);
 static int table_params(tma_client *client, const struct tma_blocks *blocks, struct msg_blocks *ret);
+static int places_params(tma_client *client, const struct tma_blocks *blocks, struct msg_blocks *ret);
 
 static int on_blocks_done(tma_client *client, const struct rpc_reply *reply, const struct method *method,
                           void *arg, struct error *err)
@@ -119,6 +124,8 @@ static int blocks_fill(tma_client *client, const struct call *call, struct reque
 	if (rc == 0)
 		rc = table_params(client, blocks, params);
 	if (rc == 0)
+		rc = places_params(client, blocks, params);
+	if (rc == 0)
 		rc = index_params(client, blocks, params);
 	return rc < 0 ? rc : order_fill(blocks, client, call->order, params);
 }
@@ -205,6 +212,54 @@ static int table_params(tma_client *client, const struct tma_blocks *blocks, str
 	if (blocks->src_table && rc == 0) {
 		ret->has |= F(blocks, src_table);
 		rc = table_param(client, blocks->src_table, "src_table", &ret->src_table);
+	}
+	return rc;
+}
+
+/* By the ids that the regions have now; name is that of the list. */
+static int places_param(tma_client *client, const struct tma_place *places, size_t n, const char *name,
+                        uint64_t *words, struct bytes *ret)
+{
+	for (size_t i = 0; i < n; i++) {
+		struct region_place place;
+
+		if (place_param(client, places[i], name, &place) < 0) {
+			char one[32];
+
+			snprintf(one, sizeof one, "%s[%zu]", name, i);
+			return place_param(client, places[i], one, &place);
+		}
+		words[2 * i] = htole64(place.region);
+		words[2 * i + 1] = htole64(place.offset);
+	}
+	*ret = (struct bytes){ (const char *)words, 2 * n * sizeof *words };
+	return 0;
+}
+
+static int places_params(tma_client *client, const struct tma_blocks *blocks, struct msg_blocks *ret)
+{
+	const size_t n = blocks->layers ? blocks->layers : 1, words = 2 * n;
+	uint64_t *room;
+	int rc = 0;
+
+	if (!blocks->dst_places && !blocks->src_places)
+		return 0;
+	if (words * sizeof *room > frame_request_limits.bytes)
+		return client_fail(client, STATUS_INVALID_ARGUMENT,
+		                   "layers: %zu places do not fit into a message of %zu bytes", n,
+		                   frame_request_limits.bytes);
+	room = realloc(client->places, 2 * words * sizeof *room);
+	if (!room)
+		return client_fail(client, STATUS_NO_MEMORY, "out of memory for the places of layers");
+	client->places = room;
+	if (blocks->dst_places) {
+		ret->has |= F(blocks, dst_places);
+		rc = places_param(client, blocks->dst_places, n, "dst_places", room, &ret->dst_places);
+	}
+	if (blocks->src_places && rc == 0) {
+		ret->has |= F(blocks, src_places);
+		rc =
+		    places_param(client, blocks->src_places, n, "src_places", room + words, &ret->src_places);
 	}
 	return rc;
 }

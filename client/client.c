@@ -185,6 +185,7 @@ void tma_free(tma_client *client)
 	free(client->items);
 	free(client->further_dst);
 	free(client->slices);
+	free(client->places);
 	free(client->requests);
 	free(client);
 }

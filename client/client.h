@@ -208,7 +208,8 @@ struct tma_client {
 	struct submit_item *items;      /* room for those of a message; NULL: none was made yet */
 	struct msg_tensor *further_dst; /* likewise, of the largest that there was */
 	size_t further_dst_room;
-	struct msg_slice *slices;     /* those of the last reshard; NULL: there was none */
+	struct msg_slice *slices; /* those of the last reshard; NULL: there was none */
+	uint64_t *places; /* as they travel, those of the last gather or scatter with some; NULL: likewise */
 	struct device_driver *driver; /* NULL: not looked for yet */
 
 	uint32_t engine_of;  /* the connection that is_cpu is of; 0: none */

@@ -140,6 +140,8 @@ int place_check(tma_client *client, const struct tma_place *place, const char *n
 {
 	char field[32];
 
+	if (reserved_check(client, place->reserved, COUNT(place->reserved), name) == 0)
+		return 0;
 	snprintf(field, sizeof field, "%s.reserved", name);
 	return reserved_check(client, place->reserved, COUNT(place->reserved), field);
 }

@@ -106,6 +106,39 @@ Test(library_tables, there_and_back)
 	cr_assert_eq(tma_table_release(table), 0, "%s", tma_last_error(client));
 }
 
+/* The same places, sent with the request, into places of another region each; also of a service that was
+ * started again meanwhile. */
+Test(library_tables, places_of_a_request)
+{
+	const struct tma_tensor block = block_at(NULL);
+	const struct tma_transform transform = { .dst = &block, .src = &block };
+	struct tma_blocks blocks = { .transform = &transform,
+		                     .count = BLOCKS,
+		                     .index_dtype = TMA_INT32,
+		                     .index = index_of,
+		                     .limit = BLOCKS,
+		                     .layers = LAYERS,
+		                     .dst_places = places + LAYERS,
+		                     .src_places = places };
+
+	for (int run = 0; run < 2; run++) {
+		for (int l = LAYERS; l < 2 * LAYERS; l++)
+			memset(layer(l), run, BLOCKS * BLOCK);
+		cr_assert_eq(tma_gather(client, &blocks), 0, "%s", tma_last_error(client));
+		for (int l = 0; l < LAYERS; l++)
+			for (int i = 0; i < BLOCKS; i++)
+				cr_assert_eq(memcmp(layer(LAYERS + l) + i * BLOCK,
+				                    layer(l) + index_of[i] * BLOCK, BLOCK),
+				             0, "run %d: layer %d, block %d", run, l, i);
+		process_kill(&service);
+		process_start_again(&service, NULL);
+	}
+	blocks.dst_places = places;
+	cr_assert_eq(tma_scatter(client, &blocks), TMA_OVERLAP);
+	cr_assert(strstr(tma_last_error(client), "dst_places: the blocks of entry "), "%s",
+	          tma_last_error(client));
+}
+
 /* From the tables' first half to their second, by a plan and by items. */
 Test(library_tables, plans_and_items)
 {

@@ -314,6 +314,12 @@ struct py_request {
 	int64_t limit;              /* blocks of the indexed side */
 	int64_t dst_step, src_step; /* bytes */
 
+	/* Layers of blocks. A side is a tuple of tensors, of which all_dst or all_src is the first, or lies
+	 * in all_dst or all_src with bytes from layer to layer. */
+	uint32_t layers;                   /* 0: there are none */
+	PyObject *dst_layers, *src_layers; /* NULL: steps */
+	int64_t dst_layer_step, src_layer_step;
+
 	PyObject *further; /* a tuple of tensors, the transform's further destinations; NULL: none */
 
 	PyObject *items; /* a tuple of requests of the first two kinds; of a reshard, of tensors, destinations
@@ -335,9 +341,10 @@ struct resolved {
 	struct tma_transform transform;
 	struct tma_blocks blocks;
 	struct tma_place dst_place, src_place;
-	struct tma_operands operands; /* their places */
-	struct tma_item *items;       /* owned; also the only one of a plan that has operands or results */
-	struct resolved *each;        /* of the items; owned */
+	struct tma_place *dst_places, *src_places; /* of blocks.layers; owned */
+	struct tma_operands operands;              /* their places */
+	struct tma_item *items; /* owned; also the only one of a plan that has operands or results */
+	struct resolved *each;  /* of the items; owned */
 	size_t n_items;
 	struct tma_reshard reshard;
 	struct tma_slice *slices; /* owned */

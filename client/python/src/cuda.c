@@ -265,6 +265,10 @@ static bool is_used(const struct resolved *r, const tma_region *region)
 	    r->operands.amax_scale.region == region || r->operands.amax_inverse.region == region ||
 	    r->blocks.index_at.region == region)
 		return true;
+	for (uint32_t i = 0; i < r->blocks.layers; i++)
+		if ((r->dst_places && r->dst_places[i].region == region) ||
+		    (r->src_places && r->src_places[i].region == region))
+			return true;
 	for (size_t i = 0; i < r->transform.n_further_dst; i++)
 		if (r->further[i].region == region)
 			return true;

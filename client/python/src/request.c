@@ -35,6 +35,8 @@ static void py_request_dealloc(PyObject *self)
 	Py_XDECREF((PyObject *)q->index);
 	Py_XDECREF((PyObject *)q->all_dst);
 	Py_XDECREF((PyObject *)q->all_src);
+	Py_XDECREF(q->dst_layers);
+	Py_XDECREF(q->src_layers);
 	Py_XDECREF(q->further);
 	Py_XDECREF(q->items);
 	free(q->start);
@@ -266,21 +268,21 @@ static int parse_amax(struct py_request *q, PyObject *amax)
 }
 
 /* A tuple of tensors, or None. */
-static int parse_further(struct py_request *q, PyObject *further)
+static int parse_tensors(PyObject *tensors, const char *name, PyObject **ret)
 {
-	if (further == Py_None)
+	if (tensors == Py_None)
 		return 0;
-	if (!PyTuple_Check(further)) {
-		PyErr_Format(PyExc_TypeError, "further: %R is no tuple", further);
+	if (!PyTuple_Check(tensors)) {
+		PyErr_Format(PyExc_TypeError, "%s: %R is no tuple", name, tensors);
 		return -1;
 	}
-	for (Py_ssize_t i = 0; i < PyTuple_Size(further); i++)
-		if (Py_TYPE(PyTuple_GetItem(further, i)) != core.tensor_type) {
-			PyErr_Format(PyExc_TypeError, "further[%zd]: it is no Tensor", i);
+	for (Py_ssize_t i = 0; i < PyTuple_Size(tensors); i++)
+		if (Py_TYPE(PyTuple_GetItem(tensors, i)) != core.tensor_type) {
+			PyErr_Format(PyExc_TypeError, "%s[%zd]: it is no Tensor", name, i);
 			return -1;
 		}
-	Py_INCREF(further);
-	q->further = further;
+	Py_INCREF(tensors);
+	*ret = tensors;
 	return 0;
 }
 
@@ -305,29 +307,65 @@ static PyObject *make_transform(PyObject *type, PyObject *args)
 	q->src = own(src);
 	if (parse_perm(q, perm) < 0 || parse_pads(q, before, after, mode, value) < 0 ||
 	    parse_conversion(q, cast, scale, bias) < 0 || parse_amax(q, amax) < 0 ||
-	    parse_further(q, further) < 0) {
+	    parse_tensors(further, "further", &q->further) < 0) {
 		Py_DECREF(q);
 		return NULL;
 	}
 	return (PyObject *)q;
 }
 
+/* The layers of a side: a tuple of tensors, or a number of bytes. */
+static int parse_side(PyObject *layers, const char *name, PyObject **ret, int64_t *ret_step)
+{
+	if (!PyLong_Check(layers))
+		return parse_tensors(layers, name, ret);
+	*ret_step = PyLong_AsLongLong(layers);
+	if (*ret_step >= 0)
+		return 0;
+	if (!PyErr_Occurred())
+		PyErr_Format(PyExc_ValueError, "%s: %S bytes from layer to layer; they are not negative",
+		             name, layers);
+	return -1;
+}
+
+/* At least one of the sides says how many there are. */
+static int parse_layers(struct py_request *q, PyObject *dst_layers, PyObject *src_layers)
+{
+	Py_ssize_t n[2];
+
+	if (dst_layers == Py_None && src_layers == Py_None)
+		return 0;
+	if (parse_side(dst_layers, "dst_layers", &q->dst_layers, &q->dst_layer_step) < 0 ||
+	    parse_side(src_layers, "src_layers", &q->src_layers, &q->src_layer_step) < 0)
+		return -1;
+	n[0] = q->dst_layers ? PyTuple_Size(q->dst_layers) : -1;
+	n[1] = q->src_layers ? PyTuple_Size(q->src_layers) : n[0];
+	n[0] = q->dst_layers ? n[0] : n[1];
+	if (n[0] != n[1] || n[0] < 1 || n[0] > INT32_MAX) {
+		PyErr_Format(PyExc_ValueError, "layers: %zd of dst and %zd of src", n[0], n[1]);
+		return -1;
+	}
+	q->layers = (uint32_t)n[0];
+	return 0;
+}
+
 /* Request.blocks(scatter, dst, src, permute, all_dst, all_src, index, is_index_shared, limit, dst_step,
- * src_step, cast=None, scale=None, bias=None): dst and src are the blocks at the lowest addresses of all_dst
- * and all_src. */
+ * src_step, cast=None, scale=None, bias=None, dst_layers=None, src_layers=None): dst and src are the blocks
+ * at the lowest addresses of all_dst and all_src. */
 static PyObject *make_blocks(PyObject *type, PyObject *args)
 {
 	PyObject *dst, *src, *perm, *all_dst, *all_src, *index, *scale = Py_None, *bias = Py_None;
+	PyObject *dst_layers = Py_None, *src_layers = Py_None;
 	const char *cast = NULL;
 	long long limit, dst_step, src_step;
 	int is_scatter, is_shared;
 	struct py_request *q;
 
 	(void)type;
-	if (!PyArg_ParseTuple(args, "pO!O!OO!O!O!pLLL|zOO:blocks", &is_scatter, core.tensor_type, &dst,
+	if (!PyArg_ParseTuple(args, "pO!O!OO!O!O!pLLL|zOOOO:blocks", &is_scatter, core.tensor_type, &dst,
 	                      core.tensor_type, &src, &perm, core.tensor_type, &all_dst, core.tensor_type,
 	                      &all_src, core.tensor_type, &index, &is_shared, &limit, &dst_step, &src_step,
-	                      &cast, &scale, &bias))
+	                      &cast, &scale, &bias, &dst_layers, &src_layers))
 		return NULL;
 	q = py_request_alloc(REQUEST_BLOCKS);
 	if (!q)
@@ -342,7 +380,8 @@ static PyObject *make_blocks(PyObject *type, PyObject *args)
 	q->limit = limit;
 	q->dst_step = dst_step;
 	q->src_step = src_step;
-	if (parse_perm(q, perm) < 0 || parse_conversion(q, cast, scale, bias) < 0) {
+	if (parse_perm(q, perm) < 0 || parse_conversion(q, cast, scale, bias) < 0 ||
+	    parse_layers(q, dst_layers, src_layers) < 0) {
 		Py_DECREF((PyObject *)q);
 		return NULL;
 	}
@@ -532,8 +571,8 @@ static PyMethodDef py_request_methods[] = {
 	  "Moves src into dst, and into further destinations." },
 	{ "blocks", make_blocks, METH_VARARGS | METH_STATIC,
 	  "blocks(scatter, dst, src, permute, all_dst, all_src, index, is_index_shared, limit, dst_step, src_step, "
-	  "cast=None, scale=None, bias=None)\n--\n\n"
-	  "Moves the blocks that an index selects." },
+	  "cast=None, scale=None, bias=None, dst_layers=None, src_layers=None)\n--\n\n"
+	  "Moves the blocks that an index selects, in each layer." },
 	{ "run_plan", make_run, METH_VARARGS | METH_STATIC,
 	  "run_plan(plan, dst, src, scale=None, bias=None, amax_scale=None, amax_inverse=None)\n--\n\n"
 	  "Runs a plan." },

@@ -103,20 +103,47 @@ static int set_further(struct py_client *c, const struct py_request *q, struct r
 	return 0;
 }
 
-/* The place of a block is in a region that has all of them. */
-static int place_block(struct py_client *c, const struct py_tensor *all, const struct py_tensor *block,
-                       bool writable, struct tma_place *ret)
+/* The place of a block that begins so many bytes after the first of all of them, in a region that has them.
+ */
+static int place_block(struct py_client *c, const struct py_tensor *all, ptrdiff_t bytes, bool writable,
+                       struct tma_place *ret)
 {
 	if (py_region_place(c, all, writable, ret) < 0)
 		return -1;
-	ret->offset += (uint64_t)(block->data - all->data);
+	ret->offset += (uint64_t)bytes;
+	return 0;
+}
+
+/* Either the place of a side's block, or those of its layers. */
+static int place_side(struct py_client *c, const struct py_tensor *all, const struct py_tensor *block,
+                      PyObject *layers, bool writable, struct tma_place *ret, struct tma_place **ret_layers)
+{
+	const Py_ssize_t n = layers ? PyTuple_Size(layers) : 0;
+	const ptrdiff_t bytes = block->data - all->data;
+	struct tma_place *places;
+
+	if (!layers)
+		return place_block(c, all, bytes, writable, ret);
+	places = calloc((size_t)n, sizeof *places);
+	if (!places) {
+		PyErr_NoMemory();
+		return -1;
+	}
+	*ret_layers = places;
+	for (Py_ssize_t i = 0; i < n; i++) {
+		const struct py_tensor *layer = (struct py_tensor *)PyTuple_GetItem(layers, i);
+
+		if (place_block(c, layer, bytes, writable, &places[i]) < 0)
+			return -1;
+	}
 	return 0;
 }
 
 static int resolve_blocks(struct py_client *c, const struct py_request *q, struct resolved *r)
 {
-	if (place_block(c, q->all_dst, q->dst, true, &r->dst_place) < 0 ||
-	    place_block(c, q->all_src, q->src, false, &r->src_place) < 0 || place_operands(c, q, r) < 0)
+	if (place_side(c, q->all_dst, q->dst, q->dst_layers, true, &r->dst_place, &r->dst_places) < 0 ||
+	    place_side(c, q->all_src, q->src, q->src_layers, false, &r->src_place, &r->src_places) < 0 ||
+	    place_operands(c, q, r) < 0)
 		return -1;
 	set_transform(r, q);
 	if (q->index->rank != 1 || (q->index->dtype != TMA_INT32 && q->index->dtype != TMA_INT64) ||
@@ -129,7 +156,12 @@ static int resolve_blocks(struct py_client *c, const struct py_request *q, struc
 		                         .index_dtype = q->index->dtype,
 		                         .limit = (uint64_t)q->limit,
 		                         .dst_step = (uint64_t)q->dst_step,
-		                         .src_step = (uint64_t)q->src_step };
+		                         .src_step = (uint64_t)q->src_step,
+		                         .layers = q->layers,
+		                         .dst_layer_step = (uint64_t)q->dst_layer_step,
+		                         .src_layer_step = (uint64_t)q->src_layer_step,
+		                         .dst_places = r->dst_places,
+		                         .src_places = r->src_places };
 	if (q->is_index_shared)
 		return py_region_place(c, q->index, false, &r->blocks.index_at);
 	r->blocks.index = q->index->data;
@@ -265,7 +297,11 @@ void resolved_deinit(struct resolved *r)
 	free(r->further);
 	free(r->items);
 	free(r->each);
+	free(r->dst_places);
+	free(r->src_places);
 	r->further = NULL;
+	r->dst_places = NULL;
+	r->src_places = NULL;
 	free(r->slices);
 	r->slices = NULL;
 	r->n_slices = 0;

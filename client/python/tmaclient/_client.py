@@ -7,6 +7,7 @@ import copy
 import operator
 import os
 from collections.abc import Collection, Iterator, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, Unpack
 
@@ -25,18 +26,29 @@ from ._arrays import (
     tensor_of,
 )
 from ._batch import Batch
-from ._conversion import NO_CASTING, Casting, Conversion, Keywords, parse_conversion
+from ._conversion import NO_CASTING, Casting, Conversion, Inexact, Keywords, parse_conversion
 from ._core import Request, Tensor
-from ._errors import DisconnectedError, InvalidArgumentError, UnsupportedError, VersionError, WaitTimeoutError
+from ._errors import (
+    DisconnectedError,
+    InvalidArgumentError,
+    OverlapError,
+    UnsupportedError,
+    VersionError,
+    WaitTimeoutError,
+)
+from ._layers import Layers, is_layered, overlapping
 from ._moves import (
     Blocks,
     Index,
     Move,
     check_permutation,
+    check_writable,
+    count_of,
     parse_axes,
     parse_axis,
     parse_constant,
     parse_out,
+    parse_outs,
     parse_pad,
     permuted_shape,
     result_shape,
@@ -62,21 +74,30 @@ def milliseconds(seconds: float, name: str) -> int:
 class Job:
     """A call that was checked: what to move, and the array to return."""
 
-    __slots__ = ("_stream", "arrays", "kind", "move", "order", "out", "progress", "scales", "synchronous")
+    __slots__ = ("_streams", "arrays", "kind", "move", "order", "out", "progress", "scales", "synchronous")
 
     def __init__(self, move: Move | Blocks, out: Any, kind: Kind, arrays: tuple[Array, ...], options: Options) -> None:
         self.move, self.out, self.kind, self.arrays = move, out, kind, arrays
         self.order, self.progress, self.synchronous = options.order(), options.progress, options.synchronous
         self.scales: tuple[tuple[Kind, Any], ...] | None = None  # arrays to return beside out
-        self._stream: tuple[int, int] | None = None
+        self._streams: dict[tuple[int, int], None] | None = None
 
     def stream(self) -> tuple[int, int]:
-        """The CUDA stream of the first array on a device, as it is the first time that this is asked: its handle and
-        its device, because each device has default streams."""
-        if self._stream is None:
-            array = next(a for a in self.arrays if not a.tensor.is_host)
-            self._stream = (array.kind.stream(array.object, array.tensor), _core.device_of(array.tensor.data))
-        return self._stream
+        """The CUDA stream of the first array on a device: its handle and its device, because each device has default
+        streams."""
+        return next(iter(self.streams()))
+
+    def streams(self) -> dict[tuple[int, int], None]:
+        """Those of all arrays, in their order, as they are the first time that this is asked."""
+        if self._streams is None:
+            ones: dict[Any, Array] = {}  # of each that may be another
+            for array in self.arrays:
+                t = array.tensor
+                if not t.is_host:
+                    ones.setdefault((array.kind, t.device, t.stream), array)
+            each = ones.values()
+            self._streams = {(a.kind.stream(a.object, a.tensor), _core.device_of(a.tensor.data)): None for a in each}
+        return self._streams
 
     def result(self) -> Any:
         """What the caller gets."""
@@ -288,7 +309,8 @@ class Maker:
         return Move(dst, _layout_of(array.tensor), axes, before, after, mode, value, conversion)
 
     def _gather_job(self, src: Any, index: Any, axis: int, permute: Any, out: Any, options: Options) -> Job:
-        array = adapt(src, "src")
+        layers = Layers.parse(src, "src") if is_layered(src) else None
+        array = layers.arrays[0] if layers is not None else adapt(src, "src")
         t = array.tensor
         axis = parse_axis(axis, t.ndim)
         axes = parse_axes(permute, t.ndim, "permute")
@@ -297,49 +319,75 @@ class Maker:
         shape = t.shape[:axis] + (len(parsed),) + t.shape[axis + 1 :]
         if axes is not None:
             shape = tuple(shape[d] for d in axes)
-        out, result = self._result(out, shape, array, options.casting)
         dst_axis = axis if axes is None else axes.index(axis)
-        conversion, operands = parse_conversion(options.casting, result.tensor, t, shape, dst_axis)
-        arrays = (result, array, *operands) if parsed.device is None else (result, array, parsed.device, *operands)
-        blocks = Blocks(result.tensor, t, parsed, dst_axis, axis, axes, False, conversion)
-        return Job(blocks, out, result.kind, arrays, options)
+        both: tuple[Layers, Layers] | None = None
+        arrays: tuple[Array, ...]
+        if layers is None:
+            out, result = self._result(out, shape, array, options.casting)
+            dst, kind, arrays = result.tensor, result.kind, (result, array)
+        else:
+            out, results = self._results(out, len(layers), shape, array, options.casting)
+            dst, both, arrays = results.first, (results, layers), (*results.arrays, *layers.arrays)
+            kind = results.arrays[0].kind if results.whole is not None else Kind()
+        conversion, operands = parse_conversion(options.casting, dst, t, shape, dst_axis)
+        on_device = () if parsed.device is None else (parsed.device,)
+        blocks = Blocks(dst, t, parsed, dst_axis, axis, axes, False, conversion, both)
+        return Job(blocks, out, kind, (*arrays, *on_device, *operands), options)
+
+    def _results(
+        self, out: Any, layers: int, shape: Sequence[int], like: Array, casting: Casting
+    ) -> tuple[Any, Layers]:
+        """The arrays for the results of layers, or one for all, which is made if there is no out."""
+        if out is None:
+            out, result = self._result(None, (layers, *shape), like, casting)
+            return out, Layers.stacked(result)
+        dtype = casting.out_dtype(like.tensor) if casting is not NO_CASTING else like.tensor.dtype
+        return out, parse_outs(out, layers, shape, dtype)
 
     def _scatter_job(self, dst: Any, index: Any, src: Any, axis: int, permute: Any, options: Options) -> Job:
-        into, array = adapt(dst, "dst"), adapt(src, "src")
-        rank = into.tensor.ndim
+        both: tuple[Layers, Layers] | None = None
+        if is_layered(dst):
+            both = _scattered_layers(dst, src)
+            (into, source), arrays = (side.first for side in both), (*both[0].arrays, *both[1].arrays)
+        else:
+            arrays = adapt(dst, "dst"), adapt(src, "src")
+            into, source = (array.tensor for array in arrays)
+            check_writable(into, "dst")
+        rank = into.ndim
         axis = parse_axis(axis, rank)
-        if array.tensor.ndim != rank:
-            raise ValueError(f"src: {array.tensor.ndim} dimensions; dst has {rank}")
+        if source.ndim != rank:
+            raise ValueError(f"src: {source.ndim} dimensions; dst has {rank}")
         axes = parse_axes(permute, rank, "permute")
         check_permutation(axes, "permute")
-        parsed = Index.parse(index, into.tensor.shape[axis])
-        shape = permuted_shape(array.tensor, axes)
-        expected = into.tensor.shape[:axis] + (len(parsed),) + into.tensor.shape[axis + 1 :]
-        dtype = options.casting.out_dtype(array.tensor) or into.tensor.dtype
-        if shape != expected or dtype != into.tensor.dtype:
+        parsed = Index.parse(index, into.shape[axis])
+        shape = permuted_shape(source, axes)
+        expected = into.shape[:axis] + (len(parsed),) + into.shape[axis + 1 :]
+        dtype = options.casting.out_dtype(source) or into.dtype
+        if shape != expected or dtype != into.dtype:
             raise ValueError(
-                f"src: {dtype} {list(shape)} as permuted{' and cast' if dtype != array.tensor.dtype else ''}; the "
-                f"blocks of dst that the index selects are {into.tensor.dtype} {list(expected)}"
+                f"src: {dtype} {list(shape)} as permuted{' and cast' if dtype != source.dtype else ''}; the "
+                f"blocks of dst that the index selects are {into.dtype} {list(expected)}"
             )
-        if into.tensor.readonly:
-            raise ValueError("dst: the array is read-only")
         src_axis = axis if axes is None else axes[axis]
-        source = array.tensor
         if source.strides[src_axis] == 0 and source.shape[src_axis] > 1:  # a request has steps from block to block
             if not source.is_host:
                 raise ValueError("src: its stride along the axis is 0; on a device, its blocks have to lie apart")
-            source = copied(source)
-            array = array._replace(tensor=source)
-        conversion, operands = parse_conversion(options.casting, into.tensor, source, shape, axis)
-        arrays = (into, array, *operands) if parsed.device is None else (into, array, parsed.device, *operands)
-        blocks = Blocks(into.tensor, source, parsed, axis, src_axis, axes, True, conversion)
-        return Job(blocks, dst, Kind(), arrays, options)
+            if both is None:
+                source = copied(source)
+                arrays = (arrays[0], arrays[1]._replace(tensor=source))
+            else:
+                both = (both[0], both[1].map(copied))
+                source = both[1].first
+        conversion, operands = parse_conversion(options.casting, into, source, shape, axis)
+        on_device = () if parsed.device is None else (parsed.device,)
+        blocks = Blocks(into, source, parsed, axis, src_axis, axes, True, conversion, both)
+        return Job(blocks, dst, Kind(), (*arrays, *on_device, *operands), options)
 
     def _is_reached(self, t: Tensor) -> bool:
         return t.size == 0 or not t.is_host or self._core.is_shared(t)
 
     def _are_reached(self, move: Move | Blocks) -> bool:
-        if not (self._is_reached(move.dst) and self._is_reached(move.src)):
+        if not all(self._is_reached(t) for side in move.sides for t in side):
             return False
         return move.conversion is None or all(self._is_reached(t) for t in (*move.operands, *move.results))
 
@@ -554,6 +602,15 @@ class Client(Maker):
         and OutOfRangeError is raised for others; or contiguous int32 or int64 on the device, where -1 and what is
         out of range is skipped and leaves the result as it was. scale and bias are the same for all entries: they
         have an extent of 1 along the axis of the result, or do not have it.
+
+        src may be a list of arrays of one shape, type and strides: layers, such as K and V of each layer of a cache.
+        The result then has one more dimension in front, that of the layers, of which axis, permute, scale and bias do
+        not know:
+
+            np.stack([np.transpose(np.take(s, index, axis), permute) for s in src])
+
+        So has out, or it is a list, too. The service moves up to 1024 layers in one request, wherever each one is. If
+        it does not have the memory of some, they are staged one by one.
         """
         return self._run(self._gather_job(src, index, axis, permute, out, Options(**options)))
 
@@ -569,7 +626,8 @@ class Client(Maker):
     ) -> None:
         """The inverse of gather: along the axis of dst, entry index[i] becomes entry i of src, which is first
         transposed by permute: src then has dst's shape, but for len(index) entries along the axis. No index may
-        appear twice. Other entries of dst stay as they are. scale and bias are as for gather; dst is as out."""
+        appear twice. Other entries of dst stay as they are. scale and bias are as for gather; dst is as out. With
+        a list of layers as dst, as for gather, src is a list of as many, or an array that has the layers in front."""
         self._run(self._scatter_job(dst, index, src, axis, permute, Options(**options)))
 
     def reshard(
@@ -634,27 +692,45 @@ class Client(Maker):
     def _run_on_host(self, job: Job) -> None:
         move = job.move
         is_nothing = isinstance(move, Blocks) and move.is_nothing
-        if self._are_reached(move) and not is_nothing:
-            self._core.run(move.request(self._core), **job.order)
+        is_reached = self._are_reached(move) and not is_nothing
+        requests = move.requests(self._core) if is_reached else []
+        if len(requests) == 1:
+            self._core.run(requests[0], **job.order)
             return
         order, wait, signal = without_points(job.order)
         self._await(wait, job.order)
-        if is_nothing:
-            if signal is not None:
-                _core.signal_point(*signal)
-            return
+        if is_reached:
+            inexact = Inexact(move.dst, move.src)
+            for request in requests:
+                inexact.collect(partial(self._core.run, request, **order))
+            inexact.check()
+        elif not is_nothing:
+            self._run_staged(job, order)
+        if signal is not None:
+            _core.signal_point(*signal)
+
+    def _run_staged(self, job: Job, order: dict[str, Any]) -> None:
+        """Through staging memory; of layers, those that the service does not reach."""
+        move = job.move
         separate(move)
         bar = progress_bar(job)
         try:
-            if isinstance(move, Blocks):
-                self._staging.run_blocks(move, self._is_reached, bar, **order)
-            else:
+            if isinstance(move, Move):
                 self._staging.run(move, self._is_reached, bar, **order)
+                return
+            inexact = Inexact(move.dst, move.src)
+            for blocks in move.each():
+                inexact.collect(partial(self._run_layer, blocks, bar, order))
+            inexact.check()
         finally:
             if bar is not None:
                 bar.close()
-        if signal is not None:
-            _core.signal_point(*signal)
+
+    def _run_layer(self, blocks: Blocks, bar: Any, order: dict[str, Any]) -> None:
+        if self._are_reached(blocks):
+            self._core.run(blocks.request(self._core), **order)
+        else:
+            self._staging.run_blocks(blocks, self._is_reached, bar, **order)
 
     def _await(self, wait: tuple[_core.Region, int, int] | None, order: dict[str, Any]) -> None:
         """Waits for a point here: what is staged is read by this thread, in several requests."""
@@ -667,25 +743,49 @@ class Client(Maker):
     def _run_on_device(self, job: Job) -> None:
         """In the caller's stream. With host memory on either side the call waits, as NumPy's arrays know no streams."""
         move = job.move
-        dst, src = move.dst, move.src
+        dst, src = move.sides
         if isinstance(move, Blocks) and move.is_nothing:
             return
         if isinstance(move, Move) and not self._are_reached(move):
             self._staging.run(move, self._is_reached, None, job.stream(), **job.order)
             return
-        staged_dst = None
-        if not self._is_reached(src):
-            move.src = self._shared_copy(src)
-        if move.conversion is not None and not all(self._is_reached(t) for t in move.operands):
-            move.conversion = move.conversion.map(lambda t: t if self._is_reached(t) else self._shared_copy(t))
-        if not self._is_reached(dst):
-            move.dst = staged_dst = self._shared_copy(dst)
-        self._core.enqueue(move.request(self._core), job.stream(), **job.order)
-        is_any_host = any(t.is_host for t in (dst, src, *move.operands, *move.results))
-        if job.synchronous or is_any_host or is_overlapping(dst, src):
-            self._core.synchronize()
-        if staged_dst is not None:
-            dst.copy_from(staged_dst)
+        written = self._share_sides(move) if isinstance(move, Blocks) else []
+        requests = move.requests(self._core)
+        streams = job.streams() if isinstance(move, Blocks) and move.layers is not None else {job.stream()}
+        if len(streams) > 1:
+            self._await_streams(streams)
+            for request in requests:
+                self._core.run(request, **job.order)
+        else:
+            for request in requests:
+                self._core.enqueue(request, job.stream(), **job.order)
+            is_any_host = any(t.is_host for t in (*dst, *src, *move.operands, *move.results))
+            if job.synchronous or is_any_host or any(overlapping(src, dst)):
+                self._core.synchronize()
+        for staged, t in written:
+            t.copy_from(staged)
+
+    def _share_sides(self, blocks: Blocks) -> list[tuple[Tensor, Tensor]]:
+        """Has copies in shared memory of what the service does not reach; returns those that are written, each with
+        what it is to be copied back to."""
+        written: list[tuple[Tensor, Tensor]] = []
+
+        def read(t: Tensor) -> Tensor:
+            return t if self._is_reached(t) else self._shared_copy(t)
+
+        def write(t: Tensor) -> Tensor:
+            if self._is_reached(t):
+                return t
+            written.append((self._shared_copy(t), t))
+            return written[-1][0]
+
+        if blocks.conversion is not None:
+            blocks.conversion = blocks.conversion.map(read)
+        if blocks.layers is not None:
+            blocks.place(blocks.layers[0].map(write), blocks.layers[1].map(read))
+        else:
+            blocks.dst, blocks.src = write(blocks.dst), read(blocks.src)
+        return written
 
     def _run_multicast(self, job: Job, further: tuple[Array, ...]) -> None:
         if not self._is_one_request(job, further):
@@ -694,7 +794,7 @@ class Client(Maker):
             if any(not a.tensor.is_host for a in job.arrays):
                 self._core.synchronize()
             return
-        streams = streams_of(job)
+        streams = job.streams()
         if not streams:
             self._core.run(job.move.request(self._core), **job.order)
             return
@@ -879,12 +979,6 @@ def check_version(core: _core.Client) -> None:
         )
 
 
-def streams_of(job: Job) -> set[tuple[int, int]]:
-    """The CUDA streams of a job's arrays, each with its device."""
-    on_device = [array for array in job.arrays if not array.tensor.is_host]
-    return {(a.kind.stream(a.object, a.tensor), _core.device_of(a.tensor.data)) for a in on_device}
-
-
 def multicast_parts(job: Job, further: tuple[Array, ...]) -> Iterator[Job]:
     """Jobs that make several results one after the other: the first, and copies of it. The first waits for the point
     to wait for, and the last signals."""
@@ -903,12 +997,6 @@ def multicast_parts(job: Job, further: tuple[Array, ...]) -> Iterator[Job]:
     job.arrays = (*source, *further)
 
 
-def is_overlapping(a: Tensor, b: Tensor) -> bool:
-    """Whether the bytes that two tensors lie between have some in common."""
-    (a_start, a_size), (b_start, b_size) = a.extent, b.extent
-    return a_start < b_start + b_size and b_start < a_start + a_size
-
-
 def without_points(
     order: dict[str, Any],
 ) -> tuple[dict[str, Any], tuple[_core.Region, int, int] | None, tuple[_core.Region, int, int] | None]:
@@ -919,10 +1007,23 @@ def without_points(
 
 def separate(move: Move | Blocks) -> None:
     """Replaces what is read by a copy if chunks of the destination could be written into what is still to be read."""
-    if any(is_overlapping(t, move.src) for t in (move.dst, *move.results)):
+    dst, src = move.sides
+    shared = iter(overlapping(src, (*dst, *move.results)))
+    if isinstance(move, Blocks) and move.layers is not None:
+        check_apart(dst)
+        move.place(move.layers[0], move.layers[1].map(lambda t: copied(t) if next(shared) else t))
+    elif next(shared):
         move.src = copied(move.src)
     if move.conversion is not None:
-        move.conversion = move.conversion.map(lambda t: copied(t) if is_overlapping(move.dst, t) else t)
+        move.conversion = move.conversion.map(lambda t: copied(t) if any(overlapping((t,), dst)) else t)
+
+
+def check_apart(dst: Sequence[Tensor]) -> None:
+    """Refuses one array as two layers, as the service does."""
+    numbers: dict[int, int] = {}
+    for i, t in enumerate(dst):
+        if numbers.setdefault(t.data, i) != i:
+            raise OverlapError(f"layer {i} of the result is where layer {numbers[t.data]} is; layers share no bytes")
 
 
 def copied(t: Tensor) -> Tensor:
@@ -940,9 +1041,28 @@ def progress_bar(job: Job) -> Any:
         from tqdm.auto import tqdm
     except ImportError:
         raise ImportError("progress: it needs the package tqdm") from None
-    result = job.arrays[0].tensor
-    total = result.nbytes + result.size * job.move.src.itemsize
+    total = sum(t.nbytes + t.size * job.move.src.itemsize for t in job.move.sides[0])
     return tqdm(total=total, unit="B", unit_scale=True)
+
+
+def _scattered_layers(dst: Any, src: Any) -> tuple[Layers, Layers]:
+    """Those of dst, a list, and those of src, one or an array with the layers in front."""
+    into = Layers.parse(dst, "dst")
+    for i, t in enumerate(into.tensors):
+        check_writable(t, f"dst[{i}]")
+    if is_layered(src):
+        sources = Layers.parse(src, "src")
+    else:
+        array = adapt(src, "src")
+        if array.tensor.ndim != into.first.ndim + 1 or array.tensor.shape[0] != len(into):
+            raise ValueError(
+                f"src: {list(array.tensor.shape)}; dst has {count_of(len(into), 'layer')} of {into.first.ndim} "
+                "dimensions, and src has the layers in front"
+            )
+        sources = Layers.stacked(array)
+    if len(sources) != len(into):
+        raise ValueError(f"src: {count_of(len(sources), 'layer')}; dst has {len(into)}")
+    return into, sources
 
 
 def _rank(obj: Any) -> int:

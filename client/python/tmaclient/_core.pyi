@@ -158,9 +158,12 @@ class Request:
         cast: str | None = None,
         scale: Any = None,
         bias: Any = None,
+        dst_layers: int | tuple[Tensor, ...] | None = None,
+        src_layers: int | tuple[Tensor, ...] | None = None,
         /,
     ) -> Request:
-        """Moves the blocks that an index selects; steps are in bytes."""
+        """Moves the blocks that an index selects; steps are in bytes. Layers of a side, 1024 at most, are each by
+        itself, the first of them all_dst or all_src; or, of one side, in that tensor, so many bytes apart."""
     @staticmethod
     def run_plan(
         plan: Plan,

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from . import _core
@@ -12,6 +12,10 @@ from ._arrays import Array, adapt, count
 from ._conversion import Conversion
 from ._core import Request, Tensor
 from ._errors import OutOfRangeError, OverlapError
+from ._layers import Layers, is_layered
+
+MOST_LAYERS = 1024  # of a request
+_PLACE_BYTES = 16  # of a layer, in a request that has each by itself
 
 MODES = ("constant", "edge", "reflect", "symmetric", "wrap")
 
@@ -46,6 +50,15 @@ class Move:
         """The tensors that it writes beside dst."""
         return self.conversion.results if self.conversion is not None else ()
 
+    @property
+    def sides(self) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+        """dst and src, as Blocks have them."""
+        return (self.dst,), (self.src,)
+
+    def requests(self, core: _core.Client) -> list[Request]:
+        """The requests that it takes: one."""
+        return [self.request(core)]
+
     def request(self, core: _core.Client | None = None) -> Request:
         """The request of it."""
         if not isinstance(self.mode, str):
@@ -62,9 +75,11 @@ class Move:
 class Blocks:
     """A gather or a scatter: blocks of src along src_axis become, permuted, blocks of dst along dst_axis. The index
     selects blocks of src for a gather, of dst for a scatter; the other side has as many as the index has entries. The
-    operands of a conversion have an extent of 1 along dst_axis."""
+    operands of a conversion have an extent of 1 along dst_axis.
 
-    __slots__ = ("conversion", "dst", "dst_axis", "index", "is_scatter", "permute", "src", "src_axis")
+    With layers, those of dst and those of src, all of that is of each layer, and dst and src are the first."""
+
+    __slots__ = ("conversion", "dst", "dst_axis", "index", "is_scatter", "layers", "permute", "src", "src_axis")
 
     def __init__(
         self,
@@ -76,9 +91,11 @@ class Blocks:
         permute: tuple[int, ...] | None,
         is_scatter: bool,
         conversion: Conversion | None = None,
+        layers: tuple[Layers, Layers] | None = None,
     ) -> None:
         self.dst, self.src, self.index, self.is_scatter = dst, src, index, is_scatter
         self.dst_axis, self.src_axis, self.permute, self.conversion = dst_axis, src_axis, permute, conversion
+        self.layers = layers
 
     @property
     def operands(self) -> tuple[Tensor, ...]:
@@ -89,6 +106,33 @@ class Blocks:
     def results(self) -> tuple[Tensor, ...]:
         """None beside dst."""
         return ()
+
+    @property
+    def sides(self) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+        """All that it writes, and all that it reads but for operands."""
+        if self.layers is None:
+            return (self.dst,), (self.src,)
+        return self.layers[0].pieces, self.layers[1].pieces
+
+    def place(self, dst: Layers, src: Layers) -> None:
+        """Has the layers in other memory."""
+        self.layers, self.dst, self.src = (dst, src), dst.first, src.first
+
+    def each(self) -> Iterator[Blocks]:
+        """The moves of its layers, one by one."""
+        if self.layers is None:
+            yield self
+            return
+        for dst, src in zip(self.layers[0].tensors, self.layers[1].tensors, strict=True):
+            yield Blocks(
+                dst, src, self.index, self.dst_axis, self.src_axis, self.permute, self.is_scatter, self.conversion
+            )
+
+    @property
+    def place_bytes(self) -> int:
+        """What places of layers take of its largest request."""
+        sides = [side for side in self.layers or () if not side.has_step]
+        return sum(_PLACE_BYTES * min(len(side), MOST_LAYERS) for side in sides)
 
     @property
     def is_nothing(self) -> bool:
@@ -102,7 +146,12 @@ class Blocks:
         return tuple(d - (d > self.src_axis) for d in self.permute if d != self.src_axis)
 
     def request(self, core: _core.Client) -> Request:
-        """The request of it, for tensors that the service has. Blocks are numbered in the order of addresses there."""
+        """The request of it, of MOST_LAYERS layers at most."""
+        (request,) = self.requests(core)
+        return request
+
+    def requests(self, core: _core.Client) -> list[Request]:
+        """All that it takes, of tensors that the service has. Blocks are numbered in the order of addresses there."""
         dst, src, index = self.dst, self.src, self.index
         selected, selected_axis = (dst, self.dst_axis) if self.is_scatter else (src, self.src_axis)
         listed, listed_axis = (src, self.src_axis) if self.is_scatter else (dst, self.dst_axis)
@@ -114,22 +163,39 @@ class Blocks:
             raise OverlapError("out: its stride along the axis is 0, so that its blocks overlap each other")
         if selected.strides[selected_axis] == 0 and limit > 1:
             index, limit = index.zeros(), 1
-        tensor, is_shared = index.placed(core)
+        tensor, is_shared = index.placed(core, self.place_bytes)
         c = self.conversion.without(self.dst_axis) if self.conversion is not None else None
-        return Request.blocks(
-            self.is_scatter,
-            _block(dst, self.dst_axis),
-            _block(src, self.src_axis),
-            self.block_permute(),
-            dst,
-            src,
-            tensor,
-            is_shared,
-            limit,
-            _step(dst, self.dst_axis),
-            _step(src, self.src_axis),
-            *(() if c is None else (c.cast, c.scale, c.bias)),
-        )
+        permute, steps = self.block_permute(), (_step(dst, self.dst_axis), _step(src, self.src_axis))
+
+        def make(dst: Tensor, src: Tensor, all_dst: Tensor, all_src: Tensor, *layers: Any) -> Request:
+            return Request.blocks(
+                self.is_scatter,
+                _block(dst, self.dst_axis),
+                _block(src, self.src_axis),
+                permute,
+                all_dst,
+                all_src,
+                tensor,
+                is_shared,
+                limit,
+                *steps,
+                *((None, None, None) if c is None else (c.cast, c.scale, c.bias)),
+                *layers,
+            )
+
+        if self.layers is None:
+            return [make(dst, src, dst, src)]
+        requests = []
+        for d, s in _parts(*self.layers):
+            requests.append(make(d.first, s.first, d.all, s.all, d.steps, s.steps))
+        return requests
+
+
+def _parts(dst: Layers, src: Layers) -> Iterator[tuple[Layers, Layers]]:
+    """As many of both as a request has. Of one of the two, a request has each layer by itself."""
+    for at in range(0, len(dst), MOST_LAYERS):
+        some = slice(at, at + MOST_LAYERS)
+        yield (dst, src) if len(dst) <= MOST_LAYERS else (dst[some], src[some])
 
 
 def _step(t: Tensor, axis: int) -> int:
@@ -187,11 +253,15 @@ class Index:
         """As many entries, all of block 0."""
         return Index(Tensor(_int64([0] * len(self))))
 
-    def placed(self, core: _core.Client) -> tuple[Tensor, bool]:
+    def is_sent(self, beside: int) -> bool:
+        """Whether it goes with a request that has so many bytes beside it."""
+        return self.device is None and self.tensor.nbytes <= self.message_bytes - beside
+
+    def placed(self, core: _core.Client, beside: int = 0) -> tuple[Tensor, bool]:
         """Its tensor, and whether the service reads it where it is."""
         if self.device is not None:
             return self.tensor, True
-        if self.tensor.nbytes <= self.message_bytes:
+        if self.is_sent(beside):
             return self.tensor, False
         shared = core.create(self.tensor.nbytes).tensor(0, "int64", self.tensor.shape, (1,))
         shared.copy_from(self.tensor)
@@ -321,10 +391,34 @@ def check_permutation(permute: Sequence[int] | None, name: str) -> None:
 def parse_out(out: Any, shape: Sequence[int], dtype: str | None, name: str = "out") -> Array:
     """An array for the result, of the result's shape and type. dtype None: of any type."""
     array = adapt(out, name)
-    dtype = dtype or array.tensor.dtype
-    if array.tensor.shape != tuple(shape) or array.tensor.dtype != dtype:
-        given = f"{array.tensor.dtype} {list(array.tensor.shape)}"
-        raise ValueError(f"{name}: {given}; the result is {dtype} {list(shape)}")
-    if array.tensor.readonly:
-        raise ValueError(f"{name}: the array is read-only")
+    check_out(array.tensor, shape, dtype, name)
     return array
+
+
+def parse_outs(outs: Any, layers: int, shape: Sequence[int], dtype: str | None, name: str = "out") -> Layers:
+    """The same of so many results: one array with all of them in front, or a list of arrays."""
+    if not is_layered(outs):
+        return Layers.stacked(parse_out(outs, (layers, *shape), dtype, name))
+    each = Layers.parse(outs, name)
+    if len(each) != layers:
+        raise ValueError(f"{name}: {count_of(len(each), 'layer')}; the result has {layers}")
+    for i, t in enumerate(each.tensors):
+        check_out(t, shape, dtype, f"{name}[{i}]")
+    return each
+
+
+def check_out(t: Tensor, shape: Sequence[int], dtype: str | None, name: str) -> None:
+    """Refuses what is not as a result, or may not be written."""
+    dtype = dtype or t.dtype
+    if t.shape != tuple(shape) or t.dtype != dtype:
+        raise ValueError(f"{name}: {t.dtype} {list(t.shape)}; the result is {dtype} {list(shape)}")
+    check_writable(t, name)
+
+
+def check_writable(t: Tensor, name: str) -> None:
+    if t.readonly:
+        raise ValueError(f"{name}: the array is read-only")
+
+
+def count_of(n: int, noun: str) -> str:
+    return f"{n} {noun}{'' if n == 1 else 's'}"

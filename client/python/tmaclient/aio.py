@@ -40,10 +40,9 @@ from ._client import (
     check_version,
     multicast_parts,
     progress_bar,
-    streams_of,
     without_points,
 )
-from ._conversion import Casting, Keywords
+from ._conversion import Casting, Inexact, Keywords
 from ._core import Region, Request, Tensor
 from ._errors import CanceledError, DisconnectedError, OutOfRangeError, WaitTimeoutError, class_of
 from ._moves import Blocks, Move, parse_constant
@@ -489,14 +488,17 @@ class AsyncClient(Maker):
         move = job.move
         is_on_device = not all(a.tensor.is_host for a in job.arrays)
         if is_on_device:
-            job.stream()  # as it is now
+            job.streams()  # as they are now
         is_nothing = isinstance(move, Blocks) and move.is_nothing
-        if self._are_reached(move) and not is_nothing:
-            if is_on_device:
-                await self._enqueue(job)
-            else:
-                request = await self._request(job)
-                await self._send(lambda flight: self._core.submit(request, flight, **job.order), job.order)
+        requests: list[Request] = []
+        if self._are_reached(move) and not is_nothing and not self._is_spread(job):
+            requests = await self._requests(job)
+        if requests and is_on_device:
+            for request in requests:
+                await self._enqueue(request, job)
+            return job.result()
+        if len(requests) == 1:
+            await self._submit(requests[0], job.order)
             return job.result()
         signal = None
         if not is_on_device:
@@ -505,7 +507,9 @@ class AsyncClient(Maker):
             await self._await(wait, order)
         tensors = (move.dst, move.src, *move.operands, *move.results)
         is_small = sum(round_up(t.nbytes) for t in tensors) <= _SLOT_BYTES
-        if isinstance(move, Move) and is_small and not is_on_device:
+        if requests:
+            await self._submit_all(requests, job)
+        elif isinstance(move, Move) and is_small and not is_on_device:
             await self._run_in_slot(job, move)
         elif not is_nothing:
             await self._run_staged(job, is_on_device)
@@ -513,16 +517,34 @@ class AsyncClient(Maker):
             _core.signal_point(*signal)
         return job.result()
 
-    async def _request(self, job: Job) -> Request:
+    @staticmethod
+    def _is_spread(job: Job) -> bool:
+        """Whether layers are on several devices, whose streams have to be waited for."""
+        return isinstance(job.move, Blocks) and job.move.layers is not None and len(job.streams()) > 1
+
+    async def _requests(self, job: Job) -> list[Request]:
         """A long list is put into shared memory, which takes a request of its own."""
         move = job.move
         if isinstance(move, Blocks) and move.index.device is None and move.index.tensor.nbytes > _LIST_BYTES:
             move.index.message_bytes = _LIST_BYTES
-            return await self._ask(lambda: move.request(self._core))
-        return move.request(self._core)
+            return await self._ask(lambda: move.requests(self._core))
+        return move.requests(self._core)
 
-    async def _enqueue(self, job: Job) -> None:
-        request, stream = await self._request(job), job.stream()
+    async def _submit(self, request: Request, order: dict[str, Any]) -> None:
+        await self._send(lambda flight: self._core.submit(request, flight, **order), order)
+
+    async def _submit_all(self, requests: list[Request], job: Job) -> None:
+        """One after the other, of a move of many layers."""
+        inexact = Inexact(job.move.dst, job.move.src)
+        for request in requests:
+            try:
+                await self._submit(request, job.order)
+            except OutOfRangeError as e:
+                inexact.add(e)
+        inexact.check()
+
+    async def _enqueue(self, request: Request, job: Job) -> None:
+        stream = job.stream()
 
         def start(flight: _Flight) -> None:
             self._core.enqueue(request, stream, flight, **job.order)
@@ -688,7 +710,7 @@ class AsyncClient(Maker):
         """Client.multicast. If arrays are on several devices, each gets a request of its own."""
         await self._until_idle()
         job, further = self._multicast_job(src, outs, permute, pad, mode, value, Options(**options))
-        if len(streams_of(job)) <= 1 and self._is_one_request(job, further):
+        if len(job.streams()) <= 1 and self._is_one_request(job, further):
             await self._run(job)
             return tuple(outs)
         for part in multicast_parts(job, further):
@@ -726,7 +748,7 @@ class AsyncClient(Maker):
         out: Any = None,
         **options: Unpack[MoveKeywords],
     ) -> Any:
-        """Client.gather."""
+        """Client.gather, also of layers. Those on several devices are moved in a thread."""
         return await self._run(await self._job(self._gather_job, src, index, axis, permute, out, Options(**options)))
 
     async def scatter(

@@ -538,7 +538,11 @@ struct tma_blocks {
 	                                  The transform's dst then has no region, its offset is added to each
 	                                  place, and layers may be 0 for as many as there are places */
 	const tma_table *src_table;    /* likewise */
-	uint64_t reserved[6];
+	const struct tma_place *dst_places; /* instead of a table, for layers that are moved together once:
+	                                       the same places, as many as layers says (1024 at most), which
+	                                       are sent with the request */
+	const struct tma_place *src_places; /* likewise */
+	uint64_t reserved[4];
 };
 
 /* Each of these calls waits for its reply; tma_last_result() then has the details, including how many entries

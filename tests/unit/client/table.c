@@ -73,6 +73,9 @@ static void script(struct server *s)
 			break;
 		case METHOD_gather:
 			asked = request.params.blocks;
+			if (asked.src_places.len == sizeof words)
+				memcpy(words, asked.src_places.data, sizeof words);
+			words_bytes = asked.src_places.len;
 			server_answer(s, &request, &(struct msg_blocks_done){ .path = bytes_of("memcpy") });
 			break;
 		case METHOD_region_release:
@@ -335,6 +338,73 @@ Test(table, comes_along)
 	assert_reversed_words(200);
 	cr_assert_eq(asked.src_table, 250, "the id is the new connection's");
 	cr_assert_eq(seen[METHOD_table_prepare], 3, "the released one is not");
+	tma_free(client);
+	server_stop(&s);
+}
+
+static struct tma_blocks blocks_of_places(const struct tma_place places[PLACES])
+{
+	return (struct tma_blocks){ .transform = &transform,
+		                    .count = 1,
+		                    .index_dtype = TMA_INT32,
+		                    .index = list,
+		                    .layers = PLACES,
+		                    .dst_layer_step = 64,
+		                    .src_places = places };
+}
+
+/* Places that are sent with a request have the ids of the connection that it goes by. */
+Test(table, of_a_request)
+{
+	struct server s = { 0 };
+	struct tma_place places[PLACES];
+	struct tma_blocks blocks = blocks_of_places(places);
+	tma_client *client;
+	tma_ticket ticket;
+
+	deaths = 1;
+	client = start(&s);
+	places_of(client, places);
+	cr_assert_eq(tma_gather(client, &blocks), 0, "%s", tma_last_error(client));
+	cr_assert(asked.has & F(blocks, src_places) && !(asked.has & F(blocks, dst_places)));
+	cr_assert_eq(asked.layers, PLACES);
+	assert_words(100);
+	cr_assert_eq(tma_ping(client), 0);
+	cr_assert_eq(tma_submit_gather(client, &blocks, &ticket), 0, "%s", tma_last_error(client));
+	cr_assert_eq(tma_wait(client, ticket, NULL), 0, "%s", tma_last_error(client));
+	cr_assert_eq(tma_reconnects(client), 1);
+	assert_reversed_words(200);
+	cr_assert_eq(seen[METHOD_table_prepare], 0);
+	blocks.dst_layer_step = 0;
+	blocks.dst_places = places;
+	cr_assert_eq(tma_gather(client, &blocks), 0, "%s", tma_last_error(client));
+	cr_assert_eq(asked.dst_places.len, asked.src_places.len);
+	tma_free(client);
+	server_stop(&s);
+}
+
+Test(table, of_a_request_that_is_refused_here)
+{
+	struct server s = { 0 };
+	tma_client *client = start(&s);
+	struct tma_place places[PLACES];
+	struct tma_blocks blocks = blocks_of_places(places);
+
+	places_of(client, places);
+	blocks.layers = 4097;
+	cr_assert_eq(tma_gather(client, &blocks), TMA_INVALID_ARGUMENT);
+	cr_assert_str_eq(tma_last_error(client),
+	                 "layers: 4097 places do not fit into a message of 65536 bytes");
+	blocks.layers = PLACES;
+	places[1].reserved[1] = 1;
+	cr_assert_eq(tma_gather(client, &blocks), TMA_INVALID_ARGUMENT);
+	cr_assert_eq(strncmp(tma_last_error(client), "src_places[1].reserved[1]: 0x1, ", 32), 0, "%s",
+	             tma_last_error(client));
+	places[1] = (struct tma_place){ .offset = 3 };
+	cr_assert_eq(tma_gather(client, &blocks), TMA_INVALID_ARGUMENT);
+	cr_assert_str_eq(tma_last_error(client),
+	                 "src_places[1].region is NULL; a place is a byte of a region");
+	cr_assert_eq(seen[METHOD_gather], 0);
 	tma_free(client);
 	server_stop(&s);
 }
