@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two hosts on one machine: network namespaces that a link joins, and processes in them.
+
+    with Hosts("tun", delay_ms=5, loss=0.01, seed=7) as hosts:
+        server = hosts.a.start([sys.executable, "server.py", hosts.a.address])
+        tmad = hosts.b.tmad()
+        hosts.link.cut()
+
+A host is a thread: it has made the namespaces, whatever it creates (sockets, processes) is in them, and what it has
+started is killed by the kernel when it ends. So nothing is left in any case: namespaces, devices and processes go with
+the thread, and that goes with this process. It takes root, iproute2 and util-linux; unavailable() says what is missing.
+"""
+import concurrent.futures
+import contextlib
+import ctypes
+import fcntl
+import json
+import os
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import threading
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from tmad import Tmad, own_environment, scaled, wait_until
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ADDRESSES = ("10.79.0.1", "10.79.0.2")
+DEVICE = "eth0"
+# NIXL's UCX would take what all processes of a machine share, and tell the other host of the loopback device.
+UCX = {"UCX_TLS": "tcp", "UCX_NET_DEVICES": DEVICE}
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_CLONE_NEWNS, _CLONE_NEWNET = 0x20000, 0x40000000
+_MS_REC, _MS_SLAVE = 0x4000, 0x80000
+_TUNSETIFF, _IFF_TUN, _IFF_NO_PI = 0x400454CA, 1, 0x1000
+
+
+def unavailable():
+    """Why there can be no hosts here; empty if there can."""
+    if os.geteuid() != 0:
+        return "hosts are network namespaces, which only root can make"
+    missing = [name for name in ("ip", "tc", "setpriv") if shutil.which(name) is None]
+    if missing:
+        return f"hosts need {' and '.join(missing)}: apt-get install iproute2 util-linux"
+    try:
+        with Hosts("tun"):
+            return ""
+    except (OSError, subprocess.CalledProcessError) as error:
+        return f"the kernel makes no hosts: {getattr(error, 'stderr', None) or error}".strip()
+
+
+def _call(name, *arguments):
+    if getattr(_libc, name)(*arguments) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{name}: {os.strerror(number)}")
+
+
+def _enter_namespaces():
+    """/sys is to show the devices of the new namespace: UCX looks for them there."""
+    _call("unshare", _CLONE_NEWNET | _CLONE_NEWNS)
+    _call("mount", None, b"/", None, ctypes.c_ulong(_MS_REC | _MS_SLAVE), None)
+    _call("mount", b"sysfs", b"/sys", b"sysfs", ctypes.c_ulong(0), None)
+    with contextlib.suppress(FileNotFoundError):  # its own packets would be among those that are counted
+        for which in ("all", "default"):
+            with open(f"/proc/sys/net/ipv6/conf/{which}/disable_ipv6", "w", encoding="ascii") as file:
+                file.write("1")
+
+
+def _run(*command, text=None):
+    subprocess.run(command, input=text, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, encoding="utf-8")
+
+
+class Host:
+    """A namespace with an address."""
+
+    def __init__(self, name, address):
+        self.name, self.address = name, address
+        self._processes, self._tmads = [], []
+        self._thread = concurrent.futures.ThreadPoolExecutor(1, f"host-{name}")
+        try:
+            self.run(_enter_namespaces)
+            self.namespace = f"/proc/{os.getpid()}/task/{self.run(_thread_id)}/ns/net"
+            self.run(_run, "ip", "link", "set", "lo", "up")
+        except BaseException:
+            self.close()
+            raise
+
+    def run(self, function, *arguments, **named):
+        """A call in the namespace: a socket that it makes is there, wherever it is used."""
+        return self._thread.submit(function, *arguments, **named).result()
+
+    def start(self, command, env=None, **options):
+        """A process in the namespace, which the end of the host kills: a Popen. env is added to the
+        environment, in which UCX knows the link alone."""
+        options.setdefault("stdin", subprocess.DEVNULL)
+        process = self.run(subprocess.Popen, _dies_with_host(command), env={**own_environment(), **UCX, **(env or {})},
+                           start_new_session=True, **options)
+        self._processes.append(process)
+        return process
+
+    def tmad(self, *arguments, **options):
+        """A tmad, which is stopped with the host unless the caller has done so."""
+        tmad = Tmad(*arguments, start=False, **options)
+        tmad.command = _dies_with_host(tmad.command)
+        self._tmads.append(tmad)
+        self.run(tmad.start)
+        return tmad
+
+    def configure(self, mtu):
+        """Gives the device its address and brings it up."""
+        self.run(_run, "ip", "-batch", "-", text=f"address add {self.address}/30 dev {DEVICE}\n"
+                 f"link set {DEVICE} mtu {mtu} txqueuelen 10000 up\n")
+
+    def close(self):
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._thread.shutdown)
+            for tmad in self._tmads:
+                stack.callback(tmad.stop)
+            for process in self._processes:
+                stack.callback(_reap, process)
+                if process.poll() is None:
+                    os.killpg(process.pid, signal.SIGKILL)
+
+
+def _reap(process):
+    process.wait()
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        with contextlib.suppress(BrokenPipeError):  # of what was still to be written
+            if pipe is not None:
+                pipe.close()
+
+
+def _dies_with_host(command):
+    """The shell finds out whether the host was gone before the kernel knew what its end is to do."""
+    return ["setpriv", "--pdeathsig", "KILL", "--", "sh", "-c", '[ "$PPID" = "$0" ] && exec "$@"', str(os.getpid()), *command]
+
+
+def _thread_id():
+    return int(os.readlink("/proc/thread-self").rpartition("/")[2])
+
+
+def _is_running():
+    """The device of this thread's namespace; UCX takes no other. That the carrier is read brings the state up to date,
+    which would take the kernel a second."""
+    with open(f"/sys/class/net/{DEVICE}/carrier", "rb") as carrier, open(f"/sys/class/net/{DEVICE}/operstate", "rb") as state:
+        return carrier.read() == b"1\n" and state.read() in (b"up\n", b"unknown\n")
+
+
+class Veth:
+    """A pair of devices in the kernel: as fast as memory, or at a rate in bits a second."""
+
+    def __init__(self, a, b, mtu, rate):
+        a.run(_run, "ip", "link", "add", DEVICE, "type", "veth", "peer", "name", DEVICE, "netns", b.namespace)
+        for host in (a, b):
+            host.configure(mtu)
+            if rate:
+                # A burst is what comes in 4 ms; what is in the queue, TCP has sent by its windows.
+                burst = max(rate // 8 // 250, 4 * mtu)
+                host.run(_run, "tc", "qdisc", "add", "dev", DEVICE, "root", "tbf", "rate", f"{rate}bit",
+                         "burst", str(burst), "limit", str(16 << 20))
+
+
+class Tun:
+    """A device on each host, and a process that carries packets between the two (tun_link.py): late, at a rate, and
+    not all of them."""
+
+    def __init__(self, a, b, mtu, rate, delay_ms, loss, seed):
+        self._lock, fds = threading.Lock(), []
+        try:
+            for host in (a, b):
+                fds.append(host.run(_open_tun))
+                host.configure(mtu)
+            self._process = a.start([sys.executable, os.path.join(HERE, "tun_link.py"), *map(str, fds)], pass_fds=fds,
+                                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8", bufsize=1)
+        finally:
+            for fd in fds:
+                os.close(fd)
+        self.change(rate=rate, delay_ms=delay_ms, loss=loss, seed=seed, connected=True)
+
+    def change(self, **settings):
+        """rate (bits a second, 0: any), delay_ms, loss (a probability), seed, connected: from now on. Returns how many
+        packets have been (sent, lost) of those from a, and of those from b."""
+        with self._lock:
+            self._process.stdin.write(json.dumps(settings) + "\n")
+            line = self._process.stdout.readline()
+        assert line, f"the link's process ended with {self._process.wait(scaled(20))}"
+        return tuple(map(tuple, json.loads(line)))
+
+    def cut(self):
+        """From now on nothing arrives, of what is on its way either."""
+        self.change(connected=False)
+
+    def restore(self):
+        self.change(connected=True)
+
+    def counts(self):
+        return self.change()
+
+
+def _open_tun():
+    fd = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        fcntl.ioctl(fd, _TUNSETIFF, struct.pack("16sH22x", DEVICE.encode(), _IFF_TUN | _IFF_NO_PI))
+    except OSError:
+        os.close(fd)
+        raise
+    return fd
+
+
+class Hosts:
+    """Two of them, a and b, and their link: "veth" or "tun". rate is in bits a second, 0: as fast as it goes; a delay
+    (one way) and a loss (of packets, with a seed) has the tun only."""
+
+    def __init__(self, link="veth", *, rate=0, delay_ms=0.0, loss=0.0, seed=1, mtu=9000):
+        self._open = contextlib.ExitStack()
+        with contextlib.ExitStack() as stack:
+            hosts = []
+            for name, address in zip("ab", ADDRESSES):
+                hosts.append(Host(name, address))
+                stack.callback(hosts[-1].close)
+            self.a, self.b = hosts
+            if link == "tun":
+                self.link = Tun(*hosts, mtu, rate, delay_ms, loss, seed)
+            elif delay_ms or loss:
+                raise ValueError(f"delay_ms={delay_ms}, loss={loss}: only a tun link can be late or lose packets")
+            else:
+                self.link = Veth(*hosts, mtu, rate)
+            for host in hosts:
+                wait_until(lambda host=host: host.run(_is_running), f"{DEVICE} of host {host.name} is running")
+            self._open = stack.pop_all()
+
+    def close(self):
+        self._open.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, value, trace):
+        self.close()
