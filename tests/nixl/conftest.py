@@ -23,3 +23,10 @@ def hosts(_reason):
         pytest.skip(_reason)
     with contextlib.ExitStack() as stack:
         yield lambda *arguments, **options: stack.enter_context(Hosts(*arguments, **options))
+
+
+@pytest.fixture(scope="session")
+def seed():
+    value = int(os.environ.get("TEST_SEED") or int.from_bytes(os.urandom(4), "little"))
+    print(f"TEST_SEED={value}")
+    return value

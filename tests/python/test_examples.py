@@ -124,6 +124,9 @@ def test_server(tmad):
     assert example(tmad, "server.py", "--self-test") == "500 arrays of 50 clients came back transposed\n"
 
 
+BETWEEN_HOSTS = ("prefill_decode.py", "weights.py")  # tests/nixl/test_examples.py runs them
+
+
 def test_all_are_run():
     with open(__file__, encoding="utf-8") as own:
         text = own.read()

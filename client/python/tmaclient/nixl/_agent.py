@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a stage uses of a NIXL agent, and what NIXL's exceptions mean."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from .._errors import AlreadyExistsError, InvalidArgumentError, NoReplyError, UnsupportedError
+from ._messages import PREFIX
+
+_RETRY_S = 0.01
+
+
+class Gone(Exception):
+    """The peer's end of the connection is closed, or there never was one."""
+
+
+def make_agent(name: str, port: int | None) -> Any:
+    """An agent of NIXL's with UCX. port: where it listens for the metadata of peers; None: it does not."""
+    api = _api()
+    config = api.nixl_agent_config(
+        enable_listen_thread=port is not None, **({} if port is None else {"listen_port": port})
+    )
+    return api.nixl_agent(name, config)
+
+
+def _api() -> Any:
+    """NIXL's Python interface."""
+    try:
+        return importlib.import_module("nixl._api")
+    except ImportError as e:
+        raise ImportError(f"tmaclient.nixl needs the package nixl, which cannot be imported here: {e}") from e
+
+
+class Agent:
+    """An agent with the memory that a stage has registered."""
+
+    def __init__(self, agent: Any, address: int, size: int, memory: str, device: int) -> None:
+        api = _api()
+        self._bindings = importlib.import_module(api.nixl_agent.__module__.rpartition(".")[0] + "._bindings")
+        self._unknown = self._bindings.nixlNotFoundError
+        self._refused = (self._unknown, self._bindings.nixlInvalidParamError)
+        self.nixl, self.memory, self.device = agent, memory, device
+        try:
+            self._registered = agent.register_memory([(address, size, device, "")], memory)
+        except Exception as e:
+            raise UnsupportedError(f"memory: NIXL cannot register {size} bytes of {memory}: {e}") from e
+
+    def close(self) -> None:
+        """Peers cannot write into the memory from now on."""
+        self.nixl.deregister_memory(self._registered)
+
+    # ---- Peers -------------------------------------------------------------------------------------------
+
+    def knows(self, peer: str) -> bool:
+        """Whether the peer's metadata is there."""
+        return bool(self.nixl.check_remote_metadata(peer))
+
+    def add(self, metadata: bytes) -> str:
+        """Adds the metadata of a peer; its name."""
+        try:
+            name: bytes | str = self.nixl.add_remote_agent(metadata)
+        except self._bindings.nixlNotAllowedError as e:
+            raise AlreadyExistsError(f"metadata: there is other metadata of that peer; forget it first ({e})") from None
+        except Exception as e:
+            raise InvalidArgumentError(f"metadata: NIXL does not take it ({e})") from None
+        return name.decode() if isinstance(name, bytes) else name
+
+    def fetch(self, peer: str, ip: str, port: int) -> None:
+        """Asks for a peer's metadata, and sends it this agent's."""
+        self.nixl.fetch_remote_metadata(peer, ip, port)
+        self.nixl.send_local_metadata(ip, port)
+
+    def await_metadata(self, peer: str, ip: str, port: int, timeout: float, lock: Any) -> None:
+        """Until the peer's metadata is there."""
+        end = time.monotonic() + timeout
+        while True:
+            with lock:
+                if self.knows(peer):
+                    return
+            if time.monotonic() > end:
+                raise NoReplyError(f"peer: no metadata of {peer!r} from {ip} port {port} within {timeout:g} s")
+            time.sleep(_RETRY_S)
+
+    def remove(self, peer: str) -> None:
+        """Closes the connection to a peer: nothing that it sends arrives any more."""
+        with contextlib.suppress(self._unknown):
+            self.nixl.remove_remote_agent(peer)
+
+    # ---- Messages ----------------------------------------------------------------------------------------
+
+    def notify(self, peer: str, message: bytes) -> None:
+        """Sends a message; Gone."""
+        try:
+            self.nixl.send_notif(peer, message)
+        except Exception as e:
+            raise Gone(str(e)) from None
+
+    def notifications(self) -> Iterator[tuple[str, bytes]]:
+        """The messages that have arrived; those of others remain with the agent."""
+        for peer, arrived in self.nixl.update_notifs().items():
+            if not arrived:
+                continue
+            ours = [raw for raw in arrived if raw.startswith(PREFIX)]
+            arrived[:] = [raw for raw in arrived if not raw.startswith(PREFIX)]
+            for raw in ours:
+                yield peer, raw
+
+    # ---- Writes ------------------------------------------------------------------------------------------
+
+    def write(self, peer: str, place: tuple[int, str, int], address: int, size: int, message: bytes) -> Write:
+        """Starts to write into an address of a peer's memory, with the message to come after it; Gone."""
+        remote_address, memory, device = place
+        try:
+            local = self.nixl.get_xfer_descs([(address, size, self.device)], self.memory)
+            remote = self.nixl.get_xfer_descs([(remote_address, size, device)], memory)
+            handle = self.nixl.initialize_xfer("WRITE", local, remote, peer, message)
+        except self._refused as e:
+            if not self.knows(peer):
+                raise Gone(str(e)) from None
+            raise InvalidArgumentError(
+                f"NIXL refuses a write of {size} bytes to {remote_address:#x} of {peer!r} ({e}): the metadata that "
+                "this agent has of it may be old; forget() the peer and connect() again"
+            ) from None
+        except Exception as e:
+            raise Gone(str(e)) from None
+        return Write(self, handle)
+
+
+class Write:
+    """A write under way."""
+
+    def __init__(self, agent: Agent, handle: Any) -> None:
+        self._agent, self._handle, self._state = agent, handle, ""
+
+    def is_done(self) -> bool:
+        """Whether it has ended, started at the first call; Gone."""
+        nixl = self._agent.nixl
+        try:
+            self._state = nixl.check_xfer_state(self._handle) if self._state else nixl.transfer(self._handle)
+        except Exception as e:
+            raise Gone(str(e)) from None
+        if self._state == "ERR":
+            raise Gone("the write failed")
+        return bool(self._state == "DONE")
+
+    def release(self) -> None:
+        """Forgets it, once it has ended or its peer is gone: NIXL cannot take a write back."""
+        with contextlib.suppress(Exception):  # it is kept by NIXL, then
+            self._handle.release()

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What sending and receiving have in common: messages to peers that may be gone, requests to tmad under way, and
+transfers with a deadline."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+from .. import _core
+from .._core import Request
+from .._errors import CanceledError, Error, NoReplyError, Status, class_of
+from ._agent import Agent, Gone, Write
+from ._messages import encode
+
+_RETRY_S = 0.02
+_MOST_TEXT = 1000  # characters of an error that is sent
+_PASSING = (Status.DISCONNECTED, Status.BUSY)  # what ends when the service is back, or something has ended
+
+OnEnd = Callable[[Exception | None], None]
+
+
+class Transfer(Future[int]):
+    """A transfer under way: a future of the number of bytes that were moved. When it is done, nothing reads or writes
+    the arrays any more; but one that was canceled goes on until both sides know of it.
+
+    peer   name of the other side's agent
+    tag    what both sides call it
+    """
+
+    def __init__(self, verb: str, peer: str, tag: str, timeout: float) -> None:
+        super().__init__()
+        self.peer, self.tag, self._verb = peer, tag, verb
+        self._timeout, self._moved_at, self._doing = timeout, time.monotonic(), "not begun"
+        self._is_ended = False
+
+    def __repr__(self) -> str:
+        return f"<{self._verb} {self.tag!r}, peer {self.peer!r}: {'done' if self.done() else self._doing}>"
+
+    def _touch(self, doing: str) -> None:
+        """Something has moved."""
+        self._moved_at, self._doing = time.monotonic(), doing
+
+    def _overdue(self, now: float) -> Exception | None:
+        """Why it has to end, if so."""
+        if self.cancelled():
+            return CanceledError(f"{self._verb} {self.tag!r}: it was canceled")
+        if now - self._moved_at < self._timeout:
+            return None
+        return NoReplyError(
+            f"{self._verb} {self.tag!r}, peer {self.peer!r}: {self._doing}, and nothing more for {self._timeout:g} s"
+        )
+
+    def _end(self, result: int | Exception) -> None:
+        """It is done, unless it was, or its caller gave it up."""
+        if self._is_ended:
+            return
+        self._is_ended = True
+        if not self.set_running_or_notify_cancel():
+            return
+        if isinstance(result, Exception):
+            self.set_exception(result)
+        else:
+            self.set_result(result)
+
+
+class Work:
+    """A request to tmad, again where that may help, until it has ended or `is_given_up` says so."""
+
+    __slots__ = ("is_given_up", "on_end", "order", "request")
+
+    def __init__(self, request: Request, order: dict[str, Any], on_end: OnEnd, is_given_up: Callable[[], bool]) -> None:
+        self.request, self.order, self.on_end, self.is_given_up = request, order, on_end, is_given_up
+
+
+class Exchange:
+    """The way to peers and to tmad. Peers that are found to be gone wait in `lost`."""
+
+    def __init__(self, core: _core.Client, agent: Agent, number: int) -> None:
+        self.core, self.agent, self.number = core, agent, number
+        self.lost: dict[str, str] = {}
+        self.told_at = 0.0  # when the last message was sent
+        self._n_running = 0
+        self._again: deque[tuple[float, Work]] = deque()
+
+    def tell(self, peer: str, kind: str, **members: Any) -> None:
+        """Sends a message, unless the peer is gone."""
+        if peer in self.lost:
+            return
+        self.told_at = time.monotonic()
+        try:
+            self.agent.notify(peer, encode(kind, self.number, **members))
+        except Gone as e:
+            self.lost[peer] = str(e)
+
+    def tell_failed(self, peer: str, to: int, number: int, by: str, error: Exception) -> None:
+        """Says that a transfer has failed on this side; to is 0 if the peer's stage is not known."""
+        status = error.status if isinstance(error, Error) else Status.INVALID_ARGUMENT
+        self.tell(peer, "failed", to=to, id=number, by=by, status=int(status), message=str(error)[:_MOST_TEXT])
+
+    def write(self, peer: str, place: tuple[int, str, int], address: int, size: int, **data: Any) -> Write | None:
+        """Starts to write into a peer's slot, and says so when it has ended; None: the peer is gone."""
+        if peer in self.lost:
+            return None
+        try:
+            return self.agent.write(peer, place, address, size, encode("data", self.number, **data))
+        except Gone as e:
+            self.lost[peer] = str(e)
+            return None
+
+    # ---- Requests to tmad --------------------------------------------------------------------------------
+
+    def run(self, work: Work) -> None:
+        """Starts a request."""
+        try:
+            self.core.submit(work.request, work, **work.order)
+        except Error as e:
+            self._ended(work, e)
+        else:
+            self._n_running += 1
+
+    def await_stream(self, stream: tuple[int, int], on_end: OnEnd) -> None:
+        """Ends when a CUDA stream has done what is queued in it now."""
+        work = Work(Request.reshard([], [], 0, None), {}, on_end, lambda: True)
+        self.core.enqueue(work.request, stream, work)
+        self._n_running += 1
+
+    def step(self, now: float) -> bool:
+        """Tells of what has ended, and starts again what waits for that. Whether there was anything."""
+        ended = self.core.completed() if self._n_running else []
+        self._n_running -= len(ended)
+        for work, status, message in ended:
+            self._ended(work, None if status == 0 else class_of(status)(message or ""))
+        started = 0
+        while self._again and self._again[0][0] <= now:
+            self.run(self._again.popleft()[1])
+            started += 1
+        return bool(ended or started)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a request is under way."""
+        return bool(self._n_running or self._again)
+
+    def _ended(self, work: Work, error: Error | None) -> None:
+        if error is not None and error.status in _PASSING and not work.is_given_up() and not self.core.closed:
+            self._again.append((time.monotonic() + _RETRY_S, work))
+        else:
+            work.on_end(error)

@@ -1,0 +1,302 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sends of a stage: each is offered, and goes piece by piece into the slots that its receiver grants.
+
+A piece takes a slot of this side only when there is one for it on the other: a receiver that is slow holds up no other.
+A write that has begun is waited for, or its peer is gone: NIXL cannot take it back, and the slot that it writes to is
+not the receiver's to lend before it has ended.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from .._errors import DisconnectedError, Error, ProtocolError
+from ._agent import Gone, Write
+from ._exchange import Exchange, Transfer, Work
+from ._messages import Message, is_list_of_counts
+from ._pieces import Pieces
+from ._sides import Source
+from ._slots import Slots
+
+
+class Grant(NamedTuple):
+    """A slot of the receiver's that a piece may be written into."""
+
+    slot: int
+    loan: int
+    place: tuple[int, str, int]  # address, kind of memory and device
+
+
+class Sending:
+    """A send under way."""
+
+    def __init__(self, number: int, transfer: Transfer, source: Source, order: dict[str, Any]) -> None:
+        self.number, self.transfer, self.source, self.order = number, transfer, source, order
+        self.receiver: int | None = None  # number of the peer's stage
+        self.pieces: Pieces | None = None
+        self.grants: deque[Grant] = deque()
+        self.next_piece = 0
+        self.n_gathers = self.n_writes = self.n_streams = 0
+        self.error: Exception | None = None
+        self.is_offered = self.is_done = self.is_queued = False
+
+    @property
+    def peer(self) -> str:
+        """Name of the receiver's agent."""
+        return self.transfer.peer
+
+    @property
+    def wants(self) -> bool:
+        """Whether a piece could start."""
+        return bool(self.error is None and self.grants and self.pieces and self.next_piece < len(self.pieces))
+
+
+class _Writing(NamedTuple):
+    sending: Sending
+    slot: int
+    write: Write
+
+
+class Senders:
+    """All of them, and the slots that they share."""
+
+    def __init__(self, exchange: Exchange, slots: Slots) -> None:
+        self._exchange, self.slots = exchange, slots
+        self._numbers = itertools.count(1)
+        self._all: dict[int, Sending] = {}
+        self._queue: deque[Sending] = deque()  # of those that want a slot
+        self._writing: list[_Writing] = []
+        self.bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def __iter__(self) -> Iterator[Sending]:
+        return iter(list(self._all.values()))
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether a write is under way."""
+        return bool(self._writing)
+
+    def start(self, transfer: Transfer, source: Source, order: dict[str, Any]) -> None:
+        """Begins a send, once the streams of its arrays have done what is queued there now."""
+        sending = Sending(next(self._numbers), transfer, source, order)
+        self._all[sending.number] = sending
+        for stream in source.streams():
+            sending.n_streams += 1
+            self._exchange.await_stream(stream, lambda error: self._on_stream(sending, error))
+        if sending.n_streams == 0:
+            self._offer(sending)
+
+    def _on_stream(self, sending: Sending, error: Exception | None) -> None:
+        sending.n_streams -= 1
+        if error is not None:
+            self.fail(sending, error)
+        elif sending.n_streams == 0 and sending.error is None:
+            self._offer(sending)
+        self._check(sending)
+
+    def _offer(self, sending: Sending) -> None:
+        source = sending.source
+        sending.is_offered = True
+        sending.transfer._touch("it was offered")
+        self._exchange.tell(
+            sending.peer,
+            "offer",
+            id=sending.number,
+            tag=sending.transfer.tag,
+            dtype=source.dtype,
+            shape=source.shape,
+            layers=source.n_layers,
+            blocks=source.n_blocks,
+            slot_bytes=self.slots.slot_bytes,
+        )
+
+    # ---- What receivers say --------------------------------------------------------------------------------
+
+    def on_grant(self, peer: str, message: Message) -> None:
+        """Slots to write into."""
+        sending = self._find(peer, message)
+        if sending is None or sending.error is not None or sending.is_done:
+            return  # `closed` will be, or has been, said of them
+        sending.receiver = message["from"]
+        try:
+            sending.grants += self._parse(message)
+            if sending.pieces is None:
+                size = min(self.slots.slot_bytes, message["slot_bytes"])
+                source = sending.source
+                sending.pieces = Pieces(source.n_layers, source.n_blocks, source.block_bytes, size)
+            if sending.next_piece + len(sending.grants) > len(sending.pieces):
+                raise ValueError(f"it makes more grants than the {len(sending.pieces)} pieces that there are")
+        except ValueError as e:
+            self.fail(sending, ProtocolError(f"grant of {peer!r}: {e}"))
+            return
+        sending.transfer._touch("the receiver has granted slots")
+        self._enqueue(sending)
+
+    def _parse(self, message: Message) -> list[Grant]:
+        if message["memory"] not in ("DRAM", "VRAM"):
+            raise ValueError(f"memory {message['memory'][:16]!r} is neither DRAM nor VRAM")
+        if not all(isinstance(entry, list) and is_list_of_counts(entry, 3) for entry in message["slots"]):
+            raise ValueError("its slots are no lists of number, loan and address")
+        place = (message["memory"], message["device"])
+        return [Grant(slot, loan, (address, *place)) for slot, loan, address in message["slots"]]
+
+    def on_done(self, peer: str, message: Message) -> None:
+        """The receiver has all of it."""
+        sending = self._find(peer, message)
+        if sending is None or sending.error is not None:
+            return
+        sending.receiver = message["from"]
+        n = 0 if sending.pieces is None else len(sending.pieces)
+        if sending.next_piece < n or (n == 0 and sending.source.nbytes > 0):
+            self.fail(
+                sending, ProtocolError(f"{peer!r} says that it has all, and {sending.next_piece} pieces were sent")
+            )
+            return
+        sending.is_done = True
+        self._check(sending)
+
+    def on_failed(self, peer: str, message: Message, error: Error) -> None:
+        """The receiver has failed, and is told when its slots are its own again."""
+        sending = self._find(peer, message)
+        if sending is None:
+            self._exchange.tell(peer, "closed", to=message["from"], id=message["id"])
+            return
+        sending.receiver = message["from"]
+        self.fail(sending, error)
+
+    def _find(self, peer: str, message: Message) -> Sending | None:
+        sending = self._all.get(message["id"])
+        if sending is None or sending.peer != peer or sending.receiver not in (None, message["from"]):
+            return None
+        return sending
+
+    def lose(self, peer: str, why: str) -> None:
+        """The peer is gone, and the connection to it closed: its writes have ended."""
+        for writing in [w for w in self._writing if w.sending.peer == peer]:
+            self._writing.remove(writing)
+            writing.write.release()
+            self.slots.give(writing.slot)
+            writing.sending.n_writes -= 1
+        for sending in self:
+            if sending.peer == peer:
+                self.fail(sending, DisconnectedError(f"peer {peer!r} is gone ({why})"))
+
+    # ---- Pieces --------------------------------------------------------------------------------------------
+
+    def _enqueue(self, sending: Sending) -> None:
+        if sending.wants and not sending.is_queued:
+            sending.is_queued = True
+            self._queue.append(sending)
+
+    def step(self) -> bool:
+        """Starts pieces and ends writes. Whether there was anything."""
+        n = self._poll()
+        while self._queue and self.slots.n_free:
+            sending = min(self._queue, key=lambda s: s.n_gathers + s.n_writes)
+            if not self.slots.may_take(sending.n_gathers + sending.n_writes):
+                break
+            self._queue.remove(sending)
+            sending.is_queued = False
+            if sending.wants:
+                n += 1
+                self._gather(sending)
+                self._enqueue(sending)
+        return n > 0
+
+    def _gather(self, sending: Sending) -> None:
+        assert sending.pieces is not None
+        number, grant, slot = sending.next_piece, sending.grants.popleft(), self.slots.take()
+        piece = sending.pieces[number]
+        size = sending.source.piece_bytes(piece)
+        sending.next_piece += 1
+        sending.n_gathers += 1
+
+        def on_end(error: Exception | None) -> None:
+            sending.n_gathers -= 1
+            if error is not None or sending.error is not None:
+                self.slots.give(slot)
+                self.fail(sending, error or sending.error)
+            else:
+                self._write(sending, number, grant, slot, size)
+
+        try:
+            request = sending.source.request(piece, self.slots.bytes(slot, size))
+        except Exception as e:
+            on_end(e)
+            return
+        self._exchange.run(Work(request, sending.order, on_end, lambda: sending.error is not None))
+
+    def _write(self, sending: Sending, number: int, grant: Grant, slot: int, size: int) -> None:
+        sending.transfer._touch(f"piece {number} was gathered")
+        try:
+            write = self._exchange.write(
+                sending.peer,
+                grant.place,
+                self.slots.address(slot),
+                size,
+                to=sending.receiver,
+                id=sending.number,
+                piece=number,
+                slot=grant.slot,
+                loan=grant.loan,
+            )
+        except Error as e:
+            self.slots.give(slot)
+            self.fail(sending, e)
+            return
+        if write is None:  # the peer is gone
+            self.slots.give(slot)
+            return
+        sending.n_writes += 1
+        self._writing.append(_Writing(sending, slot, write))
+        self.bytes += size
+
+    def _poll(self) -> int:
+        """Ends the writes that have ended; how many."""
+        ended: list[_Writing] = []
+        for writing in self._writing:
+            if writing.sending.peer in self._exchange.lost:
+                continue
+            try:
+                if writing.write.is_done():
+                    ended.append(writing)
+            except Gone as e:
+                self._exchange.lost[writing.sending.peer] = str(e)
+        for writing in ended:
+            sending = writing.sending
+            self._writing.remove(writing)
+            writing.write.release()
+            self.slots.give(writing.slot)
+            sending.n_writes -= 1
+            sending.transfer._touch("a piece was written")
+            self._check(sending)
+        return len(ended)
+
+    # ---- The end -------------------------------------------------------------------------------------------
+
+    def fail(self, sending: Sending, error: Exception | None) -> None:
+        """Ends a send with an error, when what is under way of it has ended."""
+        if sending.error is None:
+            sending.error = error
+            sending.grants.clear()
+        self._check(sending)
+
+    def _check(self, sending: Sending) -> None:
+        """Ends what has nothing under way any more."""
+        if sending.n_gathers or sending.n_streams or sending.number not in self._all:
+            return
+        if sending.error is not None:
+            sending.transfer._end(sending.error)
+        if sending.n_writes or not (sending.error is not None or sending.is_done):
+            return
+        del self._all[sending.number]
+        if sending.error is None:
+            sending.transfer._end(sending.source.nbytes)
+        elif sending.is_offered:
+            self._exchange.tell_failed(sending.peer, sending.receiver or 0, sending.number, "sender", sending.error)

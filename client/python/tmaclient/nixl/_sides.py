@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The two sides of a transfer: arrays of layers and a list of blocks, as a piece of them is gathered or scattered."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from .. import _core
+from .._arrays import count, dense
+from .._client import Client, Options
+from .._core import Request, Tensor
+from .._layers import Layers, is_layered
+from .._moves import Index, check_permutation, parse_axes, parse_axis
+from ._pieces import Piece
+
+
+class Side:
+    """Arrays of one shape, type and strides, and the blocks of each along an axis. On the wire, a block is contiguous,
+    of the type `dtype` and the extents `shape`; dimensions of a source are permuted on the way to the wire, and those
+    of the wire on the way to a destination."""
+
+    dtype: str
+
+    def __init__(self, client: Client, layers: Any, blocks: Any, axis: int, permute: Any, options: Options) -> None:
+        self._client, self._options = client, options
+        self.layers = _parse_layers(client, layers)
+        first = self.layers.first
+        self._axis = parse_axis(axis, first.ndim)
+        self._permute = parse_axes(permute, first.ndim, "permute")
+        check_permutation(self._permute, "permute")
+        limit = first.shape[self._axis]
+        index = Index.parse(range(limit) if blocks is None else blocks, limit)
+        if index.device is not None:
+            raise TypeError("blocks: the list is on a device; a stage divides it on the host")
+        self._index = index.tensor
+        self.n_layers, self.n_blocks = len(self.layers), len(index)
+        self.shape = self._wire_shape(first.shape)
+
+    def _wire_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        raise NotImplementedError
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes of a block on the wire."""
+        return count(self.shape) * _core.DTYPES[self.dtype]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all of them on the wire."""
+        return self.n_layers * self.n_blocks * self.block_bytes
+
+    def streams(self) -> set[tuple[int, int]]:
+        """The CUDA streams in which the caller works on the arrays, each with its device."""
+        on_device = [a for a in self.layers.arrays if not a.tensor.is_host]
+        return {(a.kind.stream(a.object, a.tensor), _core.device_of(a.tensor.data)) for a in on_device}
+
+    def _layers(self, piece: Piece) -> Layers:
+        return self.layers[piece.first_layer : piece.first_layer + piece.n_layers]
+
+    def _blocks(self, piece: Piece) -> Tensor:
+        return self._index.part(piece.first_block, (piece.n_blocks,), (1,))
+
+    def piece_bytes(self, piece: Piece) -> int:
+        """Bytes of a piece on the wire."""
+        return piece.n_layers * piece.n_blocks * self.block_bytes
+
+    def _on_wire(self, slot: Tensor, piece: Piece, axis: int) -> Tensor:
+        """A piece in the bytes of a slot, layer by layer and block by block, as layers with their blocks along an
+        axis."""
+        inner, size = dense(self.shape), count(self.shape)
+        shape = (*self.shape[:axis], piece.n_blocks, *self.shape[axis:])
+        strides = (*inner[:axis], size, *inner[axis:])
+        elements = slot.viewed(self.dtype, (piece.n_layers * piece.n_blocks * size,))
+        return elements.part(0, (piece.n_layers, *shape), (piece.n_blocks * size, *strides))
+
+
+class Source(Side):
+    """What is gathered."""
+
+    def __init__(self, client: Client, layers: Any, blocks: Any, axis: int, permute: Any, options: Options) -> None:
+        super().__init__(client, layers, blocks, axis, permute, options)
+        self.dtype = options.casting.result_dtype(self.layers.first)
+
+    def _wire_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        order = self._permute if self._permute is not None else range(len(shape))
+        self._wire_axis = list(order).index(self._axis)
+        return tuple(shape[d] for d in order if d != self._axis)
+
+    def request(self, piece: Piece, slot: Tensor) -> Request:
+        """Gathers a piece into its bytes of a slot."""
+        job = self._client._gather_job(
+            self._layers(piece),
+            self._blocks(piece),
+            self._axis,
+            self._permute,
+            self._on_wire(slot, piece, self._wire_axis),
+            self._options,
+        )
+        return job.move.request(self._client._core)
+
+
+class Destination(Side):
+    """Where pieces are scattered to."""
+
+    def __init__(self, client: Client, layers: Any, blocks: Any, axis: int, permute: Any, options: Options) -> None:
+        super().__init__(client, layers, blocks, axis, permute, options)
+        self.dtype = self.layers.first.dtype
+        for i, t in enumerate(self.layers.tensors):
+            if t.readonly:
+                raise ValueError(f"layers[{i}]: the array is read-only")
+        entries = memoryview(self._index).tolist()
+        if len(set(entries)) < len(entries):
+            twice = next(a for a, b in itertools.pairwise(sorted(entries)) if a == b)
+            raise ValueError(f"blocks: block {twice} is there twice; each is written once")
+
+    def _wire_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        if self._permute is None:
+            self._wire_axis = self._axis
+            return shape[: self._axis] + shape[self._axis + 1 :]
+        self._wire_axis = self._permute[self._axis]
+        extents = dict(zip(self._permute, shape, strict=True))
+        return tuple(extents[d] for d in range(len(shape)) if d != self._wire_axis)
+
+    def is_casting(self) -> bool:
+        """Whether another type than that of the arrays may come."""
+        return self._options.casting.cast is not None
+
+    def request(self, piece: Piece, slot: Tensor) -> Request:
+        """Scatters a piece from its bytes of a slot."""
+        job = self._client._scatter_job(
+            self._layers(piece),
+            self._blocks(piece),
+            self._on_wire(slot, piece, self._wire_axis),
+            self._axis,
+            self._permute,
+            self._options,
+        )
+        return job.move.request(self._client._core)
+
+
+def _parse_layers(client: Client, given: Any) -> Layers:
+    """The arrays of an argument, which the service reaches where they are."""
+    layers = Layers.parse(given if is_layered(given) else [given], "layers")
+    for i, t in enumerate(layers.tensors):
+        if not client._is_reached(t):
+            raise ValueError(f"layers[{i}]: the service does not have its memory; make it by empty() or register() it")
+    return layers

@@ -1,0 +1,430 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A stage: slots of memory that a NIXL agent knows, and the transfers that pass through them."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import threading
+import time
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Any, Self, Unpack
+
+from .._arrays import adapt
+from .._client import Client, MoveKeywords, Options
+from .._core import Tensor
+from .._errors import CanceledError, Error, InternalError, NotFoundError, Status, class_of
+from ._agent import Agent, make_agent
+from ._exchange import Exchange, Transfer
+from ._messages import MOST_TAG, Message, MessageError, decode
+from ._receiving import Receivers, Receiving
+from ._sending import Senders, Sending
+from ._sides import Destination, Source
+from ._slots import Slots
+
+SLOT_BYTES = 8 << 20
+_ALIGNMENT = 4096  # of slots
+_SWEEP_S = 0.05
+_PING_S, _IDLE_PING_S = 0.5, 2.0  # to peers with transfers, and to all
+_SHORTEST_NAP_S, _NAP_S, _LONG_NAP_S, _IDLE_NAP_S = 20e-6, 200e-6, 1e-3, 0.02
+_CLOSE_S, _FLUSH_S = 5.0, 0.05  # for writes that have begun, and for messages
+
+
+class Stage:
+    """Slots of memory that are registered with a NIXL agent, and the transfers that pass through them.
+
+    client         a tmaclient.Client, better one of the stage's own: a stage's requests to tmad are in order with those
+                   that the caller makes by the same client. Arrays that it moves are made by client.empty() or
+                   registered by client.register(); device memory needs neither
+    agent          a nixl_agent; or the name of one that the stage makes, which is how peers call it
+    port           where the agent that the stage makes listens for the metadata of peers; None: it does not
+    send_slots     how many pieces may be gathered or written at once; 0 for a stage that only receives
+    receive_slots  how many pieces peers may write, or that may be scattered, at once
+    slot_bytes     size of a slot; a block has to fit into one
+    memory         contiguous bytes for all slots, such as torch.empty(n, dtype=torch.uint8, device="cuda"); None: host
+                   memory that the stage makes. It is (send_slots + receive_slots) * slot_bytes long
+    timeout        seconds after which a transfer of which nothing has moved fails (NoReplyError)
+    thread         False: nothing moves but in progress(), which the caller then calls often. Otherwise the stage has a
+                   thread, which is the only one to use the agent between two calls
+
+    Any thread may use a stage. Peers can write into its slots, and reach nothing else by NIXL; see the guide for what
+    that means for a network of one's own.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        agent: Any,
+        *,
+        port: int | None = None,
+        send_slots: int = 4,
+        receive_slots: int = 4,
+        slot_bytes: int = SLOT_BYTES,
+        memory: Any = None,
+        timeout: float = 30.0,
+        thread: bool = True,
+    ) -> None:
+        for name, n, least in (
+            ("send_slots", send_slots, 0),
+            ("receive_slots", receive_slots, 0),
+            ("slot_bytes", slot_bytes, 1),
+        ):
+            if not isinstance(n, int) or n < least:
+                raise ValueError(f"{name}: {n!r}; it is an integer of {least} or more")
+        if send_slots + receive_slots == 0:
+            raise ValueError("send_slots, receive_slots: both are 0; a stage has slots for one of them")
+        if isinstance(agent, str):
+            agent = make_agent(agent, port)
+        elif port is not None:
+            raise TypeError("port: it is for an agent that the stage makes")
+        self._client, self._timeout = client, _seconds(timeout)
+        step = -(-slot_bytes // _ALIGNMENT) * _ALIGNMENT if memory is None else slot_bytes
+        self._owner, tensor = _memory(client, memory, (send_slots + receive_slots) * step)
+        device = 0 if tensor.is_host else tensor.device[1]
+        self._agent = Agent(agent, tensor.data, tensor.nbytes, "DRAM" if tensor.is_host else "VRAM", device)
+        self._exchange = Exchange(client._core, self._agent, secrets.randbits(63))
+        self._senders = Senders(self._exchange, Slots(tensor, 0, send_slots, step))
+        self._receivers = Receivers(self._exchange, Slots(tensor, send_slots * step, receive_slots, step))
+        self._swept = self._pinged = self._pinged_all = 0.0
+        self._peers: set[str] = set()  # that were heard of
+        self._broken: Exception | None = None
+        self._is_closed = False
+        self._lock = threading.RLock()
+        self._wake = threading.Condition(self._lock)
+        self._thread: threading.Thread | None = None
+        if thread:
+            self._thread = threading.Thread(target=self._run, name="tmaclient-nixl", daemon=True)
+            self._thread.start()
+
+    @property
+    def agent(self) -> Any:
+        """The NIXL agent."""
+        return self._agent.nixl
+
+    @property
+    def name(self) -> str:
+        """How peers call it: the name of its agent."""
+        return str(self._agent.nixl.name)
+
+    def __repr__(self) -> str:
+        return f"<tmaclient.nixl.Stage {self.name!r}{', closed' if self._is_closed else ''}>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends what is under way (CanceledError), and takes the memory back from the agent. Waits a moment for writes
+        that have begun. Closing again does nothing."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            self._fail_all(CanceledError("the stage was closed"))
+            self._wake.notify_all()
+        if self._thread is not None:
+            self._thread.join()
+        end = time.monotonic() + _CLOSE_S
+        while not self._broken and (now := time.monotonic()) < end:
+            if not self._senders and not self._receivers and now - self._exchange.told_at > _FLUSH_S:
+                break
+            if not self._step():
+                time.sleep(_LONG_NAP_S)
+        with self._lock:
+            self._agent.close()
+
+    # ---- Peers -------------------------------------------------------------------------------------------
+
+    def connect(self, peer: str, ip: str, port: int, timeout: float = 30.0) -> None:
+        """Exchanges metadata with an agent that listens, by NIXL's own means, unless it is there already. Agents that
+        find each other by etcd need no call. NoReplyError."""
+        with self._lock:
+            self._check_open()
+            self._peers.add(peer)
+            if self._agent.knows(peer):
+                self._exchange.tell(peer, "ping")
+                self._drop_lost()
+            if self._agent.knows(peer):
+                return
+            self._agent.fetch(peer, ip, port)
+        self._agent.await_metadata(peer, ip, port, _seconds(timeout), self._lock)
+
+    def metadata(self) -> bytes:
+        """What a peer's add() takes, for those who bring it there by means of their own."""
+        with self._lock:
+            self._check_open()
+            return bytes(self._agent.nixl.get_agent_metadata())
+
+    def add(self, metadata: bytes) -> str:
+        """Adds the metadata of a peer, and returns its name. AlreadyExistsError: there is other metadata of that name,
+        of a process that may have ended; forget() the peer first."""
+        with self._lock:
+            self._check_open()
+            peer = self._agent.add(metadata)
+            self._peers.add(peer)
+            return peer
+
+    def forget(self, peer: str) -> None:
+        """Closes the connection to a peer, such as one that hangs: its transfers fail (DisconnectedError), and slots
+        that it might have written to are free a moment later. Its metadata is removed, and connect() gets it again."""
+        with self._lock:
+            self._exchange.lost.setdefault(peer, "it was forgotten")
+            self._drop_lost()
+
+    # ---- Transfers ---------------------------------------------------------------------------------------
+
+    def send(
+        self,
+        peer: str,
+        tag: str,
+        layers: Any,
+        blocks: Any = None,
+        *,
+        axis: int = 0,
+        permute: Any = None,
+        timeout: float | None = None,
+        **options: Unpack[MoveKeywords],
+    ) -> Transfer:
+        """Sends blocks to the peer's receive of the same tag, and returns a future.
+
+        layers     an array, or a list of arrays of one shape, type and strides, such as those of each layer, keys and
+                   values; slices of them send some of the heads
+        blocks     list of indexes along axis, the same for each array; None: all of them
+        permute    order of dimensions on the wire, of a whole array, as in Client.gather
+        timeout    instead of the stage's
+        options    dtype, cast, scale and bias convert on the way to the wire; priority, multiprocessors, host_threads
+
+        The arrays must not change before it is done. Sends of one tag to one peer meet its receives in their order.
+        NotFoundError: the agent has no metadata of the peer.
+        """
+        with self._lock:
+            transfer = self._transfer("send", peer, tag, timeout)
+            source = Source(self._client, layers, blocks, axis, permute, checked := _checked(options))
+            if source.nbytes and self._senders.slots.n == 0:
+                raise ValueError("the stage was made with send_slots=0")
+            if source.nbytes and source.block_bytes > self._senders.slots.slot_bytes:
+                raise ValueError(
+                    f"layers: a block has {source.block_bytes} bytes on the wire; the stage's slots have "
+                    f"{self._senders.slots.slot_bytes} (slot_bytes)"
+                )
+            self._senders.start(transfer, source, checked.order())
+            self._wake.notify_all()
+            return transfer
+
+    def receive(
+        self,
+        peer: str,
+        tag: str,
+        layers: Any,
+        blocks: Any = None,
+        *,
+        axis: int = 0,
+        permute: Any = None,
+        timeout: float | None = None,
+        **options: Unpack[MoveKeywords],
+    ) -> Transfer:
+        """Receives the blocks that the peer sends by the same tag, and returns a future. Arguments as those of send:
+        where the blocks go. permute orders the dimensions of the wire as those of the arrays, as in Client.scatter;
+        cast="saturate" or "exact" converts from the type of the wire. Layers, blocks and the shape of a block on the
+        wire have to be the sender's, or both fail (InvalidArgumentError). If it fails, some blocks may have been
+        written."""
+        with self._lock:
+            transfer = self._transfer("receive", peer, tag, timeout)
+            destination = Destination(self._client, layers, blocks, axis, permute, checked := _checked(options))
+            self._receivers.start(transfer, destination, checked.order())
+            self._wake.notify_all()
+            return transfer
+
+    def _transfer(self, verb: str, peer: str, tag: str, timeout: float | None) -> Transfer:
+        self._check_open()
+        if not isinstance(tag, str) or len(tag) > MOST_TAG:
+            raise ValueError(f"tag: {tag!r}; it is a string of {MOST_TAG} characters at most")
+        if not self._agent.knows(peer):
+            raise NotFoundError(f"peer: the agent has no metadata of {peer!r}; connect to it first")
+        self._peers.add(peer)
+        transfer = Transfer(verb, peer, tag, self._timeout if timeout is None else _seconds(timeout))
+        transfer.add_done_callback(self._on_done)
+        return transfer
+
+    def _on_done(self, transfer: Future[int]) -> None:
+        if transfer.cancelled():
+            self._swept = 0.0  # the next step sees to it
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ValueError("the stage is closed")
+        if self._broken is not None:
+            raise InternalError(f"the stage has failed: {self._broken!r}")
+
+    def stats(self) -> dict[str, Any]:
+        """What is under way: transfers; slots that are free, and slots "left" to peers that may still write to them;
+        offers that no receive has met; and bytes so far, on the wire."""
+        with self._lock:
+            return {
+                "sends": len(self._senders),
+                "receives": len(self._receivers),
+                "offers": self._receivers.n_offers,
+                "send_slots": _slots_stats(self._senders.slots),
+                "receive_slots": _slots_stats(self._receivers.slots),
+                "bytes_sent": self._senders.bytes,
+                "bytes_received": self._receivers.bytes,
+            }
+
+    # ---- Progress ----------------------------------------------------------------------------------------
+
+    def progress(self) -> bool:
+        """Moves on what can move, without waiting; whether anything did. For a stage without a thread."""
+        with self._lock:
+            self._check_open()
+            return self._step()
+
+    def _run(self) -> None:
+        nap = 0.0
+        while True:
+            with self._lock:
+                if self._is_closed:
+                    return
+                try:
+                    has_moved = self._step()
+                except Exception as e:
+                    self._break(e)
+                    return
+                longest = self._longest_nap()
+                if longest == _IDLE_NAP_S and not has_moved:
+                    self._wake.wait(longest)
+                    continue
+            nap = 0.0 if has_moved else min(max(2 * nap, _SHORTEST_NAP_S), longest)
+            time.sleep(nap)
+
+    def _break(self, error: Exception) -> None:
+        """Nothing moves any more: whoever waits has to know."""
+        self._broken = error
+        for one in (*self._senders, *self._receivers):
+            one.transfer._end(InternalError(f"the stage has failed: {error!r}"))
+
+    def _longest_nap(self) -> float:
+        if self._senders.is_writing or self._exchange.is_running:
+            return _NAP_S
+        return _LONG_NAP_S if self._senders or self._receivers else _IDLE_NAP_S
+
+    def _step(self) -> bool:
+        with self._lock:
+            now = time.monotonic()
+            n = 0
+            for peer, raw in self._agent.notifications():
+                n += 1
+                self._take(peer, raw)
+            moved = [self._exchange.step(now), self._senders.step(), self._receivers.step(now)]
+            self._drop_lost()
+            if now - self._swept > _SWEEP_S:
+                self._swept = now
+                self._sweep(now)
+            return n > 0 or any(moved)
+
+    def _take(self, peer: str, raw: bytes) -> None:
+        try:
+            message = decode(raw)
+        except MessageError:
+            return  # of somebody who does not speak the language: there is nobody to tell
+        if message.get("to", 0) not in (0, self._exchange.number):
+            return
+        kind = message["kind"]
+        if kind == "offer":
+            self._receivers.on_offer(peer, message)
+        elif kind == "grant":
+            self._senders.on_grant(peer, message)
+        elif kind == "data":
+            self._receivers.on_data(peer, message)
+        elif kind == "done":
+            self._senders.on_done(peer, message)
+        elif kind == "failed" and message["by"] == "receiver":
+            self._senders.on_failed(peer, message, _error_of(peer, message))
+        elif kind == "failed":
+            self._receivers.on_failed(peer, message, _error_of(peer, message))
+        elif kind == "closed":
+            self._receivers.on_closed(peer, message)
+
+    def _drop_lost(self) -> None:
+        """Closes the connections to those that are gone; nothing of theirs arrives after that."""
+        lost = self._exchange.lost
+        while lost:
+            peer, why = next(iter(lost.items()))
+            with contextlib.suppress(Exception):  # it may be half gone already
+                self._agent.remove(peer)
+            self._senders.lose(peer, why)
+            self._receivers.lose(peer, why)
+            self._peers.discard(peer)
+            del lost[peer]
+
+    def _sweep(self, now: float) -> None:
+        """What time alone brings."""
+        peers = set()
+        transfers: list[tuple[Senders | Receivers, Sending | Receiving]] = [
+            *((self._senders, s) for s in self._senders),
+            *((self._receivers, r) for r in self._receivers),
+        ]
+        for all_, one in transfers:
+            error = one.transfer._overdue(now) if one.error is None else None
+            peers.add(one.peer)
+            if error is not None:
+                all_.fail(one, error)  # type: ignore[arg-type]
+        if now - self._pinged > _PING_S:
+            self._pinged = now
+            if now - self._pinged_all > _IDLE_PING_S:
+                self._pinged_all = now
+                peers |= self._peers
+            for peer in peers:
+                self._exchange.tell(peer, "ping")
+
+    def _fail_all(self, error: Exception) -> None:
+        for sending in self._senders:
+            self._senders.fail(sending, error)
+        for receiving in self._receivers:
+            self._receivers.fail(receiving, error)
+
+
+def _seconds(timeout: float) -> float:
+    if not isinstance(timeout, (int, float)) or not timeout > 0:
+        raise ValueError(f"timeout: {timeout!r}; it is a number of seconds above 0")
+    return float(timeout)
+
+
+def _checked(options: MoveKeywords) -> Options:
+    for name in ("wait", "signal", "wait_timeout", "progress", "synchronous", "amax"):
+        if options.get(name):
+            raise TypeError(f"{name}: a transfer is many requests, and does not take it")
+    return Options(**options)
+
+
+def _memory(client: Client, memory: Any, size: int) -> tuple[Any, Tensor]:
+    """The memory of the slots, and who keeps it shared with tmad."""
+    if memory is None:
+        owner = client.empty(size, "uint8")
+        return owner, adapt(owner, "memory").tensor
+    tensor = adapt(memory, "memory").tensor
+    if tensor.itemsize != 1 or tensor.ndim != 1 or tensor.strides != (1,) or tensor.nbytes != size:
+        raise ValueError(
+            f"memory: {tensor.dtype} {list(tensor.shape)}, strides {list(tensor.strides)}; it is {size} contiguous "
+            "bytes, (send_slots + receive_slots) * slot_bytes"
+        )
+    if tensor.readonly:
+        raise ValueError("memory: the array is read-only")
+    if tensor.is_host and client._is_reached(tensor):
+        return memory, tensor
+    return (memory, client.register(memory)), tensor
+
+
+def _slots_stats(slots: Slots) -> dict[str, int]:
+    return {"total": slots.n, "free": slots.n_free, "left": slots.n_left, "bytes": slots.slot_bytes}
+
+
+def _error_of(peer: str, message: Message) -> Error:
+    """What a peer says of its failure."""
+    statuses = [int(s) for s in Status]
+    status = message["status"] if message["status"] in statuses else int(Status.INTERNAL)
+    return class_of(status)(f"{peer}: {message['message']}")

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Agents, and a network that delivers what they send late and in any order: a write some bytes at a time, and its
+notification after the last of them. As with NIXL, an agent that has ended is found out by those that write to it or
+notify it; what it has written may still arrive until they remove it."""
+import ctypes
+import random
+import threading
+from typing import NamedTuple
+
+from ._bindings import nixlInvalidParamError, nixlNotAllowedError, nixlNotFoundError, nixlRemoteDisconnectError
+
+
+class nixl_agent_config:  # noqa: N801
+    def __init__(self, **options):
+        self.options = options
+
+
+class Metadata(NamedTuple):
+    name: str
+    number: int
+    registered: tuple  # of (address, size, device)
+
+
+class Write:
+    def __init__(self, source, target, pairs, message):
+        self.source, self.target, self.pairs, self.message = source, target, pairs, message
+        self.is_posted = self.is_done = self.is_failed = False
+        self.moved = 0
+
+    def release(self):
+        pass
+
+
+class Network:
+    """What is on its way. seed: of when it arrives. haste: the more, the sooner."""
+
+    def __init__(self, seed=0, haste=0.5):
+        self.random, self.haste = random.Random(seed), haste
+        self.agents, self.metadata = {}, {}  # by number
+        self.messages, self.writes = [], []
+        self.lock = threading.RLock()
+
+    def step(self):
+        """Some of it arrives."""
+        for write in self.random.sample(self.writes, len(self.writes)):
+            if self.random.random() < self.haste:
+                self._move(write)
+        for entry in self.random.sample(self.messages, len(self.messages)):
+            if self.random.random() < self.haste:
+                self.messages.remove(entry)
+                source, target, message = entry
+                if target.is_running:
+                    target.arrived.append((source, message))
+
+    def _move(self, write):
+        source, target = write.source, write.target
+        if not target.is_running or target.remote.get(source.name) != source.number:
+            write.is_failed = True
+            self.writes.remove(write)
+            return
+        to, size = write.pairs[1]
+        n = min(size - write.moved, self.random.randint(1, max(1, size)))
+        ctypes.memmove(to + write.moved, write.pairs[0] + write.moved, n)
+        write.moved += n
+        if write.moved < size:
+            return
+        self.writes.remove(write)
+        write.is_done = True
+        if source.is_running:
+            self.messages.append((source, target, write.message))
+
+
+network = Network()
+
+
+class nixl_agent:  # noqa: N801
+    def __init__(self, name, config=None):
+        self.name, self.network = name, network
+        self.number = len(network.agents) + 1
+        network.agents[self.number] = self
+        self.registered, self.arrived, self.notifs = [], [], {}
+        self.remote = {}  # number of each agent whose metadata is here
+        self.is_running = True
+
+    def end(self):
+        """As if its process were killed."""
+        self.is_running = False
+
+    # ---- Memory and metadata
+
+    def register_memory(self, regions, mem_type):
+        self.registered += [(address, size, device) for address, size, device, _ in regions]
+        return regions
+
+    def deregister_memory(self, regions):
+        for address, size, device, _ in regions:
+            self.registered.remove((address, size, device))
+
+    def get_agent_metadata(self):
+        key = str(len(self.network.metadata)).encode()
+        self.network.metadata[key] = Metadata(self.name, self.number, tuple(self.registered))
+        return key
+
+    def add_remote_agent(self, key):
+        metadata = self.network.metadata[key]
+        if self.remote.get(metadata.name, metadata.number) != metadata.number:
+            raise nixlNotAllowedError(metadata.name)
+        self.remote[metadata.name] = metadata.number
+        return metadata.name.encode()
+
+    def remove_remote_agent(self, name):
+        if self.remote.pop(name, None) is None:
+            raise nixlNotFoundError(name)
+
+    def check_remote_metadata(self, name):
+        return name in self.remote
+
+    # ---- Messages and writes
+
+    def _find(self, name):
+        if name not in self.remote:
+            raise nixlNotFoundError(name)
+        agent = self.network.agents[self.remote[name]]
+        if not agent.is_running and self.network.random.random() < self.network.haste:
+            raise nixlRemoteDisconnectError(name)
+        return agent
+
+    def send_notif(self, name, message):
+        with self.network.lock:
+            self.network.messages.append((self, self._find(name), message))
+
+    def update_notifs(self):
+        with self.network.lock:
+            self.network.step()
+            for source, message in self.arrived:
+                self.notifs.setdefault(source.name, []).append(message)
+            self.arrived.clear()
+        return self.notifs
+
+    def get_xfer_descs(self, descriptors, mem_type):
+        return descriptors
+
+    def initialize_xfer(self, operation, local, remote, name, message):
+        agent = self._find(name)
+        (from_, size, _), (to, _, device) = local[0], remote[0]
+        for registered, address, on in ((self.registered, from_, 0), (agent.registered, to, device)):
+            if not any(a <= address and address + size <= a + n and on == d for a, n, d in registered):
+                raise nixlInvalidParamError(hex(address)) if agent.is_running else nixlRemoteDisconnectError(name)
+        return Write(self, agent, (from_, (to, size)), message)
+
+    def transfer(self, write):
+        write.is_posted = True
+        with self.network.lock:
+            self.network.writes.append(write)
+        return "PROC"
+
+    def check_xfer_state(self, write):
+        with self.network.lock:
+            if write.is_done:
+                return "DONE"
+            if write.is_failed or not write.target.is_running:
+                raise nixlRemoteDisconnectError(write.target.name)
+            return "PROC"
