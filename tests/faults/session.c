@@ -155,23 +155,26 @@ static void check_copied(const char *what)
 }
 
 /* From each row to the same row of the region that the service made. */
-static void run_over_tables(tma_table *to, tma_table *from, tma_plan *plan)
+static void gather_layers(struct tma_blocks blocks, const char *what)
 {
 	const int32_t block = 0;
 	const struct tma_tensor row = { .dtype = TMA_UINT32, .rank = 1, .shape = { COLUMNS } };
 	const struct tma_transform transform = { .dst = &row, .src = &row };
-	const struct tma_blocks blocks = { .transform = &transform,
-		                           .count = 1,
-		                           .index_dtype = TMA_INT32,
-		                           .index = &block,
-		                           .limit = 1,
-		                           .dst_table = to,
-		                           .src_table = from };
-	struct tma_item item = { .plan = plan, .dst_table = to, .src_table = from };
 
+	blocks.transform = &transform;
+	blocks.count = blocks.limit = 1;
+	blocks.index_dtype = TMA_INT32;
+	blocks.index = &block;
 	memset(tma_region_data(s.own), 0x5a, BYTES);
 	if (went_well("gather", tma_gather(s.client, &blocks)))
-		check_copied("gather");
+		check_copied(what);
+}
+
+static void run_over_tables(tma_table *to, tma_table *from, tma_plan *plan)
+{
+	struct tma_item item = { .plan = plan, .dst_table = to, .src_table = from };
+
+	gather_layers((struct tma_blocks){ .dst_table = to, .src_table = from }, "gather of tables");
 	if (plan && went_well("plan_run", tma_plan_run_tables(s.client, plan, to, from, NULL)))
 		check_copied("plan_run");
 	if (plan && went_well("submit", tma_run_items(s.client, &item, 1, NULL)))
@@ -200,6 +203,8 @@ static void tables(void)
 		plan = NULL;
 	if (dst && src)
 		run_over_tables(dst, src, plan);
+	gather_layers((struct tma_blocks){ .layers = ROWS, .dst_places = to, .src_places = from },
+	              "gather of places");
 	went_well("table_release", tma_table_release(dst));
 	went_well("table_release", tma_table_release(src));
 	went_well("plan_release", tma_plan_release(plan));

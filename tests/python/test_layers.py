@@ -119,3 +119,275 @@ def test_random(clients, seed, i):
             case.scatter() if case.is_scatter else case.gather()
         except Exception as e:
             raise AssertionError(f"seed {seed}, test {i}, case {k}") from e
+
+
+# ---- One request, and several ----------------------------------------------------------------------------
+
+
+N, SHAPE = 5, (8, 3, 4)
+INDEX = [6, 0, -1]
+
+
+def numbers(n=N, dtype="f4", shape=SHAPE):
+    """Layers of this process's memory, no two elements of them the same."""
+    return list(np.arange(n * int(np.prod(shape)), dtype=dtype).reshape(n, *shape))
+
+
+def taken(layers, axis=0):
+    return np.stack([np.take(a, INDEX, axis) for a in layers])
+
+
+def test_is_one_request(c):
+    layers = [arrays.shared(c, a) for a in numbers()]
+    out = c.gather(layers, INDEX)
+    assert np.array_equal(out, taken(layers)) and c._core.is_shared(tma.Tensor(out)), "of the same memory as src"
+    assert c.last_result()["moved"] == len(INDEX) and c.last_result()["bytes"] == 2 * out.nbytes
+    c.scatter(layers, [1, 2, 3], out)
+    assert c.last_result()["bytes"] == 2 * out.nbytes
+    assert all(np.array_equal(a[1:4], o) for a, o in zip(layers, out))
+
+
+def test_what_is_returned(c):
+    layers, outs = numbers(), [np.empty((3, 3, 4), "f4") for _ in range(N)]
+    assert c.gather(layers, INDEX, out=outs) is outs and np.array_equal(outs, taken(layers))
+    assert c.gather([memoryview(a) for a in layers], INDEX).tolist() == taken(layers).tolist()
+    assert c.gather(layers, []).shape == (N, 0, 3, 4) and c.gather(layers[:1], INDEX).shape == (1, 3, 3, 4)
+    assert c.scatter(outs, [], np.empty((N, 0, 3, 4), "f4")) is None and np.array_equal(outs, taken(layers))
+
+
+@pytest.mark.parametrize("is_shared", [True, False])
+def test_more_than_a_request_has(c, is_shared):
+    n, t = 2100, c.timeline()
+    layers = numbers(n, "i4", (3, 2))
+    if is_shared:
+        whole = arrays.shared(c, np.stack(layers))
+        layers = list(whole)
+    t.signal(1)
+    out = c.gather(layers, INDEX[1:], wait=t.point(1), signal=t.point(2))
+    assert np.array_equal(out, np.stack([a[[0, -1]] for a in layers])) and t.value == 2
+    beyond = int((out > 127).sum())
+    with pytest.raises(tma.OutOfRangeError, match=f"the values of {beyond} elements of int32"):
+        c.gather(layers, INDEX[1:], dtype="i1", cast="exact", signal=t.point(3))
+    assert t.value == 2, "it did not go well"
+
+
+@pytest.mark.parametrize("n", [1, 64, 1024])
+def test_a_long_list(c, n):
+    """What does not fit beside the places is put into shared memory."""
+    layers = [arrays.shared(c, a) for a in numbers(n, "i2", (4, 1))]
+    for length in (1500, 5000, 7000):
+        index = np.arange(length) % 4
+        outs = [c.empty((length, 1), "i2") for _ in range(n)] if n < 1024 else c.empty((n, length, 1), "i2")
+        c.gather(layers, index, out=outs)
+        assert all(np.array_equal(o, a[index]) for o, a in zip(outs, layers)), length
+
+
+@pytest.mark.parametrize("memory", ["shared", "own", "mixed"])
+def test_conversions(c, memory):
+    rng = np.random.default_rng(3)
+    layers = [arrays.shared(c, a) if memory == "shared" or (memory == "mixed" and i % 2) else a
+              for i, a in enumerate(numbers(dtype="f4"))]
+    scale, bias = rng.integers(1, 4, (3, 1)).astype("f4"), rng.integers(-9, 9, 4).astype("f4")
+    wanted = np.clip(taken(layers) * scale + bias, -(2**15), 2**15 - 1).astype("i2")
+    assert np.array_equal(c.gather(layers, INDEX, dtype="i2", scale=scale, bias=bias), wanted)
+    outs = [np.empty((3, 3, 4), "i2") for _ in range(N)]
+    c.gather(layers, INDEX, out=outs, cast="saturate", scale=scale, bias=bias)
+    assert np.array_equal(outs, wanted)
+    c.scatter(layers, [0, 1, 2], wanted, cast="saturate", scale=0.5)
+    assert all(np.array_equal(a[:3], w * np.float32(0.5)) for a, w in zip(layers, wanted))
+    many = int((np.abs(taken(numbers())) > 127).sum())
+    with pytest.raises(tma.OutOfRangeError, match=f"the values of {many} elements of float32"):
+        c.gather(numbers(), INDEX, dtype="i1", cast="exact")
+
+
+def test_progress(c):
+    class Bar:
+        n = 0
+
+        def update(self, n):
+            self.n += n
+
+        def close(self):
+            self.closed = True
+
+    bar, layers = Bar(), numbers()
+    out = c.gather(layers, INDEX, progress=bar)
+    assert bar.closed and bar.n == 2 * out.nbytes
+
+
+# ---- Memory that several have ----------------------------------------------------------------------------
+
+
+def test_staged_layers_that_are_both_sides(c):
+    """What is read was not written before."""
+    layers = numbers()
+    before = np.stack(layers)
+    c.gather(layers, range(8), out=layers[::-1])
+    assert np.array_equal(layers, before[::-1])
+    c.scatter(layers, range(8), [a.transpose(0, 2, 1) for a in layers[1:] + layers[:1]], permute=(0, 2, 1))
+    assert np.array_equal(layers, before[[3, 2, 1, 0, 4]])
+
+
+@pytest.mark.parametrize("is_shared", [True, False])
+def test_what_overlaps(c, is_shared):
+    layers = [arrays.shared(c, a) if is_shared else a for a in numbers()]
+    out = c.empty((3, 3, 4), "f4") if is_shared else np.empty((3, 3, 4), "f4")
+    other = out.copy() if not is_shared else arrays.shared(c, out)
+    with pytest.raises(tma.OverlapError):
+        c.gather(layers[:3], INDEX, out=[out, other, out])
+    with pytest.raises(tma.OverlapError):
+        c.scatter([layers[0], layers[0]], INDEX, np.zeros((2, 3, 3, 4), "f4"))
+    same = c.gather([layers[1]] * 3, INDEX)
+    assert np.array_equal(same, np.stack([layers[1][INDEX]] * 3)), "read as often as they are asked for"
+
+
+def test_repeated_sources(c):
+    one = arrays.shared(c, numbers(1)[0][:3])
+    pools = [c.empty(SHAPE, "f4") for _ in range(3)]
+    c.scatter(pools, INDEX, np.broadcast_to(one, (3, *one.shape)))
+    assert all(np.array_equal(p[INDEX], one) and p.sum() == one.sum() for p in pools)
+    c.scatter([p[::-1] for p in pools], [0], arrays.shared(c, np.ones((3, 1, 3, 4), "f4"))[::-1])
+    assert all((p[-1] == 1).all() for p in pools)
+
+
+# ---- Layers ----------------------------------------------------------------------------------------------
+
+
+def test_layers_that_were_adapted(c):
+    pools = [arrays.shared(c, a) for a in numbers()]
+    layers = Layers.parse(pools, "src")
+    assert len(layers) == N and len(layers[1:3]) == 2 and layers[1:3].tensors == layers.tensors[1:3]
+    assert np.array_equal(c.gather(layers[1:4], INDEX), taken(pools[1:4]))
+    c.scatter(layers[::2], [0], c.gather(layers[::2], [5]))
+    assert all(np.array_equal(p[0], p[5]) == (i % 2 == 0) for i, p in enumerate(pools))
+    with pytest.raises(ValueError, match="there are 5, and a move has at least one"):
+        layers[5:]
+
+
+def test_requests_of_a_job(c):
+    """What moves parts of layers makes of a job."""
+    pools, out = [arrays.shared(c, a) for a in numbers()], c.empty((N, 3, 3, 4), "f4")
+    layers, options = Layers.parse(pools, "src"), tma._client.Options()
+    tickets = []
+    for i in range(N):
+        job = c._gather_job(layers[i:i + 1], INDEX, 0, None, tma.Tensor(out[i:i + 1]), options)
+        tickets.append(c._core.submit(job.move.request(c._core), None))
+    for ticket in tickets:
+        c._core.wait(ticket)
+    assert np.array_equal(out, taken(pools))
+
+
+# ---- Errors ----------------------------------------------------------------------------------------------
+
+
+def read_only(array):
+    array.flags.writeable = False
+    return array
+
+
+A, LAYERS = np.zeros(SHAPE, "f4"), numbers()
+ERRORS = [
+    (ValueError, "src: it is empty; there is at least one layer", lambda c: c.gather([], [0])),
+    (TypeError, "src[2]: <class 'int'> is no array", lambda c: c.gather([A, A, 3], [0])),
+    (ValueError, "src[1]: float32 [8, 3, 5] with strides [15, 5, 1]; src[0] is float32 [8, 3, 4] with strides "
+     "[12, 4, 1]: layers are laid out alike", lambda c: c.gather([A, np.zeros((8, 3, 5), "f4")], [0])),
+    (ValueError, "src[2]: int32 [8, 3, 4]", lambda c: c.gather([A, A, A.astype("i4")], [0])),
+    (ValueError, "src[1]: float32 [8, 3, 4] with strides [-12, 4, 1]", lambda c: c.gather([A, A[::-1]], [0])),
+    (ValueError, "out[1]: the array is read-only",
+     lambda c: c.gather([A, A], [0], out=[np.zeros((1, 3, 4), "f4"), read_only(np.zeros((1, 3, 4), "f4"))])),
+    (ValueError, "out: 1 layer; the result has 2", lambda c: c.gather([A, A], [0], out=[np.zeros((1, 3, 4), "f4")])),
+    (ValueError, "out[0]: float32 [2, 3, 4]; the result is float32 [1, 3, 4]",
+     lambda c: c.gather([A, A], [0], out=[np.zeros((2, 3, 4), "f4")] * 2)),
+    (ValueError, "out: float32 [1, 3, 4]; the result is float32 [2, 1, 3, 4]",
+     lambda c: c.gather([A, A], [0], out=np.zeros((1, 3, 4), "f4"))),
+    (TypeError, "out: <class 'list'> is no array", lambda c: c.gather(A, [0], out=[A])),
+    (IndexError, "axis: 3 is no axis of an array of 3 dimensions", lambda c: c.gather([A, A], [0], axis=3)),
+    (ValueError, "dst[1]: the array is read-only",
+     lambda c: c.scatter([A, read_only(A.copy())], [0], np.zeros((2, 1, 3, 4), "f4"))),
+    (ValueError, "src: [3, 1, 3, 4]; dst has 2 layers of 3 dimensions",
+     lambda c: c.scatter(LAYERS[:2], [0], np.zeros((3, 1, 3, 4), "f4"))),
+    (ValueError, "src: []; dst has 1 layer of 3", lambda c: c.scatter(LAYERS[:1], [0], np.float32(3))),
+    (ValueError, "src: 1 layer; dst has 2", lambda c: c.scatter(LAYERS[:2], [0], [A[:1]])),
+    (ValueError, "src[1]: float32 [2, 3, 4]", lambda c: c.scatter(LAYERS[:2], [0], [A[:1], A[:2]])),
+    (ValueError, "src: float32 [2, 3, 4] as permuted; the blocks of dst that the index selects are float32 [1, 3, 4]",
+     lambda c: c.scatter(LAYERS[:2], [0], [A[:2], A[:2]])),
+    (TypeError, "src: <class 'list'> is no array", lambda c: c.scatter(A, [0], [A[:1]])),
+    (IndexError, "index: entry 0 is 8, of 8 blocks", lambda c: c.gather([A, A], [8])),
+]
+
+
+@pytest.mark.parametrize("error, words, call", ERRORS, ids=[words[:24] for _, words, _ in ERRORS])
+def test_errors(shared_client, error, words, call):
+    with pytest.raises(error) as caught:
+        call(shared_client)
+    assert str(caught.value).startswith(words), caught.value
+
+
+def test_what_the_core_refuses(c):
+    t, u = tma.Tensor(c.empty(4, "u1")), tma.Tensor(c.empty((2, 4), "u1"))
+    index = tma.Tensor(np.zeros(1, "i8"))
+
+    def blocks(*layers):
+        part = t.part(0, (), ())
+        tma._core.Request.blocks(False, part, part, None, t, u, index, False, 4, 1, 1, None, None, None, *layers)
+
+    for error, words, layers in (
+            (TypeError, "dst_layers: [] is no tuple", ([], (t,))),
+            (TypeError, "src_layers[1]: it is no Tensor", (4, (t, 1))),
+            (ValueError, "src_layers: -4 bytes from layer to layer", ((t, t), -4)),
+            (ValueError, "layers: 1 of dst and 2 of src", ((t,), (t, t))),
+            (ValueError, "layers: 0 of dst and 0 of src", ((), ())),
+            (ValueError, "layers: -1 of dst and -1 of src", (4, 4))):
+        with pytest.raises(error) as caught:
+            blocks(*layers)
+        assert str(caught.value).startswith(words), caught.value
+
+
+# ---- A service that comes back, and a loop ---------------------------------------------------------------
+
+
+def test_after_the_service_was_killed(own):
+    with tma.connect(own.path, reconnect=20) as c:
+        layers, outs = [arrays.shared(c, a) for a in numbers()], [c.empty((3, 3, 4), "f4") for _ in range(N)]
+        for i in range(share(30)):
+            for out in outs:
+                out[...] = i
+            if i % 3:
+                c.gather(layers, INDEX, out=outs)
+            else:
+                c._core.ping()
+                own.kill()
+                own.start()
+                job = c._gather_job(layers, INDEX, 0, None, outs, tma._client.Options())
+                c._core.run(job.move.request(c._core))
+            assert np.array_equal(outs, taken(layers)), i
+
+
+@pytest.mark.parametrize("memory", ["shared", "own", "mixed"])
+def test_in_a_loop(tmad, memory):
+    async def main():
+        async with tma.aio.connect(tmad.path) as c:
+            async def made(a, i):
+                if memory == "own" or (memory == "mixed" and i % 2):
+                    return a
+                result = await c.empty(a.shape, a.dtype)
+                result[...] = a
+                return result
+
+            layers = [await made(a, i) for i, a in enumerate(numbers())]
+            t, long = await c.timeline(), np.arange(3000) % 8
+            results = await asyncio.gather(*(c.gather(layers, INDEX) for _ in range(20)))
+            assert all(np.array_equal(r, taken(layers)) for r in results)
+            assert np.array_equal(await c.gather(layers, long), np.stack([a[long] for a in layers]))
+            many = layers * 300
+            out = await c.gather(many, INDEX, signal=t.point(1))
+            assert np.array_equal(out, taken(many)) and t.value == 1
+            with pytest.raises(tma.OutOfRangeError, match=f"the values of {int((out > 127).sum())} elements"):
+                await c.gather(many, INDEX, dtype="i1", cast="exact", signal=t.point(2))
+            assert t.value == 1
+            await c.scatter(layers, [1, 2, 3], out[:N])
+            assert all(np.array_equal(a[1:4], o) for a, o in zip(layers, out))
+            with pytest.raises(ValueError, match=r"src\[1\]: "):
+                await c.gather([A, A[1:]], [0])
+
+    asyncio.run(main())

@@ -37,6 +37,9 @@ def kinds(c):
     converting = c.plan(shared, dtype="f2", scale=factors, bias=1)
 
     scale, fp8 = c.empty((8, 4), "f4"), tma.Tensor(c.empty((8, 8), "u1"), "float8_e4m3fn")
+    layers = [shared] * 2
+    stacked = c.empty((2, 2, *shared.shape[1:]), shared.dtype)
+    part = tma.Tensor(shared)
     amax = tma.Amax((1, 2), scale, scale.copy())
     scaling = c.plan(shared, dtype="f2", amax=amax)
 
@@ -63,6 +66,10 @@ def kinds(c):
         "copy": lambda: c.copy(shared, out=out), "staged": lambda: c.transpose(ordinary), "pad": lambda: c.pad(shared, 1),
         "plan": lambda: plan(shared, out), "staged plan": lambda: plan(ordinary), "prepare": lambda: c.plan(ordinary),
         "gather": lambda: c.gather(shared, [1, 2], out=out[:2]), "staged gather": lambda: c.gather(ordinary, [1]),
+        "layers": lambda: c.gather(layers, [1, 2], out=stacked), "staged layers": lambda: c.gather([ordinary] * 2, [1]),
+        "wrong layers": fails(ValueError, lambda: c.gather([shared, ordinary[:1]], [0])),
+        "wrong request of layers": fails(ValueError, lambda: tma._core.Request.blocks(
+            False, part, part, None, part, part, part, False, 1, 1, 1, "exact", None, None, (part,), (part, part))),
         "scatter": lambda: c.scatter(out, [3], shared[:1]), "batch": batch, "submit": submit,
         "convert": lambda: c.copy(shared, out=halves, dtype="f2", scale=factors, bias=-1),
         "staged convert": lambda: c.transpose(ordinary, dtype="u1", scale=np.ones(8), bias=factors),
@@ -102,7 +109,8 @@ def kinds(c):
     }
 
 
-NAMES = ["copy", "staged", "pad", "plan", "staged plan", "prepare", "gather", "staged gather", "scatter", "batch", "submit",
+NAMES = ["copy", "staged", "pad", "plan", "staged plan", "prepare", "gather", "staged gather", "layers",
+         "staged layers", "wrong layers", "wrong request of layers", "scatter", "batch", "submit",
          "convert", "staged convert", "converting plan", "staged converting plan", "converting gather", "inexact",
          "quantize", "staged quantize", "scaling plan", "scaled by amax", "wrong block", "wrong scale_out",
          "wrong amax of a plan", "quantized integers",

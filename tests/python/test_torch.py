@@ -180,6 +180,22 @@ def test_grad():
     assert same(out, x.detach().T)
 
 
+def test_layers():
+    pools = [torch.randn(4, 6, 5) for _ in range(3)]
+    before, index, out = torch.stack(pools), torch.tensor([3, 1]), torch.empty(3, 5, 6, 2)
+    ops.gather_layers(pools, index, out, permute=[2, 1, 0])
+    assert same(out, before[:, [3, 1]].permute(0, 3, 2, 1))
+    ops.scatter_layers(pools, torch.tensor([0, 2]), out, permute=[2, 1, 0])
+    assert same(torch.stack(pools), before[:, [3, 1, 1, 3]])
+    halves = torch.empty(3, 2, 6, 5, dtype=torch.float16)
+    ops.gather_layers(pools, index, halves, cast="saturate", scale=torch.tensor([2.0]))
+    assert same(halves, (before[:, [3, 1]] * 2).half())
+    compiled = torch.compile(lambda a, b, i, o: ops.gather_layers([a, b], i, o), backend="eager", fullgraph=True)
+    out = torch.empty(2, 2, 6, 5)
+    compiled(pools[0], pools[1], index, out)
+    assert same(out, before[:2, [3, 1]])
+
+
 # ---- As operators --------------------------------------------------------------------------------------------
 def test_opcheck():
     x, index = torch.randn(4, 6, 5), torch.tensor([1, 0])
@@ -191,6 +207,8 @@ def test_opcheck():
         (ops.gather, (x, index, torch.empty(4, 5, 2), 1, [0, 2, 1])),
         (ops.scatter, (x.clone(), index, torch.randn(2, 6, 5))),
         (ops.scatter, (x.clone(), index, torch.randn(4, 5, 2), -2, [0, 2, 1])),
+        (ops.gather_layers, ([x, x.clone()], index, torch.empty(2, 4, 5, 2), 1, [0, 2, 1])),
+        (ops.scatter_layers, ([x.clone(), x.clone()], index, torch.randn(2, 4, 5, 2), -2, [0, 2, 1])),
         (ops.transform, (x, torch.empty(5, 4, 6, dtype=torch.float16), [2, 0, 1], None, "constant", 0.0, "saturate",
                          torch.rand(6), torch.rand(4, 1))),
         (ops.gather, (x, index, torch.empty(2, 6, 5, dtype=torch.bfloat16), 0, None, "saturate", torch.rand(6, 1))),
@@ -250,6 +268,13 @@ def test_meta():
         lambda: ops.gather(x, index, meta(2, 6, 5), dim=3),
         lambda: ops.gather(x, index, meta(2, 6, 5, dtype=torch.int32)),
         lambda: ops.gather(x, index, meta(2, 6, 5), permute=[2, 0, 1]),
+        lambda: ops.gather_layers([], index, meta(0, 2, 6, 5)),
+        lambda: ops.gather_layers([x, meta(4, 6, 4)], index, meta(2, 2, 6, 5)),
+        lambda: ops.gather_layers([x, half], index, meta(2, 2, 6, 5)),
+        lambda: ops.gather_layers([x, x], index, meta(3, 2, 6, 5)),
+        lambda: ops.gather_layers([x, x], index, meta(2, 3, 6, 5)),
+        lambda: ops.scatter_layers([x, meta(4, 6, 5)], index, meta()),
+        lambda: ops.scatter_layers([x, meta(4, 6, 5)], index, meta(2, 6, 5)),
         lambda: ops.scatter(x, index, meta(3, 6, 5)),
         lambda: ops.scatter(x, index, meta(2, 5, 6)),
         lambda: ops.scatter(x, index, meta(2, 5, 6), permute=[0, 1, 2]),

@@ -6,6 +6,8 @@
     torch.ops.tma.transform(x, out, permute=[0, 3, 1, 2], pad=[0, 0, 0, 0, 1, 1, 1, 1], pad_mode="edge")
     torch.ops.tma.gather(pool, index, out)
     torch.ops.tma.scatter(pool, index, blocks)
+    torch.ops.tma.gather_layers([k0, v0, k1, v1], index, stacked)
+    torch.ops.tma.scatter_layers([k0, v0, k1, v1], index, stacked)
     torch.ops.tma.transform(weights, fp8, cast="saturate", scale=factors)
     torch.ops.tma.quantize(weights, fp8, scale, [128, 128])
     torch.ops.tma.reshard(new_shards, old_shards, new_starts, old_starts)
@@ -152,6 +154,37 @@ def scatter(
     client().scatter(out, index, src.detach(), axis=dim, permute=permute, **_casting(cast, scale, bias))
 
 
+@torch.library.custom_op("tma::gather_layers", mutates_args=("out",))
+def gather_layers(
+    src: Sequence[torch.Tensor],
+    index: torch.Tensor,
+    out: torch.Tensor,
+    dim: int = 0,
+    permute: Sequence[int] | None = None,
+    cast: str | None = None,
+    scale: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
+) -> None:
+    """out[i] is what gather makes of src[i]: of tensors of one shape, type and strides, in one request."""
+    layers = [t.detach() for t in src]
+    client().gather(layers, index, axis=dim, permute=permute, out=out, **_casting(cast, scale, bias))
+
+
+@torch.library.custom_op("tma::scatter_layers", mutates_args=("out",))
+def scatter_layers(
+    out: Sequence[torch.Tensor],
+    index: torch.Tensor,
+    src: torch.Tensor,
+    dim: int = 0,
+    permute: Sequence[int] | None = None,
+    cast: str | None = None,
+    scale: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
+) -> None:
+    """What scatter does with out[i] and src[i], for each i, in one request."""
+    client().scatter(list(out), index, src.detach(), axis=dim, permute=permute, **_casting(cast, scale, bias))
+
+
 @torch.library.custom_op("tma::reshard", mutates_args=("destinations",))
 def reshard(
     destinations: Sequence[torch.Tensor],
@@ -207,7 +240,7 @@ def _(
 
 
 @gather.register_fake
-def _(
+def _fake_gather(
     src: torch.Tensor,
     index: torch.Tensor,
     out: torch.Tensor,
@@ -225,7 +258,7 @@ def _(
 
 
 @scatter.register_fake
-def _(
+def _fake_scatter(
     out: torch.Tensor,
     index: torch.Tensor,
     src: torch.Tensor,
@@ -241,6 +274,36 @@ def _(
     _check_like("src", src, [blocks[axes.index(d)] for d in range(out.dim())], dtype)
     axis = parse_axis(dim, out.dim(), "dim")
     _check_operands([1 if d == axis else n for d, n in enumerate(blocks)], cast, scale, bias)
+
+
+@gather_layers.register_fake
+def _(
+    src: Sequence[torch.Tensor],
+    index: torch.Tensor,
+    out: torch.Tensor,
+    dim: int = 0,
+    permute: Sequence[int] | None = None,
+    cast: str | None = None,
+    scale: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
+) -> None:
+    _check_layers("src", src, "out", out)
+    _fake_gather(src[0], index, out[0], dim, permute, cast, scale, bias)
+
+
+@scatter_layers.register_fake
+def _(
+    out: Sequence[torch.Tensor],
+    index: torch.Tensor,
+    src: torch.Tensor,
+    dim: int = 0,
+    permute: Sequence[int] | None = None,
+    cast: str | None = None,
+    scale: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
+) -> None:
+    _check_layers("out", out, "src", src)
+    _fake_scatter(out[0], index, src[0], dim, permute, cast, scale, bias)
 
 
 @reshard.register_fake
@@ -294,6 +357,16 @@ def _blocks(selected: torch.Tensor, index: torch.Tensor, dim: int) -> list[Any]:
     return shape
 
 
+def _check_layers(name: str, layers: Sequence[torch.Tensor], other: str, stacked: torch.Tensor) -> None:
+    """Refuses layers that differ, and a tensor that has not as many in front."""
+    torch._check(len(layers) > 0, lambda: f"{name}: it is empty; there is at least one layer")
+    for i, t in enumerate(layers):
+        _check_like(f"{name}[{i}]", t, layers[0].shape, layers[0].dtype)
+    torch._check(stacked.dim() > 0, lambda: f"{other}: 0 dimensions; it has to have the layers in front")
+    n = len(layers)
+    torch._check(stacked.shape[0] == n, lambda: f"{other}: {list(stacked.shape)}; it has to have {n} layers in front")
+
+
 def _check_like(name: str, tensor: torch.Tensor, shape: Sequence[Any], dtype: torch.dtype) -> None:
     """Refuses a tensor of another type or shape."""
     torch._check(tensor.dtype == dtype, lambda: f"{name}: {tensor.dtype}; it has to be {dtype}")
@@ -334,4 +407,6 @@ def _number(value: float, out: torch.Tensor) -> Any:
     return value if is_real or value != value // 1 else int(value)
 
 
-__all__ = ["client", "gather", "quantize", "reshard", "scatter", "transform", "use"]
+__all__ = [
+    "client", "gather", "gather_layers", "quantize", "reshard", "scatter", "scatter_layers", "transform", "use",
+]  # fmt: skip

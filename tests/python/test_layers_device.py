@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Layers in device memory, of one device or two, and in host memory beside it, on the stand-in driver."""
+import asyncio
+import os
+
+import pytest
+
+np = pytest.importorskip("numpy")
+
+import tmaclient as tma
+from tmad import GPU, SANITIZED, SOFTGPU, Tmad, share
+
+if GPU or SANITIZED or not os.path.exists(os.path.join(SOFTGPU, "libcuda.so.1")):
+    pytest.skip("needs the stand-in driver, and nothing else that is preloaded", allow_module_level=True)
+
+import softgpu
+from softgpu import Array, Span, Stream
+
+N, SHAPE, INDEX = 4, (16, 8, 4), [9, 0, 15]
+VALUES = np.arange(N * 512, dtype="f4").reshape(N, *SHAPE)
+TAKEN = np.stack([a[INDEX].transpose(2, 0, 1) for a in VALUES])  # as permuted
+
+
+@pytest.fixture(scope="module")
+def gpus():
+    softgpu.driver()
+    with Tmad(engine="cuda", env={"SOFTGPU_DEVICES": "2"}) as daemon:
+        yield daemon
+
+
+@pytest.fixture
+def c(gpus):
+    with tma.connect(gpus.path) as client:
+        yield client
+
+
+class Device:
+    """Allocations of a device, one for each array, and a stream of it."""
+
+    def __init__(self, number):
+        self.number, self.spans = number, []
+        softgpu.enter(number)
+        self.stream = Stream()
+
+    def array(self, values):
+        softgpu.enter(self.number)
+        self.spans.append(Span(1, device=self.number))
+        made = Array(self.spans[-1].start + 64, values.shape, values.dtype, self.stream)
+        made.put(values)
+        return made
+
+    def get(self, array):
+        softgpu.enter(self.number)
+        return array.get()
+
+    def free(self):
+        softgpu.enter(self.number)
+        self.stream.close()
+        for span in self.spans:
+            span.free()
+
+
+@pytest.fixture
+def devices(gpus):
+    made = [Device(i) for i in range(2)]
+    yield made
+    for device in made:
+        device.free()
+    softgpu.enter()
+
+
+def test_between_allocations(c, devices):
+    device = devices[0]
+    layers = [device.array(a) for a in VALUES]
+    out, outs = device.array(np.zeros_like(TAKEN)), [device.array(np.zeros_like(a)) for a in TAKEN]
+    for _ in range(share(20)):
+        assert c.gather(layers, INDEX, permute=(2, 0, 1), out=out) is out
+        c.gather(layers, INDEX, permute=(2, 0, 1), out=outs)
+    assert np.array_equal(device.get(out), TAKEN)
+    assert all(np.array_equal(device.get(o), t) for o, t in zip(outs, TAKEN))
+    listed = device.array(np.array([1, -1, 2], "i4"))
+    c.scatter(layers, listed, out, permute=(1, 2, 0), synchronous=True)
+    for i, layer in enumerate(layers):
+        after = VALUES[i].copy()
+        after[[1, 2]] = VALUES[i][[9, 15]]
+        assert np.array_equal(device.get(layer), after), i
+
+
+def test_conversions(c, devices):
+    device = devices[0]
+    layers = [device.array(a) for a in VALUES]
+    out, scale = device.array(np.zeros_like(TAKEN, "f2")), device.array(np.array([2], "f4"))
+    c.gather(layers, INDEX, permute=(2, 0, 1), out=out, cast="saturate", scale=scale, bias=0.5, synchronous=True)
+    assert np.array_equal(device.get(out), (TAKEN * 2 + 0.5).astype("f2"))
+
+
+@pytest.mark.parametrize("is_shared", [True, False])
+def test_from_and_to_host_memory(c, devices, is_shared):
+    device = devices[0]
+    layers, outs = [device.array(a) for a in VALUES], []
+    for a in TAKEN:
+        outs.append(c.empty(a.shape, "f4") if is_shared else np.zeros_like(a))
+    c.gather(layers, INDEX, permute=(2, 0, 1), out=outs)
+    assert np.array_equal(outs, TAKEN), "the call waits"
+    c.scatter(layers, [3, 4, 5], [-o for o in outs] if not is_shared else outs, permute=(1, 2, 0))
+    for i, layer in enumerate(layers):
+        assert np.array_equal(device.get(layer)[3:6], VALUES[i][INDEX] * (1 if is_shared else -1))
+    with pytest.raises(ValueError, match=r"src\[1\]: host memory; src\[0\] is device memory"):
+        c.gather([layers[0], VALUES[1]], INDEX)
+    with pytest.raises(TypeError, match="pass out="):
+        c.gather(layers, INDEX)
+
+
+def test_on_two_devices(c, devices):
+    layers = [devices[i % 2].array(a) for i, a in enumerate(VALUES)]
+    out, outs = devices[1].array(np.zeros_like(TAKEN)), [devices[i % 2].array(np.zeros_like(a)) for i, a in enumerate(TAKEN)]
+    c.gather(layers, INDEX, permute=(2, 0, 1), out=outs)
+    assert all(np.array_equal(devices[i % 2].get(o), t) for i, (o, t) in enumerate(zip(outs, TAKEN)))
+    c.gather(layers, INDEX, permute=(2, 0, 1), out=out)
+    assert np.array_equal(devices[1].get(out), TAKEN)
+
+
+def test_in_a_loop(gpus, devices):
+    async def main():
+        async with tma.aio.connect(gpus.path) as c:
+            layers, out = [devices[0].array(a) for a in VALUES], devices[0].array(np.zeros_like(TAKEN))
+            await c.gather(layers, INDEX, permute=(2, 0, 1), out=out)
+            assert np.array_equal(devices[0].get(out), TAKEN)
+            outs = [devices[i % 2].array(np.zeros_like(a)) for i, a in enumerate(TAKEN)]
+            await c.gather(layers, INDEX, permute=(2, 0, 1), out=outs)
+            assert all(np.array_equal(devices[i % 2].get(o), t) for i, (o, t) in enumerate(zip(outs, TAKEN)))
+            own = [np.zeros_like(a) for a in TAKEN]
+            await c.gather(layers, INDEX, permute=(2, 0, 1), out=own)
+            assert np.array_equal(own, TAKEN)
+
+    asyncio.run(main())
