@@ -1,0 +1,163 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Blocks of a cache of 32 layers from one host to another by NIXL, a descriptor for each slice: bytes a second, in one
+table from one run.
+
+    make bench-nixl, or python3 tests/nixl/bench.py [--link tun] [--delay MS] [--loss P] [--rate BITS/S] [--gib N]
+
+The hosts are network namespaces of this machine, and the transport is UCX's TCP. Each transfer moves blocks that are
+drawn at random to places that are drawn at random, and every byte is compared. Descriptors of all slices are prepared
+once; a transfer's own request is made from indexes, and counts in "with making". A transfer has ended when NIXL says so
+to the side that writes. Ways take turns, and the processes of those whose turn it is not are stopped. It takes root and
+nixl.
+"""
+import argparse
+import contextlib
+import importlib.util
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+
+from hosts import HERE, Hosts, unavailable
+
+SLICES = (4096, 65536, 0)  # 0: one contiguous buffer
+WAYS = {"NIXL, progress thread off": ("alone", "off"), "NIXL, progress thread on": ("alone", "on")}
+MIB = 1 << 20
+
+
+class Agent:
+    """A process on a host."""
+
+    def __init__(self, host, way, thread, poll_us):
+        program = os.path.join(HERE, "bench_agent.py")
+        self._process = host.start([sys.executable, program, f"host-{host.name}", way, thread, str(poll_us)],
+                                   env={"NIXL_LOG_LEVEL": "WARN"}, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                   encoding="utf-8", bufsize=1)
+
+    def ask(self, command, **arguments):
+        with contextlib.suppress(BrokenPipeError):  # it has ended: so has its output
+            self._process.stdin.write(json.dumps([command, arguments]) + "\n")
+        line = self._process.stdout.readline()
+        if not line:
+            raise SystemExit(f"bench.py: an agent's process ended with {self._process.wait()}")
+        return json.loads(line)
+
+    def signal(self, number):
+        self._process.send_signal(number)
+
+
+class Pair:
+    """A way to move, with an agent on each host. It runs only inside its `with`."""
+
+    def __init__(self, hosts, way, thread, options):
+        self._agents = self._a, self._b = [Agent(host, way, thread, options.poll_us) for host in (hosts.a, hosts.b)]
+        known = [agent.ask("open", moved_bytes=options.moved_bytes, filled=agent is self._a) for agent in self._agents]
+        for agent, other in zip(self._agents, reversed(known)):
+            agent.ask("connect", **other)
+        self._stop()
+
+    def _stop(self):
+        for agent in self._agents:
+            agent.signal(signal.SIGSTOP)
+
+    def __enter__(self):
+        for agent in self._agents:
+            agent.signal(signal.SIGCONT)
+        return self
+
+    def __exit__(self, kind, value, trace):
+        self._stop()
+
+    def prepare(self, slice_bytes):
+        """Seconds that it takes the side that sends."""
+        return [agent.ask("prepare", slice_bytes=slice_bytes) for agent in self._agents][0]
+
+    def move(self, seed):
+        """Seconds to make the request, and seconds to carry it out."""
+        self._b.ask("expect", seed=seed)
+        seconds = self._a.ask("send", seed=seed)
+        if not self._b.ask("check", seed=seed):
+            raise SystemExit(f"bench.py: wrong bytes after the transfer of seed {seed}")
+        return seconds
+
+
+def measure(pairs, slice_bytes, options):
+    """What each way takes: a row by its name."""
+    prepare_s, times = {}, {name: [] for name in pairs}
+    for turn in range(options.repeat + 1):
+        for name, pair in pairs.items():
+            with pair:
+                if turn == 0:
+                    prepare_s[name] = pair.prepare(slice_bytes)
+                seconds = pair.move(options.seed + turn)
+                if turn:  # the first one connects
+                    times[name].append(seconds)
+    rows = []
+    for name in pairs:
+        rates = [options.moved_bytes / (made + moved) for made, moved in times[name]]
+        rows.append({"slice_bytes": slice_bytes, "way": name, "prepare_s": prepare_s[name],
+                     "make_s": statistics.median(made for made, _ in times[name]),
+                     "moved_rate": statistics.median(options.moved_bytes / moved for _, moved in times[name]),
+                     "rate": statistics.median(rates), "spread": (max(rates) - min(rates)) / 2})
+    return rows
+
+
+def show(row, options):
+    size = f"{row['slice_bytes'] >> 10} KiB" if row["slice_bytes"] else "contiguous"
+    count = options.moved_bytes // row["slice_bytes"] if row["slice_bytes"] else 1
+    print(f"| {size} | {count} | {row['way']} | {row['prepare_s'] * 1e3:.1f} | {row['make_s'] * 1e3:.1f} "
+          f"| {row['moved_rate'] / 1e6:.0f} | {row['rate'] / 1e6:.0f} ± {row['spread'] / 1e6:.0f} |", flush=True)
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--link", choices=("veth", "tun"), default="veth")
+    parser.add_argument("--rate", type=int, default=0, help="of the link, in bits a second; 0, any, unless given")
+    parser.add_argument("--delay", type=float, default=0.0, help="of a tun, one way, in ms")
+    parser.add_argument("--loss", type=float, default=0.0, help="of packets in a tun, a probability")
+    parser.add_argument("--mtu", type=int, default=9000, help="of the link; 9000 unless given")
+    parser.add_argument("--gib", type=float, default=0.125, help="that a transfer moves; 0.125 unless given")
+    parser.add_argument("--repeat", type=int, default=5, help="transfers of each row; 5 unless given")
+    parser.add_argument("--seed", type=int, default=1, help="of block lists and losses; 1 unless given")
+    parser.add_argument("--poll-us", type=float, default=0, help="pause between looks at a transfer; 0 unless given")
+    parser.add_argument("--json", action="store_true", help="for programs")
+    options = parser.parse_args()
+    # Whole blocks of each of the slices.
+    unit = 32 * max(SLICES)
+    options.moved_bytes = max(1, round(options.gib * 1024 * MIB / unit)) * unit
+    return options
+
+
+def main():
+    options = parse()
+    if importlib.util.find_spec("nixl") is None:
+        sys.exit("bench.py: nixl is not installed: pip install nixl")
+    reason = unavailable()
+    if reason:
+        sys.exit(f"bench.py: {reason}")
+    rows = []
+    with contextlib.ExitStack() as stack:
+        hosts = stack.enter_context(Hosts(options.link, rate=options.rate, delay_ms=options.delay, loss=options.loss,
+                                          seed=options.seed, mtu=options.mtu))
+        pairs = {name: Pair(hosts, way, thread, options) for name, (way, thread) in WAYS.items()}
+        if not options.json:
+            print(f"{len(os.sched_getaffinity(0))} cores; {options.link}, MTU {options.mtu}, rate {options.rate or 'any'}, "
+                  f"delay {options.delay} ms, loss {options.loss}; {options.moved_bytes / MIB:.0f} MiB a transfer, seed "
+                  f"{options.seed}; medians of {options.repeat} ± half the range\n")
+            print("| Slice | Descriptors | Way | Prepared once, ms | Made, ms | MB/s | MB/s with making |")
+            print("|---|---|---|---|---|---|---|", flush=True)
+        for slice_bytes in SLICES:
+            measured = measure(pairs, slice_bytes, options)
+            rows += measured
+            if not options.json:
+                for row in measured:
+                    show(row, options)
+    if options.json:
+        print(json.dumps({"bytes": options.moved_bytes, "rows": rows}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One side of bench.py: a process with memory and an agent, which obeys lines of JSON on standard input and answers each
+with one.
+
+    bench_agent.py NAME WAY THREAD POLL-US       THREAD: on or off, NIXL's progress thread
+
+Both sides draw the same block lists from a seed, so the one that receives knows what it must have.
+"""
+import json
+import os
+import select
+import sys
+import time
+
+import numpy as np
+
+LAYERS = 32
+
+
+class Cache:
+    """LAYERS layers of blocks of slice_bytes, twice as many as a transfer moves; for a slice_bytes of 0 two buffers."""
+
+    def __init__(self, moved_bytes, slice_bytes):
+        self.slice_bytes = slice_bytes or moved_bytes
+        self.layers = LAYERS if slice_bytes else 1
+        self.moved = moved_bytes // self.slice_bytes // self.layers
+        self.blocks = 2 * self.moved
+
+    def lists(self, seed):
+        """Random blocks of the source, and those of the destination that they go to."""
+        rng = np.random.default_rng(seed)
+        return tuple(rng.permutation(self.blocks)[:self.moved].astype(np.int32) for _ in range(2))
+
+    def view(self, memory):
+        return memory[:self.layers * self.blocks * self.slice_bytes].reshape(self.layers, self.blocks, self.slice_bytes)
+
+    def slices(self, address):
+        """A descriptor for each, as NIXL takes them: address, length, device."""
+        count = self.layers * self.blocks
+        descriptors = np.zeros((count, 3), np.uint64)
+        descriptors[:, 0] = address + np.arange(count, dtype=np.uint64) * np.uint64(self.slice_bytes)
+        descriptors[:, 1] = self.slice_bytes
+        return descriptors
+
+    def indexes(self, blocks):
+        """Of the slices of these blocks, layer by layer."""
+        return (np.arange(self.layers, dtype=np.int32)[:, None] * self.blocks + blocks).ravel()
+
+
+class Alone:
+    """NIXL by itself: a descriptor for each slice. All slices are prepared once; a transfer picks its own by index."""
+
+    def __init__(self, name, thread, pause_s):
+        from nixl._api import nixl_agent, nixl_agent_config
+        self.agent = nixl_agent(name, nixl_agent_config(enable_prog_thread=thread))
+        self.pause_s = pause_s
+        self._handles = ()
+
+    def open(self, size):
+        """Memory of so many bytes, and what the other side has to know."""
+        self.memory = np.zeros(size, np.uint8)
+        self.agent.register_memory([(self.memory.ctypes.data, size, 0, "")], "DRAM")
+        return self.memory, {"metadata": self.agent.get_agent_metadata().hex(), "address": self.memory.ctypes.data}
+
+    def connect(self, metadata, address):
+        self._peer, self._peer_address = self.agent.add_remote_agent(bytes.fromhex(metadata)), address
+
+    def prepare(self, cache):
+        for handle in self._handles:
+            handle.release()
+        self._handles = [self.agent.prep_xfer_dlist(name, cache.slices(address), "DRAM") for name, address in
+                         (("NIXL_INIT_AGENT", self.memory.ctypes.data), (self._peer, self._peer_address))]
+
+    def send(self, cache, source, destination):
+        """Moves these blocks of each layer there. Seconds that the request took to make, and the bytes to move."""
+        start = time.perf_counter()
+        ours, theirs = self._handles
+        handle = self.agent.make_prepped_xfer("WRITE", ours, cache.indexes(source), theirs, cache.indexes(destination), b"moved")
+        made = time.perf_counter()
+        state = self.agent.transfer(handle)
+        while state == "PROC":
+            if self.pause_s:
+                time.sleep(self.pause_s)
+            state = self.agent.check_xfer_state(handle)
+        moved = time.perf_counter()
+        handle.release()
+        assert state == "DONE", f"the transfer ended as {state}"
+        return made - start, moved - made
+
+    def expect(self, cache, destination):
+        """Says where the next transfer goes; here the one that sends knows."""
+
+    def progress(self):
+        """How many transfers have come to an end here since the last call."""
+        if self.pause_s:
+            time.sleep(self.pause_s)
+        return sum(map(len, self.agent.get_new_notifs().values()))
+
+
+WAYS = {"alone": Alone}
+
+
+class Side:
+    """The commands, by name."""
+
+    def __init__(self, way):
+        self._way, self._arrived = way, 0  # transfers that have come, and have not been checked
+
+    def open(self, moved_bytes, filled):
+        self._moved_bytes = moved_bytes
+        self._memory, known = self._way.open(2 * moved_bytes)
+        if filled:
+            self._memory.view(np.uint64)[:] = self._pattern()
+        return known
+
+    def _pattern(self):
+        """No two words of it are the same."""
+        return np.arange(self._memory.nbytes // 8, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(1)
+
+    def connect(self, metadata, address):
+        self._way.connect(metadata, address)
+
+    def prepare(self, slice_bytes):
+        self._cache = Cache(self._moved_bytes, slice_bytes)
+        start = time.perf_counter()
+        self._way.prepare(self._cache)
+        return time.perf_counter() - start
+
+    def send(self, seed):
+        return self._way.send(self._cache, *self._cache.lists(seed))
+
+    def expect(self, seed):
+        self._way.expect(self._cache, self._cache.lists(seed)[1])
+
+    def check(self, seed):
+        """Waits for the transfer, compares every byte of the memory, and clears it."""
+        while self._arrived == 0:
+            self.progress()
+        self._arrived -= 1
+        source, destination = self._cache.lists(seed)
+        expected = np.zeros_like(self._memory)
+        self._cache.view(expected)[:, destination] = self._cache.view(self._pattern().view(np.uint8))[:, source]
+        same = np.array_equal(self._memory, expected)
+        self._memory[:] = 0
+        return same
+
+    def progress(self):
+        self._arrived += self._way.progress()
+
+
+def main():
+    name, way, thread, poll_us = sys.argv[1:]
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what NIXL says is no answer
+    side = Side(WAYS[way](name, thread == "on", float(poll_us) / 1e6))
+    receives = False
+    while True:
+        # UCX moves nothing unless it is called, if it has no thread.
+        while receives and not select.select([0], [], [], 0)[0]:
+            side.progress()
+        line = sys.stdin.readline()
+        if not line:
+            return
+        command, arguments = json.loads(line)
+        receives = command == "expect"
+        print(json.dumps(getattr(side, command)(**arguments)), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()
