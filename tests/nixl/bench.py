@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Blocks of a cache of 32 layers from one host to another by NIXL, a descriptor for each slice: bytes a second, in one
-table from one run.
+"""Blocks of a cache of 32 layers from one host to another: by NIXL alone, a descriptor for each slice, and by
+tmaclient.nixl. Bytes a second, in one table from one run.
 
     make bench-nixl, or python3 tests/nixl/bench.py [--link tun] [--delay MS] [--loss P] [--rate BITS/S] [--gib N]
 
 The hosts are network namespaces of this machine, and the transport is UCX's TCP. Each transfer moves blocks that are
 drawn at random to places that are drawn at random, and every byte is compared. Descriptors of all slices are prepared
 once; a transfer's own request is made from indexes, and counts in "with making". A transfer has ended when NIXL says so
-to the side that writes. Ways take turns, and the processes of those whose turn it is not are stopped. It takes root and
-nixl.
+to the side that writes; with a stage, when that knows that the other side has scattered the last slot. Ways take turns,
+and the processes of those whose turn it is not are stopped. It takes root, nixl and tmaclient.
 """
 import argparse
 import contextlib
@@ -24,18 +24,23 @@ import sys
 from hosts import HERE, Hosts, unavailable
 
 SLICES = (4096, 65536, 0)  # 0: one contiguous buffer
-WAYS = {"NIXL, progress thread off": ("alone", "off"), "NIXL, progress thread on": ("alone", "on")}
+WAYS = {
+    "NIXL, progress thread off": ("alone", "off"),
+    "NIXL, progress thread on": ("alone", "on"),
+    "Stage without a thread": ("staged", "off"),
+    "Stage with a thread": ("staged", "on"),
+}
 MIB = 1 << 20
 
 
 class Agent:
     """A process on a host."""
 
-    def __init__(self, host, way, thread, poll_us):
+    def __init__(self, host, tmad, way, thread, poll_us):
         program = os.path.join(HERE, "bench_agent.py")
+        environment = {"NIXL_LOG_LEVEL": "WARN", "TMAD_SOCKET": tmad.path}
         self._process = host.start([sys.executable, program, f"host-{host.name}", way, thread, str(poll_us)],
-                                   env={"NIXL_LOG_LEVEL": "WARN"}, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                   encoding="utf-8", bufsize=1)
+                                   env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8", bufsize=1)
 
     def ask(self, command, **arguments):
         with contextlib.suppress(BrokenPipeError):  # it has ended: so has its output
@@ -52,8 +57,9 @@ class Agent:
 class Pair:
     """A way to move, with an agent on each host. It runs only inside its `with`."""
 
-    def __init__(self, hosts, way, thread, options):
-        self._agents = self._a, self._b = [Agent(host, way, thread, options.poll_us) for host in (hosts.a, hosts.b)]
+    def __init__(self, hosts, tmads, way, thread, options):
+        self._agents = self._a, self._b = [Agent(host, tmad, way, thread, options.poll_us)
+                                           for host, tmad in zip((hosts.a, hosts.b), tmads)]
         known = [agent.ask("open", moved_bytes=options.moved_bytes, filled=agent is self._a) for agent in self._agents]
         for agent, other in zip(self._agents, reversed(known)):
             agent.ask("connect", **other)
@@ -98,17 +104,27 @@ def measure(pairs, slice_bytes, options):
     rows = []
     for name in pairs:
         rates = [options.moved_bytes / (made + moved) for made, moved in times[name]]
-        rows.append({"slice_bytes": slice_bytes, "way": name, "prepare_s": prepare_s[name],
+        rows.append({"slice_bytes": slice_bytes, "way": name, "by": WAYS[name][0], "prepare_s": prepare_s[name],
                      "make_s": statistics.median(made for made, _ in times[name]),
                      "moved_rate": statistics.median(options.moved_bytes / moved for _, moved in times[name]),
                      "rate": statistics.median(rates), "spread": (max(rates) - min(rates)) / 2})
     return rows
 
 
+def size_of(row):
+    return f"{row['slice_bytes'] >> 10} KiB" if row["slice_bytes"] else "contiguous"
+
+
+def ratios_of(rows):
+    """How many times the bytes a second of NIXL alone a stage moves, by size: the better way of each."""
+    best = {(size_of(row), by): max(r["rate"] for r in rows if (size_of(r), r["by"]) == (size_of(row), by))
+            for row in rows for by in ("alone", "staged")}
+    return {size: rate / best[size, "alone"] for (size, by), rate in best.items() if by == "staged"}
+
+
 def show(row, options):
-    size = f"{row['slice_bytes'] >> 10} KiB" if row["slice_bytes"] else "contiguous"
     count = options.moved_bytes // row["slice_bytes"] if row["slice_bytes"] else 1
-    print(f"| {size} | {count} | {row['way']} | {row['prepare_s'] * 1e3:.1f} | {row['make_s'] * 1e3:.1f} "
+    print(f"| {size_of(row)} | {count} | {row['way']} | {row['prepare_s'] * 1e3:.1f} | {row['make_s'] * 1e3:.1f} "
           f"| {row['moved_rate'] / 1e6:.0f} | {row['rate'] / 1e6:.0f} ± {row['spread'] / 1e6:.0f} |", flush=True)
 
 
@@ -133,8 +149,9 @@ def parse():
 
 def main():
     options = parse()
-    if importlib.util.find_spec("nixl") is None:
-        sys.exit("bench.py: nixl is not installed: pip install nixl")
+    for name, remedy in (("nixl", "pip install nixl"), ("tmaclient", "PYTHONPATH=build/python-site after make check")):
+        if importlib.util.find_spec(name) is None:
+            sys.exit(f"bench.py: {name} is not installed: {remedy}")
     reason = unavailable()
     if reason:
         sys.exit(f"bench.py: {reason}")
@@ -142,7 +159,8 @@ def main():
     with contextlib.ExitStack() as stack:
         hosts = stack.enter_context(Hosts(options.link, rate=options.rate, delay_ms=options.delay, loss=options.loss,
                                           seed=options.seed, mtu=options.mtu))
-        pairs = {name: Pair(hosts, way, thread, options) for name, (way, thread) in WAYS.items()}
+        tmads = [host.tmad(engine="cpu") for host in (hosts.a, hosts.b)]
+        pairs = {name: Pair(hosts, tmads, way, thread, options) for name, (way, thread) in WAYS.items()}
         if not options.json:
             print(f"{len(os.sched_getaffinity(0))} cores; {options.link}, MTU {options.mtu}, rate {options.rate or 'any'}, "
                   f"delay {options.delay} ms, loss {options.loss}; {options.moved_bytes / MIB:.0f} MiB a transfer, seed "
@@ -155,8 +173,11 @@ def main():
             if not options.json:
                 for row in measured:
                     show(row, options)
+    ratios = ratios_of(rows)
     if options.json:
-        print(json.dumps({"bytes": options.moved_bytes, "rows": rows}, indent=1))
+        print(json.dumps({"bytes": options.moved_bytes, "rows": rows, "ratios": ratios}, indent=1))
+    else:
+        print("\nStage / NIXL alone, the better way of each: " + ", ".join(f"{k} {v:.2f}" for k, v in ratios.items()))
 
 
 if __name__ == "__main__":

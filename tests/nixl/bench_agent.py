@@ -2,10 +2,11 @@
 """One side of bench.py: a process with memory and an agent, which obeys lines of JSON on standard input and answers each
 with one.
 
-    bench_agent.py NAME WAY THREAD POLL-US       THREAD: on or off, NIXL's progress thread
+    bench_agent.py NAME WAY THREAD POLL-US       THREAD: on or off, one that makes progress
 
 Both sides draw the same block lists from a seed, so the one that receives knows what it must have.
 """
+import concurrent.futures
 import json
 import os
 import select
@@ -97,7 +98,62 @@ class Alone:
         return sum(map(len, self.agent.get_new_notifs().values()))
 
 
-WAYS = {"alone": Alone}
+class Staged:
+    """tmaclient.nixl, by a tmad on each host. With THREAD the stage has one of its own, otherwise it moves when asked to."""
+
+    def __init__(self, name, thread, pause_s):
+        import tmaclient
+        import tmaclient.nixl
+        self.client = tmaclient.connect(os.environ["TMAD_SOCKET"])
+        self.stage = tmaclient.nixl.Stage(self.client, name, thread=thread)
+        self.thread, self.pause_s = thread, pause_s or 20e-6  # the cores are tmad's too
+        self._receiving = None
+
+    def open(self, size):
+        self.memory = self.client.empty((size,), "uint8")
+        return self.memory, {"metadata": self.stage.metadata().hex(), "address": 0}
+
+    def connect(self, metadata, address):
+        self._peer = self.stage.add(bytes.fromhex(metadata))
+
+    def prepare(self, cache):
+        self._view = cache.view(self.memory)
+
+    def _arguments(self, cache, blocks):
+        """A block has to fit into a slot: a buffer is sent as blocks of 1 MiB."""
+        if cache.layers == 1:
+            return self._view[0, blocks[0]].reshape(-1, 1 << 20), None
+        return list(self._view), blocks
+
+    def send(self, cache, source, destination):
+        start = time.perf_counter()
+        sending = self.stage.send(self._peer, "moved", *self._arguments(cache, source))
+        made = time.perf_counter()
+        while not self.thread and not sending.done():
+            self._step()
+        sending.result()
+        return made - start, time.perf_counter() - made
+
+    def expect(self, cache, destination):
+        self._receiving = self.stage.receive(self._peer, "moved", *self._arguments(cache, destination))
+
+    def progress(self):
+        if self.thread:
+            concurrent.futures.wait([self._receiving] if self._receiving else [], 0.001)
+        else:
+            self._step()
+        if self._receiving is None or not self._receiving.done():
+            return 0
+        self._receiving.result()
+        self._receiving = None
+        return 1
+
+    def _step(self):
+        if not self.stage.progress():
+            time.sleep(self.pause_s)
+
+
+WAYS = {"alone": Alone, "staged": Staged}
 
 
 class Side:
