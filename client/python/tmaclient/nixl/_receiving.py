@@ -88,6 +88,11 @@ class Receivers:
         return iter(list(self._all))
 
     @property
+    def is_receiving(self) -> bool:
+        """Whether a sender is about to write."""
+        return bool(self._met)
+
+    @property
     def n_offers(self) -> int:
         """How many offers no receive has met."""
         return sum(self._n_offers.values())

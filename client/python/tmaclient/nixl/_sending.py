@@ -78,9 +78,9 @@ class Senders:
         return iter(list(self._all.values()))
 
     @property
-    def is_writing(self) -> bool:
-        """Whether a write is under way."""
-        return bool(self._writing)
+    def is_sending(self) -> bool:
+        """Whether a receiver is about to grant slots, or pieces are on their way."""
+        return any(sending.receiver is not None for sending in self._all.values())
 
     def start(self, transfer: Transfer, source: Source, order: dict[str, Any]) -> None:
         """Begins a send, once the streams of its arrays have done what is queued there now."""

@@ -23,11 +23,11 @@ from ._sending import Senders, Sending
 from ._sides import Destination, Source
 from ._slots import Slots
 
-SLOT_BYTES = 8 << 20
+SLOT_BYTES = 4 << 20
 _ALIGNMENT = 4096  # of slots
 _SWEEP_S = 0.05
 _PING_S, _IDLE_PING_S = 0.5, 2.0  # to peers with transfers, and to all
-_SHORTEST_NAP_S, _NAP_S, _LONG_NAP_S, _IDLE_NAP_S = 20e-6, 200e-6, 1e-3, 0.02
+_SHORTEST_NAP_S, _NAP_S, _LONG_NAP_S, _IDLE_NAP_S = 20e-6, 100e-6, 1e-3, 0.02
 _CLOSE_S, _FLUSH_S = 5.0, 0.05  # for writes that have begun, and for messages
 
 
@@ -58,8 +58,8 @@ class Stage:
         agent: Any,
         *,
         port: int | None = None,
-        send_slots: int = 4,
-        receive_slots: int = 4,
+        send_slots: int = 8,
+        receive_slots: int = 8,
         slot_bytes: int = SLOT_BYTES,
         memory: Any = None,
         timeout: float = 30.0,
@@ -308,7 +308,7 @@ class Stage:
             one.transfer._end(InternalError(f"the stage has failed: {error!r}"))
 
     def _longest_nap(self) -> float:
-        if self._senders.is_writing or self._exchange.is_running:
+        if self._exchange.is_running or self._senders.is_sending or self._receivers.is_receiving:
             return _NAP_S
         return _LONG_NAP_S if self._senders or self._receivers else _IDLE_NAP_S
 
