@@ -269,7 +269,9 @@ class Client:
         ordinal of its device."""
     def synchronize(self) -> None:
         """Waits for all that was enqueued on streams."""
-    def stream_point(self, region: Region, offset: int, value: int, stream: int, is_wait: bool, /) -> None:
+    def stream_point(
+        self, region: Region, offset: int, value: int, stream: int | tuple[int, int], is_wait: bool, /
+    ) -> None:
         """A stream signals a point, or waits for it."""
     def explain(self, request: Request, engine: str | None, /) -> dict[str, Any]:
         """The plan of a transform."""

@@ -15,6 +15,7 @@ from .._core import Request
 from .._errors import CanceledError, Error, NoReplyError, Status, class_of
 from ._agent import Agent, Gone, Write
 from ._messages import encode
+from ._streams import Streams
 
 _RETRY_S = 0.02
 _MOST_TEXT = 1000  # characters of an error that is sent
@@ -84,6 +85,7 @@ class Exchange:
         self.lost: dict[str, str] = {}
         self.told_at = 0.0  # when the last message was sent
         self._n_running = 0
+        self._streams = Streams(core)
         self._again: deque[tuple[float, Work]] = deque()
 
     def tell(self, peer: str, kind: str, **members: Any) -> None:
@@ -124,12 +126,11 @@ class Exchange:
 
     def await_stream(self, stream: tuple[int, int], on_end: OnEnd) -> None:
         """Ends when a CUDA stream has done what is queued in it now."""
-        work = Work(Request.reshard([], [], 0, None), {}, on_end, lambda: True)
-        self.core.enqueue(work.request, stream, work)
-        self._n_running += 1
+        self._streams.signal(stream, on_end)
 
     def step(self, now: float) -> bool:
         """Tells of what has ended, and starts again what waits for that. Whether there was anything."""
+        n_signaled = self._streams.step()
         ended = self.core.completed() if self._n_running else []
         self._n_running -= len(ended)
         for work, status, message in ended:
@@ -138,12 +139,12 @@ class Exchange:
         while self._again and self._again[0][0] <= now:
             self.run(self._again.popleft()[1])
             started += 1
-        return bool(ended or started)
+        return bool(ended or started or n_signaled)
 
     @property
     def is_running(self) -> bool:
-        """Whether a request is under way."""
-        return bool(self._n_running or self._again)
+        """Whether a request is under way, or a stream is awaited."""
+        return bool(self._n_running or self._again or len(self._streams))
 
     def _ended(self, work: Work, error: Error | None) -> None:
         if error is not None and error.status in _PASSING and not work.is_given_up() and not self.core.closed:

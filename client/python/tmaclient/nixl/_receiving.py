@@ -155,7 +155,8 @@ class Receivers:
     def _meet(self, receiving: Receiving, message: Message) -> None:
         receiving.key = (receiving.peer, message["from"], message["id"])
         self._met[receiving.key] = receiving
-        receiving.transfer._touch("it has met its offer")
+        before = ", and the stream of its arrays has work before it" if receiving.n_streams else ""
+        receiving.transfer._touch(f"it has met its offer{before}")
         try:
             receiving.pieces = self._divide(receiving.destination, message)
         except (Error, ValueError) as e:
@@ -343,7 +344,7 @@ class Receivers:
 
     def _check(self, receiving: Receiving) -> None:
         """Ends what has nothing under way any more."""
-        if receiving.n_scatters or receiving.n_streams or receiving not in self._all:
+        if receiving.n_scatters or receiving not in self._all:
             return
         is_complete = receiving.pieces is not None and receiving.n_done == len(receiving.pieces)
         if receiving.error is None and not is_complete:

@@ -91,6 +91,8 @@ class Senders:
             self._exchange.await_stream(stream, lambda error: self._on_stream(sending, error))
         if sending.n_streams == 0:
             self._offer(sending)
+        else:
+            transfer._touch("the stream of its arrays has work before it")
 
     def _on_stream(self, sending: Sending, error: Exception | None) -> None:
         sending.n_streams -= 1
@@ -289,7 +291,7 @@ class Senders:
 
     def _check(self, sending: Sending) -> None:
         """Ends what has nothing under way any more."""
-        if sending.n_gathers or sending.n_streams or sending.number not in self._all:
+        if sending.n_gathers or sending.number not in self._all:
             return
         if sending.error is not None:
             sending.transfer._end(sending.error)

@@ -7,8 +7,9 @@ import itertools
 from typing import Any
 
 from .. import _core
-from .._arrays import count, dense
+from .._arrays import adapt, count, dense
 from .._client import Client, Options
+from .._conversion import array_of, is_number
 from .._core import Request, Tensor
 from .._layers import Layers, is_layered
 from .._moves import Index, check_permutation, parse_axes, parse_axis
@@ -51,8 +52,13 @@ class Side:
         return self.n_layers * self.n_blocks * self.block_bytes
 
     def streams(self) -> set[tuple[int, int]]:
-        """The CUDA streams in which the caller works on the arrays, each with its device."""
-        on_device = [a for a in self.layers.arrays if not a.tensor.is_host]
+        """The CUDA streams in which the caller works on the arrays and on what they are converted by, each with its
+        device."""
+        arrays = list(self.layers.arrays)
+        for name, given in (("scale", self._options.casting.scale), ("bias", self._options.casting.bias)):
+            if given is not None and not is_number(given):
+                arrays.append(adapt(array_of(given, name), name))
+        on_device = [a for a in arrays if not a.tensor.is_host]
         return {(a.kind.stream(a.object, a.tensor), _core.device_of(a.tensor.data)) for a in on_device}
 
     def _layers(self, piece: Piece) -> Layers:

@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Self, Unpack
 
+from .. import _core
 from .._arrays import adapt
 from .._client import Client, MoveKeywords, Options
 from .._core import Tensor
@@ -81,7 +82,7 @@ class Stage:
         self._client, self._timeout = client, _seconds(timeout)
         step = -(-slot_bytes // _ALIGNMENT) * _ALIGNMENT if memory is None else slot_bytes
         self._owner, tensor = _memory(client, memory, (send_slots + receive_slots) * step)
-        device = 0 if tensor.is_host else tensor.device[1]
+        device = 0 if tensor.is_host else _core.device_of(tensor.data)
         self._agent = Agent(agent, tensor.data, tensor.nbytes, "DRAM" if tensor.is_host else "VRAM", device)
         self._exchange = Exchange(client._core, self._agent, secrets.randbits(63))
         self._senders = Senders(self._exchange, Slots(tensor, 0, send_slots, step))

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CUDA streams that are awaited. Each sets a word in memory, which is looked at in every step: a request to tmad that
+waited for a stream would hold up all that follow it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from .. import _core
+
+_WORD_BYTES = 8
+_REGION_BYTES = 4096
+
+OnSignal = Callable[[None], None]
+
+
+class _Awaited(NamedTuple):
+    word: tuple[int, int]  # number of the region, and of the word in it
+    value: int
+    on_end: OnSignal
+
+
+class Streams:
+    """Those that have not got there yet."""
+
+    def __init__(self, core: _core.Client) -> None:
+        self._core = core
+        self._regions: list[_core.Region] = []
+        self._words: list[memoryview] = []  # of each region
+        self._free: list[tuple[int, int]] = []
+        self._awaited: list[_Awaited] = []
+
+    def __len__(self) -> int:
+        return len(self._awaited)
+
+    def signal(self, stream: tuple[int, int], on_end: OnSignal) -> None:
+        """Ends when a stream, of a handle and the ordinal of its device, has done what is queued in it now."""
+        if not self._free:
+            self._add_region()
+        region, word = place = self._free[-1]
+        value = self._words[region][word] + 1
+        self._core.stream_point(self._regions[region], word * _WORD_BYTES, value, stream, False)
+        self._free.pop()
+        self._awaited.append(_Awaited(place, value, on_end))
+
+    def _add_region(self) -> None:
+        region = self._core.create(_REGION_BYTES)
+        self._regions.append(region)
+        self._words.append(memoryview(region)[:_REGION_BYTES].cast("Q"))
+        number = len(self._regions) - 1
+        self._free += [(number, word) for word in range(_REGION_BYTES // _WORD_BYTES)]
+
+    def step(self) -> int:
+        """Tells of those that have got there; how many."""
+        ended: list[_Awaited] = []
+        awaited: list[_Awaited] = []
+        for one in self._awaited:
+            region, word = one.word
+            (ended if self._words[region][word] == one.value else awaited).append(one)
+        self._awaited = awaited
+        for one in ended:
+            self._free.append(one.word)
+            one.on_end(None)
+        return len(ended)
