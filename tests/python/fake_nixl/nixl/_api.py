@@ -18,7 +18,7 @@ class nixl_agent_config:  # noqa: N801
 class Metadata(NamedTuple):
     name: str
     number: int
-    registered: tuple  # of (address, size, device)
+    registered: tuple  # of (address, size, kind of memory, device)
 
 
 class Write:
@@ -89,12 +89,13 @@ class nixl_agent:  # noqa: N801
     # ---- Memory and metadata
 
     def register_memory(self, regions, mem_type):
-        self.registered += [(address, size, device) for address, size, device, _ in regions]
-        return regions
+        mine = [(address, size, mem_type, device) for address, size, device, _ in regions]
+        self.registered += mine
+        return mine
 
     def deregister_memory(self, regions):
-        for address, size, device, _ in regions:
-            self.registered.remove((address, size, device))
+        for region in regions:
+            self.registered.remove(region)
 
     def get_agent_metadata(self):
         key = str(len(self.network.metadata)).encode()
@@ -138,13 +139,13 @@ class nixl_agent:  # noqa: N801
         return self.notifs
 
     def get_xfer_descs(self, descriptors, mem_type):
-        return descriptors
+        return [(address, size, mem_type, device) for address, size, device in descriptors]
 
     def initialize_xfer(self, operation, local, remote, name, message):
         agent = self._find(name)
-        (from_, size, _), (to, _, device) = local[0], remote[0]
-        for registered, address, on in ((self.registered, from_, 0), (agent.registered, to, device)):
-            if not any(a <= address and address + size <= a + n and on == d for a, n, d in registered):
+        (from_, size, *here), (to, _, *there) = local[0], remote[0]
+        for registered, address, on in ((self.registered, from_, here), (agent.registered, to, there)):
+            if not any(a <= address and address + size <= a + n and on == d for a, n, *d in registered):
                 raise nixlInvalidParamError(hex(address)) if agent.is_running else nixlRemoteDisconnectError(name)
         return Write(self, agent, (from_, (to, size)), message)
 
