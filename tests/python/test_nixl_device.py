@@ -377,6 +377,8 @@ def test_a_lost_device(hosts, devices, place, lose, slots, request):
     for i in range(share(30)):
         lose_device(lose, 1)
         while os.path.exists(lose) or n_failed == 0:
+            if not os.path.exists(lose):  # it was lost between two transfers
+                lose_device(lose, 1)
             transfers = a.send("b", f"{i}", source, BLOCKS), b.receive("a", f"{i}", into, PLACES)
             others = c.send("d", f"{i}", other, BLOCKS), d.receive("c", f"{i}", beside, PLACES)
             hosts.wait(*transfers, *others)
