@@ -269,6 +269,21 @@ def test_by_threads(network, tmad):
             a.send("b", "t", x)
 
 
+def test_scales_anywhere(hosts):
+    """Also in memory that the service does not have, or as a list."""
+    a, b = hosts.start("a"), hosts.start("b")
+    x, y = hosts.client.empty((9000, 6), "float32"), hosts.client.empty((9000, 6), "float32")
+    x[...] = np.random.default_rng(6).standard_normal(x.shape)
+    scale, bias = np.arange(1, 7, dtype="float32"), [0.5, 1, 2, 3, 4, 5]
+    transfers = a.send("b", "t", x, scale=scale), b.receive("a", "t", y, bias=bias)
+    scale[...] = 0
+    del bias
+    hosts.wait(*transfers)
+    assert [t.result() for t in transfers] == [x.nbytes] * 2
+    wanted = x * np.arange(1, 7, dtype="float32") + np.float32([0.5, 1, 2, 3, 4, 5])
+    assert np.allclose(y, wanted, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("extent", [1, 2, 6, 8])
 def test_shared_parts(extent):
     """Each receiver has each of its parts once, from a sender that has it; copies share the work."""
@@ -331,9 +346,10 @@ def test_pieces(seed):
 def test_sides_that_do_not_fit(hosts, received, message):
     a, b = hosts.start("a"), hosts.start("b")
     x = hosts.client.empty((8, 5, 4), "float32")
-    y = hosts.client.empty((8, *received.get("shape", (5, 4))), received.get("dtype", "float32"))
+    shape, dtype = (8, *received.get("shape", (5, 4))), received.get("dtype", "float32")
+    layers = [hosts.client.empty(shape, dtype) for _ in range(received.get("layers", 1))]
     sent = a.send("b", "t", x, [1, 2])
-    got = b.receive("a", "t", [y] * received.get("layers", 1), received.get("blocks", [3, 4]))
+    got = b.receive("a", "t", layers, received.get("blocks", [3, 4]))
     hosts.wait(sent, got)
     for transfer in (sent, got):
         with pytest.raises(tma.InvalidArgumentError) as e:
@@ -358,6 +374,7 @@ def test_arguments(hosts):
         (lambda: a.send("b", "t", hosts.client.empty((1, 100000), "u1")), ValueError, "a block has 100000 bytes"),
         (lambda: b.send("a", "t", x), ValueError, "send_slots=0"),
         (lambda: b.receive("a", "t", x, [1, 2, -6]), ValueError, "block 2 is there twice"),
+        (lambda: b.receive("a", "t", [x, x]), ValueError, "layers[1]: it is the memory of layers[0]"),
         (lambda: hosts.start("c", send_slots=-1), ValueError, "send_slots: -1"),
         (lambda: hosts.start("c", send_slots=0, receive_slots=0), ValueError, "both are 0"),
         (lambda: hosts.start("c", memory=x), ValueError, "memory: float32 [8, 5]"),

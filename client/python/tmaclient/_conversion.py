@@ -141,9 +141,9 @@ def parse_conversion(
 
 def parse_operand(obj: Any, name: str, shape: Sequence[int], axis: int | None, arrays: list[Array]) -> Operand:
     """One of scale and bias."""
-    if obj is None or _is_number(obj):
+    if obj is None or is_number(obj):
         return obj
-    array = adapt(_array_of(obj, name), name)
+    array = adapt(array_of(obj, name), name)
     t = array.tensor
     if t.dtype not in _OPERANDS:
         raise TypeError(f"{name}: {t.dtype}; it is a number, or an array of {' or '.join(_OPERANDS)}")
@@ -159,14 +159,14 @@ def parse_operand(obj: Any, name: str, shape: Sequence[int], axis: int | None, a
     return t
 
 
-def _is_number(obj: Any) -> bool:
+def is_number(obj: Any) -> bool:
     """Also an array without dimensions, unless that is on a device, which would have to be waited for."""
     is_on_device = getattr(getattr(obj, "device", None), "type", "cpu") != "cpu"
     is_number = hasattr(obj, "__float__") or hasattr(obj, "__index__") or hasattr(obj, "__complex__")
     return is_number and not getattr(obj, "ndim", 0) and not is_on_device
 
 
-def _array_of(obj: Any, name: str) -> Any:
+def array_of(obj: Any, name: str) -> Any:
     """A list of numbers is an array of float64, as in NumPy."""
     if not isinstance(obj, (list, tuple)):
         return obj
