@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Transfers between hosts over a stand-in for NIXL, which loses peers and delivers late and out of order."""
+import concurrent.futures
 import json
 import os
 import random
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -269,6 +271,78 @@ def test_by_threads(network, tmad):
             a.send("b", "t", x)
 
 
+def test_a_client_of_several(network, tmad):
+    """Its other threads copy by it, in chunks that they wait for, and another stage has it, too."""
+    with tma.connect(tmad.path, staging=16 << 10) as client:
+        hosts = Hosts(client, thread=True)
+        a, b = hosts.start("a"), hosts.start("b")
+        x, y = client.empty((64, 1000), "int32"), client.empty((64, 1000), "int32")
+        x[...] = np.random.default_rng(4).integers(0, 1 << 30, x.shape)
+        wrong, is_over = [], threading.Event()
+
+        def copy():
+            z = np.random.default_rng(5).integers(0, 1 << 30, (64, 300), "int32")
+            while not is_over.is_set():
+                try:
+                    assert np.array_equal(client.transform(z, permute=(1, 0)), z.T)
+                except Exception as e:
+                    wrong.append(e)
+                    return
+
+        thread = threading.Thread(target=copy)
+        thread.start()
+        for i in range(share(20)):
+            y[...] = 0
+            transfers = [(a.send("b", f"{i} {j}", x, [j]), b.receive("a", f"{i} {j}", y, [63 - j])) for j in range(64)]
+            for sent, received in transfers:
+                assert sent.result(20) == received.result(20) == 4000
+            assert np.array_equal(y, x[::-1])
+        is_over.set()
+        thread.join()
+        assert not wrong
+        hosts.close()
+
+
+def test_scales_anywhere(hosts):
+    """Also in memory that the service does not have, or as a list."""
+    a, b = hosts.start("a"), hosts.start("b")
+    x, y = hosts.client.empty((9000, 6), "float32"), hosts.client.empty((9000, 6), "float32")
+    x[...] = np.random.default_rng(6).standard_normal(x.shape)
+    scale, bias = np.arange(1, 7, dtype="float32"), [0.5, 1, 2, 3, 4, 5]
+    transfers = a.send("b", "t", x, scale=scale), b.receive("a", "t", y, bias=bias)
+    scale[...] = 0
+    del bias
+    hosts.wait(*transfers)
+    assert [t.result() for t in transfers] == [x.nbytes] * 2
+    wanted = x * np.arange(1, 7, dtype="float32") + np.float32([0.5, 1, 2, 3, 4, 5])
+    assert np.allclose(y, wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(0, 5), (5, 0), (3,)])
+def test_next_to_nothing(hosts, shape):
+    a, b = hosts.start("a"), hosts.start("b")
+    x, y = hosts.client.empty(shape, "int32"), hosts.client.empty(shape, "int32")
+    x[...] = 7
+    transfers = a.send("b", "t", x[::-1]), b.receive("a", "t", y)
+    hosts.wait(*transfers)
+    assert [t.result() for t in transfers] == [x.nbytes] * 2
+    assert np.array_equal(x, y)
+
+
+def test_many_slots(hosts):
+    """More than one message can grant."""
+    hosts.options["slot_bytes"] = 1
+    a = hosts.start("a", send_slots=12000, receive_slots=0, memory=hosts.client.empty(12000, "u1"))
+    b = hosts.start("b", send_slots=0, receive_slots=12000, memory=hosts.client.empty(12000, "u1"))
+    x, y = filled(hosts.client, np.random.default_rng(7), 11000, "u1"), hosts.client.empty(11000, "u1")
+    sent, received = a.send("b", "t", x), b.receive("a", "t", y)
+    hosts.until(lambda: b.stats()["receive_slots"]["free"] == 1000)
+    hosts.until(lambda: a._senders._all[1].grants or a.stats()["bytes_sent"])
+    for transfer in (sent, received):
+        transfer.cancel()
+    hosts.settle()
+
+
 @pytest.mark.parametrize("extent", [1, 2, 6, 8])
 def test_shared_parts(extent):
     """Each receiver has each of its parts once, from a sender that has it; copies share the work."""
@@ -301,6 +375,8 @@ def test_pieces(seed):
         layers, blocks, size = rng.choice((0, 1, 7, 80, 1500)), rng.choice((0, 1, 3, 100, 9000)), rng.choice((1, 64, 999))
         slot = size * rng.choice((1, 2, 5, 100, 3000, 100000)) + rng.randrange(size)
         pieces = Pieces(layers, blocks, size, slot)
+        if len(pieces) > 5000:
+            continue
         seen = sum(p.n_layers * p.n_blocks for p in pieces)
         assert seen == layers * blocks
         covered = set()
@@ -331,9 +407,10 @@ def test_pieces(seed):
 def test_sides_that_do_not_fit(hosts, received, message):
     a, b = hosts.start("a"), hosts.start("b")
     x = hosts.client.empty((8, 5, 4), "float32")
-    y = hosts.client.empty((8, *received.get("shape", (5, 4))), received.get("dtype", "float32"))
+    shape, dtype = (8, *received.get("shape", (5, 4))), received.get("dtype", "float32")
+    layers = [hosts.client.empty(shape, dtype) for _ in range(received.get("layers", 1))]
     sent = a.send("b", "t", x, [1, 2])
-    got = b.receive("a", "t", [y] * received.get("layers", 1), received.get("blocks", [3, 4]))
+    got = b.receive("a", "t", layers, received.get("blocks", [3, 4]))
     hosts.wait(sent, got)
     for transfer in (sent, got):
         with pytest.raises(tma.InvalidArgumentError) as e:
@@ -357,7 +434,9 @@ def test_arguments(hosts):
         (lambda: a.send("b", "t", x, timeout=0), ValueError, "timeout: 0"),
         (lambda: a.send("b", "t", hosts.client.empty((1, 100000), "u1")), ValueError, "a block has 100000 bytes"),
         (lambda: b.send("a", "t", x), ValueError, "send_slots=0"),
+        (lambda: a.send("b", "t", x, timeout=float("nan")), ValueError, "timeout: nan"),
         (lambda: b.receive("a", "t", x, [1, 2, -6]), ValueError, "block 2 is there twice"),
+        (lambda: b.receive("a", "t", [x, x]), ValueError, "layers[1]: it is the memory of layers[0]"),
         (lambda: hosts.start("c", send_slots=-1), ValueError, "send_slots: -1"),
         (lambda: hosts.start("c", send_slots=0, receive_slots=0), ValueError, "both are 0"),
         (lambda: hosts.start("c", memory=x), ValueError, "memory: float32 [8, 5]"),
@@ -366,7 +445,7 @@ def test_arguments(hosts):
         with pytest.raises(kind) as e:
             call()
         assert message in str(e.value), message
-    sent, received = b_to_a = (b.receive("a", "t", x), a.send("b", "t", x))
+    sent, received = b_to_a = (b.receive("a", "t", x, timeout=10**400), a.send("b", "t", x, timeout=float("inf")))
     hosts.wait(*b_to_a)
     assert sent.result() == received.result() == x.nbytes
 
@@ -460,6 +539,245 @@ def test_close(hosts):
     with pytest.raises(tma.CanceledError, match="a: the stage was closed"):
         received.result()
     hosts.settle()
+
+
+def test_a_peer_that_hangs_with_many(hosts):
+    """It does not get the last slot, however many transfers it has."""
+    a, b, c = hosts.start("a"), hosts.start("b"), hosts.start("c")
+    x, y = filled(hosts.client, np.random.default_rng(5), (200, 4096), "u1"), hosts.client.empty((200, 4096), "u1")
+    hung = [(a.send("b", str(i), x), b.receive("a", str(i), y, timeout=0.3)) for i in range(8)]
+    hosts.until(lambda: b.stats()["offers"] == 0 and a.stats()["bytes_sent"] > 0)
+    del hosts.stages["a"]
+    for _ in range(20):
+        hosts.step()
+    z = hosts.client.empty((200, 4096), "u1")
+    transfers = c.send("b", "u", x), b.receive("c", "u", z)
+    hosts.wait(*transfers)
+    assert np.array_equal(z, x)
+    hosts.wait(*(received for _, received in hung))
+    transfers = c.send("b", "v", x), b.receive("c", "v", z)
+    hosts.wait(*transfers)
+    assert [t.result() for t in transfers] == [x.nbytes] * 2
+    hosts.stages["a"] = a
+    hosts.wait(*(sent for sent, _ in hung))
+    hosts.settle()
+
+
+def test_close_under_a_write(hosts, monkeypatch):
+    """Memory that a peer may still write to is kept, and that which no one writes to is not."""
+    from tmaclient.nixl import _stage
+
+    monkeypatch.setattr(_stage, "_CLOSE_S", 0.2)
+    monkeypatch.setattr(_stage, "_kept", [])
+    x, y = hosts.client.empty((200, 4096), "u1"), hosts.client.empty((200, 4096), "u1")
+    for is_hung in (False, True):
+        a, b = hosts.start("a"), hosts.start("b")
+        transfers = a.send("b", "t", x), b.receive("a", "t", y)
+        hosts.until(lambda: a.stats()["bytes_sent"] > 0)  # noqa: B023
+        if not is_hung:
+            hosts.wait(*transfers)
+        b.close()
+        assert _stage._kept == ([b._owner] if is_hung else [])
+        with pytest.raises(ValueError, match="the stage is closed"):
+            b.forget("a")
+        if is_hung:
+            with pytest.raises(tma.CanceledError):
+                transfers[1].result(0)
+        a.close()
+        hosts.stages.clear()
+
+
+def test_close_while_tmad_hangs(network, own, monkeypatch):
+    """Futures end, and when they have, tmad is done with their arrays."""
+    from tmaclient.nixl import _stage
+
+    monkeypatch.setattr(_stage, "_CLOSE_S", 0.1)
+    with tma.connect(own.path) as client:
+        hosts = Hosts(client)
+        a, b = hosts.start("a"), hosts.start("b")
+        x = client.empty((200, 4096), "u1")
+        sent, received = a.send("b", "t", x), b.receive("a", "t", client.empty((200, 4096), "u1"))
+        hosts.until(lambda: a.stats()["bytes_sent"] > 0)
+        os.kill(own.pid, 19)  # SIGSTOP
+        for _ in range(100):
+            hosts.step()
+        assert b._exchange.is_running
+        timer = threading.Timer(0.5, os.kill, (own.pid, 18))  # SIGCONT
+        timer.start()
+        start = time.monotonic()
+        b.close()
+        assert time.monotonic() - start > 0.2 and not b._exchange.is_running
+        with pytest.raises(tma.CanceledError):
+            received.result(0)
+        a.close()
+        assert sent.done()
+        timer.join()
+
+
+def test_callbacks(network, tmad):
+    """They may call anything: the stage, other threads that do, and close()."""
+    with tma.connect(tmad.path) as client:
+        hosts = Hosts(client, thread=True)
+        a, b = hosts.start("a"), hosts.start("b")
+        x = filled(client, np.random.default_rng(8), (64, 256), "u1")
+        y = client.empty((64, 256), "u1")
+        seen, over = [], threading.Event()
+
+        def exit_(_):
+            raise SystemExit
+
+        def next_(transfer):
+            other = threading.Thread(target=lambda: seen.append(a.stats()["sends"]))
+            other.start()
+            other.join(10)
+            n = int(transfer.tag) + 1
+            if n < 20:
+                received = b.receive("a", str(n), y)
+                received.add_done_callback(exit_)
+                a.send("b", str(n), x).add_done_callback(next_)
+                return
+            unmet = a.send("b", "unmet", x)
+            assert unmet.cancel()
+            a.close()
+            over.set()
+
+        b.receive("a", "0", y)
+        a.send("b", "0", x).add_done_callback(next_)
+        assert over.wait(20)
+        assert len(seen) == 20
+        a._thread.join(10)
+        assert not a._thread.is_alive() and b._thread.is_alive()
+        with pytest.raises(ValueError, match="closed"):
+            a.send("b", "t", x)
+        assert not a.agent.registered
+        b.stats()
+        b.close()
+
+
+def test_it_is_not_closed(tmad):
+    """A process that ends all the same ends the thread first, which may be in NIXL."""
+    program = (
+        "import atexit, sys\n"
+        "atexit.register(lambda: print(stage._thread.is_alive()))\n"  # the last to be called
+        f"sys.path.insert(0, {FAKE!r})\n"
+        "import tmaclient as tma, tmaclient.nixl\n"
+        "stage = tma.nixl.Stage(tma.connect(sys.argv[1]), 'a')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program, tmad.path], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
+def test_many_callbacks_in_each_other(hosts):
+    """No matter how many end at once, and what they call."""
+    a, b = hosts.start("a"), hosts.start("b")
+    x = hosts.client.empty((2, 8), "u1")
+    called = []
+
+    def call(transfer):
+        called.append(transfer)
+        b.forget("nobody")
+
+    for i in range(3000):
+        a.send("b", str(i), x).add_done_callback(call)
+    a.forget("b")
+    b.forget("a")
+    assert len(called) == 3000
+
+
+def test_the_end_of_what_was_canceled(hosts, monkeypatch):
+    """concurrent.futures.wait() waits for it, as long as the arrays are used."""
+    a, b = hosts.start("a"), hosts.start("b")
+    x = hosts.client.empty((200, 4096), "u1")
+    sent, received = a.send("b", "t", x), b.receive("a", "t", x)
+    with monkeypatch.context() as patch:
+        patch.setattr(b._exchange, "step", lambda now: False)  # it has not heard of tmad that a scatter has ended
+        hosts.until(lambda: next(iter(b._receivers)).n_scatters > 0)
+        assert received.cancel()
+        hosts.wait(sent)
+        assert not concurrent.futures.wait([received], 0).done
+    hosts.settle()
+    assert concurrent.futures.wait([received], 0).done
+
+
+@pytest.mark.parametrize("side", ["a", "b"])
+def test_one_that_cannot_be_run(hosts, monkeypatch, side):
+    """It fails alone, on both sides; whatever is raised."""
+    a, b = hosts.start("a"), hosts.start("b")
+    exchange = hosts.stages[side]._exchange
+
+    class Core:
+        def submit(self, *_, **__):
+            raise RuntimeError("no way")
+
+        def __getattr__(self, name):
+            return getattr(hosts.client._core, name)
+
+    x = hosts.client.empty((20, 8), "u1")
+    core, exchange.core = exchange.core, Core()
+    transfers = a.send("b", "t", x), b.receive("a", "t", hosts.client.empty((20, 8), "u1"))
+    hosts.wait(*transfers)
+    assert all("no way" in str(t.exception()) for t in transfers)
+    exchange.core = core
+    transfers = a.send("b", "u", x), b.receive("a", "u", hosts.client.empty((20, 8), "u1"))
+    hosts.wait(*transfers)
+    assert [t.result() for t in transfers] == [x.nbytes] * 2
+    hosts.settle()
+
+
+@pytest.mark.parametrize("verb", ["send", "receive"])
+def test_one_that_cannot_begin(hosts, monkeypatch, verb):
+    """It leaves nothing behind."""
+    from tmaclient.nixl._sides import Side
+
+    def fail(*_):
+        raise tma.DisconnectedError("no stream")
+
+    a, _ = hosts.start("a"), hosts.start("b")
+    x = hosts.client.empty((20, 8), "u1")
+    with monkeypatch.context() as patch:
+        patch.setattr(Side, "streams", lambda self: {(1, 0)})
+        patch.setattr(a._exchange, "await_stream", fail)
+        with pytest.raises(tma.DisconnectedError, match="no stream"):
+            getattr(a, verb)("b", "t", x)
+    assert a.stats()["sends"] == a.stats()["receives"] == 0
+
+
+def test_a_fork(network, tmad):
+    """The child does nothing to what it shares with its parent, not even by ending."""
+    with tma.connect(tmad.path) as client:
+        hosts = Hosts(client, thread=True)
+        a, b = hosts.start("a"), hosts.start("b")
+        x, y = filled(client, np.random.default_rng(9), (64, 256), "u1"), client.empty((64, 256), "u1")
+        unmet = a.send("b", "t", x)
+        is_held, is_over = threading.Event(), threading.Event()
+
+        def hold():
+            with a._lock:
+                is_held.set()
+                is_over.wait(10)
+
+        holder = threading.Thread(target=hold)
+        holder.start()
+        is_held.wait(10)
+        pid = os.fork()
+        if pid == 0:
+            code = 1
+            try:
+                try:
+                    a.send("b", "u", x)
+                except ValueError as e:
+                    code = 0 if "forked" in str(e) else 2
+                a.close()
+                code = code if a.agent.registered else 3
+            finally:
+                os._exit(code)
+        is_over.set()
+        holder.join()
+        assert os.waitpid(pid, 0)[1] == 0
+        received = b.receive("a", "t", y)
+        assert unmet.result(20) == received.result(20) == x.nbytes
+        assert np.array_equal(x, y)
+        hosts.close()
 
 
 @pytest.mark.parametrize("killed", ["a", "b"])
@@ -568,6 +886,59 @@ def test_many_offers(hosts):
     a.close()
     del hosts.stages["a"]
     hosts.until(lambda: b.stats()["offers"] == 0)
+
+
+def test_offers_that_are_no_use(hosts):
+    """They are not kept: those that are huge, twice there, of nobody that could be answered, or of an earlier stage."""
+    from tmaclient.nixl import _receiving
+    from tmaclient.nixl._messages import encode
+
+    a, b = hosts.start("a"), hosts.start("b")
+
+    def offer(stage, number, **others):
+        members = {"tag": "t", "dtype": "uint8", "shape": [8], "layers": 1, "blocks": 2, "slot_bytes": 64, **others}
+        return encode("offer", stage, id=number, **members)
+
+    sizes = {"dtype": "x" * 100000}, {"shape": [[0] * 50000]}, {"tag": "t" * 1000}, {"shape": [1] * 1000}
+    for raw in [offer(5, i, **other) for i, other in enumerate(sizes)]:
+        b._take("a", raw)
+    assert b.stats()["offers"] == 0
+    for _ in range(3):
+        b._take("a", offer(5, 1))
+        b._take("a", offer(5, 2))
+    assert b.stats()["offers"] == 2
+    b._take("a", offer(6, 1))
+    assert b.stats()["offers"] == 1
+    for i in range(_receiving.MOST_OFFERS + 100):
+        b._take(f"stranger {i % 200}", offer(7 + i % 200, i))
+    assert b.stats()["offers"] == _receiving.MOST_OFFERS + 1
+    x, y = filled(hosts.client, np.random.default_rng(1), (2, 8), "u1"), hosts.client.empty((2, 8), "u1")
+    transfers = a.send("b", "u", x), b.receive("a", "u", y)
+    hosts.wait(*transfers)
+    assert np.array_equal(x, y)
+    hosts.settle()
+
+
+def test_a_message_that_cannot_be_taken(hosts, monkeypatch):
+    """Its sender is given up, and nobody else."""
+    a, b, c = hosts.start("a"), hosts.start("b"), hosts.start("c")
+    x, y = filled(hosts.client, np.random.default_rng(1), (50, 4096), "u1"), hosts.client.empty((50, 4096), "u1")
+    on_data = b._receivers.on_data
+
+    def fail(peer, message):
+        if peer == "a":
+            raise KeyError("a bug")
+        on_data(peer, message)
+
+    monkeypatch.setattr(b._receivers, "on_data", fail)
+    lost = a.send("b", "t", x), b.receive("a", "t", hosts.client.empty((50, 4096), "u1"))
+    kept = c.send("b", "t", x), b.receive("c", "t", y)
+    hosts.wait(lost[1], *kept)
+    with pytest.raises(tma.DisconnectedError, match="cannot be taken"):
+        lost[1].result()
+    assert [t.result() for t in kept] == [x.nbytes] * 2
+    a.forget("b")
+    hosts.settle()
 
 
 def test_others_use_the_agent(hosts):

@@ -362,7 +362,8 @@ static PyMethodDef py_client_methods[] = {
 	{ "run", WITH_KEYWORDS(py_client_run),
 	  "run(request, **order)\n--\n\nRuns a request and waits for its end." },
 	{ "submit", WITH_KEYWORDS(py_client_submit),
-	  "submit(request, token, **order)\n--\n\nStarts a request; completed() or wait() returns its end." },
+	  "submit(request, token, **order)\n--\n\nStarts a request; completed() returns its end, or wait() if the token "
+	  "is None." },
 	{ "wait", py_client_wait, METH_VARARGS, "wait(ticket)\n--\n\nWaits for a submitted request." },
 	{ "forget", py_client_forget, METH_VARARGS,
 	  "forget(ticket)\n--\n\nNobody will ask for its end; its request is kept until then." },

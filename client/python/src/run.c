@@ -453,6 +453,27 @@ PyObject *py_client_poll_fds(PyObject *self, PyObject *unused)
 	return Py_BuildValue("iNi", fd, PyBool_FromLong(wants_write), c->wake_fd);
 }
 
+/* With the lock: of those that ended, the ones whose token is not None; wait() returns the others. */
+static struct pending *take_all_ended(struct py_client *c)
+{
+	struct pending **at = &c->ended, *taken = NULL, **tail = &taken;
+
+	while (*at) {
+		struct pending *pending = *at;
+
+		if (pending->token == Py_None) {
+			at = &pending->next;
+			continue;
+		}
+		*at = pending->next;
+		pending->next = NULL;
+		*tail = pending;
+		tail = &pending->next;
+	}
+	c->ended_tail = at;
+	return taken;
+}
+
 /* Client.completed() */
 PyObject *py_client_completed(PyObject *self, PyObject *unused)
 {
@@ -474,9 +495,7 @@ PyObject *py_client_completed(PyObject *self, PyObject *unused)
 		tma_dispatch(c->client);
 		py_client_take_ended(c);
 	}
-	pending = c->ended;
-	c->ended = NULL;
-	c->ended_tail = &c->ended;
+	pending = take_all_ended(c);
 	if (c->client)
 		py_client_unlock(c);
 	for (; pending; pending = next) {

@@ -251,7 +251,7 @@ class Client:
     def run(self, request: Request, /, **order: Unpack[_Order]) -> None:
         """Runs a request and waits for its end."""
     def submit(self, request: Request, token: object, /, **order: Unpack[_Order]) -> int:
-        """Starts a request and returns its ticket; completed() or wait() returns its end."""
+        """Starts a request and returns its ticket; completed() returns its end, or wait() if the token is None."""
     def wait(self, ticket: int, /) -> None:
         """Waits for a submitted request."""
     def forget(self, ticket: int, /) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
 from .._errors import AlreadyExistsError, InvalidArgumentError, NoReplyError, UnsupportedError
@@ -75,13 +75,10 @@ class Agent:
         self.nixl.fetch_remote_metadata(peer, ip, port)
         self.nixl.send_local_metadata(ip, port)
 
-    def await_metadata(self, peer: str, ip: str, port: int, timeout: float, lock: Any) -> None:
+    def await_metadata(self, peer: str, ip: str, port: int, timeout: float, is_there: Callable[[], bool]) -> None:
         """Until the peer's metadata is there."""
         end = time.monotonic() + timeout
-        while True:
-            with lock:
-                if self.knows(peer):
-                    return
+        while not is_there():
             if time.monotonic() > end:
                 raise NoReplyError(f"peer: no metadata of {peer!r} from {ip} port {port} within {timeout:g} s")
             time.sleep(_RETRY_S)
@@ -100,15 +97,16 @@ class Agent:
         except Exception as e:
             raise Gone(str(e)) from None
 
-    def notifications(self) -> Iterator[tuple[str, bytes]]:
+    def notifications(self) -> list[tuple[str, bytes]]:
         """The messages that have arrived; those of others remain with the agent."""
+        result: list[tuple[str, bytes]] = []
         for peer, arrived in self.nixl.update_notifs().items():
             if not arrived:
                 continue
             ours = [raw for raw in arrived if raw.startswith(PREFIX)]
             arrived[:] = [raw for raw in arrived if not raw.startswith(PREFIX)]
-            for raw in ours:
-                yield peer, raw
+            result += [(peer, raw) for raw in ours]
+        return result
 
     # ---- Writes ------------------------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ PREFIX = b"tmad/1 "
 MOST_BYTES = 1 << 18  # of a message that is read
 MOST_TAG = 256  # characters
 MOST_DIMENSIONS = 32
+_MOST_TYPE = 32  # characters
 
 # The members of each kind, beside kind and from, and their types.
 _MEMBERS: dict[str, dict[str, type]] = {
@@ -71,8 +72,11 @@ def decode(raw: bytes) -> Message:
             or (isinstance(value, int) and not -(1 << 31) <= value < 1 << 64)
         ):
             raise MessageError(f"{message['kind']}: its {name} is missing, or of another type")
-    if message["kind"] == "offer" and (len(message["tag"]) > MOST_TAG or len(message["shape"]) > MOST_DIMENSIONS):
-        raise MessageError("offer: its tag or its shape is too long")
+    if message["kind"] == "offer":  # it is kept, perhaps for long
+        if len(message["tag"]) > MOST_TAG or len(message["dtype"]) > _MOST_TYPE:
+            raise MessageError("offer: its tag or its dtype is too long")
+        if len(message["shape"]) > MOST_DIMENSIONS or not is_list_of_counts(message["shape"]):
+            raise MessageError("offer: its shape is none")
     return {"kind": message["kind"], **{name: message[name] for name in known}}
 
 

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from typing import Any
 
 from .. import _core
 from .._errors import (
     BusyError,
+    CanceledError,
     DisconnectedError,
     Error,
     InvalidArgumentError,
@@ -26,12 +27,13 @@ from .._errors import (
     QuotaError,
 )
 from ._exchange import Exchange, Transfer, Work
-from ._messages import Message, is_list_of_counts
+from ._messages import Message
 from ._pieces import Pieces
 from ._sides import Destination
-from ._slots import Slots
+from ._slots import Queue, Slots
 
-MOST_OFFERS = 4096  # of a peer, that no receive has met
+MOST_OFFERS = 4096  # of a peer, that no receive has met; of all together whose metadata the agent has not
+_MOST_GRANTS = 1024  # in a message
 SETTLE_S = 1.0
 
 Key = tuple[str, int, int]  # peer, number of its stage, and its number of the transfer
@@ -56,6 +58,11 @@ class Receiving:
         return self.transfer.peer
 
     @property
+    def n_slots(self) -> int:
+        """How many it has."""
+        return len(self.lent) + self.n_scatters
+
+    @property
     def wants(self) -> bool:
         """Whether it could lend another slot."""
         return bool(
@@ -73,11 +80,13 @@ class Receivers:
         self._exchange, self.slots = exchange, slots
         self._loans = itertools.count(1)
         self._expected: dict[tuple[str, str], deque[Receiving]] = {}
-        self._offers: dict[tuple[str, str], deque[Message]] = {}
-        self._n_offers: dict[str, int] = {}  # of each peer
+        self._offers: dict[tuple[str, str], dict[Key, Message]] = {}  # by peer and tag
+        self._waiting: dict[Key, tuple[str, str]] = {}  # tag and account of each of them
+        self._n_offers: Counter[str] = Counter()  # of each account
+        self._stages: dict[str, int] = {}  # numbers of those that offered something last
         self._met: dict[Key, Receiving] = {}
         self._all: set[Receiving] = set()
-        self._queue: deque[Receiving] = deque()  # of those that want a slot
+        self._queue: Queue[Receiving] = Queue(slots)
         self._settling: list[tuple[float, object]] = []
         self.bytes = 0
 
@@ -95,19 +104,24 @@ class Receivers:
     @property
     def n_offers(self) -> int:
         """How many offers no receive has met."""
-        return sum(self._n_offers.values())
+        return len(self._waiting)
 
     def start(self, transfer: Transfer, destination: Destination, order: dict[str, Any]) -> None:
         """Begins a receive."""
         receiving = Receiving(transfer, destination, order)
         self._all.add(receiving)
-        for stream in destination.streams():
-            receiving.n_streams += 1
-            self._exchange.await_stream(stream, lambda error: self._on_stream(receiving, error))
+        try:
+            for stream in destination.streams():
+                self._exchange.await_stream(stream, lambda error: self._on_stream(receiving, error))
+                receiving.n_streams += 1
+        except BaseException:
+            receiving.error = CanceledError("it was not begun")  # what is awaited already finds it so
+            self._all.discard(receiving)
+            raise
         place = (transfer.peer, transfer.tag)
         offers = self._offers.get(place)
         if offers:
-            self._meet(receiving, self._take_offer(place, offers[0]))
+            self._meet(receiving, self._take_offer(place, next(iter(offers))))
         else:
             transfer._touch("no offer has come")
             self._expected.setdefault(place, deque()).append(receiving)
@@ -116,15 +130,15 @@ class Receivers:
         receiving.n_streams -= 1
         if error is not None:
             self.fail(receiving, error)
-        self._enqueue(receiving)
+        self._queue.add(receiving)
         self._check(receiving)
 
     # ---- What senders say ----------------------------------------------------------------------------------
 
-    def on_offer(self, peer: str, message: Message) -> None:
-        """A transfer that a peer wants to begin."""
+    def on_offer(self, peer: str, message: Message, is_known: bool) -> None:
+        """A transfer that a peer wants to begin. is_known: whether it can be told anything."""
         key = (peer, message["from"], message["id"])
-        if key in self._met:
+        if key in self._met or key in self._waiting:
             return
         self._lose_earlier(peer, message["from"])
         place = (peer, message["tag"])
@@ -135,21 +149,26 @@ class Receivers:
                 del self._expected[place]
             self._meet(receiving, message)
             return
-        if self._n_offers.get(peer, 0) >= MOST_OFFERS:
+        account = peer if is_known else ""
+        if self._n_offers[account] >= MOST_OFFERS:
+            if not is_known:
+                return
             error = BusyError(f"{MOST_OFFERS} offers of {peer!r} wait to be received, and there can be no more")
             self._exchange.tell_failed(peer, message["from"], message["id"], "receiver", error)
             return
-        self._offers.setdefault(place, deque()).append(message)
-        self._n_offers[peer] = self._n_offers.get(peer, 0) + 1
+        self._offers.setdefault(place, {})[key] = message
+        self._waiting[key] = (message["tag"], account)
+        self._n_offers[account] += 1
 
-    def _take_offer(self, place: tuple[str, str], message: Message) -> Message:
+    def _take_offer(self, place: tuple[str, str], key: Key) -> Message:
         offers = self._offers[place]
-        offers.remove(message)
+        message = offers.pop(key)
         if not offers:
             del self._offers[place]
-        self._n_offers[place[0]] -= 1
-        if self._n_offers[place[0]] == 0:
-            del self._n_offers[place[0]]
+        _, account = self._waiting.pop(key)
+        self._n_offers[account] -= 1
+        if self._n_offers[account] == 0:
+            del self._n_offers[account]
         return message
 
     def _meet(self, receiving: Receiving, message: Message) -> None:
@@ -163,14 +182,14 @@ class Receivers:
             error = e if isinstance(e, Error) else InvalidArgumentError(str(e))
             self.fail(receiving, error)
             return
-        self._enqueue(receiving)
+        self._queue.add(receiving)
         self._check(receiving)
 
     def _divide(self, destination: Destination, message: Message) -> Pieces:
         """The pieces of an offer that fits to what is expected."""
         shape, dtype = message["shape"], message["dtype"]
-        if not is_list_of_counts(shape) or message["slot_bytes"] < 1:
-            raise ProtocolError("the offer's shape or slot_bytes is none")
+        if message["slot_bytes"] < 1:
+            raise ProtocolError(f"the offer's slot_bytes is {message['slot_bytes']}; it is 1 or more")
         if dtype not in _core.DTYPES:
             raise ProtocolError(f"the offer's dtype {dtype[:16]!r} is unknown")
         offered, expected = (message["layers"], message["blocks"]), (destination.n_layers, destination.n_blocks)
@@ -223,10 +242,8 @@ class Receivers:
             receiving.lent.clear()
             self.fail(receiving, error, tell=False)
             return
-        for place, offers in list(self._offers.items()):
-            if place[0] == peer:
-                for offer in [o for o in offers if (o["from"], o["id"]) == key[1:]]:
-                    self._take_offer(place, offer)
+        if key in self._waiting:
+            self._take_offer((peer, self._waiting[key][0]), key)
 
     def on_closed(self, peer: str, message: Message) -> None:
         """The sender writes no more into the slots of a transfer that has failed."""
@@ -234,49 +251,41 @@ class Receivers:
 
     def lose(self, peer: str, why: str, stage: int | None = None) -> None:
         """The peer, or that stage of its, is gone. Its slots are lent again when what had arrived has settled."""
-        for place in [p for p in self._offers if p[0] == peer]:
-            for offer in [o for o in self._offers[place] if stage is None or o["from"] == stage]:
-                self._take_offer(place, offer)
+        for key in [k for k in self._waiting if k[0] == peer and stage in (None, k[1])]:
+            self._take_offer((peer, self._waiting[key][0]), key)
+        if stage is None:
+            self._stages.pop(peer, None)
         error = DisconnectedError(f"peer {peer!r} is gone ({why})")
         for receiving in self:
             if receiving.peer == peer and (stage is None or (receiving.key and receiving.key[1] == stage)):
                 self.fail(receiving, error, tell=False)
         until = time.monotonic() + SETTLE_S
-        for key in self.slots.left_behind():
-            if isinstance(key, tuple) and key[0] == peer and stage in (None, key[1]):
-                self._settling.append((until, self.slots.rename(key)))
+        for left in self.slots.left_behind():
+            if isinstance(left, tuple) and left[0] == peer and stage in (None, left[1]):
+                self._settling.append((until, self.slots.rename(left)))
 
     def _lose_earlier(self, peer: str, stage: int) -> None:
         """A peer that has a new stage has none of its earlier ones."""
-        keys = {*self._met, *(k for k in self.slots.left_behind() if isinstance(k, tuple))}
-        for earlier in {key[1] for key in keys if key[0] == peer and key[1] != stage}:
+        earlier = self._stages.get(peer, stage)
+        self._stages[peer] = stage
+        if earlier != stage:
             self.lose(peer, "it has started anew", earlier)
 
     # ---- Pieces --------------------------------------------------------------------------------------------
-
-    def _enqueue(self, receiving: Receiving) -> None:
-        if receiving.wants and not receiving.is_queued:
-            receiving.is_queued = True
-            self._queue.append(receiving)
 
     def step(self, now: float) -> bool:
         """Lends slots. Whether there was anything."""
         while self._settling and self._settling[0][0] <= now:
             self.slots.recover(self._settling.pop(0)[1])
         lent: dict[Receiving, list[int]] = {}
-        while self._queue and self.slots.n_free:
-            receiving = min(self._queue, key=_n_slots)
-            if not self.slots.may_take(_n_slots(receiving)):
-                break
-            self._queue.remove(receiving)
-            receiving.is_queued = False
-            if receiving.wants:
-                slot = self.slots.take()
-                receiving.lent[slot] = next(self._loans)
-                lent.setdefault(receiving, []).append(slot)
-                self._enqueue(receiving)
+        while (taken := self._queue.take()) is not None:
+            receiving, slot = taken
+            receiving.lent[slot] = next(self._loans)
+            lent.setdefault(receiving, []).append(slot)
+            self._queue.add(receiving)
         for receiving, slots in lent.items():
-            self._grant(receiving, slots)
+            for i in range(0, len(slots), _MOST_GRANTS):
+                self._grant(receiving, slots[i : i + _MOST_GRANTS])
         return bool(lent)
 
     def _grant(self, receiving: Receiving, slots: list[int]) -> None:
@@ -308,7 +317,7 @@ class Receivers:
                 receiving.n_done += 1
                 self.bytes += size
                 receiving.transfer._touch(f"piece {number} was scattered")
-                self._enqueue(receiving)
+                self._queue.add(receiving)
             self._check(receiving)
 
         try:
@@ -353,13 +362,9 @@ class Receivers:
         if receiving.key is not None:
             self._met.pop(receiving.key, None)
         if receiving.error is not None:
-            receiving.transfer._end(receiving.error)
+            self._exchange.end(receiving.transfer, receiving.error)
             return
         assert receiving.key is not None
         _, stage, number = receiving.key
         self._exchange.tell(receiving.peer, "done", to=stage, id=number)
-        receiving.transfer._end(receiving.destination.nbytes)
-
-
-def _n_slots(receiving: Receiving) -> int:
-    return len(receiving.lent) + receiving.n_scatters
+        self._exchange.end(receiving.transfer, receiving.destination.nbytes)

@@ -13,13 +13,13 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from .._errors import DisconnectedError, Error, ProtocolError
+from .._errors import CanceledError, DisconnectedError, Error, ProtocolError
 from ._agent import Gone, Write
 from ._exchange import Exchange, Transfer, Work
 from ._messages import Message, is_list_of_counts
 from ._pieces import Pieces
 from ._sides import Source
-from ._slots import Slots
+from ._slots import Queue, Slots
 
 
 class Grant(NamedTuple):
@@ -49,6 +49,11 @@ class Sending:
         return self.transfer.peer
 
     @property
+    def n_slots(self) -> int:
+        """How many it has."""
+        return self.n_gathers + self.n_writes
+
+    @property
     def wants(self) -> bool:
         """Whether a piece could start."""
         return bool(self.error is None and self.grants and self.pieces and self.next_piece < len(self.pieces))
@@ -67,7 +72,7 @@ class Senders:
         self._exchange, self.slots = exchange, slots
         self._numbers = itertools.count(1)
         self._all: dict[int, Sending] = {}
-        self._queue: deque[Sending] = deque()  # of those that want a slot
+        self._queue: Queue[Sending] = Queue(slots)
         self._writing: list[_Writing] = []
         self.bytes = 0
 
@@ -86,9 +91,14 @@ class Senders:
         """Begins a send, once the streams of its arrays have done what is queued there now."""
         sending = Sending(next(self._numbers), transfer, source, order)
         self._all[sending.number] = sending
-        for stream in source.streams():
-            sending.n_streams += 1
-            self._exchange.await_stream(stream, lambda error: self._on_stream(sending, error))
+        try:
+            for stream in source.streams():
+                self._exchange.await_stream(stream, lambda error: self._on_stream(sending, error))
+                sending.n_streams += 1
+        except BaseException:
+            sending.error = CanceledError("it was not begun")  # what is awaited already finds it so
+            del self._all[sending.number]
+            raise
         if sending.n_streams == 0:
             self._offer(sending)
         else:
@@ -138,7 +148,7 @@ class Senders:
             self.fail(sending, ProtocolError(f"grant of {peer!r}: {e}"))
             return
         sending.transfer._touch("the receiver has granted slots")
-        self._enqueue(sending)
+        self._queue.add(sending)
 
     def _parse(self, message: Message) -> list[Grant]:
         if message["memory"] not in ("DRAM", "VRAM"):
@@ -174,7 +184,9 @@ class Senders:
 
     def _find(self, peer: str, message: Message) -> Sending | None:
         sending = self._all.get(message["id"])
-        if sending is None or sending.peer != peer or sending.receiver not in (None, message["from"]):
+        if sending is None or sending.peer != peer or not sending.is_offered:
+            return None
+        if sending.receiver not in (None, message["from"]):
             return None
         return sending
 
@@ -191,29 +203,18 @@ class Senders:
 
     # ---- Pieces --------------------------------------------------------------------------------------------
 
-    def _enqueue(self, sending: Sending) -> None:
-        if sending.wants and not sending.is_queued:
-            sending.is_queued = True
-            self._queue.append(sending)
-
     def step(self) -> bool:
         """Starts pieces and ends writes. Whether there was anything."""
         n = self._poll()
-        while self._queue and self.slots.n_free:
-            sending = min(self._queue, key=lambda s: s.n_gathers + s.n_writes)
-            if not self.slots.may_take(sending.n_gathers + sending.n_writes):
-                break
-            self._queue.remove(sending)
-            sending.is_queued = False
-            if sending.wants:
-                n += 1
-                self._gather(sending)
-                self._enqueue(sending)
+        while (taken := self._queue.take()) is not None:
+            n += 1
+            self._gather(*taken)
+            self._queue.add(taken[0])
         return n > 0
 
-    def _gather(self, sending: Sending) -> None:
+    def _gather(self, sending: Sending, slot: int) -> None:
         assert sending.pieces is not None
-        number, grant, slot = sending.next_piece, sending.grants.popleft(), self.slots.take()
+        number, grant = sending.next_piece, sending.grants.popleft()
         piece = sending.pieces[number]
         size = sending.source.piece_bytes(piece)
         sending.next_piece += 1
@@ -294,11 +295,11 @@ class Senders:
         if sending.n_gathers or sending.number not in self._all:
             return
         if sending.error is not None:
-            sending.transfer._end(sending.error)
+            self._exchange.end(sending.transfer, sending.error)
         if sending.n_writes or not (sending.error is not None or sending.is_done):
             return
         del self._all[sending.number]
         if sending.error is None:
-            sending.transfer._end(sending.source.nbytes)
+            self._exchange.end(sending.transfer, sending.source.nbytes)
         elif sending.is_offered:
             self._exchange.tell_failed(sending.peer, sending.receiver or 0, sending.number, "sender", sending.error)

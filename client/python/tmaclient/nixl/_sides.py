@@ -24,7 +24,7 @@ class Side:
     dtype: str
 
     def __init__(self, client: Client, layers: Any, blocks: Any, axis: int, permute: Any, options: Options) -> None:
-        self._client, self._options = client, options
+        self._client, self._options = client, _reaching(client, options)
         self.layers = _parse_layers(client, layers)
         first = self.layers.first
         self._axis = parse_axis(axis, first.ndim)
@@ -115,6 +115,10 @@ class Destination(Side):
         for i, t in enumerate(self.layers.tensors):
             if t.readonly:
                 raise ValueError(f"layers[{i}]: the array is read-only")
+        first_at: dict[int, int] = {}
+        for i, t in enumerate(self.layers.tensors if self.nbytes else ()):
+            if first_at.setdefault(t.data, i) != i:
+                raise ValueError(f"layers[{i}]: it is the memory of layers[{first_at[t.data]}]; each is written once")
         entries = memoryview(self._index).tolist()
         if len(set(entries)) < len(entries):
             twice = next(a for a, b in itertools.pairwise(sorted(entries)) if a == b)
@@ -152,3 +156,19 @@ def _parse_layers(client: Client, given: Any) -> Layers:
         if not client._is_reached(t):
             raise ValueError(f"layers[{i}]: the service does not have its memory; make it by empty() or register() it")
     return layers
+
+
+def _reaching(client: Client, options: Options) -> Options:
+    """The same, with scale and bias where the service reaches them, for all pieces."""
+
+    def reach(given: Any, name: str) -> Any:
+        if given is None or is_number(given):
+            return given
+        array = adapt(array_of(given, name), name)
+        return given if client._is_reached(array.tensor) else client._shared_copy(array.tensor)
+
+    c = options.casting
+    scale, bias = reach(c.scale, "scale"), reach(c.bias, "bias")
+    if scale is c.scale and bias is c.bias:
+        return options
+    return options.converting(dtype=c.dtype, cast=c.cast, scale=scale, bias=bias)

@@ -3,10 +3,16 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import logging
+import math
+import os
 import secrets
 import threading
 import time
+import weakref
+from collections.abc import Iterator
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Self, Unpack
@@ -17,7 +23,7 @@ from .._client import Client, MoveKeywords, Options
 from .._core import Tensor
 from .._errors import CanceledError, Error, InternalError, NotFoundError, Status, class_of
 from ._agent import Agent, make_agent
-from ._exchange import Exchange, Transfer
+from ._exchange import MOST_TEXT, Exchange, Transfer
 from ._messages import MOST_TAG, Message, MessageError, decode
 from ._receiving import Receivers, Receiving
 from ._sending import Senders, Sending
@@ -26,10 +32,14 @@ from ._slots import Slots
 
 SLOT_BYTES = 4 << 20
 _ALIGNMENT = 4096  # of slots
-_SWEEP_S = 0.05
+_SWEEP_S, _SWEEP_PART = 0.05, 0.05  # the least from sweep to sweep, and the most of the time that they take
 _PING_S, _IDLE_PING_S = 0.5, 2.0  # to peers with transfers, and to all
 _SHORTEST_NAP_S, _NAP_S, _LONG_NAP_S, _IDLE_NAP_S = 20e-6, 100e-6, 1e-3, 0.02
 _CLOSE_S, _FLUSH_S = 5.0, 0.05  # for writes that have begun, and for messages
+
+_log = logging.getLogger("tmaclient.nixl")
+_stages: weakref.WeakSet[Stage] = weakref.WeakSet()
+_kept: list[Any] = []  # memory of closed stages that a peer may still write to
 
 
 class Stage:
@@ -49,8 +59,8 @@ class Stage:
     thread         False: nothing moves but in progress(), which the caller then calls often. Otherwise the stage has a
                    thread, which is the only one to use the agent between two calls
 
-    Any thread may use a stage. Peers can write into its slots, and reach nothing else by NIXL; see the guide for what
-    that means for a network of one's own.
+    Any thread may use a stage, and close() is due at its end. Peers are told of its slots alone, but not every
+    transport holds them to that: see the guide for what the network has to keep out.
     """
 
     def __init__(
@@ -87,12 +97,13 @@ class Stage:
         self._exchange = Exchange(client._core, self._agent, secrets.randbits(63))
         self._senders = Senders(self._exchange, Slots(tensor, 0, send_slots, step))
         self._receivers = Receivers(self._exchange, Slots(tensor, send_slots * step, receive_slots, step))
-        self._swept = self._pinged = self._pinged_all = 0.0
+        self._sweep_at = self._pinged = self._pinged_all = 0.0
         self._peers: set[str] = set()  # that were heard of
         self._broken: Exception | None = None
-        self._is_closed = False
+        self._is_closed = self._is_forked = self._is_stopped = False
         self._lock = threading.RLock()
         self._wake = threading.Condition(self._lock)
+        _stages.add(self)
         self._thread: threading.Thread | None = None
         if thread:
             self._thread = threading.Thread(target=self._run, name="tmaclient-nixl", daemon=True)
@@ -120,40 +131,67 @@ class Stage:
         self.close()
 
     def close(self) -> None:
-        """Ends what is under way (CanceledError), and takes the memory back from the agent. Waits a moment for writes
-        that have begun. Closing again does nothing."""
-        with self._lock:
+        """Ends what is under way (CanceledError), and takes the memory back from the agent. Waits for tmad to be done
+        with the arrays, and a moment for writes that have begun: memory that a peer may still write to after that is
+        kept until the process ends. Closing again does nothing, nor does closing in a process that was forked."""
+        with self._locked():
             if self._is_closed:
                 return
             self._is_closed = True
             self._fail_all(CanceledError("the stage was closed"))
             self._wake.notify_all()
-        if self._thread is not None:
-            self._thread.join()
-        end = time.monotonic() + _CLOSE_S
-        while not self._broken and (now := time.monotonic()) < end:
-            if not self._senders and not self._receivers and now - self._exchange.told_at > _FLUSH_S:
-                break
-            if not self._step():
-                time.sleep(_LONG_NAP_S)
+        try:
+            if self._thread is not None and self._thread is not threading.current_thread():
+                self._thread.join()
+            end = time.monotonic() + _CLOSE_S
+            while not self._is_finished(time.monotonic() > end):
+                if not self._try_step():
+                    time.sleep(_LONG_NAP_S)
+        finally:
+            with self._locked():
+                if self._receivers.slots.n_free < self._receivers.slots.n:
+                    _kept.append(self._owner)
+                self._agent.close()
+
+    def _is_finished(self, is_late: bool) -> bool:
+        """Whether a stage that is being closed need not go on."""
+        if self._broken is not None:
+            return True
+        if is_late:
+            return not self._exchange.is_running
+        is_idle = not (self._senders or self._receivers or self._receivers.slots.n_left)
+        return is_idle and time.monotonic() - self._exchange.told_at > _FLUSH_S
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        """The stage is this thread's; what has ended meanwhile is told after that."""
         with self._lock:
-            self._agent.close()
+            yield
+        self._exchange.tell_results()
 
     # ---- Peers -------------------------------------------------------------------------------------------
 
     def connect(self, peer: str, ip: str, port: int, timeout: float = 30.0) -> None:
         """Exchanges metadata with an agent that listens, by NIXL's own means, unless it is there already. Agents that
         find each other by etcd need no call. NoReplyError."""
-        with self._lock:
+        limit = _seconds(timeout)
+        with self._locked():
             self._check_open()
-            self._peers.add(peer)
             if self._agent.knows(peer):
                 self._exchange.tell(peer, "ping")
                 self._drop_lost()
-            if self._agent.knows(peer):
+            if self._is_there(peer):
                 return
             self._agent.fetch(peer, ip, port)
-        self._agent.await_metadata(peer, ip, port, _seconds(timeout), self._lock)
+        self._agent.await_metadata(peer, ip, port, limit, lambda: self._is_there(peer))
+
+    def _is_there(self, peer: str) -> bool:
+        with self._lock:
+            self._check_open()
+            if not self._agent.knows(peer):
+                return False
+            self._peers.add(peer)
+            return True
 
     def metadata(self) -> bytes:
         """What a peer's add() takes, for those who bring it there by means of their own."""
@@ -173,7 +211,8 @@ class Stage:
     def forget(self, peer: str) -> None:
         """Closes the connection to a peer, such as one that hangs: its transfers fail (DisconnectedError), and slots
         that it might have written to are free a moment later. Its metadata is removed, and connect() gets it again."""
-        with self._lock:
+        with self._locked():
+            self._check_open()
             self._exchange.lost.setdefault(peer, "it was forgotten")
             self._drop_lost()
 
@@ -203,7 +242,7 @@ class Stage:
         The arrays must not change before it is done. Sends of one tag to one peer meet its receives in their order.
         NotFoundError: the agent has no metadata of the peer.
         """
-        with self._lock:
+        with self._locked():
             transfer = self._transfer("send", peer, tag, timeout)
             source = Source(self._client, layers, blocks, axis, permute, checked := _checked(options))
             if source.nbytes and self._senders.slots.n == 0:
@@ -234,7 +273,7 @@ class Stage:
         cast="saturate" or "exact" converts from the type of the wire. Layers, blocks and the shape of a block on the
         wire have to be the sender's, or both fail (InvalidArgumentError). If it fails, some blocks may have been
         written."""
-        with self._lock:
+        with self._locked():
             transfer = self._transfer("receive", peer, tag, timeout)
             destination = Destination(self._client, layers, blocks, axis, permute, checked := _checked(options))
             self._receivers.start(transfer, destination, checked.order())
@@ -254,9 +293,11 @@ class Stage:
 
     def _on_done(self, transfer: Future[int]) -> None:
         if transfer.cancelled():
-            self._swept = 0.0  # the next step sees to it
+            self._sweep_at = 0.0  # the next step sees to it
 
     def _check_open(self) -> None:
+        if self._is_forked:
+            raise ValueError("the stage belongs to the process that made it, which this one was forked from")
         if self._is_closed:
             raise ValueError("the stage is closed")
         if self._broken is not None:
@@ -280,33 +321,54 @@ class Stage:
 
     def progress(self) -> bool:
         """Moves on what can move, without waiting; whether anything did. For a stage without a thread."""
-        with self._lock:
+        with self._locked():
             self._check_open()
             return self._step()
 
     def _run(self) -> None:
         nap = 0.0
-        while True:
+        while self._broken is None:
             with self._lock:
-                if self._is_closed:
+                if self._is_closed or self._is_stopped:
                     return
-                try:
-                    has_moved = self._step()
-                except Exception as e:
-                    self._break(e)
-                    return
+                has_moved = self._try_step()
+            self._tell_results()
+            with self._lock:
                 longest = self._longest_nap()
-                if longest == _IDLE_NAP_S and not has_moved:
+                if longest == _IDLE_NAP_S and not has_moved and not self._is_closed:
                     self._wake.wait(longest)
                     continue
             nap = 0.0 if has_moved else min(max(2 * nap, _SHORTEST_NAP_S), longest)
             time.sleep(nap)
 
+    def _stop(self) -> None:
+        """Ends the thread, if it ends soon: the interpreter is about to end."""
+        self._is_stopped = True
+        if self._thread is not None:
+            self._thread.join(_CLOSE_S)
+
+    def _tell_results(self) -> None:
+        """As the thread does it: whatever a callback raises, the others are called, and the stage goes on."""
+        while True:
+            try:
+                self._exchange.tell_results()
+                return
+            except BaseException:
+                _log.exception("a callback of a transfer has failed")
+
+    def _try_step(self) -> bool:
+        try:
+            return self._step()
+        except Exception as e:
+            with self._lock:
+                self._break(e)
+            return False
+
     def _break(self, error: Exception) -> None:
         """Nothing moves any more: whoever waits has to know."""
         self._broken = error
         for one in (*self._senders, *self._receivers):
-            one.transfer._end(InternalError(f"the stage has failed: {error!r}"))
+            self._exchange.end(one.transfer, InternalError(f"the stage has failed: {error!r}"))
 
     def _longest_nap(self) -> float:
         if self._exchange.is_running or self._senders.is_sending or self._receivers.is_receiving:
@@ -319,12 +381,18 @@ class Stage:
             n = 0
             for peer, raw in self._agent.notifications():
                 n += 1
-                self._take(peer, raw)
+                try:
+                    self._take(peer, raw)
+                except Exception as e:  # whatever it says, it harms its own transfers alone
+                    _log.exception("a message of %r cannot be taken", peer)
+                    self._exchange.lost.setdefault(peer, f"a message of its cannot be taken: {e!r}")
             moved = [self._exchange.step(now), self._senders.step(), self._receivers.step(now)]
             self._drop_lost()
-            if now - self._swept > _SWEEP_S:
-                self._swept = now
+            if now > self._sweep_at:
+                self._sweep_at, start = math.inf, time.monotonic()
                 self._sweep(now)
+                end = time.monotonic()
+                self._sweep_at = min(self._sweep_at, end + max(_SWEEP_S, (end - start) / _SWEEP_PART))
             return n > 0 or any(moved)
 
     def _take(self, peer: str, raw: bytes) -> None:
@@ -336,7 +404,10 @@ class Stage:
             return
         kind = message["kind"]
         if kind == "offer":
-            self._receivers.on_offer(peer, message)
+            is_known = self._agent.knows(peer)
+            if is_known:
+                self._peers.add(peer)
+            self._receivers.on_offer(peer, message, is_known)
         elif kind == "grant":
             self._senders.on_grant(peer, message)
         elif kind == "data":
@@ -390,9 +461,15 @@ class Stage:
 
 
 def _seconds(timeout: float) -> float:
-    if not isinstance(timeout, (int, float)) or not timeout > 0:
+    try:
+        seconds = float(timeout)
+    except OverflowError:
+        seconds = math.inf
+    except (TypeError, ValueError):
+        seconds = math.nan
+    if isinstance(timeout, str) or not seconds > 0:
         raise ValueError(f"timeout: {timeout!r}; it is a number of seconds above 0")
-    return float(timeout)
+    return seconds
 
 
 def _checked(options: MoveKeywords) -> Options:
@@ -428,4 +505,23 @@ def _error_of(peer: str, message: Message) -> Error:
     """What a peer says of its failure."""
     statuses = [int(s) for s in Status]
     status = message["status"] if message["status"] in statuses else int(Status.INTERNAL)
-    return class_of(status)(f"{peer}: {message['message']}")
+    return class_of(status)(f"{peer}: {message['message'][:MOST_TEXT]}")
+
+
+def _leave_to_parent() -> None:
+    """In a process that was forked: the thread is not there, whoever held a lock is not, and connections are shared."""
+    for stage in _stages:
+        stage._lock = threading.RLock()
+        stage._wake = threading.Condition(stage._lock)
+        stage._thread = None
+        stage._is_closed = stage._is_forked = True
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)
+
+
+@atexit.register
+def _stop_all() -> None:
+    """A thread that is in NIXL when the interpreter ends would abort the process."""
+    for stage in list(_stages):
+        stage._stop()
