@@ -392,6 +392,27 @@ def test_pieces(seed):
         Pieces(1, 1, 10, 9)
 
 
+def test_connect(hosts):
+    """Metadata of a peer that has no stage yet lacks its slots; who connects waits for the stage, and for them."""
+    from nixl._api import nixl_agent
+
+    a, agent = hosts.start("a"), nixl_agent("b")
+    a.agent.add_remote_agent(agent.get_agent_metadata())
+    connecting = threading.Thread(target=a.connect, args=("b", "", agent.number))
+    connecting.start()
+    time.sleep(0.2)
+    assert connecting.is_alive()
+    b = tma.nixl.Stage(hosts.client, agent, **hosts.options)
+    hosts.stages["b"] = b
+    hosts.until(lambda: not connecting.is_alive())
+    connecting.join()
+    x = hosts.client.empty((2, 8), "u1")
+    hosts.wait(*(transfers := (a.send("b", "t", x), b.receive("a", "t", x))))
+    assert [t.result() for t in transfers] == [16, 16]
+    with pytest.raises(tma.NoReplyError, match="no answer from 'nobody'"):
+        a.connect("nobody", "", 99, timeout=0.2)
+
+
 # ---- Failures --------------------------------------------------------------------------------------------
 
 

@@ -5,14 +5,10 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import time
-from collections.abc import Callable
 from typing import Any
 
-from .._errors import AlreadyExistsError, InvalidArgumentError, NoReplyError, UnsupportedError
+from .._errors import AlreadyExistsError, InvalidArgumentError, UnsupportedError
 from ._messages import PREFIX
-
-_RETRY_S = 0.01
 
 
 class Gone(Exception):
@@ -75,13 +71,13 @@ class Agent:
         self.nixl.fetch_remote_metadata(peer, ip, port)
         self.nixl.send_local_metadata(ip, port)
 
-    def await_metadata(self, peer: str, ip: str, port: int, timeout: float, is_there: Callable[[], bool]) -> None:
-        """Until the peer's metadata is there."""
-        end = time.monotonic() + timeout
-        while not is_there():
-            if time.monotonic() > end:
-                raise NoReplyError(f"peer: no metadata of {peer!r} from {ip} port {port} within {timeout:g} s")
-            time.sleep(_RETRY_S)
+    def reaches(self, peer: str, address: int, size: int, memory: str, device: int) -> bool:
+        """Whether the peer's metadata has this memory."""
+        try:
+            descriptors = self.nixl.get_xfer_descs([(address, size, device)], memory)
+            return bool(self.nixl.check_remote_metadata(peer, descriptors))
+        except Exception:  # it is not NIXL's
+            return False
 
     def remove(self, peer: str) -> None:
         """Closes the connection to a peer: nothing that it sends arrives any more."""

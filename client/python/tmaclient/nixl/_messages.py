@@ -9,9 +9,12 @@ Either side may fail. A sender that says `failed` has no write under way any mor
 the slots to nobody else before the sender has said so, or `closed` if it knows no such transfer. `ping` says nothing:
 that it cannot be sent says that the peer is gone.
 
-All carry `from`, the number of the stage that sends it, and all but an offer and a ping carry `to`, that of the stage
-that it is for, or 0 if the sender does not know it yet: what an earlier process of the same name sent, or is sent, is
-nobody's. `id` is the sender's number of the transfer.
+A `hello` that answers none (0) is answered by another one: then both have each other's metadata. It says where the
+slots of its sender are, which metadata that was sent too early lacks.
+
+All carry `from`, the number of the stage that sends it, and all but an offer, a ping and a hello carry `to`, that of
+the stage that it is for, or 0 if the sender does not know it yet: what an earlier process of the same name sent, or is
+sent, is nobody's. `id` is the sender's number of the transfer.
 """
 
 from __future__ import annotations
@@ -36,6 +39,7 @@ _MEMBERS: dict[str, dict[str, type]] = {
     "failed": {"to": int, "id": int, "by": str, "status": int, "message": str},
     "closed": {"to": int, "id": int},
     "ping": {},
+    "hello": {"answers": int, "address": int, "bytes": int, "memory": str, "device": int},
 }  # fmt: skip
 
 Message = dict[str, Any]

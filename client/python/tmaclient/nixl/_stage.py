@@ -21,7 +21,7 @@ from .. import _core
 from .._arrays import adapt
 from .._client import Client, MoveKeywords, Options
 from .._core import Tensor
-from .._errors import CanceledError, Error, InternalError, NotFoundError, Status, class_of
+from .._errors import CanceledError, Error, InternalError, NoReplyError, NotFoundError, Status, class_of
 from ._agent import Agent, make_agent
 from ._exchange import MOST_TEXT, Exchange, Transfer
 from ._messages import MOST_TAG, Message, MessageError, decode
@@ -32,6 +32,7 @@ from ._slots import Slots
 
 SLOT_BYTES = 4 << 20
 _ALIGNMENT = 4096  # of slots
+_GREET_S, _FETCH_S = 0.05, 0.5  # from hello to hello, and from one request for metadata to the next
 _SWEEP_S, _SWEEP_PART = 0.05, 0.05  # the least from sweep to sweep, and the most of the time that they take
 _PING_S, _IDLE_PING_S = 0.5, 2.0  # to peers with transfers, and to all
 _SHORTEST_NAP_S, _NAP_S, _LONG_NAP_S, _IDLE_NAP_S = 20e-6, 100e-6, 1e-3, 0.02
@@ -93,12 +94,15 @@ class Stage:
         step = -(-slot_bytes // _ALIGNMENT) * _ALIGNMENT if memory is None else slot_bytes
         self._owner, tensor = _memory(client, memory, (send_slots + receive_slots) * step)
         device = 0 if tensor.is_host else _core.device_of(tensor.data)
-        self._agent = Agent(agent, tensor.data, tensor.nbytes, "DRAM" if tensor.is_host else "VRAM", device)
+        kind = "DRAM" if tensor.is_host else "VRAM"
+        self._agent = Agent(agent, tensor.data, tensor.nbytes, kind, device)
+        self._place = {"address": tensor.data, "bytes": tensor.nbytes, "memory": kind, "device": device}
         self._exchange = Exchange(client._core, self._agent, secrets.randbits(63))
         self._senders = Senders(self._exchange, Slots(tensor, 0, send_slots, step))
         self._receivers = Receivers(self._exchange, Slots(tensor, send_slots * step, receive_slots, step))
         self._sweep_at = self._pinged = self._pinged_all = 0.0
         self._peers: set[str] = set()  # that were heard of
+        self._greeted: dict[str, tuple[int, int, str, int]] = {}  # where the slots of those are that have answered
         self._broken: Exception | None = None
         self._is_closed = self._is_forked = self._is_stopped = False
         self._lock = threading.RLock()
@@ -172,26 +176,34 @@ class Stage:
     # ---- Peers -------------------------------------------------------------------------------------------
 
     def connect(self, peer: str, ip: str, port: int, timeout: float = 30.0) -> None:
-        """Exchanges metadata with an agent that listens, by NIXL's own means, unless it is there already. Agents that
-        find each other by etcd need no call. NoReplyError."""
+        """Exchanges metadata with an agent that listens, by NIXL's own means, unless it is there already, and waits
+        until the peer has a stage that answers; it may start later. Agents that find each other by etcd need no call.
+        NoReplyError."""
         limit = _seconds(timeout)
+        started = time.monotonic()
+        asked = greeted = started - max(_FETCH_S, _GREET_S)
         with self._locked():
-            self._check_open()
+            self._greeted.pop(peer, None)
             if self._agent.knows(peer):
-                self._exchange.tell(peer, "ping")
-                self._drop_lost()
-            if self._is_there(peer):
-                return
-            self._agent.fetch(peer, ip, port)
-        self._agent.await_metadata(peer, ip, port, limit, lambda: self._is_there(peer))
-
-    def _is_there(self, peer: str) -> bool:
-        with self._lock:
-            self._check_open()
-            if not self._agent.knows(peer):
-                return False
-            self._peers.add(peer)
-            return True
+                asked = started  # it may be there already
+        while (now := time.monotonic()) - started < limit:
+            with self._locked():
+                self._check_open()
+                is_known = self._agent.knows(peer)
+                if is_known and peer in self._greeted and self._agent.reaches(peer, *self._greeted[peer]):
+                    self._peers.add(peer)
+                    return
+                if is_known and now - greeted >= _GREET_S:
+                    greeted = now
+                    self._exchange.tell(peer, "hello", answers=0, **self._place)
+                    self._drop_lost()
+                if now - asked >= _FETCH_S:
+                    asked = now
+                    self._agent.fetch(peer, ip, port)
+                if self._thread is None:
+                    self._step()
+            time.sleep(_LONG_NAP_S)
+        raise NoReplyError(f"peer: no answer from {peer!r}, which {ip} port {port} was asked for, within {limit:g} s")
 
     def metadata(self) -> bytes:
         """What a peer's add() takes, for those who bring it there by means of their own."""
@@ -420,6 +432,17 @@ class Stage:
             self._receivers.on_failed(peer, message, _error_of(peer, message))
         elif kind == "closed":
             self._receivers.on_closed(peer, message)
+        elif kind == "hello":
+            self._greet(peer, message)
+
+    def _greet(self, peer: str, message: Message) -> None:
+        if not self._agent.knows(peer):
+            return
+        self._peers.add(peer)
+        if message["answers"]:
+            self._greeted[peer] = (message["address"], message["bytes"], message["memory"], message["device"])
+        else:
+            self._exchange.tell(peer, "hello", answers=1, **self._place)
 
     def _drop_lost(self) -> None:
         """Closes the connections to those that are gone; nothing of theirs arrives after that."""
@@ -431,6 +454,7 @@ class Stage:
             self._senders.lose(peer, why)
             self._receivers.lose(peer, why)
             self._peers.discard(peer)
+            self._greeted.pop(peer, None)
             del lost[peer]
 
     def _sweep(self, now: float) -> None:

@@ -79,7 +79,7 @@ class nixl_agent:  # noqa: N801
         self.number = len(network.agents) + 1
         network.agents[self.number] = self
         self.registered, self.arrived, self.notifs = [], [], {}
-        self.remote = {}  # number of each agent whose metadata is here
+        self.remote, self.regions = {}, {}  # of each agent whose metadata is here: its number, and its memory
         self.is_running = True
 
     def end(self):
@@ -107,14 +107,31 @@ class nixl_agent:  # noqa: N801
         if self.remote.get(metadata.name, metadata.number) != metadata.number:
             raise nixlNotAllowedError(metadata.name)
         self.remote[metadata.name] = metadata.number
+        self.regions[metadata.name] = metadata.registered
         return metadata.name.encode()
+
+    def fetch_remote_metadata(self, name, ip, port):
+        """Agents listen at the port of their number."""
+        self._learn(self.network.agents.get(port))
+
+    def send_local_metadata(self, ip, port):
+        agent = self.network.agents.get(port)
+        if agent is not None and agent.is_running:
+            agent._learn(self)
+
+    def _learn(self, agent):
+        if agent is not None and agent.is_running and self.remote.get(agent.name, agent.number) == agent.number:
+            self.add_remote_agent(agent.get_agent_metadata())
 
     def remove_remote_agent(self, name):
         if self.remote.pop(name, None) is None:
             raise nixlNotFoundError(name)
 
-    def check_remote_metadata(self, name):
-        return name in self.remote
+    def check_remote_metadata(self, name, descriptors=()):
+        return name in self.remote and all(
+            any(a <= address and address + size <= a + n and where == rest for a, n, *where in self.regions[name])
+            for address, size, *rest in descriptors
+        )
 
     # ---- Messages and writes
 
