@@ -67,9 +67,14 @@ class Agent:
         return name.decode() if isinstance(name, bytes) else name
 
     def fetch(self, peer: str, ip: str, port: int) -> None:
-        """Asks for a peer's metadata, and sends it this agent's."""
-        self.nixl.fetch_remote_metadata(peer, ip, port)
-        self.nixl.send_local_metadata(ip, port)
+        """Sends a peer this agent's metadata, and asks for the peer's; without an ip by etcd. In this order: NIXL waits
+        for what etcd does not have yet, and sends nothing meanwhile."""
+        try:
+            self.nixl.send_local_metadata(ip, port)
+            self.nixl.fetch_remote_metadata(peer, ip, port)
+        except Exception as e:
+            where = f"{ip} port {port}" if ip else "etcd (NIXL_ETCD_ENDPOINTS)"
+            raise UnsupportedError(f"peer: NIXL cannot ask {where} for the metadata of {peer!r}: {e}") from None
 
     def reaches(self, peer: str, address: int, size: int, memory: str, device: int) -> bool:
         """Whether the peer's metadata has this memory."""

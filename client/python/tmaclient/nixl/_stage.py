@@ -175,10 +175,11 @@ class Stage:
 
     # ---- Peers -------------------------------------------------------------------------------------------
 
-    def connect(self, peer: str, ip: str, port: int, timeout: float = 30.0) -> None:
-        """Exchanges metadata with an agent that listens, by NIXL's own means, unless it is there already, and waits
-        until the peer has a stage that answers; it may start later. Agents that find each other by etcd need no call.
-        NoReplyError."""
+    def connect(self, peer: str, ip: str = "", port: int = 0, timeout: float = 30.0) -> None:
+        """Exchanges metadata by NIXL's own means, unless it is there already, and waits until the peer has a stage that
+        answers; it may start later. The peer's agent listens at ip and port; without ip, etcd has the metadata of both,
+        which call this (the environment variable NIXL_ETCD_ENDPOINTS says where it is). NoReplyError; UnsupportedError:
+        this agent cannot ask there."""
         limit = _seconds(timeout)
         started = time.monotonic()
         asked = greeted = started - max(_FETCH_S, _GREET_S)
@@ -203,7 +204,8 @@ class Stage:
                 if self._thread is None:
                     self._step()
             time.sleep(_LONG_NAP_S)
-        raise NoReplyError(f"peer: no answer from {peer!r}, which {ip} port {port} was asked for, within {limit:g} s")
+        where = f"{ip} port {port}" if ip else "etcd"
+        raise NoReplyError(f"peer: no answer from {peer!r}, which {where} was asked for, within {limit:g} s")
 
     def metadata(self) -> bytes:
         """What a peer's add() takes, for those who bring it there by means of their own."""
