@@ -263,7 +263,9 @@ class Guide(unittest.TestCase):
             return file.read()
 
     def test_names(self):
-        known = set(self.info["limits"]) | set(self.info["methods"]) | {"cuda_fd", "cuda_ipc", "cuda_pool", "tma_set_server_uid"}
+        stage = self.source("client/python/tmaclient/nixl/_stage.py").partition("def __init__(")[2].partition(") -> None:")[0]
+        known = set(self.info["limits"]) | set(self.info["methods"]) | set(re.findall(r"^ +(\w+): ", stage, re.M))
+        known |= {"cuda_fd", "cuda_ipc", "cuda_pool", "tma_set_server_uid", "enable_prog_thread"}
         names = set(re.findall(r"`([a-z]+(?:_[a-z]+)+)`", self.guide))
         self.assertGreater(len(names), 10)
         self.assertEqual(names - known, set())
