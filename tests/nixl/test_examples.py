@@ -37,7 +37,7 @@ def run(pair, example, roles, arguments):
 @pytest.mark.parametrize(("from_", "to"), [(2, 4), (8, 1), (1, 8), (4, 2)])
 def test_prefill_decode(hosts, from_, to):
     """32 layers of blocks of 16 tokens; 8 requests of up to 8 blocks, at full length."""
-    pair = hosts("tun", delay_ms=1, loss=0.002, seed=from_)
+    pair = hosts("tun", delay_ms=1, loss=0.005, seed=from_)
     requests = max(2, share(8))
     out = run(pair, "prefill_decode.py", ("prefill", "decode"), (
         ["--ranks", from_, "--peer-ranks", to, "--requests", requests],
@@ -51,7 +51,7 @@ def test_prefill_decode(hosts, from_, to):
 def test_weights(hosts, from_, to):
     pytest.importorskip("ml_dtypes")
     steps = max(1, share(3))
-    out = run(hosts("tun", delay_ms=1, loss=0.002, seed=to), "weights.py", ("trainer", "servers"), (
+    out = run(hosts("tun", delay_ms=1, loss=0.005, seed=to), "weights.py", ("trainer", "servers"), (
         ["--shards", from_, "--peer-shards", to, "--steps", steps], ["--shards", to, "--peer-shards", from_, "--steps", steps],
     ))
     assert f"{steps} steps, {steps * 12.6:.1f}" in out
