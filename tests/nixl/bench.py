@@ -159,7 +159,8 @@ def main():
     with contextlib.ExitStack() as stack:
         hosts = stack.enter_context(Hosts(options.link, rate=options.rate, delay_ms=options.delay, loss=options.loss,
                                           seed=options.seed, mtu=options.mtu))
-        tmads = [host.tmad(engine="cpu") for host in (hosts.a, hosts.b)]
+        threads = str(max(1, len(os.sched_getaffinity(0)) // 2))  # the hosts share the cores
+        tmads = [host.tmad("--threads", threads, engine="cpu") for host in (hosts.a, hosts.b)]
         pairs = {name: Pair(hosts, tmads, way, thread, options) for name, (way, thread) in WAYS.items()}
         if not options.json:
             print(f"{len(os.sched_getaffinity(0))} cores; {options.link}, MTU {options.mtu}, rate {options.rate or 'any'}, "
