@@ -962,6 +962,20 @@ def test_a_message_that_cannot_be_taken(hosts, monkeypatch):
     hosts.settle()
 
 
+def test_names_without_end(hosts):
+    """Of peers whose metadata is not here nothing is kept but a bounded number of offers."""
+    from nixl._api import nixl_agent
+    from tmaclient.nixl._messages import encode
+
+    b, known = hosts.start("b"), {"dtype": "uint8", "shape": [1], "layers": 1, "blocks": 1, "slot_bytes": 4096}
+    for i in range(50):
+        agent = nixl_agent(f"nobody {i}")
+        agent.add_remote_agent(b.metadata())
+        agent.send_notif("b", encode("offer", i, id=1, tag="t", **known))
+    hosts.until(lambda: b.stats()["offers"] == 50)
+    assert not b._receivers._stages and not b._peers
+
+
 def test_others_use_the_agent(hosts):
     """Notifications without the prefix are the caller's."""
     a, b = hosts.start("a"), hosts.start("b")

@@ -140,7 +140,8 @@ class Receivers:
         key = (peer, message["from"], message["id"])
         if key in self._met or key in self._waiting:
             return
-        self._lose_earlier(peer, message["from"])
+        if is_known:  # of others there may be any number
+            self._lose_earlier(peer, message["from"])
         place = (peer, message["tag"])
         expected = self._expected.get(place)
         if expected:
