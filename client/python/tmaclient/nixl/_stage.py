@@ -223,8 +223,9 @@ class Stage:
             return peer
 
     def forget(self, peer: str) -> None:
-        """Closes the connection to a peer, such as one that hangs: its transfers fail (DisconnectedError), and slots
-        that it might have written to are free a moment later. Its metadata is removed, and connect() gets it again."""
+        """Closes the connection to a peer, such as one that hangs: its transfers fail (DisconnectedError) once tmad
+        has ended what it does for them, and slots that it might have written to are free a moment later. Its metadata
+        is removed, and connect() gets it again."""
         with self._locked():
             self._check_open()
             self._exchange.lost.setdefault(peer, "it was forgotten")
