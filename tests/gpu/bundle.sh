@@ -56,6 +56,6 @@ chmod u+w "$to"/bin/* "$to"/lib/*
 strip "$to"/bin/* "$to"/lib/*
 chmod +x "$to/run.sh"
 tar -C "$(dirname "$to")" -cJf "$to.tar.xz" "$(basename "$to")"
-size=$(du -sb "$to" | cut -f 1)
-echo "$to: $((size >> 10)) KiB, $to.tar.xz: $(($(stat -c %s "$to.tar.xz") >> 10)) KiB"
-[ "$size" -le $most ] || { echo "that is more than $((most >> 20)) MiB" >&2; exit 1; }
+size=$(stat -c %s "$to.tar.xz")
+echo "$to: $(($(du -sb "$to" | cut -f 1) >> 10)) KiB, $to.tar.xz: $((size >> 10)) KiB"
+[ "$size" -le $most ] || { echo "the archive has more than $((most >> 20)) MiB" >&2; exit 1; }

@@ -4,12 +4,14 @@
 tmaclient.nixl. Bytes a second, in one table from one run.
 
     make bench-nixl, or python3 tests/nixl/bench.py [--link tun] [--delay MS] [--loss P] [--rate BITS/S] [--gib N]
+    python3 tests/nixl/bench.py --link none --devices 0,1 --transports cuda_ipc,cuda_copy,tcp --gib 1
 
-The hosts are network namespaces of this machine, and the transport is UCX's TCP. Each transfer moves blocks that are
+The hosts are network namespaces of this machine, unless there is no link; the transport is UCX's TCP, unless others
+are named. With devices, memory and slots are on GPUs, which takes PyTorch. Each transfer moves blocks that are
 drawn at random to places that are drawn at random, and every byte is compared. Descriptors of all slices are prepared
 once; a transfer's own request is made from indexes, and counts in "with making". A transfer has ended when NIXL says so
 to the side that writes; with a stage, when that knows that the other side has scattered the last slot. Ways take turns,
-and the processes of those whose turn it is not are stopped. It takes root, nixl and tmaclient.
+and the processes of those whose turn it is not are stopped. It takes nixl and tmaclient, and root for a link.
 """
 import argparse
 import contextlib
@@ -21,12 +23,12 @@ import statistics
 import subprocess
 import sys
 
-from hosts import HERE, Hosts, unavailable
+from hosts import HERE, Hosts, OneHost, unavailable
 
 SLICES = (4096, 65536, 0)  # 0: one contiguous buffer
 WAYS = {
-    "NIXL, progress thread off": ("alone", "off"),
-    "NIXL, progress thread on": ("alone", "on"),
+    "NIXL without its progress thread": ("alone", "off"),
+    "NIXL with its progress thread": ("alone", "on"),
     "Stage without a thread": ("staged", "off"),
     "Stage with a thread": ("staged", "on"),
 }
@@ -36,11 +38,11 @@ MIB = 1 << 20
 class Agent:
     """A process on a host."""
 
-    def __init__(self, host, tmad, way, thread, poll_us):
+    def __init__(self, host, tmad, way, thread, device, options):
         program = os.path.join(HERE, "bench_agent.py")
-        environment = {"NIXL_LOG_LEVEL": "WARN", "TMAD_SOCKET": tmad.path}
-        self._process = host.start([sys.executable, program, f"host-{host.name}", way, thread, str(poll_us)],
-                                   env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8", bufsize=1)
+        environment = {"NIXL_LOG_LEVEL": "WARN", "TMAD_SOCKET": tmad.path, "UCX_TLS": options.transports}
+        self._process = host.start([sys.executable, program, f"host-{host.name}", way, thread, str(options.poll_us),
+                                    str(options.slot_bytes), device], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8", bufsize=1)
 
     def ask(self, command, **arguments):
         with contextlib.suppress(BrokenPipeError):  # it has ended: so has its output
@@ -58,8 +60,8 @@ class Pair:
     """A way to move, with an agent on each host. It runs only inside its `with`."""
 
     def __init__(self, hosts, tmads, way, thread, options):
-        self._agents = self._a, self._b = [Agent(host, tmad, way, thread, options.poll_us)
-                                           for host, tmad in zip((hosts.a, hosts.b), tmads)]
+        self._agents = self._a, self._b = [Agent(host, tmad, way, thread, device, options) for host, tmad, device in
+                                           zip((hosts.a, hosts.b), tmads, options.devices)]
         known = [agent.ask("open", moved_bytes=options.moved_bytes, filled=agent is self._a) for agent in self._agents]
         for agent, other in zip(self._agents, reversed(known)):
             agent.ask("connect", **other)
@@ -117,9 +119,11 @@ def size_of(row):
 
 def ratios_of(rows):
     """How many times the bytes a second of NIXL alone a stage moves, by size: the better way of each."""
-    best = {(size_of(row), by): max(r["rate"] for r in rows if (size_of(r), r["by"]) == (size_of(row), by))
-            for row in rows for by in ("alone", "staged")}
-    return {size: rate / best[size, "alone"] for (size, by), rate in best.items() if by == "staged"}
+    best = {}
+    for row in rows:
+        key = size_of(row), row["by"]
+        best[key] = max(best.get(key, 0), row["rate"])
+    return {size: rate / best[size, "alone"] for (size, by), rate in best.items() if by == "staged" and (size, "alone") in best}
 
 
 def show(row, options):
@@ -130,17 +134,28 @@ def show(row, options):
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--link", choices=("veth", "tun"), default="veth")
+    parser.add_argument("--link", choices=("veth", "tun", "none"), default="veth", help="none: one host; veth unless given")
     parser.add_argument("--rate", type=int, default=0, help="of the link, in bits a second; 0, any, unless given")
     parser.add_argument("--delay", type=float, default=0.0, help="of a tun, one way, in ms")
     parser.add_argument("--loss", type=float, default=0.0, help="of packets in a tun, a probability")
     parser.add_argument("--mtu", type=int, default=9000, help="of the link; 9000 unless given")
     parser.add_argument("--gib", type=float, default=0.125, help="that a transfer moves; 0.125 unless given")
     parser.add_argument("--repeat", type=int, default=5, help="transfers of each row; 5 unless given")
+    parser.add_argument("--slot-mib", type=float, default=4, help="size of a stage's slots; 4 unless given")
+    parser.add_argument("--devices", default="host,host", help="of both sides: host, or the number of a GPU")
+    parser.add_argument("--transports", default="tcp", help="of UCX (UCX_TLS); tcp unless given")
+    parser.add_argument("--ways", default=",".join(WAYS), help="all unless given")
     parser.add_argument("--seed", type=int, default=1, help="of block lists and losses; 1 unless given")
     parser.add_argument("--poll-us", type=float, default=0, help="pause between looks at a transfer; 0 unless given")
     parser.add_argument("--json", action="store_true", help="for programs")
     options = parser.parse_args()
+    options.devices, options.ways = options.devices.split(","), options.ways.split(",")
+    options.slot_bytes = round(options.slot_mib * MIB)
+    if len(options.devices) != 2 or not all(device == "host" or device.isdecimal() for device in options.devices):
+        parser.error(f"--devices {','.join(options.devices)}: two, each host or the number of a GPU")
+    for way in options.ways:
+        if way not in WAYS:
+            parser.error(f"--ways {way}: they are {', '.join(WAYS)}")
     # Whole blocks of each of the slices.
     unit = 32 * max(SLICES)
     options.moved_bytes = max(1, round(options.gib * 1024 * MIB / unit)) * unit
@@ -152,20 +167,22 @@ def main():
     for name, remedy in (("nixl", "pip install nixl"), ("tmaclient", "PYTHONPATH=build/python-site after make check")):
         if importlib.util.find_spec(name) is None:
             sys.exit(f"bench.py: {name} is not installed: {remedy}")
-    reason = unavailable()
-    if reason:
+    if options.link != "none" and (reason := unavailable()):
         sys.exit(f"bench.py: {reason}")
     rows = []
     with contextlib.ExitStack() as stack:
-        hosts = stack.enter_context(Hosts(options.link, rate=options.rate, delay_ms=options.delay, loss=options.loss,
-                                          seed=options.seed, mtu=options.mtu))
+        hosts = stack.enter_context(OneHost() if options.link == "none" else Hosts(
+            options.link, rate=options.rate, delay_ms=options.delay, loss=options.loss, seed=options.seed, mtu=options.mtu))
         threads = str(max(1, len(os.sched_getaffinity(0)) // 2))  # the hosts share the cores
-        tmads = [host.tmad("--threads", threads, engine="cpu") for host in (hosts.a, hosts.b)]
-        pairs = {name: Pair(hosts, tmads, way, thread, options) for name, (way, thread) in WAYS.items()}
+        engine = "cpu" if options.devices == ["host", "host"] else "cuda"
+        tmads = [host.tmad("--threads", threads, engine=engine) for host in (hosts.a, hosts.b)]
+        pairs = {name: Pair(hosts, tmads, *WAYS[name], options) for name in options.ways}
         if not options.json:
-            print(f"{len(os.sched_getaffinity(0))} cores; {options.link}, MTU {options.mtu}, rate {options.rate or 'any'}, "
-                  f"delay {options.delay} ms, loss {options.loss}; {options.moved_bytes / MIB:.0f} MiB a transfer, seed "
-                  f"{options.seed}; medians of {options.repeat} ± half the range\n")
+            link = "one host" if options.link == "none" else (
+                f"{options.link}, MTU {options.mtu}, rate {options.rate or 'any'}, delay {options.delay} ms, loss {options.loss}")
+            print(f"{len(os.sched_getaffinity(0))} cores; {link}; {options.transports} from {' to '.join(options.devices)}; "
+                  f"{options.moved_bytes / MIB:.0f} MiB a transfer, slots of {options.slot_mib:g} MiB, seed {options.seed}; "
+                  f"medians of {options.repeat} ± half the range\n")
             print("| Slice | Descriptors | Way | Prepared once, ms | Made, ms | MB/s | MB/s with making |")
             print("|---|---|---|---|---|---|---|", flush=True)
         for slice_bytes in SLICES:

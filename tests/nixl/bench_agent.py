@@ -2,7 +2,9 @@
 """One side of bench.py: a process with memory and an agent, which obeys lines of JSON on standard input and answers each
 with one.
 
-    bench_agent.py NAME WAY THREAD POLL-US       THREAD: on or off, one that makes progress
+    bench_agent.py NAME WAY THREAD POLL-US SLOT-BYTES DEVICE
+
+    THREAD: on or off, one that makes progress; DEVICE: host, or the number of a GPU, whose memory PyTorch allocates
 
 Both sides draw the same block lists from a seed, so the one that receives knows what it must have.
 """
@@ -35,12 +37,13 @@ class Cache:
     def view(self, memory):
         return memory[:self.layers * self.blocks * self.slice_bytes].reshape(self.layers, self.blocks, self.slice_bytes)
 
-    def slices(self, address):
+    def slices(self, address, device):
         """A descriptor for each, as NIXL takes them: address, length, device."""
         count = self.layers * self.blocks
         descriptors = np.zeros((count, 3), np.uint64)
         descriptors[:, 0] = address + np.arange(count, dtype=np.uint64) * np.uint64(self.slice_bytes)
         descriptors[:, 1] = self.slice_bytes
+        descriptors[:, 2] = device
         return descriptors
 
     def indexes(self, blocks):
@@ -48,29 +51,72 @@ class Cache:
         return (np.arange(self.layers, dtype=np.int32)[:, None] * self.blocks + blocks).ravel()
 
 
+class HostMemory:
+    """Bytes that a way has made."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def get(self):
+        return self.array
+
+    def put(self, values):
+        self.array[:] = values
+
+    def clear(self):
+        self.array[:] = 0
+
+
+class DeviceMemory:
+    """The same on a GPU."""
+
+    def __init__(self, size, device):
+        import torch
+        self._torch = torch
+        self.array = torch.zeros(size, dtype=torch.uint8, device=f"cuda:{device}")
+        torch.cuda.synchronize(device)
+
+    def get(self):
+        return self.array.cpu().numpy()
+
+    def put(self, values):
+        self.array.copy_(self._torch.from_numpy(values))
+        self._torch.cuda.synchronize(self.array.device)
+
+    def clear(self):
+        self.array.zero_()
+        self._torch.cuda.synchronize(self.array.device)
+
+
 class Alone:
     """NIXL by itself: a descriptor for each slice. All slices are prepared once; a transfer picks its own by index."""
 
-    def __init__(self, name, thread, pause_s):
+    def __init__(self, name, thread, pause_s, slot_bytes, device):
         from nixl._api import nixl_agent, nixl_agent_config
         self.agent = nixl_agent(name, nixl_agent_config(enable_prog_thread=thread))
-        self.pause_s = pause_s
+        self.pause_s, self._device = pause_s, device
         self._handles = ()
 
     def open(self, size):
         """Memory of so many bytes, and what the other side has to know."""
-        self.memory = np.zeros(size, np.uint8)
-        self.agent.register_memory([(self.memory.ctypes.data, size, 0, "")], "DRAM")
-        return self.memory, {"metadata": self.agent.get_agent_metadata().hex(), "address": self.memory.ctypes.data}
+        if self._device is None:
+            memory, self._kind = HostMemory(np.zeros(size, np.uint8)), "DRAM"
+            self._address = memory.array.ctypes.data
+        else:
+            memory, self._kind = DeviceMemory(size, self._device), "VRAM"
+            self._address = memory.array.data_ptr()
+        self.agent.register_memory([(self._address, size, self._device or 0, "")], self._kind)
+        return memory, {"metadata": self.agent.get_agent_metadata().hex(), "address": self._address, "device": self._device or 0}
 
-    def connect(self, metadata, address):
-        self._peer, self._peer_address = self.agent.add_remote_agent(bytes.fromhex(metadata)), address
+    def connect(self, metadata, address, device):
+        self._peer = self.agent.add_remote_agent(bytes.fromhex(metadata))
+        self._ends = (("NIXL_INIT_AGENT", self._address, self._device or 0), (self._peer, address, device))
 
     def prepare(self, cache):
         for handle in self._handles:
             handle.release()
-        self._handles = [self.agent.prep_xfer_dlist(name, cache.slices(address), "DRAM") for name, address in
-                         (("NIXL_INIT_AGENT", self.memory.ctypes.data), (self._peer, self._peer_address))]
+        self._handles = [self.agent.prep_xfer_dlist(name, cache.slices(address, device), self._kind)
+                         for name, address, device in self._ends]
 
     def send(self, cache, source, destination):
         """Moves these blocks of each layer there. Seconds that the request took to make, and the bytes to move."""
@@ -101,23 +147,28 @@ class Alone:
 class Staged:
     """tmaclient.nixl, by a tmad on each host. With THREAD the stage has one of its own, otherwise it moves when asked to."""
 
-    def __init__(self, name, thread, pause_s):
+    def __init__(self, name, thread, pause_s, slot_bytes, device):
         import tmaclient
         import tmaclient.nixl
         self.client = tmaclient.connect(os.environ["TMAD_SOCKET"])
-        self.stage = tmaclient.nixl.Stage(self.client, name, thread=thread)
+        self._device = device
+        slots = None if device is None else DeviceMemory(16 * slot_bytes, device).array
+        self.stage = tmaclient.nixl.Stage(self.client, name, thread=thread, slot_bytes=slot_bytes, memory=slots)
         self.thread, self.pause_s = thread, pause_s or 20e-6  # the cores are tmad's too
         self._receiving = None
 
     def open(self, size):
-        self.memory = self.client.empty((size,), "uint8")
-        return self.memory, {"metadata": self.stage.metadata().hex(), "address": 0}
+        if self._device is None:
+            self._memory = HostMemory(self.client.empty((size,), "uint8"))
+        else:
+            self._memory = DeviceMemory(size, self._device)
+        return self._memory, {"metadata": self.stage.metadata().hex()}
 
-    def connect(self, metadata, address):
+    def connect(self, metadata):
         self._peer = self.stage.add(bytes.fromhex(metadata))
 
     def prepare(self, cache):
-        self._view = cache.view(self.memory)
+        self._view = cache.view(self._memory.array)
 
     def _arguments(self, cache, blocks):
         """A block has to fit into a slot: a buffer is sent as blocks of 1 MiB."""
@@ -166,15 +217,16 @@ class Side:
         self._moved_bytes = moved_bytes
         self._memory, known = self._way.open(2 * moved_bytes)
         if filled:
-            self._memory.view(np.uint64)[:] = self._pattern()
+            self._memory.put(self._pattern())
         return known
 
     def _pattern(self):
         """No two words of it are the same."""
-        return np.arange(self._memory.nbytes // 8, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(1)
+        words = np.arange(self._memory.array.nbytes // 8, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(1)
+        return words.view(np.uint8)
 
-    def connect(self, metadata, address):
-        self._way.connect(metadata, address)
+    def connect(self, **known):
+        self._way.connect(**known)
 
     def prepare(self, slice_bytes):
         self._cache = Cache(self._moved_bytes, slice_bytes)
@@ -194,10 +246,11 @@ class Side:
             self.progress()
         self._arrived -= 1
         source, destination = self._cache.lists(seed)
-        expected = np.zeros_like(self._memory)
-        self._cache.view(expected)[:, destination] = self._cache.view(self._pattern().view(np.uint8))[:, source]
-        same = np.array_equal(self._memory, expected)
-        self._memory[:] = 0
+        pattern = self._pattern()
+        expected = np.zeros_like(pattern)
+        self._cache.view(expected)[:, destination] = self._cache.view(pattern)[:, source]
+        same = np.array_equal(self._memory.get(), expected)
+        self._memory.clear()
         return same
 
     def progress(self):
@@ -205,10 +258,11 @@ class Side:
 
 
 def main():
-    name, way, thread, poll_us = sys.argv[1:]
+    name, way, thread, poll_us, slot_bytes, device = sys.argv[1:]
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what NIXL says is no answer
-    side = Side(WAYS[way](name, thread == "on", float(poll_us) / 1e6))
+    device = None if device == "host" else int(device)
+    side = Side(WAYS[way](name, thread == "on", float(poll_us) / 1e6, int(slot_bytes), device))
     receives = False
     while True:
         # UCX moves nothing unless it is called, if it has no thread.

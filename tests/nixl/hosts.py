@@ -9,6 +9,7 @@
 A host is a thread: it has made the namespaces, whatever it creates (sockets, processes) is in them, and what it has
 started is killed by the kernel when it ends. So nothing is left in any case: namespaces, devices and processes go with
 the thread, and that goes with this process. It takes root, iproute2 and util-linux; unavailable() says what is missing.
+OneHost() has the same two names for this machine alone, which takes only util-linux.
 """
 import concurrent.futures
 import contextlib
@@ -29,8 +30,6 @@ from tmad import Tmad, own_environment, scaled, wait_until
 HERE = os.path.dirname(os.path.abspath(__file__))
 ADDRESSES = ("10.79.0.1", "10.79.0.2")
 DEVICE = "eth0"
-# NIXL's UCX would take what all processes of a machine share, and tell the other host of the loopback device.
-UCX = {"UCX_TLS": "tcp", "UCX_NET_DEVICES": DEVICE}
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _CLONE_NEWNS, _CLONE_NEWNET = 0x20000, 0x40000000
@@ -73,31 +72,25 @@ def _run(*command, text=None):
     subprocess.run(command, input=text, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, encoding="utf-8")
 
 
-class Host:
-    """A namespace with an address."""
+class Machine:
+    """This machine, as it is."""
 
-    def __init__(self, name, address):
-        self.name, self.address = name, address
+    address, device = "127.0.0.1", "lo"
+
+    def __init__(self, name):
+        self.name = name
         self._processes, self._tmads = [], []
-        self._thread = concurrent.futures.ThreadPoolExecutor(1, f"host-{name}")
-        try:
-            self.run(_enter_namespaces)
-            self.namespace = f"/proc/{os.getpid()}/task/{self.run(_thread_id)}/ns/net"
-            self.run(_run, "ip", "link", "set", "lo", "up")
-        except BaseException:
-            self.close()
-            raise
 
     def run(self, function, *arguments, **named):
-        """A call in the namespace: a socket that it makes is there, wherever it is used."""
-        return self._thread.submit(function, *arguments, **named).result()
+        """A call on the host: a socket that it makes is there, wherever it is used."""
+        return function(*arguments, **named)
 
     def start(self, command, env=None, **options):
-        """A process in the namespace, which the end of the host kills: a Popen. env is added to the
-        environment, in which UCX knows the link alone."""
+        """A process on the host, which the end of the host kills: a Popen. env is added to the environment, in
+        which NIXL's UCX has the link alone: it would take what all processes of a machine share."""
         options.setdefault("stdin", subprocess.DEVNULL)
-        process = self.run(subprocess.Popen, _dies_with_host(command), env={**own_environment(), **UCX, **(env or {})},
-                           start_new_session=True, **options)
+        env = {**own_environment(), "UCX_TLS": "tcp", "UCX_NET_DEVICES": self.device, **(env or {})}
+        process = self.run(subprocess.Popen, _dies_with_host(command), env=env, start_new_session=True, **options)
         self._processes.append(process)
         return process
 
@@ -109,6 +102,36 @@ class Host:
         self.run(tmad.start)
         return tmad
 
+    def close(self):
+        with contextlib.ExitStack() as stack:
+            for tmad in self._tmads:
+                stack.callback(tmad.stop)
+            for process in self._processes:
+                stack.callback(_reap, process)
+                if process.poll() is None:
+                    os.killpg(process.pid, signal.SIGKILL)
+
+
+class Host(Machine):
+    """A namespace with an address."""
+
+    device = DEVICE
+
+    def __init__(self, name, address):
+        super().__init__(name)
+        self.address = address
+        self._thread = concurrent.futures.ThreadPoolExecutor(1, f"host-{name}")
+        try:
+            self.run(_enter_namespaces)
+            self.namespace = f"/proc/{os.getpid()}/task/{self.run(_thread_id)}/ns/net"
+            self.run(_run, "ip", "link", "set", "lo", "up")
+        except BaseException:
+            self.close()
+            raise
+
+    def run(self, function, *arguments, **named):
+        return self._thread.submit(function, *arguments, **named).result()
+
     def configure(self, mtu):
         """Gives the device its address and brings it up."""
         self.run(_run, "ip", "-batch", "-", text=f"address add {self.address}/30 dev {DEVICE}\n"
@@ -117,12 +140,7 @@ class Host:
     def close(self):
         with contextlib.ExitStack() as stack:
             stack.callback(self._thread.shutdown)
-            for tmad in self._tmads:
-                stack.callback(tmad.stop)
-            for process in self._processes:
-                stack.callback(_reap, process)
-                if process.poll() is None:
-                    os.killpg(process.pid, signal.SIGKILL)
+            stack.callback(super().close)
 
 
 def _reap(process):
@@ -240,3 +258,18 @@ class Hosts:
 
     def __exit__(self, kind, value, trace):
         self.close()
+
+
+class OneHost:
+    """This machine as both: a and b have nothing between them but what UCX finds."""
+
+    def __init__(self):
+        self.a, self.b = Machine("a"), Machine("b")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, value, trace):
+        with contextlib.ExitStack() as stack:
+            stack.callback(self.a.close)
+            stack.callback(self.b.close)
