@@ -3,6 +3,7 @@
 import contextlib
 import os
 import sys
+import tempfile
 
 import pytest
 
@@ -51,6 +52,34 @@ def own():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(daemon.pid, 18)  # SIGCONT
         daemon.stop()
+
+
+@pytest.fixture(scope="module")
+def lose():
+    """The name of a file: once it is there, the module's tmad on devices loses the one that it names."""
+    with tempfile.TemporaryDirectory() as directory:
+        yield os.path.join(directory, "lose")
+
+
+@pytest.fixture(scope="module")
+def gpus(lose):
+    """A tmad of the module's own on two devices of the stand-in driver, which this process has, too."""
+    import softgpu
+
+    softgpu.driver()
+    with Tmad(engine="cuda", env={"SOFTGPU_DEVICES": "2", "SOFTGPU_LOSE": lose}) as daemon:
+        yield daemon
+
+
+@pytest.fixture
+def devices(gpus):
+    import softgpu
+
+    made = [softgpu.Device(i) for i in range(2)]
+    yield made
+    for device in made:
+        device.free()
+    softgpu.enter()
 
 
 @pytest.fixture(scope="session")
