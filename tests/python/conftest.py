@@ -10,6 +10,7 @@ import pytest
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support"))
 
 import tmaclient as tma
+from nixl_hosts import FAKE, Hosts
 from tmad import Tmad
 
 
@@ -80,6 +81,37 @@ def devices(gpus):
     for device in made:
         device.free()
     softgpu.enter()
+
+
+@pytest.fixture(scope="module")
+def fake_nixl():
+    """In place of NIXL, installed or not."""
+    before = {name: sys.modules.pop(name) for name in list(sys.modules) if name.split(".")[0] == "nixl"}
+    sys.path.insert(0, FAKE)
+    import tmaclient.nixl  # noqa: F401
+
+    yield
+    sys.path.remove(FAKE)
+    for name in [n for n in sys.modules if n.split(".")[0] == "nixl" or n.startswith("tmaclient.nixl")]:
+        del sys.modules[name]
+    del tma.nixl
+    sys.modules.update(before)
+
+
+@pytest.fixture
+def network(fake_nixl, seed):
+    from nixl import _api
+
+    _api.network = _api.Network(seed)
+    return _api.network
+
+
+@pytest.fixture
+def hosts(network, tmad):
+    with tma.connect(tmad.path) as client:
+        all_ = Hosts(client)
+        yield all_
+        all_.close()
 
 
 @pytest.fixture(scope="session")

@@ -11,9 +11,9 @@ np = pytest.importorskip("numpy")
 
 import tmaclient as tma
 import softgpu
+from nixl_hosts import Hosts
 from softgpu import Array, Stream
 from tmad import share
-from test_nixl import Hosts, network, stand_in  # noqa: F401 - the fixtures
 
 softgpu.require()
 
@@ -23,12 +23,15 @@ VALUES = np.arange(N * 40 * 6 * 32, dtype="f4").reshape(N, *SHAPE)
 BLOCKS, PLACES = [9, 0, 39, 9, *range(10, 30)], [1, 39, 2, 0, *range(35, 15, -1)]
 
 
+@pytest.fixture(scope="module")
+def tmad(gpus):
+    return gpus
+
+
 @pytest.fixture
-def hosts(network, gpus):  # noqa: F811
-    with tma.connect(gpus.path) as client:
-        all_ = Hosts(client, slot_bytes=SLOT_BYTES, send_slots=N_SLOTS // 2, receive_slots=N_SLOTS // 2)
-        yield all_
-        all_.close()
+def hosts(hosts):
+    hosts.options.update(slot_bytes=SLOT_BYTES, send_slots=N_SLOTS // 2, receive_slots=N_SLOTS // 2)
+    return hosts
 
 
 @pytest.fixture
@@ -155,7 +158,7 @@ def test_conversions(hosts, devices, place, slots, side):
     assert are(devices[0], into, expected)
 
 
-def test_with_threads(network, gpus, devices, place):  # noqa: F811
+def test_with_threads(network, gpus, devices, place):
     """Of stages that have clients and threads of their own, between the devices."""
     with tma.connect(gpus.path) as one, tma.connect(gpus.path) as other:
         hosts = Hosts(one, slot_bytes=SLOT_BYTES, send_slots=2, receive_slots=2, thread=True)
