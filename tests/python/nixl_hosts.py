@@ -17,16 +17,20 @@ class Hosts:
 
     def start(self, name, **options):
         """A stage, or another one in place of a host that has ended; all learn of it."""
+        others = [stage for stage in self.stages.values() if stage.agent.is_running]
+        stage = self.start_unknown(name, **options)
+        for other in others:
+            other.forget(name)
+            assert other.add(stage.metadata()) == name
+            stage.add(other.metadata())
+        return stage
+
+    def start_unknown(self, name, **options):
+        """A stage that has yet to connect."""
         from nixl._api import nixl_agent
 
-        stage = tma.nixl.Stage(self.client, nixl_agent(name), **{**self.options, **options})
-        for other in self.stages.values():
-            if other.agent.is_running:
-                other.forget(name)
-                assert other.add(stage.metadata()) == name
-                stage.add(other.metadata())
-        self.stages[name] = stage
-        return stage
+        self.stages[name] = tma.nixl.Stage(self.client, nixl_agent(name), **{**self.options, **options})
+        return self.stages[name]
 
     def step(self):
         return sum(stage.progress() for stage in self.stages.values() if stage.agent.is_running) > 0

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Transfers between hosts over a stand-in for NIXL, which delivers late and out of order: what arrives, and calls."""
+import concurrent.futures
 import random
 import subprocess
 import sys
@@ -315,7 +316,7 @@ def test_pieces(seed):
         Pieces(1, 1, 10, 9)
 
 
-# ---- Calls ---------------------------------------------------------------------------------------------
+# ---- Peers that find each other ------------------------------------------------------------------------
 
 
 def test_connect(hosts):
@@ -324,7 +325,7 @@ def test_connect(hosts):
 
     a, agent = hosts.start("a"), nixl_agent("b")
     a.agent.add_remote_agent(agent.get_agent_metadata())
-    connecting = threading.Thread(target=a.connect, args=("b", "", agent.number))
+    connecting = threading.Thread(target=a.connect, args=("b", "host-b", agent.number))
     connecting.start()
     time.sleep(0.2)
     assert connecting.is_alive()
@@ -335,8 +336,86 @@ def test_connect(hosts):
     x = hosts.client.empty((2, 8), "u1")
     hosts.wait(*(transfers := (a.send("b", "t", x), b.receive("a", "t", x))))
     assert [t.result() for t in transfers] == [16, 16]
-    with pytest.raises(tma.NoReplyError, match="no answer from 'nobody'"):
-        a.connect("nobody", "", 99, timeout=0.2)
+    with pytest.raises(tma.NoReplyError, match="'nobody', which host-c port 99 was asked for, within 0.2 s"):
+        a.connect("nobody", "host-c", 99, timeout=0.2)
+
+
+@pytest.fixture
+def etcd(monkeypatch):
+    monkeypatch.setenv("NIXL_ETCD_ENDPOINTS", "http://host-e:2379")
+
+
+def meet(hosts, *pairs):
+    """Each pair's stage connects to its peer by etcd, all at once."""
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        calls = [pool.submit(stage.connect, peer, timeout=4.0) for stage, peer in pairs]
+        hosts.until(lambda: all(call.done() for call in calls))
+    for call in calls:
+        call.result()
+
+
+def exchange(hosts, a, b):
+    """Both send to each other."""
+    rng, transfers, arrays = np.random.default_rng(10), [], []
+    for sender, receiver in ((a, b), (b, a)):
+        arrays.append((filled(hosts.client, rng, (20, 256), "u1"), hosts.client.empty((20, 256), "u1")))
+        transfers += sender.send(receiver.name, "t", arrays[-1][0]), receiver.receive(sender.name, "t", arrays[-1][1])
+    hosts.wait(*transfers)
+    assert [t.result() for t in transfers] == [20 * 256] * 4
+    assert all(np.array_equal(x, y) for x, y in arrays)
+
+
+def test_connect_by_etcd(hosts, etcd):
+    """At once: neither waits for the other before it has told of itself."""
+    a, b = hosts.start_unknown("a"), hosts.start_unknown("b")
+    meet(hosts, (a, "b"), (b, "a"))
+    exchange(hosts, a, b)
+
+
+@pytest.mark.parametrize("patience_s", [5.0, 0.1])
+def test_connect_by_etcd_to_one_that_comes_later(hosts, network, etcd, monkeypatch, patience_s):
+    """While NIXL waits for its metadata, or after NIXL has given up."""
+    from nixl import _api
+
+    monkeypatch.setattr(_api, "ETCD_PATIENCE_S", patience_s)
+    a = hosts.start_unknown("a")
+    connecting = threading.Thread(target=a.connect, args=("b",))
+    connecting.start()
+    if patience_s > 1:
+        hosts.until(lambda: a.agent.etcd_since)
+    else:
+        hosts.until(lambda: "a" in network.etcd and not a.agent.etcd_requests)
+    assert connecting.is_alive()
+    b = hosts.start_unknown("b")
+    meet(hosts, (b, "a"))
+    hosts.until(lambda: not connecting.is_alive())
+    connecting.join()
+    exchange(hosts, a, b)
+
+
+def test_connect_by_etcd_to_another_in_its_place(hosts, etcd):
+    """Of which etcd still has the earlier one's metadata."""
+    a, b = hosts.start_unknown("a"), hosts.start_unknown("b")
+    meet(hosts, (a, "b"), (b, "a"))
+    b.agent.end()
+    b = hosts.start_unknown("b")
+    meet(hosts, (a, "b"), (b, "a"))
+    exchange(hosts, a, b)
+
+
+def test_etcd_is_not_set(hosts, monkeypatch):
+    monkeypatch.delenv("NIXL_ETCD_ENDPOINTS", raising=False)
+    with pytest.raises(tma.UnsupportedError) as e:
+        hosts.start_unknown("a").connect("b")
+    assert "peer: NIXL cannot ask etcd (NIXL_ETCD_ENDPOINTS) for the metadata of 'b': NIXL_ERR_INVALID_PARAM" in str(e.value)
+
+
+def test_etcd_does_not_have_it(hosts, etcd):
+    with pytest.raises(tma.NoReplyError, match="peer: no answer from 'b', which etcd was asked for, within 0.3 s"):
+        hosts.start_unknown("a").connect("b", timeout=0.3)
+
+
+# ---- Calls ---------------------------------------------------------------------------------------------
 
 
 def test_arguments(hosts):
