@@ -86,8 +86,8 @@ class Peer:
         self.stage = tma.nixl.Stage(self.client, nixl_agent(name, config), slot_bytes=16384, timeout=60.0)
         self.caches, self.big = None, None
 
-    def connect(self, peer, ip, port):
-        """Until both know each other."""
+    def connect(self, peer, ip="", port=0):
+        """Until both know each other; without an ip by etcd."""
         self.stage.connect(peer, ip, port)
 
     def metadata(self):

@@ -3,12 +3,14 @@
 import contextlib
 import os
 import sys
+import tempfile
 
 import pytest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "support"))
 
 import tmaclient as tma
+from nixl_hosts import FAKE, Hosts
 from tmad import Tmad
 
 
@@ -51,6 +53,65 @@ def own():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(daemon.pid, 18)  # SIGCONT
         daemon.stop()
+
+
+@pytest.fixture(scope="module")
+def lose():
+    """The name of a file: once it is there, the module's tmad on devices loses the one that it names."""
+    with tempfile.TemporaryDirectory() as directory:
+        yield os.path.join(directory, "lose")
+
+
+@pytest.fixture(scope="module")
+def gpus(lose):
+    """A tmad of the module's own on two devices of the stand-in driver, which this process has, too."""
+    import softgpu
+
+    softgpu.driver()
+    with Tmad(engine="cuda", env={"SOFTGPU_DEVICES": "2", "SOFTGPU_LOSE": lose}) as daemon:
+        yield daemon
+
+
+@pytest.fixture
+def devices(gpus):
+    import softgpu
+
+    made = [softgpu.Device(i) for i in range(2)]
+    yield made
+    for device in made:
+        device.free()
+    softgpu.enter()
+
+
+@pytest.fixture(scope="module")
+def fake_nixl():
+    """In place of NIXL, installed or not."""
+    before = {name: sys.modules.pop(name) for name in list(sys.modules) if name.split(".")[0] == "nixl"}
+    sys.path.insert(0, FAKE)
+    import tmaclient.nixl  # noqa: F401
+
+    yield
+    sys.path.remove(FAKE)
+    for name in [n for n in sys.modules if n.split(".")[0] == "nixl" or n.startswith("tmaclient.nixl")]:
+        del sys.modules[name]
+    del tma.nixl
+    sys.modules.update(before)
+
+
+@pytest.fixture
+def network(fake_nixl, seed):
+    from nixl import _api
+
+    _api.network = _api.Network(seed)
+    return _api.network
+
+
+@pytest.fixture
+def hosts(network, tmad):
+    with tma.connect(tmad.path) as client:
+        all_ = Hosts(client)
+        yield all_
+        all_.close()
 
 
 @pytest.fixture(scope="session")

@@ -4,11 +4,20 @@ import ctypes
 import os
 
 import numpy as np
+import pytest
 
-from tmad import SOFTGPU
+from tmad import GPU, SANITIZED, SOFTGPU
 
 MIB = 1 << 20
+IS_THERE = not (GPU or SANITIZED) and os.path.exists(os.path.join(SOFTGPU, "libcuda.so.1"))
+NEEDED = "needs the stand-in driver, and nothing else that is preloaded"
 _driver = None
+
+
+def require():
+    """Skips a file that is about devices, where they cannot be."""
+    if not IS_THERE:
+        pytest.skip(NEEDED, allow_module_level=True)
 
 
 class Location(ctypes.Structure):
@@ -128,3 +137,46 @@ class Array:
              ctypes.c_size_t(values.nbytes), self._handle())
         cuda("cuStreamSynchronize", self._handle())
         return values
+
+
+class Device:
+    """A device's memory and a stream of it. Each array is in an allocation of its own, or several are one behind the
+    other in one."""
+
+    def __init__(self, number):
+        self.number, self.arrays_per_span = number, 1
+        self._spans, self._n_arrays, self._allocated = [], 0, []
+        enter(number)
+        self.stream = Stream()
+
+    def array(self, values, stream=None):
+        enter(self.number)
+        at = self._n_arrays % self.arrays_per_span
+        if at == 0:
+            self._spans.append(Span(1, device=self.number))
+        self._n_arrays += 1
+        span = self._spans[-1]
+        start = span.start + 64 + at * (span.chunk // self.arrays_per_span)
+        made = Array(start, values.shape, values.dtype, stream or self.stream)
+        made.put(values)
+        return made
+
+    def allocate(self, size, at=0):
+        """Bytes from some byte on of what cuMemAlloc gives."""
+        enter(self.number)
+        start = ctypes.c_uint64()
+        cuda("cuMemAlloc_v2", ctypes.byref(start), ctypes.c_size_t(at + size))
+        self._allocated.append(start)
+        return Array(start.value + at, (size,), "u1", self.stream)
+
+    def get(self, array):
+        enter(self.number)
+        return array.get()
+
+    def free(self):
+        enter(self.number)
+        self.stream.close()
+        for span in self._spans:
+            span.free()
+        for start in self._allocated:
+            cuda("cuMemFree_v2", start)

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """Device memory and streams, on the stand-in driver: tmad and this process have one each."""
-import os
 import threading
 import time
 
@@ -9,13 +8,11 @@ import pytest
 np = pytest.importorskip("numpy")
 
 import tmaclient as tma
-from tmad import GPU, SANITIZED, SOFTGPU, Tmad, scaled, share
-
-if GPU or SANITIZED or not os.path.exists(os.path.join(SOFTGPU, "libcuda.so.1")):
-    pytest.skip("needs the stand-in driver, and nothing else that is preloaded", allow_module_level=True)
-
 import softgpu
 from softgpu import MIB, Array, Span, Stream
+from tmad import Tmad, scaled, share
+
+softgpu.require()
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -24,15 +21,8 @@ def stand_in():
 
 
 @pytest.fixture(scope="module")
-def gpu():
-    with Tmad(engine="cuda") as daemon:
-        yield daemon
-
-
-@pytest.fixture
-def c(gpu):
-    with tma.connect(gpu.path) as client:
-        yield client
+def tmad(gpus):
+    return gpus
 
 
 @pytest.fixture
@@ -104,8 +94,8 @@ def test_between_host_and_device(c, span, stream):
 
 
 @pytest.mark.parametrize("mode", ["constant", "edge", "wrap"])
-def test_host_memory_passes_in_chunks(gpu, span, stream, mode):
-    with tma.connect(gpu.path, staging=64 << 10) as c:
+def test_host_memory_passes_in_chunks(gpus, span, stream, mode):
+    with tma.connect(gpus.path, staging=64 << 10) as c:
         pads = ((1, 2), (0, 3))
         wanted = np.pad(X.T, pads, mode=mode)
         device = Array(span.start, wanted.shape, "u4", stream)
@@ -384,9 +374,9 @@ def test_killed_with_work_in_streams(span, stream):
         daemon.stop()
 
 
-def test_closing_with_work_in_streams(gpu, span, stream):
+def test_closing_with_work_in_streams(gpus, span, stream):
     for _ in range(share(20)):
-        c = tma.connect(gpu.path)
+        c = tma.connect(gpus.path)
         src, dst = Array(span.start, (4096,), "u4", stream), Array(span.start + MIB, (4096,), "u4", stream)
         for _ in range(10):
             c.copy(src, out=dst)

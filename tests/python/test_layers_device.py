@@ -1,20 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Layers in device memory, of one device or two, and in host memory beside it, on the stand-in driver."""
 import asyncio
-import os
 
 import pytest
 
 np = pytest.importorskip("numpy")
 
 import tmaclient as tma
-from tmad import GPU, SANITIZED, SOFTGPU, Tmad, share
-
-if GPU or SANITIZED or not os.path.exists(os.path.join(SOFTGPU, "libcuda.so.1")):
-    pytest.skip("needs the stand-in driver, and nothing else that is preloaded", allow_module_level=True)
-
 import softgpu
-from softgpu import Array, Span, Stream
+from tmad import share
+
+
+softgpu.require()
 
 N, SHAPE, INDEX = 4, (16, 8, 4), [9, 0, 15]
 VALUES = np.arange(N * 512, dtype="f4").reshape(N, *SHAPE)
@@ -22,51 +19,8 @@ TAKEN = np.stack([a[INDEX].transpose(2, 0, 1) for a in VALUES])  # as permuted
 
 
 @pytest.fixture(scope="module")
-def gpus():
-    softgpu.driver()
-    with Tmad(engine="cuda", env={"SOFTGPU_DEVICES": "2"}) as daemon:
-        yield daemon
-
-
-@pytest.fixture
-def c(gpus):
-    with tma.connect(gpus.path) as client:
-        yield client
-
-
-class Device:
-    """Allocations of a device, one for each array, and a stream of it."""
-
-    def __init__(self, number):
-        self.number, self.spans = number, []
-        softgpu.enter(number)
-        self.stream = Stream()
-
-    def array(self, values):
-        softgpu.enter(self.number)
-        self.spans.append(Span(1, device=self.number))
-        made = Array(self.spans[-1].start + 64, values.shape, values.dtype, self.stream)
-        made.put(values)
-        return made
-
-    def get(self, array):
-        softgpu.enter(self.number)
-        return array.get()
-
-    def free(self):
-        softgpu.enter(self.number)
-        self.stream.close()
-        for span in self.spans:
-            span.free()
-
-
-@pytest.fixture
-def devices(gpus):
-    made = [Device(i) for i in range(2)]
-    yield made
-    for device in made:
-        device.free()
-    softgpu.enter()
+def tmad(gpus):
+    return gpus
 
 
 def test_between_allocations(c, devices):

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """multicast: several results of one move, in any kinds of memory."""
 import asyncio
-import os
 
 import pytest
 
@@ -9,9 +8,10 @@ np = pytest.importorskip("numpy")
 
 import tmaclient as tma
 import tmaclient.aio
-from tmad import GPU, SANITIZED, SOFTGPU, Tmad, share
+import softgpu
+from softgpu import MIB, Array, Span, Stream
+from tmad import Tmad, share
 
-HAS_DEVICES = not (GPU or SANITIZED) and os.path.exists(os.path.join(SOFTGPU, "libcuda.so.1"))
 X = np.arange(96 * 70, dtype="f4").reshape(96, 70)
 
 
@@ -116,12 +116,9 @@ def test_in_a_loop(tmad):
     asyncio.run(run())
 
 
-@pytest.mark.skipif(not HAS_DEVICES, reason="needs the stand-in driver")
+@pytest.mark.skipif(not softgpu.IS_THERE, reason=softgpu.NEEDED)
 def test_on_devices():
     """Arrays on two devices and the host, each in its own stream."""
-    import softgpu
-    from softgpu import MIB, Array, Span, Stream
-
     softgpu.driver()
     with Tmad("--device-chunk-bytes=4096", engine="cuda", env={"SOFTGPU_DEVICES": "2"}) as daemon:
         client = tma.connect(daemon.path)

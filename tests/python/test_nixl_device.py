@@ -3,7 +3,6 @@
 driver and over the stand-in for NIXL."""
 import ctypes
 import os
-import tempfile
 import time
 
 import pytest
@@ -11,14 +10,12 @@ import pytest
 np = pytest.importorskip("numpy")
 
 import tmaclient as tma
-from tmad import GPU, SANITIZED, SOFTGPU, Tmad, share
-
-if GPU or SANITIZED or not os.path.exists(os.path.join(SOFTGPU, "libcuda.so.1")):
-    pytest.skip("needs the stand-in driver, and nothing else that is preloaded", allow_module_level=True)
-
 import softgpu
-from softgpu import Array, Span, Stream, cuda
-from test_nixl import Hosts, network, stand_in  # noqa: F401 - the fixtures
+from nixl_hosts import Hosts
+from softgpu import Array, Stream
+from tmad import share
+
+softgpu.require()
 
 SLOT_BYTES, N_SLOTS = 16 << 10, 4
 N, SHAPE = 3, (40, 6, 32)  # layers, each of blocks, heads and elements
@@ -27,24 +24,14 @@ BLOCKS, PLACES = [9, 0, 39, 9, *range(10, 30)], [1, 39, 2, 0, *range(35, 15, -1)
 
 
 @pytest.fixture(scope="module")
-def lose():
-    with tempfile.TemporaryDirectory() as directory:
-        yield os.path.join(directory, "lose")
-
-
-@pytest.fixture(scope="module")
-def gpus(lose):
-    softgpu.driver()
-    with Tmad(engine="cuda", env={"SOFTGPU_DEVICES": "2", "SOFTGPU_LOSE": lose}) as daemon:
-        yield daemon
+def tmad(gpus):
+    return gpus
 
 
 @pytest.fixture
-def hosts(network, gpus):  # noqa: F811
-    with tma.connect(gpus.path) as client:
-        all_ = Hosts(client, slot_bytes=SLOT_BYTES, send_slots=N_SLOTS // 2, receive_slots=N_SLOTS // 2)
-        yield all_
-        all_.close()
+def hosts(hosts):
+    hosts.options.update(slot_bytes=SLOT_BYTES, send_slots=N_SLOTS // 2, receive_slots=N_SLOTS // 2)
+    return hosts
 
 
 @pytest.fixture
@@ -53,55 +40,11 @@ def other_client(gpus):
         yield client
 
 
-class Device:
-    """Allocations of a device, one for each array, and a stream of it."""
-
-    def __init__(self, number):
-        self.number, self.spans, self.allocated = number, [], []
-        softgpu.enter(number)
-        self.stream = Stream()
-
-    def array(self, values, stream=None):
-        softgpu.enter(self.number)
-        self.spans.append(Span(1, device=self.number))
-        made = Array(self.spans[-1].start + 64, values.shape, values.dtype, stream or self.stream)
-        made.put(values)
-        return made
-
-    def slots(self, at=0):
-        """Memory of a stage, from some byte of what cuMemAlloc gives."""
-        softgpu.enter(self.number)
-        start, size = ctypes.c_uint64(), N_SLOTS * SLOT_BYTES
-        cuda("cuMemAlloc_v2", ctypes.byref(start), ctypes.c_size_t(at + size))
-        self.allocated.append(start)
-        return Array(start.value + at, (size,), "u1", self.stream)
-
-    def get(self, array):
-        softgpu.enter(self.number)
-        return array.get()
-
-    def free(self):
-        softgpu.enter(self.number)
-        self.stream.close()
-        for span in self.spans:
-            span.free()
-        for start in self.allocated:
-            cuda("cuMemFree_v2", start)
-
-
-@pytest.fixture
-def devices(gpus):
-    made = [Device(i) for i in range(2)]
-    yield made
-    for device in made:
-        device.free()
-    softgpu.enter()
-
-
 @pytest.fixture
 def place(hosts, devices):
     """Memory of slots by a word: None for the host's, or of a device; in the midst of an allocation, for the second."""
-    return lambda where: None if where == "host" else devices[int(where)].slots(int(where) * 4096)
+    size = N_SLOTS * SLOT_BYTES
+    return lambda where: None if where == "host" else devices[int(where)].allocate(size, int(where) * 4096)
 
 
 def after(values, sent=VALUES):
@@ -215,7 +158,7 @@ def test_conversions(hosts, devices, place, slots, side):
     assert are(devices[0], into, expected)
 
 
-def test_with_threads(network, gpus, devices, place):  # noqa: F811
+def test_with_threads(network, gpus, devices, place):
     """Of stages that have clients and threads of their own, between the devices."""
     with tma.connect(gpus.path) as one, tma.connect(gpus.path) as other:
         hosts = Hosts(one, slot_bytes=SLOT_BYTES, send_slots=2, receive_slots=2, thread=True)

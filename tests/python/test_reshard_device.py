@@ -1,19 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Slices on several devices and in host memory, in the streams of each, on the stand-in driver."""
-import os
-
 import pytest
 
 np = pytest.importorskip("numpy")
 
 import tmaclient as tma
-from tmad import GPU, SANITIZED, SOFTGPU, Tmad
-
-if GPU or SANITIZED or not os.path.exists(os.path.join(SOFTGPU, "libcuda.so.1")):
-    pytest.skip("needs the stand-in driver, and nothing else that is preloaded", allow_module_level=True)
-
 import softgpu
-from softgpu import MIB, Array, Span, Stream
+
+softgpu.require()
 
 WHOLE = np.arange(64 * 96, dtype="u4").reshape(64, 96)
 HALVES = np.split(WHOLE, 2)
@@ -21,50 +15,16 @@ QUARTERS = np.split(WHOLE, 4, 1)
 
 
 @pytest.fixture(scope="module")
-def gpus():
-    softgpu.driver()
-    with Tmad(engine="cuda", env={"SOFTGPU_DEVICES": "2"}) as daemon:
-        yield daemon
+def tmad(gpus):
+    return gpus
 
 
 @pytest.fixture
-def c(gpus):
-    with tma.connect(gpus.path) as client:
-        yield client
-
-
-class Device:
-    """Memory of a device and a stream of it; arrays are made one behind the other."""
-
-    def __init__(self, number):
-        self.number = number
-        softgpu.enter(number)
-        self.span, self.stream, self.end = Span(2, device=number), Stream(), 0
-
-    def array(self, values):
-        softgpu.enter(self.number)
-        array = Array(self.span.start + self.end, values.shape, values.dtype, self.stream)
-        self.end += 1 * MIB // 4
-        array.put(values)
-        return array
-
-    def get(self, array):
-        softgpu.enter(self.number)
-        return array.get()
-
-    def free(self):
-        softgpu.enter(self.number)
-        self.stream.close()
-        self.span.free()
-
-
-@pytest.fixture
-def devices(gpus):
-    made = [Device(i) for i in range(2)]
-    yield made
-    for device in made:
-        device.free()
-    softgpu.enter()
+def devices(devices):
+    """Their arrays are in one allocation."""
+    for device in devices:
+        device.arrays_per_span = 8
+    return devices
 
 
 def test_on_one_device(c, devices):

@@ -2,12 +2,18 @@
 """Agents, and a network that delivers what they send late and in any order: a write some bytes at a time, and its
 notification after the last of them. As with NIXL, an agent that has ended is found out by those that write to it or
 notify it; what it has written may still arrive until they remove it."""
+import collections
+import contextlib
 import ctypes
+import os
 import random
 import threading
+import time
 from typing import NamedTuple
 
 from ._bindings import nixlInvalidParamError, nixlNotAllowedError, nixlNotFoundError, nixlRemoteDisconnectError
+
+ETCD_PATIENCE_S = 5.0  # how long an agent waits for metadata that etcd does not have
 
 
 class nixl_agent_config:  # noqa: N801
@@ -37,6 +43,7 @@ class Network:
     def __init__(self, seed=0, haste=0.5):
         self.random, self.haste = random.Random(seed), haste
         self.agents, self.metadata = {}, {}  # by number
+        self.etcd = {}  # the metadata that agents have sent there, by their names
         self.messages, self.writes = [], []
         self.lock = threading.RLock()
 
@@ -51,6 +58,9 @@ class Network:
                 source, target, message = entry
                 if target.is_running:
                     target.arrived.append((source, message))
+        for agent in self.agents.values():
+            if agent.is_running:
+                agent.serve_etcd()
 
     def _move(self, write):
         source, target = write.source, write.target
@@ -81,6 +91,9 @@ class nixl_agent:  # noqa: N801
         self.registered, self.arrived, self.notifs = [], [], {}
         self.remote, self.regions = {}, {}  # of each agent whose metadata is here: its number, and its memory
         self.is_running = True
+        self.has_etcd = bool(os.environ.get("NIXL_ETCD_ENDPOINTS"))
+        self.etcd_requests = collections.deque()  # each a name, and the metadata to send or None to fetch it
+        self.etcd_since = None  # when the first of them began to wait
 
     def end(self):
         """As if its process were killed."""
@@ -111,13 +124,40 @@ class nixl_agent:  # noqa: N801
         return metadata.name.encode()
 
     def fetch_remote_metadata(self, name, ip, port):
-        """Agents listen at the port of their number."""
-        self._learn(self.network.agents.get(port))
+        """Agents listen at the port of their number, whatever the ip; without one, etcd is asked."""
+        if ip:
+            self._learn(self.network.agents.get(port))
+        else:
+            self._ask_etcd(name, None)
 
     def send_local_metadata(self, ip, port):
+        if not ip:
+            self._ask_etcd(self.name, self.get_agent_metadata())
+            return
         agent = self.network.agents.get(port)
         if agent is not None and agent.is_running:
             agent._learn(self)
+
+    def _ask_etcd(self, name, metadata):
+        if not self.has_etcd:
+            raise nixlInvalidParamError("NIXL_ERR_INVALID_PARAM")
+        self.etcd_requests.append((name, metadata))
+
+    def serve_etcd(self):
+        """Does what was asked, one after the other: what is not there yet holds up the rest."""
+        while self.etcd_requests:
+            name, metadata = self.etcd_requests[0]
+            if metadata is not None:
+                self.network.etcd[name] = metadata
+            elif name in self.network.etcd:
+                with contextlib.suppress(nixlNotAllowedError):
+                    self.add_remote_agent(self.network.etcd[name])
+            else:
+                self.etcd_since = self.etcd_since or time.monotonic()
+                if time.monotonic() - self.etcd_since < ETCD_PATIENCE_S:
+                    return
+            self.etcd_since = None
+            self.etcd_requests.popleft()
 
     def _learn(self, agent):
         if agent is not None and agent.is_running and self.remote.get(agent.name, agent.number) == agent.number:
