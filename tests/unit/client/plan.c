@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Plans: what is sent of them, and that they come along to a later connection. */
-#include <poll.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -178,10 +177,8 @@ Test(plan, comes_along)
 	region = region_of(client);
 	cr_assert_eq(tma_plan_release(released), 0);
 	for (uint64_t i = 1; i < 3; i++) {
-		struct pollfd hang_up = { .fd = tma_fd(client) };
-
 		cr_assert_eq(tma_ping(client), 0);
-		cr_assert_eq(poll(&hang_up, 1, 5000), 1);
+		server_wait_hang_up(client);
 		if (i == 2)
 			break;
 		deaths = 1;

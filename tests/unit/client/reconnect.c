@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Connections that are lost and made anew: what comes along, what is not repeated, when it is left. */
 #include <errno.h>
-#include <poll.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -23,15 +22,6 @@ static tma_client *mending_client(const struct server *s, int ms)
 
 	tma_set_reconnect(client, ms);
 	return client;
-}
-
-/* Until the service has closed it. */
-static void wait_hang_up(tma_client *client)
-{
-	struct pollfd wait = { .fd = tma_fd(client) };
-
-	cr_assert_eq(poll(&wait, 1, 5000), 1);
-	cr_assert(wait.revents & POLLHUP);
 }
 
 /* ---- Requests --------------------------------------------------------------------------------------- */
@@ -62,7 +52,7 @@ Test(reconnect, a_call_that_finds_the_connection_lost_is_made_on_a_new_one)
 		cr_assert_eq(tma_ping(client), 0, "%u: %s", i, tma_last_error(client));
 		cr_assert_eq(tma_reconnects(client), i);
 		if (i < 3)
-			wait_hang_up(client);
+			server_wait_hang_up(client);
 	}
 	tma_free(client);
 	server_stop(&s);
@@ -81,7 +71,7 @@ Test(reconnect, a_ticket_is_submitted_on_the_new_one)
 	client = mending_client(&s, 1000);
 	cr_assert_eq(tma_ping(client), 0);
 	shutdown(s.sock, SHUT_RDWR);
-	wait_hang_up(client);
+	server_wait_hang_up(client);
 	cr_assert_eq(tma_submit(client, &transform, &ticket), 0, "%s", tma_last_error(client));
 	cr_assert_eq(tma_wait(client, ticket, &result), 0, "%s", tma_last_error(client));
 	cr_assert_eq(result.reconnects, 1);
@@ -397,7 +387,7 @@ Test(reconnect, regions_come_along)
 
 	for (uint32_t i = 1; i < 3; i++) {
 		cr_assert_eq(tma_ping(client), 0);
-		wait_hang_up(client);
+		server_wait_hang_up(client);
 		if (i == 1) {
 			id_of(client, made, TMA_NOT_FOUND);
 			cr_assert_str_eq(
@@ -436,7 +426,7 @@ Test(reconnect, a_region_that_is_refused_for_now_is_asked_for_again)
 		refused = 5;
 		refusal = for_now[i];
 		cr_assert_eq(tma_ping(client), 0);
-		wait_hang_up(client);
+		server_wait_hang_up(client);
 		id_of(client, first, 0);
 		id_of(client, second, 0);
 		cr_assert_lt(refused, 0);
@@ -455,7 +445,7 @@ static tma_client *losing_client(struct server *s, int status, tma_region **firs
 	close(registered_fd(client, first));
 	close(registered_fd(client, second));
 	cr_assert_eq(tma_ping(client), 0);
-	wait_hang_up(client);
+	server_wait_hang_up(client);
 	refused = 1;
 	refusal = status;
 	return client;
@@ -530,7 +520,7 @@ Test(reconnect, a_lost_region_comes_back_with_the_next_connection)
 
 	cr_assert_eq(tma_ping(client), TMA_PERMISSION);
 	cr_assert_eq(tma_ping(client), 0);
-	wait_hang_up(client);
+	server_wait_hang_up(client);
 	cr_assert_eq(tma_ping(client), 0);
 	cr_assert_eq(id_of(client, second, 0) / 100, 3);
 	tma_free(client);
@@ -586,7 +576,7 @@ Test(reconnect, a_connection_that_is_refused_costs_no_region)
 	client = mending_client(&s, 1000);
 	close(registered_fd(client, &region));
 	cr_assert_eq(tma_ping(client), 0);
-	wait_hang_up(client);
+	server_wait_hang_up(client);
 	rc = tma_ping(client);
 	cr_assert_eq(rc, TMA_QUOTA, "%d: %s", rc, tma_last_error(client));
 	cr_assert_str_eq(tma_last_error(client), "connections_per_uid: no more");
@@ -620,7 +610,7 @@ Test(reconnect, lost_while_regions_are_registered)
 	client = mending_client(&s, 1000);
 	close(registered_fd(client, &region));
 	cr_assert_eq(tma_ping(client), 0);
-	wait_hang_up(client);
+	server_wait_hang_up(client);
 	cr_assert_eq(id_of(client, region, 0), 300);
 	cr_assert_eq(tma_reconnects(client), 1);
 	tma_free(client);
@@ -639,7 +629,7 @@ Test(reconnect, lost_again_and_again_while_regions_are_registered)
 	close(registered_fd(client, &first));
 	close(registered_fd(client, &second));
 	cr_assert_eq(tma_ping(client), 0);
-	wait_hang_up(client);
+	server_wait_hang_up(client);
 	cr_assert_eq(tma_ping(client), TMA_DISCONNECTED);
 	cr_assert_eq(tma_reconnects(client), 0);
 	cr_assert_eq(id_of(client, first, 0) / 100, 4);
@@ -668,7 +658,7 @@ Test(reconnect, a_timeout_while_regions_are_registered_is_no_end)
 	client = mending_client(&s, 1000);
 	close(registered_fd(client, &region));
 	cr_assert_eq(tma_ping(client), 0);
-	wait_hang_up(client);
+	server_wait_hang_up(client);
 	tma_set_timeout(client, 50);
 	cr_assert_eq(tma_ping(client), TMA_NO_REPLY);
 	tma_set_timeout(client, 5000);
@@ -687,7 +677,7 @@ Test(reconnect, releasing_does_not_connect)
 	client = mending_client(&s, 1000);
 	close(registered_fd(client, &region));
 	cr_assert_eq(tma_ping(client), 0);
-	wait_hang_up(client);
+	server_wait_hang_up(client);
 	tma_region_release(region);
 	cr_assert_eq(tma_reconnects(client), 0);
 	cr_assert_eq(tma_ping(client), 0);

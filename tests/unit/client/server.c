@@ -3,6 +3,7 @@
 #include "server.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -200,6 +201,14 @@ tma_client *server_client(const struct server *s, int timeout_ms)
 	tma_set_reconnect(client, -1);
 	cr_assert_eq(tma_connect(client, s->path), 0, "%s", tma_last_error(client));
 	return client;
+}
+
+void server_wait_hang_up(tma_client *client)
+{
+	struct pollfd wait = { .fd = tma_fd(client) };
+
+	cr_assert_eq(poll(&wait, 1, 5000), 1);
+	cr_assert(wait.revents & POLLHUP);
 }
 
 void server_polite(struct server *s)

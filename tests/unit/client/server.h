@@ -59,6 +59,9 @@ void server_notify_done(struct server *s, uint32_t msgid, const struct method *m
 /* A client connected to the server, which does not connect again by itself. */
 tma_client *server_client(const struct server *s, int timeout_ms);
 
+/* Until the server has closed the client's connection. */
+void server_wait_hang_up(tma_client *client);
+
 /* A script that answers every ping, transform and region_release. */
 void server_polite(struct server *s);
 

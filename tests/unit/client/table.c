@@ -333,6 +333,7 @@ Test(table, comes_along)
 	other = table_of(client, places);
 	cr_assert_eq(tma_table_release(other), 0);
 	cr_assert_eq(tma_ping(client), 0);
+	server_wait_hang_up(client);
 	cr_assert_eq(gather(client, NULL, table), 0, "%s", tma_last_error(client));
 	cr_assert_eq(tma_reconnects(client), 1);
 	assert_reversed_words(200);
@@ -370,6 +371,7 @@ Test(table, of_a_request)
 	cr_assert_eq(asked.layers, PLACES);
 	assert_words(100);
 	cr_assert_eq(tma_ping(client), 0);
+	server_wait_hang_up(client);
 	cr_assert_eq(tma_submit_gather(client, &blocks, &ticket), 0, "%s", tma_last_error(client));
 	cr_assert_eq(tma_wait(client, ticket, NULL), 0, "%s", tma_last_error(client));
 	cr_assert_eq(tma_reconnects(client), 1);
@@ -422,6 +424,7 @@ Test(table, that_is_refused_for_now_is_asked_for_again)
 	places_of(client, places);
 	table = table_of(client, places);
 	cr_assert_eq(tma_ping(client), 0);
+	server_wait_hang_up(client);
 	cr_assert_eq(gather(client, NULL, table), 0, "%s", tma_last_error(client));
 	cr_assert_eq(seen[METHOD_table_prepare], 5);
 	tma_free(client);
@@ -440,6 +443,7 @@ Test(table, that_is_refused_is_gone_until_it_is_restored)
 	places_of(client, places);
 	table = table_of(client, places);
 	cr_assert_eq(tma_ping(client), 0);
+	server_wait_hang_up(client);
 	tma_set_reconnect(client, 0);
 	cr_assert_eq(gather(client, NULL, table), TMA_QUOTA);
 	cr_assert_str_eq(tma_last_error(client),
@@ -468,6 +472,7 @@ Test(table, whose_region_is_released)
 	cr_assert_eq(tma_region_release(places[1].region), 0);
 	cr_assert_eq(gather(client, NULL, table), 0, "%s", tma_last_error(client));
 	cr_assert_eq(tma_ping(client), 0);
+	server_wait_hang_up(client);
 	cr_assert_eq(gather(client, NULL, table), TMA_NOT_FOUND);
 	cr_assert_str_eq(tma_last_error(client), "connected, but a table of 3 places could not be prepared "
 	                                         "again: places[1]: its region was released");
