@@ -42,7 +42,8 @@ class Agent:
         program = os.path.join(HERE, "bench_agent.py")
         environment = {"NIXL_LOG_LEVEL": "WARN", "TMAD_SOCKET": tmad.path, "UCX_TLS": options.transports}
         self._process = host.start([sys.executable, program, f"host-{host.name}", way, thread, str(options.poll_us),
-                                    str(options.slot_bytes), device], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8", bufsize=1)
+                                    str(options.slot_bytes), device], env=environment, stdin=subprocess.PIPE,
+                                   stdout=subprocess.PIPE, encoding="utf-8", bufsize=1)
 
     def ask(self, command, **arguments):
         with contextlib.suppress(BrokenPipeError):  # it has ended: so has its output

@@ -343,6 +343,49 @@ def test_what_the_core_refuses(c):
         assert str(caught.value).startswith(words), caught.value
 
 
+@pytest.mark.parametrize("is_scatter", [False, True])
+def test_again(c, is_scatter):
+    """A request once more: by another list, between other layers and other bytes."""
+    layers = [[arrays.shared(c, a + 100 * k) for a in numbers()] for k in range(2)]
+    parsed = [tma._client.Layers.parse(each, "layers") for each in layers]
+    slots = [c.empty(4 * N * 3 * 12 + 4, "u1") for _ in range(2)]
+    views = [slot[:-4].view("f4").reshape(N, 3, 3, 4) for slot in slots]
+    for k, view in enumerate(views):
+        view[...] = np.arange(view.size, dtype="f4").reshape(view.shape) + 1000 * k
+    lists = [tma._moves.Index.parse(blocks, 8).tensor for blocks in ([4, 0, 7], [1, 2, 3])]
+    options = tma._client.Options()
+    if is_scatter:
+        job = c._scatter_job(parsed[0], lists[0], views[0], 0, None, options)
+    else:
+        job = c._gather_job(parsed[0], lists[0], 0, None, views[0], options)
+    request, tensors = job.move.request(c._core), parsed[1].tensors
+    slot = tma._core.Tensor(slots[1])
+    c._core.run(request.again(lists[1], slot, tensors))
+    here, there = np.stack(layers[1])[:, 1:4], views[1]
+    assert np.array_equal(here, there) and np.all(there >= 1000) == is_scatter
+    c._core.run(request)
+    assert np.array_equal(np.stack(layers[0])[:, [4, 0, 7]], views[0])
+    c._core.run(request.again(lists[1], slot, tensors).again(lists[0], tma._core.Tensor(slots[0]), parsed[0].tensors))
+    assert np.array_equal(np.stack(layers[0])[:, [4, 0, 7]], views[0])
+
+    move = tma._core.Request.transform(tensors[0], tensors[1], None, None, None, "constant", 0)
+    one = c._gather_job(layers[0][0], lists[0], 0, None, views[0][0], options).move.request(c._core)
+    short, other = tma._moves.Index.parse([1], 8).tensor, tma._core.Tensor(layers[0][0][:, 1:])
+    for like, arguments, error, words in (
+        (request, (short, slot, tensors), ValueError, "index: it has as many entries as that of the request"),
+        (request, (lists[1], slot, tensors[1:]), ValueError, "layers: 4; the request has 5"),
+        (request, (lists[1], slot, (*tensors[1:], other)), ValueError, r"layers\[4\]: it is not laid out as"),
+        (request, (lists[1], slot, (*tensors[1:], 5)), ValueError, r"layers\[4\]: it is not laid out as"),
+        (request, (lists[1], slot.part(0, (16,), (1,)), tensors), ValueError, "bytes: it is contiguous, and has 720"),
+        (request, (lists[1], slot.part(0, (362,), (2,)), tensors), ValueError, "bytes: it is contiguous, and has 720"),
+        (request, (lists[1], tma._core.Tensor(views[1]), tensors), ValueError, "bytes: it is contiguous, and has 720"),
+        (move, (lists[1], slot, tensors), TypeError, "blocks of a list of layers, and of one array"),
+        (one, (lists[1], slot, tensors), TypeError, "blocks of a list of layers, and of one array"),
+    ):
+        with pytest.raises(error, match=words):
+            like.again(*arguments)
+
+
 # ---- A service that comes back, and a loop ---------------------------------------------------------------
 
 

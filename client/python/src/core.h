@@ -331,6 +331,8 @@ struct py_request {
 };
 
 extern PyType_Spec py_request_spec;
+struct py_request *py_request_alloc(enum py_request_kind kind);
+PyObject *py_request_again(PyObject *self, PyObject *args);
 
 /* A request with the places of its tensors, ready for the library. */
 struct resolved {

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 struct core_state core;
 
@@ -236,6 +237,18 @@ static PyObject *wait_point(PyObject *self, PyObject *args)
 	return PyBool_FromLong(rc == 0);
 }
 
+/* set_timer_slack(ns): how late a sleep of this thread may end. */
+static PyObject *set_timer_slack(PyObject *self, PyObject *number)
+{
+	uint64_t ns;
+
+	(void)self;
+	if (!parse_u64(number, &ns))
+		return NULL;
+	prctl(PR_SET_TIMERSLACK, (unsigned long)ns, 0L, 0L, 0L); /* cannot fail, by prctl(2) */
+	Py_RETURN_NONE;
+}
+
 /* Names and sizes of the element types, and names and numbers of the statuses. */
 static PyObject *make_dtypes(void)
 {
@@ -282,6 +295,8 @@ static PyMethodDef functions[] = {
 	  "signal_point(region, offset, value)\n--\n\nSignals a point from this thread." },
 	{ "device_of", device_of, METH_O,
 	  "device_of(address)\n--\n\nThe ordinal of the CUDA device that has the memory; -1: it is not known." },
+	{ "set_timer_slack", set_timer_slack, METH_O,
+	  "set_timer_slack(ns)\n--\n\nHow late a sleep of this thread may end." },
 	{ "wait_point", wait_point, METH_VARARGS,
 	  "wait_point(region, offset, value, timeout_ms)\n--\n\nWaits for a point; returns whether it was reached." },
 	{ 0 },

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct py_request *py_request_alloc(enum py_request_kind kind)
+struct py_request *py_request_alloc(enum py_request_kind kind)
 {
 	struct py_request *q = (struct py_request *)PyType_GenericAlloc(core.request_type, 0);
 
@@ -573,6 +573,9 @@ static PyMethodDef py_request_methods[] = {
 	  "blocks(scatter, dst, src, permute, all_dst, all_src, index, is_index_shared, limit, dst_step, src_step, "
 	  "cast=None, scale=None, bias=None, dst_layers=None, src_layers=None)\n--\n\n"
 	  "Moves the blocks that an index selects, in each layer." },
+	{ "again", py_request_again, METH_VARARGS,
+	  "again(index, bytes, layers)\n--\n\n"
+	  "The same blocks by another list, between these bytes and these layers." },
 	{ "run_plan", make_run, METH_VARARGS | METH_STATIC,
 	  "run_plan(plan, dst, src, scale=None, bias=None, amax_scale=None, amax_inverse=None)\n--\n\n"
 	  "Runs a plan." },

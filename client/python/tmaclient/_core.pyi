@@ -164,6 +164,9 @@ class Request:
     ) -> Request:
         """Moves the blocks that an index selects; steps are in bytes. Layers of a side, 1024 at most, are each by
         itself, the first of them all_dst or all_src; or, of one side, in that tensor, so many bytes apart."""
+    def again(self, index: Tensor, bytes: Tensor, layers: tuple[Tensor, ...], /) -> Request:
+        """The same blocks by another list of as many entries, between these layers, as many and laid out as those of
+        the side that the index selects, and contiguous bytes, as the other side lies in memory."""
     @staticmethod
     def run_plan(
         plan: Plan,
@@ -292,6 +295,9 @@ def signal_point(region: Region, offset: int, value: int, /) -> None:
 
 def device_of(address: int, /) -> int:
     """The ordinal of the CUDA device that has the memory; -1: it is not known."""
+
+def set_timer_slack(ns: int, /) -> None:
+    """How late a sleep of this thread may end."""
 
 def wait_point(region: Region, offset: int, value: int, timeout_ms: int, /) -> bool:
     """Waits for a point; returns whether it was reached. -1: no limit."""

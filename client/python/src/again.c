@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A request for blocks once more, between other memory: for who moves piece after piece of the same layers,
+ * and would parse the same arguments each time. */
+#include "core.h"
+
+#include <string.h>
+
+/* A view of other memory that is laid out as t. */
+static struct py_tensor *laid_out_as(const struct py_tensor *t, PyObject *memory, char *data)
+{
+	const struct py_tensor *there = (struct py_tensor *)memory;
+	struct py_tensor *ret = py_tensor_alloc();
+
+	if (!ret)
+		return NULL;
+	ret->data = data;
+	ret->dtype = t->dtype;
+	ret->rank = t->rank;
+	memcpy(ret->shape, t->shape, sizeof ret->shape);
+	memcpy(ret->strides, t->strides, sizeof ret->strides);
+	ret->device_type = there->device_type;
+	ret->device_id = there->device_id;
+	ret->is_readonly = there->is_readonly;
+	Py_INCREF(memory);
+	ret->owner = memory;
+	return ret;
+}
+
+/* Strides along which there is nothing do not count. */
+static bool are_laid_out_alike(const struct py_tensor *a, const struct py_tensor *b)
+{
+	if (a->dtype != b->dtype || a->rank != b->rank)
+		return false;
+	for (int d = 0; d < a->rank; d++)
+		if (a->shape[d] != b->shape[d] || (a->shape[d] > 1 && a->strides[d] != b->strides[d]))
+			return false;
+	return true;
+}
+
+/* A side in memory from data on, and its block at the lowest address. */
+static int place_side(const struct py_tensor *all, const struct py_tensor *block, PyObject *memory,
+                      char *data, struct py_tensor **ret_all, struct py_tensor **ret_block)
+{
+	*ret_all = laid_out_as(all, memory, data);
+	*ret_block = laid_out_as(block, memory, data + (block->data - all->data));
+	return *ret_all && *ret_block ? 0 : -1;
+}
+
+static int place_bytes(const struct py_tensor *all, const struct py_tensor *block, PyObject *bytes,
+                       struct py_tensor **ret_all, struct py_tensor **ret_block)
+{
+	const struct py_tensor *t = (struct py_tensor *)bytes;
+	const struct extent extent = py_tensor_extent(all);
+
+	if (tma_dtype_size(t->dtype) != 1 || !py_tensor_is_contiguous(t) ||
+	    (uint64_t)py_tensor_count(t) < extent.size) {
+		PyErr_Format(PyExc_ValueError, "bytes: it is contiguous, and has %llu bytes at least",
+		             (unsigned long long)extent.size);
+		return -1;
+	}
+	return place_side(all, block, bytes, t->data + (all->data - extent.start), ret_all, ret_block);
+}
+
+static int place_layers(const struct py_tensor *all, const struct py_tensor *block, PyObject *layers,
+                        uint32_t n, struct py_tensor **ret_all, struct py_tensor **ret_block)
+{
+	PyObject *first;
+
+	if (PyTuple_Size(layers) != (Py_ssize_t)n) {
+		PyErr_Format(PyExc_ValueError, "layers: %zd; the request has %u", PyTuple_Size(layers), n);
+		return -1;
+	}
+	for (Py_ssize_t i = 0; i < PyTuple_Size(layers); i++) {
+		PyObject *layer = PyTuple_GetItem(layers, i);
+
+		if (Py_TYPE(layer) != core.tensor_type ||
+		    !are_laid_out_alike(all, (struct py_tensor *)layer)) {
+			PyErr_Format(PyExc_ValueError,
+			             "layers[%zd]: it is not laid out as those of the request", i);
+			return -1;
+		}
+	}
+	first = PyTuple_GetItem(layers, 0);
+	return place_side(all, block, first, ((struct py_tensor *)first)->data, ret_all, ret_block);
+}
+
+static PyObject *shared(PyObject *object)
+{
+	Py_XINCREF(object);
+	return object;
+}
+
+/* Request.again(index, bytes, layers): of a request whose selected side has a tuple of layers, and whose
+ * other side has a step from layer to layer. */
+PyObject *py_request_again(PyObject *self, PyObject *args)
+{
+	const struct py_request *like = (struct py_request *)self;
+	PyObject *index, *bytes, *layers;
+	struct py_request *q;
+	int rc;
+
+	if (!PyArg_ParseTuple(args, "O!O!O!:again", core.tensor_type, &index, core.tensor_type, &bytes,
+	                      &PyTuple_Type, &layers))
+		return NULL;
+	if (like->kind != REQUEST_BLOCKS || !(like->is_scatter ? like->dst_layers : like->src_layers) ||
+	    (like->is_scatter ? like->src_layers : like->dst_layers)) {
+		PyErr_SetString(PyExc_TypeError,
+		                "again: it takes blocks of a list of layers, and of one array");
+		return NULL;
+	}
+	if (like->is_index_shared || !are_laid_out_alike(like->index, (struct py_tensor *)index)) {
+		PyErr_SetString(PyExc_ValueError,
+		                "index: it has as many entries as that of the request, and is sent");
+		return NULL;
+	}
+	q = py_request_alloc(REQUEST_BLOCKS);
+	if (!q)
+		return NULL;
+	q->has_perm = like->has_perm;
+	memcpy(q->perm, like->perm, sizeof q->perm);
+	q->is_conversion = like->is_conversion;
+	q->cast = like->cast;
+	q->scale = like->scale;
+	q->bias = like->bias;
+	shared((PyObject *)q->scale.tensor);
+	shared((PyObject *)q->bias.tensor);
+	q->is_scatter = like->is_scatter;
+	q->index = (struct py_tensor *)shared(index);
+	q->limit = like->limit;
+	q->dst_step = like->dst_step;
+	q->src_step = like->src_step;
+	q->layers = like->layers;
+	q->dst_layer_step = like->dst_layer_step;
+	q->src_layer_step = like->src_layer_step;
+	*(q->is_scatter ? &q->dst_layers : &q->src_layers) = shared(layers);
+	if (q->is_scatter)
+		rc = place_layers(like->all_dst, like->dst, layers, q->layers, &q->all_dst, &q->dst) < 0
+		         ? -1
+		         : place_bytes(like->all_src, like->src, bytes, &q->all_src, &q->src);
+	else
+		rc = place_layers(like->all_src, like->src, layers, q->layers, &q->all_src, &q->src) < 0
+		         ? -1
+		         : place_bytes(like->all_dst, like->dst, bytes, &q->all_dst, &q->dst);
+	if (rc == 0)
+		return (PyObject *)q;
+	Py_DECREF((PyObject *)q);
+	return NULL;
+}
