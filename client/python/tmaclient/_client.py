@@ -6,7 +6,7 @@ from __future__ import annotations
 import copy
 import operator
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any, Self, Unpack
@@ -90,19 +90,23 @@ class Job:
     def streams(self) -> dict[tuple[int, int], None]:
         """Those of all arrays, in their order, as they are the first time that this is asked."""
         if self._streams is None:
-            ones: dict[Any, Array] = {}  # of each that may be another
-            for array in self.arrays:
-                t = array.tensor
-                if not t.is_host:
-                    ones.setdefault((array.kind, t.device, t.stream), array)
-            each = ones.values()
-            self._streams = {(a.kind.stream(a.object, a.tensor), _core.device_of(a.tensor.data)): None for a in each}
+            self._streams = streams_of(self.arrays)
         return self._streams
 
     def result(self) -> Any:
         """What the caller gets."""
         out = self.kind.finish(self.out)
         return out if self.scales is None else (out, *(kind.finish(obj) for kind, obj in self.scales))
+
+
+def streams_of(arrays: Iterable[Array]) -> dict[tuple[int, int], None]:
+    """The CUDA streams in which a caller works on arrays, in their order: the handle, and its device's ordinal."""
+    ones: dict[Any, Array] = {}  # of each that may be another
+    for array in arrays:
+        t = array.tensor
+        if not t.is_host:
+            ones.setdefault((array.kind, t.device, t.stream), array)
+    return {(a.kind.stream(a.object, a.tensor), _core.device_of(a.tensor.data)): None for a in ones.values()}
 
 
 class MoveKeywords(Keywords, total=False):

@@ -227,9 +227,11 @@ class Index:
             import array
 
             try:
-                index = array.array("q", [integer(i, "index") for i in index])
+                index = array.array("q", index)
             except OverflowError:
                 raise OutOfRangeError(f"index: {max(index, key=abs)} is beyond any of {limit} blocks") from None
+            except TypeError:
+                index = array.array("q", [integer(i, "index") for i in index])  # which says what is no integer
         array_ = adapt(index, "index")
         t = array_.tensor
         if t.ndim != 1:
