@@ -28,15 +28,24 @@ class Case:
         wire = [int(n) for n in rng.integers(1, 6, rank - 1)]
         n_layers = int(rng.integers(1, 6))
         n = int(rng.integers(0, 40))
-        self.source, self.blocks, self.sent = self._side(client, rng, wire, n_layers, 40, rng.integers(0, 40, n))
-        self.into, self.places, self.received = self._side(
-            client, rng, wire, n_layers, 50, rng.permutation(50)[:n], is_receiver=True
+        converting = rng.choice(["", "", "sender", "receiver"]) if self.dtype in ("uint8", "int32") else ""
+        into_dtype = "float64" if converting else self.dtype
+        self.wire_itemsize = np.dtype(into_dtype if converting == "sender" else self.dtype).itemsize
+        self.source, self.blocks, self.sent = self._side(
+            client, rng, self.dtype, wire, n_layers, 40, rng.integers(0, 40, n)
         )
+        self.into, self.places, self.received = self._side(
+            client, rng, into_dtype, wire, n_layers, 50, rng.permutation(50)[:n], is_receiver=True
+        )
+        if converting == "sender":
+            self.sent["dtype"] = into_dtype
+        elif converting:
+            self.received["cast"] = "exact"
         self.expected = [self._expected(i) for i in range(n_layers)]
         if n_layers == 1 and rng.integers(0, 2):
             self.source, self.into = self.source[0], self.into[0]
 
-    def _side(self, client, rng, wire, n_layers, limit, blocks, is_receiver=False):
+    def _side(self, client, rng, dtype, wire, n_layers, limit, blocks, is_receiver=False):
         """Arrays whose blocks, permuted, are those of the wire; the list of them; and the keywords."""
         rank = len(wire) + 1
         axis_on_wire = int(rng.integers(0, rank))
@@ -49,7 +58,10 @@ class Case:
             for d, n in zip(order, on_wire, strict=True):
                 shape[d] = n
         wide = [*shape[:-1], shape[-1] + 2]
-        arrays = [filled(client, rng, wide, self.dtype)[..., 1:-1] for _ in range(n_layers)]
+        arrays = [filled(client, rng, wide, dtype)[..., 1:-1] for _ in range(n_layers)]
+        if rng.random() < 0.3:
+            flipped = int(rng.integers(0, rank))
+            arrays = [np.flip(a, flipped) for a in arrays]
         return arrays, [int(b) for b in blocks], {"axis": axis, "permute": order}
 
     def _expected(self, layer):
@@ -95,9 +107,8 @@ def test_at_random(hosts, seed):
             transfers += case.start(sender, receiver, f"{i} {j}")
         hosts.wait(*transfers)
         for transfer, case in zip(transfers[::2], cases, strict=True):
-            size = sum(a.itemsize * a.size // max(1, a.shape[case.sent["axis"]]) for a in case.source) if isinstance(
-                case.source, list
-            ) else case.source.itemsize * case.source.size // case.source.shape[case.sent["axis"]]
+            layers = case.source if isinstance(case.source, list) else [case.source]
+            size = case.wire_itemsize * sum(a.size // a.shape[case.sent["axis"]] for a in layers)
             assert transfer.result() == size * len(case.blocks)
             case.check()
         for transfer in transfers:
@@ -317,6 +328,16 @@ def test_pieces(seed):
 
 
 # ---- Peers that find each other ------------------------------------------------------------------------
+
+
+def test_the_agent_that_a_stage_makes(hosts):
+    """It has no thread of NIXL's that polls all the time, and listens only at a port."""
+    for port, listens in ((None, False), (5600, True)):
+        stage = tma.nixl.Stage(hosts.client, "a", port=port, **hosts.options)
+        options = stage.agent.options
+        assert options["enable_prog_thread"] is False and options.get("enable_listen_thread", False) is listens
+        assert options.get("listen_port") == port
+        stage.close()
 
 
 def test_connect(hosts):

@@ -10,17 +10,19 @@ from typing import Any
 from .._errors import AlreadyExistsError, InvalidArgumentError, UnsupportedError
 from ._messages import PREFIX
 
+_MOST_DESCRIPTORS = 1024  # that are kept
+
 
 class Gone(Exception):
     """The peer's end of the connection is closed, or there never was one."""
 
 
 def make_agent(name: str, port: int | None) -> Any:
-    """An agent of NIXL's with UCX. port: where it listens for the metadata of peers; None: it does not."""
+    """An agent of NIXL's with UCX, without the thread that would poll all the time: whoever moves a stage polls. port:
+    where it listens for the metadata of peers; None: it does not."""
     api = _api()
-    config = api.nixl_agent_config(
-        enable_listen_thread=port is not None, **({} if port is None else {"listen_port": port})
-    )
+    listening = {} if port is None else {"enable_listen_thread": True, "listen_port": port}
+    config = api.nixl_agent_config(enable_prog_thread=False, **listening)
     return api.nixl_agent(name, config)
 
 
@@ -41,6 +43,7 @@ class Agent:
         self._unknown = self._bindings.nixlNotFoundError
         self._refused = (self._unknown, self._bindings.nixlInvalidParamError)
         self.nixl, self.memory, self.device = agent, memory, device
+        self._descriptors: dict[tuple[int, int, int, str], Any] = {}
         try:
             self._registered = agent.register_memory([(address, size, device, "")], memory)
         except Exception as e:
@@ -115,8 +118,8 @@ class Agent:
         """Starts to write into an address of a peer's memory, with the message to come after it; Gone."""
         remote_address, memory, device = place
         try:
-            local = self.nixl.get_xfer_descs([(address, size, self.device)], self.memory)
-            remote = self.nixl.get_xfer_descs([(remote_address, size, device)], memory)
+            local = self._descriptor(address, size, self.device, self.memory)
+            remote = self._descriptor(remote_address, size, device, memory)
             handle = self.nixl.initialize_xfer("WRITE", local, remote, peer, message)
         except self._refused as e:
             if not self.knows(peer):
@@ -127,25 +130,40 @@ class Agent:
             ) from None
         except Exception as e:
             raise Gone(str(e)) from None
-        return Write(self, handle)
+        return Write(self.nixl, handle)
+
+    def _descriptor(self, address: int, size: int, device: int, memory: str) -> Any:
+        """NIXL's, of some bytes: those of slots come again and again."""
+        key = (address, size, device, memory)
+        made = self._descriptors.get(key)
+        if made is None:
+            if len(self._descriptors) >= _MOST_DESCRIPTORS:
+                self._descriptors.clear()
+            made = self._descriptors[key] = self.nixl.get_xfer_descs([(address, size, device)], memory)
+        return made
 
 
 class Write:
-    """A write under way."""
+    """A write under way, from the start."""
 
-    def __init__(self, agent: Agent, handle: Any) -> None:
-        self._agent, self._handle, self._state = agent, handle, ""
+    def __init__(self, nixl: Any, handle: Any) -> None:
+        self._nixl, self._handle = nixl, handle
+        try:
+            self._state: str = nixl.transfer(handle)
+        except Exception as e:
+            self.release()
+            raise Gone(str(e)) from None
 
     def is_done(self) -> bool:
-        """Whether it has ended, started at the first call; Gone."""
-        nixl = self._agent.nixl
+        """Whether it has ended; Gone."""
         try:
-            self._state = nixl.check_xfer_state(self._handle) if self._state else nixl.transfer(self._handle)
+            if self._state == "PROC":
+                self._state = self._nixl.check_xfer_state(self._handle)
         except Exception as e:
             raise Gone(str(e)) from None
         if self._state == "ERR":
             raise Gone("the write failed")
-        return bool(self._state == "DONE")
+        return self._state == "DONE"
 
     def release(self) -> None:
         """Forgets it, once it has ended or its peer is gone: NIXL cannot take a write back."""

@@ -41,6 +41,7 @@ _MEMBERS: dict[str, dict[str, type]] = {
     "ping": {},
     "hello": {"answers": int, "address": int, "bytes": int, "memory": str, "device": int},
 }  # fmt: skip
+_KNOWN = {kind: {"from": int, **members} for kind, members in _MEMBERS.items()}
 
 Message = dict[str, Any]
 
@@ -64,10 +65,9 @@ def decode(raw: bytes) -> Message:
         raise MessageError("it is no JSON") from None
     if not isinstance(message, dict) or not isinstance(message.get("kind"), str):
         raise MessageError("it has no kind")
-    members = _MEMBERS.get(message["kind"])
-    if members is None:
+    known = _KNOWN.get(message["kind"])
+    if known is None:
         raise MessageError(f"kind {message['kind'][:32]!r} is unknown")
-    known = {"from": int, **members}
     for name, of in known.items():
         value = message.get(name)
         if (

@@ -21,6 +21,8 @@ from ._pieces import Pieces
 from ._sides import Source
 from ._slots import Queue, Slots
 
+_MOST_AT_ONCE = 2  # pieces that a step starts: those that were gathered are to be written meanwhile
+
 
 class Grant(NamedTuple):
     """A slot of the receiver's that a piece may be written into."""
@@ -204,9 +206,12 @@ class Senders:
     # ---- Pieces --------------------------------------------------------------------------------------------
 
     def step(self) -> bool:
-        """Starts pieces and ends writes. Whether there was anything."""
+        """Starts a few pieces and ends writes. Whether there was anything."""
         n = self._poll()
-        while (taken := self._queue.take()) is not None:
+        for _ in range(_MOST_AT_ONCE):
+            taken = self._queue.take()
+            if taken is None:
+                break
             n += 1
             self._gather(*taken)
             self._queue.add(taken[0])

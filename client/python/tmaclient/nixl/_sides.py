@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 from typing import Any
 
 from .. import _core
 from .._arrays import adapt, count, dense
-from .._client import Client, Options
+from .._client import Client, Job, Options, streams_of
 from .._conversion import array_of, is_number
 from .._core import Request, Tensor
 from .._layers import Layers, is_layered
@@ -37,6 +38,9 @@ class Side:
         self._index = index.tensor
         self.n_layers, self.n_blocks = len(self.layers), len(index)
         self.shape = self._wire_shape(first.shape)
+        # Blocks along an axis of another direction have other numbers in a request.
+        self._is_repeating = self.layers.whole is None and first.strides[self._axis] > 0
+        self._made: dict[tuple[int, int], Request] = {}  # by layers and blocks; a transfer has few of them
 
     def _wire_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         raise NotImplementedError
@@ -51,21 +55,30 @@ class Side:
         """Bytes of all of them on the wire."""
         return self.n_layers * self.n_blocks * self.block_bytes
 
-    def streams(self) -> set[tuple[int, int]]:
+    def streams(self) -> Iterable[tuple[int, int]]:
         """The CUDA streams in which the caller works on the arrays and on what they are converted by, each with its
         device."""
         arrays = list(self.layers.arrays)
         for name, given in (("scale", self._options.casting.scale), ("bias", self._options.casting.bias)):
             if given is not None and not is_number(given):
                 arrays.append(adapt(array_of(given, name), name))
-        on_device = [a for a in arrays if not a.tensor.is_host]
-        return {(a.kind.stream(a.object, a.tensor), _core.device_of(a.tensor.data)) for a in on_device}
+        return streams_of(arrays)
 
-    def _layers(self, piece: Piece) -> Layers:
-        return self.layers[piece.first_layer : piece.first_layer + piece.n_layers]
+    def request(self, piece: Piece, slot: Tensor) -> Request:
+        """Moves a piece between the layers and its bytes of a slot."""
+        size = (piece.n_layers, piece.n_blocks)
+        blocks = self._index.part(piece.first_block, (piece.n_blocks,), (1,))
+        some = slice(piece.first_layer, piece.first_layer + piece.n_layers)
+        made = self._made.get(size)
+        if made is not None:
+            return made.again(blocks, slot, self.layers.tensors[some])
+        made = self._job(piece, self.layers[some], blocks, slot).move.request(self._client._core)
+        if self._is_repeating:
+            self._made[size] = made
+        return made
 
-    def _blocks(self, piece: Piece) -> Tensor:
-        return self._index.part(piece.first_block, (piece.n_blocks,), (1,))
+    def _job(self, piece: Piece, layers: Layers, blocks: Tensor, slot: Tensor) -> Job:
+        raise NotImplementedError
 
     def piece_bytes(self, piece: Piece) -> int:
         """Bytes of a piece on the wire."""
@@ -93,17 +106,9 @@ class Source(Side):
         self._wire_axis = list(order).index(self._axis)
         return tuple(shape[d] for d in order if d != self._axis)
 
-    def request(self, piece: Piece, slot: Tensor) -> Request:
-        """Gathers a piece into its bytes of a slot."""
-        job = self._client._gather_job(
-            self._layers(piece),
-            self._blocks(piece),
-            self._axis,
-            self._permute,
-            self._on_wire(slot, piece, self._wire_axis),
-            self._options,
-        )
-        return job.move.request(self._client._core)
+    def _job(self, piece: Piece, layers: Layers, blocks: Tensor, slot: Tensor) -> Job:
+        out = self._on_wire(slot, piece, self._wire_axis)
+        return self._client._gather_job(layers, blocks, self._axis, self._permute, out, self._options)
 
 
 class Destination(Side):
@@ -136,17 +141,9 @@ class Destination(Side):
         """Whether another type than that of the arrays may come."""
         return self._options.casting.cast is not None
 
-    def request(self, piece: Piece, slot: Tensor) -> Request:
-        """Scatters a piece from its bytes of a slot."""
-        job = self._client._scatter_job(
-            self._layers(piece),
-            self._blocks(piece),
-            self._on_wire(slot, piece, self._wire_axis),
-            self._axis,
-            self._permute,
-            self._options,
-        )
-        return job.move.request(self._client._core)
+    def _job(self, piece: Piece, layers: Layers, blocks: Tensor, slot: Tensor) -> Job:
+        src = self._on_wire(slot, piece, self._wire_axis)
+        return self._client._scatter_job(layers, blocks, src, self._axis, self._permute, self._options)
 
 
 def _parse_layers(client: Client, given: Any) -> Layers:

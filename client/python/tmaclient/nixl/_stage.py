@@ -36,6 +36,7 @@ _GREET_S, _FETCH_S = 0.05, 0.5  # from hello to hello, and from one request for 
 _SWEEP_S, _SWEEP_PART = 0.05, 0.05  # the least from sweep to sweep, and the most of the time that they take
 _PING_S, _IDLE_PING_S = 0.5, 2.0  # to peers with transfers, and to all
 _SHORTEST_NAP_S, _NAP_S, _LONG_NAP_S, _IDLE_NAP_S = 20e-6, 100e-6, 1e-3, 0.02
+_TIMER_SLACK_NS = 1000  # else naps would be 50 us longer
 _CLOSE_S, _FLUSH_S = 5.0, 0.05  # for writes that have begun, and for messages
 
 _log = logging.getLogger("tmaclient.nixl")
@@ -341,6 +342,7 @@ class Stage:
             return self._step()
 
     def _run(self) -> None:
+        _core.set_timer_slack(_TIMER_SLACK_NS)
         nap = 0.0
         while self._broken is None:
             with self._lock:

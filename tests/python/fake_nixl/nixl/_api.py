@@ -86,6 +86,7 @@ network = Network()
 class nixl_agent:  # noqa: N801
     def __init__(self, name, config=None):
         self.name, self.network = name, network
+        self.options = config.options if config is not None else {}
         self.number = len(network.agents) + 1
         network.agents[self.number] = self
         self.registered, self.arrived, self.notifs = [], [], {}
