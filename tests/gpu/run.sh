@@ -12,8 +12,9 @@
 #   neighbour the service as a neighbour of a process that computes, without and with MPS
 #   fairness  a polite user beside floods of another; needs Python 3.11, and root
 #   sanitize  transforms under compute-sanitizer, where there is one
-#   python    the Python package with PyTorch's tensors, with and without expandable segments, and against PyTorch; it needs
-#             PyTorch, and a wheel of the package that was there when the bundle was made (make wheel)
+#   python    the Python package with PyTorch's tensors, with and without expandable segments, and against PyTorch; stages
+#             on GPUs, where NIXL is. It needs PyTorch, and a wheel of the package that was there when the bundle was made
+#             (make wheel)
 #   cpu       the CPU engine on all CPUs, by each of their instruction sets, against memcpy, on random rows and on the
 #             chosen ones; against NumPy, torch and HPTT, where these are. It needs no GPU, and is not part of all
 #
@@ -150,6 +151,7 @@ python() {
 	with_tmad expandable_streams
 	unset PYTORCH_CUDA_ALLOC_CONF
 	with_tmad torch_table
+	with_tmad stages
 }
 
 # A tmad that is started again whenever it ends.
@@ -177,6 +179,11 @@ streams_as() {
 streams() { streams_as streams; }
 
 expandable_streams() { streams_as expandable_streams; }
+
+stages() {
+	tap stages 240 python3 "$here/tests/gpu/python/torch_stages.py" "$room/socket"
+	grep '^# ' "$log" | sed 's/^#/   /'
+}
 
 torch_table() {
 	plain torch-table 200 python3 "$here/tests/gpu/python/torch_table.py" "$room/socket"

@@ -51,17 +51,26 @@ class Cache:
         return (np.arange(self.layers, dtype=np.int32)[:, None] * self.blocks + blocks).ravel()
 
 
+_STEP = 0x9E3779B97F4A7C15  # of the words that memory is filled with, no two of which are the same
+
+
 class HostMemory:
     """Bytes that a way has made."""
 
     def __init__(self, array):
         self.array = array
 
-    def get(self):
-        return self.array
+    def _pattern(self):
+        return (np.arange(self.array.nbytes // 8, dtype=np.uint64) * np.uint64(_STEP)).view(np.uint8)
 
-    def put(self, values):
-        self.array[:] = values
+    def fill(self):
+        self.array[:] = self._pattern()
+
+    def is_moved(self, cache, source, destination):
+        """Whether it has the source's blocks where they go, and zeros around them."""
+        expected = np.zeros_like(self.array)
+        cache.view(expected)[:, destination] = cache.view(self._pattern())[:, source]
+        return np.array_equal(self.array, expected)
 
     def clear(self):
         self.array[:] = 0
@@ -76,12 +85,20 @@ class DeviceMemory:
         self.array = torch.zeros(size, dtype=torch.uint8, device=f"cuda:{device}")
         torch.cuda.synchronize(device)
 
-    def get(self):
-        return self.array.cpu().numpy()
+    def _pattern(self):
+        words = self._torch.arange(self.array.nbytes // 8, dtype=self._torch.int64, device=self.array.device)
+        return (words * (_STEP - (1 << 64))).view(self._torch.uint8)
 
-    def put(self, values):
-        self.array.copy_(self._torch.from_numpy(values))
+    def fill(self):
+        self.array.copy_(self._pattern())
         self._torch.cuda.synchronize(self.array.device)
+
+    def is_moved(self, cache, source, destination):
+        expected, pattern = self._torch.zeros_like(self.array), cache.view(self._pattern())
+        source, destination = (self._torch.from_numpy(blocks).long() for blocks in (source, destination))
+        for into, layer in zip(cache.view(expected), pattern):
+            into[destination] = layer[source]
+        return self._torch.equal(self.array, expected)
 
     def clear(self):
         self.array.zero_()
@@ -217,13 +234,8 @@ class Side:
         self._moved_bytes = moved_bytes
         self._memory, known = self._way.open(2 * moved_bytes)
         if filled:
-            self._memory.put(self._pattern())
+            self._memory.fill()
         return known
-
-    def _pattern(self):
-        """No two words of it are the same."""
-        words = np.arange(self._memory.array.nbytes // 8, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(1)
-        return words.view(np.uint8)
 
     def connect(self, **known):
         self._way.connect(**known)
@@ -245,11 +257,7 @@ class Side:
         while self._arrived == 0:
             self.progress()
         self._arrived -= 1
-        source, destination = self._cache.lists(seed)
-        pattern = self._pattern()
-        expected = np.zeros_like(pattern)
-        self._cache.view(expected)[:, destination] = self._cache.view(pattern)[:, source]
-        same = np.array_equal(self._memory.get(), expected)
+        same = self._memory.is_moved(self._cache, *self._cache.lists(seed))
         self._memory.clear()
         return same
 

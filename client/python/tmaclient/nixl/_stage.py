@@ -36,6 +36,7 @@ _GREET_S, _FETCH_S = 0.05, 0.5  # from hello to hello, and from one request for 
 _SWEEP_S, _SWEEP_PART = 0.05, 0.05  # the least from sweep to sweep, and the most of the time that they take
 _PING_S, _IDLE_PING_S = 0.5, 2.0  # to peers with transfers, and to all
 _SHORTEST_NAP_S, _NAP_S, _LONG_NAP_S, _IDLE_NAP_S = 20e-6, 100e-6, 1e-3, 0.02
+_NAP_PART = 0.125  # of the time in which nothing has moved
 _TIMER_SLACK_NS = 1000  # else naps would be 50 us longer
 _CLOSE_S, _FLUSH_S = 5.0, 0.05  # for writes that have begun, and for messages
 
@@ -343,19 +344,24 @@ class Stage:
 
     def _run(self) -> None:
         _core.set_timer_slack(_TIMER_SLACK_NS)
-        nap = 0.0
+        moved_at = time.monotonic()
         while self._broken is None:
             with self._lock:
                 if self._is_closed or self._is_stopped:
                     return
                 has_moved = self._try_step()
             self._tell_results()
+            if has_moved:
+                moved_at = time.monotonic()
+                time.sleep(0)  # callers take turns with it
+                continue
             with self._lock:
-                longest = self._longest_nap()
-                if longest == _IDLE_NAP_S and not has_moved and not self._is_closed:
-                    self._wake.wait(longest)
+                nap = max((time.monotonic() - moved_at) * _NAP_PART, _SHORTEST_NAP_S)
+                nap = min(nap, self._longest_nap())
+                if nap > _NAP_S and not self._is_closed:
+                    if self._wake.wait(nap):
+                        moved_at = time.monotonic()
                     continue
-            nap = 0.0 if has_moved else min(max(2 * nap, _SHORTEST_NAP_S), longest)
             time.sleep(nap)
 
     def _stop(self) -> None:
