@@ -42,7 +42,7 @@ class Agent:
         program = os.path.join(HERE, "bench_agent.py")
         environment = {"NIXL_LOG_LEVEL": "WARN", "TMAD_SOCKET": tmad.path, "UCX_TLS": options.transports}
         self._process = host.start([sys.executable, program, f"host-{host.name}", way, thread, str(options.poll_us),
-                                    str(options.slot_bytes), device], env=environment, stdin=subprocess.PIPE,
+                                    str(options.slots), str(options.slot_bytes), device], env=environment, stdin=subprocess.PIPE,
                                    stdout=subprocess.PIPE, encoding="utf-8", bufsize=1)
 
     def ask(self, command, **arguments):
@@ -142,6 +142,7 @@ def parse():
     parser.add_argument("--mtu", type=int, default=9000, help="of the link; 9000 unless given")
     parser.add_argument("--gib", type=float, default=0.125, help="that a transfer moves; 0.125 unless given")
     parser.add_argument("--repeat", type=int, default=5, help="transfers of each row; 5 unless given")
+    parser.add_argument("--slots", type=int, default=8, help="of a stage, to send and to receive each; 8 unless given")
     parser.add_argument("--slot-mib", type=float, default=4, help="size of a stage's slots; 4 unless given")
     parser.add_argument("--devices", default="host,host", help="of both sides: host, or the number of a GPU")
     parser.add_argument("--transports", default="tcp", help="of UCX (UCX_TLS); tcp unless given")
@@ -182,8 +183,8 @@ def main():
             link = "one host" if options.link == "none" else (
                 f"{options.link}, MTU {options.mtu}, rate {options.rate or 'any'}, delay {options.delay} ms, loss {options.loss}")
             print(f"{len(os.sched_getaffinity(0))} cores; {link}; {options.transports} from {' to '.join(options.devices)}; "
-                  f"{options.moved_bytes / MIB:.0f} MiB a transfer, slots of {options.slot_mib:g} MiB, seed {options.seed}; "
-                  f"medians of {options.repeat} ± half the range\n")
+                  f"{options.moved_bytes / MIB:.0f} MiB a transfer, {options.slots} slots of {options.slot_mib:g} MiB, seed "
+                  f"{options.seed}; medians of {options.repeat} ± half the range\n")
             print("| Slice | Descriptors | Way | Prepared once, ms | Made, ms | MB/s | MB/s with making |")
             print("|---|---|---|---|---|---|---|", flush=True)
         for slice_bytes in SLICES:

@@ -2,7 +2,7 @@
 """One side of bench.py: a process with memory and an agent, which obeys lines of JSON on standard input and answers each
 with one.
 
-    bench_agent.py NAME WAY THREAD POLL-US SLOT-BYTES DEVICE
+    bench_agent.py NAME WAY THREAD POLL-US SLOTS SLOT-BYTES DEVICE
 
     THREAD: on or off, one that makes progress; DEVICE: host, or the number of a GPU, whose memory PyTorch allocates
 
@@ -108,7 +108,7 @@ class DeviceMemory:
 class Alone:
     """NIXL by itself: a descriptor for each slice. All slices are prepared once; a transfer picks its own by index."""
 
-    def __init__(self, name, thread, pause_s, slot_bytes, device):
+    def __init__(self, name, thread, pause_s, slots, slot_bytes, device):
         from nixl._api import nixl_agent, nixl_agent_config
         self.agent = nixl_agent(name, nixl_agent_config(enable_prog_thread=thread))
         self.pause_s, self._device = pause_s, device
@@ -164,13 +164,14 @@ class Alone:
 class Staged:
     """tmaclient.nixl, by a tmad on each host. With THREAD the stage has one of its own, otherwise it moves when asked to."""
 
-    def __init__(self, name, thread, pause_s, slot_bytes, device):
+    def __init__(self, name, thread, pause_s, slots, slot_bytes, device):
         import tmaclient
         import tmaclient.nixl
         self.client = tmaclient.connect(os.environ["TMAD_SOCKET"])
         self._device = device
-        slots = None if device is None else DeviceMemory(16 * slot_bytes, device).array
-        self.stage = tmaclient.nixl.Stage(self.client, name, thread=thread, slot_bytes=slot_bytes, memory=slots)
+        memory = None if device is None else DeviceMemory(2 * slots * slot_bytes, device).array
+        self.stage = tmaclient.nixl.Stage(self.client, name, thread=thread, send_slots=slots, receive_slots=slots,
+                                          slot_bytes=slot_bytes, memory=memory)
         self.thread, self.pause_s = thread, pause_s or 20e-6  # the cores are tmad's too
         self._receiving = None
 
@@ -266,11 +267,11 @@ class Side:
 
 
 def main():
-    name, way, thread, poll_us, slot_bytes, device = sys.argv[1:]
+    name, way, thread, poll_us, slots, slot_bytes, device = sys.argv[1:]
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what NIXL says is no answer
     device = None if device == "host" else int(device)
-    side = Side(WAYS[way](name, thread == "on", float(poll_us) / 1e6, int(slot_bytes), device))
+    side = Side(WAYS[way](name, thread == "on", float(poll_us) / 1e6, int(slots), int(slot_bytes), device))
     receives = False
     while True:
         # UCX moves nothing unless it is called, if it has no thread.
