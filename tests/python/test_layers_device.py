@@ -23,6 +23,16 @@ def tmad(gpus):
     return gpus
 
 
+def test_default_streams_are_each_device_s(devices):
+    """The interface numbers them all 1, and says nothing of the device."""
+    arrays = [device.array(VALUES[0]) for device in devices]
+    for array in arrays:
+        array.stream = None
+    adapted = [tma._arrays.adapt(array, "src") for array in arrays]
+    assert [a.tensor.device for a in adapted] == [(2, i) for i in range(len(devices))]
+    assert list(tma._client.streams_of(adapted)) == [(1, i) for i in range(len(devices))]
+
+
 def test_between_allocations(c, devices):
     device = devices[0]
     layers = [device.array(a) for a in VALUES]

@@ -87,7 +87,7 @@ static int take_strides(struct py_tensor *t, PyObject *strides)
 static int take_data(struct py_tensor *t, PyObject *data)
 {
 	uint64_t address;
-	int is_readonly;
+	int is_readonly, device;
 
 	if (!data)
 		return -1;
@@ -101,6 +101,9 @@ static int take_data(struct py_tensor *t, PyObject *data)
 		return -1;
 	t->data = (char *)(uintptr_t)address;
 	t->is_readonly = is_readonly;
+	device = address ? cuda_device_of(address) : -1; /* the interface does not say */
+	if (device >= 0)
+		t->device_id = device;
 	return 0;
 }
 
