@@ -330,6 +330,32 @@ def test_pieces(seed):
 # ---- Peers that find each other ------------------------------------------------------------------------
 
 
+def test_a_ping_moves_nothing(hosts, network):
+    """An idle stage sleeps as long when its peers say that they are there."""
+    a, b = hosts.start("a"), hosts.start("b")
+    hosts.until(lambda: not a.progress() and not b.progress())
+    b._exchange.tell("a", "ping")
+    moved = []
+    hosts.until(lambda: moved.append(a.progress()) or (network.step(), not network.messages)[1])
+    moved.append(a.progress())
+    assert not any(moved)
+    x = hosts.client.empty((2, 8), "u1")
+    transfer = b.send("a", "t", x)
+    hosts.until(lambda: a.stats()["offers"] == 1)
+    hosts.wait(transfer, a.receive("b", "t", x))
+
+
+def test_descriptors_are_bounded(hosts, monkeypatch):
+    from tmaclient.nixl import _agent
+
+    monkeypatch.setattr(_agent, "_MOST_DESCRIPTORS", 3)
+    a, b = hosts.start("a"), hosts.start("b")
+    x, y = (filled(hosts.client, np.random.default_rng(1), (123, 4096), "u1") for _ in range(2))
+    hosts.wait(*(transfers := (a.send("b", "t", x), b.receive("a", "t", y))))
+    assert [t.result() for t in transfers] == [x.nbytes, x.nbytes] and np.array_equal(x, y)
+    assert 0 < len(a._agent._descriptors) <= 3
+
+
 def test_the_agent_that_a_stage_makes(hosts):
     """It has no thread of NIXL's that polls all the time, and listens only at a port."""
     for port, listens in ((None, False), (5600, True)):

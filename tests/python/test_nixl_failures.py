@@ -172,6 +172,35 @@ def test_forget(hosts):
     hosts.settle()
 
 
+@pytest.mark.parametrize("failure", ["ERR", "the network is down"])
+def test_a_write_that_does_not_start(hosts, network, monkeypatch, failure):
+    """It may be under way all the same: its slot is taken by nobody before the peer is cut off."""
+    a, b, c = (hosts.start(name, send_slots=2) for name in "abc")
+    x, y, z = (filled(hosts.client, np.random.default_rng(1), (200, 4096), "u1") for _ in range(3))
+    events, slots, remove = [], a._senders.slots, a.agent.remove_remote_agent
+    give, take = slots.give, slots.take
+    monkeypatch.setattr(slots, "give", lambda slot: (events.append(("give", slot)), give(slot)))
+    monkeypatch.setattr(slots, "take", lambda peer: (slot := take(peer), events.append(("take", slot)))[0])
+    monkeypatch.setattr(a.agent, "remove_remote_agent", lambda peer: (events.append(("remove", peer)), remove(peer)))
+    network.failures.append(failure)
+    transfers = a.send("b", "t", x), b.receive("a", "t", y)
+    hosts.wait(transfers[0])
+    told = "the write failed" if failure == "ERR" else failure
+    with pytest.raises(tma.DisconnectedError, match=f"peer 'b' is gone \\({told}\\)"):
+        transfers[0].result()
+    removed = events.index(("remove", "b"))
+    first = events[0][1]
+    assert ("give", first) in events[removed:] and ("give", first) not in events[:removed]
+    beside = a.send("c", "t", x), c.receive("a", "t", z)
+    hosts.wait(*beside)
+    assert np.array_equal(x, z)
+    b.forget("a")
+    hosts.wait(transfers[1])
+    with pytest.raises(tma.DisconnectedError, match="forgotten"):
+        transfers[1].result()
+    hosts.settle()
+
+
 @pytest.mark.parametrize("side", ["sender", "receiver"])
 def test_cancel(hosts, side):
     a, b = hosts.start("a"), hosts.start("b")

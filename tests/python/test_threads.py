@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Threads, signals, timeouts, and the lives of arrays and clients."""
+import ctypes
 import gc
 import os
 import signal
@@ -303,3 +304,20 @@ def test_clients_that_nobody_closes(tmad):
         del c, x, request
     gc.collect()
     wait_until(lambda: (fds(), maps(), threading.active_count()) == before, "nothing is left")
+
+
+def test_timer_slack():
+    """Of the thread alone that sets it."""
+    libc, seen = ctypes.CDLL(None), {}
+
+    def work():
+        tma._core.set_timer_slack(12345)
+        seen["set"] = libc.prctl(30)  # PR_GET_TIMERSLACK
+
+    before = libc.prctl(30)
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen["set"] == 12345 and libc.prctl(30) == before
+    with pytest.raises((TypeError, OverflowError)):
+        tma._core.set_timer_slack(-1)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A request for blocks once more, between other memory: for who moves piece after piece of the same layers,
- * and would parse the same arguments each time. */
+/* A request for blocks once more, between other memory: for whoever moves piece after piece of the same
+ * layers, and would otherwise parse the same arguments each time. */
 #include "core.h"
 
 #include <string.h>
@@ -54,7 +54,7 @@ static int place_bytes(const struct py_tensor *all, const struct py_tensor *bloc
 
 	if (tma_dtype_size(t->dtype) != 1 || !py_tensor_is_contiguous(t) ||
 	    (uint64_t)py_tensor_count(t) < extent.size) {
-		PyErr_Format(PyExc_ValueError, "bytes: it is contiguous, and has %llu bytes at least",
+		PyErr_Format(PyExc_ValueError, "bytes: it is contiguous, and has at least %llu bytes",
 		             (unsigned long long)extent.size);
 		return -1;
 	}
@@ -104,13 +104,14 @@ PyObject *py_request_again(PyObject *self, PyObject *args)
 		return NULL;
 	if (like->kind != REQUEST_BLOCKS || !(like->is_scatter ? like->dst_layers : like->src_layers) ||
 	    (like->is_scatter ? like->src_layers : like->dst_layers)) {
-		PyErr_SetString(PyExc_TypeError,
-		                "again: it takes blocks of a list of layers, and of one array");
+		PyErr_SetString(
+		    PyExc_TypeError,
+		    "again: the request has to be of blocks between a list of layers and one array");
 		return NULL;
 	}
 	if (like->is_index_shared || !are_laid_out_alike(like->index, (struct py_tensor *)index)) {
 		PyErr_SetString(PyExc_ValueError,
-		                "index: it has as many entries as that of the request, and is sent");
+		                "index: a list of int64 that is sent, as long as that of the request");
 		return NULL;
 	}
 	q = py_request_alloc(REQUEST_BLOCKS);

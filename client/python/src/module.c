@@ -237,7 +237,7 @@ static PyObject *wait_point(PyObject *self, PyObject *args)
 	return PyBool_FromLong(rc == 0);
 }
 
-/* set_timer_slack(ns): how late a sleep of this thread may end. */
+/* set_timer_slack(ns): sets how late a sleep of this thread may end. */
 static PyObject *set_timer_slack(PyObject *self, PyObject *number)
 {
 	uint64_t ns;
@@ -296,7 +296,7 @@ static PyMethodDef functions[] = {
 	{ "device_of", device_of, METH_O,
 	  "device_of(address)\n--\n\nThe ordinal of the CUDA device that has the memory; -1: it is not known." },
 	{ "set_timer_slack", set_timer_slack, METH_O,
-	  "set_timer_slack(ns)\n--\n\nHow late a sleep of this thread may end." },
+	  "set_timer_slack(ns)\n--\n\nSets how late a sleep of this thread may end." },
 	{ "wait_point", wait_point, METH_VARARGS,
 	  "wait_point(region, offset, value, timeout_ms)\n--\n\nWaits for a point; returns whether it was reached." },
 	{ 0 },

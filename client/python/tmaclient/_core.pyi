@@ -297,7 +297,7 @@ def device_of(address: int, /) -> int:
     """The ordinal of the CUDA device that has the memory; -1: it is not known."""
 
 def set_timer_slack(ns: int, /) -> None:
-    """How late a sleep of this thread may end."""
+    """Sets how late a sleep of this thread may end."""
 
 def wait_point(region: Region, offset: int, value: int, timeout_ms: int, /) -> bool:
     """Waits for a point; returns whether it was reached. -1: no limit."""

@@ -229,7 +229,8 @@ class Index:
             try:
                 index = array.array("q", index)
             except OverflowError:
-                raise OutOfRangeError(f"index: {max(index, key=abs)} is beyond any of {limit} blocks") from None
+                far = max((integer(i, "index") for i in index), key=abs)
+                raise OutOfRangeError(f"index: {far} is beyond any of {limit} blocks") from None
             except TypeError:
                 index = array.array("q", [integer(i, "index") for i in index])  # which says what is no integer
         array_ = adapt(index, "index")

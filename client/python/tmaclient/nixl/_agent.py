@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+from collections.abc import Callable
 from typing import Any
 
 from .._errors import AlreadyExistsError, InvalidArgumentError, UnsupportedError
@@ -144,25 +145,24 @@ class Agent:
 
 
 class Write:
-    """A write under way, from the start."""
+    """A write, started when this is made. One that fails to start may be under way all the same, as any that fails."""
 
     def __init__(self, nixl: Any, handle: Any) -> None:
-        self._nixl, self._handle = nixl, handle
+        self._nixl, self._handle, self._state, self._failure = nixl, handle, "", "the write failed"
+        self._ask(nixl.transfer)
+
+    def _ask(self, call: Callable[[Any], str]) -> None:
         try:
-            self._state: str = nixl.transfer(handle)
+            self._state = call(self._handle)
         except Exception as e:
-            self.release()
-            raise Gone(str(e)) from None
+            self._state, self._failure = "ERR", str(e)
 
     def is_done(self) -> bool:
         """Whether it has ended; Gone."""
-        try:
-            if self._state == "PROC":
-                self._state = self._nixl.check_xfer_state(self._handle)
-        except Exception as e:
-            raise Gone(str(e)) from None
+        if self._state == "PROC":
+            self._ask(self._nixl.check_xfer_state)
         if self._state == "ERR":
-            raise Gone("the write failed")
+            raise Gone(self._failure)
         return self._state == "DONE"
 
     def release(self) -> None:

@@ -13,7 +13,7 @@ from .._client import Client, Job, Options, streams_of
 from .._conversion import array_of, is_number
 from .._core import Request, Tensor
 from .._layers import Layers, is_layered
-from .._moves import Index, check_permutation, parse_axes, parse_axis
+from .._moves import Blocks, Index, check_permutation, parse_axes, parse_axis
 from ._pieces import Piece
 
 
@@ -38,9 +38,9 @@ class Side:
         self._index = index.tensor
         self.n_layers, self.n_blocks = len(self.layers), len(index)
         self.shape = self._wire_shape(first.shape)
-        # Blocks along an axis of another direction have other numbers in a request.
+        # Otherwise a request has other numbers for the blocks, or a step from layer to layer.
         self._is_repeating = self.layers.whole is None and first.strides[self._axis] > 0
-        self._made: dict[tuple[int, int], Request] = {}  # by layers and blocks; a transfer has few of them
+        self._made: dict[tuple[int, int], Request] = {}  # for pieces of so many layers and blocks
 
     def _wire_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         raise NotImplementedError
@@ -72,8 +72,10 @@ class Side:
         made = self._made.get(size)
         if made is not None:
             return made.again(blocks, slot, self.layers.tensors[some])
-        made = self._job(piece, self.layers[some], blocks, slot).move.request(self._client._core)
-        if self._is_repeating:
+        move = self._job(piece, self.layers[some], blocks, slot).move
+        assert isinstance(move, Blocks)
+        made = move.request(self._client._core)
+        if self._is_repeating and move.index.is_sent(move.place_bytes):
             self._made[size] = made
         return made
 

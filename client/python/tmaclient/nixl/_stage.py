@@ -37,7 +37,7 @@ _SWEEP_S, _SWEEP_PART = 0.05, 0.05  # the least from sweep to sweep, and the mos
 _PING_S, _IDLE_PING_S = 0.5, 2.0  # to peers with transfers, and to all
 _SHORTEST_NAP_S, _NAP_S, _LONG_NAP_S, _IDLE_NAP_S = 20e-6, 100e-6, 1e-3, 0.02
 _NAP_PART = 0.125  # of the time in which nothing has moved
-_TIMER_SLACK_NS = 1000  # else naps would be 50 us longer
+_TIMER_SLACK_NS = 1000  # else naps would be up to 50 us longer
 _CLOSE_S, _FLUSH_S = 5.0, 0.05  # for writes that have begun, and for messages
 
 _log = logging.getLogger("tmaclient.nixl")
@@ -103,6 +103,7 @@ class Stage:
         self._senders = Senders(self._exchange, Slots(tensor, 0, send_slots, step))
         self._receivers = Receivers(self._exchange, Slots(tensor, send_slots * step, receive_slots, step))
         self._sweep_at = self._pinged = self._pinged_all = 0.0
+        self._moved_at = time.monotonic()  # or when a transfer was begun, if that is later
         self._peers: set[str] = set()  # that were heard of
         self._greeted: dict[str, tuple[int, int, str, int]] = {}  # where the slots of those are that have answered
         self._broken: Exception | None = None
@@ -270,7 +271,7 @@ class Stage:
                     f"{self._senders.slots.slot_bytes} (slot_bytes)"
                 )
             self._senders.start(transfer, source, checked.order())
-            self._wake.notify_all()
+            self._begun()
             return transfer
 
     def receive(
@@ -294,7 +295,7 @@ class Stage:
             transfer = self._transfer("receive", peer, tag, timeout)
             destination = Destination(self._client, layers, blocks, axis, permute, checked := _checked(options))
             self._receivers.start(transfer, destination, checked.order())
-            self._wake.notify_all()
+            self._begun()
             return transfer
 
     def _transfer(self, verb: str, peer: str, tag: str, timeout: float | None) -> Transfer:
@@ -307,6 +308,11 @@ class Stage:
         transfer = Transfer(verb, peer, tag, self._timeout if timeout is None else _seconds(timeout))
         transfer.add_done_callback(self._on_done)
         return transfer
+
+    def _begun(self) -> None:
+        """Naps are short from now on."""
+        self._moved_at = time.monotonic()
+        self._wake.notify_all()
 
     def _on_done(self, transfer: Future[int]) -> None:
         if transfer.cancelled():
@@ -337,14 +343,14 @@ class Stage:
     # ---- Progress ----------------------------------------------------------------------------------------
 
     def progress(self) -> bool:
-        """Moves on what can move, without waiting; whether anything did. For a stage without a thread."""
+        """Moves on some of what can move, without waiting; whether anything did, after which more may follow. For a
+        stage without a thread."""
         with self._locked():
             self._check_open()
             return self._step()
 
     def _run(self) -> None:
         _core.set_timer_slack(_TIMER_SLACK_NS)
-        moved_at = time.monotonic()
         while self._broken is None:
             with self._lock:
                 if self._is_closed or self._is_stopped:
@@ -352,15 +358,14 @@ class Stage:
                 has_moved = self._try_step()
             self._tell_results()
             if has_moved:
-                moved_at = time.monotonic()
+                self._moved_at = time.monotonic()
                 time.sleep(0)  # callers take turns with it
                 continue
             with self._lock:
-                nap = max((time.monotonic() - moved_at) * _NAP_PART, _SHORTEST_NAP_S)
+                nap = max((time.monotonic() - self._moved_at) * _NAP_PART, _SHORTEST_NAP_S)
                 nap = min(nap, self._longest_nap())
                 if nap > _NAP_S and not self._is_closed:
-                    if self._wake.wait(nap):
-                        moved_at = time.monotonic()
+                    self._wake.wait(nap)
                     continue
             time.sleep(nap)
 
@@ -403,9 +408,8 @@ class Stage:
             now = time.monotonic()
             n = 0
             for peer, raw in self._agent.notifications():
-                n += 1
                 try:
-                    self._take(peer, raw)
+                    n += self._take(peer, raw)
                 except Exception as e:  # whatever it says, it harms its own transfers alone
                     _log.exception("a message of %r cannot be taken", peer)
                     self._exchange.lost.setdefault(peer, f"a message of its cannot be taken: {e!r}")
@@ -418,13 +422,14 @@ class Stage:
                 self._sweep_at = min(self._sweep_at, end + max(_SWEEP_S, (end - start) / _SWEEP_PART))
             return n > 0 or any(moved)
 
-    def _take(self, peer: str, raw: bytes) -> None:
+    def _take(self, peer: str, raw: bytes) -> bool:
+        """Whether it is about a transfer."""
         try:
             message = decode(raw)
         except MessageError:
-            return  # of somebody who does not speak the language: there is nobody to tell
+            return False  # of somebody who does not speak the language: there is nobody to tell
         if message.get("to", 0) not in (0, self._exchange.number):
-            return
+            return False
         kind = message["kind"]
         if kind == "offer":
             is_known = self._agent.knows(peer)
@@ -445,6 +450,7 @@ class Stage:
             self._receivers.on_closed(peer, message)
         elif kind == "hello":
             self._greet(peer, message)
+        return kind not in ("hello", "ping")
 
     def _greet(self, peer: str, message: Message) -> None:
         if not self._agent.knows(peer):

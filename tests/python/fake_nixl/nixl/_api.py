@@ -45,6 +45,7 @@ class Network:
         self.agents, self.metadata = {}, {}  # by number
         self.etcd = {}  # the metadata that agents have sent there, by their names
         self.messages, self.writes = [], []
+        self.failures = collections.deque()  # of writes to come, at their start: ERR, or the text of an exception
         self.lock = threading.RLock()
 
     def step(self):
@@ -112,9 +113,10 @@ class nixl_agent:  # noqa: N801
             self.registered.remove(region)
 
     def get_agent_metadata(self):
-        key = str(len(self.network.metadata)).encode()
-        self.network.metadata[key] = Metadata(self.name, self.number, tuple(self.registered))
-        return key
+        with self.network.lock:
+            key = str(len(self.network.metadata)).encode()
+            self.network.metadata[key] = Metadata(self.name, self.number, tuple(self.registered))
+            return key
 
     def add_remote_agent(self, key):
         metadata = self.network.metadata[key]
@@ -208,10 +210,19 @@ class nixl_agent:  # noqa: N801
         return Write(self, agent, (from_, (to, size)), message)
 
     def transfer(self, write):
+        """Some have ended when this returns."""
         write.is_posted = True
         with self.network.lock:
+            failure = self.network.failures.popleft() if self.network.failures else None
+            if failure == "ERR":
+                return failure
+            if failure:
+                raise nixlRemoteDisconnectError(failure)
             self.network.writes.append(write)
-        return "PROC"
+            if self.network.random.random() < 0.1:
+                while write in self.network.writes:
+                    self.network._move(write)
+            return "DONE" if write.is_done else "PROC"
 
     def check_xfer_state(self, write):
         with self.network.lock:
