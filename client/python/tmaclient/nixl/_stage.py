@@ -103,7 +103,7 @@ class Stage:
         self._senders = Senders(self._exchange, Slots(tensor, 0, send_slots, step))
         self._receivers = Receivers(self._exchange, Slots(tensor, send_slots * step, receive_slots, step))
         self._sweep_at = self._pinged = self._pinged_all = 0.0
-        self._moved_at = time.monotonic()  # or when a transfer was begun, if that is later
+        self._moved_at = time.monotonic()  # when something moved last, or a transfer was begun
         self._peers: set[str] = set()  # that were heard of
         self._greeted: dict[str, tuple[int, int, str, int]] = {}  # where the slots of those are that have answered
         self._broken: Exception | None = None
