@@ -155,6 +155,8 @@ def parse():
     options.slot_bytes = round(options.slot_mib * MIB)
     if len(options.devices) != 2 or not all(device == "host" or device.isdecimal() for device in options.devices):
         parser.error(f"--devices {','.join(options.devices)}: two, each host or the number of a GPU")
+    if options.link == "none" and (options.rate or options.delay or options.loss):
+        parser.error("--rate, --delay, --loss: they are a link's, and --link none has none")
     for way in options.ways:
         if way not in WAYS:
             parser.error(f"--ways {way}: they are {', '.join(WAYS)}")

@@ -123,17 +123,18 @@ class Alone:
             memory, self._kind = DeviceMemory(size, self._device), "VRAM"
             self._address = memory.array.data_ptr()
         self.agent.register_memory([(self._address, size, self._device or 0, "")], self._kind)
-        return memory, {"metadata": self.agent.get_agent_metadata().hex(), "address": self._address, "device": self._device or 0}
+        return memory, {"metadata": self.agent.get_agent_metadata().hex(), "address": self._address, "device": self._device or 0,
+                        "kind": self._kind}
 
-    def connect(self, metadata, address, device):
+    def connect(self, metadata, address, device, kind):
         self._peer = self.agent.add_remote_agent(bytes.fromhex(metadata))
-        self._ends = (("NIXL_INIT_AGENT", self._address, self._device or 0), (self._peer, address, device))
+        self._ends = (("NIXL_INIT_AGENT", self._address, self._device or 0, self._kind), (self._peer, address, device, kind))
 
     def prepare(self, cache):
         for handle in self._handles:
             handle.release()
-        self._handles = [self.agent.prep_xfer_dlist(name, cache.slices(address, device), self._kind)
-                         for name, address, device in self._ends]
+        self._handles = [self.agent.prep_xfer_dlist(name, cache.slices(address, device), kind)
+                         for name, address, device, kind in self._ends]
 
     def send(self, cache, source, destination):
         """Moves these blocks of each layer there. Seconds that the request took to make, and the bytes to move."""

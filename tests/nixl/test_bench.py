@@ -15,7 +15,7 @@ from tmad import scaled
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("nixl") is None, reason="nixl is not installed: pip install nixl")
 
 
-@pytest.mark.parametrize("options", ["--link veth --rate 1000000000", "--link tun --delay 1 --loss 0.005"])
+@pytest.mark.parametrize("options", ["--link veth --rate 1000000000", "--link tun --delay 1 --loss 0.005", "--link none"])
 def test_rows(hosts, options):
     hosts("tun")  # or the reason why not
     done = subprocess.run([sys.executable, os.path.join(HERE, "bench.py"), "--gib", "0.01", "--repeat", "1", "--json",
@@ -31,8 +31,14 @@ def test_rows(hosts, options):
             assert row["rate"] < 2e9 / 8, row
 
 
-def test_what_is_not_on_a_veth(hosts):
+@pytest.mark.parametrize(("options", "words"), [
+    ("--delay 1", "only a tun link"),
+    ("--link none --rate 1000", "they are a link's, and --link none has none"),
+    ("--devices 0", "--devices 0: two, each host or the number of a GPU"),
+    ("--ways any", "--ways any: they are NIXL without"),
+])
+def test_options_that_do_not_fit(hosts, options, words):
     hosts("tun")
-    done = subprocess.run([sys.executable, os.path.join(HERE, "bench.py"), "--delay", "1"], capture_output=True,
+    done = subprocess.run([sys.executable, os.path.join(HERE, "bench.py"), *options.split()], capture_output=True,
                           encoding="utf-8", timeout=scaled(60), check=False)
-    assert done.returncode != 0 and "only a tun link" in done.stderr, done.stderr
+    assert done.returncode != 0 and words in done.stderr, done.stderr
