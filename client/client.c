@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "proto/wire/socket.h"
@@ -22,6 +23,7 @@ tma_client *tma_new(void)
 	if (!client)
 		return NULL;
 	client->sock = -1;
+	client->maps_fd = -1;
 	client->timeout_ms = -1;
 	client->retry_ms = CLIENT_RETRY_MS;
 	client->first_done = client->last_done = NO_SLOT;
@@ -35,22 +37,28 @@ tma_client *tma_new(void)
 
 void tma_set_timeout(tma_client *client, int timeout_ms)
 {
-	client->timeout_ms = timeout_ms < 0 ? -1 : timeout_ms;
+	if (client)
+		client->timeout_ms = timeout_ms < 0 ? -1 : timeout_ms;
 }
 
 void tma_set_server_uid(tma_client *client, unsigned uid)
 {
+	if (!client)
+		return;
 	client->has_server_uid = true;
 	client->server_uid = uid;
 }
 
 void tma_set_reconnect(tma_client *client, int ms)
 {
-	client->retry_ms = ms < 0 ? -1 : ms;
+	if (client)
+		client->retry_ms = ms < 0 ? -1 : ms;
 }
 
 void tma_set_interrupt(tma_client *client, int (*interrupted)(void *arg), void *arg)
 {
+	if (!client)
+		return;
 	client->interrupted = interrupted;
 	client->interrupted_arg = arg;
 }
@@ -118,6 +126,8 @@ int client_open(tma_client *client, int64_t deadline)
 		    client, STATUS_NO_REPLY,
 		    "a signal interrupted the call before tmad at %s had accepted the connection",
 		    client->path);
+	if (sock == -EMFILE || sock == -ENFILE)
+		return client_fail_descriptor(client, "a connection to tmad", -sock);
 	if (sock < 0)
 		return client_fail(client, STATUS_DISCONNECTED, "no tmad at %s (%s)", client->path,
 		                   strerror(-sock));
@@ -173,6 +183,8 @@ void tma_free(tma_client *client)
 	client_free_plans(client);
 	client_free_tables(client);
 	client_free_regions(client);
+	if (client->maps_fd >= 0)
+		close(client->maps_fd);
 	rpc_decoder_free(client->decoder);
 	buffer_deinit(&client->in);
 	buffer_deinit(&client->out);
@@ -193,6 +205,11 @@ void tma_free(tma_client *client)
 const char *tma_last_error(const tma_client *client)
 {
 	return client ? client->error.message : "";
+}
+
+int tma_last_status(const tma_client *client)
+{
+	return client ? client->error.status : 0;
 }
 
 const char *tma_socket_path(const tma_client *client)
@@ -235,6 +252,19 @@ int client_fail(tma_client *client, int status, const char *format, ...)
 	return status;
 }
 
+int client_fail_descriptor(tma_client *client, const char *what, int error)
+{
+	struct rlimit limit;
+
+	if (error != EMFILE || getrlimit(RLIMIT_NOFILE, &limit) < 0)
+		return client_fail(client, STATUS_NO_MEMORY, "%s: no descriptor for it (%s)", what,
+		                   strerror(error));
+	return client_fail(client, STATUS_NO_MEMORY,
+	                   "%s: no descriptor for it: RLIMIT_NOFILE of this process is %" PRIu64
+	                   ", and as many are open; raise it (ulimit -n), or release regions",
+	                   what, (uint64_t)limit.rlim_cur);
+}
+
 int reserved_find(const uint64_t *reserved, size_t n, const char *name, struct error *err)
 {
 	for (size_t i = 0; i < n; i++)
@@ -249,6 +279,17 @@ int reserved_find(const uint64_t *reserved, size_t n, const char *name, struct e
 int reserved_check(tma_client *client, const uint64_t *reserved, size_t n, const char *name)
 {
 	return reserved_find(reserved, n, name, &client->error);
+}
+
+int pointer_check(const void *pointer, const char *name, const char *what, struct error *err)
+{
+	return pointer ? 0
+	               : error_set(err, STATUS_INVALID_ARGUMENT, "%s is NULL; it is where %s", name, what);
+}
+
+int client_check_ret(tma_client *client, const void *ret, const char *what)
+{
+	return client ? pointer_check(ret, "ret", what, &client->error) : STATUS_INVALID_ARGUMENT;
 }
 
 int client_check(tma_client *client)

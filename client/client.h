@@ -12,6 +12,7 @@
 #ifndef CLIENT_CLIENT_H
 #define CLIENT_CLIENT_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -38,6 +39,22 @@ enum region_life {
 	REGION_GONE,  /* the connection could not have it: see error */
 };
 
+/* The file that a mapping shows is known by what /proc/self/maps tells of it. */
+struct file_identity {
+	unsigned major; /* of its device */
+	unsigned minor;
+	uint64_t inode;
+};
+
+/* Whether a region's file may be sealed. Any thread may ask for the descriptor, and so change it. */
+enum sealing {
+	SEALING_NEVER,   /* the file is not the library's, or others may have it, or its address */
+	SEALING_ALLOWED, /* the library has made the file, and nobody else knows of it but the service */
+	SEALING_ASKED,   /* the same, and the service asks for it: the next request that names it does it */
+	SEALING_DONE,
+	SEALING_GIVEN, /* it is sealed, or will be, and others have got its descriptor or address */
+};
+
 /* Regions, tables and plans: what a later connection is told again. */
 struct tma_region {
 	tma_client *client;
@@ -58,8 +75,19 @@ struct tma_region {
 	bool has_parts;        /* the service is told of its chunks, even if there is one */
 	uint32_t handles;      /* given to the program and not released, beyond the first */
 	uint64_t address;      /* of its first byte in this process, in a range set of the client's; else 0 */
+	struct file_identity file; /* The inode is 0 unless tma_region_from_host_ptr made the region. */
+	const atomic_bool
+	    *kept; /* It is true while the program keeps that memory mapped. NULL: it may be unmapped. */
 	uint8_t handle[DEVICE_HANDLE_BYTES]; /* cuda_ipc; cuda_pool: the pointer exported from it */
 	char device[DEVICE_UUID_TEXT]; /* or its number, until the service has said which; "": not told */
+	_Atomic enum sealing sealing;
+	atomic_bool must_seal; /* The file is the library's, and the service seals it before it uses it. */
+	bool is_lost;          /* for good: it could not be moved */
+	bool is_replaceable;   /* Its owner makes another one if it is lost, and no call reports the loss. */
+	uint64_t session;      /* the service's id of the connection that asked for the seal */
+	int64_t asked_ms;      /* when it did (clock_ms) */
+	int left_fd; /* the file that it was moved from, until that is known to be its alone; else -1 */
+	uint64_t left_hash;            /* of what was copied from it */
 	void *data;                    /* mapped here; or NULL */
 	struct device_mapping mapping; /* what tma_region_map made: of device memory; of a file, without a
 	                                  device; size 0: nothing */
@@ -104,6 +132,8 @@ struct item_cursor {
 	size_t taken;   /* by the last message made, those too that it refused */
 	size_t sent;    /* with it */
 };
+
+enum answer { ANSWER_UNKNOWN, ANSWER_YES, ANSWER_NO };
 
 struct call;
 struct request;
@@ -212,15 +242,17 @@ struct tma_client {
 	uint64_t *places; /* as they travel, those of the last gather or scatter with some; NULL: likewise */
 	struct device_driver *driver; /* NULL: not looked for yet */
 
-	uint32_t engine_of;  /* the connection that is_cpu is of; 0: none */
-	bool is_cpu;         /* the service's engine */
-	int64_t message_fds; /* the service's limit, likewise */
+	uint32_t engine_of;   /* the connection that is_cpu is of; 0: none */
+	bool is_cpu;          /* the service's engine */
+	int64_t message_fds;  /* the service's limit, likewise */
+	enum answer can_move; /* what is sealed (region_seal.c) */
 
 	struct tma_region *regions;
 	struct tma_table *tables;
 	struct range_set writable;  /* regions whose memory has addresses here, by these */
 	struct range_set read_only; /* likewise; those that transforms may only read */
 	struct range_set chunks;    /* those of device memory that are current */
+	int maps_fd; /* It is of /proc/self/maps once host memory was registered by its pointer, else -1. */
 	struct tma_plan *plans;
 	struct tma_ring *rings;
 	struct tma_result last_result;
@@ -235,12 +267,23 @@ int reserved_check(tma_client *client, const uint64_t *reserved, size_t n, const
 
 /* The same without a client. */
 int reserved_find(const uint64_t *reserved, size_t n, const char *name, struct error *err);
+
+/* Checks a pointer to what a call writes: INVALID_ARGUMENT if it is NULL. what names that in words. */
+int pointer_check(const void *pointer, const char *name, const char *what, struct error *err);
+
+/* The same for the argument ret, and for the client itself, without which there is no message. */
+int client_check_ret(tma_client *client, const void *ret, const char *what);
+
 /* The CUDA driver, looked for once: client->driver. */
 int client_find_driver(tma_client *client);
 
 /* Sets the client's last error and returns status. */
 int client_fail(tma_client *client, int status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* NO_MEMORY because a descriptor could not be had, with a message that begins with `what`, the thing that
+ * needs it, and that names the limit which was reached; error is the errno. */
+int client_fail_descriptor(tma_client *client, const char *what, int error);
 
 /* 0 when connected; else DISCONNECTED, and the last error says since when. */
 int client_check(tma_client *client);
@@ -460,6 +503,10 @@ void client_free_tables(tma_client *client);
 
 /* ---- ring.c ---------------------------------------------------------------------------------------- */
 
+/* Whether the connection has a ring that is open. Its runs are not answered on the connection, which makes
+ * them like requests without a ticket. */
+bool client_has_ring(const tma_client *client);
+
 /* Frees every ring, without a word to the service; their memory is a region. */
 void client_free_rings(tma_client *client);
 
@@ -491,8 +538,14 @@ int client_is_cpu(tma_client *client, bool *ret);
 /* How many descriptors a message may bring: what the service and the kernel allow. Asked likewise. */
 int client_message_fds(tma_client *client, int64_t deadline, size_t *ret);
 
-/* Makes the region's memory: a memfd, mapped here, whose pages are there. On failure some of it may be there,
- * for the region's end to free. */
+/* A memfd, mapped here, whose pages are there. */
+struct host_file {
+	int fd;
+	void *data;
+};
+int host_file_make(tma_client *client, size_t size, struct host_file *ret);
+
+/* The same as the region's memory. */
 int region_make(tma_region *region);
 
 /* Makes the pages that a registered file lacks in the region's range. */
@@ -513,14 +566,40 @@ void region_free(tma_region *region);
 /* region_free of every region. */
 void client_free_regions(tma_client *client);
 
-/* The id of the region that an argument, name, is: INVALID_ARGUMENT when it is of another client. */
-int region_param(tma_client *client, const tma_region *region, const char *name, uint64_t *ret);
+/* The id of the region that an argument, name, is: INVALID_ARGUMENT when it is of another client. The region
+ * is sealed, if it is to be. */
+int region_param(tma_client *client, tma_region *region, const char *name, uint64_t *ret);
 
 /* The reserved members of a place, which is an argument of that name. */
 int place_check(tma_client *client, const struct tma_place *place, const char *name);
 
 /* The same of a place, which has to have a region. */
 int place_param(tma_client *client, struct tma_place place, const char *name, struct region_place *ret);
+
+/* ---- region_seal.c --------------------------------------------------------------------------------- */
+
+/* Keeps what the reply to a registration says about seals. */
+void region_note_seals(tma_region *region, const struct msg_region_registered *done);
+
+/* Seals a region that is to be sealed, where what is sealed can be moved. */
+void region_seal(tma_region *region);
+
+/* Tells whether the region is sealed, or may be sealed by the service at any time. */
+bool region_is_sealed(const tma_region *region);
+
+/* Others than the service may get at the memory: the library does not seal it any more. */
+void region_share(tma_region *region);
+
+/* The same, and a driver or a network card may pin the memory. If the service seals it all the same, it
+ * cannot move. */
+void region_pin(tma_region *region);
+
+/* The same, by its descriptor: once it is sealed, they could not be told of the file that it moves to. */
+void region_give_fd(tma_region *region);
+
+/* Moves what is sealed to a file that a service can map. BUSY: somebody else still uses the old file, and the
+ * call is to be repeated. With is_lost the region has ended. */
+int region_move(tma_region *region, int64_t deadline);
 
 /* ---- region_create.c ------------------------------------------------------------------------------- */
 
@@ -547,6 +626,12 @@ int region_register(tma_region *region, int64_t deadline);
 
 /* The end of every registration: region_register; the region is freed when that fails. */
 int region_finish(tma_region *region, tma_region **ret);
+
+/* ---- region_host.c --------------------------------------------------------------------------------- */
+
+/* Tells whether the bytes at start, which lie in the region's range, still are the file that was registered
+ * there. The kernel is asked only about regions of tma_region_from_host_ptr that are not kept. */
+bool region_is_mapped(const tma_region *region, uint64_t start, size_t size);
 
 /* ---- region_parts.c -------------------------------------------------------------------------------- */
 

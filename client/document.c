@@ -187,7 +187,7 @@ const tma_document *tma_document_at(const tma_document *node, size_t i, const ch
 
 const tma_document *tma_document_find(const tma_document *node, const char *key)
 {
-	if (tma_document_kind(node) != TMA_DOCUMENT_MAP)
+	if (!key || tma_document_kind(node) != TMA_DOCUMENT_MAP)
 		return NULL;
 	for (size_t i = 0; i < node->count; i++)
 		if (!strcmp(node->items[i].key, key))

@@ -103,10 +103,10 @@ bool client_poll(tma_client *client, int64_t deadline)
 	int rc = poll(&wait, 1, slice_ms);
 
 	client->is_interrupted = false;
-	if (rc > 0)
-		client_pump(client);
-	else if (rc < 0 && errno != EINTR)
+	if (rc < 0 && errno != EINTR)
 		client_break(client, STATUS_INTERNAL, "poll failed (%s)", strerror(errno));
+	else if (rc > 0 || (rc < 0 && left_ms == 0)) /* a signal interrupts a wait only */
+		client_pump(client);
 	else if ((rc < 0 || slice_ms != left_ms) && client_ask_interrupted(client)) {
 		client_pump(client);
 		return false;
@@ -326,7 +326,7 @@ void client_break(tma_client *client, int status, const char *format, ...)
 	va_end(args);
 	for (uint32_t slot = 0; slot < client->n_requests; slot++)
 		n_waiting += client->requests[slot].state == REQUEST_WAITING;
-	if (client->n_silent)
+	if (client->n_silent || client_has_ring(client))
 		client_keep_silent(client, &client->ended);
 	for (uint32_t slot = 0; slot < client->n_requests; slot++) {
 		struct request *request = &client->requests[slot];
@@ -356,7 +356,8 @@ static bool may_repeat(const tma_client *client, const struct request *request, 
 	case METHOD_gather:
 	case METHOD_scatter:
 	case METHOD_reshard:
-		return n_waiting == 1 && !client->n_silent && !request->has_signal;
+		return n_waiting == 1 && !client->n_silent && !client_has_ring(client) &&
+		       !request->has_signal;
 	default:
 		return true;
 	}

@@ -104,10 +104,12 @@ int tma_layout_split(tma_client *client, const tma_layout *layout, int rank, con
 		return error_set(err, STATUS_INVALID_ARGUMENT,
 		                 "layout: %s is of KV caches, not of blocked tensors", layout->name);
 	blocking.rank = parts_read(layout->split, parts, &dimensions);
-	if (rank != dimensions || !shape)
+	if (rank != dimensions)
 		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "rank: %d, but tensors of %s have %d dimensions", shape ? rank : 0,
-		                 layout->name, dimensions);
+		                 "rank: %d, but tensors of %s have %d dimensions", rank, layout->name,
+		                 dimensions);
+	if (!shape)
+		return error_set(err, STATUS_INVALID_ARGUMENT, "shape is NULL, but rank is %d", rank);
 	for (int d = 0; d < rank; d++) {
 		int end = at + 1;
 
@@ -123,6 +125,8 @@ int tma_layout_split(tma_client *client, const tma_layout *layout, int rank, con
 	}
 	order_read(&blocking, layout->order, parts);
 	rc = count_check(&blocking, rank, shape, err);
+	if (rc == 0)
+		rc = pointer_check(ret, "ret", "the blocking goes", err);
 	if (rc == 0)
 		*ret = blocking;
 	return rc;

@@ -10,6 +10,8 @@ int tma_layout_bytes(tma_client *client, const struct tma_layout_cache *cache, u
 	struct kv_side side;
 	int rc = kv_side_init(&side, cache, NULL, "cache", err);
 
+	if (rc == 0)
+		rc = pointer_check(ret, "ret", "the number of bytes goes", err);
 	if (rc < 0)
 		return rc;
 	*ret = (uint64_t)side.total * tma_dtype_size(cache->dtype);
@@ -26,6 +28,10 @@ int tma_layout_tensor(tma_client *client, const struct tma_layout_cache *cache,
 
 	if (rc == 0)
 		rc = kv_groups_of(&groups, &side, NULL, err);
+	if (rc == 0)
+		rc = pointer_check(strides, "strides", "the strides of the tensor go", err);
+	if (rc == 0)
+		rc = pointer_check(ret, "ret", "the tensor goes", err);
 	if (rc == 0)
 		kv_tensor(&side, &groups, 0, strides, ret);
 	return rc;
@@ -63,6 +69,8 @@ int tma_layout_convert(tma_client *client, const struct tma_layout_cache *dst,
 	struct kv_groups groups;
 	int rc = sides_init(&to, &from, &groups, dst, dst_part, src, src_part, err);
 
+	if (rc == 0)
+		rc = pointer_check(ret, "ret", "the transform goes", err);
 	if (rc == 0)
 		move_init(ret, &to, &from, &groups, 0);
 	return rc;
@@ -142,6 +150,10 @@ int tma_layout_blocks(tma_client *client, const struct tma_layout_cache *dst,
 	struct listed l;
 	int rc = listed_init(&l, dst, dst_part, src, src_part, err);
 
+	if (rc == 0)
+		rc = pointer_check(move, "move", "the transform goes", err);
+	if (rc == 0)
+		rc = pointer_check(ret, "ret", "the request goes", err);
 	if (rc < 0)
 		return rc;
 	blocks = (struct tma_blocks){
@@ -173,6 +185,8 @@ int tma_layout_layer_offsets(tma_client *client, const struct tma_layout_cache *
 	struct kv_side side;
 	int rc = kv_side_init(&side, cache, part, "cache", err);
 
+	if (rc == 0)
+		rc = pointer_check(ret, "ret", "the offsets go", err);
 	if (rc < 0)
 		return rc;
 	for (int64_t l = 0; l < side.extent[KV_LAYER]; l++)

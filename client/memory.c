@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -82,6 +83,12 @@ static int fill(const struct memfd_fill *what)
 
 static int fail_fill(tma_client *client, size_t size, int why)
 {
+	char what[64];
+
+	if (why == -EMFILE || why == -ENFILE) {
+		snprintf(what, sizeof what, "size: %zu bytes", size);
+		return client_fail_descriptor(client, what, -why);
+	}
 	if (why == -ENOSPC)
 		return client_fail(
 		    client, STATUS_NO_MEMORY,
@@ -90,24 +97,45 @@ static int fail_fill(tma_client *client, size_t size, int why)
 	                   size, strerror(-why));
 }
 
-int region_make(tma_region *region)
+int host_file_make(tma_client *client, size_t size, struct host_file *ret)
 {
-	tma_client *client = region->client;
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
-	int r = memfd_new(region->size);
+	int fd = memfd_new_sealable(size), r;
+	void *data;
 
-	if (r < 0)
-		return fail_fill(client, region->size, r);
-	region->fd = r;
-	r = region_map_data(region);
-	if (r < 0)
-		return r;
-	r = fill(&(struct memfd_fill){ .fd = region->fd,
-	                               .start = region->data,
-	                               .size = (region->size + page - 1) / page * page,
+	if (fd < 0)
+		return fail_fill(client, size, fd);
+	data = mapping_new(size, PROT_READ | PROT_WRITE, fd, 0);
+	if (data == MAP_FAILED) {
+		r = -errno;
+		close(fd);
+		return fail_fill(client, size, r);
+	}
+	r = fill(&(struct memfd_fill){ .fd = fd,
+	                               .start = data,
+	                               .size = (size + page - 1) / page * page,
 	                               .writable = true,
 	                               .huge = true });
-	return r < 0 ? fail_fill(client, region->size, r) : 0;
+	if (r < 0) {
+		munmap(data, size);
+		close(fd);
+		return fail_fill(client, size, r);
+	}
+	*ret = (struct host_file){ fd, data };
+	return 0;
+}
+
+int region_make(tma_region *region)
+{
+	struct host_file file;
+	int rc = host_file_make(region->client, region->size, &file);
+
+	if (rc < 0)
+		return rc;
+	region->fd = file.fd;
+	region->data = file.data;
+	atomic_store(&region->sealing, SEALING_ALLOWED);
+	return 0;
 }
 
 void region_widen(const struct stat *st, uint64_t *start, uint64_t *end)

@@ -86,9 +86,11 @@ static int plan_params(tma_client *client, const struct tma_transform *t, struct
 
 int tma_plan_prepare(tma_client *client, const struct tma_transform *transform, tma_plan **ret)
 {
-	int rc = client_check_usable(client);
+	int rc = client_check_ret(client, ret, "the plan goes");
 	tma_plan *plan;
 
+	if (rc == 0)
+		rc = client_check_usable(client);
 	if (rc == 0)
 		rc = transform_check_part(client, transform, "set, but each run of a plan has its own");
 	if (rc < 0)

@@ -21,6 +21,7 @@ static int rejoin_regions(tma_client *client, int64_t deadline, int64_t until, s
 static int rejoin_tables(tma_client *client, int64_t deadline, int64_t until, struct error *first);
 static int rejoin_plans(tma_client *client, int64_t deadline, int64_t until, struct error *first);
 static int report_region(const tma_region *region, struct error why);
+static bool went_with_service(const tma_region *region);
 static bool is_permanent(const tma_region *region);
 static bool is_refused(const tma_client *client, int rc);
 static bool is_for_now(int status);
@@ -158,7 +159,7 @@ static int rejoin_regions(tma_client *client, int64_t deadline, int64_t until, s
 
 		if (region->life != REGION_KNOWN || region->connection == client->connection)
 			continue;
-		if (is_permanent(region))
+		if (went_with_service(region))
 			rc = client_fail(
 			    client, STATUS_NOT_FOUND,
 			    "the service had created its memory, which was lost with the service");
@@ -175,7 +176,7 @@ static int rejoin_regions(tma_client *client, int64_t deadline, int64_t until, s
 		region->life = REGION_GONE;
 		region->error = client->error;
 		report_region(region, region->error);
-		if (!first->status)
+		if (!first->status && !region->is_replaceable)
 			*first = client->error;
 	}
 	return 0;
@@ -241,10 +242,15 @@ static int report_region(const tma_region *region, struct error why)
 	                   region->size, why.message);
 }
 
-/* It is lost with its service. */
-static bool is_permanent(const tma_region *region)
+/* Its memory was lost with its service. */
+static bool went_with_service(const tma_region *region)
 {
 	return region->is_service_made && region->kind == REGION_KIND_CUDA_IPC;
+}
+
+static bool is_permanent(const tma_region *region)
+{
+	return region->is_lost || went_with_service(region);
 }
 
 /* By the service, which is still there. */
@@ -283,7 +289,7 @@ int tma_restore(tma_client *client)
 	client->is_incomplete = true;
 	rc = client_ready(client, client_deadline(client), PATIENCE_FULL);
 	for (const tma_region *region = client->regions; region && rc == 0; region = region->next)
-		if (region->life == REGION_GONE)
+		if (region->life == REGION_GONE && !region->is_replaceable)
 			rc = report_region(region, region->error);
 	return rc;
 }

@@ -18,7 +18,7 @@ int region_new(tma_client *client, size_t size, tma_region **ret)
 	region->client = client;
 	region->size = size;
 	region->writable = true;
-	region->fd = -1;
+	region->fd = region->left_fd = -1;
 	region->next = client->regions;
 	client->regions = region;
 	*ret = region;
@@ -70,6 +70,8 @@ void region_free(tma_region *region)
 		munmap(region->data, region->size);
 	if (region->fd >= 0 && (region->n_chunks == 0 || region->fd != region->chunks[0]->fd))
 		close(region->fd);
+	if (region->left_fd >= 0)
+		close(region->left_fd);
 	region_free_chunks(region);
 	free(region);
 }
@@ -111,9 +113,13 @@ enum tma_region_kind tma_region_kind(const tma_region *region)
 	return region ? (enum tma_region_kind)(region->kind + 1) : TMA_REGION_ANY;
 }
 
+/* What the program may not change is the library's to note. */
 int tma_region_fd(const tma_region *region)
 {
-	return region ? region->fd : -1;
+	if (!region)
+		return -1;
+	region_give_fd((tma_region *)region);
+	return region->fd;
 }
 
 const void *tma_region_handle(const tma_region *region)
@@ -123,7 +129,7 @@ const void *tma_region_handle(const tma_region *region)
 
 /* ---- In requests ------------------------------------------------------------------------------------ */
 
-int region_param(tma_client *client, const tma_region *region, const char *name, uint64_t *ret)
+int region_param(tma_client *client, tma_region *region, const char *name, uint64_t *ret)
 {
 	if (region->client != client)
 		return client_fail(client, STATUS_INVALID_ARGUMENT, "%s.region: it belongs to another client",
@@ -132,6 +138,8 @@ int region_param(tma_client *client, const tma_region *region, const char *name,
 		return client_fail(client, region->error.status,
 		                   "%s.region: it could not be registered again: %s", name,
 		                   region->error.message);
+	if (atomic_load_explicit(&region->sealing, memory_order_relaxed) == SEALING_ASKED)
+		region_seal(region);
 	*ret = region->id;
 	return 0;
 }

@@ -131,9 +131,11 @@ static int region_create(tma_client *client, const char *device, enum region_kin
                          tma_region **ret)
 {
 	bool is_here = kind == REGION_KIND_MEMFD;
-	int rc = client_check_usable(client);
+	int rc = client_check_ret(client, ret, "the region goes");
 
-	if (!rc && kind == REGION_KIND_ANY)
+	if (rc == 0)
+		rc = client_check_usable(client);
+	if (rc == 0 && kind == REGION_KIND_ANY)
 		rc = client_is_cpu(client, &is_here);
 	if (rc < 0)
 		return rc;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Device memory by its pointer: from a range of addresses to the allocations behind it, and what is
  * registered already. The driver says whether memory that the client knows is still there; tma_region_find
- * does not ask it, tma_region_find_current does. */
+ * does not ask it, tma_region_find_current does. Of host memory both ask the kernel (region_host.c). */
 #include "client.h"
 
 #include <stdlib.h>
@@ -127,8 +127,13 @@ int tma_region_from_device_ptr(tma_client *client, const void *device_ptr, size_
 	tma_region *known;
 	struct error err;
 	size_t n = 0;
-	int rc = client_check_usable(client);
+	int rc = client_check_ret(client, ret, "the region goes");
 
+	if (rc == 0 && !device_ptr)
+		rc = client_fail(client, STATUS_INVALID_ARGUMENT,
+		                 "device_ptr is NULL; it is an address of device memory");
+	if (rc == 0)
+		rc = client_check_usable(client);
 	if (rc == 0)
 		rc = region_check_flags(client, flags);
 	if (rc == 0)
@@ -181,15 +186,29 @@ void region_forget_range(tma_region *region)
 	region->address = 0;
 }
 
-static const struct range *find(const tma_client *client, uint64_t start, size_t size)
+/* Finds a range that has all of the bytes. Host memory that is no longer what was registered there is found
+ * no more, and *ret_stale is set then. */
+static const struct range *find(tma_client *client, uint64_t start, size_t size, bool *ret_stale)
 {
-	const struct range *range = range_set_find(&client->writable, start, size);
+	const struct range *range;
 
-	return range ? range : range_set_find(&client->read_only, start, size);
+	for (;;) {
+		range = range_set_find(&client->writable, start, size);
+		if (!range)
+			range = range_set_find(&client->read_only, start, size);
+		if (!range || region_is_mapped(range->owner, start, size))
+			return range;
+		region_forget_range(range->owner);
+		*ret_stale = true;
+	}
 }
 
-static int fail_find(tma_client *client, const void *ptr, size_t size)
+static int fail_find(tma_client *client, const void *ptr, size_t size, bool is_stale)
 {
+	if (is_stale)
+		return client_fail(client, STATUS_NOT_FOUND,
+		                   "ptr: the %zu bytes at %p are no longer the memory that was registered",
+		                   size, ptr);
 	return client_fail(client, STATUS_NOT_FOUND, "ptr: no region of the client has %zu bytes at %p", size,
 	                   ptr);
 }
@@ -198,12 +217,14 @@ int tma_region_find(tma_client *client, const void *ptr, size_t size, struct tma
 {
 	const uint64_t start = (uintptr_t)ptr;
 	const struct range *range;
+	bool is_stale = false;
+	int rc = client_check_ret(client, ret, "the place goes");
 
-	if (!client)
-		return TMA_INVALID_ARGUMENT;
-	range = find(client, start, size);
+	if (rc < 0)
+		return rc;
+	range = find(client, start, size, &is_stale);
 	if (!range)
-		return fail_find(client, ptr, size);
+		return fail_find(client, ptr, size, is_stale);
 	*ret = (struct tma_place){ .region = range->owner, .offset = start - range->start };
 	return 0;
 }
@@ -250,20 +271,17 @@ int tma_region_find_current(tma_client *client, const void *ptr, size_t size, st
 {
 	const uint64_t start = (uintptr_t)ptr;
 	const struct range *range;
-	bool any_stale = false;
+	bool is_stale = false;
+	int rc = client_check_ret(client, ret, "the place goes");
 
-	if (!client)
-		return TMA_INVALID_ARGUMENT;
-	while ((range = find(client, start, size)) && !is_confirmed(range->owner, start, size)) {
+	if (rc < 0)
+		return rc;
+	while ((range = find(client, start, size, &is_stale)) && !is_confirmed(range->owner, start, size)) {
 		forget_stale(client);
-		any_stale = true;
+		is_stale = true;
 	}
-	if (!range && any_stale)
-		return client_fail(client, STATUS_NOT_FOUND,
-		                   "ptr: the %zu bytes at %p are no longer the memory that was registered",
-		                   size, ptr);
 	if (!range)
-		return fail_find(client, ptr, size);
+		return fail_find(client, ptr, size, is_stale);
 	*ret = (struct tma_place){ .region = range->owner, .offset = start - range->start };
 	return 0;
 }

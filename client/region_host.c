@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
@@ -30,13 +31,33 @@ struct mapping {
 	bool is_shared;
 	bool is_writable; /* all of it */
 	bool is_written;  /* some of it may be */
-	unsigned major;   /* of the file's device */
-	unsigned minor;
-	uint64_t inode;
+	struct file_identity file;
 	char path[PATH_MAX];
 };
 
+/* These are struct procmap_query and PROCMAP_QUERY of <linux/fs.h>, which has them since Linux 6.11. */
+struct mapping_query {
+	uint64_t size;
+	uint64_t query_flags;
+	uint64_t address; /* The mapping that has it is asked for. */
+	uint64_t start;
+	uint64_t end;
+	uint64_t flags;
+	uint64_t page_size;
+	uint64_t offset;
+	uint64_t inode;
+	uint32_t major;
+	uint32_t minor;
+	uint32_t name_size; /* At 0, the name is not asked for. */
+	uint32_t build_id_size;
+	uint64_t name;
+	uint64_t build_id;
+};
+#define MAPPING_QUERY  _IOWR('f', 17, struct mapping_query)
+#define MAPPING_SHARED 0x08
+
 static int find_mapping(tma_client *client, uint64_t start, size_t size, struct mapping *ret);
+static int share_own(tma_client *client, uint64_t start, size_t size, unsigned flags, tma_region **ret);
 static int open_file(tma_client *client, const struct mapping *mapping, bool is_writable);
 
 int tma_region_from_host_ptr(tma_client *client, const void *ptr, size_t size, unsigned flags,
@@ -46,8 +67,10 @@ int tma_region_from_host_ptr(tma_client *client, const void *ptr, size_t size, u
 	const bool is_writable = !(flags & TMA_REGION_READ_ONLY);
 	struct mapping *mapping;
 	tma_region *region = NULL;
-	int rc = client_check_usable(client), fd = -1;
+	int rc = client_check_ret(client, ret, "the region goes"), fd = -1;
 
+	if (rc == 0)
+		rc = client_check_usable(client);
 	if (rc == 0)
 		rc = region_check_flags(client, flags);
 	if (rc < 0)
@@ -55,6 +78,9 @@ int tma_region_from_host_ptr(tma_client *client, const void *ptr, size_t size, u
 	if (size == 0)
 		return client_fail(client, STATUS_INVALID_ARGUMENT,
 		                   "size: a region has at least 1 byte, not 0");
+	rc = share_own(client, start, size, flags, ret);
+	if (rc != 0)
+		return rc < 0 ? rc : 0;
 	mapping = malloc(sizeof *mapping);
 	if (!mapping)
 		return client_fail(client, STATUS_NO_MEMORY, "out of memory for a region");
@@ -71,9 +97,13 @@ int tma_region_from_host_ptr(tma_client *client, const void *ptr, size_t size, u
 		                               flags, &region);
 		close(fd);
 	}
-	free(mapping);
-	if (rc == 0)
+	if (rc == 0) {
+		region->file = mapping->file;
+		if (client->maps_fd < 0)
+			client->maps_fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
 		rc = region_keep_range(region, start);
+	}
+	free(mapping);
 	if (rc == 0)
 		*ret = region;
 	return rc;
@@ -81,14 +111,16 @@ int tma_region_from_host_ptr(tma_client *client, const void *ptr, size_t size, u
 
 /* ---- Mappings --------------------------------------------------------------------------------------- */
 
-/* false: it is no such line. A path has no escapes but those of newlines, which make it another one. */
+/* Returns false if it is no such line. A path has no escapes but those of newlines, which make it another
+ * one. */
 static bool parse(const char *line, struct mapping *ret)
 {
 	char access[5];
 	int at = 0;
 
 	if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %x:%x %" SCNu64 " %n", &ret->start,
-	           &ret->end, access, &ret->offset, &ret->major, &ret->minor, &ret->inode, &at) != 7)
+	           &ret->end, access, &ret->offset, &ret->file.major, &ret->file.minor, &ret->file.inode,
+	           &at) != 7)
 		return false;
 	ret->first_end = ret->end;
 	ret->is_writable = ret->is_written = access[1] == 'w';
@@ -97,11 +129,15 @@ static bool parse(const char *line, struct mapping *ret)
 	return true;
 }
 
-/* Whether next goes on where mapping ends, in the same file too. */
+static bool is_same_file(const struct file_identity *a, const struct file_identity *b)
+{
+	return a->major == b->major && a->minor == b->minor && a->inode == b->inode;
+}
+
+/* Tells whether next goes on where mapping ends, in the same file too. */
 static bool continues(const struct mapping *mapping, const struct mapping *next)
 {
-	return next->is_shared && next->start == mapping->end && next->major == mapping->major &&
-	       next->minor == mapping->minor && next->inode == mapping->inode &&
+	return next->is_shared && next->start == mapping->end && is_same_file(&next->file, &mapping->file) &&
 	       next->offset == mapping->offset + (mapping->end - mapping->start);
 }
 
@@ -146,6 +182,8 @@ static int find_mapping(tma_client *client, uint64_t start, size_t size, struct 
 
 	if (file)
 		fclose(file);
+	if (r == -EMFILE || r == -ENFILE)
+		return client_fail_descriptor(client, "ptr", -r);
 	if (r < 0)
 		return client_fail(
 		    client, r == -ENOMEM ? STATUS_NO_MEMORY : STATUS_UNSUPPORTED,
@@ -169,6 +207,85 @@ static int find_mapping(tma_client *client, uint64_t start, size_t size, struct 
 	return 0;
 }
 
+/* ---- Afterwards ------------------------------------------------------------------------------------- */
+
+/* Tells whether a mapping shows, from its byte at `at` on, what the region has there. */
+static bool shows(const struct mapping *mapping, const tma_region *region, uint64_t at)
+{
+	return mapping->is_shared && is_same_file(&mapping->file, &region->file) &&
+	       mapping->offset + (at - mapping->start) == region->offset + (at - region->address);
+}
+
+/* Asks for the mapping that has the address, without its path. Returns 0 or a negative errno. */
+static int query(int maps_fd, uint64_t address, struct mapping *ret)
+{
+	struct mapping_query query = { .size = sizeof query, .address = address };
+
+	if (maps_fd < 0)
+		return -EBADF;
+	if (ioctl(maps_fd, MAPPING_QUERY, &query) < 0)
+		return -errno;
+	ret->start = query.start;
+	ret->end = query.end;
+	ret->offset = query.offset;
+	ret->is_shared = query.flags & MAPPING_SHARED;
+	ret->file = (struct file_identity){ query.major, query.minor, query.inode };
+	return 0;
+}
+
+/* Reads /proc/self/maps for the same answer, which takes longer: some kernels answer no queries. */
+static bool is_in_text(const tma_region *region, uint64_t start, size_t size, struct mapping *mapping)
+{
+	FILE *file = fopen("/proc/self/maps", "re");
+	int r = file ? read_maps(file, start, size, mapping) : -errno;
+
+	if (file)
+		fclose(file);
+	return r == 0 && mapping->end > start && mapping->end - start >= size &&
+	       shows(mapping, region, start);
+}
+
+bool region_is_mapped(const tma_region *region, uint64_t start, size_t size)
+{
+	struct mapping mapping;
+	int r = 0;
+
+	if (region->file.inode == 0 || (region->kept && atomic_load(region->kept)))
+		return true;
+	for (uint64_t at = start; r == 0 && at - start < size; at = mapping.end) {
+		r = query(region->client->maps_fd, at, &mapping);
+		if (r == -ENOENT || (r == 0 && !shows(&mapping, region, at)))
+			return false;
+	}
+	return r == 0 || is_in_text(region, start, size, &mapping);
+}
+
+/* ---- Memory of the library's own ---------------------------------------------------------------------- */
+
+/* Memory that the library has made is not sealed once it is registered here. If it is sealed already, or the
+ * service seals it, the whole of it is the same region, with a further handle: 1, and *ret. */
+static int share_own(tma_client *client, uint64_t start, size_t size, unsigned flags, tma_region **ret)
+{
+	const struct range *range = range_set_find(&client->writable, start, size);
+	tma_region *region = range ? range->owner : NULL;
+
+	if (!region)
+		return 0;
+	region_share(region);
+	if (!region_is_sealed(region))
+		return 0;
+	if (region->address != start || region->size != size || flags & TMA_REGION_READ_ONLY)
+		return client_fail(
+		    client, STATUS_PERMISSION,
+		    "ptr: the memory at %#" PRIx64
+		    " was made by this client, which has sealed it since it is in use; use its "
+		    "region (tma_region_find)",
+		    start);
+	region->handles++;
+	*ret = region;
+	return 1;
+}
+
 /* ---- Descriptors ------------------------------------------------------------------------------------ */
 
 /* What became of the search for a descriptor. */
@@ -181,8 +298,8 @@ struct search {
 
 static bool is_mapped_file(const struct mapping *mapping, const struct stat *st)
 {
-	return S_ISREG(st->st_mode) && st->st_ino == mapping->inode && major(st->st_dev) == mapping->major &&
-	       minor(st->st_dev) == mapping->minor;
+	return S_ISREG(st->st_mode) && st->st_ino == mapping->file.inode &&
+	       major(st->st_dev) == mapping->file.major && minor(st->st_dev) == mapping->file.minor;
 }
 
 static bool try_path(struct search *search, const char *path)
@@ -270,14 +387,14 @@ static int fail_on_disk(tma_client *client, const struct mapping *mapping)
 static int fail_search(tma_client *client, const struct search *search)
 {
 	const struct mapping *mapping = search->mapping;
-	const bool is_full = search->refused == EMFILE || search->refused == ENFILE;
 	struct statfs fs;
 
+	if (search->refused == EMFILE || search->refused == ENFILE)
+		return client_fail_descriptor(client, "ptr", search->refused);
 	if (search->refused)
-		return client_fail(client, is_full ? STATUS_NO_MEMORY : STATUS_PERMISSION,
-		                   "ptr: %s, which is mapped there, cannot be opened for %s (%s)",
-		                   mapping->path, search->mode == O_RDWR ? "writing" : "reading",
-		                   strerror(search->refused));
+		return client_fail(
+		    client, STATUS_PERMISSION, "ptr: %s, which is mapped there, cannot be opened for %s (%s)",
+		    mapping->path, search->mode == O_RDWR ? "writing" : "reading", strerror(search->refused));
 	if (statfs(mapping->path, &fs) == 0 && !is_in_memory(&fs))
 		return fail_on_disk(client, mapping);
 	return client_fail(

@@ -114,10 +114,10 @@ static int map(tma_region *region, int ordinal)
 int tma_region_map(tma_region *region, struct tma_mapping *ret)
 {
 	struct tma_mapping mapping = { .device = -1 };
-	int rc = 0;
+	int rc = region ? client_check_ret(region->client, ret, "the mapping goes") : TMA_INVALID_ARGUMENT;
 
-	if (!region)
-		return TMA_INVALID_ARGUMENT;
+	if (rc < 0)
+		return rc;
 	if (region->life == REGION_GONE)
 		return client_fail(region->client, region->error.status,
 		                   "region: it could not be registered again: %s", region->error.message);
@@ -127,6 +127,7 @@ int tma_region_map(tma_region *region, struct tma_mapping *ret)
 		rc = map(region, mapping.device);
 	if (rc < 0)
 		return rc;
+	region_pin(region);
 	mapping.address = (void *)(uintptr_t)region->address;
 	mapping.size = region->size;
 	*ret = mapping;

@@ -294,13 +294,13 @@ static int add_descriptor(tma_region *region, const struct tma_region_part *part
 	const struct device_span span = { .size = part->size };
 	const int fd = fcntl(part->fd, F_DUPFD_CLOEXEC, 0);
 	struct chunk *chunk;
+	char what[64];
 
+	snprintf(what, sizeof what, "parts[%zu].fd", i);
 	if (fd < 0)
-		return errno == EBADF
-		           ? client_fail(region->client, STATUS_INVALID_ARGUMENT,
-		                         "parts[%zu].fd: %d is not a file descriptor", i, part->fd)
-		           : client_fail(region->client, STATUS_NO_MEMORY,
-		                         "parts[%zu].fd: it cannot be duplicated (%s)", i, strerror(errno));
+		return errno == EBADF ? client_fail(region->client, STATUS_INVALID_ARGUMENT,
+		                                    "parts[%zu].fd: %d is not a file descriptor", i, part->fd)
+		                      : client_fail_descriptor(region->client, what, errno);
 	chunk = chunk_new(&span, fd);
 	if (!chunk)
 		return client_fail(region->client, STATUS_NO_MEMORY, "out of memory for a region");
@@ -331,11 +331,15 @@ int tma_region_register_parts(tma_client *client, const struct tma_region_part *
 {
 	tma_region *region = NULL;
 	size_t n_chunks = 0;
-	int rc = region_prepare(client, REGION_KIND_CUDA_FD, offset, size, flags, &region);
+	int rc = client_check_ret(client, ret, "the region goes");
 
+	if (rc == 0)
+		rc = region_prepare(client, REGION_KIND_CUDA_FD, offset, size, flags, &region);
 	if (rc < 0)
 		return rc;
-	if (!parts || n == 0)
+	if (!parts && n > 0)
+		rc = client_fail(client, STATUS_INVALID_ARGUMENT, "parts is NULL, but n is %zu", n);
+	else if (n == 0)
 		rc = client_fail(client, STATUS_INVALID_ARGUMENT, "parts: a region has at least 1, not 0");
 	if (rc == 0)
 		rc = count_chunks(client, parts, n, &n_chunks);

@@ -20,6 +20,7 @@ int on_region_registered(tma_client *client, const struct rpc_reply *reply, cons
 	region->id = done.region;
 	region->connection = client->connection;
 	region->life = REGION_KNOWN;
+	region_note_seals(region, &done);
 	return region_keep_device(region, done.device, err);
 }
 
@@ -88,8 +89,10 @@ static int register_whole(tma_region *region, int64_t deadline)
 
 int region_register(tma_region *region, int64_t deadline)
 {
-	int rc;
+	int rc = region_move(region, deadline);
 
+	if (rc < 0)
+		return rc;
 	if (has_parts(region))
 		return region_register_parts(region, deadline);
 	if (region->kind == REGION_KIND_CUDA_POOL && region->n_chunks > 0) {
@@ -145,8 +148,10 @@ static int register_fd(tma_client *client, enum region_kind kind, int fd, const 
                        uint64_t allocation, uint64_t offset, size_t size, unsigned flags, tma_region **ret)
 {
 	tma_region *region = NULL;
-	int rc = region_prepare(client, kind, offset, size, flags, &region);
+	int rc = client_check_ret(client, ret, "the region goes");
 
+	if (rc == 0)
+		rc = region_prepare(client, kind, offset, size, flags, &region);
 	if (rc < 0)
 		return rc;
 	region->allocation = allocation;
@@ -161,7 +166,7 @@ static int register_fd(tma_client *client, enum region_kind kind, int fd, const 
 		return region_finish(region, ret);
 	rc = errno == EBADF
 	         ? client_fail(client, STATUS_INVALID_ARGUMENT, "fd: %d is not a file descriptor", fd)
-	         : client_fail(client, STATUS_NO_MEMORY, "fd: it cannot be duplicated (%s)", strerror(errno));
+	         : client_fail_descriptor(client, "fd", errno);
 	region_free(region);
 	return rc;
 }
@@ -197,7 +202,9 @@ int tma_region_register_cuda_ipc(tma_client *client, const void *handle, uint64_
 	if (client && !handle)
 		return client_fail(client, STATUS_INVALID_ARGUMENT, "handle: it is NULL; it has %d bytes",
 		                   DEVICE_HANDLE_BYTES);
-	rc = region_prepare(client, REGION_KIND_CUDA_IPC, offset, size, flags, &region);
+	rc = client_check_ret(client, ret, "the region goes");
+	if (rc == 0)
+		rc = region_prepare(client, REGION_KIND_CUDA_IPC, offset, size, flags, &region);
 	if (rc < 0)
 		return rc;
 	memcpy(region->handle, handle, sizeof region->handle);

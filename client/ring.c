@@ -51,12 +51,13 @@ static int open_at(tma_ring *ring, uint32_t spin_us)
 {
 	tma_client *client = ring->client;
 	struct msg_ring_open params = { .has = F(ring_open, spin_us),
-		                        .at = { ring->region->id, 0 },
 		                        .entries = ring->entries,
 		                        .spin_us = spin_us };
 	bool was_bound = client->is_bound;
-	int rc;
+	int rc = region_param(client, ring->region, "at", &params.at.region);
 
+	if (rc < 0)
+		return rc;
 	client->is_bound = true;
 	rc = client_call(client, &(struct call){ .method = METHOD_ring_open,
 	                                         .params = &params,
@@ -64,16 +65,16 @@ static int open_at(tma_ring *ring, uint32_t spin_us)
 	                                         .on_reply = on_ring_opened,
 	                                         .arg = ring });
 	client->is_bound = was_bound;
-	if (rc == 0)
-		client->n_silent++; /* what the ring will run is not answered on the connection */
 	return rc;
 }
 
 int tma_ring_open(tma_client *client, uint32_t entries, uint32_t spin_us, tma_ring **ret)
 {
-	int rc = client_check_usable(client);
+	int rc = client_check_ret(client, ret, "the ring goes");
 	tma_ring *ring;
 
+	if (rc == 0)
+		rc = client_check_usable(client);
 	if (rc < 0)
 		return rc;
 	if (entries < SUBMISSION_LEAST_ENTRIES || entries > SUBMISSION_MOST_ENTRIES ||
@@ -114,6 +115,14 @@ static void ring_free(tma_ring *ring)
 		at = &(*at)->next;
 	*at = ring->next;
 	free(ring);
+}
+
+bool client_has_ring(const tma_client *client)
+{
+	for (const tma_ring *ring = client->rings; ring; ring = ring->next)
+		if (ring->connection == client->connection)
+			return true;
+	return false;
 }
 
 void client_free_rings(tma_client *client)
@@ -159,6 +168,25 @@ int tma_ring_close(tma_ring *ring)
 
 /* ---- In ----------------------------------------------------------------------------------------------- */
 
+/* An entry has two places. The service would end a run that needs more, without a message. */
+static int check_operands(tma_client *client, const tma_plan *plan)
+{
+	const struct msg_transform *t = &plan->params;
+	const char *name = NULL;
+
+	if (t->has & F(transform, scale) && !(t->scale.has & F(operand, number)))
+		name = "scale is a tensor";
+	else if (t->has & F(transform, bias) && !(t->bias.has & F(operand, number)))
+		name = "bias is a tensor";
+	else if (t->has & F(transform, amax))
+		name = "amax writes tensors";
+	return name ? client_fail(client, STATUS_INVALID_ARGUMENT,
+	                          "plan: its %s, but an entry of a ring has places for dst and src only; run "
+	                          "the plan as an item",
+	                          name)
+	            : 0;
+}
+
 int tma_ring_push(tma_ring *ring, const tma_plan *plan, struct tma_place dst, struct tma_place src,
                   uint64_t tag)
 {
@@ -171,6 +199,8 @@ int tma_ring_push(tma_ring *ring, const tma_plan *plan, struct tma_place dst, st
 	rc = check(ring);
 	if (rc == 0)
 		rc = run_params(ring->client, plan, dst, src, &run);
+	if (rc == 0)
+		rc = check_operands(ring->client, plan);
 	if (rc < 0)
 		return rc;
 	if (ring->submitted - ring->reaped >= ring->entries)
@@ -226,12 +256,17 @@ static bool take(tma_ring *ring, struct tma_ring_end *ret)
 	return true;
 }
 
+static int check_end(tma_ring *ring, const struct tma_ring_end *ret)
+{
+	return ring ? client_check_ret(ring->client, ret, "the end of a run goes") : STATUS_INVALID_ARGUMENT;
+}
+
 int tma_ring_poll(tma_ring *ring, struct tma_ring_end *ret)
 {
-	int rc;
+	int rc = check_end(ring, ret);
 
-	if (!ring || !ret)
-		return STATUS_INVALID_ARGUMENT;
+	if (rc < 0)
+		return rc;
 	if (take(ring, ret))
 		return 0;
 	rc = check(ring);
@@ -272,10 +307,10 @@ static bool nap(tma_ring *ring)
 int tma_ring_wait(tma_ring *ring, uint32_t spin_us, struct tma_ring_end *ret)
 {
 	int64_t deadline;
-	int n_naps = 0, rc;
+	int n_naps = 0, rc = check_end(ring, ret);
 
-	if (!ring || !ret)
-		return STATUS_INVALID_ARGUMENT;
+	if (rc < 0)
+		return rc;
 	if (take(ring, ret))
 		return 0;
 	if (ring->submitted == ring->reaped)

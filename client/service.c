@@ -17,8 +17,10 @@ static int on_document(tma_client *client, const struct rpc_reply *reply, const 
 static int document_call(tma_client *client, struct call call, tma_document **ret)
 {
 	tma_document *document = NULL;
-	int rc = client_check_usable(client);
+	int rc = client_check_ret(client, ret, "the document goes");
 
+	if (rc == 0)
+		rc = client_check_usable(client);
 	if (rc < 0)
 		return rc;
 	call.fd = -1;
@@ -83,11 +85,7 @@ int tma_explain_for(tma_client *client, const struct tma_transform *transform, c
                     tma_document **ret)
 {
 	const struct explained explained = { transform, engine };
-	int rc = client_check_usable(client);
-
-	if (rc < 0)
-		return rc;
-	if (!transform)
+	if (client && !transform)
 		return client_fail(client, STATUS_INVALID_ARGUMENT, "the transform is NULL");
 	return document_call(
 	    client, (struct call){ .method = METHOD_explain, .fill = explain_fill, .from = &explained }, ret);

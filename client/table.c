@@ -114,9 +114,11 @@ static tma_table *table_new(tma_client *client, const struct tma_place *places, 
 
 int tma_table_prepare(tma_client *client, const struct tma_place *places, size_t n, tma_table **ret)
 {
-	int rc = client_check_usable(client);
+	int rc = client_check_ret(client, ret, "the table goes");
 	tma_table *table;
 
+	if (rc == 0)
+		rc = client_check_usable(client);
 	if (rc == 0)
 		rc = check_places(client, places, n);
 	if (rc < 0)

@@ -74,7 +74,8 @@ int move_submit(tma_client *client, struct call *call, tma_ticket *ret)
 
 void tma_set_batching(tma_client *client, bool on)
 {
-	client->is_batching = on;
+	if (client)
+		client->is_batching = on;
 }
 
 int tma_flush(tma_client *client)
@@ -116,12 +117,10 @@ int tma_next(tma_client *client, int timeout_ms, struct tma_completed *ret)
 	int64_t deadline = timeout_ms < 0 ? -1 : clock_ms() + timeout_ms;
 	bool has_time = true;
 	uint32_t slot;
+	int rc = client_check_ret(client, ret, "the ticket goes");
 
-	if (!client)
-		return STATUS_INVALID_ARGUMENT;
-	if (!ret)
-		return client_fail(client, STATUS_INVALID_ARGUMENT,
-		                   "ret is NULL; it is where the ticket goes");
+	if (rc < 0)
+		return rc;
 	if (!client->n_tickets)
 		return client_fail(client, STATUS_NOT_FOUND, "no ticket is outstanding");
 	if (client->first_done == NO_SLOT)

@@ -20,6 +20,8 @@
  * returns TMA_PENDING leaves *ret unchanged, with one exception: when tma_wait or tma_poll takes a ticket,
  * *ret is the result of its request, even if that request failed.
  *
+ * Every pointer must be given that is not said to be optional; a NULL in its place is INVALID_ARGUMENT.
+ *
  * Zero-initialize every struct and set its members by name. Each struct ends with `reserved` members, which
  * leave room for the members of later versions: they must be zero in structs that the library reads, and are
  * zero in structs that it writes. Any other value is INVALID_ARGUMENT, so that an older library refuses what
@@ -119,15 +121,19 @@ enum tma_pad_mode {
 enum tma_cast {
 	TMA_CAST_SATURATE,
 	TMA_CAST_EXACT,
+	TMA_CAST_IEEE,
 };
 
 TMA_API const char *tma_status_name(int status);            /* such as "QUOTA"; otherwise "UNKNOWN" */
 TMA_API const char *tma_dtype_name(enum tma_dtype dtype);   /* such as "float32"; otherwise NULL */
 TMA_API size_t tma_dtype_size(enum tma_dtype dtype);        /* bytes; 0 if there is no such type */
-TMA_API int tma_dtype_parse(const char *name);              /* an enum tma_dtype, or TMA_NOT_FOUND */
 TMA_API const char *tma_pad_mode_name(enum tma_pad_mode m); /* such as "edge"; otherwise NULL */
 TMA_API int tma_pad_mode_parse(const char *name);           /* an enum tma_pad_mode, or TMA_NOT_FOUND */
 TMA_API const char *tma_version(void);                      /* the library's version, such as "0.2.0" */
+
+/* Returns the type of a name such as "float8_e4m3fn", or of another that is in use for it ("fp8", "bf16",
+ * "half"; "float" is float64, as in NumPy): an enum tma_dtype, or TMA_NOT_FOUND. */
+TMA_API int tma_dtype_parse(const char *name);
 
 /* ---- Connection ------------------------------------------------------------------------------------ */
 
@@ -146,7 +152,7 @@ TMA_API tma_client *tma_new(void);
  * A blocking call that is interrupted because the service went away is repeated once on the new connection if
  * repeating it is harmless. This is the case for calls that move nothing. It is also the case for a call that
  * moves something if that call signals nothing, no ticket was in flight with it, and its connection had
- * accepted no request without a ticket and opened no ring. As destination and source do not overlap, the
+ * accepted no request without a ticket and has no open ring. As destination and source do not overlap, the
  * repetition leaves the same bytes, provided that nobody writes to the source or to a list of indices before
  * the call returns. tma_result.repeats reports a repetition. Tickets are not repeated, nor is anything that
  * was in flight when a device failed: these requests end with DISCONNECTED or DEVICE_LOST, and how much they
@@ -166,10 +172,11 @@ TMA_API tma_client *tma_new(void);
 
 /* Connects to the service, then registers and prepares again the regions, tables and plans of the client's
  * earlier connections. path is the path of the socket; NULL selects $TMAD_SOCKET if it is set, otherwise
- * /run/tmad/tmad.sock if it can be reached, otherwise $XDG_RUNTIME_DIR/tmad/tmad.sock. The server must run as
- * root, as this process's user or as the user named by tma_set_server_uid; if it does not, the call returns
- * PERMISSION. ALREADY_EXISTS: the client is already connected. After any other error the client is not
- * connected, unless the error is about a region, table or plan as described above. */
+ * /run/tmad/tmad.sock if it can be reached, otherwise $XDG_RUNTIME_DIR/tmad/tmad.sock; "@NAME" is the
+ * abstract socket NAME, which has no file (unix(7)). The server must run as root, as this process's user or
+ * as the user named by tma_set_server_uid; if it does not, the call returns PERMISSION. ALREADY_EXISTS: the
+ * client is already connected. After any other error the client is not connected, unless the error is about a
+ * region, table or plan as described above. */
 TMA_API int tma_connect(tma_client *client, const char *path);
 
 /* Tries again to register the regions and prepare the tables and plans that were lost in a reconnection, as
@@ -212,6 +219,10 @@ TMA_API uint32_t tma_reconnects(const tma_client *client);
  * belongs to the client and is valid until the next call. */
 TMA_API const char *tma_last_error(const tma_client *client);
 
+/* Returns the status of the last call that failed on this client, whose message tma_last_error returns, or 0
+ * if none has failed. */
+TMA_API int tma_last_status(const tma_client *client);
+
 /* Returns the socket path that tma_connect selected, or "" before that. The string belongs to the client. */
 TMA_API const char *tma_socket_path(const tma_client *client);
 
@@ -234,7 +245,30 @@ enum tma_region_kind {
 /* Creates a region of size bytes of zeroed memory, shared with the service. If the service has a device, this
  * is device memory: tma_region_data returns NULL, and tma_region_map maps it in this process. Otherwise it is
  * host memory. Host memory is allocated in this process and charged to its cgroup; NO_MEMORY: there is not
- * enough. The region belongs to the client until tma_region_release or tma_free. */
+ * enough. The region belongs to the client until tma_region_release or tma_free.
+ *
+ * Host memory that a service can touch faster once it is sealed, which the service says, is sealed by the
+ * first request that names the region (F_SEAL_SHRINK, F_SEAL_GROW, F_SEAL_FUTURE_WRITE): from then on its
+ * descriptor maps it for reading only. Sealed memory cannot be mapped by another service. The call that
+ * reconnects therefore moves its bytes to another file, which it maps at the same addresses. Pointers stay
+ * valid, and no write of any thread is lost: threads that write meanwhile are held up until the file is in
+ * place. Two things are different on that occasion. Where the process may not use userfaultfd for faults of
+ * the kernel (vm.unprivileged_userfaultfd), a system call of another thread that writes to the memory then
+ * fails with EFAULT. And what mlock, mprotect and madvise have set for the memory is lost.
+ *
+ * Other processes do not come along. If one can still write to the old memory, as a child that fork() has
+ * made, or if a CUDA driver, a network card or direct I/O has it pinned, the call that reconnects tries until
+ * the time set by tma_set_reconnect has passed, and returns BUSY; if one has written to it, the region is
+ * lost, with NOT_FOUND. The library seals no memory of which tma_region_fd or tma_region_map was called
+ * before the first request that names the region, none that the program registers, and none where the kernel
+ * lacks userfaultfd for files in memory (Linux 5.19): use one of these for memory that others write to or
+ * pin.
+ *
+ * A service with a GPU that does not trust the user seals host memory itself, whatever the program has called
+ * before. The call that reconnects moves such memory, too. A region of which tma_region_fd or tma_region_map
+ * was called is lost then (NOT_FOUND), if a request has named it: make another one. Where the kernel lacks
+ * userfaultfd, threads have to keep from writing while the memory moves: a region is lost if one has written
+ * meanwhile, and with it what that thread wrote. */
 TMA_API int tma_region_create(tma_client *client, size_t size, tma_region **ret);
 
 /* Creates a region of the given kind. TMA_REGION_MEMFD is memory that both sides map, whatever the engine. */
@@ -260,8 +294,14 @@ enum tma_region_flags {
  * file ends before the range does; a service with a GPU needs the region to be registered anew after that. A
  * memfd can be protected from that (fcntl F_ADD_SEALS F_SEAL_SHRINK). A service with a GPU accepts an fd that
  * is open read-only only if it is a memfd sealed with F_SEAL_SHRINK and with F_SEAL_FUTURE_WRITE or
- * F_SEAL_WRITE. The caller keeps the fd and may close it when the call returns; the library keeps no mapping
- * of it. */
+ * F_SEAL_WRITE.
+ *
+ * A service with a GPU that does not trust the caller's user (protocol.md, "Seals") seals the file with
+ * F_SEAL_SHRINK and F_SEAL_FUTURE_WRITE before the first request that names the region: every process that
+ * writes to the memory has to map it before that, and no later service can map it for writing. UNSUPPORTED:
+ * the file cannot be sealed, as those of tmpfs.
+ *
+ * The caller keeps the fd and may close it when the call returns; the library keeps no mapping of it. */
 TMA_API int tma_region_register_memfd(tma_client *client, int fd, uint64_t offset, size_t size,
                                       unsigned flags, tma_region **ret);
 
@@ -346,9 +386,13 @@ TMA_API int tma_region_from_device_ptr(tma_client *client, const void *device_pt
  * service accepts and what happens if the file shrinks; the service gets a descriptor open for writing only
  * if some of the memory is mapped for writing.
  *
- * tma_region_find finds the region by its addresses. Therefore, the memory must stay mapped there until the
- * region is released. Each call makes another region, also for a range that is registered already. An overlap
- * of destination and source in two regions of one file is detected.
+ * tma_region_find finds the region by its addresses, as long as the same file is mapped there. The region is
+ * memory of the file, whatever becomes of the mapping. Each call makes another region, also for a range that
+ * is registered already. An overlap of destination and source in two regions of one file is detected. Only
+ * memory of tma_region_create that is sealed, or that the service seals, is a single region: for all of it,
+ * the call returns that region once more, and each release takes back one of these handles; for part of it,
+ * and with TMA_REGION_READ_ONLY, the call returns PERMISSION. The client keeps a descriptor of
+ * /proc/self/maps from the first call on.
  *
  * INVALID_ARGUMENT: nothing is mapped at ptr, or a file that is not in memory. OUT_OF_RANGE: the mapping ends
  * before the range does. UNSUPPORTED: the memory is private to this process, such as that of malloc, or the
@@ -371,7 +415,13 @@ TMA_API enum tma_region_kind tma_region_kind(const tma_region *region); /* ANY o
  * allocation, even if the region is only a part of it, and regions of one allocation may have the same
  * descriptor. It is -1 for CUDA IPC, for a range of several allocations and for tma_region_register_parts.
  * Descriptor and handle belong to the region and are valid until its last release: do not close the
- * descriptor, and duplicate it to keep it longer. */
+ * descriptor, and duplicate it to keep it longer.
+ *
+ * If other processes are to write to memory that tma_region_create made, call tma_region_fd before the first
+ * request that names the region: then the library does not seal it. Later, the descriptor of sealed memory
+ * maps it for reading only, and a region of which it was asked for is lost (NOT_FOUND) when the service
+ * restarts, because whoever has it cannot be told of the file to which the memory would move. So is a region
+ * that the service has sealed by itself (see tma_region_create), whenever tma_region_fd was called. */
 TMA_API int tma_region_fd(const tma_region *region);
 TMA_API const void *tma_region_handle(const tma_region *region);
 
@@ -403,7 +453,9 @@ struct tma_mapping {
  * that it maps, the call retains the device's primary context, the one that the CUDA runtime uses; the
  * thread's current context stays as it is. tma_region_find then finds the region by these addresses as well.
  * Reconnecting changes none of this. Deregister the memory wherever the address was registered before you
- * release the region.
+ * release the region. Call this before the first request that names the region: then the library does not
+ * seal its memory, which could not move while it is pinned. Memory that the service seals by itself does not
+ * move after this call, and is lost when the service restarts (see tma_region_create).
  *
  * Device memory takes a UCX that is built with CUDA: NIXL refuses to register as VRAM_SEG what UCX takes for
  * host memory. UCX recognizes memory of cuMemCreate. Its cuda_ipc, which connects the processes of a machine,
@@ -419,10 +471,11 @@ struct tma_mapping {
  * addresses in this process already, or had them before they were freed. DEVICE: the driver refused. */
 TMA_API int tma_region_map(tma_region *region, struct tma_mapping *ret);
 
-/* Releases the region. If tma_region_from_device_ptr returned it several times, each release takes back one
- * of these handles; only the last one ends the region. The service keeps the memory until the requests in
- * flight and the tables that use it have ended. Unmaps what tma_region_create and tma_region_map mapped. The
- * handle is invalid after the last release, whatever the call returns. NULL is allowed and returns 0. */
+/* Releases the region. If tma_region_from_device_ptr or tma_region_from_host_ptr returned it several times,
+ * each release takes back one of these handles; only the last one ends the region. The service keeps the
+ * memory until the requests in flight and the tables that use it have ended. Unmaps what tma_region_create
+ * and tma_region_map mapped. The handle is invalid after the last release, whatever the call returns. NULL is
+ * allowed and returns 0. */
 TMA_API int tma_region_release(tma_region *region);
 
 /* ---- Tensors and transforms ------------------------------------------------------------------------ */
@@ -518,7 +571,10 @@ struct tma_amax {
  * TMA_CAST_SATURATE takes the nearest value that the destination's type has, so infinities become its largest
  * finite value; NaN stays NaN, and becomes the integer 0. With TMA_CAST_EXACT the request fails with
  * OUT_OF_RANGE if any value is not one of the destination's type; the error message says how many, and the
- * destination has what is nearest to them.
+ * destination has what is nearest to them. TMA_CAST_IEEE does what NumPy's astype does: infinities stay, what
+ * is beyond the range of a floating type becomes infinity (NaN in float8_e4m3fn), and integers that become
+ * integers without scale and bias keep their low bits; other numbers become integers as with
+ * TMA_CAST_SATURATE.
  *
  * scale and bias are numbers, or tensors of float32 or float64 that broadcast against the permuted source,
  * before it is cropped and padded, as in NumPy: aligned at the last dimension, and an extent of 1 repeats.
@@ -646,9 +702,10 @@ TMA_API int tma_point_wait(const void *word, uint64_t value, int timeout_ms);
 
 /* Signal or wait on a CUDA stream (CUstream, cudaStream_t) of the current context: the call enqueues the
  * operation and does not wait for it. word is the device's address of the word: in device memory, or, for a
- * memfd that is mapped in this process, what cuMemHostRegister and cuMemHostGetDevicePointer make of it. A
- * wait on a stream has no deadline. The client serves only to hold error messages; it need not be connected.
- * UNSUPPORTED: there is no CUDA driver, or the driver has no 64-bit stream memory operations. */
+ * memfd that is mapped in this process, what cuMemHostRegister and cuMemHostGetDevicePointer make of it.
+ * (Call tma_region_map first, so that the library does not seal memory that is pinned.) A wait on a stream
+ * has no deadline. The client serves only to hold error messages; it need not be connected. UNSUPPORTED:
+ * there is no CUDA driver, or the driver has no 64-bit stream memory operations. */
 TMA_API int tma_stream_signal(tma_client *client, void *stream, uint64_t word, uint64_t value);
 TMA_API int tma_stream_wait(tma_client *client, void *stream, uint64_t word, uint64_t value);
 
@@ -669,9 +726,15 @@ struct tma_place {
  * memory that tma_region_data returns, and what tma_region_map mapped. If several regions qualify, one that
  * transforms may write to is preferred. The call adds no handle: do not release the region for it, and *ret
  * is valid until the region's last handle is released. NOT_FOUND: no single region has all of these bytes.
- * The call asks neither the driver nor the service, and takes less than a microsecond. It therefore does not
- * notice that memory was freed and other memory lies there now (tma_region_find_current and
- * tma_region_from_device_ptr do), or that the region was lost with its connection (its use fails). */
+ *
+ * Memory of tma_region_from_host_ptr is found only if the kernel confirms that the same bytes of the same
+ * file are mapped there. If others are, or nothing is, tma_region_find no longer finds the region, whose
+ * handle remains valid until it is released. Since Linux 6.11 the question takes less than a microsecond; on
+ * older kernels /proc/self/maps is read for it, up to the mapping.
+ *
+ * The call asks neither the driver nor the service. It therefore does not notice that device memory was freed
+ * and other memory lies there now (tma_region_find_current and tma_region_from_device_ptr do), or that the
+ * region was lost with its connection (its use fails). */
 TMA_API int tma_region_find(tma_client *client, const void *ptr, size_t size, struct tma_place *ret);
 
 /* The same, but finds device memory only if the driver confirms that it is still what was registered: it asks
@@ -1076,7 +1139,8 @@ struct tma_ring_end {
  * ring. The ring belongs to the client until tma_ring_close or tma_free. */
 TMA_API int tma_ring_open(tma_client *client, uint32_t entries, uint32_t spin_us, tma_ring **ret);
 
-/* tma_ring_push puts a run into the ring; BUSY: the ring is full. If the service is not polling the ring, the
+/* tma_ring_push puts a run into the ring; BUSY: the ring is full. A plan whose scale or bias is a tensor, or
+ * that has amax, is INVALID_ARGUMENT: it runs as an item. If the service is not polling the ring, the
  * run starts only with tma_ring_flush, which wakes the service, or tma_ring_wait. */
 TMA_API int tma_ring_push(tma_ring *ring, const tma_plan *plan, struct tma_place dst, struct tma_place src,
                           uint64_t tag);

@@ -4,6 +4,7 @@
 #include "client.h"
 
 #include <string.h>
+#include <strings.h>
 
 #include "proto/scalar.h"
 #include "proto/tensor.h"
@@ -30,7 +31,8 @@ _Static_assert((int)TMA_PAD_WRAP + 1 == (int)PAD_MODE_COUNT, "tmaclient.h: the l
 
 _Static_assert((int)TMA_CAST_SATURATE == (int)CAST_SATURATE, "tmaclient.h: TMA_CAST_SATURATE");
 _Static_assert((int)TMA_CAST_EXACT == (int)CAST_EXACT, "tmaclient.h: TMA_CAST_EXACT");
-_Static_assert((int)TMA_CAST_EXACT + 1 == (int)CAST_COUNT, "tmaclient.h: the last cast");
+_Static_assert((int)TMA_CAST_IEEE == (int)CAST_IEEE, "tmaclient.h: TMA_CAST_IEEE");
+_Static_assert((int)TMA_CAST_IEEE + 1 == (int)CAST_COUNT, "tmaclient.h: the last cast");
 
 _Static_assert((int)TMA_REGION_MEMFD == (int)REGION_KIND_MEMFD + 1, "tmaclient.h: TMA_REGION_MEMFD");
 _Static_assert((int)TMA_REGION_CUDA_IPC == (int)REGION_KIND_CUDA_IPC + 1, "tmaclient.h: TMA_REGION_CUDA_IPC");
@@ -67,7 +69,36 @@ static int name_parse(const char *name, const char *const *names, int n)
 
 int tma_dtype_parse(const char *name)
 {
-	return name_parse(name, dtype_names, DTYPE_COUNT);
+	/* Names that mean one type wherever they are used; "float" and "complex" are NumPy's and Python's. */
+	static const struct {
+		const char *name;
+		enum tma_dtype dtype;
+	} others[] = {
+		{ "fp16", TMA_FLOAT16 },
+		{ "half", TMA_FLOAT16 },
+		{ "bf16", TMA_BFLOAT16 },
+		{ "fp32", TMA_FLOAT32 },
+		{ "single", TMA_FLOAT32 },
+		{ "fp64", TMA_FLOAT64 },
+		{ "double", TMA_FLOAT64 },
+		{ "float", TMA_FLOAT64 },
+		{ "fp8", TMA_FLOAT8_E4M3FN },
+		{ "fp8_e4m3", TMA_FLOAT8_E4M3FN },
+		{ "fp8_e4m3fn", TMA_FLOAT8_E4M3FN },
+		{ "e4m3", TMA_FLOAT8_E4M3FN },
+		{ "e4m3fn", TMA_FLOAT8_E4M3FN },
+		{ "fp8_e5m2", TMA_FLOAT8_E5M2 },
+		{ "e5m2", TMA_FLOAT8_E5M2 },
+		{ "csingle", TMA_COMPLEX64 },
+		{ "cdouble", TMA_COMPLEX128 },
+		{ "complex", TMA_COMPLEX128 },
+	};
+	int dtype = name_parse(name, dtype_names, DTYPE_COUNT);
+
+	for (size_t i = 0; dtype < 0 && name && i < sizeof others / sizeof others[0]; i++)
+		if (!strcasecmp(name, others[i].name))
+			dtype = (int)others[i].dtype;
+	return dtype;
 }
 
 const char *tma_pad_mode_name(enum tma_pad_mode mode)
@@ -116,7 +147,7 @@ int tma_number_encode(enum tma_dtype dtype, const struct tma_number *number, uin
 	for (size_t i = 0; number && i < COUNT(number->reserved); i++)
 		if (number->reserved[i])
 			return TMA_INVALID_ARGUMENT;
-	if ((unsigned)dtype >= DTYPE_COUNT || !number || scalar_from_number(number, &value) < 0)
+	if ((unsigned)dtype >= DTYPE_COUNT || !number || !ret || scalar_from_number(number, &value) < 0)
 		return TMA_INVALID_ARGUMENT;
 	return scalar_encode(&value, (enum dtype)dtype, ret, "value", &err);
 }

@@ -9,13 +9,6 @@
 
 #define SAID 2 /* UUIDs in a sentence at most */
 
-static bool has_same_facts(const struct plan_facts *a, const struct plan_facts *b)
-{
-	return !strcmp(a->engine, b->engine) && a->threads == b->threads && a->align == b->align &&
-	       a->tma == b->tma && a->copy.bytes_per_ns == b->copy.bytes_per_ns &&
-	       a->copy.fixed_ns == b->copy.fixed_ns;
-}
-
 /* Drivers answer at once, and the same all the time. */
 static void find_links(struct devices *devices)
 {
@@ -29,16 +22,9 @@ static void find_links(struct devices *devices)
 void devices_init(struct devices *devices, const struct chosen_engines *engines)
 {
 	devices->n = engines->n;
-	for (uint32_t i = 0; i < engines->n; i++) {
-		struct served_device *device = &devices->of[i];
-		uint32_t like = 0;
-
-		*device = (struct served_device){ .engine = engines->engine[i],
-			                          .facts = engines->engine[i]->facts };
-		while (!has_same_facts(&devices->of[like].facts, &device->facts))
-			like++;
-		device->facts.variant = (uint8_t)like;
-	}
+	devices->need_reach = engines->n > 1 || engines->engine[0]->ops->settle;
+	for (uint32_t i = 0; i < engines->n; i++)
+		devices->of[i] = (struct served_device){ .engine = engines->engine[i] };
 	find_links(devices);
 }
 
@@ -168,16 +154,39 @@ bool devices_are_up(const struct devices *devices)
 	return true;
 }
 
-void devices_cache_stats(const struct devices *devices, struct engine_cache_stats *ret)
+static void sum(const struct devices *devices, void (*get)(struct engine *, struct engine_cache_stats *),
+                struct engine_cache_stats *ret)
 {
 	struct engine_cache_stats one;
 
 	*ret = (struct engine_cache_stats){ 0 };
 	for (uint32_t i = 0; i < devices->n; i++) {
-		engine_cache_stats(devices->of[i].engine, &one);
+		get(devices->of[i].engine, &one);
 		ret->hits += one.hits;
 		ret->misses += one.misses;
 		ret->evictions += one.evictions;
 		ret->entries += one.entries;
 	}
+}
+
+void devices_cache_stats(const struct devices *devices, struct engine_cache_stats *ret)
+{
+	sum(devices, engine_cache_stats, ret);
+}
+
+void devices_plan_stats(const struct devices *devices, struct engine_cache_stats *ret)
+{
+	sum(devices, engine_plan_stats, ret);
+}
+
+void devices_keep_plans(const struct devices *devices, uint64_t n)
+{
+	for (uint32_t i = 0; i < devices->n; i++)
+		engine_keep_plans(devices->of[i].engine, n);
+}
+
+void devices_tune(const struct devices *devices, bool tunes)
+{
+	for (uint32_t i = 0; i < devices->n; i++)
+		engine_tune(devices->of[i].engine, tunes);
 }

@@ -2,9 +2,8 @@
 /* The devices that the service runs on: an engine for each, or one engine on the CPU.
  *
  * They are opened together and closed together; a device is named by its index. Whatever is the same for all
- * of them (the loop's wake-up, the cache of plans, accounts) is the server's; what belongs to an engine is of
- * one index: streams, memories, and with them the mappings of a region. All of this belongs to the loop's
- * thread.
+ * of them (the loop's wake-up, accounts) belongs to the server. Streams, memories, plans and the mappings of
+ * a region belong to one engine, and so to one index. All of this belongs to the loop's thread.
  */
 #ifndef DAEMON_DEVICES_H
 #define DAEMON_DEVICES_H
@@ -25,7 +24,6 @@
 
 struct served_device {
 	struct engine *engine;
-	struct plan_facts facts; /* the engine's; variant: the first device that has the same */
 	struct engine_link links[ENGINES_MOST]; /* to the others; none to itself */
 	uint32_t jobs;                          /* that the engine has and that have not been reaped */
 	uint32_t losses; /* of an engine that returns, as has been told; what follows, too */
@@ -41,6 +39,7 @@ struct served_device {
 
 struct devices {
 	uint32_t n;
+	bool need_reach; /* regions have to be asked for before a device can use them (reach.h) */
 	struct served_device of[ENGINES_MOST];
 };
 
@@ -63,7 +62,7 @@ void devices_list(const struct devices *devices, char *text, size_t size);
  */
 struct served_device *devices_reap(struct devices *devices);
 
-/* Of the first that is lost; "": none is. */
+/* Returns why the first lost device was lost, or "" if none is. */
 const char *devices_lost_why(const struct devices *devices);
 
 /* As engine_drive, for all of them. Where more than one has jobs, each is left to its threads. */
@@ -78,6 +77,13 @@ bool devices_are_up(const struct devices *devices);
 
 /* The sum of all. */
 void devices_cache_stats(const struct devices *devices, struct engine_cache_stats *ret);
+void devices_plan_stats(const struct devices *devices, struct engine_cache_stats *ret);
+
+/* Sets how many plans each engine keeps. */
+void devices_keep_plans(const struct devices *devices, uint64_t n);
+
+/* Sets whether engines try alternatives to plans that are used repeatedly. */
+void devices_tune(const struct devices *devices, bool tunes);
 
 static inline bool device_is_up(const struct served_device *device)
 {

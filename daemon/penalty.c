@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The variable is "PID N", then "UID POINTS AT UNTIL" for each suspect. */
+/* The variable is "PID N", then "USER POINTS AT UNTIL" for each suspect. */
 #include "penalty.h"
 
 #include <errno.h>
@@ -11,10 +11,10 @@
 
 /* ---- Suspicion --------------------------------------------------------------------------------------- */
 
-static struct suspect *find(const struct penalties *penalties, uid_t uid)
+static struct suspect *find(const struct penalties *penalties, uint64_t user)
 {
 	for (uint32_t i = 0; i < penalties->n; i++)
-		if (penalties->suspect[i].uid == uid)
+		if (penalties->suspect[i].user == user)
 			return (struct suspect *)&penalties->suspect[i];
 	return NULL;
 }
@@ -31,13 +31,13 @@ static struct suspect *make_room(struct penalties *penalties)
 	return oldest;
 }
 
-void penalties_suspect(struct penalties *penalties, uid_t uid, uint64_t now_ms)
+void penalties_suspect(struct penalties *penalties, uint64_t user, uint64_t now_ms)
 {
-	struct suspect *suspect = find(penalties, uid);
+	struct suspect *suspect = find(penalties, user);
 
 	if (!suspect) {
 		suspect = make_room(penalties);
-		*suspect = (struct suspect){ .uid = uid };
+		*suspect = (struct suspect){ .user = user };
 	} else if (now_ms - suspect->at_ms > PENALTY_FORGET_MS) {
 		suspect->points = 0;
 	}
@@ -63,16 +63,22 @@ void penalties_count(struct penalties *penalties, uint64_t now_ms)
 	}
 }
 
-int penalties_check(const struct penalties *penalties, uid_t uid, uint64_t now_ms, struct error *err)
+int penalties_check(const struct penalties *penalties, uint64_t user, uint64_t now_ms, struct error *err)
 {
-	const struct suspect *suspect = penalties->n > 0 ? find(penalties, uid) : NULL;
+	const struct suspect *suspect = penalties->n > 0 ? find(penalties, user) : NULL;
+	char who[16];
 
 	if (!suspect || now_ms >= suspect->until_ms)
 		return 0;
-	return error_set(err, STATUS_BUSY,
-	                 "transforms of uid %" PRId64
-	                 " were under way each time the device was lost; it is served again in %" PRIu64 " s",
-	                 (int64_t)uid, (suspect->until_ms - now_ms + 999) / 1000);
+	if (user <= UINT32_MAX)
+		snprintf(who, sizeof who, "uid %" PRIu32, (uint32_t)user);
+	else
+		snprintf(who, sizeof who, "this cgroup");
+	return error_set(
+	    err, STATUS_BUSY,
+	    "transforms of %s were under way each time the device was lost; it is served again in "
+	    "%" PRIu64 " s",
+	    who, (suspect->until_ms - now_ms + 999) / 1000);
 }
 
 /* ---- From life to life -------------------------------------------------------------------------------- */
@@ -84,8 +90,9 @@ void penalties_write(const struct penalties *penalties, pid_t pid, char text[PEN
 	for (uint32_t i = 0; i < penalties->n; i++) {
 		const struct suspect *suspect = &penalties->suspect[i];
 
-		n += snprintf(text + n, (size_t)(PENALTY_TEXT - n), " %u %" PRIu32 " %" PRIu64 " %" PRIu64,
-		              (unsigned)suspect->uid, suspect->points, suspect->at_ms, suspect->until_ms);
+		n += snprintf(text + n, (size_t)(PENALTY_TEXT - n),
+		              " %" PRIu64 " %" PRIu32 " %" PRIu64 " %" PRIu64, suspect->user, suspect->points,
+		              suspect->at_ms, suspect->until_ms);
 	}
 }
 
@@ -101,8 +108,8 @@ bool penalties_read(struct penalties *ret, pid_t pid, const char *text)
 		struct suspect *suspect = &p.suspect[i];
 
 		text += n;
-		if (sscanf(text, " %u %" SCNu32 " %" SCNu64 " %" SCNu64 "%n", &suspect->uid, &suspect->points,
-		           &suspect->at_ms, &suspect->until_ms, &n) != 4)
+		if (sscanf(text, " %" SCNu64 " %" SCNu32 " %" SCNu64 " %" SCNu64 "%n", &suspect->user,
+		           &suspect->points, &suspect->at_ms, &suspect->until_ms, &n) != 4)
 			return false;
 	}
 	if (text[n])

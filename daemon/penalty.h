@@ -19,18 +19,18 @@
 
 #define PENALTY_VARIABLE "TMAD_PENALTIES"
 
-#define PENALTY_MOST      64 /* uids that are remembered; the one seen longest ago makes room for a new one */
+#define PENALTY_MOST      64 /* users that are remembered; the one seen longest ago makes room for a new one */
 #define PENALTY_REFUSE_MS 60000  /* of a refusal */
 #define PENALTY_FORGET_MS 600000 /* after the last loss in which it was a suspect */
 
-/* Points for one loss as the only suspect or as one of several, and the points at which a uid is refused. */
+/* Points for one loss as the only suspect or as one of several, and the points at which a user is refused. */
 #define PENALTY_ALONE  4
 #define PENALTY_AMONG  3
 #define PENALTY_REFUSE 12
 
 struct suspect {
-	uid_t uid;
-	bool now; /* a suspect of the loss under way */
+	uint64_t user; /* as in struct account */
+	bool now;      /* a suspect of the loss under way */
 	uint32_t points;
 	uint64_t at_ms;    /* of the last loss; monotonic */
 	uint64_t until_ms; /* end of the refusal; 0: none */
@@ -42,14 +42,14 @@ struct penalties {
 	uint32_t n;
 };
 
-/* A transform of the uid's was under way when the device was lost. */
-void penalties_suspect(struct penalties *penalties, uid_t uid, uint64_t now_ms);
+/* A transform of the user's was under way when the device was lost. */
+void penalties_suspect(struct penalties *penalties, uint64_t user, uint64_t now_ms);
 
 /* The loss is complete: gives its suspects their points. */
 void penalties_count(struct penalties *penalties, uint64_t now_ms);
 
-/* Returns 0, or BUSY with the time left while the uid is refused. */
-int penalties_check(const struct penalties *penalties, uid_t uid, uint64_t now_ms, struct error *err);
+/* Returns 0, or BUSY with the time left while the user is refused. */
+int penalties_check(const struct penalties *penalties, uint64_t user, uint64_t now_ms, struct error *err);
 
 /* Reads what the last life of this process passed on, if anything; passes it to the next. Negative errno. */
 void penalties_take(struct penalties *ret);
@@ -57,7 +57,7 @@ int penalties_pass_on(const struct penalties *penalties);
 
 /* The text in the variable; for penalty.c and its tests. penalties_read returns false, and leaves *ret alone,
  * if the text is malformed or of another pid. */
-#define PENALTY_TEXT (32 + PENALTY_MOST * 64)
+#define PENALTY_TEXT (32 + PENALTY_MOST * 76)
 void penalties_write(const struct penalties *penalties, pid_t pid, char text[PENALTY_TEXT]);
 bool penalties_read(struct penalties *ret, pid_t pid, const char *text);
 

@@ -100,6 +100,8 @@ static int open_engines(struct server *server, const struct server_setup *setup,
 	struct engine_options engine = { .threads = options->threads,
 		                         .device = options->device,
 		                         .tensor_maps = server->limits.tensor_map_entries,
+		                         .plans = server->limits.plan_cache_entries,
+		                         .tunes = options->tune,
 		                         .restart_pause_ms = server->limits.restart_pause_ms,
 		                         .wake = wake,
 		                         .wake_arg = server,
@@ -117,6 +119,7 @@ static int open_engines(struct server *server, const struct server_setup *setup,
 		doorbell_close(&server->doorbell);
 	devices_init(&server->devices, &chosen);
 	server->accounts.devices = server->devices.n;
+	server->chores.may_be_apart = chosen.engine[0]->returns || chosen.engine[0]->multiprocessors == 0;
 	memcpy(server->engine_note, chosen.note, sizeof chosen.note);
 	if (*chosen.note)
 		log_line(LOG_LEVEL_INFO, "engine %s: %s", server_engine_name(server), chosen.note);
@@ -162,8 +165,9 @@ static void start_handles(struct server *server)
 {
 	uv_loop_t *loop = &server->loop;
 
-	chores_init(&server->chores, loop);
 	start_pool(server);
+	stalls_open(&server->stalls, server);
+	chores_start(&server->chores, loop, &server->accounts, &server->stalls, drain_check, server);
 	uv_async_init(loop, &server->engine_done, on_engine_done);
 	uv_prepare_init(loop, &server->settle);
 	time_slices_open(&server->time_slices, loop, server->clock);
@@ -180,7 +184,6 @@ static void start_handles(struct server *server)
 	refusals_open(&server->refusals, server, loop);
 	trim_open(&server->trim, server, loop);
 	inputs_open(&server->inputs, loop, server->limits.connections);
-	async_close_start(&server->async_close, loop, &server->accounts, drain_check, server);
 	server->engine_done.data = server->settle.data = server->sigterm.data = server->sigint.data =
 	    server->sighup.data = server->drain_timer.data = server;
 	uv_prepare_start(&server->settle, on_settle);
@@ -213,6 +216,8 @@ int server_init(struct server *server, const struct server_setup *setup, struct 
 	server->start_ns = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 	accounts_init(&server->accounts, &server->limits);
 	server->accounts.overrides = options->overrides;
+	server->accounts.trusts_own_uid = options->trust_own_uid;
+	server->accounts.subuids = options->subuids;
 	TAILQ_INIT(&server->sessions);
 	TAILQ_INIT(&server->unsent);
 	TAILQ_INIT(&server->ended);
@@ -227,12 +232,10 @@ int server_init(struct server *server, const struct server_setup *setup, struct 
 		goto err_kept;
 	}
 	server->decoder = rpc_decoder_new();
-	if (!server->decoder ||
-	    plan_cache_init(&server->plans, server->limits.plan_cache_entries, seed) < 0) {
+	if (!server->decoder) {
 		r = error_set(err, STATUS_NO_MEMORY, "no memory to start");
 		goto err_memory;
 	}
-	server->plans.tunes = options->tune;
 	server->descriptors = raise_fd_limit(server->limits.connections);
 	r = watch_reserve(&server->loop, server->descriptors);
 	if (r < 0) {
@@ -263,7 +266,6 @@ err_handles:
 	inputs_deinit(&server->inputs);
 	devices_deinit(&server->devices);
 err_memory:
-	plan_cache_deinit(&server->plans);
 	rpc_decoder_free(server->decoder);
 	uv_loop_close(&server->loop);
 err_kept:
@@ -311,7 +313,6 @@ void server_deinit(struct server *server)
 
 	jobs_free_kept(server);
 	batch_free_kept(server);
-	plan_cache_deinit(&server->plans);
 	devices_deinit(&server->devices);
 	rpc_decoder_free(server->decoder);
 	reload_deinit(&server->reload);
@@ -436,7 +437,8 @@ void server_stop(struct server *server)
 	refusals_close(&server->refusals);
 	inputs_close(&server->inputs);
 	trim_close(&server->trim);
-	async_close_stop(&server->async_close);
+	chores_stop(&server->chores);
+	stalls_close(&server->stalls);
 	uv_close((uv_handle_t *)&server->engine_done, NULL);
 	doorbell_close(&server->doorbell);
 	uv_close((uv_handle_t *)&server->settle, NULL);

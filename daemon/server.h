@@ -2,9 +2,9 @@
 /* The running service: one loop, the engines of its devices, and what its sessions share.
  *
  * Everything here belongs to the loop's thread. Results of other threads reach it in three ways: engine_done
- * (jobs of the engines), libuv's work queue (chores: mapping and unmapping memory; also reading settings and
- * returning memory), and async_close (closed descriptors). The thread that writes the log needs no answer
- * (observe/sink.h).
+ * (jobs of the engines), chores (memory that was mapped or unmapped, descriptors that were closed), and
+ * libuv's work queue (settings that were read, memory that was returned to the kernel). The thread that
+ * writes the log needs no answer (observe/sink.h).
  *
  * server_init, then server_run, which returns when the service stops or the device is lost; server_deinit
  * only after an orderly stop.
@@ -20,33 +20,33 @@
 #include <uv.h>
 
 #include "clock.h"
+#include "daemon/config/limits.h"
+#include "daemon/config/options.h"
+#include "daemon/config/reload.h"
 #include "daemon/net/account.h"
-#include "daemon/resource/chore.h"
 #include "daemon/net/async_close.h"
+#include "daemon/net/input.h"
+#include "daemon/net/listener.h"
+#include "daemon/net/outgoing.h"
+#include "daemon/net/refusal.h"
+#include "daemon/net/time_slice.h"
+#include "daemon/net/trim.h"
+#include "daemon/observe/exporter.h"
+#include "daemon/observe/metrics.h"
+#include "daemon/observe/notify.h"
+#include "daemon/observe/stalls.h"
+#include "daemon/observe/watchdog.h"
+#include "daemon/resource/chore.h"
+#include "daemon/resource/job.h"
+#include "daemon/resource/submission.h"
 #include "devices.h"
 #include "doorbell.h"
 #include "engines.h"
-#include "daemon/observe/exporter.h"
-#include "kernels/plan/blocks.h"
 #include "kernels/engine.h"
-#include "daemon/net/input.h"
-#include "daemon/config/limits.h"
-#include "daemon/net/listener.h"
-#include "daemon/observe/metrics.h"
-#include "daemon/observe/notify.h"
-#include "daemon/config/options.h"
-#include "daemon/net/outgoing.h"
+#include "kernels/transform/blocks.h"
 #include "penalty.h"
-#include "daemon/resource/job.h"
-#include "daemon/resource/plan_cache.h"
 #include "proto/wire/rpc.h"
 #include "recovery.h"
-#include "daemon/net/refusal.h"
-#include "daemon/config/reload.h"
-#include "daemon/resource/submission.h"
-#include "daemon/net/trim.h"
-#include "daemon/net/time_slice.h"
-#include "daemon/observe/watchdog.h"
 
 enum server_state {
 	SERVER_RUNNING,
@@ -100,16 +100,17 @@ struct server {
 
 	struct limits limits;
 	struct accounts accounts;
-	struct async_close async_close;
+	bool misses_cgroups; /* the log has said that cgroups of peers are not known */
 	struct outgoing outgoing;
 	struct refusals refusals;
 	struct inputs inputs;
 	struct trim trim;
 	struct chores chores;
+	struct stalls stalls;
 	struct metrics metrics;
-	struct plan_cache plans;
 	struct devices devices;
 	uint64_t taken_ns;     /* when handling of the current requests began (uv_hrtime) */
+	uint64_t planned_ns;   /* time that preparing plans on the loop has taken for the current request */
 	uint64_t reaped_ns;    /* when the jobs being answered were found to have ended */
 	bool is_job_done;      /* set on the loop's thread; not yet reaped */
 	char engine_note[256]; /* why this engine was chosen; "": as was asked for */

@@ -13,6 +13,7 @@
 #include "proto/text.h"
 #include "server.h"
 #include "daemon/net/session.h"
+#include "daemon/resource/reach.h"
 
 /* After the drain deadline: for what was ended then to be gone. */
 #define LAST_MS 1000
@@ -78,9 +79,10 @@ static void on_drain_deadline(uv_timer_t *timer)
 static void log_stuck(struct session *session)
 {
 	session_log(session, LOG_LEVEL_WARNING, -1,
-	            "it has not ended: %" PRIu32 " transform%s, %" PRIu32 " mapping%s under way",
+	            "it has not ended: %" PRIu32 " transform%s, %" PRIu32 " mapping%s, %" PRIu32
+	            " ring%s under way",
 	            session->jobs, text_plural(session->jobs), session->mappings,
-	            text_plural(session->mappings));
+	            text_plural(session->mappings), session->relays, text_plural(session->relays));
 }
 
 static void on_last_deadline(uv_timer_t *timer)
@@ -88,7 +90,8 @@ static void on_last_deadline(uv_timer_t *timer)
 	struct server *server = timer->data;
 
 	server_each_session(server, log_stuck);
-	async_close_log_stuck(&server->async_close);
+	async_close_log_stuck(&server->accounts);
+	chores_log_stuck(&server->chores);
 	server->state = SERVER_STUCK;
 	uv_stop(&server->loop);
 }
@@ -100,7 +103,7 @@ void drain_check(void *arg)
 	if (server->state == SERVER_LOST && TAILQ_EMPTY(&server->sessions))
 		uv_stop(&server->loop);
 
-	if (server->state == SERVER_DRAINING && TAILQ_EMPTY(&server->sessions) && server->async_close.n == 0)
+	if (server->state == SERVER_DRAINING && TAILQ_EMPTY(&server->sessions) && server->chores.n == 0)
 		server_stop(server);
 }
 
@@ -150,6 +153,18 @@ void server_lose(struct server *server, const struct served_device *device)
 /* ---- A device is lost, and returns ----------------------------------------------------------------------
  */
 
+static void finish_if_to_move(struct session *session)
+{
+	struct region *region;
+	uint32_t cursor = 0;
+
+	while ((region = region_table_next(&session->regions, &cursor)))
+		if (region_is_to_move(region)) {
+			answer_and_finish(session);
+			return;
+		}
+}
+
 static void tell_back(struct served_device *device)
 {
 	const struct engine *engine = device->engine;
@@ -183,6 +198,8 @@ static void note_loss(struct server *server, struct served_device *device)
 	}
 	if (device->is_away && !engine->lost) {
 		device->is_away = false;
+		if (engine->dropped != device->dropped)
+			server_each_session(server, finish_if_to_move);
 		tell_back(device);
 	}
 }
@@ -195,8 +212,9 @@ void server_note_losses(struct server *server)
 
 void server_abandon(struct server *server)
 {
+	chores_leave(&server->chores);
 	if (server->listener.owns_path)
-		unlink(server->listener.path);
-	if (server->exporter.owns && endpoint_path(&server->exporter.endpoint))
-		unlink(endpoint_path(&server->exporter.endpoint));
+		socket_unlink(server->listener.path);
+	if (server->exporter.owns)
+		socket_unlink(server->exporter.endpoint.path);
 }

@@ -13,7 +13,9 @@
 #include "daemon/observe/log.h"
 #include "daemon/config/options.h"
 #include "daemon/net/passed.h"
+#include "kernels/host/scout.h"
 #include "kernels/process/process.h"
+#include "proto/standard_fds.h"
 #include "server.h"
 
 enum exit_code {
@@ -102,6 +104,11 @@ static void say_error(const char *line)
 	log_line(LOG_LEVEL_ERROR, "%s", line);
 }
 
+static void say_warning(const char *line)
+{
+	log_line(LOG_LEVEL_WARNING, "%s", line);
+}
+
 /* Reads the settings; if the files are broken in a life after the first, uses those of the last life. On
  * failure it is logged, *ret is NULL, and the return value is not EXIT_STOPPED. */
 static enum exit_code settle(struct config **ret, int argc, char **argv, const struct recovery *recovery)
@@ -152,10 +159,12 @@ static void settle_heap(void)
 	mallopt(M_TOP_PAD, 8 * MIB);
 	mallopt(M_TRIM_THRESHOLD, 32 * MIB);
 	mallopt(M_MMAP_THRESHOLD, 32 * MIB); /* the maximum */
+	mallopt(M_ARENA_MAX, 2); /* threads of users come and go, and each arena keeps what it once had */
 #endif
 }
 
-static int run(int argc, char **argv, const struct engine_openers *openers)
+/* format: what the command line says, for lines about the files of settings. */
+static int run(int argc, char **argv, const struct engine_openers *openers, enum log_format format)
 {
 	struct server_setup setup = { .openers = openers, .argc = argc, .argv = argv };
 	struct config *config;
@@ -166,11 +175,14 @@ static int run(int argc, char **argv, const struct engine_openers *openers)
 	hold_reload_signal();
 	recovery_take(&setup.recovery);
 	log_init(LOG_LEVEL_INFO);
+	log_set_format(format);
 	signal(SIGPIPE, SIG_IGN); /* the reader of the log may be gone */
 	r = settle(&config, argc, argv, &setup.recovery);
 	if (!config)
 		return r;
 	log_set_level(config->options.log_level);
+	log_set_format(config->options.log_format);
+	config_say_warnings(config, say_warning);
 	if (passed_init(&err) < 0) {
 		log_line(LOG_LEVEL_ERROR, "%s", err.message);
 		config_free(config);
@@ -193,6 +205,7 @@ int tmad_main(int argc, char **argv, const struct engine_openers *openers)
 	struct error err;
 	int r;
 
+	standard_fds_hold();
 	if (engine_process_is_child(argv))
 		return engine_process_run(by_name);
 	options_init(&options);
@@ -212,7 +225,9 @@ int tmad_main(int argc, char **argv, const struct engine_openers *openers)
 	case OPTIONS_RUN:
 		break;
 	}
-	r = run(argc, argv, openers);
+	scout_start();
+	r = run(argc, argv, openers, options.log_format);
+	scout_stop();
 	log_close();
 	return r;
 }

@@ -19,22 +19,27 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
-#include "kernels/plan/aliases.h"
-#include "kernels/plan/blocks.h"
-#include "kernels/plan/layer_table.h"
-#include "kernels/plan/plan.h"
-#include "kernels/plan/transform.h"
+#include "explanation.h"
+#include "kernels/transform/aliases.h"
+#include "kernels/transform/blocks.h"
+#include "kernels/transform/layer_table.h"
+#include "kernels/transform/transform.h"
+#include "plan_key.h"
 #include "proto/schema.h"
 #include "proto/status.h"
 
 struct backing;
 struct engine;
+struct engine_plan;
 struct engine_stream;
+struct plan_cache;
 
 struct engine_options {
 	uint32_t threads;     /* of the cpu engine; 0: as many as CPUs that the process can keep busy */
 	const char *device;   /* of the cuda engine: an ordinal or a UUID; NULL: the first that will do */
 	uint64_t tensor_maps; /* of the cuda engine: how many it keeps, by layout */
+	uint64_t plans;       /* plans that it keeps; 0: none */
+	bool tunes;           /* it tries alternatives to plans that are used repeatedly */
 	uint64_t restart_pause_ms; /* of one that returns: the longest pause before it does */
 	void (*wake)(void *arg);   /* called from any thread; may coalesce */
 	void *wake_arg;
@@ -71,6 +76,10 @@ struct engine_handle {
 	 * it mapped there until it is unmapped here: it may be on another device, and is then reached as a
 	 * peer's. false: memory of another device is refused. */
 	bool is_peer;
+	/* The memory is of a user who could not harm the service in other ways: see may_stall of struct
+	 * engine_memory. */
+	bool is_untrusted;
+	uint64_t user; /* if it is: any number that tells users apart */
 };
 
 /* The bytes of a CUDA IPC handle, and of a pointer exported from a pool. */
@@ -97,13 +106,25 @@ struct engine_memory {
 	struct backing *backing;      /* the engine's: the file behind it, where that can fail; else NULL */
 	struct memory_chunks *chunks; /* what the memory consists of, where other memories may have some of it
 	                                 too; else NULL */
+	/* The host memory belongs to an untrusted user, who can keep a page of it missing for as long as he
+	 * likes; then the kernel puts whoever touches the page to sleep, beyond the reach of signals. So only
+	 * threads that belong to that user touch it. Once the file is sealed against writing and shrinking,
+	 * no page of it can go, and it cannot stall any more: engine_memory_may_stall notices that. */
+	atomic_bool may_stall;
+	int seals;     /* If the memory may stall, this is a descriptor of its file, which belongs to the host
+	                  memory behind it. */
+	uint64_t user; /* If the memory may stall, this tells whose it is. */
+	/* It may stall, and the engine's threads are everybody's: it is mapped and nothing more. Jobs may
+	 * name it once it has been sealed (engine_memory_seal) and then settled (engine_settle), which makes
+	 * this false for good. */
+	atomic_bool is_loose;
 	atomic_bool is_gone; /* of an engine that returns: the device was lost, and the memory could not
 	                        be mapped again: jobs that name it end as DEVICE_LOST */
 };
 
-/* The owner of streams. Owners share the engine: however many streams one has and whatever their jobs cost,
- * each owner that has work gets as much time as any other. The caller embeds it and touches no field. It must
- * outlive its streams. */
+/* An owner has streams. Owners share the engine: however many streams one has and whatever their jobs cost,
+ * each owner that has work gets as much time as any other. The caller embeds it, and touches no field but the
+ * last two. It must outlive its streams. */
 struct engine_owner {
 	uint32_t streams;
 	uint64_t ns;                                 /* of the engine's time */
@@ -117,6 +138,9 @@ struct engine_owner {
 	struct stream_slot *long_slot; /* of the long jobs, while there are any */
 	uint32_t urgent_jobs;          /* long ones that pass those */
 	uint64_t slow_wakes_until_ns;  /* by the monotonic clock; atomic: its last wake-up took long */
+	bool is_untrusted; /* Memory of its own may stall (engine_memory). The caller sets this before the
+	                      first stream. */
+	bool is_stuck;     /* A thread that belongs to it does not come back. engine_note_stuck sets this. */
 };
 
 /* scale or bias of a conversion. */
@@ -134,8 +158,8 @@ struct engine_result {
 
 /* One transform between two places. */
 struct engine_move {
-	const struct transform *transform;
-	const struct plan *plan; /* for the phases of these places */
+	const struct transform *transform; /* the plan's */
+	struct engine_plan *plan;          /* from engine_prepare, for these places */
 	struct engine_memory *dst;
 	struct engine_memory *src;
 	uint64_t dst_offset; /* bytes of element [0, ..., 0] in the region */
@@ -143,7 +167,8 @@ struct engine_move {
 	struct engine_operand scale, bias;
 	struct engine_result amax_scale, amax_inverse;
 	/* By the engine. */
-	uint64_t changed; /* elements whose values an exact cast has changed */
+	enum family family; /* of the interior, if the move has begun */
+	uint64_t changed;   /* elements whose values an exact cast has changed */
 	int status; /* of a batch's: 0, CANCELED, OUT_OF_RANGE (changed is not 0), DEVICE, DEVICE_LOST */
 };
 
@@ -183,9 +208,11 @@ struct engine_job {
 	bool is_measured; /* ns is what the one move takes by itself: no other stream's job ran beside it, and
 	                     on a device none of its bytes came from or went to the host or a peer */
 	struct engine_job *next;
+	struct engine_stream *stream; /* that it was submitted to, where the engine wants to know it again */
 };
 
-/* Of the tensor maps. */
+/* These count the uses of a cache of tensor maps or of plans. Every miss of the plans' cache is a plan that
+ * was made. */
 struct engine_cache_stats {
 	uint64_t hits;
 	uint64_t misses;
@@ -212,6 +239,8 @@ struct engine_ops {
 	           struct error *err);
 	int (*create)(struct engine *engine, const struct engine_handle *wanted, struct engine_memory **ret,
 	              struct engine_export *ret_export, struct error *err);
+	int (*settle)(struct engine *engine, struct engine_memory *memory, const atomic_bool *unwanted,
+	              struct error *err); /* NULL if map leaves no memory loose */
 	bool (*unmap)(struct engine *engine, struct engine_memory *memory); /* a step */
 	struct engine_stream *(*stream_new)(struct engine *engine, struct engine_owner *owner);
 	void (*stream_free)(struct engine_stream *stream);
@@ -221,7 +250,15 @@ struct engine_ops {
 	void (*reap)(struct engine *engine);
 	bool (*drive)(struct engine *engine, uint64_t ns); /* NULL: its threads need no help */
 	int (*probe)(struct engine *engine, struct error *err);
+	void (*note_stuck)(struct engine *engine); /* NULL: owners have no threads of their own */
 	void (*cache_stats)(struct engine *engine, struct engine_cache_stats *ret); /* NULL: has no cache */
+	/* Does what engine_explain says. */
+	int (*explain)(struct engine *engine, struct engine_plan *plan, struct engine_explanation *ret,
+	               struct error *err);
+	/* Adds the counts of plans that are kept outside of engine->plans; NULL if there are none. */
+	void (*add_plan_stats)(struct engine *engine, struct engine_cache_stats *ret);
+	void (*keep_plans)(struct engine *engine, uint64_t n);
+	void (*tune)(struct engine *engine, bool tunes); /* NULL: it has no alternatives */
 	void (*link)(struct engine *engine, const char *uuid, struct engine_link *ret); /* NULL: has none */
 };
 
@@ -232,9 +269,11 @@ struct engine {
 	char uuid[48]; /* of the device that cuda_ipc and cuda_fd memory has to be on, "GPU-..."; cpu: "" */
 	char device_name[80];  /* the device's alone; cpu: "" */
 	uint64_t memory_bytes; /* that the device has; cpu: 0 */
-	struct plan_facts facts;
-	enum region_kind kind; /* of the memory that create makes when nobody asks for another */
-	bool watches_holes;    /* access to a hole in a client's memfd fails, and takes no memory of ours */
+	struct plan_cache *plans;
+	bool plans_by_phase;      /* plans depend on the places' phases, and not on their alignment alone */
+	uint32_t multiprocessors; /* of the device; cpu: 0 */
+	enum region_kind kind;    /* of the memory that create makes when nobody asks for another */
+	bool watches_holes; /* access to a hole in a client's memfd fails, and takes no memory of ours */
 
 	/* Set by engine_reap: the device failed so that nothing can succeed in this process any more. Every
 	 * job, also one submitted later, ends as DEVICE_LOST. Of an engine that returns that is so for now,
@@ -249,12 +288,6 @@ struct engine {
 
 	atomic_uint memories; /* mapped and created, and not yet unmapped */
 };
-
-/* Of the device that the engine drives; 0: it drives none. */
-static inline uint32_t engine_multiprocessors(const struct engine *engine)
-{
-	return engine->facts.tma ? engine->facts.threads : 0;
-}
 
 /* The CPU engine: regions are memfds, mapped shared. */
 int engine_cpu_open(struct engine **ret, const struct engine_options *options, struct error *err);
@@ -286,7 +319,7 @@ static inline int engine_count_memory(struct engine *engine, int r)
 
 /* Maps a client's memory. memfd: the fd must be a memfd or a file of tmpfs or hugetlbfs, at least offset +
  * size bytes long, and writable unless handle->writable is false, and without holes in the range: pages are
- * the client's to make. May block. */
+ * the client's to make. Of an untrusted user it may come back loose (struct engine_memory). May block. */
 static inline int engine_map(struct engine *engine, const struct engine_handle *handle,
                              struct engine_memory **ret, struct error *err)
 {
@@ -310,6 +343,23 @@ static inline int engine_create(struct engine *engine, enum region_kind kind, ui
 	const struct engine_handle wanted = { .kind = kind, .fd = -1, .size = size };
 
 	return engine_make(engine, &wanted, ret, ret_export, err);
+}
+
+/* Makes loose memory, which has been sealed, memory that jobs may name. It returns 0, or an error as
+ * engine_map does; the memory is then still loose. unwanted is as in struct engine_handle. The call may
+ * block. */
+static inline int engine_settle(struct engine *engine, struct engine_memory *memory,
+                                const atomic_bool *unwanted, struct error *err)
+{
+	return atomic_load(&memory->is_loose) ? engine->ops->settle(engine, memory, unwanted, err) : 0;
+}
+
+/* Tells whether the engine makes host memory for a user. It makes none for untrusted ones if it could use the
+ * memory only once it is sealed, because a sealed file keeps its pages for as long as somebody has its
+ * descriptor. */
+static inline bool engine_makes_host_memory(const struct engine *engine, bool is_untrusted)
+{
+	return !engine->ops->settle || !is_untrusted;
 }
 
 /* A step of unmapping, for callers that have other things to do in between: whether it was the last, and
@@ -375,6 +425,77 @@ static inline bool engine_cancel(struct engine *engine, struct engine_stream *st
 	return engine->ops->cancel(stream, job);
 }
 
+/* ---- Plans ------------------------------------------------------------------------------------------- */
+
+/* Reduces the places to what this engine's plans depend on. */
+static inline struct plan_places engine_places(const struct engine *engine, struct plan_places places)
+{
+	const uint8_t align = (uint8_t)(plan_places_align(places) % PLAN_ALIGN);
+
+	return engine->plans_by_phase ? places : (struct plan_places){ .dst = align, .src = align };
+}
+
+/* Finds the plan of a layout for such places, or makes it. *ret holds a reference for the caller. A new plan
+ * holds the checked transform; the engine makes its own part where and when it is first needed. Returns 0,
+ * what transform_init does, or NO_MEMORY. May be called from any thread. */
+int engine_prepare(struct engine *engine, const struct transform_spec *spec, struct plan_places places,
+                   struct engine_plan **ret, struct error *err);
+
+/* These are the halves of engine_prepare, for a caller that makes plans elsewhere. The key is made by
+ * plan_key_init for engine_places. engine_find_plan returns NULL if there is no such plan; the key then has
+ * its hash. engine_hash_key sets the key's hash if it has none. */
+void engine_hash_key(const struct engine *engine, struct plan_key *key);
+struct engine_plan *engine_find_plan(struct engine *engine, struct plan_key *key);
+int engine_make_plan(struct engine *engine, struct plan_key *key, const struct transform_spec *spec,
+                     struct plan_places places, struct engine_plan **ret, struct error *err);
+
+/* These may be called from any thread, with NULL too. Every reference must have been dropped before the
+ * engine is closed. */
+void engine_plan_ref(struct engine_plan *plan);
+void engine_plan_unref(struct engine_plan *plan);
+
+const struct transform *engine_plan_transform(const struct engine_plan *plan);
+
+/* Returns whether engine_prepare would find this plan for the same layout on that engine. */
+bool engine_plan_suits(const struct engine_plan *plan, struct engine *engine, struct plan_places places);
+
+/* Returns the bytes that the plan takes, which are the same for all places of a layout. */
+uint64_t engine_plan_bytes(const struct engine_plan *plan);
+
+/* Counts a run of the plan, which was alone in its job, and its time if that was measured. Must be called on
+ * the owner's thread. */
+void engine_plan_count(struct engine_plan *plan, uint64_t ns, bool is_measured);
+
+struct engine_plan_runs {
+	uint64_t n;
+	uint64_t n_measured;
+	uint64_t median_ns; /* of the last measured runs; 0: there are none */
+};
+struct engine_plan_runs engine_plan_runs(const struct engine_plan *plan);
+
+/* Explains the plan. Returns 0, DEVICE_LOST if the engine is away, or NO_MEMORY. May be called from any
+ * thread; it may block, and may take a millisecond. */
+static inline int engine_explain(struct engine *engine, struct engine_plan *plan,
+                                 struct engine_explanation *ret, struct error *err)
+{
+	return engine->ops->explain(engine, plan, ret, err);
+}
+
+void engine_plan_stats(struct engine *engine, struct engine_cache_stats *ret);
+
+/* Sets how many plans the engine keeps, and evicts those beyond that number. */
+void engine_keep_plans(struct engine *engine, uint64_t n);
+
+/* Sets whether the engine tries alternatives to plans that are used repeatedly. What a move writes does not
+ * depend on its plan. */
+static inline void engine_tune(struct engine *engine, bool tunes)
+{
+	if (engine->ops->tune)
+		engine->ops->tune(engine, tunes);
+}
+
+/* ---- Progress ---------------------------------------------------------------------------------------- */
+
 /* What an owner that has said so (drives) calls after it has submitted and before it sleeps: only then do
  * threads of the engine that sleep learn of what was submitted. Where waking one would take longer than the
  * work, this call does the work itself, for ns at most, 0: none. Whether a job waits to be reaped. */
@@ -399,12 +520,30 @@ static inline int engine_probe(struct engine *engine, struct error *err)
 	return engine->ops->probe(engine, err);
 }
 
+/* Notes in each untrusted owner whether threads that belong to it have given no sign of life since the last
+ * call, because they do not return from its memory. To be called every few seconds; it does not wait. */
+static inline void engine_note_stuck(struct engine *engine)
+{
+	if (engine->ops->note_stuck)
+		engine->ops->note_stuck(engine);
+}
+
 /* What has become of a client's memory, to explain that a job in it ended with DEVICE. SHRUNK: its file has
  * *ret_bytes, fewer than the region needs; PINS: the device has pages that the file had before it shrank, or
  * before one of its pages was taken away. GONE: is_gone. NONE: nothing that is known. Does not
  * block. */
 enum engine_loss { ENGINE_LOSS_NONE, ENGINE_LOSS_SHRUNK, ENGINE_LOSS_PINS, ENGINE_LOSS_GONE };
 enum engine_loss engine_memory_loss(const struct engine_memory *memory, uint64_t *ret_bytes);
+
+/* Whether whoever touches the memory may be put to sleep by its owner (may_stall of struct engine_memory).
+ * Once it is false it stays so; of memory of a device it is. From any thread; does not block. */
+bool engine_memory_may_stall(struct engine_memory *memory);
+
+/* Seals the file of loose memory against writing and shrinking, so that it cannot stall any more; nobody can
+ * map the file for writing from then on. It returns 0; UNSUPPORTED if the kernel does not
+ * seal the file, INVALID_ARGUMENT if the file has a hole, and BUSY if its owner keeps it busy. It may be
+ * called from any thread, and waits for 2 s at most. */
+int engine_memory_seal(struct engine_memory *memory, const atomic_bool *unwanted, struct error *err);
 
 /* A client can make its memory fail under whoever touches it, so an owner touches it, through `host`, in a
  * guard. engine_guard runs work(arg), which touches no memory of a client's but the size bytes at start.

@@ -19,6 +19,7 @@ const char *const pad_mode_names[PAD_MODE_COUNT] = {
 const char *const cast_names[CAST_COUNT] = {
 	[CAST_SATURATE] = "saturate",
 	[CAST_EXACT] = "exact",
+	[CAST_IEEE] = "ieee",
 };
 
 uint32_t dtype_size(enum dtype dtype)

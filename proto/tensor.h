@@ -45,6 +45,7 @@ enum pad_mode {
 enum cast {
 	CAST_SATURATE, /* rounded, and clamped to what is finite; NaN stays NaN, and becomes the integer 0 */
 	CAST_EXACT,    /* there must be none */
+	CAST_IEEE,     /* rounded, to infinity too; integers that become integers keep their low bits */
 	CAST_COUNT
 };
 

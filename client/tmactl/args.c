@@ -4,6 +4,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -179,6 +180,21 @@ int args_dtype(enum tma_dtype *ret, const char *flag, const char *text, struct f
 	return 0;
 }
 
+int args_type(struct type_arg *ret, const char *name, const char *what, const char *text, struct failure *f)
+{
+	enum tma_dtype dtype;
+	char flag[32];
+
+	snprintf(flag, sizeof flag, "--%s", name);
+	if (args_dtype(&dtype, flag, text, f) < 0)
+		return -1;
+	if (ret->name && strcmp(ret->name, name) != 0 && ret->dtype != dtype)
+		return fail(f, EXIT_USAGE, "--%s %s beside --%s %s: both name the type of %s; omit one", name,
+		            text, ret->name, tma_dtype_name(ret->dtype), what);
+	*ret = (struct type_arg){ name, dtype };
+	return 0;
+}
+
 int args_shape(int64_t shape[TMA_MAX_RANK], int *ret_rank, const char *text, struct failure *f)
 {
 	int n = parse_list(text, shape, NULL);
@@ -193,6 +209,34 @@ int args_shape(int64_t shape[TMA_MAX_RANK], int *ret_rank, const char *text, str
 }
 
 /* ---- Numbers ---------------------------------------------------------------------------------------- */
+
+int args_number(const char **text, double *ret)
+{
+	double by;
+	char *end;
+
+	*ret = strtod(*text, &end);
+	if (end == *text)
+		return -1;
+	*text = end;
+	skip_blanks(text);
+	if (**text != '/')
+		return 0;
+	by = strtod(*text + 1, &end);
+	if (end == *text + 1)
+		return -1;
+	*text = end;
+	skip_blanks(text);
+	*ret /= by;
+	return by == 0 ? -2 : 0;
+}
+
+int args_no_number(int rc, const char *name, const char *text, const char *form, struct failure *f)
+{
+	if (rc == -2)
+		return fail(f, EXIT_USAGE, "--%s %s: a quotient divides by 0; expected %s", name, text, form);
+	return fail(f, EXIT_USAGE, "--%s %s: expected %s", name, text, form);
+}
 
 static bool parse_integer(struct tma_number *ret, const char *text)
 {
@@ -237,29 +281,30 @@ static bool parse_complex(struct tma_number *ret, const char *text)
 	return end != text && !strcmp(end, "j");
 }
 
-static bool parse_real(struct tma_number *ret, const char *text)
+/* Returns what args_number does, and -1 also when something follows, if it is only a blank. */
+static int parse_real(struct tma_number *ret, const char *text)
 {
-	char *end;
+	int rc;
 
 	*ret = (struct tma_number){ .kind = TMA_NUMBER_REAL };
-	ret->re = strtod(text, &end);
-	return end != text && !*end;
+	rc = args_number(&text, &ret->re);
+	return *text || (!rc && isspace((unsigned char)text[-1])) ? -1 : rc;
 }
 
 int args_value(struct tma_number *ret, const char *text, struct failure *f)
 {
 	bool yes = !strcasecmp(text, "true");
+	int rc = -1;
 
 	if (yes || !strcasecmp(text, "false")) {
 		*ret = (struct tma_number){ .kind = TMA_NUMBER_INT, .i = yes };
 		return 0;
 	}
 	if (!isspace((unsigned char)*text) &&
-	    (parse_integer(ret, text) || parse_real(ret, text) || parse_complex(ret, text)))
+	    (parse_integer(ret, text) || !(rc = parse_real(ret, text)) || parse_complex(ret, text)))
 		return 0;
-	return fail(f, EXIT_USAGE,
-	            "--value %s: expected a number (1, -0.5, nan, inf, true) or a complex one (1,2 or 1+2j)",
-	            text);
+	return args_no_number(rc, "value", text,
+	                      "a number (1, -0.5, 1/3, nan, inf, true) or a complex one (1,2 or 1+2j)", f);
 }
 
 /* Digits, and some after a point, as so many times 2^shift, rounded down; *text moves past them. */

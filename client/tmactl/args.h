@@ -17,6 +17,22 @@ int args_block(int64_t ret[TMA_MAX_RANK], int *ret_n, const char *text, struct f
 int args_mode(struct view_args *args, const char *text, struct failure *f);                 /* edge */
 int args_dtype(enum tma_dtype *ret, const char *flag, const char *text,
                struct failure *f); /* float32 or f4 */
+/* Reads a real number, or a quotient of two such as 1/255, with blanks around each, up to what follows it;
+ * *text moves there. Returns 0, -1 if there is none, or -2 if it divides by 0. */
+int args_number(const char **text, double *ret);
+
+/* Fails by what args_number returned; form is what was expected. */
+int args_no_number(int rc, const char *name, const char *text, const char *form, struct failure *f);
+
+/* Options of two names may give this type. */
+struct type_arg {
+	const char *name; /* of the last one, without its dashes; NULL: none is given */
+	enum tma_dtype dtype;
+};
+
+/* Parses the type that the option called name gives what, as in "the output". If an option of another name
+ * has given another type, it fails. */
+int args_type(struct type_arg *ret, const char *name, const char *what, const char *text, struct failure *f);
 int args_shape(int64_t shape[TMA_MAX_RANK], int *ret_rank, const char *text, struct failure *f); /* 64,100 */
 int args_value(struct tma_number *ret, const char *text, struct failure *f); /* 1, -0.5, nan, 1,2 or 1+2j */
 /* An option of the group share, by its name: what requests pass and take. */

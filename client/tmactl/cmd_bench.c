@@ -36,7 +36,7 @@ struct bench {
 	uint64_t size;      /* bytes of the source; 0: not given */
 	const char *layout; /* the last flag that only a transform has; NULL: none was given */
 	bool has_shape;
-	enum tma_dtype dtype;
+	struct type_arg type; /* of the array */
 	struct view_args args;
 	struct cast_args cast_args;
 	struct cast cast;
@@ -68,7 +68,7 @@ int cmd_bench(struct tmactl *t, int argc, char **argv)
 		return tmactl_report(t);
 	}
 	b->t = t;
-	b->dtype = TMA_FLOAT32;
+	b->type.dtype = TMA_FLOAT32;
 	b->load = (struct load){ .connections = 1, .depth = 1, .requests = UINT64_MAX, .stop = &caught };
 	if (!bench_parse(b, argc, argv) && !bench_request(b))
 		bench_run(b);
@@ -136,7 +136,8 @@ static int bench_set_layout(struct bench *b, int opt, const char *text)
 	b->layout = cmd_option_name(b->t->cmd->rows, opt);
 	switch (opt) {
 	case OPT_DTYPE:
-		return args_dtype(&b->dtype, "--dtype", text, f);
+	case OPT_FROM_DTYPE:
+		return args_type(&b->type, b->layout, "the array", text, f);
 	case OPT_SHAPE:
 		b->has_shape = true;
 		return args_shape(b->npy.shape, &b->npy.rank, text, f);
@@ -255,7 +256,7 @@ static int bench_request(struct bench *b)
 		return 0;
 	b->load.request = &b->request;
 	if (b->kind == KIND_COPY) {
-		b->dtype = TMA_UINT8;
+		b->type.dtype = TMA_UINT8;
 		b->npy.rank = 1;
 		b->npy.shape[0] = size;
 	} else if (b->kind == KIND_TRANSPOSE) {
@@ -264,10 +265,10 @@ static int bench_request(struct bench *b)
 		b->npy.shape[1] = size / 4 / b->npy.shape[0];
 		args_permute(&b->args, "1,0", &b->t->error);
 	}
-	if (transform_request_shape(&b->npy, b->dtype, &b->t->error) < 0)
+	if (transform_request_shape(&b->npy, b->type.dtype, &b->t->error) < 0)
 		return -1;
-	cast_init(&b->cast, &b->cast_args, b->dtype, &b->args);
-	return transform_request_init(&b->request, &b->npy, &b->dtype, &b->args, &b->cast, &b->value,
+	cast_init(&b->cast, &b->cast_args, b->type.dtype, &b->args);
+	return transform_request_init(&b->request, &b->npy, &b->type.dtype, &b->args, &b->cast, &b->value,
 	                              &b->t->error);
 }
 
@@ -306,12 +307,14 @@ static int bench_run(struct bench *b)
 		return rc;
 	for (int i = 0; i < LOAD_STATUSES; i++)
 		failed += b->result.failed[i];
+	if (!rc && failed)
+		rc = fail(&b->t->error, EXIT_FAILED, "%" PRIu64 " of %" PRIu64 " request%s refused", failed,
+		          b->result.latency.count, b->result.latency.count == 1 ? " was" : "s were");
 	if (b->t->json)
-		load_report_json(&b->load, cmd_word(WORDS_LOAD, b->kind), &b->result);
+		load_report_json(&b->load, cmd_word(WORDS_LOAD, b->kind), &b->result,
+		                 rc ? &b->t->error : NULL);
 	else if (!b->t->quiet)
 		load_report(&b->load, cmd_word(WORDS_LOAD, b->kind), &b->result);
-	if (!rc && failed)
-		return fail(&b->t->error, EXIT_FAILED, "%" PRIu64 " of %" PRIu64 " request%s refused", failed,
-		            b->result.latency.count, b->result.latency.count == 1 ? " was" : "s were");
+	b->t->has_said = b->t->json;
 	return rc;
 }

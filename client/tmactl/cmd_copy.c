@@ -10,6 +10,8 @@
 
 #include "args.h"
 #include "client/tmactl/copy/mover.h"
+#include "client/tmactl/npy/archive.h"
+#include "client/tmactl/npy/literal.h"
 #include "client/tmactl/npy/npy.h"
 #include "client/tmactl/npy/output.h"
 #include "client/tmactl/terminal/print.h"
@@ -22,8 +24,7 @@ struct copy {
 	struct tmactl *t;
 	struct view_args args;
 	struct cast_args cast_args;
-	bool has_from_dtype;
-	enum tma_dtype from_dtype;
+	struct type_arg from;
 	const char *value_text; /* NULL: 0 */
 	struct tma_number value;
 	uint64_t memory;
@@ -60,6 +61,16 @@ static int copy_progress(void *arg, double done, struct failure *f);
 static void copy_print(struct copy *c);
 static void copy_deinit(struct copy *c);
 
+/* Returns whether the array or its scales go to standard output. A command line that is refused is looked at,
+ * too; its first operand is standard input. */
+static bool copy_takes_stdout(const struct tmactl *t, int argc, char **argv)
+{
+	for (int i = 1; i < argc; i++)
+		if (i != t->operands && output_is_standard(argv[i]))
+			return true;
+	return false;
+}
+
 static void on_signal(int sig)
 {
 	atomic_store(&caught, sig);
@@ -83,6 +94,7 @@ int cmd_copy(struct tmactl *t, int argc, char **argv)
 		if (!sigaction(stops[i], NULL, &old) && old.sa_handler != SIG_IGN)
 			sigaction(stops[i], &action, NULL);
 	}
+	t->stdout_is_taken = copy_takes_stdout(t, argc, argv);
 	signal(SIGXFSZ, SIG_IGN); /* a file too large for its limit is an error to report */
 	rc = copy_parse(&c, argc, argv);
 	progress_init(&c.progress, t->quiet || t->json);
@@ -136,16 +148,30 @@ static int copy_set(struct copy *c, int opt, const char *text)
 		return 0;
 	case OPT_SCALE_OUTPUT:
 		c->scale_path = text;
+		c->t->stdout_is_taken |= output_is_standard(text);
 		return 0;
 	case OPT_FROM_DTYPE:
-		c->has_from_dtype = true;
-		return args_dtype(&c->from_dtype, "--from-dtype", text, f);
+		return args_type(&c->from, "from-dtype", "the input", text, f);
 	default:
 		return cast_args_set(&c->cast_args, opt, cmd_option_name(c->t->cmd->rows, opt), text, f);
 	}
 }
 
-/* Blocks and a file for their scales, one with the other. */
+/* Outputs are .npy files: a name such as y.npz or y.npz:x would promise an archive. */
+static int copy_check_outputs(const struct copy *c)
+{
+	const char *const paths[] = { c->dst_path, c->scale_path };
+
+	for (int i = 0; i < 2; i++)
+		if (paths[i] && archive_is_named(paths[i]))
+			return fail(&c->t->error, EXIT_USAGE,
+			            "%s%s: an .npz archive or an array in one, which is only read; write an "
+			            ".npy file, and numpy.savez makes an archive of it",
+			            i ? "--scale-output " : "", paths[i]);
+	return 0;
+}
+
+/* Blocks are given together with a file for their scales. */
 static int copy_check_scales(struct copy *c)
 {
 	const char *block = c->cast_args.amax.block_text;
@@ -177,12 +203,10 @@ static int copy_parse(struct copy *c, int argc, char **argv)
 		                              : "copy takes two files: SRC and DST");
 	c->src_path = argv[optind];
 	c->dst_path = argv[optind + 1];
-	if (c->has_from_dtype && !c->cast_args.given)
-		return fail(&c->t->error, EXIT_USAGE,
-		            "--from-dtype %s: nothing is converted; --dtype is the type of the output",
-		            tma_dtype_name(c->from_dtype));
+	if (c->from.name && !c->cast_args.given)
+		return cast_nothing(c->from.dtype, &c->t->error);
 	if (args_check(&c->args, c->value_text, &c->t->error) < 0 ||
-	    cast_args_check(&c->cast_args, &c->t->error) < 0)
+	    cast_args_check(&c->cast_args, &c->t->error) < 0 || copy_check_outputs(c) < 0)
 		return -1;
 	return copy_check_scales(c);
 }
@@ -197,10 +221,11 @@ static int copy_cast(struct copy *c)
 	c->dst = c->npy;
 	if (!c->cast_args.given)
 		return 0;
-	if (cast_source(&c->npy.descr, c->has_from_dtype ? &c->from_dtype : NULL, c->src_path, &from,
+	if (cast_source(&c->npy.descr, c->from.name ? &c->from.dtype : NULL, c->src_path, &from,
 	                &c->t->error) < 0)
 		return -1;
 	cast_init(&c->cast, &c->cast_args, from, &c->args);
+	c->dst.descr.dtype = (int)from; /* which --value is one of */
 	if (!c->cast.is)
 		return 0;
 	descr_of(&c->dst.descr, c->cast.to, c->dst_text);
@@ -259,6 +284,7 @@ static int copy_run(struct copy *c)
 		.value = c->value,
 		.source = &c->source,
 		.source_end = end,
+		.source_items = c->npy.count,
 		.output = &c->output,
 		.header_bytes = c->header_bytes,
 		.scale_output = &c->scale_output,
@@ -271,7 +297,7 @@ static int copy_run(struct copy *c)
 	if (output_open(&c->output, c->dst_path, c->header_bytes + c->view.dst_bytes, c->clobber, &stop, f) <
 	        0 ||
 	    output_write(&c->output, c->header, c->header_bytes, 0, f) < 0 ||
-	    (c->scale_path && copy_open_scales(c) < 0))
+	    (c->scale_path && copy_open_scales(c) < 0) || source_check(&c->source, f) < 0)
 		return -1;
 	job.memory = c->memory;
 	if (c->view.dst_bytes && mover_run(c->t, &job, copy_progress, c, &c->result, f) < 0)
@@ -312,6 +338,57 @@ static int copy_progress(void *arg, double done, struct failure *f)
 	return 0;
 }
 
+/* Prints the text between the quotes of a Python string as a JSON string, without the backslashes that
+ * precede quotes and backslashes. */
+static void print_literal_text(const char *text, size_t len, bool utf8)
+{
+	char *plain = malloc(len + 1);
+	size_t n = 0;
+
+	for (size_t i = 0; plain && i < len; i++) {
+		if (text[i] == '\\' && i + 1 < len && strchr("\\'\"", text[i + 1]))
+			i++;
+		plain[n++] = text[i];
+	}
+	print_json_string(plain ? plain : text, plain ? n : len, utf8);
+	free(plain);
+}
+
+static void print_literal(const struct literals *l, const struct literal *node, bool utf8)
+{
+	const char *comma = "";
+
+	if (node->kind == LITERAL_STRING) {
+		print_literal_text(l->text + node->start, node->end - node->start, utf8);
+	} else if (node->kind == LITERAL_INT) {
+		printf("%" PRId64, node->value);
+	} else {
+		putchar('[');
+		for (const struct literal *child = literal_child(l, node); child;
+		     child = literal_next(l, child)) {
+			fputs(comma, stdout);
+			print_literal(l, child, utf8);
+			comma = ", ";
+		}
+		putchar(']');
+	}
+}
+
+/* Prints a type code as a string, and fields as lists of name, type and shape. The depth was bounded when the
+ * header was read. */
+static void print_descr(const struct npy *npy)
+{
+	struct literals l;
+	const char *what;
+	size_t at;
+
+	if (!literals_parse(&l, npy->descr_text, npy->descr_len, &at, &what))
+		print_literal(&l, l.nodes, npy->utf8);
+	else
+		print_json_string(npy->descr_text, npy->descr_len, npy->utf8);
+	literals_deinit(&l);
+}
+
 static void print_shape(const char *key, int rank, const int64_t *shape)
 {
 	printf(", \"%s\": [", key);
@@ -332,7 +409,7 @@ static void copy_print_json(const struct copy *c, double seconds)
 	printf(", \"dtype\": ");
 	print_json_string(c->dst.descr.name, strlen(c->dst.descr.name), true);
 	printf(", \"descr\": ");
-	print_json_string(c->dst.descr_text, c->dst.descr_len, c->dst.utf8);
+	print_descr(&c->dst);
 	printf(", \"src_dtype\": ");
 	print_json_string(c->npy.descr.name, strlen(c->npy.descr.name), true);
 	if (c->scale_path) {

@@ -10,7 +10,6 @@
 #include "args.h"
 #include "client/tmactl/terminal/colour.h"
 #include "field.h"
-#include "client/tmactl/explain/alternatives.h"
 #include "client/tmactl/explain/cast_words.h"
 #include "client/tmactl/explain/conversion.h"
 #include "client/tmactl/explain/hint.h"
@@ -29,13 +28,13 @@ struct explain {
 	struct view_args args;
 	struct tma_number value;
 	const char *value_text; /* NULL: 0 */
-	bool has_dtype;
-	bool has_shape;
-	const char *engine; /* NULL: the service's */
-	const char *svg;    /* the file to draw into; NULL: none */
-	const char *path;   /* of the array's file; NULL: none */
-	enum tma_dtype dtype;
-	struct npy npy; /* of the file, or made up of --dtype and --shape */
+	const char *dtype_text; /* of --dtype, whose meaning depends on path; NULL: not given */
+	struct type_arg from;   /* the type of the array, as far as the options say it */
+	const char *shape_text; /* NULL: not given */
+	const char *engine;     /* NULL: the service's */
+	const char *svg;        /* the file to draw into; NULL: none */
+	const char *path;       /* of the array's file; NULL: none */
+	struct npy npy;         /* of the file, or made up of type and shape */
 	struct conversion conversion;
 	struct cast_args cast_args;
 	struct cast cast;
@@ -63,13 +62,16 @@ int cmd_explain(struct tmactl *t, int argc, char **argv)
 static int explain_set(struct explain *e, int opt, const char *text)
 {
 	struct failure *f = &e->t->error;
+	enum tma_dtype ignored;
 
 	switch (opt) {
 	case OPT_DTYPE:
-		e->has_dtype = true;
-		return args_dtype(&e->dtype, "--dtype", text, f);
+		e->dtype_text = text;
+		return args_dtype(&ignored, "--dtype", text, f);
+	case OPT_FROM_DTYPE:
+		return args_type(&e->from, "from-dtype", "the array", text, f);
 	case OPT_SHAPE:
-		e->has_shape = true;
+		e->shape_text = text;
 		return args_shape(e->npy.shape, &e->npy.rank, text, f);
 	case OPT_PERMUTE:
 		return args_permute(&e->args, text, f);
@@ -111,7 +113,7 @@ static int explain_set(struct explain *e, int opt, const char *text)
  * NULL: nothing. */
 static const char *explain_array(const struct explain *e)
 {
-	if (e->has_shape && !conversion_is_blocked(&e->conversion))
+	if (e->shape_text && !conversion_is_blocked(&e->conversion))
 		return "--shape";
 	return e->args.permute ? "--permute"
 	       : e->args.pad   ? "--pad"
@@ -126,6 +128,22 @@ static bool explain_fills(const struct explain *e)
 	return conversion_is_blocked(&e->conversion) && e->conversion.dst.layout;
 }
 
+/* --dtype is the type of an array that the options describe; beside a file it is that of the output, as in
+ * tmactl copy. */
+static int explain_types(struct explain *e)
+{
+	struct failure *f = &e->t->error;
+
+	if (e->path && e->dtype_text &&
+	    cast_args_set(&e->cast_args, OPT_OUTPUT_DTYPE, "dtype", e->dtype_text, f) < 0)
+		return -1;
+	if (!e->path && e->dtype_text && args_type(&e->from, "dtype", "the array", e->dtype_text, f) < 0)
+		return -1;
+	if (e->path && e->from.name && !e->cast_args.given)
+		return cast_nothing(e->from.dtype, f);
+	return 0;
+}
+
 static int explain_parse(struct explain *e, int argc, char **argv)
 {
 	struct failure *f = &e->t->error;
@@ -134,6 +152,9 @@ static int explain_parse(struct explain *e, int argc, char **argv)
 	while ((opt = tmactl_option(e->t, argc, argv)) != -1)
 		if (explain_set(e, opt, optarg) != 0)
 			return -1;
+	e->path = argc > optind ? argv[optind] : NULL;
+	if (explain_types(e) < 0)
+		return -1;
 	if (args_check(&e->args, explain_fills(e) ? NULL : e->value_text, f) < 0 ||
 	    cast_args_check(&e->cast_args, f) < 0)
 		return -1;
@@ -148,19 +169,16 @@ static int explain_parse(struct explain *e, int argc, char **argv)
 		            "--%s: layouts are explained without a conversion of elements; omit --%s",
 		            e->conversion.given, e->cast_args.given);
 	if (e->conversion.given)
-		return e->has_dtype && e->has_shape ? transform_request_shape(&e->npy, e->dtype, f) : 0;
-	if (argc - optind == 1) {
-		if (e->has_dtype || e->has_shape)
-			return fail(f, EXIT_USAGE,
-			            "explain takes dtype and shape from %s or from the flags, not "
-			            "both",
-			            argv[optind]);
-		e->path = argv[optind];
+		return e->from.name && e->shape_text ? transform_request_shape(&e->npy, e->from.dtype, f) : 0;
+	if (e->path && e->shape_text)
+		return fail(f, EXIT_USAGE, "--shape %s: the shape is that of %s; omit one", e->shape_text,
+		            e->path);
+	if (e->path)
 		return explain_read(e, e->path);
-	}
-	if (!e->has_dtype || !e->has_shape)
-		return fail(f, EXIT_USAGE, "explain needs --dtype and --shape, or a file to take them from");
-	return transform_request_shape(&e->npy, e->dtype, f);
+	if (!e->from.name || !e->shape_text)
+		return fail(f, EXIT_USAGE,
+		            "explain needs --from-dtype and --shape, or a file to take them from");
+	return transform_request_shape(&e->npy, e->from.dtype, f);
 }
 
 static int explain_read(struct explain *e, const char *path)
@@ -197,7 +215,7 @@ static int explain_draw(const struct explain *e, const struct transform_request 
 static int explain_hint(struct explain *e, tma_client *client, const struct transform_request *q,
                         const tma_document *plan, struct hint *ret)
 {
-	bool is_file = !e->has_dtype;
+	bool is_file = e->path;
 
 	*ret = (struct hint){ 0 };
 	if (e->conversion.given || e->cast.is || (is_file && e->npy.descr.dtype < 0) || q->src.n_split ||
@@ -221,11 +239,12 @@ static void explain_answer(struct explain *e, tma_client *client, const struct t
 
 static int explain_cast(struct explain *e)
 {
-	enum tma_dtype from = e->dtype;
+	enum tma_dtype from = e->from.dtype;
 
 	if (!e->cast_args.given)
 		return 0;
-	if (!e->has_dtype && cast_source(&e->npy.descr, NULL, e->path, &from, &e->t->error) < 0)
+	if (e->path && cast_source(&e->npy.descr, e->from.name ? &e->from.dtype : NULL, e->path, &from,
+	                           &e->t->error) < 0)
 		return -1;
 	cast_init(&e->cast, &e->cast_args, from, &e->args);
 	return 0;
@@ -233,14 +252,14 @@ static int explain_cast(struct explain *e)
 
 static int explain_request(struct explain *e, struct transform_request *ret)
 {
-	const enum tma_dtype *dtype = e->has_dtype ? &e->dtype : NULL;
+	const enum tma_dtype *dtype = e->from.name ? &e->from.dtype : NULL;
 
 	if (!e->conversion.given && explain_cast(e) < 0)
 		return -1;
 	if (!e->conversion.given)
 		return transform_request_init(ret, &e->npy, dtype, &e->args, &e->cast, &e->value,
 		                              &e->t->error);
-	if (conversion_init(&e->conversion, dtype, e->has_shape ? &e->npy : NULL, ret, &e->t->error) < 0)
+	if (conversion_init(&e->conversion, dtype, e->shape_text ? &e->npy : NULL, ret, &e->t->error) < 0)
 		return -1;
 	ret->transform.value = e->value;
 	return 0;
@@ -328,7 +347,6 @@ static void explain_print(const struct explain *e, const struct transform_reques
 	    "%-8s %s read + written\n", "moves",
 	    print_bytes((uint64_t)tma_document_int(tma_document_find(plan, "bytes")), bytes, sizeof bytes));
 	print_timing(plan);
-	alternatives_print(plan, WORDS_COLUMN - 1);
 	print_line(plan, "shape", "shape");
 	print_line(plan, "dst_strides", "dst");
 	print_line(plan, "src_strides", "src");

@@ -53,7 +53,7 @@ static void add_row(struct listing *l, const struct session_row *owner, const tm
 {
 	char size[32];
 
-	table_add(&l->table, "%s", owner->user);
+	table_add(&l->table, "%s", session_owner(owner, size, sizeof size));
 	if (owner->pid)
 		table_add(&l->table, "%" PRIu64, owner->pid);
 	else
@@ -84,15 +84,11 @@ static int print_json(struct listing *l, const struct session_row *owner, const 
 	return 0;
 }
 
-static int add_session(struct listing *l, tma_client *client, const struct session_row *owner)
+static int add_session(struct listing *l, const struct session_row *owner, const tma_document *regions)
 {
-	tma_document *regions = NULL;
-	int rc = tma_session_regions(client, owner->session, &regions);
 	size_t n = tma_document_count(regions);
+	int rc = 0;
 
-	/* It may have gone since it was listed. */
-	if (rc < 0)
-		return rc == TMA_NOT_FOUND ? 0 : tmactl_refused(client, &l->t->error);
 	for (size_t i = 0; i < n && !rc; i++) {
 		const tma_document *region = tma_document_at(regions, i, NULL);
 
@@ -104,7 +100,34 @@ static int add_session(struct listing *l, tma_client *client, const struct sessi
 		l->bytes += field_uint(region, "size");
 	}
 	l->clients += n > 0;
-	tma_document_free(regions);
+	return rc;
+}
+
+/* Asks for everything before anything is printed, so that a failure is the only document. */
+static int ask_all(struct listing *l, tma_client *client, const struct session_list *sessions,
+                   tma_document **regions)
+{
+	for (size_t i = 0; i < sessions->n; i++) {
+		if (!sessions->rows[i].regions)
+			continue;
+		/* It may have gone since it was listed. */
+		if (tma_session_regions(client, sessions->rows[i].session, &regions[i]) < 0 &&
+		    tma_last_status(client) != TMA_NOT_FOUND)
+			return tmactl_refused(client, &l->t->error);
+	}
+	return 0;
+}
+
+static int add_all(struct listing *l, const struct session_list *sessions, tma_document *const *regions)
+{
+	int rc = 0;
+
+	if (l->t->json)
+		putchar('[');
+	for (size_t i = 0; i < sessions->n && !rc; i++)
+		rc = add_session(l, &sessions->rows[i], regions[i]);
+	if (l->t->json)
+		puts(l->regions ? "\n]" : "]");
 	return rc;
 }
 
@@ -125,7 +148,8 @@ static void print_table(const struct listing *l)
 static void list(struct listing *l, tma_client *client)
 {
 	struct session_list sessions;
-	int rc = 0;
+	tma_document **regions;
+	int rc;
 
 	if (tma_info(client, &l->info) < 0 || session_list_get(&sessions, client) < 0) {
 		tmactl_refused(client, &l->t->error);
@@ -133,15 +157,16 @@ static void list(struct listing *l, tma_client *client)
 	}
 	table_init(&l->table, columns,
 	           sizeof columns / sizeof *columns - !(tma_document_count(devices_of(l)) > 1));
-	if (l->t->json)
-		putchar('[');
-	for (size_t i = 0; i < sessions.n && !rc; i++)
-		if (sessions.rows[i].regions)
-			rc = add_session(l, client, &sessions.rows[i]);
-	if (l->t->json)
-		puts(l->regions ? "\n]" : "]");
-	else if (!rc)
+	regions = calloc(sessions.n + 1, sizeof(tma_document *));
+	rc = regions ? ask_all(l, client, &sessions, regions)
+	             : fail(&l->t->error, EXIT_FAILED, "out of memory");
+	if (!rc)
+		rc = add_all(l, &sessions, regions);
+	if (!rc && !l->t->json)
 		print_table(l);
+	for (size_t i = 0; regions && i < sessions.n; i++)
+		tma_document_free(regions[i]);
+	free(regions);
 	table_deinit(&l->table);
 	session_list_deinit(&sessions);
 }

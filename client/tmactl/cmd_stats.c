@@ -223,6 +223,7 @@ static void print_now(const tma_document *stats)
 	begin("queue");
 	fputs(print_counted(field_uint(stats, "jobs"), "transform", text, sizeof text), stdout);
 	print_held(stats, "waiting", "connection", " waiting");
+	print_held(stats, "stalled_users", "user", " stalled");
 	print_held(stats, "pending_fds", "descriptor", " received");
 	print_held(stats, "outgoing_fds", "descriptor", " sent and not received");
 	printf(", %s of replies unsent\n", print_bytes(field_uint(stats, "queued_bytes"), text, sizeof text));
@@ -232,7 +233,7 @@ static void print_now(const tma_document *stats)
 static void print_users(const tma_document *stats)
 {
 	const tma_document *users = tma_document_find(stats, "users");
-	char user[40];
+	char user[264];
 
 	if (tma_document_count(users) == 0)
 		return;
@@ -242,7 +243,10 @@ static void print_users(const tma_document *stats)
 		const tma_document *row = tma_document_at(users, i, NULL);
 		uint64_t most = field_uint(row, "multiprocessors");
 
-		snprintf(user, sizeof user, "uid %" PRIu64, field_uint(row, "uid"));
+		if (tma_document_find(row, "cgroup"))
+			snprintf(user, sizeof user, "%s", field_text(row, "cgroup"));
+		else
+			snprintf(user, sizeof user, "uid %" PRIu64, field_uint(row, "uid"));
 		printf("  %-16s %14.3f %14.3f", user, (double)field_uint(row, "ns") / 1e9,
 		       (double)field_uint(row, "multiprocessor_ns") / 1e9);
 		if (most)

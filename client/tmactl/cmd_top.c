@@ -27,6 +27,7 @@ struct top {
 	tma_client *client;       /* NULL: the service is gone */
 	struct snapshot snapshot; /* the last one; zeros: none */
 	char note[256];
+	int note_status; /* that the note tells of; 0: none */
 	bool on_terminal;
 };
 
@@ -117,6 +118,7 @@ static int top_parse(struct top *top, int argc, char **argv)
 
 static void top_lose(struct top *top, const struct failure *why)
 {
+	top->note_status = why->status;
 	snprintf(top->note, sizeof top->note, "tmad does not answer (%.*s); trying again",
 	         (int)strcspn(why->text, "\n"), why->text);
 	tma_free(top->client);
@@ -238,6 +240,7 @@ static void top_run(struct top *top)
 	bool answered = top_refresh(top), is_first = true;
 
 	if (!answered) {
+		fail_status(&top->t->error, top->note_status);
 		fail(&top->t->error, EXIT_FAILED, "%s", top->note);
 		return;
 	}

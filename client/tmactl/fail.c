@@ -20,3 +20,21 @@ int fail(struct failure *f, enum exit_code code, const char *format, ...)
 	print_clean(f->text); /* paths, and what a service says */
 	return -1;
 }
+
+void fail_status(struct failure *f, int status)
+{
+	if (!f->code)
+		f->status = status;
+}
+
+int fail_as(struct failure *f, const struct failure *why)
+{
+	if (!f->code)
+		*f = *why;
+	return -1;
+}
+
+const char *failure_name(const struct failure *f)
+{
+	return f->status < 0 ? tma_status_name(f->status) : f->code == EXIT_USAGE ? "USAGE" : "FAILED";
+}

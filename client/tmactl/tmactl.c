@@ -3,7 +3,6 @@
 #include "tmactl.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <getopt.h>
 #include <grp.h>
 #include <poll.h>
@@ -17,20 +16,24 @@
 #include <unistd.h>
 
 #include "client/tmactl/terminal/colour.h"
+#include "client/tmactl/terminal/print.h"
+#include "proto/own_socket.h"
+#include "proto/standard_fds.h"
 
-#define MAX_OPTIONS 48 /* of one command and the common ones */
+#define MAX_OPTIONS 64 /* of one command and the common ones */
 
-/* A descriptor that the caller closed would become a socket's, which what is said would go to: instead it is
- * one that cannot be written. */
-static void hold_standard_descriptors(void)
+static int next_option(struct tmactl *t, int argc, char **argv);
+
+/* Finds --json before anything is refused, wherever it stands, and puts the operands last. */
+static void look_ahead(struct tmactl *t, int argc, char **argv)
 {
-	int fd;
+	int opt;
 
-	do
-		fd = open("/dev/null", O_RDONLY);
-	while (fd >= 0 && fd <= STDERR_FILENO);
-	if (fd >= 0)
-		close(fd);
+	optind = 0; /* getopt starts anew */
+	while ((opt = next_option(t, argc, argv)) != -1)
+		t->json |= opt == OPT_JSON;
+	t->operands = optind;
+	optind = 0;
 }
 
 int main(int argc, char **argv)
@@ -39,8 +42,9 @@ int main(int argc, char **argv)
 	int first;
 	int code;
 
-	hold_standard_descriptors();
+	standard_fds_hold();
 	signal(SIGPIPE, SIG_IGN); /* standard output that nobody reads is found by who writes to it */
+	look_ahead(&t, argc, argv);
 	if (tmactl_option(&t, argc, argv) != -1)
 		return tmactl_finish(&t);
 	first = optind;
@@ -49,11 +53,11 @@ int main(int argc, char **argv)
 		return tmactl_report(&t);
 	}
 	t.cmd = cmd_find(argv[first]);
+	look_ahead(&t, argc - first, argv + first);
 	if (!t.cmd) {
 		tmactl_no_command(&t, argv[first]);
 		return tmactl_report(&t);
 	}
-	optind = 0; /* getopt starts anew */
 	code = t.cmd->exec(&t, argc - first, argv + first);
 	return code ? code : tmactl_finish(&t);
 }
@@ -275,9 +279,28 @@ static const struct group *group_that_may(const char *path)
 {
 	struct stat st;
 
-	if (stat(path, &st) < 0 || !(st.st_mode & S_IWGRP) || !access(path, W_OK))
+	if (*path == '@' || stat(path, &st) < 0 || !(st.st_mode & S_IWGRP) || !access(path, W_OK))
 		return NULL;
 	return getgrgid(st.st_gid);
+}
+
+/* A service of the user's own listens on a path that the user can create. */
+static void suggest_start(const tma_client *client, struct failure *f)
+{
+	const char *why = tma_last_error(client), *path = tma_socket_path(client);
+	char own[OWN_SOCKET_BYTES];
+
+	if (own_socket_is_possible(path)) {
+		fail(f, EXIT_FAILED,
+		     "%s\n        start it: systemctl start tmad.socket, or: tmad --engine=cpu --socket %s",
+		     why, path);
+		return;
+	}
+	own_socket_path(own);
+	fail(f, EXIT_FAILED,
+	     "%s\n        start it: systemctl start tmad.socket, or: tmad --engine=cpu --socket %s\n"
+	     "        and use that: tmactl --socket %s, or: export TMAD_SOCKET=%s",
+	     why, own, own, own);
 }
 
 static void refuse_connection(const tma_client *client, int rc, struct failure *f)
@@ -286,9 +309,7 @@ static void refuse_connection(const tma_client *client, int rc, struct failure *
 	const struct group *group;
 
 	if (rc == TMA_DISCONNECTED) {
-		fail(f, EXIT_FAILED,
-		     "%s\n        start it: systemctl start tmad.socket, or: tmad --engine=cpu --socket %s",
-		     why, tma_socket_path(client));
+		suggest_start(client, f);
 		return;
 	}
 	group = rc == TMA_PERMISSION ? group_that_may(tma_socket_path(client)) : NULL;
@@ -326,6 +347,7 @@ tma_client *tmactl_connect(const struct tmactl *t, struct failure *f)
 	rc = tma_connect(client, t->socket);
 	if (!rc)
 		return client;
+	fail_status(f, rc);
 	refuse_connection(client, rc, f);
 	tma_free(client);
 	return NULL;
@@ -333,15 +355,26 @@ tma_client *tmactl_connect(const struct tmactl *t, struct failure *f)
 
 int tmactl_refused(const tma_client *client, struct failure *f)
 {
+	fail_status(f, tma_last_status(client));
 	return fail(f, EXIT_FAILED, "%s", tma_last_error(client));
 }
 
 /* ---- What is said ---------------------------------------------------------------------------------- */
 
+static void print_failure(FILE *file, const struct failure *f)
+{
+	fprintf(file, "{\"status\": \"%s\", \"message\": ", failure_name(f));
+	print_json_to(file, f->text, strlen(f->text), 1);
+	fprintf(file, ", \"exit_code\": %d}\n", f->code);
+}
+
 int tmactl_report(const struct tmactl *t)
 {
-	if (t->error.code)
-		fprintf(stderr, "tmactl: %s\n", t->error.text);
+	if (!t->error.code)
+		return EXIT_DONE;
+	fprintf(stderr, "tmactl: %s\n", t->error.text);
+	if (t->json && !t->has_said)
+		print_failure(t->stdout_is_taken ? stderr : stdout, &t->error);
 	return t->error.code;
 }
 

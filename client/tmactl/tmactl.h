@@ -23,6 +23,7 @@ enum exit_code {
 /* Why something failed: one line, and the exit code it asks for. */
 struct failure {
 	enum exit_code code;
+	int status; /* of the service or the library, negative; 0: tmactl itself says it */
 	char text[768];
 };
 
@@ -30,14 +31,26 @@ struct failure {
 int fail(struct failure *f, enum exit_code code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* Gives the failure that is said next a status, unless there is one already. */
+void fail_status(struct failure *f, int status);
+
+/* Does what fail does, for what has failed elsewhere. */
+int fail_as(struct failure *f, const struct failure *why);
+
+/* Returns what --json calls it: a status such as QUOTA, or USAGE or FAILED by its exit code. */
+const char *failure_name(const struct failure *f);
+
 struct tmactl {
 	const struct cmd_entry *cmd; /* NULL: not known yet */
 	const char *socket;          /* --socket; NULL: the library's search */
 	bool has_server_uid;         /* --server-user */
 	unsigned server_uid;
 	bool json;
-	bool quiet;     /* -q: no progress, nothing on success */
-	int timeout_ms; /* -1: none */
+	bool quiet;           /* -q: no progress, nothing on success */
+	int timeout_ms;       /* -1: none */
+	int operands;         /* index of the first one in the command's argv */
+	bool stdout_is_taken; /* an array goes there, so what is said goes to standard error */
+	bool has_said;        /* a document has been printed that tells of the failure, too */
 	struct failure error;
 };
 
@@ -67,7 +80,7 @@ tma_client *tmactl_connect(const struct tmactl *t, struct failure *f);
 /* The client's last error as the failure. */
 int tmactl_refused(const tma_client *client, struct failure *f);
 
-/* Prints t->error as tmactl says things, and returns its exit code. */
+/* Prints t->error as tmactl says things, and for --json as a document too, and returns its exit code. */
 int tmactl_report(const struct tmactl *t);
 
 /* The exit code of a command that went well: one that could not be heard has failed. */

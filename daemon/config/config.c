@@ -43,6 +43,12 @@ void config_say_errors(const struct config *config, void (*say)(const char *line
 	}
 }
 
+void config_say_warnings(const struct config *config, void (*say)(const char *line))
+{
+	if (*config->subuids.warning)
+		say(config->subuids.warning);
+}
+
 /* ---- Reading ------------------------------------------------------------------------------------------ */
 
 /* The path of tmad@NAME.conf, beside tmad.conf. */
@@ -117,6 +123,10 @@ static void merge(struct config *config, int argc, char **argv)
 			config_error(config, "%s", text);
 	for (uint32_t i = 0; i < config->overrides.n; i++)
 		check_override(config, &config->overrides.of[i]);
+	if (config->n_errors > 0)
+		return;
+	subuids_read(&config->subuids, options->subuid_file);
+	options->subuids = &config->subuids;
 }
 
 /* Including what the command line says. */
@@ -160,6 +170,7 @@ void config_free(struct config *config)
 			free(config->file[f].text[i]);
 		free(config->file[f].path);
 	}
+	subuids_deinit(&config->subuids);
 	free(config);
 }
 
@@ -183,7 +194,10 @@ static void write_kept(FILE *out, const struct config *config, int first, int n)
 /* By number: names are not looked up again. */
 static void write_override(FILE *out, const struct override *o)
 {
-	fprintf(out, "[limits \"%s:%" PRIu32 "\"]\n", o->is_group ? "gid" : "uid", o->id);
+	if (o->kind == OVERRIDE_CGROUP)
+		fprintf(out, "[limits \"cgroup:%s\"]\n", o->cgroup);
+	else
+		fprintf(out, "[limits \"%s:%" PRIu32 "\"]\n", o->kind == OVERRIDE_GID ? "gid" : "uid", o->id);
 	for (int i = 0; i < LIMIT_COUNT; i++)
 		if (o->value[i])
 			fprintf(out, "%s=%" PRIu64 "\n", limit_infos[i].name, o->value[i]);
@@ -242,6 +256,8 @@ bool config_check(int argc, char **argv)
 		say_to_stderr("no memory to read the settings");
 	else
 		config_say_errors(config, say_to_stderr);
+	if (ok)
+		config_say_warnings(config, say_to_stderr);
 	for (int i = 0; ok && i < CONFIG_FILES; i++)
 		if (config->file[i].path)
 			printf("%s: %s\n", config->file[i].path,

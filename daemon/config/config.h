@@ -2,9 +2,9 @@
 /* The settings of a tmad: the command line overrides tmad@NAME.conf, which overrides tmad.conf, which
  * overrides the defaults.
  *
- * The files are INI (libinih), with sections [tmad], [limits], and [limits "WHO"] for one user or group. A
- * file is read completely before any of it applies, and every error in it is reported with its line.
- * config_read makes a config, config_free frees it; a reload makes another one.
+ * The files are INI (libinih), with sections [tmad], [limits], and [limits "WHO"] for one user, group or
+ * cgroup. A file is read completely before any of it applies, and every error in it is reported with its
+ * line. config_read makes a config, config_free frees it; a reload makes another one.
  */
 #ifndef DAEMON_CONFIG_CONFIG_H
 #define DAEMON_CONFIG_CONFIG_H
@@ -14,6 +14,7 @@
 
 #include "options.h"
 #include "overrides.h"
+#include "subuids.h"
 
 #define CONFIG_FILES       2     /* tmad.conf and that of the instance */
 #define CONFIG_FILE_BYTES  65536 /* at most */
@@ -31,6 +32,7 @@ struct config {
 	struct options options; /* the result, if there are no errors; points into file and argv */
 	struct config_file file[CONFIG_FILES];
 	struct overrides overrides; /* of both files; those of the instance override */
+	struct subuids subuids;     /* of the file that options name */
 	bool no_memory;             /* set if this is one of the errors */
 	unsigned n_errors;          /* all errors; those past CONFIG_ERRORS are only counted */
 	char error[CONFIG_ERRORS][CONFIG_ERROR_BYTES];
@@ -47,6 +49,9 @@ struct config *config_read_kept(int argc, char **argv, const char *text);
 
 /* NULL is allowed. */
 void config_free(struct config *config);
+
+/* Calls say with what is no error, but should be known. */
+void config_say_warnings(const struct config *config, void (*say)(const char *line));
 
 /* Calls say with each error, and with a last line if there were more. */
 void config_say_errors(const struct config *config, void (*say)(const char *line));

@@ -152,7 +152,7 @@ static void enter_override(struct reading *r, const char *who, size_t len)
 	else
 		config_error(
 		    r->config,
-		    "%s:%u: [limits \"%s\"]: at most %d users and groups can have limits of their own",
+		    "%s:%u: [limits \"%s\"]: at most %d users, groups and cgroups can have limits of their own",
 		    r->file->path, r->line, text, OVERRIDES_MOST);
 }
 
@@ -266,7 +266,7 @@ static void refuse_name(struct reading *r, const char *name)
 		config_error(r->config, "%s:%u: %s: unknown setting", r->file->path, r->line, name);
 }
 
-/* Whether the setting may stand in the section of a user or group. */
+/* Tells whether the setting may stand in the section of a user, group or cgroup. */
 static bool check_override(struct reading *r, int limit, const char *name)
 {
 	const struct override *o = r->override;
@@ -274,7 +274,7 @@ static bool check_override(struct reading *r, int limit, const char *name)
 	if (limit < 0 || !override_is_allowed(limit))
 		config_error(r->config,
 		             "%s:%u: %s: only limits that end with _per_uid, multiprocessors and "
-		             "host_threads can be set for a user or group",
+		             "host_threads can be set for a user, group or cgroup",
 		             r->file->path, r->line, name);
 	else if (o->file[limit] == r->file->path)
 		config_error(r->config, "%s:%u: %s: it was already set on line %u", r->file->path, r->line,
@@ -311,7 +311,7 @@ static bool check_name(struct reading *r, int setting, const char *name)
 static void keep_override(struct reading *r, int limit, const char *name, uint64_t value)
 {
 	if (value == 0)
-		config_error(r->config, "%s:%u: %s: 0, but for a user or group it must be at least 1",
+		config_error(r->config, "%s:%u: %s: 0, but for a user, group or cgroup it must be at least 1",
 		             r->file->path, r->line, name);
 	r->override->value[limit] = value;
 	r->override->file[limit] = r->file->path;

@@ -63,6 +63,7 @@ void limits_fit_memory(struct limits *limits, const struct headroom_figures *fig
 	lower(&limits->input_bytes_per_uid, whole / 16);
 	lower(&limits->queued_bytes_per_uid, whole / 16);
 	lower(&limits->list_bytes_per_uid, whole / 32);
+	lower(&limits->plan_bytes_per_uid, whole / 32);
 }
 
 /* A limit that is lowered here may bound one that is checked later. */

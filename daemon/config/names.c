@@ -5,11 +5,18 @@
 #include <grp.h>
 #include <inttypes.h>
 #include <pwd.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define LOOKUP_BYTES 65536 /* of an entry; a group with very many members is an error */
 #define MOST_ID      (UINT32_MAX - 1)
+
+/* A name may begin with a digit. */
+static bool is_number(const char *text)
+{
+	return *text && !text[strspn(text, "0123456789")];
+}
 
 int id_parse(const char *text, uint32_t *ret, struct error *err)
 {
@@ -31,7 +38,7 @@ int user_parse(const char *text, uint32_t *ret, struct error *err)
 	char *room;
 	int r;
 
-	if (*text >= '0' && *text <= '9')
+	if (is_number(text))
 		return id_parse(text, ret, err);
 	room = malloc(LOOKUP_BYTES);
 	r = room ? getpwnam_r(text, &entry, room, LOOKUP_BYTES, &found) : ENOMEM;
@@ -50,7 +57,7 @@ int group_parse(const char *text, uint32_t *ret, struct error *err)
 	char *room;
 	int r;
 
-	if (*text >= '0' && *text <= '9')
+	if (is_number(text))
 		return id_parse(text, ret, err);
 	room = malloc(LOOKUP_BYTES);
 	r = room ? getgrnam_r(text, &entry, room, LOOKUP_BYTES, &found) : ENOMEM;

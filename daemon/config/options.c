@@ -31,6 +31,7 @@ const struct option_info option_infos[OPTION_COUNT] = {
 
 static const char *const engines[] = { "auto", "cpu", "cuda" };
 static const char *const switches[] = { "off", "on" };
+static const char *const formats[] = { "auto", "plain", "time" }; /* by enum log_format */
 static const char *const levels[] = { "error", "warning", "notice", "info", "debug" };
 
 /* ---- Names -------------------------------------------------------------------------------------------- */
@@ -134,6 +135,14 @@ static int parse_text(const char *text, const char **ret, struct error *err)
 	return 0;
 }
 
+static int parse_socket(const char *text, const char **ret, struct error *err)
+{
+	if (!strcmp(text, "@"))
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "the name of an abstract socket is missing after @");
+	return parse_text(text, ret, err);
+}
+
 /* The name becomes part of a file's name. */
 static int parse_instance(const char *text, const char **ret, struct error *err)
 {
@@ -173,7 +182,7 @@ static int parse_option(struct options *o, enum option_id id, const char *text, 
 
 	switch (id) {
 	case OPTION_SOCKET:
-		return parse_text(text, &o->socket, err);
+		return parse_socket(text, &o->socket, err);
 	case OPTION_SOCKET_GROUP:
 		return group_parse(text, &o->socket_group, err);
 	case OPTION_SOCKET_MODE:
@@ -196,15 +205,28 @@ static int parse_option(struct options *o, enum option_id id, const char *text, 
 		if (r >= 0)
 			o->tune = r;
 		return r < 0 ? r : 0;
+	case OPTION_TRUST_OWN_UID:
+		r = parse_choice(text, switches, 2, err);
+		if (r >= 0)
+			o->trust_own_uid = r;
+		return r < 0 ? r : 0;
 	case OPTION_METRICS:
 		r = endpoint_parse(&endpoint, text, err);
 		if (r == 0)
 			o->metrics = text;
 		return r;
+	case OPTION_SUBUID_FILE:
+		o->subuid_file = text;
+		return 0;
 	case OPTION_LOG_LEVEL:
 		r = parse_choice(text, levels, 5, err);
 		if (r >= 0)
 			o->log_level = (enum log_level)(LOG_LEVEL_ERROR + r);
+		return r < 0 ? r : 0;
+	case OPTION_LOG_FORMAT:
+		r = parse_choice(text, formats, 3, err);
+		if (r >= 0)
+			o->log_format = (enum log_format)r;
 		return r < 0 ? r : 0;
 	case OPTION_CONFIG:
 		o->config = text;
@@ -256,8 +278,14 @@ void setting_value(const struct options *o, int setting, char *text, size_t size
 	case OPTION_TUNE:
 		snprintf(text, size, "%s", switches[o->tune]);
 		return;
+	case OPTION_TRUST_OWN_UID:
+		snprintf(text, size, "%s", switches[o->trust_own_uid]);
+		return;
 	case OPTION_LOG_LEVEL:
 		snprintf(text, size, "%s", levels[o->log_level - LOG_LEVEL_ERROR]);
+		return;
+	case OPTION_LOG_FORMAT:
+		snprintf(text, size, "%s", formats[o->log_format]);
 		return;
 	default:
 		if (setting < OPTION_COUNT)
@@ -274,6 +302,7 @@ void options_init(struct options *options)
 {
 	*options = (struct options){ .log_level = LOG_LEVEL_INFO,
 		                     .tune = true,
+		                     .trust_own_uid = true,
 		                     .socket_group = UINT32_MAX,
 		                     .socket_mode = DEFAULT_MODE };
 	limits_init(&options->limits);

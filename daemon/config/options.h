@@ -62,6 +62,7 @@ struct setting_origin {
 };
 
 struct overrides;
+struct subuids;
 
 struct options {
 	enum options_action action;
@@ -72,12 +73,16 @@ struct options {
 	const char *device; /* with ENGINE_CHOICE_CUDA alone; NULL: all (engines.h) */
 	uint32_t threads;   /* 0: one a CPU */
 	bool tune;
-	const char *metrics;  /* where metrics are served; NULL: nowhere */
-	const char *config;   /* NULL: the system's file if it exists; "": none */
-	const char *instance; /* NULL: none */
+	bool trust_own_uid;
+	const char *metrics;     /* where metrics are served; NULL: nowhere */
+	const char *subuid_file; /* NULL: the system's; "": none */
+	const char *config;      /* NULL: the system's file if it exists; "": none */
+	const char *instance;    /* NULL: none */
 	enum log_level log_level;
+	enum log_format log_format;
 	struct limits limits;
 	const struct overrides *overrides; /* of limits, from files only; NULL: none */
+	const struct subuids *subuids;     /* that subuid_file has; NULL: none */
 	struct setting_origin origin[SETTING_COUNT];
 };
 

@@ -21,32 +21,63 @@ bool override_is_allowed(int limit)
 
 /* ---- Whose -------------------------------------------------------------------------------------------- */
 
+/* As the kernel writes it, so that paths can be compared as texts. */
+static int cgroup_parse(const char *path, char ret[OVERRIDE_CGROUP_BYTES], struct error *err)
+{
+	bool is_path = *path == '/' && strlen(path) < OVERRIDE_CGROUP_BYTES;
+
+	for (const char *part = path; is_path && path[1] && part; part = strchr(part + 1, '/')) {
+		size_t len = strcspn(part + 1, "/");
+
+		is_path = len > 0 && !(len <= 2 && strspn(part + 1, ".") >= len);
+	}
+	if (!is_path)
+		return error_set(
+		    err, STATUS_INVALID_ARGUMENT,
+		    "a cgroup's path begins with /, ends without one, has no part that is empty, . "
+		    "or .., and has at most %d bytes",
+		    OVERRIDE_CGROUP_BYTES - 1);
+	strcpy(ret, path);
+	return 0;
+}
+
 int override_parse(const char *text, struct override *ret, struct error *err)
 {
 	static const struct {
 		const char *prefix;
-		bool is_group;
+		enum override_kind kind;
 		int (*parse)(const char *text, uint32_t *ret, struct error *err);
 	} kinds[] = {
-		{ "uid:", false, id_parse },
-		{ "user:", false, user_parse },
-		{ "gid:", true, id_parse },
-		{ "group:", true, group_parse },
+		{ "uid:", OVERRIDE_UID, id_parse },   { "user:", OVERRIDE_UID, user_parse },
+		{ "gid:", OVERRIDE_GID, id_parse },   { "group:", OVERRIDE_GID, group_parse },
+		{ "cgroup:", OVERRIDE_CGROUP, NULL },
 	};
 
-	for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
-		if (!strncmp(text, kinds[i].prefix, strlen(kinds[i].prefix))) {
-			*ret = (struct override){ .is_group = kinds[i].is_group };
-			return kinds[i].parse(text + strlen(kinds[i].prefix), &ret->id, err);
-		}
-	return error_set(err, STATUS_INVALID_ARGUMENT,
-	                 "the user or group is written as uid:NUMBER, user:NAME, gid:NUMBER or group:NAME");
+	for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+		const char *who = text + strlen(kinds[i].prefix);
+
+		if (strncmp(text, kinds[i].prefix, strlen(kinds[i].prefix)) != 0)
+			continue;
+		*ret = (struct override){ .kind = kinds[i].kind };
+		return kinds[i].parse ? kinds[i].parse(who, &ret->id, err)
+		                      : cgroup_parse(who, ret->cgroup, err);
+	}
+	return error_set(
+	    err, STATUS_INVALID_ARGUMENT,
+	    "the user, group or cgroup is written as uid:NUMBER, user:NAME, gid:NUMBER, group:NAME "
+	    "or cgroup:PATH");
+}
+
+bool override_is_like(const struct override *override, const struct override *other)
+{
+	return override->kind == other->kind && override->id == other->id &&
+	       !strcmp(override->cgroup, other->cgroup);
 }
 
 struct override *overrides_get(struct overrides *overrides, const struct override *like)
 {
 	for (uint32_t i = 0; i < overrides->n; i++)
-		if (overrides->of[i].is_group == like->is_group && overrides->of[i].id == like->id)
+		if (override_is_like(&overrides->of[i], like))
 			return &overrides->of[i];
 	if (overrides->n == OVERRIDES_MOST)
 		return NULL;
@@ -56,22 +87,30 @@ struct override *overrides_get(struct overrides *overrides, const struct overrid
 
 void override_name(const struct override *override, char name[OVERRIDE_NAME_BYTES])
 {
-	snprintf(name, OVERRIDE_NAME_BYTES, "%s %" PRIu32, override->is_group ? "gid" : "uid", override->id);
+	if (override->kind == OVERRIDE_CGROUP)
+		snprintf(name, OVERRIDE_NAME_BYTES, "cgroup %s", override->cgroup);
+	else
+		snprintf(name, OVERRIDE_NAME_BYTES, "%s %" PRIu32,
+		         override->kind == OVERRIDE_GID ? "gid" : "uid", override->id);
 }
 
 /* ---- Which -------------------------------------------------------------------------------------------- */
 
-static uint64_t find(const struct overrides *overrides, bool is_group, uint32_t id)
+static uint64_t find(const struct overrides *overrides, enum override_kind kind, uint32_t id,
+                     const char *cgroup)
 {
-	for (uint32_t i = 0; overrides && i < overrides->n; i++)
-		if (overrides->of[i].is_group == is_group && overrides->of[i].id == id)
+	for (uint32_t i = 0; overrides && i < overrides->n; i++) {
+		const struct override *o = &overrides->of[i];
+
+		if (o->kind == kind && o->id == id && !strcmp(o->cgroup, cgroup))
 			return UINT64_C(1) << i;
+	}
 	return 0;
 }
 
 uint64_t overrides_of_uid(const struct overrides *overrides, uid_t uid)
 {
-	return find(overrides, false, uid);
+	return find(overrides, OVERRIDE_UID, uid, "");
 }
 
 uint64_t overrides_of_groups(const struct overrides *overrides, const gid_t *groups, size_t n)
@@ -79,16 +118,43 @@ uint64_t overrides_of_groups(const struct overrides *overrides, const gid_t *gro
 	uint64_t set = 0;
 
 	for (size_t i = 0; i < n; i++)
-		set |= find(overrides, true, groups[i]);
+		set |= find(overrides, OVERRIDE_GID, groups[i], "");
 	return set;
 }
 
-bool overrides_have_groups(const struct overrides *overrides)
+uint64_t overrides_of_cgroup(const struct overrides *overrides, const char *cgroup)
+{
+	return find(overrides, OVERRIDE_CGROUP, 0, cgroup);
+}
+
+bool overrides_have(const struct overrides *overrides, enum override_kind kind)
 {
 	for (uint32_t i = 0; overrides && i < overrides->n; i++)
-		if (overrides->of[i].is_group)
+		if (overrides->of[i].kind == kind)
 			return true;
 	return false;
+}
+
+/* Tells whether the cgroup at path is the one at top or below it. */
+static bool is_within(const char *path, const char *top)
+{
+	size_t len = strlen(top);
+
+	return !strcmp(top, "/") || (!strncmp(path, top, len) && (path[len] == '/' || path[len] == '\0'));
+}
+
+const char *overrides_find_cgroup(const struct overrides *overrides, const char *path)
+{
+	const char *longest = NULL;
+
+	for (uint32_t i = 0; overrides && i < overrides->n; i++) {
+		const struct override *o = &overrides->of[i];
+
+		if (o->kind == OVERRIDE_CGROUP && is_within(path, o->cgroup) &&
+		    (!longest || strlen(o->cgroup) > strlen(longest)))
+			longest = o->cgroup;
+	}
+	return longest;
 }
 
 /* ---- What --------------------------------------------------------------------------------------------- */
@@ -102,7 +168,7 @@ static uint64_t value_of(const struct overrides *overrides, uint64_t set, int li
 
 		if (!(set >> i & 1) || value == 0)
 			continue;
-		if (!overrides->of[i].is_group)
+		if (overrides->of[i].kind != OVERRIDE_GID)
 			return value;
 		if (value > of_groups)
 			of_groups = value;

@@ -64,6 +64,11 @@ static void say_error(const char *line)
 	log_line(LOG_LEVEL_ERROR, "reload: %s", line);
 }
 
+static void say_warning(const char *line)
+{
+	log_line(LOG_LEVEL_WARNING, "reload: %s", line);
+}
+
 static void clock_text(char *text, size_t size)
 {
 	time_t now = time(NULL);
@@ -109,6 +114,7 @@ static void finish(struct server *server, struct config *read)
 		config_free(read);
 		return;
 	}
+	config_say_warnings(read, say_warning);
 	tell_applied(server, apply(server, &reload_latest(reload)->options, &read->options));
 	config_free(reload->latest);
 	reload->latest = read;
@@ -152,11 +158,11 @@ static bool compare(const struct options *from, const struct options *to, int se
 	return true;
 }
 
-/* NULL: that user or group has none. */
+/* NULL: that user, group or cgroup has none. */
 static const struct override *find_override(const struct overrides *overrides, const struct override *whose)
 {
 	for (uint32_t i = 0; i < overrides->n; i++)
-		if (overrides->of[i].is_group == whose->is_group && overrides->of[i].id == whose->id)
+		if (override_is_like(&overrides->of[i], whose))
 			return &overrides->of[i];
 	return NULL;
 }
@@ -177,6 +183,11 @@ static int compare_override(const struct override *whose, const struct override 
 	int changed = 0;
 
 	override_name(whose, who);
+	if (whose->kind == OVERRIDE_CGROUP && !from != !to) {
+		log_line(LOG_LEVEL_NOTICE, "reload: %s: new connections are charged %s", who,
+		         to ? "to the cgroup" : "as if it had no section");
+		changed++;
+	}
 	for (int i = 0; i < LIMIT_COUNT; i++) {
 		limit_text(from ? from->value[i] : 0, old);
 		limit_text(to ? to->value[i] : 0, new);
@@ -203,6 +214,15 @@ static int compare_overrides(const struct overrides *from, const struct override
 	return changed;
 }
 
+/* Returns whether the ranges of subordinate uids differ, which apply to new connections. */
+static bool compare_subuids(const struct subuids *from, const struct subuids *to)
+{
+	if (subuids_equal(from, to))
+		return false;
+	log_line(LOG_LEVEL_NOTICE, "reload: ranges of subordinate uids: %zu -> %zu", from->n, to->n);
+	return true;
+}
+
 /* A change that needs a restart is found by comparing with the settings at the start, so that each reload
  * reports it until the restart. */
 static struct outcome apply(struct server *server, const struct options *from, const struct options *to)
@@ -221,8 +241,11 @@ static struct outcome apply(struct server *server, const struct options *from, c
 			outcome.waiting += compare(started, to, i);
 	}
 	outcome.changed += compare_overrides(from->overrides, to->overrides);
+	outcome.changed += compare_subuids(from->subuids, to->subuids);
 	log_set_level(to->log_level);
-	server->plans.tunes = to->tune;
+	log_set_format(to->log_format);
+	devices_tune(&server->devices, to->tune);
+	server->accounts.subuids = to->subuids;
 	apply_limits(server, &to->limits, to->overrides);
 	return outcome;
 }
@@ -247,7 +270,7 @@ static void apply_limits(struct server *server, const struct limits *limits,
 			*limits_at(&server->limits, i) = *limits_at((struct limits *)limits, i);
 	accounts_refresh(&server->accounts, overrides);
 	server_each_session(server, session_meet_groups);
-	plan_cache_resize(&server->plans, server->limits.plan_cache_entries);
+	devices_keep_plans(&server->devices, server->limits.plan_cache_entries);
 	if (idle != server->limits.idle_deadline_ms)
 		server_watch_idle(server);
 	/* The loop's table of descriptors has a fixed size; growing it is a risk. */

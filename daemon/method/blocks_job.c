@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Checks the fields in this order: entries, tables and layers on their own, the transform and its places,
- * then everything that lies in memory (kernels/plan/blocks.h). */
+ * then everything that lies in memory (kernels/transform/blocks.h). */
 #include "blocks_job.h"
 
 #include <endian.h>
@@ -8,12 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/plan/blocks.h"
-#include "daemon/server.h"
 #include "daemon/net/session.h"
 #include "daemon/resource/job.h"
+#include "daemon/resource/planning.h"
 #include "daemon/resource/reach.h"
 #include "daemon/resource/table.h"
+#include "daemon/server.h"
+#include "kernels/transform/blocks.h"
 
 /* One side's fields about its layers. */
 struct layer_fields {
@@ -31,7 +32,7 @@ static int check_entries(const struct msg_blocks *p, struct engine_blocks *ret, 
 static int count_layers(const struct msg_blocks *p, const struct layer_fields sides[2],
                         struct table *const tables[2], uint32_t *ret, struct error *err);
 static int plan_blocks(struct session *session, const struct msg_blocks *p, struct blocks_job *list,
-                       struct plan_entry **ret_plan, struct error *err);
+                       struct error *err);
 
 static int64_t *copy_layers(int64_t *to, const struct bytes *list, const int64_t **ret)
 {
@@ -95,7 +96,7 @@ static int new_list(struct session *session, const struct msg_blocks *p, const s
 }
 
 int blocks_job_new(struct session *session, const struct msg_blocks *p, bool scatter, struct blocks_job **ret,
-                   struct plan_entry **ret_plan, struct error *err)
+                   struct error *err)
 {
 	const struct layer_fields sides[2] = { LAYER_FIELDS(p, dst), LAYER_FIELDS(p, src) };
 	struct engine_blocks blocks = { .scatter = scatter,
@@ -116,7 +117,7 @@ int blocks_job_new(struct session *session, const struct msg_blocks *p, bool sca
 		table_unref(tables[1]);
 		return r;
 	}
-	r = plan_blocks(session, p, list, ret_plan, err);
+	r = plan_blocks(session, p, list, err);
 	if (r < 0) {
 		blocks_job_free(list);
 		return r;
@@ -131,8 +132,7 @@ static void release(struct job *job)
 }
 
 int blocks_job_start(struct session *session, const struct rpc_request *request, const struct order *order,
-                     struct blocks_job *list, struct plan_entry *plan, void (*answer)(struct job *job),
-                     struct error *err)
+                     struct blocks_job *list, void (*answer)(struct job *job), struct error *err)
 {
 	struct job *job = job_new(session, request, order, answer, err);
 	int r = job ? job_run_on(job, list->placed.device, err) : err->status;
@@ -141,10 +141,9 @@ int blocks_job_start(struct session *session, const struct rpc_request *request,
 		if (job)
 			job_drop(job);
 		blocks_job_free(list);
-		plan_entry_unref(plan);
 		return r;
 	}
-	job_set_blocks(job, plan, &list->placed, &list->blocks);
+	job_set_blocks(job, list->plan[list->placed.device], &list->placed, &list->blocks);
 	job->own = list;
 	job->release = release;
 	if (list->index)
@@ -167,6 +166,8 @@ void blocks_job_free(struct blocks_job *list)
 {
 	table_unref(list->dst_table);
 	table_unref(list->src_table);
+	for (uint32_t i = 0; i < ENGINES_MOST; i++)
+		engine_plan_unref(list->plan[i]);
 	charge_release(&list->charge);
 	free(list);
 }
@@ -425,14 +426,22 @@ static int check_list(struct session *session, const struct msg_blocks *p, const
 	return blocks_check_index(blocks, t, &dst, &place, err);
 }
 
+struct plan_places blocks_job_places(const struct blocks_job *list)
+{
+	const struct placed *placed = &list->placed;
+
+	return plan_places_of_many(blocks_bits(&list->blocks, placed->dst->memory->base + placed->dst_offset,
+	                                       placed->src->memory->base + placed->src_offset));
+}
+
 static int plan_blocks(struct session *session, const struct msg_blocks *p, struct blocks_job *list,
-                       struct plan_entry **ret_plan, struct error *err)
+                       struct error *err)
 {
 	const struct msg_transform transform = transform_of(p);
 	const struct placed *placed = &list->placed;
 	struct engine_blocks *blocks = &list->blocks;
+	const struct transform *checked;
 	struct transform_spec spec;
-	struct plan_facts facts;
 	int r = spec_of(&transform, &spec, err);
 
 	if (r == 0)
@@ -445,20 +454,17 @@ static int plan_blocks(struct session *session, const struct msg_blocks *p, stru
 		r = set_sides(p, &spec, list, err);
 	if (r < 0)
 		return r;
-	facts = blocks_facts(&session->server->devices.of[placed->device].facts, blocks,
-	                     placed->dst->memory->base + placed->dst_offset,
-	                     placed->src->memory->base + placed->src_offset);
-	r = plan_cache_get(&session->server->plans, &spec, &facts, ret_plan, err);
+	r = planning_get(session, placed->device, &spec, blocks_job_places(list), &list->plan[placed->device],
+	                 err);
 	if (r < 0)
 		return r;
-	r = placed_check_operands(placed, NULL, &(*ret_plan)->transform.conversion, err);
+	checked = engine_plan_transform(list->plan[placed->device]);
+	r = placed_check_operands(placed, NULL, &checked->conversion, err);
 	if (r == 0)
-		r = check_list(session, p, &(*ret_plan)->transform, list, err);
-	if (r < 0) {
-		plan_entry_unref(*ret_plan);
+		r = check_list(session, p, checked, list, err);
+	if (r < 0)
 		return r;
-	}
-	if (blocks->n == 0 || (*ret_plan)->transform.count == 0)
+	if (blocks->n == 0 || checked->count == 0)
 		blocks_job_move_nothing(list);
 	return 0;
 }

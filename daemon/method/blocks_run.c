@@ -5,12 +5,13 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "kernels/plan/blocks.h"
 #include "daemon/net/session.h"
+#include "daemon/resource/planning.h"
 #include "daemon/resource/prepared.h"
 #include "daemon/resource/reach.h"
 #include "daemon/resource/table.h"
 #include "daemon/server.h"
+#include "kernels/transform/blocks.h"
 
 static const int32_t the_block = 0;
 
@@ -142,40 +143,63 @@ static int settle(struct session *session, struct blocks_job *list, uint32_t dev
 	return settle_entries(list, err);
 }
 
+/* Returns the place of the first entry that runs on the device, with the list's operands. */
+static struct placed first_of(const struct blocks_job *list, uint32_t device)
+{
+	struct placed at = list->placed;
+	uint32_t i = 0;
+
+	while (blocks_job_device(list, i) != device)
+		i++;
+	blocks_job_place(list, i, &at);
+	at.device = device;
+	return at;
+}
+
+/* Each device gets a plan of its own, which is right for all of its entries. */
+static int plan_devices(struct session *session, const struct msg_plan_run *p, struct blocks_job *list,
+                        struct error *err)
+{
+	const struct plan_places places = blocks_job_places(list);
+	uint32_t devices[ENGINES_MOST];
+	const uint32_t n = blocks_job_devices(list, devices);
+	bool is_later = false;
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct placed at = first_of(list, devices[i]);
+		int r = prepared_plan_for(session, p, places, i == 0 ? &list->placed : &at,
+		                          &list->plan[devices[i]], err);
+
+		is_later |= r == PLANNING_LATER;
+		if (r < 0 && r != PLANNING_LATER)
+			return r;
+	}
+	return is_later ? err->status = PLANNING_LATER : 0;
+}
+
 static int plan_run(struct session *session, const struct msg_plan_run *p, uint32_t device,
-                    struct blocks_job *list, struct plan_entry **ret_plan, struct error *err)
+                    struct blocks_job *list, struct error *err)
 {
 	const struct placed *placed = &list->placed;
-	struct engine_blocks *blocks = &list->blocks;
 	struct tensor_place dst, src;
-	struct plan_facts facts;
 	int r = place_run(session, p, list, err);
 
 	if (r == 0)
 		r = settle(session, list, device, err);
+	if (r == 0)
+		r = plan_devices(session, p, list, err);
+	if (r == 0 && list->is_spread)
+		r = settle_entries(list, err); /* now that the operands are known */
 	if (r < 0)
 		return r;
-	facts = blocks_facts(&session->server->devices.of[placed->device].facts, blocks,
-	                     placed->dst->memory->base + placed->dst_offset,
-	                     placed->src->memory->base + placed->src_offset);
-	r = prepared_plan_for(session, p, &facts, &list->placed, ret_plan, err);
-	if (r < 0)
-		return r;
-	r = list->is_spread ? settle_entries(list, err) : 0; /* now that the operands are known */
-	if (r < 0) {
-		plan_entry_unref(*ret_plan);
-		return r;
-	}
 	dst = place_of(placed->dst, placed->dst_offset);
 	src = place_of(placed->src, placed->src_offset);
-	r = blocks_check(blocks, &(*ret_plan)->transform, &dst, &src, NULL, err);
-	if (r < 0)
-		plan_entry_unref(*ret_plan);
-	return r;
+	return blocks_check(&list->blocks, engine_plan_transform(list->plan[placed->device]), &dst, &src,
+	                    NULL, err);
 }
 
 int blocks_job_of_run(struct session *session, const struct msg_plan_run *p, uint32_t device,
-                      struct blocks_job **ret, struct plan_entry **ret_plan, struct error *err)
+                      struct blocks_job **ret, struct error *err)
 {
 	struct blocks_job *list;
 	int r = check_fields(p, err);
@@ -188,12 +212,12 @@ int blocks_job_of_run(struct session *session, const struct msg_plan_run *p, uin
 	*list = (struct blocks_job){
 		.blocks = { .n = 1, .limit = 1, .index = &the_block, .index_bytes = sizeof the_block }, .n = 1
 	};
-	r = plan_run(session, p, device, list, ret_plan, err);
+	r = plan_run(session, p, device, list, err);
 	if (r < 0) {
 		blocks_job_free(list);
 		return r;
 	}
-	if ((*ret_plan)->transform.count == 0)
+	if (engine_plan_transform(list->plan[list->placed.device])->count == 0)
 		blocks_job_move_nothing(list);
 	*ret = list;
 	return 0;

@@ -10,7 +10,7 @@
 #include "daemon/resource/batch.h"
 #include "daemon/resource/bounce.h"
 #include "daemon/resource/job.h"
-#include "daemon/resource/reach.h"
+#include "daemon/resource/planning.h"
 #include "daemon/resource/spread.h"
 #include "daemon/server.h"
 #include "order.h"
@@ -170,8 +170,8 @@ static int add_unpack(struct job *job, const struct bounced *b, struct msg_trans
 	return add(job, box, &placed, b->placed.dst->device, err);
 }
 
-/* Those that wait for memory are tried all the same, so that all of it is mapped at once; REACH_LATER then.
- */
+/* Those that wait for memory or plans are tried all the same, so that all of it is mapped and made at once;
+ * the result is then PLANNING_LATER. */
 static int add_boxes(struct job *job, const struct bounced *b, uint32_t *after, struct error *err)
 {
 	bool is_later = false;
@@ -183,17 +183,17 @@ static int add_boxes(struct job *job, const struct bounced *b, uint32_t *after, 
 
 		cut_box(b, i, &box);
 		r = add_pack(job, b, &box, at, err);
-		if (r == 0 || r == REACH_LATER) {
-			is_later |= r == REACH_LATER;
+		if (r == 0 || r == PLANNING_LATER) {
+			is_later |= r == PLANNING_LATER;
 			r = add_unpack(job, b, &box, at, err);
 		}
-		if (r < 0 && r != REACH_LATER)
+		if (r < 0 && r != PLANNING_LATER)
 			return r;
-		is_later |= r == REACH_LATER;
+		is_later |= r == PLANNING_LATER;
 		after[2 * i] = i < 2 ? SPREAD_AT_ONCE : 2 * i - 3; /* that which empties the half */
 		after[2 * i + 1] = 2 * i;
 	}
-	return is_later ? (err->status = REACH_LATER) : 0;
+	return is_later ? (err->status = PLANNING_LATER) : 0;
 }
 
 /* ---- The job ------------------------------------------------------------------------------------------- */

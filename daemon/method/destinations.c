@@ -12,20 +12,16 @@
 #include "daemon/resource/job.h"
 #include "daemon/resource/links.h"
 #include "daemon/resource/multicast.h"
-#include "daemon/resource/reach.h"
+#include "daemon/resource/planning.h"
 #include "daemon/resource/spread.h"
 #include "daemon/server.h"
-#include "kernels/plan/overlap.h"
+#include "proto/overlap.h"
 #include "order.h"
 #include "proto/wire/rpc.h"
 #include "transforms.h"
 
 /* Steps of searches for overlaps that a request may take, about. */
 #define MOST_STEPS 65536
-
-/* Plans that are made for a request because none were cached, about: without splits it has no more moves. On
- * a GPU, to make one takes a tenth of a millisecond. */
-#define MOST_PLANS MULTICAST_MOVES
 
 struct destination {
 	struct msg_tensor tensor;
@@ -64,16 +60,6 @@ static int check_effort(const struct destinations *all, struct error *err)
 	                 "further_dst: checking the destinations for overlap took %" PRIu64
 	                 " steps of the %d that a request has; send some of them in another one",
 	                 steps, MOST_STEPS);
-}
-
-static int check_plans(uint64_t made, struct error *err)
-{
-	if (made < MOST_PLANS)
-		return 0;
-	return error_set(err, STATUS_QUOTA,
-	                 "further_dst: the destinations have more than %d layouts and parts that the service "
-	                 "has no plans for; send some of them in another request",
-	                 MOST_PLANS);
 }
 
 static int check_alike(const struct msg_tensor *dst, const struct msg_tensor *further, struct error *err)
@@ -285,16 +271,15 @@ static int add_chunk(struct job *job, const struct destinations *all, const stru
 	move_params(all, move, &params);
 	if (chunks_of(all, move) > 1)
 		take_chunk(&params, &all->cut, chunk);
-	r = transform_plan(job->session, &params, move->device, &parts, err);
+	r = transform_plan(job->session, &params, move->device, NULL, &parts, err);
 	return r < 0 ? r : batch_add(job->parts, &parts, err);
 }
 
-/* Those that wait for memory are tried all the same, so that all of it is mapped at once; REACH_LATER then.
- */
+/* Those that wait for memory or plans are tried all the same, so that all of it is mapped and made at once;
+ * the result is then PLANNING_LATER. */
 static int add_moves(struct job *job, const struct destinations *all, struct made *made, uint32_t *after,
                      struct error *err)
 {
-	const uint64_t *made_plans = &job->session->server->plans.misses, before = *made_plans;
 	uint32_t first[1 + MULTICAST_FURTHER], n = 0;
 	bool is_later = false;
 
@@ -305,22 +290,20 @@ static int add_moves(struct job *job, const struct destinations *all, struct mad
 		first[m] = n;
 		made->items[m] = chunks;
 		for (uint32_t c = 0; c < chunks; c++) {
-			int r = check_plans(*made_plans - before, err);
+			int r = add_chunk(job, all, move, c, err);
 
 			if (r == 0)
-				r = add_chunk(job, all, move, c, err);
-			if (r == 0)
 				r = check_effort(all, err);
-			if (r < 0 && r != REACH_LATER)
+			if (r < 0 && r != PLANNING_LATER)
 				return r;
-			is_later |= r == REACH_LATER;
+			is_later |= r == PLANNING_LATER;
 			after[n++] = move->parent == MULTICAST_SOURCE ? SPREAD_AT_ONCE
 			             : made->items[move->parent] == 1 ? first[move->parent]
 			                                              : first[move->parent] + c;
 		}
 	}
 	made->n = all->tree.n;
-	return is_later ? (err->status = REACH_LATER) : 0;
+	return is_later ? (err->status = PLANNING_LATER) : 0;
 }
 
 /* ---- The job ------------------------------------------------------------------------------------------- */

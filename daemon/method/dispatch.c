@@ -4,7 +4,7 @@
 
 #include "daemon/server.h"
 #include "daemon/net/session.h"
-#include "daemon/resource/reach.h"
+#include "daemon/resource/planning.h"
 #include "daemon/resource/submission.h"
 
 static method_handler *const handlers[METHOD_COUNT] = {
@@ -68,14 +68,14 @@ static bool handle(struct session *session, const struct rpc_request *request)
 		return true;
 	}
 	if (uses_device[request->method->id] &&
-	    penalties_check(&server->penalties, session->account->uid, uv_now(&server->loop), &err) < 0) {
+	    penalties_check(&server->penalties, session->account->user, uv_now(&server->loop), &err) < 0) {
 		refuse(session, request, &err);
 		return true;
 	}
 	if (!session->is_again)
 		server->metrics.requests_by_method[request->method->id]++;
 	r = handlers[request->method->id](session, request, &err);
-	if (r == REACH_LATER)
+	if (r == PLANNING_LATER)
 		return false;
 	if (r < 0)
 		session_refuse(session, request->msgid, request->method, server->taken_ns, &err);
@@ -94,7 +94,10 @@ bool dispatch(struct session *session, const uint8_t *data, size_t len)
 		if (!session->is_again)
 			session_count_request(session);
 		session->asking = session->handled << 1;
+		planning_begin(session);
 		is_handled = handle(session, request);
+		if (is_handled)
+			planning_end(session);
 		session->is_again = !is_handled;
 		break;
 	case RPC_REFUSE:
@@ -102,7 +105,7 @@ bool dispatch(struct session *session, const uint8_t *data, size_t len)
 		refuse(session, request, &err);
 		break;
 	case RPC_RING:
-		submission_take(session);
+		submission_ring(session);
 		break;
 	case RPC_IGNORE:
 		break;

@@ -12,8 +12,8 @@
 struct session;
 
 /* Handles one whole message of the session: answers it, refuses it, starts what will answer it, or ends the
- * session if it is not MessagePack-RPC. false: nothing of that, because a region is being mapped; the message
- * is to be handled again once that has ended. */
+ * session if it is not MessagePack-RPC. false: nothing of that, because a region has to be mapped or plans to
+ * be made; the message is to be handled again once that has ended. */
 bool dispatch(struct session *session, const uint8_t *data, size_t len);
 
 /* A handler. Answers with session_reply, now or later, and returns 0; or returns a status with err filled in,

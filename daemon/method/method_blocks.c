@@ -13,7 +13,7 @@ static void answer(struct job *job)
 	const uint64_t moved = list->n - passed - list->blocks.beyond;
 	const struct msg_blocks_done done = {
 		.path = bytes_of(family_names[list->blocks.family]),
-		.bytes = moved * list->blocks.layers * job->plan->transform.bytes,
+		.bytes = moved * list->blocks.layers * job->engine_job.move.transform->bytes,
 		.ns = job->engine_job.ns,
 		.moved = moved,
 		.passed = passed,
@@ -29,13 +29,12 @@ static int move_blocks(struct session *session, const struct rpc_request *reques
 {
 	const struct msg_blocks *p = &request->params.blocks;
 	struct blocks_job *list;
-	struct plan_entry *plan;
 	struct order order;
 	int r = order_of(session, blocks, p, &order, err);
 
 	if (r == 0)
-		r = blocks_job_new(session, p, scatter, &list, &plan, err);
-	return r < 0 ? r : blocks_job_start(session, request, &order, list, plan, answer, err);
+		r = blocks_job_new(session, p, scatter, &list, err);
+	return r < 0 ? r : blocks_job_start(session, request, &order, list, answer, err);
 }
 
 int method_gather(struct session *session, const struct rpc_request *request, struct error *err)

@@ -31,7 +31,7 @@ static void answer(struct job *job)
 	const enum family family = list->blocks.family;
 	const struct msg_transform_done done = {
 		.path = bytes_of(family_names[family]),
-		.bytes = list->blocks.layers * job->plan->transform.bytes,
+		.bytes = list->blocks.layers * job->engine_job.move.transform->bytes,
 		.ns = job->engine_job.ns,
 	};
 
@@ -46,7 +46,7 @@ static void answer_spread(struct job *job)
 	const struct engine_move *move = batch->moves;
 	struct msg_transform_done done = { .ns = job->engine_job.ns };
 	const double share = 1 / (double)batch->n_moves;
-	enum family family = move->plan->family;
+	enum family family = move->family;
 
 	for (uint32_t i = 0; i < batch->n; i++) {
 		const struct batch_item *item = &batch->items[i];
@@ -62,10 +62,10 @@ static void answer_spread(struct job *job)
 	job_reply(job, &done);
 }
 
-/* The runs of each device are a job of its engine; each is kept as a move, and counts. Takes over list and
- * plan. */
+/* Each device's engine runs its entries as one job, which counts each entry as a move. The call takes over
+ * the list. */
 static int spread_run(struct session *session, const struct rpc_request *request, const struct order *order,
-                      struct blocks_job *list, struct plan_entry *plan, struct error *err)
+                      struct blocks_job *list, struct error *err)
 {
 	const uint32_t device = list->placed.device;
 	struct job *job = job_new(session, request, order, answer_spread, err);
@@ -73,12 +73,10 @@ static int spread_run(struct session *session, const struct rpc_request *request
 
 	if (r == 0) {
 		job->parts = batch_new(session->server, 1);
-		r = job->parts ? batch_add_tables(job->parts, plan, list, err)
+		r = job->parts ? batch_add_tables(job->parts, list, err)
 		               : error_set(err, STATUS_NO_MEMORY, "no memory for a job");
 	}
-	if (r < 0)
-		plan_entry_unref(plan);
-	else
+	if (r == 0)
 		r = spread_new(job, job->parts, &job->spread, err);
 	blocks_job_free(list);
 	if (r < 0) {
@@ -94,13 +92,12 @@ static int run_over_tables(struct session *session, const struct rpc_request *re
                            const struct order *order, struct error *err)
 {
 	struct blocks_job *list;
-	struct plan_entry *plan;
-	int r = blocks_job_of_run(session, &request->params.plan_run, DEVICE_ANY, &list, &plan, err);
+	int r = blocks_job_of_run(session, &request->params.plan_run, DEVICE_ANY, &list, err);
 
 	if (r < 0)
 		return r;
-	return list->is_spread ? spread_run(session, request, order, list, plan, err)
-	                       : blocks_job_start(session, request, order, list, plan, answer, err);
+	return list->is_spread ? spread_run(session, request, order, list, err)
+	                       : blocks_job_start(session, request, order, list, answer, err);
 }
 
 /* ---- The methods -------------------------------------------------------------------------------------- */
@@ -115,7 +112,7 @@ int method_plan_run(struct session *session, const struct rpc_request *request, 
 	if (r == 0 && p->has & (F(plan_run, dst_table) | F(plan_run, src_table)))
 		return run_over_tables(session, request, &order, err);
 	if (r == 0)
-		r = prepared_plan(session, p, DEVICE_ANY, &parts, err);
+		r = prepared_plan(session, p, DEVICE_ANY, NULL, &parts, err);
 	if (r == 0)
 		r = transform_start(session, request, &order, &parts, err);
 	return r;

@@ -20,6 +20,10 @@
 #include "daemon/net/session.h"
 #include "region_parts.h"
 
+#ifndef F_SEAL_FUTURE_WRITE
+#define F_SEAL_FUTURE_WRITE 0x0010
+#endif
+
 struct mapping {
 	struct chore chore;
 	LIST_ENTRY(mapping) entry; /* in session->unmapped until it is mapped */
@@ -39,7 +43,9 @@ struct mapping {
 	int status;
 	struct error err;
 	struct engine_memory *memory;
-	struct engine_export made; /* create: for the client */
+	struct engine_memory *further[ENGINES_MOST]; /* loose memory, as the other devices have mapped it */
+	struct engine_export made;                   /* create: for the client */
+	bool seal;                                   /* register: of region_registered */
 };
 
 static bool may_begin(struct chore *chore);
@@ -53,10 +59,10 @@ static void mapping_free(struct mapping *mapping)
 	struct session *session = mapping->session;
 
 	if (mapping->made.fd >= 0)
-		async_close_fd(&session->server->async_close, session->account, mapping->made.fd,
+		async_close_fd(&session->server->chores, session->account, mapping->made.fd,
 		               &mapping->outgoing);
 	if (mapping->handle.fd >= 0)
-		async_close_fd(&session->server->async_close, session->account, mapping->handle.fd,
+		async_close_fd(&session->server->chores, session->account, mapping->handle.fd,
 		               &mapping->charges.count);
 	region_parts_deinit(&mapping->parts, session);
 	region_charges_release(&mapping->charges);
@@ -64,16 +70,20 @@ static void mapping_free(struct mapping *mapping)
 	free(mapping);
 }
 
-/* A user who can end the service in other ways. */
-static bool is_trusted(const struct account *account)
-{
-	return account->uid == 0 || account->uid == geteuid();
-}
-
 /* Whether the region may have to be mapped again, for another device. */
 static bool keeps_source(const struct mapping *m)
 {
 	return m->session->server->devices.n > 1;
+}
+
+/* How many devices map the memory when it is registered: all of them, if it may be loose (reach.h). */
+static uint32_t count_mappings(const struct mapping *m)
+{
+	const struct devices *devices = &m->session->server->devices;
+	const bool may_be_loose = device_engine(devices, 0)->ops->settle && m->handle.is_untrusted &&
+	                          !m->create && m->handle.kind == REGION_KIND_MEMFD && m->handle.writable;
+
+	return may_be_loose ? devices->n : 1;
 }
 
 /* Descriptors that the service will keep to map the region again: the engine's front one for its own device
@@ -84,7 +94,7 @@ static uint64_t count_kept_fds(const struct mapping *mapping, const struct regio
 		return 0;
 	if (parts)
 		return region_parts_count(parts);
-	return mapping->handle.kind == REGION_KIND_CUDA_IPC ? 0 : 2;
+	return mapping->handle.kind == REGION_KIND_CUDA_IPC ? 0 : 1 + count_mappings(mapping);
 }
 
 static int take_charges(struct mapping *mapping, const struct region_parts *parts, struct error *err)
@@ -94,13 +104,13 @@ static int take_charges(struct mapping *mapping, const struct region_parts *part
 	struct account *account = mapping->session->account;
 	struct accounts *accounts = &mapping->session->server->accounts;
 	struct region_charges *charges = &mapping->charges;
-	int r = charge_take(&charges->count, accounts, account, CHARGE_REGIONS, 1, err);
+	int r = charge_take(&charges->count, accounts, account, CHARGE_REGIONS, count_mappings(mapping), err);
 
 	if (r == 0)
 		r = charge_take(&charges->bytes, accounts, account, CHARGE_MAPPED_BYTES, bytes, err);
 	if (r == 0 && mapping->create && mapping->handle.kind == REGION_KIND_MEMFD)
 		r = charge_take(&charges->created, accounts, account, CHARGE_CREATED_BYTES, bytes, err);
-	if (r == 0 && mapping->handle.kind == REGION_KIND_CUDA_POOL && !is_trusted(account))
+	if (r == 0 && mapping->handle.kind == REGION_KIND_CUDA_POOL && !account_is_trusted(accounts, account))
 		r = charge_take(&charges->pool, accounts, account, CHARGE_POOL_REGIONS, 1, err);
 	if (r == 0 && fds > 0)
 		r = charge_take(&charges->fds, accounts, account, CHARGE_REGION_FDS, fds, err);
@@ -131,6 +141,8 @@ static int start_mapping(struct session *session, const struct rpc_request *requ
 		memcpy(mapping->handle_bytes, handle->handle.data, handle->handle.len);
 	mapping->handle.handle.data = mapping->handle_bytes;
 	mapping->handle.unwanted = &mapping->unwanted;
+	mapping->handle.is_untrusted = !account_is_trusted(&server->accounts, session->account);
+	mapping->handle.user = session->account->user;
 	if (parts) {
 		mapping->handle.parts = parts->list;
 		mapping->handle.n_parts = parts->n;
@@ -212,12 +224,39 @@ static int map_there(struct mapping *m)
 	                 : engine_map(engine, &m->handle, &m->memory, &m->err);
 }
 
+/* Tells whether the client should seal the file. It cannot if the file is sealed against seals, as files
+ * other than memfds and memfds that the service makes are. */
+static bool wants_seal(const struct mapping *m)
+{
+	const int seals =
+	    m->create || m->handle.kind != REGION_KIND_MEMFD ? -1 : fcntl(m->handle.fd, F_GET_SEALS);
+
+	return seals >= 0 && !(seals & (F_SEAL_SEAL | F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)) &&
+	       m->handle.writable && m->handle.is_untrusted;
+}
+
+/* Nobody can map the memory for writing once it is sealed. A device that cannot map it now cannot use it
+ * later, and says why when it is asked to. */
+static void map_further(struct mapping *m)
+{
+	const struct devices *devices = &m->session->server->devices;
+	struct error ignored;
+
+	for (uint32_t i = 0; i < devices->n; i++)
+		if (i != m->device &&
+		    engine_map(device_engine(devices, i), &m->handle, &m->further[i], &ignored) < 0)
+			m->further[i] = NULL;
+}
+
 /* Maps everything in one step. */
 static bool map(struct chore *chore)
 {
 	struct mapping *m = mapping_of(chore);
 
 	m->status = m->device == DEVICE_ANY ? map_somewhere(m) : map_there(m);
+	m->seal = m->status == 0 && wants_seal(m);
+	if (m->status == 0 && m->handle.writable && atomic_load(&m->memory->is_loose))
+		map_further(m);
 	if (m->status == 0 && !keeps_source(m) && m->handle.kind == REGION_KIND_MEMFD && m->handle.fd >= 0) {
 		close(m->handle.fd); /* of a file in memory: nobody can keep this waiting */
 		m->handle.fd = -1;
@@ -252,10 +291,18 @@ static void answer(struct mapping *m, struct region *region)
 	} else {
 		struct msg_region_registered registered = { .region = region->id,
 			                                    .size = region->memory->size,
-			                                    .device = device_name(region) };
+			                                    .device = device_name(region),
+			                                    .seal = m->seal,
+			                                    .must_seal =
+			                                        atomic_load(&region->memory->is_loose),
+			                                    .session = m->session->id };
 
 		if (registered.device.len > 0)
 			registered.has |= F(region_registered, device);
+		if (m->seal)
+			registered.has |= F(region_registered, seal) | F(region_registered, session);
+		if (registered.must_seal)
+			registered.has |= F(region_registered, must_seal) | F(region_registered, session);
 		session_reply(m->session, m->msgid, m->method, &registered, -1);
 	}
 }
@@ -264,8 +311,15 @@ static void answer(struct mapping *m, struct region *region)
 static bool unmap(struct chore *chore)
 {
 	struct mapping *m = mapping_of(chore);
+	const struct devices *devices = &m->session->server->devices;
 
-	return engine_unmap_step(device_engine(&m->session->server->devices, m->device), m->memory);
+	for (uint32_t i = 0; i < devices->n; i++)
+		if (m->further[i]) {
+			if (engine_unmap_step(device_engine(devices, i), m->further[i]))
+				m->further[i] = NULL;
+			return false;
+		}
+	return engine_unmap_step(device_engine(devices, m->device), m->memory);
 }
 
 static void refuse(struct chore *chore)
@@ -295,6 +349,23 @@ static void keep_source(struct mapping *m, struct region *region)
 	region_keep_source(region, &handle);
 }
 
+static int add_region(struct mapping *m, struct region **ret)
+{
+	const struct devices *devices = &m->session->server->devices;
+	const bool is_loose = atomic_load(&m->memory->is_loose);
+	struct reach **reaches = is_loose ? reaches_new(devices, m->further) : NULL;
+	int r;
+
+	if (is_loose && !reaches)
+		return error_set(&m->err, STATUS_NO_MEMORY, "no memory for a region");
+	r = region_table_add(&m->session->regions, m->device, m->memory, &m->charges, ret, &m->err);
+	if (r < 0)
+		reaches_free(devices, reaches);
+	else if (reaches)
+		region_adopt(*ret, reaches);
+	return r;
+}
+
 static void on_mapped(struct chore *chore)
 {
 	struct mapping *m = mapping_of(chore);
@@ -306,7 +377,7 @@ static void on_mapped(struct chore *chore)
 		refuse(chore);
 		return;
 	}
-	if (region_table_add(&session->regions, m->device, m->memory, &m->charges, &region, &m->err) < 0) {
+	if (add_region(m, &region) < 0) {
 		m->chore = (struct chore){ .step = unmap, .on_done = refuse };
 		chores_add(&session->server->chores, session->account, &m->chore);
 		return;
@@ -456,6 +527,13 @@ int method_region_create(struct session *session, const struct rpc_request *requ
 		return err->status;
 	if (p->kind == REGION_KIND_ANY)
 		handle.kind = device_engine(devices, device)->kind;
+	if (handle.kind == REGION_KIND_MEMFD &&
+	    !engine_makes_host_memory(device_engine(devices, device),
+	                              !account_is_trusted(&session->server->accounts, session->account)))
+		return error_set(
+		    err, STATUS_UNSUPPORTED,
+		    "kind memfd: a service with a device makes no host memory for its users; register "
+		    "a memfd that is made with MFD_ALLOW_SEALING");
 	if (p->size == 0)
 		return error_set(err, STATUS_INVALID_ARGUMENT, "size: a region has at least 1 byte, got 0");
 	return start_mapping(session, request, true, device, &handle, NULL, err);

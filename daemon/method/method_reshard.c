@@ -11,7 +11,7 @@
 #include "daemon/net/session.h"
 #include "daemon/resource/batch.h"
 #include "daemon/resource/job.h"
-#include "daemon/resource/reach.h"
+#include "daemon/resource/planning.h"
 #include "daemon/server.h"
 #include "order.h"
 #include "slices.h"
@@ -22,10 +22,6 @@
 #define MOST_PIECES 4096
 #define MOST_RESTS  512
 #define MOST_STEPS  (1 << 20)
-
-/* Plans that are made for a request because none were cached. On a GPU, to make one takes a tenth of a
- * millisecond. */
-#define MOST_PLANS 256
 
 /* ---- Nearness ----------------------------------------------------------------------------------------- */
 
@@ -184,7 +180,6 @@ static int plan_piece(struct session *session, const struct slices *slices, uint
 	const uint32_t source = slices->n_destinations + piece->source;
 	struct transform_spec spec = { .n_perm = -1, .n_before = -1, .n_after = -1, .dst_is_checked = true };
 	struct placed *placed = &ret->placed;
-	struct plan_facts facts;
 	int r;
 
 	*placed = (struct placed){ .dst = slices->slice[destination].region,
@@ -194,37 +189,30 @@ static int plan_piece(struct session *session, const struct slices *slices, uint
 	r = placed_settle(placed, DEVICE_ANY, err);
 	if (r < 0)
 		return r;
-	facts = placed_facts(session, placed);
 	ret->part[0] = (struct part){ 0 };
-	r = plan_cache_get(&session->server->plans, &spec, &facts, &ret->part[0].plan, err);
+	r = planning_get(session, placed->device, &spec, placed_places(placed), &ret->part[0].plan, err);
 	ret->n = r == 0;
 	ret->largest = 0;
 	return r;
 }
 
-/* Pieces that wait for memory are tried all the same, so that all of it is mapped at once; REACH_LATER then.
- */
+/* Pieces that wait for memory or plans are tried all the same, so that all of it is mapped and made at once;
+ * the result is then PLANNING_LATER. */
 static int plan_pieces(struct job *job, const struct slices *slices, const struct room *room, uint32_t n,
                        struct error *err)
 {
-	const uint64_t *made = &job->session->server->plans.misses, before = *made;
 	bool is_later = false;
 	int r = 0;
 
-	for (uint32_t i = 0; i < n && (r == 0 || r == REACH_LATER); i++) {
+	for (uint32_t i = 0; i < n && (r == 0 || r == PLANNING_LATER); i++) {
 		struct parts parts;
 
-		if (*made - before >= MOST_PLANS)
-			return error_set(err, STATUS_QUOTA,
-			                 "the pieces have more than %d layouts that the service has no plans "
-			                 "for; send fewer slices in a request",
-			                 MOST_PLANS);
 		r = plan_piece(job->session, slices, room->destination[i], &room->piece[i], &parts, err);
 		if (r == 0)
 			r = batch_add(job->parts, &parts, err);
-		is_later |= r == REACH_LATER;
+		is_later |= r == PLANNING_LATER;
 	}
-	return r == 0 && is_later ? REACH_LATER : r;
+	return r == 0 && is_later ? PLANNING_LATER : r;
 }
 
 /* ---- The method --------------------------------------------------------------------------------------- */

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 
 #include "proto/submission.h"
+#include "daemon/resource/reach.h"
 #include "daemon/resource/region.h"
 #include "daemon/server.h"
 #include "daemon/net/session.h"
@@ -57,9 +58,12 @@ int method_ring_open(struct session *session, const struct rpc_request *request,
 	if (r == 0)
 		r = check_place(region, p->at.offset, submission_bytes((uint32_t)p->entries), err);
 	if (r == 0)
+		r = region_reach(region, region->device, err);
+	if (r == 0)
 		r = submission_open(session, region, p->at.offset, (uint32_t)p->entries, opened.spin_us, err);
 	if (r < 0)
 		return r;
+	opened.spin_us = session->submission->spin_ns / 1000;
 	session_reply(session, request->msgid, request->method, &opened, -1);
 	return 0;
 }
@@ -67,12 +71,15 @@ int method_ring_open(struct session *session, const struct rpc_request *request,
 int method_ring_close(struct session *session, const struct rpc_request *request, struct error *err)
 {
 	struct submission *ring = session->submission;
+	uint32_t runs;
 
 	if (!ring)
 		return error_set(err, STATUS_NOT_FOUND, "ring_close: this connection has no ring");
-	if (ring->under_way > 0)
-		return error_set(err, STATUS_BUSY, "ring_close: runs still under way: %" PRIu32,
-		                 ring->under_way);
+	if (submission_is_rung(ring))
+		return err->status = REACH_LATER;
+	runs = submission_count(ring);
+	if (runs > 0)
+		return error_set(err, STATUS_BUSY, "ring_close: runs still under way: %" PRIu32, runs);
 	submission_close(ring);
 	session_reply(session, request->msgid, request->method, NULL, -1);
 	return 0;

@@ -50,7 +50,7 @@ static struct message_list list_devices(const struct devices *devices)
 		    (struct msg_device_info){ .uuid = bytes_of(engine->uuid),
 			                      .name = bytes_of(engine->device_name),
 			                      .memory = engine->memory_bytes,
-			                      .multiprocessors = engine_multiprocessors(engine),
+			                      .multiprocessors = engine->multiprocessors,
 			                      .links = list_links(devices, &devices->of[i], &links) };
 	}
 	return list;
@@ -78,9 +78,9 @@ int method_info(struct session *session, const struct rpc_request *request, stru
 	(void)err;
 	server_describe(server, device, sizeof device);
 	info.device = bytes_of(device);
-	if (engine_multiprocessors(first) > 0) {
+	if (first->multiprocessors > 0) {
 		info.has |= F(info, multiprocessors);
-		info.multiprocessors = engine_multiprocessors(first);
+		info.multiprocessors = first->multiprocessors;
 	}
 	if (*server->engine_note) {
 		info.has |= F(info, note);
@@ -130,9 +130,13 @@ static uint32_t list_users(const struct session *session, struct msg_user_stats 
 		*user = (struct msg_user_stats){ .uid = accounts->usages.uid[i],
 			                         .ns = usage_sum(usage->ns, FAMILY_COUNT),
 			                         .multiprocessor_ns = usage->multiprocessor_ns };
+		if (*accounts->usages.cgroup[i]) {
+			user->has |= F(user_stats, cgroup);
+			user->cgroup = bytes_of(accounts->usages.cgroup[i]);
+		}
 		LIST_FOREACH(account, &accounts->list, entry)
 			if (account->usage == usage) {
-				user->has = F(user_stats, multiprocessors) | F(user_stats, host_threads);
+				user->has |= F(user_stats, multiprocessors) | F(user_stats, host_threads);
 				user->multiprocessors = account_limits(accounts, account)->multiprocessors;
 				user->host_threads = account_limits(accounts, account)->host_threads;
 			}
@@ -198,7 +202,7 @@ int method_stats(struct session *session, const struct rpc_request *request, str
 	struct counter by_method[METHOD_COUNT], errors[STATUS_COUNT], bytes[FAMILY_COUNT], ns[FAMILY_COUNT];
 	struct msg_user_stats users[USAGE_UIDS];
 	struct msg_device_stats devices[ENGINES_MOST];
-	struct engine_cache_stats maps;
+	struct engine_cache_stats maps, plans;
 	const char *status_names[STATUS_COUNT];
 	uint32_t n_latency = 0;
 	struct msg_stats stats;
@@ -217,21 +221,22 @@ int method_stats(struct session *session, const struct rpc_request *request, str
 	}
 
 	devices_cache_stats(&server->devices, &maps);
+	devices_plan_stats(&server->devices, &plans);
 
 	stats = (struct msg_stats){
 		.has = F(stats, tensor_maps) | F(stats, recoveries) | F(stats, pending_fds) |
 		       F(stats, queued_bytes) | F(stats, plans) | F(stats, ns) | F(stats, engine_up) |
 		       F(stats, waiting) | F(stats, log_lines_lost) | F(stats, input_bytes) |
 		       F(stats, outgoing_fds) | F(stats, users) | F(stats, tables) | F(stats, devices) |
-		       F(stats, links),
+		       F(stats, links) | F(stats, stalled_users),
 		.requests = m->requests,
 		.requests_by_method = named(by_method, m->requests_by_method, method_names, METHOD_COUNT),
 		.errors = named(errors, m->errors, status_names, STATUS_COUNT),
 		.bytes = named(bytes, m->bytes, family_names, FAMILY_COUNT),
-		.plan_cache = { .hits = server->plans.hits,
-		                .misses = server->plans.misses,
-		                .evictions = server->plans.evictions,
-		                .entries = server->plans.entries },
+		.plan_cache = { .hits = plans.hits,
+		                .misses = plans.misses,
+		                .evictions = plans.evictions,
+		                .entries = plans.entries },
 		.connections_accepted = m->connections_accepted,
 		.connections_refused = m->connections_refused,
 		.sessions_ended = m->sessions_ended,
@@ -252,6 +257,7 @@ int method_stats(struct session *session, const struct rpc_request *request, str
 		.ns = named(ns, m->ns, family_names, FAMILY_COUNT),
 		.engine_up = watchdog_engine_up(&server->watchdog),
 		.waiting = server_count_waiting(server),
+		.stalled_users = server->stalls.users,
 		.log_lines_lost = log_lost(),
 		.input_bytes = server->accounts.total[CHARGE_INPUT_BYTES],
 		.outgoing_fds = server->accounts.total[CHARGE_OUTGOING_FDS],

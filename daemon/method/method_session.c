@@ -60,6 +60,10 @@ static struct msg_session_entry entry_of(const struct session *session)
 		.queued_bytes = session->out_charge.amount,
 	};
 
+	if (*session->account->cgroup) {
+		entry.has |= F(session_entry, cgroup);
+		entry.cgroup = bytes_of(session->account->cgroup);
+	}
 	for (int i = 0; i < LATENCY_BARS; i++) {
 		entry.latency.v[i] = (int64_t)usage->latency[i];
 		if (usage->latency[i])

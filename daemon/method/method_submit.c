@@ -10,10 +10,10 @@
 #include "blocks_job.h"
 #include "daemon/resource/batch.h"
 #include "daemon/resource/job.h"
-#include "kernels/plan/overlap.h"
+#include "proto/overlap.h"
 #include "order.h"
+#include "daemon/resource/planning.h"
 #include "daemon/resource/prepared.h"
-#include "daemon/resource/reach.h"
 #include "daemon/resource/table.h"
 #include "daemon/server.h"
 #include "daemon/net/session.h"
@@ -24,14 +24,11 @@
 static int add_charged(struct job *job, const struct msg_plan_run *run, struct error *err)
 {
 	struct blocks_job *list;
-	struct plan_entry *plan;
-	int r = blocks_job_of_run(job->session, run, DEVICE_ANY, &list, &plan, err);
+	int r = blocks_job_of_run(job->session, run, DEVICE_ANY, &list, err);
 
 	if (r < 0)
 		return r;
-	r = batch_add_tables(job->own, plan, list, err);
-	if (r < 0)
-		plan_entry_unref(plan);
+	r = batch_add_tables(job->own, list, err);
 	blocks_job_free(list);
 	return r;
 }
@@ -51,18 +48,14 @@ static int add_tables(struct job *job, const struct msg_plan_run *run, struct er
 	return r;
 }
 
+/* The job has been charged for them. */
 static int add_parts(struct job *job, struct parts *parts, struct error *err)
 {
-	const uint32_t more = parts->n - 1;
-	int r;
+	const uint32_t n = parts->n;
+	int r = batch_add(job->own, parts, err);
 
-	if (more > 0 && job_charge(job, more, err) < 0) {
-		parts_unref(parts);
-		return err->status;
-	}
-	r = batch_add(job->own, parts, err);
 	if (r < 0)
-		job_discharge(job, more);
+		parts_discharge(job, n, r);
 	return r;
 }
 
@@ -78,8 +71,8 @@ static int add_item(struct job *job, const struct item_list *items, uint32_t i, 
 		return r;
 	if (item.is_run && (item.run.has & (F(plan_run, dst_table) | F(plan_run, src_table))))
 		return add_tables(job, &item.run, err);
-	r = item.is_run ? prepared_plan(session, &item.run, DEVICE_ANY, &parts, err)
-	                : transform_plan(session, &item.transform, DEVICE_ANY, &parts, err);
+	r = item.is_run ? prepared_plan(session, &item.run, DEVICE_ANY, job, &parts, err)
+	                : transform_plan(session, &item.transform, DEVICE_ANY, job, &parts, err);
 	return r < 0 ? r : add_parts(job, &parts, err);
 }
 
@@ -93,53 +86,44 @@ static void log_refused(struct session *session, const struct rpc_request *reque
 	            error->message);
 }
 
+/* This is done once it is known that the request will not be handled again. */
+static void count_refused(struct session *session, const struct batch *batch)
+{
+	for (uint32_t i = 0; i < batch->n; i++)
+		if (!batch->items[i].n_moves)
+			session_count_error(session, batch->statuses[i]);
+}
+
 /* Steps of searches for overlaps: for all items of a message together, and in addition for each item, enough
  * to decide layouts in use. */
 #define MOST_STEPS 65536
 #define ITEM_STEPS 256
-
-/* Plans that are made for all items of a message together, because none were cached, besides one for each. On
- * a GPU, to make one takes a tenth of a millisecond. */
-#define MOST_PLANS 128
-
-/* What checking the items of a message has taken so far. */
-struct effort {
-	uint64_t steps; /* besides ITEM_STEPS for each */
-	uint64_t plans; /* besides one for each */
-};
 
 static uint64_t beyond(uint64_t taken, uint64_t free)
 {
 	return taken > free ? taken - free : 0;
 }
 
-/* All users share the loop: items whose intricate layouts, or many parts, would hold it up are left out. */
-static int check_item(struct job *job, const struct item_list *items, uint32_t i, struct effort *effort,
+/* All users share the loop: items whose intricate layouts would hold it up are left out. taken counts the
+ * steps for those before it, besides ITEM_STEPS for each. */
+static int check_item(struct job *job, const struct item_list *items, uint32_t i, uint64_t *taken,
                       struct error *err)
 {
-	const uint64_t *made = &job->session->server->plans.misses;
-	const uint64_t steps = overlap_steps(), plans = *made;
+	const uint64_t steps = overlap_steps();
 	int r;
 
-	if (effort->plans >= MOST_PLANS)
-		return error_set(
-		    err, STATUS_QUOTA,
-		    "%d plans or more besides one each had to be made for the parts of the items "
-		    "before it, as many as a message may take; send it in another message",
-		    MOST_PLANS);
-	if (effort->steps >= MOST_STEPS)
+	if (*taken >= MOST_STEPS)
 		return error_set(err, STATUS_QUOTA,
 		                 "checking the items before it for overlap took %" PRIu64
 		                 " steps of the %d that a message has; send it in another message",
-		                 effort->steps, MOST_STEPS);
+		                 *taken, MOST_STEPS);
 	r = add_item(job, items, i, err);
-	effort->steps += beyond(overlap_steps() - steps, ITEM_STEPS);
-	effort->plans += beyond(*made - plans, 1);
+	*taken += beyond(overlap_steps() - steps, ITEM_STEPS);
 	return r;
 }
 
-/* Items that wait for memory are tried all the same, so that all of it is mapped at once; REACH_LATER then.
- */
+/* Items that wait for memory or plans are tried all the same, so that all of it is mapped and made at once;
+ * the result is then PLANNING_LATER. */
 static int check_items(struct job *job, const struct rpc_request *request)
 {
 	struct session *session = job->session;
@@ -147,24 +131,24 @@ static int check_items(struct job *job, const struct rpc_request *request)
 	const struct item_list *items = &request->params.submit.items;
 	struct error err, first_error;
 	uint32_t first = 0;
-	struct effort effort = { 0 };
+	uint64_t steps = 0;
 	bool is_later = false;
 
 	for (uint32_t i = 0; i < items->n; i++) {
-		if (check_item(job, items, i, &effort, &err) == 0)
+		if (check_item(job, items, i, &steps, &err) == 0)
 			continue;
-		is_later |= err.status == REACH_LATER;
+		is_later |= err.status == PLANNING_LATER;
 		if (is_later)
 			continue;
 		if (batch->n_good == i) {
 			first_error = err;
 			first = i;
 		}
-		session_count_error(session, err.status);
 		batch_refuse(batch, &err);
 	}
 	if (is_later)
-		return REACH_LATER;
+		return PLANNING_LATER;
+	count_refused(session, batch);
 	if (batch->n_good < batch->n_asked)
 		log_refused(session, request, batch, first, &first_error);
 	return 0;

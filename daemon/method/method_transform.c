@@ -22,7 +22,7 @@ int method_transform(struct session *session, const struct rpc_request *request,
 	if (r == 0 && transform_is_bounced(session, p))
 		return bounced_start(session, request, &order, err);
 	if (r == 0)
-		r = transform_plan(session, p, DEVICE_ANY, &parts, err);
+		r = transform_plan(session, p, DEVICE_ANY, NULL, &parts, err);
 	if (r == 0)
 		r = transform_start(session, request, &order, &parts, err);
 	return r;

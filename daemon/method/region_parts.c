@@ -172,7 +172,7 @@ void region_parts_deinit(struct region_parts *parts, struct session *session)
 		if (parts->list[i].fd < 0)
 			continue;
 		charge_move(&parts->fds, &charge, 1);
-		async_close_fd(&session->server->async_close, session->account, parts->list[i].fd, &charge);
+		async_close_fd(&session->server->chores, session->account, parts->list[i].fd, &charge);
 	}
 	charge_release(&parts->fds);
 	charge_release(&parts->list_bytes);

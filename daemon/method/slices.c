@@ -9,8 +9,8 @@
 #include "conversions.h"
 #include "daemon/net/session.h"
 #include "daemon/resource/region.h"
-#include "kernels/plan/overlap.h"
-#include "kernels/plan/transform.h"
+#include "kernels/transform/transform.h"
+#include "proto/overlap.h"
 #include "proto/wire/rpc.h"
 #include "transforms.h"
 

@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-#include "kernels/plan/cover.h"
+#include "kernels/transform/cover.h"
 #include "proto/schema.h"
 #include "proto/status.h"
 #include "proto/tensor.h"

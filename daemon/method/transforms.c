@@ -7,12 +7,10 @@
 
 #include "conversions.h"
 #include "daemon/resource/job.h"
+#include "daemon/resource/planning.h"
 #include "daemon/resource/reach.h"
 #include "daemon/server.h"
 #include "daemon/net/session.h"
-
-/* The alignment assumed for tensors without a place: to a plan, no address is more aligned. */
-#define GREATEST_ALIGN 16
 
 int tensor_layout_of(struct tensor_layout *ret, const struct msg_tensor *tensor, const char *name,
                      struct error *err)
@@ -133,7 +131,7 @@ static int settle_one(struct region *region, uint32_t device, bool is_asked, str
 	return is_asked ? region_may_reach(region, device, err) : region_reach(region, device, err);
 }
 
-static int settle_among_several(struct placed *placed, uint32_t device, struct error *err)
+static int settle_all(struct placed *placed, uint32_t device, struct error *err)
 {
 	struct region *const regions[] = {
 		placed->dst,
@@ -159,7 +157,7 @@ static int settle_among_several(struct placed *placed, uint32_t device, struct e
 int placed_settle(struct placed *placed, uint32_t device, struct error *err)
 {
 	placed->device = 0;
-	return placed->dst->server->devices.n == 1 ? 0 : settle_among_several(placed, device, err);
+	return placed->dst->server->devices.need_reach ? settle_all(placed, device, err) : 0;
 }
 
 int placed_find_all(struct session *session, const struct msg_transform *params, struct placed *ret,
@@ -200,25 +198,10 @@ struct tensor_place place_of(const struct region *region, uint64_t offset)
 		                      .chunks = memory->chunks };
 }
 
-struct plan_facts placed_facts(const struct session *session, const struct placed *placed)
+struct plan_places placed_places(const struct placed *placed)
 {
-	uint64_t dst = placed ? placed->dst->memory->base + placed->dst_offset : 0;
-	uint64_t src = placed ? placed->src->memory->base + placed->src_offset : 0;
-
-	return facts_at(&session->server->devices.of[placed ? placed->device : 0].facts, dst, src);
-}
-
-struct plan_facts facts_at(const struct plan_facts *facts, uint64_t dst, uint64_t src)
-{
-	struct plan_facts at = *facts;
-	uint64_t bits = dst | src | GREATEST_ALIGN;
-
-	at.align = (uint32_t)(bits & -bits); /* the largest power of two that divides both */
-	if (at.tma) {
-		at.dst_phase = dst % PLAN_PHASE;
-		at.src_phase = src % PLAN_PHASE;
-	}
-	return at;
+	return plan_places(placed->dst->memory->base + placed->dst_offset,
+	                   placed->src->memory->base + placed->src_offset);
 }
 
 int placed_check(const struct placed *placed, const struct transform_sides *sides, struct error *err)
@@ -256,11 +239,10 @@ static struct engine_result result_of(const struct placed_result *placed, uint32
 		                       .offset = placed->offset };
 }
 
-struct engine_move placed_move(const struct plan_entry *entry, const struct plan *plan,
-                               const struct placed *placed)
+struct engine_move placed_move(struct engine_plan *plan, const struct placed *placed)
 {
 	return (struct engine_move){
-		.transform = &entry->transform,
+		.transform = engine_plan_transform(plan),
 		.plan = plan,
 		.dst = region_memory(placed->dst, placed->device),
 		.src = region_memory(placed->src, placed->device),
@@ -301,23 +283,34 @@ int transform_check(struct session *session, const struct msg_transform *params,
 
 /* ---- Plans -------------------------------------------------------------------------------------------- */
 
+int parts_charge(struct job *job, uint32_t n, struct error *err)
+{
+	return job && n > 1 ? job_charge(job, n - 1, err) : 0;
+}
+
+void parts_discharge(struct job *job, uint32_t n, int r)
+{
+	if (job && n > 1 && r != PLANNING_LATER)
+		job_discharge(job, n - 1);
+}
+
 void parts_unref(struct parts *parts)
 {
 	for (uint32_t i = 0; i < parts->n; i++)
-		plan_entry_unref(parts->part[i].plan);
+		engine_plan_unref(parts->part[i].plan);
 	parts->n = 0;
 }
 
 int parts_plan(struct session *session, const struct split *split, bool is_placed, struct parts *ret,
                struct error *err)
 {
-	struct plan_cache *plans = &session->server->plans;
-	const struct plan_facts none = placed_facts(session, NULL);
+	const uint32_t device = ret->placed.device;
+	bool is_later = false;
 
 	ret->largest = (uint32_t)split->largest;
 	for (ret->n = 0; ret->n < (uint32_t)split->n_parts; ret->n++) {
 		struct part *part = &ret->part[ret->n];
-		struct plan_facts facts;
+		struct plan_places places;
 		struct split_part one;
 		struct placed placed;
 		int r;
@@ -325,24 +318,27 @@ int parts_plan(struct session *session, const struct split *split, bool is_place
 		split_get(split, (int)ret->n, &one);
 		part->dst_offset = one.dst_offset;
 		part->src_offset = one.src_offset;
-		if (is_placed) {
+		if (is_placed)
 			placed = placed_part(&ret->placed, one.dst_offset, one.src_offset);
-			facts = placed_facts(session, &placed);
-		} else {
-			facts = facts_at(&none, (uint64_t)one.dst_offset, (uint64_t)one.src_offset);
-		}
-		r = plan_cache_get(plans, &one.spec, &facts, &part->plan, err);
-		if (r < 0) {
+		places = is_placed ? placed_places(&placed)
+		                   : plan_places((uint64_t)one.dst_offset, (uint64_t)one.src_offset);
+		part->plan = NULL;
+		r = planning_get(session, device, &one.spec, places, &part->plan, err);
+		is_later |= r == PLANNING_LATER;
+		if (r < 0 && r != PLANNING_LATER) {
 			parts_unref(ret);
 			return r;
 		}
 	}
-	return 0;
+	if (!is_later)
+		return 0;
+	parts_unref(ret);
+	return err->status = PLANNING_LATER;
 }
 
 /* Places are checked before plans are made: there may be many. */
 static int plan_split(struct session *session, const struct msg_transform *params, uint32_t device,
-                      struct parts *ret, struct error *err)
+                      struct job *job, struct parts *ret, struct error *err)
 {
 	struct transform_sides sides;
 	struct split split;
@@ -355,48 +351,53 @@ static int plan_split(struct session *session, const struct msg_transform *param
 	sides = split_sides(&split);
 	r = placed_check(&ret->placed, &sides, err);
 	if (r == 0)
-		r = parts_plan(session, &split, true, ret, err);
+		r = parts_charge(job, (uint32_t)split.n_parts, err);
 	if (r < 0)
 		return r;
-	r = placed_check_operands(&ret->placed, &sides, &ret->part[0].plan->transform.conversion, err);
+	r = parts_plan(session, &split, true, ret, err);
+	if (r == 0) {
+		r = placed_check_operands(&ret->placed, &sides,
+		                          &engine_plan_transform(ret->part[0].plan)->conversion, err);
+		if (r < 0)
+			parts_unref(ret);
+	}
 	if (r < 0)
-		parts_unref(ret);
+		parts_discharge(job, (uint32_t)split.n_parts, r);
 	return r;
 }
 
 static int plan_plain(struct session *session, const struct msg_transform *params, uint32_t device,
                       struct parts *ret, struct error *err)
 {
-	struct plan_entry **plan = &ret->part[0].plan;
+	struct engine_plan **plan = &ret->part[0].plan;
 	struct transform_sides sides;
 	struct transform_spec spec;
-	struct plan_facts facts;
 	int r = transform_spec_of(params, &spec, err);
 
 	if (r == 0)
 		r = placed_of(session, params, device, &ret->placed, err);
 	if (r < 0)
 		return r;
-	facts = placed_facts(session, &ret->placed);
-	r = plan_cache_get(&session->server->plans, &spec, &facts, plan, err);
+	r = planning_get(session, ret->placed.device, &spec, placed_places(&ret->placed), plan, err);
 	if (r < 0)
 		return r;
 	ret->n = 1;
 	ret->largest = 0;
 	ret->part[0].dst_offset = ret->part[0].src_offset = 0;
-	sides = transform_sides(&(*plan)->transform);
+	sides = transform_sides(engine_plan_transform(*plan));
 	r = placed_check(&ret->placed, &sides, err);
 	if (r == 0)
-		r = placed_check_operands(&ret->placed, &sides, &(*plan)->transform.conversion, err);
+		r = placed_check_operands(&ret->placed, &sides, &engine_plan_transform(*plan)->conversion,
+		                          err);
 	if (r < 0)
 		parts_unref(ret);
 	return r;
 }
 
 int transform_plan(struct session *session, const struct msg_transform *params, uint32_t device,
-                   struct parts *ret, struct error *err)
+                   struct job *job, struct parts *ret, struct error *err)
 {
-	return transform_is_split(params) ? plan_split(session, params, device, ret, err)
+	return transform_is_split(params) ? plan_split(session, params, device, job, ret, err)
 	                                  : plan_plain(session, params, device, ret, err);
 }
 

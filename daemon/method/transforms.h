@@ -3,14 +3,13 @@
 #ifndef DAEMON_METHOD_TRANSFORMS_H
 #define DAEMON_METHOD_TRANSFORMS_H
 
-#include "kernels/engine.h"
-#include "kernels/plan/plan.h"
-#include "kernels/plan/split.h"
-#include "kernels/plan/transform.h"
-#include "daemon/resource/plan_cache.h"
-#include "proto/schema.h"
 #include "daemon/resource/region.h"
+#include "kernels/engine.h"
+#include "kernels/transform/split.h"
+#include "kernels/transform/transform.h"
+#include "proto/schema.h"
 
+struct job;
 struct order;
 struct rpc_request;
 struct session;
@@ -79,12 +78,8 @@ double operand_number(const struct msg_operand *params, bool is_given);
 int placed_find_operands(struct session *session, const struct msg_transform *params, struct placed *ret,
                          struct error *err);
 
-/* The facts of its device's engine, with the properties of the places that a plan depends on; NULL: the first
- * device's, fully aligned. */
-struct plan_facts placed_facts(const struct session *session, const struct placed *placed);
-
-/* The same for other facts and addresses. */
-struct plan_facts facts_at(const struct plan_facts *facts, uint64_t dst, uint64_t src);
+/* Returns what a plan may rely on about the places of dst and src. */
+struct plan_places placed_places(const struct placed *placed);
 
 /* Checks that the transform may run there: both tensors lie within their regions and do not overlap. */
 int placed_check(const struct placed *placed, const struct transform_sides *sides, struct error *err);
@@ -98,9 +93,8 @@ int placed_check_operands(const struct placed *placed, const struct transform_si
 /* The place of a part of a transform. */
 struct placed placed_part(const struct placed *placed, int64_t dst_offset, int64_t src_offset);
 
-/* The move for the engine, by one of the entry's plans. */
-struct engine_move placed_move(const struct plan_entry *entry, const struct plan *plan,
-                               const struct placed *placed);
+/* Makes the move for the engine. The move holds no reference to the plan. */
+struct engine_move placed_move(struct engine_plan *plan, const struct placed *placed);
 
 /* What is known of a transform that may run. */
 struct checked_transform {
@@ -119,7 +113,7 @@ struct parts {
 	uint32_t n;
 	uint32_t largest;
 	struct part {
-		struct plan_entry *plan;
+		struct engine_plan *plan;
 		int64_t dst_offset; /* bytes from there */
 		int64_t src_offset;
 	} part[SPLIT_MAX_PARTS];
@@ -128,13 +122,20 @@ struct parts {
 /* Drops the references to plans. */
 void parts_unref(struct parts *parts);
 
-/* Plans all parts of a split transform. ret->placed is set if is_placed; else no address is more aligned. */
+/* Plans all parts of a split transform. The caller sets ret->placed, or only its device if is_placed is
+ * false; then the plans assume the best alignment. Returns what planning_get does. */
 int parts_plan(struct session *session, const struct split *split, bool is_placed, struct parts *ret,
                struct error *err);
 
-/* All of this in one call: the plans of *ret have a reference for the caller. */
+/* All of this in one call: the plans of *ret have a reference for the caller. The job, which may be
+ * NULL, is charged for the parts besides the first before they are planned. */
 int transform_plan(struct session *session, const struct msg_transform *params, uint32_t device,
-                   struct parts *ret, struct error *err);
+                   struct job *job, struct parts *ret, struct error *err);
+
+/* Charges the job, which may be NULL, for n parts besides the first; or takes that back, because of r. Parts
+ * whose plans are still to be made stay charged, so that no more are made than the job may have. */
+int parts_charge(struct job *job, uint32_t n, struct error *err);
+void parts_discharge(struct job *job, uint32_t n, int r);
 
 /* Queues the checked transform for the request, which transform_done will answer. Takes over the caller's
  * references to plans. QUOTA or NO_MEMORY. */

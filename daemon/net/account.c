@@ -4,7 +4,10 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 /* The noun for a kind of charge, its limit for a uid, and its limit for all uids together (-1: none). */
 static const struct {
@@ -21,13 +24,15 @@ static const struct {
 	[CHARGE_JOBS] = { "transforms", LIMIT_INDEX_jobs_per_uid, -1 },
 	[CHARGE_BEHIND_WAITS] = { "transforms that wait for timelines", LIMIT_INDEX_behind_waits_per_uid,
 	                          -1 },
-	[CHARGE_LIST_BYTES] = { "bytes of lists", LIMIT_INDEX_list_bytes_per_uid, -1 },
+	[CHARGE_LIST_BYTES] = { "bytes of lists and of plans being made", LIMIT_INDEX_list_bytes_per_uid,
+	                        -1 },
 	[CHARGE_INPUT_BYTES] = { "bytes of requests not yet handled", LIMIT_INDEX_input_bytes_per_uid, -1 },
 	[CHARGE_QUEUED_BYTES] = { "bytes of unread replies", LIMIT_INDEX_queued_bytes_per_uid, -1 },
 	[CHARGE_PENDING_FDS] = { "pending file descriptors", LIMIT_INDEX_pending_fds_per_uid, -1 },
 	[CHARGE_OUTGOING_FDS] = { "descriptors made and not yet received", LIMIT_INDEX_outgoing_fds_per_uid,
 	                          -1 },
 	[CHARGE_PLANS] = { "plans", LIMIT_INDEX_plans_per_uid, -1 },
+	[CHARGE_PLAN_BYTES] = { "bytes of plans", LIMIT_INDEX_plan_bytes_per_uid, -1 },
 	[CHARGE_TABLE_BYTES] = { "bytes of tables", LIMIT_INDEX_table_bytes_per_uid, -1 },
 };
 
@@ -47,12 +52,31 @@ void accounts_deinit(struct accounts *accounts)
 	usages_deinit(&accounts->usages);
 }
 
-struct account *account_ref(struct accounts *accounts, uid_t uid)
+/* A cgroup's is a hash of its path (FNV-1a), greater than every uid. */
+static uint64_t user_of(uid_t uid, const char *cgroup)
+{
+	uint64_t hash = UINT64_C(0xcbf29ce484222325);
+
+	if (!*cgroup)
+		return uid;
+	for (; *cgroup; cgroup++)
+		hash = (hash ^ (unsigned char)*cgroup) * UINT64_C(0x100000001b3);
+	return hash | UINT64_C(1) << 63;
+}
+
+/* Those that apply to every process of the user. */
+static uint64_t overrides_of(const struct overrides *overrides, const struct account *account)
+{
+	return *account->cgroup ? overrides_of_cgroup(overrides, account->cgroup)
+	                        : overrides_of_uid(overrides, account->uid);
+}
+
+static struct account *find_or_new(struct accounts *accounts, uid_t uid, const char *cgroup)
 {
 	struct account *account;
 
 	LIST_FOREACH(account, &accounts->list, entry)
-		if (account->uid == uid) {
+		if (account->uid == uid && !strcmp(account->cgroup, cgroup)) {
 			account->refs++;
 			return account;
 		}
@@ -60,24 +84,72 @@ struct account *account_ref(struct accounts *accounts, uid_t uid)
 	account = calloc(1, sizeof *account + accounts->devices * sizeof account->owners[0]);
 	if (!account)
 		return NULL;
-	account->usage = usages_of(&accounts->usages, uid);
+	account->usage = usages_of(&accounts->usages, uid, cgroup);
 	if (!account->usage) {
 		free(account);
 		return NULL;
 	}
 	account->uid = uid;
+	snprintf(account->cgroup, sizeof account->cgroup, "%s", cgroup);
+	account->user = user_of(uid, cgroup);
 	account->refs = 1;
 	account->n_owners = accounts->devices;
-	for (uint32_t i = 0; i < account->n_owners; i++)
+	for (uint32_t i = 0; i < account->n_owners; i++) {
 		engine_owner_init(&account->owners[i]);
+		account->owners[i].is_untrusted = !account_is_trusted(accounts, account);
+	}
 	TAILQ_INIT(&account->ready);
 	TAILQ_INIT(&account->waiting);
-	TAILQ_INIT(&account->chores);
+	for (int i = 0; i < CHORE_KIND_COUNT; i++)
+		TAILQ_INIT(&account->chores[i]);
+	LIST_INIT(&account->relays);
 	LIST_INIT(&account->unread);
 	LIST_INIT(&account->lingering);
-	apply_overrides(accounts, account, overrides_of_uid(accounts->overrides, uid));
+	apply_overrides(accounts, account, overrides_of(accounts->overrides, account));
 	LIST_INSERT_HEAD(&accounts->list, account, entry);
 	return account;
+}
+
+struct account *account_ref(struct accounts *accounts, uid_t uid)
+{
+	return find_or_new(accounts, uid, "");
+}
+
+struct account *account_ref_cgroup(struct accounts *accounts, const char *cgroup)
+{
+	return find_or_new(accounts, NO_UID, cgroup);
+}
+
+static bool is_trusted_uid(const struct accounts *accounts, uid_t uid)
+{
+	return accounts->trusts_own_uid && (uid == 0 || uid == geteuid());
+}
+
+bool account_is_trusted(const struct accounts *accounts, const struct account *account)
+{
+	return is_trusted_uid(accounts, account->uid);
+}
+
+/* Uids that are subordinate to a trusted user cannot do what that user can: they have the account of the
+ * first of their range. */
+struct account *account_of_peer(struct accounts *accounts, uid_t uid)
+{
+	uid_t user = uid;
+
+	if (!overrides_of_uid(accounts->overrides, uid))
+		user = subuids_user(accounts->subuids, uid);
+	if (user != uid && is_trusted_uid(accounts, user))
+		user = subuids_first(accounts->subuids, uid);
+	if (user != uid && is_trusted_uid(accounts, user))
+		user = uid;
+	return account_ref(accounts, user);
+}
+
+struct log_about account_about(const struct account *account)
+{
+	const bool is_cgroup = *account->cgroup != '\0';
+
+	return (struct log_about){ .has_uid = !is_cgroup, .uid = account->uid, .cgroup = account->cgroup };
 }
 
 void account_unref(struct account *account)
@@ -109,13 +181,15 @@ void accounts_refresh(struct accounts *accounts, const struct overrides *overrid
 
 	accounts->overrides = overrides;
 	LIST_FOREACH(account, &accounts->list, entry)
-		apply_overrides(accounts, account, overrides_of_uid(overrides, account->uid));
+		apply_overrides(accounts, account, overrides_of(overrides, account));
 }
 
 void account_meet(struct accounts *accounts, struct account *account, const gid_t *groups, size_t n)
 {
-	uint64_t set = account->overrides | overrides_of_groups(accounts->overrides, groups, n);
+	uint64_t set = account->overrides;
 
+	if (!*account->cgroup)
+		set |= overrides_of_groups(accounts->overrides, groups, n);
 	if (set != account->overrides)
 		apply_overrides(accounts, account, set);
 }
@@ -152,10 +226,10 @@ static int check(const struct accounts *accounts, const struct account *account,
 
 	if (limit < total && !fits(account->used[kind], amount, limit))
 		return error_set(err, STATUS_QUOTA,
-		                 "%s: this uid's limit on %s is %" PRIu64 "; %" PRIu64 " in use, %" PRIu64
+		                 "%s: this %s's limit on %s is %" PRIu64 "; %" PRIu64 " in use, %" PRIu64
 		                 " more requested",
-		                 limit_infos[kinds[kind].limit].name, kinds[kind].noun, limit,
-		                 account->used[kind], amount);
+		                 limit_infos[kinds[kind].limit].name, *account->cgroup ? "cgroup" : "uid",
+		                 kinds[kind].noun, limit, account->used[kind], amount);
 	if (!fits(accounts->total[kind], amount, total))
 		return error_set(err, STATUS_QUOTA, "%s: the limit on %s for all uids together is %" PRIu64,
 		                 limit_infos[kinds[kind].total].name, kinds[kind].noun, total);

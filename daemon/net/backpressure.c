@@ -6,6 +6,7 @@
  */
 #include "session.h"
 
+#include "daemon/resource/planning.h"
 #include "daemon/server.h"
 #include "deadline.h"
 
@@ -49,7 +50,9 @@ void session_on_job_ended(struct session *session)
 
 void session_on_memory(struct session *session)
 {
-	if (session->waiting == WAIT_MEMORY ? LIST_EMPTY(&session->reaching)
+	const bool has_all = LIST_EMPTY(&session->reaching) && !planning_is_under_way(session);
+
+	if (session->waiting == WAIT_MEMORY ? has_all
 	                                    : session->waiting == WAIT_REPLIES && session_has_room(session))
 		time_slices_add(session->server, session);
 }
@@ -57,6 +60,7 @@ void session_on_memory(struct session *session)
 void session_wait_for_memory(struct session *session)
 {
 	session->waiting = WAIT_MEMORY;
+	planning_start(session);
 	frame_timer_pause(session);
 }
 

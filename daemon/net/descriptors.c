@@ -61,7 +61,7 @@ void session_close_fds(struct session *session, const int *fds, size_t n)
 	struct charge none = { 0 };
 
 	for (size_t i = 0; i < n; i++)
-		async_close_fd(&session->server->async_close, session->account, fds[i], &none);
+		async_close_fd(&session->server->chores, session->account, fds[i], &none);
 }
 
 static void forget_first(struct session *session, uint32_t n)
@@ -82,7 +82,7 @@ static void drop_first(struct session *session, uint32_t n)
 		struct charge charge = { 0 };
 
 		charge_move(&session->fds_charge, &charge, 1);
-		async_close_fd(&session->server->async_close, session->account, session->fds[i].fd, &charge);
+		async_close_fd(&session->server->chores, session->account, session->fds[i].fd, &charge);
 	}
 	forget_first(session, n);
 }

@@ -8,13 +8,13 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <systemd/sd-daemon.h>
 
 #include "daemon/observe/log.h"
 #include "passed.h"
+#include "proto/own_socket.h"
 #include "proto/wire/socket.h"
 #include "daemon/server.h"
 #include "session.h"
@@ -29,18 +29,6 @@ static void on_connection(uv_poll_t *poll, int status, int events);
 static void on_retry(uv_timer_t *timer);
 static void accept_some(struct listener *listener);
 static void wait_for_fds(struct listener *listener, int error);
-
-/* The path that a Unix socket is bound to; "" if it is not one. */
-static void bound_path(int fd, char *path, size_t size)
-{
-	struct sockaddr_un address = { 0 };
-	socklen_t len = sizeof address;
-
-	*path = '\0';
-	if (fd >= 0 && getsockname(fd, (struct sockaddr *)&address, &len) == 0 &&
-	    address.sun_family == AF_UNIX)
-		snprintf(path, size, "%.*s", (int)sizeof address.sun_path, address.sun_path);
-}
 
 /* Access to a socket that the service manager made is set in its unit; to ignore our own setting silently
  * could let in more users than intended. After a restart within the process, the service goes on with the
@@ -77,7 +65,7 @@ static int take_passed(struct listener *listener, const struct options *options,
 		                 "LISTEN_FDS: descriptor %d is not a listening Unix stream socket", fd);
 	listener->fd = fd;
 	listener->passed = true;
-	bound_path(fd, listener->path, sizeof listener->path);
+	socket_path(fd, listener->path);
 	return 1;
 }
 
@@ -89,7 +77,7 @@ static int take_kept(struct listener *listener, int kept, struct error *err)
 	if (sd_is_socket_unix(kept, SOCK_STREAM, 1, NULL, 0) <= 0)
 		return error_set(err, STATUS_INTERNAL, "descriptor %d is not the socket that was kept open",
 		                 kept);
-	bound_path(kept, listener->path, sizeof listener->path);
+	socket_path(kept, listener->path);
 	listener->fd = kept;
 	listener->owns_path = true;
 	return 1;
@@ -97,19 +85,18 @@ static int take_kept(struct listener *listener, int kept, struct error *err)
 
 void listener_drop(int kept)
 {
-	char path[sizeof((struct listener *)0)->path];
+	char path[SOCKET_PATH_BYTES];
 
-	bound_path(kept, path, sizeof path);
-	if (*path)
-		unlink(path);
-	if (kept >= 0)
-		close(kept);
+	if (kept < 0)
+		return;
+	socket_unlink(socket_path(kept, path));
+	close(kept);
 }
 
 /* Creates the last directory of the default paths if it is missing: /run/tmad, $XDG_RUNTIME_DIR/tmad. */
 static void make_directory(const char *path)
 {
-	char directory[sizeof((struct listener *)0)->path];
+	char directory[SOCKET_PATH_BYTES];
 	char *slash;
 
 	snprintf(directory, sizeof directory, "%s", path);
@@ -118,6 +105,49 @@ static void make_directory(const char *path)
 		return;
 	*slash = '\0';
 	mkdir(directory, DIRECTORY_MODE); /* if this fails, so does the bind, which is reported */
+}
+
+/* To ignore a setting silently could let in more users than intended. */
+static int refuse_abstract(const struct options *options, int setting, struct error *err)
+{
+	const struct setting_origin *from = &options->origin[setting];
+	char place[SETTING_PLACE_BYTES];
+
+	if (!from->text)
+		return 0;
+	setting_place(setting, from, place, sizeof place);
+	return error_set(err, STATUS_INVALID_ARGUMENT,
+	                 "%s: an abstract socket has neither group nor permissions; give --socket a path, or "
+	                 "leave this setting out",
+	                 place);
+}
+
+static int check_abstract(const struct listener *listener, const struct options *options, struct error *err)
+{
+	int r = refuse_abstract(options, OPTION_SOCKET_GROUP, err);
+
+	if (r == 0)
+		r = refuse_abstract(options, OPTION_SOCKET_MODE, err);
+	if (r == 0)
+		log_line(
+		    LOG_LEVEL_NOTICE,
+		    "%s: an abstract socket has no permissions: every user in this network namespace may "
+		    "connect",
+		    listener->path);
+	return r;
+}
+
+/* The default path may be one that only root can use. */
+static int refuse_path(const struct listener *listener, const struct options *options, int number,
+                       struct error *err)
+{
+	char own[OWN_SOCKET_BYTES];
+
+	if (options->socket || own_socket_is_possible(listener->path))
+		return error_set(err, STATUS_PERMISSION, "%s: %s", listener->path, strerror(number));
+	return error_set(err, STATUS_PERMISSION,
+	                 "%s: %s; choose a path that this user can create: --socket=%s", listener->path,
+	                 strerror(number), own_socket_path(own));
 }
 
 static int bind_own(struct listener *listener, const struct options *options, struct error *err)
@@ -132,8 +162,12 @@ static int bind_own(struct listener *listener, const struct options *options, st
 		                 sizeof listener->path - 1);
 	if (path)
 		snprintf(listener->path, sizeof listener->path, "%s", path);
-	else
+	if (socket_is_abstract(listener->path)) {
+		if (check_abstract(listener, options, err) < 0)
+			return err->status;
+	} else if (!path) {
 		make_directory(listener->path);
+	}
 
 	listener->fd =
 	    socket_listen_group(listener->path, BACKLOG, options->socket_mode, options->socket_group);
@@ -155,8 +189,7 @@ static int bind_own(struct listener *listener, const struct options *options, st
 		                 listener->path);
 	default:
 		if (listener->fd < 0)
-			return error_set(err, STATUS_PERMISSION, "%s: %s", listener->path,
-			                 strerror(-listener->fd));
+			return refuse_path(listener, options, -listener->fd, err);
 	}
 	listener->owns_path = true;
 	return 0;
@@ -182,7 +215,7 @@ int listener_open(struct listener *listener, struct server *server, int kept, co
 	if (r < 0) {
 		error_set(err, STATUS_INTERNAL, "%s: %s", listener->path, uv_strerror(r));
 		if (listener->owns_path)
-			unlink(listener->path);
+			socket_unlink(listener->path);
 		close(listener->fd);
 		listener->fd = -1;
 		return err->status;
@@ -215,7 +248,7 @@ void listener_close(struct listener *listener)
 		return;
 
 	if (listener->owns_path)
-		unlink(listener->path);
+		socket_unlink(listener->path);
 	listener->poll.data = listener;
 	uv_close((uv_handle_t *)&listener->retry, NULL);
 	uv_close((uv_handle_t *)&listener->poll, on_poll_closed);
@@ -280,7 +313,7 @@ static void wait_for_fds(struct listener *listener, int error)
 		close(listener->spare_fd);
 		fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 		if (fd >= 0)
-			refuse_socket(listener->server, fd, NULL);
+			refuse_socket(listener->server, fd, NULL, NULL);
 		listener->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	}
 	uv_poll_stop(&listener->poll);

@@ -13,6 +13,7 @@
 #include <uv.h>
 
 #include "proto/status.h"
+#include "proto/wire/socket.h"
 
 struct options;
 struct server;
@@ -25,7 +26,7 @@ struct listener {
 	int spare_fd;     /* closed for a moment to refuse a connection when no other descriptor is left */
 	bool owns_path;   /* path is removed at the end */
 	bool passed;      /* by a service manager */
-	char path[108];
+	char path[SOCKET_PATH_BYTES]; /* "@NAME": an abstract socket, which has no file */
 };
 
 /* Takes the socket of LISTEN_FDS if there is one, otherwise the one that was ours already (kept; -1: none),

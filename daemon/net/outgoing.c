@@ -84,7 +84,7 @@ static uint32_t forget_received(struct session *session)
 static void let_go(struct server *server, struct lingering *lingering)
 {
 	LIST_REMOVE(lingering, entry);
-	async_close_socket(&server->async_close, lingering->account, lingering->fd, &lingering->connection);
+	async_close_socket(&server->chores, lingering->account, lingering->fd, &lingering->connection);
 	charge_release(&lingering->fds);
 	account_unref(lingering->account);
 	free(lingering);
@@ -161,8 +161,7 @@ void outgoing_drop(struct session *session)
 		struct charge charge = { 0 };
 
 		charge_move(&session->out_fds_charge, &charge, 1);
-		async_close_fd(&session->server->async_close, session->account, session->out_fds[i].fd,
-		               &charge);
+		async_close_fd(&session->server->chores, session->account, session->out_fds[i].fd, &charge);
 	}
 	session->n_out_fds = 0;
 }
@@ -239,7 +238,7 @@ void outgoing_close_socket(struct session *session)
 	if (is_unread && server->state == SERVER_RUNNING && linger(session))
 		return;
 	charge_release(&session->out_fds_charge);
-	async_close_socket(&server->async_close, session->account, session->fd, &session->connection);
+	async_close_socket(&server->chores, session->account, session->fd, &session->connection);
 }
 
 void outgoing_end(struct server *server)

@@ -66,7 +66,7 @@ static void close_one(struct server *server, struct account *account, int fd)
 {
 	struct charge none = { 0 };
 
-	async_close_socket(&server->async_close, account, fd, &none);
+	async_close_socket(&server->chores, account, fd, &none);
 	account_unref(account);
 }
 
@@ -107,12 +107,12 @@ static void add(struct refusals *refusals, struct account *account, int fd, cons
 		uv_timer_start(&refusals->timer, on_check, CHECK_MS, CHECK_MS);
 }
 
-void refuse_socket(struct server *server, int fd, const struct error *err)
+void refuse_socket(struct server *server, int fd, struct account *account, const struct error *err)
 {
 	struct socket_peer peer;
-	struct account *account =
-	    socket_peer(fd, &peer) < 0 ? NULL : account_ref(&server->accounts, peer.uid);
 
+	if (!account && socket_peer(fd, &peer) == 0)
+		account = account_of_peer(&server->accounts, peer.uid);
 	server->metrics.connections_refused++;
 	if (!account)
 		close(fd);

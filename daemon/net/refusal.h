@@ -38,9 +38,10 @@ struct refusals {
 void refusals_open(struct refusals *refusals, struct server *server, uv_loop_t *loop);
 void refusals_close(struct refusals *refusals);
 
-/* Takes over an accepted, non-blocking socket that gets no session; err NULL: closes it at once. Descriptors
- * may have arrived in it. */
-void refuse_socket(struct server *server, int fd, const struct error *err);
+/* Takes over an accepted, non-blocking socket that gets no session, and a reference to the account of its
+ * user; account NULL: that of the peer's uid. err NULL: closes it at once. Descriptors may have arrived in
+ * it. */
+void refuse_socket(struct server *server, int fd, struct account *account, const struct error *err);
 
 /* Closes the connections that wait. */
 void refusals_end(struct refusals *refusals);

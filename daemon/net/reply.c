@@ -51,7 +51,7 @@ static void close_unsent(struct session *session, int fd)
 	struct charge charge = { 0 };
 
 	charge_move(&session->out_fds_charge, &charge, 1);
-	async_close_fd(&session->server->async_close, session->account, fd, &charge);
+	async_close_fd(&session->server->chores, session->account, fd, &charge);
 }
 
 void session_reply(struct session *session, uint32_t msgid, const struct method *method, const void *result,
@@ -220,14 +220,18 @@ void session_flush(struct session *session)
 
 static bool may_log(const struct session *session, enum log_level level)
 {
-	return log_wants(level) &&
-	       (level == LOG_LEVEL_DEBUG || log_allows(session->peer.uid, uv_now(&session->server->loop)));
+	return log_wants(level) && (level == LOG_LEVEL_DEBUG ||
+	                            log_allows(session->account->user, uv_now(&session->server->loop)));
 }
 
 static struct log_about about(const struct session *session)
 {
 	return (struct log_about){
-		.has_uid = true, .uid = session->peer.uid, .pid = session->peer.pid, .session = session->id
+		.has_uid = true,
+		.uid = session->peer.uid,
+		.cgroup = session->account->cgroup,
+		.pid = session->peer.pid,
+		.session = session->id,
 	};
 }
 

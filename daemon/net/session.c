@@ -7,6 +7,7 @@
  */
 #include "session.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -15,6 +16,7 @@
 
 #include <linux/sockios.h>
 
+#include "daemon/resource/planning.h"
 #include "daemon/resource/prepared.h"
 #include "daemon/resource/reach.h"
 #include "daemon/resource/submission.h"
@@ -22,6 +24,7 @@
 #include "daemon/resource/bounce.h"
 #include "daemon/server.h"
 #include "deadline.h"
+#include "peer_cgroup.h"
 
 #define GROUPS 256 /* on the stack; more are allocated */
 
@@ -37,7 +40,7 @@ void session_meet_groups(struct session *session)
 	gid_t few[GROUPS], *groups = few, *many = NULL;
 	int n;
 
-	if (!overrides_have_groups(accounts->overrides))
+	if (!overrides_have(accounts->overrides, OVERRIDE_GID))
 		return;
 	account_meet(accounts, session->account, &session->peer.gid, 1);
 	n = socket_peer_groups(session->fd, few, GROUPS);
@@ -60,6 +63,44 @@ int session_open_stream(struct session *session, uint32_t device, struct error *
 	return *stream ? 0 : error_set(err, STATUS_NO_MEMORY, "no memory for a stream");
 }
 
+/* Returns the section of the peer's cgroup, NULL if it has none. Where the machine does not say which cgroup
+ * it is, no section applies, and the log says so once. */
+static int find_cgroup(struct session *session, const char **ret, struct error *err)
+{
+	struct server *server = session->server;
+	const struct overrides *overrides = server->accounts.overrides;
+	struct peer_cgroup cgroup;
+	int r;
+
+	*ret = NULL;
+	if (!overrides_have(overrides, OVERRIDE_CGROUP))
+		return 0;
+	r = peer_cgroup_find(session->fd, session->peer.pid, &cgroup, err);
+	if (r < 0)
+		return r;
+	if (!cgroup.unknown) {
+		*ret = overrides_find_cgroup(overrides, cgroup.path);
+	} else if (!server->misses_cgroups) {
+		log_line(LOG_LEVEL_WARNING, "limits of cgroups do not apply to all connections: %s",
+		         cgroup.unknown);
+		server->misses_cgroups = true;
+	}
+	return 0;
+}
+
+static int find_account(struct session *session, struct error *err)
+{
+	struct accounts *accounts = &session->server->accounts;
+	const char *cgroup;
+	int r = find_cgroup(session, &cgroup, err);
+
+	if (r < 0)
+		return r;
+	session->account =
+	    cgroup ? account_ref_cgroup(accounts, cgroup) : account_of_peer(accounts, session->peer.uid);
+	return session->account ? 0 : error_set(err, STATUS_NO_MEMORY, "no memory for an account");
+}
+
 static int session_init(struct session *session, struct server *server, int fd, struct error *err)
 {
 	int r = socket_peer(fd, &session->peer);
@@ -72,9 +113,9 @@ static int session_init(struct session *session, struct server *server, int fd, 
 	session->last = UINT64_MAX;
 	if (r < 0)
 		return error_set(err, STATUS_INTERNAL, "SO_PEERCRED: %s", strerror(-r));
-	session->account = account_ref(&server->accounts, session->peer.uid);
-	if (!session->account)
-		return error_set(err, STATUS_NO_MEMORY, "no memory for an account");
+	r = find_account(session, err);
+	if (r < 0)
+		return r;
 	session_meet_groups(session);
 	if (async_close_is_full(session->account))
 		return error_set(err, STATUS_QUOTA,
@@ -86,9 +127,29 @@ static int session_init(struct session *session, struct server *server, int fd, 
 	return session_open_stream(session, 0, err);
 }
 
+static void log_refusal(const struct session *session, const struct error *err)
+{
+	const struct account *account = session->account;
+	const uid_t uid = session->peer.uid;
+	char charged[32] = "";
+
+	if (!log_allows(account ? account->user : uid, uv_now(&session->server->loop)))
+		return;
+	if (account && !*account->cgroup && account->uid != uid)
+		snprintf(charged, sizeof charged, " (charged to uid %u)", account->uid);
+	log_about(LOG_LEVEL_WARNING,
+	          &(struct log_about){ .has_uid = true,
+	                               .uid = uid,
+	                               .cgroup = account ? account->cgroup : NULL,
+	                               .pid = session->peer.pid,
+	                               .status = status_name(err->status) },
+	          "refused a connection: %s: %s%s", status_name(err->status), err->message, charged);
+}
+
 bool session_open(struct server *server, int fd)
 {
 	struct session *session = calloc(1, sizeof *session + server->devices.n * sizeof session->streams[0]);
+	struct account *account = NULL;
 	struct error err, *why = NULL;
 	int r;
 
@@ -98,19 +159,13 @@ bool session_open(struct server *server, int fd)
 		goto err_refuse;
 	}
 	if (session_init(session, server, fd, &err) < 0) {
-		if (log_allows(session->peer.uid, uv_now(&server->loop)))
-			log_about(LOG_LEVEL_WARNING,
-			          &(struct log_about){ .has_uid = true,
-			                               .uid = session->peer.uid,
-			                               .pid = session->peer.pid,
-			                               .status = status_name(err.status) },
-			          "refused a connection: %s: %s", status_name(err.status), err.message);
+		log_refusal(session, &err);
 		why = &err;
 		goto err_free;
 	}
 	r = uv_poll_init(&server->loop, &session->poll, fd);
 	if (r < 0) {
-		if (log_allows(session->peer.uid, uv_now(&server->loop)))
+		if (log_allows(session->account->user, uv_now(&server->loop)))
 			log_line(LOG_LEVEL_ERROR, "refused a connection: %s", uv_strerror(r));
 		goto err_free;
 	}
@@ -130,9 +185,12 @@ bool session_open(struct server *server, int fd)
 	return time_slice_is_over(&server->time_slices, session->account);
 
 err_free:
+	account = session->account;
+	if (account)
+		account->refs++;
 	session_free(session);
 err_refuse:
-	refuse_socket(server, fd, why);
+	refuse_socket(server, fd, account, why);
 	return true;
 }
 
@@ -174,6 +232,7 @@ void session_end(struct session *session, enum log_level level, const char *reas
 	sequence_cancel_all(session);
 	session_give_up_mappings(session);
 	session_give_up_reaching(session);
+	planning_give_up(session);
 	tables_release_all(session);
 	region_table_release_all(&session->regions);
 	prepared_release_all(session);
@@ -219,7 +278,7 @@ void session_settle(struct session *session)
 		return;
 	if (session->state == SESSION_FINISHING && is_all_answered(session))
 		session_end(session, LOG_LEVEL_DEBUG, "finished");
-	if (session->state != SESSION_ENDED || session->handles > 0)
+	if (session->state != SESSION_ENDED || session->handles > 0 || session->relays > 0)
 		return;
 
 	TAILQ_REMOVE(&server->sessions, session, entry);

@@ -41,7 +41,7 @@ enum session_wait {
 	WAIT_JOBS,    /* for a job of the uid to end; in account->waiting */
 	WAIT_BEHIND,  /* for a job of its own to end, because one of them waits for a timeline */
 	WAIT_REPLIES, /* for replies to be read, or mappings to end; session_flush, session_on_memory */
-	WAIT_MEMORY,  /* for a region to be mapped for another device */
+	WAIT_MEMORY,  /* for a region to be mapped further, plans to be made, or its ring to be read */
 	WAIT_READY,   /* for a time slice only; in account->ready */
 };
 
@@ -133,10 +133,12 @@ struct session {
 	uint32_t jobs;                   /* as many */
 	uint64_t transforms;             /* in them; each item of a batch counts */
 	uint32_t waiting_jobs;           /* jobs with a wait, whether or not it is over */
+	uint32_t relays;                 /* threads of its rings that have not ended (relay.h) */
 	uint32_t mappings;               /* mappings and other chores, queued or under way off the loop */
 	LIST_HEAD(, mapping) unmapped;   /* mappings that have not been mapped yet */
 	LIST_HEAD(, reach) reaching;     /* those for further devices; reach.c */
 	struct bounce *bounce;           /* bounce.c; NULL: none has been needed */
+	struct planning *planning[2];    /* planning.c; NULL: no request waits for plans */
 	uint64_t asking;               /* which request is being handled; the same when it is handled again */
 	bool is_again;                 /* the next message has been counted, and is handled once more */
 	struct submission *submission; /* its ring; NULL: it has none */
@@ -163,11 +165,12 @@ void session_count_transform(struct session *session, const struct transform_cou
  * backpressure.c, as are the next four. */
 bool session_must_wait(struct session *session);
 
-/* A chore that is not answered has ended, such as the mapping of a region for another device: a request that
- * waited for that, or for there to be fewer mappings, goes on. */
+/* A chore that is not answered has ended, such as the mapping of a region for another device, or the making
+ * of plans, or the relay of its ring has read it: a request that waited for that, or for there to be fewer
+ * mappings, goes on. */
 void session_on_memory(struct session *session);
 
-/* Its next request waits for that; it is the same as the last one. */
+/* Its next request waits for that; it is the same as the last one. What plans it noted are made. */
 void session_wait_for_memory(struct session *session);
 
 /* A job of the session has ended: a request that waited for that goes on. */

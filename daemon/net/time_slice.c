@@ -23,7 +23,7 @@ static void on_busy(uv_idle_t *idle)
 
 void time_slices_open(struct time_slices *time_slices, uv_loop_t *loop, const struct clock *clock)
 {
-	*time_slices = (struct time_slices){ .clock = clock, .last_uid = (uid_t)-1 };
+	*time_slices = (struct time_slices){ .clock = clock, .last_user = LOG_NOBODY };
 	TAILQ_INIT(&time_slices->ready);
 	uv_idle_init(loop, &time_slices->busy);
 }
@@ -70,9 +70,9 @@ bool time_slice_is_over(struct time_slices *time_slices, struct account *account
 		return false;
 	now = time_slices->clock->now_ns();
 	if (account->slice_iteration != time_slices->iteration) {
-		if (time_slices->last_uid != account->uid && time_slices->last_uid != (uid_t)-1)
+		if (time_slices->last_user != account->user && time_slices->last_user != LOG_NOBODY)
 			time_slices->shared_until_ns = now + SHARED_NS;
-		time_slices->last_uid = account->uid;
+		time_slices->last_user = account->user;
 		account->slice_iteration = time_slices->iteration;
 		account->slice_acts = 0;
 		account->slice_is_long = now >= time_slices->shared_until_ns;

@@ -30,7 +30,7 @@ struct time_slices {
 	uv_idle_t busy;             /* runs while sessions are ready, so that the loop does not sleep */
 	struct account_queue ready; /* accounts with sessions that are ready */
 	uint64_t iteration;         /* of the loop, counted from 1 */
-	uid_t last_uid;             /* the last that had a slice */
+	uint64_t last_user;         /* the last that had a slice */
 	uint64_t shared_until_ns;   /* until then slices are short (clock->now_ns) */
 };
 

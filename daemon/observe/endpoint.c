@@ -9,10 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/un.h>
 #include <unistd.h>
-
-#include "proto/wire/socket.h"
 
 #define UNIX        "unix:"
 #define SOCKET_MODE 0660
@@ -26,17 +23,13 @@ static int refuse(struct error *err)
 
 static int parse_path(struct endpoint *ret, const char *path, struct error *err)
 {
-	struct sockaddr_un *address = (struct sockaddr_un *)&ret->address;
-	size_t len = strlen(path);
+	struct sockaddr_un address;
 
-	if (len == 0 || len >= sizeof address->sun_path)
+	if (socket_address(path, &address, &ret->len) < 0)
 		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "it takes unix:PATH with a path of 1 to %zu bytes",
-		                 sizeof address->sun_path - 1);
-	address->sun_family = AF_UNIX;
-	memcpy(address->sun_path, path, len + 1);
-	ret->len = sizeof *address;
-	ret->is_unix = true;
+		                 "it takes unix:PATH with a path of 1 to %zu bytes", SOCKET_PATH_BYTES - 1);
+	memcpy(&ret->address, &address, sizeof address);
+	snprintf(ret->path, sizeof ret->path, "%s", path);
 	return 0;
 }
 
@@ -106,8 +99,8 @@ static int listen_on_port(const struct endpoint *endpoint, int backlog)
 
 int endpoint_listen(const struct endpoint *endpoint, int backlog, struct error *err)
 {
-	const char *path = endpoint_path(endpoint);
-	int fd = path ? socket_listen(path, backlog, SOCKET_MODE) : listen_on_port(endpoint, backlog);
+	const char *path = endpoint->path;
+	int fd = *path ? socket_listen(path, backlog, SOCKET_MODE) : listen_on_port(endpoint, backlog);
 	char name[ENDPOINT_NAME];
 
 	if (fd >= 0)
@@ -128,18 +121,17 @@ void endpoint_of(struct endpoint *ret, int fd)
 	*ret = (struct endpoint){ .len = sizeof ret->address };
 	if (getsockname(fd, (struct sockaddr *)&ret->address, &ret->len) < 0)
 		ret->len = 0;
-	ret->is_unix = ret->len > 0 && ret->address.ss_family == AF_UNIX;
+	socket_path(fd, ret->path);
 }
 
 void endpoint_name(const struct endpoint *endpoint, char name[ENDPOINT_NAME])
 {
 	const struct sockaddr_in *four = (const struct sockaddr_in *)&endpoint->address;
 	const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)&endpoint->address;
-	const char *path = endpoint_path(endpoint);
 	char host[INET6_ADDRSTRLEN] = "";
 
-	if (path)
-		snprintf(name, ENDPOINT_NAME, UNIX "%s", path);
+	if (*endpoint->path)
+		snprintf(name, ENDPOINT_NAME, UNIX "%s", endpoint->path);
 	else if (endpoint->len > 0 && endpoint->address.ss_family == AF_INET)
 		snprintf(name, ENDPOINT_NAME, "http://%s:%d",
 		         inet_ntop(AF_INET, &four->sin_addr, host, sizeof host), ntohs(four->sin_port));
@@ -148,11 +140,4 @@ void endpoint_name(const struct endpoint *endpoint, char name[ENDPOINT_NAME])
 		         inet_ntop(AF_INET6, &six->sin6_addr, host, sizeof host), ntohs(six->sin6_port));
 	else
 		snprintf(name, ENDPOINT_NAME, "a socket without an address");
-}
-
-const char *endpoint_path(const struct endpoint *endpoint)
-{
-	const struct sockaddr_un *address = (const struct sockaddr_un *)&endpoint->address;
-
-	return endpoint->is_unix && address->sun_path[0] ? address->sun_path : NULL;
 }

@@ -3,15 +3,15 @@
 #ifndef DAEMON_OBSERVE_ENDPOINT_H
 #define DAEMON_OBSERVE_ENDPOINT_H
 
-#include <stdbool.h>
 #include <sys/socket.h>
 
 #include "proto/status.h"
+#include "proto/wire/socket.h"
 
 #define ENDPOINT_NAME 160
 
 struct endpoint {
-	bool is_unix;
+	char path[SOCKET_PATH_BYTES]; /* of a Unix socket, also an abstract one (socket.h); otherwise "" */
 	struct sockaddr_storage address;
 	socklen_t len;
 };
@@ -29,8 +29,5 @@ void endpoint_of(struct endpoint *ret, int fd);
 
 /* "unix:/run/x", "http://127.0.0.1:9464". */
 void endpoint_name(const struct endpoint *endpoint, char name[ENDPOINT_NAME]);
-
-/* The path of its file; NULL: it has no file. */
-const char *endpoint_path(const struct endpoint *endpoint);
 
 #endif

@@ -338,8 +338,8 @@ static struct MHD_Daemon *start_http(struct exporter *exporter)
 /* A peer whose connection ends must find that nobody listens any more. */
 static void stop_http(struct exporter *exporter)
 {
-	if (exporter->owns && endpoint_path(&exporter->endpoint))
-		unlink(endpoint_path(&exporter->endpoint));
+	if (exporter->owns)
+		socket_unlink(exporter->endpoint.path);
 	if (exporter->owns)
 		close(exporter->fd);
 	exporter->fd = -1;
@@ -411,12 +411,10 @@ void exporter_close(struct exporter *exporter)
 
 void exporter_drop(int kept)
 {
-	struct endpoint endpoint;
+	char path[SOCKET_PATH_BYTES];
 
 	if (kept < 0)
 		return;
-	endpoint_of(&endpoint, kept);
-	if (endpoint_path(&endpoint))
-		unlink(endpoint_path(&endpoint));
+	socket_unlink(socket_path(kept, path));
 	close(kept);
 }

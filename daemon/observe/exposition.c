@@ -95,7 +95,7 @@ static void put_value(struct text *text, const struct metric *metric, uint64_t v
 		put(text, " %" PRIu64 "\n", value);
 }
 
-/* Texts from a driver may contain anything. */
+/* Texts from a driver, and paths of cgroups, may contain anything. */
 static void put_label(struct text *text, const char *name, const char *value)
 {
 	put(text, "%s=\"", name);
@@ -160,7 +160,9 @@ static const uint64_t *numbers_at(const void *of, const struct metric *metric)
 static void put_labelled(struct text *text, const struct metric *metric, const char *label, const char *value,
                          uint64_t number)
 {
-	put(text, "%s%s{%s=\"%s\"}", metric->name, suffix(metric), label, value);
+	put(text, "%s%s{", metric->name, suffix(metric));
+	put_label(text, label, value);
+	put(text, "}");
 	put_value(text, metric, number);
 }
 
@@ -170,7 +172,9 @@ static void put_uid_labelled(struct text *text, const struct metric *metric, con
 {
 	if (number == 0)
 		return;
-	put(text, "%s%s{uid=\"%s\",%s=\"%s\"}", metric->name, suffix(metric), uid->name, label, value);
+	put(text, "%s%s{", metric->name, suffix(metric));
+	put_label(text, "uid", uid->name);
+	put(text, ",%s=\"%s\"}", label, value);
 	put_value(text, metric, number);
 }
 
@@ -179,17 +183,16 @@ static void put_bars(struct text *text, const struct metric *metric, const char 
 {
 	uint64_t count = usage_sum(bars, k < LATENCY_BARS ? (int)k + 1 : LATENCY_BARS);
 
+	put(text, "%s_%s{", metric->name, k < LATENCY_BARS ? "bucket" : k == LATENCY_BARS ? "sum" : "count");
+	put_label(text, label, value);
 	if (k < LATENCY_BARS - 1)
-		put(text, "%s_bucket{%s=\"%s\",le=\"%.9g\"} %" PRIu64 "\n", metric->name, label, value,
-		    (double)latency_bound((int)k) / (double)NS_PER_S, count);
+		put(text, ",le=\"%.9g\"", (double)latency_bound((int)k) / (double)NS_PER_S);
 	else if (k == LATENCY_BARS - 1)
-		put(text, "%s_bucket{%s=\"%s\",le=\"+Inf\"} %" PRIu64 "\n", metric->name, label, value,
-		    count);
-	else if (k == LATENCY_BARS)
-		put(text, "%s_sum{%s=\"%s\"} %" PRIu64 ".%09" PRIu64 "\n", metric->name, label, value,
-		    sum_ns / NS_PER_S, sum_ns % NS_PER_S);
+		put(text, ",le=\"+Inf\"");
+	if (k == LATENCY_BARS)
+		put(text, "} %" PRIu64 ".%09" PRIu64 "\n", sum_ns / NS_PER_S, sum_ns % NS_PER_S);
 	else
-		put(text, "%s_count{%s=\"%s\"} %" PRIu64 "\n", metric->name, label, value, count);
+		put(text, "} %" PRIu64 "\n", count);
 }
 
 static void put_engine(struct text *text, const struct metric *metric, const struct snapshot *s)

@@ -51,6 +51,8 @@ static void add_about(struct fields *f, const struct log_about *about)
 {
 	if (about->has_uid)
 		add(f, "TMAD_UID=%u", about->uid);
+	if (about->cgroup && *about->cgroup)
+		add(f, "TMAD_CGROUP=%s", about->cgroup);
 	if (about->pid)
 		add(f, "TMAD_PID=%d", about->pid);
 	if (about->session)

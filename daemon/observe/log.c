@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,12 +18,14 @@
 
 #define LOST_VARIABLE  "TMAD_LOG_LOST" /* "PID LINES", from one life to the next */
 #define LINE_BYTES     1024
-#define LINES_A_SECOND 20 /* for one uid */
-#define UIDS           16 /* counted separately; further uids share the last row */
+#define LINES_A_SECOND 20 /* for one user */
+#define USERS          16 /* counted separately; further users share the last row */
 
 static enum log_level max_level = LOG_LEVEL_INFO;
-static bool is_journal, is_terminal;
-static uint64_t lost;         /* lines, since the start */
+static bool is_journal; /* stderr is; the format that is asked for may be another one */
+static enum log_format usual = LOG_FORMAT_PLAIN; /* of LOG_FORMAT_AUTO, where stderr is not the journal */
+static atomic_int line_format;                   /* an enum log_format; the sink's thread reads it */
+static uint64_t lost;                            /* lines, since the start */
 static uint64_t journal_lost; /* lines among them that the journal did not take and has not been told about */
 
 /* Lines of the current second. */
@@ -31,9 +34,9 @@ static struct {
 	unsigned dropped;
 	int n;
 	struct {
-		unsigned uid;
+		uint64_t user;
 		unsigned lines;
-	} row[UIDS];
+	} row[USERS];
 } counted;
 
 static size_t tell_missing(uint64_t n, char *line);
@@ -54,7 +57,8 @@ void log_init(enum log_level level)
 {
 	max_level = level;
 	is_journal = journal_is(STDERR_FILENO);
-	is_terminal = isatty(STDERR_FILENO);
+	usual = isatty(STDERR_FILENO) ? LOG_FORMAT_TIME : LOG_FORMAT_PLAIN;
+	atomic_store(&line_format, LOG_FORMAT_AUTO);
 	lost = take_lost();
 	tzset(); /* reads a file */
 	sink_open(STDERR_FILENO, tell_missing, lost);
@@ -86,6 +90,11 @@ void log_set_level(enum log_level level)
 	max_level = level;
 }
 
+void log_set_format(enum log_format format)
+{
+	atomic_store(&line_format, (int)format);
+}
+
 int log_wants(enum log_level level)
 {
 	return level <= max_level;
@@ -107,6 +116,8 @@ static void add_about(char *line, size_t size, const struct log_about *about)
 {
 	if (about->has_uid)
 		add(line, size, "uid %u", about->uid);
+	if (about->cgroup && *about->cgroup)
+		add(line, size, "%scgroup %s", about->has_uid ? " " : "", about->cgroup);
 	if (about->pid)
 		add(line, size, " pid %d", about->pid);
 	if (about->session)
@@ -124,17 +135,25 @@ static const char *level_name(enum log_level level)
 	return names[level - LOG_LEVEL_ERROR];
 }
 
-/* The format of stderr: with the priority in front for the journal, with time and severity for a terminal. */
+static bool is_for_journal(void)
+{
+	return is_journal && atomic_load(&line_format) == LOG_FORMAT_AUTO;
+}
+
+/* Lines for the journal have their priority in front. */
 static size_t format_line(enum log_level level, const char *text, char *line)
 {
+	int format = atomic_load(&line_format);
 	char clock[32];
 	struct timespec now;
 	struct tm tm;
 	int n;
 
-	if (is_journal) {
+	if (format == LOG_FORMAT_AUTO && !is_journal)
+		format = usual;
+	if (format == LOG_FORMAT_AUTO) {
 		n = snprintf(line, SINK_LINE_BYTES, "<%d>%s\n", level, text);
-	} else if (is_terminal) {
+	} else if (format == LOG_FORMAT_TIME) {
 		clock_gettime(CLOCK_REALTIME, &now);
 		localtime_r(&now.tv_sec, &tm);
 		strftime(clock, sizeof clock, "%F %T", &tm);
@@ -186,7 +205,7 @@ static int send_to_journal(enum log_level level, const char *text, const struct 
 static void write_line(enum log_level level, const char *text, const struct log_about *about)
 {
 	char line[SINK_LINE_BYTES];
-	int r = is_journal ? send_to_journal(level, text, about) : -ENOENT;
+	int r = is_for_journal() ? send_to_journal(level, text, about) : -ENOENT;
 
 	if (r == 0 || r == -EAGAIN)
 		return;
@@ -232,7 +251,7 @@ void log_about(enum log_level level, const struct log_about *about, const char *
 
 /* ---- How many ------------------------------------------------------------------------------------------ */
 
-int log_allows(unsigned uid, unsigned long long now_ms)
+int log_allows(uint64_t user, unsigned long long now_ms)
 {
 	int i = 0;
 
@@ -244,12 +263,12 @@ int log_allows(unsigned uid, unsigned long long now_ms)
 		counted.dropped = 0;
 		counted.n = 0;
 	}
-	while (i < counted.n && counted.row[i].uid != uid)
+	while (i < counted.n && counted.row[i].user != user)
 		i++;
-	if (i == UIDS)
+	if (i == USERS)
 		i--;
 	if (i == counted.n) {
-		counted.row[i].uid = uid;
+		counted.row[i].user = user;
 		counted.row[i].lines = 0;
 		counted.n++;
 	}

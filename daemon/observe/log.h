@@ -2,8 +2,8 @@
 /* The log: one line for each decision.
  *
  * Under systemd a line goes to the journal, with fields for its subject (journal.c); otherwise to stderr,
- * with the program's name in front, and on a terminal also with time and severity. Only the loop's thread
- * logs, and never waits for a reader (sink.h).
+ * with the program's name in front, and on a terminal also with time and severity, unless another format was
+ * asked for. Only the loop's thread logs, and never waits for a reader (sink.h).
  */
 #ifndef DAEMON_OBSERVE_LOG_H
 #define DAEMON_OBSERVE_LOG_H
@@ -19,12 +19,19 @@ enum log_level {
 	LOG_LEVEL_DEBUG = 7,
 };
 
+enum log_format {
+	LOG_FORMAT_AUTO,  /* by what stderr is */
+	LOG_FORMAT_PLAIN, /* the program's name in front */
+	LOG_FORMAT_TIME,  /* and before that, time and severity */
+};
+
 /* The subject of a line; zeroed: nothing in particular. */
 struct log_about {
 	bool has_uid;
 	unsigned uid;
-	int pid;          /* 0: not known */
-	uint64_t session; /* 0: none */
+	const char *cgroup; /* that the uid is charged to, or that is the subject itself; NULL or "": none */
+	int pid;            /* 0: not known */
+	uint64_t session;   /* 0: none */
 	bool has_request;
 	uint32_t request; /* msgid */
 	const char *method;
@@ -47,8 +54,9 @@ int log_pass_on(void);
 /* Lines lost since the start because the journal or the reader of stderr took no more. */
 uint64_t log_lost(void);
 
-/* Sets another level. */
+/* Sets another level, another format. Both apply from the next line on; log_init sets LOG_FORMAT_AUTO. */
 void log_set_level(enum log_level level);
+void log_set_format(enum log_format format);
 
 /* Whether a line of this level would be written. */
 int log_wants(enum log_level level);
@@ -60,12 +68,12 @@ void log_line(enum log_level level, const char *format, ...) __attribute__((form
 void log_about(enum log_level level, const struct log_about *about, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Limits lines that clients can cause: a few a second for each uid, and a few times as many in total. Returns
- * whether another line for uid may be written at now_ms; the next line that may be written reports those that
- * were dropped. */
-int log_allows(unsigned uid, unsigned long long now_ms);
+/* Limits lines that clients can cause: a few a second for each user (account.h), and a few times as many in
+ * total. Returns whether another line for user may be written at now_ms; the next line that may be written
+ * reports those that were dropped. */
+int log_allows(uint64_t user, unsigned long long now_ms);
 
-/* For log_allows: not caused by a single uid. */
+/* For log_allows: not caused by a single user. */
 #define LOG_NOBODY ((unsigned)-1)
 
 #endif

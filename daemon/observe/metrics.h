@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "kernels/plan/plan.h"
+#include "kernels/explanation.h"
 #include "proto/schema.h"
 #include "usage.h"
 

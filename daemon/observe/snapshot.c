@@ -37,8 +37,13 @@ static void copy_uids(struct snapshot *snapshot, const struct accounts *accounts
 	const struct account *account;
 
 	for (uint32_t i = 0; i < usages->n; i++) {
-		snapshot->uid[i].usage = *usages->of[i];
-		snprintf(snapshot->uid[i].name, sizeof snapshot->uid[i].name, "%u", (unsigned)usages->uid[i]);
+		struct snapshot_uid *row = &snapshot->uid[i];
+
+		row->usage = *usages->of[i];
+		if (*usages->cgroup[i])
+			snprintf(row->name, sizeof row->name, "cgroup:%s", usages->cgroup[i]);
+		else
+			snprintf(row->name, sizeof row->name, "%u", (unsigned)usages->uid[i]);
 	}
 	snapshot->n_uids = usages->n;
 	if (usages->n == USAGE_UIDS) {
@@ -119,6 +124,7 @@ struct snapshot *snapshot_new(struct server *server)
 	snapshot->engine_up = watchdog_engine_up(&server->watchdog);
 	snapshot->recoveries = server->recovery.count;
 	snapshot->waiting = server_count_waiting(server);
+	snapshot->stalled_users = server->stalls.users;
 	snapshot->tables = server->n_tables;
 	snapshot->rings = count_rings(server);
 	snapshot->log_lost = log_lost();
@@ -127,12 +133,7 @@ struct snapshot *snapshot_new(struct server *server)
 	for (int i = 0; i < CHARGE_KIND_COUNT; i++)
 		snapshot->levels[i] = server->accounts.total[i];
 	snapshot->metrics = server->metrics;
-	snapshot->plans = (struct engine_cache_stats){ .hits = server->plans.hits,
-		                                       .misses = server->plans.misses,
-		                                       .evictions = server->plans.evictions,
-		                                       .entries = server->plans.entries };
-	snapshot->plan_searches = server->plans.searches;
-	snapshot->plan_improvements = server->plans.improved;
+	devices_plan_stats(&server->devices, &snapshot->plans);
 	devices_cache_stats(&server->devices, &snapshot->maps);
 	snapshot->limits = server->limits;
 	copy_uids(snapshot, &server->accounts);

@@ -13,7 +13,7 @@
 struct server;
 
 struct snapshot_uid {
-	char name[12]; /* the number of the uid, or "other" */
+	char name[OVERRIDE_CGROUP_BYTES + 8]; /* the number of the uid, "cgroup:" and its path, or "other" */
 	struct usage usage;
 	uint64_t levels[CHARGE_KIND_COUNT];
 	uint64_t limits[LIMIT_COUNT]; /* limits that differ from those of everybody; otherwise 0 */
@@ -39,6 +39,7 @@ struct snapshot {
 	uint64_t engine_up;
 	uint64_t recoveries;
 	uint64_t waiting;
+	uint64_t stalled_users;
 	uint64_t tables;
 	uint64_t rings;
 	uint64_t log_lost;
@@ -47,8 +48,6 @@ struct snapshot {
 	uint64_t levels[CHARGE_KIND_COUNT];
 	struct metrics metrics;
 	struct engine_cache_stats plans;
-	uint64_t plan_searches; /* settled */
-	uint64_t plan_improvements;
 	struct engine_cache_stats maps;
 	struct limits limits;
 	uint32_t n_devices;              /* 0 with cpu */
@@ -59,7 +58,7 @@ struct snapshot {
 	struct snapshot_uid uid[];
 };
 
-/* Returns NULL if out of memory; the caller frees it. At most 212 KB. */
+/* Returns NULL if out of memory; the caller frees it. At most 258 KB. */
 struct snapshot *snapshot_new(struct server *server);
 
 #endif

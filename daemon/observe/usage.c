@@ -4,24 +4,36 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 void usages_deinit(struct usages *usages)
 {
-	for (uint32_t i = 0; i < usages->n; i++)
+	for (uint32_t i = 0; i < usages->n; i++) {
 		free(usages->of[i]);
+		free(usages->cgroup[i]);
+	}
 	usages->n = 0;
 }
 
-struct usage *usages_of(struct usages *usages, uid_t uid)
+struct usage *usages_of(struct usages *usages, uid_t uid, const char *cgroup)
 {
-	for (uint32_t i = 0; i < usages->n; i++)
-		if (usages->uid[i] == uid)
+	const uint32_t n = usages->n;
+
+	for (uint32_t i = 0; i < n; i++)
+		if (usages->uid[i] == uid && !strcmp(usages->cgroup[i], cgroup))
 			return usages->of[i];
-	if (usages->n == USAGE_UIDS)
+	if (n == USAGE_UIDS)
 		return &usages->others;
-	usages->uid[usages->n] = uid;
-	usages->of[usages->n] = calloc(1, sizeof *usages->of[0]);
-	return usages->of[usages->n] ? usages->of[usages->n++] : NULL;
+	usages->uid[n] = uid;
+	usages->cgroup[n] = strdup(cgroup);
+	usages->of[n] = calloc(1, sizeof *usages->of[0]);
+	if (!usages->cgroup[n] || !usages->of[n]) {
+		free(usages->cgroup[n]);
+		free(usages->of[n]);
+		return NULL;
+	}
+	usages->n++;
+	return usages->of[n];
 }
 
 void usage_count_error(struct usage *usage, int status)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Usage: what each user has consumed since the start; counters that never decrease.
  *
- * An account (account.h) says what a uid holds now, and goes with its last connection; the uid's row here
- * stays. The number of rows is limited: uids that come when all rows are taken share one row, "other". Only
+ * An account (account.h) says what a user holds now, and goes with its last connection; the user's row here
+ * stays. The number of rows is limited: users that come when all rows are taken share one row, "other". Only
  * the loop's thread writes.
  */
 #ifndef DAEMON_OBSERVE_USAGE_H
@@ -11,14 +11,14 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "kernels/plan/plan.h"
+#include "kernels/explanation.h"
 #include "proto/status.h"
 
 /* Bar i of a latency histogram counts latencies below 1 us << i and not below half of that; the last bar
  * counts everything else. */
 #define LATENCY_BARS 26
 
-/* The usage of a uid, or of a connection. */
+/* The usage of a user, or of a connection. */
 struct usage {
 	uint64_t requests;
 	uint64_t errors[STATUS_COUNT]; /* by -status - 1 */
@@ -33,7 +33,8 @@ struct usage {
 
 struct usages {
 	uint32_t n;
-	uid_t uid[USAGE_UIDS]; /* in the order of arrival */
+	uid_t uid[USAGE_UIDS];    /* in the order of arrival */
+	char *cgroup[USAGE_UIDS]; /* "": the user is no cgroup */
 	struct usage *of[USAGE_UIDS];
 	struct usage others;
 };
@@ -51,8 +52,9 @@ struct transform_count {
 /* Zero-initialised, it is empty. */
 void usages_deinit(struct usages *usages);
 
-/* Returns the uid's row, created if it is new, valid until usages_deinit; NULL: out of memory. */
-struct usage *usages_of(struct usages *usages, uid_t uid);
+/* Returns the row of the uid, or of the cgroup if that is not "", created if it is new, valid until
+ * usages_deinit; NULL: out of memory. */
+struct usage *usages_of(struct usages *usages, uid_t uid, const char *cgroup);
 
 void usage_count_error(struct usage *usage, int status);
 void usage_count_transform(struct usage *usage, const struct transform_count *done);

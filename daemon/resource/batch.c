@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "plan_cache.h"
 #include "proto/text.h"
 #include "region.h"
 #include "table.h"
@@ -32,7 +31,6 @@ static void deallocate(struct batch *batch)
 	free(batch->items);
 	free(batch->statuses);
 	free(batch->moves);
-	free(batch->plans);
 	free(batch);
 }
 
@@ -72,7 +70,6 @@ static bool make_item_room(struct batch *batch, uint32_t n)
 static bool make_room(struct batch *batch, uint32_t n)
 {
 	uint32_t room = batch->moves_room ?: batch->room;
-	struct plan_entry **plans;
 	struct engine_move *moves;
 
 	if (batch->moves_room - batch->n_moves >= n)
@@ -80,12 +77,9 @@ static bool make_room(struct batch *batch, uint32_t n)
 	while (room - batch->n_moves < n)
 		room *= 2;
 	moves = realloc(batch->moves, room * sizeof *moves);
-	if (moves)
-		batch->moves = moves;
-	plans = moves ? realloc(batch->plans, room * sizeof(*plans)) : NULL;
-	if (!plans)
+	if (!moves)
 		return false;
-	batch->plans = plans;
+	batch->moves = moves;
 	batch->moves_room = room;
 	return true;
 }
@@ -129,10 +123,8 @@ void batch_free(struct batch *batch)
 
 	if (!batch)
 		return;
-	for (uint32_t i = 0; i < batch->n_moves; i++) {
-		plan_entry_done(batch->plans[i], batch->moves[i].plan, NULL);
-		plan_entry_unref(batch->plans[i]);
-	}
+	for (uint32_t i = 0; i < batch->n_moves; i++)
+		engine_plan_unref(batch->moves[i].plan);
 	for (uint32_t i = 0; i < batch->n; i++) {
 		if (!batch->items[i].n_moves)
 			continue;
@@ -171,10 +163,9 @@ static void add_item(struct batch *batch, const struct batch_item *item)
 }
 
 /* Takes over the caller's reference to plan. */
-static void add_move(struct batch *batch, struct plan_entry *plan, const struct placed *placed)
+static void add_move(struct batch *batch, struct engine_plan *plan, const struct placed *placed)
 {
-	batch->moves[batch->n_moves] = placed_move(plan, plan_entry_use(plan, false), placed);
-	batch->plans[batch->n_moves++] = plan;
+	batch->moves[batch->n_moves++] = placed_move(plan, placed);
 }
 
 int batch_add(struct batch *batch, struct parts *parts, struct error *err)
@@ -204,9 +195,9 @@ int batch_add(struct batch *batch, struct parts *parts, struct error *err)
 }
 
 /* The runs of a device, as an item. */
-static void add_runs(struct batch *batch, struct plan_entry *plan, const struct blocks_job *list,
-                     uint32_t device, bool continues)
+static void add_runs(struct batch *batch, const struct blocks_job *list, uint32_t device, bool continues)
 {
+	struct engine_plan *plan = list->plan[device];
 	const struct placed *placed = &list->placed;
 	struct batch_item item = { .device = device,
 		                   .continues = continues,
@@ -226,14 +217,13 @@ static void add_runs(struct batch *batch, struct plan_entry *plan, const struct 
 			item.dst = at.dst;
 			item.src = at.src;
 		}
-		plan_entry_ref(plan);
+		engine_plan_ref(plan);
 		add_move(batch, plan, &at);
 	}
 	add_item(batch, &item);
 }
 
-int batch_add_tables(struct batch *batch, struct plan_entry *plan, const struct blocks_job *list,
-                     struct error *err)
+int batch_add_tables(struct batch *batch, const struct blocks_job *list, struct error *err)
 {
 	const uint32_t n = list->blocks.layers;
 	uint32_t devices[ENGINES_MOST];
@@ -242,8 +232,7 @@ int batch_add_tables(struct batch *batch, struct plan_entry *plan, const struct 
 	if (!make_room(batch, n) || (n_devices > 1 && !make_item_room(batch, n_devices - 1)))
 		return error_set(err, STATUS_NO_MEMORY, "no memory for %" PRIu32 " moves", n);
 	for (uint32_t d = 0; d < n_devices; d++)
-		add_runs(batch, plan, list, devices[d], d > 0);
-	plan_entry_unref(plan);
+		add_runs(batch, list, devices[d], d > 0);
 	return 0;
 }
 
@@ -288,7 +277,7 @@ static int status_of(const struct engine_move *moves, uint32_t n)
 
 uint64_t batch_item_moved(const struct batch_item *item, const struct engine_move *moves, enum family *ret)
 {
-	*ret = moves[item->largest].plan->family;
+	*ret = moves[item->largest].family;
 	return moved_bytes(moves, item->n_moves);
 }
 

@@ -17,7 +17,6 @@
 #include "daemon/method/transforms.h"
 
 struct blocks_job;
-struct plan_entry;
 struct server;
 struct table;
 
@@ -44,9 +43,8 @@ struct batch {
 	struct batch_item *items;
 	int32_t *statuses;
 	uint32_t moves_room;
-	uint32_t n_moves; /* of these items, in their order */
-	struct engine_move *moves;
-	struct plan_entry **plans; /* of the moves */
+	uint32_t n_moves;          /* of these items, in their order */
+	struct engine_move *moves; /* Each holds a reference to its plan. */
 	struct buffer sentences;   /* each ends with a NUL */
 	uint64_t errors_bytes;     /* left for errors in the reply */
 };
@@ -61,11 +59,10 @@ void batch_free_kept(struct server *server);
 /* Adds an item that runs; takes over the caller's references to plans, also on failure. NO_MEMORY. */
 int batch_add(struct batch *batch, struct parts *parts, struct error *err);
 
-/* Adds an item that runs once for each entry of the list's tables (without src_table all have the place of
- * placed), on the device that the list says; those of further devices are items that continue it. Takes over
- * the caller's reference to plan; NO_MEMORY: it takes nothing. */
-int batch_add_tables(struct batch *batch, struct plan_entry *plan, const struct blocks_job *list,
-                     struct error *err);
+/* Adds an item that runs once for each entry of the list's tables (without src_table all entries have the
+ * place of placed), on the device that the list says; entries on further devices become items that continue
+ * it. Returns 0 or NO_MEMORY. */
+int batch_add_tables(struct batch *batch, const struct blocks_job *list, struct error *err);
 
 /* How many items from item i on are one of the request's; *ret_moves: their moves. */
 uint32_t batch_asked(const struct batch *batch, uint32_t i, uint32_t *ret_moves);
@@ -73,7 +70,8 @@ uint32_t batch_asked(const struct batch *batch, uint32_t i, uint32_t *ret_moves)
 /* Adds an item that is refused. */
 void batch_refuse(struct batch *batch, const struct error *error);
 
-/* Of an item, with its moves: the bytes of those that have not failed, and the family of its largest part. */
+/* Returns the bytes of those of an item's moves that have not failed, and sets *ret to the family of its
+ * largest part. */
 uint64_t batch_item_moved(const struct batch_item *item, const struct engine_move *moves, enum family *ret);
 
 /* The error of moves of one item whose exact casts have changed values: how many of all. */

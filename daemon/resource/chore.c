@@ -1,122 +1,382 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A queue of accounts, each with a queue of chores. libuv's own queue never holds more work than it has
- * threads, so that the order is decided here. */
+/* The loop decides the order: it gives a chore to a thread that has none, and gets it back when it is done or
+ * its time slice is over. Closes are given to their thread at once, which does them in that order: a message
+ * may bring hundreds of descriptors. One lock guards what the loop and the threads share; it is held for a
+ * few instructions, never during a chore. */
 #include "chore.h"
 
-#include <stddef.h>
-#include <stdio.h>
+#include <assert.h>
+#include <inttypes.h>
+#include <pthread.h>
 #include <stdlib.h>
 
 #include "daemon/net/account.h"
+#include "daemon/observe/log.h"
+#include "daemon/observe/stalls.h"
+#include "kernels/thread.h"
 
-#define THREADS  8
 #define SLICE_NS 5000000
+#define IDLE_NS  UINT64_C(1000000000)
+#define RETRY_MS 100
 
-static void on_work(uv_work_t *work);
-static void on_worked(uv_work_t *work, int status);
+struct chore_thread {
+	struct chores *chores;
+	struct account *account; /* The thread holds a reference to it. */
+	uint32_t place;          /* The thread is at this place of account->chore_threads. */
+	pthread_t thread;
+	struct chore *given; /* The thread was given this chore last. It is NULL when the loop has all of them
+	                        back. The loop alone uses it. */
+	uv_cond_t cond;
+	/* The lock guards these two. */
+	struct chore_queue next; /* The thread has been given these and has not taken them yet. */
+	bool has_ended;          /* The thread takes no chore any more: it has ended, or is about to. */
+};
 
-/* libuv reads the variable when it gets its first work. */
-void chores_init(struct chores *chores, uv_loop_t *loop)
+/* The threads for a kind have these places in account->chore_threads. */
+static const struct {
+	uint32_t first, n;
+} places[CHORE_KIND_COUNT] = { [CHORE_MEMORY] = { 0, 2 }, [CHORE_CLOSE] = { 2, 1 } };
+
+static void on_wake(uv_async_t *async);
+static void on_retry(uv_timer_t *timer);
+static void *work(void *arg);
+
+void chores_start(struct chores *chores, uv_loop_t *loop, struct accounts *accounts, struct stalls *stalls,
+                  void (*on_idle)(void *arg), void *arg)
 {
-	char threads[16];
-
-	*chores = (struct chores){ .loop = loop };
-	TAILQ_INIT(&chores->waiting);
-	snprintf(threads, sizeof threads, "%d", THREADS);
-	setenv("UV_THREADPOOL_SIZE", threads, 1);
+	*chores = (struct chores){ .accounts = accounts, .stalls = stalls, .on_idle = on_idle, .arg = arg };
+	TAILQ_INIT(&chores->worked);
+	uv_mutex_init(&chores->lock);
+	uv_async_init(loop, &chores->wake, on_wake);
+	uv_timer_init(loop, &chores->retry);
+	chores->wake.data = chores->retry.data = chores;
 }
 
-/* Whether a chore of the account may begin beside those that are under way. */
-static bool may_begin(const struct chores *chores, const struct account *account)
+/* ---- Threads ------------------------------------------------------------------------------------------ */
+
+static struct chore_thread *thread_new(struct chores *chores, struct account *account, uint32_t place)
 {
-	if (account->chores_under_way == 0)
-		return chores->under_way < THREADS;
-	return account->chores_under_way == 1 && chores->under_way < THREADS / 2;
+	struct chore_thread *thread = calloc(1, sizeof *thread);
+	const bool is_apart = chores->may_be_apart && !account_is_trusted(chores->accounts, account);
+
+	if (!thread)
+		return NULL;
+	thread->chores = chores;
+	thread->account = account;
+	thread->place = place;
+	TAILQ_INIT(&thread->next);
+	if (uv_cond_init(&thread->cond) < 0) {
+		free(thread);
+		return NULL;
+	}
+	if ((is_apart ? thread_start_apart : thread_start)(&thread->thread, work, thread) != 0) {
+		uv_cond_destroy(&thread->cond);
+		free(thread);
+		return NULL;
+	}
+	account->refs++;
+	account->chore_threads[place] = thread;
+	return thread;
 }
 
-static struct account *next_account(struct chores *chores)
+/* Waits for the thread, which has ended or is about to, and frees what belongs to it. */
+static void thread_free(struct chore_thread *thread)
 {
-	struct account *account;
-
-	TAILQ_FOREACH(account, &chores->waiting, chores_entry)
-		if (may_begin(chores, account))
-			return account;
-	return NULL;
+	assert(!thread->given);
+	pthread_join(thread->thread, NULL);
+	uv_cond_destroy(&thread->cond);
+	thread->account->chore_threads[thread->place] = NULL;
+	account_unref(thread->account);
+	free(thread);
 }
 
-static void begin(struct chores *chores)
+static bool has_ended(struct chore_thread *thread)
 {
-	struct account *account;
+	bool ended;
 
-	while ((account = next_account(chores))) {
-		struct chore *chore = TAILQ_FIRST(&account->chores);
+	uv_mutex_lock(&thread->chores->lock);
+	ended = thread->has_ended;
+	uv_mutex_unlock(&thread->chores->lock);
+	return ended;
+}
 
-		TAILQ_REMOVE(&chores->waiting, account, chores_entry);
-		TAILQ_REMOVE(&account->chores, chore, entry);
-		if (!TAILQ_EMPTY(&account->chores))
-			TAILQ_INSERT_TAIL(&chores->waiting, account, chores_entry);
-		if (!chore->is_begun && chore->begins && !chore->begins(chore)) {
-			account_unref(account);
-			continue;
-		}
-		chore->is_begun = true;
-		account->chores_under_way++;
-		chores->under_way++;
-		uv_queue_work(chores->loop, &chore->work, on_work, on_worked);
+static void free_ended(struct account *account)
+{
+	for (uint32_t i = 0; i < CHORE_THREADS; i++) {
+		struct chore_thread *thread = account->chore_threads[i];
+
+		if (thread && !thread->given && has_ended(thread))
+			thread_free(thread);
 	}
 }
 
-static void add(struct chore *chore)
+void chores_stop(struct chores *chores)
 {
-	struct account *account = chore->account;
+	struct account *account, *next;
 
-	if (TAILQ_EMPTY(&account->chores))
-		TAILQ_INSERT_TAIL(&chore->chores->waiting, account, chores_entry);
-	TAILQ_INSERT_TAIL(&account->chores, chore, entry);
+	assert(chores->n == 0);
+	uv_mutex_lock(&chores->lock);
+	chores->stopping = true;
+	LIST_FOREACH(account, &chores->accounts->list, entry)
+		for (uint32_t i = 0; i < CHORE_THREADS; i++)
+			if (account->chore_threads[i])
+				uv_cond_signal(&account->chore_threads[i]->cond);
+	uv_mutex_unlock(&chores->lock);
+	for (account = LIST_FIRST(&chores->accounts->list); account; account = next) {
+		next = LIST_NEXT(account, entry);
+		account->refs++;
+		for (uint32_t i = 0; i < CHORE_THREADS; i++)
+			if (account->chore_threads[i])
+				thread_free(account->chore_threads[i]);
+		account_unref(account);
+	}
+	uv_close((uv_handle_t *)&chores->wake, NULL);
+	uv_close((uv_handle_t *)&chores->retry, NULL);
+	uv_mutex_destroy(&chores->lock);
+}
+
+void chores_leave(struct chores *chores)
+{
+	struct account *account;
+
+	uv_mutex_lock(&chores->lock);
+	chores->stopping = true;
+	uv_mutex_unlock(&chores->lock);
+	LIST_FOREACH(account, &chores->accounts->list, entry)
+		for (uint32_t i = 0; i < CHORE_THREADS; i++) {
+			struct chore_thread *thread = account->chore_threads[i];
+
+			if (!thread)
+				continue;
+			uv_cond_signal(&thread->cond);
+			if (thread->given)
+				pthread_detach(thread->thread);
+			else
+				pthread_join(thread->thread, NULL);
+		}
+}
+
+/* ---- On the loop -------------------------------------------------------------------------------------- */
+
+/* Returns a thread of the account that takes a chore of that kind: one that has nothing to do, or for a close
+ * also one that has closes to do. It returns NULL if there is none, or if none could be started, which is
+ * tried again soon. */
+static struct chore_thread *thread_for(struct chores *chores, struct account *account, enum chore_kind kind)
+{
+	const uint32_t first = places[kind].first, end = first + places[kind].n;
+	struct chore_thread *thread;
+	bool any = false;
+
+	free_ended(account);
+	for (uint32_t i = first; i < end; i++) {
+		thread = account->chore_threads[i];
+		any |= thread != NULL;
+		if (thread && (!thread->given || kind == CHORE_CLOSE))
+			return thread;
+	}
+	for (uint32_t i = first; i < end; i++)
+		if (!account->chore_threads[i]) {
+			thread = thread_new(chores, account, i);
+			if (!thread && !any)
+				uv_timer_start(&chores->retry, on_retry, RETRY_MS, 0);
+			return thread;
+		}
+	return NULL;
+}
+
+/* Gives the thread the chore; it returns false if the thread has just ended. */
+static bool give(struct chore_thread *thread, struct chore *chore)
+{
+	struct chores *chores = thread->chores;
+	bool given;
+
+	uv_mutex_lock(&chores->lock);
+	given = !thread->has_ended;
+	if (given) {
+		thread->given = chore;
+		TAILQ_INSERT_TAIL(&thread->next, chore, entry);
+		chore->thread = thread;
+		chore->since_ns = uv_hrtime();
+		uv_cond_signal(&thread->cond);
+	}
+	uv_mutex_unlock(&chores->lock);
+	return given;
+}
+
+static void count_done(struct chores *chores)
+{
+	if (--chores->n == 0)
+		chores->on_idle(chores->arg);
+}
+
+/* Gives threads of the account what it has to do of that kind. */
+static void begin(struct chores *chores, struct account *account, enum chore_kind kind)
+{
+	struct chore_queue *queue = &account->chores[kind];
+	struct chore_thread *thread;
+	struct chore *chore;
+
+	account->refs++;
+	while ((chore = TAILQ_FIRST(queue)) && (thread = thread_for(chores, account, kind))) {
+		TAILQ_REMOVE(queue, chore, entry);
+		if (!chore->is_begun && chore->begins && !chore->begins(chore)) {
+			account_unref(account);
+			count_done(chores);
+			continue;
+		}
+		chore->is_begun = true;
+		if (!give(thread, chore))
+			TAILQ_INSERT_HEAD(queue, chore, entry);
+	}
+	account_unref(account);
 }
 
 void chores_add(struct chores *chores, struct account *account, struct chore *chore)
 {
-	chore->chores = chores;
 	chore->account = account;
+	chore->thread = NULL;
 	chore->is_begun = chore->is_done = false;
 	account->refs++;
-	add(chore);
-	begin(chores);
+	chores->n++;
+	stalls_expect(chores->stalls, account);
+	TAILQ_INSERT_TAIL(&account->chores[chore->kind], chore, entry);
+	begin(chores, account, chore->kind);
 }
 
-/* ---- Off the loop, and back on it ---------------------------------------------------------------------- */
-
-static struct chore *chore_of(uv_work_t *work)
+static void on_retry(uv_timer_t *timer)
 {
-	return (struct chore *)((char *)work - offsetof(struct chore, work));
+	struct chores *chores = timer->data;
+	struct account *account, *next;
+
+	for (account = LIST_FIRST(&chores->accounts->list); account; account = next) {
+		account->refs++;
+		for (int kind = 0; kind < CHORE_KIND_COUNT; kind++)
+			begin(chores, account, (enum chore_kind)kind);
+		next = LIST_NEXT(account, entry);
+		account_unref(account);
+	}
 }
 
-static void on_work(uv_work_t *work)
+static void take_back(struct chores *chores, struct chore *chore)
 {
-	struct chore *chore = chore_of(work);
-	uint64_t end = uv_hrtime() + SLICE_NS;
+	struct account *account = chore->account;
+	const enum chore_kind kind = chore->kind;
+	const bool is_done = chore->is_done; /* Another thread may go on with it below. */
+
+	if (chore->thread->given == chore)
+		chore->thread->given = NULL;
+	chore->thread = NULL;
+	account->refs++;
+	if (!is_done)
+		TAILQ_INSERT_TAIL(&account->chores[kind], chore, entry);
+	begin(chores, account, kind);
+	if (is_done) {
+		chore->on_done(chore);
+		account_unref(account);
+		count_done(chores);
+	}
+	account_unref(account);
+}
+
+static void on_wake(uv_async_t *async)
+{
+	struct chores *chores = async->data;
+	struct chore_queue worked = TAILQ_HEAD_INITIALIZER(worked);
+	struct account *account, *next;
+	struct chore *chore;
+
+	uv_mutex_lock(&chores->lock);
+	TAILQ_CONCAT(&worked, &chores->worked, entry);
+	uv_mutex_unlock(&chores->lock);
+	while ((chore = TAILQ_FIRST(&worked))) {
+		TAILQ_REMOVE(&worked, chore, entry);
+		take_back(chores, chore);
+		if (chores->stopping)
+			return;
+	}
+	for (account = LIST_FIRST(&chores->accounts->list); account; account = next) {
+		next = LIST_NEXT(account, entry);
+		account->refs++;
+		free_ended(account);
+		account_unref(account);
+	}
+}
+
+/* ---- Off the loop ------------------------------------------------------------------------------------- */
+
+/* Returns the next chore that the thread is given, or NULL if none came for IDLE_NS or the service stops. The
+ * caller holds the lock, which is released while the thread waits. */
+static struct chore *next_chore(struct chore_thread *thread)
+{
+	struct chores *chores = thread->chores;
+	struct chore *chore;
+	int r = 0;
+
+	while (TAILQ_EMPTY(&thread->next) && !chores->stopping && r == 0)
+		r = uv_cond_timedwait(&thread->cond, &chores->lock, IDLE_NS);
+	chore = TAILQ_FIRST(&thread->next);
+	if (chore)
+		TAILQ_REMOVE(&thread->next, chore, entry);
+	return chore;
+}
+
+static void work_for_a_slice(struct chore *chore)
+{
+	const uint64_t end = uv_hrtime() + SLICE_NS;
 
 	do
 		chore->is_done = chore->step(chore);
 	while (!chore->is_done && uv_hrtime() < end);
 }
 
-static void on_worked(uv_work_t *work, int status)
+static void *work(void *arg)
 {
-	struct chore *chore = chore_of(work);
-	struct account *account = chore->account;
-	struct chores *chores = chore->chores;
-	bool is_done = chore->is_done; /* read before another thread may go on with it */
+	struct chore_thread *thread = arg;
+	struct chores *chores = thread->chores;
+	struct chore *chore;
 
-	(void)status;
-	account->chores_under_way--;
-	chores->under_way--;
-	if (!is_done)
-		add(chore);
-	begin(chores);
-	if (!is_done)
-		return;
-	chore->on_done(chore);
-	account_unref(account);
+	pthread_setname_np(pthread_self(), "chore");
+	uv_mutex_lock(&chores->lock);
+	while ((chore = next_chore(thread))) {
+		uv_mutex_unlock(&chores->lock);
+		work_for_a_slice(chore);
+		uv_mutex_lock(&chores->lock);
+		TAILQ_INSERT_TAIL(&chores->worked, chore, entry);
+		uv_async_send(&chores->wake);
+	}
+	thread->has_ended = true;
+	if (!chores->stopping)
+		uv_async_send(&chores->wake);
+	uv_mutex_unlock(&chores->lock);
+	return NULL;
+}
+
+/* ---- Stuck -------------------------------------------------------------------------------------------- */
+
+uint32_t chores_count_stuck(const struct account *account, uint64_t ns)
+{
+	const uint64_t now = uv_hrtime();
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < places[CHORE_MEMORY].n; i++) {
+		const struct chore_thread *thread = account->chore_threads[i];
+
+		n += thread && thread->given && now - thread->given->since_ns >= ns;
+	}
+	return n;
+}
+
+void chores_log_stuck(const struct chores *chores)
+{
+	const struct account *account;
+
+	LIST_FOREACH(account, &chores->accounts->list, entry) {
+		const struct log_about about = account_about(account);
+
+		if (chores_count_stuck(account, 0) > 0)
+			log_about(LOG_LEVEL_WARNING, &about,
+			          "memory of its own is still being mapped or unmapped, by %" PRIu32
+			          " of its %" PRIu32 " threads",
+			          chores_count_stuck(account, 0), places[CHORE_MEMORY].n);
+	}
 }

@@ -9,6 +9,7 @@
 
 #include "batch.h"
 #include "links.h"
+#include "planning.h"
 #include "reach.h"
 #include "region.h"
 #include "sequence.h"
@@ -99,7 +100,7 @@ struct job *job_new(struct session *session, const struct rpc_request *request, 
 	return job;
 }
 
-static int run_on_one_of_several(struct job *job, uint32_t device, struct error *err)
+static int run_where_reached(struct job *job, uint32_t device, struct error *err)
 {
 	struct engine_job *engine_job = &job->engine_job;
 	int r = region_reach_if(job->wait, device, err);
@@ -121,7 +122,7 @@ static int run_on_one_of_several(struct job *job, uint32_t device, struct error 
 int job_run_on(struct job *job, uint32_t device, struct error *err)
 {
 	job->device = device;
-	return job->session->server->devices.n == 1 ? 0 : run_on_one_of_several(job, device, err);
+	return job->session->server->devices.need_reach ? run_where_reached(job, device, err) : 0;
 }
 
 int job_charge(struct job *job, uint64_t more, struct error *err)
@@ -160,11 +161,10 @@ void job_use(struct job *job, struct region *region)
 	job->regions[job->n_regions++] = region;
 }
 
-static void set_move(struct job *job, struct plan_entry *entry, const struct plan *plan,
-                     const struct placed *placed)
+/* The move takes over the caller's reference to the plan. */
+static void set_move(struct job *job, struct engine_plan *plan, const struct placed *placed)
 {
-	job->plan = entry;
-	job->engine_job.move = placed_move(entry, plan, placed);
+	job->engine_job.move = placed_move(plan, placed);
 	job->dst = placed->dst;
 	job->src = placed->src;
 	assert(job->device == placed->device);
@@ -178,15 +178,6 @@ static void set_move(struct job *job, struct plan_entry *entry, const struct pla
 		job_use(job, placed->amax_scale.region);
 	if (placed->amax_inverse.region)
 		job_use(job, placed->amax_inverse.region);
-}
-
-static void set_only_move(struct job *job, struct plan_entry *plan, const struct placed *placed)
-{
-	/* A device measures nothing that crosses its bus or a link; the CPU engine tries nothing. */
-	job->may_be_trial = !placed->dst->memory->host && !placed->src->memory->host &&
-	                    placed->dst->device == placed->src->device;
-	set_move(job, plan, plan_entry_use(plan, job->may_be_trial), placed);
-	job->uses_plan = true;
 }
 
 static int set_moves(struct job *job, struct parts *parts, struct error *err)
@@ -215,7 +206,7 @@ int job_set_parts(struct job *job, struct parts *parts, struct error *err)
 	if (parts->n > 1)
 		return set_moves(job, parts, err);
 	placed = placed_part(&parts->placed, only->dst_offset, only->src_offset);
-	set_only_move(job, only->plan, &placed);
+	set_move(job, only->plan, &placed);
 	return 0;
 }
 
@@ -223,24 +214,16 @@ uint64_t job_moved(const struct job *job, enum family *ret)
 {
 	if (job->parts)
 		return batch_item_moved(&job->parts->items[0], job->parts->moves, ret);
-	*ret = job->engine_job.move.plan->family;
-	return job->plan->transform.bytes;
+	*ret = job->engine_job.move.family;
+	return job->engine_job.move.transform->bytes;
 }
 
-/* The engine plans each list anew, for its blocks. */
-void job_set_blocks(struct job *job, struct plan_entry *plan, const struct placed *placed,
+void job_set_blocks(struct job *job, struct engine_plan *plan, const struct placed *placed,
                     struct engine_blocks *blocks)
 {
-	set_move(job, plan, &plan->plan, placed);
+	engine_plan_ref(plan);
+	set_move(job, plan, placed);
 	job->engine_job.blocks = blocks;
-}
-
-/* run: NULL if there was none. */
-static void let_go_of_plan(struct job *job, const struct plan_run *run)
-{
-	if (job->uses_plan)
-		plan_entry_done(job->plan, job->engine_job.move.plan, run);
-	job->uses_plan = false;
 }
 
 void job_drop(struct job *job)
@@ -251,8 +234,7 @@ void job_drop(struct job *job)
 		job->release(job);
 	for (uint32_t i = 0; i < job->n_regions; i++)
 		region_unuse(job->regions[i]);
-	let_go_of_plan(job, NULL);
-	plan_entry_unref(job->plan);
+	engine_plan_unref(job->engine_job.move.plan);
 	batch_free(job->parts);
 	spread_free(job->spread);
 	charge_release(&job->charge);
@@ -269,6 +251,8 @@ void job_submit(struct job *job)
 	session->jobs++;
 	session->transforms += job->charge.amount;
 	session->waiting_jobs += job->engine_job.wait.memory != NULL;
+	if (session->account->owners[job->device].is_untrusted)
+		stalls_expect(&session->server->stalls, session->account);
 	TAILQ_INSERT_TAIL(&session->jobs_under_way, job, entry);
 	sequence_add(job);
 	/* This may end the session, which then cancels the job. */
@@ -301,10 +285,10 @@ bool job_cancel(struct job *job)
 
 /* ---- The end ------------------------------------------------------------------------------------------ */
 
-/* Those that it could occupy at most. */
+/* Returns how many multiprocessors the job could occupy at most. */
 static uint64_t multiprocessors_of(const struct job *job, const struct engine *engine)
 {
-	const uint64_t own = job->engine_job.multiprocessors, all = engine_multiprocessors(engine);
+	const uint64_t own = job->engine_job.multiprocessors, all = engine->multiprocessors;
 
 	return own && own < all ? own : all;
 }
@@ -434,7 +418,7 @@ static bool explain_loss(const struct job *job, struct error *err)
 		          job->method->name);
 		return true;
 	}
-	if (status == STATUS_DEVICE_LOST || engine_multiprocessors(engine) > 0)
+	if (status == STATUS_DEVICE_LOST || engine->multiprocessors > 0)
 		return false;
 	error_set(err, STATUS_DEVICE,
 	          "%s: the memory failed under it; a region's file has a hole there, or was cut meanwhile",
@@ -481,19 +465,22 @@ static bool is_refused(const struct job *job)
 	return engine_job->status < 0;
 }
 
+/* A run counts for a plan only if the job had no other. */
+static void count_run(const struct engine_job *job)
+{
+	if (job->move.plan && !job->blocks && job->status == 0)
+		engine_plan_count(job->move.plan, job->ns, job->is_measured);
+}
+
 static void on_job_done(struct engine_job *engine_job)
 {
 	struct job *job = (struct job *)engine_job; /* its first member */
 	struct session *session = job->session;
 	struct server *server = session->server;
 	struct account *account = session->account;
-	const struct plan_run run = { .status = engine_job->status,
-		                      .ns = engine_job->ns,
-		                      .may_be_trial = job->may_be_trial,
-		                      .is_measured = engine_job->is_measured };
 
 	if (engine_job->status == STATUS_DEVICE_LOST && engine_job->begun && server->state == SERVER_RUNNING)
-		penalties_suspect(&server->penalties, account->uid, uv_hrtime() / 1000000);
+		penalties_suspect(&server->penalties, account->user, uv_hrtime() / 1000000);
 	if (is_refused(job))
 		refuse(job);
 	else
@@ -503,7 +490,7 @@ static void on_job_done(struct engine_job *engine_job)
 	session->transforms -= job->charge.amount;
 	session->waiting_jobs -= engine_job->wait.memory != NULL;
 	sequence_on_end(job);
-	let_go_of_plan(job, &run);
+	count_run(engine_job);
 	job_drop(job);
 	time_slices_wake_waiting(server, account);
 	session_on_job_ended(session);

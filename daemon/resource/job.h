@@ -16,7 +16,6 @@
 #include "daemon/net/account.h"
 #include "kernels/engine.h"
 #include "daemon/method/order.h"
-#include "plan_cache.h"
 
 struct batch;
 struct parts;
@@ -51,10 +50,7 @@ struct job {
 	uint64_t tag;             /* of an entry of a submission ring */
 	struct spread *spread;    /* of a batch on several devices; NULL: it is on one */
 	struct batch *parts;      /* of a transform of several parts, or of a reshard; NULL: none */
-	struct plan_entry *plan;  /* of engine_job.move; NULL: there is none */
-	struct region *dst, *src; /* the same */
-	bool uses_plan;           /* engine_job.move.plan is held, */
-	bool may_be_trial;        /* and the job's time can be that plan's */
+	struct region *dst, *src; /* of engine_job.move; NULL if there is none, and then it has no plan */
 	uint32_t n_regions;
 	struct region *regions[JOB_MAX_REGIONS];
 	struct charge charge;
@@ -91,8 +87,8 @@ int job_set_parts(struct job *job, struct parts *parts, struct error *err);
 /* For answer: the bytes that these have moved, and the family of the largest. */
 uint64_t job_moved(const struct job *job, enum family *ret);
 
-/* Sets a list of blocks. Takes over the caller's reference to plan. */
-void job_set_blocks(struct job *job, struct plan_entry *plan, const struct placed *placed,
+/* Makes a list of blocks the job's work. */
+void job_set_blocks(struct job *job, struct engine_plan *plan, const struct placed *placed,
                     struct engine_blocks *blocks);
 
 /* Queues the job behind the session's others. */

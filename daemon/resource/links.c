@@ -37,7 +37,7 @@ static void count_blocks(struct devices *devices, const struct blocks_job *list,
 
 void links_count_job(struct devices *devices, const struct job *job, uint64_t bytes)
 {
-	const struct transform *transform = job->plan ? &job->plan->transform : NULL;
+	const struct transform *transform = job->engine_job.move.transform;
 
 	if (devices->n == 1 || bytes == 0)
 		return;

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "planning.h"
 #include "daemon/server.h"
 #include "daemon/net/session.h"
 
@@ -12,23 +13,13 @@
  * cache. */
 #define KEPT_PLANS 2
 
-/* A plan, and the properties of the places that it depends on. */
-struct kept {
-	struct plan_entry *entry; /* NULL: none */
-	uint32_t align;
-	uint8_t dst_phase;
-	uint8_t src_phase;
-	bool spread; /* for several places at once */
-	uint8_t variant;
-};
-
 /* One of the transforms that a run moves. */
 struct prepared_part {
 	struct transform_spec spec;
 	int64_t dst_offset; /* bytes from the places of the run */
 	int64_t src_offset;
-	struct kept kept[KEPT_PLANS];
-	uint32_t oldest; /* index in kept of the next to be replaced */
+	struct engine_plan *kept[KEPT_PLANS]; /* NULL: none */
+	uint32_t oldest;                      /* index in kept of the next to be replaced */
 };
 
 struct prepared {
@@ -37,7 +28,8 @@ struct prepared {
 	struct tensor_extent dst_extent, src_extent;
 	struct placed_operand scale, bias; /* numbers; tensors have the places of a run */
 	struct charge charge;
-	uint32_t largest; /* part */
+	struct charge bytes; /* of all of it, kept plans included */
+	uint32_t largest;    /* part */
 	uint32_t n;
 	struct prepared_part part[];
 };
@@ -48,8 +40,9 @@ static void prepared_free(struct prepared *prepared)
 {
 	for (uint32_t i = 0; i < prepared->n; i++)
 		for (int k = 0; k < KEPT_PLANS; k++)
-			plan_entry_unref(prepared->part[i].kept[k].entry);
+			engine_plan_unref(prepared->part[i].kept[k]);
 	charge_release(&prepared->charge);
+	charge_release(&prepared->bytes);
 	free(prepared);
 }
 
@@ -96,37 +89,65 @@ static int refuse_places(const struct msg_transform *params, struct error *err)
 	return r;
 }
 
-/* The plan for places like these; the caller gets no reference. */
-static int find_plan(struct session *session, struct prepared_part *part, const struct plan_facts *facts,
-                     struct plan_entry **ret, struct error *err)
+/* Takes over the reference to entry. A second kind of places is charged for; if the user has no room for it,
+ * it replaces the first one, whose plan takes as many bytes. */
+static void keep(struct session *session, struct prepared *prepared, struct prepared_part *part,
+                 struct engine_plan *entry)
 {
-	struct kept *kept;
-	int r;
+	struct engine_plan **kept = &part->kept[part->oldest];
+	struct error err;
 
-	for (int i = 0; i < KEPT_PLANS; i++) {
-		kept = &part->kept[i];
-		if (kept->entry && kept->align == facts->align && kept->dst_phase == facts->dst_phase &&
-		    kept->src_phase == facts->src_phase && kept->spread == facts->spread &&
-		    kept->variant == facts->variant) {
-			*ret = kept->entry;
-			return 0;
-		}
-	}
-	r = plan_cache_get(&session->server->plans, &part->spec, facts, ret, err);
-	if (r < 0)
-		return r;
-	kept = &part->kept[part->oldest];
-	part->oldest = (part->oldest + 1) % KEPT_PLANS;
-	plan_entry_unref(kept->entry);
-	*kept = (struct kept){ *ret,          facts->align,  facts->dst_phase, facts->src_phase,
-		               facts->spread, facts->variant };
-	return 0;
+	if (!*kept && charge_take(&prepared->bytes, &session->server->accounts, session->account,
+	                          CHARGE_PLAN_BYTES, engine_plan_bytes(entry), &err) < 0)
+		kept = &part->kept[0];
+	else
+		part->oldest = (part->oldest + 1) % KEPT_PLANS;
+	engine_plan_unref(*kept);
+	*kept = entry;
 }
 
-static struct prepared *prepared_new(const struct split *split)
+/* The plan for places like these; the caller gets no reference. */
+static int find_plan(struct session *session, struct prepared *prepared, struct prepared_part *part,
+                     uint32_t device, struct plan_places places, struct engine_plan **ret, struct error *err)
 {
-	const size_t n = (size_t)split->n_parts;
-	struct prepared *prepared = calloc(1, sizeof *prepared + n * sizeof(struct prepared_part));
+	struct engine *engine = device_engine(&session->server->devices, device);
+	int r;
+
+	for (int i = 0; i < KEPT_PLANS; i++)
+		if (part->kept[i] && engine_plan_suits(part->kept[i], engine, places)) {
+			*ret = part->kept[i];
+			return 0;
+		}
+	r = planning_get(session, device, &part->spec, places, ret, err);
+	if (r == 0)
+		keep(session, prepared, part, *ret);
+	return r;
+}
+
+static uint64_t bytes_of_all(const struct parts *parts)
+{
+	uint64_t bytes = sizeof(struct prepared) + parts->n * sizeof(struct prepared_part);
+
+	for (uint32_t i = 0; i < parts->n; i++)
+		bytes += engine_plan_bytes(parts->part[i].plan);
+	return bytes;
+}
+
+static int take_charges(struct session *session, const struct parts *parts, struct charge *count,
+                        struct charge *bytes, struct error *err)
+{
+	struct accounts *accounts = &session->server->accounts;
+	int r = charge_take(count, accounts, session->account, CHARGE_PLANS, parts->n, err);
+
+	return r < 0 ? r
+	             : charge_take(bytes, accounts, session->account, CHARGE_PLAN_BYTES, bytes_of_all(parts),
+	                           err);
+}
+
+/* Takes over the references to the plans of all parts, which are for places that are aligned. */
+static struct prepared *prepared_new(const struct split *split, struct parts *parts)
+{
+	struct prepared *prepared = calloc(1, sizeof *prepared + parts->n * sizeof(struct prepared_part));
 
 	if (!prepared)
 		return NULL;
@@ -135,8 +156,8 @@ static struct prepared *prepared_new(const struct split *split)
 	prepared->dst_extent = split->dst_extent;
 	prepared->src_extent = split->src_extent;
 	prepared->largest = (uint32_t)split->largest;
-	prepared->n = (uint32_t)n;
-	for (size_t i = 0; i < n; i++) {
+	prepared->n = parts->n;
+	for (uint32_t i = 0; i < parts->n; i++) {
 		struct prepared_part *part = &prepared->part[i];
 		struct split_part one;
 
@@ -144,59 +165,69 @@ static struct prepared *prepared_new(const struct split *split)
 		part->spec = one.spec;
 		part->dst_offset = one.dst_offset;
 		part->src_offset = one.src_offset;
+		part->kept[0] = parts->part[i].plan;
+		part->oldest = 1;
 	}
+	parts->n = 0;
 	return prepared;
 }
 
-/* Plans all parts for places that are aligned. */
-static int make_plans(struct session *session, struct prepared *prepared, struct error *err)
+/* The plans are checked against the limit on their number before they are made, too. */
+static int plan_all(struct session *session, const struct split *split, struct parts *ret, struct error *err)
 {
-	const struct plan_facts none = placed_facts(session, NULL);
-	int r = 0;
+	struct charge count = { 0 };
+	int r = charge_take(&count, &session->server->accounts, session->account, CHARGE_PLANS,
+	                    (uint64_t)split->n_parts, err);
 
-	for (uint32_t i = 0; i < prepared->n && r == 0; i++) {
-		struct prepared_part *part = &prepared->part[i];
-		const struct plan_facts facts =
-		    facts_at(&none, (uint64_t)part->dst_offset, (uint64_t)part->src_offset);
-		struct plan_entry *plan;
+	if (r == 0)
+		r = parts_plan(session, split, false, ret, err);
+	charge_release(&count);
+	return r;
+}
 
-		r = find_plan(session, part, &facts, &plan, err);
+static int add(struct session *session, const struct msg_transform *params, const struct split *split,
+               struct parts *parts, uint64_t *ret_id, struct error *err)
+{
+	struct charge count = { 0 }, bytes = { 0 };
+	struct prepared *prepared = NULL;
+	int r = take_charges(session, parts, &count, &bytes, err);
+
+	if (r == 0) {
+		prepared = prepared_new(split, parts);
+		r = prepared ? 0 : error_set(err, STATUS_NO_MEMORY, "no memory for a plan");
 	}
+	if (r < 0) {
+		charge_release(&count);
+		charge_release(&bytes);
+		return r;
+	}
+	prepared->charge = count;
+	prepared->bytes = bytes;
+	prepared->scale.number = operand_number(&params->scale, params->has & F(transform, scale));
+	prepared->bias.number = operand_number(&params->bias, params->has & F(transform, bias));
+	r = id_table_add(&session->plans, prepared, "plans", &prepared->id, err);
+	if (r < 0)
+		prepared_free(prepared);
+	else
+		*ret_id = prepared->id;
 	return r;
 }
 
 int prepared_add(struct session *session, const struct msg_transform *params, uint64_t *ret_id,
                  struct error *err)
 {
-	struct charge charge = { 0 };
-	struct prepared *prepared;
+	struct parts parts = { 0 };
 	struct split split;
 	int r = refuse_places(params, err);
 
 	if (r == 0)
 		r = transform_split_of(params, &split, err);
 	if (r == 0)
-		r = charge_take(&charge, &session->server->accounts, session->account, CHARGE_PLANS,
-		                (uint64_t)split.n_parts, err);
-	if (r < 0)
-		return r;
-	prepared = prepared_new(&split);
-	if (!prepared) {
-		charge_release(&charge);
-		return error_set(err, STATUS_NO_MEMORY, "no memory for a plan");
-	}
-	prepared->charge = charge;
-	prepared->scale.number = operand_number(&params->scale, params->has & F(transform, scale));
-	prepared->bias.number = operand_number(&params->bias, params->has & F(transform, bias));
-	r = make_plans(session, prepared, err);
+		r = plan_all(session, &split, &parts, err);
 	if (r == 0)
-		r = id_table_add(&session->plans, prepared, "plans", &prepared->id, err);
-	if (r < 0) {
-		prepared_free(prepared);
-		return r;
-	}
-	*ret_id = prepared->id;
-	return 0;
+		r = add(session, params, &split, &parts, ret_id, err);
+	parts_unref(&parts);
+	return r;
 }
 
 static int find(struct session *session, uint64_t id, struct prepared **ret, struct error *err)
@@ -309,27 +340,36 @@ static int check_places(const struct msg_plan_run *run, struct error *err)
 static int plan_parts(struct session *session, struct prepared *prepared, struct parts *ret,
                       struct error *err)
 {
+	bool is_later = false;
+
 	ret->largest = prepared->largest;
 	for (ret->n = 0; ret->n < prepared->n; ret->n++) {
 		struct prepared_part *from = &prepared->part[ret->n];
 		struct part *part = &ret->part[ret->n];
 		const struct placed placed = placed_part(&ret->placed, from->dst_offset, from->src_offset);
-		const struct plan_facts facts = placed_facts(session, &placed);
-		int r = find_plan(session, from, &facts, &part->plan, err);
+		int r = find_plan(session, prepared, from, placed.device, placed_places(&placed), &part->plan,
+		                  err);
 
-		if (r < 0) {
+		is_later |= r == PLANNING_LATER;
+		if (r == 0)
+			engine_plan_ref(part->plan);
+		else
+			part->plan = NULL;
+		if (r < 0 && r != PLANNING_LATER) {
 			parts_unref(ret);
 			return r;
 		}
-		plan_entry_ref(part->plan);
 		part->dst_offset = from->dst_offset;
 		part->src_offset = from->src_offset;
 	}
-	return 0;
+	if (!is_later)
+		return 0;
+	parts_unref(ret);
+	return err->status = PLANNING_LATER;
 }
 
-int prepared_plan(struct session *session, const struct msg_plan_run *run, uint32_t device, struct parts *ret,
-                  struct error *err)
+int prepared_plan(struct session *session, const struct msg_plan_run *run, uint32_t device, struct job *job,
+                  struct parts *ret, struct error *err)
 {
 	struct transform_sides sides;
 	struct prepared *prepared;
@@ -351,19 +391,26 @@ int prepared_plan(struct session *session, const struct msg_plan_run *run, uint3
 		                          .src_extent = prepared->src_extent };
 	r = placed_check(&ret->placed, &sides, err);
 	if (r == 0)
-		r = plan_parts(session, prepared, ret, err);
+		r = parts_charge(job, prepared->n, err);
 	if (r < 0)
 		return r;
-	r = placed_check_operands(&ret->placed, &sides, &ret->part[0].plan->transform.conversion, err);
+	r = plan_parts(session, prepared, ret, err);
+	if (r == 0) {
+		r = placed_check_operands(&ret->placed, &sides,
+		                          &engine_plan_transform(ret->part[0].plan)->conversion, err);
+		if (r < 0)
+			parts_unref(ret);
+	}
 	if (r < 0)
-		parts_unref(ret);
+		parts_discharge(job, prepared->n, r);
 	return r;
 }
 
-int prepared_plan_for(struct session *session, const struct msg_plan_run *run, const struct plan_facts *facts,
-                      struct placed *ret_placed, struct plan_entry **ret_plan, struct error *err)
+int prepared_plan_for(struct session *session, const struct msg_plan_run *run, struct plan_places places,
+                      struct placed *placed, struct engine_plan **ret_plan, struct error *err)
 {
 	struct prepared *prepared;
+	struct engine_plan *plan; /* belongs to the prepared plan */
 	int r = find(session, run->plan, &prepared, err);
 
 	if (r == 0 && prepared->n > 1)
@@ -376,14 +423,16 @@ int prepared_plan_for(struct session *session, const struct msg_plan_run *run, c
 		r = error_set(err, STATUS_UNSUPPORTED,
 		              "dst_table: the plan has amax, and all its runs would write the same scales");
 	if (r == 0)
-		r = place_operands(session, prepared, run, ret_placed, err);
+		r = place_operands(session, prepared, run, placed, err);
 	if (r == 0)
-		r = placed_settle(ret_placed, ret_placed->device, err);
+		r = placed_settle(placed, placed->device, err);
 	if (r == 0)
-		r = find_plan(session, &prepared->part[0], facts, ret_plan, err);
+		r = find_plan(session, prepared, &prepared->part[0], placed->device, places, &plan, err);
 	if (r == 0)
-		r = placed_check_operands(ret_placed, NULL, &(*ret_plan)->transform.conversion, err);
-	if (r == 0)
-		plan_entry_ref(*ret_plan);
-	return r;
+		r = placed_check_operands(placed, NULL, &engine_plan_transform(plan)->conversion, err);
+	if (r < 0)
+		return r;
+	engine_plan_ref(plan);
+	*ret_plan = plan;
+	return 0;
 }

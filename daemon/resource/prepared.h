@@ -12,14 +12,13 @@
 
 #include <stdint.h>
 
-#include "plan_cache.h"
 #include "proto/schema.h"
 #include "daemon/method/transforms.h"
 
 struct session;
 
-/* Adds a prepared plan to the session, charged to its uid, one for each part. Errors are those of
- * transform_spec_of and transform_init, QUOTA, NO_MEMORY, and INVALID_ARGUMENT if a place is given. */
+/* Adds a prepared plan to the session, charged to its uid by its parts and its bytes. Errors are those of
+ * planning_get, QUOTA, and INVALID_ARGUMENT if a place is given. */
 int prepared_add(struct session *session, const struct msg_transform *params, uint64_t *ret_id,
                  struct error *err);
 
@@ -30,12 +29,12 @@ void prepared_release_all(struct session *session);
 
 /* As transform_plan: finds the places of run, and the plans for them, with references for the caller.
  * Allocates nothing if the places are like earlier ones. */
-int prepared_plan(struct session *session, const struct msg_plan_run *run, uint32_t device, struct parts *ret,
-                  struct error *err);
+int prepared_plan(struct session *session, const struct msg_plan_run *run, uint32_t device, struct job *job,
+                  struct parts *ret, struct error *err);
 
-/* The plan for these facts, with a reference for the caller, and the operands in *ret_placed; the places of
- * dst and src, and the device, are the caller's to find and to check. */
-int prepared_plan_for(struct session *session, const struct msg_plan_run *run, const struct plan_facts *facts,
-                      struct placed *ret_placed, struct plan_entry **ret_plan, struct error *err);
+/* Finds the plan for such places on the device that *placed names. *ret holds a reference for the caller.
+ * Sets the operands in *placed; the caller finds and checks the places of dst and src. */
+int prepared_plan_for(struct session *session, const struct msg_plan_run *run, struct plan_places places,
+                      struct placed *placed, struct engine_plan **ret_plan, struct error *err);
 
 #endif

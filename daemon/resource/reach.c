@@ -29,15 +29,17 @@ struct reach {
 	uint32_t device;
 	uint64_t request; /* session->asking of the one that waits for it */
 	enum reach_state state;
+	bool is_sealing; /* the file had not been sealed before; it may still be, when that took too long */
 	struct engine_handle handle;
 	atomic_bool unwanted; /* handle.unwanted */
 	struct charge count;
 	struct charge fds;            /* that the engine keeps to map it again */
-	struct engine_memory *memory; /* NULL: it is not mapped */
+	struct engine_memory *memory; /* NULL: it is not mapped; of the region's own device, the region's */
 	struct error err;
 };
 
 static bool map(struct chore *chore);
+static bool settle(struct chore *chore);
 static void on_mapped(struct chore *chore);
 
 /* ---- What is kept -------------------------------------------------------------------------------------- */
@@ -101,6 +103,12 @@ int region_may_reach(const struct region *region, uint32_t device, struct error 
 	return 0;
 }
 
+static void forget(struct region *region, uint32_t device)
+{
+	free(region->reaches[device]);
+	region->reaches[device] = NULL;
+}
+
 static void release_charges(struct reach *reach)
 {
 	charge_release(&reach->count);
@@ -120,72 +128,144 @@ static int take_charges(struct reach *reach, struct error *err)
 	return r;
 }
 
-static struct reach *reach_new(struct region *region, uint32_t device, struct error *err)
+static struct reach *reach_new(uint32_t device, struct engine_memory *memory)
 {
 	struct reach *reach = calloc(1, sizeof *reach);
+
+	if (!reach)
+		return NULL;
+	reach->device = device;
+	reach->memory = memory;
+	reach->state = REACH_DONE;
+	return reach;
+}
+
+/* memory is NULL if it is still to be mapped. */
+static struct reach *add(struct region *region, uint32_t device, struct engine_memory *memory,
+                         struct error *err)
+{
+	struct reach *reach = reach_new(device, memory);
 
 	if (!region->reaches)
 		region->reaches = calloc(region->server->devices.n, sizeof(*region->reaches));
 	if (!reach || !region->reaches) {
-		error_set(err, STATUS_NO_MEMORY, "no memory to map a region for another device");
+		error_set(err, STATUS_NO_MEMORY, "no memory to map a region for a device");
 		free(reach);
 		return NULL;
 	}
 	reach->region = region;
-	reach->device = device;
-	reach->request = region->session->asking;
-	reach->handle = region->source->handle;
-	reach->handle.unwanted = &reach->unwanted;
-	reach->chore = (struct chore){ .step = map, .on_done = on_mapped };
-	if (take_charges(reach, err) < 0) {
-		free(reach);
-		return NULL;
-	}
+	region->reaches[device] = reach;
 	return reach;
 }
 
-static int start(struct region *region, uint32_t device, struct error *err)
+void reaches_free(const struct devices *devices, struct reach **reaches)
 {
-	struct session *session = region->session;
-	struct reach *reach;
+	for (uint32_t i = 0; reaches && i < devices->n; i++)
+		free(reaches[i]);
+	free(reaches);
+}
 
-	if (region_may_reach(region, device, err) < 0)
-		return err->status;
-	reach = reach_new(region, device, err);
-	if (!reach)
-		return err->status;
-	region->reaches[device] = reach;
+struct reach **reaches_new(const struct devices *devices, struct engine_memory *const *memories)
+{
+	struct reach **reaches = calloc(devices->n, sizeof(*reaches));
+	bool is_whole = reaches;
+
+	for (uint32_t i = 0; is_whole && i < devices->n; i++)
+		if (memories[i]) {
+			reaches[i] = reach_new(i, memories[i]);
+			is_whole = reaches[i];
+		}
+	if (is_whole)
+		return reaches;
+	reaches_free(devices, reaches);
+	return NULL;
+}
+
+void region_adopt(struct region *region, struct reach **reaches)
+{
+	for (uint32_t i = 0; i < region->server->devices.n; i++)
+		if (reaches[i])
+			reaches[i]->region = region;
+	region->reaches = reaches;
+}
+
+static void start(struct reach *reach, bool (*step)(struct chore *chore))
+{
+	struct region *region = reach->region;
+	struct session *session = region->session;
+
+	reach->state = REACH_UNDER_WAY;
+	reach->request = session->asking;
+	reach->err.status = 0;
+	reach->chore = (struct chore){ .step = step, .on_done = on_mapped };
 	region_use(region);
 	session->mappings++;
 	LIST_INSERT_HEAD(&session->reaching, reach, entry);
 	chores_add(&session->server->chores, session->account, &reach->chore);
+}
+
+static int start_mapping(struct region *region, uint32_t device, struct error *err)
+{
+	struct reach *reach;
+
+	if (region_may_reach(region, device, err) < 0)
+		return err->status;
+	reach = add(region, device, NULL, err);
+	if (!reach)
+		return err->status;
+	reach->handle = region->source->handle;
+	reach->handle.unwanted = &reach->unwanted;
+	if (take_charges(reach, err) < 0) {
+		forget(region, device);
+		return err->status;
+	}
+	start(reach, map);
 	return err->status = REACH_LATER;
 }
 
-/* That it failed is told to the request that waited for it; each later one tries again. */
-static void forget_failure(struct region *region, uint32_t device)
+/* A device that is away would come back to a file that it cannot map any more. */
+static int start_settling(struct reach *reach, struct error *err)
 {
-	free(region->reaches[device]);
-	region->reaches[device] = NULL;
+	const struct engine *engine = device_engine(&reach->region->server->devices, reach->device);
+
+	if (engine->lost)
+		return error_set(err, STATUS_DEVICE_LOST, "the device is lost and not back yet: %.200s",
+		                 engine->lost_why);
+	start(reach, settle);
+	return err->status = REACH_LATER;
+}
+
+/* What failed is tried again for a later request. */
+static struct reach *forget_failure(struct reach *reach)
+{
+	if (!reach->memory) {
+		forget(reach->region, reach->device);
+		return NULL;
+	}
+	reach->state = REACH_DONE; /* it is still mapped, and loose */
+	return reach;
 }
 
 int region_reach_further(struct region *region, uint32_t device, struct error *err)
 {
 	struct reach *reach = region->reaches ? region->reaches[device] : NULL;
 
-	if (reach && reach->state == REACH_FAILED && reach->request != region->session->asking) {
-		forget_failure(region, device);
-		reach = NULL;
+	if (reach && reach->state == REACH_FAILED) {
+		if (reach->request == region->session->asking) {
+			*err = reach->err;
+			return err->status;
+		}
+		reach = forget_failure(reach);
 	}
+	if (!reach && region->device == device)
+		reach = add(region, device, region->memory, err);
+	else if (!reach)
+		return start_mapping(region, device, err);
 	if (!reach)
-		return start(region, device, err);
-	if (reach->state == REACH_DONE)
-		return 0;
+		return err->status;
 	if (reach->state == REACH_UNDER_WAY)
 		return err->status = REACH_LATER;
-	*err = reach->err;
-	forget_failure(region, device);
-	return err->status;
+	return atomic_load(&reach->memory->is_loose) ? start_settling(reach, err) : 0;
 }
 
 struct engine_memory *region_memory_further(const struct region *region, uint32_t device)
@@ -211,6 +291,35 @@ static bool map(struct chore *chore)
 	return true;
 }
 
+/* What is under way keeps the memory. A file that cannot be sealed now may be later, and is asked again. */
+static bool settle(struct chore *chore)
+{
+	struct reach *reach = reach_of(chore);
+	struct engine *engine = device_engine(&reach->region->server->devices, reach->device);
+	struct error why;
+	int r;
+
+	reach->is_sealing = engine_memory_may_stall(reach->memory);
+	r = engine_memory_seal(reach->memory, &reach->unwanted, &why);
+	if (r == 0)
+		r = engine_settle(engine, reach->memory, &reach->unwanted, &why);
+	if (r < 0)
+		error_set(&reach->err, r, "region %" PRIu64 ": %s", reach->region->id, why.message);
+	return true;
+}
+
+/* The file may be that of several regions. */
+static void note_sealed_here(struct session *session, const struct engine_memory *memory)
+{
+	struct region *region;
+	uint32_t cursor = 0;
+
+	while ((region = region_table_next(&session->regions, &cursor)))
+		if (region->memory->host && region->memory->memory[0] == memory->memory[0] &&
+		    region->memory->memory[1] == memory->memory[1])
+			region->is_sealed_here = true;
+}
+
 static void on_mapped(struct chore *chore)
 {
 	struct reach *reach = reach_of(chore);
@@ -219,12 +328,32 @@ static void on_mapped(struct chore *chore)
 
 	LIST_REMOVE(reach, entry);
 	session->mappings--;
-	reach->state = reach->memory ? REACH_DONE : REACH_FAILED;
+	reach->state = reach->err.status == 0 ? REACH_DONE : REACH_FAILED;
+	if (reach->is_sealing)
+		note_sealed_here(session, region->memory);
 	if (!reach->memory)
 		release_charges(reach);
 	region_unuse(region);
 	session_on_memory(session);
 	session_settle(session);
+}
+
+static bool is_gone(const struct region *region)
+{
+	bool is = atomic_load(&region->memory->is_gone);
+
+	for (uint32_t i = 0; region->reaches && i < region->server->devices.n; i++)
+		if (region->reaches[i] && region->reaches[i]->state == REACH_DONE)
+			is |= atomic_load(&region->reaches[i]->memory->is_gone);
+	return is;
+}
+
+bool region_is_to_move(const struct region *region)
+{
+	struct engine_memory *memory = region->memory;
+
+	return is_gone(region) && memory->host && memory->seals >= 0 && !engine_memory_may_stall(memory) &&
+	       !region->is_sealed_here;
 }
 
 void session_give_up_reaching(struct session *session)
@@ -252,7 +381,7 @@ bool region_unmap_further(struct region *region)
 	for (uint32_t i = 0; region->reaches && i < devices->n; i++) {
 		struct reach *reach = region->reaches[i];
 
-		if (!reach || !reach->memory)
+		if (!reach || !reach->memory || i == region->device)
 			continue;
 		if (engine_unmap_step(device_engine(devices, i), reach->memory))
 			reach->memory = NULL;

@@ -3,6 +3,10 @@
  * other one when a request first needs it there. Host memory is pinned once more; memory of a device is
  * mapped as a peer's.
  *
+ * Host memory of untrusted users may be loose (struct engine_memory): then it is sealed and settled when a
+ * request first needs it, on its own device as on any other. Nobody can map it for writing after that, so all
+ * devices map it when it is registered.
+ *
  * What that takes, a descriptor or a handle, is kept for as long as the region lives; each further mapping
  * counts as a region, and the descriptors are charged. To map may take long: it is a chore, the session waits
  * (WAIT_MEMORY), and then the request is handled anew. What was mapped stays until the region is unmapped,
@@ -18,6 +22,8 @@
 #include "proto/status.h"
 #include "region.h"
 
+struct devices;
+
 /* Not a status: the session waits for memory, and the request is to be handled again when it goes on. */
 #define REACH_LATER (-10000)
 
@@ -25,16 +31,27 @@
  * kept: its own memory is the only part of its further mappings. Does nothing where there is one device. */
 void region_keep_source(struct region *region, const struct engine_handle *handle);
 
+/* What further devices have mapped of a region that does not exist yet, by their numbers; NULL: out of
+ * memory. The memories are the caller's until region_adopt. */
+struct reach **reaches_new(const struct devices *devices, struct engine_memory *const *memories);
+void reaches_free(const struct devices *devices, struct reach **reaches);
+
+/* Takes them over; their charges are the region's own. */
+void region_adopt(struct region *region, struct reach **reaches);
+
 int region_reach_further(struct region *region, uint32_t device, struct error *err);
 
 /* Whether the region could be mapped for the device: 0 or UNSUPPORTED. */
 int region_may_reach(const struct region *region, uint32_t device, struct error *err);
 
-/* Has the region mapped for the device: 0 if it is, REACH_LATER, or why it cannot be: UNSUPPORTED, QUOTA, or
- * what engine_map says. */
+/* Has the region mapped and settled for the device: 0 if it is, REACH_LATER, or why it cannot be:
+ * UNSUPPORTED, QUOTA, or what engine_map, engine_memory_seal or engine_settle says. */
 static inline int region_reach(struct region *region, uint32_t device, struct error *err)
 {
-	return region->device == device ? 0 : region_reach_further(region, device, err);
+	if (region->device == device &&
+	    !atomic_load_explicit(&region->memory->is_loose, memory_order_acquire))
+		return 0;
+	return region_reach_further(region, device, err);
 }
 
 /* The same for a region that there may not be. */
@@ -50,6 +67,10 @@ static inline struct engine_memory *region_memory(const struct region *region, u
 {
 	return region->device == device ? region->memory : region_memory_further(region, device);
 }
+
+/* Tells whether a device that was lost and is back cannot map the region again because its client has sealed
+ * it. Such a client moves its memory when it connects again. */
+bool region_is_to_move(const struct region *region);
 
 /* Nobody waits for mappings any more. */
 void session_give_up_reaching(struct session *session);

@@ -43,6 +43,7 @@ struct region {
 	struct reach **reaches;       /* by other devices (reach.h); NULL: by none */
 	struct region_source *source; /* NULL: it is not kept */
 	bool is_bounce;               /* requests cannot name it (bounce.h) */
+	bool is_sealed_here;          /* the service has sealed its file, not its client */
 	uint32_t jobs;                /* jobs that use it by themselves */
 	uint32_t tables;              /* entries of tables that name it */
 	struct session *session;      /* NULL: it has left its table */

@@ -2,7 +2,8 @@
 /* Submission rings: taking entries, writing their ends, and staying awake between entries.
  *
  * All access to the shared memory is in the first section and guarded, because the client's pages can be
- * lost.
+ * lost. Where they can also keep waiting whoever touches them, a relay does that (relay.h), and the service
+ * is never awake between entries.
  */
 #include "submission.h"
 
@@ -11,9 +12,10 @@
 #include <stdlib.h>
 
 #include "job.h"
+#include "planning.h"
 #include "prepared.h"
-#include "reach.h"
 #include "region.h"
+#include "relay.h"
 #include "daemon/server.h"
 #include "daemon/net/session.h"
 #include "waker.h"
@@ -106,6 +108,17 @@ static void say_awake(void *arg)
 	touch->found = find_entry(s);
 }
 
+static void end_failed(struct session *session)
+{
+	session_end(session, LOG_LEVEL_NOTICE, "the memory of its submission ring failed");
+}
+
+static void end_broken(struct session *session)
+{
+	session_end(session, LOG_LEVEL_NOTICE,
+	            "its submission ring has more entries than it has room for ends");
+}
+
 /* ---- Ends --------------------------------------------------------------------------------------------- */
 
 /* Charges or credits the time up to now. */
@@ -126,8 +139,10 @@ static void finish(struct submission *s, const struct submission_end *end)
 {
 	struct touch put = { .submission = s, .end = *end };
 
-	if (!touch(&put, put_end)) {
-		session_end(s->session, LOG_LEVEL_NOTICE, "the memory of its submission ring failed");
+	if (s->relay) {
+		relay_end(s->relay, end);
+	} else if (!touch(&put, put_end)) {
+		end_failed(s->session);
 		return;
 	}
 	s->done++;
@@ -191,7 +206,7 @@ static int start(struct submission *s, const struct submission_entry *entry, str
 	int r = check_words(entry, err);
 
 	if (r == 0)
-		r = prepared_plan(s->session, &run, DEVICE_ANY, &parts, err);
+		r = prepared_plan(s->session, &run, DEVICE_ANY, NULL, &parts, err);
 	if (r < 0)
 		return r;
 	order_set_share(s->session, (enum job_priority)entry->priority, entry->multiprocessors,
@@ -232,17 +247,19 @@ static void take(struct submission *s, const struct submission_entry *entry)
 		server->metrics.requests_by_method[METHOD_plan_run]++;
 	}
 	session->asking = (uint64_t)s->taken << 1 | 1;
+	planning_begin(session);
 	if (server->state == SERVER_LOST)
 		r = STATUS_DEVICE_LOST;
-	else
-		r = penalties_check(&server->penalties, session->account->uid, uv_now(&server->loop), &err);
+	else if (server->penalties.n > 0)
+		r = penalties_check(&server->penalties, session->account->user, uv_now(&server->loop), &err);
 	if (r == 0)
 		r = start(s, entry, &err);
-	s->is_again = r == REACH_LATER;
+	s->is_again = r == PLANNING_LATER;
 	if (s->is_again) {
 		session_wait_for_memory(session);
 		return;
 	}
+	planning_end(session);
 	s->taken++;
 	if (r == 0)
 		return;
@@ -269,6 +286,38 @@ static void wake_up(struct submission *s)
 	touch(&(struct touch){ .submission = s }, say_awake);
 }
 
+static void take_from_relay(struct session *session)
+{
+	struct submission *s = session->submission;
+	struct submission_entry entry;
+
+	while (session->state == SESSION_OPEN && session->waiting == WAIT_NONE && !session_must_wait(session))
+		switch (relay_entry(s->relay, s->taken, &entry)) {
+		case RELAY_NONE:
+			return;
+		case RELAY_ENTRY:
+			take(s, &entry);
+			break;
+		case RELAY_BROKEN:
+			end_broken(session);
+			return;
+		case RELAY_FAILED:
+			end_failed(session);
+			return;
+		}
+}
+
+static void on_relay_news(struct session *session)
+{
+	if (!session->submission)
+		return;
+	session->server->taken_ns = uv_hrtime();
+	session_on_memory(session);
+	submission_take(session);
+	session_update_poll(session);
+	session_settle(session);
+}
+
 void submission_take(struct session *session)
 {
 	struct submission *s = session->submission;
@@ -278,25 +327,37 @@ void submission_take(struct session *session)
 	if (!s || session->state != SESSION_OPEN)
 		return;
 	wake_up(s);
+	if (s->relay) {
+		take_from_relay(session);
+		return;
+	}
 	/* At most as many as the ring can hold: if nothing made it wait, the client could keep it busy for
 	 * ever. */
 	for (most = s->entries; most > 0 && session->state == SESSION_OPEN && session->waiting == WAIT_NONE;
 	     most--) {
 		if (!touch(&one, find)) {
-			session_end(session, LOG_LEVEL_NOTICE, "the memory of its submission ring failed");
+			end_failed(session);
 			return;
 		}
 		if (one.found == FOUND_NONE || session_must_wait(session))
 			return;
 		if (!touch(&one, take_entry) || one.found == FOUND_BROKEN) {
-			session_end(session, LOG_LEVEL_NOTICE,
-			            "its submission ring has more entries than it has room for ends");
+			end_broken(session);
 			return;
 		}
 		if (one.found == FOUND_NONE)
 			return;
 		take(s, &one.entry);
 	}
+}
+
+void submission_ring(struct session *session)
+{
+	struct submission *s = session->submission;
+
+	if (s && s->relay)
+		relay_ring(s->relay);
+	submission_take(session);
 }
 
 /* ---- Awake and asleep --------------------------------------------------------------------------------- */
@@ -386,20 +447,37 @@ int submission_open(struct session *session, struct region *region, uint64_t off
 	s->waker = waker_new(session, region, &s->shared->done);
 	if (!s->waker || engine_guard_init() < 0)
 		goto err_memory;
+	if (engine_memory_may_stall(region->memory)) {
+		s->relay = relay_new(session, region, s->shared, entries, on_relay_news);
+		if (!s->relay)
+			goto err_guard;
+	}
 	s->session = session;
 	s->region = region;
 	s->entries = entries;
-	s->spin_ns = s->left_ns = spin_us * NS_PER_US;
+	s->spin_ns = s->left_ns = s->relay ? 0 : spin_us * NS_PER_US;
 	s->active_ns = uv_hrtime();
 	session->submission = s;
 	region_use(region);
 	return 0;
 
+err_guard:
+	engine_guard_deinit();
 err_memory:
 	if (s)
 		waker_free(s->waker);
 	free(s);
 	return error_set(err, STATUS_NO_MEMORY, "no memory for a ring");
+}
+
+bool submission_is_rung(const struct submission *s)
+{
+	return s->relay && s->session->state == SESSION_OPEN && relay_is_rung(s->relay);
+}
+
+uint32_t submission_count(const struct submission *s)
+{
+	return s->under_way + (s->relay ? relay_count(s->relay, s->taken) : 0);
 }
 
 void submission_close(struct submission *s)
@@ -409,6 +487,7 @@ void submission_close(struct submission *s)
 	assert(s->under_way == 0);
 	submission_stop(s);
 	s->session->submission = NULL;
+	relay_close(s->relay);
 	waker_free(s->waker);
 	region_unuse(s->region);
 	engine_guard_deinit();

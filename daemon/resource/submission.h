@@ -29,6 +29,7 @@ struct submission {
 	struct session *session;
 	struct region *region; /* a reference is held */
 	struct submission_ring *shared;
+	struct relay *relay; /* touches the ring instead of the loop; NULL: the loop does */
 	struct waker *waker; /* for clients that sleep on `done` */
 	uint32_t entries;
 	uint32_t taken;     /* from `submitted` */
@@ -51,6 +52,15 @@ struct submissions {
 void submissions_open(struct submissions *submissions, struct server *server, uv_loop_t *loop);
 void submissions_close(struct submissions *submissions);
 
+/* Returns whether the client has rung and the relay has not looked at the ring since, so that nobody knows
+ * how many entries are in it. A request that waits for that, as for memory (WAIT_MEMORY), is handled again. A
+ * session that finishes takes no more entries, and its ring is never rung. */
+bool submission_is_rung(const struct submission *submission);
+
+/* Counts the runs that have not ended for the client: jobs that are under way, and what the ring's relay
+ * holds. */
+uint32_t submission_count(const struct submission *submission);
+
 /* Opens a ring for a session that has none, in host memory of a region. Returns 0 or NO_MEMORY. */
 int submission_open(struct session *session, struct region *region, uint64_t offset, uint32_t entries,
                     uint64_t spin_us, struct error *err);
@@ -64,5 +74,8 @@ void submission_stop(struct submission *submission);
 /* Takes the entries of the session's ring, as far as limits and time slices allow; does nothing without a
  * ring. This may end the session. */
 void submission_take(struct session *session);
+
+/* The same when the client has said that there are some. */
+void submission_ring(struct session *session);
 
 #endif

@@ -110,7 +110,10 @@ static int fill(struct session *session, const struct bytes *places, const char 
 		if (r < 0)
 			return r;
 		table->regions[i] = region;
-		table->device = i == 0 || table->device == region->device ? region->device : DEVICE_ANY;
+		if (i == 0)
+			table->device = region->device;
+		if (table->device != region->device || atomic_load(&region->memory->is_loose))
+			table->device = DEVICE_ANY;
 		r = check_sort(table, i, name, err);
 		if (r < 0)
 			return r;

@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 #include "daemon/net/account.h"
-#include "kernels/plan/layer_table.h"
+#include "kernels/transform/layer_table.h"
 #include "proto/schema.h"
 #include "proto/status.h"
 #include "region.h"
@@ -23,10 +23,10 @@ struct table_view;
 struct table {
 	struct layer_table layers; /* whose places, memories and more are in data */
 	struct region **regions;   /* of each entry */
-	uint32_t device;           /* of all regions, DEVICE_ANY: they have several */
-	struct table_view *views;  /* as other devices see it */
-	uint32_t read_only;        /* the first entry that may not be written; layers.n: none */
-	uint64_t id;               /* 0: of a request alone */
+	uint32_t device;          /* of all regions; DEVICE_ANY: they have several, or one of them is loose */
+	struct table_view *views; /* as other devices see it */
+	uint32_t read_only;       /* the first entry that may not be written; layers.n: none */
+	uint64_t id;              /* 0: of a request alone */
 	uint32_t refs;
 	struct charge charge;
 	uint64_t data[];

@@ -6,11 +6,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "device.h"
-#include "driver.h"
+#include "cuda_plan.h"
+#include "kernels/cuda/driver/device.h"
+#include "kernels/cuda/driver/driver.h"
+#include "kernels/cuda/strategy/explain.h"
+#include "kernels/cuda/memory/memory.h"
+#include "kernels/cuda/sched/scheduler.h"
 #include "kernels/host/holes.h"
-#include "memory.h"
-#include "scheduler.h"
 
 #define CUDA_ALIGN 16 /* what tensor maps need of an address */
 
@@ -22,6 +24,7 @@ struct cuda_engine {
 	struct engine engine;
 	struct device device;
 	struct cuda_memories memories;
+	struct cuda_plans plans;
 	struct scheduler scheduler;
 	atomic_uint mapping; /* calls under way that map or unmap */
 	atomic_bool driving; /* the owner's thread is in the driver, where mapping would keep it waiting */
@@ -47,6 +50,7 @@ static void cuda_close(struct engine *base)
 	if (health == CUDA_HEALTHY && device_enter(&engine->device, &ignored) == STATUS_DEVICE_LOST)
 		health = CUDA_LOST;
 	scheduler_deinit(&engine->scheduler, health);
+	cuda_plans_deinit(&engine->plans);
 	cuda_memories_deinit(&engine->memories, health);
 	if (health == CUDA_HEALTHY)
 		device_close(&engine->device);
@@ -61,11 +65,9 @@ static void describe(struct cuda_engine *engine)
 	engine->engine = (struct engine){
 		.ops = &cuda_ops,
 		.name = "cuda",
-		.facts = { .engine = "cuda",
-		           .threads = device->processors,
-		           .align = CUDA_ALIGN,
-		           .tma = true,
-		           .copy = device->copy },
+		.plans = &engine->plans.cache,
+		.plans_by_phase = true,
+		.multiprocessors = device->processors,
 		.kind = REGION_KIND_CUDA_FD,
 		.watches_holes = holes_can_watch(),
 	};
@@ -75,6 +77,15 @@ static void describe(struct cuda_engine *engine)
 	snprintf(engine->engine.device_name, sizeof engine->engine.device_name, "%.79s", device->name);
 	engine->engine.memory_bytes = device->memory_bytes;
 	snprintf(engine->engine.uuid, sizeof engine->engine.uuid, "%s", device->uuid);
+}
+
+static int init_plans(struct cuda_engine *engine, uint64_t capacity, struct error *err)
+{
+	const struct plan_facts facts = { .threads = engine->device.processors,
+		                          .align = CUDA_ALIGN,
+		                          .copy = engine->device.copy };
+
+	return cuda_plans_init(&engine->plans, &facts, capacity, err);
 }
 
 int engine_cuda_open(struct engine **ret, const struct engine_options *options, struct error *err)
@@ -93,7 +104,10 @@ int engine_cuda_open(struct engine **ret, const struct engine_options *options, 
 	describe(engine);
 	r = cuda_memories_init(&engine->memories, &engine->device, err);
 	if (r == 0)
-		r = scheduler_init(&engine->scheduler, &engine->device, &engine->engine.facts, options, err);
+		r = init_plans(engine, options->plans, err);
+	atomic_store(&engine->plans.tunes, options->tunes);
+	if (r == 0)
+		r = scheduler_init(&engine->scheduler, &engine->device, &engine->plans, options, err);
 	if (r < 0) {
 		cuda_close(&engine->engine);
 		return r;
@@ -150,6 +164,17 @@ static int cuda_create(struct engine *base, const struct engine_handle *wanted, 
 	return leave(engine, r, err);
 }
 
+static int cuda_settle(struct engine *base, struct engine_memory *memory, const atomic_bool *unwanted,
+                       struct error *err)
+{
+	struct cuda_engine *engine = cuda_engine(base);
+	int r = enter(engine, err);
+
+	if (r == 0)
+		r = cuda_memory_settle(&engine->memories, memory, unwanted, err);
+	return leave(engine, r, err);
+}
+
 static bool cuda_unmap(struct engine *base, struct engine_memory *memory)
 {
 	struct cuda_engine *engine = cuda_engine(base);
@@ -186,15 +211,8 @@ static bool cuda_drive(struct engine *base, uint64_t ns)
 
 static void cuda_reap(struct engine *engine)
 {
-	struct engine_job *job = queue_reap(&cuda_engine(engine)->scheduler.queue, &engine->lost,
-	                                    engine->lost_why, sizeof engine->lost_why);
-
-	while (job) {
-		struct engine_job *next = job->next;
-
-		job->on_done(job);
-		job = next;
-	}
+	jobs_call_back(queue_reap(&cuda_engine(engine)->scheduler.queue, &engine->lost, engine->lost_why,
+	                          sizeof engine->lost_why));
 }
 
 static int cuda_probe(struct engine *base, struct error *err)
@@ -211,7 +229,22 @@ static int cuda_probe(struct engine *base, struct error *err)
 
 static void cuda_cache_stats(struct engine *engine, struct engine_cache_stats *ret)
 {
-	map_cache_stats(&cuda_engine(engine)->scheduler.pool.launcher.maps, ret);
+	map_cache_stats(&cuda_engine(engine)->scheduler.equipment.launcher.maps, ret);
+}
+
+static void cuda_tune(struct engine *engine, bool tunes)
+{
+	atomic_store(&cuda_engine(engine)->plans.tunes, tunes);
+}
+
+static int cuda_explain(struct engine *base, struct engine_plan *own, struct engine_explanation *ret,
+                        struct error *err)
+{
+	const struct plan_facts *facts = &cuda_engine(base)->plans.facts;
+
+	(void)err;
+	plan_explain(ret, cuda_plan(own), &own->transform, facts);
+	return 0;
 }
 
 static void cuda_link(struct engine *engine, const char *uuid, struct engine_link *ret)
@@ -223,6 +256,7 @@ static const struct engine_ops cuda_ops = {
 	.close = cuda_close,
 	.map = cuda_map,
 	.create = cuda_create,
+	.settle = cuda_settle,
 	.unmap = cuda_unmap,
 	.stream_new = cuda_stream_new,
 	.stream_free = queue_stream_free,
@@ -234,4 +268,6 @@ static const struct engine_ops cuda_ops = {
 	.probe = cuda_probe,
 	.cache_stats = cuda_cache_stats,
 	.link = cuda_link,
+	.explain = cuda_explain,
+	.tune = cuda_tune,
 };

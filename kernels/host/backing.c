@@ -16,7 +16,8 @@
 #include <unistd.h>
 
 #include "holes.h"
-#include "kernels/plan/layer_table.h"
+#include "job_memory.h"
+#include "kernels/transform/layer_table.h"
 #include "proto/memory/mapping.h"
 
 #define NS_A_SECOND INT64_C(1000000000)
@@ -160,24 +161,10 @@ static bool has_backing(const struct engine_memory *memory)
 	return memory && memory->backing;
 }
 
-static bool table_has_backing(const struct layer_table *table)
-{
-	for (uint32_t i = 0; table && i < table->n; i++)
-		if (has_backing(table->memories[i]))
-			return true;
-	return false;
-}
-
-static bool blocks_have_backing(const struct engine_blocks *blocks)
-{
-	return has_backing(blocks->index_memory) || table_has_backing(blocks->dst.table) ||
-	       table_has_backing(blocks->src.table);
-}
-
 /* All memory that a move touches; NULL where there is none. */
 #define MOVE_MEMORIES 6
 
-static void memories_of(const struct engine_move *move, const struct engine_memory *ret[MOVE_MEMORIES])
+static void memories_of(const struct engine_move *move, struct engine_memory *ret[MOVE_MEMORIES])
 {
 	ret[0] = move->dst;
 	ret[1] = move->src;
@@ -187,27 +174,14 @@ static void memories_of(const struct engine_move *move, const struct engine_memo
 	ret[5] = move->amax_inverse.memory;
 }
 
-static bool move_has_backing(const struct engine_move *move)
+static inline bool test_backing(struct engine_memory *memory)
 {
-	const struct engine_memory *memories[MOVE_MEMORIES];
-
-	memories_of(move, memories);
-	for (int i = 0; i < MOVE_MEMORIES; i++)
-		if (has_backing(memories[i]))
-			return true;
-	return false;
+	return memory->backing != NULL;
 }
 
 bool backing_concerns(const struct engine_job *job)
 {
-	if (has_backing(job->signal.memory))
-		return true;
-	if (!job->moves)
-		return move_has_backing(&job->move) || (job->blocks && blocks_have_backing(job->blocks));
-	for (uint32_t i = 0; i < job->n_moves; i++)
-		if (move_has_backing(&job->moves[i]))
-			return true;
-	return false;
+	return job_any_memory(job, test_backing);
 }
 
 /* Of a job, which looks at each file once, in however many of its moves or layers that is. */
@@ -234,7 +208,7 @@ static bool is_whole(const struct engine_memory *memory, uint64_t check)
 
 static bool is_move_whole(const struct engine_move *move, uint64_t check)
 {
-	const struct engine_memory *memories[MOVE_MEMORIES];
+	struct engine_memory *memories[MOVE_MEMORIES];
 
 	memories_of(move, memories);
 	for (int i = 0; i < MOVE_MEMORIES; i++)

@@ -127,7 +127,9 @@ static void leave_handler(void)
 
 bool fault_guard_ranges(const struct fault_range *ranges, uint32_t n, void (*work)(void *arg), void *arg)
 {
-	struct guard guard = { .ranges = ranges, .n = n };
+	struct guard guard; /* It is not zeroed: a job has several guards, and a jmp_buf is large. */
+	guard.ranges = ranges;
+	guard.n = n;
 	/* The mask is not saved, which would be a system call for every guard. */
 	bool whole = sigsetjmp(guard.back, 0) == 0;
 	if (whole) {

@@ -18,13 +18,14 @@
 #include "proto/memory/headroom.h"
 #include "proto/memory/mapping.h"
 #include "proto/memory/memfd.h"
+#include "scout.h"
 
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010
 #endif
 
-/* How a client's file is mapped. */
-enum sharing { UNPINNED, TO_PIN, VIEWED };
+/* How a client's file is mapped. What is LOOSE is pinned later, once it is sealed. */
+enum sharing { UNPINNED, TO_PIN, VIEWED, LOOSE };
 
 /* The half-open range of the file that a mapping covers. */
 struct span {
@@ -34,12 +35,15 @@ struct span {
 
 static int check_file(const struct engine_handle *handle, struct stat *ret, struct error *err);
 static int check_pages(const struct engine_handle *handle, enum sharing sharing, struct error *err);
+static int await_lock(const struct engine_handle *handle, struct error *err);
 static int map_file(const struct engine_handle *handle, const struct stat *st, bool is_private,
                     struct host_memory **ret, struct error *err);
 static int keep(const struct engine_handle *handle, struct host_memory *memory, struct error *err);
+static int note_stalls(const struct engine_handle *handle, struct host_memory *memory, struct error *err);
 static int watch(const struct engine_handle *handle, const struct host_memory *memory, enum sharing sharing,
                  struct error *err);
 static int populate(const struct engine_handle *handle, const struct host_memory *memory, struct error *err);
+static int check_sealable(const struct engine_handle *handle, struct error *err);
 static int fill(const struct engine_handle *handle, const struct host_memory *memory, struct error *err);
 
 static int map_client(const struct engine_handle *handle, enum sharing sharing, struct engine_memory **ret,
@@ -54,15 +58,23 @@ static int map_client(const struct engine_handle *handle, enum sharing sharing, 
 	int r = check_file(handle, &st, err);
 	if (r == 0)
 		r = check_pages(handle, sharing, err);
+	if (r == 0 && handle->is_untrusted)
+		r = await_lock(handle, err);
 	if (r == 0)
 		r = map_file(handle, &st, !handle->writable && sharing != TO_PIN, &memory, err);
 	if (r < 0)
 		return r;
 	r = keep(handle, memory, err);
 	if (r == 0)
-		r = watch(handle, memory, sharing, err);
-	if (r == 0 && sharing != VIEWED)
+		r = note_stalls(handle, memory, err);
+	const bool is_loose = r == 0 && sharing == TO_PIN && atomic_load(&memory->base.may_stall);
+	if (is_loose)
+		r = check_sealable(handle, err);
+	if (r == 0)
+		r = watch(handle, memory, is_loose ? LOOSE : sharing, err);
+	if (r == 0 && sharing != VIEWED && !is_loose)
 		r = populate(handle, memory, err);
+	atomic_store(&memory->base.is_loose, is_loose);
 	if (r < 0)
 		host_memory_unmap(&memory->base);
 	else
@@ -98,6 +110,8 @@ static int map_made(const struct engine_handle *handle, struct engine_memory **r
 		return r;
 	memory->is_made = true;
 	r = fill(handle, memory, err);
+	if (r == 0)
+		r = note_stalls(handle, memory, err);
 	if (r == 0)
 		r = watch(handle, memory, UNPINNED, err);
 	if (r < 0)
@@ -185,6 +199,13 @@ static bool is_sealed_against_writing(int fd)
 	return is_sealed(fd, F_SEAL_WRITE | F_SEAL_FUTURE_WRITE);
 }
 
+/* No page of it can go any more. To add a seal takes the inode's lock, which is held while a hole is punched:
+ * so once the seals are there, no hole is being punched either. */
+static bool is_fixed(int fd)
+{
+	return is_sealed_against_writing(fd) && is_sealed(fd, F_SEAL_SHRINK);
+}
+
 /* To punch holes is to write, and to cut a file that then grows leaves one too. */
 static int check_unwatched(const struct engine_handle *handle, struct error *err)
 {
@@ -246,6 +267,18 @@ static void *map_span(const struct engine_handle *handle, struct span span, bool
 	                   span.start);
 }
 
+/* Not even a file that is sealed is mapped beside 60000 other mappings that go away. */
+static int await_lock(const struct engine_handle *handle, struct error *err)
+{
+	const struct scout_part part = { handle->fd, handle->user, handle->offset, handle->size };
+	if (scout_finds_free(&part, handle->unwanted))
+		return 0;
+	return error_set(
+	    err, STATUS_BUSY,
+	    "fd: the file is so busy with holes that are being punched, or with mappings, that it could not "
+	    "be mapped within 2 s");
+}
+
 static int map_file(const struct engine_handle *handle, const struct stat *st, bool is_private,
                     struct host_memory **ret, struct error *err)
 {
@@ -271,13 +304,113 @@ static int map_file(const struct engine_handle *handle, const struct stat *st, b
 		          .base = handle->offset,
 		          .address = (uint64_t)(uintptr_t)map + (handle->offset - span.start),
 		          .host = (char *)map + (handle->offset - span.start),
-		          .memory = { (uint64_t)st->st_dev, (uint64_t)st->st_ino } },
+		          .memory = { (uint64_t)st->st_dev, (uint64_t)st->st_ino },
+		          .seals = -1 },
 		.data = (char *)map + (handle->offset - span.start),
 		.mapped = { map, (size_t)(span.end - span.start) },
 		.page = (size_t)page,
+		.own_seals = -1,
 	};
 	*ret = memory;
 	return 0;
+}
+
+static int refuse_page(struct error *err)
+{
+	return error_set(
+	    err, STATUS_INVALID_ARGUMENT,
+	    "fd: the file has a hole, or a page that the machine has lost, or has just shrunk; fill it first: "
+	    "write to it or call posix_fallocate()");
+}
+
+/* A file that can shrink has a backing with a descriptor; one that cannot gets a descriptor here. */
+static int note_stalls(const struct engine_handle *handle, struct host_memory *memory, struct error *err)
+{
+	if (!handle->is_untrusted || is_fixed(handle->fd))
+		return 0;
+	memory->base.user = handle->user;
+	if (memory->base.backing)
+		memory->base.seals = memory->base.backing->fd;
+	else
+		memory->base.seals = memory->own_seals = fcntl(handle->fd, F_DUPFD_CLOEXEC, 0);
+	if (memory->base.seals < 0)
+		return error_set(err, STATUS_NO_MEMORY, "fd: it cannot be kept open: %s", strerror(errno));
+	atomic_store(&memory->base.may_stall, true);
+	return 0;
+}
+
+static int refuse_unsealed(struct error *err)
+{
+	return error_set(
+	    err, STATUS_UNSUPPORTED,
+	    "fd: a device cannot use the file, because it cannot be sealed with F_SEAL_SHRINK and "
+	    "F_SEAL_FUTURE_WRITE; use a memfd that is made with MFD_ALLOW_SEALING and open for writing");
+}
+
+/* Tells whether the file can be sealed later on. */
+static int check_sealable(const struct engine_handle *handle, struct error *err)
+{
+	const bool may_write = (fcntl(handle->fd, F_GETFL) & O_ACCMODE) == O_RDWR;
+
+	if (may_write && !is_sealed(handle->fd, F_SEAL_SEAL))
+		return 0;
+	return refuse_unsealed(err);
+}
+
+static struct scout_part part_of(const struct engine_memory *base)
+{
+	return (struct scout_part){ base->seals, base->user, base->base, base->size };
+}
+
+/* Pages that are missing are found by userfaultfd where there is that, as the pages are mapped. */
+int engine_memory_seal(struct engine_memory *base, const atomic_bool *unwanted, struct error *err)
+{
+	if (!atomic_load(&base->is_loose))
+		return 0;
+	const struct scout_part part = part_of(base);
+	switch (scout_seal(&part, unwanted)) {
+	case SCOUT_SEALED:
+		break;
+	case SCOUT_SEALED_WITH_HOLE:
+		if (!holes_can_watch())
+			return refuse_page(err);
+		break;
+	case SCOUT_REFUSED:
+		return refuse_unsealed(err);
+	default:
+		return error_set(err, STATUS_BUSY,
+		                 "fd: the file is so busy with writes, or with holes that are being punched, "
+		                 "that it could not be sealed within 2 s");
+	}
+	return engine_memory_may_stall(base) ? refuse_unsealed(err) : 0;
+}
+
+bool engine_memory_may_stall(struct engine_memory *base)
+{
+	if (!atomic_load_explicit(&base->may_stall, memory_order_acquire))
+		return false;
+	if (!is_fixed(base->seals))
+		return true;
+	atomic_store(&base->may_stall, false);
+	return false;
+}
+
+int host_memory_populate(struct engine_memory *base, const atomic_bool *unwanted, struct error *err)
+{
+	const struct engine_handle handle = { .fd = base->seals,
+		                              .offset = base->base,
+		                              .size = base->size,
+		                              .writable = base->writable,
+		                              .unwanted = unwanted,
+		                              .is_untrusted = true };
+
+	return populate(&handle, host_memory(base), err);
+}
+
+bool host_memory_is_free(struct engine_memory *base)
+{
+	const struct scout_part part = part_of(base);
+	return !engine_memory_may_stall(base) || scout_finds_free(&part, NULL);
 }
 
 /* A seal is never taken off again. */
@@ -337,6 +470,8 @@ static int watch(const struct engine_handle *handle, const struct host_memory *m
 		return error_set(err, STATUS_NO_MEMORY,
 		                 "size: %" PRIu64 " bytes: the memory cannot be watched for holes: %s",
 		                 handle->size, strerror(-r));
+	if (sharing == LOOSE) /* engine_memory_seal looks for them */
+		return 0;
 	if (!holes_find(handle->fd, handle->offset, handle->offset + handle->size, &hole))
 		return 0;
 	return refuse_hole(hole, err);
@@ -359,24 +494,22 @@ static struct memfd_fill whole_pages(const struct engine_handle *handle, const s
 static int populate(const struct engine_handle *handle, const struct host_memory *memory, struct error *err)
 {
 	struct memfd_fill pages = whole_pages(handle, memory);
+	const bool looks = !atomic_load(&memory->base.is_loose); /* else the inode's lock may be somebody's */
 	uint64_t hole;
 	int r = memfd_fill(&pages);
 	switch (r) {
 	case 0:
 		return 0;
 	case -EOPNOTSUPP:
-		if (holes_find(handle->fd, handle->offset, handle->offset + handle->size, &hole))
+		if (looks && holes_find(handle->fd, handle->offset, handle->offset + handle->size, &hole))
 			return refuse_hole(hole, err);
 		return 0;
 	case -ECANCELED:
 		return error_set(err, STATUS_CANCELED, "nobody is waiting for the memory any longer");
 	case -EFAULT:
-		if (holes_find(handle->fd, handle->offset, handle->offset + handle->size, &hole))
+		if (looks && holes_find(handle->fd, handle->offset, handle->offset + handle->size, &hole))
 			return refuse_hole(hole, err);
-		return error_set(
-		    err, STATUS_INVALID_ARGUMENT,
-		    "fd: the file has a hole, or a page that the machine has lost, or has just shrunk; fill "
-		    "it first: write to it or call posix_fallocate()");
+		return refuse_page(err);
 	default:
 		return error_set(err, STATUS_NO_MEMORY,
 		                 "size: %" PRIu64 " bytes: the memory could not be allocated: %s",

@@ -21,6 +21,7 @@ struct host_memory {
 	size_t page;               /* bytes of one of the file's */
 	bool is_made;              /* by the service: its pages go when it is unmapped */
 	size_t emptied;            /* of those, from the first: on the way to be unmapped */
+	int own_seals;             /* base.seals, where it is not the backing's; else -1 */
 };
 
 static inline struct host_memory *host_memory(struct engine_memory *memory)
@@ -33,8 +34,17 @@ int host_memory_map(const struct engine_handle *handle, struct engine_memory **r
 /* The same for memory that a device pins: a mapping that is shared, also for reading alone. Of a descriptor
  * that is open for reading alone, or of a file that is sealed against writing, such a mapping cannot be
  * watched while it is pinned: the file has to be sealed against writing and shrinking then, and can get no
- * hole. */
+ * hole. Memory that may stall is mapped and no more (is_loose of struct engine_memory); it is UNSUPPORTED if
+ * its file can never be sealed. */
 int host_memory_map_to_pin(const struct engine_handle *handle, struct engine_memory **ret, struct error *err);
+
+/* Maps the pages of memory that host_memory_map_to_pin has left loose, once it has been sealed. The caller
+ * then pins it. */
+int host_memory_populate(struct engine_memory *memory, const atomic_bool *unwanted, struct error *err);
+
+/* Tells whether a mapping of the memory can be made or removed now without a wait for its file, as far as can
+ * be known (scout.h). */
+bool host_memory_is_free(struct engine_memory *memory);
 
 /* Before a device pins it, which may happen to a client's memory from then on; once it has; and when it does
  * no more, before it is unmapped. */

@@ -13,11 +13,13 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "backing.h"
 #include "holes.h"
 #include "memory.h"
 #include "proto/memory/mapping.h"
+#include "scout.h"
 
 #define STEP_BYTES  HUGE_PAGE_BYTES /* of 4 KiB pages: 0.2 ms; cuts no huge page */
 #define UNMAP_BYTES ((size_t)1 << 30)
@@ -59,6 +61,14 @@ static void unmap_emptied(struct host_memory *memory)
 	memory->emptied = 0;
 }
 
+static void free_files(struct host_memory *memory)
+{
+	if (memory->own_seals >= 0)
+		close(memory->own_seals);
+	backing_free(memory->base.backing);
+	free(memory);
+}
+
 /* No cover stays for what may soon be somebody else's addresses. */
 bool host_memory_unmap_step(struct engine_memory *base)
 {
@@ -74,11 +84,14 @@ bool host_memory_unmap_step(struct engine_memory *base)
 	memory->emptied += step;
 	if (is_empty && step < left && memory->emptied < UNMAP_BYTES)
 		return false;
+	if (!host_memory_is_free(base)) {
+		memory->emptied -= step; /* and tries again with the next step */
+		return false;
+	}
 	unmap_emptied(memory);
 	if (memory->mapped.size > 0)
 		return false;
-	backing_free(base->backing);
-	free(memory);
+	free_files(memory);
 	return true;
 }
 
@@ -101,6 +114,8 @@ void host_memory_leave(struct engine_memory *base)
 			empty(memory, (char *)memory->mapped.start + at, step);
 		}
 	}
+	if (memory->own_seals >= 0)
+		close(memory->own_seals);
 	if (base->backing && !base->backing->is_pinned)
 		backing_free(base->backing);
 	free(memory);

@@ -291,6 +291,21 @@ static bool wait_for_answer(struct child *child, const struct child_call *call, 
 	return true;
 }
 
+static bool send_layout(int sock, const struct child_call *call)
+{
+	return !call->layout || socket_send(sock, call->layout, sizeof *call->layout, NULL, 0) >= 0;
+}
+
+static bool receive_explanation(int sock, const struct child_call *call)
+{
+	const size_t size = sizeof *call->explanation;
+	int fds[SOCKET_MAX_FDS];
+	size_t n_fds = 0;
+
+	return !call->explanation ||
+	       socket_receive(sock, call->explanation, size, fds, &n_fds) == (ssize_t)size;
+}
+
 static bool converse(struct child *child, struct child_call *call, uint32_t number, struct wire_answer *ret,
                      int *ret_fd)
 {
@@ -301,12 +316,12 @@ static bool converse(struct child *child, struct child_call *call, uint32_t numb
 
 	atomic_store(&child->shared->unwanted[number], call->unwanted && atomic_load(call->unwanted));
 	if (socket_send(sock, &call->call, sizeof call->call, &call->fd, call->fd >= 0) < 0 ||
-	    !send_parts(sock, call) || !wait_for_answer(child, call, number))
+	    !send_parts(sock, call) || !send_layout(sock, call) || !wait_for_answer(child, call, number))
 		return false;
 	n = socket_receive(sock, ret, sizeof *ret, fds, &n_fds);
 	if (n_fds > 0)
 		*ret_fd = fds[0];
-	return n == (ssize_t)sizeof *ret;
+	return n == (ssize_t)sizeof *ret && receive_explanation(sock, call);
 }
 
 int child_do(struct child *child, struct child_call *call, struct wire_answer *ret, int *ret_fd,

@@ -47,7 +47,9 @@ struct child_call {
 	struct wire_call call;
 	int fd;
 	const struct wire_part *parts;
-	const int *fds;              /* of the parts that have one */
+	const int *fds;                   /* of the parts that have one */
+	const struct wire_layout *layout; /* to explain; else NULL, as is the next */
+	struct engine_explanation *explanation;
 	const atomic_bool *unwanted; /* NULL: never */
 
 	/* Asked all the while; false: the call is given up, as if the child had ended. NULL: never. */

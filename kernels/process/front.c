@@ -28,8 +28,13 @@ static int init(struct front *front, struct error *err)
 
 	if (r < 0)
 		return error_set(err, STATUS_INTERNAL, "SIGBUS cannot be handled: %s", strerror(-r));
+	if (plan_cache_init(&front->plans, front->hello.plans, &front_plan_ops, front) < 0) {
+		fault_deinit();
+		return error_set(err, STATUS_NO_MEMORY, "out of memory");
+	}
 	front->stir = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (front->stir < 0) {
+		plan_cache_deinit(&front->plans);
 		fault_deinit();
 		return error_set(err, STATUS_NO_MEMORY, "no descriptors for an engine: %s", strerror(errno));
 	}
@@ -37,18 +42,21 @@ static int init(struct front *front, struct error *err)
 	pthread_mutex_init(&front->lock, NULL);
 	pthread_cond_init(&front->changed, NULL);
 	TAILQ_INIT(&front->memories);
+	SLIST_INIT(&front->forgotten);
 	LIST_INIT(&front->streams);
 	fair_queue_init(&front->unsent);
-	layouts_init(&front->layouts);
-	front->done_end = &front->done;
+	job_list_init(&front->done);
 	return 0;
 }
 
 static void deinit(struct front *front)
 {
-	assert(TAILQ_EMPTY(&front->memories) && LIST_EMPTY(&front->streams) && !front->done);
+	assert(TAILQ_EMPTY(&front->memories) && LIST_EMPTY(&front->streams) && !front->done.first);
 	child_unref(front->own);
-	layouts_deinit(&front->layouts);
+	front->own = NULL;
+	plan_cache_deinit(&front->plans);
+	front_forget_plans(front);
+	numbers_deinit(&front->layout_numbers);
 	numbers_deinit(&front->memory_numbers);
 	numbers_deinit(&front->stream_numbers);
 	numbers_deinit(&front->job_numbers);
@@ -70,6 +78,8 @@ static int hello(struct wire_hello *ret, const char *name, const struct engine_o
 
 	*ret = (struct wire_hello){ .threads = options->threads,
 		                    .tensor_maps = options->tensor_maps,
+		                    .plans = options->plans,
+		                    .tunes = options->tunes,
 		                    .has_device = device != NULL };
 	wire_sizes(ret->sizes);
 	snprintf(ret->engine, sizeof ret->engine, "%s", name);
@@ -101,6 +111,7 @@ int engine_process_start(struct engine **ret, const char *name, const struct eng
 		return r;
 	}
 	front->engine.ops = &front_ops;
+	front->engine.plans = &front->plans;
 	r = thread_start(&front->thread, front_live, front);
 	if (r) {
 		deinit(front);
@@ -167,7 +178,6 @@ static void ask_to_be_woken(struct front *front)
 static void front_reap(struct engine *engine)
 {
 	struct front *front = front_of(engine);
-	struct engine_job *job;
 
 	front_catch_up(front);
 	if (front->own) {
@@ -176,15 +186,7 @@ static void front_reap(struct engine *engine)
 		if (!front->drives)
 			ask_to_be_woken(front);
 	}
-	job = front->done;
-	front->done = NULL;
-	front->done_end = &front->done;
-	while (job) {
-		struct engine_job *next = job->next;
-
-		job->on_done(job);
-		job = next;
-	}
+	jobs_call_back(job_list_take_all(&front->done));
 }
 
 /* Whether the one job under way is likely to end within a spin. */
@@ -194,7 +196,7 @@ static bool is_worth_a_spin(struct front *front)
 
 	if (!cpus)
 		cpus = threads_default();
-	if (cpus == 1 || front->n_sent != 1 || !front->is_small || front->done)
+	if (cpus == 1 || front->n_sent != 1 || !front->is_small || front->done.first)
 		return false;
 	if (front->dull == 0)
 		return true;
@@ -216,11 +218,11 @@ static void spin(struct front *front, uint64_t ns)
 static bool front_drive(struct engine *engine, uint64_t ns)
 {
 	struct front *front = front_of(engine);
-	bool any = front->done != NULL;
+	bool any = front->done.first != NULL;
 
 	front_catch_up(front);
 	if (!front->own)
-		return front->done != NULL;
+		return front->done.first != NULL;
 	if (front->bell_is_due) {
 		front->bell_is_due = false;
 		shared_ring(front->own->shared);
@@ -249,25 +251,11 @@ static int front_probe(struct engine *engine, struct error *err)
 	return err->status;
 }
 
-static void front_cache_stats(struct engine *engine, struct engine_cache_stats *ret)
-{
-	struct front *front = front_of(engine);
-
-	*ret = front->before;
-	if (!front->own)
-		return;
-	const struct shared *shared = front->own->shared;
-
-	ret->hits += atomic_load(&shared->hits);
-	ret->misses += atomic_load(&shared->misses);
-	ret->evictions += atomic_load(&shared->evictions);
-	ret->entries = atomic_load(&shared->entries);
-}
-
 static const struct engine_ops front_ops = {
 	.close = front_close,
 	.map = front_map,
 	.create = front_make,
+	.settle = front_settle,
 	.unmap = front_unmap,
 	.stream_new = front_stream_new,
 	.stream_free = front_stream_free,
@@ -279,4 +267,8 @@ static const struct engine_ops front_ops = {
 	.probe = front_probe,
 	.cache_stats = front_cache_stats,
 	.link = front_link,
+	.explain = front_explain,
+	.add_plan_stats = front_add_plan_stats,
+	.keep_plans = front_keep_plans,
+	.tune = front_tune,
 };

@@ -19,8 +19,9 @@
 
 #include "child.h"
 #include "kernels/engine.h"
-#include "kernels/fair_queue.h"
-#include "layouts.h"
+#include "kernels/plan_cache.h"
+#include "kernels/queue/fair_queue.h"
+#include "kernels/queue/job_list.h"
 #include "numbers.h"
 #include "proto/wire/buffer.h"
 
@@ -50,18 +51,16 @@ struct engine_stream {
 	struct fair_stream fair; /* first: fair_queue_next gives it back */
 	struct front *front;
 	uint32_t number;
-	bool is_known;            /* to the child */
-	struct engine_job *first; /* not sent */
-	struct engine_job **end;
-	struct engine_job *sent; /* in their order */
-	struct engine_job **sent_end;
+	bool is_known; /* to the child */
+	struct job_list unsent;
+	struct job_list sent; /* in their order */
 	uint64_t sent_bytes;
 	LIST_ENTRY(engine_stream) entry;
 };
 
 struct front {
 	struct engine engine;
-	struct wire_hello hello;
+	struct wire_hello hello; /* what each child is told; `plans` changes, under the lock */
 	void (*wake)(void *arg);
 	void *wake_arg;
 	int wake_fd;
@@ -80,6 +79,7 @@ struct front {
 	uint32_t failures;   /* children that could not be used, but for the first */
 	atomic_uint news;
 	TAILQ_HEAD(, front_memory) memories;
+	SLIST_HEAD(, front_layout) forgotten; /* plans that are gone, whose numbers the child may know */
 	struct numbers memory_numbers;
 	struct front_memory *mapping; /* that the front's own thread is mapping anew */
 
@@ -96,7 +96,8 @@ struct front {
 	LIST_HEAD(, engine_stream) streams;
 	struct numbers stream_numbers;
 	struct fair_queue unsent; /* streams that have something to send, and may */
-	struct layouts layouts;
+	struct plan_cache plans;
+	struct numbers layout_numbers;
 	struct numbers job_numbers;
 	struct front_job *jobs; /* by number */
 	uint32_t jobs_room;
@@ -108,11 +109,11 @@ struct front {
 	bool may_be_woken; /* the child has been asked to */
 	struct buffer out; /* what the ring had no room for */
 	struct buffer in;  /* of a message that has not come completely */
-	struct engine_job *done;
-	struct engine_job **done_end;
+	struct job_list done;
 	uint32_t cancels;
-	bool cancels_fail;                /* the child did not answer the last time */
-	struct engine_cache_stats before; /* of former children */
+	bool cancels_fail;                      /* the child did not answer the last time */
+	struct engine_cache_stats before;       /* counts of former children's tensor maps */
+	struct engine_cache_stats plans_before; /* counts of former children's plans */
 };
 
 static inline struct front *front_of(struct engine *engine)
@@ -172,12 +173,46 @@ int front_pulse_ms(const struct front *front);
  * been silent for too long, and been killed. */
 bool front_pulse(struct front *front, struct child *child);
 
+/* ---- front_plan.c ------------------------------------------------------------------------------------ */
+
+extern const struct plan_cache_ops front_plan_ops;
+
+/* Makes the plan known to the child, and sets *ret to the number by which the child knows it. If the child
+ * does not know it yet, a message is appended to what is to be sent. Returns 0 or NO_MEMORY. Must be called
+ * on the owner's thread. */
+int front_plan_send(struct front *front, const struct engine_plan *plan, uint32_t *ret);
+
+/* Returns the plan's number, once front_plan_send has succeeded. */
+uint32_t front_plan_number(const struct engine_plan *plan);
+
+/* Tells the child to forget the plans that are gone. Must be called on the owner's thread. */
+void front_forget_plans(struct front *front);
+
+/* Adds up the counts of a child that has ended. */
+void front_keep_stats(struct front *front);
+
+/* These implement engine_explain and its kin. */
+int front_explain(struct engine *engine, struct engine_plan *plan, struct engine_explanation *ret,
+                  struct error *err);
+void front_cache_stats(struct engine *engine, struct engine_cache_stats *ret);
+void front_add_plan_stats(struct engine *engine, struct engine_cache_stats *ret);
+void front_keep_plans(struct engine *engine, uint64_t n);
+void front_tune(struct engine *engine, bool tunes);
+
+/* Tells the child what these have set. Under the lock. */
+void front_tell_plans(const struct front *front, struct child *child);
+
 /* ---- front_memory.c: as engine_map and its kin -------------------------------------------------------- */
+
+/* Returns the child to use, with a reference, or NULL with DEVICE_LOST if there is none for now. */
+struct child *front_child(struct front *front, struct error *err);
 
 int front_map(struct engine *engine, const struct engine_handle *handle, struct engine_memory **ret,
               struct error *err);
 int front_make(struct engine *engine, const struct engine_handle *wanted, struct engine_memory **ret,
                struct engine_export *ret_export, struct error *err);
+int front_settle(struct engine *engine, struct engine_memory *memory, const atomic_bool *unwanted,
+                 struct error *err);
 bool front_unmap(struct engine *engine, struct engine_memory *memory);
 void front_link(struct engine *engine, const char *uuid, struct engine_link *ret);
 
@@ -199,9 +234,6 @@ bool front_job_is_mapped(const struct child *child, const struct engine_job *job
 /* Appends the job's messages to what is to be sent; *ret_bytes of them. NO_MEMORY. */
 int front_job_write(struct front *front, const struct engine_stream *stream, uint32_t number,
                     const struct engine_job *job, size_t *ret_bytes);
-
-/* Gives its layouts back. */
-int front_job_release(struct front *front, const struct engine_job *job);
 
 /* Takes over what has become of it; false: the message is none of ours. */
 bool front_job_read(const struct wire_done *done, struct engine_job *job);

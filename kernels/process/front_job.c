@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "front.h"
-#include "kernels/plan/layer_table.h"
+#include "kernels/transform/layer_table.h"
 
 static uint32_t number_of(const struct engine_memory *memory);
 
@@ -95,17 +95,6 @@ static struct wire_blocks blocks_of(const struct engine_blocks *blocks)
 		                     .src = side_of(&blocks->src, blocks->layers) };
 }
 
-static int write_layout(struct front *front, const struct engine_move *move, uint32_t *ret)
-{
-	bool is_new;
-	const struct layout *layout = layouts_get(&front->layouts, move->transform, move->plan, &is_new);
-
-	if (!layout)
-		return STATUS_NO_MEMORY;
-	*ret = layout->sent.layout;
-	return is_new ? buffer_append(&front->out, &layout->sent, sizeof layout->sent) : 0;
-}
-
 /* Its layouts come before the message of the job. */
 static int write_layouts(struct front *front, const struct engine_job *job)
 {
@@ -113,16 +102,15 @@ static int write_layouts(struct front *front, const struct engine_job *job)
 	int r = 0;
 
 	if (!job->moves)
-		return write_layout(front, &job->move, &ignored);
+		return front_plan_send(front, job->move.plan, &ignored);
 	for (uint32_t i = 0; r == 0 && i < job->n_moves; i++)
-		r = write_layout(front, &job->moves[i], &ignored);
+		r = front_plan_send(front, job->moves[i].plan, &ignored);
 	return r;
 }
 
 static void write_move(struct front *front, const struct engine_move *move)
 {
-	const struct wire_move wire = { .layout =
-		                            layouts_number(&front->layouts, move->transform, move->plan),
+	const struct wire_move wire = { .layout = front_plan_number(move->plan),
 		                        .dst = number_of(move->dst),
 		                        .src = number_of(move->src),
 		                        .dst_offset = move->dst_offset,
@@ -214,26 +202,6 @@ int front_job_write(struct front *front, const struct engine_stream *stream, uin
 
 /* ---- Back --------------------------------------------------------------------------------------------- */
 
-static int release_layout(struct front *front, const struct engine_move *move)
-{
-	const struct wire_number forget = { .head = { sizeof forget, WIRE_FORGET_LAYOUT },
-		                            .number =
-		                                layouts_put(&front->layouts, move->transform, move->plan) };
-
-	return forget.number == WIRE_NONE ? 0 : buffer_append(&front->out, &forget, sizeof forget);
-}
-
-int front_job_release(struct front *front, const struct engine_job *job)
-{
-	int r = 0;
-
-	if (!job->moves)
-		return release_layout(front, &job->move);
-	for (uint32_t i = 0; i < job->n_moves; i++)
-		r = release_layout(front, &job->moves[i]) < 0 ? STATUS_NO_MEMORY : r;
-	return r;
-}
-
 bool front_job_read(const struct wire_done *done, struct engine_job *job)
 {
 	const struct wire_move_done *moves = (const void *)(done + 1);
@@ -246,9 +214,11 @@ bool front_job_read(const struct wire_done *done, struct engine_job *job)
 	job->begun = done->begun;
 	job->is_measured = done->is_measured;
 	job->move.changed = done->changed;
+	job->move.family = done->family;
 	for (uint32_t i = 0; i < done->n_moves; i++) {
 		job->moves[i].changed = moves[i].changed;
-		job->moves[i].status = (int)moves[i].status;
+		job->moves[i].status = moves[i].status;
+		job->moves[i].family = moves[i].family;
 	}
 	if (job->blocks) {
 		job->blocks->family = done->family;

@@ -34,11 +34,12 @@ int front_memory_keep(struct front_memory *memory, const struct engine_handle *h
 	}
 	if (handle->fd < 0 || handle->n_parts > 0)
 		return 0;
-	memory->is_lent = memory->host && memory->host->backing && memory->host->backing->fd >= 0;
-	if (!memory->is_lent)
-		return keep_fd(handle->fd, &memory->handle.fd, err);
-	memory->handle.fd = memory->host->backing->fd;
-	return 0;
+	if (memory->host && memory->host->backing && memory->host->backing->fd >= 0)
+		memory->handle.fd = memory->host->backing->fd;
+	else if (memory->host && memory->host->seals >= 0)
+		memory->handle.fd = memory->host->seals;
+	memory->is_lent = memory->handle.fd >= 0;
+	return memory->is_lent ? 0 : keep_fd(handle->fd, &memory->handle.fd, err);
 }
 
 static void unref_chunk(struct front_chunk *chunk)
@@ -187,17 +188,28 @@ static void identify_chunks(struct front_memory *memory)
 	memory->base.memory[1] = is_one ? memory->chunks.by_place[0].id : new_identity();
 }
 
-static int give_backing(struct front_memory *memory, bool has_backing, struct error *err)
+int front_memory_give_backing(struct front_memory *memory, bool has_backing, struct error *err)
 {
 	struct engine_memory *host = memory->host;
 	int r = 0;
 
 	if (has_backing && !host->backing)
 		r = backing_new(-1, 0, &host->backing, err);
-	memory->base.host = host->host;
 	memory->base.backing = host->backing;
-	memcpy(memory->base.memory, host->memory, sizeof host->memory);
 	return r;
+}
+
+static int show_host(struct front_memory *memory, const struct wire_answer *result, struct error *err)
+{
+	struct engine_memory *host = memory->host;
+
+	memory->base.host = host->host;
+	atomic_store(&memory->base.is_loose, result->is_loose);
+	atomic_store(&memory->base.may_stall, atomic_load(&host->may_stall));
+	memory->base.seals = host->seals;
+	memory->base.user = host->user;
+	memcpy(memory->base.memory, host->memory, sizeof host->memory);
+	return front_memory_give_backing(memory, result->has_backing, err);
 }
 
 int front_memory_describe(struct front *front, struct front_memory *memory,
@@ -210,7 +222,7 @@ int front_memory_describe(struct front *front, struct front_memory *memory,
 	memory->base.address = result->address;
 	memcpy(memory->of_child, result->memory, sizeof memory->of_child);
 	if (memory->host)
-		return give_backing(memory, result->has_backing, err);
+		return show_host(memory, result, err);
 	if (result->n_chunks == 0) {
 		identify(front, memory);
 		return 0;

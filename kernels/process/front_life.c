@@ -68,6 +68,8 @@ static void publish(struct front *front, enum front_state state, struct child *c
 	pthread_mutex_lock(&front->lock);
 	before = front->child;
 	front->child = child ? child_ref(child) : NULL;
+	if (child)
+		front_tell_plans(front, child);
 	if (err)
 		front->failed = *err;
 	front->state = state;
@@ -143,8 +145,9 @@ static void describe(struct front *front, const struct wire_ready *ready)
 	memcpy(engine->device, ready->device, sizeof engine->device);
 	memcpy(engine->uuid, ready->uuid, sizeof engine->uuid);
 	engine->name = front->name;
-	engine->facts = ready->facts;
-	engine->facts.engine = front->name;
+	engine->multiprocessors = ready->multiprocessors;
+	engine->plans_by_phase = ready->plans_by_phase;
+	front->plans.remote_bytes = ready->plan_bytes;
 	engine->kind = ready->kind;
 	engine->watches_holes = ready->watches_holes;
 	memcpy(engine->device_name, ready->device_name, sizeof engine->device_name);
@@ -162,8 +165,8 @@ static int check_same(const struct front *front, const struct wire_ready *ready,
 	const struct engine *engine = &front->engine;
 
 	if (strcmp(engine->uuid, ready->uuid) == 0 && strcmp(engine->name, ready->name) == 0 &&
-	    engine->kind == ready->kind && engine->facts.threads == ready->facts.threads &&
-	    engine->facts.align == ready->facts.align && engine->facts.tma == ready->facts.tma)
+	    engine->kind == ready->kind && engine->multiprocessors == ready->multiprocessors &&
+	    engine->plans_by_phase == ready->plans_by_phase)
 		return 0;
 	return error_set(err, STATUS_DEVICE_LOST, "the engine has come back as another one: %s, %s",
 	                 ready->name, ready->device);
@@ -194,9 +197,13 @@ static int prepare(struct front *front, struct child *child, uint64_t life, stru
 
 static bool open_child(struct front *front, uint64_t life, struct child **ret, struct error *err)
 {
+	struct wire_hello hello;
 	struct child *child;
 
-	if (child_start(&child, life, &front->hello, front->wake_fd, err) < 0)
+	pthread_mutex_lock(&front->lock);
+	hello = front->hello;
+	pthread_mutex_unlock(&front->lock);
+	if (child_start(&child, life, &hello, front->wake_fd, err) < 0)
 		return false;
 	if (prepare(front, child, life, err) == 0) {
 		*ret = child;

@@ -40,8 +40,7 @@ void front_memory_lose_pins(struct front *front, uint32_t number)
 
 /* ---- Mapping ------------------------------------------------------------------------------------------ */
 
-/* The child to use, with a reference; NULL: there is none for now. */
-static struct child *child_in_use(struct front *front, struct error *err)
+struct child *front_child(struct front *front, struct error *err)
 {
 	struct child *child = NULL;
 
@@ -177,6 +176,7 @@ static struct wire_call call_of(enum wire_call_kind kind, uint32_t number, const
 		                  .region_kind = handle->kind,
 		                  .writable = handle->writable,
 		                  .is_peer = handle->is_peer,
+		                  .is_untrusted = handle->is_untrusted,
 		                  .n_parts = handle->n_parts,
 		                  .offset = handle->offset,
 		                  .size = handle->size,
@@ -261,6 +261,7 @@ static int add(struct front *front, struct child *child, struct front_memory *me
 	return r;
 }
 
+/* It is mapped here first: a file of an untrusted user that could keep the child waiting is not (scout.h). */
 static int see_host(struct front_memory *memory, const struct engine_handle *handle, struct error *err)
 {
 	return handle->kind == REGION_KIND_MEMFD ? host_memory_view(handle, &memory->host, err) : 0;
@@ -270,10 +271,8 @@ static int see_host(struct front_memory *memory, const struct engine_handle *han
 static int finish_map(struct front *front, struct child *child, struct front_memory *memory,
                       const struct engine_handle *handle, const struct wire_answer *result, struct error *err)
 {
-	int r = memory->host ? 0 : see_host(memory, handle, err);
+	int r = front_memory_keep(memory, handle, err);
 
-	if (r == 0)
-		r = front_memory_keep(memory, handle, err);
 	if (r == 0)
 		r = front_memory_describe(front, memory, handle, result, err);
 	if (r == 0)
@@ -288,7 +287,7 @@ int front_map(struct engine *engine, const struct engine_handle *handle, struct 
 {
 	struct front *front = front_of(engine);
 	struct wire_answer result;
-	struct child *child = child_in_use(front, err);
+	struct child *child = front_child(front, err);
 	struct front_memory *memory;
 	int fd, r;
 
@@ -296,8 +295,11 @@ int front_map(struct engine *engine, const struct engine_handle *handle, struct 
 		return err->status;
 	r = new_memory(front, handle, &memory, err);
 	if (r == 0) {
-		r = map_in_child(front, child, &(struct mapping){ WIRE_MAP, memory->number, handle, NULL },
-		                 &result, &fd, err);
+		r = see_host(memory, handle, err);
+		if (r == 0)
+			r = map_in_child(front, child,
+			                 &(struct mapping){ WIRE_MAP, memory->number, handle, NULL }, &result,
+			                 &fd, err);
 		if (r == 0)
 			r = finish_map(front, child, memory, handle, &result, err);
 		if (r < 0)
@@ -307,6 +309,36 @@ int front_map(struct engine *engine, const struct engine_handle *handle, struct 
 	}
 	child_unref(child);
 	return r;
+}
+
+/* The memory is loose, mapped in the child, and sealed. */
+int front_settle(struct engine *engine, struct engine_memory *base, const atomic_bool *unwanted,
+                 struct error *err)
+{
+	struct front *front = front_of(engine);
+	struct front_memory *memory = front_memory_of(base);
+	struct child_call call = { .call = { .kind = WIRE_SETTLE, .memory = memory->number },
+		                   .fd = -1,
+		                   .unwanted = unwanted };
+	struct child *child = front_child(front, err);
+	struct wire_answer result;
+	int fd, r;
+
+	if (!child)
+		return err->status;
+	if (atomic_load(&memory->life) == child->life)
+		r = child_do(child, &call, &result, &fd, err);
+	else
+		r = error_set(err, STATUS_DEVICE_LOST,
+		              "the device was lost, and the memory could not be mapped again");
+	child_unref(child);
+	if (r == 0)
+		r = front_memory_give_backing(memory, result.has_backing, err);
+	if (r < 0)
+		return r;
+	atomic_store(&base->may_stall, false);
+	atomic_store(&base->is_loose, false);
+	return 0;
 }
 
 /* ---- Making ------------------------------------------------------------------------------------------- */
@@ -367,7 +399,7 @@ int front_make(struct engine *engine, const struct engine_handle *wanted, struct
 {
 	struct front *front = front_of(engine);
 	struct engine_export made = { .fd = -1 };
-	struct child *child = child_in_use(front, err);
+	struct child *child = front_child(front, err);
 	struct front_memory *memory;
 	int r;
 
@@ -395,12 +427,33 @@ int front_make(struct engine *engine, const struct engine_handle *wanted, struct
  * mapping for longer than its size excuses: a GiB in a second is slow. */
 #define SLOW_BYTES_PER_MS ((uint64_t)1 << 20)
 
+/* So many users with busy files are remembered, so that nobody waits for a second file of theirs; if there
+ * are more of them, nobody waits for any file that could be busy. */
+#define MOST_BUSY 8
+
 struct anew {
 	struct front *front;
 	struct child *child;
 	uint64_t until_ns;
 	bool is_late;
+	uint32_t n_busy;
+	uint64_t busy[MOST_BUSY]; /* users */
 };
+
+static bool is_busy(struct anew *anew, struct engine_memory *host)
+{
+	if (!host || !engine_memory_may_stall(host))
+		return false;
+	for (uint32_t i = 0; i < anew->n_busy; i++)
+		if (anew->busy[i] == host->user)
+			return true;
+	if (anew->n_busy == MOST_BUSY)
+		return true;
+	if (host_memory_is_free(host))
+		return false;
+	anew->busy[anew->n_busy++] = host->user;
+	return true;
+}
 
 static bool may_take_longer(void *arg)
 {
@@ -451,6 +504,8 @@ static int map_one_anew(struct front *front, struct anew *anew, struct front_mem
 
 	if (!memory->comes_back)
 		return STATUS_UNSUPPORTED; /* it went with the process that had made it */
+	if (is_busy(anew, memory->host))
+		return STATUS_BUSY;
 	anew->until_ns = clock_ns() + (front_times.map_ms + memory->base.size / SLOW_BYTES_PER_MS) * 1000000;
 	r = is_list ? map_list(front, anew, memory, ret, &fd, err)
 	            : map_in_child(front, anew->child, &mapping, ret, &fd, err);
@@ -563,6 +618,10 @@ bool front_unmap(struct engine *engine, struct engine_memory *base)
 	struct child *child = child_with(front, memory);
 	const bool is_step = child != NULL;
 
+	if (child && memory->host && !host_memory_is_free(memory->host)) {
+		child_unref(child);
+		return false;
+	}
 	if (child)
 		unmap_step_in_child(child, memory);
 	child_unref(child);
@@ -585,7 +644,7 @@ void front_link(struct engine *engine, const char *uuid, struct engine_link *ret
 	struct child_call call = { .call = { .kind = WIRE_LINK, .memory = 0 }, .fd = -1 };
 	struct wire_answer result;
 	struct error ignored;
-	struct child *child = child_in_use(front_of(engine), &ignored);
+	struct child *child = front_child(front_of(engine), &ignored);
 	int fd;
 
 	if (!child)

@@ -24,7 +24,7 @@ struct front_memory {
 
 	/* To map it anew; the descriptor is its own. */
 	bool comes_back;
-	bool is_lent; /* but for this one, which is the backing's or the allocation's */
+	bool is_lent; /* but for this one, which is the host mapping's or the allocation's */
 	struct engine_handle handle;
 	uint8_t bytes[ENGINE_HANDLE_BYTES]; /* of the handle */
 	struct memory_chunks chunks;        /* n: 0: no other memory has any of it */
@@ -43,6 +43,9 @@ int front_memory_keep(struct front_memory *memory, const struct engine_handle *h
 int front_memory_describe(struct front *front, struct front_memory *memory,
                           const struct engine_handle *handle, const struct wire_answer *result,
                           struct error *err);
+
+/* Gives the memory a backing, by which its failure is noticed, if the child has found that it may fail. */
+int front_memory_give_backing(struct front_memory *memory, bool has_backing, struct error *err);
 
 /* Frees all but the struct. */
 void front_memory_let_go(struct front_memory *memory);

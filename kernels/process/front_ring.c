@@ -28,12 +28,7 @@ static void lose(struct front *front);
 /* Until the owner reaps. */
 static void end_job(struct front *front, struct engine_job *job)
 {
-	const bool is_first = !front->done;
-
-	job->next = NULL;
-	*front->done_end = job;
-	front->done_end = &job->next;
-	if (is_first)
+	if (job_list_add(&front->done, job))
 		front->wake(front->wake_arg);
 }
 
@@ -41,27 +36,17 @@ static void end_job(struct front *front, struct engine_job *job)
 void front_end_job(struct front *front, struct engine_job *job, int status, bool begun)
 {
 	job->ns = 0;
-	job->status = status;
 	job->begun = begun;
-	for (uint32_t i = 0; job->moves && i < job->n_moves; i++)
-		job->moves[i].status = status;
+	job_end_all(job, status);
 	end_job(front, job);
 }
 
 /* All that the stream has not sent. */
 void front_end_unsent(struct engine_stream *stream, int status)
 {
-	struct engine_job *job = stream->first;
-
-	stream->first = NULL;
-	stream->end = &stream->first;
 	fair_queue_remove(&stream->front->unsent, &stream->fair);
-	while (job) {
-		struct engine_job *next = job->next;
-
-		front_end_job(stream->front, job, status, false);
-		job = next;
-	}
+	while (stream->unsent.first)
+		front_end_job(stream->front, job_list_take(&stream->unsent), status, false);
 }
 
 /* ---- To the child ------------------------------------------------------------------------------------- */
@@ -162,9 +147,7 @@ static void send_job(struct engine_stream *stream, struct engine_job *job)
 	if (front_job_write(front, stream, number, job, &bytes) < 0)
 		front_give_up(front->own);
 	job->ns = number;
-	job->next = NULL;
-	*stream->sent_end = job;
-	stream->sent_end = &job->next;
+	job_list_add(&stream->sent, job);
 	stream->sent_bytes += bytes;
 	stream->is_known = true;
 	front->n_sent++;
@@ -174,7 +157,7 @@ static void send_job(struct engine_stream *stream, struct engine_job *job)
 
 static bool may_send(const struct engine_stream *stream)
 {
-	return stream->first && (stream->sent_bytes < STREAM_BYTES || !stream->sent);
+	return stream->unsent.first && (stream->sent_bytes < STREAM_BYTES || !stream->sent.first);
 }
 
 /* It stands in the queue while it may. */
@@ -182,11 +165,12 @@ void front_offer(struct engine_stream *stream)
 {
 	struct fair_queue *unsent = &stream->front->unsent;
 
-	if (stream->fair.queued && (!may_send(stream) || stream->fair.priority != stream->first->priority))
+	if (stream->fair.queued &&
+	    (!may_send(stream) || stream->fair.priority != stream->unsent.first->priority))
 		fair_queue_remove(unsent, &stream->fair);
 	if (stream->fair.queued || !may_send(stream))
 		return;
-	stream->fair.priority = stream->first->priority;
+	stream->fair.priority = stream->unsent.first->priority;
 	fair_queue_add(unsent, &stream->fair);
 }
 
@@ -194,29 +178,14 @@ void front_send_jobs(struct front *front)
 {
 	struct engine_stream *stream;
 
+	front_forget_plans(front);
 	while (flush(front) && (stream = (struct engine_stream *)fair_queue_next(&front->unsent))) {
-		struct engine_job *job = stream->first;
-
-		stream->first = job->next;
-		if (!stream->first)
-			stream->end = &stream->first;
-		send_job(stream, job);
+		send_job(stream, job_list_take(&stream->unsent));
 		front_offer(stream);
 	}
 }
 
 /* ---- From the child ----------------------------------------------------------------------------------- */
-
-static void unlink_sent(struct engine_stream *stream, struct engine_job *job)
-{
-	struct engine_job **at = &stream->sent;
-
-	while (*at != job)
-		at = &(*at)->next;
-	*at = job->next;
-	if (!*at)
-		stream->sent_end = at;
-}
 
 /* false: it is about no job that the child has. */
 static bool on_done(struct front *front, const struct wire_done *done)
@@ -229,13 +198,11 @@ static bool on_done(struct front *front, const struct wire_done *done)
 		return false;
 	job = sent->job;
 	stream = sent->stream;
-	unlink_sent(stream, job);
+	job_list_remove(&stream->sent, job);
 	stream->sent_bytes -= sent->bytes;
 	front->n_sent--;
 	sent->job = NULL;
 	numbers_give(&front->job_numbers, done->job);
-	if (front_job_release(front, job) < 0)
-		front_give_up(front->own);
 	front_offer(stream);
 	end_job(front, job);
 	return true;
@@ -320,35 +287,22 @@ void front_receive(struct front *front)
 
 /* ---- Losing the child, and having one again ----------------------------------------------------------- */
 
-static void keep_cache_stats(struct front *front)
-{
-	const struct shared *shared = front->own->shared;
-
-	front->before.hits += atomic_load(&shared->hits);
-	front->before.misses += atomic_load(&shared->misses);
-	front->before.evictions += atomic_load(&shared->evictions);
-}
-
 /* Of those whose end the child has not told of. When its engine was lost it has told of all that had begun;
  * else the first of each stream was under way, unless it waited. */
 static void lose_stream(struct engine_stream *stream)
 {
-	struct engine_job *job = stream->sent;
 	bool begun = !atomic_load(&stream->front->own->shared->is_lost);
 
-	stream->sent = NULL;
-	stream->sent_end = &stream->sent;
 	stream->sent_bytes = 0;
 	stream->is_known = false;
-	while (job) {
-		struct engine_job *next = job->next;
+	while (stream->sent.first) {
+		struct engine_job *job = job_list_take(&stream->sent);
 		const uint32_t number = (uint32_t)job->ns;
 
 		stream->front->jobs[number].job = NULL;
 		numbers_give(&stream->front->job_numbers, number);
 		front_end_job(stream->front, job, STATUS_DEVICE_LOST, begun && !job->wait.memory);
 		begun = false;
-		job = next;
 	}
 	front_end_unsent(stream, STATUS_DEVICE_LOST);
 }
@@ -359,12 +313,11 @@ static void lose(struct front *front)
 	struct engine_stream *stream;
 
 	front_receive(front); /* what it has done before */
-	keep_cache_stats(front);
+	front_keep_stats(front);
 	LIST_FOREACH(stream, &front->streams, entry)
 		lose_stream(stream);
 	front->n_sent = 0;
 	front->cancels_fail = front->may_be_woken = front->bell_is_due = false;
-	layouts_forget(&front->layouts);
 	buffer_consume(&front->out, buffer_len(&front->out), KEEP_BYTES);
 	buffer_consume(&front->in, buffer_len(&front->in), KEEP_BYTES);
 	child_unref(front->own);

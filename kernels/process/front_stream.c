@@ -23,8 +23,8 @@ struct engine_stream *front_stream_new(struct engine *engine, struct engine_owne
 	}
 	stream->front = front;
 	stream->fair.owner = owner;
-	stream->end = &stream->first;
-	stream->sent_end = &stream->sent;
+	job_list_init(&stream->unsent);
+	job_list_init(&stream->sent);
 	owner->streams++;
 	LIST_INSERT_HEAD(&front->streams, stream, entry);
 	return stream;
@@ -34,7 +34,7 @@ void front_stream_free(struct engine_stream *stream)
 {
 	struct front *front = stream->front;
 
-	assert(!stream->first && !stream->sent && stream->fair.owner->streams > 0);
+	assert(!stream->unsent.first && !stream->sent.first && stream->fair.owner->streams > 0);
 	front_catch_up(front);
 	if (stream->is_known)
 		front_send_number(front, WIRE_FREE_STREAM, stream->number, 0);
@@ -55,11 +55,8 @@ static void clear(struct engine_job *job)
 		job->moves[i].status = STATUS_CANCELED;
 		job->moves[i].changed = 0;
 	}
-	if (job->blocks) {
-		job->blocks->family = job->move.plan->family;
+	if (job->blocks)
 		job->blocks->passed = job->blocks->beyond = 0;
-	}
-	job->next = NULL;
 }
 
 void front_submit(struct engine_stream *stream, struct engine_job *job)
@@ -74,8 +71,7 @@ void front_submit(struct engine_stream *stream, struct engine_job *job)
 		front_end_job(front, job, STATUS_DEVICE_LOST, false);
 		return;
 	}
-	*stream->end = job;
-	stream->end = &job->next;
+	job_list_add(&stream->unsent, job);
 	front_offer(stream);
 	front_send_jobs(front);
 }
@@ -86,7 +82,7 @@ void front_stream_cancel(struct engine_stream *stream)
 
 	front_catch_up(front);
 	front_end_unsent(stream, STATUS_CANCELED);
-	if (stream->sent)
+	if (stream->sent.first)
 		front_send_number(front, WIRE_CANCEL_STREAM, stream->number, 0);
 	if (front->own && front->bell_is_due)
 		shared_ring(front->own->shared);
@@ -96,15 +92,8 @@ void front_stream_cancel(struct engine_stream *stream)
 
 static bool cancel_unsent(struct engine_stream *stream, struct engine_job *job)
 {
-	struct engine_job **at = &stream->first;
-
-	while (*at && *at != job)
-		at = &(*at)->next;
-	if (!*at)
+	if (!job_list_remove(&stream->unsent, job))
 		return false;
-	*at = job->next;
-	if (!*at)
-		stream->end = at;
 	front_end_job(stream->front, job, STATUS_CANCELED, false);
 	front_offer(stream);
 	return true;
@@ -148,15 +137,6 @@ static bool cancel_sent(struct front *front, struct engine_job *job)
 	return answer == CANCEL_DONE;
 }
 
-static bool is_sent(const struct engine_stream *stream, const struct engine_job *wanted)
-{
-	const struct engine_job *job = stream->sent;
-
-	while (job && job != wanted)
-		job = job->next;
-	return job != NULL;
-}
-
 bool front_cancel(struct engine_stream *stream, struct engine_job *job)
 {
 	struct front *front = stream->front;
@@ -164,7 +144,7 @@ bool front_cancel(struct engine_stream *stream, struct engine_job *job)
 	front_catch_up(front);
 	if (front->own)
 		front_receive(front);
-	if (is_sent(stream, job))
+	if (job_list_has(&stream->sent, job))
 		return cancel_sent(front, job);
 	return cancel_unsent(stream, job);
 }

@@ -65,6 +65,8 @@ static int open_engine(struct served *served, const struct engine_process_opener
 	const struct engine_options options = { .threads = hello->threads,
 		                                .device = hello->has_device ? hello->device : NULL,
 		                                .tensor_maps = hello->tensor_maps,
+		                                .plans = hello->plans,
+		                                .tunes = hello->tunes,
 		                                .wake = wake,
 		                                .wake_arg = served,
 		                                .drives = true };
@@ -94,7 +96,9 @@ static void describe(const struct engine *engine, struct wire_ready *ret)
 	snprintf(ret->name, sizeof ret->name, "%s", engine->name);
 	memcpy(ret->device, engine->device, sizeof ret->device);
 	memcpy(ret->uuid, engine->uuid, sizeof ret->uuid);
-	ret->facts = engine->facts;
+	ret->multiprocessors = engine->multiprocessors;
+	ret->plans_by_phase = engine->plans_by_phase;
+	ret->plan_bytes = sizeof(struct engine_plan) + engine->plans->ops->own_bytes;
 	ret->kind = engine->kind;
 	ret->watches_holes = engine->watches_holes;
 	memcpy(ret->device_name, engine->device_name, sizeof ret->device_name);
@@ -121,8 +125,13 @@ static int start(struct served *served, const struct engine_process_opener *open
 	else if (open_engine(served, openers, &hello, &ready.err) == 0)
 		ready.err.status = 0;
 	close(fds[0]);
-	if (ready.err.status == 0)
+	if (ready.err.status == 0) {
 		describe(served->engine, &ready);
+		/* The front changes it once it knows that the engine is open. */
+		atomic_store(&served->shared->keep_plans, hello.plans);
+		atomic_store(&served->shared->tunes, hello.tunes);
+		served->kept_plans = hello.plans;
+	}
 	if (ready.err.status == 0 && served_memory_start(served, &ready.err) == 0)
 		ready.err.status = 0;
 	if (socket_send(START_FD, &ready, sizeof ready, NULL, 0) < 0 || ready.err.status < 0)
@@ -188,16 +197,29 @@ static void answer_probe(struct served *served)
 	atomic_store(&shared->answered, asked);
 }
 
+static void tell(struct shared_stats *to, const struct engine_cache_stats *stats)
+{
+	atomic_store(&to->hits, stats->hits);
+	atomic_store(&to->misses, stats->misses);
+	atomic_store(&to->evictions, stats->evictions);
+	atomic_store(&to->entries, stats->entries);
+}
+
+/* Also adopts the number of plans that the front wants kept. */
 static void write_stats(struct served *served)
 {
+	const uint64_t plans = atomic_load(&served->shared->keep_plans);
 	struct engine_cache_stats stats;
 
 	served->stats_ns = clock_ns();
 	engine_cache_stats(served->engine, &stats);
-	atomic_store(&served->shared->hits, stats.hits);
-	atomic_store(&served->shared->misses, stats.misses);
-	atomic_store(&served->shared->evictions, stats.evictions);
-	atomic_store(&served->shared->entries, stats.entries);
+	tell(&served->shared->maps, &stats);
+	engine_plan_stats(served->engine, &stats);
+	tell(&served->shared->plans, &stats);
+	if (plans != served->kept_plans)
+		engine_keep_plans(served->engine, plans);
+	engine_tune(served->engine, atomic_load(&served->shared->tunes));
+	served->kept_plans = plans;
 }
 
 /* Whether there was anything to do. */
@@ -265,7 +287,7 @@ static void close_engine(struct served *served)
 		if (served->streams[i].stream)
 			served_free_stream(served, i);
 	for (uint32_t i = 0; i < served->n_layouts; i++)
-		free(served->layouts[i]);
+		engine_plan_unref(served->layouts[i]);
 	free(served->layouts);
 	free(served->streams);
 	free(served->jobs);

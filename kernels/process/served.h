@@ -13,6 +13,7 @@
 #include <sys/queue.h>
 
 #include "kernels/engine.h"
+#include "kernels/plan_cache.h"
 #include "proto/wire/buffer.h"
 #include "shared.h"
 #include "wire.h"
@@ -53,7 +54,7 @@ struct served {
 	struct buffer in; /* of a message that has not come completely */
 	struct buffer out;
 	uint32_t n_layouts;
-	struct wire_layout **layouts; /* by number */
+	struct engine_plan **layouts; /* by number */
 	uint32_t n_streams;
 	struct served_stream *streams; /* by number */
 	uint32_t n_jobs;
@@ -63,6 +64,7 @@ struct served {
 	uint64_t stats_ns;      /* when they were written last */
 	uint64_t idle_since_ns; /* it had nothing to do; and how long that lasted the last time */
 	uint64_t gap_ns;
+	uint64_t kept_plans; /* number that the front last wanted */
 
 	/* By number; the front knows a memory once it is here, and names it no more before it goes. */
 	_Atomic(struct engine_memory *) *memories;

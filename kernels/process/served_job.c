@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/plan/blocks.h"
-#include "kernels/plan/layer_table.h"
+#include "kernels/transform/blocks.h"
+#include "kernels/transform/layer_table.h"
 #include "served.h"
 
 /* ---- Tables ------------------------------------------------------------------------------------------- */
@@ -81,10 +81,10 @@ static struct engine_result result_of(struct served *served, const struct wire_r
 
 static struct engine_move move_of(struct served *served, const struct wire_move *wire)
 {
-	const struct wire_layout *layout = served->layouts[wire->layout];
+	struct engine_plan *plan = served->layouts[wire->layout];
 
-	return (struct engine_move){ .transform = &layout->transform,
-		                     .plan = &layout->plan,
+	return (struct engine_move){ .transform = &plan->transform,
+		                     .plan = plan,
 		                     .dst = served_memory(served, wire->dst),
 		                     .src = served_memory(served, wire->src),
 		                     .dst_offset = wire->dst_offset,
@@ -188,7 +188,7 @@ int served_job_write(struct served *served, const struct served_job *done)
 		                        .changed = job->move.changed,
 		                        .passed = done->blocks.passed,
 		                        .beyond = done->blocks.beyond,
-		                        .family = done->blocks.family,
+		                        .family = job->blocks ? done->blocks.family : job->move.family,
 		                        .begun = job->begun,
 		                        .is_measured = job->is_measured,
 		                        .n_moves = n };
@@ -197,7 +197,8 @@ int served_job_write(struct served *served, const struct served_job *done)
 		return STATUS_NO_MEMORY;
 	buffer_append(&served->out, &wire, sizeof wire);
 	for (uint32_t i = 0; i < n; i++) {
-		const struct wire_move_done move = { job->moves[i].changed, job->moves[i].status };
+		const struct wire_move_done move = { job->moves[i].changed, job->moves[i].status,
+			                             job->moves[i].family };
 
 		buffer_append(&served->out, &move, sizeof move);
 	}

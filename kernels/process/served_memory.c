@@ -85,7 +85,18 @@ struct request {
 	struct wire_call call;
 	int fd;
 	struct engine_part *parts;
+	struct wire_layout *layout; /* to explain; else NULL */
 };
+
+static bool receive_layout(struct caller *caller, struct request *request)
+{
+	int fds[SOCKET_MAX_FDS];
+	size_t n_fds = 0;
+
+	request->layout = malloc(sizeof *request->layout);
+	return request->layout && socket_receive(caller->socket, request->layout, sizeof *request->layout,
+	                                         fds, &n_fds) == (ssize_t)sizeof *request->layout;
+}
 
 static bool receive_parts(struct caller *caller, struct request *request)
 {
@@ -124,9 +135,12 @@ static bool receive(struct caller *caller, struct request *ret)
 	const ssize_t n = socket_receive(caller->socket, &ret->call, sizeof ret->call, fds, &n_fds);
 
 	ret->parts = NULL;
+	ret->layout = NULL;
 	ret->fd = n_fds > 0 ? fds[0] : -1;
 	if (n != (ssize_t)sizeof ret->call)
 		return false;
+	if (ret->call.kind == WIRE_EXPLAIN)
+		return receive_layout(caller, ret);
 	return ret->call.n_parts == 0 || receive_parts(caller, ret);
 }
 
@@ -138,6 +152,7 @@ static void drop(struct request *request)
 		if (request->parts[i].fd >= 0)
 			close(request->parts[i].fd);
 	free(request->parts);
+	free(request->layout);
 }
 
 static void describe(const struct engine_memory *memory, struct wire_answer *ret)
@@ -146,6 +161,7 @@ static void describe(const struct engine_memory *memory, struct wire_answer *ret
 	ret->address = memory->address;
 	memcpy(ret->memory, memory->memory, sizeof ret->memory);
 	ret->has_backing = memory->backing != NULL;
+	ret->is_loose = atomic_load(&memory->is_loose);
 	if (memory->chunks && memory->chunks->n > 0) {
 		ret->n_chunks = memory->chunks->n;
 		ret->chunk = memory->chunks->by_place[0].size;
@@ -163,6 +179,7 @@ static struct engine_handle handle_of(const struct caller *caller, const struct 
 		.size = call->size,
 		.writable = call->writable,
 		.is_peer = call->is_peer,
+		.is_untrusted = call->is_untrusted,
 		.handle = { .data = (const void *)call->handle, .len = call->handle_len },
 		.allocation = call->allocation,
 		.parts = request->parts,
@@ -199,6 +216,15 @@ static void map(struct caller *caller, const struct request *request, struct wir
 	add(caller->served, request->call.memory, memory);
 }
 
+static void settle(struct caller *caller, const struct request *request, struct wire_answer *ret)
+{
+	const struct engine_handle handle = handle_of(caller, request);
+	struct engine_memory *memory = served_memory(caller->served, request->call.memory);
+
+	ret->err.status = engine_settle(caller->served->engine, memory, handle.unwanted, &ret->err);
+	describe(memory, ret);
+}
+
 static void unmap_step(struct served *served, uint32_t number, struct wire_answer *ret)
 {
 	atomic_load(&served->ended);
@@ -207,8 +233,22 @@ static void unmap_step(struct served *served, uint32_t number, struct wire_answe
 		atomic_store(&served->memories[number], NULL);
 }
 
+static void explain(struct served *served, const struct request *request, struct wire_answer *ret,
+                    struct engine_explanation *ret_explanation)
+{
+	struct engine *engine = served->engine;
+	struct engine_plan *plan =
+	    plan_cache_make(engine->plans, &request->layout->transform, request->layout->places);
+
+	memset(ret_explanation, 0, sizeof *ret_explanation);
+	ret->err.status = plan ? engine_explain(engine, plan, ret_explanation, &ret->err)
+	                       : error_set(&ret->err, STATUS_NO_MEMORY, "no memory for a plan");
+	engine_plan_unref(plan);
+}
+
 static void *take_calls(void *arg)
 {
+	struct engine_explanation explanation;
 	struct caller *caller = arg;
 	struct request request;
 
@@ -221,12 +261,18 @@ static void *take_calls(void *arg)
 			error_set(&result.err, STATUS_QUOTA, "the engine has too many memories");
 		else if (request.call.kind == WIRE_UNMAP_STEP)
 			unmap_step(caller->served, request.call.memory, &result);
+		else if (request.call.kind == WIRE_SETTLE)
+			settle(caller, &request, &result);
 		else if (request.call.kind == WIRE_LINK)
 			find_link(caller->served, &request.call, &result);
+		else if (request.call.kind == WIRE_EXPLAIN)
+			explain(caller->served, &request, &result, &explanation);
 		else
 			map(caller, &request, &result, &fd);
 		result.has_fd = fd >= 0;
 		socket_send(caller->socket, &result, sizeof result, &fd, fd >= 0);
+		if (request.call.kind == WIRE_EXPLAIN)
+			socket_send(caller->socket, &explanation, sizeof explanation, NULL, 0);
 		if (fd >= 0)
 			close(fd);
 		drop(&request);

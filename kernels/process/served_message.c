@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "kernels/host/backing.h"
-#include "kernels/plan/layer_table.h"
+#include "kernels/transform/layer_table.h"
 #include "served.h"
 
 #define KEEP_BYTES ((size_t)1 << 16)
@@ -35,18 +35,15 @@ static void on_layout(struct served *served, const struct wire_layout *layout)
 	const uint32_t number = layout->layout;
 
 	served->layouts =
-	    grow(served, served->layouts, &served->n_layouts, number, sizeof(struct wire_layout *));
-	if (!served->layouts[number])
-		served->layouts[number] = malloc(sizeof *layout);
+	    grow(served, served->layouts, &served->n_layouts, number, sizeof(struct engine_plan *));
+	served->layouts[number] = plan_cache_make(served->engine->plans, &layout->transform, layout->places);
 	if (!served->layouts[number])
 		served_die(served, "out of memory");
-	memcpy(served->layouts[number], layout, sizeof *layout);
-	served->layouts[number]->plan.swizzle = "none";
 }
 
 static void on_forget_layout(struct served *served, uint32_t number)
 {
-	free(served->layouts[number]);
+	engine_plan_unref(served->layouts[number]);
 	served->layouts[number] = NULL;
 }
 

@@ -30,6 +30,11 @@ enum shared_cancel {
 };
 #define SHARED_CANCEL_BITS 3
 
+/* These are the counts of tensor maps or plans (struct engine_cache_stats). */
+struct shared_stats {
+	atomic_uint_fast64_t hits, misses, evictions, entries;
+};
+
 struct shared {
 	struct ring_positions to_child, to_front;
 
@@ -52,8 +57,9 @@ struct shared {
 	atomic_bool is_lost; /* the engine: the child has said so, why, and ends */
 	char lost_why[256];
 
-	/* Of the tensor maps, as of late. */
-	atomic_uint_fast64_t hits, misses, evictions, entries;
+	struct shared_stats maps, plans; /* as of late */
+	atomic_uint_fast64_t keep_plans; /* how many plans the child keeps */
+	atomic_bool tunes;               /* whether the child tries alternatives to them */
 
 	atomic_bool unwanted[SHARED_CALLS]; /* what the call maps (engine_handle) */
 };

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What crosses between the front and the child. Nothing in it is a pointer: streams, jobs, memories and
+/* These structs cross between the front and the child. They hold no pointers: streams, jobs, memories and
  * layouts have numbers, which the front gives out.
  *
- * Jobs travel in the rings, in messages of any length, one after the other. What a message says is true of
- * all that follow: so a layout (a transform with its plan) is sent before the first job that uses it, and a
- * number may be used for something else once what had it has been freed.
+ * Jobs travel in the rings, in messages of any length, one after the other. What a message says holds for all
+ * that follow: a layout (a transform and its places) is sent before the first job that uses it, and a number
+ * may be reused once its owner has been freed.
  *
  * Memory is mapped and unmapped by calls on sockets (SOCK_SEQPACKET), one call at a time on each, because
  * these take long and carry descriptors.
@@ -41,8 +41,8 @@ struct wire_head {
 struct wire_layout {
 	struct wire_head head;
 	uint32_t layout;
+	struct plan_places places;
 	struct transform transform;
-	struct plan plan; /* swizzle, a word for people, has no meaning */
 };
 
 _Static_assert(sizeof(struct wire_layout) % WIRE_ALIGN == 0, "a message ends where the next one begins");
@@ -122,7 +122,8 @@ struct wire_job {
 
 struct wire_move_done {
 	uint64_t changed;
-	int64_t status;
+	int32_t status;
+	enum family family;
 };
 
 /* Then come n_moves moves, of a batch. */
@@ -133,7 +134,7 @@ struct wire_done {
 	uint64_t ns;
 	uint64_t changed; /* of the one move */
 	uint64_t passed, beyond;
-	enum family family;
+	enum family family; /* of the one move, or of what moved each block */
 	bool begun;
 	bool is_measured;
 	uint32_t n_moves;
@@ -149,6 +150,8 @@ struct wire_hello {
 	bool has_device;
 	char device[64];
 	uint64_t tensor_maps;
+	uint64_t plans;
+	bool tunes;
 };
 
 /* Of structs that would have another one in another program. */
@@ -157,7 +160,7 @@ static inline void wire_sizes(uint32_t ret[4])
 	ret[0] = sizeof(struct wire_layout);
 	ret[1] = sizeof(struct wire_job);
 	ret[2] = sizeof(struct wire_done);
-	ret[3] = PLAN_MAX_RULES << 16 | TENSOR_MAX_RANK;
+	ret[3] = sizeof(struct engine_explanation);
 }
 
 /* What the child answers once the engine is open, or not. */
@@ -166,7 +169,9 @@ struct wire_ready {
 	char name[16];
 	char device[128];
 	char uuid[48];
-	struct plan_facts facts; /* engine has no meaning: it is the name */
+	uint32_t multiprocessors;
+	bool plans_by_phase;
+	uint64_t plan_bytes; /* memory that each plan takes in the child */
 	enum region_kind kind;
 	bool watches_holes;
 	char device_name[80];
@@ -179,10 +184,10 @@ struct wire_socket {
 	uint32_t number;
 };
 
-enum wire_call_kind { WIRE_MAP, WIRE_MAKE, WIRE_UNMAP_STEP, WIRE_LINK };
+enum wire_call_kind { WIRE_MAP, WIRE_MAKE, WIRE_SETTLE, WIRE_UNMAP_STEP, WIRE_LINK, WIRE_EXPLAIN };
 
-/* A call, with the descriptor if has_fd. n_parts > 0: messages of parts follow, each with their descriptors.
- */
+/* A call carries a descriptor if has_fd. If n_parts > 0, messages of parts follow, each with its descriptors.
+ * For WIRE_EXPLAIN a struct wire_layout follows, and a struct engine_explanation follows the answer. */
 struct wire_call {
 	enum wire_call_kind kind;
 	uint32_t memory;
@@ -191,6 +196,7 @@ struct wire_call {
 	bool has_fd;
 	bool may_be_unwanted;
 	bool is_peer;
+	bool is_untrusted;
 	uint32_t n_parts;
 	uint64_t offset;
 	uint64_t size;
@@ -213,6 +219,7 @@ struct wire_answer {
 	bool is_last;     /* step of unmapping */
 	bool has_fd;
 	bool has_backing;
+	bool is_loose;
 	uint32_t handle_len;
 	uint8_t handle[ENGINE_HANDLE_BYTES];
 	uint64_t base;

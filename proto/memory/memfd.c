@@ -31,7 +31,7 @@ static int new_memfd(void)
 	return memfd_create("tmad", flags);
 }
 
-int memfd_new(uint64_t size)
+static int new_sealed(uint64_t size, int seals)
 {
 	struct rlimit limit;
 	int fd, r;
@@ -42,12 +42,21 @@ int memfd_new(uint64_t size)
 	fd = new_memfd();
 	if (fd < 0)
 		return -errno;
-	if (ftruncate(fd, (off_t)size) == 0 &&
-	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
+	if (ftruncate(fd, (off_t)size) == 0 && fcntl(fd, F_ADD_SEALS, seals) == 0)
 		return fd;
 	r = -errno;
 	close(fd);
 	return r;
+}
+
+int memfd_new(uint64_t size)
+{
+	return new_sealed(size, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+}
+
+int memfd_new_sealable(uint64_t size)
+{
+	return new_sealed(size, F_SEAL_SHRINK | F_SEAL_GROW);
 }
 
 static uint64_t held_bytes(int fd, uint64_t *ret_size)

@@ -5,16 +5,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
-#include <stddef.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/time.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "proto/clock.h"
@@ -29,7 +26,6 @@ union control {
 };
 
 static size_t take_fds(struct msghdr *message, int *fds);
-static int fill_address(const char *path, struct sockaddr_un *ret);
 static int clear_stale(const char *path);
 static int probe(const char *path);
 
@@ -97,48 +93,86 @@ ssize_t socket_send(int sock, const void *data, size_t len, const int *fds, size
 
 /* ---- Addresses ---- */
 
-static int fill_address(const char *path, struct sockaddr_un *ret)
+bool socket_is_abstract(const char *path)
+{
+	return *path == '@';
+}
+
+/* The name of an abstract socket is all bytes after the first, which is 0: there is no terminator. */
+int socket_address(const char *path, struct sockaddr_un *ret, socklen_t *ret_len)
 {
 	size_t len = strlen(path);
 
-	if (len == 0)
+	if (len <= socket_is_abstract(path))
 		return -ENOENT;
 	if (len >= sizeof ret->sun_path)
 		return -ENAMETOOLONG;
 	*ret = (struct sockaddr_un){ .sun_family = AF_UNIX };
-	memcpy(ret->sun_path, path, len + 1);
+	memcpy(ret->sun_path, path, len);
+	*ret_len = sizeof *ret;
+	if (socket_is_abstract(path)) {
+		ret->sun_path[0] = '\0';
+		*ret_len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len);
+	}
 	return 0;
+}
+
+char *socket_path(int sock, char path[SOCKET_PATH_BYTES])
+{
+	struct sockaddr_un address = { 0 };
+	socklen_t len = sizeof address;
+	int n;
+
+	*path = '\0';
+	if (getsockname(sock, (struct sockaddr *)&address, &len) < 0 || address.sun_family != AF_UNIX ||
+	    len <= offsetof(struct sockaddr_un, sun_path))
+		return path;
+	if (!address.sun_path[0])
+		address.sun_path[0] = '@';
+	if (len > sizeof address)
+		len = sizeof address;
+	n = (int)(len - offsetof(struct sockaddr_un, sun_path));
+	snprintf(path, SOCKET_PATH_BYTES, "%.*s", n, address.sun_path);
+	return path;
+}
+
+void socket_unlink(const char *path)
+{
+	if (*path && !socket_is_abstract(path))
+		unlink(path);
 }
 
 /* Group and mode are set between bind and listen. Until listen nobody can connect, whatever mode the umask
  * left on the file, so there is no moment at which the wrong user gets in. */
 int socket_listen_group(const char *path, int backlog, mode_t mode, gid_t group)
 {
+	bool has_file = !socket_is_abstract(path);
 	struct sockaddr_un address;
+	socklen_t len;
 	int sock, r;
 
-	r = fill_address(path, &address);
+	r = socket_address(path, &address, &len);
 	if (r < 0)
 		return r;
-	r = clear_stale(path);
+	r = has_file ? clear_stale(path) : 0;
 	if (r < 0)
 		return r;
 	sock = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (sock < 0)
 		return -errno;
-	if (bind(sock, (struct sockaddr *)&address, sizeof address) < 0) {
+	if (bind(sock, (struct sockaddr *)&address, len) < 0) {
 		r = -errno;
 		goto err_socket;
 	}
-	if ((group != SOCKET_ANY_GROUP && chown(path, (uid_t)-1, group) < 0) || chmod(path, mode) < 0 ||
-	    listen(sock, backlog) < 0) {
+	if ((has_file && group != SOCKET_ANY_GROUP && chown(path, (uid_t)-1, group) < 0) ||
+	    (has_file && chmod(path, mode) < 0) || listen(sock, backlog) < 0) {
 		r = -errno;
 		goto err_bind;
 	}
 	return sock;
 
 err_bind:
-	unlink(path);
+	socket_unlink(path);
 err_socket:
 	close(sock);
 	return r;
@@ -168,11 +202,23 @@ static int clear_stale(const char *path)
 	return unlink(path) < 0 && errno != ENOENT ? -errno : 0;
 }
 
+/* Whether the process that listens has ended, although its socket is there: threads of it that are apart from
+ * its thread group (thread_start_apart) may hold that a little longer, or for long. In another PID namespace
+ * nobody knows.
+ */
+static bool listener_has_ended(int sock)
+{
+	struct socket_peer peer;
+
+	return socket_peer(sock, &peer) == 0 && peer.pid > 0 && kill(peer.pid, 0) < 0 && errno == ESRCH;
+}
+
 /* 0 when somebody listens at path; never blocks. A full backlog and a socket of another type are somebody. */
 static int probe(const char *path)
 {
 	struct sockaddr_un address;
-	int r = fill_address(path, &address);
+	socklen_t len;
+	int r = socket_address(path, &address, &len);
 	int sock;
 
 	if (r < 0)
@@ -180,7 +226,9 @@ static int probe(const char *path)
 	sock = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (sock < 0)
 		return -errno;
-	r = connect(sock, (struct sockaddr *)&address, sizeof address) < 0 ? -errno : 0;
+	r = connect(sock, (struct sockaddr *)&address, len) < 0 ? -errno : 0;
+	if (r == 0 && listener_has_ended(sock))
+		r = -ECONNREFUSED;
 	close(sock);
 	return r == -EAGAIN || r == -EPROTOTYPE ? 0 : r;
 }
@@ -199,7 +247,8 @@ int socket_connect(const char *path, int timeout_ms)
 {
 	int64_t end = timeout_ms < 0 ? -1 : clock_ms() + timeout_ms;
 	struct sockaddr_un address;
-	int r = fill_address(path, &address);
+	socklen_t len;
+	int r = socket_address(path, &address, &len);
 	int sock;
 
 	if (r < 0)
@@ -210,7 +259,7 @@ int socket_connect(const char *path, int timeout_ms)
 	do {
 		if (end >= 0)
 			limit_connect(sock, end - clock_ms());
-		r = connect(sock, (struct sockaddr *)&address, sizeof address) < 0 ? -errno : 0;
+		r = connect(sock, (struct sockaddr *)&address, len) < 0 ? -errno : 0;
 	} while (r == -EINTR && (end < 0 || clock_ms() < end));
 	if (r == -EINTR)
 		r = -EAGAIN;

@@ -5,8 +5,11 @@
 #ifndef PROTO_WIRE_SOCKET_H
 #define PROTO_WIRE_SOCKET_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <sys/socket.h>
 #include <sys/types.h>
+#include <sys/un.h>
 
 /* The kernel's most in one message (SCM_MAX_FD). */
 #define SOCKET_MAX_FDS 253
@@ -25,9 +28,25 @@ ssize_t socket_receive(int sock, void *data, size_t len, int *fds, size_t *ret_n
 /* Bytes sent, or negative errno. The fds go with the first byte and stay the caller's. */
 ssize_t socket_send(int sock, const void *data, size_t len, const int *fds, size_t n_fds);
 
-/* A non-blocking listening socket at path, its file's mode and group set (SOCKET_ANY_GROUP: the process's
- * own) before anybody can connect; -EPERM: the process may not give it to the group. A socket file that
- * nobody listens on is replaced; one in use is -EADDRINUSE; a file of another type is -EEXIST. */
+/* A path is that of a socket's file, or "@NAME" for the abstract socket NAME, which has no file and belongs
+ * to the network namespace (unix(7)). A file whose name begins with @ is written with its directory. */
+#define SOCKET_PATH_BYTES sizeof((struct sockaddr_un *)0)->sun_path
+
+bool socket_is_abstract(const char *path);
+
+/* The address of a path, for bind and connect. Returns 0, -ENOENT for an empty name, or -ENAMETOOLONG. */
+int socket_address(const char *path, struct sockaddr_un *ret, socklen_t *ret_len);
+
+/* Returns the path that a socket is bound to; "" if there is none, or it is not a Unix socket. */
+char *socket_path(int sock, char path[SOCKET_PATH_BYTES]);
+
+/* Removes the socket's file. An abstract socket and "" have none. */
+void socket_unlink(const char *path);
+
+/* Returns a non-blocking socket that listens at path. The mode and the group of its file (SOCKET_ANY_GROUP:
+ * the process's own) are set before anybody can connect; an abstract socket has neither, and everybody may
+ * connect to it. -EPERM: the process may not give the file to the group. A socket file that nobody listens on
+ * is replaced; a socket in use is -EADDRINUSE; a file of another type is -EEXIST. */
 int socket_listen(const char *path, int backlog, mode_t mode);
 int socket_listen_group(const char *path, int backlog, mode_t mode, gid_t group);
 

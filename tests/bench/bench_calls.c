@@ -7,8 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "daemon/resource/plan_cache.h"
-#include "kernels/plan/transform.h"
+#include "kernels/engine.h"
 
 #define BATCHES 101
 #define BATCH   500
@@ -53,8 +52,6 @@ static void fatal(const char *what)
 
 /* ---- The plan cache --------------------------------------------------------------------------------- */
 
-static const struct plan_facts facts = { .engine = "cpu", .threads = 1, .align = 16 };
-
 static void layouts(struct transform_spec *spec, int rank, const int64_t *dst, const int64_t *src)
 {
 	struct error err;
@@ -89,7 +86,7 @@ static void spec_image(struct transform_spec *spec, int64_t n)
 #define MOST_SPECS 8
 
 struct lookup {
-	struct plan_cache cache;
+	struct engine *engine;
 	struct transform_spec spec[MOST_SPECS];
 	int specs; /* asked for in turn */
 };
@@ -97,29 +94,38 @@ struct lookup {
 static void look_up(void *arg, int i)
 {
 	struct lookup *l = arg;
-	struct plan_entry *entry;
+	struct engine_plan *plan;
 	struct error err;
 
-	if (plan_cache_get(&l->cache, &l->spec[i % l->specs], &facts, &entry, &err) < 0)
+	if (engine_prepare(l->engine, &l->spec[i % l->specs], plan_places(0, 0), &plan, &err) < 0)
 		fatal(err.message);
-	plan_entry_unref(entry);
+	engine_plan_unref(plan);
+}
+
+static void on_wake(void *arg)
+{
+	(void)arg;
 }
 
 /* So many layouts in turn, in a cache of so many entries. */
 static double measure_plans(void (*spec)(struct transform_spec *spec, int64_t n), int specs,
                             uint64_t capacity)
 {
+	const struct engine_options options = { .threads = 1, .plans = capacity, .wake = on_wake };
 	struct lookup l = { .specs = specs };
+	struct engine_cache_stats stats;
+	struct error err;
 	double ns;
 
-	if (plan_cache_init(&l.cache, capacity, 1) < 0)
-		fatal("no memory");
+	if (engine_cpu_open(&l.engine, &options, &err) < 0)
+		fatal(err.message);
 	for (int i = 0; i < specs; i++)
 		spec(&l.spec[i], SIDE + 8 * i);
 	ns = measure(look_up, &l);
-	if ((l.cache.misses > (uint64_t)specs) != ((uint64_t)specs > capacity))
+	engine_plan_stats(l.engine, &stats);
+	if ((stats.misses > (uint64_t)specs) != ((uint64_t)specs > capacity))
 		fatal("the cache did not do what is measured");
-	plan_cache_deinit(&l.cache);
+	engine_close(l.engine);
 	return ns;
 }
 

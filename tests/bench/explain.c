@@ -6,8 +6,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "kernels/plan/plan_tile.h"
-
 struct text {
 	char *at;
 	size_t left;
@@ -25,20 +23,18 @@ __attribute__((format(printf, 2, 3))) static void append(struct text *text, cons
 	text->left -= taken;
 }
 
-void explain_plan(const struct plan *plan, char *text, size_t size)
+void explain_plan(const struct engine_explanation *of, char *text, size_t size)
 {
 	struct text rest = { .at = text, .left = size };
-	struct plan_tile tile;
 
-	plan_tile_of(plan, &tile);
-	append(&rest, tile.rank ? "tile " : "no tile");
-	for (int d = 0; d < tile.rank; d++)
-		append(&rest, "%s%" PRId64, d ? "x" : "", tile.n[d]);
-	if (tile.element)
-		append(&rest, ", %" PRIu32 "-byte elements", tile.element);
-	if (tile.rank)
-		append(&rest, ", swizzle %s", plan->swizzle);
-	append(&rest, ", grid %" PRId64 "\n", plan->grid);
-	for (int i = 0; i < plan->n_rules; i++)
-		append(&rest, "not %s: %s\n", family_names[plan->rules[i].family], plan->rules[i].text);
+	append(&rest, of->tile.rank ? "tile " : "no tile");
+	for (int d = 0; d < of->tile.rank; d++)
+		append(&rest, "%s%" PRId64, d ? "x" : "", of->tile.n[d]);
+	if (of->tile.element)
+		append(&rest, ", %" PRIu32 "-byte elements", of->tile.element);
+	if (of->tile.rank)
+		append(&rest, ", swizzle %s", of->swizzle);
+	append(&rest, ", grid %" PRId64 "\n", of->grid);
+	for (int i = 0; i < of->rules.n; i++)
+		append(&rest, "not %s: %s\n", family_names[of->rules.rule[i].family], of->rules.rule[i].text);
 }

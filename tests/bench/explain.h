@@ -5,9 +5,9 @@
 
 #include <stddef.h>
 
-#include "kernels/plan/plan.h"
+#include "kernels/explanation.h"
 
 /* The tile and the grid, then a line for each rule that ruled out a better family. */
-void explain_plan(const struct plan *plan, char *text, size_t size);
+void explain_plan(const struct engine_explanation *of, char *text, size_t size);
 
 #endif

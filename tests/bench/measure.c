@@ -14,16 +14,20 @@
 
 #include "baseline.h"
 #include "explain.h"
-#include "kernels/host/memory.h"
-#include "kernels/cpu/move.h"
-#include "kernels/cpu/tuning.h"
+#include "kernels/cpu/move/move.h"
+#include "kernels/cpu/plan/cpu_choice.h"
+#include "kernels/cpu/plan/cpu_explain.h"
+#include "kernels/cpu/plan/cpu_plan.h"
+#include "kernels/cpu/run/tuning.h"
 #include "kernels/engine.h"
-#include "kernels/plan/cpu_choice.h"
+#include "kernels/host/memory.h"
+#include "kernels/host/threads.h"
 #include "lists.h"
 #include "proto/memory/headroom.h"
 #include "proto/memory/mapping.h"
 #include "proto/memory/memfd.h"
 #include "tests/support/oracle.h"
+#include "tests/support/plans.h"
 #include "variant.h"
 
 #define ROOM     (UINT64_C(64) << 20) /* memory is made in multiples of it, so that rows share it */
@@ -42,6 +46,7 @@ struct side {
 	struct engine *engine; /* NULL: it was not opened */
 	struct engine_owner owner;
 	struct engine_stream *stream;
+	struct engine_plan *plan; /* of the row */
 	sem_t woken;
 };
 
@@ -56,6 +61,7 @@ struct variant {
 };
 
 struct measure {
+	unsigned threads;
 	struct side side[CPU_ISA_LEVELS];
 	int n_sides;
 	struct variant variant[REPORT_MAX_ISAS];
@@ -73,7 +79,8 @@ struct turn {
 	struct bench_row row;
 	struct transform_spec spec;
 	struct transform transform;
-	struct plan plan;
+	struct cpu_plan plan;                  /* predicts the time of the row, */
+	struct engine_explanation explanation; /* and explains it */
 	struct engine_job job;
 	struct engine_blocks blocks; /* of a row that has them */
 	int32_t *index;
@@ -194,6 +201,7 @@ int measure_open(struct measure **ret, const struct measure_options *options, st
 		return error_set(err, STATUS_NO_MEMORY, "out of memory");
 	m->sample_ns = options->sample_ns;
 	m->round_bytes = options->round_bytes;
+	m->threads = options->threads ? options->threads : threads_default();
 	r = choose_isas(m, options->isa, err);
 	if (r == 0)
 		r = add_variants(m, options->candidates, err);
@@ -226,7 +234,7 @@ void measure_close(struct measure *m)
 
 unsigned measure_threads(const struct measure *m)
 {
-	return m->side[0].engine->facts.threads;
+	return m->threads;
 }
 
 int measure_n_variants(const struct measure *m)
@@ -332,6 +340,7 @@ static int move(struct side *side, struct turn *turn)
 {
 	uint64_t at = next_place(turn);
 
+	turn->job.move.plan = side->plan;
 	turn->job.move.dst_offset = at + turn->dst_offset;
 	turn->job.move.src_offset = at + turn->src_offset;
 	turn->done = false;
@@ -397,7 +406,10 @@ static int prepare(struct measure *m, const struct bench_row *row, struct turn *
 		r = bench_list_init(row, t, &turn->blocks, &turn->index, err);
 	if (r < 0)
 		return r;
-	plan_init(&turn->plan, t, &m->side[0].engine->facts);
+	cpu_plan_init(&turn->plan, t, CPU_ALIGN);
+	cpu_explain(&turn->explanation, t, CPU_ALIGN);
+	for (int i = 0; i < m->n_sides; i++)
+		m->side[i].plan = plan_for(m->side[i].engine, t, 0, 0);
 	turn->bytes = t->bytes * (row->blocks ? turn->blocks.n : 1);
 	turn->dst_offset = (uint64_t)row->offset * t->element;
 	turn->src_offset = (uint64_t)first * t->src_element;
@@ -414,7 +426,6 @@ static int prepare(struct measure *m, const struct bench_row *row, struct turn *
 		r = make_room(m, &m->scale, (uint64_t)t->conversion.amax.scale.extent.high, err);
 	}
 	turn->job = (struct engine_job){ .move = { .transform = t,
-		                                   .plan = &turn->plan,
 		                                   .dst = m->dst.memory,
 		                                   .src = m->src.memory,
 		                                   .scale.number = row->scale,
@@ -518,7 +529,7 @@ int measure_row(struct measure *m, const struct bench_row *row, int n_runs, stru
 		    row->blocks ? 0 : variant_predict(&turn.plan, turn.bytes, m->variant[i].candidate);
 		snprintf(ret[i].family, sizeof(ret[i].family), "%s", family_names[turn.plan.family]);
 		if (m->variant[i].candidate < 0)
-			explain_plan(&turn.plan, ret[i].explain, sizeof(ret[i].explain));
+			explain_plan(&turn.explanation, ret[i].explain, sizeof(ret[i].explain));
 		ret[i].n_runs = n_runs;
 		ret[i].bytes = (double)turn.bytes;
 	}

@@ -49,7 +49,7 @@ struct work {
 };
 
 static struct transform transforms[LAYOUTS + 1]; /* the last one of MOST bytes */
-static struct plan plans[LAYOUTS + 1];
+static struct engine_plan *plans[LAYOUTS + 1];
 static struct work work[DEEP];
 
 static void die(const char *what)
@@ -105,7 +105,7 @@ static struct engine_memory *make(struct bench *bench)
 }
 
 /* Copies of BYTES and a few less, so that these are LAYOUTS layouts. */
-static void plan_all(const struct engine *engine)
+static void plan_all(struct engine *engine)
 {
 	for (int64_t i = 0; i <= LAYOUTS; i++) {
 		struct transform_spec spec = { .n_perm = -1, .n_before = -1, .n_after = -1 };
@@ -114,9 +114,9 @@ static void plan_all(const struct engine *engine)
 
 		tensor_layout_init(&spec.dst, DTYPE_UINT8, 1, &n, NULL, "dst", &err);
 		tensor_layout_init(&spec.src, DTYPE_UINT8, 1, &n, NULL, "src", &err);
-		if (transform_init(&transforms[i], &spec, &err) < 0)
+		if (transform_init(&transforms[i], &spec, &err) < 0 ||
+		    engine_prepare(engine, &spec, plan_places(0, 0), &plans[i], &err) < 0)
 			die(err.message);
-		plan_init(&plans[i], &transforms[i], &engine->facts);
 	}
 }
 
@@ -124,7 +124,7 @@ static void submit(struct bench *bench, uint32_t i, uint32_t layout)
 {
 	work[i].bench = bench;
 	work[i].job = (struct engine_job){ .move = { .transform = &transforms[layout],
-		                                     .plan = &plans[layout],
+		                                     .plan = plans[layout],
 		                                     .dst = bench->dst,
 		                                     .src = bench->src,
 		                                     .dst_offset = i * BYTES,
@@ -198,6 +198,8 @@ static void measure(struct bench *bench, const char *name)
 	engine_unmap(bench->engine, bench->src);
 	engine_stream_free(bench->engine, bench->stream);
 	engine_owner_deinit(&bench->owner);
+	for (int i = 0; i <= LAYOUTS; i++)
+		engine_plan_unref(plans[i]);
 	engine_close(bench->engine);
 }
 

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "kernels/plan/transform.h"
+#include "kernels/transform/transform.h"
 
 #define BENCH_MAX_RANK 8
 

@@ -116,6 +116,7 @@ static const struct bench_row bench_rows[] = {
 	AMAX("1x128", 1, 128, 16384, 8192),
 	AMAX("128x1", 128, 1, 16384, 8192),
 	CONVERT(UINT8, FLOAT32, "float32", 8192, 8192),
+	CONVERT(INT64, FLOAT32, "float32", 8192, 4096),
 	CONVERT(FLOAT32, BFLOAT16, "bfloat16, transposed", 8192, 8192, .perm = { 1, 0 }),
 	ROW("to float16, NHWC->NCHW", UINT8, 4, DIMS(128, 512, 512, 3), .perm = { 0, 3, 1, 2 },
 	    .converts = true, .to = DTYPE_FLOAT16, .scale = 1.0 / 255),

@@ -4,11 +4,11 @@
 
 #include <string.h>
 
-#include "kernels/cpu/tuning.h"
-#include "kernels/plan/cpu_choice.h"
-#include "kernels/plan/plan.h"
+#include "kernels/cpu/plan/cpu_choice.h"
+#include "kernels/cpu/plan/cpu_plan.h"
+#include "kernels/cpu/run/tuning.h"
 
-static void choose(const struct plan *plan, uint64_t bytes, int candidate, struct cpu_choice *ret)
+static void choose(const struct cpu_plan *plan, uint64_t bytes, int candidate, struct cpu_choice *ret)
 {
 	const struct cpu_tuning tuning = cpu_tuning_get();
 	const struct cpu_case c = { .piece_bytes = tuning.piece_most,
@@ -21,7 +21,7 @@ static void choose(const struct plan *plan, uint64_t bytes, int candidate, struc
 		cpu_choose_candidate(ret, &plan->interior, candidate, c.piece_bytes);
 }
 
-double variant_predict(const struct plan *plan, uint64_t bytes, int candidate)
+double variant_predict(const struct cpu_plan *plan, uint64_t bytes, int candidate)
 {
 	struct cpu_choice choice;
 
@@ -31,7 +31,7 @@ double variant_predict(const struct plan *plan, uint64_t bytes, int candidate)
 	return choice.cost > 0 ? 1 / choice.cost : 0;
 }
 
-bool variant_is_alike(const struct plan *plan, uint64_t bytes, int a, int b)
+bool variant_is_alike(const struct cpu_plan *plan, uint64_t bytes, int a, int b)
 {
 	size_t size = (size_t)plan->interior.rank * sizeof(int64_t);
 	struct cpu_choice one, other;

@@ -119,9 +119,12 @@ static size_t make_line(char *line, uint64_t *random)
 		name[oracle_random(random) % strlen(name)] = 'x';
 	switch (oracle_random(random) % 8) {
 	case 0:
-		return (size_t)sprintf(
-		    line, "%s%s", ONE_OF(random, "[tmad]", "[limits]", "[Limits]", "[tmad", "[]", "[tmad]]"),
-		    ONE_OF(random, "\n", "\r\n", " # x\n", " ;\n", "x\n"));
+		return (size_t)sprintf(line, "%s%s",
+		                       ONE_OF(random, "[tmad]", "[limits]", "[Limits]", "[tmad", "[]",
+		                              "[tmad]]", "[limits \"uid:7\"]",
+		                              "[limits\"cgroup:/a.slice/b\"]", "[limits \"cgroup:/\"]",
+		                              "[limits \"cgroup:/a/../b\"]"),
+		                       ONE_OF(random, "\n", "\r\n", " # x\n", " ;\n", "x\n"));
 	case 1:
 		return (size_t)sprintf(line, "%s%0*d\n", ONE_OF(random, "#", ";", " # ", "threads = "),
 		                       (int)(oracle_random(random) % 220), 1);

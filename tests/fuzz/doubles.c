@@ -10,7 +10,7 @@
 
 #include <uv.h>
 
-#include "kernels/cpu/tuning.h"
+#include "kernels/cpu/run/tuning.h"
 
 #define VISIBLE __attribute__((visibility("default")))
 
@@ -220,6 +220,14 @@ static int twin_probe(struct engine *engine, struct error *err)
 	return engine_probe(twin.cpu, err);
 }
 
+/* A chore calls this from its own thread. */
+static int twin_explain(struct engine *engine, struct engine_plan *plan, struct engine_explanation *ret,
+                        struct error *err)
+{
+	(void)engine;
+	return engine_explain(twin.cpu, plan, ret, err);
+}
+
 int doubles_engine_open(struct engine **ret, const struct engine_options *options, struct error *err)
 {
 	static const struct engine_ops ops = {
@@ -234,6 +242,7 @@ int doubles_engine_open(struct engine **ret, const struct engine_options *option
 		.cancel = twin_cancel_job,
 		.reap = twin_reap,
 		.probe = twin_probe,
+		.explain = twin_explain,
 	};
 	struct cpu_tuning tuning = cpu_tuning_get();
 	int r;

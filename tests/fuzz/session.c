@@ -101,12 +101,22 @@ static int open_descriptors(void)
 
 /* ---- The loop ----------------------------------------------------------------------------------------- */
 
+static bool is_closing(void)
+{
+	const struct account *account;
+
+	LIST_FOREACH(account, &server->accounts.list, entry)
+		if (account->closing > 0)
+			return true;
+	return false;
+}
+
 /* Until it would sleep; descriptors that it closes on a thread are closed then. */
 static void iterate(void)
 {
 	for (int i = 0; i < 3; i++)
 		uv_run(&server->loop, UV_RUN_NOWAIT);
-	while (server->async_close.n > 0)
+	while (is_closing())
 		uv_run(&server->loop, UV_RUN_ONCE);
 	uv_run(&server->loop, UV_RUN_NOWAIT);
 }
@@ -270,8 +280,9 @@ static void check_nothing_left(void)
 	go_on(0);
 	doubles_pass(1000);
 	go_on(0);
-	while (server->accounts.total[CHARGE_JOBS] > 0) {
-		uv_run(&server->loop, UV_RUN_ONCE); /* a job that is too large to run where it is submitted */
+	/* Jobs that are too large to run where they are submitted, and chores, are done by other threads. */
+	while (server->accounts.total[CHARGE_JOBS] > 0 || server->chores.n > 0) {
+		uv_run(&server->loop, UV_RUN_ONCE);
 		go_on(0);
 	}
 	fuzz_check(TAILQ_EMPTY(&server->sessions));

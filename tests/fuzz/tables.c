@@ -5,13 +5,13 @@
  * blocks lies in the regions of all entries by arithmetic of 128 bits, has no byte of a destination's layers
  * twice and none of both sides, layer by layer; and a check that is made again, when the tables know each
  * other, ends as it did. */
-#include "kernels/plan/layer_table.h"
+#include "kernels/transform/layer_table.h"
 
 #include <stddef.h>
 #include <string.h>
 
 #include "fuzz.h"
-#include "kernels/plan/blocks.h"
+#include "kernels/transform/blocks.h"
 #include "tests/support/oracle.h"
 
 #define MOST 6 /* entries */

@@ -4,13 +4,14 @@
  * What is accepted stays inside its regions and writes no byte twice, by arithmetic of 128 bits and by
  * looking at every element; subregions and parts write every element once; a small one moves, or converts to,
  * what the oracles of tests/support/ do, and not a byte more. */
-#include "kernels/plan/transform.h"
+#include "kernels/transform/transform.h"
 
 #include <string.h>
 
 #include "fuzz.h"
-#include "kernels/plan/plan.h"
-#include "kernels/plan/split.h"
+#include "kernels/cpu/plan/cpu_explain.h"
+#include "kernels/cuda/strategy/explain.h"
+#include "kernels/transform/split.h"
 #include "transform_request.h"
 #include "transform_run.h"
 
@@ -159,17 +160,26 @@ static void check_slabs(const struct transform *t, uint32_t align)
 	fuzz_check(bytes == (__int128)t->count * t->element, "slabs of %lld bytes", (long long)bytes);
 }
 
+static void check_explanation(const struct engine_explanation *of)
+{
+	fuzz_check((unsigned)of->family < FAMILY_COUNT);
+	fuzz_check(of->rules.n >= 0 && of->rules.n <= FAMILY_MOST_RULES);
+	fuzz_check(of->grid > 0, "%lld", (long long)of->grid);
+	for (int i = 0; i < of->rules.n; i++) {
+		const struct family_rule *rule = &of->rules.rule[i];
+
+		fuzz_check(*rule->text && strnlen(rule->text, sizeof rule->text) < sizeof rule->text);
+	}
+}
+
 static void check_plan(const struct transform *t, const struct plan_facts *facts)
 {
+	struct engine_explanation explanation;
 	struct plan plan;
 
 	plan_init(&plan, t, facts);
-	fuzz_check((unsigned)plan.family < FAMILY_COUNT);
-	fuzz_check(plan.n_rules >= 0 && plan.n_rules <= PLAN_MAX_RULES);
-	fuzz_check(plan.grid > 0, "%lld", (long long)plan.grid);
-	for (int i = 0; i < plan.n_rules; i++)
-		fuzz_check(*plan.rules[i].text && strnlen(plan.rules[i].text, sizeof plan.rules[i].text) <
-		                                      sizeof plan.rules[i].text);
+	plan_explain(&explanation, &plan, t, facts);
+	check_explanation(&explanation);
 }
 
 /* ---- Running small ones ------------------------------------------------------------------------------- */
@@ -296,11 +306,13 @@ static void try_places(const struct transform_request *q, const struct transform
 		                    .offset = (uint64_t)q->src.offset,
 		                    .size = (uint64_t)q->src.size };
 	uint64_t bits = dst.offset | src.offset | 16;
-	struct plan_facts facts = { .engine = "cpu", .threads = 2, .align = (uint32_t)(bits & -bits) };
+	struct plan_facts facts = plan_facts_of_h200();
+	struct engine_explanation explanation;
 	const struct transform_sides sides = split_sides(split);
 	bool small = is_small(&spec->dst) && is_small(&spec->src);
 	struct error err = { 0 };
 
+	facts.align = (uint32_t)(bits & -bits);
 	if (transform_check_sides(&sides, &dst, &src, &err) < 0) {
 		fuzz_check_error(&err);
 		if (err.status == STATUS_OVERLAP && !strstr(err.message, "too complex") && small)
@@ -319,13 +331,11 @@ static void try_places(const struct transform_request *q, const struct transform
 		facts.align = 1;
 	for (int i = 0; i < split->n_parts && i < MOST_PLANS; i++) {
 		check_slabs(&parts[i], facts.align);
-		check_plan(&parts[i], &facts);
+		cpu_explain(&explanation, &parts[i], facts.align);
+		check_explanation(&explanation);
 	}
 	if (can_run(q, split))
-		transform_run(q, spec, split, parts, &facts);
-	facts.tma = true;
-	facts.threads = 132;
-	facts.engine = "cuda";
+		transform_run(q, spec, split, parts);
 	facts.dst_phase = dst.offset % PLAN_PHASE;
 	facts.src_phase = src.offset % PLAN_PHASE;
 	for (int i = 0; i < split->n_parts && i < MOST_PLANS; i++)

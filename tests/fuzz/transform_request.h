@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "kernels/plan/split.h"
+#include "kernels/transform/split.h"
 #include "proto/tensor.h"
 
 struct transform_request_tensor {
@@ -43,7 +43,7 @@ struct transform_request {
 	int64_t after[TENSOR_MAX_RANK];
 	uint8_t mode; /* modulo PAD_MODE_COUNT */
 	struct scalar value;
-	uint8_t cast; /* modulo 3: none, or one more than enum cast */
+	uint8_t cast; /* modulo 1 + CAST_COUNT: none, or one more than enum cast */
 	struct transform_request_operand scale, bias;
 };
 

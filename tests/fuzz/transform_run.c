@@ -9,10 +9,11 @@
 #include <unistd.h>
 
 #include "fuzz.h"
-#include "kernels/cpu/tuning.h"
+#include "kernels/cpu/run/tuning.h"
 #include "kernels/engine.h"
 #include "kernels/host/memory.h"
 #include "tests/support/conversion_case.h"
+#include "tests/support/plans.h"
 #include "tests/support/split_case.h"
 
 #define ROOM (RUN_MOST_BYTES + 2 * ORACLE_GUARD)
@@ -138,10 +139,9 @@ static uint64_t oracle(const struct transform_request *q, const struct transform
 }
 
 void transform_run(const struct transform_request *q, const struct transform_spec *spec,
-                   const struct split *split, const struct transform *parts, const struct plan_facts *facts)
+                   const struct split *split, const struct transform *parts)
 {
 	static uint8_t expected[ROOM], source[ROOM];
-	static struct plan plans[SPLIT_MAX_PARTS];
 	struct engine_move moves[SPLIT_MAX_PARTS];
 	struct bench *bench = bench_of(q->way);
 	struct engine_memory *dst = bench->memory[0], *src = bench->memory[q->same_memory ? 0 : 1];
@@ -163,9 +163,10 @@ void transform_run(const struct transform_request *q, const struct transform_spe
 
 	for (int i = 0; i < split->n_parts; i++) {
 		split_get(split, i, &part);
-		plan_init(&plans[i], &parts[i], facts);
 		moves[i] = (struct engine_move){ .transform = &parts[i],
-			                         .plan = &plans[i],
+			                         .plan = plan_for(bench->engine, &parts[i],
+			                                          to + (uint64_t)part.dst_offset,
+			                                          from + (uint64_t)part.src_offset),
 			                         .dst = dst,
 			                         .src = src,
 			                         .dst_offset = to + (uint64_t)part.dst_offset,
@@ -191,7 +192,8 @@ void transform_run(const struct transform_request *q, const struct transform_spe
 		conversion_oracle_accept(spec, &q->dst.split, &q->src.split, expected + to,
 		                         data_of(dst) + to);
 	fuzz_check(!memcmp(data_of(dst), expected, ROOM), "%s: not what the oracle moves",
-	           family_names[plans[split->largest].family]);
+	           family_names[split->n_parts == 1 ? job.move.family : moves[split->largest].family]);
 	if (src != dst)
 		fuzz_check(!memcmp(data_of(src), source, ROOM), "the source was written");
+	plans_drop();
 }

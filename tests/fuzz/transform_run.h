@@ -3,8 +3,8 @@
 #ifndef TESTS_FUZZ_TRANSFORM_RUN_H
 #define TESTS_FUZZ_TRANSFORM_RUN_H
 
-#include "kernels/plan/plan.h"
-#include "kernels/plan/split.h"
+#include "kernels/cuda/strategy/plan.h"
+#include "kernels/transform/split.h"
 #include "tests/support/oracle.h"
 #include "transform_request.h"
 
@@ -13,6 +13,6 @@
 /* Runs all parts, the transforms between the places of the request, as one job, and compares both memories
  * with what split_oracle_run moves. */
 void transform_run(const struct transform_request *request, const struct transform_spec *spec,
-                   const struct split *split, const struct transform *parts, const struct plan_facts *facts);
+                   const struct split *split, const struct transform *parts);
 
 #endif

@@ -31,7 +31,7 @@ mkdir -p "$to/bin" "$to/lib"
 for program in $programs; do
 	cp "$(binary_of "$program")" "$to/bin/"
 done
-cp "$src/tests/gpu/run.sh" "$src/tests/gpu/service.sh" "$src/tests/gpu/neighbour.sh" "$to/"
+cp "$src/tests/gpu/run.sh" "$src/tests/gpu/service.sh" "$src/tests/gpu/neighbour.sh" "$src/tests/gpu/bench/against.sh" "$to/"
 cp "$src"/tests/gpu/bench/compare*.py "$src/tests/gpu/bench/cutensor.py" "$src"/tests/bench/compare/compare*.py "$to/"
 mkdir -p "$to/tests/stress" "$to/tests/support" "$to/python"
 cp "$src/tests/stress/test_fairness.py" "$to/tests/stress/"

@@ -14,9 +14,10 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "kernels/cuda/memory.h"
+#include "kernels/cuda/memory/memory.h"
 #include "rig.h"
 #include "tests/support/blocks.h"
+#include "tests/support/plans.h"
 #include "tests/support/split_case.h"
 
 #define DEFAULT_CASES 1500
@@ -122,6 +123,7 @@ static void close_all(void)
 		engine_unmap(engine, indices[i]);
 	}
 	engine_stream_free(engine, stream);
+	plans_drop();
 	engine_close(engine);
 	free(had);
 	free(has);
@@ -133,25 +135,19 @@ static void close_all(void)
 
 struct work {
 	struct transform transform;
-	struct plan plan;
 };
 
 static struct engine_move move_of(struct work *work, const struct transform_spec *spec,
                                   struct engine_memory *to, uint64_t to_offset, struct engine_memory *from,
                                   uint64_t from_offset)
 {
-	struct plan_facts facts = engine->facts;
-	const uint64_t a = to->base + to_offset, b = from->base + from_offset, bits = a | b | 16;
 	struct error err;
 
 	if (transform_init(&work->transform, spec, &err) < 0)
 		rig_die("%s", err.message);
-	facts.align = (uint32_t)(bits & -bits);
-	facts.dst_phase = a % PLAN_PHASE;
-	facts.src_phase = b % PLAN_PHASE;
-	plan_init(&work->plan, &work->transform, &facts);
 	return (struct engine_move){ .transform = &work->transform,
-		                     .plan = &work->plan,
+		                     .plan = plan_for(engine, &work->transform, to->base + to_offset,
+		                                      from->base + from_offset),
 		                     .dst = to,
 		                     .src = from,
 		                     .dst_offset = to_offset,

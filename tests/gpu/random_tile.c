@@ -2,9 +2,9 @@
 /* Boxes are drawn along the runs of either side, so that most of them are not refused. */
 #include "random_tile.h"
 
-#include "kernels/plan/narrow.h"
-#include "kernels/plan/permute_plan.h"
-#include "kernels/plan/tma_route.h"
+#include "kernels/cuda/strategy/permute_plan.h"
+#include "kernels/cuda/strategy/planner.h"
+#include "kernels/nest/narrow.h"
 #include "tests/support/oracle.h"
 
 #define TRIES      20
@@ -57,7 +57,7 @@ bool random_tile_plan(uint64_t *state, const struct transform *transform, const 
 	struct loop_nest nest;
 
 	plan_init(ret, transform, facts); /* for the fill */
-	if (ret->tma.route == TMA_ROUTE_NONE || !loop_nest_window(&nest, transform, facts->align))
+	if (ret->tma.strategy == STRATEGY_none || !loop_nest_window(&nest, transform, facts->align))
 		return false;
 	if (facts->align < nest.element)
 		loop_nest_narrow(&nest, facts->align, transform->mode);

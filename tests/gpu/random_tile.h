@@ -6,8 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "kernels/plan/plan.h"
-#include "kernels/plan/transform.h"
+#include "kernels/cuda/strategy/plan.h"
+#include "kernels/transform/transform.h"
 
 /* A plan that moves the transform by random tiles, border included; state: as oracle_random takes it. false:
  * none of the boxes that were drawn can be a tile, as where nothing is read. */

@@ -3,7 +3,7 @@
 #include "rig.h"
 
 #include "kernels/cuda/launch/convert.h"
-#include "kernels/plan/tuning.h"
+#include "kernels/cuda/strategy/tuning.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -57,10 +57,8 @@ struct plan_facts rig_facts(const struct rig *rig, uint64_t dst, uint64_t src)
 	const uint64_t bits = dst | src | 16;
 
 	return (struct plan_facts){
-		.engine = "cuda",
 		.threads = rig->device.processors,
 		.align = (uint32_t)(bits & -bits),
-		.tma = true,
 		.copy = rig->device.copy,
 		.dst_phase = dst % PLAN_PHASE,
 		.src_phase = src % PLAN_PHASE,

@@ -12,8 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "kernels/cuda/device.h"
-#include "kernels/cuda/driver.h"
+#include "kernels/cuda/driver/device.h"
+#include "kernels/cuda/driver/driver.h"
 #include "kernels/cuda/launch/launch.h"
 
 struct rig {

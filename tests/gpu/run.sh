@@ -19,6 +19,7 @@
 #             chosen ones; against NumPy, torch and HPTT, where these are. It needs no GPU, and is not part of all
 #
 # compare.py beside it compares the kernels with torch and cuTENSOR, where these are; compare.py --help says how.
+# against.sh compares them with those of another bundle.
 #
 # By environment: TRANSFORMS, LISTS, DRAWS, DRAW_SECONDS, how many; RANGES, MiB of a range; LD_LIBRARY_PATH, for another
 # libcuda.so.1. For cpu: RANDOM_ROWS and COMPARED_ROWS, "SEED N"; HPTT_LIBRARY, a libhptt.so.

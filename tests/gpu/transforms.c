@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/plan/alternatives.h"
+#include "kernels/cuda/strategy/alternatives.h"
 #include "random_tile.h"
 #include "rig.h"
 #include "tests/support/oracle.h"
@@ -193,10 +193,10 @@ struct bench {
 	CUdeviceptr src;
 	size_t room;
 	uint64_t families[FAMILY_COUNT];
-	uint64_t routes[TMA_ROUTES];
+	uint64_t routes[STRATEGY_COUNT];
 	uint64_t patched;
-	uint64_t tiles[PERMUTE_HOWS]; /* random ones */
-	uint64_t others[TMA_ROUTES];  /* alternatives */
+	uint64_t tiles[PERMUTE_HOWS];    /* random ones */
+	uint64_t others[STRATEGY_COUNT]; /* alternatives */
 	struct alternatives alternatives;
 };
 
@@ -258,7 +258,7 @@ static bool take_alternative(struct bench *bench, uint64_t *state, const struct 
 	if (list->n == 1)
 		return false;
 	*plan = list->plan[oracle_between(state, 1, list->n - 1)];
-	bench->others[plan->tma.route]++;
+	bench->others[plan->tma.strategy]++;
 	return true;
 }
 
@@ -284,7 +284,7 @@ static bool try_case(struct bench *bench, struct oracle_case *c)
 	memcpy(before, c->dst, dst_bytes);
 	rig_plan(&bench->rig, &transform, dst, src, &plan);
 	bench->families[plan.family]++;
-	bench->routes[plan.tma.route]++;
+	bench->routes[plan.tma.strategy]++;
 	bench->patched += plan.tma.patched;
 	good = move(bench, c, &transform, &plan, dst, src, before);
 	const struct plan_facts facts = rig_facts(&bench->rig, dst, src);

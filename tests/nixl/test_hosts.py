@@ -275,7 +275,7 @@ time.sleep(1000)
                           env=own_environment()) as owner:
         try:
             namespaces = set(map(int, owner.stdout.readline().split()))
-            assert len(processes_in(namespaces)) == 3  # the link's process, sleep and tmad
+            assert len(processes_in(namespaces)) == 4  # the link's process, sleep, tmad and its scout
         finally:
             owner.send_signal(number)
     assert owner.returncode == -number

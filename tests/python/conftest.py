@@ -43,9 +43,9 @@ def clients(tmad):
 
 
 @pytest.fixture
-def own():
-    """A tmad of the test's own, which may be stopped, killed and started again."""
-    daemon = Tmad(engine="cpu")
+def own(request):
+    """A tmad of the test's own, with the parameter's options, which may be stopped, killed and started again."""
+    daemon = Tmad(*getattr(request, "param", ()), engine="cpu")
     try:
         yield daemon
     finally:

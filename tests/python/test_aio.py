@@ -14,7 +14,7 @@ import pytest
 np = pytest.importorskip("numpy")
 
 import tmaclient as tma
-from tmad import ENGINE, NATIVE, scaled, share
+from tmad import ENGINE, NATIVE, scaled, share, wait_until
 
 pytestmark = pytest.mark.skipif(ENGINE != "cpu", reason="what is tested is the loop, not the engine")
 
@@ -291,7 +291,7 @@ def test_canceled_while_stopped(own):
         with stopped(own):
             async with Ticker() as ticker:
                 tasks = [asyncio.create_task(c.copy(x, out=out)), asyncio.create_task(c.copy(np.arange(9))),
-                         asyncio.create_task(c.empty(5)), asyncio.create_task(c.transpose(np.ones((2048, 2048))))]
+                         asyncio.create_task(c.empty(1 << 20)), asyncio.create_task(c.transpose(np.ones((2048, 2048))))]
                 await asyncio.sleep(0.2)
                 for task in tasks:
                     task.cancel()
@@ -304,6 +304,68 @@ def test_canceled_while_stopped(own):
         assert np.array_equal(await c.copy(np.arange(9)), np.arange(9))
 
     run(main, own.path)
+
+
+def test_canceled_is_over(tmad):
+    """CancelledError says that nothing is written any more, however often the call is canceled."""
+    async def main(c):
+        x, out, t = await c.empty(100, "u1"), await c.empty(100, "u1"), await c.timeline()
+        x[:] = 1
+        for i in range(share(100)):
+            point = t.point(i + 1)
+            tasks = [asyncio.create_task(call) for call in (c.copy(x, out=out, wait=point), batch(c, x, out, point))]
+            await asyncio.sleep(0.002)
+            for _ in range(1 + i % 4):
+                for task in tasks:
+                    task.cancel()
+                await asyncio.sleep(0)
+            results = await asyncio.gather(*tasks, return_exceptions=True)
+            assert all(isinstance(r, asyncio.CancelledError) for r in results)
+            out[:] = 7
+            t.signal(i + 1)
+            assert (await c.copy(x) == 1).all()  # requests run in their order
+            assert (out == 7).all()
+
+    async def batch(c, x, out, point):
+        async with c.batch(wait=point) as b:
+            b.copy(x, out=out)
+
+    run(main, tmad.path)
+
+
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_canceled_in_the_thread_is_over(tmad, is_shared):
+    """So it does where the thread moves chunks."""
+    class Bar:
+        def __init__(self, task):
+            self.task, self.is_over, self.late = task, False, 0
+
+        def update(self, n):
+            self.late += self.is_over
+            for _ in range(3):
+                loop.call_soon_threadsafe(self.task.cancel)
+            time.sleep(0.005)
+
+        def close(self):
+            self.late += self.is_over
+
+    async def main(c):
+        nonlocal loop
+        loop = asyncio.get_running_loop()
+        large = np.arange(9 << 20, dtype="u1").reshape(3072, 3072)
+        out = await c.empty(large.shape, "u1") if is_shared else np.empty_like(large)
+        for _ in range(share(50)):
+            bar = Bar(None)
+            bar.task = asyncio.create_task(c.transpose(large, out=out, progress=bar))
+            with pytest.raises(asyncio.CancelledError):
+                await bar.task
+            bar.is_over = True
+            out[...] = 7
+            await c.copy(np.arange(3))
+            assert (out == 7).all() and not bar.late
+
+    loop = None
+    run(main, tmad.path)
 
 
 # ---- Back-pressure -----------------------------------------------------------------------------------------
@@ -354,7 +416,7 @@ def test_a_stopped_tmad_does_not_hold_up_the_loop(own, in_flight):
 
 def test_arrays_are_freed_without_waiting(own):
     async def main(c):
-        arrays = [await c.empty(1000) for _ in range(20)]
+        arrays = [await c.empty(1 << 18) for _ in range(20)]
         plan = await c.plan(arrays[0])
         n = len(await c.regions())
         async with Ticker() as ticker:
@@ -473,6 +535,24 @@ def test_close_that_is_canceled(own):
         await c.close()
 
     run(main, own.path)
+
+
+def test_close_that_ends_with_its_loop(tmad):
+    """asyncio.run cancels what is left over when it ends, the client's own task too."""
+    async def main():
+        c = await tma.aio.connect(tmad.path)
+        await c.copy(np.arange(3))
+        closing = asyncio.create_task(c.close())
+        await asyncio.sleep(0)  # it has begun, and what it waits for has not
+        return c, closing
+
+    before = len(os.listdir("/proc/self/fd"))
+    c, closing = asyncio.run(main())
+    assert closing.cancelled()
+    wait_until(lambda: c.closed, "the client is closed")
+    del c, closing
+    gc.collect()
+    wait_until(lambda: len(os.listdir("/proc/self/fd")) <= before, "its descriptors are, too")
 
 
 def test_forgotten(tmad):

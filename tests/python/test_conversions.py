@@ -90,6 +90,9 @@ def test_every_value(shared_client, seed, source):
             count = count_of(e)
         assert count == changed, f"seed {seed}: {source} to {dtype}"
         check_bits(out, wanted, f"seed {seed}: {source} to {dtype}, exact")
+        c.copy(x, out, cast="ieee")
+        wraps = x.dtype.kind in "biu" and dtype.kind in "biu"
+        check_bits(out, x.astype(dtype) if wraps else wanted, f"seed {seed}: {source} to {dtype}, ieee")
 
 
 # ---- Random ones -------------------------------------------------------------------------------------------
@@ -135,7 +138,7 @@ def is_same(result, wanted):
 def converted(array, dtype, cast, scale, bias):
     """As the oracle has it, and which elements keep their values."""
     raw = bits(array) if array.dtype.name in conversion.SMALL else array
-    stored, same = conversion.convert(raw, array.dtype.name, dtype.name, cast == "saturate", scale, bias)
+    stored, same = conversion.convert(raw, array.dtype.name, dtype.name, cast, scale, bias)
     return np.asarray(stored).view(dtype), same
 
 
@@ -150,7 +153,7 @@ def transform_case(rng, clients):
     turned = src.transpose(permute)
     pads, mode = arrays.random_pads(rng, turned.shape, 12000) if rng.random() < 0.6 else (None, "constant")
     value = arrays.random_value(rng, target) if mode == "constant" else 0
-    cast = str(rng.choice(["saturate", "saturate", "exact"]))
+    cast = str(rng.choice(["saturate", "saturate", "exact", "ieee"]))
     scale, bias = (random_operand(rng, client, turned.shape) for _ in range(2))
     what = (f"{client._staging._limit} {source} to {target} {cast} {shape} {src.strides} {permute} {pads} {mode} {value!r} "
             f"scale {text_of(scale)} bias {text_of(bias)}")
@@ -198,7 +201,7 @@ def blocks_case(rng, clients):
     else:
         turned = np.take(src, index, axis).transpose(permute)
         dst_axis = permute.index(axis)
-    cast = str(rng.choice(["saturate", "saturate", "exact"]))
+    cast = str(rng.choice(["saturate", "saturate", "exact", "ieee"]))
     against = [1 if d == dst_axis else m for d, m in enumerate(turned.shape)]
     scale, bias = (random_operand(rng, client, against) for _ in range(2))
     what = (f"{client._staging._limit} {source} to {target} {cast} {shape} {src.strides} axis {axis} {index} {permute} "

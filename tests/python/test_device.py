@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Device memory and streams, on the stand-in driver: tmad and this process have one each."""
+import gc
 import threading
 import time
 
@@ -251,6 +252,28 @@ def test_streams_and_timelines(c, span, stream):
         c.copy(src, out=dst, wait=t.point(1))
 
 
+def test_host_memory_stays_until_a_stream_has_used_it(c, span, stream):
+    """Whoever waits for the end of a move to the host may be interrupted, and free what it writes into."""
+    t, src = c.timeline(), Array(span.start, (4096,), "u1", stream)
+    src.put(np.full(4096, 7))
+    keeper, x = c.empty(4096, "u1"), c.empty(4096, "u1")
+    at = tma.Tensor(x).data
+    assert t.wait(1, stream=stream.handle)
+    request = tma._core.Request.transform(tma.Tensor(x), tma.Tensor(src), None, None, None, "constant", 0)
+    c._core.enqueue(request, (stream.handle, 0))
+    try:
+        del request, x
+        gc.collect()
+        others = [c.empty(4096, "u1") for _ in range(40)]
+        assert at not in {tma.Tensor(y).data for y in others}
+    finally:
+        t.signal(1)
+    c.synchronize()
+    assert not any(y.any() for y in (keeper, *others))
+    others = [c.empty(4096, "u1") for _ in range(40)] + others
+    assert at in {tma.Tensor(y).data for y in others}, "it is free now"
+
+
 def test_failures_do_not_hang_the_stream(c, span, stream):
     """The service refuses it later than the call returns."""
     src, dst = Array(span.start, (1024,), "u4", stream), Array(span.start + 512, (1024,), "u4", stream)
@@ -349,8 +372,9 @@ def test_threads(c, span):
     assert not errors
 
 
-def test_killed_with_work_in_streams(span, stream):
-    daemon = Tmad(engine="cuda")
+@pytest.mark.parametrize("trust", ["on", "off"])
+def test_killed_with_work_in_streams(span, stream, trust):
+    daemon = Tmad("--trust-own-uid=" + trust, engine="cuda")
     try:
         with tma.connect(daemon.path, reconnect=20) as c:
             src, dst = Array(span.start, (4096,), "u4", stream), Array(span.start + MIB, (4096,), "u4", stream)

@@ -167,6 +167,23 @@ def test_overlap(c):
         c.copy(x[:2], out=np.lib.stride_tricks.as_strided(x, (2,), (0,)))
 
 
+def test_an_abstract_socket(monkeypatch):
+    path = f"@tmad-python-{os.getpid()}"
+    tmad = Tmad(engine="cpu", start=False)
+    tmad.path = path
+    tmad.command[tmad.command.index("--socket") + 1] = path
+    tmad.start()
+    with tmad:
+        with tma.connect(path) as c:
+            c.ping()
+            assert c._core.path == path
+        monkeypatch.setenv("TMAD_SOCKET", path)
+        with tma.connect() as c:
+            assert c._core.path == path
+    with pytest.raises(tma.DisconnectedError, match=f"no tmad at {path}"):
+        tma.connect(path)
+
+
 def test_quota():
     with Tmad("--mapped-bytes-per-uid=1M", engine="cpu") as tmad, tma.connect(tmad.path, staging=1 << 18) as c:
         held = c.empty(1 << 19, "u1")

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Shared memory: made, registered, released; and how much of it staging takes."""
+import ctypes
 import gc
 import mmap
 import os
@@ -26,17 +27,17 @@ def test_made(c, make):
     assert make(()).shape == () and make(2, float).dtype == np.float64 and make(2, "f4").dtype == np.float32
     x = make((100, 100), "i4")
     assert c._core.is_shared(tma.Tensor(x[3:, ::-2].T)) and c.copy(x[::-1]).shape == (100, 100)
-    assert c._staging._region is None
+    assert not c._staging._kept
 
 
 def in_place(c, x):
     """Whether the service moves it where it is."""
     wanted = np.array(x.T)
     out = c.empty(wanted.shape, x.dtype)
-    c._staging._region = None
+    c._staging._kept.clear()
     c.transpose(x, out=out)
     assert np.array_equal(out, wanted)
-    return c._staging._region is None
+    return not c._staging._kept
 
 
 def test_shared_memory(c):
@@ -75,6 +76,56 @@ def test_registered_memory_stays_while_it_is(c):
     region.release()
     shm.close()
     shm.unlink()
+
+
+def test_memory_of_an_array_stays_while_it_is(c):
+    """np.ndarray lets go of the buffer that it was made of, and a view's base is another array."""
+    shm = shared_memory.SharedMemory(create=True, size=1 << 16)
+    path = f"/dev/shm/tmaclient-test-{os.getpid()}"
+    mapped = np.memmap(path, "u1", "w+", shape=1 << 16)
+    os.unlink(path)
+    for close, x in ((shm.close, np.ndarray(shm.buf.nbytes, "u1", shm.buf)), (mapped._mmap.close, mapped)):
+        region = c.register(memoryview(x[64:].view("u4").reshape(2, -1)[::-1]))
+        with pytest.raises(BufferError):
+            close()
+        assert in_place(c, x[64:])
+        region.release()
+        del x
+    mapped._mmap.close()
+    shm.close()
+    shm.unlink()
+
+
+def test_what_lies_there_now_is_no_registered_memory(c):
+    """An object need not say whose memory it has: other memory may be mapped where it was."""
+    libc = ctypes.CDLL(None)
+    libc.mmap.restype, libc.mmap.argtypes = ctypes.c_void_p, [ctypes.c_void_p, *[ctypes.c_size_t] * 5]
+
+    def map_at(address, fd):
+        fixed = mmap.MAP_ANONYMOUS if fd < 0 else 0
+        flags = mmap.MAP_SHARED | (0x10 if address else 0) | fixed
+        return libc.mmap(address, 1 << 16, mmap.PROT_READ | mmap.PROT_WRITE, flags, fd & 0xFFFFFFFF, 0)
+
+    fd = os.memfd_create("same")
+    os.ftruncate(fd, 1 << 16)
+    address = map_at(None, fd)
+    for replacement in (-1, os.memfd_create("same")):
+        x = np.frombuffer((ctypes.c_float * (1 << 14)).from_address(address), "f4").reshape(128, 128)
+        x[...] = 7
+        region = c.register(x)
+        assert in_place(c, x)
+        if replacement >= 0:
+            os.ftruncate(replacement, 1 << 16)
+        assert map_at(address, replacement) == address
+        x[...] = np.arange(1 << 14).reshape(128, 128)
+        assert not in_place(c, x) and np.array_equal(c.transpose(x), x.T)
+        c.copy(np.full_like(x, 3), out=x)
+        assert (x == 3).all()
+        region.release()
+        assert map_at(address, fd) == address
+        if replacement >= 0:
+            os.close(replacement)
+    os.close(fd)
 
 
 def test_memmaps(c, tmp_path):

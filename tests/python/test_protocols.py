@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Arrays of other libraries, in and out: by whom the memory is, of which kind the result, and what is refused."""
 import array
+import ctypes
+import multiprocessing
+from multiprocessing import shared_memory
 
 import pytest
 
@@ -13,6 +16,42 @@ from tmad import SANITIZED
 
 def address(array_):
     return array_.__array_interface__["data"][0]
+
+
+# ---- What they are ------------------------------------------------------------------------------------
+def test_reprs(c):
+    """They tell types, shapes and sizes, of what has no memory, too."""
+    x = np.zeros((3, 4), "f4")
+    plain = c.plan(x)
+    full = c.plan(x.T, permute=(1, 0), pad={0: 1}, value=2, dtype="float16", scale=x[:, :1], bias=0.5)
+    edge = c.plan(x, pad={1: (1, 0)}, mode="edge", out=np.zeros((3, 10), "f4")[:, ::2])
+    assert repr(plain) == "<tmaclient.PreparedPlan: float32 (3, 4) -> float32 (3, 4)>"
+    assert repr(full) == ("<tmaclient.PreparedPlan: float32 (4, 3) with strides (1, 4) -> float16 (5, 4), permute (1, 0), "
+                          "pad ((1, 1), (0, 0)), value 2, cast saturate, scale float32 (3, 1), bias 0.5>")
+    assert repr(edge) == ("<tmaclient.PreparedPlan: float32 (3, 4) -> float32 (3, 5) with strides (10, 2), "
+                          "pad ((0, 0), (1, 0)), mode edge>")
+    assert repr(plain.src) == "<tmaclient.Tensor float32 (3, 4), without memory>" and not plain.released
+    plain.release()
+    assert plain.released and repr(plain).endswith("float32 (3, 4), released>")
+    b = c.batch()
+    assert repr(b) == "<tmaclient.Batch of 0 moves>"
+    b.copy(x)
+    assert repr(b) == "<tmaclient.Batch of 1 move: float32 (3, 4) -> float32 (3, 4)>"
+    for _ in range(4):
+        b.transpose(x, dtype="f2")
+    one = "float32 (3, 4) -> float16 (4, 3), permute (1, 0), cast saturate"
+    assert repr(b) == f"<tmaclient.Batch of 5 moves: float32 (3, 4) -> float32 (3, 4); {one}; {one}; ...>"
+    b.run()
+    assert repr(b) == "<tmaclient.Batch of 0 moves>"
+    shm = shared_memory.SharedMemory(create=True, size=4096)
+    region = c.register(shm.buf, readonly=True)
+    assert repr(region) == f"<tmaclient.Region: 4096 bytes of memfd at {region.address:#x}, read-only>"
+    region.release()
+    assert repr(region) == "<tmaclient.Region: 4096 bytes, released>"
+    assert repr(c._core.create(8192)).startswith("<tmaclient.Region: 8192 bytes of memfd at 0x")
+    assert "nil" not in "".join(map(repr, (plain, full, edge, b, region)))
+    shm.close()
+    shm.unlink()
 
 
 # ---- DLPack with NumPy ---------------------------------------------------------------------------------
@@ -60,6 +99,73 @@ def test_capsules_are_taken_once(version):
         data.append(1)  # still lent
     del t, lent
     data.append(1)
+
+
+class DLTensor(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_void_p), ("device", ctypes.c_int32), ("id", ctypes.c_int32), ("ndim", ctypes.c_int32),
+                ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
+                ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.c_void_p), ("offset", ctypes.c_uint64)]
+
+
+class Managed(ctypes.Structure):
+    _fields_ = [("tensor", DLTensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p)]
+
+
+class Versioned(ctypes.Structure):
+    _fields_ = [("major", ctypes.c_uint32), ("minor", ctypes.c_uint32), ("context", ctypes.c_void_p),
+                ("deleter", ctypes.c_void_p), ("flags", ctypes.c_uint64), ("tensor", DLTensor)]
+
+
+class Producer:
+    """It lends four floats; its deleter and its capsule's destructor are Python code."""
+
+    def __init__(self, is_versioned, major=1, **change):
+        self.deleted, self.destroyed = [], []
+        function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+        self._keep = (ctypes.c_float * 4)(1, 2, 3, 4), function(self._delete), function(self._destroy)
+        tensor = DLTensor(ctypes.addressof(self._keep[0]), 1, 0, 1, 2, 32, 1, (ctypes.c_int64 * 1)(4), None, 0)
+        for name, value in change.items():
+            setattr(tensor, name, value)
+        deleter = ctypes.cast(self._keep[1], ctypes.c_void_p).value
+        self._managed = Versioned(major, 0, None, deleter, 0, tensor) if is_versioned else Managed(tensor, None, deleter)
+        self._name = b"dltensor_versioned" if is_versioned else b"dltensor"
+
+    def _delete(self, address):
+        self.deleted.append(next(iter([address])))
+
+    def _destroy(self, address):
+        self.destroyed.append(next(iter([address])))
+
+    def __dlpack_device__(self):
+        return (1, 0)
+
+    def __dlpack__(self, **kwargs):
+        new = ctypes.pythonapi.PyCapsule_New
+        new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        return new(ctypes.addressof(self._managed), self._name, ctypes.cast(self._keep[2], ctypes.c_void_p).value)
+
+
+@pytest.mark.parametrize("is_versioned", [False, True])
+@pytest.mark.parametrize("change,error,words", [
+    ({}, None, None),
+    ({"lanes": 2}, TypeError, "2 lanes"),
+    ({"code": 14, "bits": 8}, TypeError, r"float8_e8m0fnu \(DLPack's type code 14\).*as uint8"),
+    ({"code": 0, "bits": 4}, TypeError, "int of 4 bits in 1 lanes"),
+    ({"code": 77}, TypeError, "type code 77"), ({"device": 7}, TypeError, "device type 7"),
+    ({"ndim": 33}, ValueError, "33 dimensions"), ({"shape": (ctypes.c_int64 * 1)(-1)}, ValueError, "-1"),
+    ({"major": 2}, BufferError, "DLPack 2"),
+])
+def test_deleters_see_no_exception(c, is_versioned, change, error, words):
+    """The destructor of a capsule that is not taken sees none either. Each runs once, and the refusal is told."""
+    if "major" in change and not is_versioned:
+        pytest.skip("it has no version")
+    lent = Producer(is_versioned, **change)
+    if error is None:
+        assert c.copy(lent, out=np.empty(4, "f4")).tolist() == [1, 2, 3, 4]
+    else:
+        with pytest.raises(error, match=words):
+            c.copy(lent, out=np.empty(4, "f4"))
+    assert len(lent.deleted) == (0 if "major" in change else 1) and len(lent.destroyed) == 1
 
 
 def test_producers_without_versions():
@@ -123,6 +229,119 @@ def test_numpy_gives_numpy(c):
     assert np.array_equal(c.transpose(ordinary.view(Mine)), ordinary.T)
 
 
+PACKED = np.zeros((3, 4), [("a", "u1"), ("b", "f4")])
+RECORDS = np.zeros((3, 4), [("a", "u1"), ("b", "f4"), ("c", "u1", 3)])
+
+REFUSED = [
+    (np.ones(3, ">f4"), r"elements of >f4: their byte order.*pass array.astype\('float32'\).*array.view\('float32'\)"),
+    (np.ones(3, ">i8"), r"elements of >i8: their byte order.*array.astype\('int64'\)"),
+    (np.ones(3, ">c16"), r"elements of >c16: .*array.astype\('complex128'\)"),
+    (np.zeros(3, "M8[ns]"), r"elements of datetime64\[ns\]: .*array.view\('int64'\), and view the result as datetime64\[ns\]"),
+    (np.zeros(3, ">m8[s]"), r"timedelta64\[s\]|>m8\[s\].*array.view\('int64'\)"),
+    (np.array(["a", "bcd"]), r"strings \(<U3\): .*array\[..., None\].view\('uint8'\), 12 of each element"),
+    (np.array([b"ab"]), r"strings \(\|S2\)"), (np.array([None, 1]), r"Python objects.*array.astype"),
+    (np.ones(3, "longdouble"), r"\(\d+ bytes\): .*array.astype\('float64'\)"),
+    (np.ones(3, "clongdouble"), r"array.astype\('complex128'\)"), (np.zeros(3, "V5"), r"bytes without a type \(\|V5\)"),
+    (RECORDS, r"records .*one field at a time, such as array\['a'\]"),
+    (PACKED["b"], r"stride 1 is 5 bytes, no multiple of the 4 of an element.*numpy.ascontiguousarray"),
+    (memoryview(np.ones(3, ">f4")), r"type '>f' \(4 bytes\): their byte order.*numpy.frombuffer"),
+    (memoryview(RECORDS), "they are records"), ((ctypes.c_wchar * 3)(), "they are characters"),
+    ((ctypes.c_float.__ctype_be__ * 2)(), "their byte order"), ((ctypes.c_longdouble * 2)(), "tmad has no such type"),
+]
+if arrays.ml_dtypes is not None:
+    REFUSED += [(np.zeros(3, dtype), rf"elements of {dtype}: tmad has no such type; pass their bytes, array.view\('uint8'\)")
+                for dtype in ("int4", "float8_e4m3fnuz") if hasattr(arrays.ml_dtypes, dtype)]
+
+
+@pytest.mark.parametrize("i", range(len(REFUSED)))
+def test_refusals_name_the_remedy(c, i):
+    x, words = REFUSED[i]
+    calls = [("src", lambda: c.copy(x)), ("out", lambda: c.copy(np.zeros(3, "f4"), out=x)), ("array", lambda: c.register(x)),
+             ("src", lambda: c.gather(x, [0])), (r"src\[0\]", lambda: c.gather([x], [0])), ("src", lambda: c.plan(x)),
+             (r"sources\[0\]\[0\]", lambda: c.reshard([], [(x, (0,))]))]
+    for name, call in calls:
+        with pytest.raises((TypeError, ValueError), match=f"^{name}: .*(?:{words})"):
+            call()
+
+
+def test_remedies(c):
+    """They do what they promise."""
+    big, dates, strings = np.arange(12, dtype=">f4").reshape(3, 4), np.arange(12).reshape(3, 4).astype("M8[s]"), np.array(["ab"])
+    assert np.array_equal(c.transpose(big.astype("float32")), big.T)
+    assert np.array_equal(c.transpose(big.view("float32")).view(">f4"), big.T)
+    assert np.array_equal(c.transpose(dates.view("int64")).view(dates.dtype), dates.T)
+    assert c.copy(strings[..., None].view("uint8")).view(strings.dtype).tolist() == [["ab"]]
+    PACKED["b"] = RECORDS["b"] = np.arange(12).reshape(3, 4)
+    assert np.array_equal(c.transpose(np.ascontiguousarray(PACKED["b"])), PACKED["b"].T)
+    assert np.array_equal(c.transpose(RECORDS["b"]), RECORDS["b"].T), "a field of records that are not packed"
+    c.copy(np.ones((3, 4), "f4"), out=RECORDS["b"])
+    assert (RECORDS["b"] == 1).all() and not RECORDS["a"].any()
+
+
+def test_ctypes(c):
+    raw = multiprocessing.RawArray("f", range(6))
+    rows = (ctypes.c_int16 * 3 * 2)((1, 2, 3), (4, 5, 6))
+    assert type(c.copy(raw)) is memoryview and c.copy(raw).tolist() == [0, 1, 2, 3, 4, 5] and c.copy(raw).format == "f"
+    assert c.transpose(rows).tolist() == [[1, 4], [2, 5], [3, 6]] and c.gather(rows, [1]).tolist() == [[4, 5, 6]]
+    assert c.copy(rows, dtype="float64").tolist() == [[1, 2, 3], [4, 5, 6]]
+    c.transpose(np.arange(6, dtype="i2").reshape(3, 2), out=rows)
+    assert [list(row) for row in rows] == [[0, 2, 4], [1, 3, 5]]
+
+
+class Unit(np.ndarray):
+    """These arrays have a unit."""
+
+    def __array_finalize__(self, other):
+        self.unit = getattr(other, "unit", None)
+
+
+class Named(np.ndarray):
+    """It has another name, and no more."""
+
+
+SUBCLASSES = [(np.ma.masked_array, r"src: numpy.ma.*MaskedArray: a move would lose the mask; pass array.filled\(value\)"),
+              (lambda x: np.ma.masked_array(x, mask=x > 3), "the mask"),
+              (np.asmatrix, r"src: numpy.*matrix: .* subclass of ndarray adds; pass numpy.asarray\(array\)"),
+              (lambda x: x.view(np.recarray), "recarray"), (lambda x: x.view(Unit), "Unit")]
+
+
+@pytest.mark.filterwarnings("ignore:the matrix subclass")
+@pytest.mark.parametrize("i", range(len(SUBCLASSES)))
+@pytest.mark.parametrize("memory", ["shared", "private"])
+def test_subclasses_that_mean_more_are_refused(c, i, memory):
+    make, words = SUBCLASSES[i]
+    x = np.arange(12, dtype="f4").reshape(3, 4)
+    x = arrays.shared(c, x) if memory == "shared" else x
+    y, out = make(x), np.empty_like(np.asarray(x))
+    plan = c.plan(x, out=x)
+    calls = [lambda: c.copy(y), lambda: c.transpose(y), lambda: c.pad(y, 1), lambda: c.gather(y, [0]),
+             lambda: c.gather([y, y], [0]), lambda: c.multicast(y, [out]), lambda: c.quantize(y, 1),
+             lambda: plan(y, x), lambda: plan(y), lambda: c.batch().copy(y), lambda: c.explain(y), lambda: c.plan(y)]
+    for call in calls:
+        with pytest.raises(TypeError, match=words.replace("src: ", "")):
+            call()
+    with pytest.raises(TypeError, match=words):
+        c.copy(y)
+    for name, call in (("out", lambda: c.copy(x, out=y)), ("out", lambda: plan(x, y)), ("dst", lambda: c.scatter(y, [0], x[:1])),
+                       ("scale", lambda: c.copy(x, scale=y)), ("index", lambda: c.gather(x, make(np.zeros(3, "i4")))),
+                       (r"sources\[0\]\[0\]", lambda: c.reshard([(out, (0, 0))], [(y, (0, 0))])),
+                       (r"outs\[1\]", lambda: c.multicast(x, [out, y])), ("array", lambda: c.register(y))):
+        with pytest.raises(TypeError, match=f"^{name}: .*{words.replace('src: ', '').split(':')[0]}"):
+            call()
+    assert np.array_equal(np.asarray(x), np.arange(12).reshape(3, 4))
+
+
+def test_subclasses_that_mean_no_more(c, tmp_path):
+    x = np.arange(12, dtype="f4").reshape(3, 4)
+    mapped = np.memmap(tmp_path / "x", "f4", "w+", shape=(3, 4))
+    mapped[...] = x
+    for y in (x.view(Named), mapped, mapped[1:], mapped.T):
+        result = c.transpose(y)
+        assert type(result) is np.ndarray and np.array_equal(result, np.asarray(y).T)
+    c.copy(x, out=mapped)
+    assert c.copy(x[0, 1]) == 1, "a scalar"
+
+
 def test_tensors_give_tensors(c):
     t = c._make_tensor((2, 3), "bfloat16")
     result = c.transpose(t)
@@ -168,7 +387,7 @@ def test_torch_shares_memory(c):
     out = torch.from_dlpack(tma.Tensor(c.empty((6, 4), "float32")))
     c.transpose(t, out=out)
     assert torch.equal(out, t.T) and c._core.is_shared(tma.Tensor(out))
-    assert c._staging._region is None, "moved in place"
+    assert not c._staging._kept, "moved in place"
 
 
 def test_torch_refused(c):

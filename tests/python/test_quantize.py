@@ -299,8 +299,8 @@ def test_staged_as_shared(c, clients, shape, block, turn):
     wanted = quantize(c, shared(c, x), block, permute=permute, inverse=True)
     for client in clients:
         check(quantize(client, x, block, permute=permute, inverse=True), wanted, client._staging._limit)
-        region = client._staging._region
-        assert region is None or region.size <= client._staging._limit, "what one move needed"
+        kept = client._staging._kept.values()
+        assert sum(region.size for region in kept) <= client._staging._limit, "what one move needed"
         placed, to = shared(client, x), np.empty(wanted[1].shape, "f4")
         check(quantize(client, placed, block, permute=permute, scale_out=to), wanted[:2], "only scales are staged")
         out = client.empty(wanted[0].shape, FP8)
@@ -546,3 +546,54 @@ def test_asyncio(tmad, memory, n):
                 await quantize(c, x, 128, scale=2)
 
     asyncio.run(main())
+
+
+@needs_ml_dtypes
+@pytest.mark.parametrize("memory", ["shared", "private"])
+def test_exponents_move_as_they_are(c, memory):
+    """quantize returns them. Their bytes are moved, and nothing else is done with them."""
+    e8m0, x, bytes_ = E8M0, np.ones((6, 4), "f4"), "pass array.view\\('uint8'\\)"
+    s = c.empty((6, 4), "float8_e8m0fnu") if memory == "shared" else np.empty((6, 4), e8m0)
+    assert s.dtype == e8m0
+    s.view("u1")[...] = np.arange(100, 124).reshape(6, 4)
+    index, other = [2, 0, 0], [5, 1, 2]
+    plan = c.plan(s, permute=(1, 0))
+    with c.batch() as b:
+        batched = b.transpose(s)
+    for result, expected in ((c.copy(s), s), (c.transpose(s), s.T), (c.gather(s, index), s[index]), (plan(s), s.T),
+                             (c.gather([s, s], index), np.stack([s[index]] * 2)), (batched, s.T),
+                             (c.copy(s, dtype="float8_e8m0fnu"), s), (c.copy(s, cast="exact"), s),
+                             (c.pad(s, 1, "edge"), np.pad(s.view("u1"), 1, "edge").view(e8m0)),
+                             (c.pad(s, -1), s[1:-1, 1:-1])):
+        assert result.dtype == e8m0 and np.array_equal(result.view("u1"), expected.view("u1"))
+        assert c._core.is_shared(tma.Tensor(result.view("u1"))) == (memory == "shared") or result is batched
+    for out in (np.zeros_like(s), np.zeros(s.shape, "u1"), c.zeros(s.shape, e8m0)):
+        assert c.copy(s, out=out) is out and np.array_equal(out.view("u1"), s.view("u1"))
+        c.copy(s.view("u1")[::-1], out=out)
+        c.scatter(out, other, s[:3])
+        assert np.array_equal(out.view("u1")[other], s.view("u1")[:3])
+    twin = np.zeros((2, *s.shape), e8m0)
+    c.multicast(s, [twin[0], twin[1]])
+    c.reshard([(twin[0], (0, 0))], [(s, (0, 0))])
+    assert np.array_equal(twin.view("u1"), np.stack([s.view("u1")] * 2))
+    for call, words in ((lambda: c.copy(s, dtype="float32"), f"^dtype: .*{bytes_}"),
+                        (lambda: c.copy(s, scale=2), f"^scale: .*{bytes_}"),
+                        (lambda: c.copy(x, out=s, scale=2.0, cast="saturate"), f"^scale: .*{bytes_}"),
+                        (lambda: c.copy(x, dtype="float8_e8m0fnu"), "only quantize"),
+                        (lambda: c.copy(x, dtype=e8m0), "only quantize"),
+                        (lambda: c.gather(s, index, dtype="f4"), bytes_),
+                        (lambda: c.scatter(x, index[:2], s[:2], dtype="f4"), bytes_),
+                        (lambda: c.plan(s, bias=1), bytes_), (lambda: c.pad(s, 1), "no 0 to pad with; pad array.view"),
+                        (lambda: c.copy(x, scale=s), "scale: float8_e8m0fnu; it is a number, or an array of float32"),
+                        (lambda: c.multicast(x.view("u1")[:, :4], [np.zeros((6, 4), "u1"), s], scale=2, dtype="u1"), bytes_)):
+        with pytest.raises(TypeError, match=words):
+            call()
+    with pytest.raises(ValueError, match="^out: float32"):
+        c.copy(s, out=x)
+    with pytest.raises(ValueError, match="^out: uint8"):
+        c.copy(x, out=s)
+    for call in (lambda: c.copy(x, out=s, cast="saturate"), lambda: c.gather(x, index, out=s[:3], cast="saturate"),
+                 lambda: c.scatter(s, other, x[:3], cast="saturate"), lambda: c.plan(x, out=s, cast="saturate"),
+                 lambda: c.multicast(x, [np.zeros((6, 4), "u1"), s], cast="saturate")):
+        with pytest.raises(TypeError, match="^out: float8_e8m0fnu takes exponents as they are"):
+            call()

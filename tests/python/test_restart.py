@@ -12,16 +12,20 @@ from tmad import share
 
 
 def restart_often(own, stop, n):
-    for _ in range(n):
-        time.sleep(0.15)
-        own.kill()
-        own.start()
-    stop.set()
+    try:
+        for _ in range(n):
+            time.sleep(0.15)
+            own.kill()
+            own.start()
+    finally:
+        stop.set()
 
 
 WORK = ["plain", "staged", "plan", "gather", "batch", "fresh"]
 
 
+# A user who is not trusted has sealed memory, which is moved each time.
+@pytest.mark.parametrize("own", [(), ["--trust-own-uid=off"]], ids=["trusted", "not trusted"], indirect=True)
 @pytest.mark.parametrize("name", WORK)
 def test_killed_while_calls_run(own, name):
     with tma.connect(own.path, reconnect=20, staging=1 << 16) as c:

@@ -4,6 +4,7 @@ import ctypes
 import gc
 import os
 import signal
+import sys
 import threading
 import time
 
@@ -185,6 +186,152 @@ def test_a_handler_may_not_use_the_client(own):
         signal.signal(signal.SIGUSR1, before)
 
 
+class Alarm:
+    """Ends what hangs in the main thread."""
+
+    def __enter__(self):
+        self._before = signal.signal(signal.SIGALRM, self._ring)
+        signal.setitimer(signal.ITIMER_REAL, scaled(20))
+
+    def __exit__(self, *_):
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, self._before)
+
+    def _ring(self, number, frame):
+        raise AssertionError("it hangs")
+
+
+class Bar:
+    """A progress bar, which calls a function."""
+
+    def __init__(self, call):
+        self.call, self.results = call, []
+
+    def update(self, n):
+        self.results.append(self.call())
+
+    def close(self):
+        pass
+
+
+LARGE, SMALL = np.arange(9 << 20, dtype="u1").reshape(3072, 3072), np.arange(12).reshape(3, 4)
+
+
+def in_a_handler(call):
+    before, results = signal.signal(signal.SIGUSR1, lambda *_: results.append(call())), []
+    try:
+        signal.raise_signal(signal.SIGUSR1)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    return results[0]
+
+
+def in_a_finalizer(call):
+    class Node:
+        def __init__(self):
+            self.me = self
+
+        def __del__(self):
+            results.append(call())
+
+    results = []
+    Node()
+    gc.collect()
+    return results[0]
+
+
+def in_a_thread(call):
+    results = []
+    thread = threading.Thread(target=lambda: results.append(call()))
+    thread.start()
+    thread.join()
+    return results[0]
+
+
+@pytest.mark.parametrize("where", [lambda call: call(), in_a_handler, in_a_finalizer, in_a_thread],
+                         ids=["callback", "handler", "finalizer", "thread"])
+@pytest.mark.parametrize("call", [lambda c, x: c.transpose(x), lambda c, x: c.gather(x, range(len(x))).T],
+                         ids=["transpose", "gather"])
+def test_a_move_within_a_staged_move(c, where, call):
+    """Anybody's code runs between the chunks."""
+    bar = Bar(lambda: where(lambda: call(c, SMALL)))
+    with Alarm():
+        assert np.array_equal(c.transpose(LARGE, progress=bar), LARGE.T)
+        assert len(bar.results) > 1 and all(np.array_equal(r, SMALL.T) for r in bar.results)
+        bar.results.clear()
+        assert np.array_equal(c.gather(LARGE, range(3072), progress=bar), LARGE)
+        assert len(bar.results) > 1 and all(np.array_equal(r, SMALL.T) for r in bar.results)
+
+
+def test_a_large_move_within_another_one(tmad):
+    with tma.connect(tmad.path, staging=1 << 20) as c, Alarm():
+        bar = Bar(lambda: None)
+        bar.call = lambda: bar.results or c.transpose(LARGE)
+        assert np.array_equal(c.transpose(LARGE, progress=bar), LARGE.T)
+        assert np.array_equal(bar.results[0], LARGE.T)
+        assert sum(region["size"] for region in c.regions()) <= 1 << 20
+
+
+def test_an_exception_in_a_release_is_raised(own):
+    """A destructor waits for the service, and a handler runs meanwhile: whatever it raises arrives."""
+    class Unusual(Exception):
+        pass
+
+    def handler(number, frame):
+        raise Unusual
+
+    before, unraisable = signal.signal(signal.SIGUSR1, handler), []
+    hook, sys.unraisablehook = sys.unraisablehook, unraisable.append
+    try:
+        with tma.connect(own.path) as c:
+            for make in (lambda: c.empty(1000), lambda: c.plan(np.ones(3))):
+                x = [make()]
+                with Stopped(own):
+                    timer = after(0.2, lambda: os.kill(os.getpid(), signal.SIGUSR1))
+                    with pytest.raises(Unusual):
+                        x.clear()
+                        assert not x  # a bytecode after it
+                    timer.join()
+            c.ping()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+        sys.unraisablehook = hook
+    assert not unraisable
+
+
+def test_what_nobody_waits_for_is_forgotten(c):
+    """A ticket that is lost between two bytecodes takes its request with it."""
+    before, timeline = len(c.regions()), c.timeline()
+    for is_waiting in (False, True):
+        for _ in range(10):
+            request = tma._core.Request.transform(
+                tma.Tensor(c.empty(9)), tma.Tensor(c.empty(9)), None, None, None, "constant", 0)
+            order = {"wait": timeline.point(1).parts()} if is_waiting else {}
+            ticket = c._core.submit(request, None, **order)
+            if not is_waiting:
+                c._core.settle(request)
+            del ticket, request
+    timeline.signal(1)
+    wait_until(lambda: len(c.regions()) == before + 1, "only the timeline is left")
+
+
+def test_what_was_interrupted_writes_nothing_more(own):
+    """A staged move into shared memory is over when its exception arrives."""
+    with tma.connect(own.path) as c:
+        out = c.empty(LARGE.shape, "u1")
+
+        def fail():
+            raise ZeroDivisionError
+
+        for _ in range(share(100)):
+            out[...] = 7
+            with pytest.raises(ZeroDivisionError):
+                c.transpose(LARGE, out=out, progress=Bar(fail))
+            seen = out.copy()
+            c.ping()
+            assert np.array_equal(out, seen)
+
+
 @pytest.mark.parametrize("name", ["ping", "run", "staged", "chunks", "plan", "batch", "empty", "gather"])
 def test_timeouts(own, name):
     with tma.connect(own.path, timeout=0.2, staging=1 << 20) as c:
@@ -227,7 +374,7 @@ def test_regions_end_with_their_arrays(tmad):
     before = fds(), maps()
     with tma.connect(tmad.path) as c:
         theirs = tmad.mappings_of_memfds()
-        arrays = [c.empty(1000, "f8") for _ in range(50)]
+        arrays = [c.empty(1 << 17, "f8") for _ in range(50)]  # smaller ones share regions: see test_slabs.py
         views = [a[3:] for a in arrays]
         assert len(c.regions()) == 50 and tmad.mappings_of_memfds() >= theirs + 50
         del arrays

@@ -36,6 +36,25 @@ def same(a, b):
         a.contiguous().view(torch.uint8), b.contiguous().view(torch.uint8))
 
 
+# ---- The client ------------------------------------------------------------------------------------------------
+def test_an_operator_while_the_client_connects(tmad, monkeypatch):
+    """A finalizer, or a signal's handler, may call one then."""
+    def connect(path):
+        paths.append(path)
+        if len(paths) == 1:
+            nested.append(tmaclient.torch.client())
+        return tma.connect(tmad.path)
+
+    paths, nested = [], []
+    tmaclient.torch.use(None)
+    monkeypatch.setattr(tmaclient.torch, "connect", connect)
+    client = tmaclient.torch.client()
+    assert paths == [None, None] and client is not nested[0] and not nested[0].closed
+    assert tmaclient.torch.client() is client
+    for each in (client, nested[0]):
+        each.close()
+
+
 # ---- Results -------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_results(dtype):
@@ -96,7 +115,7 @@ def floats(n):
 
 @pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2, torch.bfloat16, torch.float16], ids=str)
 def test_casts(dtype):
-    """As tensor.to() after a clamp; NaN stays NaN, of which torch has others."""
+    """As tensor.to(), after a clamp unless the cast is ieee; NaN stays NaN, of which torch has others."""
     x = floats(share(10_000_000))
     most = torch.finfo(dtype).max
     expected = x.clamp(-most, most).to(dtype)
@@ -108,6 +127,10 @@ def test_casts(dtype):
     back = torch.empty_like(x)
     ops.transform(out, back, cast="exact")
     assert torch.equal(back[~is_nan], out.float()[~is_nan])
+    ops.transform(x, out, cast="ieee")
+    wanted = x.to(dtype)
+    is_nan = wanted.float().isnan()
+    assert torch.equal(out.float().isnan(), is_nan) and same(out[~is_nan], wanted[~is_nan])
 
 
 def cast_by_block(x, block):

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "kernels/plan/tensor_map.h"
+#include "kernels/cuda/strategy/tensor_map.h"
 
 /* The tile at c, loaded and looked at as it lies in shared memory. */
 void case_load(const struct tensor_map_layout *layout, const int32_t *c, const char *name);

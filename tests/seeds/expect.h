@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "kernels/plan/tensor_map.h"
+#include "kernels/cuda/strategy/tensor_map.h"
 
 /* Bytes that are moved, and bytes of shared memory that they lie in. */
 struct expect_size {

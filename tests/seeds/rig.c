@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#include "kernels/cuda/driver.h"
+#include "kernels/cuda/driver/driver.h"
 #include "tests/support/tap.h"
 
 extern const unsigned char seeds_image[]; /* image.S */

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #include "args.h"
-#include "kernels/plan/tensor_map.h"
+#include "kernels/cuda/strategy/tensor_map.h"
 
 enum seed_kernel {
 #define KERNEL(name, args) KERNEL_##name,

@@ -1,44 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """No allocation on the path of ping, of a transform whose plan is cached and of a prepared plan: counted in tmad and in the library."""
-import mmap
 import os
 import signal
-import struct
 import sys
-import tempfile
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import allocations
 import tap
 from tmad import BUILD, SANITIZED, Memory, Tmad, pack_request, tensor, tmactl
 
-COUNTER = os.path.join(BUILD, "tests/support/.libs/liballocations.so")
 ROUNDS, SIDE = 200, 16
 
 
-class Counter:
-    """What a program with the counter loaded has allocated so far."""
-
-    def __init__(self):
-        self.file = tempfile.NamedTemporaryFile(prefix="allocations-")
-        self.file.truncate(16)
-        self.map = mmap.mmap(self.file.fileno(), 16)
-        self.env = {"LD_PRELOAD": COUNTER, "ALLOCATIONS": self.file.name}
-
-    def counts(self):
-        """Taken and given back."""
-        return struct.unpack("QQ", self.map[:])
-
-    def close(self):
-        self.map.close()
-        self.file.close()
-
-
-@unittest.skipIf(SANITIZED, "a sanitizer brings its own allocator")
-@unittest.skipUnless(os.path.exists(COUNTER), "no shared libraries in this build")
+@unittest.skipUnless(allocations.AVAILABLE, "a sanitizer's allocator, or no shared libraries")
 class Allocations(unittest.TestCase):
     def setUp(self):
-        self.counter = Counter()
+        self.counter = allocations.Counter()
         self.addCleanup(self.counter.close)
 
 

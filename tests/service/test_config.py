@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Settings in files: what overrides what, what is refused and how, --check-config, and a reload of a live service."""
+import ctypes
 import fcntl
 import grp
+import json
 import os
 import pwd
 import re
@@ -16,9 +18,12 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import msgpack
 import tap
+from cgroup import Cgroup, Peer, skip_unless_peers_have_cgroups
 from scrape import scrape
-from tmad import FAULTY, NATIVE, SOURCE, TMAD, Memory, Rpc, RpcError, Tmad, pack_request, scaled, tensor, wait_until
+from tmad import (FAULTY, NATIVE, SOURCE, TMAD, Memory, Rpc, RpcError, Tmad, by_engine, own_uid, pack_request, scaled,
+                  tensor, tmactl, wait_until)
 
 # Made by make, beside the programs; a tarball has it among the sources.
 SHIPPED = next((path for path in (os.path.join(os.environ.get("TEST_BUILDDIR") or "build", "daemon/config/tmad.conf"),
@@ -319,17 +324,20 @@ class Overrides(ConfigCase):
         self.assertEqual((limits["multiprocessors"], limits["host_threads"]), (2, 3))
 
     def test_errors_have_their_lines(self):
-        rows = (('[limits "uid:1"]\nconnections = 3\n', 2, "connections: only limits that end with _per_uid, multiprocessors and host_threads can be set for a user or group"),
+        rows = (('[limits "uid:1"]\nconnections = 3\n', 2, "connections: only limits that end with _per_uid, multiprocessors and host_threads can be set for a user, group or cgroup"),
                 ('[limits "uid:1"]\nthreads = 3\n', 2, "threads: only limits that end with _per_uid, multiprocessors and host_threads"),
                 ('[limits "uid:1"]\nregions_per_usr = 3\n', 2, "regions_per_usr: unknown setting; did you mean regions-per-uid?"),
-                ('[limits "uid:1"]\nmultiprocessors = 0\n', 2, "multiprocessors: 0, but for a user or group it must be at least 1"),
+                ('[limits "uid:1"]\nmultiprocessors = 0\n', 2, "multiprocessors: 0, but for a user, group or cgroup it must be at least 1"),
                 ('[limits "uid:1"]\nregions_per_uid = 0\n', 2, "regions-per-uid = 0: it takes a whole number from 1"),
                 ('[limits "uid:1"]\nregions_per_uid = 1\n[limits "uid:1"]\nregions_per_uid = 2\n', 4, "regions_per_uid: it was already set on line 2"),
                 ('[limits "user:nobody-of-that-name"]\nregions_per_uid = 1\n', 1, '[limits "user:nobody-of-that-name"]: there is no user nobody-of-that-name'),
                 ('[limits "group:none-of-that-name"]\n', 1, '[limits "group:none-of-that-name"]: there is no group none-of-that-name'),
                 ('[limits "uid:root"]\n', 1, '[limits "uid:root"]: root is not a number from 0 to 4294967294'),
                 ('[limits "uid:4294967295"]\n', 1, '[limits "uid:4294967295"]: 4294967295 is not a number from 0 to 4294967294'),
-                ('[limits "root"]\n', 1, '[limits "root"]: the user or group is written as uid:NUMBER, user:NAME, gid:NUMBER or group:NAME'),
+                ('[limits "root"]\n', 1, '[limits "root"]: the user, group or cgroup is written as uid:NUMBER, user:NAME, gid:NUMBER, group:NAME or cgroup:PATH'),
+                ('[limits "cgroup:/a"]\nregions_per_uid = 1\n[limits "cgroup:/a"]\nregions_per_uid = 2\n', 4, "regions_per_uid: it was already set on line 2"),
+                ('[limits "cgroup:/a"]\nconnections = 1\n', 2, "connections: only limits that end with _per_uid, multiprocessors and host_threads can be set for a user, group or cgroup"),
+                ('[limits "cgroup:a/../b"]\n', 1, '[limits "cgroup:a/../b"]: a cgroup\'s path begins with /, ends without one, has no part that is empty, . or .., and has at most 180 bytes'),
                 ('[limits ""]\n', 1, '[limits ""]: unknown section'), ("[limits uid:1]\n", 1, "[limits uid:1]: unknown section"),
                 ('[limits "uid:1"]\nconnections_per_uid = 5000\n', 2, "connections-per-uid = 5000: it may not exceed connections, which is 4096 by default"),
                 ('[limits "gid:1"]\njobs_per_uid = 10\nbehind_waits_per_uid = 11\n', 3, "behind-waits-per-uid = 11: it may not exceed jobs-per-uid, which is 10"))
@@ -339,7 +347,7 @@ class Overrides(ConfigCase):
             self.assertEqual((done.returncode, done.stderr.count("\n")), (2, 1), text + done.stderr)
             self.assertTrue(done.stderr.startswith(f"tmad: {self.file}:{line}: {words}"), done.stderr)
         self.write("".join(f'[limits "uid:{n}"]\nregions_per_uid = 1\n' for n in range(65)))
-        self.assertIn(":129: [limits \"uid:64\"]: at most 64 users and groups can", self.check().stderr)
+        self.assertIn(":129: [limits \"uid:64\"]: at most 64 users, groups and cgroups can", self.check().stderr)
 
 
 class Access(ConfigCase):
@@ -494,6 +502,307 @@ class ReloadCase(ConfigCase):
         return self.manager.next("READY")["STATUS"]
 
 
+class SubordinateUids(ReloadCase):
+    """Whom a uid is charged to, by a file like /etc/subuid."""
+
+    def setUp(self):
+        super().setUp()
+        self.write("")
+        self.alice, *self.subordinate, self.bob = (own_uid(i) for i in range(4))
+
+    def ranges(self, text):
+        return self.write(text, "subuid")
+
+    def start(self, *args, **kwargs):
+        tmad = super().start("--socket-mode=0666", f"--subuid-file={self.directory}/subuid", *args, **kwargs)
+        os.chmod(tmad.directory, 0o711)
+        return tmad
+
+    def connect(self, tmad, uid):
+        os.seteuid(uid)
+        try:
+            rpc = tmad.rpc()
+        finally:
+            os.seteuid(0)
+        self.addCleanup(rpc.close)
+        return rpc
+
+    def is_refused(self, tmad, uid):
+        try:
+            return not self.connect(tmad, uid).call("ping")
+        except RpcError as e:
+            self.assertEqual(e.name, "QUOTA")
+        except ConnectionError:
+            pass
+        return True
+
+    @unittest.skipUnless(os.geteuid() == 0, "connects as other users")
+    def test_they_are_one_user_with_their_owner(self):
+        self.ranges(f"{self.alice}:{self.subordinate[0]}:2\n")
+        tmad = self.start("--connections-per-uid=2")
+        self.assertIs(self.connect(tmad, self.subordinate[0]).call("ping"), True)
+        self.assertIs(self.connect(tmad, self.alice).call("ping"), True)
+        for uid in (self.alice, *self.subordinate):
+            self.assertTrue(self.is_refused(tmad, uid), uid)
+        self.assertIn(f"uid {self.subordinate[1]} pid {os.getpid()}: refused a connection: QUOTA: connections_per_uid: this "
+                      f"uid's limit on connections is 2; 2 in use, 1 more requested (charged to uid {self.alice})\n", tmad.log())
+        self.assertIn(f"uid {self.alice} pid {os.getpid()}: refused a connection: QUOTA: connections_per_uid: this "
+                      "uid's limit on connections is 2; 2 in use, 1 more requested\n", tmad.log())
+        self.assertFalse(self.is_refused(tmad, self.bob))
+        with tmad.rpc() as rpc:
+            self.assertEqual([session["uid"] for session in rpc.call("session_list")[:2]], [self.subordinate[0], self.alice])
+            users = {user["uid"] for user in rpc.call("stats")["users"]}
+            self.assertEqual(users & {self.alice, *self.subordinate, self.bob}, {self.alice, self.bob})
+
+    @unittest.skipUnless(os.geteuid() == 0, "connects as other users")
+    def test_a_reload(self):
+        """It applies to new connections; those that are there stay charged as they were."""
+        self.ranges("")
+        tmad = self.start("--connections-per-uid=1")
+        first = self.connect(tmad, self.subordinate[0])
+        self.assertIs(first.call("ping"), True)
+        self.ranges(f"{self.alice}:{self.subordinate[0]}:2\n")
+        self.assertIn(": 1 changed, 0 wait", self.reload(tmad))
+        self.assertIn("reload: ranges of subordinate uids: 0 -> 1\n", tmad.log())
+        self.assertIs(first.call("ping"), True)
+        second = self.connect(tmad, self.subordinate[1])
+        self.assertIs(second.call("ping"), True)
+        self.assertTrue(self.is_refused(tmad, self.subordinate[0]))
+        self.assertTrue(self.is_refused(tmad, self.alice))
+        self.assertIn(": 0 changed, 0 wait", self.reload(tmad))
+
+    @unittest.skipUnless(os.geteuid() == 0, "connects as other users")
+    def test_limits_of_their_own(self):
+        """Those of the owner's section are for all together; a uid that has a section is a user of its own."""
+        self.ranges(f"{self.alice}:{self.subordinate[0]}:2\n")
+        self.write(f'[limits "uid:{self.alice}"]\nregions_per_uid = 3\n'
+                   f'[limits "uid:{self.subordinate[1]}"]\nregions_per_uid = 5\n')
+        tmad = self.start()
+        for uid, most in ((self.alice, 3), (self.subordinate[0], 3), (self.subordinate[1], 5)):
+            self.assertEqual(self.connect(tmad, uid).call("info")["limits"]["regions_per_uid"], most, uid)
+
+    @unittest.skipUnless(os.geteuid() == 0, "connects as other users")
+    def test_those_of_root_are_not_trusted_as_root_is(self):
+        self.ranges(f"root:{self.subordinate[0]}:2\n")
+        tmad = self.start()
+        pool = os.memfd_create("none")
+        self.addCleanup(os.close, pool)
+        for uid, name in ((self.subordinate[0], "QUOTA"), (0, by_engine(cpu="UNSUPPORTED", cuda="INVALID_ARGUMENT"))):
+            with self.subTest(uid=uid), self.assertRaises(RpcError) as caught:
+                self.connect(tmad, uid).call("region_register", {"kind": "cuda_pool", "size": 10, "allocation": 10,
+                                                                 "handle": bytes(64)}, [pool])
+            self.assertEqual(caught.exception.name, name)
+        sessions = self.connect(tmad, self.subordinate[0]).call("session_list")
+        self.assertEqual({session["uid"] for session in sessions}, {self.subordinate[0]})
+
+    @unittest.skipUnless(os.geteuid() == 0, "connects as other users")
+    def test_those_of_root_are_one_user(self):
+        """Without being root, whose own connections count apart."""
+        self.ranges(f"root:{self.subordinate[0]}:2\n")
+        tmad = self.start("--connections-per-uid=1")
+        first = self.connect(tmad, self.subordinate[0])
+        self.assertIs(first.call("ping"), True)
+        self.assertTrue(self.is_refused(tmad, self.subordinate[1]))
+        self.assertIn(f"(charged to uid {self.subordinate[0]})", tmad.log())
+
+    def test_a_file_that_is_none_is_a_warning(self):
+        tmad = self.start()
+        path = f"{self.directory}/subuid"
+        self.assertIn(f"tmad: {path}: No such file or directory; each uid is a user of its own\n", tmad.log())
+        self.ranges("7:100\n8:100:10\n")
+        self.assertIn(": 1 changed, 0 wait", self.reload(tmad))
+        self.assertIn(f"tmad: reload: {path}:1: it is not OWNER:FIRST:COUNT; the line is ignored\n", tmad.log())
+        done = self.check(f"--subuid-file={path}")
+        self.assertEqual(done.returncode, 0)
+        self.assertEqual(done.stderr, f"tmad: {path}:1: it is not OWNER:FIRST:COUNT; the line is ignored\n")
+        os.unlink(path)
+        self.assertIn(": 1 changed, 0 wait", self.reload(tmad))
+
+    def test_none(self):
+        """An empty path is no file, and nothing to warn of."""
+        with Tmad("--subuid-file=") as tmad:
+            self.assertNotIn("subuid", tmad.log())
+
+
+class Cgroups(ReloadCase):
+    """Whom the processes of a cgroup are charged to."""
+
+    def setUp(self):
+        super().setUp()
+        skip_unless_peers_have_cgroups()
+        self.alice, self.bob, self.carol, _ = (own_uid(i) for i in range(4))
+        self.group = self.make(f"tmad-test-{os.getpid()}-{time.monotonic_ns()}")
+        self.below = self.make("below", self.group)
+        if len(self.below.path) > 170:
+            self.skipTest("this test's cgroup has too long a path")
+
+    def make(self, name, parent=None):
+        group = Cgroup(name, parent)
+        self.addCleanup(group.close)
+        return group
+
+    def section(self, group, *lines):
+        return "\n".join((f'[limits "cgroup:{group.path}"]', *lines, ""))
+
+    def start(self, text, *args, **kwargs):
+        self.write(text)
+        tmad = super().start("--socket-mode=0666", *args, **kwargs)
+        os.chmod(tmad.directory, 0o711)
+        return tmad
+
+    def peer(self, tmad, group, uid, *args, **kwargs):
+        peer = Peer(tmad.path, group, uid, *args, **kwargs)
+        self.addCleanup(peer.close)
+        return peer
+
+    def regions(self, tmad, group, uid):
+        """The limit that a process is told."""
+        peer = self.peer(tmad, group, uid, "info")
+        peer.close()
+        return peer.answer["limits"]["regions_per_uid"]
+
+    def test_its_processes_are_one_user(self):
+        tmad = self.start(self.section(self.group, "connections_per_uid = 1"), f"--metrics=unix:{self.directory}/m")
+        first = self.peer(tmad, self.group, self.alice)
+        self.assertIs(first.answer, True)
+        for group, uid in ((self.group, self.alice), (self.group, self.bob), (self.below, self.carol), (self.below, 0)):
+            refused = self.peer(tmad, group, uid)
+            self.assertEqual(refused.answer, ["QUOTA", "connections_per_uid: this cgroup's limit on connections is 1; 1 in use, "
+                                              "1 more requested"], uid)
+            self.assertIn(f"tmad: uid {uid} cgroup {self.group.path} pid {refused.pid}: refused a connection: QUOTA: ", tmad.log())
+        outside = self.make(os.path.basename(self.group.path) + "-outside")
+        for uid in (self.alice, self.bob):
+            self.assertIs(self.peer(tmad, outside, uid).answer, True, uid)
+        with tmad.rpc() as rpc:
+            sessions = {session["pid"]: (session["uid"], session.get("cgroup")) for session in rpc.call("session_list")}
+            users = [(user["uid"], user.get("cgroup")) for user in rpc.call("stats")["users"]]
+            self.assertEqual((sessions[first.pid], sessions[os.getpid()]), ((self.alice, self.group.path), (0, None)))
+            self.assertIn((2 ** 32 - 1, self.group.path), users)
+            self.assertIn((self.alice, None), users)
+            self.assertNotIn((self.carol, None), users)
+        metrics = scrape(f"unix:{self.directory}/m")
+        self.assertEqual(metrics["tmad_uid_limit", "name=connections_per_uid", f"uid=cgroup:{self.group.path}"], 1)
+        self.assertEqual(metrics["tmad_uid_requests_total", f"uid=cgroup:{self.group.path}"], 1)
+        rows = json.loads(tmactl("top", "--json", "--once", socket_path=tmad.path).stdout)["sessions"]
+        self.assertEqual({row["cgroup"] for row in rows if row["pid"] == first.pid}, {self.group.path})
+        self.assertIn(os.path.basename(self.group.path)[:20], tmactl("top", "--once", socket_path=tmad.path).stdout)
+        self.assertIn(f"  {self.group.path} ", tmactl("stats", socket_path=tmad.path).stdout)
+        first.close()
+        wait_until(lambda: self.peer(tmad, self.below, self.bob).answer is True, "the connection is free")
+
+    def test_the_longest_path_counts(self):
+        deepest = self.make("deepest", self.below)
+        other = self.make(os.path.basename(self.group.path) + "x")
+        tmad = self.start("[limits]\nregions_per_uid = 2\n" + self.section(self.below, "regions_per_uid = 4") +
+                          self.section(self.group, "regions_per_uid = 3") +
+                          f'[limits "uid:{self.alice}"]\nregions_per_uid = 5\n[limits "gid:{self.alice}"]\nregions_per_uid = 6\n')
+        for group, most in ((self.group, 3), (self.below, 4), (deepest, 4), (other, 5)):
+            self.assertEqual(self.regions(tmad, group, self.alice), most, group.path)
+        self.assertEqual(self.regions(tmad, other, self.bob), 2)
+
+    def test_nobody_in_it_is_trusted_and_each_sees_its_own(self):
+        """Not root, either, because its account is everybody's; but it sees what root may see."""
+        tmad = self.start(self.section(self.group))
+        pool = os.memfd_create("none")
+        self.addCleanup(os.close, pool)
+        alice, bob = (self.peer(tmad, self.group, uid, "session_list") for uid in (self.alice, self.bob))
+        root = self.peer(tmad, self.group, 0, "session_list")
+        for peer, seen in ((alice, {self.alice}), (bob, {self.bob}), (root, {0, self.alice, self.bob})):
+            self.assertEqual({session["uid"] for session in peer.answer}, seen)
+        handle = {"kind": "cuda_pool", "size": 10, "allocation": 10, "handle": bytes(64)}
+        for uid in (self.alice, 0):
+            self.assertEqual(self.peer(tmad, self.group, uid, "region_register", handle, [pool]).answer[0], "QUOTA", uid)
+
+    def test_a_reload(self):
+        """It applies to new connections; those that are there stay charged as they were."""
+        tmad = self.start("[limits]\nconnections_per_uid = 1\n")
+        first = self.peer(tmad, self.group, self.alice)
+        self.assertIs(first.answer, True)
+        text = "[limits]\nconnections_per_uid = 1\n" + self.section(self.group, "connections_per_uid = 2")
+        self.assertIn(": 2 changed, 0 wait", self.reload(tmad, text))
+        self.assertIn(f"reload: cgroup {self.group.path}: new connections are charged to the cgroup\n", tmad.log())
+        self.assertIn(f"reload: cgroup {self.group.path}: connections-per-uid: as everyone -> 2\n", tmad.log())
+        peers = [self.peer(tmad, self.below, uid) for uid in (self.alice, self.alice)]
+        self.assertEqual([peer.answer for peer in peers], [True, True])
+        self.assertEqual(self.peer(tmad, self.group, self.bob).answer[0], "QUOTA")
+        self.assertIn(": 1 changed, 0 wait", self.reload(tmad, text.replace("= 2", "= 3")))
+        self.assertIs(self.peer(tmad, self.group, self.bob).answer, True)
+        self.assertIn(": 2 changed, 0 wait", self.reload(tmad, "[limits]\nconnections_per_uid = 1\n"))
+        self.assertIn(f"reload: cgroup {self.group.path}: new connections are charged as if it had no section\n", tmad.log())
+        self.assertIs(self.peer(tmad, self.group, self.carol).answer, True)
+        self.assertEqual(self.peer(tmad, self.group, self.alice).answer[0], "QUOTA", "the first one is still there")
+
+    def test_a_process_that_has_ended_is_in_no_cgroup(self):
+        """Or one could leave the cgroup by having another one connect."""
+        tmad = self.start(self.section(self.group))
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+            sock.settimeout(scaled(20))
+            tmad.process.send_signal(signal.SIGSTOP)
+            try:
+                child = os.fork()
+                if not child:
+                    try:
+                        self.group.enter()
+                        sock.connect(tmad.path)
+                    finally:
+                        os._exit(0)
+                os.waitpid(child, 0)
+            finally:
+                tmad.process.send_signal(signal.SIGCONT)
+            sock.sendall(pack_request(1, "ping"))
+            error = RpcError(msgpack.unpackb(sock.recv(65536))[2])
+        self.assertEqual((error.name, error.message),
+                         ("PERMISSION", "the cgroup of the process that connected is not known: No such process"))
+
+    def test_a_long_path_is_no_way_out(self):
+        """The kernel writes less than 4096 bytes of it, or says that there are more."""
+        tmad = self.start(self.section(self.group, "connections_per_uid = 1"))
+        deep = self.below
+        for _ in range(17):
+            deep = self.make("d" * 250, deep)
+        self.assertIs(self.peer(tmad, self.group, self.alice).answer, True)
+        self.assertIn(self.peer(tmad, deep, self.bob).answer[0], ("QUOTA", "PERMISSION"))
+
+    def test_where_proc_hides_it(self):
+        """Uids count, and the log says so once. Without a section nobody asks."""
+        libc = ctypes.CDLL(None, use_errno=True)
+        service = own_uid(3)
+
+        def hide():
+            if (libc.unshare(0x20000) != 0 or libc.mount(b"none", b"/", None, 0x44000, None) != 0
+                    or libc.mount(b"proc", b"/proc", b"proc", 0, b"hidepid=2") != 0):
+                os._exit(77)
+            os.setgroups([])
+            os.setresgid(service, service, service)
+            os.setresuid(service, service, service)
+
+        self.write("")
+        os.chmod(self.directory, 0o755)
+        os.chmod(self.file, 0o644)
+        tmad = Tmad(f"--config={self.file}", "--socket-mode=0666", engine="cpu", start=False,
+                    env={"NOTIFY_SOCKET": self.manager.path})
+        os.chmod(self.manager.path, 0o666)
+        os.chown(tmad.directory, service, service)
+        try:
+            tmad.start(preexec_fn=hide)
+        except PermissionError:
+            self.skipTest("other users may not run the program")
+        except AssertionError as why:
+            if "ended with 77" in str(why):
+                self.skipTest("no /proc can be mounted here")
+            raise
+        self.addCleanup(tmad.stop)
+        self.manager.next("READY")
+        os.chmod(tmad.directory, 0o711)
+        self.assertIs(self.peer(tmad, self.group, self.alice).answer, True)
+        self.assertNotIn("cgroups", tmad.log())
+        self.reload(tmad, self.section(self.group, "regions_per_uid = 1"))
+        for uid in (self.alice, self.bob):
+            self.assertEqual(self.regions(tmad, self.group, uid), 4096)
+        self.assertEqual(tmad.log().count("tmad: limits of cgroups do not apply to all connections: /proc hides processes of "
+                                          "other users (ProtectProc= of the unit)\n"), 1, tmad.log())
+
+
 class Reload(ReloadCase):
     def test_says_what_has_changed(self):
         self.write("[limits]\nconnections = 10\n")
@@ -521,6 +830,16 @@ class Reload(ReloadCase):
         self.assertEqual(tmad.log(), "")
         self.reload(tmad, "[tmad]\nlog-level = notice\n")
         self.assertEqual(tmad.log(), "tmad: reload: log-level: error -> notice\n")
+
+    def test_the_format_of_the_log(self):
+        self.write("[tmad]\nlog-level = notice\n")
+        tmad = self.start()
+        self.reload(tmad, "[tmad]\nlog-level = notice\nlog-format = time\n")
+        self.assertRegex(tmad.log(), "(?m)^tmad: reload: log-format: auto -> time$", "it says so in the format before")
+        self.reload(tmad, "[tmad]\nlog-level = notice\nlog-format = plain\n")
+        self.assertRegex(tmad.log(), r"(?m)^[-0-9]+ [:.0-9]+ notice  tmad: reload: log-format: time -> plain$")
+        self.assertIn("log-format = xml: it takes one of auto, plain, time", run_tmad("--check-config", "--config=" + self.write(
+            "[tmad]\nlog-format = xml\n")).stderr)
 
     def test_trials_of_plans(self):
         self.write("[tmad]\ntune = off\n")

@@ -24,7 +24,7 @@ class Case:
 
     def __init__(self, rng):
         self.source, self.target = (str(rng.choice(INTEGERS + FLOATS)) for _ in range(2))
-        self.cast = str(rng.choice(("saturate", "saturate", "exact")))
+        self.cast = str(rng.choice(("saturate", "saturate", "exact", "ieee")))
         rank = int(rng.integers(0, 5))
         most = int(rng.choice((3, 9, 40, 400))) if rank else 1
         self.shape = [int(rng.integers(1, most + 1)) for _ in range(rank)]
@@ -58,7 +58,7 @@ class Case:
 
     def expected(self):
         array = self.data.transpose(self.perm)
-        converted, same = convert(array, self.source, self.target, self.cast == "saturate", self.scale, self.bias)
+        converted, same = convert(array, self.source, self.target, self.cast, self.scale, self.bias)
         crop = tuple(slice(max(-b, 0), n - max(-a, 0)) for b, a, n in zip(self.before, self.after, converted.shape))
         pads = [(max(b, 0), max(a, 0)) for b, a in zip(self.before, self.after)]
         converted = converted[crop]
@@ -84,7 +84,7 @@ class Images(Case):
         self.is_strided = False
         self.source = str(rng.choice(("uint8", "int8", "bool", "float8_e4m3fn", "float8_e5m2")))
         self.target = str(rng.choice(INTEGERS + FLOATS))
-        self.cast = str(rng.choice(("saturate", "saturate", "saturate", "exact")))
+        self.cast = str(rng.choice(("saturate", "saturate", "saturate", "exact", "ieee")))
         height, width = int(rng.integers(1, 20)), int(rng.choice((1, 4, 15, 16, 48, 100, 224, 1000)))
         self.shape = [int(rng.integers(1, 4)), height, width, int(rng.choice((3, 4)))]
         self.perm = [0, 3, 1, 2]
@@ -330,7 +330,7 @@ class RequestsCase(ConversionsCase):
                 self.rpc.call("copy", {"src": {"region": a, "offset": page.size - n, "dtype": "uint8", "shape": [n]},
                                        "dst": {"region": b, "offset": 16 * at, "dtype": target, "shape": [n]},
                                        "cast": "saturate"})
-                expected = convert(page[-n:], "uint8", target, True, None, None)[0].tobytes()
+                expected = convert(page[-n:], "uint8", target, "saturate", None, None)[0].tobytes()
                 self.assertEqual(dst[16 * at:16 * at + len(expected)], expected, (target, n, at))
 
     def test_a_gather_into_blocks_with_a_border(self):

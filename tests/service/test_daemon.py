@@ -15,7 +15,8 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
-from tmad import ENGINE, NATIVE, TMAD, TSAN, Memory, Rpc, RpcError, Tmad, pack_request, scaled, tensor, wait_until, without_valgrind
+from tmad import (ENGINE, NATIVE, TMAD, TSAN, Memory, Rpc, RpcError, Tmad, own_environment, pack_request, scaled, tensor, tmactl, wait_until,
+                  without_valgrind)
 
 BIG = 32 << 20
 
@@ -76,6 +77,17 @@ class Starting(DaemonCase):
         self.assertIn(tmad.path, tmad.log())
         self.assertIn(f"engine {ENGINE}", tmad.log())
 
+    @unittest.skipIf(os.environ.get("EMULATOR"), "an emulator needs them itself")
+    def test_descriptors_closed_by_the_caller(self):
+        """None of them becomes a file or a socket of tmad's, which libuv would refuse to close."""
+        for closed in ((0,), (1,), (2,), (0, 1), (0, 1, 2)):
+            with self.subTest(closed=closed):
+                tmad = self.start(start=False)
+                tmad.start(preexec_fn=lambda fds=closed: [os.close(fd) for fd in fds])
+                self.assertEqual([os.readlink(f"/proc/{tmad.pid}/fd/{fd}") for fd in closed],
+                                 ["/dev/null"] * len(closed))
+                tmad.stop()  # with 0
+
     def test_no_place_for_the_socket(self):
         file = os.path.join(self.scratch(), "file")
         with open(file, "w", encoding="ascii") as f:
@@ -88,6 +100,20 @@ class Starting(DaemonCase):
         with open(file, encoding="ascii") as f:
             self.assertEqual(f.read(), "keep me")
 
+    def test_a_path_that_others_have(self):
+        """Where the default path cannot be made, the error names one that can."""
+        directory = self.scratch()
+        runtime = os.path.join(directory, "runtime")
+        os.mkdir(runtime)
+        rows = ({"TMAD_SOCKET": "/nowhere/at/all"}, {"TMAD_SOCKET": "", "XDG_RUNTIME_DIR": "/nowhere"},
+                {"TMAD_SOCKET": "/nowhere/at/all", "XDG_RUNTIME_DIR": runtime})
+        for env in rows:
+            with self.subTest(env=env):
+                done = run_tmad("--engine=cpu", "--config=", env=dict(own_environment(), **{"XDG_RUNTIME_DIR": "", **env}))
+                own = f"{runtime}/tmad.sock" if env.get("XDG_RUNTIME_DIR") == runtime else f"/tmp/tmad-{os.getuid()}.sock"
+                self.assertEqual(done.returncode, 1)
+                self.assertIn(f"choose a path that this user can create: --socket={own}\n", done.stderr)
+
     def test_a_stale_socket_is_replaced(self):
         directory = self.scratch()
         stale = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -96,6 +122,36 @@ class Starting(DaemonCase):
         tmad = self.start(directory=directory)
         with tmad.rpc() as rpc:
             self.assertIs(rpc.call("ping"), True)
+
+    def test_an_abstract_socket(self):
+        directory = self.scratch()
+        path = f"@tmad-test-{os.getpid()}"
+        tmad = self.start(start=False)
+        tmad.path = path
+        tmad.command[tmad.command.index("--socket") + 1] = path
+        tmad.start(cwd=directory)
+        self.assertEqual(os.listdir(directory), [])
+        self.assertIn(f"{path}: an abstract socket has no permissions: every user in this network namespace may connect",
+                      tmad.log())
+        self.assertIn(f"ready on {path}", tmad.log())
+        ping = tmactl("ping", socket_path=path, cwd=directory)
+        self.assertIn(f"{path} answered", ping.stdout, ping.stderr)
+        with Rpc(path) as rpc:
+            self.assertEqual({session["uid"] for session in rpc.call("session_list")}, {os.getuid()})
+        done = run_tmad("--engine=cpu", "--config=", "--socket", path)
+        self.assertEqual((done.returncode, f"{path}: another server listens there" in done.stderr), (1, True), done.stderr)
+        tmad.stop()
+        refused = tmactl("ping", socket_path=path, cwd=directory)
+        self.assertEqual((refused.returncode, f"no tmad at {path} (Connection refused)" in refused.stderr), (1, True),
+                         refused.stderr)
+
+    def test_settings_that_an_abstract_socket_does_not_have(self):
+        for option, code, words in (("--socket-mode=0600", 1, "--socket-mode=0600: an abstract socket has neither group nor"),
+                                    ("--socket-group=0", 1, "--socket-group=0: an abstract socket has neither group nor"),
+                                    ("--socket=@", 2, "--socket=@: the name of an abstract socket is missing after @")):
+            with self.subTest(option=option):
+                done = run_tmad("--engine=cpu", "--config=", f"--socket=@tmad-test-{os.getpid()}", option)
+                self.assertEqual((done.returncode, words in done.stderr), (code, True), done.stderr)
 
     def test_a_socket_in_use_is_left_alone(self):
         tmad = self.start()

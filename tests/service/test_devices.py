@@ -33,6 +33,11 @@ def cases(full):
     return int(os.environ.get("TEST_CASES") or share(full))
 
 
+def command_of(pid):
+    with open(f"/proc/{pid}/comm", encoding="ascii") as name:
+        return name.read().strip()
+
+
 class DeviceCase(unittest.TestCase):
     engine = "cuda"
     args = ()
@@ -442,7 +447,8 @@ class Start(unittest.TestCase):
         tmad, info = self.start(SOFTGPU_CAPABILITY="8.0,8.0,9.0,8.0")
         self.assertEqual((len(info["devices"]), info["device"]), (1, "softgpu, sm_90, driver 13.0"))
         with open(f"/proc/{tmad.process.pid}/task/{tmad.process.pid}/children", encoding="ascii") as file:
-            self.assertEqual(file.read(), "", "its engine is in no process of its own")
+            names = [command_of(child) for child in file.read().split()]
+        self.assertEqual(names, ["tmad-scout"], "its engine is in no process of its own")
 
     def test_mig(self):
         """The stand-in driver has no such devices, but UUIDs."""
@@ -569,12 +575,14 @@ class Order(DeviceCase):
                          [(1, "OUT_OF_RANGE"), (3, "NOT_FOUND")])
 
     def test_cancel_a_batch_on_several(self):
-        """Everywhere or nowhere: also where what it waits for comes at that moment."""
+        """A batch is canceled everywhere or nowhere, even if what it waits for comes at that moment. How many are canceled
+        is chance, so the test goes on until some were, of those that waited too, and some were not."""
         word, timeline = self.word()
         memory, host = self.memory(8 * 64)
         regions = [self.create(i) for i in range(DEVICES)]
-        rng, outcomes, waited = random.Random(4), [], []
-        for i in range(1, cases(1000) + 1):
+        rng, outcomes, waited, i = random.Random(4), [], [], 0
+        while i < cases(1000) or set(outcomes) != {True, False} or not any(waited):
+            i += 1
             data = os.urandom(64)
             memory[:64] = data
             items = [{"dst": tensor(region, [64]), "src": tensor(host, [64])} for region in regions]
@@ -606,8 +614,6 @@ class Order(DeviceCase):
                 self.rpc.call("copy", {"dst": tensor(host, [64], offset=64 * (place + 1)), "src": tensor(region, [64])})
             back = [memory[64 * (p + 1):64 * (p + 2)] == data for p in range(DEVICES)]
             self.assertEqual(back, [not canceled] * DEVICES, f"batch {i}")
-        self.assertEqual(set(outcomes), {True, False})
-        self.assertTrue(any(waited), "none of those that waited was canceled")
         print(f"# {sum(outcomes)} of {len(outcomes)} canceled, {sum(waited)} of {len(waited)} that waited")
 
     def test_the_end_of_a_connection(self):
@@ -759,6 +765,20 @@ class Slow(DeviceCase):
             wait_until(lambda: self.rpc.call("stats")["waiting"] == 1, "the connection waits")
         wait_until(lambda: self.rpc.call("stats")["regions"] == 2, "all is unmapped")
         self.assertNotEqual(a, b)
+
+
+class ClosedDescriptors(DeviceCase):
+    def test_processes_of_engines(self):
+        """Started by a service whose caller closed descriptors 0 to 2, they have no other files in their place."""
+        tmad = Tmad(engine="cuda", env={"SOFTGPU_DEVICES": "2"}, start=False)
+        tmad.start(preexec_fn=lambda: os.closerange(0, 3))
+        self.addCleanup(tmad.stop)
+        found = []
+        for thread in os.listdir(f"/proc/{tmad.pid}/task"):
+            with open(f"/proc/{tmad.pid}/task/{thread}/children", encoding="ascii") as children:
+                pids = [pid for pid in children.read().split() if command_of(pid) != "tmad-scout"]
+            found += [[os.readlink(f"/proc/{pid}/fd/{fd}") for fd in range(3)] for pid in pids]
+        self.assertEqual(found, [["/dev/null"] * 3] * 2)
 
 
 class LosingCase(DeviceCase):
@@ -953,14 +973,31 @@ class OverAndOver(LosingCase):
         else:
             self.lose_device(2)
 
+    def read(self, rpc, region):
+        """What it holds; None while the device is away. By a file of its own: one that a device has used before it was
+        lost is sealed, and cannot be mapped again."""
+        with Memory(SIZE) as memory:
+            try:
+                host = memory.register(rpc)
+            except RpcError as e:
+                self.assertEqual(e.name, "DEVICE_LOST")
+                return None
+            try:
+                self.copy(rpc, host, region)
+                return memory[:SIZE]
+            except RpcError as e:
+                self.assertEqual(e.name, "DEVICE_LOST")
+                return None
+            finally:
+                rpc.call("region_release", {"region": host})
+
     def lose_in_flight(self, i, uuid, rng):
         """Whether anything that was under way has failed at once."""
         data = rng.integers(0, 256, SIZE, np.uint8)
         with self.connect(own_uid() + 4 * i) as rpc:
-            memory, host = self.memory(rpc=rpc, data=data.tobytes())
+            _, host = self.memory(rpc=rpc, data=data.tobytes())
             regions = [self.create(2, rpc=rpc) for _ in range(2)]
             self.copy(rpc, regions[0], host)
-            memory[:SIZE] = bytes(SIZE)
             wanted = {rpc.request("transpose", {"dst": tensor(regions[1], [256, 512]),
                                                 "src": tensor(regions[0], [512, 256]), "perm": [1, 0]})
                       for _ in range(20)}
@@ -974,8 +1011,7 @@ class OverAndOver(LosingCase):
             self.assertLessEqual(set(names), {"DEVICE_LOST"})
             if not names:
                 self.until_lost(rpc, regions[1], regions[0])
-            self.until_back(rpc, host, regions[0])
-            self.assertEqual(memory[:SIZE], data.tobytes(), f"loss {i}")
+            wait_until(lambda: self.read(rpc, regions[0]) == data.tobytes(), f"loss {i}: the device and its memory")
         return len(names) > 0
 
     def test_losses(self):
@@ -1005,7 +1041,7 @@ class OverAndOver(LosingCase):
         self.copy(self.rpc, host, region)
         self.assertEqual(memory[:SIZE], kept)
         self.assertEqual(self.rpc.call("stats")["recoveries"], 0)
-        wait_until(lambda: self.tmad.log().count(f"device {uuid} is back\n") == n, "the log says that it is back")
+        wait_until(lambda: self.tmad.log().count(f"device {uuid} is back") == n, "the log says that it is back")
         self.assertEqual(self.tmad.log().count(" is lost: "), n)
 
 

@@ -56,6 +56,15 @@ class Pages(unittest.TestCase):
         with tempfile.TemporaryDirectory() as directory, Tmad(f"--metrics=unix:{directory}/m"):
             self.check(f"unix:{directory}/m")
 
+    def test_on_an_abstract_socket(self):
+        with tempfile.TemporaryDirectory() as directory:
+            address = f"unix:@tmad-metrics-{os.getpid()}"
+            tmad = Tmad(f"--metrics={address}", start=False)
+            tmad.start(cwd=directory)
+            with tmad:
+                self.check(address)
+                self.assertEqual(os.listdir(directory), [])
+
     def test_on_a_port(self):
         for where in ("127.0.0.1:0", "localhost:0", "127.0.0.77:0"):
             with Tmad(f"--metrics={where}") as tmad:
@@ -83,7 +92,7 @@ class Pages(unittest.TestCase):
 class Addresses(unittest.TestCase):
     refused = ("0.0.0.0:9464", "9464", ":9464", "127.0.0.1", "127.0.0.1:", "127.0.0.1:65536", "127.0.0.1:-1",
                "127.0.0.1:+1", "127.0.0.1: 1", "127.0.0.1:1x", "128.0.0.1:1", "192.168.0.1:9464", "[::]:9464", "::1:9464",
-               "[::1]", "[::ffff:127.0.0.1]:1", "example.org:80", "localhost", "unix:", "unix:" + "x" * 108, "/run/m",
+               "[::1]", "[::ffff:127.0.0.1]:1", "example.org:80", "localhost", "unix:", "unix:@", "unix:" + "x" * 108, "/run/m",
                "127.1:80", "http://127.0.0.1:80", "127.0.0.1:99999999999999999999", "x" * 300 + ":1")
 
     def test_refused_on_the_command_line(self):
@@ -224,7 +233,7 @@ class Life(unittest.TestCase):
 
     @STARTS_FAULTY
     def test_it_outlives_the_device(self):
-        for where in ("127.0.0.1:0", "unix:{}/m"):
+        for where in ("127.0.0.1:0", "unix:{}/m", f"unix:@tmad-metrics-{os.getpid()}"):
             with tempfile.TemporaryDirectory() as directory, \
                     Tmad("--metrics=" + where.format(directory), engine="cuda", program=FAULTY) as tmad:
                 address = where.format(directory) if "unix" in where else address_of(tmad)

@@ -119,7 +119,10 @@ Test(library, ping_and_names)
 	cr_assert_str_eq(tma_status_name(TMA_QUOTA), "QUOTA");
 	cr_assert_str_eq(tma_dtype_name(TMA_BFLOAT16), "bfloat16");
 	cr_assert_eq(tma_dtype_parse("float8_e5m2"), TMA_FLOAT8_E5M2);
+	cr_assert_eq(tma_dtype_parse("fp8_e5m2"), TMA_FLOAT8_E5M2);
+	cr_assert_eq(tma_dtype_parse("FP8"), TMA_FLOAT8_E4M3FN);
 	cr_assert_eq(tma_dtype_parse("float7"), TMA_NOT_FOUND);
+	cr_assert_eq(tma_dtype_parse(NULL), TMA_NOT_FOUND);
 	cr_assert_eq(tma_pad_mode_parse("wrap"), TMA_PAD_WRAP);
 	cr_assert_eq(tma_connect(client, service.socket), TMA_ALREADY_EXISTS);
 }

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -257,6 +258,38 @@ Test(library_host, a_file_that_cannot_be_written_to)
 	unlink(path);
 }
 
+/* A process that has as many descriptors open as it may is told of that limit, whatever needs one more. */
+Test(library_host, no_descriptor_is_left)
+{
+	int fd = new_memfd(), more = dup(fd);
+	uint8_t *data = map_at(NULL, fd, PROT_READ | PROT_WRITE, 0, PAGES);
+	tma_client *second = tma_new();
+	const tma_client *of[4] = { client, client, client, second };
+	tma_region *region = NULL;
+	struct rlimit old, low;
+	char limit[64];
+	int rc[4];
+
+	cr_assert(more >= 0 && second);
+	cr_assert_eq(getrlimit(RLIMIT_NOFILE, &old), 0);
+	low = (struct rlimit){ .rlim_cur = (rlim_t)more + 1, .rlim_max = old.rlim_max };
+	for (int i = 0; i < more; i++)
+		if (fcntl(i, F_GETFD) < 0)
+			cr_assert_eq(dup2(fd, i), i);
+	snprintf(limit, sizeof limit, "RLIMIT_NOFILE of this process is %d,", more + 1);
+	for (int i = 0; i < 4; i++) {
+		cr_assert_eq(setrlimit(RLIMIT_NOFILE, &low), 0);
+		rc[i] = i == 0   ? tma_region_create_kind(client, TMA_REGION_MEMFD, PAGE, &region)
+		        : i == 1 ? tma_region_from_host_ptr(client, data, PAGE, 0, &region)
+		        : i == 2 ? tma_region_register_memfd(client, fd, 0, PAGE, 0, &region)
+		                 : tma_connect(second, tma_socket_path(client));
+		cr_assert_eq(setrlimit(RLIMIT_NOFILE, &old), 0);
+		cr_assert_eq(rc[i], TMA_NO_MEMORY, "%d: %s", i, tma_last_error(of[i]));
+		cr_assert(strstr(tma_last_error(of[i]), limit), "%d: %s", i, tma_last_error(of[i]));
+	}
+	tma_free(second);
+}
+
 /* ---- Memory that cannot be -------------------------------------------------------------------------- */
 
 Test(library_host, what_is_wrong)
@@ -332,4 +365,102 @@ Test(library_host, is_registered_again_when_the_service_comes_back)
 	cr_assert_eq(place.region, region);
 	cr_assert_eq(tma_region_release(region), 0);
 	cr_assert_eq(tma_region_find(client, data + 1, 1, &place), TMA_NOT_FOUND);
+}
+
+enum replacement { SAME_FILE, OTHER_FILE, OTHER_OFFSET, PRIVATE_COPY, ANONYMOUS, NOTHING };
+
+struct replacement_row {
+	char name[40];
+	enum replacement replacement;
+	bool is_found;
+};
+
+ParameterizedTestParameters(library_host, what_lies_there_now)
+{
+	static struct replacement_row rows[] = {
+		{ "the same bytes", SAME_FILE, true },
+		{ "another memfd of the same name", OTHER_FILE, false },
+		{ "other bytes of the file", OTHER_OFFSET, false },
+		{ "a private mapping of the file", PRIVATE_COPY, false },
+		{ "memory of this process alone", ANONYMOUS, false },
+		{ "nothing", NOTHING, false },
+	};
+
+	return cr_make_param_array(struct replacement_row, rows, sizeof rows / sizeof *rows);
+}
+
+/* Puts something else in the place of a page. */
+static void replace(uint8_t *at, enum replacement replacement, int fd, int page)
+{
+	int other;
+
+	switch (replacement) {
+	case SAME_FILE:
+		map_at(at, fd, PROT_READ | PROT_WRITE, page, 1);
+		break;
+	case OTHER_FILE:
+		other = new_memfd();
+		map_at(at, other, PROT_READ | PROT_WRITE, page, 1);
+		close(other);
+		break;
+	case OTHER_OFFSET:
+		map_at(at, fd, PROT_READ | PROT_WRITE, page + 1, 1);
+		break;
+	case PRIVATE_COPY:
+		cr_assert_eq(mmap(at, PAGE, PROT_READ, MAP_PRIVATE | MAP_FIXED, fd, (off_t)page * PAGE), at);
+		break;
+	case ANONYMOUS:
+		cr_assert_eq(mmap(at, PAGE, PROT_READ, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0), at);
+		break;
+	case NOTHING:
+		cr_assert_eq(munmap(at, PAGE), 0);
+		break;
+	}
+}
+
+/* The library's descriptor of /proc/self/maps becomes one that answers no queries, as with older kernels. */
+static void spoil_queries(void)
+{
+	int null = open("/dev/null", O_RDONLY | O_CLOEXEC), n = 0;
+
+	for (int fd = 3; fd < 100; fd++) {
+		char path[32], target[32] = "";
+
+		snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+		if (readlink(path, target, sizeof target - 1) > 0 && strstr(target, "/maps")) {
+			cr_assert_eq(dup2(null, fd), fd);
+			n++;
+		}
+	}
+	cr_assert_eq(n, 1, "%d descriptors of /proc/self/maps", n);
+	close(null);
+}
+
+/* The kernel answers a query, and then its text is read; the page that is replaced is asked for, and all of
+ * the range.
+ */
+ParameterizedTest(struct replacement_row *row, library_host, what_lies_there_now)
+{
+	for (int way = 0; way < 4; way++) {
+		int fd = new_memfd();
+		uint8_t *data = map_at(NULL, fd, PROT_READ | PROT_WRITE, 1, 6);
+		tma_region *region = registered(data + 1, 6 * PAGE - 1, 0, row->name);
+		const uint8_t *asked = way % 2 ? data + 1 : data + 3 * PAGE;
+		const size_t size = way % 2 ? 6 * PAGE - 1 : 100;
+		const int status = row->is_found ? 0 : TMA_NOT_FOUND;
+		struct tma_place place;
+
+		if (way == 2)
+			spoil_queries();
+		cr_assert_eq(tma_region_find(client, asked, size, &place), 0, "%s: before", row->name);
+		replace(data + 3 * PAGE, row->replacement, fd, 4);
+		cr_assert_eq(tma_region_find(client, asked, size, &place), status, "%s, way %d", row->name,
+		             way);
+		cr_assert_eq(tma_region_find_current(client, data, 1, &place), TMA_NOT_FOUND, "%s",
+		             row->name);
+		cr_assert_eq(tma_region_find_current(client, data + 1, 1, &place), status, "%s", row->name);
+		cr_assert_eq(tma_region_release(region), 0, "%s", tma_last_error(client));
+		munmap(data, 6 * PAGE);
+		close(fd);
+	}
 }

@@ -133,6 +133,58 @@ Test(library_ring, what_is_wrong)
 	cr_assert_eq(end.tag, 5);
 }
 
+static tma_plan *plan_of(const struct tma_tensor *to, const struct tma_conversion *conversion)
+{
+	const struct tma_tensor from = { .dtype = TMA_FLOAT32, .rank = 1, .shape = { BLOCK / 4 } };
+	tma_plan *made = NULL;
+
+	cr_assert_eq(
+	    tma_plan_prepare(
+		client, &(struct tma_transform){ .dst = to, .src = &from, .conversion = conversion }, &made),
+	    TMA_OK, "%s", tma_last_error(client));
+	return made;
+}
+
+/* Its runs would need places that an entry does not have. */
+Test(library_ring, a_plan_with_tensors_of_its_own)
+{
+	const struct tma_tensor to = { .dtype = TMA_FLOAT32, .rank = 1, .shape = { BLOCK / 4 } };
+	const struct tma_tensor small = { .dtype = TMA_FLOAT8_E4M3FN, .rank = 1, .shape = { BLOCK / 4 } };
+	const struct tma_tensor one = { .dtype = TMA_FLOAT32, .rank = 1, .shape = { 1 } };
+	const struct tma_number two = { .kind = TMA_NUMBER_REAL, .re = 2 };
+	const struct tma_amax amax = { .block = (int64_t[]){ BLOCK }, .scale = &one };
+	const struct {
+		const char *words; /* NULL: it runs */
+		const struct tma_tensor *to;
+		struct tma_conversion conversion;
+	} rows[] = {
+		{ "plan: its scale is a tensor", &to, { .scale_tensor = &one } },
+		{ "plan: its scale is a tensor", &to, { .scale_tensor = &one, .bias = &two } },
+		{ "plan: its bias is a tensor", &to, { .scale = &two, .bias_tensor = &one } },
+		{ "plan: its amax writes tensors", &small, { .amax = &amax } },
+		{ NULL, &to, { .scale = &two, .bias = &two } },
+	};
+	tma_ring *ring = open_ring(0);
+	struct tma_ring_end end;
+
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		tma_plan *made = plan_of(rows[i].to, &rows[i].conversion);
+		int rc = tma_ring_push(ring, made, (struct tma_place){ .region = dst },
+		                       (struct tma_place){ .region = src }, i);
+
+		if (rows[i].words) {
+			cr_assert_eq(rc, TMA_INVALID_ARGUMENT, "row %zu: %d", i, rc);
+			cr_assert_not_null(strstr(tma_last_error(client), rows[i].words), "row %zu: %s", i,
+			                   tma_last_error(client));
+			continue;
+		}
+		cr_assert_eq(rc, TMA_OK, "row %zu: %s", i, tma_last_error(client));
+		cr_assert_eq(tma_ring_wait(ring, 0, &end), TMA_OK, "row %zu: %s", i, tma_last_error(client));
+		cr_assert_eq(end.tag, i);
+		cr_assert_eq(end.status, TMA_OK, "row %zu", i);
+	}
+}
+
 /* The ring of a connection that is lost says so; regions and plans are there again for the next one. */
 Test(library_ring, goes_with_its_connection)
 {

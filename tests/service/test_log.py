@@ -4,6 +4,7 @@ a mount namespace."""
 import contextlib
 import os
 import re
+import select
 import shutil
 import signal
 import socket
@@ -87,6 +88,21 @@ class Stderr(LogCase):
                 self.assertRegex("\n".join(lines), rf"tmad: uid {os.getuid()} pid {os.getpid()} session \d+ request 1: "
                                                    f"refused region_release: NOT_FOUND: {re.escape(error.message)}")
                 os.unlink(self.path)
+
+    def test_time_where_it_is_asked_for(self):
+        """Also of lines from before the settings were read."""
+        stamp = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}"
+        manager = self.started("--log-format=time", "--config=")
+        with Rpc(self.path) as rpc:
+            self.refused(rpc)
+        self.assertEqual(manager.stop(), 0)
+        lines = self.lines()
+        for line in lines:
+            self.assertRegex(line, rf"^{stamp} (info   |notice |warning) tmad: ")
+        self.assertRegex("\n".join(lines), rf"(?m)^{stamp} notice  tmad: uid \d+ pid \d+ session \d+ request 1: refused ")
+        done = subprocess.run([TMAD, "--config=/nowhere", "--log-format=time"], stdin=subprocess.DEVNULL, encoding="utf-8",
+                              stderr=subprocess.PIPE, check=False, timeout=scaled(20))
+        self.assertRegex(done.stderr, rf"^{stamp} error   tmad: /nowhere: No such file")
 
     def test_one_line_each_whatever_a_client_says(self):
         manager = self.started()
@@ -361,6 +377,22 @@ class Journal(LogCase):
         self.assertEqual(manager.stop(), 0)
         self.assertEqual(self.wait_entry("stopped")["PRIORITY"], "6")
         self.assertEqual([line for line in self.lines() if "ready" in line or "refused" in line], [], "twice")
+
+    def test_another_format(self):
+        """One that is asked for goes to stderr, and nothing to the journal."""
+        for option, front in (("plain", "tmad: "), ("time", r"\d{4}-\d\d-\d\d \S+ (info   |notice |warning) tmad: ")):
+            with self.subTest(format=option):
+                before = len(self.lines())
+                manager = self.start(f"--log-format={option}")
+                self.assertEqual(manager.stop(), 0)
+                lines = self.lines()[before:]
+                for line in lines:
+                    self.assertRegex(line, f"^{front}")
+                self.assertRegex(lines[-1], "tmad: stopped$")
+                self.assertEqual(select.select([self.journal], [], [], 0)[0], [])
+                os.unlink(self.path)
+        self.start("--log-format=auto")
+        self.wait_entry("ready on")
 
     def test_how_long_a_request_took(self):
         """It waits for a word until it is too late."""

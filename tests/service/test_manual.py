@@ -263,7 +263,8 @@ class Guide(unittest.TestCase):
             return file.read()
 
     def test_names(self):
-        stage = self.source("client/python/tmaclient/nixl/_stage.py").partition("def __init__(")[2].partition(") -> None:")[0]
+        stage = self.source("client/python/tmaclient/nixl/_stage.py").partition("class Stage")[2]
+        stage = stage.partition("def __init__(")[2].partition(") -> None:")[0]
         known = set(self.info["limits"]) | set(self.info["methods"]) | set(re.findall(r"^ +(\w+): ", stage, re.M))
         known |= {"cuda_fd", "cuda_ipc", "cuda_pool", "tma_set_server_uid", "enable_prog_thread"}
         names = set(re.findall(r"`([a-z]+(?:_[a-z]+)+)`", self.guide))
@@ -305,7 +306,7 @@ class Guide(unittest.TestCase):
         ("at most 32 of the 64 transforms in flight", r"\.jobs = 64,"),
         ("together at most 256 MiB read plus written", r"\.owner_bytes = 256 << 20,"),
         ("2 of the 4 that may be staged", r"\.staged_jobs = 4,"),
-        ("work items of at most 1 MiB", r"#define PLAN_PIECE_BYTES +\(1 << 20\)"),
+        ("work items of at most 1 MiB", r"#define CPU_PIECE_BYTES +\(1 << 20\)"),
         ("1/8 of the GPU's memory, at most 1 GiB", r"memory_bytes / 8, UINT64_C\(1\) << 30\)"),
         ("reads and writes more than 32 KiB", r"\.direct_bytes = 32 << 10,"),
         ("until 10 s after the last transform", r"\.scratch_idle_ns = UINT64_C\(10000000000\),"),

@@ -202,6 +202,7 @@ class Values(unittest.TestCase):
         self.assertEqual(metrics["tmad_mapped_bytes"], 2 * 65536 * len(self.works))
         self.assertEqual((metrics["tmad_plans"], metrics["tmad_tables"]), (1, len(self.works)))
         self.assertGreater(metrics["tmad_table_bytes"], 0)
+        self.assertGreater(metrics["tmad_plan_bytes"], 10000)
         for name in ("connections_accepted", "connections_refused", "sessions_ended"):
             self.assertEqual(metrics[f"tmad_{name}_total"], stats[name], name)
         self.assertEqual(metrics["tmad_recoveries_total"], stats["recoveries"])

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prepared plans: what a run does, what preparing and running refuse, and how long a plan lives."""
 import os
+import re
 import sys
 import unittest
 
@@ -10,7 +11,7 @@ import numpy as np
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
 from raw import RawCase
-from tmad import RpcError, Tmad, pack_request, share, tensor, wait_until
+from tmad import Memory, RpcError, Tmad, pack_request, share, tensor, wait_until
 
 
 def layout(shape, dtype="uint8", **fields):
@@ -240,6 +241,55 @@ class Limits(unittest.TestCase):
             for _ in range(2):
                 first.call("plan_prepare", params)
             self.assertEqual(first.call("stats")["plans"], 3)
+
+    def in_use(self, rpc, params):
+        """What the user's plans take, and what one more would: as the refusal of that says."""
+        with self.assertRaises(RpcError) as caught:
+            rpc.call("plan_prepare", params)
+        self.assertEqual(caught.exception.name, "QUOTA")
+        for word in ("plan_bytes_per_uid", "limit on bytes of plans"):
+            self.assertIn(word, caught.exception.message)
+        return [int(n) for n in re.findall(r"(\d+) in use, (\d+) more", caught.exception.message)[0]]
+
+    def test_plan_bytes_per_uid(self):
+        params = {"dst": layout([4, 5]), "src": layout([5, 4]), "perm": [1, 0]}
+        with Tmad("--plan-bytes-per-uid=1000") as tmad, tmad.rpc() as rpc:
+            used, one = self.in_use(rpc, params)
+            self.assertEqual(used, 0)
+            self.assertGreater(one, 10000)
+        with Tmad(f"--plan-bytes-per-uid={3 * one}") as tmad, tmad.rpc() as first:
+            with tmad.rpc() as second:
+                plans = [rpc.call("plan_prepare", params)["plan"] for rpc in (first, first, second)]
+                self.assertEqual(self.in_use(second, params), [3 * one, one])
+                first.call("plan_release", {"plan": plans[0]})
+                second.call("plan_prepare", params)
+            wait_until(lambda: first.call("stats")["plans"] == 1, "the other connection's go with it")
+            parts = {"dst": layout([2] * 8), "src": layout([3] * 4, split=[0, 2, 2, 2, 4, 2, 6, 2])}
+            used, many = self.in_use(first, parts)
+            self.assertEqual(used, one)
+            self.assertGreater(many, 8 * one, "it has 16 parts")
+
+    def test_places_of_another_alignment_are_charged(self):
+        """Plans are kept for them too, if there is room; without, a run goes on as it would."""
+        params = {"dst": layout([4, 5]), "src": layout([5, 4]), "perm": [1, 0]}
+        data = bytes(range(20))
+        expected = np.frombuffer(data, np.uint8).reshape(5, 4).T.tobytes()
+        with Tmad("--plan-bytes-per-uid=1000") as tmad, tmad.rpc() as rpc:
+            one = self.in_use(rpc, params)[1]
+        for room, kept in ((2 * one, True), (one, False)):
+            with self.subTest(kept=kept), Memory(256) as memory, Tmad(f"--plan-bytes-per-uid={room}") as tmad, \
+                    tmad.rpc() as rpc:
+                memory[:20] = data
+                region = memory.register(rpc)
+                plan = rpc.call("plan_prepare", params)["plan"]
+                for offset in (64, 129, 64, 131):
+                    memory[offset:offset + 20] = bytes(20)
+                    rpc.call("plan_run", {"plan": plan, "dst": [region, offset], "src": [region, 0]})
+                    self.assertEqual(memory[offset:offset + 20], expected)
+                used = self.in_use(rpc, params)[0]
+                self.assertEqual(used > one, kept)
+                rpc.call("plan_release", {"plan": plan})
+                rpc.call("plan_prepare", params)
 
 
 if __name__ == "__main__":

@@ -110,6 +110,43 @@ class Regions(RawCase):
         self.rpc.call("copy", {"dst": tensor(dst_region, [7]), "src": tensor(region, [7])})
         self.assertEqual(dst[:7], b"read me")
 
+    def test_who_is_asked_to_seal(self):
+        """Whoever is not trusted, for what can be sealed, and would be touched faster then."""
+        writable, file = {"kind": "memfd", "size": 4096}, tempfile.TemporaryFile(dir="/dev/shm")
+        self.addCleanup(file.close)
+        os.posix_fallocate(file.fileno(), 0, 4096)
+        closed = self.memory(4096, seals=fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
+        rows = (("a memfd", writable, self.memory(4096).fd, True),
+                ("not sealed at all", writable, self.memory(4096, seals=0).fd, True),
+                ("for reading", dict(writable, writable=False), self.memory(4096).fd, None),
+                ("sealed against seals", writable, closed.fd, None),
+                ("a file", writable, file.fileno(), None))
+        refused = {"sealed against seals", "a file"} if ENGINE == "cuda" else {}  # test_sealing.py
+        for trust in ("on", "off"):
+            with Tmad("--trust-own-uid=" + trust) as tmad, tmad.rpc() as rpc:
+                for name, params, fd, seal in rows:
+                    if trust == "off" and name in refused:
+                        continue
+                    with self.subTest(name, trust=trust):
+                        made = rpc.call("region_register", params, [fd])
+                        self.assertIs(made.get("seal"), seal if trust == "off" else None)
+                        self.assertEqual("session" in made, "seal" in made or "must_seal" in made)
+                if trust == "on" or not refused:
+                    self.assertNotIn("seal", rpc.call("region_create", {"size": 4096, "kind": "memfd"}))
+
+    def test_sealed_once_it_is_registered(self):
+        """Mappings that exist go on, on both sides, and nobody can punch holes."""
+        with Tmad("--trust-own-uid=off") as tmad, tmad.rpc() as rpc:
+            memories = [self.memory(4096, data=bytes([i]) * 4096) for i in range(2)]
+            dst, src = (memory.register(rpc, size=4096) for memory in memories)
+            for memory in memories:
+                fcntl.fcntl(memory.fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_GROW | F_SEAL_FUTURE_WRITE)
+            rpc.call("copy", {"dst": tensor(dst, [4096]), "src": tensor(src, [4096])})
+            self.assertEqual(memories[0][:], b"\1" * 4096)
+            memories[1][:4] = b"more"
+            rpc.call("copy", {"dst": tensor(dst, [4]), "src": tensor(src, [4])})
+            self.assertEqual(memories[0][:4], b"more")
+
     def punch(self, fd, at, size):
         libc = ctypes.CDLL(None, use_errno=True)
         self.assertEqual(libc.fallocate(fd, PUNCH, ctypes.c_long(at), ctypes.c_long(size)), 0)

@@ -420,12 +420,11 @@ class Hostile(ReshardCase):
         self.assertEqual(self.rpc.call("stats")["jobs"], 0)
 
     def test_layouts(self):
-        """A request has so many plans made; what it had made is cached, so that it succeeds in the end."""
+        """A request has as many plans made as it needs."""
         at = [i * (i + 1) // 2 for i in range(18)]  # rows and columns of different extents
         columns = [self.slice([136, i + 1], [0, at[i]], 256 * i, strides=[0, 1]) for i in range(17)]
         rows = [self.slice([i + 1, 153], [at[i], 0], 8192 + 153 * at[i]) for i in range(16)]
         params = {"destinations": rows, "sources": columns}
-        self.refused("QUOTA", params, ["more than 256 layouts that the service has no plans for"])
         self.assertEqual(self.rpc.call("reshard", params)["pieces"], 272)
 
     def test_pieces(self):

@@ -15,7 +15,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import msgpack
 import tap
 from raw import RawCase
-from tmad import FAULTY, NATIVE, Tmad, scaled, share, tensor, wait_until
+from tmad import FAULTY, NATIVE, RpcError, Tmad, scaled, share, stopped, tensor, wait_until
 
 ENTRIES = 64
 SUBMITTED, REAPED, SLEEPS, DONE, AWAKE, FIRST = 0, 4, 8, 64, 68, 128
@@ -290,6 +290,83 @@ class Rings(RawCase):
         with open(f"/proc/{self.tmad.pid}/stat", encoding="ascii") as stat:
             fields = stat.read().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@unittest.skipUnless(NATIVE, "a relay is a thread apart only natively")
+class Relayed(RawCase):
+    """Rings in memory that may stall: a relay touches them, which is stopped here as by a page that does not come."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.tmad = Tmad("--trust-own-uid=off")
+        cls.addClassCleanup(cls.tmad.stop)
+        with cls.tmad.rpc() as rpc:
+            rpc.call("ping")
+        cls.idle_fds = wait_until(cls.tmad.fds, "a number")
+
+    def setUp(self):
+        super().setUp()
+        self.dst, self.dst_region = self.region(4096)
+        self.word, self.timeline = self.region(64)
+        self.plan = self.rpc.call("plan_prepare", {"dst": {"dtype": "uint8", "shape": [64]},
+                                                   "src": {"dtype": "uint8", "shape": [64]}})["plan"]
+        self.ring = Ring(self)
+        [self.relay] = wait_until(lambda: self.tmad.children("ring-relay"), "its relay")
+
+    def tearDown(self):
+        self.ring.close()
+        super().tearDown()
+
+    def push(self, n):
+        for tag in range(n):
+            self.ring.push(self.plan, self.dst_region, 0, self.dst_region, 64, tag)
+
+    def wait_for_the_word(self):
+        """Has a copy wait for it, and all that comes behind the copy."""
+        return self.rpc.request("copy", {"dst": tensor(self.dst_region, [8]), "src": tensor(self.dst_region, [8], offset=8),
+                                         "wait": {"region": self.timeline, "offset": 0, "value": 1}})
+
+    def test_close_counts_ends_that_are_not_written(self):
+        copy = self.wait_for_the_word()
+        self.push(10)
+        self.rpc.send(RING)
+        with self.tmad.rpc() as other:
+            wait_until(lambda: other.call("stats")["jobs"] == 11, "all of them are taken")
+            with stopped(self.relay):
+                struct.pack_into("<Q", self.word.map, 0, 1)
+                self.rpc.reply(copy)
+                wait_until(lambda: other.call("stats")["jobs"] == 0, "all of them have run")
+                self.assertEqual(self.ring.words[DONE // 4], 0)
+                self.refused("BUSY", "ring_close", None, ["under way: 10"])
+        self.assertEqual([self.ring.pop()[:2] for _ in range(10)], [(tag, 0) for tag in range(10)])
+        self.assertIs(self.rpc.call("ring_close"), True)
+
+    def test_close_counts_entries_that_are_not_read(self):
+        copy = self.wait_for_the_word()
+        self.push(10)
+        with stopped(self.relay):
+            self.rpc.send(RING)
+            close = self.rpc.request("ring_close")
+            self.waits()
+        with self.assertRaisesRegex(RpcError, "under way: 10'"):
+            self.rpc.reply(close)
+        struct.pack_into("<Q", self.word.map, 0, 1)
+        self.rpc.reply(copy)
+        self.assertEqual([self.ring.pop()[:2] for _ in range(10)], [(tag, 0) for tag in range(10)])
+        self.assertIs(self.rpc.call("ring_close"), True)
+
+    def test_close_when_there_was_nothing_to_read(self):
+        """A client rings behind entries that were read already; it may close the ring once it has their ends."""
+        with stopped(self.relay):
+            self.rpc.send(RING)
+            close = self.rpc.request("ring_close")
+            self.waits()
+        self.assertIs(self.rpc.reply(close), True)
+
+    def waits(self):
+        """Nothing that was sent behind the ring is answered; the service has read it."""
+        with self.tmad.rpc() as other:
+            wait_until(lambda: other.call("stats")["waiting"] == 1, "it waits")
 
 
 class Ends(RawCase):

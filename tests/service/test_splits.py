@@ -13,7 +13,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import tap
 from blocked import moved, random_view
 from raw import RawCase
-from tmad import ENGINE, Memory, RpcError, Tmad, pack_request, share, tensor
+from tmad import ENGINE, Memory, RpcError, Tmad, pack_request, share, tensor, wait_until
 
 DTYPES = {1: "uint8", 2: "float16", 4: "float32", 8: "float64", 16: "complex128"}
 GUARD = b"\xa5" * 64
@@ -149,26 +149,18 @@ class Everywhere(SplitCase):
         self.rpc.call("plan_release", {"plan": plan})
 
     def test_parts_of_a_message(self):
-        """Each item has 16 parts. Those of one layout are planned once; of others, a message makes so many plans, and is
-        taken whole once they are cached."""
+        """Each item has 16 parts. Those of one layout are planned once, and those of many layouts before the message is
+        answered, however many they are."""
         split = [0, 2, 2, 2, 4, 2, 6, 2]
         items = [{"dst": tensor(self.dst, [2] * 7 + [i + 2]), "src": tensor(self.src, [3] * 3 + [2 * i + 3], split=split),
                   "perm": [0, 1, 2, 3, 4, 5, 7, 6]} for i in range(40)]
         done = self.rpc.call("submit", {"items": items[:1] * 40})
         self.assertEqual(done["statuses"], [0] * 40)
-        refused = 40
-        for _ in range(40 * 16 // 128 + 1):
+        for _ in range(2):
+            misses = self.rpc.call("stats")["plan_cache"]["misses"]
             done = self.rpc.call("submit", {"items": items})
-            taken = [status == 0 for status in done["statuses"]]
-            self.assertEqual(taken, sorted(taken, reverse=True), "those at the end are left out")
-            if all(taken):
-                break
-            self.assertLess(taken.count(False), refused, "it goes on where it stopped")
-            refused = taken.count(False)
-            self.assertEqual({error["name"] for error in done["errors"]}, {"QUOTA"})
-            self.assertIn("128 plans", done["errors"][0]["message"])
-        self.assertTrue(all(taken))
-        self.assertLessEqual(refused, 31, "the first message was not taken whole")
+            self.assertEqual(done["statuses"], [0] * 40)
+        self.assertEqual(self.rpc.call("stats")["plan_cache"]["misses"], misses, "they are cached")
 
     def test_signal(self):
         word_memory, word = self.region(4096)
@@ -295,6 +287,89 @@ class Refused(SplitCase):
             self.assertEqual(done["errors"][0]["name"], "QUOTA")
             self.assertIn("jobs_per_uid", done["errors"][0]["message"])
             self.assertEqual(rpc.call("stats")["jobs"], 0)
+
+
+class Planning(SplitCase):
+    """Requests that need 64 plans each: none of them holds up another user's."""
+
+    def setUp(self):
+        super().setUp()
+        self.draw = random.Random(9)
+
+    def layouts(self):
+        """Returns a layout that nobody has asked for."""
+        shape = [self.draw.randrange(3, 30) * 2 + 1 for _ in range(6)]
+        return {"dst": {"dtype": "uint8", "shape": [n for extent in shape for n in ((extent + 1) // 2, 2)]},
+                "src": {"dtype": "uint8", "shape": shape, "split": [n for d in range(6) for n in (2 * d, 2)]}}
+
+    def test_others_are_served_meanwhile(self):
+        """A connection that waits for its plans is seen to wait by one that asks after it."""
+        with self.tmad.rpc() as other:
+            for _ in range(100):
+                msgid = self.rpc.request("explain", {**self.layouts(), "engine": "cuda"})
+                waiting = other.call("stats")["waiting"]
+                self.assertEqual(self.rpc.reply(msgid)["parts"], 64)
+                if waiting:
+                    return
+        self.fail("it never waited")
+
+    def test_without_a_cache(self):
+        """Plans that a request has had made are kept until it has been answered."""
+        layouts = self.layouts()
+        with Tmad("--plan-cache-entries=0") as tmad, tmad.rpc() as rpc:
+            for engine in ("cpu", "cuda"):
+                self.assertEqual(rpc.call("explain", {**layouts, "engine": engine})["parts"], 64)
+            rpc.call("plan_release", {"plan": rpc.call("plan_prepare", layouts)["plan"]})
+            self.assertEqual(rpc.call("stats")["plan_cache"]["entries"], 0)
+
+    def test_requests_stay_in_order(self):
+        msgids = [self.rpc.request("explain", {**self.layouts(), "engine": "cuda"}) for _ in range(3)]
+        ping = self.rpc.request("ping")
+        for msgid in msgids:
+            self.assertEqual(self.rpc.reply(msgid)["parts"], 64)
+        self.assertIs(self.rpc.reply(ping), True)
+
+    def test_what_waits_is_charged(self):
+        """A request that needs one plan is charged nothing, so that no limit keeps it from running."""
+        layouts = {**self.layouts(), "engine": "cuda"}
+        with Tmad("--list-bytes-per-uid=2000") as tmad, tmad.rpc() as rpc:
+            with self.assertRaises(RpcError) as caught:
+                rpc.call("explain", layouts)
+            self.assertEqual(caught.exception.name, "QUOTA")
+            for word in ("list_bytes_per_uid", "2000", "bytes of lists"):
+                self.assertIn(word, caught.exception.message)
+            del layouts["src"]["split"]
+            layouts["dst"]["shape"] = layouts["src"]["shape"][::-1]
+            rpc.call("explain", {**layouts, "perm": [5, 4, 3, 2, 1, 0]})
+        with Tmad("--list-bytes-per-uid=3000000") as tmad, tmad.rpc() as rpc:
+            for _ in range(8):
+                rpc.call("explain", {**self.layouts(), "engine": "cuda"})
+
+    def test_nobody_waits_for_them_any_longer(self):
+        """Connections end while their plans are made."""
+        with Tmad() as tmad, tmad.rpc() as rpc:
+            for _ in range(10):
+                with tmad.rpc() as gone:
+                    gone.request("explain", {**self.layouts(), "engine": "cuda"})
+            wait_until(lambda: rpc.call("stats")["connections"] == 1, "they are gone")
+
+    def test_parts_that_are_refused_are_not_planned(self):
+        """A user's limit on transforms bounds what a message has planned."""
+        _, src = self.region(4096)
+        _, dst = self.region(8192)
+        shape = [3] * 6
+
+        def item(i):
+            return {"dst": tensor(dst, [2] * 12, offset=i),
+                    "src": tensor(src, shape, split=[n for d in range(6) for n in (2 * d, 2)], strides=[
+                        243 + i, 81, 27, 9, 3, 1])}
+        with Tmad("--jobs-per-uid=70") as tmad, tmad.rpc() as rpc:
+            for memory in self.memories:
+                memory.register(rpc)
+            done = rpc.call("submit", {"items": [item(i) for i in range(4)]})
+            self.assertEqual([bool(status) for status in done["statuses"]], [False, True, True, True])
+            self.assertIn("jobs_per_uid", done["errors"][0]["message"])
+            self.assertEqual(rpc.call("stats")["plan_cache"]["misses"], 64)
 
 
 class Random(SplitCase):

@@ -466,6 +466,17 @@ class Plans(TableCase):
         plan = self.rpc.call("plan_prepare", {"dst": layout([0, 6]), "src": layout([0, 6])})["plan"]
         self.assertEqual(self.run_plan(plan=plan, src_table=self.of)["bytes"], 0)
 
+    def test_a_scale_that_does_not_fit(self):
+        """The plan is still there after any number of refused runs."""
+        plan = self.rpc.call("plan_prepare", {"dst": layout([10, 6], "float32"), "src": layout([6, 10], "uint16"),
+                                              "perm": [1, 0], "cast": "saturate",
+                                              "scale": {"dtype": "float32", "shape": [1, 6]}})["plan"]
+        wide = self.prepare(*[(region, 0) for region in self.b])
+        for _ in range(5):
+            self.refused("OUT_OF_RANGE", "plan_run", {"plan": plan, "dst_table": wide, "src_table": self.of,
+                                                      "scale": [self.a[0], 252]}, ["scale"])
+        self.rpc.call("plan_run", {"plan": plan, "dst_table": wide, "src_table": self.of, "scale": [self.a[0], 0]})
+
     def test_refused(self):
         few = self.prepare((self.a[0], 8))
         late = self.prepare(*[(region, 8 if i != 17 else 137) for i, region in enumerate(self.a)])

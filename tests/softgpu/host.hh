@@ -19,6 +19,7 @@ template <auto KERNEL_FUNCTION> struct host_kernel;
 template <typename BOUND, typename ARGS, void (*KERNEL_FUNCTION)(BOUND, ARGS)>
 struct host_kernel<KERNEL_FUNCTION> {
 	static constexpr uint32_t threads = BOUND::threads;
+	static constexpr const char *file = BOUND::file;
 
 	static void run_thread(const void *args)
 	{

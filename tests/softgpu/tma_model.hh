@@ -35,6 +35,7 @@ template <int NUMBER> struct kernel_bound;
 #define KERNEL_NUMBERED(threads_, number)                     \
 	template <> struct kernel_bound<number> {             \
 		static constexpr uint32_t threads = threads_; \
+		static constexpr const char *file = __FILE__; \
 	};                                                    \
 	static void
 #define GRID_CONSTANT        kernel_bound<__COUNTER__ - 1>,
@@ -360,7 +361,7 @@ template <typename TO, typename FROM> DEVICE TO model_bits(FROM x)
 	memcpy(&y, &x, sizeof y);
 	return y;
 }
-#include "kernels/plan/lanes.h"
+#include "kernels/transform/lanes.h"
 #undef LANE_FN
 #undef LANE_MASK32
 #undef LANE_BITS32
@@ -379,16 +380,16 @@ DEVICE uint32_t e5m2_pair(float a, float b)
 	       model_lane_f32_to_e5m2(model_bits<uint32_t>(b), 1) << 8;
 }
 
-DEVICE uint32_t f16_pair(float a, float b)
+template <bool CLAMPS> DEVICE uint32_t f16_pair(float a, float b)
 {
-	return model_lane_f32_to_f16(model_bits<uint32_t>(a), 1) |
-	       model_lane_f32_to_f16(model_bits<uint32_t>(b), 1) << 16;
+	return model_lane_f32_to_f16(model_bits<uint32_t>(a), CLAMPS) |
+	       model_lane_f32_to_f16(model_bits<uint32_t>(b), CLAMPS) << 16;
 }
 
-DEVICE uint32_t bf16_pair(float a, float b)
+template <bool CLAMPS> DEVICE uint32_t bf16_pair(float a, float b)
 {
-	return model_lane_f32_to_bf16(model_bits<uint32_t>(a), 1) |
-	       model_lane_f32_to_bf16(model_bits<uint32_t>(b), 1) << 16;
+	return model_lane_f32_to_bf16(model_bits<uint32_t>(a), CLAMPS) |
+	       model_lane_f32_to_bf16(model_bits<uint32_t>(b), CLAMPS) << 16;
 }
 
 DEVICE void f16_numbers(uint32_t pair, float *a, float *b)

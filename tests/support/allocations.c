@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Loaded before libc's own (LD_PRELOAD), counts a program's allocations where another process can read them:
- * the file that ALLOCATIONS names holds two 64-bit counts, of memory taken (malloc and its kin; a realloc is
- * one) and of memory given back. An exec starts again from 0. */
+/* Counts a program's allocations where another process can read them. It is loaded before libc (LD_PRELOAD),
+ * and the file that ALLOCATIONS names gets three 64-bit counts: of allocations (malloc and its kin; a realloc
+ * is one), of frees, and of the bytes that are allocated now. An exec starts again from 0. */
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
@@ -17,6 +17,7 @@
 struct counts {
 	atomic_uint_fast64_t taken;
 	atomic_uint_fast64_t given_back;
+	atomic_uint_fast64_t bytes;
 };
 
 extern void *__libc_malloc(size_t size);
@@ -43,30 +44,39 @@ __attribute__((constructor)) static void open_counts(void)
 	counts = shared;
 	atomic_store(&counts->taken, 0);
 	atomic_store(&counts->given_back, 0);
+	atomic_store(&counts->bytes, 0);
+}
+
+static void *counted(void *data)
+{
+	atomic_fetch_add(&counts->taken, 1);
+	atomic_fetch_add(&counts->bytes, malloc_usable_size(data)); /* 0 for NULL */
+	return data;
 }
 
 EXPORT void *malloc(size_t size)
 {
-	atomic_fetch_add(&counts->taken, 1);
-	return __libc_malloc(size);
+	return counted(__libc_malloc(size));
 }
 
 EXPORT void *calloc(size_t n, size_t size)
 {
-	atomic_fetch_add(&counts->taken, 1);
-	return __libc_calloc(n, size);
+	return counted(__libc_calloc(n, size));
 }
 
 EXPORT void *realloc(void *data, size_t size)
 {
-	atomic_fetch_add(&counts->taken, 1);
-	return __libc_realloc(data, size);
+	size_t before = malloc_usable_size(data);
+	void *moved = __libc_realloc(data, size);
+
+	if (moved || size == 0) /* else data is as it was */
+		atomic_fetch_sub(&counts->bytes, before);
+	return counted(moved);
 }
 
 EXPORT void *memalign(size_t align, size_t size)
 {
-	atomic_fetch_add(&counts->taken, 1);
-	return __libc_memalign(align, size);
+	return counted(__libc_memalign(align, size));
 }
 
 EXPORT void *aligned_alloc(size_t align, size_t size)
@@ -88,5 +98,6 @@ EXPORT void free(void *data)
 {
 	if (data)
 		atomic_fetch_add(&counts->given_back, 1);
+	atomic_fetch_sub(&counts->bytes, malloc_usable_size(data));
 	__libc_free(data);
 }

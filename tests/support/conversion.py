@@ -104,6 +104,18 @@ def store(values, name, saturate):
         return values.astype(name)
 
 
+def store_integers(array, target, saturate):
+    """Rounded once, however many bits they have: of a magnitude from 2^53 on, the last 20 become one that is set if any
+    of them is, which no small type sees."""
+    if target not in SMALL:
+        return array.astype(target)
+
+    def short(v):
+        return v if abs(v) < 1 << 53 else (-1 if v < 0 else 1) * ((abs(v) >> 20 | (abs(v) % (1 << 20) > 0)) << 20)
+    values = np.array([float(short(v)) for v in array.astype(object).ravel().tolist()])
+    return SMALL[target].store(values.reshape(array.shape), saturate)
+
+
 def is_same(values, stored, target):
     """Which of the stored elements have the values that were to be stored, exactly."""
     if target in SMALL:
@@ -117,11 +129,17 @@ def is_same(values, stored, target):
     return (wide == back) | (np.isnan(wide) & np.isnan(back))
 
 
-def convert(array, source, target, saturate, scale, bias):
+def convert(array, source, target, cast, scale, bias):
     """What the service does, in its words: proto/protocol.md, "Conversion"; and which elements keep their values."""
-    plain = scale is None and bias is None
+    plain, saturate = scale is None and bias is None, cast == "saturate"
     if plain and source in INTEGERS and target in INTEGERS:
-        stored = array != 0 if target == "bool" else clamp_integers(array.astype(object), target)
+        if cast == "ieee" or target == "bool":
+            stored = array.astype(target)
+        else:
+            stored = clamp_integers(array.astype(object), target)
+        return stored, is_same(array.astype(object), stored, target)
+    if plain and source in INTEGERS and target in FLOATS:
+        stored = store_integers(array, target, saturate)
         return stored, is_same(array.astype(object), stored, target)
     arithmetic = np.float64 if is_wide(source) or is_wide(target) else np.float32
     values = load(array, source, arithmetic)
@@ -131,10 +149,7 @@ def convert(array, source, target, saturate, scale, bias):
         if bias is not None:
             values = values + np.asarray(bias).astype(arithmetic)
     stored = store(values, target, saturate)
-    same = is_same(values, stored, target)
-    if plain and source in INTEGERS:
-        same &= is_same(array.astype(object), values, "float64" if arithmetic == np.float64 else "float32")
-    return stored, same
+    return stored, is_same(values, stored, target)
 
 
 def random_values(rng, name, shape):

@@ -193,7 +193,7 @@ void conversion_random_case(uint64_t seed, struct conversion_case *ret)
 	*ret = (struct conversion_case){ 0 };
 	oracle_random_case_of(seed, dst, src, &ret->c);
 	spec->is_given = true;
-	spec->cast = one_in(&state, 3) ? CAST_EXACT : CAST_SATURATE;
+	spec->cast = (enum cast)oracle_between(&state, 0, CAST_COUNT - 1);
 	random_operand(&state, &ret->c.spec, &spec->scale, &ret->scale);
 	random_operand(&state, &ret->c.spec, &spec->bias, &ret->bias);
 }

@@ -29,7 +29,7 @@ struct conversion_case {
 };
 
 /* A conversion that must be accepted, decided by the seed alone: every type but complex ones to every other,
- * both casts, numbers and tensors that broadcast and have strides of every kind, and the rest as in
+ * all casts, numbers and tensors that broadcast and have strides of every kind, and the rest as in
  * oracle_random_case. */
 void conversion_random_case(uint64_t seed, struct conversion_case *ret);
 

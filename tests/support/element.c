@@ -156,6 +156,23 @@ static uint64_t encode(const struct format *format, double value, bool saturates
 	return n < past ? n : past;
 }
 
+/* Rounds an integer once, however many bits it has; what follows is exact. */
+static uint64_t encode_integer(const struct format *format, unsigned __int128 value, bool saturates)
+{
+	const int m = format->fraction_bits;
+	int exponent = 0;
+
+	while (value >> exponent > 1)
+		exponent++;
+	if (exponent <= m)
+		return encode(format, (double)value, saturates);
+	const unsigned __int128 one = (unsigned __int128)1 << (exponent - m), rest = value % one;
+	unsigned __int128 n = value / one;
+
+	n += rest > one / 2 || (rest == one / 2 && n % 2);
+	return encode(format, (double)n * power(exponent - m), saturates);
+}
+
 /* ---- Numbers ------------------------------------------------------------------------------------------ */
 
 static struct number load(enum dtype dtype, const uint8_t *element)
@@ -181,7 +198,7 @@ static struct number load(enum dtype dtype, const uint8_t *element)
 	return number;
 }
 
-static void store_integer(enum dtype dtype, __int128 value, uint8_t *element)
+static void store_integer(enum dtype dtype, __int128 value, bool wraps, uint8_t *element)
 {
 	const bool is_signed = dtype_class(dtype) == DTYPE_CLASS_SIGNED;
 	const __int128 least = is_signed ? -(__int128)sign_of(dtype) : 0;
@@ -189,6 +206,10 @@ static void store_integer(enum dtype dtype, __int128 value, uint8_t *element)
 
 	if (dtype == DTYPE_BOOL)
 		value = value != 0;
+	else if (wraps)
+		value =
+		    (__int128)((unsigned __int128)(value - least) % (2 * (unsigned __int128)sign_of(dtype))) +
+		    least;
 	put_bits(dtype, (uint64_t)(value < least ? least : value > most ? most : value), element);
 }
 
@@ -223,16 +244,38 @@ static void store_floating(enum dtype dtype, double value, bool saturates, uint8
 		memcpy(element, &value, sizeof value);
 }
 
-static void store(enum dtype dtype, const struct number *number, bool saturates, uint8_t *element)
+static void store_whole(enum dtype dtype, __int128 value, bool saturates, uint8_t *element)
 {
-	if (!is_integer(dtype))
+	const bool is_negative = value < 0;
+	const double wide = (double)value;
+	const float narrow = (float)value;
+
+	if (format_of(dtype))
+		put_bits(dtype,
+		         encode_integer(format_of(dtype), (unsigned __int128)(is_negative ? -value : value),
+		                        saturates) |
+		             (is_negative ? sign_of(dtype) : 0),
+		         element);
+	else if (dtype == DTYPE_FLOAT32)
+		memcpy(element, &narrow, sizeof narrow);
+	else
+		memcpy(element, &wide, sizeof wide);
+}
+
+static void store(enum dtype dtype, const struct number *number, enum cast cast, uint8_t *element)
+{
+	const bool saturates = cast == CAST_SATURATE;
+
+	if (!is_integer(dtype) && number->is_integer)
+		store_whole(dtype, number->i, saturates, element);
+	else if (!is_integer(dtype))
 		store_floating(dtype, number->f, saturates, element);
 	else if (number->is_integer)
-		store_integer(dtype, number->i, element);
+		store_integer(dtype, number->i, cast == CAST_IEEE, element);
 	else if (dtype == DTYPE_BOOL)
 		*element = number->f != 0;
 	else
-		store_integer(dtype, truncated(number->f), element);
+		store_integer(dtype, truncated(number->f), false, element);
 }
 
 static bool is_same(const struct number *a, const struct number *b)
@@ -287,10 +330,10 @@ bool element_convert(const struct conversion_spec *spec, enum dtype to, uint8_t 
 		memcpy(dst, src, dtype_size(to)); /* there is nothing to do: its bits stay */
 		return true;
 	}
-	if (!is_plain || !is_integer(from) || !is_integer(to))
+	if (!is_plain || !is_integer(from))
 		value = (struct number){ .f = calculate(spec, &loaded, is_wide(from) || is_wide(to), scale,
 			                                bias) };
-	store(to, &value, spec->cast == CAST_SATURATE, dst);
+	store(to, &value, spec->cast, dst);
 	stored = load(to, dst);
 	return is_same(&value, &stored) && (!is_plain || is_same(&value, &loaded));
 }

@@ -188,6 +188,13 @@ static int faulty_probe(struct engine *engine, struct error *err)
 	return engine_probe(faulty.cpu, err);
 }
 
+static int faulty_explain(struct engine *engine, struct engine_plan *plan, struct engine_explanation *ret,
+                          struct error *err)
+{
+	(void)engine;
+	return engine_explain(faulty.cpu, plan, ret, err);
+}
+
 static const struct engine_ops faulty_ops = {
 	.close = faulty_close,
 	.map = faulty_map,
@@ -200,6 +207,7 @@ static const struct engine_ops faulty_ops = {
 	.cancel = faulty_cancel,
 	.reap = faulty_reap,
 	.probe = faulty_probe,
+	.explain = faulty_explain,
 };
 
 /* ---- Opening ---------------------------------------------------------------------------------------- */

@@ -8,19 +8,27 @@ import sys
 SUFFIXES = (".c", ".h", ".def", ".cu", ".cuh", ".hh", ".S")
 
 # A room is a folder with all below it that is no room of its own. Beside itself it may include these rooms and files.
+PURE = ("kernels/transform", "kernels/nest", "proto")
+BELOW_ENGINES = ("kernels", "kernels/queue", "kernels/host", *PURE)
 ROOMS = {
     "proto": (),
-    "kernels/plan": ("proto",),
-    "kernels": ("kernels/plan", "proto"),
-    "kernels/host": ("kernels", "kernels/plan", "proto"),
-    "kernels/process": ("kernels/host", "kernels", "kernels/plan", "proto"),
-    "kernels/cpu": ("kernels/host", "kernels", "kernels/plan", "proto"),
-    "kernels/cuda": ("kernels/host", "kernels", "kernels/plan", "proto", "kernels/cuda/device/args.h"),
-    "kernels/cuda/device": ("kernels/plan", "proto/dtype.def"),
-    "daemon": ("kernels/engine.h", "kernels/process/process.h", "kernels/plan", "proto"),
+    "kernels/transform": ("proto",),
+    "kernels/nest": ("kernels/transform", "proto"),
+    "kernels/cpu/plan": ("kernels", "kernels/cpu", *PURE),
+    "kernels/cuda/strategy": ("kernels", "kernels/cuda", "kernels/cuda/device/args.h", *PURE),
+    "kernels": ("kernels/cpu/plan", "kernels/cuda/strategy", *PURE),
+    "kernels/queue": ("kernels",),
+    "kernels/host": ("kernels", *PURE),
+    "kernels/process": BELOW_ENGINES,
+    "kernels/cpu": ("kernels/cpu/plan", *BELOW_ENGINES),
+    "kernels/cuda": ("kernels/cuda/strategy", "kernels/cuda/device/args.h", *BELOW_ENGINES),
+    "kernels/cuda/device": ("kernels/cuda/strategy", "kernels/transform", "kernels/nest", "proto/dtype.def"),
+    "daemon": ("kernels/elsewhere.h", "kernels/engine.h", "kernels/explanation.h", "kernels/plan_key.h", "kernels/thread.h", "kernels/transform",
+               "kernels/host/scout.h", "kernels/process/process.h", "proto"),
     "client": ("proto",),
-    "client/python": ("client/client.h", "client/tmaclient.h", "client/tmactl/explain/picture.h"),
-    "client/tmactl": ("client/tmaclient.h", "proto/arithmetic.h", "proto/clock.h", "proto/nearest.h"),
+    "client/python": ("client/client.h", "client/tmaclient.h", "client/tmactl/explain/picture.h", "proto/overlap.h"),
+    "client/tmactl": ("client/tmaclient.h", "proto/arithmetic.h", "proto/clock.h", "proto/nearest.h",
+                      "proto/own_socket.h", "proto/standard_fds.h"),
 }
 # Of a file that tests bring where it is compiled.
 OUTSIDE = {("kernels/cuda/device/tma.cuh", "tma_model.hh")}

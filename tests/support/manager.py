@@ -46,7 +46,7 @@ class Manager:
                  **environment):
         self.directory = tempfile.mkdtemp(prefix="tmad-manager-")
         self.sockets = list(sockets)
-        self.command = [program, "--engine", engine, *args]
+        self.command = [program, "--subuid-file=", "--engine", engine, *args]
         self.under = list(under)
         self.stderr = stderr
         self.notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)

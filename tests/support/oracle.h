@@ -14,7 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "kernels/plan/transform.h"
+#include "kernels/transform/transform.h"
 
 #define ORACLE_GUARD     64    /* bytes on each side of a region, a multiple of every alignment */
 #define ORACLE_MAX_BYTES 20000 /* of a tensor in a random case */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where a tile of many axes lies, by its arguments (kernels/plan/permute.h) alone: its place in the grid, its
- * loads, its rows, and their elements in shared memory. One number after the other, with no table and no
- * mask.
+/* Where a tile of many axes lies, by its arguments (kernels/cuda/strategy/permute_args.h) alone: its place in
+ * the grid, its loads, its rows, and their elements in shared memory. One number after the other, with no
+ * table and no mask.
  */
 #ifndef TESTS_SUPPORT_PERMUTE_PLACE_H
 #define TESTS_SUPPORT_PERMUTE_PLACE_H
@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "kernels/plan/tma_plan.h"
+#include "kernels/cuda/strategy/plan.h"
 
 /* A tile; indices are of the destination and begin with the margin. */
 struct permute_place {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A tile plan of many axes, worked out on the host byte by byte: which byte of the source each load brings
  * where in shared memory, and which of these each row writes where. Nothing of it moves; it knows the
- * arguments (kernels/plan/permute.h) but neither the planner nor the kernels.
+ * arguments (kernels/cuda/strategy/permute_args.h) but neither the planner nor the kernels.
  */
 #ifndef TESTS_SUPPORT_PERMUTE_WALK_H
 #define TESTS_SUPPORT_PERMUTE_WALK_H
@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "kernels/plan/tma_plan.h"
+#include "kernels/cuda/strategy/plan.h"
 #include "oracle.h"
 
 /* Whether the tiles write every byte of the destination once, each from the byte that the oracle says, and

@@ -13,15 +13,20 @@
 #include <time.h>
 #include <unistd.h>
 
-static int accepts(const char *path)
+/* The listener of a process that was killed may live on for a moment, in a thread apart, and accept. */
+static bool accepts(const char *path, pid_t pid)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	struct ucred peer = { 0 };
+	socklen_t len = sizeof peer;
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), r;
 
 	snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
 	r = connect(fd, (struct sockaddr *)&address, sizeof address);
+	if (r == 0)
+		r = getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len);
 	close(fd);
-	return r == 0;
+	return r == 0 && peer.pid == pid;
 }
 
 const char *process_engine(void)
@@ -62,7 +67,7 @@ void process_start_again(struct process *process, const char *argument)
 	cr_assert_geq(process->pid, 0);
 	if (process->pid == 0)
 		run(process, program, argument);
-	for (int i = 0; !accepts(process->socket); i++) {
+	for (int i = 0; !accepts(process->socket, process->pid); i++) {
 		cr_assert_lt(i, 1000, "tmad does not accept on %s", process->socket);
 		cr_assert_eq(waitpid(process->pid, NULL, WNOHANG), 0, "tmad ended at its start");
 		nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);

@@ -31,7 +31,8 @@ def connect(address, timeout=20):
         return socket.create_connection((host.strip("[]"), int(port)), timeout)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     sock.settimeout(timeout)
-    sock.connect(address.removeprefix("unix:"))
+    path = address.removeprefix("unix:")
+    sock.connect("\0" + path[1:] if path.startswith("@") else path)
     return sock
 
 

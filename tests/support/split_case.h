@@ -8,7 +8,7 @@
 #ifndef TESTS_SUPPORT_SPLIT_CASE_H
 #define TESTS_SUPPORT_SPLIT_CASE_H
 
-#include "kernels/plan/split.h"
+#include "kernels/transform/split.h"
 #include "oracle.h"
 
 struct split_case {

@@ -6,13 +6,16 @@ Every daemon started here is stopped by its pid, has to exit with 0, and may not
 report.
 """
 import array
+import contextlib
 import fcntl
+import glob
 import mmap
 import os
 import re
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import tempfile
 import time
@@ -25,6 +28,7 @@ BUILD = os.environ.get("TEST_BUILDDIR") or os.path.join(SOURCE, "build")
 TMAD = os.environ.get("TEST_TMAD") or os.path.join(BUILD, "tmad")
 TMACTL = os.environ.get("TEST_TMACTL") or os.path.join(BUILD, "tmactl")
 FAULTY = os.path.join(BUILD, "faulty_tmad")  # its cuda engine is tests/support/faulty.c's
+ISA_TMAD = os.path.join(BUILD, "isa_tmad")  # TEST_ISA is its instruction set: tests/support/isa_tmad.c
 SANITIZED = (os.environ.get("TEST_SANITIZED") or "no") != "no"
 TSAN = "thread" in (os.environ.get("TEST_SANITIZED") or "")  # it has a thread of its own in each program
 NATIVE = not SANITIZED and not os.environ.get("EMULATOR")  # a process's memory and its time are its own
@@ -100,6 +104,24 @@ def wait_until(condition, what, seconds=20):
 
 
 # ---- Processes ----------------------------------------------------------------------------------------
+@contextlib.contextmanager
+def stopped(pid):
+    """Keeps a process that has nothing to do from running, as a page that does not come would. It is asleep before, and
+    so holds no lock that others wait for."""
+    def state():
+        with open(f"/proc/{pid}/stat", encoding="ascii") as stat:
+            return stat.read().rpartition(")")[2].split()[0]
+
+    wait_until(lambda: state() == "S", "it sleeps")
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        wait_until(lambda: state() == "T", "it stops")
+        yield
+    finally:
+        with contextlib.suppress(ProcessLookupError):  # it ended with the daemon
+            os.kill(pid, signal.SIGCONT)
+
+
 class Tmad:
     """A daemon of the test's own. Arguments go to its command line; `with` stops it at the end."""
 
@@ -107,7 +129,8 @@ class Tmad:
         self.directory = directory or tempfile.mkdtemp(prefix="tmad-test-")
         self._own_directory = directory is None
         self.path = os.path.join(self.directory, "s")
-        self.command = [program, "--config=", "--engine", engine, "--socket", self.path, *args]
+        # Uids that tests make up are users of their own, whatever this machine's /etc/subuid says of them.
+        self.command = [program, "--config=", "--subuid-file=", "--engine", engine, "--socket", self.path, *args]
         self.env = dict(own_environment(), **(env or {}))
         self.live_path = None  # where the stand-in driver tells what it still held at the end
         if engine == "cuda" and program == TMAD and not GPU:
@@ -131,11 +154,18 @@ class Tmad:
 
     def _answers(self):
         assert self.process.poll() is None, f"tmad ended with {self.process.returncode}: {self.log()}"
+        listener = self.process.pid
         try:
             with Rpc(self.path) as rpc:
+                credentials = rpc.socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+                listener = struct.unpack("3i", credentials)[0]
                 return rpc.call("ping")
         except (FileNotFoundError, ConnectionRefusedError):
             return False
+        except ConnectionError:
+            if listener == self.process.pid:
+                raise
+            return False  # of one that was killed before, and is still going
 
     @property
     def pid(self):
@@ -164,6 +194,19 @@ class Tmad:
         """A number out of /proc/PID/status, e.g. VmRSS (KiB)."""
         with open(f"/proc/{self.pid}/status", encoding="ascii") as status:
             return next(int(line.split()[1]) for line in status if line.startswith(key + ":"))
+
+    def children(self, name):
+        """The ids of its child processes of that name: threads apart, which share its memory, and the scout."""
+        found = []
+        for children in glob.glob(f"/proc/{self.pid}/task/*/children"):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                with open(children, encoding="ascii") as file:
+                    pids = file.read().split()
+                for pid in pids:
+                    with open(f"/proc/{pid}/comm", encoding="ascii") as comm:
+                        if comm.read().strip() == name:
+                            found.append(int(pid))
+        return found
 
     def stop(self, ended_after=None):
         """SIGTERM; 0 and a clean log are the only good end. Or it has failed by itself: after this line, and was not
@@ -250,7 +293,7 @@ class Rpc:
     def __init__(self, path, timeout=30):
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.socket.settimeout(scaled(timeout))
-        self.socket.connect(path)
+        self.socket.connect("\0" + path[1:] if path.startswith("@") else path)
         self.msgid = 0
         self.fds = []  # received and not yet taken
         self._unpacker = msgpack.Unpacker(raw=False, strict_map_key=False)

@@ -5,8 +5,8 @@
 
 #include <stdint.h>
 
-#include "kernels/plan/loop_nest.h"
-#include "kernels/plan/transform.h"
+#include "kernels/nest/loop_nest.h"
+#include "kernels/transform/transform.h"
 
 /* dst and src: where element [0, ..., 0] lies. */
 void walk_nest(const struct loop_nest *nest, const struct transform *t, uint8_t *dst, const uint8_t *src);

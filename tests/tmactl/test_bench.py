@@ -88,6 +88,8 @@ class Bench(unittest.TestCase):
                                    "--requests", 30, "--pipeline", 4, code=1)
         self.assertEqual((result["requests"], result["errors"], result["bytes"]), (30, {"INVALID_ARGUMENT": 30}, 0))
         self.assertIn("30 of 30", error)
+        self.assertEqual([result[key] for key in ("status", "message", "exit_code")],
+                         ["FAILED", "30 of 30 requests were refused", 1])
 
     def test_signals_end_it_with_what_was_measured(self):
         for number in (signal.SIGINT, signal.SIGTERM):

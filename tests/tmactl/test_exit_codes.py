@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What every command of tmactl ends with: 0 done, 1 refused or failed, 2 bad usage; and what people see meanwhile:
 progress and colours, on a terminal and nowhere else."""
+import json
 import os
 import shutil
 import signal
@@ -74,6 +75,63 @@ class Codes(Case):
                     self.assertEqual((done.returncode, done.stdout, done.stderr.count("\n")), (2, "", 1), done.stderr)
                     self.assertTrue(done.stderr.startswith("tmactl: "))
 
+    def said(self, done, code, stream="stdout"):
+        """The document of a failure: what people are told, and what it is called."""
+        self.assertEqual(done.returncode, code, done.stderr)
+        people, start = done.stderr, "tmactl: "
+        if stream == "stderr":  # nothing but an array goes to standard output
+            self.assertEqual(done.stdout, "")
+            people, found, document = done.stderr.partition('{"status"')
+            text = json.loads(found + document)
+        else:
+            text = json.loads(done.stdout)
+        self.assertEqual(people, f"{start}{text['message']}\n")
+        self.assertEqual((sorted(text), text["exit_code"]), (["exit_code", "message", "status"], code))
+        return text["status"]
+
+    def test_json_of_failures(self):
+        """A document on standard output, wherever --json stands, beside the line on standard error."""
+        nobody = os.path.join(self.directory, "nobody")
+        for command, (good, bad, asks) in COMMANDS.items():
+            for args in (bad, ["--nothing"], ["--timeout", "0"], ["--color", "red"], ["--socket"]):
+                if "--json=1" in args:
+                    continue
+                for line in (["--json", *self.line(command, args)], [command, "--json", *self.line(command, args)[1:]],
+                             [*self.line(command, args), "--json"]):
+                    if line[-2:] == ["--socket", "--json"]:
+                        continue
+                    with self.subTest(line=line):
+                        self.assertEqual(self.said(tmactl(*line, socket_path=self.tmad.path), 2), "USAGE")
+            if asks:
+                with self.subTest(command=command):
+                    done = tmactl(*self.line(command, good), "--json", socket_path=nobody)
+                    self.assertEqual(self.said(done, 1), "DISCONNECTED")
+        for line in (["--json"], ["--nothing", "--json"], ["nothing", "--json"]):
+            self.assertEqual(self.said(tmactl(*line, socket_path=nobody), 2), "USAGE")
+
+    def test_statuses_of_failures(self):
+        src, dst = self.names["IN"], self.names["OUT"]
+        odd = os.path.join(self.directory, "\udcff\u00e9\".npy")  # in a path, bytes that are no UTF-8
+        rows = ((["copy", "missing.npy", dst], 1, "FAILED"), (["copy", odd, dst], 1, "FAILED"),
+                (["copy", src, dst, "--bias", "0.5", "--dtype", "u1", "--cast", "exact"], 1, "OUT_OF_RANGE"),
+                (["explain", "--dtype", "c8", "--shape", "3", "--to-dtype", "f4"], 1, "INVALID_ARGUMENT"),
+                (["explain", "missing.npy"], 1, "FAILED"))
+        for line, code, status in rows:
+            with self.subTest(line=line):
+                done = tmactl(*line, "--json", socket_path=self.tmad.path, errors="replace")
+                if odd in line:
+                    self.assertEqual((done.returncode, json.loads(done.stdout)["status"]), (code, status))
+                    self.assertIn("\ufffd\u00e9\".npy", json.loads(done.stdout)["message"])
+                else:
+                    self.assertEqual(self.said(done, code), status)
+        for line in (["copy", "missing.npy", "-"], ["copy", src, "-", "--mode", "x"], ["copy", "--mode", "x", src, "-"],
+                     ["copy", src, "/dev/stdout", "--nothing"], ["copy", "missing.npy", dst, "--scale-output", "-"]):
+            with self.subTest(line=line):
+                self.said(tmactl(*line, "--json", socket_path=self.tmad.path), 1 if "missing.npy" in line[1:3] and
+                          "--scale-output" not in line else 2, "stderr")
+        done = tmactl("copy", "-", dst, "--mode", "x", "--json", socket_path=self.tmad.path)
+        self.assertEqual(self.said(done, 2), "USAGE")
+
     def test_no_service(self):
         nobody = os.path.join(self.directory, "nobody")
         for command, (good, _, asks) in COMMANDS.items():
@@ -100,6 +158,9 @@ class Codes(Case):
                     said = [words in done.stderr for words in ("connections_per_uid", f"{tmad.path} closed the connection",
                                                                f"{tmad.path} went away")]
                     self.assertEqual(any(said), asks, done.stderr)
+                    if asks:
+                        done = tmactl(*self.line(command, good), "--json", socket_path=tmad.path)
+                        self.assertIn(self.said(done, 1), ("QUOTA", "DISCONNECTED"))
 
     @unittest.skipUnless(os.path.exists("/dev/full"), "no /dev/full here")
     def test_output_that_cannot_be_written(self):
@@ -116,6 +177,15 @@ class Codes(Case):
                                        *self.line(command, good)], stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
                                       timeout=scaled(30), check=False)
                 self.assertEqual((done.returncode, b"standard output cannot be written" in done.stderr), (1, True))
+
+    def test_input_that_is_closed(self):
+        """It cannot be read: it is not taken for an empty one, nor is another file that has got its number."""
+        with tempfile.TemporaryDirectory() as directory:
+            done = subprocess.run(["sh", "-c", "exec \"$@\" <&-", "sh", TMACTL, "--socket", self.tmad.path, "copy", "-",
+                                   os.path.join(directory, "out.npy")], stderr=subprocess.PIPE, timeout=scaled(30),
+                                  encoding="utf-8", check=False)
+            self.assertEqual((done.returncode, os.listdir(directory)), (1, []), done.stderr)
+            self.assertIn("Bad file descriptor", done.stderr)
 
     def test_output_that_nobody_reads(self):
         """As of `tmactl stats | true`: it fails, and has nothing to say about it."""

@@ -140,39 +140,6 @@ class Words(Case):
                 self.assertIn("fast     " + words, self.explain_lie({"family": family, **times}))
 
 
-class Alternatives(Case):
-    """What else the service tries, as it says."""
-    PLANS = [{"family": "tile_transpose", "tile": [16, 96], "predicted_ns": 87000, "state": "tried", "in_use": False,
-              "measured_ns": 91000},
-             {"family": "strided", "tile": [], "predicted_ns": 90000, "state": "dropped", "in_use": False,
-              "measured_ns": 190000},
-             {"family": "tile_copy", "tile": [7], "predicted_ns": 95000, "state": "tried", "in_use": True,
-              "measured_ns": 80500},
-             {"family": "tile_copy", "tile": [8, 8, 8], "predicted_ns": 99000, "state": "untried", "in_use": False}]
-
-    def lines(self, **plan):
-        lines = self.explain_lie(plan).split("\n")
-        start = [i for i, line in enumerate(lines) if line.startswith("plans    ")]
-        return lines[start[0]:] if start else []
-
-    def test_each_plan(self):
-        lines = self.lines(alternatives=self.PLANS, settled=False)
-        self.assertEqual(lines[:5], ["plans    3 of 4 plans have been tried; 1 of them, much slower, only once",
-                                     "tried    tile_transpose 16x96: 87 us predicted, 91 us measured",
-                                     "dropped  strided: 90 us predicted, 190 us measured",
-                                     "in use   tile_copy 7: 95 us predicted, 80 us measured",
-                                     "untried  tile_copy 8x8x8: 99 us predicted"])
-
-    def test_how_far_it_is(self):
-        untried = [{**plan, "state": "untried"} for plan in self.PLANS]
-        self.assertEqual(self.lines(alternatives=untried, settled=False)[0],
-                         "plans    runs of the transform will try 4 plans")
-        self.assertEqual(self.lines(alternatives=self.PLANS[2:], settled=True)[0],
-                         "plans    the fastest of 2 plans has been found")
-        self.assertEqual(self.lines(), [])
-        self.assertEqual(self.lines(alternatives=[]), [])
-
-
 class Hints(Case):
     """Asked of a service that is slow unless rows are of whole 16 bytes; and of the real one, whether they are true."""
     SLOW, FAST = 2, 1.1

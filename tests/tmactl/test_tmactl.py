@@ -9,6 +9,7 @@ import signal
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
@@ -18,7 +19,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import tap
 from cases import KEEP, TmactlCase
 from liar import Liar
-from tmad import ENGINE, TMACTL, TMAD, Tmad, scaled, tmactl, wait_until
+from tmad import ENGINE, TMACTL, TMAD, Tmad, own_environment, scaled, tmactl, wait_until
 
 
 
@@ -33,6 +34,7 @@ class Case(TmactlCase):
     def setUp(self):
         super().setUp()
         self.src = self.file("in.npy")
+        self.nobody = self.file("nobody")  # a socket that is not there
         np.save(self.src, np.arange(64, dtype="<f4").reshape(4, 4, 4))
 
     def run_tmactl(self, *args, **options):
@@ -239,9 +241,26 @@ class Files(Case):
         place = os.path.join(self.directory, "small")
         os.mkdir(place)
         self.in_namespace(script, place, "true")
-        done = self.in_namespace(script, place, TMACTL, "--socket", self.tmad.path, "copy", big, "out.npy")
+        done = self.in_namespace(script, place, TMACTL, "--socket", self.nobody, "copy", big, "out.npy")
         self.assertEqual(done.stdout, "out.npy keep\n", "the old file, and nothing else")
-        self.was_refused(done.returncode, "", done.stderr, 1, ["No space left"])
+        self.was_refused(done.returncode, "", done.stderr, 1, ["out.npy: no space: it needs 10", "No space left", "free"])
+
+    def test_a_disk_that_cannot_reserve(self):
+        """ext2 has no fallocate: what it says of itself counts."""
+        image, place, big = self.file("image", b""), os.path.join(self.directory, "small"), self.file("big.npy")
+        if not shutil.which("mkfs.ext2"):
+            self.skipTest("mkfs.ext2 is not installed")
+        os.mkdir(place)
+        os.truncate(image, 8 << 20)
+        subprocess.run(["mkfs.ext2", "-q", "-F", image], check=True, timeout=scaled(60))
+        script = f'mount -o loop "{image}" "$1" && cd "$1" && shift && "$@"'
+        self.in_namespace(script, place, "true")
+        np.save(big, np.zeros(3 << 20, "<f4"))
+        done = self.in_namespace(script, place, TMACTL, "--socket", self.nobody, "copy", big, "out.npy")
+        self.was_refused(done.returncode, done.stdout, done.stderr, 1, ["out.npy: no space: it needs 12583040 bytes", "free"])
+        np.save(big, np.zeros(1 << 20, "<f4"))
+        done = self.in_namespace(script, place, TMACTL, "-q", "--socket", self.tmad.path, "copy", big, "out.npy")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
 
     def in_namespace(self, script, *args):
         """Mounts are its own; skips where the sandbox has none of that."""
@@ -254,13 +273,29 @@ class Files(Case):
         return done
 
     def test_file_size_limit(self):
-        np.save(self.src, np.zeros(1 << 18, "<f4"))
+        """It is noticed before the service is asked, in whatever the array goes to."""
+        np.save(self.src, np.zeros((512, 512), "<f4"))
 
         def limit():
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
-        for most, words in ((786432, ["out.npy", "File too large"]), (65536, ["size: ", "File too large"])):
-            self.fails(1, words, "copy", self.src, self.dst, preexec_fn=limit, restore_signals=False)
+        most = 786432
+        words = ["it needs 1048704 bytes (File too large: ulimit -f allows 786432 bytes; raise it)"]
+        self.fails(1, ["out.npy: too large: ", *words], "copy", self.src, self.dst, preexec_fn=limit, restore_signals=False,
+                   socket_path=self.nobody)
+        with open(self.file("plain.npy"), "wb") as file:
+            done = subprocess.run([TMACTL, "--socket", self.nobody, "copy", self.src, "-"], stdout=file, stderr=subprocess.PIPE,
+                                  encoding="utf-8", preexec_fn=limit, restore_signals=False, timeout=scaled(30), check=False)
+        self.was_refused(done.returncode, "", done.stderr, 1, ["standard output: too large: ", *words])
+        np.save(self.src, np.zeros((1024, 1024), "<f4"))
+        with open(self.src, "rb") as file:  # it is buffered, because the order is another
+            source = subprocess.Popen(["cat"], stdin=file, stdout=subprocess.PIPE)
+            done = subprocess.run([TMACTL, "--socket", self.nobody, "copy", "-", "-", "--permute", "1,0", "--memory", "1M"],
+                                  stdin=source.stdout, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8",
+                                  preexec_fn=limit, restore_signals=False, timeout=scaled(30), check=False)
+            source.stdout.close()
+            source.wait()
+        self.was_refused(done.returncode, done.stdout, done.stderr, 1, ["too large to buffer it in a file of ", "ulimit -f"])
 
 
 class BadDays(Case):
@@ -350,6 +385,33 @@ class Trust(Case):
                     self.was_refused(done.returncode, done.stdout, done.stderr, 2, ["--server-user"], 1)
             finally:
                 tmad.terminate()
+
+    def test_a_service_that_is_not_there(self):
+        """The path that is suggested is one that the user can create."""
+        directory = tempfile.mkdtemp(prefix="tmad-tmactl-")
+        self.addCleanup(shutil.rmtree, directory, ignore_errors=True)
+        possible = os.path.join(directory, "s")
+        elsewhere = f"/tmp/tmad-{os.getuid()}.sock"
+        rows = ((possible, "", possible), ("s", "", "s"), (f"@tmad-test-{os.getpid()}", "", f"@tmad-test-{os.getpid()}"),
+                ("/nowhere/s", "", elsewhere), ("/nowhere/s", "/nowhere", elsewhere),
+                ("/nowhere/s", directory, f"{directory}/tmad.sock"))
+        for path, runtime, own in rows:
+            with self.subTest(path=path, runtime=runtime):
+                done = self.run_tmactl("ping", socket_path=path, cwd=directory,
+                                       env=dict(own_environment(), XDG_RUNTIME_DIR=runtime))
+                words = [f"no tmad at {path} (", f"or: tmad --engine=cpu --socket {own}\n"]
+                if own != path:
+                    words.append(f"and use that: tmactl --socket {own}, or: export TMAD_SOCKET={own}\n")
+                self.was_refused(done.returncode, done.stdout, done.stderr, 1, words, 2 + (own != path))
+
+    @unittest.skipIf(os.geteuid() != 0, "only root can run tmactl as another user")
+    def test_what_an_ordinary_user_is_told(self):
+        directory = tempfile.mkdtemp(prefix="tmad-tmactl-")
+        self.addCleanup(shutil.rmtree, directory, ignore_errors=True)
+        os.chmod(directory, 0o755)
+        done = self.run_tmactl("ping", socket_path=f"{directory}/s", user=65534, group=65534, extra_groups=[],
+                               env=dict(own_environment(), XDG_RUNTIME_DIR=directory))
+        self.was_refused(done.returncode, done.stdout, done.stderr, 1, ["tmad --engine=cpu --socket /tmp/tmad-65534.sock\n"], 3)
 
     @unittest.skipIf(os.geteuid() != 0, "only root can run tmactl as another user")
     def test_who_is_not_of_the_group(self):
@@ -442,7 +504,7 @@ class Commands(Case):
         text = self.output("stats")
         self.assertRegex(text, r"(?m)^service +up .*, 1 open connection \(")
         self.assertRegex(text, r"(?m)^memory +0 regions of 0 B, 0 plans prepared, 0 tables prepared$")
-        self.assertRegex(text, r"(?m)^queue +0 transforms, 0 connections waiting, 0 descriptors received, ")
+        self.assertRegex(text, r"(?m)^queue +0 transforms, 0 connections waiting, 0 users stalled, 0 descriptors received, ")
         ones = {"connections": 1, "recoveries": 1, "regions": 1, "plans": 1, "tables": 1, "jobs": 1, "waiting": 1,
                 "pending_fds": 1}
         with Liar(self.file("lies"), lambda *_: ones) as liar:

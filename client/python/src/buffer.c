@@ -35,6 +35,18 @@ int py_dtype_of_format(const char *format, Py_ssize_t size)
 	return -1;
 }
 
+/* Says why tmad has no type of a format. */
+static const char *refusal_of(const char *format)
+{
+	if (*format == '>' || *format == '!')
+		return "their byte order is not this machine's";
+	if (*format == 'T' || strchr(format, '{'))
+		return "they are records, of which one field is moved at a time";
+	if (strpbrk(format, "uw"))
+		return "they are characters";
+	return "tmad has no such type";
+}
+
 static int set_sizes(struct py_tensor *t, const Py_buffer *b)
 {
 	if (b->ndim > TMA_MAX_RANK) {
@@ -49,9 +61,10 @@ static int set_sizes(struct py_tensor *t, const Py_buffer *b)
 	for (int d = 0; b->strides && d < b->ndim; d++) {
 		t->strides[d] = b->strides[d] / b->itemsize;
 		if (b->strides[d] % b->itemsize && t->shape[d] > 1) {
-			PyErr_Format(PyExc_BufferError,
-			             "stride %d is %zd bytes, which elements of %zd bytes do not divide", d,
-			             b->strides[d], b->itemsize);
+			PyErr_Format(
+			    PyExc_BufferError,
+			    "stride %d is %zd bytes, no multiple of the %zd of an element; move a copy", d,
+			    b->strides[d], b->itemsize);
 			return -1;
 		}
 	}
@@ -82,8 +95,10 @@ struct py_tensor *py_tensor_of_buffer(PyObject *object, int dtype)
 	if (dtype < 0)
 		dtype = py_dtype_of_format(b->format, b->itemsize);
 	if (dtype < 0) {
-		PyErr_Format(PyExc_TypeError, "elements of type '%s' (%zd bytes): tmad has no such type",
-		             b->format ? b->format : "B", b->itemsize);
+		PyErr_Format(
+		    PyExc_TypeError,
+		    "elements of type '%s' (%zd bytes): %s; numpy.frombuffer(array, 'uint8') has their bytes",
+		    b->format, b->itemsize, refusal_of(b->format));
 		goto err;
 	}
 	t->dtype = (enum tma_dtype)dtype;

@@ -55,7 +55,9 @@ static PyObject *py_client_new(PyTypeObject *type, PyObject *args, PyObject *kwa
 	if (uid != Py_None)
 		tma_set_server_uid(c->client, value);
 	CLIENT_CALL(c, rc = tma_connect(c->client, bytes ? PyBytes_AsString(bytes) : NULL));
-	if (py_client_check(c, rc) < 0)
+	if (rc < 0)
+		raise_status(rc, "%s", tma_last_error(c->client));
+	if (PyErr_Occurred())
 		goto err;
 	Py_XDECREF(bytes);
 	return (PyObject *)c;
@@ -72,12 +74,7 @@ static void free_ended(struct py_client *c)
 
 	c->ended = NULL;
 	c->ended_tail = &c->ended;
-	while (pending) {
-		struct pending *next = pending->next;
-
-		pending_free(pending);
-		pending = next;
-	}
+	pending_free_all(pending);
 }
 
 /* With the lock. Requests that are under way are waited for: they may still move what their callers free
@@ -107,23 +104,22 @@ static void close_client(struct py_client *c)
 static PyObject *py_client_close(PyObject *self, PyObject *unused)
 {
 	struct py_client *c = (struct py_client *)self;
-	bool has_streams;
+	struct pending *forgotten;
+	int rc;
 
 	(void)unused;
 	if (c->pid != getpid() || !c->client)
 		Py_RETURN_NONE;
-	has_streams = py_client_lock_streams(c);
-	if (!has_streams || !py_client_lock(c)) {
-		if (has_streams)
-			pthread_mutex_unlock(&c->streams_lock);
-		if (c->client)
-			return NULL;
-		PyErr_Clear(); /* another thread has just closed it */
+	rc = py_client_lock_to_close(c);
+	if (rc < 0)
+		return NULL;
+	if (rc == 0) /* another thread has just closed it */
 		Py_RETURN_NONE;
-	}
 	close_client(c);
+	forgotten = py_client_take_forgotten(c); /* whose memory keeps the client */
 	pthread_mutex_unlock(&c->lock);
 	pthread_mutex_unlock(&c->streams_lock);
+	pending_free_all(forgotten);
 	if (py_client_has_deferred(c))
 		py_client_release_now(c);
 	if (PyErr_Occurred())
@@ -354,9 +350,12 @@ static PyMethodDef py_client_methods[] = {
 	  "set_reconnect(ms)\n--\n\nFor how long later calls try to connect again; -1: they do not." },
 	{ "last_result", py_client_last_result, METH_NOARGS,
 	  "last_result()\n--\n\nWhat the last request did." },
-	{ "create", py_client_create, METH_VARARGS, "create(size)\n--\n\nA region of zeroed host memory." },
+	{ "create", py_client_create, METH_VARARGS,
+	  "create(size, device=None, is_shared=False)\n--\n\nA region of zeroed host memory." },
+	{ "allocate", py_client_allocate, METH_VARARGS,
+	  "allocate(size, device=None, zeroed=True)\n--\n\nThe same for an array: small ones share regions." },
 	{ "register", py_client_register, METH_VARARGS,
-	  "register(tensor, readonly)\n--\n\nA region of a tensor's memory." },
+	  "register(tensor, readonly, mapping=None)\n--\n\nA region of a tensor's memory; mapping is the mmap that has it." },
 	{ "is_shared", py_client_is_shared, METH_VARARGS,
 	  "is_shared(tensor)\n--\n\nWhether the service has a tensor's memory; device memory is registered." },
 	{ "run", WITH_KEYWORDS(py_client_run),
@@ -365,8 +364,9 @@ static PyMethodDef py_client_methods[] = {
 	  "submit(request, token, **order)\n--\n\nStarts a request; completed() returns its end, or wait() if the token "
 	  "is None." },
 	{ "wait", py_client_wait, METH_VARARGS, "wait(ticket)\n--\n\nWaits for a submitted request." },
-	{ "forget", py_client_forget, METH_VARARGS,
-	  "forget(ticket)\n--\n\nNobody will ask for its end; its request is kept until then." },
+	{ "settle", py_client_settle, METH_O,
+	  "settle(request)\n--\n\nWaits until a request is not under way, however it ends." },
+	{ "forget", py_client_forget, METH_VARARGS, "forget(ticket)\n--\n\nNobody will ask for its end." },
 	{ "cancel", py_client_cancel, METH_VARARGS,
 	  "cancel(ticket)\n--\n\nWhether it was canceled before it started." },
 	{ "completed", py_client_completed, METH_NOARGS,

@@ -30,15 +30,26 @@ struct core_state {
 	PyTypeObject *client_type;
 	PyTypeObject *region_type;
 	PyTypeObject *request_type;
+	PyTypeObject *ticket_type;
 	PyTypeObject *plan_type;
-	PyObject *make_error; /* of tmaclient._errors: an exception of a status and a message */
+	PyTypeObject *array_type; /* It is numpy.ndarray once a plan has met one, else NULL. */
+	PyObject *make_error;     /* of tmaclient._errors: an exception of a status and a message */
 };
 
 /* The state of the only module: the extension refuses to be loaded into a second interpreter. */
 extern struct core_state core;
 
-/* Sets the exception of a status. Returns -1. */
+/* Sets the exception of a status, unless one is set already. Returns -1. */
 int raise_status(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* An exception that is set is put aside for code of others: a deleter, the release of a buffer, a capsule's
+ * destructor. It would run as if it had raised that exception itself. What it does raise is reported, and the
+ * exception put back. */
+struct set_aside {
+	PyObject *type, *value, *trace;
+};
+void exception_set_aside(struct set_aside *ret);
+void exception_put_back(struct set_aside *aside);
 
 /* ---- Tensors --------------------------------------------------------------------------------------- */
 
@@ -126,6 +137,9 @@ void copy_tensor(const struct py_tensor *dst, const struct py_tensor *src);
 void copy_blocks(const struct py_tensor *dst, const struct py_tensor *src, int axis, const int64_t *index,
                  int64_t count, bool is_scatter);
 
+/* The module has this function. */
+PyObject *check_apart(PyObject *self, PyObject *args);
+
 /* ---- Clients --------------------------------------------------------------------------------------- */
 
 struct pending;
@@ -138,6 +152,7 @@ struct deferred {
 
 struct streams;
 struct segment;
+struct block;
 
 struct py_client {
 	PyObject ob_base;
@@ -146,6 +161,8 @@ struct py_client {
 	tma_client *client;           /* NULL: closed */
 	pid_t pid;                    /* of the process that made it: a child may not use it */
 	bool is_interrupted;          /* a signal's handler has raised an exception since it was locked */
+	int failed;                   /* the status that py_client_unlock raises; 0: none */
+	char failure[1024];           /* its message */
 
 	pthread_mutex_t deferred_lock;
 	struct deferred *deferred;
@@ -156,8 +173,9 @@ struct py_client {
 	struct pending *flying; /* all that are pending */
 	struct pending *ended;  /* with a request; taken by Client.completed */
 	struct pending **ended_tail;
-	bool has_forgotten; /* among those that ended */
-	int wake_fd;        /* an eventfd of the event loop, written when some ended; or -1 */
+	bool has_placed_host; /* py_region_place has found host memory since this was cleared */
+	bool has_forgotten;   /* some of those that ended are forgotten */
+	int wake_fd;          /* an eventfd of the event loop, written when some ended; or -1 */
 
 	tma_region *nothing;      /* where tensors without elements are; NULL until one is used */
 	struct segment *segments; /* of device memory that is registered */
@@ -178,6 +196,11 @@ void py_client_unlock(struct py_client *c);
  * of streams may need the other lock. */
 bool py_client_lock_streams(struct py_client *c);
 
+/* The lock, and both locks. They return 1, 0 without a lock if the client is closed, or -1 with an exception.
+ */
+int py_client_lock_if_open(struct py_client *c);
+int py_client_lock_to_close(struct py_client *c);
+
 /* For a destructor: releases now or when the client is unlocked next, without the GIL; also if it is closed.
  */
 void py_client_release(struct py_client *c, void (*release)(void *object), void *object);
@@ -191,14 +214,15 @@ bool py_client_has_deferred(struct py_client *c);
 void py_client_release_now(struct py_client *c);
 void py_client_release_all(struct py_client *c);
 
-/* Has the main thread raise the exception that is set, where nobody can. */
+/* Clears the exception that is set, and has the main thread raise it as soon as it can. */
 void py_tell_later(void);
 
 /* For tma_set_interrupt, with the client. */
 int py_client_on_interrupt(void *arg);
 
 /* With the lock, after a call: its status if that is not negative and no signal's handler has raised an
- * exception; otherwise -1 with an exception. A call may succeed although it was interrupted. */
+ * exception; otherwise -1, and py_client_unlock sets the exception. A call may succeed although it was
+ * interrupted. */
 int py_client_check(struct py_client *c, int status);
 
 /* With the lock: runs `call` without the GIL. */
@@ -211,8 +235,8 @@ int py_client_check(struct py_client *c, int status);
 /* With the lock: a request is under way. */
 void py_client_add_pending(struct py_client *c, struct pending *pending);
 
-/* With the lock: frees what ended and was forgotten. */
-void py_client_free_forgotten(struct py_client *c);
+/* With the lock: what ended and was forgotten, a list for pending_free_all. */
+struct pending *py_client_take_forgotten(struct py_client *c);
 
 /* With the lock, without the GIL, of a closed client: what is under way ends, for those who ask. */
 void py_client_end_pending(struct py_client *c);
@@ -223,11 +247,13 @@ void py_client_take_completed(struct py_client *c, const struct tma_completed *c
 
 /* Methods that are in other files. */
 PyObject *py_client_create(PyObject *self, PyObject *args);
+PyObject *py_client_allocate(PyObject *self, PyObject *args);
 PyObject *py_client_register(PyObject *self, PyObject *args);
 PyObject *py_client_is_shared(PyObject *self, PyObject *args);
 PyObject *py_client_run(PyObject *self, PyObject *args, PyObject *kwargs);
 PyObject *py_client_submit(PyObject *self, PyObject *args, PyObject *kwargs);
 PyObject *py_client_wait(PyObject *self, PyObject *args);
+PyObject *py_client_settle(PyObject *self, PyObject *request);
 PyObject *py_client_forget(PyObject *self, PyObject *args);
 PyObject *py_client_cancel(PyObject *self, PyObject *args);
 PyObject *py_client_completed(PyObject *self, PyObject *unused);
@@ -240,10 +266,13 @@ PyObject *py_client_stream_point(PyObject *self, PyObject *args);
 
 /* ---- Regions --------------------------------------------------------------------------------------- */
 
+struct remains;
+
 /* Memory that is shared with the service. It is released with the object. */
 struct py_region {
 	PyObject ob_base;
 	struct py_client *client;
+	struct remains *remains; /* The release needs it. It is NULL once that has begun. */
 	tma_region *region;
 	char *address; /* in this process; NULL: device memory */
 	uint64_t size;
@@ -251,14 +280,43 @@ struct py_region {
 	bool is_readonly;
 	enum tma_region_kind kind;
 	struct py_tensor *tensor; /* of a registered one: keeps the memory until the release; else NULL */
-	uint64_t device_address;  /* of the same memory, once a stream has used it; or 0 */
+	Py_buffer
+	    *mapping; /* It is that of the mmap that has the memory of a registered one, if that is known. */
+	uint64_t device_address; /* of the same memory, once a stream has used it; or 0 */
+	struct block *block;     /* the memory is this block of a slab; NULL: it is the region's own */
 };
 
 extern PyType_Spec py_region_spec;
 
+/* Makes an object without memory; NULL with an exception. */
+struct py_region *py_region_alloc(struct py_client *c);
+
+/* Makes a region of zeroed host memory, which is mapped for the device first, unless that is NULL. is_shared:
+ * a driver may pin it, or other processes write to it, so that the library does not seal it. */
+PyObject *py_region_create(struct py_client *c, uint64_t size, const char *device, bool is_shared);
+
+/* A destructor has the region released as soon as that is possible, and its memory unmapped after that,
+ * unless address is NULL. */
+void py_region_leave(struct py_client *c, tma_region *region, char *address, uint64_t size);
+
 /* With the lock: where a tensor is; -1 with an exception. A tensor of device memory is registered if need be.
  */
 int py_region_place(struct py_client *c, const struct py_tensor *t, bool writable, struct tma_place *ret);
+
+/* ---- Slabs ----------------------------------------------------------------------------------------- */
+
+/* It is called when the module is loaded, and returns -1 without an exception if there is no memory. */
+int slabs_init(void);
+
+/* Returns a Region object's memory to its slab. */
+void block_free(struct block *block);
+
+/* Has slabs that overlap with the memory give out no more blocks. */
+void slabs_retire(const char *start, uint64_t size);
+
+/* The same for all slabs of the client: the service may go on writing to blocks that nobody keeps. Needs no
+ * GIL. */
+void slabs_retire_of(const struct py_client *c);
 
 /* ---- Requests -------------------------------------------------------------------------------------- */
 
@@ -368,18 +426,24 @@ struct pending {
 	struct pending *next; /* of those that ended, in their order */
 	struct pending *next_flying;
 	struct pending **link_flying; /* to this one */
-	PyObject *request;            /* keeps its memory; NULL: nobody asks for its end (a stream's) */
-	PyObject *token;              /* the caller's */
+	PyObject *request; /* keeps its memory; NULL: nobody asks for its end, or a stream's request uses none
+	                      of the host */
+	const void *of;    /* the request, to be compared only */
+	PyObject *token;   /* is the caller's; NULL: nobody asks for the end of a stream's request */
 	tma_ticket ticket;
 	struct tma_result result;
 	struct resolved items; /* of which the library still uses the items */
 	char *message;         /* of a failure; or NULL */
-	bool is_forgotten;     /* nobody will ask for its end */
+	bool is_forgotten;     /* nobody will ask for its end, and it has ended */
 	struct stream *stream; /* that waits for it; or NULL */
 	uint64_t value;        /* its number in the stream */
 };
 
 void pending_free(struct pending *pending);
+void pending_free_all(struct pending *first);
+
+/* The ticket of a request that Client.wait waits for. A request whose ticket is gone is forgotten. */
+extern PyType_Spec py_ticket_spec;
 
 /* The keywords of an order in a stream, which has its own points. */
 int order_parse_enqueued(const struct py_client *c, PyObject *kwargs, struct tma_order *ret);

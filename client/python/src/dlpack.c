@@ -30,6 +30,18 @@ static const struct {
 	[TMA_COMPLEX128] = { DL_COMPLEX, 128 },
 };
 
+/* DLPack has these types, and tmad does not; nor does it have integers of other sizes. */
+static const struct {
+	uint8_t code;
+	uint8_t bits;
+	const char *name;
+} others[] = {
+	{ 3, 64, "an opaque handle" },  { 7, 8, "float8_e3m4" },      { 8, 8, "float8_e4m3" },
+	{ 9, 8, "float8_e4m3b11fnuz" }, { 11, 8, "float8_e4m3fnuz" }, { 13, 8, "float8_e5m2fnuz" },
+	{ 14, 8, "float8_e8m0fnu" },    { 15, 6, "float6_e2m3fn" },   { 16, 6, "float6_e3m2fn" },
+	{ 17, 4, "float4_e2m1fn" },
+};
+
 /* ---- From others ----------------------------------------------------------------------------------- */
 
 void dlpack_delete(struct py_tensor *t)
@@ -48,6 +60,30 @@ void dlpack_delete(struct py_tensor *t)
 	t->managed = NULL;
 }
 
+/* Sets the exception of a type that tmad does not have. Returns -1. */
+static int refuse(const DLTensor *dl)
+{
+	const char *const what = dl->dtype.code == DL_INT    ? "int"
+	                         : dl->dtype.code == DL_UINT ? "uint"
+	                                                     : "elements";
+
+	for (size_t i = 0; dl->dtype.lanes == 1 && i < sizeof others / sizeof *others; i++)
+		if (dl->dtype.code == others[i].code && dl->dtype.bits == others[i].bits) {
+			PyErr_Format(
+			    PyExc_TypeError,
+			    "elements of %s (DLPack's type code %d): tmad has no such type; to move their "
+			    "bytes, view them as uint8",
+			    others[i].name, dl->dtype.code);
+			return -1;
+		}
+	PyErr_Format(
+	    PyExc_TypeError,
+	    "%s of %d bits in %d lanes (DLPack's type code %d): tmad has no such type; to move their bytes, "
+	    "view them as uint8",
+	    what, dl->dtype.bits, dl->dtype.lanes, dl->dtype.code);
+	return -1;
+}
+
 static int take_tensor(struct py_tensor *t, const DLTensor *dl)
 {
 	for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
@@ -56,10 +92,7 @@ static int take_tensor(struct py_tensor *t, const DLTensor *dl)
 			t->dtype = (enum tma_dtype)i;
 			goto found;
 		}
-	PyErr_Format(PyExc_TypeError,
-	             "elements of DLPack's type code %d with %d bits and %d lanes: tmad has no such type",
-	             dl->dtype.code, dl->dtype.bits, dl->dtype.lanes);
-	return -1;
+	return refuse(dl);
 
 found:
 	if (dl->device.type != DEVICE_CPU && dl->device.type != DEVICE_CUDA &&
@@ -145,6 +178,7 @@ static PyObject *ask(PyObject *object, PyObject *stream)
 struct py_tensor *py_tensor_of_dlpack(PyObject *object, PyObject *stream)
 {
 	PyObject *capsule = ask(object, stream);
+	struct set_aside aside;
 	struct py_tensor *t;
 
 	if (!capsule)
@@ -154,7 +188,9 @@ struct py_tensor *py_tensor_of_dlpack(PyObject *object, PyObject *stream)
 		Py_DECREF(t);
 		t = NULL;
 	}
-	Py_DECREF(capsule);
+	exception_set_aside(&aside);
+	Py_DECREF(capsule); /* Its destructor is the producer's, if the tensor was not taken. */
+	exception_put_back(&aside);
 	return t;
 }
 

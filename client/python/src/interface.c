@@ -25,8 +25,10 @@ static int parse_type(const char *text, enum tma_dtype *ret)
 				*ret = types[i].dtype;
 				return 0;
 			}
-	PyErr_Format(PyExc_TypeError, "__cuda_array_interface__: elements of type %s: tmad has no such type",
-	             text);
+	PyErr_Format(PyExc_TypeError,
+	             "__cuda_array_interface__: elements of type %s: %s; view them as integers of their "
+	             "size to move their bytes",
+	             text, *text == '>' ? "their byte order is not this machine's" : "tmad has no such type");
 	return -1;
 }
 
@@ -73,8 +75,8 @@ static int take_strides(struct py_tensor *t, PyObject *strides)
 		if (bytes[d] % size && t->shape[d] > 1) {
 			PyErr_Format(
 			    PyExc_ValueError,
-			    "__cuda_array_interface__: stride %d is %lld bytes, which elements of %lld "
-			    "bytes do not divide",
+			    "__cuda_array_interface__: stride %d is %lld bytes, no multiple of the %lld of an "
+			    "element; move a copy",
 			    d, (long long)bytes[d], (long long)size);
 			return -1;
 		}

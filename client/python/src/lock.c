@@ -3,6 +3,7 @@
 #include "core.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -57,15 +58,23 @@ static bool take(struct py_client *c, pthread_mutex_t *lock)
 	return rc == 0;
 }
 
-bool py_client_lock(struct py_client *c)
+int py_client_lock_if_open(struct py_client *c)
 {
 	if (!take(c, &c->lock))
-		return false;
+		return -1;
 	c->is_interrupted = false;
-	if (is_usable(c))
-		return true;
+	c->failed = 0;
+	if (c->client)
+		return 1;
 	pthread_mutex_unlock(&c->lock);
-	return false;
+	return 0;
+}
+
+bool py_client_lock(struct py_client *c)
+{
+	int rc = py_client_lock_if_open(c);
+
+	return rc == 0 ? is_usable(c) : rc > 0;
 }
 
 bool py_client_lock_streams(struct py_client *c)
@@ -76,6 +85,18 @@ bool py_client_lock_streams(struct py_client *c)
 		return true;
 	pthread_mutex_unlock(&c->streams_lock);
 	return false;
+}
+
+int py_client_lock_to_close(struct py_client *c)
+{
+	int rc;
+
+	if (!take(c, &c->streams_lock))
+		return -1;
+	rc = py_client_lock_if_open(c);
+	if (rc <= 0)
+		pthread_mutex_unlock(&c->streams_lock);
+	return rc;
 }
 
 /* Whether the library waits for the program to connect: a service that only went away it looks for itself. */
@@ -94,13 +115,17 @@ bool py_client_enter(struct py_client *c)
 		return false;
 	if (tma_fd(c->client) < 0)
 		segments_release_stale(c, NULL);
-	if (!is_given_up(c->client))
+	rc = py_client_check(c, 0);
+	if (rc == 0 && !is_given_up(c->client))
 		return true;
-	memcpy(path, c->client->path, sizeof path);
-	CLIENT_CALL(c, rc = tma_connect(c->client, path));
-	if (rc < 0 && tma_fd(c->client) >= 0)
-		rc = 0; /* what of its regions and plans was lost says so when it is used */
-	if (py_client_check(c, rc) == 0)
+	if (rc == 0) {
+		memcpy(path, c->client->path, sizeof path);
+		CLIENT_CALL(c, rc = tma_connect(c->client, path));
+		if (rc < 0 && tma_fd(c->client) >= 0)
+			rc = 0; /* what of its regions and plans was lost says so when it is used */
+		rc = py_client_check(c, rc);
+	}
+	if (rc == 0)
 		return true;
 	py_client_unlock(c);
 	return false;
@@ -117,14 +142,30 @@ static struct deferred *take_deferred(struct py_client *c)
 	return first;
 }
 
-/* What an exception interrupted, a destructor, cannot raise it. Ctrl-C comes again where it can be raised. */
+static int raise_again(void *exception)
+{
+	PyErr_SetObject((PyObject *)Py_TYPE((PyObject *)exception), exception);
+	Py_DECREF((PyObject *)exception);
+	return -1;
+}
+
+/* A destructor cannot raise what a signal's handler has raised in it. The main thread, in which handlers run,
+ * raises the same exception before its next bytecode. */
 void py_tell_later(void)
 {
-	if (PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) {
-		PyErr_Clear();
-		PyErr_SetInterrupt();
-	} else
+	PyObject *type, *exception, *trace;
+
+	PyErr_Fetch(&type, &exception, &trace);
+	PyErr_NormalizeException(&type, &exception, &trace);
+	if (trace)
+		PyException_SetTraceback(exception, trace);
+	if (Py_AddPendingCall(raise_again, exception) < 0) { /* too many wait already */
+		PyErr_Restore(type, exception, trace);
 		PyErr_WriteUnraisable(NULL);
+		return;
+	}
+	Py_XDECREF(type);
+	Py_XDECREF(trace);
 }
 
 /* With the lock: without the GIL. */
@@ -161,6 +202,8 @@ void py_client_release_all(struct py_client *c)
 	struct deferred *entry;
 
 	while ((entry = take_deferred(c)) != NULL) {
+		struct pending *forgotten;
+
 		if (pthread_mutex_trylock(&c->lock) != 0) {
 			struct deferred *last = entry;
 
@@ -173,7 +216,9 @@ void py_client_release_all(struct py_client *c)
 			return;
 		}
 		run_deferred(c, entry);
+		forgotten = py_client_take_forgotten(c);
 		pthread_mutex_unlock(&c->lock);
+		pending_free_all(forgotten);
 	}
 }
 
@@ -187,13 +232,23 @@ bool py_client_has_deferred(struct py_client *c)
 	return has;
 }
 
+/* Exceptions are made, and objects let go, without the lock: anybody's code may run then, such as finalizers.
+ */
 void py_client_unlock(struct py_client *c)
 {
+	const int failed = c->failed;
+	char failure[sizeof c->failure];
+	struct pending *forgotten;
+
+	if (failed)
+		memcpy(failure, c->failure, sizeof failure);
 	if (c->n_pending)
 		py_client_take_ended(c);
-	if (c->has_forgotten)
-		py_client_free_forgotten(c);
+	forgotten = py_client_take_forgotten(c);
 	pthread_mutex_unlock(&c->lock);
+	if (failed)
+		raise_status(failed, "%s", failure);
+	pending_free_all(forgotten);
 	if (py_client_has_deferred(c))
 		py_client_release_now(c);
 }
@@ -222,7 +277,11 @@ int py_client_check(struct py_client *c, int status)
 {
 	if (PyErr_Occurred()) /* of a signal's handler */
 		return -1;
-	return status < 0 ? raise_status(status, "%s", tma_last_error(c->client)) : status;
+	if (status >= 0)
+		return status;
+	c->failed = status;
+	snprintf(c->failure, sizeof c->failure, "%s", tma_last_error(c->client));
+	return -1;
 }
 
 /* ---- Signals ----------------------------------------------------------------------------------------- */

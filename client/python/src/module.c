@@ -4,6 +4,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 
@@ -15,6 +16,8 @@ int raise_status(int status, const char *format, ...)
 	char message[1024];
 	va_list args;
 
+	if (PyErr_Occurred()) /* what a signal's handler has raised comes first */
+		return -1;
 	va_start(args, format);
 	vsnprintf(message, sizeof message, format, args);
 	va_end(args);
@@ -36,6 +39,18 @@ int raise_status(int status, const char *format, ...)
 	return -1;
 }
 
+void exception_set_aside(struct set_aside *ret)
+{
+	PyErr_Fetch(&ret->type, &ret->value, &ret->trace);
+}
+
+void exception_put_back(struct set_aside *aside)
+{
+	if (PyErr_Occurred())
+		py_tell_later();
+	PyErr_Restore(aside->type, aside->value, aside->trace);
+}
+
 /* ---- Functions ------------------------------------------------------------------------------------- */
 
 static PyObject *encode_number(PyObject *self, PyObject *args)
@@ -52,10 +67,35 @@ static PyObject *encode_number(PyObject *self, PyObject *args)
 		return NULL;
 	dtype = tma_dtype_parse(name);
 	if (dtype < 0 || tma_number_encode((enum tma_dtype)dtype, &number, bytes) < 0) {
-		raise_status(TMA_INVALID_ARGUMENT, "value: %s cannot represent it", name);
+		PyObject *text = PyObject_Str(object);
+		const char *number = text ? PyUnicode_AsUTF8AndSize(text, NULL) : NULL;
+
+		if (number)
+			raise_status(TMA_INVALID_ARGUMENT, "value: %s is no value of %s", number, name);
+		Py_XDECREF(text);
 		return NULL;
 	}
 	return PyBytes_FromStringAndSize((char *)bytes, (Py_ssize_t)tma_dtype_size((enum tma_dtype)dtype));
+}
+
+/* parse_dtype(name) returns tmad's name of a type by any of its names, or None. */
+static PyObject *parse_dtype(PyObject *self, PyObject *args)
+{
+	PyObject *object;
+	const char *name;
+	Py_ssize_t len;
+	int dtype;
+
+	(void)self;
+	if (!PyArg_ParseTuple(args, "U:parse_dtype", &object))
+		return NULL;
+	name = PyUnicode_AsUTF8AndSize(object, &len);
+	if (!name)
+		PyErr_Clear(); /* lone surrogates, which no name has */
+	dtype = name && strlen(name) == (size_t)len ? tma_dtype_parse(name) : TMA_NOT_FOUND;
+	if (dtype < 0)
+		Py_RETURN_NONE;
+	return PyUnicode_FromString(tma_dtype_name((enum tma_dtype)dtype));
 }
 
 static int read_integer(enum tma_dtype dtype, const char *at, int64_t *ret)
@@ -91,16 +131,66 @@ static int read_integer(enum tma_dtype dtype, const char *at, int64_t *ret)
 	}
 }
 
-/* check_index(index, limit): a contiguous copy as int64, in which negative entries count from the end. */
+/* Looks for two entries that are the same by a bit for each block, which is fast but names neither. Returns
+ * true as well where the bits would take more memory than a table. */
+static bool may_be_twice(const int64_t *values, int64_t n, int64_t limit)
+{
+	unsigned char *seen = limit / 128 <= n ? calloc(1, (size_t)limit / 8 + 1) : NULL;
+	bool is_twice = !seen;
+
+	for (int64_t i = 0; !is_twice && i < n; i++) {
+		const unsigned bit = 1u << values[i] % 8;
+
+		is_twice = seen[values[i] / 8] & bit;
+		seen[values[i] / 8] |= (unsigned char)bit;
+	}
+	free(seen);
+	return is_twice;
+}
+
+/* Raises OverlapError if two entries are the same. */
+static int check_distinct(const int64_t *values, int64_t n)
+{
+	const uint64_t factor = UINT64_C(0x9e3779b97f4a7c15);
+	int64_t *table; /* It finds an entry's number, from 1 on, by its value. */
+	int bits = 1, rc = 0;
+
+	while (bits < 62 && INT64_C(1) << bits < 2 * n)
+		bits++;
+	table = calloc((size_t)1 << bits, sizeof *table);
+	if (!table) {
+		PyErr_NoMemory();
+		return -1;
+	}
+	for (int64_t i = 0; rc == 0 && i < n; i++) {
+		uint64_t at = (uint64_t)values[i] * factor >> (64 - bits);
+
+		while (table[at] && values[table[at] - 1] != values[i])
+			at = (at + 1) & ((UINT64_C(1) << bits) - 1);
+		if (table[at])
+			rc = raise_status(
+			    TMA_OVERLAP,
+			    "index[%lld]: %lld, as index[%lld]: two blocks would be written to the "
+			    "same place in dst",
+			    (long long)i, (long long)values[i], (long long)(table[at] - 1));
+		table[at] = i + 1;
+	}
+	free(table);
+	return rc;
+}
+
+/* check_index(index, limit, is_distinct) makes a contiguous copy as int64, in which negative entries count
+ * from the end. */
 static PyObject *check_index(PyObject *self, PyObject *args)
 {
 	struct py_tensor *index, *copy = NULL;
 	PyObject *object, *memory;
 	long long limit;
+	int is_distinct;
 	int64_t *values;
 
 	(void)self;
-	if (!PyArg_ParseTuple(args, "O!L:check_index", core.tensor_type, &object, &limit))
+	if (!PyArg_ParseTuple(args, "O!Lp:check_index", core.tensor_type, &object, &limit, &is_distinct))
 		return NULL;
 	index = (struct py_tensor *)object;
 	if (index->rank != 1 || !py_tensor_is_host(index)) {
@@ -127,6 +217,9 @@ static PyObject *check_index(PyObject *self, PyObject *args)
 			goto out;
 		}
 	}
+	if (is_distinct && may_be_twice(values, index->shape[0], limit) &&
+	    check_distinct(values, index->shape[0]) < 0)
+		goto out;
 	copy = py_tensor_of_buffer(memory, TMA_UINT8);
 	if (copy) {
 		PyObject *viewed = PyObject_CallMethod((PyObject *)copy, "viewed", "s(L)", "int64",
@@ -287,8 +380,12 @@ static PyObject *make_statuses(void)
 static PyMethodDef functions[] = {
 	{ "encode_number", encode_number, METH_VARARGS,
 	  "encode_number(dtype, value)\n--\n\nThe bytes with which padding fills." },
+	{ "parse_dtype", parse_dtype, METH_VARARGS,
+	  "parse_dtype(name)\n--\n\ntmad's name of a type by any of its names; None: it has no such type." },
+	{ "check_apart", check_apart, METH_VARARGS,
+	  "check_apart(written, read)\n--\n\nRefuses what is written where it shares bytes; lists of (name, tensor)." },
 	{ "check_index", check_index, METH_VARARGS,
-	  "check_index(index, limit)\n--\n\nA checked copy, as int64; negative entries count from the end." },
+	  "check_index(index, limit, is_distinct)\n--\n\nA checked copy, as int64; negative entries count from the end." },
 	{ "layout", make_layout, METH_VARARGS,
 	  "layout(dtype, shape, strides)\n--\n\nA tensor without memory." },
 	{ "signal_point", signal_point, METH_VARARGS,
@@ -322,10 +419,15 @@ static int core_exec(PyObject *module)
 		                "tmaclient can be loaded by one interpreter of a process only");
 		return -1;
 	}
+	if (slabs_init() != 0) {
+		PyErr_NoMemory();
+		return -1;
+	}
 	if (add_type(module, &py_tensor_spec, "Tensor", &core.tensor_type) < 0 ||
 	    add_type(module, &py_client_spec, "Client", &core.client_type) < 0 ||
 	    add_type(module, &py_region_spec, "Region", &core.region_type) < 0 ||
 	    add_type(module, &py_request_spec, "Request", &core.request_type) < 0 ||
+	    add_type(module, &py_ticket_spec, "Ticket", &core.ticket_type) < 0 ||
 	    add_type(module, &py_plan_spec, "Plan", &core.plan_type) < 0)
 		return -1;
 	dtypes = make_dtypes();

@@ -129,23 +129,59 @@ int py_plan_check(const struct py_tensor *expected, const struct py_tensor *t, c
 	return -1;
 }
 
+/* Tells whether the buffer of an object is all that there is to it: arrays of a subclass may have a mask, or
+ * a unit. */
+static bool is_plain(PyObject *object)
+{
+	PyObject *numpy;
+
+	if (Py_TYPE(object) == core.tensor_type || PyMemoryView_Check(object))
+		return true;
+	numpy = core.array_type ? NULL : PyDict_GetItemString(PyImport_GetModuleDict(), "numpy");
+	if (numpy) {
+		PyObject *type = PyObject_GetAttrString(numpy, "ndarray");
+
+		if (type && PyType_Check(type))
+			core.array_type = (PyTypeObject *)type; /* The reference is kept for good. */
+		else
+			Py_XDECREF(type);
+		PyErr_Clear();
+	}
+	return Py_TYPE(object) == core.array_type;
+}
+
+static void release_buffer(Py_buffer *b)
+{
+	struct set_aside aside;
+
+	exception_set_aside(&aside);
+	PyBuffer_Release(b);
+	exception_put_back(&aside);
+}
+
 /* A plan's array by its buffer, without a tensor: the call on shared arrays is to cost little. */
 struct side {
 	Py_buffer buffer;
 	struct extent extent;
 };
 
-/* False, without an exception: not laid out as the plan has it, or nothing to move. */
-static bool lay(PyObject *object, const struct py_tensor *expected, bool writable, struct side *ret)
+/* Returns 1; 0 if it is no plain array, is not laid out as the plan has it, or has nothing to move; -1 with
+ * an exception that is not the buffer's. */
+static int lay(PyObject *object, const struct py_tensor *expected, bool writable, struct side *ret)
 {
 	const Py_ssize_t size = (Py_ssize_t)tma_dtype_size(expected->dtype);
 	Py_buffer *b = &ret->buffer;
 	int64_t low = 0, high = 0;
 	bool is_same;
 
+	if (!is_plain(object))
+		return 0;
 	if (PyObject_GetBuffer(object, b, writable ? PyBUF_FULL : PyBUF_FULL_RO) < 0) {
+		if (!PyErr_ExceptionMatches(PyExc_BufferError) && !PyErr_ExceptionMatches(PyExc_TypeError) &&
+		    !PyErr_ExceptionMatches(PyExc_ValueError))
+			return -1;
 		PyErr_Clear();
-		return false;
+		return 0;
 	}
 	is_same = b->ndim == expected->rank && b->itemsize == size && !b->suboffsets &&
 	          (b->ndim == 0 || (b->shape && b->strides)) &&
@@ -161,11 +197,11 @@ static bool lay(PyObject *object, const struct py_tensor *expected, bool writabl
 			high += reach;
 	}
 	if (!is_same) {
-		PyBuffer_Release(b);
-		return false;
+		release_buffer(b);
+		return 0;
 	}
 	ret->extent = (struct extent){ (char *)b->buf + low, (uint64_t)(high - low + size) };
-	return true;
+	return 1;
 }
 
 /* With the lock. */
@@ -213,18 +249,22 @@ static PyObject *py_plan_call(PyObject *self, PyObject *args, PyObject *kwargs)
 	struct py_plan *p = (struct py_plan *)self;
 	struct side dst, src;
 	PyObject *out;
-	int rc = 1;
+	int rc, fits;
 
 	if (kwargs || PyTuple_Size(args) != 2 || p->scale || p->bias || p->results.scale ||
 	    p->results.inverse)
 		return run_otherwise(self, args, kwargs);
 	out = PyTuple_GetItem(args, 1);
-	if (lay(PyTuple_GetItem(args, 0), p->src, false, &src)) {
-		if (lay(out, p->dst, true, &dst)) {
+	fits = lay(PyTuple_GetItem(args, 0), p->src, false, &src);
+	rc = fits < 0 ? -1 : 1;
+	if (fits > 0) {
+		fits = lay(out, p->dst, true, &dst);
+		rc = fits < 0 ? -1 : 1;
+		if (fits > 0) {
 			rc = run_shared(p, &dst, &src);
-			PyBuffer_Release(&dst.buffer);
+			release_buffer(&dst.buffer);
 		}
-		PyBuffer_Release(&src.buffer);
+		release_buffer(&src.buffer);
 	}
 	if (rc < 0)
 		return NULL;
@@ -248,9 +288,16 @@ static PyObject *get_src(PyObject *self, void *unused)
 	return (PyObject *)((struct py_plan *)self)->src;
 }
 
+static PyObject *get_released(PyObject *self, void *unused)
+{
+	(void)unused;
+	return PyBool_FromLong(!((struct py_plan *)self)->plan);
+}
+
 static PyGetSetDef py_plan_getset[] = {
 	{ "dst", get_dst, NULL, "The destination's layout.", NULL },
 	{ "src", get_src, NULL, "The source's layout.", NULL },
+	{ "released", get_released, NULL, "Whether it was given up.", NULL },
 	{ 0 },
 };
 

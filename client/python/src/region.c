@@ -3,35 +3,44 @@
  * it. */
 #include "core.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include "client/client.h"
 
-static struct py_region *py_region_alloc(struct py_client *c)
+/* A region leaves this behind. Its addresses are another's only when the client no longer finds them. */
+struct remains {
+	struct py_client *client;
+	tma_region *region;
+	void *address; /* It is unmapped, unless it is NULL. */
+	size_t size;
+	atomic_bool is_kept; /* The object holds the mmap that has the memory. */
+};
+
+struct py_region *py_region_alloc(struct py_client *c)
 {
 	struct py_region *r = (struct py_region *)PyType_GenericAlloc(core.region_type, 0);
 
-	if (r) {
-		Py_INCREF((PyObject *)c);
-		r->client = c;
-	}
-	return r;
+	if (!r)
+		return NULL;
+	Py_INCREF((PyObject *)c);
+	r->client = c;
+	r->remains = calloc(1, sizeof *r->remains);
+	if (r->remains)
+		return r;
+	Py_DECREF((PyObject *)r);
+	return (struct py_region *)PyErr_NoMemory();
 }
 
-/* Client.create(size, device=None). The mapping becomes the object's: arrays in it outlive the client. */
-PyObject *py_client_create(PyObject *self, PyObject *args)
+/* The mapping becomes the object's: arrays in it outlive the client. is_shared: a driver may pin the memory,
+ * or other processes write to it. */
+PyObject *py_region_create(struct py_client *c, uint64_t size, const char *device, bool is_shared)
 {
-	struct py_client *c = (struct py_client *)self;
-	const char *device = NULL;
-	uint64_t size;
-	struct py_region *r;
+	struct py_region *r = py_region_alloc(c);
 	int rc;
 
-	if (!PyArg_ParseTuple(args, "O&|z:create", parse_u64, &size, &device))
-		return NULL;
-	r = py_region_alloc(c);
 	if (!r)
 		return NULL;
 	if (!py_client_enter(c)) {
@@ -40,6 +49,8 @@ PyObject *py_client_create(PyObject *self, PyObject *args)
 	}
 	CLIENT_CALL(c, rc = tma_region_create_on(c->client, device, TMA_REGION_MEMFD, size, &r->region));
 	if (rc == 0) {
+		if (is_shared)
+			region_share(r->region);
 		r->address = r->region->data;
 		r->region->data = NULL;
 		r->is_mapped = true;
@@ -55,18 +66,61 @@ PyObject *py_client_create(PyObject *self, PyObject *args)
 	return (PyObject *)r;
 }
 
-/* Client.register(tensor, readonly) */
+/* Client.create(size, device=None, is_shared=False) makes a region. */
+PyObject *py_client_create(PyObject *self, PyObject *args)
+{
+	const char *device = NULL;
+	uint64_t size;
+	int is_shared = 0;
+
+	if (!PyArg_ParseTuple(args, "O&|zp:create", parse_u64, &size, &device, &is_shared))
+		return NULL;
+	return py_region_create((struct py_client *)self, size, device, is_shared);
+}
+
+/* Takes the buffer of an mmap, which cannot be closed or resized until that is released. NULL with an
+ * exception. */
+static Py_buffer *hold(PyObject *mapping)
+{
+	Py_buffer *b = PyMem_Malloc(sizeof *b);
+
+	if (!b)
+		return (Py_buffer *)PyErr_NoMemory();
+	if (PyObject_GetBuffer(mapping, b, PyBUF_SIMPLE) == 0)
+		return b;
+	PyMem_Free(b);
+	return NULL;
+}
+
+static void let_go_of_mapping(struct py_region *r)
+{
+	if (r->mapping) {
+		PyBuffer_Release(r->mapping);
+		PyMem_Free(r->mapping);
+	}
+	r->mapping = NULL;
+}
+
+static bool has(const Py_buffer *b, struct extent e)
+{
+	const char *start = b->buf;
+
+	return e.start >= start && e.start + e.size <= start + b->len;
+}
+
+/* Client.register(tensor, readonly, mapping=None): mapping is the mmap that has the tensor's memory. The
+ * region holds it, so that no use of the memory has to ask whether it is still mapped. */
 PyObject *py_client_register(PyObject *self, PyObject *args)
 {
 	struct py_client *c = (struct py_client *)self;
 	unsigned flags = 0;
 	struct extent extent;
-	PyObject *object;
+	PyObject *object, *mapping = Py_None;
 	struct py_tensor *t;
 	struct py_region *r;
 	int readonly, rc;
 
-	if (!PyArg_ParseTuple(args, "O!p:register", core.tensor_type, &object, &readonly))
+	if (!PyArg_ParseTuple(args, "O!p|O:register", core.tensor_type, &object, &readonly, &mapping))
 		return NULL;
 	t = (struct py_tensor *)object;
 	extent = py_tensor_extent(t);
@@ -75,7 +129,11 @@ PyObject *py_client_register(PyObject *self, PyObject *args)
 	r = py_region_alloc(c);
 	if (!r)
 		return NULL;
-	if (!py_client_enter(c)) {
+	if (py_tensor_is_host(t))
+		slabs_retire(extent.start, extent.size);
+	if (mapping != Py_None)
+		r->mapping = hold(mapping);
+	if ((mapping != Py_None && !r->mapping) || !py_client_enter(c)) {
 		Py_DECREF(r);
 		return NULL;
 	}
@@ -93,6 +151,10 @@ PyObject *py_client_register(PyObject *self, PyObject *args)
 		Py_INCREF(object);
 		r->tensor = t;
 	}
+	if (rc == 0 && r->mapping && has(r->mapping, extent)) {
+		atomic_store(&r->remains->is_kept, true);
+		r->region->kept = &r->remains->is_kept;
+	}
 	rc = py_client_check(c, rc);
 	py_client_unlock(c);
 	if (rc < 0) {
@@ -101,14 +163,6 @@ PyObject *py_client_register(PyObject *self, PyObject *args)
 	}
 	return (PyObject *)r;
 }
-
-/* What a region leaves behind. Its addresses are another's only when the client no longer finds them. */
-struct remains {
-	struct py_client *client;
-	tma_region *region;
-	void *address; /* to be unmapped; or NULL */
-	size_t size;
-};
 
 static void release(void *arg)
 {
@@ -121,27 +175,52 @@ static void release(void *arg)
 	free(remains);
 }
 
+/* Until the release, the memory may be another's. */
+static void leave(struct remains *remains, struct py_client *c, tma_region *region, char *address,
+                  uint64_t size)
+{
+	remains->client = c;
+	remains->region = region;
+	remains->address = address;
+	remains->size = size;
+	atomic_store(&remains->is_kept, false);
+	py_client_release(c, release, remains);
+}
+
+void py_region_leave(struct py_client *c, tma_region *region, char *address, uint64_t size)
+{
+	struct remains *remains = calloc(1, sizeof *remains);
+
+	if (remains) /* otherwise it stays until the process ends */
+		leave(remains, c, region, address, size);
+}
+
 static void let_go(struct py_region *r)
 {
 	struct py_tensor *const tensor = r->tensor;
-	struct remains *remains;
+	struct remains *const remains = r->remains;
+	tma_region *const region = r->region;
+	struct set_aside aside;
 
+	exception_set_aside(&aside);
 	if (r->device_address && r->client->pid == getpid()) {
 		Py_BEGIN_ALLOW_THREADS cuda_host_retire(r->address);
 		Py_END_ALLOW_THREADS
 	}
 	r->device_address = 0;
-	if (!r->region)
-		return;
-	remains = malloc(sizeof *remains);
-	if (remains)
-		*remains =
-		    (struct remains){ r->client, r->region, r->is_mapped ? r->address : NULL, r->size };
+	r->remains = NULL;
 	r->region = NULL;
+	if (region && !r->block)
+		leave(remains, r->client, region, r->is_mapped ? r->address : NULL, r->size);
+	else
+		free(remains);
+	if (region && r->block &&
+	    r->client->pid == getpid()) /* a child leaves its parent's slabs as they are */
+		block_free(r->block);
+	let_go_of_mapping(r);
 	r->tensor = NULL;
-	if (remains) /* otherwise it stays until the process ends */
-		py_client_release(r->client, release, remains);
 	Py_XDECREF((PyObject *)tensor);
+	exception_put_back(&aside);
 }
 
 static PyObject *py_region_release(PyObject *self, PyObject *unused)
@@ -257,6 +336,23 @@ static PyObject *get_kind(PyObject *self, void *unused)
 	return PyUnicode_FromString(kinds[r->region ? r->kind : 0]);
 }
 
+static PyObject *py_region_repr(PyObject *self)
+{
+	const struct py_region *r = (struct py_region *)self;
+	PyObject *kind = get_kind(self, NULL), *text = NULL;
+
+	if (kind && r->region && r->address)
+		text = PyUnicode_FromFormat("<tmaclient.Region: %llu bytes of %U at %p%s>",
+		                            (unsigned long long)r->size, kind, r->address,
+		                            r->is_readonly ? ", read-only" : "");
+	else if (kind)
+		text =
+		    PyUnicode_FromFormat("<tmaclient.Region: %llu bytes, %U%s>", (unsigned long long)r->size,
+		                         kind, r->region && r->is_readonly ? ", read-only" : "");
+	Py_XDECREF(kind);
+	return text;
+}
+
 static PyGetSetDef py_region_getset[] = {
 	{ "size", get_size, NULL, "Bytes.", NULL },
 	{ "address", get_address, NULL, "Address in this process; 0 for device memory.", NULL },
@@ -276,9 +372,13 @@ PyDoc_STRVAR(py_region_doc,
              "the last object that uses it.");
 
 static PyType_Slot py_region_slots[] = {
-	{ Py_tp_doc, (void *)py_region_doc },     { Py_tp_dealloc, py_region_dealloc },
-	{ Py_tp_getset, py_region_getset },       { Py_tp_methods, py_region_methods },
-	{ Py_bf_getbuffer, py_region_getbuffer }, { 0 },
+	{ Py_tp_repr, py_region_repr },
+	{ Py_tp_doc, (void *)py_region_doc },
+	{ Py_tp_dealloc, py_region_dealloc },
+	{ Py_tp_getset, py_region_getset },
+	{ Py_tp_methods, py_region_methods },
+	{ Py_bf_getbuffer, py_region_getbuffer },
+	{ 0 },
 };
 
 PyType_Spec py_region_spec = {
@@ -322,7 +422,8 @@ int py_region_place(struct py_client *c, const struct py_tensor *t, bool writabl
 		    "an array at %p is not in shared memory; make it with empty() or zeros(), or register() it",
 		    t->data);
 		return -1;
-	}
+	} else
+		c->has_placed_host = true;
 	ret->offset += (uint64_t)(t->data - extent.start);
 	return 0;
 }

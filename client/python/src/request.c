@@ -46,37 +46,54 @@ static void py_request_dealloc(PyObject *self)
 
 /* ---- Parsing --------------------------------------------------------------------------------------- */
 
-static bool has_method(PyObject *object, const char *name)
+/* 1 with a new reference, 0, or -1 with an exception: an attribute may be anybody's code, in which a signal's
+ * handler may raise one. */
+static int get_attribute(PyObject *object, const char *name, PyObject **ret)
 {
-	PyObject *value = PyObject_GetAttrString(object, name);
-
+	*ret = PyObject_GetAttrString(object, name);
+	if (*ret)
+		return 1;
+	if (!PyErr_ExceptionMatches(PyExc_AttributeError))
+		return -1;
 	PyErr_Clear();
-	Py_XDECREF(value);
-	return value != NULL;
+	return 0;
 }
 
-/* NumPy's scalars have __float__, too, and drop the imaginary part there. */
-static bool is_complex(PyObject *object)
+static int has_method(PyObject *object, const char *name)
 {
-	PyObject *dtype, *kind;
-	const char *text = NULL;
-	bool is = has_method(object, "__complex__") && !has_method(object, "__float__");
+	PyObject *value;
+	int has = get_attribute(object, name, &value);
 
-	if (is || PyFloat_Check(object) || !has_method(object, "dtype"))
+	Py_XDECREF(value);
+	return has;
+}
+
+/* 1, 0, or -1 with an exception. NumPy's scalars have __float__, too, and drop the imaginary part there. */
+static int is_complex(PyObject *object)
+{
+	PyObject *dtype, *kind = NULL;
+	int is = has_method(object, "__complex__"), has;
+
+	if (is > 0) {
+		has = has_method(object, "__float__");
+		is = has < 0 ? -1 : !has;
+	}
+	if (is != 0 || PyFloat_Check(object))
 		return is;
-	dtype = PyObject_GetAttrString(object, "dtype");
-	kind = dtype ? PyObject_GetAttrString(dtype, "kind") : NULL;
-	text = kind && PyUnicode_Check(kind) ? PyUnicode_AsUTF8AndSize(kind, NULL) : NULL;
-	is = text && !strcmp(text, "c");
-	PyErr_Clear();
+	has = get_attribute(object, "dtype", &dtype);
+	if (has > 0)
+		has = get_attribute(dtype, "kind", &kind);
+	if (has > 0 && PyUnicode_Check(kind))
+		is = PyUnicode_CompareWithASCIIString(kind, "c") == 0;
 	Py_XDECREF(dtype);
 	Py_XDECREF(kind);
-	return is;
+	return has < 0 ? -1 : is;
 }
 
 int number_parse(PyObject *object, const char *name, struct tma_number *ret)
 {
 	PyObject *index = NULL;
+	int is;
 
 	*ret = (struct tma_number){ 0 };
 	if (PyIndex_Check(object))
@@ -104,7 +121,10 @@ int number_parse(PyObject *object, const char *name, struct tma_number *ret)
 		}
 		return 0;
 	}
-	if (PyComplex_Check(object) || is_complex(object)) {
+	is = PyComplex_Check(object) ? 1 : is_complex(object);
+	if (is < 0)
+		return -1;
+	if (is) {
 		PyObject *args = PyTuple_New(1), *number = NULL;
 
 		if (args) {
@@ -220,12 +240,17 @@ static int parse_conversion(struct py_request *q, const char *cast, PyObject *sc
 {
 	if (!cast)
 		return 0;
-	if (strcmp(cast, "saturate") && strcmp(cast, "exact")) {
-		PyErr_Format(PyExc_ValueError, "cast: '%s'; it is saturate or exact", cast);
+	if (!strcmp(cast, "saturate")) {
+		q->cast = TMA_CAST_SATURATE;
+	} else if (!strcmp(cast, "exact")) {
+		q->cast = TMA_CAST_EXACT;
+	} else if (!strcmp(cast, "ieee")) {
+		q->cast = TMA_CAST_IEEE;
+	} else {
+		PyErr_Format(PyExc_ValueError, "cast: '%s'; it is saturate, exact or ieee", cast);
 		return -1;
 	}
 	q->is_conversion = true;
-	q->cast = strcmp(cast, "exact") ? TMA_CAST_SATURATE : TMA_CAST_EXACT;
 	return parse_operand(scale, "scale", &q->scale) < 0 ? -1 : parse_operand(bias, "bias", &q->bias);
 }
 

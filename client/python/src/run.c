@@ -33,6 +33,10 @@ static int parse_point(const struct py_client *c, PyObject *object, struct tma_p
 		PyErr_SetString(PyExc_ValueError, "the timeline was released");
 		return -1;
 	}
+	if (region->block) {
+		PyErr_SetString(PyExc_ValueError, "wait, signal: the region is an array's, and no timeline");
+		return -1;
+	}
 	*ret = (struct tma_point){ .region = region->region, .offset = offset, .value = value };
 	return 0;
 }
@@ -268,11 +272,95 @@ void py_client_take_ended(struct py_client *c)
 		py_client_take_completed(c, &completed);
 }
 
+struct py_ticket {
+	PyObject ob_base;
+	struct py_client *client;
+	tma_ticket number; /* 0: nothing was submitted */
+	bool has_token;    /* Client.completed returns the request's end */
+};
+
+/* With the lock; needs no GIL. What is under way loses its objects, because they keep the client, and nobody
+ * may call that again: the service keeps the memory until the request ends. `objects` is empty, and takes
+ * them to be let go. */
+static void forget(struct py_client *c, tma_ticket ticket, struct pending *objects)
+{
+	struct pending *pending = find_flying(c, ticket);
+
+	if (pending && pending->request) {
+		slabs_retire_of(c);
+		objects->request = pending->request;
+		objects->token = pending->token;
+		objects->is_forgotten = true;
+		pending->request = pending->token = NULL;
+		add_ended(c, objects);
+		return;
+	}
+	free(objects);
+	for (pending = c->ended; pending; pending = pending->next)
+		if (pending->ticket == ticket)
+			pending->is_forgotten = c->has_forgotten = true;
+}
+
+struct remains {
+	struct py_client *client;
+	tma_ticket ticket;
+	struct pending *objects;
+};
+
+static void release(void *arg)
+{
+	struct remains *remains = arg;
+
+	forget(remains->client, remains->ticket, remains->objects);
+	free(remains);
+}
+
+/* So that an exception between any two bytecodes loses no ticket, the object that has it forgets it. */
+static void py_ticket_dealloc(PyObject *self)
+{
+	struct py_ticket *ticket = (struct py_ticket *)self;
+	PyTypeObject *type = Py_TYPE(self);
+
+	if (ticket->number && !ticket->has_token) {
+		struct pending *objects = calloc(1, sizeof *objects);
+		struct remains *remains = objects ? malloc(sizeof *remains) : NULL;
+
+		if (remains) {
+			*remains = (struct remains){ ticket->client, ticket->number, objects };
+			py_client_release(ticket->client, release, remains);
+		} else /* the request stays */
+			free(objects);
+	}
+	Py_XDECREF((PyObject *)ticket->client);
+	((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
+	Py_DECREF(type);
+}
+
+static PyObject *py_ticket_index(PyObject *self)
+{
+	return PyLong_FromUnsignedLongLong(((struct py_ticket *)self)->number);
+}
+
+static PyType_Slot py_ticket_slots[] = {
+	{ Py_tp_doc, (void *)"The ticket of a request. What waits for none is forgotten with it." },
+	{ Py_tp_dealloc, py_ticket_dealloc },
+	{ Py_nb_index, py_ticket_index },
+	{ 0 },
+};
+
+PyType_Spec py_ticket_spec = {
+	.name = "tmaclient._core.Ticket",
+	.basicsize = sizeof(struct py_ticket),
+	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+	.slots = py_ticket_slots,
+};
+
 /* Client.submit(request, token, **order): a ticket. */
 PyObject *py_client_submit(PyObject *self, PyObject *args, PyObject *kwargs)
 {
 	struct py_client *c = (struct py_client *)self;
 	struct pending *pending;
+	struct py_ticket *ret;
 	struct tma_order order;
 	PyObject *request, *token;
 	tma_ticket ticket = 0;
@@ -283,11 +371,20 @@ PyObject *py_client_submit(PyObject *self, PyObject *args, PyObject *kwargs)
 	if (!PyArg_ParseTuple(args, "O!O:submit", core.request_type, &request, &token) ||
 	    parse_order(c, kwargs, &order, &has_points) < 0)
 		return NULL;
+	ret = (struct py_ticket *)PyType_GenericAlloc(core.ticket_type, 0);
+	if (!ret)
+		return NULL;
+	Py_INCREF(self);
+	ret->client = c;
+	ret->has_token = token != Py_None;
 	pending = calloc(1, sizeof *pending);
-	if (!pending)
+	if (!pending) {
+		Py_DECREF((PyObject *)ret);
 		return PyErr_NoMemory();
+	}
 	if (!py_client_enter(c)) {
 		free(pending);
+		Py_DECREF((PyObject *)ret);
 		return NULL;
 	}
 	order.user = pending;
@@ -297,6 +394,7 @@ PyObject *py_client_submit(PyObject *self, PyObject *args, PyObject *kwargs)
 		Py_INCREF(token);
 		pending->request = request;
 		pending->token = token;
+		pending->of = request;
 		CLIENT_CALL(c, rc = resolved_submit(c, (struct py_request *)request, &r, &order, &ticket));
 		if (rc == 0) {
 			pending->ticket = ticket;
@@ -304,8 +402,11 @@ PyObject *py_client_submit(PyObject *self, PyObject *args, PyObject *kwargs)
 			py_client_add_pending(c, pending);
 		} else
 			resolved_deinit(&r);
-		if (py_client_check(c, rc) < 0 && rc == 0) { /* interrupted, and under way */
-			pending->is_forgotten = true;
+		if (py_client_check(c, rc) < 0 && rc == 0) { /* interrupted, and under way; forgotten */
+			slabs_retire_of(c);
+			pending->request = pending->token = NULL;
+			Py_DECREF(request);
+			Py_DECREF(token);
 			rc = -1;
 			pending = NULL;
 		}
@@ -314,9 +415,11 @@ PyObject *py_client_submit(PyObject *self, PyObject *args, PyObject *kwargs)
 	if (rc < 0) {
 		if (pending)
 			pending_free(pending);
+		Py_DECREF((PyObject *)ret);
 		return NULL;
 	}
-	return PyLong_FromUnsignedLongLong(ticket);
+	ret->number = ticket;
+	return (PyObject *)ret;
 }
 
 /* With the lock: of those that ended, the one with this ticket, or the first; NULL: none. */
@@ -344,47 +447,83 @@ void pending_free(struct pending *pending)
 	free(pending);
 }
 
-void py_client_free_forgotten(struct py_client *c)
+void pending_free_all(struct pending *first)
 {
-	struct pending **at = &c->ended, *freed = NULL;
+	while (first) {
+		struct pending *next = first->next;
 
+		pending_free(first);
+		first = next;
+	}
+}
+
+struct pending *py_client_take_forgotten(struct py_client *c)
+{
+	struct pending **at = &c->ended, *taken = NULL;
+
+	if (!c->has_forgotten)
+		return NULL;
 	c->has_forgotten = false;
 	while (*at) {
 		struct pending *pending = *at;
 
 		if (pending->is_forgotten) {
 			*at = pending->next;
-			pending->next = freed;
-			freed = pending;
+			pending->next = taken;
+			taken = pending;
 		} else
 			at = &pending->next;
 	}
 	c->ended_tail = at;
-	while (freed) {
-		struct pending *next = freed->next;
+	return taken;
+}
 
-		pending_free(freed);
-		freed = next;
-	}
+/* With the lock: waits for the end of what is under way; 0, or -1 with an exception of a signal's handler. */
+static int await_end(struct py_client *c, struct pending *pending)
+{
+	struct tma_completed completed = { .ticket = pending->ticket, .user = pending };
+
+	CLIENT_CALL(c, wait_ticket(c, pending->ticket, &completed.result));
+	py_client_take_completed(c, &completed);
+	return py_client_check(c, 0);
+}
+
+/* Client.settle(request) */
+PyObject *py_client_settle(PyObject *self, PyObject *request)
+{
+	struct py_client *c = (struct py_client *)self;
+	struct pending *pending;
+	int rc = py_client_lock_if_open(c);
+
+	if (rc < 0)
+		return NULL;
+	if (rc == 0)
+		Py_RETURN_NONE;
+	do {
+		pending = c->flying;
+		while (pending && pending->of != request)
+			pending = pending->next_flying;
+		rc = pending ? await_end(c, pending) : 0;
+	} while (pending && rc == 0);
+	py_client_unlock(c);
+	if (rc < 0)
+		return NULL;
+	Py_RETURN_NONE;
 }
 
 /* Client.wait(ticket) */
 PyObject *py_client_wait(PyObject *self, PyObject *args)
 {
 	struct py_client *c = (struct py_client *)self;
-	struct tma_completed completed = { 0 };
 	struct pending *pending;
 	uint64_t ticket;
 	int rc = 0;
 
 	if (!PyArg_ParseTuple(args, "O&:wait", parse_u64, &ticket) || !py_client_lock(c))
 		return NULL;
-	completed.user = find_flying(c, ticket);
-	if (completed.user) {
-		CLIENT_CALL(c, wait_ticket(c, ticket, &completed.result));
-		py_client_take_completed(c, &completed);
-		rc = py_client_check(c, 0);
-	}
+	pending = find_flying(c, ticket);
+	if (pending)
+		rc = await_end(c, pending);
 	pending = take_ended(c, ticket);
 	py_client_unlock(c);
 	if (!pending)
@@ -402,18 +541,20 @@ PyObject *py_client_wait(PyObject *self, PyObject *args)
 PyObject *py_client_forget(PyObject *self, PyObject *args)
 {
 	struct py_client *c = (struct py_client *)self;
-	struct pending *pending;
+	struct pending *objects;
 	uint64_t ticket;
 
-	if (!PyArg_ParseTuple(args, "O&:forget", parse_u64, &ticket) || !py_client_lock(c))
+	if (!PyArg_ParseTuple(args, "O&:forget", parse_u64, &ticket))
 		return NULL;
-	pending = find_flying(c, ticket);
-	if (pending)
-		pending->is_forgotten = true;
-	pending = pending ? NULL : take_ended(c, ticket);
+	objects = calloc(1, sizeof *objects);
+	if (!objects)
+		return PyErr_NoMemory();
+	if (!py_client_lock(c)) {
+		free(objects);
+		return NULL;
+	}
+	forget(c, ticket, objects);
 	py_client_unlock(c);
-	if (pending)
-		pending_free(pending);
 	Py_RETURN_NONE;
 }
 
@@ -453,7 +594,8 @@ PyObject *py_client_poll_fds(PyObject *self, PyObject *unused)
 	return Py_BuildValue("iNi", fd, PyBool_FromLong(wants_write), c->wake_fd);
 }
 
-/* With the lock: of those that ended, the ones whose token is not None; wait() returns the others. */
+/* With the lock: takes those that ended and have a token other than None. wait() returns those whose token is
+ * None, and nobody asks for those without one. */
 static struct pending *take_all_ended(struct py_client *c)
 {
 	struct pending **at = &c->ended, *taken = NULL, **tail = &taken;
@@ -461,7 +603,7 @@ static struct pending *take_all_ended(struct py_client *c)
 	while (*at) {
 		struct pending *pending = *at;
 
-		if (pending->token == Py_None) {
+		if (!pending->token || pending->token == Py_None) {
 			at = &pending->next;
 			continue;
 		}

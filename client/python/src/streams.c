@@ -7,24 +7,32 @@
  * A request that fails signals nothing, and its stream would wait forever. A thread therefore reads the
  * replies while requests are pending, signals in place of one that failed, and keeps the error for the next
  * call. It does so only when all earlier requests of the stream have ended: a request may be refused while
- * they still wait or run. */
+ * they still wait or run.
+ *
+ * The driver pins the words, so that they cannot move. A service that has sealed them by itself takes them
+ * with it when it ends: the next connection gets new words, and the old ones stay until the client is closed,
+ * because streams may still have to look at them. */
 #include "core.h"
 
 #include <poll.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "client/client.h"
 
 enum {
 	MOST_STREAMS = 1024,
 	WORD_STEP = 64, /* a stream's words have a cache line to themselves */
+	WORDS_BYTES = MOST_STREAMS * WORD_STEP,
 	MOST_PENDING = 256,
 	POLL_MS = 20, /* another thread's call may have read the reply that this one polls for */
 };
 
 enum end { NOT_ENDED, ENDED, FAILED };
+
+enum submitted { NOT_SUBMITTED, UNDER_WAY, WORDS_LOST };
 
 struct stream {
 	struct cuda_stream cuda;
@@ -40,12 +48,19 @@ struct words {
 	_Atomic uint64_t done;
 };
 
+/* The words of a connection that is gone: each request of it has ended. */
+struct old_words {
+	struct old_words *next;
+	char *words;
+};
+
 struct streams {
 	tma_client
 	    *client; /* for what is queued in streams, by who has the lock of streams; never connected */
 	tma_region *region;
 	char *words;
 	uint64_t device_words;
+	struct old_words *old;
 	struct stream streams[MOST_STREAMS];
 	size_t n;
 	uint64_t n_pending;
@@ -103,7 +118,7 @@ void streams_end(struct py_client *c, struct pending *pending)
 	(void)c;
 	all->n_pending--;
 	end_request(pending->stream, pending->value, is_failed ? FAILED : ENDED);
-	if (is_failed && !pending->request && all->status == 0) {
+	if (is_failed && !pending->token && all->status == 0) {
 		all->status = pending->result.status;
 		all->message = pending->message;
 		pending->message = NULL;
@@ -143,11 +158,58 @@ static void *read_replies(void *arg)
 
 /* ---- Life ------------------------------------------------------------------------------------------ */
 
+/* With the lock: new words, all at 0; -1 with an exception. */
+static int make_words(struct py_client *c, struct streams *all)
+{
+	tma_region *region = NULL;
+	uint64_t address;
+	int rc;
+
+	CLIENT_CALL(c, rc = tma_region_create_kind(c->client, TMA_REGION_MEMFD, WORDS_BYTES, &region));
+	if (py_client_check(c, rc) < 0) {
+		tma_region_release(region);
+		return -1;
+	}
+	region_pin(region);
+	region->is_replaceable = true;
+	address = cuda_host_address(tma_region_data(region), WORDS_BYTES);
+	if (!address) {
+		tma_region_release(region);
+		return -1;
+	}
+	all->region = region;
+	all->words = tma_region_data(region);
+	all->device_words = address;
+	return 0;
+}
+
+/* With both locks, where no number is under way: in place of words that are lost; -1 with an exception. Their
+ * requests ended with their connection, and streams_end has signaled them. */
+static int replace_words(struct py_client *c, struct streams *all)
+{
+	struct old_words *old = malloc(sizeof *old);
+	tma_region *lost = all->region;
+
+	if (!old) {
+		PyErr_NoMemory();
+		return -1;
+	}
+	*old = (struct old_words){ all->old, all->words };
+	py_client_take_ended(c);
+	if (make_words(c, all) < 0) {
+		free(old);
+		return -1;
+	}
+	all->old = old;
+	lost->data = NULL; /* The mapping is old->words. */
+	tma_region_release(lost);
+	return 0;
+}
+
 /* With the lock. */
 static struct streams *get_streams(struct py_client *c)
 {
 	struct streams *all = c->streams;
-	int rc;
 
 	if (all)
 		return all;
@@ -159,36 +221,25 @@ static struct streams *get_streams(struct py_client *c)
 		PyErr_NoMemory();
 		return NULL;
 	}
-	CLIENT_CALL(c, rc = tma_region_create_kind(c->client, TMA_REGION_MEMFD,
-	                                           (size_t)MOST_STREAMS * WORD_STEP, &all->region));
-	if (py_client_check(c, rc) < 0) {
-		if (rc == 0)
-			tma_region_release(all->region);
+	if (make_words(c, all) < 0) {
 		tma_free(all->client);
 		free(all);
 		return NULL;
 	}
-	all->words = tma_region_data(all->region);
-	all->device_words = cuda_host_address(all->words, (size_t)MOST_STREAMS * WORD_STEP);
 	pthread_cond_init(&all->wake, NULL);
-	if (!all->device_words)
-		goto err;
 	c->streams = all;
 	if (pthread_create(&all->thread, NULL, read_replies, c) != 0) {
 		PyErr_SetString(PyExc_RuntimeError, "no thread can be made for the replies of streams");
 		cuda_host_retire(all->words);
 		c->streams = NULL;
-		goto err;
+		tma_region_release(all->region);
+		pthread_cond_destroy(&all->wake);
+		tma_free(all->client);
+		free(all);
+		return NULL;
 	}
 	all->has_thread = true;
 	return all;
-
-err:
-	tma_region_release(all->region);
-	pthread_cond_destroy(&all->wake);
-	tma_free(all->client);
-	free(all);
-	return NULL;
 }
 
 /* The client is closed as soon as the lock is given back for its thread to end. */
@@ -208,6 +259,14 @@ void streams_free(struct py_client *c)
 	for (size_t i = 0; i < all->n; i++)
 		signal_done(&all->streams[i], all->streams[i].last);
 	cuda_host_retire(all->words);
+	while (all->old) {
+		struct old_words *next = all->old->next;
+
+		cuda_host_retire(all->old->words);
+		munmap(all->old->words, WORDS_BYTES);
+		free(all->old);
+		all->old = next;
+	}
 	pthread_cond_destroy(&all->wake);
 	tma_free(all->client);
 	free(all->message);
@@ -287,6 +346,8 @@ static struct stream *take_number(struct py_client *c, const struct cuda_stream 
 	if (!py_client_enter(c))
 		return NULL;
 	all = streams_check(c) < 0 ? NULL : get_streams(c);
+	if (all && all->region->life == REGION_GONE && replace_words(c, all) < 0)
+		all = NULL;
 	stream = all ? get_stream(all, cuda) : NULL;
 	if (stream) {
 		CLIENT_CALL(c, rc = make_room(c, stream));
@@ -299,7 +360,7 @@ static struct stream *take_number(struct py_client *c, const struct cuda_stream 
 	return stream;
 }
 
-/* With an exception: the stream does not wait for the number. */
+/* The stream does not wait for the number. */
 static void give_up_number(struct py_client *c, struct stream *stream, uint64_t number)
 {
 	Py_BEGIN_ALLOW_THREADS pthread_mutex_lock(&c->lock);
@@ -308,22 +369,37 @@ static void give_up_number(struct py_client *c, struct stream *stream, uint64_t 
 	Py_END_ALLOW_THREADS
 }
 
-/* With the lock of streams: submits the request with its number; 0, or -1 with an exception. Takes pending.
- */
+/* The caller may be interrupted before it has waited for the end, and host memory that it then frees becomes
+ * another array's: it stays until the service no longer uses it. */
+static void keep_request(struct pending *pending, struct py_request *q)
+{
+	Py_INCREF((PyObject *)q);
+	pending->request = (PyObject *)q;
+	pending->is_forgotten = true;
+}
+
+/* With the lock of streams: submits the request with its number. Returns 0, or -1 with an exception; it may
+ * be under way then, too, if a signal's handler has raised the exception. Takes pending, unless it returns 0
+ * with WORDS_LOST, after which the request needs a number of new words. */
 static int submit_numbered(struct py_client *c, struct stream *stream, uint64_t number, struct py_request *q,
-                           struct tma_order *order, struct pending *pending)
+                           struct tma_order *order, struct pending *pending, enum submitted *ret)
 {
 	struct streams *all = stream->all;
 	struct resolved r;
 	int rc;
 
+	*ret = NOT_SUBMITTED;
 	if (!py_client_enter(c)) {
 		pending_free(pending);
 		return -1;
 	}
+	c->has_placed_host = false;
 	rc = py_request_resolve(c, q, &r);
 	if (rc == 0) {
 		const uint64_t offset = offset_of(stream);
+
+		if (c->has_placed_host && !pending->request)
+			keep_request(pending, q);
 
 		order->wait = (struct tma_point){ .region = all->region,
 			                          .offset = offset + offsetof(struct words, ready),
@@ -341,9 +417,16 @@ static int submit_numbered(struct py_client *c, struct stream *stream, uint64_t 
 			all->n_pending++;
 			pthread_cond_signal(&all->wake);
 			pending = NULL;
+			*ret = UNDER_WAY;
+			rc = 0;
 		} else
 			resolved_deinit(&r);
-		rc = pending ? py_client_check(c, rc) : 0;
+		if (*ret != UNDER_WAY && all->region->life == REGION_GONE && !PyErr_Occurred()) {
+			pending = NULL;
+			*ret = WORDS_LOST;
+			rc = 0;
+		}
+		rc = py_client_check(c, rc);
 	}
 	py_client_unlock(c);
 	if (pending)
@@ -370,22 +453,33 @@ static int queue_point(struct streams *all, const struct cuda_stream *cuda, uint
 static int enqueue(struct py_client *c, const struct cuda_stream *cuda, struct py_request *q,
                    struct tma_order *order, struct pending *pending)
 {
-	uint64_t number, words;
-	struct stream *stream = take_number(c, cuda, &number);
+	enum submitted submitted;
 	struct streams *all;
+	uint64_t words, number;
+	int rc;
 
-	if (!stream) {
-		pending_free(pending);
-		return -1;
-	}
-	all = stream->all;
-	words = all->device_words + offset_of(stream);
-	if (queue_point(all, cuda, words + offsetof(struct words, ready), number, false) < 0)
-		pending_free(pending);
-	else if (submit_numbered(c, stream, number, q, order, pending) == 0)
-		return queue_point(all, cuda, words + offsetof(struct words, done), number, true);
-	give_up_number(c, stream, number);
-	return -1;
+	do {
+		struct stream *stream = take_number(c, cuda, &number);
+
+		submitted = NOT_SUBMITTED;
+		if (!stream) {
+			pending_free(pending);
+			return -1;
+		}
+		all = stream->all;
+		words = all->device_words + offset_of(stream);
+		rc = queue_point(all, cuda, words + offsetof(struct words, ready), number, false);
+		if (rc < 0)
+			pending_free(pending);
+		else
+			rc = submit_numbered(c, stream, number, q, order, pending, &submitted);
+		if (submitted != UNDER_WAY)
+			give_up_number(c, stream, number);
+	} while (submitted == WORDS_LOST);
+	if (submitted == UNDER_WAY &&
+	    queue_point(all, cuda, words + offsetof(struct words, done), number, true) < 0)
+		rc = -1;
+	return rc;
 }
 
 /* A handle, of the thread's context; or a handle and the ordinal of its device. */
@@ -487,10 +581,13 @@ PyObject *py_client_stream_point(PyObject *self, PyObject *args)
 	if (!py_client_lock_streams(c))
 		return NULL;
 	rc = cuda_enter(0);
-	if (rc == 0 && !region->device_address)
-		region->device_address = cuda_host_address(region->address, region->size);
-	if (rc == 0 && region->device_address && py_client_lock(c)) {
-		all = get_streams(c);
+	if (rc == 0 && py_client_lock(c)) { /* no other thread moves the memory meanwhile */
+		if (!region->device_address) {
+			region_pin(region->region);
+			region->device_address = cuda_host_address(region->address, region->size);
+		}
+		if (region->device_address)
+			all = get_streams(c);
 		py_client_unlock(c);
 	}
 	if (!all || queue_point(all, &cuda, region->device_address + offset, value, is_wait) < 0)

@@ -113,8 +113,10 @@ static PyObject *py_tensor_repr(PyObject *self)
 
 	if (!shape)
 		return NULL;
-	text = PyUnicode_FromFormat("<tmaclient.Tensor %s %S at %p%s>", tma_dtype_name(t->dtype), shape,
-	                            t->data, py_tensor_is_host(t) ? "" : ", device memory");
+	text = t->data ? PyUnicode_FromFormat("<tmaclient.Tensor %s %S at %p%s>", tma_dtype_name(t->dtype),
+	                                      shape, t->data, py_tensor_is_host(t) ? "" : ", device memory")
+	               : PyUnicode_FromFormat("<tmaclient.Tensor %s %S, without memory>",
+	                                      tma_dtype_name(t->dtype), shape);
 	Py_DECREF(shape);
 	return text;
 }

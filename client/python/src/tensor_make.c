@@ -47,18 +47,18 @@ static bool has_buffer_in_name_only(PyObject *object)
 	const char *other = PyErr_ExceptionMatches(PyExc_BufferError) ? "__dlpack__"
 	                    : PyErr_ExceptionMatches(PyExc_TypeError) ? "__cuda_array_interface__"
 	                                                              : NULL;
-	PyObject *error, *value, *trace;
+	struct set_aside aside;
 
 	if (!other)
 		return false;
-	PyErr_Fetch(&error, &value, &trace);
+	exception_set_aside(&aside);
 	if (has_attribute(object, other) <= 0) {
-		PyErr_Restore(error, value, trace);
+		exception_put_back(&aside);
 		return false;
 	}
-	Py_XDECREF(error);
-	Py_XDECREF(value);
-	Py_XDECREF(trace);
+	Py_XDECREF(aside.type);
+	Py_XDECREF(aside.value);
+	Py_XDECREF(aside.trace);
 	return true;
 }
 
@@ -117,7 +117,9 @@ void py_tensor_dealloc(PyObject *self)
 {
 	struct py_tensor *t = (struct py_tensor *)self;
 	PyTypeObject *type = Py_TYPE(self);
+	struct set_aside aside;
 
+	exception_set_aside(&aside);
 	if (t->buffer) {
 		PyBuffer_Release(t->buffer);
 		PyMem_Free(t->buffer);
@@ -125,6 +127,7 @@ void py_tensor_dealloc(PyObject *self)
 	if (t->managed)
 		dlpack_delete(t);
 	Py_XDECREF(t->owner);
+	exception_put_back(&aside);
 	((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
 	Py_DECREF(type);
 }
@@ -146,7 +149,11 @@ PyObject *py_tensor_at(PyObject *type, PyObject *args)
 		return NULL;
 	dtype = tma_dtype_parse(name);
 	if (dtype < 0) {
-		PyErr_Format(PyExc_TypeError, "elements of %s: tmad has no such type", name);
+		PyErr_Format(
+		    PyExc_TypeError,
+		    "elements of %s: tmad has no such type; to move their bytes, view them as integers of "
+		    "their size, such as uint8",
+		    name);
 		return NULL;
 	}
 	t = py_tensor_alloc();

@@ -107,6 +107,11 @@ def show_plan(plan: tma.Plan) -> None:
         print(f"  ... {len(lines) - 6} more")
 
 
+def is_possible(path: str) -> bool:
+    """Whether this user may make a socket there."""
+    return path.startswith("@") or os.access(os.path.dirname(path) or ".", os.W_OK | os.X_OK)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tmaclient", description="A short tour of tmaclient.")
     parser.add_argument("--socket", metavar="PATH", help="tmad's socket; without it, $TMAD_SOCKET or the usual paths")
@@ -117,9 +122,10 @@ def main() -> int:
     except tma.Error as e:
         print(f"tmaclient: {e}", file=sys.stderr)
         if isinstance(e, tma.DisconnectedError):
-            own = path or os.environ.get("TMAD_SOCKET") or "/tmp/tmad.sock"
+            asked = path or os.environ.get("TMAD_SOCKET")
+            own = asked if asked and is_possible(asked) else f"/tmp/tmad-{os.getuid()}.sock"
             print(f"start it: systemctl start tmad.socket, or: tmad --engine=cpu --socket {own}", file=sys.stderr)
-            if not path and not os.environ.get("TMAD_SOCKET"):
+            if own != asked:
                 print(f"and then: python -m tmaclient --socket {own}", file=sys.stderr)
         return 1
     with client as c:

@@ -10,13 +10,14 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ._core import DTYPES, Tensor
+from ._core import DTYPES, Tensor, parse_dtype
 
 # Types that NumPy has only with ml_dtypes, and the integers that have their size.
 _EXTENDED = {"bfloat16": "uint16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8"}
 
-# The exponents of powers of two, a type that tmad does not have: they are its uint8.
+# tmad does not have this type, of the exponents of powers of two: they are moved as uint8, and never converted.
 EXPONENTS = "float8_e8m0fnu"
+_AS_INTEGERS = {**_EXTENDED, EXPONENTS: "uint8"}
 
 _USER_TYPES = 256  # the first number of types that are not NumPy's own
 
@@ -34,6 +35,7 @@ class Array(NamedTuple):
     tensor: Tensor
     kind: Kind
     object: Any
+    is_exponents: bool = False  # the tensor has their bytes
 
 
 class Kind:
@@ -56,6 +58,14 @@ class Kind:
         """What the caller gets of an array that `empty` made, once it is filled."""
         return obj
 
+    def refusal(self, obj: Any) -> Exception | None:
+        """Says why an object has no tensor, and what has one, if the kind knows more than the protocol that failed."""
+        return None
+
+    def is_exponents(self, obj: Any) -> bool:
+        """Tells whether an object whose tensor is of uint8 is of EXPONENTS."""
+        return False
+
     def exponents(self, obj: Any) -> Any:
         """An array of uint8 as one of EXPONENTS."""
         raise TypeError(f"scale_dtype: {self.name} has no {EXPONENTS}; uint8 has the same bytes")
@@ -73,9 +83,26 @@ class _NumPy(Kind):
     name = "numpy"
 
     def tensor(self, obj: Any) -> Tensor:
-        if obj.dtype.num >= _USER_TYPES and obj.dtype.name in _EXTENDED:
-            return Tensor(obj.view(_EXTENDED[obj.dtype.name]), obj.dtype.name)
+        if obj.dtype.num >= _USER_TYPES and obj.dtype.name in _AS_INTEGERS:
+            name = obj.dtype.name
+            return Tensor(obj.view(_AS_INTEGERS[name]), name if name in _EXTENDED else None)
         return Tensor(obj)
+
+    def refusal(self, obj: Any) -> Exception | None:
+        words = _dtype_refusal(obj.dtype)
+        if words is not None:
+            return TypeError(words)
+        size = obj.dtype.itemsize
+        for d, (extent, stride) in enumerate(zip(obj.shape, obj.strides, strict=True)):
+            if extent > 1 and stride % size:
+                return ValueError(
+                    f"stride {d} is {stride} bytes, no multiple of the {size} of an element, as in packed records; "
+                    "move numpy.ascontiguousarray(array), or into a plain array that is then assigned"
+                )
+        return None
+
+    def is_exponents(self, obj: Any) -> bool:
+        return bool(obj.dtype.num >= _USER_TYPES)
 
     def empty(self, shape: Sequence[int], dtype: str, like: Any) -> Any:
         import numpy as np
@@ -112,7 +139,12 @@ class _Torch(Kind):
         name = self._names.get(obj.dtype)
         if name is None:
             name = self._names[obj.dtype] = str(obj.dtype).removeprefix("torch.")
+            if name == EXPONENTS:
+                name = self._names[obj.dtype] = "uint8"
         return Tensor.at(obj.data_ptr(), name, obj.shape, obj.stride(), place, obj)
+
+    def is_exponents(self, obj: Any) -> bool:
+        return bool(obj.dtype.is_floating_point)
 
     def empty(self, shape: Sequence[int], dtype: str, like: Any) -> Any:
         import torch
@@ -142,9 +174,19 @@ class _CuPy(Kind):
 
     def tensor(self, obj: Any) -> Tensor:
         name = obj.dtype.name
-        if name in _EXTENDED:
-            return Tensor(obj.view(_EXTENDED[name]), name, -1)
+        if name in _AS_INTEGERS:
+            return Tensor(obj.view(_AS_INTEGERS[name]), name if name in _EXTENDED else None, -1)
         return Tensor(obj, None, -1)
+
+    def refusal(self, obj: Any) -> Exception | None:
+        words = _dtype_refusal(obj.dtype)
+        return None if words is None else TypeError(words)
+
+    def is_exponents(self, obj: Any) -> bool:
+        return bool(obj.dtype.name == EXPONENTS)
+
+    def exponents(self, obj: Any) -> Any:
+        return obj.view(numpy_dtype(EXPONENTS))
 
     def empty(self, shape: Sequence[int], dtype: str, like: Any) -> Any:
         import cupy  # type: ignore[import-not-found,unused-ignore]
@@ -195,6 +237,16 @@ class _Own(Kind):
         return aligned(shape, dtype) if like.is_host else super().empty(shape, dtype, like)
 
 
+class _Refused(Kind):
+    """These arrays mean more than their elements, and a move would lose that without a word."""
+
+    def __init__(self, reason: str) -> None:
+        self._reason = reason
+
+    def tensor(self, obj: Any) -> Tensor:
+        raise TypeError(self._reason)
+
+
 NUMPY, TORCH, CUPY, JAX, BUFFER, OWN, OTHER = _NumPy(), _Torch(), _CuPy(), _JAX(), _Buffer(), _Own(), Kind()
 
 
@@ -210,32 +262,103 @@ def kind_of(obj: Any) -> Kind:
 
 
 def _find_kind(obj: Any) -> Kind:
+    for name, kind in (("numpy", NUMPY), ("torch", TORCH), ("cupy", CUPY)):
+        base = getattr(sys.modules.get(name), "Tensor" if kind is TORCH else "ndarray", None)
+        if base is not None and isinstance(obj, base):
+            return _kind_of_subclass(type(obj), base, kind)
     library = type(obj).__module__.partition(".")[0]
     known = {"numpy": NUMPY, "torch": TORCH, "cupy": CUPY, "jax": JAX, "jaxlib": JAX}.get(library)
     if known is not None:
         return known
     if isinstance(obj, Tensor):
         return OWN
-    for name, kind in (("numpy", NUMPY), ("torch", TORCH), ("cupy", CUPY)):
-        base = getattr(sys.modules.get(name), "Tensor" if kind is TORCH else "ndarray", None)
-        if base is not None and isinstance(obj, base):
-            return kind
-    if isinstance(obj, (bytes, bytearray, memoryview)) or type(obj).__module__ in ("array", "mmap"):
-        return BUFFER
-    return OTHER
+    return BUFFER if _is_buffer(obj) else OTHER
+
+
+def _is_buffer(obj: Any) -> bool:
+    """Tells whether the buffer protocol alone says what an object is, as it does of ctypes' arrays."""
+    try:
+        memoryview(obj).release()
+    except (BufferError, TypeError, ValueError):
+        return isinstance(obj, memoryview)
+    others = ("__dlpack__", "__cuda_array_interface__", "__array_interface__")
+    return not any(hasattr(type(obj), name) for name in others)
+
+
+def _dtype_refusal(dtype: Any) -> str | None:
+    """Says what elements of a type of NumPy's are to tmad, and the remedy. None: tmad has the type."""
+    size = dtype.itemsize
+    their_bytes = "array.view('uint8')" if size == 1 else f"array[..., None].view('uint8'), {size} of each element"
+    if dtype.names is not None:
+        first = dtype.names[0] if dtype.names else "name"
+        return f"elements are records ({dtype}); move one field at a time, such as array[{first!r}]"
+    if dtype.hasobject:
+        return f"elements are Python objects ({dtype}); pass array.astype of a type of numbers"
+    if dtype.kind in "mM":
+        return f"elements of {dtype}: tmad has no such type; pass array.view('int64'), and view the result as {dtype}"
+    if dtype.kind in "SUT":
+        return f"elements are strings ({dtype}): tmad has no such type; pass their bytes, {their_bytes}"
+    if not dtype.isnative:
+        native = dtype.newbyteorder("=")
+        return (
+            f"elements of {dtype.str}: their byte order is not this machine's; pass array.astype('{native}'), or move "
+            f"the bytes as they are: array.view('{native}'), and view the result as {dtype.str}"
+        )
+    if dtype.num < _USER_TYPES and dtype.char in "gG":
+        instead = "complex128" if dtype.char == "G" else "float64"
+        return f"elements of {dtype} ({size} bytes): tmad has no such type; pass array.astype('{instead}')"
+    if dtype.num >= _USER_TYPES and dtype.name not in _AS_INTEGERS:
+        return f"elements of {dtype.name}: tmad has no such type; pass their bytes, {their_bytes}, or array.astype"
+    if dtype.kind == "V" and dtype.num < _USER_TYPES:
+        return f"elements are bytes without a type ({dtype}); pass array.view of a type, or {their_bytes}"
+    return None
+
+
+# By defining one of these, a subclass says that its arrays are more than their elements.
+_HOOKS = {
+    "numpy": ("__array_finalize__", "__array_function__", "__array_ufunc__", "__array_wrap__", "__getitem__"),
+    "torch": ("__torch_dispatch__",),
+}
+
+
+def _kind_of_subclass(cls: type, base: type, kind: Kind) -> Kind:
+    """Returns kind, unless the arrays of the class have a meaning of their own. A np.memmap only lies elsewhere."""
+    name = f"{cls.__module__}.{cls.__qualname__}"
+    if any(c.__name__ == "MaskedArray" and c.__module__.startswith("numpy.ma") for c in cls.__mro__):
+        return _Refused(
+            f"{name}: a move would lose the mask; pass array.filled(value), or array.data and array.mask in two calls"
+        )
+    for c in cls.__mro__[: cls.__mro__.index(base)]:
+        is_memmap = c.__name__ == "memmap" and c.__module__.partition(".")[0] == "numpy"
+        if not is_memmap and any(hook in vars(c) for hook in _HOOKS.get(kind.name, ())):
+            plain = "numpy.asarray(array)" if kind is NUMPY else "a plain tensor of its elements"
+            return _Refused(f"{name}: a move would lose what this subclass of {base.__name__} adds; pass {plain}")
+    return kind
 
 
 def adapt(obj: Any, name: str) -> Array:
     """The array that an argument is."""
     kind = kind_of(obj)
     try:
-        return Array(kind.tensor(obj), kind, obj)
+        tensor = kind.tensor(obj)
+        return Array(tensor, kind, obj, tensor.dtype == "uint8" and kind.is_exponents(obj))
     except (BufferError, TypeError, ValueError) as e:
         kinds = (BufferError, TypeError, ValueError)
-        raise next(k for k in kinds if isinstance(e, k))(f"{name}: {e}") from None
+        refusal = kind.refusal(obj) or e
+        raise next(k for k in kinds if isinstance(refusal, k))(f"{name}: {refusal}") from None
     except (AttributeError, NotImplementedError, OverflowError, RuntimeError) as e:
         of = f"{type(obj).__module__}.{type(obj).__qualname__}"
         raise TypeError(f"{name}: {of} is no array that can be moved: {e}") from None
+
+
+def mapping_of(obj: Any) -> Any:
+    """Returns the mmap that an array's memory is of, as far as its bases tell, or None. NumPy's arrays keep it alive,
+    but not open: an array may outlive its memory."""
+    import mmap
+
+    while obj is not None and not isinstance(obj, mmap.mmap):
+        obj = obj.obj if isinstance(obj, memoryview) else getattr(obj, "base", None)
+    return obj
 
 
 def tensor_of(made: Any, kind: Kind, dtype: str) -> Tensor:
@@ -298,14 +421,17 @@ def dtype_name(dtype: Any) -> str:
     if isinstance(dtype, str) and dtype in DTYPES:
         return dtype
     name = str(dtype).removeprefix("torch.")
-    if name in DTYPES:
-        return name
+    known = parse_dtype(name) if isinstance(dtype, str) or name in DTYPES else None
+    if known is not None:
+        return known
     try:
         import numpy as np
 
         name = np.dtype(dtype).name
-    except (ImportError, TypeError):
+    except (ImportError, TypeError, ValueError):
         pass
+    if name == EXPONENTS or getattr(dtype, "__name__", None) == EXPONENTS:
+        raise TypeError(f"dtype: {EXPONENTS} is moved as uint8, which has its bytes; only quantize makes scales of it")
     if name not in DTYPES:
         raise TypeError(f"dtype: tmad has no element type {dtype!r}; it has {', '.join(DTYPES)}")
     return name

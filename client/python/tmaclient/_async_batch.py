@@ -22,6 +22,8 @@ class AsyncBatch(Collector):
     """Moves that run together when the `async with` block ends. If the block raises, none of them runs. A result
     without out is an ordinary array: shared memory is not to be had without waiting."""
 
+    _name = "tmaclient.aio.AsyncBatch"
+
     def __init__(self, client: AsyncClient, options: Options) -> None:
         super().__init__(_UnsharedMaker(), options)
         self._client = client
@@ -46,6 +48,8 @@ class AsyncBatch(Collector):
         for job in jobs:
             is_shared = all(a.tensor.is_host and client._is_reached(a.tensor) for a in job.arrays)
             (together if is_shared else rest).append(job)
+        for job in rest:
+            client._check(job.move)
         order, wait, signal = self._options.order(), None, None
         parts = list(messages(together))
         if rest or len(parts) > 1:  # several requests are one to those who wait for a point

@@ -11,7 +11,7 @@ from . import _core
 from ._arrays import JAX
 from ._conversion import Keywords
 from ._core import Request
-from ._moves import parse_constant
+from ._moves import count_of, parse_constant
 from ._scales import Amax, Scaling
 
 if TYPE_CHECKING:
@@ -19,15 +19,22 @@ if TYPE_CHECKING:
     from ._plan import PreparedPlan
     from .aio import AsyncPlan
 
+_SHOWN = 3  # moves of a batch that its repr tells
 _ELEMENTS = 4000  # of MessagePack in a message, with room for the request itself
 
 
 class Collector:
     """Moves that run later, together. A maker makes their jobs. Each converts by keywords of its own."""
 
+    _name = "tmaclient.Batch"
+
     def __init__(self, maker: Maker, options: Options) -> None:
         self._maker, self._options = maker, options
         self._jobs: list[Job] = []
+
+    def __repr__(self) -> str:
+        moves = [str(job.move) for job in self._jobs[:_SHOWN]] + ["..."] * (len(self._jobs) > _SHOWN)
+        return f"<{self._name} of {count_of(len(self._jobs), 'move')}{': ' if moves else ''}{'; '.join(moves)}>"
 
     def copy(self, src: Any, out: Any = None, **casting: Unpack[Keywords]) -> Any:
         """Client.copy, at the end of the block; so are the others."""
@@ -138,6 +145,8 @@ class Batch(Collector):
         for j in on_host:
             is_shared = all(a.tensor.is_host and client._is_reached(a.tensor) for a in j.arrays)
             (shared if is_shared else rest).append(j)
+        for job in rest:
+            client._check(job.move)
         order, wait, signal = self._options.order(), None, None
         if rest:  # several requests are one to those who wait for a point
             order, wait, signal = without_points(order)

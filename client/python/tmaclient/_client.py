@@ -22,16 +22,16 @@ from ._arrays import (
     count,
     dense,
     dtype_name,
+    mapping_of,
     numpy_dtype,
     tensor_of,
 )
 from ._batch import Batch
-from ._conversion import NO_CASTING, Casting, Conversion, Inexact, Keywords, parse_conversion
+from ._conversion import NO_CASTING, Casting, Conversion, Inexact, Keywords, casting_of, parse_conversion
 from ._core import Request, Tensor
 from ._errors import (
     DisconnectedError,
     InvalidArgumentError,
-    OverlapError,
     UnsupportedError,
     VersionError,
     WaitTimeoutError,
@@ -56,7 +56,7 @@ from ._moves import (
 )
 from ._plan import Plan, PreparedPlan
 from ._reshard import Reshard
-from ._scales import Amax, Scaling, block_counts, parse_block, parse_scale, quantized_dtype
+from ._scales import Amax, Scaling, block_counts, is_exponents, parse_block, parse_scale, quantized_dtype
 from ._staging import Staging
 from ._timeline import Point, Timeline
 
@@ -199,30 +199,38 @@ class Maker:
         tensor = like.tensor
         if tensor.is_host and tensor.size and self._core.is_shared(tensor):
             if like.kind is NUMPY:
-                return self._make_shared(shape, dtype)
+                return self._make_shared(shape, dtype, zeroed=False)
             if like.kind is OWN:
-                return self._make_tensor(shape, dtype)
+                return self._make_tensor(shape, dtype, zeroed=False)
         return like.kind.empty(shape, dtype, like.object)
 
     def _result(self, out: Any, shape: Sequence[int], like: Array, casting: Casting) -> tuple[Any, Array]:
         """The array for a result, which is made if there is no out."""
         if out is not None:
             is_casting = casting is not NO_CASTING
-            return out, parse_out(out, shape, casting.out_dtype(like.tensor) if is_casting else like.tensor.dtype)
-        dtype = casting.result_dtype(like.tensor)
-        made = self._make_array(shape, like, dtype)
-        return made, Array(tensor_of(made, like.kind, dtype), like.kind, made)
+            result = parse_out(out, shape, casting.out_dtype(like.tensor) if is_casting else like.tensor.dtype)
+            casting_of(casting, like, result)
+            return out, result
+        return self._make_result(shape, like, casting.result_dtype(like.tensor))
 
-    def _make_tensor(self, shape: Sequence[int], dtype: str, device: str | None = None) -> Tensor:
+    def _make_result(self, shape: Sequence[int], like: Array, dtype: str) -> tuple[Any, Array]:
+        """Makes an array for a result like another array."""
+        made = self._make_array(shape, like, dtype)
+        tensor = tensor_of(made, like.kind, dtype)
+        if like.is_exponents and dtype == like.tensor.dtype:
+            made = like.kind.exponents(made)
+        return made, Array(tensor, like.kind, made)
+
+    def _make_tensor(self, shape: Sequence[int], dtype: str, device: str | None = None, zeroed: bool = True) -> Tensor:
         if any(n < 0 for n in shape):
             raise ValueError(f"shape: {tuple(shape)} has a negative extent")
-        region = self._core.create(max(count(shape) * _core.DTYPES[dtype], 1), device)
+        region = self._core.allocate(max(count(shape) * _core.DTYPES[dtype], 1), device, zeroed)
         return region.tensor(0, dtype, tuple(shape), dense(shape))
 
-    def _make_shared(self, shape: Sequence[int], dtype: str, device: str | None = None) -> Any:
+    def _make_shared(self, shape: Sequence[int], dtype: str, device: str | None = None, zeroed: bool = True) -> Any:
         import numpy as np
 
-        return np.asarray(self._make_tensor(shape, dtype, device)).view(numpy_dtype(dtype))
+        return np.asarray(self._make_tensor(shape, dtype, device, zeroed)).view(numpy_dtype(dtype))
 
     def _transform_job(
         self, src: Any, permute: Any, pad: Any, mode: str, value: Any, out: Any, options: Options, name: str = "permute"
@@ -232,8 +240,10 @@ class Maker:
         axes = parse_axes(permute, rank, name)
         check_permutation(axes, name)
         pads = parse_pad(pad, rank)
-        out, result = self._result(out, _shape(array.tensor, axes, pads, options.casting), array, options.casting)
-        conversion, operands = _conversion(options.casting, result.tensor, array.tensor, axes, pads)
+        casting = casting_of(options.casting, array)
+        _check_border(array, pads, mode)
+        out, result = self._result(out, _shape(array.tensor, axes, pads, casting), array, casting)
+        conversion, operands = _conversion(casting, result.tensor, array.tensor, axes, pads)
         before, after = pads if pads is not None else (None, None)
         move = Move(result.tensor, array.tensor, axes, before, after, mode, value, conversion)
         return Job(move, out, result.kind, (result, array, *operands), options)
@@ -250,6 +260,7 @@ class Maker:
         job = self._transform_job(src, permute, pad, mode, value, each[0], options)
         dst = job.move.dst
         further = tuple(parse_out(out, dst.shape, dst.dtype, f"outs[{i}]") for i, out in enumerate(each[1:], 1))
+        casting_of(options.casting, job.arrays[1], *further)
         job.arrays = (*job.arrays, *further)
         return job, further
 
@@ -303,11 +314,15 @@ class Maker:
         axes = parse_axes(permute, array.tensor.ndim, "permute")
         check_permutation(axes, "permute")
         pads = parse_pad(pad, array.tensor.ndim)
+        casting = casting_of(casting, array)
+        _check_border(array, pads, mode)
         shape = _shape(array.tensor, axes, pads, casting)
         if out is None:
             dst = _core.layout(casting.result_dtype(array.tensor), shape, dense(shape))
         else:
-            dst = _layout_of(parse_out(out, shape, casting.out_dtype(array.tensor)).tensor)
+            result = parse_out(out, shape, casting.out_dtype(array.tensor))
+            casting_of(casting, array, result)
+            dst = _layout_of(result.tensor)
         conversion, _ = _conversion(casting, dst, array.tensor, axes, pads)
         before, after = pads if pads is not None else (None, None)
         return Move(dst, _layout_of(array.tensor), axes, before, after, mode, value, conversion)
@@ -326,14 +341,16 @@ class Maker:
         dst_axis = axis if axes is None else axes.index(axis)
         both: tuple[Layers, Layers] | None = None
         arrays: tuple[Array, ...]
+        casting = casting_of(options.casting, array)
         if layers is None:
-            out, result = self._result(out, shape, array, options.casting)
+            out, result = self._result(out, shape, array, casting)
             dst, kind, arrays = result.tensor, result.kind, (result, array)
         else:
-            out, results = self._results(out, len(layers), shape, array, options.casting)
+            out, results = self._results(out, len(layers), shape, array, casting)
             dst, both, arrays = results.first, (results, layers), (*results.arrays, *layers.arrays)
             kind = results.arrays[0].kind if results.whole is not None else Kind()
-        conversion, operands = parse_conversion(options.casting, dst, t, shape, dst_axis)
+        casting_of(casting, array, *arrays)
+        conversion, operands = parse_conversion(casting, dst, t, shape, dst_axis)
         on_device = () if parsed.device is None else (parsed.device,)
         blocks = Blocks(dst, t, parsed, dst_axis, axis, axes, False, conversion, both)
         return Job(blocks, out, kind, (*arrays, *on_device, *operands), options)
@@ -363,10 +380,11 @@ class Maker:
             raise ValueError(f"src: {source.ndim} dimensions; dst has {rank}")
         axes = parse_axes(permute, rank, "permute")
         check_permutation(axes, "permute")
-        parsed = Index.parse(index, into.shape[axis])
+        parsed = Index.parse(index, into.shape[axis], is_distinct=True)
+        casting = casting_of(options.casting, arrays[-1], *arrays)
         shape = permuted_shape(source, axes)
         expected = into.shape[:axis] + (len(parsed),) + into.shape[axis + 1 :]
-        dtype = options.casting.out_dtype(source) or into.dtype
+        dtype = casting.out_dtype(source) or into.dtype
         if shape != expected or dtype != into.dtype:
             raise ValueError(
                 f"src: {dtype} {list(shape)} as permuted{' and cast' if dtype != source.dtype else ''}; the "
@@ -382,13 +400,18 @@ class Maker:
             else:
                 both = (both[0], both[1].map(copied))
                 source = both[1].first
-        conversion, operands = parse_conversion(options.casting, into, source, shape, axis)
+        conversion, operands = parse_conversion(casting, into, source, shape, axis)
         on_device = () if parsed.device is None else (parsed.device,)
         blocks = Blocks(into, source, parsed, axis, src_axis, axes, True, conversion, both)
         return Job(blocks, dst, Kind(), (*arrays, *on_device, *operands), options)
 
     def _is_reached(self, t: Tensor) -> bool:
         return t.size == 0 or not t.is_host or self._core.is_shared(t)
+
+    def _check(self, move: Move | Blocks) -> None:
+        """Refuses, before anything is moved, what the service would refuse if it saw all of the memory."""
+        if not self._are_reached(move):
+            move.check()
 
     def _are_reached(self, move: Move | Blocks) -> bool:
         if not all(self._is_reached(t) for side in move.sides for t in side):
@@ -405,7 +428,7 @@ class Client(Maker):
     stream, after what is queued there and before what will be, and the call does not wait.
 
     out, where a call takes it, is an array to write into: of the result's shape and type, writable, with any
-    strides. Extents, widths and indexes count elements.
+    strides along which no two elements share bytes (OverlapError). Extents, widths and indexes count elements.
 
     A call raises TypeError, ValueError or IndexError for an argument that is wrong by itself, and otherwise a class
     of tmaclient.Error: what the service refuses (InvalidArgumentError, OverlapError if out and src share elements,
@@ -416,8 +439,9 @@ class Client(Maker):
     cast(permute(src) * scale + bias), padded after that; all types but the complex ones become each other.
 
         dtype             type of the result: a name, or a type of NumPy's or torch's; None: src's, or with cast out's
-        cast              "saturate", to the nearest finite value; or "exact": OutOfRangeError, which says of how many
-                          elements, if the value of any is not one of the type's. Given dtype, it is "saturate"
+        cast              "saturate", to the nearest finite value; "exact": OutOfRangeError, which says of how many
+                          elements, if the value of any is not one of the type's; or "ieee", as astype has it:
+                          infinities stay, and integers keep their low bits. Given dtype, it is "saturate"
         scale, bias       numbers, or arrays of float32 or float64 that broadcast against the permuted src; lists of
                           numbers, too. The calculation is in float32, or in float64 if either type is that, or an
                           integer of 32 or 64 bits
@@ -472,7 +496,7 @@ class Client(Maker):
 
     def copy(self, src: Any, out: Any = None, **options: Unpack[MoveKeywords]) -> Any:
         """np.copy: an array of src's shape and type, in C order unless out has another one. With dtype, it is
-        src.astype(dtype), but for what is out of range."""
+        src.astype(dtype), but for what is out of range unless cast is "ieee"."""
         return self._run(self._transform_job(src, None, None, "constant", 0, out, Options(**options)))
 
     def transpose(
@@ -697,6 +721,8 @@ class Client(Maker):
         move = job.move
         is_nothing = isinstance(move, Blocks) and move.is_nothing
         is_reached = self._are_reached(move) and not is_nothing
+        if not is_reached:
+            move.check()
         requests = move.requests(self._core) if is_reached else []
         if len(requests) == 1:
             self._core.run(requests[0], **job.order)
@@ -750,7 +776,12 @@ class Client(Maker):
         dst, src = move.sides
         if isinstance(move, Blocks) and move.is_nothing:
             return
-        if isinstance(move, Move) and not self._are_reached(move):
+        is_reached = self._are_reached(move)
+        if not is_reached:
+            move.check()
+        if isinstance(move, Move) and not is_reached:
+            if move.src.is_host:
+                separate(move)
             self._staging.run(move, self._is_reached, None, job.stream(), **job.order)
             return
         written = self._share_sides(move) if isinstance(move, Blocks) else []
@@ -793,6 +824,7 @@ class Client(Maker):
 
     def _run_multicast(self, job: Job, further: tuple[Array, ...]) -> None:
         if not self._is_one_request(job, further):
+            check_multicast(job, further)
             for part in multicast_parts(job, further):
                 self._run(part)
             if any(not a.tensor.is_host for a in job.arrays):
@@ -824,6 +856,7 @@ class Client(Maker):
         signal = None
         written: list[tuple[Tensor, Tensor]] = []  # in shared memory, and where it goes
         if not all(self._is_reached(t) for t in reshard.tensors):
+            reshard.check()
             plain, wait, signal = without_points(order)
             self._await(wait, order)
             order = plain
@@ -847,11 +880,11 @@ class Client(Maker):
             return t
         if i >= reshard.n_destinations:
             return self._shared_copy(t)
-        written.append((self._make_tensor(t.shape, t.dtype), t))
+        written.append((self._make_tensor(t.shape, t.dtype, zeroed=False), t))
         return written[-1][0]
 
     def _shared_copy(self, t: Tensor) -> Tensor:
-        shared = self._make_tensor(t.shape, t.dtype)
+        shared = self._make_tensor(t.shape, t.dtype, zeroed=False)
         shared.copy_from(t)
         return shared
 
@@ -863,12 +896,15 @@ class Client(Maker):
 
     def empty(self, shape: int | Sequence[int], dtype: Any = "float32", *, device: int | str | None = None) -> Any:
         """A NumPy array in memory that the service shares: it is moved without a copy. It is zeroed, in C order, and
-        freed with the last array that uses it. dtype is a name, or a type of NumPy's or torch's. Where NumPy is not
+        freed with the last array that uses it. Arrays of less than 1 MiB share regions; a larger one keeps a
+        descriptor. dtype is a name, or a type of NumPy's or torch's. Where NumPy is not
         installed, or lacks the type, it is a Tensor. device: of a service with several, the one whose moves the array
         is for, by its UUID or its place in info()["devices"]; others map it when they first need it. QuotaError: a
         limit on the user's memory; NoMemoryError; NotFoundError: the service has no such device."""
         where = device if device is None or isinstance(device, str) else str(operator.index(device))
         extents = (operator.index(shape),) if hasattr(shape, "__index__") else tuple(operator.index(n) for n in shape)
+        if is_exponents(dtype):
+            return NUMPY.exponents(self._make_shared(extents, "uint8", where))
         name = dtype_name(dtype)
         try:
             numpy_dtype(name)
@@ -881,14 +917,17 @@ class Client(Maker):
     def register(self, array: Any, *, readonly: bool = False) -> _core.Region:
         """Shares an array's memory where it is, until the returned region is released: device memory; or host memory
         that is a mapped file in memory, such as that of multiprocessing.shared_memory or a np.memmap in /dev/shm.
-        Other host memory belongs to this process alone (UnsupportedError): make the array with empty() instead. Keep
-        the region for as long as the array is to be moved without staging. readonly: the service may only read it;
+        Other host memory belongs to this process alone (UnsupportedError): make the array with empty() instead. A
+        service with a GPU takes only memfds that it can seal from users that it does not trust (UnsupportedError, too).
+        Keep the region for as long as the array is to be moved without staging. Until its release the memory stays
+        mapped, as far as Python knows whose it is: close() of its mmap, or of its SharedMemory, raises BufferError. If
+        other memory has come to lie there all the same, that is staged. readonly: the service may only read it;
         PermissionDeniedError for a request that writes."""
         t = adapt(array, "array").tensor
         try:
-            return self._core.register(t, readonly or t.readonly)
+            return self._core.register(t, readonly or t.readonly, mapping_of(array) if t.is_host else None)
         except (InvalidArgumentError, UnsupportedError) as e:
-            if not t.is_host:
+            if not t.is_host or str(e).startswith("fd: "):  # the service says what to do about a file
                 raise
             raise type(e)(
                 f"array: the memory at {t.data:#x} cannot be shared as it is; make the array with empty() or zeros(), "
@@ -961,12 +1000,12 @@ def connect(
     staging: int = 64 << 20,
 ) -> Client:
     """Connects to tmad. path is that of its socket; None selects $TMAD_SOCKET, /run/tmad/tmad.sock or
-    $XDG_RUNTIME_DIR/tmad/tmad.sock.
+    $XDG_RUNTIME_DIR/tmad/tmad.sock. "@NAME" is the abstract socket NAME, which has no file.
 
     timeout limits each call, in seconds (NoReplyError); None: no limit. reconnect is for how long a call tries to
     reach a service that went away; negative: not at all. server_uid is one more user, besides root and this
-    process's, that the service may run as. staging is how much memory arrays that are not shared pass through, in
-    bytes.
+    process's, that the service may run as. staging is how much memory the arrays of a call that are not shared
+    pass through, in bytes.
     """
     return Client(path, timeout=timeout, reconnect=reconnect, server_uid=server_uid, staging=staging)
 
@@ -981,6 +1020,14 @@ def check_version(core: _core.Client) -> None:
             f"tmad at {path} is version {version}; tmaclient {_core.VERSION} works with version "
             f"{_core.VERSION_MAJOR}.x: install the same major version of both"
         )
+
+
+def check_multicast(job: Job, further: tuple[Array, ...]) -> None:
+    """Refuses results that share bytes, which no single request shows to the service."""
+    assert isinstance(job.move, Move)
+    job.move.check()
+    outs = (job.move.dst, *(array.tensor for array in further))
+    _core.check_apart([(f"outs[{i}]", t) for i, t in enumerate(outs)], [])
 
 
 def multicast_parts(job: Job, further: tuple[Array, ...]) -> Iterator[Job]:
@@ -1014,20 +1061,11 @@ def separate(move: Move | Blocks) -> None:
     dst, src = move.sides
     shared = iter(overlapping(src, (*dst, *move.results)))
     if isinstance(move, Blocks) and move.layers is not None:
-        check_apart(dst)
         move.place(move.layers[0], move.layers[1].map(lambda t: copied(t) if next(shared) else t))
     elif next(shared):
         move.src = copied(move.src)
     if move.conversion is not None:
         move.conversion = move.conversion.map(lambda t: copied(t) if any(overlapping((t,), dst)) else t)
-
-
-def check_apart(dst: Sequence[Tensor]) -> None:
-    """Refuses one array as two layers, as the service does."""
-    numbers: dict[int, int] = {}
-    for i, t in enumerate(dst):
-        if numbers.setdefault(t.data, i) != i:
-            raise OverlapError(f"layer {i} of the result is where layer {numbers[t.data]} is; layers share no bytes")
 
 
 def copied(t: Tensor) -> Tensor:
@@ -1079,6 +1117,12 @@ def _shape(src: Tensor, axes: Sequence[int] | None, pads: Any, casting: Casting)
     if pads is None:
         return permuted_shape(src, axes)
     return result_shape(src, axes, pads, max(src.itemsize, _core.DTYPES[casting.result_dtype(src)]))
+
+
+def _check_border(src: Array, pads: Any, mode: str) -> None:
+    """Refuses to pad exponents by a number: which byte that is would be a conversion."""
+    if src.is_exponents and mode == "constant" and pads is not None and any(n > 0 for widths in pads for n in widths):
+        raise TypeError(f"mode: {EXPONENTS} has no 0 to pad with; pad array.view('uint8') by an exponent")
 
 
 def _conversion(

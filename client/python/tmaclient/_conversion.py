@@ -13,12 +13,12 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypedDict
 
-from ._arrays import Array, adapt, dtype_name
+from ._arrays import EXPONENTS, Array, adapt, dtype_name
 from ._core import Tensor
 from ._errors import OutOfRangeError
-from ._scales import Amax, parse_amax
+from ._scales import Amax, is_exponents, parse_amax
 
-CASTS = ("saturate", "exact")
+CASTS = ("saturate", "exact", "ieee")
 _OPERANDS = ("float32", "float64")
 
 Operand = Any  # a number, a Tensor or None
@@ -55,6 +55,21 @@ class Casting(NamedTuple):
 NO_CASTING = Casting()
 
 
+def casting_of(casting: Casting, src: Array, *outs: Array) -> Casting:
+    """Returns what is left of it for a move between arrays, of which those of exponents are only moved."""
+    if casting is NO_CASTING or not any(array.is_exponents for array in (src, *outs)):
+        return casting
+    dtype = None if casting.dtype is None or is_exponents(casting.dtype) else casting.dtype
+    for name, given in casting._replace(dtype=dtype, cast=None)._asdict().items():
+        if given is not None:
+            raise TypeError(
+                f"{name}: {EXPONENTS} is moved as it is; to convert the exponents as numbers, pass array.view('uint8')"
+            )
+    if src.tensor.dtype != "uint8":
+        raise TypeError(f"out: {EXPONENTS} takes exponents as they are; only quantize makes scales of it")
+    return NO_CASTING
+
+
 class Conversion:
     """A cast, its operands, and what it writes beside the result."""
 
@@ -72,6 +87,16 @@ class Conversion:
     def results(self) -> tuple[Tensor, ...]:
         """The tensors that it writes."""
         return self.amax.results if self.amax is not None else ()
+
+    def __str__(self) -> str:
+        words = [f"cast {self.cast}"]
+        for name, operand in (("scale", self.scale), ("bias", self.bias)):
+            if operand is not None:
+                is_tensor = isinstance(operand, Tensor)
+                words.append(f"{name} {f'{operand.dtype} {operand.shape}' if is_tensor else operand}")
+        if self.amax is not None:
+            words.append(f"amax of blocks {self.amax.block}")
+        return ", ".join(words)
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Conversion:
         """The same with other operands."""
@@ -146,7 +171,8 @@ def parse_operand(obj: Any, name: str, shape: Sequence[int], axis: int | None, a
     array = adapt(array_of(obj, name), name)
     t = array.tensor
     if t.dtype not in _OPERANDS:
-        raise TypeError(f"{name}: {t.dtype}; it is a number, or an array of {' or '.join(_OPERANDS)}")
+        dtype = EXPONENTS if array.is_exponents else t.dtype
+        raise TypeError(f"{name}: {dtype}; it is a number, or an array of {' or '.join(_OPERANDS)}")
     missing = len(shape) - t.ndim
     if missing < 0 or any(n not in (1, extent) for n, extent in zip(t.shape, shape[missing:], strict=True)):
         raise ValueError(f"{name}: {list(t.shape)} does not broadcast against {list(shape)}, the permuted source")

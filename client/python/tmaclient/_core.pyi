@@ -192,6 +192,12 @@ class Request:
     ) -> Request:
         """Puts slices of a tensor together from others; destinations come first."""
 
+@final
+class Ticket:
+    """The ticket of a request. A request without a token is forgotten with its ticket."""
+
+    def __index__(self) -> int: ...
+
 class Plan:
     """A transform that was checked once, of a client."""
 
@@ -202,6 +208,9 @@ class Plan:
     @property
     def src(self) -> Tensor:
         """The source's layout."""
+    @property
+    def released(self) -> bool:
+        """Whether it was given up."""
     def release(self) -> None:
         """Gives the plan up; runs in flight finish."""
     def __call__(self, src: Any, out: Any = None, **options: Any) -> Any: ...
@@ -245,21 +254,26 @@ class Client:
         """For how long later calls try to connect again; -1: they do not."""
     def last_result(self) -> dict[str, Any]:
         """What the last request did."""
-    def create(self, size: int, device: str | None = None, /) -> Region:
-        """A region of zeroed host memory; size in bytes; mapped for that device first."""
-    def register(self, tensor: Tensor, readonly: bool, /) -> Region:
-        """A region of a tensor's memory."""
+    def create(self, size: int, device: str | None = None, is_shared: bool = False, /) -> Region:
+        """A region of zeroed host memory; size in bytes; mapped for that device first. is_shared: a driver may pin it,
+        or other processes write to it, so that it is not sealed."""
+    def allocate(self, size: int, device: str | None = None, zeroed: bool = True, /) -> Region:
+        """The same for an array: small ones share regions. What is not zeroed has any contents."""
+    def register(self, tensor: Tensor, readonly: bool, mapping: Any = None, /) -> Region:
+        """A region of a tensor's memory. mapping: the mmap that has it, which the region keeps open."""
     def is_shared(self, tensor: Tensor, /) -> bool:
         """Whether the service has a tensor's memory; device memory is registered."""
     def run(self, request: Request, /, **order: Unpack[_Order]) -> None:
         """Runs a request and waits for its end."""
-    def submit(self, request: Request, token: object, /, **order: Unpack[_Order]) -> int:
+    def submit(self, request: Request, token: object, /, **order: Unpack[_Order]) -> Ticket:
         """Starts a request and returns its ticket; completed() returns its end, or wait() if the token is None."""
-    def wait(self, ticket: int, /) -> None:
+    def wait(self, ticket: Ticket | int, /) -> None:
         """Waits for a submitted request."""
-    def forget(self, ticket: int, /) -> None:
-        """Nobody will ask for its end; its request is kept until then."""
-    def cancel(self, ticket: int, /) -> bool:
+    def settle(self, request: Request, /) -> None:
+        """Waits until a submitted request is not under way, however it ends."""
+    def forget(self, ticket: Ticket | int, /) -> None:
+        """Nobody will ask for its end."""
+    def cancel(self, ticket: Ticket | int, /) -> bool:
         """Whether it was canceled before it started."""
     def completed(self) -> list[tuple[Any, int, str | None]]:
         """Reads what has arrived: (token, status, message) of each that ended."""
@@ -284,8 +298,14 @@ class Client:
 def encode_number(dtype: str, value: Any, /) -> bytes:
     """The bytes with which padding fills."""
 
-def check_index(index: Tensor, limit: int, /) -> Tensor:
-    """A checked copy, as int64; negative entries count from the end."""
+def parse_dtype(name: str, /) -> str | None:
+    """tmad's name of a type by any of its names; None: it has no such type."""
+
+def check_apart(written: list[tuple[str, Tensor]], read: list[tuple[str, Tensor]], /) -> None:
+    """Refuses what is written where it shares bytes, with itself or with another tensor; each with its name."""
+
+def check_index(index: Tensor, limit: int, is_distinct: bool, /) -> Tensor:
+    """A checked copy, as int64; negative entries count from the end. is_distinct: no two may be the same."""
 
 def layout(dtype: str, shape: Sequence[int], strides: Sequence[int], /) -> Tensor:
     """A tensor without memory."""

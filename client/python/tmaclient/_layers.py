@@ -34,7 +34,7 @@ class Layers:
             raise ValueError(f"{name}: it is empty; there is at least one layer")
         first = arrays[0].tensor
         layout = (first.dtype, first.shape, first.strides)
-        for i, (t, _, _) in enumerate(arrays):
+        for i, t in enumerate(array.tensor for array in arrays):
             if (t.dtype, t.shape, t.strides) != layout and _layout_of(t) != _layout_of(first):
                 raise ValueError(f"{name}[{i}]: {_words(t)}; {name}[0] is {_words(first)}: layers are laid out alike")
             if t.is_host != first.is_host:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from . import _core
-from ._arrays import Array, adapt, count
+from ._arrays import Array, adapt, count, dense
 from ._conversion import Conversion
 from ._core import Request, Tensor
 from ._errors import OutOfRangeError, OverlapError
@@ -54,6 +54,25 @@ class Move:
     def sides(self) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
         """dst and src, as Blocks have them."""
         return (self.dst,), (self.src,)
+
+    def __str__(self) -> str:
+        parts = [f"{layout_words(self.src)} -> {layout_words(self.dst)}"]
+        if self.permute is not None:
+            parts.append(f"permute {self.permute}")
+        if self.before is not None and self.after is not None and any(self.before + self.after):
+            parts.append(f"pad {tuple(zip(self.before, self.after, strict=True))}")
+            parts.append(f"value {self.value!r}" if self.mode == "constant" else f"mode {self.mode}")
+        return ", ".join(parts if self.conversion is None else [*parts, str(self.conversion)])
+
+    def check(self) -> None:
+        """Refuses what the service would, of memory that it is not shown: before anything is staged."""
+        written = [("out", self.dst)]  # what is read may lie in it: it is copied first
+        if self.conversion is not None and self.conversion.amax is not None:
+            both = ("amax.scale", self.conversion.amax.scale), ("amax.inverse", self.conversion.amax.inverse)
+            written += [(name, t) for name, t in both if t is not None]
+        _core.check_apart(written, [])
+        if self.before is not None and self.mode == "constant":
+            _core.encode_number(self.dst.dtype, self.value)
 
     def requests(self, core: _core.Client) -> list[Request]:
         """The requests that it takes: one."""
@@ -139,6 +158,14 @@ class Blocks:
         """Whether there is no element to move."""
         return len(self.index) == 0 or self.dst.size == 0 or self.src.size == 0
 
+    def check(self) -> None:
+        """Does as Move.check; the index was checked when it was parsed."""
+        if self.is_nothing:
+            return
+        written, name = self.sides[0], "dst" if self.is_scatter else "out"
+        is_one = self.layers is None or self.layers[0].whole is not None
+        _core.check_apart([(name if is_one else f"{name}[{i}]", t) for i, t in enumerate(written)], [])
+
     def block_permute(self) -> tuple[int, ...] | None:
         """The permutation of a block, which lacks the axis."""
         if self.permute is None:
@@ -221,8 +248,9 @@ class Index:
         return self.tensor.size
 
     @classmethod
-    def parse(cls, index: Any, limit: int) -> Index:
-        """Of an array, a list or a tensor on a device. Negative entries count from the end, as in NumPy."""
+    def parse(cls, index: Any, limit: int, *, is_distinct: bool = False) -> Index:
+        """Takes an array, a list or a tensor on a device. Negative entries count from the end, as in NumPy. With
+        is_distinct, no two may name one block; in a list on a device the caller sees to that."""
         if isinstance(index, (list, tuple, range)):
             import array
 
@@ -238,7 +266,7 @@ class Index:
         if t.ndim != 1:
             raise ValueError(f"index: {t.ndim} dimensions; it has to be a list, of one dimension")
         if t.is_host:
-            return cls(_core.check_index(t, limit))
+            return cls(_core.check_index(t, limit, is_distinct))
         if t.dtype not in ("int32", "int64") or (t.strides[0] != 1 and t.size > 1):
             raise TypeError(f"index: {t.dtype} with stride {t.strides[0]}; on a device it is contiguous int32 or int64")
         return cls(t, array_)
@@ -266,7 +294,7 @@ class Index:
             return self.tensor, True
         if self.is_sent(beside):
             return self.tensor, False
-        shared = core.create(self.tensor.nbytes).tensor(0, "int64", self.tensor.shape, (1,))
+        shared = core.allocate(self.tensor.nbytes, None, False).tensor(0, "int64", self.tensor.shape, (1,))
         shared.copy_from(self.tensor)
         return shared, True
 
@@ -421,6 +449,12 @@ def check_out(t: Tensor, shape: Sequence[int], dtype: str | None, name: str) -> 
 def check_writable(t: Tensor, name: str) -> None:
     if t.readonly:
         raise ValueError(f"{name}: the array is read-only")
+
+
+def layout_words(t: Tensor) -> str:
+    """Names type and shape, and strides unless they are those of C order."""
+    is_dense = all(n == 1 or s == d for n, s, d in zip(t.shape, t.strides, dense(t.shape), strict=True))
+    return f"{t.dtype} {t.shape}" + ("" if is_dense or t.size == 0 else f" with strides {t.strides}")
 
 
 def count_of(n: int, noun: str) -> str:

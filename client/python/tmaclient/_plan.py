@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Self
 
 from . import _core
-from ._arrays import Array, adapt, tensor_of
+from ._arrays import Array, adapt
 from ._conversion import Conversion, parse_conversion
 from ._moves import Move, permuted_shape
 
@@ -74,8 +74,8 @@ class PreparedPlan(_core.Plan):
     def _arrays(self, src: Any, out: Any) -> tuple[Any, Array, Array]:
         array = adapt(src, "src")
         if out is None:
-            out = self._client._make_array(self.dst.shape, array, self.dst.dtype)
-            return out, Array(tensor_of(out, array.kind, self.dst.dtype), array.kind, out), array
+            out, result = self._client._make_result(self.dst.shape, array, self.dst.dtype)
+            return out, result, array
         result = adapt(out, "out")
         if result.tensor.readonly:
             raise ValueError("out: the array is read-only")
@@ -124,7 +124,11 @@ class PreparedPlan(_core.Plan):
         return Plan(self._client._core, self._move, None)
 
     def __repr__(self) -> str:
-        return f"<tmaclient.PreparedPlan {self.src!r} -> {self.dst!r}>"
+        return f"<tmaclient.PreparedPlan: {self._words()}>"
+
+    def _words(self) -> str:
+        """Says what it moves, and whether it was released."""
+        return f"{self._move}{', released' if self.released else ''}"
 
 
 def _check_amax(conversion: Conversion | None, own: Conversion | None) -> None:

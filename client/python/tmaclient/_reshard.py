@@ -61,6 +61,12 @@ class Reshard:
         given = None if shape is None else _integers(shape, "shape")
         return cls([array for array, _ in both], [start for _, start in both], len(written), given)
 
+    def check(self) -> None:
+        """Refuses what the service would, of memory that it is not shown: before anything is staged."""
+        n, tensors = self.n_destinations, self.tensors
+        written = [(f"destinations[{i}]", t) for i, t in enumerate(tensors[:n])]
+        _core.check_apart(written, [(f"sources[{i}]", t) for i, t in enumerate(tensors[n:])])
+
     def request(self, tensors: Sequence[Tensor] | None = None) -> Request:
         """The request of it, with other tensors in the place of its own."""
         given = self.tensors if tensors is None else tensors

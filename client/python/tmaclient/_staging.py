@@ -2,13 +2,12 @@
 """Moves of arrays that the service cannot reach: in chunks, through memory that it shares.
 
 A chunk is copied into the staging memory, moved there and copied out, and while the service moves one, the next is
-copied in and the one before is copied out. Staging memory has a fixed bound, whatever the size of the arrays.
+copied in and the one before is copied out. Staging memory of a move has a fixed bound, whatever the size of its arrays.
 """
 
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -16,26 +15,31 @@ from typing import Any
 from . import _core
 from ._arrays import count
 from ._conversion import Conversion, Inexact
-from ._core import Region, Request, Tensor
-from ._errors import DisconnectedError, OutOfRangeError
+from ._core import Region, Request, Tensor, Ticket
+from ._errors import DisconnectedError, Error, OutOfRangeError
 from ._moves import Blocks, Move
 from ._scales import block_counts
 
 Box = tuple[tuple[int, ...], tuple[int, ...]]  # starts and extents, of the destination's inner part
 
 _LANES = 4
+_KEPT = 8  # regions, for as many threads that move at once
 _CHUNK = 1 << 20  # bytes of one side: chunks that stay in a core's cache are copied faster than large ones
 _ALIGNMENT = 64
 
 
 class Staging:
-    """The staging memory of a client. One move at a time uses it; others wait for their turn."""
+    """The staging memory of a client. Each move takes a region and leaves it to a later one.
+
+    A move never waits for another one's region: while it runs, anybody's code may run in its thread (finalizers,
+    handlers of signals, the caller's progress bar), and that code may move arrays by itself, or wait for a thread that
+    does. A move that fails leaves no region: something may still be under way in it, and it is released with its last
+    tensor."""
 
     def __init__(self, core: _core.Client, limit: int) -> None:
         self._core = core
         self._limit = limit
-        self._region: Region | None = None
-        self._lock = threading.Lock()
+        self._kept: dict[int, Region] = {}  # by numbers below _KEPT; each is taken, and put there, in one step
 
     def run(
         self,
@@ -47,14 +51,7 @@ class Staging:
     ) -> None:
         """Runs a move; `reached` says which tensors the service has already. stream: that in which the side in device
         memory is used; None: both are host memory."""
-        with self._lock:
-            try:
-                _Staged(self, move, reached, stream, order).run(progress)
-                if self._region is not None and self._region.size > self._limit:
-                    self._region = None  # a chunk that could not be cut further
-            except BaseException:
-                self._region = None  # something may still be under way in it
-                raise
+        _Staged(self, move, reached, stream, order).run(progress)
 
     def run_blocks(self, blocks: Blocks, reached: Callable[[Tensor], bool], progress: Any = None, **order: Any) -> None:
         """The same for a gather or a scatter: the blocks are selected as they are copied."""
@@ -63,12 +60,14 @@ class Staging:
         n = len(blocks.index)
         step = max(1, self.chunk_bytes() // max(per_block * max(dst.itemsize, src.itemsize), 1))
         inexact = Inexact(dst, src)
+        region: Region | None = None  # the first request, which is as large as any, takes it for all
         for start in range(0, n, step):
             k = min(step, n - start)
-            with self._lock:
-                self._run_some(blocks, start, k, reached, inexact, order)
+            region = self._run_some(blocks, start, k, reached, inexact, order, region)
             if progress is not None:
                 progress.update(k * per_block * (dst.itemsize + src.itemsize))
+        if region is not None:
+            self.leave(region)
         inexact.check()
 
     def _run_some(
@@ -79,7 +78,8 @@ class Staging:
         reached: Callable[[Tensor], bool],
         inexact: Inexact,
         order: dict[str, Any],
-    ) -> None:
+        region: Region | None,
+    ) -> Region:
         dst, src, conversion = blocks.dst, blocks.src, blocks.conversion
         if blocks.is_scatter:
             source = part(src, blocks.src_axis, start, k)
@@ -93,36 +93,44 @@ class Staging:
         n = count(source_shape)
         staged = [t for t in blocks.operands if not reached(t)]
         size = round_up(n * src.itemsize) + round_up(n * dst.itemsize) + sum(round_up(t.nbytes) for t in staged)
-        lane = Lane(self.region(size), 0)
+        region = region if region is not None else self.take(size)
+        lane = Lane(region, 0)
         staged_src = lane.tensor(src.dtype, source_shape, src.strides)
         staged_dst = lane.tensor(dst.dtype, result_shape, result_strides)
+        if conversion is not None:
+            conversion = conversion.map(lambda t: t if reached(t) else lane.copy(t))
+        if blocks.is_scatter:
+            staged_src.copy_from(source)
+        else:
+            staged_src.copy_blocks(src, blocks.src_axis, blocks.index.tensor, start, False)
+        request = Move(staged_dst, staged_src, blocks.permute, conversion=conversion).request()
         try:
-            if conversion is not None:
-                conversion = conversion.map(lambda t: t if reached(t) else lane.copy(t))
-            if blocks.is_scatter:
-                staged_src.copy_from(source)
-            else:
-                staged_src.copy_blocks(src, blocks.src_axis, blocks.index.tensor, start, False)
-            request = Move(staged_dst, staged_src, blocks.permute, conversion=conversion).request()
-            try:
-                self._core.run(request, **order)
-            except OutOfRangeError as e:
-                inexact.add(e)
-            if blocks.is_scatter:
-                dst.copy_blocks(staged_dst, blocks.dst_axis, blocks.index.tensor, start, True)
-            else:
-                part(dst, blocks.dst_axis, start, k).copy_from(staged_dst)
-        except BaseException:
-            self._region = None
-            raise
+            self._core.run(request, **order)
+        except OutOfRangeError as e:
+            inexact.add(e)
+        if blocks.is_scatter:
+            dst.copy_blocks(staged_dst, blocks.dst_axis, blocks.index.tensor, start, True)
+        else:
+            part(dst, blocks.dst_axis, start, k).copy_from(staged_dst)
+        return region
 
-    def region(self, size: int) -> Region:
-        """Shared memory of at least so many bytes; it is kept for the next move."""
-        if self._region is None or self._region.size < size:
-            self._region = None
-            rounded = max(1 << 16, 1 << (size - 1).bit_length())
-            self._region = self._core.create(max(size, min(rounded, self._limit)))
-        return self._region
+    def take(self, size: int) -> Region:
+        """Shared memory of at least so many bytes, which nobody else uses until it is left."""
+        for number in range(_KEPT):
+            region = self._kept.pop(number, None)
+            if region is not None and region.size >= size:
+                return region
+        region = None  # which is too small, and goes before another one is made
+        rounded = max(1 << 16, 1 << (size - 1).bit_length())
+        return self._core.create(max(size, min(rounded, self._limit)))
+
+    def leave(self, region: Region) -> None:
+        """Keeps a region, in which nothing is under way, for a later move, as long as all that are kept are within the
+        limit."""
+        if sum(kept.size for kept in list(self._kept.values())) + region.size <= self._limit:
+            for number in range(_KEPT):
+                if self._kept.setdefault(number, region) is region:
+                    return
 
     def chunk_bytes(self, n: int = 2) -> int:
         """Bytes of a chunk in each of n tensors, unless what cannot be cut needs more."""
@@ -300,8 +308,9 @@ class _Staged:
         boxes = list(self.boxes())
         lane_bytes = self.lane_bytes(self.part(boxes[0]))
         lanes = max(1, min(_LANES, len(boxes), self.staging._limit // max(1, lane_bytes)))
-        region = self.staging.region(max(1, lanes * lane_bytes))
-        under_way: deque[tuple[int | None, Request, Move, list[tuple[Tensor, Tensor]]]] = deque()
+        region = self.staging.take(max(1, lanes * lane_bytes))
+        under_way: deque[tuple[Ticket | None, Request, Move, list[tuple[Tensor, Tensor]]]] = deque()
+        requests: list[Request | None] = [None] * lanes  # the last of each lane, from before it is submitted
         try:
             for i, box in enumerate(boxes):
                 if len(under_way) == lanes:
@@ -317,21 +326,31 @@ class _Staged:
                     move.conversion = conversion.writing([t if has else lane.place(t, written) for t, has in both])
                 if not self.has_dst:
                     move.dst = lane.place(move.dst, written)
-                request = move.request()
+                requests[i % lanes] = request = move.request()
                 under_way.append((self.submit(request), request, move, written))
             while under_way:
                 self.finish(*under_way.popleft(), progress)
         except BaseException:
-            for ticket, *_ in under_way:
-                with contextlib.suppress(Exception):  # the first error is the one to tell
-                    self.core.synchronize() if ticket is None else self.core.forget(ticket)
+            with contextlib.suppress(Error):  # the first error is the one to tell
+                self.settle(requests)
+            under_way.clear()  # forgets them now, and not with the exception, which has this frame
             raise
+        self.staging.leave(region)
         for d in range(self.move.dst.ndim):
             if self.is_cut[d]:
                 fill_border(self, d)
         self.inexact.check()
 
-    def submit(self, request: Request) -> int | None:
+    def settle(self, requests: list[Request | None]) -> None:
+        """Waits until nothing more is written into the caller's arrays."""
+        if self.stream is not None:
+            self.core.synchronize()
+        elif self.has_dst or any(self.has_result):
+            for request in requests:
+                if request is not None:
+                    self.core.settle(request)
+
+    def submit(self, request: Request) -> Ticket | None:
         if self.stream is not None:
             self.core.enqueue(request, self.stream, **self.order)
             return None
@@ -343,7 +362,7 @@ class _Staged:
 
     def finish(
         self,
-        ticket: int | None,
+        ticket: Ticket | None,
         request: Request,
         move: Move,
         written: list[tuple[Tensor, Tensor]],
@@ -358,7 +377,7 @@ class _Staged:
         if progress is not None:
             progress.update(move.dst.nbytes + move.dst.size * move.src.itemsize)
 
-    def wait(self, ticket: int | None, request: Request) -> None:
+    def wait(self, ticket: Ticket | None, request: Request) -> None:
         try:
             self.core.synchronize() if ticket is None else self.core.wait(ticket)
         except DisconnectedError:

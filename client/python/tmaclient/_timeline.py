@@ -26,7 +26,7 @@ class Timeline:
 
     def __init__(self, core: _core.Client) -> None:
         self._core = core
-        self._region = core.create(64)
+        self._region = core.create(64, None, True)  # streams have it pinned
         self._word = memoryview(self._region)[:8].cast("Q")
 
     def __enter__(self) -> Self:

@@ -4,7 +4,8 @@
     async with tma.aio.connect() as c:
         y = await c.transform(x, permute=(0, 3, 1, 2))
 
-Requests travel over one connection and run in their order; a task that is canceled takes its request back.
+Requests travel over one connection and run in their order. A task that is canceled takes its request back, and ends
+when the service has nothing more to do with its arrays.
 
 What waits for the service never holds up the loop. The client has two threads: one for the few calls that wait for a
 reply, during which the loop leaves the connection alone (`_call`); and one that moves large arrays through staging
@@ -24,11 +25,12 @@ import threading
 import warnings
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
 from . import _core
-from ._arrays import adapt, dtype_name, numpy_dtype
+from ._arrays import NUMPY, adapt, dtype_name, mapping_of, numpy_dtype
 from ._async_batch import AsyncBatch
 from ._client import (
     MOST_MS,
@@ -37,18 +39,19 @@ from ._client import (
     Maker,
     MoveKeywords,
     Options,
+    check_multicast,
     check_version,
     multicast_parts,
     progress_bar,
     without_points,
 )
 from ._conversion import Casting, Inexact, Keywords
-from ._core import Region, Request, Tensor
+from ._core import Region, Request, Tensor, Ticket
 from ._errors import CanceledError, DisconnectedError, OutOfRangeError, WaitTimeoutError, class_of
 from ._moves import Blocks, Move, parse_constant
 from ._plan import Plan, PreparedPlan
 from ._reshard import Reshard
-from ._scales import Scaling
+from ._scales import Scaling, is_exponents
 from ._staging import Lane, round_up
 from ._timeline import Timeline
 
@@ -57,6 +60,7 @@ _T = TypeVar("_T")
 IN_FLIGHT = 256  # requests of a client; more wait for their turn
 _SLOTS, _SLOT_BYTES = 64, 128 << 10  # of staging memory for small arrays
 _RETRY_S = 0.02
+_SILENT_S = 2.0  # for so long a task that is canceled waits for any word of the service
 _REJOIN_MS = 5000  # while a service still releases what was shared with it, it may refuse to share it again
 _LIST_BYTES = 1024  # of an index that is sent; a longer one is put into shared memory
 
@@ -92,12 +96,13 @@ class _Thread:
 
 
 class _Flight:
-    """A request under way: who waits for it, and what is free again when it ends."""
+    """A request under way: who waits for it, what is free again when it ends, and whether its task was canceled."""
 
-    __slots__ = ("ended", "future", "is_over")
+    __slots__ = ("canceled", "ended", "future", "is_over")
 
     def __init__(self, future: asyncio.Future[None], ended: Callable[[], None]) -> None:
         self.future, self.ended, self.is_over = future, ended, False
+        self.canceled: asyncio.Future[None] | None = None  # a canceled task waits for it
 
 
 class _Patience:
@@ -189,7 +194,12 @@ def connect(
 class AsyncClient(Maker):
     """A connection to tmad on an asyncio loop. See `connect`. Its methods are those of tmaclient.Client, to be awaited
     on the loop that made it, and raise the same exceptions. On a CUDA device, too, a call ends when its result is
-    there. After a call that was canceled, `out` may still be written until the request has been taken back."""
+    there.
+
+    A call that is canceled asks the service to take its request back, and raises CancelledError when that is over: the
+    request was canceled, or has ended, and nothing reads or writes its arrays any more. Canceling it again changes
+    nothing. Only if the service says nothing at all for two seconds, the call ends without its word, and `out` may be
+    written when the service goes on."""
 
     def __init__(
         self,
@@ -241,19 +251,27 @@ class AsyncClient(Maker):
         this is canceled, the client is closed all the same."""
         if self._closing is None:
             self._closing = self._loop.create_task(self._close())
+            self._closing.add_done_callback(self._stop_threads)
         await asyncio.shield(self._closing)
 
     async def _close(self) -> None:
         async with self._making:  # what it makes is there, or will not be
             stager, blocking = self._stager, self._blocking
-        try:
-            await self._call(self._core.close)
-            if stager is not None and blocking is not None:
-                await asyncio.wrap_future(stager.submit(blocking.close))
-        finally:
-            self._thread.stop()
-            if stager is not None:
-                stager.stop()
+        await self._call(self._core.close)
+        if stager is not None and blocking is not None:
+            await asyncio.wrap_future(stager.submit(blocking.close))
+
+    def _stop_threads(self, _: object) -> None:
+        """Closes what is still open after a task that was canceled, perhaps before it had begun. The loop may end
+        before the threads have done that."""
+        if not self._core.closed:
+            self._pause()
+            self._thread.submit(self._core.close)
+        self._thread.stop()
+        if self._stager is not None:
+            if self._blocking is not None:
+                self._stager.submit(self._blocking.close)
+            self._stager.stop()
 
     async def __aenter__(self) -> Self:
         return self
@@ -317,11 +335,12 @@ class AsyncClient(Maker):
         else:
             self._resume()
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Starts a task of the client's own."""
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _release(self) -> None:
         """Releases what destructors have left: that waits for a reply."""
@@ -379,6 +398,8 @@ class AsyncClient(Maker):
         for flight, status, message in self._core.completed():
             flight.is_over = True
             flight.ended()
+            if flight.canceled is not None and not flight.canceled.done():
+                flight.canceled.set_result(None)
             if flight.future.done():  # canceled
                 continue
             if status == 0:
@@ -388,7 +409,7 @@ class AsyncClient(Maker):
 
     # ---- Requests --------------------------------------------------------------------------------------
 
-    async def _send(self, start: Callable[[_Flight], int | None], order: dict[str, Any]) -> None:
+    async def _send(self, start: Callable[[_Flight], Ticket | None], order: dict[str, Any]) -> None:
         """Starts a request and waits for its end; again on a new connection, if the service went away. One that signals
         may have done so."""
         patience = _Patience(self._loop, self._reconnect)
@@ -400,7 +421,7 @@ class AsyncClient(Maker):
                 if "signal" in order or self._core.closed or patience.is_over():
                     raise
 
-    async def _send_once(self, start: Callable[[_Flight], int | None], patience: _Patience) -> None:
+    async def _send_once(self, start: Callable[[_Flight], Ticket | None], patience: _Patience) -> None:
         await self._turns.acquire()
         flight = _Flight(self._loop.create_future(), self._turns.release)
         try:
@@ -415,8 +436,9 @@ class AsyncClient(Maker):
         try:
             await flight.future
         except asyncio.CancelledError:
-            if ticket and not flight.is_over:
-                self._start(self._take_back(flight, ticket))
+            if not flight.is_over:
+                flight.canceled = self._loop.create_future()
+                await self._until_over(flight.canceled, partial(self._take_back, flight, ticket))
             raise
 
     async def _until_ready(self, patience: _Patience) -> None:
@@ -432,13 +454,34 @@ class AsyncClient(Maker):
                 return
         raise ValueError("the client is closed")
 
-    async def _take_back(self, flight: _Flight, ticket: int) -> None:
-        def cancel() -> None:
-            if not flight.is_over and not self._core.closed:
-                self._core.cancel(ticket)
+    def _take_back(self, flight: _Flight, ticket: Ticket | None) -> None:
+        """Waits for the service's word. What is in a stream cannot be taken back."""
+        if self._core.closed:
+            return
+        if ticket is None:
+            self._core.ping()
+        elif not flight.is_over:
+            self._core.cancel(ticket)
 
-        with contextlib.suppress(Exception):  # it ends by itself then
-            await self._call(cancel)
+    async def _until_over(self, over: asyncio.Future[Any], ask: Callable[[], None]) -> None:
+        """For a task that was canceled: waits for the end, however often it is canceled again, for as long as the
+        service answers what it is asked."""
+        waiting = self._start(self._ask_until(over, ask))
+        while not waiting.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait((waiting,))
+
+    async def _ask_until(self, over: asyncio.Future[Any], ask: Callable[[], None]) -> None:
+        while not over.done():
+            answer = self._start(self._ask_once(ask))
+            await asyncio.wait((over, answer), timeout=_SILENT_S, return_when=asyncio.FIRST_COMPLETED)
+            if not answer.done():
+                return
+            await asyncio.wait((over,), timeout=_SILENT_S)
+
+    async def _ask_once(self, ask: Callable[[], None]) -> None:
+        with contextlib.suppress(Exception):  # what was asked about ends by itself then
+            await self._call(ask)
 
     async def _connect_again(self, patience: _Patience) -> None:
         if self._reconnect < 0:
@@ -477,10 +520,10 @@ class AsyncClient(Maker):
         except _WouldWait:
             return await self._ask(lambda: make(*args))
 
-    def _make_tensor(self, shape: Sequence[int], dtype: str, device: str | None = None) -> Tensor:
+    def _make_tensor(self, shape: Sequence[int], dtype: str, device: str | None = None, zeroed: bool = True) -> Tensor:
         if threading.get_ident() == self._loop_thread:
             raise _WouldWait
-        return super()._make_tensor(shape, dtype, device)
+        return super()._make_tensor(shape, dtype, device, zeroed)
 
     async def _run(self, job: Job) -> Any:
         """Runs a job, with the points of its order around it where it takes several requests."""
@@ -493,6 +536,8 @@ class AsyncClient(Maker):
         requests: list[Request] = []
         if self._are_reached(move) and not is_nothing and not self._is_spread(job):
             requests = await self._requests(job)
+        if not requests:
+            self._check(move)
         if requests and is_on_device:
             for request in requests:
                 await self._enqueue(request, job)
@@ -577,7 +622,7 @@ class AsyncClient(Maker):
         flying: set[_Flight] = set()  # that use the slot
         is_left = False
 
-        def start(flight: _Flight) -> int:
+        def start(flight: _Flight) -> Ticket:
             release = flight.ended
 
             def ended() -> None:
@@ -625,11 +670,22 @@ class AsyncClient(Maker):
         blocking, stager = await self._blocking_client()
         job.progress = progress = _Progress(progress_bar(job))
         run = blocking._run_on_device if is_on_device else blocking._run_on_host
+        await self._in_thread(stager, lambda: run(job), progress)
+
+    async def _in_thread(self, stager: _Thread, run: Callable[[], None], progress: _Progress | None = None) -> None:
+        """Moves arrays in the thread. What is canceled does not begin, or stops between two chunks."""
+        moving = stager.submit(run)
+        over = asyncio.wrap_future(moving)
         try:
-            await asyncio.wrap_future(stager.submit(lambda: run(job)))
+            await asyncio.wait((over,))
         except asyncio.CancelledError:
-            progress.is_stopped = True
+            if progress is not None:
+                progress.is_stopped = True
+            over.add_done_callback(lambda over: over.cancelled() or over.exception())  # nobody else asks for it
+            if not moving.cancel():
+                await self._until_over(over, self._core.ping)
             raise
+        over.result()
 
     async def _blocking_client(self) -> tuple[Client, _Thread]:
         """A client for a thread: its calls wait, and its lock is not this one's."""
@@ -713,6 +769,7 @@ class AsyncClient(Maker):
         if len(job.streams()) <= 1 and self._is_one_request(job, further):
             await self._run(job)
             return tuple(outs)
+        check_multicast(job, further)
         for part in multicast_parts(job, further):
             await self._run(part)
         return tuple(outs)
@@ -776,10 +833,12 @@ class AsyncClient(Maker):
             request = reshard.request()
             await self._send(lambda flight: self._core.submit(request, flight, **checked.order()), checked.order())
             return
+        if not all(self._is_reached(t) for t in reshard.tensors):
+            reshard.check()
         order, wait, signal = without_points(checked.order())
         await self._await(wait, checked.order())
         blocking, stager = await self._blocking_client()
-        await asyncio.wrap_future(stager.submit(lambda: blocking._run_reshard(reshard, streams, order, True)))
+        await self._in_thread(stager, lambda: blocking._run_reshard(reshard, streams, order, True))
         if signal is not None:
             _core.signal_point(*signal)
 
@@ -810,6 +869,8 @@ class AsyncClient(Maker):
         """Client.empty."""
         where = device if device is None or isinstance(device, str) else str(operator.index(device))
         extents = (operator.index(shape),) if hasattr(shape, "__index__") else tuple(operator.index(n) for n in shape)
+        if is_exponents(dtype):
+            return NUMPY.exponents(await self._ask(lambda: self._make_shared(extents, "uint8", where)))
         name = dtype_name(dtype)
         try:
             numpy_dtype(name)
@@ -822,7 +883,8 @@ class AsyncClient(Maker):
     async def register(self, array: Any, *, readonly: bool = False) -> Region:
         """Client.register."""
         t = adapt(array, "array").tensor
-        return await self._ask(lambda: self._core.register(t, readonly or t.readonly))
+        mapping = mapping_of(array) if t.is_host else None
+        return await self._ask(lambda: self._core.register(t, readonly or t.readonly, mapping))
 
     async def timeline(self) -> Timeline:
         """Client.timeline. Its wait() holds up the loop: use asyncio.to_thread."""
@@ -896,7 +958,7 @@ class AsyncPlan:
         self._plan.release()
 
     def __repr__(self) -> str:
-        return f"<tmaclient.aio.AsyncPlan {self._plan.src!r} -> {self._plan.dst!r}>"
+        return f"<tmaclient.aio.AsyncPlan: {self._plan._words()}>"
 
 
 __all__ = ["AsyncBatch", "AsyncClient", "AsyncPlan", "connect"]

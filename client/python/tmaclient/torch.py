@@ -19,7 +19,6 @@ connected at the first call.
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,32 +30,38 @@ from ._moves import check_permutation, parse_axes, parse_axis
 from ._reshard import Slice
 from ._scales import check_dtype, parse_block
 
-_lock = threading.Lock()
-_client: Client | None = None
-_path: str | None = None  # for a child process, which needs a client of its own
+
+class _Choice:
+    """A client of the operators, and the path where the next one connects. No lock guards it: anybody's code may run
+    while a client connects, and may call an operator. Of two threads that connect at once, either client serves."""
+
+    def __init__(self, client: Client | None, path: str | None) -> None:
+        self.client, self.path = client, path
+
+
+_choice = _Choice(None, None)
 
 
 def use(client: Client | None) -> None:
     """Sets the client of the operators. None: the next call connects to $TMAD_SOCKET or the usual paths."""
-    global _client, _path
-    with _lock:
-        _client, _path = client, client.path if client is not None else None
+    global _choice
+    _choice = _Choice(client, client.path if client is not None else None)
 
 
 def client() -> Client:
     """The client of the operators. A child process that was forked connects by itself, to the same service."""
-    global _client, _path
-    with _lock:
-        if _client is None or _client.closed:
-            _client = connect(_path)
-            _path = _client.path
-        return _client
+    choice = _choice
+    chosen = choice.client
+    if chosen is None or chosen.closed:
+        choice.client = chosen = connect(choice.path)
+        choice.path = chosen.path
+    return chosen
 
 
 def _forget() -> None:
-    """In a child: the lock may be another thread's of its parent, and the client is not its own."""
-    global _client, _lock
-    _client, _lock = None, threading.Lock()
+    """In a child, which needs a client of its own."""
+    global _choice
+    _choice = _Choice(None, _choice.path)
 
 
 os.register_at_fork(after_in_child=_forget)
@@ -84,7 +89,8 @@ def transform(
 ) -> None:
     """out = pad(src.permute(permute)). pad has two numbers for each dimension of that, before and after it.
 
-    With cast, "saturate" or "exact", out may be of another type: it is pad(cast(src.permute(permute) * scale + bias)).
+    With cast, "saturate", "exact" or "ieee", out may be of another type: it is
+    pad(cast(src.permute(permute) * scale + bias)).
     """
     client().transform(
         src.detach(),

@@ -10,6 +10,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "client/tmactl/lives.h"
 #include "proto/clock.h"
 
 #define EVENTS   64
@@ -26,6 +27,7 @@ struct asked {
 struct connection {
 	tma_client *client;
 	bool is_lost;     /* the service has gone from it */
+	uint32_t life;    /* of the service, that it is to (lives.h) */
 	bool is_served;   /* something was answered, once */
 	uint64_t gone_ns; /* since when nothing has been, because it is lost again and again; 0: it is not */
 	struct tma_tensor dst, src;
@@ -47,7 +49,8 @@ struct run {
 	int epoll;
 	uint64_t start_ns;
 	uint64_t under_way;
-	uint32_t n_lost;    /* connections that the service has gone from */
+	uint32_t n_lost; /* connections that the service has gone from */
+	struct lives lives;
 	struct failure why; /* the last one went */
 	struct connection *connections;
 };
@@ -246,6 +249,8 @@ static void count(struct run *r, struct connection *c, int rc, const struct tma_
 		result->submitted--;
 	} else {
 		c->is_served = true;
+		lives_join(&r->lives, c->life);
+		result->reconnects = r->lives.newest;
 		c->gone_ns = 0;
 		histogram_add(&result->latency, now - c->asked[c->first].start_ns);
 		if (rc < 0 && rc > -LOAD_STATUSES)
@@ -276,6 +281,7 @@ static bool connection_count(struct run *r, struct connection *c, uint64_t now)
 
 static int gave_up(struct run *r)
 {
+	fail_status(r->failure, r->why.status);
 	return fail(r->failure, EXIT_FAILED, "%s, and it did not come back within %d s", r->why.text,
 	            (tmactl_patience_ms(r->t) + 999) / 1000);
 }
@@ -301,6 +307,7 @@ static int connection_lose(struct run *r, struct connection *c)
 	if (!c->gone_ns)
 		c->gone_ns = clock_ns();
 	c->is_lost = true;
+	lives_lose(&r->lives, c->life);
 	r->n_lost++;
 	return has_patience(r, c) ? 0 : gave_up(r);
 }
@@ -308,6 +315,7 @@ static int connection_lose(struct run *r, struct connection *c)
 /* The library registers the regions and prepares the plan anew. */
 static int connection_retry(struct run *r, struct connection *c, bool over)
 {
+	const uint32_t life = lives_next(&r->lives);
 	uint64_t now;
 
 	if ((tma_fd(c->client) < 0 ? tma_connect(c->client, r->t->socket) : tma_restore(c->client)) < 0)
@@ -316,7 +324,7 @@ static int connection_retry(struct run *r, struct connection *c, bool over)
 	connection_count(r, c, now); /* what has ended only by the new connection */
 	c->is_lost = false;
 	r->n_lost--;
-	r->result->reconnects++;
+	c->life = life;
 	if (connection_add(r, c) < 0)
 		return -1;
 	return over ? 0 : connection_ask(r, c, now);

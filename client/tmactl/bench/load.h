@@ -36,7 +36,7 @@ struct load {
 struct load_result {
 	uint64_t submitted;
 	uint64_t failed[LOAD_STATUSES]; /* answered with an error, by -status */
-	uint64_t reconnects;            /* of all connections together */
+	uint64_t reconnects; /* times that the service came back, however many connections it was gone from */
 	uint64_t
 	    unanswered;     /* that were under way when the service went away; asked anew, and counted once */
 	uint64_t bytes;     /* read plus written by transforms that went well */

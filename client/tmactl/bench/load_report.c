@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "client/tmactl/terminal/print.h"
 
@@ -71,7 +72,8 @@ void load_report(const struct load *load, const char *kind, const struct load_re
 		       r->unanswered == 1 ? "" : "s");
 }
 
-void load_report_json(const struct load *load, const char *kind, const struct load_result *r)
+void load_report_json(const struct load *load, const char *kind, const struct load_result *r,
+                      const struct failure *f)
 {
 	const char *comma = "";
 
@@ -93,5 +95,11 @@ void load_report_json(const struct load *load, const char *kind, const struct lo
 		printf("%s\"%s\": %" PRIu64, comma, tma_status_name(-i), r->failed[i]);
 		comma = ", ";
 	}
-	puts("}\n}");
+	putchar('}');
+	if (f) {
+		printf(",\n  \"status\": \"%s\",\n  \"message\": ", failure_name(f));
+		print_json_string(f->text, strlen(f->text), 1);
+		printf(",\n  \"exit_code\": %d", f->code);
+	}
+	puts("\n}");
 }

@@ -7,6 +7,9 @@
 #include "load.h"
 
 void load_report(const struct load *load, const char *kind, const struct load_result *r);
-void load_report_json(const struct load *load, const char *kind, const struct load_result *r);
+
+/* f is why the run has failed, or NULL. */
+void load_report_json(const struct load *load, const char *kind, const struct load_result *r,
+                      const struct failure *f);
 
 #endif

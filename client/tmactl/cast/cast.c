@@ -9,23 +9,58 @@
 
 /* ---- Types -------------------------------------------------------------------------------------------- */
 
+/* Returns types that items of so many bytes may have, for the error, or NULL if no type that is converted has
+ * this size. */
+static const char *guess_of(uint64_t bytes)
+{
+	switch (bytes) {
+	case 1:
+		return "float8_e4m3fn or float8_e5m2";
+	case 2:
+		return "bfloat16";
+	case 4:
+		return "float32";
+	case 8:
+		return "int64";
+	default:
+		return NULL;
+	}
+}
+
 int cast_source(const struct descr *descr, const enum tma_dtype *as, const char *path, enum tma_dtype *ret,
                 struct failure *f)
 {
+	const bool is_known =
+	    descr->dtype >= 0 && !strcmp(descr->name, tma_dtype_name((enum tma_dtype)descr->dtype));
+
 	if (descr->swap_bytes)
-		return fail(f, EXIT_FAILED, "%s: big-endian items cannot be converted", path);
+		return fail(f, EXIT_FAILED,
+		            "%s: big-endian items cannot be converted; save them as "
+		            "array.astype(array.dtype.newbyteorder('<'))",
+		            path);
 	if (as && tma_dtype_size(*as) != descr->item_bytes)
 		return fail(f, EXIT_USAGE,
 		            "--from-dtype %s: its elements have %zu bytes, but the items of %s have %" PRIu64,
 		            tma_dtype_name(*as), tma_dtype_size(*as), path, descr->item_bytes);
-	if (!as &&
-	    (descr->dtype < 0 || strcmp(descr->name, tma_dtype_name((enum tma_dtype)descr->dtype)) != 0))
-		return fail(
-		    f, EXIT_FAILED,
-		    "%s: items of %s cannot be converted, unless --from-dtype says what numbers they are",
-		    path, descr->name);
+	if (!as && !is_known && !guess_of(descr->item_bytes))
+		return fail(f, EXIT_FAILED,
+		            "%s: items of %s cannot be converted: they have %" PRIu64
+		            " bytes, but numbers have 1, 2, 4 or 8",
+		            path, descr->name, descr->item_bytes);
+	if (!as && !is_known)
+		return fail(f, EXIT_FAILED,
+		            "%s: items of %s cannot be converted, unless --from-dtype says what numbers they "
+		            "are, such as %s",
+		            path, descr->name, guess_of(descr->item_bytes));
 	*ret = as ? *as : (enum tma_dtype)descr->dtype;
 	return 0;
+}
+
+int cast_nothing(enum tma_dtype from, struct failure *f)
+{
+	return fail(f, EXIT_USAGE,
+	            "--from-dtype %s: nothing is converted; --to-dtype is the type of the output",
+	            tma_dtype_name(from));
 }
 
 /* The longer one. */
@@ -38,7 +73,7 @@ void cast_init(struct cast *ret, const struct cast_args *args, enum tma_dtype fr
 {
 	const struct cast_list *list = list_of(args);
 
-	*ret = (struct cast){ .from = from, .to = args->has_dtype ? args->dtype : from, .args = args };
+	*ret = (struct cast){ .from = from, .to = args->type.name ? args->type.dtype : from, .args = args };
 	ret->is = ret->to != from || args->has_cast || list->n > 0 || args->amax.block_text;
 	if (!ret->is)
 		return;

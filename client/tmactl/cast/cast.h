@@ -35,6 +35,9 @@ struct cast_request {
 int cast_source(const struct descr *descr, const enum tma_dtype *as, const char *path, enum tma_dtype *ret,
                 struct failure *f);
 
+/* Fails because --from-dtype names a type, but no option converts. */
+int cast_nothing(enum tma_dtype from, struct failure *f);
+
 /* args has been checked and outlives the cast. Tells `view` which dimension to keep apart, how large items
  * become, and which blocks have scales. */
 void cast_init(struct cast *ret, const struct cast_args *args, enum tma_dtype from, struct view_args *view);

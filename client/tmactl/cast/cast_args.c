@@ -12,18 +12,6 @@
 
 /* ---- One option --------------------------------------------------------------------------------------- */
 
-/* A number with blanks around it, up to a comma or the end; *text moves there. */
-static bool next_number(const char **text, double *ret)
-{
-	char *end;
-
-	*ret = strtod(*text, &end);
-	if (end == *text)
-		return false;
-	*text = end + strspn(end, " \t");
-	return !**text || **text == ',';
-}
-
 static int set_list(struct cast_list *list, const char *name, const char *text, struct failure *f)
 {
 	size_t most = 1;
@@ -35,10 +23,13 @@ static int set_list(struct cast_list *list, const char *name, const char *text, 
 	if (!list->v)
 		return fail(f, EXIT_FAILED, "out of memory");
 	for (const char *at = text;; at++) {
-		if (!next_number(&at, &list->v[list->n++]))
-			return fail(f, EXIT_USAGE,
-			            "--%s %s: expected a number, or one for each channel, such as 0.5,0.25,2",
-			            name, text);
+		int rc = args_number(&at, &list->v[list->n++]);
+
+		if (rc || (*at && *at != ','))
+			return args_no_number(
+			    rc, name, text,
+			    "a number or a quotient, or one for each channel, such as 1/255 or 0.5,0.25,2",
+			    f);
 		if (!*at)
 			return 0;
 	}
@@ -47,10 +38,15 @@ static int set_list(struct cast_list *list, const char *name, const char *text, 
 static int set_cast(struct cast_args *args, const char *text, struct failure *f)
 {
 	args->has_cast = true;
-	args->cast = strcmp(text, "exact") ? TMA_CAST_SATURATE : TMA_CAST_EXACT;
-	if (args->cast == TMA_CAST_EXACT || !strcmp(text, "saturate"))
-		return 0;
-	return fail(f, EXIT_USAGE, "--cast %s: expected one of saturate, exact", text);
+	if (!strcmp(text, "saturate"))
+		args->cast = TMA_CAST_SATURATE;
+	else if (!strcmp(text, "exact"))
+		args->cast = TMA_CAST_EXACT;
+	else if (!strcmp(text, "ieee"))
+		args->cast = TMA_CAST_IEEE;
+	else
+		return fail(f, EXIT_USAGE, "--cast %s: expected one of saturate, exact, ieee", text);
+	return 0;
 }
 
 static int set_axis(struct cast_args *args, const char *text, struct failure *f)
@@ -74,11 +70,11 @@ static int set_axis(struct cast_args *args, const char *text, struct failure *f)
 
 static int set_least(struct amax_args *amax, const char *text, struct failure *f)
 {
-	char *end;
+	const char *at = text;
+	int rc = args_number(&at, &amax->least);
 
-	amax->least = strtod(text, &end);
-	if (end == text || *end || !(amax->least >= 0))
-		return fail(f, EXIT_USAGE, "--least %s: expected a number of 0 or more", text);
+	if (rc || *at || !(amax->least >= 0))
+		return args_no_number(rc, "least", text, "a number of 0 or more", f);
 	return 0;
 }
 
@@ -106,8 +102,7 @@ int cast_args_set(struct cast_args *args, int opt, const char *name, const char 
 	switch (opt) {
 	case OPT_OUTPUT_DTYPE:
 	case OPT_TO_DTYPE:
-		args->has_dtype = true;
-		return args_dtype(&args->dtype, opt == OPT_TO_DTYPE ? "--to-dtype" : "--dtype", text, f);
+		return args_type(&args->type, name, "the output", text, f);
 	case OPT_CAST:
 		return set_cast(args, text, f);
 	case OPT_SCALE:

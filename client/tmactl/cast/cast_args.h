@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "client/tmactl/args.h"
 #include "client/tmactl/tmactl.h"
 
 struct cast_list {
@@ -29,9 +30,8 @@ struct amax_args {
 
 /* Zero-initialized: nothing is given. */
 struct cast_args {
-	const char *given; /* the last of the options, without its dashes; NULL: none */
-	bool has_dtype;    /* that of the output */
-	enum tma_dtype dtype;
+	const char *given;    /* the last of the options, without its dashes; NULL: none */
+	struct type_arg type; /* that of the output */
 	bool has_cast;
 	enum tma_cast cast;
 	struct cast_list scale, bias, mean, std;

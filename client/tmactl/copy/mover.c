@@ -166,14 +166,14 @@ static int mover_watch(struct mover *m, mover_progress_fn *progress, void *arg, 
 		pthread_cond_timedwait(&m->ended, &m->lock, &until);
 		done = (double)m->done_bytes / (double)m->job->view->dst_bytes;
 		if (m->error.code)
-			rc = fail(f, m->error.code, "%s", m->error.text);
+			rc = fail_as(f, &m->error);
 		pthread_mutex_unlock(&m->lock);
 		if (!rc)
 			rc = progress(arg, done, f);
 		pthread_mutex_lock(&m->lock);
 	}
 	if (m->error.code)
-		rc = fail(f, m->error.code, "%s", m->error.text);
+		rc = fail_as(f, &m->error);
 	pthread_mutex_unlock(&m->lock);
 	if (rc)
 		mover_stop(m, m->n_workers);

@@ -30,7 +30,8 @@ struct mover_job {
 	const struct cast *cast; /* how elements are converted */
 	struct tma_number value; /* for mode constant, where they are */
 	struct source *source;
-	uint64_t source_end; /* byte of it where its array ends */
+	uint64_t source_end;   /* byte of it where its array ends */
+	uint64_t source_items; /* of the array, for the errors */
 	struct output *output;
 	uint64_t header_bytes;       /* of the output, before its data */
 	struct output *scale_output; /* of a view that has blocks; written at any place */
@@ -44,7 +45,7 @@ struct mover_result {
 	char path[24];       /* the family of the largest box */
 	uint64_t bytes;      /* read plus written by the engine */
 	uint64_t ns;         /* while boxes were with the service */
-	uint32_t reconnects; /* all workers together */
+	uint32_t reconnects; /* times that the service came back, however many workers it was gone from */
 };
 
 /* Called now and then on the caller's thread; -1 with f set stops the job. */

@@ -62,12 +62,27 @@ static bool is_gone(int rc)
 	return rc == TMA_DISCONNECTED || rc == TMA_DEVICE_LOST;
 }
 
+/* The life of the service that a connection made from now on is to. lost: the worker has lost its own. */
+static uint32_t worker_next_life(struct worker *w, bool lost)
+{
+	struct mover *m = w->mover;
+	uint32_t life;
+
+	pthread_mutex_lock(&m->lock);
+	if (lost)
+		lives_lose(&m->lives, w->life);
+	life = lives_next(&m->lives);
+	pthread_mutex_unlock(&m->lock);
+	return life;
+}
+
 /* The connection is made: from here on, who stops the workers can end its calls. */
-static int worker_joined(struct worker *w)
+static int worker_joined(struct worker *w, uint32_t life)
 {
 	struct mover *m = w->mover;
 
 	pthread_mutex_lock(&m->lock);
+	w->life = life;
 	if (w->hang_up >= 0)
 		close(w->hang_up);
 	w->hang_up = stop_is_asked(m->job->stop) ? -1 : fcntl(tma_fd(w->client), F_DUPFD_CLOEXEC, 0);
@@ -87,6 +102,7 @@ static int worker_rejoin(struct worker *w)
 	const struct tmactl *t = w->mover->t;
 	int64_t patience_ms = tmactl_patience_ms(t);
 	int64_t until = clock_ms() + patience_ms;
+	uint32_t life = worker_next_life(w, true);
 	struct failure lost = { 0 };
 	int rc;
 
@@ -98,18 +114,15 @@ static int worker_rejoin(struct worker *w)
 	       rc != TMA_PERMISSION) {
 		if (stopped(w) < 0)
 			return -1;
+		fail_status(&w->error, lost.status);
 		if (clock_ms() >= until)
 			return fail(&w->error, EXIT_FAILED, "%s, and it did not come back within %d s",
 			            lost.text, (int)(patience_ms + 999) / 1000);
 		poll(NULL, 0, PAUSE_MS);
+		life = worker_next_life(w, false);
 	}
 	tma_set_timeout(w->client, t->timeout_ms);
-	if (rc < 0)
-		return tmactl_refused(w->client, &w->error);
-	pthread_mutex_lock(&w->mover->lock);
-	w->mover->result.reconnects++;
-	pthread_mutex_unlock(&w->mover->lock);
-	return worker_joined(w);
+	return rc < 0 ? tmactl_refused(w->client, &w->error) : worker_joined(w, life);
 }
 
 /* The service is to be there; once it has been, it may be gone for a while. */
@@ -119,15 +132,16 @@ static int worker_connect(struct worker *w)
 	int64_t until = clock_ms() + tmactl_patience_ms(t);
 
 	for (;;) {
+		uint32_t life = worker_next_life(w, false);
 		struct failure f = { 0 };
 
 		w->client = tmactl_connect(t, &f);
 		if (w->client)
-			return worker_joined(w);
+			return worker_joined(w, life);
 		if (stopped(w) < 0)
 			return -1;
 		if (!atomic_load(&w->mover->was_served) || clock_ms() >= until)
-			return fail(&w->error, f.code, "%s", f.text);
+			return fail_as(&w->error, &f);
 		poll(NULL, 0, PAUSE_MS);
 	}
 }
@@ -312,13 +326,26 @@ static struct tma_number carried(uint32_t element, const uint8_t *bits)
 }
 
 /* The service counts the values of one box, of which there may be more. */
-static int worker_is_inexact(struct worker *w)
+static int worker_is_inexact(struct worker *w, const struct tma_tensor *src)
 {
+	const struct mover *m = w->mover;
 	const char *why = tma_last_error(w->client);
 	const int len = (int)strcspn(why, ";");
+	uint64_t n = 1;
 
-	return fail(&w->error, EXIT_FAILED, "%s%.*s",
-	            w->mover->plan.n_boxes > 1 ? "of a part of the array: " : "", len, why);
+	for (int d = 0; d < src->rank; d++)
+		n *= (uint64_t)src->shape[d];
+	fail_status(&w->error, TMA_OUT_OF_RANGE);
+	if (m->plan.n_boxes > 1)
+		return fail(&w->error, EXIT_FAILED,
+		            "%s: %.*s, among the %" PRIu64
+		            " elements of a part of the array, which has %" PRIu64
+		            " in all; --cast saturate takes the nearest values that there are",
+		            m->job->source->path, len, why, n, m->job->source_items);
+	return fail(&w->error, EXIT_FAILED,
+	            "%s: %.*s, among the %" PRIu64
+	            " elements of the array; --cast saturate takes the nearest values that there are",
+	            m->job->source->path, len, why, m->job->source_items);
 }
 
 /* The source and the room for the output stay as they are when the service goes away: it is asked again. */
@@ -339,7 +366,7 @@ static int worker_ask(struct worker *w, const struct tma_transform *transform)
 		if (worker_rejoin(w) < 0)
 			return -1;
 	}
-	return rc == TMA_OUT_OF_RANGE && w->mover->job->cast->is ? worker_is_inexact(w)
+	return rc == TMA_OUT_OF_RANGE && w->mover->job->cast->is ? worker_is_inexact(w, transform->src)
 	                                                         : tmactl_refused(w->client, &w->error);
 }
 
@@ -419,6 +446,8 @@ static void worker_tally(struct worker *w, const struct box *box)
 	struct mover *m = w->mover;
 
 	pthread_mutex_lock(&m->lock);
+	lives_join(&m->lives, w->life);
+	m->result.reconnects = m->lives.newest;
 	m->done_bytes += box->dst.bytes * box->dst.count;
 	m->result.bytes += result->bytes;
 	if (result->bytes > m->largest_bytes) {

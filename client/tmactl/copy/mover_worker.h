@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "client/tmactl/lives.h"
 #include "mover.h"
 
 #define MAX_WORKERS 3
@@ -20,6 +21,7 @@ struct worker {
 	tma_region *dst;
 	tma_region *operands; /* lists by which elements are converted; NULL: there are none */
 	tma_region *scales;   /* that are computed; NULL: there are none */
+	uint32_t life;        /* of the service, that the client is connected to (lives.h) */
 	struct failure error;
 };
 
@@ -36,6 +38,7 @@ struct mover {
 
 	pthread_mutex_t lock; /* of all below */
 	pthread_cond_t ended;
+	struct lives lives;
 	uint64_t next_box;
 	uint64_t n_written;     /* boxes, of an output that is written in order */
 	pthread_cond_t written; /* one more is */

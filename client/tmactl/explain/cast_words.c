@@ -34,12 +34,29 @@ static const char *formula_of(const struct tma_conversion *c)
 	return scales && adds ? "x * scale + bias" : scales ? "x * scale" : adds ? "x + bias" : "x";
 }
 
-/* How the type that is calculated in is named; NULL: nothing is calculated. */
+/* Integers by themselves become integers, and those of 64 bits any type, in one step. */
+static bool is_one_step(const struct cast *cast, const struct tma_conversion *c)
+{
+	return !strcmp(formula_of(c), "x") && class_of(cast->from) != FLOATING &&
+	       (class_of(cast->to) != FLOATING || tma_dtype_size(cast->from) == 8);
+}
+
+/* Names the type that is calculated in; NULL: nothing is calculated. */
 static const char *arithmetic_of(const struct cast *cast, const struct tma_conversion *c)
 {
-	if (!strcmp(formula_of(c), "x") && class_of(cast->from) != FLOATING && class_of(cast->to) != FLOATING)
+	if (is_one_step(cast, c))
 		return NULL;
 	return is_wide(cast->from) || is_wide(cast->to) ? "float64" : "float32";
+}
+
+/* Says what happens to values that the type does not have, unless the cast is exact. */
+static const char *outcome_of(const struct cast *cast, const struct tma_conversion *c)
+{
+	if (c->cast == TMA_CAST_IEEE && class_of(cast->to) == FLOATING)
+		return cast->to == TMA_FLOAT8_E4M3FN ? "become NaN" : "become infinity";
+	if (c->cast == TMA_CAST_IEEE && class_of(cast->to) == INTEGER && !arithmetic_of(cast, c))
+		return "keep their low bits";
+	return "become its nearest";
 }
 
 static const char *rounding_of(enum tma_dtype to)
@@ -102,10 +119,15 @@ void cast_print(const struct cast *cast, const struct transform_request *q, int 
 		len += snprintf(text + len, sizeof text - (size_t)len, ", %sin %s, then %s",
 		                strlen(formula_of(c)) > 1 ? "each step rounded " : "", in,
 		                rounding_of(cast->to));
-	snprintf(text + len, sizeof text - (size_t)len,
-	         c->cast == TMA_CAST_EXACT ? "; exact: it fails if any value is not one of %s"
-	                                   : "; saturate: values beyond the range of %s become its nearest",
-	         tma_dtype_name(cast->to));
+	else if (class_of(cast->to) == FLOATING)
+		len += snprintf(text + len, sizeof text - (size_t)len, ", %s", rounding_of(cast->to));
+	if (c->cast == TMA_CAST_EXACT)
+		snprintf(text + len, sizeof text - (size_t)len,
+		         "; exact: it fails if any value is not one of %s", tma_dtype_name(cast->to));
+	else
+		snprintf(text + len, sizeof text - (size_t)len, "; %s: values beyond the range of %s %s",
+		         c->cast == TMA_CAST_IEEE ? "ieee" : "saturate", tma_dtype_name(cast->to),
+		         outcome_of(cast, c));
 	print_wrapped(text, column, printf("%-8s ", "convert"));
 	print_operand("scale", c->scale, c->scale_tensor, q->src.rank + q->src_split.n);
 	if (c->amax)

@@ -4,10 +4,13 @@
 #include "archive.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define END_BYTES           22
@@ -19,6 +22,7 @@
 #define MAX_DIRECTORY_BYTES (64 * 1024 * 1024)
 #define STORED              0
 #define DEFLATED            8
+#define IS_ENCRYPTED        0x0041 /* flags of an entry that a password, or more, protects */
 
 struct archive {
 	int fd;
@@ -26,6 +30,7 @@ struct archive {
 	const char *path;
 	uint8_t *directory;
 	uint64_t directory_bytes;
+	uint64_t base; /* byte of the file that the archive's positions count from */
 	struct failure *f;
 };
 
@@ -81,6 +86,51 @@ bool archive_is_one(int fd)
 	return pread(fd, b, sizeof b, 0) == sizeof b && (is_signed(b, "\3\4") || is_signed(b, "\5\6"));
 }
 
+static bool ends_in_npz(const char *path, size_t len)
+{
+	return len > 4 && !strncasecmp(path + len - 4, ".npz", 4);
+}
+
+/* Returns whether the first len bytes of path name a ZIP file that exists. */
+static bool is_archive_at(const char *path, size_t len)
+{
+	char *file = strndup(path, len);
+	int fd = file ? open(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY) : -1;
+	bool is = fd >= 0 && archive_is_one(fd);
+
+	if (fd >= 0)
+		close(fd);
+	free(file);
+	return is;
+}
+
+static bool is_directory(const char *path, size_t len)
+{
+	char *directory = strndup(path, len);
+	struct stat st;
+	bool is = directory && !stat(directory, &st) && S_ISDIR(st.st_mode);
+
+	free(directory);
+	return is;
+}
+
+bool archive_is_named(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	const char *colon =
+	    slash && slash > path && is_directory(path, (size_t)(slash - path)) ? slash : path;
+
+	if (ends_in_npz(path, strlen(path)))
+		return true;
+	while ((colon = strchr(colon, ':'))) {
+		size_t len = (size_t)(colon++ - path);
+
+		if (ends_in_npz(path, len) || is_archive_at(path, len))
+			return true;
+	}
+	return false;
+}
+
 /* ---- The directory ---------------------------------------------------------------------------------- */
 
 /* The end record's place in the last bytes; -1: there is none. */
@@ -92,17 +142,18 @@ static int find_end(const uint8_t *tail, int len)
 	return -1;
 }
 
-/* Where the directory is, when the end record has no room for that. */
-static int read_end64(const struct archive *a, uint64_t end, uint64_t *ret_offset, uint64_t *ret_bytes)
+/* Reads where the directory is when the end record, at *end, has no room for that. *end moves to the 64-bit
+ * record, which follows the directory. */
+static int read_end64(const struct archive *a, uint64_t *end, uint64_t *ret_offset, uint64_t *ret_bytes)
 {
-	uint8_t b[END64_BYTES];
+	uint8_t b[LOCATOR_BYTES + END64_BYTES];
 
-	if (end < LOCATOR_BYTES || read_at(a, b, LOCATOR_BYTES, end - LOCATOR_BYTES) < 0 ||
-	    !is_signed(b, "\6\7"))
+	if (*end < sizeof b)
 		return damaged(a, "the end of its directory is missing");
-	if (read_at(a, b, sizeof b, number(b + 8, 8)) < 0)
+	*end -= sizeof b;
+	if (read_at(a, b, sizeof b, *end) < 0)
 		return -1;
-	if (!is_signed(b, "\6\6"))
+	if (!is_signed(b, "\6\6") || !is_signed(b + END64_BYTES, "\6\7"))
 		return damaged(a, "the end of its directory is missing");
 	*ret_bytes = number(b + 40, 8);
 	*ret_offset = number(b + 48, 8);
@@ -113,67 +164,76 @@ static int read_directory(struct archive *a)
 {
 	uint64_t len = a->bytes < END_BYTES + MAX_COMMENT ? a->bytes : END_BYTES + MAX_COMMENT;
 	uint8_t *tail = malloc(len + 1);
-	uint64_t offset = 0;
-	int end = -1;
+	uint64_t offset = 0, end = 0;
+	int at = -1;
 	int rc;
 
 	if (!tail)
 		return fail(a->f, EXIT_FAILED, "out of memory");
 	rc = read_at(a, tail, len, a->bytes - len);
-	if (!rc && (end = find_end(tail, (int)len)) < 0)
+	if (!rc && (at = find_end(tail, (int)len)) < 0)
 		rc = damaged(a, "it has no directory");
 	if (!rc) {
-		a->directory_bytes = number(tail + end + 12, 4);
-		offset = number(tail + end + 16, 4);
+		end = a->bytes - len + (uint64_t)at;
+		a->directory_bytes = number(tail + at + 12, 4);
+		offset = number(tail + at + 16, 4);
 		if (offset == UINT32_MAX || a->directory_bytes == UINT32_MAX)
-			rc = read_end64(a, a->bytes - len + (uint64_t)end, &offset, &a->directory_bytes);
+			rc = read_end64(a, &end, &offset, &a->directory_bytes);
 	}
 	free(tail);
 	if (!rc && a->directory_bytes > MAX_DIRECTORY_BYTES)
 		rc = damaged(a, "its directory has more than 64 MiB");
+	if (!rc && (a->directory_bytes > end || offset > end - a->directory_bytes))
+		rc = damaged(a, "it is truncated");
 	if (rc < 0)
 		return rc;
 	a->directory = malloc(a->directory_bytes + 1);
 	if (!a->directory)
 		return fail(a->f, EXIT_FAILED, "out of memory");
-	return read_at(a, a->directory, a->directory_bytes, offset);
+	end -= a->directory_bytes;
+	a->base = end - offset;
+	return read_at(a, a->directory, a->directory_bytes, end);
 }
 
-/* Sizes and offset that do not fit into 32 bits stand in a field of their own, in this order. */
-static void read_wide(const uint8_t *extra, size_t len, struct archive_member *m)
+/* Reads the sizes and the offset that do not fit into 32 bits, which stand in a field of their own, in this
+ * order. Returns false if one of them is missing. */
+static bool read_wide(const uint8_t *extra, size_t len, struct archive_member *m)
 {
-	uint64_t *const wide[] = { &m->bytes, &m->packed, &m->offset };
+	uint64_t *const fields[] = { &m->bytes, &m->packed, &m->offset };
+	uint64_t *missing[3];
+	size_t n = 0, found = 0;
 
-	while (len >= 4) {
+	for (size_t i = 0; i < 3; i++)
+		if (*fields[i] == UINT32_MAX)
+			missing[n++] = fields[i];
+	while (found < n && len >= 4) {
 		size_t id = number(extra, 2), size = number(extra + 2, 2);
-		const uint8_t *at = extra + 4;
 
 		if (size > len - 4)
-			return;
-		for (int i = 0; id == 1 && i < 3; i++) {
-			if (*wide[i] != UINT32_MAX || at + 8 > extra + 4 + size)
-				continue;
-			*wide[i] = number(at, 8);
-			at += 8;
-		}
+			return false;
+		for (size_t at = 0; id == 1 && found < n && at + 8 <= size; at += 8)
+			*missing[found++] = number(extra + 4 + at, 8);
 		extra += 4 + size;
 		len -= 4 + size;
 	}
+	return found == n;
 }
 
-/* The entry at *at, which moves past it; false: there is none. */
-static bool next_entry(const struct archive *a, uint64_t *at, struct entry *ret)
+/* Reads the entry at *at, which moves past it. Returns 1, 0 at the end of the directory, or -1. */
+static int next_entry(const struct archive *a, uint64_t *at, struct entry *ret)
 {
 	const uint8_t *b = a->directory + *at;
 	size_t name, extra, comment;
 
+	if (*at == a->directory_bytes)
+		return 0;
 	if (a->directory_bytes - *at < ENTRY_BYTES || !is_signed(b, "\1\2"))
-		return false;
+		return damaged(a, "its directory has an entry that is none");
 	name = number(b + 28, 2);
 	extra = number(b + 30, 2);
 	comment = number(b + 32, 2);
 	if (a->directory_bytes - *at - ENTRY_BYTES < name + extra + comment)
-		return false;
+		return damaged(a, "its directory has an entry that is none");
 	*ret = (struct entry){
 		.member = { .crc = (uint32_t)number(b + 16, 4),
 		            .packed = number(b + 20, 4),
@@ -182,27 +242,31 @@ static bool next_entry(const struct archive *a, uint64_t *at, struct entry *ret)
 		.name = (const char *)b + ENTRY_BYTES,
 		.name_len = name,
 		.method = (unsigned)number(b + 10, 2),
-		.is_encrypted = b[8] & 1,
+		.is_encrypted = number(b + 8, 2) & IS_ENCRYPTED,
 	};
-	read_wide(b + ENTRY_BYTES + name, extra, &ret->member);
+	if (!read_wide(b + ENTRY_BYTES + name, extra, &ret->member))
+		return damaged(a, "the 64-bit sizes of a member are missing");
 	*at += ENTRY_BYTES + name + extra + comment;
-	return true;
+	return 1;
 }
 
 /* ---- A member --------------------------------------------------------------------------------------- */
 
-/* Of an array's name the end is left out, as numpy.load does. */
+/* An array's name is shown without its end, as numpy.load does. */
 static size_t bare_len(const struct entry *e)
 {
 	return e->name_len > 4 && !memcmp(e->name + e->name_len - 4, ".npy", 4) ? e->name_len - 4
 	                                                                        : e->name_len;
 }
 
-static bool is_named(const struct entry *e, const char *name)
+/* Returns 2 if the entry has this name, 1 if it has it with .npy behind it, and 0 otherwise. */
+static int is_named(const struct entry *e, const char *name)
 {
 	size_t len = strlen(name);
 
-	return (len == e->name_len || len == bare_len(e)) && !memcmp(name, e->name, len);
+	if ((len != e->name_len && len != bare_len(e)) || memcmp(name, e->name, len) != 0)
+		return 0;
+	return len == e->name_len ? 2 : 1;
 }
 
 /* "a, b, c", cut when there are many. */
@@ -212,7 +276,7 @@ static void list_names(const struct archive *a, char *text, size_t size)
 	struct entry e;
 
 	*text = '\0';
-	for (uint64_t at = 0; next_entry(a, &at, &e);) {
+	for (uint64_t at = 0; next_entry(a, &at, &e) > 0;) {
 		if (len + bare_len(&e) + 8 > size) {
 			snprintf(text + len, size - len, ", ...");
 			return;
@@ -236,11 +300,34 @@ static int refuse_name(const struct archive *a, const char *name)
 	            a->path, names);
 }
 
-/* From its header in the directory to its bytes. */
+static int bad_member(const struct archive *a, const char *name, const char *what)
+{
+	return fail(a->f, EXIT_FAILED, "%s: damaged archive: %s: %s", a->path, name, what);
+}
+
+/* Refuses a member whose own header names another; that name is at offset. */
+static int check_name(const struct archive *a, const struct entry *e, const char *name, uint64_t offset,
+                      size_t len)
+{
+	char *own = malloc(len + 1);
+	int rc;
+
+	if (!own)
+		return fail(a->f, EXIT_FAILED, "out of memory");
+	rc = read_at(a, own, len, offset);
+	if (!rc && (len != e->name_len || memcmp(own, e->name, len) != 0))
+		rc = bad_member(a, name, "the header before its data names another member");
+	free(own);
+	return rc;
+}
+
+/* Finds the bytes of a member from its entry in the directory, whose sizes and checksum count: those of the
+ * member's own header are zeros when it was written to a pipe. */
 static int open_member(const struct archive *a, const struct entry *e, const char *name,
                        struct archive_member *ret)
 {
 	uint8_t b[LOCAL_BYTES];
+	size_t name_len;
 
 	if (e->is_encrypted)
 		return fail(a->f, EXIT_FAILED, "%s: %s is encrypted; unpack it first", a->path, name);
@@ -250,14 +337,21 @@ static int open_member(const struct archive *a, const struct entry *e, const cha
 		            name, e->method);
 	*ret = e->member;
 	ret->is_deflated = e->method == DEFLATED;
+	if (ret->offset > a->bytes - a->base)
+		return damaged(a, "it is truncated");
+	ret->offset += a->base;
 	if (read_at(a, b, sizeof b, ret->offset) < 0)
 		return -1;
 	if (!is_signed(b, "\3\4"))
-		return damaged(a, "a member is not where its directory says");
-	ret->offset += LOCAL_BYTES + number(b + 26, 2) + number(b + 28, 2);
-	if (ret->offset > a->bytes || ret->packed > a->bytes - ret->offset ||
-	    (!ret->is_deflated && ret->packed != ret->bytes))
-		return damaged(a, "a member is larger than its data in the file");
+		return bad_member(a, name, "it is not where its directory says");
+	name_len = number(b + 26, 2);
+	if (check_name(a, e, name, ret->offset + LOCAL_BYTES, name_len) < 0)
+		return -1;
+	ret->offset += LOCAL_BYTES + name_len + number(b + 28, 2);
+	if (ret->offset > a->bytes || ret->packed > a->bytes - ret->offset)
+		return bad_member(a, name, "it is larger than its data in the file");
+	if (!ret->is_deflated && ret->packed != ret->bytes)
+		return bad_member(a, name, "it is stored, but the directory has two sizes for it");
 	return 0;
 }
 
@@ -265,14 +359,22 @@ int archive_find(struct archive_member *ret, int fd, uint64_t file_bytes, const 
                  struct failure *f)
 {
 	struct archive a = { .fd = fd, .bytes = file_bytes, .path = path, .f = f };
-	bool found = false;
-	struct entry e;
+	struct entry e, found = { 0 };
 	int rc = read_directory(&a);
+	int best = 0;
 
-	for (uint64_t at = 0; !rc && name && *name && !found && next_entry(&a, &at, &e);)
-		found = is_named(&e, name);
+	if (!rc) {
+		for (uint64_t at = 0; (rc = next_entry(&a, &at, &e)) > 0;) {
+			int how = name && *name ? is_named(&e, name) : 0;
+
+			if (how && how >= best) {
+				best = how;
+				found = e;
+			}
+		}
+	}
 	if (!rc)
-		rc = found ? open_member(&a, &e, name, ret) : refuse_name(&a, name);
+		rc = best ? open_member(&a, &found, name, ret) : refuse_name(&a, name);
 	free(a.directory);
 	return rc;
 }

@@ -39,6 +39,116 @@ static const struct {
 	{ 'V', 1, "void" },
 };
 
+/* NumPy spells these codes in other ways, too: by letters, as C's types on this machine, and by names. */
+static const struct {
+	const char *text;
+	const char *code;
+} spellings[] = {
+	{ "?", "b1" },
+	{ "b", "i1" },
+	{ "B", "u1" },
+	{ "h", "i2" },
+	{ "H", "u2" },
+	{ "i", "i4" },
+	{ "I", "u4" },
+	{ "l", sizeof(long) == 8 ? "i8" : "i4" },
+	{ "L", sizeof(long) == 8 ? "u8" : "u4" },
+	{ "q", "i8" },
+	{ "Q", "u8" },
+	{ "p", sizeof(void *) == 8 ? "i8" : "i4" },
+	{ "P", sizeof(void *) == 8 ? "u8" : "u4" },
+	{ "n", sizeof(void *) == 8 ? "i8" : "i4" },
+	{ "N", sizeof(void *) == 8 ? "u8" : "u4" },
+	{ "e", "f2" },
+	{ "f", "f4" },
+	{ "d", "f8" },
+	{ "g", sizeof(long double) == 12 ? "f12" : "f16" },
+	{ "F", "c8" },
+	{ "D", "c16" },
+	{ "G", sizeof(long double) == 12 ? "c24" : "c32" },
+	{ "c", "S1" },
+	{ "M", "M8" },
+	{ "m", "m8" },
+	{ "bool", "b1" },
+	{ "bool_", "b1" },
+	{ "int8", "i1" },
+	{ "byte", "i1" },
+	{ "uint8", "u1" },
+	{ "ubyte", "u1" },
+	{ "int16", "i2" },
+	{ "short", "i2" },
+	{ "uint16", "u2" },
+	{ "ushort", "u2" },
+	{ "int32", "i4" },
+	{ "intc", "i4" },
+	{ "uint32", "u4" },
+	{ "uintc", "u4" },
+	{ "int64", "i8" },
+	{ "longlong", "i8" },
+	{ "uint64", "u8" },
+	{ "ulonglong", "u8" },
+	{ "long", sizeof(long) == 8 ? "i8" : "i4" },
+	{ "ulong", sizeof(long) == 8 ? "u8" : "u4" },
+	{ "int", sizeof(void *) == 8 ? "i8" : "i4" },
+	{ "int_", sizeof(void *) == 8 ? "i8" : "i4" },
+	{ "intp", sizeof(void *) == 8 ? "i8" : "i4" },
+	{ "uint", sizeof(void *) == 8 ? "u8" : "u4" },
+	{ "uintp", sizeof(void *) == 8 ? "u8" : "u4" },
+	{ "float16", "f2" },
+	{ "half", "f2" },
+	{ "float32", "f4" },
+	{ "single", "f4" },
+	{ "float64", "f8" },
+	{ "double", "f8" },
+	{ "float", "f8" },
+	{ "float_", "f8" },
+	{ "longdouble", sizeof(long double) == 12 ? "f12" : "f16" },
+	{ "float96", "f12" },
+	{ "float128", "f16" },
+	{ "complex64", "c8" },
+	{ "csingle", "c8" },
+	{ "complex128", "c16" },
+	{ "cdouble", "c16" },
+	{ "complex", "c16" },
+	{ "complex_", "c16" },
+	{ "clongdouble", sizeof(long double) == 12 ? "c24" : "c32" },
+	{ "complex192", "c24" },
+	{ "complex256", "c32" },
+	{ "datetime64", "M8" },
+	{ "timedelta64", "m8" },
+	{ "bytes", "S" },
+	{ "bytes_", "S" },
+	{ "str", "U" },
+	{ "str_", "U" },
+	{ "void", "V" },
+	{ "object", "O" },
+	{ "object_", "O" },
+};
+
+/* ml_dtypes adds these types. It saves items of float8_e5m2 as '<f1', of bfloat16 as '<V2' and
+ * of all others as '<V1', which could be anything. */
+#define E5M2 "float8_e5m2"
+static const char *const extensions[] = {
+	E5M2,
+	"bfloat16",
+	"float8_e4m3fn",
+	"float8_e3m4",
+	"float8_e4m3",
+	"float8_e4m3b11fnuz",
+	"float8_e4m3fnuz",
+	"float8_e5m2fnuz",
+	"float8_e8m0fnu",
+	"float6_e2m3fn",
+	"float6_e3m2fn",
+	"float4_e2m1fn",
+	"int1",
+	"int2",
+	"int4",
+	"uint1",
+	"uint2",
+	"uint4",
+};
+
 static int parse_code(struct descr *ret, const char *code, size_t len, const char *path, struct failure *f);
 static int parse_fields(struct descr *ret, const struct literals *l, const struct literal *node,
                         const char *path, struct failure *f);
@@ -73,33 +183,58 @@ static int parse_digits(const char *text, size_t len, uint64_t *ret)
 	return (int)i;
 }
 
-static int parse_code(struct descr *ret, const char *code, size_t len, const char *path, struct failure *f)
+/* Returns the type code that another spelling stands for, a letter, which a byte order may precede, or a
+ * name; NULL if text is a code itself. *ret_len is the length of the spelling, which a unit may follow. */
+static const char *code_of(const char *text, size_t len, bool has_order, size_t *ret_len)
 {
-	int shown = len < 40 ? (int)len : 40;
-	size_t order = len && strchr("<>|=", code[0]) && code[0] ? 1 : 0;
-	const char *rest;
-	uint64_t size;
-	int digits;
-	char kind;
+	for (size_t i = 0; i < sizeof spellings / sizeof spellings[0]; i++) {
+		const char *code = spellings[i].code;
+		size_t n = strlen(spellings[i].text);
 
-	if (order == len)
-		return fail(f, EXIT_FAILED, "%s: dtype '%.*s' is not a NumPy type code", path, shown, code);
-	kind = code[order];
-	rest = code + order + 1;
-	len -= order + 1;
-	digits = parse_digits(rest, len, &size);
-	if (kind == 'O')
-		return fail(
-		    f, EXIT_FAILED,
-		    "%s: dtype '%.*s' holds Python objects, which mean nothing outside the process that "
-		    "saved them; save it with a plain dtype",
-		    path, shown, code);
+		if (n > len || memcmp(text, spellings[i].text, n) != 0 || (has_order && n > 1))
+			continue;
+		if (n < len && (text[n] != '[' || (*code != 'M' && *code != 'm')))
+			continue;
+		*ret_len = n;
+		return code;
+	}
+	return NULL;
+}
+
+/* Parses the name of a type that ml_dtypes has; items of one that the service lacks are bytes. */
+static bool parse_extension(struct descr *ret, const char *text, size_t len)
+{
+	char name[sizeof ret->name];
+	int dtype;
+
+	if (len >= sizeof name)
+		return false;
+	snprintf(name, sizeof name, "%.*s", (int)len, text);
+	for (size_t i = 0; i < sizeof extensions / sizeof extensions[0]; i++) {
+		if (strcmp(name, extensions[i]) != 0)
+			continue;
+		dtype = tma_dtype_parse(name);
+		*ret = (struct descr){ .dtype = dtype < 0 ? -1 : dtype,
+			               .item_bytes = dtype < 0 ? 1 : tma_dtype_size((enum tma_dtype)dtype) };
+		memcpy(ret->name, name, sizeof name);
+		return true;
+	}
+	return false;
+}
+
+/* Parses a code without byte order and other spellings: a kind, a size, and for times a unit. */
+static bool parse_plain(struct descr *ret, const char *code, size_t len, bool is_swapped)
+{
+	const char kind = *code, *rest = code + 1;
+	uint64_t size;
+	int digits = parse_digits(rest, --len, &size);
+
 	for (size_t i = 0; digits >= 0 && i < sizeof strings / sizeof strings[0]; i++) {
 		if (strings[i].kind != kind || (size_t)digits != len)
 			continue;
 		ret->item_bytes = size * strings[i].unit_bytes;
 		snprintf(ret->name, sizeof ret->name, "%s", strings[i].name);
-		return 0;
+		return true;
 	}
 	for (size_t i = 0; digits > 0 && i < sizeof codes / sizeof codes[0]; i++) {
 		bool has_unit = kind == 'M' || kind == 'm';
@@ -111,11 +246,45 @@ static int parse_code(struct descr *ret, const char *code, size_t len, const cha
 			continue;
 		ret->item_bytes = size;
 		ret->dtype = codes[i].dtype;
-		ret->swap_bytes = order && code[0] == '>' ? codes[i].component : 0;
+		ret->swap_bytes = is_swapped ? codes[i].component : 0;
 		snprintf(ret->name, sizeof ret->name, "%s", codes[i].name);
-		return 0;
+		return true;
 	}
-	return fail(f, EXIT_FAILED, "%s: dtype '%.*s' is not a supported NumPy type code", path, shown, code);
+	return false;
+}
+
+static int parse_code(struct descr *ret, const char *code, size_t len, const char *path, struct failure *f)
+{
+	int shown = len < 40 ? (int)len : 40;
+	size_t order = len && strchr("<>|=", code[0]) && code[0] ? 1 : 0;
+	const char *rest = code + order, *other;
+	char plain[64];
+	size_t used;
+
+	len -= order;
+	if (!len)
+		return fail(f, EXIT_FAILED, "%s: dtype '%.*s' is not a NumPy type code", path, shown, code);
+	other = code_of(rest, len, order, &used);
+	if (other) {
+		snprintf(plain, sizeof plain, "%s%.*s", other, (int)(len - used < 40 ? len - used : 40),
+		         rest + used);
+		rest = plain;
+		len = strlen(plain);
+	}
+	if (*rest == 'O')
+		return fail(
+		    f, EXIT_FAILED,
+		    "%s: dtype '%.*s' holds Python objects, which mean nothing outside the process that "
+		    "saved them; save it with a plain dtype",
+		    path, shown, code);
+	if ((!order && parse_extension(ret, rest, len)) ||
+	    (len == 2 && !memcmp(rest, "f1", 2) && parse_extension(ret, E5M2, strlen(E5M2))) ||
+	    parse_plain(ret, rest, len, order && *code == '>'))
+		return 0;
+	return fail(f, EXIT_FAILED,
+	            "%s: dtype '%.*s' is not a supported NumPy type code; save the array as one that is, or "
+	            "its bytes: array.view('V2') if items have 2",
+	            path, shown, code);
 }
 
 void descr_of(struct descr *ret, enum tma_dtype dtype, char ret_text[DESCR_TEXT])
@@ -210,8 +379,10 @@ int descr_encode(const struct descr *descr, const struct tma_number *value, cons
 	if (descr->dtype < 0) {
 		if (number_is_zero(value))
 			return 0;
-		return fail(f, EXIT_USAGE, "--value %s: items of %s can be padded only with 0 (zero bytes)",
-		            text, descr->name);
+		return fail(
+		    f, EXIT_USAGE,
+		    "--value %s: items of %s can be padded only with 0 (zero bytes), unless --from-dtype and --to-dtype name their type",
+		    text, descr->name);
 	}
 	if (tma_number_encode((enum tma_dtype)descr->dtype, value, ret) < 0)
 		return fail(f, EXIT_USAGE, "--value %s: %s cannot hold it", text, descr->name);

@@ -15,11 +15,12 @@ struct descr {
 	uint64_t item_bytes;
 	int dtype;           /* enum tma_dtype that a value is read as; -1: zero bytes are all it can be */
 	uint32_t swap_bytes; /* big-endian: bytes of the numbers in an item; 0: little-endian */
-	char name[16];       /* "float32", "datetime64", "structured" */
+	char name[24];       /* "float32", "datetime64", "structured" */
 };
 
-/* A type code ("<f4", "|S10") or a list of fields, nested as it may be. Python objects, in fields too, and
- * unknown codes are refused; path is named. */
+/* Parses a type code ("<f4", "|S10"), another spelling that numpy.dtype has of one ("float32", "?"), a type
+ * of ml_dtypes ("bfloat16", "<f1"), or a list of fields, nested as it may be. Python objects, in fields too,
+ * and unknown codes are refused; path is named. */
 int descr_parse(struct descr *ret, const struct literals *l, const struct literal *node, const char *path,
                 struct failure *f);
 

@@ -6,16 +6,15 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
-#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "output_stream.h"
+#include "room.h"
 
 #ifndef RENAME_NOREPLACE
 #define RENAME_NOREPLACE 1
@@ -36,7 +35,6 @@ static int open_nameless(const char *directory);
 static int look_at_target(struct output *output, struct failure *f);
 static int open_file(struct output *output, struct failure *f);
 static int output_reserve(const struct output *output, struct failure *f);
-static int no_room(const struct output *output, struct failure *f);
 static int link_name(struct output *output);
 
 int output_open(struct output *ret, const char *path, uint64_t bytes, enum output_clobber clobber,
@@ -104,23 +102,19 @@ static int open_file(struct output *output, struct failure *f)
 	return output->fd < 0 ? -1 : 0;
 }
 
-/* Room for all of it at once is quicker than run by run, and a full disk is known before the work. tmpfs
- * would spend the time that writing is to overlap with; a file system that cannot reserve finds out later. */
+/* Room for all of it at once is quicker than run by run, and what does not fit is known before the work. */
 static int output_reserve(const struct output *output, struct failure *f)
 {
-	struct statfs fs;
+	char why[ROOM_TEXT];
+	int error = room_reserve(output->fd, output->bytes, why);
 
-	if (!fstatfs(output->fd, &fs) && fs.f_type == TMPFS_MAGIC)
-		return 0;
-	if (fallocate(output->fd, 0, 0, (off_t)output->bytes) < 0 && (errno == ENOSPC || errno == EDQUOT))
-		return no_room(output, f);
-	return 0;
+	return error ? output_no_room(output, error, why, f) : 0;
 }
 
-static int no_room(const struct output *output, struct failure *f)
+int output_no_room(const struct output *output, int error, const char *why, struct failure *f)
 {
-	return fail(f, EXIT_FAILED, "%s: no space: it needs %" PRIu64 " bytes (%s)", output->path,
-	            output->bytes, strerror(errno));
+	return fail(f, EXIT_FAILED, "%s: %s: it needs %" PRIu64 " bytes (%s)", output->path,
+	            error == EFBIG ? "too large" : "no space", output->bytes, why);
 }
 
 /* A symbolic link stays; what it points to is replaced, or made when it is not there. */
@@ -208,6 +202,7 @@ bool output_is_one(const char *a, const char *b)
 
 int output_write(struct output *output, const void *data, size_t len, uint64_t offset, struct failure *f)
 {
+	char why[ROOM_TEXT];
 	ssize_t n;
 
 	if (output->fd < 0)
@@ -218,8 +213,8 @@ int output_write(struct output *output, const void *data, size_t len, uint64_t o
 		           len - at < WRITE_BYTES ? len - at : WRITE_BYTES, (off_t)(offset + at));
 		if (n < 0 && errno == EINTR)
 			n = 0;
-		else if (n < 0 && (errno == ENOSPC || errno == EDQUOT))
-			return no_room(output, f);
+		else if (n < 0 && (errno == ENOSPC || errno == EDQUOT || errno == EFBIG))
+			return output_no_room(output, room_failed(errno, why), why, f);
 		else if (n < 0)
 			return fail(f, EXIT_FAILED, "%s: cannot be written (%s)", output->path,
 			            strerror(errno));

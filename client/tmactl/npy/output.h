@@ -68,6 +68,9 @@ int output_commit(struct output *output, struct failure *f);
  * sent before any file appears, and stays sent if that fails. */
 int output_commit_all(struct output *const *outputs, size_t n, struct failure *f);
 
+/* Returns whether a path is that of standard output. */
+bool output_is_standard(const char *path);
+
 /* Whether two paths are those of one output. */
 bool output_is_one(const char *a, const char *b);
 

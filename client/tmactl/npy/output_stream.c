@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "pipe.h"
+#include "room.h"
 #include "spool.h"
 
 #define SEND_BYTES (256 * 1024)
@@ -30,6 +31,8 @@ bool output_is_stream(const char *path)
 int output_open_stream(struct output *output, struct failure *f)
 {
 	bool is_standard = output_is_standard(output->path);
+	char why[ROOM_TEXT];
+	int error;
 
 	output->is_stream = true;
 	if (is_standard) {
@@ -44,6 +47,9 @@ int output_open_stream(struct output *output, struct failure *f)
 		           : fail(f, EXIT_FAILED, "%s: cannot be opened (%s)", output->path, strerror(errno));
 	if (isatty(output->stream))
 		return fail(f, EXIT_FAILED, "%s: is a terminal; a file or a pipe is needed", output->path);
+	error = room_check(output->stream, output->bytes, why);
+	if (error)
+		return output_no_room(output, error, why, f);
 	/* The array is all that goes there. */
 	if (is_standard && dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
 		return fail(f, EXIT_FAILED, "%s: cannot be opened (%s)", output->path, strerror(errno));

@@ -10,6 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <zlib.h>
+
 #include "archive.h"
 #include "inflater.h"
 #include "pipe.h"
@@ -17,6 +19,7 @@
 
 #define SKIP_BYTES  (64 * 1024)
 #define SPOOL_BYTES (256 * 1024)
+#define CHECK_BYTES (256 * 1024)
 
 static int open_file(struct source *s, const char *path, struct failure *f);
 static int open_input(struct source *s, struct failure *f);
@@ -120,6 +123,8 @@ static int open_member(struct source *s, const char *path, const char *colon, st
 		return rc;
 	s->base = (int64_t)member.offset;
 	s->bytes = member.bytes;
+	s->crc = member.crc;
+	s->has_crc = !member.is_deflated;
 	if (!member.is_deflated)
 		return 0;
 	s->is_sequential = true;
@@ -153,6 +158,32 @@ static int read_file(const struct source *s, void *data, size_t len, uint64_t of
 			            offset + at);
 	}
 	return 0;
+}
+
+int source_check(const struct source *s, struct failure *f)
+{
+	uLong crc = crc32_z(0, NULL, 0);
+	uint8_t *data = s->has_crc ? malloc(CHECK_BYTES) : NULL;
+	int rc = 0;
+
+	if (!s->has_crc)
+		return 0;
+	if (!data)
+		return fail(f, EXIT_FAILED, "out of memory");
+	for (uint64_t at = 0; !rc && at < s->bytes;) {
+		size_t len = s->bytes - at < CHECK_BYTES ? (size_t)(s->bytes - at) : CHECK_BYTES;
+
+		rc =
+		    stop_is_asked(s->stop) ? fail(f, EXIT_FAILED, "stopped") : read_file(s, data, len, at, f);
+		if (!rc)
+			crc = crc32_z(crc, data, len);
+		at += len;
+	}
+	free(data);
+	if (!rc && crc != s->crc)
+		rc = fail(f, EXIT_FAILED, "%s: damaged archive: the array does not match its checksum",
+		          s->path);
+	return rc;
 }
 
 /* The next bytes, at least one; 0 at the end. */

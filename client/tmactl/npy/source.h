@@ -24,6 +24,8 @@ struct source {
 	bool is_input;             /* standard input: what follows the array is for whoever reads it next */
 	uint64_t at;               /* the next byte of a sequential one */
 	struct inflater *inflater; /* NULL: not packed */
+	bool has_crc;              /* a stored member of an archive, which no inflater checks */
+	uint32_t crc;              /* of the .npy file */
 	const struct stop *stop;   /* NULL: nobody asks */
 };
 
@@ -31,6 +33,10 @@ struct source {
  * *ret is to be closed by source_close in any case. */
 int source_open(struct source *ret, const char *path, const struct stop *stop, struct failure *f);
 void source_close(struct source *source);
+
+/* Checks a stored member of an archive against its checksum, for which it is read once, before any of it is
+ * used; a deflated one is checked as it is read, up to source_finish. Others have none. */
+int source_check(const struct source *source, struct failure *f);
 
 /* All of data from byte offset of the .npy file on. A sequential source passes over what is before. */
 int source_read(struct source *source, void *data, size_t len, uint64_t offset, struct failure *f);

@@ -11,6 +11,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "room.h"
+
 static const char *directory(void)
 {
 	const char *named = getenv("TMPDIR");
@@ -34,11 +36,26 @@ static int open_nameless(void)
 	return fd;
 }
 
-static int no_room(const char *what, struct failure *f)
+static int no_room(const char *what, int error, const char *why, struct failure *f)
 {
+	if (error == EFBIG)
+		return fail(f, EXIT_FAILED, "%s: too large to buffer it in a file of %s (%s)", what,
+		            directory(), why);
 	return fail(f, EXIT_FAILED,
 	            "%s: no space to buffer it: %s has too little (%s); set $TMPDIR to another directory",
-	            what, directory(), strerror(errno));
+	            what, directory(), why);
+}
+
+/* Returns fd, or closes it if there is no room for so many bytes. */
+static int with_room(int fd, uint64_t bytes, const char *what, struct failure *f)
+{
+	char why[ROOM_TEXT];
+	int error = room_reserve(fd, bytes, why);
+
+	if (!error)
+		return fd;
+	close(fd);
+	return no_room(what, error, why, f);
 }
 
 int spool_open(uint64_t bytes, uint64_t *memory, const char *what, struct failure *f)
@@ -49,23 +66,19 @@ int spool_open(uint64_t bytes, uint64_t *memory, const char *what, struct failur
 		fd = memfd_create("tmactl", MFD_CLOEXEC);
 		if (fd >= 0) {
 			*memory -= bytes;
-			return fd;
+			return with_room(fd, bytes, what, f);
 		}
 	}
 	fd = open_nameless();
 	if (fd < 0)
 		return fail(f, EXIT_FAILED, "%s: no file can be created in %s to buffer it (%s)", what,
 		            directory(), strerror(errno));
-	if (fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)bytes) < 0 && (errno == ENOSPC || errno == EDQUOT)) {
-		no_room(what, f);
-		close(fd);
-		return -1;
-	}
-	return fd;
+	return with_room(fd, bytes, what, f);
 }
 
 int spool_write(int fd, const void *data, size_t len, uint64_t offset, const char *what, struct failure *f)
 {
+	char why[ROOM_TEXT];
 	ssize_t n;
 
 	for (size_t at = 0; at < len; at += (size_t)n) {
@@ -73,7 +86,7 @@ int spool_write(int fd, const void *data, size_t len, uint64_t offset, const cha
 		if (n < 0 && errno == EINTR)
 			n = 0;
 		else if (n < 0)
-			return no_room(what, f);
+			return no_room(what, room_failed(errno, why), why, f);
 	}
 	return 0;
 }

@@ -171,20 +171,54 @@ void print_value(const tma_document *node)
 	}
 }
 
-void print_json_string(const char *text, size_t len, int utf8)
+/* Returns the length of the character of UTF-8 at text, or 0 if there is none. */
+static size_t utf8_len(const char *text, size_t left)
 {
-	putchar('"');
-	for (size_t i = 0; i < len; i++) {
+	const unsigned char *c = (const unsigned char *)text;
+	size_t len = c[0] < 0x80   ? 1
+	             : c[0] < 0xc2 ? 0
+	             : c[0] < 0xe0 ? 2
+	             : c[0] < 0xf0 ? 3
+	             : c[0] < 0xf5 ? 4
+	                           : 0;
+
+	if (len > left)
+		return 0;
+	for (size_t i = 1; i < len; i++)
+		if ((c[i] & 0xc0) != 0x80)
+			return 0;
+	if ((c[0] == 0xe0 && c[1] < 0xa0) || (c[0] == 0xed && c[1] > 0x9f) || (c[0] == 0xf0 && c[1] < 0x90) ||
+	    (c[0] == 0xf4 && c[1] > 0x8f))
+		return 0;
+	return len;
+}
+
+void print_json_to(FILE *file, const char *text, size_t len, int utf8)
+{
+	size_t n;
+
+	putc('"', file);
+	for (size_t i = 0; i < len; i += n) {
 		unsigned char c = (unsigned char)text[i];
 
-		if (c == '"' || c == '\\')
-			printf("\\%c", c);
-		else if (c < 0x20 || c == 0x7f || (c > 0x7f && !utf8))
-			printf("\\u%04x", c);
-		else
-			putchar(c);
+		n = utf8 && c > 0x7f ? utf8_len(text + i, len - i) : 1;
+		if (!n) {
+			fputs("\\ufffd", file);
+			n = 1;
+		} else if (c == '"' || c == '\\') {
+			fprintf(file, "\\%c", c);
+		} else if (c < 0x20 || c == 0x7f || (c > 0x7f && !utf8)) {
+			fprintf(file, "\\u%04x", c);
+		} else {
+			fwrite(text + i, 1, n, file);
+		}
 	}
-	putchar('"');
+	putc('"', file);
+}
+
+void print_json_string(const char *text, size_t len, int utf8)
+{
+	print_json_to(stdout, text, len, utf8);
 }
 
 void print_wrapped(const char *text, int column, int at)

@@ -5,6 +5,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "client/tmaclient.h"
 
@@ -38,7 +39,9 @@ void print_value(const tma_document *node);
 /* Words from column on, in lines of less than 80, and a newline. at: where the line stands already. */
 void print_wrapped(const char *text, int column, int at);
 
-/* text as a JSON string, quotes included. Bytes that are no ASCII are taken for Latin-1 unless utf8. */
+/* Prints text as a JSON string, quotes included, to standard output or a file. Bytes that are no ASCII are
+ * taken for Latin-1 unless utf8; what is not valid UTF-8 then becomes U+FFFD. */
 void print_json_string(const char *text, size_t len, int utf8);
+void print_json_to(FILE *file, const char *text, size_t len, int utf8);
 
 #endif

@@ -52,6 +52,7 @@ static void read_user(uint64_t uid, const struct session_row *before, char *ret,
 static void row_init(struct session_row *row, const struct session_row *before, const tma_document *entry)
 {
 	const tma_document *latency = tma_document_find(entry, "latency");
+	const char *cgroup = tma_document_text(tma_document_find(entry, "cgroup"));
 
 	*row = (struct session_row){
 		.session = field_uint(entry, "session"),
@@ -71,6 +72,7 @@ static void row_init(struct session_row *row, const struct session_row *before, 
 		row->latency[i] = (uint64_t)tma_document_int(tma_document_at(latency, i, NULL));
 	read_user(row->uid, before, row->user, sizeof row->user);
 	read_name(row->pid, row->name, sizeof row->name);
+	snprintf(row->cgroup, sizeof row->cgroup, "%s", cgroup ? cgroup : "");
 }
 
 /* Adds a page; *ret_last is the last session of it. */
@@ -159,10 +161,24 @@ uint64_t latency_percentile(const uint64_t bars[LATENCY_BARS], double percent)
 	return 0;
 }
 
+const char *session_owner(const struct session_row *row, char *text, size_t size)
+{
+	const char *slash = strrchr(row->cgroup, '/'), *part;
+
+	if (!slash)
+		return row->user;
+	part = slash[1] ? slash + 1 : slash;
+	return print_escaped(part, strlen(part), text, size);
+}
+
 void session_print_owner_json(const struct session_row *row)
 {
 	printf("\"uid\": %" PRIu64 ", \"user\": ", row->uid);
 	print_json_string(row->user, strlen(row->user), 0);
 	printf(", \"pid\": %" PRIu64 ", \"name\": ", row->pid);
 	print_json_string(row->name, strlen(row->name), 0);
+	if (*row->cgroup) {
+		printf(", \"cgroup\": ");
+		print_json_string(row->cgroup, strlen(row->cgroup), 0);
+	}
 }

@@ -26,8 +26,9 @@ struct session_row {
 	uint64_t ns; /* of the engine's time */
 	uint64_t multiprocessor_ns;
 	uint64_t latency[LATENCY_BARS];
-	char user[40]; /* may be shown: control bytes are escaped, as in what follows */
-	char name[64]; /* of the process; "-": not to be known */
+	char user[40];    /* may be shown: control bytes are escaped, as in what follows */
+	char name[64];    /* of the process; "-": not to be known */
+	char cgroup[200]; /* that it is charged to, as the service says; "": none */
 };
 
 struct session_list {
@@ -51,7 +52,11 @@ void latency_read(const tma_document *buckets, uint64_t ret[LATENCY_BARS]);
  * last one; 0 when there are none. */
 uint64_t latency_percentile(const uint64_t bars[LATENCY_BARS], double percent);
 
-/* "uid": 1000, "user": "me", "pid": 42, "name": "python3", of a JSON object. */
+/* Who it is charged to, for a column: the user, or the last part of the cgroup's path. */
+const char *session_owner(const struct session_row *row, char *text, size_t size);
+
+/* "uid": 1000, "user": "me", "pid": 42, "name": "python3", of a JSON object; "cgroup": "/user.slice" too, if
+ * it is charged to one. */
 void session_print_owner_json(const struct session_row *row);
 
 #endif

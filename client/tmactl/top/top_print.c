@@ -51,7 +51,7 @@ static void add_row(struct table *table, const struct usage *u)
 	const struct session_row *s = u->session;
 	char text[32];
 
-	table_add(table, "%s", s->user);
+	table_add(table, "%s", session_owner(s, text, sizeof text));
 	if (s->pid)
 		table_add(table, "%" PRIu64, s->pid);
 	else

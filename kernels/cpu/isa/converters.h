@@ -16,8 +16,8 @@
 
 enum cpu_lane {
 	CPU_LANE_FLOAT32, /* holds all values of types of up to 16 bits, and of float32 */
-	CPU_LANE_FLOAT64, /* rounds 64-bit integers */
-	CPU_LANE_INT64,   /* between integers; what is above is the largest */
+	CPU_LANE_FLOAT64, /* rounds 64-bit integers, to nearest even or to odd */
+	CPU_LANE_INT64,   /* stands between integers; larger ones are the largest, unless they wrap */
 	CPU_LANES
 };
 
@@ -36,10 +36,11 @@ typedef uint32_t cpu_magnitude_fn(const char *src, int64_t n);
 
 struct cpu_converters {
 	cpu_load_fn *load[CPU_LANES][DTYPE_COUNT]; /* NULL: lanes do not hold the type */
-	cpu_load_fn *load_quiet;                   /* of bfloat16, for float16: a NaN without its payload */
+	cpu_load_fn *load_lossy[DTYPE_COUNT];      /* as is_lossy of a struct conversion, which needs them */
 	cpu_store_fn *store[CPU_LANES][DTYPE_COUNT];
-	cpu_store_fn *store_clamped[CPU_LANES][DTYPE_COUNT];               /* to what is finite; NaN stays */
-	cpu_arithmetic_fn *multiply[CPU_LANES];                            /* of floating-point lanes */
+	cpu_store_fn *store_clamped[CPU_LANES][DTYPE_COUNT]; /* to what is finite; NaN stays */
+	cpu_store_fn *store_wrapped[DTYPE_COUNT];            /* keeps the low bits of int64, or all of them */
+	cpu_arithmetic_fn *multiply[CPU_LANES];              /* of floating-point lanes */
 	bool (*multiply_by)(void *to, const void *a, float by, int64_t n); /* of lanes of float32 */
 	cpu_arithmetic_fn *add[CPU_LANES];
 	/* Makes NaNs among the results of a and b the same on all machines: a's stays, or else b's, and

@@ -28,6 +28,7 @@
 #define HIGH8              _mm256_unpackhi_epi64
 #define CONVERT_WIDTH      32
 #define ISA                cpu_isa_avx2
+#define BY_HALVES          1
 #define ISA_NAME           "avx2"
 #define WIDEN_U8(v)        ((narrow_i32)_mm256_cvtepu8_epi32(_mm_cvtsi64_si128((long long)(v))))
 #define WIDEN_I8(v)        ((narrow_i32)_mm256_cvtepi8_epi32(_mm_cvtsi64_si128((long long)(v))))

@@ -32,6 +32,7 @@
 #define HIGH8              _mm512_unpackhi_epi64
 #define CONVERT_WIDTH      64
 #define ISA                cpu_isa_avx512
+#define BY_HALVES          1
 #define ISA_NAME           "avx512"
 #define WIDEN_U8(v)        ((narrow_i32)_mm512_cvtepu8_epi32((__m128i)(v)))
 #define WIDEN_I8(v)        ((narrow_i32)_mm512_cvtepi8_epi32((__m128i)(v)))

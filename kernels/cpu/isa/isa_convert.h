@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Elements to lanes and back for one instruction set; included by isa_body.h. The formulas are those of
- * kernels/plan/lanes.h, on CONVERT_WIDTH bytes of lanes at a time.
+ * kernels/transform/lanes.h, on CONVERT_WIDTH bytes of lanes at a time.
  */
 #define VECTOR_OF(bytes) __attribute__((vector_size(bytes)))
 
@@ -38,7 +38,7 @@ typedef int8_t wide_i8 VECTOR_OF(CONVERT_WIDTH / 8);
 #define LANE_U32   narrow_u32
 #define LANE_I32   narrow_i32
 #define LANE_F32   narrow_f32
-#include "kernels/plan/lanes.h"
+#include "kernels/transform/lanes.h"
 
 #define LANE(name) wide_##name
 #define LANE_U32   wide_u32
@@ -47,7 +47,7 @@ typedef int8_t wide_i8 VECTOR_OF(CONVERT_WIDTH / 8);
 #define LANE_U64   wide_u64
 #define LANE_I64   wide_i64
 #define LANE_F64   wide_f64
-#include "kernels/plan/lanes.h"
+#include "kernels/transform/lanes.h"
 
 #define AS LANE_AS
 
@@ -156,6 +156,31 @@ DEFINE_FLOAT_STORES(_as_is, 0)
 
 /* ---- Lanes of float64 ------------------------------------------------------------------------------- */
 
+/* Compilers take a vector of 64-bit integers apart where the machine does not convert it (BY_HALVES). There,
+ * each half becomes the fraction of a number whose last bit is worth as much as the half's, and only the sum
+ * of both is rounded. */
+#ifdef BY_HALVES
+static inline TARGET wide_f64 f64_of_halves(wide_u64 low, wide_u64 high, double high_zero)
+{
+	wide_f64 upper = (wide_f64)(high ^ UINT64_C(0x4530000000000000)) - (high_zero + 0x1p52);
+	return upper + (wide_f64)((low & UINT32_MAX) | UINT64_C(0x4330000000000000));
+}
+
+static inline TARGET wide_f64 f64_of_u64(wide_u64 v)
+{
+	return f64_of_halves(v, v >> 32, 0x1p84);
+}
+
+static inline TARGET wide_f64 f64_of_i64(wide_i64 v)
+{
+	wide_u64 bits = (wide_u64)v;
+	return f64_of_halves(bits, (bits >> 32) ^ UINT64_C(0x80000000), 0x1p84 + 0x1p63);
+}
+#else
+#define f64_of_u64(v) AS(wide_f64, v)
+#define f64_of_i64(v) AS(wide_f64, v)
+#endif
+
 #define FROM_F32(bits) AS(wide_f64, (wide_f32)(bits))
 DEFINE_LOAD(f64_from_bool, wide_u8, wide_f64, AS(wide_f64, AS(wide_i32, (wide_i8)(v != 0) & 1)))
 DEFINE_LOAD(f64_from_u8, wide_u8, wide_f64, AS(wide_f64, AS(wide_i32, v)))
@@ -164,8 +189,10 @@ DEFINE_LOAD(f64_from_u16, wide_u16, wide_f64, AS(wide_f64, AS(wide_i32, v)))
 DEFINE_LOAD(f64_from_i16, wide_i16, wide_f64, AS(wide_f64, AS(wide_i32, v)))
 DEFINE_LOAD(f64_from_u32, wide_u32, wide_f64, AS(wide_f64, v))
 DEFINE_LOAD(f64_from_i32, wide_i32, wide_f64, AS(wide_f64, v))
-DEFINE_LOAD(f64_from_u64, wide_u64, wide_f64, AS(wide_f64, v))
-DEFINE_LOAD(f64_from_i64, wide_i64, wide_f64, AS(wide_f64, v))
+DEFINE_LOAD(f64_from_u64, wide_u64, wide_f64, f64_of_u64(v))
+DEFINE_LOAD(f64_from_i64, wide_i64, wide_f64, f64_of_i64(v))
+DEFINE_LOAD(f64_from_u64_odd, wide_u64, wide_f64, f64_of_u64(wide_u64_to_odd(v)))
+DEFINE_LOAD(f64_from_i64_odd, wide_i64, wide_f64, f64_of_i64((wide_i64)wide_i64_to_odd((wide_u64)v)))
 DEFINE_LOAD(f64_from_e4m3, wide_u8, wide_f64, FROM_F32(wide_e4m3_to_f32(AS(wide_u32, v))))
 DEFINE_LOAD(f64_from_e5m2, wide_u8, wide_f64, FROM_F32(wide_e5m2_to_f32(AS(wide_u32, v))))
 DEFINE_LOAD(f64_from_f16, wide_u16, wide_f64, wide_f16_to_f64(AS(wide_u64, v)))
@@ -222,6 +249,10 @@ DEFINE_STORE(i64_to_u32, wide_u32, wide_i64, AS(wide_u32, clamp_i64(x, 0, UINT32
 DEFINE_STORE(i64_to_i32, wide_i32, wide_i64, AS(wide_i32, clamp_i64(x, INT32_MIN, INT32_MAX)))
 DEFINE_STORE(i64_to_u64, wide_i64, wide_i64, x & ~(x < 0))
 DEFINE_STORE(i64_to_i64, wide_i64, wide_i64, x)
+
+DEFINE_STORE(i64_cut_8, wide_u8, wide_i64, AS(wide_u8, x))
+DEFINE_STORE(i64_cut_16, wide_u16, wide_i64, AS(wide_u16, x))
+DEFINE_STORE(i64_cut_32, wide_u32, wide_i64, AS(wide_u32, x))
 
 /* ---- Arithmetic ------------------------------------------------------------------------------------- */
 
@@ -359,7 +390,8 @@ static const struct cpu_converters converters = {
 		                       [DTYPE_FLOAT64] = f64_from_f64 },
 		[CPU_LANE_INT64] = { INTEGERS(i64_from) },
 	},
-	.load_quiet = f32_from_bf16_quiet,
+	.load_lossy = { [DTYPE_UINT64] = f64_from_u64_odd, [DTYPE_INT64] = f64_from_i64_odd,
+	                [DTYPE_BFLOAT16] = f32_from_bf16_quiet },
 	.store = {
 		[CPU_LANE_FLOAT32] = { SMALL_INTEGERS(f32_to), FLOATS(f32_to, _as_is) },
 		[CPU_LANE_FLOAT64] = { INTEGERS(f64_to), FLOATS(f64_to, _as_is),
@@ -372,6 +404,10 @@ static const struct cpu_converters converters = {
 		                       [DTYPE_FLOAT64] = f64_to_f64_clamped },
 		[CPU_LANE_INT64] = { INTEGERS(i64_to) },
 	},
+	.store_wrapped = { [DTYPE_BOOL] = i64_to_bool, [DTYPE_UINT8] = i64_cut_8, [DTYPE_INT8] = i64_cut_8,
+	                   [DTYPE_UINT16] = i64_cut_16, [DTYPE_INT16] = i64_cut_16,
+	                   [DTYPE_UINT32] = i64_cut_32, [DTYPE_INT32] = i64_cut_32,
+	                   [DTYPE_UINT64] = i64_to_i64, [DTYPE_INT64] = i64_to_i64 },
 	.multiply = { [CPU_LANE_FLOAT32] = multiply_f32, [CPU_LANE_FLOAT64] = multiply_f64 },
 	.multiply_by = multiply_by,
 	.add = { [CPU_LANE_FLOAT32] = add_f32, [CPU_LANE_FLOAT64] = add_f64 },

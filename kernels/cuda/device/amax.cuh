@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Scales of blocks: magnitudes of elements as they are read, and results as they are written. The formula is
- * that of kernels/plan/amax_scale.h.
+ * that of kernels/transform/amax_scale.h.
  */
 #ifndef KERNELS_CUDA_DEVICE_AMAX_CUH
 #define KERNELS_CUDA_DEVICE_AMAX_CUH

@@ -94,14 +94,13 @@ DEVICE void reduce_box(const amax_args &args, const amax_box &box, unsigned char
 DEVICE void convert_box(const amax_args &args, const amax_box &box, float inverse, uint32_t &changed)
 {
 	const convert_args &move = args.move;
-	const bool clamps = !move.changed, quiet = move.from == TYPE_BFLOAT16 && move.to == TYPE_FLOAT16;
 
 	visit_elements(args, box, [&](const convert_place &place) {
 		const float lane =
-		    scaled(lane_load(float(), element_bits(move, place), move.from, quiet), inverse);
-		const uint64_t out = lane_store(lane, move.to, clamps);
+		    scaled(lane_load(float(), element_bits(move, place), move.from, move.lossy), inverse);
+		const uint64_t out = lane_store(lane, move.to, move.clamps);
 
-		changed += !clamps && is_changed(move, 0, lane, out);
+		changed += move.changed && is_changed(move, 0, lane, out);
 		write_bits(place.dst, out, move.to_bytes, move.to_unit);
 	});
 }

@@ -105,17 +105,17 @@ template <int S, typename USE> DEVICE void with_float_words(uint32_t type, const
 		with_words<S>(TYPE_BFLOAT16, use);
 }
 
-/* The same of with_numbers. */
+/* The same of with_numbers. Scales leave nothing to clamp. */
 template <int D, typename USE> DEVICE void with_float_numbers(uint32_t type, const USE &use)
 {
 	if (D == 1 && type == TYPE_FLOAT8_E4M3FN)
-		with_numbers<D>(TYPE_FLOAT8_E4M3FN, use);
+		with_numbers<D>(TYPE_FLOAT8_E4M3FN, true, use);
 	else if (D == 1)
-		with_numbers<D>(TYPE_FLOAT8_E5M2, use);
+		with_numbers<D>(TYPE_FLOAT8_E5M2, true, use);
 	else if (type == TYPE_FLOAT16)
-		with_numbers<D>(TYPE_FLOAT16, use);
+		with_numbers<D>(TYPE_FLOAT16, true, use);
 	else
-		with_numbers<D>(TYPE_BFLOAT16, use);
+		with_numbers<D>(TYPE_BFLOAT16, true, use);
 }
 
 /* false: the unit is not whole, or has what is no number, or may make one; nothing is written. */

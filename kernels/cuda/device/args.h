@@ -7,8 +7,7 @@
  *
  * Work is counted in tiles, slots or blocks. A block of threads takes what has its number, then every
  * gridDim.x-th that follows, so that the size of the grid alone decides how many multiprocessors a kernel
- * occupies at most. Where that would cost registers, a kernel has a grid with a block for each tile, and
- * another one of the same arguments, bounded_*, does the same with a grid of any size (kernels.def).
+ * occupies at most.
  */
 #ifndef KERNELS_CUDA_DEVICE_ARGS_H
 #define KERNELS_CUDA_DEVICE_ARGS_H
@@ -16,9 +15,9 @@
 #include <cuda.h>
 #include <stdint.h>
 
-#include "kernels/plan/amax_scale.h"
-#include "kernels/plan/border.h"
-#include "kernels/plan/permute.h"
+#include "kernels/cuda/strategy/permute_args.h"
+#include "kernels/nest/border.h"
+#include "kernels/transform/amax_scale.h"
 
 /* A tile lies at index[d] in a grid of grid[d] tiles; it is loaded from index * load_step + load_shift and
  * stored to index * store_step + store_shift. A broadcast dimension has one tile in the grid and is stored
@@ -148,7 +147,7 @@ struct many_args {
 	uint64_t which; /* uint32_t, n */
 	uint64_t first; /* uint32_t, n + 1 */
 	uint32_t n;
-	uint32_t blocks; /* of threads, of all moves; a bounded kernel's stand for so many */
+	uint32_t blocks; /* blocks of threads of all moves together; a smaller grid takes them in turns */
 	struct many_move own;
 };
 
@@ -242,10 +241,10 @@ struct convert_args {
 	uint64_t low; /* of the source: what may be read around a chunk */
 	uint64_t high;
 	uint64_t slots;
-	uint64_t ends; /* chunks: the first slot of the rows' ends, two a row */
-	uint64_t
-	    changed; /* a uint64_t that elements are counted in whose values change; 0: values are clamped */
-	uint64_t value; /* of a constant border, its bits */
+	uint64_t ends;    /* chunks: the first slot of the rows' ends, two a row */
+	uint64_t changed; /* a uint64_t that elements are counted in whose values change; 0: they are not
+	                     counted */
+	uint64_t value;   /* of a constant border, its bits */
 	struct convert_operand scale;
 	struct convert_operand bias;
 	uint32_t rank;
@@ -255,6 +254,9 @@ struct convert_args {
 	uint32_t lane;   /* enum arithmetic */
 	uint32_t from;   /* enum dtype */
 	uint32_t to;
+	uint32_t lossy;  /* as is_lossy of a struct conversion */
+	uint32_t clamps; /* to what is finite */
+	float most; /* Lanes of larger magnitudes, and NaN, are converted one by one; below 0: all are. */
 	uint32_t from_bytes;
 	uint32_t to_bytes;
 	uint32_t from_unit; /* what elements are read by, 1 or all of their bytes */
@@ -307,20 +309,14 @@ struct amax_args {
 
 /* The elements of the destination that are outside of the window, by the rule of the mode (enum pad_mode). */
 struct fill_args {
+	struct block_list list; /* by_slots.n is 0 for a tensor without a list */
 	uint64_t dst;
 	uint64_t src;
-	uint64_t tiles;
+	uint64_t tiles; /* of all blocks */
 	uint32_t rank;
 	uint32_t mode;
 	uint32_t pattern[4];
 	struct strided_dim dim[ARGS_MAX_RANK];
-};
-
-/* The same for each block of a list; tiles are those of one. */
-struct blocks_fill_args {
-	struct block_list list;
-	struct fill_args move;
-	uint64_t tiles; /* of all blocks */
 };
 
 #endif

@@ -2,12 +2,11 @@
 /* Copies blocks of a list that are not one run of bytes, by the unit, with tensor maps that count blocks, and
  * layers, as further dimensions.
  *
- * Which block a tile belongs to, and where it goes, is looked up once, COPY_AHEAD tiles before it is stored, and
- * noted in shared memory: others may write to the list meanwhile.
+ * Which block a tile belongs to, and where it goes, is looked up once, COPY_AHEAD tiles before it is stored,
+ * and noted in shared memory: others may write to the list meanwhile.
  */
 #include "many.cuh"
-#include "pipeline.cuh"
-#include "kernels/plan/tuning.h"
+#include "tile_copy.cuh"
 
 namespace
 {

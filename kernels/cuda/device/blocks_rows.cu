@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies blocks of a list that are each one run of bytes on both sides, everything a multiple of 16: a warp takes
- * one part of a run. With as many bytes under way as registers hold, that is faster than the unit's plain copies
- * (tests/bench/EXPERIMENTS.md).
+/* Copies blocks of a list that are each one run of bytes on both sides, everything a multiple of 16: a warp
+ * takes one part of a run. With as many bytes under way as registers hold, that is faster than the unit's
+ * plain copies (tests/bench/EXPERIMENTS.md).
  */
 #include "many.cuh"
-#include "strided.cuh"
+#include "row_copy.cuh"
 
 namespace
 {
 
-/* A block's slots are its parts of ROW_BYTES, which strided_rows.cu's copy_chunks copies. The entry is read
- * by all lanes at once. */
+/* The slots of a block are its parts of ROW_BYTES, which copy_chunks copies. All lanes read the entry at
+ * once. */
 template <typename ENTRIES> DEVICE void copy_rows(const blocks_rows_args &args, const ENTRIES &entries)
 {
 	constexpr uint32_t warps = ROWS_THREADS / 32;

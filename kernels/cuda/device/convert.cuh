@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Elements of one type to those of another, in registers: to lanes, which are float32, float64 or int64, and
- * back. The formulas are those of kernels/plan/lanes.h, so that the bits are the same as on every other
+ * back. The formulas are those of kernels/transform/lanes.h, so that the bits are the same as on every other
  * engine.
  */
 #ifndef KERNELS_CUDA_DEVICE_CONVERT_CUH
@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "args.h"
-#include "kernels/plan/tuning.h"
+#include "kernels/cuda/strategy/tuning.h"
 #include "many.cuh"
 #include "pad.cuh"
 #include "rows.cuh"
@@ -73,13 +73,13 @@ DEVICE double lane_as(double, float x)
 #define LANE_FLOAT32(u) same_bits<float>(u)
 #define LANE_FLOAT64(u) same_bits<double>(u)
 #define LANE_AS(to, x)  lane_as(to(), x)
-#include "kernels/plan/lanes.h"
+#include "kernels/transform/lanes.h"
 
 /* ---- Float32 lanes --------------------------------------------------------------------------------- */
 
 /* Calls use(load), where load makes a lane of an element's bits: elements of S bytes, of a type that float32
- * holds. quiet: of bfloat16, whose NaN is to lose its payload. */
-template <int S, typename USE> DEVICE void with_load(uint32_t type, bool quiet, const USE &use)
+ * holds. lossy: a NaN of bfloat16 loses its payload. */
+template <int S, typename USE> DEVICE void with_load(uint32_t type, bool lossy, const USE &use)
 {
 	if constexpr (S == 1) {
 		switch (type) {
@@ -103,7 +103,7 @@ template <int S, typename USE> DEVICE void with_load(uint32_t type, bool quiet, 
 		case TYPE_FLOAT16:
 			return use([](uint32_t b) { return same_bits<float>(lane_f16_to_f32(b)); });
 		default:
-			if (quiet)
+			if (lossy)
 				return use(
 				    [](uint32_t b) { return same_bits<float>(lane_bf16_to_f32_quiet(b)); });
 			return use([](uint32_t b) { return same_bits<float>(lane_bf16_to_f32(b)); });
@@ -174,20 +174,20 @@ DEVICE uint32_t type_bytes(uint32_t type)
 	return 0;
 }
 
-DEVICE float lane_load(float, uint64_t bits, uint32_t type, bool quiet)
+DEVICE float lane_load(float, uint64_t bits, uint32_t type, bool lossy)
 {
 	float lane = 0;
 	const auto use = [&](const auto &load) { lane = load((uint32_t)bits); };
 
 	switch (type_bytes(type)) {
 	case 1:
-		with_load<1>(type, quiet, use);
+		with_load<1>(type, lossy, use);
 		break;
 	case 2:
-		with_load<2>(type, quiet, use);
+		with_load<2>(type, lossy, use);
 		break;
 	default:
-		with_load<4>(type, quiet, use);
+		with_load<4>(type, lossy, use);
 	}
 	return lane;
 }
@@ -207,7 +207,8 @@ DEVICE uint64_t lane_store(float lane, uint32_t type, bool clamps)
 	return bits;
 }
 
-DEVICE double lane_load(double, uint64_t bits, uint32_t type, bool)
+/* lossy: an integer of 64 bits is rounded to odd. */
+DEVICE double lane_load(double, uint64_t bits, uint32_t type, bool lossy)
 {
 	switch (type) {
 	case TYPE_BOOL:
@@ -216,7 +217,7 @@ DEVICE double lane_load(double, uint64_t bits, uint32_t type, bool)
 	case TYPE_UINT16:
 	case TYPE_UINT32:
 	case TYPE_UINT64:
-		return (double)bits;
+		return (double)(lossy ? lane_u64_to_odd(bits) : bits);
 	case TYPE_INT8:
 		return (double)(int8_t)bits;
 	case TYPE_INT16:
@@ -224,7 +225,7 @@ DEVICE double lane_load(double, uint64_t bits, uint32_t type, bool)
 	case TYPE_INT32:
 		return (double)(int32_t)bits;
 	case TYPE_INT64:
-		return (double)(int64_t)bits;
+		return (double)(int64_t)(lossy ? lane_i64_to_odd(bits) : bits);
 	case TYPE_FLOAT16:
 		return same_bits<double>(lane_f16_to_f64(bits));
 	case TYPE_FLOAT64:

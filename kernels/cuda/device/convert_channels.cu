@@ -117,15 +117,10 @@ DEVICE uint32_t convert_channels(const convert_args &args, const pixel_chunk &at
 	});
 #pragma unroll
 	for (int i = 0; i < AT_ONCE; i++) {
-		bool is_number = true;
-
 		calculate_chunk<n>(args, lane + i * n, operands_of(args, at, first + i), 0, n);
-#pragma unroll
-		for (int j = 0; j < n; j++)
-			is_number = is_number && lane[i * n + j] == lane[i * n + j];
-		rest |= (uint32_t)!is_number << (first + i);
+		rest |= (uint32_t)!are_easy<n>(args, lane + i * n) << (first + i);
 	}
-	with_numbers<D>(args.to, [&](const auto &store) {
+	with_numbers<D>(args.to, args.clamps, [&](const auto &store) {
 #pragma unroll
 		for (int i = 0; i < AT_ONCE; i++) {
 			uint32_t out[4];

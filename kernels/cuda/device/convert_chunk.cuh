@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A chunk of 16 bytes of the destination, from its source's elements in registers: numbers by the machine's
- * instructions; what has NaN, or an exact cast, element by element with the formulas of convert.cuh.
+ * instructions; what has NaN, or what its cast does not clamp, element by element with the formulas of
+ * convert.cuh.
  */
 #ifndef KERNELS_CUDA_DEVICE_CONVERT_CHUNK_CUH
 #define KERNELS_CUDA_DEVICE_CONVERT_CHUNK_CUH
@@ -141,9 +142,10 @@ template <int S, typename USE> DEVICE void with_words(uint32_t type, const USE &
 	}
 }
 
-/* Calls use(store): store(lanes) makes a word of elements of D bytes of lanes, clamped. What it makes of NaN
- * is any value, and not to be written. */
-template <int D, typename USE> DEVICE void with_numbers(uint32_t type, const USE &use)
+/* Calls use(store): store(lanes) makes a word of elements of D bytes of lanes, clamped, or where `clamps` is
+ * not set rounded to infinity in a type of 16 bits or more. What it makes of lanes that are not easy
+ * (are_easy) is any value, and not to be written. */
+template <int D, typename USE> DEVICE void with_numbers(uint32_t type, bool clamps, const USE &use)
 {
 	const auto bytes = [](const float *lane, float least, float most) {
 		uint32_t w = 0;
@@ -184,14 +186,20 @@ template <int D, typename USE> DEVICE void with_numbers(uint32_t type, const USE
 		case TYPE_INT16:
 			return use([&](const float *lane) { return halves(lane, -32768, 32767); });
 		case TYPE_FLOAT16:
-			return use([](const float *lane) { return f16_pair(lane[0], lane[1]); });
+			if (!clamps)
+				return use(
+				    [](const float *lane) { return f16_pair<false>(lane[0], lane[1]); });
+			return use([](const float *lane) { return f16_pair<true>(lane[0], lane[1]); });
 		default:
-			return use([](const float *lane) { return bf16_pair(lane[0], lane[1]); });
+			if (!clamps)
+				return use(
+				    [](const float *lane) { return bf16_pair<false>(lane[0], lane[1]); });
+			return use([](const float *lane) { return bf16_pair<true>(lane[0], lane[1]); });
 		}
 	} else {
-		use([](const float *lane) {
-			return same_bits<uint32_t>(min(max(*lane, -0x1.fffffep127f), 0x1.fffffep127f));
-		});
+		const float most = same_bits<float>(clamps ? 0x7f7fffffu : 0x7f800000u);
+
+		use([&](const float *lane) { return same_bits<uint32_t>(min(max(*lane, -most), most)); });
 	}
 }
 
@@ -235,24 +243,23 @@ DEVICE operand_cursor cursor_of(const convert_args &args, const chunk_operands &
 	return { args, at };
 }
 
-/* A chunk with NaN in it, or of an exact cast: element by element, which `elements` gives again. How many
- * have changed. Arguments are values: what has an address lies in memory, and is stored there by all chunks.
- */
+/* Converts a chunk of which not all lanes are easy, element by element, as `elements` gives them again.
+ * Returns how many values have changed. Arguments are values: what has an address lies in memory, and is
+ * stored there by all chunks. */
 template <int D, typename ELEMENTS, typename OPERANDS>
 DEVICE_CALL uint32_t convert_exactly(const convert_args &args, uint64_t dst, int count, OPERANDS at,
                                      ELEMENTS elements)
 {
-	const bool clamps = !args.changed, quiet = args.from == TYPE_BFLOAT16 && args.to == TYPE_FLOAT16;
 	auto operands = cursor_of(args, at);
 	uint32_t changed = 0;
 
 #pragma unroll 1
 	for (int i = 0; i < count; i++) {
 		const float lane =
-		    operands.calculate(args, lane_load(float(), elements.take(), args.from, quiet));
-		const uint64_t bits = lane_store(lane, args.to, clamps);
+		    operands.calculate(args, lane_load(float(), elements.take(), args.from, args.lossy));
+		const uint64_t bits = lane_store(lane, args.to, args.clamps);
 
-		changed += !clamps && is_changed(args, 0, lane, bits);
+		changed += args.changed && is_changed(args, 0, lane, bits);
 		write_bits(dst, bits, D, D);
 		dst += D;
 	}
@@ -291,6 +298,17 @@ DEVICE void calculate_chunk(const convert_args &args, float *lane, const chunk_o
 	                   [](float a, float b) { return add_rounded(a, b); });
 }
 
+/* Returns whether with_numbers makes of every lane what the cast makes of it. */
+template <int N> DEVICE bool are_easy(const convert_args &args, const float *lane)
+{
+	bool are = true;
+
+#pragma unroll
+	for (int i = 0; i < N; i++)
+		are = are && fabsf(lane[i]) <= args.most;
+	return are;
+}
+
 /* Converts and writes the elements of a chunk that are the row's; raw has 16 / D elements of S bytes. false:
  * nothing is written, because it is for convert_exactly, which has other registers when raw has none any
  * more. */
@@ -300,7 +318,6 @@ DEVICE bool convert_chunk(const convert_args &args, const row_chunk &c, const ui
 {
 	constexpr int n = 16 / D;
 	const int skip = (int)(c.skip / D), count = (int)(c.last - c.first);
-	bool is_number = !args.changed;
 	float lane[n];
 	uint32_t out[4];
 
@@ -310,12 +327,9 @@ DEVICE bool convert_chunk(const convert_args &args, const row_chunk &c, const ui
 			load(raw[w], lane + w * (4 / S));
 	});
 	calculate_chunk<n>(args, lane, at, skip, count);
-#pragma unroll
-	for (int i = 0; i < n; i++)
-		is_number = is_number && lane[i] == lane[i];
-	if (!is_number)
+	if (!are_easy<n>(args, lane))
 		return false;
-	with_numbers<D>(args.to, [&](const auto &store) {
+	with_numbers<D>(args.to, args.clamps, [&](const auto &store) {
 #pragma unroll
 		for (int w = 0; w < 4; w++)
 			out[w] = store(lane + w * (4 / D));

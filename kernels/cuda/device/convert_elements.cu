@@ -40,7 +40,6 @@ DEVICE converted_element find_element(const convert_args &args, uint64_t number,
 
 template <typename LANE_> DEVICE void convert_elements_as(const convert_args &args)
 {
-	const bool clamps = !args.changed, quiet = args.from == TYPE_BFLOAT16 && args.to == TYPE_FLOAT16;
 	operand_lanes<LANE_> scale(args.scale), bias(args.bias);
 	uint32_t changed = 0;
 
@@ -64,11 +63,11 @@ template <typename LANE_> DEVICE void convert_elements_as(const convert_args &ar
 				continue;
 			if (e[k].is_read) {
 				const LANE_ lane =
-				    calculated(args, lane_load(LANE_(), e[k].bits, args.from, quiet), scale,
-				               bias, place.scale, place.bias);
+				    calculated(args, lane_load(LANE_(), e[k].bits, args.from, args.lossy),
+				               scale, bias, place.scale, place.bias);
 
-				out = lane_store(lane, args.to, clamps);
-				changed += !clamps && is_changed(args, e[k].bits, lane, out);
+				out = lane_store(lane, args.to, args.clamps);
+				changed += args.changed && is_changed(args, e[k].bits, lane, out);
 			}
 			write_bits(place.dst, out, args.to_bytes, args.to_unit);
 		}

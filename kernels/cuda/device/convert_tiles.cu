@@ -69,7 +69,6 @@ DEVICE void write_tile_elements(const convert_args &args, const convert_tile &ti
                                 const unsigned char *shared, operand_lanes<LANE_> &scale,
                                 operand_lanes<LANE_> &bias, uint32_t &changed)
 {
-	const bool clamps = !args.changed;
 	const tile_rows rows = rows_of(args, tile);
 
 	for (uint32_t i = threadIdx.x; i < (uint32_t)tile.y * args.tile_x; i += blockDim.x) {
@@ -83,11 +82,11 @@ DEVICE void write_tile_elements(const convert_args &args, const convert_tile &ti
 
 		place.step(args.dim[0], x);
 		place.step(args.dim[1], y);
-		const LANE_ lane = calculated(args, lane_load(LANE_(), bits, args.from, false), scale, bias,
-		                              place.scale, place.bias);
-		const uint64_t out = lane_store(lane, args.to, clamps);
+		const LANE_ lane = calculated(args, lane_load(LANE_(), bits, args.from, args.lossy), scale,
+		                              bias, place.scale, place.bias);
+		const uint64_t out = lane_store(lane, args.to, args.clamps);
 
-		changed += !clamps && is_changed(args, bits, lane, out);
+		changed += args.changed && is_changed(args, bits, lane, out);
 		write_bits(place.dst, out, args.to_bytes, args.to_bytes);
 	}
 }

@@ -57,15 +57,10 @@ DEVICE uint32_t write_turned(const convert_args &args, const convert_tile &tile,
 	});
 #pragma unroll
 	for (int y = 0; y < ys; y++) {
-		bool is_number = true;
-
 		calculate_chunk<n>(args, lane[y], operands_of(args, tile, part.y + w * ys + y), 0, n);
-#pragma unroll
-		for (int i = 0; i < n; i++)
-			is_number = is_number && lane[y][i] == lane[y][i];
-		rest |= (uint32_t)!is_number << (w * ys + y);
+		rest |= (uint32_t)!are_easy<n>(args, lane[y]) << (w * ys + y);
 	}
-	with_numbers<D>(args.to, [&](const auto &store) {
+	with_numbers<D>(args.to, args.clamps, [&](const auto &store) {
 #pragma unroll
 		for (int y = 0; y < ys; y++) {
 			uint32_t out[4];

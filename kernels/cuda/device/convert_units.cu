@@ -90,17 +90,12 @@ template <int S, int D> DEVICE void convert_all_units(const convert_args &args)
 		calculate_chunk<batch * n>(args, lane, operands_of(args), 0, n);
 #pragma unroll
 		for (uint32_t k = 0; k < batch; k++) {
-			bool is_number = true;
-
-#pragma unroll
-			for (uint32_t i = 0; i < n; i++)
-				is_number = is_number && lane[k * n + i] == lane[k * n + i];
-			if (!is_number && whole >> k & 1) {
+			if (!are_easy<n>(args, lane + k * n) && whole >> k & 1) {
 				rest |= 1u << k;
 				whole &= ~(1u << k);
 			}
 		}
-		with_numbers<D>(args.to, [&](const auto &store) {
+		with_numbers<D>(args.to, args.clamps, [&](const auto &store) {
 #pragma unroll
 			for (uint32_t k = 0; k < batch; k++) {
 				uint32_t out[out_words];

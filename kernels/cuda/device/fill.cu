@@ -65,6 +65,7 @@ DEVICE void fill_box(const fill_args &args, const list_place &place, uint32_t bo
 
 		if (row >= rows)
 			return;
+#pragma unroll 1
 		for (uint32_t d = 1; d < args.rank; d++) {
 			const border_range range = border_box(args.dim, args.rank, box, d);
 			uint64_t q = divide(row, (uint64_t)range.n);
@@ -100,44 +101,26 @@ template <int E> DEVICE void fill_tile(const fill_args &args, const list_place &
 	}
 }
 
+/* Fills each block of a list, or one tensor without a list. */
 template <int E> DEVICE void fill(const fill_args &args)
 {
 	grid_wait();
-	for (uint64_t tile = blockIdx.x; tile < args.tiles; tile += gridDim.x)
-		fill_tile<E>(args, { args.dst, args.src, 0, 0, 0, true }, tile);
-}
-
-/* Of each block of a list. */
-template <int E> DEVICE void fill_blocks(const blocks_fill_args &args)
-{
-	grid_wait();
 	for (uint64_t tile = blockIdx.x; tile < args.tiles; tile += gridDim.x) {
-		list_place place = { args.move.dst, args.move.src, 0, 0, 0, true };
+		list_place place = { args.dst, args.src, 0, 0, 0, true };
 		uint64_t left = tile;
 
-		find_listed(args.list, entries_in_memory(), left, threadIdx.x == 0, place);
+		if (args.list.by_slots.n > 0)
+			find_listed(args.list, entries_in_memory(), left, threadIdx.x == 0, place);
 		if (place.there)
-			fill_tile<E>(args.move, place, left);
+			fill_tile<E>(args, place, left);
 	}
 }
 
 } // namespace
 
 #define FILL_KERNEL(e)                                                              \
-	KERNEL(ROWS_THREADS, 1) fill_##e(const GRID_CONSTANT struct fill_args args) \
+	KERNEL(ROWS_THREADS, 4) fill_##e(const GRID_CONSTANT struct fill_args args) \
 	{                                                                           \
 		fill<e>(args);                                                      \
 	}
-
-FILL_KERNEL(1)
-FILL_KERNEL(2)
-FILL_KERNEL(4)
-FILL_KERNEL(8)
-FILL_KERNEL(16)
-
-#define BLOCKS_FILL_KERNEL(e)                                                                     \
-	KERNEL(ROWS_THREADS, 1) blocks_fill_##e(const GRID_CONSTANT struct blocks_fill_args args) \
-	{                                                                                         \
-		fill_blocks<e>(args);                                                             \
-	}
-BY_ELEMENT(BLOCKS_FILL_KERNEL)
+BY_ELEMENT(FILL_KERNEL)

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Several moves in one launch, and a move of several blocks: which move a block of threads works on, and where the
- * block of a slot lies.
+/* Several moves in one launch, and a move of several blocks: which move a block of threads works on, and
+ * where the block of a slot lies.
  *
- * A kernel that moves slots takes its arguments either as strided_args, for one tensor, or as many_move, whose
- * slots go on from block to block of a list; for the former everything here compiles to nothing.
+ * A kernel that moves slots takes its arguments either as strided_args, for one tensor, or as many_move,
+ * whose slots go on from block to block of a list; for the former everything here compiles to nothing.
  */
 #ifndef KERNELS_CUDA_DEVICE_MANY_CUH
 #define KERNELS_CUDA_DEVICE_MANY_CUH
 
 #include "args.h"
-#include "kernels/plan/divisor.h"
+#include "kernels/nest/divisor.h"
+#include "kernels/cuda/strategy/tuning.h"
 #include "tma.cuh"
 #include "turns.cuh"
 
@@ -31,7 +32,7 @@ struct list_place {
 	uint64_t low;
 	uint64_t high;
 	uint32_t rotation; /* of the fill pattern: bytes that dst lies past the first block's, modulo 16 */
-	bool there; /* else the entry names none, and nothing is to be done */
+	bool there;        /* else the entry names none, and nothing is to be done */
 };
 
 DEVICE const strided_args &args_of(const strided_args &move)
@@ -201,11 +202,11 @@ DEVICE share take_move(const many_args &args, share own, unsigned char *shared)
 }
 
 /* Calls work(own, turn) for each block of threads that this one stands for (take_turns). */
-template <bool BOUNDED, typename WORK>
+template <typename WORK>
 DEVICE void take_moves(const many_args &args, unsigned char *shared, const WORK &work)
 {
-	take_turns<BOUNDED>(args.blocks, [&](const turn &turn) {
-		work(take_move(args, share{ turn.number, BOUNDED ? args.blocks : gridDim.x }, shared), turn);
+	take_turns(args.blocks, [&](const turn &turn) {
+		work(take_move(args, share{ turn.number, args.blocks }, shared), turn);
 	});
 }
 

@@ -58,6 +58,7 @@ DEVICE short_load find_row(const strided_args &args, const list_place &block, ui
 	uint64_t dst = block.dst, src = block.src, below = 0, above = 0, step = 0;
 	bool inside = true;
 
+#pragma unroll 1
 	for (uint32_t d = 1; d < args.rank; d++) {
 		const strided_dim &dim = args.dim[d];
 		const uint64_t q = d + 1 < args.rank ? divide_by(number, &args.by[d]) : 0;
@@ -222,17 +223,15 @@ DEVICE void short_rows(const many_move &move, const share &own, unsigned char *s
 
 } // namespace
 
-#define MANY_SHORT(name, e, blocks, bounded)                                                               \
+#define MANY_SHORT(name, e, blocks)                                                                        \
 	KERNEL(ROWS_THREADS, blocks) name##_##e(const GRID_CONSTANT struct many_args args)                 \
 	{                                                                                                  \
 		DYNAMIC_SHARED(shared);                                                                    \
 		grid_wait();                                                                               \
 		begin_short(shared);                                                                       \
-		take_moves<bounded>(args, shared, [&](const share &own, const turn &turn) {                \
+		take_moves(args, shared, [&](const share &own, const turn &turn) {                         \
 			short_rows<e>(*(const many_move *)shared, own, shared + MANY_SHARED, turn.parity); \
 		});                                                                                        \
 	}
-#define MANY_SHORT_BOTH(e)                             \
-	MANY_SHORT(many_short, e, SHORT_BLOCKS, false) \
-	MANY_SHORT(bounded_many_short, e, BOUNDED_BLOCKS, true)
+#define MANY_SHORT_BOTH(e) MANY_SHORT(many_short, e, SHORT_BLOCKS)
 BY_ELEMENT(MANY_SHORT_BOTH)

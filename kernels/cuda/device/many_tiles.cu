@@ -68,6 +68,7 @@ template <int E> DEVICE tile tile_of(const many_move &move, uint64_t number, boo
 	q = divide_by(number, &args.by[1]);
 	t.y = (int64_t)(number - q * args.by[1].n) * shape::most_y;
 	number = q;
+#pragma unroll 1
 	for (uint32_t d = 2; d < args.rank; d++) {
 		const strided_dim &dim = args.dim[d];
 		q = divide_by(number, &args.by[d]);
@@ -117,7 +118,8 @@ template <int E> DEVICE tile_kind kind_of(const strided_args &args, const tile &
 /* ---- In --------------------------------------------------------------------------------------------------
  */
 
-/* Where the word of column c and of transposed element j begins: neighbouring columns are neighbouring rows. */
+/* Where the word of column c and of transposed element j begins: neighbouring columns are neighbouring rows.
+ */
 template <int E> DEVICE uint32_t tile_word(int c, int j, int group)
 {
 	using shape = strided_shape<E>;
@@ -380,16 +382,14 @@ template <int E> DEVICE void tiles(const many_move &move, const share &own, unsi
 
 } // namespace
 
-#define MANY_TILES(name, e, blocks, bounded)                                                \
+#define MANY_TILES(name, e, blocks)                                                         \
 	KERNEL(tiles_threads, blocks) name##_##e(const GRID_CONSTANT struct many_args args) \
 	{                                                                                   \
 		DYNAMIC_SHARED(shared);                                                     \
 		grid_wait();                                                                \
-		take_moves<bounded>(args, shared, [&](const share &own, const turn &) {     \
+		take_moves(args, shared, [&](const share &own, const turn &) {              \
 			tiles<e>(*(const many_move *)shared, own, shared + MANY_SHARED);    \
 		});                                                                         \
 	}
-#define MANY_TILES_BOTH(e)                             \
-	MANY_TILES(many_tiles, e, TILES_BLOCKS, false) \
-	MANY_TILES(bounded_many_tiles, e, BOUNDED_BLOCKS, true)
+#define MANY_TILES_BOTH(e) MANY_TILES(many_tiles, e, TILES_BLOCKS)
 BY_ELEMENT(MANY_TILES_BOTH)

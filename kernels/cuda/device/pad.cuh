@@ -3,7 +3,7 @@
 #ifndef KERNELS_CUDA_DEVICE_PAD_CUH
 #define KERNELS_CUDA_DEVICE_PAD_CUH
 
-#include "kernels/plan/border.h"
+#include "kernels/nest/border.h"
 #include "tma.cuh"
 
 enum pad_rule { PAD_RULE_CONSTANT, PAD_RULE_EDGE, PAD_RULE_REFLECT, PAD_RULE_SYMMETRIC, PAD_RULE_WRAP };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the kernels for tiles of many axes share (kernels/plan/permute.h): the place of a block's tile, its
- * loads, the notes of its rows, and how the ends of a row are written.
+/* The kernels for tiles of many axes (kernels/cuda/strategy/permute_args.h) share the place of a block's
+ * tile, its loads, the notes of its rows, and the writing of a row's ends.
  *
  * A block moves one tile; while it waits, other blocks of its multiprocessor work. Threads work out where the
  * rows lie while the unit brings the runs of the source. Rows are written in chunks of 16 bytes that are
@@ -30,7 +30,7 @@ struct permute_tile {
 	int from_src;
 	uint32_t margin;
 	uint32_t base;     /* of a row's first element, from its slot */
-	uint32_t row_base; /* see permute.h */
+	uint32_t row_base; /* see permute_args.h */
 	uint32_t load_bytes;
 	bool first;   /* the destination's runs begin here */
 	bool last;    /* and end here */
@@ -99,6 +99,7 @@ template <bool PADDED> DEVICE void set_place(const permute_args &args, uint32_t 
 {
 	uint32_t at_dst = 0;
 
+#pragma unroll 1
 	for (uint32_t d = 0; d < args.n_grid; d++) {
 		const permute_axis &axis = args.grid[d];
 		const uint32_t q = d + 1 < args.n_grid ? divide_u32(number, &axis.by) : 0;
@@ -220,6 +221,7 @@ DEVICE bool find_load(const permute_args &args, const permute_tile &t, uint32_t 
 	bool there = !PADDED || !t.outside;
 
 	src = t.src;
+#pragma unroll 1
 	for (uint32_t d = 0; d < args.n_load; d++) {
 		const permute_axis &axis = args.load[d];
 		const uint32_t q = d + 1 < args.n_load ? divide_u32(number, &axis.by) : 0;
@@ -310,8 +312,8 @@ DEVICE void load_runs(const permute_args &args, const permute_tile &t, unsigned 
 /* Whose notes: those of ELEMENTS are named by the element's size. */
 enum { NOTES_OF_PIECES = 0, NOTES_OF_WORDS = -1 };
 
-/* Writes note i of the rows (permute.h). A row's first and last chunks are written in part where the row's
- * bytes end at a sector's middle and no other tile writes that sector. */
+/* Writes note i of the rows (permute_args.h). A row's first and last chunks are written in part where the
+ * row's bytes end at a sector's middle and no other tile writes that sector. */
 template <int E>
 DEVICE void write_note(const permute_args &args, const permute_tile &t, unsigned char *rows, uint32_t i,
                        uint32_t dst, uint32_t at, uint32_t bytes, bool border)
@@ -360,6 +362,7 @@ DEVICE void note_rows(const permute_args &args, const permute_tile &t, unsigned 
 
 		if (args.row_split && args.cut_row == PERMUTE_NONE && bytes)
 			bytes = args.row_unit * t.n_dst;
+#pragma unroll 1
 		for (uint32_t d = 0; d < args.n_row; d++) {
 			const permute_axis &axis = args.row[d];
 			const uint32_t q = d + 1 < args.n_row ? divide_u32(number, &axis.by) : 0;

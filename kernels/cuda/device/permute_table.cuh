@@ -19,6 +19,7 @@ DEVICE bool find_element(const permute_args &args, const permute_tile &t, uint32
 	bool there = true;
 
 	at = t.base;
+#pragma unroll 1
 	for (uint32_t d = first; d <= last; d++) {
 		const permute_axis &axis = args.run[d];
 		const uint32_t q = d < last ? divide_u32(number, &axis.by) : 0;

@@ -9,7 +9,7 @@
 #define KERNELS_CUDA_DEVICE_PIPELINE_CUH
 
 #include "args.h"
-#include "kernels/plan/tuning.h"
+#include "kernels/cuda/strategy/tuning.h"
 #include "tma.cuh"
 
 static_assert(sizeof(barrier) == BARRIER_BYTES, "RING_BYTES asks for as much");

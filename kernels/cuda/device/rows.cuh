@@ -9,7 +9,7 @@
 #define KERNELS_CUDA_DEVICE_ROWS_CUH
 
 #include "args.h"
-#include "kernels/plan/border.h"
+#include "kernels/nest/border.h"
 #include "tma.cuh"
 
 /* Most numbers fit in 32 bits, where it costs a fraction. */

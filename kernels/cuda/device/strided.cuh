@@ -7,7 +7,7 @@
 #include "args.h"
 #include "many.cuh"
 #include "rows.cuh"
-#include "kernels/plan/tuning.h"
+#include "kernels/cuda/strategy/tuning.h"
 
 template <int E> struct element;
 template <> struct element<1> {

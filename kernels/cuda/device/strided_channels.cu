@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Moves a few channels that lie together on one side and in a plane each on the other: images between NHWC and
- * NCHW.
+/* Moves a few channels that lie together on one side and in a plane each on the other: images between NHWC
+ * and NCHW.
  *
  * A unit is 16 / E pixels: C chunks of 16 bytes that follow each other on the one side, a chunk of each of C
  * planes on the other. A warp moves 32 units; neighbours read and write neighbouring chunks on both sides,
@@ -69,6 +69,7 @@ DEVICE channel_part channel_part_of(const strided_args &args, uint64_t number, u
 
 	part.dst += first * unit_pixels * (uint64_t)args.dim[0].dst;
 	part.src += first * unit_pixels * (uint64_t)args.dim[0].src;
+#pragma unroll 1
 	for (uint32_t d = 2; d < args.rank; d++) {
 		uint64_t q = divide_by(row, &args.by[d]), index = row - q * args.by[d].n;
 
@@ -100,8 +101,9 @@ DEVICE void pixels_to_planes(const strided_args &args, const channel_part &part,
 
 #pragma unroll
 	for (int c = 0; c < C; c++)
-		if (lane + c * 32 < part.units * C)
-			put_chunk(in + 4 * c, global_read((const uint4 *)part.src + lane + c * 32));
+		put_chunk(in + 4 * c, lane + c * 32 < part.units * C
+		                          ? global_read((const uint4 *)part.src + lane + c * 32)
+		                          : make_uint4(0, 0, 0, 0));
 #pragma unroll
 	for (int c = 0; c < C; c++)
 		*(uint4 *)(shared + chunk_place<C>(lane + c * 32)) = get_chunk(in + 4 * c);
@@ -126,10 +128,11 @@ DEVICE void planes_to_pixels(const strided_args &args, const channel_part &part,
 
 #pragma unroll
 	for (int c = 0; c < C; c++)
-		if (lane < part.units)
-			put_chunk(
-			    in + 4 * c,
-			    global_read((const uint4 *)(part.src + (uint64_t)(c * args.dim[1].src)) + lane));
+		put_chunk(
+		    in + 4 * c,
+		    lane < part.units
+			? global_read((const uint4 *)(part.src + (uint64_t)(c * args.dim[1].src)) + lane)
+			: make_uint4(0, 0, 0, 0));
 	weave<E, C, to_pixels<E, C>>(in, out);
 #pragma unroll
 	for (int c = 0; c < C; c++)
@@ -155,35 +158,34 @@ template <int E, int C> DEVICE void move_part(const strided_args &args, unsigned
 		planes_to_pixels<E, C>(args, part, own);
 }
 
-template <int E, int C, bool BOUNDED>
-DEVICE void move_channels(const strided_args &args, unsigned char *shared)
+template <int E, int C> DEVICE void move_channels(const strided_args &args, unsigned char *shared)
 {
 	constexpr uint32_t warps = ROWS_THREADS / 32;
 	unsigned char *own = shared + threadIdx.x / 32 * chunk_place<C>(32 * C);
 
-	take_turns<BOUNDED>((uint32_t)((args.slots + warps - 1) / warps), [&](const turn &turn) {
+	take_turns((uint32_t)((args.slots + warps - 1) / warps), [&](const turn &turn) {
 		move_part<E, C>(args, own, (uint64_t)turn.number * warps + threadIdx.x / 32);
 	});
 }
 
-template <int E, bool BOUNDED> DEVICE void few_channels(const strided_args &args, unsigned char *shared)
+template <int E> DEVICE void few_channels(const strided_args &args, unsigned char *shared)
 {
 	switch (args.run) {
 	case 2:
-		return move_channels<E, 2, BOUNDED>(args, shared);
+		return move_channels<E, 2>(args, shared);
 	case 3:
-		return move_channels<E, 3, BOUNDED>(args, shared);
+		return move_channels<E, 3>(args, shared);
 	default:
-		return move_channels<E, 4, BOUNDED>(args, shared);
+		return move_channels<E, 4>(args, shared);
 	}
 }
 
-template <int E, bool BOUNDED> DEVICE void many_channels(const strided_args &args, unsigned char *shared)
+template <int E> DEVICE void many_channels(const strided_args &args, unsigned char *shared)
 {
 	if (args.run == 6)
-		move_channels<E, 6, BOUNDED>(args, shared);
+		move_channels<E, 6>(args, shared);
 	else
-		move_channels<E, 8, BOUNDED>(args, shared);
+		move_channels<E, 8>(args, shared);
 }
 
 } // namespace
@@ -195,11 +197,9 @@ template <int E, bool BOUNDED> DEVICE void many_channels(const strided_args &arg
 		DYNAMIC_SHARED(shared);                                                       \
 		move(args, shared);                                                           \
 	}
-#define STRIDED_CHANNELS_BOTH(e)                                                           \
-	STRIDED_CHANNELS(strided_few, e, CHANNELS_FEW_BLOCKS, (few_channels<e, false>))    \
-	STRIDED_CHANNELS(strided_many, e, CHANNELS_MANY_BLOCKS, (many_channels<e, false>)) \
-	STRIDED_CHANNELS(bounded_strided_few, e, BOUNDED_BLOCKS, (few_channels<e, true>))  \
-	STRIDED_CHANNELS(bounded_strided_many, e, BOUNDED_BLOCKS, (many_channels<e, true>))
+#define STRIDED_CHANNELS_BOTH(e)                                                  \
+	STRIDED_CHANNELS(strided_few, e, CHANNELS_FEW_BLOCKS(e), few_channels<e>) \
+	STRIDED_CHANNELS(strided_many, e, CHANNELS_MANY_BLOCKS(e), many_channels<e>)
 STRIDED_CHANNELS_BOTH(1)
 STRIDED_CHANNELS_BOTH(2)
 STRIDED_CHANNELS_BOTH(4)

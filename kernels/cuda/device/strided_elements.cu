@@ -95,11 +95,11 @@ template <int E, bool PADDED> DEVICE void move_batch(const strided_args &args, u
 	}
 }
 
-template <int E, bool BOUNDED> DEVICE void move_elements(const strided_args &args)
+template <int E> DEVICE void move_elements(const strided_args &args)
 {
 	constexpr uint32_t own = ELEMENTS_BATCH(E) * ROWS_THREADS;
 
-	take_turns<BOUNDED>((uint32_t)((args.slots + args.lead + own - 1) / own), [&](const turn &turn) {
+	take_turns((uint32_t)((args.slots + args.lead + own - 1) / own), [&](const turn &turn) {
 		if (args.whole)
 			move_batch<E, false>(args, turn.number);
 		else
@@ -109,15 +109,13 @@ template <int E, bool BOUNDED> DEVICE void move_elements(const strided_args &arg
 
 } // namespace
 
-#define STRIDED_ELEMENTS(name, e, blocks, bounded)                                            \
-	KERNEL(ROWS_THREADS, blocks) name##_##e(const GRID_CONSTANT struct strided_args args) \
-	{                                                                                     \
-		grid_wait();                                                                  \
-		move_elements<e, bounded>(args);                                              \
+#define STRIDED_ELEMENTS(e)                                                \
+	KERNEL(ROWS_THREADS, ELEMENTS_BLOCKS(e))                           \
+	strided_elements_##e(const GRID_CONSTANT struct strided_args args) \
+	{                                                                  \
+		grid_wait();                                               \
+		move_elements<e>(args);                                    \
 	}
-#define STRIDED_ELEMENTS_BOTH(e)                        \
-	STRIDED_ELEMENTS(strided_elements, e, 6, false) \
-	STRIDED_ELEMENTS(bounded_strided_elements, e, BOUNDED_BLOCKS, true)
-STRIDED_ELEMENTS_BOTH(4)
-STRIDED_ELEMENTS_BOTH(8)
-STRIDED_ELEMENTS_BOTH(16)
+STRIDED_ELEMENTS(4)
+STRIDED_ELEMENTS(8)
+STRIDED_ELEMENTS(16)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Moves whatever the source's strides are: negative ones, steps, runs too short for rows or tiles.
  *
- * A thread writes aligned chunks of 16 bytes of the destination. Where the elements of one chunk follow each other
- * in the source, forwards or backwards, they are read at once, as the two aligned chunks around them; else one by
- * one.
+ * A thread writes aligned chunks of 16 bytes of the destination. Where the elements of one chunk follow each
+ * other in the source, forwards or backwards, they are read at once, as the two aligned chunks around them;
+ * else one by one.
  */
 #include "strided.cuh"
 
@@ -11,7 +11,8 @@ namespace
 {
 
 /* One chunk, and where its first element is in its run: up to three dimensions that follow each other in the
- * destination. x, y and z are indices of dimensions 0, 1 and 2. (A uint4's .x .y .z .w are its four words.) */
+ * destination. x, y and z are indices of dimensions 0, 1 and 2. (A uint4's .x .y .z .w are its four words.)
+ */
 struct gathered {
 	row_chunk c;
 	int64_t x;
@@ -33,6 +34,7 @@ template <int E> DEVICE gathered chunk_at(const strided_args &args, const list_p
 	g.from = block.src;
 	g.rotation = block.rotation;
 	g.outside = false;
+#pragma unroll 1
 	for (uint32_t d = args.run; d < args.rank; d++) {
 		const strided_dim &dim = args.dim[d];
 		uint64_t q = divide_by(left, &args.by[d]);
@@ -203,38 +205,32 @@ template <int E, typename MOVE> DEVICE void gather(const MOVE &move, const share
 	}
 }
 
-template <int E, bool BOUNDED> DEVICE void gather_all(const strided_args &args)
+template <int E> DEVICE void gather_all(const strided_args &args)
 {
 	constexpr uint32_t own = ROWS_THREADS * GATHER_BATCH;
 
-	take_turns<BOUNDED>((uint32_t)((args.slots + own - 1) / own), [&](const turn &turn) {
+	take_turns((uint32_t)((args.slots + own - 1) / own), [&](const turn &turn) {
 		gather<E>(args, share{ turn.number, gridDim.x });
 	});
 }
 
 } // namespace
 
-#define STRIDED_GATHER(name, e, blocks, bounded)                                              \
-	KERNEL(ROWS_THREADS, blocks) name##_##e(const GRID_CONSTANT struct strided_args args) \
-	{                                                                                     \
-		grid_wait();                                                                  \
-		gather_all<e, bounded>(args);                                                 \
+#define STRIDED_GATHER(e)                                                                        \
+	KERNEL(ROWS_THREADS, 4) strided_gather_##e(const GRID_CONSTANT struct strided_args args) \
+	{                                                                                        \
+		grid_wait();                                                                     \
+		gather_all<e>(args);                                                             \
 	}
-#define STRIDED_GATHER_BOTH(e)                      \
-	STRIDED_GATHER(strided_gather, e, 4, false) \
-	STRIDED_GATHER(bounded_strided_gather, e, BOUNDED_BLOCKS, true)
-BY_ELEMENT(STRIDED_GATHER_BOTH)
+BY_ELEMENT(STRIDED_GATHER)
 
-#define MANY_GATHER(name, e, blocks, bounded)                                              \
-	KERNEL(ROWS_THREADS, blocks) name##_##e(const GRID_CONSTANT struct many_args args) \
+#define MANY_GATHER(e)                                                                     \
+	KERNEL(ROWS_THREADS, 2) many_gather_##e(const GRID_CONSTANT struct many_args args) \
 	{                                                                                  \
 		DYNAMIC_SHARED(shared);                                                    \
 		grid_wait();                                                               \
-		take_moves<bounded>(args, shared, [&](const share &own, const turn &) {    \
+		take_moves(args, shared, [&](const share &own, const turn &) {             \
 			gather<e>(*(const many_move *)shared, own);                        \
 		});                                                                        \
 	}
-#define MANY_GATHER_BOTH(e)                   \
-	MANY_GATHER(many_gather, e, 2, false) \
-	MANY_GATHER(bounded_many_gather, e, BOUNDED_BLOCKS, true)
-BY_ELEMENT(MANY_GATHER_BOTH)
+BY_ELEMENT(MANY_GATHER)

@@ -1,77 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Moves rows that are contiguous on both sides, whatever their phases: odd bases, ragged rows, rows backwards, any
- * rank.
+/* Moves rows that are contiguous on both sides, whatever their phases: odd bases, ragged rows, rows
+ * backwards, any rank.
  *
- * The destination is written in aligned chunks of 16 bytes; each is read as the two aligned chunks around it and
- * shifted into place; a constant border is written in such chunks, too. What is left at their ends, and the
- * border of other modes, is moved element by element.
+ * The destination is written in aligned chunks of 16 bytes; each is read as the two aligned chunks around it
+ * and shifted into place; a constant border is written in such chunks, too. What is left at their ends, and
+ * the border of other modes, is moved element by element.
  */
 #include "pad.cuh"
-#include "strided.cuh"
+#include "row_copy.cuh"
 
 namespace
 {
-
-/* 16 bytes that begin W words and `bits` bits into the 32 bytes of a and b. */
-template <int W> DEVICE uint4 shift_pair(const uint4 &a, const uint4 &b, uint32_t bits)
-{
-	const uint32_t w[8] = { a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w };
-
-	return make_uint4(shift_words(w[W], w[W + 1], bits), shift_words(w[W + 1], w[W + 2], bits),
-	                  shift_words(w[W + 2], w[W + 3], bits), shift_words(w[W + 3], w[W + 4], bits));
-}
-
-/* What a warp does of a row: chunks that are wholly the window's, and elements before and after them. */
-struct row_part {
-	uint64_t to;   /* the first chunk */
-	uint64_t from; /* the chunk that it is read from begins here, or phase bytes later; those after it 16
-	                  bytes on each, or back */
-	uint32_t phase;
-	uint32_t chunks;
-	int64_t first; /* elements [first, chunks_first) and [chunks_last, last) are left */
-	int64_t chunks_first;
-	int64_t chunks_last;
-	int64_t last;
-};
-
-/* Chunk U of a lane's batch and those after it, all of which are read before any is written. Unless the batch
- * is FULL, it ends with the chunks that are left. What is read is defined wherever it is used: registers that
- * only some paths define are held from the kernel's start, for each of the callers. */
-template <int E, int W, int STEP, bool FULL, int U = 0>
-DEVICE void copy_batch(const uint4 *from, uint4 *to, int left, uint32_t bits)
-{
-	uint4 a, b;
-
-	if (!FULL && U * 32 >= left)
-		return;
-	a = global_read(from + U * 32 * STEP);
-	if (W >= 0)
-		b = global_read(from + U * 32 * STEP + 1);
-	if constexpr (U + 1 < ROW_BATCH)
-		copy_batch<E, W, STEP, FULL, U + 1>(from, to, left, bits);
-	if constexpr (W >= 0)
-		a = shift_pair<W>(a, b, bits);
-	global_write(to + U * 32, STEP < 0 ? reverse_elements<E>(a) : a);
-}
-
-/* W: words of the phase, or -1 when there is none. STEP: chunks from one to the next in the source, 1 or -1.
- */
-template <int E, int W, int STEP> DEVICE void copy_chunks(const row_part &part)
-{
-	const int lane = threadIdx.x % 32;
-	const uint4 *from = (const uint4 *)(part.from + (uint64_t)(lane * STEP * 16));
-	uint4 *to = (uint4 *)(part.to + (uint64_t)(lane * 16));
-	const uint32_t bits = part.phase % 4 * 8;
-	int left = (int)part.chunks;
-
-#pragma unroll 1
-	for (; left >= 32 * ROW_BATCH; left -= 32 * ROW_BATCH) {
-		copy_batch<E, W, STEP, true>(from, to, left, bits);
-		from += 32 * ROW_BATCH * STEP;
-		to += 32 * ROW_BATCH;
-	}
-	copy_batch<E, W, STEP, false>(from, to, left - lane, bits);
-}
 
 /* A row of the destination and the source's, which begins at its window. */
 struct row_place {
@@ -84,6 +23,7 @@ template <bool MODES> DEVICE row_place row_of(const strided_args &args, const li
 {
 	row_place place = { block.dst, block.src, true };
 
+#pragma unroll 1
 	for (uint32_t d = 1; d < args.rank; d++) {
 		const strided_dim &dim = args.dim[d];
 		uint64_t q = d + 1 < args.rank ? divide_by(row, &args.by[d]) : 0;
@@ -134,8 +74,8 @@ DEVICE row_part part_of(const strided_dim &inner, const list_place &block, const
 	return part;
 }
 
-/* What is left at the ends of chunks is seldom more than one element a lane: unrolled, the loop would only take
- * registers from the chunks. */
+/* The ends of a chunk seldom leave more than one element for a lane, so the loop is not unrolled, which would
+ * only take registers from the chunks. */
 template <int E, bool MODES>
 DEVICE void copy_elements(const strided_args &args, const row_place &place, uint32_t rotation, int64_t first,
                           int64_t last)
@@ -259,29 +199,18 @@ template <int E, bool MODES, typename MOVE> DEVICE void rows(const MOVE &move, c
 	}
 BY_ELEMENT(STRIDED_ROWS)
 
-#define MANY_ROWS(name, e, blocks, bounded)                                                \
-	KERNEL(ROWS_THREADS, blocks) name##_##e(const GRID_CONSTANT struct many_args args) \
-	{                                                                                  \
-		DYNAMIC_SHARED(shared);                                                    \
-		grid_wait();                                                               \
-		take_moves<bounded>(args, shared, [&](const share &own, const turn &) {    \
-			rows<e, false>(*(const many_move *)shared, own);                   \
-		});                                                                        \
+#define MANY_ROWS(name, e, modes)                                                                          \
+	KERNEL(ROWS_THREADS, modes &&e != 8 ? 3 : 1) name##_##e(const GRID_CONSTANT struct many_args args) \
+	{                                                                                                  \
+		DYNAMIC_SHARED(shared);                                                                    \
+		grid_wait();                                                                               \
+		take_moves(args, shared, [&](const share &own, const turn &) {                             \
+			rows<e, modes>(*(const many_move *)shared, own);                                   \
+		});                                                                                        \
 	}
-#define MANY_MODES(name, e, blocks, bounded)                                               \
-	KERNEL(ROWS_THREADS, blocks) name##_##e(const GRID_CONSTANT struct many_args args) \
-	{                                                                                  \
-		DYNAMIC_SHARED(shared);                                                    \
-		grid_wait();                                                               \
-		take_moves<bounded>(args, shared, [&](const share &own, const turn &) {    \
-			rows<e, true>(*(const many_move *)shared, own);                    \
-		});                                                                        \
-	}
-#define MANY_ROWS_BOTH(e)                                     \
-	MANY_ROWS(many_rows, e, 1, false)                     \
-	MANY_ROWS(bounded_many_rows, e, BOUNDED_BLOCKS, true) \
-	MANY_MODES(many_modes, e, 1, false)                   \
-	MANY_MODES(bounded_many_modes, e, BOUNDED_BLOCKS, true)
+#define MANY_ROWS_BOTH(e)              \
+	MANY_ROWS(many_rows, e, false) \
+	MANY_ROWS(many_modes, e, true)
 BY_ELEMENT(MANY_ROWS_BOTH)
 
 /* ---- Runs of a batch ----------------------------------------------------------------------------------- */

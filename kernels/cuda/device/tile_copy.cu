@@ -1,69 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies whose inner dimension is contiguous on both sides: the unit moves tiles in and out, and no thread
- * touches a byte. One thread a block keeps AHEAD loads in flight and stores what has arrived; zero pads are
- * what a load brings from outside of the source, crops are shifted coordinates.
- *
- * A block has STAGES tiles. While tile i is stored, tiles i + 1 to i + AHEAD arrive, and the STAGES - AHEAD
- * before it may still be read by their stores.
- */
-#include "pipeline.cuh"
-#include "kernels/plan/tuning.h"
-
-namespace
-{
-
-/* In and out: the stage of tile i + COPY_AHEAD is free once the store before the last has read its own. */
-template <typename WALK> DEVICE void copy_tiles(tile_ring<COPY_STAGES> &ring, WALK &walk, uint32_t tiles)
-{
-	for (uint32_t i = 0; i < COPY_AHEAD && i < tiles; i++)
-		walk.load(i);
-	for (uint32_t i = 0; i < tiles; i++) {
-		store_wait_read<COPY_STAGES - COPY_AHEAD - 1>();
-		if (i + COPY_AHEAD < tiles)
-			walk.load(i + COPY_AHEAD);
-		ring.wait_full(i);
-		walk.store(i);
-	}
-	store_wait_read<0>();
-}
-
-struct copy_walk {
-	const tile_copy_args &args;
-	tile_ring<COPY_STAGES> &ring;
-
-	DEVICE_MEMBER void load(uint32_t i)
-	{
-		uint32_t index[ARGS_MAP_RANK];
-		int32_t at[ARGS_MAP_RANK];
-
-		tile_index(blockIdx.x + i * gridDim.x, args.grid, index);
-#pragma unroll
-		for (int d = 0; d < ARGS_MAP_RANK; d++)
-			at[d] = (int32_t)index[d] * args.load_step[d] + args.load_shift[d];
-		barrier_arrive_expect(ring.arrival(i), args.load_bytes);
-		load_tile(ring.tile(i), &args.load, args.rank, at, ring.arrival(i));
-	}
-
-	/* Once, or for each index of the broadcast dimensions: what was read once is written often. */
-	DEVICE_MEMBER void store(uint32_t i)
-	{
-		uint32_t index[ARGS_MAP_RANK], again[ARGS_MAP_RANK];
-		int32_t at[ARGS_MAP_RANK];
-
-		tile_index(blockIdx.x + i * gridDim.x, args.grid, index);
-		for (uint32_t r = 0; r < args.repeats; r++) {
-			tile_index(r, args.repeat, again);
-#pragma unroll
-			for (int d = 0; d < ARGS_MAP_RANK; d++)
-				at[d] = (int32_t)index[d] * args.store_step[d] + args.store_shift[d] +
-				        (int32_t)again[d];
-			store_tile(&args.store, args.rank, at, ring.tile(i));
-		}
-		store_commit();
-	}
-};
-
-} // namespace
+/* These copies have an inner dimension that is contiguous on both sides. The unit moves tiles in and out, and
+ * no thread touches a byte. A load returns zeros for what lies outside of the source, which makes zero pads;
+ * crops are shifted coordinates. */
+#include "tile_copy.cuh"
 
 KERNEL(WARP_THREADS, 1) tile_copy(const GRID_CONSTANT struct tile_copy_args args)
 {
@@ -103,6 +42,7 @@ struct run_walk {
 		piece p = { args.dst + start, args.src + start,
 			    (uint32_t)(args.run - start < args.chunk ? args.run - start : args.chunk) };
 
+#pragma unroll 1
 		for (uint32_t d = 0; d < args.rank; d++) {
 			uint64_t index = row % args.n[d];
 

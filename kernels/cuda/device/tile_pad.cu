@@ -9,6 +9,7 @@
  */
 #include "pad.cuh"
 #include "strided.cuh"
+#include "tile_copy.cuh"
 
 namespace
 {

@@ -170,24 +170,20 @@ DEVICE void permute_one(const permute_args &args, unsigned char *shared, const t
 		write_rows<E, PADDED, true>(args, t, shared);
 }
 
-template <int E, bool PADDED, bool BOUNDED>
-DEVICE void permute(const permute_args &args, unsigned char *shared)
+template <int E, bool PADDED> DEVICE void permute(const permute_args &args, unsigned char *shared)
 {
-	take_turns<BOUNDED>(args.tiles,
-	                    [&](const turn &turn) { permute_one<E, PADDED>(args, shared, turn); });
+	take_turns(args.tiles, [&](const turn &turn) { permute_one<E, PADDED>(args, shared, turn); });
 }
 
 } // namespace
 
-#define TILE_PERMUTE(name, e, blocks, padded, bounded)                                           \
+#define TILE_PERMUTE(name, e, blocks, padded)                                                    \
 	KERNEL(PERMUTE_THREADS, blocks) name##_##e(const GRID_CONSTANT struct permute_args args) \
 	{                                                                                        \
 		DYNAMIC_SHARED(shared);                                                          \
-		permute<e, padded, bounded>(args, shared);                                       \
+		permute<e, padded>(args, shared);                                                \
 	}
-#define TILE_PERMUTES(e)                                                   \
-	TILE_PERMUTE(tile_permute, e, PERMUTE_BLOCKS, false, false)        \
-	TILE_PERMUTE(bounded_tile_permute, e, BOUNDED_BLOCKS, false, true) \
-	TILE_PERMUTE(padded_permute, e, PADDED_BLOCKS, true, false)        \
-	TILE_PERMUTE(bounded_padded_permute, e, BOUNDED_BLOCKS, true, true)
+#define TILE_PERMUTES(e)                                          \
+	TILE_PERMUTE(tile_permute, e, PERMUTE_MOST_BLOCKS, false) \
+	TILE_PERMUTE(padded_permute, e, PADDED_BLOCKS, true)
 BY_ELEMENT(TILE_PERMUTES)

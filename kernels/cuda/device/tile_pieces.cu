@@ -44,8 +44,8 @@ DEVICE uint4 join_chunks(const uint4 &a, const uint4 &b, int k)
 	                  join_words(a.w, b.w, k - 12));
 }
 
-/* The 16 bytes of piece q that begin `within` bytes into it, which may be before it; some may be past its end.
- * row: from there to the row's first byte in the slots. */
+/* Returns the 16 bytes of piece q that begin `within` bytes into it, which may be before it; some may be
+ * past its end. `row` is the distance from there to the row's first byte in the slots. */
 template <bool PADDED>
 DEVICE uint4 take_piece(const permute_args &args, const unsigned char *from, uint32_t row,
                         const uint16_t *pieces, uint32_t q, int within)
@@ -128,21 +128,18 @@ DEVICE void move_pieces_of(const permute_args &args, unsigned char *shared, cons
 	write_pieces<PADDED>(args, t, tile, (const uint4 *)(shared + args.rows_at), pieces);
 }
 
-template <bool PADDED, bool BOUNDED> DEVICE void move_pieces(const permute_args &args, unsigned char *shared)
+template <bool PADDED> DEVICE void move_pieces(const permute_args &args, unsigned char *shared)
 {
-	take_turns<BOUNDED>(args.tiles,
-	                    [&](const turn &turn) { move_pieces_of<PADDED>(args, shared, turn); });
+	take_turns(args.tiles, [&](const turn &turn) { move_pieces_of<PADDED>(args, shared, turn); });
 }
 
 } // namespace
 
-#define MOVE_PIECES(name, blocks, padded, bounded)                                         \
+#define MOVE_PIECES(name, blocks, padded)                                                  \
 	KERNEL(PERMUTE_THREADS, blocks) name(const GRID_CONSTANT struct permute_args args) \
 	{                                                                                  \
 		DYNAMIC_SHARED(shared);                                                    \
-		move_pieces<padded, bounded>(args, shared);                                \
+		move_pieces<padded>(args, shared);                                         \
 	}
-MOVE_PIECES(tile_pieces, PERMUTE_BLOCKS, false, false)
-MOVE_PIECES(padded_pieces, PADDED_BLOCKS, true, false)
-MOVE_PIECES(bounded_tile_pieces, BOUNDED_BLOCKS, false, true)
-MOVE_PIECES(bounded_padded_pieces, BOUNDED_BLOCKS, true, true)
+MOVE_PIECES(tile_pieces, PERMUTE_BLOCKS, false)
+MOVE_PIECES(padded_pieces, PADDED_BLOCKS, true)

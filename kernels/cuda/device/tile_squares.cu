@@ -48,6 +48,7 @@ template <int E> DEVICE void load_chunks(const permute_args &args, const permute
 		uint64_t src;
 
 		to[k] = none;
+		v[k] = make_uint4(0, 0, 0, 0);
 		if (i >= all || c * 16 >= t.load_bytes || !find_load<false>(args, t, load, src))
 			continue;
 		to[k] = slot_of_square<E>(args, load) + c * 16;
@@ -66,6 +67,7 @@ DEVICE void place_rows(const permute_args &args, unsigned char *rows)
 		uint64_t dst = args.row_lead;
 		uint32_t number = i;
 
+#pragma unroll 1
 		for (uint32_t d = 0; d < args.n_row; d++) {
 			const permute_axis &axis = args.row[d];
 			const uint32_t q = d + 1 < args.n_row ? divide_u32(number, &axis.by) : 0;
@@ -123,9 +125,9 @@ DEVICE void move_squares_of(const permute_args &args, unsigned char *shared, con
 	write_squares<E>(args, t, tile, rows);
 }
 
-template <int E, bool BOUNDED> DEVICE void move_squares(const permute_args &args, unsigned char *shared)
+template <int E> DEVICE void move_squares(const permute_args &args, unsigned char *shared)
 {
-	take_turns<BOUNDED>(args.tiles, [&](const turn &turn) { move_squares_of<E>(args, shared, turn); });
+	take_turns(args.tiles, [&](const turn &turn) { move_squares_of<E>(args, shared, turn); });
 }
 
 static_assert(SQUARES_TILE_BYTES(1) == 16 * SQUARES_BATCH(1) * SQUARES_MOST_THREADS &&
@@ -134,13 +136,11 @@ static_assert(SQUARES_TILE_BYTES(1) == 16 * SQUARES_BATCH(1) * SQUARES_MOST_THRE
 
 } // namespace
 
-#define TILE_SQUARES(name, e, blocks, bounded)                                                        \
+#define TILE_SQUARES(name, e, blocks)                                                                 \
 	KERNEL(SQUARES_MOST_THREADS, blocks) name##_##e(const GRID_CONSTANT struct permute_args args) \
 	{                                                                                             \
 		DYNAMIC_SHARED(shared);                                                               \
-		move_squares<e, bounded>(args, shared);                                               \
+		move_squares<e>(args, shared);                                                        \
 	}
-#define TILE_SQUARES_BOTH(e)                                    \
-	TILE_SQUARES(tile_squares, e, SQUARES_BLOCKS(e), false) \
-	TILE_SQUARES(bounded_tile_squares, e, BOUNDED_BLOCKS, true)
+#define TILE_SQUARES_BOTH(e) TILE_SQUARES(tile_squares, e, SQUARES_BLOCKS(e))
 BY_ELEMENT(TILE_SQUARES_BOTH)

@@ -22,7 +22,7 @@
  */
 #include "pipeline.cuh"
 #include "square.cuh"
-#include "kernels/plan/tuning.h"
+#include "kernels/cuda/strategy/tuning.h"
 
 namespace
 {

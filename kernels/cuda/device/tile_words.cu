@@ -293,26 +293,20 @@ DEVICE void move_words_of(const permute_args &args, unsigned char *shared, const
 	write_groups<E, PADDED>(args, t, shared);
 }
 
-template <int E, bool PADDED, bool BOUNDED>
-DEVICE void move_words(const permute_args &args, unsigned char *shared)
+template <int E, bool PADDED> DEVICE void move_words(const permute_args &args, unsigned char *shared)
 {
-	take_turns<BOUNDED>(args.tiles,
-	                    [&](const turn &turn) { move_words_of<E, PADDED>(args, shared, turn); });
+	take_turns(args.tiles, [&](const turn &turn) { move_words_of<E, PADDED>(args, shared, turn); });
 }
 
 } // namespace
 
-#define MOVE_WORDS(name, e, blocks, padded, bounded)                                       \
+#define MOVE_WORDS(name, e, blocks, padded)                                                \
 	KERNEL(PERMUTE_THREADS, blocks) name(const GRID_CONSTANT struct permute_args args) \
 	{                                                                                  \
 		DYNAMIC_SHARED(shared);                                                    \
-		move_words<e, padded, bounded>(args, shared);                              \
+		move_words<e, padded>(args, shared);                                       \
 	}
-MOVE_WORDS(tile_words_1, 1, WORDS_BLOCKS, false, false)
-MOVE_WORDS(tile_words_2, 2, WORDS_BLOCKS, false, false)
-MOVE_WORDS(padded_words_1, 1, WORDS_BLOCKS, true, false)
-MOVE_WORDS(padded_words_2, 2, WORDS_BLOCKS, true, false)
-MOVE_WORDS(bounded_tile_words_1, 1, BOUNDED_BLOCKS, false, true)
-MOVE_WORDS(bounded_tile_words_2, 2, BOUNDED_BLOCKS, false, true)
-MOVE_WORDS(bounded_padded_words_1, 1, BOUNDED_BLOCKS, true, true)
-MOVE_WORDS(bounded_padded_words_2, 2, BOUNDED_BLOCKS, true, true)
+MOVE_WORDS(tile_words_1, 1, WORDS_BLOCKS, false)
+MOVE_WORDS(tile_words_2, 2, WORDS_BLOCKS, false)
+MOVE_WORDS(padded_words_1, 1, WORDS_BLOCKS, true)
+MOVE_WORDS(padded_words_2, 2, WORDS_BLOCKS, true)

@@ -37,6 +37,8 @@
 #include "tma_model.hh"
 #else
 
+#include <cuda.h>
+
 #define KERNEL(threads, blocks) extern "C" __global__ void __launch_bounds__(threads, blocks)
 #define DEVICE                  static __device__ __forceinline__
 #define DEVICE_CALL             static __device__ __noinline__
@@ -408,8 +410,8 @@ DEVICE double add_rounded(double a, double b)
 	return __dadd_rn(a, b);
 }
 
-/* Of numbers that are not NaN: a in the low half, b in the high one, rounded to nearest even and clamped to what is
- * finite. */
+/* Of numbers that are not NaN: a in the low half, b in the high one, rounded to nearest even and, unless
+ * CLAMPS is false, clamped to what is finite. */
 DEVICE uint32_t e4m3_pair(float a, float b)
 {
 	uint16_t pair;
@@ -426,19 +428,25 @@ DEVICE uint32_t e5m2_pair(float a, float b)
 	return pair;
 }
 
-DEVICE uint32_t f16_pair(float a, float b)
+template <bool CLAMPS> DEVICE uint32_t f16_pair(float a, float b)
 {
 	uint32_t pair;
 
-	asm("cvt.rn.satfinite.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(b), "f"(a));
+	if constexpr (CLAMPS)
+		asm("cvt.rn.satfinite.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(b), "f"(a));
+	else
+		asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(b), "f"(a));
 	return pair;
 }
 
-DEVICE uint32_t bf16_pair(float a, float b)
+template <bool CLAMPS> DEVICE uint32_t bf16_pair(float a, float b)
 {
 	uint32_t pair;
 
-	asm("cvt.rn.satfinite.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(b), "f"(a));
+	if constexpr (CLAMPS)
+		asm("cvt.rn.satfinite.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(b), "f"(a));
+	else
+		asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(b), "f"(a));
 	return pair;
 }
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which tiles a block of threads moves: one, with a grid of as many blocks as there are tiles; or, of a
- * bounded kernel, its own and every gridDim.x-th that follows. The former compiles to nothing.
- */
+/* A block of threads moves its own tile and every gridDim.x-th tile after it, so a grid may be as small as
+ * its launch has to be. Most grids have as many blocks as there are tiles, and each block takes one turn. */
 #ifndef KERNELS_CUDA_DEVICE_TURNS_CUH
 #define KERNELS_CUDA_DEVICE_TURNS_CUH
 
@@ -16,25 +15,29 @@ struct turn {
 	bool last;
 };
 
-/* Calls move(turn) for each tile of this block, of `all` in the grid. Between two turns no thread touches
- * shared memory, and what threads wrote there is visible to the unit. */
-template <bool BOUNDED, typename MOVE> DEVICE void take_turns(uint32_t all, const MOVE &move)
+/* Calls move(turn) for each tile of this block. `all` is the number of tiles of the grid, which has no more
+ * blocks than that. Between two turns no thread touches shared memory, and what threads wrote there is
+ * visible to the unit.
+ *
+ * A turn's number and parity share a register, since some kernels have none to spare. A kernel must
+ * initialize on every path what it reads on any, or the value stays live in registers from one turn to the
+ * next.
+ */
+template <typename MOVE> DEVICE void take_turns(uint32_t all, const MOVE &move)
 {
-	if constexpr (BOUNDED) {
-		uint32_t number = blockIdx.x, parity = 0;
+	uint32_t at = blockIdx.x * 2; /* twice the turn's number, plus its parity */
 
 #pragma unroll 1
-		while (number < all) {
-			const bool last = all - number <= gridDim.x;
+	while (true) {
+		const uint32_t number = at >> 1;
+		const bool last = all - number <= gridDim.x;
 
-			move(turn{ number, parity, number == blockIdx.x, last });
-			number = last ? all : number + gridDim.x;
-			parity ^= 1;
-			fence_proxy_async();
-			__syncthreads();
-		}
-	} else {
-		move(turn{ blockIdx.x, 0, true, true });
+		move(turn{ number, at & 1, number == blockIdx.x, last });
+		if (last)
+			return;
+		at = (at + gridDim.x * 2) ^ 1;
+		fence_proxy_async();
+		__syncthreads();
 	}
 }
 

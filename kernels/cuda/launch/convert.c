@@ -3,13 +3,14 @@
 #include "convert.h"
 
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
-#include "kernels/cuda/driver.h"
-#include "kernels/cuda/memory.h"
+#include "kernels/cuda/driver/driver.h"
+#include "kernels/cuda/memory/memory.h"
+#include "kernels/cuda/strategy/tuning.h"
 #include "kernels/engine.h"
-#include "kernels/plan/conversion.h"
-#include "kernels/plan/tuning.h"
+#include "kernels/transform/conversion.h"
 #include "proto/arithmetic.h"
 
 static_assert(sizeof(struct amax_args) <= 4096, "more takes longer to launch");
@@ -105,6 +106,29 @@ static void set_tiles(struct convert_args *args, const struct tma_convert *conve
 	args->by[1] = divisor_of(divide_up_u64((uint64_t)args->dim[1].n, convert->tile_y));
 }
 
+/* Integers that wrap are taken from int64 and become int64, of which as many bytes are read or written as
+ * their own types have; smaller ones are extended as these say. */
+static enum dtype from_of(const struct conversion *conversion)
+{
+	return conversion_wraps(conversion) && conversion->from == DTYPE_UINT64 ? DTYPE_INT64
+	                                                                        : conversion->from;
+}
+
+static enum dtype to_of(const struct conversion *conversion)
+{
+	return conversion_wraps(conversion) && conversion->to != DTYPE_BOOL ? DTYPE_INT64 : conversion->to;
+}
+
+/* The machine has no instruction that makes 8-bit types of what is larger, other than clamped. */
+static float most_of(const struct conversion *conversion)
+{
+	if (conversion->cast == CAST_IEEE && conversion->to == DTYPE_FLOAT8_E4M3FN)
+		return 448;
+	if (conversion->cast == CAST_IEEE && conversion->to == DTYPE_FLOAT8_E5M2)
+		return 57344;
+	return INFINITY;
+}
+
 static void args_init(struct convert_args *ret, const struct transform *transform, const struct plan *plan,
                       uint64_t dst, uint64_t src, const struct convert_operands *operands)
 {
@@ -127,8 +151,11 @@ static void args_init(struct convert_args *ret, const struct transform *transfor
 		                     tma->convert.bias_offset),
 		.mode = transform->mode,
 		.lane = conversion->arithmetic,
-		.from = conversion->from,
-		.to = conversion->to,
+		.from = from_of(conversion),
+		.to = to_of(conversion),
+		.lossy = conversion->is_lossy,
+		.clamps = conversion->cast == CAST_SATURATE,
+		.most = operands->changed ? -1 : most_of(conversion),
 		.from_bytes = transform->src_element,
 		.to_bytes = transform->element,
 		.from_unit = unit_of(src, transform->src_element),
@@ -438,7 +465,7 @@ uint64_t launch_magnitudes(const struct plan *plan)
 {
 	const struct tma_amax_plan *amax = &plan->tma.convert.amax;
 
-	return plan->tma.route == TMA_ROUTE_CONVERT && amax->two_passes ? amax->blocks : 0;
+	return plan->tma.strategy == STRATEGY_convert && amax->two_passes ? amax->blocks : 0;
 }
 
 /* The magnitudes are the last move's, until all that is before on the stream has ended. */

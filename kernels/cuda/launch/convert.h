@@ -23,15 +23,15 @@ struct convert_operands {
 	uint64_t magnitudes;               /* as many uint32_t on the device as launch_magnitudes says */
 };
 
-/* Of a move whose memories the device can use; changed, magnitudes: as above. */
+/* Finds the operands of a move whose memories the device can use; changed and magnitudes are as above. */
 void convert_operands_init(struct convert_operands *ret, const struct engine_move *move, uint64_t changed,
                            uint64_t magnitudes);
 
 /* What a launch of the plan needs in between two passes; 0: it has one. */
 uint64_t launch_magnitudes(const struct plan *plan);
 
-/* The window of a plan whose route is CONVERT. dst, src: as launch_transform takes them. blocks, list: as
- * launch_blocks takes them; NULL: there is no list. */
+/* Launches the window of a plan by `convert`. dst and src are as launch_transform takes them, blocks and list
+ * as launch_blocks takes them, or NULL without a list. Returns 0 or an error. */
 int launch_convert(struct launcher *launcher, CUstream stream, const struct transform *transform,
                    const struct plan *plan, uint64_t dst, uint64_t src,
                    const struct convert_operands *operands, const struct engine_blocks *blocks,

@@ -15,7 +15,7 @@ static_assert(ENCLOSED_SHORT % (4 * GROUP) == 0 && ENCLOSED_LONG % (4 * GROUP) =
 
 uint32_t enclosed_entry_bytes(const struct plan *plan, const struct engine_blocks *blocks)
 {
-	const bool for_lists = plan->tma.route == TMA_ROUTE_MEMCPY || plan->tma.route == TMA_ROUTE_COPY;
+	const bool for_lists = plan->tma.strategy == STRATEGY_memcpy || plan->tma.strategy == STRATEGY_copy;
 	const uint32_t bytes = blocks->limit <= UINT16_MAX ? 2 : 4;
 
 	if (!for_lists || !blocks->index || blocks->dst.layers || blocks->src.layers ||

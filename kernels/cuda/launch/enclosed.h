@@ -6,8 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "kernels/cuda/strategy/plan.h"
 #include "kernels/engine.h"
-#include "kernels/plan/plan.h"
 
 /* Bytes of an entry as it travels, 2 or 4; 0: the list does not, since it is in a region, or too long, or the
  * plan's kernel is not one for lists alone, or offsets of layers have to be sent to memory anyway. */

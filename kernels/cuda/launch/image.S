@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernels' fatbin, as nvcc wrote it, in the read-only data: from cuda_image to cuda_image_end. */
+/* The kernels' images (kernels/cuda/device/Makemodule.am) are read-only data, from image_NAME to image_NAME_end. */
+#define QUOTED(file) #file
+#define UNIT(name) \
+	.balign 64; \
+	.globl image_##name, image_##name##_end; \
+	.hidden image_##name, image_##name##_end; \
+	.type image_##name, %object; \
+image_##name:; \
+	.incbin QUOTED(kernels/cuda/device/name.image); \
+	.size image_##name, . - image_##name; \
+image_##name##_end:;
+
 	.section .rodata
-	.balign 64
-	.globl cuda_image
-	.hidden cuda_image
-	.type cuda_image, %object
-cuda_image:
-	.incbin "kernels/cuda/kernels.fatbin"
-	.size cuda_image, . - cuda_image
-	.globl cuda_image_end
-	.hidden cuda_image_end
-cuda_image_end:
+#include "kernels.def"
 
 	.section .note.GNU-stack, "", %progbits

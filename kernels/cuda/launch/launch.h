@@ -10,9 +10,9 @@
 #include <stdint.h>
 
 #include "kernels.h"
-#include "kernels/cuda/driver.h"
-#include "kernels/plan/plan.h"
-#include "kernels/plan/transform.h"
+#include "kernels/cuda/driver/driver.h"
+#include "kernels/cuda/strategy/plan.h"
+#include "kernels/transform/transform.h"
 #include "map_cache.h"
 
 struct device;
@@ -72,9 +72,22 @@ int launch_transform(struct launcher *launcher, CUstream stream, const struct tr
                      const struct plan *plan, uint64_t dst, uint64_t src,
                      const struct convert_operands *operands, struct error *err);
 
+/* Returns whether launches may not occupy all of the device. */
+bool launcher_is_bounded(const struct launcher *launcher);
+
+/* ---- For strategies: dst and src are addresses at which the window begins ---------------------------- */
+
+/* Launches the strategy's kernel for a single move, without a map. Returns 0 or an error. */
+int launch_strided(struct launcher *launcher, CUstream stream, const struct transform *transform,
+                   const struct tma_route_plan *tma, uint64_t dst, uint64_t src, struct error *err);
+
+/* Copies runs with the unit's plain copies. Returns 0 or an error. */
+int launch_bulk(struct launcher *launcher, CUstream stream, const struct tma_route_plan *tma, uint64_t dst,
+                uint64_t src, struct error *err);
+
 struct tile_copy_args;
 
-/* What tile_copy takes, its maps included, for a plan's COPY. */
+/* Fills in the arguments of tile_copy, maps included, for a plan by `copy`. Returns 0 or an error. */
 int tile_copy_args_init(struct tile_copy_args *ret, struct launcher *launcher,
                         const struct tma_route_plan *tma, uint64_t dst, uint64_t src, struct error *err);
 

@@ -5,14 +5,14 @@
 #include <assert.h>
 #include <string.h>
 
-#include "kernels/cuda/device.h"
 #include "convert.h"
 #include "enclosed.h"
-#include "kernels/plan/block_plan.h"
+#include "kernels/cuda/driver/device.h"
+#include "kernels/cuda/strategy/block_plan.h"
+#include "kernels/cuda/strategy/planner.h"
+#include "kernels/cuda/strategy/tuning.h"
 #include "kernels/engine.h"
-#include "kernels/plan/tma_route.h"
 #include "strided_args.h"
-#include "kernels/plan/tuning.h"
 
 /* Blocks of a multiprocessor that go through runs: enough to hide a trip to memory. */
 #define MANY_RUNS_BLOCKS 8
@@ -21,22 +21,10 @@ static_assert(sizeof(struct many_args) <= 4096, "more takes longer to launch");
 
 uint32_t many_kernel(const struct transform *transform, const struct tma_route_plan *tma)
 {
-	switch (tma->route) {
-	case TMA_ROUTE_SHORT:
-		return by_element(KERNEL_many_short_1, tma->element);
-	case TMA_ROUTE_TILES:
-		return by_element(KERNEL_many_tiles_1, tma->element);
-	case TMA_ROUTE_GATHER:
-		return by_element(KERNEL_many_gather_1, tma->element);
-	default:
-		assert(tma->route == TMA_ROUTE_ROWS);
-		return by_element(transform->mode == PAD_MODE_CONSTANT ? KERNEL_many_rows_1
-		                                                       : KERNEL_many_modes_1,
-		                  tma->element);
-	}
+	return strategies[tma->strategy]->many_kernel(transform, tma);
 }
 
-/* All routes take what the largest does, so that moves of one kernel need not be told apart. */
+/* Every move gets what the largest one needs, so that moves of one kernel need not be told apart. */
 static uint32_t shared_bytes(uint32_t kernel)
 {
 	if (kernel >= KERNEL_many_tiles_1 && kernel <= KERNEL_many_tiles_16) {
@@ -55,7 +43,7 @@ static uint32_t blocks_of(const struct launcher *launcher, const struct tma_rout
 {
 	const uint32_t slots = strided_slots(tma, args);
 	const struct shape shape = { .blocks = (args->slots + slots - 1) / slots,
-		                     .a_multiprocessor = tma->route == TMA_ROUTE_TILES ? TILES_BLOCKS : 0 };
+		                     .a_multiprocessor = tma->strategy == STRATEGY_tiles ? TILES_BLOCKS : 0 };
 
 	return (uint32_t)shape_blocks(&shape, launcher->device);
 }
@@ -114,13 +102,15 @@ static int launch_borders(struct launcher *launcher, CUstream stream, const stru
                           uint64_t items, struct error *err)
 {
 	const struct tma_route_plan *tma = &plan->tma;
-	struct blocks_fill_args args = { .list = *list, .tiles = tma->border_tiles * items };
+	struct fill_args args;
 
-	if (tma->route != TMA_ROUTE_NONE) /* the window's launch counts */
+	border_args_init(&args, transform, tma, dst, src);
+	args.list = *list;
+	if (tma->strategy != STRATEGY_none) /* the window's launch counts */
 		args.list.counts = 0;
 	args.list.by_slots = divisor_of(tma->border_tiles);
-	border_args_init(&args.move, transform, tma, dst, src);
-	return shape_launch(&(struct shape){ .kernel = by_element(KERNEL_blocks_fill_1, tma->border_element),
+	args.tiles = tma->border_tiles * items;
+	return shape_launch(&(struct shape){ .kernel = by_element(KERNEL_fill_1, tma->border_element),
 	                                     .blocks = args.tiles,
 	                                     .threads = ROWS_THREADS },
 	                    launcher, stream, &args, err);
@@ -218,13 +208,13 @@ int launch_blocks(struct launcher *launcher, CUstream stream, const struct trans
 	const uint64_t items = blocks->n * blocks->layers;
 	int r = 0;
 
-	if (plan->tma.route == TMA_ROUTE_MEMCPY)
+	if (plan->tma.strategy == STRATEGY_memcpy)
 		return launch_row_blocks(launcher, stream, &plan->tma, dst, src, blocks, list, err);
-	if (plan->tma.route == TMA_ROUTE_COPY)
+	if (plan->tma.strategy == STRATEGY_copy)
 		return launch_copy_blocks(launcher, stream, &plan->tma, dst, src, blocks, list, err);
-	if (plan->tma.route == TMA_ROUTE_CONVERT)
+	if (plan->tma.strategy == STRATEGY_convert)
 		r = launch_convert(launcher, stream, transform, plan, dst, src, operands, blocks, list, err);
-	else if (plan->tma.route != TMA_ROUTE_NONE)
+	else if (plan->tma.strategy != STRATEGY_none)
 		r = launch_window(launcher, stream, transform, plan, dst, src, list, items, err);
 	if (r == 0 && plan->tma.border_rank > 0)
 		r = launch_borders(launcher, stream, transform, plan, dst, src, list, items, err);

@@ -26,7 +26,8 @@ int launch_one(struct launcher *launcher, CUstream stream, const struct transfor
 
 /* ---- By a table ------------------------------------------------------------------------------------ */
 
-/* Which kernel moves it among others: of a plan whose route is_strided, but CHANNELS. */
+/* Returns the kernel that moves the plan's transform among others of a launch. The plan's strategy must
+ * spread. */
 uint32_t many_kernel(const struct transform *transform, const struct tma_route_plan *tma);
 
 /* Most bytes of an entry of the table, and how many this one takes. */

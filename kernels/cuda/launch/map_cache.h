@@ -13,8 +13,8 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+#include "kernels/cuda/strategy/tensor_map.h"
 #include "kernels/engine.h"
-#include "kernels/plan/tensor_map.h"
 #include "proto/status.h"
 
 struct map_entry {

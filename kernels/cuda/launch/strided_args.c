@@ -2,10 +2,10 @@
 /* Fills the arguments of the kernels without a tensor map, and chooses the shape of their launches. */
 #include "strided_args.h"
 
-#include <assert.h>
 #include <string.h>
 
-#include "kernels/plan/tuning.h"
+#include "kernels/cuda/strategy/strategy.h"
+#include "kernels/cuda/strategy/tuning.h"
 
 #define LINE 128 /* bytes */
 
@@ -47,46 +47,18 @@ void strided_args_init(struct strided_args *ret, const struct transform *transfo
 
 		*(reach < 0 ? &ret->low : &ret->high) += (uint64_t)reach;
 		ret->run_bytes *= d < tma->run ? (uint64_t)tma->dim[d].n : 1;
-		ret->by[d] = divisor_of(tma->route == TMA_ROUTE_TILES && d < 2 ? tma->grid[d]
-		                                                               : (uint64_t)tma->dim[d].n);
+		ret->by[d] = divisor_of(tma->strategy == STRATEGY_tiles && d < 2 ? tma->grid[d]
+		                                                                 : (uint64_t)tma->dim[d].n);
 	}
-	if (tma->route == TMA_ROUTE_SHORT)
+	if (tma->strategy == STRATEGY_short)
 		set_short_rows(ret, tma->element);
-	if (tma->route == TMA_ROUTE_ELEMENTS)
+	if (tma->strategy == STRATEGY_elements)
 		ret->lead = (uint32_t)(dst % LINE) / tma->element;
 }
 
 uint32_t strided_slots(const struct tma_route_plan *tma, const struct strided_args *args)
 {
-	switch (tma->route) {
-	case TMA_ROUTE_SHORT:
-		return args->rows;
-	case TMA_ROUTE_TILES:
-		return 1;
-	case TMA_ROUTE_GATHER:
-		return ROWS_THREADS * GATHER_BATCH;
-	case TMA_ROUTE_ELEMENTS:
-		return ROWS_THREADS * ELEMENTS_BATCH(tma->element);
-	default:
-		return ROWS_THREADS / 32;
-	}
-}
-
-static uint32_t kernel_of(const struct transform *transform, const struct tma_route_plan *tma)
-{
-	switch (tma->route) {
-	case TMA_ROUTE_GATHER:
-		return by_element(KERNEL_strided_gather_1, tma->element);
-	case TMA_ROUTE_ELEMENTS:
-		return by_element(KERNEL_strided_elements_4, tma->element / 4);
-	case TMA_ROUTE_CHANNELS:
-		return by_element(tma->run > CHANNELS_FEW ? KERNEL_strided_many_1 : KERNEL_strided_few_1,
-		                  tma->element);
-	default:
-		return by_element(transform->mode == PAD_MODE_CONSTANT ? KERNEL_strided_rows_1
-		                                                       : KERNEL_strided_modes_1,
-		                  tma->element);
-	}
+	return strategies[tma->strategy]->slots(tma, args);
 }
 
 struct shape strided_shape_of(const struct transform *transform, const struct tma_route_plan *tma,
@@ -95,11 +67,11 @@ struct shape strided_shape_of(const struct transform *transform, const struct tm
 	const uint32_t slots = strided_slots(tma, args);
 	const uint64_t numbers = args->slots + args->lead;
 
-	return (struct shape){ .kernel = kernel_of(transform, tma),
+	return (struct shape){ .kernel = strategies[tma->strategy]->kernel(transform, tma),
 		               .blocks = (numbers + slots - 1) / slots,
 		               .threads = ROWS_THREADS,
 		               .shared =
-		                   tma->route == TMA_ROUTE_CHANNELS ? strided_channel_bytes(tma->run) : 0 };
+		                   tma->strategy == STRATEGY_channels ? strided_channel_bytes(tma->run) : 0 };
 }
 
 void border_args_init(struct fill_args *ret, const struct transform *transform,

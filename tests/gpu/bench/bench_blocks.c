@@ -19,10 +19,10 @@
 #include <time.h>
 
 #include "bench_blocks_base.h"
-#include "kernels/plan/block_plan.h"
-#include "kernels/cuda/upload_buffer.h"
 #include "kernels/cuda/launch/enclosed.h"
 #include "kernels/cuda/launch/launch_many.h"
+#include "kernels/cuda/stage/upload_buffer.h"
+#include "kernels/cuda/strategy/block_plan.h"
 #include "tests/gpu/rig.h"
 #include "tests/support/oracle.h"
 
@@ -89,8 +89,7 @@ static double now_ns(void)
 	return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 
-/* ---- Memory ---------------------------------------------------------------------------------------------
- */
+/* ---- Memory ---------------------------------------------------------------------------------------- */
 
 /* Room for the largest row, and the two hold the same; host memory is pinned. What is read never changes. */
 static struct side {
@@ -155,8 +154,7 @@ static void close_memory(void)
 		rig_free(busy[i]);
 }
 
-/* ---- A row ----------------------------------------------------------------------------------------------
- */
+/* ---- A row ----------------------------------------------------------------------------------------- */
 
 /* A row's blocks: set s of the indexed side are index[s * n] and those that follow; the other side's are
  * block s * n and those that follow. */
@@ -258,17 +256,22 @@ static void must(int r, const struct error *err)
 		rig_die("%s", err->message);
 }
 
-static void plan_list(struct turn *turn, const struct engine_blocks *blocks, uint64_t dst, uint64_t src,
-                      bool plain)
+/* Plans a list as the engine does (cuda_plan.c). */
+static void plan_list(struct turn *turn, const struct engine_blocks *blocks, bool plain)
 {
-	const struct plan_facts facts = {
-		.engine = "cuda", .threads = rig.device.processors, .align = 16, .tma = true, .spread = true
-	};
+	struct plan_facts facts = { .threads = rig.device.processors, .align = 16 };
 
-	if (plain)
+	if (!plain) {
+		facts.listed = true;
+		facts.threads /= (uint32_t)blocks->n;
 		plan_init(&turn->plan, &turn->transform, &facts);
-	else
-		block_plan_init(&turn->plan, &turn->transform, blocks, &facts, dst, src);
+		if (block_plan_has_kernel(&turn->plan, blocks))
+			return;
+		facts.listed = false;
+		facts.threads = rig.device.processors;
+	}
+	facts.spread = true;
+	plan_init(&turn->plan, &turn->transform, &facts);
 }
 
 static void lay_list(struct block_list *list, const int32_t *index, uint32_t n)
@@ -308,7 +311,7 @@ static void run_list(struct turn *turn, int set, bool plain)
 		                   .by_n = divisor_of(row->n) };
 	struct error err;
 
-	plan_list(turn, &blocks, dst, src, plain);
+	plan_list(turn, &blocks, plain);
 	list.entry_bytes = enclosed_entry_bytes(&turn->plan, &blocks);
 	if (!list.entry_bytes)
 		lay_list(&list, index, row->n);
@@ -346,8 +349,7 @@ static void run_ours(struct turn *turn, int set, bool plain)
 		run_list(turn, set, plain);
 }
 
-/* ---- Checks ---------------------------------------------------------------------------------------------
- */
+/* ---- Checks ---------------------------------------------------------------------------------------- */
 
 static void is_right_block(const struct turn *turn, int set, uint32_t i, bool plain)
 {
@@ -381,8 +383,7 @@ static void check(struct turn *turn, int set, bool plain)
 		is_right_block(turn, set, i, plain);
 }
 
-/* ---- Times ----------------------------------------------------------------------------------------------
- */
+/* ---- Times ----------------------------------------------------------------------------------------- */
 
 enum way { PLANNED, PLAIN, COPY, LOOP, OWN_BATCH, WAYS };
 

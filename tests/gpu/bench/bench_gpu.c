@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How fast the device moves tensors, against its own copy of as many bytes in the same run.
+/* Measures how fast the device moves tensors, against its own copy of as many bytes in the same run.
  *
- * Compared are the kernel of a plan and cuMemcpyDtoDAsync of the same number of bytes, by the device's
- * events. The plan is the fastest of those that the service would try (kernels/plan/trials.h), which are
- * tried first; the one predicted to be the fastest, if it is another, is timed too. They take turns in the
+ * The kernel of a plan is compared with cuMemcpyDtoDAsync of the same number of bytes, by the device's
+ * events. The plan is the fastest of those that the planner compares (trials.h), which are tried first; the
+ * one that is predicted to be the fastest is timed too if it is another. Kernel and copy take turns in the
  * same memory. Each call uses the next place in it (turn.h). A run repeats short calls; a copy of something
  * else, which is not timed, keeps the device busy until all of them are enqueued, so that none waits for the
  * host. Data is random. Rows are in bench_rows.h; tests/bench/program.h has the command line and the table.
@@ -12,8 +12,9 @@
 #include <string.h>
 
 #include "bench_rows.h"
-#include "kernels/plan/trials.h"
+#include "kernels/cuda/strategy/explain.h"
 #include "tests/bench/explain.h"
+#include "kernels/cuda/trials.h"
 #include "turn.h"
 
 #define WARM_UPS 3
@@ -115,19 +116,28 @@ static int settle(struct turn *turn, struct error *err)
 	return 0;
 }
 
-/* What explains the plan, and names the one predicted to be the fastest if it is another. */
+static void explain_one(const struct turn *turn, const struct plan *plan, char *text, size_t size)
+{
+	const struct plan_facts facts = { .copy = turn_rig.device.copy };
+	struct engine_explanation explanation;
+
+	plan_explain(&explanation, plan, &turn->transform, &facts);
+	explain_plan(&explanation, text, size);
+}
+
+/* Explains the plan, and names the one predicted to be the fastest if it is another. */
 static void explain(const struct turn *turn, char *text, size_t size)
 {
 	size_t len;
 
-	explain_plan(turn->plan, text, size);
+	explain_one(turn, turn->plan, text, size);
 	if (turn->plan == turn->chosen)
 		return;
 	len = strlen(text);
 	len += (size_t)snprintf(text + len, size - len, "predicted to be the fastest: %s, ",
 	                        family_names[turn->chosen->family]);
 	if (len < size)
-		explain_plan(turn->chosen, text + len, size - len);
+		explain_one(turn, turn->chosen, text + len, size - len);
 }
 
 static int measure_row(const struct bench_row *row, const struct program_options *options,
@@ -187,8 +197,8 @@ int main(int argc, char **argv)
 		    "Of rows that are long enough, the plans that the service would try are tried first.\n"
 		    "Each row is checked before and after; a wrong byte ends the program with 1.\n",
 		.runs = 15,
-		.rows = bench_rows,
-		.n_rows = sizeof(bench_rows) / sizeof(bench_rows[0]),
+		.rows = bench_gpu_rows,
+		.n_rows = sizeof(bench_gpu_rows) / sizeof(bench_gpu_rows[0]),
 		.bar = bar,
 		.open = open_device,
 		.measure = measure_row,

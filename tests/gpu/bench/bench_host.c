@@ -16,11 +16,12 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "kernels/cuda/limits.h"
-#include "kernels/cuda/memory.h"
+#include "kernels/cuda/memory/memory.h"
+#include "kernels/cuda/sched/limits.h"
 #include "kernels/engine.h"
 #include "proto/clock.h"
 #include "tests/gpu/rig.h"
+#include "tests/support/plans.h"
 
 #define MOST_RUNS 101
 #define ROOM      (UINT64_C(1) << 30)
@@ -145,6 +146,7 @@ static void close_all(void)
 		engine_unmap(engine, from[place]);
 	}
 	engine_stream_free(engine, stream);
+	plans_drop();
 	engine_close(engine);
 }
 
@@ -154,7 +156,6 @@ static void close_all(void)
 struct work {
 	struct engine_job job;
 	struct transform transform;
-	struct plan plan;
 	struct engine_blocks blocks;
 	int32_t index[8192];
 	int64_t side;   /* of a transpose */
@@ -198,7 +199,6 @@ static void set_list(struct work *work, const struct row *row)
 static void work_init(struct work *work, const struct row *row)
 {
 	const bool list = row->what == GATHER || row->what == SCATTER;
-	struct plan_facts facts = engine->facts;
 	struct transform_spec spec;
 	struct error err;
 
@@ -216,19 +216,15 @@ static void work_init(struct work *work, const struct row *row)
 		set_spec(&spec, 2, (int64_t[]){ work->side, work->side }, (int64_t[]){ 1, 0 }, DTYPE_FLOAT32);
 	if (transform_init(&work->transform, &spec, &err) < 0)
 		rig_die("%s", err.message);
-	work->job = (struct engine_job){ .on_done = on_done,
-		                         .move = { .transform = &work->transform,
-		                                   .plan = &work->plan,
-		                                   .dst = to[row->dst],
-		                                   .src = from[row->src] } };
+	work->job = (struct engine_job){
+		.on_done = on_done,
+		.move = { .transform = &work->transform, .dst = to[row->dst], .src = from[row->src] }
+	};
 	work->bytes = (uint64_t)work->transform.count * work->transform.element;
 	if (list)
 		set_list(work, row);
-	if (list)
-		facts = blocks_facts(&engine->facts, &work->blocks, 0, 0);
-	else
-		facts.align = 16;
-	plan_init(&work->plan, &work->transform, &facts);
+	work->job.move.plan = list ? plan_for_list(engine, &work->transform, &work->blocks, 0, 0)
+	                           : plan_for(engine, &work->transform, 0, 0);
 }
 
 static void expect_block(const struct work *work, const struct row *row, char *dst, const char *src)

@@ -5,7 +5,7 @@
 
 #include "tests/bench/row.h"
 
-static const struct bench_row bench_rows[] = {
+static const struct bench_row bench_gpu_rows[] = {
 	TRANSPOSE(UINT8, 16384, 16384),
 	TRANSPOSE(FLOAT16, 16384, 8192),
 	TRANSPOSE(FLOAT32, 8192, 8192),

@@ -12,7 +12,7 @@ struct scale {
 	double seconds;  /* of one measurement */
 	double settle_s; /* that the compute goes before something is measured beside it */
 	double idle_s;   /* of a wait for which nothing comes */
-	int warm_up;     /* requests: more than the runs in which the service tries plans */
+	int warm_up;     /* requests before the first that is measured */
 	int samples;     /* of a latency, at most */
 
 	int64_t squares[4];  /* sides: back to back */

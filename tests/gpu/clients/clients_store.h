@@ -7,8 +7,8 @@
 
 #include <stdint.h>
 
-#include "kernels/cuda/driver.h"
 #include "clients.h"
+#include "kernels/cuda/driver/driver.h"
 
 struct store {
 	size_t size;

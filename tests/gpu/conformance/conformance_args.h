@@ -6,7 +6,7 @@
 #include <cuda.h>
 #include <stdint.h>
 
-#include "kernels/plan/tensor_map.h"
+#include "kernels/cuda/strategy/tensor_map.h"
 
 #define CONFORMANCE_THREADS 128
 #define CONFORMANCE_GUARD   1024 /* bytes of shared memory after the tile */

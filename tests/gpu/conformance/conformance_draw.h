@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "kernels/plan/tensor_map.h"
+#include "kernels/cuda/strategy/tensor_map.h"
 
 struct draw {
 	struct tensor_map_layout layout;

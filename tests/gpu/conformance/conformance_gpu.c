@@ -2,7 +2,7 @@
 /* One stream, one launch, one call at a time: every function returns when the device is done. */
 #include "conformance_gpu.h"
 
-#include "kernels/cuda/driver.h"
+#include "kernels/cuda/driver/driver.h"
 
 extern const unsigned char conformance_image[];
 

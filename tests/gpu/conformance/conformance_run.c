@@ -14,7 +14,7 @@
 #include "conformance_draw.h"
 #include "conformance_expect.h"
 #include "conformance_gpu.h"
-#include "kernels/cuda/driver.h"
+#include "kernels/cuda/driver/driver.h"
 
 #define TILE_ROOM (256u << 10) /* shared memory of any block, and more */
 

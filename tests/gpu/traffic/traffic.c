@@ -108,7 +108,7 @@ static void move_row(struct traffic *traffic, const struct transform *transform,
 	struct error err;
 
 	rig_plan(rig, transform, places->dst, places->src, &plan);
-	ret->route = plan.tma.route;
+	ret->strategy = plan.tma.strategy;
 	describe_tile(&plan, ret->tile, sizeof ret->tile);
 	rig_call(cuMemcpyHtoDAsync, (places->src_memory, places->host, places->src_bytes, rig->stream));
 	rig_wait(rig);

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "kernels/plan/plan.h"
+#include "kernels/cuda/strategy/plan.h"
 #include "tests/bench/random_rows.h"
 #include "tests/softgpu/counts.h"
 
@@ -23,7 +23,7 @@ struct traffic_row {
 	uint64_t number; /* of the seed's rows */
 	struct bench_row row;
 	char what[64];
-	enum tma_route route;
+	enum strategy_id strategy;
 	char tile[48];
 	struct traffic_ideal ideal;
 	struct softgpu_counts counts;
@@ -46,8 +46,8 @@ void traffic_report_deinit(struct traffic_report *report);
 double traffic_report_mean(const struct traffic_report *report);
 double traffic_report_worst(const struct traffic_report *report);
 
-/* The distribution of the ratios, overall, by route and by element type, and the ten worst rows; in lines
- * that begin with #. Sorts the rows. */
+/* Prints the distribution of the ratios, overall, by strategy and by element type, and the ten worst rows, in
+ * lines that begin with #. Sorts the rows. */
 void traffic_report_print(FILE *out, struct traffic_report *report);
 void traffic_row_print(FILE *out, const struct traffic_row *row);
 

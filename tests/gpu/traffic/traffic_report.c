@@ -12,14 +12,14 @@
 #define OF_SYSTEM    1024 /* bytes of shared memory, of each block */
 #define WORST        10
 
-static const char *const route_names[TMA_ROUTES] = {
-	[TMA_ROUTE_NONE] = "none",           [TMA_ROUTE_MEMCPY] = "memcpy",
-	[TMA_ROUTE_BULK] = "bulk",           [TMA_ROUTE_COPY] = "copy",
-	[TMA_ROUTE_TRANSPOSE] = "transpose", [TMA_ROUTE_ROWS] = "rows",
-	[TMA_ROUTE_SHORT] = "short",         [TMA_ROUTE_TILES] = "tiles",
-	[TMA_ROUTE_GATHER] = "gather",       [TMA_ROUTE_CHANNELS] = "channels",
-	[TMA_ROUTE_PERMUTE] = "permute",     [TMA_ROUTE_ELEMENTS] = "elements",
-	[TMA_ROUTE_CONVERT] = "convert",
+static const char *const route_names[STRATEGY_COUNT] = {
+	[STRATEGY_none] = "none",           [STRATEGY_memcpy] = "memcpy",
+	[STRATEGY_bulk] = "bulk",           [STRATEGY_copy] = "copy",
+	[STRATEGY_transpose] = "transpose", [STRATEGY_rows] = "rows",
+	[STRATEGY_short] = "short",         [STRATEGY_tiles] = "tiles",
+	[STRATEGY_gather] = "gather",       [STRATEGY_channels] = "channels",
+	[STRATEGY_permute] = "permute",     [STRATEGY_elements] = "elements",
+	[STRATEGY_convert] = "convert",
 };
 
 static const char *const instruction_names[SOFTGPU_INSTRUCTIONS] = {
@@ -107,7 +107,7 @@ void traffic_row_print(FILE *out, const struct traffic_row *row)
 
 	fprintf(out, "# %6.3f  read %.3f written %.3f  %s%s%s  ", row->ratio,
 	        ratio_of(softgpu_sum(&counts->read), row->ideal.read),
-	        ratio_of(softgpu_sum(&counts->written), row->ideal.written), route_names[row->route],
+	        ratio_of(softgpu_sum(&counts->written), row->ideal.written), route_names[row->strategy],
 	        *row->tile ? " " : "", row->tile);
 	print_name(out, row);
 	fprintf(out,
@@ -129,8 +129,9 @@ static int by_ratio(const void *a, const void *b)
 	return (x < y) - (x > y);
 }
 
-/* Of the rows of that route and type; -1: any. They are sorted. */
-static void print_share(FILE *out, const struct traffic_report *report, int route, int dtype)
+/* Prints the share of the rows of that strategy and type, where -1 stands for any. The rows must be
+ * sorted. */
+static void print_share(FILE *out, const struct traffic_report *report, int strategy, int dtype)
 {
 	struct traffic_report some = { 0 };
 	uint64_t wavefronts = 0, ideal = 0;
@@ -139,7 +140,8 @@ static void print_share(FILE *out, const struct traffic_report *report, int rout
 	for (int i = 0; i < report->n; i++) {
 		const struct traffic_row *row = &report->rows[i];
 
-		if ((route >= 0 && (int)row->route != route) || (dtype >= 0 && (int)row->row.dtype != dtype))
+		if ((strategy >= 0 && (int)row->strategy != strategy) ||
+		    (dtype >= 0 && (int)row->row.dtype != dtype))
 			continue;
 		if (!traffic_report_add(&some, row))
 			break;
@@ -149,9 +151,9 @@ static void print_share(FILE *out, const struct traffic_report *report, int rout
 	}
 	if (some.n > 0)
 		fprintf(out, "# %-12s %5d %8.3f %8.3f %8.3f %8.3f %8d %10.2f\n",
-		        route >= 0   ? route_names[route]
-		        : dtype >= 0 ? dtype_names[dtype]
-		                     : "all",
+		        strategy >= 0 ? route_names[strategy]
+		        : dtype >= 0  ? dtype_names[dtype]
+		                      : "all",
 		        some.n, traffic_report_mean(&some), some.rows[some.n / 2].ratio,
 		        some.rows[some.n / 10].ratio, some.rows[0].ratio, over, ratio_of(wavefronts, ideal));
 	traffic_report_deinit(&some);
@@ -165,8 +167,8 @@ void traffic_report_print(FILE *out, struct traffic_report *report)
 	fprintf(out, "# %-12s %5s %8s %8s %8s %8s %8s %10s\n", "sectors", "rows", "mean", "median", "90 %",
 	        "worst", "over", "wavefronts");
 	print_share(out, report, -1, -1);
-	for (int route = 0; route < TMA_ROUTES; route++)
-		print_share(out, report, route, -1);
+	for (int strategy = 0; strategy < STRATEGY_COUNT; strategy++)
+		print_share(out, report, strategy, -1);
 	for (int dtype = 0; dtype < DTYPE_COUNT; dtype++)
 		print_share(out, report, -1, dtype);
 	fputs("# the worst:\n", out);

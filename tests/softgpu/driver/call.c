@@ -15,7 +15,7 @@
 
 static const char *const entry_names[ENTRY_COUNT] = {
 #define DRIVER(name, version) [ENTRY_##name] = #name,
-#include "kernels/cuda/driver.def"
+#include "kernels/cuda/driver/driver.def"
 #define DRIVER(name, version) [ENTRY_##name] = #name,
 #include "client.def"
 };

@@ -54,7 +54,7 @@
 
 enum entry {
 #define DRIVER(name, version) ENTRY_##name,
-#include "kernels/cuda/driver.def"
+#include "kernels/cuda/driver/driver.def"
 #define DRIVER(name, version) ENTRY_##name,
 #include "client.def"
 	ENTRY_COUNT

@@ -17,7 +17,7 @@ struct entry_point {
 
 static const struct entry_point entry_points[] = {
 #define DRIVER(name, version) { #name, version, (void *)name },
-#include "kernels/cuda/driver.def"
+#include "kernels/cuda/driver/driver.def"
 #define DRIVER(name, version) { #name, version, (void *)name },
 #include "client.def"
 };
@@ -26,7 +26,7 @@ static const struct entry_point entry_points[] = {
 #define DRIVER(name, version)                                                                    \
 	_Static_assert(__builtin_types_compatible_p(PFN_##name##_v##version, __typeof__(&name)), \
 	               #name " " #version);
-#include "kernels/cuda/driver.def"
+#include "kernels/cuda/driver/driver.def"
 #define DRIVER(name, version)                                                                    \
 	_Static_assert(__builtin_types_compatible_p(PFN_##name##_v##version, __typeof__(&name)), \
 	               #name " " #version);

@@ -3,9 +3,9 @@
 #include <stdio.h>
 
 #include "call.h"
-#include "kernels/plan/tensor_map.h"
-#include "tests/softgpu/model.h"
+#include "kernels/cuda/strategy/tensor_map.h"
 #include "softgpu.h"
+#include "tests/softgpu/model.h"
 
 #define MAP_ALIGNMENT 64
 

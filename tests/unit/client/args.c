@@ -163,6 +163,20 @@ ParameterizedTestParameters(args, dtype)
 		{ "f4 ", -1 },
 		{ "<float32", -1 },
 		{ "F4", -1 },
+		{ "fp16", TMA_FLOAT16 },
+		{ "half", TMA_FLOAT16 },
+		{ "bf16", TMA_BFLOAT16 },
+		{ "BF16", TMA_BFLOAT16 },
+		{ "fp32", TMA_FLOAT32 },
+		{ "single", TMA_FLOAT32 },
+		{ "double", TMA_FLOAT64 },
+		{ "float", TMA_FLOAT64 },
+		{ "fp8", TMA_FLOAT8_E4M3FN },
+		{ "fp8_e4m3", TMA_FLOAT8_E4M3FN },
+		{ "fp8_e5m2", TMA_FLOAT8_E5M2 },
+		{ "float8_e4m3", -1 }, /* a type of ml_dtypes that has infinities */
+		{ "fp", -1 },
+		{ "half ", -1 },
 	};
 
 	return cr_make_param_array(struct dtype_row, rows, sizeof rows / sizeof rows[0]);
@@ -271,6 +285,16 @@ ParameterizedTestParameters(args, value)
 		{ .text = "1+j", .refused = true },
 		{ .text = "1+2", .refused = true },
 		{ .text = "1+2jj", .refused = true },
+		{ .text = "1/255", .kind = TMA_NUMBER_REAL, .re = 1.0 / 255 },
+		{ .text = "-1 / 0.5", .kind = TMA_NUMBER_REAL, .re = -2 },
+		{ .text = "510/2", .kind = TMA_NUMBER_REAL, .re = 255 },
+		{ .text = "1/0", .refused = true },
+		{ .text = "1/-0.0", .refused = true },
+		{ .text = "1/", .refused = true },
+		{ .text = "/2", .refused = true },
+		{ .text = "1/2/3", .refused = true },
+		{ .text = "1/2j", .refused = true },
+		{ .text = "1/2 ", .refused = true },
 	};
 
 	return cr_make_param_array(struct value_row, rows, sizeof rows / sizeof rows[0]);

@@ -19,7 +19,10 @@ Test(connection, no_service)
 {
 	tma_client *client = tma_new();
 
+	cr_assert_eq(tma_last_status(NULL), 0);
+	cr_assert_eq(tma_last_status(client), 0);
 	cr_assert_eq(tma_ping(client), TMA_DISCONNECTED);
+	cr_assert_eq(tma_last_status(client), TMA_DISCONNECTED);
 	cr_assert_str_eq(tma_last_error(client), "not connected: call tma_connect first");
 	cr_assert_eq(tma_fd(client), -1);
 	cr_assert_eq(tma_events(client), 0);
@@ -53,6 +56,7 @@ Test(connection, a_path_too_long_is_refused)
 	path[sizeof path - 1] = '\0';
 	cr_assert_eq(tma_connect(client, path), TMA_INVALID_ARGUMENT);
 	cr_assert_not_null(strstr(tma_last_error(client), "too long"));
+	cr_assert_eq(tma_last_status(client), TMA_INVALID_ARGUMENT);
 	tma_free(client);
 }
 

@@ -206,6 +206,29 @@ Test(interrupt, tma_next_loses_nothing)
 	server_stop(&s);
 }
 
+/* A signal that comes while poll() looks without waiting ends that, too: it interrupts no wait. */
+Test(interrupt, what_does_not_wait)
+{
+	struct server s = { 0 };
+	struct tma_completed completed = { 0 };
+	tma_ticket ticket;
+	tma_client *client;
+
+	server_start(&s, script_second_first);
+	client = server_client(&s, -1);
+	send_signals(50);
+	cr_assert_eq(tma_submit(client, &transform, &ticket), 0);
+	interrupt_at(client, 1);
+	for (int i = 0; i < 100000; i++)
+		cr_assert_eq(tma_next(client, 0, &completed), TMA_PENDING);
+	cr_assert_eq(asked, 0);
+	interrupt_at(client, 1000000);
+	cr_assert_eq(tma_ping(client), 0, "%s", tma_last_error(client));
+	cr_assert_eq(tma_next(client, -1, &completed), 0, "%s", tma_last_error(client));
+	tma_free(client);
+	server_stop(&s);
+}
+
 /* ---- Connecting ------------------------------------------------------------------------------------- */
 
 Test(interrupt, a_connection_that_is_not_accepted)

@@ -251,7 +251,7 @@ Test(layout, what_the_other_functions_refuse)
 		{ "none", 4, plain, "layout: NULL, which names no layout" },
 		{ "nhd", 4, plain, "layout: nhd is of KV caches, not of blocked tensors" },
 		{ "nchw16c", 3, plain, "rank: 3, but tensors of nchw16c have 4 dimensions" },
-		{ "nchw16c", 4, NULL, "rank: 0, but tensors of nchw16c have 4 dimensions" },
+		{ "nchw16c", 4, NULL, "shape is NULL, but rank is 4" },
 		{ "nchw16c", 4, negative, "shape: dimension 1 is -2, but no dimension can be negative" },
 		{ "nchw16c", 4, huge, "shape: in blocks, its number of elements overflows 63 bits" },
 	};

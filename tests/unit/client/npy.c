@@ -123,7 +123,16 @@ ParameterizedTestParameters(npy, header)
 		      "{'descr': [('a', '<f4'), ('b', [('c', '|O8')])], 'fortran_order': False, 'shape': ()}",
 		  .error = "Python objects" },
 		{ .text = "{'descr': '<f5', 'fortran_order': False, 'shape': ()}", .error = "'<f5'" },
-		{ .text = "{'descr': '<f', 'fortran_order': False, 'shape': ()}", .error = "'<f'" },
+		{ .text = "{'descr': '<float32', 'fortran_order': False, 'shape': ()}",
+		  .error = "'<float32'" },
+		{ .text = "{'descr': 'Float32', 'fortran_order': False, 'shape': ()}", .error = "'Float32'" },
+		{ .text = "{'descr': '2f4', 'fortran_order': False, 'shape': ()}", .error = "'2f4'" },
+		{ .text = "{'descr': '<W4', 'fortran_order': False, 'shape': ()}", .error = "'<W4'" },
+		{ .text = "{'descr': '<bfloat16', 'fortran_order': False, 'shape': ()}",
+		  .error = "'<bfloat16'" },
+		{ .text = "{'descr': 'object', 'fortran_order': False, 'shape': ()}",
+		  .error = "Python objects" },
+		{ .text = "{'descr': 'i[ns]', 'fortran_order': False, 'shape': ()}", .error = "'i[ns]'" },
 		{ .text = "{'descr': '', 'fortran_order': False, 'shape': ()}", .error = "type code" },
 		{ .text = "{'descr': '<', 'fortran_order': False, 'shape': ()}", .error = "'<'" },
 		{ .text = "{'descr': '<i4[ns]', 'fortran_order': False, 'shape': ()}", .error = "'<i4[ns]'" },
@@ -173,6 +182,75 @@ ParameterizedTest(struct header_row *row, npy, header)
 		cr_assert_eq(npy.data_bytes, row->data_bytes, "%s", row->text);
 		cr_assert_str_eq(npy.descr_text, row->descr);
 	}
+	npy_deinit(&npy);
+}
+
+struct descr_row {
+	char text[24];
+	char name[24];
+	uint64_t item_bytes;
+	int dtype;
+	uint32_t swap_bytes;
+};
+
+/* All that numpy.dtype takes, with ml_dtypes imported or not. */
+ParameterizedTestParameters(npy, descr)
+{
+	static struct descr_row rows[] = {
+		{ "float32", "float32", 4, TMA_FLOAT32, 0 },
+		{ "?", "bool", 1, TMA_BOOL, 0 },
+		{ "|?", "bool", 1, TMA_BOOL, 0 },
+		{ ">b1", "bool", 1, TMA_BOOL, 0 },
+		{ "bool_", "bool", 1, TMA_BOOL, 0 },
+		{ "b", "int8", 1, TMA_INT8, 0 },
+		{ "B", "uint8", 1, TMA_UINT8, 0 },
+		{ "<f", "float32", 4, TMA_FLOAT32, 0 },
+		{ ">h", "int16", 2, TMA_INT16, 2 },
+		{ ">D", "complex128", 16, TMA_COMPLEX128, 8 },
+		{ "e", "float16", 2, TMA_FLOAT16, 0 },
+		{ "half", "float16", 2, TMA_FLOAT16, 0 },
+		{ "float", "float64", 8, TMA_FLOAT64, 0 },
+		{ "double", "float64", 8, TMA_FLOAT64, 0 },
+		{ "q", "int64", 8, TMA_INT64, 0 },
+		{ "intc", "int32", 4, TMA_INT32, 0 },
+		{ "f04", "float32", 4, TMA_FLOAT32, 0 },
+		{ "c", "bytes", 1, -1, 0 },
+		{ "S", "bytes", 0, -1, 0 },
+		{ "bytes", "bytes", 0, -1, 0 },
+		{ "float128", "longdouble", 16, -1, 0 },
+		{ "M", "datetime64", 8, TMA_INT64, 0 },
+		{ ">M[ns]", "datetime64", 8, TMA_INT64, 8 },
+		{ "datetime64[25us]", "datetime64", 8, TMA_INT64, 0 },
+		{ "timedelta64", "timedelta64", 8, TMA_INT64, 0 },
+		{ "|V1", "void", 1, -1, 0 },
+		{ "<V2", "void", 2, -1, 0 },
+		{ "<f1", "float8_e5m2", 1, TMA_FLOAT8_E5M2, 0 },
+		{ "|f1", "float8_e5m2", 1, TMA_FLOAT8_E5M2, 0 },
+		{ "float8_e5m2", "float8_e5m2", 1, TMA_FLOAT8_E5M2, 0 },
+		{ "float8_e4m3fn", "float8_e4m3fn", 1, TMA_FLOAT8_E4M3FN, 0 },
+		{ "bfloat16", "bfloat16", 2, TMA_BFLOAT16, 0 },
+		{ "float8_e4m3b11fnuz", "float8_e4m3b11fnuz", 1, -1, 0 },
+		{ "float8_e8m0fnu", "float8_e8m0fnu", 1, -1, 0 },
+		{ "float4_e2m1fn", "float4_e2m1fn", 1, -1, 0 },
+		{ "int4", "int4", 1, -1, 0 },
+	};
+
+	return cr_make_param_array(struct descr_row, rows, sizeof rows / sizeof rows[0]);
+}
+
+ParameterizedTest(struct descr_row *row, npy, descr)
+{
+	struct failure f = { 0 };
+	struct npy npy;
+	char text[128];
+
+	snprintf(text, sizeof text, "{'descr': '%s', 'fortran_order': False, 'shape': (3,)}", row->text);
+	cr_assert_eq(npy_parse(&npy, text, strlen(text), false, "x.npy", &f), 0, "%s", f.text);
+	cr_assert_str_eq(npy.descr.name, row->name, "%s", row->text);
+	cr_assert_eq(npy.descr.item_bytes, row->item_bytes, "%s", row->text);
+	cr_assert_eq(npy.data_bytes, 3 * row->item_bytes, "%s", row->text);
+	cr_assert_eq(npy.descr.dtype, row->dtype, "%s", row->text);
+	cr_assert_eq(npy.descr.swap_bytes, row->swap_bytes, "%s", row->text);
 	npy_deinit(&npy);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Connections that are lost and made anew: what comes along, what is not repeated, when it is left. */
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -12,6 +13,10 @@
 #include "proto/clock.h"
 #include "proto/wire/socket.h"
 #include "server.h"
+
+#ifndef F_SEAL_FUTURE_WRITE
+#define F_SEAL_FUTURE_WRITE 0x0010
+#endif
 
 static const struct tma_tensor tensor = { .dtype = TMA_UINT8, .rank = 1, .shape = { 4 } };
 static const struct tma_transform transform = { .dst = &tensor, .src = &tensor };
@@ -406,6 +411,245 @@ Test(reconnect, regions_come_along)
 		cr_assert_not_null(strstr(tma_last_error(client), "the service had created its memory"), "%s",
 		                   tma_last_error(client));
 	}
+	tma_free(client);
+	server_stop(&s);
+}
+
+static int lists; /* asked for of the connection after it */
+
+/* Asks for a seal. The connection after that is asked whether the one before has ended, and says twice that
+ * it has transforms, then, if is_younger, tells of another one that has taken its number. */
+static void serve_seals(struct server *s, bool is_younger)
+{
+	struct rpc_request request;
+
+	while (server_request(s, &request)) {
+		struct msg_region_registered done = { .has = F(region_registered, seal) |
+			                                     F(region_registered, session),
+			                              .region = 1,
+			                              .size = 4096,
+			                              .seal = true,
+			                              .session = 7 };
+		struct msg_session_entry entry = { .session = 7, .jobs = 1, .age_ms = INT64_MAX };
+		struct message_list list = { .items = &entry, .n = lists < 2 || is_younger };
+
+		switch (request.method->id) {
+		case METHOD_region_register:
+			cr_assert_eq(lists, s->connection == 0 ? 0 : 3);
+			server_answer(s, &request, &done);
+			break;
+		case METHOD_session_list:
+			cr_assert_eq(request.params.session_list.after, 6);
+			if (lists++ == 2)
+				entry.age_ms = 0;
+			server_answer(s, &request, &list);
+			break;
+		case METHOD_transform:
+			server_answer_transform(s, request.msgid, "memcpy", 1);
+			break;
+		default:
+			server_answer_true(s, &request);
+			if (s->connection == 0)
+				return;
+		}
+	}
+}
+
+static void script_ended(struct server *s)
+{
+	serve_seals(s, false);
+}
+
+static void script_younger(struct server *s)
+{
+	serve_seals(s, true);
+}
+
+Test(reconnect, sealed_memory_moves_once_the_connection_before_has_no_transforms)
+{
+	for (int is_younger = 0; is_younger < 2; is_younger++) {
+		struct server s = { .connections = 2 };
+		tma_region *region;
+		tma_client *client;
+		char *data;
+
+		lists = 0;
+		server_start(&s, is_younger ? script_younger : script_ended);
+		client = mending_client(&s, 5000);
+		cr_assert_eq(tma_region_create_kind(client, TMA_REGION_MEMFD, 4096, &region), 0);
+		id_of(client, region, 0);
+		if (!region_is_sealed(region))
+			cr_skip("this kernel cannot hold up writers to files in memory");
+		region->asked_ms -= 60000; /* it was long ago */
+		data = tma_region_data(region);
+		strcpy(data, "kept");
+		cr_assert_eq(tma_ping(client), 0);
+		server_wait_hang_up(client);
+		cr_assert_eq(tma_ping(client), 0, "%s", tma_last_error(client));
+		cr_assert_eq(lists, 3);
+		cr_assert_eq(tma_region_data(region), data);
+		cr_assert_str_eq(data, "kept");
+		tma_free(client);
+		server_stop(&s);
+	}
+}
+
+/* Services that seal by themselves. */
+static void script_must_seal(struct server *s)
+{
+	struct rpc_request request;
+
+	while (server_request(s, &request)) {
+		struct msg_region_registered done = { .has = F(region_registered, must_seal) |
+			                                     F(region_registered, session),
+			                              .region = 1,
+			                              .size = 4096,
+			                              .must_seal = true,
+			                              .session = 7 };
+
+		switch (request.method->id) {
+		case METHOD_region_register:
+			server_answer(s, &request, &done);
+			break;
+		case METHOD_session_list:
+			cr_assert_eq(s->connection, 1);
+			server_answer(s, &request, &(struct message_list){ 0 });
+			break;
+		default:
+			server_answer_true(s, &request);
+			if (s->connection == 0)
+				return;
+		}
+	}
+}
+
+enum given { GIVEN_NOT, GIVEN_FD, GIVEN_ADDRESS };
+
+static void give(tma_region *region, enum given how)
+{
+	struct tma_mapping mapping;
+
+	if (how == GIVEN_FD)
+		cr_assert_geq(tma_region_fd(region), 0);
+	if (how == GIVEN_ADDRESS)
+		cr_assert_eq(tma_region_map(region, &mapping), 0);
+}
+
+/* As the service does before the first request. */
+static void seal(const tma_region *region)
+{
+	cr_assert_eq(fcntl(region->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_FUTURE_WRITE), 0,
+	             "it takes seals");
+}
+
+static ino_t file_of(const tma_region *region)
+{
+	struct stat st;
+
+	cr_assert_eq(fstat(region->fd, &st), 0);
+	return st.st_ino;
+}
+
+Test(reconnect, memory_that_the_service_has_sealed_moves_unless_it_was_given_away)
+{
+	const struct {
+		const char *name;
+		enum given given;
+		bool is_used, is_given_late, has_userfaultfd, moves, is_lost;
+	} rows[] = {
+		{ "used", .is_used = true, .has_userfaultfd = true, .moves = true },
+		{ "used, without userfaultfd", .is_used = true, .moves = true },
+		{ "not used", .has_userfaultfd = true },
+		{ "given by its descriptor", GIVEN_FD, .is_used = true, .is_lost = true },
+		{ "given by its descriptor, later", GIVEN_FD, .is_used = true, .is_given_late = true,
+		  .is_lost = true },
+		{ "given by its address", GIVEN_ADDRESS, .is_used = true, .is_lost = true },
+		{ "given by its descriptor, not used", GIVEN_FD },
+		{ "given by its address, not used", GIVEN_ADDRESS },
+	};
+
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		struct server s = { .connections = 2 };
+		tma_region *region;
+		tma_client *client;
+		ino_t file;
+		char *data;
+
+		server_start(&s, script_must_seal);
+		client = mending_client(&s, 5000);
+		if (!rows[i].has_userfaultfd)
+			client->can_move = ANSWER_NO;
+		cr_assert_eq(tma_region_create_kind(client, TMA_REGION_MEMFD, 4096, &region), 0);
+		data = tma_region_data(region);
+		strcpy(data, "kept");
+		file = file_of(region);
+		if (!rows[i].is_given_late)
+			give(region, rows[i].given);
+		if (rows[i].is_used)
+			seal(region);
+		if (rows[i].is_given_late)
+			give(region, rows[i].given);
+		cr_assert_eq(tma_ping(client), 0);
+		server_wait_hang_up(client);
+		cr_assert_eq(tma_ping(client), rows[i].is_lost ? TMA_NOT_FOUND : 0, "%s: %s", rows[i].name,
+		             tma_last_error(client));
+		if (rows[i].is_lost)
+			cr_assert(strstr(tma_last_error(client), "make another region"), "%s: %s",
+			          rows[i].name, tma_last_error(client));
+		cr_assert_eq(file_of(region) != file, rows[i].moves, "%s", rows[i].name);
+		cr_assert_eq(tma_region_data(region), data, "%s", rows[i].name);
+		cr_assert_str_eq(data, "kept", "%s", rows[i].name);
+		if (rows[i].moves)
+			seal(region);
+		tma_free(client);
+		server_stop(&s);
+	}
+}
+
+/* What a thread writes while nothing holds it up goes to the old file, as what another mapping of it does. */
+Test(reconnect, a_write_that_nothing_held_up_loses_the_region)
+{
+	struct server s = { .connections = 2 };
+	tma_region *region;
+	tma_client *client;
+	char *other;
+
+	server_start(&s, script_must_seal);
+	client = mending_client(&s, 0);
+	client->can_move = ANSWER_NO;
+	cr_assert_eq(tma_region_create_kind(client, TMA_REGION_MEMFD, 4096, &region), 0);
+	other = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, region->fd, 0);
+	cr_assert_neq(other, MAP_FAILED);
+	seal(region);
+	cr_assert_eq(tma_ping(client), 0);
+	server_wait_hang_up(client);
+	cr_assert_eq(tma_ping(client), TMA_BUSY, "%s", tma_last_error(client));
+	*other = 1;
+	cr_assert_eq(munmap(other, 4096), 0);
+	cr_assert_eq(tma_restore(client), TMA_NOT_FOUND);
+	cr_assert(strstr(tma_last_error(client), "no userfaultfd"), "%s", tma_last_error(client));
+	tma_free(client);
+	server_stop(&s);
+}
+
+/* Whose owner makes another in its place. */
+Test(reconnect, a_replaceable_region_is_lost_without_a_word)
+{
+	struct server s = { .connections = 2 };
+	tma_region *region;
+	tma_client *client;
+
+	server_start(&s, script_must_seal);
+	client = mending_client(&s, 5000);
+	cr_assert_eq(tma_region_create_kind(client, TMA_REGION_MEMFD, 4096, &region), 0);
+	region->is_replaceable = true;
+	give(region, GIVEN_ADDRESS);
+	seal(region);
+	cr_assert_eq(tma_ping(client), 0);
+	server_wait_hang_up(client);
+	cr_assert_eq(tma_ping(client), 0, "%s", tma_last_error(client));
+	cr_assert_eq(tma_restore(client), 0, "%s", tma_last_error(client));
+	id_of(client, region, TMA_NOT_FOUND);
 	tma_free(client);
 	server_stop(&s);
 }

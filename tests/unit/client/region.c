@@ -14,6 +14,10 @@
 
 #include "server.h"
 
+#ifndef F_SEAL_FUTURE_WRITE
+#define F_SEAL_FUTURE_WRITE 0x0010
+#endif
+
 static int count_fds(void)
 {
 	DIR *d = opendir("/proc/self/fd");
@@ -96,6 +100,110 @@ Test(region, created_memory_is_made_here)
 	tma_free(client);
 	server_stop(&s);
 	cr_assert_eq(count_fds(), fds);
+}
+
+/* An answer of a service that asks for seals, and of one that does not, or has never heard of them. */
+static void script_seals(struct server *s)
+{
+	struct rpc_request request;
+
+	server_request(s, &request);
+	server_answer_info(s, &request, "cpu");
+	for (uint64_t id = 0; id < 3; id++) {
+		struct msg_region_registered done = {
+			.has = F(region_registered, seal), .region = id, .size = 8192, .seal = true
+		};
+
+		server_request(s, &request);
+		if (id < 2)
+			server_answer(s, &request, &done);
+		else
+			server_answer_registered(s, &request, id);
+	}
+	server_polite(s);
+}
+
+Test(region, is_sealed_if_it_was_made_here_for_a_service_that_asks)
+{
+	struct server s = { 0 };
+	tma_region *regions[3];
+	tma_client *client;
+	int fd = memory_of(8192);
+
+	server_start(&s, script_seals);
+	client = server_client(&s, 5000);
+	cr_assert_eq(tma_region_create(client, 8192, &regions[0]), 0, "%s", tma_last_error(client));
+	cr_assert_eq(tma_region_register_memfd(client, fd, 0, 8192, 0, &regions[1]), 0);
+	cr_assert_eq(tma_region_create(client, 8192, &regions[2]), 0);
+	for (int i = 0; i < 3; i++) {
+		struct tma_tensor t = { .region = regions[i], .dtype = TMA_UINT8, .rank = 1, .shape = { 4 } };
+
+		cr_assert_not(region_is_sealed(regions[i]), "%d: not before it is used", i);
+		cr_assert_eq(tma_transform(client, &(struct tma_transform){ .dst = &t, .src = &t }), 0,
+		             "%d: %s", i, tma_last_error(client));
+		cr_assert_eq(region_is_sealed(regions[i]), i == 0 && client->can_move == ANSWER_YES, "%d", i);
+	}
+	close(fd);
+	tma_free(client);
+	server_stop(&s);
+}
+
+/* Answers of a service that seals by itself. */
+static void script_must_seal(struct server *s)
+{
+	struct rpc_request request;
+
+	for (uint64_t id = 0; id < 4; id++) {
+		struct msg_region_registered done = { .has = F(region_registered, seal) |
+			                                     F(region_registered, must_seal),
+			                              .region = id,
+			                              .size = 8192,
+			                              .seal = true,
+			                              .must_seal = true };
+
+		server_request(s, &request);
+		cr_assert_eq(request.method->id, METHOD_region_register);
+		server_answer(s, &request, &done);
+	}
+	server_polite(s);
+}
+
+Test(region, takes_seals_for_a_service_that_seals_whoever_shares_it)
+{
+	struct server s = { 0 };
+	tma_region *regions[3], *mine = NULL, *again = NULL;
+	struct tma_mapping mapping;
+	tma_client *client;
+	char *data;
+	int fd = memory_of(8192);
+
+	server_start(&s, script_must_seal);
+	client = server_client(&s, 5000);
+	for (int i = 0; i < 3; i++)
+		cr_assert_eq(tma_region_create_kind(client, TMA_REGION_MEMFD, 8192, &regions[i]), 0, "%s",
+		             tma_last_error(client));
+	cr_assert_geq(tma_region_fd(regions[0]), 0);
+	cr_assert_eq(tma_region_map(regions[1], &mapping), 0);
+	data = tma_region_data(regions[2]);
+	cr_assert_eq(tma_region_from_host_ptr(client, data, 8192, 0, &again), 0, "%s",
+	             tma_last_error(client));
+	cr_assert_eq(again, regions[2], "it has no other region");
+	cr_assert_eq(tma_region_from_host_ptr(client, data + 1, 8191, 0, &again), TMA_PERMISSION);
+	cr_assert_eq(tma_region_register_memfd(client, fd, 0, 8192, 0, &mine), 0);
+	for (int i = 0; i < 3; i++) {
+		struct tma_tensor t = { .region = regions[i], .dtype = TMA_UINT8, .rank = 1, .shape = { 4 } };
+
+		cr_assert_eq(tma_transform(client, &(struct tma_transform){ .dst = &t, .src = &t }), 0,
+		             "%d: %s", i, tma_last_error(client));
+		cr_assert_eq(fcntl(regions[i]->fd, F_GET_SEALS) & F_SEAL_SEAL, 0, "%d", i);
+		cr_assert_eq(!!(fcntl(regions[i]->fd, F_GET_SEALS) & F_SEAL_FUTURE_WRITE),
+		             i == 2 && client->can_move == ANSWER_YES,
+		             "%d: others may have yet to map what was given away", i);
+	}
+	cr_assert_not(region_is_sealed(mine), "it is not the library's");
+	close(fd);
+	tma_free(client);
+	server_stop(&s);
 }
 
 static void script_no_fd(struct server *s)

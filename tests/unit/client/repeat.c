@@ -38,6 +38,12 @@ static void answer(struct server *s, const struct rpc_request *request)
 	case METHOD_transform:
 		server_answer_transform(s, request->msgid, "memcpy", 8);
 		break;
+	case METHOD_region_release:
+		server_answer(s, request, &(struct msg_region_released){ 0 });
+		break;
+	case METHOD_ring_open:
+		server_answer(s, request, &(struct msg_ring_opened){ 0 });
+		break;
 	case METHOD_stats:
 	case METHOD_region_list:
 		rpc_encode_result(&b, request->msgid, &methods[METHOD_region_list],
@@ -183,6 +189,52 @@ Test(repeat, not_a_transform_that_a_ticket_was_under_way_with)
 	cr_assert_eq(seen[METHOD_copy], 1);
 	tma_free(client);
 	server_stop(&s);
+}
+
+/* The first connection ends when it has read a copy. */
+static void until_a_copy(struct server *s)
+{
+	struct rpc_request request;
+
+	while (server_request(s, &request)) {
+		seen[request.method->id]++;
+		if (s->connection == 0 && request.method->id == METHOD_copy)
+			return;
+		answer(s, &request);
+	}
+}
+
+/* Its runs are as tickets that nobody has taken; a ring that was closed has none. */
+Test(repeat, not_a_transform_while_a_ring_is_open)
+{
+	static const struct {
+		const char *name;
+		bool is_closed;
+		int status, copies;
+	} rows[] = { { "open", false, TMA_DISCONNECTED, 1 }, { "closed", true, 0, 2 } };
+
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		struct server s = { .connections = 2 };
+		tma_ring *ring = NULL;
+		tma_client *client;
+
+		server_start(&s, until_a_copy);
+		client = server_client(&s, 5000);
+		tma_set_reconnect(client, 1000);
+		seen[METHOD_copy] = 0;
+		cr_assert_eq(tma_ring_open(client, 4, 0, &ring), 0, "%s: %s", rows[i].name,
+		             tma_last_error(client));
+		if (rows[i].is_closed)
+			cr_assert_eq(tma_ring_close(ring), 0, "%s: %s", rows[i].name, tma_last_error(client));
+		cr_assert_eq(tma_copy(client, &tensor, &tensor), rows[i].status, "%s: %s", rows[i].name,
+		             tma_last_error(client));
+		cr_assert_eq(seen[METHOD_copy], rows[i].copies, "%s", rows[i].name);
+		cr_assert_eq(tma_take_error(client), rows[i].status, "%s", rows[i].name);
+		if (!rows[i].is_closed)
+			cr_assert_eq(tma_ring_close(ring), 0, "%s: %s", rows[i].name, tma_last_error(client));
+		tma_free(client);
+		server_stop(&s);
+	}
 }
 
 Test(repeat, a_ping_even_so)

@@ -6,9 +6,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "kernels/cpu/partition.h"
+#include "kernels/cpu/plan/partition.h"
 #include "rig.h"
 #include "tests/support/oracle.h"
+#include "tests/support/plans.h"
 
 /* ---- Magnitudes ------------------------------------------------------------------------------------- */
 
@@ -203,11 +204,10 @@ static void fill_source(enum dtype dtype)
 static void run(const struct transform *t, enum cpu_isa_level level, int64_t piece_bytes,
                 struct amax_buffers *ret, struct cpu_scratch *scratch)
 {
-	const struct plan_facts facts = { .engine = "cpu", .threads = 1, .align = CPU_ALIGN };
 	atomic_bool stopped = false;
 	uint64_t changed = 0;
 	struct partition partition;
-	struct plan plan;
+	struct cpu_plan plan;
 	struct task task = { .isa = cpu_isa_get(level),
 		             .transform = t,
 		             .plan = &plan,
@@ -224,7 +224,7 @@ static void run(const struct transform *t, enum cpu_isa_level level, int64_t pie
 		                                        .amax_inverse = ret->inverse } } };
 
 	memset(ret, 0xa5, sizeof(*ret));
-	plan_init(&plan, t, &facts);
+	cpu_plan_init(&plan, t, CPU_ALIGN);
 	partition_whole(&partition, &task);
 	cr_assert(partition_run(&partition, &stopped, scratch));
 }
@@ -303,7 +303,7 @@ static void scaled_init(struct work *work, int64_t n, struct engine_memory *dst,
 
 	work_init(work, n, false, dst, src);
 	transform_of(&row, &work->transform);
-	plan_init(&work->plan, &work->transform, &engine->facts);
+	work->job.move.plan = plan_for(engine, &work->transform, 0, 0);
 	work->job.move.amax_scale.memory = work->job.move.amax_inverse.memory = scale;
 	work->job.move.amax_inverse.offset = 64;
 }

@@ -18,7 +18,7 @@
 
 #include "kernels/host/holes.h"
 #include "kernels/host/memory.h"
-#include "kernels/plan/layer_table.h"
+#include "kernels/transform/layer_table.h"
 #include "tests/emulated/emulated.h"
 
 #define PAGE 4096

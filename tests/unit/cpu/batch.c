@@ -6,8 +6,7 @@
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 
-#include "kernels/host/memory.h"
-#include "kernels/cpu/running_job.h"
+#include "kernels/cpu/run/running_job.h"
 #include "rig.h"
 
 #define MOST_MOVES 64
@@ -125,48 +124,6 @@ ParameterizedTest(struct work_items_row *row, batch, work_items)
 
 /* ---- The end ---------------------------------------------------------------------------------------- */
 
-struct batch_row {
-	char name[24];
-	int64_t inline_bytes;
-	int64_t n; /* of the move that fails */
-};
-
-ParameterizedTestParameters(batch, memory_that_fails)
-{
-	static struct batch_row rows[] = {
-		{ "inline", 1 << 20, 64 },
-		{ "threads, small", 0, 64 },
-		{ "threads, large", 0, 512 },
-	};
-	return cr_make_param_array(struct batch_row, rows, sizeof(rows) / sizeof(rows[0]));
-}
-
-/* A hole under one move's source and under another one's destination. */
-ParameterizedTest(struct batch_row *row, batch, memory_that_fails)
-{
-	static struct batch batch;
-	const int64_t n[] = { 20, row->n, 0, 1, row->n, 30, 300, 7 };
-	enum { N = sizeof(n) / sizeof(n[0]) };
-	open_engine(2, row->inline_bytes);
-	struct engine_stream *stream = engine_stream_new(engine, &owner);
-	batch_init(&batch, row->inline_bytes ? N - 2 : N, n);
-	break_memory(batch.moves[1].src, 4096);
-	break_memory(batch.moves[4].dst, 4096);
-	engine_submit(engine, stream, &batch.job);
-	wait_done(1);
-	cr_assert_eq(batch.job.status, STATUS_DEVICE, "%s: %d", row->name, batch.job.status);
-	cr_assert_not(batch.job.is_measured, "%s: it is many moves", row->name);
-	for (uint32_t i = 0; i < batch.job.n_moves; i++) {
-		bool bad = i == 1 || i == 4;
-		cr_assert_eq(batch.moves[i].status, bad ? STATUS_DEVICE : 0, "%s: move %u: %d", row->name, i,
-		             batch.moves[i].status);
-		cr_assert(bad || is_moved(&batch, i, true), "%s: move %u", row->name, i);
-	}
-	batch_deinit(&batch);
-	engine_stream_free(engine, stream);
-	close_engine();
-}
-
 /* After each number of work items, one after the other; one is stopped before it is executed, the rest before
  * they are made.
  */
@@ -217,33 +174,4 @@ Test(batch, cancel_in_the_middle)
 	}
 	close_engine();
 	cpu_scratch_free(scratch);
-}
-
-/* The only thread is held, so that it cannot begin before it is cancelled. */
-Test(batch, cancel_before_it_runs)
-{
-	static struct batch batch;
-	static struct work held;
-	static const int64_t n[] = { 20, 500, 3 };
-	open_engine(1, 0);
-	struct engine_stream *stream = engine_stream_new(engine, &owner),
-			     *other = engine_stream_new(engine, &owner);
-	struct engine_memory *aside = new_memory(4096), *src = new_memory(4096);
-	hold_thread(&held, other, aside, src);
-	batch_init(&batch, 3, n);
-	engine_submit(engine, stream, &batch.job);
-	engine_stream_cancel(engine, stream);
-	atomic_store(&hold, false);
-	wait_done(1);
-	cr_assert_eq(batch.job.status, STATUS_CANCELED);
-	for (uint32_t i = 0; i < 3; i++) {
-		cr_assert_eq(batch.moves[i].status, STATUS_CANCELED, "move %u: %d", i, batch.moves[i].status);
-		cr_assert(is_moved(&batch, i, false), "move %u", i);
-	}
-	batch_deinit(&batch);
-	engine_stream_free(engine, stream);
-	engine_stream_free(engine, other);
-	engine_unmap(engine, aside);
-	engine_unmap(engine, src);
-	close_engine();
 }

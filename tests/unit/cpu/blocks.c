@@ -9,9 +9,9 @@
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 
+#include "kernels/cpu/run/running_job.h"
+#include "kernels/cpu/run/small.h"
 #include "kernels/host/memory.h"
-#include "kernels/cpu/running_job.h"
-#include "kernels/cpu/small.h"
 #include "rig.h"
 
 #define POISON 0x5a
@@ -77,6 +77,7 @@ ParameterizedTest(struct cut_row *row, blocks, work_items_are_short)
 	struct cpu_tuning tuning = cpu_tuning_get();
 	uint64_t blocks = 0, work_items = 0, part_bytes = 0;
 	uint8_t *seen = calloc(row->n, row->layers);
+	open_engine(1, 0);
 	list_work_init(&work, row->bytes, row->n, row->layers, false, &memory.base, &memory.base);
 	work.blocks.index = row->region ? NULL : index;
 	work.blocks.index_memory = &memory.base;
@@ -122,6 +123,7 @@ ParameterizedTest(struct cut_row *row, blocks, work_items_are_short)
 	else
 		cr_assert_eq(blocks, row->n * row->layers, "%s", row->name);
 	free(seen);
+	close_engine();
 }
 
 /* A list that names no block is over once it is read, in however many layers; one that a thread would find to
@@ -136,6 +138,7 @@ Test(blocks, that_names_nothing)
 	struct cpu_tuning tuning = cpu_tuning_get();
 	struct engine_job *ended;
 	memset(index, 0xff, sizeof index);
+	open_engine(1, 0);
 	list_work_init(&work, 4096, N, 160, false, &memory.base, &memory.base);
 	work.blocks.index = index;
 	running_job_clear(&work.job);
@@ -148,6 +151,7 @@ Test(blocks, that_names_nothing)
 	cr_assert(small_is(&work.job, &tuning));
 	index[63] = 0;
 	cr_assert_not(small_is(&work.job, &tuning), "a block in each of 160 layers");
+	close_engine();
 }
 
 /* While a work item reads the list there is nothing else to do; the next group is read before
@@ -159,6 +163,7 @@ Test(blocks, reads_ahead)
 	static struct list_work work;
 	struct host_memory memory = nowhere(64 << 20);
 	struct cpu_tuning tuning = cpu_tuning_get();
+	open_engine(1, 0);
 	list_work_init(&work, 4096, 3 * INDEX_LIST_GROUP, 1, false, &memory.base, &memory.base);
 	work.blocks.index_memory = &memory.base;
 	running_job_start(&running, &work.job, &tuning, 2);
@@ -183,6 +188,7 @@ Test(blocks, reads_ahead)
 	running_job_end_work_item(&running, &work_item, 0);
 	cr_assert(running_job_end(&running, &ended));
 	cr_assert_eq(ended->status, STATUS_DEVICE);
+	close_engine();
 }
 
 /* ---- The end ---------------------------------------------------------------------------------------- */
@@ -227,59 +233,6 @@ Test(blocks, cancel_in_the_middle)
 }
 
 enum which { INDEX, SOURCE, DESTINATION };
-
-struct fails_row {
-	char name[32];
-	int64_t inline_bytes;
-	uint64_t n;
-	enum which which;
-};
-
-ParameterizedTestParameters(blocks, memory_that_fails)
-{
-	static struct fails_row rows[] = {
-		{ "index, threads", 0, 8192, INDEX },
-		{ "index, inline", 1 << 20, 8, INDEX },
-		{ "source, threads", 0, 8192, SOURCE },
-		{ "source, inline", 1 << 20, 8, SOURCE },
-		{ "destination, threads", 0, 8192, DESTINATION },
-		{ "destination, inline", 1 << 20, 8, DESTINATION },
-	};
-	return cr_make_param_array(struct fails_row, rows, sizeof(rows) / sizeof(rows[0]));
-}
-
-/* The job alone ends as DEVICE. The list begins before the first page that is not there and ends after it. */
-ParameterizedTest(struct fails_row *row, blocks, memory_that_fails)
-{
-	enum { BYTES = 1024, PAGE = 4096 };
-	static struct list_work bad, good;
-	open_engine(2, row->inline_bytes);
-	struct engine_stream *stream = engine_stream_new(engine, &owner);
-	struct engine_memory *memory[3];
-	for (int i = 0; i < 3; i++)
-		memory[i] = new_memory(8192 * BYTES);
-	struct engine_memory *other = new_memory(8192 * BYTES), *list = new_memory(8192 * BYTES);
-	for (int i = 0; i < 8192; i++)
-		((int32_t *)data(memory[INDEX]))[PAGE / 4 - 4 + i] = i;
-	break_memory(memory[row->which], PAGE);
-	list_work_init(&bad, BYTES, row->n, 1, row->which == DESTINATION, memory[DESTINATION],
-	               memory[SOURCE]);
-	bad.blocks.index_memory = memory[INDEX];
-	bad.blocks.index_offset = PAGE - 16;
-	list_work_init(&good, BYTES, row->n, 1, false, other, list);
-	good.blocks.index_memory = list;
-	engine_submit(engine, stream, &bad.job);
-	engine_submit(engine, stream, &good.job);
-	wait_done(2);
-	cr_assert_eq(bad.job.status, STATUS_DEVICE, "%s: %d", row->name, bad.job.status);
-	cr_assert_eq(good.job.status, 0, "%s: %d", row->name, good.job.status);
-	engine_stream_free(engine, stream);
-	for (int i = 0; i < 3; i++)
-		engine_unmap(engine, memory[i]);
-	engine_unmap(engine, other);
-	engine_unmap(engine, list);
-	close_engine();
-}
 
 /* ---- A list that changes ---------------------------------------------------------------------------- */
 

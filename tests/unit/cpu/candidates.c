@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cpu/microkernel.h"
-#include "kernels/cpu/move.h"
-#include "kernels/plan/cpu_choice.h"
+#include "kernels/cpu/move/microkernel.h"
+#include "kernels/cpu/move/move.h"
+#include "kernels/cpu/plan/cpu_choice.h"
 #include "proto/arithmetic.h"
 #include "tests/support/oracle.h"
 #include "tests/support/tap.h"

@@ -84,6 +84,42 @@ Test(converters, known_values)
 	}
 }
 
+/* What an integer of 64 bits becomes, which is rounded once. */
+static const struct known_integer {
+	const char *name;
+	enum dtype from, to;
+	uint64_t value, bits;
+} known_integers[] = {
+	{ "past a tie of float32", DTYPE_INT64, DTYPE_FLOAT32, 0x20000020000001, 0x5a000001 },
+	{ "the tie", DTYPE_INT64, DTYPE_FLOAT32, 0x20000020000000, 0x5a000000 },
+	{ "past one below zero", DTYPE_INT64, DTYPE_FLOAT32, -UINT64_C(0x20000020000001), 0xda000001 },
+	{ "before one", DTYPE_INT64, DTYPE_FLOAT32, 0x4000003fffffffff, 0x5e800000 },
+	{ "past the largest tie", DTYPE_UINT64, DTYPE_FLOAT32, 0xffffff8000000001, 0x5f800000 },
+	{ "before it", DTYPE_UINT64, DTYPE_FLOAT32, 0xffffff7fffffffff, 0x5f7fffff },
+	{ "past a tie of bfloat16", DTYPE_UINT64, DTYPE_BFLOAT16, 0x8080000000000001, 0x5f01 },
+	{ "below 2^53", DTYPE_INT64, DTYPE_BFLOAT16, 0x10100000000001, 0x5981 },
+	{ "the least", DTYPE_INT64, DTYPE_FLOAT32, UINT64_C(1) << 63, 0xdf000000 },
+	{ "the largest", DTYPE_UINT64, DTYPE_BFLOAT16, UINT64_MAX, 0x5f80 },
+};
+
+Test(converters, integers_are_rounded_once)
+{
+	for (int level = 0; level < CPU_ISA_LEVELS; level++) {
+		const struct cpu_isa *isa = cpu_isa_get((enum cpu_isa_level)level);
+
+		for (size_t i = 0; isa && i < sizeof(known_integers) / sizeof(known_integers[0]); i++) {
+			const struct known_integer *row = &known_integers[i];
+			const struct cpu_converters *c = isa->converters;
+			uint64_t bits = 0;
+
+			c->load_lossy[row->from](lanes, (const char *)&row->value, 1);
+			c->store_clamped[CPU_LANE_FLOAT64][row->to]((char *)&bits, lanes, 1);
+			cr_expect_eq(bits, row->bits, "%s, %s: %#llx, not %#llx", isa->name, row->name,
+			             (unsigned long long)bits, (unsigned long long)row->bits);
+		}
+	}
+}
+
 /* ---- All instruction sets --------------------------------------------------------------------------- */
 
 /* Bits of any kind, and among them those at which something changes. */
@@ -128,27 +164,33 @@ static void fill_source(enum dtype dtype, int64_t round, uint64_t *state)
 	}
 }
 
-static void convert(const struct cpu_isa *isa, enum cpu_lane lane, bool clamps, enum dtype from,
-                    enum dtype to, int64_t n, char *dst)
+static void convert(const struct cpu_isa *isa, enum cpu_lane lane, bool clamps, bool is_lossy,
+                    enum dtype from, enum dtype to, int64_t n, char *dst)
 {
 	const struct cpu_converters *c = isa->converters;
 
 	memset(dst, 0xa5, MOST * 8 + 2 * GUARD);
-	c->load[lane][from](lanes, source, n);
+	(is_lossy ? c->load_lossy[from] : c->load[lane][from])(lanes, source, n);
 	(clamps ? c->store_clamped : c->store)[lane][to](dst + GUARD, lanes, n);
 }
 
 static void check_pair(const struct cpu_isa *isa, enum cpu_lane lane, enum dtype from, enum dtype to,
                        int64_t n)
 {
-	for (int clamps = 0; clamps < 2; clamps++) {
-		convert(cpu_isa_get(CPU_ISA_PLAIN), lane, clamps, from, to, n, one);
-		convert(isa, lane, clamps, from, to, n, other);
+	const bool has_lossy =
+	    isa->converters->load_lossy[from] && (lane == CPU_LANE_FLOAT64) == (dtype_size(from) == 8);
+
+	for (int way = 0; way < (has_lossy ? 4 : 2); way++) {
+		const bool clamps = way % 2, is_lossy = way / 2;
+
+		convert(cpu_isa_get(CPU_ISA_PLAIN), lane, clamps, is_lossy, from, to, n, one);
+		convert(isa, lane, clamps, is_lossy, from, to, n, other);
 		for (size_t i = 0; i < sizeof(one); i++)
 			if (one[i] != other[i]) {
-				cr_expect_fail("%s, lane %d, %s to %s%s, %lld elements: byte %zu", isa->name,
-				               (int)lane, dtype_names[from], dtype_names[to],
-				               clamps ? ", clamped" : "", (long long)n, i - GUARD);
+				cr_expect_fail("%s, lane %d, %s to %s%s%s, %lld elements: byte %zu",
+				               isa->name, (int)lane, dtype_names[from], dtype_names[to],
+				               clamps ? ", clamped" : "", is_lossy ? ", lossy" : "",
+				               (long long)n, i - GUARD);
 				return;
 			}
 		int64_t end = GUARD + n * dtype_size(to);

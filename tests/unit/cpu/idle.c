@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which of the threads without work are called, by whom, and that each that is called comes. */
-#include "kernels/cpu/stream.h"
+#include "kernels/cpu/run/stream.h"
 
 #include <pthread.h>
 #include <sched.h>

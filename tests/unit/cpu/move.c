@@ -8,7 +8,7 @@
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 
-#include "kernels/cpu/move.h"
+#include "kernels/cpu/move/move.h"
 #include "proto/arithmetic.h"
 #include "tests/support/tap.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Loop nests by tables of offsets, against one element after the other, and what is around them. */
-#include "kernels/cpu/offsets.h"
+#include "kernels/cpu/move/offsets.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>

@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "kernels/cpu/move.h"
-#include "kernels/plan/transform.h"
+#include "kernels/cpu/move/move.h"
+#include "kernels/transform/transform.h"
 
 /* Of a row of a table. */
 struct padded_request {

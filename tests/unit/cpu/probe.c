@@ -5,7 +5,7 @@
 
 #include <criterion/criterion.h>
 
-#include "kernels/cpu/running_job.h"
+#include "kernels/cpu/run/running_job.h"
 #include "proto/clock.h"
 #include "rig.h"
 

@@ -14,6 +14,7 @@
 
 #include "kernels/host/memory.h"
 #include "tests/support/oracle.h"
+#include "tests/support/plans.h"
 #include "tests/support/tap.h"
 #include "ways.h"
 
@@ -217,13 +218,11 @@ static bool try_list(struct bench *bench, uint64_t seed)
 	static struct list list;
 	uint64_t state = seed ^ UINT64_C(0x5555);
 	struct transform transform;
-	struct plan plan;
 	struct error err;
 	char text[1024];
 	make_list(seed, &list);
 	if (transform_init(&transform, &list.c.spec, &err) < 0)
 		return complain(bench, seed, "list", err.message);
-	plan_init(&plan, &transform, &bench->engine->facts);
 	fill_memory(bench, &state, list.dst_size, list.src_size);
 	expect_list(&list);
 
@@ -238,7 +237,7 @@ static bool try_list(struct bench *bench, uint64_t seed)
 		write_index(&list, data_of(bench->index) + list.blocks.index_offset);
 	}
 	struct engine_job job = { .move = { .transform = &transform,
-		                            .plan = &plan,
+		                            .plan = plan_for(bench->engine, &transform, 0, 0),
 		                            .dst = bench->dst,
 		                            .src = bench->src,
 		                            .dst_offset = ORACLE_GUARD + list.c.dst_offset,
@@ -266,7 +265,6 @@ static bool try_batch(struct bench *bench, uint64_t seed)
 {
 	static struct oracle_case c[MOST_MOVES];
 	static struct transform transform[MOST_MOVES];
-	static struct plan plan[MOST_MOVES];
 	struct engine_move moves[MOST_MOVES];
 	uint64_t state = ~seed;
 	uint32_t n = (uint32_t)oracle_between(&state, 1, one_in(&state, 4) ? MOST_MOVES : 6);
@@ -276,9 +274,8 @@ static bool try_batch(struct bench *bench, uint64_t seed)
 		oracle_random_case(seed * MOST_MOVES + i, &c[i]);
 		if (transform_init(&transform[i], &c[i].spec, &err) < 0)
 			return complain(bench, seed, "batch", err.message);
-		plan_init(&plan[i], &transform[i], &bench->engine->facts);
 		moves[i] = (struct engine_move){ .transform = &transform[i],
-			                         .plan = &plan[i],
+			                         .plan = plan_for(bench->engine, &transform[i], 0, 0),
 			                         .dst = bench->dst,
 			                         .src = bench->src,
 			                         .dst_offset = dst_size + c[i].dst_offset,

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "kernels/host/memory.h"
+#include "tests/support/plans.h"
 #include "tests/support/split_case.h"
 #include "tests/support/tap.h"
 #include "ways.h"
@@ -30,7 +31,6 @@ static bool complain(const struct bench *bench, const struct split_case *c, cons
 static bool run_parts(struct bench *bench, const struct split_case *c, const struct split *split)
 {
 	static struct transform transforms[SPLIT_MAX_PARTS];
-	static struct plan plans[SPLIT_MAX_PARTS];
 	struct engine_move moves[SPLIT_MAX_PARTS];
 	struct engine_job job = { .moves = moves, .n_moves = (uint32_t)split->n_parts };
 	struct split_part part;
@@ -40,10 +40,9 @@ static bool run_parts(struct bench *bench, const struct split_case *c, const str
 		split_get(split, i, &part);
 		if (transform_init(&transforms[i], &part.spec, &err) < 0)
 			return complain(bench, c, err.message);
-		plan_init(&plans[i], &transforms[i], &bench->engine->facts);
 		moves[i] = (struct engine_move){
 			.transform = &transforms[i],
-			.plan = &plans[i],
+			.plan = plan_for(bench->engine, &transforms[i], 0, 0),
 			.dst = bench->dst,
 			.src = bench->src,
 			.dst_offset = ORACLE_GUARD + c->c.dst_offset + (uint64_t)part.dst_offset,

@@ -15,12 +15,13 @@
 #include "kernels/host/memory.h"
 #include "tests/support/conversion_case.h"
 #include "tests/support/oracle.h"
+#include "tests/support/plans.h"
 #include "tests/support/tap.h"
 #include "ways.h"
 
 #define FULL_CASES   1000000
 #define DEFAULT_SEED 1
-#define REPEATS      2 /* until a plan is kept (kept.h) */
+#define REPEATS      2 /* until a plan is kept (small_plan.h) */
 /* Transposes there and back: one for so many transforms, since they are dearer. */
 #define INVERSE_SHARE 10
 /* Conversions: the oracle takes an element at a time. */
@@ -28,11 +29,11 @@
 #define BIAS_AT          (BENCH_BYTES / 2) /* in the memory of both operands */
 
 /* dst and src: bytes of element [0, ..., 0] in the bench's memories. */
-static struct engine_move move_of(const struct bench *bench, const struct transform *transform,
-                                  const struct plan *plan, uint64_t dst, uint64_t src)
+static struct engine_move move_of(const struct bench *bench, const struct transform *transform, uint64_t dst,
+                                  uint64_t src)
 {
 	return (struct engine_move){ .transform = transform,
-		                     .plan = plan,
+		                     .plan = plan_for(bench->engine, transform, 0, 0),
 		                     .dst = bench->dst,
 		                     .src = bench->src,
 		                     .dst_offset = dst,
@@ -41,9 +42,7 @@ static struct engine_move move_of(const struct bench *bench, const struct transf
 
 static int run(struct bench *bench, const struct transform *transform, uint64_t dst, uint64_t src)
 {
-	struct plan plan;
-	plan_init(&plan, transform, &bench->engine->facts);
-	struct engine_job job = { .move = move_of(bench, transform, &plan, dst, src) };
+	struct engine_job job = { .move = move_of(bench, transform, dst, src) };
 	return bench_run(bench, &job);
 }
 
@@ -143,7 +142,6 @@ static bool is_counted(const struct conversion_case *c, uint64_t changed)
 static bool try_conversion(struct bench *bench, struct conversion_case *c)
 {
 	struct transform transform;
-	struct plan plan;
 	struct error err;
 	char text[4096];
 	size_t dst_bytes = c->c.dst_size + 2 * ORACLE_GUARD, src_bytes = c->c.src_size + 2 * ORACLE_GUARD;
@@ -153,8 +151,7 @@ static bool try_conversion(struct bench *bench, struct conversion_case *c)
 	if (transform_init(&transform, &c->c.spec, &err) < 0)
 		return converts_wrongly(bench, c, err.message);
 
-	plan_init(&plan, &transform, &bench->engine->facts);
-	struct engine_job job = { .move = move_of(bench, &transform, &plan, ORACLE_GUARD + c->c.dst_offset,
+	struct engine_job job = { .move = move_of(bench, &transform, ORACLE_GUARD + c->c.dst_offset,
 		                                  ORACLE_GUARD + c->c.src_offset) };
 	job.move.scale = operand_of(bench, &c->scale, 0);
 	job.move.bias = operand_of(bench, &c->bias, BIAS_AT);

@@ -10,9 +10,10 @@
 
 #include <criterion/criterion.h>
 
+#include "kernels/cpu/run/tuning.h"
+#include "kernels/cpu/run/watcher.h"
 #include "kernels/host/memory.h"
-#include "kernels/cpu/tuning.h"
-#include "kernels/cpu/watcher.h"
+#include "tests/support/plans.h"
 
 struct engine *engine;
 struct engine_owner owner;
@@ -62,6 +63,7 @@ void open_engine_words(uint32_t threads, int64_t inline_bytes, uint32_t wait_wor
 void close_engine(void)
 {
 	engine_owner_deinit(&owner);
+	plans_drop();
 	engine_close(engine);
 	engine = NULL;
 	close(wakeups);
@@ -106,11 +108,11 @@ void work_init(struct work *work, int64_t n, bool transposed, struct engine_memo
 	tensor_layout_init(&spec.dst, DTYPE_FLOAT32, 2, shape, NULL, "dst", &err);
 	tensor_layout_init(&spec.src, DTYPE_FLOAT32, 2, shape, NULL, "src", &err);
 	cr_assert_eq(transform_init(&work->transform, &spec, &err), 0, "%s", err.message);
-	plan_init(&work->plan, &work->transform, &engine->facts);
-	work->job = (struct engine_job){
-		.move = { .transform = &work->transform, .plan = &work->plan, .dst = dst, .src = src },
-		.on_done = on_done
-	};
+	work->job = (struct engine_job){ .move = { .transform = &work->transform,
+		                                   .plan = plan_for(engine, &work->transform, 0, 0),
+		                                   .dst = dst,
+		                                   .src = src },
+		                         .on_done = on_done };
 }
 
 void hold_thread(struct work *work, struct engine_stream *stream, struct engine_memory *dst,
@@ -132,8 +134,6 @@ void list_work_init(struct list_work *work, int64_t bytes, uint64_t n, uint32_t 
 	tensor_layout_init(&spec.dst, DTYPE_UINT8, 1, &bytes, NULL, "dst", &err);
 	tensor_layout_init(&spec.src, DTYPE_UINT8, 1, &bytes, NULL, "src", &err);
 	cr_assert_eq(transform_init(&work->transform, &spec, &err), 0, "%s", err.message);
-	plan_init(&work->plan, &work->transform,
-	          &(struct plan_facts){ .engine = "cpu", .threads = 2, .align = 16 });
 	work->blocks = (struct engine_blocks){
 		.n = n,
 		.layers = layers,
@@ -143,11 +143,12 @@ void list_work_init(struct list_work *work, int64_t bytes, uint64_t n, uint32_t 
 		.dst = { .step = (uint64_t)bytes, .layer_step = (scatter ? limit : n) * (uint64_t)bytes },
 		.src = { .step = (uint64_t)bytes, .layer_step = (scatter ? n : limit) * (uint64_t)bytes },
 	};
-	work->job = (struct engine_job){
-		.move = { .transform = &work->transform, .plan = &work->plan, .dst = dst, .src = src },
-		.blocks = &work->blocks,
-		.on_done = on_done
-	};
+	work->job = (struct engine_job){ .move = { .transform = &work->transform,
+		                                   .plan = plan_for(engine, &work->transform, 0, 0),
+		                                   .dst = dst,
+		                                   .src = src },
+		                         .blocks = &work->blocks,
+		                         .on_done = on_done };
 }
 
 void break_memory(struct engine_memory *memory, size_t from)

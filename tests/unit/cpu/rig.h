@@ -38,11 +38,10 @@ void wait_done(size_t n);
 struct engine_memory *new_memory(uint64_t size);
 char *data(struct engine_memory *memory);
 
-/* A job with its transform and plan, of float32 [n, n]; perm 1, 0 when transposed. */
+/* A work is a job with its transform of float32 [n, n], where perm is 1, 0 if it is transposed. */
 struct work {
 	struct engine_job job;
 	struct transform transform;
-	struct plan plan;
 };
 
 void work_init(struct work *work, int64_t n, bool transposed, struct engine_memory *dst,
@@ -58,7 +57,6 @@ void hold_thread(struct work *work, struct engine_stream *stream, struct engine_
 struct list_work {
 	struct engine_job job;
 	struct transform transform;
-	struct plan plan;
 	struct engine_blocks blocks;
 };
 

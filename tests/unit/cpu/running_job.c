@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What one work item may hold: however far apart elements lie, few pages are touched. And how many of them
  * threads hold at once. */
-#include "kernels/cpu/running_job.h"
+#include "kernels/cpu/run/running_job.h"
 
 #include <string.h>
 
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 
+#include "kernels/cpu/plan/cpu_choice.h"
 #include "kernels/host/memory.h"
-#include "kernels/plan/plan.h"
+#include "rig.h"
+#include "tests/support/plans.h"
 
 /* Lines on one side, and the elements of one work item when each is on a line of its own. */
-#define MOST_LINES (PLAN_PIECE_BYTES / CPU_LINE)
+#define MOST_LINES (CPU_PIECE_BYTES / CPU_LINE)
 
 struct work_item_row {
 	char name[32];
@@ -140,21 +142,20 @@ ParameterizedTest(struct work_item_row *row, running, work_items_touch_few_lines
 {
 	struct transform_spec spec;
 	struct transform transform;
-	struct plan plan;
 	struct error err;
 	static char address; /* the work items are only looked at: nothing is moved */
 	struct host_memory memory = { .data = &address };
-	struct plan_facts facts = { .engine = "cpu", .threads = 2, .align = CPU_ALIGN };
 	struct cpu_tuning tuning = cpu_tuning_get();
 	struct running_job running = { 0 };
 	static struct work_item work_item;
 	int64_t work_items = 0;
 	spec_init(&spec, row);
 	cr_assert_eq(transform_init(&transform, &spec, &err), 0, "%s: %s", row->name, err.message);
-	plan_init(&plan, &transform, &facts);
-	struct engine_job job = {
-		.move = { .transform = &transform, .plan = &plan, .dst = &memory.base, .src = &memory.base }
-	};
+	open_engine(1, 0);
+	struct engine_job job = { .move = { .transform = &transform,
+		                            .plan = plan_for(engine, &transform, 0, 0),
+		                            .dst = &memory.base,
+		                            .src = &memory.base } };
 	running_job_clear(&job);
 	running_job_start(&running, &job, &tuning, 2);
 	while (running_job_work_items(&running, 1)) {
@@ -169,6 +170,7 @@ ParameterizedTest(struct work_item_row *row, running, work_items_touch_few_lines
 	struct engine_job *ended;
 	cr_assert(running_job_end(&running, &ended));
 	cr_assert_gt(work_items, 1, "%s", row->name);
+	close_engine();
 }
 
 Test(running, no_more_threads_than_the_job_allows)
@@ -176,23 +178,22 @@ Test(running, no_more_threads_than_the_job_allows)
 	static char address;
 	static struct work_item work_item[3];
 	struct host_memory memory = { .data = &address };
-	struct plan_facts facts = { .engine = "cpu", .threads = 8, .align = CPU_ALIGN };
 	struct transform_spec spec = { .n_perm = 1, .n_before = 1, .n_after = 1 };
 	const int64_t shape[] = { 64 << 20 };
 	struct cpu_tuning tuning = cpu_tuning_get();
 	struct running_job running = { 0 };
 	struct transform transform;
 	struct engine_job *ended;
-	struct plan plan;
 	struct error err;
 	cr_assert_eq(tensor_layout_init(&spec.dst, DTYPE_UINT8, 1, shape, NULL, "dst", &err), 0);
 	spec.src = spec.dst;
 	cr_assert_eq(transform_init(&transform, &spec, &err), 0, "%s", err.message);
-	plan_init(&plan, &transform, &facts);
-	struct engine_job job = {
-		.move = { .transform = &transform, .plan = &plan, .dst = &memory.base, .src = &memory.base },
-		.host_threads = 2
-	};
+	open_engine(1, 0);
+	struct engine_job job = { .move = { .transform = &transform,
+		                            .plan = plan_for(engine, &transform, 0, 0),
+		                            .dst = &memory.base,
+		                            .src = &memory.base },
+		                  .host_threads = 2 };
 	running_job_clear(&job);
 	running_job_start(&running, &job, &tuning, 8);
 	cr_assert_eq(running_job_work_items(&running, 8), 2);
@@ -206,4 +207,5 @@ Test(running, no_more_threads_than_the_job_allows)
 	running_job_end_work_item(&running, &work_item[1], 0);
 	running_job_stop(&running, STATUS_CANCELED);
 	cr_assert(running_job_end(&running, &ended));
+	close_engine();
 }

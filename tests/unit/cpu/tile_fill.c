@@ -8,9 +8,9 @@
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 
-#include "kernels/cpu/tile_fill.h"
-#include "kernels/cpu/tile_pack.h"
-#include "kernels/cpu/tile_turn.h"
+#include "kernels/cpu/tile/tile_fill.h"
+#include "kernels/cpu/tile/tile_pack.h"
+#include "kernels/cpu/tile/tile_turn.h"
 #include "proto/arithmetic.h"
 #include "tests/support/oracle.h"
 

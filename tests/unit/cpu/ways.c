@@ -8,9 +8,10 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "kernels/cpu/running_job.h"
-#include "kernels/cpu/tuning.h"
+#include "kernels/cpu/run/running_job.h"
+#include "kernels/cpu/run/tuning.h"
 #include "proto/clock.h"
+#include "tests/support/plans.h"
 #include "tests/support/tap.h"
 
 #define MOST_FAILURES 10
@@ -113,6 +114,7 @@ int bench_run(struct bench *bench, struct engine_job *job)
 			bench_die("read");
 		engine_reap(bench->engine);
 	}
+	plans_drop();
 	return job->status;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Windows of padded transforms: which axes are, and that subregions with them write what the oracle says and
  * nothing else. */
-#include "kernels/cpu/windows.h"
+#include "kernels/cpu/plan/padded.h"
 
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Batches against the oracle, move by move: random transforms and many copies, each with its status; and how
- * many launches a batch takes. */
+/* Tests batches: copies and tiles against the oracle, each with its status, and how many launches a batch
+ * takes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,9 +10,8 @@
 #include "counted.h"
 #include "rig.h"
 #include "tests/support/oracle.h"
-#include "tests/support/tap.h"
+#include "kernels/cuda/cuda_plan.h"
 
-#define MOST_MOVES   48
 #define MEMORY_BYTES (2u << 20)
 
 static struct engine_memory *dst[2], *src[2];
@@ -73,59 +72,7 @@ static void run(struct engine_job *job, struct engine_move *moves, uint32_t n, c
 			cr_assert_eq(expected[m][i], data(dst[m])[i], "%s: byte %zu of %d", name, i, m);
 }
 
-/* ---- Random ---------------------------------------------------------------------------------------------
- */
-
-struct kind_row {
-	char name[40];
-	enum region_kind first, second;
-	long seeds; /* of the full length */
-};
-
-ParameterizedTestParameters(batch, random_moves)
-{
-	static struct kind_row rows[] = {
-		{ "device", REGION_KIND_CUDA_FD, REGION_KIND_CUDA_IPC, 400 },
-		{ "device and host", REGION_KIND_CUDA_FD, REGION_KIND_MEMFD, 300 },
-	};
-	return cr_make_param_array(struct kind_row, rows, sizeof rows / sizeof *rows);
-}
-
-ParameterizedTest(struct kind_row *row, batch, random_moves)
-{
-	static struct work work[MOST_MOVES];
-	static struct engine_move moves[MOST_MOVES];
-
-	const uint64_t seeds = (uint64_t)tap_portion(row->seeds);
-
-	open_all(row->first, row->second);
-	for (uint64_t seed = 1; seed <= seeds; seed++) {
-		uint64_t state = seed, end[2] = { 0, 0 };
-		const uint32_t n = 1 + (uint32_t)(oracle_random(&state) % MOST_MOVES);
-
-		for (uint32_t i = 0; i < n; i++) {
-			const int m = (int)(oracle_random(&state) % 2);
-			struct oracle_case c;
-
-			oracle_random_case(seed * 1000 + i, &c);
-			const uint64_t to = end[m] + ORACLE_GUARD + c.dst_offset;
-			const uint64_t from = oracle_random(&state) % 512 + c.src_offset;
-
-			work_init_spec(&work[i], &c.spec, dst[m], to, src[m], from);
-			moves[i] = work[i].job.move;
-			moves[i].status = 99;
-			oracle_run(&c.spec, expected[m] + to, data(src[m]) + from);
-			end[m] += (c.dst_size + 2 * ORACLE_GUARD) / 16 * 16 + oracle_random(&state) % 2 * 8;
-			cr_assert_leq(end[m], MEMORY_BYTES);
-			oracle_case_free(&c);
-		}
-		run(&work[0].job, moves, n, row->name);
-	}
-	close_all();
-}
-
-/* ---- Many copies, one launch -----------------------------------------------------------------------------
- */
+/* ---- Many copies, one launch ----------------------------------------------------------------------- */
 
 struct copy_row {
 	char name[40];
@@ -201,8 +148,7 @@ Test(batch, transposes_are_one_launch)
 	close_all();
 }
 
-/* ---- Moves that go by tiles of many axes when they are alone
- * ---------------------------------------------------- */
+/* ---- Moves that go by tiles of many axes when they are alone --------------------------------------- */
 
 struct tile_row {
 	char name[40];
@@ -252,8 +198,9 @@ Test(batch, tiles_of_many_axes)
 
 		tile_spec(row, &spec);
 		work_init_spec(&work[i], &spec, dst[0], at, src[0], from);
-		cr_assert_eq(work[i].plan.tma.route, TMA_ROUTE_PERMUTE, "%s: route %d", row->name,
-		             work[i].plan.tma.route);
+		const enum strategy_id strategy = cuda_plan(work[i].job.move.plan)->tma.strategy;
+
+		cr_assert_eq(strategy, STRATEGY_permute, "%s: strategy %d", row->name, strategy);
 		moves[i] = work[i].job.move;
 		oracle_run(&spec, expected[0] + at, data(src[0]) + from);
 		at += (uint64_t)work[i].transform.count * 4 + 4;
@@ -264,8 +211,7 @@ Test(batch, tiles_of_many_axes)
 	close_all();
 }
 
-/* ---- Ends ------------------------------------------------------------------------------------------------
- */
+/* ---- Ends ------------------------------------------------------------------------------------------ */
 
 Test(batch, of_nothing)
 {
@@ -275,34 +221,8 @@ Test(batch, of_nothing)
 	work_init(&work, 0, false, dst[0], src[0]);
 	run(&work.job,
 	    &(struct engine_move){
-		.transform = &work.transform, .plan = &work.plan, .dst = dst[0], .src = src[0] },
+		.transform = &work.transform, .plan = work.job.move.plan, .dst = dst[0], .src = src[0] },
 	    1, "nothing");
 	cr_assert_eq(n_launches, 0);
-	close_all();
-}
-
-/* Behind a job that takes long, so that it has not started. */
-Test(batch, every_move_is_cancelled)
-{
-	static struct work first[4], work;
-	static struct engine_move moves[3];
-
-	setenv("SOFTGPU_SLOW_US", "100000", 1);
-	open_all(REGION_KIND_CUDA_FD, REGION_KIND_CUDA_FD);
-	for (int i = 0; i < 4; i++) { /* as many of a stream as are in flight at a time */
-		work_init(&first[i], 16, true, dst[0], src[0]);
-		engine_submit(engine, stream, &first[i].job);
-	}
-	work_init(&work, 16, true, dst[1], src[1]);
-	for (int i = 0; i < 3; i++)
-		moves[i] = work.job.move;
-	work.job = (struct engine_job){ .moves = moves, .n_moves = 3, .on_done = work.job.on_done };
-	engine_submit(engine, stream, &work.job);
-	cr_assert(engine_cancel(engine, stream, &work.job));
-	wait_done(5);
-	cr_assert_eq(work.job.status, STATUS_CANCELED);
-	for (int i = 0; i < 3; i++)
-		cr_assert_eq(moves[i].status, STATUS_CANCELED, "move %d: %d", i, moves[i].status);
-	cr_assert_arr_eq(expected[1], data(dst[1]), MEMORY_BYTES);
 	close_all();
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists of blocks against the oracle, block by block: random transforms, lists, layers and places, whole
- * memories compared; and how many launches one takes. */
+/* Tests lists of blocks by the kernels for lists alone, against the oracle, and how many launches one
+ * takes. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,35 +8,15 @@
 #include <criterion/parameterized.h>
 
 #include "counted.h"
-#include "kernels/plan/block_plan.h"
-#include "kernels/plan/blocks.h"
+#include "kernels/cuda/cuda_plan.h"
+#include "kernels/transform/blocks.h"
 #include "rig.h"
-#include "tests/support/blocks.h"
-#include "tests/support/tap.h"
+#include "tests/support/oracle.h"
+#include "tests/support/plans.h"
 
-#define MEMORY_BYTES BLOCKS_CASE_BYTES
+#define MEMORY_BYTES (4u << 20)
 
 enum index_place { INDEX_INLINE, INDEX_DEVICE, INDEX_HOST };
-
-struct place_row {
-	char name[40];
-	enum region_kind dst, src;
-	enum index_place index;
-	long seeds; /* in full */
-};
-
-ParameterizedTestParameters(blocks, random_lists)
-{
-	static struct place_row rows[] = {
-		{ "device to device", REGION_KIND_CUDA_FD, REGION_KIND_CUDA_IPC, INDEX_INLINE, 1000 },
-		{ "host to device", REGION_KIND_CUDA_IPC, REGION_KIND_MEMFD, INDEX_INLINE, 500 },
-		{ "device to host", REGION_KIND_MEMFD, REGION_KIND_CUDA_FD, INDEX_INLINE, 500 },
-		{ "host to host", REGION_KIND_MEMFD, REGION_KIND_MEMFD, INDEX_INLINE, 300 },
-		{ "index on the device", REGION_KIND_CUDA_FD, REGION_KIND_CUDA_FD, INDEX_DEVICE, 1000 },
-		{ "index on the host", REGION_KIND_CUDA_FD, REGION_KIND_MEMFD, INDEX_HOST, 500 },
-	};
-	return cr_make_param_array(struct place_row, rows, sizeof rows / sizeof *rows);
-}
 
 /* A test's memories, and what the destination has to be. */
 struct bench {
@@ -45,7 +25,7 @@ struct bench {
 	unsigned char *expected;
 };
 
-static void bench_open(struct bench *bench, const struct place_row *row)
+static void bench_open(struct bench *bench, enum index_place index)
 {
 	struct cuda_limits limits = small_limits();
 	uint64_t state = 5;
@@ -54,9 +34,9 @@ static void bench_open(struct bench *bench, const struct place_row *row)
 	open_engine(&limits);
 	count_launches();
 	bench->stream = engine_stream_new(engine, &owner);
-	bench->dst = new_memory(row->dst, MEMORY_BYTES);
-	bench->src = new_memory(row->src, MEMORY_BYTES);
-	bench->index = new_memory(row->index == INDEX_HOST ? REGION_KIND_MEMFD : REGION_KIND_CUDA_FD, 4096);
+	bench->dst = new_memory(REGION_KIND_CUDA_FD, MEMORY_BYTES);
+	bench->src = new_memory(REGION_KIND_CUDA_FD, MEMORY_BYTES);
+	bench->index = new_memory(index == INDEX_HOST ? REGION_KIND_MEMFD : REGION_KIND_CUDA_FD, 4096);
 	bench->expected = malloc(MEMORY_BYTES);
 	cr_assert_not_null(bench->expected);
 	for (size_t i = 0; i < MEMORY_BYTES; i += 8) {
@@ -77,84 +57,12 @@ static void bench_close(struct bench *bench)
 	close_engine();
 }
 
-/* A border may be another launch's. */
-static unsigned most_launches(const struct transform *transform)
-{
-	for (int d = 0; d < transform->rank; d++)
-		if (transform->axis[d].source != transform->axis[d].extent)
-			return 2;
-	return 1;
-}
-
-static void run_case(const struct bench *bench, const struct place_row *row, uint64_t seed)
-{
-	static struct blocks_case c;
-	static struct work work;
-	static char text[2000];
-	struct engine_blocks *b = &c.blocks;
-
-	blocks_case_draw(seed, &c, row->index == INDEX_INLINE);
-	oracle_case_text(&c.block, text, sizeof text);
-	cr_assert_leq(c.dst.end, MEMORY_BYTES);
-	cr_assert_leq(c.src.end, MEMORY_BYTES);
-	work_init_spec(&work, &c.block.spec, bench->dst, c.dst.offset, bench->src, c.src.offset);
-	if (row->index == INDEX_INLINE) {
-		b->index = c.packed + 1;
-	} else {
-		b->index_memory = bench->index;
-		b->index_offset = 8 * (seed % 3);
-		memcpy(data(bench->index) + b->index_offset, c.packed + 1, b->n * b->index_bytes);
-	}
-	b->passed = b->beyond = 999;
-	work.job.blocks = b;
-	memcpy(bench->expected, data(bench->dst), c.dst.end);
-	blocks_case_expect(&c, bench->expected, data(bench->src));
-	n_done = 0;
-	n_launches = n_late_launches = 0;
-	engine_submit(engine, bench->stream, &work.job);
-	wait_done(1);
-	cr_assert_eq(n_late_launches, 0, "%s: seed %lu: %u launches", row->name, (unsigned long)seed,
-	             n_late_launches);
-	cr_assert_eq(work.job.status, 0, "%s: seed %lu: %d: %s", row->name, (unsigned long)seed,
-	             work.job.status, text);
-	for (size_t i = 0; i < c.dst.end; i++)
-		cr_assert_eq(bench->expected[i], data(bench->dst)[i],
-		             "%s: seed %lu: byte %zu of %lu: %s, n %lu, limit %lu, %u layers, steps %lu %lu, "
-		             "scatter %d",
-		             row->name, (unsigned long)seed, i, (unsigned long)c.dst.end, text,
-		             (unsigned long)b->n, (unsigned long)b->limit, b->layers,
-		             (unsigned long)b->dst.step, (unsigned long)b->src.step, b->scatter);
-	if (work.transform.count > 0) {
-		cr_assert_eq(b->passed, c.passed, "%s: seed %lu: %lu", row->name, (unsigned long)seed,
-		             (unsigned long)b->passed);
-		cr_assert_eq(b->beyond, c.beyond, "%s: seed %lu: %lu", row->name, (unsigned long)seed,
-		             (unsigned long)b->beyond);
-		cr_assert_leq(n_launches, most_launches(&work.transform), "%s: seed %lu: %u launches: %s",
-		              row->name, (unsigned long)seed, n_launches, text);
-	}
-	oracle_case_free(&c.block);
-}
-
-ParameterizedTest(struct place_row *row, blocks, random_lists)
-{
-	long seeds = tap_portion(row->seeds);
-	struct bench bench;
-
-	bench_open(&bench, row);
-	for (long seed = 1; seed <= seeds; seed++)
-		run_case(&bench, row, (uint64_t)seed);
-	bench_close(&bench);
-}
-
-/* ---- Kernels for lists alone -----------------------------------------------------------------------------
- */
-
 #define MOST_ENTRIES 8193
 
 /* Blocks of a shape for which there is a kernel, so many of them in so many layers. */
 struct kernel_row {
 	char name[40];
-	enum tma_route route;
+	enum strategy_id strategy;
 	enum index_place index;
 	uint8_t index_bytes; /* 0: 4 */
 	uint64_t n, limit;
@@ -170,8 +78,8 @@ struct kernel_row {
 	bool is_sent;      /* the list, or its layers, to memory */
 };
 
-#define ROWS      .route = TMA_ROUTE_MEMCPY
-#define MAPS      .route = TMA_ROUTE_COPY
+#define ROWS      .strategy = STRATEGY_memcpy
+#define MAPS      .strategy = STRATEGY_copy
 #define VECTOR(n) .rank = 1, .shape = { n }
 #define HEADS     .rank = 3, .shape = { 16, 8, 64 }, .perm = { 1, 0, 2 }
 #define SMALL     .rank = 3, .shape = { 2, 2, 16 }, .perm = { 1, 0, 2 }
@@ -260,7 +168,7 @@ ParameterizedTestParameters(blocks, by_their_kernels)
 		  .listed = true,
 		  .is_sent = true },
 		{ .name = "not of 16 bytes",
-		  .route = TMA_ROUTE_ROWS,
+		  .strategy = STRATEGY_rows,
 		  .n = 9,
 		  .limit = 12,
 		  .layers = 2,
@@ -305,7 +213,7 @@ ParameterizedTestParameters(blocks, by_their_kernels)
 		  .perm = { 0, 1 },
 		  .pad = { 2, 4 } },
 		{ .name = "permuted, layers by a list",
-		  .route = TMA_ROUTE_SHORT,
+		  .strategy = STRATEGY_short,
 		  .n = 11,
 		  .limit = 7,
 		  .layers = 3,
@@ -313,7 +221,7 @@ ParameterizedTestParameters(blocks, by_their_kernels)
 		  .listed = true,
 		  .is_sent = true },
 		{ .name = "transposed",
-		  .route = TMA_ROUTE_TILES,
+		  .strategy = STRATEGY_tiles,
 		  .n = 11,
 		  .limit = 7,
 		  .layers = 2,
@@ -322,7 +230,7 @@ ParameterizedTestParameters(blocks, by_their_kernels)
 		  .perm = { 1, 0 },
 		  .is_sent = true },
 		{ .name = "transposed, few rows",
-		  .route = TMA_ROUTE_GATHER,
+		  .strategy = STRATEGY_gather,
 		  .n = 11,
 		  .limit = 7,
 		  .layers = 2,
@@ -353,7 +261,7 @@ static void kernel_side(struct engine_blocks_side *side, const struct kernel_row
                         uint64_t bytes, uint64_t blocks)
 {
 	side->step = (bytes + row->step + 15) / 16 * 16;
-	if (row->route == TMA_ROUTE_ROWS)
+	if (row->strategy == STRATEGY_rows)
 		side->step = bytes;
 	side->layer_step = side->step * blocks + 32;
 	for (uint32_t l = 0; l < row->layers; l++)
@@ -397,19 +305,16 @@ ParameterizedTest(struct kernel_row *row, blocks, by_their_kernels)
 	static struct work work;
 	static int64_t dst_layers[4], src_layers[4];
 	static int64_t index[MOST_ENTRIES];
-	const struct place_row places = { "kernels", REGION_KIND_CUDA_FD, REGION_KIND_CUDA_FD, row->index,
-		                          0 };
 	struct engine_blocks b = { .n = row->n,
 		                   .layers = row->layers,
 		                   .scatter = row->scatter,
 		                   .index_bytes = row->index_bytes ? row->index_bytes : 4,
 		                   .limit = row->limit };
 	struct transform_spec spec;
-	struct plan_facts facts;
+	struct engine_plan *plan;
 	struct bench bench;
-	struct plan plan;
 
-	bench_open(&bench, &places);
+	bench_open(&bench, row->index);
 	kernel_spec(row, &spec);
 	work_init_spec(&work, &spec, bench.dst, 64, bench.src, 64);
 	kernel_side(&b.dst, row, dst_layers, (uint64_t)work.transform.dst_extent.high,
@@ -420,8 +325,9 @@ ParameterizedTest(struct kernel_row *row, blocks, by_their_kernels)
 		b.src.step = row->src_step;
 	kernel_index(row, index);
 	lay_index(&b, row, &bench, index);
-	block_plan_init(&plan, &work.transform, &b, &engine->facts, 0, 0);
-	cr_assert_eq(plan.tma.route, row->route, "%s: by route %d", row->name, plan.tma.route);
+	plan = cuda_plan_of_list(work.job.move.plan, &b, 0, 0);
+	cr_assert_eq(cuda_plan(plan)->tma.strategy, row->strategy, "%s: by strategy %d", row->name,
+	             cuda_plan(plan)->tma.strategy);
 	memcpy(bench.expected, data(bench.dst), MEMORY_BYTES);
 	for (uint32_t l = 0; l < row->layers; l++)
 		for (uint64_t i = 0; i < row->n; i++) {
@@ -436,15 +342,14 @@ ParameterizedTest(struct kernel_row *row, blocks, by_their_kernels)
 			           data(bench.src) + 64 + from * b.src.step +
 			               (row->listed ? (uint64_t)src_layers[l] : l * b.src.layer_step));
 		}
-	/* As it comes from the daemon: for rows, whatever the engine has. */
-	facts = blocks_facts(&engine->facts, &b, 64, 64);
-	plan_init(&work.plan, &work.transform, &facts);
+	work.job.move.plan = plan_for_list(engine, &work.transform, &b, 64, 64);
 	work.job.blocks = &b;
 	n_launches = n_sends = 0;
 	engine_submit(engine, bench.stream, &work.job);
 	wait_done(1);
 	cr_assert_eq(work.job.status, 0, "%s: %d", row->name, work.job.status);
-	cr_assert_eq(b.family, plan.family, "%s: by family %d", row->name, b.family);
+	cr_assert_eq(b.family, cuda_plan(plan)->family, "%s: by family %d", row->name, b.family);
+	engine_plan_unref(plan);
 	cr_assert_eq(n_sends, row->is_sent, "%s: %u", row->name, n_sends);
 	for (size_t i = 0; i < MEMORY_BYTES; i++)
 		cr_assert_eq(bench.expected[i], data(bench.dst)[i], "%s: byte %zu", row->name, i);

@@ -3,7 +3,7 @@
 
 #include <stdbool.h>
 
-#include "kernels/cuda/driver.h"
+#include "kernels/cuda/driver/driver.h"
 
 unsigned n_launches;
 unsigned n_late_launches;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Choosing a GPU, and what every failure on the way leaves behind. */
-#include "kernels/cuda/device.h"
+#include "kernels/cuda/driver/device.h"
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -11,7 +11,7 @@
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 
-#include "kernels/cuda/driver.h"
+#include "kernels/cuda/driver/driver.h"
 #include "soft.h"
 #include "tests/softgpu/live.h"
 

@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cuda/queue.h"
+#include "kernels/cuda/cuda_plan.h"
+#include "kernels/cuda/sched/queue.h"
 #include "rig.h"
 
 #define LONG_ENOUGH UINT64_C(10000000000)
@@ -49,7 +50,7 @@ static void let_it_park(struct engine_stream *stream)
 
 	while (!is_parked) {
 		pthread_mutex_lock(&queue->lock);
-		is_parked = queue->is_parked;
+		is_parked = queue->thread == QUEUE_PARKED;
 		pthread_mutex_unlock(&queue->lock);
 	}
 }
@@ -65,6 +66,7 @@ Test(drive, a_single_short_job_wakes_nobody)
 		let_it_park(stream);
 		memset(data(dst), 0xee, BYTES);
 		work_init(&work, N, false, dst, src);
+		cuda_plan(work.job.move.plan); /* otherwise the engine's thread would make it */
 		engine_submit(engine, stream, &work.job);
 		cr_expect(engine_drive(engine, LONG_ENOUGH), "it has not ended");
 		engine_reap(engine);
@@ -222,6 +224,7 @@ static void expect_ordered(uint64_t reached, bool is_driven)
 	set_word(words, WAITED, reached);
 	let_it_park(stream);
 	work_init(&work, N, false, dst, src);
+	cuda_plan(work.job.move.plan);
 	work.job.wait = (struct engine_point){ words, WAITED, 5 };
 	work.job.wait_until_ns = UINT64_MAX;
 	work.job.signal = (struct engine_point){ words, SIGNALLED, 7 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The driver table: what is said when there is none or too old a one, and what results mean. */
-#include "kernels/cuda/driver.h"
+#include "kernels/cuda/driver/driver.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -120,7 +120,7 @@ Test(driver, none)
 
 static const char *const names[] = {
 #define DRIVER(name, version) #name,
-#include "kernels/cuda/driver.def"
+#include "kernels/cuda/driver/driver.def"
 };
 
 /* Whichever is missing is named, and nothing of the table stays. */

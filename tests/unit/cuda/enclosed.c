@@ -18,7 +18,7 @@
 
 struct which_row {
 	char name[40];
-	enum tma_route route;
+	enum strategy_id strategy;
 	uint64_t n, limit;
 	bool in_region, layers;
 	uint32_t bytes;
@@ -28,21 +28,21 @@ struct which_row {
 ParameterizedTestParameters(enclosed, which)
 {
 	static struct which_row rows[] = {
-		{ "one of one", TMA_ROUTE_MEMCPY, 1, 1, false, false, 2, true },
-		{ "most short", TMA_ROUTE_MEMCPY, 1024, 65535, false, false, 2, true },
-		{ "one more", TMA_ROUTE_MEMCPY, 1025, 65535, false, false, 2, false },
-		{ "most", TMA_ROUTE_COPY, 8192, 65535, false, false, 2, false },
-		{ "too many", TMA_ROUTE_COPY, 8193, 65535, false, false, 0, false },
-		{ "most short of 4 bytes", TMA_ROUTE_COPY, 512, 65536, false, false, 4, true },
-		{ "one more of 4 bytes", TMA_ROUTE_COPY, 513, 65536, false, false, 4, false },
-		{ "most of 4 bytes", TMA_ROUTE_MEMCPY, 4096, INT32_MAX, false, false, 4, false },
-		{ "too many of 4 bytes", TMA_ROUTE_MEMCPY, 4097, INT32_MAX, false, false, 0, false },
-		{ "too many blocks", TMA_ROUTE_MEMCPY, 9, (uint64_t)INT32_MAX + 1, false, false, 0, false },
-		{ "no block", TMA_ROUTE_MEMCPY, 9, 0, false, false, 2, true },
-		{ "in a region", TMA_ROUTE_MEMCPY, 9, 9, true, false, 0, false },
-		{ "layers by a list", TMA_ROUTE_MEMCPY, 9, 9, false, true, 0, false },
-		{ "rows", TMA_ROUTE_ROWS, 9, 9, false, false, 0, false },
-		{ "nothing", TMA_ROUTE_NONE, 9, 9, false, false, 0, false },
+		{ "one of one", STRATEGY_memcpy, 1, 1, false, false, 2, true },
+		{ "most short", STRATEGY_memcpy, 1024, 65535, false, false, 2, true },
+		{ "one more", STRATEGY_memcpy, 1025, 65535, false, false, 2, false },
+		{ "most", STRATEGY_copy, 8192, 65535, false, false, 2, false },
+		{ "too many", STRATEGY_copy, 8193, 65535, false, false, 0, false },
+		{ "most short of 4 bytes", STRATEGY_copy, 512, 65536, false, false, 4, true },
+		{ "one more of 4 bytes", STRATEGY_copy, 513, 65536, false, false, 4, false },
+		{ "most of 4 bytes", STRATEGY_memcpy, 4096, INT32_MAX, false, false, 4, false },
+		{ "too many of 4 bytes", STRATEGY_memcpy, 4097, INT32_MAX, false, false, 0, false },
+		{ "too many blocks", STRATEGY_memcpy, 9, (uint64_t)INT32_MAX + 1, false, false, 0, false },
+		{ "no block", STRATEGY_memcpy, 9, 0, false, false, 2, true },
+		{ "in a region", STRATEGY_memcpy, 9, 9, true, false, 0, false },
+		{ "layers by a list", STRATEGY_memcpy, 9, 9, false, true, 0, false },
+		{ "rows", STRATEGY_rows, 9, 9, false, false, 0, false },
+		{ "nothing", STRATEGY_none, 9, 9, false, false, 0, false },
 	};
 	return cr_make_param_array(struct which_row, rows, sizeof rows / sizeof *rows);
 }
@@ -59,7 +59,7 @@ ParameterizedTest(struct which_row *row, enclosed, which)
 		                        .index = row->in_region ? NULL : index,
 		                        .src.layers = row->layers ? layers : NULL };
 
-	plan.tma.route = row->route;
+	plan.tma.strategy = row->strategy;
 	cr_assert_eq(enclosed_entry_bytes(&plan, &blocks), row->bytes, "%s", row->name);
 	if (row->bytes > 0)
 		cr_assert_eq(enclosed_is_short(&blocks, row->bytes), row->is_short, "%s", row->name);

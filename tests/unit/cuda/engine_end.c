@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How jobs end that do not just run: cancelled, failed, or on a device that is lost. */
+/* Tests how jobs end when a call of theirs fails, and on a device that is lost. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -9,82 +9,7 @@
 
 #include "rig.h"
 
-struct end_row {
-	char name[24];
-	enum region_kind kind;
-};
-
-#define DEVICE_AND_HOST                            \
-	{                                          \
-		{ "device", REGION_KIND_CUDA_FD }, \
-		{                                  \
-			"host", REGION_KIND_MEMFD  \
-		}                                  \
-	}
-
-ParameterizedTestParameters(cuda_end, cancel)
-{
-	static struct end_row rows[] = DEVICE_AND_HOST;
-	return cr_make_param_array(struct end_row, rows, sizeof rows / sizeof *rows);
-}
-
-/* Wherever the thread is when it comes: what had ended has ended well, the rest is cancelled, in order; what
- * was not begun has written nothing. */
-ParameterizedTest(struct end_row *row, cuda_end, cancel)
-{
-	enum { JOBS = 12, N = 40, ROUNDS = 12 };
-	struct cuda_limits limits = small_limits();
-	struct work *work = calloc(JOBS + 1, sizeof *work);
-	struct engine_memory *dst[JOBS];
-	size_t cancelled = 0;
-	setenv("SOFTGPU_SLOW_US", "300", 1);
-	open_engine(&limits);
-	struct engine_stream *stream = engine_stream_new(engine, &owner),
-			     *idle = engine_stream_new(engine, &owner);
-	struct engine_memory *src = new_memory(row->kind, N * N * 4);
-	memset(data(src), 1, N * N * 4);
-	for (int i = 0; i < JOBS; i++)
-		dst[i] = new_memory(row->kind, N * N * 4);
-	for (int round = 0; round < ROUNDS; round++) {
-		n_done = 0;
-		for (int i = 0; i < JOBS; i++) {
-			memset(data(dst[i]), 0, N * N * 4);
-			work_init(&work[i], N, true, dst[i], src);
-			engine_submit(engine, stream, &work[i].job);
-		}
-		usleep((useconds_t)(round * 200));
-		engine_stream_cancel(engine, stream);
-		engine_stream_cancel(engine, idle);
-		work_init(&work[JOBS], N, true, dst[JOBS - 1], src);
-		engine_submit(engine, stream, &work[JOBS].job); /* the stream is as good as new */
-		wait_done(JOBS + 1);
-		for (int i = 0; i < JOBS; i++) {
-			int status = work[i].job.status;
-			cr_assert_eq(done[i], &work[i].job, "%s: round %d, job %d", row->name, round, i);
-			cr_assert(status == STATUS_CANCELED ||
-			              (status == 0 && (i == 0 || !work[i - 1].job.status)),
-			          "%s: round %d, job %d: %d", row->name, round, i, status);
-			if (i < JOBS - 1 && status == 0)
-				cr_assert_eq(data(dst[i])[N * N * 4 - 1], 1, "%s", row->name);
-			if (i < JOBS - 1 && i > 0 && work[i - 1].job.status)
-				cr_assert_eq(data(dst[i])[0], 0, "%s: round %d, job %d", row->name, round, i);
-			cancelled += status == STATUS_CANCELED;
-		}
-		cr_assert_eq(work[JOBS].job.status, 0, "%s: round %d", row->name, round);
-		cr_assert_eq(data(dst[JOBS - 1])[N * N * 4 - 1], 1, "%s: round %d", row->name, round);
-	}
-	cr_assert_gt(cancelled, 0, "%s", row->name);
-	engine_stream_free(engine, stream);
-	engine_stream_free(engine, idle);
-	for (int i = 0; i < JOBS; i++)
-		engine_unmap(engine, dst[i]);
-	engine_unmap(engine, src);
-	close_engine();
-	free(work);
-}
-
-/* ---- A call that fails -----------------------------------------------------------------------------------
- */
+/* ---- A call that fails ----------------------------------------------------------------------------- */
 
 struct fail_row {
 	char name[24];

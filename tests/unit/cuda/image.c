@@ -1,15 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the embedded image has code for. Its container is as nvcc 13 writes it: a header of 16 bytes with the
- * size of what follows, then entries, each of a kind and for an architecture. */
+/* Tests what the embedded images have code for, unless the build left it out (NO_CODE). nvcc 13 writes their
+ * container as a header of 16 bytes with the size of what follows, then entries, each of a kind and for an
+ * architecture. */
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <criterion/criterion.h>
 
+#include "kernels/cuda/driver/device.h"
+#include "soft.h"
+
 #define MAGIC 0xba55ed50u
 
-extern const unsigned char cuda_image[], cuda_image_end[];
+#define UNIT(name) extern const unsigned char image_##name[], image_##name##_end[];
+#include "kernels/cuda/launch/kernels.def"
+
+static const struct image {
+	const char *name;
+	const unsigned char *start, *end;
+} images[] = {
+#define UNIT(name) { #name, image_##name, image_##name##_end },
+#include "kernels/cuda/launch/kernels.def"
+};
 
 enum kind { KIND_PTX = 1, KIND_CODE = 2 };
 
@@ -29,13 +44,14 @@ struct entry {
 	uint32_t architecture;
 };
 
-static bool has(enum kind kind, uint32_t architecture)
+static bool has(const struct image *image, enum kind kind, uint32_t architecture)
 {
-	const unsigned char *at = cuda_image + sizeof(struct header);
+	const unsigned char *at = image->start + sizeof(struct header);
 	struct entry entry;
-	while (at + sizeof entry <= cuda_image_end) {
+	while (at + sizeof entry <= image->end) {
 		memcpy(&entry, at, sizeof entry);
-		cr_assert(entry.kind == KIND_PTX || entry.kind == KIND_CODE, "kind %d", entry.kind);
+		cr_assert(entry.kind == KIND_PTX || entry.kind == KIND_CODE, "%s: kind %d", image->name,
+		          entry.kind);
 		if (entry.kind == kind && entry.architecture == architecture && entry.bytes > 0)
 			return true;
 		at += entry.header_bytes + entry.bytes;
@@ -43,18 +59,54 @@ static bool has(enum kind kind, uint32_t architecture)
 	return false;
 }
 
+/* An image without code consists of a header. */
+static bool is_empty(const struct image *image)
+{
+	return image->end - image->start == sizeof(struct header);
+}
+
 Test(image, is_whole)
 {
-	struct header header;
-	memcpy(&header, cuda_image, sizeof header);
-	cr_expect_eq(header.magic, MAGIC);
-	cr_expect_eq(header.header_bytes + header.bytes, (uint64_t)(cuda_image_end - cuda_image));
+	for (size_t i = 0; i < UNIT_COUNT; i++) {
+		struct header header;
+		memcpy(&header, images[i].start, sizeof header);
+		cr_expect_eq(header.magic, MAGIC, "%s", images[i].name);
+		cr_expect_eq(header.header_bytes + header.bytes, (uint64_t)(images[i].end - images[i].start),
+		             "%s", images[i].name);
+	}
 }
 
 Test(image, has_code_for_both_targets_and_ptx_for_later_ones)
 {
-	cr_expect(has(KIND_CODE, 90));
-	cr_expect(has(KIND_CODE, 100));
-	cr_expect(has(KIND_PTX, 90));
-	cr_expect_not(has(KIND_CODE, 80));
+	for (const struct image *image = images; image < images + UNIT_COUNT; image++) {
+		if (is_empty(image))
+			cr_skip_test("it was left out");
+		cr_expect(has(image, KIND_CODE, 90), "%s", image->name);
+		cr_expect(has(image, KIND_CODE, 100), "%s", image->name);
+		cr_expect(has(image, KIND_PTX, 90), "%s", image->name);
+		cr_expect_not(has(image, KIND_CODE, 80), "%s", image->name);
+	}
+}
+
+/* The Nth call fails as the driver's cuModuleLoadData does for an image without code for the device. */
+Test(image, a_device_that_it_has_no_code_for_is_refused)
+{
+	struct device device;
+	struct error err;
+	char text[16];
+	bool said = false, lacks = false;
+	for (size_t i = 0; i < UNIT_COUNT; i++)
+		lacks |= is_empty(&images[i]);
+	setenv("SOFTGPU_FAIL_WITH", "209", 1);
+	for (int n = 1, r = -1; r < 0; n++) {
+		snprintf(text, sizeof text, "%d", n);
+		setenv("SOFTGPU_FAIL", text, 1);
+		r = device_open(&device, NULL, &err);
+		if (r == 0)
+			device_close(&device);
+		else if (strstr(err.message, "this build has no kernels for a GPU"))
+			said |= r == STATUS_UNSUPPORTED;
+		driver_close();
+	}
+	cr_expect_eq(said, lacks);
 }

@@ -9,8 +9,8 @@
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 
-#include "kernels/cuda/device.h"
-#include "kernels/cuda/driver.h"
+#include "kernels/cuda/driver/device.h"
+#include "kernels/cuda/driver/driver.h"
 #include "tests/softgpu/model.h"
 
 /* Where the C library lets a program replace malloc, and malloc may fail: not under a sanitizer. */

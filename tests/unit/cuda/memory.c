@@ -11,8 +11,8 @@
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 
-#include "kernels/cuda/driver.h"
 #include "holder.h"
+#include "kernels/cuda/driver/driver.h"
 #include "rig.h"
 
 #define SIZE       20000

@@ -9,7 +9,7 @@
 #include <criterion/parameterized.h>
 
 #include "counted.h"
-#include "kernels/cuda/packing.h"
+#include "kernels/cuda/stage/packing.h"
 #include "rig.h"
 #include "tests/support/blocks.h"
 #include "tests/support/tap.h"

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cuda/device.h"
-#include "kernels/cuda/driver.h"
+#include "kernels/cuda/driver/device.h"
+#include "kernels/cuda/driver/driver.h"
 
 static int add_one(CUdeviceptr address, size_t size, struct error *err)
 {

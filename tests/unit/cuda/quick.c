@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Quick jobs: which are timed by the device, and what time the others are said to have taken. */
-#include "kernels/cuda/quick.h"
+#include "kernels/cuda/sched/flight.h"
 
 #include <stdlib.h>
 

@@ -9,10 +9,11 @@
 
 #include <criterion/criterion.h>
 
-#include "kernels/cuda/driver.h"
-#include "kernels/cuda/memory.h"
+#include "kernels/cuda/driver/driver.h"
+#include "kernels/cuda/memory/memory.h"
 #include "tests/softgpu/live.h"
 #include "tests/support/oracle.h"
+#include "tests/support/plans.h"
 
 struct engine *engine;
 struct engine_owner owner;
@@ -33,38 +34,12 @@ static void on_done(struct engine_job *job)
 	done[n_done++] = job;
 }
 
-struct cuda_limits small_limits(void)
-{
-	return (struct cuda_limits){
-		.jobs = 8,
-		.stream_jobs = 4,
-		.owner_bytes = 1 << 20,
-		.short_bytes = 1 << 19,
-		.short_host_bytes = 1 << 16,
-		.long_jobs = 2,
-		.ahead_ns = 5000000,
-		.quick_moves = 8,
-		.pack_alone = true,
-		.staged_jobs = 4,
-		.direct_bytes = 256,
-		.round_bytes = 1000,
-		.row_bytes = 20,
-		.shared_row_bytes = 4,
-		.tile_bytes = 600,
-		.tile_row_bytes = 20,
-		.scratch_bytes = 64 << 10,
-		.scratch_idle_ns = 10000000000,
-		.sharing_slack_ns = 500000,
-		.spin_ns = 20000,
-		.most_sleep_ns = 1000000,
-	};
-}
-
 static void open_with(const struct cuda_limits *limits, struct engine_options options)
 {
 	struct error err;
 
 	options.tensor_maps = 16;
+	options.plans = 64;
 	options.wake = wake;
 	options.wake_arg = &wakeups;
 	cuda_limits_force(limits);
@@ -89,6 +64,7 @@ void close_engine(void)
 {
 	char live[1000];
 	engine_owner_deinit(&owner);
+	plans_drop();
 	engine_close(engine);
 	engine = NULL;
 	close(wakeups);
@@ -127,16 +103,11 @@ unsigned char *data(struct engine_memory *memory)
 void work_init_spec(struct work *work, const struct transform_spec *spec, struct engine_memory *dst,
                     uint64_t dst_offset, struct engine_memory *src, uint64_t src_offset)
 {
-	struct plan_facts facts = engine->facts;
-	uint64_t to = dst->base + dst_offset, from = src->base + src_offset, bits = to | from | 16;
+	uint64_t to = dst->base + dst_offset, from = src->base + src_offset;
 	struct error err;
 	cr_assert_eq(transform_init(&work->transform, spec, &err), 0, "%s", err.message);
-	facts.align = (uint32_t)(bits & -bits);
-	facts.dst_phase = to % PLAN_PHASE;
-	facts.src_phase = from % PLAN_PHASE;
-	plan_init(&work->plan, &work->transform, &facts);
 	work->job = (struct engine_job){ .move = { .transform = &work->transform,
-		                                   .plan = &work->plan,
+		                                   .plan = plan_for(engine, &work->transform, to, from),
 		                                   .dst = dst,
 		                                   .src = src,
 		                                   .dst_offset = dst_offset,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Kernels that other tests seldom reach. Some are of routes that a plan begins with but seldom keeps, because
- * another is predicted to be faster: a plan for a list's blocks is not compared with others, so it keeps
- * them. Runs are copied by the driver or by threads, which depends on their addresses. */
+/* Tests kernels that other tests seldom reach. The planner begins with some strategies but seldom keeps them,
+ * because another is predicted to be faster: a plan for a list's blocks is not compared with others, so it
+ * keeps them. Runs are copied by the driver or by threads, which depends on their addresses. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,9 @@
 #include <criterion/parameterized.h>
 
 #include "counted.h"
-#include "kernels/plan/alternatives.h"
+#include "kernels/cuda/cuda_plan.h"
+#include "kernels/cuda/strategy/strategy.h"
+#include "kernels/cuda/strategy/tuning.h"
 #include "rig.h"
 #include "tests/support/oracle.h"
 
@@ -21,7 +23,7 @@ struct route_row {
 	int64_t strides[2];
 	int64_t around; /* elements before dimension 0, and after it */
 	enum pad_mode mode;
-	enum tma_route route;
+	enum strategy_id strategy;
 	bool patched;
 };
 
@@ -33,20 +35,35 @@ ParameterizedTestParameters(routes, first)
 		{ .name = "long runs",
 		  .shape = { 64, 1024 },
 		  .strides = { 1056, 1 },
-		  .route = TMA_ROUTE_BULK },
+		  .strategy = STRATEGY_bulk },
 		{ .name = "a run again and again",
 		  .shape = { 9, 4096 },
 		  .strides = { 0, 1 },
-		  .route = TMA_ROUTE_BULK },
+		  .strategy = STRATEGY_bulk },
 		{ .name = "a border in the tiles",
 		  .shape = { 64, 64 },
 		  .strides = { 64, 1 },
 		  .around = 1,
 		  .mode = PAD_MODE_REFLECT,
-		  .route = TMA_ROUTE_COPY,
+		  .strategy = STRATEGY_copy,
 		  .patched = true },
 	};
 	return cr_make_param_array(struct route_row, rows, sizeof rows / sizeof *rows);
+}
+
+/* Returns the facts from which the engine makes the plan. */
+static struct plan_facts facts_of(const struct engine_plan *plan)
+{
+	const struct cuda_plans *plans = plan->cache->arg;
+
+	return plan_facts_at(&plans->facts, plan->places);
+}
+
+/* Replaces the plan with another one than the engine would make. */
+static void set_plan(struct engine_plan *plan, const struct plan *to)
+{
+	cuda_plan(plan);
+	((struct cuda_plan *)plan->own)->plan = *to;
 }
 
 ParameterizedTest(struct route_row *row, routes, first)
@@ -75,12 +92,14 @@ ParameterizedTest(struct route_row *row, routes, first)
 	oracle_run(&spec, expected, data(src));
 
 	work_init_spec(&work, &spec, dst, 0, src, 0);
-	struct plan_facts facts = engine->facts;
-	facts.align = 16;
+	struct plan_facts facts = facts_of(work.job.move.plan);
+	struct plan plan;
+
 	facts.listed = true;
-	plan_init(&work.plan, &work.transform, &facts);
-	cr_assert_eq(work.plan.tma.route, row->route, "%s: route %d", row->name, work.plan.tma.route);
-	cr_assert_eq(work.plan.tma.patched, row->patched, "%s", row->name);
+	plan_init(&plan, &work.transform, &facts);
+	cr_assert_eq(plan.tma.strategy, row->strategy, "%s: strategy %d", row->name, plan.tma.strategy);
+	cr_assert_eq(plan.tma.patched, row->patched, "%s", row->name);
+	set_plan(work.job.move.plan, &plan);
 	n_done = 0;
 	engine_submit(engine, stream, &work.job);
 	wait_done(1);
@@ -93,9 +112,12 @@ ParameterizedTest(struct route_row *row, routes, first)
 	close_engine();
 }
 
-/* How many bounded kernels have run; ret_wrong: how many kernels, that did not keep just as much out of the
- * L2 as a slot of so many bytes has at most, or anything if that is 0. */
-static int count_bounded(const char *trace, uint64_t slot, int *ret_wrong)
+/* Kernels that use host memory have at most so many blocks, by round.c and tuning.h. */
+#define BUS_BLOCKS (32 * BOUNDED_BLOCKS)
+
+/* Returns how many kernels have run with at most `most` blocks. *ret_wrong counts the kernels that kept more
+ * out of the L2 than a slot of that many bytes has, or nothing; or anything at all if slot is 0. */
+static int count_bounded(const char *trace, unsigned long long most, uint64_t slot, int *ret_wrong)
 {
 	FILE *file = fopen(trace, "r");
 	char what[8], unit[16], name[32];
@@ -108,7 +130,7 @@ static int count_bounded(const char *trace, uint64_t slot, int *ret_wrong)
 	       6) {
 		if (strcmp(what, "begin") != 0 || strcmp(unit, "kernels") != 0)
 			continue;
-		n += strncmp(name, "bounded_", 8) == 0;
+		n += blocks <= most;
 		*ret_wrong += (passing > 0) != (slot > 0) || passing > slot;
 	}
 	fclose(file);
@@ -163,7 +185,7 @@ Test(routes, rows_of_the_host)
 	engine_unmap(engine, src);
 	engine_stream_free(engine, stream);
 	close_engine();
-	const int bounded = count_bounded(trace, 8 << 10, &wrong);
+	const int bounded = count_bounded(trace, BUS_BLOCKS, 8 << 10, &wrong);
 
 	cr_assert_gt(bounded, 100, "%d", bounded);
 	cr_assert_eq(wrong, 0, "%d", wrong);
@@ -173,15 +195,17 @@ Test(routes, rows_of_the_host)
 /* Kernels that use host memory where it is leave most of the device to others; those that do not, nothing. */
 Test(routes, over_the_bus)
 {
-	enum { N = 61 };
+	enum { N = 1531 };
 	static struct work work[3];
 	char trace[] = "/tmp/routes.XXXXXX";
 	int wrong;
+	struct cuda_limits limits = small_limits();
 
 	close(mkstemp(trace));
 	setenv("SOFTGPU_TRACE", trace, 1);
 	setenv("SOFTGPU_MULTIPROCESSORS", "64", 1);
-	open_engine(NULL);
+	limits.direct_bytes = N * N * 4;
+	open_engine(&limits);
 	struct engine_stream *stream = engine_stream_new(engine, &owner);
 	struct engine_memory *host = new_memory(REGION_KIND_MEMFD, N * N * 4);
 	struct engine_memory *device = new_memory(REGION_KIND_CUDA_FD, N * N * 4);
@@ -195,7 +219,7 @@ Test(routes, over_the_bus)
 		engine_submit(engine, stream, &work[i].job);
 		wait_done(1);
 		cr_assert_eq(work[i].job.status, 0);
-		cr_assert_eq(count_bounded(trace, 0, &wrong), i < 2 ? (int)i + 1 : 2, "%zu", i);
+		cr_assert_eq(count_bounded(trace, BUS_BLOCKS, 0, &wrong), i < 2 ? (int)i + 1 : 2, "%zu", i);
 		cr_assert_eq(wrong, 0);
 	}
 	engine_unmap(engine, host);
@@ -249,7 +273,6 @@ Test(routes, copies_of_runs)
 Test(routes, halves_of_elements)
 {
 	static struct work work;
-	static struct alternatives list;
 	static unsigned char expected[BYTES];
 	struct transform_spec spec = { .n_perm = -1,
 		                       .n_before = 2,
@@ -269,21 +292,24 @@ Test(routes, halves_of_elements)
 	for (size_t i = 0; i < BYTES; i++)
 		data(src)[i] = (unsigned char)(i * 7 + i / 256);
 	for (uint64_t to = 4; to < 160; to += 52) {
-		struct plan_facts facts = engine->facts;
-		int i = 0;
+		struct plan_facts facts;
+		struct loop_nest nest;
+		struct plan plan;
 
 		memset(data(dst), 0xa5, BYTES);
 		memset(expected, 0xa5, BYTES);
 		oracle_run(&spec, expected + to, data(src) + 12);
 		work_init_spec(&work, &spec, dst, to, src, 12);
-		facts.align = 4;
-		facts.dst_phase = to % PLAN_PHASE;
-		facts.src_phase = 12;
-		alternatives_init(&list, &work.plan, &work.transform, &facts);
-		while (i < list.n && list.plan[i].tma.route != TMA_ROUTE_ELEMENTS)
-			i++;
-		cr_assert_lt(i, list.n, "to %lu: no plan by elements", to);
-		work.plan = list.plan[i];
+		facts = facts_of(work.job.move.plan);
+		const struct strategy_case c = { .nest = &nest, .facts = &facts, .mode = spec.mode };
+
+		plan_init(&plan, &work.transform, &facts);
+		loop_nest_window(&nest, &work.transform, facts.align);
+		loop_nest_narrow(&nest, facts.align, spec.mode);
+		memset(&plan.tma, 0, sizeof plan.tma);
+		plan.tma.strategy = STRATEGY_elements;
+		cr_assert(strategy_of(&plan)->probe(&plan, &c));
+		set_plan(work.job.move.plan, &plan);
 		n_done = 0;
 		engine_submit(engine, stream, &work.job);
 		wait_done(1);

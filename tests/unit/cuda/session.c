@@ -16,9 +16,10 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "kernels/cuda/limits.h"
-#include "kernels/cuda/memory.h"
+#include "kernels/cuda/memory/memory.h"
+#include "kernels/cuda/sched/limits.h"
 #include "kernels/engine.h"
+#include "tests/support/plans.h"
 
 #define N     24
 #define BYTES (N * N * 4)
@@ -108,7 +109,6 @@ static uint32_t *words(struct engine_memory *memory)
 struct work {
 	struct engine_job job;
 	struct transform transform;
-	struct plan plan;
 	struct engine_blocks blocks;
 };
 
@@ -121,11 +121,11 @@ static void work_init(struct work *work, struct engine_memory *dst, struct engin
 	tensor_layout_init(&spec.src, DTYPE_FLOAT32, 2, shape, NULL, "src", &err);
 	if (transform_init(&work->transform, &spec, &err) < 0)
 		fail(err.message);
-	plan_init(&work->plan, &work->transform, &engine->facts);
-	work->job = (struct engine_job){
-		.move = { .transform = &work->transform, .plan = &work->plan, .dst = dst, .src = src },
-		.on_done = on_done
-	};
+	work->job = (struct engine_job){ .move = { .transform = &work->transform,
+		                                   .plan = plan_for(engine, &work->transform, 0, 0),
+		                                   .dst = dst,
+		                                   .src = src },
+		                         .on_done = on_done };
 }
 
 static void make_list(struct work *work)
@@ -259,6 +259,7 @@ int main(void)
 		}
 		engine_reap(engine);
 		lost = engine->lost;
+		plans_drop();
 		engine_close(engine);
 	}
 	close(wakeups);

@@ -8,7 +8,7 @@
 
 #include <criterion/criterion.h>
 
-#include "kernels/cuda/driver.h"
+#include "kernels/cuda/driver/driver.h"
 #include "rig.h"
 #include "tests/softgpu/live.h"
 

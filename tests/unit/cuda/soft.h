@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "kernels/cuda/device.h"
-#include "kernels/cuda/driver.h"
+#include "kernels/cuda/driver/device.h"
+#include "kernels/cuda/driver/driver.h"
 
 extern struct device soft;
 

@@ -68,7 +68,7 @@ static CUresult launch_unwaiting(CUdeviceptr memory, int allowed)
 		                  .numAttrs = 1 };
 	CUfunction function;
 
-	expect_ok(cuModuleGetFunction(&function, soft.module, "counted"));
+	expect_ok(cuModuleGetFunction(&function, soft.module[0], "counted"));
 	expect_ok(cuLaunchKernelEx(&config, function, params, NULL));
 	return driver.cuStreamSynchronize(NULL);
 }
@@ -341,7 +341,7 @@ Test(soft_fault, shared_memory_is_asked_for, .init = soft_open, .fini = soft_clo
 		                  .blockDimZ = 1,
 		                  .sharedMemBytes = 48 * 1024 };
 
-	expect_ok(cuModuleGetFunction(&function, soft.module, "bulk_copy"));
+	expect_ok(cuModuleGetFunction(&function, soft.module[0], "bulk_copy"));
 	expect_ok(cuLaunchKernelEx(&config, function, params, NULL));
 	config.sharedMemBytes++;
 	cr_expect_eq(driver.cuLaunchKernelEx(&config, function, params, NULL), CUDA_ERROR_INVALID_VALUE);

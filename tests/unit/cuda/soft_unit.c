@@ -85,7 +85,7 @@ static void launch(CUstream stream, CUdeviceptr memory, unsigned blocks)
 		                  .blockDimZ = 1,
 		                  .hStream = stream };
 	CUfunction function;
-	expect_ok(cuModuleGetFunction(&function, soft.module, "counted"));
+	expect_ok(cuModuleGetFunction(&function, soft.module[0], "counted"));
 	expect_ok(cuLaunchKernelEx(&config, function, params, NULL));
 }
 

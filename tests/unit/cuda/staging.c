@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rounds: every random transform, staged through a scratch memory that is as small as it may be and run round
  * by round, equals the oracle; and the ways that a few well known ones take. */
-#include "kernels/cuda/staging.h"
+#include "kernels/cuda/stage/staging.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,11 +10,11 @@
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 
-#include "kernels/plan/narrow.h"
+#include "kernels/nest/narrow.h"
 #include "tests/support/oracle.h"
 #include "tests/support/walk.h"
 
-static const struct plan_facts facts = { .engine = "cuda", .threads = 132, .align = 1, .tma = true };
+static const struct plan_facts facts = { .threads = 132, .align = 1 };
 
 /* What the engine does, with memcpy for the copies and plain loops for the kernel. */
 struct rehearsal {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which of the device's streams jobs take: short ones streams of the highest priority, an owner's long ones
  * one of the lowest; and the jobs of an engine stream keep their order on several of them. */
-#include "kernels/cuda/stream_slots.h"
+#include "kernels/cuda/sched/stream_slots.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "kernels/cuda/admission.h"
-#include "kernels/cuda/driver.h"
+#include "kernels/cuda/driver/driver.h"
+#include "kernels/cuda/sched/admission.h"
 #include "rig.h"
 
 /* Float32 [n, n]: read and written, less and more than short_bytes of small_limits. */

@@ -12,7 +12,7 @@
 
 #include "counted.h"
 #include "kernels/host/holes.h"
-#include "kernels/plan/layer_table.h"
+#include "kernels/transform/layer_table.h"
 #include "rig.h"
 #include "tests/support/oracle.h"
 #include "tests/support/tap.h"

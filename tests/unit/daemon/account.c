@@ -3,6 +3,7 @@
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "daemon/net/account.h"
 
@@ -122,6 +123,28 @@ Test(account, a_charge_grows_and_shrinks)
 	accounts_deinit(&accounts);
 }
 
+Test(account, root_and_the_own_uid_are_trusted_unless_told_otherwise)
+{
+	struct limits limits;
+	struct accounts accounts;
+	struct account *users[3];
+
+	limits_init(&limits);
+	accounts_init(&accounts, &limits);
+	users[0] = account_ref(&accounts, 0);
+	users[1] = account_ref(&accounts, geteuid());
+	users[2] = account_ref(&accounts, geteuid() + 1);
+	for (int is_on = 0; is_on < 2; is_on++) {
+		accounts.trusts_own_uid = is_on;
+		for (int i = 0; i < 3; i++)
+			cr_assert_eq(account_is_trusted(&accounts, users[i]), is_on && i < 2, "%d, %d", is_on,
+			             i);
+	}
+	for (int i = 0; i < 3; i++)
+		account_unref(users[i]);
+	accounts_deinit(&accounts);
+}
+
 Test(account, a_charge_moves)
 {
 	struct limits limits;
@@ -144,4 +167,83 @@ Test(account, a_charge_moves)
 	cr_assert_eq(account->used[CHARGE_PENDING_FDS], 2);
 	charge_release(&to);
 	accounts_deinit(&accounts);
+}
+
+/* ---- Cgroups ------------------------------------------------------------------------------------------ */
+
+Test(account, a_cgroup_is_one_user_and_trusted_with_nothing)
+{
+	struct override section = { .kind = OVERRIDE_CGROUP, .cgroup = "/a" };
+	struct overrides overrides = { .n = 2, .of[1] = { .kind = OVERRIDE_GID, .id = 5 } };
+	struct account *a, *b, *nobody;
+	struct accounts accounts;
+	struct charge charge = { 0 };
+	struct error err = { 0 };
+	struct limits limits;
+
+	section.value[LIMIT_INDEX_regions_per_uid] = 3;
+	overrides.of[0] = section;
+	overrides.of[1].value[LIMIT_INDEX_regions_per_uid] = 9;
+	limits_init(&limits);
+	accounts_init(&accounts, &limits);
+	accounts.overrides = &overrides;
+	accounts.trusts_own_uid = true;
+	accounts.devices = 1;
+	a = account_ref_cgroup(&accounts, "/a");
+	b = account_ref_cgroup(&accounts, "/b");
+	nobody = account_ref(&accounts, NO_UID);
+	cr_assert_eq(account_ref_cgroup(&accounts, "/a"), a);
+	account_unref(a);
+	cr_assert(a != b && b != nobody && a->usage != b->usage && b->usage != nobody->usage);
+	cr_assert(a->user != b->user && a->user > UINT32_MAX && b->user > UINT32_MAX);
+	cr_assert(!account_is_trusted(&accounts, a) && a->owners[0].is_untrusted);
+
+	account_meet(&accounts, a, &(gid_t){ 5 }, 1);
+	cr_assert_eq(account_limits(&accounts, a)->regions_per_uid, 3, "a group's section is not its own");
+	cr_assert_eq(charge_take(&charge, &accounts, a, CHARGE_REGIONS, 4, &err), STATUS_QUOTA);
+	cr_assert_str_eq(err.message,
+	                 "regions_per_uid: this cgroup's limit on regions is 3; 0 in use, 4 more requested");
+	overrides.of[0].value[LIMIT_INDEX_regions_per_uid] = 4;
+	accounts_refresh(&accounts, &overrides);
+	cr_assert_eq(charge_take(&charge, &accounts, a, CHARGE_REGIONS, 4, &err), 0);
+	charge_release(&charge);
+	account_unref(a);
+	account_unref(b);
+	account_unref(nobody);
+	accounts_deinit(&accounts);
+}
+
+struct cgroup_row {
+	char path[200], section[32]; /* "": none */
+};
+
+ParameterizedTestParameters(account, the_longest_section_covers_a_path)
+{
+	static struct cgroup_row rows[] = {
+		{ "/", "" },
+		{ "/a", "/a" },
+		{ "/ab", "" },
+		{ "/a/b", "/a" },
+		{ "/a/b/c", "/a/b/c" },
+		{ "/a/b/cd", "/a" },
+		{ "/a/b/c/d", "/a/b/c" },
+		{ "/b/a", "" },
+		{ "/../a", "" },
+	};
+
+	return cr_make_param_array(struct cgroup_row, rows, sizeof rows / sizeof rows[0]);
+}
+
+ParameterizedTest(struct cgroup_row *row, account, the_longest_section_covers_a_path)
+{
+	struct overrides overrides = { .n = 3,
+		                       .of = { { .kind = OVERRIDE_CGROUP, .cgroup = "/a/b/c" },
+		                               { .kind = OVERRIDE_CGROUP, .cgroup = "/a" },
+		                               { .kind = OVERRIDE_UID, .id = 0 } } };
+	const char *found = overrides_find_cgroup(&overrides, row->path);
+
+	cr_assert_str_eq(found ? found : "", row->section, "%s", row->path);
+	overrides.of[2] = (struct override){ .kind = OVERRIDE_CGROUP, .cgroup = "/" };
+	found = overrides_find_cgroup(&overrides, row->path);
+	cr_assert_str_eq(found, *row->section ? row->section : "/", "%s", row->path);
 }

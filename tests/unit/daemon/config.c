@@ -79,6 +79,14 @@ ParameterizedTestParameters(config, refuses)
 		{ "[tmad]\nthreads\n", 0, 2, "a line is name = value, [section] or # comment" },
 		{ "[tmad]\nthreads = 1\n  more\n", 0, 3, "a line is name = value" },
 		{ "[tmad]\n= 3\n", 0, 2, "a line is name = value" },
+		{ "[limits \"cgroup:\"]\n", 0, 1, "[limits \"cgroup:\"]: a cgroup's path begins with /" },
+		{ "[limits \"cgroup:a/b\"]\n", 0, 1, "[limits \"cgroup:a/b\"]: a cgroup's path begins" },
+		{ "[limits \"cgroup:/a/\"]\n", 0, 1, "[limits \"cgroup:/a/\"]: a cgroup's path begins" },
+		{ "[limits \"cgroup://a\"]\n", 0, 1, "[limits \"cgroup://a\"]: a cgroup's path begins" },
+		{ "[limits \"cgroup:/a//b\"]\n", 0, 1, "[limits \"cgroup:/a//b\"]: a cgroup's path" },
+		{ "[limits \"cgroup:/a/./b\"]\n", 0, 1, "[limits \"cgroup:/a/./b\"]: a cgroup's path" },
+		{ "[limits \"cgroup:/a/..\"]\n", 0, 1, "[limits \"cgroup:/a/..\"]: a cgroup's path" },
+		{ "[limits \"cgroup:/..\"]\n", 0, 1, "[limits \"cgroup:/..\"]: a cgroup's path begins" },
 		{ "[tmad]\nthreads = 1\0\n", 20, 2, "byte 0x00: a settings file contains only text" },
 		{ "# \x1b[31m\n", 0, 1, "byte 0x1b: a settings file contains only text" },
 		{ "\0", 1, 1, "byte 0x00" },
@@ -286,6 +294,43 @@ Test(config, what_is_kept_comes_to_the_same)
 	free(twice);
 	free(kept);
 	config_free(again);
+	config_free(config);
+}
+
+/* Whatever path a line has room for, and bytes that mean something elsewhere in a file. */
+Test(config, cgroups_are_kept)
+{
+	static const char *const paths[] = { "/", "/a", "/...", "/..a/.b", "/a\\x2db/c \"d;#=" };
+	char text[1024] = "", longest[OVERRIDE_CGROUP_BYTES];
+	struct config *config, *again;
+	char *kept;
+
+	memset(longest, 'l', sizeof longest - 1);
+	longest[0] = '/';
+	longest[sizeof longest - 1] = '\0';
+	for (size_t i = 0; i < 5; i++)
+		sprintf(text + strlen(text), "[limits \"cgroup:%s\"]\nplans_per_uid = %zu\n", paths[i],
+		        i + 1);
+	sprintf(text + strlen(text), "[limits\"cgroup:%s\"]\n", longest);
+	config = read_text(text, strlen(text));
+	cr_assert_eq(config->n_errors, 0, "%s", config->error[0]);
+	kept = config_kept(config);
+	again = config_read_kept(1, no_arguments, kept);
+	cr_assert_eq(again->n_errors, 0, "%s: %s", kept, again->error[0]);
+	cr_assert_eq(again->overrides.n, 6);
+	for (size_t i = 0; i < 5; i++) {
+		cr_assert_str_eq(again->overrides.of[i].cgroup, paths[i]);
+		cr_assert_eq(again->overrides.of[i].value[LIMIT_INDEX_plans_per_uid], i + 1);
+	}
+	cr_assert_str_eq(again->overrides.of[5].cgroup, longest);
+	free(kept);
+	config_free(again);
+	config_free(config);
+
+	sprintf(text, "[limits\"cgroup:%sl\"]\n", longest);
+	config = read_text(text, strlen(text));
+	cr_assert_eq(config->n_errors, 1);
+	cr_assert(strstr(config->error[0], "and has at most 180 bytes"), "%s", config->error[0]);
 	config_free(config);
 }
 

@@ -29,6 +29,8 @@ ParameterizedTestParameters(options, refuses)
 		{ "--instance=a/b", "--instance=a/b: it takes 1 to 64 letters" },
 		{ "--instance=.", "--instance=.: it takes" },
 		{ "--instance=", "--instance=: it takes" },
+		{ "--log-format=xml", "--log-format=xml: it takes one of auto, plain, time" },
+		{ "--socket=@", "--socket=@: the name of an abstract socket is missing after @" },
 		{ "--log_level=loud", "--log-level=loud" },
 	};
 
@@ -58,6 +60,7 @@ Test(options, defaults)
 	cr_assert_eq(options.engine, ENGINE_CHOICE_AUTO);
 	cr_assert_eq(options.log_level, LOG_LEVEL_INFO);
 	cr_assert(options.tune);
+	cr_assert(options.trust_own_uid);
 	cr_assert_null(options.socket);
 	cr_assert_eq(options.limits.frame_deadline_ms, 5000);
 	cr_assert_gt(options.limits.mapped_bytes_per_uid, 0);
@@ -72,6 +75,7 @@ Test(options, all_given)
 		         (char[]){ "--device=1" },
 		         (char[]){ "--threads=3" },
 		         (char[]){ "--tune=off" },
+		         (char[]){ "--trust-own-uid=off" },
 		         (char[]){ "--log-level=debug" },
 		         (char[]){ "--connections-per-uid=5" },
 		         (char[]){ "--plan_cache_entries=0" },
@@ -81,12 +85,13 @@ Test(options, all_given)
 	struct error err;
 
 	options_init(&options);
-	cr_assert_eq(options_parse(&options, 11, argv, &err), 0, "%s", err.message);
+	cr_assert_eq(options_parse(&options, 12, argv, &err), 0, "%s", err.message);
 	cr_assert_str_eq(options.socket, "/a/b");
 	cr_assert_eq(options.engine, ENGINE_CHOICE_CUDA);
 	cr_assert_str_eq(options.device, "1");
 	cr_assert_eq(options.threads, 3);
 	cr_assert(!options.tune);
+	cr_assert(!options.trust_own_uid);
 	cr_assert_eq(options.log_level, LOG_LEVEL_DEBUG);
 	cr_assert_eq(options.limits.connections_per_uid, 5);
 	cr_assert_eq(options.limits.plan_cache_entries, 0);

@@ -105,14 +105,15 @@ Test(penalty, goes_from_life_to_life)
 
 	for (uid_t uid = 0; uid < PENALTY_MOST; uid++)
 		for (int i = 0; i < 3; i++) {
-			penalties_suspect(&penalties, UINT32_MAX - 1 - uid, UINT64_MAX / 2 + uid);
+			penalties_suspect(&penalties, UINT64_MAX - uid, UINT64_MAX / 2 + uid);
 			penalties_count(&penalties, UINT64_MAX / 2 + uid);
 		}
 	penalties_write(&penalties, 42, text);
 	cr_assert_lt(strlen(text), PENALTY_TEXT - 1);
 	cr_assert(penalties_read(&next, 42, text));
 	cr_assert_eq(next.n, PENALTY_MOST);
-	cr_assert_eq(penalties_check(&next, UINT32_MAX - 1, UINT64_MAX / 2, &err), STATUS_BUSY);
+	cr_assert_eq(penalties_check(&next, UINT64_MAX, UINT64_MAX / 2, &err), STATUS_BUSY);
+	cr_assert(strstr(err.message, "transforms of this cgroup were under way"), "%s", err.message);
 	cr_assert_not(penalties_read(&next, 43, text), "it is another process's");
 	text[strlen(text) - 1] = 'x';
 	cr_assert_not(penalties_read(&next, 42, text));

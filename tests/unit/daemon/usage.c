@@ -7,19 +7,19 @@
 Test(usage, a_row_for_each_until_they_are_taken)
 {
 	static struct usages usages;
-	struct usage *first = usages_of(&usages, 7), *other;
+	struct usage *first = usages_of(&usages, 7, ""), *other;
 
 	cr_assert_not_null(first);
 	first->requests = 5;
 	for (uid_t uid = 1000; uid < 1000 + USAGE_UIDS - 1; uid++)
-		cr_assert_not_null(usages_of(&usages, uid));
+		cr_assert_not_null(usages_of(&usages, uid, ""));
 	cr_assert_eq(usages.n, USAGE_UIDS);
-	other = usages_of(&usages, 5000);
+	other = usages_of(&usages, 5000, "");
 	cr_assert_eq(other, &usages.others);
-	cr_assert_eq(usages_of(&usages, 5001), other);
-	cr_assert_eq(usages_of(&usages, 7), first);
-	cr_assert_eq(usages_of(&usages, 7)->requests, 5);
-	cr_assert_neq(usages_of(&usages, 1000), other);
+	cr_assert_eq(usages_of(&usages, 5001, ""), other);
+	cr_assert_eq(usages_of(&usages, 7, ""), first);
+	cr_assert_eq(usages_of(&usages, 7, "")->requests, 5);
+	cr_assert_neq(usages_of(&usages, 1000, ""), other);
 	usages_deinit(&usages);
 }
 

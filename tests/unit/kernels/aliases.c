@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Memories that share allocations, against memories whose every byte has a number of its own. */
-#include "kernels/plan/aliases.h"
+#include "kernels/transform/aliases.h"
 
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <string.h>
 
-#include "kernels/plan/overlap.h"
-#include "kernels/plan/transform.h"
+#include "kernels/transform/transform.h"
 #include "memories.h"
+#include "proto/overlap.h"
 #include "tests/support/oracle.h"
 
 static struct memory_range range_draw(const struct memory *memory, uint64_t *state)

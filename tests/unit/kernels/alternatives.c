@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/plan/alternatives.h"
-#include "kernels/plan/permute_plan.h"
+#include "kernels/cuda/strategy/alternatives.h"
+#include "kernels/cuda/strategy/permute_plan.h"
 #include "tests/support/permute_walk.h"
 #include "tests/support/tap.h"
 #include "tma_rows.h"
@@ -20,7 +20,7 @@
 struct many_case {
 	struct tma_row row;
 	bool has_others;
-	enum tma_route other; /* the route of one of them */
+	enum strategy_id other; /* the strategy of one of its alternatives */
 };
 
 static struct many_case many_cases[] = {
@@ -30,14 +30,14 @@ static struct many_case many_cases[] = {
 	           .src = { 16, 12, 10, 6, 10, 14 },
 	           .perm = { 5, 1, 3, 0, 4, 2 } },
 	  .has_others = true,
-	  .other = TMA_ROUTE_PERMUTE },
+	  .other = STRATEGY_permute },
 	{ .row = { .name = "a transpose of whole chunks",
 	           .dtype = DTYPE_FLOAT32,
 	           .rank = 2,
 	           .src = { 4096, 4096 },
 	           .perm = { 1, 0 } },
 	  .has_others = true,
-	  .other = TMA_ROUTE_PERMUTE },
+	  .other = STRATEGY_permute },
 	{ .row = { .name = "long runs in bulk",
 	           .dtype = DTYPE_FLOAT32,
 	           .rank = 2,
@@ -45,7 +45,7 @@ static struct many_case many_cases[] = {
 	           .strides = { 1600, 1 },
 	           .straight = true },
 	  .has_others = true,
-	  .other = TMA_ROUTE_COPY },
+	  .other = STRATEGY_copy },
 	{ .row = { .name = "one run",
 	           .dtype = DTYPE_UINT8,
 	           .rank = 2,
@@ -65,10 +65,10 @@ ParameterizedTestParameters(alternatives, which)
 	return cr_make_param_array(struct many_case, many_cases, sizeof many_cases / sizeof *many_cases);
 }
 
-static bool has_route(const struct alternatives *list, enum tma_route route)
+static bool has_route(const struct alternatives *list, enum strategy_id strategy)
 {
 	for (int i = 1; i < list->n; i++)
-		if (list->plan[i].tma.route == route)
+		if (list->plan[i].tma.strategy == strategy)
 			return true;
 	return false;
 }
@@ -77,10 +77,8 @@ static struct plan_facts facts_of(uint64_t dst_phase, uint64_t src_phase)
 {
 	const uint64_t bits = dst_phase | src_phase | 16;
 
-	return (struct plan_facts){ .engine = "cuda",
-		                    .threads = 132,
+	return (struct plan_facts){ .threads = 132,
 		                    .align = (uint32_t)(bits & -bits),
-		                    .tma = true,
 		                    .dst_phase = dst_phase % PLAN_PHASE,
 		                    .src_phase = src_phase % PLAN_PHASE };
 }
@@ -103,10 +101,6 @@ ParameterizedTest(struct many_case *c, alternatives, which)
 	facts.spread = true;
 	alternatives_init(list, &plan, &t, &facts);
 	cr_expect_eq(list->n, 1, "%s: of many", c->row.name);
-	facts = (struct plan_facts){ .engine = "cpu", .threads = 2, .align = 16 };
-	plan_init(&plan, &t, &facts);
-	alternatives_init(list, &plan, &t, &facts);
-	cr_expect_eq(list->n, 1, "%s: on the CPU", c->row.name);
 	free(list);
 }
 
@@ -128,9 +122,10 @@ Test(alternatives, long_runs_are_worth_it)
 
 /* ---- Their order --------------------------------------------------------------------------------------- */
 
-static struct plan with_cost(enum tma_route route, double tile, double cost)
+static struct plan with_cost(enum strategy_id strategy, double tile, double cost)
 {
-	return (struct plan){ .predicted = cost, .tma = { .route = route, .sizes = { tile, 256, 256 } } };
+	return (struct plan){ .predicted = cost,
+		              .tma = { .strategy = strategy, .sizes = { tile, 256, 256 } } };
 }
 
 /* Expects plans of these costs. */
@@ -146,49 +141,45 @@ Test(alternatives, are_sorted_and_different)
 {
 	static struct alternatives list;
 	const struct {
-		enum tma_route route;
+		enum strategy_id strategy;
 		double tile, cost;
 		int n;
 		double costs[PLAN_ALTERNATIVES];
 	} steps[] = {
-		{ TMA_ROUTE_PERMUTE, 1000, 1.10, 1, { 1 } },              /* resembles the first */
-		{ TMA_ROUTE_PERMUTE, 1300, 0.90, 1, { 1 } },              /* even if it costs less */
-		{ TMA_ROUTE_PERMUTE, 2000, 1.20, 2, { 1, 1.2 } },         /* another size */
-		{ TMA_ROUTE_PERMUTE, 2500, 1.22, 2, { 1, 1.2 } },         /* resembles it, and costs more */
-		{ TMA_ROUTE_PERMUTE, 2600, 1.15, 2, { 1, 1.15 } },        /* costs less */
-		{ TMA_ROUTE_COPY, 0, 1.26, 2, { 1, 1.15 } },              /* too much */
-		{ TMA_ROUTE_COPY, 0, 1.25, 3, { 1, 1.15, 1.25 } },        /* not quite */
-		{ TMA_ROUTE_SHORT, 0, 1.12, 4, { 1, 1.12, 1.15, 1.25 } }, /* before others */
-		{ TMA_ROUTE_PERMUTE, 500, 1.11, 5, { 1, 1.11, 1.12, 1.15, 1.25 } },
-		{ TMA_ROUTE_PERMUTE, 4500, 1.24, 6, { 1, 1.11, 1.12, 1.15, 1.24, 1.25 } },
-		{ TMA_ROUTE_PERMUTE, 250, 1.13, 7, { 1, 1.11, 1.12, 1.13, 1.15, 1.24, 1.25 } },
-		{ TMA_ROUTE_PERMUTE, 125, 1.14, 8, { 1, 1.11, 1.12, 1.13, 1.14, 1.15, 1.24, 1.25 } },
-		{ TMA_ROUTE_PERMUTE, 60, 1.16, 9, { 1, 1.11, 1.12, 1.13, 1.14, 1.15, 1.16, 1.24, 1.25 } },
-		{ TMA_ROUTE_PERMUTE,
+		{ STRATEGY_permute, 1000, 1.10, 1, { 1 } },              /* resembles the first */
+		{ STRATEGY_permute, 1300, 0.90, 1, { 1 } },              /* even if it costs less */
+		{ STRATEGY_permute, 2000, 1.20, 2, { 1, 1.2 } },         /* another size */
+		{ STRATEGY_permute, 2500, 1.22, 2, { 1, 1.2 } },         /* resembles it, and costs more */
+		{ STRATEGY_permute, 2600, 1.15, 2, { 1, 1.15 } },        /* costs less */
+		{ STRATEGY_copy, 0, 1.26, 2, { 1, 1.15 } },              /* too much */
+		{ STRATEGY_copy, 0, 1.25, 3, { 1, 1.15, 1.25 } },        /* not quite */
+		{ STRATEGY_short, 0, 1.12, 4, { 1, 1.12, 1.15, 1.25 } }, /* before others */
+		{ STRATEGY_permute, 500, 1.11, 5, { 1, 1.11, 1.12, 1.15, 1.25 } },
+		{ STRATEGY_permute, 4500, 1.24, 6, { 1, 1.11, 1.12, 1.15, 1.24, 1.25 } },
+		{ STRATEGY_permute, 250, 1.13, 7, { 1, 1.11, 1.12, 1.13, 1.15, 1.24, 1.25 } },
+		{ STRATEGY_permute, 125, 1.14, 8, { 1, 1.11, 1.12, 1.13, 1.14, 1.15, 1.24, 1.25 } },
+		{ STRATEGY_permute, 60, 1.16, 9, { 1, 1.11, 1.12, 1.13, 1.14, 1.15, 1.16, 1.24, 1.25 } },
+		{ STRATEGY_permute,
 		  30,
 		  1.17,
 		  10,
 		  { 1, 1.11, 1.12, 1.13, 1.14, 1.15, 1.16, 1.17, 1.24, 1.25 } },
 		/* no room */
-		{ TMA_ROUTE_PERMUTE,
+		{ STRATEGY_permute,
 		  9000,
 		  1.25,
 		  10,
 		  { 1, 1.11, 1.12, 1.13, 1.14, 1.15, 1.16, 1.17, 1.24, 1.25 } },
 		/* the last goes */
-		{ TMA_ROUTE_GATHER,
-		  0,
-		  1.23,
-		  10,
-		  { 1, 1.11, 1.12, 1.13, 1.14, 1.15, 1.16, 1.17, 1.23, 1.24 } },
+		{ STRATEGY_gather, 0, 1.23, 10, { 1, 1.11, 1.12, 1.13, 1.14, 1.15, 1.16, 1.17, 1.23, 1.24 } },
 		/* between two that go */
-		{ TMA_ROUTE_PERMUTE, 3400, 1.01, 9, { 1, 1.01, 1.11, 1.12, 1.13, 1.14, 1.16, 1.17, 1.23 } },
+		{ STRATEGY_permute, 3400, 1.01, 9, { 1, 1.01, 1.11, 1.12, 1.13, 1.14, 1.16, 1.17, 1.23 } },
 	};
 
 	list.n = 1;
-	list.plan[0] = with_cost(TMA_ROUTE_PERMUTE, 1000, 1);
+	list.plan[0] = with_cost(STRATEGY_permute, 1000, 1);
 	for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
-		const struct plan plan = with_cost(steps[i].route, steps[i].tile, steps[i].cost);
+		const struct plan plan = with_cost(steps[i].strategy, steps[i].tile, steps[i].cost);
 
 		alternatives_add(&list, &plan);
 		expect_costs(&list, steps[i].n, steps[i].costs);
@@ -202,7 +193,7 @@ Test(alternatives, differ_in_one_thing)
 	struct plan plans[6];
 
 	for (int i = 0; i < 6; i++)
-		plans[i] = with_cost(TMA_ROUTE_PERMUTE, 256, 1 + i * 0.01);
+		plans[i] = with_cost(STRATEGY_permute, 256, 1 + i * 0.01);
 	plans[1].tma.sizes.tile *= 1.34;
 	plans[2].tma.sizes.load /= 1.34;
 	plans[3].tma.sizes.row *= 1.34;
@@ -221,7 +212,7 @@ Test(alternatives, differ_in_one_thing)
 /* Whether the two are tiles of many axes of one kind. */
 static bool are_alike(const struct plan *a, const struct plan *b)
 {
-	return a->tma.route == TMA_ROUTE_PERMUTE && b->tma.route == TMA_ROUTE_PERMUTE &&
+	return a->tma.strategy == STRATEGY_permute && b->tma.strategy == STRATEGY_permute &&
 	       (a->tma.border_rank > 0) == (b->tma.border_rank > 0) &&
 	       a->tma.permute.how == b->tma.permute.how &&
 	       permute_sizes_are_near(&a->tma.sizes, &b->tma.sizes);
@@ -265,7 +256,7 @@ Test(alternatives, random_transforms, .timeout = 600)
 			const struct tma_route_plan *tma = &list->plan[i].tma;
 
 			others++;
-			if (tma->route != TMA_ROUTE_PERMUTE)
+			if (tma->strategy != STRATEGY_permute)
 				continue;
 			walked++;
 			oracle_case_text(&c, text, sizeof text);

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels/plan/loop_nest.h"
+#include "kernels/nest/loop_nest.h"
 
 #define LAYOUT(type, rank_, ...)                                    \
 	{                                                           \

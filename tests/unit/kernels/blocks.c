@@ -3,7 +3,8 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "kernels/plan/blocks.h"
+#include "kernels/plan_key.h"
+#include "kernels/transform/blocks.h"
 #include "tests/support/oracle.h"
 #include "tests/support/tap.h"
 
@@ -247,18 +248,16 @@ Test(blocks, default_limit_is_the_most)
 	cr_assert(seen[0] > lists / 20 && seen[1] > lists / 20);
 }
 
-/* Every block is as aligned as the facts say, no more is left unsaid, and phases are those of all where that
- * is 16. */
-Test(blocks, facts_are_of_every_block)
+/* The places of all blocks promise no more alignment than every block has. */
+Test(blocks, places_are_of_every_block)
 {
-	const struct plan_facts engine = { .engine = "cuda", .threads = 7, .align = 16, .tma = true };
 	uint64_t state = 3;
 	int seen[17] = { 0 };
 
 	for (int i = 0; i < 100000; i++) {
-		uint64_t scale = UINT64_C(1) << oracle_between(&state, 0, 5), bits = 16, phases = 0;
+		uint64_t scale = UINT64_C(1) << oracle_between(&state, 0, 5), bits = 16;
 		uint64_t dst, src;
-		struct plan_facts facts;
+		uint32_t align;
 		struct list c;
 
 		if (!random_list(&state, &c) || !c.blocks.n || !c.blocks.limit)
@@ -273,7 +272,7 @@ Test(blocks, facts_are_of_every_block)
 		}
 		dst = (c.dst.base + c.dst.offset) * scale;
 		src = (c.src.base + c.src.offset) * scale;
-		facts = blocks_facts(&engine, &c.blocks, dst, src);
+		align = plan_places_align(plan_places_of_many(blocks_bits(&c.blocks, dst, src)));
 		for (int side = 0; side < 2; side++)
 			for (int64_t l = 0; l < c.blocks.layers; l++)
 				for (int64_t b = 0; b < (int64_t)count_of(&c, side); b++) {
@@ -281,15 +280,9 @@ Test(blocks, facts_are_of_every_block)
 					    (uint64_t)block_at(side ? &c.blocks.dst : &c.blocks.src, b, l);
 
 					bits |= (side ? dst : src) + at;
-					phases |= at % 16;
 				}
-		cr_assert_eq(bits % facts.align, 0, "%d: align %u", i, facts.align);
-		cr_assert(facts.align < 16 || phases == 0, "%d", i);
-		cr_assert_eq(facts.dst_phase, dst % 16);
-		cr_assert_eq(facts.src_phase, src % 16);
-		cr_assert_eq(facts.threads, 7);
-		cr_assert(facts.spread);
-		seen[facts.align]++;
+		cr_assert_eq(bits % align, 0, "%d: align %u", i, align);
+		seen[align]++;
 	}
 	for (int align = 1; align <= 16; align *= 2)
 		cr_assert(seen[align] > 1000, "%d: %d", align, seen[align]);
@@ -364,8 +357,7 @@ Test(blocks, long_list)
 	cr_assert_eq(blocks_check_list(&blocks, &seen, &err), STATUS_INVALID_ARGUMENT);
 }
 
-/* ---- From the ends of 64 bits ---------------------------------------------------------------------------
- */
+/* ---- From the ends of 64 bits ---------------------------------------------------------------------- */
 
 /* Every sum and product of it fits 128 bits. */
 static bool exact_is_inside(uint64_t n, uint64_t step, uint64_t layers, uint64_t layer_step,

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which conversions there are, what is calculated in, and how operands lie by axis. */
 #include <criterion/criterion.h>
+#include <limits.h>
 #include <string.h>
 
-#include "kernels/plan/conversion.h"
+#include "kernels/transform/conversion.h"
 
 #define NONE                         \
 	{                            \
@@ -73,6 +74,7 @@ static const struct chosen {
 	enum cast cast;
 	bool is;
 	enum arithmetic arithmetic;
+	bool is_lossy, wraps;
 } chosen[] = {
 	{ DTYPE_BFLOAT16, DTYPE_FLOAT32, NONE, CAST_SATURATE, true, ARITHMETIC_FLOAT32 },
 	{ DTYPE_FLOAT8_E5M2, DTYPE_UINT16, NONE, CAST_SATURATE, true, ARITHMETIC_FLOAT32 },
@@ -80,6 +82,11 @@ static const struct chosen {
 	{ DTYPE_UINT32, DTYPE_FLOAT16, NONE, CAST_SATURATE, true, ARITHMETIC_FLOAT64 },
 	{ DTYPE_FLOAT64, DTYPE_UINT8, NONE, CAST_SATURATE, true, ARITHMETIC_FLOAT64 },
 	{ DTYPE_INT8, DTYPE_INT64, NONE, CAST_SATURATE, true, ARITHMETIC_NONE },
+	{ DTYPE_FLOAT32, DTYPE_INT64, NONE, CAST_SATURATE, true, ARITHMETIC_FLOAT64, .is_lossy = true },
+	{ DTYPE_BFLOAT16, DTYPE_UINT64, NONE, CAST_EXACT, true, ARITHMETIC_FLOAT64, .is_lossy = true },
+	{ DTYPE_FLOAT32, DTYPE_INT64, NUMBER, CAST_SATURATE, true, ARITHMETIC_FLOAT64 },
+	{ DTYPE_FLOAT64, DTYPE_INT64, NONE, CAST_SATURATE, true, ARITHMETIC_FLOAT64 },
+	{ DTYPE_FLOAT16, DTYPE_BFLOAT16, NONE, CAST_SATURATE, true, ARITHMETIC_FLOAT32, .is_lossy = true },
 	{ DTYPE_BOOL, DTYPE_UINT8, NONE, CAST_EXACT, true, ARITHMETIC_NONE },
 	{ DTYPE_INT8, DTYPE_INT64, NUMBER, CAST_SATURATE, true, ARITHMETIC_FLOAT64 },
 	{ DTYPE_INT8, DTYPE_INT16, NUMBER, CAST_SATURATE, true, ARITHMETIC_FLOAT32 },
@@ -87,6 +94,9 @@ static const struct chosen {
 	{ DTYPE_INT64, DTYPE_INT64, NONE, CAST_SATURATE, false, ARITHMETIC_NONE },
 	{ DTYPE_FLOAT32, DTYPE_FLOAT32, NONE, CAST_EXACT, false, ARITHMETIC_FLOAT32 },
 	{ DTYPE_FLOAT8_E4M3FN, DTYPE_FLOAT8_E4M3FN, NONE, CAST_SATURATE, false, ARITHMETIC_FLOAT32 },
+	{ DTYPE_FLOAT32, DTYPE_FLOAT32, NONE, CAST_IEEE, false, ARITHMETIC_FLOAT32 },
+	{ DTYPE_INT8, DTYPE_UINT64, NONE, CAST_IEEE, true, ARITHMETIC_NONE, .wraps = true },
+	{ DTYPE_INT8, DTYPE_UINT64, NUMBER, CAST_IEEE, true, ARITHMETIC_FLOAT64 },
 	/* Infinities are clamped. */
 	{ DTYPE_FLOAT32, DTYPE_FLOAT32, NONE, CAST_SATURATE, true, ARITHMETIC_FLOAT32 },
 };
@@ -106,6 +116,10 @@ Test(conversion, arithmetic)
 		cr_expect_eq(conversion.is, row->is, "%s to %s", dtype_names[row->from],
 		             dtype_names[row->to]);
 		cr_expect_eq(conversion.arithmetic, row->arithmetic, "%s to %s", dtype_names[row->from],
+		             dtype_names[row->to]);
+		cr_expect_eq(conversion_wraps(&conversion), row->wraps, "%s to %s", dtype_names[row->from],
+		             dtype_names[row->to]);
+		cr_expect_eq(conversion.is_lossy, row->is_lossy, "%s to %s", dtype_names[row->from],
 		             dtype_names[row->to]);
 	}
 }
@@ -148,5 +162,31 @@ Test(conversion, operands)
 		for (int d = 0; d < 3; d++)
 			cr_expect_eq(conversion.scale.stride[d], row->stride[d], "%s: stride %d", row->name,
 			             d);
+	}
+}
+
+/* A caller leaves their layouts as they are: a sanitizer tells if these are read all the same. */
+Test(conversion, operands_without_a_layout)
+{
+	static const enum operand_kind kinds[] = { OPERAND_NONE, OPERAND_NUMBER };
+
+	for (int i = 0; i < 2; i++) {
+		struct conversion_spec spec;
+		struct conversion conversion;
+		struct error err = { 0 };
+
+		memset(&spec, 0x80, sizeof spec);
+		spec.scale.layout.rank = spec.bias.layout.rank =
+		    INT_MIN; /* from which nothing can be taken */
+		spec.is_given = true;
+		spec.cast = CAST_SATURATE;
+		spec.scale.kind = kinds[i];
+		spec.bias.kind = OPERAND_NONE;
+		spec.amax.is_given = false;
+		cr_assert_eq(conversion_init(&conversion, &spec, DTYPE_FLOAT16, DTYPE_FLOAT32, 3, shape,
+		                             cropped, &err),
+		             0, "%s", err.message);
+		cr_expect_eq(conversion.scale.kind, kinds[i]);
+		cr_expect_eq(conversion.bias.kind, OPERAND_NONE);
 	}
 }

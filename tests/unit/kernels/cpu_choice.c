@@ -4,8 +4,8 @@
 #include <criterion/parameterized.h>
 #include <math.h>
 
-#include "kernels/plan/cpu_choice.h"
-#include "kernels/plan/cpu_cost.h"
+#include "kernels/cpu/plan/cpu_choice.h"
+#include "kernels/cpu/plan/cpu_cost.h"
 #include "tests/support/oracle.h"
 #include "tests/support/tap.h"
 

@@ -65,6 +65,7 @@ static int refused(struct error *err, int status, const char *format, ...)
 #define loop_nest_count              eight_nest_count
 #define loop_nest_window             eight_nest_window
 #define loop_nest_narrow             eight_nest_narrow
+#define loop_nest_is_run             eight_nest_is_run
 #define loop_nest_window_source      eight_window_source
 #define subregions_init              eight_slabs_init
 #define subregions_init_windowed     eight_slabs_init_windowed
@@ -76,11 +77,11 @@ static int refused(struct error *err, int status, const char *format, ...)
 #pragma GCC diagnostic ignored "-Wshadow"
 #pragma GCC diagnostic ignored "-Wsign-compare"
 #include "proto/tensor.c"
-#include "kernels/plan/aliases.c"
-#include "kernels/plan/overlap.c"
-#include "kernels/plan/conversion.c"
-#include "kernels/plan/transform.c"
-#include "kernels/plan/loop_nest.c"
+#include "kernels/transform/aliases.c"
+#include "proto/overlap.c"
+#include "kernels/transform/conversion.c"
+#include "kernels/transform/transform.c"
+#include "kernels/nest/loop_nest.c"
 #pragma GCC diagnostic pop
 
 /* Every value here is 0. */

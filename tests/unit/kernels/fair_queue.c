@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which stream is served next, without threads and with made-up times. */
-#include "kernels/fair_queue.h"
+#include "kernels/queue/fair_queue.h"
 
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>

@@ -4,7 +4,7 @@
  * layout, against the set of bytes that it touches. */
 #include <criterion/criterion.h>
 
-#include "kernels/plan/overlap.h"
+#include "proto/overlap.h"
 #include "proto/tensor.h"
 
 typedef __int128 exact;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tables in memories that share allocations: against memories whose every byte has a number of its own, and
  * how long a comparison may take. */
-#include "kernels/plan/layer_aliases.h"
+#include "kernels/transform/layer_aliases.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/plan/blocks.h"
-#include "kernels/plan/layer_table.h"
-#include "kernels/plan/overlap.h"
+#include "kernels/transform/blocks.h"
+#include "kernels/transform/layer_table.h"
 #include "memories.h"
+#include "proto/overlap.h"
 #include "tests/support/oracle.h"
 
 #define MEMORIES 6

@@ -3,10 +3,10 @@
  * so that what goes through entries takes as many as there are. */
 #include <criterion/criterion.h>
 
-#include "kernels/plan/aliases.h"
-#include "kernels/plan/layer_aliases.h"
-#include "kernels/plan/layer_table.h"
-#include "kernels/plan/overlap.h"
+#include "kernels/transform/aliases.h"
+#include "kernels/transform/layer_aliases.h"
+#include "kernels/transform/layer_table.h"
+#include "proto/overlap.h"
 
 #define MANY   100
 #define SHARED 20 /* memories that share allocations */

@@ -5,8 +5,9 @@
 #include <criterion/parameterized.h>
 #include <string.h>
 
-#include "kernels/plan/blocks.h"
-#include "kernels/plan/layer_table.h"
+#include "kernels/plan_key.h"
+#include "kernels/transform/blocks.h"
+#include "kernels/transform/layer_table.h"
 #include "tests/support/oracle.h"
 #include "tests/support/tap.h"
 
@@ -188,14 +189,14 @@ static void use_side(struct engine_blocks_side *ret, struct side *side, uint64_t
 /* What a plan may rely on: all addresses of blocks are multiples of it. */
 static void assert_aligned(const struct engine_blocks *blocks, const struct side *dst, const struct side *src)
 {
-	const struct plan_facts none = { 0 };
 	const struct side *sides[] = { dst, src };
-	const struct plan_facts facts = blocks_facts(&none, blocks, dst->places[0].address + dst->added,
-	                                             src->places[0].address + src->added);
+	const uint64_t bits =
+	    blocks_bits(blocks, dst->places[0].address + dst->added, src->places[0].address + src->added);
+	const uint32_t align = plan_places_align(plan_places_of_many(bits));
 
 	for (int s = 0; s < 2; s++)
 		for (uint32_t l = 0; l < blocks->layers; l++)
-			cr_assert_eq((sides[s]->places[l].address + sides[s]->added) % facts.align, 0);
+			cr_assert_eq((sides[s]->places[l].address + sides[s]->added) % align, 0);
 }
 
 static void assert_distances(const struct engine_blocks_side *side, const struct side *of)

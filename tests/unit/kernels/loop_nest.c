@@ -3,7 +3,7 @@
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 
-#include "kernels/plan/loop_nest.h"
+#include "kernels/nest/loop_nest.h"
 
 struct flat {
 	int rank;

@@ -5,7 +5,7 @@
 
 #include <criterion/criterion.h>
 
-#include "kernels/plan/aliases.h"
+#include "kernels/transform/aliases.h"
 #include "tests/support/oracle.h"
 
 #define MOST  60 /* allocations of a memory; few of them are looked up, many are walked along */

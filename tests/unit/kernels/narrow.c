@@ -2,7 +2,7 @@
 /* Parts of a transform, run one by one, are the transform; and what they touch is what they say. */
 #include <criterion/criterion.h>
 
-#include "kernels/plan/narrow.h"
+#include "kernels/nest/narrow.h"
 #include "tests/support/oracle.h"
 #include "tests/support/tap.h"
 #include "tests/support/walk.h"

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "kernels/plan/overlap.h"
+#include "proto/overlap.h"
 #include "tests/support/oracle.h"
 
 #define SPAN 8192 /* bytes on each side of element 0; more than any random layout reaches */

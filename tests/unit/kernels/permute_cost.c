@@ -6,7 +6,7 @@
 #include <criterion/parameterized.h>
 #include <math.h>
 
-#include "kernels/plan/permute_plan.h"
+#include "kernels/cuda/strategy/permute_plan.h"
 
 struct kind_row {
 	enum permute_how how;

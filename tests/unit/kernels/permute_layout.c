@@ -4,8 +4,8 @@
  */
 #include <criterion/criterion.h>
 
-#include "kernels/plan/permute_plan.h"
-#include "kernels/plan/plan.h"
+#include "kernels/cuda/strategy/permute_plan.h"
+#include "kernels/cuda/strategy/plan.h"
 #include "proto/arithmetic.h"
 #include "tests/gpu/random_tile.h"
 #include "tests/support/oracle.h"
@@ -67,7 +67,7 @@ static void check_layout(uint64_t seed, const struct permute_args *args, uint32_
 
 static bool draw(uint64_t seed, struct oracle_case *c, struct plan *ret)
 {
-	struct plan_facts facts = { .threads = 132, .tma = true };
+	struct plan_facts facts = { .threads = 132 };
 	uint64_t state = seed, bits;
 	struct transform t;
 	struct error err;

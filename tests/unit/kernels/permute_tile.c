@@ -3,7 +3,7 @@
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 
-#include "kernels/plan/permute_plan.h"
+#include "kernels/cuda/strategy/permute_plan.h"
 
 #define DIM(n, dst, src)          \
 	{                         \

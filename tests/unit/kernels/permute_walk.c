@@ -3,7 +3,7 @@
  * boxes, and those that the planner takes. */
 #include <criterion/criterion.h>
 
-#include "kernels/plan/plan.h"
+#include "kernels/cuda/strategy/plan.h"
 #include "tests/gpu/random_tile.h"
 #include "tests/support/permute_walk.h"
 #include "tests/support/tap.h"
@@ -123,10 +123,8 @@ static struct plan_facts facts_of(const struct oracle_case *c)
 {
 	const uint64_t bits = c->dst_offset | c->src_offset | 16;
 
-	return (struct plan_facts){ .engine = "cuda",
-		                    .threads = 132,
+	return (struct plan_facts){ .threads = 132,
 		                    .align = (uint32_t)(bits & -bits),
-		                    .tma = true,
 		                    .dst_phase = c->dst_offset % PLAN_PHASE,
 		                    .src_phase = c->src_offset % PLAN_PHASE };
 }
@@ -172,7 +170,7 @@ Test(permute_walk, random_boxes, .timeout = 600)
 		cr_expect(cases < CASES / 2 || n[i] > 0, "%s: none of %ld", feature_names[i], cases);
 }
 
-/* There is a plan for each, whatever route it takes. */
+/* There is a plan for each transform, whatever strategy it takes. */
 Test(permute_walk, plans, .timeout = 600)
 {
 	const long cases = tap_portion(CASES);
@@ -187,9 +185,9 @@ Test(permute_walk, plans, .timeout = 600)
 		draw(seed, &c, &t);
 		facts = facts_of(&c);
 		plan_init(&plan, &t, &facts);
-		cr_assert(t.count == 0 || plan.tma.route != TMA_ROUTE_NONE || plan.tma.border_rank > 0,
+		cr_assert(t.count == 0 || plan.tma.strategy != STRATEGY_none || plan.tma.border_rank > 0,
 		          "seed %lu: nothing is moved", (unsigned long)seed);
-		if (plan.tma.route != TMA_ROUTE_PERMUTE)
+		if (plan.tma.strategy != STRATEGY_permute)
 			continue;
 		taken++;
 		bordered += plan.tma.border_rank > 0;

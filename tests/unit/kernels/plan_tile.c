@@ -2,9 +2,8 @@
 /* What explain says of tiles of many axes: the box that the kernel moves. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
-#include <string.h>
 
-#include "kernels/plan/plan_tile.h"
+#include "kernels/cuda/strategy/explain.h"
 #include "proto/arithmetic.h"
 
 struct tile_row {
@@ -41,9 +40,9 @@ static void plan_row(const struct tile_row *row, struct plan *ret)
 	cr_assert_eq(tensor_layout_init(&spec.src, row->dtype, row->rank, row->src, NULL, "src", &err), 0);
 	cr_assert_eq(tensor_layout_init(&spec.dst, row->dtype, row->rank, dst, NULL, "dst", &err), 0);
 	cr_assert_eq(transform_init(&t, &spec, &err), 0, "%s: %s", row->name, err.message);
-	cr_assert(plan_facts_of("cuda", strlen("cuda"), &facts));
+	facts = plan_facts_of_h200();
 	plan_init(ret, &t, &facts);
-	cr_assert_eq(ret->tma.route, TMA_ROUTE_PERMUTE, "%s: route %d", row->name, ret->tma.route);
+	cr_assert_eq(ret->tma.strategy, STRATEGY_permute, "%s: strategy %d", row->name, ret->tma.strategy);
 }
 
 /* The dimension of the interior that has these strides. */

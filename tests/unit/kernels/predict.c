@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The time of a copy, and of a plan next to it. */
 #include <criterion/criterion.h>
-#include <string.h>
 
-#include "kernels/plan/plan.h"
-#include "kernels/plan/plan_tile.h"
+#include "kernels/cuda/strategy/plan.h"
+#include "kernels/cuda/strategy/explain.h"
 
 /* Rows of tests/bench/EXPERIMENTS.md: bytes read plus written, and GB/s of the copy. */
 Test(predict, an_h200_copies_as_measured)
@@ -17,9 +16,8 @@ Test(predict, an_h200_copies_as_measured)
 		{ 2.0 * 320 * 56 * 56 * 256 * 2, 4114.9 }, { 2.0 * 64 * 112 * 112 * 128 * 4, 4056.5 },
 		{ 2.0 * 1024 * 224 * 224 * 3, 3830.5 },
 	};
-	struct plan_facts facts;
+	const struct plan_facts facts = plan_facts_of_h200();
 
-	cr_assert(plan_facts_of("cuda", strlen("cuda"), &facts));
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		const double ns = copy_speed_ns(&facts.copy, (uint64_t)rows[i].bytes);
 
@@ -42,7 +40,7 @@ Test(predict, a_plan_costs_a_multiple_of_a_copy)
 }
 
 /* What a plan for an H200 costs: shape is the source's, with so much border along the first dimension. */
-static double predicted(const char *engine, const int64_t shape[2], bool transposed, int64_t before)
+static double predicted(const int64_t shape[2], bool transposed, int64_t before)
 {
 	struct transform_spec spec = { .n_perm = 2,
 		                       .perm = { transposed, !transposed },
@@ -58,7 +56,7 @@ static double predicted(const char *engine, const int64_t shape[2], bool transpo
 	cr_assert_eq(tensor_layout_init(&spec.src, DTYPE_FLOAT32, 2, shape, NULL, "src", &err), 0);
 	cr_assert_eq(tensor_layout_init(&spec.dst, DTYPE_FLOAT32, 2, dst, NULL, "dst", &err), 0);
 	cr_assert_eq(transform_init(&t, &spec, &err), 0, "%s", err.message);
-	cr_assert(plan_facts_of(engine, strlen(engine), &facts));
+	facts = plan_facts_of_h200();
 	plan_init(&plan, &t, &facts);
 	return plan.predicted;
 }
@@ -66,25 +64,21 @@ static double predicted(const char *engine, const int64_t shape[2], bool transpo
 Test(predict, what_plans_cost)
 {
 	static const int64_t shape[2] = { 1000, 1001 }, empty[2] = { 0, 8192 };
-	const double transposed = predicted("cuda", shape, true, 0);
+	const double transposed = predicted(shape, true, 0);
 
-	cr_expect_eq(predicted("cuda", shape, false, 0), 1, "the driver's own copy");
+	cr_expect_eq(predicted(shape, false, 0), 1, "the driver's own copy");
 	cr_expect(transposed > 1 && transposed < 2, "transposed: %g", transposed);
 	/* 0.87 of a copy in tests/bench/EXPERIMENTS.md. */
-	cr_expect_float_eq(predicted("cuda", empty, false, 1000), 1 / 0.87, 0.01, "a fill");
-	cr_expect_eq(predicted("cuda", empty, false, 0), 0, "nothing to move");
-	cr_expect_eq(predicted("cpu", shape, true, 0), 0, "the CPU engine");
+	cr_expect_float_eq(predicted(empty, false, 1000), 1 / 0.87, 0.01, "a fill");
+	cr_expect_eq(predicted(empty, false, 0), 0, "nothing to move");
 }
 
 Test(predict, a_device_that_does_not_say)
 {
 	const struct copy_speed no_clock = copy_speed_of(0, 6016), no_bus = copy_speed_of(3201000, 0);
 	const struct plan plan = { .predicted = 1 };
-	struct plan_facts facts;
 
 	cr_assert_eq(copy_speed_ns(&no_clock, 1 << 20), 0);
 	cr_assert_eq(copy_speed_ns(&no_bus, 1 << 20), 0);
 	cr_assert_eq(plan_predict_ns(&plan, 1 << 20, &no_bus), 0);
-	cr_assert(plan_facts_of("cpu", strlen("cpu"), &facts));
-	cr_assert_eq(plan_predict_ns(&plan, 1 << 20, &facts.copy), 0, "the CPU engine");
 }

@@ -4,7 +4,7 @@
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 
-#include "kernels/plan/split.h"
+#include "kernels/transform/split.h"
 #include "tests/support/split_case.h"
 
 struct list {

@@ -3,7 +3,7 @@
  * equals the oracle, gaps and guard bytes included. */
 #include <criterion/criterion.h>
 
-#include "kernels/plan/loop_nest.h"
+#include "kernels/nest/loop_nest.h"
 #include "tests/support/oracle.h"
 #include "tests/support/tap.h"
 #include "tests/support/walk.h"

@@ -4,7 +4,7 @@
 #include <criterion/parameterized.h>
 #include <string.h>
 
-#include "kernels/plan/tensor_map.h"
+#include "kernels/cuda/strategy/tensor_map.h"
 
 #define MAX_SAID 8
 

@@ -2,7 +2,7 @@
 /* Plans of conversions that compute scales, for a device: how, over which tiles, in how many passes. */
 #include <criterion/criterion.h>
 
-#include "kernels/plan/plan.h"
+#include "kernels/cuda/strategy/plan.h"
 #include "proto/arithmetic.h"
 
 struct row {
@@ -226,10 +226,8 @@ Test(tma_amax, plans)
 {
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
 		const struct row *row = &rows[i];
-		const struct plan_facts facts = { .engine = "cuda",
-			                          .threads = 132,
+		const struct plan_facts facts = { .threads = 132,
 			                          .align = row->phase ? row->phase & -row->phase : 16,
-			                          .tma = true,
 			                          .dst_phase = row->phase,
 			                          .src_phase = row->phase };
 		struct transform transform;
@@ -239,7 +237,7 @@ Test(tma_amax, plans)
 		plan_init(&plan, &transform, &facts);
 		const struct tma_convert *convert = &plan.tma.convert;
 
-		cr_expect_eq(plan.tma.route, TMA_ROUTE_CONVERT, "%s", row->name);
+		cr_expect_eq(plan.tma.strategy, STRATEGY_convert, "%s", row->name);
 		cr_expect_eq(convert->how, row->how, "%s: how %d", row->name, convert->how);
 		cr_expect_eq(convert->amax.two_passes, row->has_two_passes, "%s", row->name);
 		cr_expect_eq(convert->amax.blocks, row->blocks, "%s: %lu blocks", row->name,

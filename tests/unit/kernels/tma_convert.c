@@ -3,7 +3,7 @@
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 
-#include "kernels/plan/plan.h"
+#include "kernels/cuda/strategy/plan.h"
 
 struct row {
 	char name[64];
@@ -232,10 +232,8 @@ ParameterizedTestParameters(tma_convert, plans)
 
 ParameterizedTest(struct row *row, tma_convert, plans)
 {
-	const struct plan_facts facts = { .engine = "cuda",
-		                          .threads = 132,
+	const struct plan_facts facts = { .threads = 132,
 		                          .align = row->phase ? row->phase & -row->phase : 16,
-		                          .tma = true,
 		                          .dst_phase = row->phase,
 		                          .src_phase = row->phase,
 		                          .listed = row->is_listed };
@@ -264,7 +262,7 @@ ParameterizedTest(struct row *row, tma_convert, plans)
 	cr_assert_eq(transform_init(&transform, &spec, &err), 0, "%s", err.message);
 	plan_init(&plan, &transform, &facts);
 	cr_expect_eq(plan.family, FAMILY_CONVERT);
-	cr_expect_eq(plan.tma.route, TMA_ROUTE_CONVERT);
+	cr_expect_eq(plan.tma.strategy, STRATEGY_convert);
 	cr_expect_eq(plan.tma.convert.how, row->how, "%s: how %d", row->name, plan.tma.convert.how);
 	cr_expect_eq(plan.tma.tiles, row->tiles, "%s: %lu tiles", row->name, plan.tma.tiles);
 	cr_expect_eq(plan.tma.border_rank > 0, row->has_border, "%s", row->name);
@@ -279,7 +277,7 @@ ParameterizedTest(struct row *row, tma_convert, plans)
 Test(tma_convert, has_no_alternatives)
 {
 	const int64_t shape[] = { 4096, 4096 };
-	const struct plan_facts facts = { .engine = "cuda", .threads = 132, .align = 16, .tma = true };
+	const struct plan_facts facts = { .threads = 132, .align = 16 };
 	struct transform_spec spec = {
 		.n_perm = -1, .n_before = -1, .n_after = -1, .conversion.is_given = true
 	};

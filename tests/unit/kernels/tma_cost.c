@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What cost decides: of moves for which routes are far apart, whatever the weights. Extents are such that
- * tiles fit them. A block of a list is planned otherwise, since a list cannot take tiles of many axes.
- */
+/* Tests what cost decides, for moves whose strategies' costs are far apart, whatever the weights. Extents are
+ * such that tiles fit them. A block of a list is planned otherwise, since a list cannot take tiles of many
+ * axes. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <math.h>
 #include <string.h>
 
-#include "kernels/plan/tma_route.h"
+#include "kernels/cuda/strategy/planner.h"
 #include "tma_rows.h"
 
 static struct tma_row choices[] = {
@@ -16,19 +16,19 @@ static struct tma_row choices[] = {
 	  .rank = 2,
 	  .src = { 4096, 4096 },
 	  .straight = true,
-	  .route = TMA_ROUTE_MEMCPY },
+	  .strategy = STRATEGY_memcpy },
 	{ .name = "runs of a few bytes on both sides, of many axes",
 	  .dtype = DTYPE_FLOAT16,
 	  .rank = 6,
 	  .src = { 16, 12, 10, 6, 10, 14 },
 	  .perm = { 5, 1, 3, 0, 4, 2 },
-	  .route = TMA_ROUTE_PERMUTE },
+	  .strategy = STRATEGY_permute },
 	{ .name = "a transpose whose rows are not of whole chunks",
 	  .dtype = DTYPE_FLOAT32,
 	  .rank = 2,
 	  .src = { 1001, 1003 },
 	  .perm = { 1, 0 },
-	  .route = TMA_ROUTE_PERMUTE },
+	  .strategy = STRATEGY_permute },
 	{ .name = "a permutation with the nearest edge around it",
 	  .dtype = DTYPE_FLOAT32,
 	  .rank = 4,
@@ -37,20 +37,20 @@ static struct tma_row choices[] = {
 	  .before = { 0, 0, 1, 1 },
 	  .after = { 0, 0, 1, 1 },
 	  .mode = PAD_MODE_EDGE,
-	  .route = TMA_ROUTE_PERMUTE },
+	  .strategy = STRATEGY_permute },
 	{ .name = "three channels of odd planes",
 	  .dtype = DTYPE_UINT8,
 	  .rank = 3,
 	  .src = { 3, 501, 333 },
 	  .perm = { 1, 2, 0 },
-	  .route = TMA_ROUTE_PERMUTE },
+	  .strategy = STRATEGY_permute },
 	{ .name = "every other byte",
 	  .dtype = DTYPE_UINT8,
 	  .rank = 2,
 	  .src = { 64, 500 },
 	  .strides = { 1001, 2 },
 	  .straight = true,
-	  .route = TMA_ROUTE_GATHER },
+	  .strategy = STRATEGY_gather },
 };
 
 ParameterizedTestParameters(tma_cost, choices)
@@ -64,14 +64,14 @@ ParameterizedTest(struct tma_row *row, tma_cost, choices)
 	struct plan plan;
 
 	tma_row_plan(row, false, &t, &plan);
-	cr_assert_eq(plan.tma.route, row->route, "%s: route %d, %f", row->name, plan.tma.route,
+	cr_assert_eq(plan.tma.strategy, row->strategy, "%s: strategy %d, %f", row->name, plan.tma.strategy,
 	             plan.predicted);
-	cr_assert(plan.tma.route != TMA_ROUTE_PERMUTE ||
+	cr_assert(plan.tma.strategy != STRATEGY_permute ||
 	              (plan.tile_rank > 0 && !strcmp(plan.swizzle, "none")),
 	          "%s: a tile of %d axes, swizzled %s", row->name, plan.tile_rank, plan.swizzle);
 	tma_row_plan(row, true, &t, &plan);
-	cr_assert_neq(plan.tma.route, TMA_ROUTE_PERMUTE, "%s: a list cannot take it", row->name);
-	cr_assert(row->route != TMA_ROUTE_PERMUTE || plan.predicted > 2, "%s: close: %f", row->name,
+	cr_assert_neq(plan.tma.strategy, STRATEGY_permute, "%s: a list cannot take it", row->name);
+	cr_assert(row->strategy != STRATEGY_permute || plan.predicted > 2, "%s: close: %f", row->name,
 	          plan.predicted);
 }
 
@@ -86,13 +86,13 @@ Test(tma_cost, alone_is_no_slower)
 		tma_row_plan(&choices[i], false, &t, &alone);
 		cr_expect_leq(alone.predicted, listed.predicted, "%s: %f instead of %f", choices[i].name,
 		              alone.predicted, listed.predicted);
-		cr_expect(alone.tma.route == listed.tma.route || alone.predicted < listed.predicted,
-		          "%s: route %d instead of %d", choices[i].name, alone.tma.route, listed.tma.route);
+		cr_expect(alone.tma.strategy == listed.tma.strategy || alone.predicted < listed.predicted,
+		          "%s: strategy %d instead of %d", choices[i].name, alone.tma.strategy,
+		          listed.tma.strategy);
 	}
 }
 
-/* ---- Of each route
- * ----------------------------------------------------------------------------------------- */
+/* ---- Each strategy ----------------------------------------------------------------------------------- */
 
 static const struct loop_nest plain = {
 	.rank = 2,
@@ -100,12 +100,12 @@ static const struct loop_nest plain = {
 	.dim = { { 1024, 4096, 4, 0, 1024 }, { 1024, 4, 4096, 0, 1024 } },
 };
 
-/* A megapixel by this route, in tiles that fit it. */
-static struct plan routed(enum tma_route route)
+/* Returns a plan for a megapixel by this strategy, in tiles that fit it. */
+static struct plan routed(enum strategy_id strategy)
 {
 	struct plan plan = { .tile_rank = 2,
 		             .tile = { 64, 128 },
-		             .tma = { .route = route,
+		             .tma = { .strategy = strategy,
 		                      .element = 4,
 		                      .rank = 2,
 		                      .slots = 8,
@@ -115,9 +115,9 @@ static struct plan routed(enum tma_route route)
 		                      .cost = 1.25,
 		                      .dim = { { 1024, 4, 4096, 0, 1024 }, { 1024, 4096, 4, 0, 1024 } } } };
 
-	if (route == TMA_ROUTE_CHANNELS)
+	if (strategy == STRATEGY_channels)
 		plan.tma.slots = 1024 * 4 / 16 / 32;
-	if (route == TMA_ROUTE_ELEMENTS)
+	if (strategy == STRATEGY_elements)
 		for (int d = 0; d < 2; d++)
 			plan.tma.dim[d].src = plan.tma.dim[d].dst;
 	return plan;
@@ -125,17 +125,17 @@ static struct plan routed(enum tma_route route)
 
 Test(tma_cost, is_finite)
 {
-	for (int route = TMA_ROUTE_NONE; route < TMA_ROUTES; route++) {
-		const struct plan plan = routed((enum tma_route)route);
+	for (int strategy = STRATEGY_none; strategy < STRATEGY_COUNT; strategy++) {
+		const struct plan plan = routed((enum strategy_id)strategy);
 		const double cost = tma_cost(&plan, &plain, 2, PAD_MODE_CONSTANT);
 
-		cr_expect(isfinite(cost) && cost > 0.5 && cost < 10, "route %d: %f", route, cost);
+		cr_expect(isfinite(cost) && cost > 0.5 && cost < 10, "strategy %d: %f", strategy, cost);
 	}
 }
 
 Test(tma_cost, of_tiles_is_what_was_predicted_for_them)
 {
-	const struct plan plan = routed(TMA_ROUTE_PERMUTE);
+	const struct plan plan = routed(STRATEGY_permute);
 
 	cr_expect_eq(tma_cost(&plan, &plain, 2, PAD_MODE_CONSTANT), 1.25);
 }
@@ -143,24 +143,26 @@ Test(tma_cost, of_tiles_is_what_was_predicted_for_them)
 /* Boxes, tiles and warps that are not full take as long as full ones. */
 Test(tma_cost, rises_with_waste)
 {
-	static const enum tma_route routes[] = { TMA_ROUTE_COPY, TMA_ROUTE_TRANSPOSE, TMA_ROUTE_ROWS,
-		                                 TMA_ROUTE_SHORT, TMA_ROUTE_CHANNELS };
+	static const enum strategy_id routes[] = { STRATEGY_copy, STRATEGY_transpose, STRATEGY_rows,
+		                                   STRATEGY_short, STRATEGY_channels };
 
 	for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
 		struct plan plan = routed(routes[i]);
 		const double full = tma_cost(&plan, &plain, 2, PAD_MODE_CONSTANT);
 
 		plan.tma.dim[0].n = 130;
-		cr_expect_gt(tma_cost(&plan, &plain, 2, PAD_MODE_CONSTANT), full, "route %d", routes[i]);
+		cr_expect_gt(tma_cost(&plan, &plain, 2, PAD_MODE_CONSTANT), full, "strategy %d", routes[i]);
 	}
 }
 
-/* Of neighbouring elements, a warp's should be neighbours in the source, too; at best it is a copy. */
+/* A warp's neighbouring elements should be neighbours in the source, too; at best the plan costs as much
+ * as a copy. */
 Test(tma_cost, of_elements_rises_with_what_a_warp_reads_in_part)
 {
-	struct plan plan = routed(TMA_ROUTE_ELEMENTS);
+	struct plan plan = routed(STRATEGY_elements);
 	double before = 1;
 
+	plan.tma.whole = true;
 	for (int64_t run = 1024; run >= 1; run /= 4) {
 		double cost;
 
@@ -176,11 +178,32 @@ Test(tma_cost, of_elements_rises_with_what_a_warp_reads_in_part)
 	}
 }
 
+/* The more dimensions there are, the longer it takes to find an element's place in a border. */
+Test(tma_cost, of_elements_rises_with_the_dimensions_of_a_border)
+{
+	struct plan plan = routed(STRATEGY_elements);
+	double before;
+
+	plan.tma.element = 4;
+	plan.tma.whole = true;
+	for (uint32_t d = 0; d < 3; d++)
+		plan.tma.dim[d] = (struct strided_dim){ 1024, 4 << (10 * d), 4 << (10 * d), 0, 1024 };
+	plan.tma.rank = 2;
+	before = tma_cost(&plan, &plain, 2, PAD_MODE_CONSTANT);
+	plan.tma.whole = false;
+	for (plan.tma.rank = 2; plan.tma.rank <= 3; plan.tma.rank++) {
+		const double cost = tma_cost(&plan, &plain, 2, PAD_MODE_CONSTANT);
+
+		cr_expect_gt(cost, before + 0.3, "%u dimensions: %f after %f", plan.tma.rank, cost, before);
+		before = cost;
+	}
+}
+
 /* A map's elements may be narrower than the plan's, and a transpose's rows are those of its outer dimensions.
  */
 Test(tma_cost, counts_bytes_of_boxes_and_rows)
 {
-	struct plan copy = routed(TMA_ROUTE_COPY), even = routed(TMA_ROUTE_TRANSPOSE), ragged;
+	struct plan copy = routed(STRATEGY_copy), even = routed(STRATEGY_transpose), ragged;
 	const double own = tma_cost(&copy, &plain, 2, PAD_MODE_CONSTANT);
 
 	copy.tma.load.type = TENSOR_MAP_UINT16;
@@ -198,7 +221,7 @@ Test(tma_cost, counts_bytes_of_boxes_and_rows)
 /* Few bytes are in flight where boxes and plain copies are small. */
 Test(tma_cost, rises_with_small_tiles)
 {
-	struct plan copy = routed(TMA_ROUTE_COPY), bulk = routed(TMA_ROUTE_BULK);
+	struct plan copy = routed(STRATEGY_copy), bulk = routed(STRATEGY_bulk);
 	const double large_copy = tma_cost(&copy, &plain, 2, PAD_MODE_CONSTANT),
 		     large_bulk = tma_cost(&bulk, &plain, 2, PAD_MODE_CONSTANT);
 
@@ -212,7 +235,7 @@ Test(tma_cost, rises_with_small_tiles)
 /* It is written by another launch, slowly unless it is a value in long runs. */
 Test(tma_cost, rises_with_the_border)
 {
-	struct plan plan = routed(TMA_ROUTE_COPY);
+	struct plan plan = routed(STRATEGY_copy);
 	double before = tma_cost(&plan, &plain, 2, PAD_MODE_EDGE);
 
 	plan.tma.border_rank = 2;
@@ -235,7 +258,7 @@ Test(tma_cost, rises_with_the_border)
 /* A border may be that of the outermost dimensions alone. */
 Test(tma_cost, counts_only_the_border_that_is_filled)
 {
-	struct plan plan = routed(TMA_ROUTE_PERMUTE);
+	struct plan plan = routed(STRATEGY_permute);
 	struct loop_nest nest = plain;
 	double both;
 
@@ -246,15 +269,14 @@ Test(tma_cost, counts_only_the_border_that_is_filled)
 	cr_expect_lt(tma_cost(&plan, &nest, 1, PAD_MODE_EDGE), both / 2);
 }
 
-/* ---- Tiles within a pad
- * ------------------------------------------------------------------------------------ */
+/* ---- Tiles within a pad ---------------------------------------------------------------------------- */
 
 static bool try_permute(const struct loop_nest *nest, enum pad_mode mode, struct plan *ret)
 {
-	const struct plan_facts facts = { .engine = "cuda", .threads = 132, .align = 16, .tma = true };
+	const struct plan_facts facts = { .threads = 132, .align = 16 };
 
 	*ret = (struct plan){ .swizzle = "none" };
-	return tma_try_permute(ret, nest, &facts, mode);
+	return tma_try_permute(ret, nest, &facts, mode, 1e30);
 }
 
 /* Where the border has a value, and it and the window are multiples of 32 indices, these are a dimension of

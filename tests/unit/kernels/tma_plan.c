@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plans for the Tensor Memory Accelerator: which route, and what is said of the better ones.
+/* Tests plans for the Tensor Memory Accelerator: which strategy is chosen, and what is said of the better
+ * ones.
  *
- * Rows say what is planned for a block of a list, which is what a single move is compared with: cost decides
- * about that one, and its weights change with each measurement.
+ * Rows say what is planned for a block of a list, with which a single move is compared: cost decides about
+ * that one, and its weights change with each measurement.
  */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
@@ -12,13 +13,13 @@
 #include "tma_rows.h"
 
 static struct tma_row rows[] = {
-	{ .name = "a scalar is the driver's copy", .dtype = DTYPE_FLOAT32, .route = TMA_ROUTE_MEMCPY },
+	{ .name = "a scalar is the driver's copy", .dtype = DTYPE_FLOAT32, .strategy = STRATEGY_memcpy },
 	{ .name = "so is one run",
 	  .dtype = DTYPE_FLOAT32,
 	  .rank = 2,
 	  .src = { 64, 100 },
 	  .straight = true,
-	  .route = TMA_ROUTE_MEMCPY },
+	  .strategy = STRATEGY_memcpy },
 	{ .name = "no element of the source",
 	  .dtype = DTYPE_FLOAT32,
 	  .rank = 2,
@@ -26,7 +27,7 @@ static struct tma_row rows[] = {
 	  .before = { 4, 0 },
 	  .straight = true,
 	  .value = 3,
-	  .route = TMA_ROUTE_NONE,
+	  .strategy = STRATEGY_none,
 	  .border = true },
 	{ .name = "long aligned runs need no map",
 	  .dtype = DTYPE_FLOAT32,
@@ -34,7 +35,7 @@ static struct tma_row rows[] = {
 	  .src = { 64, 1024 },
 	  .strides = { 1056, 1 },
 	  .straight = true,
-	  .route = TMA_ROUTE_BULK,
+	  .strategy = STRATEGY_bulk,
 	  .element = 16,
 	  .tile = { 256 },
 	  .repeats = 1 },
@@ -44,7 +45,7 @@ static struct tma_row rows[] = {
 	  .src = { 64, 64 },
 	  .strides = { 68, 1 },
 	  .straight = true,
-	  .route = TMA_ROUTE_COPY,
+	  .strategy = STRATEGY_copy,
 	  .element = 16,
 	  .tile = { 8, 32 },
 	  .repeats = 1 },
@@ -55,7 +56,7 @@ static struct tma_row rows[] = {
 	  .before = { 1, 4 },
 	  .after = { 1, 4 },
 	  .straight = true,
-	  .route = TMA_ROUTE_COPY,
+	  .strategy = STRATEGY_copy,
 	  .element = 16,
 	  .tile = { 7, 36 },
 	  .repeats = 1 },
@@ -67,7 +68,7 @@ static struct tma_row rows[] = {
 	  .after = { 1, 4 },
 	  .straight = true,
 	  .value = 7,
-	  .route = TMA_ROUTE_COPY,
+	  .strategy = STRATEGY_copy,
 	  .element = 16,
 	  .tile = { 7, 36 },
 	  .repeats = 1,
@@ -80,7 +81,7 @@ static struct tma_row rows[] = {
 	  .after = { 9, 0 },
 	  .straight = true,
 	  .mode = PAD_MODE_REFLECT,
-	  .route = TMA_ROUTE_COPY,
+	  .strategy = STRATEGY_copy,
 	  .element = 16,
 	  .tile = { 8, 32 },
 	  .repeats = 1,
@@ -93,7 +94,7 @@ static struct tma_row rows[] = {
 	  .after = { 1, 0 },
 	  .straight = true,
 	  .mode = PAD_MODE_REFLECT,
-	  .route = TMA_ROUTE_COPY,
+	  .strategy = STRATEGY_copy,
 	  .element = 16,
 	  .tile = { 8, 32 },
 	  .repeats = 1,
@@ -106,7 +107,7 @@ static struct tma_row rows[] = {
 	  .after = { 1, 4 },
 	  .straight = true,
 	  .value = 7,
-	  .route = TMA_ROUTE_SHORT,
+	  .strategy = STRATEGY_short,
 	  .element = 16,
 	  .repeats = 1 },
 	{ .name = "and so it is in other modes",
@@ -117,7 +118,7 @@ static struct tma_row rows[] = {
 	  .after = { 2, 5 },
 	  .straight = true,
 	  .mode = PAD_MODE_EDGE,
-	  .route = TMA_ROUTE_ROWS,
+	  .strategy = STRATEGY_rows,
 	  .element = 4,
 	  .repeats = 1 },
 	{ .name = "a broadcast is read once",
@@ -126,7 +127,7 @@ static struct tma_row rows[] = {
 	  .src = { 9, 64 },
 	  .strides = { 0, 1 },
 	  .straight = true,
-	  .route = TMA_ROUTE_COPY,
+	  .strategy = STRATEGY_copy,
 	  .element = 16,
 	  .tile = { 1, 32 },
 	  .repeats = 9 },
@@ -136,7 +137,7 @@ static struct tma_row rows[] = {
 	  .src = { 9, 4096 },
 	  .strides = { 0, 1 },
 	  .straight = true,
-	  .route = TMA_ROUTE_BULK,
+	  .strategy = STRATEGY_bulk,
 	  .element = 16,
 	  .tile = { 1024 },
 	  .repeats = 1 },
@@ -147,7 +148,7 @@ static struct tma_row rows[] = {
 	  .before = { 0, 1 },
 	  .after = { 0, 1 },
 	  .straight = true,
-	  .route = TMA_ROUTE_ROWS,
+	  .strategy = STRATEGY_rows,
 	  .element = 4,
 	  .repeats = 1,
 	  .rule = "tile_copy: source rows start 12 bytes past a multiple of 16" },
@@ -158,7 +159,7 @@ static struct tma_row rows[] = {
 	  .before = { 0, -1 },
 	  .after = { 0, -7 },
 	  .straight = true,
-	  .route = TMA_ROUTE_ROWS,
+	  .strategy = STRATEGY_rows,
 	  .element = 4,
 	  .repeats = 1,
 	  .rule = "tile_copy: source rows start 4 bytes past a multiple of 16" },
@@ -170,7 +171,7 @@ static struct tma_row rows[] = {
 	  .before = { 0, 1 },
 	  .straight = true,
 	  .src_phase = 14,
-	  .route = TMA_ROUTE_ROWS,
+	  .strategy = STRATEGY_rows,
 	  .element = 2,
 	  .repeats = 1,
 	  .rule = "tile_copy: source rows start 12 bytes past a multiple of 16" },
@@ -180,7 +181,7 @@ static struct tma_row rows[] = {
 	  .src = { 64, 1003 },
 	  .strides = { 1004, 1 },
 	  .straight = true,
-	  .route = TMA_ROUTE_ROWS,
+	  .strategy = STRATEGY_rows,
 	  .element = 4,
 	  .repeats = 1,
 	  .rule =
@@ -191,7 +192,7 @@ static struct tma_row rows[] = {
 	  .src = { 64, 61 },
 	  .strides = { 64, 1 },
 	  .straight = true,
-	  .route = TMA_ROUTE_SHORT,
+	  .strategy = STRATEGY_short,
 	  .element = 4,
 	  .repeats = 1 },
 	{ .name = "reversed rows",
@@ -200,7 +201,7 @@ static struct tma_row rows[] = {
 	  .src = { 64, 1024 },
 	  .strides = { 1024, -1 },
 	  .straight = true,
-	  .route = TMA_ROUTE_ROWS,
+	  .strategy = STRATEGY_rows,
 	  .element = 4,
 	  .repeats = 1,
 	  .rule =
@@ -214,7 +215,7 @@ static struct tma_row rows[] = {
 	  .straight = true,
 	  .src_phase = 1,
 	  .dst_phase = 3,
-	  .route = TMA_ROUTE_ROWS,
+	  .strategy = STRATEGY_rows,
 	  .element = 1,
 	  .repeats = 1 },
 	{ .name = "transpose of 4-byte elements",
@@ -222,7 +223,7 @@ static struct tma_row rows[] = {
 	  .rank = 2,
 	  .src = { 256, 512 },
 	  .perm = { 1, 0 },
-	  .route = TMA_ROUTE_TRANSPOSE,
+	  .strategy = STRATEGY_transpose,
 	  .element = 4,
 	  .tile = { 64, 128 },
 	  .repeats = 1,
@@ -232,7 +233,7 @@ static struct tma_row rows[] = {
 	  .rank = 2,
 	  .src = { 512, 512 },
 	  .perm = { 1, 0 },
-	  .route = TMA_ROUTE_TRANSPOSE,
+	  .strategy = STRATEGY_transpose,
 	  .element = 1,
 	  .tile = { 256, 128 },
 	  .repeats = 1 },
@@ -241,7 +242,7 @@ static struct tma_row rows[] = {
 	  .rank = 2,
 	  .src = { 64, 64 },
 	  .perm = { 1, 0 },
-	  .route = TMA_ROUTE_TRANSPOSE,
+	  .strategy = STRATEGY_transpose,
 	  .element = 16,
 	  .tile = { 16, 128 },
 	  .repeats = 1 },
@@ -250,7 +251,7 @@ static struct tma_row rows[] = {
 	  .rank = 5,
 	  .src = { 16, 32, 8, 32, 32 },
 	  .perm = { 4, 3, 2, 1, 0 },
-	  .route = TMA_ROUTE_TRANSPOSE,
+	  .strategy = STRATEGY_transpose,
 	  .element = 4,
 	  .tile = { 1, 4, 4, 16, 32 },
 	  .repeats = 1 },
@@ -259,7 +260,7 @@ static struct tma_row rows[] = {
 	  .rank = 4,
 	  .src = { 2, 128, 8, 128 },
 	  .perm = { 0, 2, 1, 3 },
-	  .route = TMA_ROUTE_COPY,
+	  .strategy = STRATEGY_copy,
 	  .element = 16,
 	  .tile = { 1, 1, 8, 32 },
 	  .repeats = 1 },
@@ -268,7 +269,7 @@ static struct tma_row rows[] = {
 	  .rank = 2,
 	  .src = { 100, 101 },
 	  .perm = { 1, 0 },
-	  .route = TMA_ROUTE_TILES,
+	  .strategy = STRATEGY_tiles,
 	  .element = 4,
 	  .tile = { 64, 56 },
 	  .repeats = 1,
@@ -278,7 +279,7 @@ static struct tma_row rows[] = {
 	  .rank = 2,
 	  .src = { 16, 101 },
 	  .perm = { 1, 0 },
-	  .route = TMA_ROUTE_GATHER,
+	  .strategy = STRATEGY_gather,
 	  .element = 4,
 	  .repeats = 1 },
 	{ .name = "that are not whole chunks",
@@ -286,7 +287,7 @@ static struct tma_row rows[] = {
 	  .rank = 2,
 	  .src = { 15, 101 },
 	  .perm = { 1, 0 },
-	  .route = TMA_ROUTE_TILES,
+	  .strategy = STRATEGY_tiles,
 	  .element = 4,
 	  .tile = { 64, 56 },
 	  .repeats = 1 },
@@ -295,7 +296,7 @@ static struct tma_row rows[] = {
 	  .rank = 2,
 	  .src = { 20, 101 },
 	  .perm = { 1, 0 },
-	  .route = TMA_ROUTE_TILES,
+	  .strategy = STRATEGY_tiles,
 	  .element = 4,
 	  .tile = { 64, 56 },
 	  .repeats = 1 },
@@ -304,7 +305,7 @@ static struct tma_row rows[] = {
 	  .rank = 3,
 	  .src = { 3, 32, 32 },
 	  .perm = { 1, 2, 0 },
-	  .route = TMA_ROUTE_CHANNELS,
+	  .strategy = STRATEGY_channels,
 	  .element = 1,
 	  .tile = { 512, 3 },
 	  .repeats = 1,
@@ -314,7 +315,7 @@ static struct tma_row rows[] = {
 	  .rank = 4,
 	  .src = { 5, 16, 16, 4 },
 	  .perm = { 0, 3, 1, 2 },
-	  .route = TMA_ROUTE_CHANNELS,
+	  .strategy = STRATEGY_channels,
 	  .element = 2,
 	  .tile = { 4, 256 },
 	  .repeats = 1 },
@@ -323,7 +324,7 @@ static struct tma_row rows[] = {
 	  .rank = 3,
 	  .src = { 3, 31, 31 },
 	  .perm = { 1, 2, 0 },
-	  .route = TMA_ROUTE_GATHER,
+	  .strategy = STRATEGY_gather,
 	  .element = 1,
 	  .repeats = 1 },
 	{ .name = "rank 6 whose last dimensions a map counts as one",
@@ -331,7 +332,7 @@ static struct tma_row rows[] = {
 	  .rank = 6,
 	  .src = { 8, 8, 8, 8, 8, 8 },
 	  .perm = { 5, 4, 3, 2, 1, 0 },
-	  .route = TMA_ROUTE_TRANSPOSE,
+	  .strategy = STRATEGY_transpose,
 	  .element = 4,
 	  .tile = { 1, 4, 8, 8, 32 },
 	  .repeats = 1 },
@@ -341,7 +342,7 @@ static struct tma_row rows[] = {
 	  .src = { 8, 8, 8, 8, 8, 8 },
 	  .perm = { 5, 4, 3, 2, 1, 0 },
 	  .before = { 0, 0, 0, 1, 0, 0 },
-	  .route = TMA_ROUTE_TILES,
+	  .strategy = STRATEGY_tiles,
 	  .element = 4,
 	  .tile = { 64, 56 },
 	  .repeats = 1,
@@ -357,9 +358,9 @@ static bool has_rule(const struct plan *plan, const char *rule)
 {
 	char text[160];
 
-	for (int i = 0; i < plan->n_rules; i++) {
-		snprintf(text, sizeof text, "%s: %s", family_names[plan->rules[i].family],
-		         plan->rules[i].text);
+	for (int i = 0; i < plan->rules.n; i++) {
+		snprintf(text, sizeof text, "%s: %s", family_names[plan->rules.rule[i].family],
+		         plan->rules.rule[i].text);
 		if (!strcmp(text, rule))
 			return true;
 	}
@@ -372,7 +373,7 @@ ParameterizedTest(struct tma_row *row, tma_plan, routes)
 	struct plan plan;
 
 	tma_row_plan(row, true, &t, &plan);
-	cr_assert_eq(plan.tma.route, row->route, "%s: route %d", row->name, plan.tma.route);
+	cr_assert_eq(plan.tma.strategy, row->strategy, "%s: strategy %d", row->name, plan.tma.strategy);
 	cr_assert_eq(plan.tma.element, row->element, "%s: element %u", row->name, plan.tma.element);
 	cr_assert_eq(plan.tma.repeats, row->repeats, "%s: %lu repeats", row->name,
 	             (unsigned long)plan.tma.repeats);
@@ -383,13 +384,13 @@ ParameterizedTest(struct tma_row *row, tma_plan, routes)
 		cr_assert_eq(d < plan.tile_rank ? plan.tile[d] : 0, row->tile[d], "%s: tile[%d] is %ld of %d",
 		             row->name, d, (long)plan.tile[d], plan.tile_rank);
 	cr_assert(!row->rule[0] || has_rule(&plan, row->rule), "%s: not said: %s; the last is %s", row->name,
-	          row->rule, plan.n_rules ? plan.rules[plan.n_rules - 1].text : "none");
+	          row->rule, plan.rules.n ? plan.rules.rule[plan.rules.n - 1].text : "none");
 }
 
 /* Maps are made of what is legal, or not at all. */
 static struct plan plan_of(const struct transform_spec *spec)
 {
-	const struct plan_facts facts = { .engine = "cuda", .threads = 132, .align = 32, .tma = true };
+	const struct plan_facts facts = { .threads = 132, .align = 32 };
 	struct transform t;
 	struct plan plan;
 	struct error err;
@@ -426,7 +427,7 @@ Test(tma_plan, the_border_of_a_long_dimension_is_filled_by_itself)
 	make_layout(&spec.dst, 3, (const int64_t[]){ 16777222, 5, 14 });
 	make_layout(&spec.src, 3, (const int64_t[]){ 16777216, 5, 10 });
 	plan = plan_of(&spec);
-	cr_expect_eq(plan.tma.route, TMA_ROUTE_PERMUTE);
+	cr_expect_eq(plan.tma.strategy, STRATEGY_permute);
 	cr_expect_eq(plan.tma.border_tiles, 1, "of 6 x 70 bytes: %lu", (unsigned long)plan.tma.border_tiles);
 	cr_expect_eq(plan.tma.permute.padded, 1);
 	cr_expect_lt(plan.predicted, 2.5, "%f", plan.predicted);
@@ -443,7 +444,7 @@ Test(tma_plan, a_large_border_is_not_filled_by_itself)
 	make_layout(&spec.dst, 4, (const int64_t[]){ 4, 5, 128, 2 });
 	make_layout(&spec.src, 4, (const int64_t[]){ 2, 128, 4, 4 });
 	plan = plan_of(&spec);
-	cr_expect_eq(plan.tma.route, TMA_ROUTE_PERMUTE);
+	cr_expect_eq(plan.tma.strategy, STRATEGY_permute);
 	cr_expect_eq(plan.tma.border_rank, 0);
 }
 
@@ -459,7 +460,7 @@ Test(tma_plan, tiles_of_runs_that_are_too_short_hide_no_others)
 
 	make_layout(&spec.dst, 4, (const int64_t[]){ 31, 349, 3, 2 });
 	make_layout(&spec.src, 4, (const int64_t[]){ 31, 320, 2, 2 });
-	cr_expect_eq(plan_of(&spec).tma.route, TMA_ROUTE_PERMUTE);
+	cr_expect_eq(plan_of(&spec).tma.strategy, STRATEGY_permute);
 }
 
 /* No tile has both ends of the long dimension, which wraps around. Elements would be gathered, and their
@@ -478,7 +479,7 @@ Test(tma_plan, a_large_border_that_no_tile_can_have_is_filled_by_itself)
 	make_layout(&spec.dst, 3, (const int64_t[]){ 6, 5142, 2 });
 	make_layout(&spec.src, 3, (const int64_t[]){ 2, 5120, 4 });
 	plan = plan_of(&spec);
-	cr_expect_eq(plan.tma.route, TMA_ROUTE_PERMUTE);
+	cr_expect_eq(plan.tma.strategy, STRATEGY_permute);
 	cr_expect_gt(plan.tma.border_rank, 0);
 }
 
@@ -490,7 +491,7 @@ Test(tma_plan, whole_rows_are_moved_by_threads)
 	make_layout(&spec.dst, 2, (const int64_t[]){ 8192, 16384 });
 	make_layout(&spec.src, 2, (const int64_t[]){ 8192, 16384 });
 	spec.src.stride[0] = 16896;
-	cr_expect_eq(plan_of(&spec).tma.route, TMA_ROUTE_ROWS);
+	cr_expect_eq(plan_of(&spec).tma.strategy, STRATEGY_rows);
 }
 
 /* A tile of many axes would load the gaps, too. */
@@ -501,7 +502,7 @@ Test(tma_plan, short_rows_with_gaps_are_copied_by_maps)
 	make_layout(&spec.dst, 2, (const int64_t[]){ 4194304, 64 });
 	make_layout(&spec.src, 2, (const int64_t[]){ 4194304, 64 });
 	spec.src.stride[0] = 128;
-	cr_expect_eq(plan_of(&spec).tma.route, TMA_ROUTE_COPY);
+	cr_expect_eq(plan_of(&spec).tma.strategy, STRATEGY_copy);
 }
 
 /* Read backwards, rows cannot be cut, so that they end before that dimension. */
@@ -514,7 +515,7 @@ Test(tma_plan, rows_end_before_a_long_dimension_that_runs_backwards)
 	make_layout(&spec.src, 2, (const int64_t[]){ 32, 16777216 });
 	spec.src.stride[1] = -1;
 	plan = plan_of(&spec);
-	cr_expect_eq(plan.tma.route, TMA_ROUTE_PERMUTE);
+	cr_expect_eq(plan.tma.strategy, STRATEGY_permute);
 	cr_expect_lt(plan.predicted, 2, "%f", plan.predicted);
 }
 
@@ -527,10 +528,10 @@ Test(tma_plan, maps_keep_every_rule)
 		struct plan plan;
 
 		tma_row_plan(&rows[i], true, &t, &plan);
-		if (plan.tma.route == TMA_ROUTE_COPY || plan.tma.route == TMA_ROUTE_TRANSPOSE)
+		if (plan.tma.strategy == STRATEGY_copy || plan.tma.strategy == STRATEGY_transpose)
 			cr_expect_eq(tensor_map_check(&plan.tma.load, 0, &rules), 0, "%s: %s", rows[i].name,
 			             rules.text[0]);
-		if (plan.tma.route == TMA_ROUTE_COPY)
+		if (plan.tma.strategy == STRATEGY_copy)
 			cr_expect_eq(tensor_map_check(&plan.tma.store, 0, &rules), 0, "%s: %s", rows[i].name,
 			             rules.text[0]);
 	}

@@ -11,10 +11,8 @@ void tma_row_plan(const struct tma_row *row, bool listed, struct transform *t, s
 		                       .mode = row->mode,
 		                       .value = { .kind = SCALAR_UNSIGNED, .u = row->value } };
 	unsigned bits = row->dst_phase | row->src_phase | 16u;
-	struct plan_facts facts = { .engine = "cuda",
-		                    .threads = 132,
+	struct plan_facts facts = { .threads = 132,
 		                    .align = bits & -bits,
-		                    .tma = true,
 		                    .dst_phase = row->dst_phase,
 		                    .src_phase = row->src_phase,
 		                    .listed = listed };

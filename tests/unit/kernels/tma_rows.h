@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "kernels/plan/plan.h"
+#include "kernels/cuda/strategy/plan.h"
 
 struct tma_row {
 	char name[48];
@@ -17,7 +17,7 @@ struct tma_row {
 	enum pad_mode mode;
 	uint64_t value;
 	uint8_t dst_phase, src_phase;
-	enum tma_route route;
+	enum strategy_id strategy;
 	uint32_t element;
 	int64_t tile[5]; /* outermost first, 0s at the end */
 	uint64_t repeats;

@@ -3,7 +3,7 @@
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 
-#include "kernels/plan/transform.h"
+#include "kernels/transform/transform.h"
 
 /* A request as rows write it; a list with n 0 is absent, unless the rank is 0 too. */
 struct list {

@@ -7,8 +7,8 @@
 
 #include <criterion/criterion.h>
 
-#include "kernels/cuda/device.h"
-#include "kernels/cuda/driver.h"
+#include "kernels/cuda/driver/device.h"
+#include "kernels/cuda/driver/driver.h"
 #include "rig.h"
 
 #define FD CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR

@@ -57,18 +57,6 @@ static int run(struct work *work)
 	return work->job.status;
 }
 
-Test(process_cuda, says_what_it_is)
-{
-	open_all();
-	cr_expect_str_eq(rig.engine->name, "cuda");
-	cr_expect_str_eq(rig.engine->device, "softgpu, sm_90, driver 13.0");
-	cr_expect_eq(strncmp(rig.engine->uuid, "GPU-", 4), 0, "%s", rig.engine->uuid);
-	cr_expect(rig.engine->facts.tma);
-	cr_expect_gt(rig.engine->facts.copy.bytes_per_ns, 0);
-	cr_expect_eq(rig.engine->kind, REGION_KIND_CUDA_FD);
-	close_all();
-}
-
 /* ---- What clients bring ------------------------------------------------------------------------------- */
 
 struct kind_row {
@@ -507,30 +495,31 @@ Test(process_cuda, a_fault)
 
 /* ---- Figures ------------------------------------------------------------------------------------------ */
 
+/* Blocks of rows with gaps are moved by maps. */
 Test(process_cuda, cached_maps_are_counted_from_life_to_life)
 {
 	static struct work work;
+	static const int32_t index[] = { 1, 0 };
+	struct engine_blocks blocks = { .n = 2,
+		                        .layers = 1,
+		                        .index_bytes = 4,
+		                        .limit = 2,
+		                        .index = index,
+		                        .dst.step = 64 << 10,
+		                        .src.step = 64 << 10 };
 	struct engine_cache_stats stats = { 0 }, later;
 	struct engine_memory *dst, *src;
-	struct transform_spec spec = { .n_perm = -1,
-		                       .n_before = 2,
-		                       .before = { 1 },
-		                       .n_after = 2,
-		                       .after = { 1 },
-		                       .mode = PAD_MODE_REFLECT };
-	struct plan_facts facts;
+	struct transform_spec spec = { .n_perm = -1, .n_before = -1, .n_after = -1 };
 	struct error err;
 
 	open_all();
 	dst = rig_make(&rig, REGION_KIND_CUDA_FD, SIZE);
 	src = rig_make(&rig, REGION_KIND_CUDA_FD, SIZE);
-	tensor_layout_init(&spec.dst, DTYPE_FLOAT32, 2, (int64_t[]){ 66, 64 }, NULL, "dst", &err);
-	tensor_layout_init(&spec.src, DTYPE_FLOAT32, 2, (int64_t[]){ 64, 64 }, NULL, "src", &err);
+	tensor_layout_init(&spec.dst, DTYPE_FLOAT32, 2, (int64_t[]){ 64, 64 }, NULL, "dst", &err);
+	tensor_layout_init(&spec.src, DTYPE_FLOAT32, 2, (int64_t[]){ 64, 64 }, (int64_t[]){ 80, 1 }, "src",
+	                   &err);
 	work_init_spec(&work, &rig, &spec, dst, 0, src, 0);
-	facts = rig.engine->facts;
-	facts.listed = true; /* no permuting */
-	plan_init(&work.plan, &work.transform, &facts);
-	cr_assert_eq(work.plan.tma.route, TMA_ROUTE_COPY);
+	work.job.blocks = &blocks;
 	cr_assert_eq(run(&work), 0);
 	for (int i = 0; i < 100 && stats.hits + stats.misses == 0; i++) {
 		usleep(10000);

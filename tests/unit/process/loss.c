@@ -607,22 +607,3 @@ Test(process_loss, the_child_does_not_outlive_the_front)
 	close(fds[0]);
 	close(fds[1]);
 }
-
-/* ---- Memory that nobody wants ------------------------------------------------------------------------- */
-
-Test(process_loss, unwanted_memory)
-{
-	const atomic_bool unwanted = true;
-	const struct engine_handle handle = {
-		.kind = REGION_KIND_MEMFD, .size = BYTES, .fd = -1, .unwanted = &unwanted
-	};
-	struct engine_memory *memory;
-	struct engine_export made;
-	struct error err;
-	struct rig rig;
-
-	rig_open(&rig, "cpu", NULL);
-	cr_expect_eq(engine_make(rig.engine, &handle, &memory, &made, &err), STATUS_CANCELED, "%s",
-	             err.message);
-	rig_close(&rig);
-}

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Order, waiting and canceling: what has not been sent, what the child has, and a ring that is full. */
+/* Tests order and canceling where there is more than fits the ring, and the shares of owners. */
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 
-#include "proto/clock.h"
 #include "rig.h"
 
 #define BYTES          (1u << 20)
@@ -59,95 +57,6 @@ static void give(struct work *work, uint64_t value)
 }
 
 /* ---- Canceling ---------------------------------------------------------------------------------------- */
-
-/* A child that a busy machine keeps from answering in time is asked again. */
-static bool cancel(struct work *work)
-{
-	for (int i = 0; i < 1000; i++) {
-		if (engine_cancel(rig.engine, stream, &work->job))
-			return true;
-		usleep(10000);
-	}
-	return false;
-}
-
-Test(process_order, cancels_what_has_not_started)
-{
-	enum { JOBS = 4 };
-	static struct work work[JOBS + 1];
-
-	open_all(NULL);
-	for (int i = 0; i < JOBS; i++) {
-		work_init_copy(&work[i], &rig, 64, dst, (uint64_t)i * 64, src, 0);
-		if (i == 0)
-			wait_for_word(&work[i], 1);
-		engine_submit(rig.engine, stream, &work[i].job);
-	}
-	cr_expect(cancel(&work[2]));
-	cr_expect(cancel(&work[0]));
-	rig_wait(&rig, JOBS);
-	for (int i = 0; i < JOBS; i++) {
-		cr_expect_eq(work[i].job.status, i % 2 ? 0 : STATUS_CANCELED, "job %d: %d", i,
-		             work[i].job.status);
-		cr_expect_eq(work[i].job.begun, i % 2, "job %d", i);
-	}
-	close_all();
-}
-
-/* It has ended, and nobody has reaped it. */
-Test(process_order, does_not_cancel_what_has_ended)
-{
-	static struct work work;
-
-	open_all(NULL);
-	work_init_copy(&work, &rig, 64, dst, 0, src, 0);
-	engine_submit(rig.engine, stream, &work.job);
-	usleep(50000);
-	cr_expect_not(engine_cancel(rig.engine, stream, &work.job));
-	rig_wait(&rig, 1);
-	cr_expect_eq(work.job.status, 0);
-	close_all();
-}
-
-Test(process_order, cancels_a_stream)
-{
-	enum { JOBS = 30 };
-	static struct work work[JOBS], one;
-
-	open_all(NULL);
-	for (int i = 0; i < JOBS; i++) {
-		work_init_copy(&work[i], &rig, 64, dst, (uint64_t)i * 64, src, 0);
-		if (i == 0)
-			wait_for_word(&work[i], 1);
-		engine_submit(rig.engine, stream, &work[i].job);
-	}
-	engine_stream_cancel(rig.engine, stream);
-	rig_wait(&rig, JOBS);
-	for (int i = 0; i < JOBS; i++)
-		cr_expect_eq(work[i].job.status, STATUS_CANCELED, "job %d: %d", i, work[i].job.status);
-	work_init_copy(&one, &rig, 64, dst, 0, src, 0);
-	engine_submit(rig.engine, stream, &one.job);
-	rig_wait(&rig, JOBS + 1);
-	cr_expect_eq(one.job.status, 0);
-	close_all();
-}
-
-Test(process_order, a_point_that_does_not_come)
-{
-	static struct work work;
-
-	open_all(NULL);
-	work_init_copy(&work, &rig, 64, dst, 0, src, 0);
-	wait_for_word(&work, 1);
-	work.job.wait_until_ns = clock_ns() + 20000000;
-	signal_word(&work, 5);
-	engine_submit(rig.engine, stream, &work.job);
-	rig_wait(&rig, 1);
-	cr_expect_eq(work.job.status, STATUS_TIMEOUT);
-	cr_expect_not(work.job.begun);
-	cr_expect_eq(*(uint64_t *)words->host, 0);
-	close_all();
-}
 
 /* ---- Many, and large ---------------------------------------------------------------------------------- */
 

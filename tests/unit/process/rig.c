@@ -17,6 +17,7 @@
 
 #include "kernels/process/front.h"
 #include "tests/emulated/emulated.h"
+#include "tests/support/plans.h"
 
 static void wake(void *arg);
 static void be_a_front(void);
@@ -128,6 +129,7 @@ pid_t rig_child(const struct rig *rig)
 void rig_close(struct rig *rig)
 {
 	engine_owner_deinit(&rig->owner);
+	plans_drop();
 	engine_close(rig->engine);
 	close(rig->wakeups);
 }
@@ -212,20 +214,14 @@ void work_init_spec(struct work *work, struct rig *rig, const struct transform_s
                     struct engine_memory *dst, uint64_t dst_offset, struct engine_memory *src,
                     uint64_t src_offset)
 {
-	struct plan_facts facts = rig->engine->facts;
 	const uint64_t to = dst->base + dst_offset, from = src->base + src_offset;
-	const uint64_t bits = to | from | facts.align;
 	struct error err;
 
 	memset(work, 0, sizeof *work);
 	cr_assert_eq(transform_init(&work->transform, spec, &err), 0, "%s", err.message);
-	facts.align = (uint32_t)(bits & -bits);
-	facts.dst_phase = to % PLAN_PHASE;
-	facts.src_phase = from % PLAN_PHASE;
-	plan_init(&work->plan, &work->transform, &facts);
 	work->rig = rig;
 	work->job = (struct engine_job){ .move = { .transform = &work->transform,
-		                                   .plan = &work->plan,
+		                                   .plan = plan_for(rig->engine, &work->transform, to, from),
 		                                   .dst = dst,
 		                                   .src = src,
 		                                   .dst_offset = dst_offset,

@@ -32,19 +32,19 @@ struct rig {
 	uint64_t n_done;
 };
 
-/* A job with its transform and plan. */
+/* A work is a job with its transform. */
 struct work {
 	struct engine_job job;
 	struct rig *rig;
 	uint64_t turn; /* how many of the rig's had come back before it did */
 	struct transform transform;
-	struct plan plan;
 };
 
-/* Of this process. */
+/* Opens an engine in this process. */
 void rig_open_here(struct rig *rig, const char *name, const struct engine_options *options);
 
-/* Of one of its own. The two steps of it, for those who open several. */
+/* Opens an engine in a process of its own. rig_start and rig_await are the two steps of that, for tests
+ * that open several. */
 void rig_open(struct rig *rig, const char *name, const struct engine_options *options);
 void rig_start(struct rig *rig, const char *name, const struct engine_options *options);
 void rig_await(struct rig *rig);
@@ -52,36 +52,36 @@ void rig_await(struct rig *rig);
 /* Its process has to have ended. */
 void rig_close(struct rig *rig);
 
-/* The process that runs the engine, or is to; 0: there is none. */
+/* Returns the process that runs the engine, or is to, or 0 if there is none. */
 pid_t rig_child(const struct rig *rig);
 
-/* Until n jobs have come back in all. */
+/* Waits until n jobs have come back in all. */
 void rig_wait(struct rig *rig, uint64_t n);
 
-/* One turn of the owner's, after at most so many ms. */
+/* Takes one turn of the owner's, after at most so many ms. */
 void rig_turn(struct rig *rig, int ms);
 
-/* Until the engine has been lost so many times, and is back. */
+/* Waits until the engine has been lost so many times, and is back. */
 void rig_wait_for_return(struct rig *rig, uint32_t losses);
 
 struct engine_memory *rig_make(struct rig *rig, enum region_kind kind, uint64_t size);
 
-/* Of a file of the host's, from its start. */
+/* Maps a file of the host's from its start. */
 struct engine_memory *rig_map(struct rig *rig, int fd, uint64_t size);
 
-/* A memfd of zeros. */
+/* Returns a memfd of zeros. */
 int rig_file(uint64_t size);
 
-/* Of any transform; offsets are of elements [0, ..., 0] in the regions. */
+/* Makes a job of any transform. Offsets are of elements [0, ..., 0] in the regions. */
 void work_init_spec(struct work *work, struct rig *rig, const struct transform_spec *spec,
                     struct engine_memory *dst, uint64_t dst_offset, struct engine_memory *src,
                     uint64_t src_offset);
 
-/* Of float32 [n, n]; perm 1, 0 when transposed. */
+/* Makes a job of float32 [n, n], with perm 1, 0 if it is transposed. */
 void work_init(struct work *work, struct rig *rig, int64_t n, bool transposed, struct engine_memory *dst,
                struct engine_memory *src);
 
-/* A copy of so many bytes. */
+/* Makes a job that copies bytes. */
 void work_init_copy(struct work *work, struct rig *rig, int64_t bytes, struct engine_memory *dst,
                     uint64_t dst_offset, struct engine_memory *src, uint64_t src_offset);
 

@@ -14,6 +14,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <criterion/criterion.h>
@@ -213,6 +214,38 @@ Test(socket, a_socket_in_use_is_left_alone)
 	cr_assert_eq(open_fds(), before, "fds leaked");
 }
 
+/* A process that listens, and leaves its socket to another one when it ends. */
+static void listen_and_leave(int told)
+{
+	const int sock = socket_listen(path, 1, 0600);
+	const pid_t keeper = sock < 0 ? -1 : fork();
+
+	if (keeper == 0)
+		for (;;)
+			pause();
+	_exit(keeper > 0 && write(told, &keeper, sizeof keeper) == sizeof keeper ? 0 : 1);
+}
+
+Test(socket, a_socket_of_a_process_that_has_ended_is_replaced)
+{
+	int told[2], status, sock;
+	pid_t child, keeper;
+
+	cr_assert_eq(pipe(told), 0);
+	child = fork();
+	if (child == 0)
+		listen_and_leave(told[1]);
+	cr_assert_eq(read(told[0], &keeper, sizeof keeper), sizeof keeper);
+	cr_assert_eq(waitpid(child, &status, 0), child);
+	cr_assert_eq(status, 0);
+	sock = socket_listen(path, 1, 0600);
+	kill(keeper, SIGKILL);
+	cr_assert_geq(sock, 0, "%s", strerror(-sock));
+	close(sock);
+	close(told[0]);
+	close(told[1]);
+}
+
 Test(socket, a_datagram_socket_is_somebodys)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
@@ -276,6 +309,60 @@ Test(socket, the_longest_path_works)
 	close(client);
 	close(sock);
 	unlink(text);
+}
+
+Test(socket, abstract_sockets)
+{
+	static const char *const names[] = { "@", "@tmad", "@a/b" };
+	char text[SOCKET_PATH_BYTES], found[SOCKET_PATH_BYTES], cwd[PATH_MAX];
+	int before = open_fds();
+
+	cr_assert_not_null(getcwd(cwd, sizeof cwd));
+	cr_assert_eq(chdir(directory), 0);
+	cr_assert_eq(socket_listen("@", 1, 0600), -ENOENT);
+	cr_assert_eq(socket_connect("@", -1), -ENOENT);
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+		struct sockaddr_un address = { .sun_family = AF_UNIX };
+		int sock, client, other;
+
+		snprintf(text, sizeof text, "%s-%d", names[i], (int)getpid());
+		cr_assert_eq(socket_connect(text, -1), -ECONNREFUSED, "%s", text);
+		sock = socket_listen(text, 4, 0600);
+		cr_assert_geq(sock, 0, "%s: %s", text, strerror(-sock));
+		cr_assert_str_eq(socket_path(sock, found), text);
+		cr_assert_eq(socket_listen(text, 1, 0600), -EADDRINUSE, "%s", text);
+		client = socket_connect(text, -1);
+		cr_assert_geq(client, 0, "%s: %s", text, strerror(-client));
+		socket_unlink(text); /* it has no file, and stays */
+		/* The address is as others write it: without a terminator. */
+		memcpy(address.sun_path + 1, text + 1, strlen(text) - 1);
+		other = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		cr_assert_eq(connect(other, (struct sockaddr *)&address,
+		                     (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(text))),
+		             0, "%s: %s", text, strerror(errno));
+		cr_assert_neq(access(text, F_OK), 0, "%s is a file", text);
+		close(sock);
+		close(client);
+		close(other);
+		cr_assert_eq(socket_connect(text, -1), -ECONNREFUSED, "%s", text);
+	}
+	cr_assert_eq(chdir(cwd), 0);
+	cr_assert_eq(open_fds(), before, "fds leaked");
+}
+
+Test(socket, the_path_of_a_socket)
+{
+	char found[SOCKET_PATH_BYTES];
+	int sock = socket_listen(path, 1, 0600), client;
+
+	cr_assert_str_eq(socket_path(sock, found), path);
+	client = socket_connect(path, -1);
+	cr_assert_str_eq(socket_path(client, found), "", "it is not bound");
+	cr_assert_str_eq(socket_path(-1, found), "");
+	socket_unlink(path);
+	cr_assert_neq(access(path, F_OK), 0);
+	close(client);
+	close(sock);
 }
 
 /* ---- The default path ---- */

@@ -12,7 +12,6 @@ import secrets
 import threading
 import time
 import weakref
-from collections.abc import Iterator
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Self, Unpack
@@ -43,6 +42,24 @@ _CLOSE_S, _FLUSH_S = 5.0, 0.05  # for writes that have begun, and for messages
 _log = logging.getLogger("tmaclient.nixl")
 _stages: weakref.WeakSet[Stage] = weakref.WeakSet()
 _kept: list[Any] = []  # memory of closed stages that a peer may still write to
+
+
+class _Telling:
+    """Entered around a stage's lock, it tells callers of what has ended meanwhile once the lock is free. A generator
+    that took the lock for them would keep it as long as the traceback of an exception that a signal's handler raises.
+    """
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self._exchange.tell_results()
 
 
 class Stage:
@@ -109,6 +126,7 @@ class Stage:
         self._broken: Exception | None = None
         self._is_closed = self._is_forked = self._is_stopped = False
         self._lock = threading.RLock()
+        self._telling = _Telling(self._exchange)
         self._wake = threading.Condition(self._lock)
         _stages.add(self)
         self._thread: threading.Thread | None = None
@@ -141,7 +159,7 @@ class Stage:
         """Ends what is under way (CanceledError), and takes the memory back from the agent. Waits for tmad to be done
         with the arrays, and a moment for writes that have begun: memory that a peer may still write to after that is
         kept until the process ends. Closing again does nothing, nor does closing in a process that was forked."""
-        with self._locked():
+        with self._telling, self._lock:
             if self._is_closed:
                 return
             self._is_closed = True
@@ -155,7 +173,7 @@ class Stage:
                 if not self._try_step():
                     time.sleep(_LONG_NAP_S)
         finally:
-            with self._locked():
+            with self._telling, self._lock:
                 if self._receivers.slots.n_free < self._receivers.slots.n:
                     _kept.append(self._owner)
                 self._agent.close()
@@ -169,13 +187,6 @@ class Stage:
         is_idle = not (self._senders or self._receivers or self._receivers.slots.n_left)
         return is_idle and time.monotonic() - self._exchange.told_at > _FLUSH_S
 
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        """The stage is this thread's; what has ended meanwhile is told after that."""
-        with self._lock:
-            yield
-        self._exchange.tell_results()
-
     # ---- Peers -------------------------------------------------------------------------------------------
 
     def connect(self, peer: str, ip: str = "", port: int = 0, timeout: float = 30.0) -> None:
@@ -186,12 +197,12 @@ class Stage:
         limit = _seconds(timeout)
         started = time.monotonic()
         asked = greeted = started - max(_FETCH_S, _GREET_S)
-        with self._locked():
+        with self._telling, self._lock:
             self._greeted.pop(peer, None)
             if self._agent.knows(peer):
                 asked = started  # it may be there already
         while (now := time.monotonic()) - started < limit:
-            with self._locked():
+            with self._telling, self._lock:
                 self._check_open()
                 is_known = self._agent.knows(peer)
                 if is_known and peer in self._greeted and self._agent.reaches(peer, *self._greeted[peer]):
@@ -229,7 +240,7 @@ class Stage:
         """Closes the connection to a peer, such as one that hangs: its transfers fail (DisconnectedError) once tmad
         has ended what it does for them, and slots that it might have written to are free a moment later. Its metadata
         is removed, and connect() gets it again."""
-        with self._locked():
+        with self._telling, self._lock:
             self._check_open()
             self._exchange.lost.setdefault(peer, "it was forgotten")
             self._drop_lost()
@@ -260,7 +271,7 @@ class Stage:
         The arrays must not change before it is done. Sends of one tag to one peer meet its receives in their order.
         NotFoundError: the agent has no metadata of the peer.
         """
-        with self._locked():
+        with self._telling, self._lock:
             transfer = self._transfer("send", peer, tag, timeout)
             source = Source(self._client, layers, blocks, axis, permute, checked := _checked(options))
             if source.nbytes and self._senders.slots.n == 0:
@@ -288,10 +299,10 @@ class Stage:
     ) -> Transfer:
         """Receives the blocks that the peer sends by the same tag, and returns a future. Arguments as those of send:
         where the blocks go. permute orders the dimensions of the wire as those of the arrays, as in Client.scatter;
-        cast="saturate" or "exact" converts from the type of the wire. Layers, blocks and the shape of a block on the
-        wire have to be the sender's, or both fail (InvalidArgumentError). If it fails, some blocks may have been
-        written."""
-        with self._locked():
+        cast="saturate", "exact" or "ieee" converts from the type of the wire. Layers, blocks and the shape of a block
+        on the wire have to be the sender's, or both fail (InvalidArgumentError). If it fails, some blocks may have
+        been written."""
+        with self._telling, self._lock:
             transfer = self._transfer("receive", peer, tag, timeout)
             destination = Destination(self._client, layers, blocks, axis, permute, checked := _checked(options))
             self._receivers.start(transfer, destination, checked.order())
@@ -345,7 +356,7 @@ class Stage:
     def progress(self) -> bool:
         """Moves on some of what can move, without waiting; whether anything did, after which more may follow. For a
         stage without a thread."""
-        with self._locked():
+        with self._telling, self._lock:
             self._check_open()
             return self._step()
 
@@ -523,8 +534,8 @@ def _checked(options: MoveKeywords) -> Options:
 def _memory(client: Client, memory: Any, size: int) -> tuple[Any, Tensor]:
     """The memory of the slots, and who keeps it shared with tmad."""
     if memory is None:
-        owner = client.empty(size, "uint8")
-        return owner, adapt(owner, "memory").tensor
+        owner = client._core.create(size, None, True)  # a network card may pin it
+        return owner, owner.tensor(0, "uint8", (size,), (1,))
     tensor = adapt(memory, "memory").tensor
     if tensor.itemsize != 1 or tensor.ndim != 1 or tensor.strides != (1,) or tensor.nbytes != size:
         raise ValueError(

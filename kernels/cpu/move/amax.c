@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Goes through the blocks of a box, looks for the largest magnitudes, and converts by the scales. */
+#include "amax.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#include "convert.h"
+#include "convert_rows.h"
+#include "kernels/cpu/tile/tile.h"
+#include "proto/arithmetic.h"
+
+/* A block of up to so many bytes of the source is done at once: it stays in the second cache. Not measured.
+ */
+#define WHOLE_MOST (256 << 10)
+
+/* Blocks of rows that are shorter go side by side, a strip of them at a time. Not measured. */
+#define STRIP_BELOW 32
+
+/* ---- Grids: a box in cells ---------------------------------------------------------------------------- */
+
+/* Cells of step elements; the first one begins lead elements in. */
+struct grid {
+	int rank;
+	int64_t n[TENSOR_MAX_RANK], lead[TENSOR_MAX_RANK], step[TENSOR_MAX_RANK];
+	/* The cell: where it begins in the box, what it has, its number. */
+	int64_t at[TENSOR_MAX_RANK], extent[TENSOR_MAX_RANK], index[TENSOR_MAX_RANK];
+};
+
+static void grid_rewind(struct grid *grid, int d)
+{
+	grid->at[d] = grid->index[d] = 0;
+	grid->extent[d] = min_i64(grid->step[d] - grid->lead[d], grid->n[d]);
+}
+
+/* To the next cell of a dimension; false: it is at the first one again. */
+static bool grid_next(struct grid *grid, int d)
+{
+	int64_t at = grid->at[d] + grid->extent[d];
+	if (at >= grid->n[d]) {
+		grid_rewind(grid, d);
+		return false;
+	}
+	grid->at[d] = at;
+	grid->extent[d] = min_i64(grid->step[d], grid->n[d] - at);
+	grid->index[d]++;
+	return true;
+}
+
+/* ---- Choosing ----------------------------------------------------------------------------------------- */
+
+static int64_t block_extent(const struct loop_nest_dim *dim)
+{
+	return min_i64(dim->block, dim->n);
+}
+
+/* Whether blocks are small. */
+static bool is_whole(const struct move *move, const struct loop_nest *nest)
+{
+	int64_t extent[TENSOR_MAX_RANK], bytes = nest->converted;
+	for (int d = 0; d < nest->rank; d++) {
+		extent[d] = block_extent(&nest->dim[d]);
+		if (__builtin_mul_overflow(bytes, extent[d], &bytes) || bytes > WHOLE_MOST)
+			return false;
+	}
+	return convert_is_direct(nest) || convert_tile_fits(move, nest->converted, extent);
+}
+
+/* About `wanted` elements of a dimension, but whole blocks, or all of it. */
+static int64_t whole_blocks(const struct loop_nest_dim *dim, int64_t wanted)
+{
+	int64_t all = dim->n + dim->skew;
+	int64_t n = max_i64(wanted - wanted % dim->block, dim->block);
+	return wanted >= dim->n || n >= all ? all : n;
+}
+
+static bool set_tiles(struct move *move, const struct loop_nest *nest, const struct cpu_tile *tile)
+{
+	int64_t extent[TENSOR_MAX_RANK];
+	for (int d = 0; d < move->rank; d++) {
+		const struct loop_nest_dim *dim = &nest->dim[d];
+		int64_t piece = whole_blocks(dim, tile->piece[d]), n = whole_blocks(dim, tile->n[d]);
+		move->tile[d] = n;
+		move->dim[d].chunk =
+		    piece >= dim->n + dim->skew ? dim->n + dim->skew : max_i64(piece - piece % n, n);
+		extent[d] = min_i64(n, dim->n);
+	}
+	return convert_tile_fits(move, nest->converted, extent);
+}
+
+static void choose_whole_tiles(struct move *move, const struct loop_nest *nest, int64_t piece_bytes)
+{
+	struct cpu_tile_want want = convert_want(nest, piece_bytes);
+	struct loop_nest twin;
+	struct cpu_tile tile;
+	convert_twin_of(nest, &twin);
+	for (; want.tile > 0; want.tile /= 2) {
+		cpu_tile_choose(&tile, &twin, &want);
+		if (set_tiles(move, nest, &tile))
+			return;
+	}
+	for (int d = 0; d < move->rank; d++)
+		tile.n[d] = tile.piece[d] = 1;
+	set_tiles(move, nest, &tile);
+}
+
+void amax_choose(struct move *move, const struct loop_nest *nest, int64_t piece_bytes)
+{
+	int64_t block[TENSOR_MAX_RANK];
+	if (!is_whole(move, nest)) {
+		convert_init(move, nest, piece_bytes);
+		move->pass = AMAX_REDUCE;
+		return;
+	}
+	move->pass = AMAX_WHOLE;
+	move->is_direct = convert_is_direct(nest);
+	for (int d = 0; d < nest->rank; d++)
+		block[d] = nest->dim[d].block;
+	if (move->is_direct)
+		convert_choose_direct(move, nest, piece_bytes, block);
+	else
+		choose_whole_tiles(move, nest, piece_bytes);
+}
+
+/* ---- A part of a block -------------------------------------------------------------------------------- */
+
+struct scaling {
+	struct converting c;
+	const struct amax *amax;
+	struct grid blocks; /* of a tile: blocks, or strips of several along the last dimension */
+	int64_t strip;      /* blocks of a strip; 1: there are none */
+	int64_t row_of[TENSOR_MAX_RANK]; /* extents that the row has been chosen for */
+	bool has_row;
+};
+
+/* The largest of a block, as a float32. */
+static uint32_t widen(const struct converting *c, uint32_t magnitude)
+{
+	const enum dtype from = c->move->conversion.conversion->from;
+	_Alignas(CPU_LINE) char lanes[2 * CPU_LINE];
+	uint16_t half = (uint16_t)magnitude;
+	uint8_t byte = (uint8_t)magnitude;
+	uint32_t bits;
+	if (from == DTYPE_FLOAT32)
+		return magnitude;
+	if (from == DTYPE_BFLOAT16)
+		return magnitude << 16;
+	c->load(lanes, c->from == 1 ? (const char *)&byte : (const char *)&half, 1);
+	memcpy(&bits, lanes, sizeof(bits));
+	return bits;
+}
+
+static void put_result(char *at, const struct amax_result *result, float value)
+{
+	uint8_t bytes[4];
+	uint32_t n;
+	if (!result->is)
+		return;
+	n = amax_encode(result->dtype, value, bytes);
+	memcpy(at, bytes, n);
+}
+
+/* Where a part of a block lies. */
+struct part {
+	char *dst;
+	const char *src;
+	char *to_scale, *to_inverse;
+	int64_t magnitude; /* of a group's */
+	bool is_first;     /* the block's first element is in it */
+};
+
+static void reduce(struct scaling *s, const struct part *part, const char *const *operand,
+                   const int64_t *stride)
+{
+	s->c.reduces = true;
+	s->c.magnitude = 0;
+	convert_rows(&s->c, part->dst, part->src, operand, s->blocks.extent, stride);
+	s->c.reduces = false;
+}
+
+/* Of a block that other threads reduce too. */
+static void add_magnitude(_Atomic uint32_t *most, uint32_t magnitude)
+{
+	uint32_t before = atomic_load_explicit(most, memory_order_relaxed);
+	while (before < magnitude &&
+	       !atomic_compare_exchange_weak_explicit(most, &before, magnitude, memory_order_relaxed,
+	                                              memory_order_relaxed))
+		continue;
+}
+
+static void run_part(struct scaling *s, const struct part *part, const int64_t *stride)
+{
+	const struct move *move = s->c.move;
+	const char *const operand[OPERANDS] = { s->c.operand_lanes[SCALE], s->c.operand_lanes[BIAS] };
+	size_t bytes = (size_t)move->rank * sizeof(*s->row_of);
+	if (!s->has_row || memcmp(s->row_of, s->blocks.extent, bytes) != 0) {
+		converting_choose_row(&s->c, s->blocks.extent, stride);
+		memcpy(s->row_of, s->blocks.extent, bytes);
+		s->has_row = true;
+	}
+	if (move->pass == AMAX_CONVERT)
+		s->c.magnitude =
+		    atomic_load_explicit(&move->magnitude[part->magnitude], memory_order_relaxed);
+	else
+		reduce(s, part, operand, stride);
+	if (move->pass == AMAX_REDUCE) {
+		add_magnitude(&move->magnitude[part->magnitude], s->c.magnitude);
+		return;
+	}
+	struct amax_scale scale = amax_scale_of(&s->amax->rule, widen(&s->c, s->c.magnitude));
+	if (part->is_first) {
+		put_result(part->to_scale, &s->amax->scale, scale.scale);
+		put_result(part->to_inverse, &s->amax->inverse, scale.inverse);
+	}
+	s->c.by = scale.inverse;
+	convert_rows(&s->c, part->dst, part->src, operand, s->blocks.extent, stride);
+}
+
+/* ---- Strips of blocks --------------------------------------------------------------------------------- */
+
+/* The scales of a strip's blocks, of which the first begins lead elements in; their inverses become the lanes
+ * that its rows are multiplied by. */
+static void scale_strip(struct scaling *s, const struct part *part, int64_t lead)
+{
+	const struct move_dim *dim = &s->c.move->dim[s->c.move->rank - 1];
+	const uint32_t *most = (const uint32_t *)(const void *)s->c.result;
+	float *lanes = (float *)(void *)s->c.operand_lanes[SCALE];
+	int64_t n = s->c.row.n, end;
+	struct part block = *part;
+	for (int64_t at = 0; at < n; at = end, lead = 0) {
+		uint32_t magnitude = 0;
+		end = min_i64(at + dim->block - lead, n);
+		for (int64_t i = at; i < end; i++)
+			magnitude = max_u32(magnitude, most[i]);
+		struct amax_scale scale = amax_scale_of(&s->amax->rule, magnitude);
+		put_result(block.to_scale, &s->amax->scale, scale.scale);
+		put_result(block.to_inverse, &s->amax->inverse, scale.inverse);
+		for (int64_t i = at; i < end; i++)
+			lanes[i] = scale.inverse;
+		block.to_scale += dim->to_scale;
+		block.to_inverse += dim->to_inverse;
+	}
+}
+
+static void run_strip(struct scaling *s, const struct part *part, const int64_t *stride)
+{
+	struct converting *c = &s->c;
+	const int inner = c->move->rank - 1;
+	const char *const operand[OPERANDS] = { c->operand_lanes[SCALE], c->operand_lanes[BIAS] };
+	c->row = (struct row){ .n_dims = 1, .n = s->blocks.extent[inner] };
+	c->row.dim[0].n = c->row.n;
+	c->by_lanes = true;
+	memset(c->result, 0, CONVERT_LANES_BYTES);
+	reduce(s, part, operand, stride);
+	c->by_lanes = false;
+	scale_strip(s, part, s->blocks.at[inner] ? 0 : s->blocks.lead[inner]);
+	c->is_by = false;
+	c->held[SCALE] = operand[SCALE];
+	c->held_from[SCALE] = 0;
+	c->held_n[SCALE] = CONVERT_BLOCK;
+	convert_rows(c, part->dst, part->src, operand, s->blocks.extent, stride);
+}
+
+/* How many blocks a strip of a tile has; stride: of what is read. */
+static int64_t strip_of(const struct scaling *s, const int64_t *stride)
+{
+	const struct move *move = s->c.move;
+	const int inner = move->rank - 1;
+	if (move->pass != AMAX_WHOLE || inner < 0 || move->dim[inner].block >= STRIP_BELOW ||
+	    move->dim[inner].n < 2 * move->dim[inner].block || stride[inner] != s->c.from)
+		return 1;
+	return CONVERT_BLOCK / move->dim[inner].block;
+}
+
+/* ---- A tile ------------------------------------------------------------------------------------------- */
+
+/* first: indices of its first element in the move; what is read has these strides. */
+static void run_tile(struct scaling *s, char *dst, const char *src, const int64_t *first,
+                     const int64_t *extent, const int64_t *stride)
+{
+	const struct move *move = s->c.move;
+	struct grid *blocks = &s->blocks;
+	struct part base = { .to_scale = move->conversion.amax_scale,
+		             .to_inverse = move->conversion.amax_inverse };
+	int d;
+	blocks->rank = move->rank;
+	s->strip = strip_of(s, stride);
+	for (d = 0; d < move->rank; d++) {
+		const struct move_dim *dim = &move->dim[d];
+		int64_t virtual = first[d] + dim->skew, block = virtual / dim->block;
+		blocks->n[d] = extent[d];
+		blocks->step[d] = dim->block * (d == move->rank - 1 ? s->strip : 1);
+		blocks->lead[d] = virtual - block * dim->block;
+		grid_rewind(blocks, d);
+		base.to_scale += block * dim->to_scale;
+		base.to_inverse += block * dim->to_inverse;
+		base.magnitude += block * dim->to_magnitude;
+	}
+	do {
+		struct part part = base;
+		part.dst = dst;
+		part.src = src;
+		part.is_first = true;
+		for (d = 0; d < move->rank; d++) {
+			const struct move_dim *dim = &move->dim[d];
+			part.dst += blocks->at[d] * dim->dst;
+			part.src += blocks->at[d] * stride[d];
+			int64_t block = blocks->index[d] * (d == move->rank - 1 ? s->strip : 1);
+			part.to_scale += block * dim->to_scale;
+			part.to_inverse += block * dim->to_inverse;
+			part.magnitude += block * dim->to_magnitude;
+			part.is_first &= blocks->at[d] > 0 || blocks->lead[d] == 0 || first[d] == 0;
+		}
+		if (s->strip > 1)
+			run_strip(s, &part, stride);
+		else
+			run_part(s, &part, stride);
+		for (d = move->rank - 1; d >= 0 && !grid_next(blocks, d);)
+			d--;
+	} while (d >= 0);
+}
+
+static void run_tiles(struct scaling *s, const struct tile_box *box, const int64_t *from,
+                      struct cpu_scratch *scratch)
+{
+	const struct move *move = s->c.move;
+	struct grid tiles = { .rank = move->rank };
+	int loop[TENSOR_MAX_RANK], n_loop, l;
+	for (int d = 0; d < move->rank; d++) {
+		bool is_aligned = move->pass == AMAX_WHOLE;
+		tiles.n[d] = box->n[d];
+		tiles.step[d] = move->tile[d];
+		tiles.lead[d] = is_aligned ? (from[d] + move->dim[d].skew) % move->dim[d].block : 0;
+		grid_rewind(&tiles, d);
+	}
+	n_loop = convert_order_loops(move, box->n, loop);
+	do {
+		int64_t stride[TENSOR_MAX_RANK], first[TENSOR_MAX_RANK];
+		char *dst = box->dst;
+		const char *src = box->src;
+		for (int d = 0; d < move->rank; d++) {
+			dst += tiles.at[d] * move->dim[d].dst;
+			src += tiles.at[d] * move->dim[d].src;
+			first[d] = from[d] + tiles.at[d];
+		}
+		convert_permute(move, s->c.from, src, tiles.extent, scratch, stride);
+		s->has_row = false;
+		run_tile(s, dst, scratch->made, first, tiles.extent, stride);
+		for (l = 0; l < n_loop && !grid_next(&tiles, loop[l]);)
+			l++;
+	} while (l < n_loop);
+}
+
+void amax_run(const struct move *move, const struct tile_box *box, const int64_t *from,
+              struct cpu_scratch *scratch)
+{
+	struct scaling s;
+	int64_t stride[TENSOR_MAX_RANK];
+
+	converting_init(&s.c, move);
+	s.amax = &move->conversion.conversion->amax;
+	s.c.is_by = true;
+	s.has_row = false;
+	for (int d = 0; d < move->rank; d++)
+		stride[d] = move->dim[d].src;
+	if (move->is_direct)
+		run_tile(&s, box->dst, box->src, from, box->n, stride);
+	else
+		run_tiles(&s, box, from, scratch);
+	if (s.c.changed)
+		__atomic_fetch_add(move->conversion.changed, s.c.changed, __ATOMIC_RELAXED);
+}

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Plans tiles of many short dimensions, and moves them. */
+#include "offsets.h"
+
+#include <string.h>
+
+#include "kernels/nest/nest_family.h"
+#include "proto/arithmetic.h"
+
+/* Bytes of a line that a transpose by tables reads and writes, about: a tile of 16 KiB or less, so that both
+ * sides fit the first cache. */
+#define SIDE_BYTES 256
+
+/* From here on the microkernels (microkernel.h) are faster: both dimensions of a transpose fill lines, or
+ * they fill vectors and there is enough of them for a call, or pixels of a few channels follow each other.
+ *
+ * In the cache, GB/s by microkernel and by tables: float16 [196,12] transposed 13.8 and 8.9. */
+#define LONG_BYTES  CPU_LINE
+#define BOX_BYTES   2048
+#define MANY_PIXELS CPU_LINE /* bytes of a channel */
+
+/* The same for rows that run backwards, of which a vector turns so many bytes at once: uint8 rows of 16 0.70
+ * and 0.28 of memcpy's speed. */
+#define REVERSED_BYTES 16
+
+/* A transpose by squares of 16 bytes a side pays where at least one in so many of a square's elements is
+ * there, and the rows that it writes are three quarters of a vector: to write less of one takes several
+ * stores. In the cache, GB/s by squares and by elements: rows of 6 bytes 1.05 and 1.35 or more. The share
+ * against others: not measured. */
+#define WORTH_SQUARES 3
+
+/* What is left to be put into tiles. */
+struct planning {
+	const struct loop_nest *nest;
+	struct offsets *offsets;
+	int64_t taken[TENSOR_MAX_RANK]; /* indices of the dimension that a tile has; 0: it is in none */
+	int64_t span;                   /* between offsets in a table, bytes, at most */
+};
+
+static int64_t per_vector(uint32_t unit)
+{
+	return 16 / unit;
+}
+
+/* ---- Which loop nests ------------------------------------------------------------------------------- */
+
+static bool is_short_transpose(const struct loop_nest *nest, int src_inner)
+{
+	const struct loop_nest_dim *r = &nest->dim[src_inner], *c = &nest->dim[nest->rank - 1];
+	int64_t unit = nest->element, n = per_vector(nest->element);
+	if (r->n * unit >= LONG_BYTES && c->n * unit >= LONG_BYTES)
+		return false;
+	if (r->n >= n && c->n >= n && r->n * c->n * unit >= BOX_BYTES)
+		return false;
+	if (r->n < n && c->src == r->n * unit && c->n * unit >= MANY_PIXELS)
+		return false;
+	return c->n > n || r->dst != c->n * unit || r->n * unit < MANY_PIXELS;
+}
+
+static bool is_short(const struct loop_nest *nest)
+{
+	int src_inner;
+	uint32_t unit = nest->element;
+	if (nest->fill || nest->converted || nest->rank < 2 || nest->rank > TENSOR_MAX_RANK || unit > 16 ||
+	    unit & (unit - 1))
+		return false;
+	const struct loop_nest_dim *inner = &nest->dim[nest->rank - 1];
+	if (inner->dst != unit)
+		return false;
+	switch (loop_nest_family(nest, &src_inner)) {
+	case FAMILY_TILE_TRANSPOSE:
+		return is_short_transpose(nest, src_inner);
+	case FAMILY_STRIDED:
+		return inner->n * unit < (inner->src == -(int64_t)unit ? REVERSED_BYTES : LONG_BYTES);
+	default:
+		return false;
+	}
+}
+
+/* ---- Tiles ------------------------------------------------------------------------------------------ */
+
+/* Goes through the steps of a dimension in a table that holds `have` offsets. */
+static void repeat_table(int32_t *at, int64_t have, int64_t n, int64_t stride)
+{
+	for (int64_t i = 1; i < n; i++)
+		for (int64_t j = 0; j < have; j++)
+			at[i * have + j] = at[j] + (int32_t)(i * stride);
+}
+
+static bool fits(struct planning *p, int64_t n, int64_t stride)
+{
+	p->span += magnitude_i64(stride) * n;
+	return p->span < INT32_MAX;
+}
+
+static void step_over(struct planning *p, const struct loop_nest_dim *dim, int64_t taken)
+{
+	if (taken < dim->n)
+		p->offsets->dim[p->offsets->rank++] =
+		    (struct offsets_dim){ .steps = divide_up_i64(dim->n, taken),
+			                  .step = taken,
+			                  .last = dim->n - taken,
+			                  .dst = dim->dst,
+			                  .src = dim->src };
+}
+
+/* The dimension that goes on at `run` bytes of one side and is in no tile yet; -1: none. */
+static int find_next(const struct planning *p, bool dst, int64_t run)
+{
+	for (int d = p->nest->rank - 1; d >= 0; d--)
+		if (!p->taken[d] && (dst ? p->nest->dim[d].dst : p->nest->dim[d].src) == run)
+			return d;
+	return -1;
+}
+
+/* Takes dimensions that are contiguous on one side into a table of where they lie on the other one, which has
+ * n offsets, until it has `want`; `most` at most. Gives the offsets; 0: one does not fit. */
+static int64_t take_chain(struct planning *p, bool dst, int32_t *at, int64_t n, int64_t want, int64_t most)
+{
+	int64_t unit = p->nest->element;
+	if (n == 1)
+		at[0] = 0;
+	while (n > 0 && n < want && 2 * n <= most) {
+		int d = find_next(p, dst, n * unit);
+		if (d < 0)
+			break;
+		const struct loop_nest_dim *dim = &p->nest->dim[d];
+		int64_t stride = dst ? dim->src : dim->dst;
+		int64_t taken = divide_up_i64(dim->n, divide_up_i64(dim->n, most / n));
+		if (!fits(p, taken, stride))
+			return 0;
+		p->taken[d] = taken;
+		repeat_table(at, n, taken, stride);
+		n *= taken;
+		if (taken < dim->n)
+			break;
+	}
+	return n;
+}
+
+static void begin(struct planning *p)
+{
+	memset(p->taken, 0, sizeof(p->taken));
+	p->span = 0;
+}
+
+/* Either side takes its innermost dimension, then what a vector needs, then more. */
+static bool plan_transpose(struct planning *p)
+{
+	struct offsets *offsets = p->offsets;
+	int64_t n = per_vector(offsets->unit), most = min_i64(SIDE_BYTES / offsets->unit, OFFSETS_SIDE);
+	const int64_t want[] = { 2, n, most };
+	begin(p);
+	offsets->cols = offsets->rows = 1;
+	for (int i = 0; i < 3; i++) {
+		offsets->cols = take_chain(p, true, offsets->src_at, offsets->cols, want[i], most);
+		offsets->rows = take_chain(p, false, offsets->dst_at, offsets->rows, want[i], most);
+	}
+	if (4 * offsets->cols < 3 * n)
+		return false;
+	return WORTH_SQUARES * min_i64(offsets->cols, n) * min_i64(offsets->rows, n) >= n * n;
+}
+
+static bool plan_elements(struct planning *p)
+{
+	begin(p);
+	p->offsets->rows = 1;
+	p->offsets->cols = take_chain(p, true, p->offsets->src_at, 1, OFFSETS_MOST, OFFSETS_MOST);
+	return p->offsets->cols > 0;
+}
+
+bool offsets_init(struct offsets *ret, const struct loop_nest *nest)
+{
+	struct planning p = { .nest = nest, .offsets = ret };
+	if (!is_short(nest))
+		return false;
+	ret->unit = nest->element;
+	ret->transposes = nest->element < 16 && plan_transpose(&p);
+	if (!ret->transposes && !plan_elements(&p))
+		return false;
+	ret->rank = 0;
+	for (int d = nest->rank - 1; d >= 0; d--)
+		step_over(&p, &nest->dim[d], p.taken[d] ? p.taken[d] : 1);
+	ret->dst_offset = nest->dst_offset;
+	ret->src_offset = nest->src_offset;
+	ret->src_end = nest->src_offset + nest->element;
+	for (int d = 0; d < nest->rank; d++)
+		ret->src_end += max_i64(nest->dim[d].src, 0) * (nest->dim[d].n - 1);
+	return true;
+}
+
+/* ---- Moving ----------------------------------------------------------------------------------------- */
+
+#define DEFINE_ELEMENTS(size)                                                                 \
+	static void elements_##size(char *dst, const char *src, const int32_t *at, int64_t n) \
+	{                                                                                     \
+		for (int64_t i = 0; i < n; i++)                                               \
+			memcpy(dst + i * (size), src + at[i], size);                          \
+	}
+DEFINE_ELEMENTS(1)
+DEFINE_ELEMENTS(2)
+DEFINE_ELEMENTS(4)
+DEFINE_ELEMENTS(8)
+DEFINE_ELEMENTS(16)
+
+typedef void elements_fn(char *dst, const char *src, const int32_t *at, int64_t n);
+
+static elements_fn *const elements[CPU_SHIFTS] = { elements_1, elements_2, elements_4, elements_8,
+	                                           elements_16 };
+
+size_t offsets_size(const struct offsets *offsets)
+{
+	return offsetof(struct offsets, src_at) + (size_t)offsets->cols * sizeof(offsets->src_at[0]);
+}
+
+void offsets_run(const struct offsets *offsets, const struct cpu_isa *isa, char *dst, const char *src)
+{
+	int shift = __builtin_ctz(offsets->unit);
+	int64_t at[2 * TENSOR_MAX_RANK] = { 0 };
+	const char *end = src + offsets->src_end;
+	dst += offsets->dst_offset;
+	src += offsets->src_offset;
+	for (;;) {
+		if (offsets->transposes)
+			isa->tables[shift](dst, offsets->dst_at, offsets->rows, src, offsets->src_at,
+			                   offsets->cols, end);
+		else
+			elements[shift](dst, src, offsets->src_at, offsets->cols);
+		int d = 0;
+		for (; d < offsets->rank; d++) {
+			const struct offsets_dim *dim = &offsets->dim[d];
+			int64_t from = min_i64(at[d] * dim->step, dim->last);
+			at[d] = at[d] + 1 < dim->steps ? at[d] + 1 : 0;
+			int64_t way = min_i64(at[d] * dim->step, dim->last) - from;
+			dst += way * dim->dst;
+			src += way * dim->src;
+			if (at[d])
+				break;
+		}
+		if (d == offsets->rank)
+			return;
+	}
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Runs a box of a move tile by tile.
+ *
+ * A tile is put together in scratch as its image: what the destination will hold, in rows without gaps where
+ * the destination has none. Then the rows are written, whole lines past the cache. Where a row goes on in
+ * another tile, the line between them is kept until that tile makes it whole (isa.h, cpu_flush_fn). Tiles of
+ * a move that is in_place have no image: they are put together in the destination, through the cache. Those
+ * of one that is bordered are put together as a core, without borders, and from there the image.
+ *
+ *   scratch->move   | image | core | lines that are kept | planes | what is packed |
+ * source |
+ */
+#ifndef KERNELS_CPU_TILE_TILE_H
+#define KERNELS_CPU_TILE_TILE_H
+
+#include "kernels/cpu/move/move_struct.h"
+#include "kernels/cpu/move/scratch.h"
+
+/* A box: element [0, ..., 0] on both sides, and its extents by dimension of the move. */
+struct tile_box {
+	char *dst;
+	const char *src;
+	int64_t n[TENSOR_MAX_RANK];
+};
+
+/* Whether the tiles of a move, whose dimensions have their chunks and tiles, fit a thread's scratch. */
+bool tile_fits(const struct move *move);
+
+/* Whether borders are put around rows that are long enough for it. */
+bool tile_borders_are_cheap(const struct move *move);
+
+/* scratch: this thread's. */
+void tile_run(const struct move *move, const struct tile_box *box, struct cpu_scratch *scratch);
+
+#endif

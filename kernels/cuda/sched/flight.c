@@ -1,0 +1,451 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Launches and polls the rounds of a flight, or what packs it, and ends it. */
+#include "flight.h"
+
+#include "kernels/cuda/driver/driver.h"
+#include "kernels/cuda/stage/many.h"
+#include "kernels/cuda/stage/round.h"
+#include "kernels/host/backing.h"
+#include "kernels/host/timeline.h"
+#include "kernels/queue/job_list.h"
+#include "proto/clock.h"
+
+int flight_init(struct flight *flight, struct equipment *equipment, struct error *err)
+{
+	int r = driver_call(err, cuEventCreate, (&flight->start, CU_EVENT_DEFAULT));
+	if (r == 0)
+		r = driver_call(err, cuEventCreate, (&flight->done, CU_EVENT_DISABLE_TIMING));
+	for (int i = 0; i < STAGING_MOST_SLOTS && r == 0; i++)
+		r = driver_call(err, cuEventCreate, (&flight->end[i], CU_EVENT_DEFAULT));
+	flight->pack.equipment = equipment;
+	flight->pack.upload_buffer = &flight->upload_buffer;
+	flight->pack.fate = &flight->fate;
+	flight->pack.moved = flight->end;
+	return r;
+}
+
+void flight_deinit(struct flight *flight, enum cuda_health health)
+{
+	pack_job_deinit(&flight->pack);
+	if (health == CUDA_LOST)
+		return;
+	upload_buffer_close(&flight->upload_buffer);
+	for (int i = 0; i < STAGING_MOST_SLOTS; i++)
+		if (flight->end[i])
+			driver.cuEventDestroy(flight->end[i]);
+	if (flight->done)
+		driver.cuEventDestroy(flight->done);
+	if (flight->start)
+		driver.cuEventDestroy(flight->start);
+}
+
+void flight_start(struct flight *flight, struct engine_job *job, const struct staging *staging,
+                  struct quick *quick)
+{
+	flight->job = job;
+	flight->staging = *staging;
+	flight->stage = FLIGHT_NEW;
+	flight->fate.status = 0;
+	atomic_store_explicit(&flight->fate.stopped, false, memory_order_relaxed);
+	upload_buffer_clear(&flight->upload_buffer);
+	flight->brought = (struct tensor_extent){ 0, 0 };
+	flight->is_signal_alone = staging->rounds == 0 && job->signal.memory;
+	if (flight->is_signal_alone)
+		flight->staging.rounds = flight->staging.slots = 1;
+	flight->has_changed = false;
+	flight->launched = flight->landed = 0;
+	flight->wakes_left = 0;
+	flight->waking_ns = 0;
+	flight->is_timed = !quick || quick_is_timed(quick);
+	flight->started_ns = clock_ns();
+	flight->done_ns = 0;
+	flight->has_followed = false;
+	flight->predecessor = flight->successor = NULL;
+	flight->quick = quick;
+	flight->after = NULL;
+}
+
+bool flight_is_launched(const struct flight *flight)
+{
+	return flight->launched > flight->landed;
+}
+
+static uint64_t last_slot(const struct flight *flight)
+{
+	return (flight->launched - 1) % flight->staging.slots;
+}
+
+CUevent flight_end(const struct flight *flight)
+{
+	return flight->is_timed ? flight->end[last_slot(flight)] : flight->done;
+}
+
+void flight_stop(struct flight *flight)
+{
+	atomic_store_explicit(&flight->fate.stopped, true, memory_order_relaxed);
+}
+
+static bool has_more(const struct flight *flight)
+{
+	return flight->launched < flight->staging.rounds && !flight->has_changed &&
+	       fate_is_open(&flight->fate);
+}
+
+/* ---- Launching ---------------------------------------------------------------------------------------- */
+
+/* Has the device write the signal behind all that is on the stream. */
+static int put_signal(const struct engine_point *signal, CUstream stream, struct error *err)
+{
+	const uint64_t address = cuda_memory(signal->memory)->address + signal->offset;
+
+	return driver_call(err, cuStreamWriteValue64,
+	                   (stream, address, signal->value, CU_STREAM_WRITE_VALUE_DEFAULT));
+}
+
+/* A job in memory that is known to be lost signals nothing. Moves of a batch are judged one by one, at the
+ * end. */
+static void check_memory(struct flight *flight)
+{
+	struct engine_job *job = flight->job;
+
+	if (job->moves || job->status != 0)
+		return;
+	backing_check(job);
+	flight->fate.status = job->status;
+}
+
+/* Begins the job's time. A job that waits for others on the device runs in one round, on one stream
+ * (admission.c). A job that directly follows another begins with the other's end: the device has one event
+ * less to record, and no time belongs to nobody. */
+static int begin_time(struct flight *flight, CUstream first, struct error *err)
+{
+	struct flight *last = flight->slot->last;
+	int r = 0;
+
+	flight->slot->last = NULL;
+	if (flight->launched > 0)
+		return 0;
+	if (last && flight->is_timed && !flight->after && first == flight->slot->stream) {
+		flight->predecessor = last;
+		flight->has_followed = true;
+		last->successor = flight;
+		return 0;
+	}
+	if (flight->after)
+		r = driver_call(err, cuStreamWaitEvent, (first, flight->after, CU_EVENT_WAIT_DEFAULT));
+	return r < 0 || !flight->is_timed ? r : driver_call(err, cuEventRecord, (flight->start, first));
+}
+
+/* Records the ends that are waited for. */
+static int mark_end(struct flight *flight, CUstream last)
+{
+	CUevent end = flight->end[flight->launched % flight->staging.slots];
+	int r = 0;
+
+	if (flight->quick)
+		r = driver_call(&flight->fate.why, cuEventRecord, (flight->done, last));
+	if (r == 0 && flight->is_timed)
+		r = driver_call(&flight->fate.why, cuEventRecord, (end, last));
+	return r;
+}
+
+/* Returns whether the next round is the signal alone. With exact casts it comes behind what has moved, as a
+ * round of its own (upload_buffer.h). */
+static bool is_signal(const struct flight *flight)
+{
+	return flight->is_signal_alone || (flight->upload_buffer.changed && flight->launched > 0);
+}
+
+static int put_round(struct flight *flight, struct round *round)
+{
+	const struct staging *s = &flight->staging;
+	const struct engine_job *job = flight->job;
+	struct error *err = &flight->fate.why;
+	int r = begin_time(flight, s->src == STAGING_DIRECT ? round->own : round->in, err);
+
+	if (r == 0)
+		r = is_signal(flight) ? round_pass(round, round->own, err) : round_carry(round, err);
+	if (r == 0 && job->signal.memory && flight->launched + 1 == s->rounds && !job_first_failure(job))
+		r = put_signal(&job->signal, round->last, err);
+	return r;
+}
+
+/* The signal is behind all of the last round, and so behind all rounds, which end on the same stream.
+ *
+ * A round counts as soon as anything of it is on the device. Then it must become known when that is over; if
+ * not even an event can be recorded, the device is given up. */
+static int launch_round(struct equipment *equipment, struct flight *flight)
+{
+	const struct staging *s = &flight->staging;
+	const bool alone = s->rounds == 1 || !s->scratch_bytes;
+	CUstream own = flight->slot->stream;
+	struct round round = {
+		.equipment = equipment,
+		.job = flight->job,
+		.staging = s,
+		.upload_buffer = &flight->upload_buffer,
+		.brought = &flight->brought,
+		.scratch = flight->scratch.start,
+		.i = flight->launched,
+		.in = alone ? own : equipment->copy_in,
+		.own = own,
+		.out = alone ? own : equipment->copy_out,
+	};
+	int r;
+
+	round_init(&round);
+	r = put_round(flight, &round);
+	if (!round.last)
+		return r;
+	if (mark_end(flight, round.last) < 0)
+		return STATUS_DEVICE_LOST;
+	flight->launched++;
+	if (s->rounds == 1 && flight->is_timed && round.last == own)
+		flight->slot->last = flight;
+	return r;
+}
+
+static void begin(struct flight *flight)
+{
+	struct pack_job *pack = &flight->pack;
+	const struct staging *s = &flight->staging;
+
+	check_memory(flight);
+	flight->stage =
+	    s->is_packed && has_more(flight) &&
+		    pack_job_begin(pack, flight->job, &s->packing, flight->slot, flight->scratch.start)
+		? FLIGHT_PACKED
+		: FLIGHT_ROUNDS;
+}
+
+void flight_launch(struct equipment *equipment, struct flight *flight)
+{
+	if (flight->stage == FLIGHT_NEW)
+		begin(flight);
+	if (flight->stage != FLIGHT_ROUNDS)
+		return;
+	while (has_more(flight) && flight->launched - flight->landed < flight->staging.slots) {
+		int r = launch_round(equipment, flight);
+
+		if (r < 0)
+			flight->fate.status = r;
+	}
+}
+
+/* ---- Polling ------------------------------------------------------------------------------------------ */
+
+/* Puts the signal behind all that was moved, as the one thing that is launched as a round. */
+static void signal_moved(struct flight *flight)
+{
+	const struct engine_job *job = flight->job;
+	CUstream own = flight->slot->stream;
+	struct error *err = &flight->fate.why;
+	int r = 0;
+
+	if (!job->signal.memory) {
+		flight->launched = flight->landed = flight->staging.rounds;
+		return;
+	}
+	r = put_signal(&job->signal, own, err);
+	if (driver_call(err, cuEventRecord, (flight->end[0], own)) < 0)
+		r = STATUS_DEVICE_LOST;
+	flight->slot->last = NULL;
+	flight->launched = flight->staging.rounds;
+	flight->fate.status = r;
+}
+
+/* Returns whether anything has moved. The stage changes once nothing is on its way. */
+static bool poll_packed(struct flight *flight)
+{
+	const bool moved = pack_job_poll(&flight->pack);
+
+	if (flight->fate.status == STATUS_DEVICE_LOST || !pack_job_is_over(&flight->pack))
+		return moved;
+	if (pack_job_is_moved(&flight->pack) && flight->fate.status == 0)
+		signal_moved(flight);
+	flight->stage = FLIGHT_SIGNALLED;
+	return moved;
+}
+
+/* Asks whether the first round that has not landed is over. Returns 1 if it, or its mark, has been seen, 0,
+ * or DEVICE_LOST, which is the job's status then. */
+static int poll_round(struct flight *flight)
+{
+	const bool is_marked = flight->quick && !flight->done_ns;
+	CUevent end = flight->end[flight->landed % flight->staging.slots];
+	CUresult result = driver.cuEventQuery(is_marked ? flight->done : end);
+
+	if (result == CUDA_ERROR_NOT_READY)
+		return 0;
+	if (result != CUDA_SUCCESS) {
+		driver_fail(&flight->fate.why, result, "cuEventQuery(event)");
+		return flight->fate.status = STATUS_DEVICE_LOST;
+	}
+	if (is_marked)
+		flight->done_ns = clock_ns();
+	flight->landed += !is_marked || !flight->is_timed;
+	return 1;
+}
+
+/* ---- The end ------------------------------------------------------------------------------------------ */
+
+/* Sets the job's time: by the clock if threads had a part in it, or if the device kept no time. */
+static int measure(struct flight *flight)
+{
+	struct flight *predecessor = flight->predecessor;
+	struct engine_job *job = flight->job;
+	CUevent start = predecessor ? predecessor->end[last_slot(predecessor)] : flight->start;
+	const uint64_t done_ns = flight->done_ns - flight->started_ns;
+	float ms;
+
+	if (flight->stage == FLIGHT_SIGNALLED) {
+		job->ns = clock_ns() - flight->started_ns;
+		return 0;
+	}
+	if (!flight->is_timed) {
+		job->ns = quick_ns(flight->quick, done_ns);
+		return 0;
+	}
+	int r =
+	    driver_call(&flight->fate.why, cuEventElapsedTime, (&ms, start, flight->end[last_slot(flight)]));
+
+	if (r == 0)
+		job->ns = (uint64_t)((double)ms * 1e6);
+	if (r == 0 && flight->quick)
+		quick_learn(flight->quick, done_ns, job->ns);
+	return r;
+}
+
+/* Lets its events be recorded again. A successor keeps the event that it starts with, and gives its own. */
+static void part(struct flight *flight)
+{
+	struct flight *successor = flight->successor;
+
+	if (flight->slot->last == flight)
+		flight->slot->last = NULL;
+	if (flight->predecessor)
+		flight->predecessor->successor = NULL;
+	if (successor) {
+		CUevent start = flight->end[last_slot(flight)];
+
+		flight->end[last_slot(flight)] = successor->start;
+		successor->start = start;
+		successor->predecessor = NULL;
+	}
+	flight->predecessor = flight->successor = NULL;
+}
+
+/* An error of the driver says nothing about what the client asked for. */
+static int job_status(int status)
+{
+	switch (status) {
+	case 0:
+	case STATUS_CANCELED:
+	case STATUS_DEVICE_LOST:
+	case STATUS_NO_MEMORY:
+	case STATUS_OUT_OF_RANGE:
+		return status;
+	default:
+		return STATUS_DEVICE;
+	}
+}
+
+/* Returns the status of a job that has not failed as a whole. */
+static int land(struct flight *flight)
+{
+	struct engine_job *job = flight->job;
+	int status = 0;
+
+	if (flight->stage == FLIGHT_ROUNDS && flight->landed > 0 && !flight->is_signal_alone &&
+	    job_is_many(job))
+		status = many_land(&flight->upload_buffer, job);
+	if (flight->upload_buffer.changed && flight->landed > 0)
+		status = upload_buffer_judge(&flight->upload_buffer, job);
+	return job_status(status);
+}
+
+void flight_abandon(struct flight *flight)
+{
+	if (flight->stage == FLIGHT_PACKED || flight->stage == FLIGHT_SIGNALLED)
+		pack_job_end(&flight->pack);
+	flight->stage = FLIGHT_WAKING;
+}
+
+/* Returns the point in host memory, where threads may sleep on it. memory is NULL if it lies on the device.
+ */
+static struct engine_point on_host(const struct engine_point *signal)
+{
+	return (struct engine_point){ .memory = cuda_memory(signal->memory)->host, .offset = signal->offset };
+}
+
+static void end(struct flight *flight)
+{
+	struct engine_job *job = flight->job;
+
+	if (flight->fate.status == 0 && flight->launched < flight->staging.rounds && !flight->has_changed)
+		flight->fate.status = STATUS_CANCELED;
+	if (flight->fate.status)
+		job_end_all(job, job_status(flight->fate.status));
+	else
+		job->status = land(flight);
+	backing_check(job);
+	flight_abandon(flight);
+	if (job->status == 0 && job->signal.memory) {
+		const struct engine_point signal = on_host(&job->signal);
+
+		flight->wakes_left = signal.memory ? timeline_wakes(&signal) : 0;
+	}
+}
+
+/* Wakes few sleepers at a time, because all flights share the thread, which polls one after the other. */
+static enum flight_progress wake_some(struct flight *flight)
+{
+	const uint64_t start_ns = clock_ns();
+	struct engine_point signal;
+	uint64_t end_ns;
+	uint32_t woken;
+
+	if (flight->wakes_left == 0)
+		return FLIGHT_ENDED;
+	signal = on_host(&flight->job->signal);
+	woken = timeline_wake(&signal, TIMELINE_WAKE_FIRST);
+	flight->wakes_left -= woken < TIMELINE_WAKE_FIRST ? flight->wakes_left : woken;
+	end_ns = clock_ns();
+	timeline_note_wake(flight->owner, start_ns, end_ns);
+	flight->waking_ns += end_ns - start_ns;
+	return flight->wakes_left == 0 ? FLIGHT_ENDED : FLIGHT_MOVED;
+}
+
+static enum flight_progress progress(bool moved)
+{
+	return moved ? FLIGHT_MOVED : FLIGHT_STANDS;
+}
+
+enum flight_progress flight_poll(struct flight *flight)
+{
+	bool moved = false;
+	int r = 1;
+
+	if (flight->stage == FLIGHT_WAKING)
+		return wake_some(flight);
+	if (flight->stage == FLIGHT_PACKED)
+		moved = poll_packed(flight);
+	if (flight->stage == FLIGHT_PACKED)
+		return progress(moved);
+	while (flight->landed < flight->launched && r > 0) {
+		r = poll_round(flight);
+		moved |= r > 0;
+	}
+	if (r == 0)
+		return progress(moved);
+	if (flight->upload_buffer.changed && flight->landed == flight->launched && flight->landed > 0)
+		flight->has_changed =
+		    upload_buffer_judge(&flight->upload_buffer, flight->job) == STATUS_OUT_OF_RANGE;
+	if (has_more(flight))
+		return progress(moved);
+	if (flight->landed > 0 && flight->fate.status == 0)
+		flight->fate.status = measure(flight);
+	part(flight);
+	end(flight);
+	return wake_some(flight);
+}

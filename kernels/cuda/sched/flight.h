@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A flight: one job that is running on the device, in rounds.
+ *
+ * It is started under the engine's lock and then belongs to the engine's thread, which launches its rounds
+ * and polls their events until it has ended. Flights and their events are made once and reused. Only
+ * flight_stop may be called from other threads.
+ */
+#ifndef KERNELS_CUDA_SCHED_FLIGHT_H
+#define KERNELS_CUDA_SCHED_FLIGHT_H
+
+#include <cuda.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "kernels/cuda/stage/equipment.h"
+#include "kernels/cuda/stage/job.h"
+#include "kernels/cuda/stage/pack_job.h"
+#include "kernels/cuda/stage/scratch.h"
+#include "kernels/cuda/stage/staging.h"
+#include "kernels/cuda/stage/upload_buffer.h"
+#include "kernels/engine.h"
+#include "stream_slots.h"
+
+/* ---- Quick jobs ---------------------------------------------------------------------------------------- */
+
+/* A quick job is short, and has the engine to itself when it starts. It matters how soon its end is seen, and
+ * an event that keeps the time is seen 2 to 3 us later than one that does not (tests/bench/EXPERIMENTS.md).
+ * So the device times only one in QUICK_TIMED, which tells how much longer such jobs take by the clock than
+ * on the device. That is subtracted from the time of the others.
+ *
+ * An engine has one struct, zeroed at first, for its thread.
+ */
+#define QUICK_TIMED    16
+#define QUICK_BYTES    (2 << 20) /* read and written, at most: the device takes some microseconds */
+#define QUICK_LEAST_NS 1000      /* A job that is not timed is said to have taken as long at least. */
+#define QUICK_MOST_NS  20000     /* Any time beyond that was spent waiting for others. */
+
+struct quick {
+	uint32_t n;        /* jobs so far */
+	uint64_t extra_ns; /* so much longer by the clock, averaged over the last few that were timed */
+};
+
+/* Returns whether the next job is timed; it is called once for each, and the first one is. */
+static inline bool quick_is_timed(struct quick *quick)
+{
+	return quick->n++ % QUICK_TIMED == 0;
+}
+
+/* Tells what a job that was timed took. */
+static inline void quick_learn(struct quick *quick, uint64_t clock_ns, uint64_t device_ns)
+{
+	const uint64_t extra = clock_ns > device_ns ? clock_ns - device_ns : 0;
+
+	quick->extra_ns = quick->n <= QUICK_TIMED ? extra : (3 * quick->extra_ns + extra) / 4;
+}
+
+/* Returns the device's time of a job that was not timed. */
+static inline uint64_t quick_ns(const struct quick *quick, uint64_t clock_ns)
+{
+	const uint64_t ns = clock_ns > quick->extra_ns ? clock_ns - quick->extra_ns : 0;
+
+	if (ns < QUICK_LEAST_NS)
+		return QUICK_LEAST_NS;
+	return ns < QUICK_MOST_NS ? ns : QUICK_MOST_NS;
+}
+
+/* ---- Flights ------------------------------------------------------------------------------------------- */
+
+/* The stage says which step the job is at. */
+enum flight_stage {
+	FLIGHT_NEW,       /* Nothing of it was tried. */
+	FLIGHT_PACKED,    /* A list of blocks is on its way through pinned buffers. */
+	FLIGHT_SIGNALLED, /* The list has been moved, and only its signal is launched. */
+	FLIGHT_ROUNDS,    /* Its rounds are launched and land. */
+	FLIGHT_WAKING,    /* All is done but waking those who sleep on the signal. */
+};
+
+struct flight {
+	struct engine_job *job;
+	struct staging staging;
+	enum flight_stage stage;
+	struct fate fate;
+	struct pack_job pack;
+	struct upload_buffer upload_buffer; /* of jobs of more than one move, with exact casts or amax */
+	struct tensor_extent brought;       /* of a source that is brought as a whole */
+	bool is_signal_alone;               /* one round, which moves nothing */
+	bool has_changed;                   /* An exact cast failed, so nothing follows. */
+	uint64_t launched;                  /* rounds */
+	uint64_t landed;
+	uint32_t wakes_left; /* sleepers that may still be woken */
+	uint64_t waking_ns;  /* time of the engine's thread that waking has taken so far */
+
+	/* These measure its time. */
+	CUevent start;
+	CUevent end[STAGING_MOST_SLOTS]; /* Round i records end[i % slots] if the job is timed. */
+	CUevent done;                    /* A quick job records it first; it keeps no time. */
+	bool is_timed;                   /* The device times it. */
+	uint64_t started_ns;             /* by the monotonic clock */
+	uint64_t done_ns;                /* when `done` was seen; 0: not yet */
+	bool has_followed;               /* It began with the end of another one. */
+	struct flight *predecessor;      /* the flight whose end is this one's start, or NULL */
+	struct flight *successor;        /* the flight whose start is this one's end, or NULL */
+
+	/* The scheduler sets these. */
+	struct engine_stream *stream;
+	struct engine_owner *owner;
+	struct stream_slot *slot; /* Its kernels run there. */
+	enum job_weight weight;
+	struct scratch_range scratch;
+	struct quick *quick; /* of a quick job, of one round; else NULL */
+	CUevent after; /* Its first round waits for it, on another stream of the device; NULL: for nothing. */
+	uint64_t contention;              /* since its start */
+	TAILQ_ENTRY(flight) entry;        /* in order of their start, or free */
+	TAILQ_ENTRY(flight) stream_entry; /* of the stream, in order */
+};
+
+TAILQ_HEAD(flight_list, flight);
+
+/* Makes its events. */
+int flight_init(struct flight *flight, struct equipment *equipment, struct error *err);
+
+/* Frees what it has. The driver is not asked on a device that is lost. */
+void flight_deinit(struct flight *flight, enum cuda_health health);
+
+/* Takes a job up; the flight's stream, owner, slot and weight must be set. quick is NULL unless it is a quick
+ * job, which is one round without a signal. */
+void flight_start(struct flight *flight, struct engine_job *job, const struct staging *staging,
+                  struct quick *quick);
+
+/* flight_is_launched returns whether anything of it is on the device, as far as has been seen, and flight_end
+ * the event behind that. */
+bool flight_is_launched(const struct flight *flight);
+CUevent flight_end(const struct flight *flight);
+
+/* Launches the rounds that can be launched. A failure becomes the job's status, and no more rounds follow. */
+void flight_launch(struct equipment *equipment, struct flight *flight);
+
+enum flight_progress { FLIGHT_STANDS, FLIGHT_MOVED, FLIGHT_ENDED };
+
+/* Polls rounds, and after the last one wakes those who sleep on the signal, some at a time. Once it has
+ * ended, nothing of it is on the device any more, and the job has its status and time. The status is
+ * DEVICE_LOST if the device cannot be asked; what is on it is then unknown. */
+enum flight_progress flight_poll(struct flight *flight);
+
+/* Waits until no thread uses what is the job's any more, when the device is lost. */
+void flight_abandon(struct flight *flight);
+
+/* Keeps further rounds from being launched. May be called from any thread. */
+void flight_stop(struct flight *flight);
+
+#endif

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How a list of blocks with a side in host memory travels without a kernel that waits for the bus. Pure:
+ * knows no driver, so it is tested without one.
+ *
+ * Scattered blocks of the host are packed one after the other: threads copy them to pinned buffers, from
+ * where the device's copy engine takes them in large copies; on the way out the other way round. Where the
+ * blocks of the host lie in long stretches anyway, the copy engine takes them from there. Where they are
+ * single runs and lie in long stretches on the device as well, it brings them to where they belong: there is
+ * no kernel at all. Else it brings them to scratch memory, and one launch moves a whole stretch of the list
+ * from there, or to there.
+ *
+ *   list      | entries that name a block, in each layer: the items, in their order
+ *   stretch   | items that one launch moves: some entries of a layer, or all of some layers
+ *   packed    | the items of a stretch one after the other, a pitch apart
+ *   chunk     | bytes of that which a pinned buffer holds
+ *   piece     | bytes of that which lie one after the other in the tensor's memory, too
+ *
+ * What stays with the kernel that reads and writes host memory in place: jobs of few bytes, which it does not
+ * hold up for long; blocks shorter than run_bytes, or with gaps; lists in a region on the device, or of more
+ * than PACKING_MOST_ENTRIES; and all lists while nobody else is seen on the device (admission.h).
+ */
+#ifndef KERNELS_CUDA_STAGE_PACKING_H
+#define KERNELS_CUDA_STAGE_PACKING_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "kernels/engine.h"
+
+#define PACKING_MOST_ENTRIES 65536
+#define PACKING_MOST_SLOTS   3
+#define PACKING_PART_BYTES   (128u << 10) /* that a thread takes at a time */
+
+struct packing_limits {
+	uint64_t least_bytes;   /* of a job, on the host */
+	uint64_t run_bytes;     /* at least, of a block on the host */
+	uint64_t piece_bytes;   /* on average: the copy engine takes such pieces as they are */
+	uint64_t slot_bytes;    /* of a pinned buffer; 0: there are none */
+	uint64_t stretch_bytes; /* about, of either side */
+	uint64_t scratch_bytes; /* that the job can have */
+};
+
+enum packing_way {
+	PACKING_IN_PLACE,   /* on the device */
+	PACKING_BY_THREADS, /* on the host, by way of pinned buffers */
+	PACKING_BY_COPIES,  /* on the host, by the copy engine alone */
+};
+
+struct packing_side {
+	enum packing_way way;
+	const struct engine_blocks_side *blocks;
+	int64_t low;    /* of a block, bytes from its element [0, ..., 0] */
+	uint64_t bytes; /* of a block, from there on */
+	uint64_t pitch;
+	uint64_t chunk_bytes;
+	uint64_t room;         /* scratch bytes of a stretch; 0: it uses none */
+	const uint32_t *block; /* of each entry that names one */
+};
+
+struct packing {
+	const struct transform *transform;
+	struct engine_blocks *blocks;
+	struct packing_side dst, src;
+	bool is_plain;         /* runs: no kernel */
+	uint64_t most_entries; /* of a stretch */
+	uint32_t most_layers;
+	uint32_t slots; /* stretches under way at most */
+	uint64_t scratch_bytes;
+	uint64_t piece_bytes;
+
+	/* By packing_read. */
+	uint32_t n; /* entries that name a block */
+	uint64_t stretches;
+};
+
+/* What of the job lies where. */
+struct packing_places {
+	bool dst_is_host, src_is_host;
+	bool list_is_host; /* in the job, or in a region of the host */
+};
+
+/* Whether the job is to travel so. facts: the engine's. The job must outlive *ret. */
+bool packing_init(struct packing *ret, const struct engine_job *job, const struct packing_places *places,
+                  const struct packing_limits *limits);
+
+/* Bytes of the arrays that packing_read fills. */
+uint64_t packing_list_bytes(const struct packing *packing);
+
+/* Reads each entry of the list once, and counts what is passed over in packing->blocks. list: the first
+ * entry, of which a client may own the memory: under a guard then. */
+void packing_read(struct packing *packing, const void *list, uint32_t *arrays);
+
+/* After that. false: it is not to travel so after all; as good as if nothing had been read. */
+bool packing_judge(struct packing *packing, uint64_t slot_bytes);
+
+struct packing_stretch {
+	uint64_t first, n; /* entries of those that name a block */
+	uint32_t layer, layers;
+};
+
+void packing_stretch_at(const struct packing *packing, uint64_t i, struct packing_stretch *ret);
+
+/* Bytes of the packed stretch; how many chunks that is; and the i-th one. */
+uint64_t packing_bytes(const struct packing_side *side, const struct packing_stretch *stretch);
+uint64_t packing_chunks(const struct packing_side *side, const struct packing_stretch *stretch);
+void packing_chunk(const struct packing_side *side, const struct packing_stretch *stretch, uint64_t i,
+                   uint64_t *ret_from, uint64_t *ret_to);
+
+struct packing_piece {
+	uint64_t at;    /* in the packed stretch */
+	int64_t place;  /* from element [0, ..., 0] of block 0 of layer 0 */
+	uint64_t bytes; /* 0: there are no more */
+};
+
+/* The first piece at or after *at, which ends at `end` at the latest, and with its layer if there is a table:
+ * what follows is other memory, wherever it lies. *at moves behind it. */
+struct packing_piece packing_next(const struct packing_side *side, const struct packing_stretch *stretch,
+                                  uint64_t *at, uint64_t end);
+
+/* The list by which a kernel moves the stretch: sides that are packed begin at their first block. Indices are
+ * in the arrays of packing_read. ret_dst, ret_src: bytes from where the sides are to their blocks 0: from the
+ * packed stretch's first byte, or from element [0, ..., 0] of block 0 of layer 0. */
+void packing_list(const struct packing *packing, const struct packing_stretch *stretch,
+                  struct engine_blocks *ret, int64_t *ret_dst, int64_t *ret_src);
+
+/* The scratch memory of the stretch in slot i, and where in it a side is packed: so that elements are at
+ * multiples of 16 bytes if they can be. */
+uint64_t packing_src_place(const struct packing *packing, uint64_t scratch, uint32_t i);
+uint64_t packing_dst_place(const struct packing *packing, uint64_t scratch, uint32_t i);
+
+#endif

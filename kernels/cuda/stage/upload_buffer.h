@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An upload buffer is memory in which the host lays out lists for a kernel, and the same amount on the
+ * device.
+ *
+ * Each flight has one, which is opened when it is first needed and then kept. What lies in it stays until the
+ * flight has ended. Beside lists, moves may need two things there:
+ *
+ * - the largest magnitudes of blocks, between the two passes of a move with amax. The moves of a job follow
+ *   each other on a stream, so there is room for those of one move at a time.
+ * - counters of the elements that exact casts have changed, one for each move, which the device adds to. A
+ *   job with a signal ends in a second round, which signals once the counters have been seen to be 0.
+ */
+#ifndef KERNELS_CUDA_STAGE_UPLOAD_BUFFER_H
+#define KERNELS_CUDA_STAGE_UPLOAD_BUFFER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "job.h"
+#include "kernels/cuda/driver/driver.h"
+#include "kernels/cuda/launch/convert.h"
+
+/* The lists of a message are smaller, tables of layers included. */
+#define UPLOAD_BUFFER_BYTES (256u << 10)
+
+struct upload_buffer {
+	char *host;      /* pinned; NULL: the buffer is not open */
+	uint64_t device; /* memory on the device, of the same layout */
+	size_t used;
+	size_t first;        /* What is sent begins there. */
+	uint64_t counted[2]; /* the counters of lists, as they were last seen */
+	uint64_t magnitudes; /* their address on the device; 0: there are none */
+	uint64_t *changed;   /* a counter for each move; NULL: there are none */
+};
+
+/* Empties the buffer, and opens it first if need be. */
+int upload_buffer_begin(struct upload_buffer *upload_buffer, struct error *err);
+
+/* Frees the buffer; a zeroed one is allowed. */
+void upload_buffer_close(struct upload_buffer *upload_buffer);
+
+/* Returns room for so many bytes, at a multiple of 16, or NULL if the buffer is full. */
+void *upload_buffer_take(struct upload_buffer *upload_buffer, size_t bytes);
+
+/* Has kernels that follow on the stream read what is in the buffer so far. *ret is the address at which the
+ * buffer begins for them. */
+int upload_buffer_send(struct upload_buffer *upload_buffer, CUstream stream, uint64_t *ret,
+                       struct error *err);
+
+static inline uint64_t upload_buffer_place(const struct upload_buffer *upload_buffer, uint64_t base,
+                                           const void *p)
+{
+	return base + (uint64_t)((const char *)p - upload_buffer->host);
+}
+
+/* Returns the address of two uint64_t on the device, to which kernels add. */
+static inline uint64_t upload_buffer_counters(const struct upload_buffer *upload_buffer)
+{
+	return upload_buffer->device;
+}
+
+/* Brings those counters back, after what is on the stream. */
+int upload_buffer_fetch_counters(struct upload_buffer *upload_buffer, CUstream stream, struct error *err);
+
+/* Sets what has been added to the counters since the last time, once they are back. */
+void upload_buffer_count(struct upload_buffer *upload_buffer, uint64_t ret[2]);
+
+/* ---- What moves need ----------------------------------------------------------------------------------- */
+
+/* Prepares for a job that has nothing in the buffer yet. */
+static inline void upload_buffer_clear(struct upload_buffer *upload_buffer)
+{
+	upload_buffer->magnitudes = 0;
+	upload_buffer->changed = NULL;
+}
+
+/* Returns whether the job's moves need anything in the buffer. */
+bool upload_buffer_is_needed(const struct engine_job *job);
+
+/* Does what upload_buffer_begin does, and makes room for what the moves need. Returns NO_MEMORY if that is
+ * more than the buffer holds. */
+int upload_buffer_begin_job(struct upload_buffer *upload_buffer, const struct engine_job *job,
+                            struct error *err);
+
+/* Returns the operands of move i of the job, once all has been sent; base is that of upload_buffer_send. */
+struct convert_operands upload_buffer_operands(const struct upload_buffer *upload_buffer,
+                                               struct engine_job *job, uint32_t i, uint64_t base);
+
+/* Brings the counters of exact casts back, if there are any, after what is on the stream. */
+int upload_buffer_fetch_changed(struct upload_buffer *upload_buffer, const struct engine_job *job,
+                                CUstream stream, struct error *err);
+
+/* Gives each move that has changed an element the status OUT_OF_RANGE, once the counters are back. Returns
+ * the first failure of the job. */
+int upload_buffer_judge(const struct upload_buffer *upload_buffer, struct engine_job *job);
+
+#endif

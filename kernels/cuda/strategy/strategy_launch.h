@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Every strategy's file includes this header: it has the planner's part and, where there is a CUDA engine,
+ * the launchers. */
+#ifndef KERNELS_CUDA_STRATEGY_STRATEGY_LAUNCH_H
+#define KERNELS_CUDA_STRATEGY_STRATEGY_LAUNCH_H
+
+#include "proto/arithmetic.h"
+#include "strategy.h"
+#include "planner.h"
+#include "tuning.h"
+
+#ifdef HAVE_CUDA
+#include "kernels/cuda/device/args.h"
+#include "kernels/cuda/launch/convert.h"
+#include "kernels/cuda/launch/launch.h"
+#include "kernels/cuda/launch/launch_many.h"
+#include "kernels/cuda/launch/strided_args.h"
+
+/* These return the addresses at which the window begins. */
+static inline uint64_t strategy_dst(const struct strategy_launch *launch)
+{
+	return launch->dst + (uint64_t)launch->plan->tma.dst_offset;
+}
+
+static inline uint64_t strategy_src(const struct strategy_launch *launch)
+{
+	return launch->src + (uint64_t)launch->plan->tma.src_offset;
+}
+
+/* Launches the strategy's kernel for a single move. */
+static inline int strategy_launch_strided(const struct strategy_launch *launch, struct error *err)
+{
+	return launch_strided(launch->launcher, launch->stream, launch->transform, &launch->plan->tma,
+	                      strategy_dst(launch), strategy_src(launch), err);
+}
+
+/* Launches the strategy's kernel for many moves, with this one alone. */
+static inline int strategy_launch_one(const struct strategy_launch *launch, struct error *err)
+{
+	return launch_one(launch->launcher, launch->stream, launch->transform, &launch->plan->tma,
+	                  strategy_dst(launch), strategy_src(launch), err);
+}
+
+#define WITH_CUDA(function) function
+#else
+#define WITH_CUDA(function) NULL
+#endif
+
+#endif

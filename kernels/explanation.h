@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An engine tells this about its plans: the family, which every reply carries, and all that `explain` prints.
+ * It is plain data, which crosses between processes. */
+#ifndef KERNELS_EXPLANATION_H
+#define KERNELS_EXPLANATION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kernels/nest/loop_nest.h"
+#include "kernels/transform/family.h"
+#include "proto/status.h"
+#include "proto/tensor.h"
+
+#define PLAN_TILE_RANK (TENSOR_MAX_RANK + 1)
+
+/* Dimensions are outermost first, strides in bytes. */
+struct engine_explanation {
+	enum family family;
+	char swizzle[16]; /* of the tile in shared memory; "none" */
+	char method[16];  /* how the CPU engine moves the interior; "": chosen when it is moved */
+	int64_t grid;     /* pieces that can run side by side at most */
+	uint64_t bytes;   /* read plus written */
+	uint64_t n_subregions;
+	uint64_t predicted_ns;    /* 0: not predicted */
+	double copy_fixed_ns;     /* time that the device's own copy takes whatever its size, */
+	double copy_bytes_per_ns; /* and its rate, by bytes read plus written; 0: unknown */
+	double predicted;         /* time relative to a copy of as many bytes; 0: not predicted */
+
+	/* The interior is given in canonical form. */
+	uint32_t element; /* bytes, after widening */
+	int rank;
+	int64_t shape[PLAN_TILE_RANK];
+	int64_t dst[PLAN_TILE_RANK];
+	int64_t src[PLAN_TILE_RANK];
+
+	struct {
+		int rank;                  /* 0: it does not move in tiles */
+		int64_t n[PLAN_TILE_RANK]; /* elements */
+		int64_t dst[PLAN_TILE_RANK];
+		int64_t src[PLAN_TILE_RANK];
+		uint32_t element;   /* bytes of one of the tile's elements */
+		uint32_t row_bytes; /* in shared memory; 0: it is in none, or not in rows */
+	} tile;
+
+	struct family_rules rules;
+};
+
+/* Sets what is said of the interior. */
+void explanation_set_interior(struct engine_explanation *ret, const struct loop_nest *nest);
+
+/* Returns the time of the device's own copy of so many bytes, read plus written, or 0 if it is unknown. */
+uint64_t explanation_copy_ns(const struct engine_explanation *explanation, uint64_t bytes);
+
+#endif

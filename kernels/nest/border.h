@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A strided dimension with its window, and the border outside of the windows as boxes. The planner, which
+ * counts the work, and the kernel, which does it, must agree on both.
+ *
+ * For each dimension from the outermost (rank - 1) to the innermost (0) there is a box before the window and
+ * one after it; it spans the windows of the dimensions outside of it and all of those inside. Together they
+ * are the destination without the window, each element once.
+ */
+#ifndef KERNELS_NEST_BORDER_H
+#define KERNELS_NEST_BORDER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "divisor.h"
+
+#define ARGS_MAP_RANK  5
+#define ARGS_GRID_RANK 8  /* of a grid of tiles: a map may count several dimensions as its last */
+#define ARGS_MAX_RANK  33 /* a tensor's, and one more for elements that are narrowed */
+
+/* A dimension with its window: as struct loop_nest_dim. */
+struct strided_dim {
+	int64_t n;
+	int64_t dst;
+	int64_t src;
+	int64_t before;
+	int64_t source;
+};
+
+struct border_range {
+	int64_t start;
+	int64_t n;
+};
+
+/* The indices of dimension d in box b of 2 * rank. */
+ON_BOTH_SIDES struct border_range border_box(const struct strided_dim *dim, uint32_t rank, uint32_t b,
+                                             uint32_t d)
+{
+	uint32_t own = rank - 1 - b / 2;
+	struct border_range range = { 0, dim[d].n };
+
+	if (d > own) {
+		range.start = dim[d].before;
+		range.n = dim[d].source;
+	} else if (d == own && b % 2 == 0) {
+		range.n = dim[d].before;
+	} else if (d == own) {
+		range.start = dim[d].before + dim[d].source;
+		range.n = dim[d].n - range.start;
+	}
+	return range;
+}
+
+/* Rows of a box: one for each index of its outer dimensions, or 0. */
+ON_BOTH_SIDES uint64_t border_rows(const struct strided_dim *dim, uint32_t rank, uint32_t b)
+{
+	uint64_t rows = border_box(dim, rank, b, 0).n > 0;
+
+	for (uint32_t d = 1; d < rank; d++)
+		rows *= (uint64_t)border_box(dim, rank, b, d).n;
+	return rows;
+}
+
+/* Aligned chunks of 16 bytes that a row of so many bytes touches at most. */
+ON_BOTH_SIDES uint64_t row_chunks(uint64_t row_bytes)
+{
+	return (row_bytes + 30) / 16;
+}
+
+/* Rows of a border that are shorter than a chunk are written by elements: lanes of chunks would write
+ * neighbouring elements one after another. */
+ON_BOTH_SIDES bool border_is_short(uint64_t row_bytes)
+{
+	return row_bytes < 16;
+}
+
+/* What one block of threads takes at a time: chunks, or elements. */
+#define ROWS_THREADS 256
+#define ROWS_BATCH   4
+#define ROWS_BLOCK   (ROWS_THREADS * ROWS_BATCH)
+
+/* How many blocks' work a box is. */
+ON_BOTH_SIDES uint64_t border_tiles(const struct strided_dim *dim, uint32_t rank, uint32_t b,
+                                    uint32_t element)
+{
+	uint64_t n = (uint64_t)border_box(dim, rank, b, 0).n;
+	uint64_t parts = border_is_short(n * element) ? n : row_chunks(n * element);
+
+	return (border_rows(dim, rank, b) * parts + ROWS_BLOCK - 1) / ROWS_BLOCK;
+}
+
+#endif

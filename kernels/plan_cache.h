@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An engine caches its plans by what they depend on.
+ *
+ * A plan has a part that all engines have in common, which is here, and a part of the engine's own. Its owner
+ * gets it from engine_prepare, and hands it back with each move; to the owner it is opaque. An engine keeps
+ * further plans in the same cache, which the owner never sees: for rounds, for lists of blocks, and for moves
+ * that share a launch.
+ *
+ * A hit allocates nothing. Plans are reference-counted: the cache holds one reference, and each user of a
+ * plan another one. The plan that has not been used for longest is evicted first.
+ */
+#ifndef KERNELS_PLAN_CACHE_H
+#define KERNELS_PLAN_CACHE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "kernels/engine.h"
+#include "plan_key.h"
+
+/* Runs of a layout that was alone in its job are counted here, with the times of the last measured ones. */
+#define PLAN_KEPT_TIMES 7
+
+struct plan_runs {
+	uint64_t n;
+	uint64_t n_measured;
+	uint64_t ns[PLAN_KEPT_TIMES]; /* of measured run i at i % PLAN_KEPT_TIMES */
+};
+
+struct engine_plan {
+	struct transform transform;
+	struct plan_places places;
+	uint64_t serial; /* no other plan of the cache ever has the same */
+	void *own;       /* the engine's part, which begins as zeros */
+	struct plan_cache *cache;
+
+	struct plan_runs runs; /* for the owner's thread */
+
+	/* The rest is private to the cache. */
+	atomic_uint refs;
+	uint64_t hash;
+	TAILQ_ENTRY(engine_plan) used;
+	LIST_ENTRY(engine_plan) bucket;
+	uint32_t key_words;
+	uint64_t key[];
+};
+
+struct plan_cache_ops {
+	size_t own_bytes; /* of the engine's part */
+	/* Completes a new plan, on the thread that makes it; NULL if there is nothing to do. */
+	void (*init)(struct engine_plan *plan);
+	/* Frees what the engine's part holds, on the thread that drops the last reference; NULL if it holds
+	 * nothing. */
+	void (*deinit)(struct engine_plan *plan);
+};
+
+struct plan_cache {
+	const struct plan_cache_ops *ops;
+	void *arg;             /* the engine's */
+	uint64_t remote_bytes; /* that another process may keep for each plan */
+	uint64_t seed;
+	pthread_mutex_t lock;                    /* of what follows */
+	TAILQ_HEAD(plan_list, engine_plan) used; /* most recent first */
+	LIST_HEAD(plan_bucket, engine_plan) * buckets;
+	uint64_t n_buckets; /* a power of two */
+	uint64_t capacity;
+	uint64_t serial;
+	struct engine_cache_stats stats;
+};
+
+/* Sets the cache up for `capacity` plans; 0 keeps none. Returns 0 or NO_MEMORY. */
+int plan_cache_init(struct plan_cache *cache, uint64_t capacity, const struct plan_cache_ops *ops, void *arg);
+
+/* Frees the cache. Nobody may still hold a plan. A zeroed cache is allowed. */
+void plan_cache_deinit(struct plan_cache *cache);
+
+/* Sets the capacity and evicts the plans beyond it. If there is no memory for more chains, chains get longer.
+ * May be called from any thread. */
+void plan_cache_resize(struct plan_cache *cache, uint64_t capacity);
+
+void plan_cache_stats(struct plan_cache *cache, struct engine_cache_stats *ret);
+
+/* Sets the key's hash if it is not set. */
+void plan_cache_hash(const struct plan_cache *cache, struct plan_key *key);
+
+/* Returns the plan with that key, with a reference for the caller, or NULL if there is none; the key then has
+ * its hash. May be called from any thread. */
+struct engine_plan *plan_cache_find(struct plan_cache *cache, struct plan_key *key);
+
+/* Makes a plan of the transform and adds it. If another thread has added one with the same key meanwhile, it
+ * returns that one. Returns a reference for the caller, or NULL if out of memory. May be called from any
+ * thread. */
+struct engine_plan *plan_cache_add(struct plan_cache *cache, const struct plan_key *key,
+                                   const struct transform *transform, struct plan_places places);
+
+/* Makes a plan without a key, which nobody can find. Returns a reference for the caller, or NULL if out of
+ * memory. */
+struct engine_plan *plan_cache_make(struct plan_cache *cache, const struct transform *transform,
+                                    struct plan_places places);
+
+#endif
