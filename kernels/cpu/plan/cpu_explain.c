@@ -78,10 +78,11 @@ static void explain_source(struct engine_explanation *ret, const struct loop_nes
 
 static void explain_rules(struct engine_explanation *ret, const struct loop_nest *nest)
 {
-	const struct loop_nest_dim *inner = &nest->dim[nest->rank - 1];
+	const struct loop_nest_dim *inner;
 
 	if (ret->family == FAMILY_MEMCPY || ret->family == FAMILY_FILL)
-		return;
+		return; /* the nest may have no dimension */
+	inner = &nest->dim[nest->rank - 1];
 	loop_nest_explain_memcpy(nest, &ret->rules);
 	if (ret->family == FAMILY_TILE_COPY)
 		return;
