@@ -103,6 +103,8 @@ DEVICE void reduce_tile(const amax_args &args, const amax_tile &tile, unsigned c
 
 /* Elements of a row of the destination, from x on. */
 template <int S> struct amax_elements {
+	static constexpr int bytes = S;
+
 	const unsigned char *shared;
 	tile_rows rows;
 	uint32_t x;

@@ -54,7 +54,7 @@ template <int S> DEVICE uint4 read_unit(const amax_args &args, const amax_tile &
 #pragma unroll
 	for (uint32_t i = 0; i < n; i++)
 		if (unit.first + i < tile.x.n)
-			raw_set<S>(raw, i, read_element<S>(address + i * S, S));
+			raw_set<S>(raw, i, read_whole<S>(address + i * S));
 	return make_uint4(raw[0], raw[1], raw[2], raw[3]);
 }
 

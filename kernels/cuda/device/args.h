@@ -256,7 +256,8 @@ struct convert_args {
 	uint32_t to;
 	uint32_t lossy;  /* as is_lossy of a struct conversion */
 	uint32_t clamps; /* to what is finite */
-	float most; /* Lanes of larger magnitudes, and NaN, are converted one by one; below 0: all are. */
+	float most; /* Lanes of larger magnitudes, and NaN, are converted one by one. Below 0 all are: where
+	               changes are counted, and where an operand lies at no multiple of its size. */
 	uint32_t from_bytes;
 	uint32_t to_bytes;
 	uint32_t from_unit; /* what elements are read by, 1 or all of their bytes */

@@ -174,37 +174,49 @@ DEVICE uint32_t type_bytes(uint32_t type)
 	return 0;
 }
 
-DEVICE float lane_load(float, uint64_t bits, uint32_t type, bool lossy)
+/* The lane of an element of S bytes. */
+template <int S> DEVICE float lane_load_of(uint32_t bits, uint32_t type, bool lossy)
 {
 	float lane = 0;
-	const auto use = [&](const auto &load) { lane = load((uint32_t)bits); };
 
+	with_load<S>(type, lossy, [&](const auto &load) { lane = load(bits); });
+	return lane;
+}
+
+/* The bits of an element of D bytes. */
+template <int D> DEVICE uint32_t lane_store_of(float lane, uint32_t type, bool clamps)
+{
+	uint32_t bits = 0;
+
+	if constexpr (D == 4)
+		return (uint32_t)lane_f32_to_f32(same_bits<uint32_t>(lane), clamps);
+	else
+		with_pair<D>(type, clamps, [&](const auto &pair) { bits = pair(lane, 0.0f); });
+	return bits & (D == 1 ? 0xff : 0xffff);
+}
+
+DEVICE float lane_load(float, uint64_t bits, uint32_t type, bool lossy)
+{
 	switch (type_bytes(type)) {
 	case 1:
-		with_load<1>(type, lossy, use);
-		break;
+		return lane_load_of<1>((uint32_t)bits, type, lossy);
 	case 2:
-		with_load<2>(type, lossy, use);
-		break;
+		return lane_load_of<2>((uint32_t)bits, type, lossy);
 	default:
-		with_load<4>(type, lossy, use);
+		return lane_load_of<4>((uint32_t)bits, type, lossy);
 	}
-	return lane;
 }
 
 DEVICE uint64_t lane_store(float lane, uint32_t type, bool clamps)
 {
-	uint64_t bits = lane_f32_to_f32(same_bits<uint32_t>(lane), clamps);
-
 	switch (type_bytes(type)) {
 	case 1:
-		with_pair<1>(type, clamps, [&](const auto &pair) { bits = pair(lane, 0.0f) & 0xff; });
-		break;
+		return lane_store_of<1>(lane, type, clamps);
 	case 2:
-		with_pair<2>(type, clamps, [&](const auto &pair) { bits = pair(lane, 0.0f) & 0xffff; });
-		break;
+		return lane_store_of<2>(lane, type, clamps);
+	default:
+		return lane_store_of<4>(lane, type, clamps);
 	}
-	return bits;
 }
 
 /* lossy: an integer of 64 bits is rounded to odd. */
@@ -459,14 +471,18 @@ DEVICE bool is_held(const convert_args &args, uint64_t bits)
 	return value < 0x1p63 && (int64_t)value == (int64_t)bits;
 }
 
+/* Whether a lane and what was made of it differ; NaN is one value. */
+template <typename LANE_> DEVICE bool are_different(LANE_ lane, LANE_ back)
+{
+	return lane != back && (lane == lane || back == back);
+}
+
 /* Whether the value of an element, which has become `out` by way of the lane, is another one. */
 template <typename LANE_>
 DEVICE bool is_changed(const convert_args &args, uint64_t bits, LANE_ lane, uint64_t out)
 {
-	const LANE_ back = lane_load(LANE_(), out, args.to, false);
-	const bool is_same = lane == back || (lane != lane && back != back);
-
-	return !is_same || (!args.scale.bytes && !args.bias.bytes && !is_held(args, bits));
+	return are_different(lane, lane_load(LANE_(), out, args.to, false)) ||
+	       (!args.scale.bytes && !args.bias.bytes && !is_held(args, bits));
 }
 
 DEVICE void add_changed(const convert_args &args, uint32_t changed)

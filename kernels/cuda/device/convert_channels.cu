@@ -117,7 +117,9 @@ DEVICE uint32_t convert_channels(const convert_args &args, const pixel_chunk &at
 	});
 #pragma unroll
 	for (int i = 0; i < AT_ONCE; i++) {
-		calculate_chunk<n>(args, lane + i * n, operands_of(args, at, first + i), 0, n);
+		const chunk_operands operands = operands_of(args, at, first + i);
+
+		calculate_row<n>(args, lane + i * n, operands.scale, operands.bias);
 		rest |= (uint32_t)!are_easy<n>(args, lane + i * n) << (first + i);
 	}
 	with_numbers<D>(args.to, args.clamps, [&](const auto &store) {

@@ -25,16 +25,20 @@ template <int S> DEVICE void raw_set(uint32_t *raw, int i, uint32_t bits)
 		raw[i * S / 4] |= bits << i * S % 4 * 8;
 }
 
-template <int S> DEVICE uint32_t read_element(uint64_t address, uint32_t unit)
+/* An element of S bytes at a multiple of them. */
+template <int S> DEVICE uint32_t read_whole(uint64_t address)
 {
-	if (unit != S)
-		return (uint32_t)read_bits(address, S, unit);
 	if constexpr (S == 1)
 		return global_read((const uint8_t *)address);
 	else if constexpr (S == 2)
 		return global_read((const uint16_t *)address);
 	else
 		return global_read((const uint32_t *)address);
+}
+
+template <int S> DEVICE uint32_t read_element(uint64_t address, uint32_t unit)
+{
+	return unit == S ? read_whole<S>(address) : (uint32_t)read_bits(address, S, 1);
 }
 
 /* WORDS words at a multiple of as many, but at most 4. */
@@ -205,6 +209,8 @@ template <int D, typename USE> DEVICE void with_numbers(uint32_t type, bool clam
 
 /* Elements in global memory, a step apart. */
 template <int S> struct global_elements {
+	static constexpr int bytes = S;
+
 	uint64_t first;
 	int64_t step;
 	uint32_t unit;
@@ -255,39 +261,74 @@ DEVICE_CALL uint32_t convert_exactly(const convert_args &args, uint64_t dst, int
 
 #pragma unroll 1
 	for (int i = 0; i < count; i++) {
-		const float lane =
-		    operands.calculate(args, lane_load(float(), elements.take(), args.from, args.lossy));
-		const uint64_t bits = lane_store(lane, args.to, args.clamps);
+		const float lane = operands.calculate(
+		    args, lane_load_of<ELEMENTS::bytes>(elements.take(), args.from, args.lossy));
+		const uint32_t bits = lane_store_of<D>(lane, args.to, args.clamps);
 
-		changed += args.changed && is_changed(args, 0, lane, bits);
+		changed += args.changed && are_different(lane, lane_load_of<D>(bits, args.to, false));
 		write_bits(dst, bits, D, D);
 		dst += D;
 	}
 	return changed;
 }
 
-/* Of n lanes, the first `skip` of which are not wanted: op(lane, operand). */
+/* The number of type T at an address. Where numbers do not lie at multiples of their size, no lane counts as
+ * easy, and this is any number nearby. */
+template <typename T> DEVICE float number_at(uint64_t address)
+{
+	return (float)global_read((const T *)(address & ~(uint64_t)(sizeof(T) - 1)));
+}
+
+/* Applies op(lane, operand) to N lanes, with one operand for all. A NaN may lose its payload: such a lane is
+ * not easy. */
+template <int N, typename OP>
+DEVICE void calculate_same(float *lane, const convert_operand &operand, uint64_t address, const OP &op)
+{
+	if (!operand.bytes)
+		return;
+	const float by = !operand.address     ? (float)operand.number
+	                 : operand.bytes == 8 ? number_at<double>(address)
+	                                      : number_at<float>(address);
+
+#pragma unroll
+	for (int i = 0; i < N; i++)
+		lane[i] = op(lane[i], by);
+}
+
+/* The same with operands of type T, a step apart. The first `skip` lanes and those after `count` more are not
+ * wanted, and take an operand that is there. */
+template <typename T, int N, typename OP>
+DEVICE void calculate_each(float *lane, uint64_t address, int64_t step, int skip, int count, const OP &op)
+{
+#pragma unroll
+	for (int i = 0; i < N; i++) {
+		const int64_t at = min(max(i - skip, 0), count - 1);
+
+		lane[i] = op(lane[i], number_at<T>(address + (uint64_t)(at * step)));
+	}
+}
+
 template <int N, typename OP>
 DEVICE void calculate_lanes(float *lane, const convert_operand &operand, uint64_t address, int64_t step,
                             int skip, int count, const OP &op)
 {
-	operand_lanes<float> own(operand);
-
-	if (!operand.bytes)
-		return;
-	if (!operand.address || step == 0) {
-		const float by = own.at(address);
-
-#pragma unroll
-		for (int i = 0; i < N; i++)
-			lane[i] = op(lane[i], by);
-		return;
-	}
-#pragma unroll
-	for (int i = 0; i < N; i++)
-		lane[i] = op(lane[i], own.at(address + (uint64_t)(min(max(i - skip, 0), count - 1) * step)));
+	if (!operand.address || step == 0)
+		calculate_same<N>(lane, operand, address, op);
+	else if (operand.bytes == 8)
+		calculate_each<double, N>(lane, address, step, skip, count, op);
+	else
+		calculate_each<float, N>(lane, address, step, skip, count, op);
 }
 
+/* Multiplies N lanes by a scale and adds a bias, each the same for all of them. */
+template <int N>
+DEVICE void calculate_row(const convert_args &args, float *lane, uint64_t scale, uint64_t bias)
+{
+	calculate_same<N>(lane, args.scale, scale, [](float a, float b) { return multiply_rounded(a, b); });
+	calculate_same<N>(lane, args.bias, bias, [](float a, float b) { return add_rounded(a, b); });
+}
+
+/* The same with operands of their own. */
 template <int N>
 DEVICE void calculate_chunk(const convert_args &args, float *lane, const chunk_operands &at, int skip,
                             int count)

@@ -76,26 +76,39 @@ DEVICE bool is_readable(const list_place &block, uint64_t address, uint64_t byte
 	return around >= block.low && around + max(bytes, (uint64_t)16) + 16 <= block.high;
 }
 
+/* The elements of a whole chunk. false: they lie apart, and not at multiples of their size. */
+template <int S, int N>
+DEVICE bool read_chunk(const convert_args &args, const list_place &block, uint64_t src, int64_t step,
+                       uint32_t *raw)
+{
+	constexpr int words = N * S / 4;
+
+	if (step == S && is_readable(block, src, 4 * words)) {
+		read_any_words<words>(src, raw);
+		return true;
+	}
+	if (args.from_unit != S)
+		return false;
+#pragma unroll
+	for (int i = 0; i < N; i++)
+		raw_set<S>(raw, i, read_whole<S>(src + (uint64_t)(i * step)));
+	return true;
+}
+
 /* A whole chunk, all at once. */
 template <int S, int D>
 DEVICE void convert_whole_chunk(const convert_args &args, const chunk_row &row, const row_chunk &c,
                                 uint32_t &changed)
 {
-	constexpr int n = 16 / D, words = n * S / 4;
-	const convert_dim &dim = args.dim[0];
-	const uint64_t src = row.place.src + (uint64_t)(c.first * dim.src);
-	uint32_t raw[words] = {};
+	constexpr int n = 16 / D;
+	const int64_t step = args.dim[0].src;
+	const uint64_t src = row.place.src + (uint64_t)(c.first * step);
+	uint32_t raw[n * S / 4] = {};
 
-	if (dim.src == S && is_readable(row.block, src, 4 * words)) {
-		read_any_words<words>(src, raw);
-	} else {
-#pragma unroll
-		for (int i = 0; i < n; i++)
-			raw_set<S>(raw, i, read_element<S>(src + (uint64_t)(i * dim.src), args.from_unit));
-	}
-	if (!convert_chunk<S, D>(args, c, raw, operands_of(args, row, c.first)))
+	if (!read_chunk<S, n>(args, row.block, src, step, raw) ||
+	    !convert_chunk<S, D>(args, c, raw, operands_of(args, row, c.first)))
 		changed += convert_exactly<D>(args, c.address, n, operands_of(args, row, c.first),
-		                              global_elements<S>{ src, dim.src, args.from_unit });
+		                              global_elements<S>{ src, step, args.from_unit });
 }
 
 /* A chunk of which the row has only a part, at an end of it. */

@@ -172,6 +172,8 @@ DEVICE tile_rows rows_of(const convert_args &args, const convert_tile &tile)
 
 /* Elements of a tile, from x and y on: along x, and on to the next y behind the width-th. */
 template <int S> struct tile_elements {
+	static constexpr int bytes = S;
+
 	const unsigned char *shared;
 	tile_rows rows;
 	uint32_t x;

@@ -57,7 +57,9 @@ DEVICE uint32_t write_turned(const convert_args &args, const convert_tile &tile,
 	});
 #pragma unroll
 	for (int y = 0; y < ys; y++) {
-		calculate_chunk<n>(args, lane[y], operands_of(args, tile, part.y + w * ys + y), 0, n);
+		const chunk_operands operands = operands_of(args, tile, part.y + w * ys + y);
+
+		calculate_row<n>(args, lane[y], operands.scale, operands.bias);
 		rest |= (uint32_t)!are_easy<n>(args, lane[y]) << (w * ys + y);
 	}
 	with_numbers<D>(args.to, args.clamps, [&](const auto &store) {

@@ -87,7 +87,7 @@ template <int S, int D> DEVICE void convert_all_units(const convert_args &args)
 			for (uint32_t w = 0; w < batch * words; w++)
 				load(raw[w], lane + w * (4 / S));
 		});
-		calculate_chunk<batch * n>(args, lane, operands_of(args), 0, n);
+		calculate_row<batch * n>(args, lane, args.scale.address, args.bias.address);
 #pragma unroll
 		for (uint32_t k = 0; k < batch; k++) {
 			if (!are_easy<n>(args, lane + k * n) && whole >> k & 1) {

@@ -155,12 +155,14 @@ static void args_init(struct convert_args *ret, const struct transform *transfor
 		.to = to_of(conversion),
 		.lossy = conversion->is_lossy,
 		.clamps = conversion->cast == CAST_SATURATE,
-		.most = operands->changed ? -1 : most_of(conversion),
+		.most = most_of(conversion),
 		.from_bytes = transform->src_element,
 		.to_bytes = transform->element,
 		.from_unit = unit_of(src, transform->src_element),
 		.to_unit = unit_of(dst, transform->element),
 	};
+	if (operands->changed || ret->scale.unit != ret->scale.bytes || ret->bias.unit != ret->bias.bytes)
+		ret->most = -1;
 	set_dims(ret, tma);
 	if (tma->convert.how == TMA_CONVERT_CHUNKS || tma->convert.how == TMA_CONVERT_CHANNELS)
 		ret->by_chunks = divisor_of(tma->slots);
