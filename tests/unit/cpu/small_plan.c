@@ -4,6 +4,7 @@
 #include "kernels/cpu/plan/small_plan.h"
 
 #include <criterion/criterion.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -301,6 +302,76 @@ Test(small_plan, a_memo_that_is_taken)
 	for (unsigned n = 0; n < 2; n++)
 		divide(&memo, &rows[7], n);
 	cr_expect(memo.is_taken && !memo.is_set);
+	close_all();
+}
+
+/* A thread that divides one layout over and over. */
+struct divider {
+	pthread_t thread;
+	struct partition_memo *memo;
+	const struct small_case *c;
+	char *dst, *wanted;
+	struct cpu_scratch *scratch;
+	unsigned wrong;
+};
+
+#define DIVIDER_BYTES  (BYTES / 4)
+#define DIVIDER_ROUNDS 500
+
+static void *divide_over_and_over(void *arg)
+{
+	struct divider *own = arg;
+	struct partition *partition = malloc(sizeof *partition);
+	const atomic_bool stopped = false;
+
+	for (unsigned n = 0; partition && n < DIVIDER_ROUNDS; n++) {
+		const unsigned at = ROOM * (n % 3);
+		struct task task = task_of(own->c, cpu_isa_best());
+		struct partitioner partitioner;
+
+		task.place.dst = own->dst + at;
+		task.place.piece_bytes = n / 2 % 2 ? 1024 : 2048;
+		memset(own->dst, 0xa5, DIVIDER_BYTES);
+		memset(own->wanted, 0xa5, DIVIDER_BYTES);
+		oracle_run(&own->c->spec, (uint8_t *)own->wanted + at, (const uint8_t *)src);
+		partitioner_init(&partitioner, &task, 2, own->memo);
+		while (partitioner_left(&partitioner, 1)) {
+			partitioner_next(&partitioner, partition);
+			own->wrong += !partition_run(partition, &stopped, own->scratch);
+		}
+		own->wrong += memcmp(own->dst, own->wanted, DIVIDER_BYTES) != 0;
+	}
+	own->wrong += !partition;
+	free(partition);
+	return NULL;
+}
+
+/* Threads of several crews may divide one layout at once. */
+Test(small_plan, a_memo_of_two_threads)
+{
+	struct divider dividers[2];
+	struct partition_memo memo = { 0 };
+	struct small_case c;
+
+	open_all();
+	make_case(&rows[7], &c);
+	for (int i = 0; i < 2; i++) {
+		struct divider *own = &dividers[i];
+
+		*own = (struct divider){ .memo = &memo,
+			                 .c = &c,
+			                 .dst = dst + i * DIVIDER_BYTES,
+			                 .wanted = wanted + i * DIVIDER_BYTES,
+			                 .scratch = cpu_scratch_new() };
+		cr_assert(own->scratch);
+		cr_assert_eq(pthread_create(&own->thread, NULL, divide_over_and_over, own), 0);
+	}
+	for (int i = 0; i < 2; i++) {
+		pthread_join(dividers[i].thread, NULL);
+		cr_expect_eq(dividers[i].wrong, 0, "thread %d: %u", i, dividers[i].wrong);
+		cpu_scratch_free(dividers[i].scratch);
+	}
+	cr_expect(memo.is_set && !memo.is_taken);
 	close_all();
 }
 
