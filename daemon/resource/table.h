@@ -56,12 +56,6 @@ void tables_release_all(struct session *session);
  * QUOTA or NO_MEMORY. They live as long as the table. */
 int table_reach(struct table *table, uint32_t device, struct layer_table **ret, struct error *err);
 
-/* The device of its first region. */
-static inline uint32_t table_device(const struct table *table)
-{
-	return table->regions[0]->device;
-}
-
 /* PERMISSION unless all of it may be written. */
 int table_check_writable(const struct table *table, const char *name, struct error *err);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Elements of one type to those of another, in registers: to lanes, which are float32, float64 or int64, and
- * back. The formulas are those of kernels/transform/lanes.h, so that the bits are the same as on every other
- * engine.
+/* Converts elements from one type to another in registers: an element becomes a lane, which is float32,
+ * float64 or int64, and the lane becomes an element. The formulas are those of kernels/transform/lanes.h, so
+ * that the bits are the same as on every other engine.
  */
 #ifndef KERNELS_CUDA_DEVICE_CONVERT_CUH
 #define KERNELS_CUDA_DEVICE_CONVERT_CUH
@@ -16,7 +16,7 @@
 #include "strided.cuh"
 #include "tma.cuh"
 
-/* enum dtype and enum arithmetic, whose headers are C's. */
+/* These repeat enum dtype and enum arithmetic, whose headers are C's. */
 enum element_type {
 #define DTYPE(NAME, name, size, class) TYPE_##NAME,
 #include "proto/dtype.def"
@@ -32,7 +32,7 @@ template <typename TO, typename FROM> DEVICE TO same_bits(FROM x)
 	return y;
 }
 
-/* As C converts; a NaN keeps its sign and the leading bits of its payload, and is quiet. */
+/* Converts as C does. A NaN becomes quiet, and keeps its sign and the leading bits of its payload. */
 template <typename TO, typename FROM> DEVICE TO lane_as(TO, FROM x)
 {
 	return (TO)x;
@@ -77,8 +77,8 @@ DEVICE double lane_as(double, float x)
 
 /* ---- Float32 lanes --------------------------------------------------------------------------------- */
 
-/* Calls use(load), where load makes a lane of an element's bits: elements of S bytes, of a type that float32
- * holds. lossy: a NaN of bfloat16 loses its payload. */
+/* Calls use(load), where load makes a lane of the bits of an element. Elements have S bytes, and float32
+ * holds their type. If `lossy` is set, a NaN of bfloat16 loses its payload. */
 template <int S, typename USE> DEVICE void with_load(uint32_t type, bool lossy, const USE &use)
 {
 	if constexpr (S == 1) {
@@ -113,8 +113,8 @@ template <int S, typename USE> DEVICE void with_load(uint32_t type, bool lossy, 
 	}
 }
 
-/* Calls use(pair), where pair makes two neighbours' bits of lanes, the first of them the low ones: elements
- * of D bytes, at most 2. clamps: to what is finite. */
+/* Calls use(pair), where pair makes the bits of two neighbouring elements of two lanes; the first element has
+ * the low bits. Elements have D bytes, 1 or 2. If `clamps` is set, values are clamped to finite ones. */
 template <int D, typename USE> DEVICE void with_pair(uint32_t type, bool clamps, const USE &use)
 {
 	const auto each = [&](const auto &one) {
@@ -174,7 +174,7 @@ DEVICE uint32_t type_bytes(uint32_t type)
 	return 0;
 }
 
-/* The lane of an element of S bytes. */
+/* Returns the lane of an element of S bytes. */
 template <int S> DEVICE float lane_load_of(uint32_t bits, uint32_t type, bool lossy)
 {
 	float lane = 0;
@@ -183,7 +183,7 @@ template <int S> DEVICE float lane_load_of(uint32_t bits, uint32_t type, bool lo
 	return lane;
 }
 
-/* The bits of an element of D bytes. */
+/* Returns the bits of an element of D bytes. */
 template <int D> DEVICE uint32_t lane_store_of(float lane, uint32_t type, bool clamps)
 {
 	uint32_t bits = 0;
@@ -219,7 +219,7 @@ DEVICE uint64_t lane_store(float lane, uint32_t type, bool clamps)
 	}
 }
 
-/* lossy: an integer of 64 bits is rounded to odd. */
+/* If `lossy` is set, an integer of 64 bits is rounded to odd. */
 DEVICE double lane_load(double, uint64_t bits, uint32_t type, bool lossy)
 {
 	switch (type) {
@@ -283,7 +283,7 @@ DEVICE uint64_t lane_store(double x, uint32_t type, bool clamps)
 	}
 }
 
-/* What is larger than any int64 is the largest: so it is for every type but its own. */
+/* A value above INT64_MAX becomes INT64_MAX, which gives the right result in every type but uint64. */
 DEVICE int64_t lane_load(int64_t, uint64_t bits, uint32_t type, bool)
 {
 	switch (type) {
@@ -328,7 +328,7 @@ DEVICE uint64_t lane_store(int64_t x, uint32_t type, bool)
 
 /* ---- Memory ---------------------------------------------------------------------------------------- */
 
-/* An element of so many bytes, in accesses of `unit` bytes. */
+/* Reads an element of so many bytes by accesses of `unit` bytes. */
 DEVICE uint64_t read_bits(uint64_t address, uint32_t bytes, uint32_t unit)
 {
 	uint64_t bits = 0;
@@ -391,7 +391,8 @@ DEVICE uint64_t made_nan(double)
 	return UINT64_C(0xfff8000000000000);
 }
 
-/* r, of a and b; or where it is NaN: a's, or else b's, made quiet; or as x86 makes one. */
+/* Returns r, which was calculated from a and b. If r is NaN, returns instead what x86 would: the NaN that a
+ * is, or else b, made quiet, or the one that x86 makes of numbers. */
 template <typename LANE_> DEVICE LANE_ mended(LANE_ r, LANE_ a, LANE_ b)
 {
 	using bits = decltype(quiet_bit(r));
@@ -403,7 +404,7 @@ template <typename LANE_> DEVICE LANE_ mended(LANE_ r, LANE_ a, LANE_ b)
 	return same_bits<LANE_>((bits)(same_bits<bits>(a == a ? b : a) | quiet_bit(r)));
 }
 
-/* scale or bias as lanes. What was read last is kept, since neighbours often have the same. */
+/* Reads a scale or a bias as lanes. It keeps what it read last, because neighbours often share it. */
 template <typename LANE_> struct operand_lanes {
 	const convert_operand &operand;
 	uint64_t held;
@@ -414,7 +415,8 @@ template <typename LANE_> struct operand_lanes {
 	{
 	}
 
-	/* address: of the tensor's element. */
+	/* Returns the lane of the tensor's element at this address, or of the number if there is no tensor.
+	 */
 	DEVICE_MEMBER LANE_ at(uint64_t address)
 	{
 		if (operand.address && address != held) {
@@ -434,7 +436,7 @@ DEVICE int64_t calculated(const convert_args &, int64_t lane, operand_lanes<int6
 	return lane;
 }
 
-/* lane * scale + bias, each rounded. */
+/* Returns lane * scale + bias; the product and the sum are each rounded. */
 template <typename LANE_>
 DEVICE LANE_ calculated(const convert_args &args, LANE_ lane, operand_lanes<LANE_> &scale,
                         operand_lanes<LANE_> &bias, uint64_t scale_at, uint64_t bias_at)
@@ -454,7 +456,7 @@ DEVICE LANE_ calculated(const convert_args &args, LANE_ lane, operand_lanes<LANE
 
 /* ---- Exact casts ----------------------------------------------------------------------------------- */
 
-/* Whether a lane holds an integer of 64 bits. */
+/* Returns whether a lane of this conversion holds the value of an integer of 64 bits. */
 DEVICE bool is_held(const convert_args &args, uint64_t bits)
 {
 	if (args.from != TYPE_INT64 && args.from != TYPE_UINT64)
@@ -471,13 +473,13 @@ DEVICE bool is_held(const convert_args &args, uint64_t bits)
 	return value < 0x1p63 && (int64_t)value == (int64_t)bits;
 }
 
-/* Whether a lane and what was made of it differ; NaN is one value. */
+/* Returns whether a lane and what was made of it are different values. All NaN are one value. */
 template <typename LANE_> DEVICE bool are_different(LANE_ lane, LANE_ back)
 {
 	return lane != back && (lane == lane || back == back);
 }
 
-/* Whether the value of an element, which has become `out` by way of the lane, is another one. */
+/* Returns whether an element has another value now that it has become `out` by way of the lane. */
 template <typename LANE_>
 DEVICE bool is_changed(const convert_args &args, uint64_t bits, LANE_ lane, uint64_t out)
 {
@@ -493,7 +495,7 @@ DEVICE void add_changed(const convert_args &args, uint32_t changed)
 
 /* ---- Places ---------------------------------------------------------------------------------------- */
 
-/* Where an element is. */
+/* Says where an element is. */
 struct convert_place {
 	uint64_t dst;
 	uint64_t src;
@@ -515,8 +517,8 @@ struct convert_place {
 	}
 };
 
-/* Of element [0, ..., 0] of the block of a slot, whose number becomes the slot's in it. counts: as find_item.
- */
+/* Returns the place of element [0, ..., 0] of the block that has a slot, and makes the slot's number its
+ * number in that block. counts is as in find_item. */
 DEVICE convert_place find_place(const convert_args &args, uint64_t &number, bool counts, list_place &block)
 {
 	block = { args.dst, args.src, args.low, args.high, 0, true };
@@ -525,7 +527,8 @@ DEVICE convert_place find_place(const convert_args &args, uint64_t &number, bool
 	return { block.dst, block.src, args.scale.address, args.bias.address, block.there };
 }
 
-/* Indices of dimensions from `first` on, from a number that counts them: visit(dim, index). */
+/* Splits a number into the indices of the dimensions from `first` to `last`, and calls visit(dim, index) for
+ * each. */
 template <typename VISIT>
 DEVICE void visit_convert(const convert_args &args, uint32_t first, uint32_t last, uint64_t number,
                           const VISIT &visit)

@@ -9,8 +9,8 @@
 namespace
 {
 
-/* Which bytes of what is picked so far and of word k of four pixels are their channel y: the selector of
- * pick_bytes. Words 0 and 1 are picked at once. */
+/* Returns the selector of pick_bytes that takes channel y of four pixels out of their word k, and the rest
+ * out of what has been picked so far. Words 0 and 1 are picked at once. */
 template <int CHANNELS> DEVICE uint32_t channel_selector(int k, int y)
 {
 	uint32_t selector = 0;
@@ -27,7 +27,7 @@ template <int CHANNELS> DEVICE uint32_t channel_selector(int k, int y)
 	return selector;
 }
 
-/* Channel y of N pixels. */
+/* Picks channel y of N pixels. */
 template <int CHANNELS, int N> DEVICE void take_channel(const uint32_t *pixels, int y, uint32_t *raw)
 {
 #pragma unroll
@@ -42,7 +42,7 @@ template <int CHANNELS, int N> DEVICE void take_channel(const uint32_t *pixels, 
 	}
 }
 
-/* WORDS words from an address of any phase. false: it would take what is not the block's. */
+/* Reads WORDS words from an address of any phase. Returns false if that would read beyond the block. */
 template <int WORDS> DEVICE bool read_pixels(const list_place &block, uint64_t address, uint32_t *pixels)
 {
 	constexpr int unit = WORDS % 4 == 0 ? 4 : WORDS % 2 == 0 ? 2 : 1;
@@ -68,7 +68,7 @@ template <int WORDS> DEVICE bool read_pixels(const list_place &block, uint64_t a
 	return true;
 }
 
-/* A chunk's place in the row of channel 0. */
+/* Says where a chunk is in the row of channel 0. */
 struct pixel_chunk {
 	list_place block;
 	convert_place place; /* of the row's first pixel */
@@ -87,15 +87,15 @@ DEVICE void find_chunk(const convert_args &args, uint64_t number, bool counts, p
 	    chunk_of<D>(ret.place.dst, (uint64_t)args.dim[0].n * D, number - outer * args.by_chunks.n);
 }
 
-/* The same for all pixels. */
+/* Returns the operands of a channel, which all of its pixels share. */
 DEVICE chunk_operands operands_of(const convert_args &args, const pixel_chunk &at, int y)
 {
 	return { at.place.scale + (uint64_t)(y * args.dim[1].scale),
 		 at.place.bias + (uint64_t)(y * args.dim[1].bias), 0, 0 };
 }
 
-/* Channels from `first` on, as many as there are lanes for at once. Gives those that are not written, by
- * their bits. */
+/* Converts as many channels from `first` on as there are lanes for. Returns, by their bits, the channels that
+ * it has not written. */
 template <int D, int CHANNELS, int AT_ONCE>
 DEVICE uint32_t convert_channels(const convert_args &args, const pixel_chunk &at, const uint32_t *pixels,
                                  int first)
@@ -138,7 +138,7 @@ DEVICE uint32_t convert_channels(const convert_args &args, const pixel_chunk &at
 	return rest;
 }
 
-/* By words. Gives the channels that are not written, by their bits. */
+/* Converts pixels by words. Returns, by their bits, the channels that it has not written. */
 template <int D, int CHANNELS> DEVICE uint32_t convert_pixels(const convert_args &args, const pixel_chunk &at)
 {
 	constexpr int n = 16 / D, at_once = CHANNELS * n <= 32 ? CHANNELS : 1;

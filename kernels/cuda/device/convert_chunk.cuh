@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A chunk of 16 bytes of the destination, from its source's elements in registers: numbers by the machine's
- * instructions; what has NaN, or what its cast does not clamp, element by element with the formulas of
- * convert.cuh.
+/* Makes a chunk of 16 bytes of the destination of the source's elements, which are in registers. Numbers are
+ * converted by the machine's instructions. A chunk that has a NaN, or a value that the cast does not clamp,
+ * is converted element by element with the formulas of convert.cuh.
  */
 #ifndef KERNELS_CUDA_DEVICE_CONVERT_CHUNK_CUH
 #define KERNELS_CUDA_DEVICE_CONVERT_CHUNK_CUH
 
 #include "convert.cuh"
 
-/* Element i of words as they lie in memory; to be set, it has to be 0. */
+/* These get and set element i of words as they lie in memory. An element that is set has to be 0 before. */
 template <int S> DEVICE uint32_t raw_get(const uint32_t *raw, int i)
 {
 	if constexpr (S == 4)
@@ -25,7 +25,7 @@ template <int S> DEVICE void raw_set(uint32_t *raw, int i, uint32_t bits)
 		raw[i * S / 4] |= bits << i * S % 4 * 8;
 }
 
-/* An element of S bytes at a multiple of them. */
+/* Reads an element of S bytes that lies at a multiple of S. */
 template <int S> DEVICE uint32_t read_whole(uint64_t address)
 {
 	if constexpr (S == 1)
@@ -41,7 +41,7 @@ template <int S> DEVICE uint32_t read_element(uint64_t address, uint32_t unit)
 	return unit == S ? read_whole<S>(address) : (uint32_t)read_bits(address, S, 1);
 }
 
-/* WORDS words at a multiple of as many, but at most 4. */
+/* Reads WORDS words, whose address is a multiple of their size, or of 16. */
 template <int WORDS> DEVICE void read_aligned_words(uint64_t address, uint32_t *raw)
 {
 	if constexpr (WORDS == 1) {
@@ -74,7 +74,7 @@ template <int WORDS> DEVICE void write_aligned_words(uint64_t address, const uin
 		global_write((uint4 *)address, make_uint4(words[0], words[1], words[2], words[3]));
 }
 
-/* Where the operands of a chunk's elements lie: a step apart. */
+/* Says where the operands of a chunk's elements lie. They are a step apart. */
 struct chunk_operands {
 	uint64_t scale; /* addresses of the first one's */
 	uint64_t bias;
@@ -82,15 +82,16 @@ struct chunk_operands {
 	int64_t bias_step;
 };
 
-/* Byte i, less what `zero` is more than 2^23: as the last byte of a float whose last bit is worth 1, because
- * the instruction that converts integers takes four times as long as others. */
+/* Returns byte i of a word as a float, less what `zero` exceeds 2^23 by. The byte becomes the last one of a
+ * float whose last bit is worth 1, because the instruction that converts integers takes four times as long as
+ * others. */
 DEVICE float byte_number(uint32_t word, int i, float zero)
 {
 	return same_bits<float>(pick_bytes(word, 0x4b000000, 0x7440 | (uint32_t)i)) - zero;
 }
 
-/* Calls use(load): load(word, lanes) for a word of elements of S bytes, numbers and NaN, whose bits may be
- * any. */
+/* Calls use(load), where load(word, lanes) makes the lanes of a word of elements of S bytes. The bits of a
+ * NaN may become those of any NaN. */
 template <int S, typename USE> DEVICE void with_words(uint32_t type, const USE &use)
 {
 	if constexpr (S == 1) {
@@ -146,9 +147,9 @@ template <int S, typename USE> DEVICE void with_words(uint32_t type, const USE &
 	}
 }
 
-/* Calls use(store): store(lanes) makes a word of elements of D bytes of lanes, clamped, or where `clamps` is
- * not set rounded to infinity in a type of 16 bits or more. What it makes of lanes that are not easy
- * (are_easy) is any value, and not to be written. */
+/* Calls use(store), where store(lanes) makes a word of elements of D bytes. Values are clamped; if `clamps`
+ * is not set, types of 16 bits or more get infinities instead. What it makes of lanes that are not easy
+ * (are_easy) may be any value, and must not be written. */
 template <int D, typename USE> DEVICE void with_numbers(uint32_t type, bool clamps, const USE &use)
 {
 	const auto bytes = [](const float *lane, float least, float most) {
@@ -207,7 +208,7 @@ template <int D, typename USE> DEVICE void with_numbers(uint32_t type, bool clam
 	}
 }
 
-/* Elements in global memory, a step apart. */
+/* Gives elements in global memory that are a step apart, one after the other. */
 template <int S> struct global_elements {
 	static constexpr int bytes = S;
 
@@ -224,7 +225,7 @@ template <int S> struct global_elements {
 	}
 };
 
-/* The operands of one element after the other. */
+/* Gives the operands of one element after the other. */
 struct operand_cursor {
 	operand_lanes<float> scale;
 	operand_lanes<float> bias;
@@ -249,9 +250,9 @@ DEVICE operand_cursor cursor_of(const convert_args &args, const chunk_operands &
 	return { args, at };
 }
 
-/* Converts a chunk of which not all lanes are easy, element by element, as `elements` gives them again.
- * Returns how many values have changed. Arguments are values: what has an address lies in memory, and is
- * stored there by all chunks. */
+/* Converts, element by element, a chunk of which not all lanes are easy. `elements` gives its elements again.
+ * Returns how many values have changed. The arguments are passed by value, because every chunk would have to
+ * store in memory what has an address. */
 template <int D, typename ELEMENTS, typename OPERANDS>
 DEVICE_CALL uint32_t convert_exactly(const convert_args &args, uint64_t dst, int count, OPERANDS at,
                                      ELEMENTS elements)
@@ -272,8 +273,8 @@ DEVICE_CALL uint32_t convert_exactly(const convert_args &args, uint64_t dst, int
 	return changed;
 }
 
-/* The number of type T at an address. Where numbers do not lie at multiples of their size, no lane counts as
- * easy, and this is any number nearby. */
+/* Returns the number of type T at an address. If numbers do not lie at multiples of their size, no lane
+ * counts as easy, and this may return any number nearby. */
 template <typename T> DEVICE float number_at(uint64_t address)
 {
 	return (float)global_read((const T *)(address & ~(uint64_t)(sizeof(T) - 1)));
@@ -350,9 +351,9 @@ template <int N> DEVICE bool are_easy(const convert_args &args, const float *lan
 	return are;
 }
 
-/* Converts and writes the elements of a chunk that are the row's; raw has 16 / D elements of S bytes. false:
- * nothing is written, because it is for convert_exactly, which has other registers when raw has none any
- * more. */
+/* Converts and writes the elements of a chunk that are the row's; raw has 16 / D elements of S bytes. If not
+ * all lanes are easy, it writes nothing and returns false. The caller then calls convert_exactly, which needs
+ * registers that raw has taken until then. */
 template <int S, int D, typename OPERANDS>
 DEVICE bool convert_chunk(const convert_args &args, const row_chunk &c, const uint32_t *raw,
                           const OPERANDS &at)

@@ -9,7 +9,7 @@
 namespace
 {
 
-/* The row of a chunk, and which of its chunks it is, or which of its ends. */
+/* Says in which row a chunk is, and which of the row's chunks or ends it is. */
 struct chunk_row {
 	list_place block;
 	convert_place place; /* of its first element */
@@ -17,7 +17,7 @@ struct chunk_row {
 	bool is_end;
 };
 
-/* false: there is none. */
+/* Returns false if the list has no block there. */
 DEVICE bool find_row(const convert_args &args, uint64_t number, chunk_row &row)
 {
 	row.place = find_place(args, number, true, row.block);
@@ -38,7 +38,7 @@ DEVICE chunk_operands operands_of(const convert_args &args, const chunk_row &row
 		 row.place.bias + (uint64_t)(first * dim.bias), dim.scale, dim.bias };
 }
 
-/* WORDS words that begin `phase` bytes into aligned ones. */
+/* Reads WORDS words that begin `phase` bytes after an aligned address. */
 template <int WORDS> DEVICE void read_words(uint64_t around, uint32_t phase, uint32_t *raw)
 {
 	constexpr int parts = WORDS <= 4 ? 1 : WORDS / 4;
@@ -57,7 +57,7 @@ template <int WORDS> DEVICE void read_words(uint64_t around, uint32_t phase, uin
 	}
 }
 
-/* WORDS words from an address of any phase, whatever lies around them. */
+/* Reads WORDS words from an address of any phase, and what lies around them. */
 template <int WORDS> DEVICE void read_any_words(uint64_t address, uint32_t *raw)
 {
 	constexpr uint32_t phases = WORDS < 4 ? 4 * WORDS : 16;
@@ -68,7 +68,7 @@ template <int WORDS> DEVICE void read_any_words(uint64_t address, uint32_t *raw)
 		read_words<WORDS>(address & ~UINT64_C(15), (uint32_t)address & 15, raw);
 }
 
-/* Whether so many bytes from there on can be read, and what read_words reads around them. */
+/* Returns whether so many bytes from there on can be read, and what read_words reads around them. */
 DEVICE bool is_readable(const list_place &block, uint64_t address, uint64_t bytes)
 {
 	const uint64_t around = address & ~UINT64_C(15);
@@ -76,7 +76,8 @@ DEVICE bool is_readable(const list_place &block, uint64_t address, uint64_t byte
 	return around >= block.low && around + max(bytes, (uint64_t)16) + 16 <= block.high;
 }
 
-/* The elements of a whole chunk. false: they lie apart, and not at multiples of their size. */
+/* Reads the elements of a whole chunk. Returns false if they lie apart, and not at multiples of their size.
+ */
 template <int S, int N>
 DEVICE bool read_chunk(const convert_args &args, const list_place &block, uint64_t src, int64_t step,
                        uint32_t *raw)
@@ -95,7 +96,7 @@ DEVICE bool read_chunk(const convert_args &args, const list_place &block, uint64
 	return true;
 }
 
-/* A whole chunk, all at once. */
+/* Converts a whole chunk at once. */
 template <int S, int D>
 DEVICE void convert_whole_chunk(const convert_args &args, const chunk_row &row, const row_chunk &c,
                                 uint32_t &changed)
@@ -111,7 +112,7 @@ DEVICE void convert_whole_chunk(const convert_args &args, const chunk_row &row, 
 		                              global_elements<S>{ src, step, args.from_unit });
 }
 
-/* A chunk of which the row has only a part, at an end of it. */
+/* Converts a chunk at an end of a row, of which the row has only a part. */
 template <int D, int S>
 DEVICE void convert_end(const convert_args &args, const chunk_row &row, const row_chunk &c, uint32_t &changed)
 {
@@ -121,8 +122,8 @@ DEVICE void convert_end(const convert_args &args, const chunk_row &row, const ro
 	                        args.from_unit });
 }
 
-/* The chunks of all rows, and after them their two ends, so that the lanes of a warp do the same.
- * Neighbouring lanes take neighbouring chunks. */
+/* Converts the chunks of all rows, and after them the two ends of each row, so that the lanes of a warp do
+ * the same. Neighbouring lanes take neighbouring chunks. */
 template <int S, int D> DEVICE void convert_all_chunks(const convert_args &args)
 {
 	uint32_t changed = 0;

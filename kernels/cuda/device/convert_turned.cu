@@ -9,7 +9,7 @@
 namespace
 {
 
-/* A thread's part of a tile. */
+/* Says which part of a tile a thread takes. */
 struct turned_part {
 	uint32_t x, y; /* its first element */
 	uint64_t dst, src;
@@ -26,15 +26,15 @@ template <int S, int D> DEVICE turned_part find_part(const convert_args &args, c
 		 tile.place.src + (uint64_t)(x * args.dim[0].src) + y * S };
 }
 
-/* Of row y of the tile. */
+/* Returns the operands of row y of the tile. */
 DEVICE chunk_operands operands_of(const convert_args &args, const convert_tile &tile, uint32_t y)
 {
 	return { tile.place.scale + (uint64_t)(y * args.dim[1].scale),
 		 tile.place.bias + (uint64_t)(y * args.dim[1].bias), 0, 0 };
 }
 
-/* What word `w` of each of the rows has: chunks of 4 / S rows. Gives those that are not written, by their
- * bits.
+/* Writes what word `w` of each row has, which is a chunk of each of 4 / S rows. Returns, by their bits, the
+ * rows that it has not written.
  */
 template <int S, int D, int WORDS>
 DEVICE uint32_t write_turned(const convert_args &args, const convert_tile &tile, const turned_part &part,
@@ -78,7 +78,7 @@ DEVICE uint32_t write_turned(const convert_args &args, const convert_tile &tile,
 	return rest;
 }
 
-/* Gives the rows that are not written, by their bits. */
+/* Turns a thread's part. Returns, by their bits, the rows that it has not written. */
 template <int S, int D>
 DEVICE uint32_t turn_part(const convert_args &args, const convert_tile &tile, const turned_part &part)
 {

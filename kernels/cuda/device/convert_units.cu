@@ -8,7 +8,7 @@
 namespace
 {
 
-/* Elements from there on; 0: none. */
+/* n elements from these addresses on; there is no unit if n is 0. */
 struct convert_unit {
 	uint64_t dst;
 	uint64_t src;
@@ -36,7 +36,7 @@ template <int S, int D> DEVICE convert_unit find_unit(const convert_args &args, 
 	return { place.dst + first * D, place.src + first * S, (uint32_t)min((uint64_t)n, left), left };
 }
 
-/* Unit k of a thread, from its first one: in the same row, unless that has not so many. */
+/* Finds unit k of a thread from its first one. It is in the same row unless that row ends before. */
 template <int S, int D>
 DEVICE convert_unit find_next(const convert_args &args, const convert_unit &first, uint64_t number,
                               uint32_t k)
@@ -48,7 +48,7 @@ DEVICE convert_unit find_next(const convert_args &args, const convert_unit &firs
 	return { first.dst + k * step * D, first.src + k * step * S, n, 0 };
 }
 
-/* Of all elements. */
+/* Returns the operands, which all elements share. */
 DEVICE chunk_operands operands_of(const convert_args &args)
 {
 	return { args.scale.address, args.bias.address, 0, 0 };

@@ -38,7 +38,8 @@ void convert_operands_init(struct convert_operands *ret, const struct engine_mov
 
 /* ---- Arguments ---------------------------------------------------------------------------------------- */
 
-/* Of elements that lie at multiples of their size, that; else 1. strides of both sides are whole elements. */
+/* Returns the size of an element if elements lie at multiples of it, and 1 otherwise. Strides of both sides
+ * are whole elements. */
 static uint32_t unit_of(uint64_t address, uint32_t element)
 {
 	return address % element ? 1 : element;
@@ -106,8 +107,8 @@ static void set_tiles(struct convert_args *args, const struct tma_convert *conve
 	args->by[1] = divisor_of(divide_up_u64((uint64_t)args->dim[1].n, convert->tile_y));
 }
 
-/* Integers that wrap are taken from int64 and become int64, of which as many bytes are read or written as
- * their own types have; smaller ones are extended as these say. */
+/* Integers that wrap are converted as int64 on both sides. As many bytes are read and written as their own
+ * types have; smaller ones are extended as these say. */
 static enum dtype from_of(const struct conversion *conversion)
 {
 	return conversion_wraps(conversion) && conversion->from == DTYPE_UINT64 ? DTYPE_INT64
@@ -119,7 +120,8 @@ static enum dtype to_of(const struct conversion *conversion)
 	return conversion_wraps(conversion) && conversion->to != DTYPE_BOOL ? DTYPE_INT64 : conversion->to;
 }
 
-/* The machine has no instruction that makes 8-bit types of what is larger, other than clamped. */
+/* Returns the magnitude up to which lanes are easy. The machine has no instruction that makes infinities or
+ * NaN of 8-bit types out of what is too large for them. */
 static float most_of(const struct conversion *conversion)
 {
 	if (conversion->cast == CAST_IEEE && conversion->to == DTYPE_FLOAT8_E4M3FN)
@@ -174,7 +176,7 @@ static void args_init(struct convert_args *ret, const struct transform *transfor
 		set_tiles(ret, &tma->convert);
 }
 
-/* Which of a family's kernels, by the bytes of elements on both sides. */
+/* Returns which of a family's kernels converts elements of these sizes. */
 static uint32_t by_elements(enum kernel_id first, const struct convert_args *args)
 {
 	return (uint32_t)first + 3 * (uint32_t)__builtin_ctz(args->from_bytes) +
@@ -183,8 +185,8 @@ static uint32_t by_elements(enum kernel_id first, const struct convert_args *arg
 
 /* ---- Rows that are aligned ---------------------------------------------------------------------------- */
 
-/* Whether rows of both sides lie at multiples of so many bytes, in every block of a list (NULL: none). Those
- * of the source lie along dimension `along`. */
+/* Returns whether rows of both sides lie at multiples of so many bytes, in every block of the list if blocks
+ * is not NULL. Rows of the source lie along dimension `along`. */
 static bool rows_are_aligned(const struct convert_args *args, const struct engine_blocks *blocks,
                              uint32_t dst_unit, uint32_t src_unit, uint32_t along)
 {
@@ -209,7 +211,7 @@ static bool operands_are_constant(const struct convert_args *args)
 	return true;
 }
 
-/* Takes chunks by units, where they can be: slots are units then. */
+/* Takes chunks by units if that is possible. Slots are then units. */
 static bool try_units(struct convert_args *args, const struct tma_route_plan *tma,
                       const struct engine_blocks *blocks)
 {
@@ -232,13 +234,13 @@ static struct shape units_shape_of(const struct convert_args *args)
 		               .threads = ROWS_THREADS };
 }
 
-/* Whether most of n elements are in whole parts. */
+/* Returns whether most of n elements are in whole parts. */
 static bool fills(int64_t n, uint32_t part)
 {
 	return n % part == 0 || n >= 8 * part;
 }
 
-/* Takes tiles without shared memory, where they can be. */
+/* Takes tiles without shared memory if that is possible. */
 static bool try_turned(struct convert_args *args, const struct engine_blocks *blocks)
 {
 	const uint32_t from = args->from_bytes, to = args->to_bytes, piece = TURNED_BYTES(from, to);
@@ -291,7 +293,7 @@ static void set_amax_dims(struct amax_args *args, const struct tma_route_plan *t
 	}
 }
 
-/* Along dimension 0 or 1. Gives how many blocks a tile has there. */
+/* Sets what concerns dimension d, 0 or 1. Returns how many blocks a tile has there. */
 static uint32_t set_amax_tile(struct amax_args *args, const struct tma_route_plan *tma, uint32_t d,
                               uint32_t tile)
 {
@@ -351,7 +353,7 @@ static void amax_args_init(struct amax_args *ret, const struct transform *transf
 		set_amax_tiles(ret, &plan->tma);
 }
 
-/* Blocks need not lie at multiples of an element, either. */
+/* Blocks of a list need not lie at multiples of an element either. */
 static void set_list(struct convert_args *args, const struct engine_blocks *blocks,
                      const struct block_list *list)
 {
@@ -402,8 +404,8 @@ static struct shape shape_of(const struct convert_args *args, enum tma_convert_h
 	return shape;
 }
 
-/* Whether a tile's rows can be taken by units, each of which is in one block. The last one of a row may not
- * be whole. */
+/* Returns whether the rows of a tile can be taken by units, each of which is in one block. The last unit of a
+ * row need not be whole. */
 static bool takes_amax_units(const struct amax_args *args, const struct tma_convert *convert)
 {
 	const struct convert_args *move = &args->move;
@@ -417,7 +419,8 @@ static bool takes_amax_units(const struct amax_args *args, const struct tma_conv
 	       rows_are_aligned(move, NULL, n * move->to_bytes, n * move->from_bytes, 0);
 }
 
-/* As many of a row's units as lie together in one block, wherever a tile begins: a power of two. */
+/* Returns the logarithm of the largest power of two of a row's units that lie together in one block wherever
+ * a tile begins. */
 static uint32_t group_of(const struct tma_convert *convert, uint32_t row, uint32_t n)
 {
 	const uint64_t block = (uint64_t)convert->amax.block[0];
@@ -470,7 +473,7 @@ uint64_t launch_magnitudes(const struct plan *plan)
 	return plan->tma.strategy == STRATEGY_convert && amax->two_passes ? amax->blocks : 0;
 }
 
-/* The magnitudes are the last move's, until all that is before on the stream has ended. */
+/* The magnitudes belong to the move before, until everything before on the stream has ended. */
 static int launch_amax(struct launcher *launcher, CUstream stream, const struct transform *transform,
                        const struct plan *plan, uint64_t dst, uint64_t src,
                        const struct convert_operands *operands, struct error *err)
@@ -495,7 +498,7 @@ static int launch_amax(struct launcher *launcher, CUstream stream, const struct 
 	return shape_launch(&shape, launcher, stream, &args, err);
 }
 
-/* Chooses the kernel, and fits the arguments to it. list: NULL, the move once. */
+/* Chooses the kernel and fits the arguments to it. If list is NULL, the move runs once. */
 static struct shape listed_shape_of(struct convert_args *args, const struct plan *plan,
                                     const struct engine_blocks *blocks, const struct block_list *list)
 {
