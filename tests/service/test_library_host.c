@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "client/tmaclient.h"
+#include "tests/emulated/emulated.h"
 #include "tests/support/process.h"
 
 #define PAGE  4096
@@ -437,11 +438,13 @@ static void spoil_queries(void)
 }
 
 /* The kernel answers a query, and then its text is read; the page that is replaced is asked for, and all of
- * the range.
+ * the range. An emulator answers no queries, and what it shows as the text is a file of its own.
  */
 ParameterizedTest(struct replacement_row *row, library_host, what_lies_there_now)
 {
-	for (int way = 0; way < 4; way++) {
+	const int ways = emulated() ? 2 : 4;
+
+	for (int way = 0; way < ways; way++) {
 		int fd = new_memfd();
 		uint8_t *data = map_at(NULL, fd, PROT_READ | PROT_WRITE, 1, 6);
 		tma_region *region = registered(data + 1, 6 * PAGE - 1, 0, row->name);

@@ -324,13 +324,16 @@ ParameterizedTest(struct user_row *row, library_seal, no_write_is_lost_by_a_rest
 	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
 	struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = { { 0 } };
 	struct writer writers[WRITERS] = { 0 };
-	tma_region *big = made(BIG_BYTES), *small = made(BYTES);
-	char *start = tma_region_data(big);
 	atomic_bool is_over = false;
+	tma_region *big, *small;
+	char *start;
 
 	if (!row->is_capable)
 		cr_assert_eq(syscall(SYS_capset, &header, data), 0);
 	need_sealing();
+	big = made(BIG_BYTES);
+	small = made(BYTES);
+	start = tma_region_data(big);
 	assert_copies(small, big, 0);
 	for (int i = 0; i < WRITERS; i++) {
 		writers[i].words = (uint64_t *)(void *)(start + 128 + 64 * i);
