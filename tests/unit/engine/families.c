@@ -166,8 +166,8 @@ static const struct {
 	const char *family;
 	int cpu, cuda;
 } shares[FAMILIES] = {
-	{ "memcpy", 175, 137 },  { "tile_copy", 102, 304 }, { "tile_transpose", 200, 102 },
-	{ "strided", 495, 429 }, { "fill", 28, 28 },
+	{ "memcpy", 175, 139 },  { "tile_copy", 102, 307 }, { "tile_transpose", 200, 102 },
+	{ "strided", 495, 424 }, { "fill", 28, 28 },
 };
 
 ParameterizedTestParameters(families, of_random_transforms)
