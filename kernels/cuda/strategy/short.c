@@ -14,18 +14,11 @@ static bool probe(struct plan *plan, const struct strategy_case *c)
 	if (bytes == 0 || bytes > SHORT_ROW_BYTES)
 		return false;
 	tma_begin_strided(tma, c->nest);
+	tma->whole = tma_is_whole(c->nest);
 	tma_set_dims(tma, c->nest, c->nest->rank - 1, -1);
 	tma->slots = bytes / 16;
 	tma_count_tiles(tma, 1, 1);
 	return true;
-}
-
-static bool has_border(const struct tma_route_plan *tma)
-{
-	for (uint32_t d = 0; d < tma->rank; d++)
-		if (tma->dim[d].source != tma->dim[d].n)
-			return true;
-	return false;
 }
 
 static double cost(const struct plan *plan, enum pad_mode mode)
@@ -35,7 +28,7 @@ static double cost(const struct plan *plan, enum pad_mode mode)
 
 	return (0.95 + 70 / run) * (tma->element <= 2 && tma_is_ragged(tma, 16) ? 1.5 : 1) *
 	           (mode == PAD_MODE_CONSTANT ? 1 : 1.5) +
-	       (mode == PAD_MODE_CONSTANT && has_border(tma) ? BORDER_BYTES / bytes : 0);
+	       (mode == PAD_MODE_CONSTANT && !tma->whole ? BORDER_BYTES / bytes : 0);
 }
 
 #ifdef HAVE_CUDA

@@ -110,6 +110,7 @@ static struct plan routed(enum strategy_id strategy)
 		                      .rank = 2,
 		                      .slots = 8,
 		                      .chunk = 16384,
+		                      .whole = true,
 		                      .tiles = 1024 * 1024 / (64 * 128),
 		                      .load = { TENSOR_MAP_UINT32, .rank = 2, .box = { 128, 64 } },
 		                      .cost = 1.25,
@@ -131,6 +132,24 @@ Test(tma_cost, is_finite)
 
 		cr_expect(isfinite(cost) && cost > 0.5 && cost < 10, "strategy %d: %f", strategy, cost);
 	}
+}
+
+/* A border of a value takes `short` some microseconds to begin, which elements do not take. */
+Test(tma_cost, of_a_border_depends_on_how_much_there_is)
+{
+	struct plan few = routed(STRATEGY_short), many, elements = routed(STRATEGY_elements);
+
+	few.tma.whole = elements.tma.whole = false;
+	few.tma.dim[0].n = few.tma.dim[0].source = 98;
+	many = few;
+	few.tma.tiles = 200;
+	many.tma.tiles = 800000;
+	cr_expect_gt(tma_cost(&few, &plain, 2, PAD_MODE_CONSTANT),
+	             tma_cost(&elements, &plain, 2, PAD_MODE_CONSTANT));
+	cr_expect_lt(tma_cost(&many, &plain, 2, PAD_MODE_CONSTANT),
+	             tma_cost(&elements, &plain, 2, PAD_MODE_CONSTANT));
+	few.tma.whole = true;
+	cr_expect_lt(tma_cost(&few, &plain, 2, PAD_MODE_CONSTANT), 2);
 }
 
 Test(tma_cost, of_tiles_is_what_was_predicted_for_them)
