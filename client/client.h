@@ -46,7 +46,8 @@ struct file_identity {
 	uint64_t inode;
 };
 
-/* Whether a region's file may be sealed. Any thread may ask for the descriptor, and so change it. */
+/* This says whether a region's file may be sealed. Any thread may ask for the descriptor, and so change it.
+ */
 enum sealing {
 	SEALING_NEVER,   /* the file is not the library's, or others may have it, or its address */
 	SEALING_ALLOWED, /* the library has made the file, and nobody else knows of it but the service */
@@ -271,7 +272,7 @@ int reserved_find(const uint64_t *reserved, size_t n, const char *name, struct e
 /* Checks a pointer to what a call writes: INVALID_ARGUMENT if it is NULL. what names that in words. */
 int pointer_check(const void *pointer, const char *name, const char *what, struct error *err);
 
-/* The same for the argument ret, and for the client itself, without which there is no message. */
+/* Checks the argument ret likewise, and the client itself, without which there is no message. */
 int client_check_ret(tma_client *client, const void *ret, const char *what);
 
 /* The CUDA driver, looked for once: client->driver. */
@@ -503,8 +504,8 @@ void client_free_tables(tma_client *client);
 
 /* ---- ring.c ---------------------------------------------------------------------------------------- */
 
-/* Whether the connection has a ring that is open. Its runs are not answered on the connection, which makes
- * them like requests without a ticket. */
+/* Returns whether the connection has a ring that is open. Its runs are not answered on the connection, which
+ * makes them like requests without a ticket. */
 bool client_has_ring(const tma_client *client);
 
 /* Frees every ring, without a word to the service; their memory is a region. */
@@ -545,7 +546,7 @@ struct host_file {
 };
 int host_file_make(tma_client *client, size_t size, struct host_file *ret);
 
-/* The same as the region's memory. */
+/* Makes such a file, and makes it the region's memory. */
 int region_make(tma_region *region);
 
 /* Makes the pages that a registered file lacks in the region's range. */
@@ -590,11 +591,12 @@ bool region_is_sealed(const tma_region *region);
 /* Others than the service may get at the memory: the library does not seal it any more. */
 void region_share(tma_region *region);
 
-/* The same, and a driver or a network card may pin the memory. If the service seals it all the same, it
+/* Notes that a driver or a network card may pin the memory as well. If the service seals it all the same, it
  * cannot move. */
 void region_pin(tma_region *region);
 
-/* The same, by its descriptor: once it is sealed, they could not be told of the file that it moves to. */
+/* Notes that others may have the file's descriptor. They could not be told of the file that the memory moves
+ * to once it is sealed. */
 void region_give_fd(tma_region *region);
 
 /* Moves what is sealed to a file that a service can map. BUSY: somebody else still uses the old file, and the

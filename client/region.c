@@ -113,7 +113,7 @@ enum tma_region_kind tma_region_kind(const tma_region *region)
 	return region ? (enum tma_region_kind)(region->kind + 1) : TMA_REGION_ANY;
 }
 
-/* What the program may not change is the library's to note. */
+/* The region is const to the program; the library notes in it that others may have the descriptor. */
 int tma_region_fd(const tma_region *region)
 {
 	if (!region)

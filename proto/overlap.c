@@ -24,7 +24,8 @@ struct equation {
 	struct term term[MAX_TERMS];
 };
 
-/* Of the terms after i in a search: what they reach, their common divisor, and how x[i] steps with it. */
+/* This says of the terms after i in a search what they reach, their common divisor, and how x[i] steps with
+ * it. */
 struct level {
 	wide reach;
 	wide step;
@@ -56,7 +57,7 @@ void overlap_count_steps(uint64_t n)
 	steps += n;
 }
 
-/* Of one question: what it has left may be below 0. */
+/* Counts the steps of one question. The number of tries that it has left may be below 0. */
 static void count_steps(int tries_left)
 {
 	steps += (uint64_t)(OVERLAP_MOST_STEPS - (tries_left < 0 ? 0 : tries_left));
@@ -131,7 +132,8 @@ enum overlap overlap_self(const struct tensor_layout *layout)
 	return equation_self(&all);
 }
 
-/* In bytes, those of an element as one more dimension: what is repeated need not step by elements. */
+/* Counts in bytes, and takes those of an element as one more dimension, because repeats need not step by
+ * elements. */
 enum overlap overlap_self_repeated(const struct tensor_layout *layout, const struct overlap_repeat *repeat,
                                    int n)
 {
@@ -185,8 +187,8 @@ static struct rows rows_of(const struct tensor_layout *layout, const struct tens
 	return rows;
 }
 
-/* Whether rows of both, which have one stride, certainly lie between each other: modulo the stride, each side
- * has bytes of its own. Parts of one tensor do. */
+/* Returns whether rows of both, which have one stride, certainly lie between each other, so that modulo the
+ * stride each side has bytes of its own. Parts of one tensor do. */
 static bool are_interleaved(const struct rows *a, const struct rows *b, wide distance)
 {
 	wide at;

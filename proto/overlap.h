@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether strided sets of bytes overlap: exact, by a bounded search over the strides (a small Diophantine
- * problem). Most layouts are decided by their extents or by nested strides without any search. */
+/* Finds out exactly whether strided sets of bytes overlap, by a bounded search over the strides (a small
+ * Diophantine problem). Most layouts are decided by their extents or by nested strides without any search. */
 #ifndef PROTO_OVERLAP_H
 #define PROTO_OVERLAP_H
 
@@ -14,7 +14,7 @@ enum overlap {
 	OVERLAP_UNKNOWN, /* the search passed its bound: treat as overlap, and say so */
 };
 
-/* Whether two different elements of the layout share a byte. */
+/* Says whether two different elements of the layout share a byte. */
 enum overlap overlap_self(const struct tensor_layout *layout);
 
 #define OVERLAP_MAX_REPEATS 3
@@ -25,12 +25,12 @@ struct overlap_repeat {
 	uint64_t step;
 };
 
-/* Whether two different elements of the layout, repeated n <= OVERLAP_MAX_REPEATS times over, share a byte.
- * All of it lies within 63 bits. */
+/* Says whether two different elements of the layout, repeated n <= OVERLAP_MAX_REPEATS times over, share a
+ * byte. All of it lies within 63 bits. */
 enum overlap overlap_self_repeated(const struct tensor_layout *layout, const struct overlap_repeat *repeat,
                                    int n);
 
-/* Whether any element of a shares a byte with any of b, which starts distance bytes after a
+/* Says whether any element of a shares a byte with any of b, which starts distance bytes after a
  * (element [0, ..., 0] to element [0, ..., 0]). */
 enum overlap overlap_between(const struct tensor_layout *a, const struct tensor_layout *b, int64_t distance);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where a user may make a socket, for messages that suggest a path. */
+/* Finds out where a user may make a socket, for messages that suggest a path. */
 #ifndef PROTO_OWN_SOCKET_H
 #define PROTO_OWN_SOCKET_H
 
@@ -11,8 +11,8 @@
 
 #define OWN_SOCKET_BYTES 108 /* of a socket's path, with its terminator */
 
-/* Whether this process may create a file of that path, which is shorter than OWN_SOCKET_BYTES. An abstract
- * socket needs no directory. */
+/* Returns whether this process may create a file of that path, which is shorter than OWN_SOCKET_BYTES. An
+ * abstract socket needs no directory. */
 static inline bool own_socket_is_possible(const char *path)
 {
 	const char *slash = strrchr(path, '/');

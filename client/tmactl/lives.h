@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How often a service came back while several connections to it were open. Each of them finds the end of a
- * life of the service by itself, at its own time; together they count it once. Lives have numbers, from 0 on.
+/* Counts how often a service came back while several connections to it were open. Each of them finds the end
+ * of a life of the service by itself, at its own time; together they count it once. Lives have numbers, from
+ * 0 on.
  */
 #ifndef CLIENT_TMACTL_LIVES_H
 #define CLIENT_TMACTL_LIVES_H

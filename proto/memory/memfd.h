@@ -27,10 +27,11 @@ struct memfd_fill {
 	const atomic_bool *unwanted;     /* set: give up; NULL: never */
 };
 
-/* A memfd of size zero bytes that keeps this size, or a negative errno. It takes no further seals. */
+/* Returns a memfd of so many zero bytes that keeps this size, or a negative errno. It takes no further seals.
+ */
 int memfd_new(uint64_t size);
 
-/* The same, but it takes further seals. */
+/* Returns such a memfd that takes further seals. */
 int memfd_new_sealable(uint64_t size);
 
 /* Makes the pages present, in the file and in the mapping, and leaves what they hold as it is. 0, or a

@@ -202,9 +202,9 @@ static int clear_stale(const char *path)
 	return unlink(path) < 0 && errno != ENOENT ? -errno : 0;
 }
 
-/* Whether the process that listens has ended, although its socket is there: threads of it that are apart from
- * its thread group (thread_start_apart) may hold that a little longer, or for long. In another PID namespace
- * nobody knows.
+/* Returns whether the process that listens has ended although its socket is there. Threads of it that are
+ * apart from its thread group (thread_start_apart) may hold the socket a little longer, or for long. In
+ * another PID namespace nobody knows.
  */
 static bool listener_has_ended(int sock)
 {

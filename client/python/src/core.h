@@ -235,7 +235,8 @@ int py_client_check(struct py_client *c, int status);
 /* With the lock: a request is under way. */
 void py_client_add_pending(struct py_client *c, struct pending *pending);
 
-/* With the lock: what ended and was forgotten, a list for pending_free_all. */
+/* Takes the requests that ended and were forgotten, as a list for pending_free_all. The caller has the lock.
+ */
 struct pending *py_client_take_forgotten(struct py_client *c);
 
 /* With the lock, without the GIL, of a closed client: what is under way ends, for those who ask. */
@@ -314,8 +315,8 @@ void block_free(struct block *block);
 /* Has slabs that overlap with the memory give out no more blocks. */
 void slabs_retire(const char *start, uint64_t size);
 
-/* The same for all slabs of the client: the service may go on writing to blocks that nobody keeps. Needs no
- * GIL. */
+/* Retires all slabs of the client, because the service may go on writing to blocks that nobody keeps. Needs
+ * no GIL. */
 void slabs_retire_of(const struct py_client *c);
 
 /* ---- Requests -------------------------------------------------------------------------------------- */

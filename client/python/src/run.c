@@ -279,9 +279,9 @@ struct py_ticket {
 	bool has_token;    /* Client.completed returns the request's end */
 };
 
-/* With the lock; needs no GIL. What is under way loses its objects, because they keep the client, and nobody
- * may call that again: the service keeps the memory until the request ends. `objects` is empty, and takes
- * them to be let go. */
+/* Forgets a request. The caller has the lock and needs no GIL. A request that is under way loses its objects,
+ * because they keep the client, which nobody may call again; the service keeps the memory until the request
+ * ends. `objects` is empty, and takes them to be let go. */
 static void forget(struct py_client *c, tma_ticket ticket, struct pending *objects)
 {
 	struct pending *pending = find_flying(c, ticket);
@@ -315,7 +315,7 @@ static void release(void *arg)
 	free(remains);
 }
 
-/* So that an exception between any two bytecodes loses no ticket, the object that has it forgets it. */
+/* The object that has a ticket forgets it, so that an exception between any two bytecodes loses no ticket. */
 static void py_ticket_dealloc(PyObject *self)
 {
 	struct py_ticket *ticket = (struct py_ticket *)self;
@@ -478,7 +478,8 @@ struct pending *py_client_take_forgotten(struct py_client *c)
 	return taken;
 }
 
-/* With the lock: waits for the end of what is under way; 0, or -1 with an exception of a signal's handler. */
+/* Waits for the end of a request that is under way. The caller has the lock. Returns 0, or -1 with an
+ * exception of a signal's handler. */
 static int await_end(struct py_client *c, struct pending *pending)
 {
 	struct tma_completed completed = { .ticket = pending->ticket, .user = pending };
@@ -594,8 +595,8 @@ PyObject *py_client_poll_fds(PyObject *self, PyObject *unused)
 	return Py_BuildValue("iNi", fd, PyBool_FromLong(wants_write), c->wake_fd);
 }
 
-/* With the lock: takes those that ended and have a token other than None. wait() returns those whose token is
- * None, and nobody asks for those without one. */
+/* Takes the requests that ended and have a token other than None. The caller has the lock. wait() returns
+ * those whose token is None, and nobody asks for those without one. */
 static struct pending *take_all_ended(struct py_client *c)
 {
 	struct pending **at = &c->ended, *taken = NULL, **tail = &taken;

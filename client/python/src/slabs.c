@@ -48,7 +48,7 @@ struct block {
 	bool is_free;
 };
 
-/* What lies beyond `touched` has never been given out, and is zero. The members connection and n_forks have
+/* Memory beyond `touched` has never been given out, and is zero. The members connection and n_forks have
  * the values that the client and the process had when the slab was made. The member bins has a bit for each
  * bin in `free` that is not empty. */
 struct slab {

@@ -158,7 +158,7 @@ static void *read_replies(void *arg)
 
 /* ---- Life ------------------------------------------------------------------------------------------ */
 
-/* With the lock: new words, all at 0; -1 with an exception. */
+/* Makes new words, all of them 0. The caller has the lock. Returns 0, or -1 with an exception. */
 static int make_words(struct py_client *c, struct streams *all)
 {
 	tma_region *region = NULL;
@@ -183,8 +183,9 @@ static int make_words(struct py_client *c, struct streams *all)
 	return 0;
 }
 
-/* With both locks, where no number is under way: in place of words that are lost; -1 with an exception. Their
- * requests ended with their connection, and streams_end has signaled them. */
+/* Makes words in place of those that are lost. The caller has both locks, and no number is under way.
+ * Requests of the old words ended with their connection, and streams_end has signaled them. Returns 0, or -1
+ * with an exception. */
 static int replace_words(struct py_client *c, struct streams *all)
 {
 	struct old_words *old = malloc(sizeof *old);
@@ -378,9 +379,9 @@ static void keep_request(struct pending *pending, struct py_request *q)
 	pending->is_forgotten = true;
 }
 
-/* With the lock of streams: submits the request with its number. Returns 0, or -1 with an exception; it may
- * be under way then, too, if a signal's handler has raised the exception. Takes pending, unless it returns 0
- * with WORDS_LOST, after which the request needs a number of new words. */
+/* Submits the request with its number. The caller has the lock of streams. Returns 0, or -1 with an
+ * exception; it may be under way then, too, if a signal's handler has raised the exception. Takes pending,
+ * unless it returns 0 with WORDS_LOST, after which the request needs a number of new words. */
 static int submit_numbered(struct py_client *c, struct stream *stream, uint64_t number, struct py_request *q,
                            struct tma_order *order, struct pending *pending, enum submitted *ret)
 {

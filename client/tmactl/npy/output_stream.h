@@ -6,7 +6,7 @@
 
 #include "output.h"
 
-/* Whether a path is that of one. */
+/* Returns whether a path is that of a stream. */
 bool output_is_stream(const char *path);
 
 /* Fails because there is no room for all of it; error and why are what room_reserve told. */
