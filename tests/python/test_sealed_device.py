@@ -17,7 +17,7 @@ import tmaclient as tma
 import tmaclient.aio
 import softgpu
 from softgpu import Array
-from tmad import Tmad, share, wait_until
+from tmad import Tmad, engines, share, wait_until
 
 softgpu.require()
 
@@ -384,17 +384,6 @@ def test_a_timeline_that_is_pinned_is_lost(mine, device):
 
 
 # ---- The next process of a device ------------------------------------------------------------------------
-def engines(pid):
-    """The processes of the service's devices."""
-    for thread in os.listdir(f"/proc/{pid}/task"):
-        with open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as file:
-            children = file.read().split()
-        for child in children:
-            with open(f"/proc/{child}/cmdline", encoding="ascii") as file:
-                if file.read().startswith("tmad-engine"):
-                    yield int(child)
-
-
 def test_arrays_come_along_when_devices_are_lost():
     devices = 3
     with Tmad("--trust-own-uid=off", "--restart-pause-ms=0", engine="cuda",

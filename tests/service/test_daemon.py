@@ -15,8 +15,8 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
-from tmad import (ENGINE, NATIVE, TMAD, TSAN, Memory, Rpc, RpcError, Tmad, own_environment, pack_request, scaled, tensor, tmactl, wait_until,
-                  without_valgrind)
+from tmad import (ENGINE, NATIVE, TMAD, TSAN, Memory, Rpc, RpcError, Tmad, own_environment, pack_request, scaled, tensor, text_of, threads,
+                  tmactl, wait_until, without_valgrind)
 
 BIG = 32 << 20
 
@@ -500,11 +500,8 @@ class Idle(DaemonCase):
         return int(fields[11]) + int(fields[12])
 
     def switches(self):
-        total = 0
-        for task in os.listdir(f"/proc/{self.tmad.pid}/task"):
-            with open(f"/proc/{self.tmad.pid}/task/{task}/status", encoding="ascii") as status:
-                total += sum(int(line.split()[1]) for line in status if "ctxt_switches" in line)
-        return total
+        return sum(int(line.split()[1]) for thread in threads(self.tmad.pid)
+                   for line in text_of(f"/proc/{self.tmad.pid}/task/{thread}/status").splitlines() if "ctxt_switches" in line)
 
     def test_takes_no_cpu_time(self):
         ticks, switches = self.ticks(), self.switches()

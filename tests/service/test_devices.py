@@ -19,7 +19,8 @@ import numpy as np
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import scrape
 import tap
-from tmad import SANITIZED, SOFTGPU, Memory, RpcError, Tmad, own_uid, share, tensor, tmactl, wait_until
+from tmad import (SANITIZED, SOFTGPU, Memory, RpcError, Tmad, arguments_of, children, command_of, engines, own_uid, share, tensor,
+                  tmactl, wait_until)
 
 DEVICES = 4
 SIZE = 1 << 17  # of a place
@@ -31,11 +32,6 @@ LIBRARY = os.path.join(SOFTGPU, "libcuda.so.1")
 def cases(full):
     """How many, of a random run's full number."""
     return int(os.environ.get("TEST_CASES") or share(full))
-
-
-def command_of(pid):
-    with open(f"/proc/{pid}/comm", encoding="ascii") as name:
-        return name.read().strip()
 
 
 class DeviceCase(unittest.TestCase):
@@ -446,8 +442,7 @@ class Start(unittest.TestCase):
         """Then all is as with a single device."""
         tmad, info = self.start(SOFTGPU_CAPABILITY="8.0,8.0,9.0,8.0")
         self.assertEqual((len(info["devices"]), info["device"]), (1, "softgpu, sm_90, driver 13.0"))
-        with open(f"/proc/{tmad.process.pid}/task/{tmad.process.pid}/children", encoding="ascii") as file:
-            names = [command_of(child) for child in file.read().split()]
+        names = [command_of(child) for child in children(tmad.pid)]
         self.assertEqual(names, ["tmad-scout"], "its engine is in no process of its own")
 
     def test_mig(self):
@@ -773,11 +768,7 @@ class ClosedDescriptors(DeviceCase):
         tmad = Tmad(engine="cuda", env={"SOFTGPU_DEVICES": "2"}, start=False)
         tmad.start(preexec_fn=lambda: os.closerange(0, 3))
         self.addCleanup(tmad.stop)
-        found = []
-        for thread in os.listdir(f"/proc/{tmad.pid}/task"):
-            with open(f"/proc/{tmad.pid}/task/{thread}/children", encoding="ascii") as children:
-                pids = [pid for pid in children.read().split() if command_of(pid) != "tmad-scout"]
-            found += [[os.readlink(f"/proc/{pid}/fd/{fd}") for fd in range(3)] for pid in pids]
+        found = [[os.readlink(f"/proc/{pid}/fd/{fd}") for fd in range(3)] for pid in engines(tmad.pid)]
         self.assertEqual(found, [["/dev/null"] * 3] * 2)
 
 
@@ -813,14 +804,9 @@ class LosingCase(DeviceCase):
 
     def process(self, uuid, ordinal):
         """Of the device's engine: the first one has the ordinal that the service was started with."""
-        root = f"/proc/{self.tmad.process.pid}/task"
-        for thread in os.listdir(root):
-            with open(f"{root}/{thread}/children", encoding="ascii") as file:
-                children = file.read().split()
-            for pid in children:
-                with open(f"/proc/{pid}/cmdline", encoding="ascii") as file:
-                    if file.read().split("\0")[:3] in (["tmad-engine", "cuda", word] for word in (uuid, str(ordinal))):
-                        return int(pid)
+        for pid in engines(self.tmad.pid):
+            if arguments_of(pid)[1:3] in (["cuda", word] for word in (uuid, str(ordinal))):
+                return pid
         raise AssertionError(f"no process runs the engine of device {ordinal}")
 
 

@@ -16,7 +16,7 @@ from multiprocessing import shared_memory
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
-from tmad import SEALS, SOFTGPU, Memory, Rpc, RpcError, Tmad, tensor, wait_until
+from tmad import SEALS, SOFTGPU, Memory, Rpc, RpcError, Tmad, children, engines, tensor, wait_until
 
 FIXED = fcntl.F_SEAL_SHRINK | 16  # F_SEAL_FUTURE_WRITE
 SIZE = 65536
@@ -213,12 +213,6 @@ class OfSeveral(OfOneDevice):
         self.rpc.call("region_register", params, [memory.fd])
 
 
-def children(pid):
-    for thread in os.listdir(f"/proc/{pid}/task"):
-        with open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as file:
-            yield from (int(child) for child in file.read().split())
-
-
 class AfterALoss(Case):
     """All devices are lost, and come back: none can map for writing what is sealed."""
     devices = 3
@@ -226,10 +220,8 @@ class AfterALoss(Case):
 
     def lose(self):
         before = self.tmad.log().count("is back")
-        for child in children(self.tmad.pid):
-            with open(f"/proc/{child}/cmdline", encoding="ascii") as file:
-                if file.read().startswith("tmad-engine"):
-                    os.kill(child, signal.SIGKILL)
+        for engine in engines(self.tmad.pid):
+            os.kill(engine, signal.SIGKILL)
         wait_until(lambda: self.tmad.log().count("is back") == before + self.devices, "the devices are back")
 
     def test_sealed_by_the_service(self):

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 
-from tmad import TMAD, scaled, wait_until
+from tmad import TMAD, scaled, threads, wait_until
 
 # Becomes tmad, so that a pid in its variables is its own.
 _BECOME = """
@@ -118,11 +118,7 @@ class Manager:
     def thread(self, name):
         """The id of the first thread of that name; "" is the first of all."""
         def find():
-            for task in sorted(os.listdir(f"/proc/{self.pid}/task"), key=int):
-                with open(f"/proc/{self.pid}/task/{task}/comm", encoding="ascii") as comm:
-                    if not name or comm.read().strip() == name:
-                        return int(task)
-            return None
+            return next((thread for thread, its_name in threads(self.pid).items() if name in ("", its_name)), None)
         return wait_until(find, f"a thread {name}")
 
     # ---- The end --------------------------------------------------------------------------------------------

@@ -104,6 +104,39 @@ def wait_until(condition, what, seconds=20):
 
 
 # ---- Processes ----------------------------------------------------------------------------------------
+# Threads and processes come and go while they are looked at: what has ended since it was listed has no text.
+def text_of(path):
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+def threads(pid):
+    """The names of the process's threads, by their ids in ascending order."""
+    names = {int(path.split("/")[4]): text_of(path).strip() for path in glob.glob(f"/proc/{pid}/task/*/comm")}
+    return dict(sorted(names.items()))
+
+
+def children(pid):
+    """The ids of the process's children, whichever of its threads has started them."""
+    return [int(child) for path in glob.glob(f"/proc/{pid}/task/*/children") for child in text_of(path).split()]
+
+
+def command_of(pid):
+    return text_of(f"/proc/{pid}/comm").strip()
+
+
+def arguments_of(pid):
+    return text_of(f"/proc/{pid}/cmdline").split("\0")[:-1]
+
+
+def engines(pid):
+    """The ids of the processes in which the service runs engines of devices."""
+    return [child for child in children(pid) if arguments_of(child)[:1] == ["tmad-engine"]]
+
+
 @contextlib.contextmanager
 def stopped(pid):
     """Keeps a process that has nothing to do from running, as a page that does not come would. It is asleep before, and
@@ -197,16 +230,7 @@ class Tmad:
 
     def children(self, name):
         """The ids of its child processes of that name: threads apart, which share its memory, and the scout."""
-        found = []
-        for children in glob.glob(f"/proc/{self.pid}/task/*/children"):
-            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-                with open(children, encoding="ascii") as file:
-                    pids = file.read().split()
-                for pid in pids:
-                    with open(f"/proc/{pid}/comm", encoding="ascii") as comm:
-                        if comm.read().strip() == name:
-                            found.append(int(pid))
-        return found
+        return [child for child in children(self.pid) if command_of(child) == name]
 
     def stop(self, ended_after=None):
         """SIGTERM; 0 and a clean log are the only good end. Or it has failed by itself: after this line, and was not
