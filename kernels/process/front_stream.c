@@ -6,9 +6,12 @@
 #include "front.h"
 #include "proto/clock.h"
 
-/* How long the owner waits for the child to answer what became of a request to cancel, which takes a few us
- * unless the child is stuck. */
-#define CANCEL_NS 2000000
+/* The owner waits so long for the child to take a request to cancel, which takes a few us unless the child is
+ * stuck; then it withdraws the request. Once the child has taken it, only the child knows what became of the
+ * job. It answers within another few us of its time, and is waited for as long as it may be kept from
+ * running: longer, and it fails its probes. */
+#define CANCEL_NS       2000000
+#define CANCEL_TAKEN_NS 1000000000
 
 /* ---- Streams ------------------------------------------------------------------------------------------ */
 
@@ -99,22 +102,22 @@ static bool cancel_unsent(struct engine_stream *stream, struct engine_job *job)
 	return true;
 }
 
-/* What has become of the request; the child is given so long. */
+/* Returns what has become of the request. */
 static enum shared_cancel await_cancel(struct shared *shared, unsigned asked)
 {
-	const uint64_t until_ns = clock_ns() + CANCEL_NS;
-	unsigned word = asked;
+	const uint64_t since_ns = clock_ns();
+	unsigned word;
 
 	while ((word = atomic_load(&shared->cancel)) == asked || word == (asked | CANCEL_TAKEN)) {
+		const uint64_t until_ns = since_ns + (word == asked ? CANCEL_NS : CANCEL_TAKEN_NS);
 		const uint64_t now_ns = clock_ns();
 
 		if (now_ns < until_ns)
 			shared_sleep(&shared->cancel, word, until_ns - now_ns);
-		else if (word == asked &&
-		         atomic_compare_exchange_strong(&shared->cancel, &word, asked | CANCEL_WITHDRAWN))
-			return CANCEL_WITHDRAWN;
-		else if (now_ns > until_ns + CANCEL_NS)
+		else if (word != asked)
 			return CANCEL_TAKEN;
+		else if (atomic_compare_exchange_strong(&shared->cancel, &word, asked | CANCEL_WITHDRAWN))
+			return CANCEL_WITHDRAWN;
 	}
 	return (enum shared_cancel)(word & ((1 << SHARED_CANCEL_BITS) - 1));
 }

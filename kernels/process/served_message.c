@@ -169,14 +169,16 @@ static void on_job(struct served *served, const struct wire_job *wire)
 static void on_cancel(struct served *served, const struct wire_number *message)
 {
 	struct served_job *job = message->number < served->n_jobs ? served->jobs[message->number] : NULL;
-	unsigned asked = message->cancel;
+	unsigned asked = message->cancel, taken = asked | CANCEL_TAKEN;
 	bool is_done;
 
-	if (!atomic_compare_exchange_strong(&served->shared->cancel, &asked, asked | CANCEL_TAKEN))
+	if (!atomic_compare_exchange_strong(&served->shared->cancel, &asked, taken))
 		return;
 	is_done = job && engine_cancel(served->engine, served->streams[job->stream].stream, &job->job);
-	atomic_store(&served->shared->cancel, message->cancel | (is_done ? CANCEL_DONE : CANCEL_REFUSED));
-	shared_wake(&served->shared->cancel);
+	/* A front that has given up may have asked for something else meanwhile. */
+	if (atomic_compare_exchange_strong(&served->shared->cancel, &taken,
+	                                   message->cancel | (is_done ? CANCEL_DONE : CANCEL_REFUSED)))
+		shared_wake(&served->shared->cancel);
 }
 
 static void on_message(struct served *served, const struct wire_head *head)
