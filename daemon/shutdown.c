@@ -143,7 +143,6 @@ void server_lose(struct server *server, const struct served_device *device)
 		log_line(LOG_LEVEL_ERROR, "engine %s is lost: %s; starting again", engine->name,
 		         engine->lost_why);
 	notify_status(server);
-	penalties_count(&server->penalties, uv_hrtime() / 1000000);
 	listener_pause(&server->listener);
 	uv_timer_start(&server->drain_timer, on_lost_deadline, LOST_MS, 0);
 	server_each_session(server, answer_and_finish);

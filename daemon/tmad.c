@@ -44,6 +44,7 @@ static void start_again(struct server *server, char **argv)
 		log_line(LOG_LEVEL_INFO, "stopped");
 		end_here(EXIT_STOPPED);
 	}
+	penalties_count(&server->penalties, uv_hrtime() / 1000000); /* all that had begun has ended by now */
 	penalties_pass_on(&server->penalties);
 	watchdog_feed(); /* the loop stands still until the engine is open again */
 	if (recovery_count(recovery, uv_hrtime() / 1000000)) {

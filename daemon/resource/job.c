@@ -479,7 +479,8 @@ static void on_job_done(struct engine_job *engine_job)
 	struct server *server = session->server;
 	struct account *account = session->account;
 
-	if (engine_job->status == STATUS_DEVICE_LOST && engine_job->begun && server->state == SERVER_RUNNING)
+	if (engine_job->status == STATUS_DEVICE_LOST && engine_job->begun &&
+	    (server->state == SERVER_RUNNING || server->state == SERVER_LOST))
 		penalties_suspect(&server->penalties, account->user, uv_hrtime() / 1000000);
 	if (is_refused(job))
 		refuse(job);
