@@ -274,19 +274,6 @@ struct engine {
 	uint32_t multiprocessors; /* of the device; cpu: 0 */
 	enum region_kind kind;    /* of the memory that create makes when nobody asks for another */
 	bool watches_holes; /* access to a hole in a client's memfd fails, and takes no memory of ours */
-
-	/* Set by engine_reap: the device failed so that nothing can succeed in this process any more. Every
-	 * job, also one submitted later, ends as DEVICE_LOST. Of an engine that returns that is so for now,
-	 * and the owner need not do anything: it is woken when `lost` is false again, and memory that was
-	 * mapped is mapped again. */
-	bool lost;
-	char lost_why[256]; /* one sentence: of the last time */
-	bool returns;
-	uint32_t losses;   /* of one that returns: how many times it has been lost */
-	uint32_t failures; /* how many times it could not return */
-	uint32_t dropped;  /* and how many memories could not be mapped again in all (is_gone) */
-
-	atomic_uint memories; /* mapped and created, and not yet unmapped */
 };
 
 /* The CPU engine: regions are memfds, mapped shared. */
@@ -466,11 +453,6 @@ uint64_t engine_plan_bytes(const struct engine_plan *plan);
  * the owner's thread. */
 void engine_plan_count(struct engine_plan *plan, uint64_t ns, bool is_measured);
 
-struct engine_plan_runs {
-	uint64_t n;
-	uint64_t n_measured;
-	uint64_t median_ns; /* of the last measured runs; 0: there are none */
-};
 struct engine_plan_runs engine_plan_runs(const struct engine_plan *plan);
 
 /* Explains the plan. Returns 0, DEVICE_LOST if the engine is away, or NO_MEMORY. May be called from any

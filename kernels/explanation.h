@@ -10,6 +10,7 @@
 
 #include "kernels/nest/loop_nest.h"
 #include "kernels/transform/family.h"
+#include "proto/schema.h"
 #include "proto/status.h"
 #include "proto/tensor.h"
 
@@ -46,6 +47,19 @@ struct engine_explanation {
 
 	struct family_rules rules;
 };
+
+/* How often a plan has run. */
+struct engine_plan_runs {
+	uint64_t n;
+	uint64_t n_measured;
+	uint64_t median_ns; /* of the last measured runs; 0: there are none */
+};
+
+/* Makes the answer of explain, for the engine of that name; its fields point into the explanation, the name
+ * and rules, which has room for all rules. explanation_add_runs adds how often the plan has run. */
+void explanation_answer(const struct engine_explanation *of, const char *engine, struct msg_explanation *ret,
+                        struct msg_rule rules[FAMILY_MOST_RULES]);
+void explanation_add_runs(struct engine_plan_runs runs, struct msg_explanation *ret);
 
 /* Sets what is said of the interior. */
 void explanation_set_interior(struct engine_explanation *ret, const struct loop_nest *nest);

@@ -11,71 +11,14 @@
 #include "kernels/elsewhere.h"
 #include "transforms.h"
 
-static void fill_list(struct int_list *ret, const int64_t *values, int n)
-{
-	ret->n = (uint32_t)n;
-	memcpy(ret->v, values, (size_t)n * sizeof *values);
-}
-
-static void fill_layout(const struct engine_explanation *of, struct msg_explanation *e)
-{
-	e->element = of->element;
-	fill_list(&e->shape, of->shape, of->rank);
-	fill_list(&e->dst_strides, of->dst, of->rank);
-	fill_list(&e->src_strides, of->src, of->rank);
-	fill_list(&e->tile, of->tile.n, of->tile.rank);
-	fill_list(&e->tile_dst_strides, of->tile.dst, of->tile.rank);
-	fill_list(&e->tile_src_strides, of->tile.src, of->tile.rank);
-	e->tile_element = of->tile.element;
-	e->tile_row = of->tile.row_bytes;
-	e->has |= F(explanation, tile_dst_strides) | F(explanation, tile_src_strides) |
-	          F(explanation, tile_element) | F(explanation, tile_row);
-}
-
-static void fill_prediction(const struct engine_explanation *of, struct msg_explanation *e)
-{
-	e->predicted_ns = of->predicted_ns;
-	e->copy_ns = explanation_copy_ns(of, of->bytes);
-	if (e->predicted_ns)
-		e->has |= F(explanation, predicted_ns) | F(explanation, copy_ns);
-	else if (of->predicted > 0)
-		e->has |= F(explanation, predicted_percent);
-	e->predicted_percent = (uint64_t)(100 * of->predicted + 0.5);
-	e->method = bytes_of(of->method);
-	if (e->method.len > 0)
-		e->has |= F(explanation, method);
-}
-
-/* Only plans of this service's engines have runs. */
-static void fill_runs(const struct engine_plan *plan, struct msg_explanation *e)
-{
-	const struct engine_plan_runs runs = engine_plan_runs(plan);
-
-	e->runs = runs.n;
-	e->measured_runs = runs.n_measured;
-	e->measured_ns = runs.median_ns;
-	e->has |= F(explanation, runs) | F(explanation, measured_runs);
-	if (runs.n_measured)
-		e->has |= F(explanation, measured_ns);
-}
-
 /* `of` answers the question, whose engine is NULL if it is not this service's. */
 static void answer(struct session *session, const struct rpc_request *request,
                    const struct planning_question *question, const struct engine_explanation *of)
 {
 	struct msg_rule rules[FAMILY_MOST_RULES];
-	struct msg_explanation e = {
-		.family = bytes_of(family_names[of->family]),
-		.engine = bytes_of(question->engine ? question->engine->name : question->name),
-		.swizzle = bytes_of(of->swizzle),
-		.grid = { .n = 1, .v = { of->grid } },
-		.bytes = of->bytes,
-		.slabs = of->n_subregions,
-		.rules = { .items = rules, .n = (uint32_t)of->rules.n },
-	};
+	struct msg_explanation e;
 
-	fill_layout(of, &e);
-	fill_prediction(of, &e);
+	explanation_answer(of, question->engine ? question->engine->name : question->name, &e, rules);
 	if (question->engine) {
 		e.device = bytes_of(question->engine->uuid);
 		e.has |= e.device.len > 0 ? F(explanation, device) : 0;
@@ -83,12 +26,9 @@ static void answer(struct session *session, const struct rpc_request *request,
 	if (question->n > 1) {
 		e.parts = question->n;
 		e.has |= F(explanation, parts);
-	} else if (question->engine) {
-		fill_runs(question->plans[0], &e);
+	} else if (question->engine) { /* only plans of this service's engines have runs */
+		explanation_add_runs(engine_plan_runs(question->plans[0]), &e);
 	}
-	for (int i = 0; i < of->rules.n; i++)
-		rules[i] = (struct msg_rule){ .family = bytes_of(family_names[of->rules.rule[i].family]),
-			                      .rule = bytes_of(of->rules.rule[i].text) };
 	session_reply(session, request->msgid, request->method, &e, -1);
 }
 

@@ -6,10 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "conversions.h"
 #include "daemon/net/session.h"
 #include "daemon/resource/region.h"
-#include "kernels/transform/transform.h"
+#include "kernels/transform/request.h"
 #include "proto/overlap.h"
 #include "proto/wire/rpc.h"
 #include "transforms.h"

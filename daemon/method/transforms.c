@@ -1,101 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The layouts, places and plans of requests. */
+/* The places, plans and jobs of requests. */
 #include "transforms.h"
 
-#include <inttypes.h>
-#include <string.h>
-
-#include "conversions.h"
 #include "daemon/resource/job.h"
 #include "daemon/resource/planning.h"
 #include "daemon/resource/reach.h"
 #include "daemon/server.h"
 #include "daemon/net/session.h"
-
-int tensor_layout_of(struct tensor_layout *ret, const struct msg_tensor *tensor, const char *name,
-                     struct error *err)
-{
-	bool strided = tensor->has & F(tensor, strides);
-
-	if (strided && tensor->strides.n != tensor->shape.n)
-		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "%s.strides: %" PRIu32 " entries, but shape has %" PRIu32, name,
-		                 tensor->strides.n, tensor->shape.n);
-	return tensor_layout_init(ret, tensor->dtype, tensor->shape.n, tensor->shape.v,
-	                          strided ? tensor->strides.v : NULL, name, err);
-}
-
-int ints_of(int64_t *ret, const struct int_list *list, bool present)
-{
-	if (!present)
-		return -1;
-	memcpy(ret, list->v, list->n * sizeof *ret);
-	return (int)list->n;
-}
-
-int transform_spec_of(const struct msg_transform *params, struct transform_spec *ret, struct error *err)
-{
-	int r = tensor_layout_of(&ret->dst, &params->dst, "dst", err);
-
-	if (r == 0)
-		r = tensor_layout_of(&ret->src, &params->src, "src", err);
-	if (r < 0)
-		return r;
-	ret->n_perm = ints_of(ret->perm, &params->perm, params->has & F(transform, perm));
-	ret->n_before = ints_of(ret->before, &params->before, params->has & F(transform, before));
-	ret->n_after = ints_of(ret->after, &params->after, params->has & F(transform, after));
-	ret->mode = params->mode;
-	ret->value = params->value;
-	ret->dst_is_checked = false;
-	return conversion_spec_of(params, &ret->conversion, err);
-}
-
-/* ---- Splits ------------------------------------------------------------------------------------------- */
-
-bool transform_is_split(const struct msg_transform *params)
-{
-	return (params->dst.has | params->src.has) & F(tensor, split);
-}
-
-static int split_list_of(const struct msg_tensor *tensor, const char *name, struct split_list *ret,
-                         struct error *err)
-{
-	const struct int_list *pairs = &tensor->split;
-
-	ret->n = 0;
-	if (!(tensor->has & F(tensor, split)))
-		return 0;
-	if (pairs->n % 2)
-		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "%s.split: %" PRIu32
-		                 " entries, but a split takes two: a dimension and the extent of its blocks",
-		                 name, pairs->n);
-	ret->n = (int)pairs->n / 2;
-	for (int i = 0; i < ret->n; i++) {
-		ret->dim[i] = pairs->v[2 * i];
-		ret->by[i] = pairs->v[2 * i + 1];
-	}
-	return 0;
-}
-
-int transform_split_of(const struct msg_transform *params, struct split *ret, struct error *err)
-{
-	struct transform_spec spec;
-	struct split_list dst, src;
-	int r = transform_spec_of(params, &spec, err);
-
-	if (r == 0 && !transform_is_split(params)) {
-		split_none(ret, &spec);
-		return 0;
-	}
-	if (r == 0)
-		r = split_list_of(&params->dst, "dst", &dst, err);
-	if (r == 0)
-		r = split_list_of(&params->src, "src", &src, err);
-	if (r == 0)
-		r = split_init(ret, &spec, &dst, &src, err);
-	return r;
-}
 
 /* ---- Places ------------------------------------------------------------------------------------------- */
 
@@ -160,6 +71,72 @@ int placed_settle(struct placed *placed, uint32_t device, struct error *err)
 	return placed->dst->server->devices.need_reach ? settle_all(placed, device, err) : 0;
 }
 
+/* ---- Operands ----------------------------------------------------------------------------------------- */
+
+static int place_operand(struct session *session, const struct msg_operand *params, bool is_given,
+                         const char *name, struct placed_operand *ret, struct error *err)
+{
+	*ret = (struct placed_operand){ 0 };
+	if (!is_given)
+		return 0;
+	if (params->has & F(operand, number)) {
+		ret->number = operand_number(params, true);
+		return 0;
+	}
+	if (!(params->has & F(operand, region)))
+		return error_set(err, STATUS_INVALID_ARGUMENT, "%s: missing", name);
+	ret->offset = params->offset;
+	return region_table_find(&session->regions, params->region, name, &ret->region, err);
+}
+
+static int place_result(struct session *session, const struct msg_tensor *params, bool is_given,
+                        const char *name, struct placed_result *ret, struct error *err)
+{
+	int r;
+
+	*ret = (struct placed_result){ 0 };
+	if (!is_given)
+		return 0;
+	if (!(params->has & F(tensor, region)))
+		return error_set(err, STATUS_INVALID_ARGUMENT, "%s: missing", name);
+	ret->offset = params->offset;
+	r = region_table_find(&session->regions, params->region, name, &ret->region, err);
+	return r < 0 ? r : region_check_writable(ret->region, name, err);
+}
+
+static int place_results(struct session *session, const struct msg_transform *params, struct placed *ret,
+                         struct error *err)
+{
+	const struct msg_amax *amax = &params->amax;
+	const uint64_t has = params->has & F(transform, amax) ? amax->has : 0;
+	int r = place_result(session, &amax->scale, has & F(amax, scale), "amax.scale.region",
+	                     &ret->amax_scale, err);
+
+	return r < 0 ? r
+	             : place_result(session, &amax->inverse, has & F(amax, inverse), "amax.inverse.region",
+	                            &ret->amax_inverse, err);
+}
+
+int placed_find_operands(struct session *session, const struct msg_transform *params, struct placed *ret,
+                         struct error *err)
+{
+	int r;
+
+	if (!transform_has_operands(params)) {
+		ret->scale = ret->bias = (struct placed_operand){ 0 };
+		ret->amax_scale = ret->amax_inverse = (struct placed_result){ 0 };
+		return 0;
+	}
+	r = place_operand(session, &params->scale, params->has & F(transform, scale), "scale.region",
+	                  &ret->scale, err);
+	if (r == 0)
+		r = place_operand(session, &params->bias, params->has & F(transform, bias), "bias.region",
+		                  &ret->bias, err);
+	return r < 0 ? r : place_results(session, params, ret, err);
+}
+
+/* ---- All of them -------------------------------------------------------------------------------------- */
+
 int placed_find_all(struct session *session, const struct msg_transform *params, struct placed *ret,
                     struct error *err)
 {
@@ -210,6 +187,29 @@ int placed_check(const struct placed *placed, const struct transform_sides *side
 	struct tensor_place src = place_of(placed->src, placed->src_offset);
 
 	return transform_check_sides(sides, &dst, &src, err);
+}
+
+/* Returns the place of a tensor in a region, or nothing for a region of NULL. */
+static struct tensor_place place_if(const struct region *region, uint64_t offset)
+{
+	return region ? place_of(region, offset) : (struct tensor_place){ 0 };
+}
+
+int placed_check_operands(const struct placed *placed, const struct transform_sides *sides,
+                          const struct conversion *conversion, struct error *err)
+{
+	if (!conversion->is)
+		return 0;
+	const struct request_places places = {
+		.dst = place_if(placed->dst, placed->dst_offset),
+		.src = place_if(placed->src, placed->src_offset),
+		.scale = place_if(placed->scale.region, placed->scale.offset),
+		.bias = place_if(placed->bias.region, placed->bias.offset),
+		.amax_scale = place_if(placed->amax_scale.region, placed->amax_scale.offset),
+		.amax_inverse = place_if(placed->amax_inverse.region, placed->amax_inverse.offset),
+	};
+
+	return request_check_operands(&places, sides, conversion, err);
 }
 
 struct placed placed_part(const struct placed *placed, int64_t dst_offset, int64_t src_offset)

@@ -1,29 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From the fields of a request to a plan between two places, for every method with a transform in it. */
+/* From a request to a plan between two places, for every method with a transform in it. */
 #ifndef DAEMON_METHOD_TRANSFORMS_H
 #define DAEMON_METHOD_TRANSFORMS_H
 
 #include "daemon/resource/region.h"
 #include "kernels/engine.h"
-#include "kernels/transform/split.h"
-#include "kernels/transform/transform.h"
+#include "kernels/transform/request.h"
 #include "proto/schema.h"
 
 struct job;
 struct order;
 struct rpc_request;
 struct session;
-
-/* The transform that is asked for, without its places and splits. Refuses strides and shapes that do not
- * agree with each other. */
-int transform_spec_of(const struct msg_transform *params, struct transform_spec *ret, struct error *err);
-
-/* Whether one of its tensors is split. */
-bool transform_is_split(const struct msg_transform *params);
-
-/* The same with its splits carried out, and checked except for its places; without splits, it is its only
- * part and remains to be checked. */
-int transform_split_of(const struct msg_transform *params, struct split *ret, struct error *err);
 
 /* scale or bias: a tensor in a region, or a number. */
 struct placed_operand {
@@ -70,9 +58,6 @@ int placed_find_all(struct session *session, const struct msg_transform *params,
 /* The same, and settles on a device. */
 int placed_of(struct session *session, const struct msg_transform *params, uint32_t device,
               struct placed *ret, struct error *err);
-
-/* A number that the transform converts by; 0: it is a tensor, or not given. */
-double operand_number(const struct msg_operand *params, bool is_given);
 
 /* Finds what the transform converts by, and where its scales go, which must be writable. */
 int placed_find_operands(struct session *session, const struct msg_transform *params, struct placed *ret,
