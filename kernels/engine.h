@@ -46,6 +46,9 @@ struct engine_options {
 	int wake_fd; /* of an engine in a process of its own: an eventfd that it adds to when jobs have ended;
 	                the owner reads it and reaps */
 	bool drives; /* the owner calls engine_drive, without exception */
+	bool is_guest; /* The process is another program's. The engine handles none of its signals, watches
+	                  none of its files, and has engine->own; memory that fails under a job ends the
+	                  process, as if the program had touched it itself. */
 };
 
 /* A part of a client's memory: an allocation, or memory that the engine has mapped. */
@@ -274,6 +277,22 @@ struct engine {
 	uint32_t multiprocessors; /* of the device; cpu: 0 */
 	enum region_kind kind;    /* of the memory that create makes when nobody asks for another */
 	bool watches_holes; /* access to a hole in a client's memfd fails, and takes no memory of ours */
+	struct engine_memory *own; /* All memory of this process, if the engine is a guest in it, else NULL:
+	                              byte `offset` of it lies at the address own->base + offset. Whoever
+	                              submits a job vouches for its places. It is not unmapped. */
+
+	/* Set by engine_reap: the device failed so that nothing can succeed in this process any more. Every
+	 * job, also one submitted later, ends as DEVICE_LOST. Of an engine that returns that is so for now,
+	 * and the owner need not do anything: it is woken when `lost` is false again, and memory that was
+	 * mapped is mapped again. */
+	bool lost;
+	char lost_why[256]; /* one sentence: of the last time */
+	bool returns;
+	uint32_t losses;   /* of one that returns: how many times it has been lost */
+	uint32_t failures; /* how many times it could not return */
+	uint32_t dropped;  /* and how many memories could not be mapped again in all (is_gone) */
+
+	atomic_uint memories; /* mapped and created, and not yet unmapped */
 };
 
 /* The CPU engine: regions are memfds, mapped shared. */

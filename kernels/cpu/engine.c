@@ -22,6 +22,8 @@ struct cpu_engine {
 	struct owns owns;
 	struct plan_cache plans;
 	uint32_t threads;
+	bool is_guest;
+	struct host_memory own; /* if it is a guest */
 };
 
 static const struct engine_ops cpu_ops;
@@ -43,6 +45,26 @@ static const struct plan_cache_ops plan_ops = {
 
 /* ---- Open and close --------------------------------------------------------------------------------- */
 
+/* Takes what clients' files need in this process: a handler of SIGBUS, and watches for holes. */
+static int host_init(bool is_guest, struct error *err)
+{
+	int r = is_guest ? 0 : fault_init();
+
+	if (r < 0)
+		return error_set(err, STATUS_INTERNAL, "SIGBUS cannot be handled: %s", strerror(-r));
+	if (!is_guest)
+		holes_init();
+	return 0;
+}
+
+static void host_deinit(bool is_guest)
+{
+	if (is_guest)
+		return;
+	holes_deinit();
+	fault_deinit();
+}
+
 static void cpu_close(struct engine *base)
 {
 	struct cpu_engine *engine = cpu_engine(base);
@@ -51,8 +73,7 @@ static void cpu_close(struct engine *base)
 	crew_close(&engine->crew);
 	crew_deinit(&engine->crew);
 	plan_cache_deinit(&engine->plans);
-	holes_deinit();
-	fault_deinit();
+	host_deinit(engine->is_guest);
 	free(base);
 }
 
@@ -62,10 +83,10 @@ int engine_cpu_open(struct engine **ret, const struct engine_options *options, s
 	struct cpu_engine *engine = calloc(1, sizeof(*engine));
 	if (!engine)
 		return error_set(err, STATUS_NO_MEMORY, "out of memory");
-	int r = fault_init();
+	int r = host_init(options->is_guest, err);
 	if (r < 0) {
 		free(engine);
-		return error_set(err, STATUS_INTERNAL, "SIGBUS cannot be handled: %s", strerror(-r));
+		return r;
 	}
 	r = plan_cache_init(&engine->plans, options->plans, &plan_ops, NULL);
 	if (r < 0)
@@ -74,20 +95,24 @@ int engine_cpu_open(struct engine **ret, const struct engine_options *options, s
 		r = crew_init(&engine->crew, options, threads, false, err);
 	if (r < 0) {
 		plan_cache_deinit(&engine->plans);
-		fault_deinit();
+		host_deinit(options->is_guest);
 		free(engine);
 		return r;
 	}
 	engine->threads = threads;
+	engine->is_guest = options->is_guest;
 	owns_init(&engine->owns, options, threads);
-	holes_init();
 	engine->engine = (struct engine){
 		.ops = &cpu_ops,
 		.name = "cpu",
 		.plans = &engine->plans,
 		.kind = REGION_KIND_MEMFD,
-		.watches_holes = holes_can_watch(),
+		.watches_holes = !options->is_guest && holes_can_watch(),
 	};
+	if (options->is_guest) {
+		host_memory_init_own(&engine->own);
+		engine->engine.own = &engine->own.base;
+	}
 	snprintf(engine->engine.device, sizeof(engine->engine.device), "%s, %u thread%s",
 	         engine->crew.streams.tuning.isa->name, threads, threads == 1 ? "" : "s");
 	*ret = &engine->engine;

@@ -46,6 +46,23 @@ static int populate(const struct engine_handle *handle, const struct host_memory
 static int check_sealable(const struct engine_handle *handle, struct error *err);
 static int fill(const struct engine_handle *handle, const struct host_memory *memory, struct error *err);
 
+void host_memory_init_own(struct host_memory *ret)
+{
+	char *first = (char *)HOST_MEMORY_FIRST;
+
+	*ret = (struct host_memory){
+		.base = { .kind = REGION_KIND_MEMFD,
+		          .writable = true,
+		          .size = (UINT64_C(1) << 56) - HOST_MEMORY_FIRST,
+		          .base = HOST_MEMORY_FIRST,
+		          .address = HOST_MEMORY_FIRST,
+		          .host = first,
+		          .seals = -1 },
+		.data = first,
+		.own_seals = -1,
+	};
+}
+
 static int map_client(const struct engine_handle *handle, enum sharing sharing, struct engine_memory **ret,
                       struct error *err)
 {

@@ -29,6 +29,11 @@ static inline struct host_memory *host_memory(struct engine_memory *memory)
 	return (struct host_memory *)memory;
 }
 
+/* Makes *ret all memory of this process, which no file stands for and no guard watches. Its first byte lies
+ * at HOST_MEMORY_FIRST, since NULL would stand for memory of a device. */
+#define HOST_MEMORY_FIRST 4096
+void host_memory_init_own(struct host_memory *ret);
+
 int host_memory_map(const struct engine_handle *handle, struct engine_memory **ret, struct error *err);
 
 /* The same for memory that a device pins: a mapping that is shared, also for reading alone. Of a descriptor
