@@ -110,7 +110,8 @@ static int connect_until(tma_client *client, int64_t deadline)
 	return -EINTR;
 }
 
-int client_open(tma_client *client, int64_t deadline)
+/* Connects to a service, whose user must be one that the client trusts: client->sock. */
+static int open_socket(tma_client *client, int64_t deadline)
 {
 	int sock = connect_until(client, deadline);
 	int rc;
@@ -142,9 +143,18 @@ int client_open(tma_client *client, int64_t deadline)
 		close(sock);
 		return rc;
 	}
+	client->sock = sock;
+	return 0;
+}
+
+int client_open(tma_client *client, int64_t deadline)
+{
+	int rc = local_is_path(client->path) ? local_open(client) : open_socket(client, deadline);
+
+	if (rc < 0)
+		return rc;
 	client_reset(client);
 	client->n_silent = 0;
-	client->sock = sock;
 	client->connection++;
 	client->is_given_up = false;
 	client->is_incomplete = true;
@@ -178,6 +188,7 @@ void tma_free(tma_client *client)
 		return;
 	if (client->sock >= 0)
 		close(client->sock);
+	local_close(client);
 	client_reset(client);
 	client_free_rings(client);
 	client_free_plans(client);

@@ -213,6 +213,9 @@ struct tma_client {
 	struct error error; /* tma_last_error */
 	struct error ended; /* why sock is -1; status 0: it never was connected */
 
+	const struct local_door *door; /* of the library that answers instead of a service, and */
+	struct local_session *local;   /* its session; NULL: there is a service, or no connection */
+
 	struct buffer in;
 	struct buffer out;
 	uint64_t sent; /* bytes that sockets took, ever */
@@ -312,6 +315,28 @@ void client_seek_lost(tma_client *client);
 /* After client_open: registers the regions of connections before this one, and prepares their tables and
  * plans. */
 int client_rejoin(tma_client *client, int64_t deadline, enum patience patience);
+
+/* ---- local.c --------------------------------------------------------------------------------------- */
+
+/* Stands for a socket's path; the client then moves memory of its own process without a service. */
+#define LOCAL_PATH "local:"
+
+bool local_is_path(const char *path);
+
+/* Loads the library and opens a session with it: client->local, and client->sock. Returns 0, or the last
+ * error. local_close does nothing if there is none. */
+int local_open(tma_client *client);
+void local_close(tma_client *client);
+
+/* Makes the region's bytes at an address of this process known to the session. */
+int local_register(tma_region *region, const void *address);
+
+/* Runs a transform without the bytes of a request; its result is the last result then. */
+int local_transform(tma_client *client, const struct tma_transform *t);
+
+/* Has the session run all requests that wait to be sent, and appends its replies to what has come. Returns
+ * false if that has ended the connection. */
+bool local_exchange(tma_client *client);
 
 /* ---- io.c ------------------------------------------------------------------------------------------ */
 

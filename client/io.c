@@ -74,6 +74,11 @@ void client_flush(tma_client *client)
 {
 	ssize_t n;
 
+	if (client->local) {
+		if (buffer_len(&client->out) && local_exchange(client))
+			client_parse(client);
+		return;
+	}
 	while (client->sock >= 0 && buffer_len(&client->out)) {
 		n = socket_send(client->sock, client->out.data + client->out.start, buffer_len(&client->out),
 		                client->out_fds, client->n_out_fds);
@@ -320,6 +325,7 @@ void client_break(tma_client *client, int status, const char *format, ...)
 		return;
 	close(client->sock);
 	client->sock = -1;
+	local_close(client);
 	client->ended.status = status;
 	va_start(args, format);
 	vsnprintf(client->ended.message, sizeof client->ended.message, format, args);

@@ -89,8 +89,15 @@ static int register_whole(tma_region *region, int64_t deadline)
 
 int region_register(tma_region *region, int64_t deadline)
 {
-	int rc = region_move(region, deadline);
+	int rc;
 
+	if (region->client->local && region->data)
+		return local_register(region, region->data);
+	if (region->client->local)
+		return client_fail(region->client, STATUS_UNSUPPORTED,
+		                   "a client of \"local:\" has only memory of this process: map it, and use "
+		                   "tma_region_from_host_ptr");
+	rc = region_move(region, deadline);
 	if (rc < 0)
 		return rc;
 	if (has_parts(region))

@@ -29,12 +29,13 @@
  *
  * Only one thread at a time may use a client and its regions, tables, plans, tickets and rings; different
  * threads may use different clients at the same time. After fork(), the child must not use its parent's
- * clients. Any thread may call the following at any time: the functions of the Vocabulary group, those of the
- * Layouts group with a client of NULL, tma_number_encode, tma_point_signal and tma_point_wait;
+ * clients of a service. Any thread may call the following at any time: the functions of the Vocabulary group,
+ * those of the Layouts group with a client of NULL, tma_number_encode, tma_point_signal and tma_point_wait;
  * tma_region_data, tma_region_size, tma_region_kind, tma_region_fd and tma_region_handle until the region is
  * released; and the functions that read a document until it is freed. A signal handler may call only the
  * functions of the Vocabulary group and tma_point_signal. The library starts no threads, installs no signal
- * handlers and keeps no global state.
+ * handlers and keeps no global state; libtma-local, which a client of "local:" loads, starts threads that
+ * move bytes.
  */
 #ifndef TMACLIENT_H
 #define TMACLIENT_H
@@ -176,7 +177,15 @@ TMA_API tma_client *tma_new(void);
  * abstract socket NAME, which has no file (unix(7)). The server must run as root, as this process's user or
  * as the user named by tma_set_server_uid; if it does not, the call returns PERMISSION. ALREADY_EXISTS: the
  * client is already connected. After any other error the client is not connected, unless the error is about a
- * region, table or plan as described above. */
+ * region, table or plan as described above.
+ *
+ * With the path "local:" there is no service: libtma-local, of the same version as this library, moves host
+ * memory in this process, by the CPU. Every request ends within the call that sends it. Any memory of the
+ * process can be a region (tma_region_from_host_ptr), and needs none: a tensor whose region is NULL has its
+ * element [0, ..., 0] at the address that its offset is. Transforms, their explanations, tma_info and
+ * tma_ping work; whatever else is sent returns UNSUPPORTED, as do orders with points. Memory that the caller
+ * may not touch ends the process, as the caller's own access would. After fork, the child may use its
+ * parent's clients of "local:". UNSUPPORTED: libtma-local is not installed, or has another version. */
 TMA_API int tma_connect(tma_client *client, const char *path);
 
 /* Tries again to register the regions and prepare the tables and plans that were lost in a reconnection, as
@@ -484,7 +493,8 @@ TMA_API int tma_region_release(tma_region *region);
  *     struct tma_tensor t = { .region = r, .dtype = TMA_FLOAT32, .rank = 2, .shape = { 64, 100 } }; */
 struct tma_tensor {
 	tma_region *region;
-	uint64_t offset; /* bytes from the region's start to element [0, ..., 0] */
+	uint64_t offset; /* bytes from the region's start to element [0, ..., 0]; without a region, which only
+	                    a client of "local:" allows, the address of that element */
 	enum tma_dtype dtype;
 	int rank;                    /* 0 to TMA_MAX_RANK */
 	int64_t shape[TMA_MAX_RANK]; /* outermost first */

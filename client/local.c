@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Clients of "local:", which have no service: libtma-local answers their requests in this process, in the
+ * call that sends them. What stands for the socket is an eventfd that never becomes readable. */
+#include "client.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "client/local/door.h"
+
+#define LIBRARY    "libtma-local.so"
+#define FOLDER     "tmad/" /* that it is installed in, beside libtmaclient */
+#define KEEP_BYTES (256 * 1024)
+
+/* A program that contains the library has its door, and needs no file. */
+extern const struct local_door *tma_local_door(void) __attribute__((weak));
+
+/* ---- The library -------------------------------------------------------------------------------------- */
+
+/* Loads a file that lies beside the one that this code is in. It stays loaded, since its threads may run at
+ * any time. NULL: it cannot be loaded; dlerror says why. */
+static void *load_beside(const char *name)
+{
+	char path[PATH_MAX];
+	const char *slash;
+	Dl_info own;
+
+	if (!dladdr((const void *)(uintptr_t)tma_version, &own) || !own.dli_fname)
+		return NULL;
+	slash = strrchr(own.dli_fname, '/');
+	if (!slash || snprintf(path, sizeof path, "%.*s/%s", (int)(slash - own.dli_fname), own.dli_fname,
+	                       name) >= (int)sizeof path)
+		return NULL;
+	return dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+}
+
+static void *load(void)
+{
+	void *library = load_beside(FOLDER LIBRARY);
+
+	if (!library)
+		library = load_beside(LIBRARY); /* in a build directory */
+	return library ? library : dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+}
+
+static int find_door(const struct local_door **ret, struct error *err)
+{
+	const struct local_door *(*door)(void) = tma_local_door;
+	void *library = door ? NULL : load();
+
+	if (!door && !library)
+		return error_set(err, STATUS_UNSUPPORTED, "local: %s cannot be loaded (%s)", LIBRARY,
+		                 dlerror());
+	if (!door)
+		*(void **)&door = dlsym(library, "tma_local_door");
+	if (!door)
+		return error_set(err, STATUS_UNSUPPORTED, "local: %s has no door (%s)", LIBRARY, dlerror());
+	*ret = door();
+	if (strcmp((*ret)->version, PACKAGE_VERSION) == 0)
+		return 0;
+	return error_set(err, STATUS_UNSUPPORTED, "local: %s has version %s; this is libtmaclient %s",
+	                 LIBRARY, (*ret)->version, PACKAGE_VERSION);
+}
+
+/* ---- The connection ----------------------------------------------------------------------------------- */
+
+bool local_is_path(const char *path)
+{
+	return path && strcmp(path, LOCAL_PATH) == 0;
+}
+
+int local_open(tma_client *client)
+{
+	struct local_session *session;
+	const struct local_door *door = NULL;
+	struct error err;
+	int r = find_door(&door, &err), fd;
+
+	if (r == 0)
+		r = door->open(&session, &err);
+	if (r < 0)
+		return client_fail(client, r, "%s", err.message);
+	fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (fd < 0) {
+		door->close(session);
+		return client_fail_descriptor(client, "local", errno);
+	}
+	client->door = door;
+	client->local = session;
+	client->sock = fd;
+	return 0;
+}
+
+void local_close(tma_client *client)
+{
+	if (client->local)
+		client->door->close(client->local);
+	client->local = NULL;
+}
+
+int local_register(tma_region *region, const void *address)
+{
+	tma_client *client = region->client;
+	int r = client->door->map(client->local, address, region->size, region->writable, &region->id,
+	                          &client->error);
+
+	if (r < 0)
+		return r;
+	region->connection = client->connection;
+	region->life = REGION_KNOWN;
+	return 0;
+}
+
+/* ---- Requests ----------------------------------------------------------------------------------------- */
+
+int local_transform(tma_client *client, const struct tma_transform *t)
+{
+	struct msg_transform params = { 0 }; /* optional fields have their defaults, which are 0 */
+	struct msg_transform_done done;
+	struct error err;
+	int r = order_check_waiting(client, t ? t->order : NULL);
+
+	if (r == 0)
+		r = transform_params(client, t, &params);
+	if (r == 0 && t->n_further_dst > 0)
+		r = client_fail(client, STATUS_UNSUPPORTED,
+		                "n_further_dst: without a service a transform has one destination");
+	if (r == 0)
+		r = order_fill(transform, client, t->order, &params);
+	if (r < 0)
+		return move_unsent(client, r);
+	r = client->door->transform(client->local, &params, &done, &err);
+	client->last_result = (struct tma_result){ .status = r, .reconnects = client->reconnects };
+	if (r < 0) {
+		client->error = err;
+		return r;
+	}
+	result_set_path(&client->last_result, done.path);
+	client->last_result.bytes = done.bytes;
+	client->last_result.ns = done.ns;
+	return 0;
+}
+
+bool local_exchange(tma_client *client)
+{
+	struct buffer *out = &client->out;
+	const size_t len = buffer_len(out);
+	struct frame_scan scan = { 0 };
+	struct error err;
+	size_t at = 0, message;
+
+	while (at < len && frame_scan(&scan, out->data + out->start + at, len - at, &frame_request_limits,
+	                              &message, &err) == FRAME_COMPLETE) {
+		if (client->door->serve(client->local, out->data + out->start + at, message, &client->in,
+		                        &err) < 0) {
+			client_break(client, err.status, "local: %s", err.message);
+			return false;
+		}
+		at += message;
+	}
+	client->sent += len;
+	buffer_consume(out, len, KEEP_BYTES);
+	return true;
+}

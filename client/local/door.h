@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The door of libtma-local, by which libtmaclient moves memory of its own process without a service.
+ *
+ * The two libraries have one version. Requests and replies are the bytes that would go to a service and come
+ * from it, with one difference: a tensor without a region lies at an address of this process, which is its
+ * offset. One thread at a time may use a session; sessions of different threads run side by side.
+ */
+#ifndef CLIENT_LOCAL_DOOR_H
+#define CLIENT_LOCAL_DOOR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "proto/schema.h"
+#include "proto/status.h"
+#include "proto/wire/buffer.h"
+
+struct local_session;
+
+struct local_door {
+	const char *version; /* such as "0.2.0" */
+
+	/* Opens a session, and the engine of this process if it has none yet. Returns 0, or a negative status
+	 * with err. */
+	int (*open)(struct local_session **ret, struct error *err);
+
+	/* Ends a session and its regions. NULL is allowed. */
+	void (*close)(struct local_session *session);
+
+	/* Makes size bytes at an address a region, whose id is *ret. The memory stays the caller's, who keeps
+	 * it mapped until the region is released. Returns 0, INVALID_ARGUMENT or NO_MEMORY. */
+	int (*map)(struct local_session *session, const void *address, uint64_t size, bool writable,
+	           uint64_t *ret, struct error *err);
+
+	/* Runs a transform, of which the fields of a request are given, to its end. This is what serve does
+	 * for one, without the bytes. Returns 0, or the negative status of what failed, with err. */
+	int (*transform)(struct local_session *session, const struct msg_transform *params,
+	                 struct msg_transform_done *ret, struct error *err);
+
+	/* Runs a request, which is one whole message (frame_scan), to its end, and appends the answer to
+	 * *replies, as a service would send it. A method that only a service has is answered with
+	 * UNSUPPORTED. Returns 0, or a negative status with err if there is no answer: NO_MEMORY, or PROTOCOL
+	 * if the message is none. */
+	int (*serve)(struct local_session *session, const uint8_t *message, size_t len,
+	             struct buffer *replies, struct error *err);
+};
+
+/* The only symbol of the library. */
+__attribute__((visibility("default"))) const struct local_door *tma_local_door(void);
+
+#endif

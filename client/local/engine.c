@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opens the engine, lends it to whoever has a job, and starts over in a child of fork. */
+#include "engine.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+/* Layouts that the engine remembers, of some 10 KiB each. */
+#define MOST_PLANS 1024
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the next four */
+static struct engine *engine;
+static struct engine_owner owner;
+static const struct local_job *reaping; /* the job of the thread that has the lock */
+static bool has_ended_others;
+static uint64_t life = 1; /* counts processes, from the one that loaded the library */
+
+/* The engine's threads take only this lock, which is taken after the other one. */
+static pthread_mutex_t woken_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t woken = PTHREAD_COND_INITIALIZER;
+static uint64_t wakes;
+
+/* ---- Fork --------------------------------------------------------------------------------------------- */
+
+/* The child has the parent's locks in whatever state they were, and none of its threads. The parent's engine
+ * cannot be closed without them, and stays allocated. */
+static void start_over(void)
+{
+	pthread_mutex_init(&lock, NULL);
+	pthread_mutex_init(&woken_lock, NULL);
+	pthread_cond_init(&woken, NULL);
+	engine = NULL;
+	life++;
+}
+
+static void watch_forks(void)
+{
+	pthread_atfork(NULL, NULL, start_over);
+}
+
+/* ---- The engine --------------------------------------------------------------------------------------- */
+
+static void wake(void *arg)
+{
+	(void)arg;
+	pthread_mutex_lock(&woken_lock);
+	wakes++;
+	pthread_cond_broadcast(&woken);
+	pthread_mutex_unlock(&woken_lock);
+}
+
+/* The caller holds the lock. */
+static int engine_need(struct error *err)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	const struct engine_options options = { .plans = MOST_PLANS, .wake = wake, .is_guest = true };
+
+	if (engine)
+		return 0;
+	pthread_once(&once, watch_forks);
+	engine_owner_init(&owner);
+	return engine_cpu_open(&engine, &options, err);
+}
+
+int local_stream_open(struct local_stream *ret, struct error *err)
+{
+	int r;
+
+	pthread_mutex_lock(&lock);
+	r = engine_need(err);
+	if (r == 0) {
+		ret->stream = engine_stream_new(engine, &owner);
+		ret->life = life;
+		if (!ret->stream)
+			r = error_set(err, STATUS_NO_MEMORY, "out of memory for a stream");
+	}
+	pthread_mutex_unlock(&lock);
+	return r;
+}
+
+void local_stream_close(struct local_stream *stream)
+{
+	pthread_mutex_lock(&lock);
+	if (stream->life == life)
+		engine_stream_free(engine, stream->stream);
+	pthread_mutex_unlock(&lock);
+}
+
+struct engine *local_stream_engine(struct local_stream *stream, struct error *err)
+{
+	if (stream->life != life && local_stream_open(stream, err) < 0)
+		return NULL;
+	return engine;
+}
+
+/* ---- Jobs --------------------------------------------------------------------------------------------- */
+
+/* Whoever reaps ends the jobs of all who wait. */
+static void on_done(struct engine_job *job)
+{
+	struct local_job *ended = (struct local_job *)job;
+
+	ended->is_done = true;
+	has_ended_others |= ended != reaping;
+}
+
+static void reap(const struct local_job *job)
+{
+	reaping = job;
+	has_ended_others = false;
+	engine_reap(engine);
+	if (has_ended_others)
+		wake(NULL);
+}
+
+static uint64_t count_wakes(void)
+{
+	uint64_t n;
+
+	pthread_mutex_lock(&woken_lock);
+	n = wakes;
+	pthread_mutex_unlock(&woken_lock);
+	return n;
+}
+
+static void await_wake(uint64_t since)
+{
+	pthread_mutex_lock(&woken_lock);
+	while (wakes == since)
+		pthread_cond_wait(&woken, &woken_lock);
+	pthread_mutex_unlock(&woken_lock);
+}
+
+void local_stream_run(struct local_stream *stream, struct local_job *job)
+{
+	uint64_t since;
+
+	job->is_done = false;
+	job->job.on_done = on_done;
+	pthread_mutex_lock(&lock);
+	engine_submit(engine, stream->stream, &job->job);
+	for (;;) {
+		since = count_wakes();
+		reap(job);
+		if (job->is_done)
+			break;
+		pthread_mutex_unlock(&lock);
+		await_wake(since);
+		pthread_mutex_lock(&lock);
+	}
+	if (job->job.move.plan && job->job.status == 0)
+		engine_plan_count(job->job.move.plan, job->job.ns, job->job.is_measured);
+	pthread_mutex_unlock(&lock);
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The engine of this process. It is opened by the first session and stays until the process ends. A child of
+ * fork opens one of its own, since the threads of its parent's are not there.
+ *
+ * An engine has one owner. Whoever holds the lock is that owner: it submits and reaps. Small moves run in
+ * that call on the caller's thread; whoever waits for a large one lets go of the lock.
+ */
+#ifndef CLIENT_LOCAL_ENGINE_H
+#define CLIENT_LOCAL_ENGINE_H
+
+#include "kernels/engine.h"
+
+/* What one thread at a time submits to. */
+struct local_stream {
+	struct engine_stream *stream;
+	uint64_t life; /* of the process's engine that it belongs to */
+};
+
+/* Opens the engine if need be, and a stream of it. */
+int local_stream_open(struct local_stream *ret, struct error *err);
+void local_stream_close(struct local_stream *stream);
+
+/* The engine that the stream belongs to, which any thread may plan with. If the process is another one than
+ * that which opened the stream, the stream is opened anew. Returns NULL with err. */
+struct engine *local_stream_engine(struct local_stream *stream, struct error *err);
+
+struct local_job {
+	struct engine_job job; /* first; on_done is set by local_stream_run */
+	bool is_done;
+};
+
+/* Runs a job to its end, which its status then tells. Must be called after local_stream_engine. */
+void local_stream_run(struct local_stream *stream, struct local_job *job);
+
+#endif

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Threads with clients of their own, and children of fork. */
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "client.h"
+
+#define THREADS  4
+#define ROUNDS   30
+#define CHILDREN 20
+
+static void *move_much(void *arg)
+{
+	tma_client *client = local_client();
+	const int64_t n = 8 + *(const int *)arg;
+
+	for (int i = 0; i < ROUNDS; i++) {
+		cr_assert(transposes(client, n, n + i));
+		cr_assert(transposes(client, 300 + n, 400 + i));
+	}
+	tma_free(client);
+	return NULL;
+}
+
+Test(local_forks, threads)
+{
+	pthread_t threads[THREADS];
+	int numbers_of[THREADS];
+
+	for (int i = 0; i < THREADS; i++) {
+		numbers_of[i] = i;
+		cr_assert_eq(pthread_create(&threads[i], NULL, move_much, &numbers_of[i]), 0);
+	}
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+}
+
+/* A child has none of its parent's threads, which may hold any lock when it is made. */
+Test(local_forks, children)
+{
+	tma_client *client = local_client();
+	int number = 0, status;
+	pthread_t thread;
+
+	cr_assert(transposes(client, 600, 700));
+	cr_assert_eq(pthread_create(&thread, NULL, move_much, &number), 0);
+	for (int i = 0; i < CHILDREN; i++) {
+		const pid_t child = fork();
+
+		if (child == 0)
+			_exit(transposes(client, 10, 20) && transposes(client, 500, 600 + i) ? 0 : 1);
+		cr_assert(child > 0);
+		cr_assert_eq(waitpid(child, &status, 0), child);
+		cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0, "child %d: %#x", i, status);
+	}
+	pthread_join(thread, NULL);
+	cr_assert(transposes(client, 600, 700));
+	tma_free(client);
+}
