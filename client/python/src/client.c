@@ -320,6 +320,14 @@ static PyObject *get_reconnects(PyObject *self, void *unused)
 	return PyLong_FromUnsignedLong(n);
 }
 
+static PyObject *get_is_local(PyObject *self, void *unused)
+{
+	struct py_client *c = (struct py_client *)self;
+
+	(void)unused;
+	return PyBool_FromLong(c->client && c->client->local);
+}
+
 static PyObject *get_closed(PyObject *self, void *unused)
 {
 	(void)unused;
@@ -329,6 +337,8 @@ static PyObject *get_closed(PyObject *self, void *unused)
 static PyGetSetDef py_client_getset[] = {
 	{ "path", get_path, NULL, "Path of the service's socket.", NULL },
 	{ "reconnects", get_reconnects, NULL, "How often the client has reconnected by itself.", NULL },
+	{ "is_local", get_is_local, NULL, "Whether it moves memory in this process, without a service.",
+	  NULL },
 	{ "closed", get_closed, NULL, "Whether it is closed.", NULL },
 	{ "has_deferred", get_has_deferred, NULL, "Whether there is something to release.", NULL },
 	{ 0 },

@@ -465,8 +465,19 @@ struct py_plan {
 
 extern PyType_Spec py_plan_spec;
 
+/* Tells whether an object is an array of NumPy's, and of no subclass. Needs no NumPy. */
+bool py_is_ndarray(PyObject *object);
+
 /* Whether a tensor is laid out as the plan's; -1 with an exception that calls it name. */
 int py_plan_check(const struct py_tensor *expected, const struct py_tensor *t, const char *name);
+
+/* ---- Here ------------------------------------------------------------------------------------------ */
+
+/* It is called when the module is loaded, and returns an error number. */
+int here_init(void);
+
+/* The module has this function. */
+PyObject *here_transposed(PyObject *self, PyObject *args);
 
 /* ---- CUDA ------------------------------------------------------------------------------------------ */
 

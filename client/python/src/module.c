@@ -394,6 +394,8 @@ static PyMethodDef functions[] = {
 	  "device_of(address)\n--\n\nThe ordinal of the CUDA device that has the memory; -1: it is not known." },
 	{ "set_timer_slack", set_timer_slack, METH_O,
 	  "set_timer_slack(ns)\n--\n\nSets how late a sleep of this thread may end." },
+	{ "transposed", here_transposed, METH_VARARGS,
+	  "transposed(array, axes)\n--\n\nnp.transpose as a new array, moved by this thread; None: not such an array." },
 	{ "wait_point", wait_point, METH_VARARGS,
 	  "wait_point(region, offset, value, timeout_ms)\n--\n\nWaits for a point; returns whether it was reached." },
 	{ 0 },
@@ -419,7 +421,7 @@ static int core_exec(PyObject *module)
 		                "tmaclient can be loaded by one interpreter of a process only");
 		return -1;
 	}
-	if (slabs_init() != 0) {
+	if (slabs_init() != 0 || here_init() != 0) {
 		PyErr_NoMemory();
 		return -1;
 	}

@@ -129,15 +129,9 @@ int py_plan_check(const struct py_tensor *expected, const struct py_tensor *t, c
 	return -1;
 }
 
-/* Tells whether the buffer of an object is all that there is to it: arrays of a subclass may have a mask, or
- * a unit. */
-static bool is_plain(PyObject *object)
+bool py_is_ndarray(PyObject *object)
 {
-	PyObject *numpy;
-
-	if (Py_TYPE(object) == core.tensor_type || PyMemoryView_Check(object))
-		return true;
-	numpy = core.array_type ? NULL : PyDict_GetItemString(PyImport_GetModuleDict(), "numpy");
+	PyObject *numpy = core.array_type ? NULL : PyDict_GetItemString(PyImport_GetModuleDict(), "numpy");
 	if (numpy) {
 		PyObject *type = PyObject_GetAttrString(numpy, "ndarray");
 
@@ -148,6 +142,13 @@ static bool is_plain(PyObject *object)
 		PyErr_Clear();
 	}
 	return Py_TYPE(object) == core.array_type;
+}
+
+/* Tells whether the buffer of an object is all that there is to it: arrays of a subclass may have a mask, or
+ * a unit. */
+static bool is_plain(PyObject *object)
+{
+	return Py_TYPE(object) == core.tensor_type || PyMemoryView_Check(object) || py_is_ndarray(object);
 }
 
 static void release_buffer(Py_buffer *b)

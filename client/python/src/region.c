@@ -416,6 +416,8 @@ int py_region_place(struct py_client *c, const struct py_tensor *t, bool writabl
 	if (!py_tensor_is_host(t)) {
 		if (segments_find(c, t, extent, ret) < 0)
 			return -1;
+	} else if (c->client->local) { /* host memory needs no region */
+		*ret = (struct tma_place){ .offset = (uint64_t)(uintptr_t)extent.start };
 	} else if (tma_region_find(c->client, extent.start, extent.size, ret) < 0) {
 		PyErr_Format(
 		    PyExc_ValueError,
@@ -441,7 +443,8 @@ PyObject *py_client_is_shared(PyObject *self, PyObject *args)
 		return NULL;
 	extent = py_tensor_extent((struct py_tensor *)object);
 	if (py_tensor_is_host((struct py_tensor *)object) && extent.size)
-		is_shared = tma_region_find(c->client, extent.start, extent.size, &place) == 0;
+		is_shared =
+		    c->client->local || tma_region_find(c->client, extent.start, extent.size, &place) == 0;
 	py_client_unlock(c);
 	return PyBool_FromLong(is_shared);
 }

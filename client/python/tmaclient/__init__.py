@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies, transposes, pads and casts tensors by tmad, a service that does so at memory speed.
+"""Copies, transposes, pads and casts tensors at memory speed: in this process, or by tmad, a service.
 
     import numpy as np, tmaclient as tma
 
+    y = tma.transpose(x, (0, 3, 1, 2))
     c = tma.connect()
     y = c.transform(x, permute=(0, 3, 1, 2), pad=((0, 0), (0, 0), (1, 1), (1, 1)), mode="edge")
+
+The functions of the module move arrays of the host in this process; a client of the service reaches GPUs, and memory
+that processes share.
 
 `x` is a NumPy array, an array of PyTorch, CuPy or JAX, or a buffer, and so is `y`. `python -m tmaclient` gives a short
 tour; tmaclient.aio has the same for asyncio, and tmaclient.torch operators for torch.compile.
@@ -39,6 +43,7 @@ from ._errors import (
     VersionError,
     WaitTimeoutError,
 )
+from ._local import copy, explain, local, multicast, pad, quantize, transform, transpose
 from ._plan import Plan, PreparedPlan
 from ._reshard import Slice, shards
 from ._scales import Amax
@@ -92,5 +97,13 @@ __all__ = [
     "__version__",
     "aio",
     "connect",
+    "copy",
+    "explain",
+    "local",
+    "multicast",
+    "pad",
+    "quantize",
     "shards",
+    "transform",
+    "transpose",
 ]

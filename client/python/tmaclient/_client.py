@@ -197,7 +197,7 @@ class Maker:
     def _make_array(self, shape: Sequence[int], like: Array, dtype: str) -> Any:
         """A result of a type, otherwise like an array: in shared memory if that one is."""
         tensor = like.tensor
-        if tensor.is_host and tensor.size and self._core.is_shared(tensor):
+        if tensor.is_host and tensor.size and not self._core.is_local and self._core.is_shared(tensor):
             if like.kind is NUMPY:
                 return self._make_shared(shape, dtype, zeroed=False)
             if like.kind is OWN:
@@ -267,7 +267,9 @@ class Maker:
     def _is_one_request(self, job: Job, further: tuple[Array, ...]) -> bool:
         """Whether the service reaches all results and what they are made of, which then is the job's move."""
         assert isinstance(job.move, Move)
-        if not (self._are_reached(job.move) and all(self._is_reached(array.tensor) for array in further)):
+        if self._core.is_local or not (
+            self._are_reached(job.move) and all(self._is_reached(array.tensor) for array in further)
+        ):
             return False
         job.move.further = tuple(array.tensor for array in further)
         return True

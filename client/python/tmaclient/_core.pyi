@@ -229,6 +229,9 @@ class Client:
     def reconnects(self) -> int:
         """How often the client has reconnected by itself."""
     @property
+    def is_local(self) -> bool:
+        """Whether it moves memory in this process, without a service."""
+    @property
     def closed(self) -> bool:
         """Whether it is closed."""
     @property
@@ -318,6 +321,10 @@ def device_of(address: int, /) -> int:
 
 def set_timer_slack(ns: int, /) -> None:
     """Sets how late a sleep of this thread may end."""
+
+def transposed(array: Any, axes: tuple[int, ...] | None, /) -> Any:
+    """np.transpose as a new array, moved by this thread in this process. None: the array is no plain one of NumPy's, or
+    the axes are no permutation."""
 
 def wait_point(region: Region, offset: int, value: int, timeout_ms: int, /) -> bool:
     """Waits for a point; returns whether it was reached. -1: no limit."""

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The shortest way to transpose an array of NumPy's in this process: no tensor, no request and no client are
+ * made for it. What this way does not take, the general one does, or refuses in its words. */
+#include "core.h"
+
+#include <string.h>
+
+/* Moves of fewer bytes keep the GIL, which takes as long to get back as they take. */
+#define KEEP_GIL_BYTES (64 * 1024)
+
+static pthread_key_t key; /* of each thread's own client */
+static PyObject *empty;   /* numpy.empty, and the name of an array's type; kept for good */
+static PyObject *dtype_name;
+
+static void free_client(void *client)
+{
+	tma_free(client);
+}
+
+int here_init(void)
+{
+	return pthread_key_create(&key, free_client);
+}
+
+/* This thread's client, which stays connected until the thread ends. NULL with an exception. */
+static tma_client *client_here(void)
+{
+	tma_client *client = pthread_getspecific(key);
+	int rc;
+
+	if (client)
+		return client;
+	client = tma_new();
+	rc = client ? tma_connect(client, "local:") : TMA_NO_MEMORY;
+	if (rc < 0) {
+		raise_status(rc, "%s", tma_last_error(client));
+		tma_free(client);
+		return NULL;
+	}
+	pthread_setspecific(key, client);
+	return client;
+}
+
+/* ---- Arguments --------------------------------------------------------------------------------------- */
+
+struct transposing {
+	Py_buffer src, dst;
+	struct tma_tensor to, from;
+	int64_t strides[TMA_MAX_RANK];
+	int perm[TMA_MAX_RANK];
+};
+
+/* Returns whether the axes are a permutation. */
+static bool set_perm(struct transposing *t, PyObject *axes)
+{
+	const int rank = t->from.rank;
+	uint32_t seen = 0;
+
+	if (axes != Py_None && (!PyTuple_CheckExact(axes) || PyTuple_Size(axes) != rank))
+		return false;
+	for (int d = 0; d < rank; d++) {
+		PyObject *axis = axes == Py_None ? NULL : PyTuple_GetItem(axes, d);
+		long n = rank - 1 - d;
+
+		if (axis && !PyLong_CheckExact(axis))
+			return false;
+		if (axis)
+			n = PyLong_AsLong(axis);
+		if (n < 0)
+			n += rank;
+		if (n < 0 || n >= rank || seen & 1u << n) {
+			PyErr_Clear();
+			return false;
+		}
+		seen |= 1u << n;
+		t->perm[d] = (int)n;
+	}
+	return true;
+}
+
+static bool set_source(struct transposing *t)
+{
+	const Py_buffer *b = &t->src;
+	const int dtype = py_dtype_of_format(b->format, b->itemsize);
+
+	if (dtype < 0 || b->ndim > TMA_MAX_RANK || !b->strides || b->len == 0)
+		return false;
+	t->from = (struct tma_tensor){ .offset = (uint64_t)(uintptr_t)b->buf,
+		                       .dtype = (enum tma_dtype)dtype,
+		                       .rank = b->ndim,
+		                       .strides = t->strides };
+	for (int d = 0; d < b->ndim; d++) {
+		if (b->shape[d] > 1 && b->strides[d] % b->itemsize)
+			return false;
+		t->from.shape[d] = b->shape[d];
+		t->strides[d] = b->strides[d] / b->itemsize;
+	}
+	return true;
+}
+
+/* ---- The result -------------------------------------------------------------------------------------- */
+
+static bool find_numpy(void)
+{
+	PyObject *numpy = empty ? NULL : PyImport_ImportModule("numpy");
+
+	if (numpy) {
+		empty = PyObject_GetAttrString(numpy, "empty");
+		Py_DECREF(numpy);
+	}
+	if (!dtype_name)
+		dtype_name = PyUnicode_InternFromString("dtype");
+	return empty && dtype_name;
+}
+
+/* A new array for the result, in C order. NULL with an exception. */
+static PyObject *make_result(struct transposing *t, PyObject *src)
+{
+	const int rank = t->from.rank;
+	PyObject *shape, *dtype = NULL, *ret = NULL;
+
+	if (!find_numpy())
+		return NULL;
+	shape = PyTuple_New(rank);
+	t->to = (struct tma_tensor){ .dtype = t->from.dtype, .rank = rank };
+	for (int d = 0; shape && d < rank; d++) {
+		PyObject *n = PyLong_FromLongLong(t->from.shape[t->perm[d]]);
+
+		t->to.shape[d] = t->from.shape[t->perm[d]];
+		if (!n || PyTuple_SetItem(shape, d, n) < 0)
+			Py_CLEAR(shape);
+	}
+	if (shape)
+		dtype = PyObject_GetAttr(src, dtype_name);
+	if (dtype)
+		ret = PyObject_CallFunctionObjArgs(empty, shape, dtype, NULL);
+	Py_XDECREF(shape);
+	Py_XDECREF(dtype);
+	return ret;
+}
+
+/* Returns 0, or -1 with an exception. */
+static int run(struct transposing *t, PyObject *result)
+{
+	const struct tma_transform transform = { .dst = &t->to, .src = &t->from, .perm = t->perm };
+	tma_client *client = client_here();
+	int rc;
+
+	if (!client || PyObject_GetBuffer(result, &t->dst, PyBUF_WRITABLE | PyBUF_ND) < 0)
+		return -1;
+	t->to.offset = (uint64_t)(uintptr_t)t->dst.buf;
+	if (t->src.len < KEEP_GIL_BYTES) {
+		rc = tma_transform(client, &transform);
+	} else {
+		Py_BEGIN_ALLOW_THREADS rc = tma_transform(client, &transform);
+		Py_END_ALLOW_THREADS
+	}
+	PyBuffer_Release(&t->dst);
+	return rc < 0 ? raise_status(rc, "%s", tma_last_error(client)) : 0;
+}
+
+/* transposed(array, axes) */
+PyObject *here_transposed(PyObject *self, PyObject *args)
+{
+	struct transposing t;
+	PyObject *src, *axes, *ret = NULL;
+
+	(void)self;
+	if (!PyArg_ParseTuple(args, "OO:transposed", &src, &axes))
+		return NULL;
+	if (!py_is_ndarray(src) || PyObject_GetBuffer(src, &t.src, PyBUF_RECORDS_RO) < 0) {
+		PyErr_Clear();
+		Py_RETURN_NONE;
+	}
+	if (!set_source(&t) || !set_perm(&t, axes)) {
+		PyBuffer_Release(&t.src);
+		Py_RETURN_NONE;
+	}
+	ret = make_result(&t, src);
+	if (ret && run(&t, ret) < 0)
+		Py_CLEAR(ret);
+	PyBuffer_Release(&t.src);
+	return ret;
+}

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Moves in this process, without a service: the clients behind the functions of the module."""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack
+
+from . import _core
+from ._client import Client, MoveKeywords
+
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+
+_own = threading.local()
+
+
+def local() -> Client:
+    """This thread's client of "local:", which the first call makes. It moves arrays of the host where they are, by the
+    CPU and without a service. What only a service does, such as timelines, lists of blocks and memory of other
+    processes, is UnsupportedError."""
+    client: Client | None = getattr(_own, "client", None)
+    if client is None or client.closed or _own.pid != os.getpid():
+        client = _own.client = Client("local:")
+        _own.pid = os.getpid()
+    return client
+
+
+def _function(method: Callable[Concatenate[Client, _Arguments], _Result]) -> Callable[_Arguments, _Result]:
+    """A method of clients as a function of the module, which calls it with this thread's client."""
+
+    @functools.wraps(method)
+    def call(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
+        return method(local(), *args, **kwargs)
+
+    return call
+
+
+copy = _function(Client.copy)
+pad = _function(Client.pad)
+transform = _function(Client.transform)
+multicast = _function(Client.multicast)
+quantize = _function(Client.quantize)
+explain = _function(Client.explain)
+
+
+def transpose(src: Any, axes: Sequence[int] | None = None, out: Any = None, **options: Unpack[MoveKeywords]) -> Any:
+    """As Client.transpose, in this process. Small arrays of NumPy's take the shortest way."""
+    if out is None and not options:
+        made = _core.transposed(src, axes if axes is None else tuple(axes))
+        if made is not None:
+            return made
+    return local().transpose(src, axes, out, **options)

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Moves in this process, without a service: the functions of the module, and clients of "local:"."""
+import os
+import threading
+
+import pytest
+
+np = pytest.importorskip("numpy")
+
+import tmaclient as tma
+from test_numpy_random import transform_case
+from tmad import share
+
+
+def test_no_service(monkeypatch):
+    """None is there, and none is looked for."""
+    monkeypatch.setenv("TMAD_SOCKET", "/nowhere")
+    x = np.random.default_rng(1).random((200, 300))
+    assert np.array_equal(tma.transpose(x), x.T)
+    assert np.array_equal(tma.pad(x, 3, "edge"), np.pad(x, 3, "edge"))
+    assert np.array_equal(tma.copy(x[::-1, ::2]), x[::-1, ::2])
+    assert np.array_equal(tma.transform(x, permute=(1, 0), pad={0: (1, 2)}, value=7),
+                          np.pad(x.T, ((1, 2), (0, 0)), constant_values=7))
+    assert str(tma.explain(x, permute=(1, 0))).startswith("Plan of engine cpu: tile_transpose")
+    outs = [np.empty((300, 200)) for _ in range(3)]
+    tma.multicast(x, outs, permute=(1, 0))
+    assert all(np.array_equal(out, x.T) for out in outs)
+
+
+def test_its_client():
+    client = tma.local()
+    assert client is tma.local() and repr(client) == "<tmaclient.Client of local:>"
+    with tma.connect("local:") as other:
+        assert other is not client and other.info()["engine"] == "cpu"
+        made = other.zeros((4, 4))
+        other.copy(np.eye(4, dtype="float32"), out=made)
+        assert np.array_equal(made, np.eye(4))
+    client.close()
+    assert tma.local() is not client
+
+
+def test_results_are_the_callers():
+    """No memory is shared for them, as a service would need it."""
+    x = np.ones((64, 64))
+    results = [tma.transpose(x), tma.copy(x), tma.pad(x, 1), tma.local().transpose(x)]
+    assert all(result.flags.owndata for result in results)
+
+
+def test_random():
+    rng = np.random.default_rng(20)
+    clients = [tma.local()]
+    for i in range(share(2000)):
+        transform_case(rng, clients) if i % 2 else transpose_case(rng)
+
+
+def transpose_case(rng):
+    shape = tuple(int(n) for n in rng.integers(1, 12, int(rng.integers(0, 6))))
+    base = rng.integers(0, 256, (*shape, 2), dtype=np.uint8)
+    dtype = ("uint8", "<u2", "float32", "float64", "complex128", "bool")[int(rng.integers(6))]
+    x = base[..., 0].astype(dtype)
+    if rng.random() < 0.5 and x.ndim:
+        x = x[tuple(slice(None, None, int(rng.choice([1, 2, -1]))) for _ in shape)]
+    axes = tuple(int(d) for d in rng.permutation(x.ndim))
+    given = None if rng.random() < 0.2 else tuple(a - x.ndim * int(rng.integers(2)) for a in axes)
+    result, wanted = tma.transpose(x, given), np.transpose(x, given)
+    assert result.dtype == wanted.dtype and result.flags.c_contiguous
+    assert np.array_equal(result, wanted)
+
+
+@pytest.mark.parametrize("axes, error", [((0, 0), ValueError), ((0,), ValueError), ((0, 2), IndexError),
+                                         ((0, 1.5), TypeError), ("ab", TypeError)])
+def test_axes_that_are_none(axes, error):
+    with pytest.raises(error, match="axes"):
+        tma.transpose(np.ones((2, 3)), axes)
+
+
+def test_other_arrays():
+    """What is no plain array of NumPy's, of a type that tmad has, goes the general way."""
+    class Own(np.ndarray):
+        pass
+
+    x = np.arange(6.0).reshape(2, 3)
+    assert np.array_equal(tma.transpose(x.view(Own)), x.T)
+    assert np.array_equal(np.asarray(tma.transpose(memoryview(x))), x.T)
+    assert tma.transpose(np.empty((0, 3))).shape == (3, 0)
+    assert tma.transpose(np.float32(3) * np.ones(())).shape == ()
+    with pytest.raises(TypeError):
+        tma.transpose(np.array(["a", "b"]))
+    with pytest.raises(TypeError):
+        tma.transpose(x.astype(">f8"))
+    with pytest.raises(tma.OverlapError):
+        tma.copy(x, out=x)
+
+
+def test_what_only_a_service_does():
+    x = np.ones((4, 4), "float32")
+    with pytest.raises(tma.UnsupportedError, match="only a service"):
+        tma.local().gather(x, [1, 2])
+    with pytest.raises(tma.UnsupportedError, match="only a service"):
+        tma.local().stats()
+
+
+def test_threads():
+    """Each has a client of its own; large moves of several threads run side by side."""
+    wrong, clients = [], set()
+
+    def move(seed):
+        rng = np.random.default_rng(seed)
+        clients.add(id(tma.local()))
+        for _ in range(20):
+            x = rng.random((int(rng.integers(1, 700)), int(rng.integers(1, 700))))
+            if not (np.array_equal(tma.transpose(x), x.T) and np.array_equal(tma.copy(x), x)):
+                wrong.append(x.shape)
+
+    threads = [threading.Thread(target=move, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong and len(clients) == 4
+
+
+def test_children():
+    """After fork, in the middle of other threads' work."""
+    x = np.random.default_rng(3).random((600, 500))
+    done = threading.Event()
+
+    def move():
+        while not done.is_set():
+            tma.transpose(x)
+
+    tma.copy(x)
+    thread = threading.Thread(target=move)
+    thread.start()
+    try:
+        for _ in range(10):
+            child = os.fork()
+            if child == 0:
+                os._exit(0 if np.array_equal(tma.transpose(x), x.T) and np.array_equal(tma.copy(x), x) else 1)
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    finally:
+        done.set()
+        thread.join()
