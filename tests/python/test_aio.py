@@ -61,6 +61,14 @@ def limits(monkeypatch):
     monkeypatch.setattr(tma.aio.AsyncClient, "__init__", init)
 
 
+async def begun(c):
+    """Waits until a service that does not answer keeps the core in its thread, and others wait for it."""
+    end = time.monotonic() + scaled(20)
+    while not (c._is_busy and c._waiting):
+        assert time.monotonic() < end
+        await asyncio.sleep(0.005)
+
+
 class Ticker:
     """A task that wants to run every 5 ms, and knows the longest time that it could not."""
 
@@ -504,7 +512,7 @@ def test_close_with_requests_in_flight(own):
         with stopped(own):
             tasks = [asyncio.create_task(c.transpose(a)) for a in [shared, array_of(3)] * 300]
             tasks.append(asyncio.create_task(c.transpose(np.ones((1024, 1024)))))
-            await asyncio.sleep(0.1)
+            await begun(c)
             closing = [asyncio.create_task(c.close()) for _ in range(2)]
             async with Ticker() as ticker:
                 await asyncio.sleep(0.3)
