@@ -112,6 +112,8 @@ static int request_try(tma_client *client, const struct call *call, int64_t dead
 	client->n_tickets += request->has_ticket;
 	if (method->id == METHOD_region_create)
 		client->n_creating++;
+	if (client->local) /* It may be answered in the next call. */
+		client->n_silent += request->completion == COMPLETION_SIGNAL;
 	if (!client->is_batching || !call->is_submit)
 		client_flush(client);
 	if (client->requests[slot].is_unsent) {
@@ -156,7 +158,7 @@ int request_post(tma_client *client, const struct call *call, int64_t deadline)
 
 	if (rc < 0)
 		return rc;
-	client->n_silent++;
+	client->n_silent += !client->local;
 	if (client->requests[slot].error.status)
 		client_keep_silent(client, &client->requests[slot].error);
 	request_free(client, slot);

@@ -331,12 +331,21 @@ void local_close(tma_client *client);
 /* Makes the region's bytes at an address of this process known to the session. */
 int local_register(tma_region *region, const void *address);
 
-/* Runs a transform without the bytes of a request; its result is the last result then. */
+/* Returns whether the client has no service, and nothing that has to be sent before the next request. */
+bool local_is_idle(const tma_client *client);
+
+/* Runs a transform without the bytes of a request; its result is the last result then. The client must be
+ * idle. */
 int local_transform(tma_client *client, const struct tma_transform *t);
 
 /* Has the session run all requests that wait to be sent, and appends its replies to what has come. Returns
  * false if that has ended the connection. */
 bool local_exchange(tma_client *client);
+
+/* Makes the client's descriptor readable, since so many requests have ended; and returns how many have since
+ * the last time, for tma_dispatch. */
+void local_tell(tma_client *client, int n_ended);
+int local_take_ended(tma_client *client);
 
 /* ---- io.c ------------------------------------------------------------------------------------------ */
 

@@ -75,8 +75,12 @@ void client_flush(tma_client *client)
 	ssize_t n;
 
 	if (client->local) {
-		if (buffer_len(&client->out) && local_exchange(client))
+		const int before = client->n_ended;
+
+		if (buffer_len(&client->out) && local_exchange(client)) {
 			client_parse(client);
+			local_tell(client, client->n_ended - before);
+		}
 		return;
 	}
 	while (client->sock >= 0 && buffer_len(&client->out)) {
@@ -162,6 +166,10 @@ static void client_receive(tma_client *client)
 	uint8_t *data;
 	ssize_t n;
 
+	if (client->local) {
+		client->n_ended = local_take_ended(client);
+		return;
+	}
 	for (int i = 0; i < READS; i++) {
 		if (client->sock < 0)
 			return;

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Clients of "local:", which have no service: libtma-local answers their requests in this process, in the
- * call that sends them. What stands for the socket is an eventfd that never becomes readable. */
+ * call that sends them. An eventfd stands for the socket. It is readable once tickets have ended, as a socket
+ * would be, until tma_dispatch is called. */
 #include "client.h"
 
 #include <dlfcn.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <link.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -18,35 +20,35 @@
 #define FOLDER     "tmad/" /* that it is installed in, beside libtmaclient */
 #define KEEP_BYTES (256 * 1024)
 
-/* A program that contains the library has its door, and needs no file. */
+/* It is NULL unless the program contains libtma-local, as the Python package does: then no file is loaded. */
 extern const struct local_door *tma_local_door(void) __attribute__((weak));
 
 /* ---- The library -------------------------------------------------------------------------------------- */
 
-/* Loads a file that lies beside the one that this code is in. It stays loaded, since its threads may run at
- * any time. NULL: it cannot be loaded; dlerror says why. */
-static void *load_beside(const char *name)
+/* Sets the path of a file beside the library that this code is in. Returns whether there is such a file; a
+ * program, whose path may be relative or anything, has none beside it. */
+static bool find_beside(const char *name, char path[PATH_MAX])
 {
-	char path[PATH_MAX];
+	const struct link_map *library = NULL;
 	const char *slash;
-	Dl_info own;
+	Dl_info ignored;
 
-	if (!dladdr((const void *)(uintptr_t)tma_version, &own) || !own.dli_fname)
-		return NULL;
-	slash = strrchr(own.dli_fname, '/');
-	if (!slash || snprintf(path, sizeof path, "%.*s/%s", (int)(slash - own.dli_fname), own.dli_fname,
-	                       name) >= (int)sizeof path)
-		return NULL;
-	return dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+	if (!dladdr1((const void *)(uintptr_t)tma_version, &ignored, (void **)&library, RTLD_DL_LINKMAP) ||
+	    !library || library->l_name[0] != '/')
+		return false;
+	slash = strrchr(library->l_name, '/');
+	return snprintf(path, PATH_MAX, "%.*s/%s", (int)(slash - library->l_name), library->l_name, name) <
+	           PATH_MAX &&
+	       access(path, F_OK) == 0;
 }
 
+/* Loads the library for good, since its threads may run at any time. NULL: dlerror says why not. */
 static void *load(void)
 {
-	void *library = load_beside(FOLDER LIBRARY);
+	char path[PATH_MAX];
+	const bool is_beside = find_beside(FOLDER LIBRARY, path) || find_beside(LIBRARY, path);
 
-	if (!library)
-		library = load_beside(LIBRARY); /* in a build directory */
-	return library ? library : dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+	return dlopen(is_beside ? path : LIBRARY, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 }
 
 static int find_door(const struct local_door **ret, struct error *err)
@@ -119,6 +121,11 @@ int local_register(tma_region *region, const void *address)
 
 /* ---- Requests ----------------------------------------------------------------------------------------- */
 
+bool local_is_idle(const tma_client *client)
+{
+	return client->local && !client->is_incomplete && buffer_len(&client->out) == 0;
+}
+
 int local_transform(tma_client *client, const struct tma_transform *t)
 {
 	struct msg_transform params = { 0 }; /* optional fields have their defaults, which are 0 */
@@ -159,12 +166,30 @@ bool local_exchange(tma_client *client)
 	                              &message, &err) == FRAME_COMPLETE) {
 		if (client->door->serve(client->local, out->data + out->start + at, message, &client->in,
 		                        &err) < 0) {
-			client_break(client, err.status, "local: %s", err.message);
+			client_break(client, err.status, "%s", err.message);
 			return false;
 		}
 		at += message;
 	}
+	if (at < len) {
+		client_break(client, STATUS_INTERNAL, "%s", err.message);
+		return false;
+	}
 	client->sent += len;
 	buffer_consume(out, len, KEEP_BYTES);
 	return true;
+}
+
+void local_tell(tma_client *client, int n_ended)
+{
+	if (client->n_tickets > 0 && n_ended > 0)
+		eventfd_write(client->sock, (eventfd_t)n_ended);
+}
+
+int local_take_ended(tma_client *client)
+{
+	eventfd_t ended = 0;
+
+	eventfd_read(client->sock, &ended);
+	return (int)ended;
 }

@@ -44,6 +44,8 @@ static int region_close(tma_region *region)
 	bool was_bound = client->is_bound;
 	int rc;
 
+	if (client->local)
+		client_flush(client); /* What was kept for a batch may name the memory, which only is here. */
 	region_free(region);
 	if (stale)
 		return 0;

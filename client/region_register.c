@@ -91,8 +91,9 @@ int region_register(tma_region *region, int64_t deadline)
 {
 	int rc;
 
-	if (region->client->local && region->data)
-		return local_register(region, region->data);
+	if (region->client->local && (region->data || region->address))
+		return local_register(region,
+		                      region->data ? region->data : (const void *)(uintptr_t)region->address);
 	if (region->client->local)
 		return client_fail(region->client, STATUS_UNSUPPORTED,
 		                   "a client of \"local:\" has only memory of this process: map it, and use "

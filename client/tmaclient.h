@@ -181,11 +181,13 @@ TMA_API tma_client *tma_new(void);
  *
  * With the path "local:" there is no service: libtma-local, of the same version as this library, moves host
  * memory in this process, by the CPU. Every request ends within the call that sends it. Any memory of the
- * process can be a region (tma_region_from_host_ptr), and needs none: a tensor whose region is NULL has its
- * element [0, ..., 0] at the address that its offset is. Transforms, their explanations, tma_info and
- * tma_ping work; whatever else is sent returns UNSUPPORTED, as do orders with points. Memory that the caller
- * may not touch ends the process, as the caller's own access would. After fork, the child may use its
- * parent's clients of "local:". UNSUPPORTED: libtma-local is not installed, or has another version. */
+ * process can be made a region (tma_region_from_host_ptr), but need not be: if a tensor's region is NULL,
+ * its offset is the address of its element [0, ..., 0]. Transforms with one destination, their
+ * explanations, lists of blocks without tables, regions of this process's memory, tma_info and tma_ping
+ * work; all else returns UNSUPPORTED, as do orders with points. If memory that a request names cannot be
+ * accessed, the process is killed, as by an access of its own. After fork, the child may use its parent's
+ * clients of "local:", but not wait for their descriptors (tma_fd). UNSUPPORTED: libtma-local is not
+ * installed, or has another version. */
 TMA_API int tma_connect(tma_client *client, const char *path);
 
 /* Tries again to register the regions and prepare the tables and plans that were lost in a reconnection, as

@@ -55,8 +55,8 @@ struct engine_plan_runs {
 	uint64_t median_ns; /* of the last measured runs; 0: there are none */
 };
 
-/* Makes the answer of explain, for the engine of that name; its fields point into the explanation, the name
- * and rules, which has room for all rules. explanation_add_runs adds how often the plan has run. */
+/* explanation_answer sets the answer of explain; engine is the engine's name. The answer points into of,
+ * engine and rules, which must outlive it. explanation_add_runs adds how often the plan has run. */
 void explanation_answer(const struct engine_explanation *of, const char *engine, struct msg_explanation *ret,
                         struct msg_rule rules[FAMILY_MOST_RULES]);
 void explanation_add_runs(struct engine_plan_runs runs, struct msg_explanation *ret);

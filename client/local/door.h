@@ -28,8 +28,9 @@ struct local_door {
 	/* Ends a session and its regions. NULL is allowed. */
 	void (*close)(struct local_session *session);
 
-	/* Makes size bytes at an address a region, whose id is *ret. The memory stays the caller's, who keeps
-	 * it mapped until the region is released. Returns 0, INVALID_ARGUMENT or NO_MEMORY. */
+	/* Makes the size bytes at address a region and sets *ret to its id. The caller owns the memory and
+	 * keeps it mapped until the region is released or the session is closed. Returns 0, or
+	 * INVALID_ARGUMENT or NO_MEMORY with err. */
 	int (*map)(struct local_session *session, const void *address, uint64_t size, bool writable,
 	           uint64_t *ret, struct error *err);
 
@@ -38,10 +39,10 @@ struct local_door {
 	int (*transform)(struct local_session *session, const struct msg_transform *params,
 	                 struct msg_transform_done *ret, struct error *err);
 
-	/* Runs a request, which is one whole message (frame_scan), to its end, and appends the answer to
-	 * *replies, as a service would send it. A method that only a service has is answered with
-	 * UNSUPPORTED. Returns 0, or a negative status with err if there is no answer: NO_MEMORY, or PROTOCOL
-	 * if the message is none. */
+	/* Runs a request, which is one whole message (frame_scan), to its end, and appends the reply, if it
+	 * asks for one, to *replies as a service would send it. A method that only a service has is answered
+	 * with UNSUPPORTED. Returns 0, or a negative status with err: NO_MEMORY if the reply could not be
+	 * made, or PROTOCOL if the bytes are not a valid message. */
 	int (*serve)(struct local_session *session, const uint8_t *message, size_t len,
 	             struct buffer *replies, struct error *err);
 };

@@ -2,6 +2,7 @@
 /* Opens the engine, lends it to whoever has a job, and starts over in a child of fork. */
 #include "engine.h"
 
+#include <fenv.h>
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -13,7 +14,8 @@ static struct engine *engine;
 static struct engine_owner owner;
 static const struct local_job *reaping; /* the job of the thread that has the lock */
 static bool has_ended_others;
-static uint64_t life = 1; /* counts processes, from the one that loaded the library */
+/* Each fork adds 1 to it in the child, so that streams of the parent's engine can be told from new ones. */
+static uint64_t life = 1;
 
 /* The engine's threads take only this lock, which is taken after the other one. */
 static pthread_mutex_t woken_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -33,7 +35,8 @@ static void start_over(void)
 	life++;
 }
 
-static void watch_forks(void)
+/* Before any thread can use the library, and so hold its locks. */
+__attribute__((constructor)) static void watch_forks(void)
 {
 	pthread_atfork(NULL, NULL, start_over);
 }
@@ -49,17 +52,29 @@ static void wake(void *arg)
 	pthread_mutex_unlock(&woken_lock);
 }
 
+/* What is calculated must not depend on the rounding, the traps or the treatment of denormals that the caller
+ * has set for its thread. Threads inherit these, so the engine is opened without them, too. */
+static void environment_take(fenv_t *ret)
+{
+	fegetenv(ret);
+	fesetenv(FE_DFL_ENV);
+}
+
 /* The caller holds the lock. */
 static int engine_need(struct error *err)
 {
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	const struct engine_options options = { .plans = MOST_PLANS, .wake = wake, .is_guest = true };
+
+	fenv_t own;
+	int r;
 
 	if (engine)
 		return 0;
-	pthread_once(&once, watch_forks);
 	engine_owner_init(&owner);
-	return engine_cpu_open(&engine, &options, err);
+	environment_take(&own);
+	r = engine_cpu_open(&engine, &options, err);
+	fesetenv(&own);
+	return r;
 }
 
 int local_stream_open(struct local_stream *ret, struct error *err)
@@ -131,14 +146,32 @@ static void await_wake(uint64_t since)
 	pthread_mutex_unlock(&woken_lock);
 }
 
-void local_stream_run(struct local_stream *stream, struct local_job *job)
+static bool calculates(const struct engine_job *job)
+{
+	return (job->moves ? job->moves : &job->move)->transform->conversion.is;
+}
+
+/* The caller holds the lock. */
+static void submit(const struct local_stream *stream, struct engine_job *job)
+{
+	fenv_t own;
+
+	if (!calculates(job)) {
+		engine_submit(engine, stream->stream, job);
+		return;
+	}
+	environment_take(&own);
+	engine_submit(engine, stream->stream, job);
+	fesetenv(&own);
+}
+
+/* Submits the job and waits for its end. */
+static void run(const struct local_stream *stream, struct local_job *job)
 {
 	uint64_t since;
 
-	job->is_done = false;
-	job->job.on_done = on_done;
 	pthread_mutex_lock(&lock);
-	engine_submit(engine, stream->stream, &job->job);
+	submit(stream, &job->job);
 	for (;;) {
 		since = count_wakes();
 		reap(job);
@@ -151,4 +184,26 @@ void local_stream_run(struct local_stream *stream, struct local_job *job)
 	if (job->job.move.plan && job->job.status == 0)
 		engine_plan_count(job->job.move.plan, job->job.ns, job->job.is_measured);
 	pthread_mutex_unlock(&lock);
+}
+
+/* A thread that is canceled while it waits would leave its job behind. */
+void local_stream_run(struct local_stream *stream, struct local_job *job)
+{
+	int before;
+
+	job->is_done = false;
+	job->job.on_done = on_done;
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+	run(stream, job);
+	pthread_setcancelstate(before, NULL);
+}
+
+struct engine_plan_runs local_plan_runs(const struct engine_plan *plan)
+{
+	struct engine_plan_runs runs;
+
+	pthread_mutex_lock(&lock);
+	runs = engine_plan_runs(plan);
+	pthread_mutex_unlock(&lock);
+	return runs;
 }

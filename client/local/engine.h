@@ -32,4 +32,7 @@ struct local_job {
 /* Runs a job to its end, which its status then tells. Must be called after local_stream_engine. */
 void local_stream_run(struct local_stream *stream, struct local_job *job);
 
+/* How often the plan has run, by whichever thread. */
+struct engine_plan_runs local_plan_runs(const struct engine_plan *plan);
+
 #endif

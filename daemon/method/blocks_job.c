@@ -15,74 +15,27 @@
 #include "daemon/resource/table.h"
 #include "daemon/server.h"
 #include "kernels/transform/blocks.h"
+#include "kernels/transform/request_blocks.h"
 
-/* One side's fields about its layers. */
-struct layer_fields {
-	const char *side; /* "dst" */
-	const struct msg_tensor *tensor;
-	bool has_step, has_list, has_table, has_places;
-	size_t list_bytes;
-	uint64_t table;
-	const struct bytes *places;
-};
-
-static int find_table(struct session *session, const struct layer_fields *fields, struct table **ret,
+static int find_table(struct session *session, const struct request_layers *fields, struct table **ret,
                       struct error *err);
-static int check_entries(const struct msg_blocks *p, struct engine_blocks *ret, struct error *err);
-static int count_layers(const struct msg_blocks *p, const struct layer_fields sides[2],
+static int count_layers(const struct msg_blocks *p, const struct request_layers sides[2],
                         struct table *const tables[2], uint32_t *ret, struct error *err);
 static int plan_blocks(struct session *session, const struct msg_blocks *p, struct blocks_job *list,
                        struct error *err);
-
-static int64_t *copy_layers(int64_t *to, const struct bytes *list, const int64_t **ret)
-{
-	const size_t n = list->len / sizeof *to;
-
-	memcpy(to, list->data, list->len);
-	for (size_t l = 0; l < n; l++)
-		to[l] = (int64_t)le64toh((uint64_t)to[l]);
-	*ret = to;
-	return to + n;
-}
-
-static void copy_lists(struct blocks_job *list, const struct msg_blocks *p)
-{
-	struct engine_blocks *blocks = &list->blocks;
-	int64_t *to = list->words;
-
-	if (p->has & F(blocks, dst_layers)) {
-		to = copy_layers(to, &p->dst_layers, &blocks->dst.layers);
-		list->sorted = to;
-		to += blocks->layers;
-	}
-	if (p->has & F(blocks, src_layers))
-		to = copy_layers(to, &p->src_layers, &blocks->src.layers);
-	if (p->has & F(blocks, index)) {
-		memcpy(to, p->index.data, p->index.len);
-		blocks->index = to;
-	}
-}
-
-#define LAYER_FIELDS(p, s)                                                                                  \
-	{                                                                                                   \
-		.side = #s, .tensor = &(p)->s, .has_step = (p)->has & F(blocks, s##_layer_step),            \
-		.has_list = (p)->has & F(blocks, s##_layers), .has_table = (p)->has & F(blocks, s##_table), \
-		.has_places = (p)->has & F(blocks, s##_places), .list_bytes = (p)->s##_layers.len,          \
-		.table = (p)->s##_table, .places = &(p)->s##_places                                         \
-	}
 
 /* A list with its tables, which it takes over, and room for what came in the message. */
 static int new_list(struct session *session, const struct msg_blocks *p, const struct engine_blocks *blocks,
                     struct table *const tables[2], struct blocks_job **ret, struct error *err)
 {
-	const size_t bytes = 2 * p->dst_layers.len + p->src_layers.len + p->index.len;
+	const size_t bytes = request_list_bytes(p);
 	struct blocks_job *list = malloc(sizeof *list + bytes);
 	int r;
 
 	if (!list)
 		return error_set(err, STATUS_NO_MEMORY, "no memory for a list of blocks");
 	*list = (struct blocks_job){ .blocks = *blocks, .n = blocks->n };
-	copy_lists(list, p);
+	list->sorted = request_copy_lists(p, list->words, &list->blocks);
 	r = charge_take(&list->charge, &session->server->accounts, session->account, CHARGE_LIST_BYTES, bytes,
 	                err);
 	if (r < 0) {
@@ -98,13 +51,13 @@ static int new_list(struct session *session, const struct msg_blocks *p, const s
 int blocks_job_new(struct session *session, const struct msg_blocks *p, bool scatter, struct blocks_job **ret,
                    struct error *err)
 {
-	const struct layer_fields sides[2] = { LAYER_FIELDS(p, dst), LAYER_FIELDS(p, src) };
+	const struct request_layers sides[2] = { REQUEST_LAYERS(p, dst), REQUEST_LAYERS(p, src) };
 	struct engine_blocks blocks = { .scatter = scatter,
 		                        .dst.layer_step = p->dst_layer_step,
 		                        .src.layer_step = p->src_layer_step };
 	struct table *tables[2] = { NULL, NULL };
 	struct blocks_job *list = NULL;
-	int r = check_entries(p, &blocks, err);
+	int r = request_check_entries(p, &blocks, err);
 
 	for (int i = 0; i < 2 && r == 0; i++)
 		r = find_table(session, &sides[i], &tables[i], err);
@@ -174,34 +127,7 @@ void blocks_job_free(struct blocks_job *list)
 
 /* ---- Entries and layers by themselves ---------------------------------------------------------------- */
 
-static int check_entries(const struct msg_blocks *p, struct engine_blocks *ret, struct error *err)
-{
-	const bool in_message = p->has & F(blocks, index), in_region = p->has & F(blocks, index_at);
-
-	if (p->index_dtype != DTYPE_INT32 && p->index_dtype != DTYPE_INT64)
-		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "index_dtype: %s, but entries must be int32 or int64",
-		                 dtype_names[p->index_dtype]);
-	ret->index_bytes = (uint8_t)dtype_size(p->index_dtype);
-	if (in_message == in_region)
-		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "index: %s; a list is either in the message or in a region",
-		                 in_message ? "index_at is given too" : "missing, as is index_at");
-	if (in_region != !!(p->has & F(blocks, count)))
-		return error_set(err, STATUS_INVALID_ARGUMENT, "count: %s",
-		                 in_region
-		                     ? "missing; index_at needs it"
-		                     : "given too, but the length of index says how many entries there are");
-	ret->n = in_region ? p->count : p->index.len / ret->index_bytes;
-	if (in_message && p->index.len % ret->index_bytes)
-		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "index: %zu bytes is not a multiple of the %" PRIu8
-		                 " bytes of an entry (%s)",
-		                 p->index.len, ret->index_bytes, dtype_names[p->index_dtype]);
-	return 0;
-}
-
-static const char *table_name(const struct layer_fields *fields)
+static const char *table_name(const struct request_layers *fields)
 {
 	static const char *const names[2][2] = { { "src_places", "src_table" },
 		                                 { "dst_places", "dst_table" } };
@@ -210,7 +136,7 @@ static const char *table_name(const struct layer_fields *fields)
 }
 
 /* The table that a side's layers are in, with a reference; NULL: it has none. */
-static int find_table(struct session *session, const struct layer_fields *fields, struct table **ret,
+static int find_table(struct session *session, const struct request_layers *fields, struct table **ret,
                       struct error *err)
 {
 	const char *side = fields->side, *name = table_name(fields);
@@ -232,29 +158,7 @@ static int find_table(struct session *session, const struct layer_fields *fields
 	                         : table_new(session, fields->places, name, ret, err);
 }
 
-/* Checks how the layers of one side are spaced. */
-static int check_layer_fields(const struct layer_fields *fields, uint64_t layers, struct error *err)
-{
-	const char *side = fields->side;
-
-	if (fields->has_step && fields->has_list)
-		return error_set(
-		    err, STATUS_INVALID_ARGUMENT,
-		    "%s_layers: %s_layer_step is given too; layers are either listed or evenly spaced", side,
-		    side);
-	if (fields->has_list &&
-	    (fields->list_bytes % sizeof(int64_t) || fields->list_bytes / sizeof(int64_t) != layers))
-		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "%s_layers: %zu bytes, but layers is %" PRIu64 " and each takes 8", side,
-		                 fields->list_bytes, layers);
-	if (layers > 1 && !fields->has_step && !fields->has_list)
-		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "%s_layer_step: missing, as is %s_layers, but layers is %" PRIu64, side,
-		                 side, layers);
-	return 0;
-}
-
-static int count_layers(const struct msg_blocks *p, const struct layer_fields sides[2],
+static int count_layers(const struct msg_blocks *p, const struct request_layers sides[2],
                         struct table *const tables[2], uint32_t *ret, struct error *err)
 {
 	uint64_t layers = p->layers;
@@ -267,7 +171,7 @@ static int count_layers(const struct msg_blocks *p, const struct layer_fields si
 		                 "layers: %" PRIu64 ", but it must be 1 to %" PRIu32, layers, UINT32_MAX);
 	for (int i = 0; i < 2 && r == 0; i++)
 		if (!tables[i])
-			r = check_layer_fields(&sides[i], layers, err);
+			r = request_check_layers(&sides[i], layers, err);
 		else if (tables[i]->layers.n != layers)
 			r = error_set(err, STATUS_INVALID_ARGUMENT,
 			              "%s: %" PRIu32 " entries, but there are %" PRIu64 " layers",
@@ -278,55 +182,9 @@ static int count_layers(const struct msg_blocks *p, const struct layer_fields si
 
 /* ---- The transform, and what lies in memory ------------------------------------------------------------ */
 
-/* The transform of one block. */
-static struct msg_transform transform_of(const struct msg_blocks *p)
-{
-	struct msg_transform transform = {
-		.dst = p->dst,
-		.src = p->src,
-		.perm = p->perm,
-		.before = p->before,
-		.after = p->after,
-		.mode = p->mode,
-		.value = p->value,
-		.cast = p->cast,
-		.scale = p->scale,
-		.bias = p->bias,
-	};
-
-	transform.has = F(transform, dst) | F(transform, src);
-	transform.has |= p->has & F(blocks, perm) ? F(transform, perm) : 0;
-	transform.has |= p->has & F(blocks, before) ? F(transform, before) : 0;
-	transform.has |= p->has & F(blocks, after) ? F(transform, after) : 0;
-	transform.has |= p->has & F(blocks, cast) ? F(transform, cast) : 0;
-	transform.has |= p->has & F(blocks, scale) ? F(transform, scale) : 0;
-	transform.has |= p->has & F(blocks, bias) ? F(transform, bias) : 0;
-	return transform;
-}
-
-/* A block is one transform: its splits leave no block incomplete. */
-static int spec_of(const struct msg_transform *transform, struct transform_spec *ret, struct error *err)
-{
-	struct split split;
-	int r;
-
-	if (!transform_is_split(transform))
-		return transform_spec_of(transform, ret, err);
-	r = transform_split_of(transform, &split, err);
-	if (r < 0)
-		return r;
-	if (split.n_rests > 0)
-		return error_set(err, STATUS_UNSUPPORTED,
-		                 "%s.split: the last block is incomplete; gather and scatter take only "
-		                 "splits into complete blocks",
-		                 split.rest[0].is_src ? "src" : "dst");
-	*ret = split.spec;
-	return 0;
-}
-
 /* Where block 0 of the first layer lies; one that lies by a table is as far behind its entry as the tensor's
  * offset says. */
-static int place_side(struct session *session, const struct layer_fields *fields, const struct table *table,
+static int place_side(struct session *session, const struct request_layers *fields, const struct table *table,
                       const char *region_name, struct region **ret, uint64_t *ret_offset, struct error *err)
 {
 	const struct msg_tensor *tensor = fields->tensor;
@@ -345,7 +203,7 @@ static int place_side(struct session *session, const struct layer_fields *fields
 static int place_sides(struct session *session, const struct msg_blocks *p, struct blocks_job *list,
                        struct error *err)
 {
-	const struct layer_fields dst = LAYER_FIELDS(p, dst), src = LAYER_FIELDS(p, src);
+	const struct request_layers dst = REQUEST_LAYERS(p, dst), src = REQUEST_LAYERS(p, src);
 	struct placed *placed = &list->placed;
 	int r =
 	    place_side(session, &dst, list->dst_table, "dst.region", &placed->dst, &placed->dst_offset, err);
@@ -380,25 +238,6 @@ int blocks_job_settle(struct blocks_job *list, uint32_t device, struct error *er
 		r = one < 0 ? one : r;
 	}
 	return r;
-}
-
-static int set_sides(const struct msg_blocks *p, const struct transform_spec *spec, struct blocks_job *list,
-                     struct error *err)
-{
-	const struct tensor_extent dst_extent = tensor_extent(&spec->dst);
-	const struct tensor_extent src_extent = tensor_extent(&spec->src);
-	const struct placed *placed = &list->placed;
-	struct engine_blocks *blocks = &list->blocks;
-	struct tensor_place place;
-
-	blocks->dst.step = p->has & F(blocks, dst_step) ? p->dst_step : blocks_default_step(dst_extent);
-	blocks->src.step = p->has & F(blocks, src_step) ? p->src_step : blocks_default_step(src_extent);
-	blocks->limit = p->limit;
-	if (p->has & F(blocks, limit))
-		return 0;
-	place = blocks->scatter ? place_of(placed->dst, placed->dst_offset)
-	                        : place_of(placed->src, placed->src_offset);
-	return blocks_default_limit(blocks, blocks->scatter ? dst_extent : src_extent, &place, err);
 }
 
 static int check_list(struct session *session, const struct msg_blocks *p, const struct transform *t,
@@ -437,12 +276,13 @@ struct plan_places blocks_job_places(const struct blocks_job *list)
 static int plan_blocks(struct session *session, const struct msg_blocks *p, struct blocks_job *list,
                        struct error *err)
 {
-	const struct msg_transform transform = transform_of(p);
+	const struct msg_transform transform = request_block(p);
 	const struct placed *placed = &list->placed;
 	struct engine_blocks *blocks = &list->blocks;
 	const struct transform *checked;
 	struct transform_spec spec;
-	int r = spec_of(&transform, &spec, err);
+	struct tensor_place indexed;
+	int r = request_block_spec(&transform, &spec, err);
 
 	if (r == 0)
 		r = place_sides(session, p, list, err);
@@ -450,8 +290,11 @@ static int plan_blocks(struct session *session, const struct msg_blocks *p, stru
 		r = placed_find_operands(session, &transform, &list->placed, err);
 	if (r == 0)
 		r = blocks_job_settle(list, DEVICE_ANY, err);
-	if (r == 0)
-		r = set_sides(p, &spec, list, err);
+	if (r < 0)
+		return r;
+	indexed = blocks->scatter ? place_of(placed->dst, placed->dst_offset)
+	                          : place_of(placed->src, placed->src_offset);
+	r = request_set_steps(p, &spec, &indexed, blocks, err);
 	if (r < 0)
 		return r;
 	r = planning_get(session, placed->device, &spec, blocks_job_places(list), &list->plan[placed->device],

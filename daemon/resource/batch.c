@@ -298,10 +298,7 @@ void batch_explain_cast(const struct engine_move *moves, uint32_t n, struct erro
 	}
 	if (!conversion)
 		conversion = &moves->transform->conversion;
-	error_set(err, STATUS_OUT_OF_RANGE,
-	          "cast: exact, but the values of %" PRIu64
-	          " element%s of %s are not values of %s; dst has the nearest",
-	          changed, text_plural(changed), dtype_names[conversion->from], dtype_names[conversion->to]);
+	request_explain_changed(conversion, changed, err);
 }
 
 uint32_t batch_asked(const struct batch *batch, uint32_t i, uint32_t *ret_moves)

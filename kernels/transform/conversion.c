@@ -4,8 +4,6 @@
 
 #include <inttypes.h>
 
-#include "proto/text.h"
-
 static bool is_integer(enum dtype dtype)
 {
 	enum dtype_class class = dtype_class(dtype);
@@ -126,13 +124,4 @@ int conversion_init(struct conversion *ret, const struct conversion_spec *spec, 
 	ret->is = from != to || ret->scale.kind || ret->bias.kind ||
 	          (spec->cast == CAST_SATURATE && has_infinity(to));
 	return 0;
-}
-
-int conversion_explain_changed(const struct conversion *conversion, uint64_t changed, struct error *err)
-{
-	return error_set(err, STATUS_OUT_OF_RANGE,
-	                 "cast: exact, but the values of %" PRIu64
-	                 " element%s of %s are not values of %s; dst has the nearest",
-	                 changed, text_plural(changed), dtype_names[conversion->from],
-	                 dtype_names[conversion->to]);
 }

@@ -79,7 +79,4 @@ int conversion_init(struct conversion *ret, const struct conversion_spec *spec, 
                     enum dtype from, int rank, const int64_t *shape, const int64_t *cropped,
                     struct error *err);
 
-/* Sets and returns the error of an exact cast that has changed the values of so many elements. */
-int conversion_explain_changed(const struct conversion *conversion, uint64_t changed, struct error *err);
-
 #endif

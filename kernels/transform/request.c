@@ -6,6 +6,8 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "proto/text.h"
+
 int tensor_layout_of(struct tensor_layout *ret, const struct msg_tensor *tensor, const char *name,
                      struct error *err)
 {
@@ -118,6 +120,15 @@ static int conversion_spec_of(const struct msg_transform *params, struct convers
 double operand_number(const struct msg_operand *params, bool is_given)
 {
 	return is_given && params->has & F(operand, number) ? real_of(&params->number) : 0;
+}
+
+int request_explain_changed(const struct conversion *conversion, uint64_t changed, struct error *err)
+{
+	return error_set(err, STATUS_OUT_OF_RANGE,
+	                 "cast: exact, but the values of %" PRIu64
+	                 " element%s of %s are not values of %s; dst has the nearest",
+	                 changed, text_plural(changed), dtype_names[conversion->from],
+	                 dtype_names[conversion->to]);
 }
 
 /* ---- Transforms --------------------------------------------------------------------------------------- */

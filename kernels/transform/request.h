@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From the fields of a request to the transform that they ask for, and the checks of where its tensors lie.
- * Pure: who finds the memory that a request names is the caller's affair. */
+/* These functions turn the fields of a request into the transform that it asks for, and check where its
+ * tensors lie. They have no side effects; the caller finds the memory that the request names. */
 #ifndef KERNELS_TRANSFORM_REQUEST_H
 #define KERNELS_TRANSFORM_REQUEST_H
 
@@ -27,8 +27,8 @@ int transform_spec_of(const struct msg_transform *params, struct transform_spec 
 /* Returns whether one of its tensors is split. */
 bool transform_is_split(const struct msg_transform *params);
 
-/* Sets the same with its splits carried out and checked. A transform without splits is its only part and
- * remains to be checked. */
+/* Sets the parts into which the splits divide the transform (split.h), and checks them. A transform without
+ * splits is its own only part, and transform_init has yet to check it. */
 int transform_split_of(const struct msg_transform *params, struct split *ret, struct error *err);
 
 /* Returns whether the request has tensors beside dst and src: what it converts by, and the scales that it
@@ -37,6 +37,9 @@ bool transform_has_operands(const struct msg_transform *params);
 
 /* Returns the number that the transform converts by, or 0 if it is a tensor or not given. */
 double operand_number(const struct msg_operand *params, bool is_given);
+
+/* Sets and returns the error of an exact cast that has changed the values of so many elements. */
+int request_explain_changed(const struct conversion *conversion, uint64_t changed, struct error *err);
 
 /* ---- Places ---------------------------------------------------------------------------------------- */
 
@@ -47,10 +50,10 @@ struct request_places {
 	struct tensor_place amax_scale, amax_inverse;
 };
 
-/* Checks the tensors that the transform has beside dst and src. What it converts by must lie in its region
- * and may not share bytes with the destination; the scales that it computes share bytes with nothing
- * (OUT_OF_RANGE, OVERLAP). If there are many destinations, sides is NULL, and they are not looked at; that is
- * not possible with amax. */
+/* Checks the tensors that the transform has beside dst and src. Each must lie in its region (OUT_OF_RANGE).
+ * scale and bias must not share bytes with dst, and the results of amax must not share any with dst, src or
+ * each other (OVERLAP). sides is NULL for a list of blocks, which has no amax; overlaps with its destination
+ * are then not checked. */
 int request_check_operands(const struct request_places *places, const struct transform_sides *sides,
                            const struct conversion *conversion, struct error *err);
 

@@ -26,7 +26,7 @@ ROOMS = {
     "daemon": ("kernels/elsewhere.h", "kernels/engine.h", "kernels/explanation.h", "kernels/plan_key.h", "kernels/thread.h", "kernels/transform",
                "kernels/host/scout.h", "kernels/process/process.h", "proto"),
     "client": ("client/local/door.h", "proto"),
-    "client/local": ("kernels/engine.h", "kernels/explanation.h", "kernels/transform", "proto"),
+    "client/local": ("kernels/elsewhere.h", "kernels/engine.h", "kernels/explanation.h", "kernels/transform", "proto"),
     "client/python": ("client/client.h", "client/tmaclient.h", "client/tmactl/explain/picture.h", "proto/overlap.h"),
     "client/tmactl": ("client/tmaclient.h", "proto/arithmetic.h", "proto/clock.h", "proto/nearest.h",
                       "proto/own_socket.h", "proto/standard_fds.h"),

@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is moved in this process: every kind of transform, and what is refused. */
+#include <fenv.h>
 #include <string.h>
+
+#ifdef __SSE__
+#include <xmmintrin.h>
+#endif
 
 #include "client.h"
 
@@ -55,6 +60,42 @@ Test(local_moves, converts)
 	cr_assert_str_eq(tma_last_error(client),
 	                 "cast: exact, but the values of 3 elements of float32 are not "
 	                 "values of int16; dst has the nearest");
+	tma_free(client);
+}
+
+/* Neither the caller's rounding nor that of whoever made the first move counts. */
+Test(local_moves, rounds_as_it_should)
+{
+	const float src[2] = { 1.0f + 0x1p-12f, 1e-40f };
+	uint16_t half[1] = { 0 };
+	double wide[1] = { 0 };
+	struct tma_tensor from = {
+		.offset = (uintptr_t)src, .dtype = TMA_FLOAT32, .rank = 1, .shape = { 1 }
+	};
+	struct tma_tensor to = { .offset = (uintptr_t)half, .dtype = TMA_FLOAT16, .rank = 1, .shape = { 1 } };
+	const struct tma_conversion conversion = { 0 };
+	struct tma_transform transform = { .dst = &to, .src = &from, .conversion = &conversion };
+	tma_client *client;
+
+	fesetround(FE_UPWARD);
+	client = local_client();
+	cr_assert_eq(tma_transform(client, &transform), 0, "%s", tma_last_error(client));
+	cr_assert_eq(fegetround(), FE_UPWARD);
+	fesetround(FE_TONEAREST);
+	cr_assert_eq(half[0], 0x3c00);
+	from.offset += sizeof *src;
+	to =
+	    (struct tma_tensor){ .offset = (uintptr_t)wide, .dtype = TMA_FLOAT64, .rank = 1, .shape = { 1 } };
+#ifdef __SSE__
+	const unsigned before = _mm_getcsr();
+	_mm_setcsr(before | 0x8040); /* denormals are zeros */
+#endif
+	cr_assert_eq(tma_transform(client, &transform), 0);
+#ifdef __SSE__
+	cr_assert_eq(_mm_getcsr() & 0x8040, 0x8040);
+	_mm_setcsr(before);
+#endif
+	cr_assert_eq(wide[0], (double)src[1]);
 	tma_free(client);
 }
 

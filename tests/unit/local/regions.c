@@ -33,7 +33,7 @@ Test(local_regions, of_a_pointer)
 	tma_free(client);
 }
 
-/* Two regions of one memory are known to be that. */
+/* Overlaps are found even between different regions of the same memory, and with a tensor in none. */
 Test(local_regions, of_one_memory)
 {
 	tma_client *client = local_client();
@@ -79,7 +79,7 @@ Test(local_regions, are_created)
 	tma_free(client);
 }
 
-/* Ids are given again, and what was released is not there any more. */
+/* Regions that reuse the ids of released ones work like the first. */
 Test(local_regions, come_and_go)
 {
 	tma_client *client = local_client();

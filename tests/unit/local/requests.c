@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Requests without a service: by ticket, together, and those that only a service takes. */
+#include <poll.h>
 #include <string.h>
 
 #include "client.h"
@@ -45,6 +46,84 @@ Test(local_requests, by_ticket)
 	tma_free(client);
 }
 
+/* A call that waits sends first what is kept for a batch. */
+Test(local_requests, keep_their_order)
+{
+	tma_client *client = local_client();
+	uint32_t first[2] = { 1, 2 }, second[2] = { 0 }, third[2] = { 0 };
+	const struct tma_tensor a = matrix(first, 1, 2), b = matrix(second, 1, 2), c = matrix(third, 1, 2);
+	tma_ticket ticket;
+
+	tma_set_batching(client, true);
+	cr_assert_eq(tma_submit(client, &(struct tma_transform){ .dst = &b, .src = &a }, &ticket), 0);
+	cr_assert_eq(tma_transform(client, &(struct tma_transform){ .dst = &c, .src = &b }), 0);
+	cr_assert(third[0] == 1 && third[1] == 2);
+	cr_assert_eq(tma_wait(client, ticket, NULL), 0);
+	tma_free(client);
+}
+
+/* Memory of a region stays until what names it has been moved. */
+Test(local_requests, before_a_release)
+{
+	tma_client *client = local_client();
+	uint32_t src[2] = { 1, 2 };
+	const struct tma_tensor from = matrix(src, 1, 2);
+	struct tma_tensor to = { .dtype = TMA_UINT32, .rank = 2, .shape = { 1, 2 } };
+	tma_region *region;
+	tma_ticket ticket;
+
+	cr_assert_eq(tma_region_create(client, 4096, &region), 0);
+	to.region = region;
+	tma_set_batching(client, true);
+	cr_assert_eq(tma_submit(client, &(struct tma_transform){ .dst = &to, .src = &from }, &ticket), 0);
+	cr_assert_eq(tma_region_release(region), 0);
+	cr_assert_eq(tma_wait(client, ticket, NULL), 0);
+	tma_free(client);
+}
+
+/* A request that is answered only if it fails. */
+Test(local_requests, that_fail_in_silence)
+{
+	tma_client *client = local_client();
+	uint32_t src[4] = { 0 }, dst[4] = { 0 };
+	const struct tma_tensor from = matrix(src, 2, 2), to = matrix(dst, 2, 2), wrong = matrix(dst, 4, 1);
+	const struct tma_order order = { .completion = TMA_COMPLETION_SIGNAL };
+	struct tma_transform transform = { .dst = &to, .src = &from, .order = &order };
+
+	cr_assert_eq(tma_submit(client, &transform, NULL), 0, "%s", tma_last_error(client));
+	cr_assert_eq(tma_take_error(client), 0);
+	transform.dst = &wrong;
+	cr_assert_eq(tma_submit(client, &transform, NULL), 0, "%s", tma_last_error(client));
+	cr_assert_eq(tma_take_error(client), TMA_INVALID_ARGUMENT);
+	cr_assert_eq(tma_take_error(client), 0);
+	cr_assert_eq(tma_ping(client), 0, "%s", tma_last_error(client));
+	tma_free(client);
+}
+
+/* A program that waits for the descriptor and then dispatches, as for a service. */
+Test(local_requests, in_an_event_loop)
+{
+	tma_client *client = local_client();
+	uint32_t *src = numbers(12), dst[12] = { 0 };
+	const struct tma_tensor from = matrix(src, 3, 4), to = matrix(dst, 3, 4);
+	struct pollfd fd = { .fd = tma_fd(client), .events = tma_events(client) };
+	struct tma_completed completed;
+	tma_ticket ticket;
+
+	cr_assert_eq(poll(&fd, 1, 0), 0);
+	cr_assert_eq(tma_submit(client, &(struct tma_transform){ .dst = &to, .src = &from }, &ticket), 0);
+	cr_assert_eq(poll(&fd, 1, 0), 1);
+	cr_assert_eq(tma_dispatch(client), 1);
+	cr_assert_eq(tma_cancel(client, ticket), 0);
+	cr_assert_eq(poll(&fd, 1, 0), 0);
+	cr_assert_eq(tma_next(client, 0, &completed), 0);
+	cr_assert_eq(tma_next(client, 0, &completed), TMA_NOT_FOUND);
+	cr_assert_eq(tma_dispatch(client), 0);
+	cr_assert_eq(memcmp(dst, src, sizeof dst), 0);
+	free(src);
+	tma_free(client);
+}
+
 Test(local_requests, are_explained)
 {
 	tma_client *client = local_client();
@@ -56,7 +135,56 @@ Test(local_requests, are_explained)
 	cr_assert_eq(tma_explain(client, &transform, &plan), 0, "%s", tma_last_error(client));
 	cr_assert_str_eq(tma_document_text(tma_document_find(plan, "family")), "tile_transpose");
 	tma_document_free(plan);
-	cr_assert_eq(tma_explain_for(client, &transform, "cuda", &plan), TMA_UNSUPPORTED);
+	cr_assert_eq(tma_explain_for(client, &transform, "cuda", &plan), 0, "%s", tma_last_error(client));
+	cr_assert_str_eq(tma_document_text(tma_document_find(plan, "engine")), "cuda");
+	cr_assert_gt(tma_document_int(tma_document_find(plan, "predicted_ns")), 0);
+	tma_document_free(plan);
+	cr_assert_eq(tma_explain_for(client, &transform, "none", &plan), TMA_INVALID_ARGUMENT);
+	tma_free(client);
+}
+
+/* Each block has two numbers. The two layers are 8 numbers apart in src and 4 in dst. */
+Test(local_requests, move_blocks)
+{
+	tma_client *client = local_client();
+	const uint32_t wanted[8] = { 6, 7, 2, 3, 14, 15, 10, 11 };
+	uint32_t src[16], dst[8] = { 0 };
+	const int32_t index[3] = { 3, -1, 1 };
+	struct tma_tensor from = { .offset = (uintptr_t)src, .dtype = TMA_UINT32, .rank = 1, .shape = { 2 } };
+	struct tma_tensor to = from;
+	const struct tma_transform transform = { .dst = &to, .src = &from };
+	struct tma_blocks blocks = { .transform = &transform,
+		                     .index = index,
+		                     .count = 3,
+		                     .index_dtype = TMA_INT32,
+		                     .limit = 4,
+		                     .layers = 2,
+		                     .src_layer_step = 32,
+		                     .dst_layer_step = 16 };
+
+	for (uint32_t i = 0; i < 16; i++)
+		src[i] = i;
+	to.offset = (uintptr_t)dst;
+	blocks.count = 1;
+	cr_assert_eq(tma_gather(client, &blocks), 0, "%s", tma_last_error(client));
+	blocks.index = &index[2];
+	to.offset += 8;
+	cr_assert_eq(tma_gather(client, &blocks), 0, "%s", tma_last_error(client));
+	cr_assert_eq(memcmp(dst, wanted, sizeof dst), 0);
+	cr_assert_eq(tma_last_result(client)->moved, 1);
+	blocks.index = &index[1];
+	cr_assert_eq(tma_gather(client, &blocks), 0);
+	cr_assert_eq(tma_last_result(client)->passed, 1);
+	blocks.index = index;
+	blocks.limit = 3;
+	cr_assert_eq(tma_gather(client, &blocks), TMA_OUT_OF_RANGE);
+	blocks.limit = 0;
+	cr_assert_eq(tma_gather(client, &blocks), TMA_INVALID_ARGUMENT);
+	blocks.count = 0;
+	blocks.limit = 2;
+	cr_assert_eq(tma_scatter(client, &blocks), 0, "%s", tma_last_error(client));
+	cr_assert_eq(tma_last_result(client)->moved, 0);
+	cr_assert_eq(memcmp(dst, wanted, sizeof dst), 0);
 	tma_free(client);
 }
 

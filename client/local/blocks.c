@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Gathers and scatters. Fields are checked in the order in which the service checks them: entries and layers
+ * by themselves, the transform and its places, then what lies in memory. */
+#include "session.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <sys/random.h>
+
+#include "kernels/transform/request_blocks.h"
+
+/* A list that is under way. */
+struct listing {
+	struct engine_blocks blocks;
+	struct request_places places;
+	struct msg_transform block; /* the transform that moves one block */
+	struct engine_plan *plan;
+	int64_t *words;  /* It holds copies of the lists in the message, and is freed with the listing. */
+	int64_t *sorted; /* It points to room in words that blocks_check needs, or is NULL. */
+	uint64_t n;      /* entries; 0: there is nothing to move */
+	struct local_job job;
+};
+
+static int check_side(const struct request_layers *fields, uint64_t layers, struct error *err)
+{
+	if (fields->has_table || fields->has_places)
+		return error_set(
+		    err, STATUS_UNSUPPORTED,
+		    "%s_%s: tables of layers belong to a service; without one, list the layers by "
+		    "their distances",
+		    fields->side, fields->has_table ? "table" : "places");
+	return request_check_layers(fields, layers, err);
+}
+
+static int set_lists(struct listing *listing, const struct msg_blocks *p, struct error *err)
+{
+	const struct request_layers dst = REQUEST_LAYERS(p, dst), src = REQUEST_LAYERS(p, src);
+	struct engine_blocks *blocks = &listing->blocks;
+	int r = request_check_entries(p, blocks, err);
+
+	if (r == 0 && (p->layers == 0 || p->layers > UINT32_MAX))
+		r = error_set(err, STATUS_INVALID_ARGUMENT,
+		              "layers: %" PRIu64 ", but it must be 1 to %" PRIu32, p->layers, UINT32_MAX);
+	if (r == 0)
+		r = check_side(&dst, p->layers, err);
+	if (r == 0)
+		r = check_side(&src, p->layers, err);
+	if (r < 0)
+		return r;
+	blocks->layers = (uint32_t)p->layers;
+	blocks->dst.layer_step = p->dst_layer_step;
+	blocks->src.layer_step = p->src_layer_step;
+	listing->n = blocks->n;
+	listing->words = malloc(request_list_bytes(p) + sizeof *listing->words);
+	if (!listing->words)
+		return error_set(err, STATUS_NO_MEMORY, "no memory for a list of blocks");
+	listing->sorted = request_copy_lists(p, listing->words, blocks);
+	return 0;
+}
+
+/* Sets where everything lies, and makes the plan of a block, which is right for all of them. */
+static int plan(struct local_session *session, const struct msg_blocks *p, struct listing *listing,
+                struct engine *engine, struct error *err)
+{
+	struct request_places *places = &listing->places;
+	struct engine_blocks *blocks = &listing->blocks;
+	struct transform_spec spec;
+	uint64_t bits;
+	int r;
+
+	listing->block = request_block(p);
+	r = request_block_spec(&listing->block, &spec, err);
+	if (r == 0)
+		r = local_places(session, &listing->block, places, err);
+	if (r == 0 && !(p->has & F(blocks, limit)) &&
+	    !((blocks->scatter ? &p->dst : &p->src)->has & F(tensor, region)))
+		r = error_set(
+		    err, STATUS_INVALID_ARGUMENT,
+		    "limit: missing; where %s has no region, nothing else says how many blocks it has",
+		    blocks->scatter ? "dst" : "src");
+	if (r == 0)
+		r = request_set_steps(p, &spec, blocks->scatter ? &places->dst : &places->src, blocks, err);
+	if (r < 0)
+		return r;
+	bits = blocks_bits(blocks, local_address(&places->dst), local_address(&places->src));
+	return engine_prepare(engine, &spec, plan_places_of_many(bits), &listing->plan, err);
+}
+
+/* Looks through a list of the message. */
+static int check_list(struct local_session *session, const struct engine_blocks *blocks, struct error *err)
+{
+	if (!session->seen) {
+		session->seen = calloc(1, sizeof *session->seen);
+		if (!session->seen)
+			return error_set(err, STATUS_NO_MEMORY, "no memory for a list of blocks");
+		if (getrandom(&session->seen->seed, sizeof session->seen->seed, 0) < 0)
+			session->seen->seed = (uint64_t)(uintptr_t)session;
+	}
+	return blocks_check_list(blocks, session->seen, err);
+}
+
+static int check_memory(struct local_session *session, const struct msg_blocks *p, struct listing *listing,
+                        struct engine *engine, struct error *err)
+{
+	const struct request_places *places = &listing->places;
+	const struct transform *t = engine_plan_transform(listing->plan);
+	struct engine_blocks *blocks = &listing->blocks;
+	struct tensor_place at;
+	int r = request_check_operands(places, NULL, &t->conversion, err);
+
+	if (r == 0)
+		r = blocks_check(blocks, t, &places->dst, &places->src, listing->sorted, err);
+	if (r < 0)
+		return r;
+	if (blocks->index)
+		return check_list(session, blocks, err);
+	r = local_place(session, true, p->index_at.region, p->index_at.offset, false, "index_at", &at, err);
+	if (r < 0)
+		return r;
+	blocks->index_memory = engine->own;
+	blocks->index_offset = local_offset(&at, engine->own);
+	return blocks_check_index(blocks, t, &places->dst, &at, err);
+}
+
+/* Makes the list a single entry of -1, which the engine passes over. An engine takes no empty list, and the
+ * reply needs the family that only the engine tells. */
+static void move_nothing(struct listing *listing)
+{
+	static const int64_t nothing = -1;
+
+	listing->blocks.n = listing->blocks.layers = 1;
+	listing->blocks.index_bytes = sizeof nothing;
+	listing->blocks.index = &nothing;
+	listing->n = 0;
+}
+
+static int run(struct local_session *session, const struct msg_blocks *p, struct listing *listing,
+               struct engine *engine, struct error *err)
+{
+	struct engine_job *job = &listing->job.job;
+
+	*job = (struct engine_job){ .move = local_operands(&listing->block, &listing->places, engine->own),
+		                    .blocks = &listing->blocks,
+		                    .host_threads = (uint32_t)p->host_threads };
+	job->move.transform = engine_plan_transform(listing->plan);
+	job->move.plan = listing->plan;
+	job->move.dst = job->move.src = engine->own;
+	job->move.dst_offset = local_offset(&listing->places.dst, engine->own);
+	job->move.src_offset = local_offset(&listing->places.src, engine->own);
+	local_stream_run(&session->stream, &listing->job);
+	if (job->status == STATUS_OUT_OF_RANGE)
+		return request_explain_changed(&job->move.transform->conversion, job->move.changed, err);
+	return job->status ? error_set(err, job->status, "%s", status_meaning(job->status)) : 0;
+}
+
+static void set_done(const struct listing *listing, struct msg_blocks_done *ret)
+{
+	const struct engine_blocks *blocks = &listing->blocks;
+	const uint64_t passed = listing->n > 0 ? blocks->passed : 0;
+	const uint64_t moved = listing->n - passed - blocks->beyond;
+
+	*ret = (struct msg_blocks_done){ .path = bytes_of(family_names[blocks->family]),
+		                         .bytes =
+		                             moved * blocks->layers * listing->job.job.move.transform->bytes,
+		                         .ns = listing->job.job.ns,
+		                         .moved = moved,
+		                         .passed = passed,
+		                         .beyond = blocks->beyond };
+}
+
+static int move_blocks(struct local_session *session, const struct rpc_request *request, bool scatter,
+                       struct msg_blocks_done *ret, struct error *err)
+{
+	const struct msg_blocks *p = &request->params.blocks;
+	struct engine *engine = local_stream_engine(&session->stream, err);
+	struct listing listing = { .blocks.scatter = scatter };
+	int r = engine ? local_check_points(p->has & F(blocks, wait), p->has & F(blocks, signal), err)
+	               : err->status;
+
+	if (r == 0)
+		r = set_lists(&listing, p, err);
+	if (r == 0)
+		r = plan(session, p, &listing, engine, err);
+	if (r == 0)
+		r = check_memory(session, p, &listing, engine, err);
+	if (r == 0 && (listing.n == 0 || engine_plan_transform(listing.plan)->count == 0))
+		move_nothing(&listing);
+	if (r == 0)
+		r = run(session, p, &listing, engine, err);
+	if (r == 0)
+		set_done(&listing, ret);
+	engine_plan_unref(listing.plan);
+	free(listing.words);
+	return r;
+}
+
+int local_method_gather(struct local_session *session, const struct rpc_request *request,
+                        union local_result *ret, struct error *err)
+{
+	return move_blocks(session, request, false, &ret->blocks_done, err);
+}
+
+int local_method_scatter(struct local_session *session, const struct rpc_request *request,
+                         union local_result *ret, struct error *err)
+{
+	return move_blocks(session, request, true, &ret->blocks_done, err);
+}

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where the tensors of requests lie, for the checks and for the engine. */
+#include "session.h"
+
+#include <inttypes.h>
+
+struct region *local_region(const struct local_session *session, uint64_t id, const char *name,
+                            struct error *err)
+{
+	if (id > 0 && id <= session->n_regions && session->regions[id - 1].size > 0)
+		return &session->regions[id - 1];
+	error_set(err, STATUS_NOT_FOUND, "%s: this connection has no region %" PRIu64, name, id);
+	return NULL;
+}
+
+int local_place(const struct local_session *session, bool has_region, uint64_t id, uint64_t offset,
+                bool is_written, const char *name, struct tensor_place *ret, struct error *err)
+{
+	const struct region *region;
+
+	*ret = (struct tensor_place){ .offset = offset, .size = UINT64_C(1) << 56 };
+	if (!has_region)
+		return 0;
+	region = local_region(session, id, name, err);
+	if (!region)
+		return err->status;
+	if (is_written && !region->writable)
+		return error_set(err, STATUS_PERMISSION,
+		                 "%s: region %" PRIu64 " is read-only (registered with writable=false)", name,
+		                 id);
+	ret->base = region->start;
+	ret->size = region->size;
+	return 0;
+}
+
+static int place_of_tensor(const struct local_session *session, const struct msg_tensor *tensor,
+                           bool is_written, const char *name, struct tensor_place *ret, struct error *err)
+{
+	return local_place(session, tensor->has & F(tensor, region), tensor->region, tensor->offset,
+	                   is_written, name, ret, err);
+}
+
+static int place_of_operand(const struct local_session *session, const struct msg_operand *operand,
+                            bool is_given, const char *name, struct tensor_place *ret, struct error *err)
+{
+	return is_given && !(operand->has & F(operand, number))
+	           ? local_place(session, operand->has & F(operand, region), operand->region, operand->offset,
+	                         false, name, ret, err)
+	           : 0;
+}
+
+int local_places(const struct local_session *session, const struct msg_transform *t,
+                 struct request_places *ret, struct error *err)
+{
+	const uint64_t amax = t->has & F(transform, amax) ? t->amax.has : 0;
+	int r = place_of_tensor(session, &t->dst, true, "dst.region", &ret->dst, err);
+
+	if (r == 0)
+		r = place_of_tensor(session, &t->src, false, "src.region", &ret->src, err);
+	if (r < 0 || !transform_has_operands(t))
+		return r;
+	r = place_of_operand(session, &t->scale, t->has & F(transform, scale), "scale.region", &ret->scale,
+	                     err);
+	if (r == 0)
+		r = place_of_operand(session, &t->bias, t->has & F(transform, bias), "bias.region",
+		                     &ret->bias, err);
+	if (r == 0 && amax & F(amax, scale))
+		r = place_of_tensor(session, &t->amax.scale, true, "amax.scale.region", &ret->amax_scale,
+		                    err);
+	if (r == 0 && amax & F(amax, inverse))
+		r = place_of_tensor(session, &t->amax.inverse, true, "amax.inverse.region",
+		                    &ret->amax_inverse, err);
+	return r;
+}
+
+/* ---- For the engine ----------------------------------------------------------------------------------- */
+
+static struct engine_operand operand_of(const struct msg_operand *params, bool is_given,
+                                        const struct tensor_place *place, struct engine_memory *own)
+{
+	const bool is_tensor = is_given && !(params->has & F(operand, number));
+
+	return (struct engine_operand){ .number = operand_number(params, is_given),
+		                        .memory = is_tensor ? own : NULL,
+		                        .offset = is_tensor ? local_offset(place, own) : 0 };
+}
+
+static struct engine_result result_of(bool is_given, const struct tensor_place *place,
+                                      struct engine_memory *own)
+{
+	return (struct engine_result){ .memory = is_given ? own : NULL,
+		                       .offset = is_given ? local_offset(place, own) : 0 };
+}
+
+struct engine_move local_operands(const struct msg_transform *t, const struct request_places *places,
+                                  struct engine_memory *own)
+{
+	const uint64_t amax = t->has & F(transform, amax) ? t->amax.has : 0;
+
+	return (struct engine_move){
+		.scale = operand_of(&t->scale, t->has & F(transform, scale), &places->scale, own),
+		.bias = operand_of(&t->bias, t->has & F(transform, bias), &places->bias, own),
+		.amax_scale = result_of(amax & F(amax, scale), &places->amax_scale, own),
+		.amax_inverse = result_of(amax & F(amax, inverse), &places->amax_inverse, own),
+	};
+}

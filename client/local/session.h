@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of libtma-local share: a session, where a request's tensors lie, and its methods. */
+#ifndef CLIENT_LOCAL_SESSION_H
+#define CLIENT_LOCAL_SESSION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "door.h"
+#include "engine.h"
+#include "kernels/transform/blocks.h"
+#include "kernels/transform/request.h"
+#include "proto/wire/rpc.h"
+
+struct region {
+	uint64_t start; /* address */
+	uint64_t size;  /* 0: there is no region of this id */
+	bool writable;
+};
+
+struct local_session {
+	struct local_stream stream;
+	struct rpc_decoder *decoder;
+	struct rpc_request request;
+	const char *methods[METHOD_COUNT]; /* names of those that need no service */
+	uint32_t n_methods;
+	struct engine_explanation explained;
+	struct msg_rule rules[FAMILY_MOST_RULES];
+	struct blocks_seen *seen; /* NULL until a list is looked through */
+	struct region *regions;   /* region i has the id i + 1 */
+	uint64_t n_regions;
+	uint64_t first_free; /* no region before it is free */
+};
+
+/* The result of a method. What it points to stays valid until the session's next request. */
+union local_result {
+	struct msg_info info;
+	struct msg_transform_done transform_done;
+	struct msg_blocks_done blocks_done;
+	struct msg_region_released region_released;
+	struct msg_canceled canceled;
+	struct msg_explanation explanation;
+};
+
+/* Runs a request and sets its result. Returns 0, or a negative status with err. */
+typedef int local_method(struct local_session *session, const struct rpc_request *request,
+                         union local_result *ret, struct error *err);
+
+/* ---- places.c -------------------------------------------------------------------------------------- */
+
+/* Returns the region with this id, which is valid until the next one is mapped, or NULL with err (NOT_FOUND);
+ * the message calls the argument name. */
+struct region *local_region(const struct local_session *session, uint64_t id, const char *name,
+                            struct error *err);
+
+/* Sets where a tensor of a request lies: in a region, or at the address that its offset is. is_written: the
+ * region may not be read-only. */
+int local_place(const struct local_session *session, bool has_region, uint64_t id, uint64_t offset,
+                bool is_written, const char *name, struct tensor_place *ret, struct error *err);
+
+/* Sets where all tensors of a transform lie. */
+int local_places(const struct local_session *session, const struct msg_transform *t,
+                 struct request_places *ret, struct error *err);
+
+/* The address of a place, and its offset in all memory of the process. */
+static inline uint64_t local_address(const struct tensor_place *place)
+{
+	return place->base + place->offset;
+}
+
+static inline uint64_t local_offset(const struct tensor_place *place, const struct engine_memory *own)
+{
+	return local_address(place) - own->base;
+}
+
+/* Returns a move that has the operands and the amax results of a transform. The caller sets its transform and
+ * plan, and the memories and offsets of dst and src. */
+struct engine_move local_operands(const struct msg_transform *t, const struct request_places *places,
+                                  struct engine_memory *own);
+
+/* ---- transform.c ----------------------------------------------------------------------------------- */
+
+/* Refuses points of timelines, which only a service has; has_wait and has_signal say which are given. */
+int local_check_points(bool has_wait, bool has_signal, struct error *err);
+
+/* Runs a transform to its end. */
+int local_transform_run(struct local_session *session, const struct msg_transform *params,
+                        struct msg_transform_done *ret, struct error *err);
+
+local_method local_method_transform, local_method_explain;
+
+/* ---- blocks.c -------------------------------------------------------------------------------------- */
+
+local_method local_method_gather, local_method_scatter;
+
+#endif

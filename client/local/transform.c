@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Transforms and their explanations. */
+#include "session.h"
+
+#include <string.h>
+
+#include "kernels/elsewhere.h"
+
+/* A transform that is under way. Splits make several moves of it. */
+struct moving {
+	struct request_places places;
+	uint32_t n;
+	uint32_t largest;
+	struct engine_plan *plan[SPLIT_MAX_PARTS];
+	struct engine_move move[SPLIT_MAX_PARTS];
+	struct local_job job;
+};
+
+static struct engine_move move_of(const struct msg_transform *t, const struct request_places *places,
+                                  const struct split_part *part, struct engine_plan *plan,
+                                  struct engine_memory *own)
+{
+	struct engine_move move = local_operands(t, places, own);
+
+	move.transform = engine_plan_transform(plan);
+	move.plan = plan;
+	move.dst = move.src = own;
+	move.dst_offset = local_offset(&places->dst, own) + (uint64_t)part->dst_offset;
+	move.src_offset = local_offset(&places->src, own) + (uint64_t)part->src_offset;
+	return move;
+}
+
+static void moving_deinit(struct moving *moving)
+{
+	for (uint32_t i = 0; i < moving->n; i++)
+		engine_plan_unref(moving->plan[i]);
+}
+
+static struct plan_places plan_places_of(const struct request_places *places, const struct split_part *part)
+{
+	return plan_places(local_address(&places->dst) + (uint64_t)part->dst_offset,
+	                   local_address(&places->src) + (uint64_t)part->src_offset);
+}
+
+static int add_move(struct moving *moving, const struct msg_transform *t, const struct split_part *part,
+                    struct engine *engine, struct error *err)
+{
+	struct engine_plan **made = &moving->plan[moving->n];
+	int r = engine_prepare(engine, &part->spec, plan_places_of(&moving->places, part), made, err);
+
+	if (r == 0)
+		moving->move[moving->n++] = move_of(t, &moving->places, part, *made, engine->own);
+	return r;
+}
+
+static int check_places(const struct moving *moving, const struct transform_sides *sides, struct error *err)
+{
+	const struct request_places *places = &moving->places;
+	int r = transform_check_sides(sides, &places->dst, &places->src, err);
+
+	return r < 0 ? r : request_check_operands(places, sides, &moving->move[0].transform->conversion, err);
+}
+
+static int plan_whole(struct moving *moving, const struct msg_transform *t, struct engine *engine,
+                      struct error *err)
+{
+	struct split_part all = { .dst_offset = 0, .src_offset = 0 };
+	struct transform_sides sides;
+	int r = transform_spec_of(t, &all.spec, err);
+
+	if (r == 0)
+		r = add_move(moving, t, &all, engine, err);
+	if (r < 0)
+		return r;
+	sides = transform_sides(moving->move[0].transform);
+	return check_places(moving, &sides, err);
+}
+
+static int plan_split(struct moving *moving, const struct msg_transform *t, struct engine *engine,
+                      struct error *err)
+{
+	struct transform_sides sides;
+	struct split split;
+	int r = transform_split_of(t, &split, err);
+
+	for (int i = 0; r == 0 && i < split.n_parts; i++) {
+		struct split_part part;
+
+		split_get(&split, i, &part);
+		r = add_move(moving, t, &part, engine, err);
+	}
+	if (r < 0)
+		return r;
+	moving->largest = (uint32_t)split.largest;
+	sides = split_sides(&split);
+	return check_places(moving, &sides, err);
+}
+
+static uint64_t count_changed(const struct moving *moving)
+{
+	uint64_t n = 0;
+
+	if (moving->n == 1)
+		return moving->job.job.move.changed;
+	for (uint32_t i = 0; i < moving->n; i++)
+		n += moving->move[i].changed;
+	return n;
+}
+
+static int run(struct moving *moving, const struct msg_transform *t, struct local_session *session,
+               struct error *err)
+{
+	struct engine_job *job = &moving->job.job;
+
+	*job = (struct engine_job){ .host_threads = (uint32_t)t->host_threads };
+	if (moving->n == 1) {
+		job->move = moving->move[0];
+	} else {
+		job->moves = moving->move;
+		job->n_moves = moving->n;
+	}
+	local_stream_run(&session->stream, &moving->job);
+	if (moving->n == 1)
+		moving->move[0] = job->move;
+	if (job->status == STATUS_OUT_OF_RANGE)
+		return request_explain_changed(&moving->move[0].transform->conversion, count_changed(moving),
+		                               err);
+	return job->status ? error_set(err, job->status, "%s", status_meaning(job->status)) : 0;
+}
+
+int local_check_points(bool has_wait, bool has_signal, struct error *err)
+{
+	if (!has_wait && !has_signal)
+		return 0;
+	return error_set(
+	    err, STATUS_UNSUPPORTED,
+	    "%s: timelines belong to a service; without one a request ends before its call returns",
+	    has_wait ? "wait" : "signal");
+}
+
+/* Refuses what only a service has. */
+static int check_local(const struct msg_transform *t, struct error *err)
+{
+	if (t->has & F(transform, further_dst))
+		return error_set(err, STATUS_UNSUPPORTED,
+		                 "further_dst: without a service a request has one destination");
+	return local_check_points(t->has & F(transform, wait), t->has & F(transform, signal), err);
+}
+
+static int move(struct local_session *session, const struct msg_transform *t, struct msg_transform_done *ret,
+                struct error *err)
+{
+	struct moving moving;
+	struct engine *engine = local_stream_engine(&session->stream, err);
+	int r = engine ? local_places(session, t, &moving.places, err) : err->status;
+
+	moving.n = moving.largest = 0;
+	if (r == 0)
+		r = transform_is_split(t) ? plan_split(&moving, t, engine, err)
+		                          : plan_whole(&moving, t, engine, err);
+	if (r == 0)
+		r = run(&moving, t, session, err);
+	if (r == 0) {
+		ret->path = bytes_of(family_names[moving.move[moving.largest].family]);
+		ret->ns = moving.job.job.ns;
+		ret->bytes = 0;
+		for (uint32_t i = 0; i < moving.n; i++)
+			ret->bytes += moving.move[i].transform->bytes;
+	}
+	moving_deinit(&moving);
+	return r;
+}
+
+int local_transform_run(struct local_session *session, const struct msg_transform *params,
+                        struct msg_transform_done *ret, struct error *err)
+{
+	int r = check_local(params, err);
+
+	return r < 0 ? r : move(session, params, ret, err);
+}
+
+int local_method_transform(struct local_session *session, const struct rpc_request *request,
+                           union local_result *ret, struct error *err)
+{
+	return local_transform_run(session, &request->params.transform, &ret->transform_done, err);
+}
+
+/* ---- Explanations ------------------------------------------------------------------------------------- */
+
+/* An explanation that is on its way: of the largest part of a transform. */
+struct explaining {
+	struct split split;
+	struct split_part part;
+	struct request_places places;
+	const char *name; /* the engine's */
+};
+
+/* Sets the name of the engine that is asked for: this process's own, unless another one is named. */
+static int name_engine(const struct msg_transform *t, const struct engine *own, const char **ret,
+                       struct error *err)
+{
+	*ret = own->name;
+	if (!(t->has & F(transform, engine)) ||
+	    explanation_is_of((const char *)t->engine.data, t->engine.len, ret))
+		return 0;
+	return error_set(err, STATUS_INVALID_ARGUMENT, "engine: expected cpu or cuda");
+}
+
+static int explain_here(struct local_session *session, const struct explaining *e, struct engine *engine,
+                        struct msg_explanation *ret, struct error *err)
+{
+	struct engine_plan *plan = NULL;
+	int r = engine_prepare(engine, &e->part.spec, plan_places_of(&e->places, &e->part), &plan, err);
+
+	if (r == 0)
+		r = engine_explain(engine, plan, &session->explained, err);
+	if (r == 0) {
+		explanation_answer(&session->explained, e->name, ret, session->rules);
+		if (e->split.n_parts == 1)
+			explanation_add_runs(local_plan_runs(plan), ret);
+	}
+	engine_plan_unref(plan);
+	return r;
+}
+
+static int explain_elsewhere(struct local_session *session, const struct explaining *e,
+                             struct msg_explanation *ret, struct error *err)
+{
+	struct transform transform;
+	int r = transform_init(&transform, &e->part.spec, err);
+
+	if (r < 0)
+		return r;
+	explanation_elsewhere(&session->explained, e->name, &transform,
+	                      local_address(&e->places.dst) + (uint64_t)e->part.dst_offset,
+	                      local_address(&e->places.src) + (uint64_t)e->part.src_offset);
+	explanation_answer(&session->explained, e->name, ret, session->rules);
+	return 0;
+}
+
+/* The plan depends on the addresses of dst and src: a tensor that gives neither region nor offset counts as
+ * lying at address 0. */
+int local_method_explain(struct local_session *session, const struct rpc_request *request,
+                         union local_result *ret, struct error *err)
+{
+	const struct msg_transform *t = &request->params.transform;
+	struct engine *engine = local_stream_engine(&session->stream, err);
+	struct explaining e;
+	int r = engine ? name_engine(t, engine, &e.name, err) : err->status;
+
+	if (r == 0)
+		r = transform_split_of(t, &e.split, err);
+	if (r == 0)
+		r = local_places(session, t, &e.places, err);
+	if (r < 0)
+		return r;
+	split_get(&e.split, e.split.largest, &e.part);
+	r = strcmp(e.name, engine->name) == 0 ? explain_here(session, &e, engine, &ret->explanation, err)
+	                                      : explain_elsewhere(session, &e, &ret->explanation, err);
+	if (r == 0 && e.split.n_parts > 1) {
+		ret->explanation.parts = (uint64_t)e.split.n_parts;
+		ret->explanation.has |= F(explanation, parts);
+	}
+	return r;
+}
