@@ -8,7 +8,7 @@ import pytest
 np = pytest.importorskip("numpy")
 
 import tmaclient as tma
-from test_numpy_random import transform_case
+from test_numpy_random import blocks_case, transform_case
 from tmad import share
 
 
@@ -49,8 +49,10 @@ def test_results_are_the_callers():
 def test_random():
     rng = np.random.default_rng(20)
     clients = [tma.local()]
-    for i in range(share(2000)):
-        transform_case(rng, clients) if i % 2 else transpose_case(rng)
+    for _ in range(share(2000)):
+        for case in (transform_case, blocks_case):
+            case(rng, clients)
+        transpose_case(rng)
 
 
 def transpose_case(rng):
@@ -68,14 +70,14 @@ def transpose_case(rng):
 
 
 @pytest.mark.parametrize("axes, error", [((0, 0), ValueError), ((0,), ValueError), ((0, 2), IndexError),
-                                         ((0, 1.5), TypeError), ("ab", TypeError)])
+                                         ((0, 1.5), TypeError), ("ab", TypeError), ((1, 2**70), IndexError)])
 def test_axes_that_are_none(axes, error):
     with pytest.raises(error, match="axes"):
         tma.transpose(np.ones((2, 3)), axes)
 
 
 def test_other_arrays():
-    """What is no plain array of NumPy's, of a type that tmad has, goes the general way."""
+    """Subclasses, other buffers, empty arrays and types that tmad does not have take the general way."""
     class Own(np.ndarray):
         pass
 
@@ -95,9 +97,24 @@ def test_other_arrays():
 def test_what_only_a_service_does():
     x = np.ones((4, 4), "float32")
     with pytest.raises(tma.UnsupportedError, match="only a service"):
-        tma.local().gather(x, [1, 2])
+        tma.local().plan(x)
     with pytest.raises(tma.UnsupportedError, match="only a service"):
         tma.local().stats()
+
+
+def test_lists():
+    """A list too long for a message is read from a region, and layers are moved one after the other."""
+    rng = np.random.default_rng(5)
+    x = rng.random((40000, 3))
+    index = rng.permutation(40000)
+    assert np.array_equal(tma.gather(x, index), x[index])
+    back = np.zeros_like(x)
+    tma.scatter(back, index, x[index])
+    assert np.array_equal(back, x)
+    layers = [rng.random((64, 4, 8)).astype("float32") for _ in range(5)]
+    assert np.array_equal(tma.gather(layers, [3, -1, 3]), [layer[[3, -1, 3]] for layer in layers])
+    with pytest.raises(tma.OutOfRangeError):
+        tma.gather(x, [40000])
 
 
 def test_threads():

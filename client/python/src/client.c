@@ -59,6 +59,7 @@ static PyObject *py_client_new(PyTypeObject *type, PyObject *args, PyObject *kwa
 		raise_status(rc, "%s", tma_last_error(c->client));
 	if (PyErr_Occurred())
 		goto err;
+	c->is_local = c->client->local != NULL;
 	Py_XDECREF(bytes);
 	return (PyObject *)c;
 
@@ -325,7 +326,7 @@ static PyObject *get_is_local(PyObject *self, void *unused)
 	struct py_client *c = (struct py_client *)self;
 
 	(void)unused;
-	return PyBool_FromLong(c->client && c->client->local);
+	return PyBool_FromLong(c->is_local);
 }
 
 static PyObject *get_closed(PyObject *self, void *unused)

@@ -159,6 +159,7 @@ struct py_client {
 	pthread_mutex_t streams_lock; /* taken before the other one: who has it queues work in streams */
 	pthread_mutex_t lock;         /* of all that follows; both check for errors */
 	tma_client *client;           /* NULL: closed */
+	bool is_local;                /* it has no service; never changes */
 	pid_t pid;                    /* of the process that made it: a child may not use it */
 	bool is_interrupted;          /* a signal's handler has raised an exception since it was locked */
 	int failed;                   /* the status that py_client_unlock raises; 0: none */
@@ -303,6 +304,9 @@ void py_region_leave(struct py_client *c, tma_region *region, char *address, uin
 /* With the lock: where a tensor is; -1 with an exception. A tensor of device memory is registered if need be.
  */
 int py_region_place(struct py_client *c, const struct py_tensor *t, bool writable, struct tma_place *ret);
+
+/* The same of a contiguous list of blocks, which lies in a region also where host memory needs none. */
+int py_region_place_list(struct py_client *c, const struct py_tensor *t, struct tma_place *ret);
 
 /* ---- Slabs ----------------------------------------------------------------------------------------- */
 

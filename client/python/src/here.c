@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The shortest way to transpose an array of NumPy's in this process: no tensor, no request and no client are
- * made for it. What this way does not take, the general one does, or refuses in its words. */
+/* This is the shortest way to transpose a NumPy array in this process: it makes no Tensor, Request or Client
+ * object. It returns None for arguments that it does not take, and Client.transpose moves or refuses them. */
 #include "core.h"
 
 #include <string.h>
 
-/* Moves of fewer bytes keep the GIL, which takes as long to get back as they take. */
+/* Moves of arrays that lie within so many bytes keep the GIL, which takes as long to get back as they take.
+ */
 #define KEEP_GIL_BYTES (64 * 1024)
 
 static pthread_key_t key; /* of each thread's own client */
-static PyObject *empty;   /* numpy.empty, and the name of an array's type; kept for good */
+/* numpy.empty, and the string "dtype": they are made at the first use and never freed. */
+static PyObject *empty;
 static PyObject *dtype_name;
 
 static void free_client(void *client)
@@ -32,12 +34,13 @@ static tma_client *client_here(void)
 		return client;
 	client = tma_new();
 	rc = client ? tma_connect(client, "local:") : TMA_NO_MEMORY;
+	if (rc == 0 && pthread_setspecific(key, client) != 0)
+		rc = TMA_NO_MEMORY;
 	if (rc < 0) {
 		raise_status(rc, "%s", tma_last_error(client));
 		tma_free(client);
 		return NULL;
 	}
-	pthread_setspecific(key, client);
 	return client;
 }
 
@@ -48,9 +51,11 @@ struct transposing {
 	struct tma_tensor to, from;
 	int64_t strides[TMA_MAX_RANK];
 	int perm[TMA_MAX_RANK];
+	int64_t span; /* bytes from the array's lowest element to its highest */
 };
 
-/* Returns whether the axes are a permutation. */
+/* Sets perm, which reverses the dimensions if axes is None. Returns false, without an exception, if axes is
+ * neither None nor a tuple of ints that is a permutation. */
 static bool set_perm(struct transposing *t, PyObject *axes)
 {
 	const int rank = t->from.rank;
@@ -66,12 +71,14 @@ static bool set_perm(struct transposing *t, PyObject *axes)
 			return false;
 		if (axis)
 			n = PyLong_AsLong(axis);
-		if (n < 0)
-			n += rank;
-		if (n < 0 || n >= rank || seen & 1u << n) {
+		if (n == -1 && PyErr_Occurred()) {
 			PyErr_Clear();
 			return false;
 		}
+		if (n < 0)
+			n += rank;
+		if (n < 0 || n >= rank || seen & 1u << n)
+			return false;
 		seen |= 1u << n;
 		t->perm[d] = (int)n;
 	}
@@ -89,11 +96,13 @@ static bool set_source(struct transposing *t)
 		                       .dtype = (enum tma_dtype)dtype,
 		                       .rank = b->ndim,
 		                       .strides = t->strides };
+	t->span = b->itemsize;
 	for (int d = 0; d < b->ndim; d++) {
 		if (b->shape[d] > 1 && b->strides[d] % b->itemsize)
 			return false;
 		t->from.shape[d] = b->shape[d];
 		t->strides[d] = b->strides[d] / b->itemsize;
+		t->span += (b->shape[d] - 1) * (b->strides[d] < 0 ? -b->strides[d] : b->strides[d]);
 	}
 	return true;
 }
@@ -149,7 +158,7 @@ static int run(struct transposing *t, PyObject *result)
 	if (!client || PyObject_GetBuffer(result, &t->dst, PyBUF_WRITABLE | PyBUF_ND) < 0)
 		return -1;
 	t->to.offset = (uint64_t)(uintptr_t)t->dst.buf;
-	if (t->src.len < KEEP_GIL_BYTES) {
+	if (t->span < KEEP_GIL_BYTES && t->src.len < KEEP_GIL_BYTES) {
 		rc = tma_transform(client, &transform);
 	} else {
 		Py_BEGIN_ALLOW_THREADS rc = tma_transform(client, &transform);

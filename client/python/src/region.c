@@ -403,6 +403,24 @@ static int place_nothing(struct py_client *c, struct tma_place *ret)
 	return 0;
 }
 
+/* Finds the region that has an extent of host memory. */
+static int find_shared(struct py_client *c, const struct py_tensor *t, struct extent extent,
+                       struct tma_place *ret)
+{
+	if (tma_region_find(c->client, extent.start, extent.size, ret) == 0)
+		return 0;
+	PyErr_Format(
+	    PyExc_ValueError,
+	    "an array at %p is not in shared memory; make it with empty() or zeros(), or register() it",
+	    t->data);
+	return -1;
+}
+
+int py_region_place_list(struct py_client *c, const struct py_tensor *t, struct tma_place *ret)
+{
+	return c->is_local ? find_shared(c, t, py_tensor_extent(t), ret) : py_region_place(c, t, false, ret);
+}
+
 int py_region_place(struct py_client *c, const struct py_tensor *t, bool writable, struct tma_place *ret)
 {
 	struct extent extent = py_tensor_extent(t);
@@ -416,15 +434,11 @@ int py_region_place(struct py_client *c, const struct py_tensor *t, bool writabl
 	if (!py_tensor_is_host(t)) {
 		if (segments_find(c, t, extent, ret) < 0)
 			return -1;
-	} else if (c->client->local) { /* host memory needs no region */
+	} else if (c->is_local) { /* host memory needs no region */
 		*ret = (struct tma_place){ .offset = (uint64_t)(uintptr_t)extent.start };
-	} else if (tma_region_find(c->client, extent.start, extent.size, ret) < 0) {
-		PyErr_Format(
-		    PyExc_ValueError,
-		    "an array at %p is not in shared memory; make it with empty() or zeros(), or register() it",
-		    t->data);
+	} else if (find_shared(c, t, extent, ret) < 0)
 		return -1;
-	} else
+	else
 		c->has_placed_host = true;
 	ret->offset += (uint64_t)(t->data - extent.start);
 	return 0;
@@ -443,8 +457,7 @@ PyObject *py_client_is_shared(PyObject *self, PyObject *args)
 		return NULL;
 	extent = py_tensor_extent((struct py_tensor *)object);
 	if (py_tensor_is_host((struct py_tensor *)object) && extent.size)
-		is_shared =
-		    c->client->local || tma_region_find(c->client, extent.start, extent.size, &place) == 0;
+		is_shared = c->is_local || tma_region_find(c->client, extent.start, extent.size, &place) == 0;
 	py_client_unlock(c);
 	return PyBool_FromLong(is_shared);
 }

@@ -163,7 +163,7 @@ static int resolve_blocks(struct py_client *c, const struct py_request *q, struc
 		                         .dst_places = r->dst_places,
 		                         .src_places = r->src_places };
 	if (q->is_index_shared)
-		return py_region_place(c, q->index, false, &r->blocks.index_at);
+		return py_region_place_list(c, q->index, &r->blocks.index_at);
 	r->blocks.index = q->index->data;
 	return 0;
 }

@@ -43,7 +43,7 @@ from ._errors import (
     VersionError,
     WaitTimeoutError,
 )
-from ._local import copy, explain, local, multicast, pad, quantize, transform, transpose
+from ._local import copy, explain, gather, local, multicast, pad, quantize, scatter, transform, transpose
 from ._plan import Plan, PreparedPlan
 from ._reshard import Slice, shards
 from ._scales import Amax
@@ -99,10 +99,12 @@ __all__ = [
     "connect",
     "copy",
     "explain",
+    "gather",
     "local",
     "multicast",
     "pad",
     "quantize",
+    "scatter",
     "shards",
     "transform",
     "transpose",

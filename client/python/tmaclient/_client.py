@@ -725,7 +725,7 @@ class Client(Maker):
         is_reached = self._are_reached(move) and not is_nothing
         if not is_reached:
             move.check()
-        requests = move.requests(self._core) if is_reached else []
+        requests = self._requests(move) if is_reached else []
         if len(requests) == 1:
             self._core.run(requests[0], **job.order)
             return
@@ -740,6 +740,12 @@ class Client(Maker):
             self._run_staged(job, order)
         if signal is not None:
             _core.signal_point(*signal)
+
+    def _requests(self, move: Move | Blocks) -> list[Request]:
+        """Those of a move in memory that is reached. Only a service has tables of layers."""
+        if self._core.is_local and isinstance(move, Blocks):
+            return [request for blocks in move.each() for request in blocks.requests(self._core)]
+        return move.requests(self._core)
 
     def _run_staged(self, job: Job, order: dict[str, Any]) -> None:
         """Through staging memory; of layers, those that the service does not reach."""

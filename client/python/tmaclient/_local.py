@@ -20,8 +20,8 @@ _own = threading.local()
 
 def local() -> Client:
     """This thread's client of "local:", which the first call makes. It moves arrays of the host where they are, by the
-    CPU and without a service. What only a service does, such as timelines, lists of blocks and memory of other
-    processes, is UnsupportedError."""
+    CPU and without a service. What only a service does, such as timelines and memory of other processes, is
+    UnsupportedError."""
     client: Client | None = getattr(_own, "client", None)
     if client is None or client.closed or _own.pid != os.getpid():
         client = _own.client = Client("local:")
@@ -44,11 +44,14 @@ pad = _function(Client.pad)
 transform = _function(Client.transform)
 multicast = _function(Client.multicast)
 quantize = _function(Client.quantize)
+gather = _function(Client.gather)
+scatter = _function(Client.scatter)
 explain = _function(Client.explain)
 
 
 def transpose(src: Any, axes: Sequence[int] | None = None, out: Any = None, **options: Unpack[MoveKeywords]) -> Any:
-    """As Client.transpose, in this process. Small arrays of NumPy's take the shortest way."""
+    """Transposes as Client.transpose does, in this process. A plain NumPy array, without out and options, is moved
+    without making a Tensor or a Request."""
     if out is None and not options:
         made = _core.transposed(src, axes if axes is None else tuple(axes))
         if made is not None:
