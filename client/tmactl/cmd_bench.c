@@ -67,6 +67,7 @@ int cmd_bench(struct tmactl *t, int argc, char **argv)
 		fail(&t->error, EXIT_FAILED, "out of memory");
 		return tmactl_report(t);
 	}
+	t->may_be_alone = true;
 	b->t = t;
 	b->type.dtype = TMA_FLOAT32;
 	b->load = (struct load){ .connections = 1, .depth = 1, .requests = UINT64_MAX, .stop = &caught };

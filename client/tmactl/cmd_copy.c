@@ -87,6 +87,7 @@ int cmd_copy(struct tmactl *t, int argc, char **argv)
 	struct sigaction action = { .sa_handler = on_signal };
 	int rc;
 
+	t->may_be_alone = true;
 	for (size_t i = 0; i < sizeof stops / sizeof stops[0]; i++) {
 		struct sigaction old;
 

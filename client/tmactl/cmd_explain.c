@@ -50,6 +50,7 @@ int cmd_explain(struct tmactl *t, int argc, char **argv)
 {
 	struct explain e = { .t = t };
 
+	t->may_be_alone = true;
 	if (!explain_parse(&e, argc, argv))
 		explain_ask(&e);
 	npy_deinit(&e.npy);

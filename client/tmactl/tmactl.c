@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <pwd.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -182,6 +183,9 @@ static int common_option(struct tmactl *t, int opt)
 	case OPT_JSON:
 		t->json = true;
 		return 1;
+	case OPT_VERBOSE:
+		t->verbose = true;
+		return 1;
 	case OPT_QUIET:
 		t->quiet = true;
 		return 1;
@@ -331,6 +335,22 @@ int tmactl_patience_ms(const struct tmactl *t)
 	return t->timeout_ms >= 0 ? t->timeout_ms : PATIENCE_MS;
 }
 
+/* Has the client move memory in this process, since there is no service. Without libtma-local, the failure is
+ * that there is none. */
+static int connect_here(const struct tmactl *t, tma_client *client)
+{
+	static atomic_bool is_said;
+	char why[512];
+	int rc = tma_last_status(client);
+
+	snprintf(why, sizeof why, "%s", tma_last_error(client));
+	if (tma_connect(client, "local:") < 0)
+		return tma_connect(client, t->socket) < 0 ? rc : 0;
+	if (t->verbose && !atomic_exchange(&is_said, true))
+		fprintf(stderr, "tmactl: %s; this process does the work\n", why);
+	return 0;
+}
+
 tma_client *tmactl_connect(const struct tmactl *t, struct failure *f)
 {
 	tma_client *client = tma_new();
@@ -345,6 +365,8 @@ tma_client *tmactl_connect(const struct tmactl *t, struct failure *f)
 	if (t->has_server_uid)
 		tma_set_server_uid(client, t->server_uid);
 	rc = tma_connect(client, t->socket);
+	if (rc == TMA_DISCONNECTED && t->may_be_alone && !t->socket && !getenv("TMAD_SOCKET"))
+		rc = connect_here(t, client);
 	if (!rc)
 		return client;
 	fail_status(f, rc);

@@ -45,6 +45,9 @@ struct tmactl {
 	const char *socket;          /* --socket; NULL: the library's search */
 	bool has_server_uid;         /* --server-user */
 	unsigned server_uid;
+	bool
+	    may_be_alone; /* Where there is no service, and none was named, the command does its work here. */
+	bool verbose;     /* -v */
 	bool json;
 	bool quiet;           /* -q: no progress, nothing on success */
 	int timeout_ms;       /* -1: none */

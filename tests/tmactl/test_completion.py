@@ -17,7 +17,7 @@ FILES = {"bash": "tmactl", "zsh": "_tmactl", "fish": "tmactl.fish"}
 # What stands on the command line, and what may come of its last word: these, or at least those of a set.
 ROWS = (
     ("tmactl expl", ["explain"]), ("tmactl re", ["regions"]), ("tmactl --socket /x to", ["top"]),
-    ("tmactl top --sor", ["--sort"]), ("tmactl --ver", ["--version"]), ("tmactl copy --mem", ["--memory"]),
+    ("tmactl top --sor", ["--sort"]), ("tmactl --vers", ["--version"]), ("tmactl copy --mem", ["--memory"]),
     ("tmactl copy --mode sy", ["symmetric"]), ("tmactl copy --mode=sy", ["symmetric"]),
     ("tmactl explain --engine cu", ["cuda"]), ("tmactl explain --dtype bf", ["bfloat16"]),
     ("tmactl bench --kind transp", ["transpose"]), ("tmactl completion z", ["zsh"]), ("tmactl help ben", ["bench"]),

@@ -404,6 +404,35 @@ class Trust(Case):
                     words.append(f"and use that: tmactl --socket {own}, or: export TMAD_SOCKET={own}\n")
                 self.was_refused(done.returncode, done.stdout, done.stderr, 1, words, 2 + (own != path))
 
+    @unittest.skipIf(os.path.exists("/run/tmad/tmad.sock"), "the machine has a service")
+    def test_without_a_service(self):
+        """Files are moved and explained by tmactl itself, unless a service was named; what is about one fails."""
+        directory = tempfile.mkdtemp(prefix="tmad-tmactl-")
+        self.addCleanup(shutil.rmtree, directory, ignore_errors=True)
+        array = np.arange(12, dtype="u4").reshape(3, 4)
+        np.save(os.path.join(directory, "a.npy"), array)
+        env = dict(own_environment(), XDG_RUNTIME_DIR=directory)
+        env.pop("TMAD_SOCKET", None)
+
+        def run(*args, **more):
+            return tmactl(*args, cwd=directory, env=dict(env, **more))
+
+        done = run("copy", "a.npy", "b.npy", "--permute", "1,0")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertTrue(np.array_equal(np.load(os.path.join(directory, "b.npy")), array.T))
+        done = run("copy", "-v", "a.npy", "c.npy", "--dtype", "float16", "--scale", "1/4")
+        self.assertEqual((done.returncode, done.stderr.count("\n"), "this process does the work" in done.stderr),
+                         (0, 1, True), done.stderr)
+        self.assertTrue(np.array_equal(np.load(os.path.join(directory, "c.npy")), (array / 4).astype("f2")))
+        done = run("explain", "--dtype", "float32", "--shape", "512,512", "--permute", "1,0")
+        self.assertEqual((done.returncode, "engine cpu" in done.stdout), (0, True))
+        done = run("bench", "--kind", "transpose", "--requests", "100")
+        self.assertEqual((done.returncode, "errors    none" in done.stdout), (0, True), done.stdout + done.stderr)
+        for args in (["ping"], ["copy", "a.npy", "d.npy", "--socket", "nowhere"]):
+            self.assertEqual(run(*args).returncode, 1, args)
+        self.assertEqual(run("copy", "a.npy", "d.npy", TMAD_SOCKET="nowhere").returncode, 1)
+        self.assertFalse(os.path.exists(os.path.join(directory, "d.npy")))
+
     @unittest.skipIf(os.geteuid() != 0, "only root can run tmactl as another user")
     def test_what_an_ordinary_user_is_told(self):
         directory = tempfile.mkdtemp(prefix="tmad-tmactl-")

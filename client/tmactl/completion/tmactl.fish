@@ -31,6 +31,7 @@ complete -c tmactl -l server-user -x -a '(__fish_complete_users)' -d "user that 
 complete -c tmactl -l timeout -x -d "give up if a call takes longer, in milliseconds"
 complete -c tmactl -l json -d "print JSON, for programs"
 complete -c tmactl -s q -l quiet -d "show no progress, and print nothing on success"
+complete -c tmactl -s v -l verbose -d "say if there is no service, and this process does its work"
 complete -c tmactl -l color -x -a 'auto always never' -d "when to use colour"
 complete -c tmactl -s h -l help -d "show this help"
 complete -c tmactl -l version -d "show the version"
