@@ -162,6 +162,10 @@ int place_param(tma_client *client, struct tma_place place, const char *name, st
 
 	if (rc < 0)
 		return rc;
+	if (!place.region && client->local) { /* an address */
+		*ret = (struct region_place){ .offset = place.offset };
+		return 0;
+	}
 	if (!place.region)
 		return client_fail(client, STATUS_INVALID_ARGUMENT,
 		                   "%s.region is NULL; a place is a byte of a region", name);

@@ -64,7 +64,6 @@ static void environment_take(fenv_t *ret)
 static int engine_need(struct error *err)
 {
 	const struct engine_options options = { .plans = MOST_PLANS, .wake = wake, .is_guest = true };
-
 	fenv_t own;
 	int r;
 
@@ -79,17 +78,18 @@ static int engine_need(struct error *err)
 
 int local_stream_open(struct local_stream *ret, struct error *err)
 {
+	struct engine_stream *stream = NULL;
 	int r;
 
 	pthread_mutex_lock(&lock);
 	r = engine_need(err);
-	if (r == 0) {
-		ret->stream = engine_stream_new(engine, &owner);
-		ret->life = life;
-		if (!ret->stream)
-			r = error_set(err, STATUS_NO_MEMORY, "out of memory for a stream");
-	}
+	if (r == 0)
+		stream = engine_stream_new(engine, &owner);
 	pthread_mutex_unlock(&lock);
+	if (r == 0 && !stream)
+		r = error_set(err, STATUS_NO_MEMORY, "out of memory for a stream");
+	if (r == 0)
+		*ret = (struct local_stream){ .stream = stream, .life = life };
 	return r;
 }
 

@@ -19,7 +19,7 @@ int local_place(const struct local_session *session, bool has_region, uint64_t i
 	const struct region *region;
 
 	*ret = (struct tensor_place){ .offset = offset, .size = UINT64_C(1) << 56 };
-	if (!has_region)
+	if (!has_region || id == 0)
 		return 0;
 	region = local_region(session, id, name, err);
 	if (!region)

@@ -44,6 +44,8 @@ static void session_close(struct local_session *session)
 		return;
 	local_stream_close(&session->stream);
 	rpc_decoder_free(session->decoder);
+	local_items_free(session->items);
+	local_plans_free(session);
 	free(session->seen);
 	free(session->regions);
 	free(session);
@@ -152,6 +154,10 @@ static local_method *const handlers[METHOD_COUNT] = {
 	[METHOD_transpose] = local_method_transform,
 	[METHOD_pad] = local_method_transform,
 	[METHOD_transform] = local_method_transform,
+	[METHOD_plan_prepare] = local_method_plan_prepare,
+	[METHOD_plan_run] = local_method_plan_run,
+	[METHOD_plan_release] = local_method_plan_release,
+	[METHOD_submit] = local_method_submit,
 	[METHOD_cancel] = method_cancel,
 	[METHOD_explain] = local_method_explain,
 	[METHOD_gather] = local_method_gather,
@@ -172,10 +178,28 @@ static int handle(struct local_session *session, const struct rpc_request *reque
 /* When the request is to be answered; one that moves nothing has no such field. */
 static enum completion completion_of(const struct rpc_request *request)
 {
-	if (request->method->params == &transform_message &&
-	    handlers[request->method->id] == local_method_transform)
+	switch (request->method->id) {
+	case METHOD_copy:
+	case METHOD_transpose:
+	case METHOD_pad:
+	case METHOD_transform:
 		return request->params.transform.reply;
-	return request->method->params == &blocks_message ? request->params.blocks.reply : COMPLETION_DONE;
+	case METHOD_gather:
+	case METHOD_scatter:
+		return request->params.blocks.reply;
+	case METHOD_plan_run:
+		return request->params.plan_run.reply;
+	case METHOD_submit:
+		return request->params.submit.reply;
+	default:
+		return COMPLETION_DONE;
+	}
+}
+
+/* Returns whether the result tells of items that failed. */
+static bool has_failed_items(const struct rpc_request *request, const union local_result *result)
+{
+	return request->method->id == METHOD_submit && result->submit_done.errors.n > 0;
 }
 
 static int answer(const struct rpc_request *request, const union local_result *result,
@@ -186,9 +210,9 @@ static int answer(const struct rpc_request *request, const union local_result *r
 
 	if (failed && completion != COMPLETION_QUEUED)
 		return rpc_encode_error(replies, request->msgid, failed);
-	if (completion == COMPLETION_SIGNAL)
+	if (completion == COMPLETION_SIGNAL && !has_failed_items(request, result))
 		return 0;
-	if (completion == COMPLETION_DONE)
+	if (completion != COMPLETION_QUEUED)
 		return rpc_encode_result(replies, request->msgid, request->method, result);
 	r = rpc_encode_queued(replies, request->msgid);
 	return r < 0 ? r : rpc_encode_done(replies, request->msgid, request->method, result, failed);

@@ -18,6 +18,9 @@ struct region {
 	bool writable;
 };
 
+struct local_items;
+struct local_plan;
+
 struct local_session {
 	struct local_stream stream;
 	struct rpc_decoder *decoder;
@@ -29,7 +32,10 @@ struct local_session {
 	struct blocks_seen *seen; /* NULL until a list is looked through */
 	struct region *regions;   /* region i has the id i + 1 */
 	uint64_t n_regions;
-	uint64_t first_free; /* no region before it is free */
+	uint64_t first_free;       /* no region before it is free */
+	struct local_plan **plans; /* plan i has the id i + 1; NULL: there is none of that id */
+	uint64_t n_plans;
+	struct local_items *items; /* of the last submit; NULL: there was none */
 };
 
 /* The result of a method. What it points to stays valid until the session's next request. */
@@ -39,6 +45,8 @@ union local_result {
 	struct msg_blocks_done blocks_done;
 	struct msg_region_released region_released;
 	struct msg_canceled canceled;
+	struct msg_plan_prepared plan_prepared;
+	struct msg_submit_done submit_done;
 	struct msg_explanation explanation;
 };
 
@@ -92,5 +100,22 @@ local_method local_method_transform, local_method_explain;
 /* ---- blocks.c -------------------------------------------------------------------------------------- */
 
 local_method local_method_gather, local_method_scatter;
+
+/* ---- plans.c --------------------------------------------------------------------------------------- */
+
+/* Runs a plan to its end, between the places of the run. */
+int local_plan_run(struct local_session *session, const struct msg_plan_run *run,
+                   struct msg_transform_done *ret, struct error *err);
+
+void local_plans_free(struct local_session *session);
+
+local_method local_method_plan_prepare, local_method_plan_run, local_method_plan_release;
+
+/* ---- items.c --------------------------------------------------------------------------------------- */
+
+/* NULL is allowed. */
+void local_items_free(struct local_items *items);
+
+local_method local_method_submit;
 
 #endif

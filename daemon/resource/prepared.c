@@ -46,49 +46,6 @@ static void prepared_free(struct prepared *prepared)
 	free(prepared);
 }
 
-static int refuse_place(const struct msg_tensor *tensor, const char *name, struct error *err)
-{
-	if (tensor->has & F(tensor, region))
-		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "%s.region: %" PRIu64
-		                 ", but plan_prepare takes no region; pass it to plan_run",
-		                 name, tensor->region);
-	if (tensor->has & F(tensor, offset))
-		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "%s.offset: %" PRIu64
-		                 ", but plan_prepare takes no offset; pass it to plan_run",
-		                 name, tensor->offset);
-	return 0;
-}
-
-static int refuse_operand_place(const struct msg_operand *operand, bool is_given, const char *name,
-                                struct error *err)
-{
-	if (is_given && operand->has & (F(operand, region) | F(operand, offset)))
-		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "%s: plan_prepare takes no region and no offset; pass them to plan_run",
-		                 name);
-	return 0;
-}
-
-static int refuse_places(const struct msg_transform *params, struct error *err)
-{
-	const uint64_t amax = params->has & F(transform, amax) ? params->amax.has : 0;
-	int r = refuse_place(&params->dst, "dst", err);
-
-	if (r == 0)
-		r = refuse_place(&params->src, "src", err);
-	if (r == 0)
-		r = refuse_operand_place(&params->scale, params->has & F(transform, scale), "scale", err);
-	if (r == 0)
-		r = refuse_operand_place(&params->bias, params->has & F(transform, bias), "bias", err);
-	if (r == 0 && amax & F(amax, scale))
-		r = refuse_place(&params->amax.scale, "amax.scale", err);
-	if (r == 0 && amax & F(amax, inverse))
-		r = refuse_place(&params->amax.inverse, "amax.inverse", err);
-	return r;
-}
-
 /* Takes over the reference to entry. A second kind of places is charged for; if the user has no room for it,
  * it replaces the first one, whose plan takes as many bytes. */
 static void keep(struct session *session, struct prepared *prepared, struct prepared_part *part,
@@ -218,7 +175,7 @@ int prepared_add(struct session *session, const struct msg_transform *params, ui
 {
 	struct parts parts = { 0 };
 	struct split split;
-	int r = refuse_places(params, err);
+	int r = request_refuse_places(params, err);
 
 	if (r == 0)
 		r = transform_split_of(params, &split, err);

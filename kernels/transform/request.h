@@ -41,6 +41,9 @@ double operand_number(const struct msg_operand *params, bool is_given);
 /* Sets and returns the error of an exact cast that has changed the values of so many elements. */
 int request_explain_changed(const struct conversion *conversion, uint64_t changed, struct error *err);
 
+/* Refuses a transform whose tensors have places, since it is one of a plan, which gets them when it runs. */
+int request_refuse_places(const struct msg_transform *params, struct error *err);
+
 /* ---- Places ---------------------------------------------------------------------------------------- */
 
 /* Where the tensors of a request lie. Those that the transform does not have are ignored. */

@@ -143,6 +143,91 @@ Test(local_requests, are_explained)
 	tma_free(client);
 }
 
+/* A plan runs between addresses, and between places in regions. */
+Test(local_requests, run_plans)
+{
+	tma_client *client = local_client();
+	uint32_t *src = numbers(12), dst[12] = { 0 };
+	struct tma_tensor from = { .dtype = TMA_UINT32, .rank = 2, .shape = { 3, 4 } };
+	struct tma_tensor to = { .dtype = TMA_UINT32, .rank = 2, .shape = { 4, 3 } };
+	const struct tma_transform transform = { .dst = &to, .src = &from, .perm = (const int[]){ 1, 0 } };
+	struct tma_place dst_at = { .offset = (uintptr_t)dst }, src_at = { .offset = (uintptr_t)src };
+	tma_region *region;
+	tma_plan *plans[20];
+
+	for (int i = 0; i < 20; i++)
+		cr_assert_eq(tma_plan_prepare(client, &transform, &plans[i]), 0, "%s",
+		             tma_last_error(client));
+	cr_assert_eq(tma_plan_run(client, plans[7], dst_at, src_at, NULL), 0, "%s", tma_last_error(client));
+	for (int r = 0; r < 3; r++)
+		for (int c = 0; c < 4; c++)
+			cr_assert_eq(dst[c * 3 + r], src[r * 4 + c]);
+	cr_assert_eq(tma_region_from_host_ptr(client, dst, sizeof dst, 0, &region), 0);
+	memset(dst, 0, sizeof dst);
+	dst_at = (struct tma_place){ .region = region };
+	cr_assert_eq(tma_plan_run(client, plans[19], dst_at, src_at, NULL), 0, "%s", tma_last_error(client));
+	cr_assert_eq(dst[1], src[4]);
+	dst_at.offset = 4;
+	cr_assert_eq(tma_plan_run(client, plans[19], dst_at, src_at, NULL), TMA_OUT_OF_RANGE);
+	for (int i = 0; i < 20; i += 2)
+		cr_assert_eq(tma_plan_release(plans[i]), 0);
+	cr_assert_eq(tma_plan_prepare(client, &transform, &plans[0]), 0);
+	cr_assert_eq(tma_plan_run(client, plans[0], src_at, src_at, NULL), TMA_OVERLAP);
+	to.shape[0]++;
+	cr_assert_eq(tma_plan_prepare(client, &transform, &plans[2]), TMA_INVALID_ARGUMENT);
+	free(src);
+	tma_free(client);
+}
+
+/* The tensors by which a plan converts get their places when it runs. */
+Test(local_requests, run_plans_that_convert)
+{
+	tma_client *client = local_client();
+	const float src[2] = { 1, 2 }, scales[2] = { 3, 5 };
+	float dst[2] = { 0 };
+	const struct tma_tensor layout = { .dtype = TMA_FLOAT32, .rank = 1, .shape = { 2 } };
+	const struct tma_conversion conversion = { .scale_tensor = &layout };
+	const struct tma_transform transform = { .dst = &layout, .src = &layout, .conversion = &conversion };
+	const struct tma_place dst_at = { .offset = (uintptr_t)dst }, src_at = { .offset = (uintptr_t)src };
+	const struct tma_operands operands = { .scale = { .offset = (uintptr_t)scales } };
+	struct tma_item item = { .dst = dst_at, .src = src_at, .operands = &operands };
+	tma_plan *plan;
+
+	cr_assert_eq(tma_plan_prepare(client, &transform, &plan), 0, "%s", tma_last_error(client));
+	item.plan = plan;
+	cr_assert_eq(tma_run_items(client, &item, 1, NULL), 0, "%s", tma_last_error(client));
+	cr_assert(dst[0] == 3 && dst[1] == 10);
+	cr_assert_eq(tma_plan_run(client, plan, dst_at, src_at, NULL), TMA_INVALID_ARGUMENT);
+	cr_assert_not_null(strstr(tma_last_error(client), "scale: missing"));
+	tma_free(client);
+}
+
+/* Each item has a status of its own, and those that are wrong keep none from being moved. */
+Test(local_requests, of_many_items)
+{
+	tma_client *client = local_client();
+	uint32_t src[8], dst[8] = { 0 };
+	struct tma_tensor from[4], to[4];
+	struct tma_transform transforms[4];
+	struct tma_item items[4] = { 0 };
+
+	for (uint32_t i = 0; i < 8; i++)
+		src[i] = i + 1;
+	for (int i = 0; i < 4; i++) {
+		from[i] = matrix(src + 2 * i, 1, 2);
+		to[i] = matrix(dst + 2 * i, 1, i == 2 ? 3 : 2);
+		transforms[i] = (struct tma_transform){ .dst = &to[i], .src = &from[i] };
+		items[i].transform = &transforms[i];
+	}
+	cr_assert_eq(tma_run_items(client, items, 4, NULL), TMA_INVALID_ARGUMENT);
+	cr_assert_not_null(strstr(tma_last_error(client), "items[2]"), "%s", tma_last_error(client));
+	for (uint32_t i = 0; i < 8; i++)
+		cr_assert_eq(dst[i], i / 2 == 2 ? 0 : i + 1);
+	cr_assert(items[0].status == 0 && items[2].status == TMA_INVALID_ARGUMENT && items[3].status == 0);
+	cr_assert_eq(tma_run_items(client, items, 2, NULL), 0, "%s", tma_last_error(client));
+	tma_free(client);
+}
+
 /* Each block has two numbers. The two layers are 8 numbers apart in src and 4 in dst. */
 Test(local_requests, move_blocks)
 {

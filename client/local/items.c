@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Many transforms and runs of plans in one request: each is checked and run by itself, and has a status. */
+#include "session.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Bytes that the sentences of one reply take at most. */
+#define MOST_SENTENCES (64 * 1024)
+
+/* What the items of a request have come to. It is the session's until the next request. */
+struct local_items {
+	int32_t *statuses;
+	struct msg_item_error *errors;
+	char *sentences;
+	size_t sentences_len;
+	uint32_t n_errors;
+};
+
+void local_items_free(struct local_items *items)
+{
+	if (!items)
+		return;
+	free(items->statuses);
+	free(items->errors);
+	free(items->sentences);
+	free(items);
+}
+
+static struct local_items *items_new(uint32_t n)
+{
+	struct local_items *items = calloc(1, sizeof *items);
+
+	if (!items)
+		return NULL;
+	items->statuses = calloc(n ? n : 1, sizeof *items->statuses);
+	items->errors = calloc(n ? n : 1, sizeof *items->errors);
+	items->sentences = malloc(MOST_SENTENCES);
+	if (items->statuses && items->errors && items->sentences)
+		return items;
+	local_items_free(items);
+	return NULL;
+}
+
+/* Keeps the error of an item, if there is room for its sentence. */
+static void keep_error(struct local_items *items, uint32_t i, const struct error *error)
+{
+	const size_t len = strlen(error->message);
+	char *sentence = items->sentences + items->sentences_len;
+
+	items->statuses[i] = error->status;
+	if (len > MOST_SENTENCES - items->sentences_len)
+		return;
+	memcpy(sentence, error->message, len);
+	items->sentences_len += len;
+	items->errors[items->n_errors++] = (struct msg_item_error){
+		.item = i, .name = bytes_of(status_name(error->status)), .message = { sentence, len }
+	};
+}
+
+static int run_item(struct local_session *session, const struct item_list *list, uint32_t i,
+                    struct msg_transform_done *ret, struct error *err)
+{
+	struct submit_item item;
+	int r = rpc_decode_item(list, i, &item, err);
+
+	if (r < 0)
+		return r;
+	return item.is_run ? local_plan_run(session, &item.run, ret, err)
+	                   : local_transform_run(session, &item.transform, ret, err);
+}
+
+int local_method_submit(struct local_session *session, const struct rpc_request *request,
+                        union local_result *ret, struct error *err)
+{
+	const struct msg_submit *p = &request->params.submit;
+	struct msg_submit_done *done = &ret->submit_done;
+	int r = local_check_points(p->has & F(submit, wait), p->has & F(submit, signal), err);
+
+	if (r < 0)
+		return r;
+	local_items_free(session->items);
+	session->items = items_new(p->items.n);
+	if (!session->items)
+		return error_set(err, STATUS_NO_MEMORY, "no memory for %" PRIu32 " items", p->items.n);
+	*done = (struct msg_submit_done){ 0 };
+	for (uint32_t i = 0; i < p->items.n; i++) {
+		struct msg_transform_done one;
+		struct error failed;
+
+		if (run_item(session, &p->items, i, &one, &failed) < 0) {
+			keep_error(session->items, i, &failed);
+			continue;
+		}
+		done->bytes += one.bytes;
+		done->ns += one.ns;
+	}
+	done->statuses = (struct code_list){ .codes = session->items->statuses, .n = p->items.n };
+	done->errors =
+	    (struct message_list){ .items = session->items->errors, .n = session->items->n_errors };
+	return 0;
+}
