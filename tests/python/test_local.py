@@ -97,9 +97,22 @@ def test_other_arrays():
 def test_what_only_a_service_does():
     x = np.ones((4, 4), "float32")
     with pytest.raises(tma.UnsupportedError, match="only a service"):
-        tma.local().plan(x)
+        tma.local().reshard([tma.Slice(x, (0, 0))], [tma.Slice(x.copy(), (0, 0))])
     with pytest.raises(tma.UnsupportedError, match="only a service"):
         tma.local().stats()
+
+
+def test_plans_and_batches():
+    rng = np.random.default_rng(9)
+    x, out = rng.random((40, 30)), np.empty((30, 40))
+    plan = tma.local().plan(x, permute=(1, 0))
+    assert np.array_equal(plan(x), x.T) and plan(x, out) is out and np.array_equal(out, x.T)
+    scaled = tma.local().plan(x, dtype="float32", scale=rng.random(30))
+    assert scaled(x).dtype == "float32"
+    arrays = [rng.random((int(n), 7)) for n in rng.integers(1, 50, 200)]
+    with tma.local().batch() as batch:
+        results = [batch.transpose(a) for a in arrays]
+    assert all(np.array_equal(r, a.T) for r, a in zip(results, arrays))
 
 
 def test_lists():
@@ -115,6 +128,12 @@ def test_lists():
     assert np.array_equal(tma.gather(layers, [3, -1, 3]), [layer[[3, -1, 3]] for layer in layers])
     with pytest.raises(tma.OutOfRangeError):
         tma.gather(x, [40000])
+    before = [layer.copy() for layer in layers]
+    with pytest.raises(tma.OverlapError):
+        tma.gather(layers[:2], range(64), out=layers[1:3])
+    with pytest.raises(tma.OverlapError):
+        tma.gather(layers[:2], range(64), out=[layers[3], layers[3]])
+    assert all(np.array_equal(layer, was) for layer, was in zip(layers, before))
 
 
 def test_threads():

@@ -208,6 +208,10 @@ static int lay(PyObject *object, const struct py_tensor *expected, bool writable
 /* With the lock. */
 static bool find(struct py_client *c, const struct side *side, struct tma_place *ret)
 {
+	if (c->is_local) {
+		*ret = (struct tma_place){ .offset = (uint64_t)(uintptr_t)side->buffer.buf };
+		return true;
+	}
 	if (tma_region_find(c->client, side->extent.start, side->extent.size, ret) < 0)
 		return false;
 	ret->offset += (uint64_t)((char *)side->buffer.buf - side->extent.start);

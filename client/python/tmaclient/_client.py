@@ -412,7 +412,7 @@ class Maker:
 
     def _check(self, move: Move | Blocks) -> None:
         """Refuses, before anything is moved, what the service would refuse if it saw all of the memory."""
-        if not self._are_reached(move):
+        if self._core.is_local or not self._are_reached(move):
             move.check()
 
     def _are_reached(self, move: Move | Blocks) -> bool:
@@ -742,10 +742,12 @@ class Client(Maker):
             _core.signal_point(*signal)
 
     def _requests(self, move: Move | Blocks) -> list[Request]:
-        """Those of a move in memory that is reached. Only a service has tables of layers."""
-        if self._core.is_local and isinstance(move, Blocks):
-            return [request for blocks in move.each() for request in blocks.requests(self._core)]
-        return move.requests(self._core)
+        """Those of a move in memory that is reached. Only a service has tables of layers, which it checks together."""
+        if not self._core.is_local or not isinstance(move, Blocks) or move.layers is None:
+            return move.requests(self._core)
+        if not move.is_nothing:
+            move.check_apart()
+        return [request for blocks in move.each() for request in blocks.requests(self._core)]
 
     def _run_staged(self, job: Job, order: dict[str, Any]) -> None:
         """Through staging memory; of layers, those that the service does not reach."""

@@ -162,9 +162,17 @@ class Blocks:
         """Does as Move.check; the index was checked when it was parsed."""
         if self.is_nothing:
             return
-        written, name = self.sides[0], "dst" if self.is_scatter else "out"
-        is_one = self.layers is None or self.layers[0].whole is not None
-        _core.check_apart([(name if is_one else f"{name}[{i}]", t) for i, t in enumerate(written)], [])
+        _core.check_apart(self._named(0), [])
+
+    def check_apart(self) -> None:
+        """Does as check, and refuses layers that are written where others are read: they are moved one by one."""
+        _core.check_apart(self._named(0), self._named(1))
+
+    def _named(self, side: int) -> list[tuple[str, Tensor]]:
+        """The tensors of a side, with their names in errors."""
+        name = "src" if side == 1 else "dst" if self.is_scatter else "out"
+        is_one = self.layers is None or self.layers[side].whole is not None
+        return [(name if is_one else f"{name}[{i}]", t) for i, t in enumerate(self.sides[side])]
 
     def block_permute(self) -> tuple[int, ...] | None:
         """The permutation of a block, which lacks the axis."""
