@@ -16,6 +16,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "tmaclient.h"
 #include "chunk.h"
@@ -215,6 +216,7 @@ struct tma_client {
 
 	const struct local_door *door; /* of the library that answers instead of a service, and */
 	struct local_session *local;   /* its session; NULL: there is a service, or no connection */
+	pid_t local_pid;               /* of the process that made the session */
 
 	struct buffer in;
 	struct buffer out;
@@ -342,8 +344,8 @@ int local_transform(tma_client *client, const struct tma_transform *t);
  * false if that has ended the connection. */
 bool local_exchange(tma_client *client);
 
-/* Makes the client's descriptor readable, since so many requests have ended; and returns how many have since
- * the last time, for tma_dispatch. */
+/* Makes the client's descriptor readable, since so many tickets have ended, or what nobody waits for has
+ * failed; and takes that back, returning how many have ended since the last time. */
 void local_tell(tma_client *client, int n_ended);
 int local_take_ended(tma_client *client);
 

@@ -70,17 +70,25 @@ void client_pump(tma_client *client)
 	client_receive(client);
 }
 
+/* The descriptor becomes readable, as a socket would, if there is something to be taken afterwards. */
+static void flush_here(tma_client *client)
+{
+	const int ended = client->n_ended;
+	const bool has_failed = client->silent.status;
+
+	if (buffer_len(&client->out) == 0 || !local_exchange(client))
+		return;
+	client_parse(client);
+	if (client->n_tickets > 0 || (client->silent.status && !has_failed))
+		local_tell(client, client->n_ended - ended);
+}
+
 void client_flush(tma_client *client)
 {
 	ssize_t n;
 
 	if (client->local) {
-		const int before = client->n_ended;
-
-		if (buffer_len(&client->out) && local_exchange(client)) {
-			client_parse(client);
-			local_tell(client, client->n_ended - before);
-		}
+		flush_here(client);
 		return;
 	}
 	while (client->sock >= 0 && buffer_len(&client->out)) {
@@ -166,10 +174,8 @@ static void client_receive(tma_client *client)
 	uint8_t *data;
 	ssize_t n;
 
-	if (client->local) {
-		client->n_ended = local_take_ended(client);
+	if (client->local) /* Replies come with what is sent. */
 		return;
-	}
 	for (int i = 0; i < READS; i++) {
 		if (client->sock < 0)
 			return;

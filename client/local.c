@@ -95,6 +95,7 @@ int local_open(tma_client *client)
 	}
 	client->door = door;
 	client->local = session;
+	client->local_pid = getpid();
 	client->sock = fd;
 	return 0;
 }
@@ -180,16 +181,24 @@ bool local_exchange(tma_client *client)
 	return true;
 }
 
+/* A child of fork has the descriptor in common with its parent, which would be told of tickets that it does
+ * not have. */
+static bool is_own(const tma_client *client)
+{
+	return client->local_pid == getpid();
+}
+
 void local_tell(tma_client *client, int n_ended)
 {
-	if (client->n_tickets > 0 && n_ended > 0)
-		eventfd_write(client->sock, (eventfd_t)n_ended);
+	if (is_own(client))
+		eventfd_write(client->sock, n_ended > 0 ? (eventfd_t)n_ended : 1);
 }
 
 int local_take_ended(tma_client *client)
 {
 	eventfd_t ended = 0;
 
-	eventfd_read(client->sock, &ended);
+	if (is_own(client))
+		eventfd_read(client->sock, &ended);
 	return (int)ended;
 }

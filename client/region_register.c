@@ -91,7 +91,7 @@ int region_register(tma_region *region, int64_t deadline)
 {
 	int rc;
 
-	if (region->client->local && (region->data || region->address))
+	if (region->client->local && region->kind == REGION_KIND_MEMFD && (region->data || region->address))
 		return local_register(region,
 		                      region->data ? region->data : (const void *)(uintptr_t)region->address);
 	if (region->client->local)

@@ -144,6 +144,8 @@ int tma_dispatch(tma_client *client)
 		return rc;
 	client->n_ended = 0;
 	client_pump(client);
+	if (client->local)
+		client->n_ended = local_take_ended(client);
 	return client->n_ended ? client->n_ended : client_check(client);
 }
 

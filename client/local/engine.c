@@ -181,7 +181,7 @@ static void run(const struct local_stream *stream, struct local_job *job)
 		await_wake(since);
 		pthread_mutex_lock(&lock);
 	}
-	if (job->job.move.plan && job->job.status == 0)
+	if (job->is_counted && job->job.status == 0)
 		engine_plan_count(job->job.move.plan, job->job.ns, job->job.is_measured);
 	pthread_mutex_unlock(&lock);
 }

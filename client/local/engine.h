@@ -26,6 +26,7 @@ struct engine *local_stream_engine(struct local_stream *stream, struct error *er
 
 struct local_job {
 	struct engine_job job; /* first; on_done is set by local_stream_run */
+	bool is_counted;       /* It is one run of the plan of its move, by itself. */
 	bool is_done;
 };
 

@@ -59,14 +59,18 @@ static void keep_error(struct local_items *items, uint32_t i, const struct error
 	};
 }
 
-static int run_item(struct local_session *session, const struct item_list *list, uint32_t i,
+static int run_item(struct local_session *session, const struct msg_submit *p, uint32_t i,
                     struct msg_transform_done *ret, struct error *err)
 {
 	struct submit_item item;
-	int r = rpc_decode_item(list, i, &item, err);
+	int r = rpc_decode_item(&p->items, i, &item, err);
 
 	if (r < 0)
 		return r;
+	if (item.is_run)
+		item.run.host_threads = p->host_threads;
+	else
+		item.transform.host_threads = p->host_threads;
 	return item.is_run ? local_plan_run(session, &item.run, ret, err)
 	                   : local_transform_run(session, &item.transform, ret, err);
 }
@@ -85,17 +89,19 @@ int local_method_submit(struct local_session *session, const struct rpc_request 
 	if (!session->items)
 		return error_set(err, STATUS_NO_MEMORY, "no memory for %" PRIu32 " items", p->items.n);
 	*done = (struct msg_submit_done){ 0 };
+	session->is_of_items = true;
 	for (uint32_t i = 0; i < p->items.n; i++) {
 		struct msg_transform_done one;
 		struct error failed;
 
-		if (run_item(session, &p->items, i, &one, &failed) < 0) {
+		if (run_item(session, p, i, &one, &failed) < 0) {
 			keep_error(session->items, i, &failed);
 			continue;
 		}
 		done->bytes += one.bytes;
 		done->ns += one.ns;
 	}
+	session->is_of_items = false;
 	done->statuses = (struct code_list){ .codes = session->items->statuses, .n = p->items.n };
 	done->errors =
 	    (struct message_list){ .items = session->items->errors, .n = session->items->n_errors };

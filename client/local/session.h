@@ -36,6 +36,7 @@ struct local_session {
 	struct local_plan **plans; /* plan i has the id i + 1; NULL: there is none of that id */
 	uint64_t n_plans;
 	struct local_items *items; /* of the last submit; NULL: there was none */
+	bool is_of_items;          /* what is moved is an item of a submit */
 };
 
 /* The result of a method. What it points to stays valid until the session's next request. */

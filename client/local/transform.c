@@ -119,6 +119,7 @@ static int run(struct moving *moving, const struct msg_transform *t, struct loca
 		job->moves = moving->move;
 		job->n_moves = moving->n;
 	}
+	moving->job.is_counted = moving->n == 1 && !session->is_of_items;
 	local_stream_run(&session->stream, &moving->job);
 	if (moving->n == 1)
 		moving->move[0] = job->move;

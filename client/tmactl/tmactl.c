@@ -365,7 +365,7 @@ tma_client *tmactl_connect(const struct tmactl *t, struct failure *f)
 	if (t->has_server_uid)
 		tma_set_server_uid(client, t->server_uid);
 	rc = tma_connect(client, t->socket);
-	if (rc == TMA_DISCONNECTED && t->may_be_alone && !t->socket && !getenv("TMAD_SOCKET"))
+	if (rc == TMA_DISCONNECTED && t->may_be_alone && !t->socket && !*(getenv("TMAD_SOCKET") ?: ""))
 		rc = connect_here(t, client);
 	if (!rc)
 		return client;

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Moves in this process, without a service: the functions of the module, and clients of "local:"."""
+import asyncio
 import os
 import threading
 
@@ -8,6 +9,7 @@ import pytest
 np = pytest.importorskip("numpy")
 
 import tmaclient as tma
+import tmaclient.aio
 from test_numpy_random import blocks_case, transform_case
 from tmad import share
 
@@ -134,6 +136,17 @@ def test_lists():
     with pytest.raises(tma.OverlapError):
         tma.gather(layers[:2], range(64), out=[layers[3], layers[3]])
     assert all(np.array_equal(layer, was) for layer, was in zip(layers, before))
+
+
+def test_asyncio():
+    async def main():
+        async with tma.aio.connect("local:") as c:
+            x = np.random.default_rng(6).random((50, 60))
+            assert all(np.array_equal(y, x.T) for y in await asyncio.gather(*(c.transpose(x) for _ in range(20))))
+            layers = [x, x + 1, x + 2]
+            assert np.array_equal(await c.gather(layers, [1, 0]), [layer[[1, 0]] for layer in layers])
+
+    asyncio.run(main())
 
 
 def test_threads():

@@ -89,6 +89,7 @@ static bool set_source(struct transposing *t)
 {
 	const Py_buffer *b = &t->src;
 	const int dtype = py_dtype_of_format(b->format, b->itemsize);
+	int64_t reach;
 
 	if (dtype < 0 || b->ndim > TMA_MAX_RANK || !b->strides || b->len == 0)
 		return false;
@@ -102,7 +103,9 @@ static bool set_source(struct transposing *t)
 			return false;
 		t->from.shape[d] = b->shape[d];
 		t->strides[d] = b->strides[d] / b->itemsize;
-		t->span += (b->shape[d] - 1) * (b->strides[d] < 0 ? -b->strides[d] : b->strides[d]);
+		if (__builtin_mul_overflow(b->shape[d] - 1, b->strides[d], &reach) ||
+		    __builtin_add_overflow(t->span, reach < 0 ? -reach : reach, &t->span))
+			return false;
 	}
 	return true;
 }

@@ -420,6 +420,14 @@ class Maker:
             return False
         return move.conversion is None or all(self._is_reached(t) for t in (*move.operands, *move.results))
 
+    def _requests_of(self, move: Move | Blocks) -> list[Request]:
+        """Those of a move in memory that is reached. Only a service has tables of layers, which it checks together."""
+        if not self._core.is_local or not isinstance(move, Blocks) or move.layers is None:
+            return move.requests(self._core)
+        if not move.is_nothing:
+            move.check_apart()
+        return [request for blocks in move.each() for request in blocks.requests(self._core)]
+
 
 class Client(Maker):
     """A connection to tmad. See `connect`. Any thread may use it; calls of several threads take turns.
@@ -725,7 +733,7 @@ class Client(Maker):
         is_reached = self._are_reached(move) and not is_nothing
         if not is_reached:
             move.check()
-        requests = self._requests(move) if is_reached else []
+        requests = self._requests_of(move) if is_reached else []
         if len(requests) == 1:
             self._core.run(requests[0], **job.order)
             return
@@ -740,14 +748,6 @@ class Client(Maker):
             self._run_staged(job, order)
         if signal is not None:
             _core.signal_point(*signal)
-
-    def _requests(self, move: Move | Blocks) -> list[Request]:
-        """Those of a move in memory that is reached. Only a service has tables of layers, which it checks together."""
-        if not self._core.is_local or not isinstance(move, Blocks) or move.layers is None:
-            return move.requests(self._core)
-        if not move.is_nothing:
-            move.check_apart()
-        return [request for blocks in move.each() for request in blocks.requests(self._core)]
 
     def _run_staged(self, job: Job, order: dict[str, Any]) -> None:
         """Through staging memory; of layers, those that the service does not reach."""

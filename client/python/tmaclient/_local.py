@@ -24,8 +24,8 @@ def local() -> Client:
     UnsupportedError."""
     client: Client | None = getattr(_own, "client", None)
     if client is None or client.closed or _own.pid != os.getpid():
-        client = _own.client = Client("local:")
         _own.pid = os.getpid()
+        client = _own.client = Client("local:")
     return client
 
 
@@ -52,8 +52,10 @@ explain = _function(Client.explain)
 def transpose(src: Any, axes: Sequence[int] | None = None, out: Any = None, **options: Unpack[MoveKeywords]) -> Any:
     """Transposes as Client.transpose does, in this process. A plain NumPy array, without out and options, is moved
     without making a Tensor or a Request."""
+    if hasattr(axes, "__iter__"):
+        axes = tuple(axes)
     if out is None and not options:
-        made = _core.transposed(src, axes if axes is None else tuple(axes))
+        made = _core.transposed(src, axes)
         if made is not None:
             return made
     return local().transpose(src, axes, out, **options)

@@ -250,6 +250,7 @@ class Index:
 
     def __init__(self, tensor: Tensor, device: Array | None = None) -> None:
         self.tensor, self.device = tensor, device
+        self._shared: Tensor | None = None  # a copy that the service reads, once there is one
         self.message_bytes = 48 << 10  # of a list that is sent, with a request of 64 KiB at most
 
     def __len__(self) -> int:
@@ -302,9 +303,10 @@ class Index:
             return self.tensor, True
         if self.is_sent(beside):
             return self.tensor, False
-        shared = core.allocate(self.tensor.nbytes, None, False).tensor(0, "int64", self.tensor.shape, (1,))
-        shared.copy_from(self.tensor)
-        return shared, True
+        if self._shared is None:
+            self._shared = core.allocate(self.tensor.nbytes, None, False).tensor(0, "int64", self.tensor.shape, (1,))
+            self._shared.copy_from(self.tensor)
+        return self._shared, True
 
 
 def _int64(values: Sequence[int]) -> Any:

@@ -572,8 +572,8 @@ class AsyncClient(Maker):
         move = job.move
         if isinstance(move, Blocks) and move.index.device is None and move.index.tensor.nbytes > _LIST_BYTES:
             move.index.message_bytes = _LIST_BYTES
-            return await self._ask(lambda: move.requests(self._core))
-        return move.requests(self._core)
+            return await self._ask(lambda: self._requests_of(move))
+        return self._requests_of(move)
 
     async def _submit(self, request: Request, order: dict[str, Any]) -> None:
         await self._send(lambda flight: self._core.submit(request, flight, **order), order)

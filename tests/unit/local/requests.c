@@ -94,6 +94,7 @@ Test(local_requests, that_fail_in_silence)
 	cr_assert_eq(tma_take_error(client), 0);
 	transform.dst = &wrong;
 	cr_assert_eq(tma_submit(client, &transform, NULL), 0, "%s", tma_last_error(client));
+	cr_assert_eq(poll(&(struct pollfd){ .fd = tma_fd(client), .events = POLLIN }, 1, 0), 1);
 	cr_assert_eq(tma_take_error(client), TMA_INVALID_ARGUMENT);
 	cr_assert_eq(tma_take_error(client), 0);
 	cr_assert_eq(tma_ping(client), 0, "%s", tma_last_error(client));
@@ -225,6 +226,41 @@ Test(local_requests, of_many_items)
 		cr_assert_eq(dst[i], i / 2 == 2 ? 0 : i + 1);
 	cr_assert(items[0].status == 0 && items[2].status == TMA_INVALID_ARGUMENT && items[3].status == 0);
 	cr_assert_eq(tma_run_items(client, items, 2, NULL), 0, "%s", tma_last_error(client));
+	tma_free(client);
+}
+
+/* A signal is refused before the first of several messages moves anything. */
+Test(local_requests, of_very_many_items)
+{
+	tma_client *client = local_client();
+	const size_t n = 2000;
+	uint8_t *src = malloc(n), *dst = calloc(1, n);
+	struct tma_tensor *tensors = calloc(2 * n, sizeof *tensors);
+	struct tma_transform *transforms = calloc(n, sizeof *transforms);
+	struct tma_item *items = calloc(n, sizeof *items);
+	uint64_t word = 0;
+	tma_region *region;
+	struct tma_order order = { .signal = { .value = 1 } };
+
+	memset(src, 'x', n);
+	for (size_t i = 0; i < n; i++) {
+		tensors[2 * i] = (struct tma_tensor){ .offset = (uintptr_t)(src + i), .dtype = TMA_UINT8 };
+		tensors[2 * i + 1] =
+		    (struct tma_tensor){ .offset = (uintptr_t)(dst + i), .dtype = TMA_UINT8 };
+		transforms[i] = (struct tma_transform){ .dst = &tensors[2 * i + 1], .src = &tensors[2 * i] };
+		items[i].transform = &transforms[i];
+	}
+	cr_assert_eq(tma_region_from_host_ptr(client, &word, sizeof word, 0, &region), 0);
+	order.signal.region = region;
+	cr_assert_eq(tma_run_items(client, items, n, &order), TMA_UNSUPPORTED);
+	cr_assert_eq(dst[0], 0);
+	cr_assert_eq(tma_run_items(client, items, n, NULL), 0, "%s", tma_last_error(client));
+	cr_assert_eq(memcmp(dst, src, n), 0);
+	free(src);
+	free(dst);
+	free(tensors);
+	free(transforms);
+	free(items);
 	tma_free(client);
 }
 
