@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tests of other files with a client of "local:" in place of one of a service."""
+import types
+
+import pytest
+
+np = pytest.importorskip("numpy")
+
+import test_apart
+import test_conversion_calls
+import test_conversions
+import test_errors
+import test_layers
+import test_memory
+import test_multicast
+import test_numpy_random
+import test_protocols
+import test_quantize
+import test_threads
+
+STATS = "they ask the service for what it counts or holds"
+STAGED = "they are about staging, its progress, and which arrays are shared; without a service no array is either"
+WITHIN = "what is staged may lie in what is written; what is moved where it is may not (OverlapError)"
+WORDS = "the engine refuses in other words than the package does before it stages"
+POINTS = "timelines belong to a service"
+RESHARD = "resharding takes a service"
+TABLES = "tables of layers belong to a service"
+
+NEED_A_SERVICE = {
+    test_apart: {
+        "a_batch_is_refused_as_a_whole": WORDS, "refused": RESHARD, "refused_by_asyncio": RESHARD,
+        "the_value_is_checked_before_anything_moves": WORDS, "what_only_looks_like_it": RESHARD, "words": WORDS,
+    },
+    test_conversion_calls: {
+        "overlaps": WITHIN, "plans": STATS, "progress_counts_the_bytes_of_both_sides": STAGED,
+        "staging_memory_is_bounded": STAGED,
+    },
+    test_conversions: {},
+    test_errors: {"a_child_has_to_connect_by_itself": STATS, "overlap": WITHIN, "wrong_arguments": STAGED},
+    test_layers: {
+        "again": TABLES, "is_one_request": TABLES, "progress": STAGED, "requests_of_a_job": TABLES,
+        "staged_layers_that_are_both_sides": WITHIN,
+    },
+    test_memory: {
+        "memmaps": STAGED, "regions_that_nobody_holds": STATS, "shared_memory": STAGED, "staging_is_bounded": STATS,
+        "what_lies_there_now_is_no_registered_memory": STAGED, "wide_borders_are_bounded": STATS,
+    },
+    test_multicast: {"points": POINTS, "refused": WORDS, "shared_arrays_in_one_request": STATS},
+    test_numpy_random: {},
+    test_protocols: {"numpy_gives_numpy": STAGED},
+    test_quantize: {
+        "blocks": STAGED, "plans": STATS, "progress_and_timelines": POINTS, "where_arrays_lie_in_each_other": WITHIN,
+    },
+    test_threads: {
+        "a_large_move_within_another_one": STAGED, "a_move_within_a_staged_move": STAGED,
+        "garbage_is_collected_while_calls_run": STATS, "regions_end_with_their_arrays": STATS,
+        "what_nobody_waits_for_is_forgotten": STATS,
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def tmad():
+    return types.SimpleNamespace(path="local:")
+
+
+for module, left_out in NEED_A_SERVICE.items():
+    for name, value in list(vars(module).items()):
+        if name.startswith("test_") and isinstance(value, types.FunctionType) and name[5:] not in left_out:
+            globals()[f"{name}_of_{module.__name__[5:]}"] = value
+        elif hasattr(value, "_pytestfixturefunction") or type(value).__name__ == "FixtureFunctionDefinition":
+            globals()[name] = value
+
+
+def test_what_is_left_out_is_there():
+    """A test that is renamed is not left out by its old name."""
+    for module, left_out in NEED_A_SERVICE.items():
+        assert all(hasattr(module, f"test_{name}") for name in left_out), module
