@@ -11,7 +11,7 @@ np = pytest.importorskip("numpy")
 import tmaclient as tma
 import tmaclient.aio
 from test_numpy_random import blocks_case, transform_case
-from tmad import share
+from tmad import Tmad, share
 
 
 def test_no_service(monkeypatch):
@@ -39,6 +39,47 @@ def test_its_client():
         assert np.array_equal(made, np.eye(4))
     client.close()
     assert tma.local() is not client
+
+
+@pytest.fixture
+def unnamed(monkeypatch, tmp_path):
+    """Nothing names a service; the last of the usual paths, which is returned, is in a folder of the test's own."""
+    if os.path.exists("/run/tmad/tmad.sock"):
+        pytest.skip("a service runs at /run/tmad/tmad.sock")
+    monkeypatch.delenv("TMAD_SOCKET", raising=False)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    (tmp_path / "tmad").mkdir()
+    return str(tmp_path / "tmad" / "tmad.sock")
+
+
+async def connect_and_move(x, **options):
+    async with tma.aio.connect(**options) as c:
+        return repr(c), await c.transpose(x)
+
+
+def test_connect_finds_a_service_or_none(unnamed):
+    x = np.arange(12.0).reshape(3, 4)
+    with tma.connect() as c:
+        assert repr(c) == "<tmaclient.Client of local:>" and np.array_equal(c.transpose(x), x.T)
+    of, moved = asyncio.run(connect_and_move(x))
+    assert of == "<tmaclient.aio.AsyncClient of local:>" and np.array_equal(moved, x.T)
+    with pytest.raises(tma.DisconnectedError, match="no tmad"):
+        tma.connect(local=False)
+    with pytest.raises(tma.DisconnectedError, match="no tmad"):
+        asyncio.run(connect_and_move(x, local=False))
+    tmad = Tmad(engine="cpu", start=False)
+    tmad.path = tmad.command[tmad.command.index("--socket") + 1] = unnamed
+    tmad.start()
+    with tmad, tma.connect() as c:
+        assert repr(c) == f"<tmaclient.Client of {unnamed}>" and np.array_equal(c.transpose(x), x.T)
+
+
+def test_a_service_that_is_named_is_the_one(monkeypatch):
+    with pytest.raises(tma.DisconnectedError, match="no tmad at /nowhere"):
+        tma.connect("/nowhere")
+    monkeypatch.setenv("TMAD_SOCKET", "/nowhere")
+    with pytest.raises(tma.DisconnectedError, match="no tmad at /nowhere"):
+        tma.connect()
 
 
 def test_results_are_the_callers():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""python -m tmaclient: a tour of the package, on one screen, with a tmad that runs."""
+"""python -m tmaclient: a tour of the package, on one screen, with a tmad that runs or in this process."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def show_service(c: tma.Client) -> None:
     info = c.info()
     device = info.get("device") or {}
     name = device.get("name") if isinstance(device, dict) else device
-    say("c = tma.connect()", f"tmad {info['version']} at {c.path}")
+    where = "in this process" if c.path == "local:" else f"at {c.path}"
+    say("c = tma.connect()", f"tmad {info['version']} {where}")
     say("c.info()", f"engine {info['engine']}" + (f" on {name}" if name else ""))
 
 
@@ -122,8 +123,8 @@ def main() -> int:
     except tma.Error as e:
         print(f"tmaclient: {e}", file=sys.stderr)
         if isinstance(e, tma.DisconnectedError):
-            asked = path or os.environ.get("TMAD_SOCKET")
-            own = asked if asked and is_possible(asked) else f"/tmp/tmad-{os.getuid()}.sock"
+            asked = path or os.environ["TMAD_SOCKET"]  # if neither names a service, this process does the work
+            own = asked if is_possible(asked) else f"/tmp/tmad-{os.getuid()}.sock"
             print(f"start it: systemctl start tmad.socket, or: tmad --engine=cpu --socket {own}", file=sys.stderr)
             if own != asked:
                 print(f"and then: python -m tmaclient --socket {own}", file=sys.stderr)

@@ -474,14 +474,15 @@ class Client(Maker):
         reconnect: float = 5.0,
         server_uid: int | None = None,
         staging: int = 64 << 20,
+        local: bool = True,
     ) -> None:
-        self._core = _core.Client(
-            os.fspath(path) if path is not None else None,
+        self._core = make_core(
+            path,
             -1 if timeout is None else milliseconds(timeout, "timeout"),
             -1 if reconnect < 0 else milliseconds(reconnect, "reconnect"),
             server_uid,
+            local,
         )
-        check_version(self._core)
         self._staging = Staging(self._core, staging)
 
     def close(self) -> None:
@@ -1008,16 +1009,36 @@ def connect(
     reconnect: float = 5.0,
     server_uid: int | None = None,
     staging: int = 64 << 20,
+    local: bool = True,
 ) -> Client:
     """Connects to tmad. path is that of its socket; None selects $TMAD_SOCKET, /run/tmad/tmad.sock or
-    $XDG_RUNTIME_DIR/tmad/tmad.sock. "@NAME" is the abstract socket NAME, which has no file.
+    $XDG_RUNTIME_DIR/tmad/tmad.sock. "@NAME" is the abstract socket NAME, which has no file, and "local:" is this
+    process itself.
+
+    If neither path nor $TMAD_SOCKET names a service, and none is found, the client is one of "local:", as its repr
+    says. local=False raises DisconnectedError instead.
 
     timeout limits each call, in seconds (NoReplyError); None: no limit. reconnect is for how long a call tries to
     reach a service that went away; negative: not at all. server_uid is one more user, besides root and this
     process's, that the service may run as. staging is how much memory the arrays of a call that are not shared
     pass through, in bytes.
     """
-    return Client(path, timeout=timeout, reconnect=reconnect, server_uid=server_uid, staging=staging)
+    return Client(path, timeout=timeout, reconnect=reconnect, server_uid=server_uid, staging=staging, local=local)
+
+
+def make_core(
+    path: str | os.PathLike[str] | None, timeout_ms: int, reconnect_ms: int, server_uid: int | None, local: bool
+) -> _core.Client:
+    """Connects to the service at path, or else to this process, as `connect` says."""
+    named = os.fspath(path) if path is not None else None
+    try:
+        core = _core.Client(named, timeout_ms, reconnect_ms, server_uid)
+    except DisconnectedError:
+        if not local or named is not None or os.environ.get("TMAD_SOCKET"):
+            raise
+        core = _core.Client("local:", timeout_ms, reconnect_ms, server_uid)
+    check_version(core)
+    return core
 
 
 def check_version(core: _core.Client) -> None:

@@ -322,7 +322,7 @@ def device_of(address: int, /) -> int:
 def set_timer_slack(ns: int, /) -> None:
     """Sets how late a sleep of this thread may end."""
 
-def transposed(array: Any, axes: tuple[int, ...] | None, /) -> Any:
+def transposed(array: Any, axes: Sequence[int] | None, /) -> Any:
     """np.transpose as a new array, moved by this thread in this process. None: the array is no plain one of NumPy's, or
     the axes are no permutation."""
 

@@ -52,7 +52,7 @@ explain = _function(Client.explain)
 def transpose(src: Any, axes: Sequence[int] | None = None, out: Any = None, **options: Unpack[MoveKeywords]) -> Any:
     """Transposes as Client.transpose does, in this process. A plain NumPy array, without out and options, is moved
     without making a Tensor or a Request."""
-    if hasattr(axes, "__iter__"):
+    if axes is not None and hasattr(axes, "__iter__"):
         axes = tuple(axes)
     if out is None and not options:
         made = _core.transposed(src, axes)

@@ -40,7 +40,7 @@ from ._client import (
     MoveKeywords,
     Options,
     check_multicast,
-    check_version,
+    make_core,
     multicast_parts,
     progress_bar,
     without_points,
@@ -167,22 +167,22 @@ def connect(
     server_uid: int | None = None,
     staging: int = 64 << 20,
     in_flight: int = IN_FLIGHT,
+    local: bool = True,
 ) -> _Connecting:
     """Connects to tmad from a running loop; arguments as those of tmaclient.connect. in_flight limits the requests that
     are under way at once: a call beyond it waits for its turn. For a timeout, use asyncio.timeout."""
     if in_flight < 1:
         raise ValueError(f"in_flight: {in_flight}; it is a number of requests, 1 or more")
 
-    def make_core() -> _core.Client:
-        core = _core.Client(os.fspath(path) if path is not None else None, -1, -1, server_uid)
-        check_version(core)
+    def deferring_core() -> _core.Client:
+        core = make_core(path, -1, -1, server_uid, local)
         core.defer_releases()
         return core
 
     async def make() -> AsyncClient:
         thread = _Thread()
         try:
-            core = await asyncio.wrap_future(thread.submit(make_core))
+            core = await asyncio.wrap_future(thread.submit(deferring_core))
         except BaseException:
             thread.stop()
             raise
