@@ -49,7 +49,8 @@ NEED_A_SERVICE = {
     test_numpy_random: {},
     test_protocols: {"numpy_gives_numpy": STAGED},
     test_quantize: {
-        "blocks": STAGED, "plans": STATS, "progress_and_timelines": POINTS, "where_arrays_lie_in_each_other": WITHIN,
+        "blocks": STAGED, "plans": STATS, "progress_and_timelines": POINTS, "staged_as_shared": STAGED,
+        "where_arrays_lie_in_each_other": WITHIN,
     },
     test_threads: {
         "a_large_move_within_another_one": STAGED, "a_move_within_a_staged_move": STAGED,
