@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Clients of "local:", which have no service: libtma-local answers their requests in this process, in the
- * call that sends them. An eventfd stands for the socket. It is readable once tickets have ended, as a socket
- * would be, until tma_dispatch is called. */
+/* Clients of "local:" have no service: libtma-local answers their requests in this process, in the call that
+ * sends them. An eventfd stands in for the socket. It is readable once tickets have ended, or a request
+ * without a reply has failed, until tma_dispatch is called. */
 #include "client.h"
 
 #include <dlfcn.h>
@@ -17,16 +17,17 @@
 #include "client/local/door.h"
 
 #define LIBRARY    "libtma-local.so"
-#define FOLDER     "tmad/" /* that it is installed in, beside libtmaclient */
+#define FOLDER     "tmad/" /* the folder beside libtmaclient that contains it */
 #define KEEP_BYTES (256 * 1024)
 
-/* It is NULL unless the program contains libtma-local, as the Python package does: then no file is loaded. */
+/* It is NULL unless libtma-local is linked into the program, as in the Python package; no file is loaded
+ * then. */
 extern const struct local_door *tma_local_door(void) __attribute__((weak));
 
 /* ---- The library -------------------------------------------------------------------------------------- */
 
-/* Sets the path of a file beside the library that this code is in. Returns whether there is such a file; a
- * program, whose path may be relative or anything, has none beside it. */
+/* Sets path to that of the file `name` beside the library that this code is in. Returns whether the file
+ * exists, or false if the library's own path is not absolute, as that of a program may be. */
 static bool find_beside(const char *name, char path[PATH_MAX])
 {
 	const struct link_map *library = NULL;
@@ -181,8 +182,7 @@ bool local_exchange(tma_client *client)
 	return true;
 }
 
-/* A child of fork has the descriptor in common with its parent, which would be told of tickets that it does
- * not have. */
+/* A forked child shares the eventfd with its parent, so it must neither add to it nor read it. */
 static bool is_own(const tma_client *client)
 {
 	return client->local_pid == getpid();

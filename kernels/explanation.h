@@ -19,14 +19,14 @@
 /* Dimensions are outermost first, strides in bytes. */
 struct engine_explanation {
 	enum family family;
-	char swizzle[16]; /* of the tile in shared memory; "none" */
+	char swizzle[16]; /* of the tile in shared memory, or "none" */
 	char method[16];  /* how the CPU engine moves the interior; "": chosen when it is moved */
 	int64_t grid;     /* pieces that can run side by side at most */
 	uint64_t bytes;   /* read plus written */
 	uint64_t n_subregions;
 	uint64_t predicted_ns;    /* 0: not predicted */
-	double copy_fixed_ns;     /* time that the device's own copy takes whatever its size, */
-	double copy_bytes_per_ns; /* and its rate, by bytes read plus written; 0: unknown */
+	double copy_fixed_ns;     /* fixed time of the device's own copy */
+	double copy_bytes_per_ns; /* rate of that copy, by bytes read plus written; 0: unknown */
 	double predicted;         /* time relative to a copy of as many bytes; 0: not predicted */
 
 	/* The interior is given in canonical form. */

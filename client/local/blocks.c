@@ -86,7 +86,7 @@ static int plan(struct local_session *session, const struct msg_blocks *p, struc
 	return engine_prepare(engine, &spec, plan_places_of_many(bits), &listing->plan, err);
 }
 
-/* Looks through a list of the message. */
+/* Checks the entries of a list that came in the message. */
 static int check_list(struct local_session *session, const struct engine_blocks *blocks, struct error *err)
 {
 	if (!session->seen) {

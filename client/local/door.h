@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The door of libtma-local, by which libtmaclient moves memory of its own process without a service.
+/* libtmaclient calls libtma-local through this table, to move memory of its own process without a service.
  *
- * The two libraries have one version. Requests and replies are the bytes that would go to a service and come
- * from it, with one difference: a tensor without a region lies at an address of this process, which is its
- * offset. One thread at a time may use a session; sessions of different threads run side by side.
+ * Both libraries must have the same version. Requests and replies are the bytes that a service would receive
+ * and send, except that the offset of a tensor without a region is its address in this process. One thread at
+ * a time may use a session; sessions of different threads run concurrently.
  */
 #ifndef CLIENT_LOCAL_DOOR_H
 #define CLIENT_LOCAL_DOOR_H
@@ -34,8 +34,8 @@ struct local_door {
 	int (*map)(struct local_session *session, const void *address, uint64_t size, bool writable,
 	           uint64_t *ret, struct error *err);
 
-	/* Runs a transform, of which the fields of a request are given, to its end. This is what serve does
-	 * for one, without the bytes. Returns 0, or the negative status of what failed, with err. */
+	/* Runs the transform that params describe to its end, as serve does, but without decoding a message
+	 * and encoding a reply. Returns 0, or a negative status with err. */
 	int (*transform)(struct local_session *session, const struct msg_transform *params,
 	                 struct msg_transform_done *ret, struct error *err);
 

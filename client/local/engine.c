@@ -35,7 +35,7 @@ static void start_over(void)
 	life++;
 }
 
-/* Before any thread can use the library, and so hold its locks. */
+/* This runs before any thread can use the library and hold its locks. */
 __attribute__((constructor)) static void watch_forks(void)
 {
 	pthread_atfork(NULL, NULL, start_over);
@@ -52,8 +52,8 @@ static void wake(void *arg)
 	pthread_mutex_unlock(&woken_lock);
 }
 
-/* What is calculated must not depend on the rounding, the traps or the treatment of denormals that the caller
- * has set for its thread. Threads inherit these, so the engine is opened without them, too. */
+/* Results must not depend on the rounding, traps or treatment of denormals that the caller has set for its
+ * thread. New threads inherit these, so the engine is opened with the defaults, too. */
 static void environment_take(fenv_t *ret)
 {
 	fegetenv(ret);

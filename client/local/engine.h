@@ -13,24 +13,24 @@
 /* What one thread at a time submits to. */
 struct local_stream {
 	struct engine_stream *stream;
-	uint64_t life; /* of the process's engine that it belongs to */
+	uint64_t life; /* which of the engines that the process has had it belongs to */
 };
 
 /* Opens the engine if need be, and a stream of it. */
 int local_stream_open(struct local_stream *ret, struct error *err);
 void local_stream_close(struct local_stream *stream);
 
-/* The engine that the stream belongs to, which any thread may plan with. If the process is another one than
- * that which opened the stream, the stream is opened anew. Returns NULL with err. */
+/* Returns the stream's engine, with which any thread may plan, or NULL with err. In a forked child, the
+ * stream is opened anew first. */
 struct engine *local_stream_engine(struct local_stream *stream, struct error *err);
 
 struct local_job {
 	struct engine_job job; /* first; on_done is set by local_stream_run */
-	bool is_counted;       /* It is one run of the plan of its move, by itself. */
+	bool is_counted;       /* whether success counts as a run of its move's plan */
 	bool is_done;
 };
 
-/* Runs a job to its end, which its status then tells. Must be called after local_stream_engine. */
+/* Runs a job to its end and sets its status. The caller has called local_stream_engine before. */
 void local_stream_run(struct local_stream *stream, struct local_job *job);
 
 /* How often the plan has run, by whichever thread. */

@@ -9,7 +9,7 @@
 /* Bytes that the sentences of one reply take at most. */
 #define MOST_SENTENCES (64 * 1024)
 
-/* What the items of a request have come to. It is the session's until the next request. */
+/* These are the outcomes of the items of a submit. The session owns them until the next submit. */
 struct local_items {
 	int32_t *statuses;
 	struct msg_item_error *errors;
@@ -43,7 +43,7 @@ static struct local_items *items_new(uint32_t n)
 	return NULL;
 }
 
-/* Keeps the error of an item, if there is room for its sentence. */
+/* Sets the status of an item, and keeps its error if there is room for the message. */
 static void keep_error(struct local_items *items, uint32_t i, const struct error *error)
 {
 	const size_t len = strlen(error->message);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plans: transforms that are checked once. What is made of their layouts is the engine's to remember. */
+/* Plans are transforms that are checked once. The engine caches what it derives from their layouts. */
 #include "session.h"
 
 #include <inttypes.h>
@@ -30,7 +30,7 @@ void local_plans_free(struct local_session *session)
 
 /* ---- Preparing ---------------------------------------------------------------------------------------- */
 
-/* Checks all of a transform but its places. */
+/* Checks a transform, and refuses it if it has places: a plan gets them when it runs. */
 static int check(const struct msg_transform *t, struct error *err)
 {
 	struct transform transform;
@@ -113,7 +113,7 @@ int local_method_plan_release(struct local_session *session, const struct rpc_re
 
 /* ---- Running ------------------------------------------------------------------------------------------ */
 
-/* Region 0 stands for none, and the offset for an address. */
+/* Region 0 means that there is none; the offset is then an address. */
 static void place_tensor(struct msg_tensor *tensor, const struct region_place *place)
 {
 	tensor->region = place->region;

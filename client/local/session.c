@@ -175,7 +175,7 @@ static int handle(struct local_session *session, const struct rpc_request *reque
 	                 request->method->name);
 }
 
-/* When the request is to be answered; one that moves nothing has no such field. */
+/* Returns when the request is to be answered. Requests that move nothing have no such field. */
 static enum completion completion_of(const struct rpc_request *request)
 {
 	switch (request->method->id) {

@@ -62,8 +62,8 @@ typedef int local_method(struct local_session *session, const struct rpc_request
 struct region *local_region(const struct local_session *session, uint64_t id, const char *name,
                             struct error *err);
 
-/* Sets where a tensor of a request lies: in a region, or at the address that its offset is. is_written: the
- * region may not be read-only. */
+/* Sets where a tensor of a request lies: in a region or, without one, at the address that its offset is. If
+ * is_written is true, a read-only region is refused. */
 int local_place(const struct local_session *session, bool has_region, uint64_t id, uint64_t offset,
                 bool is_written, const char *name, struct tensor_place *ret, struct error *err);
 
@@ -71,7 +71,7 @@ int local_place(const struct local_session *session, bool has_region, uint64_t i
 int local_places(const struct local_session *session, const struct msg_transform *t,
                  struct request_places *ret, struct error *err);
 
-/* The address of a place, and its offset in all memory of the process. */
+/* local_address returns the address of a place, and local_offset its offset in own. */
 static inline uint64_t local_address(const struct tensor_place *place)
 {
 	return place->base + place->offset;

@@ -188,7 +188,7 @@ int local_method_transform(struct local_session *session, const struct rpc_reque
 
 /* ---- Explanations ------------------------------------------------------------------------------------- */
 
-/* An explanation that is on its way: of the largest part of a transform. */
+/* This is what it takes to explain a transform by its largest part. */
 struct explaining {
 	struct split split;
 	struct split_part part;

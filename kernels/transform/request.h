@@ -20,8 +20,8 @@ int tensor_layout_of(struct tensor_layout *ret, const struct msg_tensor *tensor,
 /* Copies a list of integers and returns how many there are, or -1 if the list is not present. */
 int ints_of(int64_t *ret, const struct int_list *list, bool present);
 
-/* Sets the transform that is asked for, without its splits. Refuses strides and shapes that do not agree with
- * each other; transform_init checks the rest. */
+/* Sets the transform that is asked for, without its splits. Refuses fields that do not fit each other, such
+ * as more strides than dimensions; transform_init checks the rest. */
 int transform_spec_of(const struct msg_transform *params, struct transform_spec *ret, struct error *err);
 
 /* Returns whether one of its tensors is split. */
@@ -31,8 +31,7 @@ bool transform_is_split(const struct msg_transform *params);
  * splits is its own only part, and transform_init has yet to check it. */
 int transform_split_of(const struct msg_transform *params, struct split *ret, struct error *err);
 
-/* Returns whether the request has tensors beside dst and src: what it converts by, and the scales that it
- * computes. Most requests have none. */
+/* Returns whether the request has a scale, a bias or an amax. Most requests have none. */
 bool transform_has_operands(const struct msg_transform *params);
 
 /* Returns the number that the transform converts by, or 0 if it is a tensor or not given. */
@@ -41,7 +40,7 @@ double operand_number(const struct msg_operand *params, bool is_given);
 /* Sets and returns the error of an exact cast that has changed the values of so many elements. */
 int request_explain_changed(const struct conversion *conversion, uint64_t changed, struct error *err);
 
-/* Refuses a transform whose tensors have places, since it is one of a plan, which gets them when it runs. */
+/* Refuses a transform whose tensors have places: a plan gets its places when it runs. */
 int request_refuse_places(const struct msg_transform *params, struct error *err);
 
 /* ---- Places ---------------------------------------------------------------------------------------- */

@@ -15,7 +15,7 @@ from tmad import Tmad, share
 
 
 def test_no_service(monkeypatch):
-    """None is there, and none is looked for."""
+    """There is no service, and the functions look for none."""
     monkeypatch.setenv("TMAD_SOCKET", "/nowhere")
     x = np.random.default_rng(1).random((200, 300))
     assert np.array_equal(tma.transpose(x), x.T)
@@ -191,7 +191,7 @@ def test_asyncio():
 
 
 def test_threads():
-    """Each has a client of its own; large moves of several threads run side by side."""
+    """Each thread has its own client; large moves of several threads run concurrently."""
     wrong, clients = [], set()
 
     def move(seed):
@@ -211,7 +211,7 @@ def test_threads():
 
 
 def test_children():
-    """After fork, in the middle of other threads' work."""
+    """A child that is forked while other threads move arrays can move arrays, too."""
     x = np.random.default_rng(3).random((600, 500))
     done = threading.Event()
 

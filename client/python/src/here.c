@@ -5,8 +5,7 @@
 
 #include <string.h>
 
-/* Moves of arrays that lie within so many bytes keep the GIL, which takes as long to get back as they take.
- */
+/* Smaller arrays are moved with the GIL held, since to get it back would take as long as the move. */
 #define KEEP_GIL_BYTES (64 * 1024)
 
 static pthread_key_t key; /* of each thread's own client */
@@ -24,7 +23,7 @@ int here_init(void)
 	return pthread_key_create(&key, free_client);
 }
 
-/* This thread's client, which stays connected until the thread ends. NULL with an exception. */
+/* Returns this thread's client, which stays connected until the thread ends, or NULL with an exception. */
 static tma_client *client_here(void)
 {
 	tma_client *client = pthread_getspecific(key);

@@ -19,9 +19,9 @@ _own = threading.local()
 
 
 def local() -> Client:
-    """This thread's client of "local:", which the first call makes. It moves arrays of the host where they are, by the
-    CPU and without a service. What only a service does, such as timelines and memory of other processes, is
-    UnsupportedError."""
+    """Returns this thread's client of "local:". The first call makes it, and so does the first one after it was closed
+    or the process forked. It moves arrays of the host where they are, on the CPU and without a service. What only a
+    service does, such as timelines and memory of other processes, raises UnsupportedError."""
     client: Client | None = getattr(_own, "client", None)
     if client is None or client.closed or _own.pid != os.getpid():
         _own.pid = os.getpid()

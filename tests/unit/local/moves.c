@@ -88,7 +88,7 @@ Test(local_moves, rounds_as_it_should)
 	    (struct tma_tensor){ .offset = (uintptr_t)wide, .dtype = TMA_FLOAT64, .rank = 1, .shape = { 1 } };
 #ifdef __SSE__
 	const unsigned before = _mm_getcsr();
-	_mm_setcsr(before | 0x8040); /* denormals are zeros */
+	_mm_setcsr(before | 0x8040); /* FTZ and DAZ: denormals are taken for zeros */
 #endif
 	cr_assert_eq(tma_transform(client, &transform), 0);
 #ifdef __SSE__
@@ -126,7 +126,7 @@ Test(local_moves, makes_scales)
 	tma_free(client);
 }
 
-/* [5] seen as blocks of 2 becomes 3 blocks of 2; what the last one lacks is the value. */
+/* [5] seen as blocks of 2 becomes 3 blocks of 2; the last one is filled up with the value. */
 Test(local_moves, incomplete_blocks)
 {
 	tma_client *client = local_client();

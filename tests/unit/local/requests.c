@@ -46,7 +46,7 @@ Test(local_requests, by_ticket)
 	tma_free(client);
 }
 
-/* A call that waits sends first what is kept for a batch. */
+/* A blocking call first sends the requests that are kept for a batch. */
 Test(local_requests, keep_their_order)
 {
 	tma_client *client = local_client();
@@ -62,7 +62,7 @@ Test(local_requests, keep_their_order)
 	tma_free(client);
 }
 
-/* Memory of a region stays until what names it has been moved. */
+/* The memory of a region stays until the requests that name it have run. */
 Test(local_requests, before_a_release)
 {
 	tma_client *client = local_client();
@@ -203,7 +203,7 @@ Test(local_requests, run_plans_that_convert)
 	tma_free(client);
 }
 
-/* Each item has a status of its own, and those that are wrong keep none from being moved. */
+/* Each item has its own status, and an invalid item does not stop the others. */
 Test(local_requests, of_many_items)
 {
 	tma_client *client = local_client();
