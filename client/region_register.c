@@ -94,10 +94,15 @@ int region_register(tma_region *region, int64_t deadline)
 	if (region->client->local && region->kind == REGION_KIND_MEMFD && (region->data || region->address))
 		return local_register(region,
 		                      region->data ? region->data : (const void *)(uintptr_t)region->address);
-	if (region->client->local)
+	if (region->client->local && region->kind == REGION_KIND_MEMFD)
 		return client_fail(region->client, STATUS_UNSUPPORTED,
 		                   "a client of \"local:\" has only memory of this process: map it, and use "
 		                   "tma_region_from_host_ptr");
+	if (region->client->local)
+		return client_fail(
+		    region->client, STATUS_UNSUPPORTED,
+		    "a client of \"local:\" moves memory of the host only; memory of a GPU takes a "
+		    "service");
 	rc = region_move(region, deadline);
 	if (rc < 0)
 		return rc;
