@@ -88,11 +88,12 @@ Test(local_moves, rounds_as_it_should)
 	    (struct tma_tensor){ .offset = (uintptr_t)wide, .dtype = TMA_FLOAT64, .rank = 1, .shape = { 1 } };
 #ifdef __SSE__
 	const unsigned before = _mm_getcsr();
-	_mm_setcsr(before | 0x8040); /* FTZ and DAZ: denormals are taken for zeros */
+	_mm_setcsr(before | 0x8040); /* FTZ and DAZ: denormals are taken for zeros. valgrind ignores both. */
+	const unsigned set = _mm_getcsr();
 #endif
 	cr_assert_eq(tma_transform(client, &transform), 0);
 #ifdef __SSE__
-	cr_assert_eq(_mm_getcsr() & 0x8040, 0x8040);
+	cr_assert_eq(_mm_getcsr() & 0x8040, set & 0x8040);
 	_mm_setcsr(before);
 #endif
 	cr_assert_eq(wide[0], (double)src[1]);
