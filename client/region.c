@@ -45,7 +45,7 @@ static int region_close(tma_region *region)
 	int rc;
 
 	if (client->local)
-		client_flush(client); /* What was kept for a batch may name the memory, which only is here. */
+		client_flush(client); /* Requests kept for a batch may name the memory. */
 	region_free(region);
 	if (stale)
 		return 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an engine tells of a plan, and the message that explain answers with. */
+/* This file has what an engine tells of a plan, and makes of it the message that explain answers with. */
 #include "explanation.h"
 
 #include <string.h>

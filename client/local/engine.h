@@ -10,7 +10,7 @@
 
 #include "kernels/engine.h"
 
-/* What one thread at a time submits to. */
+/* One thread at a time submits to a stream. */
 struct local_stream {
 	struct engine_stream *stream;
 	uint64_t life; /* which of the engines that the process has had it belongs to */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Many transforms and runs of plans in one request: each is checked and run by itself, and has a status. */
+/* A submit has many transforms and runs of plans: each is checked and run by itself, and has a status. */
 #include "session.h"
 
 #include <inttypes.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the tensors of requests lie, for the checks and for the engine. */
+/* This file finds where the tensors of requests lie, for the checks and for the engine. */
 #include "session.h"
 
 #include <inttypes.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of libtma-local share: a session, where a request's tensors lie, and its methods. */
+/* The files of libtma-local share this: a session, where a request's tensors lie, and the methods. */
 #ifndef CLIENT_LOCAL_SESSION_H
 #define CLIENT_LOCAL_SESSION_H
 

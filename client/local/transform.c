@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Transforms and their explanations. */
+/* This file runs transforms, and explains them. */
 #include "session.h"
 
 #include <string.h>

@@ -305,7 +305,8 @@ void py_region_leave(struct py_client *c, tma_region *region, char *address, uin
  */
 int py_region_place(struct py_client *c, const struct py_tensor *t, bool writable, struct tma_place *ret);
 
-/* The same of a contiguous list of blocks, which lies in a region also where host memory needs none. */
+/* Does the same for a contiguous list of blocks, which needs a region even where other host memory does not.
+ */
 int py_region_place_list(struct py_client *c, const struct py_tensor *t, struct tma_place *ret);
 
 /* ---- Slabs ----------------------------------------------------------------------------------------- */

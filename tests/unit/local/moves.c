@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is moved in this process: every kind of transform, and what is refused. */
+/* These tests move every kind of transform in this process, and check what is refused. */
 #include <fenv.h>
 #include <string.h>
 
