@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "capture.h"
 #include "softgpu.h"
 
 static const char *const entry_names[ENTRY_COUNT] = {
@@ -135,6 +136,15 @@ static enum needs needs_of(enum entry entry)
 	case ENTRY_cuDeviceGetByPCIBusId:
 	case ENTRY_cuDeviceCanAccessPeer:
 	case ENTRY_cuDeviceGetP2PAttribute:
+	case ENTRY_cuCtxGetId:
+	case ENTRY_cuCtxPushCurrent:
+	case ENTRY_cuCtxPopCurrent:
+	case ENTRY_cuThreadExchangeStreamCaptureMode:
+	case ENTRY_cuUserObjectCreate:
+	case ENTRY_cuUserObjectRelease:
+	case ENTRY_cuGraphRetainUserObject:
+	case ENTRY_cuGraphDestroy:
+	case ENTRY_cuGraphExecDestroy:
 		return NEEDS_INIT;
 	case ENTRY_cuDevicePrimaryCtxRetain:
 	case ENTRY_cuDevicePrimaryCtxRelease:
@@ -173,9 +183,37 @@ static bool is_sticky(CUresult result)
 	       result == CUDA_ERROR_UNKNOWN;
 }
 
+/* Whether captures can prohibit the call: what it does is no operation of a stream, so that a replay would
+ * not repeat it, or it waits for the device. */
+static bool is_unsafe(enum entry entry)
+{
+	switch (entry) {
+	case ENTRY_cuMemAlloc:
+	case ENTRY_cuMemFree:
+	case ENTRY_cuMemHostRegister:
+	case ENTRY_cuMemHostUnregister:
+	case ENTRY_cuIpcOpenMemHandle:
+	case ENTRY_cuIpcCloseMemHandle:
+	case ENTRY_cuMemPoolCreate:
+	case ENTRY_cuMemPoolDestroy:
+	case ENTRY_cuModuleLoadData:
+	case ENTRY_cuModuleUnload:
+	case ENTRY_cuEventQuery:
+	case ENTRY_cuEventSynchronize:
+	case ENTRY_cuStreamQuery:
+	case ENTRY_cuStreamSynchronize:
+	case ENTRY_cuCtxSynchronize:
+		return true;
+	default:
+		return false;
+	}
+}
+
 static CUresult check(enum entry entry, int device)
 {
 	enum needs needs = needs_of(entry);
+	if (object_is_destroying())
+		return CUDA_ERROR_NOT_PERMITTED;
 	if (is_to_fail(entry)) {
 		if (!state.fail_alone && is_sticky(state.fail_with))
 			call_stick(device, state.fail_with);
@@ -185,7 +223,8 @@ static CUresult check(enum entry entry, int device)
 		return CUDA_ERROR_NOT_INITIALIZED;
 	if (needs >= NEEDS_HEALTH && device != NO_DEVICE && state.stuck[device] != CUDA_SUCCESS)
 		return state.stuck[device];
-	return needs == NEEDS_CONTEXT ? context_check() : CUDA_SUCCESS;
+	CUresult result = needs == NEEDS_CONTEXT ? context_check() : CUDA_SUCCESS;
+	return result ?: is_unsafe(entry) ? capture_check_thread() : CUDA_SUCCESS;
 }
 
 /* What is not yet a whole line is looked at again; and left to another process if the device is not in use in
@@ -402,6 +441,7 @@ __attribute__((destructor)) static void end(void)
 	call_lock();
 	for (int i = 0; i < MOST_DEVICES; i++)
 		queue_stop(i);
+	object_stop();
 	if (*state.live && (file = fopen(state.live, "w"))) {
 		live(text, sizeof text);
 		fputs(text, file);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "call.h"
+#include "capture.h"
 #include "softgpu.h"
 #include "tests/softgpu/model.h"
 
@@ -27,7 +28,6 @@ struct copy {
 	struct end dst;
 	struct end src;
 	size_t size;
-	uint64_t least_ns;
 	size_t rows; /* of size bytes; 0: one */
 	size_t dst_pitch;
 	size_t src_pitch;
@@ -111,7 +111,6 @@ static void count(uint64_t *sectors, uint64_t address, size_t size)
 static CUresult run_copy(struct op *op)
 {
 	struct copy *copy = (struct copy *)op;
-	uint64_t end = call_now_ns() + copy->least_ns;
 	call_lock();
 	bool good =
 	    is_there(&copy->dst, copy->size, ACCESS_WRITE) && is_there(&copy->src, copy->size, ACCESS_READ);
@@ -123,8 +122,6 @@ static CUresult run_copy(struct op *op)
 		count(&model_counts->read.driver, copy->src.address, copy->size);
 	if (model_counts && copy->dst.device != NO_DEVICE)
 		count(&model_counts->written.driver, copy->dst.address, copy->size);
-	if (copy->least_ns > 0)
-		call_sleep_until(end);
 	return CUDA_SUCCESS;
 }
 
@@ -138,7 +135,7 @@ static CUresult push_copy(const struct end *dst, const struct end *src, size_t s
 		             .src = *src,
 		             .size = size },
 		    *op;
-	CUresult result = stream_fails(stream);
+	CUresult result = stream_fails(stream) ?: capture_check(stream);
 	if (result != CUDA_SUCCESS || size == 0)
 		return result;
 	int device = stream->context->ordinal;
@@ -146,17 +143,17 @@ static CUresult push_copy(const struct end *dst, const struct end *src, size_t s
 	             ?: check_end(&copy.src, device, size, ACCESS_READ);
 	if (result != CUDA_SUCCESS)
 		return result;
+	bool is_pageable = copy.dst.device == NO_DEVICE || copy.src.device == NO_DEVICE;
+	if (is_pageable && stream->capture)
+		return capture_refuse(stream);
 	copy.op.unit = unit_of(dst->address, src->address, device);
 	copy.op.touches = home_of(dst) | home_of(src);
-	if (copy.op.unit != UNIT_KERNELS)
-		copy.least_ns = call_copy_ns();
 	op = malloc(sizeof *op);
 	if (!op)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	*op = copy;
 	stream_push(stream, &op->op);
-	return copy.dst.device != NO_DEVICE && copy.src.device != NO_DEVICE ? CUDA_SUCCESS
-	                                                                    : stream_drain(stream);
+	return is_pageable ? stream_drain(stream) : CUDA_SUCCESS;
 }
 
 /* The devices are those of the contexts, whatever is current. */
@@ -193,7 +190,6 @@ static size_t pitched_bytes(const struct copy *copy, size_t pitch)
 static CUresult run_rows(struct op *op)
 {
 	struct copy *copy = (struct copy *)op;
-	uint64_t end = call_now_ns() + copy->least_ns;
 	call_lock();
 	bool good = is_there(&copy->dst, pitched_bytes(copy, copy->dst_pitch), ACCESS_WRITE) &&
 	            is_there(&copy->src, pitched_bytes(copy, copy->src_pitch), ACCESS_READ);
@@ -210,8 +206,6 @@ static CUresult run_rows(struct op *op)
 			count(&model_counts->written.driver, dst, copy->size);
 		}
 	}
-	if (copy->least_ns > 0)
-		call_sleep_until(end);
 	return CUDA_SUCCESS;
 }
 
@@ -225,7 +219,6 @@ static CUresult push_rows(const CUDA_MEMCPY2D *wanted, CUstream handle)
 		                     .amount = wanted->WidthInBytes * wanted->Height,
 		                     .unit = out ? UNIT_TO_HOST : UNIT_TO_DEVICE,
 		                     .run = run_rows },
-		             .least_ns = call_copy_ns(),
 		             .dst = { out ? (uint64_t)wanted->dstHost : wanted->dstDevice,
 		                      out ? SIDE_HOST : SIDE_DEVICE, NO_DEVICE },
 		             .src = { out ? wanted->srcDevice : (uint64_t)wanted->srcHost,
@@ -235,7 +228,7 @@ static CUresult push_rows(const CUDA_MEMCPY2D *wanted, CUstream handle)
 		             .dst_pitch = wanted->dstPitch,
 		             .src_pitch = wanted->srcPitch },
 		    *op;
-	CUresult result = stream_fails(stream);
+	CUresult result = stream_fails(stream) ?: capture_check(stream);
 	if (result != CUDA_SUCCESS || copy.size == 0 || copy.rows == 0)
 		return result;
 	if (wanted->srcMemoryType != src_type || (!out && wanted->dstMemoryType != CU_MEMORYTYPE_DEVICE) ||
@@ -277,7 +270,7 @@ static CUresult push_set(uint64_t dst, unsigned char value, size_t size, CUstrea
 {
 	struct stream *stream = stream_find(handle);
 	struct set *op;
-	CUresult result = stream_fails(stream);
+	CUresult result = stream_fails(stream) ?: capture_check(stream);
 	if (result != CUDA_SUCCESS || size == 0)
 		return result;
 	if (!range_reaches(stream->context->ordinal, dst, size, ACCESS_WRITE))

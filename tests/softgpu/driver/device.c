@@ -18,6 +18,7 @@ static struct {
 	} device[MOST_DEVICES];
 	uint64_t memory_bytes;
 	int multiprocessors;
+	uint64_t last_id; /* of a context */
 } state;
 
 /* Aligned so that no thread-local storage begins 16 bytes into a page: clang's leak checker would take what
@@ -274,6 +275,20 @@ CUresult context_check(void)
 	return current->refs > 0 ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
+/* A context that comes back has another id than before. */
+static CUresult get_id(CUcontext handle, unsigned long long *ret)
+{
+	const struct context *context = handle ? (struct context *)handle : current;
+	if (!ret)
+		return CUDA_ERROR_INVALID_VALUE;
+	if (!context || context_ordinal((CUcontext)context) == NO_DEVICE)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	if (context->refs == 0)
+		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+	*ret = context->id;
+	return CUDA_SUCCESS;
+}
+
 struct context *context_current(void)
 {
 	return current;
@@ -311,7 +326,8 @@ static CUresult retain(CUcontext *ret, CUdevice device)
 	CUresult result = queue_start(device);
 	if (result != CUDA_SUCCESS)
 		return result;
-	context->refs++;
+	if (context->refs++ == 0)
+		context->id = ++state.last_id;
 	*ret = (CUcontext)context;
 	return CUDA_SUCCESS;
 }
@@ -383,27 +399,55 @@ CUresult CUDAAPI cuCtxGetCurrent(CUcontext *ret)
 	return leave(enter(ENTRY_cuCtxGetCurrent) ?: get_current(ret));
 }
 
-/* The client library's, which the engine has no use for: they are not counted. */
-static _Thread_local struct context *beneath[4];
+static CUresult get_device(CUdevice *ret)
+{
+	if (!ret)
+		return CUDA_ERROR_INVALID_VALUE;
+	*ret = current->ordinal;
+	return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuCtxGetDevice(CUdevice *ret)
+{
+	return leave(enter(ENTRY_cuCtxGetDevice) ?: get_device(ret));
+}
+
+CUresult CUDAAPI cuCtxGetId(CUcontext context, unsigned long long *ret)
+{
+	return leave(enter(ENTRY_cuCtxGetId) ?: get_id(context, ret));
+}
+
+static _Thread_local struct context *beneath[16];
 static _Thread_local size_t depth;
 
-CUresult CUDAAPI cuCtxPushCurrent(CUcontext context)
+static CUresult push_current(CUcontext context)
 {
-	if (!context || depth == sizeof beneath / sizeof *beneath)
+	if (context_ordinal(context) == NO_DEVICE || depth == sizeof beneath / sizeof *beneath)
 		return CUDA_ERROR_INVALID_CONTEXT;
 	beneath[depth++] = current;
 	current = (struct context *)context;
 	return CUDA_SUCCESS;
 }
 
-CUresult CUDAAPI cuCtxPopCurrent(CUcontext *ret)
+/* Without anything beneath, the thread is left without a context. */
+static CUresult pop_current(CUcontext *ret)
 {
-	if (depth == 0)
+	if (!current)
 		return CUDA_ERROR_INVALID_CONTEXT;
 	if (ret)
 		*ret = (CUcontext)current;
-	current = beneath[--depth];
+	current = depth > 0 ? beneath[--depth] : NULL;
 	return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuCtxPushCurrent(CUcontext context)
+{
+	return leave(enter(ENTRY_cuCtxPushCurrent) ?: push_current(context));
+}
+
+CUresult CUDAAPI cuCtxPopCurrent(CUcontext *ret)
+{
+	return leave(enter(ENTRY_cuCtxPopCurrent) ?: pop_current(ret));
 }
 
 CUresult CUDAAPI cuCtxGetStreamPriorityRange(int *least, int *greatest)

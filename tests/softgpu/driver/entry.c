@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "call.h"
+#include "capture.h"
 #include "softgpu.h"
 #include "tests/softgpu/live.h"
 
@@ -104,6 +105,17 @@ CUresult CUDAAPI cuDriverGetVersion(int *ret)
 	RESULT(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, "the memory is not registered")                 \
 	RESULT(CUDA_ERROR_ILLEGAL_INSTRUCTION, "a kernel broke a rule of the device")                 \
 	RESULT(CUDA_ERROR_LAUNCH_FAILED, "a kernel died")                                             \
+	RESULT(CUDA_ERROR_ILLEGAL_STATE, "it cannot be done now")                                     \
+	RESULT(CUDA_ERROR_NOT_PERMITTED, "this thread may not call the driver")                       \
+	RESULT(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "a capture does not allow it")                  \
+	RESULT(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, "the capture has been invalidated")             \
+	RESULT(CUDA_ERROR_STREAM_CAPTURE_MERGE, "two captures cannot be joined")                      \
+	RESULT(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED, "the capture was begun in another stream")        \
+	RESULT(CUDA_ERROR_STREAM_CAPTURE_UNJOINED, "a stream has not joined the first one again")     \
+	RESULT(CUDA_ERROR_STREAM_CAPTURE_ISOLATION, "a capture cannot wait for what is outside")      \
+	RESULT(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, "the legacy stream would wait for a capture")      \
+	RESULT(CUDA_ERROR_CAPTURED_EVENT, "the event was recorded in a capture")                      \
+	RESULT(CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD, "the capture was begun by another thread")     \
 	RESULT(CUDA_ERROR_NOT_SUPPORTED, "this device cannot do that")                                \
 	RESULT(CUDA_ERROR_UNKNOWN, "nobody knows")
 
@@ -170,6 +182,9 @@ size_t live(char *ret, size_t size)
 		{ "memory pools", pool_live() },
 		{ "allocations of memory pools", ranges_of(RANGE_POOLED) },
 		{ "imported pointers of memory pools", ranges_of(RANGE_IMPORTED) },
+		{ "graphs", graph_live() },
+		{ "instances of graphs", instance_live() },
+		{ "user objects", object_live() },
 	};
 	size_t n = 0, at = 0;
 	*ret = '\0';

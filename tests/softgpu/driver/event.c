@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "call.h"
+#include "capture.h"
 #include "softgpu.h"
 
 struct event {
@@ -67,12 +68,12 @@ static CUresult record(CUevent handle, CUstream stream_handle)
 	struct stream *stream = stream_find(stream_handle);
 	if (!event || !stream || event->context != stream->context)
 		return CUDA_ERROR_INVALID_HANDLE;
-	CUresult result = stream_fails(stream);
+	CUresult result = stream_fails(stream) ?: capture_check(stream);
 	if (result != CUDA_SUCCESS)
 		return result;
 	struct mark *mark = mark_new();
 	struct op *op = malloc(sizeof *op);
-	if (!mark || !op) {
+	if (!mark || !op || (stream->capture && capture_record(stream, mark) != CUDA_SUCCESS)) {
 		mark_unref(mark);
 		free(op);
 		return CUDA_ERROR_OUT_OF_MEMORY;
@@ -93,14 +94,19 @@ static CUresult wait(CUstream stream_handle, CUevent handle, unsigned int flags)
 		return CUDA_ERROR_INVALID_HANDLE;
 	if (flags != CU_EVENT_WAIT_DEFAULT)
 		return CUDA_ERROR_INVALID_VALUE;
-	CUresult result = stream_fails(stream) ?: call_stuck(event->context->ordinal);
-	if (result != CUDA_SUCCESS)
+	CUresult result =
+	    stream_fails(stream) ?: call_stuck(event->context->ordinal) ?: capture_check(stream);
+	if (result != CUDA_SUCCESS || !event->mark)
 		return result;
-	if (!event->mark || event->mark->reached)
-		return CUDA_SUCCESS;
 	struct op *op = malloc(sizeof *op);
 	if (!op)
 		return CUDA_ERROR_OUT_OF_MEMORY;
+	if (stream->capture || event->mark->moment)
+		result = capture_wait(stream, event->mark);
+	if (result != CUDA_SUCCESS || event->mark->reached) {
+		free(op);
+		return result;
+	}
 	event->mark->refs++;
 	*op = (struct op){ .after = event->mark };
 	stream_push(stream, op);
@@ -112,10 +118,28 @@ static CUresult query(CUevent handle)
 	const struct event *event = find(handle);
 	if (!event)
 		return CUDA_ERROR_INVALID_HANDLE;
-	CUresult result = call_stuck(event->context->ordinal);
+	CUresult result = call_stuck(event->context->ordinal) ?: capture_check_mark(event->mark);
 	if (result != CUDA_SUCCESS)
 		return result;
 	return !event->mark || event->mark->reached ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+/* The event may be recorded anew or destroyed meanwhile. */
+static CUresult synchronize(CUevent handle)
+{
+	const struct event *event = find(handle);
+	if (!event)
+		return CUDA_ERROR_INVALID_HANDLE;
+	int device = event->context->ordinal;
+	struct mark *mark = event->mark;
+	CUresult result = call_stuck(device) ?: capture_check_mark(mark);
+	if (result != CUDA_SUCCESS || !mark)
+		return result;
+	mark->refs++;
+	while (!mark->reached && call_stuck(device) == CUDA_SUCCESS)
+		call_wait();
+	mark_unref(mark);
+	return call_stuck(device);
 }
 
 static CUresult elapsed(float *ret_ms, CUevent start_handle, CUevent end_handle)
@@ -126,7 +150,8 @@ static CUresult elapsed(float *ret_ms, CUevent start_handle, CUevent end_handle)
 	if (!start || !end || start->context != end->context || !start->has_time || !end->has_time ||
 	    !start->mark || !end->mark)
 		return CUDA_ERROR_INVALID_HANDLE;
-	CUresult result = call_stuck(start->context->ordinal);
+	CUresult result = call_stuck(start->context->ordinal)
+	                      ?: capture_check_mark(start->mark) ?: capture_check_mark(end->mark);
 	if (result != CUDA_SUCCESS)
 		return result;
 	if (!start->mark->reached || !end->mark->reached)
@@ -158,6 +183,11 @@ CUresult CUDAAPI cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int 
 CUresult CUDAAPI cuEventQuery(CUevent event)
 {
 	return leave(enter(ENTRY_cuEventQuery) ?: query(event));
+}
+
+CUresult CUDAAPI cuEventSynchronize(CUevent event)
+{
+	return leave(enter(ENTRY_cuEventSynchronize) ?: synchronize(event));
 }
 
 CUresult CUDAAPI cuEventElapsedTime(float *ret_ms, CUevent start, CUevent end)

@@ -10,8 +10,9 @@
 #include <string.h>
 
 #include "call.h"
-#include "tests/softgpu/model.h"
+#include "capture.h"
 #include "softgpu.h"
+#include "tests/softgpu/model.h"
 
 #define MOST_THREADS 1024
 #define MOST_Z       64
@@ -24,9 +25,7 @@ struct launch {
 	struct op op;
 	const struct model_kernel *kernel;
 	struct model_launch launch;
-	bool faults;
-	uint64_t least_ns;
-	void *argument; /* in the same memory */
+	void *argument; /* in the same memory; launch.params points here */
 };
 
 /* The kernel that the calling thread runs. Aligned for clang's leak checker (device.c). */
@@ -54,18 +53,13 @@ void launch_init(void)
 static CUresult run(struct op *op)
 {
 	struct launch *launch = (struct launch *)op;
-	uint64_t end = call_now_ns() + launch->least_ns;
 	char report[1024];
-	if (launch->faults)
-		return CUDA_ERROR_ILLEGAL_ADDRESS;
-	launch->launch.params = &launch->argument;
 	running.device = op->device;
 	running.reached_all = true;
 	if (!model_run(launch->kernel, &launch->launch, report, sizeof report)) {
 		fprintf(stderr, "softgpu: %s\n", report);
 		return running.reached_all ? CUDA_ERROR_ILLEGAL_INSTRUCTION : CUDA_ERROR_ILLEGAL_ADDRESS;
 	}
-	call_sleep_until(end);
 	return CUDA_SUCCESS;
 }
 
@@ -141,9 +135,11 @@ static struct launch *launch_new(const struct function *function, const void *ar
 	    aligned_alloc(ALIGNMENT, before + (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
 	if (!launch)
 		return NULL;
-	*launch =
-	    (struct launch){ .op = { .unit = UNIT_KERNELS, .name = model_name(function->kernel), .run = run },
-		             .kernel = function->kernel };
+	*launch = (struct launch){ .op = { .unit = UNIT_KERNELS,
+		                           .is_launch = true,
+		                           .name = model_name(function->kernel),
+		                           .run = run },
+		                   .kernel = function->kernel };
 	launch->argument = (char *)launch + before;
 	memcpy(launch->argument, argument, size);
 	return launch;
@@ -168,14 +164,16 @@ static CUresult push(const CUlaunchConfig *config, CUfunction handle, void **par
 	struct stream *stream = stream_find(config->hStream);
 	if (!stream || stream->context != function->context)
 		return CUDA_ERROR_INVALID_HANDLE;
+	CUresult result = capture_check(stream);
+	if (result != CUDA_SUCCESS)
+		return result;
 	struct launch *launch = launch_new(function, params[0]);
 	if (!launch)
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	launch->launch = shape;
+	launch->launch.params = &launch->argument;
 	launch->op.passing = passing;
 	launch->op.amount = (unsigned long long)shape.grid[0] * shape.grid[1] * shape.grid[2];
-	launch->faults = call_launch_faults(function->context->ordinal);
-	launch->least_ns = call_launch_ns();
 	stream_push(stream, &launch->op);
 	return CUDA_SUCCESS;
 }

@@ -2,8 +2,8 @@
 /* Memory pools (cudaMallocAsync) as other processes have them. A pool is one memfd, mapped as a whole
  * wherever it is used; its name says which pool it is, and an exported pointer is a place in it. As driver
  * 580 has it, a pool that is imported several times is one pool with as many imports, and a pointer that is
- * imported twice is freed at once. What is not modelled is the order of streams: memory is there, and gone,
- * at once. */
+ * imported twice is freed at once. Memory is there at once, and gone when its stream comes to where it was
+ * freed. In a capture, it has an address that only replays of the graph give memory to. */
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,10 +12,12 @@
 #include <unistd.h>
 
 #include "call.h"
+#include "capture.h"
 #include "softgpu.h"
 
 #define POOL_BYTES  (UINT64_C(256) << 20)
 #define ALIGN_BYTES 512u
+#define POISON      0xa5
 #define NAME        "softgpu-pool-"
 
 /* Which pool it is, wherever. */
@@ -175,38 +177,133 @@ static CUresult add_range(CUdeviceptr *ret, struct pool *pool, enum range_kind k
 	return CUDA_SUCCESS;
 }
 
-static CUresult allocate(CUdeviceptr *ret, size_t size, CUmemoryPool handle, CUstream stream)
+static void remove_range(struct range *range)
 {
-	struct pool *pool = find(handle);
-	if (!ret || size == 0 || size > POOL_BYTES || !pool || pool->is_imported || !stream_find(stream))
-		return CUDA_ERROR_INVALID_VALUE;
-	CUresult result = stream_fails(stream_find(stream)) ?: call_stuck(pool->name.ordinal);
-	if (result != CUDA_SUCCESS)
-		return result;
-	uint64_t start = find_room(pool, size);
-	if (start == 0 || size > memory_free(pool->name.ordinal))
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	result = add_range(ret, pool, RANGE_POOLED, start, size);
-	if (result == CUDA_SUCCESS)
-		memory_charge(pool->name.ordinal, size);
-	return result;
-}
-
-static CUresult release(CUdeviceptr pointer, CUstream stream)
-{
-	struct range *range = range_find(pointer);
-	if (!range || !range->pool || range->start != pointer || !stream_find(stream))
-		return CUDA_ERROR_INVALID_VALUE;
-	CUresult result = stream_fails(stream_find(stream)) ?: call_stuck(range->home);
-	if (result != CUDA_SUCCESS)
-		return result;
 	struct pool *pool = range->pool;
-	if (range->kind == RANGE_POOLED)
+	if (range->kind != RANGE_IMPORTED)
 		memory_discharge(range->home, range->size);
 	range_remove(range);
 	pool->used--;
 	free_unused(pool);
+}
+
+/* An operation that gives or takes memory. */
+struct turn {
+	struct op op;
+	struct range *range;
+};
+
+static CUresult push_turn(struct stream *stream, const struct op *op, struct range *range)
+{
+	struct turn *turn = malloc(sizeof *turn);
+	if (!turn)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	*turn = (struct turn){ .op = *op, .range = range };
+	stream_push(stream, &turn->op);
 	return CUDA_SUCCESS;
+}
+
+static void drop_range(struct op *op)
+{
+	remove_range(((struct turn *)op)->range);
+}
+
+/* What a replay finds there is not what the one before has left. */
+static CUresult run_give(struct op *op)
+{
+	struct range *range = ((struct turn *)op)->range;
+	memset((void *)range->start, POISON, range->size);
+	call_lock();
+	range->is_live = true;
+	call_unlock();
+	return CUDA_SUCCESS;
+}
+
+static CUresult run_take(struct op *op)
+{
+	call_lock();
+	((struct turn *)op)->range->is_live = false;
+	call_unlock();
+	return CUDA_SUCCESS;
+}
+
+/* The node that gives the memory owns the range. */
+static CUresult capture_memory(struct range *range, struct stream *stream)
+{
+	range->capture = capture_id(stream);
+	return push_turn(stream, &(struct op){ .allocates = true, .run = run_give, .drop = drop_range },
+	                 range);
+}
+
+static CUresult allocate_in(CUdeviceptr *ret, size_t size, struct pool *pool, struct stream *stream)
+{
+	uint64_t start = find_room(pool, size);
+	CUdeviceptr address;
+	if (start == 0 || size > memory_free(pool->name.ordinal))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	CUresult result =
+	    add_range(&address, pool, stream->capture ? RANGE_GRAPH : RANGE_POOLED, start, size);
+	if (result != CUDA_SUCCESS)
+		return result;
+	memory_charge(pool->name.ordinal, size);
+	struct range *range = range_find(address);
+	if (stream->capture && (result = capture_memory(range, stream)) != CUDA_SUCCESS)
+		remove_range(range);
+	else
+		*ret = address;
+	return result;
+}
+
+static CUresult allocate(CUdeviceptr *ret, size_t size, CUmemoryPool handle, CUstream stream_handle)
+{
+	struct pool *pool = find(handle);
+	struct stream *stream = stream_find(stream_handle);
+	if (!ret || size == 0 || size > POOL_BYTES || !pool || pool->is_imported || !stream)
+		return CUDA_ERROR_INVALID_VALUE;
+	CUresult result = stream_fails(stream) ?: capture_check(stream) ?: call_stuck(pool->name.ordinal);
+	return result ?: allocate_in(ret, size, pool, stream);
+}
+
+/* A graph frees what it has allocated itself, and nobody else does: of what a graph leaves to be freed by
+ * others there is no model. */
+static bool can_free(const struct range *range, const struct stream *stream)
+{
+	return stream->capture ? range->kind == RANGE_GRAPH && range->capture == capture_id(stream)
+	                       : range->kind != RANGE_GRAPH;
+}
+
+static CUresult release(CUdeviceptr pointer, CUstream stream_handle)
+{
+	struct range *range = range_find(pointer);
+	struct stream *stream = stream_find(stream_handle);
+	if (!range || !range->pool || range->start != pointer || range->is_freed || !stream)
+		return CUDA_ERROR_INVALID_VALUE;
+	CUresult result = stream_fails(stream) ?: capture_check(stream) ?: call_stuck(range->home);
+	if (result != CUDA_SUCCESS)
+		return result;
+	if (!can_free(range, stream))
+		return CUDA_ERROR_INVALID_VALUE;
+	const struct op op = { .run = stream->capture ? run_take : NULL,
+		               .drop = stream->capture ? NULL : drop_range };
+	result = push_turn(stream, &op, range);
+	range->is_freed = result == CUDA_SUCCESS;
+	return result;
+}
+
+/* What a pool keeps of freed memory is not modelled: none. */
+static CUresult set_attribute(CUmemoryPool handle, CUmemPool_attribute attribute, const void *value)
+{
+	if (!find(handle) || !value)
+		return CUDA_ERROR_INVALID_VALUE;
+	switch (attribute) {
+	case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+	case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+	case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+	case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+		return CUDA_SUCCESS;
+	default:
+		return CUDA_ERROR_INVALID_VALUE;
+	}
 }
 
 /* ---- Devices ------------------------------------------------------------------------------------------ */
@@ -272,7 +369,7 @@ static CUresult export_pool(void *ret, CUmemoryPool handle, CUmemAllocationHandl
 static CUresult export_pointer(CUmemPoolPtrExportData *ret, CUdeviceptr address)
 {
 	const struct range *range = range_find_kind(address, RANGE_POOLED);
-	if (!ret || !range || range->start != address)
+	if (!ret || !range || range->start != address || range->is_freed)
 		return CUDA_ERROR_INVALID_VALUE;
 	struct pointer pointer = { .name = range->pool->name,
 		                   .offset = address - range->pool->start,
@@ -331,7 +428,7 @@ static CUresult import_pointer(CUdeviceptr *ret, CUmemoryPool handle, const CUme
 	    pointer.offset > POOL_BYTES || pointer.size > POOL_BYTES - pointer.offset)
 		return CUDA_ERROR_INVALID_VALUE;
 	const struct range *range = range_find(pool->start + pointer.offset);
-	if (!range || range->start != pool->start + pointer.offset)
+	if (!range || range->start != pool->start + pointer.offset || range->is_freed)
 		return add_range(ret, pool, RANGE_IMPORTED, pool->start + pointer.offset, pointer.size);
 	*ret = range->start;
 	return CUDA_SUCCESS;
@@ -347,6 +444,11 @@ CUresult CUDAAPI cuMemPoolCreate(CUmemoryPool *ret, const CUmemPoolProps *proper
 CUresult CUDAAPI cuMemPoolDestroy(CUmemoryPool pool)
 {
 	return leave(enter_mapping(ENTRY_cuMemPoolDestroy) ?: destroy(pool));
+}
+
+CUresult CUDAAPI cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
+{
+	return leave(enter(ENTRY_cuMemPoolSetAttribute) ?: set_attribute(pool, attribute, value));
 }
 
 CUresult CUDAAPI cuMemAllocFromPoolAsync(CUdeviceptr *ret, size_t size, CUmemoryPool pool, CUstream stream)

@@ -19,6 +19,7 @@
 #include <stdlib.h>
 
 #include "call.h"
+#include "capture.h"
 #include "softgpu.h"
 
 #define LOOK_AGAIN_US 20
@@ -46,6 +47,9 @@ static const char *const unit_names[UNITS] = {
 	[UNIT_KERNELS] = "kernels", [UNIT_TO_DEVICE] = "to_device", [UNIT_TO_HOST] = "to_host"
 };
 
+/* The alignment is for clang's leak checker (device.c). */
+static _Thread_local _Alignas(64) bool is_unit;
+
 static void *unit_main(void *arg);
 static void throw_away(int device);
 
@@ -61,6 +65,11 @@ static void unit_wake(struct worker *worker)
 	if (worker->sleeps)
 		pthread_cond_signal(&worker->wake);
 	worker->sleeps = false;
+}
+
+bool queue_is_unit(void)
+{
+	return is_unit;
 }
 
 void queue_wake(void)
@@ -214,38 +223,47 @@ static struct stream *choose(const struct worker *worker)
 	return chosen;
 }
 
-static void op_free(struct op *op)
+void op_free(struct op *op)
 {
+	if (op->drop)
+		op->drop(op);
 	mark_unref(op->after);
 	mark_unref(op->reaches);
 	free(op);
 }
 
-/* The first operation is over; so may be the stream. */
+static void free_if_unused(struct stream *stream)
+{
+	if (!stream->is_destroyed || !STAILQ_EMPTY(&stream->ops))
+		return;
+	TAILQ_REMOVE(&streams, stream, entry);
+	free(stream);
+}
+
+/* The first operation is over; so may be the stream, and with the operation those of a graph. */
 static void drop_first(struct stream *stream)
 {
 	struct op *op = STAILQ_FIRST(&stream->ops);
 	STAILQ_REMOVE_HEAD(&stream->ops, entry);
+	free_if_unused(stream);
 	op_free(op);
-	if (stream->is_destroyed && STAILQ_EMPTY(&stream->ops)) {
-		TAILQ_REMOVE(&streams, stream, entry);
-		free(stream);
-	}
+}
+
+static struct stream *find_idle(int device)
+{
+	struct stream *stream;
+	TAILQ_FOREACH(stream, &streams, entry)
+		if (device_of(stream) == device && !STAILQ_EMPTY(&stream->ops) && !stream->is_running)
+			return stream;
+	return NULL;
 }
 
 /* But for operations that run: their units drop them. */
 static void throw_away(int device)
 {
-	struct stream *stream, *next;
-	for (stream = TAILQ_FIRST(&streams); stream; stream = next) {
-		next = TAILQ_NEXT(stream, entry);
-		if (device_of(stream) != device)
-			continue;
-		for (bool more = !STAILQ_EMPTY(&stream->ops) && !stream->is_running; more;) {
-			more = STAILQ_NEXT(STAILQ_FIRST(&stream->ops), entry) != NULL;
-			drop_first(stream);
-		}
-	}
+	struct stream *stream;
+	while ((stream = find_idle(device)))
+		drop_first(stream);
 }
 
 /* A line of the trace; the first device's units have no number. */
@@ -260,6 +278,16 @@ static void trace(const char *what, const struct stream *stream, enum unit unit,
 	           stream->priority, op->passing);
 }
 
+/* Without the lock. */
+static CUresult run_op(struct op *op)
+{
+	const uint64_t end = op->least_ns > 0 ? call_now_ns() + op->least_ns : 0;
+	CUresult result = op->faults ? CUDA_ERROR_ILLEGAL_ADDRESS : op->run(op);
+	if (result == CUDA_SUCCESS && op->least_ns > 0)
+		call_sleep_until(end);
+	return result;
+}
+
 static void run_first(struct stream *stream, enum unit unit)
 {
 	struct op *op = STAILQ_FIRST(&stream->ops);
@@ -268,7 +296,7 @@ static void run_first(struct stream *stream, enum unit unit)
 		wake_units();
 		trace("begin", stream, unit, op);
 		call_unlock();
-		CUresult result = op->run(op);
+		CUresult result = run_op(op);
 		call_lock();
 		trace("end", stream, unit, op);
 		stream->is_running = false;
@@ -298,6 +326,7 @@ static void unit_sleep(struct worker *worker)
 static void *unit_main(void *arg)
 {
 	struct worker *worker = arg;
+	is_unit = true;
 	call_lock();
 	while (!devices[worker->device].is_stopping) {
 		bool is_lost = call_stuck(worker->device) != CUDA_SUCCESS;
@@ -332,11 +361,9 @@ CUresult stream_new(struct stream **ret, struct context *context, bool blocking,
 
 void stream_destroy(struct stream *stream)
 {
+	capture_leave(stream);
 	stream->is_destroyed = true;
-	if (!STAILQ_EMPTY(&stream->ops))
-		return;
-	TAILQ_REMOVE(&streams, stream, entry);
-	free(stream);
+	free_if_unused(stream);
 }
 
 struct stream *stream_find(CUstream handle)
@@ -345,7 +372,8 @@ struct stream *stream_find(CUstream handle)
 	if (!handle || handle == CU_STREAM_LEGACY)
 		return &devices[device_current()].legacy;
 	TAILQ_FOREACH(stream, &streams, entry)
-		if ((CUstream)stream == handle && !stream->is_destroyed && !stream->is_legacy)
+		if ((CUstream)stream == handle && !stream->is_destroyed && !stream->is_legacy &&
+		    !stream->is_hidden)
 			return stream;
 	return NULL;
 }
@@ -355,7 +383,7 @@ size_t stream_live(void)
 	const struct stream *stream;
 	size_t n = 0;
 	TAILQ_FOREACH(stream, &streams, entry)
-		n += !stream->is_legacy;
+		n += !stream->is_legacy && !stream->is_hidden;
 	return n;
 }
 
@@ -367,7 +395,15 @@ CUresult stream_fails(const struct stream *stream)
 void stream_push(struct stream *stream, struct op *op)
 {
 	op->device = device_of(stream);
+	if (stream->capture) {
+		capture_push(stream, op);
+		return;
+	}
 	op->number = ++last_number;
+	op->faults = op->is_launch && call_launch_faults(op->device);
+	op->least_ns = op->is_launch                                            ? call_launch_ns()
+	               : op->unit == UNIT_TO_DEVICE || op->unit == UNIT_TO_HOST ? call_copy_ns()
+	                                                                        : 0;
 	STAILQ_INSERT_TAIL(&stream->ops, op, entry);
 	wake_units();
 }
@@ -425,6 +461,8 @@ struct mark *mark_new(void)
 
 void mark_unref(struct mark *mark)
 {
-	if (mark && --mark->refs == 0)
-		free(mark);
+	if (!mark || --mark->refs > 0)
+		return;
+	free(mark->moment);
+	free(mark);
 }

@@ -68,7 +68,8 @@ struct range *range_find_kind(uint64_t address, enum range_kind kind)
 }
 
 /* Of memory that has a context, the device of that context has it, and its peers if it lies there. What was
- * mapped by hand, or comes from a pool, is for whom that was said of; peers have nothing of it. */
+ * mapped by hand, or comes from a pool, is for whom that was said of; peers have nothing of it. Memory of a
+ * graph can be named by a call at any time, and touched only while a replay has it. */
 static bool reaches(const struct range *range, int device, enum access access)
 {
 	const struct context *context = context_of(device);
@@ -79,6 +80,8 @@ static bool reaches(const struct range *range, int device, enum access access)
 		return access == ACCESS_READ || range->writable;
 	case RANGE_MAPPED:
 		return (access == ACCESS_READ ? range->readers : range->writers) & device_bit(device);
+	case RANGE_GRAPH:
+		return (range->is_live || !queue_is_unit()) && pool_reaches(range->pool, device, access);
 	case RANGE_POOLED:
 	case RANGE_IMPORTED:
 		return pool_reaches(range->pool, device, access);

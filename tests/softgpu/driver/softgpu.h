@@ -46,6 +46,7 @@ static inline device_set device_bit(int ordinal)
 struct context {
 	int ordinal;
 	unsigned refs;
+	uint64_t id;      /* no other context of the process ever has it */
 	device_set peers; /* whose memory it may touch besides its own */
 };
 
@@ -78,6 +79,7 @@ enum range_kind {
 	RANGE_MAPPED,   /* cuMemMap; lies in a reserved one */
 	RANGE_POOLED,   /* cuMemAllocFromPoolAsync */
 	RANGE_IMPORTED, /* cuMemPoolImportPointer */
+	RANGE_GRAPH,    /* cuMemAllocFromPoolAsync in a capture */
 	RANGE_KINDS
 };
 
@@ -96,7 +98,10 @@ struct range {
 	unsigned refs;                 /* RANGE_OPENED */
 	CUipcMemHandle handle;         /* RANGE_OPENED */
 	struct allocation *allocation; /* RANGE_MAPPED */
-	struct pool *pool;             /* RANGE_POOLED, RANGE_IMPORTED; else NULL */
+	struct pool *pool;             /* RANGE_POOLED, RANGE_IMPORTED, RANGE_GRAPH; else NULL */
+	bool is_freed;                 /* likewise: its stream, or the replay, is on the way there */
+	bool is_live;                  /* RANGE_GRAPH: a replay has allocated it and not yet freed it */
+	uint64_t capture;              /* RANGE_GRAPH: the id of the one that it belongs to */
 };
 
 TAILQ_HEAD(ranges, range);
@@ -168,7 +173,8 @@ bool pool_reaches(const struct pool *pool, int device, enum access access);
 struct mark {
 	unsigned refs;
 	bool reached;
-	uint64_t ns; /* when, by the monotonic clock */
+	uint64_t ns;           /* when, by the monotonic clock */
+	struct moment *moment; /* owned; in a capture, which never reaches the mark; else NULL */
 };
 
 struct mark *mark_new(void); /* NULL when out of memory */
@@ -191,13 +197,23 @@ struct op {
 	unsigned long long amount;         /* likewise: bytes; of a kernel its blocks */
 	unsigned long long passing;        /* likewise: bytes that it does not want to be kept */
 	uint64_t number;                   /* in the order submitted, over all streams */
+	bool is_launch;                    /* of a kernel, which can fault */
+	bool faults;                       /* an illegal address, instead of what it does */
+	bool allocates;                    /* a node of a graph: memory */
+	unsigned lane;                     /* likewise (capture.h) */
+	uint64_t least_ns;                 /* that it takes */
 	int device;                        /* its stream's */
 	device_set touches;                /* devices whose memory the driver moves for it */
 	struct mark *after;                /* owned: not before this one is reached; or NULL */
 	struct mark *reaches;              /* owned; or NULL */
 	bool (*is_due)(const struct op *); /* not before it says so; or NULL */
 	CUresult (*run)(struct op *);      /* without the lock; what it fails with sticks; or NULL */
+	void (*drop)(struct op *);         /* before it is freed, whether it was run or not; or NULL */
 };
+
+/* A node of a graph runs many times, at the same time in several instances: run changes nothing of the op. */
+STAILQ_HEAD(ops, op);
+void op_free(struct op *op);
 
 struct stream {
 	TAILQ_ENTRY(stream) entry;
@@ -207,7 +223,10 @@ struct stream {
 	bool is_blocking;
 	bool is_destroyed; /* freed once it is empty */
 	bool is_running;   /* its first operation */
-	STAILQ_HEAD(, op) ops;
+	bool is_hidden;    /* a graph's: it has no handle */
+	struct ops ops;
+	struct capture *capture; /* that it is in, or NULL */
+	unsigned lane;           /* of the capture */
 };
 
 /* The device's units. */
@@ -216,6 +235,9 @@ void queue_stop(int device);
 
 /* Has every unit look at what there is to do. */
 void queue_wake(void);
+
+/* Whether the calling thread is a unit, which runs operations, or one that calls the driver. */
+bool queue_is_unit(void);
 
 CUresult stream_new(struct stream **ret, struct context *context, bool blocking, int priority);
 void stream_destroy(struct stream *stream);
@@ -226,7 +248,8 @@ struct stream *stream_find(CUstream handle);
 /* 0, or why nothing can be done with the stream, which may be NULL. */
 CUresult stream_fails(const struct stream *stream);
 
-/* Takes the op, which came from malloc. */
+/* Takes the op, which came from malloc: it is run, or becomes a node of the graph that the stream is captured
+ * into. */
 void stream_push(struct stream *stream, struct op *op);
 
 /* Waits until the stream is empty, or all of the device. What stuck by then, or 0. */

@@ -2,6 +2,7 @@
 /* Streams, as the driver shows them. One of another context than the current one can be waited for, copied in
  * and destroyed; only launches ask for their own. */
 #include "call.h"
+#include "capture.h"
 #include "softgpu.h"
 
 static CUresult create(CUstream *ret, unsigned int flags, int priority)
@@ -29,7 +30,14 @@ static CUresult destroy(CUstream handle)
 static CUresult synchronize(CUstream handle)
 {
 	struct stream *stream = stream_find(handle);
-	return stream_fails(stream) ?: stream_drain(stream);
+	return stream_fails(stream) ?: capture_check_wait(stream) ?: stream_drain(stream);
+}
+
+static CUresult query(CUstream handle)
+{
+	const struct stream *stream = stream_find(handle);
+	CUresult result = stream_fails(stream) ?: capture_check_wait(stream);
+	return result != CUDA_SUCCESS || STAILQ_EMPTY(&stream->ops) ? result : CUDA_ERROR_NOT_READY;
 }
 
 CUresult CUDAAPI cuStreamCreateWithPriority(CUstream *ret, unsigned int flags, int priority)
@@ -50,4 +58,9 @@ CUresult CUDAAPI cuCtxSynchronize(void)
 CUresult CUDAAPI cuStreamSynchronize(CUstream stream)
 {
 	return leave(enter(ENTRY_cuStreamSynchronize) ?: synchronize(stream));
+}
+
+CUresult CUDAAPI cuStreamQuery(CUstream stream)
+{
+	return leave(enter(ENTRY_cuStreamQuery) ?: query(stream));
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "call.h"
+#include "capture.h"
 #include "softgpu.h"
 
 struct word {
@@ -16,7 +17,7 @@ static CUresult push(CUstream handle, const struct word *word, enum access acces
 {
 	struct stream *stream = stream_find(handle);
 	struct word *op;
-	CUresult result = stream_fails(stream);
+	CUresult result = stream_fails(stream) ?: capture_check(stream);
 	if (result != CUDA_SUCCESS)
 		return result;
 	if (word->address % 8 || !range_reaches(stream->context->ordinal, word->address, 8, access))
