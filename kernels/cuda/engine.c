@@ -229,7 +229,7 @@ static int cuda_probe(struct engine *base, struct error *err)
 
 static void cuda_cache_stats(struct engine *engine, struct engine_cache_stats *ret)
 {
-	map_cache_stats(&cuda_engine(engine)->scheduler.equipment.launcher.maps, ret);
+	map_cache_stats(&cuda_engine(engine)->scheduler.equipment.maps, ret);
 }
 
 static void cuda_tune(struct engine *engine, bool tunes)

@@ -24,8 +24,9 @@ bool rig_open(struct rig *rig, const char *which, struct error *err)
 {
 	if (device_open(&rig->device, which, err) < 0)
 		return false;
-	if (launcher_init(&rig->launcher, &rig->device, 64, 1, err) < 0)
+	if (map_cache_init(&rig->maps, 64, 1, err) < 0)
 		rig_die("%s", err->message);
+	rig->launcher = (struct launcher){ .device = &rig->device, .maps = &rig->maps };
 	rig_call(cuStreamCreateWithPriority, (&rig->stream, CU_STREAM_NON_BLOCKING, 0));
 	rig->magnitudes = rig_new(AMAX_MAGNITUDES * sizeof(uint32_t));
 	return true;
@@ -35,7 +36,7 @@ void rig_close(struct rig *rig)
 {
 	rig_free(rig->magnitudes);
 	rig_call(cuStreamDestroy, (rig->stream));
-	launcher_deinit(&rig->launcher);
+	map_cache_deinit(&rig->maps);
 	device_close(&rig->device);
 }
 

@@ -18,6 +18,7 @@
 
 struct rig {
 	struct device device;
+	struct map_cache maps;
 	struct launcher launcher;
 	CUstream stream;
 	CUdeviceptr magnitudes; /* between two passes (launch/convert.h) */

@@ -146,15 +146,3 @@ int launch_transform(struct launcher *launcher, CUstream stream, const struct tr
 		r = launch_border(launcher, stream, transform, &plan->tma, dst, src, err);
 	return r;
 }
-
-int launcher_init(struct launcher *launcher, const struct device *device, uint64_t map_entries, uint64_t seed,
-                  struct error *err)
-{
-	launcher->device = device;
-	return map_cache_init(&launcher->maps, map_entries, seed, err);
-}
-
-void launcher_deinit(struct launcher *launcher)
-{
-	map_cache_deinit(&launcher->maps);
-}

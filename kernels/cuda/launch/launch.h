@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From a plan and two addresses to what the device runs: kernel arguments, tensor maps, launches.
  *
- * Used by the engine's thread alone. Nothing here allocates: arguments are copied by the driver at the
- * launch.
+ * A launcher is used by one thread at a time; several of them share a device and its cache of maps. Nothing
+ * here allocates: arguments are copied by the driver at the launch.
  */
 #ifndef KERNELS_CUDA_LAUNCH_LAUNCH_H
 #define KERNELS_CUDA_LAUNCH_LAUNCH_H
@@ -19,7 +19,7 @@ struct device;
 
 struct launcher {
 	const struct device *device;
-	struct map_cache maps;
+	struct map_cache *maps; /* The launcher does not own it. */
 
 	/* Set for each job (launcher_set_job) and round. */
 	uint32_t multiprocessors; /* that a launch occupies at most; 0: all */
@@ -57,11 +57,6 @@ uint64_t shape_blocks(const struct shape *shape, const struct device *device);
 /* args: what the kernel takes; copied. */
 int shape_launch(const struct shape *shape, const struct launcher *launcher, CUstream stream, void *args,
                  struct error *err);
-
-/* map_entries: tensor maps kept by layout. 0 or NO_MEMORY. */
-int launcher_init(struct launcher *launcher, const struct device *device, uint64_t map_entries, uint64_t seed,
-                  struct error *err);
-void launcher_deinit(struct launcher *launcher);
 
 struct convert_operands;
 

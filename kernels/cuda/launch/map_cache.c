@@ -64,7 +64,7 @@ static uint64_t read_counter(const _Atomic uint64_t *counter)
 	return atomic_load_explicit(counter, memory_order_relaxed);
 }
 
-/* One thread writes: no read-modify-write is needed. */
+/* Only the holder of the lock writes, so no read-modify-write is needed. */
 static void count(_Atomic uint64_t *counter)
 {
 	atomic_store_explicit(counter, read_counter(counter) + 1, memory_order_relaxed);
@@ -99,6 +99,7 @@ int map_cache_init(struct map_cache *cache, uint64_t capacity, uint64_t seed, st
 		map_cache_deinit(cache);
 		return error_set(err, STATUS_NO_MEMORY, "no memory for %" PRIu64 " tensor maps", capacity);
 	}
+	pthread_mutex_init(&cache->lock, NULL);
 	return 0;
 }
 
@@ -111,8 +112,8 @@ void map_cache_deinit(struct map_cache *cache)
 
 /* ---- Get --------------------------------------------------------------------------------------------- */
 
-int map_cache_get(struct map_cache *cache, const struct tensor_map_layout *layout, uint64_t address,
-                  CUtensorMap *ret, struct error *err)
+static int get(struct map_cache *cache, const struct tensor_map_layout *layout, uint64_t address,
+               CUtensorMap *ret, struct error *err)
 {
 	uint64_t hash = tensor_map_hash(layout, cache->seed);
 	struct map_entry *entry = find(cache, layout, hash);
@@ -130,6 +131,17 @@ int map_cache_get(struct map_cache *cache, const struct tensor_map_layout *layou
 		keep(cache, layout, hash, address, &map);
 	*ret = map;
 	return 0;
+}
+
+int map_cache_get(struct map_cache *cache, const struct tensor_map_layout *layout, uint64_t address,
+                  CUtensorMap *ret, struct error *err)
+{
+	int r;
+
+	pthread_mutex_lock(&cache->lock);
+	r = get(cache, layout, address, ret, err);
+	pthread_mutex_unlock(&cache->lock);
+	return r;
 }
 
 static struct map_bucket *bucket_of(const struct map_cache *cache, uint64_t hash)

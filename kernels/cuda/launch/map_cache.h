@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Encoded tensor maps by layout: the address is patched into a copy.
+/* Encoded tensor maps are kept by layout, and the address is patched into a copy.
  *
- * Room for every entry is taken at the start, so that neither a hit nor a miss allocates. Least recently used
- * goes first, and only once the map that takes its place has been encoded. Used by one thread; the counters
- * may be read from others.
+ * Room for every entry is taken at the start, so that neither a hit nor a miss allocates. The least recently
+ * used map goes first, and only once the map that takes its place has been encoded. Any thread may use a
+ * cache; it is locked for as long as it takes to look a map up or to encode one.
  */
 #ifndef KERNELS_CUDA_LAUNCH_MAP_CACHE_H
 #define KERNELS_CUDA_LAUNCH_MAP_CACHE_H
 
 #include <cuda.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <sys/queue.h>
@@ -27,6 +28,7 @@ struct map_entry {
 };
 
 struct map_cache {
+	pthread_mutex_t lock;      /* of all but the counters, which only its holder changes */
 	struct map_entry *entries; /* the first n_entries are in use */
 	uint64_t capacity;
 	TAILQ_HEAD(map_list, map_entry) used;
@@ -46,12 +48,12 @@ int map_cache_init(struct map_cache *cache, uint64_t capacity, uint64_t seed, st
 /* A zeroed cache is allowed. */
 void map_cache_deinit(struct map_cache *cache);
 
-/* The map of the layout at the address. INVALID_ARGUMENT with every rule that the two break; else the
- * driver's error. On failure *ret and what is kept stay as they were. The context must be current. */
+/* Sets *ret to the map of the layout at the address. Returns 0, INVALID_ARGUMENT with every rule that the two
+ * break, or the driver's error. On failure *ret and what is kept stay as they were. The context must be
+ * current. */
 int map_cache_get(struct map_cache *cache, const struct tensor_map_layout *layout, uint64_t address,
                   CUtensorMap *ret, struct error *err);
 
-/* From any thread. */
 void map_cache_stats(const struct map_cache *cache, struct engine_cache_stats *ret);
 
 #endif

@@ -21,7 +21,8 @@ int equipment_init(struct equipment *equipment, const struct device *device, str
 	uint64_t seed = 0;
 	int r = 0;
 
-	*equipment = (struct equipment){ .plans = plans };
+	*equipment =
+	    (struct equipment){ .plans = plans, .launcher = { .device = device, .maps = &equipment->maps } };
 	empty(&equipment->pack_slots, limits->pack_slots, limits->pack_slot_bytes);
 	packers_init(&equipment->packers, limits->pack_threads);
 	if (getrandom(&seed, sizeof seed, 0) < 0)
@@ -32,7 +33,7 @@ int equipment_init(struct equipment *equipment, const struct device *device, str
 	if (r == 0)
 		r = driver_call(err, cuEventCreate, (&equipment->passed, CU_EVENT_DISABLE_TIMING));
 	if (r == 0)
-		r = launcher_init(&equipment->launcher, device, map_entries, seed, err);
+		r = map_cache_init(&equipment->maps, map_entries, seed, err);
 	return r;
 }
 
@@ -45,7 +46,7 @@ static void leave(struct pack_slots *slots)
 
 void equipment_deinit(struct equipment *equipment, enum cuda_health health)
 {
-	launcher_deinit(&equipment->launcher);
+	map_cache_deinit(&equipment->maps);
 	packers_deinit(&equipment->packers);
 	if (health == CUDA_LOST) {
 		leave(&equipment->pack_slots);

@@ -185,10 +185,10 @@ int tile_copy_args_init(struct tile_copy_args *ret, struct launcher *launcher,
                         const struct tma_route_plan *tma, uint64_t dst, uint64_t src, struct error *err)
 {
 	uint32_t bytes = (uint32_t)tensor_map_tile_bytes(&tma->load);
-	int r = map_cache_get(&launcher->maps, &tma->load, src, &ret->load, err);
+	int r = map_cache_get(launcher->maps, &tma->load, src, &ret->load, err);
 
 	if (r == 0)
-		r = map_cache_get(&launcher->maps, &tma->store, dst, &ret->store, err);
+		r = map_cache_get(launcher->maps, &tma->store, dst, &ret->store, err);
 	if (r < 0)
 		return r;
 	ret->rank = tma->rank;

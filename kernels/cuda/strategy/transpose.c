@@ -176,7 +176,7 @@ static int launch(const struct strategy_launch *launch, struct error *err)
 		.shift_x = tma->shift_x,
 		.shift_y = tma->shift_y,
 	};
-	int r = map_cache_get(&launcher->maps, &tma->load, src, &args.load, err);
+	int r = map_cache_get(launcher->maps, &tma->load, src, &args.load, err);
 
 	if (r < 0)
 		return r;
