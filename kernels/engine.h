@@ -223,6 +223,14 @@ struct engine_cache_stats {
 	uint64_t entries;
 };
 
+/* What the device counts of jobs that were launched into the program's own streams. It only grows. */
+struct engine_counts {
+	uint64_t passed;  /* entries of lists that are -1; of lists that the device reads */
+	uint64_t beyond;  /* entries of those that name no block */
+	uint64_t changed; /* elements whose values an exact cast has changed */
+	uint64_t unused;
+};
+
 /* How an engine's device reaches another one's memory. */
 enum engine_link_kind {
 	ENGINE_LINK_NONE, /* not at all */
@@ -263,6 +271,17 @@ struct engine_ops {
 	void (*keep_plans)(struct engine *engine, uint64_t n);
 	void (*tune)(struct engine *engine, bool tunes); /* NULL: it has no alternatives */
 	void (*link)(struct engine *engine, const char *uuid, struct engine_link *ret); /* NULL: has none */
+	/* These are of an engine in a CUDA context of the program's, and do what engine_launch,
+	 * engine_check_place, engine_counts_new, engine_counts_free and engine_counts_read say. Such an
+	 * engine has no stream_new, submit, map or create. */
+	int (*launch)(struct engine *engine, struct engine_job *job, void *stream, uint64_t counts,
+	              struct error *err);
+	int (*check_place)(struct engine *engine, uint64_t address, const char *name, struct error *err);
+	int (*counts_new)(struct engine *engine, uint64_t *ret, struct engine_counts *ret_now,
+	                  struct error *err);
+	void (*counts_free)(struct engine *engine, uint64_t counts);
+	int (*counts_read)(struct engine *engine, uint64_t counts, void *stream, struct engine_counts *ret,
+	                   struct error *err);
 };
 
 struct engine {
@@ -301,6 +320,13 @@ int engine_cpu_open(struct engine **ret, const struct engine_options *options, s
 /* The CUDA engine, in a build that has it: regions of every kind. UNSUPPORTED, with a sentence that names
  * what is missing, where there is no driver or no device that will do. */
 int engine_cuda_open(struct engine **ret, const struct engine_options *options, struct error *err);
+
+/* Sets *ret to the engine of the CUDA context that is current in the calling thread. The stream, a CUstream,
+ * must be of that context; if none is current, its own becomes current. An engine is opened at the first call
+ * for its context, which loads the kernels, and stays for as long as the context does; it is never closed.
+ * Returns 0, UNSUPPORTED if there is no driver or the device will not do, INVALID_ARGUMENT for the stream, or
+ * another error of the driver's. Any thread may call this. */
+int engine_cuda_of_stream(struct engine **ret, void *stream, struct error *err);
 
 /* How many devices it may be opened for, by ordinal; some may not do. An error where there is no driver. From
  * any thread, as opening is: several engines may be opened at once. */
@@ -493,6 +519,54 @@ static inline void engine_tune(struct engine *engine, bool tunes)
 {
 	if (engine->ops->tune)
 		engine->ops->tune(engine, tunes);
+}
+
+/* ---- Streams of the program's own ---------------------------------------------------------------------- */
+
+/* An engine in a CUDA context of the program's launches jobs into streams of that context, in the order of
+ * the calls, and does not wait for them. Any thread may call these functions; the context is current in it.
+ */
+
+/* Launches the job into the stream, which is a CUstream. Its memories are engine->own, and its places have
+ * passed engine_check_place. Nothing of the job is needed once the call has returned, and on_done is not
+ * called. The stream may be captured: then the job runs whenever the graph does. What the device counts of
+ * the job is added to counts. Returns 0 with the families of its moves set, or an error; some of its moves
+ * may then have been launched. */
+static inline int engine_launch(struct engine *engine, struct engine_job *job, void *stream, uint64_t counts,
+                                struct error *err)
+{
+	return engine->ops->launch(engine, job, stream, counts, err);
+}
+
+/* Checks that kernels of the context can reach memory at the address; errors call it name. Returns 0,
+ * INVALID_ARGUMENT if the memory is of another context or is not known to the driver, or UNSUPPORTED if the
+ * device does not reach the one that has it. */
+static inline int engine_check_place(struct engine *engine, uint64_t address, const char *name,
+                                     struct error *err)
+{
+	return engine->ops->check_place(engine, address, name, err);
+}
+
+/* Sets *ret to the address of counts on the device, and *ret_now to what they are. Returns 0, NO_MEMORY if
+ * the engine has no more, or the driver's error. */
+static inline int engine_counts_new(struct engine *engine, uint64_t *ret, struct engine_counts *ret_now,
+                                    struct error *err)
+{
+	return engine->ops->counts_new(engine, ret, ret_now, err);
+}
+
+/* Gives counts back. Launches that are still under way add to whoever has them next. */
+static inline void engine_counts_free(struct engine *engine, uint64_t counts)
+{
+	engine->ops->counts_free(engine, counts);
+}
+
+/* Waits for what is on the stream, which must not be captured, and reads the counts. Returns 0, or the
+ * driver's error. */
+static inline int engine_counts_read(struct engine *engine, uint64_t counts, void *stream,
+                                     struct engine_counts *ret, struct error *err)
+{
+	return engine->ops->counts_read(engine, counts, stream, ret, err);
 }
 
 /* ---- Progress ---------------------------------------------------------------------------------------- */

@@ -38,6 +38,7 @@ static _Thread_local unsigned
 
 static int choose(struct device *ret, const char *which, struct error *err);
 static int read_identity(struct device *ret, int ordinal, struct error *err);
+static int refuse(const struct device *device, struct error *err);
 static const char *without_prefix(const char *uuid);
 static void ask_for_mig(const char *which);
 #define SAYS_MPS 13000 /* drivers since then surely know CU_DEVICE_ATTRIBUTE_MPS_ENABLED */
@@ -67,14 +68,44 @@ int device_open(struct device *ret, const char *which, struct error *err)
 	return r;
 }
 
+int device_adopt(struct device *ret, CUcontext context, struct error *err)
+{
+	int ordinal, r;
+
+	*ret = (struct device){ 0 };
+	r = driver_call(err, cuCtxGetDevice, (&ordinal));
+	if (r == 0)
+		r = read_identity(ret, ordinal, err);
+	if (r == 0 && ret->major < NEEDED_MAJOR)
+		r = refuse(ret, err);
+	if (r < 0)
+		return r;
+	ret->serial = atomic_fetch_add(&opened, 1) + 1;
+	ret->context = context;
+	ret->is_adopted = true;
+	r = read_facts(ret, err);
+	if (r == 0)
+		r = load(ret, err);
+	if (r < 0)
+		device_close(ret);
+	return r;
+}
+
+static void unload(struct device *device)
+{
+	for (int i = 0; i < UNIT_COUNT && device->module[i]; i++)
+		driver.cuModuleUnload(device->module[i]);
+}
+
 /* What a lost context answers is of no interest here. */
 void device_close(struct device *device)
 {
 	entered = 0;
-	if (device->context) {
+	if (device->is_adopted) {
+		unload(device);
+	} else if (device->context) {
 		driver.cuCtxSetCurrent(device->context);
-		for (int i = 0; i < UNIT_COUNT && device->module[i]; i++)
-			driver.cuModuleUnload(device->module[i]);
+		unload(device);
 		driver.cuCtxSetCurrent(NULL);
 		entered = 0;
 		driver.cuDevicePrimaryCtxRelease(device->handle);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The GPU: chosen, its primary context retained, the kernels loaded. */
+/* A GPU with a context, and the kernels that are loaded in it. */
 #ifndef KERNELS_CUDA_DRIVER_DEVICE_H
 #define KERNELS_CUDA_DRIVER_DEVICE_H
 
@@ -29,7 +29,8 @@ struct device {
 	int driver_version;    /* of CUDA, 1000 * major + 10 * minor */
 	unsigned serial;       /* that no other one of the process has, or had */
 	CUdevice handle;
-	CUcontext context;
+	CUcontext context; /* the primary one, or one of the program's (is_adopted) */
+	bool is_adopted;
 	CUmodule module[UNIT_COUNT];
 	CUfunction function[KERNEL_COUNT]; /* may be launched with all of shared_bytes */
 };
@@ -40,7 +41,12 @@ struct device {
  * one named. On failure there is nothing to close. */
 int device_open(struct device *ret, const char *which, struct error *err);
 
-/* From a thread that may have any context current; none is after it. */
+/* Does the same for a context that the program has made and that is current in the calling thread. The device
+ * is then of use for as long as that context lives, which is up to the program. */
+int device_adopt(struct device *ret, CUcontext context, struct error *err);
+
+/* May be called by a thread that has any context current. Afterwards none is current, unless the device was
+ * adopted. */
 void device_close(struct device *device);
 
 /* Makes the context current in the calling thread. */

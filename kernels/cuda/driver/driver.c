@@ -89,11 +89,15 @@ static int fill(struct error *err)
 }
 
 /* Kernels are loaded with their module and not at their first launch, which would wait for the device; the
- * driver reads the variable in cuInit. */
+ * driver reads the variable in cuInit. A program that has called cuInit itself keeps its environment. */
 static int start(struct error *err)
 {
-	setenv("CUDA_MODULE_LOADING", "EAGER", 0);
-	CUresult result = driver.cuInit(0);
+	CUresult result;
+	int ignored;
+
+	if (driver.cuDeviceGetCount(&ignored) == CUDA_ERROR_NOT_INITIALIZED)
+		setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+	result = driver.cuInit(0);
 	if (result == CUDA_ERROR_NO_DEVICE)
 		return error_set(err, STATUS_UNSUPPORTED, "cuInit: the NVIDIA driver finds no GPU");
 	return driver_check(err, result, "cuInit(0)");

@@ -353,11 +353,38 @@ static int launch_batch(const struct many *many, struct error *err)
 	return r < 0 ? r : upload_buffer_fetch_changed(batch.of.upload_buffer, job, batch.of.stream, err);
 }
 
-/* ---- Both --------------------------------------------------------------------------------------------- */
+/* ---- One move ----------------------------------------------------------------------------------------- */
+
+static int launch_move(const struct many *many, struct error *err)
+{
+	const struct engine_move *move = &many->job->move;
+	struct upload_buffer *upload_buffer = many->upload_buffer;
+	struct convert_operands operands;
+	uint64_t base = 0;
+	int r = 0;
+
+	if (upload_buffer_is_needed(upload_buffer, many->job)) {
+		r = upload_buffer_begin_job(upload_buffer, many->job, err);
+		if (r == 0)
+			r = upload_buffer_send(upload_buffer, many->stream, &base, err);
+		if (r < 0)
+			return r;
+	}
+	if (move->transform->conversion.is)
+		operands = upload_buffer_operands(upload_buffer, many->job, 0, base);
+	r = launch_transform(many->launcher, many->stream, move->transform, cuda_plan(move->plan),
+	                     address_of(move->dst, move->dst_offset), address_of(move->src, move->src_offset),
+	                     &operands, err);
+	return r < 0 ? r : upload_buffer_fetch_changed(upload_buffer, many->job, many->stream, err);
+}
+
+/* ---- All ---------------------------------------------------------------------------------------------- */
 
 int many_launch(const struct many *many, struct error *err)
 {
-	return many->job->blocks ? launch_list(many, err) : launch_batch(many, err);
+	if (many->job->blocks)
+		return launch_list(many, err);
+	return many->job->moves ? launch_batch(many, err) : launch_move(many, err);
 }
 
 int many_land(struct upload_buffer *upload_buffer, struct engine_job *job)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Jobs of more than one move have what they need laid out in the flight's upload buffer, and are launched. */
+/* This launches jobs in one go, each side where it is: those of more than one move, and those that convert,
+ * have what they need laid out in an upload buffer. */
 #ifndef KERNELS_CUDA_STAGE_MANY_H
 #define KERNELS_CUDA_STAGE_MANY_H
 
@@ -16,8 +17,8 @@ struct many {
 	CUstream stream;
 };
 
-/* Puts the whole job on the stream: a move over a list of blocks, or a batch. A move of a batch that cannot
- * be launched gets its status, and the others go on. */
+/* Puts the whole job on the stream: a move, a move over a list of blocks, or a batch. A move of a batch that
+ * cannot be launched gets its status, and the others go on. */
 int many_launch(const struct many *many, struct error *err);
 
 /* Puts a move over a list that the host has on the stream, and sets its family. dst and src are the device's

@@ -212,28 +212,6 @@ static void set_launcher(const struct round *round)
 		launcher->multiprocessors = BUS_MULTIPROCESSORS;
 }
 
-/* In one round, each side where it is. */
-static int convert(struct round *round, uint64_t dst, uint64_t src, struct error *err)
-{
-	const struct engine_move *move = &round->job->move;
-	struct upload_buffer *upload_buffer = round->upload_buffer;
-	struct convert_operands operands;
-	uint64_t base = 0;
-	int r = 0;
-
-	if (upload_buffer_is_needed(round->job)) {
-		r = upload_buffer_begin_job(upload_buffer, round->job, err);
-		if (r == 0)
-			r = upload_buffer_send(upload_buffer, round->own, &base, err);
-		if (r < 0)
-			return r;
-	}
-	operands = upload_buffer_operands(upload_buffer, round->job, 0, base);
-	r = launch_transform(&round->equipment->launcher, round->own, move->transform, cuda_plan(move->plan),
-	                     dst, src, &operands, err);
-	return r < 0 ? r : upload_buffer_fetch_changed(upload_buffer, round->job, round->own, err);
-}
-
 /* A part of a transform, which has a plan of its own. */
 static int move_part(struct round *round, uint64_t dst, uint64_t src, struct error *err)
 {
@@ -263,11 +241,9 @@ static int move(struct round *round, struct error *err)
 	r = round_pass(round, round->own, err);
 	if (r < 0)
 		return r;
-	if (job_is_many(round->job))
+	if (job_is_many(round->job) || round->job->move.transform->conversion.is)
 		return many_launch(&(struct many){ launcher, round->upload_buffer, round->job, round->own },
 		                   err);
-	if (round->job->move.transform->conversion.is)
-		return convert(round, dst, src, err);
 	if (s->rounds == 1 && s->src != STAGING_STRIPE && s->dst != STAGING_STRIPE)
 		return launch_transform(launcher, round->own, s->transform, s->plan, dst, src, NULL, err);
 	if (s->dst != STAGING_STRIPE)

@@ -40,10 +40,35 @@ static int open_upload_buffer(struct upload_buffer *upload_buffer, struct error 
 	return r;
 }
 
+static int borrow(struct upload_buffer *upload_buffer, struct error *err)
+{
+	struct upload *upload;
+	int r = upload_take(upload_buffer->uploads, upload_buffer->stream, &upload, err);
+
+	if (r < 0)
+		return r;
+	upload_buffer->upload = upload;
+	upload_buffer->host = upload->host;
+	upload_buffer->device = upload->device;
+	return 0;
+}
+
+int upload_buffer_return(struct upload_buffer *upload_buffer, struct error *err)
+{
+	struct upload *upload = upload_buffer->upload;
+
+	upload_buffer->upload = NULL;
+	upload_buffer->host = NULL;
+	return upload ? upload_give(upload, upload_buffer->stream, err) : 0;
+}
+
 int upload_buffer_begin(struct upload_buffer *upload_buffer, struct error *err)
 {
-	int r = upload_buffer->host ? 0 : open_upload_buffer(upload_buffer, err);
+	int r = 0;
 
+	if (!upload_buffer->host)
+		r = upload_buffer->uploads ? borrow(upload_buffer, err)
+		                           : open_upload_buffer(upload_buffer, err);
 	upload_buffer->used = upload_buffer->first = FIRST;
 	return r;
 }
@@ -86,6 +111,8 @@ int upload_buffer_send(struct upload_buffer *upload_buffer, CUstream stream, uin
 
 int upload_buffer_fetch_counters(struct upload_buffer *upload_buffer, CUstream stream, struct error *err)
 {
+	if (upload_buffer->uploads)
+		return 0;
 	return driver_call(err, cuMemcpyDtoHAsync,
 	                   (upload_buffer->host, upload_buffer->device, COUNTER_BYTES, stream));
 }
@@ -148,9 +175,9 @@ static int take_changed(struct upload_buffer *upload_buffer, const struct engine
 	return 0;
 }
 
-bool upload_buffer_is_needed(const struct engine_job *job)
+bool upload_buffer_is_needed(const struct upload_buffer *upload_buffer, const struct engine_job *job)
 {
-	return job_is_exact(job) || count_magnitudes(job) > 0;
+	return (!upload_buffer->uploads && job_is_exact(job)) || count_magnitudes(job) > 0;
 }
 
 int upload_buffer_begin_job(struct upload_buffer *upload_buffer, const struct engine_job *job,
@@ -161,7 +188,7 @@ int upload_buffer_begin_job(struct upload_buffer *upload_buffer, const struct en
 
 	if (r == 0 && magnitudes > 0)
 		r = take_magnitudes(upload_buffer, magnitudes, err);
-	if (r == 0 && job_is_exact(job))
+	if (r == 0 && job_is_exact(job) && !upload_buffer->uploads)
 		r = take_changed(upload_buffer, job, err);
 	return r;
 }
@@ -171,11 +198,13 @@ struct convert_operands upload_buffer_operands(const struct upload_buffer *uploa
 {
 	const struct engine_move *move = job_move(job, i);
 	struct convert_operands ret;
+	uint64_t changed = 0;
 
-	convert_operands_init(
-	    &ret, move,
-	    move_is_exact(move) ? upload_buffer_place(upload_buffer, base, upload_buffer->changed + i) : 0,
-	    upload_buffer->magnitudes);
+	if (move_is_exact(move) && upload_buffer->uploads)
+		changed = upload_buffer->counts + offsetof(struct engine_counts, changed);
+	else if (move_is_exact(move))
+		changed = upload_buffer_place(upload_buffer, base, upload_buffer->changed + i);
+	convert_operands_init(&ret, move, changed, upload_buffer->magnitudes);
 	return ret;
 }
 

@@ -3,12 +3,14 @@
  * device.
  *
  * Each flight has one, which is opened when it is first needed and then kept. What lies in it stays until the
- * flight has ended. Beside lists, moves may need two things there:
+ * flight has ended. A launch into a stream of the program's own borrows one instead (uploads.h). Beside
+ * lists, moves may need two things there:
  *
  * - the largest magnitudes of blocks, between the two passes of a move with amax. The moves of a job follow
  *   each other on a stream, so there is room for those of one move at a time.
  * - counters of the elements that exact casts have changed, one for each move, which the device adds to. A
- *   job with a signal ends in a second round, which signals once the counters have been seen to be 0.
+ *   job with a signal ends in a second round, which signals once the counters have been seen to be 0. For
+ *   launches into a stream of the program's own, counters elsewhere outlive the job (struct engine_counts).
  */
 #ifndef KERNELS_CUDA_STAGE_UPLOAD_BUFFER_H
 #define KERNELS_CUDA_STAGE_UPLOAD_BUFFER_H
@@ -20,9 +22,7 @@
 #include "job.h"
 #include "kernels/cuda/driver/driver.h"
 #include "kernels/cuda/launch/convert.h"
-
-/* The lists of a message are smaller, tables of layers included. */
-#define UPLOAD_BUFFER_BYTES (256u << 10)
+#include "uploads.h"
 
 struct upload_buffer {
 	char *host;      /* pinned; NULL: the buffer is not open */
@@ -32,13 +32,22 @@ struct upload_buffer {
 	uint64_t counted[2]; /* the counters of lists, as they were last seen */
 	uint64_t magnitudes; /* their address on the device; 0: there are none */
 	uint64_t *changed;   /* a counter for each move; NULL: there are none */
+
+	/* Of a buffer that is borrowed: */
+	struct uploads *uploads; /* from these; NULL: it is the flight's own */
+	struct upload *upload;   /* NULL: it is not open */
+	CUstream stream;         /* for launches on this stream */
+	uint64_t counts;         /* where a struct engine_counts lies on the device */
 };
 
-/* Empties the buffer, and opens it first if need be. */
+/* Empties the buffer, and opens or borrows it first if need be. */
 int upload_buffer_begin(struct upload_buffer *upload_buffer, struct error *err);
 
-/* Frees the buffer; a zeroed one is allowed. */
+/* Frees the flight's own buffer; a zeroed one is allowed. */
 void upload_buffer_close(struct upload_buffer *upload_buffer);
+
+/* Gives a borrowed buffer back once all that needs it is on its stream. Returns 0, or the driver's error. */
+int upload_buffer_return(struct upload_buffer *upload_buffer, struct error *err);
 
 /* Returns room for so many bytes, at a multiple of 16, or NULL if the buffer is full. */
 void *upload_buffer_take(struct upload_buffer *upload_buffer, size_t bytes);
@@ -57,7 +66,7 @@ static inline uint64_t upload_buffer_place(const struct upload_buffer *upload_bu
 /* Returns the address of two uint64_t on the device, to which kernels add. */
 static inline uint64_t upload_buffer_counters(const struct upload_buffer *upload_buffer)
 {
-	return upload_buffer->device;
+	return upload_buffer->uploads ? upload_buffer->counts : upload_buffer->device;
 }
 
 /* Brings those counters back, after what is on the stream. */
@@ -76,7 +85,7 @@ static inline void upload_buffer_clear(struct upload_buffer *upload_buffer)
 }
 
 /* Returns whether the job's moves need anything in the buffer. */
-bool upload_buffer_is_needed(const struct engine_job *job);
+bool upload_buffer_is_needed(const struct upload_buffer *upload_buffer, const struct engine_job *job);
 
 /* Does what upload_buffer_begin does, and makes room for what the moves need. Returns NO_MEMORY if that is
  * more than the buffer holds. */

@@ -137,6 +137,7 @@ static enum needs needs_of(enum entry entry)
 	case ENTRY_cuDeviceCanAccessPeer:
 	case ENTRY_cuDeviceGetP2PAttribute:
 	case ENTRY_cuCtxGetId:
+	case ENTRY_cuStreamGetCtx:
 	case ENTRY_cuCtxPushCurrent:
 	case ENTRY_cuCtxPopCurrent:
 	case ENTRY_cuThreadExchangeStreamCaptureMode:

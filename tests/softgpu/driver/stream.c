@@ -55,6 +55,22 @@ CUresult CUDAAPI cuCtxSynchronize(void)
 	return leave(enter(ENTRY_cuCtxSynchronize) ?: stream_drain_all(device_current()));
 }
 
+static CUresult get_context(CUstream handle, CUcontext *ret)
+{
+	const struct stream *stream = stream_find(handle);
+	if (!stream)
+		return CUDA_ERROR_INVALID_HANDLE;
+	if (!ret)
+		return CUDA_ERROR_INVALID_VALUE;
+	*ret = (CUcontext)stream->context;
+	return CUDA_SUCCESS;
+}
+
+CUresult CUDAAPI cuStreamGetCtx(CUstream stream, CUcontext *ret)
+{
+	return leave(enter(ENTRY_cuStreamGetCtx) ?: get_context(stream, ret));
+}
+
 CUresult CUDAAPI cuStreamSynchronize(CUstream stream)
 {
 	return leave(enter(ENTRY_cuStreamSynchronize) ?: synchronize(stream));

@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An engine in a CUDA context of the program's own. It launches into the program's streams, on the thread
+ * that asks for it; it has no thread, no stream and no queue.
+ *
+ * There is one for each context that has asked for one. Contexts are told apart by an id that the driver
+ * never gives twice, so that a new context at an old one's address has an engine of its own.
+ */
+#include "kernels/engine.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/random.h>
+
+#include "cuda_plan.h"
+#include "kernels/cuda/driver/capture.h"
+#include "kernels/cuda/driver/device.h"
+#include "kernels/cuda/launch/launch.h"
+#include "kernels/cuda/memory/memory.h"
+#include "kernels/cuda/stage/many.h"
+#include "kernels/cuda/stage/uploads.h"
+#include "kernels/cuda/strategy/explain.h"
+#include "proto/clock.h"
+
+/* Of each context: plans, of some 10 KiB each, tensor maps, and counts. */
+#define MOST_PLANS  1024
+#define MOST_MAPS   1024
+#define MOST_COUNTS 4096
+
+#define CUDA_ALIGN 16 /* what tensor maps need of an address */
+
+struct guest {
+	struct engine engine;
+	struct cuda_memory own;
+	struct device device;
+	unsigned long long context; /* its id */
+	struct cuda_plans plans;
+	struct map_cache maps;
+	struct uploads uploads;
+	CUstream stream; /* on which counts are set and read */
+	CUdeviceptr counts;
+	pthread_mutex_t lock;         /* of what follows */
+	bool has_counts[MOST_COUNTS]; /* those that are in use */
+	struct guest *next;
+};
+
+static const struct engine_ops guest_ops;
+
+static struct guest *guests;
+static pthread_mutex_t guests_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static struct guest *guest_of(struct engine *engine)
+{
+	return (struct guest *)engine;
+}
+
+/* ---- Opening ------------------------------------------------------------------------------------------ */
+
+static void describe(struct guest *guest)
+{
+	const struct device *device = &guest->device;
+
+	guest->own = (struct cuda_memory){
+		.base = { .kind = REGION_KIND_CUDA_IPC, .writable = true, .size = UINT64_MAX, .seals = -1 }
+	};
+	guest->engine = (struct engine){ .ops = &guest_ops,
+		                         .name = "cuda",
+		                         .plans = &guest->plans.cache,
+		                         .plans_by_phase = true,
+		                         .multiprocessors = device->processors,
+		                         .memory_bytes = device->memory_bytes,
+		                         .own = &guest->own.base };
+	snprintf(guest->engine.device, sizeof guest->engine.device, "%.80s, sm_%d%d", device->name,
+	         device->major, device->minor);
+	snprintf(guest->engine.device_name, sizeof guest->engine.device_name, "%.79s", device->name);
+	snprintf(guest->engine.uuid, sizeof guest->engine.uuid, "%s", device->uuid);
+}
+
+static int open_caches(struct guest *guest, struct error *err)
+{
+	const struct plan_facts facts = { .threads = guest->device.processors,
+		                          .align = CUDA_ALIGN,
+		                          .copy = guest->device.copy };
+	uint64_t seed = 0;
+	int r = cuda_plans_init(&guest->plans, &facts, MOST_PLANS, err);
+
+	if (getrandom(&seed, sizeof seed, 0) < 0)
+		seed = clock_ns();
+	return r < 0 ? r : map_cache_init(&guest->maps, MOST_MAPS, seed, err);
+}
+
+static int open_counts(struct guest *guest, struct error *err)
+{
+	const size_t bytes = MOST_COUNTS * sizeof(struct engine_counts);
+	int r = driver_stream(&guest->stream, STREAM_MIDDLE, err);
+
+	if (r == 0)
+		r = driver_call(err, cuMemAlloc, (&guest->counts, bytes));
+	if (r == 0)
+		r = driver_call(err, cuMemsetD8Async, (guest->counts, 0, bytes, guest->stream));
+	return r < 0 ? r : driver_call(err, cuStreamSynchronize, (guest->stream));
+}
+
+static void guest_free(struct guest *guest)
+{
+	if (guest->counts)
+		driver.cuMemFree(guest->counts);
+	if (guest->stream)
+		driver.cuStreamDestroy(guest->stream);
+	uploads_deinit(&guest->uploads);
+	map_cache_deinit(&guest->maps);
+	cuda_plans_deinit(&guest->plans);
+	device_close(&guest->device);
+	free(guest);
+}
+
+static int guest_new(struct guest **ret, CUcontext context, unsigned long long id, struct error *err)
+{
+	struct guest *guest = calloc(1, sizeof *guest);
+	int r;
+
+	if (!guest)
+		return error_set(err, STATUS_NO_MEMORY, "out of memory");
+	guest->context = id;
+	pthread_mutex_init(&guest->lock, NULL);
+	r = device_adopt(&guest->device, context, err);
+	if (r < 0) {
+		free(guest);
+		return r;
+	}
+	describe(guest);
+	r = uploads_init(&guest->uploads, guest->device.handle, err);
+	if (r == 0)
+		r = open_caches(guest, err);
+	if (r == 0)
+		r = open_counts(guest, err);
+	if (r < 0)
+		guest_free(guest);
+	else
+		*ret = guest;
+	return r;
+}
+
+/* ---- Finding ------------------------------------------------------------------------------------------ */
+
+/* Returns whether the handle is one of those that mean a default stream of whichever context is current. */
+static bool is_default(CUstream stream)
+{
+	return !stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
+}
+
+/* Checks that the stream is of the current context. If none is current, the stream's becomes current, as the
+ * CUDA runtime would have it. */
+static int enter_context(CUstream stream, CUcontext *ret, struct error *err)
+{
+	CUcontext of_stream;
+	int r = driver_call(err, cuCtxGetCurrent, (ret));
+
+	if (r == 0 && is_default(stream))
+		return *ret ? 0
+		            : error_set(err, STATUS_INVALID_ARGUMENT,
+		                        "stream: no CUDA context is current in this thread");
+	if (r == 0)
+		r = driver_call(err, cuStreamGetCtx, (stream, &of_stream));
+	if (r < 0 || of_stream == *ret)
+		return r;
+	if (*ret)
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "stream: it is of another CUDA context than the current one");
+	*ret = of_stream;
+	return driver_call(err, cuCtxSetCurrent, (of_stream));
+}
+
+static struct guest *find(unsigned long long id)
+{
+	for (struct guest *guest = guests; guest; guest = guest->next)
+		if (guest->context == id)
+			return guest;
+	return NULL;
+}
+
+/* The caller holds the lock of guests. The program may be capturing a stream. */
+static int open_one(CUcontext context, unsigned long long id, struct guest **ret, struct error *err)
+{
+	const CUstreamCaptureMode mode = capture_allow();
+	int r = guest_new(ret, context, id, err);
+
+	capture_restore(mode);
+	if (r < 0)
+		return r;
+	(*ret)->next = guests;
+	guests = *ret;
+	return 0;
+}
+
+int engine_cuda_of_stream(struct engine **ret, void *stream, struct error *err)
+{
+	unsigned long long id;
+	struct guest *guest;
+	CUcontext context;
+	int r = driver_open(err);
+
+	if (r == 0)
+		r = enter_context(stream, &context, err);
+	if (r == 0)
+		r = driver_call(err, cuCtxGetId, (context, &id));
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&guests_lock);
+	guest = find(id);
+	if (!guest)
+		r = open_one(context, id, &guest, err);
+	pthread_mutex_unlock(&guests_lock);
+	if (r == 0)
+		*ret = &guest->engine;
+	return r;
+}
+
+/* ---- Launching ---------------------------------------------------------------------------------------- */
+
+static bool is_empty(const struct engine_job *job)
+{
+	return !job_is_many(job) && job->move.transform->count == 0;
+}
+
+static void set_families(struct engine_job *job)
+{
+	for (uint32_t i = 0; i < job_moves(job); i++) {
+		struct engine_move *move = job_move(job, i);
+
+		move->family = cuda_plan(move->plan)->family;
+	}
+}
+
+static int guest_launch(struct engine *base, struct engine_job *job, void *stream, uint64_t counts,
+                        struct error *err)
+{
+	struct guest *guest = guest_of(base);
+	struct launcher launcher = { .device = &guest->device, .maps = &guest->maps };
+	struct upload_buffer upload_buffer = { .uploads = &guest->uploads,
+		                               .stream = stream,
+		                               .counts = counts };
+	struct error ignored;
+	int r = 0;
+
+	set_families(job);
+	if (is_empty(job))
+		return 0;
+	launcher_set_job(&launcher, job->multiprocessors);
+	r = many_launch(&(struct many){ &launcher, &upload_buffer, job, stream }, err);
+	if (r < 0) {
+		upload_buffer_return(&upload_buffer, &ignored);
+		return r;
+	}
+	r = upload_buffer_return(&upload_buffer, err);
+	return r < 0 ? r : job_first_failure(job);
+}
+
+/* ---- Places ------------------------------------------------------------------------------------------- */
+
+static int refuse_context(uint64_t address, const char *name, int device, struct error *err)
+{
+	return error_set(err, STATUS_INVALID_ARGUMENT,
+	                 "%s: %#llx is memory of another context of device %d than the current one", name,
+	                 (unsigned long long)address, device);
+}
+
+/* Lets the context touch the memory that belongs to a context of another device. */
+static int reach(const struct guest *guest, CUcontext other, int device, const char *name, struct error *err)
+{
+	CUresult result;
+
+	if (!other) /* Its owner says who may touch memory of a pool, or memory that is mapped by hand. */
+		return 0;
+	result = driver.cuCtxEnablePeerAccess(other, 0);
+	if (result == CUDA_SUCCESS || result == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED)
+		return 0;
+	if (result == CUDA_ERROR_PEER_ACCESS_UNSUPPORTED)
+		return error_set(err, STATUS_UNSUPPORTED, "%s: device %d has no peer access to device %d",
+		                 name, guest->device.ordinal, device);
+	return driver_check(err, result, "cuCtxEnablePeerAccess");
+}
+
+/* Asks the driver about memory, which has to be known to it. */
+static int ask(CUpointer_attribute attribute, uint64_t address, void *ret, const char *name,
+               struct error *err)
+{
+	CUresult result = driver.cuPointerGetAttribute(ret, attribute, address);
+
+	if (result == CUDA_ERROR_INVALID_VALUE)
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "%s: %#llx is neither memory of a device nor pinned memory of the host",
+		                 name, (unsigned long long)address);
+	return driver_check(err, result, "cuPointerGetAttribute");
+}
+
+/* The memory is not the context's own. */
+static int check_other(const struct guest *guest, CUcontext context, uint64_t address, const char *name,
+                       struct error *err)
+{
+	CUmemorytype type = CU_MEMORYTYPE_DEVICE;
+	int device = 0;
+	int r = ask(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address, &type, name, err);
+
+	if (r < 0 || type == CU_MEMORYTYPE_HOST)
+		return r;
+	r = ask(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address, &device, name, err);
+	if (r < 0)
+		return r;
+	if (device != guest->device.ordinal)
+		return reach(guest, context, device, name, err);
+	return context ? refuse_context(address, name, device, err) : 0;
+}
+
+static int guest_check_place(struct engine *base, uint64_t address, const char *name, struct error *err)
+{
+	const struct guest *guest = guest_of(base);
+	CUcontext context = NULL;
+
+	if (driver.cuPointerGetAttribute(&context, CU_POINTER_ATTRIBUTE_CONTEXT, address) == CUDA_SUCCESS &&
+	    context == guest->device.context)
+		return 0;
+	return check_other(guest, context, address, name, err);
+}
+
+/* ---- Counts ------------------------------------------------------------------------------------------- */
+
+static void guest_counts_free(struct engine *base, uint64_t counts)
+{
+	struct guest *guest = guest_of(base);
+
+	pthread_mutex_lock(&guest->lock);
+	guest->has_counts[(counts - guest->counts) / sizeof(struct engine_counts)] = false;
+	pthread_mutex_unlock(&guest->lock);
+}
+
+static int read_counts(struct guest *guest, uint64_t counts, CUstream stream, struct engine_counts *ret,
+                       struct error *err)
+{
+	int r = driver_call(err, cuStreamSynchronize, (stream));
+
+	if (r == 0)
+		r = driver_call(err, cuMemcpyDtoHAsync, (ret, counts, sizeof *ret, guest->stream));
+	return r < 0 ? r : driver_call(err, cuStreamSynchronize, (guest->stream));
+}
+
+static int guest_counts_read(struct engine *base, uint64_t counts, void *stream, struct engine_counts *ret,
+                             struct error *err)
+{
+	const CUstreamCaptureMode mode = capture_allow();
+	int r = read_counts(guest_of(base), counts, stream, ret, err);
+
+	capture_restore(mode);
+	return r;
+}
+
+static uint32_t take_counts(struct guest *guest)
+{
+	uint32_t i = 0;
+
+	pthread_mutex_lock(&guest->lock);
+	while (i < MOST_COUNTS && guest->has_counts[i])
+		i++;
+	if (i < MOST_COUNTS)
+		guest->has_counts[i] = true;
+	pthread_mutex_unlock(&guest->lock);
+	return i;
+}
+
+static int guest_counts_new(struct engine *base, uint64_t *ret, struct engine_counts *ret_now,
+                            struct error *err)
+{
+	struct guest *guest = guest_of(base);
+	const uint32_t i = take_counts(guest);
+	int r;
+
+	if (i == MOST_COUNTS)
+		return error_set(err, STATUS_NO_MEMORY, "a context has counts for %d clients at most",
+		                 MOST_COUNTS);
+	*ret = guest->counts + i * sizeof(struct engine_counts);
+	r = guest_counts_read(base, *ret, guest->stream, ret_now, err);
+	if (r < 0)
+		guest_counts_free(base, *ret);
+	return r;
+}
+
+/* ---- Others ------------------------------------------------------------------------------------------- */
+
+static void guest_cache_stats(struct engine *base, struct engine_cache_stats *ret)
+{
+	map_cache_stats(&guest_of(base)->maps, ret);
+}
+
+static int guest_explain(struct engine *base, struct engine_plan *plan, struct engine_explanation *ret,
+                         struct error *err)
+{
+	(void)err;
+	plan_explain(ret, cuda_plan(plan), engine_plan_transform(plan), &guest_of(base)->plans.facts);
+	return 0;
+}
+
+static const struct engine_ops guest_ops = {
+	.cache_stats = guest_cache_stats,
+	.explain = guest_explain,
+	.launch = guest_launch,
+	.check_place = guest_check_place,
+	.counts_new = guest_counts_new,
+	.counts_free = guest_counts_free,
+	.counts_read = guest_counts_read,
+};
