@@ -23,16 +23,21 @@ static int on_blocks_done(tma_client *client, const struct rpc_reply *reply, con
 	(void)client;
 	if (rc < 0)
 		return rc;
-	result_set_path(result, done.path);
-	result->bytes = done.bytes;
-	result->ns = done.ns;
-	result->moved = done.moved;
-	result->passed = done.passed;
-	result->beyond = done.beyond;
+	result_of_blocks(result, &done);
 	return 0;
 }
 
-static struct call call_of(enum method_id method, const struct tma_blocks *blocks)
+void result_of_blocks(struct tma_result *ret, const struct msg_blocks_done *done)
+{
+	result_set_path(ret, done->path);
+	ret->bytes = done->bytes;
+	ret->ns = done->ns;
+	ret->moved = done->moved;
+	ret->passed = done->passed;
+	ret->beyond = done->beyond;
+}
+
+struct call call_of_blocks(enum method_id method, const struct tma_blocks *blocks)
 {
 	return (struct call){ .method = method,
 		              .fill = blocks_fill,
@@ -44,28 +49,28 @@ static struct call call_of(enum method_id method, const struct tma_blocks *block
 
 int tma_gather(tma_client *client, const struct tma_blocks *blocks)
 {
-	struct call call = call_of(METHOD_gather, blocks);
+	struct call call = call_of_blocks(METHOD_gather, blocks);
 
 	return move_call(client, &call);
 }
 
 int tma_scatter(tma_client *client, const struct tma_blocks *blocks)
 {
-	struct call call = call_of(METHOD_scatter, blocks);
+	struct call call = call_of_blocks(METHOD_scatter, blocks);
 
 	return move_call(client, &call);
 }
 
 int tma_submit_gather(tma_client *client, const struct tma_blocks *blocks, tma_ticket *ret)
 {
-	struct call call = call_of(METHOD_gather, blocks);
+	struct call call = call_of_blocks(METHOD_gather, blocks);
 
 	return move_submit(client, &call, ret);
 }
 
 int tma_submit_scatter(tma_client *client, const struct tma_blocks *blocks, tma_ticket *ret)
 {
-	struct call call = call_of(METHOD_scatter, blocks);
+	struct call call = call_of_blocks(METHOD_scatter, blocks);
 
 	return move_submit(client, &call, ret);
 }

@@ -20,7 +20,6 @@
 static params_fn items_fill;
 static reply_fn on_submit_done;
 static int take_items(tma_client *client, struct item_cursor *cursor, struct request *request);
-static int item_params(tma_client *client, const struct tma_item *item, struct submit_item *ret);
 static uint64_t item_elements(const struct submit_item *item);
 static void name_item(struct error *error, size_t i, const char *message);
 
@@ -273,7 +272,7 @@ static int plan_item_params(tma_client *client, const struct tma_item *item, str
 	return rc < 0 || !item->operands ? rc : operands_params(client, item->operands, ret);
 }
 
-static int item_params(tma_client *client, const struct tma_item *item, struct submit_item *ret)
+int item_params(tma_client *client, const struct tma_item *item, struct submit_item *ret)
 {
 	int rc;
 

@@ -130,29 +130,29 @@ bool local_is_idle(const tma_client *client)
 
 int local_transform(tma_client *client, const struct tma_transform *t)
 {
-	struct msg_transform params = { 0 }; /* optional fields have their defaults, which are 0 */
-	struct msg_transform_done done;
+	union params params;
+	union local_result result;
 	struct error err;
 	int r = order_check_waiting(client, t ? t->order : NULL);
 
-	if (r == 0)
-		r = transform_params(client, t, &params);
+	if (r == 0) {
+		params.transform = (struct msg_transform){ 0 }; /* defaults of what is absent */
+		r = transform_params(client, t, &params.transform);
+	}
 	if (r == 0 && t->n_further_dst > 0)
 		r = client_fail(client, STATUS_UNSUPPORTED,
 		                "n_further_dst: without a service a transform has one destination");
 	if (r == 0)
-		r = order_fill(transform, client, t->order, &params);
+		r = order_fill(transform, client, t->order, &params.transform);
 	if (r < 0)
 		return move_unsent(client, r);
-	r = client->door->transform(client->local, &params, &done, &err);
+	r = client->door->run(client->local, METHOD_transform, &params, &result, &err);
 	client->last_result = (struct tma_result){ .status = r, .reconnects = client->reconnects };
 	if (r < 0) {
 		client->error = err;
 		return r;
 	}
-	result_set_path(&client->last_result, done.path);
-	client->last_result.bytes = done.bytes;
-	client->last_result.ns = done.ns;
+	result_of_transform(&client->last_result, &result.transform_done);
 	return 0;
 }
 

@@ -113,12 +113,6 @@ int tma_plan_prepare(tma_client *client, const struct tma_transform *transform, 
 
 /* ---- Running ------------------------------------------------------------------------------------------ */
 
-/* What a call points to until it is sent. */
-struct run {
-	const tma_plan *plan;
-	struct tma_place dst, src;
-};
-
 int plan_param(tma_client *client, const tma_plan *plan, uint64_t *ret)
 {
 	if (!plan)
@@ -148,7 +142,7 @@ int run_params(tma_client *client, const tma_plan *plan, struct tma_place dst, s
 
 static int run_fill(tma_client *client, const struct call *call, struct request *request, union params *ret)
 {
-	const struct run *run = call->from;
+	const struct plan_run *run = call->from;
 	struct msg_plan_run *params = &ret->plan_run;
 	int rc = run_params(client, run->plan, run->dst, run->src, params);
 
@@ -156,7 +150,7 @@ static int run_fill(tma_client *client, const struct call *call, struct request 
 	return rc < 0 ? rc : order_fill(plan_run, client, call->order, params);
 }
 
-static struct call call_of(const struct run *run, const struct tma_order *order)
+struct call call_of_run(const struct plan_run *run, const struct tma_order *order)
 {
 	return (struct call){ .method = METHOD_plan_run,
 		              .fill = run_fill,
@@ -169,8 +163,8 @@ static struct call call_of(const struct run *run, const struct tma_order *order)
 int tma_plan_run(tma_client *client, const tma_plan *plan, struct tma_place dst, struct tma_place src,
                  const struct tma_order *order)
 {
-	struct run run = { plan, dst, src };
-	struct call call = call_of(&run, order);
+	struct plan_run run = { plan, dst, src };
+	struct call call = call_of_run(&run, order);
 
 	return move_call(client, &call);
 }
@@ -178,8 +172,8 @@ int tma_plan_run(tma_client *client, const tma_plan *plan, struct tma_place dst,
 int tma_submit_run(tma_client *client, const tma_plan *plan, struct tma_place dst, struct tma_place src,
                    const struct tma_order *order, tma_ticket *ret)
 {
-	struct run run = { plan, dst, src };
-	struct call call = call_of(&run, order);
+	struct plan_run run = { plan, dst, src };
+	struct call call = call_of_run(&run, order);
 
 	return move_submit(client, &call, ret);
 }
@@ -216,7 +210,7 @@ static int table_run_fill(tma_client *client, const struct call *call, struct re
 
 static struct call table_call_of(const struct table_run *run, const struct tma_order *order)
 {
-	struct call call = call_of(NULL, order);
+	struct call call = call_of_run(NULL, order);
 
 	call.fill = table_run_fill;
 	call.from = run;

@@ -185,7 +185,8 @@ TMA_API tma_client *tma_new(void);
  * (tma_region_from_host_ptr), but need not be: if a tensor's region is NULL, its offset is the address of
  * its element [0, ..., 0], and so is that of a place. Transforms with one destination, plans, items and
  * lists of blocks work, all without tables, and so do explanations, tickets, regions of this process's
- * memory, tma_info and tma_ping; all else returns UNSUPPORTED, as do orders with points. If memory that a
+ * memory, tma_info and tma_ping; all else returns UNSUPPORTED, as do orders with points. Memory of GPUs is
+ * moved in streams of the program's own (tma_enqueue). If memory that a
  * request names cannot be accessed, the process is killed, as by an access of its own. After fork, the
  * child may use its parent's clients of "local:", but not wait for their descriptors (tma_fd). UNSUPPORTED:
  * libtma-local is not installed, or has another version. */
@@ -1128,6 +1129,52 @@ TMA_API int tma_next(tma_client *client, int timeout_ms, struct tma_completed *r
 TMA_API int tma_fd(const tma_client *client);
 TMA_API short tma_events(const tma_client *client);
 TMA_API int tma_dispatch(tma_client *client);
+
+/* ---- CUDA streams of the program ---------------------------------------------------------------------- */
+
+/* A client of "local:" launches requests into a stream of the program's own, a CUstream or cudaStream_t: the
+ * calling thread launches the kernels and does not wait for them, and the device runs them in the stream's
+ * order. A call costs as much as the launch of a kernel. The first one in a CUDA context loads the kernels,
+ * and the first one with a layout plans it.
+ *
+ * The tensors are memory that the context of the stream reaches: that of its device, of other devices with
+ * peer access, and pinned memory of the host. A tensor's region is NULL and its offset the address of element
+ * [0, ..., 0], or it is a region of such memory. What the call is given can be freed or changed once it has
+ * returned, but for the tensors, which must live until the stream has passed.
+ *
+ * The stream may be captured. A graph holds whatever its requests need, and runs them whenever it is
+ * launched, on what their tensors then contain; lists and numbers are those of the call.
+ *
+ * The stream belongs to the current context of the calling thread; if none is current, that of the stream
+ * becomes current. NULL is the default stream. Several threads may launch at once, each with a client of its
+ * own. Requests return errors as those of tma_transform and its kin do, and the following ones.
+ * INVALID_ARGUMENT: the stream is of another context than the current one, or a tensor is memory of another
+ * context or of the host that is not pinned. UNSUPPORTED: the client has a service, there is no GPU of
+ * compute capability 9.0, or no peer access; an order has points. DEVICE_LOST: the program's context has
+ * failed, for good.
+ *
+ * tma_last_result() has the path and the bytes; the rest is not known yet. An exact cast that changes a value
+ * fails nothing here: tma_enqueued counts it. */
+TMA_API int tma_enqueue(tma_client *client, const struct tma_transform *transform, void *stream);
+TMA_API int tma_enqueue_run(tma_client *client, const tma_plan *plan, struct tma_place dst,
+                            struct tma_place src, const struct tma_order *order, void *stream);
+TMA_API int tma_enqueue_gather(tma_client *client, const struct tma_blocks *blocks, void *stream);
+TMA_API int tma_enqueue_scatter(tma_client *client, const struct tma_blocks *blocks, void *stream);
+
+/* Launches n items, in their order. Each gets a status. Returns 0, or the status of the first that failed,
+ * whose error message is then the last error. */
+TMA_API int tma_enqueue_items(tma_client *client, struct tma_item *items, size_t n, void *stream);
+
+/* What a client's requests on streams have counted. */
+struct tma_enqueued {
+	uint64_t changed; /* elements whose values exact casts have changed */
+	uint64_t beyond;  /* entries of lists in memory of the device that were out of range and skipped */
+	uint64_t reserved[6];
+};
+
+/* Waits for the stream, which must not be captured, and sets *ret to what the client's requests in the
+ * context of the stream have counted since the last call. */
+TMA_API int tma_enqueued(tma_client *client, void *stream, struct tma_enqueued *ret);
 
 /* ---- Submission rings ------------------------------------------------------------------------------ */
 

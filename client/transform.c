@@ -51,10 +51,15 @@ int on_transform_done(tma_client *client, const struct rpc_reply *reply, const s
 	(void)client;
 	if (rc < 0)
 		return rc;
-	result_set_path(result, done.path);
-	result->bytes = done.bytes;
-	result->ns = done.ns;
+	result_of_transform(result, &done);
 	return 0;
+}
+
+void result_of_transform(struct tma_result *ret, const struct msg_transform_done *done)
+{
+	result_set_path(ret, done->path);
+	ret->bytes = done->bytes;
+	ret->ns = done->ns;
 }
 
 void result_set_path(struct tma_result *result, struct bytes path)
@@ -65,7 +70,7 @@ void result_set_path(struct tma_result *result, struct bytes path)
 	result->path[len] = '\0';
 }
 
-static struct call call_of(enum method_id method, const struct tma_transform *t)
+struct call call_of_transform(enum method_id method, const struct tma_transform *t)
 {
 	return (struct call){ .method = method,
 		              .fill = transform_fill,
@@ -77,14 +82,14 @@ static struct call call_of(enum method_id method, const struct tma_transform *t)
 
 static int transform_call(tma_client *client, enum method_id method, const struct tma_transform *t)
 {
-	struct call call = call_of(method, t);
+	struct call call = call_of_transform(method, t);
 
 	return move_call(client, &call);
 }
 
 int tma_submit(tma_client *client, const struct tma_transform *transform, tma_ticket *ret)
 {
-	struct call call = call_of(METHOD_transform, transform);
+	struct call call = call_of_transform(METHOD_transform, transform);
 
 	return move_submit(client, &call, ret);
 }

@@ -138,19 +138,21 @@ static int run(struct local_session *session, const struct msg_blocks *p, struct
                struct engine *engine, struct error *err)
 {
 	struct engine_job *job = &listing->job.job;
+	int r;
 
 	*job = (struct engine_job){ .move = local_operands(&listing->block, &listing->places, engine->own),
 		                    .blocks = &listing->blocks,
-		                    .host_threads = (uint32_t)p->host_threads };
+		                    .host_threads = (uint32_t)p->host_threads,
+		                    .multiprocessors = (uint32_t)p->multiprocessors };
 	job->move.transform = engine_plan_transform(listing->plan);
 	job->move.plan = listing->plan;
 	job->move.dst = job->move.src = engine->own;
 	job->move.dst_offset = local_offset(&listing->places.dst, engine->own);
 	job->move.src_offset = local_offset(&listing->places.src, engine->own);
-	local_stream_run(&session->stream, &listing->job);
-	if (job->status == STATUS_OUT_OF_RANGE)
+	r = local_stream_run(&session->stream, &listing->job, err);
+	if (r == STATUS_OUT_OF_RANGE)
 		return request_explain_changed(&job->move.transform->conversion, job->move.changed, err);
-	return job->status ? error_set(err, job->status, "%s", status_meaning(job->status)) : 0;
+	return r;
 }
 
 static void set_done(const struct listing *listing, struct msg_blocks_done *ret)
@@ -168,10 +170,10 @@ static void set_done(const struct listing *listing, struct msg_blocks_done *ret)
 		                         .beyond = blocks->beyond };
 }
 
-static int move_blocks(struct local_session *session, const struct rpc_request *request, bool scatter,
+static int move_blocks(struct local_session *session, const union params *params, bool scatter,
                        struct msg_blocks_done *ret, struct error *err)
 {
-	const struct msg_blocks *p = &request->params.blocks;
+	const struct msg_blocks *p = &params->blocks;
 	struct engine *engine = local_stream_engine(&session->stream, err);
 	struct listing listing = { .blocks.scatter = scatter };
 	int r = engine ? local_check_points(p->has & F(blocks, wait), p->has & F(blocks, signal), err)
@@ -194,14 +196,14 @@ static int move_blocks(struct local_session *session, const struct rpc_request *
 	return r;
 }
 
-int local_method_gather(struct local_session *session, const struct rpc_request *request,
-                        union local_result *ret, struct error *err)
+int local_method_gather(struct local_session *session, const union params *params, union local_result *ret,
+                        struct error *err)
 {
-	return move_blocks(session, request, false, &ret->blocks_done, err);
+	return move_blocks(session, params, false, &ret->blocks_done, err);
 }
 
-int local_method_scatter(struct local_session *session, const struct rpc_request *request,
-                         union local_result *ret, struct error *err)
+int local_method_scatter(struct local_session *session, const union params *params, union local_result *ret,
+                         struct error *err)
 {
-	return move_blocks(session, request, true, &ret->blocks_done, err);
+	return move_blocks(session, params, true, &ret->blocks_done, err);
 }

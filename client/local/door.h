@@ -18,6 +18,22 @@
 
 struct local_session;
 
+/* The result of a method. What it points to stays valid until the session's next request. */
+union local_result {
+	struct msg_info info;
+	struct msg_transform_done transform_done;
+	struct msg_blocks_done blocks_done;
+	struct msg_region_released region_released;
+	struct msg_canceled canceled;
+	struct msg_plan_prepared plan_prepared;
+	struct msg_submit_done submit_done;
+	struct msg_explanation explanation;
+};
+
+struct local_counts {
+	uint64_t changed, beyond;
+};
+
 struct local_door {
 	const char *version; /* such as "0.2.0" */
 
@@ -34,10 +50,25 @@ struct local_door {
 	int (*map)(struct local_session *session, const void *address, uint64_t size, bool writable,
 	           uint64_t *ret, struct error *err);
 
-	/* Runs the transform that params describe to its end, as serve does, but without decoding a message
-	 * and encoding a reply. Returns 0, or a negative status with err. */
-	int (*transform)(struct local_session *session, const struct msg_transform *params,
-	                 struct msg_transform_done *ret, struct error *err);
+	/* Has the requests that follow launched into a stream, which is a CUstream of the current context of
+	 * the calling thread, until stream_end. Such a request has not ended when it is answered: the device
+	 * does it in the order of the stream, or, if the stream is captured, whenever the graph runs. Its
+	 * tensors are memory that the device reaches. Returns 0; UNSUPPORTED without a GPU or in a build
+	 * without its engine; INVALID_ARGUMENT for the stream; or an error of the driver's. After an error
+	 * the session is as it was. */
+	int (*stream_begin)(struct local_session *session, void *stream, struct error *err);
+	void (*stream_end)(struct local_session *session);
+
+	/* Waits for what is on the stream, and sets *ret to what has been counted since the last call, of
+	 * requests of this session in the context of the stream: elements that exact casts have changed, and
+	 * entries of lists in memory of the device that name no block. Returns 0, or as stream_begin does. */
+	int (*stream_counts)(struct local_session *session, void *stream, struct local_counts *ret,
+	                     struct error *err);
+
+	/* Runs a request, as serve does, but without decoding a message and encoding a reply. Fields of
+	 * params that are absent have their defaults. Returns 0, or a negative status with err. */
+	int (*run)(struct local_session *session, enum method_id method, const union params *params,
+	           union local_result *ret, struct error *err);
 
 	/* Runs a request, which is one whole message (frame_scan), to its end, and appends the reply, if it
 	 * asks for one, to *replies as a service would send it. A method that only a service has is answered

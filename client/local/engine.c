@@ -103,6 +103,8 @@ void local_stream_close(struct local_stream *stream)
 
 struct engine *local_stream_engine(struct local_stream *stream, struct error *err)
 {
+	if (stream->device)
+		return stream->device;
 	if (stream->life != life && local_stream_open(stream, err) < 0)
 		return NULL;
 	return engine;
@@ -187,15 +189,22 @@ static void run(const struct local_stream *stream, struct local_job *job)
 }
 
 /* A thread that is canceled while it waits would leave its job behind. */
-void local_stream_run(struct local_stream *stream, struct local_job *job)
+int local_stream_run(struct local_stream *stream, struct local_job *job, struct error *err)
 {
 	int before;
 
 	job->is_done = false;
 	job->job.on_done = on_done;
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
-	run(stream, job);
+	if (stream->device)
+		job->job.status =
+		    engine_launch(stream->device, &job->job, stream->cuda_stream, stream->counts, err);
+	else
+		run(stream, job);
 	pthread_setcancelstate(before, NULL);
+	if (job->job.status && !stream->device)
+		error_set(err, job->job.status, "%s", status_meaning(job->job.status));
+	return job->job.status;
 }
 
 struct engine_plan_runs local_plan_runs(const struct engine_plan *plan)

@@ -1,19 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The engine of this process. It is opened by the first session and stays until the process ends. A child of
- * fork opens one of its own, since the threads of its parent's are not there.
+/* The engines of this process. That of the CPU is opened by the first session and stays until the process
+ * ends. A child of fork opens one of its own, since the threads of its parent's are not there. Those of CUDA
+ * contexts are for streams of the program's own (kernels/engine.h).
  *
- * An engine has one owner. Whoever holds the lock is that owner: it submits and reaps. Small moves run in
- * that call on the caller's thread; whoever waits for a large one lets go of the lock.
+ * The CPU's engine has one owner. Whoever holds the lock is that owner: it submits and reaps. Small moves run
+ * in that call on the caller's thread; whoever waits for a large one lets go of the lock.
  */
 #ifndef CLIENT_LOCAL_ENGINE_H
 #define CLIENT_LOCAL_ENGINE_H
 
 #include "kernels/engine.h"
 
-/* One thread at a time submits to a stream. */
+/* Jobs run on a stream of the CPU's engine to their ends, unless they are for a stream of the program's own.
+ * One thread at a time uses it. */
 struct local_stream {
 	struct engine_stream *stream;
 	uint64_t life; /* which of the engines that the process has had it belongs to */
+
+	struct engine *device; /* the engine of the program's stream, or NULL */
+	void *cuda_stream;     /* the program's stream */
+	uint64_t counts;       /* where that engine counts */
 };
 
 /* Opens the engine if need be, and a stream of it. */
@@ -30,8 +36,9 @@ struct local_job {
 	bool is_done;
 };
 
-/* Runs a job to its end and sets its status. The caller has called local_stream_engine before. */
-void local_stream_run(struct local_stream *stream, struct local_job *job);
+/* Runs a job to its end, or launches it into the program's stream. The caller has called local_stream_engine
+ * before. Returns the job's status, with err unless it is 0. */
+int local_stream_run(struct local_stream *stream, struct local_job *job, struct error *err);
 
 /* How often the plan has run, by whichever thread. */
 struct engine_plan_runs local_plan_runs(const struct engine_plan *plan);

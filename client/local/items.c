@@ -75,10 +75,10 @@ static int run_item(struct local_session *session, const struct msg_submit *p, u
 	                   : local_transform_run(session, &item.transform, ret, err);
 }
 
-int local_method_submit(struct local_session *session, const struct rpc_request *request,
-                        union local_result *ret, struct error *err)
+int local_method_submit(struct local_session *session, const union params *params, union local_result *ret,
+                        struct error *err)
 {
-	const struct msg_submit *p = &request->params.submit;
+	const struct msg_submit *p = &params->submit;
 	struct msg_submit_done *done = &ret->submit_done;
 	int r = local_check_points(p->has & F(submit, wait), p->has & F(submit, signal), err);
 

@@ -3,6 +3,8 @@
 #include "session.h"
 
 #include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
 
 struct region *local_region(const struct local_session *session, uint64_t id, const char *name,
                             struct error *err)
@@ -13,6 +15,21 @@ struct region *local_region(const struct local_session *session, uint64_t id, co
 	return NULL;
 }
 
+/* Checks that the device of the program's stream reaches the place, if requests are launched into one. An
+ * error calls the tensor by the argument's name without ".region". */
+static int check_reach(const struct local_session *session, const struct tensor_place *place,
+                       const char *name, struct error *err)
+{
+	char tensor[32];
+
+	if (!session->stream.device)
+		return 0;
+	snprintf(tensor, sizeof tensor, "%s", name);
+	if (strstr(tensor, ".region"))
+		*strstr(tensor, ".region") = '\0';
+	return engine_check_place(session->stream.device, local_address(place), tensor, err);
+}
+
 int local_place(const struct local_session *session, bool has_region, uint64_t id, uint64_t offset,
                 bool is_written, const char *name, struct tensor_place *ret, struct error *err)
 {
@@ -20,7 +37,7 @@ int local_place(const struct local_session *session, bool has_region, uint64_t i
 
 	*ret = (struct tensor_place){ .offset = offset, .size = UINT64_C(1) << 56 };
 	if (!has_region || id == 0)
-		return 0;
+		return check_reach(session, ret, name, err);
 	region = local_region(session, id, name, err);
 	if (!region)
 		return err->status;
@@ -30,7 +47,7 @@ int local_place(const struct local_session *session, bool has_region, uint64_t i
 		                 id);
 	ret->base = region->start;
 	ret->size = region->size;
-	return 0;
+	return check_reach(session, ret, name, err);
 }
 
 static int place_of_tensor(const struct local_session *session, const struct msg_tensor *tensor,

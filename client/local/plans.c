@@ -70,10 +70,10 @@ static bool is_tensor(const struct msg_operand *operand, bool is_given)
 	return is_given && !(operand->has & F(operand, number));
 }
 
-int local_method_plan_prepare(struct local_session *session, const struct rpc_request *request,
+int local_method_plan_prepare(struct local_session *session, const union params *params,
                               union local_result *ret, struct error *err)
 {
-	const struct msg_transform *t = &request->params.transform;
+	const struct msg_transform *t = &params->transform;
 	const uint64_t amax = t->has & F(transform, amax) ? t->amax.has : 0;
 	struct local_plan *plan;
 	uint64_t id;
@@ -98,10 +98,10 @@ int local_method_plan_prepare(struct local_session *session, const struct rpc_re
 	return 0;
 }
 
-int local_method_plan_release(struct local_session *session, const struct rpc_request *request,
+int local_method_plan_release(struct local_session *session, const union params *params,
                               union local_result *ret, struct error *err)
 {
-	struct local_plan *plan = find(session, request->params.plan_release.plan, err);
+	struct local_plan *plan = find(session, params->plan_release.plan, err);
 
 	(void)ret;
 	if (!plan)
@@ -187,11 +187,12 @@ int local_plan_run(struct local_session *session, const struct msg_plan_run *run
 	if (plan->has_amax_inverse)
 		place_tensor(&t.amax.inverse, &run->amax_inverse);
 	t.host_threads = run->host_threads;
+	t.multiprocessors = run->multiprocessors;
 	return local_transform_run(session, &t, ret, err);
 }
 
-int local_method_plan_run(struct local_session *session, const struct rpc_request *request,
-                          union local_result *ret, struct error *err)
+int local_method_plan_run(struct local_session *session, const union params *params, union local_result *ret,
+                          struct error *err)
 {
-	return local_plan_run(session, &request->params.plan_run, &ret->transform_done, err);
+	return local_plan_run(session, &params->plan_run, &ret->transform_done, err);
 }

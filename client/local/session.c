@@ -46,6 +46,7 @@ static void session_close(struct local_session *session)
 	rpc_decoder_free(session->decoder);
 	local_items_free(session->items);
 	local_plans_free(session);
+	local_counts_free(session);
 	free(session->seen);
 	free(session->regions);
 	free(session);
@@ -89,12 +90,12 @@ static int session_map(struct local_session *session, const void *address, uint6
 
 /* ---- Others ------------------------------------------------------------------------------------------- */
 
-static int method_info(struct local_session *session, const struct rpc_request *request,
-                       union local_result *ret, struct error *err)
+static int method_info(struct local_session *session, const union params *params, union local_result *ret,
+                       struct error *err)
 {
 	const struct engine *engine = local_stream_engine(&session->stream, err);
 
-	(void)request;
+	(void)params;
 	if (!engine)
 		return err->status;
 	ret->info = (struct msg_info){
@@ -109,31 +110,31 @@ static int method_info(struct local_session *session, const struct rpc_request *
 	return 0;
 }
 
-static int method_ping(struct local_session *session, const struct rpc_request *request,
-                       union local_result *ret, struct error *err)
+static int method_ping(struct local_session *session, const union params *params, union local_result *ret,
+                       struct error *err)
 {
 	(void)session;
-	(void)request;
+	(void)params;
 	(void)ret;
 	(void)err;
 	return 0;
 }
 
 /* Every request has ended before the next one is taken. */
-static int method_cancel(struct local_session *session, const struct rpc_request *request,
-                         union local_result *ret, struct error *err)
+static int method_cancel(struct local_session *session, const union params *params, union local_result *ret,
+                         struct error *err)
 {
 	(void)session;
-	(void)request;
+	(void)params;
 	(void)err;
 	ret->canceled = (struct msg_canceled){ .canceled = false };
 	return 0;
 }
 
-static int method_region_release(struct local_session *session, const struct rpc_request *request,
+static int method_region_release(struct local_session *session, const union params *params,
                                  union local_result *ret, struct error *err)
 {
-	struct region *region = local_region(session, request->params.region_release.region, "region", err);
+	struct region *region = local_region(session, params->region_release.region, "region", err);
 
 	if (!region)
 		return err->status;
@@ -164,15 +165,13 @@ static local_method *const handlers[METHOD_COUNT] = {
 	[METHOD_scatter] = local_method_scatter,
 };
 
-static int handle(struct local_session *session, const struct rpc_request *request, union local_result *ret,
-                  struct error *err)
+static int session_run(struct local_session *session, enum method_id method, const union params *params,
+                       union local_result *ret, struct error *err)
 {
-	local_method *handler = handlers[request->method->id];
-
-	if (handler)
-		return handler(session, request, ret, err);
+	if (handlers[method])
+		return handlers[method](session, params, ret, err);
 	return error_set(err, STATUS_UNSUPPORTED, "%s: only a service does this, and this client has none",
-	                 request->method->name);
+	                 method_names[method]);
 }
 
 /* Returns when the request is to be answered. Requests that move nothing have no such field. */
@@ -227,7 +226,7 @@ static int session_serve(struct local_session *session, const uint8_t *message, 
 
 	switch (rpc_decode_request(session->decoder, message, len, request, err)) {
 	case RPC_DISPATCH:
-		r = handle(session, request, &result, err);
+		r = session_run(session, request->method->id, &request->params, &result, err);
 		r = answer(request, &result, r < 0 ? err : NULL, replies);
 		break;
 	case RPC_REFUSE:
@@ -249,7 +248,10 @@ const struct local_door *tma_local_door(void)
 		                                .open = session_open,
 		                                .close = session_close,
 		                                .map = session_map,
-		                                .transform = local_transform_run,
+		                                .stream_begin = local_stream_begin,
+		                                .stream_end = local_stream_end,
+		                                .stream_counts = local_stream_counts,
+		                                .run = session_run,
 		                                .serve = session_serve };
 
 	return &door;

@@ -18,6 +18,7 @@ struct region {
 	bool writable;
 };
 
+struct device_counts;
 struct local_items;
 struct local_plan;
 
@@ -35,25 +36,14 @@ struct local_session {
 	uint64_t first_free;       /* no region before it is free */
 	struct local_plan **plans; /* plan i has the id i + 1; NULL: there is none of that id */
 	uint64_t n_plans;
-	struct local_items *items; /* of the last submit; NULL: there was none */
-	bool is_of_items;          /* what is moved is an item of a submit */
+	struct local_items *items;    /* of the last submit; NULL: there was none */
+	struct device_counts *counts; /* of each engine of a CUDA context that it has used */
+	bool is_of_items;             /* what is moved is an item of a submit */
 };
 
-/* The result of a method. What it points to stays valid until the session's next request. */
-union local_result {
-	struct msg_info info;
-	struct msg_transform_done transform_done;
-	struct msg_blocks_done blocks_done;
-	struct msg_region_released region_released;
-	struct msg_canceled canceled;
-	struct msg_plan_prepared plan_prepared;
-	struct msg_submit_done submit_done;
-	struct msg_explanation explanation;
-};
-
-/* Runs a request and sets its result. Returns 0, or a negative status with err. */
-typedef int local_method(struct local_session *session, const struct rpc_request *request,
-                         union local_result *ret, struct error *err);
+/* Runs a request of a method and sets its result. Returns 0, or a negative status with err. */
+typedef int local_method(struct local_session *session, const union params *params, union local_result *ret,
+                         struct error *err);
 
 /* ---- places.c -------------------------------------------------------------------------------------- */
 
@@ -86,6 +76,16 @@ static inline uint64_t local_offset(const struct tensor_place *place, const stru
  * plan, and the memories and offsets of dst and src. */
 struct engine_move local_operands(const struct msg_transform *t, const struct request_places *places,
                                   struct engine_memory *own);
+
+/* ---- device.c -------------------------------------------------------------------------------------- */
+
+/* These do what the door says (door.h). */
+int local_stream_begin(struct local_session *session, void *stream, struct error *err);
+void local_stream_end(struct local_session *session);
+int local_stream_counts(struct local_session *session, void *stream, struct local_counts *ret,
+                        struct error *err);
+
+void local_counts_free(struct local_session *session);
 
 /* ---- transform.c ----------------------------------------------------------------------------------- */
 

@@ -111,8 +111,10 @@ static int run(struct moving *moving, const struct msg_transform *t, struct loca
                struct error *err)
 {
 	struct engine_job *job = &moving->job.job;
+	int r;
 
-	*job = (struct engine_job){ .host_threads = (uint32_t)t->host_threads };
+	*job = (struct engine_job){ .host_threads = (uint32_t)t->host_threads,
+		                    .multiprocessors = (uint32_t)t->multiprocessors };
 	if (moving->n == 1) {
 		job->move = moving->move[0];
 	} else {
@@ -120,13 +122,13 @@ static int run(struct moving *moving, const struct msg_transform *t, struct loca
 		job->n_moves = moving->n;
 	}
 	moving->job.is_counted = moving->n == 1 && !session->is_of_items;
-	local_stream_run(&session->stream, &moving->job);
+	r = local_stream_run(&session->stream, &moving->job, err);
 	if (moving->n == 1)
 		moving->move[0] = job->move;
-	if (job->status == STATUS_OUT_OF_RANGE)
+	if (r == STATUS_OUT_OF_RANGE)
 		return request_explain_changed(&moving->move[0].transform->conversion, count_changed(moving),
 		                               err);
-	return job->status ? error_set(err, job->status, "%s", status_meaning(job->status)) : 0;
+	return r;
 }
 
 int local_check_points(bool has_wait, bool has_signal, struct error *err)
@@ -180,10 +182,10 @@ int local_transform_run(struct local_session *session, const struct msg_transfor
 	return r < 0 ? r : move(session, params, ret, err);
 }
 
-int local_method_transform(struct local_session *session, const struct rpc_request *request,
-                           union local_result *ret, struct error *err)
+int local_method_transform(struct local_session *session, const union params *params, union local_result *ret,
+                           struct error *err)
 {
-	return local_transform_run(session, &request->params.transform, &ret->transform_done, err);
+	return local_transform_run(session, &params->transform, &ret->transform_done, err);
 }
 
 /* ---- Explanations ------------------------------------------------------------------------------------- */
@@ -241,10 +243,10 @@ static int explain_elsewhere(struct local_session *session, const struct explain
 
 /* The plan depends on the addresses of dst and src: a tensor that gives neither region nor offset counts as
  * lying at address 0. */
-int local_method_explain(struct local_session *session, const struct rpc_request *request,
-                         union local_result *ret, struct error *err)
+int local_method_explain(struct local_session *session, const union params *params, union local_result *ret,
+                         struct error *err)
 {
-	const struct msg_transform *t = &request->params.transform;
+	const struct msg_transform *t = &params->transform;
 	struct engine *engine = local_stream_engine(&session->stream, err);
 	struct explaining e;
 	int r = engine ? name_engine(t, engine, &e.name, err) : err->status;

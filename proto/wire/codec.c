@@ -249,13 +249,20 @@ static int decode_map(const struct place *place, const msgpack_object *map, cons
 
 		return error_set(err, STATUS_INVALID_ARGUMENT, "missing field %s", place_text(&here, path));
 	}
+	*(uint64_t *)ret = has;
+	codec_set_defaults(message, ret);
+	return 0;
+}
+
+void codec_set_defaults(const struct message *message, void *value)
+{
+	uint64_t missing = codec_all_fields(message) & ~*(const uint64_t *)value;
+
 	for (; missing; missing &= missing - 1) {
 		const struct field *f = &message->fields[__builtin_ctzll(missing)];
 
-		set_default(f, (char *)ret + f->offset);
+		set_default(f, (char *)value + f->offset);
 	}
-	*(uint64_t *)ret = has;
-	return 0;
 }
 
 static int decode_field(const struct place *place, const struct field *field, const msgpack_object *object,

@@ -48,6 +48,9 @@ static inline uint64_t codec_all_fields(const struct message *message)
 int codec_decode(const msgpack_object *map, const struct message *message, const struct codec_rules *rules,
                  void *ret, struct error *err);
 
+/* Sets the fields that the value's `has` does not name to what absent fields read as. */
+void codec_set_defaults(const struct message *message, void *value);
+
 /* Entry i of an array of maps, decoded as codec_decode does; field names the array and i in the path. */
 int codec_decode_entry(const void *objects, uint32_t i, const char *field, const struct message *message,
                        const struct codec_rules *rules, void *ret, struct error *err);

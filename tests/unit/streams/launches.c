@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* These tests launch every kind of request into a stream of the program's. */
+#include "rig.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+TestSuite(streams, .init = rig_open, .fini = rig_close);
+
+Test(streams, transposes_of_all_sizes)
+{
+	static const int64_t sizes[][2] = { { 1, 1 }, { 3, 5 }, { 64, 64 }, { 300, 511 }, { 0, 7 } };
+
+	for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+		const int64_t rows = sizes[i][0], columns = sizes[i][1];
+		const size_t n = (size_t)(rows * columns);
+		CUdeviceptr src = rig_numbers(n + 1), dst = rig_bytes((n + 1) * 4, 0xee);
+
+		cr_assert_eq(enqueue_transpose(dst, src, rows, columns), 0, "%s", tma_last_error(client));
+		cr_assert(is_transposed(dst, src, rows, columns));
+		cr_assert_eq(tma_last_result(client)->bytes, 2 * 4 * n);
+		if (n > 64 * 64)
+			cr_assert_str_eq(tma_last_result(client)->path, "tile_transpose");
+	}
+}
+
+/* The calls return before the device has begun. */
+Test(streams, order_is_that_of_the_stream)
+{
+	CUdeviceptr a = rig_numbers(64 * 48), b = rig_bytes(64 * 48 * 4, 1), c = rig_bytes(64 * 48 * 4, 2);
+	CUdeviceptr word = rig_bytes(8, 0);
+	CUstream other;
+
+	cuda(cuStreamCreateWithPriority(&other, CU_STREAM_NON_BLOCKING, 0));
+	cuda(cuStreamWaitValue64(stream, word, 1, CU_STREAM_WAIT_VALUE_GEQ));
+	cr_assert_eq(enqueue_transpose(b, a, 64, 48), 0, "%s", tma_last_error(client));
+	cr_assert_eq(enqueue_transpose(c, b, 48, 64), 0, "%s", tma_last_error(client));
+	cuda(cuStreamWriteValue64(other, word, 1, 0));
+	cr_assert(is_transposed(c, b, 48, 64));
+	cr_assert(is_transposed(b, a, 64, 48));
+	cuda(cuStreamDestroy(other));
+}
+
+Test(streams, the_default_stream)
+{
+	CUdeviceptr src = rig_numbers(35), dst = rig_bytes(35 * 4, 0);
+	const struct tma_tensor to = matrix(dst, 7, 5), from = matrix(src, 5, 7);
+	const struct tma_transform t = { .dst = &to, .src = &from, .perm = (const int[]){ 1, 0 } };
+
+	cr_assert_eq(tma_enqueue(client, &t, NULL), 0, "%s", tma_last_error(client));
+	cuda(cuStreamSynchronize(NULL));
+	cr_assert(is_transposed(dst, src, 5, 7));
+}
+
+Test(streams, further_destinations)
+{
+	CUdeviceptr src = rig_numbers(35), dst[3];
+	struct tma_tensor to[3], from = matrix(src, 5, 7);
+	struct tma_transform t = { .src = &from, .perm = (const int[]){ 1, 0 }, .n_further_dst = 2 };
+
+	for (int i = 0; i < 3; i++) {
+		dst[i] = rig_bytes(35 * 4, 0);
+		to[i] = matrix(dst[i], 7, 5);
+	}
+	t.dst = &to[0];
+	t.further_dst = &to[1];
+	cr_assert_eq(tma_enqueue(client, &t, stream), 0, "%s", tma_last_error(client));
+	for (int i = 0; i < 3; i++)
+		cr_assert(is_transposed(dst[i], src, 5, 7));
+	cr_assert_eq(tma_last_result(client)->bytes, 3 * 2 * 35 * 4);
+}
+
+/* Each block of 2 x 2 gets a scale of its own. */
+Test(streams, quantizes)
+{
+	const float values[4][4] = { { 1, 2, 8, 4 }, { 4, 3, 2, 1 }, { 0, 0, 7, 7 }, { 0, 0, 7, 14 } };
+	float scales[4];
+	CUdeviceptr src = rig_bytes(sizeof values, 0), dst = rig_bytes(16, 0), by = rig_bytes(16, 0);
+	const struct tma_tensor from = { .offset = src, .dtype = TMA_FLOAT32, .rank = 2, .shape = { 4, 4 } };
+	const struct tma_tensor to = {
+		.offset = dst, .dtype = TMA_FLOAT8_E4M3FN, .rank = 2, .shape = { 4, 4 }
+	};
+	const struct tma_tensor scale = { .offset = by, .dtype = TMA_FLOAT32, .rank = 2, .shape = { 2, 2 } };
+	const struct tma_amax amax = { .block = (const int64_t[]){ 2, 2 }, .scale = &scale };
+	const struct tma_conversion conversion = { .amax = &amax };
+
+	rig_put(src, values, sizeof values);
+	cr_assert_eq(
+	    tma_enqueue(client,
+	                &(struct tma_transform){ .dst = &to, .src = &from, .conversion = &conversion },
+	                stream),
+	    0, "%s", tma_last_error(client));
+	rig_get(scales, by, sizeof scales);
+	cr_assert_float_eq(scales[0], 4.0f / 448, 1e-7);
+	cr_assert_float_eq(scales[1], 8.0f / 448, 1e-7);
+	cr_assert_eq(scales[2], 1);
+	cr_assert_float_eq(scales[3], 14.0f / 448, 1e-7);
+}
+
+Test(streams, exact_casts_are_counted)
+{
+	const float values[4] = { 1, 1.5f, 3, 1e9f };
+	CUdeviceptr src = rig_bytes(sizeof values, 0), dst = rig_bytes(8, 0);
+	const struct tma_tensor from = { .offset = src, .dtype = TMA_FLOAT32, .rank = 1, .shape = { 4 } };
+	const struct tma_tensor to = { .offset = dst, .dtype = TMA_INT16, .rank = 1, .shape = { 4 } };
+	const struct tma_conversion conversion = { .cast = TMA_CAST_EXACT };
+	const struct tma_transform t = { .dst = &to, .src = &from, .conversion = &conversion };
+	struct tma_enqueued counts;
+	tma_client *other = tma_new();
+
+	rig_put(src, values, sizeof values);
+	cr_assert_eq(tma_connect(other, "local:"), 0);
+	for (int i = 0; i < 3; i++)
+		cr_assert_eq(tma_enqueue(client, &t, stream), 0, "%s", tma_last_error(client));
+	cr_assert_eq(tma_enqueue(other, &t, stream), 0);
+	cr_assert_eq(tma_enqueued(client, stream, &counts), 0, "%s", tma_last_error(client));
+	cr_assert_eq(counts.changed, 6);
+	cr_assert_eq(tma_enqueued(client, stream, &counts), 0);
+	cr_assert_eq(counts.changed, 0);
+	cr_assert_eq(tma_enqueued(other, stream, &counts), 0);
+	cr_assert_eq(counts.changed, 2);
+	tma_free(other);
+}
+
+/* ---- Lists -------------------------------------------------------------------------------------------- */
+
+#define ROWS    32
+#define COLUMNS 12
+
+static struct tma_tensor row_at(CUdeviceptr address)
+{
+	return (struct tma_tensor){ .offset = address, .dtype = TMA_UINT32, .rank = 1, .shape = { COLUMNS } };
+}
+
+/* Whether row i of dst is row index[i] of src, or untouched if there is none. */
+static bool is_gathered(CUdeviceptr dst, CUdeviceptr src, const int32_t *index, size_t n)
+{
+	uint32_t from[ROWS][COLUMNS], (*to)[COLUMNS] = malloc(n * sizeof *to), untouched[COLUMNS];
+	bool is_right = true;
+
+	memset(untouched, 0xee, sizeof untouched);
+	rig_get(from, src, sizeof from);
+	rig_get(to, dst, n * sizeof *to);
+	for (size_t i = 0; i < n; i++)
+		is_right &= memcmp(to[i], index[i] >= 0 && index[i] < ROWS ? from[index[i]] : untouched,
+		                   sizeof untouched) == 0;
+	free(to);
+	return is_right;
+}
+
+/* Short lists travel in the arguments of the launch, long ones by way of pinned memory. The list may be
+ * changed as soon as the call has returned. */
+static void gather(size_t n)
+{
+	CUdeviceptr src = rig_numbers(ROWS * COLUMNS), dst = rig_bytes(n * COLUMNS * 4, 0xee);
+	int32_t *index = malloc(n * sizeof *index), *kept = malloc(n * sizeof *kept);
+	const struct tma_tensor to = row_at(dst), from = row_at(src);
+	const struct tma_transform row = { .dst = &to, .src = &from };
+	const struct tma_blocks blocks = {
+		.transform = &row, .index = index, .index_dtype = TMA_INT32, .count = n, .limit = ROWS
+	};
+
+	for (size_t i = 0; i < n; i++)
+		kept[i] = index[i] = (int32_t)(i * 7 % (ROWS + 1)) - 1;
+	cr_assert_eq(tma_enqueue_gather(client, &blocks, stream), 0, "%s", tma_last_error(client));
+	memset(index, 0, n * sizeof *index);
+	cr_assert(is_gathered(dst, src, kept, n));
+	free(index);
+	free(kept);
+}
+
+Test(streams, gathers_by_short_and_long_lists)
+{
+	gather(1);
+	gather(50);
+	gather(9000);
+}
+
+Test(streams, scatters)
+{
+	const int32_t index[4] = { 3, -1, 0, 9 };
+	CUdeviceptr src = rig_numbers(4 * COLUMNS), dst = rig_bytes(ROWS * COLUMNS * 4, 0xee);
+	uint32_t from[4][COLUMNS], to[ROWS][COLUMNS];
+	const struct tma_tensor dst_row = row_at(dst), src_row = row_at(src);
+	const struct tma_transform row = { .dst = &dst_row, .src = &src_row };
+	const struct tma_blocks blocks = {
+		.transform = &row, .index = index, .index_dtype = TMA_INT32, .count = 4, .limit = ROWS
+	};
+
+	cr_assert_eq(tma_enqueue_scatter(client, &blocks, stream), 0, "%s", tma_last_error(client));
+	rig_get(from, src, sizeof from);
+	rig_get(to, dst, sizeof to);
+	for (int i = 0; i < 4; i++)
+		cr_assert(index[i] < 0 || memcmp(to[index[i]], from[i], sizeof from[i]) == 0);
+	cr_assert_eq(to[1][0], 0xeeeeeeee);
+}
+
+/* More long lists are under way at once than pinned pages are kept for. */
+Test(streams, many_long_lists_at_once)
+{
+	for (int i = 0; i < 300; i++)
+		gather(2100);
+}
+
+/* ---- Plans and items ---------------------------------------------------------------------------------- */
+
+Test(streams, plans_and_items)
+{
+	CUdeviceptr src = rig_numbers(2 * 35), dst = rig_bytes(2 * 35 * 4, 0), third = rig_bytes(35 * 4, 0);
+	const struct tma_tensor to = matrix(dst, 7, 5), from = matrix(src, 5, 7), away = matrix(3, 5, 7);
+	const struct tma_transform t = { .dst = &to, .src = &from, .perm = (const int[]){ 1, 0 } };
+	struct tma_transform refused = t;
+	struct tma_plan *plan;
+	struct tma_item items[3] = { { .dst = { .offset = third }, .src = { .offset = src + 35 * 4 } },
+		                     { .transform = &refused },
+		                     { .transform = &t } };
+
+	refused.src = &away;
+	cr_assert_eq(tma_plan_prepare(client, &t, &plan), 0, "%s", tma_last_error(client));
+	cr_assert_eq(tma_enqueue_run(client, plan, (struct tma_place){ .offset = dst + 35 * 4 },
+	                             (struct tma_place){ .offset = src + 35 * 4 }, NULL, stream),
+	             0, "%s", tma_last_error(client));
+	cr_assert(is_transposed(dst + 35 * 4, src + 35 * 4, 5, 7));
+	items[0].plan = plan;
+	cr_assert_eq(tma_enqueue_items(client, items, 3, stream), TMA_INVALID_ARGUMENT);
+	cr_assert_str_eq(tma_last_error(client),
+	                 "src: 0x3 is neither memory of a device nor pinned memory of the host");
+	cr_assert(items[0].status == 0 && items[1].status == TMA_INVALID_ARGUMENT && items[2].status == 0);
+	cr_assert(is_transposed(dst, src, 5, 7));
+	cr_assert(is_transposed(third, src + 35 * 4, 5, 7));
+}
+
+/* The service would see a blocked tensor as parts of a batch. */
+Test(streams, splits)
+{
+	CUdeviceptr src = rig_numbers(6 * 10), dst = rig_bytes(2 * 6 * 8 * 4, 0xee);
+	uint32_t from[6][10], to[2][6][8];
+	struct tma_tensor plain = matrix(src, 6, 10);
+	const struct tma_tensor blocked = {
+		.offset = dst, .dtype = TMA_UINT32, .rank = 3, .shape = { 2, 6, 8 }
+	};
+
+	plain.split = (const int64_t[]){ 1, 8 };
+	plain.n_split = 1;
+	cr_assert_eq(tma_enqueue(client,
+	                         &(struct tma_transform){
+				     .dst = &blocked, .src = &plain, .perm = (const int[]){ 1, 0, 2 } },
+	                         stream),
+	             0, "%s", tma_last_error(client));
+	rig_get(from, src, sizeof from);
+	rig_get(to, dst, sizeof to);
+	for (int r = 0; r < 6; r++)
+		for (int c = 0; c < 16; c++)
+			cr_assert_eq(to[c / 8][r][c % 8], c < 10 ? from[r][c] : 0);
+}
