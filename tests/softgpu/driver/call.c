@@ -110,52 +110,6 @@ static void read_environment(void)
 
 /* ---- Enter and leave -------------------------------------------------------------------------------- */
 
-enum needs {
-	NEEDS_NOTHING,
-	NEEDS_INIT,   /* and is answered whatever became of the context */
-	NEEDS_HEALTH, /* and a context that is not lost, current or not */
-	NEEDS_CONTEXT
-};
-
-static enum needs needs_of(enum entry entry)
-{
-	switch (entry) {
-	case ENTRY_cuInit:
-	case ENTRY_cuDriverGetVersion:
-	case ENTRY_cuGetErrorName:
-	case ENTRY_cuGetErrorString:
-		return NEEDS_NOTHING;
-	case ENTRY_cuCtxGetCurrent:
-	case ENTRY_cuDeviceGetCount:
-	case ENTRY_cuDeviceGet:
-	case ENTRY_cuDeviceGetName:
-	case ENTRY_cuDeviceGetUuid:
-	case ENTRY_cuDeviceGetAttribute:
-	case ENTRY_cuDeviceTotalMem:
-	case ENTRY_cuDeviceGetPCIBusId:
-	case ENTRY_cuDeviceGetByPCIBusId:
-	case ENTRY_cuDeviceCanAccessPeer:
-	case ENTRY_cuDeviceGetP2PAttribute:
-	case ENTRY_cuCtxGetId:
-	case ENTRY_cuStreamGetCtx:
-	case ENTRY_cuCtxPushCurrent:
-	case ENTRY_cuCtxPopCurrent:
-	case ENTRY_cuThreadExchangeStreamCaptureMode:
-	case ENTRY_cuUserObjectCreate:
-	case ENTRY_cuUserObjectRelease:
-	case ENTRY_cuGraphRetainUserObject:
-	case ENTRY_cuGraphDestroy:
-	case ENTRY_cuGraphExecDestroy:
-		return NEEDS_INIT;
-	case ENTRY_cuDevicePrimaryCtxRetain:
-	case ENTRY_cuDevicePrimaryCtxRelease:
-	case ENTRY_cuCtxSetCurrent:
-		return NEEDS_HEALTH;
-	default:
-		return NEEDS_CONTEXT;
-	}
-}
-
 static void count(enum entry entry)
 {
 	char text[32];
@@ -184,35 +138,9 @@ static bool is_sticky(CUresult result)
 	       result == CUDA_ERROR_UNKNOWN;
 }
 
-/* Whether captures can prohibit the call: what it does is no operation of a stream, so that a replay would
- * not repeat it, or it waits for the device. */
-static bool is_unsafe(enum entry entry)
-{
-	switch (entry) {
-	case ENTRY_cuMemAlloc:
-	case ENTRY_cuMemFree:
-	case ENTRY_cuMemHostRegister:
-	case ENTRY_cuMemHostUnregister:
-	case ENTRY_cuIpcOpenMemHandle:
-	case ENTRY_cuIpcCloseMemHandle:
-	case ENTRY_cuMemPoolCreate:
-	case ENTRY_cuMemPoolDestroy:
-	case ENTRY_cuModuleLoadData:
-	case ENTRY_cuModuleUnload:
-	case ENTRY_cuEventQuery:
-	case ENTRY_cuEventSynchronize:
-	case ENTRY_cuStreamQuery:
-	case ENTRY_cuStreamSynchronize:
-	case ENTRY_cuCtxSynchronize:
-		return true;
-	default:
-		return false;
-	}
-}
-
 static CUresult check(enum entry entry, int device)
 {
-	enum needs needs = needs_of(entry);
+	enum needs needs = entry_needs(entry);
 	if (object_is_destroying())
 		return CUDA_ERROR_NOT_PERMITTED;
 	if (is_to_fail(entry)) {
@@ -225,7 +153,7 @@ static CUresult check(enum entry entry, int device)
 	if (needs >= NEEDS_HEALTH && device != NO_DEVICE && state.stuck[device] != CUDA_SUCCESS)
 		return state.stuck[device];
 	CUresult result = needs == NEEDS_CONTEXT ? context_check() : CUDA_SUCCESS;
-	return result ?: is_unsafe(entry) ? capture_check_thread() : CUDA_SUCCESS;
+	return result ?: entry_is_unsafe(entry) ? capture_check_thread() : CUDA_SUCCESS;
 }
 
 /* What is not yet a whole line is looked at again; and left to another process if the device is not in use in
@@ -242,7 +170,7 @@ static void look_for_loss(void)
 	if (!is_whole)
 		return;
 	const bool is_known = sscanf(line, "%d %d", &device, &result) >= 1 && device_exists(device);
-	if (is_known && context_of(device)->refs == 0)
+	if (is_known && !context_any(device))
 		return;
 	unlink(state.lose);
 	if (!is_known)
@@ -266,7 +194,7 @@ static CUresult enter_locked(enum entry entry, int device)
 CUresult enter(enum entry entry)
 {
 	call_lock();
-	return enter_locked(entry, device_current());
+	return enter_locked(entry, context_current_ordinal());
 }
 
 CUresult enter_of(enum entry entry, int device)

@@ -60,6 +60,19 @@ enum entry {
 	ENTRY_COUNT
 };
 
+enum needs {
+	NEEDS_NOTHING,
+	NEEDS_INIT,   /* and is answered whatever became of the context */
+	NEEDS_HEALTH, /* and a context that is not lost, current or not */
+	NEEDS_CONTEXT
+};
+
+enum needs entry_needs(enum entry entry);
+
+/* Whether captures can prohibit the call: what it does is no operation of a stream, so that a replay would
+ * not repeat it, or it waits for the device. */
+bool entry_is_unsafe(enum entry entry);
+
 CUresult enter(enum entry entry);
 CUresult leave(CUresult result);
 

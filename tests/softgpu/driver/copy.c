@@ -20,7 +20,7 @@ enum side { SIDE_DEVICE, SIDE_HOST, SIDE_EITHER };
 struct end {
 	uint64_t address;
 	enum side side;
-	int device; /* that reaches it; NO_DEVICE: ordinary host memory */
+	const struct context *context; /* that reaches it; NULL: ordinary host memory */
 };
 
 struct copy {
@@ -60,9 +60,9 @@ static CUresult memory_fails(const struct range *range)
 	return result ?: call_stuck(range->home);
 }
 
-/* Whether the end can be what it is said to be. Unless it names who reaches it, that is the device of its
- * context, or device, the stream's, where it has none. Of ordinary host memory nothing is checked. */
-static CUresult check_end(struct end *end, int device, size_t size, enum access access)
+/* Whether the end can be what it is said to be. Unless it names who reaches it, that is its
+ * context, or the stream's where it has none. Of ordinary host memory nothing is checked. */
+static CUresult check_end(struct end *end, const struct context *context, size_t size, enum access access)
 {
 	const struct range *range = range_find(end->address);
 	if (!range && (end->side == SIDE_DEVICE || end->address == 0))
@@ -71,9 +71,9 @@ static CUresult check_end(struct end *end, int device, size_t size, enum access 
 		return CUDA_SUCCESS;
 	if (end->side == SIDE_HOST && !is_host(end->address))
 		return CUDA_ERROR_INVALID_VALUE;
-	if (end->device == NO_DEVICE)
-		end->device = has_context(range) ? range->context->ordinal : device;
-	if (!range_reaches(end->device, end->address, size, access))
+	if (!end->context)
+		end->context = has_context(range) ? range->context : context;
+	if (!range_reaches(end->context, end->address, size, access))
 		return CUDA_ERROR_INVALID_VALUE;
 	return memory_fails(range);
 }
@@ -97,7 +97,7 @@ static device_set home_of(const struct end *end)
 
 static bool is_there(const struct end *end, size_t size, enum access access)
 {
-	return end->device == NO_DEVICE || range_reaches(end->device, end->address, size, access);
+	return !end->context || range_reaches(end->context, end->address, size, access);
 }
 
 /* Units run beside each other, and all add to them. */
@@ -118,9 +118,9 @@ static CUresult run_copy(struct op *op)
 	if (!good)
 		return CUDA_ERROR_ILLEGAL_ADDRESS;
 	memmove((void *)copy->dst.address, (const void *)copy->src.address, copy->size);
-	if (model_counts && copy->src.device != NO_DEVICE)
+	if (model_counts && copy->src.context)
 		count(&model_counts->read.driver, copy->src.address, copy->size);
-	if (model_counts && copy->dst.device != NO_DEVICE)
+	if (model_counts && copy->dst.context)
 		count(&model_counts->written.driver, copy->dst.address, copy->size);
 	return CUDA_SUCCESS;
 }
@@ -138,15 +138,15 @@ static CUresult push_copy(const struct end *dst, const struct end *src, size_t s
 	CUresult result = stream_fails(stream) ?: capture_check(stream);
 	if (result != CUDA_SUCCESS || size == 0)
 		return result;
-	int device = stream->context->ordinal;
-	result = check_end(&copy.dst, device, size, ACCESS_WRITE)
-	             ?: check_end(&copy.src, device, size, ACCESS_READ);
+	const struct context *context = stream->context;
+	result = check_end(&copy.dst, context, size, ACCESS_WRITE)
+	             ?: check_end(&copy.src, context, size, ACCESS_READ);
 	if (result != CUDA_SUCCESS)
 		return result;
-	bool is_pageable = copy.dst.device == NO_DEVICE || copy.src.device == NO_DEVICE;
+	bool is_pageable = !copy.dst.context || !copy.src.context;
 	if (is_pageable && stream->capture)
 		return capture_refuse(stream);
-	copy.op.unit = unit_of(dst->address, src->address, device);
+	copy.op.unit = unit_of(dst->address, src->address, context->ordinal);
 	copy.op.touches = home_of(dst) | home_of(src);
 	op = malloc(sizeof *op);
 	if (!op)
@@ -156,16 +156,16 @@ static CUresult push_copy(const struct end *dst, const struct end *src, size_t s
 	return is_pageable ? stream_drain(stream) : CUDA_SUCCESS;
 }
 
-/* The devices are those of the contexts, whatever is current. */
+/* It is for the contexts to reach the ends, whatever is current. */
 static CUresult push_peer(uint64_t dst, CUcontext to, uint64_t src, CUcontext from, size_t size,
                           CUstream handle)
 {
-	struct end ends[] = { { dst, SIDE_DEVICE, context_ordinal(to) },
-		              { src, SIDE_DEVICE, context_ordinal(from) } };
+	struct end ends[] = { { dst, SIDE_DEVICE, context_find(to) },
+		              { src, SIDE_DEVICE, context_find(from) } };
 	for (int i = 0; i < 2; i++) {
-		if (ends[i].device == NO_DEVICE)
+		if (!ends[i].context)
 			return CUDA_ERROR_INVALID_CONTEXT;
-		CUresult result = context_fails(context_of(ends[i].device));
+		CUresult result = context_fails(ends[i].context);
 		if (result != CUDA_SUCCESS)
 			return result;
 		if (size > 0 && is_host(ends[i].address))
@@ -177,8 +177,7 @@ static CUresult push_peer(uint64_t dst, CUcontext to, uint64_t src, CUcontext fr
 static CUresult push_plain(uint64_t dst, enum side to, uint64_t src, enum side from, size_t size,
                            CUstream handle)
 {
-	return push_copy(&(struct end){ dst, to, NO_DEVICE }, &(struct end){ src, from, NO_DEVICE }, size,
-	                 handle);
+	return push_copy(&(struct end){ dst, to, NULL }, &(struct end){ src, from, NULL }, size, handle);
 }
 
 /* All of an end, from its first row to its last. */
@@ -220,9 +219,9 @@ static CUresult push_rows(const CUDA_MEMCPY2D *wanted, CUstream handle)
 		                     .unit = out ? UNIT_TO_HOST : UNIT_TO_DEVICE,
 		                     .run = run_rows },
 		             .dst = { out ? (uint64_t)wanted->dstHost : wanted->dstDevice,
-		                      out ? SIDE_HOST : SIDE_DEVICE, NO_DEVICE },
+		                      out ? SIDE_HOST : SIDE_DEVICE, NULL },
 		             .src = { out ? wanted->srcDevice : (uint64_t)wanted->srcHost,
-		                      out ? SIDE_DEVICE : SIDE_HOST, NO_DEVICE },
+		                      out ? SIDE_DEVICE : SIDE_HOST, NULL },
 		             .size = wanted->WidthInBytes,
 		             .rows = wanted->Height,
 		             .dst_pitch = wanted->dstPitch,
@@ -236,12 +235,12 @@ static CUresult push_rows(const CUDA_MEMCPY2D *wanted, CUstream handle)
 	    copy.src_pitch < copy.size || copy.dst_pitch < copy.size || copy.src_pitch > MOST_PITCH ||
 	    copy.dst_pitch > MOST_PITCH)
 		return CUDA_ERROR_INVALID_VALUE;
-	int device = stream->context->ordinal;
-	result = check_end(&copy.dst, device, pitched_bytes(&copy, copy.dst_pitch), ACCESS_WRITE)
-	             ?: check_end(&copy.src, device, pitched_bytes(&copy, copy.src_pitch), ACCESS_READ);
+	const struct context *context = stream->context;
+	result = check_end(&copy.dst, context, pitched_bytes(&copy, copy.dst_pitch), ACCESS_WRITE)
+	             ?: check_end(&copy.src, context, pitched_bytes(&copy, copy.src_pitch), ACCESS_READ);
 	if (result != CUDA_SUCCESS)
 		return result;
-	if (copy.dst.device == NO_DEVICE || copy.src.device == NO_DEVICE)
+	if (!copy.dst.context || !copy.src.context)
 		return CUDA_ERROR_INVALID_VALUE;
 	copy.op.touches = home_of(&copy.dst) | home_of(&copy.src);
 	op = malloc(sizeof *op);
@@ -256,7 +255,7 @@ static CUresult run_set(struct op *op)
 {
 	struct set *set = (struct set *)op;
 	call_lock();
-	bool good = range_reaches(op->device, set->dst, set->size, ACCESS_WRITE);
+	bool good = range_reaches(op->context, set->dst, set->size, ACCESS_WRITE);
 	call_unlock();
 	if (!good)
 		return CUDA_ERROR_ILLEGAL_ADDRESS;
@@ -273,7 +272,7 @@ static CUresult push_set(uint64_t dst, unsigned char value, size_t size, CUstrea
 	CUresult result = stream_fails(stream) ?: capture_check(stream);
 	if (result != CUDA_SUCCESS || size == 0)
 		return result;
-	if (!range_reaches(stream->context->ordinal, dst, size, ACCESS_WRITE))
+	if (!range_reaches(stream->context, dst, size, ACCESS_WRITE))
 		return CUDA_ERROR_INVALID_VALUE;
 	if ((result = memory_fails(range_find(dst))) != CUDA_SUCCESS)
 		return result;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Devices and their primary contexts. */
+/* Devices, and what they answer to questions. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,16 +14,10 @@ static struct {
 	struct {
 		int major;
 		int minor;
-		struct context context;
 	} device[MOST_DEVICES];
 	uint64_t memory_bytes;
 	int multiprocessors;
-	uint64_t last_id; /* of a context */
 } state;
-
-/* Aligned so that no thread-local storage begins 16 bytes into a page: clang's leak checker would take what
- * lies before it for a header of glibc 2.19. */
-static _Thread_local _Alignas(64) struct context *current;
 
 /* A list by commas; the last stands for the rest. */
 static void read_capabilities(void)
@@ -35,7 +29,6 @@ static void read_capabilities(void)
 			text++;
 		state.device[i].major = major;
 		state.device[i].minor = minor;
-		state.device[i].context.ordinal = i;
 	}
 }
 
@@ -46,6 +39,7 @@ void devices_init(void)
 	state.memory_bytes = call_number("SOFTGPU_MEMORY", 1u << 30);
 	state.multiprocessors = (int)call_number("SOFTGPU_MULTIPROCESSORS", 2);
 	read_capabilities();
+	contexts_init();
 }
 
 int devices_count(void)
@@ -61,11 +55,6 @@ bool device_exists(int ordinal)
 uint64_t device_memory_bytes(void)
 {
 	return state.memory_bytes;
-}
-
-int device_current(void)
-{
-	return current ? current->ordinal : state.count == 1 ? 0 : NO_DEVICE;
 }
 
 bool device_can_access(int device, int other)
@@ -264,193 +253,4 @@ CUresult CUDAAPI cuDeviceGetAttribute(int *ret, CUdevice_attribute attribute, CU
 CUresult CUDAAPI cuDeviceTotalMem(size_t *ret, CUdevice device)
 {
 	return leave(enter(ENTRY_cuDeviceTotalMem) ?: check_device(ret, device) ?: get_total(ret));
-}
-
-/* ---- Contexts ----------------------------------------------------------------------------------------- */
-
-CUresult context_check(void)
-{
-	if (!current)
-		return CUDA_ERROR_INVALID_CONTEXT;
-	return current->refs > 0 ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
-}
-
-/* A context that comes back has another id than before. */
-static CUresult get_id(CUcontext handle, unsigned long long *ret)
-{
-	const struct context *context = handle ? (struct context *)handle : current;
-	if (!ret)
-		return CUDA_ERROR_INVALID_VALUE;
-	if (!context || context_ordinal((CUcontext)context) == NO_DEVICE)
-		return CUDA_ERROR_INVALID_CONTEXT;
-	if (context->refs == 0)
-		return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-	*ret = context->id;
-	return CUDA_SUCCESS;
-}
-
-struct context *context_current(void)
-{
-	return current;
-}
-
-struct context *context_of(int ordinal)
-{
-	return &state.device[ordinal].context;
-}
-
-int context_ordinal(CUcontext handle)
-{
-	for (int i = 0; i < MOST_DEVICES; i++)
-		if (handle == (CUcontext)context_of(i))
-			return i;
-	return NO_DEVICE;
-}
-
-CUresult context_fails(const struct context *context)
-{
-	return context->refs > 0 ? call_stuck(context->ordinal) : CUDA_ERROR_CONTEXT_IS_DESTROYED;
-}
-
-size_t context_live(void)
-{
-	size_t n = 0;
-	for (int i = 0; i < MOST_DEVICES; i++)
-		n += state.device[i].context.refs;
-	return n;
-}
-
-static CUresult retain(CUcontext *ret, CUdevice device)
-{
-	struct context *context = &state.device[device].context;
-	CUresult result = queue_start(device);
-	if (result != CUDA_SUCCESS)
-		return result;
-	if (context->refs++ == 0)
-		context->id = ++state.last_id;
-	*ret = (CUcontext)context;
-	return CUDA_SUCCESS;
-}
-
-/* The device's threads end with the last of them, and so does what it and its peers may touch of each
- * other. */
-static CUresult release(CUdevice device)
-{
-	struct context *context;
-	if (!device_exists(device))
-		return CUDA_ERROR_INVALID_DEVICE;
-	context = &state.device[device].context;
-	if (context->refs == 0)
-		return CUDA_ERROR_INVALID_CONTEXT;
-	if (--context->refs > 0)
-		return CUDA_SUCCESS;
-	queue_stop(device);
-	context->peers = 0;
-	for (int i = 0; i < MOST_DEVICES; i++)
-		state.device[i].context.peers &= (device_set)~device_bit(device);
-	return CUDA_SUCCESS;
-}
-
-static CUresult set_current(CUcontext context)
-{
-	if (context && context_ordinal(context) == NO_DEVICE)
-		return CUDA_ERROR_INVALID_CONTEXT;
-	current = (struct context *)context;
-	return CUDA_SUCCESS;
-}
-
-static CUresult get_priorities(int *least, int *greatest)
-{
-	if (least)
-		*least = 0;
-	if (greatest)
-		*greatest = -5;
-	return CUDA_SUCCESS;
-}
-
-CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext *ret, CUdevice device)
-{
-	return leave(enter_of(ENTRY_cuDevicePrimaryCtxRetain, device)
-	                 ?: check_device(ret, device) ?: retain(ret, device));
-}
-
-CUresult CUDAAPI cuDevicePrimaryCtxRelease(CUdevice device)
-{
-	return leave(enter_of(ENTRY_cuDevicePrimaryCtxRelease, device) ?: release(device));
-}
-
-CUresult CUDAAPI cuCtxSetCurrent(CUcontext context)
-{
-	CUresult result = context ? enter_of(ENTRY_cuCtxSetCurrent, context_ordinal(context))
-	                          : enter(ENTRY_cuCtxSetCurrent);
-	return leave(result ?: set_current(context));
-}
-
-static CUresult get_current(CUcontext *ret)
-{
-	if (!ret)
-		return CUDA_ERROR_INVALID_VALUE;
-	*ret = (CUcontext)current;
-	return CUDA_SUCCESS;
-}
-
-CUresult CUDAAPI cuCtxGetCurrent(CUcontext *ret)
-{
-	return leave(enter(ENTRY_cuCtxGetCurrent) ?: get_current(ret));
-}
-
-static CUresult get_device(CUdevice *ret)
-{
-	if (!ret)
-		return CUDA_ERROR_INVALID_VALUE;
-	*ret = current->ordinal;
-	return CUDA_SUCCESS;
-}
-
-CUresult CUDAAPI cuCtxGetDevice(CUdevice *ret)
-{
-	return leave(enter(ENTRY_cuCtxGetDevice) ?: get_device(ret));
-}
-
-CUresult CUDAAPI cuCtxGetId(CUcontext context, unsigned long long *ret)
-{
-	return leave(enter(ENTRY_cuCtxGetId) ?: get_id(context, ret));
-}
-
-static _Thread_local struct context *beneath[16];
-static _Thread_local size_t depth;
-
-static CUresult push_current(CUcontext context)
-{
-	if (context_ordinal(context) == NO_DEVICE || depth == sizeof beneath / sizeof *beneath)
-		return CUDA_ERROR_INVALID_CONTEXT;
-	beneath[depth++] = current;
-	current = (struct context *)context;
-	return CUDA_SUCCESS;
-}
-
-/* Without anything beneath, the thread is left without a context. */
-static CUresult pop_current(CUcontext *ret)
-{
-	if (!current)
-		return CUDA_ERROR_INVALID_CONTEXT;
-	if (ret)
-		*ret = (CUcontext)current;
-	current = depth > 0 ? beneath[--depth] : NULL;
-	return CUDA_SUCCESS;
-}
-
-CUresult CUDAAPI cuCtxPushCurrent(CUcontext context)
-{
-	return leave(enter(ENTRY_cuCtxPushCurrent) ?: push_current(context));
-}
-
-CUresult CUDAAPI cuCtxPopCurrent(CUcontext *ret)
-{
-	return leave(enter(ENTRY_cuCtxPopCurrent) ?: pop_current(ret));
-}
-
-CUresult CUDAAPI cuCtxGetStreamPriorityRange(int *least, int *greatest)
-{
-	return leave(enter(ENTRY_cuCtxGetStreamPriorityRange) ?: get_priorities(least, greatest));
 }

@@ -169,7 +169,7 @@ size_t live(char *ret, size_t size)
 		const char *what;
 		size_t n;
 	} kinds[] = {
-		{ "references to a primary context", context_live() },
+		{ "references to contexts", context_live() },
 		{ "modules", module_live() },
 		{ "streams", stream_live() },
 		{ "events", event_live() },

@@ -16,6 +16,22 @@ struct event {
 
 static TAILQ_HEAD(, event) events = TAILQ_HEAD_INITIALIZER(events);
 
+struct mark *mark_new(void)
+{
+	struct mark *mark = malloc(sizeof *mark);
+	if (mark)
+		*mark = (struct mark){ .refs = 1 };
+	return mark;
+}
+
+void mark_unref(struct mark *mark)
+{
+	if (!mark || --mark->refs > 0)
+		return;
+	free(mark->moment);
+	free(mark);
+}
+
 static struct event *find(CUevent handle)
 {
 	struct event *event;
@@ -48,6 +64,23 @@ static CUresult create(CUevent *ret, unsigned int flags)
 	return CUDA_SUCCESS;
 }
 
+static void event_free(struct event *event)
+{
+	TAILQ_REMOVE(&events, event, entry);
+	mark_unref(event->mark);
+	free(event);
+}
+
+void events_destroy(const struct context *context)
+{
+	struct event *event, *next;
+	for (event = TAILQ_FIRST(&events); event; event = next) {
+		next = TAILQ_NEXT(event, entry);
+		if (event->context == context)
+			event_free(event);
+	}
+}
+
 static CUresult destroy(CUevent handle)
 {
 	struct event *event = find(handle);
@@ -56,9 +89,7 @@ static CUresult destroy(CUevent handle)
 	CUresult result = call_stuck(event->context->ordinal);
 	if (result != CUDA_SUCCESS)
 		return result;
-	TAILQ_REMOVE(&events, event, entry);
-	mark_unref(event->mark);
-	free(event);
+	event_free(event);
 	return CUDA_SUCCESS;
 }
 

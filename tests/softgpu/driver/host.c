@@ -68,12 +68,43 @@ static CUresult host_unregister(void *p)
 	struct range *range = range_find_kind((uint64_t)p, RANGE_HOST);
 	if (!p)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (!range || range->start != (uint64_t)p)
+	if (!range || range->start != (uint64_t)p || range->is_allocated)
 		return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
 	CUresult result = queue_drain(ALL_DEVICES, range->home);
 	if (result == CUDA_SUCCESS)
 		range_remove(range);
 	return result;
+}
+
+static CUresult host_alloc(void **ret, size_t size, unsigned int flags)
+{
+	const unsigned int known = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP;
+	if (!ret || size == 0 || (flags & ~known))
+		return CUDA_ERROR_INVALID_VALUE;
+	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (p == MAP_FAILED)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	struct range *range = range_add(RANGE_HOST, (uint64_t)p, size);
+	if (!range) {
+		munmap(p, size);
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	}
+	range->is_allocated = true;
+	*ret = p;
+	return CUDA_SUCCESS;
+}
+
+static CUresult host_free(void *p)
+{
+	struct range *range = range_find_kind((uint64_t)p, RANGE_HOST);
+	if (!p || !range || range->start != (uint64_t)p || !range->is_allocated)
+		return CUDA_ERROR_INVALID_VALUE;
+	CUresult result = queue_drain(ALL_DEVICES, range->home);
+	if (result != CUDA_SUCCESS)
+		return result;
+	munmap(p, range->size);
+	range_remove(range);
+	return CUDA_SUCCESS;
 }
 
 static CUresult get_device_pointer(CUdeviceptr *ret, void *p, unsigned int flags)
@@ -97,4 +128,14 @@ CUresult CUDAAPI cuMemHostUnregister(void *p)
 CUresult CUDAAPI cuMemHostGetDevicePointer(CUdeviceptr *ret, void *p, unsigned int flags)
 {
 	return leave(enter(ENTRY_cuMemHostGetDevicePointer) ?: get_device_pointer(ret, p, flags));
+}
+
+CUresult CUDAAPI cuMemHostAlloc(void **ret, size_t size, unsigned int flags)
+{
+	return leave(enter_mapping(ENTRY_cuMemHostAlloc) ?: host_alloc(ret, size, flags));
+}
+
+CUresult CUDAAPI cuMemFreeHost(void *p)
+{
+	return leave(enter_mapping(ENTRY_cuMemFreeHost) ?: host_free(p));
 }

@@ -92,8 +92,8 @@ static CUresult check_home(int home)
 {
 	if (!device_exists(home))
 		return CUDA_ERROR_MAP_FAILED;
-	return device_can_access(device_current(), home) ? call_stuck(home)
-	                                                 : CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+	return device_can_access(context_current()->ordinal, home) ? call_stuck(home)
+	                                                           : CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
 }
 
 /* Memory of another device comes with the right to touch all that its context has. */

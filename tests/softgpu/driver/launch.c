@@ -30,7 +30,7 @@ struct launch {
 
 /* The kernel that the calling thread runs. Aligned for clang's leak checker (device.c). */
 static _Thread_local _Alignas(64) struct {
-	int device;
+	const struct context *context;
 	bool reached_all; /* so far */
 } running;
 
@@ -39,7 +39,7 @@ static bool check_memory(uint64_t address, uint64_t bytes, bool write)
 {
 	call_lock();
 	running.reached_all =
-	    range_reaches(running.device, address, bytes, write ? ACCESS_WRITE : ACCESS_READ);
+	    range_reaches(running.context, address, bytes, write ? ACCESS_WRITE : ACCESS_READ);
 	call_unlock();
 	return running.reached_all;
 }
@@ -54,7 +54,7 @@ static CUresult run(struct op *op)
 {
 	struct launch *launch = (struct launch *)op;
 	char report[1024];
-	running.device = op->device;
+	running.context = op->context;
 	running.reached_all = true;
 	if (!model_run(launch->kernel, &launch->launch, report, sizeof report)) {
 		fprintf(stderr, "softgpu: %s\n", report);
@@ -84,7 +84,7 @@ static bool is_window(const CUaccessPolicyWindow *window)
 	return window->num_bytes > 0 && window->num_bytes <= WINDOW_BYTES && window->hitRatio >= 0 &&
 	       window->hitRatio <= 1 && window->hitProp <= CU_ACCESS_PROPERTY_PERSISTING &&
 	       window->missProp <= CU_ACCESS_PROPERTY_STREAMING && range_find(start) &&
-	       range_reaches(device_current(), start, window->num_bytes, ACCESS_READ);
+	       range_reaches(context_current(), start, window->num_bytes, ACCESS_READ);
 }
 
 /* false: there is one that this device cannot do. */

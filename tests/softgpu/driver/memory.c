@@ -2,6 +2,7 @@
 /* cuMemAlloc and its kin, and what is known of a pointer. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "call.h"
@@ -15,7 +16,7 @@ static CUresult allocate(CUdeviceptr *ret, size_t size)
 	char name[64];
 	if (!ret || size == 0)
 		return CUDA_ERROR_INVALID_VALUE;
-	if (size > memory_free(device_current()))
+	if (size > memory_free(context_current()->ordinal))
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	struct range *range = range_add(RANGE_MEMORY, 0, 0);
 	if (!range)
@@ -34,6 +35,34 @@ static CUresult allocate(CUdeviceptr *ret, size_t size)
 	return CUDA_SUCCESS;
 }
 
+/* It is memory that belongs to a context. */
+static void range_destroy(struct range *range)
+{
+	if (range->kind == RANGE_MEMORY)
+		memory_discharge(range->home, range->size);
+	if (range->kind != RANGE_HOST)
+		space_free(range->start, range->size);
+	else if (range->is_allocated)
+		munmap((void *)range->start, range->size);
+	range_remove(range);
+}
+
+/* What a pool or cuMemCreate has is the device's. */
+static bool belongs_to_context(const struct range *range)
+{
+	return range->kind == RANGE_MEMORY || range->kind == RANGE_OPENED || range->kind == RANGE_HOST;
+}
+
+void ranges_destroy(const struct context *context)
+{
+	struct range *range, *next;
+	for (range = TAILQ_FIRST(&ranges); range; range = next) {
+		next = TAILQ_NEXT(range, entry);
+		if (range->context == context && belongs_to_context(range))
+			range_destroy(range);
+	}
+}
+
 /* Waits for what is under way on the devices that may touch it, as the driver does. */
 static CUresult release(CUdeviceptr pointer)
 {
@@ -45,9 +74,7 @@ static CUresult release(CUdeviceptr pointer)
 	CUresult result = context_fails(range->context) ?: queue_drain(range_users(range), range->home);
 	if (result != CUDA_SUCCESS)
 		return result;
-	memory_discharge(range->home, range->size);
-	space_free(range->start, range->size);
-	range_remove(range);
+	range_destroy(range);
 	return CUDA_SUCCESS;
 }
 
@@ -55,7 +82,7 @@ static CUresult get_info(size_t *ret_free, size_t *ret_total)
 {
 	if (!ret_free || !ret_total)
 		return CUDA_ERROR_INVALID_VALUE;
-	*ret_free = memory_free(device_current());
+	*ret_free = memory_free(context_current()->ordinal);
 	*ret_total = device_memory_bytes();
 	return CUDA_SUCCESS;
 }
@@ -102,9 +129,7 @@ static CUresult get_attribute(void *ret, CUpointer_attribute attribute, CUdevice
 		return CUDA_ERROR_INVALID_VALUE;
 	switch (attribute) {
 	case CU_POINTER_ATTRIBUTE_CONTEXT:
-		*(CUcontext *)ret = range->pool                   ? NULL
-		                    : range->kind == RANGE_MAPPED ? (CUcontext)context_of(range->home)
-		                                                  : (CUcontext)range->context;
+		*(CUcontext *)ret = belongs_to_context(range) ? (CUcontext)range->context : NULL;
 		return CUDA_SUCCESS;
 	case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
 		*(unsigned int *)ret = range->kind == RANGE_HOST ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE;

@@ -70,10 +70,30 @@ static CUresult load(CUmodule *ret, const void *image)
 	return CUDA_SUCCESS;
 }
 
+static void module_free(struct module *module)
+{
+	struct function *function;
+	while ((function = TAILQ_FIRST(&module->functions))) {
+		TAILQ_REMOVE(&module->functions, function, entry);
+		free(function);
+	}
+	TAILQ_REMOVE(&modules, module, entry);
+	free(module);
+}
+
+void modules_destroy(const struct context *context)
+{
+	struct module *module, *next;
+	for (module = TAILQ_FIRST(&modules); module; module = next) {
+		next = TAILQ_NEXT(module, entry);
+		if (module->context == context)
+			module_free(module);
+	}
+}
+
 static CUresult unload(CUmodule handle)
 {
 	struct module *module = find(handle);
-	struct function *function;
 	if (!module)
 		return CUDA_ERROR_INVALID_VALUE;
 	if (module->context != context_current())
@@ -82,12 +102,7 @@ static CUresult unload(CUmodule handle)
 	CUresult result = queue_drain(device_bit(device), device);
 	if (result != CUDA_SUCCESS)
 		return result;
-	while ((function = TAILQ_FIRST(&module->functions))) {
-		TAILQ_REMOVE(&module->functions, function, entry);
-		free(function);
-	}
-	TAILQ_REMOVE(&modules, module, entry);
-	free(module);
+	module_free(module);
 	return CUDA_SUCCESS;
 }
 

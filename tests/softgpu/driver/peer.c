@@ -39,9 +39,10 @@ static CUresult get_attribute(int *ret, CUdevice_P2PAttribute attribute, CUdevic
 /* In *ret the device of another context that lives, as seen from the current one. */
 static CUresult find_peer(int *ret, CUcontext handle)
 {
-	*ret = context_ordinal(handle);
-	if (*ret == NO_DEVICE || *ret == device_current() || context_of(*ret)->refs == 0)
+	const struct context *context = context_find(handle);
+	if (!context || context->refs == 0 || context->ordinal == context_current()->ordinal)
 		return CUDA_ERROR_INVALID_CONTEXT;
+	*ret = context->ordinal;
 	return call_stuck(*ret);
 }
 

@@ -2,8 +2,7 @@
 /* Memory pools (cudaMallocAsync) as other processes have them. A pool is one memfd, mapped as a whole
  * wherever it is used; its name says which pool it is, and an exported pointer is a place in it. As driver
  * 580 has it, a pool that is imported several times is one pool with as many imports, and a pointer that is
- * imported twice is freed at once. Memory is there at once, and gone when its stream comes to where it was
- * freed. In a capture, it has an address that only replays of the graph give memory to. */
+ * imported twice is freed at once. */
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,33 +11,10 @@
 #include <unistd.h>
 
 #include "call.h"
-#include "capture.h"
+#include "pool.h"
 #include "softgpu.h"
 
-#define POOL_BYTES  (UINT64_C(256) << 20)
-#define ALIGN_BYTES 512u
-#define POISON      0xa5
-#define NAME        "softgpu-pool-"
-
-/* Which pool it is, wherever. */
-struct pool_name {
-	int32_t ordinal;
-	int32_t pid; /* that made it */
-	uint64_t id; /* there */
-};
-
-struct pool {
-	TAILQ_ENTRY(pool) entry;
-	struct pool_name name;
-	int fd;
-	uint64_t start;
-	bool is_imported;
-	unsigned owners; /* imports, or 1; 0: destroyed, but not all of its memory is freed */
-	unsigned used;   /* ranges in it */
-	CUmemAllocationHandleType types;
-	device_set readers;
-	device_set writers;
-};
+#define NAME "softgpu-pool-"
 
 struct pointer {
 	char magic[8];
@@ -67,7 +43,7 @@ bool pool_reaches(const struct pool *pool, int device, enum access access)
 	return (access == ACCESS_READ ? pool->readers : pool->writers) & device_bit(device);
 }
 
-static struct pool *find(CUmemoryPool handle)
+struct pool *pool_find(CUmemoryPool handle)
 {
 	struct pool *pool;
 	TAILQ_FOREACH(pool, &pools, entry)
@@ -103,7 +79,7 @@ static CUresult pool_new(struct pool **ret, int fd, const struct pool_name *name
 	return CUDA_SUCCESS;
 }
 
-static void free_unused(struct pool *pool)
+void pool_free_unused(struct pool *pool)
 {
 	if (pool->owners > 0 || pool->used > 0)
 		return;
@@ -111,6 +87,19 @@ static void free_unused(struct pool *pool)
 	close(pool->fd);
 	TAILQ_REMOVE(&pools, pool, entry);
 	free(pool);
+}
+
+CUresult pool_add_range(CUdeviceptr *ret, struct pool *pool, enum range_kind kind, uint64_t start,
+                        uint64_t size)
+{
+	struct range *range = range_add(kind, start, size);
+	if (!range)
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	range->pool = pool;
+	range->home = pool->name.ordinal;
+	pool->used++;
+	*ret = start;
+	return CUDA_SUCCESS;
 }
 
 static CUresult create(CUmemoryPool *ret, const CUmemPoolProps *properties)
@@ -137,163 +126,18 @@ static CUresult create(CUmemoryPool *ret, const CUmemPoolProps *properties)
 
 static CUresult destroy(CUmemoryPool handle)
 {
-	struct pool *pool = find(handle);
+	struct pool *pool = pool_find(handle);
 	if (!pool)
 		return CUDA_ERROR_INVALID_VALUE;
 	pool->owners--;
-	free_unused(pool);
+	pool_free_unused(pool);
 	return CUDA_SUCCESS;
-}
-
-/* ---- Memory of a pool --------------------------------------------------------------------------------- */
-
-/* The first place where nothing lies; 0 when there is none. */
-static uint64_t find_room(const struct pool *pool, uint64_t size)
-{
-	uint64_t at = pool->start;
-	const struct range *range;
-	for (bool moved = true; moved;) {
-		moved = false;
-		TAILQ_FOREACH(range, &ranges, entry)
-			if (range->pool == pool && range->start < at + size &&
-			    at < range->start + range->size) {
-				at = (range->start + range->size + ALIGN_BYTES - 1) & ~(ALIGN_BYTES - 1ull);
-				moved = true;
-			}
-	}
-	return size <= pool->start + POOL_BYTES - at ? at : 0;
-}
-
-static CUresult add_range(CUdeviceptr *ret, struct pool *pool, enum range_kind kind, uint64_t start,
-                          uint64_t size)
-{
-	struct range *range = range_add(kind, start, size);
-	if (!range)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	range->pool = pool;
-	range->home = pool->name.ordinal;
-	pool->used++;
-	*ret = start;
-	return CUDA_SUCCESS;
-}
-
-static void remove_range(struct range *range)
-{
-	struct pool *pool = range->pool;
-	if (range->kind != RANGE_IMPORTED)
-		memory_discharge(range->home, range->size);
-	range_remove(range);
-	pool->used--;
-	free_unused(pool);
-}
-
-/* An operation that gives or takes memory. */
-struct turn {
-	struct op op;
-	struct range *range;
-};
-
-static CUresult push_turn(struct stream *stream, const struct op *op, struct range *range)
-{
-	struct turn *turn = malloc(sizeof *turn);
-	if (!turn)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	*turn = (struct turn){ .op = *op, .range = range };
-	stream_push(stream, &turn->op);
-	return CUDA_SUCCESS;
-}
-
-static void drop_range(struct op *op)
-{
-	remove_range(((struct turn *)op)->range);
-}
-
-/* What a replay finds there is not what the one before has left. */
-static CUresult run_give(struct op *op)
-{
-	struct range *range = ((struct turn *)op)->range;
-	memset((void *)range->start, POISON, range->size);
-	call_lock();
-	range->is_live = true;
-	call_unlock();
-	return CUDA_SUCCESS;
-}
-
-static CUresult run_take(struct op *op)
-{
-	call_lock();
-	((struct turn *)op)->range->is_live = false;
-	call_unlock();
-	return CUDA_SUCCESS;
-}
-
-/* The node that gives the memory owns the range. */
-static CUresult capture_memory(struct range *range, struct stream *stream)
-{
-	range->capture = capture_id(stream);
-	return push_turn(stream, &(struct op){ .allocates = true, .run = run_give, .drop = drop_range },
-	                 range);
-}
-
-static CUresult allocate_in(CUdeviceptr *ret, size_t size, struct pool *pool, struct stream *stream)
-{
-	uint64_t start = find_room(pool, size);
-	CUdeviceptr address;
-	if (start == 0 || size > memory_free(pool->name.ordinal))
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	CUresult result =
-	    add_range(&address, pool, stream->capture ? RANGE_GRAPH : RANGE_POOLED, start, size);
-	if (result != CUDA_SUCCESS)
-		return result;
-	memory_charge(pool->name.ordinal, size);
-	struct range *range = range_find(address);
-	if (stream->capture && (result = capture_memory(range, stream)) != CUDA_SUCCESS)
-		remove_range(range);
-	else
-		*ret = address;
-	return result;
-}
-
-static CUresult allocate(CUdeviceptr *ret, size_t size, CUmemoryPool handle, CUstream stream_handle)
-{
-	struct pool *pool = find(handle);
-	struct stream *stream = stream_find(stream_handle);
-	if (!ret || size == 0 || size > POOL_BYTES || !pool || pool->is_imported || !stream)
-		return CUDA_ERROR_INVALID_VALUE;
-	CUresult result = stream_fails(stream) ?: capture_check(stream) ?: call_stuck(pool->name.ordinal);
-	return result ?: allocate_in(ret, size, pool, stream);
-}
-
-/* A graph frees what it has allocated itself, and nobody else does: of what a graph leaves to be freed by
- * others there is no model. */
-static bool can_free(const struct range *range, const struct stream *stream)
-{
-	return stream->capture ? range->kind == RANGE_GRAPH && range->capture == capture_id(stream)
-	                       : range->kind != RANGE_GRAPH;
-}
-
-static CUresult release(CUdeviceptr pointer, CUstream stream_handle)
-{
-	struct range *range = range_find(pointer);
-	struct stream *stream = stream_find(stream_handle);
-	if (!range || !range->pool || range->start != pointer || range->is_freed || !stream)
-		return CUDA_ERROR_INVALID_VALUE;
-	CUresult result = stream_fails(stream) ?: capture_check(stream) ?: call_stuck(range->home);
-	if (result != CUDA_SUCCESS)
-		return result;
-	if (!can_free(range, stream))
-		return CUDA_ERROR_INVALID_VALUE;
-	const struct op op = { .run = stream->capture ? run_take : NULL,
-		               .drop = stream->capture ? NULL : drop_range };
-	result = push_turn(stream, &op, range);
-	range->is_freed = result == CUDA_SUCCESS;
-	return result;
 }
 
 /* What a pool keeps of freed memory is not modelled: none. */
 static CUresult set_attribute(CUmemoryPool handle, CUmemPool_attribute attribute, const void *value)
 {
-	if (!find(handle) || !value)
+	if (!pool_find(handle) || !value)
 		return CUDA_ERROR_INVALID_VALUE;
 	switch (attribute) {
 	case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
@@ -316,7 +160,7 @@ static bool is_device(const CUmemLocation *location)
 /* The device that it is on keeps what it has. */
 static CUresult set_access(CUmemoryPool handle, const CUmemAccessDesc *access, size_t count)
 {
-	struct pool *pool = find(handle);
+	struct pool *pool = pool_find(handle);
 	if (!pool || !access || count == 0)
 		return CUDA_ERROR_INVALID_VALUE;
 	for (size_t i = 0; i < count; i++) {
@@ -341,7 +185,7 @@ static CUresult set_access(CUmemoryPool handle, const CUmemAccessDesc *access, s
 
 static CUresult get_access(CUmemAccess_flags *ret, CUmemoryPool handle, const CUmemLocation *location)
 {
-	const struct pool *pool = find(handle);
+	const struct pool *pool = pool_find(handle);
 	if (!ret || !pool || !location || !is_device(location))
 		return CUDA_ERROR_INVALID_VALUE;
 	*ret = pool_reaches(pool, location->id, ACCESS_WRITE)  ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE
@@ -355,7 +199,7 @@ static CUresult get_access(CUmemAccess_flags *ret, CUmemoryPool handle, const CU
 static CUresult export_pool(void *ret, CUmemoryPool handle, CUmemAllocationHandleType type,
                             unsigned long long flags)
 {
-	const struct pool *pool = find(handle);
+	const struct pool *pool = pool_find(handle);
 	if (!ret || !pool || pool->is_imported || flags != 0 || !(pool->types & type) ||
 	    type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -418,7 +262,7 @@ static CUresult import_pool(CUmemoryPool *ret, void *os_handle, CUmemAllocationH
 
 static CUresult import_pointer(CUdeviceptr *ret, CUmemoryPool handle, const CUmemPoolPtrExportData *data)
 {
-	struct pool *pool = find(handle);
+	struct pool *pool = pool_find(handle);
 	struct pointer pointer;
 	if (!ret || !data || !pool || !pool->is_imported)
 		return CUDA_ERROR_INVALID_VALUE;
@@ -429,7 +273,7 @@ static CUresult import_pointer(CUdeviceptr *ret, CUmemoryPool handle, const CUme
 		return CUDA_ERROR_INVALID_VALUE;
 	const struct range *range = range_find(pool->start + pointer.offset);
 	if (!range || range->start != pool->start + pointer.offset || range->is_freed)
-		return add_range(ret, pool, RANGE_IMPORTED, pool->start + pointer.offset, pointer.size);
+		return pool_add_range(ret, pool, RANGE_IMPORTED, pool->start + pointer.offset, pointer.size);
 	*ret = range->start;
 	return CUDA_SUCCESS;
 }
@@ -449,16 +293,6 @@ CUresult CUDAAPI cuMemPoolDestroy(CUmemoryPool pool)
 CUresult CUDAAPI cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
 {
 	return leave(enter(ENTRY_cuMemPoolSetAttribute) ?: set_attribute(pool, attribute, value));
-}
-
-CUresult CUDAAPI cuMemAllocFromPoolAsync(CUdeviceptr *ret, size_t size, CUmemoryPool pool, CUstream stream)
-{
-	return leave(enter(ENTRY_cuMemAllocFromPoolAsync) ?: allocate(ret, size, pool, stream));
-}
-
-CUresult CUDAAPI cuMemFreeAsync(CUdeviceptr pointer, CUstream stream)
-{
-	return leave(enter_mapping(ENTRY_cuMemFreeAsync) ?: release(pointer, stream));
 }
 
 CUresult CUDAAPI cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *access, size_t count)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The devices: units that run the operations of all streams, and the streams themselves.
+/* The devices: units that run the operations of all streams.
  *
  * Each device has its own. One unit runs kernels and what needs no bus, two carry bytes to the device and
  * from it. Each is a thread and runs one operation at a time, beside the others. What stands for no work (a
@@ -19,13 +19,11 @@
 #include <stdlib.h>
 
 #include "call.h"
-#include "capture.h"
 #include "softgpu.h"
 
 #define LOOK_AGAIN_US 20
 
-static TAILQ_HEAD(, stream) streams = TAILQ_HEAD_INITIALIZER(streams);
-static uint64_t last_number;
+struct streams streams = TAILQ_HEAD_INITIALIZER(streams);
 
 struct worker {
 	pthread_t thread;
@@ -40,7 +38,6 @@ static struct {
 	struct worker units[UNITS];
 	unsigned started; /* units */
 	bool is_stopping;
-	struct stream legacy; /* without a context until the first start */
 } devices[MOST_DEVICES];
 
 static const char *const unit_names[UNITS] = {
@@ -97,21 +94,10 @@ static bool unit_start(int device, enum unit unit)
 	return r == 0;
 }
 
-static void list_legacy(int device)
-{
-	struct stream *legacy = &devices[device].legacy;
-	if (legacy->context)
-		return;
-	*legacy = (struct stream){ .context = context_of(device), .is_legacy = true, .is_blocking = true };
-	STAILQ_INIT(&legacy->ops);
-	TAILQ_INSERT_HEAD(&streams, legacy, entry);
-}
-
 CUresult queue_start(int device)
 {
 	if (devices[device].started > 0)
 		return CUDA_SUCCESS;
-	list_legacy(device);
 	for (int unit = 0; unit < UNITS && unit_start(device, (enum unit)unit); unit++)
 		devices[device].started++;
 	if (devices[device].started == UNITS)
@@ -152,13 +138,13 @@ static bool is_behind(const struct stream *stream, const struct op *op)
 }
 
 /* Whether a kernel keeps everything else on the device from going on. */
-static bool is_held_up(const struct context *context)
+static bool is_held_up(int device)
 {
 	const struct stream *stream;
 	if (!call_is_stuck_by_kernels())
 		return false;
 	TAILQ_FOREACH(stream, &streams, entry)
-		if (stream->context == context && stream->is_running &&
+		if (device_of(stream) == device && stream->is_running &&
 		    STAILQ_FIRST(&stream->ops)->unit == UNIT_KERNELS)
 			return true;
 	return false;
@@ -167,7 +153,7 @@ static bool is_held_up(const struct context *context)
 static bool is_ready(const struct stream *stream)
 {
 	const struct op *op = STAILQ_FIRST(&stream->ops);
-	return op && !is_held_up(stream->context) && !stream->is_running &&
+	return op && !is_held_up(device_of(stream)) && !stream->is_running &&
 	       (!op->after || op->after->reached) && !is_behind(stream, op) &&
 	       (!op->is_due || op->is_due(op));
 }
@@ -184,7 +170,7 @@ static bool has_to_look_again(int device)
 }
 
 /* Wakes the units that have something to do, and those that have to look again. */
-static void wake_units(void)
+void queue_wake_ready(void)
 {
 	const struct stream *stream;
 	TAILQ_FOREACH(stream, &streams, entry)
@@ -232,20 +218,12 @@ void op_free(struct op *op)
 	free(op);
 }
 
-static void free_if_unused(struct stream *stream)
-{
-	if (!stream->is_destroyed || !STAILQ_EMPTY(&stream->ops))
-		return;
-	TAILQ_REMOVE(&streams, stream, entry);
-	free(stream);
-}
-
 /* The first operation is over; so may be the stream, and with the operation those of a graph. */
 static void drop_first(struct stream *stream)
 {
 	struct op *op = STAILQ_FIRST(&stream->ops);
 	STAILQ_REMOVE_HEAD(&stream->ops, entry);
-	free_if_unused(stream);
+	stream_free_unused(stream);
 	op_free(op);
 }
 
@@ -272,8 +250,8 @@ static void trace(const char *what, const struct stream *stream, enum unit unit,
 	char number[16] = "";
 	if (op->unit == UNIT_NONE)
 		return;
-	if (op->device > 0)
-		snprintf(number, sizeof number, ".%d", op->device);
+	if (op->context->ordinal > 0)
+		snprintf(number, sizeof number, ".%d", op->context->ordinal);
 	call_trace("%s %s%s %s %llu %d %llu\n", what, unit_names[unit], number, op->name, op->amount,
 	           stream->priority, op->passing);
 }
@@ -293,7 +271,7 @@ static void run_first(struct stream *stream, enum unit unit)
 	struct op *op = STAILQ_FIRST(&stream->ops);
 	if (op->run) {
 		stream->is_running = true;
-		wake_units();
+		queue_wake_ready();
 		trace("begin", stream, unit, op);
 		call_unlock();
 		CUresult result = run_op(op);
@@ -301,9 +279,9 @@ static void run_first(struct stream *stream, enum unit unit)
 		trace("end", stream, unit, op);
 		stream->is_running = false;
 		if (result != CUDA_SUCCESS)
-			call_stick(op->device, result);
+			call_stick(op->context->ordinal, result);
 	}
-	if (call_stuck(op->device) != CUDA_SUCCESS)
+	if (call_stuck(op->context->ordinal) != CUDA_SUCCESS)
 		return;
 	if (op->reaches) {
 		op->reaches->ns = call_now_ns();
@@ -338,131 +316,9 @@ static void *unit_main(void *arg)
 		call_wake();
 		if (stream)
 			continue;
-		wake_units();
+		queue_wake_ready();
 		unit_sleep(worker);
 	}
 	call_unlock();
 	return NULL;
-}
-
-/* ---- Streams ------------------------------------------------------------------------------------------ */
-
-CUresult stream_new(struct stream **ret, struct context *context, bool blocking, int priority)
-{
-	struct stream *stream = malloc(sizeof *stream);
-	if (!stream)
-		return CUDA_ERROR_OUT_OF_MEMORY;
-	*stream = (struct stream){ .context = context, .is_blocking = blocking, .priority = priority };
-	STAILQ_INIT(&stream->ops);
-	TAILQ_INSERT_TAIL(&streams, stream, entry);
-	*ret = stream;
-	return CUDA_SUCCESS;
-}
-
-void stream_destroy(struct stream *stream)
-{
-	capture_leave(stream);
-	stream->is_destroyed = true;
-	free_if_unused(stream);
-}
-
-struct stream *stream_find(CUstream handle)
-{
-	struct stream *stream;
-	if (!handle || handle == CU_STREAM_LEGACY)
-		return &devices[device_current()].legacy;
-	TAILQ_FOREACH(stream, &streams, entry)
-		if ((CUstream)stream == handle && !stream->is_destroyed && !stream->is_legacy &&
-		    !stream->is_hidden)
-			return stream;
-	return NULL;
-}
-
-size_t stream_live(void)
-{
-	const struct stream *stream;
-	size_t n = 0;
-	TAILQ_FOREACH(stream, &streams, entry)
-		n += !stream->is_legacy && !stream->is_hidden;
-	return n;
-}
-
-CUresult stream_fails(const struct stream *stream)
-{
-	return stream ? context_fails(stream->context) : CUDA_ERROR_INVALID_HANDLE;
-}
-
-void stream_push(struct stream *stream, struct op *op)
-{
-	op->device = device_of(stream);
-	if (stream->capture) {
-		capture_push(stream, op);
-		return;
-	}
-	op->number = ++last_number;
-	op->faults = op->is_launch && call_launch_faults(op->device);
-	op->least_ns = op->is_launch                                            ? call_launch_ns()
-	               : op->unit == UNIT_TO_DEVICE || op->unit == UNIT_TO_HOST ? call_copy_ns()
-	                                                                        : 0;
-	STAILQ_INSERT_TAIL(&stream->ops, op, entry);
-	wake_units();
-}
-
-CUresult stream_drain(struct stream *stream)
-{
-	int device = device_of(stream);
-	while (!STAILQ_EMPTY(&stream->ops) && call_stuck(device) == CUDA_SUCCESS)
-		call_wait();
-	return call_stuck(device);
-}
-
-static bool touches(const struct stream *stream, device_set memory)
-{
-	const struct op *op;
-	STAILQ_FOREACH(op, &stream->ops, entry)
-		if (op->touches & memory)
-			return true;
-	return false;
-}
-
-static bool is_idle(device_set its, device_set memory)
-{
-	const struct stream *stream;
-	TAILQ_FOREACH(stream, &streams, entry)
-		if ((its & device_bit(device_of(stream)) && !STAILQ_EMPTY(&stream->ops)) ||
-		    touches(stream, memory))
-			return false;
-	return true;
-}
-
-CUresult stream_drain_all(int device)
-{
-	while (!is_idle(device_bit(device), 0) && call_stuck(device) == CUDA_SUCCESS)
-		call_wait();
-	return call_stuck(device);
-}
-
-CUresult queue_drain(device_set set, int owner)
-{
-	while (!is_idle(set, set) && call_stuck(owner) == CUDA_SUCCESS)
-		call_wait();
-	return call_stuck(owner);
-}
-
-/* ---- Marks -------------------------------------------------------------------------------------------- */
-
-struct mark *mark_new(void)
-{
-	struct mark *mark = malloc(sizeof *mark);
-	if (mark)
-		*mark = (struct mark){ .refs = 1 };
-	return mark;
-}
-
-void mark_unref(struct mark *mark)
-{
-	if (!mark || --mark->refs > 0)
-		return;
-	free(mark->moment);
-	free(mark);
 }

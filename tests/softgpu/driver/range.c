@@ -67,12 +67,12 @@ struct range *range_find_kind(uint64_t address, enum range_kind kind)
 	return NULL;
 }
 
-/* Of memory that has a context, the device of that context has it, and its peers if it lies there. What was
+/* Of memory that has a context, that context has it, and those of peers if it lies on its device. What was
  * mapped by hand, or comes from a pool, is for whom that was said of; peers have nothing of it. Memory of a
  * graph can be named by a call at any time, and touched only while a replay has it. */
-static bool reaches(const struct range *range, int device, enum access access)
+static bool reaches(const struct range *range, const struct context *context, enum access access)
 {
-	const struct context *context = context_of(device);
+	const int device = context->ordinal;
 	switch (range->kind) {
 	case RANGE_RESERVED:
 		return false;
@@ -86,26 +86,28 @@ static bool reaches(const struct range *range, int device, enum access access)
 	case RANGE_IMPORTED:
 		return pool_reaches(range->pool, device, access);
 	default:
-		return (context == range->context || range->home == range->context->ordinal) &&
-		       (device == range->home || context->peers & device_bit(range->home));
+		if (context == range->context)
+			return device == range->home || context->peers & device_bit(range->home);
+		return range->home == range->context->ordinal && context->peers & device_bit(range->home);
 	}
 }
 
 device_set range_users(const struct range *range)
 {
 	device_set users = device_bit(range->home);
-	for (int i = 0; i < MOST_DEVICES; i++)
-		if (reaches(range, i, ACCESS_READ))
-			users |= device_bit(i);
+	const struct context *context = NULL;
+	while ((context = context_next(context)))
+		if (reaches(range, context, ACCESS_READ))
+			users |= device_bit(context->ordinal);
 	return users;
 }
 
 /* Mappings that lie next to each other are one to the device. */
-bool range_reaches(int device, uint64_t address, uint64_t size, enum access access)
+bool range_reaches(const struct context *context, uint64_t address, uint64_t size, enum access access)
 {
 	while (size > 0) {
 		const struct range *range = range_find(address);
-		if (!range || !reaches(range, device, access))
+		if (!range || !reaches(range, context, access))
 			return false;
 		uint64_t here = range->size - (address - range->start);
 		if (here >= size)

@@ -23,13 +23,12 @@
 /* softgpu_live, with the lock held. */
 size_t live(char *ret, size_t size);
 
-/* ---- Devices and contexts (device.c) ---------------------------------------------------------------- */
+/* ---- Devices (device.c) ------------------------------------------------------------------------------ */
 
 void devices_init(void);
 int devices_count(void);
 uint64_t device_memory_bytes(void); /* of each */
 bool device_exists(int ordinal);
-int device_current(void); /* of the calling thread's context, or the only one there is; else NO_DEVICE */
 
 #define NO_DEVICE (-1)
 
@@ -42,24 +41,41 @@ static inline device_set device_bit(int ordinal)
 	return (device_set)(1u << ordinal);
 }
 
-/* The primary context of a device; dead while refs is 0. */
+/* Whether the device can be allowed to touch the other's memory, or its own. */
+bool device_can_access(int device, int other);
+
+/* ---- Contexts (context.c) ---------------------------------------------------------------------------- */
+
+/* A context is dead while refs is 0, and its memory is never freed. */
 struct context {
+	TAILQ_ENTRY(context) entry; /* of those that cuCtxCreate made */
 	int ordinal;
+	bool is_primary;
 	unsigned refs;
-	uint64_t id;      /* no other context of the process ever has it */
-	device_set peers; /* whose memory it may touch besides its own */
+	uint64_t id;           /* no other context of the process ever has it */
+	device_set peers;      /* whose memory it may touch besides its own */
+	struct stream *legacy; /* NULL before it first lives, and once cuCtxDestroy has destroyed it */
 };
 
-CUresult context_check(void);          /* whether the calling thread has one that lives */
-struct context *context_current(void); /* after context_check */
-struct context *context_of(int ordinal);
-int context_ordinal(CUcontext handle); /* NO_DEVICE: it is no context */
+void contexts_init(void);
+CUresult context_check(void);                   /* whether the calling thread has one that lives */
+struct context *context_current(void);          /* after context_check */
+struct context *context_find(CUcontext handle); /* NULL: it is no context */
+int context_ordinal(CUcontext handle);          /* likewise NO_DEVICE */
+int context_current_ordinal(void);              /* of the only device if none is current; else NO_DEVICE */
+bool context_any(int device);                   /* whether one of the device lives */
+
+/* All that there have been, one after the other, from NULL to NULL. */
+struct context *context_next(const struct context *context);
 
 /* 0, or why nothing can be done with what belongs to it. */
 CUresult context_fails(const struct context *context);
 
-/* Whether the device can be allowed to touch the other's memory, or its own. */
-bool device_can_access(int device, int other);
+/* What cuCtxDestroy destroys with a context, nothing of which is in use any more. */
+void streams_destroy(const struct context *context);
+void events_destroy(const struct context *context);
+void modules_destroy(const struct context *context);
+void ranges_destroy(const struct context *context);
 
 /* ---- Links (links.c) --------------------------------------------------------------------------------- */
 
@@ -93,6 +109,7 @@ struct range {
 	int home;                /* the device that its bytes are on; of host memory: the context's */
 	int fd;                  /* its memfd, or -1 */
 	bool writable;           /* RANGE_HOST: by devices */
+	bool is_allocated;       /* RANGE_HOST: cuMemHostAlloc */
 	device_set readers;      /* RANGE_MAPPED */
 	device_set writers;
 	unsigned refs;                 /* RANGE_OPENED */
@@ -119,8 +136,8 @@ struct range *range_find_kind(uint64_t address, enum range_kind kind);
 
 enum access { ACCESS_READ, ACCESS_WRITE };
 
-/* Whether the device may reach all of those bytes. */
-bool range_reaches(int device, uint64_t address, uint64_t size, enum access access);
+/* Whether what runs in the context may reach all of those bytes. */
+bool range_reaches(const struct context *context, uint64_t address, uint64_t size, enum access access);
 
 /* The devices that may reach some of it, and the one that it is on. */
 device_set range_users(const struct range *range);
@@ -202,7 +219,7 @@ struct op {
 	bool allocates;                    /* a node of a graph: memory */
 	unsigned lane;                     /* likewise (capture.h) */
 	uint64_t least_ns;                 /* that it takes */
-	int device;                        /* its stream's */
+	struct context *context;           /* its stream's */
 	device_set touches;                /* devices whose memory the driver moves for it */
 	struct mark *after;                /* owned: not before this one is reached; or NULL */
 	struct mark *reaches;              /* owned; or NULL */
@@ -239,6 +256,11 @@ void queue_wake(void);
 /* Whether the calling thread is a unit, which runs operations, or one that calls the driver. */
 bool queue_is_unit(void);
 
+extern TAILQ_HEAD(streams, stream) streams;
+
+/* Wakes the units that have something to do. */
+void queue_wake_ready(void);
+
 CUresult stream_new(struct stream **ret, struct context *context, bool blocking, int priority);
 void stream_destroy(struct stream *stream);
 
@@ -252,9 +274,15 @@ CUresult stream_fails(const struct stream *stream);
  * into. */
 void stream_push(struct stream *stream, struct op *op);
 
-/* Waits until the stream is empty, or all of the device. What stuck by then, or 0. */
+/* Makes the context's legacy stream, once. */
+CUresult stream_new_legacy(struct context *context);
+
+/* Frees it if it is destroyed and empty. */
+void stream_free_unused(struct stream *stream);
+
+/* Waits until the stream is empty, or all of the context. What stuck by then, or 0. */
 CUresult stream_drain(struct stream *stream);
-CUresult stream_drain_all(int device);
+CUresult stream_drain_all(const struct context *context);
 
 /* Waits until nothing of the devices in the set is under way, and nothing that touches their memory. What
  * stuck to owner by then, or 0. */
@@ -266,7 +294,7 @@ void launch_init(void);
 
 /* ---- Counts for live ------------------------------------------------------------------------- */
 
-size_t context_live(void);    /* references to primary contexts */
+size_t context_live(void);    /* references to contexts */
 size_t module_live(void);     /* modules */
 size_t stream_live(void);     /* streams */
 size_t event_live(void);      /* events */

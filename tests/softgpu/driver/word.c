@@ -20,7 +20,7 @@ static CUresult push(CUstream handle, const struct word *word, enum access acces
 	CUresult result = stream_fails(stream) ?: capture_check(stream);
 	if (result != CUDA_SUCCESS)
 		return result;
-	if (word->address % 8 || !range_reaches(stream->context->ordinal, word->address, 8, access))
+	if (word->address % 8 || !range_reaches(stream->context, word->address, 8, access))
 		return CUDA_ERROR_INVALID_VALUE;
 	op = malloc(sizeof *op);
 	if (!op)
@@ -33,7 +33,7 @@ static CUresult push(CUstream handle, const struct word *word, enum access acces
 static bool is_there(const struct word *word, enum access access)
 {
 	call_lock();
-	bool there = range_reaches(word->op.device, word->address, 8, access);
+	bool there = range_reaches(word->op.context, word->address, 8, access);
 	call_unlock();
 	return there;
 }
@@ -51,7 +51,7 @@ static CUresult run_write(struct op *op)
 static bool has_come(const struct op *op)
 {
 	const struct word *word = (const struct word *)op;
-	if (!range_reaches(op->device, word->address, 8, ACCESS_READ))
+	if (!range_reaches(op->context, word->address, 8, ACCESS_READ))
 		return true;
 	uint64_t now = __atomic_load_n((const uint64_t *)word->address, __ATOMIC_ACQUIRE);
 	return (int64_t)(now - word->value) >= 0;

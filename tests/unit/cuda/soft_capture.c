@@ -9,25 +9,18 @@
 #include <string.h>
 
 #include <criterion/criterion.h>
-#include <criterion/parameterized.h>
 
 #include "tests/softgpu/live.h"
 
-#define SIZE         4096
-#define GLOBAL       CU_STREAM_CAPTURE_MODE_GLOBAL
-#define THREAD_LOCAL CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
-#define RELAXED      CU_STREAM_CAPTURE_MODE_RELAXED
-#define REFUSED      CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
+#define SIZE    4096
+#define GLOBAL  CU_STREAM_CAPTURE_MODE_GLOBAL
+#define REFUSED CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
 
 /* The engine's table does not have all of these calls. */
 #define OK(call)            soft_expect(call, CUDA_SUCCESS, #call, __LINE__)
 #define FAILS(call, wanted) soft_expect(call, wanted, #call, __LINE__)
 
-static void set_up(void);
-static void tear_down(void);
-
 TestSuite(soft_capture, .init = soft_open, .fini = soft_close, .timeout = 60);
-TestSuite(soft_capture_rule, .init = set_up, .fini = tear_down, .timeout = 60);
 TestSuite(soft_capture_fault, .timeout = 60);
 
 static CUgraphExec end_capture(CUstream stream)
@@ -45,16 +38,6 @@ static CUstreamCaptureStatus status_of(CUstream stream)
 	CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
 	OK(cuStreamIsCapturing(stream, &status));
 	return status;
-}
-
-/* A capture that came to nothing. */
-static void end_invalid(CUstream stream, const char *name)
-{
-	CUgraph graph = (CUgraph)&graph;
-	cr_expect_eq(status_of(stream), CU_STREAM_CAPTURE_STATUS_INVALIDATED, "%s", name);
-	cr_expect_eq(cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, "%s", name);
-	cr_expect_null(graph, "%s", name);
-	cr_expect_eq(status_of(stream), CU_STREAM_CAPTURE_STATUS_NONE, "%s", name);
 }
 
 /* ---- Replays ------------------------------------------------------------------------------------------- */
@@ -176,196 +159,108 @@ Test(soft_capture_fault, a_replay_can_fault)
 	driver_close();
 }
 
-/* ---- What a capture refuses ---------------------------------------------------------------------------- */
+/* ---- Memory of pools ----------------------------------------------------------------------------------- */
 
-/* What the calls of the tables work on. */
-static struct {
-	CUstream stream, other;
-	CUevent event, captured;
-	CUdeviceptr memory;
-	unsigned char *host;
-	unsigned char *registered;
-} at;
+static CUmemoryPool new_pool(void)
+{
+	const CUmemPoolProps properties = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+		                            .location.type = CU_MEM_LOCATION_TYPE_DEVICE };
+	CUmemoryPool pool = NULL;
+	uint64_t threshold = UINT64_MAX;
+	OK(cuMemPoolCreate(&pool, &properties));
+	OK(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold));
+	FAILS(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, NULL), CUDA_ERROR_INVALID_VALUE);
+	return pool;
+}
 
-static void set_up(void)
+static size_t free_bytes(void)
+{
+	size_t free = 0, total;
+	expect_ok(cuMemGetInfo(&free, &total));
+	return free;
+}
+
+/* What its stream holds up still has it. */
+Test(soft_capture, memory_is_freed_in_stream_order)
+{
+	CUdeviceptr words = soft_memory(SIZE, 0), to = soft_memory(SIZE, 0), from;
+	CUstream stream = soft_stream();
+	CUmemoryPool pool = new_pool();
+	size_t before = free_bytes();
+	OK(cuMemAllocFromPoolAsync(&from, SIZE, pool, stream));
+	OK(cuStreamWaitValue64(stream, words, 1, CU_STREAM_WAIT_VALUE_GEQ));
+	expect_ok(cuMemsetD8Async(from, 3, SIZE, stream));
+	cr_expect_eq(soft_launch(stream, to, from, SIZE), CUDA_SUCCESS);
+	OK(cuMemFreeAsync(from, stream));
+	FAILS(cuMemFreeAsync(from, stream), CUDA_ERROR_INVALID_VALUE);
+	OK(cuMemPoolDestroy(pool));
+	cr_expect_eq(free_bytes(), before - SIZE, "it went before its turn");
+	__atomic_store_n((uint64_t *)words, 1, __ATOMIC_RELEASE);
+	expect_ok(cuStreamSynchronize(stream));
+	cr_expect(soft_is(to, SIZE, 3));
+	cr_expect_eq(free_bytes(), before);
+	expect_result(cuMemsetD8Async(from, 3, SIZE, stream), CUDA_ERROR_INVALID_VALUE);
+	expect_ok(cuStreamDestroy(stream));
+	expect_ok(cuMemFree(words));
+	expect_ok(cuMemFree(to));
+}
+
+/* Each replay begins with other bytes than the last one left; the graph has one instance at a time. */
+Test(soft_capture, memory_of_a_graph)
+{
+	CUdeviceptr first = soft_memory(SIZE, 0), last = soft_memory(SIZE, 0), own, foreign;
+	CUstream stream = soft_stream();
+	CUmemoryPool pool = new_pool();
+	CUgraphExec instance, another;
+	CUgraph graph;
+	size_t before = free_bytes();
+	OK(cuMemAllocFromPoolAsync(&foreign, SIZE, pool, stream));
+	OK(cuStreamBeginCapture(stream, GLOBAL));
+	OK(cuMemAllocFromPoolAsync(&own, SIZE, pool, stream));
+	expect_ok(cuMemcpyDtoDAsync(first, own, SIZE, stream));
+	expect_ok(cuMemsetD8Async(own, 4, SIZE, stream));
+	cr_expect_eq(soft_launch(stream, last, own, SIZE), CUDA_SUCCESS);
+	OK(cuMemFreeAsync(own, stream));
+	FAILS(cuMemFreeAsync(own, stream), CUDA_ERROR_INVALID_VALUE);
+	FAILS(cuMemFreeAsync(foreign, stream), CUDA_ERROR_INVALID_VALUE);
+	OK(cuStreamEndCapture(stream, &graph));
+	FAILS(cuMemFreeAsync(own, stream), CUDA_ERROR_INVALID_VALUE);
+	OK(cuMemFreeAsync(foreign, stream));
+	OK(cuGraphInstantiateWithFlags(&instance, graph, 0));
+	FAILS(cuGraphInstantiateWithFlags(&another, graph, 0), CUDA_ERROR_NOT_SUPPORTED);
+	for (int i = 0; i < 3; i++) {
+		expect_ok(cuMemsetD8Async(last, 0, SIZE, stream));
+		OK(cuGraphLaunch(instance, stream));
+		expect_ok(cuStreamSynchronize(stream));
+		cr_expect(!soft_is(first, SIZE, 4) && soft_is(last, SIZE, 4), "replay %d", i);
+	}
+	OK(cuGraphDestroy(graph));
+	OK(cuGraphExecDestroy(instance));
+	OK(cuMemPoolDestroy(pool));
+	cr_expect_eq(free_bytes(), before);
+	expect_ok(cuStreamDestroy(stream));
+	expect_ok(cuMemFree(first));
+	expect_ok(cuMemFree(last));
+}
+
+Test(soft_capture_fault, memory_of_a_graph_is_its_replays)
 {
 	soft_open();
-	at.stream = soft_stream();
-	at.other = soft_stream();
-	at.event = soft_event();
-	at.captured = soft_event();
-	at.memory = soft_memory(SIZE, 0);
-	cr_assert_eq(posix_memalign((void **)&at.host, SIZE, SIZE), 0);
-	cr_assert_eq(posix_memalign((void **)&at.registered, SIZE, SIZE), 0);
-	expect_ok(cuMemHostRegister(at.registered, SIZE, 0));
-	expect_ok(cuEventRecord(at.event, at.other));
-	expect_ok(cuStreamSynchronize(at.other));
-}
-
-static void tear_down(void)
-{
-	expect_ok(cuMemHostUnregister(at.registered));
-	free(at.host);
-	free(at.registered);
-	expect_ok(cuMemFree(at.memory));
-	expect_ok(cuEventDestroy(at.event));
-	expect_ok(cuEventDestroy(at.captured));
-	expect_ok(cuStreamDestroy(at.stream));
-	expect_ok(cuStreamDestroy(at.other));
-	soft_close();
-}
-
-enum unsafe {
-	UNSAFE_ALLOC,
-	UNSAFE_FREE,
-	UNSAFE_REGISTER,
-	UNSAFE_UNREGISTER,
-	UNSAFE_LOAD,
-	UNSAFE_UNLOAD,
-	UNSAFE_EVENT_QUERY,
-	UNSAFE_EVENT_SYNCHRONIZE,
-	UNSAFE_STREAM_QUERY,
-	UNSAFE_STREAM_SYNCHRONIZE,
-	UNSAFE_CONTEXT_SYNCHRONIZE,
-	UNSAFE_POOL,
-	UNSAFES
-};
-
-static const char *const unsafe_names[UNSAFES] = {
-	[UNSAFE_ALLOC] = "cuMemAlloc",
-	[UNSAFE_FREE] = "cuMemFree",
-	[UNSAFE_REGISTER] = "cuMemHostRegister",
-	[UNSAFE_UNREGISTER] = "cuMemHostUnregister",
-	[UNSAFE_LOAD] = "cuModuleLoadData",
-	[UNSAFE_UNLOAD] = "cuModuleUnload",
-	[UNSAFE_EVENT_QUERY] = "cuEventQuery",
-	[UNSAFE_EVENT_SYNCHRONIZE] = "cuEventSynchronize",
-	[UNSAFE_STREAM_QUERY] = "cuStreamQuery",
-	[UNSAFE_STREAM_SYNCHRONIZE] = "cuStreamSynchronize",
-	[UNSAFE_CONTEXT_SYNCHRONIZE] = "cuCtxSynchronize",
-	[UNSAFE_POOL] = "cuMemPoolCreate",
-};
-
-static const CUmemPoolProps pool_properties = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-	                                        .location.type = CU_MEM_LOCATION_TYPE_DEVICE };
-
-/* Does it, and undoes what was done. */
-static CUresult call_unsafe(enum unsafe unsafe)
-{
-	static const uint32_t image[4] = { 0xba55ed50u };
-	static CUdeviceptr memory;
-	static CUmodule module;
-	CUmemoryPool pool;
-	CUresult result;
-	switch (unsafe) {
-	case UNSAFE_ALLOC:
-		return cuMemAlloc(&memory, SIZE);
-	case UNSAFE_FREE:
-		return cuMemFree(memory);
-	case UNSAFE_REGISTER:
-		return cuMemHostRegister(at.host, SIZE, 0);
-	case UNSAFE_UNREGISTER:
-		return cuMemHostUnregister(at.host);
-	case UNSAFE_LOAD:
-		return cuModuleLoadData(&module, image);
-	case UNSAFE_UNLOAD:
-		return cuModuleUnload(module);
-	case UNSAFE_EVENT_QUERY:
-		return cuEventQuery(at.event);
-	case UNSAFE_EVENT_SYNCHRONIZE:
-		return cuEventSynchronize(at.event);
-	case UNSAFE_STREAM_QUERY:
-		return cuStreamQuery(at.other);
-	case UNSAFE_STREAM_SYNCHRONIZE:
-		return cuStreamSynchronize(at.other);
-	case UNSAFE_CONTEXT_SYNCHRONIZE:
-		return cuCtxSynchronize();
-	default:
-		result = cuMemPoolCreate(&pool, &pool_properties);
-		return result ?: cuMemPoolDestroy(pool);
-	}
-}
-
-Test(soft_capture_rule, unsafe_calls)
-{
-	for (int i = 0; i < UNSAFES; i++) {
-		OK(cuStreamBeginCapture(at.stream, GLOBAL));
-		CUresult result = call_unsafe((enum unsafe)i);
-		cr_expect_eq(result, REFUSED, "%s: %d", unsafe_names[i], (int)result);
-		cr_expect_eq(driver.cuMemsetD8Async(at.memory, 1, SIZE, at.stream),
-		             CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, "%s", unsafe_names[i]);
-		end_invalid(at.stream, unsafe_names[i]);
-	}
-	cr_expect(soft_is(at.memory, SIZE, 0));
-}
-
-/* A thread that calls, in a mode of its own. */
-struct caller {
-	CUstreamCaptureMode mode;
-	CUresult results[UNSAFES];
-};
-
-static void *call_all(void *arg)
-{
-	struct caller *caller = arg;
-	CUstreamCaptureMode mode = caller->mode;
-	OK(cuThreadExchangeStreamCaptureMode(&mode));
-	cr_expect_eq(mode, GLOBAL, "a thread's first mode is %d", (int)mode);
-	expect_ok(cuCtxSetCurrent(soft.context));
-	for (int i = 0; i < UNSAFES; i++)
-		caller->results[i] = call_unsafe((enum unsafe)i);
-	OK(cuThreadExchangeStreamCaptureMode(&mode));
-	cr_expect_eq(mode, caller->mode);
-	return NULL;
-}
-
-struct mode_row {
-	char name[80];
-	CUstreamCaptureMode capture;
-	CUstreamCaptureMode thread;
-	bool same_thread;
-	CUresult result;
-};
-
-ParameterizedTestParameters(soft_capture_rule, modes)
-{
-	static struct mode_row rows[] = {
-		{ "global capture, global thread", GLOBAL, GLOBAL, true, REFUSED },
-		{ "global capture, local thread", GLOBAL, THREAD_LOCAL, true, REFUSED },
-		{ "global capture, relaxed thread", GLOBAL, RELAXED, true, CUDA_SUCCESS },
-		{ "global capture, other global thread", GLOBAL, GLOBAL, false, REFUSED },
-		{ "global capture, other local thread", GLOBAL, THREAD_LOCAL, false, CUDA_SUCCESS },
-		{ "global capture, other relaxed thread", GLOBAL, RELAXED, false, CUDA_SUCCESS },
-		{ "local capture, global thread", THREAD_LOCAL, GLOBAL, true, REFUSED },
-		{ "local capture, other global thread", THREAD_LOCAL, GLOBAL, false, CUDA_SUCCESS },
-		{ "relaxed capture, global thread", RELAXED, GLOBAL, true, CUDA_SUCCESS },
-		{ "relaxed capture, other global thread", RELAXED, GLOBAL, false, CUDA_SUCCESS },
-	};
-	return cr_make_param_array(struct mode_row, rows, sizeof rows / sizeof *rows);
-}
-
-ParameterizedTest(struct mode_row *row, soft_capture_rule, modes)
-{
-	struct caller caller = { .mode = row->thread };
-	pthread_t thread;
-	CUgraph graph;
-	OK(cuStreamBeginCapture(at.stream, row->capture));
-	if (row->same_thread) {
-		call_all(&caller);
-	} else {
-		cr_assert_eq(pthread_create(&thread, NULL, call_all, &caller), 0);
-		pthread_join(thread, NULL);
-	}
-	for (int i = 0; i < UNSAFES; i++)
-		cr_expect_eq(caller.results[i], row->result, "%s: %s: %d", row->name, unsafe_names[i],
-		             (int)caller.results[i]);
-	if (row->result != CUDA_SUCCESS) {
-		end_invalid(at.stream, row->name);
-		return;
-	}
-	cr_expect_eq(status_of(at.stream), CU_STREAM_CAPTURE_STATUS_ACTIVE, "%s", row->name);
-	OK(cuStreamEndCapture(at.stream, &graph));
-	OK(cuGraphDestroy(graph));
+	CUdeviceptr own;
+	CUstream stream = soft_stream();
+	CUmemoryPool pool = new_pool();
+	OK(cuStreamBeginCapture(stream, GLOBAL));
+	OK(cuMemAllocFromPoolAsync(&own, SIZE, pool, stream));
+	expect_ok(cuMemsetD8Async(own, 4, SIZE, stream));
+	OK(cuMemFreeAsync(own, stream));
+	CUgraphExec instance = end_capture(stream);
+	OK(cuGraphLaunch(instance, stream));
+	expect_ok(cuStreamSynchronize(stream));
+	expect_ok(cuMemsetD8Async(own, 4, SIZE, stream));
+	expect_result(cuStreamSynchronize(stream), CUDA_ERROR_ILLEGAL_ADDRESS);
+	OK(cuGraphExecDestroy(instance));
+	device_close(&soft);
+	driver_close();
 }
 
 /* ---- User objects ---------------------------------------------------------------------------------------
@@ -447,7 +342,7 @@ Test(soft_capture, objects_of_a_failed_capture)
 	OK(cuStreamGetCaptureInfo(stream, &status, NULL, &graph, NULL, NULL, NULL));
 	OK(cuGraphRetainUserObject(graph, object, 2, 0));
 	expect_result(cuStreamSynchronize(stream), REFUSED);
-	end_invalid(stream, "a failed capture");
+	FAILS(cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
 	cr_expect_eq(destroyed(&watched, 0), 0);
 	OK(cuUserObjectRelease(object, 1));
 	cr_expect_eq(destroyed(&watched, 1), 1);

@@ -62,6 +62,28 @@ Test(stream_errors, no_context)
 	cr_assert(is_transposed(dst, src, 5, 7));
 }
 
+/* A context of the program's beside the primary one has an engine of its own. */
+Test(stream_errors, other_contexts)
+{
+	CUdeviceptr src = rig_numbers(35), dst = rig_bytes(35 * 4, 0);
+	CUstream first = stream;
+	CUcontext other;
+
+	cuda(cuCtxCreate(&other, NULL, 0, 0));
+	assert_error(enqueue_transpose(dst, src, 5, 7), TMA_INVALID_ARGUMENT,
+	             "stream: it is of another CUDA context than the current one");
+	cuda(cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, 0));
+	assert_error(enqueue_transpose(dst, src, 5, 7), TMA_INVALID_ARGUMENT,
+	             "dst: %#llx is memory of another context of device 0 than the current one",
+	             (unsigned long long)dst);
+	assert_works();
+	cuda(cuStreamDestroy(stream));
+	cuda(cuCtxDestroy(other));
+	cuda(cuCtxSetCurrent(context));
+	stream = first;
+	assert_works();
+}
+
 Test(stream_errors, what_a_transform_refuses)
 {
 	CUdeviceptr src = rig_numbers(35), dst = rig_bytes(35 * 4, 0);
