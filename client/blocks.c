@@ -137,6 +137,7 @@ static int blocks_fill(tma_client *client, const struct call *call, struct reque
 
 static int index_params(tma_client *client, const struct tma_blocks *blocks, struct msg_blocks *ret)
 {
+	bool is_placed;
 	size_t bytes;
 
 	if (blocks->index_dtype != TMA_INT32 && blocks->index_dtype != TMA_INT64)
@@ -145,7 +146,9 @@ static int index_params(tma_client *client, const struct tma_blocks *blocks, str
 		                   (int)blocks->index_dtype);
 	ret->has |= F(blocks, index_dtype);
 	ret->index_dtype = (enum dtype)blocks->index_dtype;
-	if (!blocks->index == !blocks->index_at.region)
+	/* On "local:" a place may be an address. */
+	is_placed = blocks->index_at.region || (client->local && blocks->index_at.offset);
+	if (!blocks->index != is_placed)
 		return client_fail(client, STATUS_INVALID_ARGUMENT, "index and index_at.region are both %s",
 		                   blocks->index ? "given; the list is in one place" : "NULL");
 	if (!blocks->index) {

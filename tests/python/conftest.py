@@ -23,20 +23,20 @@ def tmad():
 @pytest.fixture(scope="module")
 def shared_client(tmad):
     """One for the whole module, for tests that leave it as it was."""
-    with tma.connect(tmad.path) as client:
+    with tma.connect(tmad.path, direct=False) as client:
         yield client
 
 
 @pytest.fixture
 def c(tmad):
-    with tma.connect(tmad.path) as client:
+    with tma.connect(tmad.path, direct=False) as client:
         yield client
 
 
 @pytest.fixture(scope="module")
 def clients(tmad):
     """With staging memory for all, for little and for next to nothing."""
-    opened = [tma.connect(tmad.path, staging=n) for n in (64 << 20, 64 << 10, 4 << 10, 512)]
+    opened = [tma.connect(tmad.path, staging=n, direct=False) for n in (64 << 20, 64 << 10, 4 << 10, 512)]
     yield opened
     for client in opened:
         client.close()
@@ -108,7 +108,7 @@ def network(fake_nixl, seed):
 
 @pytest.fixture
 def hosts(network, tmad):
-    with tma.connect(tmad.path) as client:
+    with tma.connect(tmad.path, direct=False) as client:
         all_ = Hosts(client)
         yield all_
         all_.close()

@@ -96,7 +96,7 @@ def test_between_host_and_device(c, span, stream):
 
 @pytest.mark.parametrize("mode", ["constant", "edge", "wrap"])
 def test_host_memory_passes_in_chunks(gpus, span, stream, mode):
-    with tma.connect(gpus.path, staging=64 << 10) as c:
+    with tma.connect(gpus.path, staging=64 << 10, direct=False) as c:
         pads = ((1, 2), (0, 3))
         wanted = np.pad(X.T, pads, mode=mode)
         device = Array(span.start, wanted.shape, "u4", stream)
@@ -376,7 +376,7 @@ def test_threads(c, span):
 def test_killed_with_work_in_streams(span, stream, trust):
     daemon = Tmad("--trust-own-uid=" + trust, engine="cuda")
     try:
-        with tma.connect(daemon.path, reconnect=20) as c:
+        with tma.connect(daemon.path, reconnect=20, direct=False) as c:
             src, dst = Array(span.start, (4096,), "u4", stream), Array(span.start + MIB, (4096,), "u4", stream)
             for i in range(share(20)):
                 src.put(np.full(4096, i + 1))
@@ -400,7 +400,7 @@ def test_killed_with_work_in_streams(span, stream, trust):
 
 def test_closing_with_work_in_streams(gpus, span, stream):
     for _ in range(share(20)):
-        c = tma.connect(gpus.path)
+        c = tma.connect(gpus.path, direct=False)
         src, dst = Array(span.start, (4096,), "u4", stream), Array(span.start + MIB, (4096,), "u4", stream)
         for _ in range(10):
             c.copy(src, out=dst)
@@ -411,7 +411,7 @@ def test_closing_with_work_in_streams(gpus, span, stream):
 
 
 def test_several_devices():
-    with Tmad(engine="cuda", env={"SOFTGPU_DEVICES": "3"}) as daemon, tma.connect(daemon.path) as client:
+    with Tmad(engine="cuda", env={"SOFTGPU_DEVICES": "3"}) as daemon, tma.connect(daemon.path, direct=False) as client:
         uuids = [device["uuid"] for device in client.info()["devices"]]
         arrays = [client.empty(X.shape, "u4", device=device) for device in (None, 2, uuids[1])]
         assert [region["device"] for region in client.regions()] == [uuids[0], uuids[2], uuids[1]]
@@ -427,8 +427,8 @@ def test_default_streams_of_two_devices():
     """What is queued in the default stream of one device holds up that device's arrays, and no other's."""
     with (
         Tmad(engine="cuda", env={"SOFTGPU_DEVICES": "2"}) as daemon,
-        tma.connect(daemon.path) as first,
-        tma.connect(daemon.path) as second,
+        tma.connect(daemon.path, direct=False) as first,
+        tma.connect(daemon.path, direct=False) as second,
     ):
         spans = [Span(2, device=device) for device in (0, 1)]
         timeline = second.timeline()

@@ -121,7 +121,7 @@ def test_on_devices():
     """Arrays on two devices and the host, each in its own stream."""
     softgpu.driver()
     with Tmad("--device-chunk-bytes=4096", engine="cuda", env={"SOFTGPU_DEVICES": "2"}) as daemon:
-        client = tma.connect(daemon.path)
+        client = tma.connect(daemon.path, direct=False)
         made = []
         for device in (0, 1):
             softgpu.enter(device)

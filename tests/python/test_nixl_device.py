@@ -36,7 +36,7 @@ def hosts(hosts):
 
 @pytest.fixture
 def other_client(gpus):
-    with tma.connect(gpus.path) as client:
+    with tma.connect(gpus.path, direct=False) as client:
         yield client
 
 
@@ -160,7 +160,7 @@ def test_conversions(hosts, devices, place, slots, side):
 
 def test_with_threads(network, gpus, devices, place):
     """Of stages that have clients and threads of their own, between the devices."""
-    with tma.connect(gpus.path) as one, tma.connect(gpus.path) as other:
+    with tma.connect(gpus.path, direct=False) as one, tma.connect(gpus.path, direct=False) as other:
         hosts = Hosts(one, slot_bytes=SLOT_BYTES, send_slots=2, receive_slots=2, thread=True)
         a = hosts.start("a", memory=place("1"))
         hosts.client = other
@@ -202,7 +202,7 @@ class Held:
 
 @pytest.fixture
 def held(gpus, devices):
-    with tma.connect(gpus.path) as client:
+    with tma.connect(gpus.path, direct=False) as client:
         made = Held(client)
         yield made
         made.close()

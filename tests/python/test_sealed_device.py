@@ -292,7 +292,7 @@ class Pins:
 
 def test_arrays_and_streams_come_along_to_the_next_service(mine, device):
     """The words of streams cannot, because the driver has pinned them: others take their place."""
-    with tma.connect(mine.path, reconnect=20) as c:
+    with tma.connect(mine.path, reconnect=20, direct=False) as c:
         x, timeline = c.empty(X.shape, "f4"), c.timeline()
         x[...] = X
         there, turned = device.array(np.zeros_like(X)), device.array(np.zeros_like(X.T))
@@ -336,7 +336,7 @@ def test_come_along_on_a_loop(mine, device):
 def test_a_stream_that_waits_goes_on_after_the_service(mine, device):
     """It still looks at the words that were lost, while another one has new ones."""
     other = softgpu.Stream()
-    with tma.connect(mine.path, reconnect=20) as c, Pins() as pins:
+    with tma.connect(mine.path, reconnect=20, direct=False) as c, Pins() as pins:
         src, dst = device.array(X), device.array(np.zeros_like(X))
         there, back = (Array(array.address, X.shape, "f4", other) for array in (device.array(X), device.array(X)))
         c.copy(there, out=back, synchronous=True)
@@ -365,7 +365,7 @@ def test_a_stream_that_waits_goes_on_after_the_service(mine, device):
 
 
 def test_a_timeline_that_is_pinned_is_lost(mine, device):
-    with tma.connect(mine.path, reconnect=20) as c:
+    with tma.connect(mine.path, reconnect=20, direct=False) as c:
         x = c.empty(X.shape, "f4")
         timeline, unused = c.timeline(), c.timeline()
         c.copy(x, signal=timeline.point(1))

@@ -44,7 +44,7 @@ def services():
         daemons[isa] = Tmad(engine="cpu", program=ISA_TMAD, env={"TEST_ISA": isa})
     if softgpu.IS_THERE:
         daemons["softgpu"] = Tmad(engine="cuda")
-    clients = {name: tma.connect(daemon.path) for name, daemon in daemons.items()}
+    clients = {name: tma.connect(daemon.path, direct=False) for name, daemon in daemons.items()}
     yield clients
     for client in clients.values():
         client.close()

@@ -145,6 +145,7 @@ static void py_client_dealloc(PyObject *self)
 			py_tell_later();
 	}
 	free_ended(c);
+	free(c->launched);
 	if (c->pid == getpid()) {
 		py_client_release_now(c);
 		pthread_mutex_destroy(&c->lock);

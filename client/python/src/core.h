@@ -150,6 +150,7 @@ struct deferred {
 	void *object;
 };
 
+struct launched;
 struct streams;
 struct segment;
 struct block;
@@ -178,9 +179,10 @@ struct py_client {
 	bool has_forgotten;   /* some of those that ended are forgotten */
 	int wake_fd;          /* an eventfd of the event loop, written when some ended; or -1 */
 
-	tma_region *nothing;      /* where tensors without elements are; NULL until one is used */
-	struct segment *segments; /* of device memory that is registered */
-	struct streams *streams;  /* NULL until one is used */
+	tma_region *nothing;       /* where tensors without elements are; NULL until one is used */
+	struct segment *segments;  /* of device memory that is registered */
+	struct streams *streams;   /* NULL until one is used */
+	struct launched *launched; /* of a client without a service: NULL until it launches */
 };
 
 extern PyType_Spec py_client_spec;
@@ -427,6 +429,14 @@ int resolved_run(struct py_client *c, const struct py_request *request, struct r
 int resolved_submit(struct py_client *c, const struct py_request *request, struct resolved *r,
                     const struct tma_order *order, tma_ticket *ret);
 
+/* With the lock, without the GIL: launches it into a stream of the program's, for a client without a service.
+ */
+int resolved_enqueue(struct py_client *c, const struct py_request *request, struct resolved *r,
+                     const struct tma_order *order, void *stream);
+
+/* With the lock: the request with this token, a new reference of which it takes, has ended. */
+bool py_client_add_ended(struct py_client *c, PyObject *token);
+
 /* A request without a reply yet. Its ticket's `user` points to it. */
 struct pending {
 	struct pending *next; /* of those that ended, in their order */
@@ -518,6 +528,9 @@ void *cuda_context_of(int device);
  * another: to be given to it again. */
 void *cuda_switch(void *context);
 
+/* Without the GIL: waits for all of the current context's work. false: it has failed. */
+bool cuda_synchronize(void);
+
 /* The device's address of host memory, which is registered with the driver; 0 with an exception. */
 uint64_t cuda_host_address(void *start, size_t size);
 
@@ -536,6 +549,17 @@ bool streams_are_pending(const struct py_client *c);
 
 /* With the lock: raises what failed on a stream since the last time; 0 or -1. */
 int streams_check(struct py_client *c);
+
+/* ---- Launches ---------------------------------------------------------------------------------------- */
+
+/* Launches a request of a client without a service into a stream. With a token, Client.completed returns it.
+ * Returns 0, or -1 with an exception. */
+int launch(struct py_client *c, const struct cuda_stream *stream, struct py_request *q,
+           const struct tma_order *order, PyObject *token);
+
+/* Waits for what the client has launched. Returns 0, or -1 with an exception, also if an exact cast has
+ * changed a value. */
+int launches_wait(struct py_client *c);
 
 /* ---- Documents ------------------------------------------------------------------------------------- */
 

@@ -122,6 +122,11 @@ void *cuda_switch(void *context)
 	return current;
 }
 
+bool cuda_synchronize(void)
+{
+	return driver.cuCtxSynchronize() == 0;
+}
+
 int cuda_enter(uint64_t pointer)
 {
 	int device;

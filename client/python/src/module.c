@@ -8,6 +8,13 @@
 #include <string.h>
 #include <sys/prctl.h>
 
+/* Whether the engine for GPUs is in the extension. */
+#ifdef HAVE_CUDA
+#define HAS_CUDA 1
+#else
+#define HAS_CUDA 0
+#endif
+
 struct core_state core;
 
 int raise_status(int status, const char *format, ...)
@@ -438,7 +445,8 @@ static int core_exec(PyObject *module)
 	    PyModule_AddObject(module, "STATUSES", statuses) < 0)
 		return -1;
 	if (PyModule_AddIntConstant(module, "MAX_RANK", TMA_MAX_RANK) < 0 ||
-	    PyModule_AddIntConstant(module, "VERSION_MAJOR", TMA_VERSION_MAJOR) < 0)
+	    PyModule_AddIntConstant(module, "VERSION_MAJOR", TMA_VERSION_MAJOR) < 0 ||
+	    PyModule_AddObject(module, "HAS_CUDA", PyBool_FromLong(HAS_CUDA)) < 0)
 		return -1;
 	return PyModule_AddStringConstant(module, "VERSION", tma_version());
 }

@@ -418,7 +418,9 @@ static int find_shared(struct py_client *c, const struct py_tensor *t, struct ex
 
 int py_region_place_list(struct py_client *c, const struct py_tensor *t, struct tma_place *ret)
 {
-	return c->is_local ? find_shared(c, t, py_tensor_extent(t), ret) : py_region_place(c, t, false, ret);
+	if (c->is_local && py_tensor_is_host(t))
+		return find_shared(c, t, py_tensor_extent(t), ret);
+	return py_region_place(c, t, false, ret);
 }
 
 int py_region_place(struct py_client *c, const struct py_tensor *t, bool writable, struct tma_place *ret)
@@ -431,11 +433,11 @@ int py_region_place(struct py_client *c, const struct py_tensor *t, bool writabl
 	}
 	if (extent.size == 0)
 		return place_nothing(c, ret);
-	if (!py_tensor_is_host(t)) {
+	if (c->is_local) { /* An address is enough. */
+		*ret = (struct tma_place){ .offset = (uint64_t)(uintptr_t)extent.start };
+	} else if (!py_tensor_is_host(t)) {
 		if (segments_find(c, t, extent, ret) < 0)
 			return -1;
-	} else if (c->is_local) { /* host memory needs no region */
-		*ret = (struct tma_place){ .offset = (uint64_t)(uintptr_t)extent.start };
 	} else if (find_shared(c, t, extent, ret) < 0)
 		return -1;
 	else

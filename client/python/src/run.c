@@ -133,6 +133,29 @@ int resolved_submit(struct py_client *c, const struct py_request *q, struct reso
 	return TMA_INTERNAL;
 }
 
+int resolved_enqueue(struct py_client *c, const struct py_request *q, struct resolved *r,
+                     const struct tma_order *order, void *stream)
+{
+	switch (q->kind) {
+	case REQUEST_TRANSFORM:
+		r->transform.order = order;
+		return tma_enqueue(c->client, &r->transform, stream);
+	case REQUEST_PLAN:
+		if (r->items)
+			return tma_enqueue_items(c->client, r->items, 1, stream);
+		return tma_enqueue_run(c->client, q->plan->plan, r->dst_place, r->src_place, order, stream);
+	case REQUEST_BLOCKS:
+		r->blocks.order = order;
+		return q->is_scatter ? tma_enqueue_scatter(c->client, &r->blocks, stream)
+		                     : tma_enqueue_gather(c->client, &r->blocks, stream);
+	case REQUEST_ITEMS:
+		return tma_enqueue_items(c->client, r->items, r->n_items, stream);
+	case REQUEST_RESHARD:
+		return tma_reshard(c->client, &r->reshard);
+	}
+	return TMA_INTERNAL;
+}
+
 /* With the lock, without the GIL: waits for a ticket, whose result is the caller's to take. Streams may have
  * to be released meanwhile: what the ticket's request is queued behind may wait for them. */
 static int wait_ticket(struct py_client *c, tma_ticket ticket, struct tma_result *ret)
@@ -218,6 +241,18 @@ static void add_ended(struct py_client *c, struct pending *pending)
 	c->has_forgotten = c->has_forgotten || pending->is_forgotten;
 	if (c->wake_fd >= 0)
 		eventfd_write(c->wake_fd, 1);
+}
+
+bool py_client_add_ended(struct py_client *c, PyObject *token)
+{
+	struct pending *pending = calloc(1, sizeof *pending);
+
+	if (!pending)
+		return false;
+	Py_INCREF(token);
+	pending->token = token;
+	add_ended(c, pending);
+	return true;
 }
 
 static struct pending *find_flying(struct py_client *c, tma_ticket ticket)

@@ -509,6 +509,11 @@ PyObject *py_client_enqueue(PyObject *self, PyObject *args, PyObject *kwargs)
 	if (!PyArg_ParseTuple(args, "O!O|O:enqueue", core.request_type, &request, &number, &token) ||
 	    parse_stream(number, &cuda) < 0 || order_parse_enqueued(c, kwargs, &order) < 0)
 		return NULL;
+	if (c->is_local) {
+		if (launch(c, &cuda, (struct py_request *)request, &order, token) < 0)
+			return NULL;
+		Py_RETURN_NONE;
+	}
 	pending = calloc(1, sizeof *pending);
 	if (!pending)
 		return PyErr_NoMemory();
@@ -536,6 +541,11 @@ PyObject *py_client_synchronize(PyObject *self, PyObject *unused)
 	int rc = 0, waited_ms = 0, step_ms;
 
 	(void)unused;
+	if (c->is_local) {
+		if (launches_wait(c) < 0)
+			return NULL;
+		Py_RETURN_NONE;
+	}
 	if (!py_client_lock(c))
 		return NULL;
 	step_ms = c->client->timeout_ms >= 0 && c->client->timeout_ms < 1000 ? c->client->timeout_ms : 1000;

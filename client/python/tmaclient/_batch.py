@@ -156,9 +156,10 @@ class Batch(Collector):
             client._core.run(request, **order)
         for stream in {j.stream() for j in on_device}:
             of_stream = [j for j in on_device if j.stream() == stream]
+            core = client._core_of_all(of_stream)
             for part in messages(of_stream):
-                request = Request.items([j.move.request(client._core) for j in part])
-                client._core.enqueue(request, stream, **self._options.order())
+                request = Request.items([j.move.request(core) for j in part])
+                core.enqueue(request, stream, **self._options.order())
         if on_device and self._options.synchronous:
             client.synchronize()
         for job in rest:

@@ -420,13 +420,15 @@ class Maker:
             return False
         return move.conversion is None or all(self._is_reached(t) for t in (*move.operands, *move.results))
 
-    def _requests_of(self, move: Move | Blocks) -> list[Request]:
-        """Those of a move in memory that is reached. Only a service has tables of layers, which it checks together."""
-        if not self._core.is_local or not isinstance(move, Blocks) or move.layers is None:
-            return move.requests(self._core)
+    def _requests_of(self, move: Move | Blocks, core: _core.Client | None = None) -> list[Request]:
+        """Those of a move in memory that is reached, for another client than this one's if that is given. Only a service
+        has tables of layers, which it checks together."""
+        core = core or self._core
+        if not core.is_local or not isinstance(move, Blocks) or move.layers is None:
+            return move.requests(core)
         if not move.is_nothing:
             move.check_apart()
-        return [request for blocks in move.each() for request in blocks.requests(self._core)]
+        return [request for blocks in move.each() for request in blocks.requests(core)]
 
 
 class Client(Maker):
@@ -435,7 +437,9 @@ class Client(Maker):
     Arrays are NumPy's, anything with `__dlpack__` or `__cuda_array_interface__` (PyTorch, CuPy, JAX), or buffers;
     results are of the same kind as `src`, or `out`. Arrays made by `empty` and `zeros`, or registered, are moved
     where they are; others are staged in chunks. Tensors on a CUDA device are moved in the caller's current
-    stream, after what is queued there and before what will be, and the call does not wait.
+    stream, after what is queued there and before what will be, and the call does not wait. Between tensors on one
+    device, this process launches the move itself, whichever client is called: that takes no longer than any kernel,
+    and CUDA graphs can capture it. direct=False leaves it to the service, and so does cast="exact".
 
     out, where a call takes it, is an array to write into: of the result's shape and type, writable, with any
     strides along which no two elements share bytes (OverlapError). Extents, widths and indexes count elements.
@@ -475,7 +479,9 @@ class Client(Maker):
         server_uid: int | None = None,
         staging: int = 64 << 20,
         local: bool = True,
+        direct: bool = True,
     ) -> None:
+        self._direct = direct and _core.HAS_CUDA
         self._core = make_core(
             path,
             -1 if timeout is None else milliseconds(timeout, "timeout"),
@@ -484,6 +490,7 @@ class Client(Maker):
             local,
         )
         self._staging = Staging(self._core, staging)
+        self._has_launched = False
 
     def close(self) -> None:
         """Closes the connection, once what is under way has ended. Arrays that it made remain valid; calls raise
@@ -796,7 +803,8 @@ class Client(Maker):
             self._staging.run(move, self._is_reached, None, job.stream(), **job.order)
             return
         written = self._share_sides(move) if isinstance(move, Blocks) else []
-        requests = move.requests(self._core)
+        core = self._core_of(job)
+        requests = self._requests_of(move, core)
         streams = job.streams() if isinstance(move, Blocks) and move.layers is not None else {job.stream()}
         if len(streams) > 1:
             self._await_streams(streams)
@@ -804,12 +812,30 @@ class Client(Maker):
                 self._core.run(request, **job.order)
         else:
             for request in requests:
-                self._core.enqueue(request, job.stream(), **job.order)
+                core.enqueue(request, job.stream(), **job.order)
             is_any_host = any(t.is_host for t in (*dst, *src, *move.operands, *move.results))
             if job.synchronous or is_any_host or any(overlapping(src, dst)):
-                self._core.synchronize()
+                core.synchronize()
         for staged, t in written:
             t.copy_from(staged)
+
+    def _core_of(self, job: Job) -> _core.Client:
+        """What runs a job on a device: this thread's client of "local:" if the arrays are all on one, else the
+        service."""
+        move = job.move
+        is_exact = move.conversion is not None and move.conversion.cast == "exact"
+        if self._core.is_local or not self._direct or is_exact or "wait" in job.order or "signal" in job.order:
+            return self._core
+        if any(a.tensor.is_host for a in job.arrays) or len({device for _, device in job.streams()}) != 1:
+            return self._core
+        from ._local import local  # which imports this module
+
+        self._has_launched = True
+        return local()._core
+
+    def _core_of_all(self, jobs: Sequence[Job]) -> _core.Client:
+        """What runs several jobs of one stream together."""
+        return next((core for core in map(self._core_of, jobs) if core is self._core), self._core_of(jobs[0]))
 
     def _share_sides(self, blocks: Blocks) -> list[tuple[Tensor, Tensor]]:
         """Has copies in shared memory of what the service does not reach; returns those that are written, each with
@@ -834,6 +860,12 @@ class Client(Maker):
         return written
 
     def _run_multicast(self, job: Job, further: tuple[Array, ...]) -> None:
+        if not any(a.tensor.is_host for a in job.arrays) and self._core_of(job).is_local:
+            assert isinstance(job.move, Move)
+            check_multicast(job, further)
+            job.move.further = tuple(array.tensor for array in further)
+            self._run_on_device(job)
+            return
         if not self._is_one_request(job, further):
             check_multicast(job, further)
             for part in multicast_parts(job, further):
@@ -900,8 +932,13 @@ class Client(Maker):
         return shared
 
     def synchronize(self) -> None:
-        """Waits for everything that this client has in CUDA streams, and raises the first Error of it."""
+        """Waits for everything that this client has in CUDA streams, and raises the first Error of it. Of what was
+        launched by this process itself, that is what this thread has launched."""
         self._core.synchronize()
+        if self._has_launched:
+            from ._local import local
+
+            local()._core.synchronize()
 
     # ---- Memory ----------------------------------------------------------------------------------------
 
@@ -1010,6 +1047,7 @@ def connect(
     server_uid: int | None = None,
     staging: int = 64 << 20,
     local: bool = True,
+    direct: bool = True,
 ) -> Client:
     """Connects to tmad. path is that of its socket; None selects $TMAD_SOCKET, /run/tmad/tmad.sock or
     $XDG_RUNTIME_DIR/tmad/tmad.sock. "@NAME" is the abstract socket NAME, which has no file, and "local:" is this
@@ -1021,9 +1059,17 @@ def connect(
     timeout limits each call, in seconds (NoReplyError); None: no limit. reconnect is for how long a call tries to
     reach a service that went away; negative: not at all. server_uid is one more user, besides root and this
     process's, that the service may run as. staging is how much memory the arrays of a call that are not shared
-    pass through, in bytes.
+    pass through, in bytes. With direct=False, the service moves what lies on one CUDA device, too (see Client).
     """
-    return Client(path, timeout=timeout, reconnect=reconnect, server_uid=server_uid, staging=staging, local=local)
+    return Client(
+        path,
+        timeout=timeout,
+        reconnect=reconnect,
+        server_uid=server_uid,
+        staging=staging,
+        local=local,
+        direct=direct,
+    )
 
 
 def make_core(

@@ -13,6 +13,7 @@ STATUSES: Final[dict[str, int]]
 MAX_RANK: Final[int]
 VERSION: Final[str]
 VERSION_MAJOR: Final[int]
+HAS_CUDA: Final[bool]  # whether this process can launch moves into CUDA streams by itself
 
 class _Order(TypedDict, total=False):
     """Keywords of calls that run a request."""

@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Moves that this process launches into its own CUDA streams, on the stand-in driver: by a client without a service, and
+by one that has a service, which then sees nothing of them."""
+import asyncio
+import ctypes
+import threading
+
+import pytest
+
+np = pytest.importorskip("numpy")
+
+import tmaclient as tma
+import softgpu
+from softgpu import MIB, Array, Span, Stream, cuda
+from tmad import share
+
+softgpu.require()
+if not tma._core.HAS_CUDA:
+    pytest.skip("the package was built without the engine for GPUs", allow_module_level=True)
+
+X = np.arange(96 * 64, dtype="u4").reshape(96, 64)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def stand_in():
+    softgpu.driver()
+
+
+@pytest.fixture(params=["local", "service"])
+def c(request, gpus):
+    softgpu.enter()
+    with tma.connect("local:" if request.param == "local" else gpus.path) as client:
+        yield client
+        if request.param == "service":
+            assert client.regions() == [], "the service has seen none of the memory"
+
+
+@pytest.fixture
+def span():
+    made = Span(2)
+    yield made
+    softgpu.enter()
+    made.free()
+
+
+@pytest.fixture
+def stream():
+    made = Stream()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def arrays(span, stream):
+    """Makes arrays of values, one behind the other, which stay until the stream is done with them."""
+    at = span.start
+
+    def make(values, dtype=None):
+        nonlocal at
+        values = np.asarray(values, dtype)
+        made = Array(at, values.shape, values.dtype, stream)
+        at += (values.nbytes + 511) // 512 * 512
+        made.put(values)
+        return made
+
+    yield make
+    stream.wait_all()
+
+
+def test_transforms(c, arrays, stream):
+    src, turned, padded, cast = arrays(X), arrays(X.T * 0), arrays(np.zeros((98, 70), "u4")), arrays(np.zeros_like(X, "f4"))
+    for i in range(share(50)):
+        src.put(X + i)
+        assert c.transpose(src, out=turned) is turned
+        c.pad(src, ((1, 1), (2, 4)), "edge", out=padded)
+        c.copy(src, out=cast, dtype="float32", scale=0.5)
+        stream.wait_all()
+        assert np.array_equal(turned.get(), (X + i).T)
+        assert np.array_equal(padded.get(), np.pad(X + i, ((1, 1), (2, 4)), "edge"))
+        assert np.array_equal(cast.get(), (X + i).astype("f4") * np.float32(0.5))
+    c.synchronize()
+
+
+def test_in_order_with_the_stream(c, arrays, stream):
+    """What is called does not wait; a word that nobody has written holds the stream."""
+    word, src, dst, again = arrays(np.zeros(1, "u8")), arrays(X), arrays(X.T * 0), arrays(X * 0)
+    other = Stream()
+    cuda("cuStreamWaitValue64_v2", ctypes.c_void_p(stream.handle), softgpu.u64(word.address), softgpu.u64(1), 0)
+    c.transpose(src, out=dst)
+    c.transpose(dst, out=again)
+    cuda("cuStreamWriteValue64_v2", ctypes.c_void_p(other.handle), softgpu.u64(word.address), softgpu.u64(1), 0)
+    assert np.array_equal(again.get(), X)
+    other.close()
+
+
+def test_gathers_and_scatters(c, arrays, stream):
+    index = np.array([5, 0, 95, 5])
+    pool, picked, spread = arrays(X), arrays(np.zeros((4, 64), "u4")), arrays(X * 0)
+    c.gather(pool, index, out=picked)
+    assert np.array_equal(picked.get(), X[index])
+    picked.put(picked.get() * 0)
+    c.gather(pool, arrays(index), out=picked)
+    assert np.array_equal(picked.get(), X[index])
+    c.scatter(spread, [7, 8, 9, 11], picked)
+    expected = X * 0
+    expected[[7, 8, 9, 11]] = X[index]
+    assert np.array_equal(spread.get(), expected)
+
+
+def test_layers(c, arrays, stream):
+    index = [3, 90]
+    pools, out = [arrays(X), arrays(X + 7)], arrays(np.zeros((2, 2, 64), "u4"))
+    c.gather(pools, index, out=out)
+    assert np.array_equal(out.get(), np.stack([X[index], (X + 7)[index]]))
+
+
+def test_quantizes(c, arrays, stream):
+    values = np.linspace(-3, 5, 64 * 32, dtype="f4").reshape(64, 32)
+    src, out, scale = arrays(values), arrays(np.zeros((64, 32), "f2")), arrays(np.zeros((2, 1), "f4"))
+    c.quantize(src, (32, 32), out=out, scale_out=scale)
+    largest = np.abs(values.reshape(2, 32, 32)).max((1, 2)).reshape(2, 1)
+    assert np.allclose(scale.get(), largest / 65504, rtol=1e-6)
+    assert np.allclose(out.get().astype("f4") * np.repeat(scale.get(), 32, 0), values, rtol=1e-3, atol=1e-5)
+
+
+def test_batches_and_several_results(c, arrays, stream):
+    src, turned, same, other = arrays(X), arrays(X.T * 0), arrays(X * 0), arrays(X * 0)
+    with c.batch() as b:
+        b.transpose(src, out=turned)
+        b.copy(src, out=same)
+    assert np.array_equal(turned.get(), X.T)
+    assert np.array_equal(same.get(), X)
+    same.put(X * 0)
+    c.multicast(src, [same, other])
+    assert np.array_equal(same.get(), X)
+    assert np.array_equal(other.get(), X)
+
+
+def test_a_graph(c, arrays, stream):
+    src, dst, picked = arrays(X), arrays(X.T * 0), arrays(np.zeros((3, 64), "u4"))
+    handle, graph, run = ctypes.c_void_p(stream.handle), ctypes.c_void_p(), ctypes.c_void_p()
+    cuda("cuStreamBeginCapture_v2", handle, 0)
+    c.transpose(src, out=dst)
+    c.gather(src, [1, 2, 90], out=picked)
+    cuda("cuStreamEndCapture", handle, ctypes.byref(graph))
+    cuda("cuGraphInstantiateWithFlags", ctypes.byref(run), graph, ctypes.c_uint64(0))
+    for i in range(share(50)):
+        src.put(X + i)
+        cuda("cuGraphLaunch", run, handle)
+        assert np.array_equal(dst.get(), (X + i).T)
+        assert np.array_equal(picked.get(), (X + i)[[1, 2, 90]])
+    cuda("cuGraphExecDestroy", run)
+    cuda("cuGraphDestroy", graph)
+
+
+def test_threads(c, gpus):
+    failures = []
+
+    def work(i):
+        try:
+            softgpu.enter()
+            stream, span = Stream(), Span()
+            src, dst = Array(span.start, X.shape, "u4", stream), Array(span.start + MIB, X.T.shape, "u4", stream)
+            for n in range(share(50)):
+                src.put(X * i + n)
+                c.transpose(src, out=dst)
+                assert np.array_equal(dst.get(), (X * i + n).T)
+            stream.close()
+            span.free()
+        except BaseException as e:
+            failures.append(e)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+
+
+def test_refused(c, arrays, stream):
+    src = arrays(X)
+    with pytest.raises(ValueError, match="out: "):
+        c.transpose(src, out=arrays(X))
+    with pytest.raises(tma.OverlapError):
+        c.transpose(src, out=Array(src.address, X.T.shape, "u4", stream))
+    c.transpose(src, out=arrays(X.T * 0))
+
+
+def test_exact_without_a_service(arrays, stream):
+    with tma.connect("local:") as c:
+        src, dst = arrays(np.array([1.5, 2, 3e9], "f4")), arrays(np.zeros(3, "i2"))
+        c.copy(src, out=dst, cast="exact")
+        with pytest.raises(tma.OutOfRangeError, match="2 values that moves in streams have cast were not values"):
+            c.synchronize()
+        c.synchronize()
+        assert dst.get().tolist() == [1, 2, 32767]
+
+
+def test_a_plan_without_a_service(arrays, stream):
+    with tma.connect("local:") as c:
+        src, dst = arrays(X), arrays(X.T * 0)
+        plan = c.plan(src, permute=(1, 0), out=dst)
+        plan(src, dst)
+        assert np.array_equal(dst.get(), X.T)
+
+
+def test_host_memory_without_a_service(arrays, stream):
+    with tma.connect("local:") as c:
+        with pytest.raises(tma.InvalidArgumentError, match="src: 0x.* is neither memory of a device nor pinned memory"):
+            c.copy(X, out=arrays(X * 0))
+
+
+def test_functions_of_the_module(arrays, stream):
+    src, dst = arrays(X), arrays(X.T * 0)
+    assert tma.transpose(src, (1, 0), out=dst) is dst
+    assert np.array_equal(dst.get(), X.T)
+
+
+def test_aio_without_a_service(arrays, stream):
+    async def run():
+        async with await tma.aio.connect("local:") as c:
+            src, dst = arrays(X), arrays(X.T * 0)
+            await c.transpose(src, out=dst)
+            assert np.array_equal(dst.get(), X.T)
+
+    asyncio.run(run())
+
+
+def test_left_to_the_service(gpus, arrays, stream):
+    with tma.connect(gpus.path, direct=False) as c:
+        src, dst = arrays(X), arrays(X.T * 0)
+        c.transpose(src, out=dst)
+        assert np.array_equal(dst.get(), X.T)
+        assert len(c.regions()) > 0
