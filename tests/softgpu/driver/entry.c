@@ -104,6 +104,7 @@ CUresult CUDAAPI cuDriverGetVersion(int *ret)
 	RESULT(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, "some of the memory is registered already") \
 	RESULT(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, "the memory is not registered")                 \
 	RESULT(CUDA_ERROR_ILLEGAL_INSTRUCTION, "a kernel broke a rule of the device")                 \
+	RESULT(CUDA_ERROR_INVALID_PC, "a kernel has been unloaded")                                   \
 	RESULT(CUDA_ERROR_LAUNCH_FAILED, "a kernel died")                                             \
 	RESULT(CUDA_ERROR_ILLEGAL_STATE, "it cannot be done now")                                     \
 	RESULT(CUDA_ERROR_NOT_PERMITTED, "this thread may not call the driver")                       \

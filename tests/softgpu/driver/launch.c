@@ -24,6 +24,7 @@
 struct launch {
 	struct op op;
 	const struct model_kernel *kernel;
+	uint64_t function; /* its id */
 	struct model_launch launch;
 	void *argument; /* in the same memory; launch.params points here */
 };
@@ -50,10 +51,23 @@ void launch_init(void)
 		model_memory_check = check_memory;
 }
 
+/* A graph may have outlived the module. */
+static bool is_loaded(const struct launch *launch)
+{
+	call_lock();
+	bool is_loaded = function_is_loaded(launch->function);
+	call_unlock();
+	if (!is_loaded)
+		fprintf(stderr, "softgpu: %s: its module has been unloaded\n", launch->op.name);
+	return is_loaded;
+}
+
 static CUresult run(struct op *op)
 {
 	struct launch *launch = (struct launch *)op;
 	char report[1024];
+	if (!is_loaded(launch))
+		return CUDA_ERROR_INVALID_PC;
 	running.context = op->context;
 	running.reached_all = true;
 	if (!model_run(launch->kernel, &launch->launch, report, sizeof report)) {
@@ -139,7 +153,8 @@ static struct launch *launch_new(const struct function *function, const void *ar
 		                           .is_launch = true,
 		                           .name = model_name(function->kernel),
 		                           .run = run },
-		                   .kernel = function->kernel };
+		                   .kernel = function->kernel,
+		                   .function = function->id };
 	launch->argument = (char *)launch + before;
 	memcpy(launch->argument, argument, size);
 	return launch;

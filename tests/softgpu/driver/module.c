@@ -21,6 +21,7 @@ struct module {
 	TAILQ_HEAD(, function) functions;
 };
 
+static uint64_t last_id; /* of a function */
 static TAILQ_HEAD(, module) modules = TAILQ_HEAD_INITIALIZER(modules);
 
 static struct module *find(CUmodule handle)
@@ -41,6 +42,17 @@ struct function *function_find(CUfunction handle)
 			if ((CUfunction)function == handle && function->context == context_current())
 				return function;
 	return NULL;
+}
+
+bool function_is_loaded(uint64_t id)
+{
+	const struct module *module;
+	const struct function *function;
+	TAILQ_FOREACH(module, &modules, entry)
+		TAILQ_FOREACH(function, &module->functions, entry)
+			if (function->id == id)
+				return true;
+	return false;
 }
 
 size_t module_live(void)
@@ -120,8 +132,9 @@ static CUresult get_function(CUfunction *ret, CUmodule handle, const char *name)
 	function = malloc(sizeof *function);
 	if (!function)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	*function =
-	    (struct function){ .kernel = kernel, .context = module->context, .shared_bytes = DEFAULT_SHARED };
+	*function = (struct function){
+		.kernel = kernel, .context = module->context, .shared_bytes = DEFAULT_SHARED, .id = ++last_id
+	};
 	TAILQ_INSERT_HEAD(&module->functions, function, entry);
 	*ret = (CUfunction)function;
 	return CUDA_SUCCESS;

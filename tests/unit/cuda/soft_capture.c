@@ -159,6 +159,25 @@ Test(soft_capture_fault, a_replay_can_fault)
 	driver_close();
 }
 
+/* An instance has no module of its own. */
+Test(soft_capture_fault, a_replay_needs_its_modules)
+{
+	soft_open();
+	CUdeviceptr memory = soft_memory(SIZE, 0);
+	CUstream stream = soft_stream();
+	OK(cuStreamBeginCapture(stream, GLOBAL));
+	cr_expect_eq(soft_launch(stream, memory, memory, 16), CUDA_SUCCESS);
+	CUgraphExec instance = end_capture(stream);
+	for (int i = 0; i < UNIT_COUNT; i++)
+		expect_ok(cuModuleUnload(soft.module[i]));
+	OK(cuGraphLaunch(instance, stream));
+	expect_result(cuStreamSynchronize(stream), CUDA_ERROR_INVALID_PC);
+	OK(cuGraphExecDestroy(instance));
+	memset(soft.module, 0, sizeof soft.module);
+	device_close(&soft);
+	driver_close();
+}
+
 /* ---- Memory of pools ----------------------------------------------------------------------------------- */
 
 static CUmemoryPool new_pool(void)
