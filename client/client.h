@@ -698,6 +698,10 @@ int region_finish(tma_region *region, tma_region **ret);
  * there. The kernel is asked only about regions of tma_region_from_host_ptr that are not kept. */
 bool region_is_mapped(const tma_region *region, uint64_t start, size_t size);
 
+/* Makes memory of this process a region of a client without a service. */
+int region_share_here(tma_client *client, enum region_kind kind, const void *ptr, size_t size, unsigned flags,
+                      tma_region **ret);
+
 /* ---- region_parts.c -------------------------------------------------------------------------------- */
 
 /* As region_register, by the region's chunks. */

@@ -143,6 +143,10 @@ int tma_region_from_device_ptr(tma_client *client, const void *device_ptr, size_
 	rc = device_walk(client->driver, device_ptr, size, &spans, &n, &err);
 	if (rc < 0)
 		return client_fail(client, rc, "%s", err.message);
+	if (client->local) {
+		free(spans);
+		return region_share_here(client, REGION_KIND_CUDA_IPC, device_ptr, size, flags, ret);
+	}
 	known = find_same(client, start, size, !(flags & TMA_REGION_READ_ONLY));
 	if (known && is_unchanged(known, spans, n)) {
 		known->handles++;

@@ -60,11 +60,11 @@ static int find_mapping(tma_client *client, uint64_t start, size_t size, struct 
 static int share_own(tma_client *client, uint64_t start, size_t size, unsigned flags, tma_region **ret);
 static int open_file(tma_client *client, const struct mapping *mapping, bool is_writable);
 
-/* Without a service any memory of this process will do. */
-static int share_here(tma_client *client, const void *ptr, size_t size, unsigned flags, tma_region **ret)
+int region_share_here(tma_client *client, enum region_kind kind, const void *ptr, size_t size, unsigned flags,
+                      tma_region **ret)
 {
 	tma_region *region = NULL;
-	int rc = region_prepare(client, REGION_KIND_MEMFD, 0, size, flags, &region);
+	int rc = region_prepare(client, kind, 0, size, flags, &region);
 
 	if (rc < 0)
 		return rc;
@@ -97,7 +97,7 @@ int tma_region_from_host_ptr(tma_client *client, const void *ptr, size_t size, u
 		return client_fail(client, STATUS_INVALID_ARGUMENT,
 		                   "size: a region has at least 1 byte, not 0");
 	if (client->local)
-		return share_here(client, ptr, size, flags, ret);
+		return region_share_here(client, REGION_KIND_MEMFD, ptr, size, flags, ret);
 	rc = share_own(client, start, size, flags, ret);
 	if (rc != 0)
 		return rc < 0 ? rc : 0;

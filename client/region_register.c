@@ -99,10 +99,9 @@ int region_register(tma_region *region, int64_t deadline)
 		                   "a client of \"local:\" has only memory of this process: map it, and use "
 		                   "tma_region_from_host_ptr");
 	if (region->client->local)
-		return client_fail(
-		    region->client, STATUS_UNSUPPORTED,
-		    "a client of \"local:\" moves memory of the host only; memory of a GPU takes a "
-		    "service");
+		return client_fail(region->client, STATUS_UNSUPPORTED,
+		                   "a client of \"local:\" has only memory of this process: map it, and use "
+		                   "tma_region_from_device_ptr");
 	rc = region_move(region, deadline);
 	if (rc < 0)
 		return rc;

@@ -328,6 +328,10 @@ int engine_cuda_open(struct engine **ret, const struct engine_options *options, 
  * another error of the driver's. Any thread may call this. */
 int engine_cuda_of_stream(struct engine **ret, void *stream, struct error *err);
 
+/* Returns whether memory at the address is a device's, as far as a CUDA driver that the program has loaded
+ * says so to the calling thread. A driver that is not loaded yet stays so. */
+bool engine_cuda_has(uint64_t address);
+
 /* How many devices it may be opened for, by ordinal; some may not do. An error where there is no driver. From
  * any thread, as opening is: several engines may be opened at once. */
 int engine_cuda_count(struct error *err);

@@ -196,14 +196,27 @@ static int move_blocks(struct local_session *session, const union params *params
 	return r;
 }
 
+static int move_where_it_lies(struct local_session *session, const union params *params, bool scatter,
+                              struct msg_blocks_done *ret, struct error *err)
+{
+	bool is_on_device = false;
+	int r = local_device_begin(session, &params->blocks.dst, &params->blocks.src, &is_on_device, err);
+
+	if (r == 0)
+		r = move_blocks(session, params, scatter, ret, err);
+	if (is_on_device)
+		local_stream_end(session);
+	return r;
+}
+
 int local_method_gather(struct local_session *session, const union params *params, union local_result *ret,
                         struct error *err)
 {
-	return move_blocks(session, params, false, &ret->blocks_done, err);
+	return move_where_it_lies(session, params, false, &ret->blocks_done, err);
 }
 
 int local_method_scatter(struct local_session *session, const union params *params, union local_result *ret,
                          struct error *err)
 {
-	return move_blocks(session, params, true, &ret->blocks_done, err);
+	return move_where_it_lies(session, params, true, &ret->blocks_done, err);
 }

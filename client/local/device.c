@@ -19,12 +19,23 @@ static int engine_of(void *stream, struct engine **ret, struct error *err)
 {
 	return engine_cuda_of_stream(ret, stream, err);
 }
+
+static bool has_address(uint64_t address)
+{
+	return engine_cuda_has(address);
+}
 #else
 static int engine_of(void *stream, struct engine **ret, struct error *err)
 {
 	(void)stream;
 	(void)ret;
 	return error_set(err, STATUS_UNSUPPORTED, "libtma-local was built without its engine for GPUs");
+}
+
+static bool has_address(uint64_t address)
+{
+	(void)address;
+	return false;
 }
 #endif
 
@@ -84,6 +95,8 @@ int local_stream_begin(struct local_session *session, void *stream, struct error
 	session->stream.device = engine;
 	session->stream.cuda_stream = stream;
 	session->stream.counts = counts->address;
+	session->stream.seen = &counts->seen;
+	session->stream.is_waited_for = false;
 	return 0;
 }
 
@@ -95,19 +108,42 @@ void local_stream_end(struct local_session *session)
 int local_stream_counts(struct local_session *session, void *stream, struct local_counts *ret,
                         struct error *err)
 {
-	struct device_counts *counts;
-	struct engine_counts now = { 0 };
-	struct engine *engine = NULL;
-	int r = engine_of(stream, &engine, err);
+	struct engine_counts counts = { 0 };
+	int r = local_stream_begin(session, stream, err);
 
-	if (r == 0)
-		r = counts_of(session, engine, &counts, err);
-	if (r == 0)
-		r = engine_counts_read(engine, counts->address, stream, &now, err);
 	if (r < 0)
 		return r;
-	*ret = (struct local_counts){ .changed = now.changed - counts->seen.changed,
-		                      .beyond = now.beyond - counts->seen.beyond };
-	counts->seen = now;
+	r = local_stream_count(&session->stream, &counts, err);
+	local_stream_end(session);
+	if (r == 0)
+		*ret = (struct local_counts){ .changed = counts.changed, .beyond = counts.beyond };
+	return r;
+}
+
+/* ---- Memory of devices without a stream -----------------------------------------------------------------
+ */
+
+static bool is_on_device(const struct local_session *session, const struct msg_tensor *tensor)
+{
+	const uint64_t id = tensor->has & F(tensor, region) ? tensor->region : 0;
+	uint64_t address = tensor->offset;
+
+	if (id > 0 && id <= session->n_regions)
+		address += session->regions[id - 1].start;
+	return has_address(address);
+}
+
+int local_device_begin(struct local_session *session, const struct msg_tensor *dst,
+                       const struct msg_tensor *src, bool *ret_has_begun, struct error *err)
+{
+	int r;
+
+	*ret_has_begun = false;
+	if (session->stream.device || (!is_on_device(session, dst) && !is_on_device(session, src)))
+		return 0;
+	r = local_stream_begin(session, NULL, err);
+	if (r < 0)
+		return r;
+	session->stream.is_waited_for = *ret_has_begun = true;
 	return 0;
 }

@@ -188,6 +188,39 @@ static void run(const struct local_stream *stream, struct local_job *job)
 	pthread_mutex_unlock(&lock);
 }
 
+int local_stream_count(struct local_stream *stream, struct engine_counts *ret, struct error *err)
+{
+	struct engine_counts now = { 0 };
+	int r = engine_counts_read(stream->device, stream->counts, stream->cuda_stream, &now, err);
+
+	if (r < 0)
+		return r;
+	*ret = (struct engine_counts){ .passed = now.passed - stream->seen->passed,
+		                       .beyond = now.beyond - stream->seen->beyond,
+		                       .changed = now.changed - stream->seen->changed };
+	*stream->seen = now;
+	return 0;
+}
+
+/* Launches a job into the program's stream, and waits for it if that is wanted. */
+static int launch(struct local_stream *stream, struct engine_job *job, struct error *err)
+{
+	struct engine_counts counts;
+	int r = engine_launch(stream->device, job, stream->cuda_stream, stream->counts, err);
+
+	if (r < 0 || !stream->is_waited_for)
+		return r;
+	r = local_stream_count(stream, &counts, err);
+	if (r < 0)
+		return r;
+	if (job->blocks && !job->blocks->index) {
+		job->blocks->passed = counts.passed;
+		job->blocks->beyond = counts.beyond;
+	}
+	(job->moves ? job->moves : &job->move)->changed = counts.changed;
+	return counts.changed ? STATUS_OUT_OF_RANGE : 0;
+}
+
 /* A thread that is canceled while it waits would leave its job behind. */
 int local_stream_run(struct local_stream *stream, struct local_job *job, struct error *err)
 {
@@ -197,8 +230,7 @@ int local_stream_run(struct local_stream *stream, struct local_job *job, struct 
 	job->job.on_done = on_done;
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
 	if (stream->device)
-		job->job.status =
-		    engine_launch(stream->device, &job->job, stream->cuda_stream, stream->counts, err);
+		job->job.status = launch(stream, &job->job, err);
 	else
 		run(stream, job);
 	pthread_setcancelstate(before, NULL);

@@ -17,9 +17,11 @@ struct local_stream {
 	struct engine_stream *stream;
 	uint64_t life; /* which of the engines that the process has had it belongs to */
 
-	struct engine *device; /* the engine of the program's stream, or NULL */
-	void *cuda_stream;     /* the program's stream */
-	uint64_t counts;       /* where that engine counts */
+	struct engine *device;      /* the engine of the program's stream, or NULL */
+	void *cuda_stream;          /* the program's stream */
+	uint64_t counts;            /* where that engine counts, */
+	struct engine_counts *seen; /* and what it had counted when that was looked at last */
+	bool is_waited_for;         /* Jobs end before local_stream_run returns. */
 };
 
 /* Opens the engine if need be, and a stream of it. */
@@ -35,6 +37,10 @@ struct local_job {
 	bool is_counted;       /* whether success counts as a run of its move's plan */
 	bool is_done;
 };
+
+/* Sets *ret to what the engine of the program's stream has counted since the last time, once all that is on
+ * the stream has ended. Returns 0, or an error of the driver's. */
+int local_stream_count(struct local_stream *stream, struct engine_counts *ret, struct error *err);
 
 /* Runs a job to its end, or launches it into the program's stream. The caller has called local_stream_engine
  * before. Returns the job's status, with err unless it is 0. */

@@ -87,6 +87,12 @@ int local_stream_counts(struct local_session *session, void *stream, struct loca
 
 void local_counts_free(struct local_session *session);
 
+/* Has what follows run on the device that has one of these tensors, in the default stream and to its end,
+ * until local_stream_end. *ret_has_begun: whether any does. Returns 0, or as stream_begin of the door does.
+ */
+int local_device_begin(struct local_session *session, const struct msg_tensor *dst,
+                       const struct msg_tensor *src, bool *ret_has_begun, struct error *err);
+
 /* ---- transform.c ----------------------------------------------------------------------------------- */
 
 /* Refuses points of timelines, which only a service has; has_wait and has_signal say which are given. */

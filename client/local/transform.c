@@ -177,9 +177,16 @@ static int move(struct local_session *session, const struct msg_transform *t, st
 int local_transform_run(struct local_session *session, const struct msg_transform *params,
                         struct msg_transform_done *ret, struct error *err)
 {
+	bool is_on_device = false;
 	int r = check_local(params, err);
 
-	return r < 0 ? r : move(session, params, ret, err);
+	if (r == 0)
+		r = local_device_begin(session, &params->dst, &params->src, &is_on_device, err);
+	if (r == 0)
+		r = move(session, params, ret, err);
+	if (is_on_device)
+		local_stream_end(session);
+	return r;
 }
 
 int local_method_transform(struct local_session *session, const union params *params, union local_result *ret,

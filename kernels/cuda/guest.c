@@ -7,6 +7,7 @@
  */
 #include "kernels/engine.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -214,6 +215,27 @@ int engine_cuda_of_stream(struct engine **ret, void *stream, struct error *err)
 	if (r == 0)
 		*ret = &guest->engine;
 	return r;
+}
+
+bool engine_cuda_has(uint64_t address)
+{
+	static atomic_bool is_open;
+	CUmemorytype type;
+	struct error ignored;
+	void *library;
+
+	if (!atomic_load_explicit(&is_open, memory_order_acquire)) {
+		library = dlopen(DRIVER_LIBRARY, RTLD_LAZY | RTLD_NOLOAD);
+		if (!library)
+			return false;
+		dlclose(library); /* The program has it still. */
+		if (driver_open(&ignored) < 0)
+			return false;
+		atomic_store_explicit(&is_open, true, memory_order_release);
+	}
+	return driver.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) ==
+	           CUDA_SUCCESS &&
+	       type == CU_MEMORYTYPE_DEVICE;
 }
 
 /* ---- Launching ---------------------------------------------------------------------------------------- */

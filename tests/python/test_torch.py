@@ -420,3 +420,59 @@ class ByOperator(torch.utils.data.Dataset):
         out = torch.empty(3, 2)
         ops.transform(torch.full((2, 3), float(i)), out, permute=[1, 0])
         return out
+
+
+# ---- Operators that return tensors -----------------------------------------------------------------------------
+def test_functional_results():
+    x = torch.randn(6, 5, 7)
+    assert torch.equal(ops.transposed(x, [2, 0, 1]), x.permute(2, 0, 1))
+    assert torch.equal(ops.transposed(x, [-1, 0, 1]), x.permute(2, 0, 1))
+    assert torch.equal(ops.padded(x, [1, 2, 0, 0, -1, 3]), torch.nn.functional.pad(x, [-1, 3, 0, 0, 1, 2]))
+    assert torch.equal(ops.padded(x, [0, 0, 0, 0, 2, 2], "reflect"), torch.nn.functional.pad(x, [2, 2], "reflect"))
+    assert torch.equal(ops.converted(x, torch.bfloat16), x.to(torch.bfloat16))
+    assert torch.equal(ops.converted(x, torch.float64, "ieee", [1, 0, 2]), x.permute(1, 0, 2).double())
+    index = torch.tensor([4, 0, 4])
+    assert torch.equal(ops.gathered(x, index, 1), x.index_select(1, index))
+    data, scale = ops.quantized(x.reshape(6, 35), [2, 5], torch.float16)
+    assert data.shape == (6, 35) and scale.shape == (3, 7)
+    assert torch.allclose(data.float() * scale.repeat_interleave(2, 0).repeat_interleave(5, 1), x.reshape(6, 35), rtol=1e-3)
+
+
+@pytest.mark.parametrize("make", [
+    lambda x: ops.transposed(x, [2, 0, 1]),
+    lambda x: ops.padded(x, [1, 2, 0, 0, -1, 3]),
+    lambda x: ops.converted(x, torch.float32, "saturate", [1, 0, 2]).double(),
+    lambda x: ops.gathered(x, torch.tensor([2, 0, 2]), 1),
+], ids=["transposed", "padded", "converted", "gathered"])
+def test_gradients(make):
+    x = torch.randn(3, 4, 2, dtype=torch.float64, requires_grad=True)
+    expected = {"eps": 1e-2, "atol": 1e-3} if "converted" in os.environ.get("PYTEST_CURRENT_TEST", "") else {}
+    assert torch.autograd.gradcheck(make, (x,), **expected)
+
+
+def test_a_border_without_a_gradient():
+    x = torch.randn(4, 4, requires_grad=True)
+    with pytest.raises(NotImplementedError, match="mode: a border by 'edge' has no gradient here"):
+        ops.padded(x, [1, 1, 1, 1], "edge").sum().backward()
+
+
+@pytest.mark.parametrize("args", [
+    (ops.transposed, torch.randn(3, 4), [1, 0]),
+    (ops.padded, torch.randn(3, 4), [1, 1, 0, -2]),
+    (ops.converted, torch.randn(3, 4), torch.float16),
+    (ops.gathered, torch.randn(3, 4), torch.tensor([1, 1])),
+    (ops.quantized, torch.randn(4, 4), [2, 2], torch.float16),
+], ids=lambda args: args[0].__name__)
+def test_functional_operators_by_their_rules(args):
+    op, *rest = args
+    torch.library.opcheck(op.default, tuple(rest))
+
+
+def test_functional_operators_compiled():
+    def step(x, index):
+        y = ops.transposed(ops.padded(x, [0, 1, 0, 0]), [1, 0])
+        return ops.gathered(ops.converted(y, torch.bfloat16), index)
+
+    x, index = torch.randn(5, 6), torch.tensor([3, 1])
+    compiled = torch.compile(step, backend="aot_eager", fullgraph=True)
+    assert torch.equal(compiled(x, index), step(x, index))

@@ -28,6 +28,7 @@ from ._arrays import (
 )
 from ._batch import Batch
 from ._conversion import NO_CASTING, Casting, Conversion, Inexact, Keywords, casting_of, parse_conversion
+from ._core import Client as CoreClient
 from ._core import Request, Tensor
 from ._errors import (
     DisconnectedError,
@@ -420,9 +421,9 @@ class Maker:
             return False
         return move.conversion is None or all(self._is_reached(t) for t in (*move.operands, *move.results))
 
-    def _requests_of(self, move: Move | Blocks, core: _core.Client | None = None) -> list[Request]:
-        """Those of a move in memory that is reached, for another client than this one's if that is given. Only a service
-        has tables of layers, which it checks together."""
+    def _requests_of(self, move: Move | Blocks, core: CoreClient | None = None) -> list[Request]:
+        """Those of a move in memory that is reached, for another client than this one's if that is given. Only a
+        service has tables of layers, which it checks together."""
         core = core or self._core
         if not core.is_local or not isinstance(move, Blocks) or move.layers is None:
             return move.requests(core)

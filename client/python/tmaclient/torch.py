@@ -12,8 +12,16 @@
     torch.ops.tma.quantize(weights, fp8, scale, [128, 128])
     torch.ops.tma.reshard(new_shards, old_shards, new_starts, old_starts)
 
-Each writes into the tensors that it is given. They use one client of the process, which `use` sets, or which is
-connected at the first call.
+    y = torch.ops.tma.transposed(x, [0, 3, 1, 2])
+    y = torch.ops.tma.padded(x, [0, 0, 1, 1])
+    y = torch.ops.tma.converted(x, torch.bfloat16)
+    y = torch.ops.tma.gathered(pool, index)
+    y, scale = torch.ops.tma.quantized(weights, [128, 128])
+
+Those of the first group write into the tensors that they are given. Those of the second return new ones, in C order,
+and have gradients, but for quantized. Tensors of one CUDA device are moved in the current stream, by this process
+itself, so that torch.compile(mode="reduce-overhead") and other CUDA graphs hold the operators. They use one client of
+the process, which `use` sets, or which is connected at the first call.
 """
 
 from __future__ import annotations
@@ -413,6 +421,10 @@ def _number(value: float, out: torch.Tensor) -> Any:
     return value if is_real or value != value // 1 else int(value)
 
 
+# The rest is defined above, for it to use.
+from ._torch_functional import converted, gathered, padded, quantized, transposed  # noqa: E402
+
 __all__ = [
-    "client", "gather", "gather_layers", "quantize", "reshard", "scatter", "scatter_layers", "transform", "use",
+    "client", "converted", "gather", "gather_layers", "gathered", "padded", "quantize", "quantized", "reshard",
+    "scatter", "scatter_layers", "transform", "transposed", "use",
 ]  # fmt: skip

@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LIBRARY "libcuda.so.1"
-
 struct driver driver;
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 
@@ -32,7 +30,7 @@ static int open_locked(struct error *err)
 {
 	if (driver.library)
 		return 0;
-	driver.library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+	driver.library = dlopen(DRIVER_LIBRARY, RTLD_NOW | RTLD_LOCAL);
 	if (!driver.library)
 		return error_set(err, STATUS_UNSUPPORTED, "%s; is the NVIDIA driver installed?", dlerror());
 	int r = fill(err);
@@ -68,7 +66,8 @@ static int too_old(const char *name, int version, struct error *err)
 		get_version(&has);
 	return error_set(err, STATUS_UNSUPPORTED,
 	                 "%s: the driver supports CUDA %d.%d and lacks %s of CUDA %d.%d; install a newer one",
-	                 LIBRARY, has / 1000, has % 1000 / 10, name, version / 1000, version % 1000 / 10);
+	                 DRIVER_LIBRARY, has / 1000, has % 1000 / 10, name, version / 1000,
+	                 version % 1000 / 10);
 }
 
 static int fill(struct error *err)

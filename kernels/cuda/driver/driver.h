@@ -9,6 +9,8 @@
 
 #include "proto/status.h"
 
+#define DRIVER_LIBRARY "libcuda.so.1"
+
 /* A field a function, by the name that cuda.h gives it (which may be a macro for a versioned one: both here
  * and where it is called the same). */
 struct driver {

@@ -253,3 +253,73 @@ Test(streams, splits)
 		for (int c = 0; c < 16; c++)
 			cr_assert_eq(to[c / 8][r][c % 8], c < 10 ? from[r][c] : 0);
 }
+
+/* ---- Without a stream --------------------------------------------------------------------------------- */
+
+Test(streams, calls_that_wait)
+{
+	CUdeviceptr src = rig_numbers(35), dst = rig_bytes(35 * 4, 0);
+	const struct tma_tensor from = matrix(src, 5, 7);
+	struct tma_tensor to = matrix(0, 7, 5);
+	tma_region *region;
+	tma_ticket ticket;
+	struct tma_result result;
+
+	cr_assert_eq(tma_region_from_device_ptr(client, (const void *)dst, 35 * 4, 0, &region), 0, "%s",
+	             tma_last_error(client));
+	to.region = region;
+	cr_assert_eq(tma_transpose(client, &to, &from, (const int[]){ 1, 0 }), 0, "%s",
+	             tma_last_error(client));
+	cr_assert(is_transposed(dst, src, 5, 7));
+	to.shape[0] = 8;
+	cr_assert_eq(tma_transpose(client, &to, &from, (const int[]){ 1, 0 }), TMA_INVALID_ARGUMENT);
+	to = matrix(rig_bytes(35 * 4, 0), 7, 5);
+	cr_assert_eq(
+	    tma_submit(client,
+	               &(struct tma_transform){ .dst = &to, .src = &from, .perm = (const int[]){ 1, 0 } },
+	               &ticket),
+	    0, "%s", tma_last_error(client));
+	cr_assert_eq(tma_wait(client, ticket, &result), 0);
+	cr_assert(is_transposed(to.offset, src, 5, 7));
+	cr_assert_eq(tma_region_release(region), 0);
+}
+
+Test(streams, calls_that_wait_count)
+{
+	const float values[4] = { 1, 1.5f, 3, 1e9f };
+	const int64_t list[5] = { 2, -1, 0, 7, 1 };
+	CUdeviceptr src = rig_bytes(sizeof values, 0), dst = rig_bytes(5 * 4, 0),
+		    index = rig_bytes(sizeof list, 0);
+	const struct tma_tensor from = { .offset = src, .dtype = TMA_FLOAT32, .rank = 1, .shape = { 4 } };
+	const struct tma_tensor to = { .offset = dst, .dtype = TMA_INT16, .rank = 1, .shape = { 4 } };
+	const struct tma_conversion conversion = { .cast = TMA_CAST_EXACT };
+	const struct tma_tensor one = { .offset = src, .dtype = TMA_FLOAT32, .rank = 1, .shape = { 1 } };
+	const struct tma_tensor picked = { .offset = dst, .dtype = TMA_FLOAT32, .rank = 1, .shape = { 1 } };
+	const struct tma_transform row = { .dst = &picked, .src = &one };
+	const struct tma_blocks blocks = { .transform = &row,
+		                           .index_at = { .offset = index },
+		                           .index_dtype = TMA_INT64,
+		                           .count = 5,
+		                           .limit = 4 };
+	float got[5];
+
+	rig_put(src, values, sizeof values);
+	rig_put(index, list, sizeof list);
+	for (int i = 0; i < 2; i++) {
+		cr_assert_eq(tma_transform(client, &(struct tma_transform){ .dst = &to,
+		                                                            .src = &from,
+		                                                            .conversion = &conversion }),
+		             TMA_OUT_OF_RANGE);
+		cr_assert_str_eq(tma_last_error(client),
+		                 "cast: exact, but the values of 2 elements of float32 are not "
+		                 "values of int16; dst has the nearest");
+	}
+	cuda(cuMemsetD8Async(dst, 0, sizeof got, stream));
+	cuda(cuStreamSynchronize(stream));
+	cr_assert_eq(tma_gather(client, &blocks), 0, "%s", tma_last_error(client));
+	cr_assert_eq(tma_last_result(client)->moved, 3);
+	cr_assert_eq(tma_last_result(client)->passed, 1);
+	cr_assert_eq(tma_last_result(client)->beyond, 1);
+	rig_get(got, dst, sizeof got);
+	cr_assert(got[0] == 3 && got[1] == 0 && got[2] == 1 && got[3] == 0 && got[4] == 1.5f);
+}
