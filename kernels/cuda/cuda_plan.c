@@ -37,19 +37,19 @@ bool cuda_plan_is_made(const struct engine_plan *plan)
 	return atomic_load_explicit(&own->is_made, memory_order_acquire);
 }
 
+static struct plan_facts facts_of(const struct engine_plan *plan)
+{
+	return plan_facts_at(&plans_of(plan)->facts, plan->places);
+}
+
 /* Two threads may make the same plan with the same outcome; neither waits for the other. */
-static void make(struct engine_plan *plan)
+static void make(struct engine_plan *plan, const struct plan_facts *facts)
 {
 	struct cuda_plans *plans = plans_of(plan);
-	struct plan_facts facts = plan_facts_at(&plans->facts, plan->places);
 	struct cuda_plan *own = plan->own;
 	struct plan made;
 
-	if (own->is_listed) {
-		facts.listed = true;
-		facts.threads = own->share;
-	}
-	plan_init(&made, &plan->transform, &facts);
+	plan_init(&made, &plan->transform, facts);
 	pthread_mutex_lock(&plans->making);
 	if (!cuda_plan_is_made(plan))
 		own->plan = made;
@@ -59,10 +59,13 @@ static void make(struct engine_plan *plan)
 
 const struct plan *cuda_plan(struct engine_plan *plan)
 {
-	struct cuda_plan *own = plan->own;
+	const struct cuda_plan *own = plan->own;
+	struct plan_facts facts;
 
-	if (!cuda_plan_is_made(plan))
-		make(plan);
+	if (!cuda_plan_is_made(plan)) {
+		facts = facts_of(plan);
+		make(plan, &facts);
+	}
 	return &own->plan;
 }
 
@@ -106,28 +109,31 @@ struct engine_plan *cuda_plan_of_member(struct engine_plan *plan, uint64_t bits)
 	return made(get(plan->cache, &key, &plan->transform, places));
 }
 
+/* The plan is for the blocks of a list, each of which has so many multiprocessors. */
+static struct engine_plan *made_for_list(struct engine_plan *plan, uint64_t share)
+{
+	struct plan_facts facts;
+
+	if (plan && !cuda_plan_is_made(plan)) {
+		facts = facts_of(plan);
+		facts.listed = true;
+		facts.threads = (uint32_t)share;
+		make(plan, &facts);
+	}
+	return plan;
+}
+
 /* Tiles are as large as can be where there are many blocks. */
 static struct engine_plan *plan_of_block(struct engine_plan *plan, const struct engine_blocks *blocks)
 {
 	const struct plan_places places = plan_places(0, 0);
 	const uint32_t threads = plans_of(plan)->facts.threads;
 	const uint64_t share = blocks->n > threads ? 0 : threads / (blocks->n * blocks->layers);
-	struct engine_plan *ret;
 	struct plan_key key;
 
 	plan_key_init_of(&key, PLAN_KIND_LIST, plan->serial, places);
 	plan_key_add(&key, &(const int64_t){ (int64_t)share }, 1);
-	ret = plan_cache_find(plan->cache, &key);
-	if (ret)
-		return made(ret);
-	ret = plan_cache_add(plan->cache, &key, &plan->transform, places);
-	if (ret && !cuda_plan_is_made(ret)) {
-		struct cuda_plan *own = ret->own;
-
-		own->is_listed = true;
-		own->share = (uint32_t)share;
-	}
-	return made(ret);
+	return made_for_list(get(plan->cache, &key, &plan->transform, places), share);
 }
 
 struct engine_plan *cuda_plan_of_list(struct engine_plan *plan, const struct engine_blocks *blocks,

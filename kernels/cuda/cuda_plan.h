@@ -31,8 +31,6 @@ struct cuda_plans {
 /* The engine's part of a plan. */
 struct cuda_plan {
 	atomic_bool is_made;
-	bool is_listed; /* It is for the blocks of a list, */
-	uint32_t share; /* each of which has this many multiprocessors. */
 	struct plan plan;
 
 	/* trials.c; under the queue's lock. */
