@@ -5,14 +5,15 @@
 #
 #   run.sh [check|bench|neighbour|fairness|sanitize|python|cpu|all] [LOGS]     all, ./gpu-logs
 #
-#   check     transforms, lists and batches against the oracle, the seeds' examples, the conformance run, the service, its
+#   check     transforms, lists, batches and launches into streams of the program against the oracle, the seeds' examples, the conformance run, the service, its
 #             clients, ranges of many allocations
 #   bench     GB/s of each row, BENCH are bench_gpu's arguments, without blanks in them; what the service adds to a
 #             launch; lists by it, against its own copy; and neighbour
 #   neighbour the service as a neighbour of a process that computes, without and with MPS
 #   fairness  a polite user beside floods of another; needs Python 3.11, and root
 #   sanitize  transforms under compute-sanitizer, where there is one
-#   python    the Python package with PyTorch's tensors, with and without expandable segments, and against PyTorch; stages
+#   python    the Python package with PyTorch's tensors, in the program's streams and by the service, with and without
+#             expandable segments, and against PyTorch; stages
 #             on GPUs, where NIXL is. It needs PyTorch, and a wheel of the package that was there when the bundle was made
 #             (make wheel)
 #   cpu       the CPU engine on all CPUs, by each of their instruction sets, against memcpy, on random rows and on the
@@ -78,6 +79,7 @@ plain() {
 check() {
 	tap transforms 200 "$here/bin/transforms" "${TRANSFORMS:-2000}"
 	tap lists 200 "$here/bin/lists" "${LISTS:-4000}"
+	tap launches 200 env TEST_SHARE="${SHARE:-1}" "$here/bin/property_streams"
 	tap seeds 120 "$here/bin/test_seeds"
 	tap conformance $((${DRAW_SECONDS:-120} + 60)) \
 		"$here/bin/conformance" 1 "${DRAWS:-8000}" 0 "${DRAW_SECONDS:-120}"
@@ -146,6 +148,8 @@ python() {
 		say python skipped "there is no PyTorch, or no wheel of the package"
 		return
 	fi
+	tap launches 500 python3 "$here/tests/gpu/python/torch_launches.py"
+	grep '^# ' "$log" | sed 's/^#/   /'
 	with_tmad streams
 	PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
 	export PYTORCH_CUDA_ALLOC_CONF

@@ -293,7 +293,7 @@ def main():
         return 0
     parts = PARTS if len(sys.argv) > 2 else PARTS[:-1]
     print(f"1..{len(parts)}")
-    c, failures = tma.connect(sys.argv[1], timeout=60), 0
+    c, failures = tma.connect(sys.argv[1], timeout=60, direct=False), 0
     for i, part in enumerate(parts, 1):
         try:
             note = part(c)

@@ -47,7 +47,7 @@ def stream_us(call):
 
 
 def main():
-    c = tma.connect(sys.argv[1])
+    c = tma.connect(sys.argv[1], direct=False)
     print(f"{'':44} {'MiB':>6} {'tmad':>8} {'eager':>8} {'compile':>8} {'copy':>8}")
     for shape, axes, dtype in ROWS:
         n = 1
