@@ -104,7 +104,7 @@ static int blocks_fill(tma_client *client, const struct call *call, struct reque
 {
 	const struct tma_blocks *blocks = call->from;
 	struct msg_blocks *params = &ret->blocks;
-	struct msg_transform transform;
+	struct msg_transform transform = { 0 }; /* Absent fields of its tensors read as 0. */
 	int rc;
 
 	(void)request;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests for streams of the program's own: libtma-local launches them in the call. */
+/* These calls have libtma-local launch requests into the program's own streams, before they return. */
 #include "client.h"
 
 #include <string.h>
@@ -18,7 +18,7 @@ static int check(tma_client *client)
 		    client, STATUS_UNSUPPORTED,
 		    "stream: a client of a service launches nothing into streams of the program; "
 		    "a client of \"local:\" does");
-	return tma_flush(client); /* Requests that were submitted before are not for the stream. */
+	return tma_flush(client); /* Requests that were submitted before must not go into the stream. */
 }
 
 /* ---- One request -------------------------------------------------------------------------------------- */
@@ -56,7 +56,7 @@ static int enqueue(tma_client *client, const struct call *call, void *stream)
 
 	if (rc == 0)
 		rc = order_check_waiting(client, call->order);
-	memset(&params, 0, sizeof params); /* the defaults of tensors */
+	memset(&params, 0, sizeof params); /* Absent fields of nested messages read as 0. */
 	if (rc == 0)
 		rc = call->fill(client, call, NULL, &params);
 	if (rc == 0) {
@@ -66,7 +66,7 @@ static int enqueue(tma_client *client, const struct call *call, void *stream)
 	return rc < 0 ? move_unsent(client, rc) : 0;
 }
 
-/* The further destinations follow, one launch each. */
+/* Launches the transform once for each destination. */
 static int enqueue_further(tma_client *client, const struct tma_transform *t, void *stream)
 {
 	struct tma_transform one = *t;
@@ -120,14 +120,16 @@ int tma_enqueue_scatter(tma_client *client, const struct tma_blocks *blocks, voi
 
 /* ---- Items -------------------------------------------------------------------------------------------- */
 
-static int enqueue_item(tma_client *client, const struct tma_item *item, void *stream)
+static int enqueue_item(tma_client *client, const struct tma_item *item, const struct tma_order *order,
+                        void *stream)
 {
+	const uint64_t multiprocessors = order ? order->multiprocessors : 0;
 	struct submit_item travels;
 	union params params;
 	enum method_id method;
 	int rc;
 
-	memset(&travels, 0, sizeof travels); /* the defaults of tensors */
+	memset(&travels, 0, sizeof travels); /* Absent fields of nested messages read as 0. */
 	rc = item_params(client, item, &travels);
 	if (rc < 0)
 		return rc;
@@ -137,26 +139,42 @@ static int enqueue_item(tma_client *client, const struct tma_item *item, void *s
 	else
 		params.transform = travels.transform;
 	codec_set_defaults(methods[method].params, &params);
+	*(travels.is_run ? &params.plan_run.multiprocessors : &params.transform.multiprocessors) =
+	    multiprocessors;
 	return launch(client, method, &params, stream);
 }
 
-int tma_enqueue_items(tma_client *client, struct tma_item *items, size_t n, void *stream)
+static int check_items(tma_client *client, const struct tma_item *items, size_t n,
+                       const struct tma_order *order)
+{
+	int rc = check(client);
+
+	if (rc == 0)
+		rc = order_check_waiting(client, order);
+	if (rc == 0 && (!items || n == 0))
+		rc = client_fail(client, STATUS_INVALID_ARGUMENT,
+		                 items ? "n: a request needs at least 1 item, got 0" : "items is NULL");
+	return rc;
+}
+
+int tma_enqueue_items(tma_client *client, struct tma_item *items, size_t n, const struct tma_order *order,
+                      void *stream)
 {
 	struct tma_result sum = { 0 };
 	struct error first = { 0 };
-	int rc = check(client);
+	int rc = check_items(client, items, n, order);
 
-	if (rc == 0 && !items)
-		rc = client_fail(client, STATUS_INVALID_ARGUMENT, "items is NULL");
-	for (size_t i = 0; items && i < n; i++) {
-		items[i].status = rc < 0 ? rc : enqueue_item(client, &items[i], stream);
+	for (size_t i = 0; items && i < n; i++)
+		items[i].status = rc;
+	if (rc < 0)
+		return move_unsent(client, rc);
+	for (size_t i = 0; i < n; i++) {
+		items[i].status = enqueue_item(client, &items[i], order, stream);
 		if (items[i].status == 0)
 			sum.bytes += client->last_result.bytes;
 		else if (!first.status)
 			first = client->error;
 	}
-	if (rc < 0)
-		return move_unsent(client, rc);
 	if (first.status)
 		client->error = first;
 	sum.status = first.status;

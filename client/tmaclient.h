@@ -1164,7 +1164,8 @@ TMA_API int tma_enqueue_scatter(tma_client *client, const struct tma_blocks *blo
 
 /* Launches n items, in their order. Each gets a status. Returns 0, or the status of the first that failed,
  * whose error message is then the last error. */
-TMA_API int tma_enqueue_items(tma_client *client, struct tma_item *items, size_t n, void *stream);
+TMA_API int tma_enqueue_items(tma_client *client, struct tma_item *items, size_t n,
+                              const struct tma_order *order, void *stream);
 
 /* What a client's requests on streams have counted. */
 struct tma_enqueued {

@@ -115,6 +115,8 @@ static int check_memory(struct local_session *session, const struct msg_blocks *
 	if (blocks->index)
 		return check_list(session, blocks, err);
 	r = local_place(session, true, p->index_at.region, p->index_at.offset, false, "index_at", &at, err);
+	if (r == 0)
+		r = local_check_reach(session, &at, "index_at", err);
 	if (r < 0)
 		return r;
 	blocks->index_memory = engine->own;

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests for streams of the program's own: the engine of the stream's context, and what it counts for the
- * session. */
+/* Launches requests into the program's own streams, and keeps what their engines count for a session. */
 #include "session.h"
 
 #include <stdlib.h>
 
-/* What an engine counts for a session. It is released with the session: the device may add to it until the
- * work of the session has ended, which the program waits for before it frees the memory that is moved. */
+/* The counts of a session at one engine: those of its launches, and those of requests that it waits for,
+ * which do not get mixed up with what is still under way. They are given back with the session, although the
+ * device may still add to them. */
 struct device_counts {
 	struct engine *engine;
-	uint64_t address;
-	struct engine_counts seen;
+	struct local_counters launched, awaited;
 	struct device_counts *next;
 };
 
@@ -47,27 +46,47 @@ static struct device_counts *find(const struct local_session *session, const str
 	return NULL;
 }
 
-/* Finds what the engine counts for the session, or has it count from now on. */
-static int counts_of(struct local_session *session, struct engine *engine, struct device_counts **ret,
-                     struct error *err)
+static void counts_free(struct device_counts *counts)
 {
-	struct device_counts *counts = find(session, engine);
+	if (counts->launched.address)
+		engine_counts_free(counts->engine, counts->launched.address);
+	if (counts->awaited.address)
+		engine_counts_free(counts->engine, counts->awaited.address);
+	free(counts);
+}
+
+static int counts_new(struct engine *engine, struct device_counts **ret, struct error *err)
+{
+	struct device_counts *counts = calloc(1, sizeof *counts);
 	int r;
 
-	*ret = counts;
-	if (counts)
-		return 0;
-	counts = calloc(1, sizeof *counts);
 	if (!counts)
 		return error_set(err, STATUS_NO_MEMORY, "out of memory");
 	counts->engine = engine;
-	r = engine_counts_new(engine, &counts->address, &counts->seen, err);
-	if (r < 0) {
-		free(counts);
+	r = engine_counts_new(engine, &counts->launched.address, &counts->launched.seen, err);
+	if (r == 0)
+		r = engine_counts_new(engine, &counts->awaited.address, &counts->awaited.seen, err);
+	if (r < 0)
+		counts_free(counts);
+	else
+		*ret = counts;
+	return r;
+}
+
+/* Finds the session's counts at the engine, and makes them at its first use. */
+static int counts_of(struct local_session *session, struct engine *engine, struct device_counts **ret,
+                     struct error *err)
+{
+	int r;
+
+	*ret = find(session, engine);
+	if (*ret)
+		return 0;
+	r = counts_new(engine, ret, err);
+	if (r < 0)
 		return r;
-	}
-	counts->next = session->counts;
-	session->counts = *ret = counts;
+	(*ret)->next = session->counts;
+	session->counts = *ret;
 	return 0;
 }
 
@@ -77,14 +96,13 @@ void local_counts_free(struct local_session *session)
 
 	while ((counts = session->counts)) {
 		session->counts = counts->next;
-		engine_counts_free(counts->engine, counts->address);
-		free(counts);
+		counts_free(counts);
 	}
 }
 
-int local_stream_begin(struct local_session *session, void *stream, struct error *err)
+static int begin(struct local_session *session, void *stream, bool is_awaited, struct error *err)
 {
-	struct device_counts *counts;
+	struct device_counts *counts = NULL;
 	struct engine *engine = NULL;
 	int r = engine_of(stream, &engine, err);
 
@@ -94,10 +112,14 @@ int local_stream_begin(struct local_session *session, void *stream, struct error
 		return r;
 	session->stream.device = engine;
 	session->stream.cuda_stream = stream;
-	session->stream.counts = counts->address;
-	session->stream.seen = &counts->seen;
-	session->stream.is_waited_for = false;
+	session->stream.counters = is_awaited ? &counts->awaited : &counts->launched;
+	session->stream.is_awaited = is_awaited;
 	return 0;
+}
+
+int local_stream_begin(struct local_session *session, void *stream, struct error *err)
+{
+	return begin(session, stream, false, err);
 }
 
 void local_stream_end(struct local_session *session)
@@ -141,9 +163,7 @@ int local_device_begin(struct local_session *session, const struct msg_tensor *d
 	*ret_has_begun = false;
 	if (session->stream.device || (!is_on_device(session, dst) && !is_on_device(session, src)))
 		return 0;
-	r = local_stream_begin(session, NULL, err);
-	if (r < 0)
-		return r;
-	session->stream.is_waited_for = *ret_has_begun = true;
-	return 0;
+	r = begin(session, NULL, true, err);
+	*ret_has_begun = r == 0;
+	return r;
 }

@@ -191,14 +191,15 @@ static void run(const struct local_stream *stream, struct local_job *job)
 int local_stream_count(struct local_stream *stream, struct engine_counts *ret, struct error *err)
 {
 	struct engine_counts now = { 0 };
-	int r = engine_counts_read(stream->device, stream->counts, stream->cuda_stream, &now, err);
+	struct engine_counts *seen = &stream->counters->seen;
+	int r = engine_counts_read(stream->device, stream->counters->address, stream->cuda_stream, &now, err);
 
 	if (r < 0)
 		return r;
-	*ret = (struct engine_counts){ .passed = now.passed - stream->seen->passed,
-		                       .beyond = now.beyond - stream->seen->beyond,
-		                       .changed = now.changed - stream->seen->changed };
-	*stream->seen = now;
+	*ret = (struct engine_counts){ .passed = now.passed - seen->passed,
+		                       .beyond = now.beyond - seen->beyond,
+		                       .changed = now.changed - seen->changed };
+	*seen = now;
 	return 0;
 }
 
@@ -206,9 +207,9 @@ int local_stream_count(struct local_stream *stream, struct engine_counts *ret, s
 static int launch(struct local_stream *stream, struct engine_job *job, struct error *err)
 {
 	struct engine_counts counts;
-	int r = engine_launch(stream->device, job, stream->cuda_stream, stream->counts, err);
+	int r = engine_launch(stream->device, job, stream->cuda_stream, stream->counters->address, err);
 
-	if (r < 0 || !stream->is_waited_for)
+	if (r < 0 || !stream->is_awaited)
 		return r;
 	r = local_stream_count(stream, &counts, err);
 	if (r < 0)

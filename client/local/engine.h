@@ -11,17 +11,22 @@
 
 #include "kernels/engine.h"
 
-/* Jobs run on a stream of the CPU's engine to their ends, unless they are for a stream of the program's own.
- * One thread at a time uses it. */
+/* What a device's engine counts, and what it had counted when that was last read. */
+struct local_counters {
+	uint64_t address; /* of a struct engine_counts on the device */
+	struct engine_counts seen;
+};
+
+/* Jobs run to their end on the CPU engine's stream, or are launched into the program's stream. One thread at
+ * a time may use a local_stream. */
 struct local_stream {
 	struct engine_stream *stream;
 	uint64_t life; /* which of the engines that the process has had it belongs to */
 
-	struct engine *device;      /* the engine of the program's stream, or NULL */
-	void *cuda_stream;          /* the program's stream */
-	uint64_t counts;            /* where that engine counts, */
-	struct engine_counts *seen; /* and what it had counted when that was looked at last */
-	bool is_waited_for;         /* Jobs end before local_stream_run returns. */
+	struct engine *device;           /* the engine of the program's stream, or NULL */
+	void *cuda_stream;               /* the program's stream */
+	struct local_counters *counters; /* to which that engine adds */
+	bool is_awaited;                 /* Jobs end before local_stream_run returns. */
 };
 
 /* Opens the engine if need be, and a stream of it. */

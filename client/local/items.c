@@ -67,10 +67,13 @@ static int run_item(struct local_session *session, const struct msg_submit *p, u
 
 	if (r < 0)
 		return r;
-	if (item.is_run)
+	if (item.is_run) {
 		item.run.host_threads = p->host_threads;
-	else
+		item.run.multiprocessors = p->multiprocessors;
+	} else {
 		item.transform.host_threads = p->host_threads;
+		item.transform.multiprocessors = p->multiprocessors;
+	}
 	return item.is_run ? local_plan_run(session, &item.run, ret, err)
 	                   : local_transform_run(session, &item.transform, ret, err);
 }

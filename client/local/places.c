@@ -15,10 +15,28 @@ struct region *local_region(const struct local_session *session, uint64_t id, co
 	return NULL;
 }
 
-/* Checks that the device of the program's stream reaches the place, if requests are launched into one. An
- * error calls the tensor by the argument's name without ".region". */
-static int check_reach(const struct local_session *session, const struct tensor_place *place,
-                       const char *name, struct error *err)
+int local_place(const struct local_session *session, bool has_region, uint64_t id, uint64_t offset,
+                bool is_written, const char *name, struct tensor_place *ret, struct error *err)
+{
+	const struct region *region;
+
+	*ret = (struct tensor_place){ .offset = offset, .size = UINT64_C(1) << 56 };
+	if (!has_region || id == 0)
+		return 0;
+	region = local_region(session, id, name, err);
+	if (!region)
+		return err->status;
+	if (is_written && !region->writable)
+		return error_set(err, STATUS_PERMISSION,
+		                 "%s: region %" PRIu64 " is read-only (registered with writable=false)", name,
+		                 id);
+	ret->base = region->start;
+	ret->size = region->size;
+	return 0;
+}
+
+int local_check_reach(const struct local_session *session, const struct tensor_place *place, const char *name,
+                      struct error *err)
 {
 	char tensor[32];
 
@@ -30,40 +48,34 @@ static int check_reach(const struct local_session *session, const struct tensor_
 	return engine_check_place(session->stream.device, local_address(place), tensor, err);
 }
 
-int local_place(const struct local_session *session, bool has_region, uint64_t id, uint64_t offset,
-                bool is_written, const char *name, struct tensor_place *ret, struct error *err)
+/* Returns whether a tensor of that shape has no element, and so needs no memory. */
+static bool is_empty(const struct int_list *shape)
 {
-	const struct region *region;
-
-	*ret = (struct tensor_place){ .offset = offset, .size = UINT64_C(1) << 56 };
-	if (!has_region || id == 0)
-		return check_reach(session, ret, name, err);
-	region = local_region(session, id, name, err);
-	if (!region)
-		return err->status;
-	if (is_written && !region->writable)
-		return error_set(err, STATUS_PERMISSION,
-		                 "%s: region %" PRIu64 " is read-only (registered with writable=false)", name,
-		                 id);
-	ret->base = region->start;
-	ret->size = region->size;
-	return check_reach(session, ret, name, err);
+	for (uint32_t d = 0; d < shape->n; d++)
+		if (shape->v[d] == 0)
+			return true;
+	return false;
 }
 
 static int place_of_tensor(const struct local_session *session, const struct msg_tensor *tensor,
                            bool is_written, const char *name, struct tensor_place *ret, struct error *err)
 {
-	return local_place(session, tensor->has & F(tensor, region), tensor->region, tensor->offset,
-	                   is_written, name, ret, err);
+	int r = local_place(session, tensor->has & F(tensor, region), tensor->region, tensor->offset,
+	                    is_written, name, ret, err);
+
+	return r < 0 || is_empty(&tensor->shape) ? r : local_check_reach(session, ret, name, err);
 }
 
 static int place_of_operand(const struct local_session *session, const struct msg_operand *operand,
                             bool is_given, const char *name, struct tensor_place *ret, struct error *err)
 {
-	return is_given && !(operand->has & F(operand, number))
-	           ? local_place(session, operand->has & F(operand, region), operand->region, operand->offset,
-	                         false, name, ret, err)
-	           : 0;
+	int r;
+
+	if (!is_given || operand->has & F(operand, number))
+		return 0;
+	r = local_place(session, operand->has & F(operand, region), operand->region, operand->offset, false,
+	                name, ret, err);
+	return r < 0 || is_empty(&operand->shape) ? r : local_check_reach(session, ret, name, err);
 }
 
 int local_places(const struct local_session *session, const struct msg_transform *t,

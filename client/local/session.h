@@ -57,6 +57,11 @@ struct region *local_region(const struct local_session *session, uint64_t id, co
 int local_place(const struct local_session *session, bool has_region, uint64_t id, uint64_t offset,
                 bool is_written, const char *name, struct tensor_place *ret, struct error *err);
 
+/* Checks that the device of the program's stream reaches the place, if requests are launched into one. An
+ * error calls the tensor by the argument's name without ".region". */
+int local_check_reach(const struct local_session *session, const struct tensor_place *place, const char *name,
+                      struct error *err);
+
 /* Sets where all tensors of a transform lie. */
 int local_places(const struct local_session *session, const struct msg_transform *t,
                  struct request_places *ret, struct error *err);

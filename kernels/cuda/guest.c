@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An engine in a CUDA context of the program's own. It launches into the program's streams, on the thread
- * that asks for it; it has no thread, no stream and no queue.
+ * that asks for it. It has no thread and no queue, and its own stream serves only to set and read counts.
  *
  * There is one for each context that has asked for one. Contexts are told apart by an id that the driver
  * never gives twice, so that a new context at an old one's address has an engine of its own.
@@ -8,6 +8,7 @@
 #include "kernels/engine.h"
 
 #include <dlfcn.h>
+#include <link.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,25 +24,27 @@
 #include "kernels/cuda/strategy/explain.h"
 #include "proto/clock.h"
 
-/* Of each context: plans, of some 10 KiB each, tensor maps, and counts. */
+/* Each context keeps at most so many plans (of some 10 KiB each), tensor maps and counts. */
 #define MOST_PLANS  1024
 #define MOST_MAPS   1024
 #define MOST_COUNTS 4096
 
-#define CUDA_ALIGN 16 /* what tensor maps need of an address */
+#define CUDA_ALIGN 16 /* Tensor maps need addresses that are multiples of this. */
 
 struct guest {
 	struct engine engine;
 	struct cuda_memory own;
 	struct device device;
-	unsigned long long context; /* its id */
+	unsigned long long context; /* its id, which the driver gives to no other context */
 	struct cuda_plans plans;
 	struct map_cache maps;
 	struct uploads uploads;
-	CUstream stream; /* on which counts are set and read */
+	CUstream stream; /* Counts are set and read on it. */
 	CUdeviceptr counts;
-	pthread_mutex_t lock;         /* of what follows */
-	bool has_counts[MOST_COUNTS]; /* those that are in use */
+	pthread_mutex_t lock;         /* It guards what follows. */
+	bool has_counts[MOST_COUNTS]; /* Some session counts in that slot. */
+	uint32_t
+	    next_counts; /* The next slot to be given out, if it is free: one that was given back long ago. */
 	struct guest *next;
 };
 
@@ -150,8 +153,8 @@ static bool is_default(CUstream stream)
 	return !stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
 }
 
-/* Checks that the stream is of the current context. If none is current, the stream's becomes current, as the
- * CUDA runtime would have it. */
+/* Checks that the stream is of the current context. If none is current, makes the stream's current and leaves
+ * it so. */
 static int enter_context(CUstream stream, CUcontext *ret, struct error *err)
 {
 	CUcontext of_stream;
@@ -217,25 +220,82 @@ int engine_cuda_of_stream(struct engine **ret, void *stream, struct error *err)
 	return r;
 }
 
-bool engine_cuda_has(uint64_t address)
+static int read_loads(struct dl_phdr_info *info, size_t size, void *arg)
+{
+	(void)size;
+	*(unsigned long long *)arg = info->dlpi_adds;
+	return 1;
+}
+
+/* Returns how many libraries the program has loaded so far, which is quick to ask. */
+static unsigned long long count_loads(void)
+{
+	unsigned long long n = 0;
+
+	dl_iterate_phdr(read_loads, &n);
+	return n;
+}
+
+enum opened { OPENED, NOT_YET, NO_DRIVER };
+
+/* Opens a driver that the program has loaded and initialized. */
+static enum opened open_loaded(void)
+{
+	void *library = dlopen(DRIVER_LIBRARY, RTLD_LAZY | RTLD_NOLOAD);
+	__typeof__(&cuDeviceGetCount) count = library ? dlsym(library, "cuDeviceGetCount") : NULL;
+	struct error ignored;
+	int n;
+
+	if (library)
+		dlclose(library); /* The program has it still. */
+	if (!count)
+		return NO_DRIVER;
+	if (count(&n) == CUDA_ERROR_NOT_INITIALIZED)
+		return NOT_YET;
+	return driver_open(&ignored) == 0 ? OPENED : NO_DRIVER;
+}
+
+/* Whoever moves memory of the host asks this, too: while there is no driver, it is looked for again only
+ * after another library has been loaded. */
+static bool has_driver(void)
 {
 	static atomic_bool is_open;
-	CUmemorytype type;
-	struct error ignored;
-	void *library;
+	static atomic_ullong loads; /* when there was none */
+	unsigned long long now;
 
-	if (!atomic_load_explicit(&is_open, memory_order_acquire)) {
-		library = dlopen(DRIVER_LIBRARY, RTLD_LAZY | RTLD_NOLOAD);
-		if (!library)
-			return false;
-		dlclose(library); /* The program has it still. */
-		if (driver_open(&ignored) < 0)
-			return false;
+	if (atomic_load_explicit(&is_open, memory_order_acquire))
+		return true;
+	now = count_loads();
+	if (now == atomic_load(&loads))
+		return false;
+	switch (open_loaded()) {
+	case OPENED:
 		atomic_store_explicit(&is_open, true, memory_order_release);
+		return true;
+	case NOT_YET:
+		return false;
+	default:
+		atomic_store(&loads, now);
+		return false;
 	}
-	return driver.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) ==
+}
+
+static bool is_managed(uint64_t address)
+{
+	unsigned is = 0;
+
+	return driver.cuPointerGetAttribute(&is, CU_POINTER_ATTRIBUTE_IS_MANAGED, address) == CUDA_SUCCESS &&
+	       is;
+}
+
+bool engine_cuda_has(uint64_t address)
+{
+	CUmemorytype type;
+
+	return has_driver() &&
+	       driver.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) ==
 	           CUDA_SUCCESS &&
-	       type == CU_MEMORYTYPE_DEVICE;
+	       type == CU_MEMORYTYPE_DEVICE && !is_managed(address);
 }
 
 /* ---- Launching ---------------------------------------------------------------------------------------- */
@@ -287,12 +347,12 @@ static int refuse_context(uint64_t address, const char *name, int device, struct
 	                 (unsigned long long)address, device);
 }
 
-/* Lets the context touch the memory that belongs to a context of another device. */
+/* Lets kernels of this context access the memory of a context on another device. */
 static int reach(const struct guest *guest, CUcontext other, int device, const char *name, struct error *err)
 {
 	CUresult result;
 
-	if (!other) /* Its owner says who may touch memory of a pool, or memory that is mapped by hand. */
+	if (!other) /* The memory is from a pool or was mapped by hand, and whoever made it grants access. */
 		return 0;
 	result = driver.cuCtxEnablePeerAccess(other, 0);
 	if (result == CUDA_SUCCESS || result == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED)
@@ -316,7 +376,7 @@ static int ask(CUpointer_attribute attribute, uint64_t address, void *ret, const
 	return driver_check(err, result, "cuPointerGetAttribute");
 }
 
-/* The memory is not the context's own. */
+/* Checks memory that was not allocated in this context. */
 static int check_other(const struct guest *guest, CUcontext context, uint64_t address, const char *name,
                        struct error *err)
 {
@@ -378,13 +438,16 @@ static int guest_counts_read(struct engine *base, uint64_t counts, void *stream,
 
 static uint32_t take_counts(struct guest *guest)
 {
-	uint32_t i = 0;
+	uint32_t i, n = 0;
 
 	pthread_mutex_lock(&guest->lock);
-	while (i < MOST_COUNTS && guest->has_counts[i])
-		i++;
-	if (i < MOST_COUNTS)
+	while (n < MOST_COUNTS && guest->has_counts[(guest->next_counts + n) % MOST_COUNTS])
+		n++;
+	i = n < MOST_COUNTS ? (guest->next_counts + n) % MOST_COUNTS : MOST_COUNTS;
+	if (i < MOST_COUNTS) {
 		guest->has_counts[i] = true;
+		guest->next_counts = (i + 1) % MOST_COUNTS;
+	}
 	pthread_mutex_unlock(&guest->lock);
 	return i;
 }

@@ -197,12 +197,40 @@ def test_exact_without_a_service(arrays, stream):
         assert dst.get().tolist() == [1, 2, 32767]
 
 
-def test_a_plan_without_a_service(arrays, stream):
-    with tma.connect("local:") as c:
-        src, dst = arrays(X), arrays(X.T * 0)
-        plan = c.plan(src, permute=(1, 0), out=dst)
-        plan(src, dst)
-        assert np.array_equal(dst.get(), X.T)
+def test_plans(c, arrays, stream):
+    src, dst = arrays(X), arrays(X.T * 0)
+    plan = c.plan(src, permute=(1, 0), out=dst)
+    plan(src, dst)
+    assert np.array_equal(dst.get(), X.T)
+    dst.put(X.T * 0)
+    with c.batch() as b:
+        b.run_plan(plan, src, dst)
+    assert np.array_equal(dst.get(), X.T)
+
+
+def test_nothing(c, arrays, stream):
+    c.transpose(Array(0, (0, 5), "u4", stream), out=Array(0, (5, 0), "u4", stream))
+
+
+def test_a_long_list_by_the_service(gpus, arrays, stream):
+    index = np.arange(7000) % 96
+    with tma.connect(gpus.path) as c:
+        out = arrays(np.zeros((7000, 64), "u4"))
+        c.gather(arrays(X), index, out=out)
+        c.synchronize()
+        assert np.array_equal(out.get(), X[index])
+
+
+def test_closed(gpus, arrays, stream):
+    c = tma.connect(gpus.path)
+    c.close()
+    with pytest.raises(ValueError, match="closed"):
+        c.transpose(arrays(X), out=arrays(X.T * 0))
+
+
+def test_the_last_result(c, arrays, stream):
+    c.transpose(arrays(X), out=arrays(X.T * 0))
+    assert c.last_result()["bytes"] == 2 * X.nbytes
 
 
 def test_host_memory_without_a_service(arrays, stream):

@@ -182,7 +182,7 @@ struct py_client {
 	tma_region *nothing;       /* where tensors without elements are; NULL until one is used */
 	struct segment *segments;  /* of device memory that is registered */
 	struct streams *streams;   /* NULL until one is used */
-	struct launched *launched; /* of a client without a service: NULL until it launches */
+	struct launched *launched; /* NULL until a client without a service launches something */
 };
 
 extern PyType_Spec py_client_spec;
@@ -263,7 +263,7 @@ PyObject *py_client_cancel(PyObject *self, PyObject *args);
 PyObject *py_client_completed(PyObject *self, PyObject *unused);
 PyObject *py_client_poll_fds(PyObject *self, PyObject *unused);
 PyObject *py_client_enqueue(PyObject *self, PyObject *args, PyObject *kwargs);
-PyObject *py_client_synchronize(PyObject *self, PyObject *unused);
+PyObject *py_client_synchronize(PyObject *self, PyObject *args);
 PyObject *py_client_explain(PyObject *self, PyObject *args);
 PyObject *py_client_picture(PyObject *self, PyObject *args);
 PyObject *py_client_stream_point(PyObject *self, PyObject *args);
@@ -434,9 +434,6 @@ int resolved_submit(struct py_client *c, const struct py_request *request, struc
 int resolved_enqueue(struct py_client *c, const struct py_request *request, struct resolved *r,
                      const struct tma_order *order, void *stream);
 
-/* With the lock: the request with this token, a new reference of which it takes, has ended. */
-bool py_client_add_ended(struct py_client *c, PyObject *token);
-
 /* A request without a reply yet. Its ticket's `user` points to it. */
 struct pending {
 	struct pending *next; /* of those that ended, in their order */
@@ -528,7 +525,7 @@ void *cuda_context_of(int device);
  * another: to be given to it again. */
 void *cuda_switch(void *context);
 
-/* Without the GIL: waits for all of the current context's work. false: it has failed. */
+/* Without the GIL: waits for all of the current context's work. Returns false on any error. */
 bool cuda_synchronize(void);
 
 /* The device's address of host memory, which is registered with the driver; 0 with an exception. */
@@ -552,14 +549,13 @@ int streams_check(struct py_client *c);
 
 /* ---- Launches ---------------------------------------------------------------------------------------- */
 
-/* Launches a request of a client without a service into a stream. With a token, Client.completed returns it.
- * Returns 0, or -1 with an exception. */
+/* Launches a request of a client without a service into a stream. Returns 0, or -1 with an exception. */
 int launch(struct py_client *c, const struct cuda_stream *stream, struct py_request *q,
-           const struct tma_order *order, PyObject *token);
+           const struct tma_order *order);
 
-/* Waits for what the client has launched. Returns 0, or -1 with an exception, also if an exact cast has
- * changed a value. */
-int launches_wait(struct py_client *c);
+/* Waits for the stream or, if it is NULL, for all contexts in which the client has launched anything. Returns
+ * 0, or -1 with an exception, also if an exact cast has changed a value. */
+int launches_wait(struct py_client *c, const struct cuda_stream *stream);
 
 /* ---- Documents ------------------------------------------------------------------------------------- */
 

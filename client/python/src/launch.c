@@ -9,12 +9,13 @@
 #define MOST_CONTEXTS 64
 
 struct launched {
-	void *contexts[MOST_CONTEXTS]; /* in which something has been launched since they were waited for;
-	                                  NULL: one that is the thread's */
+	void *contexts[MOST_CONTEXTS]; /* contexts in which something has been launched; NULL stands for that
+	                                  of the thread that waits */
 	size_t n;
+	uint64_t changed; /* values that exact casts have changed, of which no call has told yet */
 };
 
-/* With the lock. */
+/* The caller holds the client's lock. */
 static bool note(struct py_client *c, void *of)
 {
 	struct launched *launched = c->launched;
@@ -31,7 +32,7 @@ static bool note(struct py_client *c, void *of)
 	return true;
 }
 
-/* Without the GIL. */
+/* The caller does not hold the GIL. */
 static int enqueue(struct py_client *c, const struct cuda_stream *stream, const struct py_request *q,
                    struct resolved *r, const struct tma_order *order)
 {
@@ -43,22 +44,23 @@ static int enqueue(struct py_client *c, const struct cuda_stream *stream, const 
 }
 
 int launch(struct py_client *c, const struct cuda_stream *stream, struct py_request *q,
-           const struct tma_order *order, PyObject *token)
+           const struct tma_order *order)
 {
 	struct resolved r;
 	int rc;
 
 	if (!py_client_enter(c))
 		return -1;
+	if (!note(c, stream->context)) {
+		PyErr_NoMemory();
+		py_client_unlock(c);
+		return -1;
+	}
 	rc = py_request_resolve(c, q, &r);
 	if (rc == 0) {
 		CLIENT_CALL(c, rc = enqueue(c, stream, q, &r, order));
 		rc = py_client_check(c, rc);
 		resolved_deinit(&r);
-	}
-	if (rc == 0 && (!note(c, stream->context) || (token && !py_client_add_ended(c, token)))) {
-		PyErr_NoMemory();
-		rc = -1;
 	}
 	py_client_unlock(c);
 	return rc;
@@ -66,47 +68,63 @@ int launch(struct py_client *c, const struct cuda_stream *stream, struct py_requ
 
 /* ---- Waiting ------------------------------------------------------------------------------------------ */
 
-/* Without the GIL. */
-static int wait_for(struct py_client *c, void *of, struct tma_enqueued *ret)
+/* Waits for a stream, or for all of a context, and counts. The caller does not hold the GIL. */
+static int await(struct py_client *c, const struct cuda_stream *stream, bool is_all, struct tma_enqueued *ret)
 {
-	void *before = cuda_switch(of);
-	int rc = cuda_synchronize() ? tma_enqueued(c->client, NULL, ret) : TMA_DEVICE_LOST;
+	void *before = cuda_switch(stream->context);
+	const bool is_done = !is_all || cuda_synchronize();
+	int rc = tma_enqueued(c->client, stream->handle,
+	                      ret); /* It tells why the context could not be waited for. */
 
 	cuda_switch(before);
-	return rc;
+	return rc == 0 && !is_done ? TMA_DEVICE : rc;
 }
 
-/* With the lock. */
-static int wait_for_all(struct py_client *c, uint64_t *ret_changed)
+/* The caller holds the lock. */
+static int await_one(struct py_client *c, const struct cuda_stream *stream, bool is_all)
 {
-	struct launched *launched = c->launched;
 	struct tma_enqueued counts = { 0 };
+	int rc;
+
+	CLIENT_CALL(c, rc = await(c, stream, is_all, &counts));
+	c->launched->changed += counts.changed;
+	return py_client_check(c, rc);
+}
+
+static int await_all(struct py_client *c)
+{
 	int rc = 0;
 
-	while (rc == 0 && launched && launched->n > 0) {
-		CLIENT_CALL(c, rc = wait_for(c, launched->contexts[launched->n - 1], &counts));
-		launched->n--;
-		*ret_changed += counts.changed;
-		rc = rc == TMA_DEVICE_LOST ? raise_status(rc, "the CUDA context has failed")
-		                           : py_client_check(c, rc);
-	}
+	for (size_t i = 0; rc == 0 && i < c->launched->n; i++)
+		rc = await_one(c, &(struct cuda_stream){ .context = c->launched->contexts[i] }, true);
 	return rc;
 }
 
-int launches_wait(struct py_client *c)
+/* Raises what exact casts have changed. */
+static int tell(struct py_client *c)
 {
-	uint64_t changed = 0;
-	int rc;
+	const uint64_t changed = c->launched->changed;
+
+	c->launched->changed = 0;
+	return changed == 0
+	           ? 0
+	           : raise_status(TMA_OUT_OF_RANGE,
+	                          "cast: exact, but %" PRIu64 " values that moves in streams have cast "
+	                          "were not values of the result's type; the results have the nearest",
+	                          changed);
+}
+
+int launches_wait(struct py_client *c, const struct cuda_stream *stream)
+{
+	int rc = 0;
 
 	if (!py_client_enter(c))
 		return -1;
-	rc = wait_for_all(c, &changed);
-	if (rc == 0 && changed > 0)
-		rc = raise_status(TMA_OUT_OF_RANGE,
-		                  "cast: exact, but %" PRIu64
-		                  " values that moves in streams have cast were not "
-		                  "values of the result's type; the results have the nearest",
-		                  changed);
+	if (c->launched) {
+		rc = stream ? await_one(c, stream, false) : await_all(c);
+		if (rc == 0)
+			rc = tell(c);
+	}
 	py_client_unlock(c);
 	return rc;
 }

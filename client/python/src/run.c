@@ -142,14 +142,14 @@ int resolved_enqueue(struct py_client *c, const struct py_request *q, struct res
 		return tma_enqueue(c->client, &r->transform, stream);
 	case REQUEST_PLAN:
 		if (r->items)
-			return tma_enqueue_items(c->client, r->items, 1, stream);
+			return tma_enqueue_items(c->client, r->items, 1, order, stream);
 		return tma_enqueue_run(c->client, q->plan->plan, r->dst_place, r->src_place, order, stream);
 	case REQUEST_BLOCKS:
 		r->blocks.order = order;
 		return q->is_scatter ? tma_enqueue_scatter(c->client, &r->blocks, stream)
 		                     : tma_enqueue_gather(c->client, &r->blocks, stream);
 	case REQUEST_ITEMS:
-		return tma_enqueue_items(c->client, r->items, r->n_items, stream);
+		return tma_enqueue_items(c->client, r->items, r->n_items, order, stream);
 	case REQUEST_RESHARD:
 		return tma_reshard(c->client, &r->reshard);
 	}
@@ -241,18 +241,6 @@ static void add_ended(struct py_client *c, struct pending *pending)
 	c->has_forgotten = c->has_forgotten || pending->is_forgotten;
 	if (c->wake_fd >= 0)
 		eventfd_write(c->wake_fd, 1);
-}
-
-bool py_client_add_ended(struct py_client *c, PyObject *token)
-{
-	struct pending *pending = calloc(1, sizeof *pending);
-
-	if (!pending)
-		return false;
-	Py_INCREF(token);
-	pending->token = token;
-	add_ended(c, pending);
-	return true;
 }
 
 static struct pending *find_flying(struct py_client *c, tma_ticket ticket)

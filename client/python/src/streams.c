@@ -510,7 +510,7 @@ PyObject *py_client_enqueue(PyObject *self, PyObject *args, PyObject *kwargs)
 	    parse_stream(number, &cuda) < 0 || order_parse_enqueued(c, kwargs, &order) < 0)
 		return NULL;
 	if (c->is_local) {
-		if (launch(c, &cuda, (struct py_request *)request, &order, token) < 0)
+		if (launch(c, &cuda, (struct py_request *)request, &order) < 0)
 			return NULL;
 		Py_RETURN_NONE;
 	}
@@ -534,15 +534,19 @@ PyObject *py_client_enqueue(PyObject *self, PyObject *args, PyObject *kwargs)
 	Py_RETURN_NONE;
 }
 
-/* Client.synchronize() */
-PyObject *py_client_synchronize(PyObject *self, PyObject *unused)
+/* Client.synchronize(stream=None) */
+PyObject *py_client_synchronize(PyObject *self, PyObject *args)
 {
 	struct py_client *c = (struct py_client *)self;
 	int rc = 0, waited_ms = 0, step_ms;
+	PyObject *number = Py_None;
+	struct cuda_stream cuda;
 
-	(void)unused;
+	if (!PyArg_ParseTuple(args, "|O:synchronize", &number) ||
+	    (number != Py_None && parse_stream(number, &cuda) < 0))
+		return NULL;
 	if (c->is_local) {
-		if (launches_wait(c) < 0)
+		if (launches_wait(c, number == Py_None ? NULL : &cuda) < 0)
 			return NULL;
 		Py_RETURN_NONE;
 	}

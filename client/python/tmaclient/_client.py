@@ -422,8 +422,8 @@ class Maker:
         return move.conversion is None or all(self._is_reached(t) for t in (*move.operands, *move.results))
 
     def _requests_of(self, move: Move | Blocks, core: CoreClient | None = None) -> list[Request]:
-        """Those of a move in memory that is reached, for another client than this one's if that is given. Only a
-        service has tables of layers, which it checks together."""
+        """Returns the requests of a move whose memory is reached, made for core if it is given. Only a service has
+        tables of layers, which it checks together."""
         core = core or self._core
         if not core.is_local or not isinstance(move, Blocks) or move.layers is None:
             return move.requests(core)
@@ -492,6 +492,7 @@ class Client(Maker):
         )
         self._staging = Staging(self._core, staging)
         self._has_launched = False
+        self._last_core = self._core  # that ran the last request
 
     def close(self) -> None:
         """Closes the connection, once what is under way has ended. Arrays that it made remain valid; calls raise
@@ -737,6 +738,7 @@ class Client(Maker):
         return job.result()
 
     def _run_on_host(self, job: Job) -> None:
+        self._last_core = self._core
         move = job.move
         is_nothing = isinstance(move, Blocks) and move.is_nothing
         is_reached = self._are_reached(move) and not is_nothing
@@ -804,30 +806,47 @@ class Client(Maker):
             self._staging.run(move, self._is_reached, None, job.stream(), **job.order)
             return
         written = self._share_sides(move) if isinstance(move, Blocks) else []
-        core = self._core_of(job)
-        requests = self._requests_of(move, core)
         streams = job.streams() if isinstance(move, Blocks) and move.layers is not None else {job.stream()}
-        if len(streams) > 1:
+        core = self._last_core = self._core if len(streams) > 1 else self._core_of(job)
+        requests = self._requests_of(move, core)
+        is_any_host = any(t.is_host for t in (*dst, *src, *move.operands, *move.results))
+        is_waited_for = job.synchronous or is_any_host or any(overlapping(src, dst))
+        if len(streams) > 1 and not core.is_local:
             self._await_streams(streams)
             for request in requests:
-                self._core.run(request, **job.order)
+                core.run(request, **job.order)
+        elif core.is_local:
+            self._launch(core, requests, job, streams, is_waited_for)
         else:
             for request in requests:
                 core.enqueue(request, job.stream(), **job.order)
-            is_any_host = any(t.is_host for t in (*dst, *src, *move.operands, *move.results))
-            if job.synchronous or is_any_host or any(overlapping(src, dst)):
+            if is_waited_for:
                 core.synchronize()
         for staged, t in written:
             t.copy_from(staged)
 
+    @staticmethod
+    def _launch(
+        core: _core.Client, requests: list[Request], job: Job, streams: Collection[tuple[int, int]], is_waited_for: bool
+    ) -> None:
+        """Launches requests into a job's first stream, which is waited for if there are others."""
+        for stream in streams if len(streams) > 1 else ():
+            core.synchronize(stream)
+        for request in requests:
+            core.enqueue(request, job.stream(), **job.order)
+        if is_waited_for or len(streams) > 1:
+            core.synchronize(job.stream())
+
     def _core_of(self, job: Job) -> _core.Client:
-        """What runs a job on a device: this thread's client of "local:" if the arrays are all on one, else the
-        service."""
+        """Returns the client that runs a job on devices: this thread's of "local:" if all arrays are on one device,
+        otherwise this client's own."""
         move = job.move
         is_exact = move.conversion is not None and move.conversion.cast == "exact"
-        if self._core.is_local or not self._direct or is_exact or "wait" in job.order or "signal" in job.order:
+        if self._core.is_local or self._core.closed or not self._direct or is_exact:
             return self._core
-        if any(a.tensor.is_host for a in job.arrays) or len({device for _, device in job.streams()}) != 1:
+        if "wait" in job.order or "signal" in job.order or any(a.tensor.is_host for a in job.arrays):
+            return self._core
+        if len(job.streams()) != 1 or (isinstance(move, Blocks) and not move.index.is_near):
             return self._core
         from ._local import local  # which imports this module
 
@@ -835,7 +854,7 @@ class Client(Maker):
         return local()._core
 
     def _core_of_all(self, jobs: Sequence[Job]) -> _core.Client:
-        """What runs several jobs of one stream together."""
+        """Returns one client that can run all jobs of a stream."""
         return next((core for core in map(self._core_of, jobs) if core is self._core), self._core_of(jobs[0]))
 
     def _share_sides(self, blocks: Blocks) -> list[tuple[Tensor, Tensor]]:
@@ -861,7 +880,8 @@ class Client(Maker):
         return written
 
     def _run_multicast(self, job: Job, further: tuple[Array, ...]) -> None:
-        if not any(a.tensor.is_host for a in job.arrays) and self._core_of(job).is_local:
+        on_device = not any(a.tensor.is_host for a in job.arrays) and len(job.streams()) == 1
+        if on_device and self._core_of(job).is_local:
             assert isinstance(job.move, Move)
             check_multicast(job, further)
             job.move.further = tuple(array.tensor for array in further)
@@ -1026,8 +1046,8 @@ class Client(Maker):
 
     def last_result(self) -> dict[str, Any]:
         """What the last request did: kernel family ("path"), bytes and nanoseconds, and of a gather or scatter the
-        entries that were moved."""
-        return self._core.last_result()
+        entries that were moved. Of what this process has launched into a stream, path and bytes are known."""
+        return self._last_core.last_result()
 
     @property
     def path(self) -> str:

@@ -288,7 +288,7 @@ class Client:
     ) -> None:
         """Starts a request between what a CUDA stream has and will get: a handle, of the thread's context, or with the
         ordinal of its device."""
-    def synchronize(self) -> None:
+    def synchronize(self, stream: int | tuple[int, int] | None = None, /) -> None:
         """Waits for all that was enqueued on streams."""
     def stream_point(
         self, region: Region, offset: int, value: int, stream: int | tuple[int, int], is_wait: bool, /

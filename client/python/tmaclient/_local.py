@@ -20,7 +20,8 @@ _own = threading.local()
 
 def local() -> Client:
     """Returns this thread's client of "local:". The first call makes it, and so does the first one after it was closed
-    or the process forked. It moves arrays of the host where they are, on the CPU and without a service. What only a
+    or the process forked. It moves arrays of the host where they are, on the CPU and without a service, and tensors
+    on a CUDA device in the caller's current stream. What only a
     service does, such as timelines and memory of other processes, raises UnsupportedError."""
     client: Client | None = getattr(_own, "client", None)
     if client is None or client.closed or _own.pid != os.getpid():

@@ -297,6 +297,11 @@ class Index:
         """Whether it goes with a request that has so many bytes beside it."""
         return self.device is None and self.tensor.nbytes <= self.message_bytes - beside
 
+    @property
+    def is_near(self) -> bool:
+        """Whether a device needs no shared memory to read it: it is on one, or goes with the request."""
+        return self.device is not None or self.is_sent(0)
+
     def placed(self, core: _core.Client, beside: int = 0) -> tuple[Tensor, bool]:
         """Its tensor, and whether the service reads it where it is."""
         if self.device is not None:

@@ -88,7 +88,7 @@ class PreparedPlan(_core.Plan):
         conversion, operands = self._conversion(options)
         sides = (result.tensor, array.tensor)
         request = _core.Request.run_plan(self, *sides, *_tensors(conversion))  # checks the layouts
-        prepared = _Prepared(*sides, self._move, conversion, request)
+        prepared = _Prepared(*sides, self._move, conversion, request, self._client._core)
         return Job(prepared, out, result.kind, (result, array, *operands), options)
 
     def _conversion(self, options: Options) -> tuple[Conversion | None, tuple[Array, ...]]:
@@ -151,7 +151,7 @@ def _tensors(conversion: Conversion | None) -> tuple[Any, ...]:
 class _Prepared(Move):
     """A run of a plan: the plan itself where the service has the arrays, otherwise the move in chunks."""
 
-    __slots__ = ("_prepared", "_sides")
+    __slots__ = ("_of", "_prepared", "_sides")
 
     def __init__(
         self,
@@ -160,12 +160,14 @@ class _Prepared(Move):
         move: Move,
         conversion: Conversion | None,
         request: _core.Request,
+        of: _core.Client,
     ) -> None:
         super().__init__(dst, src, move.permute, move.before, move.after, move.mode, move.value, conversion)
-        self._prepared, self._sides = request, (dst, src, conversion)
+        self._prepared, self._of, self._sides = request, of, (dst, src, conversion)
 
     def request(self, core: _core.Client | None = None) -> _core.Request:
-        """The run of the plan; of the move where a side was replaced by staging memory, with strides of its own."""
+        """The run of the plan. If a side was replaced by staging memory, with strides of its own, or the request is for
+        another client than the plan's, it is that of the move."""
         dst, src, conversion = self._sides
         is_same = self.dst is dst and self.src is src and self.conversion is conversion
-        return self._prepared if is_same else super().request(core)
+        return self._prepared if is_same and core in (None, self._of) else super().request(core)

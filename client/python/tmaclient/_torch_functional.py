@@ -103,7 +103,8 @@ converted.register_autograd(_convert_back, setup_context=_keep_type)
 # ---- Lists ------------------------------------------------------------------------------------------------------
 @torch.library.custom_op("tma::gathered", mutates_args=())
 def gathered(src: torch.Tensor, index: torch.Tensor, dim: int = 0) -> torch.Tensor:
-    """src.index_select(dim, index). On a device, the index has to be in range."""
+    """Returns src.index_select(dim, index). Entries of an index on a device must be in range, from 0 on: others leave
+    their rows undefined."""
     result: torch.Tensor = client().gather(src.detach(), index, axis=dim)
     return result
 
@@ -121,7 +122,9 @@ def _keep_index(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None
 
 def _scatter_back(ctx: Any, grad: torch.Tensor) -> tuple[Any, ...]:
     (index,) = ctx.saved_tensors
-    return grad.new_zeros(ctx.shape).index_add(ctx.dim, index, grad), None, None
+    entries = index.to(grad.device, torch.int64)
+    entries = torch.where(entries < 0, entries + ctx.shape[ctx.dim], entries)
+    return grad.new_zeros(ctx.shape).index_add(ctx.dim, entries, grad), None, None
 
 
 gathered.register_autograd(_scatter_back, setup_context=_keep_index)

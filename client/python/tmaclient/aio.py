@@ -590,6 +590,10 @@ class AsyncClient(Maker):
 
     async def _enqueue(self, request: Request, job: Job) -> None:
         stream = job.stream()
+        if self._core.is_local:
+            self._core.enqueue(request, stream, **job.order)
+            await self._ask(lambda: self._core.synchronize(stream))
+            return
 
         def start(flight: _Flight) -> None:
             self._core.enqueue(request, stream, flight, **job.order)

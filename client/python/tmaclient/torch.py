@@ -421,7 +421,7 @@ def _number(value: float, out: torch.Tensor) -> Any:
     return value if is_real or value != value // 1 else int(value)
 
 
-# The rest is defined above, for it to use.
+# This import is last because the module uses what is defined above.
 from ._torch_functional import converted, gathered, padded, quantized, transposed  # noqa: E402
 
 __all__ = [

@@ -85,8 +85,10 @@ static int lay_list(struct upload_buffer *upload_buffer, const struct engine_job
 {
 	const void *index = NULL, *dst_layers, *src_layers;
 	uint64_t base = 0;
-	int r = upload_buffer_begin_job(upload_buffer, job, err);
+	int r = 0;
 
+	if (!upload_buffer->uploads || blocks->index || blocks->dst.layers || blocks->src.layers)
+		r = upload_buffer_begin_job(upload_buffer, job, err);
 	if (r < 0)
 		return r;
 	if (blocks->index)

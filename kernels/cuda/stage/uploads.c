@@ -9,9 +9,6 @@
 
 #include "kernels/cuda/driver/capture.h"
 
-/* Beyond so many, whoever takes one waits for the oldest. */
-#define MOST_UPLOADS 256
-
 int uploads_init(struct uploads *uploads, CUdevice device, struct error *err)
 {
 	const CUmemPoolProps properties = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -52,7 +49,8 @@ static int pin(struct upload *upload, struct error *err)
 
 	if (pages == MAP_FAILED)
 		return error_set(err, STATUS_NO_MEMORY, "out of memory");
-	/* A child of fork that wrote to these pages would otherwise leave the device with another copy. */
+	/* Without this, the first write after a fork could give this process a new page while the device
+	 * keeps reading the old one. */
 	madvise(pages, UPLOAD_BUFFER_BYTES, MADV_DONTFORK);
 	r = driver_call(err, cuMemHostRegister, (pages, UPLOAD_BUFFER_BYTES, 0));
 	if (r < 0)
@@ -95,15 +93,17 @@ void uploads_deinit(struct uploads *uploads)
 
 /* ---- Lending ------------------------------------------------------------------------------------------ */
 
-/* Takes the oldest pages that are under way if the device has passed them. */
+/* Takes pages that are under way and that the device has passed. Those of a stream that is held up stay. */
 static struct upload *take_passed(struct uploads *uploads)
 {
-	struct upload *upload = TAILQ_FIRST(&uploads->under_way);
+	struct upload *upload;
 
-	if (!upload || driver.cuEventQuery(upload->passed) != CUDA_SUCCESS)
-		return NULL;
-	TAILQ_REMOVE(&uploads->under_way, upload, entry);
-	return upload;
+	TAILQ_FOREACH(upload, &uploads->under_way, entry)
+		if (driver.cuEventQuery(upload->passed) == CUDA_SUCCESS) {
+			TAILQ_REMOVE(&uploads->under_way, upload, entry);
+			return upload;
+		}
+	return NULL;
 }
 
 /* Returns pages that nobody uses, or NULL if there are none. */
@@ -121,58 +121,11 @@ static struct upload *take_idle(struct uploads *uploads)
 	return upload;
 }
 
-/* Counts one more, if there may be one more. */
-static bool may_grow(struct uploads *uploads)
-{
-	bool may;
-
-	pthread_mutex_lock(&uploads->lock);
-	may = uploads->n < MOST_UPLOADS || TAILQ_EMPTY(&uploads->under_way);
-	uploads->n += may;
-	pthread_mutex_unlock(&uploads->lock);
-	return may;
-}
-
-static void count_one_less(struct uploads *uploads)
-{
-	pthread_mutex_lock(&uploads->lock);
-	uploads->n--;
-	pthread_mutex_unlock(&uploads->lock);
-}
-
-/* Waits for the oldest that are under way. NULL: others have taken them all meanwhile. */
-static struct upload *take_oldest(struct uploads *uploads)
-{
-	struct upload *upload;
-
-	pthread_mutex_lock(&uploads->lock);
-	upload = TAILQ_FIRST(&uploads->under_way);
-	if (upload)
-		TAILQ_REMOVE(&uploads->under_way, upload, entry);
-	pthread_mutex_unlock(&uploads->lock);
-	if (upload)
-		driver.cuEventSynchronize(upload->passed);
-	return upload;
-}
-
+/* There are as many pages as launches with lists have been under way at once, which the driver bounds. */
 static int take_pages(struct uploads *uploads, struct upload **ret, struct error *err)
 {
-	int r;
-
-	for (;;) {
-		*ret = take_idle(uploads);
-		if (*ret)
-			return 0;
-		if (may_grow(uploads)) {
-			r = upload_new(uploads, ret, err);
-			if (r < 0)
-				count_one_less(uploads);
-			return r;
-		}
-		*ret = take_oldest(uploads);
-		if (*ret)
-			return 0;
-	}
+	*ret = take_idle(uploads);
+	return *ret ? 0 : upload_new(uploads, ret, err);
 }
 
 static void put_back(struct upload *upload, struct upload_list *list)
@@ -203,22 +156,18 @@ int upload_take(struct uploads *uploads, CUstream stream, struct upload **ret, s
 
 /* ---- Giving back -------------------------------------------------------------------------------------- */
 
-/* Runs on a thread of the driver's, which must not call the driver. */
+/* The driver calls this on a thread of its own, where no driver call is allowed. */
 static void CUDA_CB on_graph_gone(void *arg)
 {
 	struct upload *upload = arg;
-	struct uploads *uploads = upload->of;
 
-	pthread_mutex_lock(&uploads->lock);
-	uploads->n++;
-	TAILQ_INSERT_TAIL(&uploads->free, upload, entry);
-	pthread_mutex_unlock(&uploads->lock);
+	put_back(upload, &upload->of->free);
 }
 
-/* The graph has the pages from now on. */
+/* Hands the pages to the graph, which returns them when it and all that was instantiated from it are
+ * destroyed. */
 static int leave_to_graph(struct upload *upload, struct error *err)
 {
-	struct uploads *uploads = upload->of;
 	const CUgraph graph = upload->graph;
 	CUuserObject object;
 	int r = driver_call(err, cuUserObjectCreate,
@@ -226,7 +175,6 @@ static int leave_to_graph(struct upload *upload, struct error *err)
 
 	if (r < 0)
 		return r;
-	count_one_less(uploads);
 	r = driver_call(err, cuGraphRetainUserObject, (graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE));
 	if (r < 0)
 		driver.cuUserObjectRelease(object, 1);

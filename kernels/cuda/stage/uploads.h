@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory for the lists of launches into the program's own streams: pinned pages for the host's side, and
- * memory of the device that is allocated and freed in the stream's order.
+/* Launches into the program's own streams put their lists into pinned pages of the host and into memory of
+ * the device that is allocated and freed in the stream's order.
  *
  * Pages are lent to a launch. They come back once the device has passed the launch or, if the launch was
  * captured, once the graph and all that was instantiated from it are destroyed, since each replay reads them
- * anew. Any thread may take and give; a thread waits only if so many launches with lists are under way that
- * they have all the pages that there may be.
+ * anew. Any thread may take and give, and none waits for the device.
  */
 #ifndef KERNELS_CUDA_STAGE_UPLOADS_H
 #define KERNELS_CUDA_STAGE_UPLOADS_H
@@ -16,14 +15,14 @@
 
 #include "kernels/cuda/driver/driver.h"
 
-/* The lists of a message are smaller, tables of layers included. */
+/* An upload is larger than the lists of any message, tables of layers included. */
 #define UPLOAD_BUFFER_BYTES (256u << 10)
 
 struct upload {
-	char *host;         /* UPLOAD_BUFFER_BYTES, pinned */
-	CUdeviceptr device; /* as many, while it is lent */
-	CUevent passed;     /* recorded when it was given back */
-	CUgraph graph;      /* whose capture it is lent to, while it is lent; NULL: to none */
+	char *host;         /* pinned, UPLOAD_BUFFER_BYTES long */
+	CUdeviceptr device; /* as many bytes on the device, while the pages are lent */
+	CUevent passed;     /* recorded on the stream when the pages are given back */
+	CUgraph graph;      /* the graph that is being captured, while the pages are lent; NULL: none is */
 	struct uploads *of;
 	TAILQ_ENTRY(upload) entry;
 };
@@ -32,17 +31,16 @@ TAILQ_HEAD(upload_list, upload);
 
 struct uploads {
 	CUmemoryPool pool;
-	pthread_mutex_t lock; /* of what follows */
+	pthread_mutex_t lock; /* It guards what follows. */
 	struct upload_list free;
-	struct upload_list under_way; /* given back, in that order; the device may not have passed them */
-	uint32_t n;                   /* all that there are, but for those that graphs have */
+	struct upload_list under_way; /* given back, oldest first; the device may still read them */
 };
 
-/* The context of the device is current, and capturing threads may call this (capture.h). Returns 0, or the
- * driver's error. */
+/* The context of the device must be current. The call is allowed during a capture only between capture_allow
+ * and capture_restore. Returns 0, or the driver's error. */
 int uploads_init(struct uploads *uploads, CUdevice device, struct error *err);
 
-/* Nothing may be lent. */
+/* Frees all pages. None may be lent or held by a graph. */
 void uploads_deinit(struct uploads *uploads);
 
 /* Lends pages and memory of the device to launches that follow on the stream. Returns 0, NO_MEMORY or the

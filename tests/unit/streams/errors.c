@@ -89,6 +89,7 @@ Test(stream_errors, what_a_transform_refuses)
 	CUdeviceptr src = rig_numbers(35), dst = rig_bytes(35 * 4, 0);
 	const struct tma_tensor to = matrix(dst, 7, 6), from = matrix(src, 5, 7), same = matrix(src, 7, 5);
 	struct tma_transform t = { .dst = &to, .src = &from, .perm = (const int[]){ 1, 0 } };
+	struct tma_item item = { .transform = &t };
 
 	cr_assert_eq(tma_enqueue(client, &t, stream), TMA_INVALID_ARGUMENT);
 	cr_assert_eq(tma_last_result(client)->status, TMA_INVALID_ARGUMENT);
@@ -96,6 +97,9 @@ Test(stream_errors, what_a_transform_refuses)
 	cr_assert_eq(tma_enqueue(client, &t, stream), TMA_OVERLAP);
 	cr_assert_eq(tma_enqueue(client, NULL, stream), TMA_INVALID_ARGUMENT);
 	cr_assert_eq(tma_enqueue(NULL, &t, stream), TMA_INVALID_ARGUMENT);
+	cr_assert_eq(tma_enqueue_items(NULL, &item, 1, NULL, stream), TMA_INVALID_ARGUMENT);
+	cr_assert_eq(item.status, TMA_INVALID_ARGUMENT);
+	cr_assert_eq(tma_enqueue_items(client, &item, 0, NULL, stream), TMA_INVALID_ARGUMENT);
 	assert_works();
 }
 

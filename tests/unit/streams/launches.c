@@ -122,6 +122,18 @@ Test(streams, exact_casts_are_counted)
 	tma_free(other);
 }
 
+/* A tensor without elements needs no memory. */
+Test(streams, nothing_to_move)
+{
+	const struct tma_tensor to = matrix(0, 7, 0), from = matrix(0, 0, 7);
+
+	cr_assert_eq(
+	    tma_enqueue(client,
+	                &(struct tma_transform){ .dst = &to, .src = &from, .perm = (const int[]){ 1, 0 } },
+	                stream),
+	    0, "%s", tma_last_error(client));
+}
+
 /* ---- Lists -------------------------------------------------------------------------------------------- */
 
 #define ROWS    32
@@ -169,6 +181,18 @@ static void gather(size_t n)
 	free(kept);
 }
 
+static int enqueue_long_list(CUdeviceptr dst, CUdeviceptr src, CUstream into)
+{
+	static int32_t index[3000];
+	const struct tma_tensor to = row_at(dst), from = row_at(src);
+	const struct tma_transform row = { .dst = &to, .src = &from };
+	const struct tma_blocks blocks = {
+		.transform = &row, .index = index, .index_dtype = TMA_INT32, .count = 3000, .limit = ROWS
+	};
+
+	return tma_enqueue_gather(client, &blocks, into);
+}
+
 Test(streams, gathers_by_short_and_long_lists)
 {
 	gather(1);
@@ -195,11 +219,43 @@ Test(streams, scatters)
 	cr_assert_eq(to[1][0], 0xeeeeeeee);
 }
 
-/* More long lists are under way at once than pinned pages are kept for. */
+/* Blocks that begin where their regions do. */
+Test(streams, gathers_in_regions)
+{
+	const int32_t index[3] = { 4, 0, 31 };
+	CUdeviceptr src = rig_numbers(ROWS * COLUMNS), dst = rig_bytes(3 * COLUMNS * 4, 0xee);
+	struct tma_tensor to = row_at(0), from = row_at(0);
+	const struct tma_transform row = { .dst = &to, .src = &from };
+	const struct tma_blocks blocks = {
+		.transform = &row, .index = index, .index_dtype = TMA_INT32, .count = 3
+	};
+
+	cr_assert_eq(tma_region_from_device_ptr(client, (const void *)dst, 3 * COLUMNS * 4, 0, &to.region),
+	             0);
+	cr_assert_eq(tma_region_from_device_ptr(client, (const void *)src, ROWS * COLUMNS * 4,
+	                                        TMA_REGION_READ_ONLY, &from.region),
+	             0);
+	cr_assert_eq(tma_enqueue_gather(client, &blocks, stream), 0, "%s", tma_last_error(client));
+	cr_assert(is_gathered(dst, src, index, 3));
+}
+
+/* A launch with a list does not wait, however many are under way and whichever stream is held up. */
 Test(streams, many_long_lists_at_once)
 {
-	for (int i = 0; i < 300; i++)
-		gather(2100);
+	CUdeviceptr word = rig_bytes(8, 0), src = rig_numbers(ROWS * COLUMNS);
+	CUdeviceptr dst = rig_bytes(3000 * COLUMNS * 4, 0);
+	CUstream other;
+
+	cuda(cuStreamCreateWithPriority(&other, CU_STREAM_NON_BLOCKING, 0));
+	cuda(cuStreamWaitValue64(other, word, 1, CU_STREAM_WAIT_VALUE_GEQ));
+	for (int i = 0; i < 300; i++) {
+		cr_assert_eq(enqueue_long_list(dst, src, other), 0, "%s", tma_last_error(client));
+		cr_assert_eq(enqueue_long_list(dst, src, stream), 0, "%s", tma_last_error(client));
+	}
+	cuda(cuStreamSynchronize(stream));
+	cuda(cuStreamWriteValue64(stream, word, 1, 0));
+	cuda(cuStreamSynchronize(other));
+	cuda(cuStreamDestroy(other));
 }
 
 /* ---- Plans and items ---------------------------------------------------------------------------------- */
@@ -222,7 +278,7 @@ Test(streams, plans_and_items)
 	             0, "%s", tma_last_error(client));
 	cr_assert(is_transposed(dst + 35 * 4, src + 35 * 4, 5, 7));
 	items[0].plan = plan;
-	cr_assert_eq(tma_enqueue_items(client, items, 3, stream), TMA_INVALID_ARGUMENT);
+	cr_assert_eq(tma_enqueue_items(client, items, 3, NULL, stream), TMA_INVALID_ARGUMENT);
 	cr_assert_str_eq(tma_last_error(client),
 	                 "src: 0x3 is neither memory of a device nor pinned memory of the host");
 	cr_assert(items[0].status == 0 && items[1].status == TMA_INVALID_ARGUMENT && items[2].status == 0);
@@ -301,10 +357,18 @@ Test(streams, calls_that_wait_count)
 		                           .index_dtype = TMA_INT64,
 		                           .count = 5,
 		                           .limit = 4 };
+	struct tma_enqueued counts;
 	float got[5];
 
 	rig_put(src, values, sizeof values);
 	rig_put(index, list, sizeof list);
+	/* What a launch counts is not a waiting call's. */
+	cr_assert_eq(
+	    tma_enqueue(client,
+	                &(struct tma_transform){ .dst = &to, .src = &from, .conversion = &conversion },
+	                stream),
+	    0);
+	cuda(cuStreamSynchronize(stream));
 	for (int i = 0; i < 2; i++) {
 		cr_assert_eq(tma_transform(client, &(struct tma_transform){ .dst = &to,
 		                                                            .src = &from,
@@ -322,4 +386,6 @@ Test(streams, calls_that_wait_count)
 	cr_assert_eq(tma_last_result(client)->beyond, 1);
 	rig_get(got, dst, sizeof got);
 	cr_assert(got[0] == 3 && got[1] == 0 && got[2] == 1 && got[3] == 0 && got[4] == 1.5f);
+	cr_assert_eq(tma_enqueued(client, stream, &counts), 0);
+	cr_assert_eq(counts.changed, 2);
 }

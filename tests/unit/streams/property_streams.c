@@ -28,7 +28,7 @@
 #define ROW_BYTES     48
 #define ROWS          64
 
-static _Noreturn void die(const char *format, ...)
+static __attribute__((format(printf, 1, 2), noreturn)) void die(const char *format, ...)
 {
 	va_list args;
 
