@@ -452,10 +452,10 @@ params_fn transform_fill;
 /* Of a reply that is a struct msg_transform_done. */
 reply_fn on_transform_done;
 
-/* Returns the call of a transform, which may be NULL, by one of the methods that take one. */
+/* Returns the call of one of the methods that take a transform. t may be NULL. */
 struct call call_of_transform(enum method_id method, const struct tma_transform *t);
 
-/* Sets what a transform has done. */
+/* Copies the fields of the reply to the result. */
 void result_of_transform(struct tma_result *ret, const struct msg_transform_done *done);
 
 /* A path that is too long is cut. */
@@ -466,12 +466,12 @@ void result_set_path(struct tma_result *result, struct bytes path);
 /* Returns the call of METHOD_gather or METHOD_scatter. blocks may be NULL. */
 struct call call_of_blocks(enum method_id method, const struct tma_blocks *blocks);
 
-/* Sets what a gather or scatter has done. */
+/* Copies the fields of the reply to the result. */
 void result_of_blocks(struct tma_result *ret, const struct msg_blocks_done *done);
 
 /* ---- items.c --------------------------------------------------------------------------------------- */
 
-/* Sets an item as it travels. Returns 0, or INVALID_ARGUMENT. */
+/* Encodes an item for a request. Returns 0, or INVALID_ARGUMENT. */
 int item_params(tma_client *client, const struct tma_item *item, struct submit_item *ret);
 
 /* ---- ticket.c -------------------------------------------------------------------------------------- */
@@ -539,6 +539,7 @@ int plan_param(tma_client *client, const tma_plan *plan, uint64_t *ret);
 int run_params(tma_client *client, const tma_plan *plan, struct tma_place dst, struct tma_place src,
                struct msg_plan_run *ret);
 
+/* A run of a plan, which its call points to until it is sent. */
 struct plan_run {
 	const tma_plan *plan;
 	struct tma_place dst, src;

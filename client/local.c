@@ -136,7 +136,7 @@ int local_transform(tma_client *client, const struct tma_transform *t)
 	int r = order_check_waiting(client, t ? t->order : NULL);
 
 	if (r == 0) {
-		params.transform = (struct msg_transform){ 0 }; /* defaults of what is absent */
+		params.transform = (struct msg_transform){ 0 }; /* Absent fields read as 0. */
 		r = transform_params(client, t, &params.transform);
 	}
 	if (r == 0 && t->n_further_dst > 0)

@@ -1135,35 +1135,40 @@ TMA_API int tma_dispatch(tma_client *client);
 
 /* A client of "local:" launches requests into a stream of the program's own, a CUstream or cudaStream_t: the
  * calling thread launches the kernels and does not wait for them, and the device runs them in the stream's
- * order. A call costs as much as the launch of a kernel. The first one in a CUDA context loads the kernels,
- * and the first one with a layout plans it.
+ * order. A call costs about as much as a kernel launch; a long list, several items or amax add a copy and an
+ * allocation in the stream. The first one in a CUDA context loads the kernels, and the first one with a
+ * layout plans it.
  *
  * The tensors are memory that the context of the stream reaches: that of its device, of other devices with
  * peer access, and pinned memory of the host. A tensor's region is NULL and its offset the address of element
  * [0, ..., 0], or it is a region of such memory. What the call is given can be freed or changed once it has
  * returned, but for the tensors, which must live until the stream has passed.
  *
- * The stream may be captured. A graph holds whatever its requests need, and runs them whenever it is
- * launched, on what their tensors then contain; lists and numbers are those of the call.
+ * The stream may be captured. A graph keeps what its requests need except their tensors and the client, which
+ * must not be freed while the graph is used. Each launch of it moves what the tensors then contain; lists and
+ * numbers are those of the call. A graph with long lists, items or amax may contain allocations, so that it
+ * cannot be cloned, used as a child, or instantiated twice at a time.
  *
- * The stream belongs to the current context of the calling thread; if none is current, that of the stream
- * becomes current. NULL is the default stream. Several threads may launch at once, each with a client of its
- * own. Requests return errors as those of tma_transform and its kin do, and the following ones.
- * INVALID_ARGUMENT: the stream is of another context than the current one, or a tensor is memory of another
- * context or of the host that is not pinned. UNSUPPORTED: the client has a service, there is no GPU of
- * compute capability 9.0, or no peer access; an order has points. DEVICE_LOST: the program's context has
- * failed, for good.
+ * The stream must belong to the current context of the calling thread. If the thread has none, that of the
+ * stream becomes current and stays so. NULL is the legacy default stream of the current context. Several
+ * threads may launch at once, each with a client of its own.
  *
- * tma_last_result() has the path and the bytes; the rest is not known yet. An exact cast that changes a value
- * fails nothing here: tma_enqueued counts it. */
+ * Besides the errors of tma_transform, tma_gather and the like, there are these. INVALID_ARGUMENT: the stream
+ * is of another context than the current one, or a tensor is memory of another context or of the host that is
+ * not pinned. UNSUPPORTED: the client has a service, the device is older than compute capability 9.0 or has
+ * no peer access to that of a tensor, or an order has points; of an order only multiprocessors counts.
+ * DEVICE_LOST: the program's context has failed, for good.
+ *
+ * tma_last_result() then has the kernel family and the bytes; its other fields mean nothing. An exact cast
+ * that changes values does not fail the call: tma_enqueued counts them. */
 TMA_API int tma_enqueue(tma_client *client, const struct tma_transform *transform, void *stream);
 TMA_API int tma_enqueue_run(tma_client *client, const tma_plan *plan, struct tma_place dst,
                             struct tma_place src, const struct tma_order *order, void *stream);
 TMA_API int tma_enqueue_gather(tma_client *client, const struct tma_blocks *blocks, void *stream);
 TMA_API int tma_enqueue_scatter(tma_client *client, const struct tma_blocks *blocks, void *stream);
 
-/* Launches n items, in their order. Each gets a status. Returns 0, or the status of the first that failed,
- * whose error message is then the last error. */
+/* Launches n items, in their order, and sets the status of each. Returns 0, or the status of the first that
+ * failed, whose error message is then the last error. order may be NULL. */
 TMA_API int tma_enqueue_items(tma_client *client, struct tma_item *items, size_t n,
                               const struct tma_order *order, void *stream);
 
@@ -1174,8 +1179,9 @@ struct tma_enqueued {
 	uint64_t reserved[6];
 };
 
-/* Waits for the stream, which must not be captured, and sets *ret to what the client's requests in the
- * context of the stream have counted since the last call. */
+/* Waits for the stream, which must not be in capture, and sets *ret to what the client's requests have
+ * counted since the last call, on all streams of that context. Requests in other streams may not have ended,
+ * and are then counted by a later call. */
 TMA_API int tma_enqueued(tma_client *client, void *stream, struct tma_enqueued *ret);
 
 /* ---- Submission rings ------------------------------------------------------------------------------ */

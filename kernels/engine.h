@@ -223,10 +223,11 @@ struct engine_cache_stats {
 	uint64_t entries;
 };
 
-/* What the device counts of jobs that were launched into the program's own streams. It only grows. */
+/* What the device counts of jobs that were launched into the program's own streams. These numbers only grow.
+ */
 struct engine_counts {
-	uint64_t passed;  /* entries of lists that are -1; of lists that the device reads */
-	uint64_t beyond;  /* entries of those that name no block */
+	uint64_t passed;  /* entries of -1, in lists that the device reads */
+	uint64_t beyond;  /* entries of such lists that name no block */
 	uint64_t changed; /* elements whose values an exact cast has changed */
 	uint64_t unused;
 };
@@ -323,13 +324,14 @@ int engine_cuda_open(struct engine **ret, const struct engine_options *options, 
 
 /* Sets *ret to the engine of the CUDA context that is current in the calling thread. The stream, a CUstream,
  * must be of that context; if none is current, its own becomes current. An engine is opened at the first call
- * for its context, which loads the kernels, and stays for as long as the context does; it is never closed.
- * Returns 0, UNSUPPORTED if there is no driver or the device will not do, INVALID_ARGUMENT for the stream, or
- * another error of the driver's. Any thread may call this. */
+ * for its context, which loads the kernels, and is never closed: when the program destroys the context, the
+ * engine stays allocated and is not used again. Returns 0, UNSUPPORTED if there is no driver or the device
+ * will not do, INVALID_ARGUMENT for the stream, or another error of the driver's. Any thread may call this.
+ */
 int engine_cuda_of_stream(struct engine **ret, void *stream, struct error *err);
 
-/* Returns whether memory at the address is a device's, as far as a CUDA driver that the program has loaded
- * says so to the calling thread. A driver that is not loaded yet stays so. */
+/* Returns whether the address is memory of a device, other than managed memory, as far as a CUDA driver that
+ * the program has loaded and initialized tells the calling thread. */
 bool engine_cuda_has(uint64_t address);
 
 /* How many devices it may be opened for, by ordinal; some may not do. An error where there is no driver. From
@@ -559,7 +561,7 @@ static inline int engine_counts_new(struct engine *engine, uint64_t *ret, struct
 	return engine->ops->counts_new(engine, ret, ret_now, err);
 }
 
-/* Gives counts back. Launches that are still under way add to whoever has them next. */
+/* Gives counts back. Launches and graphs that use them go on adding, to whoever has them next. */
 static inline void engine_counts_free(struct engine *engine, uint64_t counts)
 {
 	engine->ops->counts_free(engine, counts);

@@ -142,8 +142,7 @@ int local_stream_counts(struct local_session *session, void *stream, struct loca
 	return r;
 }
 
-/* ---- Memory of devices without a stream -----------------------------------------------------------------
- */
+/* ---- Memory of devices without a stream --------------------------------------------------------------- */
 
 static bool is_on_device(const struct local_session *session, const struct msg_tensor *tensor)
 {

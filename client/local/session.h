@@ -37,7 +37,7 @@ struct local_session {
 	struct local_plan **plans; /* plan i has the id i + 1; NULL: there is none of that id */
 	uint64_t n_plans;
 	struct local_items *items;    /* of the last submit; NULL: there was none */
-	struct device_counts *counts; /* of each engine of a CUDA context that it has used */
+	struct device_counts *counts; /* one for each CUDA context in which it has launched */
 	bool is_of_items;             /* what is moved is an item of a submit */
 };
 
@@ -92,9 +92,9 @@ int local_stream_counts(struct local_session *session, void *stream, struct loca
 
 void local_counts_free(struct local_session *session);
 
-/* Has what follows run on the device that has one of these tensors, in the default stream and to its end,
- * until local_stream_end. *ret_has_begun: whether any does. Returns 0, or as stream_begin of the door does.
- */
+/* If one of the tensors is memory of a device, has what follows run to its end in the default stream of the
+ * current CUDA context, until local_stream_end, and sets *ret_has_begun. Returns 0, or as stream_begin of the
+ * door does. */
 int local_device_begin(struct local_session *session, const struct msg_tensor *dst,
                        const struct msg_tensor *src, bool *ret_has_begun, struct error *err);
 
@@ -103,7 +103,7 @@ int local_device_begin(struct local_session *session, const struct msg_tensor *d
 /* Refuses points of timelines, which only a service has; has_wait and has_signal say which are given. */
 int local_check_points(bool has_wait, bool has_signal, struct error *err);
 
-/* Runs a transform to its end. */
+/* Runs a transform to its end, or launches it. */
 int local_transform_run(struct local_session *session, const struct msg_transform *params,
                         struct msg_transform_done *ret, struct error *err);
 

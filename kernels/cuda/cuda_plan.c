@@ -109,7 +109,7 @@ struct engine_plan *cuda_plan_of_member(struct engine_plan *plan, uint64_t bits)
 	return made(get(plan->cache, &key, &plan->transform, places));
 }
 
-/* The plan is for the blocks of a list, each of which has so many multiprocessors. */
+/* Makes the plan for the blocks of a list, each of which may occupy `share` multiprocessors. */
 static struct engine_plan *made_for_list(struct engine_plan *plan, uint64_t share)
 {
 	struct plan_facts facts;

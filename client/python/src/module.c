@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 
-/* Whether the engine for GPUs is in the extension. */
+/* HAS_CUDA tells whether the extension contains the engine for GPUs. */
 #ifdef HAVE_CUDA
 #define HAS_CUDA 1
 #else

@@ -433,7 +433,7 @@ int py_region_place(struct py_client *c, const struct py_tensor *t, bool writabl
 	}
 	if (extent.size == 0)
 		return place_nothing(c, ret);
-	if (c->is_local) { /* An address is enough. */
+	if (c->is_local) { /* Without a service, an address stands for a region. */
 		*ret = (struct tma_place){ .offset = (uint64_t)(uintptr_t)extent.start };
 	} else if (!py_tensor_is_host(t)) {
 		if (segments_find(c, t, extent, ret) < 0)

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a stream capture of the program's means for calls of the driver.
+/* These functions let the library make driver calls while the program captures a stream.
  *
- * While a thread captures a stream, the driver refuses calls that a capture cannot hold, such as allocations
- * and queries, even if they have nothing to do with the captured stream, and the capture is lost. A thread
- * that knows what it does makes such calls between capture_allow and capture_restore.
+ * While this thread captures, or any thread captures in global mode, the driver refuses calls that a graph
+ * cannot hold, such as allocations and queries, and the capture is lost. Calls that have nothing to do with
+ * the capture are made between capture_allow and capture_restore.
  */
 #ifndef KERNELS_CUDA_DRIVER_CAPTURE_H
 #define KERNELS_CUDA_DRIVER_CAPTURE_H
 
 #include "driver.h"
 
+/* Allows such calls on this thread. Returns the mode for capture_restore. */
 static inline CUstreamCaptureMode capture_allow(void)
 {
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A GPU with a context, and the kernels that are loaded in it. */
+/* A device is a GPU with a context in which the kernels are loaded. */
 #ifndef KERNELS_CUDA_DRIVER_DEVICE_H
 #define KERNELS_CUDA_DRIVER_DEVICE_H
 
@@ -41,8 +41,9 @@ struct device {
  * one named. On failure there is nothing to close. */
 int device_open(struct device *ret, const char *which, struct error *err);
 
-/* Does the same for a context that the program has made and that is current in the calling thread. The device
- * is then of use for as long as that context lives, which is up to the program. */
+/* Loads the kernels into a context that the program has made and that is current in the calling thread. The
+ * device can be used until the program destroys that context. Returns 0, UNSUPPORTED or the driver's error.
+ */
 int device_adopt(struct device *ret, CUcontext context, struct error *err);
 
 /* May be called by a thread that has any context current. Afterwards none is current, unless the device was

@@ -28,7 +28,7 @@ struct map_entry {
 };
 
 struct map_cache {
-	pthread_mutex_t lock;      /* of all but the counters, which only its holder changes */
+	pthread_mutex_t lock;      /* It guards everything but the counters, which only its holder changes. */
 	struct map_entry *entries; /* the first n_entries are in use */
 	uint64_t capacity;
 	TAILQ_HEAD(map_list, map_entry) used;
@@ -54,6 +54,7 @@ void map_cache_deinit(struct map_cache *cache);
 int map_cache_get(struct map_cache *cache, const struct tensor_map_layout *layout, uint64_t address,
                   CUtensorMap *ret, struct error *err);
 
+/* Any thread may call this; it takes no lock. */
 void map_cache_stats(const struct map_cache *cache, struct engine_cache_stats *ret);
 
 #endif

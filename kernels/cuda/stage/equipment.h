@@ -56,7 +56,7 @@ struct pack_slots {
 
 struct equipment {
 	struct launcher launcher;
-	struct map_cache maps; /* the launcher's */
+	struct map_cache maps; /* The launcher uses these. */
 	struct cuda_plans *plans;
 	CUstream copy_in; /* for jobs that run in rounds, whose kernels are on a stream of their own */
 	CUstream copy_out;

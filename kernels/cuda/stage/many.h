@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* This launches jobs in one go, each side where it is: those of more than one move, and those that convert,
- * have what they need laid out in an upload buffer. */
+/* This launches a whole job at once, without staging. What a job of several moves or a conversion needs is
+ * laid out in an upload buffer first. */
 #ifndef KERNELS_CUDA_STAGE_MANY_H
 #define KERNELS_CUDA_STAGE_MANY_H
 
@@ -12,7 +12,7 @@
 
 struct many {
 	struct launcher *launcher;
-	struct upload_buffer *upload_buffer; /* of the flight, in use until that has ended */
+	struct upload_buffer *upload_buffer; /* a flight's own, or borrowed for this launch */
 	struct engine_job *job;
 	CUstream stream;
 };

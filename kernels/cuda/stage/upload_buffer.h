@@ -9,8 +9,8 @@
  * - the largest magnitudes of blocks, between the two passes of a move with amax. The moves of a job follow
  *   each other on a stream, so there is room for those of one move at a time.
  * - counters of the elements that exact casts have changed, one for each move, which the device adds to. A
- *   job with a signal ends in a second round, which signals once the counters have been seen to be 0. For
- *   launches into a stream of the program's own, counters elsewhere outlive the job (struct engine_counts).
+ *   job with a signal ends in a second round, which signals once the counters have been seen to be 0.
+ * Launches into the program's own streams use counters that outlive the job (struct engine_counts).
  */
 #ifndef KERNELS_CUDA_STAGE_UPLOAD_BUFFER_H
 #define KERNELS_CUDA_STAGE_UPLOAD_BUFFER_H
@@ -33,11 +33,11 @@ struct upload_buffer {
 	uint64_t magnitudes; /* their address on the device; 0: there are none */
 	uint64_t *changed;   /* a counter for each move; NULL: there are none */
 
-	/* Of a buffer that is borrowed: */
-	struct uploads *uploads; /* from these; NULL: it is the flight's own */
-	struct upload *upload;   /* NULL: it is not open */
-	CUstream stream;         /* for launches on this stream */
-	uint64_t counts;         /* where a struct engine_counts lies on the device */
+	/* The rest concerns buffers that are borrowed. */
+	struct uploads *uploads; /* where it is borrowed from; NULL: the buffer is a flight's own */
+	struct upload *upload;   /* what is borrowed now; NULL: nothing */
+	CUstream stream;         /* the stream of the launches */
+	uint64_t counts;         /* device address of a struct engine_counts */
 };
 
 /* Empties the buffer, and opens or borrows it first if need be. */
@@ -84,7 +84,8 @@ static inline void upload_buffer_clear(struct upload_buffer *upload_buffer)
 	upload_buffer->changed = NULL;
 }
 
-/* Returns whether the job's moves need anything in the buffer. */
+/* Returns whether the job's moves need anything in the buffer. A borrowed one does not hold the counters of
+ * exact casts. */
 bool upload_buffer_is_needed(const struct upload_buffer *upload_buffer, const struct engine_job *job);
 
 /* Does what upload_buffer_begin does, and makes room for what the moves need. Returns NO_MEMORY if that is
