@@ -166,8 +166,9 @@ class _Prepared(Move):
         self._prepared, self._of, self._sides = request, of, (dst, src, conversion)
 
     def request(self, core: _core.Client | None = None) -> _core.Request:
-        """The run of the plan. If a side was replaced by staging memory, with strides of its own, or the request is for
-        another client than the plan's, it is that of the move."""
+        """The run of the plan. If a side was replaced by staging memory, with strides of its own, or this process
+        launches what a service has planned, it is that of the move."""
         dst, src, conversion = self._sides
         is_same = self.dst is dst and self.src is src and self.conversion is conversion
-        return self._prepared if is_same and core in (None, self._of) else super().request(core)
+        is_launched = core is not None and core.is_local and not self._of.is_local
+        return self._prepared if is_same and not is_launched else super().request(core)
