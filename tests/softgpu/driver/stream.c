@@ -8,15 +8,21 @@
 #include "softgpu.h"
 
 static uint64_t last_number;
+static struct stream primary_legacy[MOST_DEVICES]; /* Those of primary contexts are never freed. */
+
+static void add(struct stream *stream, struct context *context, bool blocking, int priority)
+{
+	*stream = (struct stream){ .context = context, .is_blocking = blocking, .priority = priority };
+	STAILQ_INIT(&stream->ops);
+	TAILQ_INSERT_TAIL(&streams, stream, entry);
+}
 
 CUresult stream_new(struct stream **ret, struct context *context, bool blocking, int priority)
 {
 	struct stream *stream = malloc(sizeof *stream);
 	if (!stream)
 		return CUDA_ERROR_OUT_OF_MEMORY;
-	*stream = (struct stream){ .context = context, .is_blocking = blocking, .priority = priority };
-	STAILQ_INIT(&stream->ops);
-	TAILQ_INSERT_TAIL(&streams, stream, entry);
+	add(stream, context, blocking, priority);
 	*ret = stream;
 	return CUDA_SUCCESS;
 }
@@ -25,7 +31,13 @@ CUresult stream_new_legacy(struct context *context)
 {
 	if (context->legacy)
 		return CUDA_SUCCESS;
-	CUresult result = stream_new(&context->legacy, context, true, 0);
+	CUresult result = CUDA_SUCCESS;
+	if (context->is_primary) {
+		context->legacy = &primary_legacy[context->ordinal];
+		add(context->legacy, context, true, 0);
+	} else {
+		result = stream_new(&context->legacy, context, true, 0);
+	}
 	if (result == CUDA_SUCCESS)
 		context->legacy->is_legacy = true;
 	return result;
