@@ -1172,7 +1172,7 @@ TMA_API int tma_enqueue_scatter(tma_client *client, const struct tma_blocks *blo
 TMA_API int tma_enqueue_items(tma_client *client, struct tma_item *items, size_t n,
                               const struct tma_order *order, void *stream);
 
-/* What a client's requests on streams have counted. */
+/* This is what a client's requests on streams have counted. */
 struct tma_enqueued {
 	uint64_t changed; /* elements whose values exact casts have changed */
 	uint64_t beyond;  /* entries of lists in memory of the device that were out of range and skipped */

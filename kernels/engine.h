@@ -223,8 +223,7 @@ struct engine_cache_stats {
 	uint64_t entries;
 };
 
-/* What the device counts of jobs that were launched into the program's own streams. These numbers only grow.
- */
+/* The device counts these for jobs that were launched into the program's own streams. They only grow. */
 struct engine_counts {
 	uint64_t passed;  /* entries of -1, in lists that the device reads */
 	uint64_t beyond;  /* entries of such lists that name no block */

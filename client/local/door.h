@@ -30,7 +30,7 @@ union local_result {
 	struct msg_explanation explanation;
 };
 
-/* What requests in streams have counted. */
+/* This is what requests in streams have counted. */
 struct local_counts {
 	uint64_t changed, beyond;
 };

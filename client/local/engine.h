@@ -11,7 +11,7 @@
 
 #include "kernels/engine.h"
 
-/* What a device's engine counts, and what it had counted when that was last read. */
+/* These are a device's counts as they are, and as they were when they were last read. */
 struct local_counters {
 	uint64_t address; /* of a struct engine_counts on the device */
 	struct engine_counts seen;

@@ -69,8 +69,8 @@ enum needs {
 
 enum needs entry_needs(enum entry entry);
 
-/* Whether captures can prohibit the call: what it does is no operation of a stream, so that a replay would
- * not repeat it, or it waits for the device. */
+/* This tells whether captures can prohibit the call: what it does is no operation of a stream, so that a
+ * replay would not repeat it, or it waits for the device. */
 bool entry_is_unsafe(enum entry entry);
 
 CUresult enter(enum entry entry);

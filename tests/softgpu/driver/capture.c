@@ -82,7 +82,7 @@ CUresult capture_check_thread(void)
 	return result;
 }
 
-/* Whether a stream of the capture takes turns with the legacy one. */
+/* This tells whether a stream of the capture takes turns with the legacy one. */
 static bool is_with_legacy(const struct capture *capture, const struct stream *legacy)
 {
 	for (unsigned i = 0; i < capture->lanes; i++) {
@@ -256,7 +256,7 @@ void capture_leave(struct stream *stream)
 		graph_free(capture_free(capture));
 }
 
-/* Whether all nodes precede the end of the first stream. */
+/* This tells whether all nodes precede the end of the first stream. */
 static bool is_joined(const struct capture *capture)
 {
 	for (unsigned i = 0; i < capture->lanes; i++)

@@ -34,11 +34,11 @@ struct moment {
 /* Fails a call that captures prohibit to the calling thread, and invalidates them. */
 CUresult capture_check_thread(void);
 
-/* Whether an operation can be pushed into the stream; a use of the legacy one invalidates the captures that
- * it would depend on. */
+/* This tells whether an operation can be pushed into the stream; a use of the legacy one invalidates the
+ * captures that it would depend on. */
 CUresult capture_check(const struct stream *stream);
 
-/* The same for calls that ask what the stream has done, which no capture allows. */
+/* This does the same for calls that ask what the stream has done, which no capture allows. */
 CUresult capture_check_wait(const struct stream *stream);
 
 /* Invalidates the capture that the stream is in, and returns what a call that it cannot contain answers. */
@@ -53,7 +53,7 @@ CUresult capture_record(struct stream *stream, struct mark *mark);
 /* A stream waits for an event; the stream, the event's last record or both are part of a capture. */
 CUresult capture_wait(struct stream *stream, const struct mark *mark);
 
-/* What a call that asks for the event's last record answers: 0 if that was outside of captures. */
+/* This is the answer to a call that asks for the event's last record: 0 if that was outside of captures. */
 CUresult capture_check_mark(const struct mark *mark);
 
 /* The id of the capture that the stream is in. */
