@@ -139,6 +139,78 @@ class Array:
         return values
 
 
+class DLTensor(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32),
+                ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
+                ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)),
+                ("byte_offset", ctypes.c_uint64)]
+
+
+class ExchangeTable(ctypes.Structure):
+    """DLPackExchangeAPI of DLPack 1.3."""
+
+    LEND = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(DLTensor))
+    STREAM = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p))
+    _fields_ = [("major", ctypes.c_uint32), ("minor", ctypes.c_uint32), ("prev_api", ctypes.c_void_p),
+                ("allocate", ctypes.c_void_p), ("from_object", ctypes.c_void_p), ("to_object", ctypes.c_void_p),
+                ("lend", LEND), ("stream", STREAM)]
+
+
+class Exchanged(Array):
+    """An array whose type has DLPack's table, and the attributes of PyTorch's tensors that its functions do not tell.
+    The current stream is that of the array that was made last."""
+
+    requires_grad = False
+    current = 0  # handle of the stream
+    CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
+
+    def __init__(self, address, shape, dtype, stream, strides=None, room=None):
+        super().__init__(address, shape, dtype, stream, strides)
+        rank = len(self.shape)
+        dense = np.cumprod((1, *self.shape[:0:-1]))[::-1] if rank else ()
+        self._shape = (ctypes.c_int64 * rank)(*self.shape)
+        self._strides = (ctypes.c_int64 * rank)(*(strides or (int(n) for n in dense)))
+        self.room = room  # address of memory for a result
+        self.negative = self.conjugate = False
+        Exchanged.current = stream.handle
+
+    def is_neg(self):
+        return self.negative
+
+    def is_conj(self):
+        return self.conjugate
+
+    def new_empty(self, shape):
+        return type(self)(self.room, shape, self.dtype, self.stream)
+
+    def lend(self, to):
+        to.data, to.device_type, to.device_id, to.ndim = self.address, 2, 0, len(self.shape)
+        to.code, to.bits, to.lanes = self.CODES[self.dtype.kind], 8 * self.dtype.itemsize, 1
+        to.shape, to.strides, to.byte_offset = self._shape, self._strides, 0
+
+
+def _lend(array, to):
+    array.lend(to[0])
+    return 0
+
+
+def _current(device_type, device, to):
+    assert (device_type, device) == (2, 0)
+    to[0] = Exchanged.current
+    return 0
+
+
+def _capsule(table):
+    new = ctypes.pythonapi.PyCapsule_New
+    new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+    return new(ctypes.addressof(table), b"dlpack_exchange_api", None)
+
+
+_table = ExchangeTable(1, 3, None, None, None, None, ExchangeTable.LEND(_lend), ExchangeTable.STREAM(_current))
+_later = ExchangeTable(2, 0, ctypes.addressof(_table))  # a table of DLPack 2, which leads to the other one
+Exchanged.__dlpack_c_exchange_api__ = _capsule(_later)
+
+
 class Device:
     """A device's memory and a stream of it. Each array is in an allocation of its own, or several are one behind the
     other in one."""

@@ -81,6 +81,75 @@ def test_transforms(c, arrays, stream):
     c.synchronize()
 
 
+def exchanged(span, stream, values, at=0, **options):
+    made = softgpu.Exchanged(span.start + at, values.shape, values.dtype, stream, **options)
+    made.put(values)
+    return made
+
+
+@pytest.mark.parametrize("dtype", ["u1", "i2", "f4", "f8", "c16", "?"])
+def test_arrays_with_a_table(c, span, stream, dtype):
+    """Permutations of arrays whose type has DLPack's table of functions, into out and into new arrays."""
+    x = (np.arange(5 * 6 * 7) % 101).astype(dtype).reshape(5, 6, 7)
+    src = exchanged(span, stream, x, room=span.start + MIB)
+    assert tma._core.has_exchange(src)
+    for axes in ((1, 0, 2), [2, 0, 1], (-1, 1, 0)):
+        assert np.array_equal(c.transpose(src, axes).get(), x.transpose(axes))
+        assert np.array_equal(c.transform(src, permute=axes).get(), x.transpose(axes))
+    assert np.array_equal(c.transpose(src).get(), x.T)
+    assert np.array_equal(c.copy(src).get(), x)
+    out = exchanged(span, stream, np.zeros_like(x, shape=(7, 6, 5)), MIB // 2)
+    assert c.transpose(src, None, out) is out
+    assert np.array_equal(out.get(), x.T)
+    rows = exchanged(span, stream, x[:, :, :3], strides=(42, 7, 1), room=span.start + MIB)
+    src.put(x)
+    assert np.array_equal(c.transpose(rows).get(), x[:, :, :3].T)
+    c.synchronize()
+
+
+def test_arrays_with_a_table_run_in_the_current_stream(c, span, stream):
+    word = exchanged(span, stream, np.zeros(1, "u8"))
+    src, out = exchanged(span, stream, X, 4096), exchanged(span, stream, X.T * 0, MIB)
+    other = Stream()
+    cuda("cuStreamWaitValue64_v2", ctypes.c_void_p(stream.handle), softgpu.u64(word.address), softgpu.u64(1), 0)
+    c.transpose(src, (1, 0), out)
+    read = out.stream
+    out.stream = other
+    assert not out.get().any(), "the move waits for the word"
+    out.stream = read
+    cuda("cuStreamWriteValue64_v2", ctypes.c_void_p(other.handle), softgpu.u64(word.address), softgpu.u64(1), 0)
+    c.synchronize()
+    assert np.array_equal(out.get(), X.T)
+    other.close()
+
+
+def test_arrays_with_a_table_that_are_more_than_their_elements(c, span, stream):
+    src, out = exchanged(span, stream, X), exchanged(span, stream, X.T * 0, MIB)
+    for name in ("requires_grad", "negative"):
+        setattr(src, name, True)
+        assert tma._core.Tensor.exchanged(src) is None
+        setattr(src, name, False)
+    src.conjugate = True
+    assert tma._core.Tensor.exchanged(src) is not None, "X has no complex elements"
+    z = exchanged(span, stream, X.astype("c8"), 2 * MIB)
+    assert tma._core.Tensor.exchanged(z) is not None
+    z.conjugate = True
+    assert tma._core.Tensor.exchanged(z) is None
+
+    class More(softgpu.Exchanged):
+        pass
+
+    assert not tma._core.has_exchange(More(span.start, X.shape, X.dtype, stream)), "its own type has no table"
+    with pytest.raises(ValueError, match="axes"):
+        c.transpose(src, (0, 0), out)
+    with pytest.raises(ValueError, match="out"):
+        c.transpose(src, (0, 1), out)
+    with pytest.raises(tma.OverlapError):
+        c.transpose(src, (1, 0), exchanged(span, stream, X.T * 0, 64))
+    with pytest.raises((ValueError, IndexError), match="axes"):
+        c.transpose(src, (0, 1 << 70), out)
+
+
 def test_in_order_with_the_stream(c, arrays, stream):
     """What is called does not wait; a word that nobody has written holds the stream."""
     word, src, dst, again = arrays(np.zeros(1, "u8")), arrays(X), arrays(X.T * 0), arrays(X * 0)

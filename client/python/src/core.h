@@ -102,6 +102,10 @@ bool py_tensor_is_contiguous(const struct py_tensor *t); /* C order */
 /* A sequence of at most TMA_MAX_RANK numbers; -1 with an exception. */
 int parse_sizes(PyObject *object, const char *name, int64_t *ret, int *ret_n);
 
+/* Sets *ret to a permutation of rank dimensions; negative axes count from the end. Returns false, without an
+ * exception, unless axes is a tuple or list of ints that is one. */
+bool parse_axes(PyObject *axes, int rank, int *ret);
+
 /* Converters of "O&" that let no number wrap: to uint64_t, and to uint32_t. */
 int parse_u64(PyObject *object, void *ret);
 int parse_u32(PyObject *object, void *ret);
@@ -115,6 +119,11 @@ struct py_tensor *py_tensor_of_buffer(PyObject *object, int dtype);
 int py_dtype_of_format(const char *format, Py_ssize_t size);
 
 struct py_tensor *py_tensor_of_dlpack(PyObject *object, PyObject *stream);
+
+/* Sets the type, sizes and place of a tensor to those of a DLTensor, whose memory stays the producer's.
+ * Returns 0, or -1 with an exception. */
+typedef struct DLTensor DLTensor;
+int dlpack_take(struct py_tensor *t, const DLTensor *dl);
 struct py_tensor *py_tensor_of_interface(PyObject *object);
 
 /* What the type is made of, in other files. */
@@ -125,6 +134,7 @@ PyObject *py_tensor_part(PyObject *self, PyObject *args);
 PyObject *py_tensor_viewed(PyObject *self, PyObject *args);
 PyObject *py_tensor_copy_from(PyObject *self, PyObject *arg);
 PyObject *py_tensor_copy_blocks(PyObject *self, PyObject *args);
+PyObject *py_tensor_exchanged(PyObject *type, PyObject *object);
 PyObject *py_tensor_dlpack(PyObject *self, PyObject *args, PyObject *kwargs);
 PyObject *py_tensor_dlpack_device(PyObject *self, PyObject *unused);
 
@@ -263,6 +273,7 @@ PyObject *py_client_cancel(PyObject *self, PyObject *args);
 PyObject *py_client_completed(PyObject *self, PyObject *unused);
 PyObject *py_client_poll_fds(PyObject *self, PyObject *unused);
 PyObject *py_client_enqueue(PyObject *self, PyObject *args, PyObject *kwargs);
+PyObject *py_client_launched(PyObject *self, PyObject *const *args, Py_ssize_t n);
 PyObject *py_client_synchronize(PyObject *self, PyObject *args);
 PyObject *py_client_explain(PyObject *self, PyObject *args);
 PyObject *py_client_picture(PyObject *self, PyObject *args);
@@ -491,6 +502,15 @@ int here_init(void);
 /* The module has this function. */
 PyObject *here_transposed(PyObject *self, PyObject *args);
 
+/* ---- DLPack's table of functions --------------------------------------------------------------------- */
+
+/* It is called when the module is loaded, and returns -1 with an exception if there is no memory. */
+int exchange_init(void);
+
+/* The module has these functions. */
+PyObject *has_exchange(PyObject *self, PyObject *object);
+PyObject *exchange_stream(PyObject *self, PyObject *args);
+
 /* ---- CUDA ------------------------------------------------------------------------------------------ */
 
 /* With the lock: has the service know the device memory of an extent; -1 with an exception. The place is
@@ -548,6 +568,10 @@ bool streams_are_pending(const struct py_client *c);
 int streams_check(struct py_client *c);
 
 /* ---- Launches ---------------------------------------------------------------------------------------- */
+
+/* Launches a transform of a client without a service into a stream. Returns 0, or -1 without an exception. */
+int stream_launch(struct py_client *c, const struct cuda_stream *stream,
+                  const struct tma_transform *transform);
 
 /* Launches a request of a client without a service into a stream. Returns 0, or -1 with an exception. */
 int launch(struct py_client *c, const struct cuda_stream *stream, struct py_request *q,

@@ -84,7 +84,7 @@ static int refuse(const DLTensor *dl)
 	return -1;
 }
 
-static int take_tensor(struct py_tensor *t, const DLTensor *dl)
+int dlpack_take(struct py_tensor *t, const DLTensor *dl)
 {
 	for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
 		if (dl->dtype.code == codes[i].code && dl->dtype.bits == codes[i].bits &&
@@ -139,7 +139,7 @@ static int take_capsule(struct py_tensor *t, PyObject *capsule)
 		t->managed = managed;
 		t->is_versioned = true;
 		t->is_readonly = managed->flags & DL_READ_ONLY;
-		return take_tensor(t, &managed->tensor);
+		return dlpack_take(t, &managed->tensor);
 	}
 	if (PyCapsule_IsValid(capsule, "dltensor")) {
 		DLManagedTensor *managed = PyCapsule_GetPointer(capsule, "dltensor");
@@ -147,7 +147,7 @@ static int take_capsule(struct py_tensor *t, PyObject *capsule)
 		if (PyCapsule_SetName(capsule, "used_dltensor") < 0)
 			return -1;
 		t->managed = managed;
-		return take_tensor(t, &managed->tensor);
+		return dlpack_take(t, &managed->tensor);
 	}
 	PyErr_SetString(PyExc_BufferError, "__dlpack__ returned no capsule of a tensor");
 	return -1;

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The structs of DLPack 1.1, by which array libraries lend each other memory (dmlc.github.io/dlpack). Strides
  * are in elements. Versioned structs are exchanged in capsules named "dltensor_versioned", older ones in
- * "dltensor"; who takes one renames it with "used_" in front, and calls its deleter when done. */
+ * "dltensor"; who takes one renames it with "used_" in front, and calls its deleter when done. Since DLPack
+ * 1.3, a type of arrays may have a table of C functions that need no capsule, in its own attribute
+ * __dlpack_c_exchange_api__, which is a capsule named "dlpack_exchange_api". */
 #ifndef TMACLIENT_PYTHON_DLPACK_H
 #define TMACLIENT_PYTHON_DLPACK_H
 
@@ -22,7 +24,7 @@ enum dl_code {
 
 enum dl_flags { DL_READ_ONLY = 1, DL_COPIED = 2 };
 
-typedef struct {
+typedef struct DLTensor {
 	void *data;
 	struct {
 		int32_t type;
@@ -55,5 +57,29 @@ typedef struct DLManagedTensorVersioned {
 	uint64_t flags;
 	DLTensor tensor;
 } DLManagedTensorVersioned;
+
+/* A table of a later major version leads to older ones by prev_api. The table is never freed. */
+typedef struct DLPackExchangeAPIHeader {
+	struct {
+		uint32_t major;
+		uint32_t minor;
+	} version;
+	struct DLPackExchangeAPIHeader *prev_api;
+} DLPackExchangeAPIHeader;
+
+/* The functions return 0, or -1 with an exception, and do not wait for any stream. Objects have the type that
+ * has the table. */
+typedef struct DLPackExchangeAPI {
+	DLPackExchangeAPIHeader header;
+	int (*managed_tensor_allocator)(DLTensor *prototype, DLManagedTensorVersioned **out, void *error_ctx,
+	                                void (*set_error)(void *error_ctx, const char *kind,
+	                                                  const char *message));
+	int (*managed_tensor_from_py_object_no_sync)(void *object, DLManagedTensorVersioned **out);
+	int (*managed_tensor_to_py_object_no_sync)(DLManagedTensorVersioned *tensor, void **out_object);
+	/* Lends what the object keeps, until control returns to it. It may be NULL. */
+	int (*dltensor_from_py_object_no_sync)(void *object, DLTensor *out);
+	/* Tells in which stream the caller works on the device; CUDA's legacy default stream may be NULL. */
+	int (*current_work_stream)(int device_type, int32_t device_id, void **out_stream);
+} DLPackExchangeAPI;
 
 #endif

@@ -53,34 +53,13 @@ struct transposing {
 	int64_t span; /* bytes from the array's lowest element to its highest */
 };
 
-/* Sets perm, which reverses the dimensions if axes is None. Returns false, without an exception, if axes is
- * neither None nor a tuple of ints that is a permutation. */
+/* Sets perm, which reverses the dimensions if axes is None. Returns what parse_axes does. */
 static bool set_perm(struct transposing *t, PyObject *axes)
 {
-	const int rank = t->from.rank;
-	uint32_t seen = 0;
-
-	if (axes != Py_None && (!PyTuple_CheckExact(axes) || PyTuple_Size(axes) != rank))
-		return false;
-	for (int d = 0; d < rank; d++) {
-		PyObject *axis = axes == Py_None ? NULL : PyTuple_GetItem(axes, d);
-		long n = rank - 1 - d;
-
-		if (axis && !PyLong_CheckExact(axis))
-			return false;
-		if (axis)
-			n = PyLong_AsLong(axis);
-		if (n == -1 && PyErr_Occurred()) {
-			PyErr_Clear();
-			return false;
-		}
-		if (n < 0)
-			n += rank;
-		if (n < 0 || n >= rank || seen & 1u << n)
-			return false;
-		seen |= 1u << n;
-		t->perm[d] = (int)n;
-	}
+	if (axes != Py_None)
+		return parse_axes(axes, t->from.rank, t->perm);
+	for (int d = 0; d < t->from.rank; d++)
+		t->perm[d] = t->from.rank - 1 - d;
 	return true;
 }
 

@@ -66,6 +66,32 @@ int launch(struct py_client *c, const struct cuda_stream *stream, struct py_requ
 	return rc;
 }
 
+/* The caller does not hold the GIL. */
+static int enqueue_transform(struct py_client *c, const struct cuda_stream *stream,
+                             const struct tma_transform *transform)
+{
+	void *before = cuda_switch(stream->context);
+	int rc = tma_enqueue(c->client, transform, stream->handle);
+
+	cuda_switch(before);
+	return rc;
+}
+
+int stream_launch(struct py_client *c, const struct cuda_stream *stream,
+                  const struct tma_transform *transform)
+{
+	int rc = -1;
+
+	if (!py_client_enter(c)) {
+		PyErr_Clear();
+		return -1;
+	}
+	if (note(c, stream->context))
+		CLIENT_CALL(c, rc = enqueue_transform(c, stream, transform));
+	py_client_unlock(c);
+	return rc < 0 ? -1 : 0;
+}
+
 /* ---- Waiting ------------------------------------------------------------------------------------------ */
 
 /* Waits for a stream, or for all of a context, and counts. The caller does not hold the GIL. */

@@ -401,6 +401,10 @@ static PyMethodDef functions[] = {
 	  "device_of(address)\n--\n\nThe ordinal of the CUDA device that has the memory; -1: it is not known." },
 	{ "set_timer_slack", set_timer_slack, METH_O,
 	  "set_timer_slack(ns)\n--\n\nSets how late a sleep of this thread may end." },
+	{ "has_exchange", has_exchange, METH_O,
+	  "has_exchange(object)\n--\n\nWhether the object's type has DLPack's table of C functions." },
+	{ "exchange_stream", exchange_stream, METH_VARARGS,
+	  "exchange_stream(object, device)\n--\n\nThe CUDA stream in which the caller works, by that table; None: it has none." },
 	{ "transposed", here_transposed, METH_VARARGS,
 	  "transposed(array, axes)\n--\n\nnp.transpose as a new array, moved by this thread; None: not such an array." },
 	{ "wait_point", wait_point, METH_VARARGS,
@@ -428,7 +432,7 @@ static int core_exec(PyObject *module)
 		                "tmaclient can be loaded by one interpreter of a process only");
 		return -1;
 	}
-	if (slabs_init() != 0 || here_init() != 0) {
+	if (slabs_init() != 0 || here_init() != 0 || exchange_init() != 0) {
 		PyErr_NoMemory();
 		return -1;
 	}

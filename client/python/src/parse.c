@@ -28,6 +28,31 @@ int parse_sizes(PyObject *object, const char *name, int64_t *ret, int *ret_n)
 	return 0;
 }
 
+bool parse_axes(PyObject *axes, int rank, int *ret)
+{
+	const bool is_list = PyList_Check(axes);
+	uint32_t seen = 0;
+
+	if ((!is_list && !PyTuple_Check(axes)) || (is_list ? PyList_Size(axes) : PyTuple_Size(axes)) != rank)
+		return false;
+	for (int d = 0; d < rank; d++) {
+		PyObject *axis = is_list ? PyList_GetItem(axes, d) : PyTuple_GetItem(axes, d);
+		int is_too_large = 0;
+		long n =
+		    axis && PyLong_CheckExact(axis) ? PyLong_AsLongAndOverflow(axis, &is_too_large) : rank;
+
+		if (!axis)
+			PyErr_Clear(); /* Another thread has shortened the list. */
+		if (n < 0)
+			n += rank;
+		if (is_too_large || n < 0 || n >= rank || seen & 1u << n)
+			return false;
+		seen |= 1u << n;
+		ret[d] = (int)n;
+	}
+	return true;
+}
+
 static PyObject *as_index(PyObject *object)
 {
 	if (!PyIndex_Check(object)) {

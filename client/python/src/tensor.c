@@ -227,6 +227,9 @@ static PyGetSetDef py_tensor_getset[] = {
 static PyMethodDef py_tensor_methods[] = {
 	{ "at", py_tensor_at, METH_VARARGS | METH_STATIC,
 	  "at(address, dtype, shape, strides, device, owner)\n--\n\nMemory that an object tells of by itself." },
+	{ "exchanged", py_tensor_exchanged, METH_O | METH_STATIC,
+	  "exchanged(object)\n--\n\nA view by DLPack's table of C functions; None: the object has none, or is more than its "
+	  "elements." },
 	{ "part", py_tensor_part, METH_VARARGS,
 	  "part(offset, shape, strides)\n--\n\nA view of a part, which begins at element offset; all in elements." },
 	{ "viewed", py_tensor_viewed, METH_VARARGS,

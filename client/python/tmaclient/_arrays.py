@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ._core import DTYPES, Tensor, parse_dtype
+from ._core import DTYPES, Tensor, exchange_stream, parse_dtype
 
 # Types that NumPy has only with ml_dtypes, and the integers that have their size.
 _EXTENDED = {"bfloat16": "uint16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8"}
@@ -117,7 +117,8 @@ class _NumPy(Kind):
 
 
 class _Torch(Kind):
-    """PyTorch's tensors say all that DLPack would, in a tenth of the time."""
+    """PyTorch's tensors say all that DLPack would in a tenth of the time, and its table of C functions, which newer ones
+    have, in a hundredth."""
 
     name = "torch"
 
@@ -125,6 +126,9 @@ class _Torch(Kind):
         self._names: dict[Any, str] = {}
 
     def tensor(self, obj: Any) -> Tensor:
+        exchanged = Tensor.exchanged(obj)
+        if exchanged is not None:
+            return exchanged
         if obj.requires_grad:
             raise TypeError("the tensor requires grad; pass tensor.detach()")
         device = obj.device
@@ -164,6 +168,10 @@ class _Torch(Kind):
         return obj.view(torch.uint8)
 
     def stream(self, obj: Any, tensor: Tensor) -> int:
+        handle = exchange_stream(obj, tensor.device[1])
+        if handle is not None:
+            return handle or LEGACY_STREAM
+
         import torch
 
         return int(torch.cuda.current_stream(obj.device).cuda_stream) or LEGACY_STREAM

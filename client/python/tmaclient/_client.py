@@ -107,7 +107,7 @@ def streams_of(arrays: Iterable[Array]) -> dict[tuple[int, int], None]:
         t = array.tensor
         if not t.is_host:
             ones.setdefault((array.kind, t.device, t.stream), array)
-    return {(a.kind.stream(a.object, a.tensor), _core.device_of(a.tensor.data)): None for a in ones.values()}
+    return {(a.kind.stream(a.object, a.tensor), a.tensor.device[1]): None for a in ones.values()}
 
 
 class MoveKeywords(Keywords, total=False):
@@ -517,6 +517,10 @@ class Client(Maker):
     def copy(self, src: Any, out: Any = None, **options: Unpack[MoveKeywords]) -> Any:
         """np.copy: an array of src's shape and type, in C order unless out has another one. With dtype, it is
         src.astype(dtype), but for what is out of range unless cast is "ieee"."""
+        if not options:
+            made = self._launched(src, None, out)
+            if made is not None:
+                return made
         return self._run(self._transform_job(src, None, None, "constant", 0, out, Options(**options)))
 
     def transpose(
@@ -524,6 +528,10 @@ class Client(Maker):
     ) -> Any:
         """np.transpose, copied: dimension d of the result, of extent src.shape[axes[d]], is dimension axes[d] of src.
         None reverses them; negative axes count from the end. ValueError or IndexError: no permutation."""
+        if not options:
+            made = self._launched(src, axes, out, True)
+            if made is not None:
+                return made
         return self._run(self._transpose_job(src, axes, out, Options(**options)))
 
     def pad(
@@ -559,6 +567,10 @@ class Client(Maker):
         """np.pad(np.transpose(src, permute), pad, mode) in one pass. permute is as transpose's axes, but None permutes
         nothing; pad is as pad's pad_width, for the axes of the result; value, one of the result's, is what mode
         "constant" fills with."""
+        if pad is None and not options:
+            made = self._launched(src, permute, out)
+            if made is not None:
+                return made
         return self._run(self._transform_job(src, permute, pad, mode, value, out, Options(**options)))
 
     def multicast(
@@ -729,6 +741,22 @@ class Client(Maker):
         return Batch(self, Options(**options).check_no_casting("each move of a batch has its own"))
 
     # ---- Running ---------------------------------------------------------------------------------------
+
+    def _launched(self, src: Any, axes: Sequence[int] | None, out: Any, is_reversed: bool = False) -> Any:
+        """Launches a move that does nothing but permute, without a job, and returns its result. None: only a job tells
+        what the arguments are. Without axes they are reversed, or stay as they are."""
+        core = self._core
+        if not core.is_local:
+            if not self._direct or not _core.has_exchange(src) or core.closed:
+                return None
+            from ._local import local  # which imports this module
+
+            core = local()._core
+        made = core.launched(src, axes, out, is_reversed)
+        if made is not None:
+            self._has_launched = core is not self._core or self._has_launched
+            self._last_core = core
+        return made
 
     def _run(self, job: Job) -> Any:
         if all(a.tensor.is_host for a in job.arrays):

@@ -31,6 +31,10 @@ class Tensor:
 
     def __new__(cls, object: Any, dtype: str | None = None, stream: int | None = None) -> Self: ...
     @staticmethod
+    def exchanged(array: object, /) -> Tensor | None:
+        """A view of an array by DLPack's table of C functions. None: its type has none, or the array is more than its
+        elements, as one that requires grad is."""
+    @staticmethod
     def at(
         address: int,
         dtype: str,
@@ -288,6 +292,10 @@ class Client:
     ) -> None:
         """Starts a request between what a CUDA stream has and will get: a handle, of the thread's context, or with the
         ordinal of its device."""
+    def launched(self, src: Any, axes: Sequence[int] | None, out: Any, is_reversed: bool, /) -> Any:
+        """Permutes an array on a CUDA device into out, or into a new one, in the caller's current stream, and returns
+        the result. Without axes they are reversed, or stay as they are. None: the arrays' type has not DLPack's table
+        of C functions, or the move is none that a client without a service launches, and nothing has been launched."""
     def synchronize(self, stream: int | tuple[int, int] | None = None, /) -> None:
         """Waits for all that was enqueued on streams."""
     def stream_point(
@@ -319,6 +327,13 @@ def signal_point(region: Region, offset: int, value: int, /) -> None:
 
 def device_of(address: int, /) -> int:
     """The ordinal of the CUDA device that has the memory; -1: it is not known."""
+
+def has_exchange(array: Any, /) -> bool:
+    """Whether the array's type itself has DLPack's table of C functions, as torch.Tensor has it."""
+
+def exchange_stream(array: Any, device: int, /) -> int | None:
+    """The CUDA stream in which the caller works on a device, by that table: 0 is the default stream. None: the array's
+    type has no table."""
 
 def set_timer_slack(ns: int, /) -> None:
     """Sets how late a sleep of this thread may end."""

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Arrays whose type has DLPack's table of C functions (dlpack.h), as PyTorch's tensors have. Their tensors
+ * are made without a capsule, and a move between two of them on a device, which does nothing but permute, is
+ * launched without making a Tensor or a Request.
+ *
+ * A subclass may mean more than its elements, so the type itself has to have the table. */
+#include "core.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "dlpack.h"
+
+#define MOST_TYPES 16
+
+/* A type that was seen. The reference to it is kept for good, so that its address stays its own. */
+struct known {
+	PyTypeObject *type;
+	const DLPackExchangeAPI *api; /* NULL: it has none */
+	bool has_grad; /* Objects have PyTorch's attributes, which tell that elements are more than their
+	                  bytes. */
+};
+
+static struct known types[MOST_TYPES];
+static atomic_size_t n_types; /* Entries below it do not change. */
+static pthread_mutex_t types_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static struct {
+	PyObject *requires_grad, *is_neg, *is_conj, *new_empty;
+} names;
+
+int exchange_init(void)
+{
+	names.requires_grad = PyUnicode_InternFromString("requires_grad");
+	names.is_neg = PyUnicode_InternFromString("is_neg");
+	names.is_conj = PyUnicode_InternFromString("is_conj");
+	names.new_empty = PyUnicode_InternFromString("new_empty");
+	return names.requires_grad && names.is_neg && names.is_conj && names.new_empty ? 0 : -1;
+}
+
+/* ---- Types ------------------------------------------------------------------------------------------- */
+
+/* Returns the newest table of DLPack 1 that a capsule leads to and that has what is used here, or NULL. */
+static const DLPackExchangeAPI *table_of(PyObject *capsule)
+{
+	const DLPackExchangeAPIHeader *header = PyCapsule_IsValid(capsule, "dlpack_exchange_api")
+	                                            ? PyCapsule_GetPointer(capsule, "dlpack_exchange_api")
+	                                            : NULL;
+	const DLPackExchangeAPI *api;
+
+	while (header && header->version.major > DLPACK_MAJOR)
+		header = header->prev_api;
+	api = (const DLPackExchangeAPI *)header;
+	return api && header->version.major == DLPACK_MAJOR && api->dltensor_from_py_object_no_sync &&
+	               api->current_work_stream
+	           ? api
+	           : NULL;
+}
+
+static struct known look_at(PyTypeObject *type)
+{
+	struct known ret = { .type = type };
+	PyObject *dict = PyObject_GetAttrString((PyObject *)type, "__dict__");
+	PyObject *capsule = dict ? PyMapping_GetItemString(dict, "__dlpack_c_exchange_api__") : NULL;
+
+	if (capsule)
+		ret.api = table_of(capsule);
+	PyErr_Clear();
+	ret.has_grad = ret.api && PyObject_HasAttrString((PyObject *)type, "requires_grad");
+	Py_XDECREF(capsule);
+	Py_XDECREF(dict);
+	return ret;
+}
+
+static const struct known *find(const PyTypeObject *type)
+{
+	const size_t n = atomic_load_explicit(&n_types, memory_order_acquire);
+
+	for (size_t i = 0; i < n; i++)
+		if (types[i].type == type)
+			return &types[i];
+	return NULL;
+}
+
+/* Keeps what is known of a type, if there is room. */
+static void keep(struct known known)
+{
+	pthread_mutex_lock(&types_lock);
+	if (!find(known.type) && n_types < MOST_TYPES) {
+		Py_INCREF((PyObject *)known.type);
+		types[n_types] = known;
+		atomic_fetch_add_explicit(&n_types, 1, memory_order_release);
+	}
+	pthread_mutex_unlock(&types_lock);
+}
+
+/* Returns what is known of the object's type if it has the table. */
+static bool know(PyObject *object, struct known *ret)
+{
+	PyTypeObject *type = Py_TYPE(object);
+	const struct known *found = find(type);
+
+	*ret = found ? *found : look_at(type);
+	if (!found)
+		keep(*ret);
+	return ret->api != NULL;
+}
+
+PyObject *has_exchange(PyObject *self, PyObject *object)
+{
+	struct known known;
+
+	(void)self;
+	return PyBool_FromLong(know(object, &known));
+}
+
+/* ---- Objects ----------------------------------------------------------------------------------------- */
+
+/* Returns whether the object's attribute is false, or its method returns false. Any exception is cleared. */
+static bool is_false(PyObject *object, PyObject *name, bool is_method)
+{
+	PyObject *value =
+	    is_method ? PyObject_CallMethodObjArgs(object, name, NULL) : PyObject_GetAttr(object, name);
+
+	if (!value)
+		PyErr_Clear();
+	Py_XDECREF(value);
+	return value == Py_False;
+}
+
+/* Reads an object whose elements are no more than their bytes. Returns false, without an exception, if it is
+ * no such object. */
+static bool read_plain(PyObject *object, const struct known *known, struct py_tensor *ret)
+{
+	DLTensor dl;
+
+	memset(ret, 0, sizeof *ret);
+	ret->stream = -1;
+	if (known->has_grad &&
+	    !(is_false(object, names.requires_grad, false) && is_false(object, names.is_neg, true)))
+		return false;
+	if (known->api->dltensor_from_py_object_no_sync(object, &dl) < 0 || dlpack_take(ret, &dl) < 0) {
+		PyErr_Clear();
+		return false;
+	}
+	return !known->has_grad || dl.dtype.code != DL_COMPLEX || is_false(object, names.is_conj, true);
+}
+
+/* Tensor.exchanged(object): a view of its memory, or None if its type has no table or it is no plain array.
+ */
+PyObject *py_tensor_exchanged(PyObject *type, PyObject *object)
+{
+	struct py_tensor seen, *t;
+	struct known known;
+
+	(void)type;
+	if (!know(object, &known) || !read_plain(object, &known, &seen))
+		Py_RETURN_NONE;
+	t = py_tensor_alloc();
+	if (!t)
+		return NULL;
+	seen.ob_base = t->ob_base;
+	*t = seen;
+	Py_INCREF(object);
+	t->owner = object;
+	return (PyObject *)t;
+}
+
+/* exchange_stream(object, device): the CUDA stream in which the caller works on the device, or None. */
+PyObject *exchange_stream(PyObject *self, PyObject *args)
+{
+	struct known known;
+	PyObject *object;
+	void *stream;
+	int device;
+
+	(void)self;
+	if (!PyArg_ParseTuple(args, "Oi:exchange_stream", &object, &device))
+		return NULL;
+	if (!know(object, &known))
+		Py_RETURN_NONE;
+	return known.api->current_work_stream(DEVICE_CUDA, device, &stream) < 0 ? NULL
+	                                                                        : PyLong_FromVoidPtr(stream);
+}
+
+/* ---- Moves ------------------------------------------------------------------------------------------- */
+
+struct moving {
+	struct known known; /* the type of both sides */
+	struct py_tensor dst, src;
+	int perm[TMA_MAX_RANK];
+};
+
+static bool set_perm(struct moving *m, PyObject *axes, bool is_reversed)
+{
+	const int rank = m->src.rank;
+
+	if (axes != Py_None)
+		return parse_axes(axes, rank, m->perm);
+	for (int d = 0; d < rank; d++)
+		m->perm[d] = is_reversed ? rank - 1 - d : d;
+	return true;
+}
+
+/* Returns a new array for the result as src's library makes one, or NULL without an exception. */
+static PyObject *make_result(const struct moving *m, PyObject *src)
+{
+	PyObject *shape = m->known.has_grad ? PyTuple_New(m->src.rank) : NULL, *ret = NULL;
+
+	for (int d = 0; shape && d < m->src.rank; d++) {
+		PyObject *n = PyLong_FromLongLong(m->src.shape[m->perm[d]]);
+
+		if (!n || PyTuple_SetItem(shape, d, n) < 0)
+			Py_CLEAR(shape);
+	}
+	if (shape)
+		ret = PyObject_CallMethodObjArgs(src, names.new_empty, shape, NULL);
+	if (!ret)
+		PyErr_Clear();
+	Py_XDECREF(shape);
+	return ret;
+}
+
+/* Returns whether the result is an array of src's type and device, laid out for the move. */
+static bool set_result(struct moving *m, PyObject *src, PyObject *out)
+{
+	const struct py_tensor *const from = &m->src, *const to = &m->dst;
+
+	if (Py_TYPE(out) != Py_TYPE(src) || !read_plain(out, &m->known, &m->dst) || to->is_readonly ||
+	    to->device_type != DEVICE_CUDA || to->device_id != from->device_id || to->dtype != from->dtype ||
+	    to->rank != from->rank)
+		return false;
+	for (int d = 0; d < to->rank; d++)
+		if (to->shape[d] != from->shape[m->perm[d]])
+			return false;
+	return true;
+}
+
+static struct tma_tensor tensor_of(const struct py_tensor *t)
+{
+	struct tma_tensor ret = { .offset = (uint64_t)(uintptr_t)t->data,
+		                  .dtype = t->dtype,
+		                  .rank = t->rank,
+		                  .strides = t->strides };
+
+	memcpy(ret.shape, t->shape, (size_t)t->rank * sizeof *t->shape);
+	return ret;
+}
+
+static bool run(struct py_client *c, const struct moving *m)
+{
+	const struct tma_tensor to = tensor_of(&m->dst), from = tensor_of(&m->src);
+	const struct tma_transform transform = { .dst = &to, .src = &from, .perm = m->perm };
+	struct cuda_stream stream = { .context = cuda_context_of(m->src.device_id) };
+
+	if (m->known.api->current_work_stream(DEVICE_CUDA, m->src.device_id, &stream.handle) < 0) {
+		PyErr_Clear();
+		return false;
+	}
+	return stream_launch(c, &stream, &transform) == 0;
+}
+
+/* Client.launched(src, axes, out, is_reversed): the result of a move in the current stream, or None if it is
+ * none that can be launched from here. */
+PyObject *py_client_launched(PyObject *self, PyObject *const *args, Py_ssize_t n)
+{
+	struct py_client *c = (struct py_client *)self;
+	PyObject *src, *result;
+	struct moving m;
+
+	if (n != 4) {
+		PyErr_Format(PyExc_TypeError, "launched() takes 4 arguments, not %zd", n);
+		return NULL;
+	}
+	src = args[0];
+	if (!c->is_local || !know(src, &m.known) || !read_plain(src, &m.known, &m.src) ||
+	    m.src.device_type != DEVICE_CUDA || py_tensor_count(&m.src) == 0 ||
+	    !set_perm(&m, args[1], args[3] == Py_True))
+		Py_RETURN_NONE;
+	result = args[2];
+	if (result == Py_None)
+		result = make_result(&m, src);
+	else
+		Py_INCREF(result);
+	if (result && set_result(&m, src, result) && run(c, &m))
+		return result;
+	Py_XDECREF(result);
+	Py_RETURN_NONE;
+}
