@@ -164,9 +164,14 @@ class Options:
             if number:
                 self._order[name] = number
 
+    @staticmethod
+    def of(given: MoveKeywords) -> Options:
+        """Checks keywords. Most calls have none."""
+        return Options(**given) if given else NO_OPTIONS
+
     def order(self) -> dict[str, Any]:
-        """The keywords of the core's calls."""
-        return self._order
+        """The keywords of the core's calls, which are the caller's."""
+        return self._order.copy()
 
     def converting(self, **casting: Unpack[Keywords]) -> Options:
         """The same, of a move that converts."""
@@ -188,6 +193,9 @@ class Options:
         if self.progress:
             raise TypeError("progress: a reshard is one request")
         return self.check_no_casting("a reshard moves elements as they are")
+
+
+NO_OPTIONS = Options()
 
 
 class Maker:
@@ -521,7 +529,7 @@ class Client(Maker):
             made = self._launched(src, None, out)
             if made is not None:
                 return made
-        return self._run(self._transform_job(src, None, None, "constant", 0, out, Options(**options)))
+        return self._run(self._transform_job(src, None, None, "constant", 0, out, Options.of(options)))
 
     def transpose(
         self, src: Any, axes: Sequence[int] | None = None, out: Any = None, **options: Unpack[MoveKeywords]
@@ -532,7 +540,7 @@ class Client(Maker):
             made = self._launched(src, axes, out, True)
             if made is not None:
                 return made
-        return self._run(self._transpose_job(src, axes, out, Options(**options)))
+        return self._run(self._transpose_job(src, axes, out, Options.of(options)))
 
     def pad(
         self,
@@ -551,7 +559,7 @@ class Client(Maker):
         to represent (InvalidArgumentError).
         """
         value = parse_constant(constant_values)
-        return self._run(self._transform_job(src, None, pad_width, mode, value, out, Options(**options)))
+        return self._run(self._transform_job(src, None, pad_width, mode, value, out, Options.of(options)))
 
     def transform(
         self,
@@ -571,7 +579,7 @@ class Client(Maker):
             made = self._launched(src, permute, out)
             if made is not None:
                 return made
-        return self._run(self._transform_job(src, permute, pad, mode, value, out, Options(**options)))
+        return self._run(self._transform_job(src, permute, pad, mode, value, out, Options.of(options)))
 
     def multicast(
         self,
@@ -592,7 +600,7 @@ class Client(Maker):
         first for the current stream of each, then for the end. A call that fails leaves all of outs undefined. amax
         makes scales of one result, and does not go with several (TypeError).
         """
-        job, further = self._multicast_job(src, outs, permute, pad, mode, value, Options(**options))
+        job, further = self._multicast_job(src, outs, permute, pad, mode, value, Options.of(options))
         self._run_multicast(job, further)
         return tuple(outs)
 
@@ -643,7 +651,7 @@ class Client(Maker):
         TypeError: another type of scales. UnsupportedError: the service's engine does not compute scales.
         """
         scaling = Scaling(block, power_of_two, least, inverse, scale_dtype, scale_out, inverse_out)
-        result: tuple[Any, ...] = self._run(self._quantize_job(src, permute, out, scaling, Options(**options)))
+        result: tuple[Any, ...] = self._run(self._quantize_job(src, permute, out, scaling, Options.of(options)))
         return result
 
     def gather(
@@ -672,7 +680,7 @@ class Client(Maker):
         So has out, or it is a list, too. The service moves up to 1024 layers in one request, wherever each one is. If
         it does not have the memory of some, they are staged one by one.
         """
-        return self._run(self._gather_job(src, index, axis, permute, out, Options(**options)))
+        return self._run(self._gather_job(src, index, axis, permute, out, Options.of(options)))
 
     def scatter(
         self,
@@ -688,7 +696,7 @@ class Client(Maker):
         transposed by permute: src then has dst's shape, but for len(index) entries along the axis. No index may
         appear twice. Other entries of dst stay as they are. scale and bias are as for gather; dst is as out. With
         a list of layers as dst, as for gather, src is a list of as many, or an array that has the layers in front."""
-        self._run(self._scatter_job(dst, index, src, axis, permute, Options(**options)))
+        self._run(self._scatter_job(dst, index, src, axis, permute, Options.of(options)))
 
     def reshard(
         self, destinations: Any, sources: Any, *, shape: Sequence[int] | None = None, **options: Unpack[MoveKeywords]
@@ -708,7 +716,7 @@ class Client(Maker):
         the call waits, for what is queued in the current stream of each, and for the end. dtype and what else converts
         are not for reshard, nor is progress.
         """
-        checked = Options(**options).check_reshard()
+        checked = Options.of(options).check_reshard()
         reshard = Reshard.parse(destinations, sources, shape)
         self._run_reshard(reshard, reshard.streams(), checked.order(), checked.synchronous)
 
@@ -738,7 +746,7 @@ class Client(Maker):
             b.copy(x, out=y)
             z = b.transpose(w)       # is filled at the end of the block
         """
-        return Batch(self, Options(**options).check_no_casting("each move of a batch has its own"))
+        return Batch(self, Options.of(options).check_no_casting("each move of a batch has its own"))
 
     # ---- Running ---------------------------------------------------------------------------------------
 
@@ -825,6 +833,13 @@ class Client(Maker):
         dst, src = move.sides
         if isinstance(move, Blocks) and move.is_nothing:
             return
+        is_any_host = any(array.tensor.is_host for array in job.arrays)
+        core = self._core_of(job)
+        if core.is_local and not is_any_host and len(job.streams()) == 1:
+            self._last_core = core
+            is_waited_for = job.synchronous or any(overlapping(src, dst))
+            self._launch(core, self._requests_of(move, core), job, job.streams(), is_waited_for)
+            return
         is_reached = self._are_reached(move)
         if not is_reached:
             move.check()
@@ -835,9 +850,8 @@ class Client(Maker):
             return
         written = self._share_sides(move) if isinstance(move, Blocks) else []
         streams = job.streams() if isinstance(move, Blocks) and move.layers is not None else {job.stream()}
-        core = self._last_core = self._core if len(streams) > 1 else self._core_of(job)
+        core = self._last_core = self._core
         requests = self._requests_of(move, core)
-        is_any_host = any(t.is_host for t in (*dst, *src, *move.operands, *move.results))
         is_waited_for = job.synchronous or is_any_host or any(overlapping(src, dst))
         if len(streams) > 1 and not core.is_local:
             self._await_streams(streams)

@@ -109,8 +109,11 @@ def is_layered(obj: Any) -> bool:
     return isinstance(obj, (list, tuple, Layers))
 
 
-def overlapping(these: Iterable[Tensor], others: Iterable[Tensor]) -> list[bool]:
+def overlapping(these: Sequence[Tensor], others: Sequence[Tensor]) -> list[bool]:
     """For each of these, whether the bytes that it lies between have some in common with those of any of the others."""
+    if len(these) == len(others) == 1:
+        (a, a_size), (b, b_size) = these[0].extent, others[0].extent
+        return [a < b + b_size and b < a + a_size and a_size > 0 and b_size > 0]
     extents = sorted((start, start + size) for start, size in (t.extent for t in others) if size)
     starts = [start for start, _ in extents]
     ends = list(accumulate((end for _, end in extents), max))

@@ -117,7 +117,7 @@ class PreparedPlan(_core.Plan):
         """What is not in shared host memory, or has options."""
         from ._client import Options
 
-        return self._client._run(self._job(src, out, Options(**options)))
+        return self._client._run(self._job(src, out, Options.of(options)))
 
     def explain(self) -> Plan:
         """How the service moves it."""

@@ -716,14 +716,14 @@ class AsyncClient(Maker):
     async def copy(self, src: Any, out: Any = None, **options: Unpack[MoveKeywords]) -> Any:
         """Client.copy; so are the others."""
         return await self._run(
-            await self._job(self._transform_job, src, None, None, "constant", 0, out, Options(**options))
+            await self._job(self._transform_job, src, None, None, "constant", 0, out, Options.of(options))
         )
 
     async def transpose(
         self, src: Any, axes: Sequence[int] | None = None, out: Any = None, **options: Unpack[MoveKeywords]
     ) -> Any:
         """Client.transpose."""
-        return await self._run(await self._job(self._transpose_job, src, axes, out, Options(**options)))
+        return await self._run(await self._job(self._transpose_job, src, axes, out, Options.of(options)))
 
     async def pad(
         self,
@@ -737,7 +737,7 @@ class AsyncClient(Maker):
         """Client.pad."""
         value = parse_constant(constant_values)
         return await self._run(
-            await self._job(self._transform_job, src, None, pad_width, mode, value, out, Options(**options))
+            await self._job(self._transform_job, src, None, pad_width, mode, value, out, Options.of(options))
         )
 
     async def transform(
@@ -753,7 +753,7 @@ class AsyncClient(Maker):
     ) -> Any:
         """Client.transform."""
         return await self._run(
-            await self._job(self._transform_job, src, permute, pad, mode, value, out, Options(**options))
+            await self._job(self._transform_job, src, permute, pad, mode, value, out, Options.of(options))
         )
 
     async def multicast(
@@ -769,7 +769,7 @@ class AsyncClient(Maker):
     ) -> tuple[Any, ...]:
         """Client.multicast. If arrays are on several devices, each gets a request of its own."""
         await self._until_idle()
-        job, further = self._multicast_job(src, outs, permute, pad, mode, value, Options(**options))
+        job, further = self._multicast_job(src, outs, permute, pad, mode, value, Options.of(options))
         if len(job.streams()) <= 1 and self._is_one_request(job, further):
             await self._run(job)
             return tuple(outs)
@@ -795,7 +795,7 @@ class AsyncClient(Maker):
     ) -> tuple[Any, ...]:
         """Client.quantize."""
         scaling = Scaling(block, power_of_two, least, inverse, scale_dtype, scale_out, inverse_out)
-        job = await self._job(self._quantize_job, src, permute, out, scaling, Options(**options))
+        job = await self._job(self._quantize_job, src, permute, out, scaling, Options.of(options))
         result: tuple[Any, ...] = await self._run(job)
         return result
 
@@ -810,7 +810,7 @@ class AsyncClient(Maker):
         **options: Unpack[MoveKeywords],
     ) -> Any:
         """Client.gather, also of layers. Those on several devices are moved in a thread."""
-        return await self._run(await self._job(self._gather_job, src, index, axis, permute, out, Options(**options)))
+        return await self._run(await self._job(self._gather_job, src, index, axis, permute, out, Options.of(options)))
 
     async def scatter(
         self,
@@ -823,13 +823,13 @@ class AsyncClient(Maker):
         **options: Unpack[MoveKeywords],
     ) -> None:
         """Client.scatter."""
-        await self._run(await self._job(self._scatter_job, dst, index, src, axis, permute, Options(**options)))
+        await self._run(await self._job(self._scatter_job, dst, index, src, axis, permute, Options.of(options)))
 
     async def reshard(
         self, destinations: Any, sources: Any, *, shape: Sequence[int] | None = None, **options: Unpack[MoveKeywords]
     ) -> None:
         """Client.reshard."""
-        checked = Options(**options).check_reshard()
+        checked = Options.of(options).check_reshard()
         reshard = Reshard.parse(destinations, sources, shape)
         streams = reshard.streams()
         await self._until_idle()
@@ -863,7 +863,7 @@ class AsyncClient(Maker):
 
     def batch(self, **options: Unpack[MoveKeywords]) -> AsyncBatch:
         """Client.batch, for `async with`."""
-        return AsyncBatch(self, Options(**options).check_no_casting("each move of a batch has its own"))
+        return AsyncBatch(self, Options.of(options).check_no_casting("each move of a batch has its own"))
 
     # ---- Memory, order, and what the service says ------------------------------------------------------
 
@@ -952,7 +952,7 @@ class AsyncPlan:
         self._client, self._plan = client, plan
 
     async def __call__(self, src: Any, out: Any = None, **options: Unpack[MoveKeywords]) -> Any:
-        return await self._client._run(await self._client._job(self._plan._job, src, out, Options(**options)))
+        return await self._client._run(await self._client._job(self._plan._job, src, out, Options.of(options)))
 
     def _job(self, src: Any, out: Any, options: Options) -> Job:
         return self._plan._job(src, out, options)
