@@ -47,8 +47,9 @@ struct engine_options {
 	                the owner reads it and reaps */
 	bool drives; /* the owner calls engine_drive, without exception */
 	bool is_guest; /* The process is another program's. The engine handles none of its signals, watches
-	                  none of its files, and has engine->own; memory that fails under a job ends the
-	                  process, as if the program had touched it itself. */
+	                  none of its files, starts no thread before a job needs one, and has engine->own;
+	                  memory that fails under a job ends the process, as if the program had touched it
+	                  itself. */
 };
 
 /* A part of a client's memory: an allocation, or memory that the engine has mapped. */

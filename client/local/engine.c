@@ -53,7 +53,7 @@ static void wake(void *arg)
 }
 
 /* Results must not depend on the rounding, traps or treatment of denormals that the caller has set for its
- * thread. New threads inherit these, so the engine is opened with the defaults, too. */
+ * thread. */
 static void environment_take(fenv_t *ret)
 {
 	fegetenv(ret);
@@ -64,16 +64,11 @@ static void environment_take(fenv_t *ret)
 static int engine_need(struct error *err)
 {
 	const struct engine_options options = { .plans = MOST_PLANS, .wake = wake, .is_guest = true };
-	fenv_t own;
-	int r;
 
 	if (engine)
 		return 0;
 	engine_owner_init(&owner);
-	environment_take(&own);
-	r = engine_cpu_open(&engine, &options, err);
-	fesetenv(&own);
-	return r;
+	return engine_cpu_open(&engine, &options, err);
 }
 
 int local_stream_open(struct local_stream *ret, struct error *err)

@@ -3,6 +3,7 @@
 #include "crew.h"
 
 #include <errno.h>
+#include <fenv.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,14 +45,31 @@ static void call_all(struct crew *crew)
 	idle_wake(&asleep);
 }
 
-static int start_workers(struct crew *crew, uint32_t threads, bool is_apart, struct error *err)
+/* Starts the watcher and those workers that have not been started. */
+static int start_all(struct crew *crew, struct error *err)
 {
+	const uint32_t threads = crew->streams.threads;
+	int r = watcher_start(&crew->streams.watcher);
+	if (r)
+		return error_set(err, STATUS_NO_MEMORY,
+		                 "the thread that watches timelines cannot be started: %s", strerror(r));
 	for (; crew->n_workers < threads; crew->n_workers++) {
-		int r = worker_start(&crew->workers[crew->n_workers], crew, is_apart);
+		r = worker_start(&crew->workers[crew->n_workers], crew, crew->is_apart);
 		if (r)
 			return error_set(err, STATUS_NO_MEMORY, "threads: %u cannot be started: %s", threads,
 			                 strerror(r));
 	}
+	return 0;
+}
+
+/* A job needs one worker at least. Whoever else is missing is tried again with the next job. */
+static int start_late(struct streams *streams)
+{
+	struct crew *crew = (struct crew *)streams;
+	struct error ignored;
+
+	if (crew->n_workers < streams->threads && start_all(crew, &ignored) < 0 && crew->n_workers == 0)
+		return STATUS_NO_MEMORY;
 	return 0;
 }
 
@@ -66,7 +84,10 @@ int crew_init(struct crew *crew, const struct engine_options *options, uint32_t 
 		free(crew->workers);
 		return r;
 	}
-	r = start_workers(crew, threads, is_apart, err);
+	if (options->is_guest)
+		crew->streams.start_threads = start_late;
+	else
+		r = start_all(crew, err);
 	if (r < 0) {
 		crew_close(crew);
 		crew_deinit(crew);
@@ -113,7 +134,7 @@ int crew_probe(struct crew *crew, struct error *err)
 		crew->asked++;
 		call_all(crew);
 	}
-	bool watcher_answers = watcher_probe(&streams->watcher);
+	bool watcher_answers = !streams->watcher.started || watcher_probe(&streams->watcher);
 	pthread_mutex_unlock(&streams->lock);
 	if (silent > 0)
 		return error_set(err, STATUS_TIMEOUT, "%u of the %u threads that move bytes: no sign of life",
@@ -158,6 +179,9 @@ static void *worker_main(void *arg)
 	/* After work, a client that asks one thing after the other is back sooner than a thread wakes up. */
 	uint64_t awake_ns = 0;
 	pthread_setname_np(pthread_self(), crew->is_apart ? "own-cpu" : "engine-cpu");
+	/* Results do not depend on the rounding, traps or treatment of denormals of the thread that started
+	 * this one. */
+	fesetenv(FE_DFL_ENV);
 	pthread_mutex_lock(&streams->lock);
 	while (!crew->closing) {
 		struct idle_threads asleep = SLIST_HEAD_INITIALIZER(asleep);

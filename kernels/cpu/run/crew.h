@@ -17,17 +17,18 @@
 struct worker;
 
 struct crew {
-	struct streams streams;
+	struct streams streams; /* first */
 	/* The streams' lock guards these two. */
 	bool closing;
 	uint32_t asked; /* The threads have been probed so many times. */
 
 	bool is_apart;
-	uint32_t n_workers;
+	uint32_t n_workers; /* that have been started */
 	struct worker *workers;
 };
 
-/* Starts the threads, by thread_start_apart if is_apart is set. It returns 0 or NO_MEMORY. */
+/* Starts the threads, by thread_start_apart if is_apart is set; those of a guest (engine_options) start with
+ * the first job that needs them. Returns 0 or NO_MEMORY. */
 int crew_init(struct crew *crew, const struct engine_options *options, uint32_t threads, bool is_apart,
               struct error *err);
 

@@ -44,13 +44,8 @@ int streams_init(struct streams *streams, const struct engine_options *options, 
 	TAILQ_INIT(&streams->posted);
 	fair_queue_init(&streams->fair_queue);
 	pthread_mutex_init(&streams->lock, NULL);
-	int r = watcher_init(&streams->watcher, &watcher);
-	if (r == 0)
-		return 0;
-	pthread_mutex_destroy(&streams->lock);
-	cpu_scratch_free(streams->scratch);
-	return error_set(err, STATUS_NO_MEMORY, "the thread that watches timelines cannot be started: %s",
-	                 strerror(r));
+	watcher_init(&streams->watcher, &watcher);
+	return 0;
 }
 
 void streams_deinit(struct streams *streams)
@@ -308,6 +303,9 @@ void stream_submit(struct engine_stream *stream, struct engine_job *job)
 			return;
 		}
 	}
+	int r = streams->start_threads ? streams->start_threads(streams) : 0;
+	if (r < 0)
+		job->status = r;
 	job_list_add(&stream->unstarted, job);
 	unlock_and_wake(streams, idle && advance(stream, NULL));
 }

@@ -37,6 +37,10 @@ struct streams {
 	TAILQ_HEAD(, engine_stream) posted; /* streams that a worker is to advance */
 	void (*wake)(void *arg);
 	void *wake_arg;
+	/* A guest's threads are started by the first job that needs them: this starts those that are missing,
+	 * and returns 0 or NO_MEMORY. The caller holds the lock. It is NULL where threads have been started
+	 * from the beginning. */
+	int (*start_threads)(struct streams *streams);
 };
 
 struct engine_stream {
@@ -61,9 +65,8 @@ struct engine_stream {
 	struct engine_job **held_end;
 };
 
-/* threads: that take work items; the caller starts them. The watcher starts; is_apart: as thread_start_apart
- * has it.
- */
+/* threads is how many take work items. The caller starts them and the watcher, by thread_start_apart if
+ * is_apart is set. Returns 0 or NO_MEMORY. */
 int streams_init(struct streams *streams, const struct engine_options *options, uint32_t threads,
                  bool is_apart, struct error *err);
 /* Every stream must have been freed, nothing have been left to reap, and the watcher have been closed. */

@@ -43,10 +43,10 @@ static void look(struct watcher *watcher, struct watched_list *ret_ended);
 static void rest(struct watcher *watcher, uint32_t poked);
 static void end(struct watcher *watcher, struct watched_list *ended);
 
-int watcher_init(struct watcher *watcher, const struct watcher_options *options)
+void watcher_init(struct watcher *watcher, const struct watcher_options *options)
 {
 	watcher->options = *options;
-	watcher->closing = false;
+	watcher->started = watcher->closing = false;
 	watcher->asked = watcher->answered = 0;
 	TAILQ_INIT(&watcher->added);
 	TAILQ_INIT(&watcher->watched);
@@ -54,8 +54,16 @@ int watcher_init(struct watcher *watcher, const struct watcher_options *options)
 	atomic_init(&watcher->asleep, false);
 	watcher->nap_ns = NAP_LEAST_NS;
 	assert(options->words <= WATCHER_MOST_WORDS);
-	return (options->is_apart ? thread_start_apart : thread_start)(&watcher->thread, watcher_main,
-	                                                               watcher);
+}
+
+int watcher_start(struct watcher *watcher)
+{
+	if (watcher->started)
+		return 0;
+	int r = (watcher->options.is_apart ? thread_start_apart : thread_start)(&watcher->thread,
+	                                                                        watcher_main, watcher);
+	watcher->started = r == 0;
+	return r;
 }
 
 /* The thread reads the count before it looks, and falls asleep only on that count. */
@@ -75,7 +83,8 @@ void watcher_close(struct watcher *watcher)
 
 void watcher_deinit(struct watcher *watcher)
 {
-	pthread_join(watcher->thread, NULL);
+	if (watcher->started)
+		pthread_join(watcher->thread, NULL);
 	assert(TAILQ_EMPTY(&watcher->watched));
 }
 

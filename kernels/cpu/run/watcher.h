@@ -50,6 +50,7 @@ struct watcher_options {
 struct watcher {
 	struct watcher_options options;
 	pthread_t thread;
+	bool started;
 	bool closing;
 	struct watched_list added; /* The engine's lock guards it. The newest one is first. */
 	uint32_t asked, answered;  /* They count probes. The engine's lock guards them. */
@@ -61,8 +62,10 @@ struct watcher {
 	uint64_t nap_ns;             /* The next nap takes so long. */
 };
 
-/* Starts the thread, and returns 0 or an errno. The caller does not hold the engine's lock. */
-int watcher_init(struct watcher *watcher, const struct watcher_options *options);
+void watcher_init(struct watcher *watcher, const struct watcher_options *options);
+
+/* Starts the thread if it has not been started, and returns 0 or an errno. */
+int watcher_start(struct watcher *watcher);
 
 /* The first one tells the thread to end; its caller holds the engine's lock, and nothing is watched any more.
  * The second one waits for the end; its caller does not hold the lock. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Threads with clients of their own, and children of fork. */
+#include <dirent.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -37,6 +38,35 @@ Test(local_forks, threads)
 	}
 	for (int i = 0; i < THREADS; i++)
 		pthread_join(threads[i], NULL);
+}
+
+static unsigned count_threads(void)
+{
+	DIR *tasks = opendir("/proc/self/task");
+	unsigned n = 0;
+
+	cr_assert_not_null(tasks);
+	while (readdir(tasks))
+		n++;
+	closedir(tasks);
+	return n;
+}
+
+/* A program that moves little has no threads that it did not start. */
+Test(local_forks, threads_of_the_first_large_move)
+{
+	tma_client *client = local_client();
+	const unsigned before = count_threads();
+
+	if (emulated_by("qemu"))
+		cr_skip("qemu has threads of its own");
+	for (int i = 1; i < 20; i++)
+		cr_assert(transposes(client, i, 20 + i));
+	cr_assert_eq(count_threads(), before);
+	cr_assert(transposes(client, 2000, 2100));
+	cr_assert_gt(count_threads(), before);
+	cr_assert(transposes(client, 3, 4));
+	tma_free(client);
 }
 
 /* A child has none of its parent's threads, which may hold any lock when it is made. It ends by a signal
