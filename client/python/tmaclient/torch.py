@@ -27,6 +27,7 @@ the process, which `use` sets, or which is connected at the first call.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -134,6 +135,22 @@ def quantize(
         scale_out=scale_out,
         inverse_out=inverse_out,
     )
+
+
+def _quantize_in_place(keyset: Any, *args: Any) -> None:
+    """Counts writes of quantize, as autograd wants it. What PyTorch 2.11 registers for that raises IndexError where a
+    tensor that an operator writes, inverse_out here, may be left out, and is."""
+    for written in (*args[1:3], *args[7:8]):
+        if written is not None:
+            torch.autograd.graph.increment_version(written)
+    with torch._C._AutoDispatchBelowADInplaceOrView():
+        torch.ops.tma.quantize.default.redispatch(keyset & torch._C._after_ADInplaceOrView_keyset, *args)
+
+
+_library = torch.library.Library("tma", "FRAGMENT")
+with warnings.catch_warnings():  # which PyTorch gives for every override
+    warnings.simplefilter("ignore", UserWarning)
+    _library.impl("quantize", _quantize_in_place, "ADInplaceOrView", with_keyset=True, allow_override=True)
 
 
 @torch.library.custom_op("tma::gather", mutates_args=("out",))
