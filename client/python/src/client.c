@@ -392,9 +392,9 @@ static PyMethodDef py_client_methods[] = {
 	  "release_deferred()\n--\n\nReleases what destructors have left." },
 	{ "enqueue", WITH_KEYWORDS(py_client_enqueue),
 	  "enqueue(request, stream, **order)\n--\n\nStarts a request between what a CUDA stream has and will get." },
-	{ "launched", (PyCFunction)(void (*)(void))py_client_launched, METH_FASTCALL,
-	  "launched(src, axes, out, is_reversed)\n--\n\nThe result of a permutation in the current CUDA stream; None: it is "
-	  "none that can be launched from here." },
+	{ "permuted", (PyCFunction)(void (*)(void))py_client_permuted, METH_FASTCALL,
+	  "permuted(src, axes, out, is_reversed, takes_host)\n--\n\nThe result of a move that only permutes, of arrays with "
+	  "DLPack's table of C functions; None: it is no such move." },
 	{ "synchronize", py_client_synchronize, METH_VARARGS,
 	  "synchronize(stream=None)\n--\n\nWaits for all that was enqueued on streams; without a service, on one." },
 	{ "stream_point", py_client_stream_point, METH_VARARGS,

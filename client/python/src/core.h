@@ -238,6 +238,9 @@ int py_client_on_interrupt(void *arg);
  * interrupted. */
 int py_client_check(struct py_client *c, int status);
 
+/* Smaller arrays are moved with the GIL held, since to get it back would take as long as the move. */
+#define KEEP_GIL_BYTES (64 * 1024)
+
 /* With the lock: runs `call` without the GIL. */
 #define CLIENT_CALL(c, call)                 \
 	do {                                 \
@@ -273,7 +276,7 @@ PyObject *py_client_cancel(PyObject *self, PyObject *args);
 PyObject *py_client_completed(PyObject *self, PyObject *unused);
 PyObject *py_client_poll_fds(PyObject *self, PyObject *unused);
 PyObject *py_client_enqueue(PyObject *self, PyObject *args, PyObject *kwargs);
-PyObject *py_client_launched(PyObject *self, PyObject *const *args, Py_ssize_t n);
+PyObject *py_client_permuted(PyObject *self, PyObject *const *args, Py_ssize_t n);
 PyObject *py_client_synchronize(PyObject *self, PyObject *args);
 PyObject *py_client_explain(PyObject *self, PyObject *args);
 PyObject *py_client_picture(PyObject *self, PyObject *args);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Arrays whose type has DLPack's table of C functions (dlpack.h), as PyTorch's tensors have. Their tensors
- * are made without a capsule, and a move between two of them on a device, which does nothing but permute, is
- * launched without making a Tensor or a Request.
+ * are made without a capsule, and a move between two of them in one place, which does nothing but permute,
+ * needs no Tensor and no Request.
  *
  * A subclass may mean more than its elements, so the type itself has to have the table. */
 #include "core.h"
@@ -228,8 +228,8 @@ static bool set_result(struct moving *m, PyObject *src, PyObject *out)
 	const struct py_tensor *const from = &m->src, *const to = &m->dst;
 
 	if (Py_TYPE(out) != Py_TYPE(src) || !read_plain(out, &m->known, &m->dst) || to->is_readonly ||
-	    to->device_type != DEVICE_CUDA || to->device_id != from->device_id || to->dtype != from->dtype ||
-	    to->rank != from->rank)
+	    to->device_type != from->device_type || to->device_id != from->device_id ||
+	    to->dtype != from->dtype || to->rank != from->rank)
 		return false;
 	for (int d = 0; d < to->rank; d++)
 		if (to->shape[d] != from->shape[m->perm[d]])
@@ -248,34 +248,64 @@ static struct tma_tensor tensor_of(const struct py_tensor *t)
 	return ret;
 }
 
-static bool run(struct py_client *c, const struct moving *m)
+static bool launch_now(struct py_client *c, const struct moving *m, const struct tma_transform *transform)
 {
-	const struct tma_tensor to = tensor_of(&m->dst), from = tensor_of(&m->src);
-	const struct tma_transform transform = { .dst = &to, .src = &from, .perm = m->perm };
 	struct cuda_stream stream = { .context = cuda_context_of(m->src.device_id) };
 
 	if (m->known.api->current_work_stream(DEVICE_CUDA, m->src.device_id, &stream.handle) < 0) {
 		PyErr_Clear();
 		return false;
 	}
-	return stream_launch(c, &stream, &transform) == 0;
+	return stream_launch(c, &stream, transform) == 0;
 }
 
-/* Client.launched(src, axes, out, is_reversed): the result of a move in the current stream, or None if it is
- * none that can be launched from here. */
-PyObject *py_client_launched(PyObject *self, PyObject *const *args, Py_ssize_t n)
+/* Small arrays are moved with the GIL held, since to get it back would take as long as the move. */
+static bool move_now(struct py_client *c, const struct moving *m, const struct tma_transform *transform)
+{
+	const struct extent extent = py_tensor_extent(&m->src);
+	int rc;
+
+	if (!py_client_enter(c)) {
+		PyErr_Clear();
+		return false;
+	}
+	if (extent.size < KEEP_GIL_BYTES)
+		rc = tma_transform(c->client, transform);
+	else
+		CLIENT_CALL(c, rc = tma_transform(c->client, transform));
+	py_client_unlock(c);
+	return rc == 0;
+}
+
+static bool run(struct py_client *c, const struct moving *m)
+{
+	const struct tma_tensor to = tensor_of(&m->dst), from = tensor_of(&m->src);
+	const struct tma_transform transform = { .dst = &to, .src = &from, .perm = m->perm };
+
+	return (py_tensor_is_host(&m->src) ? move_now : launch_now)(c, m, &transform);
+}
+
+/* Returns whether memory of that type is moved from here. */
+static bool is_taken(const struct py_tensor *t, bool takes_host)
+{
+	return t->device_type == DEVICE_CUDA || (takes_host && t->device_type == DEVICE_CPU);
+}
+
+/* Client.permuted(src, axes, out, is_reversed, takes_host): the result of a move, in the current stream if it
+ * is on a device, or None if it is no such move. */
+PyObject *py_client_permuted(PyObject *self, PyObject *const *args, Py_ssize_t n)
 {
 	struct py_client *c = (struct py_client *)self;
 	PyObject *src, *result;
 	struct moving m;
 
-	if (n != 4) {
-		PyErr_Format(PyExc_TypeError, "launched() takes 4 arguments, not %zd", n);
+	if (n != 5) {
+		PyErr_Format(PyExc_TypeError, "permuted() takes 5 arguments, not %zd", n);
 		return NULL;
 	}
 	src = args[0];
 	if (!c->is_local || !know(src, &m.known) || !read_plain(src, &m.known, &m.src) ||
-	    m.src.device_type != DEVICE_CUDA || py_tensor_count(&m.src) == 0 ||
+	    !is_taken(&m.src, args[4] == Py_True) || py_tensor_count(&m.src) == 0 ||
 	    !set_perm(&m, args[1], args[3] == Py_True))
 		Py_RETURN_NONE;
 	result = args[2];

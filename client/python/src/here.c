@@ -5,9 +5,6 @@
 
 #include <string.h>
 
-/* Smaller arrays are moved with the GIL held, since to get it back would take as long as the move. */
-#define KEEP_GIL_BYTES (64 * 1024)
-
 static pthread_key_t key; /* of each thread's own client */
 /* numpy.empty, and the string "dtype": they are made at the first use and never freed. */
 static PyObject *empty;

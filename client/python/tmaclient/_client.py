@@ -526,7 +526,7 @@ class Client(Maker):
         """np.copy: an array of src's shape and type, in C order unless out has another one. With dtype, it is
         src.astype(dtype), but for what is out of range unless cast is "ieee"."""
         if not options:
-            made = self._launched(src, None, out)
+            made = self._permuted(src, None, out)
             if made is not None:
                 return made
         return self._run(self._transform_job(src, None, None, "constant", 0, out, Options.of(options)))
@@ -537,7 +537,7 @@ class Client(Maker):
         """np.transpose, copied: dimension d of the result, of extent src.shape[axes[d]], is dimension axes[d] of src.
         None reverses them; negative axes count from the end. ValueError or IndexError: no permutation."""
         if not options:
-            made = self._launched(src, axes, out, True)
+            made = self._permuted(src, axes, out, True)
             if made is not None:
                 return made
         return self._run(self._transpose_job(src, axes, out, Options.of(options)))
@@ -576,7 +576,7 @@ class Client(Maker):
         nothing; pad is as pad's pad_width, for the axes of the result; value, one of the result's, is what mode
         "constant" fills with."""
         if pad is None and not options:
-            made = self._launched(src, permute, out)
+            made = self._permuted(src, permute, out)
             if made is not None:
                 return made
         return self._run(self._transform_job(src, permute, pad, mode, value, out, Options.of(options)))
@@ -750,8 +750,8 @@ class Client(Maker):
 
     # ---- Running ---------------------------------------------------------------------------------------
 
-    def _launched(self, src: Any, axes: Sequence[int] | None, out: Any, is_reversed: bool = False) -> Any:
-        """Launches a move that does nothing but permute, without a job, and returns its result. None: only a job tells
+    def _permuted(self, src: Any, axes: Sequence[int] | None, out: Any, is_reversed: bool = False) -> Any:
+        """The result of a move that does nothing but permute, done by this process without a job. None: only a job tells
         what the arguments are. Without axes they are reversed, or stay as they are."""
         core = self._core
         if not core.is_local:
@@ -760,7 +760,7 @@ class Client(Maker):
             from ._local import local  # which imports this module
 
             core = local()._core
-        made = core.launched(src, axes, out, is_reversed)
+        made = core.permuted(src, axes, out, is_reversed, core is self._core)
         if made is not None:
             self._has_launched = core is not self._core or self._has_launched
             self._last_core = core

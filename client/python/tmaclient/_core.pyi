@@ -292,10 +292,13 @@ class Client:
     ) -> None:
         """Starts a request between what a CUDA stream has and will get: a handle, of the thread's context, or with the
         ordinal of its device."""
-    def launched(self, src: Any, axes: Sequence[int] | None, out: Any, is_reversed: bool, /) -> Any:
-        """Permutes an array on a CUDA device into out, or into a new one, in the caller's current stream, and returns
-        the result. Without axes they are reversed, or stay as they are. None: the arrays' type has not DLPack's table
-        of C functions, or the move is none that a client without a service launches, and nothing has been launched."""
+    def permuted(
+        self, src: Any, axes: Sequence[int] | None, out: Any, is_reversed: bool, takes_host: bool, /
+    ) -> Any:
+        """Permutes an array into out, or into a new one, and returns the result; on a CUDA device, that is in the
+        caller's current stream. Without axes they are reversed, or stay as they are. None, and nothing has been moved:
+        the arrays' type has not DLPack's table of C functions, or the move is none that a client without a service
+        does, or it is on the host without takes_host."""
     def synchronize(self, stream: int | tuple[int, int] | None = None, /) -> None:
         """Waits for all that was enqueued on streams."""
     def stream_point(
