@@ -117,8 +117,8 @@ class _NumPy(Kind):
 
 
 class _Torch(Kind):
-    """PyTorch's tensors say all that DLPack would in a tenth of the time, and its table of C functions, which newer ones
-    have, in a hundredth."""
+    """PyTorch's tensors say all that DLPack would in a tenth of the time, and its table of C functions, which newer
+    versions have, in a hundredth."""
 
     name = "torch"
 

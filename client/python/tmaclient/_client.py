@@ -751,8 +751,8 @@ class Client(Maker):
     # ---- Running ---------------------------------------------------------------------------------------
 
     def _permuted(self, src: Any, axes: Sequence[int] | None, out: Any, is_reversed: bool = False) -> Any:
-        """The result of a move that does nothing but permute, done by this process without a job. None: only a job tells
-        what the arguments are. Without axes they are reversed, or stay as they are."""
+        """The result of a move that does nothing but permute, done by this process without a job. None: only a job
+        tells what the arguments are. Without axes they are reversed, or stay as they are."""
         core = self._core
         if not core.is_local:
             if not self._direct or not _core.has_exchange(src) or core.closed:

@@ -292,9 +292,7 @@ class Client:
     ) -> None:
         """Starts a request between what a CUDA stream has and will get: a handle, of the thread's context, or with the
         ordinal of its device."""
-    def permuted(
-        self, src: Any, axes: Sequence[int] | None, out: Any, is_reversed: bool, takes_host: bool, /
-    ) -> Any:
+    def permuted(self, src: Any, axes: Sequence[int] | None, out: Any, is_reversed: bool, takes_host: bool, /) -> Any:
         """Permutes an array into out, or into a new one, and returns the result; on a CUDA device, that is in the
         caller's current stream. Without axes they are reversed, or stay as they are. None, and nothing has been moved:
         the arrays' type has not DLPack's table of C functions, or the move is none that a client without a service

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from . import _core
 from ._arrays import Array, adapt
@@ -11,7 +11,7 @@ from ._conversion import Conversion, parse_conversion
 from ._moves import Move, permuted_shape
 
 if TYPE_CHECKING:
-    from ._client import Job, Maker, Options
+    from ._client import Job, Maker, MoveKeywords, Options
 
 
 class Plan:
@@ -113,7 +113,7 @@ class PreparedPlan(_core.Plan):
                 raise ValueError(f"{name}: a number, which the plan keeps; a run takes only arrays")
         return conversion, arrays
 
-    def _run(self, src: Any, out: Any = None, **options: Any) -> Any:
+    def _run(self, src: Any, out: Any = None, **options: Unpack[MoveKeywords]) -> Any:
         """What is not in shared host memory, or has options."""
         from ._client import Options
 
