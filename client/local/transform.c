@@ -197,54 +197,77 @@ int local_method_transform(struct local_session *session, const union params *pa
 
 /* ---- Explanations ------------------------------------------------------------------------------------- */
 
-/* This is what it takes to explain a transform by its largest part. */
+/* This is what it takes to explain a transform. */
 struct explaining {
 	struct split split;
-	struct split_part part;
 	struct request_places places;
-	const char *name; /* the engine's */
+	struct engine *engine; /* NULL: the engine that is named is not here */
+	const char *name;
+	struct engine_plan_runs runs; /* of the part that was explained last */
 };
 
-/* Sets the name of the engine that is asked for: this process's own, unless another one is named. */
-static int name_engine(const struct msg_transform *t, const struct engine *own, const char **ret,
+/* Sets the engine that is asked for: this process's own, unless another one is named. */
+static int find_engine(const struct msg_transform *t, struct engine *own, struct explaining *ret,
                        struct error *err)
 {
-	*ret = own->name;
-	if (!(t->has & F(transform, engine)) ||
-	    explanation_is_of((const char *)t->engine.data, t->engine.len, ret))
-		return 0;
-	return error_set(err, STATUS_INVALID_ARGUMENT, "engine: expected cpu or cuda");
+	ret->name = own->name;
+	if (t->has & F(transform, engine) &&
+	    !explanation_is_of((const char *)t->engine.data, t->engine.len, &ret->name))
+		return error_set(err, STATUS_INVALID_ARGUMENT, "engine: expected cpu or cuda");
+	ret->engine = strcmp(ret->name, own->name) == 0 ? own : NULL;
+	return 0;
 }
 
-static int explain_here(struct local_session *session, const struct explaining *e, struct engine *engine,
-                        struct msg_explanation *ret, struct error *err)
+static int explain_here(struct explaining *e, const struct split_part *part, struct engine_explanation *ret,
+                        struct error *err)
 {
 	struct engine_plan *plan = NULL;
-	int r = engine_prepare(engine, &e->part.spec, plan_places_of(&e->places, &e->part), &plan, err);
+	int r = engine_prepare(e->engine, &part->spec, plan_places_of(&e->places, part), &plan, err);
 
 	if (r == 0)
-		r = engine_explain(engine, plan, &session->explained, err);
-	if (r == 0) {
-		explanation_answer(&session->explained, e->name, ret, session->rules);
-		if (e->split.n_parts == 1)
-			explanation_add_runs(local_plan_runs(plan), ret);
-	}
+		r = engine_explain(e->engine, plan, ret, err);
+	if (r == 0)
+		e->runs = local_plan_runs(plan);
 	engine_plan_unref(plan);
 	return r;
 }
 
-static int explain_elsewhere(struct local_session *session, const struct explaining *e,
-                             struct msg_explanation *ret, struct error *err)
+static int explain_elsewhere(const struct explaining *e, const struct split_part *part,
+                             struct engine_explanation *ret, struct error *err)
 {
 	struct transform transform;
-	int r = transform_init(&transform, &e->part.spec, err);
+	int r = transform_init(&transform, &part->spec, err);
 
-	if (r < 0)
-		return r;
-	explanation_elsewhere(&session->explained, e->name, &transform,
-	                      local_address(&e->places.dst) + (uint64_t)e->part.dst_offset,
-	                      local_address(&e->places.src) + (uint64_t)e->part.src_offset);
-	explanation_answer(&session->explained, e->name, ret, session->rules);
+	if (r == 0)
+		explanation_elsewhere(ret, e->name, &transform,
+		                      local_address(&e->places.dst) + (uint64_t)part->dst_offset,
+		                      local_address(&e->places.src) + (uint64_t)part->src_offset);
+	return r;
+}
+
+/* Explains the largest part, with the bytes, the subregions and the predicted time of all parts. */
+static int explain_parts(struct explaining *e, struct engine_explanation *ret, struct error *err)
+{
+	uint64_t bytes = 0, n_subregions = 0, predicted_ns = 0;
+
+	for (int i = 0; i < e->split.n_parts; i++) {
+		struct engine_explanation one;
+		struct split_part part;
+		int r;
+
+		split_get(&e->split, i, &part);
+		r = e->engine ? explain_here(e, &part, &one, err) : explain_elsewhere(e, &part, &one, err);
+		if (r < 0)
+			return r;
+		bytes += one.bytes;
+		n_subregions += one.n_subregions;
+		predicted_ns += one.predicted_ns;
+		if (i == e->split.largest)
+			*ret = one;
+	}
+	ret->bytes = bytes;
+	ret->n_subregions = n_subregions;
+	ret->predicted_ns = predicted_ns;
 	return 0;
 }
 
@@ -255,21 +278,24 @@ int local_method_explain(struct local_session *session, const union params *para
 {
 	const struct msg_transform *t = &params->transform;
 	struct engine *engine = local_stream_engine(&session->stream, err);
+	struct msg_explanation *answer = &ret->explanation;
 	struct explaining e;
-	int r = engine ? name_engine(t, engine, &e.name, err) : err->status;
+	int r = engine ? find_engine(t, engine, &e, err) : err->status;
 
 	if (r == 0)
 		r = transform_split_of(t, &e.split, err);
 	if (r == 0)
 		r = local_places(session, t, &e.places, err);
+	if (r == 0)
+		r = explain_parts(&e, &session->explained, err);
 	if (r < 0)
 		return r;
-	split_get(&e.split, e.split.largest, &e.part);
-	r = strcmp(e.name, engine->name) == 0 ? explain_here(session, &e, engine, &ret->explanation, err)
-	                                      : explain_elsewhere(session, &e, &ret->explanation, err);
-	if (r == 0 && e.split.n_parts > 1) {
-		ret->explanation.parts = (uint64_t)e.split.n_parts;
-		ret->explanation.has |= F(explanation, parts);
+	explanation_answer(&session->explained, e.name, answer, session->rules);
+	if (e.split.n_parts > 1) {
+		answer->parts = (uint64_t)e.split.n_parts;
+		answer->has |= F(explanation, parts);
+	} else if (e.engine) {
+		explanation_add_runs(e.runs, answer);
 	}
-	return r;
+	return 0;
 }

@@ -127,6 +127,18 @@ Test(local_moves, makes_scales)
 	tma_free(client);
 }
 
+/* An explanation counts the bytes of all parts, whichever engine it is for. */
+static void assert_explained(tma_client *client, const struct tma_transform *transform, const char *engine,
+                             size_t bytes)
+{
+	tma_document *plan = NULL;
+
+	cr_assert_eq(tma_explain_for(client, transform, engine, &plan), 0, "%s", tma_last_error(client));
+	cr_assert_gt(tma_document_int(tma_document_find(plan, "parts")), 1);
+	cr_assert_eq(tma_document_int(tma_document_find(plan, "bytes")), (int64_t)bytes, "%s", engine);
+	tma_document_free(plan);
+}
+
 /* [5] seen as blocks of 2 becomes 3 blocks of 2; the last one is filled up with the value. */
 Test(local_moves, incomplete_blocks)
 {
@@ -145,6 +157,8 @@ Test(local_moves, incomplete_blocks)
 	from.n_split = 1;
 	cr_assert_eq(tma_transform(client, &transform), 0, "%s", tma_last_error(client));
 	cr_assert_eq(memcmp(dst, wanted, sizeof dst), 0);
+	assert_explained(client, &transform, "cpu", sizeof src + sizeof dst);
+	assert_explained(client, &transform, "cuda", sizeof src + sizeof dst);
 	tma_free(client);
 }
 
