@@ -13,9 +13,8 @@
 #include <sys/mount.h>
 #include <unistd.h>
 
-#include "client/tmaclient.h"
 #include "tests/emulated/emulated.h"
-#include "tests/support/process.h"
+#include "rig.h"
 
 #define ROWS    37
 #define COLUMNS 53
@@ -49,11 +48,8 @@ static struct held held_now(void)
 
 static void setup(void)
 {
-	process_start(&service, NULL);
 	before = held_now();
-	client = tma_new();
-	cr_assert(client);
-	cr_assert_eq(tma_connect(client, service.socket), TMA_OK, "%s", tma_last_error(client));
+	client = rig_start(&service, NULL);
 }
 
 /* Whatever a test has left open, nothing of it outlives the client. */
@@ -61,9 +57,8 @@ static void teardown(void)
 {
 	struct held after;
 
-	tma_free(client);
+	rig_stop(&service, client);
 	after = held_now();
-	process_stop(&service, SIGTERM);
 	cr_assert_eq(after.fds, before.fds, "%d descriptors, %d before", after.fds, before.fds);
 	cr_assert_eq(after.mappings, before.mappings, "%d mappings, %d before", after.mappings,
 	             before.mappings);
@@ -77,20 +72,9 @@ static bool is_cuda(void)
 	return strcmp(process_engine(), "cuda") == 0;
 }
 
-static tma_region *region_of(size_t size)
-{
-	tma_region *region;
-
-	cr_assert_eq(tma_region_create_kind(client, TMA_REGION_MEMFD, size, &region), TMA_OK, "%s",
-	             tma_last_error(client));
-	cr_assert(tma_region_data(region));
-	cr_assert_eq(tma_region_size(region), size);
-	return region;
-}
-
 static void fill(tma_region *region, unsigned seed)
 {
-	uint8_t *bytes = tma_region_data(region);
+	uint8_t *bytes = rig_data(region);
 
 	for (size_t i = 0; i < tma_region_size(region); i++)
 		bytes[i] = (uint8_t)((i * 2654435761u + seed) >> 7);
@@ -105,7 +89,7 @@ static struct tma_tensor matrix(tma_region *region, int64_t rows, int64_t column
 
 static void assert_transposed(const tma_region *dst, const tma_region *src)
 {
-	const uint16_t *d = tma_region_data(dst), *s = tma_region_data(src);
+	const uint16_t *d = rig_data(dst), *s = rig_data(src);
 
 	for (int i = 0; i < ROWS; i++)
 		for (int j = 0; j < COLUMNS; j++)
@@ -129,7 +113,8 @@ Test(library, ping_and_names)
 
 Test(library, transpose)
 {
-	tma_region *src = region_of(ROWS * COLUMNS * 2), *dst = region_of(ROWS * COLUMNS * 2);
+	tma_region *src = rig_region(client, ROWS * COLUMNS * 2),
+		   *dst = rig_region(client, ROWS * COLUMNS * 2);
 	struct tma_tensor s = matrix(src, ROWS, COLUMNS), d = matrix(dst, COLUMNS, ROWS);
 
 	fill(src, 1);
@@ -155,7 +140,7 @@ Test(library, memory_of_the_engines_own)
 
 Test(library, copy_of_a_reversed_view)
 {
-	tma_region *src = region_of(8), *dst = region_of(8);
+	tma_region *src = rig_region(client, 8), *dst = rig_region(client, 8);
 	struct tma_tensor d = { .region = dst, .dtype = TMA_UINT8, .rank = 1, .shape = { 8 } };
 	struct tma_tensor s = { .region = src,
 		                .offset = 7,
@@ -164,33 +149,33 @@ Test(library, copy_of_a_reversed_view)
 		                .shape = { 8 },
 		                .strides = (int64_t[]){ -1 } };
 
-	memcpy(tma_region_data(src), "abcdefgh", 8);
+	memcpy(rig_data(src), "abcdefgh", 8);
 	cr_assert_eq(tma_copy(client, &d, &s), TMA_OK, "%s", tma_last_error(client));
-	cr_assert_arr_eq(tma_region_data(dst), "hgfedcba", 8);
+	cr_assert_arr_eq(rig_data(dst), "hgfedcba", 8);
 }
 
 Test(library, pad_with_a_value)
 {
-	tma_region *src = region_of(3 * 4), *dst = region_of(6 * 4);
+	tma_region *src = rig_region(client, 3 * 4), *dst = rig_region(client, 6 * 4);
 	struct tma_tensor d = { .region = dst, .dtype = TMA_FLOAT32, .rank = 1, .shape = { 6 } };
 	struct tma_tensor s = { .region = src, .dtype = TMA_FLOAT32, .rank = 1, .shape = { 3 } };
 	const float in[] = { 1, 2, 3 }, padded[] = { 0.5, 1, 2, 3, 0.5, 0.5 }, edge[] = { 1, 1, 2, 3, 3, 3 };
 	struct tma_number half = { .kind = TMA_NUMBER_REAL, .re = 0.5 };
 
-	memcpy(tma_region_data(src), in, sizeof in);
+	memcpy(rig_data(src), in, sizeof in);
 	cr_assert_eq(tma_pad(client, &d, &s, (int64_t[]){ 1 }, (int64_t[]){ 2 }, TMA_PAD_CONSTANT, half),
 	             TMA_OK, "%s", tma_last_error(client));
-	cr_assert_arr_eq(tma_region_data(dst), padded, sizeof padded);
+	cr_assert_arr_eq(rig_data(dst), padded, sizeof padded);
 	cr_assert_eq(tma_pad(client, &d, &s, (int64_t[]){ 1 }, (int64_t[]){ 2 }, TMA_PAD_EDGE,
 	                     (struct tma_number){ 0 }),
 	             TMA_OK, "%s", tma_last_error(client));
-	cr_assert_arr_eq(tma_region_data(dst), edge, sizeof edge);
+	cr_assert_arr_eq(rig_data(dst), edge, sizeof edge);
 }
 
 Test(library, memfd_of_the_clients)
 {
 	int fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	tma_region *region, *dst = region_of(100);
+	tma_region *region, *dst = rig_region(client, 100);
 	struct tma_tensor d = { .region = dst, .dtype = TMA_UINT8, .rank = 1, .shape = { 100 } }, s = d;
 
 	cr_assert_eq(ftruncate(fd, 5000), 0);
@@ -203,7 +188,7 @@ Test(library, memfd_of_the_clients)
 
 	s.region = region;
 	cr_assert_eq(tma_copy(client, &d, &s), TMA_OK, "%s", tma_last_error(client));
-	cr_assert_arr_eq(tma_region_data(dst), "here", 5);
+	cr_assert_arr_eq(rig_data(dst), "here", 5);
 	cr_assert_eq(tma_copy(client, &s, &d), TMA_PERMISSION);
 	cr_assert(strstr(tma_last_error(client), "read-only"), "%s", tma_last_error(client));
 }
@@ -212,7 +197,7 @@ Test(library, memfd_of_the_clients)
 Test(library, file_of_a_tmpfs)
 {
 	int fd = open("/dev/shm", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-	tma_region *region, *dst = region_of(100);
+	tma_region *region, *dst = rig_region(client, 100);
 	struct tma_tensor d = { .region = dst, .dtype = TMA_UINT8, .rank = 1, .shape = { 100 } }, s = d;
 
 	if (fd < 0)
@@ -224,7 +209,7 @@ Test(library, file_of_a_tmpfs)
 	s.region = region;
 	s.offset = 4796;
 	cr_assert_eq(tma_copy(client, &d, &s), TMA_OK, "%s", tma_last_error(client));
-	cr_assert_arr_eq(tma_region_data(dst), "here", 5);
+	cr_assert_arr_eq(rig_data(dst), "here", 5);
 	cr_assert_eq(ftruncate(fd, 4999), 0);
 	cr_assert_eq(tma_copy(client, &d, &s), TMA_DEVICE);
 	cr_assert(strstr(tma_last_error(client), "shrank to 4999 bytes, but the region ends at byte 5000"),
@@ -259,7 +244,7 @@ Test(library, file_of_a_full_tmpfs)
 
 Test(library, errors_name_what_is_wrong)
 {
-	tma_region *r = region_of(1000);
+	tma_region *r = rig_region(client, 1000);
 	struct tma_tensor s = matrix(r, 4, 5), d = matrix(r, 5, 4);
 	const int twice[] = { 1, 1 }, swap[] = { 1, 0 };
 
@@ -278,13 +263,13 @@ Test(library, errors_name_what_is_wrong)
 Test(library, tickets_run_in_order)
 {
 	enum { N = 200 };
-	tma_region *r = region_of((N + 1) * 64);
+	tma_region *r = rig_region(client, (N + 1) * 64);
 	tma_ticket tickets[N];
 	struct tma_result result;
 
 	/* Each copy reads what the one before it wrote. */
-	memset(tma_region_data(r), 0, (N + 1) * 64);
-	memset(tma_region_data(r), 'x', 64);
+	memset(rig_data(r), 0, (N + 1) * 64);
+	memset(rig_data(r), 'x', 64);
 	for (int i = 0; i < N; i++) {
 		struct tma_tensor s = { .region = r,
 			                .offset = (uint64_t)i * 64,
@@ -302,13 +287,14 @@ Test(library, tickets_run_in_order)
 		cr_assert_eq(tma_wait(client, tickets[i], &result), TMA_OK);
 		cr_assert_eq(result.bytes, 128);
 	}
-	cr_assert_eq(((char *)tma_region_data(r))[N * 64 + 63], 'x');
+	cr_assert_eq(((char *)rig_data(r))[N * 64 + 63], 'x');
 	cr_assert_eq(tma_wait(client, tickets[0], NULL), TMA_NOT_FOUND);
 }
 
 Test(library, another_event_loop)
 {
-	tma_region *src = region_of(ROWS * COLUMNS * 2), *dst = region_of(ROWS * COLUMNS * 2);
+	tma_region *src = rig_region(client, ROWS * COLUMNS * 2),
+		   *dst = rig_region(client, ROWS * COLUMNS * 2);
 	struct tma_tensor s = matrix(src, ROWS, COLUMNS), d = matrix(dst, COLUMNS, ROWS);
 	struct tma_transform t = { .dst = &d, .src = &s, .perm = (int[]){ 1, 0 } };
 	tma_ticket ticket;
@@ -329,7 +315,7 @@ Test(library, another_event_loop)
 
 Test(library, a_failed_ticket_keeps_its_sentence)
 {
-	tma_region *r = region_of(100);
+	tma_region *r = rig_region(client, 100);
 	struct tma_tensor s = matrix(r, 400, 5), d = matrix(r, 5, 400);
 	struct tma_transform t = { .dst = &d, .src = &s, .perm = (int[]){ 1, 0 } };
 	tma_ticket ticket;
@@ -341,21 +327,46 @@ Test(library, a_failed_ticket_keeps_its_sentence)
 
 Test(library, documents)
 {
-	tma_region *r = region_of(4096);
 	struct tma_tensor s = { .dtype = TMA_FLOAT32, .rank = 2, .shape = { 100, 200 } };
 	struct tma_tensor d = { .dtype = TMA_FLOAT32, .rank = 2, .shape = { 200, 100 } };
 	struct tma_transform t = { .dst = &d, .src = &s, .perm = (int[]){ 1, 0 } };
-	tma_document *info, *stats, *regions, *sessions, *shown, *explanation;
-	const tma_document *session;
+	const char *engine = rig_is_local() ? "cpu" : process_engine();
+	tma_document *info, *explanation;
 	char *json;
 
 	cr_assert_eq(tma_info(client, &info), TMA_OK);
-	cr_assert_str_eq(tma_document_text(tma_document_find(info, "engine")), process_engine());
-	cr_assert_gt(
-	    tma_document_int(tma_document_find(tma_document_find(info, "limits"), "regions_per_uid")), 0);
+	cr_assert_str_eq(tma_document_text(tma_document_find(info, "engine")), engine);
+	cr_assert_eq(tma_explain(client, &t, &explanation), TMA_OK, "%s", tma_last_error(client));
+	cr_assert_str_eq(tma_document_text(tma_document_find(explanation, "family")), "tile_transpose");
+	json = tma_document_json(explanation, 0);
+	cr_assert(strstr(json, "\"family\":"), "%s", json);
+
+	free(json);
+	tma_document_free(info);
+	tma_document_free(explanation);
+}
+
+Test(library, counters)
+{
+	tma_region *r = rig_region(client, 4096);
+	tma_document *stats;
+
 	cr_assert_eq(tma_stats(client, &stats), TMA_OK);
 	cr_assert_eq(tma_document_int(tma_document_find(stats, "regions")), 1);
 	cr_assert_eq(tma_document_int(tma_document_find(stats, "mapped_bytes")), 4096);
+	tma_document_free(stats);
+	tma_region_release(r);
+}
+
+Test(library, limits_and_sessions)
+{
+	tma_region *r = rig_region(client, 4096);
+	tma_document *info, *regions, *sessions, *shown;
+	const tma_document *session;
+
+	cr_assert_eq(tma_info(client, &info), TMA_OK);
+	cr_assert_gt(
+	    tma_document_int(tma_document_find(tma_document_find(info, "limits"), "regions_per_uid")), 0);
 	cr_assert_eq(tma_regions(client, &regions), TMA_OK);
 	cr_assert_eq(tma_document_count(regions), 1);
 	cr_assert_eq(tma_sessions(client, 0, &sessions), TMA_OK);
@@ -367,18 +378,11 @@ Test(library, documents)
 	cr_assert_eq(tma_session_regions(client, UINT64_MAX, &shown), TMA_NOT_FOUND);
 	cr_assert_eq(tma_sessions(client, (uint64_t)tma_document_int(session), &shown), TMA_OK);
 	cr_assert_eq(tma_document_count(shown), 0);
-	tma_document_free(shown);
-	cr_assert_eq(tma_explain(client, &t, &explanation), TMA_OK, "%s", tma_last_error(client));
-	cr_assert_str_eq(tma_document_text(tma_document_find(explanation, "family")), "tile_transpose");
-	json = tma_document_json(explanation, 0);
-	cr_assert(strstr(json, "\"family\":"), "%s", json);
 
-	free(json);
+	tma_document_free(shown);
 	tma_document_free(info);
-	tma_document_free(stats);
 	tma_document_free(regions);
 	tma_document_free(sessions);
-	tma_document_free(explanation);
 	tma_region_release(r);
 }
 
@@ -386,7 +390,8 @@ Test(library, documents)
 Test(library, release_drains)
 {
 	const int64_t n = 1024;
-	tma_region *src = region_of((size_t)(n * n * 4)), *dst = region_of((size_t)(n * n * 4));
+	tma_region *src = rig_region(client, (size_t)(n * n * 4)),
+		   *dst = rig_region(client, (size_t)(n * n * 4));
 	struct tma_tensor s = { .region = src, .dtype = TMA_FLOAT32, .rank = 2, .shape = { n, n } };
 	struct tma_tensor d = { .region = dst, .dtype = TMA_FLOAT32, .rank = 2, .shape = { n, n } };
 	struct tma_transform t = { .dst = &d, .src = &s, .perm = (int[]){ 1, 0 } };
@@ -402,7 +407,7 @@ Test(library, release_drains)
 
 Test(library, a_service_that_dies)
 {
-	tma_region *r = region_of(1 << 20);
+	tma_region *r = rig_region(client, 1 << 20);
 	struct tma_tensor s = { .region = r, .dtype = TMA_UINT8, .rank = 1, .shape = { 1000 } }, d = s;
 	struct tma_transform t = { .dst = &d, .src = &s };
 	tma_ticket ticket;
@@ -417,7 +422,7 @@ Test(library, a_service_that_dies)
 	cr_assert_eq(status, TMA_DISCONNECTED, "%s", tma_status_name(status));
 	cr_assert_eq(tma_ping(client), TMA_DISCONNECTED);
 	cr_assert_gt(strlen(tma_last_error(client)), 0);
-	((char *)tma_region_data(r))[0] = 1; /* the mapping outlives the service */
+	((char *)rig_data(r))[0] = 1; /* the mapping outlives the service */
 	tma_region_release(r);
 	process_start(&service, NULL);
 }
@@ -436,8 +441,8 @@ Test(library, connections_run_side_by_side)
 
 		clients[i] = tma_new();
 		cr_assert_eq(tma_connect(clients[i], service.socket), TMA_OK);
-		cr_assert_eq(tma_region_create_kind(clients[i], TMA_REGION_MEMFD, 2000, &regions[i]), TMA_OK);
-		memset(tma_region_data(regions[i]), i + 1, 1000);
+		regions[i] = rig_region(clients[i], 2000);
+		memset(rig_data(regions[i]), i + 1, 1000);
 		s = (struct tma_tensor){
 			.region = regions[i], .dtype = TMA_UINT8, .rank = 1, .shape = { 1000 }
 		};
@@ -451,7 +456,7 @@ Test(library, connections_run_side_by_side)
 		};
 
 		cr_assert_eq(tma_wait(clients[i], tickets[i], NULL), TMA_OK);
-		cr_assert_eq(((char *)tma_region_data(regions[i]))[1999], i + 1);
+		cr_assert_eq(((char *)rig_data(regions[i]))[1999], i + 1);
 		cr_assert_eq(tma_copy(clients[i], &stolen, &stolen), TMA_INVALID_ARGUMENT,
 		             "a region of another client has to be refused");
 	}

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The library against a real tmad: scales that are computed on the way, by each kind of request. */
 #include <criterion/criterion.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/tmaclient.h"
-#include "tests/support/process.h"
+#include "rig.h"
 
 enum { ROWS = 6, COLS = 8, BLOCK_ROWS = 4, BLOCK_COLS = 3, SCALES = 2 * 3 };
 
@@ -35,23 +33,19 @@ static void setup(void)
 {
 	float *values;
 
-	process_start(&service, NULL);
-	client = tma_new();
-	cr_assert_eq(tma_connect(client, service.socket), TMA_OK, "%s", tma_last_error(client));
-	cr_assert_eq(tma_region_create_kind(client, TMA_REGION_MEMFD, REGION_BYTES, &region), TMA_OK, "%s",
-	             tma_last_error(client));
+	client = rig_start(&service, NULL);
+	region = rig_region(client, REGION_BYTES);
 	src.region = dst.region = scale.region = inverse.region = region;
 	amax.least = 0;
 	amax.reserved[3] = 0;
-	values = tma_region_data(region);
+	values = rig_data(region);
 	for (int i = 0; i < ROWS * COLS; i++)
 		values[i] = (float)(i < ROWS * COLS / 2 ? 448 : 896 * 4);
 }
 
 static void teardown(void)
 {
-	tma_free(client);
-	process_stop(&service, SIGTERM);
+	rig_stop(&service, client);
 }
 
 TestSuite(library_amax, .init = setup, .fini = teardown, .timeout = 60);
@@ -59,7 +53,7 @@ TestSuite(library_amax, .init = setup, .fini = teardown, .timeout = 60);
 /* Rows 0 to 2 are 448, the others 3584, as are some of each block of rows: 3584 is 448 times 8. */
 static void assert_scaled(void)
 {
-	uint8_t *bytes = tma_region_data(region);
+	uint8_t *bytes = rig_data(region);
 	const float *inverses = (const float *)(const void *)(bytes + INVERSE_AT);
 
 	for (int i = 0; i < SCALES; i++) {
@@ -99,7 +93,7 @@ Test(library_amax, items)
 	cr_assert_eq(tma_run_items(client, &items[1], 1, NULL), TMA_OK, "%s", tma_last_error(client));
 	assert_scaled();
 
-	operands.amax_inverse.region = NULL;
+	operands.amax_inverse = (struct tma_place){ 0 };
 	cr_assert_eq(tma_run_items(client, &items[1], 1, NULL), TMA_INVALID_ARGUMENT);
 	cr_assert_not_null(strstr(tma_last_error(client), "amax_inverse: missing"), "%s",
 	                   tma_last_error(client));

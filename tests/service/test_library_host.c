@@ -16,9 +16,8 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include "client/tmaclient.h"
 #include "tests/emulated/emulated.h"
-#include "tests/support/process.h"
+#include "rig.h"
 
 #define PAGE  4096
 #define PAGES 16
@@ -29,15 +28,12 @@ static tma_client *client;
 
 static void setup(void)
 {
-	process_start(&service, NULL);
-	client = tma_new();
-	cr_assert_eq(tma_connect(client, service.socket), 0, "%s", tma_last_error(client));
+	client = rig_start(&service, NULL);
 }
 
 static void teardown(void)
 {
-	tma_free(client);
-	process_stop(&service, SIGTERM);
+	rig_stop(&service, client);
 }
 
 TestSuite(library_host, .init = setup, .fini = teardown, .timeout = 60);

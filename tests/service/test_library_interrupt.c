@@ -5,8 +5,7 @@
 #include <string.h>
 #include <sys/time.h>
 
-#include "client/tmaclient.h"
-#include "tests/support/process.h"
+#include "rig.h"
 
 #define BYTES 4096
 
@@ -27,11 +26,8 @@ static void setup(void)
 	const struct itimerval often = { { 0, 20000 }, { 0, 20000 } };
 	const struct sigaction action = { .sa_handler = on_alarm };
 
-	process_start(&service, NULL);
-	client = tma_new();
-	cr_assert_eq(tma_connect(client, service.socket), 0, "%s", tma_last_error(client));
-	cr_assert_eq(tma_region_create_kind(client, TMA_REGION_MEMFD, BYTES, &region), 0, "%s",
-	             tma_last_error(client));
+	client = rig_start(&service, NULL);
+	region = rig_region(client, BYTES);
 	sigaction(SIGALRM, &action, NULL);
 	setitimer(ITIMER_REAL, &often, NULL);
 }
@@ -39,8 +35,7 @@ static void setup(void)
 static void teardown(void)
 {
 	setitimer(ITIMER_REAL, &(struct itimerval){ 0 }, NULL);
-	tma_free(client);
-	process_stop(&service, SIGTERM);
+	rig_stop(&service, client);
 }
 
 TestSuite(library_interrupt, .init = setup, .fini = teardown, .timeout = 120);
@@ -100,7 +95,7 @@ Test(library_interrupt, a_ring)
 	tma_ring *ring;
 	int left = 3;
 
-	memset((char *)tma_region_data(region) + 64, 7, 64);
+	memset((char *)rig_data(region) + 64, 7, 64);
 	cr_assert_eq(
 	    tma_plan_prepare(client, &(struct tma_transform){ .dst = &tensor, .src = &tensor }, &plan), 0);
 	cr_assert_eq(tma_ring_open(client, 8, 0, &ring), 0, "%s", tma_last_error(client));
@@ -113,6 +108,6 @@ Test(library_interrupt, a_ring)
 	tma_set_interrupt(client, resume, &left);
 	cr_assert_eq(tma_ring_wait(ring, 0, &end), 0, "%s", tma_last_error(client));
 	cr_assert(end.tag == 5 && end.status == 0);
-	cr_assert_eq(memcmp(tma_region_data(region), (char *)tma_region_data(region) + 64, 64), 0);
+	cr_assert_eq(memcmp(rig_data(region), (char *)rig_data(region) + 64, 64), 0);
 	cr_assert_eq(tma_ring_close(ring), 0, "%s", tma_last_error(client));
 }

@@ -2,28 +2,23 @@
 /* Named layouts against a real tmad: every ordered pair of those of KV caches, there and back, between all
  * tensor-parallel sizes. A model of a GPU is slow: there each pair has one of the sizes. */
 #include <criterion/criterion.h>
-#include <signal.h>
 #include <string.h>
 
-#include "client/tmaclient.h"
+#include "rig.h"
 #include "tests/support/kv_formats.h"
-#include "tests/support/process.h"
 
 static struct process service;
 static tma_client *client;
 
 static void setup(void)
 {
-	process_start(&service, NULL);
-	client = tma_new();
-	cr_assert_eq(tma_connect(client, service.socket), TMA_OK, "%s", tma_last_error(client));
+	client = rig_start(&service, NULL);
 	kv_formats_init();
 }
 
 static void teardown(void)
 {
-	tma_free(client);
-	process_stop(&service, SIGTERM);
+	rig_stop(&service, client);
 	kv_formats_deinit();
 }
 
@@ -32,15 +27,6 @@ TestSuite(library_layout, .init = setup, .fini = teardown, .timeout = 300);
 static bool is_cuda(void)
 {
 	return strcmp(process_engine(), "cuda") == 0;
-}
-
-static tma_region *region_of(size_t size)
-{
-	tma_region *region = NULL;
-
-	cr_assert_eq(tma_region_create_kind(client, TMA_REGION_MEMFD, size, &region), TMA_OK, "%s",
-	             tma_last_error(client));
-	return region;
 }
 
 /* From each rank to each one that has some of its heads: one request. */
@@ -67,7 +53,7 @@ static void convert(size_t to, tma_region *dst, uint32_t dst_ranks, size_t from,
 static void assert_holds(tma_region *region, size_t format, int size, const char *what, size_t other,
                          int other_size)
 {
-	cr_assert_eq(memcmp(tma_region_data(region), kv_formats[format].expected[size], BYTES), 0,
+	cr_assert_eq(memcmp(rig_data(region), kv_formats[format].expected[size], BYTES), 0,
 	             "%s: %s in groups of %ld of %u ranks; %s in groups of %ld of %u", what,
 	             tma_layout_name(kv_formats[format].layout), (long)kv_formats[format].group, kv_tp[size],
 	             tma_layout_name(kv_formats[other].layout), (long)kv_formats[other].group,
@@ -78,18 +64,18 @@ static void there_and_back(tma_region *a, tma_region *b, size_t from, int from_s
 {
 	const size_t bytes = BYTES;
 
-	memcpy(tma_region_data(a), kv_formats[from].expected[from_size], bytes);
-	memset(tma_region_data(b), 0xff, bytes);
+	memcpy(rig_data(a), kv_formats[from].expected[from_size], bytes);
+	memset(rig_data(b), 0xff, bytes);
 	convert(to, b, kv_tp[to_size], from, a, kv_tp[from_size]);
 	assert_holds(b, to, to_size, "there", from, from_size);
-	memset(tma_region_data(a), 0xff, bytes);
+	memset(rig_data(a), 0xff, bytes);
 	convert(from, a, kv_tp[from_size], to, b, kv_tp[to_size]);
 	assert_holds(a, from, from_size, "and back", to, to_size);
 }
 
 static void every_pair_from(int from_size)
 {
-	tma_region *a = region_of(BYTES), *b = region_of(BYTES);
+	tma_region *a = rig_region(client, BYTES), *b = rig_region(client, BYTES);
 
 	for (size_t from = 0; from < kv_format_count; from++)
 		for (size_t to = 0; to < kv_format_count; to++)
@@ -125,8 +111,9 @@ Test(library_layout, heads_that_several_ranks_have)
 	enum { FEW = 2, RANKS = 8, SHARD = ELEMENTS / HEADS };
 	static const struct kv_index size = { LAYERS, 2, BLOCKS, TOKENS, 1, HEAD_SIZE };
 	static const struct kv_index few = { LAYERS, 2, BLOCKS, TOKENS, FEW, HEAD_SIZE };
-	tma_region *all = region_of(FEW * SHARD * sizeof(uint16_t)), *shards = region_of(BYTES);
-	uint16_t *a = tma_region_data(all), *b = tma_region_data(shards);
+	tma_region *all = rig_region(client, FEW * SHARD * sizeof(uint16_t)),
+		   *shards = rig_region(client, BYTES);
+	uint16_t *a = rig_data(all), *b = rig_data(shards);
 
 	for (int i = 0; i < FEW * SHARD; i++)
 		a[i] = (uint16_t)i;

@@ -2,28 +2,23 @@
 /* Lists of blocks of named layouts against a real tmad: gathered from a pool in any layout to a buffer in any
  * other, and scattered back; also where the layers lie apart, or in regions of their own. */
 #include <criterion/criterion.h>
-#include <signal.h>
 #include <string.h>
 
-#include "client/tmaclient.h"
+#include "rig.h"
 #include "tests/support/kv_formats.h"
-#include "tests/support/process.h"
 
 static struct process service;
 static tma_client *client;
 
 static void setup(void)
 {
-	process_start(&service, NULL);
-	client = tma_new();
-	cr_assert_eq(tma_connect(client, service.socket), TMA_OK, "%s", tma_last_error(client));
+	client = rig_start(&service, NULL);
 	kv_formats_init();
 }
 
 static void teardown(void)
 {
-	tma_free(client);
-	process_stop(&service, SIGTERM);
+	rig_stop(&service, client);
 	kv_formats_deinit();
 }
 
@@ -32,15 +27,6 @@ TestSuite(library_lists, .init = setup, .fini = teardown, .timeout = 300);
 static bool is_cuda(void)
 {
 	return strcmp(process_engine(), "cuda") == 0;
-}
-
-static tma_region *region_of(size_t size)
-{
-	tma_region *region = NULL;
-
-	cr_assert_eq(tma_region_create_kind(client, TMA_REGION_MEMFD, size, &region), TMA_OK, "%s",
-	             tma_last_error(client));
-	return region;
 }
 
 /* Blocks of the list, in a buffer of their own, and of what is not listed 0xffff. */
@@ -58,7 +44,7 @@ static void gather_and_scatter(tma_region *pool, tma_region *buffer, size_t in_p
 	const struct tma_layout_cache p = kv_cache(&kv_formats[in_pool], pool, 1, 0),
 				      b = kv_cache(&kv_formats[in_buffer], buffer, 1, 0);
 	const char *names[] = { tma_layout_name(p.layout), tma_layout_name(b.layout) };
-	uint16_t *pooled = tma_region_data(pool), *buffered = tma_region_data(buffer);
+	uint16_t *pooled = rig_data(pool), *buffered = rig_data(buffer);
 	struct tma_layout_move move;
 	struct tma_blocks blocks;
 	struct kv_index at = { 0 };
@@ -103,7 +89,7 @@ static void gather_and_scatter(tma_region *pool, tma_region *buffer, size_t in_p
 
 Test(library_lists, lists_of_blocks_of_every_pair)
 {
-	tma_region *pool = region_of(BYTES), *buffer = region_of(BYTES);
+	tma_region *pool = rig_region(client, BYTES), *buffer = rig_region(client, BYTES);
 
 	for (size_t from = 0; from < kv_format_count; from++)
 		for (size_t to = 0; to < kv_format_count; to++)
@@ -137,11 +123,11 @@ static struct apart apart_in_region(bool is_kv_apart)
 	struct apart apart = apart_of(is_kv_apart);
 	const int n = apart.n;
 
-	apart.region = region_of(APART_BYTES);
+	apart.region = rig_region(client, APART_BYTES);
 	for (int i = 0; i < n; i++) {
 		apart.offsets[i] = (int64_t)((i * 5 + 1) % n) * (APART_BYTES / n / 16 * 16) + 16 * (i % 2);
 		apart.at[i] =
-		    (uint16_t *)tma_region_data(apart.region) + apart.offsets[i] / (int64_t)sizeof(uint16_t);
+		    (uint16_t *)rig_data(apart.region) + apart.offsets[i] / (int64_t)sizeof(uint16_t);
 	}
 	return apart;
 }
@@ -152,10 +138,9 @@ static struct apart apart_in_regions(bool is_kv_apart)
 	struct tma_place places[2 * LAYERS] = { 0 };
 
 	for (int i = 0; i < apart.n; i++) {
-		places[i].region = region_of(APART_BYTES / (size_t)apart.n);
+		places[i].region = rig_region(client, APART_BYTES / (size_t)apart.n);
 		places[i].offset = 16 * (uint64_t)(i % 3);
-		apart.at[i] =
-		    (uint16_t *)tma_region_data(places[i].region) + places[i].offset / sizeof(uint16_t);
+		apart.at[i] = (uint16_t *)rig_data(places[i].region) + places[i].offset / sizeof(uint16_t);
 	}
 	cr_assert_eq(tma_table_prepare(client, places, (size_t)apart.n, &apart.table), 0, "%s",
 	             tma_last_error(client));
@@ -224,7 +209,7 @@ static void gather_and_scatter_apart(const struct apart *apart, tma_region *buff
 	const struct tma_layout_cache p = apart_cache(apart, in_pool);
 	const struct tma_layout_cache b = kv_cache(&kv_formats[in_buffer], buffer, 1, 0);
 	const char *names[] = { tma_layout_name(p.layout), tma_layout_name(b.layout) };
-	uint16_t *buffered = tma_region_data(buffer);
+	uint16_t *buffered = rig_data(buffer);
 	int64_t of_buffer[2 * LAYERS];
 	struct tma_layout_move move;
 	struct tma_blocks blocks;
@@ -259,7 +244,7 @@ static void gather_and_scatter_apart(const struct apart *apart, tma_region *buff
 
 static void every_pair_apart(const struct apart *apart)
 {
-	tma_region *buffer = region_of(BYTES);
+	tma_region *buffer = rig_region(client, BYTES);
 
 	for (size_t from = 0; from < kv_format_count; from++)
 		for (size_t to = 0; to < kv_format_count; to++)

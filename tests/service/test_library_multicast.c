@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The library against a real tmad: transforms with further destinations. */
 #include <criterion/criterion.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/tmaclient.h"
-#include "tests/support/process.h"
+#include "rig.h"
 
 enum { ROWS = 30, COLUMNS = 50, FURTHER = 4 };
 
@@ -25,13 +23,10 @@ static void setup(void)
 {
 	float *values;
 
-	process_start(&service, NULL);
-	client = tma_new();
-	cr_assert_eq(tma_connect(client, service.socket), TMA_OK, "%s", tma_last_error(client));
+	client = rig_start(&service, NULL);
 	for (int i = 0; i < 2 + FURTHER; i++)
-		cr_assert_eq(tma_region_create_kind(client, TMA_REGION_MEMFD, BYTES, &regions[i]), TMA_OK,
-		             "%s", tma_last_error(client));
-	values = tma_region_data(regions[0]);
+		regions[i] = rig_region(client, BYTES);
+	values = rig_data(regions[0]);
 	for (int i = 0; i < ROWS * COLUMNS; i++)
 		values[i] = (float)i;
 	src.region = regions[0];
@@ -45,8 +40,7 @@ static void setup(void)
 
 static void teardown(void)
 {
-	tma_free(client);
-	process_stop(&service, SIGTERM);
+	rig_stop(&service, client);
 }
 
 TestSuite(library_multicast, .init = setup, .fini = teardown, .timeout = 60);
@@ -63,7 +57,7 @@ static struct tma_transform transform(void)
 static void assert_made(void)
 {
 	for (int i = 1; i < 2 + FURTHER; i++) {
-		float *values = tma_region_data(regions[i]);
+		float *values = rig_data(regions[i]);
 
 		for (int r = 0; r < ROWS; r++)
 			for (int c = 0; c < COLUMNS; c++)
@@ -150,10 +144,10 @@ Test(library_multicast, tensors_of_many_dimensions)
 		many[i].offset = (uint64_t)i + 1;
 		many[i].strides = strides;
 	}
-	*(uint8_t *)tma_region_data(regions[0]) = 5;
+	*(uint8_t *)rig_data(regions[0]) = 5;
 	cr_assert_eq(tma_transform(client, &t), TMA_OK, "%s", tma_last_error(client));
 	for (int i = 0; i < 65; i++)
-		cr_assert_eq(((uint8_t *)tma_region_data(regions[1]))[i], 5, "destination %d", i);
+		cr_assert_eq(((uint8_t *)rig_data(regions[1]))[i], 5, "destination %d", i);
 	from.rank = to.rank = 32;
 	for (int i = 0; i < 64; i++)
 		many[i].rank = 32;

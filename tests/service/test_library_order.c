@@ -2,11 +2,9 @@
 /* The library against a real tmad: plans, items, blocks, and requests that wait for points and signal them.
  */
 #include <criterion/criterion.h>
-#include <signal.h>
 #include <string.h>
 
-#include "client/tmaclient.h"
-#include "tests/support/process.h"
+#include "rig.h"
 
 #define BLOCK 64 /* bytes */
 
@@ -15,31 +13,19 @@ static tma_client *client;
 
 static void setup(void)
 {
-	process_start(&service, NULL);
-	client = tma_new();
-	cr_assert_eq(tma_connect(client, service.socket), TMA_OK, "%s", tma_last_error(client));
+	client = rig_start(&service, NULL);
 }
 
 static void teardown(void)
 {
-	tma_free(client);
-	process_stop(&service, SIGTERM);
+	rig_stop(&service, client);
 }
 
 TestSuite(library_order, .init = setup, .fini = teardown, .timeout = 120);
 
-static tma_region *region_of(size_t size)
-{
-	tma_region *region = NULL;
-
-	cr_assert_eq(tma_region_create_kind(client, TMA_REGION_MEMFD, size, &region), TMA_OK, "%s",
-	             tma_last_error(client));
-	return region;
-}
-
 static void fill(tma_region *region, unsigned seed)
 {
-	uint8_t *bytes = tma_region_data(region);
+	uint8_t *bytes = rig_data(region);
 
 	for (size_t i = 0; i < tma_region_size(region); i++)
 		bytes[i] = (uint8_t)((i * 2654435761u + seed) >> 7);
@@ -53,8 +39,8 @@ static struct tma_transform transposed = { .dst = &dst_block, .src = &src_block,
 static void assert_transposed(const tma_region *dst, size_t to, const tma_region *src, size_t from,
                               const char *what)
 {
-	const uint16_t *d = (const uint16_t *)((const char *)tma_region_data(dst) + to);
-	const uint16_t *s = (const uint16_t *)((const char *)tma_region_data(src) + from);
+	const uint16_t *d = (const uint16_t *)((const char *)rig_data(dst) + to);
+	const uint16_t *s = (const uint16_t *)((const char *)rig_data(src) + from);
 
 	for (int i = 0; i < 4; i++)
 		for (int j = 0; j < 8; j++)
@@ -70,7 +56,7 @@ static struct tma_place at(tma_region *region, uint64_t block)
 
 Test(library_order, plans)
 {
-	tma_region *src = region_of(100 * BLOCK), *dst = region_of(100 * BLOCK);
+	tma_region *src = rig_region(client, 100 * BLOCK), *dst = rig_region(client, 100 * BLOCK);
 	tma_plan *plan = NULL;
 	tma_ticket tickets[100];
 
@@ -94,7 +80,7 @@ Test(library_order, plans)
 
 Test(library_order, a_plan_outlives_the_service)
 {
-	tma_region *src = region_of(BLOCK), *dst = region_of(BLOCK);
+	tma_region *src = rig_region(client, BLOCK), *dst = rig_region(client, BLOCK);
 	tma_plan *plan = NULL;
 
 	fill(src, 2);
@@ -113,7 +99,7 @@ Test(library_order, items)
 	static struct tma_tensor dsts[N], srcs[N];
 	static struct tma_transform transforms[N];
 	static struct tma_item items[N];
-	tma_region *src = region_of(N * BLOCK), *dst = region_of(N * BLOCK);
+	tma_region *src = rig_region(client, N * BLOCK), *dst = rig_region(client, N * BLOCK);
 	tma_plan *plan = NULL;
 	int rc;
 
@@ -160,12 +146,13 @@ static void assert_gathered(const tma_region *dst, const tma_region *src, const 
 
 Test(library_order, gather_and_scatter)
 {
-	tma_region *src = region_of(20 * BLOCK), *dst = region_of(ENTRIES * BLOCK), *table = region_of(4096);
+	tma_region *src = rig_region(client, 20 * BLOCK), *dst = rig_region(client, ENTRIES * BLOCK),
+		   *table = rig_region(client, 4096);
 	struct tma_blocks blocks = {
 		.transform = &transposed, .count = ENTRIES, .index_dtype = TMA_INT64, .index = list
 	};
 	const struct tma_result *result = tma_last_result(client);
-	int64_t *entries = tma_region_data(table);
+	int64_t *entries = rig_data(table);
 	int32_t once[] = { 4, 2, -1, 11 };
 
 	fill(src, 4);
@@ -205,9 +192,10 @@ Test(library_order, gather_and_scatter)
 Test(library_order, back_and_forth_by_points_alone)
 {
 	enum { ROUNDS = 2000 };
-	tma_region *words = region_of(4096), *src = region_of(BLOCK), *dst = region_of(BLOCK);
-	uint64_t *word = tma_region_data(words);
-	uint32_t *in = tma_region_data(src), *out = tma_region_data(dst);
+	tma_region *words = rig_region(client, 4096), *src = rig_region(client, BLOCK),
+		   *dst = rig_region(client, BLOCK);
+	uint64_t *word = rig_data(words);
+	uint32_t *in = rig_data(src), *out = rig_data(dst);
 	struct tma_tensor d = { .region = dst, .dtype = TMA_UINT32, .rank = 1, .shape = { 16 } }, s = d;
 	struct tma_order order = { .wait.region = words,
 		                   .signal = { .region = words, .offset = 8 },
@@ -239,7 +227,7 @@ struct waiting {
 /* A copy that waits for the first word to be 1, and sets the second. */
 static void waiting_init(struct waiting *w, enum tma_completion completion)
 {
-	*w = (struct waiting){ .words = region_of(4096), .memory = region_of(2 * BLOCK) };
+	*w = (struct waiting){ .words = rig_region(client, 4096), .memory = rig_region(client, 2 * BLOCK) };
 	w->dst =
 	    (struct tma_tensor){ .region = w->memory, .dtype = TMA_UINT8, .rank = 1, .shape = { BLOCK } };
 	w->src = w->dst;
@@ -248,7 +236,7 @@ static void waiting_init(struct waiting *w, enum tma_completion completion)
 		                       .signal = { .region = w->words, .offset = 8, .value = 1 },
 		                       .completion = completion };
 	w->copy = (struct tma_transform){ .dst = &w->dst, .src = &w->src, .order = &w->order };
-	strcpy((char *)tma_region_data(w->memory) + BLOCK, "moved");
+	strcpy((char *)rig_data(w->memory) + BLOCK, "moved");
 }
 
 Test(library_order, queued)
@@ -261,11 +249,11 @@ Test(library_order, queued)
 	cr_assert_eq(tma_ping(client), TMA_OK);
 	cr_assert_eq(tma_is_queued(client, ticket), 1);
 	cr_assert_eq(tma_poll(client, ticket, NULL), TMA_PENDING);
-	cr_assert_eq(*(char *)tma_region_data(w.memory), '\0');
-	cr_assert_eq(tma_point_signal(tma_region_data(w.words), 1), TMA_OK);
+	cr_assert_eq(*(char *)rig_data(w.memory), '\0');
+	cr_assert_eq(tma_point_signal(rig_data(w.words), 1), TMA_OK);
 	cr_assert_eq(tma_wait(client, ticket, NULL), TMA_OK, "%s", tma_last_error(client));
-	cr_assert_str_eq(tma_region_data(w.memory), "moved");
-	cr_assert_eq(((uint64_t *)tma_region_data(w.words))[1], 1);
+	cr_assert_str_eq(rig_data(w.memory), "moved");
+	cr_assert_eq(((uint64_t *)rig_data(w.words))[1], 1);
 }
 
 Test(library_order, a_point_that_never_comes)
@@ -276,9 +264,9 @@ Test(library_order, a_point_that_never_comes)
 	w.order.wait_ms = 20;
 	cr_assert_eq(tma_transform(client, &w.copy), TMA_TIMEOUT);
 	cr_assert_geq(tma_fd(client), 0, "it is the request's end alone");
-	cr_assert_eq(*(char *)tma_region_data(w.memory), '\0');
-	cr_assert_eq(((uint64_t *)tma_region_data(w.words))[1], 0, "and signals nothing");
-	cr_assert_eq(tma_point_signal(tma_region_data(w.words), 1), TMA_OK);
+	cr_assert_eq(*(char *)rig_data(w.memory), '\0');
+	cr_assert_eq(((uint64_t *)rig_data(w.words))[1], 0, "and signals nothing");
+	cr_assert_eq(tma_point_signal(rig_data(w.words), 1), TMA_OK);
 	cr_assert_eq(tma_transform(client, &w.copy), TMA_OK, "%s", tma_last_error(client));
 }
 
@@ -291,13 +279,13 @@ Test(library_order, cancel)
 	cr_assert_eq(tma_submit(client, &w.copy, &ticket), TMA_OK);
 	cr_assert_eq(tma_cancel(client, ticket), 1, "%s", tma_last_error(client));
 	cr_assert_eq(tma_wait(client, ticket, NULL), TMA_CANCELED);
-	cr_assert_eq(*(char *)tma_region_data(w.memory), '\0');
+	cr_assert_eq(*(char *)rig_data(w.memory), '\0');
 	w.copy.order = NULL;
 	cr_assert_eq(tma_submit(client, &w.copy, &ticket), TMA_OK);
 	cr_assert_eq(tma_wait(client, ticket, NULL), TMA_OK, "the next one goes on: %s",
 	             tma_last_error(client));
 	cr_assert_eq(tma_cancel(client, ticket), TMA_NOT_FOUND);
-	cr_assert_str_eq(tma_region_data(w.memory), "moved");
+	cr_assert_str_eq(rig_data(w.memory), "moved");
 }
 
 Test(library_order, an_error_without_a_ticket)

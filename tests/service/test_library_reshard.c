@@ -2,11 +2,9 @@
 /* The library against a real tmad: slices of a tensor as its number of shards changes, with and without a
  * ticket, and what cannot be sent. */
 #include <criterion/criterion.h>
-#include <signal.h>
 #include <string.h>
 
-#include "client/tmaclient.h"
-#include "tests/support/process.h"
+#include "rig.h"
 
 enum { ROWS = 24, COLS = 40, COUNT = ROWS * COLS, HALF = 16384, REGION_BYTES = 4 * HALF };
 
@@ -17,18 +15,14 @@ static uint16_t *values; /* of the region */
 
 static void setup(void)
 {
-	process_start(&service, NULL);
-	client = tma_new();
-	cr_assert_eq(tma_connect(client, service.socket), TMA_OK, "%s", tma_last_error(client));
-	cr_assert_eq(tma_region_create_kind(client, TMA_REGION_MEMFD, REGION_BYTES, &region), TMA_OK, "%s",
-	             tma_last_error(client));
-	values = tma_region_data(region);
+	client = rig_start(&service, NULL);
+	region = rig_region(client, REGION_BYTES);
+	values = rig_data(region);
 }
 
 static void teardown(void)
 {
-	tma_free(client);
-	process_stop(&service, SIGTERM);
+	rig_stop(&service, client);
 }
 
 TestSuite(library_reshard, .init = setup, .fini = teardown, .timeout = 60);

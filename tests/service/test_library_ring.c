@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The library's submission rings against a real tmad. */
 #include <criterion/criterion.h>
-#include <signal.h>
 #include <string.h>
 
-#include "client/tmaclient.h"
-#include "tests/support/process.h"
+#include "rig.h"
 
 #define BLOCK   64 /* bytes */
 #define ENTRIES 8
@@ -15,34 +13,22 @@ static tma_client *client;
 static tma_plan *plan;
 static tma_region *src, *dst;
 
-static tma_region *region_of(size_t size)
-{
-	tma_region *region = NULL;
-
-	cr_assert_eq(tma_region_create_kind(client, TMA_REGION_MEMFD, size, &region), TMA_OK, "%s",
-	             tma_last_error(client));
-	return region;
-}
-
 static void setup(void)
 {
 	struct tma_tensor block = { .dtype = TMA_UINT8, .rank = 1, .shape = { BLOCK } };
 
-	process_start(&service, NULL);
-	client = tma_new();
-	cr_assert_eq(tma_connect(client, service.socket), TMA_OK, "%s", tma_last_error(client));
+	client = rig_start(&service, NULL);
 	cr_assert_eq(tma_plan_prepare(client, &(struct tma_transform){ .dst = &block, .src = &block }, &plan),
 	             TMA_OK, "%s", tma_last_error(client));
-	src = region_of(BLOCK * 256);
-	dst = region_of(BLOCK * ENTRIES);
+	src = rig_region(client, BLOCK * 256);
+	dst = rig_region(client, BLOCK * ENTRIES);
 	for (size_t i = 0; i < BLOCK * 256; i++)
-		((uint8_t *)tma_region_data(src))[i] = (uint8_t)(i * 2654435761u >> 7);
+		((uint8_t *)rig_data(src))[i] = (uint8_t)(i * 2654435761u >> 7);
 }
 
 static void teardown(void)
 {
-	tma_free(client);
-	process_stop(&service, SIGTERM);
+	rig_stop(&service, client);
 }
 
 TestSuite(library_ring, .init = setup, .fini = teardown, .timeout = 120);
@@ -81,8 +67,8 @@ Test(library_ring, runs_one_by_one_and_many)
 				cr_assert_eq(end.status, TMA_OK);
 				cr_assert_eq(end.tag, i << 8 | k);
 				cr_assert_eq(end.bytes, 2 * BLOCK);
-				cr_assert_arr_eq((char *)tma_region_data(dst) + k * BLOCK,
-				                 (char *)tma_region_data(src) + (i + k) % 256 * BLOCK, BLOCK,
+				cr_assert_arr_eq((char *)rig_data(dst) + k * BLOCK,
+				                 (char *)rig_data(src) + (i + k) % 256 * BLOCK, BLOCK,
 				                 "run %u", (unsigned)i);
 			}
 		}
@@ -202,5 +188,5 @@ Test(library_ring, goes_with_its_connection)
 	cr_assert_eq(push(ring, 0, 9, 2), TMA_OK, "%s", tma_last_error(client));
 	cr_assert_eq(tma_ring_wait(ring, 0, &end), TMA_OK, "%s", tma_last_error(client));
 	cr_assert_eq(end.status, TMA_OK);
-	cr_assert_arr_eq(tma_region_data(dst), (char *)tma_region_data(src) + 9 * BLOCK, BLOCK);
+	cr_assert_arr_eq(rig_data(dst), (char *)rig_data(src) + 9 * BLOCK, BLOCK);
 }

@@ -23,8 +23,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "client/tmaclient.h"
-#include "tests/support/process.h"
+#include "rig.h"
 
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010
@@ -37,9 +36,7 @@ static tma_client *client;
 
 static void start(const char *argument)
 {
-	process_start(&service, argument);
-	client = tma_new();
-	cr_assert_eq(tma_connect(client, service.socket), 0, "%s", tma_last_error(client));
+	client = rig_start(&service, argument);
 }
 
 static void setup(void)
@@ -49,8 +46,7 @@ static void setup(void)
 
 static void teardown(void)
 {
-	tma_free(client);
-	process_stop(&service, SIGTERM);
+	rig_stop(&service, client);
 }
 
 TestSuite(library_seal, .fini = teardown, .timeout = 60);

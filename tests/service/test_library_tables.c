@@ -2,11 +2,9 @@
 /* Tables of the library against a real tmad: layers in regions of their own there and back, by lists, plans
  * and items, also after the service was killed and started again. */
 #include <criterion/criterion.h>
-#include <signal.h>
 #include <string.h>
 
-#include "client/tmaclient.h"
-#include "tests/support/process.h"
+#include "rig.h"
 
 #define LAYERS 20 /* and as many for V */
 #define BLOCKS 8
@@ -21,19 +19,16 @@ static int32_t index_of[BLOCKS];
 
 static char *layer(int l)
 {
-	return (char *)tma_region_data(places[l].region) + places[l].offset;
+	return (char *)rig_data(places[l].region) + places[l].offset;
 }
 
 static void setup(void)
 {
-	process_start(&service, NULL);
-	client = tma_new();
-	cr_assert_eq(tma_connect(client, service.socket), 0, "%s", tma_last_error(client));
-	cr_assert_eq(tma_region_create_kind(client, TMA_REGION_MEMFD, 2 * LAYERS * BLOCKS * BLOCK, &flat), 0);
+	client = rig_start(&service, NULL);
+	flat = rig_region(client, 2 * LAYERS * BLOCKS * BLOCK);
 	for (int l = 0; l < 2 * LAYERS; l++) {
 		places[l].offset = 16 * (uint64_t)(l * 5 % 16);
-		cr_assert_eq(tma_region_create_kind(client, TMA_REGION_MEMFD, BYTES, &places[l].region), 0,
-		             "%s", tma_last_error(client));
+		places[l].region = rig_region(client, BYTES);
 		for (int i = 0; i < BLOCKS * BLOCK; i++)
 			layer(l)[i] = (char)(l * 31 + i * 7 + i / 256);
 	}
@@ -43,8 +38,7 @@ static void setup(void)
 
 static void teardown(void)
 {
-	tma_free(client);
-	process_stop(&service, SIGTERM);
+	rig_stop(&service, client);
 }
 
 TestSuite(library_tables, .init = setup, .fini = teardown, .timeout = 60);
@@ -82,7 +76,7 @@ static void expect_gathered(const char *what)
 {
 	for (int l = 0; l < 2 * LAYERS; l++)
 		for (int i = 0; i < BLOCKS; i++)
-			cr_assert_eq(memcmp((char *)tma_region_data(flat) + (l * BLOCKS + i) * BLOCK,
+			cr_assert_eq(memcmp((char *)rig_data(flat) + (l * BLOCKS + i) * BLOCK,
 			                    layer(l) + index_of[i] * BLOCK, BLOCK),
 			             0, "%s: layer %d, block %d", what, l, i);
 }
@@ -106,37 +100,49 @@ Test(library_tables, there_and_back)
 	cr_assert_eq(tma_table_release(table), 0, "%s", tma_last_error(client));
 }
 
-/* The same places, sent with the request, into places of another region each; also of a service that was
- * started again meanwhile. */
-Test(library_tables, places_of_a_request)
+/* The first half of the places, sent with the request, to the second half. */
+static int gather_places(const struct tma_place *dst)
 {
 	const struct tma_tensor block = block_at(NULL);
 	const struct tma_transform transform = { .dst = &block, .src = &block };
-	struct tma_blocks blocks = { .transform = &transform,
-		                     .count = BLOCKS,
-		                     .index_dtype = TMA_INT32,
-		                     .index = index_of,
-		                     .limit = BLOCKS,
-		                     .layers = LAYERS,
-		                     .dst_places = places + LAYERS,
-		                     .src_places = places };
+	const struct tma_blocks blocks = { .transform = &transform,
+		                           .count = BLOCKS,
+		                           .index_dtype = TMA_INT32,
+		                           .index = index_of,
+		                           .limit = BLOCKS,
+		                           .layers = LAYERS,
+		                           .dst_places = dst,
+		                           .src_places = places };
 
-	for (int run = 0; run < 2; run++) {
-		for (int l = LAYERS; l < 2 * LAYERS; l++)
-			memset(layer(l), run, BLOCKS * BLOCK);
-		cr_assert_eq(tma_gather(client, &blocks), 0, "%s", tma_last_error(client));
-		for (int l = 0; l < LAYERS; l++)
-			for (int i = 0; i < BLOCKS; i++)
-				cr_assert_eq(memcmp(layer(LAYERS + l) + i * BLOCK,
-				                    layer(l) + index_of[i] * BLOCK, BLOCK),
-				             0, "run %d: layer %d, block %d", run, l, i);
-		process_kill(&service);
-		process_start_again(&service, NULL);
-	}
-	blocks.dst_places = places;
-	cr_assert_eq(tma_scatter(client, &blocks), TMA_OVERLAP);
+	return tma_gather(client, &blocks);
+}
+
+static void assert_gathers_places(void)
+{
+	for (int l = LAYERS; l < 2 * LAYERS; l++)
+		memset(layer(l), 0xee, BLOCKS * BLOCK);
+	cr_assert_eq(gather_places(places + LAYERS), 0, "%s", tma_last_error(client));
+	for (int l = 0; l < LAYERS; l++)
+		for (int i = 0; i < BLOCKS; i++)
+			cr_assert_eq(
+			    memcmp(layer(LAYERS + l) + i * BLOCK, layer(l) + index_of[i] * BLOCK, BLOCK), 0,
+			    "layer %d, block %d", l, i);
+}
+
+Test(library_tables, places_of_a_request)
+{
+	assert_gathers_places();
+	cr_assert_eq(gather_places(places), TMA_OVERLAP);
 	cr_assert(strstr(tma_last_error(client), "dst_places: the blocks of entry "), "%s",
 	          tma_last_error(client));
+}
+
+Test(library_tables, places_of_a_request_after_a_restart)
+{
+	assert_gathers_places();
+	process_kill(&service);
+	process_start_again(&service, NULL);
+	assert_gathers_places();
 }
 
 /* From the tables' first half to their second, by a plan and by items. */
@@ -161,7 +167,7 @@ Test(library_tables, plans_and_items)
 		cr_assert_eq(memcmp(layer(LAYERS + l), layer(l), BLOCKS * BLOCK), 0, "layer %d", l);
 	items[0] = (struct tma_item){ .plan = plan, .dst_table = k, .src = { .region = flat } };
 	items[1] = (struct tma_item){ .plan = plan, .dst_table = v, .src_table = k };
-	memset(tma_region_data(flat), 77, BLOCKS * BLOCK);
+	memset(rig_data(flat), 77, BLOCKS * BLOCK);
 	cr_assert_eq(tma_run_items(client, &items[0], 1, NULL), 0, "%s", tma_last_error(client));
 	cr_assert_eq(tma_run_items(client, &items[1], 1, NULL), 0, "%s", tma_last_error(client));
 	cr_assert_eq(layer(LAYERS)[5], 77);
@@ -188,11 +194,11 @@ Test(library_tables, after_the_service_was_killed)
 	tma_region *gone;
 	tma_table *table, *lost;
 
-	cr_assert_eq(tma_region_create_kind(client, TMA_REGION_MEMFD, BYTES, &gone), 0);
+	gone = rig_region(client, BYTES);
 	table = table_of(0, 2 * LAYERS);
 	cr_assert_eq(tma_table_prepare(client, &(struct tma_place){ .region = gone }, 1, &lost), 0);
 	cr_assert_eq(tma_region_release(places[3].region), 0);
-	cr_assert_eq(tma_region_create_kind(client, TMA_REGION_MEMFD, BYTES, &places[3].region), 0);
+	places[3].region = rig_region(client, BYTES);
 	cr_assert_eq(tma_table_release(table), 0, "%s", tma_last_error(client));
 	table = table_of(0, 2 * LAYERS);
 	cr_assert_eq(tma_region_release(gone), 0);

@@ -15,7 +15,7 @@ struct process {
 	char socket[96];
 };
 
-/* $TEST_ENGINE; cpu when that is not set. */
+/* $TEST_ENGINE; cpu when that is not set. local is none of tmad's: see tests/service/rig.h. */
 const char *process_engine(void);
 
 /* Starts tmad with one more argument (NULL: none) and waits until it accepts. */
