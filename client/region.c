@@ -126,7 +126,9 @@ int tma_region_fd(const tma_region *region)
 
 const void *tma_region_handle(const tma_region *region)
 {
-	return region && region->kind == REGION_KIND_CUDA_IPC ? region->handle : NULL;
+	const bool has_handle = region && region->kind == REGION_KIND_CUDA_IPC && !region->client->local;
+
+	return has_handle ? region->handle : NULL;
 }
 
 /* ---- In requests ------------------------------------------------------------------------------------ */

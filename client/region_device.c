@@ -7,6 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Returns whether tma_region_from_device_ptr made a region that has a range of addresses. */
+static bool is_of_device_ptr(const tma_region *region)
+{
+	return region->client->local ? region->kind != REGION_KIND_MEMFD : region->n_chunks > 0;
+}
+
 /* A region of device memory of exactly this range. */
 static tma_region *find_same(tma_client *client, uint64_t start, size_t size, bool writable)
 {
@@ -15,7 +21,7 @@ static tma_region *find_same(tma_client *client, uint64_t start, size_t size, bo
 	for (size_t i = range_set_from(set, start); i < set->n && set->ranges[i].start == start; i++) {
 		tma_region *region = set->ranges[i].owner;
 
-		if (region->size == size && region->life == REGION_KNOWN && region->n_chunks > 0)
+		if (region->size == size && region->life == REGION_KNOWN && is_of_device_ptr(region))
 			return region;
 	}
 	return NULL;
@@ -143,16 +149,15 @@ int tma_region_from_device_ptr(tma_client *client, const void *device_ptr, size_
 	rc = device_walk(client->driver, device_ptr, size, &spans, &n, &err);
 	if (rc < 0)
 		return client_fail(client, rc, "%s", err.message);
-	if (client->local) {
-		free(spans);
-		return region_share_here(client, REGION_KIND_CUDA_IPC, device_ptr, size, flags, ret);
-	}
 	known = find_same(client, start, size, !(flags & TMA_REGION_READ_ONLY));
-	if (known && is_unchanged(known, spans, n)) {
+	if (known && (client->local || is_unchanged(known, spans, n))) {
 		known->handles++;
 		*ret = known;
-	} else
+	} else if (client->local) {
+		rc = region_share_here(client, REGION_KIND_CUDA_IPC, device_ptr, size, flags, ret);
+	} else {
 		rc = register_spans(client, start, size, flags, spans, n, ret);
+	}
 	free(spans);
 	return rc;
 }

@@ -184,7 +184,8 @@ TMA_API tma_client *tma_new(void);
  * context. Every request ends within the call that sends it, which neither
  * tma_set_timeout nor tma_set_interrupt cuts short. Any memory of the process can be made a region
  * (tma_region_from_host_ptr), but need not be: if a tensor's region is NULL, its offset is the address of
- * its element [0, ..., 0], and so is that of a place. Transforms with one destination, plans, items and
+ * its element [0, ..., 0], and so is that of a place. A region is a range of addresses, whatever memory lies
+ * there now: tma_region_find_current does not ask about it. Transforms with one destination, plans, items and
  * lists of blocks work, all without tables, and so do explanations, tickets, regions of this process's
  * memory, tma_info and tma_ping; all else returns UNSUPPORTED, as do orders with points. tma_enqueue launches
  * into other streams, and does not wait. Between a GPU and the host, the host's memory has to be pinned. If
@@ -423,13 +424,13 @@ TMA_API size_t tma_region_size(const tma_region *region);               /* bytes
 TMA_API enum tma_region_kind tma_region_kind(const tma_region *region); /* ANY only for NULL */
 
 /* Return what the memory is shared by: tma_region_fd a file descriptor, tma_region_handle the 64 bytes of a
- * CUDA IPC handle (NULL for other kinds). The descriptor is that of the memory that tma_region_create made; a
- * duplicate of the one with which the region was registered; or, if tma_region_from_device_ptr found a single
- * allocation, that of this allocation (cuMemCreate) or of its pool. It stands for the whole file or
- * allocation, even if the region is only a part of it, and regions of one allocation may have the same
- * descriptor. It is -1 for CUDA IPC, for a range of several allocations and for tma_region_register_parts.
- * Descriptor and handle belong to the region and are valid until its last release: do not close the
- * descriptor, and duplicate it to keep it longer.
+ * CUDA IPC handle (NULL for other kinds, and on "local:"). The descriptor is that of the memory that
+ * tma_region_create made; a duplicate of the one with which the region was registered; or, if
+ * tma_region_from_device_ptr found a single allocation, that of this allocation (cuMemCreate) or of its pool.
+ * It stands for the whole file or allocation, even if the region is only a part of it, and regions of one
+ * allocation may have the same descriptor. It is -1 for CUDA IPC, for a range of several allocations and for
+ * tma_region_register_parts. Descriptor and handle belong to the region and are valid until its last release:
+ * do not close the descriptor, and duplicate it to keep it longer.
  *
  * If other processes are to write to memory that tma_region_create made, call tma_region_fd before the first
  * request that names the region: then the library does not seal it. Later, the descriptor of sealed memory

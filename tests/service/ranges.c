@@ -4,7 +4,6 @@
 
 #include <dirent.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +34,7 @@ int count_fds(pid_t pid)
 	return n;
 }
 
-int64_t stat_of(const char *name)
+static int64_t stat_of(const char *name)
 {
 	tma_document *stats;
 	int64_t value;
@@ -44,6 +43,12 @@ int64_t stat_of(const char *name)
 	value = tma_document_int(tma_document_find(stats, name));
 	tma_document_free(stats);
 	return value;
+}
+
+void assert_counted(const char *name, int64_t value, const char *what)
+{
+	if (!rig_is_local())
+		cr_assert_eq(stat_of(name), value, "%s: %s", what, name);
 }
 
 static const char *const charges[CHARGES] = { "regions", "mapped_bytes", "pending_fds", "outgoing_fds" };
@@ -66,10 +71,14 @@ static void settle(void)
 
 struct held held_now(void)
 {
-	settle();
+	struct held held = { 0 };
 
-	struct held held = { .ours = count_fds(getpid()), .theirs = count_fds(service.pid) };
-
+	if (!rig_is_local())
+		settle();
+	held.ours = count_fds(getpid());
+	if (rig_is_local())
+		return held;
+	held.theirs = count_fds(service.pid);
 	for (int i = 0; i < CHARGES; i++)
 		held.charges[i] = stat_of(charges[i]);
 	return held;
@@ -92,6 +101,17 @@ void assert_held(const struct held *before, const char *name)
 		cr_assert_eq(now.charges[i], before->charges[i], "%s: %s", name, charges[i]);
 }
 
+/* Opens the engine of the current context, which stays open and has descriptors of its own. */
+static void open_engine(void)
+{
+	struct span span = span_new(2 * MIB, 1, 1);
+	tma_region *region = registered(span.start, 2 * MIB);
+
+	ok(copy_bytes(region, 0, region, MIB, 1));
+	ok(tma_region_release(region));
+	span_free(&span);
+}
+
 void ranges_start(const char *argument)
 {
 	struct rlimit limit;
@@ -104,17 +124,17 @@ void ranges_start(const char *argument)
 	setenv("SOFTGPU_MEMORY", "4294967296", 1);
 	setenv("SOFTGPU_POISON", "4096", 1);
 	snprintf(live_path, sizeof live_path, "/tmp/tmad-test-live-%d", (int)getpid());
-	setenv("SOFTGPU_LIVE", live_path, 1);
+	if (!rig_is_local())
+		setenv("SOFTGPU_LIVE", live_path, 1);
 	service.engine = "cuda";
-	process_start(&service, argument);
+	client = rig_start(&service, argument);
 	unsetenv("SOFTGPU_LIVE");
-	client = tma_new();
-	cr_assert(client);
-	ok(tma_connect(client, service.socket));
 	cuda(cuInit(0));
 	cuda(cuDeviceGet(&device, 0));
 	cuda(cuDevicePrimaryCtxRetain(&context, device));
 	cuda(cuCtxSetCurrent(context));
+	if (rig_is_local())
+		open_engine();
 }
 
 void ranges_restart(const char *argument)
@@ -130,8 +150,9 @@ void ranges_stop(void)
 	char text[256] = "";
 	FILE *file;
 
-	tma_free(client);
-	process_stop(&service, SIGTERM);
+	rig_stop(&service, client);
+	if (rig_is_local())
+		return;
 	file = fopen(live_path, "re");
 	cr_assert(file, "%s", live_path);
 	cr_assert_eq(fread(text, 1, sizeof text - 1, file), 0, "the service's driver still has %s", text);

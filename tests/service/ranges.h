@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of ranges share: a service on the stand-in driver, ranges of this process's own allocations,
- * and what both sides hold. Failures are Criterion's. */
+/* What the tests of ranges share: a service on the stand-in driver or, on "local:", this process with the
+ * same driver; ranges of this process's own allocations; and what both sides hold. Failures are Criterion's.
+ */
 #ifndef TESTS_SERVICE_RANGES_H
 #define TESTS_SERVICE_RANGES_H
 
@@ -8,8 +9,7 @@
 #include <cuda.h>
 #include <stdint.h>
 
-#include "client/tmaclient.h"
-#include "tests/support/process.h"
+#include "rig.h"
 
 #define MIB (UINT64_C(1) << 20)
 
@@ -19,8 +19,9 @@ extern tma_client *client; /* connected to it */
 #define cuda(call) cr_assert_eq(call, CUDA_SUCCESS, "%s", #call)
 #define ok(call)   cr_assert_eq(call, TMA_OK, "%s: %s", #call, tma_last_error(client))
 
-/* Starts the service with an argument; ranges_stop fails when its driver still has anything at its end. After
- * the service was killed, ranges_restart starts it again at the same path. */
+/* Starts the service with an argument, or what a first request starts here; ranges_stop fails when its driver
+ * still has anything at its end. After the service was killed, ranges_restart starts it again at the same
+ * path. */
 void ranges_start(const char *argument);
 void ranges_restart(const char *argument);
 void ranges_stop(void);
@@ -40,8 +41,10 @@ struct held held_now(void);
 /* Waits until both sides hold that again. */
 void assert_held(const struct held *before, const char *name);
 
+/* Checks a counter of the service's. On "local:" there is none. */
+void assert_counted(const char *name, int64_t value, const char *what);
+
 int count_fds(pid_t pid);
-int64_t stat_of(const char *name);
 
 /* ---- Ranges ------------------------------------------------------------------------------------------ */
 

@@ -229,8 +229,8 @@ Test(range_parts, parts_that_are_refused)
 		cr_assert_null(ret, "%s", rows[i].name);
 	}
 	close(fd), close(another), close(pipe_fd);
-	cr_assert_eq(stat_of("regions"), before.charges[0] + 2);
-	cr_assert_eq(stat_of("mapped_bytes"), before.charges[1] + 9 * (int64_t)MIB);
+	assert_counted("regions", before.charges[0] + 2, "refused");
+	assert_counted("mapped_bytes", before.charges[1] + 9 * (int64_t)MIB, "refused");
 	ok(tma_region_release(region));
 	ok(tma_region_release(legacy));
 	assert_held(&before, "refused");
