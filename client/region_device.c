@@ -51,10 +51,10 @@ static int take_chunks(tma_region *region, const struct device_span *spans, size
 	return rc;
 }
 
-static int name_device(tma_region *region)
+static int name_device(tma_region *region, uint64_t address)
 {
 	struct error err;
-	int rc = device_name(region->client->driver, region->chunks[0]->span.start, region->device, &err);
+	int rc = device_name(region->client->driver, address, region->device, &err);
 
 	return rc < 0 ? client_fail(region->client, rc, "%s", err.message) : 0;
 }
@@ -69,7 +69,7 @@ static int take_export(tma_region *region, const struct device_span *span)
 
 	if (chunk->fd >= 0) {
 		region->fd = chunk->fd;
-		return name_device(region);
+		return name_device(region, chunk->span.start);
 	}
 	rc = device_export(region->client->driver, span, &export, &err);
 	if (rc < 0)
@@ -97,7 +97,7 @@ static int register_spans(tma_client *client, uint64_t start, size_t size, unsig
 	if (any_stale)
 		forget_stale(client);
 	if (rc == 0)
-		rc = n > 1 ? name_device(region) : take_export(region, &spans[0]);
+		rc = n > 1 ? name_device(region, spans[0].start) : take_export(region, &spans[0]);
 	if (rc == 0 && n == 1)
 		region->allocation = spans[0].size;
 	if (rc < 0) {
@@ -109,6 +109,27 @@ static int register_spans(tma_client *client, uint64_t start, size_t size, unsig
 		rc = region_keep_range(region, start);
 	if (rc == 0)
 		*ret = region;
+	return rc;
+}
+
+/* On "local:" a new region is its addresses, and nothing is exported. */
+static int keep_here(tma_client *client, const void *device_ptr, size_t size, unsigned flags,
+                     tma_region **ret)
+{
+	tma_region *region = NULL;
+	int rc = region_share_here(client, REGION_KIND_CUDA_IPC, device_ptr, size, flags, &region);
+	struct error why;
+
+	if (rc < 0)
+		return rc;
+	rc = name_device(region, (uintptr_t)device_ptr);
+	if (rc == 0) {
+		*ret = region;
+		return 0;
+	}
+	why = client->error;
+	tma_region_release(region);
+	client->error = why;
 	return rc;
 }
 
@@ -154,7 +175,7 @@ int tma_region_from_device_ptr(tma_client *client, const void *device_ptr, size_
 		known->handles++;
 		*ret = known;
 	} else if (client->local) {
-		rc = region_share_here(client, REGION_KIND_CUDA_IPC, device_ptr, size, flags, ret);
+		rc = keep_here(client, device_ptr, size, flags, ret);
 	} else {
 		rc = register_spans(client, start, size, flags, spans, n, ret);
 	}
