@@ -184,8 +184,7 @@ TMA_API tma_client *tma_new(void);
  * context. Every request ends within the call that sends it, which neither
  * tma_set_timeout nor tma_set_interrupt cuts short. Any memory of the process can be made a region
  * (tma_region_from_host_ptr), but need not be: if a tensor's region is NULL, its offset is the address of
- * its element [0, ..., 0], and so is that of a place. A region is a range of addresses, whatever memory lies
- * there now: tma_region_find_current does not ask about it. Transforms with one destination, plans, items and
+ * its element [0, ..., 0], and so is that of a place. Transforms with one destination, plans, items and
  * lists of blocks work, all without tables, and so do explanations, tickets, regions of this process's
  * memory, tma_info and tma_ping; all else returns UNSUPPORTED, as do orders with points. tma_enqueue launches
  * into other streams, and does not wait. Between a GPU and the host, the host's memory has to be pinned. If
@@ -759,7 +758,7 @@ TMA_API int tma_region_find(tma_client *client, const void *ptr, size_t size, st
  * other bytes of that region; the regions' handles remain valid until they are released. The search continues
  * among the other regions. NOT_FOUND: none has all of these bytes, or those that had them are no longer
  * found; tma_region_from_device_ptr registers what is there now. Host memory is found as by tma_region_find.
- */
+ * On "local:" both calls find a region by its addresses alone, whatever memory lies there now. */
 TMA_API int tma_region_find_current(tma_client *client, const void *ptr, size_t size, struct tma_place *ret);
 
 /* Prepares a plan of the transform. The regions and offsets of its tensors, including those of a conversion,
