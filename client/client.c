@@ -194,6 +194,7 @@ void tma_free(tma_client *client)
 	client_free_plans(client);
 	client_free_tables(client);
 	client_free_regions(client);
+	launch_close(client);
 	if (client->maps_fd >= 0)
 		close(client->maps_fd);
 	rpc_decoder_free(client->decoder);

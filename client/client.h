@@ -22,6 +22,7 @@
 #include "chunk.h"
 #include "device.h"
 #include "range_set.h"
+#include "client/local/door.h"
 #include "proto/wire/buffer.h"
 #include "proto/wire/frame.h"
 #include "proto/wire/rpc.h"
@@ -77,6 +78,8 @@ struct tma_region {
 	bool has_parts;        /* the service is told of its chunks, even if there is one */
 	uint32_t handles;      /* given to the program and not released, beyond the first */
 	uint64_t address;      /* of its first byte in this process, in a range set of the client's; else 0 */
+	uint64_t here;         /* the launcher's id of the memory at here_address; 0: it has none */
+	uint64_t here_address;
 	struct file_identity file; /* The inode is 0 unless tma_region_from_host_ptr made the region. */
 	const atomic_bool
 	    *kept; /* It is true while the program keeps that memory mapped. NULL: it may be unmapped. */
@@ -119,6 +122,7 @@ struct tma_plan {
 	enum region_life life;
 	uint64_t id;
 	uint32_t connection; /* that id is of */
+	uint64_t here;       /* the launcher's id of it; 0: it has none */
 	struct msg_transform params;
 	struct error error;
 };
@@ -163,6 +167,14 @@ struct call {
 	bool has_ticket;
 	reply_fn *on_reply;
 	void *arg; /* for a blocking call it may be on the caller's stack */
+};
+
+/* A client of a service makes requests that libtma-local is to launch by the ids that the launcher has given
+ * to regions and plans. */
+enum launching {
+	LAUNCHING_NOT,
+	LAUNCHING_HERE,
+	LAUNCHING_ELSEWHERE, /* Only the service can do it. */
 };
 
 enum request_state { REQUEST_FREE, REQUEST_WAITING, REQUEST_DONE };
@@ -217,6 +229,10 @@ struct tma_client {
 	const struct local_door *door; /* of the library that answers instead of a service, and */
 	struct local_session *local;   /* its session; NULL: there is a service, or no connection */
 	pid_t local_pid;               /* of the process that made the session */
+	struct local_session
+	    *launcher;        /* launches for a client of a service; NULL: it has launched nothing */
+	bool has_no_launcher; /* libtma-local cannot be loaded here */
+	enum launching launching;
 
 	struct buffer in;
 	struct buffer out;
@@ -330,6 +346,9 @@ bool local_is_path(const char *path);
 int local_open(tma_client *client);
 void local_close(tma_client *client);
 
+/* Loads the library: client->door. Returns 0, or UNSUPPORTED with err. */
+int local_find_door(tma_client *client, struct error *err);
+
 /* Makes the region's bytes at an address of this process known to the session. */
 int local_register(tma_region *region, const void *address);
 
@@ -348,6 +367,37 @@ bool local_exchange(tma_client *client);
  * failed; and takes that back, returning how many have ended since the last time. */
 void local_tell(tma_client *client, int n_ended);
 int local_take_ended(tma_client *client);
+
+/* ---- launch.c -------------------------------------------------------------------------------------- */
+
+/* Only the service can do the request. It has not been launched, and no error is set. */
+#define LAUNCH_ELSEWHERE 1
+
+/* Begins a launch into a stream. Returns 0, LAUNCH_ELSEWHERE or the last error. After 0 the caller makes the
+ * request, has launch_run launch it unless that has failed, and passes the result of these to launch_end,
+ * which returns it, or LAUNCH_ELSEWHERE in its place. */
+int launch_begin(tma_client *client, void *stream);
+int launch_run(tma_client *client, enum method_id method, const union params *params,
+               union local_result *ret);
+int launch_end(tma_client *client, int rc);
+
+/* Sets *ret to what has been counted since the last time, as the door's stream_counts. */
+int launch_counts(tma_client *client, void *stream, struct local_counts *ret);
+
+/* The launcher's ids of a region and a plan, which it is told of when it needs them. */
+int launch_region(tma_client *client, tma_region *region, uint64_t *ret);
+int launch_plan(tma_client *client, tma_plan *plan, uint64_t *ret);
+
+/* The region, or the plan, is on its way to be freed. */
+void launch_forget_region(const tma_region *region);
+void launch_forget_plan(const tma_plan *plan);
+
+/* Closes the launcher, if there is one. */
+void launch_close(tma_client *client);
+
+/* Marks what is being made as a request that only the service can do. Returns UNSUPPORTED, and sets no error.
+ */
+int launch_elsewhere(tma_client *client);
 
 /* ---- io.c ------------------------------------------------------------------------------------------ */
 

@@ -1,24 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* These calls have libtma-local launch requests into the program's own streams, before they return. */
+/* Requests in the program's own CUDA streams. libtma-local launches them before the call returns, if all of
+ * their memory is within the reach of the stream's device (launch.c). */
 #include "client.h"
 
 #include <string.h>
 
-#include "client/local/door.h"
 #include "proto/wire/codec.h"
 
 static int check(tma_client *client)
 {
 	int rc = client_check_usable(client);
 
-	if (rc < 0)
-		return rc;
-	if (!client->local)
-		return client_fail(
-		    client, STATUS_UNSUPPORTED,
-		    "stream: a client of a service launches nothing into streams of the program; "
-		    "a client of \"local:\" does");
-	return tma_flush(client); /* Requests that were submitted before must not go into the stream. */
+	/* Requests that were submitted before must not go into the stream. */
+	return rc == 0 && client->local ? tma_flush(client) : rc;
 }
 
 /* ---- One request -------------------------------------------------------------------------------------- */
@@ -32,37 +26,50 @@ static void set_result(tma_client *client, enum method_id method, const union lo
 		result_of_transform(&client->last_result, &result->transform_done);
 }
 
-static int launch(tma_client *client, enum method_id method, const union params *params, void *stream)
+/* Launches the request. Returns 0, LAUNCH_ELSEWHERE or the last error. */
+static int launch(tma_client *client, const struct call *call, void *stream)
 {
-	const struct local_door *door = client->door;
 	union local_result result;
-	struct error err;
-	int rc = door->stream_begin(client->local, stream, &err);
+	union params params;
+	int rc = launch_begin(client, stream);
 
+	if (rc)
+		return rc;
+	memset(&params, 0, sizeof params); /* Absent fields of nested messages read as 0. */
+	rc = call->fill(client, call, NULL, &params);
 	if (rc == 0) {
-		rc = door->run(client->local, method, params, &result, &err);
-		door->stream_end(client->local);
+		codec_set_defaults(methods[call->method].params, &params);
+		rc = launch_run(client, call->method, &params, &result);
 	}
-	if (rc < 0)
-		return client_fail(client, rc, "%s", err.message);
-	set_result(client, method, &result);
-	return 0;
+	rc = launch_end(client, rc);
+	if (rc == 0)
+		set_result(client, call->method, &result);
+	return rc;
+}
+
+static bool has_points(const struct tma_order *order)
+{
+	return order && (order->wait.region || order->signal.region);
+}
+
+static int enqueue_checked(tma_client *client, const struct call *call, void *stream)
+{
+	int rc = has_points(call->order) ? LAUNCH_ELSEWHERE : launch(client, call, stream);
+
+	if (rc != LAUNCH_ELSEWHERE)
+		return rc;
+	return client_fail(client, STATUS_UNSUPPORTED,
+	                   "stream: only the service can do this request, and it does not work in streams");
 }
 
 static int enqueue(tma_client *client, const struct call *call, void *stream)
 {
-	union params params;
 	int rc = check(client);
 
 	if (rc == 0)
 		rc = order_check_waiting(client, call->order);
-	memset(&params, 0, sizeof params); /* Absent fields of nested messages read as 0. */
 	if (rc == 0)
-		rc = call->fill(client, call, NULL, &params);
-	if (rc == 0) {
-		codec_set_defaults(methods[call->method].params, &params);
-		rc = launch(client, call->method, &params, stream);
-	}
+		rc = enqueue_checked(client, call, stream);
 	return rc < 0 ? move_unsent(client, rc) : 0;
 }
 
@@ -120,28 +127,34 @@ int tma_enqueue_scatter(tma_client *client, const struct tma_blocks *blocks, voi
 
 /* ---- Items -------------------------------------------------------------------------------------------- */
 
-static int enqueue_item(tma_client *client, const struct tma_item *item, const struct tma_order *order,
-                        void *stream)
+static int item_fill(tma_client *client, const struct call *call, struct request *request, union params *ret)
 {
-	const uint64_t multiprocessors = order ? order->multiprocessors : 0;
 	struct submit_item travels;
-	union params params;
-	enum method_id method;
 	int rc;
 
+	(void)request;
 	memset(&travels, 0, sizeof travels); /* Absent fields of nested messages read as 0. */
-	rc = item_params(client, item, &travels);
+	rc = item_params(client, call->from, &travels);
 	if (rc < 0)
 		return rc;
-	method = travels.is_run ? METHOD_plan_run : METHOD_transform;
-	if (travels.is_run)
-		params.plan_run = travels.run;
-	else
-		params.transform = travels.transform;
-	codec_set_defaults(methods[method].params, &params);
-	*(travels.is_run ? &params.plan_run.multiprocessors : &params.transform.multiprocessors) =
-	    multiprocessors;
-	return launch(client, method, &params, stream);
+	if (travels.is_run) {
+		ret->plan_run = travels.run;
+		return order_fill(plan_run, client, call->order, &ret->plan_run);
+	}
+	ret->transform = travels.transform;
+	return order_fill(transform, client, call->order, &ret->transform);
+}
+
+/* An item is a request of its own. */
+static struct call call_of_item(const struct tma_item *item, const struct tma_order *order)
+{
+	struct call call =
+	    item->transform ? call_of_transform(METHOD_transform, NULL) : call_of_run(NULL, NULL);
+
+	call.fill = item_fill;
+	call.from = item;
+	call.order = order;
+	return call;
 }
 
 static int check_items(tma_client *client, const struct tma_item *items, size_t n,
@@ -169,7 +182,9 @@ int tma_enqueue_items(tma_client *client, struct tma_item *items, size_t n, cons
 	if (rc < 0)
 		return move_unsent(client, rc);
 	for (size_t i = 0; i < n; i++) {
-		items[i].status = enqueue_item(client, &items[i], order, stream);
+		const struct call call = call_of_item(&items[i], order);
+
+		items[i].status = enqueue_checked(client, &call, stream);
 		if (items[i].status == 0)
 			sum.bytes += client->last_result.bytes;
 		else if (!first.status)
@@ -187,17 +202,15 @@ int tma_enqueue_items(tma_client *client, struct tma_item *items, size_t n, cons
 
 int tma_enqueued(tma_client *client, void *stream, struct tma_enqueued *ret)
 {
-	struct local_counts counts;
-	struct error err;
+	struct local_counts counts = { 0 };
 	int rc = client_check_ret(client, ret, "the counts go");
 
 	if (rc == 0)
 		rc = check(client);
+	if (rc == 0 && (client->local || client->launcher))
+		rc = launch_counts(client, stream, &counts);
 	if (rc < 0)
 		return rc;
-	rc = client->door->stream_counts(client->local, stream, &counts, &err);
-	if (rc < 0)
-		return client_fail(client, rc, "%s", err.message);
 	*ret = (struct tma_enqueued){ .changed = counts.changed, .beyond = counts.beyond };
 	return 0;
 }

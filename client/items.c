@@ -239,7 +239,7 @@ static int operand_param(tma_client *client, const struct tma_place *place, cons
 {
 	int rc = place_check(client, place, name);
 
-	if (rc < 0 || (!place->region && !(client->local && place->offset)))
+	if (rc < 0 || (!place->region && !((client->local || client->launching) && place->offset)))
 		return rc;
 	*has |= field;
 	return place_param(client, *place, name, ret);

@@ -14,8 +14,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "client/local/door.h"
-
 #define LIBRARY    "libtma-local.so"
 #define FOLDER     "tmad/" /* the folder beside libtmaclient that contains it */
 #define KEEP_BYTES (256 * 1024)
@@ -52,9 +50,9 @@ static void *load(void)
 	return dlopen(is_beside ? path : LIBRARY, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 }
 
-static int find_door(const struct local_door **ret, struct error *err)
+int local_find_door(tma_client *client, struct error *err)
 {
-	const struct local_door *(*door)(void) = tma_local_door;
+	const struct local_door *(*door)(void) = tma_local_door, *found;
 	void *library = door ? NULL : load();
 
 	if (!door && !library)
@@ -64,11 +62,12 @@ static int find_door(const struct local_door **ret, struct error *err)
 		*(void **)&door = dlsym(library, "tma_local_door");
 	if (!door)
 		return error_set(err, STATUS_UNSUPPORTED, "local: %s has no door (%s)", LIBRARY, dlerror());
-	*ret = door();
-	if (strcmp((*ret)->version, PACKAGE_VERSION) == 0)
-		return 0;
-	return error_set(err, STATUS_UNSUPPORTED, "local: %s has version %s; this is libtmaclient %s",
-	                 LIBRARY, (*ret)->version, PACKAGE_VERSION);
+	found = door();
+	if (strcmp(found->version, PACKAGE_VERSION) != 0)
+		return error_set(err, STATUS_UNSUPPORTED, "local: %s has version %s; this is libtmaclient %s",
+		                 LIBRARY, found->version, PACKAGE_VERSION);
+	client->door = found;
+	return 0;
 }
 
 /* ---- The connection ----------------------------------------------------------------------------------- */
@@ -81,20 +80,18 @@ bool local_is_path(const char *path)
 int local_open(tma_client *client)
 {
 	struct local_session *session;
-	const struct local_door *door = NULL;
 	struct error err;
-	int r = find_door(&door, &err), fd;
+	int r = local_find_door(client, &err), fd;
 
 	if (r == 0)
-		r = door->open(&session, &err);
+		r = client->door->open(&session, &err);
 	if (r < 0)
 		return client_fail(client, r, "%s", err.message);
 	fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (fd < 0) {
-		door->close(session);
+		client->door->close(session);
 		return client_fail_descriptor(client, "local", errno);
 	}
-	client->door = door;
 	client->local = session;
 	client->local_pid = getpid();
 	client->sock = fd;

@@ -120,6 +120,9 @@ int plan_param(tma_client *client, const tma_plan *plan, uint64_t *ret)
 		                   "plan is NULL; tma_plan_prepare makes one");
 	if (plan->client != client)
 		return client_fail(client, STATUS_INVALID_ARGUMENT, "plan: it belongs to another client");
+	if (client->launching) /* The plan is const to the program; what the launcher calls it is noted in it.
+	                        */
+		return launch_plan(client, (tma_plan *)plan, ret);
 	if (plan->life == REGION_GONE)
 		return client_fail(client, plan->error.status, "plan: it could not be prepared again: %s",
 		                   plan->error.message);
@@ -267,6 +270,7 @@ static void plan_free(tma_plan *plan)
 	while (*link != plan)
 		link = &(*link)->next;
 	*link = plan->next;
+	launch_forget_plan(plan);
 	free(plan);
 }
 

@@ -65,6 +65,7 @@ void region_free(tma_region *region)
 	while (*link != region)
 		link = &(*link)->next;
 	*link = region->next;
+	launch_forget_region(region);
 	client_forget_region(region->client, region);
 	region_forget_range(region);
 	region_unmap(region);
@@ -138,6 +139,8 @@ int region_param(tma_client *client, tma_region *region, const char *name, uint6
 	if (region->client != client)
 		return client_fail(client, STATUS_INVALID_ARGUMENT, "%s.region: it belongs to another client",
 		                   name);
+	if (client->launching)
+		return launch_region(client, region, ret);
 	if (region->life == REGION_GONE)
 		return client_fail(client, region->error.status,
 		                   "%s.region: it could not be registered again: %s", name,
@@ -164,7 +167,7 @@ int place_param(tma_client *client, struct tma_place place, const char *name, st
 
 	if (rc < 0)
 		return rc;
-	if (!place.region && client->local) { /* an address */
+	if (!place.region && (client->local || client->launching)) { /* an address */
 		*ret = (struct region_place){ .offset = place.offset };
 		return 0;
 	}

@@ -143,6 +143,8 @@ int table_param(tma_client *client, const tma_table *table, const char *name, ui
 		                   name);
 	if (table->client != client)
 		return client_fail(client, STATUS_INVALID_ARGUMENT, "%s: it belongs to another client", name);
+	if (client->launching)
+		return launch_elsewhere(client);
 	if (table->life == REGION_GONE)
 		return client_fail(client, table->error.status, "%s: it could not be prepared again: %s",
 		                   name, table->error.message);

@@ -34,8 +34,8 @@
  * tma_region_data, tma_region_size, tma_region_kind, tma_region_fd and tma_region_handle until the region is
  * released; and the functions that read a document until it is freed. A signal handler may call only the
  * functions of the Vocabulary group and tma_point_signal. The library starts no threads, installs no signal
- * handlers and keeps no global state; libtma-local, which a client of "local:" loads, starts threads that
- * move bytes.
+ * handlers and keeps no global state; libtma-local, which a client of "local:" or tma_enqueue loads, starts
+ * threads that move bytes.
  */
 #ifndef TMACLIENT_H
 #define TMACLIENT_H
@@ -499,7 +499,7 @@ TMA_API int tma_region_release(tma_region *region);
 struct tma_tensor {
 	tma_region *region;
 	uint64_t offset; /* bytes from the region's start to element [0, ..., 0]; without a region, which only
-	                    a client of "local:" allows, the address of that element */
+	                    a client of "local:" and tma_enqueue allow, the address of that element */
 	enum tma_dtype dtype;
 	int rank;                    /* 0 to TMA_MAX_RANK */
 	int64_t shape[TMA_MAX_RANK]; /* outermost first */
@@ -627,7 +627,7 @@ struct tma_transform {
 	const struct tma_order *order;           /* for a transform that is a request by itself; NULL: none */
 	const struct tma_conversion *conversion; /* NULL: dst and src have one type */
 	const struct tma_tensor
-	    *further_dst; /* n_further_dst of them; only for tma_transform and tma_submit */
+	    *further_dst; /* n_further_dst of them; only for tma_transform, tma_submit and tma_enqueue */
 	size_t n_further_dst;
 	uint64_t reserved[5];
 };
@@ -1133,31 +1133,37 @@ TMA_API int tma_dispatch(tma_client *client);
 
 /* ---- CUDA streams of the program ---------------------------------------------------------------------- */
 
-/* A client of "local:" launches requests into a stream of the program's own, a CUstream or cudaStream_t: the
- * calling thread launches the kernels and does not wait for them, and the device runs them in the stream's
- * order. A call costs about as much as a kernel launch; a long list, several items or amax add a copy and an
- * allocation in the stream. The first one in a CUDA context loads the kernels, and the first one with a
- * layout plans it.
+/* Each of these calls puts a request into a stream of the program's own, a CUstream or cudaStream_t: the
+ * request starts when the device has done what was in the stream before, and what comes into the stream later
+ * waits for it. The host waits for neither.
  *
- * The tensors are memory that the context of the stream reaches: that of its device, of other devices with
- * peer access, and pinned memory of the host. A tensor's region is NULL and its offset the address of element
- * [0, ..., 0], or it is a region of such memory. What the call is given can be freed or changed once it has
- * returned, but for the tensors, which must live until the stream has passed.
+ * The request is launched by the calling thread, through libtma-local, if the device of the stream reaches
+ * all of its memory: that of its own, that of other devices with peer access, and pinned memory of the host.
+ * The memory needs an address in this process. A tensor's region is NULL and its offset the address of
+ * element [0, ..., 0], or the region's address is known (tma_region_from_device_ptr, tma_region_map,
+ * tma_region_from_host_ptr, tma_region_data). A client of "local:" launches all of its requests, and one that
+ * is connected to a service those that it can; the service sees nothing of these. Such a call costs about as
+ * much as a kernel launch; a long list, several items or amax add a copy and an allocation in the stream. The
+ * first one in a CUDA context loads the kernels, and the first one with a layout plans it. What the call is
+ * given can be freed or changed once it has returned, but for the tensors, which must live until the stream
+ * has passed.
  *
- * The stream may be captured. A graph keeps what its requests need except their tensors and the client, which
- * must not be freed while the graph is used. Each launch of it moves what the tensors then contain; lists and
- * numbers are those of the call. A graph with long lists, items or amax may contain allocations, so that it
- * cannot be cloned, used as a child, or instantiated twice at a time.
+ * A stream that is captured takes what is launched. A graph keeps what its requests need except their tensors
+ * and the client, which must not be freed while the graph is used. Each launch of it moves what the tensors
+ * then contain; lists and numbers are those of the call. A graph with long lists, items or amax may contain
+ * allocations, so that it cannot be cloned, used as a child, or instantiated twice at a time.
  *
  * The stream must belong to the current context of the calling thread. If the thread has none, that of the
- * stream becomes current and stays so. NULL is the legacy default stream of the current context. Several
- * threads may launch at once, each with a client of its own.
+ * stream becomes current and stays so. NULL is the legacy default stream of the
+ * current context. Several threads may enqueue at once, each with a client of its own.
  *
  * Besides the errors of tma_transform, tma_gather and the like, there are these. INVALID_ARGUMENT: the stream
- * is of another context than the current one, or a tensor is memory of another context or of the host that is
- * not pinned. UNSUPPORTED: the client has a service, the device is older than compute capability 9.0 or has
- * no peer access to that of a tensor, or an order has points; of an order only multiprocessors counts.
- * DEVICE_LOST: the program's context has failed, for good.
+ * is of another context than the current one; or, without a service, a tensor is memory of another context or
+ * of the host that is not pinned. UNSUPPORTED: the device of the stream does not reach
+ * all memory of a request of a service's client, or libtma-local is not there; or, without a service, the
+ * device is older than compute capability 9.0 or has no peer access to that of a tensor, or an order has
+ * points. Of an order only multiprocessors counts for what is launched here. DEVICE_LOST: the program's
+ * context has failed, for good.
  *
  * tma_last_result() then has the kernel family and the bytes; its other fields mean nothing. An exact cast
  * that changes values does not fail the call: tma_enqueued counts them. */
@@ -1167,8 +1173,9 @@ TMA_API int tma_enqueue_run(tma_client *client, const tma_plan *plan, struct tma
 TMA_API int tma_enqueue_gather(tma_client *client, const struct tma_blocks *blocks, void *stream);
 TMA_API int tma_enqueue_scatter(tma_client *client, const struct tma_blocks *blocks, void *stream);
 
-/* Launches n items, in their order, and sets the status of each. Returns 0, or the status of the first that
- * failed, whose error message is then the last error. order may be NULL. */
+/* Enqueues n items, in their order, each as a request of its own, and sets the status of each: 0, or why it
+ * was not enqueued. Returns 0, or the status of the first that failed, whose error message is then the last
+ * error. order may be NULL. */
 TMA_API int tma_enqueue_items(tma_client *client, struct tma_item *items, size_t n,
                               const struct tma_order *order, void *stream);
 

@@ -127,6 +127,13 @@ void local_stream_end(struct local_session *session)
 	session->stream.device = NULL;
 }
 
+bool local_reaches(struct local_session *session, uint64_t address)
+{
+	struct error ignored;
+
+	return engine_check_place(session->stream.device, address, "memory", &ignored) == 0;
+}
+
 int local_stream_counts(struct local_session *session, void *stream, struct local_counts *ret,
                         struct error *err)
 {

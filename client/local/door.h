@@ -60,6 +60,9 @@ struct local_door {
 	int (*stream_begin)(struct local_session *session, void *stream, struct error *err);
 	void (*stream_end)(struct local_session *session);
 
+	/* Returns whether the device of that stream reaches the memory at an address. */
+	bool (*reaches)(struct local_session *session, uint64_t address);
+
 	/* Waits for what is on the stream, and sets *ret to what has been counted since the last call, of
 	 * requests of this session in the context of the stream: elements that exact casts have changed, and
 	 * entries of lists in memory of the device that name no block. Returns 0, or as stream_begin does. */

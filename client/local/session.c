@@ -250,6 +250,7 @@ const struct local_door *tma_local_door(void)
 		                                .map = session_map,
 		                                .stream_begin = local_stream_begin,
 		                                .stream_end = local_stream_end,
+		                                .reaches = local_reaches,
 		                                .stream_counts = local_stream_counts,
 		                                .run = session_run,
 		                                .serve = session_serve };

@@ -87,6 +87,7 @@ struct engine_move local_operands(const struct msg_transform *t, const struct re
 /* These do what the door says (door.h). */
 int local_stream_begin(struct local_session *session, void *stream, struct error *err);
 void local_stream_end(struct local_session *session);
+bool local_reaches(struct local_session *session, uint64_t address);
 int local_stream_counts(struct local_session *session, void *stream, struct local_counts *ret,
                         struct error *err);
 

@@ -282,6 +282,27 @@ Test(softgpu, the_manuals_example_of_a_stream)
 	cuda(cuStreamDestroy(stream));
 }
 
+/* The library finds libtma-local beside itself. What that launches has the name of a kernel family at once.
+ */
+Test(softgpu, a_request_is_launched_here)
+{
+	CUdeviceptr a = allocate(BYTES), b = allocate(BYTES);
+	struct tma_tensor s = {
+		.region = shared(a, BYTES), .dtype = TMA_UINT8, .rank = 2, .shape = { ROWS, COLUMNS }
+	};
+	struct tma_tensor d = {
+		.region = shared(b, BYTES), .dtype = TMA_UINT8, .rank = 2, .shape = { COLUMNS, ROWS }
+	};
+	struct tma_transform t = { .dst = &d, .src = &s, .perm = (int[]){ 1, 0 } };
+	struct tma_enqueued counts;
+
+	fill(a, 5);
+	cr_assert_eq(tma_enqueue(client, &t, NULL), TMA_OK, "%s", tma_last_error(client));
+	cr_assert_str_neq(tma_last_result(client)->path, "");
+	cr_assert_eq(tma_enqueued(client, NULL, &counts), TMA_OK, "%s", tma_last_error(client));
+	assert_transposed_at(b, 5, "launched");
+}
+
 Test(softgpu, memory_of_no_device)
 {
 	static char host[4096];
