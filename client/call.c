@@ -189,9 +189,11 @@ void request_end(tma_client *client, uint32_t slot, const struct error *error)
 		request->error = *error;
 	request->result.status = error->status;
 	request->result.reconnects = client->reconnects;
-	client->n_ended++;
+	client->n_ended += !request->is_enqueued;
 	if (request->method->id == METHOD_region_create)
 		client->n_creating--;
+	if (request->is_enqueued)
+		stream_order_on_end(client, slot);
 }
 
 struct request *request_find(tma_client *client, uint32_t msgid, uint32_t *ret_slot)
@@ -233,6 +235,7 @@ static int slot_take(tma_client *client, uint32_t *ret_slot)
 	client->first_free = request->next;
 	request->generation++;
 	request->is_unsent = request->may_repeat = request->is_queued = request->has_ticket = false;
+	request->is_enqueued = false;
 	request->items = NULL;
 	request->error.status = 0;
 	memset(&request->result, 0, sizeof request->result);

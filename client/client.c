@@ -186,8 +186,10 @@ void tma_free(tma_client *client)
 {
 	if (!client)
 		return;
+	stream_order_stop(client);
 	if (client->sock >= 0)
 		close(client->sock);
+	stream_order_free(client);
 	local_close(client);
 	client_reset(client);
 	client_free_rings(client);

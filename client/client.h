@@ -33,6 +33,7 @@
 #define CLIENT_MAX_SLOTS 65535 /* what a msgid's half can name, but for the next */
 #define MSGID_SILENT     0xffff
 #define NO_SLOT          UINT32_MAX
+#define NO_WORDS         UINT32_MAX
 #define CLIENT_RETRY_MS  5000 /* tma_set_reconnect */
 
 enum region_life {
@@ -189,10 +190,12 @@ struct request {
 	bool is_queued;  /* answered as such: its end comes as a notification */
 	enum completion completion;
 	bool has_ticket;
-	uint32_t next;   /* slot; while FREE: the next free one; of a ticket that is DONE: the one that ended
-	                    after it, or NO_SLOT */
-	uint32_t before; /* slot; of a ticket that is DONE: the one that ended before it, or NO_SLOT */
-	void *user;      /* of its order */
+	uint32_t next;    /* slot; while FREE: the next free one; of a ticket that is DONE: the one that ended
+	                     after it, or NO_SLOT */
+	uint32_t before;  /* slot; of a ticket that is DONE: the one that ended before it, or NO_SLOT */
+	void *user;       /* of its order */
+	bool is_enqueued; /* Nobody takes it: stream_order_on_end notes its end, and frees it. */
+	uint32_t words;   /* Then: which words it closes, or NO_WORDS. */
 	const struct method *method;
 	reply_fn *on_reply;
 	void *arg;                /* NULL: the request's own result */
@@ -233,6 +236,10 @@ struct tma_client {
 	    *launcher;        /* launches for a client of a service; NULL: it has launched nothing */
 	bool has_no_launcher; /* libtma-local cannot be loaded here */
 	enum launching launching;
+
+	struct stream_order *streams; /* that of the last connection that had one, and those before it */
+	struct error stream_error; /* of requests in streams, the first that tma_enqueued has not told of */
+	uint64_t stream_beyond;    /* of them, likewise, entries of lists that name no block */
 
 	struct buffer in;
 	struct buffer out;
@@ -398,6 +405,27 @@ void launch_close(tma_client *client);
 /* Marks what is being made as a request that only the service can do. Returns UNSUPPORTED, and sets no error.
  */
 int launch_elsewhere(tma_client *client);
+
+/* ---- stream_order.c -------------------------------------------------------------------------------- */
+
+/* Has the service do a request in the order of a stream: when the stream has come to it, and before the
+ * stream goes on. The host waits for neither. An order's signal is passed on; it has no wait. Returns 0 when
+ * the request is sent, and the stream waits for it; or the last error. How it ends is told by
+ * stream_order_wait. */
+int stream_order_enqueue(tma_client *client, const struct call *call, void *stream);
+
+/* Waits for the stream, and for the results of what it has passed. Returns the first error of an enqueued
+ * request since the last time, or why it cannot wait, as the last error; or 0. */
+int stream_order_wait(tma_client *client, void *stream);
+
+/* A request that was enqueued has ended. */
+void stream_order_on_end(tma_client *client, uint32_t slot);
+
+/* The connection ends: streams that wait for its requests go on. */
+void stream_order_stop(tma_client *client);
+
+/* Frees what no stream still has to look at. The connection has ended. */
+void stream_order_free(tma_client *client);
 
 /* ---- io.c ------------------------------------------------------------------------------------------ */
 

@@ -83,6 +83,11 @@ static const struct symbol {
 	OPTIONAL_SYMBOL(cuMemPoolExportPointer, ""),
 	OPTIONAL_SYMBOL(cuStreamWriteValue64, "_v2"),
 	OPTIONAL_SYMBOL(cuStreamWaitValue64, "_v2"),
+	OPTIONAL_SYMBOL(cuStreamIsCapturing, ""),
+	OPTIONAL_SYMBOL(cuStreamSynchronize, ""),
+	OPTIONAL_SYMBOL(cuMemHostRegister, "_v2"),
+	OPTIONAL_SYMBOL(cuMemHostUnregister, ""),
+	OPTIONAL_SYMBOL(cuMemHostGetDevicePointer, "_v2"),
 };
 
 int device_fail(const struct device_driver *driver, device_result result, const char *what, struct error *err)

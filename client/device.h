@@ -85,6 +85,11 @@ struct device_driver {
 	device_result (*cuMemPoolExportPointer)(uint8_t ret[DEVICE_HANDLE_BYTES], uint64_t pointer);
 	device_result (*cuStreamWriteValue64)(void *stream, uint64_t address, uint64_t value, unsigned flags);
 	device_result (*cuStreamWaitValue64)(void *stream, uint64_t address, uint64_t value, unsigned flags);
+	device_result (*cuStreamIsCapturing)(void *stream, int *ret);
+	device_result (*cuStreamSynchronize)(void *stream);
+	device_result (*cuMemHostRegister)(void *start, size_t size, unsigned flags);
+	device_result (*cuMemHostUnregister)(void *start);
+	device_result (*cuMemHostGetDevicePointer)(uint64_t *ret, void *start, unsigned flags);
 };
 
 /* An allocation at its addresses in this process. */

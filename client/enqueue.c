@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Requests in the program's own CUDA streams. libtma-local launches them before the call returns, if all of
- * their memory is within the reach of the stream's device (launch.c). */
+ * their memory is within the reach of the stream's device (launch.c). Otherwise the service does them in the
+ * order of the stream (stream_order.c). */
 #include "client.h"
 
 #include <string.h>
@@ -13,6 +14,18 @@ static int check(tma_client *client)
 
 	/* Requests that were submitted before must not go into the stream. */
 	return rc == 0 && client->local ? tma_flush(client) : rc;
+}
+
+static int check_order(tma_client *client, const struct tma_order *order)
+{
+	int rc = order_check_waiting(client, order);
+
+	if (rc < 0 || !order || !order->wait.region)
+		return rc;
+	return client_fail(
+	    client, STATUS_UNSUPPORTED,
+	    "order.wait: a request in a stream waits for the stream alone; have the stream wait for "
+	    "the point (tma_stream_wait)");
 }
 
 /* ---- One request -------------------------------------------------------------------------------------- */
@@ -47,19 +60,22 @@ static int launch(tma_client *client, const struct call *call, void *stream)
 	return rc;
 }
 
-static bool has_points(const struct tma_order *order)
+/* Only a service signals. */
+static bool needs_service(const tma_client *client, const struct tma_order *order)
 {
-	return order && (order->wait.region || order->signal.region);
+	return !client->local && order && order->signal.region;
 }
 
 static int enqueue_checked(tma_client *client, const struct call *call, void *stream)
 {
-	int rc = has_points(call->order) ? LAUNCH_ELSEWHERE : launch(client, call, stream);
+	int rc = needs_service(client, call->order) ? LAUNCH_ELSEWHERE : launch(client, call, stream);
 
 	if (rc != LAUNCH_ELSEWHERE)
 		return rc;
-	return client_fail(client, STATUS_UNSUPPORTED,
-	                   "stream: only the service can do this request, and it does not work in streams");
+	rc = stream_order_enqueue(client, call, stream);
+	if (rc == 0)
+		client->last_result = (struct tma_result){ .reconnects = client->reconnects };
+	return rc;
 }
 
 static int enqueue(tma_client *client, const struct call *call, void *stream)
@@ -67,7 +83,7 @@ static int enqueue(tma_client *client, const struct call *call, void *stream)
 	int rc = check(client);
 
 	if (rc == 0)
-		rc = order_check_waiting(client, call->order);
+		rc = check_order(client, call->order);
 	if (rc == 0)
 		rc = enqueue_checked(client, call, stream);
 	return rc < 0 ? move_unsent(client, rc) : 0;
@@ -97,7 +113,8 @@ int tma_enqueue(tma_client *client, const struct tma_transform *transform, void 
 {
 	const struct call call = call_of_transform(METHOD_transform, transform);
 
-	if (client && transform && transform->n_further_dst > 0 && transform->further_dst)
+	if (client && transform && transform->n_further_dst > 0 && transform->further_dst &&
+	    !needs_service(client, transform->order))
 		return enqueue_further(client, transform, stream);
 	return enqueue(client, &call, stream);
 }
@@ -163,7 +180,11 @@ static int check_items(tma_client *client, const struct tma_item *items, size_t 
 	int rc = check(client);
 
 	if (rc == 0)
-		rc = order_check_waiting(client, order);
+		rc = check_order(client, order);
+	if (rc == 0 && needs_service(client, order))
+		rc = client_fail(client, STATUS_UNSUPPORTED,
+		                 "order.signal: items in a stream are requests of their own; have the stream "
+		                 "signal the point behind them (tma_stream_signal)");
 	if (rc == 0 && (!items || n == 0))
 		rc = client_fail(client, STATUS_INVALID_ARGUMENT,
 		                 items ? "n: a request needs at least 1 item, got 0" : "items is NULL");
@@ -205,12 +226,16 @@ int tma_enqueued(tma_client *client, void *stream, struct tma_enqueued *ret)
 	struct local_counts counts = { 0 };
 	int rc = client_check_ret(client, ret, "the counts go");
 
-	if (rc == 0)
+	if (rc == 0 && (client->local || !client->streams))
 		rc = check(client);
+	if (rc == 0 && !client->local)
+		rc = stream_order_wait(client, stream);
 	if (rc == 0 && (client->local || client->launcher))
 		rc = launch_counts(client, stream, &counts);
 	if (rc < 0)
 		return rc;
-	*ret = (struct tma_enqueued){ .changed = counts.changed, .beyond = counts.beyond };
+	*ret = (struct tma_enqueued){ .changed = counts.changed,
+		                      .beyond = counts.beyond + client->stream_beyond };
+	client->stream_beyond = 0;
 	return 0;
 }

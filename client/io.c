@@ -337,6 +337,7 @@ void client_break(tma_client *client, int status, const char *format, ...)
 
 	if (client->sock < 0)
 		return;
+	stream_order_stop(client);
 	close(client->sock);
 	client->sock = -1;
 	local_close(client);

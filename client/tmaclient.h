@@ -33,8 +33,9 @@
  * those of the Layouts group with a client of NULL, tma_number_encode, tma_point_signal and tma_point_wait;
  * tma_region_data, tma_region_size, tma_region_kind, tma_region_fd and tma_region_handle until the region is
  * released; and the functions that read a document until it is freed. A signal handler may call only the
- * functions of the Vocabulary group and tma_point_signal. The library starts no threads, installs no signal
- * handlers and keeps no global state; libtma-local, which a client of "local:" or tma_enqueue loads, starts
+ * functions of the Vocabulary group and tma_point_signal. The library installs no signal handlers, keeps no
+ * global state and starts no threads, but for one that watches the connection of a client whose requests are
+ * in CUDA streams (tma_enqueue). libtma-local, which a client of "local:" or tma_enqueue loads, starts
  * threads that move bytes.
  */
 #ifndef TMACLIENT_H
@@ -1153,20 +1154,35 @@ TMA_API int tma_dispatch(tma_client *client);
  * then contain; lists and numbers are those of the call. A graph with long lists, items or amax may contain
  * allocations, so that it cannot be cloned, used as a child, or instantiated twice at a time.
  *
+ * The service does what cannot be launched here: a request with host memory that is not pinned, with memory
+ * of another process that is not mapped here, with tables or with an order's signal, and every request where
+ * libtma-local is not installed or has no kernels for the device. The stream and the service then wait for
+ * each other by a timeline of the library's. The call returns when the request has been sent; how the request
+ * ends, tma_enqueued tells. If it is refused or fails, or the service goes away, the stream goes on. The
+ * order's signal is set by the service; its wait is refused, as the stream can wait itself (tma_stream_wait).
+ * wait_ms limits the time until the stream comes to the request, as does the service's limit wait_deadline_ms
+ * (TIMEOUT). The requests of a client start in the order of the calls, also those in different streams: where
+ * one stream waits for another, each needs a client of its own. Until the stream has come to the request, the
+ * client's later requests wait behind it, and so may other calls that wait for the service. At most 128
+ * requests of a client are under way; a call beyond that waits until a stream has come past the first of them
+ * (BUSY: the client's timeout has passed). As a submit does, the call tries a lost connection once. The
+ * stream must not be in capture. tma_free ends the requests that have not started; memory of 4 KiB is left
+ * behind if a stream still has to come past one of them.
+ *
  * The stream must belong to the current context of the calling thread. If the thread has none, that of the
- * stream becomes current and stays so. NULL is the legacy default stream of the
+ * stream becomes current and stays so, if libtma-local is there. NULL is the legacy default stream of the
  * current context. Several threads may enqueue at once, each with a client of its own.
  *
  * Besides the errors of tma_transform, tma_gather and the like, there are these. INVALID_ARGUMENT: the stream
  * is of another context than the current one; or, without a service, a tensor is memory of another context or
- * of the host that is not pinned. UNSUPPORTED: the device of the stream does not reach
- * all memory of a request of a service's client, or libtma-local is not there; or, without a service, the
- * device is older than compute capability 9.0 or has no peer access to that of a tensor, or an order has
- * points. Of an order only multiprocessors counts for what is launched here. DEVICE_LOST: the program's
- * context has failed, for good.
+ * of the host that is not pinned. UNSUPPORTED: the service has to do the request, and the stream is captured,
+ * the driver is missing or too old, or the order has a wait; or, without a service, the device is older than
+ * compute capability 9.0 or has no peer access to that of a tensor, or an order has points. Of an order only
+ * multiprocessors counts for what is launched here. DEVICE_LOST: the program's context has failed, for good.
  *
- * tma_last_result() then has the kernel family and the bytes; its other fields mean nothing. An exact cast
- * that changes values does not fail the call: tma_enqueued counts them. */
+ * tma_last_result() then has the kernel family and the bytes of what was launched; its other fields, and all
+ * of them for what the service does, mean nothing. An exact cast that changes values does not fail the call:
+ * tma_enqueued counts them, or, if the service does the request, returns its error. */
 TMA_API int tma_enqueue(tma_client *client, const struct tma_transform *transform, void *stream);
 TMA_API int tma_enqueue_run(tma_client *client, const tma_plan *plan, struct tma_place dst,
                             struct tma_place src, const struct tma_order *order, void *stream);
@@ -1175,7 +1191,7 @@ TMA_API int tma_enqueue_scatter(tma_client *client, const struct tma_blocks *blo
 
 /* Enqueues n items, in their order, each as a request of its own, and sets the status of each: 0, or why it
  * was not enqueued. Returns 0, or the status of the first that failed, whose error message is then the last
- * error. order may be NULL. */
+ * error. order may be NULL; a service's client gives it no points (UNSUPPORTED). */
 TMA_API int tma_enqueue_items(tma_client *client, struct tma_item *items, size_t n,
                               const struct tma_order *order, void *stream);
 
@@ -1188,7 +1204,9 @@ struct tma_enqueued {
 
 /* Waits for the stream, which must not be in capture, and sets *ret to what the client's requests have
  * counted since the last call, on all streams of that context. Requests in other streams may not have ended,
- * and are then counted by a later call. */
+ * and are then counted by a later call. If requests that the service did have failed since the last call, in
+ * any stream, returns the status of the first of them, whose error message is then the last error; a later
+ * call returns the counts. */
 TMA_API int tma_enqueued(tma_client *client, void *stream, struct tma_enqueued *ret);
 
 /* ---- Submission rings ------------------------------------------------------------------------------ */

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests of a client of a service in the program's CUDA streams, on the stand-in driver: they are launched
- * here. */
+/* Requests of a client of a service in the program's CUDA streams: launched here where all memory is within
+ * reach, and otherwise done by tmad in the order of the stream, on the stand-in driver. */
 #include <criterion/criterion.h>
 #include <cuda.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "client/client.h"
 #include "client/tmaclient.h"
@@ -60,6 +64,29 @@ static void start(void)
 	start_on("cuda");
 }
 
+/* Without libtma-local the service does all requests. */
+static void start_without_library(void)
+{
+	start();
+	client->has_no_launcher = true;
+}
+
+static void start_on_cpu(void)
+{
+	start_on("cpu");
+}
+
+static char fault_once[64];
+
+/* The second kernel that the service launches fails, as does the device then. */
+static void start_faulty(void)
+{
+	snprintf(fault_once, sizeof fault_once, "/tmp/tmad-test-fault-%d", (int)getpid());
+	setenv("SOFTGPU_FAULT", "2", 1);
+	setenv("SOFTGPU_FAULT_ONCE", fault_once, 1);
+	start_without_library();
+}
+
 static void stop(void)
 {
 	tma_free(client);
@@ -67,7 +94,18 @@ static void stop(void)
 	cuda(cuStreamDestroy(stream));
 }
 
+static void stop_faulty(void)
+{
+	stop();
+	unlink(fault_once);
+}
+
 TestSuite(streams_here, .init = start, .fini = stop, .timeout = 120);
+TestSuite(streams_there, .init = start_without_library, .fini = stop, .timeout = 120);
+TestSuite(streams_both, .init = start, .fini = stop, .timeout = 120);
+TestSuite(streams_lost, .init = start_faulty, .fini = stop_faulty, .timeout = 120);
+TestSuite(streams_cpu, .init = start_on_cpu, .fini = stop, .timeout = 120);
+
 /* ---- Memory ------------------------------------------------------------------------------------------- */
 
 static uint32_t value_at(size_t i, uint32_t seed)
@@ -115,6 +153,15 @@ static tma_region *region_at(tma_client *of, CUdeviceptr pointer, size_t size)
 	return region;
 }
 
+static tma_region *host_region(tma_client *of, size_t size)
+{
+	tma_region *region;
+
+	cr_assert_eq(tma_region_create_kind(of, TMA_REGION_MEMFD, size, &region), TMA_OK, "%s",
+	             tma_last_error(of));
+	return region;
+}
+
 /* Requests that move something and have reached the service. */
 static int64_t served(void)
 {
@@ -128,7 +175,8 @@ static int64_t served(void)
 	for (size_t i = 0; i < 5; i++)
 		n[i] = tma_document_int(tma_document_find(counts, names[i]));
 	tma_document_free(stats);
-	return n[0] + n[1] + n[2] + n[3] + n[4];
+	cr_assert_eq(n[0] + n[1] + n[2] + n[3], n[4], "behind each request goes one without items");
+	return n[4];
 }
 
 /* The stream stands still until the word is 1. */
@@ -358,10 +406,424 @@ Test(streams_here, plans_and_items)
 	cr_assert_eq(served(), 0);
 }
 
+Test(streams_there, plans_and_items)
+{
+	plans_and_items();
+	cr_assert_eq(served(), 4);
+}
+
 Test(streams_here, lists)
 {
 	lists();
 	cr_assert_eq(served(), 0);
+}
+
+Test(streams_there, lists)
+{
+	lists();
+	cr_assert_eq(served(), 2);
+}
+
+/* ---- Done by the service ------------------------------------------------------------------------------- */
+
+Test(streams_there, in_the_order_of_the_stream)
+{
+	CUdeviceptr src = allocate(BYTES), dst = allocate(BYTES), back = allocate(BYTES);
+	tma_region *a = region_at(client, src, BYTES), *b = region_at(client, dst, BYTES),
+		   *c = region_at(client, back, BYTES);
+	struct pair there, and_back;
+
+	pair_init(&there, b, 0, a, 0);
+	pair_init_back(&and_back, c, b);
+	assert_in_order(&there, &and_back, src, back);
+	assert_nothing_failed();
+	cr_assert_eq(served(), 6);
+}
+
+/* Memory of the host that no driver knows is beyond the reach of the device. */
+static void host_memory(bool is_cpu)
+{
+	tma_region *host = host_region(client, BYTES), *back = host_region(client, BYTES), *middle;
+	uint32_t *in = tma_region_data(host), *out = tma_region_data(back);
+	struct pair there, and_back;
+
+	middle = is_cpu ? host_region(client, BYTES) : region_at(client, allocate(BYTES), BYTES);
+	pair_init(&there, middle, 0, host, 0);
+	pair_init_back(&and_back, back, middle);
+	for (uint32_t round = 1; round <= 3; round++) {
+		CUdeviceptr word = hold(stream);
+
+		fill(in, 77);
+		ok(tma_enqueue(client, &there.transpose, stream));
+		ok(tma_enqueue(client, &and_back.transpose, stream));
+		fill(in, round); /* The stream has not come to it. */
+		let_go(word);
+		cuda(cuStreamSynchronize(stream));
+		for (size_t i = 0; i < ELEMENTS; i++)
+			cr_assert_eq(out[i], value_at(i, round));
+	}
+	assert_nothing_failed();
+	cr_assert_eq(served(), 6);
+}
+
+Test(streams_both, host_memory)
+{
+	host_memory(false);
+}
+
+Test(streams_cpu, host_memory)
+{
+	host_memory(true);
+}
+
+/* What the service has made is within reach once it is mapped. */
+Test(streams_both, memory_of_the_service)
+{
+	CUdeviceptr src = allocate(BYTES), back = allocate(BYTES);
+	struct tma_mapping mapping;
+	struct pair there, and_back;
+	tma_region *made;
+
+	ok(tma_region_create(client, BYTES, &made));
+	pair_init(&there, made, 0, region_at(client, src, BYTES), 0);
+	pair_init_back(&and_back, region_at(client, back, BYTES), made);
+	assert_in_order(&there, &and_back, src, back);
+	cr_assert_eq(served(), 6);
+	ok(tma_region_map(made, &mapping));
+	assert_in_order(&there, &and_back, src, back);
+	cr_assert_eq(served(), 6);
+	assert_nothing_failed();
+}
+
+Test(streams_both, a_thread_without_a_context)
+{
+	tma_region *host = host_region(client, 2 * BYTES);
+	struct pair pair;
+	CUcontext current;
+
+	fill(tma_region_data(host), 6);
+	pair_init(&pair, host, BYTES, host, 0);
+	cuda(cuCtxSetCurrent(NULL));
+	ok(tma_enqueue(client, &pair.transpose, stream));
+	assert_nothing_failed();
+	assert_transposed((uint32_t *)tma_region_data(host) + ELEMENTS, 6, "transposed");
+	cuda(cuCtxGetCurrent(&current));
+	cr_assert_eq(current, context);
+}
+
+Test(streams_there, a_capture_is_refused)
+{
+	tma_region *region = region_at(client, allocate(2 * BYTES), 2 * BYTES);
+	struct tma_enqueued counts;
+	struct pair pair;
+	CUgraph graph;
+
+	pair_init(&pair, region, 0, region, BYTES);
+	cuda(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+	cr_assert_eq(tma_enqueue(client, &pair.transpose, stream), TMA_UNSUPPORTED);
+	cr_assert_str_eq(tma_last_error(client),
+	                 "stream: it is being captured, and a request to a service cannot be");
+	cr_assert_eq(tma_enqueued(client, stream, &counts), TMA_UNSUPPORTED);
+	cuda(cuStreamEndCapture(stream, &graph));
+	cuda(cuGraphDestroy(graph));
+	ok(tma_enqueue(client, &pair.transpose, stream));
+	assert_nothing_failed();
+}
+
+Test(streams_both, orders)
+{
+	tma_region *host = host_region(client, 2 * BYTES), *words = host_region(client, 4096);
+	uint64_t *word = tma_region_data(words);
+	struct tma_order order = { .signal = { words, 8, 7 }, .wait_ms = 20000 };
+	struct pair pair;
+	struct tma_item item = { .transform = &pair.transpose };
+	CUdeviceptr held;
+
+	pair_init(&pair, host, 0, host, BYTES);
+	held = hold(stream);
+	pair.transpose.order = &order;
+	ok(tma_enqueue(client, &pair.transpose, stream));
+	cr_assert_eq(word[1], 0);
+	let_go(held);
+	cr_assert_eq(tma_point_wait(&word[1], 7, -1), TMA_OK);
+	assert_nothing_failed();
+	order.wait = (struct tma_point){ words, 0, 1 };
+	cr_assert_eq(tma_enqueue(client, &pair.transpose, stream), TMA_UNSUPPORTED);
+	cr_assert(strstr(tma_last_error(client), "order.wait: "), "%s", tma_last_error(client));
+	order.wait.region = NULL;
+	pair.transpose.order = NULL;
+	cr_assert_eq(tma_enqueue_items(client, &item, 1, &order, stream), TMA_UNSUPPORTED);
+	cr_assert(strstr(tma_last_error(client), "order.signal: "), "%s", tma_last_error(client));
+	assert_nothing_failed();
+}
+
+/* ---- Failures ----------------------------------------------------------------------------------------- */
+
+static void assert_failed(int status, const char *what)
+{
+	struct tma_enqueued counts;
+
+	cr_assert_eq(tma_enqueued(client, stream, &counts), status, "%s", tma_last_error(client));
+	cr_assert(strstr(tma_last_error(client), what), "%s", tma_last_error(client));
+	assert_nothing_failed();
+}
+
+/* The service refuses the second of three at once, while the first waits for the stream. */
+Test(streams_there, a_request_that_is_refused)
+{
+	CUdeviceptr src = allocate(BYTES), dst = allocate(BYTES);
+	tma_region *a = region_at(client, src, BYTES), *b = region_at(client, dst, BYTES);
+	tma_region *words = host_region(client, 4096);
+	struct tma_order order = { .signal = { words, 0, 1 } };
+	uint32_t *in = pinned(), *out = pinned();
+	struct pair right, wrong;
+	CUdeviceptr word = hold(stream);
+
+	fill(in, 3);
+	pair_init(&right, b, 0, a, 0);
+	pair_init(&wrong, b, 4, a, 0);
+	wrong.transpose.order = &order;
+	cuda(cuMemcpyHtoDAsync(src, in, BYTES, stream));
+	ok(tma_enqueue(client, &right.transpose, stream));
+	ok(tma_enqueue(client, &wrong.transpose, stream));
+	cuda(cuMemcpyDtoHAsync(out, dst, BYTES, stream));
+	ok(tma_enqueue(client, &right.transpose, stream));
+	let_go(word);
+	cuda(cuStreamSynchronize(stream));
+	assert_transposed(out, 3, "the first");
+	assert_failed(TMA_OUT_OF_RANGE, "dst");
+	cr_assert_eq(*(uint64_t *)tma_region_data(words), 0);
+	cr_assert_eq(served(), 3);
+}
+
+Test(streams_both, memory_that_is_gone)
+{
+	CUdeviceptr dst = allocate(BYTES);
+	int fd = memfd_create("gone", MFD_CLOEXEC);
+	struct pair pair;
+	tma_region *gone;
+	CUdeviceptr word;
+
+	cr_assert_eq(ftruncate(fd, BYTES), 0);
+	ok(tma_region_register_memfd(client, fd, 0, BYTES, 0, &gone));
+	pair_init(&pair, region_at(client, dst, BYTES), 0, gone, 0);
+	word = hold(stream);
+	ok(tma_enqueue(client, &pair.transpose, stream));
+	cr_assert_eq(ftruncate(fd, 0), 0);
+	let_go(word);
+	cuda(cuStreamSynchronize(stream));
+	assert_failed(TMA_DEVICE, "transform: ");
+	close(fd);
+}
+
+/* The library is not called until the stream has gone on. */
+Test(streams_there, the_service_is_killed)
+{
+	CUdeviceptr src = allocate(BYTES), dst = allocate(BYTES);
+	tma_region *a = region_at(client, src, BYTES), *b = region_at(client, dst, BYTES);
+	uint32_t in[ELEMENTS], out[ELEMENTS];
+	struct pair pair;
+
+	fill(in, 8);
+	pair_init(&pair, b, 0, a, 0);
+	for (int round = 0; round < 3; round++) {
+		CUdeviceptr word = hold(stream);
+
+		for (int i = 0; i < 5; i++)
+			ok(tma_enqueue(client, &pair.transpose, stream));
+		process_kill(&service);
+		let_go(word);
+		cuda(cuStreamSynchronize(stream));
+		assert_failed(TMA_DISCONNECTED, "tmad at ");
+		process_start_again(&service, NULL);
+		cuda(cuMemsetD8Async(dst, 0, BYTES, stream));
+		cuda(cuMemcpyHtoDAsync(src, in, BYTES, stream));
+		ok(tma_enqueue(client, &pair.transpose, stream));
+		cuda(cuMemcpyDtoHAsync(out, dst, BYTES, stream));
+		assert_nothing_failed();
+		assert_transposed(out, 8, "by the next service");
+	}
+}
+
+/* The device may not be back yet. */
+static bool works_again(const struct pair *pair)
+{
+	struct tma_enqueued counts;
+
+	return tma_restore(client) == 0 && tma_enqueue(client, &pair->transpose, stream) == 0 &&
+	       tma_enqueued(client, stream, &counts) == 0;
+}
+
+static void the_device_is_lost(void)
+{
+	CUdeviceptr src = allocate(BYTES), dst = allocate(BYTES), word;
+	tma_region *a = region_at(client, src, BYTES), *b = region_at(client, dst, BYTES);
+	uint32_t *in = pinned(), *out = pinned();
+	struct pair pair;
+
+	fill(in, 4);
+	pair_init(&pair, b, 0, a, 0);
+	cuda(cuMemcpyHtoDAsync(src, in, BYTES, stream));
+	ok(tma_enqueue(client, &pair.transpose, stream));
+	assert_nothing_failed();
+	word = hold(stream);
+	for (int i = 0; i < 3; i++)
+		ok(tma_enqueue(client, &pair.transpose, stream));
+	let_go(word);
+	cuda(cuStreamSynchronize(stream));
+	assert_failed(TMA_DEVICE_LOST, "device");
+	cuda(cuMemsetD8Async(dst, 0, BYTES, stream));
+	while (!works_again(&pair))
+		;
+	cuda(cuMemcpyDtoHAsync(out, dst, BYTES, stream));
+	assert_nothing_failed();
+	assert_transposed(out, 4, "by the device that has come back");
+}
+
+Test(streams_lost, the_device_is_lost)
+{
+	the_device_is_lost();
+}
+
+/* The service is gone before the call, which connects to the next one. */
+Test(streams_there, a_connection_that_was_lost)
+{
+	tma_region *region = region_at(client, allocate(2 * BYTES), 2 * BYTES);
+	struct pair pair;
+
+	pair_init(&pair, region, 0, region, BYTES);
+	ok(tma_enqueue(client, &pair.transpose, stream));
+	assert_nothing_failed();
+	process_kill(&service);
+	cr_assert_eq(tma_enqueue(client, &pair.transpose, stream), TMA_DISCONNECTED);
+	assert_nothing_failed();
+	process_start_again(&service, NULL);
+	ok(tma_enqueue(client, &pair.transpose, stream));
+	assert_nothing_failed();
+	cr_assert_eq(tma_reconnects(client), 1);
+}
+
+Test(streams_there, too_many_under_way)
+{
+	tma_region *region = region_at(client, allocate(2 * BYTES), 2 * BYTES);
+	CUdeviceptr word = hold(stream);
+	struct pair pair;
+	int rc = 0, n = 0;
+
+	pair_init(&pair, region, 0, region, BYTES);
+	while (n < 128 && (rc = tma_enqueue(client, &pair.transpose, stream)) == 0)
+		n++;
+	ok(rc);
+	tma_set_timeout(client, 50);
+	cr_assert_eq(tma_enqueue(client, &pair.transpose, stream), TMA_BUSY);
+	tma_set_timeout(client, -1);
+	let_go(word);
+	ok(tma_enqueue(client, &pair.transpose, stream));
+	assert_nothing_failed();
+	cr_assert_eq(served(), 129);
+}
+
+Test(streams_there, the_client_is_freed)
+{
+	CUdeviceptr memory = allocate(2 * BYTES), word = hold(stream);
+	tma_region *region = region_at(client, memory, 2 * BYTES);
+	uint32_t *last = pinned();
+	struct pair pair;
+
+	pair_init(&pair, region, 0, region, BYTES);
+	for (int i = 0; i < 5; i++)
+		ok(tma_enqueue(client, &pair.transpose, stream));
+	cuda(cuMemsetD8Async(memory, 0x11, 4, stream));
+	cuda(cuMemcpyDtoHAsync(last, memory, 4, stream));
+	tma_free(client);
+	client = new_client();
+	let_go(word);
+	cuda(cuStreamSynchronize(stream));
+	cr_assert_eq(*last, 0x11111111);
+}
+
+/* It has none of its parent's threads, and the words in common with it. */
+Test(streams_there, a_child_frees_its_copy_of_the_client)
+{
+	CUdeviceptr src = allocate(BYTES), dst = allocate(BYTES);
+	uint32_t *in = pinned(), *out = pinned();
+	CUdeviceptr word = hold(stream);
+	struct pair pair;
+	pid_t child;
+
+	fill(in, 9);
+	pair_init(&pair, region_at(client, dst, BYTES), 0, region_at(client, src, BYTES), 0);
+	ok(tma_enqueue(client, &pair.transpose, stream));
+	child = fork();
+	if (child == 0) {
+		tma_free(client);
+		_exit(0);
+	}
+	cr_assert_eq(waitpid(child, NULL, 0), child);
+	cuda(cuMemcpyHtoDAsync(src, in, BYTES, stream));
+	ok(tma_enqueue(client, &pair.transpose, stream));
+	cuda(cuMemcpyDtoHAsync(out, dst, BYTES, stream));
+	let_go(word);
+	assert_nothing_failed();
+	assert_transposed(out, 9, "by the parent");
+}
+
+/* ---- Threads ------------------------------------------------------------------------------------------ */
+
+struct worker {
+	pthread_t thread;
+	uint32_t seed;
+	bool is_there;
+};
+
+/* Asserts nothing: Criterion's failures are for the test's own thread. */
+static void *work(void *arg)
+{
+	const struct worker *worker = arg;
+	tma_client *own = tma_new();
+	tma_region *a, *b;
+	uint32_t in[ELEMENTS], out[ELEMENTS];
+	struct tma_enqueued counts;
+	struct pair pair;
+	CUdeviceptr src, dst;
+	CUstream mine;
+	uintptr_t wrong = 0;
+
+	if (!own || tma_connect(own, service.socket) != 0 || cuCtxSetCurrent(context) != CUDA_SUCCESS ||
+	    cuStreamCreateWithPriority(&mine, CU_STREAM_NON_BLOCKING, 0) != CUDA_SUCCESS ||
+	    cuMemAlloc(&src, BYTES) != CUDA_SUCCESS || cuMemAlloc(&dst, BYTES) != CUDA_SUCCESS ||
+	    tma_region_from_device_ptr(own, (void *)(uintptr_t)src, BYTES, 0, &a) != 0 ||
+	    tma_region_from_device_ptr(own, (void *)(uintptr_t)dst, BYTES, 0, &b) != 0)
+		return (void *)(uintptr_t)1000;
+	own->has_no_launcher = worker->is_there;
+	pair_init(&pair, b, 0, a, 0);
+	for (uint32_t round = 0; round < 40; round++) {
+		fill(in, worker->seed + round);
+		wrong += cuMemcpyHtoDAsync(src, in, BYTES, mine) != CUDA_SUCCESS;
+		wrong += tma_enqueue(own, &pair.transpose, mine) != 0;
+		wrong += cuMemcpyDtoHAsync(out, dst, BYTES, mine) != CUDA_SUCCESS;
+		wrong += tma_enqueued(own, mine, &counts) != 0;
+		for (size_t r = 0; r < ROWS; r++)
+			for (size_t c = 0; c < COLUMNS; c++)
+				wrong += out[c * ROWS + r] != in[r * COLUMNS + c];
+	}
+	tma_free(own);
+	return (void *)wrong;
+}
+
+Test(streams_both, threads_with_streams_of_their_own)
+{
+	struct worker workers[4];
+	void *wrong;
+
+	for (uint32_t i = 0; i < 4; i++) {
+		workers[i] = (struct worker){ .seed = 1000 * i, .is_there = i % 2 };
+		cr_assert_eq(pthread_create(&workers[i].thread, NULL, work, &workers[i]), 0);
+	}
+	for (uint32_t i = 0; i < 4; i++) {
+		cr_assert_eq(pthread_join(workers[i].thread, &wrong), 0);
+		cr_assert_eq((uintptr_t)wrong, 0, "thread %u: %zu", i, (size_t)(uintptr_t)wrong);
+	}
 }
 
 /* ---- Many --------------------------------------------------------------------------------------------- */
@@ -441,4 +903,12 @@ Test(streams_here, a_thousand)
 
 	random_requests(streams);
 	cr_assert_eq(served(), 0);
+}
+
+Test(streams_there, a_thousand)
+{
+	CUstream streams[2] = { stream, new_stream() };
+
+	random_requests(streams);
+	cr_assert_eq(served(), 1000);
 }
