@@ -54,6 +54,13 @@ static void refuse(struct session *session, const struct rpc_request *request, c
 	session_refuse(session, request->msgid, request->method, session->server->taken_ns, err);
 }
 
+/* Who waits for the signal of a batch without items may read no replies, and would wait for ever. */
+static bool is_signal_alone(const struct rpc_request *request)
+{
+	return request->method->id == METHOD_submit && request->params.submit.items.n == 0 &&
+	       request->params.submit.has & F(submit, signal);
+}
+
 /* As dispatch. */
 static bool handle(struct session *session, const struct rpc_request *request)
 {
@@ -70,6 +77,10 @@ static bool handle(struct session *session, const struct rpc_request *request)
 	if (uses_device[request->method->id] &&
 	    penalties_check(&server->penalties, session->account->user, uv_now(&server->loop), &err) < 0) {
 		refuse(session, request, &err);
+		if (is_signal_alone(request)) {
+			session_flush(session);
+			session_end(session, LOG_LEVEL_NOTICE, "a signal was refused to its user");
+		}
 		return true;
 	}
 	if (!session->is_again)

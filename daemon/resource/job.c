@@ -465,6 +465,15 @@ static bool is_refused(const struct job *job)
 	return engine_job->status < 0;
 }
 
+/* A batch without items is there for its signal. Who waits for that may read no replies, and would wait for
+ * ever if the device is lost before it is set. */
+static bool is_signal_lost(const struct job *job)
+{
+	return job->signal && job->method->id == METHOD_submit && job->engine_job.n_moves == 0 &&
+	       !job->spread && job->engine_job.status == STATUS_DEVICE_LOST &&
+	       job->session->server->state != SERVER_LOST; /* Then all sessions end. */
+}
+
 /* A run counts for a plan only if the job had no other. */
 static void count_run(const struct engine_job *job)
 {
@@ -478,6 +487,7 @@ static void on_job_done(struct engine_job *engine_job)
 	struct session *session = job->session;
 	struct server *server = session->server;
 	struct account *account = session->account;
+	const bool ends_session = is_signal_lost(job);
 
 	if (engine_job->status == STATUS_DEVICE_LOST && engine_job->begun &&
 	    (server->state == SERVER_RUNNING || server->state == SERVER_LOST))
@@ -495,5 +505,9 @@ static void on_job_done(struct engine_job *engine_job)
 	job_drop(job);
 	time_slices_wake_waiting(server, account);
 	session_on_job_ended(session);
+	if (ends_session) {
+		session_flush(session);
+		session_end(session, LOG_LEVEL_NOTICE, "the device was lost before it had set a signal");
+	}
 	session_settle(session);
 }

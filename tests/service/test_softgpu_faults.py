@@ -131,6 +131,37 @@ class Lost(unittest.TestCase):
             self.assertEqual(rpc.call("stats")["recoveries"], 1)
 
 
+class Refused(unittest.TestCase):
+    """A user whose transforms have lost devices over and over, at a service of two devices."""
+
+    def is_refused(self, tmad):
+        """After a transform that loses the device, or none."""
+        with tmad.rpc() as rpc, Memory(SIZE, data=PICTURE.tobytes()) as memory, Memory(SIZE) as other:
+            try:
+                src, dst = memory.register(rpc), other.register(rpc)
+                rpc.call("transpose", {"src": tensor(src, [ROWS, COLUMNS], "uint32"), "perm": [1, 0],
+                                       "dst": tensor(dst, [COLUMNS, ROWS], "uint32")})
+            except RpcError as error:
+                self.assertIn(error.name, ("DEVICE_LOST", "BUSY"))
+                return error.name == "BUSY"
+        return False
+
+    def test_who_waits_for_a_signal_alone_sees_the_connection_end(self):
+        tmad = Tmad(engine="cuda", env={"SOFTGPU_DEVICES": "2", "SOFTGPU_FAULT": "1"})
+        self.addCleanup(tmad.stop)
+        with tmad.rpc() as rpc, Memory(64) as word:
+            alone = {"items": [], "signal": {"region": word.register(rpc), "offset": 0, "value": 1}}
+            rpc.call("submit", alone)
+            self.assertEqual(word[0:8], bytes([1, 0, 0, 0, 0, 0, 0, 0]))
+            wait_until(lambda: self.is_refused(tmad), "the user is refused")
+            for params in ({"items": []}, alone):
+                self.assertTrue(rpc.call("ping"))
+                with self.assertRaises(RpcError) as refused:
+                    rpc.call("submit", params)
+                self.assertEqual(refused.exception.name, "BUSY")
+            self.assertTrue(rpc.ended())
+
+
 class Gone(Exception):
     """There is no daemon any more."""
 

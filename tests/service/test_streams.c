@@ -87,6 +87,12 @@ static void start_faulty(void)
 	start_without_library();
 }
 
+static void start_faulty_on_both(void)
+{
+	setenv("SOFTGPU_DEVICES", "2", 1);
+	start_faulty();
+}
+
 static void stop(void)
 {
 	tma_free(client);
@@ -104,6 +110,7 @@ TestSuite(streams_here, .init = start, .fini = stop, .timeout = 120);
 TestSuite(streams_there, .init = start_without_library, .fini = stop, .timeout = 120);
 TestSuite(streams_both, .init = start, .fini = stop, .timeout = 120);
 TestSuite(streams_lost, .init = start_faulty, .fini = stop_faulty, .timeout = 120);
+TestSuite(streams_lost_of_two, .init = start_faulty_on_both, .fini = stop_faulty, .timeout = 120);
 TestSuite(streams_cpu, .init = start_on_cpu, .fini = stop, .timeout = 120);
 
 /* ---- Memory ------------------------------------------------------------------------------------------- */
@@ -681,6 +688,11 @@ static void the_device_is_lost(void)
 }
 
 Test(streams_lost, the_device_is_lost)
+{
+	the_device_is_lost();
+}
+
+Test(streams_lost_of_two, the_device_is_lost)
 {
 	the_device_is_lost();
 }
