@@ -1146,8 +1146,9 @@ TMA_API int tma_dispatch(tma_client *client);
  *
  * The stream may be captured. A graph keeps what its requests need except their tensors and the client, which
  * must not be freed while the graph is used. Each launch of it moves what the tensors then contain; lists and
- * numbers are those of the call. A graph with long lists, items or amax may contain allocations, so that it
- * cannot be cloned, used as a child, or instantiated twice at a time.
+ * numbers are those of the call. A graph contains no allocations of the library's: it can be cloned, used as
+ * a child, and instantiated any number of times, but what makes scales (amax) must not run twice at a time.
+ * Capturing a long list, a split or amax allocates memory of the device and waits until it is there.
  *
  * The stream must belong to the current context of the calling thread. If the thread has none, that of the
  * stream becomes current and stays so. NULL is the legacy default stream of the current context. Several
