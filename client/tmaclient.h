@@ -1142,7 +1142,9 @@ TMA_API int tma_dispatch(tma_client *client);
  * The tensors are memory that the context of the stream reaches: that of its device, of other devices with
  * peer access, and pinned memory of the host. A tensor's region is NULL and its offset the address of element
  * [0, ..., 0], or it is a region of such memory. What the call is given can be freed or changed once it has
- * returned, but for the tensors, which must live until the stream has passed.
+ * returned, but for the tensors, which must live until the stream has passed. Lists of blocks may be of any
+ * length: one at index_at in ordinary memory of the host is read and checked before the call returns, as if
+ * it were at index; one in memory that the device reaches is read when the device comes to it.
  *
  * The stream may be captured. A graph keeps what its requests need except their tensors and the client, which
  * must not be freed while the graph is used. Each launch of it moves what the tensors then contain; lists and

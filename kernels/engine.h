@@ -214,6 +214,13 @@ struct engine_job {
 	struct engine_stream *stream; /* that it was submitted to, where the engine wants to know it again */
 };
 
+/* Where memory of the program's lies, to an engine in a CUDA context of the program's. */
+enum engine_home {
+	ENGINE_HOME_HOST,   /* ordinary memory of the host, or none: no device reaches it */
+	ENGINE_HOME_PINNED, /* memory of the host that the driver has pinned */
+	ENGINE_HOME_DEVICE, /* memory of any device, and managed memory */
+};
+
 /* These count the uses of a cache of tensor maps or of plans. Every miss of the plans' cache is a plan that
  * was made. */
 struct engine_cache_stats {
@@ -272,10 +279,11 @@ struct engine_ops {
 	void (*tune)(struct engine *engine, bool tunes); /* NULL: it has no alternatives */
 	void (*link)(struct engine *engine, const char *uuid, struct engine_link *ret); /* NULL: has none */
 	/* These are of an engine in a CUDA context of the program's, and do what engine_launch,
-	 * engine_check_place, engine_counts_new, engine_counts_free and engine_counts_read say. Such an
-	 * engine has no stream_new, submit, map or create. */
+	 * engine_find_home, engine_check_place, engine_counts_new, engine_counts_free and engine_counts_read
+	 * say. Such an engine has no stream_new, submit, map or create. */
 	int (*launch)(struct engine *engine, struct engine_job *job, void *stream, uint64_t counts,
 	              struct error *err);
+	int (*find_home)(struct engine *engine, uint64_t address, enum engine_home *ret, struct error *err);
 	int (*check_place)(struct engine *engine, uint64_t address, const char *name, struct error *err);
 	int (*counts_new)(struct engine *engine, uint64_t *ret, struct engine_counts *ret_now,
 	                  struct error *err);
@@ -541,6 +549,13 @@ static inline int engine_launch(struct engine *engine, struct engine_job *job, v
                                 struct error *err)
 {
 	return engine->ops->launch(engine, job, stream, counts, err);
+}
+
+/* Sets *ret to where the memory at the address lies. Returns 0, or the driver's error. */
+static inline int engine_find_home(struct engine *engine, uint64_t address, enum engine_home *ret,
+                                   struct error *err)
+{
+	return engine->ops->find_home(engine, address, ret, err);
 }
 
 /* Checks that kernels of the context can reach memory at the address; errors call it name. Returns 0,

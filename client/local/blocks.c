@@ -86,8 +86,8 @@ static int plan(struct local_session *session, const struct msg_blocks *p, struc
 	return engine_prepare(engine, &spec, plan_places_of_many(bits), &listing->plan, err);
 }
 
-/* Checks the entries of a list that came in the message. */
-static int check_list(struct local_session *session, const struct engine_blocks *blocks, struct error *err)
+static int check_short_list(struct local_session *session, const struct engine_blocks *blocks,
+                            struct error *err)
 {
 	if (!session->seen) {
 		session->seen = calloc(1, sizeof *session->seen);
@@ -99,29 +99,85 @@ static int check_list(struct local_session *session, const struct engine_blocks 
 	return blocks_check_list(blocks, session->seen, err);
 }
 
+static int check_long_list(const struct engine_blocks *blocks, struct error *err)
+{
+	const size_t n_slots = blocks->scatter ? blocks_slots(blocks->n) : 0;
+	uint32_t *slot = malloc((n_slots + 1) * sizeof *slot);
+	uint64_t seed;
+	int r;
+
+	if (!slot)
+		return error_set(err, STATUS_NO_MEMORY, "no memory for a list of blocks");
+	if (getrandom(&seed, sizeof seed, 0) < 0)
+		seed = (uint64_t)(uintptr_t)slot;
+	r = blocks_check_entries(blocks, seed, slot, n_slots, err);
+	free(slot);
+	return r;
+}
+
+/* Checks the entries of a list that is read here. */
+static int check_list(struct local_session *session, const struct engine_blocks *blocks, struct error *err)
+{
+	if (blocks->n > BLOCKS_ENTRIES_MOST)
+		return error_set(err, STATUS_INVALID_ARGUMENT, "index: %" PRIu64 " entries, at most %d",
+		                 blocks->n, BLOCKS_ENTRIES_MOST);
+	return blocks->n <= BLOCKS_LIST_MOST ? check_short_list(session, blocks, err)
+	                                     : check_long_list(blocks, err);
+}
+
+/* Returns whether a list is to be read here for a device, since it lies in ordinary memory of the host, or a
+ * negative status. */
+static int is_read_here(struct local_session *session, const struct tensor_place *at, struct error *err)
+{
+	enum engine_home home = ENGINE_HOME_DEVICE;
+	int r = 0;
+
+	if (session->stream.device)
+		r = engine_find_home(session->stream.device, local_address(at), &home, err);
+	return r < 0 ? r : home == ENGINE_HOME_HOST;
+}
+
+/* A list that a device is to use and does not reach is read before the call returns, as if it had come in the
+ * message. */
+static int place_list(struct local_session *session, const struct msg_blocks *p, struct listing *listing,
+                      struct engine *engine, struct error *err)
+{
+	struct engine_blocks *blocks = &listing->blocks;
+	struct tensor_place at;
+	int r =
+	    local_place(session, true, p->index_at.region, p->index_at.offset, false, "index_at", &at, err);
+
+	if (r == 0)
+		r = blocks_check_index(blocks, engine_plan_transform(listing->plan), &listing->places.dst,
+		                       &at, err);
+	if (r < 0 || blocks->n == 0) /* An empty list needs no memory. */
+		return r;
+	r = is_read_here(session, &at, err);
+	if (r < 0)
+		return r;
+	if (r > 0) {
+		blocks->index = (const void *)(uintptr_t)local_address(&at);
+		return check_list(session, blocks, err);
+	}
+	blocks->index_memory = engine->own;
+	blocks->index_offset = local_offset(&at, engine->own);
+	return local_check_reach(session, &at, "index_at", err);
+}
+
 static int check_memory(struct local_session *session, const struct msg_blocks *p, struct listing *listing,
                         struct engine *engine, struct error *err)
 {
 	const struct request_places *places = &listing->places;
 	const struct transform *t = engine_plan_transform(listing->plan);
 	struct engine_blocks *blocks = &listing->blocks;
-	struct tensor_place at;
 	int r = request_check_operands(places, NULL, &t->conversion, err);
 
 	if (r == 0)
 		r = blocks_check(blocks, t, &places->dst, &places->src, listing->sorted, err);
 	if (r < 0)
 		return r;
-	if (blocks->index)
-		return check_list(session, blocks, err);
-	r = local_place(session, true, p->index_at.region, p->index_at.offset, false, "index_at", &at, err);
-	if (r == 0)
-		r = local_check_reach(session, &at, "index_at", err);
-	if (r < 0)
-		return r;
-	blocks->index_memory = engine->own;
-	blocks->index_offset = local_offset(&at, engine->own);
-	return blocks_check_index(blocks, t, &places->dst, &at, err);
+	return blocks->index ? check_list(session, blocks, err)
+	                     : place_list(session, p, listing, engine, err);
 }
 
 /* Makes the list a single entry of -1, which the engine passes over. An engine takes no empty list, and the

@@ -394,6 +394,19 @@ static int check_other(const struct guest *guest, CUcontext context, uint64_t ad
 	return context ? refuse_context(address, name, device, err) : 0;
 }
 
+static int guest_find_home(struct engine *base, uint64_t address, enum engine_home *ret, struct error *err)
+{
+	CUmemorytype type = CU_MEMORYTYPE_DEVICE;
+	CUresult result = driver.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address);
+
+	(void)base;
+	*ret = type == CU_MEMORYTYPE_HOST ? ENGINE_HOME_PINNED : ENGINE_HOME_DEVICE;
+	if (result != CUDA_ERROR_INVALID_VALUE)
+		return driver_check(err, result, "cuPointerGetAttribute");
+	*ret = ENGINE_HOME_HOST;
+	return 0;
+}
+
 static int guest_check_place(struct engine *base, uint64_t address, const char *name, struct error *err)
 {
 	const struct guest *guest = guest_of(base);
@@ -488,6 +501,7 @@ static const struct engine_ops guest_ops = {
 	.cache_stats = guest_cache_stats,
 	.explain = guest_explain,
 	.launch = guest_launch,
+	.find_home = guest_find_home,
 	.check_place = guest_check_place,
 	.counts_new = guest_counts_new,
 	.counts_free = guest_counts_free,
