@@ -187,10 +187,13 @@ TMA_API tma_client *tma_new(void);
  * its element [0, ..., 0], and so is that of a place. Transforms with one destination, plans, items and
  * lists of blocks work, all without tables, and so do explanations, tickets, regions of this process's
  * memory, tma_info and tma_ping; all else returns UNSUPPORTED, as do orders with points. tma_enqueue launches
- * into other streams, and does not wait. Between a GPU and the host, the host's memory has to be pinned. If
- * memory that a request names cannot be accessed, the process is killed, as by an access of its own. After
- * fork, the child may use its parent's clients of "local:", but not wait for their descriptors (tma_fd).
- * UNSUPPORTED: libtma-local is not installed, or has another version. */
+ * into other streams, and does not wait. Requests that the call waits for move between a GPU and any memory
+ * of the host: a tensor of the host's that is not pinned, or is pinned and has no gaps, has a copy in the
+ * GPU's memory meanwhile unless it is moved as it is (NO_MEMORY: there is no room), and of a list of blocks
+ * only those blocks have one that the list names. If memory that a request names cannot be accessed, the
+ * process is killed, as by an access of its own. After fork, the child may use its parent's clients of
+ * "local:", but not wait for their descriptors (tma_fd). UNSUPPORTED: libtma-local is not installed, or has
+ * another version. */
 TMA_API int tma_connect(tma_client *client, const char *path);
 
 /* Tries again to register the regions and prepare the tables and plans that were lost in a reconnection, as
@@ -1158,9 +1161,9 @@ TMA_API int tma_dispatch(tma_client *client);
  *
  * Besides the errors of tma_transform, tma_gather and the like, there are these. INVALID_ARGUMENT: the stream
  * is of another context than the current one, or a tensor is memory of another context or of the host that is
- * not pinned. UNSUPPORTED: the client has a service, the device is older than compute capability 9.0 or has
- * no peer access to that of a tensor, or an order has points; of an order only multiprocessors counts.
- * DEVICE_LOST: the program's context has failed, for good.
+ * not pinned (calls that wait take that). UNSUPPORTED: the client has a service, the device is older than
+ * compute capability 9.0 or has no peer access to that of a tensor, or an order has points; of an order only
+ * multiprocessors counts. DEVICE_LOST: the program's context has failed, for good.
  *
  * tma_last_result() then has the kernel family and the bytes; its other fields mean nothing. An exact cast
  * that changes values does not fail the call: tma_enqueued counts them. */

@@ -4,10 +4,12 @@
 #include "session.h"
 
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <sys/random.h>
 
 #include "kernels/transform/request_blocks.h"
+#include "staging.h"
 
 /* A list that is under way. */
 struct listing {
@@ -228,10 +230,50 @@ static void set_done(const struct listing *listing, struct msg_blocks_done *ret)
 		                         .beyond = blocks->beyond };
 }
 
-static int move_blocks(struct local_session *session, const union params *params, bool scatter,
+static int move_blocks(struct local_session *session, const struct msg_blocks *p, bool scatter,
+                       struct msg_blocks_done *ret, struct error *err);
+
+/* Runs the list between copies of what the device does not reach, and returns 1; 0 if it reaches everything;
+ * or a negative status. */
+static int run_staged(struct local_session *session, const struct msg_blocks *p, struct listing *listing,
+                      struct msg_blocks_done *ret, struct error *err)
+{
+	struct local_staged_blocks staged;
+	int r = local_staged_blocks_init(&staged, session, p, &listing->blocks, &listing->places, err);
+	const bool is_staged = r > 0;
+
+	if (is_staged)
+		r = move_blocks(session, &staged.changed, staged.scatter, ret, err);
+	r = local_staging_end(&staged.staging, r, err);
+	if (r == 0 && staged.is_list_changed) {
+		ret->passed = staged.passed;
+		ret->beyond = staged.beyond;
+	}
+	local_staged_blocks_deinit(&staged);
+	return r < 0 ? r : is_staged;
+}
+
+static int run_list(struct local_session *session, const struct msg_blocks *p, struct listing *listing,
+                    struct engine *engine, struct msg_blocks_done *ret, struct error *err)
+{
+	const bool is_nothing = listing->n == 0 || engine_plan_transform(listing->plan)->count == 0;
+	int r = 0;
+
+	if (is_nothing)
+		move_nothing(listing);
+	else if (session->stream.device && session->stream.is_awaited)
+		r = run_staged(session, p, listing, ret, err);
+	if (r != 0)
+		return r < 0 ? r : 0;
+	r = run(session, p, listing, engine, err);
+	if (r == 0)
+		set_done(listing, ret);
+	return r;
+}
+
+static int move_blocks(struct local_session *session, const struct msg_blocks *p, bool scatter,
                        struct msg_blocks_done *ret, struct error *err)
 {
-	const struct msg_blocks *p = &params->blocks;
 	struct engine *engine = local_stream_engine(&session->stream, err);
 	struct listing listing = { .blocks.scatter = scatter };
 	int r = engine ? local_check_points(p->has & F(blocks, wait), p->has & F(blocks, signal), err)
@@ -243,27 +285,28 @@ static int move_blocks(struct local_session *session, const union params *params
 		r = plan(session, p, &listing, engine, err);
 	if (r == 0)
 		r = check_memory(session, p, &listing, engine, err);
-	if (r == 0 && (listing.n == 0 || engine_plan_transform(listing.plan)->count == 0))
-		move_nothing(&listing);
 	if (r == 0)
-		r = run(session, p, &listing, engine, err);
-	if (r == 0)
-		set_done(&listing, ret);
+		r = run_list(session, p, &listing, engine, ret, err);
 	engine_plan_unref(listing.plan);
 	free(listing.words);
 	return r;
 }
 
+/* A thread that is canceled while it waits for the device would leave memory of the device behind. */
 static int move_where_it_lies(struct local_session *session, const union params *params, bool scatter,
                               struct msg_blocks_done *ret, struct error *err)
 {
+	const struct msg_transform block = request_block(&params->blocks);
 	bool is_on_device = false;
-	int r = local_device_begin(session, &params->blocks.dst, &params->blocks.src, &is_on_device, err);
+	int before, r;
 
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+	r = local_device_begin(session, &block, &is_on_device, err);
 	if (r == 0)
-		r = move_blocks(session, params, scatter, ret, err);
+		r = move_blocks(session, &params->blocks, scatter, ret, err);
 	if (is_on_device)
 		local_stream_end(session);
+	pthread_setcancelstate(before, NULL);
 	return r;
 }
 

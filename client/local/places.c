@@ -38,10 +38,17 @@ int local_place(const struct local_session *session, bool has_region, uint64_t i
 int local_check_reach(const struct local_session *session, const struct tensor_place *place, const char *name,
                       struct error *err)
 {
+	enum engine_home home = ENGINE_HOME_DEVICE;
 	char tensor[32];
+	int r;
 
 	if (!session->stream.device)
 		return 0;
+	r = session->stream.is_awaited
+	        ? engine_find_home(session->stream.device, local_address(place), &home, err)
+	        : 0;
+	if (r < 0 || home == ENGINE_HOME_HOST)
+		return r;
 	snprintf(tensor, sizeof tensor, "%s", name);
 	if (strstr(tensor, ".region"))
 		*strstr(tensor, ".region") = '\0';
