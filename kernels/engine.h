@@ -642,8 +642,8 @@ static inline int engine_bring_out(struct engine *engine, struct engine_transfer
 	return engine->ops->bring_out(engine, transfer, stream, err);
 }
 
-/* Copies bytes between any two places, in the order of the stream, and waits for them. Of ordinary memory of
- * the host it should be few. */
+/* Copies bytes between any two places, in the order of the stream, and waits for them. Only few should be
+ * copied from or to ordinary memory of the host. */
 static inline int engine_copy(struct engine *engine, uint64_t dst, uint64_t src, uint64_t bytes, void *stream,
                               struct error *err)
 {

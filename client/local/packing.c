@@ -21,7 +21,7 @@ static uint64_t chunk_limit(uint64_t bytes)
 	return share < ENGINE_CHUNK_BYTES ? share : ENGINE_CHUNK_BYTES;
 }
 
-/* ---- Cargo -------------------------------------------------------------------------------------------- */
+/* ---- Layouts ------------------------------------------------------------------------------------------ */
 
 /* Returns the dimension with the smallest stride of those that are left, or -1. */
 static int next_dimension(const struct tensor_layout *layout, const bool *is_done)
@@ -52,7 +52,7 @@ static bool is_gapless(const struct tensor_layout *layout)
 	return true;
 }
 
-static void init_as_it_is(struct local_cargo *ret, const struct tensor_layout *tensor, uint64_t address)
+static void init_as_it_is(struct local_packed *ret, const struct tensor_layout *tensor, uint64_t address)
 {
 	const struct tensor_extent extent = tensor_extent(tensor);
 
@@ -66,7 +66,7 @@ static void init_as_it_is(struct local_cargo *ret, const struct tensor_layout *t
 		ret->stride[d] = tensor->stride[d];
 }
 
-static void init_in_order(struct local_cargo *ret, const struct tensor_layout *tensor, uint64_t address)
+static void init_in_order(struct local_packed *ret, const struct tensor_layout *tensor, uint64_t address)
 {
 	int64_t count = 1;
 
@@ -82,7 +82,7 @@ static void init_in_order(struct local_cargo *ret, const struct tensor_layout *t
 	ret->bytes = (uint64_t)count * dtype_size(tensor->dtype);
 }
 
-void local_cargo_init(struct local_cargo *ret, const struct tensor_layout *tensor, uint64_t address)
+void local_packed_init(struct local_packed *ret, const struct tensor_layout *tensor, uint64_t address)
 {
 	ret->is_gapless = is_gapless(tensor);
 	if (ret->is_gapless)
@@ -103,8 +103,8 @@ static void set_order(struct tensor_layout *layout)
 	}
 }
 
-/* A tensor of the host, and a chunk that has its elements in C order. */
-struct packed {
+/* A move of the CPU's engine between a tensor of the host and a chunk that has its elements in C order. */
+struct move_here {
 	struct tensor_layout layout;  /* on the host */
 	uint64_t host, chunk;         /* addresses */
 	struct engine_blocks *blocks; /* all of these rather than one; or NULL */
@@ -115,11 +115,11 @@ static struct plan_places places_of(const struct engine_blocks *blocks, uint64_t
 	return blocks ? plan_places_of_many(blocks_bits(blocks, dst, src)) : plan_places(dst, src);
 }
 
-static int run_here(struct local_session *session, const struct packed *packed, enum local_way way,
+static int run_here(struct local_session *session, const struct move_here *move, enum local_way way,
                     uint64_t host_threads, struct error *err)
 {
-	const uint64_t dst = way == LOCAL_IN ? packed->chunk : packed->host;
-	const uint64_t src = way == LOCAL_IN ? packed->host : packed->chunk;
+	const uint64_t dst = way == LOCAL_IN ? move->chunk : move->host;
+	const uint64_t src = way == LOCAL_IN ? move->host : move->chunk;
 	struct engine *engine = local_stream_here(&session->stream, err);
 	struct transform_spec spec = { .n_perm = -1, .n_before = -1, .n_after = -1, .dst_is_checked = true };
 	struct local_job job = { .is_counted = false };
@@ -128,9 +128,9 @@ static int run_here(struct local_session *session, const struct packed *packed, 
 
 	if (!engine)
 		return err->status;
-	spec.dst = spec.src = packed->layout;
+	spec.dst = spec.src = move->layout;
 	set_order(way == LOCAL_IN ? &spec.dst : &spec.src);
-	r = engine_prepare(engine, &spec, places_of(packed->blocks, dst, src), &plan, err);
+	r = engine_prepare(engine, &spec, places_of(move->blocks, dst, src), &plan, err);
 	if (r < 0)
 		return r;
 	job.job = (struct engine_job){ .move = { .transform = engine_plan_transform(plan),
@@ -139,7 +139,7 @@ static int run_here(struct local_session *session, const struct packed *packed, 
 		                                 .src = engine->own,
 		                                 .dst_offset = dst - engine->own->base,
 		                                 .src_offset = src - engine->own->base },
-		                       .blocks = packed->blocks,
+		                       .blocks = move->blocks,
 		                       .host_threads = (uint32_t)host_threads };
 	r = local_stream_run_here(&session->stream, &job, err);
 	engine_plan_unref(plan);
@@ -151,7 +151,7 @@ static int run_here(struct local_session *session, const struct packed *packed, 
 /* Chunks are boxes: some indices of one dimension, one of those before it and all of those after it. They
  * follow each other in C order. */
 struct boxes {
-	const struct local_cargo *cargo;
+	const struct local_packed *packed;
 	int dim;
 	int64_t per;          /* indices of that dimension in a chunk */
 	uint64_t inner_bytes; /* of one index */
@@ -164,10 +164,10 @@ static uint64_t divide_up(uint64_t a, uint64_t b)
 	return a / b + (a % b > 0);
 }
 
-static struct boxes boxes_of(const struct local_cargo *cargo, uint64_t limit)
+static struct boxes boxes_of(const struct local_packed *packed, uint64_t limit)
 {
-	const struct tensor_layout *layout = &cargo->layout;
-	struct boxes ret = { .cargo = cargo, .per = 1, .inner_bytes = cargo->bytes, .n_along = 1, .n = 1 };
+	const struct tensor_layout *layout = &packed->layout;
+	struct boxes ret = { .packed = packed, .per = 1, .inner_bytes = packed->bytes, .n_along = 1, .n = 1 };
 	uint64_t outer = 1;
 
 	if (layout->rank == 0)
@@ -189,7 +189,7 @@ static int64_t box_extent(const struct boxes *boxes, uint64_t i)
 {
 	const int64_t from = (int64_t)(i % boxes->n_along) * boxes->per;
 	const int64_t left =
-	    boxes->cargo->layout.rank > 0 ? boxes->cargo->layout.shape[boxes->dim] - from : 1;
+	    boxes->packed->layout.rank > 0 ? boxes->packed->layout.shape[boxes->dim] - from : 1;
 
 	return left < boxes->per ? left : boxes->per;
 }
@@ -200,14 +200,14 @@ static uint64_t box_bytes(const struct boxes *boxes, uint64_t i)
 }
 
 /* Sets the layout of box i, and its address. */
-static void box_at(const struct boxes *boxes, uint64_t i, struct packed *ret)
+static void box_at(const struct boxes *boxes, uint64_t i, struct move_here *ret)
 {
-	const struct tensor_layout *layout = &boxes->cargo->layout;
+	const struct tensor_layout *layout = &boxes->packed->layout;
 	uint64_t outer = i / boxes->n_along;
 	int64_t at;
 
 	ret->layout = *layout;
-	ret->host = boxes->cargo->address;
+	ret->host = boxes->packed->address;
 	if (layout->rank == 0)
 		return;
 	at = (int64_t)(i % boxes->n_along) * boxes->per * layout->stride[boxes->dim];
@@ -221,7 +221,7 @@ static void box_at(const struct boxes *boxes, uint64_t i, struct packed *ret)
 }
 
 /* Who packs a chunk. */
-struct porter {
+struct packer {
 	struct local_session *session;
 	enum local_way way;
 	uint64_t host_threads;
@@ -229,7 +229,7 @@ struct porter {
 
 struct box_transfer {
 	struct engine_transfer transfer; /* first */
-	struct porter porter;
+	struct packer packer;
 	struct boxes boxes;
 };
 
@@ -238,41 +238,41 @@ static uint64_t box_chunk_bytes(const struct engine_transfer *transfer, uint64_t
 	return box_bytes(&((const struct box_transfer *)transfer)->boxes, i);
 }
 
-static int pack(const struct porter *porter, struct packed *packed, void *chunk, struct error *err)
+static int pack(const struct packer *packer, struct move_here *move, void *chunk, struct error *err)
 {
-	packed->chunk = (uint64_t)(uintptr_t)chunk;
-	return run_here(porter->session, packed, porter->way, porter->host_threads, err);
+	move->chunk = (uint64_t)(uintptr_t)chunk;
+	return run_here(packer->session, move, packer->way, packer->host_threads, err);
 }
 
 static int pack_box(struct engine_transfer *transfer, uint64_t i, void *chunk, struct error *err)
 {
 	struct box_transfer *of = (struct box_transfer *)transfer;
-	struct packed packed = { .blocks = NULL };
+	struct move_here move = { .blocks = NULL };
 
-	box_at(&of->boxes, i, &packed);
-	return pack(&of->porter, &packed, chunk, err);
+	box_at(&of->boxes, i, &move);
+	return pack(&of->packer, &move, chunk, err);
 }
 
-static int bring(struct porter *porter, struct engine_transfer *transfer, struct error *err)
+static int bring(struct packer *packer, struct engine_transfer *transfer, struct error *err)
 {
-	const struct local_stream *stream = &porter->session->stream;
+	const struct local_stream *stream = &packer->session->stream;
 
-	if (porter->way == LOCAL_IN)
+	if (packer->way == LOCAL_IN)
 		return engine_bring_in(stream->device, transfer, stream->cuda_stream, err);
 	return engine_bring_out(stream->device, transfer, stream->cuda_stream, err);
 }
 
-int local_bring(struct local_session *session, const struct local_cargo *cargo, uint64_t device,
+int local_bring(struct local_session *session, const struct local_packed *packed, uint64_t device,
                 enum local_way way, uint64_t host_threads, struct error *err)
 {
 	struct box_transfer of = {
 		.transfer = { .address = device, .chunk_bytes = box_chunk_bytes, .pack = pack_box },
-		.porter = { session, way, host_threads },
-		.boxes = boxes_of(cargo, chunk_limit(cargo->bytes)),
+		.packer = { session, way, host_threads },
+		.boxes = boxes_of(packed, chunk_limit(packed->bytes)),
 	};
 
 	of.transfer.n_chunks = of.boxes.n;
-	return bring(&of.porter, &of.transfer, err);
+	return bring(&of.packer, &of.transfer, err);
 }
 
 /* ---- Blocks ------------------------------------------------------------------------------------------- */
@@ -280,8 +280,8 @@ int local_bring(struct local_session *session, const struct local_cargo *cargo, 
 /* A chunk has some entries of a layer, or all of some layers, or a box of a block that is larger than it. */
 struct block_transfer {
 	struct engine_transfer transfer; /* first */
-	struct porter porter;
-	const struct local_block_cargo *cargo;
+	struct packer packer;
+	const struct local_packed_blocks *packed;
 	struct boxes boxes; /* of a block, if there is more than one */
 	uint64_t entries;   /* of a chunk at most */
 	uint32_t layers;    /* likewise */
@@ -296,12 +296,12 @@ struct run {
 
 static struct run run_at(const struct block_transfer *of, uint64_t i)
 {
-	const struct local_block_cargo *cargo = of->cargo;
+	const struct local_packed_blocks *packed = of->packed;
 	struct run run = { .entry = i % of->n_along * of->entries,
 		           .layer = (uint32_t)(i / of->n_along) * of->layers };
 
-	run.n = cargo->n - run.entry < of->entries ? cargo->n - run.entry : of->entries;
-	run.layers = cargo->layers - run.layer < of->layers ? cargo->layers - run.layer : of->layers;
+	run.n = packed->n - run.entry < of->entries ? packed->n - run.entry : of->entries;
+	run.layers = packed->layers - run.layer < of->layers ? packed->layers - run.layer : of->layers;
 	return run;
 }
 
@@ -310,40 +310,40 @@ static uint64_t run_chunk_bytes(const struct engine_transfer *transfer, uint64_t
 	const struct block_transfer *of = (const struct block_transfer *)transfer;
 	const struct run run = run_at(of, i);
 
-	return run.n * run.layers * of->cargo->block.bytes;
+	return run.n * run.layers * of->packed->block.bytes;
 }
 
-static uint64_t layer_at(const struct local_block_cargo *cargo, uint32_t layer)
+static uint64_t layer_at(const struct local_packed_blocks *packed, uint32_t layer)
 {
-	return cargo->side.layers ? (uint64_t)cargo->side.layers[layer] : layer * cargo->side.layer_step;
+	return packed->side.layers ? (uint64_t)packed->side.layers[layer] : layer * packed->side.layer_step;
 }
 
 static int pack_run(struct engine_transfer *transfer, uint64_t i, void *chunk, struct error *err)
 {
 	struct block_transfer *of = (struct block_transfer *)transfer;
-	const struct local_block_cargo *cargo = of->cargo;
+	const struct local_packed_blocks *packed = of->packed;
 	const struct run run = run_at(of, i);
-	const bool is_out = of->porter.way == LOCAL_OUT;
-	const struct engine_blocks_side slot = { .step = cargo->block.bytes,
-		                                 .layer_step = run.n * cargo->block.bytes };
-	struct engine_blocks_side host = cargo->side;
+	const bool is_out = of->packer.way == LOCAL_OUT;
+	const struct engine_blocks_side slot = { .step = packed->block.bytes,
+		                                 .layer_step = run.n * packed->block.bytes };
+	struct engine_blocks_side host = packed->side;
 	struct engine_blocks blocks = { .n = run.n,
 		                        .layers = run.layers,
 		                        .scatter = is_out,
-		                        .index_bytes = sizeof *cargo->list,
-		                        .limit = cargo->limit,
-		                        .index = cargo->list + run.entry };
-	struct packed packed = { .layout = cargo->block.layout,
-		                 .host = cargo->block.address,
-		                 .blocks = &blocks };
+		                        .index_bytes = sizeof *packed->list,
+		                        .limit = packed->limit,
+		                        .index = packed->list + run.entry };
+	struct move_here move = { .layout = packed->block.layout,
+		                  .host = packed->block.address,
+		                  .blocks = &blocks };
 
 	if (host.layers)
 		host.layers += run.layer;
 	else
-		packed.host += layer_at(cargo, run.layer);
+		move.host += layer_at(packed, run.layer);
 	blocks.dst = is_out ? host : slot;
 	blocks.src = is_out ? slot : host;
-	return pack(&of->porter, &packed, chunk, err);
+	return pack(&of->packer, &move, chunk, err);
 }
 
 static uint64_t piece_chunk_bytes(const struct engine_transfer *transfer, uint64_t i)
@@ -356,44 +356,44 @@ static uint64_t piece_chunk_bytes(const struct engine_transfer *transfer, uint64
 static int pack_piece(struct engine_transfer *transfer, uint64_t i, void *chunk, struct error *err)
 {
 	struct block_transfer *of = (struct block_transfer *)transfer;
-	const struct local_block_cargo *cargo = of->cargo;
+	const struct local_packed_blocks *packed = of->packed;
 	const uint64_t block = i / of->boxes.n;
-	struct packed packed = { .blocks = NULL };
+	struct move_here move = { .blocks = NULL };
 
-	box_at(&of->boxes, i % of->boxes.n, &packed);
-	packed.host += layer_at(cargo, (uint32_t)(block / cargo->n)) +
-	               (uint64_t)cargo->list[block % cargo->n] * cargo->side.step;
-	return pack(&of->porter, &packed, chunk, err);
+	box_at(&of->boxes, i % of->boxes.n, &move);
+	move.host += layer_at(packed, (uint32_t)(block / packed->n)) +
+	             (uint64_t)packed->list[block % packed->n] * packed->side.step;
+	return pack(&of->packer, &move, chunk, err);
 }
 
 static void divide_blocks(struct block_transfer *of, uint64_t limit)
 {
-	const struct local_block_cargo *cargo = of->cargo;
-	const uint64_t most = limit / cargo->block.bytes, layers = most / cargo->n;
+	const struct local_packed_blocks *packed = of->packed;
+	const uint64_t most = limit / packed->block.bytes, layers = most / packed->n;
 
-	of->entries = most < cargo->n ? most : cargo->n;
-	of->layers = layers == 0 ? 1 : layers < cargo->layers ? (uint32_t)layers : cargo->layers;
-	of->n_along = divide_up(cargo->n, of->entries);
-	of->transfer.n_chunks = of->n_along * divide_up(cargo->layers, of->layers);
+	of->entries = most < packed->n ? most : packed->n;
+	of->layers = layers == 0 ? 1 : layers < packed->layers ? (uint32_t)layers : packed->layers;
+	of->n_along = divide_up(packed->n, of->entries);
+	of->transfer.n_chunks = of->n_along * divide_up(packed->layers, of->layers);
 	of->transfer.chunk_bytes = run_chunk_bytes;
 	of->transfer.pack = pack_run;
 }
 
-int local_bring_blocks(struct local_session *session, const struct local_block_cargo *cargo, uint64_t device,
-                       enum local_way way, uint64_t host_threads, struct error *err)
+int local_bring_blocks(struct local_session *session, const struct local_packed_blocks *packed,
+                       uint64_t device, enum local_way way, uint64_t host_threads, struct error *err)
 {
-	const uint64_t limit = chunk_limit(cargo->block.bytes * cargo->n * cargo->layers);
+	const uint64_t limit = chunk_limit(packed->block.bytes * packed->n * packed->layers);
 	struct block_transfer of = { .transfer.address = device,
-		                     .porter = { session, way, host_threads },
-		                     .cargo = cargo };
+		                     .packer = { session, way, host_threads },
+		                     .packed = packed };
 
-	if (cargo->block.bytes <= limit) {
+	if (packed->block.bytes <= limit) {
 		divide_blocks(&of, limit);
-		return bring(&of.porter, &of.transfer, err);
+		return bring(&of.packer, &of.transfer, err);
 	}
-	of.boxes = boxes_of(&cargo->block, limit);
-	of.transfer.n_chunks = of.boxes.n * cargo->n * cargo->layers;
+	of.boxes = boxes_of(&packed->block, limit);
+	of.transfer.n_chunks = of.boxes.n * packed->n * packed->layers;
 	of.transfer.chunk_bytes = piece_chunk_bytes;
 	of.transfer.pack = pack_piece;
-	return bring(&of.porter, &of.transfer, err);
+	return bring(&of.packer, &of.transfer, err);
 }

@@ -12,7 +12,7 @@
 /* A tensor of the host. If it covers each byte from its first to its last, these travel as they are, whatever
  * its strides, and so the tensor has the same strides on the device. Otherwise its elements travel in C
  * order, those of a dimension with a stride of 0 once. */
-struct local_cargo {
+struct local_packed {
 	struct tensor_layout layout;     /* as it is packed: of bytes, or of elements */
 	uint64_t address;                /* of its element [0, ..., 0] on the host */
 	uint64_t bytes;                  /* on the device */
@@ -22,12 +22,12 @@ struct local_cargo {
 };
 
 /* The tensor has an element, and its element [0, ..., 0] lies at address. */
-void local_cargo_init(struct local_cargo *ret, const struct tensor_layout *tensor, uint64_t address);
+void local_packed_init(struct local_packed *ret, const struct tensor_layout *tensor, uint64_t address);
 
-/* Blocks of the host, each of which is a cargo: those that the list names, in its order, and all of a layer
+/* Blocks of the host, which are packed alike: those that the list names, in its order, and all of a layer
  * before those of the next one. */
-struct local_block_cargo {
-	struct local_cargo block; /* block 0 of layer 0 */
+struct local_packed_blocks {
+	struct local_packed block; /* block 0 of layer 0 */
 	struct engine_blocks_side side;
 	uint32_t layers;
 	const int64_t *list;
@@ -38,13 +38,13 @@ struct local_block_cargo {
 /* Which way: in, from the host to the device, or out. */
 enum local_way { LOCAL_IN, LOCAL_OUT };
 
-/* Bring a cargo from the host to memory of the device at that address, or the other way. They are part of
- * what the program's stream does (local_stream); what goes in is used by what follows on it, and what comes
- * out is there when the call returns. host_threads limits the threads of the CPU's engine, 0: it does not.
- * Return 0, NO_MEMORY or an error of the driver's. */
-int local_bring(struct local_session *session, const struct local_cargo *cargo, uint64_t device,
+/* Bring a packed tensor or packed blocks from the host to memory of the device at that address, or the other
+ * way. They are part of what the program's stream does (local_stream); what goes in is used by what follows
+ * on it, and what comes out is there when the call returns. host_threads limits the threads of the CPU's
+ * engine, 0: it does not. Return 0, NO_MEMORY or an error of the driver's. */
+int local_bring(struct local_session *session, const struct local_packed *packed, uint64_t device,
                 enum local_way way, uint64_t host_threads, struct error *err);
-int local_bring_blocks(struct local_session *session, const struct local_block_cargo *cargo, uint64_t device,
-                       enum local_way way, uint64_t host_threads, struct error *err);
+int local_bring_blocks(struct local_session *session, const struct local_packed_blocks *packed,
+                       uint64_t device, enum local_way way, uint64_t host_threads, struct error *err);
 
 #endif

@@ -57,6 +57,9 @@ struct region *local_region(const struct local_session *session, uint64_t id, co
 int local_place(const struct local_session *session, bool has_region, uint64_t id, uint64_t offset,
                 bool is_written, const char *name, struct tensor_place *ret, struct error *err);
 
+/* Returns whether a tensor of that shape has no element, and so needs no memory. */
+bool local_is_empty(const struct int_list *shape);
+
 /* Checks that the device of the program's stream reaches the place, if requests are launched into one;
  * ordinary memory of the host will do if the call waits (staging.h). An error calls the tensor by the
  * argument's name without ".region". */

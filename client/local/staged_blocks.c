@@ -68,7 +68,7 @@ static uint64_t count_of(const struct engine_blocks *blocks, bool is_dst)
 }
 
 static int stage_side(struct local_staged_blocks *ret, const struct request_of *of, bool is_dst,
-                      const int64_t *list, uint64_t n, struct local_block_cargo *cargo, uint64_t *ret_copy,
+                      const int64_t *list, uint64_t n, struct local_packed_blocks *packed, uint64_t *ret_copy,
                       struct error *err)
 {
 	const struct msg_tensor *tensor = is_dst ? &of->p->dst : &of->p->src;
@@ -79,13 +79,13 @@ static int stage_side(struct local_staged_blocks *ret, const struct request_of *
 
 	if (r < 0)
 		return r;
-	*cargo = (struct local_block_cargo){ .side = is_dst ? of->blocks->dst : of->blocks->src,
-		                             .layers = of->blocks->layers,
-		                             .list = list,
-		                             .n = n,
-		                             .limit = count_of(of->blocks, is_dst) };
-	local_cargo_init(&cargo->block, &layout, local_address(place));
-	return local_stage_blocks(&ret->staging, cargo, is_dst, name, ret_copy, err);
+	*packed = (struct local_packed_blocks){ .side = is_dst ? of->blocks->dst : of->blocks->src,
+		                                .layers = of->blocks->layers,
+		                                .list = list,
+		                                .n = n,
+		                                .limit = count_of(of->blocks, is_dst) };
+	local_packed_init(&packed->block, &layout, local_address(place));
+	return local_stage_blocks(&ret->staging, packed, is_dst, name, ret_copy, err);
 }
 
 /* Has the request name its blocks by a list of int64 in host memory, of a side with so many blocks. */
@@ -98,31 +98,31 @@ static void use_list(struct msg_blocks *p, const int64_t *list, uint64_t n, uint
 	p->limit = limit;
 }
 
-static void use_dst_copy(struct msg_blocks *p, uint64_t copy, const struct local_block_cargo *cargo)
+static void use_dst_copy(struct msg_blocks *p, uint64_t copy, const struct local_packed_blocks *packed)
 {
-	local_use_copy(&p->dst, copy, &cargo->block);
+	local_use_copy(&p->dst, copy, &packed->block);
 	p->has &= ~F(blocks, dst_layers);
 	p->has |= F(blocks, dst_step) | F(blocks, dst_layer_step);
 	p->dst_layers.len = 0;
-	p->dst_step = cargo->block.bytes;
-	p->dst_layer_step = cargo->n * cargo->block.bytes;
+	p->dst_step = packed->block.bytes;
+	p->dst_layer_step = packed->n * packed->block.bytes;
 }
 
-static void use_src_copy(struct msg_blocks *p, uint64_t copy, const struct local_block_cargo *cargo)
+static void use_src_copy(struct msg_blocks *p, uint64_t copy, const struct local_packed_blocks *packed)
 {
-	local_use_copy(&p->src, copy, &cargo->block);
+	local_use_copy(&p->src, copy, &packed->block);
 	p->has &= ~F(blocks, src_layers);
 	p->has |= F(blocks, src_step) | F(blocks, src_layer_step);
 	p->src_layers.len = 0;
-	p->src_step = cargo->block.bytes;
-	p->src_layer_step = cargo->n * cargo->block.bytes;
+	p->src_step = packed->block.bytes;
+	p->src_layer_step = packed->n * packed->block.bytes;
 }
 
 static int change_sides(struct local_staged_blocks *ret, const struct request_of *of, const int64_t *dst,
                         const int64_t *src, uint64_t n, struct error *err)
 {
 	const bool is_dst = of->dst == ENGINE_HOME_HOST;
-	struct local_block_cargo cargo;
+	struct local_packed_blocks packed;
 	uint64_t copy;
 	int r;
 
@@ -130,13 +130,13 @@ static int change_sides(struct local_staged_blocks *ret, const struct request_of
 	use_list(&ret->changed, is_dst ? src : dst, n, count_of(of->blocks, !is_dst));
 	if (n == 0) /* Nothing is moved, and no memory is needed. */
 		return 0;
-	r = stage_side(ret, of, is_dst, is_dst ? dst : src, n, &cargo, &copy, err);
+	r = stage_side(ret, of, is_dst, is_dst ? dst : src, n, &packed, &copy, err);
 	if (r < 0)
 		return r;
 	if (is_dst)
-		use_dst_copy(&ret->changed, copy, &cargo);
+		use_dst_copy(&ret->changed, copy, &packed);
 	else
-		use_src_copy(&ret->changed, copy, &cargo);
+		use_src_copy(&ret->changed, copy, &packed);
 	return 0;
 }
 
@@ -179,7 +179,12 @@ static int find_homes(struct request_of *of, struct error *err)
 	struct engine *device = of->session->stream.device;
 	int r = engine_find_home(device, local_address(&of->places->dst), &of->dst, err);
 
-	return r < 0 ? r : engine_find_home(device, local_address(&of->places->src), &of->src, err);
+	if (r < 0)
+		return r;
+	of->src = ENGINE_HOME_DEVICE;
+	if (local_is_empty(&of->p->src.shape)) /* Its blocks are all padding, and have no memory. */
+		return 0;
+	return engine_find_home(device, local_address(&of->places->src), &of->src, err);
 }
 
 int local_staged_blocks_init(struct local_staged_blocks *ret, struct local_session *session,

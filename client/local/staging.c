@@ -24,17 +24,9 @@ struct role {
 	bool is_side; /* dst or src */
 };
 
-static bool is_empty(const struct int_list *shape)
-{
-	for (uint32_t d = 0; d < shape->n; d++)
-		if (shape->v[d] == 0)
-			return true;
-	return false;
-}
-
 static int add_tensor(struct role *roles, int n, const struct role *role)
 {
-	if (is_empty(role->tensor ? &role->tensor->shape : &role->operand->shape))
+	if (local_is_empty(role->tensor ? &role->tensor->shape : &role->operand->shape))
 		return n;
 	roles[n] = *role;
 	return n + 1;
@@ -95,7 +87,7 @@ static int find_home(struct local_session *session, const struct role *role, enu
                      struct error *err)
 {
 	struct tensor_layout layout;
-	struct local_cargo cargo;
+	struct local_packed packed;
 	int r = engine_find_home(session->stream.device, local_address(role->place), ret, err);
 
 	if (r < 0 || *ret != ENGINE_HOME_PINNED)
@@ -104,8 +96,8 @@ static int find_home(struct local_session *session, const struct role *role, enu
 	if (!role->is_side)
 		return 0;
 	layout = layout_of(role);
-	local_cargo_init(&cargo, &layout, local_address(role->place));
-	if (cargo.is_gapless)
+	local_packed_init(&packed, &layout, local_address(role->place));
+	if (packed.is_gapless)
 		*ret = ENGINE_HOME_PINNED;
 	return 0;
 }
@@ -190,22 +182,22 @@ static int stage(struct local_staging *staging, const char *name, struct error *
 	return staged->is_written ? 0 : bring(staging, staged, LOCAL_IN, err);
 }
 
-void local_use_copy(struct msg_tensor *tensor, uint64_t copy, const struct local_cargo *cargo)
+void local_use_copy(struct msg_tensor *tensor, uint64_t copy, const struct local_packed *packed)
 {
 	tensor->has = (tensor->has & ~F(tensor, region)) | F(tensor, offset) | F(tensor, strides);
 	tensor->region = 0;
-	tensor->offset = copy + cargo->first;
+	tensor->offset = copy + packed->first;
 	tensor->strides.n = tensor->shape.n;
-	memcpy(tensor->strides.v, cargo->stride, tensor->shape.n * sizeof *cargo->stride);
+	memcpy(tensor->strides.v, packed->stride, tensor->shape.n * sizeof *packed->stride);
 }
 
-static void use_copy_of_operand(struct msg_operand *operand, uint64_t copy, const struct local_cargo *cargo)
+static void use_copy_of_operand(struct msg_operand *operand, uint64_t copy, const struct local_packed *packed)
 {
 	operand->has = (operand->has & ~F(operand, region)) | F(operand, offset) | F(operand, strides);
 	operand->region = 0;
-	operand->offset = copy + cargo->first;
+	operand->offset = copy + packed->first;
 	operand->strides.n = operand->shape.n;
-	memcpy(operand->strides.v, cargo->stride, operand->shape.n * sizeof *cargo->stride);
+	memcpy(operand->strides.v, packed->stride, operand->shape.n * sizeof *packed->stride);
 }
 
 /* Has the transform, to which the role belongs, use the copy. */
@@ -233,7 +225,7 @@ static int stage_tensor(struct local_staging *staging, struct msg_transform *t, 
 	if (r < 0 || home == ENGINE_HOME_DEVICE)
 		return r;
 	*staged = (struct staged){ .is_written = role->is_written, .is_pinned = home == ENGINE_HOME_PINNED };
-	local_cargo_init(&staged->tensor, &layout, local_address(role->place));
+	local_packed_init(&staged->tensor, &layout, local_address(role->place));
 	r = stage(staging, role->name, err);
 	if (r == STATUS_NO_MEMORY && staged->is_pinned)
 		return 0; /* The device reaches it where it is. */
@@ -255,14 +247,14 @@ int local_stage_tensors(struct local_staging *staging, struct msg_transform *t,
 	return r;
 }
 
-int local_stage_blocks(struct local_staging *staging, const struct local_block_cargo *cargo, bool is_written,
-                       const char *name, uint64_t *ret, struct error *err)
+int local_stage_blocks(struct local_staging *staging, const struct local_packed_blocks *packed,
+                       bool is_written, const char *name, uint64_t *ret, struct error *err)
 {
 	struct staged *staged = &staging->staged[staging->n];
 	int r;
 
 	assert(staging->n < STAGING_MOST);
-	*staged = (struct staged){ .blocks = *cargo, .is_blocks = true, .is_written = is_written };
+	*staged = (struct staged){ .blocks = *packed, .is_blocks = true, .is_written = is_written };
 	r = stage(staging, name, err);
 	if (r == 0)
 		*ret = staged->copy;

@@ -16,8 +16,8 @@
 /* A tensor of the host, or blocks of it, and its copy. */
 struct staged {
 	union {
-		struct local_cargo tensor;
-		struct local_block_cargo blocks;
+		struct local_packed tensor;
+		struct local_packed_blocks blocks;
 	};
 	bool is_blocks;
 	bool is_written;
@@ -37,8 +37,8 @@ struct local_staging {
 int local_is_staged(struct local_session *session, const struct msg_transform *t,
                     const struct request_places *places, struct error *err);
 
-/* Has a tensor of a request use the copy of a cargo. */
-void local_use_copy(struct msg_tensor *tensor, uint64_t copy, const struct local_cargo *cargo);
+/* Has a tensor of a request use its copy. */
+void local_use_copy(struct msg_tensor *tensor, uint64_t copy, const struct local_packed *packed);
 
 /* Begins with no tensor. local_staging_end must follow. */
 void local_staging_init(struct local_staging *staging, struct local_session *session, uint64_t host_threads);
@@ -50,8 +50,8 @@ int local_stage_tensors(struct local_staging *staging, struct msg_transform *t,
                         const struct request_places *places, bool has_sides, struct error *err);
 
 /* Makes a copy of blocks of the host, and sets *ret to its address. name: what errors call them. */
-int local_stage_blocks(struct local_staging *staging, const struct local_block_cargo *cargo, bool is_written,
-                       const char *name, uint64_t *ret, struct error *err);
+int local_stage_blocks(struct local_staging *staging, const struct local_packed_blocks *packed,
+                       bool is_written, const char *name, uint64_t *ret, struct error *err);
 
 /* Brings back what was written, unless the request has failed with r before it wrote anything, and frees the
  * copies. Returns r, or the error of bringing back. */

@@ -193,7 +193,7 @@ static int bring_plain(struct moving *moving, const struct msg_transform *t, str
 	const struct transform *transform = moving->move[0].transform;
 	const uint64_t dst = local_address(&moving->places.dst), src = local_address(&moving->places.src);
 	enum engine_home to, from;
-	struct local_cargo cargo;
+	struct local_packed packed;
 	int r = engine_find_home(session->stream.device, dst, &to, err);
 
 	if (r == 0)
@@ -202,12 +202,12 @@ static int bring_plain(struct moving *moving, const struct msg_transform *t, str
 		r = run(moving, t, session, err) ?: 1;
 	if (r != 0)
 		return r;
-	local_cargo_init(&cargo, &transform->dst_layout, to == ENGINE_HOME_HOST ? dst : src);
-	if (!cargo.is_gapless)
+	local_packed_init(&packed, &transform->dst_layout, to == ENGINE_HOME_HOST ? dst : src);
+	if (!packed.is_gapless)
 		return 0;
 	r = to == ENGINE_HOME_HOST
-	        ? local_bring(session, &cargo, src - cargo.first, LOCAL_OUT, t->host_threads, err)
-	        : local_bring(session, &cargo, dst - cargo.first, LOCAL_IN, t->host_threads, err);
+	        ? local_bring(session, &packed, src - packed.first, LOCAL_OUT, t->host_threads, err)
+	        : local_bring(session, &packed, dst - packed.first, LOCAL_IN, t->host_threads, err);
 	moving->move[0].family = FAMILY_MEMCPY;
 	moving->job.job.ns = 0;
 	return r < 0 ? r : 1;

@@ -249,7 +249,11 @@ Test(stream_host, nothing_to_move)
 		.offset = (uintptr_t)pool, .dtype = TMA_UINT32, .rank = 1, .shape = { 8 }
 	};
 	const struct tma_tensor none = { .offset = device, .dtype = TMA_UINT32, .rank = 1, .shape = { 0 } };
-	const struct tma_tensor no_host = { .offset = 0, .dtype = TMA_UINT32, .rank = 1, .shape = { 0 } };
+	CUdeviceptr pads = rig_bytes(24, 0);
+	const struct tma_tensor padded = { .offset = pads, .dtype = TMA_UINT32, .rank = 1, .shape = { 3 } };
+	const struct tma_tensor no_host = {
+		.offset = (uintptr_t)pool, .dtype = TMA_UINT32, .rank = 1, .shape = { 0 }
+	};
 	const struct tma_transform t = { .dst = &row, .src = &from };
 	struct tma_blocks blocks = {
 		.transform = &t, .index = list, .index_dtype = TMA_INT32, .count = 2, .limit = 1
@@ -261,6 +265,17 @@ Test(stream_host, nothing_to_move)
 	blocks.count = 0;
 	works(tma_gather(client, &blocks));
 	works(tma_copy(client, &none, &no_host));
+	/* Blocks that are all padding have no source. */
+	blocks.transform = &(struct tma_transform){ .dst = &padded,
+		                                    .src = &no_host,
+		                                    .after = (const int64_t[]){ 3 },
+		                                    .value = { .kind = TMA_NUMBER_UINT, .u = 9 } };
+	blocks.index = (const int32_t[]){ 0, 0 };
+	blocks.count = 2;
+	works(tma_gather(client, &blocks));
+	rig_get(got, pads, 24);
+	for (int i = 0; i < 6; i++)
+		cr_assert_eq(got[i], 9);
 	works(tma_copy(client, &no_host, &none));
 	rig_get(got, device, 64);
 	for (int i = 0; i < 16; i++)
@@ -442,13 +457,14 @@ Test(stream_host, children)
 	bool *is_right =
 	    mmap(NULL, sizeof *is_right, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	uint32_t seed = 9;
+	pthread_t thread;
 	int status;
 
 	if (emulated_by("qemu"))
 		cr_skip("qemu fails in a forked child that starts threads");
 	cr_assert_neq(is_right, MAP_FAILED);
-	for (int i = 0; i < 4; i++) {
-		go_there_and_back(&seed);
+	cr_assert_eq(pthread_create(&thread, NULL, go_there_and_back, &seed), 0);
+	for (int i = 0; i < 10; i++) {
 		*is_right = false;
 		const pid_t child = fork();
 		if (child == 0) {
@@ -459,5 +475,6 @@ Test(stream_host, children)
 		cr_assert_eq(waitpid(child, &status, 0), child);
 		cr_assert(*is_right, "child %d", i);
 	}
+	pthread_join(thread, NULL);
 	munmap(is_right, sizeof *is_right);
 }

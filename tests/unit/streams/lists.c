@@ -244,4 +244,13 @@ Test(stream_lists, many_at_once)
 	}
 	cuda(cuStreamDestroy(other));
 	free(list.entries);
+	/* Pages of another size take the place of those. */
+	list = list_new(TMA_INT64, 2 * N);
+	for (size_t i = 0; i < 2 * N; i++)
+		set(&list, i, i < 1000 ? picked(i) : -1);
+	cuda(cuMemFree(dst));
+	dst = rig_bytes((size_t)2 * N * WORDS * 4, 0xee);
+	cr_assert_eq(launch(tma_enqueue_gather, &list, dst, src, ROWS), 0, "%s", tma_last_error(client));
+	cr_assert(is_gathered(dst, src, 1000));
+	free(list.entries);
 }
