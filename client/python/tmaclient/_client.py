@@ -839,8 +839,10 @@ class Client(Maker):
         for stream in streams if len(streams) > 1 else ():
             core.synchronize(stream)
         for request in requests:
-            start = core.run if is_any_host else core.enqueue
-            start(request, job.stream(), **job.order)
+            if is_any_host:
+                core.run(request, job.stream(), **job.order)
+            else:
+                core.enqueue(request, job.stream(), **job.order)
         if is_waited_for or len(streams) > 1:
             core.synchronize(job.stream())
 
