@@ -188,10 +188,13 @@ TMA_API tma_client *tma_new(void);
  * its element [0, ..., 0], and so is that of a place. Transforms with one destination, plans, items and
  * lists of blocks work, all without tables, and so do explanations, tickets, regions of this process's
  * memory, tma_info and tma_ping; all else returns UNSUPPORTED, as do orders with points. tma_enqueue launches
- * into other streams, and does not wait. Between a GPU and the host, the host's memory has to be pinned. If
- * memory that a request names cannot be accessed, the process is killed, as by an access of its own. After
- * fork, the child may use its parent's clients of "local:", but not wait for their descriptors (tma_fd).
- * UNSUPPORTED: libtma-local is not installed, or has another version. */
+ * into other streams, and does not wait. Requests that the call waits for move between a GPU and any memory
+ * of the host: a tensor of the host's that is not pinned, or is pinned and has no gaps, has a copy in the
+ * GPU's memory meanwhile unless it is moved as it is (NO_MEMORY: there is no room), and of a list of blocks
+ * only those blocks have one that the list names. If memory that a request names cannot be accessed, the
+ * process is killed, as by an access of its own. After fork, the child may use its parent's clients of
+ * "local:", but not wait for their descriptors (tma_fd). UNSUPPORTED: libtma-local is not installed, or has
+ * another version. */
 TMA_API int tma_connect(tma_client *client, const char *path);
 
 /* Tries again to register the regions and prepare the tables and plans that were lost in a reconnection, as
@@ -1147,12 +1150,16 @@ TMA_API int tma_dispatch(tma_client *client);
  * much as a kernel launch; a long list, several items or amax add a copy and an allocation in the stream. The
  * first one in a CUDA context loads the kernels, and the first one with a layout plans it. What the call is
  * given can be freed or changed once it has returned, but for the tensors, which must live until the stream
- * has passed.
+ * has passed. Lists of blocks may be of any length: one at index_at in ordinary memory of the host is read
+ * and checked before the call returns, as if it were at index; one in memory that the device reaches is read
+ * when the device comes to it.
  *
  * A stream that is captured takes what is launched. A graph keeps what its requests need except their tensors
  * and the client, which must not be freed while the graph is used. Each launch of it moves what the tensors
- * then contain; lists and numbers are those of the call. A graph with long lists, items or amax may contain
- * allocations, so that it cannot be cloned, used as a child, or instantiated twice at a time.
+ * then contain; lists and numbers are those of the call. A graph contains no allocations of the library's: it
+ * can be cloned, used as a child, and instantiated any number of times, but what makes scales (amax) must not
+ * run twice at a time. Capturing a long list, a split or amax allocates memory of the device and waits until
+ * it is there.
  *
  * The service does what cannot be launched here: a request with host memory that is not pinned, with memory
  * of another process that is not mapped here, with tables or with an order's signal, and every request where
@@ -1175,10 +1182,11 @@ TMA_API int tma_dispatch(tma_client *client);
  *
  * Besides the errors of tma_transform, tma_gather and the like, there are these. INVALID_ARGUMENT: the stream
  * is of another context than the current one; or, without a service, a tensor is memory of another context or
- * of the host that is not pinned. UNSUPPORTED: the service has to do the request, and the stream is captured,
- * the driver is missing or too old, or the order has a wait; or, without a service, the device is older than
- * compute capability 9.0 or has no peer access to that of a tensor, or an order has points. Of an order only
- * multiprocessors counts for what is launched here. DEVICE_LOST: the program's context has failed, for good.
+ * of the host that is not pinned (calls that wait take that). UNSUPPORTED: the service has to do the request,
+ * and the stream is captured, the driver is missing or too old, or the order has a wait; or, without a
+ * service, the device is older than compute capability 9.0 or has no peer access to that of a tensor, or an
+ * order has points. Of an order only multiprocessors counts for what is launched here. DEVICE_LOST: the
+ * program's context has failed, for good.
  *
  * tma_last_result() then has the kernel family and the bytes of what was launched; its other fields, and all
  * of them for what the service does, mean nothing. An exact cast that changes values does not fail the call:

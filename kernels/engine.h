@@ -215,6 +215,28 @@ struct engine_job {
 	struct engine_stream *stream; /* that it was submitted to, where the engine wants to know it again */
 };
 
+/* Where memory of the program's lies, to an engine in a CUDA context of the program's. */
+enum engine_home {
+	ENGINE_HOME_HOST,   /* ordinary memory of the host, or none: no device reaches it */
+	ENGINE_HOME_PINNED, /* memory of the host that the driver has pinned */
+	ENGINE_HOME_DEVICE, /* memory of any device, and managed memory */
+};
+
+/* Bytes that travel between memory of the host, wherever they lie in it, and one stretch of a device's
+ * memory: in chunks, which follow each other there. */
+#define ENGINE_CHUNK_BYTES (UINT64_C(2) << 20)
+
+struct engine_transfer {
+	uint64_t address; /* of the stretch */
+	uint64_t n_chunks;
+	/* Returns the bytes of chunk i, 1 to ENGINE_CHUNK_BYTES. */
+	uint64_t (*chunk_bytes)(const struct engine_transfer *transfer, uint64_t i);
+	/* Reads chunk i from the host's memory into `chunk`, or writes it from there. It is called once for
+	 * each chunk, in their order, on the thread that transfers. Returns 0, or an error, which ends the
+	 * transfer. */
+	int (*pack)(struct engine_transfer *transfer, uint64_t i, void *chunk, struct error *err);
+};
+
 /* These count the uses of a cache of tensor maps or of plans. Every miss of the plans' cache is a plan that
  * was made. */
 struct engine_cache_stats {
@@ -273,16 +295,26 @@ struct engine_ops {
 	void (*tune)(struct engine *engine, bool tunes); /* NULL: it has no alternatives */
 	void (*link)(struct engine *engine, const char *uuid, struct engine_link *ret); /* NULL: has none */
 	/* These are of an engine in a CUDA context of the program's, and do what engine_launch,
-	 * engine_check_place, engine_counts_new, engine_counts_free and engine_counts_read say. Such an
-	 * engine has no stream_new, submit, map or create. */
+	 * engine_find_home, engine_check_place, engine_counts_*, engine_scratch_*, engine_bring_* and
+	 * engine_copy say. Such an engine has no stream_new, submit, map or create. */
 	int (*launch)(struct engine *engine, struct engine_job *job, void *stream, uint64_t counts,
 	              struct error *err);
+	int (*find_home)(struct engine *engine, uint64_t address, enum engine_home *ret, struct error *err);
 	int (*check_place)(struct engine *engine, uint64_t address, const char *name, struct error *err);
 	int (*counts_new)(struct engine *engine, uint64_t *ret, struct engine_counts *ret_now,
 	                  struct error *err);
 	void (*counts_free)(struct engine *engine, uint64_t counts);
 	int (*counts_read)(struct engine *engine, uint64_t counts, void *stream, struct engine_counts *ret,
 	                   struct error *err);
+	int (*scratch_new)(struct engine *engine, uint64_t bytes, void *stream, uint64_t *ret,
+	                   struct error *err);
+	void (*scratch_free)(struct engine *engine, uint64_t address, void *stream);
+	int (*bring_in)(struct engine *engine, struct engine_transfer *transfer, void *stream,
+	                struct error *err);
+	int (*bring_out)(struct engine *engine, struct engine_transfer *transfer, void *stream,
+	                 struct error *err);
+	int (*copy)(struct engine *engine, uint64_t dst, uint64_t src, uint64_t bytes, void *stream,
+	            struct error *err);
 };
 
 struct engine {
@@ -544,6 +576,13 @@ static inline int engine_launch(struct engine *engine, struct engine_job *job, v
 	return engine->ops->launch(engine, job, stream, counts, err);
 }
 
+/* Sets *ret to where the memory at the address lies. Returns 0, or the driver's error. */
+static inline int engine_find_home(struct engine *engine, uint64_t address, enum engine_home *ret,
+                                   struct error *err)
+{
+	return engine->ops->find_home(engine, address, ret, err);
+}
+
 /* Checks that kernels of the context can reach memory at the address; errors call it name. Returns 0,
  * INVALID_ARGUMENT if the memory is of another context or is not known to the driver, or UNSUPPORTED if the
  * device does not reach the one that has it. */
@@ -573,6 +612,43 @@ static inline int engine_counts_read(struct engine *engine, uint64_t counts, voi
                                      struct engine_counts *ret, struct error *err)
 {
 	return engine->ops->counts_read(engine, counts, stream, ret, err);
+}
+
+/* Sets *ret to so many bytes of the device, at a multiple of 256, for what follows on the stream until they
+ * are freed there. bytes > 0. Returns 0, NO_MEMORY or the driver's error. */
+static inline int engine_scratch_new(struct engine *engine, uint64_t bytes, void *stream, uint64_t *ret,
+                                     struct error *err)
+{
+	return engine->ops->scratch_new(engine, bytes, stream, ret, err);
+}
+
+static inline void engine_scratch_free(struct engine *engine, uint64_t address, void *stream)
+{
+	engine->ops->scratch_free(engine, address, stream);
+}
+
+/* Brings a transfer's bytes to the device, after what is on the stream and before what follows on it: the
+ * host's memory has been read when the call returns. Copies overlap with the packing of later chunks. May
+ * wait for other threads' transfers. Returns 0, an error of pack, or the driver's. */
+static inline int engine_bring_in(struct engine *engine, struct engine_transfer *transfer, void *stream,
+                                  struct error *err)
+{
+	return engine->ops->bring_in(engine, transfer, stream, err);
+}
+
+/* Brings them to the host, after what is on the stream: they are there when the call returns. */
+static inline int engine_bring_out(struct engine *engine, struct engine_transfer *transfer, void *stream,
+                                   struct error *err)
+{
+	return engine->ops->bring_out(engine, transfer, stream, err);
+}
+
+/* Copies bytes between any two places, in the order of the stream, and waits for them. Only few should be
+ * copied from or to ordinary memory of the host. */
+static inline int engine_copy(struct engine *engine, uint64_t dst, uint64_t src, uint64_t bytes, void *stream,
+                              struct error *err)
+{
+	return engine->ops->copy(engine, dst, src, bytes, stream, err);
 }
 
 /* ---- Progress ---------------------------------------------------------------------------------------- */

@@ -4,10 +4,12 @@
 #include "session.h"
 
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <sys/random.h>
 
 #include "kernels/transform/request_blocks.h"
+#include "staging.h"
 
 /* A list that is under way. */
 struct listing {
@@ -86,8 +88,8 @@ static int plan(struct local_session *session, const struct msg_blocks *p, struc
 	return engine_prepare(engine, &spec, plan_places_of_many(bits), &listing->plan, err);
 }
 
-/* Checks the entries of a list that came in the message. */
-static int check_list(struct local_session *session, const struct engine_blocks *blocks, struct error *err)
+static int check_short_list(struct local_session *session, const struct engine_blocks *blocks,
+                            struct error *err)
 {
 	if (!session->seen) {
 		session->seen = calloc(1, sizeof *session->seen);
@@ -99,29 +101,85 @@ static int check_list(struct local_session *session, const struct engine_blocks 
 	return blocks_check_list(blocks, session->seen, err);
 }
 
+static int check_long_list(const struct engine_blocks *blocks, struct error *err)
+{
+	const size_t n_slots = blocks->scatter ? blocks_slots(blocks->n) : 0;
+	uint32_t *slot = malloc((n_slots + 1) * sizeof *slot);
+	uint64_t seed;
+	int r;
+
+	if (!slot)
+		return error_set(err, STATUS_NO_MEMORY, "no memory for a list of blocks");
+	if (getrandom(&seed, sizeof seed, 0) < 0)
+		seed = (uint64_t)(uintptr_t)slot;
+	r = blocks_check_entries(blocks, seed, slot, n_slots, err);
+	free(slot);
+	return r;
+}
+
+/* Checks the entries of a list that is read here. */
+static int check_list(struct local_session *session, const struct engine_blocks *blocks, struct error *err)
+{
+	if (blocks->n > BLOCKS_ENTRIES_MOST)
+		return error_set(err, STATUS_INVALID_ARGUMENT, "index: %" PRIu64 " entries, at most %d",
+		                 blocks->n, BLOCKS_ENTRIES_MOST);
+	return blocks->n <= BLOCKS_LIST_MOST ? check_short_list(session, blocks, err)
+	                                     : check_long_list(blocks, err);
+}
+
+/* Returns whether a list is to be read here for a device, since it lies in ordinary memory of the host, or a
+ * negative status. */
+static int is_read_here(struct local_session *session, const struct tensor_place *at, struct error *err)
+{
+	enum engine_home home = ENGINE_HOME_DEVICE;
+	int r = 0;
+
+	if (session->stream.device)
+		r = engine_find_home(session->stream.device, local_address(at), &home, err);
+	return r < 0 ? r : home == ENGINE_HOME_HOST;
+}
+
+/* A list that a device is to use and does not reach is read before the call returns, as if it had come in the
+ * message. */
+static int place_list(struct local_session *session, const struct msg_blocks *p, struct listing *listing,
+                      struct engine *engine, struct error *err)
+{
+	struct engine_blocks *blocks = &listing->blocks;
+	struct tensor_place at;
+	int r =
+	    local_place(session, true, p->index_at.region, p->index_at.offset, false, "index_at", &at, err);
+
+	if (r == 0)
+		r = blocks_check_index(blocks, engine_plan_transform(listing->plan), &listing->places.dst,
+		                       &at, err);
+	if (r < 0 || blocks->n == 0) /* An empty list needs no memory. */
+		return r;
+	r = is_read_here(session, &at, err);
+	if (r < 0)
+		return r;
+	if (r > 0) {
+		blocks->index = (const void *)(uintptr_t)local_address(&at);
+		return check_list(session, blocks, err);
+	}
+	blocks->index_memory = engine->own;
+	blocks->index_offset = local_offset(&at, engine->own);
+	return local_check_reach(session, &at, "index_at", err);
+}
+
 static int check_memory(struct local_session *session, const struct msg_blocks *p, struct listing *listing,
                         struct engine *engine, struct error *err)
 {
 	const struct request_places *places = &listing->places;
 	const struct transform *t = engine_plan_transform(listing->plan);
 	struct engine_blocks *blocks = &listing->blocks;
-	struct tensor_place at;
 	int r = request_check_operands(places, NULL, &t->conversion, err);
 
 	if (r == 0)
 		r = blocks_check(blocks, t, &places->dst, &places->src, listing->sorted, err);
 	if (r < 0)
 		return r;
-	if (blocks->index)
-		return check_list(session, blocks, err);
-	r = local_place(session, true, p->index_at.region, p->index_at.offset, false, "index_at", &at, err);
-	if (r == 0)
-		r = local_check_reach(session, &at, "index_at", err);
-	if (r < 0)
-		return r;
-	blocks->index_memory = engine->own;
-	blocks->index_offset = local_offset(&at, engine->own);
-	return blocks_check_index(blocks, t, &places->dst, &at, err);
+	return blocks->index ? check_list(session, blocks, err)
+	                     : place_list(session, p, listing, engine, err);
 }
 
 /* Makes the list a single entry of -1, which the engine passes over. An engine takes no empty list, and the
@@ -172,10 +230,50 @@ static void set_done(const struct listing *listing, struct msg_blocks_done *ret)
 		                         .beyond = blocks->beyond };
 }
 
-static int move_blocks(struct local_session *session, const union params *params, bool scatter,
+static int move_blocks(struct local_session *session, const struct msg_blocks *p, bool scatter,
+                       struct msg_blocks_done *ret, struct error *err);
+
+/* Runs the list between copies of what the device does not reach, and returns 1; 0 if it reaches everything;
+ * or a negative status. */
+static int run_staged(struct local_session *session, const struct msg_blocks *p, struct listing *listing,
+                      struct msg_blocks_done *ret, struct error *err)
+{
+	struct local_staged_blocks staged;
+	int r = local_staged_blocks_init(&staged, session, p, &listing->blocks, &listing->places, err);
+	const bool is_staged = r > 0;
+
+	if (is_staged)
+		r = move_blocks(session, &staged.changed, staged.scatter, ret, err);
+	r = local_staging_end(&staged.staging, r, err);
+	if (r == 0 && staged.is_list_changed) {
+		ret->passed = staged.passed;
+		ret->beyond = staged.beyond;
+	}
+	local_staged_blocks_deinit(&staged);
+	return r < 0 ? r : is_staged;
+}
+
+static int run_list(struct local_session *session, const struct msg_blocks *p, struct listing *listing,
+                    struct engine *engine, struct msg_blocks_done *ret, struct error *err)
+{
+	const bool is_nothing = listing->n == 0 || engine_plan_transform(listing->plan)->count == 0;
+	int r = 0;
+
+	if (is_nothing)
+		move_nothing(listing);
+	else if (session->stream.device && session->stream.is_awaited)
+		r = run_staged(session, p, listing, ret, err);
+	if (r != 0)
+		return r < 0 ? r : 0;
+	r = run(session, p, listing, engine, err);
+	if (r == 0)
+		set_done(listing, ret);
+	return r;
+}
+
+static int move_blocks(struct local_session *session, const struct msg_blocks *p, bool scatter,
                        struct msg_blocks_done *ret, struct error *err)
 {
-	const struct msg_blocks *p = &params->blocks;
 	struct engine *engine = local_stream_engine(&session->stream, err);
 	struct listing listing = { .blocks.scatter = scatter };
 	int r = engine ? local_check_points(p->has & F(blocks, wait), p->has & F(blocks, signal), err)
@@ -187,27 +285,28 @@ static int move_blocks(struct local_session *session, const union params *params
 		r = plan(session, p, &listing, engine, err);
 	if (r == 0)
 		r = check_memory(session, p, &listing, engine, err);
-	if (r == 0 && (listing.n == 0 || engine_plan_transform(listing.plan)->count == 0))
-		move_nothing(&listing);
 	if (r == 0)
-		r = run(session, p, &listing, engine, err);
-	if (r == 0)
-		set_done(&listing, ret);
+		r = run_list(session, p, &listing, engine, ret, err);
 	engine_plan_unref(listing.plan);
 	free(listing.words);
 	return r;
 }
 
+/* A thread that is canceled while it waits for the device would leave memory of the device behind. */
 static int move_where_it_lies(struct local_session *session, const union params *params, bool scatter,
                               struct msg_blocks_done *ret, struct error *err)
 {
+	const struct msg_transform block = request_block(&params->blocks);
 	bool is_on_device = false;
-	int r = local_device_begin(session, &params->blocks.dst, &params->blocks.src, &is_on_device, err);
+	int before, r;
 
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+	r = local_device_begin(session, &block, &is_on_device, err);
 	if (r == 0)
-		r = move_blocks(session, params, scatter, ret, err);
+		r = move_blocks(session, &params->blocks, scatter, ret, err);
 	if (is_on_device)
 		local_stream_end(session);
+	pthread_setcancelstate(before, NULL);
 	return r;
 }
 

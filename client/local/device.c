@@ -151,24 +151,64 @@ int local_stream_counts(struct local_session *session, void *stream, struct loca
 
 /* ---- Memory of devices without a stream --------------------------------------------------------------- */
 
-static bool is_on_device(const struct local_session *session, const struct msg_tensor *tensor)
+static bool is_on_device(const struct local_session *session, bool has_region, uint64_t id, uint64_t offset)
 {
-	const uint64_t id = tensor->has & F(tensor, region) ? tensor->region : 0;
-	uint64_t address = tensor->offset;
+	uint64_t address = offset;
 
-	if (id > 0 && id <= session->n_regions)
+	if (has_region && id > 0 && id <= session->n_regions)
 		address += session->regions[id - 1].start;
 	return has_address(address);
 }
 
-int local_device_begin(struct local_session *session, const struct msg_tensor *dst,
-                       const struct msg_tensor *src, bool *ret_has_begun, struct error *err)
+static bool is_tensor_on_device(const struct local_session *session, const struct msg_tensor *tensor)
+{
+	return is_on_device(session, tensor->has & F(tensor, region), tensor->region, tensor->offset);
+}
+
+static bool is_operand_on_device(const struct local_session *session, const struct msg_operand *operand)
+{
+	return !(operand->has & F(operand, number)) &&
+	       is_on_device(session, operand->has & F(operand, region), operand->region, operand->offset);
+}
+
+/* Returns the name of a tensor beside dst and src that is memory of a device, or NULL. */
+static const char *find_operand(const struct local_session *session, const struct msg_transform *t)
+{
+	const uint64_t amax = t->has & F(transform, amax) ? t->amax.has : 0;
+
+	if (t->has & F(transform, scale) && is_operand_on_device(session, &t->scale))
+		return "scale";
+	if (t->has & F(transform, bias) && is_operand_on_device(session, &t->bias))
+		return "bias";
+	if (amax & F(amax, scale) && is_tensor_on_device(session, &t->amax.scale))
+		return "amax.scale";
+	if (amax & F(amax, inverse) && is_tensor_on_device(session, &t->amax.inverse))
+		return "amax.inverse";
+	return NULL;
+}
+
+static int check_operands(const struct local_session *session, const struct msg_transform *t,
+                          struct error *err)
+{
+	const char *name = transform_has_operands(t) ? find_operand(session, t) : NULL;
+
+	if (!name)
+		return 0;
+	return error_set(err, STATUS_UNSUPPORTED,
+	                 "%s: it is memory of a device, but dst and src are the host's; copy it to the host",
+	                 name);
+}
+
+int local_device_begin(struct local_session *session, const struct msg_transform *t, bool *ret_has_begun,
+                       struct error *err)
 {
 	int r;
 
 	*ret_has_begun = false;
-	if (session->stream.device || (!is_on_device(session, dst) && !is_on_device(session, src)))
+	if (session->stream.device)
 		return 0;
+	if (!is_tensor_on_device(session, &t->dst) && !is_tensor_on_device(session, &t->src))
+		return check_operands(session, t, err);
 	r = begin(session, NULL, true, err);
 	*ret_has_begun = r == 0;
 	return r;

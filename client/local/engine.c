@@ -83,9 +83,11 @@ int local_stream_open(struct local_stream *ret, struct error *err)
 	pthread_mutex_unlock(&lock);
 	if (r == 0 && !stream)
 		r = error_set(err, STATUS_NO_MEMORY, "out of memory for a stream");
-	if (r == 0)
-		*ret = (struct local_stream){ .stream = stream, .life = life };
-	return r;
+	if (r < 0)
+		return r;
+	ret->stream = stream;
+	ret->life = life;
+	return 0;
 }
 
 void local_stream_close(struct local_stream *stream)
@@ -96,13 +98,16 @@ void local_stream_close(struct local_stream *stream)
 	pthread_mutex_unlock(&lock);
 }
 
-struct engine *local_stream_engine(struct local_stream *stream, struct error *err)
+struct engine *local_stream_here(struct local_stream *stream, struct error *err)
 {
-	if (stream->device)
-		return stream->device;
 	if (stream->life != life && local_stream_open(stream, err) < 0)
 		return NULL;
 	return engine;
+}
+
+struct engine *local_stream_engine(struct local_stream *stream, struct error *err)
+{
+	return stream->device ? stream->device : local_stream_here(stream, err);
 }
 
 /* ---- Jobs --------------------------------------------------------------------------------------------- */
@@ -218,20 +223,29 @@ static int launch(struct local_stream *stream, struct engine_job *job, struct er
 }
 
 /* A thread that is canceled while it waits would leave its job behind. */
-int local_stream_run(struct local_stream *stream, struct local_job *job, struct error *err)
+int local_stream_run_here(struct local_stream *stream, struct local_job *job, struct error *err)
 {
 	int before;
 
 	job->is_done = false;
 	job->job.on_done = on_done;
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
-	if (stream->device)
-		job->job.status = launch(stream, &job->job, err);
-	else
-		run(stream, job);
+	run(stream, job);
 	pthread_setcancelstate(before, NULL);
-	if (job->job.status && !stream->device)
+	if (job->job.status)
 		error_set(err, job->job.status, "%s", status_meaning(job->job.status));
+	return job->job.status;
+}
+
+int local_stream_run(struct local_stream *stream, struct local_job *job, struct error *err)
+{
+	int before;
+
+	if (!stream->device)
+		return local_stream_run_here(stream, job, err);
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+	job->job.status = launch(stream, &job->job, err);
+	pthread_setcancelstate(before, NULL);
 	return job->job.status;
 }
 

@@ -29,13 +29,16 @@ struct local_stream {
 	bool is_awaited;                 /* Jobs end before local_stream_run returns. */
 };
 
-/* Opens the engine if need be, and a stream of it. */
+/* Opens the engine if need be, and a stream of it in *ret, of which the rest is left alone. */
 int local_stream_open(struct local_stream *ret, struct error *err);
 void local_stream_close(struct local_stream *stream);
 
 /* Returns the stream's engine, with which any thread may plan, or NULL with err. In a forked child, the
  * stream is opened anew first. */
 struct engine *local_stream_engine(struct local_stream *stream, struct error *err);
+
+/* Does the same for the CPU's engine, whatever stream of the program's there is. */
+struct engine *local_stream_here(struct local_stream *stream, struct error *err);
 
 struct local_job {
 	struct engine_job job; /* first; on_done is set by local_stream_run */
@@ -50,6 +53,9 @@ int local_stream_count(struct local_stream *stream, struct engine_counts *ret, s
 /* Runs a job to its end, or launches it into the program's stream. The caller has called local_stream_engine
  * before. Returns the job's status, with err unless it is 0. */
 int local_stream_run(struct local_stream *stream, struct local_job *job, struct error *err);
+
+/* Runs a job to its end by the CPU's engine. The caller has called local_stream_here before. */
+int local_stream_run_here(struct local_stream *stream, struct local_job *job, struct error *err);
 
 /* How often the plan has run, by whichever thread. */
 struct engine_plan_runs local_plan_runs(const struct engine_plan *plan);

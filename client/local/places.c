@@ -38,18 +38,24 @@ int local_place(const struct local_session *session, bool has_region, uint64_t i
 int local_check_reach(const struct local_session *session, const struct tensor_place *place, const char *name,
                       struct error *err)
 {
+	enum engine_home home = ENGINE_HOME_DEVICE;
 	char tensor[32];
+	int r;
 
 	if (!session->stream.device)
 		return 0;
+	r = session->stream.is_awaited
+	        ? engine_find_home(session->stream.device, local_address(place), &home, err)
+	        : 0;
+	if (r < 0 || home == ENGINE_HOME_HOST)
+		return r;
 	snprintf(tensor, sizeof tensor, "%s", name);
 	if (strstr(tensor, ".region"))
 		*strstr(tensor, ".region") = '\0';
 	return engine_check_place(session->stream.device, local_address(place), tensor, err);
 }
 
-/* Returns whether a tensor of that shape has no element, and so needs no memory. */
-static bool is_empty(const struct int_list *shape)
+bool local_is_empty(const struct int_list *shape)
 {
 	for (uint32_t d = 0; d < shape->n; d++)
 		if (shape->v[d] == 0)
@@ -63,7 +69,7 @@ static int place_of_tensor(const struct local_session *session, const struct msg
 	int r = local_place(session, tensor->has & F(tensor, region), tensor->region, tensor->offset,
 	                    is_written, name, ret, err);
 
-	return r < 0 || is_empty(&tensor->shape) ? r : local_check_reach(session, ret, name, err);
+	return r < 0 || local_is_empty(&tensor->shape) ? r : local_check_reach(session, ret, name, err);
 }
 
 static int place_of_operand(const struct local_session *session, const struct msg_operand *operand,
@@ -75,7 +81,7 @@ static int place_of_operand(const struct local_session *session, const struct ms
 		return 0;
 	r = local_place(session, operand->has & F(operand, region), operand->region, operand->offset, false,
 	                name, ret, err);
-	return r < 0 || is_empty(&operand->shape) ? r : local_check_reach(session, ret, name, err);
+	return r < 0 || local_is_empty(&operand->shape) ? r : local_check_reach(session, ret, name, err);
 }
 
 int local_places(const struct local_session *session, const struct msg_transform *t,

@@ -57,8 +57,12 @@ struct region *local_region(const struct local_session *session, uint64_t id, co
 int local_place(const struct local_session *session, bool has_region, uint64_t id, uint64_t offset,
                 bool is_written, const char *name, struct tensor_place *ret, struct error *err);
 
-/* Checks that the device of the program's stream reaches the place, if requests are launched into one. An
- * error calls the tensor by the argument's name without ".region". */
+/* Returns whether a tensor of that shape has no element, and so needs no memory. */
+bool local_is_empty(const struct int_list *shape);
+
+/* Checks that the device of the program's stream reaches the place, if requests are launched into one;
+ * ordinary memory of the host will do if the call waits (staging.h). An error calls the tensor by the
+ * argument's name without ".region". */
 int local_check_reach(const struct local_session *session, const struct tensor_place *place, const char *name,
                       struct error *err);
 
@@ -93,11 +97,11 @@ int local_stream_counts(struct local_session *session, void *stream, struct loca
 
 void local_counts_free(struct local_session *session);
 
-/* If one of the tensors is memory of a device, has what follows run to its end in the default stream of the
- * current CUDA context, until local_stream_end, and sets *ret_has_begun. Returns 0, or as stream_begin of the
- * door does. */
-int local_device_begin(struct local_session *session, const struct msg_tensor *dst,
-                       const struct msg_tensor *src, bool *ret_has_begun, struct error *err);
+/* If dst or src is memory of a device, has what follows run to its end in the default stream of the current
+ * CUDA context, until local_stream_end, and sets *ret_has_begun. Otherwise refuses other tensors of the
+ * transform that are (UNSUPPORTED). Returns 0, or as stream_begin of the door does. */
+int local_device_begin(struct local_session *session, const struct msg_transform *t, bool *ret_has_begun,
+                       struct error *err);
 
 /* ---- transform.c ----------------------------------------------------------------------------------- */
 

@@ -2,9 +2,11 @@
 /* This file runs transforms, and explains them. */
 #include "session.h"
 
+#include <pthread.h>
 #include <string.h>
 
 #include "kernels/elsewhere.h"
+#include "staging.h"
 
 /* A transform that is under way. Splits make several moves of it. */
 struct moving {
@@ -150,26 +152,136 @@ static int check_local(const struct msg_transform *t, struct error *err)
 	return local_check_points(t->has & F(transform, wait), t->has & F(transform, signal), err);
 }
 
+/* Finds where everything lies, and plans moves between these places. */
+static int plan_moves(struct moving *moving, const struct msg_transform *t, struct local_session *session,
+                      struct error *err)
+{
+	struct engine *engine = local_stream_engine(&session->stream, err);
+	int r = engine ? local_places(session, t, &moving->places, err) : err->status;
+
+	moving->n = moving->largest = 0;
+	if (r < 0)
+		return r;
+	return transform_is_split(t) ? plan_split(moving, t, engine, err)
+	                             : plan_whole(moving, t, engine, err);
+}
+
+/* ---- Beside a device ---------------------------------------------------------------------------------- */
+
+/* Returns whether the bytes of src, from its first to its last, become those of dst in this order. */
+static bool is_plain(const struct moving *moving)
+{
+	const struct transform *t = moving->move[0].transform;
+
+	if (moving->n > 1 || t->conversion.is || t->count == 0 || tensor_count(&t->src_layout) != t->count)
+		return false;
+	for (int d = 0; d < t->rank; d++) {
+		const struct transform_axis *axis = &t->axis[d];
+
+		if (axis->extent > 1 && (axis->before != 0 || axis->source != axis->extent ||
+		                         axis->dst_stride != axis->src_stride))
+			return false;
+	}
+	return true;
+}
+
+/* Moves such bytes without a copy in between, and returns 1: to and from ordinary memory of the host by
+ * transfers, otherwise by the copy engine. Returns 0 if that memory has gaps, or a negative status. */
+static int bring_plain(struct moving *moving, const struct msg_transform *t, struct local_session *session,
+                       struct error *err)
+{
+	const struct transform *transform = moving->move[0].transform;
+	const uint64_t dst = local_address(&moving->places.dst), src = local_address(&moving->places.src);
+	enum engine_home to, from;
+	struct local_packed packed;
+	int r = engine_find_home(session->stream.device, dst, &to, err);
+
+	if (r == 0)
+		r = engine_find_home(session->stream.device, src, &from, err);
+	if (r == 0 && to != ENGINE_HOME_HOST && from != ENGINE_HOME_HOST)
+		r = run(moving, t, session, err) ?: 1;
+	if (r != 0)
+		return r;
+	local_packed_init(&packed, &transform->dst_layout, to == ENGINE_HOME_HOST ? dst : src);
+	if (!packed.is_gapless)
+		return 0;
+	r = to == ENGINE_HOME_HOST
+	        ? local_bring(session, &packed, src - packed.first, LOCAL_OUT, t->host_threads, err)
+	        : local_bring(session, &packed, dst - packed.first, LOCAL_IN, t->host_threads, err);
+	moving->move[0].family = FAMILY_MEMCPY;
+	moving->job.job.ns = 0;
+	return r < 0 ? r : 1;
+}
+
+/* Runs the moves between copies of the tensors that the device does not reach. */
+static int run_staged(struct moving *moving, const struct msg_transform *t, struct local_session *session,
+                      struct error *err)
+{
+	struct msg_transform changed = *t;
+	struct local_staging staging;
+	int r;
+
+	local_staging_init(&staging, session, t->host_threads);
+	r = local_stage_tensors(&staging, &changed, &moving->places, true, err);
+	if (r == 0) {
+		moving_deinit(moving);
+		r = plan_moves(moving, &changed, session, err);
+	}
+	if (r == 0)
+		r = run(moving, &changed, session, err);
+	return local_staging_end(&staging, r, err);
+}
+
+/* Runs moves that the call waits for, and of which a part may lie on the host. */
+static int run_awaited(struct moving *moving, const struct msg_transform *t, struct local_session *session,
+                       struct error *err)
+{
+	int r = is_plain(moving) ? bring_plain(moving, t, session, err) : 0;
+
+	if (r != 0)
+		return r < 0 ? r : 0;
+	r = local_is_staged(session, t, &moving->places, err);
+	if (r < 0)
+		return r;
+	return r > 0 ? run_staged(moving, t, session, err) : run(moving, t, session, err);
+}
+
+/* A thread that is canceled while it waits for the device would leave memory of the device behind. */
+static int run_on_device(struct moving *moving, const struct msg_transform *t, struct local_session *session,
+                         struct error *err)
+{
+	int before, r;
+
+	if (!session->stream.is_awaited)
+		return run(moving, t, session, err);
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+	r = run_awaited(moving, t, session, err);
+	pthread_setcancelstate(before, NULL);
+	return r;
+}
+
+/* ---- One transform ------------------------------------------------------------------------------------ */
+
+static void set_done(const struct moving *moving, struct msg_transform_done *ret)
+{
+	ret->path = bytes_of(family_names[moving->move[moving->largest].family]);
+	ret->ns = moving->job.job.ns;
+	ret->bytes = 0;
+	for (uint32_t i = 0; i < moving->n; i++)
+		ret->bytes += moving->move[i].transform->bytes;
+}
+
 static int move(struct local_session *session, const struct msg_transform *t, struct msg_transform_done *ret,
                 struct error *err)
 {
 	struct moving moving;
-	struct engine *engine = local_stream_engine(&session->stream, err);
-	int r = engine ? local_places(session, t, &moving.places, err) : err->status;
+	int r = plan_moves(&moving, t, session, err);
 
-	moving.n = moving.largest = 0;
 	if (r == 0)
-		r = transform_is_split(t) ? plan_split(&moving, t, engine, err)
-		                          : plan_whole(&moving, t, engine, err);
+		r = session->stream.device ? run_on_device(&moving, t, session, err)
+		                           : run(&moving, t, session, err);
 	if (r == 0)
-		r = run(&moving, t, session, err);
-	if (r == 0) {
-		ret->path = bytes_of(family_names[moving.move[moving.largest].family]);
-		ret->ns = moving.job.job.ns;
-		ret->bytes = 0;
-		for (uint32_t i = 0; i < moving.n; i++)
-			ret->bytes += moving.move[i].transform->bytes;
-	}
+		set_done(&moving, ret);
 	moving_deinit(&moving);
 	return r;
 }
@@ -181,7 +293,7 @@ int local_transform_run(struct local_session *session, const struct msg_transfor
 	int r = check_local(params, err);
 
 	if (r == 0)
-		r = local_device_begin(session, &params->dst, &params->src, &is_on_device, err);
+		r = local_device_begin(session, params, &is_on_device, err);
 	if (r == 0)
 		r = move(session, params, ret, err);
 	if (is_on_device)

@@ -20,6 +20,7 @@
 #include "kernels/cuda/launch/launch.h"
 #include "kernels/cuda/memory/memory.h"
 #include "kernels/cuda/stage/many.h"
+#include "kernels/cuda/stage/transfers.h"
 #include "kernels/cuda/stage/uploads.h"
 #include "kernels/cuda/strategy/explain.h"
 #include "proto/clock.h"
@@ -39,6 +40,7 @@ struct guest {
 	struct cuda_plans plans;
 	struct map_cache maps;
 	struct uploads uploads;
+	struct transfers transfers;
 	CUstream stream; /* Counts are set and read on it. */
 	CUdeviceptr counts;
 	pthread_mutex_t lock;         /* It guards what follows. */
@@ -111,6 +113,7 @@ static void guest_free(struct guest *guest)
 		driver.cuMemFree(guest->counts);
 	if (guest->stream)
 		driver.cuStreamDestroy(guest->stream);
+	transfers_deinit(&guest->transfers);
 	uploads_deinit(&guest->uploads);
 	map_cache_deinit(&guest->maps);
 	cuda_plans_deinit(&guest->plans);
@@ -133,6 +136,7 @@ static int guest_new(struct guest **ret, CUcontext context, unsigned long long i
 		return r;
 	}
 	describe(guest);
+	transfers_init(&guest->transfers);
 	r = uploads_init(&guest->uploads, guest->device.handle, err);
 	if (r == 0)
 		r = open_caches(guest, err);
@@ -394,6 +398,19 @@ static int check_other(const struct guest *guest, CUcontext context, uint64_t ad
 	return context ? refuse_context(address, name, device, err) : 0;
 }
 
+static int guest_find_home(struct engine *base, uint64_t address, enum engine_home *ret, struct error *err)
+{
+	CUmemorytype type = CU_MEMORYTYPE_DEVICE;
+	CUresult result = driver.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address);
+
+	(void)base;
+	*ret = type == CU_MEMORYTYPE_HOST ? ENGINE_HOME_PINNED : ENGINE_HOME_DEVICE;
+	if (result != CUDA_ERROR_INVALID_VALUE)
+		return driver_check(err, result, "cuPointerGetAttribute");
+	*ret = ENGINE_HOME_HOST;
+	return 0;
+}
+
 static int guest_check_place(struct engine *base, uint64_t address, const char *name, struct error *err)
 {
 	const struct guest *guest = guest_of(base);
@@ -469,6 +486,63 @@ static int guest_counts_new(struct engine *base, uint64_t *ret, struct engine_co
 	return r;
 }
 
+/* ---- Memory of the host ------------------------------------------------------------------------------- */
+
+static int guest_scratch_new(struct engine *base, uint64_t bytes, void *stream, uint64_t *ret,
+                             struct error *err)
+{
+	const CUstreamCaptureMode mode = capture_allow();
+	CUdeviceptr address = 0;
+	int r = driver_call(err, cuMemAllocFromPoolAsync,
+	                    (&address, bytes, guest_of(base)->uploads.pool, stream));
+
+	capture_restore(mode);
+	*ret = address;
+	return r;
+}
+
+static void guest_scratch_free(struct engine *base, uint64_t address, void *stream)
+{
+	const CUstreamCaptureMode mode = capture_allow();
+
+	(void)base;
+	driver.cuMemFreeAsync(address, stream);
+	capture_restore(mode);
+}
+
+static int guest_bring_in(struct engine *base, struct engine_transfer *transfer, void *stream,
+                          struct error *err)
+{
+	const CUstreamCaptureMode mode = capture_allow();
+	int r = transfers_bring_in(&guest_of(base)->transfers, transfer, stream, err);
+
+	capture_restore(mode);
+	return r;
+}
+
+static int guest_bring_out(struct engine *base, struct engine_transfer *transfer, void *stream,
+                           struct error *err)
+{
+	const CUstreamCaptureMode mode = capture_allow();
+	int r = transfers_bring_out(&guest_of(base)->transfers, transfer, stream, err);
+
+	capture_restore(mode);
+	return r;
+}
+
+static int guest_copy(struct engine *base, uint64_t dst, uint64_t src, uint64_t bytes, void *stream,
+                      struct error *err)
+{
+	const CUstreamCaptureMode mode = capture_allow();
+	int r = driver_call(err, cuMemcpyAsync, (dst, src, (size_t)bytes, stream));
+
+	(void)base;
+	if (r == 0)
+		r = driver_call(err, cuStreamSynchronize, (stream));
+	capture_restore(mode);
+	return r;
+}
+
 /* ---- Others ------------------------------------------------------------------------------------------- */
 
 static void guest_cache_stats(struct engine *base, struct engine_cache_stats *ret)
@@ -488,8 +562,14 @@ static const struct engine_ops guest_ops = {
 	.cache_stats = guest_cache_stats,
 	.explain = guest_explain,
 	.launch = guest_launch,
+	.find_home = guest_find_home,
 	.check_place = guest_check_place,
 	.counts_new = guest_counts_new,
 	.counts_free = guest_counts_free,
 	.counts_read = guest_counts_read,
+	.scratch_new = guest_scratch_new,
+	.scratch_free = guest_scratch_free,
+	.bring_in = guest_bring_in,
+	.bring_out = guest_bring_out,
+	.copy = guest_copy,
 };

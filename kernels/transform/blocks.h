@@ -9,6 +9,7 @@
 #define KERNELS_TRANSFORM_BLOCKS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "family.h"
@@ -53,6 +54,9 @@ struct engine_blocks {
 
 /* Entries of a list that blocks_check_list takes. */
 #define BLOCKS_LIST_MOST 16384
+
+/* Entries of a list that blocks_check_entries takes. */
+#define BLOCKS_ENTRIES_MOST (1 << 30)
 
 /* What one request may be for an engine that cannot stop half-way: entries times layers, and bytes read plus
  * written. Far more than memory holds. */
@@ -108,5 +112,11 @@ int blocks_check_index(const struct engine_blocks *blocks, const struct transfor
 /* A list in host memory: each entry is -1 or in [0, limit) (OUT_OF_RANGE), and no two name one block of a
  * destination (OVERLAP). INVALID_ARGUMENT past BLOCKS_LIST_MOST. */
 int blocks_check_list(const struct engine_blocks *blocks, struct blocks_seen *seen, struct error *err);
+
+/* Does the same for a list of at most BLOCKS_ENTRIES_MOST entries. slot: room for n_slots, which are at least
+ * blocks_slots(n) for the n entries of a scatter; a gather needs none. */
+int blocks_check_entries(const struct engine_blocks *blocks, uint64_t seed, uint32_t *slot, size_t n_slots,
+                         struct error *err);
+size_t blocks_slots(uint64_t n);
 
 #endif

@@ -37,7 +37,7 @@ def c(request, gpus):
 
 @pytest.fixture
 def span():
-    made = Span(2)
+    made = Span(8)
     yield made
     softgpu.enter()
     made.free()
@@ -302,10 +302,128 @@ def test_the_last_result(c, arrays, stream):
     assert c.last_result()["bytes"] == 2 * X.nbytes
 
 
-def test_host_memory_without_a_service(arrays, stream):
+@pytest.mark.parametrize("dtype", ["i4", "i8"])
+@pytest.mark.parametrize("n", [6145, 9000, 100000, 524288])
+def test_long_lists(arrays, stream, n, dtype):
+    """A list of the host's is read before the call returns, however long it is."""
+    index = (np.arange(n) * 7 % 96).astype(dtype)
+    pool = arrays(np.arange(96, dtype="u4").reshape(96, 1))
+    picked, spread = arrays(np.full((n, 1), 123, "u4")), arrays(np.full((n, 1), 321, "u4"))
+    expected = index.astype("u4").reshape(n, 1)
     with tma.connect("local:") as c:
-        with pytest.raises(tma.InvalidArgumentError, match="src: 0x.* is neither memory of a device nor pinned memory"):
-            c.copy(X, out=arrays(X * 0))
+        mine = index.copy()
+        c.gather(pool, mine, out=picked)
+        mine[:] = 5
+        assert np.array_equal(picked.get(), expected)
+        order = np.arange(n - 1, -1, -1, dtype=dtype)
+        c.scatter(spread, order, picked)
+        order[:] = 0
+        assert np.array_equal(spread.get(), expected[::-1])
+        with pytest.raises(tma.OutOfRangeError, match=f"index: entry {n - 1} is 96, of 96 blocks"):
+            c.gather(pool, np.append(index[:-1], 96).astype(dtype), out=picked)
+        assert np.array_equal(picked.get(), expected)
+
+
+def test_a_list_of_numbers(arrays, stream):
+    pool, picked = arrays(X), arrays(np.zeros((9000, 64), "u4"))
+    index = [i * 5 % 96 for i in range(9000)]
+    tma.gather(pool, index, out=picked)
+    assert np.array_equal(picked.get(), X[index])
+
+
+def test_a_long_list_in_a_graph(arrays, stream):
+    index, n = np.arange(20000) * 11 % 96, 20000
+    src, picked = arrays(X), arrays(np.zeros((n, 64), "u4"))
+    handle, graph, runs = ctypes.c_void_p(stream.handle), ctypes.c_void_p(), [ctypes.c_void_p(), ctypes.c_void_p()]
+    with tma.connect("local:") as c:
+        cuda("cuStreamBeginCapture_v2", handle, 0)
+        mine = index.copy()
+        c.gather(src, mine, out=picked)
+        cuda("cuStreamEndCapture", handle, ctypes.byref(graph))
+        for run in runs:
+            cuda("cuGraphInstantiateWithFlags", ctypes.byref(run), graph, ctypes.c_uint64(0))
+        cuda("cuGraphDestroy", graph)
+        mine[:] = 3
+        for i, run in enumerate(runs):
+            src.put(X + i)
+            cuda("cuGraphLaunch", run, handle)
+            assert np.array_equal(picked.get(), (X + i)[index])
+            cuda("cuGraphExecDestroy", run)
+
+
+@pytest.fixture
+def here():
+    with tma.connect("local:") as client:
+        yield client
+
+
+def test_host_memory_without_a_service(here, arrays, stream):
+    """The call waits for what is in the stream, and until what it moves is there."""
+    src, turned, back = arrays(X), arrays(X.T * 0), np.zeros_like(X)
+    for i in range(share(50)):
+        here.transpose(X + i, out=turned)
+        here.transpose(turned, out=src)
+        here.copy(src, out=back)
+        assert np.array_equal(back, X + i)
+    here.transpose(turned, out=back)
+    assert np.array_equal(back, X + share(50) - 1)
+    wide = np.zeros((96, 128), "f4")
+    here.copy(src, out=wide[:, 1::2], dtype="float32", scale=0.5)
+    assert np.array_equal(wide[:, 1::2], (X + share(50) - 1).astype("f4") * np.float32(0.5))
+    assert not wide[:, ::2].any()
+
+
+def test_views_of_the_host(here, arrays, stream):
+    half = arrays(np.zeros((96, 32), "u4"))
+    here.copy(X[::-1, ::2], out=half)
+    assert np.array_equal(half.get(), X[::-1, ::2])
+    here.pad(X[:, :30], ((0, 0), (1, 1)), "edge", out=half)
+    assert np.array_equal(half.get(), np.pad(X[:, :30], ((0, 0), (1, 1)), "edge"))
+    here.copy(np.broadcast_to(X[:1, :32], (96, 32)), out=half)
+    assert np.array_equal(half.get(), np.broadcast_to(X[:1, :32], (96, 32)))
+
+
+def test_more_than_the_slots_hold(here, arrays, stream):
+    large = np.random.default_rng(1).integers(0, 2**32, (1500, 1500), "u4")
+    there, back = arrays(large.T * 0), np.zeros_like(large)
+    here.transpose(large, out=there)
+    assert np.array_equal(there.get(), large.T)
+    here.transpose(there, out=back)
+    assert np.array_equal(back, large)
+
+
+def test_blocks_of_the_host(here, arrays, stream):
+    index = np.array([5, 0, 95, 5])
+    picked, taken = arrays(np.full((4, 64), 7, "u4")), np.full((4, 64), 7, "u4")
+    expected = X[index]
+    here.gather(X, index, out=picked)
+    assert np.array_equal(picked.get(), expected)
+    here.gather(arrays(X), arrays(index), out=taken)
+    assert np.array_equal(taken, expected)
+    spread, kept = X * 0, X * 0
+    here.scatter(spread, [7, 90], arrays(X[:2]))
+    kept[[7, 90]] = X[:2]
+    assert np.array_equal(spread, kept)
+    layers = [X, X + 7], np.zeros((2, 2, 64), "u4")
+    out = arrays(layers[1])
+    here.gather(layers[0], [3, 90], out=out)
+    assert np.array_equal(out.get(), np.stack([X[[3, 90]], (X + 7)[[3, 90]]]))
+
+
+def test_scales_of_the_host(here, arrays, stream):
+    values = np.linspace(-3, 5, 64 * 32, dtype="f4").reshape(64, 32)
+    out, scale = arrays(np.zeros((64, 32), "f2")), np.zeros((2, 1), "f4")
+    here.quantize(values, (32, 32), out=out, scale_out=scale)
+    largest = np.abs(values.reshape(2, 32, 32)).max((1, 2)).reshape(2, 1)
+    assert np.allclose(scale, largest / 65504, rtol=1e-6)
+    assert np.allclose(out.get().astype("f4") * np.repeat(scale, 32, 0), values, rtol=1e-3, atol=1e-5)
+
+
+def test_exact_casts_of_the_host(here, arrays, stream):
+    dst = arrays(np.zeros(3, "i2"))
+    with pytest.raises(tma.OutOfRangeError, match="2 elements of float32 are not values of int16"):
+        here.copy(np.array([1.5, 2, 3e9], "f4"), out=dst, cast="exact")
+    assert dst.get().tolist() == [1, 2, 32767]
 
 
 def test_functions_of_the_module(arrays, stream):
@@ -320,7 +438,15 @@ def test_aio_without_a_service(arrays, stream):
             src, dst = arrays(X), arrays(X.T * 0)
             await c.transpose(src, out=dst)
             assert np.array_equal(dst.get(), X.T)
+            await c.transpose(X + 1, out=dst)
+            assert np.array_equal(dst.get(), (X + 1).T)
+            back = X * 0
+            await c.transpose(dst, out=back)
+            assert np.array_equal(back, X + 1)
+            await c.gather(X, [3, 90], out=dst_of_two)
+            assert np.array_equal(dst_of_two.get(), X[[3, 90]])
 
+    dst_of_two = arrays(np.zeros((2, 64), "u4"))
     asyncio.run(run())
 
 

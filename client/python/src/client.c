@@ -371,7 +371,8 @@ static PyMethodDef py_client_methods[] = {
 	{ "is_shared", py_client_is_shared, METH_VARARGS,
 	  "is_shared(tensor)\n--\n\nWhether the service has a tensor's memory; device memory is registered." },
 	{ "run", WITH_KEYWORDS(py_client_run),
-	  "run(request, **order)\n--\n\nRuns a request and waits for its end." },
+	  "run(request, stream, **order)\n--\n\nRuns a request and waits for its end; without a service, behind "
+	  "what is on a stream." },
 	{ "submit", WITH_KEYWORDS(py_client_submit),
 	  "submit(request, token, **order)\n--\n\nStarts a request; completed() returns its end, or wait() if the token "
 	  "is None." },

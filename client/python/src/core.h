@@ -535,6 +535,9 @@ struct cuda_stream {
 };
 #define LAST_DEFAULT_STREAM 2 /* the legacy one is 0 or 1, the thread's own is 2 */
 
+/* Reads a stream: a handle, or a tuple of a handle and its device. Returns 0, or -1 with an exception. */
+int cuda_stream_parse(PyObject *object, struct cuda_stream *ret);
+
 /* Makes the context of the device of a pointer current if the thread has none; -1 with an exception. */
 int cuda_enter(uint64_t pointer);
 
@@ -579,6 +582,12 @@ int stream_launch(struct py_client *c, const struct cuda_stream *stream,
 /* Launches a request of a client without a service into a stream. Returns 0, or -1 with an exception. */
 int launch(struct py_client *c, const struct cuda_stream *stream, struct py_request *q,
            const struct tma_order *order);
+
+/* Runs one to its end, once all that is on the stream has ended, in the stream's context: some of its memory
+ * lies on the host, where the client's "local:" reaches it only in calls that wait. Returns 0, or -1 with an
+ * exception. */
+int launch_and_wait(struct py_client *c, const struct cuda_stream *stream, struct py_request *q,
+                    const struct tma_order *order);
 
 /* Waits for the stream or, if it is NULL, for all contexts in which the client has launched anything. Returns
  * 0, or -1 with an exception, also if an exact cast has changed a value. */

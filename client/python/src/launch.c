@@ -8,6 +8,8 @@
 
 #define MOST_CONTEXTS 64
 
+static int await_one(struct py_client *c, const struct cuda_stream *stream, bool is_all);
+
 struct launched {
 	void *contexts[MOST_CONTEXTS]; /* contexts in which something has been launched; NULL stands for that
 	                                  of the thread that waits */
@@ -150,6 +152,44 @@ int launches_wait(struct py_client *c, const struct cuda_stream *stream)
 		rc = stream ? await_one(c, stream, false) : await_all(c);
 		if (rc == 0)
 			rc = tell(c);
+	}
+	py_client_unlock(c);
+	return rc;
+}
+
+/* ---- With memory of the host -------------------------------------------------------------------------- */
+
+/* The caller does not hold the GIL. */
+static int run_in_context(struct py_client *c, const struct cuda_stream *stream, const struct py_request *q,
+                          struct resolved *r, const struct tma_order *order)
+{
+	void *before = cuda_switch(stream->context);
+	int rc = resolved_run(c, q, r, order);
+
+	cuda_switch(before);
+	return rc;
+}
+
+int launch_and_wait(struct py_client *c, const struct cuda_stream *stream, struct py_request *q,
+                    const struct tma_order *order)
+{
+	struct resolved r;
+	int rc;
+
+	if (!py_client_enter(c))
+		return -1;
+	if (!note(c, stream->context)) {
+		PyErr_NoMemory();
+		py_client_unlock(c);
+		return -1;
+	}
+	rc = await_one(c, stream, false);
+	if (rc == 0)
+		rc = py_request_resolve(c, q, &r);
+	if (rc == 0) {
+		CLIENT_CALL(c, rc = run_in_context(c, stream, q, &r, order));
+		rc = py_client_check(c, rc);
+		resolved_deinit(&r);
 	}
 	py_client_unlock(c);
 	return rc;

@@ -188,18 +188,27 @@ static int run(struct py_client *c, const struct py_request *q, struct resolved 
 	return rc < 0 ? rc : wait_ticket(c, ticket, &result);
 }
 
-/* Client.run(request, **order) */
+/* Client.run(request, stream, **order) */
 PyObject *py_client_run(PyObject *self, PyObject *args, PyObject *kwargs)
 {
 	struct py_client *c = (struct py_client *)self;
+	PyObject *request, *number = NULL;
+	struct cuda_stream stream;
 	struct tma_order order;
-	PyObject *request;
 	struct resolved r;
 	bool has_points;
 	int rc;
 
-	if (!PyArg_ParseTuple(args, "O!:run", core.request_type, &request) ||
-	    parse_order(c, kwargs, &order, &has_points) < 0 || !py_client_enter(c))
+	if (!PyArg_ParseTuple(args, "O!|O:run", core.request_type, &request, &number) ||
+	    (number && cuda_stream_parse(number, &stream) < 0) ||
+	    parse_order(c, kwargs, &order, &has_points) < 0)
+		return NULL;
+	if (number) {
+		if (launch_and_wait(c, &stream, (struct py_request *)request, &order) < 0)
+			return NULL;
+		Py_RETURN_NONE;
+	}
+	if (!py_client_enter(c))
 		return NULL;
 	rc = py_request_resolve(c, (struct py_request *)request, &r);
 	if (rc == 0) {

@@ -484,7 +484,7 @@ static int enqueue(struct py_client *c, const struct cuda_stream *cuda, struct p
 }
 
 /* A handle, of the thread's context; or a handle and the ordinal of its device. */
-static int parse_stream(PyObject *object, struct cuda_stream *ret)
+int cuda_stream_parse(PyObject *object, struct cuda_stream *ret)
 {
 	PyObject *handle = object;
 	int device = -1;
@@ -507,7 +507,7 @@ PyObject *py_client_enqueue(PyObject *self, PyObject *args, PyObject *kwargs)
 	int rc;
 
 	if (!PyArg_ParseTuple(args, "O!O|O:enqueue", core.request_type, &request, &number, &token) ||
-	    parse_stream(number, &cuda) < 0 || order_parse_enqueued(c, kwargs, &order) < 0)
+	    cuda_stream_parse(number, &cuda) < 0 || order_parse_enqueued(c, kwargs, &order) < 0)
 		return NULL;
 	if (c->is_local) {
 		if (launch(c, &cuda, (struct py_request *)request, &order) < 0)
@@ -543,7 +543,7 @@ PyObject *py_client_synchronize(PyObject *self, PyObject *args)
 	struct cuda_stream cuda;
 
 	if (!PyArg_ParseTuple(args, "|O:synchronize", &number) ||
-	    (number != Py_None && parse_stream(number, &cuda) < 0))
+	    (number != Py_None && cuda_stream_parse(number, &cuda) < 0))
 		return NULL;
 	if (c->is_local) {
 		if (launches_wait(c, number == Py_None ? NULL : &cuda) < 0)
@@ -586,7 +586,7 @@ PyObject *py_client_stream_point(PyObject *self, PyObject *args)
 
 	if (!PyArg_ParseTuple(args, "O!O&O&Op:stream_point", core.region_type, &object, parse_u64, &offset,
 	                      parse_u64, &value, &number, &is_wait) ||
-	    parse_stream(number, &cuda) < 0)
+	    cuda_stream_parse(number, &cuda) < 0)
 		return NULL;
 	region = (struct py_region *)object;
 	if (!region->address || !region->region || region->size < 8 || offset > region->size - 8) {

@@ -858,7 +858,7 @@ class Client(Maker):
             for request in requests:
                 core.run(request, **job.order)
         elif core.is_local:
-            self._launch(core, requests, job, streams, is_waited_for)
+            self._launch(core, requests, job, streams, is_waited_for, is_any_host)
         else:
             for request in requests:
                 core.enqueue(request, job.stream(), **job.order)
@@ -869,13 +869,22 @@ class Client(Maker):
 
     @staticmethod
     def _launch(
-        core: _core.Client, requests: list[Request], job: Job, streams: Collection[tuple[int, int]], is_waited_for: bool
+        core: _core.Client,
+        requests: list[Request],
+        job: Job,
+        streams: Collection[tuple[int, int]],
+        is_waited_for: bool,
+        is_any_host: bool,
     ) -> None:
-        """Launches requests into a job's first stream, which is waited for if there are others."""
+        """Launches requests into a job's first stream, which is waited for if there are others. Requests with memory
+        of the host run behind that stream instead."""
         for stream in streams if len(streams) > 1 else ():
             core.synchronize(stream)
         for request in requests:
-            core.enqueue(request, job.stream(), **job.order)
+            if is_any_host:
+                core.run(request, job.stream(), **job.order)
+            else:
+                core.enqueue(request, job.stream(), **job.order)
         if is_waited_for or len(streams) > 1:
             core.synchronize(job.stream())
 

@@ -271,8 +271,9 @@ class Client:
         """A region of a tensor's memory. mapping: the mmap that has it, which the region keeps open."""
     def is_shared(self, tensor: Tensor, /) -> bool:
         """Whether the service has a tensor's memory; device memory is registered."""
-    def run(self, request: Request, /, **order: Unpack[_Order]) -> None:
-        """Runs a request and waits for its end."""
+    def run(self, request: Request, stream: int | tuple[int, int] = ..., /, **order: Unpack[_Order]) -> None:
+        """Runs a request and waits for its end; with a stream, without a service, once all that is on the stream has
+        ended, in its context."""
     def submit(self, request: Request, token: object, /, **order: Unpack[_Order]) -> Ticket:
         """Starts a request and returns its ticket; completed() returns its end, or wait() if the token is None."""
     def wait(self, ticket: Ticket | int, /) -> None:

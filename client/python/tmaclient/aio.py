@@ -591,6 +591,9 @@ class AsyncClient(Maker):
     async def _enqueue(self, request: Request, job: Job) -> None:
         stream = job.stream()
         if self._core.is_local:
+            if any(a.tensor.is_host for a in job.arrays):
+                await self._ask(lambda: self._core.run(request, stream, **job.order))
+                return
             self._core.enqueue(request, stream, **job.order)
             await self._ask(lambda: self._core.synchronize(stream))
             return

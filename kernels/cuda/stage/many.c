@@ -20,6 +20,9 @@
 /* A move of more bytes is worth a launch and a better kernel. */
 #define ALONE_BYTES (1u << 20)
 
+/* A batch that borrows its buffer is of the parts of one split, and its tables take less than this. */
+#define BATCH_ROOM (64u << 10)
+
 static uint64_t address_of(struct engine_memory *memory, uint64_t offset)
 {
 	return cuda_memory(memory)->address + offset;
@@ -32,7 +35,7 @@ static const void *lay_index(struct upload_buffer *upload_buffer, struct engine_
 {
 	const size_t bytes = (size_t)blocks->n * blocks->index_bytes;
 	const unsigned char *from = blocks->index;
-	void *to = blocks->n <= UPLOAD_BUFFER_BYTES ? upload_buffer_take(upload_buffer, bytes) : NULL;
+	void *to = upload_buffer_take(upload_buffer, bytes);
 
 	if (!to)
 		return NULL;
@@ -64,6 +67,19 @@ static int lay_layers(struct upload_buffer *upload_buffer, const struct engine_b
 	return 0;
 }
 
+static size_t layers_room(const struct engine_blocks *blocks, const struct engine_blocks_side *side)
+{
+	return side->layers ? upload_buffer_room(blocks->layers * sizeof *side->layers) : 0;
+}
+
+/* Returns the room that the lists of the job take in the upload buffer. */
+static size_t lists_room(const struct engine_blocks *blocks)
+{
+	const size_t index = blocks->index ? upload_buffer_room((size_t)blocks->n * blocks->index_bytes) : 0;
+
+	return index + layers_room(blocks, &blocks->dst) + layers_room(blocks, &blocks->src);
+}
+
 static struct block_list list_of(const struct engine_blocks *blocks)
 {
 	return (struct block_list){
@@ -84,19 +100,20 @@ static int lay_list(struct upload_buffer *upload_buffer, const struct engine_job
                     struct error *err)
 {
 	const void *index = NULL, *dst_layers, *src_layers;
+	const size_t room = lists_room(blocks);
 	uint64_t base = 0;
 	int r = 0;
 
-	if (!upload_buffer->uploads || blocks->index || blocks->dst.layers || blocks->src.layers)
-		r = upload_buffer_begin_job(upload_buffer, job, err);
+	if (!upload_buffer->uploads || room > 0)
+		r = upload_buffer_begin_job(upload_buffer, job, room, err);
 	if (r < 0)
 		return r;
 	if (blocks->index)
 		index = lay_index(upload_buffer, blocks);
 	if ((blocks->index && !index) || lay_layers(upload_buffer, blocks, &blocks->dst, &dst_layers) < 0 ||
 	    lay_layers(upload_buffer, blocks, &blocks->src, &src_layers) < 0)
-		return error_set(err, STATUS_NO_MEMORY, "the list is larger than %u bytes",
-		                 UPLOAD_BUFFER_BYTES);
+		return error_set(err, STATUS_NO_MEMORY, "the list is larger than %zu bytes",
+		                 upload_buffer->size);
 	r = upload_buffer_send(upload_buffer, stream, &base, err);
 	ret->index = index ? upload_buffer_place(upload_buffer, base, index)
 	                   : address_of(blocks->index_memory, blocks->index_offset);
@@ -335,7 +352,7 @@ static int launch_batch(const struct many *many, struct error *err)
 	uint32_t n_groups = 0;
 	uint64_t parts = 0;
 	bool tables;
-	int r = upload_buffer_begin_job(batch.of.upload_buffer, job, err);
+	int r = upload_buffer_begin_job(batch.of.upload_buffer, job, BATCH_ROOM, err);
 
 	if (r < 0)
 		return r;
@@ -366,7 +383,7 @@ static int launch_move(const struct many *many, struct error *err)
 	int r = 0;
 
 	if (upload_buffer_is_needed(upload_buffer, many->job)) {
-		r = upload_buffer_begin_job(upload_buffer, many->job, err);
+		r = upload_buffer_begin_job(upload_buffer, many->job, 0, err);
 		if (r == 0)
 			r = upload_buffer_send(upload_buffer, many->stream, &base, err);
 		if (r < 0)

@@ -34,21 +34,23 @@ static int open_upload_buffer(struct upload_buffer *upload_buffer, struct error 
 		r = driver_call(err, cuMemsetD8Async, (device, 0, COUNTER_BYTES, NULL));
 	if (r == 0)
 		r = driver_call(err, cuStreamSynchronize, (NULL));
-	*upload_buffer = (struct upload_buffer){ .host = pages, .device = device };
+	*upload_buffer =
+	    (struct upload_buffer){ .host = pages, .size = UPLOAD_BUFFER_BYTES, .device = device };
 	if (r < 0)
 		upload_buffer_close(upload_buffer);
 	return r;
 }
 
-static int borrow(struct upload_buffer *upload_buffer, struct error *err)
+static int borrow(struct upload_buffer *upload_buffer, size_t size, struct error *err)
 {
 	struct upload *upload;
-	int r = upload_take(upload_buffer->uploads, upload_buffer->stream, &upload, err);
+	int r = upload_take(upload_buffer->uploads, upload_buffer->stream, size, &upload, err);
 
 	if (r < 0)
 		return r;
 	upload_buffer->upload = upload;
 	upload_buffer->host = upload->host;
+	upload_buffer->size = size;
 	upload_buffer->device = upload->device;
 	return 0;
 }
@@ -62,12 +64,13 @@ int upload_buffer_return(struct upload_buffer *upload_buffer, struct error *err)
 	return upload ? upload_give(upload, upload_buffer->stream, err) : 0;
 }
 
-int upload_buffer_begin(struct upload_buffer *upload_buffer, struct error *err)
+int upload_buffer_begin(struct upload_buffer *upload_buffer, size_t room, struct error *err)
 {
+	const size_t size = FIRST + room;
 	int r = 0;
 
 	if (!upload_buffer->host)
-		r = upload_buffer->uploads ? borrow(upload_buffer, err)
+		r = upload_buffer->uploads ? borrow(upload_buffer, size, err)
 		                           : open_upload_buffer(upload_buffer, err);
 	upload_buffer->used = upload_buffer->first = FIRST;
 	return r;
@@ -88,25 +91,27 @@ void *upload_buffer_take(struct upload_buffer *upload_buffer, size_t bytes)
 {
 	void *p = upload_buffer->host + upload_buffer->used;
 
-	if (bytes > UPLOAD_BUFFER_BYTES - upload_buffer->used)
+	if (bytes > upload_buffer->size - upload_buffer->used)
 		return NULL;
-	upload_buffer->used = upload_buffer->used + ((bytes + 15) & ~(size_t)15);
-	if (upload_buffer->used > UPLOAD_BUFFER_BYTES)
-		upload_buffer->used = UPLOAD_BUFFER_BYTES;
+	upload_buffer->used += upload_buffer_room(bytes);
+	if (upload_buffer->used > upload_buffer->size)
+		upload_buffer->used = upload_buffer->size;
 	return p;
 }
 
 int upload_buffer_send(struct upload_buffer *upload_buffer, CUstream stream, uint64_t *ret, struct error *err)
 {
-	const size_t first = upload_buffer->first, bytes = upload_buffer->used - first;
+	const size_t first = upload_buffer->first, end = upload_buffer->used;
 
 	/* However little it is: entries that kernels read over the bus take 0.1 us each, one after the other.
 	 */
 	*ret = upload_buffer->device;
-	if (bytes == 0)
+	if (first == end)
 		return 0;
+	if (upload_buffer->upload)
+		return upload_send(upload_buffer->upload, first, end, stream, err);
 	return driver_call(err, cuMemcpyHtoDAsync,
-	                   (upload_buffer->device + first, upload_buffer->host + first, bytes, stream));
+	                   (upload_buffer->device + first, upload_buffer->host + first, end - first, stream));
 }
 
 int upload_buffer_fetch_counters(struct upload_buffer *upload_buffer, CUstream stream, struct error *err)
@@ -154,8 +159,8 @@ static int take_magnitudes(struct upload_buffer *upload_buffer, uint64_t n, stru
 	upload_buffer->first = upload_buffer->used;
 	if (!p)
 		return error_set(err, STATUS_NO_MEMORY,
-		                 "the magnitudes of %llu blocks are larger than %u bytes",
-		                 (unsigned long long)n, UPLOAD_BUFFER_BYTES);
+		                 "the magnitudes of %llu blocks are larger than %zu bytes",
+		                 (unsigned long long)n, upload_buffer->size);
 	upload_buffer->magnitudes = upload_buffer_place(upload_buffer, upload_buffer->device, p);
 	return 0;
 }
@@ -170,7 +175,8 @@ static int take_changed(struct upload_buffer *upload_buffer, const struct engine
 	upload_buffer->changed = upload_buffer_take(upload_buffer, changed_bytes(job));
 	if (!upload_buffer->changed)
 		return error_set(err, STATUS_NO_MEMORY,
-		                 "the counters of exact casts are larger than %u bytes", UPLOAD_BUFFER_BYTES);
+		                 "the counters of exact casts are larger than %zu bytes",
+		                 upload_buffer->size);
 	memset(upload_buffer->changed, 0, changed_bytes(job));
 	return 0;
 }
@@ -180,11 +186,12 @@ bool upload_buffer_is_needed(const struct upload_buffer *upload_buffer, const st
 	return (!upload_buffer->uploads && job_is_exact(job)) || count_magnitudes(job) > 0;
 }
 
-int upload_buffer_begin_job(struct upload_buffer *upload_buffer, const struct engine_job *job,
+int upload_buffer_begin_job(struct upload_buffer *upload_buffer, const struct engine_job *job, size_t room,
                             struct error *err)
 {
 	const uint64_t magnitudes = count_magnitudes(job);
-	int r = upload_buffer_begin(upload_buffer, err);
+	int r =
+	    upload_buffer_begin(upload_buffer, upload_buffer_room(magnitudes * sizeof(uint32_t)) + room, err);
 
 	if (r == 0 && magnitudes > 0)
 		r = take_magnitudes(upload_buffer, magnitudes, err);

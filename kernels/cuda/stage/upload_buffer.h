@@ -3,8 +3,8 @@
  * device.
  *
  * Each flight has one, which is opened when it is first needed and then kept. What lies in it stays until the
- * flight has ended. A launch into a stream of the program's own borrows one instead (uploads.h). Beside
- * lists, moves may need two things there:
+ * flight has ended. A launch into a stream of the program's own borrows one of the size that it needs instead
+ * (uploads.h). Beside lists, moves may need two things there:
  *
  * - the largest magnitudes of blocks, between the two passes of a move with amax. The moves of a job follow
  *   each other on a stream, so there is room for those of one move at a time.
@@ -26,6 +26,7 @@
 
 struct upload_buffer {
 	char *host;      /* pinned; NULL: the buffer is not open */
+	size_t size;     /* bytes, on either side */
 	uint64_t device; /* memory on the device, of the same layout */
 	size_t used;
 	size_t first;        /* What is sent begins there. */
@@ -40,14 +41,20 @@ struct upload_buffer {
 	uint64_t counts;         /* device address of a struct engine_counts */
 };
 
-/* Empties the buffer, and opens or borrows it first if need be. */
-int upload_buffer_begin(struct upload_buffer *upload_buffer, struct error *err);
+/* Empties the buffer, and opens it first if need be or borrows one with that room. */
+int upload_buffer_begin(struct upload_buffer *upload_buffer, size_t room, struct error *err);
 
 /* Frees the flight's own buffer; a zeroed one is allowed. */
 void upload_buffer_close(struct upload_buffer *upload_buffer);
 
 /* Gives a borrowed buffer back once all that needs it is on its stream. Returns 0, or the driver's error. */
 int upload_buffer_return(struct upload_buffer *upload_buffer, struct error *err);
+
+/* Returns the bytes of the buffer that so many bytes take. */
+static inline size_t upload_buffer_room(size_t bytes)
+{
+	return (bytes + 15) & ~(size_t)15;
+}
 
 /* Returns room for so many bytes, at a multiple of 16, or NULL if the buffer is full. */
 void *upload_buffer_take(struct upload_buffer *upload_buffer, size_t bytes);
@@ -88,9 +95,9 @@ static inline void upload_buffer_clear(struct upload_buffer *upload_buffer)
  * exact casts. */
 bool upload_buffer_is_needed(const struct upload_buffer *upload_buffer, const struct engine_job *job);
 
-/* Does what upload_buffer_begin does, and makes room for what the moves need. Returns NO_MEMORY if that is
- * more than the buffer holds. */
-int upload_buffer_begin_job(struct upload_buffer *upload_buffer, const struct engine_job *job,
+/* Does what upload_buffer_begin does, and makes room for what the moves need beside it. Returns NO_MEMORY if
+ * that is more than the buffer holds. */
+int upload_buffer_begin_job(struct upload_buffer *upload_buffer, const struct engine_job *job, size_t room,
                             struct error *err);
 
 /* Returns the operands of move i of the job, once all has been sent; base is that of upload_buffer_send. */

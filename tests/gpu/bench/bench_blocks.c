@@ -280,7 +280,7 @@ static void lay_list(struct block_list *list, const int32_t *index, uint32_t n)
 	uint64_t base;
 	void *laid;
 
-	must(upload_buffer_begin(&upload_buffer, &err), &err);
+	must(upload_buffer_begin(&upload_buffer, 0, &err), &err);
 	laid = upload_buffer_take(&upload_buffer, n * sizeof *index);
 	memcpy(laid, index, n * sizeof *index);
 	must(upload_buffer_send(&upload_buffer, rig.stream, &base, &err), &err);
@@ -326,7 +326,7 @@ static void run_batch(struct turn *turn, int set)
 	struct error err;
 	uint64_t base, parts;
 
-	must(upload_buffer_begin(&upload_buffer, &err), &err);
+	must(upload_buffer_begin(&upload_buffer, 0, &err), &err);
 	entries = upload_buffer_take(&upload_buffer, turn->row.n * sizeof *entries);
 	for (uint32_t i = 0; i < turn->row.n; i++)
 		entries[i] = (struct run_entry){

@@ -357,6 +357,21 @@ void call_sleep_until(uint64_t ns)
 		;
 }
 
+/* ---- Fork --------------------------------------------------------------------------------------------- */
+
+/* In a child the driver is not initialized, as CUDA's is not. The lock may be one that a thread had which is
+ * not there. */
+static void start_over(void)
+{
+	pthread_mutex_init(&lock, NULL);
+	state.initialised = false;
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+	pthread_atfork(NULL, NULL, start_over);
+}
+
 /* ---- The end ------------------------------------------------------------------------------------------ */
 
 /* The device's threads end first: their code goes with the library. A child has none, and maybe a lock that

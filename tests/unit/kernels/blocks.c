@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lists of blocks against brute force: small regions, every byte of every block marked. */
 #include <criterion/criterion.h>
+#include <inttypes.h>
 #include <string.h>
 
 #include "kernels/plan_key.h"
@@ -355,6 +356,35 @@ Test(blocks, long_list)
 	}
 	blocks.n++;
 	cr_assert_eq(blocks_check_list(&blocks, &seen, &err), STATUS_INVALID_ARGUMENT);
+}
+
+/* Lists of any length, which the caller has room for. */
+Test(blocks, longer_lists)
+{
+	for (uint64_t n = 1; n < 300000; n = n * 7 + 1) {
+		const size_t n_slots = blocks_slots(n);
+		uint32_t *slot = malloc(n_slots * sizeof *slot);
+		int64_t *list = malloc(n * sizeof *list);
+		struct engine_blocks blocks = {
+			.n = n, .limit = UINT64_C(1) << 40, .scatter = true, .index_bytes = 8, .index = list
+		};
+		struct error err;
+
+		cr_assert(slot && list && n_slots >= n);
+		for (int64_t i = 0; i < (int64_t)n; i++)
+			list[i] = i % 7 == 5 ? -1 : i << 21;
+		cr_assert_eq(blocks_check_entries(&blocks, 3, slot, n_slots, &err), 0, "%" PRIu64 ": %s", n,
+		             err.message);
+		list[n - 1] = INT64_C(1) << 40;
+		cr_assert_eq(blocks_check_entries(&blocks, 3, slot, n_slots, &err), STATUS_OUT_OF_RANGE);
+		list[n - 1] = 0;
+		cr_assert_eq(blocks_check_entries(&blocks, 3, slot, n_slots, &err),
+		             n > 1 ? STATUS_OVERLAP : 0, "%" PRIu64, n);
+		blocks.scatter = false;
+		cr_assert_eq(blocks_check_entries(&blocks, 3, NULL, 0, &err), 0);
+		free(slot);
+		free(list);
+	}
 }
 
 /* ---- From the ends of 64 bits ---------------------------------------------------------------------- */

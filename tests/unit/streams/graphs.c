@@ -121,3 +121,42 @@ Test(stream_graphs, graphs_come_and_go)
 		cuda(cuGraphDestroy(graph));
 	}
 }
+
+/* A graph has no node that allocates, and what it holds lives until the last of its instances is gone. */
+Test(stream_graphs, several_instances)
+{
+	enum { N = 5000, INSTANCES = 3 };
+	CUdeviceptr src = rig_numbers(64 * 4), dst = rig_bytes(N * 16, 0);
+	int32_t *index = malloc(N * sizeof *index);
+	uint32_t from[64][4], (*to)[4] = malloc(N * sizeof *to);
+	const struct tma_tensor to_row = { .offset = dst, .dtype = TMA_UINT32, .rank = 1, .shape = { 4 } },
+				from_row = { .offset = src, .dtype = TMA_UINT32, .rank = 1, .shape = { 4 } };
+	const struct tma_transform row = { .dst = &to_row, .src = &from_row };
+	const struct tma_blocks blocks = {
+		.transform = &row, .index = index, .index_dtype = TMA_INT32, .count = N, .limit = 64
+	};
+	CUgraphExec instances[INSTANCES];
+	CUgraph graph;
+
+	for (int i = 0; i < N; i++)
+		index[i] = i * 5 % 64;
+	cuda(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+	cr_assert_eq(tma_enqueue_gather(client, &blocks, stream), 0, "%s", tma_last_error(client));
+	cuda(cuStreamEndCapture(stream, &graph));
+	for (int i = 0; i < INSTANCES; i++)
+		cuda(cuGraphInstantiateWithFlags(&instances[i], graph, 0));
+	cuda(cuGraphDestroy(graph));
+	rig_get(from, src, sizeof from);
+	memset(index, 0, N * sizeof *index);
+	for (int i = 0; i < INSTANCES; i++) {
+		cr_assert_eq(tma_enqueue_gather(client, &blocks, stream), 0, "%s", tma_last_error(client));
+		cuda(cuMemsetD8Async(dst, 0, N * 16, stream));
+		cuda(cuGraphLaunch(instances[i], stream));
+		cuda(cuGraphExecDestroy(instances[i])); /* It is under way. */
+		rig_get(to, dst, N * sizeof *to);
+		for (int k = 0; k < N; k++)
+			cr_assert_eq(memcmp(to[k], from[k * 5 % 64], sizeof to[k]), 0, "%d: row %d", i, k);
+	}
+	free(index);
+	free(to);
+}

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "case_request.h"
 #include "client/tmaclient.h"
 #include "tests/support/conversion_case.h"
 #include "tests/support/tap.h"
@@ -183,40 +184,6 @@ static void put_others(const struct launch *launch, CUstream stream)
 
 /* ---- Requests ----------------------------------------------------------------------------------------- */
 
-/* A tensor, and the strides that it points to. */
-struct view {
-	struct tma_tensor tensor;
-	int64_t strides[TMA_MAX_RANK];
-};
-
-static const struct tma_tensor *view_of(struct view *ret, const struct tensor_layout *layout,
-                                        uint64_t address)
-{
-	ret->tensor = (struct tma_tensor){ .offset = address,
-		                           .dtype = (enum tma_dtype)layout->dtype,
-		                           .rank = layout->rank,
-		                           .strides = ret->strides };
-	for (int d = 0; d < layout->rank; d++) {
-		ret->tensor.shape[d] = layout->shape[d];
-		ret->strides[d] = layout->stride[d];
-	}
-	return &ret->tensor;
-}
-
-static struct tma_number number_of(const struct scalar *scalar)
-{
-	switch (scalar->kind) {
-	case SCALAR_UNSIGNED:
-		return (struct tma_number){ .kind = TMA_NUMBER_UINT, .u = scalar->u };
-	case SCALAR_SIGNED:
-		return (struct tma_number){ .kind = TMA_NUMBER_INT, .i = scalar->i };
-	case SCALAR_FLOATING:
-		return (struct tma_number){ .kind = TMA_NUMBER_REAL, .re = scalar->re };
-	default:
-		return (struct tma_number){ .kind = TMA_NUMBER_COMPLEX, .re = scalar->re, .im = scalar->im };
-	}
-}
-
 static int launch_gather(tma_client *client, const struct launch *launch, CUstream stream)
 {
 	const struct tma_tensor
@@ -232,51 +199,16 @@ static int launch_gather(tma_client *client, const struct launch *launch, CUstre
 	return tma_enqueue_gather(client, &blocks, stream);
 }
 
-/* scale or bias, of which the case has a number or a tensor. */
-struct operand_views {
-	struct view view;
-	struct tma_number number;
-};
-
-static void operand_of(const struct operand_spec *spec, const struct operand_case *operand, uint64_t address,
-                       struct operand_views *room, const struct tma_number **ret_number,
-                       const struct tma_tensor **ret_tensor)
-{
-	room->number = (struct tma_number){ .kind = TMA_NUMBER_REAL, .re = operand->number };
-	if (spec->kind == OPERAND_NUMBER)
-		*ret_number = &room->number;
-	else if (spec->kind == OPERAND_TENSOR)
-		*ret_tensor = view_of(&room->view, &spec->layout, address + operand->offset);
-}
-
 static int launch_transform(tma_client *client, const struct launch *launch, CUstream stream)
 {
-	const struct conversion_case *c = &launch->c;
-	const struct transform_spec *spec = &c->c.spec;
-	struct tma_conversion conversion = { .cast = (enum tma_cast)spec->conversion.cast };
-	struct operand_views scale, bias;
-	struct view dst, src;
-	int perm[TMA_MAX_RANK];
-	struct tma_transform t = {
-		.dst = view_of(&dst, &spec->dst, launch->dst + ORACLE_GUARD + c->c.dst_offset),
-		.src = view_of(&src, &spec->src, launch->src + ORACLE_GUARD + c->c.src_offset),
-		.perm = spec->n_perm >= 0 ? perm : NULL,
-		.before = spec->n_before >= 0 ? spec->before : NULL,
-		.after = spec->n_after >= 0 ? spec->after : NULL,
-		.mode = (enum tma_pad_mode)spec->mode,
-		.value = number_of(&spec->value),
-	};
+	struct case_request request;
 
-	for (int d = 0; d < spec->n_perm; d++)
-		perm[d] = (int)spec->perm[d];
-	if (launch->kind == CONVERSION) {
-		operand_of(&spec->conversion.scale, &c->scale, launch->scale, &scale, &conversion.scale,
-		           &conversion.scale_tensor);
-		operand_of(&spec->conversion.bias, &c->bias, launch->bias, &bias, &conversion.bias,
-		           &conversion.bias_tensor);
-		t.conversion = &conversion;
-	}
-	return tma_enqueue(client, &t, stream);
+	case_request_init(&request, &launch->c, launch->kind == CONVERSION,
+	                  &(struct case_places){ .dst = launch->dst + ORACLE_GUARD,
+	                                         .src = launch->src + ORACLE_GUARD,
+	                                         .scale = launch->scale,
+	                                         .bias = launch->bias });
+	return tma_enqueue(client, &request.transform, stream);
 }
 
 static bool launch_all(struct lane *lane)

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Changes a gather or scatter with a side on the host into one on the device. Of the entries that name a
+ * block, the k-th moves block src[k] to block dst[k]. Those of the side on the host are copied one after the
+ * other, so that it is block k of the copy that is moved: to dst[k], a scatter, if src was the host's; and
+ * from src[k], a gather, if dst was. */
+#include "staging.h"
+
+#include <endian.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/transform/request_blocks.h"
+
+/* What is known of the request. */
+struct request_of {
+	struct local_session *session;
+	const struct msg_blocks *p;
+	const struct engine_blocks *blocks;
+	const struct request_places *places;
+	enum engine_home dst, src;
+};
+
+/* ---- The list ----------------------------------------------------------------------------------------- */
+
+static int64_t entry_at(const struct engine_blocks *blocks, const void *list, uint64_t i)
+{
+	return blocks->index_bytes == sizeof(int32_t) ? (int32_t)le32toh(((const uint32_t *)list)[i])
+	                                              : (int64_t)le64toh(((const uint64_t *)list)[i]);
+}
+
+/* Sets the blocks that entries name, on both sides, and returns how many entries do. */
+static uint64_t read_list(struct local_staged_blocks *ret, const struct engine_blocks *blocks,
+                          const void *list, int64_t *dst, int64_t *src)
+{
+	uint64_t n = 0;
+
+	for (uint64_t i = 0; i < blocks->n; i++) {
+		const int64_t entry = entry_at(blocks, list, i);
+		const bool is_block = entry >= 0 && (uint64_t)entry < blocks->limit;
+
+		ret->passed += entry == -1;
+		ret->beyond += entry != -1 && !is_block;
+		if (!is_block)
+			continue;
+		dst[n] = blocks->scatter ? entry : (int64_t)i;
+		src[n++] = blocks->scatter ? (int64_t)i : entry;
+	}
+	return n;
+}
+
+/* Reads a list in memory that the device reaches, once all that is on the stream has ended. */
+static int fetch_list(const struct request_of *of, void *to, struct error *err)
+{
+	const struct local_stream *stream = &of->session->stream;
+	const struct engine_blocks *blocks = of->blocks;
+
+	return engine_copy(stream->device, (uint64_t)(uintptr_t)to,
+	                   blocks->index_memory->base + blocks->index_offset, blocks->n * blocks->index_bytes,
+	                   stream->cuda_stream, err);
+}
+
+/* ---- Sides -------------------------------------------------------------------------------------------- */
+
+/* Returns how many blocks a side has in each layer. */
+static uint64_t count_of(const struct engine_blocks *blocks, bool is_dst)
+{
+	return blocks->scatter == is_dst ? blocks->limit : blocks->n;
+}
+
+static int stage_side(struct local_staged_blocks *ret, const struct request_of *of, bool is_dst,
+                      const int64_t *list, uint64_t n, struct local_packed_blocks *packed, uint64_t *ret_copy,
+                      struct error *err)
+{
+	const struct msg_tensor *tensor = is_dst ? &of->p->dst : &of->p->src;
+	const struct tensor_place *place = is_dst ? &of->places->dst : &of->places->src;
+	const char *name = is_dst ? "dst" : "src";
+	struct tensor_layout layout;
+	int r = tensor_layout_of(&layout, tensor, name, err);
+
+	if (r < 0)
+		return r;
+	*packed = (struct local_packed_blocks){ .side = is_dst ? of->blocks->dst : of->blocks->src,
+		                                .layers = of->blocks->layers,
+		                                .list = list,
+		                                .n = n,
+		                                .limit = count_of(of->blocks, is_dst) };
+	local_packed_init(&packed->block, &layout, local_address(place));
+	return local_stage_blocks(&ret->staging, packed, is_dst, name, ret_copy, err);
+}
+
+/* Has the request name its blocks by a list of int64 in host memory, of a side with so many blocks. */
+static void use_list(struct msg_blocks *p, const int64_t *list, uint64_t n, uint64_t limit)
+{
+	p->has &= ~(F(blocks, index_at) | F(blocks, count));
+	p->has |= F(blocks, index) | F(blocks, index_dtype) | F(blocks, limit);
+	p->index = (struct bytes){ (const void *)list, n * sizeof *list };
+	p->index_dtype = DTYPE_INT64;
+	p->limit = limit;
+}
+
+static void use_dst_copy(struct msg_blocks *p, uint64_t copy, const struct local_packed_blocks *packed)
+{
+	local_use_copy(&p->dst, copy, &packed->block);
+	p->has &= ~F(blocks, dst_layers);
+	p->has |= F(blocks, dst_step) | F(blocks, dst_layer_step);
+	p->dst_layers.len = 0;
+	p->dst_step = packed->block.bytes;
+	p->dst_layer_step = packed->n * packed->block.bytes;
+}
+
+static void use_src_copy(struct msg_blocks *p, uint64_t copy, const struct local_packed_blocks *packed)
+{
+	local_use_copy(&p->src, copy, &packed->block);
+	p->has &= ~F(blocks, src_layers);
+	p->has |= F(blocks, src_step) | F(blocks, src_layer_step);
+	p->src_layers.len = 0;
+	p->src_step = packed->block.bytes;
+	p->src_layer_step = packed->n * packed->block.bytes;
+}
+
+static int change_sides(struct local_staged_blocks *ret, const struct request_of *of, const int64_t *dst,
+                        const int64_t *src, uint64_t n, struct error *err)
+{
+	const bool is_dst = of->dst == ENGINE_HOME_HOST;
+	struct local_packed_blocks packed;
+	uint64_t copy;
+	int r;
+
+	ret->scatter = !is_dst;
+	use_list(&ret->changed, is_dst ? src : dst, n, count_of(of->blocks, !is_dst));
+	if (n == 0) /* Nothing is moved, and no memory is needed. */
+		return 0;
+	r = stage_side(ret, of, is_dst, is_dst ? dst : src, n, &packed, &copy, err);
+	if (r < 0)
+		return r;
+	if (is_dst)
+		use_dst_copy(&ret->changed, copy, &packed);
+	else
+		use_src_copy(&ret->changed, copy, &packed);
+	return 0;
+}
+
+/* The lists of both sides, and behind them room for one that has to be fetched. */
+static int change_list(struct local_staged_blocks *ret, const struct request_of *of, struct error *err)
+{
+	const uint64_t n = of->blocks->n;
+	const void *list = of->blocks->index;
+	int r;
+
+	ret->is_list_changed = true;
+	ret->words = n > BLOCKS_ENTRIES_MOST ? NULL : malloc(3 * n * sizeof *ret->words);
+	if (!ret->words)
+		return error_set(err, STATUS_NO_MEMORY, "no memory for a list of blocks");
+	if (!list) {
+		list = ret->words + 2 * n;
+		r = fetch_list(of, ret->words + 2 * n, err);
+		if (r < 0)
+			return r;
+	}
+	return change_sides(ret, of, ret->words, ret->words + n,
+	                    read_list(ret, of->blocks, list, ret->words, ret->words + n), err);
+}
+
+/* ---- All ---------------------------------------------------------------------------------------------- */
+
+/* scale and bias have copies like those of a transform. */
+static int stage_operands(struct local_staged_blocks *ret, const struct request_of *of, struct error *err)
+{
+	struct msg_transform block = request_block(of->p);
+	int r = local_stage_tensors(&ret->staging, &block, of->places, false, err);
+
+	ret->changed.scale = block.scale;
+	ret->changed.bias = block.bias;
+	return r;
+}
+
+static int find_homes(struct request_of *of, struct error *err)
+{
+	struct engine *device = of->session->stream.device;
+	int r = engine_find_home(device, local_address(&of->places->dst), &of->dst, err);
+
+	if (r < 0)
+		return r;
+	of->src = ENGINE_HOME_DEVICE;
+	if (local_is_empty(&of->p->src.shape)) /* Its blocks are all padding, and have no memory. */
+		return 0;
+	return engine_find_home(device, local_address(&of->places->src), &of->src, err);
+}
+
+int local_staged_blocks_init(struct local_staged_blocks *ret, struct local_session *session,
+                             const struct msg_blocks *p, const struct engine_blocks *blocks,
+                             const struct request_places *places, struct error *err)
+{
+	struct request_of of = { .session = session, .p = p, .blocks = blocks, .places = places };
+	int r;
+
+	*ret = (struct local_staged_blocks){ .changed = *p, .scatter = blocks->scatter };
+	local_staging_init(&ret->staging, session, p->host_threads);
+	r = find_homes(&of, err);
+	if (r == 0)
+		r = stage_operands(ret, &of, err);
+	if (r == 0 && (of.dst == ENGINE_HOME_HOST || of.src == ENGINE_HOME_HOST))
+		r = change_list(ret, &of, err);
+	return r < 0 ? r : ret->is_list_changed || ret->staging.n > 0;
+}
+
+void local_staged_blocks_deinit(struct local_staged_blocks *staged)
+{
+	free(staged->words);
+}

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Lends sets of pinned slots, and runs transfers through them. */
+#include "transfers.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#define SLOTS     4 /* of a set: one is packed, and the copy engine has others before it runs dry */
+#define MOST_SETS 4 /* 32 MiB of pinned memory in each context */
+#define SET_BYTES (SLOTS * ENGINE_CHUNK_BYTES)
+
+struct slot_set {
+	char *memory;          /* pinned */
+	CUevent copied[SLOTS]; /* recorded behind the last copy from or to the slot */
+	TAILQ_ENTRY(slot_set) entry;
+};
+
+static void *slot_of(const struct slot_set *set, uint64_t chunk)
+{
+	return set->memory + chunk % SLOTS * ENGINE_CHUNK_BYTES;
+}
+
+/* ---- Sets --------------------------------------------------------------------------------------------- */
+
+void transfers_init(struct transfers *transfers)
+{
+	*transfers = (struct transfers){ 0 };
+	TAILQ_INIT(&transfers->free);
+	pthread_mutex_init(&transfers->lock, NULL);
+	pthread_cond_init(&transfers->given_back, NULL);
+}
+
+static void set_free(struct slot_set *set)
+{
+	for (int i = 0; i < SLOTS; i++)
+		if (set->copied[i])
+			driver.cuEventDestroy(set->copied[i]);
+	if (set->memory) {
+		driver.cuMemHostUnregister(set->memory);
+		munmap(set->memory, SET_BYTES);
+	}
+	free(set);
+}
+
+void transfers_deinit(struct transfers *transfers)
+{
+	struct slot_set *set;
+
+	while ((set = TAILQ_FIRST(&transfers->free))) {
+		TAILQ_REMOVE(&transfers->free, set, entry);
+		set_free(set);
+	}
+}
+
+static int pin(struct slot_set *set, struct error *err)
+{
+	void *memory = mmap(NULL, SET_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	int r;
+
+	if (memory == MAP_FAILED)
+		return error_set(err, STATUS_NO_MEMORY, "out of memory");
+	/* Without this, the first write after a fork could give this process a new page while the device
+	 * keeps using the old one. */
+	madvise(memory, SET_BYTES, MADV_DONTFORK);
+	r = driver_call(err, cuMemHostRegister, (memory, SET_BYTES, 0));
+	if (r < 0)
+		munmap(memory, SET_BYTES);
+	else
+		set->memory = memory;
+	return r;
+}
+
+static int set_new(struct slot_set **ret, struct error *err)
+{
+	struct slot_set *set = calloc(1, sizeof *set);
+	int r;
+
+	if (!set)
+		return error_set(err, STATUS_NO_MEMORY, "out of memory");
+	r = pin(set, err);
+	for (int i = 0; i < SLOTS && r == 0; i++)
+		r = driver_call(err, cuEventCreate, (&set->copied[i], CU_EVENT_DISABLE_TIMING));
+	if (r < 0)
+		set_free(set);
+	else
+		*ret = set;
+	return r;
+}
+
+/* Returns a set that nobody uses, or NULL if one may be made. */
+static struct slot_set *take_made(struct transfers *transfers)
+{
+	struct slot_set *set;
+
+	pthread_mutex_lock(&transfers->lock);
+	while (TAILQ_EMPTY(&transfers->free) && transfers->made == MOST_SETS)
+		pthread_cond_wait(&transfers->given_back, &transfers->lock);
+	set = TAILQ_FIRST(&transfers->free);
+	if (set)
+		TAILQ_REMOVE(&transfers->free, set, entry);
+	else
+		transfers->made++;
+	pthread_mutex_unlock(&transfers->lock);
+	return set;
+}
+
+/* Puts a set back or, if it is NULL, lets another one be made. */
+static void put_back(struct transfers *transfers, struct slot_set *set)
+{
+	pthread_mutex_lock(&transfers->lock);
+	if (set)
+		TAILQ_INSERT_HEAD(&transfers->free, set, entry);
+	else
+		transfers->made--;
+	pthread_cond_signal(&transfers->given_back);
+	pthread_mutex_unlock(&transfers->lock);
+}
+
+static int take(struct transfers *transfers, struct slot_set **ret, struct error *err)
+{
+	int r;
+
+	*ret = take_made(transfers);
+	if (*ret)
+		return 0;
+	r = set_new(ret, err);
+	if (r < 0)
+		put_back(transfers, NULL);
+	return r;
+}
+
+/* After an error there may be copies that no event tells of. */
+static void give(struct transfers *transfers, struct slot_set *set, CUstream stream, int r)
+{
+	if (r < 0)
+		driver.cuStreamSynchronize(stream);
+	put_back(transfers, set);
+}
+
+/* ---- In ----------------------------------------------------------------------------------------------- */
+
+static int bring_chunk_in(const struct slot_set *set, struct engine_transfer *transfer, uint64_t i,
+                          uint64_t to, CUstream stream, struct error *err)
+{
+	const CUevent copied = set->copied[i % SLOTS];
+	void *slot = slot_of(set, i);
+	int r = driver_call(err, cuEventSynchronize, (copied));
+
+	if (r == 0)
+		r = transfer->pack(transfer, i, slot, err);
+	if (r == 0)
+		r = driver_call(err, cuMemcpyHtoDAsync,
+		                (to, slot, transfer->chunk_bytes(transfer, i), stream));
+	return r < 0 ? r : driver_call(err, cuEventRecord, (copied, stream));
+}
+
+int transfers_bring_in(struct transfers *transfers, struct engine_transfer *transfer, CUstream stream,
+                       struct error *err)
+{
+	uint64_t to = transfer->address;
+	struct slot_set *set;
+	int r = take(transfers, &set, err);
+
+	if (r < 0)
+		return r;
+	for (uint64_t i = 0; i < transfer->n_chunks && r == 0; i++) {
+		r = bring_chunk_in(set, transfer, i, to, stream, err);
+		to += transfer->chunk_bytes(transfer, i);
+	}
+	give(transfers, set, stream, r);
+	return r;
+}
+
+/* ---- Out ---------------------------------------------------------------------------------------------- */
+
+/* Starts the copy of a chunk, if there are so many, and moves *from behind it. */
+static int start_out(const struct slot_set *set, const struct engine_transfer *transfer, uint64_t i,
+                     uint64_t *from, CUstream stream, struct error *err)
+{
+	uint64_t bytes;
+	int r;
+
+	if (i >= transfer->n_chunks)
+		return 0;
+	bytes = transfer->chunk_bytes(transfer, i);
+	r = driver_call(err, cuMemcpyDtoHAsync, (slot_of(set, i), *from, bytes, stream));
+	*from += bytes;
+	return r < 0 ? r : driver_call(err, cuEventRecord, (set->copied[i % SLOTS], stream));
+}
+
+static int bring_out(const struct slot_set *set, struct engine_transfer *transfer, CUstream stream,
+                     struct error *err)
+{
+	uint64_t from = transfer->address;
+	int r = 0;
+
+	/* The slots may still be read for the call before, on another stream. */
+	for (uint64_t i = 0; i < SLOTS && r == 0; i++)
+		r = driver_call(err, cuEventSynchronize, (set->copied[i]));
+	for (uint64_t i = 0; i < SLOTS && r == 0; i++)
+		r = start_out(set, transfer, i, &from, stream, err);
+	for (uint64_t i = 0; i < transfer->n_chunks && r == 0; i++) {
+		r = driver_call(err, cuEventSynchronize, (set->copied[i % SLOTS]));
+		if (r == 0)
+			r = transfer->pack(transfer, i, slot_of(set, i), err);
+		if (r == 0)
+			r = start_out(set, transfer, i + SLOTS, &from, stream, err);
+	}
+	return r;
+}
+
+int transfers_bring_out(struct transfers *transfers, struct engine_transfer *transfer, CUstream stream,
+                        struct error *err)
+{
+	struct slot_set *set;
+	int r = take(transfers, &set, err);
+
+	if (r < 0)
+		return r;
+	r = bring_out(set, transfer, stream, err);
+	give(transfers, set, stream, r);
+	return r;
+}
