@@ -201,8 +201,11 @@ static int move_blocks(struct local_session *session, const union params *params
 static int move_where_it_lies(struct local_session *session, const union params *params, bool scatter,
                               struct msg_blocks_done *ret, struct error *err)
 {
-	bool is_on_device = false;
-	int r = local_device_begin(session, &params->blocks.dst, &params->blocks.src, &is_on_device, err);
+	const struct msg_blocks *p = &params->blocks;
+	const bool needs_device =
+	    local_needs_device(session, &p->dst) || local_needs_device(session, &p->src);
+	bool is_on_device;
+	int r = local_device_begin(session, needs_device, &is_on_device, err);
 
 	if (r == 0)
 		r = move_blocks(session, params, scatter, ret, err);

@@ -151,25 +151,22 @@ int local_stream_counts(struct local_session *session, void *stream, struct loca
 
 /* ---- Memory of devices without a stream --------------------------------------------------------------- */
 
-static bool is_on_device(const struct local_session *session, const struct msg_tensor *tensor)
+bool local_needs_device(const struct local_session *session, const struct msg_tensor *tensor)
 {
 	const uint64_t id = tensor->has & F(tensor, region) ? tensor->region : 0;
 	uint64_t address = tensor->offset;
 
+	if (session->stream.device)
+		return false;
 	if (id > 0 && id <= session->n_regions)
 		address += session->regions[id - 1].start;
 	return has_address(address);
 }
 
-int local_device_begin(struct local_session *session, const struct msg_tensor *dst,
-                       const struct msg_tensor *src, bool *ret_has_begun, struct error *err)
+int local_device_begin(struct local_session *session, bool is_needed, bool *ret_has_begun, struct error *err)
 {
-	int r;
+	int r = is_needed ? begin(session, NULL, true, err) : 0;
 
-	*ret_has_begun = false;
-	if (session->stream.device || (!is_on_device(session, dst) && !is_on_device(session, src)))
-		return 0;
-	r = begin(session, NULL, true, err);
-	*ret_has_begun = r == 0;
+	*ret_has_begun = is_needed && r == 0;
 	return r;
 }

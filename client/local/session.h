@@ -10,6 +10,7 @@
 #include "engine.h"
 #include "kernels/transform/blocks.h"
 #include "kernels/transform/request.h"
+#include "kernels/transform/request_further.h"
 #include "proto/wire/rpc.h"
 
 struct region {
@@ -93,22 +94,36 @@ int local_stream_counts(struct local_session *session, void *stream, struct loca
 
 void local_counts_free(struct local_session *session);
 
-/* If one of the tensors is memory of a device, has what follows run to its end in the default stream of the
- * current CUDA context, until local_stream_end, and sets *ret_has_begun. Returns 0, or as stream_begin of the
- * door does. */
-int local_device_begin(struct local_session *session, const struct msg_tensor *dst,
-                       const struct msg_tensor *src, bool *ret_has_begun, struct error *err);
+/* Returns whether the tensor is memory of a device, unless requests are launched into a stream already. */
+bool local_needs_device(const struct local_session *session, const struct msg_tensor *tensor);
+
+/* If is_needed is true, has what follows run to its end in the default stream of the current CUDA context,
+ * until local_stream_end. Sets *ret_has_begun in any case. Returns 0, or as stream_begin of the door does. */
+int local_device_begin(struct local_session *session, bool is_needed, bool *ret_has_begun, struct error *err);
 
 /* ---- transform.c ----------------------------------------------------------------------------------- */
 
 /* Refuses points of timelines, which only a service has; has_wait and has_signal say which are given. */
 int local_check_points(bool has_wait, bool has_signal, struct error *err);
 
+/* Checks a transform to one destination, between its places, and moves it or launches it. local_check_move
+ * only checks it, and sets *ret to its destination. */
+int local_move(struct local_session *session, const struct msg_transform *t, struct msg_transform_done *ret,
+               struct error *err);
+int local_check_move(struct local_session *session, const struct msg_transform *t,
+                     struct request_destination *ret, struct error *err);
+
 /* Runs a transform to its end, or launches it. */
 int local_transform_run(struct local_session *session, const struct msg_transform *params,
                         struct msg_transform_done *ret, struct error *err);
 
 local_method local_method_transform, local_method_explain;
+
+/* ---- further.c ------------------------------------------------------------------------------------- */
+
+/* Runs a transform that has several destinations, all of which are checked before anything is moved. */
+int local_further_run(struct local_session *session, const struct msg_transform *params,
+                      struct msg_transform_done *ret, struct error *err);
 
 /* ---- blocks.c -------------------------------------------------------------------------------------- */
 

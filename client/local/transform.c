@@ -9,6 +9,7 @@
 /* A transform that is under way. Splits make several moves of it. */
 struct moving {
 	struct request_places places;
+	struct split split; /* of a transform that has splits */
 	uint32_t n;
 	uint32_t largest;
 	struct engine_plan *plan[SPLIT_MAX_PARTS];
@@ -53,47 +54,59 @@ static int add_move(struct moving *moving, const struct msg_transform *t, const 
 	return r;
 }
 
-static int check_places(const struct moving *moving, const struct transform_sides *sides, struct error *err)
-{
-	const struct request_places *places = &moving->places;
-	int r = transform_check_sides(sides, &places->dst, &places->src, err);
-
-	return r < 0 ? r : request_check_operands(places, sides, &moving->move[0].transform->conversion, err);
-}
-
 static int plan_whole(struct moving *moving, const struct msg_transform *t, struct engine *engine,
                       struct error *err)
 {
 	struct split_part all = { .dst_offset = 0, .src_offset = 0 };
-	struct transform_sides sides;
 	int r = transform_spec_of(t, &all.spec, err);
 
-	if (r == 0)
-		r = add_move(moving, t, &all, engine, err);
-	if (r < 0)
-		return r;
-	sides = transform_sides(moving->move[0].transform);
-	return check_places(moving, &sides, err);
+	return r < 0 ? r : add_move(moving, t, &all, engine, err);
 }
 
 static int plan_split(struct moving *moving, const struct msg_transform *t, struct engine *engine,
                       struct error *err)
 {
-	struct transform_sides sides;
-	struct split split;
-	int r = transform_split_of(t, &split, err);
+	struct split *split = &moving->split;
+	int r = transform_split_of(t, split, err);
 
-	for (int i = 0; r == 0 && i < split.n_parts; i++) {
+	for (int i = 0; r == 0 && i < split->n_parts; i++) {
 		struct split_part part;
 
-		split_get(&split, i, &part);
+		split_get(split, i, &part);
 		r = add_move(moving, t, &part, engine, err);
 	}
-	if (r < 0)
-		return r;
-	moving->largest = (uint32_t)split.largest;
-	sides = split_sides(&split);
-	return check_places(moving, &sides, err);
+	moving->largest = r == 0 ? (uint32_t)split->largest : 0;
+	return r;
+}
+
+static struct transform_sides sides_of(const struct moving *moving, const struct msg_transform *t)
+{
+	return transform_is_split(t) ? split_sides(&moving->split)
+	                             : transform_sides(moving->move[0].transform);
+}
+
+static int check_places(const struct moving *moving, const struct msg_transform *t, struct error *err)
+{
+	const struct request_places *places = &moving->places;
+	const struct transform_sides sides = sides_of(moving, t);
+	int r = transform_check_sides(&sides, &places->dst, &places->src, err);
+
+	return r < 0 ? r
+	             : request_check_operands(places, &sides, &moving->move[0].transform->conversion, err);
+}
+
+/* Plans a transform between its places and checks that it may run there. The caller calls moving_deinit. */
+static int prepare(struct moving *moving, struct local_session *session, const struct msg_transform *t,
+                   struct error *err)
+{
+	struct engine *engine = local_stream_engine(&session->stream, err);
+	int r = engine ? local_places(session, t, &moving->places, err) : err->status;
+
+	moving->n = moving->largest = 0;
+	if (r == 0)
+		r = transform_is_split(t) ? plan_split(moving, t, engine, err)
+		                          : plan_whole(moving, t, engine, err);
+	return r < 0 ? r : check_places(moving, t, err);
 }
 
 static uint64_t count_changed(const struct moving *moving)
@@ -141,26 +154,12 @@ int local_check_points(bool has_wait, bool has_signal, struct error *err)
 	    has_wait ? "wait" : "signal");
 }
 
-/* Refuses what only a service has. */
-static int check_local(const struct msg_transform *t, struct error *err)
-{
-	if (t->has & F(transform, further_dst))
-		return error_set(err, STATUS_UNSUPPORTED,
-		                 "further_dst: without a service a request has one destination");
-	return local_check_points(t->has & F(transform, wait), t->has & F(transform, signal), err);
-}
-
-static int move(struct local_session *session, const struct msg_transform *t, struct msg_transform_done *ret,
-                struct error *err)
+int local_move(struct local_session *session, const struct msg_transform *t, struct msg_transform_done *ret,
+               struct error *err)
 {
 	struct moving moving;
-	struct engine *engine = local_stream_engine(&session->stream, err);
-	int r = engine ? local_places(session, t, &moving.places, err) : err->status;
+	int r = prepare(&moving, session, t, err);
 
-	moving.n = moving.largest = 0;
-	if (r == 0)
-		r = transform_is_split(t) ? plan_split(&moving, t, engine, err)
-		                          : plan_whole(&moving, t, engine, err);
 	if (r == 0)
 		r = run(&moving, t, session, err);
 	if (r == 0) {
@@ -174,16 +173,37 @@ static int move(struct local_session *session, const struct msg_transform *t, st
 	return r;
 }
 
+int local_check_move(struct local_session *session, const struct msg_transform *t,
+                     struct request_destination *ret, struct error *err)
+{
+	struct moving moving;
+	int r = prepare(&moving, session, t, err);
+
+	if (r == 0) {
+		const struct transform_sides sides = sides_of(&moving, t);
+
+		*ret = (struct request_destination){ .tensor = t->dst,
+			                             .layout = *sides.dst,
+			                             .extent = sides.dst_extent,
+			                             .place = moving.places.dst };
+	}
+	moving_deinit(&moving);
+	return r;
+}
+
 int local_transform_run(struct local_session *session, const struct msg_transform *params,
                         struct msg_transform_done *ret, struct error *err)
 {
-	bool is_on_device = false;
-	int r = check_local(params, err);
+	bool is_on_device;
+	int r;
 
+	if (params->has & F(transform, further_dst))
+		return local_further_run(session, params, ret, err);
+	r = local_device_begin(
+	    session, local_needs_device(session, &params->dst) || local_needs_device(session, &params->src),
+	    &is_on_device, err);
 	if (r == 0)
-		r = local_device_begin(session, &params->dst, &params->src, &is_on_device, err);
-	if (r == 0)
-		r = move(session, params, ret, err);
+		r = local_move(session, params, ret, err);
 	if (is_on_device)
 		local_stream_end(session);
 	return r;
@@ -192,7 +212,10 @@ int local_transform_run(struct local_session *session, const struct msg_transfor
 int local_method_transform(struct local_session *session, const union params *params, union local_result *ret,
                            struct error *err)
 {
-	return local_transform_run(session, &params->transform, &ret->transform_done, err);
+	const struct msg_transform *t = &params->transform;
+	int r = local_check_points(t->has & F(transform, wait), t->has & F(transform, signal), err);
+
+	return r < 0 ? r : local_transform_run(session, t, &ret->transform_done, err);
 }
 
 /* ---- Explanations ------------------------------------------------------------------------------------- */

@@ -326,10 +326,6 @@ Test(local_requests, that_only_a_service_takes)
 	    tma_transform(client, &(struct tma_transform){ .dst = &to, .src = &from, .order = &order }),
 	    TMA_UNSUPPORTED);
 	cr_assert_not_null(strstr(tma_last_error(client), "signal: "));
-	cr_assert_eq(tma_transform(client,
-	                           &(struct tma_transform){
-				       .dst = &to, .src = &from, .further_dst = &to, .n_further_dst = 1 }),
-	             TMA_UNSUPPORTED);
 	cr_assert_eq(dst[0], 0);
 	tma_free(client);
 }

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Memory of the host, for tests that also run with that of a device. It is kept until the test ends. */
+#include "memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/local/door.h"
+
+tma_client *client;
+
+void memory_open(void)
+{
+	client = tma_new();
+	cr_assert_not_null(tma_local_door()); /* The program has it, and no file is loaded. */
+	cr_assert_eq(tma_connect(client, "local:"), 0, "%s", tma_last_error(client));
+}
+
+void memory_close(void)
+{
+	tma_free(client);
+}
+
+uint64_t memory_new(size_t size)
+{
+	void *ret = aligned_alloc(256, (size + 256) / 256 * 256);
+
+	cr_assert_not_null(ret);
+	memset(ret, 0xee, size);
+	return (uintptr_t)ret;
+}
+
+void memory_put(uint64_t to, const void *from, size_t size)
+{
+	memcpy((void *)(uintptr_t)to, from, size);
+}
+
+void memory_get(void *to, uint64_t from, size_t size)
+{
+	memcpy(to, (const void *)(uintptr_t)from, size);
+}
+
+tma_region *memory_region(uint64_t address, size_t size)
+{
+	tma_region *ret;
+
+	cr_assert_eq(tma_region_from_host_ptr(client, (void *)(uintptr_t)address, size, 0, &ret), 0, "%s",
+	             tma_last_error(client));
+	return ret;
+}
