@@ -185,13 +185,13 @@ TMA_API tma_client *tma_new(void);
  * context. Every request ends within the call that sends it, which neither
  * tma_set_timeout nor tma_set_interrupt cuts short. Any memory of the process can be made a region
  * (tma_region_from_host_ptr), but need not be: if a tensor's region is NULL, its offset is the address of
- * its element [0, ..., 0], and so is that of a place. Transforms, plans, items and lists of blocks work, all
- * without tables, and so do explanations, tickets, regions of this process's memory, tma_info and tma_ping;
- * all else returns UNSUPPORTED, as do orders with points. tma_enqueue launches into other streams, and does
- * not wait. Between a GPU and the host, the host's memory has to be pinned. If
- * memory that a request names cannot be accessed, the process is killed, as by an access of its own. After
- * fork, the child may use its parent's clients of "local:", but not wait for their descriptors (tma_fd).
- * UNSUPPORTED: libtma-local is not installed, or has another version. */
+ * its element [0, ..., 0], and so is that of a place. Transforms, plans, items, lists of blocks and reshards
+ * work, all without tables, and so do explanations, tickets, regions of this process's memory, tma_info and
+ * tma_ping; all else returns UNSUPPORTED, as do orders with points. tma_enqueue launches into other streams,
+ * and does not wait. Between a GPU and the host, the host's memory has to be pinned. If memory that a request
+ * names cannot be accessed, the process is killed, as by an access of its own. After fork, the child may use
+ * its parent's clients of "local:", but not wait for their descriptors (tma_fd). UNSUPPORTED: libtma-local is
+ * not installed, or has another version. */
 TMA_API int tma_connect(tma_client *client, const char *path);
 
 /* Tries again to register the regions and prepare the tables and plans that were lost in a reconnection, as

@@ -27,6 +27,7 @@ union local_result {
 	struct msg_canceled canceled;
 	struct msg_plan_prepared plan_prepared;
 	struct msg_submit_done submit_done;
+	struct msg_reshard_done reshard_done;
 	struct msg_explanation explanation;
 };
 

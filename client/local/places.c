@@ -57,8 +57,8 @@ static bool is_empty(const struct int_list *shape)
 	return false;
 }
 
-static int place_of_tensor(const struct local_session *session, const struct msg_tensor *tensor,
-                           bool is_written, const char *name, struct tensor_place *ret, struct error *err)
+int local_place_tensor(const struct local_session *session, const struct msg_tensor *tensor, bool is_written,
+                       const char *name, struct tensor_place *ret, struct error *err)
 {
 	int r = local_place(session, tensor->has & F(tensor, region), tensor->region, tensor->offset,
 	                    is_written, name, ret, err);
@@ -82,10 +82,10 @@ int local_places(const struct local_session *session, const struct msg_transform
                  struct request_places *ret, struct error *err)
 {
 	const uint64_t amax = t->has & F(transform, amax) ? t->amax.has : 0;
-	int r = place_of_tensor(session, &t->dst, true, "dst.region", &ret->dst, err);
+	int r = local_place_tensor(session, &t->dst, true, "dst.region", &ret->dst, err);
 
 	if (r == 0)
-		r = place_of_tensor(session, &t->src, false, "src.region", &ret->src, err);
+		r = local_place_tensor(session, &t->src, false, "src.region", &ret->src, err);
 	if (r < 0 || !transform_has_operands(t))
 		return r;
 	r = place_of_operand(session, &t->scale, t->has & F(transform, scale), "scale.region", &ret->scale,
@@ -94,11 +94,11 @@ int local_places(const struct local_session *session, const struct msg_transform
 		r = place_of_operand(session, &t->bias, t->has & F(transform, bias), "bias.region",
 		                     &ret->bias, err);
 	if (r == 0 && amax & F(amax, scale))
-		r = place_of_tensor(session, &t->amax.scale, true, "amax.scale.region", &ret->amax_scale,
-		                    err);
+		r = local_place_tensor(session, &t->amax.scale, true, "amax.scale.region", &ret->amax_scale,
+		                       err);
 	if (r == 0 && amax & F(amax, inverse))
-		r = place_of_tensor(session, &t->amax.inverse, true, "amax.inverse.region",
-		                    &ret->amax_inverse, err);
+		r = local_place_tensor(session, &t->amax.inverse, true, "amax.inverse.region",
+		                       &ret->amax_inverse, err);
 	return r;
 }
 

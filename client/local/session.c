@@ -163,6 +163,7 @@ static local_method *const handlers[METHOD_COUNT] = {
 	[METHOD_explain] = local_method_explain,
 	[METHOD_gather] = local_method_gather,
 	[METHOD_scatter] = local_method_scatter,
+	[METHOD_reshard] = local_method_reshard,
 };
 
 static int session_run(struct local_session *session, enum method_id method, const union params *params,
@@ -190,6 +191,8 @@ static enum completion completion_of(const struct rpc_request *request)
 		return request->params.plan_run.reply;
 	case METHOD_submit:
 		return request->params.submit.reply;
+	case METHOD_reshard:
+		return request->params.reshard.reply;
 	default:
 		return COMPLETION_DONE;
 	}

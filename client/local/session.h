@@ -63,6 +63,10 @@ int local_place(const struct local_session *session, bool has_region, uint64_t i
 int local_check_reach(const struct local_session *session, const struct tensor_place *place, const char *name,
                       struct error *err);
 
+/* Sets where a tensor lies and checks that the device of the program's stream reaches it, both as above. */
+int local_place_tensor(const struct local_session *session, const struct msg_tensor *tensor, bool is_written,
+                       const char *name, struct tensor_place *ret, struct error *err);
+
 /* Sets where all tensors of a transform lie. */
 int local_places(const struct local_session *session, const struct msg_transform *t,
                  struct request_places *ret, struct error *err);
@@ -128,6 +132,10 @@ int local_further_run(struct local_session *session, const struct msg_transform 
 /* ---- blocks.c -------------------------------------------------------------------------------------- */
 
 local_method local_method_gather, local_method_scatter;
+
+/* ---- reshard.c ------------------------------------------------------------------------------------- */
+
+local_method local_method_reshard;
 
 /* ---- plans.c --------------------------------------------------------------------------------------- */
 
