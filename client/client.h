@@ -101,7 +101,7 @@ struct tma_region {
 };
 
 struct table_place {
-	tma_region *region; /* NULL: it was released */
+	tma_region *region; /* NULL: it was released, or offset is an address ("local:") */
 	uint64_t offset;
 };
 

@@ -185,8 +185,8 @@ TMA_API tma_client *tma_new(void);
  * context. Every request ends within the call that sends it, which neither
  * tma_set_timeout nor tma_set_interrupt cuts short. Any memory of the process can be made a region
  * (tma_region_from_host_ptr), but need not be: if a tensor's region is NULL, its offset is the address of
- * its element [0, ..., 0], and so is that of a place. Transforms, plans, items, lists of blocks and reshards
- * work, all without tables, and so do explanations, tickets, regions of this process's memory, tma_info and
+ * its element [0, ..., 0], and so is that of a place. Transforms, plans, items, lists of blocks, tables and
+ * reshards work, and so do explanations, tickets, regions of this process's memory, tma_info and
  * tma_ping; all else returns UNSUPPORTED, as do orders with points. tma_enqueue launches into other streams,
  * and does not wait. Between a GPU and the host, the host's memory has to be pinned. If memory that a request
  * names cannot be accessed, the process is killed, as by an access of its own. After fork, the child may use
@@ -788,8 +788,8 @@ typedef struct tma_table tma_table;
  * the call. The table belongs to the client until tma_table_release or tma_free, and is prepared again after
  * a reconnection. It holds the memory of its regions: if one is released first, the service keeps the memory
  * until the table is released too. Such a table works until the connection ends, but cannot be prepared
- * again: the call that reconnects then returns NOT_FOUND. Release tables before their regions. QUOTA:
- * table_bytes_per_uid. */
+ * again: the call that reconnects then returns NOT_FOUND. On "local:", where nobody else holds the memory, it
+ * is NOT_FOUND at once. Release tables before their regions. QUOTA: table_bytes_per_uid. */
 TMA_API int tma_table_prepare(tma_client *client, const struct tma_place *places, size_t n, tma_table **ret);
 
 /* Runs the plan once for each place of dst, from the place of src with the same number, in one request, and

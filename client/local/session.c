@@ -46,10 +46,41 @@ static void session_close(struct local_session *session)
 	rpc_decoder_free(session->decoder);
 	local_items_free(session->items);
 	local_plans_free(session);
+	local_tables_free(session);
 	local_counts_free(session);
 	free(session->seen);
 	free(session->regions);
 	free(session);
+}
+
+/* ---- Ids ---------------------------------------------------------------------------------------------- */
+
+uint64_t local_ids_add(struct local_ids *ids, void *object)
+{
+	uint64_t i = 0;
+	void **grown;
+
+	while (i < ids->n && ids->objects[i])
+		i++;
+	if (i == ids->n) {
+		grown = realloc(ids->objects, (2 * i + 8) * sizeof *grown);
+		if (!grown)
+			return 0;
+		memset(grown + i, 0, (i + 8) * sizeof *grown);
+		ids->objects = grown;
+		ids->n = 2 * i + 8;
+	}
+	ids->objects[i] = object;
+	return i + 1;
+}
+
+void *local_ids_take(struct local_ids *ids, uint64_t id)
+{
+	void *object = local_ids_find(ids, id);
+
+	if (object)
+		ids->objects[id - 1] = NULL;
+	return object;
 }
 
 /* ---- Regions ------------------------------------------------------------------------------------------ */
@@ -138,6 +169,7 @@ static int method_region_release(struct local_session *session, const union para
 
 	if (!region)
 		return err->status;
+	local_tables_forget(session, params->region_release.region);
 	*region = (struct region){ 0 };
 	if ((uint64_t)(region - session->regions) < session->first_free)
 		session->first_free = (uint64_t)(region - session->regions);
@@ -164,6 +196,8 @@ static local_method *const handlers[METHOD_COUNT] = {
 	[METHOD_gather] = local_method_gather,
 	[METHOD_scatter] = local_method_scatter,
 	[METHOD_reshard] = local_method_reshard,
+	[METHOD_table_prepare] = local_method_table_prepare,
+	[METHOD_table_release] = local_method_table_release,
 };
 
 static int session_run(struct local_session *session, enum method_id method, const union params *params,

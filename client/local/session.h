@@ -9,7 +9,9 @@
 #include "door.h"
 #include "engine.h"
 #include "kernels/transform/blocks.h"
+#include "kernels/transform/layer_table.h"
 #include "kernels/transform/request.h"
+#include "kernels/transform/request_blocks.h"
 #include "kernels/transform/request_further.h"
 #include "proto/wire/rpc.h"
 
@@ -23,6 +25,21 @@ struct device_counts;
 struct local_items;
 struct local_plan;
 
+/* Objects of a session by their ids: object i has the id i + 1, and is NULL if there is none of that id. */
+struct local_ids {
+	void **objects;
+	uint64_t n;
+};
+
+/* Tables tell where the layers of one side of a request lie. Those of a session live until they are released.
+ */
+struct local_table {
+	struct layer_table layers;
+	bool has_addresses; /* Some entries have no region, so that nothing says where their memory ends. */
+	uint64_t released;  /* the id of a region of the table that has been released; 0: there is none */
+	const struct engine *reached; /* an engine whose device reaches all entries; NULL: none is known */
+};
+
 struct local_session {
 	struct local_stream stream;
 	struct rpc_decoder *decoder;
@@ -34,9 +51,10 @@ struct local_session {
 	struct blocks_seen *seen; /* NULL until a list is looked through */
 	struct region *regions;   /* region i has the id i + 1 */
 	uint64_t n_regions;
-	uint64_t first_free;       /* no region before it is free */
-	struct local_plan **plans; /* plan i has the id i + 1; NULL: there is none of that id */
-	uint64_t n_plans;
+	uint64_t first_free;     /* no region before it is free */
+	struct local_ids plans;  /* struct local_plan */
+	struct local_ids tables; /* struct local_table */
+	uint64_t tables_made;
 	struct local_items *items;    /* of the last submit; NULL: there was none */
 	struct device_counts *counts; /* one for each CUDA context in which it has launched */
 	bool is_of_items;             /* what is moved is an item of a submit */
@@ -45,6 +63,20 @@ struct local_session {
 /* Runs a request of a method and sets its result. Returns 0, or a negative status with err. */
 typedef int local_method(struct local_session *session, const union params *params, union local_result *ret,
                          struct error *err);
+
+/* ---- session.c ------------------------------------------------------------------------------------- */
+
+/* Adds an object and returns its id, or 0 if out of memory. */
+uint64_t local_ids_add(struct local_ids *ids, void *object);
+
+/* Returns the object with this id, or NULL if there is none. */
+static inline void *local_ids_find(const struct local_ids *ids, uint64_t id)
+{
+	return id > 0 && id <= ids->n ? ids->objects[id - 1] : NULL;
+}
+
+/* Takes out the object with this id, and returns it. NULL: there is none. */
+void *local_ids_take(struct local_ids *ids, uint64_t id);
 
 /* ---- places.c -------------------------------------------------------------------------------------- */
 
@@ -132,6 +164,33 @@ int local_further_run(struct local_session *session, const struct msg_transform 
 /* ---- blocks.c -------------------------------------------------------------------------------------- */
 
 local_method local_method_gather, local_method_scatter;
+
+/* Runs a gather, or a scatter, of which nothing has been checked. */
+int local_blocks_run(struct local_session *session, const struct msg_blocks *p, bool scatter,
+                     struct msg_blocks_done *ret, struct error *err);
+
+/* ---- tables.c -------------------------------------------------------------------------------------- */
+
+/* Sets *ret to the table of a side's layers, or to NULL if the side has none. One that came with the request
+ * belongs to the caller until local_table_put, which may be given NULL. */
+int local_table_get(struct local_session *session, const struct request_layers *fields,
+                    struct local_table **ret, struct error *err);
+void local_table_put(struct local_table *table);
+
+/* Has the tensor lie where the table says: its offset is added to the first entry. */
+void local_table_place(const struct local_table *table, struct msg_tensor *tensor);
+
+/* Checks that the device of the program's stream reaches all entries, if requests are launched into one. An
+ * error calls the table name. */
+int local_table_check_reach(const struct local_session *session, struct local_table *table, const char *name,
+                            struct error *err);
+
+/* Tells the session's tables that a region has been released: those that have it cannot be used any more. */
+void local_tables_forget(struct local_session *session, uint64_t region);
+
+void local_tables_free(struct local_session *session);
+
+local_method local_method_table_prepare, local_method_table_release;
 
 /* ---- reshard.c ------------------------------------------------------------------------------------- */
 

@@ -40,11 +40,11 @@ void memory_get(void *to, uint64_t from, size_t size)
 	memcpy(to, (const void *)(uintptr_t)from, size);
 }
 
-tma_region *memory_region(uint64_t address, size_t size)
+tma_region *memory_region(uint64_t address, size_t size, unsigned flags)
 {
 	tma_region *ret;
 
-	cr_assert_eq(tma_region_from_host_ptr(client, (void *)(uintptr_t)address, size, 0, &ret), 0, "%s",
+	cr_assert_eq(tma_region_from_host_ptr(client, (void *)(uintptr_t)address, size, flags, &ret), 0, "%s",
 	             tma_last_error(client));
 	return ret;
 }

@@ -21,8 +21,8 @@ uint64_t memory_new(size_t size);
 void memory_put(uint64_t to, const void *from, size_t size);
 void memory_get(void *to, uint64_t from, size_t size);
 
-/* Makes the memory a region. */
-tma_region *memory_region(uint64_t address, size_t size);
+/* Makes the memory a region; flags are those of enum tma_region_flags. */
+tma_region *memory_region(uint64_t address, size_t size, unsigned flags);
 
 /* Returns the next number of a sequence, in [low, high]. */
 static inline int64_t draw(uint64_t *state, int64_t low, int64_t high)

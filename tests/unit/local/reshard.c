@@ -151,7 +151,7 @@ Test(local_reshard, refuses)
 	cr_assert_eq(tma_reshard(client, &reshard), TMA_OUT_OF_RANGE);
 	cr_assert_not_null(strstr(tma_last_error(client), "no source has element [8]"), "%s",
 	                   tma_last_error(client));
-	halves[1].tensor.region = memory_region(to + 32, 16);
+	halves[1].tensor.region = memory_region(to + 32, 16, 0);
 	halves[1].tensor.offset = 0;
 	halves[1].tensor.shape[0] = 5;
 	cr_assert_eq(tma_reshard(client, &reshard), TMA_OUT_OF_RANGE);

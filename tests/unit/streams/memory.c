@@ -31,11 +31,11 @@ void memory_get(void *to, uint64_t from, size_t size)
 		rig_get(to, from, size);
 }
 
-tma_region *memory_region(uint64_t address, size_t size)
+tma_region *memory_region(uint64_t address, size_t size, unsigned flags)
 {
 	tma_region *ret;
 
-	cr_assert_eq(tma_region_from_device_ptr(client, (void *)(uintptr_t)address, size, 0, &ret), 0, "%s",
-	             tma_last_error(client));
+	cr_assert_eq(tma_region_from_device_ptr(client, (void *)(uintptr_t)address, size, flags, &ret), 0,
+	             "%s", tma_last_error(client));
 	return ret;
 }
