@@ -186,12 +186,12 @@ TMA_API tma_client *tma_new(void);
  * tma_set_timeout nor tma_set_interrupt cuts short. Any memory of the process can be made a region
  * (tma_region_from_host_ptr), but need not be: if a tensor's region is NULL, its offset is the address of
  * its element [0, ..., 0], and so is that of a place. Transforms, plans, items, lists of blocks, tables and
- * reshards work, and so do explanations, tickets, regions of this process's memory, tma_info and
- * tma_ping; all else returns UNSUPPORTED, as do orders with points. tma_enqueue launches into other streams,
- * and does not wait. Between a GPU and the host, the host's memory has to be pinned. If memory that a request
- * names cannot be accessed, the process is killed, as by an access of its own. After fork, the child may use
- * its parent's clients of "local:", but not wait for their descriptors (tma_fd). UNSUPPORTED: libtma-local is
- * not installed, or has another version. */
+ * reshards work, and so do explanations, tickets, regions of this process's memory and their list, tma_info,
+ * tma_stats and tma_ping; all else returns UNSUPPORTED, as do orders with points. tma_enqueue launches into
+ * other streams, and does not wait. Between a GPU and the host, the host's memory has to be pinned. If memory
+ * that a request names cannot be accessed, the process is killed, as by an access of its own. After fork, the
+ * child may use its parent's clients of "local:", but not wait for their descriptors (tma_fd). UNSUPPORTED:
+ * libtma-local is not installed, or has another version. */
 TMA_API int tma_connect(tma_client *client, const char *path);
 
 /* Tries again to register the regions and prepare the tables and plans that were lost in a reconnection, as
@@ -1269,7 +1269,7 @@ enum tma_document_kind {
 
 /* The caller frees *ret with tma_document_free(). */
 TMA_API int tma_info(tma_client *client, tma_document **ret);    /* engine, device, limits, methods, dtypes */
-TMA_API int tma_stats(tma_client *client, tma_document **ret);   /* counters of the whole service */
+TMA_API int tma_stats(tma_client *client, tma_document **ret);   /* of the service, or of this process */
 TMA_API int tma_regions(tma_client *client, tma_document **ret); /* this connection's */
 
 /* Returns the connections to the service whose id is greater than after: a list of at most 256 maps, by

@@ -334,6 +334,9 @@ int engine_cuda_of_stream(struct engine **ret, void *stream, struct error *err);
  * the program has loaded and initialized tells the calling thread. */
 bool engine_cuda_has(uint64_t address);
 
+/* Adds what the caches of plans and of tensor maps have counted in all such engines. */
+void engine_cuda_add_stats(struct engine_cache_stats *plans, struct engine_cache_stats *maps);
+
 /* How many devices it may be opened for, by ordinal; some may not do. An error where there is no driver. From
  * any thread, as opening is: several engines may be opened at once. */
 int engine_cuda_count(struct error *err);

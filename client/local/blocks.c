@@ -224,8 +224,10 @@ static int move_blocks(struct local_session *session, const struct msg_blocks *p
 		move_nothing(listing);
 	if (r == 0)
 		r = run(session, p, listing, engine, err);
-	if (r == 0)
+	if (r == 0) {
 		set_done(listing, ret);
+		local_count_move(session, listing->blocks.family, ret->bytes, ret->ns);
+	}
 	engine_plan_unref(listing->plan);
 	return r;
 }

@@ -19,9 +19,14 @@ static int engine_of(void *stream, struct engine **ret, struct error *err)
 	return engine_cuda_of_stream(ret, stream, err);
 }
 
-static bool has_address(uint64_t address)
+bool local_is_on_device(uint64_t address)
 {
 	return engine_cuda_has(address);
+}
+
+void local_device_stats(struct engine_cache_stats *plans, struct engine_cache_stats *maps)
+{
+	engine_cuda_add_stats(plans, maps);
 }
 #else
 static int engine_of(void *stream, struct engine **ret, struct error *err)
@@ -31,10 +36,16 @@ static int engine_of(void *stream, struct engine **ret, struct error *err)
 	return error_set(err, STATUS_UNSUPPORTED, "libtma-local was built without its engine for GPUs");
 }
 
-static bool has_address(uint64_t address)
+bool local_is_on_device(uint64_t address)
 {
 	(void)address;
 	return false;
+}
+
+void local_device_stats(struct engine_cache_stats *plans, struct engine_cache_stats *maps)
+{
+	(void)plans;
+	(void)maps;
 }
 #endif
 
@@ -160,7 +171,7 @@ bool local_needs_device(const struct local_session *session, const struct msg_te
 		return false;
 	if (id > 0 && id <= session->n_regions)
 		address += session->regions[id - 1].start;
-	return has_address(address);
+	return local_is_on_device(address);
 }
 
 int local_device_begin(struct local_session *session, bool is_needed, bool *ret_has_begun, struct error *err)

@@ -30,6 +30,8 @@ union local_result {
 	struct msg_submit_done submit_done;
 	struct msg_reshard_done reshard_done;
 	struct msg_explanation explanation;
+	struct msg_stats stats;
+	struct message_list list;
 };
 
 /* This is what requests in streams have counted. */

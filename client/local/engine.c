@@ -244,3 +244,14 @@ struct engine_plan_runs local_plan_runs(const struct engine_plan *plan)
 	pthread_mutex_unlock(&lock);
 	return runs;
 }
+
+void local_engine_stats(struct engine_cache_stats *plans, struct engine_cache_stats *maps)
+{
+	*plans = *maps = (struct engine_cache_stats){ 0 };
+	pthread_mutex_lock(&lock);
+	if (engine) {
+		engine_plan_stats(engine, plans);
+		engine_cache_stats(engine, maps);
+	}
+	pthread_mutex_unlock(&lock);
+}

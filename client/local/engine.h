@@ -51,6 +51,9 @@ int local_stream_count(struct local_stream *stream, struct engine_counts *ret, s
  * before. Returns the job's status, with err unless it is 0. */
 int local_stream_run(struct local_stream *stream, struct local_job *job, struct error *err);
 
+/* Sets what the caches of the CPU's engine have counted, in this process since the engine was opened. */
+void local_engine_stats(struct engine_cache_stats *plans, struct engine_cache_stats *maps);
+
 /* How often the plan has run, by whichever thread. */
 struct engine_plan_runs local_plan_runs(const struct engine_plan *plan);
 

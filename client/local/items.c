@@ -99,6 +99,7 @@ int local_method_submit(struct local_session *session, const union params *param
 
 		if (run_item(session, p, i, &one, &failed) < 0) {
 			keep_error(session->items, i, &failed);
+			local_count_error(session, failed.status);
 			continue;
 		}
 		done->bytes += one.bytes;

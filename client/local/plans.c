@@ -70,6 +70,7 @@ int local_method_plan_prepare(struct local_session *session, const union params 
 		                     .has_amax_scale = amax & F(amax, scale),
 		                     .has_amax_inverse = amax & F(amax, inverse) };
 	ret->plan_prepared = (struct msg_plan_prepared){ .plan = id };
+	local_count(session, USAGE_PLANS, 1);
 	return 0;
 }
 
@@ -81,6 +82,7 @@ int local_method_plan_release(struct local_session *session, const union params 
 	(void)ret;
 	if (!plan)
 		return refuse(params->plan_release.plan, err);
+	local_count(session, USAGE_PLANS, -UINT64_C(1));
 	free(plan);
 	return 0;
 }

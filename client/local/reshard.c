@@ -129,6 +129,19 @@ static int plan(struct resharding *r, struct engine *engine, struct error *err)
 	return result;
 }
 
+/* Each piece has a share of the time by its bytes. */
+static void count(const struct resharding *r, struct local_session *session,
+                  const struct msg_reshard_done *done)
+{
+	const double share = done->bytes ? (double)done->ns / (double)done->bytes : 0;
+
+	for (uint32_t i = 0; i < r->job.job.n_moves; i++) {
+		const uint64_t bytes = r->move[i].transform->bytes;
+
+		local_count_move(session, r->move[i].family, bytes, (uint64_t)(share * (double)bytes));
+	}
+}
+
 static int move(struct resharding *r, struct local_session *session, const struct msg_reshard *p,
                 struct msg_reshard_done *ret, struct error *err)
 {
@@ -144,6 +157,8 @@ static int move(struct resharding *r, struct local_session *session, const struc
 	*ret = (struct msg_reshard_done){ .ns = job->ns, .pieces = job->n_moves };
 	for (uint32_t i = 0; i < job->n_moves; i++)
 		ret->bytes += r->move[i].transform->bytes;
+	if (result == 0)
+		count(r, session, ret);
 	return result;
 }
 

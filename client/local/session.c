@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "proto/clock.h"
+
 static local_method *const handlers[METHOD_COUNT]; /* NULL: only a service has the method */
 
 /* ---- Life --------------------------------------------------------------------------------------------- */
@@ -34,6 +36,7 @@ static int session_open(struct local_session **ret, struct error *err)
 		return r;
 	}
 	list_methods(session);
+	local_usage_begin(session);
 	*ret = session;
 	return 0;
 }
@@ -42,6 +45,7 @@ static void session_close(struct local_session *session)
 {
 	if (!session)
 		return;
+	local_usage_end(session);
 	local_stream_close(&session->stream);
 	rpc_decoder_free(session->decoder);
 	local_items_free(session->items);
@@ -50,6 +54,8 @@ static void session_close(struct local_session *session)
 	local_counts_free(session);
 	free(session->seen);
 	free(session->regions);
+	free(session->stats);
+	free(session->entries);
 	free(session);
 }
 
@@ -116,6 +122,8 @@ static int session_map(struct local_session *session, const void *address, uint6
 		return error_set(err, STATUS_NO_MEMORY, "out of memory for a region");
 	*region = (struct region){ .start = start, .size = size, .writable = writable };
 	*ret = (uint64_t)(region - session->regions) + 1;
+	local_count(session, USAGE_REGIONS, 1);
+	local_count(session, USAGE_MAPPED_BYTES, size);
 	return 0;
 }
 
@@ -170,6 +178,8 @@ static int method_region_release(struct local_session *session, const union para
 	if (!region)
 		return err->status;
 	local_tables_forget(session, params->region_release.region);
+	local_count(session, USAGE_REGIONS, -UINT64_C(1));
+	local_count(session, USAGE_MAPPED_BYTES, -region->size);
 	*region = (struct region){ 0 };
 	if ((uint64_t)(region - session->regions) < session->first_free)
 		session->first_free = (uint64_t)(region - session->regions);
@@ -196,40 +206,50 @@ static local_method *const handlers[METHOD_COUNT] = {
 	[METHOD_gather] = local_method_gather,
 	[METHOD_scatter] = local_method_scatter,
 	[METHOD_reshard] = local_method_reshard,
+	[METHOD_region_list] = local_method_region_list,
+	[METHOD_stats] = local_method_stats,
 	[METHOD_table_prepare] = local_method_table_prepare,
 	[METHOD_table_release] = local_method_table_release,
 };
 
-static int session_run(struct local_session *session, enum method_id method, const union params *params,
-                       union local_result *ret, struct error *err)
+/* Returns when the request is to be answered. NULL: it moves nothing, and has no such field. */
+static const enum completion *completion_of(enum method_id method, const union params *params)
 {
-	if (handlers[method])
-		return handlers[method](session, params, ret, err);
-	return error_set(err, STATUS_UNSUPPORTED, "%s: only a service does this, and this client has none",
-	                 method_names[method]);
-}
-
-/* Returns when the request is to be answered. Requests that move nothing have no such field. */
-static enum completion completion_of(const struct rpc_request *request)
-{
-	switch (request->method->id) {
+	switch (method) {
 	case METHOD_copy:
 	case METHOD_transpose:
 	case METHOD_pad:
 	case METHOD_transform:
-		return request->params.transform.reply;
+		return &params->transform.reply;
 	case METHOD_gather:
 	case METHOD_scatter:
-		return request->params.blocks.reply;
+		return &params->blocks.reply;
 	case METHOD_plan_run:
-		return request->params.plan_run.reply;
+		return &params->plan_run.reply;
 	case METHOD_submit:
-		return request->params.submit.reply;
+		return &params->submit.reply;
 	case METHOD_reshard:
-		return request->params.reshard.reply;
+		return &params->reshard.reply;
 	default:
-		return COMPLETION_DONE;
+		return NULL;
 	}
+}
+
+static int session_run(struct local_session *session, enum method_id method, const union params *params,
+                       union local_result *ret, struct error *err)
+{
+	const uint64_t start_ns = clock_ns();
+	int r = handlers[method] ? handlers[method](session, params, ret, err)
+	                         : error_set(err, STATUS_UNSUPPORTED,
+	                                     "%s: only a service does this, and this client has none",
+	                                     method_names[method]);
+
+	local_count(session, USAGE_REQUESTS + (int)method, 1);
+	if (r < 0)
+		local_count_error(session, r);
+	else if (completion_of(method, params))
+		local_count(session, USAGE_LATENCY + latency_bar(clock_ns() - start_ns), 1);
+	return r;
 }
 
 /* Returns whether the result tells of items that failed. */
@@ -241,7 +261,8 @@ static bool has_failed_items(const struct rpc_request *request, const union loca
 static int answer(const struct rpc_request *request, const union local_result *result,
                   const struct error *failed, struct buffer *replies)
 {
-	const enum completion completion = completion_of(request);
+	const enum completion *asked = completion_of(request->method->id, &request->params);
+	const enum completion completion = asked ? *asked : COMPLETION_DONE;
 	int r;
 
 	if (failed && completion != COMPLETION_QUEUED)
@@ -267,6 +288,7 @@ static int session_serve(struct local_session *session, const uint8_t *message, 
 		r = answer(request, &result, r < 0 ? err : NULL, replies);
 		break;
 	case RPC_REFUSE:
+		local_count_error(session, err->status);
 		r = rpc_encode_error(replies, request->msgid, err);
 		break;
 	case RPC_BROKEN:

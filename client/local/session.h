@@ -3,6 +3,7 @@
 #ifndef CLIENT_LOCAL_SESSION_H
 #define CLIENT_LOCAL_SESSION_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -13,6 +14,7 @@
 #include "kernels/transform/request.h"
 #include "kernels/transform/request_blocks.h"
 #include "kernels/transform/request_further.h"
+#include "proto/latency.h"
 #include "proto/wire/rpc.h"
 
 struct region {
@@ -40,6 +42,28 @@ struct local_table {
 	const struct engine *reached; /* an engine whose device reaches all entries; NULL: none is known */
 };
 
+/* What a session counts. Only its own thread adds, and any thread may read. Each name is the first of as many
+ * counters as the comment says. */
+enum local_usage_of {
+	USAGE_REQUESTS,                               /* by method */
+	USAGE_ERRORS = USAGE_REQUESTS + METHOD_COUNT, /* by -status - 1 */
+	USAGE_BYTES = USAGE_ERRORS + STATUS_COUNT,    /* read plus written, by family */
+	USAGE_NS = USAGE_BYTES + FAMILY_COUNT,        /* the engines' own time, by family */
+	USAGE_LATENCY = USAGE_NS + FAMILY_COUNT,      /* by bar */
+	USAGE_REGIONS = USAGE_LATENCY + LATENCY_BARS, /* What follows is as it is now. */
+	USAGE_MAPPED_BYTES,
+	USAGE_PLANS,
+	USAGE_TABLES,
+	USAGE_COUNT
+};
+
+struct local_usage {
+	atomic_uint_least64_t of[USAGE_COUNT];
+	struct local_usage *next;
+};
+
+struct local_stats;
+
 struct local_session {
 	struct local_stream stream;
 	struct rpc_decoder *decoder;
@@ -58,6 +82,9 @@ struct local_session {
 	struct local_items *items;    /* of the last submit; NULL: there was none */
 	struct device_counts *counts; /* one for each CUDA context in which it has launched */
 	bool is_of_items;             /* what is moved is an item of a submit */
+	struct local_usage usage;
+	struct local_stats *stats;        /* of the last reply; NULL: there was none */
+	struct msg_region_entry *entries; /* likewise */
 };
 
 /* Runs a request of a method and sets its result. Returns 0, or a negative status with err. */
@@ -77,6 +104,34 @@ static inline void *local_ids_find(const struct local_ids *ids, uint64_t id)
 
 /* Takes out the object with this id, and returns it. NULL: there is none. */
 void *local_ids_take(struct local_ids *ids, uint64_t id);
+
+/* ---- stats.c --------------------------------------------------------------------------------------- */
+
+static inline void local_count(struct local_session *session, int what, uint64_t n)
+{
+	atomic_uint_least64_t *counter = &session->usage.of[what];
+
+	atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n,
+	                      memory_order_relaxed);
+}
+
+static inline void local_count_move(struct local_session *session, enum family family, uint64_t bytes,
+                                    uint64_t ns)
+{
+	local_count(session, USAGE_BYTES + (int)family, bytes);
+	local_count(session, USAGE_NS + (int)family, ns);
+}
+
+static inline void local_count_error(struct local_session *session, int status)
+{
+	local_count(session, USAGE_ERRORS - status - 1, 1);
+}
+
+/* A session is counted among those of the process in between. */
+void local_usage_begin(struct local_session *session);
+void local_usage_end(struct local_session *session);
+
+local_method local_method_stats, local_method_region_list;
 
 /* ---- places.c -------------------------------------------------------------------------------------- */
 
@@ -129,6 +184,12 @@ int local_stream_counts(struct local_session *session, void *stream, struct loca
                         struct error *err);
 
 void local_counts_free(struct local_session *session);
+
+/* Returns whether the address is memory of a device. */
+bool local_is_on_device(uint64_t address);
+
+/* Adds what the caches of all engines in CUDA contexts of this process have counted. */
+void local_device_stats(struct engine_cache_stats *plans, struct engine_cache_stats *maps);
 
 /* Returns whether the tensor is memory of a device, unless requests are launched into a stream already. */
 bool local_needs_device(const struct local_session *session, const struct msg_tensor *tensor);

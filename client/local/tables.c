@@ -167,6 +167,7 @@ int local_method_table_prepare(struct local_session *session, const union params
 	table->layers.serial = ++session->tables_made;
 	table->layers.noun = "table";
 	ret->table_prepared = (struct msg_table_prepared){ .table = id };
+	local_count(session, USAGE_TABLES, 1);
 	return 0;
 }
 
@@ -179,6 +180,7 @@ int local_method_table_release(struct local_session *session, const union params
 	(void)ret;
 	if (!table)
 		return error_set(err, STATUS_NOT_FOUND, "table: this connection has no table %" PRIu64, id);
+	local_count(session, USAGE_TABLES, -UINT64_C(1));
 	free(table);
 	return 0;
 }

@@ -168,6 +168,7 @@ int local_move(struct local_session *session, const struct msg_transform *t, str
 		ret->bytes = 0;
 		for (uint32_t i = 0; i < moving.n; i++)
 			ret->bytes += moving.move[i].transform->bytes;
+		local_count_move(session, moving.move[moving.largest].family, ret->bytes, ret->ns);
 	}
 	moving_deinit(&moving);
 	return r;

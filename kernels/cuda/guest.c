@@ -476,6 +476,28 @@ static void guest_cache_stats(struct engine *base, struct engine_cache_stats *re
 	map_cache_stats(&guest_of(base)->maps, ret);
 }
 
+static void add_stats(struct engine_cache_stats *sum, const struct engine_cache_stats *of)
+{
+	sum->hits += of->hits;
+	sum->misses += of->misses;
+	sum->evictions += of->evictions;
+	sum->entries += of->entries;
+}
+
+void engine_cuda_add_stats(struct engine_cache_stats *plans, struct engine_cache_stats *maps)
+{
+	struct engine_cache_stats of;
+
+	pthread_mutex_lock(&guests_lock);
+	for (struct guest *guest = guests; guest; guest = guest->next) {
+		engine_plan_stats(&guest->engine, &of);
+		add_stats(plans, &of);
+		engine_cache_stats(&guest->engine, &of);
+		add_stats(maps, &of);
+	}
+	pthread_mutex_unlock(&guests_lock);
+}
+
 static int guest_explain(struct engine *base, struct engine_plan *plan, struct engine_explanation *ret,
                          struct error *err)
 {

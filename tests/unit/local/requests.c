@@ -316,10 +316,12 @@ Test(local_requests, that_only_a_service_takes)
 	uint64_t word[8] = { 0 };
 	const struct tma_tensor from = matrix(src, 2, 2), to = matrix(dst, 2, 2);
 	tma_region *region;
-	tma_document *stats = NULL;
+	tma_document *sessions = NULL;
+	tma_ring *ring = NULL;
 
-	cr_assert_eq(tma_stats(client, &stats), TMA_UNSUPPORTED);
-	cr_assert_not_null(strstr(tma_last_error(client), "stats: only a service does this"));
+	cr_assert_eq(tma_sessions(client, 0, &sessions), TMA_UNSUPPORTED);
+	cr_assert_not_null(strstr(tma_last_error(client), "session_list: only a service does this"));
+	cr_assert_eq(tma_ring_open(client, 16, 0, &ring), TMA_UNSUPPORTED);
 	cr_assert_eq(tma_region_from_host_ptr(client, word, sizeof word, 0, &region), 0);
 	const struct tma_order order = { .signal = { .region = region, .value = 1 } };
 	cr_assert_eq(
