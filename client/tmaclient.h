@@ -182,16 +182,16 @@ TMA_API tma_client *tma_new(void);
  *
  * With the path "local:" there is no service: libtma-local, of the same version as this library, moves memory
  * of this process: that of the host by the CPU, and that of a GPU in the default stream of the current CUDA
- * context. Every request ends within the call that sends it, which neither
- * tma_set_timeout nor tma_set_interrupt cuts short. Any memory of the process can be made a region
- * (tma_region_from_host_ptr), but need not be: if a tensor's region is NULL, its offset is the address of
- * its element [0, ..., 0], and so is that of a place. Transforms, plans, items, lists of blocks, tables and
- * reshards work, and so do explanations, tickets, regions of this process's memory and their list, tma_info,
- * tma_stats and tma_ping; all else returns UNSUPPORTED, as do orders with points. tma_enqueue launches into
- * other streams, and does not wait. Between a GPU and the host, the host's memory has to be pinned. If memory
- * that a request names cannot be accessed, the process is killed, as by an access of its own. After fork, the
- * child may use its parent's clients of "local:", but not wait for their descriptors (tma_fd). UNSUPPORTED:
- * libtma-local is not installed, or has another version. */
+ * context. Every request ends within the call that sends it, which neither tma_set_timeout nor
+ * tma_set_interrupt cuts short; one that waits for a point holds that call up, for 30 s at most unless its
+ * order says how long. Any memory of the process can be made a region (tma_region_from_host_ptr), but need
+ * not be: if a tensor's region is NULL, its offset is the address of its element [0, ..., 0], and so is that
+ * of a place. All requests work but those that need others: submission rings, tma_sessions, and regions by
+ * descriptor or handle are UNSUPPORTED. tma_enqueue launches into other streams, and does not wait. Between a
+ * GPU and the host, the host's memory has to be pinned. If memory that a request names cannot be accessed,
+ * the process is killed, as by an access of its own. After fork, the child may use its parent's clients of
+ * "local:", but not wait for their descriptors (tma_fd). UNSUPPORTED: libtma-local is not installed, or has
+ * another version. */
 TMA_API int tma_connect(tma_client *client, const char *path);
 
 /* Tries again to register the regions and prepare the tables and plans that were lost in a reconnection, as
@@ -696,7 +696,8 @@ struct tma_order {
 	struct tma_point wait;   /* the request starts when this point is reached */
 	struct tma_point signal; /* set when it has ended without error; what it wrote is visible by then */
 	uint32_t wait_ms;        /* after so many milliseconds of waiting it ends with TIMEOUT and has moved
-	                            nothing; 0: as long as the service allows (its limit wait_deadline_ms) */
+	                            nothing; 0: as long as the service allows (its limit wait_deadline_ms),
+	                            and on "local:" 30 s */
 	enum tma_completion completion; /* must be DONE in calls that wait for their reply */
 	void *user;                     /* for the caller's use: tma_next returns it with the ticket */
 	enum tma_priority priority;

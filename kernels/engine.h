@@ -273,8 +273,8 @@ struct engine_ops {
 	void (*tune)(struct engine *engine, bool tunes); /* NULL: it has no alternatives */
 	void (*link)(struct engine *engine, const char *uuid, struct engine_link *ret); /* NULL: has none */
 	/* These are of an engine in a CUDA context of the program's, and do what engine_launch,
-	 * engine_check_place, engine_counts_new, engine_counts_free and engine_counts_read say. Such an
-	 * engine has no stream_new, submit, map or create. */
+	 * engine_check_place, engine_counts_new, engine_counts_free, engine_counts_read, engine_word_read and
+	 * engine_word_signal say. Such an engine has no stream_new, submit, map or create. */
 	int (*launch)(struct engine *engine, struct engine_job *job, void *stream, uint64_t counts,
 	              struct error *err);
 	int (*check_place)(struct engine *engine, uint64_t address, const char *name, struct error *err);
@@ -282,6 +282,9 @@ struct engine_ops {
 	                  struct error *err);
 	void (*counts_free)(struct engine *engine, uint64_t counts);
 	int (*counts_read)(struct engine *engine, uint64_t counts, void *stream, struct engine_counts *ret,
+	                   struct error *err);
+	int (*word_read)(struct engine *engine, uint64_t address, uint64_t *ret, struct error *err);
+	int (*word_signal)(struct engine *engine, uint64_t address, uint64_t value, void *stream,
 	                   struct error *err);
 };
 
@@ -576,6 +579,22 @@ static inline int engine_counts_read(struct engine *engine, uint64_t counts, voi
                                      struct engine_counts *ret, struct error *err)
 {
 	return engine->ops->counts_read(engine, counts, stream, ret, err);
+}
+
+/* Reads the word of a timeline that lies in memory of a device, whatever is on the program's streams. Returns
+ * 0, or the driver's error. */
+static inline int engine_word_read(struct engine *engine, uint64_t address, uint64_t *ret, struct error *err)
+{
+	return engine->ops->word_read(engine, address, ret, err);
+}
+
+/* Has the stream write the value to such a word, behind all that is on it (struct engine_point). Returns 0,
+ * or the driver's error.
+ */
+static inline int engine_word_signal(struct engine *engine, uint64_t address, uint64_t value, void *stream,
+                                     struct error *err)
+{
+	return engine->ops->word_signal(engine, address, value, stream, err);
 }
 
 /* ---- Progress ---------------------------------------------------------------------------------------- */

@@ -254,22 +254,14 @@ int local_blocks_run(struct local_session *session, const struct msg_blocks *p, 
 	return r;
 }
 
-static int run_method(struct local_session *session, const struct msg_blocks *p, bool scatter,
-                      struct msg_blocks_done *ret, struct error *err)
-{
-	int r = local_check_points(p->has & F(blocks, wait), p->has & F(blocks, signal), err);
-
-	return r < 0 ? r : local_blocks_run(session, p, scatter, ret, err);
-}
-
 int local_method_gather(struct local_session *session, const union params *params, union local_result *ret,
                         struct error *err)
 {
-	return run_method(session, &params->blocks, false, &ret->blocks_done, err);
+	return local_blocks_run(session, &params->blocks, false, &ret->blocks_done, err);
 }
 
 int local_method_scatter(struct local_session *session, const union params *params, union local_result *ret,
                          struct error *err)
 {
-	return run_method(session, &params->blocks, true, &ret->blocks_done, err);
+	return local_blocks_run(session, &params->blocks, true, &ret->blocks_done, err);
 }

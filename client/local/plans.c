@@ -243,8 +243,5 @@ int local_plan_run(struct local_session *session, const struct msg_plan_run *run
 int local_method_plan_run(struct local_session *session, const union params *params, union local_result *ret,
                           struct error *err)
 {
-	const struct msg_plan_run *run = &params->plan_run;
-	int r = local_check_points(run->has & F(plan_run, wait), run->has & F(plan_run, signal), err);
-
-	return r < 0 ? r : local_plan_run(session, run, &ret->transform_done, err);
+	return local_plan_run(session, &params->plan_run, &ret->transform_done, err);
 }

@@ -185,10 +185,8 @@ int local_method_reshard(struct local_session *session, const union params *para
 	const struct msg_reshard *p = &params->reshard;
 	struct resharding r = { .plan = NULL };
 	bool needs_device = false, is_on_device = false;
-	int result = local_check_points(p->has & F(reshard, wait), p->has & F(reshard, signal), err);
+	int result = make_room(&r, p, err);
 
-	if (result == 0)
-		result = make_room(&r, p, err);
 	if (result == 0)
 		result = decode(&r, p, err);
 	for (uint32_t i = 0; result == 0 && i < r.slices.n; i++)

@@ -212,34 +212,76 @@ static local_method *const handlers[METHOD_COUNT] = {
 	[METHOD_table_release] = local_method_table_release,
 };
 
-/* Returns when the request is to be answered. NULL: it moves nothing, and has no such field. */
-static const enum completion *completion_of(enum method_id method, const union params *params)
+/* The fields of a request that moves something which say when it does so and when it is answered. */
+struct order {
+	bool is_move; /* false: the request has no such fields */
+	enum completion completion;
+	const struct msg_wait *wait;     /* NULL: none */
+	const struct msg_signal *signal; /* likewise */
+};
+
+#define ORDER_OF(m, p)                                                  \
+	(struct order)                                                  \
+	{                                                               \
+		.is_move = true, .completion = (p)->reply,              \
+		.wait = (p)->has & F(m, wait) ? &(p)->wait : NULL,      \
+		.signal = (p)->has & F(m, signal) ? &(p)->signal : NULL \
+	}
+
+static struct order order_of(enum method_id method, const union params *params)
 {
 	switch (method) {
 	case METHOD_copy:
 	case METHOD_transpose:
 	case METHOD_pad:
 	case METHOD_transform:
-		return &params->transform.reply;
+		return ORDER_OF(transform, &params->transform);
 	case METHOD_gather:
 	case METHOD_scatter:
-		return &params->blocks.reply;
+		return ORDER_OF(blocks, &params->blocks);
 	case METHOD_plan_run:
-		return &params->plan_run.reply;
+		return ORDER_OF(plan_run, &params->plan_run);
 	case METHOD_submit:
-		return &params->submit.reply;
+		return ORDER_OF(submit, &params->submit);
 	case METHOD_reshard:
-		return &params->reshard.reply;
+		return ORDER_OF(reshard, &params->reshard);
 	default:
-		return NULL;
+		return (struct order){ .completion = COMPLETION_DONE };
 	}
+}
+
+/* Returns whether the result tells of items that failed. */
+static bool has_failed_items(enum method_id method, const union local_result *result)
+{
+	return method == METHOD_submit && result->submit_done.errors.n > 0;
+}
+
+/* Runs the handler of a method that is there, between what the request waits for and what it signals. */
+static int run(struct local_session *session, enum method_id method, const union params *params,
+               union local_result *ret, struct error *err)
+{
+	const struct order order = order_of(method, params);
+	struct local_points points;
+	uint64_t start_ns;
+	int r = local_points_find(session, order.wait, order.signal, &points, err);
+
+	if (r == 0)
+		r = local_points_wait(session, &points, err);
+	if (r < 0)
+		return r;
+	start_ns = clock_ns();
+	r = handlers[method](session, params, ret, err);
+	if (r == 0 && order.is_move)
+		local_count(session, USAGE_LATENCY + latency_bar(clock_ns() - start_ns), 1);
+	if (r == 0 && !has_failed_items(method, ret))
+		r = local_points_signal(session, &points, err);
+	return r;
 }
 
 static int session_run(struct local_session *session, enum method_id method, const union params *params,
                        union local_result *ret, struct error *err)
 {
-	const uint64_t start_ns = clock_ns();
-	int r = handlers[method] ? handlers[method](session, params, ret, err)
+	int r = handlers[method] ? run(session, method, params, ret, err)
 	                         : error_set(err, STATUS_UNSUPPORTED,
 	                                     "%s: only a service does this, and this client has none",
 	                                     method_names[method]);
@@ -247,27 +289,19 @@ static int session_run(struct local_session *session, enum method_id method, con
 	local_count(session, USAGE_REQUESTS + (int)method, 1);
 	if (r < 0)
 		local_count_error(session, r);
-	else if (completion_of(method, params))
-		local_count(session, USAGE_LATENCY + latency_bar(clock_ns() - start_ns), 1);
 	return r;
-}
-
-/* Returns whether the result tells of items that failed. */
-static bool has_failed_items(const struct rpc_request *request, const union local_result *result)
-{
-	return request->method->id == METHOD_submit && result->submit_done.errors.n > 0;
 }
 
 static int answer(const struct rpc_request *request, const union local_result *result,
                   const struct error *failed, struct buffer *replies)
 {
-	const enum completion *asked = completion_of(request->method->id, &request->params);
-	const enum completion completion = asked ? *asked : COMPLETION_DONE;
+	const enum method_id method = request->method->id;
+	const enum completion completion = order_of(method, &request->params).completion;
 	int r;
 
 	if (failed && completion != COMPLETION_QUEUED)
 		return rpc_encode_error(replies, request->msgid, failed);
-	if (completion == COMPLETION_SIGNAL && !has_failed_items(request, result))
+	if (completion == COMPLETION_SIGNAL && !has_failed_items(method, result))
 		return 0;
 	if (completion != COMPLETION_QUEUED)
 		return rpc_encode_result(replies, request->msgid, request->method, result);

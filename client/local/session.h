@@ -198,10 +198,28 @@ bool local_needs_device(const struct local_session *session, const struct msg_te
  * until local_stream_end. Sets *ret_has_begun in any case. Returns 0, or as stream_begin of the door does. */
 int local_device_begin(struct local_session *session, bool is_needed, bool *ret_has_begun, struct error *err);
 
-/* ---- transform.c ----------------------------------------------------------------------------------- */
+/* ---- points.c -------------------------------------------------------------------------------------- */
 
-/* Refuses points of timelines, which only a service has; has_wait and has_signal say which are given. */
-int local_check_points(bool has_wait, bool has_signal, struct error *err);
+/* What a request waits for and signals, by fields of its message. */
+struct local_points {
+	const struct msg_wait *wait;     /* NULL: nothing */
+	const struct msg_signal *signal; /* likewise */
+	uint64_t wait_address, signal_address;
+};
+
+/* Finds the words and checks that a request may use them. wait and signal may be NULL. UNSUPPORTED if the
+ * request is launched into a stream. */
+int local_points_find(const struct local_session *session, const struct msg_wait *wait,
+                      const struct msg_signal *signal, struct local_points *ret, struct error *err);
+
+/* Waits until the point has come, or has the stream wait into which requests are launched. TIMEOUT: it has
+ * not come before the deadline. */
+int local_points_wait(struct local_session *session, const struct local_points *points, struct error *err);
+
+/* Sets the signal's word after all that the session has moved. */
+int local_points_signal(struct local_session *session, const struct local_points *points, struct error *err);
+
+/* ---- transform.c ----------------------------------------------------------------------------------- */
 
 /* Checks a transform to one destination, between its places, and moves it or launches it. local_check_move
  * only checks it, and sets *ret to its destination. */

@@ -144,16 +144,6 @@ static int run(struct moving *moving, const struct msg_transform *t, struct loca
 	return r;
 }
 
-int local_check_points(bool has_wait, bool has_signal, struct error *err)
-{
-	if (!has_wait && !has_signal)
-		return 0;
-	return error_set(
-	    err, STATUS_UNSUPPORTED,
-	    "%s: timelines belong to a service; without one a request ends before its call returns",
-	    has_wait ? "wait" : "signal");
-}
-
 int local_move(struct local_session *session, const struct msg_transform *t, struct msg_transform_done *ret,
                struct error *err)
 {
@@ -213,10 +203,7 @@ int local_transform_run(struct local_session *session, const struct msg_transfor
 int local_method_transform(struct local_session *session, const union params *params, union local_result *ret,
                            struct error *err)
 {
-	const struct msg_transform *t = &params->transform;
-	int r = local_check_points(t->has & F(transform, wait), t->has & F(transform, signal), err);
-
-	return r < 0 ? r : local_transform_run(session, t, &ret->transform_done, err);
+	return local_transform_run(session, &params->transform, &ret->transform_done, err);
 }
 
 /* ---- Explanations ------------------------------------------------------------------------------------- */

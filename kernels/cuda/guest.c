@@ -469,6 +469,28 @@ static int guest_counts_new(struct engine *base, uint64_t *ret, struct engine_co
 	return r;
 }
 
+/* ---- Words of timelines ------------------------------------------------------------------------------- */
+
+static int guest_word_read(struct engine *base, uint64_t address, uint64_t *ret, struct error *err)
+{
+	const CUstreamCaptureMode mode = capture_allow();
+	const CUstream stream = guest_of(base)->stream;
+	int r = driver_call(err, cuMemcpyDtoHAsync, (ret, address, sizeof *ret, stream));
+
+	if (r == 0)
+		r = driver_call(err, cuStreamSynchronize, (stream));
+	capture_restore(mode);
+	return r;
+}
+
+static int guest_word_signal(struct engine *base, uint64_t address, uint64_t value, void *stream,
+                             struct error *err)
+{
+	(void)base;
+	return driver_call(err, cuStreamWriteValue64,
+	                   (stream, address, value, CU_STREAM_WRITE_VALUE_DEFAULT));
+}
+
 /* ---- Others ------------------------------------------------------------------------------------------- */
 
 static void guest_cache_stats(struct engine *base, struct engine_cache_stats *ret)
@@ -514,4 +536,6 @@ static const struct engine_ops guest_ops = {
 	.counts_new = guest_counts_new,
 	.counts_free = guest_counts_free,
 	.counts_read = guest_counts_read,
+	.word_read = guest_word_read,
+	.word_signal = guest_word_signal,
 };

@@ -21,6 +21,10 @@ void memory_close(void)
 	tma_free(client);
 }
 
+void memory_enter(void)
+{
+}
+
 uint64_t memory_new(size_t size)
 {
 	void *ret = aligned_alloc(256, (size + 256) / 256 * 256);
@@ -38,6 +42,11 @@ void memory_put(uint64_t to, const void *from, size_t size)
 void memory_get(void *to, uint64_t from, size_t size)
 {
 	memcpy(to, (const void *)(uintptr_t)from, size);
+}
+
+void memory_signal(uint64_t word, uint64_t value)
+{
+	cr_assert_eq(tma_point_signal((void *)(uintptr_t)word, value), 0);
 }
 
 tma_region *memory_region(uint64_t address, size_t size, unsigned flags)

@@ -16,10 +16,16 @@ extern tma_client *client;
 void memory_open(void);
 void memory_close(void);
 
+/* Any other thread of a test calls this before it uses memory. */
+void memory_enter(void);
+
 /* Returns the address of new memory, which is aligned to 256 bytes and has 0xee everywhere. */
 uint64_t memory_new(size_t size);
 void memory_put(uint64_t to, const void *from, size_t size);
 void memory_get(void *to, uint64_t from, size_t size);
+
+/* Writes a word, behind all that this thread has put. */
+void memory_signal(uint64_t word, uint64_t value);
 
 /* Makes the memory a region; flags are those of enum tma_region_flags. */
 tma_region *memory_region(uint64_t address, size_t size, unsigned flags);

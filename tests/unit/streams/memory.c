@@ -14,6 +14,11 @@ void memory_close(void)
 	rig_close();
 }
 
+void memory_enter(void)
+{
+	cuda(cuCtxSetCurrent(context));
+}
+
 uint64_t memory_new(size_t size)
 {
 	return rig_bytes(size ? size : 1, 0xee);
@@ -29,6 +34,11 @@ void memory_get(void *to, uint64_t from, size_t size)
 {
 	if (size > 0)
 		rig_get(to, from, size);
+}
+
+void memory_signal(uint64_t word, uint64_t value)
+{
+	rig_put(word, &value, sizeof value);
 }
 
 tma_region *memory_region(uint64_t address, size_t size, unsigned flags)
