@@ -227,6 +227,7 @@ static int move_blocks(struct local_session *session, const struct msg_blocks *p
 	if (r == 0) {
 		set_done(listing, ret);
 		local_count_move(session, listing->blocks.family, ret->bytes, ret->ns);
+		local_count_latency(session, ret->ns);
 	}
 	engine_plan_unref(listing->plan);
 	return r;

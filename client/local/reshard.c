@@ -135,6 +135,7 @@ static void count(const struct resharding *r, struct local_session *session,
 {
 	const double share = done->bytes ? (double)done->ns / (double)done->bytes : 0;
 
+	local_count_latency(session, done->ns);
 	for (uint32_t i = 0; i < r->job.job.n_moves; i++) {
 		const uint64_t bytes = r->move[i].transform->bytes;
 

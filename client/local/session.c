@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "proto/clock.h"
-
 static local_method *const handlers[METHOD_COUNT]; /* NULL: only a service has the method */
 
 /* ---- Life --------------------------------------------------------------------------------------------- */
@@ -212,20 +210,18 @@ static local_method *const handlers[METHOD_COUNT] = {
 	[METHOD_table_release] = local_method_table_release,
 };
 
-/* The fields of a request that moves something which say when it does so and when it is answered. */
+/* When a request moves something, and when it is answered. */
 struct order {
-	bool is_move; /* false: the request has no such fields */
 	enum completion completion;
 	const struct msg_wait *wait;     /* NULL: none */
 	const struct msg_signal *signal; /* likewise */
 };
 
-#define ORDER_OF(m, p)                                                  \
-	(struct order)                                                  \
-	{                                                               \
-		.is_move = true, .completion = (p)->reply,              \
-		.wait = (p)->has & F(m, wait) ? &(p)->wait : NULL,      \
-		.signal = (p)->has & F(m, signal) ? &(p)->signal : NULL \
+#define ORDER_OF(m, p)                                                                       \
+	(struct order)                                                                       \
+	{                                                                                    \
+		.completion = (p)->reply, .wait = (p)->has & F(m, wait) ? &(p)->wait : NULL, \
+		.signal = (p)->has & F(m, signal) ? &(p)->signal : NULL                      \
 	}
 
 static struct order order_of(enum method_id method, const union params *params)
@@ -262,17 +258,12 @@ static int run(struct local_session *session, enum method_id method, const union
 {
 	const struct order order = order_of(method, params);
 	struct local_points points;
-	uint64_t start_ns;
 	int r = local_points_find(session, order.wait, order.signal, &points, err);
 
 	if (r == 0)
 		r = local_points_wait(session, &points, err);
-	if (r < 0)
-		return r;
-	start_ns = clock_ns();
-	r = handlers[method](session, params, ret, err);
-	if (r == 0 && order.is_move)
-		local_count(session, USAGE_LATENCY + latency_bar(clock_ns() - start_ns), 1);
+	if (r == 0)
+		r = handlers[method](session, params, ret, err);
 	if (r == 0 && !has_failed_items(method, ret))
 		r = local_points_signal(session, &points, err);
 	return r;

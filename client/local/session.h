@@ -122,6 +122,14 @@ static inline void local_count_move(struct local_session *session, enum family f
 	local_count(session, USAGE_NS + (int)family, ns);
 }
 
+/* Nothing is queued here, so that a request takes as long as the engine does. That is not known of what is
+ * launched into a stream of the program's. */
+static inline void local_count_latency(struct local_session *session, uint64_t ns)
+{
+	if (!session->stream.device || session->stream.is_awaited)
+		local_count(session, USAGE_LATENCY + latency_bar(ns), 1);
+}
+
 static inline void local_count_error(struct local_session *session, int status)
 {
 	local_count(session, USAGE_ERRORS - status - 1, 1);

@@ -159,6 +159,7 @@ int local_move(struct local_session *session, const struct msg_transform *t, str
 		for (uint32_t i = 0; i < moving.n; i++)
 			ret->bytes += moving.move[i].transform->bytes;
 		local_count_move(session, moving.move[moving.largest].family, ret->bytes, ret->ns);
+		local_count_latency(session, ret->ns);
 	}
 	moving_deinit(&moving);
 	return r;
