@@ -127,6 +127,47 @@ Test(local_reshard, of_random_slices)
 	}
 }
 
+enum { BANDS = 60, BAND = 4, SIDE = BANDS * BAND };
+
+/* Bands of rows become bands of columns: more pieces than a launch takes from a table. */
+Test(local_reshard, of_many_pieces)
+{
+	const size_t bytes = 4 * BAND * SIDE;
+	uint32_t *numbers = malloc(bytes);
+	struct tma_slice sources[BANDS], destinations[BANDS];
+	int64_t start[2][BANDS][2] = { 0 };
+
+	for (int i = 0; i < BANDS; i++) {
+		sources[i] = (struct tma_slice){ .tensor = { .offset = memory_new(bytes),
+			                                     .dtype = TMA_UINT32,
+			                                     .rank = 2,
+			                                     .shape = { BAND, SIDE } },
+			                         .start = start[0][i] };
+		destinations[i] = (struct tma_slice){ .tensor = { .offset = memory_new(bytes),
+			                                          .dtype = TMA_UINT32,
+			                                          .rank = 2,
+			                                          .shape = { SIDE, BAND } },
+			                              .start = start[1][i] };
+		start[0][i][0] = start[1][i][1] = BAND * i;
+		for (int k = 0; k < BAND * SIDE; k++)
+			numbers[k] = (uint32_t)(BAND * SIDE * i + k);
+		memory_put(sources[i].tensor.offset, numbers, bytes);
+	}
+	cr_assert_eq(tma_reshard(client, &(struct tma_reshard){ .destinations = destinations,
+	                                                        .n_destinations = BANDS,
+	                                                        .sources = sources,
+	                                                        .n_sources = BANDS }),
+	             0, "%s", tma_last_error(client));
+	cr_assert_eq(tma_last_result(client)->pieces, BANDS * BANDS);
+	for (int i = 0; i < BANDS; i++) {
+		memory_get(numbers, destinations[i].tensor.offset, bytes);
+		for (int r = 0; r < SIDE; r++)
+			for (int c = 0; c < BAND; c++)
+				cr_assert_eq(numbers[r * BAND + c], (uint32_t)(r * SIDE + BAND * i + c));
+	}
+	free(numbers);
+}
+
 /* A request is refused as a whole, before any piece is moved. */
 Test(local_reshard, refuses)
 {
