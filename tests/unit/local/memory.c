@@ -9,6 +9,10 @@
 
 tma_client *client;
 
+/* Memory begins with a link to what was made before it. */
+enum { ALIGN = 256 };
+static void *last;
+
 void memory_open(void)
 {
 	client = tma_new();
@@ -19,6 +23,12 @@ void memory_open(void)
 void memory_close(void)
 {
 	tma_free(client);
+	while (last) {
+		void *before = *(void **)last;
+
+		free(last);
+		last = before;
+	}
 }
 
 void memory_enter(void)
@@ -27,11 +37,13 @@ void memory_enter(void)
 
 uint64_t memory_new(size_t size)
 {
-	void *ret = aligned_alloc(256, (size + 256) / 256 * 256);
+	char *ret = aligned_alloc(ALIGN, ALIGN + (size + ALIGN) / ALIGN * ALIGN);
 
 	cr_assert_not_null(ret);
-	memset(ret, 0xee, size);
-	return (uintptr_t)ret;
+	*(void **)(void *)ret = last;
+	last = ret;
+	memset(ret + ALIGN, 0xee, size);
+	return (uintptr_t)ret + ALIGN;
 }
 
 void memory_put(uint64_t to, const void *from, size_t size)
