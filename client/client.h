@@ -101,7 +101,7 @@ struct tma_region {
 };
 
 struct table_place {
-	tma_region *region; /* NULL: it was released */
+	tma_region *region; /* NULL: it was released, or offset is an address ("local:") */
 	uint64_t offset;
 };
 
@@ -362,8 +362,8 @@ int local_register(tma_region *region, const void *address);
 /* Returns whether the client has no service, and nothing that has to be sent before the next request. */
 bool local_is_idle(const tma_client *client);
 
-/* Runs a transform without the bytes of a request; its result is the last result then. The client must be
- * idle. */
+/* Runs a transform to one destination without the bytes of a request; its result is the last result then. The
+ * client must be idle. */
 int local_transform(tma_client *client, const struct tma_transform *t);
 
 /* Has the session run all requests that wait to be sent, and appends its replies to what has come. Returns

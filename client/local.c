@@ -136,9 +136,6 @@ int local_transform(tma_client *client, const struct tma_transform *t)
 		params.transform = (struct msg_transform){ 0 }; /* Absent fields read as 0. */
 		r = transform_params(client, t, &params.transform);
 	}
-	if (r == 0 && t->n_further_dst > 0)
-		r = client_fail(client, STATUS_UNSUPPORTED,
-		                "n_further_dst: without a service a transform has one destination");
 	if (r == 0)
 		r = order_fill(transform, client, t->order, &params.transform);
 	if (r < 0)

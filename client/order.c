@@ -42,11 +42,6 @@ static int check_order(tma_client *client, const struct tma_order *order)
 	if (order->unused)
 		return client_fail(client, STATUS_INVALID_ARGUMENT, "order.unused: %u, but it must be 0",
 		                   order->unused);
-	if (client->local && (order->wait.region || order->signal.region)) /* before any part is moved */
-		return client_fail(
-		    client, STATUS_UNSUPPORTED,
-		    "%s: timelines belong to a service; without one a request ends before its call returns",
-		    order->wait.region ? "wait" : "signal");
 	return 0;
 }
 

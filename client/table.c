@@ -36,14 +36,15 @@ static int table_fill(tma_client *client, const struct call *call, struct reques
 	for (size_t i = 0; i < table->n; i++) {
 		const struct table_place *place = &table->places[i];
 		char name[32];
-		uint64_t id;
-		int rc;
+		uint64_t id = 0; /* without a region: the offset is an address */
+		int rc = 0;
 
-		if (!place->region)
+		if (!place->region && !client->local)
 			return client_fail(client, STATUS_NOT_FOUND, "places[%zu]: its region was released",
 			                   i);
 		snprintf(name, sizeof name, "places[%zu]", i);
-		rc = region_param(client, place->region, name, &id);
+		if (place->region)
+			rc = region_param(client, place->region, name, &id);
 		if (rc < 0)
 			return rc;
 		table->words[2 * i] = htole64(id);
@@ -84,7 +85,7 @@ static int check_places(tma_client *client, const struct tma_place *places, size
 
 		snprintf(name, sizeof name, "places[%zu]", i);
 		rc = place_check(client, &places[i], name);
-		if (rc == 0 && !places[i].region)
+		if (rc == 0 && !places[i].region && !client->local)
 			rc = client_fail(client, STATUS_INVALID_ARGUMENT,
 			                 "places[%zu].region is NULL; a place is a byte of a region", i);
 	}

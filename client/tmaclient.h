@@ -182,16 +182,16 @@ TMA_API tma_client *tma_new(void);
  *
  * With the path "local:" there is no service: libtma-local, of the same version as this library, moves memory
  * of this process: that of the host by the CPU, and that of a GPU in the default stream of the current CUDA
- * context. Every request ends within the call that sends it, which neither
- * tma_set_timeout nor tma_set_interrupt cuts short. Any memory of the process can be made a region
- * (tma_region_from_host_ptr), but need not be: if a tensor's region is NULL, its offset is the address of
- * its element [0, ..., 0], and so is that of a place. Transforms with one destination, plans, items and
- * lists of blocks work, all without tables, and so do explanations, tickets, regions of this process's
- * memory, tma_info and tma_ping; all else returns UNSUPPORTED, as do orders with points. tma_enqueue launches
- * into other streams, and does not wait. Requests that the call waits for move between a GPU and any memory
- * of the host: a tensor of the host's that is not pinned, or is pinned and has no gaps, has a copy in the
- * GPU's memory meanwhile unless it is moved as it is (NO_MEMORY: there is no room), and of a list of blocks
- * only those blocks have one that the list names. If memory that a request names cannot be accessed, the
+ * context. Every request ends within the call that sends it, which neither tma_set_timeout nor
+ * tma_set_interrupt cuts short; one that waits for a point holds that call up, for 30 s at most unless its
+ * order says how long. Any memory of the process can be made a region (tma_region_from_host_ptr), but need
+ * not be: if a tensor's region is NULL, its offset is the address of its element [0, ..., 0], and so is that
+ * of a place. All requests work but those that need others: submission rings, tma_sessions, and regions by
+ * descriptor or handle are UNSUPPORTED. tma_enqueue launches into other streams, and does not wait. Requests
+ * that the call waits for move between a GPU and any memory of the host: a tensor of the host's that is not
+ * pinned, or is pinned and has no gaps, has a copy in the GPU's memory meanwhile unless it is moved as it is
+ * (NO_MEMORY: there is no room), and of a list of blocks only those blocks have one that the list names;
+ * reshards and lists with tables want it pinned. If memory that a request names cannot be accessed, the
  * process is killed, as by an access of its own. After fork, the child may use its parent's clients of
  * "local:", but not wait for their descriptors (tma_fd). UNSUPPORTED: libtma-local is not installed, or has
  * another version. */
@@ -699,7 +699,8 @@ struct tma_order {
 	struct tma_point wait;   /* the request starts when this point is reached */
 	struct tma_point signal; /* set when it has ended without error; what it wrote is visible by then */
 	uint32_t wait_ms;        /* after so many milliseconds of waiting it ends with TIMEOUT and has moved
-	                            nothing; 0: as long as the service allows (its limit wait_deadline_ms) */
+	                            nothing; 0: as long as the service allows (its limit wait_deadline_ms),
+	                            and on "local:" 30 s */
 	enum tma_completion completion; /* must be DONE in calls that wait for their reply */
 	void *user;                     /* for the caller's use: tma_next returns it with the ticket */
 	enum tma_priority priority;
@@ -791,8 +792,8 @@ typedef struct tma_table tma_table;
  * the call. The table belongs to the client until tma_table_release or tma_free, and is prepared again after
  * a reconnection. It holds the memory of its regions: if one is released first, the service keeps the memory
  * until the table is released too. Such a table works until the connection ends, but cannot be prepared
- * again: the call that reconnects then returns NOT_FOUND. Release tables before their regions. QUOTA:
- * table_bytes_per_uid. */
+ * again: the call that reconnects then returns NOT_FOUND. On "local:", where nobody else holds the memory, it
+ * is NOT_FOUND at once. Release tables before their regions. QUOTA: table_bytes_per_uid. */
 TMA_API int tma_table_prepare(tma_client *client, const struct tma_place *places, size_t n, tma_table **ret);
 
 /* Runs the plan once for each place of dst, from the place of src with the same number, in one request, and
@@ -1277,7 +1278,7 @@ enum tma_document_kind {
 
 /* The caller frees *ret with tma_document_free(). */
 TMA_API int tma_info(tma_client *client, tma_document **ret);    /* engine, device, limits, methods, dtypes */
-TMA_API int tma_stats(tma_client *client, tma_document **ret);   /* counters of the whole service */
+TMA_API int tma_stats(tma_client *client, tma_document **ret);   /* of the service, or of this process */
 TMA_API int tma_regions(tma_client *client, tma_document **ret); /* this connection's */
 
 /* Returns the connections to the service whose id is greater than after: a list of at most 256 maps, by

@@ -36,7 +36,7 @@ int tma_pad(tma_client *client, const struct tma_tensor *dst, const struct tma_t
 
 int tma_transform(tma_client *client, const struct tma_transform *transform)
 {
-	if (client && local_is_idle(client))
+	if (client && local_is_idle(client) && !(transform && transform->n_further_dst > 0))
 		return local_transform(client, transform);
 	return transform_call(client, METHOD_transform, transform);
 }

@@ -295,8 +295,8 @@ struct engine_ops {
 	void (*tune)(struct engine *engine, bool tunes); /* NULL: it has no alternatives */
 	void (*link)(struct engine *engine, const char *uuid, struct engine_link *ret); /* NULL: has none */
 	/* These are of an engine in a CUDA context of the program's, and do what engine_launch,
-	 * engine_find_home, engine_check_place, engine_counts_*, engine_scratch_*, engine_bring_* and
-	 * engine_copy say. Such an engine has no stream_new, submit, map or create. */
+	 * engine_find_home, engine_check_place, engine_counts_*, engine_scratch_*, engine_bring_*,
+	 * engine_copy and engine_word_* say. Such an engine has no stream_new, submit, map or create. */
 	int (*launch)(struct engine *engine, struct engine_job *job, void *stream, uint64_t counts,
 	              struct error *err);
 	int (*find_home)(struct engine *engine, uint64_t address, enum engine_home *ret, struct error *err);
@@ -315,6 +315,9 @@ struct engine_ops {
 	                 struct error *err);
 	int (*copy)(struct engine *engine, uint64_t dst, uint64_t src, uint64_t bytes, void *stream,
 	            struct error *err);
+	int (*word_read)(struct engine *engine, uint64_t address, uint64_t *ret, struct error *err);
+	int (*word_signal)(struct engine *engine, uint64_t address, uint64_t value, void *stream,
+	                   struct error *err);
 };
 
 struct engine {
@@ -365,6 +368,9 @@ int engine_cuda_of_stream(struct engine **ret, void *stream, struct error *err);
 /* Returns whether the address is memory of a device, other than managed memory, as far as a CUDA driver that
  * the program has loaded and initialized tells the calling thread. */
 bool engine_cuda_has(uint64_t address);
+
+/* Adds what the caches of plans and of tensor maps have counted in all such engines. */
+void engine_cuda_add_stats(struct engine_cache_stats *plans, struct engine_cache_stats *maps);
 
 /* How many devices it may be opened for, by ordinal; some may not do. An error where there is no driver. From
  * any thread, as opening is: several engines may be opened at once. */
@@ -649,6 +655,22 @@ static inline int engine_copy(struct engine *engine, uint64_t dst, uint64_t src,
                               struct error *err)
 {
 	return engine->ops->copy(engine, dst, src, bytes, stream, err);
+}
+
+/* Reads the word of a timeline that lies in memory of a device, whatever is on the program's streams. Returns
+ * 0, or the driver's error. */
+static inline int engine_word_read(struct engine *engine, uint64_t address, uint64_t *ret, struct error *err)
+{
+	return engine->ops->word_read(engine, address, ret, err);
+}
+
+/* Has the stream write the value to such a word, behind all that is on it (struct engine_point). Returns 0,
+ * or the driver's error.
+ */
+static inline int engine_word_signal(struct engine *engine, uint64_t address, uint64_t value, void *stream,
+                                     struct error *err)
+{
+	return engine->ops->word_signal(engine, address, value, stream, err);
 }
 
 /* ---- Progress ---------------------------------------------------------------------------------------- */

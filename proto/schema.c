@@ -104,3 +104,14 @@ const struct method *method_find(const char *name, size_t len)
 			return &methods[i];
 	return NULL;
 }
+
+struct counter_list counters_named(struct counter *ret, const uint64_t *values, const char *const *names,
+                                   uint32_t n)
+{
+	struct counter_list list = { ret, 0 };
+
+	for (uint32_t i = 0; i < n; i++)
+		if (values[i])
+			ret[list.n++] = (struct counter){ names[i], values[i] };
+	return list;
+}

@@ -83,6 +83,11 @@ struct counter_list {
 	const struct counter *items;
 	uint32_t n;
 };
+
+/* Lists those of n values that are not 0, with their names. ret has room for n. */
+struct counter_list counters_named(struct counter *ret, const uint64_t *values, const char *const *names,
+                                   uint32_t n);
+
 struct name_list {
 	const char *const *items;
 	uint32_t n;

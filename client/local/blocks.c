@@ -8,14 +8,14 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
-#include "kernels/transform/request_blocks.h"
 #include "staging.h"
 
 /* A list that is under way. */
 struct listing {
 	struct engine_blocks blocks;
 	struct request_places places;
-	struct msg_transform block; /* the transform that moves one block */
+	struct msg_transform block;                /* the transform that moves one block */
+	struct local_table *dst_table, *src_table; /* NULL: the side has no table */
 	struct engine_plan *plan;
 	int64_t *words;  /* It holds copies of the lists in the message, and is freed with the listing. */
 	int64_t *sorted; /* It points to room in words that blocks_check needs, or is NULL. */
@@ -23,33 +23,46 @@ struct listing {
 	struct local_job job;
 };
 
-static int check_side(const struct request_layers *fields, uint64_t layers, struct error *err)
+static void use_table(struct local_table *table, struct msg_tensor *tensor, struct engine_blocks_side *side)
 {
-	if (fields->has_table || fields->has_places)
-		return error_set(
-		    err, STATUS_UNSUPPORTED,
-		    "%s_%s: tables of layers belong to a service; without one, list the layers by "
-		    "their distances",
-		    fields->side, fields->has_table ? "table" : "places");
-	return request_check_layers(fields, layers, err);
+	if (!table)
+		return;
+	local_table_place(table, tensor);
+	blocks_use_table(side, &table->layers);
 }
 
-static int set_lists(struct listing *listing, const struct msg_blocks *p, struct error *err)
+/* Finds the tables of both sides, and how many layers there are. */
+static int set_layers(struct local_session *session, struct listing *listing, const struct msg_blocks *p,
+                      struct error *err)
 {
-	const struct request_layers dst = REQUEST_LAYERS(p, dst), src = REQUEST_LAYERS(p, src);
+	const struct request_layers sides[2] = { REQUEST_LAYERS(p, dst), REQUEST_LAYERS(p, src) };
+	struct engine_blocks *blocks = &listing->blocks;
+	int r = local_table_get(session, &sides[0], &listing->dst_table, err);
+
+	if (r == 0)
+		r = local_table_get(session, &sides[1], &listing->src_table, err);
+	if (r == 0)
+		r = request_count_layers(
+		    p, sides,
+		    (const uint32_t[2]){ listing->dst_table ? listing->dst_table->layers.n : 0,
+		                         listing->src_table ? listing->src_table->layers.n : 0 },
+		    &blocks->layers, err);
+	if (r == 0 && listing->dst_table)
+		r = layer_table_check_writable(&listing->dst_table->layers, request_table_name(&sides[0]),
+		                               err);
+	return r;
+}
+
+static int set_lists(struct local_session *session, struct listing *listing, const struct msg_blocks *p,
+                     struct error *err)
+{
 	struct engine_blocks *blocks = &listing->blocks;
 	int r = request_check_entries(p, blocks, err);
 
-	if (r == 0 && (p->layers == 0 || p->layers > UINT32_MAX))
-		r = error_set(err, STATUS_INVALID_ARGUMENT,
-		              "layers: %" PRIu64 ", but it must be 1 to %" PRIu32, p->layers, UINT32_MAX);
 	if (r == 0)
-		r = check_side(&dst, p->layers, err);
-	if (r == 0)
-		r = check_side(&src, p->layers, err);
+		r = set_layers(session, listing, p, err);
 	if (r < 0)
 		return r;
-	blocks->layers = (uint32_t)p->layers;
 	blocks->dst.layer_step = p->dst_layer_step;
 	blocks->src.layer_step = p->src_layer_step;
 	listing->n = blocks->n;
@@ -57,7 +70,20 @@ static int set_lists(struct listing *listing, const struct msg_blocks *p, struct
 	if (!listing->words)
 		return error_set(err, STATUS_NO_MEMORY, "no memory for a list of blocks");
 	listing->sorted = request_copy_lists(p, listing->words, blocks);
+	listing->block = request_block(p);
+	use_table(listing->dst_table, &listing->block.dst, &blocks->dst);
+	use_table(listing->src_table, &listing->block.src, &blocks->src);
 	return 0;
+}
+
+/* Returns whether the side that the list indexes has regions, which bound how many blocks it has. */
+static bool has_an_end(const struct listing *listing)
+{
+	const bool is_dst = listing->blocks.scatter;
+	const struct local_table *table = is_dst ? listing->dst_table : listing->src_table;
+	const struct msg_tensor *tensor = is_dst ? &listing->block.dst : &listing->block.src;
+
+	return table ? !table->has_addresses : (tensor->has & F(tensor, region)) != 0;
 }
 
 /* Sets where everything lies, and makes the plan of a block, which is right for all of them. */
@@ -70,12 +96,10 @@ static int plan(struct local_session *session, const struct msg_blocks *p, struc
 	uint64_t bits;
 	int r;
 
-	listing->block = request_block(p);
 	r = request_block_spec(&listing->block, &spec, err);
 	if (r == 0)
 		r = local_places(session, &listing->block, places, err);
-	if (r == 0 && !(p->has & F(blocks, limit)) &&
-	    !((blocks->scatter ? &p->dst : &p->src)->has & F(tensor, region)))
+	if (r == 0 && !(p->has & F(blocks, limit)) && !has_an_end(listing))
 		r = error_set(
 		    err, STATUS_INVALID_ARGUMENT,
 		    "limit: missing; where %s has no region, nothing else says how many blocks it has",
@@ -166,6 +190,26 @@ static int place_list(struct local_session *session, const struct msg_blocks *p,
 	return local_check_reach(session, &at, "index_at", err);
 }
 
+static bool has_tables(const struct listing *listing)
+{
+	return listing->dst_table || listing->src_table;
+}
+
+/* Nothing of a list with tables has a copy on the device, which therefore has to reach all of it. */
+static int check_tables(struct local_session *session, const struct msg_blocks *p, struct listing *listing,
+                        struct error *err)
+{
+	const struct request_layers dst = REQUEST_LAYERS(p, dst), src = REQUEST_LAYERS(p, src);
+	int r =
+	    has_tables(listing) ? local_check_all_reach(session, &listing->block, &listing->places, err) : 0;
+
+	if (r == 0 && listing->dst_table)
+		r = local_table_check_reach(session, listing->dst_table, request_table_name(&dst), err);
+	if (r == 0 && listing->src_table)
+		r = local_table_check_reach(session, listing->src_table, request_table_name(&src), err);
+	return r;
+}
+
 static int check_memory(struct local_session *session, const struct msg_blocks *p, struct listing *listing,
                         struct engine *engine, struct error *err)
 {
@@ -174,6 +218,8 @@ static int check_memory(struct local_session *session, const struct msg_blocks *
 	struct engine_blocks *blocks = &listing->blocks;
 	int r = request_check_operands(places, NULL, &t->conversion, err);
 
+	if (r == 0)
+		r = check_tables(session, p, listing, err);
 	if (r == 0)
 		r = blocks_check(blocks, t, &places->dst, &places->src, listing->sorted, err);
 	if (r < 0)
@@ -194,12 +240,14 @@ static void move_nothing(struct listing *listing)
 	listing->n = 0;
 }
 
+/* All layers are in one memory for the engine, which is given only how far apart they are. */
 static int run(struct local_session *session, const struct msg_blocks *p, struct listing *listing,
                struct engine *engine, struct error *err)
 {
 	struct engine_job *job = &listing->job.job;
 	int r;
 
+	listing->blocks.dst.table = listing->blocks.src.table = NULL;
 	*job = (struct engine_job){ .move = local_operands(&listing->block, &listing->places, engine->own),
 		                    .blocks = &listing->blocks,
 		                    .host_threads = (uint32_t)p->host_threads,
@@ -230,8 +278,8 @@ static void set_done(const struct listing *listing, struct msg_blocks_done *ret)
 		                         .beyond = blocks->beyond };
 }
 
-static int move_blocks(struct local_session *session, const struct msg_blocks *p, bool scatter,
-                       struct msg_blocks_done *ret, struct error *err);
+static int run_here(struct local_session *session, const struct msg_blocks *p, bool scatter,
+                    struct msg_blocks_done *ret, struct error *err);
 
 /* Runs the list between copies of what the device does not reach, and returns 1; 0 if it reaches everything;
  * or a negative status. */
@@ -243,7 +291,7 @@ static int run_staged(struct local_session *session, const struct msg_blocks *p,
 	const bool is_staged = r > 0;
 
 	if (is_staged)
-		r = move_blocks(session, &staged.changed, staged.scatter, ret, err);
+		r = run_here(session, &staged.changed, staged.scatter, ret, err);
 	r = local_staging_end(&staged.staging, r, err);
 	if (r == 0 && staged.is_list_changed) {
 		ret->passed = staged.passed;
@@ -261,51 +309,78 @@ static int run_list(struct local_session *session, const struct msg_blocks *p, s
 
 	if (is_nothing)
 		move_nothing(listing);
-	else if (session->stream.device && session->stream.is_awaited)
+	else if (session->stream.device && session->stream.is_awaited && !has_tables(listing))
 		r = run_staged(session, p, listing, ret, err);
 	if (r != 0)
 		return r < 0 ? r : 0;
 	r = run(session, p, listing, engine, err);
-	if (r == 0)
-		set_done(listing, ret);
-	return r;
+	if (r < 0)
+		return r;
+	set_done(listing, ret);
+	local_count_move(session, listing->blocks.family, ret->bytes, ret->ns);
+	local_count_latency(session, ret->ns);
+	return 0;
 }
 
-static int move_blocks(struct local_session *session, const struct msg_blocks *p, bool scatter,
+static int move_blocks(struct local_session *session, const struct msg_blocks *p, struct listing *listing,
                        struct msg_blocks_done *ret, struct error *err)
 {
 	struct engine *engine = local_stream_engine(&session->stream, err);
-	struct listing listing = { .blocks.scatter = scatter };
-	int r = engine ? local_check_points(p->has & F(blocks, wait), p->has & F(blocks, signal), err)
-	               : err->status;
+	int r = engine ? local_check_operands(session, &listing->block, err) : err->status;
 
 	if (r == 0)
-		r = set_lists(&listing, p, err);
+		r = plan(session, p, listing, engine, err);
 	if (r == 0)
-		r = plan(session, p, &listing, engine, err);
+		r = check_memory(session, p, listing, engine, err);
 	if (r == 0)
-		r = check_memory(session, p, &listing, engine, err);
-	if (r == 0)
-		r = run_list(session, p, &listing, engine, ret, err);
-	engine_plan_unref(listing.plan);
-	free(listing.words);
+		r = run_list(session, p, listing, engine, ret, err);
+	engine_plan_unref(listing->plan);
 	return r;
 }
 
-/* A thread that is canceled while it waits for the device would leave memory of the device behind. */
-static int move_where_it_lies(struct local_session *session, const union params *params, bool scatter,
-                              struct msg_blocks_done *ret, struct error *err)
+static void listing_deinit(struct listing *listing)
 {
-	const struct msg_transform block = request_block(&params->blocks);
+	local_table_put(listing->dst_table);
+	local_table_put(listing->src_table);
+	free(listing->words);
+}
+
+/* Runs a list where the session's requests run now. */
+static int run_here(struct local_session *session, const struct msg_blocks *p, bool scatter,
+                    struct msg_blocks_done *ret, struct error *err)
+{
+	struct listing listing = { .blocks.scatter = scatter };
+	int r = set_lists(session, &listing, p, err);
+
+	if (r == 0)
+		r = move_blocks(session, p, &listing, ret, err);
+	listing_deinit(&listing);
+	return r;
+}
+
+static bool needs_device(const struct local_session *session, const struct listing *listing)
+{
+	return local_needs_device(session, &listing->block.dst) ||
+	       local_needs_device(session, &listing->block.src);
+}
+
+/* A thread that is canceled while it waits for the device would leave memory of the device behind. */
+int local_blocks_run(struct local_session *session, const struct msg_blocks *p, bool scatter,
+                     struct msg_blocks_done *ret, struct error *err)
+{
+	struct listing listing = { .blocks.scatter = scatter };
 	bool is_on_device = false;
 	int before, r;
 
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
-	r = local_device_begin(session, &block, &is_on_device, err);
+	r = set_lists(session, &listing, p, err);
 	if (r == 0)
-		r = move_blocks(session, &params->blocks, scatter, ret, err);
+		r = local_device_begin(session, needs_device(session, &listing), &is_on_device, err);
+	if (r == 0)
+		r = move_blocks(session, p, &listing, ret, err);
 	if (is_on_device)
 		local_stream_end(session);
+	listing_deinit(&listing);
 	pthread_setcancelstate(before, NULL);
 	return r;
 }
@@ -313,11 +388,11 @@ static int move_where_it_lies(struct local_session *session, const union params 
 int local_method_gather(struct local_session *session, const union params *params, union local_result *ret,
                         struct error *err)
 {
-	return move_where_it_lies(session, params, false, &ret->blocks_done, err);
+	return local_blocks_run(session, &params->blocks, false, &ret->blocks_done, err);
 }
 
 int local_method_scatter(struct local_session *session, const union params *params, union local_result *ret,
                          struct error *err)
 {
-	return move_where_it_lies(session, params, true, &ret->blocks_done, err);
+	return local_blocks_run(session, &params->blocks, true, &ret->blocks_done, err);
 }

@@ -19,9 +19,14 @@ static int engine_of(void *stream, struct engine **ret, struct error *err)
 	return engine_cuda_of_stream(ret, stream, err);
 }
 
-static bool has_address(uint64_t address)
+bool local_is_on_device(uint64_t address)
 {
 	return engine_cuda_has(address);
+}
+
+void local_device_stats(struct engine_cache_stats *plans, struct engine_cache_stats *maps)
+{
+	engine_cuda_add_stats(plans, maps);
 }
 #else
 static int engine_of(void *stream, struct engine **ret, struct error *err)
@@ -31,10 +36,16 @@ static int engine_of(void *stream, struct engine **ret, struct error *err)
 	return error_set(err, STATUS_UNSUPPORTED, "libtma-local was built without its engine for GPUs");
 }
 
-static bool has_address(uint64_t address)
+bool local_is_on_device(uint64_t address)
 {
 	(void)address;
 	return false;
+}
+
+void local_device_stats(struct engine_cache_stats *plans, struct engine_cache_stats *maps)
+{
+	(void)plans;
+	(void)maps;
 }
 #endif
 
@@ -157,7 +168,7 @@ static bool is_on_device(const struct local_session *session, bool has_region, u
 
 	if (has_region && id > 0 && id <= session->n_regions)
 		address += session->regions[id - 1].start;
-	return has_address(address);
+	return local_is_on_device(address);
 }
 
 static bool is_tensor_on_device(const struct local_session *session, const struct msg_tensor *tensor)
@@ -169,6 +180,19 @@ static bool is_operand_on_device(const struct local_session *session, const stru
 {
 	return !(operand->has & F(operand, number)) &&
 	       is_on_device(session, operand->has & F(operand, region), operand->region, operand->offset);
+}
+
+bool local_needs_device(const struct local_session *session, const struct msg_tensor *tensor)
+{
+	return !session->stream.device && is_tensor_on_device(session, tensor);
+}
+
+int local_device_begin(struct local_session *session, bool is_needed, bool *ret_has_begun, struct error *err)
+{
+	int r = is_needed ? begin(session, NULL, true, err) : 0;
+
+	*ret_has_begun = is_needed && r == 0;
+	return r;
 }
 
 /* Returns the name of a tensor beside dst and src that is memory of a device, or NULL. */
@@ -187,29 +211,15 @@ static const char *find_operand(const struct local_session *session, const struc
 	return NULL;
 }
 
-static int check_operands(const struct local_session *session, const struct msg_transform *t,
-                          struct error *err)
+int local_check_operands(const struct local_session *session, const struct msg_transform *t,
+                         struct error *err)
 {
-	const char *name = transform_has_operands(t) ? find_operand(session, t) : NULL;
+	const char *name =
+	    session->stream.device || !transform_has_operands(t) ? NULL : find_operand(session, t);
 
 	if (!name)
 		return 0;
 	return error_set(err, STATUS_UNSUPPORTED,
 	                 "%s: it is memory of a device, but dst and src are the host's; copy it to the host",
 	                 name);
-}
-
-int local_device_begin(struct local_session *session, const struct msg_transform *t, bool *ret_has_begun,
-                       struct error *err)
-{
-	int r;
-
-	*ret_has_begun = false;
-	if (session->stream.device)
-		return 0;
-	if (!is_tensor_on_device(session, &t->dst) && !is_tensor_on_device(session, &t->src))
-		return check_operands(session, t, err);
-	r = begin(session, NULL, true, err);
-	*ret_has_begun = r == 0;
-	return r;
 }

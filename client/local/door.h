@@ -26,8 +26,12 @@ union local_result {
 	struct msg_region_released region_released;
 	struct msg_canceled canceled;
 	struct msg_plan_prepared plan_prepared;
+	struct msg_table_prepared table_prepared;
 	struct msg_submit_done submit_done;
+	struct msg_reshard_done reshard_done;
 	struct msg_explanation explanation;
+	struct msg_stats stats;
+	struct message_list list;
 };
 
 /* This is what requests in streams have counted. */

@@ -6,6 +6,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "proto/clock.h"
+
 /* Layouts that the engine remembers, of some 10 KiB each. */
 #define MOST_PLANS 1024
 
@@ -206,6 +208,7 @@ int local_stream_count(struct local_stream *stream, struct engine_counts *ret, s
 /* Launches a job into the program's stream, and waits for it if that is wanted. */
 static int launch(struct local_stream *stream, struct engine_job *job, struct error *err)
 {
+	const uint64_t start_ns = stream->is_awaited ? clock_ns() : 0;
 	struct engine_counts counts;
 	int r = engine_launch(stream->device, job, stream->cuda_stream, stream->counters->address, err);
 
@@ -214,6 +217,7 @@ static int launch(struct local_stream *stream, struct engine_job *job, struct er
 	r = local_stream_count(stream, &counts, err);
 	if (r < 0)
 		return r;
+	job->ns = clock_ns() - start_ns;
 	if (job->blocks && !job->blocks->index) {
 		job->blocks->passed = counts.passed;
 		job->blocks->beyond = counts.beyond;
@@ -257,4 +261,15 @@ struct engine_plan_runs local_plan_runs(const struct engine_plan *plan)
 	runs = engine_plan_runs(plan);
 	pthread_mutex_unlock(&lock);
 	return runs;
+}
+
+void local_engine_stats(struct engine_cache_stats *plans, struct engine_cache_stats *maps)
+{
+	*plans = *maps = (struct engine_cache_stats){ 0 };
+	pthread_mutex_lock(&lock);
+	if (engine) {
+		engine_plan_stats(engine, plans);
+		engine_cache_stats(engine, maps);
+	}
+	pthread_mutex_unlock(&lock);
 }

@@ -57,6 +57,9 @@ int local_stream_run(struct local_stream *stream, struct local_job *job, struct 
 /* Runs a job to its end by the CPU's engine. The caller has called local_stream_here before. */
 int local_stream_run_here(struct local_stream *stream, struct local_job *job, struct error *err);
 
+/* Sets what the caches of the CPU's engine have counted, in this process since the engine was opened. */
+void local_engine_stats(struct engine_cache_stats *plans, struct engine_cache_stats *maps);
+
 /* How often the plan has run, by whichever thread. */
 struct engine_plan_runs local_plan_runs(const struct engine_plan *plan);
 

@@ -83,10 +83,7 @@ int local_method_submit(struct local_session *session, const union params *param
 {
 	const struct msg_submit *p = &params->submit;
 	struct msg_submit_done *done = &ret->submit_done;
-	int r = local_check_points(p->has & F(submit, wait), p->has & F(submit, signal), err);
 
-	if (r < 0)
-		return r;
 	local_items_free(session->items);
 	session->items = items_new(p->items.n);
 	if (!session->items)
@@ -99,6 +96,7 @@ int local_method_submit(struct local_session *session, const union params *param
 
 		if (run_item(session, p, i, &one, &failed) < 0) {
 			keep_error(session->items, i, &failed);
+			local_count_error(session, failed.status);
 			continue;
 		}
 		done->bytes += one.bytes;

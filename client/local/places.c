@@ -38,21 +38,27 @@ int local_place(const struct local_session *session, bool has_region, uint64_t i
 int local_check_reach(const struct local_session *session, const struct tensor_place *place, const char *name,
                       struct error *err)
 {
-	enum engine_home home = ENGINE_HOME_DEVICE;
 	char tensor[32];
-	int r;
 
 	if (!session->stream.device)
 		return 0;
-	r = session->stream.is_awaited
-	        ? engine_find_home(session->stream.device, local_address(place), &home, err)
-	        : 0;
-	if (r < 0 || home == ENGINE_HOME_HOST)
-		return r;
 	snprintf(tensor, sizeof tensor, "%s", name);
 	if (strstr(tensor, ".region"))
 		*strstr(tensor, ".region") = '\0';
 	return engine_check_place(session->stream.device, local_address(place), tensor, err);
+}
+
+/* Does what local_check_reach does, but takes memory of the host in requests that wait, which has a copy on
+ * the device then. */
+static int check_reach_or_copy(const struct local_session *session, const struct tensor_place *place,
+                               const char *name, struct error *err)
+{
+	enum engine_home home = ENGINE_HOME_DEVICE;
+	int r = session->stream.device && session->stream.is_awaited
+	            ? engine_find_home(session->stream.device, local_address(place), &home, err)
+	            : 0;
+
+	return r < 0 || home == ENGINE_HOME_HOST ? r : local_check_reach(session, place, name, err);
 }
 
 bool local_is_empty(const struct int_list *shape)
@@ -63,13 +69,13 @@ bool local_is_empty(const struct int_list *shape)
 	return false;
 }
 
-static int place_of_tensor(const struct local_session *session, const struct msg_tensor *tensor,
-                           bool is_written, const char *name, struct tensor_place *ret, struct error *err)
+int local_place_tensor(const struct local_session *session, const struct msg_tensor *tensor, bool is_written,
+                       const char *name, struct tensor_place *ret, struct error *err)
 {
 	int r = local_place(session, tensor->has & F(tensor, region), tensor->region, tensor->offset,
 	                    is_written, name, ret, err);
 
-	return r < 0 || local_is_empty(&tensor->shape) ? r : local_check_reach(session, ret, name, err);
+	return r < 0 || local_is_empty(&tensor->shape) ? r : check_reach_or_copy(session, ret, name, err);
 }
 
 static int place_of_operand(const struct local_session *session, const struct msg_operand *operand,
@@ -81,17 +87,17 @@ static int place_of_operand(const struct local_session *session, const struct ms
 		return 0;
 	r = local_place(session, operand->has & F(operand, region), operand->region, operand->offset, false,
 	                name, ret, err);
-	return r < 0 || local_is_empty(&operand->shape) ? r : local_check_reach(session, ret, name, err);
+	return r < 0 || local_is_empty(&operand->shape) ? r : check_reach_or_copy(session, ret, name, err);
 }
 
 int local_places(const struct local_session *session, const struct msg_transform *t,
                  struct request_places *ret, struct error *err)
 {
 	const uint64_t amax = t->has & F(transform, amax) ? t->amax.has : 0;
-	int r = place_of_tensor(session, &t->dst, true, "dst.region", &ret->dst, err);
+	int r = local_place_tensor(session, &t->dst, true, "dst.region", &ret->dst, err);
 
 	if (r == 0)
-		r = place_of_tensor(session, &t->src, false, "src.region", &ret->src, err);
+		r = local_place_tensor(session, &t->src, false, "src.region", &ret->src, err);
 	if (r < 0 || !transform_has_operands(t))
 		return r;
 	r = place_of_operand(session, &t->scale, t->has & F(transform, scale), "scale.region", &ret->scale,
@@ -100,11 +106,11 @@ int local_places(const struct local_session *session, const struct msg_transform
 		r = place_of_operand(session, &t->bias, t->has & F(transform, bias), "bias.region",
 		                     &ret->bias, err);
 	if (r == 0 && amax & F(amax, scale))
-		r = place_of_tensor(session, &t->amax.scale, true, "amax.scale.region", &ret->amax_scale,
-		                    err);
+		r = local_place_tensor(session, &t->amax.scale, true, "amax.scale.region", &ret->amax_scale,
+		                       err);
 	if (r == 0 && amax & F(amax, inverse))
-		r = place_of_tensor(session, &t->amax.inverse, true, "amax.inverse.region",
-		                    &ret->amax_inverse, err);
+		r = local_place_tensor(session, &t->amax.inverse, true, "amax.inverse.region",
+		                       &ret->amax_inverse, err);
 	return r;
 }
 

@@ -4,28 +4,23 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 struct local_plan {
-	uint64_t id;
 	struct msg_transform transform; /* without places */
 	bool has_scale, has_bias;       /* tensors, which have places */
 	bool has_amax_scale, has_amax_inverse;
 };
 
-static struct local_plan *find(const struct local_session *session, uint64_t id, struct error *err)
+static int refuse(uint64_t id, struct error *err)
 {
-	if (id > 0 && id <= session->n_plans && session->plans[id - 1])
-		return session->plans[id - 1];
-	error_set(err, STATUS_NOT_FOUND, "plan: this connection has no plan %" PRIu64, id);
-	return NULL;
+	return error_set(err, STATUS_NOT_FOUND, "plan: this connection has no plan %" PRIu64, id);
 }
 
 void local_plans_free(struct local_session *session)
 {
-	for (uint64_t i = 0; i < session->n_plans; i++)
-		free(session->plans[i]);
-	free(session->plans);
+	for (uint64_t i = 0; i < session->plans.n; i++)
+		free(session->plans.objects[i]);
+	free(session->plans.objects);
 }
 
 /* ---- Preparing ---------------------------------------------------------------------------------------- */
@@ -47,24 +42,6 @@ static int check(const struct msg_transform *t, struct error *err)
 	return r;
 }
 
-/* Returns the id of a plan that is not there. 0: out of memory. */
-static uint64_t free_id(struct local_session *session)
-{
-	const uint64_t n = session->n_plans;
-	struct local_plan **grown;
-
-	for (uint64_t i = 0; i < n; i++)
-		if (!session->plans[i])
-			return i + 1;
-	grown = realloc(session->plans, (2 * n + 8) * sizeof *grown);
-	if (!grown)
-		return 0;
-	memset(grown + n, 0, (n + 8) * sizeof *grown);
-	session->plans = grown;
-	session->n_plans = 2 * n + 8;
-	return n + 1;
-}
-
 static bool is_tensor(const struct msg_operand *operand, bool is_given)
 {
 	return is_given && !(operand->has & F(operand, number));
@@ -82,31 +59,30 @@ int local_method_plan_prepare(struct local_session *session, const union params 
 	if (r < 0)
 		return r;
 	plan = malloc(sizeof *plan);
-	id = plan ? free_id(session) : 0;
+	id = plan ? local_ids_add(&session->plans, plan) : 0;
 	if (id == 0) {
 		free(plan);
 		return error_set(err, STATUS_NO_MEMORY, "no memory for a plan");
 	}
-	*plan = (struct local_plan){ .id = id,
-		                     .transform = *t,
+	*plan = (struct local_plan){ .transform = *t,
 		                     .has_scale = is_tensor(&t->scale, t->has & F(transform, scale)),
 		                     .has_bias = is_tensor(&t->bias, t->has & F(transform, bias)),
 		                     .has_amax_scale = amax & F(amax, scale),
 		                     .has_amax_inverse = amax & F(amax, inverse) };
-	session->plans[id - 1] = plan;
 	ret->plan_prepared = (struct msg_plan_prepared){ .plan = id };
+	local_count(session, USAGE_PLANS, 1);
 	return 0;
 }
 
 int local_method_plan_release(struct local_session *session, const union params *params,
                               union local_result *ret, struct error *err)
 {
-	struct local_plan *plan = find(session, params->plan_release.plan, err);
+	struct local_plan *plan = local_ids_take(&session->plans, params->plan_release.plan);
 
 	(void)ret;
 	if (!plan)
-		return err->status;
-	session->plans[plan->id - 1] = NULL;
+		return refuse(params->plan_release.plan, err);
+	local_count(session, USAGE_PLANS, -UINT64_C(1));
 	free(plan);
 	return 0;
 }
@@ -142,19 +118,8 @@ static int check_place(bool is_wanted, bool is_given, const char *name, struct e
 
 static int check_run(const struct local_plan *plan, const struct msg_plan_run *run, struct error *err)
 {
-	int r;
+	int r = check_place(plan->has_scale, run->has & F(plan_run, scale), "scale", err);
 
-	if (run->has & (F(plan_run, dst_table) | F(plan_run, src_table)))
-		return error_set(
-		    err, STATUS_UNSUPPORTED,
-		    "%s_table: tables of layers belong to a service; without one, list the layers "
-		    "by their distances",
-		    run->has & F(plan_run, dst_table) ? "dst" : "src");
-	if (!(run->has & F(plan_run, dst)))
-		return error_set(err, STATUS_INVALID_ARGUMENT, "dst: missing, as is dst_table");
-	if (!(run->has & F(plan_run, src)))
-		return error_set(err, STATUS_INVALID_ARGUMENT, "src: missing, as is src_table");
-	r = check_place(plan->has_scale, run->has & F(plan_run, scale), "scale", err);
 	if (r == 0)
 		r = check_place(plan->has_bias, run->has & F(plan_run, bias), "bias", err);
 	if (r == 0)
@@ -162,22 +127,23 @@ static int check_run(const struct local_plan *plan, const struct msg_plan_run *r
 	if (r == 0)
 		r = check_place(plan->has_amax_inverse, run->has & F(plan_run, amax_inverse), "amax_inverse",
 		                err);
-	return r < 0 ? r
-	             : local_check_points(run->has & F(plan_run, wait), run->has & F(plan_run, signal), err);
+	return r;
 }
 
-int local_plan_run(struct local_session *session, const struct msg_plan_run *run,
-                   struct msg_transform_done *ret, struct error *err)
+static int check_places(const struct msg_plan_run *run, struct error *err)
 {
-	const struct local_plan *plan = find(session, run->plan, err);
-	struct msg_transform t;
-	int r = plan ? check_run(plan, run, err) : err->status;
+	if (!(run->has & F(plan_run, dst)))
+		return error_set(err, STATUS_INVALID_ARGUMENT, "dst: missing, as is dst_table");
+	if (!(run->has & F(plan_run, src)))
+		return error_set(err, STATUS_INVALID_ARGUMENT, "src: missing, as is src_table");
+	return 0;
+}
 
-	if (r < 0)
-		return r;
-	t = plan->transform;
-	place_tensor(&t.dst, &run->dst);
-	place_tensor(&t.src, &run->src);
+/* Returns the plan's transform with the operands that the run has. */
+static struct msg_transform with_operands(const struct local_plan *plan, const struct msg_plan_run *run)
+{
+	struct msg_transform t = plan->transform;
+
 	if (plan->has_scale)
 		place_operand(&t.scale, &run->scale);
 	if (plan->has_bias)
@@ -188,6 +154,89 @@ int local_plan_run(struct local_session *session, const struct msg_plan_run *run
 		place_tensor(&t.amax.inverse, &run->amax_inverse);
 	t.host_threads = run->host_threads;
 	t.multiprocessors = run->multiprocessors;
+	return t;
+}
+
+/* A run over tables gathers the only block of each layer. */
+static struct msg_blocks blocks_of_run(const struct msg_transform *t, const struct msg_plan_run *run)
+{
+	static const int32_t the_block = 0;
+	struct msg_blocks blocks = { .dst = t->dst,
+		                     .src = t->src,
+		                     .perm = t->perm,
+		                     .before = t->before,
+		                     .after = t->after,
+		                     .mode = t->mode,
+		                     .value = t->value,
+		                     .cast = t->cast,
+		                     .scale = t->scale,
+		                     .bias = t->bias,
+		                     .index_dtype = DTYPE_INT32,
+		                     .index = { (const char *)&the_block, sizeof the_block },
+		                     .limit = 1,
+		                     .dst_table = run->dst_table,
+		                     .src_table = run->src_table,
+		                     .host_threads = t->host_threads,
+		                     .multiprocessors = t->multiprocessors };
+
+	blocks.has = F(blocks, index) | F(blocks, limit) | F(blocks, dst_table);
+	blocks.has |= t->has & F(transform, perm) ? F(blocks, perm) : 0;
+	blocks.has |= t->has & F(transform, before) ? F(blocks, before) : 0;
+	blocks.has |= t->has & F(transform, after) ? F(blocks, after) : 0;
+	blocks.has |= t->has & F(transform, cast) ? F(blocks, cast) : 0;
+	blocks.has |= t->has & F(transform, scale) ? F(blocks, scale) : 0;
+	blocks.has |= t->has & F(transform, bias) ? F(blocks, bias) : 0;
+	if (run->has & F(plan_run, src_table)) {
+		blocks.has |= F(blocks, src_table);
+		return blocks;
+	}
+	place_tensor(&blocks.src, &run->src);
+	blocks.has |= F(blocks, src_layer_step); /* of 0: all layers have this source */
+	return blocks;
+}
+
+static int run_over_tables(struct local_session *session, const struct local_plan *plan,
+                           const struct msg_plan_run *run, struct msg_transform_done *ret, struct error *err)
+{
+	struct msg_blocks_done done;
+	struct msg_transform t;
+	struct msg_blocks blocks;
+	int r = request_check_run_tables(run, err);
+
+	if (r == 0 && plan->transform.has & F(transform, amax))
+		r = error_set(err, STATUS_UNSUPPORTED,
+		              "dst_table: the plan has amax, and all its runs would write the same scales");
+	if (r == 0)
+		r = check_run(plan, run, err);
+	if (r < 0)
+		return r;
+	t = with_operands(plan, run);
+	blocks = blocks_of_run(&t, run);
+	r = local_blocks_run(session, &blocks, false, &done, err);
+	if (r == 0)
+		*ret = (struct msg_transform_done){ .path = done.path, .bytes = done.bytes, .ns = done.ns };
+	return r;
+}
+
+int local_plan_run(struct local_session *session, const struct msg_plan_run *run,
+                   struct msg_transform_done *ret, struct error *err)
+{
+	const struct local_plan *plan = local_ids_find(&session->plans, run->plan);
+	struct msg_transform t;
+	int r;
+
+	if (!plan)
+		return refuse(run->plan, err);
+	if (run->has & (F(plan_run, dst_table) | F(plan_run, src_table)))
+		return run_over_tables(session, plan, run, ret, err);
+	r = check_places(run, err);
+	if (r == 0)
+		r = check_run(plan, run, err);
+	if (r < 0)
+		return r;
+	t = with_operands(plan, run);
+	place_tensor(&t.dst, &run->dst);
+	place_tensor(&t.src, &run->src);
 	return local_transform_run(session, &t, ret, err);
 }
 

@@ -34,6 +34,7 @@ static int session_open(struct local_session **ret, struct error *err)
 		return r;
 	}
 	list_methods(session);
+	local_usage_begin(session);
 	*ret = session;
 	return 0;
 }
@@ -42,14 +43,48 @@ static void session_close(struct local_session *session)
 {
 	if (!session)
 		return;
+	local_usage_end(session);
 	local_stream_close(&session->stream);
 	rpc_decoder_free(session->decoder);
 	local_items_free(session->items);
 	local_plans_free(session);
+	local_tables_free(session);
 	local_counts_free(session);
 	free(session->seen);
 	free(session->regions);
+	free(session->stats);
+	free(session->entries);
 	free(session);
+}
+
+/* ---- Ids ---------------------------------------------------------------------------------------------- */
+
+uint64_t local_ids_add(struct local_ids *ids, void *object)
+{
+	uint64_t i = 0;
+	void **grown;
+
+	while (i < ids->n && ids->objects[i])
+		i++;
+	if (i == ids->n) {
+		grown = realloc(ids->objects, (2 * i + 8) * sizeof *grown);
+		if (!grown)
+			return 0;
+		memset(grown + i, 0, (i + 8) * sizeof *grown);
+		ids->objects = grown;
+		ids->n = 2 * i + 8;
+	}
+	ids->objects[i] = object;
+	return i + 1;
+}
+
+void *local_ids_take(struct local_ids *ids, uint64_t id)
+{
+	void *object = local_ids_find(ids, id);
+
+	if (object)
+		ids->objects[id - 1] = NULL;
+	return object;
 }
 
 /* ---- Regions ------------------------------------------------------------------------------------------ */
@@ -85,6 +120,8 @@ static int session_map(struct local_session *session, const void *address, uint6
 		return error_set(err, STATUS_NO_MEMORY, "out of memory for a region");
 	*region = (struct region){ .start = start, .size = size, .writable = writable };
 	*ret = (uint64_t)(region - session->regions) + 1;
+	local_count(session, USAGE_REGIONS, 1);
+	local_count(session, USAGE_MAPPED_BYTES, size);
 	return 0;
 }
 
@@ -138,6 +175,9 @@ static int method_region_release(struct local_session *session, const union para
 
 	if (!region)
 		return err->status;
+	local_tables_forget(session, params->region_release.region);
+	local_count(session, USAGE_REGIONS, -UINT64_C(1));
+	local_count(session, USAGE_MAPPED_BYTES, -region->size);
 	*region = (struct region){ 0 };
 	if ((uint64_t)(region - session->regions) < session->first_free)
 		session->first_free = (uint64_t)(region - session->regions);
@@ -163,53 +203,96 @@ static local_method *const handlers[METHOD_COUNT] = {
 	[METHOD_explain] = local_method_explain,
 	[METHOD_gather] = local_method_gather,
 	[METHOD_scatter] = local_method_scatter,
+	[METHOD_reshard] = local_method_reshard,
+	[METHOD_region_list] = local_method_region_list,
+	[METHOD_stats] = local_method_stats,
+	[METHOD_table_prepare] = local_method_table_prepare,
+	[METHOD_table_release] = local_method_table_release,
 };
 
-static int session_run(struct local_session *session, enum method_id method, const union params *params,
-                       union local_result *ret, struct error *err)
-{
-	if (handlers[method])
-		return handlers[method](session, params, ret, err);
-	return error_set(err, STATUS_UNSUPPORTED, "%s: only a service does this, and this client has none",
-	                 method_names[method]);
-}
+/* When a request moves something, and when it is answered. */
+struct order {
+	enum completion completion;
+	const struct msg_wait *wait;     /* NULL: none */
+	const struct msg_signal *signal; /* likewise */
+};
 
-/* Returns when the request is to be answered. Requests that move nothing have no such field. */
-static enum completion completion_of(const struct rpc_request *request)
+#define ORDER_OF(m, p)                                                                       \
+	(struct order)                                                                       \
+	{                                                                                    \
+		.completion = (p)->reply, .wait = (p)->has & F(m, wait) ? &(p)->wait : NULL, \
+		.signal = (p)->has & F(m, signal) ? &(p)->signal : NULL                      \
+	}
+
+static struct order order_of(enum method_id method, const union params *params)
 {
-	switch (request->method->id) {
+	switch (method) {
 	case METHOD_copy:
 	case METHOD_transpose:
 	case METHOD_pad:
 	case METHOD_transform:
-		return request->params.transform.reply;
+		return ORDER_OF(transform, &params->transform);
 	case METHOD_gather:
 	case METHOD_scatter:
-		return request->params.blocks.reply;
+		return ORDER_OF(blocks, &params->blocks);
 	case METHOD_plan_run:
-		return request->params.plan_run.reply;
+		return ORDER_OF(plan_run, &params->plan_run);
 	case METHOD_submit:
-		return request->params.submit.reply;
+		return ORDER_OF(submit, &params->submit);
+	case METHOD_reshard:
+		return ORDER_OF(reshard, &params->reshard);
 	default:
-		return COMPLETION_DONE;
+		return (struct order){ .completion = COMPLETION_DONE };
 	}
 }
 
 /* Returns whether the result tells of items that failed. */
-static bool has_failed_items(const struct rpc_request *request, const union local_result *result)
+static bool has_failed_items(enum method_id method, const union local_result *result)
 {
-	return request->method->id == METHOD_submit && result->submit_done.errors.n > 0;
+	return method == METHOD_submit && result->submit_done.errors.n > 0;
+}
+
+/* Runs the handler of a method that is there, between what the request waits for and what it signals. */
+static int run(struct local_session *session, enum method_id method, const union params *params,
+               union local_result *ret, struct error *err)
+{
+	const struct order order = order_of(method, params);
+	struct local_points points;
+	int r = local_points_find(session, order.wait, order.signal, &points, err);
+
+	if (r == 0)
+		r = local_points_wait(session, &points, err);
+	if (r == 0)
+		r = handlers[method](session, params, ret, err);
+	if (r == 0 && !has_failed_items(method, ret))
+		r = local_points_signal(session, &points, err);
+	return r;
+}
+
+static int session_run(struct local_session *session, enum method_id method, const union params *params,
+                       union local_result *ret, struct error *err)
+{
+	int r = handlers[method] ? run(session, method, params, ret, err)
+	                         : error_set(err, STATUS_UNSUPPORTED,
+	                                     "%s: only a service does this, and this client has none",
+	                                     method_names[method]);
+
+	local_count(session, USAGE_REQUESTS + (int)method, 1);
+	if (r < 0)
+		local_count_error(session, r);
+	return r;
 }
 
 static int answer(const struct rpc_request *request, const union local_result *result,
                   const struct error *failed, struct buffer *replies)
 {
-	const enum completion completion = completion_of(request);
+	const enum method_id method = request->method->id;
+	const enum completion completion = order_of(method, &request->params).completion;
 	int r;
 
 	if (failed && completion != COMPLETION_QUEUED)
 		return rpc_encode_error(replies, request->msgid, failed);
-	if (completion == COMPLETION_SIGNAL && !has_failed_items(request, result))
+	if (completion == COMPLETION_SIGNAL && !has_failed_items(method, result))
 		return 0;
 	if (completion != COMPLETION_QUEUED)
 		return rpc_encode_result(replies, request->msgid, request->method, result);
@@ -230,6 +313,7 @@ static int session_serve(struct local_session *session, const uint8_t *message, 
 		r = answer(request, &result, r < 0 ? err : NULL, replies);
 		break;
 	case RPC_REFUSE:
+		local_count_error(session, err->status);
 		r = rpc_encode_error(replies, request->msgid, err);
 		break;
 	case RPC_BROKEN:

@@ -3,13 +3,18 @@
 #ifndef CLIENT_LOCAL_SESSION_H
 #define CLIENT_LOCAL_SESSION_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "door.h"
 #include "engine.h"
 #include "kernels/transform/blocks.h"
+#include "kernels/transform/layer_table.h"
 #include "kernels/transform/request.h"
+#include "kernels/transform/request_blocks.h"
+#include "kernels/transform/request_further.h"
+#include "proto/latency.h"
 #include "proto/wire/rpc.h"
 
 struct region {
@@ -22,6 +27,43 @@ struct device_counts;
 struct local_items;
 struct local_plan;
 
+/* Objects of a session by their ids: object i has the id i + 1, and is NULL if there is none of that id. */
+struct local_ids {
+	void **objects;
+	uint64_t n;
+};
+
+/* Tables tell where the layers of one side of a request lie. Those of a session live until they are released.
+ */
+struct local_table {
+	struct layer_table layers;
+	bool has_addresses; /* Some entries have no region, so that nothing says where their memory ends. */
+	uint64_t released;  /* the id of a region of the table that has been released; 0: there is none */
+	const struct engine *reached; /* an engine whose device reaches all entries; NULL: none is known */
+};
+
+/* What a session counts. Only its own thread adds, and any thread may read. Each name is the first of as many
+ * counters as the comment says. */
+enum local_usage_of {
+	USAGE_REQUESTS,                               /* by method */
+	USAGE_ERRORS = USAGE_REQUESTS + METHOD_COUNT, /* by -status - 1 */
+	USAGE_BYTES = USAGE_ERRORS + STATUS_COUNT,    /* read plus written, by family */
+	USAGE_NS = USAGE_BYTES + FAMILY_COUNT,        /* the engines' own time, by family */
+	USAGE_LATENCY = USAGE_NS + FAMILY_COUNT,      /* by bar */
+	USAGE_REGIONS = USAGE_LATENCY + LATENCY_BARS, /* What follows is as it is now. */
+	USAGE_MAPPED_BYTES,
+	USAGE_PLANS,
+	USAGE_TABLES,
+	USAGE_COUNT
+};
+
+struct local_usage {
+	atomic_uint_least64_t of[USAGE_COUNT];
+	struct local_usage *next;
+};
+
+struct local_stats;
+
 struct local_session {
 	struct local_stream stream;
 	struct rpc_decoder *decoder;
@@ -33,17 +75,71 @@ struct local_session {
 	struct blocks_seen *seen; /* NULL until a list is looked through */
 	struct region *regions;   /* region i has the id i + 1 */
 	uint64_t n_regions;
-	uint64_t first_free;       /* no region before it is free */
-	struct local_plan **plans; /* plan i has the id i + 1; NULL: there is none of that id */
-	uint64_t n_plans;
+	uint64_t first_free;     /* no region before it is free */
+	struct local_ids plans;  /* struct local_plan */
+	struct local_ids tables; /* struct local_table */
+	uint64_t tables_made;
 	struct local_items *items;    /* of the last submit; NULL: there was none */
 	struct device_counts *counts; /* one for each CUDA context in which it has launched */
 	bool is_of_items;             /* what is moved is an item of a submit */
+	struct local_usage usage;
+	struct local_stats *stats;        /* of the last reply; NULL: there was none */
+	struct msg_region_entry *entries; /* likewise */
 };
 
 /* Runs a request of a method and sets its result. Returns 0, or a negative status with err. */
 typedef int local_method(struct local_session *session, const union params *params, union local_result *ret,
                          struct error *err);
+
+/* ---- session.c ------------------------------------------------------------------------------------- */
+
+/* Adds an object and returns its id, or 0 if out of memory. */
+uint64_t local_ids_add(struct local_ids *ids, void *object);
+
+/* Returns the object with this id, or NULL if there is none. */
+static inline void *local_ids_find(const struct local_ids *ids, uint64_t id)
+{
+	return id > 0 && id <= ids->n ? ids->objects[id - 1] : NULL;
+}
+
+/* Takes out the object with this id, and returns it. NULL: there is none. */
+void *local_ids_take(struct local_ids *ids, uint64_t id);
+
+/* ---- stats.c --------------------------------------------------------------------------------------- */
+
+static inline void local_count(struct local_session *session, int what, uint64_t n)
+{
+	atomic_uint_least64_t *counter = &session->usage.of[what];
+
+	atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + n,
+	                      memory_order_relaxed);
+}
+
+static inline void local_count_move(struct local_session *session, enum family family, uint64_t bytes,
+                                    uint64_t ns)
+{
+	local_count(session, USAGE_BYTES + (int)family, bytes);
+	local_count(session, USAGE_NS + (int)family, ns);
+}
+
+/* Nothing is queued here, so that a request takes as long as the engine does. That is not known of what is
+ * launched into a stream of the program's. */
+static inline void local_count_latency(struct local_session *session, uint64_t ns)
+{
+	if (!session->stream.device || session->stream.is_awaited)
+		local_count(session, USAGE_LATENCY + latency_bar(ns), 1);
+}
+
+static inline void local_count_error(struct local_session *session, int status)
+{
+	local_count(session, USAGE_ERRORS - status - 1, 1);
+}
+
+/* A session is counted among those of the process in between. */
+void local_usage_begin(struct local_session *session);
+void local_usage_end(struct local_session *session);
+
+local_method local_method_stats, local_method_region_list;
 
 /* ---- places.c -------------------------------------------------------------------------------------- */
 
@@ -60,11 +156,15 @@ int local_place(const struct local_session *session, bool has_region, uint64_t i
 /* Returns whether a tensor of that shape has no element, and so needs no memory. */
 bool local_is_empty(const struct int_list *shape);
 
-/* Checks that the device of the program's stream reaches the place, if requests are launched into one;
- * ordinary memory of the host will do if the call waits (staging.h). An error calls the tensor by the
- * argument's name without ".region". */
+/* Checks that the device of the program's stream reaches the place, if requests are launched into one. An
+ * error calls the tensor by the argument's name without ".region". */
 int local_check_reach(const struct local_session *session, const struct tensor_place *place, const char *name,
                       struct error *err);
+
+/* Sets where a tensor lies and checks that the device of the program's stream reaches it, both as above;
+ * ordinary memory of the host will do if the call waits (staging.h). */
+int local_place_tensor(const struct local_session *session, const struct msg_tensor *tensor, bool is_written,
+                       const char *name, struct tensor_place *ret, struct error *err);
 
 /* Sets where all tensors of a transform lie. */
 int local_places(const struct local_session *session, const struct msg_transform *t,
@@ -97,16 +197,53 @@ int local_stream_counts(struct local_session *session, void *stream, struct loca
 
 void local_counts_free(struct local_session *session);
 
-/* If dst or src is memory of a device, has what follows run to its end in the default stream of the current
- * CUDA context, until local_stream_end, and sets *ret_has_begun. Otherwise refuses other tensors of the
- * transform that are (UNSUPPORTED). Returns 0, or as stream_begin of the door does. */
-int local_device_begin(struct local_session *session, const struct msg_transform *t, bool *ret_has_begun,
-                       struct error *err);
+/* Returns whether the address is memory of a device. */
+bool local_is_on_device(uint64_t address);
+
+/* Adds what the caches of all engines in CUDA contexts of this process have counted. */
+void local_device_stats(struct engine_cache_stats *plans, struct engine_cache_stats *maps);
+
+/* Returns whether the tensor is memory of a device, unless requests are launched into a stream already. */
+bool local_needs_device(const struct local_session *session, const struct msg_tensor *tensor);
+
+/* If is_needed is true, has what follows run to its end in the default stream of the current CUDA context,
+ * until local_stream_end. Sets *ret_has_begun in any case. Returns 0, or as stream_begin of the door does. */
+int local_device_begin(struct local_session *session, bool is_needed, bool *ret_has_begun, struct error *err);
+
+/* If nothing runs on a device, refuses operands and amax results of the transform that are memory of one
+ * (UNSUPPORTED). */
+int local_check_operands(const struct local_session *session, const struct msg_transform *t,
+                         struct error *err);
+
+/* ---- points.c -------------------------------------------------------------------------------------- */
+
+/* What a request waits for and signals, by fields of its message. */
+struct local_points {
+	const struct msg_wait *wait;     /* NULL: nothing */
+	const struct msg_signal *signal; /* likewise */
+	uint64_t wait_address, signal_address;
+};
+
+/* Finds the words and checks that a request may use them. wait and signal may be NULL. UNSUPPORTED if the
+ * request is launched into a stream. */
+int local_points_find(const struct local_session *session, const struct msg_wait *wait,
+                      const struct msg_signal *signal, struct local_points *ret, struct error *err);
+
+/* Waits until the point has come, or has the stream wait into which requests are launched. TIMEOUT: it has
+ * not come before the deadline. */
+int local_points_wait(struct local_session *session, const struct local_points *points, struct error *err);
+
+/* Sets the signal's word after all that the session has moved. */
+int local_points_signal(struct local_session *session, const struct local_points *points, struct error *err);
 
 /* ---- transform.c ----------------------------------------------------------------------------------- */
 
-/* Refuses points of timelines, which only a service has; has_wait and has_signal say which are given. */
-int local_check_points(bool has_wait, bool has_signal, struct error *err);
+/* Checks a transform to one destination, between its places, and moves it or launches it. local_check_move
+ * only checks it, and sets *ret to its destination. */
+int local_move(struct local_session *session, const struct msg_transform *t, struct msg_transform_done *ret,
+               struct error *err);
+int local_check_move(struct local_session *session, const struct msg_transform *t,
+                     struct request_destination *ret, struct error *err);
 
 /* Runs a transform to its end, or launches it. */
 int local_transform_run(struct local_session *session, const struct msg_transform *params,
@@ -114,9 +251,46 @@ int local_transform_run(struct local_session *session, const struct msg_transfor
 
 local_method local_method_transform, local_method_explain;
 
+/* ---- further.c ------------------------------------------------------------------------------------- */
+
+/* Runs a transform that has several destinations, all of which are checked before anything is moved. */
+int local_further_run(struct local_session *session, const struct msg_transform *params,
+                      struct msg_transform_done *ret, struct error *err);
+
 /* ---- blocks.c -------------------------------------------------------------------------------------- */
 
 local_method local_method_gather, local_method_scatter;
+
+/* Runs a gather, or a scatter, of which nothing has been checked. */
+int local_blocks_run(struct local_session *session, const struct msg_blocks *p, bool scatter,
+                     struct msg_blocks_done *ret, struct error *err);
+
+/* ---- tables.c -------------------------------------------------------------------------------------- */
+
+/* Sets *ret to the table of a side's layers, or to NULL if the side has none. One that came with the request
+ * belongs to the caller until local_table_put, which may be given NULL. */
+int local_table_get(struct local_session *session, const struct request_layers *fields,
+                    struct local_table **ret, struct error *err);
+void local_table_put(struct local_table *table);
+
+/* Has the tensor lie where the table says: its offset is added to the first entry. */
+void local_table_place(const struct local_table *table, struct msg_tensor *tensor);
+
+/* Checks that the device of the program's stream reaches all entries, if requests are launched into one. An
+ * error calls the table name. */
+int local_table_check_reach(const struct local_session *session, struct local_table *table, const char *name,
+                            struct error *err);
+
+/* Tells the session's tables that a region has been released: those that have it cannot be used any more. */
+void local_tables_forget(struct local_session *session, uint64_t region);
+
+void local_tables_free(struct local_session *session);
+
+local_method local_method_table_prepare, local_method_table_release;
+
+/* ---- reshard.c ------------------------------------------------------------------------------------- */
+
+local_method local_method_reshard;
 
 /* ---- plans.c --------------------------------------------------------------------------------------- */
 

@@ -120,6 +120,18 @@ int local_is_staged(struct local_session *session, const struct msg_transform *t
 	return 0;
 }
 
+int local_check_all_reach(const struct local_session *session, const struct msg_transform *t,
+                          const struct request_places *places, struct error *err)
+{
+	struct role roles[STAGING_MOST];
+	const int n = roles_of(t, places, roles);
+	int r = 0;
+
+	for (int i = 0; i < n && r == 0; i++)
+		r = local_check_reach(session, roles[i].place, roles[i].name, err);
+	return r;
+}
+
 /* ---- Copies ------------------------------------------------------------------------------------------- */
 
 void local_staging_init(struct local_staging *staging, struct local_session *session, uint64_t host_threads)

@@ -37,6 +37,11 @@ struct local_staging {
 int local_is_staged(struct local_session *session, const struct msg_transform *t,
                     const struct request_places *places, struct error *err);
 
+/* Checks that the device reaches all of the request's tensors, if it runs on one. Errors are those of
+ * local_check_reach. */
+int local_check_all_reach(const struct local_session *session, const struct msg_transform *t,
+                          const struct request_places *places, struct error *err);
+
 /* Has a tensor of a request use its copy. */
 void local_use_copy(struct msg_tensor *tensor, uint64_t copy, const struct local_packed *packed);
 

@@ -11,6 +11,7 @@
 /* A transform that is under way. Splits make several moves of it. */
 struct moving {
 	struct request_places places;
+	struct split split; /* of a transform that has splits */
 	uint32_t n;
 	uint32_t largest;
 	struct engine_plan *plan[SPLIT_MAX_PARTS];
@@ -55,47 +56,59 @@ static int add_move(struct moving *moving, const struct msg_transform *t, const 
 	return r;
 }
 
-static int check_places(const struct moving *moving, const struct transform_sides *sides, struct error *err)
-{
-	const struct request_places *places = &moving->places;
-	int r = transform_check_sides(sides, &places->dst, &places->src, err);
-
-	return r < 0 ? r : request_check_operands(places, sides, &moving->move[0].transform->conversion, err);
-}
-
 static int plan_whole(struct moving *moving, const struct msg_transform *t, struct engine *engine,
                       struct error *err)
 {
 	struct split_part all = { .dst_offset = 0, .src_offset = 0 };
-	struct transform_sides sides;
 	int r = transform_spec_of(t, &all.spec, err);
 
-	if (r == 0)
-		r = add_move(moving, t, &all, engine, err);
-	if (r < 0)
-		return r;
-	sides = transform_sides(moving->move[0].transform);
-	return check_places(moving, &sides, err);
+	return r < 0 ? r : add_move(moving, t, &all, engine, err);
 }
 
 static int plan_split(struct moving *moving, const struct msg_transform *t, struct engine *engine,
                       struct error *err)
 {
-	struct transform_sides sides;
-	struct split split;
-	int r = transform_split_of(t, &split, err);
+	struct split *split = &moving->split;
+	int r = transform_split_of(t, split, err);
 
-	for (int i = 0; r == 0 && i < split.n_parts; i++) {
+	for (int i = 0; r == 0 && i < split->n_parts; i++) {
 		struct split_part part;
 
-		split_get(&split, i, &part);
+		split_get(split, i, &part);
 		r = add_move(moving, t, &part, engine, err);
 	}
-	if (r < 0)
-		return r;
-	moving->largest = (uint32_t)split.largest;
-	sides = split_sides(&split);
-	return check_places(moving, &sides, err);
+	moving->largest = r == 0 ? (uint32_t)split->largest : 0;
+	return r;
+}
+
+static struct transform_sides sides_of(const struct moving *moving, const struct msg_transform *t)
+{
+	return transform_is_split(t) ? split_sides(&moving->split)
+	                             : transform_sides(moving->move[0].transform);
+}
+
+static int check_places(const struct moving *moving, const struct msg_transform *t, struct error *err)
+{
+	const struct request_places *places = &moving->places;
+	const struct transform_sides sides = sides_of(moving, t);
+	int r = transform_check_sides(&sides, &places->dst, &places->src, err);
+
+	return r < 0 ? r
+	             : request_check_operands(places, &sides, &moving->move[0].transform->conversion, err);
+}
+
+/* Plans a transform between its places and checks that it may run there. The caller calls moving_deinit. */
+static int prepare(struct moving *moving, struct local_session *session, const struct msg_transform *t,
+                   struct error *err)
+{
+	struct engine *engine = local_stream_engine(&session->stream, err);
+	int r = engine ? local_places(session, t, &moving->places, err) : err->status;
+
+	moving->n = moving->largest = 0;
+	if (r == 0)
+		r = transform_is_split(t) ? plan_split(moving, t, engine, err)
+		                          : plan_whole(moving, t, engine, err);
+	return r < 0 ? r : check_places(moving, t, err);
 }
 
 static uint64_t count_changed(const struct moving *moving)
@@ -131,39 +144,6 @@ static int run(struct moving *moving, const struct msg_transform *t, struct loca
 		return request_explain_changed(&moving->move[0].transform->conversion, count_changed(moving),
 		                               err);
 	return r;
-}
-
-int local_check_points(bool has_wait, bool has_signal, struct error *err)
-{
-	if (!has_wait && !has_signal)
-		return 0;
-	return error_set(
-	    err, STATUS_UNSUPPORTED,
-	    "%s: timelines belong to a service; without one a request ends before its call returns",
-	    has_wait ? "wait" : "signal");
-}
-
-/* Refuses what only a service has. */
-static int check_local(const struct msg_transform *t, struct error *err)
-{
-	if (t->has & F(transform, further_dst))
-		return error_set(err, STATUS_UNSUPPORTED,
-		                 "further_dst: without a service a request has one destination");
-	return local_check_points(t->has & F(transform, wait), t->has & F(transform, signal), err);
-}
-
-/* Finds where everything lies, and plans moves between these places. */
-static int plan_moves(struct moving *moving, const struct msg_transform *t, struct local_session *session,
-                      struct error *err)
-{
-	struct engine *engine = local_stream_engine(&session->stream, err);
-	int r = engine ? local_places(session, t, &moving->places, err) : err->status;
-
-	moving->n = moving->largest = 0;
-	if (r < 0)
-		return r;
-	return transform_is_split(t) ? plan_split(moving, t, engine, err)
-	                             : plan_whole(moving, t, engine, err);
 }
 
 /* ---- Beside a device ---------------------------------------------------------------------------------- */
@@ -225,7 +205,7 @@ static int run_staged(struct moving *moving, const struct msg_transform *t, stru
 	r = local_stage_tensors(&staging, &changed, &moving->places, true, err);
 	if (r == 0) {
 		moving_deinit(moving);
-		r = plan_moves(moving, &changed, session, err);
+		r = prepare(moving, session, &changed, err);
 	}
 	if (r == 0)
 		r = run(moving, &changed, session, err);
@@ -262,26 +242,51 @@ static int run_on_device(struct moving *moving, const struct msg_transform *t, s
 
 /* ---- One transform ------------------------------------------------------------------------------------ */
 
-static void set_done(const struct moving *moving, struct msg_transform_done *ret)
+static void set_done(const struct moving *moving, struct local_session *session,
+                     struct msg_transform_done *ret)
 {
-	ret->path = bytes_of(family_names[moving->move[moving->largest].family]);
+	const enum family family = moving->move[moving->largest].family;
+
+	ret->path = bytes_of(family_names[family]);
 	ret->ns = moving->job.job.ns;
 	ret->bytes = 0;
 	for (uint32_t i = 0; i < moving->n; i++)
 		ret->bytes += moving->move[i].transform->bytes;
+	local_count_move(session, family, ret->bytes, ret->ns);
+	local_count_latency(session, ret->ns);
 }
 
-static int move(struct local_session *session, const struct msg_transform *t, struct msg_transform_done *ret,
-                struct error *err)
+int local_move(struct local_session *session, const struct msg_transform *t, struct msg_transform_done *ret,
+               struct error *err)
 {
-	struct moving moving;
-	int r = plan_moves(&moving, t, session, err);
+	struct moving moving = { .n = 0 };
+	int r = local_check_operands(session, t, err);
 
+	if (r == 0)
+		r = prepare(&moving, session, t, err);
 	if (r == 0)
 		r = session->stream.device ? run_on_device(&moving, t, session, err)
 		                           : run(&moving, t, session, err);
 	if (r == 0)
-		set_done(&moving, ret);
+		set_done(&moving, session, ret);
+	moving_deinit(&moving);
+	return r;
+}
+
+int local_check_move(struct local_session *session, const struct msg_transform *t,
+                     struct request_destination *ret, struct error *err)
+{
+	struct moving moving;
+	int r = prepare(&moving, session, t, err);
+
+	if (r == 0) {
+		const struct transform_sides sides = sides_of(&moving, t);
+
+		*ret = (struct request_destination){ .tensor = t->dst,
+			                             .layout = *sides.dst,
+			                             .extent = sides.dst_extent,
+			                             .place = moving.places.dst };
+	}
 	moving_deinit(&moving);
 	return r;
 }
@@ -289,13 +294,16 @@ static int move(struct local_session *session, const struct msg_transform *t, st
 int local_transform_run(struct local_session *session, const struct msg_transform *params,
                         struct msg_transform_done *ret, struct error *err)
 {
-	bool is_on_device = false;
-	int r = check_local(params, err);
+	bool is_on_device;
+	int r;
 
+	if (params->has & F(transform, further_dst))
+		return local_further_run(session, params, ret, err);
+	r = local_device_begin(
+	    session, local_needs_device(session, &params->dst) || local_needs_device(session, &params->src),
+	    &is_on_device, err);
 	if (r == 0)
-		r = local_device_begin(session, params, &is_on_device, err);
-	if (r == 0)
-		r = move(session, params, ret, err);
+		r = local_move(session, params, ret, err);
 	if (is_on_device)
 		local_stream_end(session);
 	return r;

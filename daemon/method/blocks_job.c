@@ -19,8 +19,6 @@
 
 static int find_table(struct session *session, const struct request_layers *fields, struct table **ret,
                       struct error *err);
-static int count_layers(const struct msg_blocks *p, const struct request_layers sides[2],
-                        struct table *const tables[2], uint32_t *ret, struct error *err);
 static int plan_blocks(struct session *session, const struct msg_blocks *p, struct blocks_job *list,
                        struct error *err);
 
@@ -62,7 +60,10 @@ int blocks_job_new(struct session *session, const struct msg_blocks *p, bool sca
 	for (int i = 0; i < 2 && r == 0; i++)
 		r = find_table(session, &sides[i], &tables[i], err);
 	if (r == 0)
-		r = count_layers(p, sides, tables, &blocks.layers, err);
+		r = request_count_layers(p, sides,
+		                         (const uint32_t[2]){ tables[0] ? tables[0]->layers.n : 0,
+		                                              tables[1] ? tables[1]->layers.n : 0 },
+		                         &blocks.layers, err);
 	if (r == 0)
 		r = new_list(session, p, &blocks, tables, &list, err);
 	if (r < 0) {
@@ -127,57 +128,17 @@ void blocks_job_free(struct blocks_job *list)
 
 /* ---- Entries and layers by themselves ---------------------------------------------------------------- */
 
-static const char *table_name(const struct request_layers *fields)
-{
-	static const char *const names[2][2] = { { "src_places", "src_table" },
-		                                 { "dst_places", "dst_table" } };
-
-	return names[fields->side[0] == 'd'][fields->has_table];
-}
-
 /* The table that a side's layers are in, with a reference; NULL: it has none. */
 static int find_table(struct session *session, const struct request_layers *fields, struct table **ret,
                       struct error *err)
 {
-	const char *side = fields->side, *name = table_name(fields);
+	const char *name = request_table_name(fields);
+	int r = request_check_table(fields, err);
 
-	if (!fields->has_table && !fields->has_places)
-		return 0;
-	if (fields->has_table && fields->has_places)
-		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "%s_places: %s_table is given too; a table is either prepared or sent", side,
-		                 side);
-	if (fields->has_step || fields->has_list)
-		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "%s: %s_layer%s is given too; a table has layers", name, side,
-		                 fields->has_list ? "s" : "_step");
-	if (fields->tensor->has & F(tensor, region))
-		return error_set(err, STATUS_INVALID_ARGUMENT, "%s.region: %" PRIu64 ", but %s names regions",
-		                 side, fields->tensor->region, name);
+	if (r < 0 || !request_has_table(fields))
+		return r;
 	return fields->has_table ? table_find(session, fields->table, name, ret, err)
 	                         : table_new(session, fields->places, name, ret, err);
-}
-
-static int count_layers(const struct msg_blocks *p, const struct request_layers sides[2],
-                        struct table *const tables[2], uint32_t *ret, struct error *err)
-{
-	uint64_t layers = p->layers;
-	int r = 0;
-
-	for (int i = 1; i >= 0 && !(p->has & F(blocks, layers)); i--)
-		layers = tables[i] ? tables[i]->layers.n : layers;
-	if (layers == 0 || layers > UINT32_MAX)
-		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "layers: %" PRIu64 ", but it must be 1 to %" PRIu32, layers, UINT32_MAX);
-	for (int i = 0; i < 2 && r == 0; i++)
-		if (!tables[i])
-			r = request_check_layers(&sides[i], layers, err);
-		else if (tables[i]->layers.n != layers)
-			r = error_set(err, STATUS_INVALID_ARGUMENT,
-			              "%s: %" PRIu32 " entries, but there are %" PRIu64 " layers",
-			              table_name(&sides[i]), tables[i]->layers.n, layers);
-	*ret = (uint32_t)layers;
-	return r;
 }
 
 /* ---- The transform, and what lies in memory ------------------------------------------------------------ */
@@ -213,8 +174,9 @@ static int place_sides(struct session *session, const struct msg_blocks *p, stru
 		               &placed->src_offset, err);
 	if (r < 0)
 		return r;
-	return list->dst_table ? table_check_writable(list->dst_table, table_name(&dst), err)
-	                       : region_check_writable(placed->dst, "dst.region", err);
+	return list->dst_table
+	           ? layer_table_check_writable(&list->dst_table->layers, request_table_name(&dst), err)
+	           : region_check_writable(placed->dst, "dst.region", err);
 }
 
 static int settle_side(struct table *table, uint32_t device, struct engine_blocks_side *side,

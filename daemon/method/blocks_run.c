@@ -12,25 +12,9 @@
 #include "daemon/resource/table.h"
 #include "daemon/server.h"
 #include "kernels/transform/blocks.h"
+#include "kernels/transform/request_blocks.h"
 
 static const int32_t the_block = 0;
-
-static int check_fields(const struct msg_plan_run *p, struct error *err)
-{
-	if (!(p->has & F(plan_run, dst_table)))
-		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "dst_table: missing, but src_table is %" PRIu64
-		                 "; many sources have as many destinations",
-		                 p->src_table);
-	if (p->has & F(plan_run, dst))
-		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "dst: dst_table is given too; it has the places");
-	if (!(p->has & F(plan_run, src)) == !(p->has & F(plan_run, src_table)))
-		return error_set(err, STATUS_INVALID_ARGUMENT, "src: %s",
-		                 p->has & F(plan_run, src) ? "src_table is given too; it has the places"
-		                                           : "missing, as is src_table");
-	return 0;
-}
 
 static void use_table(const struct table *table, struct region **ret, uint64_t *ret_offset)
 {
@@ -46,7 +30,7 @@ static int place_run(struct session *session, const struct msg_plan_run *p, stru
 	int r = table_find(session, p->dst_table, "dst_table", &list->dst_table, err);
 
 	if (r == 0)
-		r = table_check_writable(list->dst_table, "dst_table", err);
+		r = layer_table_check_writable(&list->dst_table->layers, "dst_table", err);
 	if (r < 0)
 		return r;
 	use_table(list->dst_table, &placed->dst, &placed->dst_offset);
@@ -202,7 +186,7 @@ int blocks_job_of_run(struct session *session, const struct msg_plan_run *p, uin
                       struct blocks_job **ret, struct error *err)
 {
 	struct blocks_job *list;
-	int r = check_fields(p, err);
+	int r = request_check_run_tables(p, err);
 
 	if (r < 0)
 		return r;

@@ -4,7 +4,6 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "cuts.h"
 #include "daemon/net/session.h"
@@ -15,20 +14,11 @@
 #include "daemon/resource/planning.h"
 #include "daemon/resource/spread.h"
 #include "daemon/server.h"
+#include "kernels/transform/request_further.h"
 #include "proto/overlap.h"
 #include "order.h"
 #include "proto/wire/rpc.h"
 #include "transforms.h"
-
-/* Steps of searches for overlaps that a request may take, about. */
-#define MOST_STEPS 65536
-
-struct destination {
-	struct msg_tensor tensor;
-	struct tensor_layout layout;
-	struct tensor_extent extent;
-	struct region *region;
-};
 
 struct destinations {
 	struct msg_transform transform; /* from the source to any of them */
@@ -38,7 +28,8 @@ struct destinations {
 	bool is_first_cut; /* what is made from the source is cut too */
 	uint64_t steps;    /* that searches for overlaps had taken before the request */
 	uint32_t n;
-	struct destination of[];
+	struct region *regions[1 + MULTICAST_FURTHER];
+	struct request_destination of[];
 };
 
 /* Of the job, for its answer: how many items of its batch make each move of the tree. */
@@ -49,76 +40,34 @@ struct made {
 
 /* ---- Checks -------------------------------------------------------------------------------------------- */
 
-/* All users share the loop: layouts that are intricate may not hold it up. */
-static int check_effort(const struct destinations *all, struct error *err)
-{
-	const uint64_t steps = overlap_steps() - all->steps;
-
-	if (steps < MOST_STEPS)
-		return 0;
-	return error_set(err, STATUS_QUOTA,
-	                 "further_dst: checking the destinations for overlap took %" PRIu64
-	                 " steps of the %d that a request has; send some of them in another one",
-	                 steps, MOST_STEPS);
-}
-
-static int check_alike(const struct msg_tensor *dst, const struct msg_tensor *further, struct error *err)
-{
-	char text[2][64];
-
-	if (further->dtype != dst->dtype)
-		return error_set(err, STATUS_INVALID_ARGUMENT, "dtype: %s, but dst has %s",
-		                 dtype_names[further->dtype], dtype_names[dst->dtype]);
-	if (further->shape.n != dst->shape.n ||
-	    memcmp(further->shape.v, dst->shape.v, dst->shape.n * sizeof *dst->shape.v) != 0)
-		return error_set(
-		    err, STATUS_INVALID_ARGUMENT, "shape: %s, but dst has %s",
-		    tensor_shape_text((int)further->shape.n, further->shape.v, text[0], sizeof text[0]),
-		    tensor_shape_text((int)dst->shape.n, dst->shape.v, text[1], sizeof text[1]));
-	if (further->has & F(tensor, split))
-		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "split: that of dst applies to all destinations");
-	return 0;
-}
-
 static int check_transform(struct session *session, const struct msg_transform *params,
-                           struct destination *ret, struct error *err)
+                           struct request_destination *ret, struct region **ret_region, struct error *err)
 {
 	struct checked_transform checked;
 	int r = transform_check(session, params, &checked, err);
 
 	if (r < 0)
 		return r;
+	ret->tensor = params->dst;
 	ret->layout = checked.dst;
 	ret->extent = checked.dst_extent;
-	ret->region = checked.placed.dst;
+	ret->place = place_of(checked.placed.dst, params->dst.offset);
+	*ret_region = checked.placed.dst;
 	return 0;
-}
-
-/* The sentence is about a further destination. */
-static int name_further(uint32_t i, struct error *err)
-{
-	const struct error said = *err;
-
-	return error_set(err, said.status, "further_dst[%" PRIu32 "]: %s", i, said.message);
 }
 
 static int take_further(struct destinations *all, struct session *session, const struct msg_transform *params,
                         uint32_t i, struct error *err)
 {
-	struct destination *one = &all->of[1 + i];
-	int r = rpc_decode_further_dst(&params->further_dst, i, &one->tensor, err);
+	struct msg_tensor *tensor = &all->transform.dst;
+	int r = rpc_decode_further_dst(&params->further_dst, i, tensor, err);
 
 	if (r < 0)
 		return r;
-	r = check_alike(&params->dst, &one->tensor, err);
-	if (r == 0) {
-		one->tensor.has |= params->dst.has & F(tensor, split);
-		one->tensor.split = params->dst.split;
-		all->transform.dst = one->tensor;
-		r = check_transform(session, &all->transform, one, err);
-	}
-	return r < 0 ? name_further(i, err) : 0;
+	r = request_take_further(&params->dst, tensor, err);
+	if (r == 0)
+		r = check_transform(session, &all->transform, &all->of[1 + i], &all->regions[1 + i], err);
+	return r < 0 ? request_name_further(i, err) : request_check_effort(all->steps, err);
 }
 
 static int take(struct destinations *all, struct session *session, const struct msg_transform *params,
@@ -130,63 +79,10 @@ static int take(struct destinations *all, struct session *session, const struct 
 	all->n = 1 + params->further_dst.n;
 	all->transform = *params;
 	all->transform.has &= ~F(transform, further_dst);
-	all->of[0].tensor = params->dst;
-	r = check_transform(session, &all->transform, &all->of[0], err);
-	for (uint32_t i = 0; r == 0 && i < params->further_dst.n; i++) {
+	r = check_transform(session, &all->transform, &all->of[0], &all->regions[0], err);
+	for (uint32_t i = 0; r == 0 && i < params->further_dst.n; i++)
 		r = take_further(all, session, params, i, err);
-		if (r == 0)
-			r = check_effort(all, err);
-	}
 	return r;
-}
-
-static void name_destination(uint32_t i, char text[24])
-{
-	if (i == 0)
-		strcpy(text, "dst");
-	else
-		snprintf(text, 24, "further_dst[%" PRIu32 "]", i - 1);
-}
-
-static int check_pair(const struct destinations *all, uint32_t a, uint32_t b, struct error *err)
-{
-	const struct destination *dst = &all->of[a], *other = &all->of[b];
-	const struct tensor_place at[] = { place_of(dst->region, dst->tensor.offset),
-		                           place_of(other->region, other->tensor.offset) };
-	char name[2][24];
-	const struct transform_sides sides = { .dst = &dst->layout,
-		                               .src = &other->layout,
-		                               .dst_extent = dst->extent,
-		                               .src_extent = other->extent,
-		                               .dst_name = name[0] };
-
-	name_destination(a, name[0]);
-	name_destination(b, name[1]);
-	return transform_check_side(&sides, &at[0], &at[1], name[1], err);
-}
-
-static int check_apart(const struct destinations *all, struct error *err)
-{
-	int r = 0;
-
-	for (uint32_t a = 0; r == 0 && a < all->n; a++)
-		for (uint32_t b = a + 1; r == 0 && b < all->n; b++) {
-			r = check_pair(all, a, b, err);
-			if (r == 0)
-				r = check_effort(all, err);
-		}
-	return r;
-}
-
-static int check_request(const struct msg_transform *params, struct error *err)
-{
-	if (params->further_dst.n > MULTICAST_FURTHER)
-		return error_set(err, STATUS_INVALID_ARGUMENT, "further_dst: %" PRIu32 " tensors, at most %d",
-		                 params->further_dst.n, MULTICAST_FURTHER);
-	if (params->has & F(transform, amax))
-		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "further_dst: not with amax, whose scales are of one destination");
-	return 0;
 }
 
 /* ---- The tree ------------------------------------------------------------------------------------------ */
@@ -223,7 +119,7 @@ static void plan_moves(struct destinations *all, struct session *session, struct
 	uint32_t on[1 + MULTICAST_FURTHER];
 
 	for (uint32_t i = 0; i < all->n; i++)
-		on[i] = device_of(all->of[i].region);
+		on[i] = device_of(all->regions[i]);
 	all->is_star = bytes < 2 * chunk_bytes && !is_exact &&
 	               multicast_plan_star(devices, all->n, on, device_of(src), &all->tree);
 	if (!all->is_star)
@@ -233,7 +129,7 @@ static void plan_moves(struct destinations *all, struct session *session, struct
 
 /* ---- Moves --------------------------------------------------------------------------------------------- */
 
-/* What makes a destination: the transform, or a copy of another one, for which splits do not matter. */
+/* What makes a destination: the transform, or a copy of another one. */
 static void move_params(const struct destinations *all, const struct multicast_move *move,
                         struct msg_transform *ret)
 {
@@ -242,11 +138,8 @@ static void move_params(const struct destinations *all, const struct multicast_m
 		ret->dst = all->of[move->dst].tensor;
 		return;
 	}
-	*ret = (struct msg_transform){ .has = F(transform, dst) | F(transform, src),
-		                       .dst = all->of[move->dst].tensor,
-		                       .src = all->of[all->tree.move[move->parent].dst].tensor };
-	ret->dst.has &= ~F(tensor, split);
-	ret->src.has &= ~F(tensor, split);
+	*ret = request_copy_between(&all->of[move->dst].tensor,
+	                            &all->of[all->tree.move[move->parent].dst].tensor);
 }
 
 static uint32_t chunks_of(const struct destinations *all, const struct multicast_move *move)
@@ -293,7 +186,7 @@ static int add_moves(struct job *job, const struct destinations *all, struct mad
 			int r = add_chunk(job, all, move, c, err);
 
 			if (r == 0)
-				r = check_effort(all, err);
+				r = request_check_effort(all->steps, err);
 			if (r < 0 && r != PLANNING_LATER)
 				return r;
 			is_later |= r == PLANNING_LATER;
@@ -416,7 +309,7 @@ int destinations_start(struct session *session, const struct rpc_request *reques
 	const struct msg_transform *params = &request->params.transform;
 	struct destinations *all = NULL;
 	struct region *src;
-	int r = check_request(params, err);
+	int r = request_check_further(params, err);
 
 	if (r == 0) {
 		all = calloc(1, sizeof *all + (1 + params->further_dst.n) * sizeof all->of[0]);
@@ -425,7 +318,7 @@ int destinations_start(struct session *session, const struct rpc_request *reques
 		                    1 + params->further_dst.n);
 	}
 	if (r == 0)
-		r = check_apart(all, err);
+		r = request_check_destinations(all->of, all->n, all->steps, err);
 	if (r == 0)
 		r = region_table_find(&session->regions, params->src.region, "src.region", &src, err);
 	if (r == 0) {

@@ -13,15 +13,17 @@
 #include "daemon/resource/job.h"
 #include "daemon/resource/planning.h"
 #include "daemon/server.h"
+#include "kernels/transform/pieces.h"
+#include "proto/wire/rpc.h"
 #include "order.h"
-#include "slices.h"
 #include "transforms.h"
 
-/* What finding the pieces of a request may take: the pieces, the boxes into which a destination falls apart
- * on the way, and dimensions that are looked at, a nanosecond or two each. */
-#define MOST_PIECES 4096
-#define MOST_RESTS  512
-#define MOST_STEPS  (1 << 20)
+/* The slices of a request, and the regions that they lie in. */
+struct sliced {
+	struct slices slices;
+	struct region **region;
+	void *room; /* of all of it */
+};
 
 /* ---- Nearness ----------------------------------------------------------------------------------------- */
 
@@ -52,145 +54,116 @@ static uint32_t distance_of(const struct devices *devices, const struct region *
 	return link->rank < DISTANCE_HOST - DISTANCE_LINK ? DISTANCE_LINK + link->rank : DISTANCE_HOST;
 }
 
-/* Whose link or bus a source is pulled over. */
+/* Returns whose link or bus a source is pulled over. */
 static uint32_t giver_of(const struct region *from)
 {
 	return from->memory->host ? ENGINES_MOST : from->device;
 }
 
-/* ---- Pieces ------------------------------------------------------------------------------------------- */
-
-/* What planning a request needs at once, without the slices. */
-struct room {
-	uint64_t given[ENGINES_MOST + 1];
-	struct box rest[MOST_RESTS];
-	struct cover_piece piece[MOST_PIECES];
-	uint32_t destination[MOST_PIECES]; /* of each piece */
-	uint32_t per_source[];             /* giver, distance and candidate, one after the other */
+struct near {
+	const struct devices *devices;
+	struct region *const *region; /* of each slice */
 };
 
-static struct room *room_new(uint32_t n_sources)
+static uint32_t on_distance(const void *arg, uint32_t destination, uint32_t source)
 {
-	struct room *room = malloc(sizeof *room + 3 * (size_t)n_sources * sizeof(uint32_t));
+	const struct near *near = arg;
 
-	if (room)
-		memset(room->given, 0, sizeof room->given);
-	return room;
+	return distance_of(near->devices, near->region[destination], near->region[source]);
 }
 
-static const char *index_text(const int64_t *index, int rank, char *text, size_t size)
+static uint32_t on_giver(const void *arg, uint32_t source)
 {
-	return tensor_shape_text(rank, index, text, size);
+	const struct near *near = arg;
+
+	return giver_of(near->region[source]);
 }
 
-static int refuse_cover(const struct slices *slices, uint32_t destination, enum cover_outcome outcome,
-                        const struct cover *cover, struct error *err)
-{
-	char name[SLICE_NAME_SIZE], index[160];
+/* ---- Slices ------------------------------------------------------------------------------------------- */
 
-	slice_name(slices, destination, name);
-	switch (outcome) {
-	case COVER_WHOLE:
-		break;
-	case COVER_GAP:
-		return error_set(err, STATUS_OUT_OF_RANGE,
-		                 "%s: no source has element %s of the global tensor", name,
-		                 index_text(cover->gap, slices->rank, index, sizeof index));
-	case COVER_MANY_STEPS:
-		return error_set(err, STATUS_QUOTA,
-		                 "%s: finding the pieces up to here takes more than %d steps, as many as a "
-		                 "request has; send fewer slices in a request",
-		                 name, MOST_STEPS);
-	case COVER_MANY_RESTS:
-		return error_set(
-		    err, STATUS_QUOTA,
-		    "%s: the sources divide it into more than %d boxes at a time; send parts of it "
-		    "in several requests",
-		    name, MOST_RESTS);
-	case COVER_MANY_PIECES:
-		return error_set(
-		    err, STATUS_QUOTA,
-		    "%s: the pieces up to here are more than the %d that a request has; send fewer "
-		    "slices in a request",
-		    name, MOST_PIECES);
-	}
+static int make_room(const struct msg_reshard *params, struct sliced *ret, struct error *err)
+{
+	const uint32_t n = params->destinations.n + params->sources.n;
+	struct box *box = calloc(n ?: 1, sizeof *box + sizeof(struct slice) + sizeof *ret->region);
+	struct slice *slice = (struct slice *)(box + n);
+
+	if (!box)
+		return error_set(err, STATUS_NO_MEMORY, "no memory for %" PRIu32 " slices", n);
+	ret->slices = slices_begin(params->destinations.n, params->sources.n, slice, box);
+	ret->region = (struct region **)(slice + n);
+	ret->room = box;
 	return 0;
 }
 
-/* The pieces of all destinations. */
-static int find_pieces(const struct devices *devices, const struct slices *slices, struct room *room,
-                       uint32_t *ret_n, struct error *err)
+static int place_slice(struct session *session, struct sliced *sliced, uint32_t i,
+                       const struct msg_tensor *tensor, struct error *err)
 {
-	const uint32_t n_sources = slices->n - slices->n_destinations;
-	const struct slice *source = slices->slice + slices->n_destinations;
-	uint32_t *giver = room->per_source, *distance = giver + n_sources;
-	struct cover cover = { .rank = slices->rank,
-		               .n_sources = n_sources,
-		               .source = slices->box + slices->n_destinations,
-		               .giver = giver,
-		               .distance = distance,
-		               .given = room->given,
-		               .candidate = distance + n_sources,
-		               .most_rests = MOST_RESTS,
-		               .rest = room->rest,
-		               .most_pieces = MOST_PIECES,
-		               .piece = room->piece,
-		               .most_steps = MOST_STEPS };
+	char field[SLICE_FIELD_SIZE];
+	struct tensor_place place;
+	int r;
 
-	for (uint32_t s = 0; s < n_sources; s++)
-		giver[s] = giver_of(source[s].region);
-	for (uint32_t i = 0; i < slices->n_destinations; i++) {
-		uint32_t piece = cover.n_pieces;
-		enum cover_outcome outcome;
+	slice_region_name(&sliced->slices, i, field);
+	if (!(tensor->has & F(tensor, region)))
+		return error_set(err, STATUS_INVALID_ARGUMENT, "%s: missing", field);
+	r = region_table_find(&session->regions, tensor->region, field, &sliced->region[i], err);
+	if (r == 0 && i < sliced->slices.n_destinations)
+		r = region_check_writable(sliced->region[i], field, err);
+	if (r < 0)
+		return r;
+	place = place_of(sliced->region[i], tensor->offset);
+	return slices_set_place(&sliced->slices, i, &place, err);
+}
 
-		for (uint32_t s = 0; s < n_sources; s++)
-			distance[s] = distance_of(devices, slices->slice[i].region, source[s].region);
-		outcome = cover_box(&cover, &slices->box[i]);
-		if (outcome != COVER_WHOLE)
-			return refuse_cover(slices, i, outcome, &cover, err);
-		for (; piece < cover.n_pieces; piece++)
-			room->destination[piece] = i;
+/* first: where the list's are among all slices. */
+static int take_list(struct session *session, const struct message_list *list, const char *name,
+                     const struct int_list *shape, uint32_t first, struct sliced *sliced, struct error *err)
+{
+	struct msg_slice params;
+	int r = 0;
+
+	for (uint32_t i = 0; i < list->n && r == 0; i++) {
+		r = rpc_decode_slice(list, name, i, &params, err);
+		if (r == 0)
+			r = slices_set(&sliced->slices, first + i, &params, shape, err);
+		if (r == 0)
+			r = place_slice(session, sliced, first + i, &params.tensor, err);
 	}
-	*ret_n = cover.n_pieces;
-	return 0;
+	return r;
+}
+
+/* Checks all slices of a request. Regions are held by nobody yet. */
+static int take_slices(struct session *session, const struct msg_reshard *params, struct sliced *ret,
+                       struct error *err)
+{
+	const struct int_list *shape = params->has & F(reshard, shape) ? &params->shape : NULL;
+	int r = make_room(params, ret, err);
+
+	if (r == 0)
+		r = take_list(session, &params->destinations, "destinations", shape, 0, ret, err);
+	if (r == 0)
+		r = take_list(session, &params->sources, "sources", shape, params->destinations.n, ret, err);
+	return r < 0 ? r : slices_check(&ret->slices, err);
 }
 
 /* ---- Moves -------------------------------------------------------------------------------------------- */
 
-/* The view of a box that lies in a slice; returns the byte of its first element in the region. */
-static uint64_t view_of(const struct slices *slices, uint32_t i, const struct box *box,
-                        struct tensor_layout *ret)
+static int plan_piece(struct session *session, const struct sliced *sliced, const struct pieces *pieces,
+                      uint32_t i, struct parts *ret, struct error *err)
 {
-	const struct slice *slice = &slices->slice[i];
-	const int64_t size = dtype_size(slice->layout.dtype);
-	int64_t offset = 0;
-
-	*ret = slice->layout;
-	for (int d = 0; d < slices->rank; d++) {
-		ret->shape[d] = box->high[d] - box->low[d];
-		offset += (box->low[d] - slices->box[i].low[d]) * slice->layout.stride[d] * size;
-	}
-	return slice->offset + (uint64_t)offset;
-}
-
-/* The layout of a destination has been checked with all of it. */
-static int plan_piece(struct session *session, const struct slices *slices, uint32_t destination,
-                      const struct cover_piece *piece, struct parts *ret, struct error *err)
-{
-	const uint32_t source = slices->n_destinations + piece->source;
-	struct transform_spec spec = { .n_perm = -1, .n_before = -1, .n_after = -1, .dst_is_checked = true };
 	struct placed *placed = &ret->placed;
+	struct piece_move move;
 	int r;
 
-	*placed = (struct placed){ .dst = slices->slice[destination].region,
-		                   .src = slices->slice[source].region,
-		                   .dst_offset = view_of(slices, destination, &piece->box, &spec.dst),
-		                   .src_offset = view_of(slices, source, &piece->box, &spec.src) };
+	pieces_get(pieces, &sliced->slices, i, &move);
+	*placed = (struct placed){ .dst = sliced->region[pieces->destination[i]],
+		                   .src = sliced->region[pieces_source(pieces, &sliced->slices, i)],
+		                   .dst_offset = move.dst.offset,
+		                   .src_offset = move.src.offset };
 	r = placed_settle(placed, DEVICE_ANY, err);
 	if (r < 0)
 		return r;
 	ret->part[0] = (struct part){ 0 };
-	r = planning_get(session, placed->device, &spec, placed_places(placed), &ret->part[0].plan, err);
+	r = planning_get(session, placed->device, &move.spec, placed_places(placed), &ret->part[0].plan, err);
 	ret->n = r == 0;
 	ret->largest = 0;
 	return r;
@@ -198,16 +171,16 @@ static int plan_piece(struct session *session, const struct slices *slices, uint
 
 /* Pieces that wait for memory or plans are tried all the same, so that all of it is mapped and made at once;
  * the result is then PLANNING_LATER. */
-static int plan_pieces(struct job *job, const struct slices *slices, const struct room *room, uint32_t n,
+static int plan_pieces(struct job *job, const struct sliced *sliced, const struct pieces *pieces,
                        struct error *err)
 {
 	bool is_later = false;
 	int r = 0;
 
-	for (uint32_t i = 0; i < n && (r == 0 || r == PLANNING_LATER); i++) {
+	for (uint32_t i = 0; i < pieces->n && (r == 0 || r == PLANNING_LATER); i++) {
 		struct parts parts;
 
-		r = plan_piece(job->session, slices, room->destination[i], &room->piece[i], &parts, err);
+		r = plan_piece(job->session, sliced, pieces, i, &parts, err);
 		if (r == 0)
 			r = batch_add(job->parts, &parts, err);
 		is_later |= r == PLANNING_LATER;
@@ -254,15 +227,15 @@ err_drop:
 	return NULL;
 }
 
-static int start(struct session *session, const struct rpc_request *request, const struct slices *slices,
-                 const struct room *room, uint32_t n, struct error *err)
+static int start(struct session *session, const struct rpc_request *request, const struct sliced *sliced,
+                 const struct pieces *pieces, struct error *err)
 {
-	struct job *job = make_job(session, request, n, err);
+	struct job *job = make_job(session, request, pieces->n, err);
 	int r;
 
 	if (!job)
 		return err->status;
-	r = plan_pieces(job, slices, room, n, err);
+	r = plan_pieces(job, sliced, pieces, err);
 	if (r == 0)
 		r = batch_job_run_on(job, job->parts, err);
 	if (r < 0)
@@ -272,21 +245,31 @@ static int start(struct session *session, const struct rpc_request *request, con
 	return r;
 }
 
+static int find_pieces(struct session *session, const struct sliced *sliced, struct pieces **ret,
+                       struct error *err)
+{
+	const struct slices *slices = &sliced->slices;
+	const struct near near = { &session->server->devices, sliced->region };
+	uint64_t given[ENGINES_MOST + 1] = { 0 };
+	const struct nearness nearness = { given, on_giver, on_distance, &near };
+
+	*ret = malloc(pieces_bytes(slices->n - slices->n_destinations));
+	if (!*ret)
+		return error_set(err, STATUS_NO_MEMORY, "no memory for %" PRIu32 " slices", slices->n);
+	return pieces_find(*ret, slices, &nearness, err);
+}
+
 int method_reshard(struct session *session, const struct rpc_request *request, struct error *err)
 {
-	struct slices slices = { 0 };
-	struct room *room = NULL;
-	uint32_t n = 0;
-	int r = slices_of(session, &request->params.reshard, &slices, err);
+	struct sliced sliced = { .room = NULL };
+	struct pieces *pieces = NULL;
+	int r = take_slices(session, &request->params.reshard, &sliced, err);
 
-	if (r == 0) {
-		room = room_new(slices.n - slices.n_destinations);
-		r = room ? find_pieces(&session->server->devices, &slices, room, &n, err)
-		         : error_set(err, STATUS_NO_MEMORY, "no memory for %" PRIu32 " slices", slices.n);
-	}
 	if (r == 0)
-		r = start(session, request, &slices, room, n, err);
-	free(room);
-	slices_free(&slices);
+		r = find_pieces(session, &sliced, &pieces, err);
+	if (r == 0)
+		r = start(session, request, &sliced, pieces, err);
+	free(pieces);
+	free(sliced.room);
 	return r;
 }

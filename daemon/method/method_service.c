@@ -101,18 +101,6 @@ int method_ping(struct session *session, const struct rpc_request *request, stru
 	return 0;
 }
 
-/* The counters that are not 0, with their names. */
-static struct counter_list named(struct counter *ret, const uint64_t *values, const char *const *names,
-                                 uint32_t n)
-{
-	struct counter_list list = { ret, 0 };
-
-	for (uint32_t i = 0; i < n; i++)
-		if (values[i])
-			ret[list.n++] = (struct counter){ names[i], values[i] };
-	return list;
-}
-
 /* Users that the session's may see; ret has room for all. */
 static uint32_t list_users(const struct session *session, struct msg_user_stats *ret)
 {
@@ -230,9 +218,10 @@ int method_stats(struct session *session, const struct rpc_request *request, str
 		       F(stats, outgoing_fds) | F(stats, users) | F(stats, tables) | F(stats, devices) |
 		       F(stats, links) | F(stats, stalled_users),
 		.requests = m->requests,
-		.requests_by_method = named(by_method, m->requests_by_method, method_names, METHOD_COUNT),
-		.errors = named(errors, m->errors, status_names, STATUS_COUNT),
-		.bytes = named(bytes, m->bytes, family_names, FAMILY_COUNT),
+		.requests_by_method =
+		    counters_named(by_method, m->requests_by_method, method_names, METHOD_COUNT),
+		.errors = counters_named(errors, m->errors, status_names, STATUS_COUNT),
+		.bytes = counters_named(bytes, m->bytes, family_names, FAMILY_COUNT),
 		.plan_cache = { .hits = plans.hits,
 		                .misses = plans.misses,
 		                .evictions = plans.evictions,
@@ -254,7 +243,7 @@ int method_stats(struct session *session, const struct rpc_request *request, str
 		.pending_fds = server->accounts.total[CHARGE_PENDING_FDS],
 		.queued_bytes = server->accounts.total[CHARGE_QUEUED_BYTES],
 		.plans = server->accounts.total[CHARGE_PLANS],
-		.ns = named(ns, m->ns, family_names, FAMILY_COUNT),
+		.ns = counters_named(ns, m->ns, family_names, FAMILY_COUNT),
 		.engine_up = watchdog_engine_up(&server->watchdog),
 		.waiting = server_count_waiting(server),
 		.stalled_users = server->stalls.users,

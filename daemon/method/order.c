@@ -7,12 +7,12 @@
 #include "daemon/resource/region.h"
 #include "daemon/server.h"
 #include "daemon/net/session.h"
-
-#define WORD_BYTES sizeof(uint64_t)
+#include "transforms.h"
 
 static int find_word(struct session *session, uint64_t id, uint64_t offset, const char *name,
                      struct region **ret, struct error *err)
 {
+	struct tensor_place place;
 	char region_name[16];
 	int r;
 
@@ -22,17 +22,8 @@ static int find_word(struct session *session, uint64_t id, uint64_t offset, cons
 		r = region_check_writable(*ret, region_name, err);
 	if (r < 0)
 		return r;
-	if (offset > (*ret)->memory->size || (*ret)->memory->size - offset < WORD_BYTES)
-		return error_set(err, STATUS_OUT_OF_RANGE,
-		                 "%s.offset: %" PRIu64 ", but a word has 8 bytes and region %" PRIu64
-		                 " only %" PRIu64,
-		                 name, offset, id, (*ret)->memory->size);
-	if (((*ret)->memory->base + offset) % WORD_BYTES)
-		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "%s.offset: byte %" PRIu64 " of region %" PRIu64
-		                 " is not aligned to 8 bytes",
-		                 name, offset, id);
-	return 0;
+	place = place_of(*ret, offset);
+	return request_check_word(&place, id, name, err);
 }
 
 static int check_wait(struct session *session, const struct msg_wait *wait, struct order *ret,

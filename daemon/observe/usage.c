@@ -59,17 +59,3 @@ uint64_t usage_sum(const uint64_t *counters, int n)
 		sum += counters[i];
 	return sum;
 }
-
-/* The bar: the number of bits of the whole microseconds. */
-int latency_bar(uint64_t ns)
-{
-	uint64_t us = ns / 1000;
-	int bar = us ? 64 - __builtin_clzll(us) : 0;
-
-	return bar < LATENCY_BARS ? bar : LATENCY_BARS - 1;
-}
-
-uint64_t latency_bound(int bar)
-{
-	return bar == LATENCY_BARS - 1 ? 0 : UINT64_C(1000) << bar;
-}

@@ -12,11 +12,8 @@
 #include <sys/types.h>
 
 #include "kernels/explanation.h"
+#include "proto/latency.h"
 #include "proto/status.h"
-
-/* Bar i of a latency histogram counts latencies below 1 us << i and not below half of that; the last bar
- * counts everything else. */
-#define LATENCY_BARS 26
 
 /* The usage of a user, or of a connection. */
 struct usage {
@@ -60,10 +57,5 @@ void usage_count_error(struct usage *usage, int status);
 void usage_count_transform(struct usage *usage, const struct transform_count *done);
 
 uint64_t usage_sum(const uint64_t *counters, int n);
-
-/* latency_bar: the bar of a latency; the other: the upper bound of a bar in nanoseconds, exclusive, 0 for the
- * last. */
-int latency_bar(uint64_t ns);
-uint64_t latency_bound(int bar);
 
 #endif

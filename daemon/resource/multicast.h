@@ -14,10 +14,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "kernels/transform/request_further.h"
+
 struct devices;
 
 /* Destinations beside the first, and chunks of each, at most; and moves of all of a request's, about. */
-#define MULTICAST_FURTHER 64
+#define MULTICAST_FURTHER REQUEST_MOST_FURTHER
 #define MULTICAST_CHUNKS  64
 #define MULTICAST_MOVES   512
 

@@ -3,19 +3,14 @@
 #include "table.h"
 
 #include <assert.h>
-#include <endian.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "daemon/method/transforms.h"
 #include "daemon/server.h"
 #include "daemon/net/session.h"
 #include "reach.h"
-
-/* An entry as it travels: region and offset. */
-#define ENTRY_BYTES (2 * sizeof(uint64_t))
 
 /* ---- Making ------------------------------------------------------------------------------------------- */
 
@@ -27,32 +22,6 @@ static size_t entry_room(void)
 
 	return sizeof *table->layers.places + sizeof *table->layers.memories + sizeof *table->regions +
 	       sizeof *table->layers.layers + sizeof *table->layers.order;
-}
-
-static int check_length(const struct bytes *places, const char *name, struct error *err)
-{
-	const size_t n = places->len / ENTRY_BYTES;
-
-	if (places->len % ENTRY_BYTES)
-		return error_set(
-		    err, STATUS_INVALID_ARGUMENT,
-		    "%s: %zu bytes is not a multiple of the %zu bytes of an entry (region, offset)", name,
-		    places->len, ENTRY_BYTES);
-	if (n == 0)
-		return error_set(err, STATUS_INVALID_ARGUMENT, "%s: no entries, but a table has at least one",
-		                 name);
-	if (n > LAYER_TABLE_MOST)
-		return error_set(err, STATUS_INVALID_ARGUMENT, "%s: %zu entries, at most %d", name, n,
-		                 LAYER_TABLE_MOST);
-	return 0;
-}
-
-static uint64_t read_word(const struct bytes *places, size_t i)
-{
-	uint64_t word;
-
-	memcpy(&word, places->data + i * sizeof word, sizeof word);
-	return le64toh(word);
 }
 
 static int find_region(struct session *session, uint64_t id, const char *name, uint32_t entry,
@@ -100,13 +69,15 @@ static int fill(struct session *session, const struct bytes *places, const char 
 	table->regions = (struct region **)(memories + n);
 	table->layers.layers = (int64_t *)(table->regions + n);
 	table->layers.order = (uint32_t *)(table->layers.layers + n);
-	table->read_only = n;
+	table->layers.read_only = n;
 	table->device = DEVICE_ANY;
 	for (uint32_t i = 0; i < n; i++) {
-		const uint64_t id = read_word(places, 2 * i), offset = read_word(places, 2 * i + 1);
 		struct region *region;
-		int r = find_region(session, id, name, i, &region, err);
+		uint64_t id, offset;
+		int r;
 
+		layer_entry_get(places, i, &id, &offset);
+		r = find_region(session, id, name, i, &region, err);
 		if (r < 0)
 			return r;
 		table->regions[i] = region;
@@ -123,8 +94,8 @@ static int fill(struct session *session, const struct bytes *places, const char 
 		place[i] = (struct layer_place){ .at = place_of(region, offset),
 			                         .region = id,
 			                         .address = region->memory->address + offset };
-		if (!region->memory->writable && table->read_only == n)
-			table->read_only = i;
+		if (!region->memory->writable && table->layers.read_only == n)
+			table->layers.read_only = i;
 	}
 	return layer_table_init(&table->layers, name, err);
 }
@@ -132,11 +103,11 @@ static int fill(struct session *session, const struct bytes *places, const char 
 static int make(struct session *session, const struct bytes *places, const char *name, enum charge_kind kind,
                 struct table **ret, struct error *err)
 {
-	const uint32_t n = (uint32_t)(places->len / ENTRY_BYTES);
+	const uint32_t n = (uint32_t)(places->len / LAYER_ENTRY_BYTES);
 	struct charge charge = { 0 };
 	struct table *table;
 	size_t size;
-	int r = check_length(places, name, err);
+	int r = layer_entries_check(places, name, err);
 
 	if (r < 0)
 		return r;
@@ -205,16 +176,6 @@ uint32_t table_entries(struct session *session, uint64_t id)
 	const struct table *table = id_table_find(&session->tables, id);
 
 	return table ? table->layers.n : 0;
-}
-
-int table_check_writable(const struct table *table, const char *name, struct error *err)
-{
-	if (table->read_only == table->layers.n)
-		return 0;
-	return error_set(err, STATUS_PERMISSION,
-	                 "%s: entry %" PRIu32 ": region %" PRIu64
-	                 " is read-only (registered with writable=false)",
-	                 name, table->read_only, table->layers.places[table->read_only].region);
 }
 
 /* ---- On other devices --------------------------------------------------------------------------------- */

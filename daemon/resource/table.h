@@ -25,7 +25,6 @@ struct table {
 	struct region **regions;   /* of each entry */
 	uint32_t device;          /* of all regions; DEVICE_ANY: they have several, or one of them is loose */
 	struct table_view *views; /* as other devices see it */
-	uint32_t read_only;       /* the first entry that may not be written; layers.n: none */
 	uint64_t id;              /* 0: of a request alone */
 	uint32_t refs;
 	struct charge charge;
@@ -55,9 +54,6 @@ void tables_release_all(struct session *session);
 /* The layers as the device reaches them, for jobs of its engine: REACH_LATER, or what region_reach says,
  * QUOTA or NO_MEMORY. They live as long as the table. */
 int table_reach(struct table *table, uint32_t device, struct layer_table **ret, struct error *err);
-
-/* PERMISSION unless all of it may be written. */
-int table_check_writable(const struct table *table, const char *name, struct error *err);
 
 /* One more reference to it, if there is one. */
 static inline struct table *table_ref(struct table *table)

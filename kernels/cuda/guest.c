@@ -543,11 +543,55 @@ static int guest_copy(struct engine *base, uint64_t dst, uint64_t src, uint64_t 
 	return r;
 }
 
+/* ---- Words of timelines ------------------------------------------------------------------------------- */
+
+static int guest_word_read(struct engine *base, uint64_t address, uint64_t *ret, struct error *err)
+{
+	const CUstreamCaptureMode mode = capture_allow();
+	const CUstream stream = guest_of(base)->stream;
+	int r = driver_call(err, cuMemcpyDtoHAsync, (ret, address, sizeof *ret, stream));
+
+	if (r == 0)
+		r = driver_call(err, cuStreamSynchronize, (stream));
+	capture_restore(mode);
+	return r;
+}
+
+static int guest_word_signal(struct engine *base, uint64_t address, uint64_t value, void *stream,
+                             struct error *err)
+{
+	(void)base;
+	return driver_call(err, cuStreamWriteValue64,
+	                   (stream, address, value, CU_STREAM_WRITE_VALUE_DEFAULT));
+}
+
 /* ---- Others ------------------------------------------------------------------------------------------- */
 
 static void guest_cache_stats(struct engine *base, struct engine_cache_stats *ret)
 {
 	map_cache_stats(&guest_of(base)->maps, ret);
+}
+
+static void add_stats(struct engine_cache_stats *sum, const struct engine_cache_stats *of)
+{
+	sum->hits += of->hits;
+	sum->misses += of->misses;
+	sum->evictions += of->evictions;
+	sum->entries += of->entries;
+}
+
+void engine_cuda_add_stats(struct engine_cache_stats *plans, struct engine_cache_stats *maps)
+{
+	struct engine_cache_stats of;
+
+	pthread_mutex_lock(&guests_lock);
+	for (struct guest *guest = guests; guest; guest = guest->next) {
+		engine_plan_stats(&guest->engine, &of);
+		add_stats(plans, &of);
+		engine_cache_stats(&guest->engine, &of);
+		add_stats(maps, &of);
+	}
+	pthread_mutex_unlock(&guests_lock);
 }
 
 static int guest_explain(struct engine *base, struct engine_plan *plan, struct engine_explanation *ret,
@@ -572,4 +616,6 @@ static const struct engine_ops guest_ops = {
 	.bring_in = guest_bring_in,
 	.bring_out = guest_bring_out,
 	.copy = guest_copy,
+	.word_read = guest_word_read,
+	.word_signal = guest_word_signal,
 };

@@ -288,6 +288,8 @@ static int check_layer_list(const struct engine_blocks *blocks, const struct tra
 		return 0;
 	if (find_groups(sorted, layers, &repeat[1]))
 		return check_repeated(t, repeat, 3, "dst_layers", err);
+	if (layers_are_interleaved(sorted, layers, blocks->dst.step, block, reach))
+		return 0;
 	return error_set(
 	    err, STATUS_OVERLAP,
 	    "dst_layers: two are %" PRIu64 " bytes apart; if unevenly spaced they must be at least %" PRIu64

@@ -96,10 +96,10 @@ struct engine_memory *blocks_memory(const struct engine_blocks_side *side, uint3
 /* Whether the list may run between these places, of block 0 of layer 0. Refused are blocks that leave their
  * region (OUT_OF_RANGE), more work than the most (INVALID_ARGUMENT), blocks of the destination that share
  * bytes, and stretches of the two sides that do (OVERLAP). Exact, but for layers that are neither evenly
- * spaced nor groups that are, of which each has to end before the next one begins, or all lie within one
- * step; and for the stretches, within which the sides could lie between each other; layers of a table have a
- * stretch each. sorted: room for blocks->layers offsets where dst has a list of layers without a table; else
- * unused. */
+ * spaced nor groups that are, of which each has to end before the next one begins, or which have to be
+ * interleaved (layers_are_interleaved); and for the stretches, within which the sides could lie between each
+ * other; layers of a table have a stretch each. sorted: room for blocks->layers offsets where dst has a list
+ * of layers without a table; else unused. */
 int blocks_check(const struct engine_blocks *blocks, const struct transform *t,
                  const struct tensor_place *dst, const struct tensor_place *src, int64_t *sorted,
                  struct error *err);

@@ -3,10 +3,13 @@
  * to each other. */
 #include "layer_table.h"
 
+#include <endian.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "proto/overlap.h"
+#include "proto/schema.h"
 
 static void sort_entries(struct layer_table *table);
 static void measure_memories(struct layer_table *table);
@@ -16,6 +19,35 @@ static int compare_memories(const uint64_t *a, const uint64_t *b)
 	if (a[0] != b[0])
 		return a[0] < b[0] ? -1 : 1;
 	return (a[1] > b[1]) - (a[1] < b[1]);
+}
+
+/* ---- Entries as they travel --------------------------------------------------------------------------- */
+
+int layer_entries_check(const struct bytes *entries, const char *name, struct error *err)
+{
+	const size_t n = entries->len / LAYER_ENTRY_BYTES;
+
+	if (entries->len % LAYER_ENTRY_BYTES)
+		return error_set(
+		    err, STATUS_INVALID_ARGUMENT,
+		    "%s: %zu bytes is not a multiple of the %d bytes of an entry (region, offset)", name,
+		    entries->len, LAYER_ENTRY_BYTES);
+	if (n == 0)
+		return error_set(err, STATUS_INVALID_ARGUMENT, "%s: no entries, but a table has at least one",
+		                 name);
+	if (n > LAYER_TABLE_MOST)
+		return error_set(err, STATUS_INVALID_ARGUMENT, "%s: %zu entries, at most %d", name, n,
+		                 LAYER_TABLE_MOST);
+	return 0;
+}
+
+void layer_entry_get(const struct bytes *entries, uint32_t i, uint64_t *ret_region, uint64_t *ret_offset)
+{
+	uint64_t words[2];
+
+	memcpy(words, entries->data + (size_t)i * sizeof words, sizeof words);
+	*ret_region = le64toh(words[0]);
+	*ret_offset = le64toh(words[1]);
 }
 
 /* ---- Making ------------------------------------------------------------------------------------------- */
@@ -61,6 +93,7 @@ int layer_table_init(struct layer_table *table, const char *name, struct error *
 	sort_entries(table);
 	measure_memories(table);
 	table->apart = (struct stretch){ 0, 0 };
+	table->between.reach = 0;
 	return 0;
 }
 
@@ -141,6 +174,84 @@ int layer_table_check_range(const struct layer_table *table, const char *side, u
 	return 0;
 }
 
+int layer_table_check_writable(const struct layer_table *table, const char *name, struct error *err)
+{
+	if (table->read_only == table->n)
+		return 0;
+	return error_set(err, STATUS_PERMISSION,
+	                 "%s: entry %" PRIu32 ": region %" PRIu64
+	                 " is read-only (registered with writable=false)",
+	                 name, table->read_only, table->places[table->read_only].region);
+}
+
+/* ---- Between each other ------------------------------------------------------------------------------- */
+
+static int compare_numbers(const void *a, const void *b)
+{
+	const int64_t *left = a, *right = b;
+
+	return (*left > *right) - (*left < *right);
+}
+
+/* Returns whether all remainders by step are at least a block apart, around the end of a step as well. */
+static bool remainders_are_apart(int64_t *layers, uint32_t n, uint64_t step, uint64_t block)
+{
+	const int64_t first = layers[0];
+
+	for (uint32_t i = 0; i < n; i++)
+		layers[i] = (int64_t)(((uint64_t)layers[i] - (uint64_t)first) % step);
+	qsort(layers, n, sizeof *layers, compare_numbers);
+	for (uint32_t i = 1; i < n; i++)
+		if ((uint64_t)layers[i] - (uint64_t)layers[i - 1] < block)
+			return false;
+	return step - (uint64_t)layers[n - 1] >= block;
+}
+
+bool layers_are_interleaved(int64_t *layers, uint32_t n, uint64_t step, uint64_t block, int128 reach)
+{
+	uint32_t end;
+
+	if (step == 0 || step < block)
+		return false;
+	for (uint32_t first = 0; first < n; first = end) {
+		for (end = first + 1; end < n && (int128)layers[end] - layers[end - 1] < reach; end++)
+			continue;
+		if (!remainders_are_apart(layers + first, end - first, step, block))
+			return false;
+	}
+	return true;
+}
+
+/* Layers that have once been proven to be interleaved are so for smaller blocks, and for fewer. */
+static bool are_between(const struct layers_between *known, uint64_t step, uint64_t block, int128 reach)
+{
+	return known->step == step && known->block >= block && known->reach >= reach;
+}
+
+static bool are_interleaved(struct layer_table *table, uint64_t step, uint64_t block, int128 reach)
+{
+	int64_t layers[LAYER_TABLE_MOST];
+	uint32_t end;
+
+	if (are_between(&table->between, step, block, reach))
+		return true;
+	overlap_count_steps(table->n);
+	for (uint32_t first = 0; first < table->n; first = end) {
+		const struct tensor_place *memory = &table->places[table->order[first]].at;
+		const uint64_t start = layer_position(table, table->order[first]);
+
+		for (end = first; end < table->n; end++) {
+			if (!places_in_one_memory(&table->places[table->order[end]].at, memory))
+				break;
+			layers[end - first] = (int64_t)(layer_position(table, table->order[end]) - start);
+		}
+		if (!layers_are_interleaved(layers, end - first, step, block, reach))
+			return false;
+	}
+	table->between = (struct layers_between){ step, block, reach };
+	return true;
+}
+
 /* ---- Apart from each other ---------------------------------------------------------------------------- */
 
 static struct layer_side side_of(const struct layer_table *table, struct stretch of_layer)
@@ -204,6 +315,8 @@ int layer_table_check_apart(struct layer_table *table, const struct transform *t
 	    (table->least >= block && (int128)table->span + block <= step))
 		return check_memories(table, of_layer, err);
 	if (table->is_regular && overlap_self_repeated(&t->dst_layout, repeat, 2) == OVERLAP_NONE)
+		return check_memories(table, of_layer, err);
+	if (are_interleaved(table, step, block, reach))
 		return check_memories(table, of_layer, err);
 	return error_set(
 	    err, STATUS_OVERLAP,

@@ -21,7 +21,17 @@
 
 #define LAYER_TABLE_MOST 1024 /* entries */
 
+struct bytes;
 struct engine_memory;
+
+/* An entry as it travels: the id of its region and the offset there, uint64 each, little-endian. */
+#define LAYER_ENTRY_BYTES 16
+
+/* Checks that the bytes are a number of entries that a table may have; errors call them name. */
+int layer_entries_check(const struct bytes *entries, const char *name, struct error *err);
+
+/* Sets the region and the offset of entry i. */
+void layer_entry_get(const struct bytes *entries, uint32_t i, uint64_t *ret_region, uint64_t *ret_offset);
 
 struct layer_place {
 	struct tensor_place at; /* of element [0, ..., 0] of block 0 */
@@ -34,11 +44,12 @@ struct layer_table {
 	uint32_t n; /* > 0 */
 	const struct layer_place *places;
 	struct engine_memory *const
-	    *memories;    /* of each entry; all of one sort: the host's or the device's */
-	uint64_t serial;  /* that no other table has; 0: of one request alone */
-	const char *noun; /* in errors of requests: "table" if they call it dst_table or src_table */
-	int64_t *layers;  /* room for n: bytes from the first entry's address to each one's */
-	uint32_t *order;  /* room for n: entries by their memory, and in it by their place */
+	    *memories;      /* of each entry; all of one sort: the host's or the device's */
+	uint64_t serial;    /* that no other table has; 0: of one request alone */
+	uint32_t read_only; /* the first entry that may not be written; n: none */
+	const char *noun;   /* in errors of requests: "table" if they call it dst_table or src_table */
+	int64_t *layers;    /* room for n: bytes from the first entry's address to each one's */
+	uint32_t *order;    /* room for n: entries by their memory, and in it by their place */
 
 	/* By layer_table_init. */
 	uint64_t bits;     /* of all layers, or'ed */
@@ -56,6 +67,13 @@ struct layer_table {
 	/* Of a destination: from an entry on, in which no two of different memories share bytes, as far as is
 	 * known (layer_table_check_apart). */
 	struct stretch apart;
+
+	/* Layers of blocks that long, so far from each other, are known to share no bytes in one memory if
+	 * each layer ends within reach (layers_are_interleaved). */
+	struct layers_between {
+		uint64_t step, block;
+		int128 reach; /* 0: nothing is known */
+	} between;
 
 	/* The last table beside which this one was found to be clear, and how far: layer_tables_meet. */
 	uint64_t beside;
@@ -81,10 +99,19 @@ void layer_table_take_addresses(struct layer_table *table);
 int layer_table_check_range(const struct layer_table *table, const char *side, uint64_t n, uint64_t step,
                             struct tensor_extent extent, uint64_t added, struct error *err);
 
+/* PERMISSION if an entry may not be written; the error calls the table name. */
+int layer_table_check_writable(const struct layer_table *table, const char *name, struct error *err);
+
+/* Returns whether no two of n layers share bytes, each of which has its blocks step bytes apart and ends
+ * within reach. Layers that are so near that they lie between each other must have different remainders by
+ * step, with a block's bytes between them. The layers are given by where they begin, in ascending order, and
+ * are overwritten. */
+bool layers_are_interleaved(int64_t *layers, uint32_t n, uint64_t step, uint64_t block, int128 reach);
+
 /* Whether no two layers of a destination share bytes; blocks of one layer have been checked. of_layer: its
  * stretch, from an entry's place. Exact where all neighbours in a memory are as far apart; else each layer
- * has to end before the next one begins, or all of a memory lie within one step; and by their stretches,
- * where two memories have allocations in common. */
+ * has to end before the next one begins, or they are interleaved; and by their stretches, where two memories
+ * have allocations in common. */
 int layer_table_check_apart(struct layer_table *table, const struct transform *t, struct stretch of_layer,
                             uint64_t n, uint64_t step, struct error *err);
 

@@ -321,3 +321,20 @@ int request_check_operands(const struct request_places *places, const struct tra
 		r = check_operand(&places->bias, &conversion->bias, "bias", sides, &places->dst, err);
 	return r < 0 ? r : check_amax(places, sides, &conversion->amax, err);
 }
+
+int request_check_word(const struct tensor_place *place, uint64_t region, const char *name, struct error *err)
+{
+	const uint64_t bytes = sizeof(uint64_t);
+
+	if (place->offset > place->size || place->size - place->offset < bytes)
+		return error_set(err, STATUS_OUT_OF_RANGE,
+		                 "%s.offset: %" PRIu64 ", but a word has 8 bytes and region %" PRIu64
+		                 " only %" PRIu64,
+		                 name, place->offset, region, place->size);
+	if ((place->base + place->offset) % bytes)
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "%s.offset: byte %" PRIu64 " of region %" PRIu64
+		                 " is not aligned to 8 bytes",
+		                 name, place->offset, region);
+	return 0;
+}

@@ -59,4 +59,9 @@ struct request_places {
 int request_check_operands(const struct request_places *places, const struct transform_sides *sides,
                            const struct conversion *conversion, struct error *err);
 
+/* Checks that a word of a timeline, which errors call name, lies in its region and at a multiple of 8 bytes
+ * of the memory. region is the id of the region. */
+int request_check_word(const struct tensor_place *place, uint64_t region, const char *name,
+                       struct error *err);
+
 #endif

@@ -71,7 +71,7 @@ int request_check_entries(const struct msg_blocks *p, struct engine_blocks *ret,
 	return 0;
 }
 
-int request_check_layers(const struct request_layers *fields, uint64_t layers, struct error *err)
+static int check_layers(const struct request_layers *fields, uint64_t layers, struct error *err)
 {
 	const char *side = fields->side;
 
@@ -89,6 +89,75 @@ int request_check_layers(const struct request_layers *fields, uint64_t layers, s
 		return error_set(err, STATUS_INVALID_ARGUMENT,
 		                 "%s_layer_step: missing, as is %s_layers, but layers is %" PRIu64, side,
 		                 side, layers);
+	return 0;
+}
+
+/* ---- Tables ------------------------------------------------------------------------------------------- */
+
+const char *request_table_name(const struct request_layers *fields)
+{
+	static const char *const names[2][2] = { { "src_places", "src_table" },
+		                                 { "dst_places", "dst_table" } };
+
+	return names[fields->side[0] == 'd'][fields->has_table];
+}
+
+int request_check_table(const struct request_layers *fields, struct error *err)
+{
+	const char *side = fields->side, *name = request_table_name(fields);
+
+	if (!request_has_table(fields))
+		return 0;
+	if (fields->has_table && fields->has_places)
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "%s_places: %s_table is given too; a table is either prepared or sent", side,
+		                 side);
+	if (fields->has_step || fields->has_list)
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "%s: %s_layer%s is given too; a table has layers", name, side,
+		                 fields->has_list ? "s" : "_step");
+	if (fields->tensor->has & F(tensor, region))
+		return error_set(err, STATUS_INVALID_ARGUMENT, "%s.region: %" PRIu64 ", but %s names regions",
+		                 side, fields->tensor->region, name);
+	return 0;
+}
+
+int request_count_layers(const struct msg_blocks *p, const struct request_layers sides[2],
+                         const uint32_t entries[2], uint32_t *ret, struct error *err)
+{
+	uint64_t layers = p->layers;
+	int r = 0;
+
+	for (int i = 1; i >= 0 && !(p->has & F(blocks, layers)); i--)
+		layers = entries[i] ? entries[i] : layers;
+	if (layers == 0 || layers > UINT32_MAX)
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "layers: %" PRIu64 ", but it must be 1 to %" PRIu32, layers, UINT32_MAX);
+	for (int i = 0; i < 2 && r == 0; i++)
+		if (!entries[i])
+			r = check_layers(&sides[i], layers, err);
+		else if (entries[i] != layers)
+			r = error_set(err, STATUS_INVALID_ARGUMENT,
+			              "%s: %" PRIu32 " entries, but there are %" PRIu64 " layers",
+			              request_table_name(&sides[i]), entries[i], layers);
+	*ret = (uint32_t)layers;
+	return r;
+}
+
+int request_check_run_tables(const struct msg_plan_run *p, struct error *err)
+{
+	if (!(p->has & F(plan_run, dst_table)))
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "dst_table: missing, but src_table is %" PRIu64
+		                 "; many sources have as many destinations",
+		                 p->src_table);
+	if (p->has & F(plan_run, dst))
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "dst: dst_table is given too; it has the places");
+	if (!(p->has & F(plan_run, src)) == !(p->has & F(plan_run, src_table)))
+		return error_set(err, STATUS_INVALID_ARGUMENT, "src: %s",
+		                 p->has & F(plan_run, src) ? "src_table is given too; it has the places"
+		                                           : "missing, as is src_table");
 	return 0;
 }
 

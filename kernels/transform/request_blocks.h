@@ -30,8 +30,24 @@ struct request_layers {
 		.table = (p)->s##_table, .places = &(p)->s##_places                                         \
 	}
 
-/* Checks how the layers of a side that has no table are spaced. */
-int request_check_layers(const struct request_layers *fields, uint64_t layers, struct error *err);
+/* Returns whether a side has its layers in a table, which is prepared or came with the request, and what
+ * errors call it. */
+static inline bool request_has_table(const struct request_layers *fields)
+{
+	return fields->has_table || fields->has_places;
+}
+const char *request_table_name(const struct request_layers *fields);
+
+/* Refuses a side with a table that has anything else that says where its layers lie. */
+int request_check_table(const struct request_layers *fields, struct error *err);
+
+/* Checks the layers of both sides, dst first, and sets how many there are. entries: how many the table of
+ * each side has; 0: it has none. */
+int request_count_layers(const struct msg_blocks *p, const struct request_layers sides[2],
+                         const uint32_t entries[2], uint32_t *ret, struct error *err);
+
+/* Checks which of its places a run of a plan over tables has. */
+int request_check_run_tables(const struct msg_plan_run *p, struct error *err);
 
 /* Checks the fields about entries, and sets how many there are and of how many bytes each is. */
 int request_check_entries(const struct msg_blocks *p, struct engine_blocks *ret, struct error *err);

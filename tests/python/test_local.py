@@ -137,12 +137,13 @@ def test_other_arrays():
         tma.copy(x, out=x)
 
 
-def test_what_only_a_service_does():
-    x = np.ones((4, 4), "float32")
-    with pytest.raises(tma.UnsupportedError, match="only a service"):
-        tma.local().reshard([tma.Slice(x, (0, 0))], [tma.Slice(x.copy(), (0, 0))])
-    with pytest.raises(tma.UnsupportedError, match="only a service"):
-        tma.local().stats()
+def test_reshard_and_statistics():
+    x, y = np.arange(12.0).reshape(3, 4), np.empty((3, 4))
+    with tma.connect("local:") as c:
+        before = c.stats()["requests_by_method"].get("reshard", 0)
+        c.reshard([tma.Slice(y[:, :1], (0, 0)), tma.Slice(y[:, 1:], (0, 1))], [tma.Slice(x, (0, 0))])
+        assert np.array_equal(x, y)
+        assert c.stats()["requests_by_method"]["reshard"] == before + 1
 
 
 def test_plans_and_batches():

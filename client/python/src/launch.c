@@ -8,8 +8,6 @@
 
 #define MOST_CONTEXTS 64
 
-static int await_one(struct py_client *c, const struct cuda_stream *stream, bool is_all);
-
 struct launched {
 	void *contexts[MOST_CONTEXTS]; /* contexts in which something has been launched; NULL stands for that
 	                                  of the thread that waits */

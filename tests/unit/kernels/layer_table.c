@@ -293,6 +293,52 @@ Test(layer_table, check_is_brute_force, .timeout = 300)
 	          out, outside, uneven, wholes);
 }
 
+/* Marks the bytes of the blocks of all layers. Returns whether two share a byte. */
+static bool layers_meet(const int64_t *layers, uint32_t n, int64_t step, int64_t block, int64_t blocks)
+{
+	bool is_marked[2048] = { false };
+
+	for (uint32_t i = 0; i < n; i++)
+		for (int64_t b = 0; b < blocks; b++)
+			for (int64_t at = layers[i] + b * step; at < layers[i] + b * step + block; at++) {
+				if (is_marked[at])
+					return true;
+				is_marked[at] = true;
+			}
+	return false;
+}
+
+/* What is found to be interleaved shares no byte; and where all layers reach far, the converse is true too.
+ */
+Test(layer_table, interleaved_layers)
+{
+	uint64_t state = 9;
+	int found = 0, met = 0, near = 0;
+
+	for (int round = 0; round < 20000; round++) {
+		const uint32_t n = (uint32_t)oracle_between(&state, 1, 5);
+		const int64_t step = oracle_between(&state, 1, 12), block = oracle_between(&state, 1, 4);
+		const bool reaches_all = oracle_between(&state, 0, 1);
+		const int64_t blocks = reaches_all ? 200 / step + 1 : oracle_between(&state, 1, 6);
+		int64_t layers[5], at = 0;
+		bool meets;
+
+		for (uint32_t i = 0; i < n; i++)
+			layers[i] = at += oracle_between(&state, 0, 20);
+		meets = layers_meet(layers, n, step, block, blocks);
+		if (layers_are_interleaved(layers, n, (uint64_t)step, (uint64_t)block,
+		                           (blocks - 1) * step + block)) {
+			cr_assert_not(meets, "%d", round);
+			found += n > 1;
+		} else {
+			cr_assert(meets || !reaches_all, "%d", round);
+			met += meets;
+			near += !meets;
+		}
+	}
+	cr_assert(found > 1000 && met > 1000 && near > 100, "%d found, %d met, %d near", found, met, near);
+}
+
 /* A block more than limit does not fit; limit does. */
 Test(layer_table, default_limit_is_the_most)
 {
