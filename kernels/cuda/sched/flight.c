@@ -29,7 +29,7 @@ int flight_init(struct flight *flight, struct equipment *equipment, const struct
 
 void flight_deinit(struct flight *flight, enum cuda_health health)
 {
-	pack_job_deinit(&flight->pack, health);
+	pack_job_deinit(&flight->pack);
 	if (health == CUDA_LOST)
 		return;
 	upload_buffer_close(&flight->upload_buffer);

@@ -22,7 +22,7 @@ struct cuda_limits {
 	uint64_t direct_bytes;
 	uint64_t round_bytes;
 	uint64_t row_bytes;
-	uint64_t shared_row_bytes; /* the same where others are seen on the device (admission.h) */
+	uint64_t shared_row_bytes; /* the same where others are seen on the device (sharing.h) */
 	uint64_t tile_bytes;       /* of a transposed job between two places on the host */
 	uint64_t tile_row_bytes;
 	uint64_t scratch_bytes;    /* at most, of what the device has */

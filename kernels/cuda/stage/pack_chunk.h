@@ -66,6 +66,7 @@ struct pack_job {
 	struct stream_slot *slot;
 	uint64_t scratch; /* address */
 	struct packing packing;
+	struct pack_list *list; /* arrays of uint32_t, and then the device's entries */
 	enum pack_stage stage;
 	bool is_sent;               /* The list is on its way to the device, for launches. */
 	bool is_late;               /* A launch has waited for others. */
@@ -82,7 +83,6 @@ struct pack_job {
 	uint64_t dst, src;                   /* the same for the device */
 	struct pack_guard host_in, host_out; /* what threads read, and what they write */
 	struct fault_range own[2];           /* of sides in one memory */
-	struct pack_room lists;              /* of uint32_t, and then of the device's entries; pinned */
 	struct pack_room ranges;             /* of struct fault_range, of sides by tables */
 };
 

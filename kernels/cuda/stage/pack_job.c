@@ -3,7 +3,6 @@
 #include "pack_job.h"
 
 #include <stdlib.h>
-#include <sys/mman.h>
 
 #include "kernels/cuda/driver/driver.h"
 #include "kernels/cuda/memory/memory.h"
@@ -31,7 +30,7 @@ static bool is_fetched(const struct engine_blocks *blocks)
 /* Returns where a list that is fetched goes: behind the arrays that are made of it. */
 static char *fetched_list(const struct pack_job *pack)
 {
-	return (char *)pack->lists.memory + divide_up_u64(packing_list_bytes(&pack->packing), 8) * 8;
+	return (char *)pack->list->memory + divide_up_u64(packing_list_bytes(&pack->packing), 8) * 8;
 }
 
 static const void *list_of(const struct pack_job *pack)
@@ -49,7 +48,7 @@ static void read_list(void *arg)
 {
 	struct pack_job *pack = arg;
 
-	packing_read(&pack->packing, list_of(pack), pack->lists.memory);
+	packing_read(&pack->packing, list_of(pack), pack->list->memory);
 }
 
 static bool read_guarded(struct pack_job *pack)
@@ -105,39 +104,6 @@ static int send_list(struct pack_job *pack)
 }
 
 /* ---- The beginning ------------------------------------------------------------------------------------- */
-
-#define LEAST_PINNED (UINT64_C(64) << 10)
-
-static void unpin(struct pack_room *room)
-{
-	if (!room->memory)
-		return;
-	if (driver.cuMemHostUnregister(room->memory) == CUDA_SUCCESS) /* else the device may still use it */
-		munmap(room->memory, room->bytes);
-	*room = (struct pack_room){ NULL, 0 };
-}
-
-/* Makes room for so many pinned bytes, whatever was there. */
-static bool has_pinned_room(struct pack_room *room, size_t bytes, struct error *err)
-{
-	size_t size = LEAST_PINNED;
-	void *memory;
-
-	if (bytes <= room->bytes)
-		return true;
-	while (size < bytes)
-		size *= 2;
-	unpin(room);
-	memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (memory == MAP_FAILED)
-		return false;
-	if (driver_call(err, cuMemHostRegister, (memory, size, CU_MEMHOSTREGISTER_PORTABLE)) < 0) {
-		munmap(memory, size);
-		return false;
-	}
-	*room = (struct pack_room){ memory, size };
-	return true;
-}
 
 /* Makes room for so many bytes, whatever was there. */
 static bool has_room(struct pack_room *room, size_t bytes)
@@ -219,9 +185,9 @@ static bool has_rooms(struct pack_job *pack)
 	const uint32_t n_ranges = count_ranges(&blocks->dst) + count_ranges(&blocks->src);
 	const uint64_t fetched = is_fetched(blocks) ? index_bytes(blocks) : 0;
 
-	return has_pinned_room(&pack->lists, packing_list_bytes(&pack->packing) + 8 + fetched,
-	                       &pack->fate->why) &&
-	       has_room(&pack->ranges, n_ranges * sizeof(struct fault_range));
+	pack->list = pack_slots_take_list(&pack->equipment->pack_slots,
+	                                  packing_list_bytes(&pack->packing) + 8 + fetched, &pack->fate->why);
+	return pack->list && has_room(&pack->ranges, n_ranges * sizeof(struct fault_range));
 }
 
 /* Reads the list, and begins to move the blocks unless they are not to travel so after all. */
@@ -249,6 +215,7 @@ static void init_job(struct pack_job *pack, struct engine_job *job, const struct
 	pack->slot = slot;
 	pack->scratch = scratch;
 	pack->stage = PACK_FETCHING;
+	pack->list = NULL;
 	pack->is_sent = pack->is_late = false;
 	pack->moved_ns = 0;
 	pack->next = (struct packing_cursor){ 0 };
@@ -263,14 +230,17 @@ bool pack_job_begin(struct pack_job *pack, struct engine_job *job, const struct 
                     struct stream_slot *slot, uint64_t scratch)
 {
 	init_job(pack, job, packing, slot, scratch);
-	if (!has_slots(pack) || !packers_start(&pack->equipment->packers) || !has_rooms(pack))
-		return false;
-	set_places(pack, &job->move);
-	set_guards(pack, &job->move);
-	if (is_fetched(job->blocks) ? !fetch_list(pack) : !begin_moving(pack))
+	if (!has_slots(pack) || !packers_start(&pack->equipment->packers))
 		return false;
 	pack->equipment->pack_slots.jobs++;
-	return true;
+	if (has_rooms(pack)) {
+		set_places(pack, &job->move);
+		set_guards(pack, &job->move);
+		if (is_fetched(job->blocks) ? fetch_list(pack) : begin_moving(pack))
+			return true;
+	}
+	pack_job_end(pack);
+	return false;
 }
 
 /* ---- Steps --------------------------------------------------------------------------------------------- */
@@ -501,13 +471,14 @@ static bool advance(struct pack_job *pack, uint64_t i)
 
 void pack_job_end(struct pack_job *pack)
 {
+	struct pack_slots *slots = &pack->equipment->pack_slots;
+
 	pack_chunks_drop(pack);
-	pack->equipment->pack_slots.jobs--;
+	pack_slots_give_list(slots, pack->list);
+	slots->jobs--;
 }
 
-void pack_job_deinit(struct pack_job *pack, enum cuda_health health)
+void pack_job_deinit(struct pack_job *pack)
 {
-	if (health == CUDA_HEALTHY)
-		unpin(&pack->lists);
 	free(pack->ranges.memory);
 }

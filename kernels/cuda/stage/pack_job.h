@@ -39,8 +39,7 @@ bool pack_job_is_over(const struct pack_job *pack);
 /* Gives back what it has. It must be over, or the device lost; then this waits for threads that are at it. */
 void pack_job_end(struct pack_job *pack);
 
-/* Frees what is kept from job to job. The driver is not asked on a device that is lost, and pinned memory
- * stays. */
-void pack_job_deinit(struct pack_job *pack, enum cuda_health health);
+/* Frees what is kept from job to job. */
+void pack_job_deinit(struct pack_job *pack);
 
 #endif

@@ -59,6 +59,9 @@ bool packing_init(struct packing *ret, const struct engine_job *job, const struc
 	const struct transform *t = job->move.transform;
 	const struct tensor_extent reads = transform_reads(t), writes = transform_writes(t);
 	const uint64_t items = blocks->n * blocks->layers;
+	const uint64_t least = limits->has_threads || limits->least_bytes > limits->stretch_bytes
+	                           ? limits->least_bytes
+	                           : limits->stretch_bytes;
 
 	*ret = (struct packing){ .transform = t,
 		                 .blocks = blocks,
@@ -75,7 +78,7 @@ bool packing_init(struct packing *ret, const struct engine_job *job, const struc
 		return false;
 	set_side(&ret->dst, &blocks->dst, writes);
 	set_side(&ret->src, &blocks->src, reads);
-	if (items * (places->src_is_host ? ret->src.bytes : ret->dst.bytes) < limits->least_bytes)
+	if (items * (places->src_is_host ? ret->src.bytes : ret->dst.bytes) < least)
 		return false;
 	return set_ways(ret, places, limits) && divide(ret, limits);
 }

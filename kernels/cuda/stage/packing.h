@@ -20,9 +20,9 @@
  *   piece     | bytes of that which lie one after the other in the tensor's memory, too
  *
  * The kernel that reads and writes host memory in place keeps jobs of few bytes, which it does not hold up
- * for long; blocks of the host that have gaps; and lists of more than PACKING_MOST_ENTRIES. It also keeps
- * what threads would have to pack while nobody else is seen on the device (admission.h), and blocks for them
- * that are shorter than run_bytes.
+ * for long, and alone those of a single stretch, which would be no faster in two steps; blocks of the host
+ * that have gaps; and lists of more than PACKING_MOST_ENTRIES. It also keeps what threads would have to pack
+ * while nobody else is seen on the device (sharing.h), and blocks for them that are shorter than run_bytes.
  */
 #ifndef KERNELS_CUDA_STAGE_PACKING_H
 #define KERNELS_CUDA_STAGE_PACKING_H
