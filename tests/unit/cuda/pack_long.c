@@ -297,7 +297,8 @@ static struct cuda_limits launch_limits(bool is_late)
 	return limits;
 }
 
-static void init_evens(struct list *list, const struct bench *bench, bool out)
+/* A list of 64 of 128 blocks. Both sides begin at the offset. */
+static void init_evens_at(struct list *list, const struct bench *bench, bool out, uint64_t offset)
 {
 	struct transform_spec spec = { .n_perm = -1, .n_before = -1, .n_after = -1 };
 	const int64_t shape[1] = { BLOCK / 4 };
@@ -316,9 +317,14 @@ static void init_evens(struct list *list, const struct bench *bench, bool out)
 		list->entry[i] = 2 * i;
 	tensor_layout_init(&spec.dst, DTYPE_FLOAT32, 1, shape, NULL, "dst", &err);
 	tensor_layout_init(&spec.src, DTYPE_FLOAT32, 1, shape, NULL, "src", &err);
-	work_init_spec(&list->work, &spec, out ? bench->host : bench->device, 0,
-	               out ? bench->device : bench->host, 0);
+	work_init_spec(&list->work, &spec, out ? bench->host : bench->device, offset,
+	               out ? bench->device : bench->host, offset);
 	list->work.job.blocks = &list->blocks;
+}
+
+static void init_evens(struct list *list, const struct bench *bench, bool out)
+{
+	init_evens_at(list, bench, out, 0);
 }
 
 /* Without anybody beside, as no thread takes part, and with as few launches as are said. */
@@ -344,6 +350,48 @@ ParameterizedTest(struct launch_row *row, pack_long, launches)
 	each_block(&list, move_expected, data(row->out ? bench.device : bench.host));
 	cr_assert_eq(memcmp(expected, data(row->out ? bench.host : bench.device), MEMORY_BYTES), 0, "%s",
 	             row->name);
+	bench_close(&bench);
+}
+
+/* ---- At once ------------------------------------------------------------------------------------------- */
+
+enum { STREAMS = 4 };
+
+/* Each has at most half of the scratch memory that is left, so that all find some, in both directions. */
+Test(pack_long, at_once)
+{
+	static struct list lists[STREAMS];
+	static unsigned char wanted[2][MEMORY_BYTES];
+	const struct cuda_limits limits = launch_limits(true);
+	struct engine_stream *streams[STREAMS];
+	uint64_t state = 13;
+	struct bench bench;
+
+	setenv("SOFTGPU_SLOW_US", "100", 1);
+	bench_open(&bench, &limits);
+	fill(bench.host, &state);
+	fill(bench.device, &state);
+	memcpy(wanted[0], data(bench.device), MEMORY_BYTES);
+	memcpy(wanted[1], data(bench.host), MEMORY_BYTES);
+	for (int i = 0; i < STREAMS; i++) {
+		const uint64_t offset = (uint64_t)i * 2 * BLOCKS * BLOCK;
+		const bool out = i % 2;
+
+		streams[i] = engine_stream_new(engine, &owner);
+		init_evens_at(&lists[i], &bench, out, offset);
+		memcpy(expected, wanted[out] + offset, MEMORY_BYTES - offset);
+		each_block(&lists[i], move_expected, data(out ? bench.device : bench.host) + offset);
+		memcpy(wanted[out] + offset, expected, MEMORY_BYTES - offset);
+	}
+	for (int i = 0; i < STREAMS; i++)
+		engine_submit(engine, streams[i], &lists[i].work.job);
+	wait_done(STREAMS);
+	for (int i = 0; i < STREAMS; i++) {
+		cr_assert_eq(lists[i].work.job.status, 0, "%d: %d", i, lists[i].work.job.status);
+		engine_stream_free(engine, streams[i]);
+	}
+	cr_assert_eq(memcmp(wanted[0], data(bench.device), MEMORY_BYTES), 0);
+	cr_assert_eq(memcmp(wanted[1], data(bench.host), MEMORY_BYTES), 0);
 	bench_close(&bench);
 }
 
