@@ -259,7 +259,7 @@ if grep -q '^1\.\.0 # SKIP' "$logs/device.log"; then
 fi
 nvidia-smi >>"$logs/device.log" 2>&1
 case $what in
-all) check; bench; fairness; sanitize; python ;;
+all) check; bench; offload; fairness; sanitize; python ;;
 *) $what ;;
 esac
 [ $failures = 0 ]
