@@ -244,11 +244,12 @@ static void note_sharing(struct scheduler *scheduler, const struct flight *fligh
 	const bool by_bus = job_is_by_bus(job);
 	const uint64_t now = clock_ns();
 
+	if (job->multiprocessors > 0 || job_has_peers(job))
+		return;
 	if (flight->staging.is_packed && pack_job_is_late(&flight->pack))
 		sharing_see(&scheduler->admission.sharing, now);
 	if (staging_is_needed(&flight->staging) || flight->is_signal_alone || flight->after || job->moves ||
-	    job->multiprocessors > 0 || (by_bus ? !job->blocks : flight->weight != JOB_SHORT) ||
-	    job_has_peers(job))
+	    (by_bus ? !job->blocks : flight->weight != JOB_SHORT))
 		return;
 	sharing_note(&scheduler->admission.sharing, now,
 	             flight->has_followed ? job->ns : now - flight->started_ns, job_bytes(job), by_bus);
