@@ -89,7 +89,7 @@ struct packing_places {
 	bool dst_is_host, src_is_host;
 };
 
-/* Whether the job is to travel so. facts: the engine's. The job must outlive *ret. */
+/* Returns whether the job is to travel so. The job must outlive *ret. */
 bool packing_init(struct packing *ret, const struct engine_job *job, const struct packing_places *places,
                   const struct packing_limits *limits);
 

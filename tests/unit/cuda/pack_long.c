@@ -11,6 +11,7 @@
 #include <criterion/parameterized.h>
 
 #include "counted.h"
+#include "kernels/cuda/stage/packing.h"
 #include "rig.h"
 #include "tests/support/oracle.h"
 #include "tests/support/tap.h"
@@ -351,6 +352,67 @@ ParameterizedTest(struct launch_row *row, pack_long, launches)
 	cr_assert_eq(memcmp(expected, data(row->out ? bench.host : bench.device), MEMORY_BYTES), 0, "%s",
 	             row->name);
 	bench_close(&bench);
+}
+
+/* ---- The longest list ---------------------------------------------------------------------------------- */
+
+#define LONGEST       PACKING_MOST_ENTRIES
+#define LONGEST_BLOCK 16
+
+static uint64_t word_of(uint64_t block)
+{
+	return (block + 1) * 0x9e3779b97f4a7c15;
+}
+
+/* By a few launches, which read entries far from the list's first one. */
+Test(pack_long, longest)
+{
+	static struct list list;
+	struct cuda_limits limits = launch_limits(false);
+	struct engine_memory *host, *device, *index;
+	struct transform_spec spec = { .n_perm = -1, .n_before = -1, .n_after = -1 };
+	struct engine_stream *stream;
+	struct error err;
+
+	limits.scratch_bytes = limits.owner_bytes = 64 << 20;
+	limits.pack_stretch_bytes = 1 << 20;
+	open_engine(&limits);
+	count_launches();
+	stream = engine_stream_new(engine, &owner);
+	host = new_memory(REGION_KIND_MEMFD, LONGEST * LONGEST_BLOCK);
+	device = new_memory(REGION_KIND_CUDA_FD, LONGEST * LONGEST_BLOCK);
+	index = new_memory(REGION_KIND_CUDA_FD, LONGEST * sizeof(int32_t));
+	for (uint64_t i = 0; i < LONGEST; i++) {
+		memcpy(data(device) + i * LONGEST_BLOCK, (uint64_t[]){ i, word_of(i) }, LONGEST_BLOCK);
+		memcpy(data(index) + 4 * i, &(int32_t){ (int32_t)(i * 7919 % LONGEST) }, 4);
+	}
+	list.blocks = (struct engine_blocks){ .n = LONGEST,
+		                              .layers = 1,
+		                              .index_bytes = 4,
+		                              .limit = LONGEST,
+		                              .index_memory = index,
+		                              .dst.step = LONGEST_BLOCK,
+		                              .src.step = LONGEST_BLOCK };
+	tensor_layout_init(&spec.dst, DTYPE_UINT64, 1, (int64_t[]){ 2 }, NULL, "dst", &err);
+	tensor_layout_init(&spec.src, DTYPE_UINT64, 1, (int64_t[]){ 2 }, NULL, "src", &err);
+	work_init_spec(&list.work, &spec, host, 0, device, 0);
+	list.work.job.blocks = &list.blocks;
+	n_done = n_launches = 0;
+	engine_submit(engine, stream, &list.work.job);
+	wait_done(1);
+	cr_assert_eq(list.work.job.status, 0, "%d", list.work.job.status);
+	cr_assert_eq(n_launches, 4, "of 1, 2, 4 and 1 MiB: %u", n_launches);
+	for (uint64_t i = 0; i < LONGEST; i++) {
+		const uint64_t block = i * 7919 % LONGEST, wanted[] = { block, word_of(block) };
+
+		cr_assert_eq(memcmp(data(host) + i * LONGEST_BLOCK, wanted, LONGEST_BLOCK), 0, "block %lu",
+		             (unsigned long)i);
+	}
+	engine_stream_free(engine, stream);
+	engine_unmap(engine, host);
+	engine_unmap(engine, device);
+	engine_unmap(engine, index);
+	close_engine();
 }
 
 /* ---- At once ------------------------------------------------------------------------------------------- */
