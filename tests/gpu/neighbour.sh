@@ -1,16 +1,18 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The service as a neighbour: bench_neighbour and a tmad of its own, without NVIDIA's Multi-Process Service and, where
+# The service as a neighbour: a benchmark and a tmad of its own, without NVIDIA's Multi-Process Service and, where
 # that is installed, with one of its own, under which the process that computes leaves four multiprocessors free.
 #
-#   neighbour.sh BIN [OPTION...]     BIN: the folder of tmad, bench_neighbour and compute; OPTIONs are bench_neighbour's
+#   neighbour.sh BIN [OPTION...]     BIN: the folder of tmad, the benchmark and compute; OPTIONs are the benchmark's
 #
-# By environment: MPS_CONTROL, the path of nvidia-cuda-mps-control. Everything that it starts has ended when it ends.
+# By environment: BENCHMARK, bench_neighbour unless it is bench_offload; MPS_CONTROL, the path of
+# nvidia-cuda-mps-control. Everything that it starts has ended when it ends.
 set -u
 bin=$1
 shift
 room=$(mktemp -d) || exit 1
 tmad='' failed=0
+benchmark=${BENCHMARK:-bench_neighbour}
 keep_free=4 # multiprocessors
 mps=${MPS_CONTROL:-$(PATH=$PATH:/usr/bin:/usr/local/nvidia/bin command -v nvidia-cuda-mps-control)}
 CUDA_MPS_PIPE_DIRECTORY=$room/none CUDA_MPS_LOG_DIRECTORY=$room/log
@@ -66,11 +68,11 @@ measure() {
 		kill -0 $tmad 2>/dev/null || break
 		sleep 0.1
 	done
-	timeout -k 5 100 "$bin/bench_neighbour" "$@" "$room/$name"
+	timeout -k 5 200 "$bin/$benchmark" "$@" "$room/$name"
 	rc=$?
 	stop_tmad
 	[ $rc = 0 ] && return
-	echo "bench_neighbour failed, exit $rc; its tmad:"
+	echo "$benchmark failed, exit $rc; its tmad:"
 	cat "$room/$name.log"
 	failed=1
 }

@@ -3,13 +3,15 @@
 # What there is to run on a GPU host, from the folder that `make gpu-bundle` makes. The summary is short, and
 # says where a log tells more.
 #
-#   run.sh [check|bench|neighbour|fairness|sanitize|python|cpu|all] [LOGS]     all, ./gpu-logs
+#   run.sh [check|bench|neighbour|offload|fairness|sanitize|python|cpu|all] [LOGS]     all, ./gpu-logs
 #
 #   check     transforms, lists, batches and launches into streams of the program against the oracle, the seeds' examples, the conformance run, the service, its
 #             clients, ranges of many allocations
 #   bench     GB/s of each row, BENCH are bench_gpu's arguments, without blanks in them; what the service adds to a
 #             launch; lists by it, against its own copy; and neighbour
 #   neighbour the service as a neighbour of a process that computes, without and with MPS
+#   offload   blocks of many layers between device and host, alone and beside a process that computes, without and with
+#             MPS; against PyTorch, where that is
 #   fairness  a polite user beside floods of another; needs Python 3.11, and root
 #   sanitize  transforms under compute-sanitizer, where there is one
 #   python    the Python package with PyTorch's tensors, in the program's streams and by the service, with and without
@@ -22,13 +24,13 @@
 # compare.py beside it compares the kernels with torch and cuTENSOR, where these are; compare.py --help says how.
 # against.sh compares them with those of another bundle.
 #
-# By environment: TRANSFORMS, LISTS, DRAWS, DRAW_SECONDS, how many; RANGES, MiB of a range; LD_LIBRARY_PATH, for another
+# By environment: OFFLOAD, arguments of torch_offload.py; TRANSFORMS, LISTS, DRAWS, DRAW_SECONDS, how many; RANGES, MiB of a range; LD_LIBRARY_PATH, for another
 # libcuda.so.1. For cpu: RANDOM_ROWS and COMPARED_ROWS, "SEED N"; HPTT_LIBRARY, a libhptt.so.
 set -u
 here=$(cd "$(dirname "$0")" && pwd) || exit 1
 what=${1:-all} logs=${2:-gpu-logs}
 case $what in
-check | bench | neighbour | fairness | sanitize | python | cpu | all) ;;
+check | bench | neighbour | offload | fairness | sanitize | python | cpu | all) ;;
 *)
 	sed -n 's/^# *\(run\.sh \[.*\)/\1/p' "$0" >&2
 	exit 2
@@ -127,6 +129,23 @@ ranges() {
 
 neighbour() {
 	plain neighbour 240 sh "$here/neighbour.sh" "$here/bin"
+	sed 's/^/    /' "$log"
+}
+
+offload() {
+	plain offload 420 env BENCHMARK=bench_offload sh "$here/neighbour.sh" "$here/bin"
+	sed 's/^/    /' "$log"
+	PYTHONPATH=$here/site${PYTHONPATH:+:$PYTHONPATH}
+	export PYTHONPATH
+	if python3 -c 'import torch, tmaclient' 2>/dev/null; then
+		with_tmad torch_offload
+	else
+		say torch-offload skipped "there is no PyTorch, or no wheel of the package"
+	fi
+}
+
+torch_offload() {
+	plain torch-offload 300 python3 "$here/tests/gpu/python/torch_offload.py" "$room/socket" ${OFFLOAD:-}
 	sed 's/^/    /' "$log"
 }
 
@@ -240,7 +259,7 @@ if grep -q '^1\.\.0 # SKIP' "$logs/device.log"; then
 fi
 nvidia-smi >>"$logs/device.log" 2>&1
 case $what in
-all) check; bench; fairness; sanitize; python ;;
+all) check; bench; offload; fairness; sanitize; python ;;
 *) $what ;;
 esac
 [ $failures = 0 ]

@@ -130,8 +130,8 @@ static bool init_packing(const struct admission *admission, const struct engine_
 	const struct packing_places places = {
 		.dst_is_host = place(job->move.dst) == STAGING_ON_HOST,
 		.src_is_host = place(job->move.src) == STAGING_ON_HOST,
-		.list_is_host = job->blocks->index || place(job->blocks->index_memory) == STAGING_ON_HOST,
 	};
+	const uint64_t now = clock_ns();
 	const struct packing_limits limits = {
 		.least_bytes = admission->limits->pack_least_bytes,
 		.run_bytes = admission->limits->pack_run_bytes,
@@ -139,10 +139,11 @@ static bool init_packing(const struct admission *admission, const struct engine_
 		.slot_bytes = admission->limits->pack_slots > 0 ? admission->limits->pack_slot_bytes : 0,
 		.stretch_bytes = admission->limits->pack_stretch_bytes,
 		.scratch_bytes = scratch_bytes,
+		.has_threads = admission->limits->pack_alone || sharing_is_seen(&admission->sharing, now),
+		.is_busy = sharing_is_felt(&admission->sharing, now),
 	};
 
 	return (places.dst_is_host || places.src_is_host) && !job->move.transform->conversion.is &&
-	       (admission->limits->pack_alone || sharing_is_seen(&admission->sharing, clock_ns())) &&
 	       is_as_for_device(&job->blocks->dst) && is_as_for_device(&job->blocks->src) &&
 	       packing_init(ret, job, &places, &limits);
 }
@@ -154,11 +155,14 @@ static void add_judgement(struct staging *staging, const struct engine_job *job)
 		staging->rounds++;
 }
 
-/* Does what plan_first does, for a list of blocks. */
+/* Does what plan_first does, for a list of blocks. A packed one takes at most half of what is left of scratch
+ * memory, so that there is always some left for the jobs of others. */
 static bool plan_list(struct admission *admission, struct engine_stream *stream)
 {
 	const bool may_open = may_open_scratch(admission);
-	const uint64_t bytes = may_open ? admission->limits->scratch_bytes : admission->scratch.size;
+	const uint64_t left =
+	    may_open ? admission->limits->scratch_bytes : scratch_largest(&admission->scratch);
+	const uint64_t bytes = left / 2;
 	struct packing packing;
 
 	/* FAMILY_FILL stands unless a launch says otherwise. */
@@ -260,6 +264,16 @@ static bool staged_may_start(struct admission *admission, const struct engine_st
 	return false;
 }
 
+/* Plans a packed job again whose scratch memory others have taken since. */
+static void plan_smaller(struct admission *admission, struct engine_stream *stream)
+{
+	const struct staging *staging = &stream->staging;
+
+	if (stream->planned && staging->is_packed && staging->scratch_bytes > 0 &&
+	    !scratch_has(&admission->scratch, staging->scratch_bytes))
+		stream->planned = false;
+}
+
 bool admission_can_start(struct fair_stream *fair, void *arg)
 {
 	struct engine_stream *stream = (struct engine_stream *)fair;
@@ -268,8 +282,10 @@ bool admission_can_start(struct fair_stream *fair, void *arg)
 
 	if (stream->n_flights >= admission->limits->stream_jobs ||
 	    (last && staging_is_needed(&last->staging)) ||
-	    !owner_may_start(admission, fair->owner, stream->unstarted.first) ||
-	    !plan_first(admission, stream))
+	    !owner_may_start(admission, fair->owner, stream->unstarted.first))
+		return false;
+	plan_smaller(admission, stream);
+	if (!plan_first(admission, stream))
 		return false;
 	return !staging_is_needed(&stream->staging) || staged_may_start(admission, stream);
 }

@@ -15,51 +15,13 @@
 #include "kernels/cuda/stage/scratch.h"
 #include "limits.h"
 #include "queue.h"
+#include "sharing.h"
 
 /* Jobs wait for at most ADMISSION_PLANS plans at a time. After ADMISSION_PLAN_NS no further plan is begun
  * before the next pass. A plan is charged to the owner of the job that needs it as ADMISSION_PLAN_PRICE. */
 #define ADMISSION_PLANS      8
 #define ADMISSION_PLAN_NS    100000
 #define ADMISSION_PLAN_PRICE 50000
-
-/* ---- Sharing ------------------------------------------------------------------------------------------- */
-
-/* The engine guesses whether other processes compute on the device.
- *
- * A kernel that reads or writes host memory occupies multiprocessors while it waits for the bus. Alone it is
- * the fastest way for a list of blocks; beside a model that computes, both lose more than half of their
- * speed, and the threads and the copy engines carry the bytes instead (tests/bench/EXPERIMENTS.md). Under MPS
- * kernels run side by side and the engine sees nothing, so that others are taken for granted. Without it the
- * processes alternate by time slices of milliseconds, and jobs take far longer than their bytes account for.
- */
-/* Neighbours that were seen count for so long. Then a job tries again, at their expense. */
-#define SHARING_HOLDS_NS UINT64_C(2000000000)
-
-struct sharing {
-	bool by_mps;
-	uint64_t slack_ns; /* A job may take so much longer than its bytes account for. */
-	uint64_t until_ns; /* Neighbours count until then, by the monotonic clock; 0: none were seen. */
-};
-
-/* Tells how long a job took that had the engine to itself. by_bus says that some of its bytes lie on the
- * host.
- */
-static inline void sharing_note(struct sharing *sharing, uint64_t now_ns, uint64_t took_ns, uint64_t bytes,
-                                bool by_bus)
-{
-	const uint64_t bytes_a_us = by_bus ? 90000 : 1000000; /* read and written */
-	const uint64_t expected_ns = bytes / bytes_a_us * 1000;
-
-	if (took_ns > expected_ns + expected_ns / 2 + sharing->slack_ns)
-		sharing->until_ns = now_ns + SHARING_HOLDS_NS;
-}
-
-static inline bool sharing_is_seen(const struct sharing *sharing, uint64_t now_ns)
-{
-	return sharing->by_mps || now_ns < sharing->until_ns;
-}
-
-/* ---- Admission ----------------------------------------------------------------------------------------- */
 
 /* Jobs wait for this plan. */
 struct wanted_plan {

@@ -10,16 +10,19 @@
 #include "kernels/queue/job_list.h"
 #include "proto/clock.h"
 
-int flight_init(struct flight *flight, struct equipment *equipment, struct error *err)
+static_assert(FLIGHT_MOST_ENDS >= STAGING_MOST_SLOTS, "each round under way has an end");
+
+int flight_init(struct flight *flight, struct equipment *equipment, const struct cuda_limits *limits,
+                struct error *err)
 {
 	int r = driver_call(err, cuEventCreate, (&flight->start, CU_EVENT_DEFAULT));
 	if (r == 0)
 		r = driver_call(err, cuEventCreate, (&flight->done, CU_EVENT_DISABLE_TIMING));
-	for (int i = 0; i < STAGING_MOST_SLOTS && r == 0; i++)
+	for (int i = 0; i < FLIGHT_MOST_ENDS && r == 0; i++)
 		r = driver_call(err, cuEventCreate, (&flight->end[i], CU_EVENT_DEFAULT));
 	flight->pack.equipment = equipment;
-	flight->pack.upload_buffer = &flight->upload_buffer;
 	flight->pack.fate = &flight->fate;
+	flight->pack.slack_ns = limits->sharing_slack_ns;
 	flight->pack.moved = flight->end;
 	return r;
 }
@@ -30,7 +33,7 @@ void flight_deinit(struct flight *flight, enum cuda_health health)
 	if (health == CUDA_LOST)
 		return;
 	upload_buffer_close(&flight->upload_buffer);
-	for (int i = 0; i < STAGING_MOST_SLOTS; i++)
+	for (int i = 0; i < FLIGHT_MOST_ENDS; i++)
 		if (flight->end[i])
 			driver.cuEventDestroy(flight->end[i]);
 	if (flight->done)
@@ -254,13 +257,19 @@ static void signal_moved(struct flight *flight)
 	flight->fate.status = r;
 }
 
-/* Returns whether anything has moved. The stage changes once nothing is on its way. */
+/* Returns whether anything has moved. The stage changes once nothing is on its way, or once the job is not to
+ * travel so after all. */
 static bool poll_packed(struct flight *flight)
 {
 	const bool moved = pack_job_poll(&flight->pack);
 
 	if (flight->fate.status == STATUS_DEVICE_LOST || !pack_job_is_over(&flight->pack))
 		return moved;
+	if (pack_job_is_refused(&flight->pack)) {
+		pack_job_end(&flight->pack);
+		flight->stage = FLIGHT_ROUNDS;
+		return true;
+	}
 	if (pack_job_is_moved(&flight->pack) && flight->fate.status == 0)
 		signal_moved(flight);
 	flight->stage = FLIGHT_SIGNALLED;

@@ -76,6 +76,9 @@ enum flight_stage {
 	FLIGHT_WAKING,    /* All is done but waking those who sleep on the signal. */
 };
 
+/* So many rounds, or launches of a packed job, may be under way. */
+#define FLIGHT_MOST_ENDS PACKING_MOST_SLOTS
+
 struct flight {
 	struct engine_job *job;
 	struct staging staging;
@@ -93,14 +96,14 @@ struct flight {
 
 	/* These measure its time. */
 	CUevent start;
-	CUevent end[STAGING_MOST_SLOTS]; /* Round i records end[i % slots] if the job is timed. */
-	CUevent done;                    /* A quick job records it first; it keeps no time. */
-	bool is_timed;                   /* The device times it. */
-	uint64_t started_ns;             /* by the monotonic clock */
-	uint64_t done_ns;                /* when `done` was seen; 0: not yet */
-	bool has_followed;               /* It began with the end of another one. */
-	struct flight *predecessor;      /* the flight whose end is this one's start, or NULL */
-	struct flight *successor;        /* the flight whose start is this one's end, or NULL */
+	CUevent end[FLIGHT_MOST_ENDS]; /* Round i records end[i % slots] if the job is timed. */
+	CUevent done;                  /* A quick job records it first; it keeps no time. */
+	bool is_timed;                 /* The device times it. */
+	uint64_t started_ns;           /* by the monotonic clock */
+	uint64_t done_ns;              /* when `done` was seen; 0: not yet */
+	bool has_followed;             /* It began with the end of another one. */
+	struct flight *predecessor;    /* the flight whose end is this one's start, or NULL */
+	struct flight *successor;      /* the flight whose start is this one's end, or NULL */
 
 	/* The scheduler sets these. */
 	struct engine_stream *stream;
@@ -118,7 +121,8 @@ struct flight {
 TAILQ_HEAD(flight_list, flight);
 
 /* Makes its events. */
-int flight_init(struct flight *flight, struct equipment *equipment, struct error *err);
+int flight_init(struct flight *flight, struct equipment *equipment, const struct cuda_limits *limits,
+                struct error *err);
 
 /* Frees what it has. The driver is not asked on a device that is lost. */
 void flight_deinit(struct flight *flight, enum cuda_health health);

@@ -60,8 +60,9 @@ struct cuda_limits cuda_limits_get(uint64_t memory_bytes)
 		.pack_run_bytes = 1 << 10,
 		/* Copies take a microsecond or two to begin. */
 		.pack_piece_bytes = 512 << 10,
-		/* A launch for each half millisecond of the bus. */
-		.pack_stretch_bytes = 32 << 20,
+		/* The bus has something to do after some 20 us, and then a launch for each half millisecond.
+		 */
+		.pack_stretch_bytes = 4 << 20,
 		/* About what the smallest jobs take. */
 		.spin_ns = 50000,
 		.most_sleep_ns = 1000000,

@@ -22,21 +22,21 @@ struct cuda_limits {
 	uint64_t direct_bytes;
 	uint64_t round_bytes;
 	uint64_t row_bytes;
-	uint64_t shared_row_bytes; /* the same where others are seen on the device (admission.h) */
+	uint64_t shared_row_bytes; /* the same where others are seen on the device (sharing.h) */
 	uint64_t tile_bytes;       /* of a transposed job between two places on the host */
 	uint64_t tile_row_bytes;
 	uint64_t scratch_bytes;    /* at most, of what the device has */
 	uint64_t scratch_idle_ns;  /* after which scratch memory is given back */
-	uint64_t sharing_slack_ns; /* beyond which a job's time says that others compute (admission.h) */
+	uint64_t sharing_slack_ns; /* beyond which a job's time says that others compute (sharing.h) */
 	/* Of lists of blocks on the host (packing.h). */
 	uint32_t pack_threads;
 	uint32_t pack_slots; /* of both directions */
 	uint64_t pack_slot_bytes;
-	bool pack_alone; /* lists of blocks, also where nobody else is seen on the device (admission.h) */
+	bool pack_alone; /* Threads pack blocks also where nobody else is seen on the device (sharing.h). */
 	uint64_t pack_least_bytes;
 	uint64_t pack_run_bytes;
 	uint64_t pack_piece_bytes;
-	uint64_t pack_stretch_bytes;
+	uint64_t pack_stretch_bytes; /* of the first stretch */
 	uint64_t spin_ns; /* since the last event, before the thread begins to sleep between passes */
 	uint64_t most_sleep_ns;
 };

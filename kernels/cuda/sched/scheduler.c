@@ -32,7 +32,7 @@ static int make_flights(struct scheduler *scheduler, struct error *err)
 		struct flight *flight = &scheduler->flights[i];
 
 		TAILQ_INSERT_TAIL(&scheduler->free, flight, entry);
-		r = flight_init(flight, &scheduler->equipment, err);
+		r = flight_init(flight, &scheduler->equipment, &scheduler->limits, err);
 	}
 	return r;
 }
@@ -237,16 +237,19 @@ static bool poll_flights(struct scheduler *scheduler, struct flight_list *ret_en
 /* ---- Ending; the lock must be held, and true says that the owner has to be woken ------------------- */
 
 /* Notes how long a job took, if it is one launch whose bytes tell how long it should take: a list of blocks,
- * or a short move on the device. */
+ * or a short move on the device. The launches of a packed list have been timed one by one. */
 static void note_sharing(struct scheduler *scheduler, const struct flight *flight)
 {
 	const struct engine_job *job = flight->job;
 	const bool by_bus = job_is_by_bus(job);
 	const uint64_t now = clock_ns();
 
+	if (job->multiprocessors > 0 || job_has_peers(job))
+		return;
+	if (flight->staging.is_packed && pack_job_is_late(&flight->pack))
+		sharing_see(&scheduler->admission.sharing, now);
 	if (staging_is_needed(&flight->staging) || flight->is_signal_alone || flight->after || job->moves ||
-	    job->multiprocessors > 0 || (by_bus ? !job->blocks : flight->weight != JOB_SHORT) ||
-	    job_has_peers(job))
+	    (by_bus ? !job->blocks : flight->weight != JOB_SHORT))
 		return;
 	sharing_note(&scheduler->admission.sharing, now,
 	             flight->has_followed ? job->ns : now - flight->started_ns, job_bytes(job), by_bus);

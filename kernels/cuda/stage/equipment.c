@@ -13,6 +13,7 @@ static void empty(struct pack_slots *slots, uint32_t most, uint64_t bytes)
 {
 	*slots = (struct pack_slots){ .most = most, .bytes = bytes };
 	TAILQ_INIT(&slots->free);
+	SLIST_INIT(&slots->lists);
 }
 
 int equipment_init(struct equipment *equipment, const struct device *device, struct cuda_plans *plans,
@@ -40,6 +41,12 @@ int equipment_init(struct equipment *equipment, const struct device *device, str
 /* The memory stays, and the driver is not asked. */
 static void leave(struct pack_slots *slots)
 {
+	struct pack_list *list;
+
+	while ((list = SLIST_FIRST(&slots->lists))) {
+		SLIST_REMOVE_HEAD(&slots->lists, entry);
+		free(list);
+	}
 	free(slots->slots);
 	empty(slots, slots->most, slots->bytes);
 }
@@ -72,9 +79,8 @@ int equipment_pass(struct equipment *equipment, CUstream from, CUstream to, stru
 
 /* ---- Pinned buffers ------------------------------------------------------------------------------------ */
 
-static int pin(struct pack_slots *slots, struct error *err)
+static int pin(size_t size, void **ret, struct error *err)
 {
-	const size_t size = slots->most * slots->bytes;
 	void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	int r;
 
@@ -85,8 +91,15 @@ static int pin(struct pack_slots *slots, struct error *err)
 	if (r < 0)
 		munmap(memory, size);
 	else
-		slots->memory = memory;
+		*ret = memory;
 	return r;
+}
+
+static void unpin(void *memory, size_t size)
+{
+	if (memory &&
+	    driver.cuMemHostUnregister(memory) == CUDA_SUCCESS) /* else the device may still use it */
+		munmap(memory, size);
 }
 
 static int make(struct pack_slots *slots, struct error *err)
@@ -109,15 +122,18 @@ static int make(struct pack_slots *slots, struct error *err)
 
 int pack_slots_open(struct pack_slots *slots, struct error *err)
 {
+	void *memory;
 	int r;
 
 	if (slots->slots)
 		return 0;
 	if (slots->most == 0)
 		return error_set(err, STATUS_NO_MEMORY, "out of memory");
-	r = pin(slots, err);
-	if (r == 0)
+	r = pin(slots->most * slots->bytes, &memory, err);
+	if (r == 0) {
+		slots->memory = memory;
 		r = make(slots, err);
+	}
 	if (r < 0)
 		pack_slots_close(slots);
 	return r;
@@ -125,15 +141,14 @@ int pack_slots_open(struct pack_slots *slots, struct error *err)
 
 void pack_slots_close(struct pack_slots *slots)
 {
+	struct pack_list *list;
+
 	assert(slots->jobs == 0);
 	for (uint32_t i = 0; i < slots->events; i++)
 		driver.cuEventDestroy(slots->slots[i].copied);
-	if (slots->memory) {
-		CUresult result = driver.cuMemHostUnregister(slots->memory);
-
-		if (result == CUDA_SUCCESS) /* else the device may still use it */
-			munmap(slots->memory, slots->most * slots->bytes);
-	}
+	unpin(slots->memory, slots->most * slots->bytes);
+	SLIST_FOREACH(list, &slots->lists, entry)
+		unpin(list->memory, list->bytes);
 	leave(slots);
 }
 
@@ -156,4 +171,45 @@ struct pack_slot *pack_slots_take(struct pack_slots *slots)
 void pack_slots_give(struct pack_slots *slots, struct pack_slot *slot)
 {
 	TAILQ_INSERT_HEAD(&slots->free, slot, entry);
+}
+
+/* ---- Pinned lists -------------------------------------------------------------------------------------- */
+
+#define LEAST_LIST_BYTES (UINT64_C(64) << 10)
+
+static bool has_room(struct pack_list *list, size_t bytes, struct error *err)
+{
+	size_t size = LEAST_LIST_BYTES;
+
+	if (bytes <= list->bytes)
+		return true;
+	while (size < bytes)
+		size *= 2;
+	unpin(list->memory, list->bytes);
+	list->memory = NULL;
+	list->bytes = 0;
+	if (pin(size, &list->memory, err) < 0)
+		return false;
+	list->bytes = size;
+	return true;
+}
+
+struct pack_list *pack_slots_take_list(struct pack_slots *slots, size_t bytes, struct error *err)
+{
+	struct pack_list *list = SLIST_FIRST(&slots->lists);
+
+	if (list)
+		SLIST_REMOVE_HEAD(&slots->lists, entry);
+	else
+		list = calloc(1, sizeof *list);
+	if (!list || has_room(list, bytes, err))
+		return list;
+	free(list);
+	return NULL;
+}
+
+void pack_slots_give_list(struct pack_slots *slots, struct pack_list *list)
+{
+	if (list)
+		SLIST_INSERT_HEAD(&slots->lists, list, entry);
 }

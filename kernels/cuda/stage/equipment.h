@@ -44,6 +44,13 @@ struct pack_slot {
 
 TAILQ_HEAD(pack_slot_list, pack_slot);
 
+/* Pinned memory for the list of a packed job. */
+struct pack_list {
+	void *memory;
+	size_t bytes;
+	SLIST_ENTRY(pack_list) entry;
+};
+
 struct pack_slots {
 	uint32_t most;           /* the number that are made */
 	uint64_t bytes;          /* of each */
@@ -52,6 +59,7 @@ struct pack_slots {
 	uint32_t events; /* made */
 	uint32_t jobs;   /* that share them */
 	struct pack_slot_list free;
+	SLIST_HEAD(, pack_list) lists; /* not in use; as many as there were jobs at once */
 };
 
 struct equipment {
@@ -81,7 +89,7 @@ int equipment_pass(struct equipment *equipment, CUstream from, CUstream to, stru
 /* Opens the slots unless they are open. Returns 0, or the status of the driver's refusal. */
 int pack_slots_open(struct pack_slots *slots, struct error *err);
 
-/* Frees the slots, none of which may be in use. */
+/* Frees the slots and the lists, none of which may be in use. */
 void pack_slots_close(struct pack_slots *slots);
 
 /* Returns how many slots a job may have in one direction. */
@@ -90,5 +98,10 @@ uint32_t pack_slots_share(const struct pack_slots *slots);
 /* Returns NULL if no slot is free. */
 struct pack_slot *pack_slots_take(struct pack_slots *slots);
 void pack_slots_give(struct pack_slots *slots, struct pack_slot *slot);
+
+/* Returns memory of at least so many bytes, whatever is in it, or NULL if there is none. The slots must be
+ * open. */
+struct pack_list *pack_slots_take_list(struct pack_slots *slots, size_t bytes, struct error *err);
+void pack_slots_give_list(struct pack_slots *slots, struct pack_list *list);
 
 #endif

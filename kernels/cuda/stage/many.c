@@ -153,10 +153,13 @@ static int launch_by(const struct many *many, const struct plan *plan, struct en
 	return r;
 }
 
-int many_launch_blocks(const struct many *many, struct engine_blocks *blocks, uint64_t dst, uint64_t src,
-                       struct error *err)
+static int launch_list(const struct many *many, struct error *err)
 {
-	struct engine_plan *plan = cuda_plan_of_list(many->job->move.plan, blocks, dst, src);
+	const struct engine_move *move = &many->job->move;
+	struct engine_blocks *blocks = many->job->blocks;
+	const uint64_t dst = address_of(move->dst, move->dst_offset),
+		       src = address_of(move->src, move->src_offset);
+	struct engine_plan *plan = cuda_plan_of_list(move->plan, blocks, dst, src);
 	int r;
 
 	if (!plan)
@@ -166,12 +169,24 @@ int many_launch_blocks(const struct many *many, struct engine_blocks *blocks, ui
 	return r;
 }
 
-static int launch_list(const struct many *many, struct error *err)
+int many_launch_listed(struct launcher *launcher, CUstream stream, const struct engine_move *move,
+                       struct engine_blocks *blocks, const struct many_list *listed, uint64_t dst,
+                       uint64_t src, struct error *err)
 {
-	const struct engine_move *move = &many->job->move;
+	struct engine_plan *plan = cuda_plan_of_list(move->plan, blocks, dst, src);
+	struct block_list list = list_of(blocks);
+	int r;
 
-	return many_launch_blocks(many, many->job->blocks, address_of(move->dst, move->dst_offset),
-	                          address_of(move->src, move->src_offset), err);
+	if (!plan)
+		return error_set(err, STATUS_NO_MEMORY, "no memory for a plan");
+	list.index = listed->index;
+	list.dst_layers = listed->dst_layers;
+	list.src_layers = listed->src_layers;
+	blocks->family = cuda_plan(plan)->family;
+	r = launch_blocks(launcher, stream, move->transform, cuda_plan(plan), dst, src, NULL, blocks, &list,
+	                  err);
+	engine_plan_unref(plan);
+	return r;
 }
 
 /* ---- Batches ------------------------------------------------------------------------------------------ */

@@ -21,9 +21,17 @@ struct many {
  * cannot be launched gets its status, and the others go on. */
 int many_launch(const struct many *many, struct error *err);
 
-/* Puts a move over a list that the host has on the stream, and sets its family. dst and src are the device's
- * addresses of elements [0, ..., 0] of block 0 of layer 0. */
-int many_launch_blocks(const struct many *many, struct engine_blocks *blocks, uint64_t dst, uint64_t src,
+/* The device has this list already: addresses of its entries, which name blocks in any case, and of the
+ * sides' layers, if they are not evenly spaced. */
+struct many_list {
+	uint64_t index;
+	uint64_t dst_layers, src_layers;
+};
+
+/* Puts the move over such a list on the stream, and sets the family of blocks. The move does not convert. dst
+ * and src are the device's addresses of elements [0, ..., 0] of block 0 of layer 0. */
+int many_launch_listed(struct launcher *launcher, CUstream stream, const struct engine_move *move,
+                       struct engine_blocks *blocks, const struct many_list *list, uint64_t dst, uint64_t src,
                        struct error *err);
 
 /* Completes a job that has ended without an error: the counts of entries, if the device has read the list,

@@ -13,7 +13,6 @@
 #include "job.h"
 #include "kernels/cuda/sched/stream_slots.h"
 #include "packing.h"
-#include "upload_buffer.h"
 
 enum pack_stretch_state {
 	PACK_STRETCH_COMING,
@@ -41,25 +40,38 @@ struct pack_room {
 	size_t bytes;
 };
 
+enum pack_stage {
+	PACK_FETCHING, /* The list is on its way from the device. */
+	PACK_REFUSED,  /* It turned out that the job is not to travel so, and nothing of it was moved. */
+	PACK_MOVING,
+};
+
 /* A stretch under way. */
 struct pack_stretch {
 	struct packing_stretch part;
 	enum pack_stretch_state state;
 	struct pack_count in, out;
+	uint64_t ready_ns; /* when its launch had nothing but others to wait for, by the monotonic clock */
 };
 
 struct pack_job {
 	/* These are the flight's, for good. */
 	struct equipment *equipment;
-	struct upload_buffer *upload_buffer;
 	struct fate *fate;
-	const CUevent *moved; /* the launch for stretch i records moved[i % slots] */
+	const CUevent *moved; /* The launch for stretch i records moved[i % slots]. */
+	uint64_t slack_ns;    /* A launch may take so much longer than its bytes account for. */
 
 	/* The fields from here on are of one job. */
 	struct engine_job *job;
 	struct stream_slot *slot;
 	uint64_t scratch; /* address */
 	struct packing packing;
+	struct pack_list *list; /* arrays of uint32_t, and then the device's entries */
+	enum pack_stage stage;
+	bool is_sent;               /* The list is on its way to the device, for launches. */
+	bool is_late;               /* A launch has waited for others. */
+	uint64_t moved_ns;          /* when a launch was last seen to have ended */
+	struct packing_cursor next; /* stretch to begin */
 	struct pack_group in_group; /* the threads that pack, and those that unpack */
 	struct pack_group out_group;
 	struct pack_slot_list slots;
@@ -71,7 +83,6 @@ struct pack_job {
 	uint64_t dst, src;                   /* the same for the device */
 	struct pack_guard host_in, host_out; /* what threads read, and what they write */
 	struct fault_range own[2];           /* of sides in one memory */
-	struct pack_room lists;              /* of uint32_t */
 	struct pack_room ranges;             /* of struct fault_range, of sides by tables */
 };
 

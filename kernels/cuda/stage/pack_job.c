@@ -6,18 +6,41 @@
 
 #include "kernels/cuda/driver/driver.h"
 #include "kernels/cuda/memory/memory.h"
+#include "kernels/cuda/sched/sharing.h"
 #include "kernels/host/memory.h"
 #include "many.h"
 #include "proto/arithmetic.h"
+#include "proto/clock.h"
 
 static bool advance(struct pack_job *pack, uint64_t i);
 
-/* ---- The beginning ------------------------------------------------------------------------------------- */
+/* ---- The list ------------------------------------------------------------------------------------------ */
 
-static const void *list_of(const struct engine_blocks *blocks)
+static uint64_t index_bytes(const struct engine_blocks *blocks)
 {
+	return blocks->n * blocks->index_bytes;
+}
+
+/* Returns whether the list lies on the device. */
+static bool is_fetched(const struct engine_blocks *blocks)
+{
+	return !blocks->index && !cuda_memory(blocks->index_memory)->host;
+}
+
+/* Returns where a list that is fetched goes: behind the arrays that are made of it. */
+static char *fetched_list(const struct pack_job *pack)
+{
+	return (char *)pack->list->memory + divide_up_u64(packing_list_bytes(&pack->packing), 8) * 8;
+}
+
+static const void *list_of(const struct pack_job *pack)
+{
+	const struct engine_blocks *blocks = pack->packing.blocks;
+
 	if (blocks->index)
 		return blocks->index;
+	if (is_fetched(blocks))
+		return fetched_list(pack);
 	return cuda_memory(blocks->index_memory)->data + blocks->index_offset;
 }
 
@@ -25,14 +48,14 @@ static void read_list(void *arg)
 {
 	struct pack_job *pack = arg;
 
-	packing_read(&pack->packing, list_of(pack->packing.blocks), pack->lists.memory);
+	packing_read(&pack->packing, list_of(pack), pack->list->memory);
 }
 
 static bool read_guarded(struct pack_job *pack)
 {
 	const struct engine_blocks *blocks = pack->packing.blocks;
 
-	if (blocks->index) {
+	if (blocks->index || is_fetched(blocks)) {
 		read_list(pack);
 		return true;
 	}
@@ -44,6 +67,43 @@ static bool read_guarded(struct pack_job *pack)
 	fate_fail(pack->fate, STATUS_DEVICE);
 	return false;
 }
+
+/* Begins to fetch the list. Where the end of that cannot be had, the device is given up. */
+static bool fetch_list(struct pack_job *pack)
+{
+	const struct engine_blocks *blocks = pack->packing.blocks;
+	const uint64_t from = cuda_memory(blocks->index_memory)->address + blocks->index_offset;
+	struct error *err = &pack->fate->why;
+	CUstream stream = pack->slot->stream;
+	int r = driver_call(err, cuMemcpyDtoHAsync, (fetched_list(pack), from, index_bytes(blocks), stream));
+
+	pack->slot->last = NULL;
+	if (driver_call(err, cuEventRecord, (pack->moved[0], stream)) < 0)
+		r = STATUS_DEVICE_LOST;
+	if (r < 0)
+		fate_fail(pack->fate, r);
+	return r == 0;
+}
+
+/* Sends the list to the device, for all launches. */
+static int send_list(struct pack_job *pack)
+{
+	int r = 0;
+
+	for (enum packing_part part = 0; part < PACKING_PARTS && r == 0; part++) {
+		struct packing_upload upload;
+
+		packing_upload(&pack->packing, part, &upload);
+		if (upload.size > 0)
+			r = driver_call(
+			    &pack->fate->why, cuMemcpyHtoDAsync,
+			    (pack->scratch + upload.at, upload.bytes, upload.size, pack->slot->stream));
+	}
+	pack->is_sent = r == 0;
+	return r;
+}
+
+/* ---- The beginning ------------------------------------------------------------------------------------- */
 
 /* Makes room for so many bytes, whatever was there. */
 static bool has_room(struct pack_room *room, size_t bytes)
@@ -119,78 +179,161 @@ static uint32_t threads_of(const struct pack_job *pack, uint32_t most)
 	return pack->job->host_threads > 0 ? min_u32(most, pack->job->host_threads) : most;
 }
 
-bool pack_job_begin(struct pack_job *pack, struct engine_job *job, const struct packing *packing,
-                    struct stream_slot *slot, uint64_t scratch)
+static bool has_rooms(struct pack_job *pack)
 {
-	struct packers *packers = &pack->equipment->packers;
-	struct pack_slots *slots = &pack->equipment->pack_slots;
-	const uint32_t n_ranges = count_ranges(&job->blocks->dst) + count_ranges(&job->blocks->src);
+	const struct engine_blocks *blocks = pack->packing.blocks;
+	const uint32_t n_ranges = count_ranges(&blocks->dst) + count_ranges(&blocks->src);
+	const uint64_t fetched = is_fetched(blocks) ? index_bytes(blocks) : 0;
 
+	pack->list = pack_slots_take_list(&pack->equipment->pack_slots,
+	                                  packing_list_bytes(&pack->packing) + 8 + fetched, &pack->fate->why);
+	return pack->list && has_room(&pack->ranges, n_ranges * sizeof(struct fault_range));
+}
+
+/* Reads the list, and begins to move the blocks unless they are not to travel so after all. */
+static bool begin_moving(struct pack_job *pack)
+{
+	struct engine_blocks *blocks = pack->packing.blocks;
+
+	if (!read_guarded(pack))
+		return false;
+	if (!packing_judge(&pack->packing, pack->equipment->pack_slots.bytes)) {
+		blocks->passed = blocks->beyond = 0;
+		return false;
+	}
+	if (pack->packing.n == 0) /* No packing will set the family. */
+		blocks->family = cuda_plan(pack->job->move.plan)->family;
+	pack->stage = PACK_MOVING;
+	return true;
+}
+
+static void init_job(struct pack_job *pack, struct engine_job *job, const struct packing *packing,
+                     struct stream_slot *slot, uint64_t scratch)
+{
 	pack->job = job;
 	pack->packing = *packing;
 	pack->slot = slot;
 	pack->scratch = scratch;
-	if (!has_slots(pack) || !packers_start(packers) ||
-	    !has_room(&pack->lists, packing_list_bytes(&pack->packing)) ||
-	    !has_room(&pack->ranges, n_ranges * sizeof(struct fault_range)) || !read_guarded(pack))
-		return false;
-	if (!packing_judge(&pack->packing, slots->bytes)) {
-		job->blocks->passed = job->blocks->beyond = 0;
-		return false;
-	}
-	if (pack->packing.n == 0) /* No packing will set the family. */
-		job->blocks->family = cuda_plan(job->move.plan)->family;
+	pack->stage = PACK_FETCHING;
+	pack->list = NULL;
+	pack->is_sent = pack->is_late = false;
+	pack->moved_ns = 0;
+	pack->next = (struct packing_cursor){ 0 };
 	TAILQ_INIT(&pack->slots);
-	pack->in_group = (struct pack_group){ .most = threads_of(pack, packers->most) };
+	pack->in_group = (struct pack_group){ .most = threads_of(pack, pack->equipment->packers.most) };
 	pack->out_group = (struct pack_group){ .most = threads_of(pack, MOST_UNPACKERS) };
 	pack->coming = pack->going = 0;
 	pack->begun = pack->ended = 0;
-	set_places(pack, &job->move);
-	set_guards(pack, &job->move);
-	slots->jobs++;
-	return true;
+}
+
+bool pack_job_begin(struct pack_job *pack, struct engine_job *job, const struct packing *packing,
+                    struct stream_slot *slot, uint64_t scratch)
+{
+	init_job(pack, job, packing, slot, scratch);
+	if (!has_slots(pack) || !packers_start(&pack->equipment->packers))
+		return false;
+	pack->equipment->pack_slots.jobs++;
+	if (has_rooms(pack)) {
+		set_places(pack, &job->move);
+		set_guards(pack, &job->move);
+		if (is_fetched(job->blocks) ? fetch_list(pack) : begin_moving(pack))
+			return true;
+	}
+	pack_job_end(pack);
+	return false;
 }
 
 /* ---- Steps --------------------------------------------------------------------------------------------- */
 
+static bool is_ended(const struct pack_job *pack)
+{
+	return pack->ended == pack->begun && packing_is_at_end(&pack->packing, &pack->next);
+}
+
 static bool open_stretches(struct pack_job *pack)
 {
+	const struct packing *p = &pack->packing;
 	bool moved = false;
 
-	while (pack->begun < pack->packing.stretches && pack->begun - pack->ended < pack->packing.slots) {
-		struct pack_stretch *stretch = pack_stretch_at(pack, pack->begun);
+	while (!packing_is_at_end(p, &pack->next) && pack->begun - pack->ended < p->slots) {
+		struct pack_stretch *stretch = pack_stretch_at(pack, pack->begun++);
 
 		*stretch = (struct pack_stretch){ .state = PACK_STRETCH_COMING };
-		packing_stretch_at(&pack->packing, pack->begun++, &stretch->part);
+		packing_stretch_next(p, &pack->next, p->is_busy || pack->is_late, &stretch->part);
 		moved = true;
 	}
 	return moved;
 }
 
-/* What is on the device is waited for, whatever has become of the job. */
-static bool poll_moving(struct pack_job *pack, uint64_t i)
+/* Returns whether what the event says is over. What is on the device is waited for, whatever has become of
+ * the job. */
+static bool is_over(struct pack_job *pack, CUevent event)
 {
-	struct pack_stretch *stretch = pack_stretch_at(pack, i);
-	CUresult result;
+	const CUresult result = driver.cuEventQuery(event);
 
-	if (stretch->state != PACK_STRETCH_MOVING)
-		return false;
-	result = driver.cuEventQuery(pack->moved[i % pack->packing.slots]);
 	if (result == CUDA_ERROR_NOT_READY)
 		return false;
 	if (result != CUDA_SUCCESS) {
 		driver_fail(&pack->fate->why, result, "cuEventQuery(event)");
 		fate_fail(pack->fate, STATUS_DEVICE_LOST);
-		return true;
 	}
+	return true;
+}
+
+static bool poll_fetching(struct pack_job *pack)
+{
+	if (pack->stage != PACK_FETCHING || !is_over(pack, pack->moved[0]))
+		return false;
+	if (!fate_is_open(pack->fate) || !begin_moving(pack))
+		pack->stage = PACK_REFUSED;
+	return true;
+}
+
+/* Notes whether the launch of a stretch has waited for others: longer than for the launch before it, or for
+ * the copies that bring its blocks. */
+static void note_wait(struct pack_job *pack, const struct pack_stretch *stretch)
+{
+	const struct packing *p = &pack->packing;
+	const uint64_t now = clock_ns();
+	const uint64_t since = stretch->ready_ns > pack->moved_ns ? stretch->ready_ns : pack->moved_ns;
+	const uint64_t bytes =
+	    packing_bytes(&p->dst, &stretch->part) + packing_bytes(&p->src, &stretch->part);
+
+	pack->is_late |= sharing_is_late(pack->slack_ns, now - since, bytes, false);
+	pack->moved_ns = now;
+}
+
+static bool is_there(const struct pack_job *pack, const struct pack_stretch *stretch)
+{
+	const struct packing_side *src = &pack->packing.src;
+
+	return src->way == PACKING_IN_PLACE || stretch->in.landed == packing_chunks(src, &stretch->part);
+}
+
+static bool poll_moving(struct pack_job *pack, uint64_t i)
+{
+	struct pack_stretch *stretch = pack_stretch_at(pack, i);
+
+	if (stretch->state != PACK_STRETCH_MOVING)
+		return false;
+	if (!is_over(pack, pack->moved[i % pack->packing.slots])) {
+		if (!is_there(pack, stretch))
+			stretch->ready_ns = clock_ns();
+		return false;
+	}
+	if (pack->fate->status == STATUS_DEVICE_LOST)
+		return true;
+	note_wait(pack, stretch);
 	stretch->state = pack->packing.dst.way == PACKING_IN_PLACE ? PACK_STRETCH_DONE : PACK_STRETCH_GOING;
 	return true;
 }
 
 bool pack_job_poll(struct pack_job *pack)
 {
-	bool moved = pack_chunks_poll(pack);
+	bool moved = pack_chunks_poll(pack) | poll_fetching(pack);
 
+	if (pack->stage != PACK_MOVING)
+		return moved;
 	if (fate_is_open(pack->fate))
 		moved |= open_stretches(pack);
 	for (uint64_t i = pack->ended; i < pack->begun && pack->fate->status != STATUS_DEVICE_LOST; i++) {
@@ -205,13 +348,25 @@ bool pack_job_poll(struct pack_job *pack)
 	return moved;
 }
 
+bool pack_job_is_refused(const struct pack_job *pack)
+{
+	return pack->stage == PACK_REFUSED;
+}
+
+bool pack_job_is_late(const struct pack_job *pack)
+{
+	return pack->is_late;
+}
+
 bool pack_job_is_moved(const struct pack_job *pack)
 {
-	return pack->ended == pack->packing.stretches;
+	return pack->stage == PACK_MOVING && is_ended(pack);
 }
 
 bool pack_job_is_over(const struct pack_job *pack)
 {
+	if (pack->stage != PACK_MOVING)
+		return pack->stage == PACK_REFUSED;
 	if (pack_job_is_moved(pack))
 		return true;
 	if (fate_is_open(pack->fate) || !TAILQ_EMPTY(&pack->slots))
@@ -224,52 +379,41 @@ bool pack_job_is_over(const struct pack_job *pack)
 
 /* ---- Stretches ----------------------------------------------------------------------------------------- */
 
-static bool is_one_moving(struct pack_job *pack)
-{
-	for (uint64_t i = pack->ended; i < pack->begun; i++)
-		if (pack_stretch_at(pack, i)->state == PACK_STRETCH_MOVING)
-			return true;
-	return false;
-}
-
 static int launch(struct pack_job *pack, uint64_t i)
 {
 	const struct packing *p = &pack->packing;
 	const uint32_t slot = (uint32_t)(i % p->slots);
-	const struct many many = { &pack->equipment->launcher, pack->upload_buffer, pack->job,
-		                   pack->slot->stream };
+	struct launcher *launcher = &pack->equipment->launcher;
+	CUstream stream = pack->slot->stream;
 	struct error *err = &pack->fate->why;
-	struct engine_blocks blocks;
-	int64_t dst, src;
-	int r = 0;
+	struct packing_launch list;
+	int r = pack->is_sent ? 0 : send_list(pack);
 
-	launcher_set_job(many.launcher, pack->job->multiprocessors);
-	packing_list(p, &pack_stretch_at(pack, i)->part, &blocks, &dst, &src);
-	if (p->src.way != PACKING_IN_PLACE)
-		r = equipment_pass(pack->equipment, pack->equipment->copy_in, many.stream, err);
+	launcher_set_job(launcher, pack->job->multiprocessors);
+	packing_launch(p, &pack_stretch_at(pack, i)->part, pack->scratch, &list);
+	if (r == 0 && p->src.way != PACKING_IN_PLACE)
+		r = equipment_pass(pack->equipment, pack->equipment->copy_in, stream, err);
+	if (r < 0)
+		return r;
+	r = many_launch_listed(
+	    launcher, stream, &pack->job->move, &list.blocks,
+	    &(struct many_list){ list.index, list.dst_layers, list.src_layers },
+	    (uint64_t)list.dst +
+		(p->dst.way == PACKING_IN_PLACE ? pack->dst : packing_dst_place(p, pack->scratch, slot)),
+	    (uint64_t)list.src +
+		(p->src.way == PACKING_IN_PLACE ? pack->src : packing_src_place(p, pack->scratch, slot)),
+	    err);
 	if (r == 0)
-		r = many_launch_blocks(&many, &blocks,
-		                       (uint64_t)dst + (p->dst.way == PACKING_IN_PLACE
-		                                            ? pack->dst
-		                                            : packing_dst_place(p, pack->scratch, slot)),
-		                       (uint64_t)src + (p->src.way == PACKING_IN_PLACE
-		                                            ? pack->src
-		                                            : packing_src_place(p, pack->scratch, slot)),
-		                       err);
-	if (r == 0)
-		pack->job->blocks->family = blocks.family;
+		pack->job->blocks->family = list.blocks.family;
 	return r;
 }
 
-/* Behind all that comes. The kernel's list may lie in the flight's one upload buffer, so that a job
- * has one on the device at a time. */
-static bool move(struct pack_job *pack, uint64_t i)
+/* Launches what moves stretch i, behind all that comes. */
+static void move(struct pack_job *pack, uint64_t i)
 {
-	int r, end;
+	struct pack_stretch *stretch = pack_stretch_at(pack, i);
+	int r = launch(pack, i), end;
 
-	if (is_one_moving(pack))
-		return false;
-	r = launch(pack, i);
 	if (r < 0)
 		fate_fail(pack->fate, r);
 	end = driver_call(&pack->fate->why, cuEventRecord,
@@ -277,8 +421,8 @@ static bool move(struct pack_job *pack, uint64_t i)
 	if (end < 0)
 		fate_fail(pack->fate, STATUS_DEVICE_LOST);
 	pack->slot->last = NULL;
-	pack_stretch_at(pack, i)->state = PACK_STRETCH_MOVING;
-	return true;
+	stretch->ready_ns = clock_ns();
+	stretch->state = PACK_STRETCH_MOVING;
 }
 
 static bool advance_coming(struct pack_job *pack, uint64_t i)
@@ -291,8 +435,10 @@ static bool advance_coming(struct pack_job *pack, uint64_t i)
 
 	if (!fate_is_open(pack->fate) || (p->is_plain ? stretch->in.landed : stretch->in.copied) < chunks)
 		return moved;
-	if (!p->is_plain)
-		return move(pack, i) || moved;
+	if (!p->is_plain) {
+		move(pack, i);
+		return true;
+	}
 	stretch->state = p->dst.way == PACKING_IN_PLACE ? PACK_STRETCH_DONE : PACK_STRETCH_GOING;
 	return true;
 }
@@ -325,12 +471,14 @@ static bool advance(struct pack_job *pack, uint64_t i)
 
 void pack_job_end(struct pack_job *pack)
 {
+	struct pack_slots *slots = &pack->equipment->pack_slots;
+
 	pack_chunks_drop(pack);
-	pack->equipment->pack_slots.jobs--;
+	pack_slots_give_list(slots, pack->list);
+	slots->jobs--;
 }
 
 void pack_job_deinit(struct pack_job *pack)
 {
-	free(pack->lists.memory);
 	free(pack->ranges.memory);
 }

@@ -5,15 +5,17 @@
 #include "packing.h"
 
 #include <endian.h>
+#include <string.h>
 
 #include "kernels/nest/loop_nest.h"
 #include "kernels/nest/narrow.h"
 #include "proto/arithmetic.h"
 
-#define ALIGN        16
-#define ROOM_ALIGN   256       /* of scratch memory for a side */
-#define MOST_ENTRIES 4096      /* of a stretch: as many as go with a launch */
-#define COPY_BYTES   (4 << 20) /* of a chunk that the copy engine takes as it is */
+#define ALIGN      16
+#define ROOM_ALIGN 256 /* of scratch memory for a side */
+#define COPY_SLOTS 2   /* The copy engine takes chunks of about so many pinned buffers. */
+#define SHORTER    4   /* Pieces for the copy engine may be so many times shorter than beside threads. */
+#define DOUBLINGS  3   /* of stretches, while launches do not wait: to 32 MiB */
 
 static bool set_ways(struct packing *p, const struct packing_places *places,
                      const struct packing_limits *limits);
@@ -57,21 +59,48 @@ bool packing_init(struct packing *ret, const struct engine_job *job, const struc
 	const struct transform *t = job->move.transform;
 	const struct tensor_extent reads = transform_reads(t), writes = transform_writes(t);
 	const uint64_t items = blocks->n * blocks->layers;
+	const uint64_t least = limits->has_threads || limits->least_bytes > limits->stretch_bytes
+	                           ? limits->least_bytes
+	                           : limits->stretch_bytes;
 
-	*ret = (struct packing){ .transform = t, .blocks = blocks, .piece_bytes = limits->piece_bytes };
-	if (limits->slot_bytes == 0 || !places->list_is_host || blocks->n > PACKING_MOST_ENTRIES ||
-	    blocks->limit > INT32_MAX || t->count == 0 || extent_bytes(reads) == 0)
+	*ret = (struct packing){ .transform = t,
+		                 .blocks = blocks,
+		                 .has_threads = limits->has_threads,
+		                 .is_busy = limits->is_busy,
+		                 .run_bytes = limits->run_bytes,
+		                 .stretch_bytes = limits->stretch_bytes,
+		                 .piece_bytes = limits->piece_bytes };
+	if (limits->slot_bytes == 0 || blocks->n > PACKING_MOST_ENTRIES || blocks->limit > INT32_MAX ||
+	    t->count == 0 || extent_bytes(reads) == 0)
 		return false;
-	if ((places->dst_is_host && (extent_bytes(writes) != (uint64_t)t->count * t->element ||
-	                             extent_bytes(writes) < limits->run_bytes)) ||
-	    (places->src_is_host &&
-	     (transform_read_bytes(t) < extent_bytes(reads) / 2 || extent_bytes(reads) < limits->run_bytes)))
+	if ((places->dst_is_host && extent_bytes(writes) != (uint64_t)t->count * t->element) ||
+	    (places->src_is_host && transform_read_bytes(t) < extent_bytes(reads) / 2))
 		return false;
 	set_side(&ret->dst, &blocks->dst, writes);
 	set_side(&ret->src, &blocks->src, reads);
-	if (items * (places->src_is_host ? ret->src.bytes : ret->dst.bytes) < limits->least_bytes)
+	if (items * (places->src_is_host ? ret->src.bytes : ret->dst.bytes) < least)
 		return false;
 	return set_ways(ret, places, limits) && divide(ret, limits);
+}
+
+/* Returns whether threads may copy the blocks of a side on the host. */
+static bool is_for_threads(const struct packing *p, const struct packing_side *side)
+{
+	return p->has_threads && side->bytes >= p->run_bytes;
+}
+
+/* Between two places on the host the copy engine is faster than a kernel only beside others. */
+static bool may_go(const struct packing *p)
+{
+	const struct packing_side *sides[] = { &p->dst, &p->src };
+	uint32_t on_host = 0;
+
+	for (int i = 0; i < 2; i++) {
+		on_host += sides[i]->way != PACKING_IN_PLACE;
+		if (sides[i]->way == PACKING_BY_THREADS && !is_for_threads(p, sides[i]))
+			return false;
+	}
+	return on_host == 1 || (on_host == 2 && p->has_threads);
 }
 
 static enum packing_way host_way(const struct packing *p, const struct packing_side *side)
@@ -83,8 +112,13 @@ static enum packing_way host_way(const struct packing *p, const struct packing_s
 
 static void set_pitch(struct packing_side *side, bool is_plain, const struct packing_limits *limits)
 {
+	const uint64_t copied = COPY_SLOTS * limits->slot_bytes;
+
 	side->pitch = is_plain ? side->bytes : divide_up_u64(side->bytes, ALIGN) * ALIGN;
-	side->chunk_bytes = side->way == PACKING_BY_THREADS ? limits->slot_bytes : COPY_BYTES;
+	if (side->way == PACKING_BY_THREADS)
+		side->chunk_bytes = limits->slot_bytes;
+	else
+		side->chunk_bytes = side->pitch < copied ? copied / side->pitch * side->pitch : side->pitch;
 }
 
 static bool set_ways(struct packing *p, const struct packing_places *places,
@@ -99,11 +133,10 @@ static bool set_ways(struct packing *p, const struct packing_places *places,
 	              loop_nest_is_run(p->transform);
 	set_pitch(&p->dst, p->is_plain, limits);
 	set_pitch(&p->src, p->is_plain, limits);
-	return p->dst.way != PACKING_IN_PLACE || p->src.way != PACKING_IN_PLACE;
+	return may_go(p);
 }
 
-/* ---- Stretches
- * --------------------------------------------------------------------------------------------- */
+/* ---- Scratch memory ------------------------------------------------------------------------------------ */
 
 /* So many bytes with a phase before them. */
 static uint64_t place_bytes(uint64_t bytes)
@@ -111,79 +144,191 @@ static uint64_t place_bytes(uint64_t bytes)
 	return (bytes + 2 * ROOM_ALIGN - 1) / ROOM_ALIGN * ROOM_ALIGN;
 }
 
-static void set_rooms(struct packing *p)
+/* Sets the rooms of both sides for stretches of so many items. Returns their sum. */
+static uint64_t set_rooms(struct packing *p, uint64_t items)
 {
-	const uint64_t items = p->most_entries * p->most_layers;
 	const bool both = p->dst.way != PACKING_IN_PLACE && p->src.way != PACKING_IN_PLACE;
 
+	p->most_items = items;
 	p->dst.room = p->src.room = 0;
 	if (p->src.way != PACKING_IN_PLACE && (!p->is_plain || both))
 		p->src.room = place_bytes(items * p->src.pitch);
 	if (p->dst.way != PACKING_IN_PLACE && !p->is_plain)
 		p->dst.room = place_bytes(items * p->dst.pitch);
+	return p->dst.room + p->src.room;
 }
 
-static uint64_t count_stretches(const struct packing *p, uint64_t n)
+static uint64_t pitch_of(const struct packing *p)
 {
-	return divide_up_u64(n, p->most_entries) * divide_up_u64(p->blocks->layers, p->most_layers);
+	return p->dst.pitch > p->src.pitch ? p->dst.pitch : p->src.pitch;
 }
 
-static bool divide_into(struct packing *p, uint64_t bytes)
+static uint64_t items_in(const struct packing *p, uint64_t bytes)
 {
-	const uint64_t pitch = p->dst.pitch > p->src.pitch ? p->dst.pitch : p->src.pitch;
-	const uint64_t items = bytes / pitch > 1 ? bytes / pitch : 1, n = p->blocks->n;
+	const uint64_t items = bytes / pitch_of(p);
 
-	p->most_entries = min_u64(min_u64(items, MOST_ENTRIES), n);
-	p->most_layers = 1;
-	if (p->most_entries == n)
-		p->most_layers = (uint32_t)min_u64(items / n, p->blocks->layers);
-	set_rooms(p);
-	return items > 1;
+	return items > 1 ? items : 1;
 }
 
-/* Shorter ones, until as many as are to be under way fit into scratch memory; or else fewer of them. */
+/* Returns how many items fit into so many bytes; 0: not even one. */
+static uint64_t items_that_fit(struct packing *p, uint64_t bytes)
+{
+	const uint64_t one = set_rooms(p, 1), sides = (p->dst.room > 0) + (p->src.room > 0);
+	const uint64_t phases = sides * 2 * ROOM_ALIGN;
+	const uint64_t pitch = (p->dst.room > 0 ? p->dst.pitch : 0) + (p->src.room > 0 ? p->src.pitch : 0);
+
+	if (bytes < one)
+		return 0;
+	return bytes < phases + pitch ? 1 : (bytes - phases) / pitch;
+}
+
+/* Returns the scratch bytes of the list that kernels read. */
+static uint64_t list_room(const struct packing *p)
+{
+	struct packing_upload last;
+
+	packing_upload(p, PACKING_SRC_LAYERS, &last);
+	return p->is_plain ? 0 : place_bytes(last.at + last.size);
+}
+
+/* As many stretches as are to be under way share what the job can have, or else fewer of them. */
 static bool divide(struct packing *p, const struct packing_limits *limits)
 {
-	uint64_t bytes = limits->stretch_bytes;
-	bool can_shrink = divide_into(p, bytes);
-	uint64_t room;
+	const uint64_t total = p->blocks->n * p->blocks->layers;
+	uint64_t items, room;
 
-	p->slots = PACKING_MOST_SLOTS;
-	while ((room = p->dst.room + p->src.room) * p->slots > limits->scratch_bytes) {
-		if (can_shrink)
-			can_shrink = divide_into(p, bytes /= 2);
-		else if (p->slots > 1)
-			p->slots--;
-		else
-			return false;
+	p->n = (uint32_t)p->blocks->n;
+	p->slots = (uint32_t)min_u64(PACKING_MOST_SLOTS, divide_up_u64(total, items_in(p, p->stretch_bytes)));
+	if (set_rooms(p, 1) == 0) {
+		p->most_items = items_in(p, p->stretch_bytes << DOUBLINGS);
+		return true;
 	}
-	p->slots = (uint32_t)min_u64(p->slots, count_stretches(p, p->blocks->n));
-	p->scratch_bytes = room * p->slots;
-	return true;
+	p->list_room = list_room(p);
+	if (p->list_room > limits->scratch_bytes)
+		return false;
+	room = limits->scratch_bytes - p->list_room;
+	while ((items = items_that_fit(p, room / p->slots)) == 0 && p->slots > 1)
+		p->slots--;
+	p->scratch_bytes = p->list_room + p->slots * set_rooms(p, min_u64(items, total));
+	return items > 0;
 }
 
-void packing_stretch_at(const struct packing *p, uint64_t i, struct packing_stretch *ret)
-{
-	const uint64_t groups = divide_up_u64(p->blocks->layers, p->most_layers);
+/* ---- Stretches ----------------------------------------------------------------------------------------- */
 
-	ret->first = i / groups * p->most_entries;
-	ret->n = min_u64(p->most_entries, p->n - ret->first);
-	ret->layer = (uint32_t)(i % groups) * p->most_layers;
-	ret->layers = (uint32_t)min_u64(p->most_layers, p->blocks->layers - ret->layer);
+bool packing_is_at_end(const struct packing *p, const struct packing_cursor *at)
+{
+	return p->n == 0 || at->layer == p->blocks->layers;
 }
 
-/* ---- The list
- * ---------------------------------------------------------------------------------------------- */
-
-/* At any address; volatile, so that what is checked is what is used. */
-typedef volatile uint32_t __attribute__((aligned(1), may_alias)) entry4;
-typedef volatile uint64_t __attribute__((aligned(1), may_alias)) entry8;
-
-static int64_t read_entry(const char *list, uint8_t bytes, uint64_t i)
+static uint64_t stretch_items(const struct packing *p, uint64_t stretches, bool is_busy)
 {
-	const void *at = list + i * bytes;
+	if (is_busy)
+		return p->most_items;
+	return min_u64(items_in(p, p->stretch_bytes << min_u64(stretches, DOUBLINGS)), p->most_items);
+}
 
-	return bytes == 4 ? (int32_t)le32toh(*(const entry4 *)at) : (int64_t)le64toh(*(const entry8 *)at);
+/* All entries of some layers, or some entries of a layer. */
+void packing_stretch_next(const struct packing *p, struct packing_cursor *at, bool is_busy,
+                          struct packing_stretch *ret)
+{
+	const uint64_t items = stretch_items(p, at->stretches++, is_busy);
+
+	*ret = (struct packing_stretch){
+		.first = at->entry, .n = min_u64(items, p->n - at->entry), .layer = at->layer, .layers = 1
+	};
+	if (ret->n == p->n)
+		ret->layers = (uint32_t)min_u64(items / p->n, p->blocks->layers - at->layer);
+	at->entry += ret->n;
+	if (at->entry < p->n)
+		return;
+	at->entry = 0;
+	at->layer += ret->layers;
+}
+
+/* ---- The list ------------------------------------------------------------------------------------------ */
+
+#define GROUP 64
+
+#define PASSED UINT32_MAX
+#define BEYOND (UINT32_C(1) << 31)
+
+/* Entries are read by groups of a size that the compiler knows: hundreds of thousands have to be ready before
+ * the first launch. Beyond the list's end a group is filled up with PASSED. */
+struct group {
+	uint64_t first; /* entry */
+	uint32_t n;
+	uint32_t block[GROUP]; /* or PASSED, or any other number from the limit on */
+};
+
+static void narrow_group(const uint64_t wide[GROUP], uint32_t block[GROUP])
+{
+	uint64_t beyond = 0;
+
+	for (uint32_t k = 0; k < GROUP; k++) {
+		block[k] = (uint32_t)le64toh(wide[k]);
+		beyond |= le64toh(wide[k]);
+	}
+	for (uint32_t k = 0; k < GROUP && beyond >> 31; k++) {
+		const uint64_t entry = le64toh(wide[k]);
+
+		if (entry >> 31)
+			block[k] = entry == UINT64_MAX ? PASSED : BEYOND;
+	}
+}
+
+/* Copies the entries first, so that what is checked is what is used, whoever writes to the list meanwhile. */
+static void read_group(const char *list, const struct engine_blocks *blocks, struct group *group)
+{
+	const char *from = list + group->first * blocks->index_bytes;
+	uint64_t wide[GROUP];
+	void *to = blocks->index_bytes == sizeof *wide ? (void *)wide : group->block;
+
+	group->n = (uint32_t)min_u64(GROUP, blocks->n - group->first);
+	if (group->n == GROUP) {
+		memcpy(to, from, GROUP * blocks->index_bytes);
+	} else {
+		memset(to, 0xff, GROUP * blocks->index_bytes);
+		memcpy(to, from, group->n * blocks->index_bytes);
+	}
+	__asm__ volatile("" : : "r"(to) : "memory");
+	if (to == wide) {
+		narrow_group(wide, group->block);
+		return;
+	}
+	for (uint32_t k = 0; k < GROUP; k++)
+		group->block[k] = le32toh(group->block[k]);
+}
+
+static bool is_all_blocks(const struct group *group, uint32_t limit)
+{
+	uint32_t beyond = 0; /* the highest bit: of one that is no block */
+
+	for (uint32_t k = 0; k < GROUP; k++)
+		beyond |= group->block[k] | (limit - 1 - (group->block[k] & INT32_MAX));
+	return beyond <= INT32_MAX;
+}
+
+static void add_all(const struct group *group, uint32_t *restrict entry, uint32_t *restrict named)
+{
+	for (uint32_t k = 0; k < GROUP; k++)
+		entry[k] = (uint32_t)group->first + k;
+	memcpy(named, group->block, sizeof group->block);
+}
+
+/* Adds those that name a block, and counts the others. */
+static void add_some(struct packing *p, const struct group *group, uint32_t *entry, uint32_t *named)
+{
+	struct engine_blocks *blocks = p->blocks;
+
+	for (uint32_t k = 0; k < group->n; k++) {
+		if (group->block[k] < blocks->limit) {
+			entry[p->n] = (uint32_t)group->first + k;
+			named[p->n++] = group->block[k];
+		} else {
+			blocks->passed += group->block[k] == PASSED;
+			blocks->beyond += group->block[k] != PASSED;
+		}
+	}
 }
 
 uint64_t packing_list_bytes(const struct packing *p)
@@ -197,24 +342,46 @@ void packing_read(struct packing *p, const void *list, uint32_t *arrays)
 {
 	struct engine_blocks *blocks = p->blocks;
 	uint32_t *entry = arrays, *named = arrays + blocks->n, *number = named + blocks->n;
+	struct group group;
 
 	p->n = 0;
 	blocks->passed = blocks->beyond = 0;
-	for (uint64_t i = 0; i < blocks->n; i++) {
-		const int64_t block = read_entry(list, blocks->index_bytes, i);
-
-		number[i] = (uint32_t)i;
-		if (block >= 0 && (uint64_t)block < blocks->limit) {
-			entry[p->n] = (uint32_t)i;
-			named[p->n++] = (uint32_t)block;
+	for (group.first = 0; group.first < blocks->n; group.first += GROUP) {
+		read_group(list, blocks, &group);
+		if (is_all_blocks(&group, (uint32_t)blocks->limit)) {
+			add_all(&group, entry + p->n, named + p->n);
+			p->n += GROUP;
 		} else {
-			blocks->passed += block == -1;
-			blocks->beyond += block != -1;
+			add_some(p, &group, entry, named);
 		}
 	}
 	p->dst.block = blocks->scatter ? named : entry;
 	p->src.block = blocks->scatter ? entry : named;
-	p->stretches = count_stretches(p, p->n);
+	p->dst.is_dense = blocks->scatter ? false : p->n == blocks->n && follows(&p->dst);
+	p->src.is_dense = blocks->scatter && p->n == blocks->n && follows(&p->src);
+	if (p->dst.way == PACKING_IN_PLACE || p->src.way == PACKING_IN_PLACE)
+		return;
+	for (uint32_t k = 0; k < p->n; k++)
+		number[k] = k;
+}
+
+/* Modulo 2^64, as steps may be negative. */
+static uint64_t layer_place(const struct engine_blocks_side *blocks, uint32_t layer)
+{
+	return blocks->layers ? (uint64_t)blocks->layers[layer] : layer * blocks->layer_step;
+}
+
+/* Whether each layer's blocks follow those of the layer before, if they follow each other. */
+static bool layers_follow(const struct packing *p, const struct packing_side *side)
+{
+	const struct engine_blocks_side *blocks = side->blocks;
+
+	if (!side->is_dense || blocks->table)
+		return false;
+	for (uint32_t l = 1; l < p->blocks->layers; l++)
+		if (layer_place(blocks, l) != layer_place(blocks, l - 1) + p->n * side->bytes)
+			return false;
+	return true;
 }
 
 /* How many pieces the blocks of a layer are. */
@@ -222,6 +389,8 @@ static uint64_t count_pieces(const struct packing *p, const struct packing_side 
 {
 	uint64_t pieces = 1;
 
+	if (side->is_dense)
+		return 1;
 	if (!follows(side))
 		return p->n;
 	for (uint32_t k = 1; k < p->n; k++)
@@ -229,11 +398,17 @@ static uint64_t count_pieces(const struct packing *p, const struct packing_side 
 	return pieces;
 }
 
+/* Shorter pieces will do where a kernel would have to wait for the bus, block by block; and one for each
+ * layer where it would have to wait for others, too. */
 static bool has_long_pieces(const struct packing *p, const struct packing_side *side)
 {
 	const uint64_t bytes = p->n * side->bytes, pieces = count_pieces(p, side);
+	const uint64_t least = side->way == PACKING_BY_COPIES && !is_for_threads(p, side)
+	                           ? p->piece_bytes / SHORTER
+	                           : p->piece_bytes;
 
-	return pieces == 1 || bytes / pieces >= p->piece_bytes;
+	return bytes / pieces >= least ||
+	       (pieces == 1 && (p->has_threads || p->blocks->layers == 1 || layers_follow(p, side)));
 }
 
 bool packing_judge(struct packing *p, uint64_t slot_bytes)
@@ -248,7 +423,7 @@ bool packing_judge(struct packing *p, uint64_t slot_bytes)
 		if (sides[i]->way == PACKING_IN_PLACE && p->is_plain && !has_long_pieces(p, sides[i]))
 			return false;
 	}
-	return true;
+	return may_go(p);
 }
 
 /* ---- Bytes
@@ -271,12 +446,6 @@ void packing_chunk(const struct packing_side *side, const struct packing_stretch
 	*ret_to = min_u64(*ret_from + side->chunk_bytes, packing_bytes(side, stretch));
 }
 
-/* Modulo 2^64, as steps may be negative. */
-static uint64_t layer_place(const struct engine_blocks_side *blocks, uint32_t layer)
-{
-	return blocks->layers ? (uint64_t)blocks->layers[layer] : layer * blocks->layer_step;
-}
-
 static uint64_t item_place(const struct packing_side *side, const struct packing_stretch *stretch,
                            uint64_t item)
 {
@@ -285,11 +454,46 @@ static uint64_t item_place(const struct packing_side *side, const struct packing
 	       (uint64_t)side->low;
 }
 
+/* Returns how many items from this one on, of its layer and at most so many, follow each other. */
+static uint64_t items_in_run(const struct packing_side *side, const struct packing_stretch *stretch,
+                             uint64_t item, uint64_t most)
+{
+	const uint64_t first = item % stretch->n;
+	const uint32_t *block = side->block + stretch->first + first;
+	uint64_t n = 1;
+
+	most = min_u64(most, stretch->n - first);
+	if (side->is_dense)
+		return most;
+	while (n < most && block[n] == block[n - 1] + 1 && follows(side))
+		n++;
+	return n;
+}
+
+/* Returns the item behind those that follow each other from this one on, as far as byte `end`: to the end of
+ * the stretch by way of further layers, if these follow, too. */
+static uint64_t piece_end(const struct packing_side *side, const struct packing_stretch *stretch,
+                          uint64_t item, uint64_t end)
+{
+	const uint64_t items = stretch->n * stretch->layers, last = divide_up_u64(end, side->pitch);
+	uint64_t place = item_place(side, stretch, item), run;
+
+	if (side->pitch != side->bytes)
+		return item + 1;
+	do {
+		run = items_in_run(side, stretch, item, last - item);
+		item += run;
+		place += run * side->bytes;
+	} while (item < last && item < items && item % stretch->n == 0 && !side->blocks->table &&
+	         item_place(side, stretch, item) == place);
+	return item;
+}
+
 struct packing_piece packing_next(const struct packing_side *side, const struct packing_stretch *stretch,
                                   uint64_t *at, uint64_t end)
 {
 	const uint64_t items = stretch->n * stretch->layers;
-	uint64_t item = *at / side->pitch, within = *at % side->pitch, place, stop;
+	uint64_t item = *at / side->pitch, within = *at % side->pitch, stop;
 
 	if (within >= side->bytes) {
 		item++;
@@ -300,24 +504,14 @@ struct packing_piece packing_next(const struct packing_side *side, const struct 
 	*at = end;
 	if (piece.at >= end || item >= items)
 		return (struct packing_piece){ .at = end };
-	place = item_place(side, stretch, item);
-	piece.place = (int64_t)(place + within);
-	stop = item * side->pitch + side->bytes;
-	while (stop < end && side->pitch == side->bytes && ++item < items) {
-		const uint64_t next = item_place(side, stretch, item);
-
-		if (next != place + side->bytes || (side->blocks->table && item % stretch->n == 0))
-			break;
-		place = next;
-		stop += side->bytes;
-	}
+	piece.place = (int64_t)(item_place(side, stretch, item) + within);
+	stop = (piece_end(side, stretch, item, end) - 1) * side->pitch + side->bytes;
 	*at = min_u64(stop, end);
 	piece.bytes = *at - piece.at;
 	return piece;
 }
 
-/* ---- The kernel's list
- * ------------------------------------------------------------------------------------- */
+/* ---- The kernel's list --------------------------------------------------------------------------------- */
 
 static uint64_t phase(const struct packing_side *side)
 {
@@ -326,14 +520,14 @@ static uint64_t phase(const struct packing_side *side)
 
 uint64_t packing_src_place(const struct packing *p, uint64_t scratch, uint32_t i)
 {
-	return scratch + i * (p->src.room + p->dst.room) + phase(&p->src);
+	return scratch + p->list_room + i * (p->src.room + p->dst.room) + phase(&p->src);
 }
 
 uint64_t packing_dst_place(const struct packing *p, uint64_t scratch, uint32_t i)
 {
 	if (p->dst.room == 0)
 		return packing_src_place(p, scratch, i);
-	return scratch + i * (p->src.room + p->dst.room) + p->src.room + phase(&p->dst);
+	return scratch + p->list_room + i * (p->src.room + p->dst.room) + p->src.room + phase(&p->dst);
 }
 
 static int64_t list_side(const struct packing_side *side, const struct packing_stretch *stretch,
@@ -353,26 +547,71 @@ static int64_t list_side(const struct packing_side *side, const struct packing_s
 	return (int64_t)(stretch->layer * ret->layer_step);
 }
 
-void packing_list(const struct packing *p, const struct packing_stretch *stretch, struct engine_blocks *ret,
-                  int64_t *ret_dst, int64_t *ret_src)
+/* The side whose blocks the kernel's list names; NULL: both are packed. */
+static const struct packing_side *listed_side(const struct packing *p)
 {
-	const struct engine_blocks *blocks = p->blocks;
-	const bool scatter = p->dst.way == PACKING_IN_PLACE;
-	const struct packing_side *side = scatter ? &p->dst : &p->src;
+	if (p->dst.way == PACKING_IN_PLACE)
+		return &p->dst;
+	return p->src.way == PACKING_IN_PLACE ? &p->src : NULL;
+}
 
-	*ret = (struct engine_blocks){ .n = stretch->n,
-		                       .layers = stretch->layers,
-		                       .scatter = scatter,
-		                       .index_bytes = sizeof(uint32_t) };
-	*ret_dst = list_side(&p->dst, stretch, &ret->dst);
-	*ret_src = list_side(&p->src, stretch, &ret->src);
-	if (side->way == PACKING_IN_PLACE) {
-		ret->limit = is_indexed(p, side) ? blocks->limit : blocks->n;
-		ret->index = side->block + stretch->first;
-	} else {
-		const uint32_t *arrays = blocks->scatter ? p->src.block : p->dst.block;
+static struct packing_upload index_upload(const struct packing *p)
+{
+	const struct packing_side *side = listed_side(p);
+	const uint32_t *arrays = p->blocks->scatter ? p->src.block : p->dst.block;
+	struct packing_upload ret = { .size = p->n * sizeof *arrays };
 
-		ret->limit = stretch->n;
-		ret->index = arrays + 2 * blocks->n; /* numbers */
-	}
+	if (side)
+		ret.bytes = side->block;
+	else if (arrays)
+		ret.bytes = arrays + 2 * p->blocks->n; /* numbers */
+	return ret;
+}
+
+static struct packing_upload layers_upload(const struct packing *p, const struct packing_side *side)
+{
+	const bool has = side->way == PACKING_IN_PLACE && side->blocks->layers;
+
+	return (struct packing_upload){ .bytes = side->blocks->layers,
+		                        .size = has ? p->blocks->layers * sizeof *side->blocks->layers : 0 };
+}
+
+void packing_upload(const struct packing *p, enum packing_part part, struct packing_upload *ret)
+{
+	const struct packing_upload parts[PACKING_PARTS] = { index_upload(p), layers_upload(p, &p->dst),
+		                                             layers_upload(p, &p->src) };
+	uint64_t at = 0;
+
+	for (uint32_t i = 0; i < part; i++)
+		at += divide_up_u64(parts[i].size, ALIGN) * ALIGN;
+	*ret = parts[part];
+	ret->at = at;
+}
+
+static uint64_t layers_at(const struct packing *p, const struct packing_stretch *stretch,
+                          enum packing_part part, uint64_t scratch)
+{
+	struct packing_upload upload;
+
+	packing_upload(p, part, &upload);
+	return upload.size > 0 ? scratch + upload.at + stretch->layer * sizeof(int64_t) : 0;
+}
+
+void packing_launch(const struct packing *p, const struct packing_stretch *stretch, uint64_t scratch,
+                    struct packing_launch *ret)
+{
+	const struct packing_side *side = listed_side(p);
+
+	ret->blocks = (struct engine_blocks){ .n = stretch->n,
+		                              .layers = stretch->layers,
+		                              .scatter = p->dst.way == PACKING_IN_PLACE,
+		                              .index_bytes = sizeof(uint32_t),
+		                              .limit = stretch->n };
+	ret->dst = list_side(&p->dst, stretch, &ret->blocks.dst);
+	ret->src = list_side(&p->src, stretch, &ret->blocks.src);
+	if (side)
+		ret->blocks.limit = is_indexed(p, side) ? p->blocks->limit : p->blocks->n;
+	ret->index = scratch + (side ? stretch->first : 0) * sizeof(uint32_t);
+	ret->dst_layers = layers_at(p, stretch, PACKING_DST_LAYERS, scratch);
+	ret->src_layers = layers_at(p, stretch, PACKING_SRC_LAYERS, scratch);
 }

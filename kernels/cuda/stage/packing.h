@@ -7,7 +7,11 @@
  * blocks of the host lie in long stretches anyway, the copy engine takes them from there. Where they are
  * single runs and lie in long stretches on the device as well, it brings them to where they belong: there is
  * no kernel at all. Else it brings them to scratch memory, and one launch moves a whole stretch of the list
- * from there, or to there.
+ * from there, or to there. Several stretches are under way at once, so that the bus always has some of them.
+ *
+ * A launch may have to wait for others on the device, for a millisecond or two where their process has its
+ * turn. So stretches are small at first, when the bus has nothing to do yet, and double from one to the next;
+ * they are as large as scratch memory allows once launches have waited.
  *
  *   list      | entries that name a block, in each layer: the items, in their order
  *   stretch   | items that one launch moves: some entries of a layer, or all of some layers
@@ -15,9 +19,10 @@
  *   chunk     | bytes of that which a pinned buffer holds
  *   piece     | bytes of that which lie one after the other in the tensor's memory, too
  *
- * What stays with the kernel that reads and writes host memory in place: jobs of few bytes, which it does not
- * hold up for long; blocks shorter than run_bytes, or with gaps; lists in a region on the device, or of more
- * than PACKING_MOST_ENTRIES; and all lists while nobody else is seen on the device (admission.h).
+ * The kernel that reads and writes host memory in place keeps jobs of few bytes, which it does not hold up
+ * for long, and alone those of a single stretch, which would be no faster in two steps; blocks of the host
+ * that have gaps; and lists of more than PACKING_MOST_ENTRIES. It also keeps what threads would have to pack
+ * while nobody else is seen on the device (sharing.h), and blocks for them that are shorter than run_bytes.
  */
 #ifndef KERNELS_CUDA_STAGE_PACKING_H
 #define KERNELS_CUDA_STAGE_PACKING_H
@@ -27,17 +32,19 @@
 
 #include "kernels/engine.h"
 
-#define PACKING_MOST_ENTRIES 65536
-#define PACKING_MOST_SLOTS   3
+#define PACKING_MOST_ENTRIES 524288
+#define PACKING_MOST_SLOTS   4
 #define PACKING_PART_BYTES   (128u << 10) /* that a thread takes at a time */
 
 struct packing_limits {
 	uint64_t least_bytes;   /* of a job, on the host */
-	uint64_t run_bytes;     /* at least, of a block on the host */
+	uint64_t run_bytes;     /* at least, of a block on the host that threads copy */
 	uint64_t piece_bytes;   /* on average: the copy engine takes such pieces as they are */
 	uint64_t slot_bytes;    /* of a pinned buffer; 0: there are none */
-	uint64_t stretch_bytes; /* about, of either side */
+	uint64_t stretch_bytes; /* about, of the first stretch, of either side */
 	uint64_t scratch_bytes; /* that the job can have */
+	bool has_threads;       /* Threads may copy blocks of the host. */
+	bool is_busy;           /* Launches have waited for others on the device. */
 };
 
 enum packing_way {
@@ -55,35 +62,38 @@ struct packing_side {
 	uint64_t chunk_bytes;
 	uint64_t room;         /* scratch bytes of a stretch; 0: it uses none */
 	const uint32_t *block; /* of each entry that names one */
+	bool is_dense;         /* They are 0, 1, 2 and so on, without a gap between them. */
 };
 
 struct packing {
 	const struct transform *transform;
 	struct engine_blocks *blocks;
 	struct packing_side dst, src;
-	bool is_plain;         /* runs: no kernel */
-	uint64_t most_entries; /* of a stretch */
-	uint32_t most_layers;
-	uint32_t slots; /* stretches under way at most */
+	bool is_plain; /* runs: no kernel */
+	bool has_threads;
+	bool is_busy;
+	uint64_t run_bytes;
+	uint64_t stretch_bytes;
+	uint64_t most_items; /* of a stretch */
+	uint32_t slots;      /* stretches under way at most */
+	uint64_t list_room;  /* scratch bytes of the list for kernels; 0: there are none */
 	uint64_t scratch_bytes;
 	uint64_t piece_bytes;
 
 	/* By packing_read. */
 	uint32_t n; /* entries that name a block */
-	uint64_t stretches;
 };
 
-/* What of the job lies where. */
+/* What of the job lies on the host. */
 struct packing_places {
 	bool dst_is_host, src_is_host;
-	bool list_is_host; /* in the job, or in a region of the host */
 };
 
-/* Whether the job is to travel so. facts: the engine's. The job must outlive *ret. */
+/* Returns whether the job is to travel so. The job must outlive *ret. */
 bool packing_init(struct packing *ret, const struct engine_job *job, const struct packing_places *places,
                   const struct packing_limits *limits);
 
-/* Bytes of the arrays that packing_read fills. */
+/* Bytes of the arrays that packing_read fills, of uint32_t. */
 uint64_t packing_list_bytes(const struct packing *packing);
 
 /* Reads each entry of the list once, and counts what is passed over in packing->blocks. list: the first
@@ -93,14 +103,29 @@ void packing_read(struct packing *packing, const void *list, uint32_t *arrays);
 /* After that. false: it is not to travel so after all; as good as if nothing had been read. */
 bool packing_judge(struct packing *packing, uint64_t slot_bytes);
 
+/* ---- Stretches ----------------------------------------------------------------------------------------- */
+
 struct packing_stretch {
 	uint64_t first, n; /* entries of those that name a block */
 	uint32_t layer, layers;
 };
 
-void packing_stretch_at(const struct packing *packing, uint64_t i, struct packing_stretch *ret);
+/* Where the next stretch begins; zeroed for the first one. */
+struct packing_cursor {
+	uint64_t stretches; /* before it */
+	uint64_t entry;
+	uint32_t layer;
+};
 
-/* Bytes of the packed stretch; how many chunks that is; and the i-th one. */
+/* Returns whether there are no more stretches. */
+bool packing_is_at_end(const struct packing *packing, const struct packing_cursor *at);
+
+/* Sets *ret to the stretch at *at, and moves *at behind it. Launches have waited if is_busy. */
+void packing_stretch_next(const struct packing *packing, struct packing_cursor *at, bool is_busy,
+                          struct packing_stretch *ret);
+
+/* Bytes of the packed stretch; how many chunks that is; and the i-th one. Chunks that the copy engine takes
+ * from the host, or brings there, are of whole blocks. */
 uint64_t packing_bytes(const struct packing_side *side, const struct packing_stretch *stretch);
 uint64_t packing_chunks(const struct packing_side *side, const struct packing_stretch *stretch);
 void packing_chunk(const struct packing_side *side, const struct packing_stretch *stretch, uint64_t i,
@@ -117,11 +142,33 @@ struct packing_piece {
 struct packing_piece packing_next(const struct packing_side *side, const struct packing_stretch *stretch,
                                   uint64_t *at, uint64_t end);
 
-/* The list by which a kernel moves the stretch: sides that are packed begin at their first block. Indices are
- * in the arrays of packing_read. ret_dst, ret_src: bytes from where the sides are to their blocks 0: from the
- * packed stretch's first byte, or from element [0, ..., 0] of block 0 of layer 0. */
-void packing_list(const struct packing *packing, const struct packing_stretch *stretch,
-                  struct engine_blocks *ret, int64_t *ret_dst, int64_t *ret_src);
+/* ---- The kernel's list ----------------------------------------------------------------------------------
+ */
+
+/* The parts of the list that kernels read, in the order in which they lie in scratch memory. */
+enum packing_part { PACKING_INDEX, PACKING_DST_LAYERS, PACKING_SRC_LAYERS, PACKING_PARTS };
+
+struct packing_upload {
+	const void *bytes;
+	uint64_t size; /* 0: there is no such part */
+	uint64_t at;   /* from the first byte of the job's scratch memory */
+};
+
+/* Sets *ret to a part of the list; by packing_read. */
+void packing_upload(const struct packing *packing, enum packing_part part, struct packing_upload *ret);
+
+/* How a kernel moves a stretch. Sides that are packed begin at their first block. */
+struct packing_launch {
+	struct engine_blocks blocks; /* without its index, which the device has */
+	uint64_t index;              /* addresses on the device */
+	uint64_t dst_layers, src_layers;
+	int64_t dst, src; /* bytes from where the sides are to their blocks 0: from the packed stretch's first
+	                     byte, or from element [0, ..., 0] of block 0 of layer 0 */
+};
+
+/* scratch: the job's, where its list is. */
+void packing_launch(const struct packing *packing, const struct packing_stretch *stretch, uint64_t scratch,
+                    struct packing_launch *ret);
 
 /* The scratch memory of the stretch in slot i, and where in it a side is packed: so that elements are at
  * multiples of 16 bytes if they can be. */

@@ -72,6 +72,21 @@ bool scratch_has(const struct scratch *scratch, uint64_t size)
 	return find_gap(scratch, round_up(size), &next) != 0;
 }
 
+uint64_t scratch_largest(const struct scratch *scratch)
+{
+	uint64_t at = scratch->address, largest = 0;
+	const struct scratch_range *next;
+
+	TAILQ_FOREACH(next, &scratch->ranges, entry) {
+		if (next->start - at > largest)
+			largest = next->start - at;
+		at = next->start + next->size;
+	}
+	if (scratch->address + scratch->size - at > largest)
+		largest = scratch->address + scratch->size - at;
+	return largest / SCRATCH_ALIGN * SCRATCH_ALIGN;
+}
+
 void scratch_take(struct scratch *scratch, uint64_t size, struct scratch_range *ret)
 {
 	struct scratch_range *next;

@@ -39,6 +39,9 @@ int scratch_close(struct scratch *scratch, struct error *err);
 /* Whether there is room now for a range of so many bytes, not 0. */
 bool scratch_has(const struct scratch *scratch, uint64_t size);
 
+/* Returns the bytes of the largest range that there is room for. */
+uint64_t scratch_largest(const struct scratch *scratch);
+
 /* There has to be room; the start is a multiple of SCRATCH_ALIGN. */
 #define SCRATCH_ALIGN 256
 void scratch_take(struct scratch *scratch, uint64_t size, struct scratch_range *ret);

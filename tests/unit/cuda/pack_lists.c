@@ -14,7 +14,7 @@
 #include "tests/support/blocks.h"
 #include "tests/support/tap.h"
 
-enum index_place { INDEX_INLINE, INDEX_HOST };
+enum index_place { INDEX_INLINE, INDEX_HOST, INDEX_DEVICE };
 
 struct place_row {
 	char name[40];
@@ -33,13 +33,15 @@ ParameterizedTestParameters(pack_lists, random)
 		{ "host to host", REGION_KIND_MEMFD, REGION_KIND_MEMFD, INDEX_INLINE, 600 },
 		{ "index on the host", REGION_KIND_CUDA_FD, REGION_KIND_MEMFD, INDEX_HOST, 400 },
 		{ "index on the host, out", REGION_KIND_MEMFD, REGION_KIND_CUDA_FD, INDEX_HOST, 400 },
+		{ "index on the device", REGION_KIND_CUDA_FD, REGION_KIND_MEMFD, INDEX_DEVICE, 400 },
+		{ "index on the device, out", REGION_KIND_MEMFD, REGION_KIND_CUDA_FD, INDEX_DEVICE, 400 },
 	};
 	return cr_make_param_array(struct place_row, rows, sizeof rows / sizeof *rows);
 }
 
 struct bench {
 	struct engine_stream *stream;
-	struct engine_memory *dst, *src, *index;
+	struct engine_memory *dst, *src, *index, *index_device;
 	unsigned char *expected;
 };
 
@@ -54,6 +56,7 @@ static void bench_open(struct bench *bench, const struct cuda_limits *limits, en
 	bench->dst = new_memory(dst, BLOCKS_CASE_BYTES);
 	bench->src = new_memory(src, BLOCKS_CASE_BYTES);
 	bench->index = new_memory(REGION_KIND_MEMFD, 4096);
+	bench->index_device = new_memory(REGION_KIND_CUDA_FD, 4096);
 	bench->expected = malloc(BLOCKS_CASE_BYTES);
 	cr_assert_not_null(bench->expected);
 	for (size_t i = 0; i < BLOCKS_CASE_BYTES; i += 8) {
@@ -70,6 +73,7 @@ static void bench_close(struct bench *bench)
 	engine_unmap(engine, bench->dst);
 	engine_unmap(engine, bench->src);
 	engine_unmap(engine, bench->index);
+	engine_unmap(engine, bench->index_device);
 	free(bench->expected);
 	close_engine();
 }
@@ -101,9 +105,9 @@ static void run_case(const struct bench *bench, const struct place_row *row, uin
 	if (row->index == INDEX_INLINE) {
 		b->index = c.packed + 1;
 	} else {
-		b->index_memory = bench->index;
+		b->index_memory = row->index == INDEX_HOST ? bench->index : bench->index_device;
 		b->index_offset = 8 * (seed % 3);
-		memcpy(data(bench->index) + b->index_offset, c.packed + 1, b->n * b->index_bytes);
+		memcpy(data(b->index_memory) + b->index_offset, c.packed + 1, b->n * b->index_bytes);
 	}
 	work.job.blocks = b;
 	memcpy(bench->expected, data(bench->dst), BLOCKS_CASE_BYTES);

@@ -68,6 +68,9 @@ Test(scratch, random_blocks)
 		}
 		bool room = scratch_has(&scratch, size);
 		cr_assert_eq(room, has_room(blocks, size), "step %d", step);
+		const uint64_t largest = scratch_largest(&scratch);
+		cr_assert(largest == 0 || has_room(blocks, largest), "step %d", step);
+		cr_assert_not(has_room(blocks, largest + SCRATCH_ALIGN), "step %d", step);
 		if (!room)
 			continue;
 		scratch_take(&scratch, size, block);

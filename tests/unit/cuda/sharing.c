@@ -36,9 +36,21 @@ Test(sharing, a_short_job_that_waits_for_a_time_slice)
 	cr_expect(sharing_is_seen(&sharing, 10 * MS));
 }
 
+Test(sharing, a_launch_that_waits_for_its_turn)
+{
+	struct sharing sharing = { .slack_ns = MS / 2 };
+
+	cr_expect_not(sharing_is_late(MS / 2, MS / 2, 64 << 20, false));
+	cr_expect(sharing_is_late(MS / 2, 2 * MS, 64 << 20, false));
+	sharing_see(&sharing, 10 * MS);
+	cr_expect(sharing_is_felt(&sharing, 11 * MS));
+	cr_expect_not(sharing_is_felt(&sharing, 10 * MS + SHARING_HOLDS_NS));
+}
+
 Test(sharing, under_mps_others_are_taken_for_granted)
 {
 	struct sharing sharing = { .by_mps = true };
 
 	cr_expect(sharing_is_seen(&sharing, 0));
+	cr_expect_not(sharing_is_felt(&sharing, 0), "launches run side by side with theirs");
 }
