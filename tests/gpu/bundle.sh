@@ -10,7 +10,7 @@ programs='tmad tmactl tests/bench/bench
 	tests/gpu/bench/bench_blocks tests/gpu/bench/bench_gpu tests/gpu/bench/bench_host tests/gpu/bench/bench_latency tests/gpu/bench/bench_lists
 	tests/gpu/bench/bench_neighbour tests/gpu/bench/bench_offload tests/gpu/bench/bench_tables tests/gpu/bench/compute
 	tests/gpu/clients/astray_tmad tests/gpu/clients/clients tests/gpu/conformance/conformance
-	property_streams tests/gpu/lists tests/gpu/ranges tests/gpu/transforms tests/seeds/test_seeds'
+	property_host property_streams tests/gpu/lists tests/gpu/ranges tests/gpu/transforms tests/seeds/test_seeds'
 most=$((60 << 20))
 
 # A program that links a library of ours is a script, with the program behind it.

@@ -5,8 +5,9 @@
 #
 #   run.sh [check|bench|neighbour|offload|fairness|sanitize|python|cpu|all] [LOGS]     all, ./gpu-logs
 #
-#   check     transforms, lists, batches and launches into streams of the program against the oracle, the seeds' examples, the conformance run, the service, its
-#             clients, ranges of many allocations
+#   check     transforms, lists, batches, launches into streams of the program and moves between its host memory and a
+#             device against the oracle, the seeds' examples, the conformance run, the service, its clients, ranges of
+#             many allocations
 #   bench     GB/s of each row, BENCH are bench_gpu's arguments, without blanks in them; what the service adds to a
 #             launch; lists by it, against its own copy; and neighbour
 #   neighbour the service as a neighbour of a process that computes, without and with MPS
@@ -82,6 +83,7 @@ check() {
 	tap transforms 200 "$here/bin/transforms" "${TRANSFORMS:-2000}"
 	tap lists 200 "$here/bin/lists" "${LISTS:-4000}"
 	tap launches 200 env TEST_SHARE="${SHARE:-1}" "$here/bin/property_streams"
+	tap host 200 env TEST_SHARE="${SHARE:-1}" "$here/bin/property_host"
 	tap seeds 120 "$here/bin/test_seeds"
 	tap conformance $((${DRAW_SECONDS:-120} + 60)) \
 		"$here/bin/conformance" 1 "${DRAWS:-8000}" 0 "${DRAW_SECONDS:-120}"

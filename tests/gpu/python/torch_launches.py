@@ -69,7 +69,7 @@ def random_moves():
 
 def lists():
     pool = filled((1000, 16, 128), torch.float16)
-    for n in (1, 40, 777, 9000):
+    for n in (1, 40, 777, 9000, 524288):
         index = torch.randint(0, 1000, (n,), device="cuda")
         assert is_same(tma.gather(pool, index), pool[index])
         assert is_same(tma.gather(pool, index.tolist()), pool[index])
@@ -81,6 +81,35 @@ def scales():
     largest = x.float().reshape(512, 8, 128).abs().amax(-1)
     assert torch.allclose(scale, largest / 448, rtol=1e-6)
     assert torch.allclose(data.float() * scale.repeat_interleave(128, 1), x.float(), rtol=0.07, atol=1e-2)
+
+
+def host_and_device():
+    """NumPy's arrays, which are not pinned, and pinned tensors beside tensors of the device."""
+    draw = np.random.default_rng(11)
+    for i in range(200):
+        shape = tuple(int(n) for n in draw.integers(1, 90, 3))
+        axes = tuple(int(d) for d in draw.permutation(3))
+        x = torch.randint(-1000, 1000, shape, device="cuda", dtype=torch.int32)
+        host = np.empty([shape[d] for d in axes], "int32")
+        tma.transform(x, permute=axes, out=host)
+        assert np.array_equal(host, x.cpu().numpy().transpose(axes))
+        back = torch.empty(shape, dtype=torch.int32, device="cuda")
+        tma.transform(host, permute=tuple(axes.index(d) for d in range(3)), out=back)
+        assert torch.equal(back, x)
+        some = draw.integers(0, shape[0], 30)
+        picked = np.empty((30, *shape[1:]), "int32")
+        tma.gather(x, some, out=picked)
+        assert np.array_equal(picked, x.cpu().numpy()[some])
+        pinned = torch.empty((shape[0], shape[2], shape[1]), dtype=torch.int32, pin_memory=True)
+        tma.transform(x, permute=(0, 2, 1), out=pinned)
+        torch.cuda.synchronize()
+        assert torch.equal(pinned, x.cpu().transpose(1, 2))
+    big = torch.randn(256 << 20, device="cuda").view(torch.uint8)
+    for name, host in (("ordinary", torch.empty_like(big, device="cpu")), ("pinned", torch.empty_like(big, device="cpu", pin_memory=True))):
+        for way, (dst, src) in {"out": (host, big), "in": (big, host)}.items():
+            gbs = [big.nbytes / min(wall_us(lambda c=call: c(), 3) for _ in range(2)) / 1e3
+                   for call in (lambda: tma.copy(src, out=dst), lambda: dst.copy_(src))]
+            note(f"1 GiB {way}, {name} memory of the host: {gbs[0]:.1f} GB/s, by torch {gbs[1]:.1f}")
 
 
 def operations(x):
@@ -221,7 +250,7 @@ def permutations():
          f"{sum(g > 1 for g in gains)}")
 
 
-CASES = [first_use, random_moves, lists, scales, a_graph, compiled, small_moves, permutations]
+CASES = [first_use, random_moves, lists, scales, host_and_device, a_graph, compiled, small_moves, permutations]
 
 
 def main():
