@@ -23,6 +23,7 @@ STAGED = "they are about staging, its progress, and which arrays are shared; wit
 WITHIN = "what is staged may lie in what is written; what is moved where it is may not (OverlapError)"
 WORDS = "the engine refuses in other words than the package does before it stages"
 LAYERS = "layers are moved one after the other"
+WAITS = "a request that waits for a point holds up the call that sends it"
 
 NEED_A_SERVICE = {
     test_apart: {
@@ -39,7 +40,8 @@ NEED_A_SERVICE = {
         "is_one_request": LAYERS, "progress": STAGED, "staged_layers_that_are_both_sides": WITHIN,
     },
     test_memory: {
-        "memmaps": STAGED, "shared_memory": STAGED, "what_lies_there_now_is_no_registered_memory": STAGED,
+        "memmaps": STAGED, "shared_memory": STAGED, "staging_is_bounded": STAGED,
+        "what_lies_there_now_is_no_registered_memory": STAGED,
     },
     test_multicast: {"refused": WORDS, "shared_arrays_in_one_request": STATS},
     test_numpy_random: {},
@@ -50,7 +52,7 @@ NEED_A_SERVICE = {
     },
     test_threads: {
         "a_large_move_within_another_one": STAGED, "a_move_within_a_staged_move": STAGED,
-        "regions_end_with_their_arrays": STATS,
+        "regions_end_with_their_arrays": STATS, "what_nobody_waits_for_is_forgotten": WAITS,
     },
 }
 

@@ -838,7 +838,7 @@ class Client(Maker):
         if core.is_local and not is_any_host and len(job.streams()) == 1:
             self._last_core = core
             is_waited_for = job.synchronous or any(overlapping(src, dst))
-            self._launch(core, self._requests_of(move, core), job, job.streams(), is_waited_for)
+            self._launch(core, self._requests_of(move, core), job, job.streams(), is_waited_for, False)
             return
         is_reached = self._are_reached(move)
         if not is_reached:
