@@ -105,7 +105,8 @@ def host_and_device():
         torch.cuda.synchronize()
         assert torch.equal(pinned, x.cpu().transpose(1, 2))
     big = torch.randn(256 << 20, device="cuda").view(torch.uint8)
-    for name, host in (("ordinary", torch.empty_like(big, device="cpu")), ("pinned", torch.empty_like(big, device="cpu", pin_memory=True))):
+    for name, is_pinned in (("ordinary", False), ("pinned", True)):
+        host = torch.empty_like(big, device="cpu", pin_memory=is_pinned)
         for way, (dst, src) in {"out": (host, big), "in": (big, host)}.items():
             gbs = [big.nbytes / min(wall_us(lambda c=call: c(), 3) for _ in range(2)) / 1e3
                    for call in (lambda: tma.copy(src, out=dst), lambda: dst.copy_(src))]
@@ -185,7 +186,7 @@ def wall_us(call, n):
 
 
 def stream_us(call, calls=20, rounds=7):
-    for _ in range(5):
+    for _ in range(5 if rounds > 1 else 0):
         call()
     times = []
     for _ in range(rounds):
@@ -200,24 +201,45 @@ def stream_us(call, calls=20, rounds=7):
     return statistics.median(times)
 
 
+def between_products(ways, a, rounds=60):
+    """What a way adds to each of four matrix products, in the median: the ways take turns, as clocks change."""
+    def step(move):
+        for _ in range(4):
+            a @ a
+            move()
+
+    turns = {name: [] for name in ("none", *ways)}
+    for _ in range(rounds):
+        for name, times in turns.items():
+            move = ways.get(name, lambda: None)
+            times.append(stream_us(lambda m=move: step(m), 3, 1))
+    none = statistics.median(turns.pop("none"))
+    return {name: (statistics.median(times) - none) / 4 for name, times in turns.items()}
+
+
 def small_moves():
     a = torch.randn(4096, 4096, device="cuda", dtype=torch.bfloat16)
     for rows in (64, 128, 512):
         x = torch.randn(rows, rows, device="cuda")
         out = torch.empty_like(x)
         ways = {"eager": lambda: out.copy_(x.t()), "tmad": lambda: tma.transpose(x, (1, 0), out=out)}
-
-        def step(move):
-            for _ in range(4):
-                a @ a
-                move()
-
-        base = stream_us(lambda: step(lambda: None), 5)
+        between = between_products(ways, a)
         for name, move in ways.items():
-            move()
             note(f"{x.nbytes >> 10} KiB by {name}: {wall_us(move, 500):.1f} us alone and a synchronize, "
-                 f"{stream_us(move, 200):.1f} us back to back, {(stream_us(lambda m=move: step(m), 5) - base) / 4:+.1f} us "
-                 "between matrix products")
+                 f"{stream_us(move, 200):.1f} us back to back, {between[name]:+.1f} us between matrix products")
+
+
+def random_permutation(draw):
+    """A type, extents of 64 MiB to 1 GiB in all, and axes that are not in order."""
+    while True:
+        dtype, rank = DTYPES[int(draw.integers(0, 4))], int(draw.integers(2, 6))
+        size = torch.empty((), dtype=dtype).element_size()
+        elements = int(2 ** draw.uniform(26, 30)) // size
+        cuts = np.sort(draw.uniform(0, 1, rank - 1))
+        shape = [max(2, int(elements ** part)) for part in np.diff(np.concatenate([[0], cuts, [1]]))]
+        axes = tuple(int(d) for d in draw.permutation(rank))
+        if axes != tuple(range(rank)) and 64 * MIB <= np.prod(shape, dtype=np.int64) * size <= 1024 * MIB:
+            return dtype, shape, axes
 
 
 def permutations():
@@ -225,14 +247,7 @@ def permutations():
     fast = torch.compile(lambda x, axes, out: out.copy_(x.permute(axes)), dynamic=False)
     ratios, gains = [], []
     for _ in range(ROWS):
-        dtype = DTYPES[int(draw.integers(0, 4))]
-        rank = int(draw.integers(2, 6))
-        elements = int(2 ** draw.uniform(26, 30)) // torch.empty((), dtype=dtype).element_size()
-        cuts = np.sort(draw.uniform(0, 1, rank - 1))
-        shape = [max(2, int(elements ** part)) for part in np.diff(np.concatenate([[0], cuts, [1]]))]
-        axes = tuple(int(d) for d in draw.permutation(rank))
-        if axes == tuple(range(rank)):
-            axes = axes[::-1]
+        dtype, shape, axes = random_permutation(draw)
         x = filled(tuple(shape), dtype)
         out = torch.empty([shape[d] for d in axes], dtype=dtype, device="cuda")
         assert is_same(tma.transform(x, permute=axes, out=out), x.permute(axes)), (shape, dtype, axes)
