@@ -32,6 +32,18 @@ static bool note(struct py_client *c, void *of)
 	return true;
 }
 
+/* Takes the lock for something in the stream's context. Returns false with an exception. */
+static bool enter(struct py_client *c, const struct cuda_stream *stream)
+{
+	if (!py_client_enter(c))
+		return false;
+	if (note(c, stream->context))
+		return true;
+	PyErr_NoMemory();
+	py_client_unlock(c);
+	return false;
+}
+
 /* The caller does not hold the GIL. */
 static int enqueue(struct py_client *c, const struct cuda_stream *stream, const struct py_request *q,
                    struct resolved *r, const struct tma_order *order)
@@ -49,13 +61,8 @@ int launch(struct py_client *c, const struct cuda_stream *stream, struct py_requ
 	struct resolved r;
 	int rc;
 
-	if (!py_client_enter(c))
+	if (!enter(c, stream))
 		return -1;
-	if (!note(c, stream->context)) {
-		PyErr_NoMemory();
-		py_client_unlock(c);
-		return -1;
-	}
 	rc = py_request_resolve(c, q, &r);
 	if (rc == 0) {
 		CLIENT_CALL(c, rc = enqueue(c, stream, q, &r, order));
@@ -80,14 +87,13 @@ static int enqueue_transform(struct py_client *c, const struct cuda_stream *stre
 int stream_launch(struct py_client *c, const struct cuda_stream *stream,
                   const struct tma_transform *transform)
 {
-	int rc = -1;
+	int rc;
 
-	if (!py_client_enter(c)) {
+	if (!enter(c, stream)) {
 		PyErr_Clear();
 		return -1;
 	}
-	if (note(c, stream->context))
-		CLIENT_CALL(c, rc = enqueue_transform(c, stream, transform));
+	CLIENT_CALL(c, rc = enqueue_transform(c, stream, transform));
 	py_client_unlock(c);
 	return rc < 0 ? -1 : 0;
 }
@@ -174,13 +180,8 @@ int launch_and_wait(struct py_client *c, const struct cuda_stream *stream, struc
 	struct resolved r;
 	int rc;
 
-	if (!py_client_enter(c))
+	if (!enter(c, stream))
 		return -1;
-	if (!note(c, stream->context)) {
-		PyErr_NoMemory();
-		py_client_unlock(c);
-		return -1;
-	}
 	rc = await_one(c, stream, false);
 	if (rc == 0)
 		rc = py_request_resolve(c, q, &r);
