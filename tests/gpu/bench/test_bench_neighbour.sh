@@ -6,6 +6,8 @@ LD_LIBRARY_PATH=$TEST_BUILDDIR/tests/softgpu/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_
 export LD_LIBRARY_PATH
 room=$(mktemp -d) || exit 1
 tmad=
+compute=$room/compute # a copy, because other tests run that program, too
+cp "$TEST_BUILDDIR/tests/gpu/bench/compute" "$compute" || exit 1
 trap 'kill $tmad 2>/dev/null; wait; rm -rf "$room"' EXIT
 
 # serve NAME [VARIABLE=VALUE...]: a service, once it listens.
@@ -29,7 +31,7 @@ ok() {
 }
 
 bench() {
-	timeout 120 "$TEST_BUILDDIR/tests/gpu/bench/bench_neighbour" --tiny --compute "$TEST_BUILDDIR/tests/gpu/bench/compute" "$@" \
+	timeout 120 "$TEST_BUILDDIR/tests/gpu/bench/bench_neighbour" --tiny --compute "$compute" "$@" \
 		>"$room/log" 2>&1
 }
 
@@ -80,7 +82,7 @@ wait $tmad
 mkdir "$room/bin"
 ln -s "$TEST_TMAD" "$room/bin/tmad"
 printf '#!/bin/sh\nexec "%s/tests/gpu/bench/bench_neighbour" --compute "%s" "$@"\n' "$TEST_BUILDDIR" \
-	"$TEST_BUILDDIR/tests/gpu/bench/compute" >"$room/bin/bench_neighbour"
+	"$compute" >"$room/bin/bench_neighbour"
 cat >"$room/mps" <<-END
 	#!/bin/sh
 	if [ "\${1-}" = -d ]; then
@@ -106,6 +108,6 @@ script MPS_CONTROL=/bin/false && grep -q '^with MPS: not measured' "$room/log"
 ok "it says that it has not measured with MPS"
 ! script MPS_CONTROL=/bin/false SOFTGPU_FAULT=40
 ok "it fails when the service does"
-! ls -l /proc/[0-9]*/exe 2>/dev/null | grep -F "$TEST_BUILDDIR/tests/gpu/bench/compute"
+! ls -l /proc/[0-9]*/exe 2>/dev/null | grep -F "$compute"
 ok "no process that computes is left"
 echo "1..$count"
