@@ -330,7 +330,9 @@ static bool poll_moving(struct pack_job *pack, uint64_t i)
 
 bool pack_job_poll(struct pack_job *pack)
 {
-	bool moved = pack_chunks_poll(pack) | poll_fetching(pack);
+	bool moved = pack_chunks_poll(pack);
+
+	moved |= poll_fetching(pack);
 
 	if (pack->stage != PACK_MOVING)
 		return moved;
