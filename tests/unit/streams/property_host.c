@@ -71,7 +71,7 @@ static void must(bool is_true, const char *what)
 
 #define cuda(call) must((call) == CUDA_SUCCESS, #call)
 
-static bool says(struct worker *w, const char *format, ...)
+static __attribute__((format(printf, 2, 3))) bool says(struct worker *w, const char *format, ...)
 {
 	va_list args;
 
