@@ -446,7 +446,7 @@ static int send_closing(tma_client *client, struct stream_order *order, const st
 	return 0;
 }
 
-/* What was sent cannot be taken back: what stays unsent of it ends the connection, and lets the stream go. */
+/* A message that was sent in part cannot be taken back: the connection ends, which lets the stream go. */
 static void close_request(tma_client *client, struct stream_order *order, const struct call *call,
                           uint64_t number)
 {

@@ -42,15 +42,15 @@ struct local_table {
 	const struct engine *reached; /* an engine whose device reaches all entries; NULL: none is known */
 };
 
-/* What a session counts. Only its own thread adds, and any thread may read. Each name is the first of as many
- * counters as the comment says. */
+/* A session counts these. Only its own thread adds, and any thread may read. Each name is the first of as
+ * many counters as the comment beside it says. */
 enum local_usage_of {
 	USAGE_REQUESTS,                               /* by method */
 	USAGE_ERRORS = USAGE_REQUESTS + METHOD_COUNT, /* by -status - 1 */
 	USAGE_BYTES = USAGE_ERRORS + STATUS_COUNT,    /* read plus written, by family */
 	USAGE_NS = USAGE_BYTES + FAMILY_COUNT,        /* the engines' own time, by family */
 	USAGE_LATENCY = USAGE_NS + FAMILY_COUNT,      /* by bar */
-	USAGE_REGIONS = USAGE_LATENCY + LATENCY_BARS, /* What follows is as it is now. */
+	USAGE_REGIONS = USAGE_LATENCY + LATENCY_BARS, /* From here on, counts can fall again. */
 	USAGE_MAPPED_BYTES,
 	USAGE_PLANS,
 	USAGE_TABLES,
@@ -217,7 +217,7 @@ int local_check_operands(const struct local_session *session, const struct msg_t
 
 /* ---- points.c -------------------------------------------------------------------------------------- */
 
-/* What a request waits for and signals, by fields of its message. */
+/* A request waits for one point and signals the other, by fields of its message. */
 struct local_points {
 	const struct msg_wait *wait;     /* NULL: nothing */
 	const struct msg_signal *signal; /* likewise */

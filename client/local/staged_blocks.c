@@ -11,7 +11,7 @@
 
 #include "kernels/transform/request_blocks.h"
 
-/* What is known of the request. */
+/* The functions below share what is known of the request. */
 struct request_of {
 	struct local_session *session;
 	const struct msg_blocks *p;

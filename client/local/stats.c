@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the sessions of this process have counted. A child of fork goes on from what its parent had counted.
+/* This file sums up what the sessions of this process have counted. A child of fork goes on from what its
+ * parent had counted.
  */
 #include "session.h"
 

@@ -129,7 +129,7 @@ static void plan_moves(struct destinations *all, struct session *session, struct
 
 /* ---- Moves --------------------------------------------------------------------------------------------- */
 
-/* What makes a destination: the transform, or a copy of another one. */
+/* A destination is made by the transform, or as a copy of another one. */
 static void move_params(const struct destinations *all, const struct multicast_move *move,
                         struct msg_transform *ret)
 {

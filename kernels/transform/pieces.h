@@ -8,8 +8,8 @@
 #include "cover.h"
 #include "slices.h"
 
-/* What finding the pieces of a request may take: the pieces, the boxes into which a destination falls apart
- * on the way, and dimensions that are looked at, a nanosecond or two each. */
+/* These bound what finding the pieces of a request may take: the pieces, the boxes into which a destination
+ * falls apart on the way, and the dimensions that are looked at, a nanosecond or two each. */
 #define PIECES_MOST       4096
 #define PIECES_MOST_RESTS 512
 #define PIECES_MOST_STEPS (1 << 20)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tests of ranges share: a service on the stand-in driver or, on "local:", this process with the
+/* The tests of ranges share a service on the stand-in driver or, on "local:", this process with the
  * same driver; ranges of this process's own allocations; and what both sides hold. Failures are Criterion's.
  */
 #ifndef TESTS_SERVICE_RANGES_H

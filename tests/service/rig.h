@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the library's tests run against: a tmad that is started for each test or, with TEST_ENGINE=local,
+/* The library's tests run against a tmad that is started for each test or, with TEST_ENGINE=local,
  * their own process ("local:"). The tests are the same, but for those of a table. Failures are Criterion's.
  */
 #ifndef TESTS_SERVICE_RIG_H

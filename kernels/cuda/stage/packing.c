@@ -35,7 +35,7 @@ static void set_side(struct packing_side *side, const struct engine_blocks_side 
 	*side = (struct packing_side){ .blocks = blocks, .low = extent.low, .bytes = extent_bytes(extent) };
 }
 
-/* Whether blocks of a side follow each other without a gap where its entries do. */
+/* Returns whether blocks of a side follow each other without a gap where its entries do. */
 static bool follows(const struct packing_side *side)
 {
 	return side->blocks->step == side->bytes;
@@ -46,7 +46,7 @@ static bool is_indexed(const struct packing *p, const struct packing_side *side)
 	return (side == &p->dst) == p->blocks->scatter;
 }
 
-/* Whether the copy engine is likely to find long pieces; the list decides. */
+/* Returns whether the copy engine is likely to find long pieces; the list decides. */
 static bool is_in_pieces(const struct packing *p, const struct packing_side *side)
 {
 	return side->bytes >= p->piece_bytes || (!is_indexed(p, side) && follows(side));
@@ -371,7 +371,7 @@ static uint64_t layer_place(const struct engine_blocks_side *blocks, uint32_t la
 	return blocks->layers ? (uint64_t)blocks->layers[layer] : layer * blocks->layer_step;
 }
 
-/* Whether each layer's blocks follow those of the layer before, if they follow each other. */
+/* Returns whether each layer's blocks follow those of the layer before, if they follow each other. */
 static bool layers_follow(const struct packing *p, const struct packing_side *side)
 {
 	const struct engine_blocks_side *blocks = side->blocks;

@@ -84,7 +84,7 @@ struct packing {
 	uint32_t n; /* entries that name a block */
 };
 
-/* What of the job lies on the host. */
+/* These tell which parts of the job lie on the host. */
 struct packing_places {
 	bool dst_is_host, src_is_host;
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the process counts of its requests, and the list of regions. */
+/* These tests read what the process counts of its requests, and the list of regions. */
 #include "memory.h"
 
 #include <string.h>
