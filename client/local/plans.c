@@ -130,15 +130,6 @@ static int check_run(const struct local_plan *plan, const struct msg_plan_run *r
 	return r;
 }
 
-static int check_places(const struct msg_plan_run *run, struct error *err)
-{
-	if (!(run->has & F(plan_run, dst)))
-		return error_set(err, STATUS_INVALID_ARGUMENT, "dst: missing, as is dst_table");
-	if (!(run->has & F(plan_run, src)))
-		return error_set(err, STATUS_INVALID_ARGUMENT, "src: missing, as is src_table");
-	return 0;
-}
-
 /* Returns the plan's transform with the operands that the run has. */
 static struct msg_transform with_operands(const struct local_plan *plan, const struct msg_plan_run *run)
 {
@@ -229,7 +220,7 @@ int local_plan_run(struct local_session *session, const struct msg_plan_run *run
 		return refuse(run->plan, err);
 	if (run->has & (F(plan_run, dst_table) | F(plan_run, src_table)))
 		return run_over_tables(session, plan, run, ret, err);
-	r = check_places(run, err);
+	r = request_check_run_places(run, err);
 	if (r == 0)
 		r = check_run(plan, run, err);
 	if (r < 0)

@@ -8,6 +8,7 @@
 #include "planning.h"
 #include "daemon/server.h"
 #include "daemon/net/session.h"
+#include "kernels/transform/request_blocks.h"
 
 /* Plans are kept for two kinds of places: a pair that is aligned, and one that is not. Others come from the
  * cache. */
@@ -285,15 +286,6 @@ static int place_operands(struct session *session, const struct prepared *prepar
 	return r < 0 ? r : place_results(session, &conversion->amax, run, ret, err);
 }
 
-static int check_places(const struct msg_plan_run *run, struct error *err)
-{
-	if (!(run->has & F(plan_run, dst)))
-		return error_set(err, STATUS_INVALID_ARGUMENT, "dst: missing, as is dst_table");
-	if (!(run->has & F(plan_run, src)))
-		return error_set(err, STATUS_INVALID_ARGUMENT, "src: missing, as is src_table");
-	return 0;
-}
-
 static int plan_parts(struct session *session, struct prepared *prepared, struct parts *ret,
                       struct error *err)
 {
@@ -333,7 +325,7 @@ int prepared_plan(struct session *session, const struct msg_plan_run *run, uint3
 	int r = find(session, run->plan, &prepared, err);
 
 	if (r == 0)
-		r = check_places(run, err);
+		r = request_check_run_places(run, err);
 	if (r == 0)
 		r = placed_find(session, &run->dst, "dst", &run->src, "src", &ret->placed, err);
 	if (r == 0)

@@ -144,6 +144,15 @@ int request_count_layers(const struct msg_blocks *p, const struct request_layers
 	return r;
 }
 
+int request_check_run_places(const struct msg_plan_run *p, struct error *err)
+{
+	if (!(p->has & F(plan_run, dst)))
+		return error_set(err, STATUS_INVALID_ARGUMENT, "dst: missing, as is dst_table");
+	if (!(p->has & F(plan_run, src)))
+		return error_set(err, STATUS_INVALID_ARGUMENT, "src: missing, as is src_table");
+	return 0;
+}
+
 int request_check_run_tables(const struct msg_plan_run *p, struct error *err)
 {
 	if (!(p->has & F(plan_run, dst_table)))

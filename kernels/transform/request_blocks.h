@@ -49,6 +49,9 @@ int request_count_layers(const struct msg_blocks *p, const struct request_layers
 /* Checks which of its places a run of a plan over tables has. */
 int request_check_run_tables(const struct msg_plan_run *p, struct error *err);
 
+/* Refuses a run without tables that lacks a place. */
+int request_check_run_places(const struct msg_plan_run *p, struct error *err);
+
 /* Checks the fields about entries, and sets how many there are and of how many bytes each is. */
 int request_check_entries(const struct msg_blocks *p, struct engine_blocks *ret, struct error *err);
 
