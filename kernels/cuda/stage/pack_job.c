@@ -333,7 +333,6 @@ bool pack_job_poll(struct pack_job *pack)
 	bool moved = pack_chunks_poll(pack);
 
 	moved |= poll_fetching(pack);
-
 	if (pack->stage != PACK_MOVING)
 		return moved;
 	if (fate_is_open(pack->fate))
