@@ -144,6 +144,10 @@ static int index_params(tma_client *client, const struct tma_blocks *blocks, str
 		return client_fail(client, STATUS_INVALID_ARGUMENT,
 		                   "index_dtype: %d is neither TMA_INT32 nor TMA_INT64",
 		                   (int)blocks->index_dtype);
+	if (blocks->pairs) {
+		ret->has |= F(blocks, pairs);
+		ret->pairs = true;
+	}
 	ret->has |= F(blocks, index_dtype);
 	ret->index_dtype = (enum dtype)blocks->index_dtype;
 	/* On "local:" a place may be an address. */
@@ -156,11 +160,12 @@ static int index_params(tma_client *client, const struct tma_blocks *blocks, str
 		ret->count = blocks->count;
 		return place_param(client, blocks->index_at, "index_at", &ret->index_at);
 	}
-	if (__builtin_mul_overflow(blocks->count, tma_dtype_size(blocks->index_dtype), &bytes) ||
+	if (__builtin_mul_overflow(blocks->count, tma_dtype_size(blocks->index_dtype) << (blocks->pairs != 0),
+	                           &bytes) ||
 	    bytes > frame_request_limits.bytes)
 		return client_fail(
 		    client, STATUS_INVALID_ARGUMENT,
-		    "count: %zu indices do not fit into a message of %zu bytes; put them into a region "
+		    "count: %zu entries do not fit into a message of %zu bytes; put them into a region "
 		    "(index_at)",
 		    blocks->count, frame_request_limits.bytes);
 	ret->has |= F(blocks, index);
@@ -176,6 +181,7 @@ static void step_params(const struct tma_blocks *blocks, struct msg_blocks *ret)
 		ret->field = blocks->field;   \
 	}
 	GIVE(limit)
+	GIVE(dst_limit)
 	GIVE(dst_step)
 	GIVE(src_step)
 	GIVE(layers)

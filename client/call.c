@@ -182,8 +182,10 @@ void request_end(tma_client *client, uint32_t slot, const struct error *error)
 		error = &end;
 	}
 	request->state = REQUEST_DONE;
-	if (request->has_ticket)
+	if (request->has_ticket) {
+		client->n_ended_tickets++;
 		done_append(client, slot);
+	}
 	request->error.status = error->status;
 	if (error->status)
 		request->error = *error;

@@ -23,7 +23,6 @@
 #include "device.h"
 #include "range_set.h"
 #include "client/local/door.h"
-#include "proto/wire/buffer.h"
 #include "proto/wire/frame.h"
 #include "proto/wire/rpc.h"
 #include "proto/wire/socket.h"
@@ -232,6 +231,7 @@ struct tma_client {
 	const struct local_door *door; /* of the library that answers instead of a service, and */
 	struct local_session *local;   /* its session; NULL: there is a service, or no connection */
 	pid_t local_pid;               /* of the process that made the session */
+	bool has_late;                 /* The session has requests that wait, or that it has not told of. */
 	struct local_session
 	    *launcher;        /* launches for a client of a service; NULL: it has launched nothing */
 	bool has_no_launcher; /* libtma-local cannot be loaded here */
@@ -258,8 +258,9 @@ struct tma_client {
 	uint32_t n_tickets;  /* not taken */
 	uint32_t first_done; /* slot: of the tickets whose request has ended; NO_SLOT: none */
 	uint32_t last_done;
-	uint32_t n_creating; /* region_create under way: replies that take an fd */
-	int n_ended;         /* requests ended since tma_dispatch began */
+	uint32_t n_creating;      /* region_create under way: replies that take an fd */
+	int n_ended;              /* requests ended since tma_dispatch began */
+	uint32_t n_ended_tickets; /* ever; it wraps around */
 
 	uint64_t n_silent;   /* requests of this connection that are answered only when they fail */
 	struct error silent; /* tma_take_error */
@@ -359,21 +360,36 @@ int local_find_door(tma_client *client, struct error *err);
 /* Makes the region's bytes at an address of this process known to the session. */
 int local_register(tma_region *region, const void *address);
 
-/* Returns whether the client has no service, and nothing that has to be sent before the next request. */
+/* Returns whether the client has no service, and nothing that comes before the next request. */
 bool local_is_idle(const tma_client *client);
 
 /* Runs a transform to one destination without the bytes of a request; its result is the last result then. The
- * client must be idle. */
+ * client must be idle, and the transform wait for no point. */
 int local_transform(tma_client *client, const struct tma_transform *t);
 
-/* Has the session run all requests that wait to be sent, and appends its replies to what has come. Returns
+/* Has the session take all requests that wait to be sent, and appends its replies to what has come. Returns
  * false if that has ended the connection. */
 bool local_exchange(tma_client *client);
+
+/* Appends the replies to late requests that have ended to what has come. Returns false as local_exchange
+ * does.
+ */
+bool local_receive(tma_client *client);
+
+/* Waits until one has ended, and returns true; or false after so many milliseconds (-1: any number), or when
+ * a signal handler has run. */
+bool local_await(tma_client *client, int timeout_ms);
+
+/* Takes back a late request that has not started: true, and there is no reply. Otherwise it will end. */
+bool local_take_back(tma_client *client, uint32_t slot);
 
 /* Makes the client's descriptor readable, since so many tickets have ended, or what nobody waits for has
  * failed; and takes that back, returning how many have ended since the last time. */
 void local_tell(tma_client *client, int n_ended);
 int local_take_ended(tma_client *client);
+
+/* A late request has ended that nobody but this call has waited for. */
+void local_untell(tma_client *client);
 
 /* ---- launch.c -------------------------------------------------------------------------------------- */
 
@@ -571,42 +587,20 @@ int move_unsent(tma_client *client, int status);
 
 /* ---- order.c --------------------------------------------------------------------------------------- */
 
-/* Of a call that waits for its reply, and of one that does not; order may be NULL. */
+/* order_check_waiting checks the order of a call that waits for its reply, order_check_ticket that of a call
+ * that returns a ticket in *ret, which must be NULL for TMA_COMPLETION_SIGNAL alone. order may be NULL. Both
+ * return 0 or INVALID_ARGUMENT. */
 int order_check_waiting(tma_client *client, const struct tma_order *order);
 int order_check_ticket(tma_client *client, const struct tma_order *order, const tma_ticket *ret);
 
-/* Points and completion as they travel. Returns a mask of enum order_part, or a negative status. */
-enum order_part {
-	ORDER_WAIT = 1,
-	ORDER_SIGNAL = 2,
-	ORDER_REPLY = 4,
-	ORDER_PRIORITY = 8,
-	ORDER_MULTIPROCESSORS = 16,
-	ORDER_HOST_THREADS = 32
-};
-#define ORDER_PARTS 6
+/* Sets the fields of an order, which may be NULL, in the struct of message m at p. Returns 0 or a negative
+ * status. */
+#define order_fill(m, client, order_, p) order_params(client, order_, &(p)->order, &(p)->has, F(m, wait))
 
-/* Where the fields of an order are in a message. */
-struct order_fields {
-	struct msg_wait *wait;
-	struct msg_signal *signal;
-	enum completion *reply;
-	enum job_priority *priority;
-	uint64_t *multiprocessors;
-	uint64_t *host_threads;
-};
-int order_params(tma_client *client, const struct tma_order *order, const struct order_fields *ret);
-
-/* The same into the struct of message m at p. */
-#define order_fill(m, client, order, p)                                                                 \
-	order_fill_has(                                                                                 \
-	    order_params(client, order,                                                                 \
-	                 &(struct order_fields){ &(p)->wait, &(p)->signal, &(p)->reply, &(p)->priority, \
-	                                         &(p)->multiprocessors, &(p)->host_threads }),          \
-	    &(p)->has,                                                                                  \
-	    (const uint64_t[ORDER_PARTS]){ F(m, wait), F(m, signal), F(m, reply), F(m, priority),       \
-	                                   F(m, multiprocessors), F(m, host_threads) })
-int order_fill_has(int parts, uint64_t *has, const uint64_t bits[ORDER_PARTS]);
+/* order_fill calls this, which adds to *has the bits F(order, field) of the fields that it sets, multiplied
+ * by unit, the message's bit of `wait`. */
+int order_params(tma_client *client, const struct tma_order *order, struct order_fields *ret, uint64_t *has,
+                 uint64_t unit);
 
 /* ---- plan.c ---------------------------------------------------------------------------------------- */
 

@@ -20,7 +20,7 @@ static int check_order(tma_client *client, const struct tma_order *order)
 {
 	int rc = order_check_waiting(client, order);
 
-	if (rc < 0 || !order || !order->wait.region)
+	if (rc < 0 || client->local || !order || !order->wait.region)
 		return rc;
 	return client_fail(
 	    client, STATUS_UNSUPPORTED,
@@ -32,6 +32,8 @@ static int check_order(tma_client *client, const struct tma_order *order)
 
 static void set_result(tma_client *client, enum method_id method, const union local_result *result)
 {
+	if (method == METHOD_submit) /* a point of items, which have a result */
+		return;
 	client->last_result = (struct tma_result){ .reconnects = client->reconnects };
 	if (method == METHOD_gather || method == METHOD_scatter)
 		result_of_blocks(&client->last_result, &result->blocks_done);
@@ -60,7 +62,7 @@ static int launch(tma_client *client, const struct call *call, void *stream)
 	return rc;
 }
 
-/* Only a service signals. */
+/* A service sets its own clients' signals, as others may sleep on the word. */
 static bool needs_service(const tma_client *client, const struct tma_order *order)
 {
 	return !client->local && order && order->signal.region;
@@ -89,6 +91,21 @@ static int enqueue(tma_client *client, const struct call *call, void *stream)
 	return rc < 0 ? move_unsent(client, rc) : 0;
 }
 
+/* Returns the order of request i of n that are enqueued for a single one: the first waits, and the last
+ * signals. */
+static struct tma_order order_of_one(const struct tma_order *order, size_t i, size_t n)
+{
+	struct tma_order one = order ? *order : (struct tma_order){ 0 };
+
+	if (i > 0) {
+		one.wait = (struct tma_point){ 0 };
+		one.wait_ms = 0;
+	}
+	if (i + 1 < n)
+		one.signal = (struct tma_point){ 0 };
+	return one;
+}
+
 /* Launches the transform once for each destination. */
 static int enqueue_further(tma_client *client, const struct tma_transform *t, void *stream)
 {
@@ -98,8 +115,10 @@ static int enqueue_further(tma_client *client, const struct tma_transform *t, vo
 
 	one.n_further_dst = 0;
 	for (size_t i = 0; i <= t->n_further_dst && rc == 0; i++) {
-		const struct call call = call_of_transform(METHOD_transform, &one);
+		const struct tma_order order = order_of_one(t->order, i, 1 + t->n_further_dst);
+		struct call call = call_of_transform(METHOD_transform, &one);
 
+		call.order = &order;
 		rc = enqueue(client, &call, stream);
 		if (rc == 0 && i > 0)
 			client->last_result.bytes += sum.bytes;
@@ -191,17 +210,28 @@ static int check_items(tma_client *client, const struct tma_item *items, size_t 
 	return rc;
 }
 
-int tma_enqueue_items(tma_client *client, struct tma_item *items, size_t n, const struct tma_order *order,
-                      void *stream)
+static int points_fill(tma_client *client, const struct call *call, struct request *request,
+                       union params *ret)
+{
+	(void)request;
+	return order_fill(submit, client, call->order, &ret->submit);
+}
+
+/* Has the stream wait for a point, or signal one, unless it is none: as a request that moves nothing. */
+static int enqueue_point(tma_client *client, const struct tma_order *order, void *stream)
+{
+	const struct call call = { .method = METHOD_submit, .fill = points_fill, .order = order, .fd = -1 };
+
+	return order->wait.region || order->signal.region ? launch(client, &call, stream) : 0;
+}
+
+/* Enqueues all items, and returns the status of the first that fails. */
+static int enqueue_all(tma_client *client, struct tma_item *items, size_t n, const struct tma_order *order,
+                       void *stream)
 {
 	struct tma_result sum = { 0 };
 	struct error first = { 0 };
-	int rc = check_items(client, items, n, order);
 
-	for (size_t i = 0; items && i < n; i++)
-		items[i].status = rc;
-	if (rc < 0)
-		return move_unsent(client, rc);
 	for (size_t i = 0; i < n; i++) {
 		const struct call call = call_of_item(&items[i], order);
 
@@ -217,6 +247,24 @@ int tma_enqueue_items(tma_client *client, struct tma_item *items, size_t n, cons
 	sum.reconnects = client->reconnects;
 	client->last_result = sum;
 	return sum.status;
+}
+
+/* The stream waits before the first item, and signals behind the last. */
+int tma_enqueue_items(tma_client *client, struct tma_item *items, size_t n, const struct tma_order *order,
+                      void *stream)
+{
+	const struct tma_order wait = order_of_one(order, 0, 2), each = order_of_one(order, 1, 3),
+			       signal = order_of_one(order, 1, 2);
+	int rc = check_items(client, items, n, order);
+
+	if (rc == 0)
+		rc = enqueue_point(client, &wait, stream);
+	for (size_t i = 0; items && i < n; i++)
+		items[i].status = rc;
+	if (rc < 0)
+		return move_unsent(client, rc);
+	rc = enqueue_all(client, items, n, &each, stream);
+	return rc < 0 ? rc : enqueue_point(client, &signal, stream);
 }
 
 /* ---- Counts ------------------------------------------------------------------------------------------- */

@@ -25,6 +25,8 @@
 #define SLICE_MS 100
 
 static void client_time_out(tma_client *client, const char *what);
+static bool give_up(tma_client *client, uint32_t slot);
+static void receive_late(tma_client *client);
 static bool may_repeat(const tma_client *client, const struct request *request, uint32_t n_waiting);
 static void client_receive(tma_client *client);
 static void client_queue_fds(tma_client *client, const int *fds, size_t n);
@@ -50,10 +52,44 @@ int client_left_ms(int64_t deadline)
 
 void client_wait_reply(tma_client *client, uint32_t slot, int64_t deadline)
 {
+	bool is_told;
+
 	client_flush(client);
-	while (client->requests[slot].state == REQUEST_WAITING)
-		if (!client_poll(client, deadline) && client->requests[slot].state == REQUEST_WAITING)
+	is_told = client->local && client->requests[slot].state == REQUEST_WAITING;
+	while (client->requests[slot].state == REQUEST_WAITING) {
+		if (client_poll(client, deadline) || client->requests[slot].state != REQUEST_WAITING)
+			continue;
+		if (client->local)
+			is_told = !give_up(client, slot);
+		else
 			client_time_out(client, client->requests[slot].method->name);
+	}
+	if (is_told && client->local && !client->requests[slot].has_ticket)
+		local_untell(client);
+}
+
+/* Ends a wait for a late request, which is taken back: true. If it has started, it is not far from its end,
+ * and that is waited for. */
+static bool give_up(tma_client *client, uint32_t slot)
+{
+	const char *what = client->requests[slot].method->name;
+	struct error error;
+
+	if (!local_take_back(client, slot)) {
+		while (client->requests[slot].state == REQUEST_WAITING) {
+			local_await(client, -1);
+			receive_late(client);
+		}
+		return false;
+	}
+	if (client->is_interrupted)
+		error_set(&error, STATUS_NO_REPLY,
+		          "%s was interrupted by a signal before it started; it is canceled", what);
+	else
+		error_set(&error, STATUS_NO_REPLY, "%s had not started after %d ms; it is canceled", what,
+		          client->timeout_ms);
+	request_end(client, slot, &error);
+	return true;
 }
 
 void client_wait_sent(tma_client *client, size_t keep, int64_t deadline, const char *what)
@@ -73,14 +109,14 @@ void client_pump(tma_client *client)
 /* The descriptor becomes readable, as a socket would, if there is something to be taken afterwards. */
 static void flush_here(tma_client *client)
 {
-	const int ended = client->n_ended;
+	const uint32_t ended = client->n_ended_tickets;
 	const bool has_failed = client->silent.status;
 
 	if (buffer_len(&client->out) == 0 || !local_exchange(client))
 		return;
 	client_parse(client);
-	if (client->n_tickets > 0 || (client->silent.status && !has_failed))
-		local_tell(client, client->n_ended - ended);
+	if (client->n_ended_tickets != ended || (client->silent.status && !has_failed))
+		local_tell(client, (int)(client->n_ended_tickets - ended));
 }
 
 void client_flush(tma_client *client)
@@ -113,12 +149,30 @@ void client_flush(tma_client *client)
 	}
 }
 
+/* Replies of late requests come without a socket. */
+static bool poll_here(tma_client *client, int64_t deadline)
+{
+	const int left_ms = client_left_ms(deadline);
+	const bool has_ended = local_await(client, client_slice_ms(client, left_ms));
+
+	client->is_interrupted = false;
+	client_pump(client);
+	if (!has_ended && left_ms != 0 && client_ask_interrupted(client)) {
+		client_pump(client);
+		return false;
+	}
+	return left_ms != 0;
+}
+
 bool client_poll(tma_client *client, int64_t deadline)
 {
 	struct pollfd wait = { .fd = client->sock, .events = tma_events(client) };
 	int left_ms = client_left_ms(deadline), slice_ms = client_slice_ms(client, left_ms);
-	int rc = poll(&wait, 1, slice_ms);
+	int rc;
 
+	if (client->local)
+		return poll_here(client, deadline);
+	rc = poll(&wait, 1, slice_ms);
 	client->is_interrupted = false;
 	if (rc < 0 && errno != EINTR)
 		client_break(client, STATUS_INTERNAL, "poll failed (%s)", strerror(errno));
@@ -167,6 +221,12 @@ short tma_events(const tma_client *client)
 	return client && client->sock >= 0 ? POLLIN | (buffer_len(&client->out) ? POLLOUT : 0) : 0;
 }
 
+static void receive_late(tma_client *client)
+{
+	if (client->has_late && local_receive(client))
+		client_parse(client);
+}
+
 static void client_receive(tma_client *client)
 {
 	int fds[SOCKET_MAX_FDS];
@@ -174,8 +234,10 @@ static void client_receive(tma_client *client)
 	uint8_t *data;
 	ssize_t n;
 
-	if (client->local) /* Replies come with what is sent. */
+	if (client->local) {
+		receive_late(client);
 		return;
+	}
 	for (int i = 0; i < READS; i++) {
 		if (client->sock < 0)
 			return;

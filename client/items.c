@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "proto/text.h"
+#include "proto/status.h"
 
 /* Of the envelope, the fields and the order. No element has more than 14 bytes of its own (a dtype's name),
  * so a message with few enough elements has few enough bytes. */

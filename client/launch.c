@@ -31,7 +31,7 @@ static int launcher_open(tma_client *client)
 		client->has_no_launcher = rc < 0;
 		if (rc < 0)
 			return LAUNCH_ELSEWHERE;
-		rc = client->door->open(&client->launcher, &err);
+		rc = client->door->open(&client->launcher, -1, &err);
 	}
 	return rc < 0 ? fail(client, &err) : 0;
 }

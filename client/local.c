@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Clients of "local:" have no service: libtma-local answers their requests in this process, in the call that
- * sends them. An eventfd stands in for the socket. It is readable once tickets have ended, or a request
- * without a reply has failed, until tma_dispatch is called. */
+ * sends them, but for late ones, which wait for points (door.h). An eventfd stands in for the socket. It is
+ * readable once tickets or late requests have ended, or a request without a reply has failed, until
+ * tma_dispatch is called. */
 #include "client.h"
 
 #include <dlfcn.h>
@@ -83,14 +84,15 @@ int local_open(tma_client *client)
 	struct error err;
 	int r = local_find_door(client, &err), fd;
 
-	if (r == 0)
-		r = client->door->open(&session, &err);
 	if (r < 0)
 		return client_fail(client, r, "%s", err.message);
 	fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (fd < 0) {
-		client->door->close(session);
+	if (fd < 0)
 		return client_fail_descriptor(client, "local", errno);
+	r = client->door->open(&session, fd, &err);
+	if (r < 0) {
+		close(fd);
+		return client_fail(client, r, "%s", err.message);
 	}
 	client->local = session;
 	client->local_pid = getpid();
@@ -103,6 +105,7 @@ void local_close(tma_client *client)
 	if (client->local)
 		client->door->close(client->local);
 	client->local = NULL;
+	client->has_late = false;
 }
 
 int local_register(tma_region *region, const void *address)
@@ -122,7 +125,7 @@ int local_register(tma_region *region, const void *address)
 
 bool local_is_idle(const tma_client *client)
 {
-	return client->local && !client->is_incomplete && buffer_len(&client->out) == 0;
+	return client->local && !client->is_incomplete && !client->has_late && buffer_len(&client->out) == 0;
 }
 
 int local_transform(tma_client *client, const struct tma_transform *t)
@@ -160,11 +163,14 @@ bool local_exchange(tma_client *client)
 
 	while (at < len && frame_scan(&scan, out->data + out->start + at, len - at, &frame_request_limits,
 	                              &message, &err) == FRAME_COMPLETE) {
+		bool is_late;
+
 		if (client->door->serve(client->local, out->data + out->start + at, message, &client->in,
-		                        &err) < 0) {
+		                        &is_late, &err) < 0) {
 			client_break(client, err.status, "%s", err.message);
 			return false;
 		}
+		client->has_late |= is_late;
 		at += message;
 	}
 	if (at < len) {
@@ -174,6 +180,29 @@ bool local_exchange(tma_client *client)
 	client->sent += len;
 	buffer_consume(out, len, KEEP_BYTES);
 	return true;
+}
+
+bool local_receive(tma_client *client)
+{
+	struct error err;
+	int r = client->has_late ? client->door->take(client->local, &client->in, &err) : 0;
+
+	if (r < 0) {
+		client_break(client, r, "%s", err.message);
+		return false;
+	}
+	client->has_late = r > 0;
+	return true;
+}
+
+bool local_await(tma_client *client, int timeout_ms)
+{
+	return client->door->await(client->local, timeout_ms);
+}
+
+bool local_take_back(tma_client *client, uint32_t slot)
+{
+	return client->door->cancel(client->local, request_msgid(&client->requests[slot], slot));
 }
 
 /* A forked child shares the eventfd with its parent, so it must neither add to it nor read it. */
@@ -186,6 +215,14 @@ void local_tell(tma_client *client, int n_ended)
 {
 	if (is_own(client))
 		eventfd_write(client->sock, n_ended > 0 ? (eventfd_t)n_ended : 1);
+}
+
+void local_untell(tma_client *client)
+{
+	const int ended = local_take_ended(client);
+
+	if (ended > 1)
+		local_tell(client, ended - 1);
 }
 
 int local_take_ended(tma_client *client)

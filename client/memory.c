@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "proto/memory/headroom.h"
-#include "proto/memory/mapping.h"
 #include "proto/memory/memfd.h"
 
 static int fail_fill(tma_client *client, size_t size, int why);

@@ -39,9 +39,6 @@ static int check_order(tma_client *client, const struct tma_order *order)
 	if ((unsigned)order->priority >= JOB_PRIORITY_COUNT)
 		return client_fail(client, STATUS_INVALID_ARGUMENT,
 		                   "order.priority: %d is not an enum tma_priority", (int)order->priority);
-	if (order->unused)
-		return client_fail(client, STATUS_INVALID_ARGUMENT, "order.unused: %u, but it must be 0",
-		                   order->unused);
 	return 0;
 }
 
@@ -76,46 +73,39 @@ int order_check_ticket(tma_client *client, const struct tma_order *order, const 
 
 /* ---- Parameters ------------------------------------------------------------------------------------- */
 
-int order_params(tma_client *client, const struct tma_order *order, const struct order_fields *ret)
+int order_params(tma_client *client, const struct tma_order *order, struct order_fields *ret, uint64_t *has,
+                 uint64_t unit)
 {
-	int parts = 0, rc = 0;
+	uint64_t set = 0;
+	int rc = 0;
 
-	if (order && order->wait.region) {
-		*ret->wait = (struct msg_wait){ .has = order->wait_ms ? F(wait, deadline_ms) : 0,
-			                        .offset = order->wait.offset,
-			                        .value = order->wait.value,
-			                        .deadline_ms = order->wait_ms };
-		rc = region_param(client, order->wait.region, "order.wait", &ret->wait->region);
-		parts |= ORDER_WAIT;
+	if (!order)
+		return 0;
+	if (order->wait.region) {
+		ret->wait = (struct msg_wait){ .has = order->wait_ms ? F(wait, deadline_ms) : 0,
+			                       .offset = order->wait.offset,
+			                       .value = order->wait.value,
+			                       .deadline_ms = order->wait_ms };
+		rc = region_param(client, order->wait.region, "order.wait", &ret->wait.region);
+		set |= F(order, wait);
 	}
-	if (order && order->signal.region && rc == 0) {
-		*ret->signal =
+	if (order->signal.region && rc == 0) {
+		ret->signal =
 		    (struct msg_signal){ .offset = order->signal.offset, .value = order->signal.value };
-		rc = region_param(client, order->signal.region, "order.signal", &ret->signal->region);
-		parts |= ORDER_SIGNAL;
+		rc = region_param(client, order->signal.region, "order.signal", &ret->signal.region);
+		set |= F(order, signal);
 	}
-	if (order && order->completion) {
-		*ret->reply = (enum completion)order->completion;
-		parts |= ORDER_REPLY;
-	}
-	if (order) {
-		*ret->priority = (enum job_priority)order->priority;
-		*ret->multiprocessors = order->multiprocessors;
-		*ret->host_threads = order->host_threads;
-		parts |= (order->priority ? ORDER_PRIORITY : 0) |
-		         (order->multiprocessors ? ORDER_MULTIPROCESSORS : 0) |
-		         (order->host_threads ? ORDER_HOST_THREADS : 0);
-	}
-	return rc < 0 ? rc : parts;
-}
-
-int order_fill_has(int parts, uint64_t *has, const uint64_t bits[ORDER_PARTS])
-{
-	if (parts < 0)
-		return parts;
-	for (int i = 0; i < ORDER_PARTS; i++)
-		*has |= parts >> i & 1 ? bits[i] : 0;
-	return 0;
+	ret->reply = (enum completion)order->completion;
+	ret->priority = (enum job_priority)order->priority;
+	ret->multiprocessors = order->multiprocessors;
+	ret->host_threads = order->host_threads;
+	ret->deadline_ms = order->deadline_ms;
+	set |= (order->completion ? F(order, reply) : 0) | (order->priority ? F(order, priority) : 0) |
+	       (order->multiprocessors ? F(order, multiprocessors) : 0) |
+	       (order->host_threads ? F(order, host_threads) : 0) |
+	       (order->deadline_ms ? F(order, deadline_ms) : 0);
+	*has |= set * unit;
+	return rc;
 }
 
 /* ---- Afterwards ------------------------------------------------------------------------------------- */

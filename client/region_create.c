@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-#include "proto/memory/mapping.h"
+#include "proto/memory/memfd.h"
 
 static int take_handle(tma_region *region, const struct msg_region_created *done, struct error *err)
 {

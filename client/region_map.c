@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
-#include "proto/memory/mapping.h"
+#include "proto/memory/memfd.h"
 
 /* ---- Files ------------------------------------------------------------------------------------------ */
 

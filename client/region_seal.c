@@ -30,7 +30,7 @@
 #include <unistd.h>
 
 #include "proto/clock.h"
-#include "proto/memory/mapping.h"
+#include "proto/memory/memfd.h"
 
 /* The headers may be older than the kernel is. These came with Linux 5.1, 5.11 and 5.19. */
 #ifndef F_SEAL_FUTURE_WRITE

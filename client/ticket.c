@@ -144,8 +144,12 @@ int tma_dispatch(tma_client *client)
 		return rc;
 	client->n_ended = 0;
 	client_pump(client);
-	if (client->local)
-		client->n_ended = local_take_ended(client);
+	if (client->local) {
+		const int ended = local_take_ended(client);
+
+		client_pump(client); /* It takes the replies that the session has announced. */
+		client->n_ended = ended;
+	}
 	return client->n_ended ? client->n_ended : client_check(client);
 }
 

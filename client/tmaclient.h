@@ -36,7 +36,7 @@
  * functions of the Vocabulary group and tma_point_signal. The library installs no signal handlers, keeps no
  * global state and starts no threads, but for one that watches the connection of a client whose requests are
  * in CUDA streams (tma_enqueue). libtma-local, which a client of "local:" or tma_enqueue loads, starts
- * threads that move bytes.
+ * threads that move bytes, and one for each client whose requests wait for points.
  */
 #ifndef TMACLIENT_H
 #define TMACLIENT_H
@@ -79,7 +79,8 @@ enum tma_status {
 	TMA_PERMISSION = -7,     /* the socket's mode, the service's user or a region's flags forbid it */
 	TMA_QUOTA = -8,          /* a limit of the service would be exceeded; the error message names it */
 	TMA_BUSY = -9,     /* in use, full or refused for now: let something finish, or take it, then retry */
-	TMA_TIMEOUT = -10, /* a point was not reached before the request's deadline; nothing was moved */
+	TMA_TIMEOUT = -10, /* a point was not reached, or the request had not begun, before its deadline;
+	                      nothing was moved */
 	TMA_CANCELED = -11,     /* canceled before it started, by tma_cancel or as a connection ended */
 	TMA_DEVICE_LOST = -12,  /* the device failed and is being reopened; the next call reconnects */
 	TMA_DEVICE = -13,       /* the device, or memory that was shared with it, failed */
@@ -88,8 +89,8 @@ enum tma_status {
 	TMA_NO_MEMORY = -16,    /* this process, the service or its device is out of memory */
 	TMA_INTERNAL = -17,     /* a bug in the service, or a system call that failed unexpectedly */
 	TMA_NO_REPLY = -18,     /* no reply before tma_set_timeout or tma_set_interrupt ended the wait: the
-	                           connection is closed and the outcome is unknown. Reported by the library only,
-	                           never by the service */
+	                           connection is closed and the outcome is unknown; on "local:" neither, and
+	                           nothing was moved. Reported by the library only, never by the service */
 };
 
 enum tma_dtype {
@@ -182,19 +183,24 @@ TMA_API tma_client *tma_new(void);
  *
  * With the path "local:" there is no service: libtma-local, of the same version as this library, moves memory
  * of this process: that of the host by the CPU, and that of a GPU in the default stream of the current CUDA
- * context. Every request ends within the call that sends it, which neither tma_set_timeout nor
- * tma_set_interrupt cuts short; one that waits for a point holds that call up, for 30 s at most unless its
- * order says how long. Any memory of the process can be made a region (tma_region_from_host_ptr), but need
- * not be: if a tensor's region is NULL, its offset is the address of its element [0, ..., 0], and so is that
- * of a place. All requests work but those that need others: submission rings, tma_sessions, and regions by
- * descriptor or handle are UNSUPPORTED. tma_enqueue launches into other streams, and does not wait. Requests
- * that the call waits for move between a GPU and any memory of the host: a tensor of the host's that is not
- * pinned, or is pinned and has no gaps, has a copy in the GPU's memory meanwhile unless it is moved as it is
- * (NO_MEMORY: there is no room), and of a list of blocks only those blocks have one that the list names;
- * reshards and lists with tables want it pinned. If memory that a request names cannot be accessed, the
- * process is killed, as by an access of its own. After fork, the child may use its parent's clients of
- * "local:", but not wait for their descriptors (tma_fd). UNSUPPORTED: libtma-local is not installed, or has
- * another version. */
+ * context. A request ends within the call that sends it, which nothing cuts short, unless its point has not
+ * come, or it comes after a request of which that is so: these are late, and a thread of the client's runs
+ * them in their order. They run in the CUDA context that was current when they were sent, and wait for their
+ * points for 30 s at most unless their orders say how long. A call that waits for a late request ends as
+ * tma_set_timeout and tma_set_interrupt say, and takes the request back unless it has started: it returns
+ * NO_REPLY, nothing was moved, and the client stays connected. A region, table or plan may be released while
+ * late requests name it; its memory has to stay until they have ended. Any memory of the process can be made
+ * a region (tma_region_from_host_ptr), but need not be: if a tensor's region is NULL, its offset is the
+ * address of its element [0, ..., 0], and so is that of a place. All requests work but those that need
+ * others: submission rings, tma_sessions, and regions by descriptor or handle are UNSUPPORTED. tma_enqueue
+ * launches into other streams, and does not wait. Requests that the call waits for move between a GPU and any
+ * memory of the host: a tensor of the host's that is not pinned, or is pinned and has no gaps, has a copy in
+ * the GPU's memory meanwhile unless it is moved as it is (NO_MEMORY: there is no room), and of a list of
+ * blocks only those blocks have one that the list names; reshards, and tables only some of whose places are
+ * the host's, want it pinned. If memory that a request names cannot be accessed, the process is killed, as by
+ * an access of its own. After fork, the child may use its parent's clients of "local:", but not wait for
+ * their descriptors (tma_fd); late requests are the parent's, and end as CANCELED in the child. UNSUPPORTED:
+ * libtma-local is not installed, or has another version. */
 TMA_API int tma_connect(tma_client *client, const char *path);
 
 /* Tries again to register the regions and prepare the tables and plans that were lost in a reconnection, as
@@ -691,7 +697,8 @@ enum tma_priority {
 	TMA_PRIORITY_URGENT,     /* starts before those of the user's other connections */
 };
 
-/* What a request waits for, what it signals, when it is answered and how it is run. A zero-initialized order
+/* An order says what a request waits for and until when it has to begin, what it signals, when it is answered
+ * and how it is run. A zero-initialized order
  * waits for nothing, signals nothing and is answered when the request has ended. An order applies only to the
  * request that it is given to, and the library reads it only during that call. Requests of a client run in
  * order, so later ones also wait for the point. */
@@ -708,7 +715,9 @@ struct tma_order {
 	                             many as the service allows (its limit multiprocessors) */
 	uint32_t host_threads;    /* threads of the service that move its bytes at once at most; 0: as many
 	                             as the service allows (its limit host_threads) */
-	uint32_t unused;          /* 0 */
+	uint32_t deadline_ms; /* it ends with TIMEOUT, and has moved nothing, unless it has begun this many
+	                         milliseconds after the service, or on "local:" the library, took it;
+	                         0: no deadline */
 	uint64_t reserved[5];
 };
 
@@ -847,25 +856,33 @@ TMA_API int tma_run_items(tma_client *client, struct tma_item *items, size_t n,
  *
  *     gather:  dst[i] = transform(src[index[i]])          scatter:  dst[index[i]] = transform(src[i])
  *
+ * With pairs, which only a gather takes, an entry is two numbers, a block of the source and the block of the
+ * destination that it is moved to: dst[index[i][1]] = transform(src[index[i][0]]). dst and src may then be
+ * the same blocks, so that blocks move to other places within one cache, if the list is sent with the request
+ * and no block is both read and written (OVERLAP).
+ *
  * The list is either in the caller's memory and is sent with the request, which must then fit into 64 KiB, or
- * in a region, where it may change until the request uses it. An index of -1 skips its entry. An index out of
- * range makes the request fail, or, if the list is in a region, is skipped and counted. Zero-initialize the
+ * in a region, where it may change until the request uses it. An entry that is -1, or a pair with a -1, is
+ * skipped. A number out of range makes the request fail, or, if the list is in a region, its entry is skipped
+ * and counted. No block of the destination may be named twice, which is not checked for a list in a region.
+ * Zero-initialize the
  * struct and set the members that you need; index_dtype is always one of them, because its zero value is not
  * an index type. */
 struct tma_blocks {
 	const struct tma_transform *transform; /* moves block 0 of layer 0; its order must be NULL */
-	size_t count;                          /* number of entries in the list */
+	size_t count;                          /* number of entries in the list; a pair is one entry */
 	enum tma_dtype index_dtype;            /* TMA_INT32 or TMA_INT64 */
 	const void *index;                     /* the entries; or, if NULL: */
-	struct tma_place index_at;             /* their place in a region, aligned to their size */
-	uint64_t limit;          /* number of blocks on the indexed side; 0: as many as fit into its region */
-	uint64_t dst_step;       /* bytes from one block to the next; 0: the size of a block */
-	uint64_t src_step;       /* likewise */
-	uint32_t layers;         /* number of layers; the whole list is used for each. 0: one layer */
-	uint64_t dst_layer_step; /* bytes from one layer to the next */
-	uint64_t src_layer_step; /* likewise */
-	const int64_t *dst_layers;     /* instead of a step: for each layer, bytes from dst to its block 0 */
-	const int64_t *src_layers;     /* likewise, from src */
+	struct tma_place index_at; /* their place in a region, aligned to the size of index_dtype */
+	uint64_t limit;            /* number of blocks on the indexed side, with pairs on src; 0: as many as
+	                              fit into its region */
+	uint64_t dst_step;         /* bytes from one block to the next; 0: the size of a block */
+	uint64_t src_step;         /* likewise */
+	uint32_t layers;           /* number of layers; the whole list is used for each. 0: one layer */
+	uint64_t dst_layer_step;   /* bytes from one layer to the next */
+	uint64_t src_layer_step;   /* likewise */
+	const int64_t *dst_layers; /* instead of a step: for each layer, bytes from dst to its block 0 */
+	const int64_t *src_layers; /* likewise, from src */
 	const struct tma_order *order; /* NULL: none */
 	const tma_table *dst_table;    /* instead of a step or a list: the place of block 0 of each layer.
 	                                  The transform's dst then has no region, its offset is added to each
@@ -875,7 +892,9 @@ struct tma_blocks {
 	                                       the same places, as many as layers says (1024 at most), which
 	                                       are sent with the request */
 	const struct tma_place *src_places; /* likewise */
-	uint64_t reserved[4];
+	uint64_t pairs;     /* not 0: each entry is two numbers, a block of src and one of dst */
+	uint64_t dst_limit; /* with pairs, number of blocks of dst; 0: as many as fit into its region */
+	uint64_t reserved[2];
 };
 
 /* Each of these calls waits for its reply; tma_last_result() then has the details, including how many entries
@@ -1162,20 +1181,29 @@ TMA_API int tma_dispatch(tma_client *client);
  * run twice at a time. Capturing a long list, a split or amax allocates memory of the device and waits until
  * it is there.
  *
+ * On "local:" the stream itself waits for an order's point and sets its signal, also each time that a graph
+ * is launched; of several destinations or items, it waits before the first, and signals behind the last. A
+ * request that is refused does neither. A stream waits for as long as it takes, so wait_ms and deadline_ms
+ * are UNSUPPORTED. The word lies in memory of the device, or anywhere in that of the host but in managed
+ * memory: eight bytes that are not pinned are pinned as they are, until the region is released. That, like
+ * tma_free, waits until the devices have done all that they have been given. Requests of the client that are
+ * late, because they wait for a point outside of streams, are not waited for.
+ *
  * The service does what cannot be launched here: a request with host memory that is not pinned, with memory
- * of another process that is not mapped here, with tables or with an order's signal, and every request where
- * libtma-local is not installed or has no kernels for the device. The stream and the service then wait for
- * each other by a timeline of the library's. The call returns when the request has been sent; how the request
- * ends, tma_enqueued tells. If it is refused or fails, or the service goes away, the stream goes on. The
- * order's signal is set by the service; its wait is refused, as the stream can wait itself (tma_stream_wait).
- * wait_ms limits the time until the stream comes to the request, as does the service's limit wait_deadline_ms
- * (TIMEOUT). The requests of a client start in the order of the calls, also those in different streams: where
- * one stream waits for another, each needs a client of its own. Until the stream has come to the request, the
- * client's later requests wait behind it, and so may other calls that wait for the service. At most 128
- * requests of a client are under way; a call beyond that waits until a stream has come past the first of them
- * (BUSY: the client's timeout has passed). As a submit does, the call tries a lost connection once. The
- * stream must not be in capture. tma_free ends the requests that have not started; memory of 4 KiB is left
- * behind if a stream still has to come past one of them.
+ * of another process that is not mapped here, with tables, or with an order's signal or deadline_ms, and
+ * every request where libtma-local is not installed or has no kernels for the device. The stream and the
+ * service then wait for each other by a timeline of the library's. The call returns when the request has been
+ * sent; how the request ends, tma_enqueued tells. If it is refused or fails, or the service goes away, the
+ * stream goes on. The order's signal is set by the service; its wait is refused, as the stream can wait
+ * itself (tma_stream_wait). wait_ms and deadline_ms limit the time until the stream comes to the request, or
+ * to each of its destinations and items, as does the service's limit wait_deadline_ms (TIMEOUT). The requests
+ * of a client start in the order of the calls, also those in different streams: where one stream waits for
+ * another, each needs a client of its own. Until the stream has come to the request, the client's later
+ * requests wait behind it, and so may other calls that wait for the service. At most 128 requests of a client
+ * are under way; a call beyond that waits until a stream has come past the first of them (BUSY: the client's
+ * timeout has passed). As a submit does, the call tries a lost connection once. The stream must not be in
+ * capture. tma_free ends the requests that have not started; memory of 4 KiB is left behind if a stream still
+ * has to come past one of them.
  *
  * The stream must belong to the current context of the calling thread. If the thread has none, that of the
  * stream becomes current and stays so, if libtma-local is there. NULL is the legacy default stream of the
@@ -1183,10 +1211,11 @@ TMA_API int tma_dispatch(tma_client *client);
  *
  * Besides the errors of tma_transform, tma_gather and the like, there are these. INVALID_ARGUMENT: the stream
  * is of another context than the current one; or, without a service, a tensor is memory of another context or
- * of the host that is not pinned (calls that wait take that). UNSUPPORTED: the service has to do the request,
- * and the stream is captured, the driver is missing or too old, or the order has a wait; or, without a
- * service, the device is older than compute capability 9.0 or has no peer access to that of a tensor, or an
- * order has points. Of an order only multiprocessors counts for what is launched here. DEVICE_LOST: the
+ * of the host that is not pinned (calls that wait take that). UNSUPPORTED: the client has a service, and the
+ * order a wait; the service has to do the request, and the stream is captured, or the driver is missing or
+ * too old; or, without a service, the device is older than compute capability 9.0 or has no peer access to
+ * that of a tensor, or the order has points and the stream is captured by a driver that takes none into
+ * graphs. Of an order's other members only multiprocessors counts for what is launched here. DEVICE_LOST: the
  * program's context has failed, for good.
  *
  * tma_last_result() then has the kernel family and the bytes of what was launched; its other fields, and all

@@ -34,9 +34,15 @@ int tma_pad(tma_client *client, const struct tma_tensor *dst, const struct tma_t
 		.dst = dst, .src = src, .before = before, .after = after, .mode = mode, .value = value });
 }
 
+/* Returns whether it takes the bytes of a request on "local:", too. */
+static bool takes_request(const struct tma_transform *transform)
+{
+	return transform->n_further_dst > 0 || (transform->order && transform->order->wait.region);
+}
+
 int tma_transform(tma_client *client, const struct tma_transform *transform)
 {
-	if (client && local_is_idle(client) && !(transform && transform->n_further_dst > 0))
+	if (client && local_is_idle(client) && !(transform && takes_request(transform)))
 		return local_transform(client, transform);
 	return transform_call(client, METHOD_transform, transform);
 }

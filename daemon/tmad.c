@@ -10,12 +10,12 @@
 #include <unistd.h>
 
 #include "daemon/config/config.h"
-#include "daemon/observe/log.h"
 #include "daemon/config/options.h"
-#include "daemon/net/passed.h"
+#include "daemon/loop/log.h"
+#include "daemon/loop/passed.h"
 #include "kernels/host/scout.h"
 #include "kernels/process/process.h"
-#include "proto/standard_fds.h"
+#include "proto/program.h"
 #include "server.h"
 
 enum exit_code {
@@ -35,7 +35,7 @@ static _Noreturn void end_here(enum exit_code code)
 /* Threads of the lost engine and of libuv still use the server: nothing is freed here. */
 static void start_again(struct server *server, char **argv)
 {
-	struct recovery *recovery = &server->recovery;
+	struct recovery *recovery = &server->service.recovery;
 	char *settings = config_kept(reload_latest(&server->reload));
 	struct error err;
 
@@ -44,12 +44,14 @@ static void start_again(struct server *server, char **argv)
 		log_line(LOG_LEVEL_INFO, "stopped");
 		end_here(EXIT_STOPPED);
 	}
-	penalties_count(&server->penalties, uv_hrtime() / 1000000); /* all that had begun has ended by now */
-	penalties_pass_on(&server->penalties);
+	penalties_count(&server->service.penalties,
+	                uv_hrtime() / 1000000); /* all that had begun has ended by now */
+	penalties_pass_on(&server->service.penalties);
 	watchdog_feed(); /* the loop stands still until the engine is open again */
 	if (recovery_count(recovery, uv_hrtime() / 1000000)) {
 		log_pass_on();
-		recovery_exec(recovery, server->listener.passed ? -1 : server->listener.fd,
+		recovery_exec(recovery,
+		              server->connections.listener.passed ? -1 : server->connections.listener.fd,
 		              server->exporter.owns ? server->exporter.fd : -1, settings, argv, &err);
 	} else {
 		error_set(&err, STATUS_DEVICE_LOST, "the device was lost more than %d times within %d s",
@@ -61,7 +63,7 @@ static void start_again(struct server *server, char **argv)
 }
 
 /* libuv aborts if it gets no descriptor, thread or memory for itself. It needs all of them at the start
- * (watch.h). */
+ * (watch_start). */
 static void on_abort(int number)
 {
 	(void)number;
@@ -110,8 +112,8 @@ static void say_warning(const char *line)
 	log_line(LOG_LEVEL_WARNING, "%s", line);
 }
 
-/* Reads the settings; if the files are broken in a life after the first, uses those of the last life. On
- * failure it is logged, *ret is NULL, and the return value is not EXIT_STOPPED. */
+/* Reads the settings. In a life after the first it uses those of the last life if the files are broken. A
+ * failure is logged, *ret is then NULL, and the return value is not EXIT_STOPPED. */
 static enum exit_code settle(struct config **ret, int argc, char **argv, const struct recovery *recovery)
 {
 	struct config *config = config_read(argc, argv);
@@ -164,7 +166,7 @@ static void settle_heap(void)
 #endif
 }
 
-/* format: what the command line says, for lines about the files of settings. */
+/* format is what the command line says, for lines about the files of settings. */
 static int run(int argc, char **argv, const struct engine_openers *openers, enum log_format format)
 {
 	struct server_setup setup = { .openers = openers, .argc = argc, .argv = argv };

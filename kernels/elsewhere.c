@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-#include "kernels/cpu/plan/cpu_explain.h"
-#include "kernels/cuda/strategy/explain.h"
+#include "kernels/cpu/plan/cpu_plan.h"
+#include "kernels/cuda/strategy/plan.h"
 #include "plan_key.h"
 
 static const char *const engines[] = { "cpu", "cuda" };

@@ -4,7 +4,8 @@
 
 #include <string.h>
 
-uint64_t explanation_copy_ns(const struct engine_explanation *explanation, uint64_t bytes)
+/* Returns the time of the device's own copy of so many bytes, read plus written, or 0 if it is unknown. */
+static uint64_t copy_ns(const struct engine_explanation *explanation, uint64_t bytes)
 {
 	const double rate = explanation->copy_bytes_per_ns;
 
@@ -20,6 +21,16 @@ void explanation_set_interior(struct engine_explanation *ret, const struct loop_
 		ret->dst[d] = nest->dim[d].dst;
 		ret->src[d] = nest->dim[d].src;
 	}
+}
+
+void explanation_add_tile_dim(struct engine_explanation *ret, const struct loop_nest *nest, int d, int64_t n)
+{
+	const int at = ret->tile.rank++;
+
+	ret->tile.element = nest->element;
+	ret->tile.n[at] = n;
+	ret->tile.dst[at] = nest->dim[d].dst;
+	ret->tile.src[at] = nest->dim[d].src;
 }
 
 /* ---- The message ------------------------------------------------------------------------------------- */
@@ -48,7 +59,7 @@ static void fill_layout(const struct engine_explanation *of, struct msg_explanat
 static void fill_prediction(const struct engine_explanation *of, struct msg_explanation *e)
 {
 	e->predicted_ns = of->predicted_ns;
-	e->copy_ns = explanation_copy_ns(of, of->bytes);
+	e->copy_ns = copy_ns(of, of->bytes);
 	if (e->predicted_ns)
 		e->has |= F(explanation, predicted_ns) | F(explanation, copy_ns);
 	else if (of->predicted > 0)

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "kernels/nest/loop_nest.h"
-#include "kernels/transform/family.h"
+#include "kernels/transform/transform.h"
 #include "proto/schema.h"
 #include "proto/status.h"
 #include "proto/tensor.h"
@@ -61,10 +61,10 @@ void explanation_answer(const struct engine_explanation *of, const char *engine,
                         struct msg_rule rules[FAMILY_MOST_RULES]);
 void explanation_add_runs(struct engine_plan_runs runs, struct msg_explanation *ret);
 
+/* Adds dimension d of the interior, in which the tile has n elements, to the tile. */
+void explanation_add_tile_dim(struct engine_explanation *ret, const struct loop_nest *nest, int d, int64_t n);
+
 /* Sets what is said of the interior. */
 void explanation_set_interior(struct engine_explanation *ret, const struct loop_nest *nest);
-
-/* Returns the time of the device's own copy of so many bytes, read plus written, or 0 if it is unknown. */
-uint64_t explanation_copy_ns(const struct engine_explanation *explanation, uint64_t bytes);
 
 #endif

@@ -83,9 +83,6 @@ void plan_cache_resize(struct plan_cache *cache, uint64_t capacity);
 
 void plan_cache_stats(struct plan_cache *cache, struct engine_cache_stats *ret);
 
-/* Sets the key's hash if it is not set. */
-void plan_cache_hash(const struct plan_cache *cache, struct plan_key *key);
-
 /* Returns the plan with that key, with a reference for the caller, or NULL if there is none; the key then has
  * its hash. May be called from any thread. */
 struct engine_plan *plan_cache_find(struct plan_cache *cache, struct plan_key *key);

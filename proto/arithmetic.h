@@ -30,7 +30,7 @@ static inline int64_t max_i64(int64_t a, int64_t b)
 	return a > b ? a : b;
 }
 
-/* Of 0 and a: a. */
+/* The greatest common divisor of 0 and a is a. */
 static inline uint64_t gcd_u64(uint64_t a, uint64_t b)
 {
 	while (b) {
@@ -42,7 +42,7 @@ static inline uint64_t gcd_u64(uint64_t a, uint64_t b)
 	return a;
 }
 
-/* Not of INT64_MIN. */
+/* a is not INT64_MIN. */
 static inline int64_t magnitude_i64(int64_t a)
 {
 	return a < 0 ? -a : a;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The monotonic clock that everything measures by. Its zero is arbitrary, and nobody can set it. */
+/* The monotonic clock that everything measures by, and histograms of latencies. The zero of the clock is
+ * arbitrary, and nobody can set it.
+ */
 #ifndef PROTO_CLOCK_H
 #define PROTO_CLOCK_H
 
@@ -22,6 +24,26 @@ static inline int64_t clock_ms(void)
 static inline double clock_s(void)
 {
 	return (double)clock_ns() / 1e9;
+}
+
+/* ---- Histograms of latencies --------------------------------------------------------------------------- */
+
+/* Bar i counts latencies below 1 us << i and not below half of that; the last bar counts everything else. */
+#define LATENCY_BARS 26
+
+/* Returns the bar of a latency: the number of bits of the whole microseconds. */
+static inline int latency_bar(uint64_t ns)
+{
+	const uint64_t us = ns / 1000;
+	const int bar = us ? 64 - __builtin_clzll(us) : 0;
+
+	return bar < LATENCY_BARS ? bar : LATENCY_BARS - 1;
+}
+
+/* Returns the upper bound of a bar in nanoseconds, exclusive; 0 for the last. */
+static inline uint64_t latency_bound(int bar)
+{
+	return bar == LATENCY_BARS - 1 ? 0 : UINT64_C(1000) << bar;
 }
 
 #endif

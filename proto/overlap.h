@@ -38,7 +38,7 @@ enum overlap overlap_between(const struct tensor_layout *a, const struct tensor_
  * together: one takes OVERLAP_MOST_STEPS at most, about a third of a millisecond. */
 uint64_t overlap_steps(void);
 
-/* Steps of another search of this thread's (aliases.h). */
+/* Adds the steps of another search of this thread's (aliases.h). */
 void overlap_count_steps(uint64_t n);
 #define OVERLAP_MOST_STEPS 16384
 

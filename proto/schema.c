@@ -77,11 +77,8 @@ const char *const job_priority_names[JOB_PRIORITY_COUNT] = {
 #include "schema.def"
 
 #define ALL(m)        ((UINT64_C(1) << FIELD_COUNT_##m) - 1)
-#define NEEDED(m)     ((uint32_t)NEEDED_##m)
+#define NEEDED(m)     NEEDED_##m
 #define CONVERSION(m) (F(m, cast) | F(m, scale) | F(m, bias) | F(m, amax))
-#define ORDER(m)                                                                            \
-	(F(m, wait) | F(m, signal) | F(m, reply) | F(m, priority) | F(m, multiprocessors) | \
-	 F(m, host_threads))
 
 const struct method methods[METHOD_COUNT] = {
 #define METHOD(name, params, accepts, requires, kind, result, fds, doc)            \

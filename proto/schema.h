@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What expands from schema.def: the structs, their field tables, the method table.
+/* schema.def expands to this: the structs, their field tables, the method table.
  *
- * Every struct starts with `has`, a mask of the fields that are present (F(message, field)); decoding
- * fills absent fields with their defaults. Strings and binaries are borrowed from the message's bytes.
+ * Every struct msg_<message> starts with `has`, a mask of the fields that are present (F(message, field));
+ * the struct of a group has none, for its bits are in its message's. Decoding fills absent fields with their
+ * defaults. Strings and binaries are borrowed from the message's bytes.
  */
 #ifndef PROTO_SCHEMA_H
 #define PROTO_SCHEMA_H
@@ -37,7 +38,7 @@ enum completion {
 	COMPLETION_COUNT
 };
 
-/* What a request that moves something passes, and what passes it, among those of its user. */
+/* A request's priority says which moves it passes, and which pass it, among those of its user. */
 enum job_priority { JOB_PRIORITY_NORMAL, JOB_PRIORITY_BACKGROUND, JOB_PRIORITY_URGENT, JOB_PRIORITY_COUNT };
 
 extern const char *const completion_names[COMPLETION_COUNT];
@@ -171,6 +172,7 @@ typedef struct counter_list FIELD_TYPE_COUNTERS;
 	FIELD_COUNT_##m \
 	}               \
 	;
+#define GROUP(group, rows) enum { rows(group) FIELD_COUNT_##group };
 #include "schema.def"
 
 #define MESSAGE(m, doc)  \
@@ -181,7 +183,24 @@ typedef struct counter_list FIELD_TYPE_COUNTERS;
 #define END(m) \
 	}      \
 	;
+#define GROUP(group, rows)      \
+	struct group##_fields { \
+		rows(group)     \
+	};
+#define GROUP_OF(m, group, rows)             \
+	union {                              \
+		struct group##_fields group; \
+		struct {                     \
+			rows(m)              \
+		};                           \
+	};
 #include "schema.def"
+
+/* ORDER(m) is the mask of the bits that an order has in `has` of message m. ORDER_HAS(m, p) is those that are
+ * set in *p, moved to where F(order, field) has them. Both rely on `wait` being the first row of ORDER_ROWS.
+ */
+#define ORDER(m)        (((UINT64_C(1) << FIELD_COUNT_order) - 1) * F(m, wait))
+#define ORDER_HAS(m, p) (((p)->has & ORDER(m)) / F(m, wait))
 
 enum method_id {
 #define METHOD(name, ...) METHOD_##name,
@@ -213,7 +232,7 @@ union params {
 struct submit_item {
 	bool is_run;
 	union {
-		struct msg_transform transform; /* without wait, signal and reply */
+		struct msg_transform transform; /* without an order */
 		struct msg_plan_run run;
 	};
 };

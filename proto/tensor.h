@@ -31,7 +31,7 @@ enum dtype_class {
 	DTYPE_CLASS_COMPLEX,
 };
 
-/* What fills the border of a padded tensor, with NumPy's meaning. */
+/* The mode says what fills the border of a padded tensor, with NumPy's meaning. */
 enum pad_mode {
 	PAD_MODE_CONSTANT,
 	PAD_MODE_EDGE,
@@ -41,7 +41,7 @@ enum pad_mode {
 	PAD_MODE_COUNT
 };
 
-/* What becomes of values that the destination's type does not have. */
+/* The cast says what becomes of values that the destination's type does not have. */
 enum cast {
 	CAST_SATURATE, /* rounded, and clamped to what is finite; NaN stays NaN, and becomes the integer 0 */
 	CAST_EXACT,    /* there must be none */
@@ -57,7 +57,7 @@ extern const char *const cast_names[CAST_COUNT];
 uint32_t dtype_size(enum dtype dtype); /* bytes */
 enum dtype_class dtype_class(enum dtype dtype);
 
-/* A view without memory. stride[] is always filled (C order when none was given). */
+/* A layout is a view without memory. stride[] is always filled (C order when none was given). */
 struct tensor_layout {
 	enum dtype dtype;
 	int rank; /* 0..TENSOR_MAX_RANK */
@@ -78,12 +78,13 @@ struct tensor_extent {
 int tensor_layout_init(struct tensor_layout *ret, enum dtype dtype, int64_t rank, const int64_t *shape,
                        const int64_t *strides, const char *name, struct error *err);
 
-/* Number of elements; 1 for rank 0. */
+/* Returns the number of elements; 1 for rank 0. */
 int64_t tensor_count(const struct tensor_layout *layout);
 
 struct tensor_extent tensor_extent(const struct tensor_layout *layout);
 
-/* 0 when the extent, placed at offset bytes, lies in [0, size); OUT_OF_RANGE else, naming the tensor. */
+/* Returns 0 when the extent, placed at offset bytes, lies in [0, size), else OUT_OF_RANGE, naming the tensor.
+ */
 int tensor_check_range(struct tensor_extent extent, uint64_t offset, uint64_t size, const char *name,
                        struct error *err);
 

@@ -76,13 +76,9 @@ static int set_lists(struct local_session *session, struct listing *listing, con
 	return 0;
 }
 
-/* Returns whether the side that the list indexes has regions, which bound how many blocks it has. */
-static bool has_an_end(const struct listing *listing)
+/* Returns whether a side has regions, which bound how many blocks it has. */
+static bool has_an_end(const struct local_table *table, const struct msg_tensor *tensor)
 {
-	const bool is_dst = listing->blocks.scatter;
-	const struct local_table *table = is_dst ? listing->dst_table : listing->src_table;
-	const struct msg_tensor *tensor = is_dst ? &listing->block.dst : &listing->block.src;
-
 	return table ? !table->has_addresses : (tensor->has & F(tensor, region)) != 0;
 }
 
@@ -99,13 +95,11 @@ static int plan(struct local_session *session, const struct msg_blocks *p, struc
 	r = request_block_spec(&listing->block, &spec, err);
 	if (r == 0)
 		r = local_places(session, &listing->block, places, err);
-	if (r == 0 && !(p->has & F(blocks, limit)) && !has_an_end(listing))
-		r = error_set(
-		    err, STATUS_INVALID_ARGUMENT,
-		    "limit: missing; where %s has no region, nothing else says how many blocks it has",
-		    blocks->scatter ? "dst" : "src");
 	if (r == 0)
-		r = request_set_steps(p, &spec, blocks->scatter ? &places->dst : &places->src, blocks, err);
+		r = request_check_ends(p, blocks, has_an_end(listing->dst_table, &listing->block.dst),
+		                       has_an_end(listing->src_table, &listing->block.src), err);
+	if (r == 0)
+		r = request_set_steps(p, &spec, &places->dst, &places->src, blocks, err);
 	if (r < 0)
 		return r;
 	bits = blocks_bits(blocks, local_address(&places->dst), local_address(&places->src));
@@ -127,7 +121,7 @@ static int check_short_list(struct local_session *session, const struct engine_b
 
 static int check_long_list(const struct engine_blocks *blocks, struct error *err)
 {
-	const size_t n_slots = blocks->scatter ? blocks_slots(blocks->n) : 0;
+	const size_t n_slots = blocks_dst_is_indexed(blocks) ? blocks_slots(blocks->n) : 0;
 	uint32_t *slot = malloc((n_slots + 1) * sizeof *slot);
 	uint64_t seed;
 	int r;
@@ -181,10 +175,15 @@ static int place_list(struct local_session *session, const struct msg_blocks *p,
 	r = is_read_here(session, &at, err);
 	if (r < 0)
 		return r;
+	if (r > 0 && session->only_checks) /* It need not be written yet. */
+		return 0;
 	if (r > 0) {
 		blocks->index = (const void *)(uintptr_t)local_address(&at);
 		return check_list(session, blocks, err);
 	}
+	r = blocks_check_unread(blocks, err);
+	if (r < 0)
+		return r;
 	blocks->index_memory = engine->own;
 	blocks->index_offset = local_offset(&at, engine->own);
 	return local_check_reach(session, &at, "index_at", err);
@@ -195,19 +194,30 @@ static bool has_tables(const struct listing *listing)
 	return listing->dst_table || listing->src_table;
 }
 
-/* Nothing of a list with tables has a copy on the device, which therefore has to reach all of it. */
+/* Takes a table in ordinary memory of the host in requests that wait, which has a copy on the device then. */
+static int check_table(struct local_session *session, struct local_table *table,
+                       const struct request_layers *layers, struct error *err)
+{
+	int r = 0;
+
+	if (table && session->stream.device && session->stream.is_awaited)
+		r = local_table_is_on_host(session, table, err);
+	if (r != 0 || !table)
+		return r < 0 ? r : 0;
+	return local_table_check_reach(session, table, request_table_name(layers), err);
+}
+
 static int check_tables(struct local_session *session, const struct msg_blocks *p, struct listing *listing,
                         struct error *err)
 {
 	const struct request_layers dst = REQUEST_LAYERS(p, dst), src = REQUEST_LAYERS(p, src);
-	int r =
-	    has_tables(listing) ? local_check_all_reach(session, &listing->block, &listing->places, err) : 0;
+	int r = has_tables(listing) && !session->stream.is_awaited
+	            ? local_check_all_reach(session, &listing->block, &listing->places, err)
+	            : 0;
 
-	if (r == 0 && listing->dst_table)
-		r = local_table_check_reach(session, listing->dst_table, request_table_name(&dst), err);
-	if (r == 0 && listing->src_table)
-		r = local_table_check_reach(session, listing->src_table, request_table_name(&src), err);
-	return r;
+	if (r == 0)
+		r = check_table(session, listing->dst_table, &dst, err);
+	return r < 0 ? r : check_table(session, listing->src_table, &src, err);
 }
 
 static int check_memory(struct local_session *session, const struct msg_blocks *p, struct listing *listing,
@@ -235,12 +245,14 @@ static void move_nothing(struct listing *listing)
 	static const int64_t nothing = -1;
 
 	listing->blocks.n = listing->blocks.layers = 1;
+	listing->blocks.pairs = false;
 	listing->blocks.index_bytes = sizeof nothing;
 	listing->blocks.index = &nothing;
 	listing->n = 0;
 }
 
-/* All layers are in one memory for the engine, which is given only how far apart they are. */
+/* All layers are in the process's address space, and the engine is given only how far apart they are. They
+ * may be different allocations. */
 static int run(struct local_session *session, const struct msg_blocks *p, struct listing *listing,
                struct engine *engine, struct error *err)
 {
@@ -250,8 +262,7 @@ static int run(struct local_session *session, const struct msg_blocks *p, struct
 	listing->blocks.dst.table = listing->blocks.src.table = NULL;
 	*job = (struct engine_job){ .move = local_operands(&listing->block, &listing->places, engine->own),
 		                    .blocks = &listing->blocks,
-		                    .host_threads = (uint32_t)p->host_threads,
-		                    .multiprocessors = (uint32_t)p->multiprocessors };
+		                    .share = local_share(&p->order) };
 	job->move.transform = engine_plan_transform(listing->plan);
 	job->move.plan = listing->plan;
 	job->move.dst = job->move.src = engine->own;
@@ -309,7 +320,7 @@ static int run_list(struct local_session *session, const struct msg_blocks *p, s
 
 	if (is_nothing)
 		move_nothing(listing);
-	else if (session->stream.device && session->stream.is_awaited && !has_tables(listing))
+	else if (session->stream.device && session->stream.is_awaited)
 		r = run_staged(session, p, listing, ret, err);
 	if (r != 0)
 		return r < 0 ? r : 0;
@@ -332,7 +343,7 @@ static int move_blocks(struct local_session *session, const struct msg_blocks *p
 		r = plan(session, p, listing, engine, err);
 	if (r == 0)
 		r = check_memory(session, p, listing, engine, err);
-	if (r == 0)
+	if (r == 0 && !session->only_checks)
 		r = run_list(session, p, listing, engine, ret, err);
 	engine_plan_unref(listing->plan);
 	return r;

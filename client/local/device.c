@@ -4,9 +4,9 @@
 
 #include <stdlib.h>
 
-/* The counts of a session at one engine: those of its launches, and those of requests that it waits for,
- * which do not get mixed up with what is still under way. They are given back with the session, although the
- * device may still add to them. */
+/* A session has these counts at one engine: one for its launches, and one for requests that it waits for, so
+ * that they do not get mixed up with what is still under way. They are given back with the session, although
+ * the device may still add to them. */
 struct device_counts {
 	struct engine *engine;
 	struct local_counters launched, awaited;
@@ -22,6 +22,16 @@ static int engine_of(void *stream, struct engine **ret, struct error *err)
 bool local_is_on_device(uint64_t address)
 {
 	return engine_cuda_has(address);
+}
+
+void *local_context(void)
+{
+	return engine_cuda_context();
+}
+
+void local_enter(void *context)
+{
+	engine_cuda_enter(context);
 }
 
 void local_device_stats(struct engine_cache_stats *plans, struct engine_cache_stats *maps)
@@ -40,6 +50,16 @@ bool local_is_on_device(uint64_t address)
 {
 	(void)address;
 	return false;
+}
+
+void *local_context(void)
+{
+	return NULL;
+}
+
+void local_enter(void *context)
+{
+	(void)context;
 }
 
 void local_device_stats(struct engine_cache_stats *plans, struct engine_cache_stats *maps)
@@ -164,11 +184,10 @@ int local_stream_counts(struct local_session *session, void *stream, struct loca
 
 static bool is_on_device(const struct local_session *session, bool has_region, uint64_t id, uint64_t offset)
 {
-	uint64_t address = offset;
+	struct local_region region;
 
-	if (has_region && id > 0 && id <= session->n_regions)
-		address += session->regions[id - 1].start;
-	return local_is_on_device(address);
+	return local_is_on_device(
+	    has_region && local_region_find(session, id, &region) ? region.start + offset : offset);
 }
 
 static bool is_tensor_on_device(const struct local_session *session, const struct msg_tensor *tensor)

@@ -14,11 +14,11 @@
 
 #include "proto/schema.h"
 #include "proto/status.h"
-#include "proto/wire/buffer.h"
+#include "proto/wire/frame.h"
 
 struct local_session;
 
-/* The result of a method. What it points to stays valid until the session's next request. */
+/* A method has one of these results. What it points to stays valid until the session's next request. */
 union local_result {
 	struct msg_info info;
 	struct msg_transform_done transform_done;
@@ -34,7 +34,7 @@ union local_result {
 	struct message_list list;
 };
 
-/* This is what requests in streams have counted. */
+/* Requests in streams have counted these. */
 struct local_counts {
 	uint64_t changed, beyond;
 };
@@ -42,11 +42,13 @@ struct local_counts {
 struct local_door {
 	const char *version; /* such as "0.2.0" */
 
-	/* Opens a session, and the engine of this process if it has none yet. Returns 0, or a negative status
-	 * with err. */
-	int (*open)(struct local_session **ret, struct error *err);
+	/* Opens a session, and the engine of this process if it has none yet. ended_fd is an eventfd, to
+	 * which 1 is added when a late request has ended and has a reply (serve), or -1; it is closed after
+	 * the session by the caller. Returns 0, or a negative status with err. */
+	int (*open)(struct local_session **ret, int ended_fd, struct error *err);
 
-	/* Ends a session and its regions. NULL is allowed. */
+	/* Ends a session and its regions, after late requests that have started; others do not start. NULL is
+	 * allowed. */
 	void (*close)(struct local_session *session);
 
 	/* Makes the size bytes at address a region and sets *ret to its id. The caller owns the memory and
@@ -78,15 +80,30 @@ struct local_door {
 	int (*run)(struct local_session *session, enum method_id method, const union params *params,
 	           union local_result *ret, struct error *err);
 
-	/* Runs a request, which is one whole message (frame_scan), to its end, and appends the reply, if it
-	 * asks for one, to *replies as a service would send it. A method that only a service has is answered
-	 * with UNSUPPORTED. Returns 0, or a negative status with err: NO_MEMORY if the reply could not be
-	 * made, or PROTOCOL if the bytes are not a valid message. */
+	/* Runs a request, which is one whole message (frame_scan), and appends the reply, if it asks for one,
+	 * to *replies as a service would send it. A request whose point has not come is late, and so is what
+	 * moves something after it: a thread runs them, and their replies are taken later. A method that only
+	 * a service has is answered with UNSUPPORTED. Sets *ret_is_late to whether there are late requests of
+	 * which take has something to tell, or will have. Returns 0, or a negative status with err: NO_MEMORY
+	 * if the reply could not be made, or PROTOCOL if the bytes are not a valid message. */
 	int (*serve)(struct local_session *session, const uint8_t *message, size_t len,
-	             struct buffer *replies, struct error *err);
+	             struct buffer *replies, bool *ret_is_late, struct error *err);
+
+	/* Appends the replies of late requests that have ended. Returns 1 if others are under way, 0 if there
+	 * are none, or NO_MEMORY with err if a reply could not be made. */
+	int (*take)(struct local_session *session, struct buffer *replies, struct error *err);
+
+	/* Waits until a late request has ended that take has not been called for since, for so many
+	 * milliseconds at most (-1: any number), or until a signal handler has run on this thread. Returns
+	 * whether one has. */
+	bool (*await)(struct local_session *session, int timeout_ms);
+
+	/* Takes back a late request, which is not answered then. Returns false if it has started, or has
+	 * ended. */
+	bool (*cancel)(struct local_session *session, uint32_t msgid);
 };
 
-/* The only symbol of the library. */
+/* This is the only symbol that the library exports. */
 __attribute__((visibility("default"))) const struct local_door *tma_local_door(void);
 
 #endif

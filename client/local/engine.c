@@ -205,13 +205,24 @@ int local_stream_count(struct local_stream *stream, struct engine_counts *ret, s
 	return 0;
 }
 
+int local_stream_wait(struct local_stream *stream, struct error *err)
+{
+	if (!stream->has_wait)
+		return 0;
+	stream->has_wait = false;
+	return engine_word_wait(stream->device, stream->wait_address, stream->wait_value, stream->cuda_stream,
+	                        err);
+}
+
 /* Launches a job into the program's stream, and waits for it if that is wanted. */
 static int launch(struct local_stream *stream, struct engine_job *job, struct error *err)
 {
 	const uint64_t start_ns = stream->is_awaited ? clock_ns() : 0;
 	struct engine_counts counts;
-	int r = engine_launch(stream->device, job, stream->cuda_stream, stream->counters->address, err);
+	int r = local_stream_wait(stream, err);
 
+	if (r == 0)
+		r = engine_launch(stream->device, job, stream->cuda_stream, stream->counters->address, err);
 	if (r < 0 || !stream->is_awaited)
 		return r;
 	r = local_stream_count(stream, &counts, err);

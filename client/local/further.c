@@ -92,7 +92,7 @@ static int run(struct local_session *session, const struct msg_transform *t, str
 		r = local_device_begin(session, is_needed, &is_on_device, err);
 	if (r == 0)
 		r = take(all, session, t, err);
-	if (r == 0)
+	if (r == 0 && !session->only_checks)
 		r = move_all(all, session, ret, err);
 	if (is_on_device)
 		local_stream_end(session);

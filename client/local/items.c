@@ -67,13 +67,10 @@ static int run_item(struct local_session *session, const struct msg_submit *p, u
 
 	if (r < 0)
 		return r;
-	if (item.is_run) {
-		item.run.host_threads = p->host_threads;
-		item.run.multiprocessors = p->multiprocessors;
-	} else {
-		item.transform.host_threads = p->host_threads;
-		item.transform.multiprocessors = p->multiprocessors;
-	}
+	if (item.is_run)
+		item.run.order = p->order;
+	else
+		item.transform.order = p->order;
 	return item.is_run ? local_plan_run(session, &item.run, ret, err)
 	                   : local_transform_run(session, &item.transform, ret, err);
 }

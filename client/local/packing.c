@@ -140,7 +140,7 @@ static int run_here(struct local_session *session, const struct move_here *move,
 		                                 .dst_offset = dst - engine->own->base,
 		                                 .src_offset = src - engine->own->base },
 		                       .blocks = move->blocks,
-		                       .host_threads = (uint32_t)host_threads };
+		                       .share.host_threads = (uint32_t)host_threads };
 	r = local_stream_run_here(&session->stream, &job, err);
 	engine_plan_unref(plan);
 	return r;
@@ -220,7 +220,7 @@ static void box_at(const struct boxes *boxes, uint64_t i, struct move_here *ret)
 	ret->host += (uint64_t)(at * (int64_t)dtype_size(layout->dtype));
 }
 
-/* Who packs a chunk. */
+/* Chunks are packed for this session, in this direction. */
 struct packer {
 	struct local_session *session;
 	enum local_way way;
@@ -284,7 +284,7 @@ struct block_transfer {
 	const struct local_packed_blocks *packed;
 	struct boxes boxes; /* of a block, if there is more than one */
 	uint64_t entries;   /* of a chunk at most */
-	uint32_t layers;    /* likewise */
+	uint32_t layers;    /* layers of a chunk, at most */
 	uint64_t n_along;   /* chunks along the entries of a layer */
 };
 

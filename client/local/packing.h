@@ -13,19 +13,19 @@
  * its strides, and so the tensor has the same strides on the device. Otherwise its elements travel in C
  * order, those of a dimension with a stride of 0 once. */
 struct local_packed {
-	struct tensor_layout layout;     /* as it is packed: of bytes, or of elements */
+	struct tensor_layout layout;     /* how it is packed, as bytes or as elements */
 	uint64_t address;                /* of its element [0, ..., 0] on the host */
-	uint64_t bytes;                  /* on the device */
-	uint64_t first;                  /* bytes from there to the tensor's element [0, ..., 0] */
-	int64_t stride[TENSOR_MAX_RANK]; /* elements; of the tensor on the device */
+	uint64_t bytes;                  /* bytes of the copy on the device */
+	uint64_t first;                  /* bytes from the copy's start to the tensor's element [0, ..., 0] */
+	int64_t stride[TENSOR_MAX_RANK]; /* strides of the tensor on the device, in elements */
 	bool is_gapless;                 /* Its bytes travel as they are. */
 };
 
-/* The tensor has an element, and its element [0, ..., 0] lies at address. */
+/* Describes a tensor, which has an element. Its element [0, ..., 0] lies at address. */
 void local_packed_init(struct local_packed *ret, const struct tensor_layout *tensor, uint64_t address);
 
-/* Blocks of the host, which are packed alike: those that the list names, in its order, and all of a layer
- * before those of the next one. */
+/* Blocks of the host are packed like this: those that the list names, in its order, and all of a layer before
+ * those of the next one. */
 struct local_packed_blocks {
 	struct local_packed block; /* block 0 of layer 0 */
 	struct engine_blocks_side side;
@@ -35,13 +35,13 @@ struct local_packed_blocks {
 	uint64_t limit; /* blocks of a layer */
 };
 
-/* Which way: in, from the host to the device, or out. */
+/* LOCAL_IN is the way from the host to the device, LOCAL_OUT the way back. */
 enum local_way { LOCAL_IN, LOCAL_OUT };
 
-/* Bring a packed tensor or packed blocks from the host to memory of the device at that address, or the other
- * way. They are part of what the program's stream does (local_stream); what goes in is used by what follows
- * on it, and what comes out is there when the call returns. host_threads limits the threads of the CPU's
- * engine, 0: it does not. Return 0, NO_MEMORY or an error of the driver's. */
+/* These bring a packed tensor or packed blocks from the host to memory of the device at that address, or
+ * back. They are part of the work of the program's stream (local_stream): what goes in is used by what
+ * follows on it, and what comes out is there when the call returns. host_threads limits the threads of the
+ * CPU's engine; 0 sets no limit. They return 0, NO_MEMORY or an error of the driver's. */
 int local_bring(struct local_session *session, const struct local_packed *packed, uint64_t device,
                 enum local_way way, uint64_t host_threads, struct error *err);
 int local_bring_blocks(struct local_session *session, const struct local_packed_blocks *packed,

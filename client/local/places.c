@@ -6,32 +6,24 @@
 #include <stdio.h>
 #include <string.h>
 
-struct region *local_region(const struct local_session *session, uint64_t id, const char *name,
-                            struct error *err)
-{
-	if (id > 0 && id <= session->n_regions && session->regions[id - 1].size > 0)
-		return &session->regions[id - 1];
-	error_set(err, STATUS_NOT_FOUND, "%s: this connection has no region %" PRIu64, name, id);
-	return NULL;
-}
-
 int local_place(const struct local_session *session, bool has_region, uint64_t id, uint64_t offset,
                 bool is_written, const char *name, struct tensor_place *ret, struct error *err)
 {
-	const struct region *region;
+	struct local_region region;
+	int r;
 
 	*ret = (struct tensor_place){ .offset = offset, .size = UINT64_C(1) << 56 };
 	if (!has_region || id == 0)
 		return 0;
-	region = local_region(session, id, name, err);
-	if (!region)
-		return err->status;
-	if (is_written && !region->writable)
+	r = local_region(session, id, name, &region, err);
+	if (r < 0)
+		return r;
+	if (is_written && !region.writable)
 		return error_set(err, STATUS_PERMISSION,
 		                 "%s: region %" PRIu64 " is read-only (registered with writable=false)", name,
 		                 id);
-	ret->base = region->start;
-	ret->size = region->size;
+	ret->base = region.start;
+	ret->size = region.size;
 	return 0;
 }
 

@@ -16,13 +16,6 @@ static int refuse(uint64_t id, struct error *err)
 	return error_set(err, STATUS_NOT_FOUND, "plan: this connection has no plan %" PRIu64, id);
 }
 
-void local_plans_free(struct local_session *session)
-{
-	for (uint64_t i = 0; i < session->plans.n; i++)
-		free(session->plans.objects[i]);
-	free(session->plans.objects);
-}
-
 /* ---- Preparing ---------------------------------------------------------------------------------------- */
 
 /* Checks a transform, and refuses it if it has places: a plan gets them when it runs. */
@@ -47,28 +40,36 @@ static bool is_tensor(const struct msg_operand *operand, bool is_given)
 	return is_given && !(operand->has & F(operand, number));
 }
 
+static struct local_plan *plan_new(const struct msg_transform *t)
+{
+	const uint64_t amax = t->has & F(transform, amax) ? t->amax.has : 0;
+	struct local_plan *plan = malloc(sizeof *plan);
+
+	if (plan)
+		*plan = (struct local_plan){ .transform = *t,
+			                     .has_scale = is_tensor(&t->scale, t->has & F(transform, scale)),
+			                     .has_bias = is_tensor(&t->bias, t->has & F(transform, bias)),
+			                     .has_amax_scale = amax & F(amax, scale),
+			                     .has_amax_inverse = amax & F(amax, inverse) };
+	return plan;
+}
+
 int local_method_plan_prepare(struct local_session *session, const union params *params,
                               union local_result *ret, struct error *err)
 {
 	const struct msg_transform *t = &params->transform;
-	const uint64_t amax = t->has & F(transform, amax) ? t->amax.has : 0;
 	struct local_plan *plan;
 	uint64_t id;
 	int r = check(t, err);
 
 	if (r < 0)
 		return r;
-	plan = malloc(sizeof *plan);
-	id = plan ? local_ids_add(&session->plans, plan) : 0;
+	plan = plan_new(t);
+	id = plan ? local_ids_add(session, &session->objects->plans, plan) : 0;
 	if (id == 0) {
 		free(plan);
 		return error_set(err, STATUS_NO_MEMORY, "no memory for a plan");
 	}
-	*plan = (struct local_plan){ .transform = *t,
-		                     .has_scale = is_tensor(&t->scale, t->has & F(transform, scale)),
-		                     .has_bias = is_tensor(&t->bias, t->has & F(transform, bias)),
-		                     .has_amax_scale = amax & F(amax, scale),
-		                     .has_amax_inverse = amax & F(amax, inverse) };
 	ret->plan_prepared = (struct msg_plan_prepared){ .plan = id };
 	local_count(session, USAGE_PLANS, 1);
 	return 0;
@@ -77,7 +78,8 @@ int local_method_plan_prepare(struct local_session *session, const union params 
 int local_method_plan_release(struct local_session *session, const union params *params,
                               union local_result *ret, struct error *err)
 {
-	struct local_plan *plan = local_ids_take(&session->plans, params->plan_release.plan);
+	struct local_plan *plan =
+	    local_ids_take(session, &session->objects->plans, params->plan_release.plan);
 
 	(void)ret;
 	if (!plan)
@@ -143,8 +145,7 @@ static struct msg_transform with_operands(const struct local_plan *plan, const s
 		place_tensor(&t.amax.scale, &run->amax_scale);
 	if (plan->has_amax_inverse)
 		place_tensor(&t.amax.inverse, &run->amax_inverse);
-	t.host_threads = run->host_threads;
-	t.multiprocessors = run->multiprocessors;
+	t.order = run->order;
 	return t;
 }
 
@@ -167,8 +168,7 @@ static struct msg_blocks blocks_of_run(const struct msg_transform *t, const stru
 		                     .limit = 1,
 		                     .dst_table = run->dst_table,
 		                     .src_table = run->src_table,
-		                     .host_threads = t->host_threads,
-		                     .multiprocessors = t->multiprocessors };
+		                     .order = t->order };
 
 	blocks.has = F(blocks, index) | F(blocks, limit) | F(blocks, dst_table);
 	blocks.has |= t->has & F(transform, perm) ? F(blocks, perm) : 0;
@@ -204,7 +204,7 @@ static int run_over_tables(struct local_session *session, const struct local_pla
 	t = with_operands(plan, run);
 	blocks = blocks_of_run(&t, run);
 	r = local_blocks_run(session, &blocks, false, &done, err);
-	if (r == 0)
+	if (r == 0 && !session->only_checks)
 		*ret = (struct msg_transform_done){ .path = done.path, .bytes = done.bytes, .ns = done.ns };
 	return r;
 }
@@ -212,7 +212,7 @@ static int run_over_tables(struct local_session *session, const struct local_pla
 int local_plan_run(struct local_session *session, const struct msg_plan_run *run,
                    struct msg_transform_done *ret, struct error *err)
 {
-	const struct local_plan *plan = local_ids_find(&session->plans, run->plan);
+	const struct local_plan *plan = local_ids_find(session, &session->objects->plans, run->plan);
 	struct msg_transform t;
 	int r;
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/transform/pieces.h"
+#include "kernels/transform/reshard.h"
 #include "proto/wire/rpc.h"
 
 /* A reshard that is under way. */
@@ -151,10 +151,8 @@ static int move(struct resharding *r, struct local_session *session, const struc
 	struct engine_job *job = &r->job.job;
 	int result = 0;
 
-	*job = (struct engine_job){ .moves = r->move,
-		                    .n_moves = r->pieces->n,
-		                    .host_threads = (uint32_t)p->host_threads,
-		                    .multiprocessors = (uint32_t)p->multiprocessors };
+	*job =
+	    (struct engine_job){ .moves = r->move, .n_moves = r->pieces->n, .share = local_share(&p->order) };
 	if (job->n_moves > 0)
 		result = local_stream_run(&session->stream, &r->job, err);
 	*ret = (struct msg_reshard_done){ .ns = job->ns, .pieces = job->n_moves };
@@ -177,7 +175,7 @@ static int reshard(struct resharding *r, struct local_session *session, const st
 		result = pieces_find(r->pieces, &r->slices, &nearness, err);
 	if (result == 0)
 		result = plan(r, engine, err);
-	return result < 0 ? result : move(r, session, p, ret, err);
+	return result < 0 || session->only_checks ? result : move(r, session, p, ret, err);
 }
 
 /* ---- The method --------------------------------------------------------------------------------------- */

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A session's life and its regions, and how a request finds its method. */
+/* A session's life, how a request finds its method, and which ones are late. */
 #include "session.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,7 +17,7 @@ static void list_methods(struct local_session *session)
 			session->methods[session->n_methods++] = method_names[id];
 }
 
-static int session_open(struct local_session **ret, struct error *err)
+int local_session_new(struct local_session **ret, struct local_objects *objects, struct error *err)
 {
 	struct local_session *session = calloc(1, sizeof *session);
 	int r;
@@ -33,96 +32,53 @@ static int session_open(struct local_session **ret, struct error *err)
 		free(session);
 		return r;
 	}
+	session->objects = objects;
+	session->ended_fd = -1;
 	list_methods(session);
-	local_usage_begin(session);
 	*ret = session;
 	return 0;
 }
 
-static void session_close(struct local_session *session)
+void local_session_free(struct local_session *session)
 {
 	if (!session)
 		return;
-	local_usage_end(session);
 	local_stream_close(&session->stream);
 	rpc_decoder_free(session->decoder);
 	local_items_free(session->items);
-	local_plans_free(session);
-	local_tables_free(session);
 	local_counts_free(session);
 	free(session->seen);
-	free(session->regions);
 	free(session->stats);
 	free(session->entries);
 	free(session);
 }
 
-/* ---- Ids ---------------------------------------------------------------------------------------------- */
-
-uint64_t local_ids_add(struct local_ids *ids, void *object)
+static int session_open(struct local_session **ret, int ended_fd, struct error *err)
 {
-	uint64_t i = 0;
-	void **grown;
+	struct local_objects *objects = calloc(1, sizeof *objects);
+	int r = objects ? local_session_new(ret, objects, err)
+	                : error_set(err, STATUS_NO_MEMORY, "out of memory for a session");
 
-	while (i < ids->n && ids->objects[i])
-		i++;
-	if (i == ids->n) {
-		grown = realloc(ids->objects, (2 * i + 8) * sizeof *grown);
-		if (!grown)
-			return 0;
-		memset(grown + i, 0, (i + 8) * sizeof *grown);
-		ids->objects = grown;
-		ids->n = 2 * i + 8;
+	if (r < 0) {
+		free(objects);
+		return r;
 	}
-	ids->objects[i] = object;
-	return i + 1;
-}
-
-void *local_ids_take(struct local_ids *ids, uint64_t id)
-{
-	void *object = local_ids_find(ids, id);
-
-	if (object)
-		ids->objects[id - 1] = NULL;
-	return object;
-}
-
-/* ---- Regions ------------------------------------------------------------------------------------------ */
-
-static struct region *region_free_one(struct local_session *session)
-{
-	struct region *grown;
-	uint64_t n = session->n_regions;
-
-	for (; session->first_free < n; session->first_free++)
-		if (session->regions[session->first_free].size == 0)
-			return &session->regions[session->first_free];
-	grown = realloc(session->regions, (2 * n + 8) * sizeof *grown);
-	if (!grown)
-		return NULL;
-	memset(grown + n, 0, (n + 8) * sizeof *grown);
-	session->regions = grown;
-	session->n_regions = 2 * n + 8;
-	return &grown[n];
-}
-
-static int session_map(struct local_session *session, const void *address, uint64_t size, bool writable,
-                       uint64_t *ret, struct error *err)
-{
-	const uint64_t start = (uint64_t)(uintptr_t)address;
-	struct region *region;
-
-	if (size == 0 || start == 0 || start + size < start)
-		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "%" PRIu64 " bytes at %p are not a valid range of addresses", size, address);
-	region = region_free_one(session);
-	if (!region)
-		return error_set(err, STATUS_NO_MEMORY, "out of memory for a region");
-	*region = (struct region){ .start = start, .size = size, .writable = writable };
-	*ret = (uint64_t)(region - session->regions) + 1;
-	local_count(session, USAGE_REGIONS, 1);
-	local_count(session, USAGE_MAPPED_BYTES, size);
+	objects->forks = local_forks;
+	(*ret)->ended_fd = ended_fd;
+	local_usage_begin(*ret, true);
 	return 0;
+}
+
+static void session_close(struct local_session *session)
+{
+	struct local_objects *objects = session ? session->objects : NULL;
+
+	if (!session)
+		return;
+	local_late_free(session);
+	local_usage_end(session, true);
+	local_session_free(session);
+	local_objects_free(objects);
 }
 
 /* ---- Others ------------------------------------------------------------------------------------------- */
@@ -157,31 +113,13 @@ static int method_ping(struct local_session *session, const union params *params
 	return 0;
 }
 
-/* Every request has ended before the next one is taken. */
+/* Only late requests have not ended. */
 static int method_cancel(struct local_session *session, const union params *params, union local_result *ret,
                          struct error *err)
 {
-	(void)session;
-	(void)params;
 	(void)err;
-	ret->canceled = (struct msg_canceled){ .canceled = false };
-	return 0;
-}
-
-static int method_region_release(struct local_session *session, const union params *params,
-                                 union local_result *ret, struct error *err)
-{
-	struct region *region = local_region(session, params->region_release.region, "region", err);
-
-	if (!region)
-		return err->status;
-	local_tables_forget(session, params->region_release.region);
-	local_count(session, USAGE_REGIONS, -UINT64_C(1));
-	local_count(session, USAGE_MAPPED_BYTES, -region->size);
-	*region = (struct region){ 0 };
-	if ((uint64_t)(region - session->regions) < session->first_free)
-		session->first_free = (uint64_t)(region - session->regions);
-	ret->region_released = (struct msg_region_released){ .state = REGION_STATE_CLOSED };
+	ret->canceled = (struct msg_canceled){ .canceled = local_late_cancel(
+						   session, (uint32_t)params->cancel.request, true) };
 	return 0;
 }
 
@@ -190,7 +128,7 @@ static int method_region_release(struct local_session *session, const union para
 static local_method *const handlers[METHOD_COUNT] = {
 	[METHOD_ping] = method_ping,
 	[METHOD_info] = method_info,
-	[METHOD_region_release] = method_region_release,
+	[METHOD_region_release] = local_method_region_release,
 	[METHOD_copy] = local_method_transform,
 	[METHOD_transpose] = local_method_transform,
 	[METHOD_pad] = local_method_transform,
@@ -210,18 +148,18 @@ static local_method *const handlers[METHOD_COUNT] = {
 	[METHOD_table_release] = local_method_table_release,
 };
 
-/* When a request moves something, and when it is answered. */
+/* This says when a request moves something, and when it is answered. */
 struct order {
+	bool moves;
 	enum completion completion;
-	const struct msg_wait *wait;     /* NULL: none */
-	const struct msg_signal *signal; /* likewise */
+	const struct order_fields *fields; /* NULL: none */
+	uint64_t has;                      /* those that the request has, as F(order, field) */
 };
 
-#define ORDER_OF(m, p)                                                                       \
-	(struct order)                                                                       \
-	{                                                                                    \
-		.completion = (p)->reply, .wait = (p)->has & F(m, wait) ? &(p)->wait : NULL, \
-		.signal = (p)->has & F(m, signal) ? &(p)->signal : NULL                      \
+#define ORDER_OF(m, p)                                                                                 \
+	(struct order)                                                                                 \
+	{                                                                                              \
+		.moves = true, .completion = (p)->reply, .fields = &(p)->order, .has = ORDER_HAS(m, p) \
 	}
 
 static struct order order_of(enum method_id method, const union params *params)
@@ -252,65 +190,170 @@ static bool has_failed_items(enum method_id method, const union local_result *re
 	return method == METHOD_submit && result->submit_done.errors.n > 0;
 }
 
-/* Runs the handler of a method that is there, between what the request waits for and what it signals. */
+/* Runs the handler of a method that is there. The point that the request waits for has come, unless a stream
+ * is to wait for it. */
 static int run(struct local_session *session, enum method_id method, const union params *params,
                union local_result *ret, struct error *err)
 {
 	const struct order order = order_of(method, params);
 	struct local_points points;
-	int r = local_points_find(session, order.wait, order.signal, &points, err);
+	int r = local_points_find(session, order.fields, order.has, &points, err);
 
-	if (r == 0)
-		r = local_points_wait(session, &points, err);
-	if (r == 0)
+	if (r < 0)
+		return r;
+	if (!session->stream.device) {
 		r = handlers[method](session, params, ret, err);
-	if (r == 0 && !has_failed_items(method, ret))
-		r = local_points_signal(session, &points, err);
-	return r;
+		return r < 0 || has_failed_items(method, ret) ? r
+		                                              : local_points_signal(session, &points, err);
+	}
+	local_points_before(session, &points);
+	r = handlers[method](session, params, ret, err);
+	return local_points_after(session, &points, r, err);
 }
 
-static int session_run(struct local_session *session, enum method_id method, const union params *params,
-                       union local_result *ret, struct error *err)
+static void count_request(struct local_session *session, enum method_id method, int r)
+{
+	local_count(session, USAGE_REQUESTS + (int)method, 1);
+	if (r < 0)
+		local_count_error(session, r);
+}
+
+int local_session_run(struct local_session *session, enum method_id method, const union params *params,
+                      union local_result *ret, struct error *err)
 {
 	int r = handlers[method] ? run(session, method, params, ret, err)
 	                         : error_set(err, STATUS_UNSUPPORTED,
 	                                     "%s: only a service does this, and this client has none",
 	                                     method_names[method]);
 
-	local_count(session, USAGE_REQUESTS + (int)method, 1);
-	if (r < 0)
-		local_count_error(session, r);
+	count_request(session, method, r);
 	return r;
 }
 
-static int answer(const struct rpc_request *request, const union local_result *result,
-                  const struct error *failed, struct buffer *replies)
+/* ---- Answers ------------------------------------------------------------------------------------------ */
+
+int local_session_answer(const struct local_asked *asked, bool is_queued, const union local_result *result,
+                         const struct error *failed, struct buffer *replies)
 {
-	const enum method_id method = request->method->id;
-	const enum completion completion = order_of(method, &request->params).completion;
 	int r;
 
-	if (failed && completion != COMPLETION_QUEUED)
-		return rpc_encode_error(replies, request->msgid, failed);
-	if (completion == COMPLETION_SIGNAL && !has_failed_items(method, result))
+	if (failed && asked->completion != COMPLETION_QUEUED)
+		return rpc_encode_error(replies, asked->msgid, failed);
+	if (asked->completion == COMPLETION_SIGNAL && !has_failed_items(asked->method->id, result))
 		return 0;
-	if (completion != COMPLETION_QUEUED)
-		return rpc_encode_result(replies, request->msgid, request->method, result);
-	r = rpc_encode_queued(replies, request->msgid);
-	return r < 0 ? r : rpc_encode_done(replies, request->msgid, request->method, result, failed);
+	if (asked->completion != COMPLETION_QUEUED)
+		return rpc_encode_result(replies, asked->msgid, asked->method, result);
+	r = is_queued ? 0 : rpc_encode_queued(replies, asked->msgid);
+	return r < 0 ? r : rpc_encode_done(replies, asked->msgid, asked->method, result, failed);
+}
+
+/* ---- Late requests ------------------------------------------------------------------------------------ */
+
+/* Checks what the program would be told at once by a service, too: all but the items of a submit. */
+static int check(struct local_session *session, const struct rpc_request *request, struct error *err)
+{
+	union local_result ignored;
+	int r;
+
+	if (request->method->id == METHOD_submit)
+		return 0;
+	session->only_checks = true;
+	r = handlers[request->method->id](session, &request->params, &ignored, err);
+	session->only_checks = false;
+	return r;
+}
+
+/* Has the request run later, and says so if that is asked for. */
+static int hold(struct local_session *session, const struct rpc_request *request,
+                const struct local_asked *asked, const struct local_points *points, const uint8_t *message,
+                size_t len, struct buffer *replies, struct error *err)
+{
+	int r = check(session, request, err);
+
+	if (r == 0)
+		r = local_late_add(session, asked, message, len, points, false, err);
+	if (r < 0) {
+		count_request(session, request->method->id, r);
+		return local_session_answer(asked, false, NULL, err, replies);
+	}
+	return asked->completion == COMPLETION_QUEUED ? rpc_encode_queued(replies, asked->msgid) : 0;
+}
+
+/* Sets *ret to whether a request that moves something has to be late. */
+static int find_whether_late(struct local_session *session, const struct order *order,
+                             struct local_points *points, bool *ret, struct error *err)
+{
+	int r = local_points_find(session, order->fields, order->has, points, err);
+
+	if (r == 0)
+		r = local_late_is_busy(session) ? 0 : local_points_look(session, points, err);
+	*ret = r == 0;
+	return r < 0 ? r : 0;
+}
+
+/* Returns whether the request releases an object that late requests may name, and that is there. */
+static bool is_late_release(struct local_session *session, const struct rpc_request *request)
+{
+	struct local_objects *objects = session->objects;
+	struct local_region region;
+
+	switch (request->method->id) {
+	case METHOD_region_release:
+		return local_late_is_busy(session) &&
+		       local_region_find(session, request->params.region_release.region, &region);
+	case METHOD_plan_release:
+		return local_late_is_busy(session) &&
+		       local_ids_find(session, &objects->plans, request->params.plan_release.plan);
+	case METHOD_table_release:
+		return local_late_is_busy(session) &&
+		       local_ids_find(session, &objects->tables, request->params.table_release.table);
+	default:
+		return false;
+	}
+}
+
+/* The object stays until the requests before this one have ended, and the program need not wait for that. */
+static int release_late(struct local_session *session, const struct local_asked *asked,
+                        const uint8_t *message, size_t len, struct buffer *replies, struct error *err)
+{
+	const union local_result result = { .region_released.state = REGION_STATE_DRAINING };
+	const struct local_points none = { 0 };
+	int r = local_late_add(session, asked, message, len, &none, true, err);
+
+	return local_session_answer(asked, false, &result, r < 0 ? err : NULL, replies);
+}
+
+static int dispatch(struct local_session *session, const uint8_t *message, size_t len, struct buffer *replies,
+                    struct error *err)
+{
+	const struct rpc_request *request = &session->request;
+	const struct order order = order_of(request->method->id, &request->params);
+	const struct local_asked asked = { request->msgid, request->method, order.completion };
+	struct local_points points;
+	union local_result result;
+	bool is_late = false;
+	int r = order.moves ? find_whether_late(session, &order, &points, &is_late, err) : 0;
+
+	if (is_late)
+		return hold(session, request, &asked, &points, message, len, replies, err);
+	if (is_late_release(session, request))
+		return release_late(session, &asked, message, len, replies, err);
+	if (r < 0)
+		count_request(session, request->method->id, r);
+	else
+		r = local_session_run(session, request->method->id, &request->params, &result, err);
+	return local_session_answer(&asked, false, &result, r < 0 ? err : NULL, replies);
 }
 
 static int session_serve(struct local_session *session, const uint8_t *message, size_t len,
-                         struct buffer *replies, struct error *err)
+                         struct buffer *replies, bool *ret_is_late, struct error *err)
 {
 	struct rpc_request *request = &session->request;
-	union local_result result;
 	int r;
 
 	switch (rpc_decode_request(session->decoder, message, len, request, err)) {
 	case RPC_DISPATCH:
-		r = session_run(session, request->method->id, &request->params, &result, err);
-		r = answer(request, &result, r < 0 ? err : NULL, replies);
+		r = dispatch(session, message, len, replies, err);
 		break;
 	case RPC_REFUSE:
 		local_count_error(session, err->status);
@@ -323,7 +366,13 @@ static int session_serve(struct local_session *session, const uint8_t *message, 
 		break;
 	}
 	rpc_decoder_rest(session->decoder);
+	*ret_is_late = local_late_is_there(session);
 	return r < 0 ? error_set(err, r, "out of memory for a reply") : 0;
+}
+
+static bool session_cancel(struct local_session *session, uint32_t msgid)
+{
+	return local_late_cancel(session, msgid, false);
 }
 
 const struct local_door *tma_local_door(void)
@@ -331,13 +380,16 @@ const struct local_door *tma_local_door(void)
 	static const struct local_door door = { .version = PACKAGE_VERSION,
 		                                .open = session_open,
 		                                .close = session_close,
-		                                .map = session_map,
+		                                .map = local_map,
 		                                .stream_begin = local_stream_begin,
 		                                .stream_end = local_stream_end,
 		                                .reaches = local_reaches,
 		                                .stream_counts = local_stream_counts,
-		                                .run = session_run,
-		                                .serve = session_serve };
+		                                .run = local_session_run,
+		                                .serve = session_serve,
+		                                .take = local_late_take,
+		                                .await = local_late_await,
+		                                .cancel = session_cancel };
 
 	return &door;
 }

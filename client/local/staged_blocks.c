@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/transform/request_blocks.h"
+#include "kernels/transform/request.h"
 
 /* The functions below share what is known of the request. */
 struct request_of {
@@ -22,7 +22,7 @@ struct request_of {
 
 /* ---- The list ----------------------------------------------------------------------------------------- */
 
-static int64_t entry_at(const struct engine_blocks *blocks, const void *list, uint64_t i)
+static int64_t number_at(const struct engine_blocks *blocks, const void *list, uint64_t i)
 {
 	return blocks->index_bytes == sizeof(int32_t) ? (int32_t)le32toh(((const uint32_t *)list)[i])
 	                                              : (int64_t)le64toh(((const uint64_t *)list)[i]);
@@ -35,15 +35,19 @@ static uint64_t read_list(struct local_staged_blocks *ret, const struct engine_b
 	uint64_t n = 0;
 
 	for (uint64_t i = 0; i < blocks->n; i++) {
-		const int64_t entry = entry_at(blocks, list, i);
-		const bool is_block = entry >= 0 && (uint64_t)entry < blocks->limit;
+		const int64_t entry = number_at(blocks, list, i << blocks->pairs);
+		const int64_t other = blocks->pairs ? number_at(blocks, list, 2 * i + 1) : (int64_t)i;
+		const int64_t to = blocks->scatter ? entry : other, from = blocks->scatter ? other : entry;
+		const bool is_passed = entry == -1 || other == -1;
+		const bool is_block = to >= 0 && (uint64_t)to < blocks_dst_count(blocks) && from >= 0 &&
+		                      (uint64_t)from < blocks_src_count(blocks);
 
-		ret->passed += entry == -1;
-		ret->beyond += entry != -1 && !is_block;
+		ret->passed += is_passed;
+		ret->beyond += !is_passed && !is_block;
 		if (!is_block)
 			continue;
-		dst[n] = blocks->scatter ? entry : (int64_t)i;
-		src[n++] = blocks->scatter ? (int64_t)i : entry;
+		dst[n] = to;
+		src[n++] = from;
 	}
 	return n;
 }
@@ -55,8 +59,8 @@ static int fetch_list(const struct request_of *of, void *to, struct error *err)
 	const struct engine_blocks *blocks = of->blocks;
 
 	return engine_copy(stream->device, (uint64_t)(uintptr_t)to,
-	                   blocks->index_memory->base + blocks->index_offset, blocks->n * blocks->index_bytes,
-	                   stream->cuda_stream, err);
+	                   blocks->index_memory->base + blocks->index_offset,
+	                   blocks->n * blocks_entry_bytes(blocks), stream->cuda_stream, err);
 }
 
 /* ---- Sides -------------------------------------------------------------------------------------------- */
@@ -64,7 +68,7 @@ static int fetch_list(const struct request_of *of, void *to, struct error *err)
 /* Returns how many blocks a side has in each layer. */
 static uint64_t count_of(const struct engine_blocks *blocks, bool is_dst)
 {
-	return blocks->scatter == is_dst ? blocks->limit : blocks->n;
+	return is_dst ? blocks_dst_count(blocks) : blocks_src_count(blocks);
 }
 
 static int stage_side(struct local_staged_blocks *ret, const struct request_of *of, bool is_dst,
@@ -84,6 +88,7 @@ static int stage_side(struct local_staged_blocks *ret, const struct request_of *
 		                                .list = list,
 		                                .n = n,
 		                                .limit = count_of(of->blocks, is_dst) };
+	packed->side.table = NULL; /* The engine sees one memory. */
 	local_packed_init(&packed->block, &layout, local_address(place));
 	return local_stage_blocks(&ret->staging, packed, is_dst, name, ret_copy, err);
 }
@@ -91,7 +96,8 @@ static int stage_side(struct local_staged_blocks *ret, const struct request_of *
 /* Has the request name its blocks by a list of int64 in host memory, of a side with so many blocks. */
 static void use_list(struct msg_blocks *p, const int64_t *list, uint64_t n, uint64_t limit)
 {
-	p->has &= ~(F(blocks, index_at) | F(blocks, count));
+	p->has &= ~(F(blocks, index_at) | F(blocks, count) | F(blocks, pairs) | F(blocks, dst_limit));
+	p->pairs = false;
 	p->has |= F(blocks, index) | F(blocks, index_dtype) | F(blocks, limit);
 	p->index = (struct bytes){ (const void *)list, n * sizeof *list };
 	p->index_dtype = DTYPE_INT64;
@@ -101,9 +107,10 @@ static void use_list(struct msg_blocks *p, const int64_t *list, uint64_t n, uint
 static void use_dst_copy(struct msg_blocks *p, uint64_t copy, const struct local_packed_blocks *packed)
 {
 	local_use_copy(&p->dst, copy, &packed->block);
-	p->has &= ~F(blocks, dst_layers);
-	p->has |= F(blocks, dst_step) | F(blocks, dst_layer_step);
-	p->dst_layers.len = 0;
+	p->has &= ~(F(blocks, dst_layers) | F(blocks, dst_table) | F(blocks, dst_places));
+	p->has |= F(blocks, dst_step) | F(blocks, dst_layer_step) | F(blocks, layers);
+	p->layers = packed->layers;
+	p->dst_layers.len = p->dst_places.len = 0;
 	p->dst_step = packed->block.bytes;
 	p->dst_layer_step = packed->n * packed->block.bytes;
 }
@@ -111,9 +118,10 @@ static void use_dst_copy(struct msg_blocks *p, uint64_t copy, const struct local
 static void use_src_copy(struct msg_blocks *p, uint64_t copy, const struct local_packed_blocks *packed)
 {
 	local_use_copy(&p->src, copy, &packed->block);
-	p->has &= ~F(blocks, src_layers);
-	p->has |= F(blocks, src_step) | F(blocks, src_layer_step);
-	p->src_layers.len = 0;
+	p->has &= ~(F(blocks, src_layers) | F(blocks, src_table) | F(blocks, src_places));
+	p->has |= F(blocks, src_step) | F(blocks, src_layer_step) | F(blocks, layers);
+	p->layers = packed->layers;
+	p->src_layers.len = p->src_places.len = 0;
 	p->src_step = packed->block.bytes;
 	p->src_layer_step = packed->n * packed->block.bytes;
 }
@@ -140,7 +148,8 @@ static int change_sides(struct local_staged_blocks *ret, const struct request_of
 	return 0;
 }
 
-/* The lists of both sides, and behind them room for one that has to be fetched. */
+/* Makes the lists of both sides. Behind them there is room for the request's own list, which is fetched if it
+ * is not in host memory. */
 static int change_list(struct local_staged_blocks *ret, const struct request_of *of, struct error *err)
 {
 	const uint64_t n = of->blocks->n;
@@ -148,7 +157,7 @@ static int change_list(struct local_staged_blocks *ret, const struct request_of 
 	int r;
 
 	ret->is_list_changed = true;
-	ret->words = n > BLOCKS_ENTRIES_MOST ? NULL : malloc(3 * n * sizeof *ret->words);
+	ret->words = n > BLOCKS_ENTRIES_MOST ? NULL : malloc(4 * n * sizeof *ret->words);
 	if (!ret->words)
 		return error_set(err, STATUS_NO_MEMORY, "no memory for a list of blocks");
 	if (!list) {

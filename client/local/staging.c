@@ -14,7 +14,7 @@
 
 /* ---- Tensors of a request ----------------------------------------------------------------------------- */
 
-/* A tensor that a request has; one of tensor and operand is NULL. */
+/* A request has this tensor. One of tensor and operand is NULL. */
 struct role {
 	const char *name;
 	const struct msg_tensor *tensor;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory of the host beside a device, in calls that wait. A tensor that the device does not reach has a copy
- * in the device's memory while its request runs, and the request is changed to use that. What is read is
+/* A call that waits may use memory of the host on a device. A tensor that the device does not reach has a
+ * copy in the device's memory while its request runs, and the request is changed to use that. What is read is
  * brought to its copy first; what is written is brought back from it in the end. */
 #ifndef CLIENT_LOCAL_STAGING_H
 #define CLIENT_LOCAL_STAGING_H
@@ -13,7 +13,7 @@
 
 #define STAGING_MOST 6 /* tensors of a request */
 
-/* A tensor of the host, or blocks of it, and its copy. */
+/* This is a tensor of the host, or blocks of it, with its copy. */
 struct staged {
 	union {
 		struct local_packed tensor;
@@ -64,12 +64,12 @@ int local_staging_end(struct local_staging *staging, int r, struct error *err);
 
 /* ---- staged_blocks.c ---------------------------------------------------------------------------------- */
 
-/* A gather or scatter with memory of the host beside a device. If one of its sides lies there, only the
+/* This is a gather or scatter on a device with memory of the host. If one of its sides lies there, only the
  * blocks that the list names travel, and the list is changed to name those of the other side. */
 struct local_staged_blocks {
 	struct local_staging staging;
-	struct msg_blocks changed; /* the request between the copies */
-	bool scatter;              /* what it is */
+	struct msg_blocks changed; /* the request that runs between the copies */
+	bool scatter;              /* true for a scatter, false for a gather */
 	bool is_list_changed;
 	int64_t *words;          /* the list of the changed request, and the other one */
 	uint64_t passed, beyond; /* entries of the list that name no block, if it has been changed */

@@ -4,7 +4,6 @@
  */
 #include "session.h"
 
-#include <inttypes.h>
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -45,19 +44,19 @@ __attribute__((constructor)) static void watch_forks(void)
 	pthread_atfork(keep_still, go_on, start_over);
 }
 
-void local_usage_begin(struct local_session *session)
+void local_usage_begin(struct local_session *session, bool is_connection)
 {
 	pthread_mutex_lock(&lock);
 	if (opened_ns == 0)
 		opened_ns = clock_ns();
 	session->usage.next = open_ones;
 	open_ones = &session->usage;
-	n_opened++;
-	n_open++;
+	n_opened += is_connection;
+	n_open += is_connection;
 	pthread_mutex_unlock(&lock);
 }
 
-void local_usage_end(struct local_session *session)
+void local_usage_end(struct local_session *session, bool is_connection)
 {
 	struct local_usage **link = &open_ones;
 
@@ -67,7 +66,7 @@ void local_usage_end(struct local_session *session)
 	*link = session->usage.next;
 	for (int i = 0; i < USAGE_REGIONS; i++)
 		ended[i] += session->usage.of[i];
-	n_open--;
+	n_open -= is_connection;
 	pthread_mutex_unlock(&lock);
 }
 
@@ -147,39 +146,5 @@ int local_method_stats(struct local_session *session, const union params *params
 	pthread_mutex_unlock(&lock);
 	ret->stats.plan_cache = cache_stats_of(&plans);
 	ret->stats.tensor_maps = cache_stats_of(&maps);
-	return 0;
-}
-
-/* ---- region_list -------------------------------------------------------------------------------------- */
-
-int local_method_region_list(struct local_session *session, const union params *params,
-                             union local_result *ret, struct error *err)
-{
-	struct msg_region_entry *entries;
-	uint32_t n = 0;
-
-	if (params->region_list.session)
-		return error_set(err, STATUS_NOT_FOUND,
-		                 "session: there is no connection %" PRIu64 ", or it belongs to another uid",
-		                 params->region_list.session);
-	entries = realloc(session->entries, (session->n_regions + 1) * sizeof *entries);
-	if (!entries)
-		return error_set(err, STATUS_NO_MEMORY, "no memory for a list of %" PRIu64 " regions",
-		                 session->n_regions);
-	session->entries = entries;
-	for (uint64_t i = 0; i < session->n_regions; i++) {
-		const struct region *region = &session->regions[i];
-
-		if (region->size > 0)
-			entries[n++] = (struct msg_region_entry){ .region = i + 1,
-				                                  .kind = local_is_on_device(region->start)
-				                                              ? REGION_KIND_CUDA_IPC
-				                                              : REGION_KIND_MEMFD,
-				                                  .size = region->size,
-				                                  .offset = region->start,
-				                                  .writable = region->writable,
-				                                  .state = REGION_STATE_OPEN };
-	}
-	ret->list = (struct message_list){ .items = entries, .n = n };
 	return 0;
 }

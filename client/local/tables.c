@@ -13,6 +13,7 @@ static int set_entry(const struct local_session *session, struct local_table *ta
                      const struct bytes *entries, uint32_t i, const char *name, struct error *err)
 {
 	struct layer_table *layers = &table->layers;
+	struct local_region region;
 	char entry[48];
 	uint64_t offset;
 	int r;
@@ -24,7 +25,8 @@ static int set_entry(const struct local_session *session, struct local_table *ta
 		return r;
 	ret->address = local_address(&ret->at);
 	table->has_addresses |= ret->region == 0;
-	if (layers->read_only == layers->n && ret->region && !session->regions[ret->region - 1].writable)
+	if (layers->read_only == layers->n && local_region_find(session, ret->region, &region) &&
+	    !region.writable)
 		layers->read_only = i;
 	return 0;
 }
@@ -65,7 +67,7 @@ static int table_new(const struct local_session *session, const struct bytes *en
 static int find(struct local_session *session, uint64_t id, const char *name, struct local_table **ret,
                 struct error *err)
 {
-	*ret = local_ids_find(&session->tables, id);
+	*ret = local_ids_find(session, &session->objects->tables, id);
 	if (!*ret)
 		return error_set(err, STATUS_NOT_FOUND, "%s: this connection has no table %" PRIu64, name,
 		                 id);
@@ -105,6 +107,18 @@ void local_table_place(const struct local_table *table, struct msg_tensor *tenso
 	tensor->offset += first->at.offset;
 }
 
+int local_table_is_on_host(const struct local_session *session, const struct local_table *table,
+                           struct error *err)
+{
+	enum engine_home home = ENGINE_HOME_HOST;
+	int r = 0;
+
+	for (uint32_t i = 0; r == 0 && home == ENGINE_HOME_HOST && i < table->layers.n; i++)
+		r = engine_find_home(session->stream.device, local_address(&table->layers.places[i].at),
+		                     &home, err);
+	return r < 0 ? r : home == ENGINE_HOME_HOST;
+}
+
 int local_table_check_reach(const struct local_session *session, struct local_table *table, const char *name,
                             struct error *err)
 {
@@ -133,21 +147,14 @@ static bool has_region(const struct layer_table *layers, uint64_t region)
 	return false;
 }
 
-void local_tables_forget(struct local_session *session, uint64_t region)
+void local_tables_forget(struct local_objects *objects, uint64_t region)
 {
-	for (uint64_t i = 0; i < session->tables.n; i++) {
-		struct local_table *table = session->tables.objects[i];
+	for (uint64_t i = 0; i < objects->tables.n; i++) {
+		struct local_table *table = objects->tables.objects[i];
 
 		if (table && has_region(&table->layers, region))
 			table->released = region;
 	}
-}
-
-void local_tables_free(struct local_session *session)
-{
-	for (uint64_t i = 0; i < session->tables.n; i++)
-		free(session->tables.objects[i]);
-	free(session->tables.objects);
 }
 
 int local_method_table_prepare(struct local_session *session, const union params *params,
@@ -159,13 +166,13 @@ int local_method_table_prepare(struct local_session *session, const union params
 
 	if (r < 0)
 		return r;
-	id = local_ids_add(&session->tables, table);
+	table->layers.serial = ++session->objects->tables_made;
+	table->layers.noun = "table";
+	id = local_ids_add(session, &session->objects->tables, table);
 	if (id == 0) {
 		free(table);
 		return error_set(err, STATUS_NO_MEMORY, "no memory for a table");
 	}
-	table->layers.serial = ++session->tables_made;
-	table->layers.noun = "table";
 	ret->table_prepared = (struct msg_table_prepared){ .table = id };
 	local_count(session, USAGE_TABLES, 1);
 	return 0;
@@ -175,7 +182,7 @@ int local_method_table_release(struct local_session *session, const union params
                                union local_result *ret, struct error *err)
 {
 	const uint64_t id = params->table_release.table;
-	struct local_table *table = local_ids_take(&session->tables, id);
+	struct local_table *table = local_ids_take(session, &session->objects->tables, id);
 
 	(void)ret;
 	if (!table)

@@ -128,8 +128,7 @@ static int run(struct moving *moving, const struct msg_transform *t, struct loca
 	struct engine_job *job = &moving->job.job;
 	int r;
 
-	*job = (struct engine_job){ .host_threads = (uint32_t)t->host_threads,
-		                    .multiprocessors = (uint32_t)t->multiprocessors };
+	*job = (struct engine_job){ .share = local_share(&t->order) };
 	if (moving->n == 1) {
 		job->move = moving->move[0];
 	} else {
@@ -264,11 +263,12 @@ int local_move(struct local_session *session, const struct msg_transform *t, str
 
 	if (r == 0)
 		r = prepare(&moving, session, t, err);
-	if (r == 0)
+	if (r == 0 && !session->only_checks) {
 		r = session->stream.device ? run_on_device(&moving, t, session, err)
 		                           : run(&moving, t, session, err);
-	if (r == 0)
-		set_done(&moving, session, ret);
+		if (r == 0)
+			set_done(&moving, session, ret);
+	}
 	moving_deinit(&moving);
 	return r;
 }

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "proto/nearest.h"
+#include "proto/program.h"
 #include "client/tmaclient.h"
 
 #define GROUP(group, title)                        static const struct cmd_row group##_rows[] = {

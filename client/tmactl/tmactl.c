@@ -18,8 +18,7 @@
 
 #include "client/tmactl/terminal/colour.h"
 #include "client/tmactl/terminal/print.h"
-#include "proto/own_socket.h"
-#include "proto/standard_fds.h"
+#include "proto/program.h"
 
 #define MAX_OPTIONS 64 /* of one command and the common ones */
 

@@ -1,12 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of limits, and the defaults that depend on the machine. */
+/* This has the table of limits, the defaults that depend on the machine, and the numbers that people write.
+ */
 #include "limits.h"
 
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+#include <strings.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "proto/wire/frame.h"
 #include "proto/memory/headroom.h"
+#include "proto/wire/frame.h"
 
 const struct limit_info limit_infos[LIMIT_COUNT] = {
 #define LIMIT(name, least, dflt, doc) { #name, doc, least, dflt },
@@ -108,4 +114,144 @@ uint32_t limits_list(const struct limits *limits, struct counter *ret, uint32_t 
 	for (size_t i = 0; i < sizeof fixed / sizeof fixed[0] && used < n; i++)
 		ret[used++] = fixed[i];
 	return used;
+}
+
+/* ==== Quantities ===================================================================================== */
+
+/* A number is digits, a decimal point and more digits if there is a unit, and the unit. */
+
+#define MOST_OF UINT64_C(1000000000)
+
+struct number {
+	uint64_t digits; /* the number is this... */
+	uint64_t of;     /* ... by this, a power of ten */
+	const char *unit;
+};
+
+struct unit {
+	const char *name;
+	uint64_t size;
+};
+
+static const struct unit byte_units[] = {
+	{ "", 1 },
+	{ "B", 1 },
+	{ "K", UINT64_C(1) << 10 },
+	{ "M", UINT64_C(1) << 20 },
+	{ "G", UINT64_C(1) << 30 },
+	{ "T", UINT64_C(1) << 40 },
+	{ NULL, 0 },
+};
+static const struct unit time_units[] = {
+	{ "us", 1 }, { "ms", 1000 }, { "s", 1000000 }, { "min", 60000000 }, { "h", UINT64_C(3600000000) },
+	{ NULL, 0 },
+};
+
+static bool ends_with(const char *text, const char *end)
+{
+	size_t len = strlen(text), n = strlen(end);
+
+	return len >= n && !strcmp(text + len - n, end);
+}
+
+enum quantity quantity_of(const char *name)
+{
+	if (ends_with(name, "_ms"))
+		return QUANTITY_MS;
+	if (ends_with(name, "_us"))
+		return QUANTITY_US;
+	return strstr(name, "bytes") ? QUANTITY_BYTES : QUANTITY_COUNT;
+}
+
+static bool read_number(const char *text, struct number *ret)
+{
+	struct number n = { .of = 1 };
+	bool is_fraction = false;
+
+	if (*text < '0' || *text > '9')
+		return false;
+	for (; (*text >= '0' && *text <= '9') || (*text == '.' && !is_fraction); text++) {
+		if (*text == '.') {
+			is_fraction = true;
+			continue;
+		}
+		if (__builtin_mul_overflow(n.digits, 10, &n.digits) ||
+		    __builtin_add_overflow(n.digits, (uint64_t)(*text - '0'), &n.digits))
+			return false;
+		if (is_fraction)
+			n.of *= 10;
+		if (n.of > MOST_OF)
+			return false;
+	}
+	n.unit = text;
+	*ret = n;
+	return !is_fraction || (n.of > 1 && *n.unit);
+}
+
+/* Returns the size of a unit in either case, or 0 if it is unknown. K, KB and KiB are the same. */
+static uint64_t unit_size(const struct unit *units, const char *name)
+{
+	size_t len = strlen(name);
+
+	if (units == byte_units && len > 1 && strchr("KMGTkmgt", *name) &&
+	    (!strcasecmp(name + 1, "B") || !strcasecmp(name + 1, "iB")))
+		len = 1;
+	for (; units->name; units++)
+		if (strlen(units->name) == len && !strncasecmp(units->name, name, len))
+			return units->size;
+	return 0;
+}
+
+/* Computes digits / of * size in units of own; returns whether it is a 64-bit number. rest: a remainder is
+ * allowed. */
+static bool scale(const struct number *n, uint64_t size, uint64_t own, bool rest, uint64_t *ret)
+{
+	unsigned __int128 whole = (unsigned __int128)n->digits * size, by = (unsigned __int128)n->of * own;
+
+	if (whole / by > UINT64_MAX || (!rest && whole % by))
+		return false;
+	*ret = (uint64_t)(whole / by);
+	return true;
+}
+
+static bool parse(enum quantity quantity, const char *text, uint64_t *ret)
+{
+	struct number n;
+	uint64_t size;
+
+	if (!read_number(text, &n))
+		return false;
+	switch (quantity) {
+	case QUANTITY_COUNT:
+		*ret = n.digits;
+		return !*n.unit;
+	case QUANTITY_BYTES:
+		size = unit_size(byte_units, n.unit);
+		return size && scale(&n, size, 1, true, ret);
+	case QUANTITY_MS:
+	case QUANTITY_US:
+		break;
+	}
+	*ret = n.digits;
+	if (!*n.unit)
+		return true;
+	size = unit_size(time_units, n.unit);
+	return size && scale(&n, size, quantity == QUANTITY_MS ? 1000 : 1, false, ret);
+}
+
+int quantity_parse(enum quantity quantity, const char *text, uint64_t min, uint64_t max, uint64_t *ret,
+                   struct error *err)
+{
+	static const char *const what[] = { "a whole number", "bytes", "milliseconds", "microseconds" };
+	static const char *const as[] = { "", ", or with a unit such as 64M or 4G",
+		                          ", or with a unit such as 500ms, 30s, 5min or 1h",
+		                          ", or with a unit such as 200us or 1ms" };
+	uint64_t value = 0;
+
+	if (!parse(quantity, text, &value) || value < min || value > max)
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "it takes %s from %" PRIu64 " to %" PRIu64 "%s", what[quantity], min, max,
+		                 as[quantity]);
+	*ret = value;
+	return 0;
 }

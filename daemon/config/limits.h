@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The limits of a running tmad, one field for each row of limits.def. */
+/* A running tmad has these limits, one field for each row of limits.def. */
 #ifndef DAEMON_CONFIG_LIMITS_H
 #define DAEMON_CONFIG_LIMITS_H
 
@@ -7,6 +7,9 @@
 #include <stdint.h>
 
 #include "proto/schema.h"
+#include "proto/status.h"
+
+struct headroom_figures;
 
 struct limits {
 #define LIMIT(name, least, dflt, doc) uint64_t name;
@@ -28,26 +31,25 @@ struct limit_info {
 
 extern const struct limit_info limit_infos[LIMIT_COUNT];
 
-struct headroom_figures;
-
 void limits_init(struct limits *limits);
 
 /* Fits the memory limits to the memory that the service may use: one user who reaches all limits holds less
  * than half of it. */
 void limits_fit_memory(struct limits *limits, const struct headroom_figures *figures);
 
-/* The same for the descriptors that it may open. */
+/* Lowers the limits on descriptors to fit `most`, the number that the service may open. */
 void limits_fit_descriptors(struct limits *limits, uint64_t most);
 
-/* Whether a reload applies a change of the limit, as limits.def says; otherwise a restart does. */
+/* Tells whether a reload applies a change of the limit; otherwise only a restart does. limits.def says which.
+ */
 bool limit_applies_at_once(int index);
 
-/* The limit with that index (LIMIT_INDEX_*). */
+/* Returns the limit with that index (LIMIT_INDEX_*). */
 uint64_t *limits_at(struct limits *limits, int index);
 
 /* One limit bounds another one, which could never be reached above it. */
 struct limit_bound {
-	int less; /* may not exceed... */
+	int less; /* index of the limit that may not exceed the next one */
 	int more;
 };
 
@@ -57,14 +59,32 @@ extern const struct limit_bound limit_bounds[LIMIT_BOUNDS];
 /* Lowers limits that exceed their bounds, except fixed ones (NULL: none). */
 void limits_fit(struct limits *limits, const bool fixed[LIMIT_COUNT]);
 
-/* Converts a limit from milliseconds to nanoseconds; centuries are capped, so that a point in time can be
- * added. */
+/* Converts a limit from milliseconds to nanoseconds. The result is capped at centuries, so that it can be
+ * added to a point in time. */
 static inline uint64_t limit_ns(uint64_t ms)
 {
 	return ms < INT64_MAX / 1000000 ? ms * 1000000 : INT64_MAX;
 }
 
-/* All limits and the fixed ones of a message, for `info`. Writes at most n, returns how many. */
+/* Writes all limits, and then the fixed ones of messages, as `info` reports them: at most n. Returns how
+ * many. */
 uint32_t limits_list(const struct limits *limits, struct counter *ret, uint32_t n);
+
+/* People write limits as numbers with units: 4096, 64M, 30s. */
+
+enum quantity {
+	QUANTITY_COUNT, /* digits only */
+	QUANTITY_BYTES, /* or with K, M, G or T (powers of 1024, either case), and B or iB: 4G, 1.5GiB */
+	QUANTITY_MS,    /* milliseconds, or with us, ms, s, min or h: 30s */
+	QUANTITY_US,    /* microseconds, or with one of these units */
+};
+
+/* Returns the kind of a limit by its name, which ends in _ms or _us, or contains bytes. */
+enum quantity quantity_of(const char *name);
+
+/* Parses a number from min to max, in its own unit. Returns 0, or INVALID_ARGUMENT with the rule. A fraction
+ * of a byte is dropped; a fraction of the unit of time is an error. */
+int quantity_parse(enum quantity quantity, const char *text, uint64_t min, uint64_t max, uint64_t *ret,
+                   struct error *err);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The names, values and places of settings. getopt_long parses the command line; config.c reads the files. */
+/* Settings have names, values and places. getopt_long parses the command line; config.c reads the files. */
 #include "options.h"
 
 #include <errno.h>
@@ -9,17 +9,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/engines.h"
-#include "daemon/observe/endpoint.h"
-#include "names.h"
-#include "proto/nearest.h"
-#include "quantity.h"
+#include "proto/program.h"
+#include "endpoint.h"
+#include "limits.h"
+#include "overrides.h"
 
 #define MAX_THREADS   1024
 #define INSTANCE_MOST 64
 #define DEFAULT_MODE  0660
 
-/* The value of a setting for getopt_long, which uses 0 itself. */
+/* getopt_long returns this for a setting; it uses 0 itself. */
 #define ID_OF(setting) ((setting) + 1)
 #define SETTING_OF(id) ((id)-1)
 
@@ -33,6 +32,40 @@ static const char *const engines[] = { "auto", "cpu", "cuda" };
 static const char *const switches[] = { "off", "on" };
 static const char *const formats[] = { "auto", "plain", "time" }; /* by enum log_format */
 static const char *const levels[] = { "error", "warning", "notice", "info", "debug" };
+
+/* ---- Devices ------------------------------------------------------------------------------------------ */
+
+const char *device_option_next(const char **list, char name[DEVICE_NAME_BYTES])
+{
+	const size_t len = strcspn(*list, ",");
+
+	if (len >= DEVICE_NAME_BYTES)
+		return NULL;
+	memcpy(name, *list, len);
+	name[len] = '\0';
+	*list = (*list)[len] ? *list + len + 1 : NULL;
+	return name;
+}
+
+bool device_option_is_all(const char *devices)
+{
+	return !devices || !strcmp(devices, "all");
+}
+
+static int check_devices(const char *devices, struct error *err)
+{
+	char name[DEVICE_NAME_BYTES];
+	int n = 0;
+
+	for (const char *list = devices; list && !device_option_is_all(devices); n++)
+		if (!device_option_next(&list, name) || !*name || !strcmp(name, "all") || n == ENGINES_MOST)
+			return error_set(
+			    err, STATUS_INVALID_ARGUMENT,
+			    "it takes all, or at most %d ordinals and UUIDs of GPUs separated by "
+			    "commas",
+			    ENGINES_MOST);
+	return 0;
+}
 
 /* ---- Names -------------------------------------------------------------------------------------------- */
 
@@ -194,7 +227,7 @@ static int parse_option(struct options *o, enum option_id id, const char *text, 
 		return r < 0 ? r : 0;
 	case OPTION_DEVICE:
 		r = parse_text(text, &o->device, err);
-		return r < 0 ? r : engines_check_devices(text, err);
+		return r < 0 ? r : check_devices(text, err);
 	case OPTION_THREADS:
 		r = quantity_parse(QUANTITY_COUNT, text, 0, MAX_THREADS, &number, err);
 		if (r == 0)
@@ -336,8 +369,8 @@ static int parse_given(struct options *o, int setting, const char *text, struct 
 	return error_set(err, rule.status, "%s: %s", place, rule.message);
 }
 
-/* The option that getopt_long has refused: an ambiguous abbreviation, one that takes no argument, or an
- * unknown name. */
+/* Reports an option that getopt_long has refused: an ambiguous abbreviation, one that takes no argument, or
+ * an unknown name. */
 static int refuse_option(const char *text, int id, struct error *err)
 {
 	char nearest[SETTING_NAME_BYTES], name[SETTING_NAME_BYTES];

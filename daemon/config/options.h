@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The settings of tmad: the options of options.def and the limits of limits.def, given on the command line or
- * in files. One parser reads their values, wherever they are given. */
+/* The settings of tmad are the options of options.def and the limits of limits.def, given on the command line
+ * or in files. One parser reads their values, wherever they are given. */
 #ifndef DAEMON_CONFIG_OPTIONS_H
 #define DAEMON_CONFIG_OPTIONS_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "limits.h"
-#include "daemon/observe/log.h"
+#include "daemon/loop/log.h"
 #include "proto/status.h"
+#include "limits.h"
 
 enum option_id {
 #define OPTION(id, name, argument, doc, place, applies) OPTION_##id,
@@ -47,6 +47,10 @@ enum engine_choice {
 	ENGINE_CHOICE_CUDA,
 };
 
+#define ENGINES_MOST 64 /* one for each device */
+
+#define DEVICE_NAME_BYTES 64 /* of a device, as it is named */
+
 enum options_action {
 	OPTIONS_RUN,
 	OPTIONS_CHECK_CONFIG,
@@ -54,7 +58,7 @@ enum options_action {
 	OPTIONS_VERSION,
 };
 
-/* Where a setting was given. */
+/* This is where a setting was given. */
 struct setting_origin {
 	const char *text; /* as written; NULL: not given, or it takes no argument */
 	const char *file; /* NULL: the command line */
@@ -70,19 +74,19 @@ struct options {
 	uint32_t socket_group; /* UINT32_MAX: the process's own */
 	uint32_t socket_mode;
 	enum engine_choice engine;
-	const char *device; /* with ENGINE_CHOICE_CUDA alone; NULL: all (engines.h) */
+	const char *device; /* with ENGINE_CHOICE_CUDA alone; NULL: all */
 	uint32_t threads;   /* 0: one a CPU */
 	bool tune;
 	bool trust_own_uid;
-	const char *metrics;     /* where metrics are served; NULL: nowhere */
+	const char *metrics;     /* address at which metrics are served; NULL: none */
 	const char *subuid_file; /* NULL: the system's; "": none */
 	const char *config;      /* NULL: the system's file if it exists; "": none */
 	const char *instance;    /* NULL: none */
 	enum log_level log_level;
 	enum log_format log_format;
 	struct limits limits;
-	const struct overrides *overrides; /* of limits, from files only; NULL: none */
-	const struct subuids *subuids;     /* that subuid_file has; NULL: none */
+	const struct overrides *overrides; /* overrides of limits, from files only; NULL: none */
+	const struct subuids *subuids;     /* ranges that subuid_file has; NULL: none */
 	struct setting_origin origin[SETTING_COUNT];
 };
 
@@ -112,25 +116,34 @@ int options_check_bound(const struct options *options, const struct limit_bound 
 
 #define SETTING_PLACE_BYTES 512
 
-/* "--threads=two" or "/etc/tmad/tmad.conf:7: threads = two". */
+/* Writes where a setting was given: "--threads=two" or "/etc/tmad/tmad.conf:7: threads = two". */
 void setting_place(int setting, const struct setting_origin *from, char *text, size_t size);
 
-/* Finds a setting by name; - and _ are the same. -1: there is none. */
+/* Finds a setting by name, in which - and _ are the same. Returns -1 if there is none. */
 int setting_find(const char *name);
 
-/* Finds the setting with the nearest name that may stand there; false: none is near. */
+/* Finds the setting with the nearest name among those that may be given in that place. Returns false if none
+ * is near. */
 bool setting_nearest(const char *name, enum option_place place, char nearest[SETTING_NAME_BYTES]);
 
-/* The name as it is written, with dashes. */
+/* Writes the name of a setting with dashes, as users do. */
 void setting_name(int setting, char name[SETTING_NAME_BYTES]);
 
 enum option_place setting_stands_in(int setting);
 enum option_applies setting_applies(int setting);
 
-/* The value in a form that could be written. */
+/* Writes the value in a form that a file could have. */
 void setting_value(const struct options *options, int setting, char *text, size_t size);
 
 /* Prints the help text to stdout. */
 void options_print_help(void);
+
+/* Tells whether the option device stands for all devices: it is NULL or "all". Otherwise it names ordinals
+ * and UUIDs, separated by commas. */
+bool device_option_is_all(const char *devices);
+
+/* Copies the next name of such a list to name, and returns it, or NULL if it is too long. *list is then what
+ * follows, or NULL at the end. */
+const char *device_option_next(const char **list, char name[DEVICE_NAME_BYTES]);
 
 #endif

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Accepts connections while there are descriptors; when there are none, it pauses instead of spinning. */
+/* Accepts connections while there are descriptors; when there are none, it pauses instead of spinning.
+ * Answers those that a limit refuses. */
 #include "listener.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -12,13 +14,14 @@
 
 #include <systemd/sd-daemon.h>
 
-#include "daemon/observe/log.h"
-#include "passed.h"
-#include "proto/own_socket.h"
+#include "daemon/config/options.h"
+#include "daemon/loop/log.h"
+#include "daemon/loop/passed.h"
+#include "proto/program.h"
+#include "proto/wire/frame.h"
+#include "proto/wire/rpc.h"
 #include "proto/wire/socket.h"
-#include "daemon/server.h"
-#include "session.h"
-#include "watch.h"
+#include "connection.h"
 
 #define BACKLOG         1024
 #define RETRY_MS        100
@@ -44,7 +47,7 @@ static int refuse_access(const struct listener *listener, const struct options *
 	setting_place(setting, from, place, sizeof place);
 	error_set(err, STATUS_INVALID_ARGUMENT,
 	          "%s: the service manager made the socket; set %s= in its socket unit instead", place, key);
-	if (listener->server->recovery.count == 0)
+	if (listener->connections->service->recovery.count == 0)
 		return err->status;
 	log_line(LOG_LEVEL_WARNING, "%s", err->message);
 	return 0;
@@ -107,7 +110,7 @@ static void make_directory(const char *path)
 	mkdir(directory, DIRECTORY_MODE); /* if this fails, so does the bind, which is reported */
 }
 
-/* To ignore a setting silently could let in more users than intended. */
+/* Ignoring a setting silently could let in more users than intended. */
 static int refuse_abstract(const struct options *options, int setting, struct error *err)
 {
 	const struct setting_origin *from = &options->origin[setting];
@@ -195,12 +198,12 @@ static int bind_own(struct listener *listener, const struct options *options, st
 	return 0;
 }
 
-int listener_open(struct listener *listener, struct server *server, int kept, const struct options *options,
-                  struct error *err)
+int listener_open(struct listener *listener, struct connections *connections, int kept,
+                  const struct options *options, struct error *err)
 {
 	int r;
 
-	*listener = (struct listener){ .server = server, .fd = -1, .spare_fd = -1 };
+	*listener = (struct listener){ .connections = connections, .fd = -1, .spare_fd = -1 };
 	r = take_passed(listener, options, err);
 	if (r == 0)
 		r = take_kept(listener, kept, err);
@@ -211,7 +214,7 @@ int listener_open(struct listener *listener, struct server *server, int kept, co
 		return r;
 	}
 
-	r = uv_poll_init(&server->loop, &listener->poll, listener->fd);
+	r = uv_poll_init(&connections->service->loop, &listener->poll, listener->fd);
 	if (r < 0) {
 		error_set(err, STATUS_INTERNAL, "%s: %s", listener->path, uv_strerror(r));
 		if (listener->owns_path)
@@ -220,7 +223,7 @@ int listener_open(struct listener *listener, struct server *server, int kept, co
 		listener->fd = -1;
 		return err->status;
 	}
-	uv_timer_init(&server->loop, &listener->retry);
+	uv_timer_init(&connections->service->loop, &listener->retry);
 	r = watch_start(&listener->poll, UV_READABLE, on_connection);
 	if (r == 0) {
 		listener->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -288,13 +291,13 @@ static void accept_some(struct listener *listener)
 		int fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 		if (fd >= 0) {
-			is_over = session_open(listener->server, fd);
+			is_over = connection_open(listener->connections, fd);
 			continue;
 		}
 		if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
 			wait_for_fds(listener, errno);
 		else if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED &&
-		         log_allows(LOG_NOBODY, uv_now(&listener->server->loop)))
+		         log_allows(LOG_NOBODY, uv_now(&listener->connections->service->loop)))
 			log_line(LOG_LEVEL_WARNING, "accept on %s: %s", listener->path, strerror(errno));
 		return;
 	}
@@ -306,16 +309,150 @@ static void wait_for_fds(struct listener *listener, int error)
 {
 	int fd;
 
-	if (log_allows(LOG_NOBODY, uv_now(&listener->server->loop)))
+	if (log_allows(LOG_NOBODY, uv_now(&listener->connections->service->loop)))
 		log_line(LOG_LEVEL_WARNING, "accept on %s: %s; trying again in %d ms", listener->path,
 		         strerror(error), RETRY_MS);
 	if (listener->spare_fd >= 0) {
 		close(listener->spare_fd);
 		fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 		if (fd >= 0)
-			refuse_socket(listener->server, fd, NULL, NULL);
+			refuse_socket(listener->connections, fd, NULL, NULL);
 		listener->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 	}
 	uv_poll_stop(&listener->poll);
 	uv_timer_start(&listener->retry, on_retry, RETRY_MS, 0);
+}
+
+/* ==== Refused connections ============================================================================ */
+
+/* Refused connections have no poll handles: they are few, and a timer checks all of them. */
+
+#define CHECK_MS 10
+#define WAIT_MS  1000
+
+static void on_check(uv_timer_t *timer);
+
+/* ---- One ---------------------------------------------------------------------------------------------- */
+
+/* Leaves the request, and the descriptors that came with it, in the socket. */
+static enum rpc_head peek_msgid(int fd, uint32_t *ret_msgid)
+{
+	uint8_t head[RPC_HEAD_BYTES];
+	ssize_t n = recv(fd, head, sizeof head, MSG_PEEK | MSG_DONTWAIT);
+
+	if (n < 0)
+		return errno == EAGAIN || errno == EINTR ? RPC_HEAD_SHORT : RPC_HEAD_OTHER;
+	return n == 0 ? RPC_HEAD_OTHER : rpc_find_msgid(head, (size_t)n, ret_msgid);
+}
+
+static void answer_refused(int fd, uint32_t msgid, const struct error *err)
+{
+	struct buffer reply = { 0 };
+
+	if (rpc_encode_last_error(&reply, msgid, err) == 0)
+		send(fd, reply.data + reply.start, buffer_len(&reply), MSG_DONTWAIT | MSG_NOSIGNAL);
+	buffer_deinit(&reply);
+}
+
+/* Returns whether there is nothing more to wait for. */
+static bool try_to_answer(int fd, const struct error *err)
+{
+	uint32_t msgid = 0;
+	enum rpc_head head = peek_msgid(fd, &msgid);
+
+	if (head == RPC_HEAD_REQUEST)
+		answer_refused(fd, msgid, err);
+	return head != RPC_HEAD_SHORT;
+}
+
+static void close_one(struct connections *connections, struct account *account, int fd)
+{
+	struct charge none = { 0 };
+
+	async_close_socket(&connections->service->chores, account, fd, &none);
+	account_unref(account);
+}
+
+/* ---- Those that wait ---------------------------------------------------------------------------------- */
+
+static void drop_refusal(struct connections *connections, uint32_t i)
+{
+	struct refusals *refusals = &connections->refusals;
+	struct refusal *refusal = &refusals->of[i];
+
+	close_one(connections, refusal->account, refusal->fd);
+	refusals->n--;
+	memmove(refusal, refusal + 1, (refusals->n - i) * sizeof *refusal);
+}
+
+/* Refusals of the same uid make room first. */
+static void make_room(struct connections *connections, const struct account *account)
+{
+	const struct refusals *refusals = &connections->refusals;
+	uint32_t of_uid = 0, oldest = 0;
+
+	for (uint32_t i = refusals->n; i-- > 0;)
+		if (refusals->of[i].account == account) {
+			of_uid++;
+			oldest = i;
+		}
+	if (of_uid == REFUSALS_MOST_OF_UID)
+		drop_refusal(connections, oldest);
+	else if (refusals->n == REFUSALS_MOST)
+		drop_refusal(connections, 0);
+}
+
+static void add_refusal(struct connections *connections, struct account *account, int fd,
+                        const struct error *err)
+{
+	struct refusals *refusals = &connections->refusals;
+
+	make_room(connections, account);
+	refusals->of[refusals->n++] = (struct refusal){
+		.account = account, .fd = fd, .since_ms = uv_now(&connections->service->loop), .error = *err
+	};
+	if (!uv_is_active((uv_handle_t *)&refusals->timer))
+		uv_timer_start(&refusals->timer, on_check, CHECK_MS, CHECK_MS);
+}
+
+void refuse_socket(struct connections *connections, int fd, struct account *account, const struct error *err)
+{
+	struct socket_peer peer;
+
+	if (!account && socket_peer(fd, &peer) == 0)
+		account = account_of_peer(&connections->service->accounts, peer.uid);
+	connections->service->metrics.connections_refused++;
+	if (!account)
+		close(fd);
+	else if (!err || connections->service->state != SERVICE_RUNNING || try_to_answer(fd, err))
+		close_one(connections, account, fd);
+	else
+		add_refusal(connections, account, fd, err);
+}
+
+static void on_check(uv_timer_t *timer)
+{
+	struct connections *connections = timer->data;
+	struct refusals *refusals = &connections->refusals;
+	uint64_t now = uv_now(timer->loop);
+
+	for (uint32_t i = 0; i < refusals->n;) {
+		struct refusal *refusal = &refusals->of[i];
+
+		if (try_to_answer(refusal->fd, &refusal->error) || now - refusal->since_ms >= WAIT_MS)
+			drop_refusal(connections, i);
+		else
+			i++;
+	}
+	if (refusals->n == 0)
+		uv_timer_stop(timer);
+}
+
+void refusals_end(struct connections *connections)
+{
+	struct refusals *refusals = &connections->refusals;
+
+	while (refusals->n > 0)
+		drop_refusal(connections, refusals->n - 1);
+	uv_timer_stop(&refusals->timer);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The listening socket, at our own path or passed by a service manager.
+/* The listener accepts connections on a socket at our own path, or on one that a service manager passed.
  *
  * It stays open across a restart within the process (recovery.h). Our own socket file is removed when the
  * listener closes.
@@ -7,33 +7,36 @@
 #ifndef DAEMON_NET_LISTENER_H
 #define DAEMON_NET_LISTENER_H
 
-#include <stdbool.h>
 #include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
 
 #include <uv.h>
 
 #include "proto/status.h"
 #include "proto/wire/socket.h"
 
+struct account;
 struct options;
-struct server;
+struct connections;
 
 struct listener {
-	struct server *server;
+	struct connections *connections;
 	uv_poll_t poll;
 	uv_timer_t retry; /* accepts again after EMFILE and similar errors */
 	int fd;           /* -1: closed */
 	int spare_fd;     /* closed for a moment to refuse a connection when no other descriptor is left */
-	bool owns_path;   /* path is removed at the end */
-	bool passed;      /* by a service manager */
+	bool owns_path;   /* the socket file is removed at the end */
+	bool passed;      /* the socket was passed by a service manager */
 	char path[SOCKET_PATH_BYTES]; /* "@NAME": an abstract socket, which has no file */
 };
 
 /* Takes the socket of LISTEN_FDS if there is one, otherwise the one that was ours already (kept; -1: none),
- * otherwise creates one as options say. Needs server->loop. On failure, kept is closed and its file removed.
+ * otherwise creates one as options say. Needs its service's loop. On failure, kept is closed and its file
+ * removed.
  */
-int listener_open(struct listener *listener, struct server *server, int kept, const struct options *options,
-                  struct error *err);
+int listener_open(struct listener *listener, struct connections *connections, int kept,
+                  const struct options *options, struct error *err);
 
 /* Closes a socket from before a restart within the process, and removes its file. -1 is allowed. */
 void listener_drop(int kept);
@@ -44,5 +47,37 @@ void listener_pause(struct listener *listener);
 /* Stops accepting and removes our own socket file. Asynchronous: the listener may be freed once the loop has
  * ended. */
 void listener_close(struct listener *listener);
+
+/* A client whose connection is refused because of a limit is told which limit it is.
+ *
+ * A reply needs a msgid, so the service peeks at the first request without reading it. Once the msgid has
+ * arrived, the connection is answered with the error and closed; until then it waits, for a short while. Few
+ * connections may wait, and fewer of one uid; they are charged to nobody. When there are more, the oldest are
+ * closed without an answer.
+ */
+
+#define REFUSALS_MOST        64
+#define REFUSALS_MOST_OF_UID 8
+
+struct refusal {
+	struct account *account;
+	int fd;
+	uint64_t since_ms;
+	struct error error;
+};
+
+struct refusals {
+	uv_timer_t timer; /* runs while connections wait */
+	uint32_t n;
+	struct refusal of[REFUSALS_MOST]; /* oldest first */
+};
+
+/* Takes over an accepted, non-blocking socket that gets no session, and a reference to the account of its
+ * user; if account is NULL, that is found by the peer's uid. If err is NULL, the socket is closed at once.
+ * Descriptors may have arrived in it. */
+void refuse_socket(struct connections *connections, int fd, struct account *account, const struct error *err);
+
+/* Closes the connections that wait. */
+void refusals_end(struct connections *connections);
 
 #endif

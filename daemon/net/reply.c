@@ -1,186 +1,204 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Output of a session: replies are queued, charged, and sent together before the loop sleeps.
+/* This file sends the output of a connection: replies are queued, charged, and sent together before the loop
+ * sleeps.
  *
  * A descriptor goes with the first byte of its reply. What the socket does not take stays queued; the peer
- * has reply_deadline_ms to read on (deadline.h). The session's log lines are written here too.
+ * has reply_deadline_ms to read on.
  */
-#include "session.h"
+#include "connection.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
 
-#include "daemon/server.h"
-#include "deadline.h"
+#include <linux/sockios.h>
 
 /* Before another attempt to send descriptors, when as many are on their way as the kernel allows. */
 #define RESEND_MS 20
 
-bool session_has_room(const struct session *session)
+static void on_resend(uv_timer_t *timer);
+static bool outgoing_may_send(struct connection *connection);
+static void outgoing_sent(struct connection *connection);
+
+bool connection_has_room(const struct connection *connection)
 {
-	return buffer_len(&session->out) < session->server->limits.reply_pause_bytes &&
-	       session->n_out_fds + session->mappings < SESSION_MAX_OUTGOING_FDS;
+	return buffer_len(&connection->out) < connection->session.service->limits.reply_pause_bytes &&
+	       connection->n_out_fds + connection->session.mappings < CONNECTION_MAX_OUTGOING_FDS;
 }
 
 /* Charges for what was appended since the buffer had before bytes, and has it sent before the loop sleeps. */
-static void queue_reply(struct session *session, size_t before)
+static void queue_reply(struct connection *connection, size_t before)
 {
-	struct server *server = session->server;
-	size_t len = buffer_len(&session->out);
+	struct connections *connections = connection->connections;
+	size_t len = buffer_len(&connection->out);
 	struct error err;
 
-	if (len > server->limits.reply_limit_bytes) {
-		session_end(session, LOG_LEVEL_NOTICE, "it reads no replies (reply_limit_bytes)");
+	if (len > connections->service->limits.reply_limit_bytes) {
+		session_end(&connection->session, LOG_LEVEL_NOTICE,
+		            "it reads no replies (reply_limit_bytes)");
 		return;
 	}
-	if (charge_take(&session->out_charge, &server->accounts, session->account, CHARGE_QUEUED_BYTES,
-	                len - before, &err) < 0) {
-		session_end(session, LOG_LEVEL_NOTICE, err.message);
+	if (charge_take(&connection->session.out_charge, &connections->service->accounts,
+	                connection->session.account, CHARGE_QUEUED_BYTES, len - before, &err) < 0) {
+		session_end(&connection->session, LOG_LEVEL_NOTICE, err.message);
 		return;
 	}
-	if (!session->unsent) {
-		session->unsent = true;
-		TAILQ_INSERT_TAIL(&server->unsent, session, unsent_entry);
+	if (!connection->unsent) {
+		connection->unsent = true;
+		TAILQ_INSERT_TAIL(&connections->unsent, connection, unsent_entry);
 	}
 }
 
-static void close_unsent(struct session *session, int fd)
+/* Queues what a codec's function that returned r has appended. */
+static void queue_encoded(struct connection *connection, size_t before, int r)
+{
+	if (r < 0)
+		session_end(&connection->session, LOG_LEVEL_WARNING, "no memory for its replies");
+	else
+		queue_reply(connection, before);
+}
+
+/* Closes a descriptor that has not been sent and is charged for. */
+static void close_unsent(struct connection *connection, int fd)
 {
 	struct charge charge = { 0 };
 
-	charge_move(&session->out_fds_charge, &charge, 1);
-	async_close_fd(&session->server->chores, session->account, fd, &charge);
+	charge_move(&connection->session.out_fds_charge, &charge, 1);
+	async_close_fd(&connection->session.service->chores, connection->session.account, fd, &charge);
 }
 
-void session_reply(struct session *session, uint32_t msgid, const struct method *method, const void *result,
-                   int fd)
+void connection_reply(struct session *session, uint32_t msgid, const struct method *method,
+                      const void *result, int fd)
 {
-	size_t before = buffer_len(&session->out);
+	struct connection *connection = connection_of(session);
+	size_t before = buffer_len(&connection->out);
 
-	if (session->state == SESSION_ENDED || (fd >= 0 && session->n_out_fds == SESSION_MAX_OUTGOING_FDS) ||
-	    rpc_encode_result(&session->out, msgid, method, result) < 0) {
+	if (connection->session.state == SESSION_ENDED ||
+	    (fd >= 0 && connection->n_out_fds == CONNECTION_MAX_OUTGOING_FDS) ||
+	    rpc_encode_result(&connection->out, msgid, method, result) < 0) {
 		if (fd >= 0)
-			close_unsent(session, fd);
-		if (session->state != SESSION_ENDED)
-			session_end(session, LOG_LEVEL_WARNING, "no room for its replies");
+			close_unsent(connection, fd);
+		if (connection->session.state != SESSION_ENDED)
+			session_end(&connection->session, LOG_LEVEL_WARNING, "no room for its replies");
 		return;
 	}
 	if (fd >= 0)
-		session->out_fds[session->n_out_fds++] = (struct outgoing_fd){ fd, session->sent + before };
-	session_log(session, LOG_LEVEL_DEBUG, msgid, "answered %s", method->name);
-	queue_reply(session, before);
+		connection->out_fds[connection->n_out_fds++] =
+		    (struct outgoing_fd){ fd, connection->sent + before };
+	session_log(&connection->session, LOG_LEVEL_DEBUG, msgid, "answered %s", method->name);
+	queue_reply(connection, before);
 }
 
-void session_reply_queued(struct session *session, uint32_t msgid)
+void connection_reply_queued(struct session *session, uint32_t msgid)
 {
-	size_t before = buffer_len(&session->out);
+	struct connection *connection = connection_of(session);
+	size_t before = buffer_len(&connection->out);
 
-	if (session->state == SESSION_ENDED)
+	if (connection->session.state == SESSION_ENDED)
 		return;
-	if (rpc_encode_queued(&session->out, msgid) < 0)
-		session_end(session, LOG_LEVEL_WARNING, "no memory for its replies");
-	else
-		queue_reply(session, before);
+	queue_encoded(connection, before, rpc_encode_queued(&connection->out, msgid));
 }
 
-void session_notify_done(struct session *session, uint32_t msgid, const struct method *method,
-                         const void *result, const struct error *error)
+void connection_notify_done(struct session *session, uint32_t msgid, const struct method *method,
+                            const void *result, const struct error *error)
 {
-	size_t before = buffer_len(&session->out);
+	struct connection *connection = connection_of(session);
+	size_t before = buffer_len(&connection->out);
 
 	if (error)
-		session_count_error(session, error->status);
-	if (session->state == SESSION_ENDED)
+		session_count_error(&connection->session, error->status);
+	if (connection->session.state == SESSION_ENDED)
 		return;
-	if (rpc_encode_done(&session->out, msgid, method, result, error) < 0)
-		session_end(session, LOG_LEVEL_WARNING, "no memory for its replies");
-	else
-		queue_reply(session, before);
+	queue_encoded(connection, before, rpc_encode_done(&connection->out, msgid, method, result, error));
 }
 
-void session_refuse(struct session *session, uint32_t msgid, const struct method *method, uint64_t start_ns,
-                    const struct error *error)
+void connection_refuse(struct session *session, uint32_t msgid, const struct method *method,
+                       uint64_t start_ns, const struct error *error)
 {
-	size_t before = buffer_len(&session->out);
+	struct connection *connection = connection_of(session);
+	size_t before = buffer_len(&connection->out);
 
-	session_count_error(session, error->status);
-	if (session->state == SESSION_ENDED)
+	session_count_error(&connection->session, error->status);
+	if (connection->session.state == SESSION_ENDED)
 		return;
-	session_log_refusal(session, msgid, method, start_ns, error);
-	if (rpc_encode_error(&session->out, msgid, error) < 0)
-		session_end(session, LOG_LEVEL_WARNING, "no memory for its replies");
-	else
-		queue_reply(session, before);
+	session_log_refusal(&connection->session, msgid, method, start_ns, error);
+	queue_encoded(connection, before, rpc_encode_error(&connection->out, msgid, error));
 }
 
 /* Sends once. Returns the bytes sent or a negative errno: EBUSY while this peer has too many descriptors to
  * receive, ETOOMANYREFS while all peers together have. A descriptor goes with the first byte of its reply. */
-static ssize_t send_some(struct session *session)
+static ssize_t send_some(struct connection *connection)
 {
-	size_t len = buffer_len(&session->out), n_fds = 0;
+	size_t len = buffer_len(&connection->out), n_fds = 0;
 	ssize_t n;
 
-	if (session->n_out_fds > 0) {
-		uint64_t ahead = session->out_fds[0].pos - session->sent;
+	if (connection->n_out_fds > 0) {
+		uint64_t ahead = connection->out_fds[0].pos - connection->sent;
 
 		if (ahead == 0) {
 			n_fds = 1;
-			if (session->n_out_fds > 1)
-				ahead = session->out_fds[1].pos - session->sent;
+			if (connection->n_out_fds > 1)
+				ahead = connection->out_fds[1].pos - connection->sent;
 		}
 		if (ahead > 0 && ahead < len)
 			len = ahead;
 	}
-	if (n_fds > 0 && !outgoing_may_send(session))
+	if (n_fds > 0 && !outgoing_may_send(connection))
 		return -EBUSY;
-	n = socket_send(session->fd, session->out.data + session->out.start, len, &session->out_fds[0].fd,
-	                n_fds);
+	n = socket_send(connection->fd, connection->out.data + connection->out.start, len,
+	                &connection->out_fds[0].fd, n_fds);
 	if (n > 0 && n_fds > 0)
-		outgoing_sent(session);
+		outgoing_sent(connection);
 	return n;
 }
 
-static void resend_later(struct session *session)
+static void resend_later(struct connection *connection)
 {
-	uv_timer_t *timer = &session->server->resend;
+	uv_timer_t *timer = &connection->connections->resend;
 
-	session->resend = true;
+	connection->resend = true;
 	if (!uv_is_active((uv_handle_t *)timer))
 		uv_timer_start(timer, on_resend, RESEND_MS, 0);
 }
 
-static void resend(struct session *session)
+static void resend(struct connection *connection)
 {
-	if (session->resend)
-		session_flush(session);
+	if (connection->resend)
+		session_flush(&connection->session);
 }
 
-void on_resend(uv_timer_t *timer)
+/* A timer calls this, to try again to send to sessions whose descriptors the kernel did not take.
+ */
+static void on_resend(uv_timer_t *timer)
 {
-	server_each_session(timer->data, resend);
+	connections_each(timer->data, resend);
 }
 
-static void log_crowded(struct server *server)
+static void log_crowded(struct connections *connections)
 {
-	if (log_allows(LOG_NOBODY, uv_now(&server->loop)))
+	if (log_allows(LOG_NOBODY, uv_now(&connections->service->loop)))
 		log_line(
 		    LOG_LEVEL_WARNING,
 		    "descriptors wait to be sent: as many as LimitNOFILE= allows are on their way to clients");
 }
 
-void session_flush(struct session *session)
+void connection_flush(struct session *session)
 {
+	struct connection *connection = connection_of(session);
 	bool is_peers = true; /* it is the peer that unsent replies wait for */
 
-	session->resend = false;
-	if (session->unsent) {
-		session->unsent = false;
-		TAILQ_REMOVE(&session->server->unsent, session, unsent_entry);
+	connection->resend = false;
+	if (connection->unsent) {
+		connection->unsent = false;
+		TAILQ_REMOVE(&connection->connections->unsent, connection, unsent_entry);
 	}
-	while (session->state != SESSION_ENDED && buffer_len(&session->out) > 0) {
-		ssize_t n = send_some(session);
+	while (connection->session.state != SESSION_ENDED && buffer_len(&connection->out) > 0) {
+		ssize_t n = send_some(connection);
 
 		if (n == -EINTR)
 			continue;
@@ -188,100 +206,266 @@ void session_flush(struct session *session)
 			break;
 		if (n == -EBUSY || n == -ETOOMANYREFS) {
 			is_peers = n == -EBUSY;
-			resend_later(session);
+			resend_later(connection);
 			break;
 		}
 		if (n < 0) {
-			session_end(session, LOG_LEVEL_DEBUG, strerror((int)-n));
+			session_end(&connection->session, LOG_LEVEL_DEBUG, strerror((int)-n));
 			return;
 		}
-		session->sent += (uint64_t)n;
-		charge_shrink(&session->out_charge, (uint64_t)n);
-		buffer_consume(&session->out, (size_t)n, SESSION_KEEP_BYTES);
-		session->used_ms = server_now_ms(session->server);
-		reply_timer_reset(session);
+		connection->sent += (uint64_t)n;
+		charge_shrink(&connection->session.out_charge, (uint64_t)n);
+		buffer_consume(&connection->out, (size_t)n, CONNECTION_KEEP_BYTES);
+		connection->session.used_ms = service_now_ms(connection->session.service);
+		reply_timer_reset(connection);
 	}
-	if (session->state == SESSION_ENDED)
+	if (connection->session.state == SESSION_ENDED)
 		return;
 
 	if (!is_peers) {
-		log_crowded(session->server);
-		reply_timer_reset(session);
-	} else if (buffer_len(&session->out) > 0) {
-		reply_timer_run(session);
+		log_crowded(connection->connections);
+		reply_timer_reset(connection);
+	} else if (buffer_len(&connection->out) > 0) {
+		reply_timer_run(connection);
 	}
-	if (session->waiting == WAIT_REPLIES && session_has_room(session))
-		time_slices_add(session->server, session);
-	session_update_poll(session);
-	session_settle(session);
+	if (connection->session.waiting == WAIT_REPLIES && connection_has_room(connection))
+		time_slices_add(&connection->connections->time_slices, session);
+	session_update_poll(&connection->session);
+	session_settle(&connection->session);
 }
 
-/* ---- The log ------------------------------------------------------------------------------------------ */
+/* ==== Descriptors on their way ======================================================================= */
 
-static bool may_log(const struct session *session, enum log_level level)
+/* A connection's unread_fds are the descriptors that it has sent, oldest first. An account lists its
+ * connections that have any, and the sockets that linger. */
+
+#define CHECK_MS 100 /* between two checks of the timer */
+
+/* If a user has no more room and a check finds nothing received, the next check has to wait for so long. */
+#define PAUSE_MS 5
+
+struct lingering {
+	LIST_ENTRY(lingering) entry; /* in account->lingering */
+	struct account *account;
+	int fd;
+	struct charge connection;
+	struct charge fds;
+};
+
+static void on_check(uv_timer_t *timer);
+
+/* ---- What has been received --------------------------------------------------------------------------- */
+
+/* Returns the memory that unread bytes take, which is at least one byte for each of them, or 0 if there are
+ * none or the kernel does not tell. */
+static uint64_t unread_of(int fd)
 {
-	return log_wants(level) && (level == LOG_LEVEL_DEBUG ||
-	                            log_allows(session->account->user, uv_now(&session->server->loop)));
+	int unread;
+
+	return ioctl(fd, SIOCOUTQ, &unread) < 0 || unread < 0 ? 0 : (uint64_t)unread;
 }
 
-static struct log_about about(const struct session *session)
+/* Counts the descriptors that have been received. Where nothing is unread, all have; otherwise a descriptor
+ * has been received if fewer bytes are unread than were sent from its byte on. */
+static uint32_t count_received(const struct connection *connection)
 {
-	return (struct log_about){
-		.has_uid = true,
-		.uid = session->peer.uid,
-		.cgroup = session->account->cgroup,
-		.pid = session->peer.pid,
-		.session = session->id,
-	};
+	uint64_t unread = unread_of(connection->fd);
+	uint32_t n = 0;
+
+	while (n < connection->n_unread_fds &&
+	       (unread == 0 || unread < connection->sent - connection->unread_fds[n].pos))
+		n++;
+	return n;
 }
 
-void session_log(struct session *session, enum log_level level, int64_t msgid, const char *format, ...)
+/* Forgets the descriptors that have been received since the last check; returns how many. */
+static uint32_t forget_received(struct connection *connection)
 {
-	struct log_about of;
-	char text[512];
-	va_list args;
+	uint32_t n = count_received(connection);
 
-	if (!may_log(session, level))
-		return;
-	va_start(args, format);
-	vsnprintf(text, sizeof text, format, args);
-	va_end(args);
-	of = about(session);
-	of.has_request = msgid >= 0;
-	of.request = (uint32_t)msgid;
-	log_about(level, &of, "%s", text);
+	if (n == 0)
+		return 0;
+	connection->n_unread_fds -= n;
+	memmove(connection->unread_fds, connection->unread_fds + n,
+	        connection->n_unread_fds * sizeof *connection->unread_fds);
+	charge_shrink(&connection->session.out_fds_charge, n);
+	if (connection->n_unread_fds == 0)
+		LIST_REMOVE(connection, unread_entry);
+	return n;
 }
 
-/* Malformed requests concern the client alone; limits, memory, the device and defects also concern the
- * operator. */
-static enum log_level refusal_level(int status)
+/* Closes the socket: its peer has received everything, or is gone. */
+static void let_go(struct service *service, struct lingering *lingering)
 {
-	switch (status) {
-	case STATUS_QUOTA:
-	case STATUS_BUSY:
-	case STATUS_NO_MEMORY:
-	case STATUS_DEVICE:
-	case STATUS_INTERNAL:
-		return LOG_LEVEL_WARNING;
-	default:
-		return LOG_LEVEL_NOTICE;
+	LIST_REMOVE(lingering, entry);
+	async_close_socket(&service->chores, lingering->account, lingering->fd, &lingering->connection);
+	charge_release(&lingering->fds);
+	account_unref(lingering->account);
+	free(lingering);
+}
+
+/* Checks all sockets of the account; returns whether anything has been received. The caller holds the
+ * account. */
+static bool check_account(struct service *service, struct account *account)
+{
+	struct connection *connection, *next_connection;
+	struct lingering *lingering, *next;
+	bool found = false;
+
+	for (connection = LIST_FIRST(&account->unread); connection; connection = next_connection) {
+		next_connection = LIST_NEXT(connection, unread_entry);
+		found |= forget_received(connection) > 0;
+	}
+	for (lingering = LIST_FIRST(&account->lingering); lingering; lingering = next) {
+		next = LIST_NEXT(lingering, entry);
+		if (unread_of(lingering->fd) > 0)
+			continue;
+		let_go(service, lingering);
+		found = true;
+	}
+	return found;
+}
+
+/* ---- Room --------------------------------------------------------------------------------------------- */
+
+int connection_charge_fd(struct session *session, struct charge *charge, struct error *err)
+{
+	struct service *service = session->service;
+	struct account *account = session->account;
+	uint64_t now = service_now_ms(service);
+
+	if (!charge_fits(&service->accounts, account, CHARGE_OUTGOING_FDS, 1) &&
+	    now - account->checked_ms >= PAUSE_MS && !check_account(service, account))
+		account->checked_ms = now;
+	return charge_take(charge, &service->accounts, account, CHARGE_OUTGOING_FDS, 1, err);
+}
+
+/* Tells whether the connection may send its peer one more descriptor. */
+static bool outgoing_may_send(struct connection *connection)
+{
+	if (connection->n_unread_fds == CONNECTION_MAX_UNREAD_FDS)
+		forget_received(connection);
+	return connection->n_unread_fds < CONNECTION_MAX_UNREAD_FDS;
+}
+
+/* ---- Sent --------------------------------------------------------------------------------------------- */
+
+static void watch(struct connections *connections)
+{
+	uv_timer_t *timer = &connections->receipts;
+
+	if (!uv_is_active((uv_handle_t *)timer))
+		connections->service->clock->timer_start(timer, on_check, CHECK_MS, CHECK_MS);
+}
+
+/* Closes the connection's first descriptor here, because it was sent with the byte at connection->sent. */
+static void outgoing_sent(struct connection *connection)
+{
+	struct connections *connections = connection->connections;
+
+	session_close_fds(&connection->session, &connection->out_fds[0].fd, 1);
+	connection->n_out_fds--;
+	memmove(connection->out_fds, connection->out_fds + 1,
+	        connection->n_out_fds * sizeof *connection->out_fds);
+	if (connection->n_unread_fds == 0)
+		LIST_INSERT_HEAD(&connection->session.account->unread, connection, unread_entry);
+	connection->unread_fds[connection->n_unread_fds++] =
+	    (struct unread_fd){ .pos = connection->sent, .sent_ms = service_now_ms(connections->service) };
+	watch(connections);
+}
+
+void outgoing_drop(struct connection *connection)
+{
+	for (uint32_t i = 0; i < connection->n_out_fds; i++)
+		close_unsent(connection, connection->out_fds[i].fd);
+	connection->n_out_fds = 0;
+}
+
+/* ---- Time --------------------------------------------------------------------------------------------- */
+
+static void end_late(struct service *service, struct account *account)
+{
+	uint64_t now = service_now_ms(service);
+	struct connection *connection, *next;
+
+	for (connection = LIST_FIRST(&account->unread); connection; connection = next) {
+		next = LIST_NEXT(connection, unread_entry);
+		if (now - connection->unread_fds[0].sent_ms >= service->limits.reply_deadline_ms)
+			session_end(&connection->session, LOG_LEVEL_NOTICE,
+			            "it did not receive a region's descriptor in time (reply_deadline_ms)");
 	}
 }
 
-void session_log_refusal(struct session *session, uint32_t msgid, const struct method *method,
-                         uint64_t start_ns, const struct error *error)
+static void on_check(uv_timer_t *timer)
 {
-	enum log_level level = refusal_level(error->status);
-	struct log_about of;
+	struct connections *connections = timer->data;
+	struct account *account, *next;
+	bool is_any = false;
 
-	if (!may_log(session, level))
+	for (account = LIST_FIRST(&connections->service->accounts.list); account; account = next) {
+		account->refs++;
+		check_account(connections->service, account);
+		end_late(connections->service, account);
+		is_any |= !LIST_EMPTY(&account->unread) || !LIST_EMPTY(&account->lingering);
+		next = LIST_NEXT(account, entry);
+		account_unref(account);
+	}
+	if (!is_any)
+		connections->service->clock->timer_stop(timer);
+}
+
+/* ---- The end of a session ----------------------------------------------------------------------------- */
+
+/* If there is no memory for it, the socket is closed at once. */
+static bool linger(struct connection *connection)
+{
+	struct lingering *lingering = malloc(sizeof *lingering);
+	struct account *account = connection->session.account;
+
+	if (!lingering)
+		return false;
+	shutdown(connection->fd, SHUT_RDWR);
+	account->refs++;
+	*lingering = (struct lingering){ .account = account,
+		                         .fd = connection->fd,
+		                         .connection = connection->charge,
+		                         .fds = connection->session.out_fds_charge };
+	connection->charge = connection->session.out_fds_charge = (struct charge){ 0 };
+	LIST_INSERT_HEAD(&account->lingering, lingering, entry);
+	watch(connection->connections);
+	return true;
+}
+
+/* A service that stops does not wait for peers to receive. */
+void outgoing_close_socket(struct connection *connection)
+{
+	struct connections *connections = connection->connections;
+	bool is_unread;
+
+	if (connection->n_unread_fds > 0)
+		forget_received(connection);
+	is_unread = connection->n_unread_fds > 0;
+	if (is_unread) {
+		LIST_REMOVE(connection, unread_entry);
+		connection->n_unread_fds = 0;
+	}
+	if (is_unread && connections->service->state == SERVICE_RUNNING && linger(connection))
 		return;
-	of = about(session);
-	of.has_request = true;
-	of.request = msgid;
-	of.method = method ? method->name : NULL;
-	of.status = status_name(error->status);
-	of.duration_us = (uv_hrtime() - start_ns + 999) / 1000;
-	log_about(level, &of, "refused %s: %s: %s", method ? method->name : "a request", of.status,
-	          error->message);
+	charge_release(&connection->session.out_fds_charge);
+	async_close_socket(&connections->service->chores, connection->session.account, connection->fd,
+	                   &connection->charge);
+}
+
+void outgoing_end(struct connections *connections)
+{
+	struct account *account, *next;
+	struct lingering *lingering;
+
+	for (account = LIST_FIRST(&connections->service->accounts.list); account; account = next) {
+		account->refs++;
+		while ((lingering = LIST_FIRST(&account->lingering)))
+			let_go(connections->service, lingering);
+		next = LIST_NEXT(account, entry);
+		account_unref(account);
+	}
 }

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Accepts peers, and decides when libmicrohttpd may work. exposition.c writes the contents, page.c resolves
- * URLs. */
+/* The exporter: the address that it is reached at, the pages that it has, whose contents exposition.c writes,
+ * and its connections, for which it decides when libmicrohttpd may work. */
 #include "exporter.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
+#include <netinet/in.h>
 #include <poll.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -13,17 +17,247 @@
 #include <microhttpd.h>
 #include <systemd/sd-daemon.h>
 
-#include "log.h"
-#include "page.h"
-#include "daemon/net/passed.h"
-#include "daemon/server.h"
-#include "daemon/net/watch.h"
+#include "daemon/loop/log.h"
+#include "daemon/loop/loop.h"
+#include "daemon/loop/passed.h"
+#include "daemon/memory/service.h"
+#include "exposition.h"
+
+#define SOCKET_MODE 0660
+
+static void endpoint_name(const struct endpoint *endpoint, char name[ENDPOINT_NAME]);
+static void exporter_on_request(struct exporter *exporter, struct MHD_Connection *connection);
+
+/* ==== Listening ===================================================================================== */
+
+static int listen_on_port(const struct endpoint *endpoint, int backlog)
+{
+	int fd = socket(endpoint->address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), r;
+
+	if (fd < 0)
+		return -errno;
+	/* Connections of the last life may not have ended yet. */
+	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){ 1 }, sizeof(int));
+	if (bind(fd, (const struct sockaddr *)&endpoint->address, endpoint->len) == 0 &&
+	    listen(fd, backlog) == 0)
+		return fd;
+	r = -errno;
+	close(fd);
+	return r;
+}
+
+/* Creates a listening socket at the endpoint, non-blocking and close-on-exec, which the caller owns. Its
+ * file, with mode 0660, replaces a socket file that nobody listens on. Returns ALREADY_EXISTS or PERMISSION
+ * on failure. */
+static int endpoint_listen(const struct endpoint *endpoint, int backlog, struct error *err)
+{
+	const char *path = endpoint->path;
+	int fd = *path ? socket_listen(path, backlog, SOCKET_MODE) : listen_on_port(endpoint, backlog);
+	char name[ENDPOINT_NAME];
+
+	if (fd >= 0)
+		return fd;
+	endpoint_name(endpoint, name);
+	if (fd == -EADDRINUSE)
+		return error_set(err, STATUS_ALREADY_EXISTS,
+		                 "%s: another server listens there; stop it, or choose another --metrics",
+		                 name);
+	if (fd == -EEXIST)
+		return error_set(err, STATUS_ALREADY_EXISTS, "%s: a file that is not a socket is in the way",
+		                 name);
+	return error_set(err, STATUS_PERMISSION, "%s: %s", name, strerror(-fd));
+}
+
+/* Sets *ret to the address to which a listening socket is bound; len is 0 if that is unknown. */
+static void endpoint_of(struct endpoint *ret, int fd)
+{
+	*ret = (struct endpoint){ .len = sizeof ret->address };
+	if (getsockname(fd, (struct sockaddr *)&ret->address, &ret->len) < 0)
+		ret->len = 0;
+	socket_path(fd, ret->path);
+}
+
+/* Writes the name of an endpoint, such as "unix:/run/x" or "http://127.0.0.1:9464". */
+static void endpoint_name(const struct endpoint *endpoint, char name[ENDPOINT_NAME])
+{
+	const struct sockaddr_in *four = (const struct sockaddr_in *)&endpoint->address;
+	const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)&endpoint->address;
+	char host[INET6_ADDRSTRLEN] = "";
+
+	if (*endpoint->path)
+		snprintf(name, ENDPOINT_NAME, ENDPOINT_UNIX "%s", endpoint->path);
+	else if (endpoint->len > 0 && endpoint->address.ss_family == AF_INET)
+		snprintf(name, ENDPOINT_NAME, "http://%s:%d",
+		         inet_ntop(AF_INET, &four->sin_addr, host, sizeof host), ntohs(four->sin_port));
+	else if (endpoint->len > 0 && endpoint->address.ss_family == AF_INET6)
+		snprintf(name, ENDPOINT_NAME, "http://[%s]:%d",
+		         inet_ntop(AF_INET6, &six->sin6_addr, host, sizeof host), ntohs(six->sin6_port));
+	else
+		snprintf(name, ENDPOINT_NAME, "a socket without an address");
+}
+
+/* ==== Pages ========================================================================================== */
+
+/* A scrape is a snapshot, which is written as its peer reads. */
+
+#define BLOCK_BYTES 8192
+
+struct scrape {
+	struct snapshot *snapshot;
+	struct exposition exposition;
+	size_t len;  /* in block */
+	size_t sent; /* of len */
+	char block[BLOCK_BYTES];
+};
+
+_Static_assert(BLOCK_BYTES >= EXPOSITION_ROOM, "a block holds a line");
+
+static const char about[] = "tmad: see /metrics\n";
+static const char no_page[] = "not found: try / or /metrics\n";
+static const char no_method[] = "only GET and HEAD are allowed\n";
+
+static struct MHD_Response *fixed(const char *text)
+{
+	struct MHD_Response *response =
+	    MHD_create_response_from_buffer(strlen(text), (void *)text, MHD_RESPMEM_PERSISTENT);
+
+	if (response)
+		MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, "text/plain; charset=utf-8");
+	return response;
+}
+
+/* Creates the fixed answers. Negative: out of memory; pages_close must be called then too. */
+static int pages_open(struct exporter *exporter)
+{
+	exporter->about = fixed(about);
+	exporter->no_page = fixed(no_page);
+	exporter->no_method = fixed(no_method);
+	if (!exporter->about || !exporter->no_page || !exporter->no_method)
+		return -1;
+	return MHD_add_response_header(exporter->no_method, MHD_HTTP_HEADER_ALLOW, "GET, HEAD") == MHD_YES
+	           ? 0
+	           : -1;
+}
+
+static void pages_close(struct exporter *exporter)
+{
+	struct MHD_Response **all[] = { &exporter->about, &exporter->no_page, &exporter->no_method };
+
+	for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+		if (*all[i])
+			MHD_destroy_response(*all[i]);
+		*all[i] = NULL;
+	}
+}
+
+/* ---- /metrics ----------------------------------------------------------------------------------------- */
+
+static ssize_t on_room(void *cls, uint64_t pos, char *text, size_t room)
+{
+	struct scrape *scrape = cls;
+	size_t n;
+
+	(void)pos;
+	if (scrape->sent == scrape->len) {
+		scrape->sent = 0;
+		scrape->len = exposition_write(&scrape->exposition, scrape->block, sizeof scrape->block);
+		if (scrape->len == 0)
+			return MHD_CONTENT_READER_END_OF_STREAM;
+	}
+	n = scrape->len - scrape->sent < room ? scrape->len - scrape->sent : room;
+	memcpy(text, scrape->block + scrape->sent, n);
+	scrape->sent += n;
+	return (ssize_t)n;
+}
+
+static void on_scraped(void *cls)
+{
+	struct scrape *scrape = cls;
+
+	free(scrape->snapshot);
+	free(scrape);
+}
+
+static struct MHD_Response *scrape_new(struct service *service, bool openmetrics)
+{
+	struct scrape *scrape = malloc(sizeof *scrape);
+	struct snapshot *snapshot = snapshot_new(service);
+	struct MHD_Response *response = NULL;
+
+	if (scrape && snapshot) {
+		scrape->snapshot = snapshot;
+		scrape->exposition = (struct exposition){ .snapshot = snapshot, .openmetrics = openmetrics };
+		scrape->len = scrape->sent = 0;
+		response = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_BYTES, on_room, scrape,
+		                                             on_scraped);
+	}
+	if (!response) {
+		free(snapshot);
+		free(scrape);
+		return NULL;
+	}
+	MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, exposition_type(openmetrics));
+	return response;
+}
+
+/* A client that accepts it at all can read it; those that prefer something else do not list it first. */
+static bool wants_openmetrics(struct MHD_Connection *connection)
+{
+	const char *accept = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_ACCEPT);
+
+	return accept && strstr(accept, "application/openmetrics-text");
+}
+
+static enum MHD_Result answer_scrape(struct exporter *exporter, struct MHD_Connection *connection)
+{
+	struct MHD_Response *response = scrape_new(exporter->service, wants_openmetrics(connection));
+	enum MHD_Result r;
+
+	if (!response)
+		return MHD_NO;
+	r = MHD_queue_response(connection, MHD_HTTP_OK, response);
+	MHD_destroy_response(response);
+	return r;
+}
+
+/* ---- Requests ----------------------------------------------------------------------------------------- */
+
+/* Called with the head of a request, with each part of a body, which is ignored, and at its end. */
+/* Answers a request, as an MHD_AccessHandlerCallback; cls is the exporter. */
+static enum MHD_Result page_answer(void *cls, struct MHD_Connection *connection, const char *url,
+                                   const char *method, const char *version, const char *upload,
+                                   size_t *upload_size, void **context)
+{
+	struct exporter *exporter = cls;
+
+	(void)version;
+	(void)upload;
+	if (strcmp(method, MHD_HTTP_METHOD_GET) && strcmp(method, MHD_HTTP_METHOD_HEAD))
+		return *context
+		           ? MHD_NO
+		           : MHD_queue_response(connection, MHD_HTTP_METHOD_NOT_ALLOWED, exporter->no_method);
+	if (!*context) {
+		*context = exporter; /* the head has arrived */
+		exporter_on_request(exporter, connection);
+		return MHD_YES;
+	}
+	if (*upload_size > 0)
+		return MHD_NO;
+	if (!strcmp(url, "/metrics"))
+		return answer_scrape(exporter, connection);
+	if (!strcmp(url, "/"))
+		return MHD_queue_response(connection, MHD_HTTP_OK, exporter->about);
+	return MHD_queue_response(connection, MHD_HTTP_NOT_FOUND, exporter->no_page);
+}
+
+/* ==== Connections ==================================================================================== */
 
 #define BACKLOG         1024
 #define ACCEPTS_AT_ONCE 8
 #define RETRY_MS        100
 
-/* For the first request to arrive completely, for its answer to be read, and then for the next request. */
+/* The first request has so long to arrive completely, then its answer to be read, and then the next request
+ * to arrive. */
 #define FIRST_MS  5000
 #define ANSWER_MS 10000
 #define NEXT_MS   60000
@@ -31,10 +265,11 @@
 /* A peer that has kept the exporter waiting for so long makes room when all places are taken. */
 #define PATIENCE_MS 200
 
-/* The send buffer: limits how much of a page is written before a peer that does not read is noticed. */
+/* The size of the send buffer limits how much of a page is written before a peer that does not read is
+ * noticed. */
 #define SEND_BYTES 65536
 
-/* Memory of a connection, for the head of a request and a piece of the answer. */
+/* A connection has so much memory for the head of a request and a piece of the answer. */
 #define CONNECTION_BYTES 16384
 
 /* After each step of HTTP the exporter rests for this multiple of its duration, and a millisecond. */
@@ -49,7 +284,7 @@ static void serve(struct exporter *exporter);
 
 static uint64_t now_of(const struct exporter *exporter)
 {
-	return uv_now(&exporter->server->loop);
+	return uv_now(&exporter->service->loop);
 }
 
 static void wait_for_request(const struct exporter *exporter, struct exporter_peer *peer, uint64_t most_ms)
@@ -92,7 +327,8 @@ static struct exporter_peer *peer_of(struct MHD_Connection *connection)
 	return info ? info->socket_context : NULL;
 }
 
-void exporter_on_request(struct exporter *exporter, struct MHD_Connection *connection)
+/* Begins the answer to a request whose head has arrived completely. */
+static void exporter_on_request(struct exporter *exporter, struct MHD_Connection *connection)
 {
 	struct exporter_peer *peer = peer_of(connection);
 
@@ -115,7 +351,7 @@ static void on_request_done(void *cls, struct MHD_Connection *connection, void *
 		wait_for_request(exporter, peer, NEXT_MS);
 }
 
-/* For a peer being answered: whether it has room for more. If not, the exporter waits for it. */
+/* Notes whether a peer that is being answered has room for more. If not, the exporter waits for it. */
 static void check_reader(struct exporter_peer *peer, bool has_room, uint64_t now)
 {
 	if (has_room == (peer->waiting_since_ms == UINT64_MAX))
@@ -176,8 +412,8 @@ static void shut_down_late(struct exporter *exporter, uint64_t now)
 			shut_down(&exporter->peers[i]);
 }
 
-/* All places are taken, and somebody waits for one: shuts down the peer waited for longest, unless a peer is
- * being shut down already. */
+/* Shuts down the peer that has been waited for longest, unless a peer is being shut down already. To be
+ * called when all places are taken and somebody waits for one. */
 static void make_room(struct exporter *exporter, uint64_t now)
 {
 	struct exporter_peer *slowest = exporter->peers;
@@ -250,7 +486,7 @@ static void rest(struct exporter *exporter, uint64_t ms)
 
 static void serve(struct exporter *exporter)
 {
-	uint64_t now = uv_now(&exporter->server->loop), start = uv_hrtime();
+	uint64_t now = uv_now(&exporter->service->loop), start = uv_hrtime();
 
 	if (exporter->accept_at_ms <= now) {
 		exporter->accept_at_ms = 0;
@@ -264,7 +500,7 @@ static void serve(struct exporter *exporter)
 
 static void watch(struct exporter *exporter)
 {
-	uint64_t now = uv_now(&exporter->server->loop), end = next_end(exporter);
+	uint64_t now = uv_now(&exporter->service->loop), end = next_end(exporter);
 	int r = watch_start(&exporter->polling, UV_READABLE, on_polling);
 
 	if (r == 0 && !exporter->accept_at_ms)
@@ -351,7 +587,7 @@ static void stop_http(struct exporter *exporter)
 
 static int open_handles(struct exporter *exporter)
 {
-	uv_loop_t *loop = &exporter->server->loop;
+	uv_loop_t *loop = &exporter->service->loop;
 	int r = uv_poll_init(loop, &exporter->listening, exporter->fd);
 
 	if (r < 0)
@@ -367,12 +603,12 @@ static int open_handles(struct exporter *exporter)
 	return 0;
 }
 
-int exporter_open(struct exporter *exporter, struct server *server, int kept, const char *address,
+int exporter_open(struct exporter *exporter, struct service *service, int kept, const char *address,
                   struct error *err)
 {
 	int r;
 
-	*exporter = (struct exporter){ .server = server, .fd = -1 };
+	*exporter = (struct exporter){ .service = service, .fd = -1 };
 	for (int i = 0; i < EXPORTER_PEERS; i++)
 		exporter->peers[i].fd = -1;
 	r = open_socket(exporter, kept, address, err);

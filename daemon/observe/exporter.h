@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Metrics over HTTP: GET /metrics, for Prometheus and compatible scrapers, on a socket of their own.
+/* The exporter serves metrics over HTTP (GET /metrics), for Prometheus and compatible scrapers, on a socket
+ * of its own.
  *
  * libmicrohttpd speaks HTTP, on the loop's thread and without a thread of its own; nothing runs without
  * requests. Peers may be hostile: connections are few, each has an absolute deadline for its request and its
@@ -17,28 +18,33 @@
 
 #include <uv.h>
 
-#include "endpoint.h"
+#include "daemon/config/endpoint.h"
 #include "proto/status.h"
 
 struct MHD_Connection;
 struct MHD_Daemon;
 struct MHD_Response;
-struct server;
+struct service;
+
+#define ENDPOINT_NAME 160
 
 #define EXPORTER_PEERS 32
 
 struct exporter_peer {
-	int fd;             /* -1: no peer */
-	bool is_answered;   /* its request has arrived */
-	uint64_t until_ms;  /* its deadline; UINT64_MAX: it has been shut down */
-	uint64_t waited_ms; /* for it, since its last request or its answer began; before waiting_since_ms */
-	uint64_t waiting_since_ms; /* for it to send or to read; UINT64_MAX: it is not waited for */
+	int fd;            /* -1: no peer */
+	bool is_answered;  /* its request has arrived */
+	uint64_t until_ms; /* its deadline; UINT64_MAX: it has been shut down */
+	/* So long the exporter has waited for the peer since its last request or its answer began; the time
+	 * since waiting_since_ms comes on top. */
+	uint64_t waited_ms;
+	/* The exporter waits since then for the peer to send or to read; UINT64_MAX: it does not wait. */
+	uint64_t waiting_since_ms;
 };
 
 struct exporter {
-	struct server *server;
+	struct service *service;
 	int fd;    /* the listening socket; -1: closed */
-	bool owns; /* created by this process, in this life or an earlier one */
+	bool owns; /* the socket was created by this process, in this life or an earlier one */
 	struct endpoint endpoint;
 	char name[ENDPOINT_NAME];
 	struct MHD_Daemon *http;
@@ -46,25 +52,22 @@ struct exporter {
 	struct MHD_Response *no_page;
 	struct MHD_Response *no_method;
 	uv_poll_t listening;
-	uv_poll_t polling;     /* what libmicrohttpd waits for */
-	uv_timer_t tick;       /* the end of a rest, or a peer's deadline */
+	uv_poll_t polling;     /* polls the descriptor that libmicrohttpd waits for */
+	uv_timer_t tick;       /* runs until a rest ends or a peer's deadline passes */
 	uint64_t accept_at_ms; /* when to accept again after a lack of descriptors or places */
 	int n_peers;
 	struct exporter_peer peers[EXPORTER_PEERS];
 };
 
 /* Listens on the socket that a service manager passed for metrics, otherwise on the one from before a restart
- * within the process (kept; -1: none), otherwise at address (NULL: does nothing). Needs server->loop. On
- * failure, kept is closed and its file removed. */
-int exporter_open(struct exporter *exporter, struct server *server, int kept, const char *address,
+ * within the process (kept; -1: none), otherwise at address; does nothing if that is NULL. Needs
+ * service->loop. On failure, kept is closed and its file removed. */
+int exporter_open(struct exporter *exporter, struct service *service, int kept, const char *address,
                   struct error *err);
 
 /* Ends all connections at once, even in the middle of an answer. The exporter may be freed once the loop has
  * ended. Idempotent. */
 void exporter_close(struct exporter *exporter);
-
-/* The head of a request has arrived completely: its answer begins. */
-void exporter_on_request(struct exporter *exporter, struct MHD_Connection *connection);
 
 /* Closes a socket from before a restart within the process, and removes its file. -1 is allowed. */
 void exporter_drop(int kept);

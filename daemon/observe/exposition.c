@@ -1,13 +1,155 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A table of metric families. The shape of a family says how many samples it has, and how they read. */
+/* A scrape takes a snapshot of the counters, which is written as text piece by piece. */
 #include "exposition.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "snapshot.h"
+#include "daemon/loop/log.h"
+#include "daemon/memory/service.h"
+#include "daemon/memory/session.h"
+
+/* ==== Snapshots ====================================================================================== */
+
+/* Copies counters, because a scrape is sent piece by piece while they change. */
+
+#define OTHERS "other"
+
+static struct snapshot_uid *row_of(struct snapshot *snapshot, const struct usages *usages,
+                                   const struct account *account)
+{
+	for (uint32_t i = 0; i < usages->n; i++)
+		if (usages->of[i] == account->usage)
+			return &snapshot->uid[i];
+	return &snapshot->uid[usages->n];
+}
+
+static void copy_limits(struct snapshot_uid *row, const struct accounts *accounts,
+                        const struct account *account)
+{
+	struct limits *own = (struct limits *)account_limits(accounts, account);
+
+	for (int i = 0; i < LIMIT_COUNT; i++)
+		if (override_is_allowed(i) &&
+		    *limits_at(own, i) != *limits_at((struct limits *)accounts->limits, i))
+			row->limits[i] = *limits_at(own, i);
+}
+
+static void copy_uids(struct snapshot *snapshot, const struct accounts *accounts)
+{
+	const struct usages *usages = &accounts->usages;
+	const struct account *account;
+
+	for (uint32_t i = 0; i < usages->n; i++) {
+		struct snapshot_uid *row = &snapshot->uid[i];
+
+		row->usage = *usages->of[i];
+		if (*usages->cgroup[i])
+			snprintf(row->name, sizeof row->name, "cgroup:%s", usages->cgroup[i]);
+		else
+			snprintf(row->name, sizeof row->name, "%u", (unsigned)usages->uid[i]);
+	}
+	snapshot->n_uids = usages->n;
+	if (usages->n == USAGE_UIDS) {
+		snapshot->uid[usages->n].usage = usages->others;
+		snprintf(snapshot->uid[usages->n].name, sizeof snapshot->uid[0].name, OTHERS);
+		snapshot->n_uids++;
+	}
+	LIST_FOREACH(account, &accounts->list, entry) {
+		struct snapshot_uid *row = row_of(snapshot, usages, account);
+
+		for (int i = 0; i < CHARGE_KIND_COUNT; i++)
+			if (row->levels[i] < account->used[i])
+				row->levels[i] = account->used[i];
+		if (row < &snapshot->uid[usages->n])
+			copy_limits(row, accounts, account);
+	}
+}
+
+static void copy_devices(struct snapshot *snapshot, const struct devices *devices)
+{
+	for (uint32_t i = 0; i < devices->n; i++) {
+		const struct served_device *device = &devices->of[i];
+		struct snapshot_device *copy = &snapshot->devices[snapshot->n_devices];
+
+		if (!*device->engine->uuid)
+			continue;
+		*copy = (struct snapshot_device){ .up = device_is_up(device),
+			                          .transforms = device->transforms,
+			                          .bytes = device->bytes,
+			                          .ns = device->ns,
+			                          .jobs = device->jobs,
+			                          .regions = device->regions,
+			                          .mapped_bytes = device->mapped_bytes };
+		snprintf(copy->uuid, sizeof copy->uuid, "%s", device->engine->uuid);
+		snapshot->n_devices++;
+	}
+}
+
+/* All devices have a UUID if there are several. */
+static void copy_links(struct snapshot *snapshot, const struct devices *devices)
+{
+	const uint32_t n = snapshot->n_devices;
+
+	if (n < 2)
+		return;
+	snapshot->links = (uint64_t *)(snapshot->devices + n);
+	for (uint32_t i = 0; i < n; i++)
+		for (uint32_t j = 0; j < n; j++)
+			snapshot->links[i * n + j] = devices->of[i].sent_bytes[j];
+}
+
+static uint64_t count_rings(const struct service *service)
+{
+	const struct session *session;
+	uint64_t n = 0;
+
+	TAILQ_FOREACH(session, &service->sessions, entry)
+		n += session->submission != NULL;
+	return n;
+}
+
+struct snapshot *snapshot_new(struct service *service)
+{
+	const uint32_t n = service->accounts.usages.n, n_devices = service->devices.n;
+	struct snapshot *snapshot =
+	    calloc(1, sizeof *snapshot + (n + 1) * sizeof snapshot->uid[0] +
+	                  n_devices * (sizeof snapshot->devices[0] + n_devices * sizeof *snapshot->links));
+
+	if (!snapshot)
+		return NULL;
+	snapshot->devices = (struct snapshot_device *)&snapshot->uid[n + 1];
+	copy_devices(snapshot, &service->devices);
+	copy_links(snapshot, &service->devices);
+	snapshot->version = PACKAGE_VERSION;
+	snapshot->engine = service_engine_name(service);
+	service_describe(service, snapshot->device, sizeof snapshot->device);
+	snapshot->start_ns = service->start_ns;
+	snapshot->engine_up = service_is_up(service);
+	snapshot->recoveries = service->recovery.count;
+	snapshot->waiting = service_count_waiting(service);
+	snapshot->stalled_users = service->stalls.users;
+	snapshot->tables = service->n_tables;
+	snapshot->rings = count_rings(service);
+	snapshot->log_lost = log_lost();
+	snapshot->regions = service->n_regions;
+	snapshot->mapped_bytes = service->mapped_bytes;
+	for (int i = 0; i < CHARGE_KIND_COUNT; i++)
+		snapshot->levels[i] = service->accounts.total[i];
+	snapshot->metrics = service->metrics;
+	devices_plan_stats(&service->devices, &snapshot->plans);
+	devices_cache_stats(&service->devices, &snapshot->maps);
+	snapshot->limits = service->limits;
+	copy_uids(snapshot, &service->accounts);
+	return snapshot;
+}
+
+/* ==== The text ======================================================================================= */
+
+/* A table of metric families. The shape of a family says how many samples it has, and how they read. */
 
 #define LINE_MOST    1024
 #define NS_PER_S     UINT64_C(1000000000)
@@ -166,7 +308,7 @@ static void put_labelled(struct text *text, const struct metric *metric, const c
 	put_value(text, metric, number);
 }
 
-/* For a uid, only events that have happened: most samples would be zeros. */
+/* Only events that have happened are written for a uid, because most samples would be zeros. */
 static void put_uid_labelled(struct text *text, const struct metric *metric, const struct snapshot_uid *uid,
                              const char *label, const char *value, uint64_t number)
 {
@@ -208,7 +350,7 @@ static void put_engine(struct text *text, const struct metric *metric, const str
 	put(text, "} %" PRIu64 "\n", metric->shape == SHAPE_BUILD ? 1 : *numbers_at(s, metric));
 }
 
-/* METHOD_COUNT: counted for no method. */
+/* i is a method, or METHOD_COUNT for requests that are counted for no method. */
 static void put_method(struct text *text, const struct metric *metric, const struct snapshot *s, uint32_t i)
 {
 	const uint64_t *by_method = numbers_at(s, metric);
@@ -220,7 +362,7 @@ static void put_method(struct text *text, const struct metric *metric, const str
 		             s->metrics.requests - usage_sum(by_method, METHOD_COUNT));
 }
 
-/* Those that have been used. */
+/* Writes the links that have been used. */
 static void put_link(struct text *text, const struct metric *metric, const struct snapshot *s, uint32_t i)
 {
 	if (s->links[i] == 0)

@@ -1,24 +1,114 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Each tick feeds the watchdog, asks the engine for a sign of life by the next tick, and updates the status.
- */
+/* Tells the service manager the state of the server and that the loop and the engines answer. */
 #include "watchdog.h"
 
+#include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include <systemd/sd-daemon.h>
 
-#include "log.h"
-#include "daemon/server.h"
+#include "daemon/loop/log.h"
+#include "daemon/memory/service.h"
+#include "proto/status.h"
 
-#define TICKS    3    /* per watchdog interval */
-#define PROBE_MS 2000 /* that the engine has at least between two probes without a watchdog */
+/* ==== Notices ======================================================================================== */
 
-void watchdog_open(struct watchdog *watchdog, struct server *server)
+/* A status text for each state of the server. */
+
+static void bytes_text(uint64_t bytes, char *text, size_t size)
 {
-	*watchdog = (struct watchdog){ 0 };
-	uv_timer_init(&server->loop, &watchdog->timer);
-	watchdog->timer.data = server;
+	static const char *const units[] = { "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
+	double value = (double)bytes / 1024;
+	int i = 0;
+
+	for (; value >= 1000 && i < 5; i++)
+		value /= 1024;
+	snprintf(text, size, "%.1f %s", value, units[i]);
 }
+
+static void serving_text(const struct notify *notify, char *text, size_t size)
+{
+	const struct service *service = notify->service;
+	uint64_t connections = service->accounts.total[CHARGE_CONNECTIONS];
+	char bytes[32], device[sizeof((struct engine){ 0 }).device + 32];
+
+	service_describe(service, device, sizeof device);
+	bytes_text(service->mapped_bytes, bytes, sizeof bytes);
+	snprintf(text, size,
+	         "Serving on %s, engine %s (%s)%s: %" PRIu64 " client%s, %" PRIu64 " region%s of %s%s",
+	         notify->path, service_engine_name(service), device,
+	         !devices_answer(&service->devices) ? ", which gives no sign of life" : "", connections,
+	         text_plural(connections), service->n_regions, text_plural(service->n_regions), bytes,
+	         notify->note);
+}
+
+static void status_text(const struct notify *notify, char *text, size_t size)
+{
+	const struct service *service = notify->service;
+	switch (service->state) {
+	case SERVICE_RUNNING:
+		serving_text(notify, text, size);
+		break;
+	case SERVICE_LOST:
+		snprintf(text, size, "Starting again: engine %s was lost: %s", service_engine_name(service),
+		         devices_lost_why(&service->devices));
+		break;
+	case SERVICE_DRAINING:
+	case SERVICE_STOPPED:
+	case SERVICE_STUCK:
+		snprintf(text, size, "Stopping: %" PRIu64 " connection%s, %" PRIu64 " transform%s to finish",
+		         service->accounts.total[CHARGE_CONNECTIONS],
+		         text_plural(service->accounts.total[CHARGE_CONNECTIONS]),
+		         service->accounts.total[CHARGE_JOBS],
+		         text_plural(service->accounts.total[CHARGE_JOBS]));
+		break;
+	}
+}
+
+static void tell(struct notify *notify, const char *state)
+{
+	char text[sizeof notify->told];
+
+	if (!getenv("NOTIFY_SOCKET"))
+		return;
+	status_text(notify, text, sizeof text);
+	if (!*state && !strcmp(text, notify->told))
+		return;
+	memcpy(notify->told, text, sizeof text);
+	sd_notifyf(0, "%sSTATUS=%s", state, text);
+}
+
+void notify_ready(struct notify *notify, const char *note)
+{
+	snprintf(notify->note, sizeof notify->note, "%s", note);
+	tell(notify, "READY=1\n");
+}
+
+void notify_status(struct notify *notify)
+{
+	tell(notify, "");
+}
+
+void notify_reloading(struct notify *notify)
+{
+	sd_notifyf(0, "RELOADING=1\nMONOTONIC_USEC=%" PRIu64 "\nSTATUS=Reading the settings again",
+	           uv_hrtime() / 1000);
+	*notify->told = '\0';
+}
+
+void notify_stopping(struct notify *notify)
+{
+	tell(notify, "STOPPING=1\n");
+}
+
+/* ==== Probes ========================================================================================= */
+
+/* Each tick feeds the watchdog, asks the engine for a sign of life by the next tick, and updates the status.
+ */
+
+#define TICKS 3 /* per watchdog interval */
 
 void watchdog_feed(void)
 {
@@ -26,72 +116,31 @@ void watchdog_feed(void)
 		sd_notify(0, "WATCHDOG=1");
 }
 
-/* of: what tells the device from others, " GPU-...", or nothing. */
-static void probe_one(struct served_device *device, const char *of)
-{
-	struct error err;
-	bool is_silent = engine_probe(device->engine, &err) < 0;
-
-	if (is_silent && !device->is_silent && device->engine->returns)
-		log_line(LOG_LEVEL_WARNING, "engine %s%s: %s; the process is ended unless there is one soon",
-		         device->engine->name, of, err.message);
-	else if (is_silent && !device->is_silent)
-		log_line(LOG_LEVEL_WARNING,
-		         "engine %s%s: %s; the watchdog is not notified until there is one",
-		         device->engine->name, of, err.message);
-	else if (device->is_silent && !is_silent)
-		log_line(LOG_LEVEL_NOTICE, "engine %s%s: it shows signs of life again", device->engine->name,
-		         of);
-	device->is_silent = is_silent;
-}
-
-static void probe(struct server *server)
-{
-	struct devices *devices = &server->devices;
-
-	for (uint32_t i = 0; i < devices->n; i++) {
-		char of[sizeof devices->of[i].engine->uuid + 1] = "";
-
-		if (devices->n > 1)
-			snprintf(of, sizeof of, " %s", devices->of[i].engine->uuid);
-		probe_one(&devices->of[i], of);
-	}
-	server->watchdog.is_silent = !devices_answer(devices);
-}
-
-bool watchdog_engine_up(struct watchdog *watchdog)
-{
-	uint64_t now = uv_now(watchdog->timer.loop);
-	struct server *server = watchdog->timer.data;
-
-	if (!uv_is_active((uv_handle_t *)&watchdog->timer) && now - watchdog->probed_ms >= PROBE_MS) {
-		watchdog->probed_ms = now;
-		probe(server);
-	}
-	return devices_are_up(&server->devices);
-}
-
 static void on_tick(uv_timer_t *timer)
 {
-	struct server *server = timer->data;
+	struct notify *notify = timer->data;
 
-	probe(server);
-	if (!server->watchdog.is_silent)
+	service_probe(notify->service);
+	if (devices_answer(&notify->service->devices))
 		watchdog_feed();
-	notify_status(server);
+	notify_status(notify);
 }
 
-void watchdog_start(struct watchdog *watchdog)
+void watchdog_start(struct notify *notify)
 {
 	uint64_t us, every_ms;
 
 	if (sd_watchdog_enabled(0, &us) <= 0)
 		return;
 	every_ms = us / 1000 / TICKS;
-	uv_timer_start(&watchdog->timer, on_tick, 0, every_ms > 0 ? every_ms : 1);
+	notify->service->is_watched = true;
+	uv_timer_start(&notify->watchdog, on_tick, 0, every_ms > 0 ? every_ms : 1);
 }
 
-void watchdog_close(struct watchdog *watchdog)
+void notify_init(struct notify *notify, struct service *service, const char *path)
 {
-	uv_close((uv_handle_t *)&watchdog->timer, NULL);
+	notify->service = service;
+	notify->path = path;
+	uv_timer_init(&service->loop, &notify->watchdog);
+	notify->watchdog.data = notify;
 }

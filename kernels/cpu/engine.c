@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The CPU engine: engine_ops for memory, streams and probes. The threads are those of crews: one that all
- * share, and one for each owner whose memory may stall (own.h). */
+ * share, and one for each owner whose memory may stall (crew.h). */
 #include "kernels/engine.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cpu/plan/cpu_explain.h"
-#include "kernels/cpu/plan/cpu_memo.h"
+#include "kernels/cpu/plan/cpu_plan.h"
 #include "kernels/cpu/run/crew.h"
-#include "kernels/cpu/run/own.h"
 #include "kernels/host/fault.h"
-#include "kernels/host/holes.h"
+#include "kernels/host/backing.h"
 #include "kernels/host/memory.h"
 #include "kernels/host/threads.h"
 
@@ -21,6 +19,7 @@ struct cpu_engine {
 	struct crew crew;
 	struct owns owns;
 	struct plan_cache plans;
+	atomic_llong room; /* for plans of tiles (CPU_KEPT_BYTES) */
 	uint32_t threads;
 	bool is_guest;
 	struct host_memory own; /* if it is a guest */
@@ -32,16 +31,6 @@ static struct cpu_engine *cpu_engine(struct engine *engine)
 {
 	return (struct cpu_engine *)engine;
 }
-
-static void plan_init_own(struct engine_plan *plan)
-{
-	cpu_plan_ops.init(plan);
-}
-
-static const struct plan_cache_ops plan_ops = {
-	.own_bytes = sizeof(struct cpu_memo),
-	.init = plan_init_own,
-};
 
 /* ---- Open and close --------------------------------------------------------------------------------- */
 
@@ -88,7 +77,8 @@ int engine_cpu_open(struct engine **ret, const struct engine_options *options, s
 		free(engine);
 		return r;
 	}
-	r = plan_cache_init(&engine->plans, options->plans, &plan_ops, NULL);
+	atomic_init(&engine->room, CPU_KEPT_BYTES);
+	r = plan_cache_init(&engine->plans, options->plans, &cpu_plan_ops, &engine->room);
 	if (r < 0)
 		error_set(err, r, "out of memory");
 	else

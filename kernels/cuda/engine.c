@@ -7,16 +7,13 @@
 #include <stdlib.h>
 
 #include "cuda_plan.h"
-#include "kernels/cuda/driver/device.h"
 #include "kernels/cuda/driver/driver.h"
-#include "kernels/cuda/strategy/explain.h"
+#include "kernels/cuda/strategy/plan.h"
 #include "kernels/cuda/memory/memory.h"
 #include "kernels/cuda/sched/scheduler.h"
-#include "kernels/host/holes.h"
+#include "kernels/host/backing.h"
 
-#define CUDA_ALIGN 16 /* what tensor maps need of an address */
-
-/* Probes in a row that may find silence while memory is being mapped or unmapped: to pin hundreds of
+/* So many probes in a row may find silence while memory is being mapped or unmapped: to pin hundreds of
  * gigabytes takes minutes, and the driver may keep everybody else waiting meanwhile. */
 #define MOST_EXCUSED 30
 
@@ -79,15 +76,6 @@ static void describe(struct cuda_engine *engine)
 	snprintf(engine->engine.uuid, sizeof engine->engine.uuid, "%s", device->uuid);
 }
 
-static int init_plans(struct cuda_engine *engine, uint64_t capacity, struct error *err)
-{
-	const struct plan_facts facts = { .threads = engine->device.processors,
-		                          .align = CUDA_ALIGN,
-		                          .copy = engine->device.copy };
-
-	return cuda_plans_init(&engine->plans, &facts, capacity, err);
-}
-
 int engine_cuda_open(struct engine **ret, const struct engine_options *options, struct error *err)
 {
 	struct cuda_engine *engine = calloc(1, sizeof *engine);
@@ -104,7 +92,7 @@ int engine_cuda_open(struct engine **ret, const struct engine_options *options, 
 	describe(engine);
 	r = cuda_memories_init(&engine->memories, &engine->device, err);
 	if (r == 0)
-		r = init_plans(engine, options->plans, err);
+		r = cuda_plans_init(&engine->plans, &engine->device, options->plans, err);
 	atomic_store(&engine->plans.tunes, options->tunes);
 	if (r == 0)
 		r = scheduler_init(&engine->scheduler, &engine->device, &engine->plans, options, err);
@@ -133,7 +121,7 @@ static int enter(struct cuda_engine *engine, struct error *err)
 	return r < 0 ? r : device_enter(&engine->device, err);
 }
 
-/* Whatever found it out: a lost device is lost for all. */
+/* A device that is lost is lost for all, whoever has found that out. */
 static int leave(struct cuda_engine *engine, int r, const struct error *err)
 {
 	atomic_fetch_sub(&engine->mapping, 1);
@@ -196,8 +184,8 @@ static struct engine_stream *cuda_stream_new(struct engine *engine, struct engin
 	return queue_stream_new(&cuda_engine(engine)->scheduler.queue, owner);
 }
 
-/* Not while memory is being mapped: that may hold the driver's locks for minutes. Each side announces itself
- * before it checks for the other. */
+/* The owner does not drive while memory is being mapped, because that may hold the driver's locks for
+ * minutes. Each side announces itself before it checks for the other. */
 static bool cuda_drive(struct engine *base, uint64_t ns)
 {
 	struct cuda_engine *engine = cuda_engine(base);

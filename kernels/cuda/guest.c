@@ -15,14 +15,16 @@
 #include <sys/random.h>
 
 #include "cuda_plan.h"
-#include "kernels/cuda/driver/capture.h"
-#include "kernels/cuda/driver/device.h"
+#include "guest_trials.h"
+#include "kernels/cuda/driver/driver.h"
 #include "kernels/cuda/launch/launch.h"
 #include "kernels/cuda/memory/memory.h"
-#include "kernels/cuda/stage/many.h"
+#include "kernels/cuda/memory/words.h"
+#include "kernels/cuda/stage/offload.h"
+#include "kernels/cuda/stage/round.h"
 #include "kernels/cuda/stage/transfers.h"
 #include "kernels/cuda/stage/uploads.h"
-#include "kernels/cuda/strategy/explain.h"
+#include "kernels/cuda/strategy/plan.h"
 #include "proto/clock.h"
 
 /* Each context keeps at most so many plans (of some 10 KiB each), tensor maps and counts. */
@@ -30,16 +32,16 @@
 #define MOST_MAPS   1024
 #define MOST_COUNTS 4096
 
-#define CUDA_ALIGN 16 /* Tensor maps need addresses that are multiples of this. */
-
 struct guest {
 	struct engine engine;
 	struct cuda_memory own;
 	struct device device;
 	unsigned long long context; /* its id, which the driver gives to no other context */
 	struct cuda_plans plans;
+	struct guest_trials trials;
 	struct map_cache maps;
 	struct uploads uploads;
+	struct offloads offloads;
 	struct transfers transfers;
 	CUstream stream; /* Counts are set and read on it. */
 	CUdeviceptr counts;
@@ -84,12 +86,10 @@ static void describe(struct guest *guest)
 
 static int open_caches(struct guest *guest, struct error *err)
 {
-	const struct plan_facts facts = { .threads = guest->device.processors,
-		                          .align = CUDA_ALIGN,
-		                          .copy = guest->device.copy };
 	uint64_t seed = 0;
-	int r = cuda_plans_init(&guest->plans, &facts, MOST_PLANS, err);
+	int r = cuda_plans_init(&guest->plans, &guest->device, MOST_PLANS, err);
 
+	guest->plans.tunes = true;
 	if (getrandom(&seed, sizeof seed, 0) < 0)
 		seed = clock_ns();
 	return r < 0 ? r : map_cache_init(&guest->maps, MOST_MAPS, seed, err);
@@ -114,8 +114,10 @@ static void guest_free(struct guest *guest)
 	if (guest->stream)
 		driver.cuStreamDestroy(guest->stream);
 	transfers_deinit(&guest->transfers);
+	offloads_deinit(&guest->offloads);
 	uploads_deinit(&guest->uploads);
 	map_cache_deinit(&guest->maps);
+	guest_trials_deinit(&guest->trials);
 	cuda_plans_deinit(&guest->plans);
 	device_close(&guest->device);
 	free(guest);
@@ -136,7 +138,9 @@ static int guest_new(struct guest **ret, CUcontext context, unsigned long long i
 		return r;
 	}
 	describe(guest);
+	guest_trials_init(&guest->trials, guest->device.ordinal);
 	transfers_init(&guest->transfers);
+	offloads_init(&guest->offloads, &guest->uploads);
 	r = uploads_init(&guest->uploads, guest->device.handle, err);
 	if (r == 0)
 		r = open_caches(guest, err);
@@ -302,6 +306,19 @@ bool engine_cuda_has(uint64_t address)
 	       type == CU_MEMORYTYPE_DEVICE && !is_managed(address);
 }
 
+void *engine_cuda_context(void)
+{
+	CUcontext context = NULL;
+
+	return has_driver() && driver.cuCtxGetCurrent(&context) == CUDA_SUCCESS ? context : NULL;
+}
+
+void engine_cuda_enter(void *context)
+{
+	if (has_driver())
+		driver.cuCtxSetCurrent(context);
+}
+
 /* ---- Launching ---------------------------------------------------------------------------------------- */
 
 static bool is_empty(const struct engine_job *job)
@@ -318,6 +335,55 @@ static void set_families(struct engine_job *job)
 	}
 }
 
+/* Launches a single move by the fastest plan that is known for it. */
+static int launch_single(struct guest *guest, struct many *many, struct error *err)
+{
+	struct engine_move *move = &many->job->move;
+	struct guest_choice choice;
+	int r;
+
+	guest_trials_choose(&guest->trials, move->plan, cuda_memory(move->dst)->address + move->dst_offset,
+	                    cuda_memory(move->src)->address + move->src_offset,
+	                    many->job->share.multiprocessors != 0, many->stream, &choice);
+	many->plan = choice.taken;
+	move->family = choice.taken->family;
+	r = many_launch(many, err);
+	guest_trials_launched(&guest->trials, &choice, many->stream, r);
+	return r;
+}
+
+static bool is_pinned(uint64_t address)
+{
+	CUmemorytype type;
+
+	return driver.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) ==
+	           CUDA_SUCCESS &&
+	       type == CU_MEMORYTYPE_HOST;
+}
+
+/* Launches a list, between a device and the host by way of the copy engine if it is long. */
+static int launch_list(struct guest *guest, const struct many *many, struct error *err)
+{
+	const struct engine_move *move = &many->job->move;
+	struct packing_places places;
+	bool is_done;
+	int r;
+
+	if (job_bytes(many->job) < OFFLOAD_LEAST_BYTES)
+		return many_launch(many, err);
+	places.dst_is_host = is_pinned(cuda_memory(move->dst)->address + move->dst_offset);
+	places.src_is_host = is_pinned(cuda_memory(move->src)->address + move->src_offset);
+	r = offload_launch(&guest->offloads, many->launcher, many->job, &places, many->stream, &is_done, err);
+	return r < 0 || is_done ? r : many_launch(many, err);
+}
+
+static int launch(struct guest *guest, struct many *many, struct error *err)
+{
+	if (many->job->blocks)
+		return launch_list(guest, many, err);
+	return many->job->moves ? many_launch(many, err) : launch_single(guest, many, err);
+}
+
 static int guest_launch(struct engine *base, struct engine_job *job, void *stream, uint64_t counts,
                         struct error *err)
 {
@@ -332,8 +398,11 @@ static int guest_launch(struct engine *base, struct engine_job *job, void *strea
 	set_families(job);
 	if (is_empty(job))
 		return 0;
-	launcher_set_job(&launcher, job->multiprocessors);
-	r = many_launch(&(struct many){ &launcher, &upload_buffer, job, stream }, err);
+	launcher_set_job(&launcher, job->share.multiprocessors);
+	r = launch(guest,
+	           &(struct many){
+		       .launcher = &launcher, .upload_buffer = &upload_buffer, .job = job, .stream = stream },
+	           err);
 	if (r < 0) {
 		upload_buffer_return(&upload_buffer, &ignored);
 		return r;
@@ -557,12 +626,49 @@ static int guest_word_read(struct engine *base, uint64_t address, uint64_t *ret,
 	return r;
 }
 
+/* Returns what becomes of a call that has put a word into a stream. */
+static int check_word(CUresult result, const char *call, struct error *err)
+{
+	if (result != CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)
+		return driver_check(err, result, call);
+	return error_set(
+	    err, STATUS_UNSUPPORTED,
+	    "stream: it is being captured, and this CUDA driver takes no words of timelines into "
+	    "a graph (%s); the capture has failed",
+	    call);
+}
+
 static int guest_word_signal(struct engine *base, uint64_t address, uint64_t value, void *stream,
                              struct error *err)
 {
 	(void)base;
-	return driver_call(err, cuStreamWriteValue64,
-	                   (stream, address, value, CU_STREAM_WRITE_VALUE_DEFAULT));
+	return check_word(driver.cuStreamWriteValue64(stream, address, value, CU_STREAM_WRITE_VALUE_DEFAULT),
+	                  "cuStreamWriteValue64", err);
+}
+
+static int guest_word_wait(struct engine *base, uint64_t address, uint64_t value, void *stream,
+                           struct error *err)
+{
+	(void)base;
+	return check_word(driver.cuStreamWaitValue64(stream, address, value, CU_STREAM_WAIT_VALUE_GEQ),
+	                  "cuStreamWaitValue64", err);
+}
+
+static int guest_word_reach(struct engine *base, uint64_t address, uint64_t *ret, bool *ret_is_pinned,
+                            struct error *err)
+{
+	CUdeviceptr reached = 0;
+	int r = word_reach(address, &reached, ret_is_pinned, err);
+
+	(void)base;
+	*ret = reached;
+	return r;
+}
+
+static void guest_word_leave(struct engine *base, uint64_t address)
+{
+	(void)base;
+	word_leave(address);
 }
 
 /* ---- Others ------------------------------------------------------------------------------------------- */
@@ -618,4 +724,7 @@ static const struct engine_ops guest_ops = {
 	.copy = guest_copy,
 	.word_read = guest_word_read,
 	.word_signal = guest_word_signal,
+	.word_wait = guest_word_wait,
+	.word_reach = guest_word_reach,
+	.word_leave = guest_word_leave,
 };

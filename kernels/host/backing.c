@@ -4,25 +4,33 @@
  * A file that was cut and has grown again is known by a page that is no longer mapped: cutting takes the
  * region's last page out of every mapping, and nothing but an access puts one in again. That page is looked
  * up only when the file's time of change is another one, which also writing to it and unlinking it make so.
+ *
+ * One userfaultfd watches all mappings of the process for holes. Nobody reads it: with UFFD_FEATURE_SIGBUS it
+ * has no events. What is mapped is read from pagemap.
  */
 #include "backing.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
+#include <linux/userfaultfd.h>
+#include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
-#include "holes.h"
-#include "job_memory.h"
 #include "kernels/transform/layer_table.h"
-#include "proto/memory/mapping.h"
+#include "proto/memory/memfd.h"
 
 #define NS_A_SECOND INT64_C(1000000000)
 
-/* Longer than a tick of the clock that kernels before 6.13 take a file's times from. */
+/* This is longer than a tick of the clock that kernels before 6.13 take a file's times from. */
 #define TICK_NS INT64_C(20000000)
 
 int backing_new(int fd, uint64_t end, struct backing **ret, struct error *err)
@@ -53,11 +61,11 @@ void backing_free(struct backing *backing)
 
 /* ---- Pinned memory ---------------------------------------------------------------------------------- */
 
-/* Watched before it is populated, so that this makes no page; locked, so that nothing else takes it out.
- * Where it cannot be locked (RLIMIT_MEMLOCK), the kernel may take it out to reclaim memory, if there is swap
- * space, although a device has pinned it. A file whose time of change is another one, too, then counts as
- * cut: its client registers it once more, and no byte is lost. The other way round, nothing that was cut is
- * missed. */
+/* The page is watched before it is populated, so that this makes no page; and locked, so that nothing else
+ * takes it out. Where it cannot be locked (RLIMIT_MEMLOCK), the kernel may take it out to reclaim memory, if
+ * there is swap space, although a device has pinned it. A file whose time of change is another one, too, then
+ * counts as cut: its client registers it once more, and no byte is lost. The other way round, nothing that
+ * was cut is missed. */
 static bool is_mapped_once_more(struct backing *backing, size_t page)
 {
 	char *last = mapping_new(page, PROT_READ, backing->fd, (backing->end - 1) & ~(uint64_t)(page - 1));
@@ -100,7 +108,7 @@ static int64_t ns_between(const struct timespec *from, const struct timespec *to
 	return (to->tv_sec - from->tv_sec) * NS_A_SECOND + (to->tv_nsec - from->tv_nsec);
 }
 
-/* now: before st. */
+/* now was read before st. */
 static bool has_changed(struct backing *backing, const struct stat *st, const struct timespec *now)
 {
 	bool same = backing->is_settled && ns_between(&backing->changed, &st->st_ctim) == 0;
@@ -156,35 +164,19 @@ enum engine_loss engine_memory_loss(const struct engine_memory *memory, uint64_t
 
 /* ---- Jobs ------------------------------------------------------------------------------------------- */
 
-static bool has_backing(const struct engine_memory *memory)
+static inline bool has_backing(struct engine_memory *memory, void *arg)
 {
-	return memory && memory->backing;
-}
-
-/* All memory that a move touches; NULL where there is none. */
-#define MOVE_MEMORIES 6
-
-static void memories_of(const struct engine_move *move, struct engine_memory *ret[MOVE_MEMORIES])
-{
-	ret[0] = move->dst;
-	ret[1] = move->src;
-	ret[2] = move->scale.memory;
-	ret[3] = move->bias.memory;
-	ret[4] = move->amax_scale.memory;
-	ret[5] = move->amax_inverse.memory;
-}
-
-static inline bool test_backing(struct engine_memory *memory)
-{
+	(void)arg;
 	return memory->backing != NULL;
 }
 
 bool backing_concerns(const struct engine_job *job)
 {
-	return job_any_memory(job, test_backing);
+	return job_any_memory(job, has_backing, NULL);
 }
 
-/* Of a job, which looks at each file once, in however many of its moves or layers that is. */
+/* Begins the check of a job, which looks at each file once, in however many of its moves or layers that is.
+ */
 static uint64_t begin_check(void)
 {
 	static atomic_uint_fast64_t checks;
@@ -192,50 +184,27 @@ static uint64_t begin_check(void)
 	return atomic_fetch_add(&checks, 2) + 2;
 }
 
-static bool is_whole(const struct engine_memory *memory, uint64_t check)
+/* arg is the number of the check. */
+static bool is_torn(struct engine_memory *memory, void *arg)
 {
+	const uint64_t check = *(const uint64_t *)arg;
 	uint64_t looked;
 
-	if (!has_backing(memory))
-		return true;
+	if (!memory->backing)
+		return false;
 	looked = atomic_load(&memory->backing->looked);
 	if (looked >> 1 != check >> 1) {
 		looked = check | backing_is_whole(memory->backing);
 		atomic_store(&memory->backing->looked, looked);
 	}
-	return looked & 1;
-}
-
-static bool is_move_whole(const struct engine_move *move, uint64_t check)
-{
-	struct engine_memory *memories[MOVE_MEMORIES];
-
-	memories_of(move, memories);
-	for (int i = 0; i < MOVE_MEMORIES; i++)
-		if (!is_whole(memories[i], check))
-			return false;
-	return true;
-}
-
-static bool is_table_whole(const struct layer_table *table, uint64_t check)
-{
-	for (uint32_t i = 0; table && i < table->n; i++)
-		if (!is_whole(table->memories[i], check))
-			return false;
-	return true;
-}
-
-static bool are_blocks_whole(const struct engine_blocks *blocks, uint64_t check)
-{
-	return is_whole(blocks->index_memory, check) && is_table_whole(blocks->dst.table, check) &&
-	       is_table_whole(blocks->src.table, check);
+	return !(looked & 1);
 }
 
 static void check_batch(struct engine_job *job, uint64_t check)
 {
 	for (uint32_t i = 0; i < job->n_moves; i++) {
 		struct engine_move *move = &job->moves[i];
-		if (move->status == 0 && !is_move_whole(move, check))
+		if (move->status == 0 && move_any_memory(move, is_torn, &check))
 			move->status = STATUS_DEVICE;
 		if (job->status == 0)
 			job->status = move->status;
@@ -244,13 +213,154 @@ static void check_batch(struct engine_job *job, uint64_t check)
 
 void backing_check(struct engine_job *job)
 {
-	const uint64_t check = begin_check();
+	uint64_t check = begin_check();
 	if (job->status != 0 && !(job->moves && job->status == STATUS_DEVICE))
 		return;
 	if (job->moves)
 		check_batch(job, check);
-	else if (!is_move_whole(&job->move, check) || (job->blocks && !are_blocks_whole(job->blocks, check)))
+	else if (move_any_memory(&job->move, is_torn, &check) ||
+	         (job->blocks && blocks_any_memory(job->blocks, is_torn, &check)))
 		job->status = job->move.status = STATUS_DEVICE;
-	if (job->status == 0 && !is_whole(job->signal.memory, check))
+	if (job->status == 0 && memory_is(job->signal.memory, is_torn, &check))
 		job->status = STATUS_DEVICE;
+}
+
+/* ---- Holes --------------------------------------------------------------------------------------------- */
+
+/* Kernel 5.11 has it, which may be newer than the headers. Older ones answer EINVAL. */
+#ifndef UFFD_USER_MODE_ONLY
+#define UFFD_USER_MODE_ONLY 1
+#endif
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static unsigned users;
+static int watcher = -1;
+static int pagemap = -1;
+static bool collapses; /* the kernel makes huge pages of small ones unasked, in the account of whose mapping
+                          it scans */
+
+/* Faults inside system calls end with EFAULT either way; the flag is what lets an unprivileged process have
+ * it. */
+static int open_watcher(void)
+{
+	struct uffdio_api api = { .api = UFFD_API, .features = UFFD_FEATURE_SIGBUS };
+	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | UFFD_USER_MODE_ONLY);
+
+	if (fd < 0 && errno == EINVAL)
+		fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC);
+	if (fd >= 0 && (ioctl(fd, UFFDIO_API, &api) < 0 || !(api.features & UFFD_FEATURE_MISSING_SHMEM))) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+/* There are 64 bits for each page, of which two say that it is mapped, or is swapped or on the way from one
+ * place to another. */
+static bool is_in_pagemap(int fd, const void *address)
+{
+	uint64_t entry, page = (uint64_t)sysconf(_SC_PAGESIZE);
+	off_t at = (off_t)((uintptr_t)address / page * sizeof(entry));
+	return pread(fd, &entry, sizeof(entry), at) == sizeof(entry) && entry >> 62 != 0;
+}
+
+/* Returns -1 also where it is another address space's: an emulator's own. */
+static int open_pagemap(void)
+{
+	int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+	if (fd >= 0 && !is_in_pagemap(fd, &fd)) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+/* The setting that stands in brackets is in force. */
+static bool read_collapses(void)
+{
+	char line[128] = "";
+	FILE *file = fopen("/sys/kernel/mm/transparent_hugepage/shmem_enabled", "re");
+	if (!file)
+		return false;
+	if (!fgets(line, sizeof(line), file))
+		*line = 0;
+	fclose(file);
+	return strstr(line, "[always]") || strstr(line, "[within_size]") || strstr(line, "[force]");
+}
+
+void holes_init(void)
+{
+	pthread_mutex_lock(&lock);
+	if (users++ == 0) {
+		watcher = open_watcher();
+		pagemap = open_pagemap();
+		collapses = read_collapses();
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+void holes_deinit(void)
+{
+	pthread_mutex_lock(&lock);
+	if (--users == 0) {
+		if (watcher >= 0)
+			close(watcher);
+		if (pagemap >= 0)
+			close(pagemap);
+		watcher = pagemap = -1;
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+bool holes_can_watch(void)
+{
+	pthread_mutex_lock(&lock);
+	bool can = watcher >= 0;
+	pthread_mutex_unlock(&lock);
+	return can;
+}
+
+int holes_watch(void *start, size_t size)
+{
+	struct uffdio_register range = { .range = { (uintptr_t)start, size },
+		                         .mode = UFFDIO_REGISTER_MODE_MISSING };
+	if (collapses)
+		madvise(start, size, MADV_NOHUGEPAGE);
+	return ioctl(watcher, UFFDIO_REGISTER, &range) < 0 ? -errno : 0;
+}
+
+void holes_unwatch(void *start, size_t size)
+{
+	struct uffdio_range range = { (uintptr_t)start, size };
+	if (holes_can_watch())
+		ioctl(watcher, UFFDIO_UNREGISTER, &range);
+}
+
+/* Mappings live between the first holes_init and the last holes_deinit. */
+bool holes_is_mapped(const void *address)
+{
+	return pagemap < 0 || is_in_pagemap(pagemap, address);
+}
+
+/* ---- Looking ---------------------------------------------------------------------------------------- */
+
+/* Pages that were allocated and not yet written look like holes to SEEK_HOLE, and not to st_blocks. A hugetlb
+ * file has st_blocks alone: to SEEK_HOLE it is always full. */
+bool holes_find(int fd, uint64_t start, uint64_t end, uint64_t *ret)
+{
+	if (!memfd_is_sparse(fd))
+		return false;
+	if (holes_page_bytes(fd) > 0) {
+		*ret = start;
+		return true;
+	}
+	int64_t hole = memfd_seek_hole(fd, start);
+	*ret = (uint64_t)hole;
+	return hole >= 0 && (uint64_t)hole < end;
+}
+
+uint64_t holes_page_bytes(int fd)
+{
+	struct statfs fs;
+	return fstatfs(fd, &fs) == 0 && fs.f_type == HUGETLBFS_MAGIC ? (uint64_t)fs.f_bsize : 0;
 }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Host memory of either engine: a mapping of a memfd, or of a file of tmpfs or hugetlbfs, which is the same
- * to the kernel. Mapped on any thread; the mapping never changes.
+/* Host memory of either engine is a mapping of a memfd, or of a file of tmpfs or hugetlbfs, which is the same
+ * to the kernel. Any thread may map it; the mapping never changes.
  *
  * A page of the file is charged to the cgroup of whoever touches it first, for as long as the file has it. So
  * the service makes none in a client's file: a file with holes is refused, and access to a hole that is
- * punched later fails (holes.h). A file that the service itself has made loses its pages with its region,
- * whoever still has its descriptor. */
+ * punched later fails (backing.h). A file that the service itself has made loses its pages with its region,
+ * whoever still has its descriptor.
+ */
 #ifndef KERNELS_HOST_MEMORY_H
 #define KERNELS_HOST_MEMORY_H
 
@@ -17,11 +18,11 @@
 struct host_memory {
 	struct engine_memory base;
 	char *data;                /* the region's first byte */
-	struct fault_range mapped; /* whole pages around it */
-	size_t page;               /* bytes of one of the file's */
-	bool is_made;              /* by the service: its pages go when it is unmapped */
-	size_t emptied;            /* of those, from the first: on the way to be unmapped */
-	int own_seals;             /* base.seals, where it is not the backing's; else -1 */
+	struct fault_range mapped; /* the whole pages around the region */
+	size_t page;               /* bytes of a page of the file */
+	bool is_made;              /* the service made the file, whose pages go when it is unmapped */
+	size_t emptied;            /* bytes from the start of `mapped` that are empty and are unmapped next */
+	int own_seals;             /* descriptor of base.seals, unless that is the backing's; else -1 */
 };
 
 static inline struct host_memory *host_memory(struct engine_memory *memory)
@@ -36,11 +37,11 @@ void host_memory_init_own(struct host_memory *ret);
 
 int host_memory_map(const struct engine_handle *handle, struct engine_memory **ret, struct error *err);
 
-/* The same for memory that a device pins: a mapping that is shared, also for reading alone. Of a descriptor
- * that is open for reading alone, or of a file that is sealed against writing, such a mapping cannot be
- * watched while it is pinned: the file has to be sealed against writing and shrinking then, and can get no
- * hole. Memory that may stall is mapped and no more (is_loose of struct engine_memory); it is UNSUPPORTED if
- * its file can never be sealed. */
+/* Maps memory that a device is going to pin: the mapping is shared, even if only for reading. If the
+ * descriptor is open for reading alone, or the file is sealed against writing, such a mapping cannot be
+ * watched while it is pinned: then the file has to be sealed against writing and shrinking, so that it can
+ * get no hole. Memory that may stall is mapped and no more (is_loose of struct engine_memory); it is
+ * UNSUPPORTED if its file can never be sealed. */
 int host_memory_map_to_pin(const struct engine_handle *handle, struct engine_memory **ret, struct error *err);
 
 /* Maps the pages of memory that host_memory_map_to_pin has left loose, once it has been sealed. The caller
@@ -51,27 +52,28 @@ int host_memory_populate(struct engine_memory *memory, const atomic_bool *unwant
  * be known (scout.h). */
 bool host_memory_is_free(struct engine_memory *memory);
 
-/* Before a device pins it, which may happen to a client's memory from then on; once it has; and when it does
- * no more, before it is unmapped. */
+/* host_memory_pin must be called before a device pins a client's memory, which may happen at any time from
+ * then on; host_memory_pinned once it has; and host_memory_unpin when it does no more, before the memory is
+ * unmapped. */
 int host_memory_pin(struct engine_memory *memory, struct error *err);
 int host_memory_pinned(struct engine_memory *memory, struct error *err);
 void host_memory_unpin(struct engine_memory *memory);
 
-/* The same for memory that another process of the service has mapped, and uses: its pages are mapped as they
- * are touched. */
+/* Maps memory that another process of the service has mapped and uses. Its pages are mapped as they are
+ * touched. */
 int host_memory_view(const struct engine_handle *handle, struct engine_memory **ret, struct error *err);
 
 int host_memory_create(const struct engine_handle *wanted, struct engine_memory **ret,
                        struct engine_export *ret_export, struct error *err);
 
-/* A step of unmapping it, which no other thread of the process has to wait for (unmap.c): whether it was the
- * last. From the first one on nothing may use the memory. */
+/* Takes a step of unmapping, during which no other thread of the process has to wait. Returns true if it was
+ * the last. After the first step nothing may use the memory. */
 bool host_memory_unmap_step(struct engine_memory *memory);
 
-/* All steps. */
+/* Takes all steps of unmapping. */
 void host_memory_unmap(struct engine_memory *memory);
 
-/* Forgets a mapping that something else may still write to: it stays until the process ends. */
+/* Forgets a mapping to which something else may still write: it stays until the process ends. */
 void host_memory_leave(struct engine_memory *memory);
 
 #endif

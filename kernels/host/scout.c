@@ -8,7 +8,6 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/queue.h>
@@ -16,9 +15,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "holes.h"
+#include "backing.h"
 #include "kernels/thread.h"
 #include "proto/clock.h"
+#include "proto/wire/socket.h"
 
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010
@@ -42,7 +42,7 @@ struct answer {
 
 enum { FILE_FD, PIPE_FD, N_FDS };
 
-/* What nobody waits for any more: the kernel keeps the process for as long as the file is kept busy. */
+/* Nobody waits for such a process any more: the kernel keeps it for as long as the file is kept busy. */
 struct late {
 	LIST_ENTRY(late) entry;
 	uint64_t user;
@@ -54,28 +54,6 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static LIST_HEAD(, late) lates = LIST_HEAD_INITIALIZER(lates); /* under the lock */
 
 /* ---- The scout's --------------------------------------------------------------------------------------- */
-
-static int receive(int from, struct request *ret, int fds[N_FDS])
-{
-	union {
-		char bytes[CMSG_SPACE(N_FDS * sizeof(int))];
-		struct cmsghdr align;
-	} control;
-	struct iovec data = { ret, sizeof *ret };
-	struct msghdr message = { .msg_iov = &data,
-		                  .msg_iovlen = 1,
-		                  .msg_control = control.bytes,
-		                  .msg_controllen = sizeof control.bytes };
-	const struct cmsghdr *header;
-
-	if (recvmsg(from, &message, MSG_CMSG_CLOEXEC) != sizeof *ret)
-		return -1;
-	header = CMSG_FIRSTHDR(&message);
-	if (!header || header->cmsg_len != CMSG_LEN(N_FDS * sizeof(int)))
-		return -1;
-	memcpy(fds, CMSG_DATA(header), N_FDS * sizeof(int));
-	return 0;
-}
 
 static uint64_t map_once(const struct request *request, int fd)
 {
@@ -120,7 +98,8 @@ static void run(int from, pid_t parent)
 {
 	const pid_t own = getpid();
 	struct request request;
-	int fds[N_FDS];
+	int fds[SOCKET_MAX_FDS];
+	size_t n_fds;
 
 	process_end_with(parent);
 	prctl(PR_SET_NAME, "tmad-scout");
@@ -130,7 +109,8 @@ static void run(int from, pid_t parent)
 	signal(SIGCHLD, SIG_IGN); /* its children are reaped by the kernel */
 	dup2(from, STDIN_FILENO);
 	syscall(SYS_close_range, STDIN_FILENO + 1, ~0U, 0);
-	while (receive(STDIN_FILENO, &request, fds) == 0) {
+	while (socket_receive(STDIN_FILENO, &request, sizeof request, fds, &n_fds) == sizeof request &&
+	       n_fds == N_FDS) {
 		if (fork() == 0) {
 			process_end_with(own);
 			answer(&request, fds);
@@ -164,23 +144,7 @@ void scout_start(void)
 
 static bool ask(const struct request *request, const int fds[N_FDS])
 {
-	union {
-		char bytes[CMSG_SPACE(N_FDS * sizeof(int))];
-		struct cmsghdr align;
-	} control;
-	struct iovec data = { (void *)request, sizeof *request };
-	struct msghdr message = { .msg_iov = &data,
-		                  .msg_iovlen = 1,
-		                  .msg_control = control.bytes,
-		                  .msg_controllen = sizeof control.bytes };
-	struct cmsghdr *header = CMSG_FIRSTHDR(&message);
-
-	memset(&control, 0, sizeof control);
-	*header = (struct cmsghdr){ .cmsg_len = CMSG_LEN(N_FDS * sizeof(int)),
-		                    .cmsg_level = SOL_SOCKET,
-		                    .cmsg_type = SCM_RIGHTS };
-	memcpy(CMSG_DATA(header), fds, N_FDS * sizeof(int));
-	return sendmsg(scout, &message, MSG_NOSIGNAL) == sizeof *request;
+	return socket_send(scout, request, sizeof *request, fds, N_FDS) == sizeof *request;
 }
 
 static bool is_wanted(const atomic_bool *unwanted)
@@ -211,7 +175,8 @@ static bool has_answered(const struct late *late)
 	return poll(&poll_fd, 1, 0) > 0;
 }
 
-/* How many of the user's are left; those of others that have answered go, too. */
+/* Returns how many late processes of the user are left. Those that have answered, of any user, are taken off
+ * the list. */
 static uint32_t count_late(uint64_t user)
 {
 	struct late *late, *next;
@@ -232,7 +197,7 @@ static uint32_t count_late(uint64_t user)
 	return n;
 }
 
-/* Waits until the user may have one more process; false: it is not wanted any more, or too late. */
+/* Waits until the user may have one more process. Returns false if it is too late, or not wanted any more. */
 static bool may_ask(uint64_t user, uint64_t until, const atomic_bool *unwanted)
 {
 	while (count_late(user) >= MOST_LATE) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The scout: a process that does to a client's file what could keep this one waiting.
+/* The scout is a process that does to a client's file what could keep this one waiting.
  *
  * mmap and munmap wait for a lock of the file while they hold the lock of the whole address space. A client
  * can keep the former for seconds: it maps its file 60000 times, and punches holes in it. Whoever waits for
@@ -15,15 +15,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Starts it, before this process has threads. If that fails, or it was never called, every file is taken for
- * free. */
+/* Starts the scout. Must be called before this process has threads. If that fails, or it was never called,
+ * every file is taken for free. */
 void scout_start(void);
 
-/* Ends it. A process of its that a file keeps waiting stays until the kernel lets it go. */
+/* Ends the scout. If a file keeps one of its processes waiting, that stays until the kernel lets it go. */
 void scout_stop(void);
 
-/* A part of a file of a user's. The scout has only a few processes at a time that some user's files keep
- * waiting; requests for that user wait for one of them to end. */
+/* The scout looks at a part of a user's file. Only a few of its processes at a time may be kept waiting by
+ * one user's files; requests for that user wait for one of them to end. */
 struct scout_part {
 	int fd;
 	uint64_t user; /* any number that tells users apart */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A strided dimension with its window, and the border outside of the windows as boxes. The planner, which
- * counts the work, and the kernel, which does it, must agree on both.
+/* Declares a strided dimension with its window, and divides the border outside of the windows into boxes. The
+ * planner, which counts the work, and the kernel, which does it, must agree on both.
  *
  * For each dimension from the outermost (rank - 1) to the innermost (0) there is a box before the window and
  * one after it; it spans the windows of the dimensions outside of it and all of those inside. Together they
@@ -14,11 +14,12 @@
 
 #include "divisor.h"
 
-#define ARGS_MAP_RANK  5
-#define ARGS_GRID_RANK 8  /* of a grid of tiles: a map may count several dimensions as its last */
-#define ARGS_MAX_RANK  33 /* a tensor's, and one more for elements that are narrowed */
+#define ARGS_MAP_RANK 5
+/* dimensions of a grid of tiles, which may be more than the map's: a map may count several as its last */
+#define ARGS_GRID_RANK 8
+#define ARGS_MAX_RANK  33 /* the rank of a tensor, and one more for elements that are narrowed */
 
-/* A dimension with its window: as struct loop_nest_dim. */
+/* A dimension with its window; the fields are those of struct loop_nest_dim. */
 struct strided_dim {
 	int64_t n;
 	int64_t dst;
@@ -32,7 +33,7 @@ struct border_range {
 	int64_t n;
 };
 
-/* The indices of dimension d in box b of 2 * rank. */
+/* Returns the indices of dimension d in box b, of 2 * rank. */
 ON_BOTH_SIDES struct border_range border_box(const struct strided_dim *dim, uint32_t rank, uint32_t b,
                                              uint32_t d)
 {
@@ -51,7 +52,7 @@ ON_BOTH_SIDES struct border_range border_box(const struct strided_dim *dim, uint
 	return range;
 }
 
-/* Rows of a box: one for each index of its outer dimensions, or 0. */
+/* Returns the rows of a box: one for each index of its outer dimensions, or 0. */
 ON_BOTH_SIDES uint64_t border_rows(const struct strided_dim *dim, uint32_t rank, uint32_t b)
 {
 	uint64_t rows = border_box(dim, rank, b, 0).n > 0;
@@ -61,25 +62,25 @@ ON_BOTH_SIDES uint64_t border_rows(const struct strided_dim *dim, uint32_t rank,
 	return rows;
 }
 
-/* Aligned chunks of 16 bytes that a row of so many bytes touches at most. */
+/* Returns how many aligned chunks of 16 bytes a row of so many bytes touches at most. */
 ON_BOTH_SIDES uint64_t row_chunks(uint64_t row_bytes)
 {
 	return (row_bytes + 30) / 16;
 }
 
-/* Rows of a border that are shorter than a chunk are written by elements: lanes of chunks would write
- * neighbouring elements one after another. */
+/* Returns whether rows of a border are shorter than a chunk. They are then written by elements: lanes that
+ * write chunks would write neighbouring elements one after another. */
 ON_BOTH_SIDES bool border_is_short(uint64_t row_bytes)
 {
 	return row_bytes < 16;
 }
 
-/* What one block of threads takes at a time: chunks, or elements. */
+/* A block of threads takes so many chunks or elements at a time. */
 #define ROWS_THREADS 256
 #define ROWS_BATCH   4
 #define ROWS_BLOCK   (ROWS_THREADS * ROWS_BATCH)
 
-/* How many blocks' work a box is. */
+/* Returns how many blocks of threads it takes to write a box once, ROWS_BLOCK chunks or elements each. */
 ON_BOTH_SIDES uint64_t border_tiles(const struct strided_dim *dim, uint32_t rank, uint32_t b,
                                     uint32_t element)
 {

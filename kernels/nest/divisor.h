@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Division by a number that is known before the launch: a multiplication and a shift, where a division costs
- * twenty instructions. Exact for numerators below 2^31 (Granlund and Montgomery, "Division by Invariant
- * Integers using Multiplication"); others take the long way.
- */
+/* Divides by a number that is known before the launch: with a multiplication and a shift, where a division
+ * costs twenty instructions. The result is exact for numerators below 2^31 (Granlund and Montgomery,
+ * "Division by Invariant Integers using Multiplication"); larger ones take an ordinary division. */
 #ifndef KERNELS_NEST_DIVISOR_H
 #define KERNELS_NEST_DIVISOR_H
 
@@ -39,7 +38,7 @@ ON_BOTH_SIDES uint64_t divide_by(uint64_t a, const struct divisor *by)
 	return (uint32_t)((a * by->factor) >> by->shift);
 }
 
-/* a below 2^31, as n. */
+/* Does the same for a and n below 2^31. */
 ON_BOTH_SIDES uint32_t divide_u32(uint32_t a, const struct divisor *by)
 {
 	return (uint32_t)(((uint64_t)a * by->factor) >> by->shift);

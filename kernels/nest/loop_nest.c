@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Brings loop nests to canonical form, and divides a padded transform into subregions. Nothing here fails or
- * allocates: transform_init has checked every product that is formed. A request can have millions of
- * subregions, so both are kept cheap. */
+/* Brings loop nests to canonical form, tells their families, and divides a padded transform into subregions.
+ * Nothing here fails or allocates: transform_init has checked every product that is formed. A request can
+ * have millions of subregions, so they are kept cheap. */
 #include "loop_nest.h"
+
+#include <inttypes.h>
 
 #include "proto/arithmetic.h"
 
@@ -84,8 +86,8 @@ static void sort_dims(struct loop_nest *nest)
 	}
 }
 
-/* Whether a step of outer bytes ends n steps of inner bytes. The last of those leads out of the tensor, and
- * so may pass 63 bits. */
+/* Returns whether a step of outer bytes ends n steps of inner bytes. The last of those leads out of the
+ * tensor, and so may pass 63 bits. */
 static bool is_end(int64_t outer, int64_t inner, int64_t n)
 {
 	int64_t end;
@@ -290,7 +292,7 @@ static struct segment segment_get(const struct transform_axis *axis, enum pad_mo
 	return piece_get(axis, mode, (int64_t)i - divide_up_i64(axis->before, piece_length(axis, mode)));
 }
 
-/* ---- Subregions ------------------------------------------------------------------------------------ */
+/* ---- Subregions ------------------------------------------------------------------------------------- */
 
 static void constant_init(struct subregions *subregions);
 static void constant_get(const struct subregions *subregions, uint64_t i, struct loop_nest *ret);
@@ -350,7 +352,7 @@ static void loop_nest_place(struct loop_nest *nest, int d, const struct transfor
 		place_blocks(&nest->dim[d], d, &t->conversion.amax);
 }
 
-/* All of an axis: of a fill without its window. */
+/* Sets dimension d to a whole axis; in a fill it has no window. */
 static void window_place(struct loop_nest *nest, int d, const struct transform *t)
 {
 	const struct transform_axis *axis = &t->axis[d];
@@ -527,5 +529,63 @@ static void grid_get(const struct subregions *subregions, uint64_t i, struct loo
 			i /= n;
 		}
 		loop_nest_place(ret, d, t, segment_get(&t->axis[d], t->mode, digit));
+	}
+}
+
+/* ---- Families --------------------------------------------------------------------------------------- */
+
+enum family loop_nest_family(const struct loop_nest *nest, int *ret_src_inner)
+{
+	const struct loop_nest_dim *inner;
+	int64_t element = nest->element;
+
+	*ret_src_inner = -1;
+	if (nest->fill)
+		return FAMILY_FILL;
+	if (nest->converted)
+		return FAMILY_CONVERT;
+	if (nest->rank == 0)
+		return FAMILY_MEMCPY;
+	inner = &nest->dim[nest->rank - 1];
+	if (inner->dst != element)
+		return FAMILY_STRIDED;
+	if (inner->src == element)
+		return nest->rank == 1 ? FAMILY_MEMCPY : FAMILY_TILE_COPY;
+	for (int d = 0; d < nest->rank - 1; d++)
+		if (nest->dim[d].src == element) {
+			*ret_src_inner = d;
+			return FAMILY_TILE_TRANSPOSE;
+		}
+	if (inner->src == 0 || inner->src == -element)
+		return FAMILY_STRIDED;
+	for (int d = 0; d < nest->rank - 1; d++)
+		if (nest->dim[d].src == -element) {
+			*ret_src_inner = d;
+			return FAMILY_TILE_TRANSPOSE;
+		}
+	return FAMILY_STRIDED;
+}
+
+/* Strides are in bytes, and dimensions are counted from the outermost. */
+void loop_nest_explain_memcpy(const struct loop_nest *nest, struct family_rules *rules)
+{
+	int64_t run = nest->element;
+
+	for (int d = nest->rank - 1; d >= 0; d--) {
+		const struct loop_nest_dim *dim = &nest->dim[d];
+
+		if (dim->dst != run)
+			family_rules_add(rules, FAMILY_MEMCPY,
+			                 "destination stride %d is %" PRId64 " bytes, not %" PRId64, d,
+			                 dim->dst, run);
+		if (dim->src != run)
+			family_rules_add(rules, FAMILY_MEMCPY,
+			                 "source stride %d is %" PRId64 " bytes, not %" PRId64, d, dim->src,
+			                 run);
+		if (dim->source != dim->n)
+			family_rules_add(rules, FAMILY_MEMCPY, "dimension %d is padded", d);
+		if (rules->n)
+			return;
+		run *= dim->n;
 	}
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Narrows a transform: the window of an axis moves, and with it what is before, what is read and what is
- * after. */
+ * after. For rows it puts a side's axes in order of their strides, and joins those that make one. */
 #include "narrow.h"
 
 #include <assert.h>
@@ -77,4 +77,130 @@ int64_t transform_narrow(struct transform *t, int d, int64_t first, int64_t n)
 	t->dst_extent = transform_writes(t);
 	t->src_extent = transform_reads(t);
 	return first * axis->dst_stride;
+}
+
+/* ---- Rows ------------------------------------------------------------------------------------------- */
+
+/* An axis of a side: how many indices it has there, and how far apart. */
+struct side_axis {
+	int64_t n;
+	int64_t *stride;
+};
+
+struct side {
+	int rank;
+	struct side_axis axis[TENSOR_MAX_RANK];
+};
+
+/* Keeps the nearest first. */
+static void insert(struct side *side, int64_t n, int64_t *stride)
+{
+	int i = side->rank++;
+
+	for (; i > 0 && *side->axis[i - 1].stride > *stride; i--)
+		side->axis[i] = side->axis[i - 1];
+	side->axis[i] = (struct side_axis){ .n = n, .stride = stride };
+}
+
+/* The axes that have more than one index of their own. */
+static struct side src_side(struct transform *t)
+{
+	struct side side = { .rank = 0 };
+
+	for (int d = 0; d < t->rank; d++)
+		if (t->axis[d].source > 1 && t->axis[d].src_stride != 0)
+			insert(&side, t->axis[d].source, &t->axis[d].src_stride);
+	return side;
+}
+
+static struct side dst_side(struct transform *t)
+{
+	struct side side = { .rank = 0 };
+
+	for (int d = 0; d < t->rank; d++)
+		if (t->axis[d].extent > 1)
+			insert(&side, t->axis[d].extent, &t->axis[d].dst_stride);
+	return side;
+}
+
+static void add_axis(struct row_box *box, uint64_t n, uint64_t stride)
+{
+	const int last = box->rank - 1;
+
+	if (box->rank == 0 && stride == box->row_bytes) {
+		box->row_bytes *= n;
+	} else if (box->rank > 0 && stride == box->axis[last].n * box->axis[last].stride) {
+		box->axis[last].n *= n;
+	} else {
+		box->axis[box->rank].n = n;
+		box->axis[box->rank++].stride = stride;
+	}
+}
+
+static bool init(struct row_box *ret, const struct side *side, uint32_t element)
+{
+	uint64_t end = element; /* of what the nearer axes reach */
+
+	*ret = (struct row_box){ .row_bytes = element };
+	for (int i = 0; i < side->rank; i++) {
+		const int64_t stride = *side->axis[i].stride;
+
+		if (stride < 0 || (uint64_t)stride < end)
+			return false;
+		add_axis(ret, (uint64_t)side->axis[i].n, (uint64_t)stride);
+		end += (uint64_t)(side->axis[i].n - 1) * (uint64_t)stride;
+	}
+	return true;
+}
+
+bool row_box_init_src(struct row_box *ret, const struct transform *t)
+{
+	struct transform copy = *t;
+	const struct side side = src_side(&copy);
+
+	return transform_read_bytes(t) > 0 && init(ret, &side, t->element);
+}
+
+bool row_box_init_dst(struct row_box *ret, const struct transform *t)
+{
+	struct transform copy = *t;
+	const struct side side = dst_side(&copy);
+
+	return t->count > 0 && init(ret, &side, t->element);
+}
+
+uint64_t row_box_bytes(const struct row_box *box)
+{
+	uint64_t bytes = box->row_bytes;
+
+	for (int d = 0; d < box->rank; d++)
+		bytes *= box->axis[d].n;
+	return bytes;
+}
+
+static void pack(struct side *side, uint32_t element)
+{
+	int64_t stride = element;
+
+	for (int i = 0; i < side->rank; i++) {
+		*side->axis[i].stride = stride;
+		stride *= side->axis[i].n;
+	}
+}
+
+void row_box_pack_src(struct transform *t)
+{
+	struct side side = src_side(t);
+
+	pack(&side, t->element);
+	t->src_shift = 0;
+	t->src_extent = transform_reads(t);
+}
+
+void row_box_pack_dst(struct transform *t)
+{
+	struct side side = dst_side(t);
+
+	pack(&side, t->element);
+	t->dst_extent = transform_writes(t);
 }

@@ -15,9 +15,8 @@
 #include <sys/wait.h>
 
 #include "proto/wire/socket.h"
-#include "start.h"
 
-/* How often a call that waits looks whether it is still wanted, and may go on. */
+/* A call that waits looks so often if it is still wanted, and may go on. */
 #define UNWANTED_MS 20
 
 extern char **environ;
@@ -32,7 +31,7 @@ static int no_start(struct error *err, const char *what)
 	                 strerror(errno));
 }
 
-/* The memory that is shared; *ret_fd is the caller's to close. */
+/* Makes the memory that is shared; *ret_fd is the caller's to close. */
 static int make_shared(struct child *child, int *ret_fd, struct error *err)
 {
 	int fd = memfd_create("engine", MFD_CLOEXEC);
@@ -209,7 +208,7 @@ static int open_socket(struct child *child, uint32_t number, struct error *err)
 	return 0;
 }
 
-/* One that no call uses, which is open if any is; SHARED_CALLS: there is none. */
+/* Returns a socket that no call uses, which is open if any is; SHARED_CALLS: there is none. */
 static uint32_t find_free(const struct child *child)
 {
 	uint32_t found = SHARED_CALLS;
@@ -270,7 +269,7 @@ static bool send_parts(int sock, const struct child_call *call)
 	return true;
 }
 
-/* Tells the child meanwhile when nobody wants it any more; false: the call is given up. */
+/* Waits, and tells the child when nobody wants the answer any more. Returns false if the call is given up. */
 static bool wait_for_answer(struct child *child, const struct child_call *call, uint32_t number)
 {
 	struct pollfd fd = { child->socket[number], POLLIN, 0 };
@@ -319,7 +318,7 @@ static bool converse(struct child *child, struct child_call *call, uint32_t numb
 	    !send_parts(sock, call) || !send_layout(sock, call) || !wait_for_answer(child, call, number))
 		return false;
 	n = socket_receive(sock, ret, sizeof *ret, fds, &n_fds);
-	if (n_fds > 0)
+	if (n_fds > 0 && ret_fd)
 		*ret_fd = fds[0];
 	return n == (ssize_t)sizeof *ret && receive_explanation(sock, call);
 }
@@ -331,7 +330,8 @@ int child_do(struct child *child, struct child_call *call, struct wire_answer *r
 	int r = take_socket(child, &number, err);
 	bool is_answered;
 
-	*ret_fd = -1;
+	if (ret_fd)
+		*ret_fd = -1;
 	if (r < 0)
 		return r;
 	call->call.has_fd = call->fd >= 0;

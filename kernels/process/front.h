@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The front: an engine whose operations are a child's.
+/* The front is an engine whose operations a child does.
  *
- * Three sorts of threads meet here. The owner's has streams and jobs (front.c, front_stream.c), and the ends
- * of both rings: it alone writes to the child and reads what comes back (front_ring.c). A thread of the
- * front's own has the child (front_life.c): it starts it, wakes the owner when something has come back, sees
- * it end, and starts the next one, in which it maps everything anew. Any thread maps and unmaps memory
- * (front_memory.c).
+ * Three sorts of threads meet here. The owner's has streams and jobs, and the ends of both rings: it alone
+ * writes to the child and reads what comes back (front_ring.c). A thread of the front's own has the child
+ * (front.c): it starts it, wakes the owner when something has come back, sees it end, and starts the next
+ * one, in which it maps everything anew. Any thread maps and unmaps memory (front_memory.c).
  *
  * The owner learns at its own pace what becomes of the child: it keeps the child that its jobs are with until
  * it has ended all of them.
@@ -15,17 +14,52 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <sys/queue.h>
 
 #include "child.h"
 #include "kernels/engine.h"
 #include "kernels/plan_cache.h"
 #include "kernels/queue/fair_queue.h"
-#include "kernels/queue/job_list.h"
-#include "numbers.h"
-#include "proto/wire/buffer.h"
+#include "proto/wire/frame.h"
 
-/* Deadlines; tests have shorter ones. */
+/* Each small number is in use once. The next one is one that was given back, if there is any. A zeroed struct
+ * has given out none yet. */
+struct numbers {
+	uint32_t next;  /* least number that was never in use */
+	uint32_t n;     /* numbers that were given back */
+	uint32_t room;  /* room in `back`, for all numbers given out so far */
+	uint32_t *back; /* the numbers that were given back */
+};
+
+/* Returns false when out of memory. */
+static inline bool numbers_take(struct numbers *numbers, uint32_t *ret)
+{
+	if (numbers->n == 0 && numbers->next == numbers->room) {
+		const uint32_t room = numbers->room ? 2 * numbers->room : 64;
+		uint32_t *grown = realloc(numbers->back, room * sizeof *grown);
+
+		if (!grown)
+			return false;
+		numbers->back = grown;
+		numbers->room = room;
+	}
+	*ret = numbers->n > 0 ? numbers->back[--numbers->n] : numbers->next++;
+	return true;
+}
+
+static inline void numbers_give(struct numbers *numbers, uint32_t number)
+{
+	numbers->back[numbers->n++] = number;
+}
+
+static inline void numbers_deinit(struct numbers *numbers)
+{
+	free(numbers->back);
+	*numbers = (struct numbers){ 0 };
+}
+
+/* These are deadlines. Tests have shorter ones. */
 struct front_times {
 	uint64_t open_ms;  /* for a child to open its engine */
 	uint64_t map_ms;   /* to map one memory anew, beside its share by size */
@@ -34,26 +68,26 @@ struct front_times {
 extern struct front_times front_times;
 
 enum front_state {
-	FRONT_OPENING, /* the first child */
+	FRONT_OPENING, /* the first child opens its engine */
 	FRONT_UP,
 	FRONT_AWAY, /* there is no child that can be used, for now */
 	FRONT_FAILED,
 };
 
-/* A job that the child has. */
+/* The child has this job. */
 struct front_job {
 	struct engine_job *job; /* NULL: no job has the number */
 	struct engine_stream *stream;
-	uint32_t bytes; /* of its message */
+	uint32_t bytes; /* bytes of its message */
 };
 
 struct engine_stream {
 	struct fair_stream fair; /* first: fair_queue_next gives it back */
 	struct front *front;
 	uint32_t number;
-	bool is_known; /* to the child */
+	bool is_known; /* the child knows the stream */
 	struct job_list unsent;
-	struct job_list sent; /* in their order */
+	struct job_list sent; /* jobs that the child has, in order */
 	uint64_t sent_bytes;
 	LIST_ENTRY(engine_stream) entry;
 };
@@ -65,34 +99,35 @@ struct front {
 	void *wake_arg;
 	int wake_fd;
 	bool drives;
-	uint64_t pause_ms; /* at most, before a child that follows one that ended soon after its start */
+	uint64_t pause_ms; /* longest pause before a child that follows one that ended soon after its start */
 	char name[16];
 
-	/* What the threads share, under the lock; news: times that the state or the child has changed. */
+	/* The threads share these, under the lock. `news` counts the changes of the state and the child. */
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	enum front_state state;
 	bool is_closing;
 	struct child *child; /* NULL: there is none */
 	struct error failed; /* why there was none the last time */
-	uint32_t dropped;    /* memories that could not be mapped anew */
+	uint32_t dropped;    /* number of memories that could not be mapped anew */
 	uint32_t failures;   /* children that could not be used, but for the first */
 	atomic_uint news;
 	TAILQ_HEAD(, front_memory) memories;
 	SLIST_HEAD(, front_layout) forgotten; /* plans that are gone, whose numbers the child may know */
 	struct numbers memory_numbers;
-	struct front_memory *mapping; /* that the front's own thread is mapping anew */
+	struct front_memory *mapping; /* memory that the front's own thread is mapping anew */
 
-	/* Its own thread's; silence, which the owner asks for, is under the lock too. */
+	/* These belong to its own thread. `silence`, which the owner asks for, is also guarded by the lock.
+	 */
 	pthread_t thread;
-	int stir;             /* an eventfd: written when it is to look what there is */
+	int stir;             /* eventfd that is written to have the thread look around */
 	uint64_t pulse_ns;    /* when the next sign of life is due */
-	uint32_t silent;      /* how many in a row there have not been */
-	struct error silence; /* status: 0: the last one was there */
+	uint32_t silent;      /* signs of life that have been missing in a row */
+	struct error silence; /* status 0: the last sign of life was there */
 
-	/* The owner's. */
-	struct child *own; /* that has its jobs */
-	unsigned seen;     /* of news */
+	/* These belong to the owner's thread. */
+	struct child *own; /* the child that has its jobs */
+	unsigned seen;     /* value of `news` when it last looked */
 	LIST_HEAD(, engine_stream) streams;
 	struct numbers stream_numbers;
 	struct fair_queue unsent; /* streams that have something to send, and may */
@@ -102,13 +137,13 @@ struct front {
 	struct front_job *jobs; /* by number */
 	uint32_t jobs_room;
 	uint32_t n_sent;
-	bool is_small; /* the one job under way */
-	uint32_t dull; /* spins that are left out, because the last ones were in vain */
+	bool is_small; /* the job under way is small, and the only one */
+	uint32_t dull; /* spins still to be left out, because the last ones were in vain */
 	uint32_t in_vain;
 	bool bell_is_due;
 	bool may_be_woken; /* the child has been asked to */
-	struct buffer out; /* what the ring had no room for */
-	struct buffer in;  /* of a message that has not come completely */
+	struct buffer out; /* bytes for which the ring had no room */
+	struct buffer in;  /* beginning of a message that has not come completely */
 	struct job_list done;
 	uint32_t cancels;
 	bool cancels_fail;                      /* the child did not answer the last time */
@@ -121,7 +156,7 @@ static inline struct front *front_of(struct engine *engine)
 	return (struct front *)engine;
 }
 
-/* ---- front_stream.c: as engine_stream_new and its kin ------------------------------------------------- */
+/* ---- front_ring.c: streams, as engine_stream_new and its kin have them --------------------------------- */
 
 struct engine_stream *front_stream_new(struct engine *engine, struct engine_owner *owner);
 void front_stream_free(struct engine_stream *stream);
@@ -131,59 +166,28 @@ bool front_cancel(struct engine_stream *stream, struct engine_job *job);
 
 /* ---- front_ring.c: the owner's thread's --------------------------------------------------------------- */
 
-/* Sees what has become of the child. */
+/* Takes notice of a new state or child. */
 void front_catch_up(struct front *front);
 
-/* The stream stands in the queue while it has something to send, and may. */
-void front_offer(struct engine_stream *stream);
-
-/* Sends what streams have, as far as there is room. */
+/* Sends the jobs of streams, as far as there is room. */
 void front_send_jobs(struct front *front);
 
-/* A message that does not wait for room: there are few of them. cancel: of the request. */
+/* Sends a message that does not wait for room, since there are few of them. cancel is the number of the
+ * request to cancel. */
 void front_send_number(struct front *front, enum wire_kind kind, uint32_t number, uint32_t cancel);
 
-/* Takes what has come back. */
+/* Handles the messages that have come back. */
 void front_receive(struct front *front);
 
-/* A job that the child does not have ends so, when the owner reaps; and all that a stream has not sent. */
-void front_end_job(struct front *front, struct engine_job *job, int status, bool begun);
-void front_end_unsent(struct engine_stream *stream, int status);
+/* ---- front.c ------------------------------------------------------------------------------------------ */
 
-/* ---- front_life.c ------------------------------------------------------------------------------------- */
-
-/* The thread: until the front is closed. */
-void *front_live(void *arg);
-
-/* It looks what there is. */
-void front_stir(struct front *front);
-
-/* The child is of no more use: it is ended, and what follows is as if it had ended by itself. */
-void front_give_up(struct child *child);
-
-/* ---- front_pulse.c: its own thread's ------------------------------------------------------------------ */
-
-/* Of a new child. */
-void front_pulse_start(struct front *front);
-
-/* In how many ms front_pulse has something to do. */
-int front_pulse_ms(const struct front *front);
-
-/* Sees whether the child has given the sign of life that is due, and asks for the next one. false: it has
- * been silent for too long, and been killed. */
+/* Checks if the child has given the sign of life that is due, and asks for the next one. Returns false if it
+ * has been silent for too long, and was killed. Must be called on the front's own thread. */
 bool front_pulse(struct front *front, struct child *child);
 
-/* ---- front_plan.c ------------------------------------------------------------------------------------ */
+/* ---- front_job.c -------------------------------------------------------------------------------------- */
 
 extern const struct plan_cache_ops front_plan_ops;
-
-/* Makes the plan known to the child, and sets *ret to the number by which the child knows it. If the child
- * does not know it yet, a message is appended to what is to be sent. Returns 0 or NO_MEMORY. Must be called
- * on the owner's thread. */
-int front_plan_send(struct front *front, const struct engine_plan *plan, uint32_t *ret);
-
-/* Returns the plan's number, once front_plan_send has succeeded. */
-uint32_t front_plan_number(const struct engine_plan *plan);
 
 /* Tells the child to forget the plans that are gone. Must be called on the owner's thread. */
 void front_forget_plans(struct front *front);
@@ -199,8 +203,71 @@ void front_add_plan_stats(struct engine *engine, struct engine_cache_stats *ret)
 void front_keep_plans(struct engine *engine, uint64_t n);
 void front_tune(struct engine *engine, bool tunes);
 
-/* Tells the child what these have set. Under the lock. */
+/* Tells the child what front_keep_plans and front_tune have set. Must be called under the lock. */
 void front_tell_plans(const struct front *front, struct child *child);
+
+/* Tells if the child has all the memory that the job names. */
+bool front_job_is_mapped(struct child *child, const struct engine_job *job);
+
+/* Appends the job's messages to what is to be sent, and sets their bytes. Returns 0 or NO_MEMORY. */
+int front_job_write(struct front *front, const struct engine_stream *stream, uint32_t number,
+                    const struct engine_job *job, size_t *ret_bytes);
+
+/* Sets the outcome of a job by the child's message. Returns false if the message does not fit the job. */
+bool front_job_read(const struct wire_done *done, struct engine_job *job);
+
+/* ---- front_kept.c ------------------------------------------------------------------------------------- */
+
+/* Memories share an allocation, with the descriptor that it came with. */
+struct front_chunk {
+	atomic_uint refs;
+	int fd;
+	uint64_t size;
+};
+
+struct front_memory {
+	struct engine_memory base;
+	struct front *front;
+	TAILQ_ENTRY(front_memory) entry;
+	uint32_t number;
+	atomic_uint_fast64_t life; /* `life` of the child that has it; 0: none */
+	bool is_leaving;           /* somebody unmaps it */
+	struct engine_memory *host;
+	uint64_t of_child[2]; /* identity of the memory in the child */
+
+	/* These serve to map it anew. The descriptor belongs to this struct, unless is_lent. */
+	bool comes_back;
+	bool is_lent; /* the descriptor belongs to the host mapping or the allocation */
+	struct engine_handle handle;
+	uint8_t bytes[ENGINE_HANDLE_BYTES]; /* bytes that the handle points to */
+	struct memory_chunks chunks;        /* n is 0 if no other memory has any of it */
+	struct front_chunk **list;          /* allocations of chunks, in the same order */
+};
+
+static inline struct front_memory *front_memory_of(struct engine_memory *memory)
+{
+	return (struct front_memory *)memory;
+}
+
+/* Tells if the byte at `at` of a memory lies in a part of it. */
+static inline bool front_part_has(const struct engine_part *part, uint64_t at)
+{
+	return at >= part->offset && at - part->offset < part->size;
+}
+
+/* Keeps what it takes to map a memory anew. Its host mapping must have been made before. */
+int front_memory_keep(struct front_memory *memory, const struct engine_handle *handle, struct error *err);
+
+/* Sets the fields of a memory that the owner sees. */
+int front_memory_describe(struct front *front, struct front_memory *memory,
+                          const struct engine_handle *handle, const struct wire_answer *result,
+                          struct error *err);
+
+/* Gives the memory a backing, by which its failure is noticed, if the child has found that it may fail. */
+int front_memory_give_backing(struct front_memory *memory, bool has_backing, struct error *err);
+
+/* Frees all but the struct. */
+void front_memory_let_go(struct front_memory *memory);
 
 /* ---- front_memory.c: as engine_map and its kin -------------------------------------------------------- */
 
@@ -216,26 +283,15 @@ int front_settle(struct engine *engine, struct engine_memory *memory, const atom
 bool front_unmap(struct engine *engine, struct engine_memory *memory);
 void front_link(struct engine *engine, const char *uuid, struct engine_link *ret);
 
-/* The number of a memory that the child has; false: it does not have it. NULL is WIRE_NONE, which it has. */
+/* Sets the number of a memory. Returns false if the child does not have it. NULL is WIRE_NONE, which it has;
+ * without a child every memory is taken for its own. */
 bool front_memory_number(const struct child *child, const struct engine_memory *memory, uint32_t *ret);
 
-/* The device has pages of it that its file does not have any more. */
+/* Notes that the device has pinned pages of a memory that its file does not have any more. */
 void front_memory_lose_pins(struct front *front, uint32_t number);
 
-/* Maps all that there is in a new child; the front's thread's. DEVICE_LOST: the child has ended meanwhile, or
- * hangs; what it was to map then for too long is dropped. */
+/* Maps all memory anew in a new child. Must be called on the front's own thread. Returns DEVICE_LOST if the
+ * child has ended meanwhile, or hangs; the memory that it was mapping for too long is dropped. */
 int front_map_anew(struct front *front, struct child *child, uint32_t *ret_dropped, struct error *err);
-
-/* ---- front_job.c -------------------------------------------------------------------------------------- */
-
-/* Whether the child has all the memory that the job names. */
-bool front_job_is_mapped(const struct child *child, const struct engine_job *job);
-
-/* Appends the job's messages to what is to be sent; *ret_bytes of them. NO_MEMORY. */
-int front_job_write(struct front *front, const struct engine_stream *stream, uint32_t number,
-                    const struct engine_job *job, size_t *ret_bytes);
-
-/* Takes over what has become of it; false: the message is none of ours. */
-bool front_job_read(const struct wire_done *done, struct engine_job *job);
 
 #endif

@@ -1,51 +1,210 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From a job to its message, and back from what has become of it. */
+/* A job becomes a message for the child, and the child's answer becomes the outcome of the job. The front
+ * itself plans nothing: its part of a plan is the number by which the child knows it. */
+#include "front.h"
+
+#include <stdlib.h>
 #include <string.h>
 
-#include "front.h"
+#include "kernels/host/backing.h"
 #include "kernels/transform/layer_table.h"
 
-static uint32_t number_of(const struct engine_memory *memory);
+/* ---- Plans --------------------------------------------------------------------------------------------- */
+
+/* The child has to forget a layout once its plan is gone. A plan may be freed on any thread, but only the
+ * owner's thread writes to the child. */
+struct front_layout {
+	uint32_t number;
+	uint64_t life; /* life of the child that has it; 0: none has it */
+	SLIST_ENTRY(front_layout) entry;
+};
+
+struct own {
+	struct front_layout *layout; /* NULL: no child ever had it */
+};
+
+static void deinit(struct engine_plan *plan)
+{
+	struct front *front = plan->cache->arg;
+	struct own *own = plan->own;
+
+	if (!own->layout)
+		return;
+	pthread_mutex_lock(&front->lock);
+	SLIST_INSERT_HEAD(&front->forgotten, own->layout, entry);
+	pthread_mutex_unlock(&front->lock);
+}
+
+const struct plan_cache_ops front_plan_ops = { .own_bytes = sizeof(struct own), .deinit = deinit };
+
+static struct front_layout *take_forgotten(struct front *front)
+{
+	struct front_layout *layout;
+
+	pthread_mutex_lock(&front->lock);
+	layout = SLIST_FIRST(&front->forgotten);
+	if (layout)
+		SLIST_REMOVE_HEAD(&front->forgotten, entry);
+	pthread_mutex_unlock(&front->lock);
+	return layout;
+}
+
+void front_forget_plans(struct front *front)
+{
+	struct front_layout *layout;
+
+	while ((layout = take_forgotten(front))) {
+		if (front->own && layout->life == front->own->life)
+			front_send_number(front, WIRE_FORGET_LAYOUT, layout->number, 0);
+		numbers_give(&front->layout_numbers, layout->number);
+		free(layout);
+	}
+}
+
+static struct front_layout *new_layout(struct front *front)
+{
+	struct front_layout *layout = calloc(1, sizeof *layout);
+
+	if (layout && numbers_take(&front->layout_numbers, &layout->number))
+		return layout;
+	free(layout);
+	return NULL;
+}
+
+static struct wire_layout wire_of(const struct engine_plan *plan, uint32_t number)
+{
+	return (struct wire_layout){ .head = { sizeof(struct wire_layout), WIRE_LAYOUT },
+		                     .layout = number,
+		                     .places = plan->places,
+		                     .transform = plan->transform };
+}
+
+/* Makes the plan known to the child: unless it is, a message is appended to what is to be sent. Returns 0 or
+ * NO_MEMORY. */
+static int send_plan(struct front *front, const struct engine_plan *plan)
+{
+	struct own *own = plan->own;
+	struct wire_layout wire;
+
+	if (!own->layout)
+		own->layout = new_layout(front);
+	if (!own->layout)
+		return STATUS_NO_MEMORY;
+	if (own->layout->life == front->own->life)
+		return 0;
+	wire = wire_of(plan, own->layout->number);
+	if (buffer_append(&front->out, &wire, sizeof wire) < 0)
+		return STATUS_NO_MEMORY;
+	own->layout->life = front->own->life;
+	return 0;
+}
+
+/* Returns the plan's number, once send_plan has succeeded. */
+static uint32_t plan_number(const struct engine_plan *plan)
+{
+	const struct own *own = plan->own;
+
+	return own->layout->number;
+}
+
+/* This blocks the caller's thread, as mapping does. The child makes a plan of its own for it. */
+int front_explain(struct engine *engine, struct engine_plan *plan, struct engine_explanation *ret,
+                  struct error *err)
+{
+	const struct wire_layout layout = wire_of(plan, WIRE_NONE);
+	struct child_call call = {
+		.call = { .kind = WIRE_EXPLAIN }, .fd = -1, .layout = &layout, .explanation = ret
+	};
+	struct child *child = front_child(front_of(engine), err);
+	struct wire_answer answer;
+	int r;
+
+	if (!child)
+		return err->status;
+	r = child_do(child, &call, &answer, NULL, err);
+	child_unref(child);
+	return r;
+}
+
+/* ---- Counts ------------------------------------------------------------------------------------------- */
+
+static void add(struct engine_cache_stats *ret, const struct shared_stats *stats)
+{
+	ret->hits += atomic_load(&stats->hits);
+	ret->misses += atomic_load(&stats->misses);
+	ret->evictions += atomic_load(&stats->evictions);
+}
+
+void front_keep_stats(struct front *front)
+{
+	add(&front->before, &front->own->shared->maps);
+	add(&front->plans_before, &front->own->shared->plans);
+}
+
+void front_cache_stats(struct engine *engine, struct engine_cache_stats *ret)
+{
+	struct front *front = front_of(engine);
+
+	*ret = front->before;
+	if (!front->own)
+		return;
+	add(ret, &front->own->shared->maps);
+	ret->entries = atomic_load(&front->own->shared->maps.entries);
+}
+
+void front_add_plan_stats(struct engine *engine, struct engine_cache_stats *ret)
+{
+	struct front *front = front_of(engine);
+
+	ret->hits += front->plans_before.hits;
+	ret->misses += front->plans_before.misses;
+	ret->evictions += front->plans_before.evictions;
+	if (!front->own)
+		return;
+	add(ret, &front->own->shared->plans);
+	ret->entries += atomic_load(&front->own->shared->plans.entries);
+}
+
+void front_tell_plans(const struct front *front, struct child *child)
+{
+	atomic_store(&child->shared->keep_plans, front->hello.plans);
+	atomic_store(&child->shared->tunes, front->hello.tunes);
+}
+
+void front_keep_plans(struct engine *engine, uint64_t n)
+{
+	struct front *front = front_of(engine);
+
+	pthread_mutex_lock(&front->lock);
+	front->hello.plans = n;
+	if (front->child)
+		front_tell_plans(front, front->child);
+	pthread_mutex_unlock(&front->lock);
+}
+
+void front_tune(struct engine *engine, bool tunes)
+{
+	struct front *front = front_of(engine);
+
+	pthread_mutex_lock(&front->lock);
+	front->hello.tunes = tunes;
+	if (front->child)
+		front_tell_plans(front, front->child);
+	pthread_mutex_unlock(&front->lock);
+}
 
 /* ---- Memory ------------------------------------------------------------------------------------------- */
 
-static bool is_mapped(const struct child *child, const struct engine_memory *memory)
+static bool is_missing(struct engine_memory *memory, void *child)
 {
-	uint32_t number;
+	uint32_t ignored;
 
-	return front_memory_number(child, memory, &number);
+	return !front_memory_number(child, memory, &ignored);
 }
 
-static bool is_move_mapped(const struct child *child, const struct engine_move *move)
+bool front_job_is_mapped(struct child *child, const struct engine_job *job)
 {
-	return is_mapped(child, move->dst) && is_mapped(child, move->src) &&
-	       is_mapped(child, move->scale.memory) && is_mapped(child, move->bias.memory) &&
-	       is_mapped(child, move->amax_scale.memory) && is_mapped(child, move->amax_inverse.memory);
-}
-
-static bool is_side_mapped(const struct child *child, const struct engine_blocks_side *side)
-{
-	for (uint32_t i = 0; side->table && i < side->table->n; i++)
-		if (!is_mapped(child, side->table->memories[i]))
-			return false;
-	return true;
-}
-
-bool front_job_is_mapped(const struct child *child, const struct engine_job *job)
-{
-	const struct engine_blocks *blocks = job->blocks;
-
-	if (!is_mapped(child, job->wait.memory) || !is_mapped(child, job->signal.memory))
-		return false;
-	if (blocks && (!is_mapped(child, blocks->index_memory) || !is_side_mapped(child, &blocks->dst) ||
-	               !is_side_mapped(child, &blocks->src)))
-		return false;
-	if (!job->moves)
-		return is_move_mapped(child, &job->move);
-	for (uint32_t i = 0; i < job->n_moves; i++)
-		if (!is_move_mapped(child, &job->moves[i]))
-			return false;
-	return true;
+	return !memory_is(job->wait.memory, is_missing, child) && !job_any_memory(job, is_missing, child);
 }
 
 /* ---- To the child ------------------------------------------------------------------------------------- */
@@ -86,31 +245,25 @@ static struct wire_blocks blocks_of(const struct engine_blocks *blocks)
 	return (struct wire_blocks){ .n = blocks->n,
 		                     .layers = blocks->layers,
 		                     .scatter = blocks->scatter,
+		                     .pairs = blocks->pairs,
 		                     .index_bytes = blocks->index_bytes,
 		                     .limit = blocks->limit,
-		                     .index_size = blocks->index ? blocks->n * blocks->index_bytes : 0,
+		                     .dst_limit = blocks->dst_limit,
+		                     .index_size = blocks->index ? blocks->n * blocks_entry_bytes(blocks) : 0,
 		                     .index_memory = number_of(blocks->index ? NULL : blocks->index_memory),
 		                     .index_offset = blocks->index_offset,
 		                     .dst = side_of(&blocks->dst, blocks->layers),
 		                     .src = side_of(&blocks->src, blocks->layers) };
 }
 
-/* Its layouts come before the message of the job. */
-static int write_layouts(struct front *front, const struct engine_job *job)
+static const struct engine_move *move_at(const struct engine_job *job, uint32_t i)
 {
-	uint32_t ignored;
-	int r = 0;
-
-	if (!job->moves)
-		return front_plan_send(front, job->move.plan, &ignored);
-	for (uint32_t i = 0; r == 0 && i < job->n_moves; i++)
-		r = front_plan_send(front, job->moves[i].plan, &ignored);
-	return r;
+	return job->moves ? &job->moves[i] : &job->move;
 }
 
 static void write_move(struct front *front, const struct engine_move *move)
 {
-	const struct wire_move wire = { .layout = front_plan_number(move->plan),
+	const struct wire_move wire = { .layout = plan_number(move->plan),
 		                        .dst = number_of(move->dst),
 		                        .src = number_of(move->src),
 		                        .dst_offset = move->dst_offset,
@@ -146,7 +299,7 @@ static uint64_t round_up(uint64_t bytes)
 	return (bytes + WIRE_ALIGN - 1) / WIRE_ALIGN * WIRE_ALIGN;
 }
 
-/* Room for all of it has been reserved. */
+/* Appends the message of a job. Room for all of it has been reserved. */
 static void write_parts(struct front *front, const struct wire_job *wire, const struct engine_job *job,
                         uint64_t bytes)
 {
@@ -155,7 +308,7 @@ static void write_parts(struct front *front, const struct wire_job *wire, const 
 
 	buffer_append(&front->out, wire, sizeof *wire);
 	for (uint32_t i = 0; i < wire->n_moves; i++)
-		write_move(front, job->moves ? &job->moves[i] : &job->move);
+		write_move(front, move_at(job, i));
 	if (wire->has_blocks) {
 		write_side(front, &wire->blocks.dst, &job->blocks->dst);
 		write_side(front, &wire->blocks.src, &job->blocks->src);
@@ -174,15 +327,13 @@ int front_job_write(struct front *front, const struct engine_stream *stream, uin
 		                 .wait = point_of(&job->wait),
 		                 .signal = point_of(&job->signal),
 		                 .wait_until_ns = job->wait_until_ns,
-		                 .priority = job->priority,
-		                 .multiprocessors = job->multiprocessors,
-		                 .host_threads = job->host_threads,
+		                 .share = job->share,
 		                 .n_moves = job->moves ? job->n_moves : 1,
 		                 .is_batch = job->moves != NULL,
 		                 .has_blocks = job->blocks != NULL };
 	const size_t before = buffer_len(&front->out);
 	uint64_t bytes = sizeof wire + wire.n_moves * sizeof(struct wire_move);
-	int r;
+	int r = 0;
 
 	if (job->blocks) {
 		wire.blocks = blocks_of(job->blocks);
@@ -192,7 +343,8 @@ int front_job_write(struct front *front, const struct engine_stream *stream, uin
 	if (bytes > UINT32_MAX)
 		return STATUS_NO_MEMORY;
 	wire.head.size = (uint32_t)bytes;
-	r = write_layouts(front, job);
+	for (uint32_t i = 0; r == 0 && i < wire.n_moves; i++) /* layouts come before the message */
+		r = send_plan(front, move_at(job, i)->plan);
 	if (r < 0 || !buffer_reserve(&front->out, bytes))
 		return STATUS_NO_MEMORY;
 	write_parts(front, &wire, job, bytes);

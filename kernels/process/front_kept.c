@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is kept of memory: descriptors, handles, the allocations that it consists of, and who has the same. */
-#include <assert.h>
+/* Keeps what it takes to map memory anew: descriptors, handles, the allocations that it consists of, and
+ * which other memories have the same. */
+#include "front.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "front_memory.h"
 #include "kernels/host/backing.h"
 #include "kernels/host/memory.h"
 
@@ -51,7 +52,6 @@ static void unref_chunk(struct front_chunk *chunk)
 	free(chunk);
 }
 
-/* All but the struct. */
 void front_memory_let_go(struct front_memory *memory)
 {
 	for (uint32_t i = 0; i < memory->chunks.n; i++)
@@ -101,7 +101,8 @@ static int add_new_chunk(struct front_memory *memory, int fd, uint64_t size, uin
 	return r;
 }
 
-/* The child has found that they are whole, and fewer than there is room for. */
+/* Adds allocations of another memory. The child has found that they are whole, and fewer than there is room
+ * for. */
 static void share_chunks(struct front_memory *memory, const struct engine_part *part, uint32_t most,
                          uint64_t *at)
 {
@@ -110,7 +111,7 @@ static void share_chunks(struct front_memory *memory, const struct engine_part *
 	for (uint32_t i = 0; i < other->chunks.n && memory->chunks.n < most; i++) {
 		const uint64_t start = other->chunks.by_place[i].at;
 
-		if (start < part->offset || start >= part->offset + part->size)
+		if (!front_part_has(part, start))
 			continue;
 		atomic_fetch_add(&other->list[i]->refs, 1);
 		add_chunk(memory, other->list[i], at);
@@ -119,7 +120,7 @@ static void share_chunks(struct front_memory *memory, const struct engine_part *
 	atomic_store(&memory->chunks.shared, true);
 }
 
-/* To the only allocation, which may outlive the memory. */
+/* Lends the descriptor to the only allocation, which may outlive the memory. */
 static void lend_descriptor(struct front_memory *memory)
 {
 	if (memory->chunks.n == 0)
@@ -153,7 +154,7 @@ static int list_chunks(struct front_memory *memory, const struct engine_handle *
 
 /* ---- Identity ----------------------------------------------------------------------------------------- */
 
-/* That no memory of any engine has. */
+/* Returns an identity that no memory of any engine has. */
 static uint64_t new_identity(void)
 {
 	static atomic_uint_fast64_t last;
@@ -161,7 +162,8 @@ static uint64_t new_identity(void)
 	return atomic_fetch_add(&last, 1) + 1;
 }
 
-/* Equal for memories of one allocation, as the child knows them. The kinds are told apart as engines do. */
+/* Gives memories of one allocation, as the child knows them, the same identity. The kinds are told apart as
+ * engines do. */
 static void identify(struct front *front, struct front_memory *memory)
 {
 	struct front_memory *other;

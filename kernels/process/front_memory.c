@@ -1,23 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory of the front: what the child has mapped, and what it takes to map it in the next one.
+/* Memory of the front: what the child has mapped, and what is kept of it to map it in the next one.
  *
  * What the owner sees of a memory never changes, also when it is mapped anew: its address is the one that it
  * had in its first child, and has the same remainders in each; the identity of what it consists of is the
  * front's own. Host memory is mapped here too, by the same file, for owners that read it.
  */
+#include "front.h"
+
 #include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "front_memory.h"
 #include "kernels/host/backing.h"
 #include "kernels/host/memory.h"
 #include "proto/clock.h"
-
-/* What the remainders of an address matter by: more than any element, vector or line. */
-#define ADDRESS_UNIT 128
 
 bool front_memory_number(const struct child *child, const struct engine_memory *base, uint32_t *ret)
 {
@@ -78,7 +76,7 @@ static int new_memory(struct front *front, const struct engine_handle *handle, s
 	return 0;
 }
 
-/* One that the child does not have, and nobody else. */
+/* Frees a memory that the child does not have, and nobody else. */
 static void free_memory(struct front *front, struct front_memory *memory)
 {
 	pthread_mutex_lock(&front->lock);
@@ -88,16 +86,11 @@ static void free_memory(struct front *front, struct front_memory *memory)
 	free(memory);
 }
 
-/* A part of the memory of another engine, which another process has: its allocations, each by its descriptor.
- */
+/* Tells if a part is of the memory of another engine, which another process has. Its allocations are then
+ * sent, each by its descriptor. */
 static bool is_foreign(const struct front *front, const struct engine_part *part)
 {
 	return part->memory && front_memory_of(part->memory)->front != front;
-}
-
-static bool is_of_part(const struct memory_chunk *chunk, const struct engine_part *part)
-{
-	return chunk->at >= part->offset && chunk->at - part->offset < part->size;
 }
 
 static uint32_t count_parts(const struct front *front, const struct engine_handle *handle)
@@ -112,7 +105,7 @@ static uint32_t count_parts(const struct front *front, const struct engine_handl
 	return n;
 }
 
-/* Adds to n parts. */
+/* Adds the allocations of a foreign part to *n parts. */
 static int fill_foreign(const struct engine_handle *handle, uint32_t i, struct wire_part *parts, uint32_t *n,
                         int **fds, struct error *err)
 {
@@ -123,7 +116,7 @@ static int fill_foreign(const struct engine_handle *handle, uint32_t i, struct w
 	for (uint32_t c = 0; c < other->chunks.n; c++) {
 		const struct memory_chunk *chunk = &other->chunks.by_place[c];
 
-		if (!is_of_part(chunk, part))
+		if (!front_part_has(part, chunk->at))
 			continue;
 		if (chunk->at != end)
 			break;
@@ -139,7 +132,7 @@ static int fill_foreign(const struct engine_handle *handle, uint32_t i, struct w
 	                 i, part->offset, part->offset + part->size);
 }
 
-/* *ret_n: how many these are. */
+/* Sets the parts as they are sent, and how many these are. */
 static int fill_parts(const struct front *front, const struct child *child,
                       const struct engine_handle *handle, struct wire_part *parts, uint32_t *ret_n, int *fds,
                       struct error *err)
@@ -188,7 +181,7 @@ static struct wire_call call_of(enum wire_call_kind kind, uint32_t number, const
 	return call;
 }
 
-/* What is to be mapped, or made, as which number. */
+/* This is to be mapped, or made, as a number. */
 struct mapping {
 	enum wire_call_kind kind;
 	uint32_t number;
@@ -211,7 +204,6 @@ static int map_in_child(struct front *front, struct child *child, const struct m
 	int *fds = NULL;
 	int r = 0;
 
-	*ret_fd = -1;
 	if (handle->n_parts) {
 		const uint32_t most = count_parts(front, handle);
 
@@ -229,23 +221,27 @@ static int map_in_child(struct front *front, struct child *child, const struct m
 	return r;
 }
 
-/* What the child has mapped is unmapped, or has gone with it. */
-static void unmap_in_child(struct child *child, uint32_t number, struct anew *anew)
+/* Takes a step of unmapping in the child. Returns true if it was the last, or the memory has gone with the
+ * child. */
+static bool unmap_step_in_child(struct child *child, uint32_t number, struct anew *anew)
 {
-	struct wire_answer result = { .is_last = false };
 	struct child_call call = { .call = { .kind = WIRE_UNMAP_STEP, .memory = number },
 		                   .fd = -1,
 		                   .may_wait = anew ? may_take_longer : NULL,
 		                   .arg = anew };
+	struct wire_answer result;
 	struct error ignored;
-	int fd;
 
-	while (!result.is_last)
-		if (child_do(child, &call, &result, &fd, &ignored) < 0)
-			return;
+	return child_do(child, &call, &result, NULL, &ignored) < 0 || result.is_last;
 }
 
-/* From now on the front maps it anew; unless the child has ended in the meantime. */
+static void unmap_in_child(struct child *child, uint32_t number, struct anew *anew)
+{
+	while (!unmap_step_in_child(child, number, anew))
+		continue;
+}
+
+/* Adds a memory, which the front maps anew from now on; unless the child has ended in the meantime. */
 static int add(struct front *front, struct child *child, struct front_memory *memory, struct error *err)
 {
 	int r = 0;
@@ -261,13 +257,14 @@ static int add(struct front *front, struct child *child, struct front_memory *me
 	return r;
 }
 
-/* It is mapped here first: a file of an untrusted user that could keep the child waiting is not (scout.h). */
+/* Maps host memory here first: a file of an untrusted user that could keep the child waiting is not mapped
+ * (scout.h). */
 static int see_host(struct front_memory *memory, const struct engine_handle *handle, struct error *err)
 {
 	return handle->kind == REGION_KIND_MEMFD ? host_memory_view(handle, &memory->host, err) : 0;
 }
 
-/* It is the child's already. */
+/* Finishes a memory that is the child's already. */
 static int finish_map(struct front *front, struct child *child, struct front_memory *memory,
                       const struct engine_handle *handle, const struct wire_answer *result, struct error *err)
 {
@@ -282,36 +279,7 @@ static int finish_map(struct front *front, struct child *child, struct front_mem
 	return r;
 }
 
-int front_map(struct engine *engine, const struct engine_handle *handle, struct engine_memory **ret,
-              struct error *err)
-{
-	struct front *front = front_of(engine);
-	struct wire_answer result;
-	struct child *child = front_child(front, err);
-	struct front_memory *memory;
-	int fd, r;
-
-	if (!child)
-		return err->status;
-	r = new_memory(front, handle, &memory, err);
-	if (r == 0) {
-		r = see_host(memory, handle, err);
-		if (r == 0)
-			r = map_in_child(front, child,
-			                 &(struct mapping){ WIRE_MAP, memory->number, handle, NULL }, &result,
-			                 &fd, err);
-		if (r == 0)
-			r = finish_map(front, child, memory, handle, &result, err);
-		if (r < 0)
-			free_memory(front, memory);
-		else
-			*ret = &memory->base;
-	}
-	child_unref(child);
-	return r;
-}
-
-/* The memory is loose, mapped in the child, and sealed. */
+/* Pins a memory that is loose, mapped in the child, and sealed. */
 int front_settle(struct engine *engine, struct engine_memory *base, const atomic_bool *unwanted,
                  struct error *err)
 {
@@ -322,12 +290,12 @@ int front_settle(struct engine *engine, struct engine_memory *base, const atomic
 		                   .unwanted = unwanted };
 	struct child *child = front_child(front, err);
 	struct wire_answer result;
-	int fd, r;
+	int r;
 
 	if (!child)
 		return err->status;
 	if (atomic_load(&memory->life) == child->life)
-		r = child_do(child, &call, &result, &fd, err);
+		r = child_do(child, &call, &result, NULL, err);
 	else
 		r = error_set(err, STATUS_DEVICE_LOST,
 		              "the device was lost, and the memory could not be mapped again");
@@ -351,14 +319,13 @@ static int make_host(struct front *front, struct child *child, struct front_memo
 		.kind = wanted->kind, .size = wanted->size, .writable = true, .unwanted = wanted->unwanted
 	};
 	struct wire_answer result;
-	int ignored;
 	int r = host_memory_create(wanted, &memory->host, ret_export, err);
 
 	if (r < 0)
 		return r;
 	handle.fd = ret_export->fd;
 	r = map_in_child(front, child, &(struct mapping){ WIRE_MAP, memory->number, &handle, NULL }, &result,
-	                 &ignored, err);
+	                 NULL, err);
 	if (r == 0)
 		r = finish_map(front, child, memory, &handle, &result, err);
 	if (r < 0)
@@ -394,31 +361,57 @@ static int make_device(struct front *front, struct child *child, struct front_me
 	return 0;
 }
 
-int front_make(struct engine *engine, const struct engine_handle *wanted, struct engine_memory **ret,
-               struct engine_export *ret_export, struct error *err)
+static int map_given(struct front *front, struct child *child, struct front_memory *memory,
+                     const struct engine_handle *handle, struct error *err)
 {
-	struct front *front = front_of(engine);
+	const struct mapping mapping = { WIRE_MAP, memory->number, handle, NULL };
+	struct wire_answer result;
+	int r = see_host(memory, handle, err);
+
+	if (r == 0)
+		r = map_in_child(front, child, &mapping, &result, NULL, err);
+	return r < 0 ? r : finish_map(front, child, memory, handle, &result, err);
+}
+
+/* Maps memory, or makes it if ret_export is given. */
+static int map_or_make(struct front *front, const struct engine_handle *handle, struct engine_memory **ret,
+                       struct engine_export *ret_export, struct error *err)
+{
 	struct engine_export made = { .fd = -1 };
 	struct child *child = front_child(front, err);
-	struct front_memory *memory;
+	struct front_memory *memory = NULL;
 	int r;
 
 	if (!child)
 		return err->status;
-	r = new_memory(front, wanted, &memory, err);
+	r = new_memory(front, handle, &memory, err);
 	if (r == 0) {
-		memory->base.writable = true;
-		r = wanted->kind == REGION_KIND_MEMFD ? make_host(front, child, memory, wanted, &made, err)
-		                                      : make_device(front, child, memory, wanted, &made, err);
-		if (r < 0) {
+		memory->base.writable = handle->writable || ret_export;
+		r = !ret_export ? map_given(front, child, memory, handle, err)
+		    : handle->kind == REGION_KIND_MEMFD
+		        ? make_host(front, child, memory, handle, &made, err)
+		        : make_device(front, child, memory, handle, &made, err);
+		if (r < 0)
 			free_memory(front, memory);
-		} else {
+		else
 			*ret = &memory->base;
-			*ret_export = made;
-		}
 	}
+	if (r == 0 && ret_export)
+		*ret_export = made;
 	child_unref(child);
 	return r;
+}
+
+int front_map(struct engine *engine, const struct engine_handle *handle, struct engine_memory **ret,
+              struct error *err)
+{
+	return map_or_make(front_of(engine), handle, ret, NULL, err);
+}
+
+int front_make(struct engine *engine, const struct engine_handle *wanted, struct engine_memory **ret,
+               struct engine_export *ret_export, struct error *err)
+{
+	return map_or_make(front_of(engine), wanted, ret, ret_export, err);
 }
 
 /* ---- Mapping anew ------------------------------------------------------------------------------------- */
@@ -468,9 +461,9 @@ static bool may_take_longer(void *arg)
 	return !is_closing && !anew->is_late && front_pulse(front, anew->child);
 }
 
-/* Of several allocations: each by its own descriptor. */
+/* Maps a memory of several allocations, each by its own descriptor. */
 static int map_list(struct front *front, struct anew *anew, const struct front_memory *memory,
-                    struct wire_answer *ret, int *ret_fd, struct error *err)
+                    struct wire_answer *ret, struct error *err)
 {
 	struct engine_part *parts = calloc(memory->chunks.n, sizeof *parts);
 	struct engine_handle handle = memory->handle;
@@ -483,12 +476,15 @@ static int map_list(struct front *front, struct anew *anew, const struct front_m
 	handle.parts = parts;
 	handle.n_parts = memory->chunks.n;
 	r = map_in_child(front, anew->child, &(struct mapping){ WIRE_MAP, memory->number, &handle, anew },
-	                 ret, ret_fd, err);
+	                 ret, NULL, err);
 	free(parts);
 	return r;
 }
 
-/* What the owner has seen of it has to be true of it again. */
+/* Only an address's remainder by this matters: it is more than any element, vector or line. */
+#define ADDRESS_UNIT 128
+
+/* Tells if what the owner has seen of a memory is true of it again. */
 static bool fits(const struct front_memory *memory, const struct wire_answer *result)
 {
 	return result->base == memory->base.base &&
@@ -500,15 +496,15 @@ static int map_one_anew(struct front *front, struct anew *anew, struct front_mem
 {
 	const bool is_list = memory->chunks.n > 0 && memory->handle.fd < 0; /* it came in parts */
 	const struct mapping mapping = { WIRE_MAP, memory->number, &memory->handle, anew };
-	int fd, r;
+	int r;
 
 	if (!memory->comes_back)
 		return STATUS_UNSUPPORTED; /* it went with the process that had made it */
 	if (is_busy(anew, memory->host))
 		return STATUS_BUSY;
 	anew->until_ns = clock_ns() + (front_times.map_ms + memory->base.size / SLOW_BYTES_PER_MS) * 1000000;
-	r = is_list ? map_list(front, anew, memory, ret, &fd, err)
-	            : map_in_child(front, anew->child, &mapping, ret, &fd, err);
+	r = is_list ? map_list(front, anew, memory, ret, err)
+	            : map_in_child(front, anew->child, &mapping, ret, NULL, err);
 	if (r == 0 && !fits(memory, ret)) {
 		unmap_in_child(anew->child, memory->number, anew);
 		r = STATUS_UNSUPPORTED;
@@ -520,7 +516,7 @@ static int map_one_anew(struct front *front, struct anew *anew, struct front_mem
 	                 (int)anew->child->pid, memory->base.size);
 }
 
-/* The next one that is to be mapped; it then goes to the end of the list. */
+/* Returns the next memory that is to be mapped, which then goes to the end of the list. */
 static struct front_memory *take_next(struct front *front, uint32_t *left)
 {
 	struct front_memory *memory;
@@ -581,7 +577,8 @@ int front_map_anew(struct front *front, struct child *child, uint32_t *ret_dropp
 
 /* ---- Unmapping ---------------------------------------------------------------------------------------- */
 
-/* The child that has it, with a reference; NULL: none has it any more. Nobody maps it anew from now on. */
+/* Returns the child that has a memory, with a reference, or NULL if none has it any more. Nobody maps it anew
+ * from now on. */
 static struct child *child_with(struct front *front, struct front_memory *memory)
 {
 	struct child *child = NULL;
@@ -596,21 +593,6 @@ static struct child *child_with(struct front *front, struct front_memory *memory
 	return child;
 }
 
-/* false: there are more steps. */
-static bool unmap_step_in_child(struct child *child, struct front_memory *memory)
-{
-	struct child_call call = { .call = { .kind = WIRE_UNMAP_STEP, .memory = memory->number }, .fd = -1 };
-	struct wire_answer result = { .is_last = false };
-	struct error ignored;
-	int fd;
-	const int r = child_do(child, &call, &result, &fd, &ignored);
-
-	if (r == 0 && !result.is_last)
-		return false;
-	atomic_store(&memory->life, 0);
-	return true;
-}
-
 bool front_unmap(struct engine *engine, struct engine_memory *base)
 {
 	struct front *front = front_of(engine);
@@ -622,8 +604,8 @@ bool front_unmap(struct engine *engine, struct engine_memory *base)
 		child_unref(child);
 		return false;
 	}
-	if (child)
-		unmap_step_in_child(child, memory);
+	if (child && unmap_step_in_child(child, memory->number, NULL))
+		atomic_store(&memory->life, 0);
 	child_unref(child);
 	if (is_step && (memory->host || atomic_load(&memory->life)))
 		return false;
@@ -645,12 +627,11 @@ void front_link(struct engine *engine, const char *uuid, struct engine_link *ret
 	struct wire_answer result;
 	struct error ignored;
 	struct child *child = front_child(front_of(engine), &ignored);
-	int fd;
 
 	if (!child)
 		return;
 	snprintf((char *)call.call.handle, sizeof call.call.handle, "%s", uuid);
-	if (child_do(child, &call, &result, &fd, &ignored) == 0)
+	if (child_do(child, &call, &result, NULL, &ignored) == 0)
 		*ret = result.link;
 	child_unref(child);
 }

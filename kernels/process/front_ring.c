@@ -1,39 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ends of both rings: jobs on their way to the child, and what comes back.
+/* Streams of the front, and the ends of both rings: jobs on their way to the child, and what comes back. All
+ * of it is the owner's thread's.
  *
  * A job waits in its stream until the child is to have it: while the ring has room, and the stream has not
  * sent more than STREAM_BYTES of jobs that have not ended. So no stream waits for another one's jobs to end,
  * which might wait for its own. Among streams that have something to send it is one of the owner's that has
  * sent the least.
  */
-#include <assert.h>
-#include <stdio.h>
-#include <string.h>
-
 #include "front.h"
 
-/* Of messages of one stream that the child has, but for one job. */
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proto/clock.h"
+
+/* The child has at most so many bytes of messages of one stream, and one job more. */
 #define STREAM_BYTES ((uint64_t)1 << 20)
 
-/* What is kept of a buffer that is empty. */
+/* An empty buffer keeps so much memory. */
 #define KEEP_BYTES ((size_t)1 << 16)
 
-/* A job that is worth a spin of the owner's: it takes less than it takes to wake a thread. */
+/* A job that moves no more is worth a spin of the owner's: it takes less than it takes to wake a thread. */
 #define SMALL_BYTES ((uint64_t)1 << 22)
-
-static void lose(struct front *front);
 
 /* ---- Jobs that end ------------------------------------------------------------------------------------ */
 
-/* Until the owner reaps. */
+/* Ends a job, which waits until the owner reaps. */
 static void end_job(struct front *front, struct engine_job *job)
 {
 	if (job_list_add(&front->done, job))
 		front->wake(front->wake_arg);
 }
 
-/* Of one that the child has not told of. */
-void front_end_job(struct front *front, struct engine_job *job, int status, bool begun)
+/* Ends a job whose end the child has not told of. */
+static void end_untold(struct front *front, struct engine_job *job, int status, bool begun)
 {
 	job->ns = 0;
 	job->begun = begun;
@@ -41,17 +43,18 @@ void front_end_job(struct front *front, struct engine_job *job, int status, bool
 	end_job(front, job);
 }
 
-/* All that the stream has not sent. */
-void front_end_unsent(struct engine_stream *stream, int status)
+/* Ends all jobs that the stream has not sent. */
+static void end_unsent(struct engine_stream *stream, int status)
 {
 	fair_queue_remove(&stream->front->unsent, &stream->fair);
 	while (stream->unsent.first)
-		front_end_job(stream->front, job_list_take(&stream->unsent), status, false);
+		end_untold(stream->front, job_list_take(&stream->unsent), status, false);
 }
 
 /* ---- To the child ------------------------------------------------------------------------------------- */
 
-/* It learns of it when the owner drives, if the owner does; until then that is awake. */
+/* Says that there is something for the child. If the owner drives, the child learns of it then; until then
+ * the owner is awake. */
 static void ring(struct front *front)
 {
 	if (!front->drives) {
@@ -64,7 +67,8 @@ static void ring(struct front *front)
 	front->may_be_woken = false;
 }
 
-/* What is to be sent, as far as there is room; false: there is not, and the child will say when there is. */
+/* Sends what is to be sent, as far as there is room. Returns false if there is not, and the child will say
+ * when there is. */
 static bool flush(struct front *front)
 {
 	struct ring *to = &front->own->to_child;
@@ -85,11 +89,11 @@ static bool flush(struct front *front)
 	return true;
 }
 
-/* A message that does not wait for room: there are few of them. */
+/* Sends a message that does not wait for room: there are few of them. */
 static void send(struct front *front, const void *message, size_t size)
 {
 	if (buffer_append(&front->out, message, size) < 0)
-		front_give_up(front->own);
+		child_kill(front->own);
 	else
 		flush(front);
 }
@@ -101,7 +105,7 @@ void front_send_number(struct front *front, enum wire_kind kind, uint32_t number
 	send(front, &message, sizeof message);
 }
 
-/* A number for a job; false: out of memory. */
+/* Takes a number for a job. Returns false when out of memory. */
 static bool number_job(struct front *front, uint32_t *ret)
 {
 	if (!numbers_take(&front->job_numbers, ret))
@@ -128,7 +132,7 @@ static uint64_t moved_bytes(const struct engine_job *job)
 	return job->move.transform->bytes;
 }
 
-/* What the child cannot be told of ends with it. */
+/* Sends a job. One that the child cannot be told of ends at once. */
 static void send_job(struct engine_stream *stream, struct engine_job *job)
 {
 	struct front *front = stream->front;
@@ -136,16 +140,16 @@ static void send_job(struct engine_stream *stream, struct engine_job *job)
 	uint32_t number;
 
 	if (!front_job_is_mapped(front->own, job)) {
-		front_end_job(front, job, STATUS_DEVICE_LOST, false);
+		end_untold(front, job, STATUS_DEVICE_LOST, false);
 		return;
 	}
 	if (!number_job(front, &number)) {
-		front_end_job(front, job, STATUS_NO_MEMORY, false);
+		end_untold(front, job, STATUS_NO_MEMORY, false);
 		return;
 	}
 	front->is_small = front->n_sent == 0 && moved_bytes(job) <= SMALL_BYTES;
 	if (front_job_write(front, stream, number, job, &bytes) < 0)
-		front_give_up(front->own);
+		child_kill(front->own);
 	job->ns = number;
 	job_list_add(&stream->sent, job);
 	stream->sent_bytes += bytes;
@@ -160,17 +164,17 @@ static bool may_send(const struct engine_stream *stream)
 	return stream->unsent.first && (stream->sent_bytes < STREAM_BYTES || !stream->sent.first);
 }
 
-/* It stands in the queue while it may. */
-void front_offer(struct engine_stream *stream)
+/* Has the stream stand in the queue while it has something to send, and may. */
+static void offer(struct engine_stream *stream)
 {
 	struct fair_queue *unsent = &stream->front->unsent;
 
 	if (stream->fair.queued &&
-	    (!may_send(stream) || stream->fair.priority != stream->unsent.first->priority))
+	    (!may_send(stream) || stream->fair.priority != stream->unsent.first->share.priority))
 		fair_queue_remove(unsent, &stream->fair);
 	if (stream->fair.queued || !may_send(stream))
 		return;
-	stream->fair.priority = stream->unsent.first->priority;
+	stream->fair.priority = stream->unsent.first->share.priority;
 	fair_queue_add(unsent, &stream->fair);
 }
 
@@ -181,13 +185,13 @@ void front_send_jobs(struct front *front)
 	front_forget_plans(front);
 	while (flush(front) && (stream = (struct engine_stream *)fair_queue_next(&front->unsent))) {
 		send_job(stream, job_list_take(&stream->unsent));
-		front_offer(stream);
+		offer(stream);
 	}
 }
 
 /* ---- From the child ----------------------------------------------------------------------------------- */
 
-/* false: it is about no job that the child has. */
+/* Returns false if the message is about no job that the child has. */
 static bool on_done(struct front *front, const struct wire_done *done)
 {
 	struct front_job *sent = done->job < front->jobs_room ? &front->jobs[done->job] : NULL;
@@ -203,7 +207,7 @@ static bool on_done(struct front *front, const struct wire_done *done)
 	front->n_sent--;
 	sent->job = NULL;
 	numbers_give(&front->job_numbers, done->job);
-	front_offer(stream);
+	offer(stream);
 	end_job(front, job);
 	return true;
 }
@@ -223,8 +227,8 @@ static bool on_message(struct front *front, const struct wire_head *head)
 	}
 }
 
-/* What has come of a message that has not come completely; whether it then has, and what follows it may be
- * looked at. Out of memory, as what makes no sense, is the end of the child. */
+/* Gathers what has come of a message that has not come completely. Returns true if it then has, and what
+ * follows it may be looked at. To be out of memory, as what makes no sense, is the end of the child. */
 static bool collect(struct front *front)
 {
 	const struct wire_head *head;
@@ -237,7 +241,7 @@ static bool collect(struct front *front)
 
 	n = n < size - has ? n : size - has;
 	if (buffer_append(&front->in, data, n) < 0) {
-		front_give_up(front->own);
+		child_kill(front->own);
 		return false;
 	}
 	if (ring_drop(&front->own->to_front, n))
@@ -246,12 +250,12 @@ static bool collect(struct front *front)
 		return false;
 	head = (const void *)front->in.data;
 	if (!on_message(front, head))
-		front_give_up(front->own);
+		child_kill(front->own);
 	buffer_consume(&front->in, size, KEEP_BYTES);
 	return true;
 }
 
-/* The next message in the ring; false: there is none that is complete. */
+/* Takes the next message in the ring. Returns false if there is none that is complete. */
 static bool receive_one(struct front *front)
 {
 	struct ring *from = &front->own->to_front;
@@ -264,7 +268,7 @@ static bool receive_one(struct front *front)
 	if (buffer_len(&front->in) > 0)
 		return collect(front);
 	if (head->size < sizeof *head || head->size % WIRE_ALIGN) {
-		front_give_up(front->own);
+		child_kill(front->own);
 		return false;
 	}
 	if (head->size > RING_ROOM / 2)
@@ -273,7 +277,7 @@ static bool receive_one(struct front *front)
 		return false;
 	n = head->size;
 	if (!on_message(front, head))
-		front_give_up(front->own);
+		child_kill(front->own);
 	if (ring_drop(from, n))
 		shared_ring(front->own->shared);
 	return true;
@@ -287,8 +291,8 @@ void front_receive(struct front *front)
 
 /* ---- Losing the child, and having one again ----------------------------------------------------------- */
 
-/* Of those whose end the child has not told of. When its engine was lost it has told of all that had begun;
- * else the first of each stream was under way, unless it waited. */
+/* Ends the jobs of a stream whose end the child has not told of. When its engine was lost it has told of all
+ * that had begun; else the first of each stream was under way, unless it waited. */
 static void lose_stream(struct engine_stream *stream)
 {
 	bool begun = !atomic_load(&stream->front->own->shared->is_lost);
@@ -301,13 +305,13 @@ static void lose_stream(struct engine_stream *stream)
 
 		stream->front->jobs[number].job = NULL;
 		numbers_give(&stream->front->job_numbers, number);
-		front_end_job(stream->front, job, STATUS_DEVICE_LOST, begun && !job->wait.memory);
+		end_untold(stream->front, job, STATUS_DEVICE_LOST, begun && !job->wait.memory);
 		begun = false;
 	}
-	front_end_unsent(stream, STATUS_DEVICE_LOST);
+	end_unsent(stream, STATUS_DEVICE_LOST);
 }
 
-/* Everything that the child has, or was to have. */
+/* Ends everything that the child has, or was to have. */
 static void lose(struct front *front)
 {
 	struct engine_stream *stream;
@@ -353,4 +357,150 @@ void front_catch_up(struct front *front)
 {
 	if (atomic_load_explicit(&front->news, memory_order_acquire) != front->seen)
 		see_news(front);
+}
+
+/* ---- Streams ------------------------------------------------------------------------------------------- */
+
+/* The owner waits CANCEL_NS for the child to take a request to cancel, which takes a few us unless the child
+ * is stuck; then it withdraws the request. Once the child has taken it, only the child knows what became of
+ * the job. It answers within another few us of its time, and is waited for as long as it may be kept from
+ * running: longer, and it fails its probes. */
+#define CANCEL_NS       2000000
+#define CANCEL_TAKEN_NS 1000000000
+
+struct engine_stream *front_stream_new(struct engine *engine, struct engine_owner *owner)
+{
+	struct front *front = front_of(engine);
+	struct engine_stream *stream = calloc(1, sizeof *stream);
+
+	if (!stream || !numbers_take(&front->stream_numbers, &stream->number)) {
+		free(stream);
+		return NULL;
+	}
+	stream->front = front;
+	stream->fair.owner = owner;
+	job_list_init(&stream->unsent);
+	job_list_init(&stream->sent);
+	owner->streams++;
+	LIST_INSERT_HEAD(&front->streams, stream, entry);
+	return stream;
+}
+
+void front_stream_free(struct engine_stream *stream)
+{
+	struct front *front = stream->front;
+
+	assert(!stream->unsent.first && !stream->sent.first && stream->fair.owner->streams > 0);
+	front_catch_up(front);
+	if (stream->is_known)
+		front_send_number(front, WIRE_FREE_STREAM, stream->number, 0);
+	numbers_give(&front->stream_numbers, stream->number);
+	LIST_REMOVE(stream, entry);
+	stream->fair.owner->streams--;
+	free(stream);
+}
+
+static void clear(struct engine_job *job)
+{
+	job->status = 0;
+	job->ns = 0;
+	job->begun = false;
+	job->is_measured = false;
+	job->move.changed = 0;
+	for (uint32_t i = 0; job->moves && i < job->n_moves; i++) {
+		job->moves[i].status = STATUS_CANCELED;
+		job->moves[i].changed = 0;
+	}
+	if (job->blocks)
+		job->blocks->passed = job->blocks->beyond = 0;
+}
+
+void front_submit(struct engine_stream *stream, struct engine_job *job)
+{
+	struct front *front = stream->front;
+
+	assert(job->moves || job->move.dst->writable);
+	assert(!job->signal.memory || job->signal.memory->writable);
+	clear(job);
+	front_catch_up(front);
+	if (!front->own) {
+		end_untold(front, job, STATUS_DEVICE_LOST, false);
+		return;
+	}
+	job_list_add(&stream->unsent, job);
+	offer(stream);
+	front_send_jobs(front);
+}
+
+void front_stream_cancel(struct engine_stream *stream)
+{
+	struct front *front = stream->front;
+
+	front_catch_up(front);
+	end_unsent(stream, STATUS_CANCELED);
+	if (stream->sent.first)
+		front_send_number(front, WIRE_CANCEL_STREAM, stream->number, 0);
+	if (front->own && front->bell_is_due)
+		shared_ring(front->own->shared);
+}
+
+/* ---- Canceling a job ---------------------------------------------------------------------------------- */
+
+static bool cancel_unsent(struct engine_stream *stream, struct engine_job *job)
+{
+	if (!job_list_remove(&stream->unsent, job))
+		return false;
+	end_untold(stream->front, job, STATUS_CANCELED, false);
+	offer(stream);
+	return true;
+}
+
+/* Returns what has become of the request. */
+static enum shared_cancel await_cancel(struct shared *shared, unsigned asked)
+{
+	const uint64_t since_ns = clock_ns();
+	unsigned word;
+
+	while ((word = atomic_load(&shared->cancel)) == asked || word == (asked | CANCEL_TAKEN)) {
+		const uint64_t until_ns = since_ns + (word == asked ? CANCEL_NS : CANCEL_TAKEN_NS);
+		const uint64_t now_ns = clock_ns();
+
+		if (now_ns < until_ns)
+			shared_sleep(&shared->cancel, word, until_ns - now_ns);
+		else if (word != asked)
+			return CANCEL_TAKEN;
+		else if (atomic_compare_exchange_strong(&shared->cancel, &word, asked | CANCEL_WITHDRAWN))
+			return CANCEL_WITHDRAWN;
+	}
+	return (enum shared_cancel)(word & ((1 << SHARED_CANCEL_BITS) - 1));
+}
+
+/* Asks the child to cancel a job, since only the engine knows if it has started. A child that has not
+ * answered once is asked again when it has come so far. */
+static bool cancel_sent(struct front *front, struct engine_job *job)
+{
+	struct shared *shared = front->own->shared;
+	const unsigned asked = ++front->cancels << SHARED_CANCEL_BITS | CANCEL_ASKED;
+	enum shared_cancel answer;
+
+	if (front->cancels_fail && !ring_is_empty(&front->own->to_child))
+		return false;
+	atomic_store(&shared->cancel, asked);
+	front_send_number(front, WIRE_CANCEL, (uint32_t)job->ns, asked);
+	shared_ring(shared);
+	answer = await_cancel(shared, asked);
+	front->cancels_fail = answer == CANCEL_WITHDRAWN || answer == CANCEL_TAKEN;
+	return answer == CANCEL_DONE;
+}
+
+bool front_cancel(struct engine_stream *stream, struct engine_job *job)
+{
+	struct front *front = stream->front;
+
+	front_catch_up(front);
+	if (front->own)
+		front_receive(front);
+	if (job_list_has(&stream->sent, job))
+		return cancel_sent(front, job);
+	return cancel_unsent(stream, job);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The child's start, and its main thread. */
+/* The child starts here. Its main thread takes what the front has written into its ring, drives the engine,
+ * and writes the outcome into the other ring. */
 #include <assert.h>
 #include <signal.h>
 #include <stdio.h>
@@ -8,28 +9,32 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 
+#include "kernels/host/backing.h"
 #include "kernels/host/threads.h"
+#include "kernels/transform/layer_table.h"
 #include "process.h"
 #include "proto/clock.h"
 #include "proto/wire/socket.h"
 #include "served.h"
-#include "start.h"
 
-/* Messages that are taken before the engine is driven and what has ended is told. */
+/* At most so many messages are taken before the engine is driven and what has ended is told. */
 #define MOST_MESSAGES 64
 
-/* As long as the owner of an engine in its own process works for it (daemon/server.c). */
+/* The thread works for the engine as long as the owner of one in its own process does (daemon/server.c). */
 #define DRIVE_NS 20000
 
-/* After work the thread looks for more for so long before it sleeps: a client that asks one thing after the
- * other is back sooner than a thread wakes up. Where work came within MOST_AWAKE_NS the last time, for that.
- */
+/* After work the thread looks for more for AWAKE_NS before it sleeps: a client that asks one thing after the
+ * other is back sooner than a thread wakes up. Where work came within MOST_AWAKE_NS the last time, it looks
+ * for as long as that. */
 #define AWAKE_NS      50000
 #define MOST_AWAKE_NS 200000
 
 #define STATS_NS 10000000
 
-/* How long a lost engine has to end its jobs. */
+/* An empty buffer keeps so much memory. */
+#define KEEP_BYTES ((size_t)1 << 16)
+
+/* A lost engine has so long to end its jobs. */
 #define LOST_NS 1000000000
 
 static void serve(struct served *served);
@@ -105,7 +110,7 @@ static void describe(const struct engine *engine, struct wire_ready *ret)
 	ret->memory_bytes = engine->memory_bytes;
 }
 
-/* 0, or what the process exits with. */
+/* Returns 0, or what the process exits with. */
 static int start(struct served *served, const struct engine_process_opener *openers)
 {
 	struct wire_ready ready = { .kind = REGION_KIND_MEMFD };
@@ -154,6 +159,274 @@ int engine_process_run(const struct engine_process_opener *openers)
 	return r;
 }
 
+/* ---- What the front has asked for --------------------------------------------------------------------- */
+
+/* Makes room for a number in a table of *n. */
+static void *grow(struct served *served, void *table, uint32_t *n, uint32_t number, size_t size)
+{
+	uint32_t room = *n ? *n : 64;
+	char *grown;
+
+	if (number < *n)
+		return table;
+	while (room <= number)
+		room *= 2;
+	grown = realloc(table, room * size);
+	if (!grown)
+		served_die(served, "out of memory");
+	memset(grown + *n * size, 0, (room - *n) * size);
+	*n = room;
+	return grown;
+}
+
+static void on_layout(struct served *served, const struct wire_layout *layout)
+{
+	const uint32_t number = layout->layout;
+
+	served->layouts =
+	    grow(served, served->layouts, &served->n_layouts, number, sizeof(struct engine_plan *));
+	served->layouts[number] = plan_cache_make(served->engine->plans, &layout->transform, layout->places);
+	if (!served->layouts[number])
+		served_die(served, "out of memory");
+}
+
+static void on_forget_layout(struct served *served, uint32_t number)
+{
+	engine_plan_unref(served->layouts[number]);
+	served->layouts[number] = NULL;
+}
+
+static struct served_owner *owner_of(struct served *served, uint64_t number)
+{
+	struct served_owner *owner;
+
+	LIST_FOREACH(owner, &served->owners, entry)
+		if (owner->number == number)
+			return owner;
+	owner = calloc(1, sizeof *owner);
+	if (!owner)
+		served_die(served, "out of memory");
+	owner->number = number;
+	engine_owner_init(&owner->owner);
+	LIST_INSERT_HEAD(&served->owners, owner, entry);
+	return owner;
+}
+
+static struct engine_stream *stream_of(struct served *served, uint32_t number, uint64_t owner)
+{
+	struct served_stream *stream;
+
+	served->streams =
+	    grow(served, served->streams, &served->n_streams, number, sizeof(struct served_stream));
+	stream = &served->streams[number];
+	if (stream->stream)
+		return stream->stream;
+	stream->owner = owner_of(served, owner);
+	stream->stream = engine_stream_new(served->engine, &stream->owner->owner);
+	if (!stream->stream)
+		served_die(served, "out of memory");
+	return stream->stream;
+}
+
+static void free_stream(struct served *served, uint32_t number)
+{
+	struct served_stream *stream = &served->streams[number];
+
+	engine_stream_free(served->engine, stream->stream);
+	if (stream->owner->owner.streams == 0) {
+		engine_owner_deinit(&stream->owner->owner);
+		LIST_REMOVE(stream->owner, entry);
+		free(stream->owner);
+	}
+	*stream = (struct served_stream){ 0 };
+}
+
+/* Tells the front of memory whose pins are lost, which it cannot see. Returns false, so that all are asked.
+ */
+static bool tell_pins(struct engine_memory *memory, void *arg)
+{
+	struct wire_number message = { { sizeof message, WIRE_PINS_LOST }, 0, 0 };
+	struct served *served = arg;
+
+	if (!memory->backing || !atomic_load(&memory->backing->is_lost))
+		return false;
+	while (atomic_load(&served->memories[message.number]) != memory)
+		if (++message.number == atomic_load(&served->memories_end))
+			return false;
+	if (buffer_append(&served->out, &message, sizeof message) < 0)
+		served_die(served, "out of memory");
+	return false;
+}
+
+/* Does so for the memory of a job that failed, or of those moves of a batch that did. */
+static void tell_job_pins(struct served *served, const struct engine_job *job)
+{
+	memory_is(job->signal.memory, tell_pins, served);
+	if (!job->moves)
+		move_any_memory(&job->move, tell_pins, served);
+	if (job->blocks)
+		blocks_any_memory(job->blocks, tell_pins, served);
+	for (uint32_t i = 0; job->moves && i < job->n_moves; i++)
+		if (job->moves[i].status == STATUS_DEVICE)
+			move_any_memory(&job->moves[i], tell_pins, served);
+}
+
+/* engine_reap calls this. */
+static void on_done(struct engine_job *engine_job)
+{
+	struct served_job *job = (struct served_job *)engine_job;
+	struct served *served = job->served;
+
+	if (engine_job->status == STATUS_DEVICE)
+		tell_job_pins(served, engine_job);
+	if (served_job_write(served, job) < 0)
+		served_die(served, "out of memory");
+	atomic_fetch_add(&served->ended, 1);
+	served->jobs[job->number] = NULL;
+	served->under_way--;
+	served_job_free(job);
+}
+
+static void on_job(struct served *served, const struct wire_job *wire)
+{
+	struct engine_stream *stream = stream_of(served, wire->stream, wire->owner);
+	struct served_job *job = served_job_new(served, wire);
+
+	if (!job)
+		served_die(served, "out of memory");
+	job->job.on_done = on_done;
+	served->jobs = grow(served, served->jobs, &served->n_jobs, job->number, sizeof(struct served_job *));
+	served->jobs[job->number] = job;
+	served->under_way++;
+	engine_submit(served->engine, stream, &job->job);
+}
+
+/* Nothing is asked of the engine once the front does not wait any more: what it was told has to stay true. */
+static void on_cancel(struct served *served, const struct wire_number *message)
+{
+	struct served_job *job = message->number < served->n_jobs ? served->jobs[message->number] : NULL;
+	unsigned asked = message->cancel, taken = asked | CANCEL_TAKEN;
+	bool is_done;
+
+	if (!atomic_compare_exchange_strong(&served->shared->cancel, &asked, taken))
+		return;
+	is_done = job && engine_cancel(served->engine, served->streams[job->stream].stream, &job->job);
+	/* A front that has given up may have asked for something else meanwhile. */
+	if (atomic_compare_exchange_strong(&served->shared->cancel, &taken,
+	                                   message->cancel | (is_done ? CANCEL_DONE : CANCEL_REFUSED)))
+		shared_wake(&served->shared->cancel);
+}
+
+static void on_message(struct served *served, const struct wire_head *head)
+{
+	const struct wire_number *number = (const void *)head;
+
+	switch (head->kind) {
+	case WIRE_LAYOUT:
+		on_layout(served, (const void *)head);
+		break;
+	case WIRE_FORGET_LAYOUT:
+		on_forget_layout(served, number->number);
+		break;
+	case WIRE_JOB:
+		on_job(served, (const void *)head);
+		break;
+	case WIRE_CANCEL:
+		on_cancel(served, number);
+		break;
+	case WIRE_CANCEL_STREAM:
+		engine_stream_cancel(served->engine, served->streams[number->number].stream);
+		break;
+	case WIRE_FREE_STREAM:
+		free_stream(served, number->number);
+		break;
+	default:
+		served_die(served, "the front has sent what makes no sense");
+	}
+}
+
+/* ---- The rings ---------------------------------------------------------------------------------------- */
+
+/* Wakes the front if it sleeps, when something has come back or there is room for more. */
+static void wake_front(struct served *served)
+{
+	const uint64_t one = 1;
+	ssize_t n;
+
+	if (!atomic_load(&served->shared->front_sleeps) ||
+	    !atomic_exchange(&served->shared->front_sleeps, false))
+		return;
+	n = write(served->doorbell, &one, sizeof one);
+	(void)n;
+}
+
+static void drop(struct served *served, size_t size)
+{
+	if (ring_drop(&served->from_front, size))
+		wake_front(served);
+}
+
+/* Gathers a message that the ring may not hold at once. */
+static bool collect(struct served *served)
+{
+	size_t n;
+	const char *data = ring_peek(&served->from_front, &n);
+	const size_t has = buffer_len(&served->in);
+	const struct wire_head *head = has > 0 ? (const void *)served->in.data : (const void *)data;
+	const size_t size = head->size;
+
+	n = n < size - has ? n : size - has;
+	if (n == 0)
+		return false;
+	if (buffer_append(&served->in, data, n) < 0)
+		served_die(served, "out of memory");
+	drop(served, n);
+	if (has + n < size)
+		return true;
+	on_message(served, (const void *)served->in.data);
+	buffer_consume(&served->in, size, KEEP_BYTES);
+	return true;
+}
+
+/* Does what the next message asks for. Returns false if none has come completely. */
+static bool take_message(struct served *served)
+{
+	const struct wire_head *head;
+	size_t n;
+
+	head = (const void *)ring_peek(&served->from_front, &n);
+	if (buffer_len(&served->in) > 0)
+		return collect(served);
+	if (n < sizeof *head)
+		return false;
+	if (head->size > RING_ROOM / 2)
+		return collect(served);
+	if (n < head->size)
+		return false;
+	n = head->size;
+	on_message(served, head);
+	drop(served, n);
+	return true;
+}
+
+/* Writes what has come back, as far as there is room; the rest when the front has made some. */
+static void flush(struct served *served)
+{
+	bool any = false;
+
+	while (buffer_len(&served->out) > 0) {
+		const size_t n = ring_write(&served->to_front, served->out.data + served->out.start,
+		                            buffer_len(&served->out));
+
+		any |= n > 0;
+		buffer_consume(&served->out, n, KEEP_BYTES);
+		if (n == 0 && ring_wait_for_room(&served->to_front))
+			break;
+	}
+	if (any)
+		wake_front(served);
+}
+
 /* ---- The main thread ---------------------------------------------------------------------------------- */
 
 _Noreturn void served_die(struct served *served, const char *why)
@@ -164,7 +437,7 @@ _Noreturn void served_die(struct served *served, const char *why)
 	_exit(1);
 }
 
-/* Its jobs end first: the front learns which of them had begun. */
+/* Ends the process, after the jobs: the front learns which of them had begun. */
 static _Noreturn void lose(struct served *served)
 {
 	const uint64_t until_ns = clock_ns() + LOST_NS;
@@ -174,7 +447,7 @@ static _Noreturn void lose(struct served *served)
 
 		engine_drive(served->engine, 0);
 		engine_reap(served->engine);
-		served_flush(served);
+		flush(served);
 		atomic_store(&served->shared->child_sleeps, true);
 		if (served->under_way > 0 || buffer_len(&served->out) > 0)
 			shared_sleep(&served->shared->bell, bell, 1000000);
@@ -205,7 +478,7 @@ static void tell(struct shared_stats *to, const struct engine_cache_stats *stats
 	atomic_store(&to->entries, stats->entries);
 }
 
-/* Also adopts the number of plans that the front wants kept. */
+/* Writes the counts, and adopts the number of plans that the front wants kept. */
 static void write_stats(struct served *served)
 {
 	const uint64_t plans = atomic_load(&served->shared->keep_plans);
@@ -222,24 +495,24 @@ static void write_stats(struct served *served)
 	served->kept_plans = plans;
 }
 
-/* Whether there was anything to do. */
+/* Returns true if there was anything to do. */
 static bool work(struct served *served)
 {
 	const uint32_t before = served->under_way;
 	int n = 0;
 
-	while (n < MOST_MESSAGES && served_take_message(served))
+	while (n < MOST_MESSAGES && take_message(served))
 		n++;
 	if (n > 0)
 		engine_reap(served->engine);
-	served_flush(served);
+	flush(served);
 	if (engine_drive(served->engine, served->under_way > 0 ? DRIVE_NS : 0)) {
 		engine_reap(served->engine);
-		served_flush(served);
+		flush(served);
 		engine_drive(served->engine, 0);
 	}
 	engine_reap(served->engine);
-	served_flush(served);
+	flush(served);
 	answer_probe(served);
 	if (clock_ns() - served->stats_ns > STATS_NS)
 		write_stats(served);
@@ -253,7 +526,7 @@ static bool has_news(const struct served *served, unsigned bell)
 	return atomic_load(&served->shared->bell) != bell || atomic_load(&served->is_closing);
 }
 
-/* has_worked: since the last wait. */
+/* has_worked says that there was something to do since the last wait. */
 static void wait_for_work(struct served *served, unsigned bell, bool spins, bool has_worked)
 {
 	const uint64_t awake_ns = served->gap_ns < MOST_AWAKE_NS ? MOST_AWAKE_NS : AWAKE_NS;
@@ -280,12 +553,12 @@ static bool is_empty(const struct served *served)
 	return served->under_way == 0 && atomic_load(&served->engine->memories) == 0;
 }
 
-/* Streams of the front that it has not freed are none of its jobs any more. */
+/* Streams that the front has not freed have no jobs any more. */
 static void close_engine(struct served *served)
 {
 	for (uint32_t i = 0; i < served->n_streams; i++)
 		if (served->streams[i].stream)
-			served_free_stream(served, i);
+			free_stream(served, i);
 	for (uint32_t i = 0; i < served->n_layouts; i++)
 		engine_plan_unref(served->layouts[i]);
 	free(served->layouts);
@@ -313,7 +586,7 @@ static void serve(struct served *served)
 			has_worked = false;
 		}
 	}
-	while (served_take_message(served))
+	while (take_message(served))
 		continue;
 	engine_reap(served->engine);
 	if (!is_empty(served))

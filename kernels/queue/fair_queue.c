@@ -15,7 +15,7 @@ void fair_queue_init(struct fair_queue *fair_queue)
 	fair_queue->now = 0;
 }
 
-/* Whether all of the owner's streams in the queue are background. */
+/* Returns whether all of the owner's streams in the queue are background. */
 static bool is_background(const struct engine_owner *owner)
 {
 	const struct fair_stream *first = TAILQ_FIRST(&owner->ready);
@@ -38,7 +38,7 @@ void fair_queue_add(struct fair_queue *fair_queue, struct fair_stream *stream)
 	stream->queued = true;
 }
 
-/* Least first. */
+/* Returns a rank that is less for streams that go first. */
 static int rank_of(const struct fair_stream *stream)
 {
 	switch (stream->priority) {
@@ -126,7 +126,7 @@ void fair_queue_charge(struct fair_queue *fair_queue, struct engine_owner *owner
 	place(fair_queue, owner);
 }
 
-/* After all that had no more time. */
+/* Puts the owner after all that had no more time. */
 static void place(struct fair_queue *fair_queue, struct engine_owner *owner)
 {
 	struct engine_owner *before;
@@ -136,4 +136,53 @@ static void place(struct fair_queue *fair_queue, struct engine_owner *owner)
 			return;
 		}
 	TAILQ_INSERT_HEAD(&fair_queue->owners, owner, entry);
+}
+
+/* ---- Lists of jobs ---------------------------------------------------------------------------------- */
+
+bool job_list_has(const struct job_list *list, const struct engine_job *wanted)
+{
+	const struct engine_job *job = list->first;
+
+	while (job && job != wanted)
+		job = job->next;
+	return job != NULL;
+}
+
+bool job_list_remove(struct job_list *list, struct engine_job *job)
+{
+	struct engine_job **at = &list->first;
+
+	while (*at && *at != job)
+		at = &(*at)->next;
+	if (!*at)
+		return false;
+	*at = job->next;
+	if (!*at)
+		list->end = at;
+	return true;
+}
+
+void job_end_all(struct engine_job *job, int status)
+{
+	job->status = status;
+	for (uint32_t i = 0; job->moves && i < job->n_moves; i++)
+		job->moves[i].status = status;
+}
+
+void job_list_end_all(struct job_list *list, int status)
+{
+	for (struct engine_job *job = list->first; job; job = job->next)
+		if (job->status == 0)
+			job_end_all(job, status);
+}
+
+void jobs_call_back(struct engine_job *first)
+{
+	while (first) {
+		struct engine_job *next = first->next;
+
+		first->on_done(first);
+		first = next;
+	}
 }

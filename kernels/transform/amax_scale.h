@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From the largest magnitude of a block to its scale and the inverse of that, on the host and on the device.
+/* The scale of a block and its inverse are computed from the block's largest magnitude, on the host and on
+ * the device.
  *
  * The magnitude of a floating number, as an integer of the bits below its sign, is ordered as its value is,
  * with infinity above all numbers and NaN above infinity. So the largest of a block is the same in whichever
@@ -22,10 +23,10 @@ struct amax_scale {
 	float scale, inverse;
 };
 
-/* What scales are made by. */
+/* Scales are made by this rule. */
 struct amax_rule {
-	uint32_t least; /* the bits of the magnitude that a block's is taken to have at least */
-	float largest;  /* finite value of the destination's type */
+	uint32_t least; /* bits of the least magnitude; smaller ones are taken for it */
+	float largest;  /* largest finite value of the destination's type */
 	bool power_of_two;
 };
 
@@ -50,7 +51,7 @@ AMAX_FN uint32_t amax_bits_of(float value)
 	return bits;
 }
 
-/* The bits of a scale. magnitude: the bits of the largest of a block, as a float32. */
+/* Returns the bits of a scale. magnitude has the bits of the largest of a block, as a float32. */
 AMAX_FN uint32_t amax_scale_bits(const struct amax_rule *rule, uint32_t magnitude)
 {
 	uint32_t bits;
@@ -77,7 +78,8 @@ AMAX_FN struct amax_scale amax_scale_of(const struct amax_rule *rule, uint32_t m
 	return scale;
 }
 
-/* The biased exponent of a power of two, as E8M0 has it; 0 means 2^-127 there, which is no scale's. */
+/* Returns the biased exponent of a power of two, as E8M0 has it. 0 means 2^-127 there, which is no scale's.
+ */
 AMAX_FN uint8_t amax_exponent_of(float value)
 {
 	const uint32_t exponent = amax_bits_of(value) >> 23;

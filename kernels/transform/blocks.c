@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Checks lists of blocks. Stretches are computed in 128 bits, where no sum of theirs overflows; regular
- * layouts are treated as repeated ones (overlap.h). */
+ * layouts are treated as repeated ones (overlap.h).
+ */
 #include "blocks.h"
 
+#include <endian.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "layer_aliases.h"
 #include "layer_table.h"
 #include "proto/overlap.h"
 
@@ -21,25 +23,18 @@ static int check_apart(const struct engine_blocks *blocks, const struct transfor
                        const struct tensor_place *dst, int64_t *sorted, struct error *err);
 static int check_sides(const struct engine_blocks *blocks, const struct transform *t,
                        const struct tensor_place *dst, const struct tensor_place *src, struct error *err);
+static bool is_one_pool(const struct engine_blocks *blocks, const struct transform *t,
+                        const struct tensor_place *dst, const struct tensor_place *src);
 
-static uint64_t dst_count(const struct engine_blocks *blocks)
-{
-	return blocks->scatter ? blocks->limit : blocks->n;
-}
-
-static uint64_t src_count(const struct engine_blocks *blocks)
-{
-	return blocks->scatter ? blocks->n : blocks->limit;
-}
-
-/* Of n > 0 blocks of a layer, from its block 0. */
+/* Returns the stretch of n > 0 blocks of a layer, from its block 0. */
 static struct stretch layer_stretch(const struct engine_blocks_side *side, uint64_t n,
                                     struct tensor_extent extent)
 {
 	return (struct stretch){ extent.low, int128_product(n - 1, side->step) + extent.high };
 }
 
-/* Of n > 0 blocks in every layer, with block 0 of the side at offset, from the first byte of its region. */
+/* Returns the stretch of n > 0 blocks in every layer, with block 0 of the side at offset, from the first byte
+ * of its region. */
 static struct stretch stretch_of(const struct engine_blocks_side *side, uint64_t n, uint32_t layers,
                                  struct tensor_extent extent, uint64_t offset)
 {
@@ -71,13 +66,13 @@ struct engine_memory *blocks_memory(const struct engine_blocks_side *side, uint3
 	return side->table ? side->table->memories[layer] : the_move;
 }
 
-/* Bytes that the move's offset adds to each entry. */
+/* Returns the bytes that the move's offset adds to each entry. */
 static uint64_t added(const struct engine_blocks_side *side, const struct tensor_place *place)
 {
 	return place->offset - side->table->places[0].at.offset;
 }
 
-/* Of n > 0 blocks of a layer, from its entry's place. */
+/* Returns the stretch of n > 0 blocks of a layer, from its entry's place. */
 static struct stretch entry_stretch(const struct engine_blocks_side *side, uint64_t n,
                                     struct tensor_extent extent, const struct tensor_place *place)
 {
@@ -91,18 +86,25 @@ uint64_t blocks_default_step(struct tensor_extent extent)
 	return (uint64_t)extent.high - (uint64_t)extent.low;
 }
 
-int blocks_default_limit(struct engine_blocks *blocks, struct tensor_extent extent,
+/* Returns what a request calls the limit of an indexed side. */
+static const char *limit_name(const struct engine_blocks *blocks, bool is_dst)
+{
+	return blocks->pairs && is_dst ? "dst_limit" : "limit";
+}
+
+int blocks_default_limit(struct engine_blocks *blocks, bool is_dst, struct tensor_extent extent,
                          const struct tensor_place *place, struct error *err)
 {
-	const struct engine_blocks_side *side = blocks->scatter ? &blocks->dst : &blocks->src;
-	const char *name = blocks->scatter ? "dst" : "src";
+	const struct engine_blocks_side *side = is_dst ? &blocks->dst : &blocks->src;
+	const char *name = is_dst ? "dst" : "src";
 	int128 room, most;
 	int r;
 
 	if (side->step == 0)
 		return error_set(
 		    err, STATUS_INVALID_ARGUMENT,
-		    "limit: missing; with a %s_step of 0 the region could hold any number of blocks", name);
+		    "%s: missing; with a %s_step of 0 the region could hold any number of blocks",
+		    limit_name(blocks, is_dst), name);
 	r = check_range(name, blocks, side, 1, extent, place, err);
 	if (r < 0)
 		return r;
@@ -112,7 +114,8 @@ int blocks_default_limit(struct engine_blocks *blocks, struct tensor_extent exte
 	else
 		room = place->size - stretch_of(side, 1, blocks->layers, extent, place->offset).high;
 	most = 1 + (room < 0 ? 0 : room / side->step);
-	blocks->limit = most > UINT64_MAX ? UINT64_MAX : (uint64_t)most;
+	*(blocks->pairs && is_dst ? &blocks->dst_limit : &blocks->limit) =
+	    most > UINT64_MAX ? UINT64_MAX : (uint64_t)most;
 	return 0;
 }
 
@@ -129,25 +132,25 @@ uint64_t blocks_side_bits(const struct engine_blocks_side *side, uint64_t n, uin
 
 uint64_t blocks_bits(const struct engine_blocks *blocks, uint64_t dst, uint64_t src)
 {
-	return dst | src | blocks_side_bits(&blocks->dst, dst_count(blocks), blocks->layers) |
-	       blocks_side_bits(&blocks->src, src_count(blocks), blocks->layers);
+	return dst | src | blocks_side_bits(&blocks->dst, blocks_dst_count(blocks), blocks->layers) |
+	       blocks_side_bits(&blocks->src, blocks_src_count(blocks), blocks->layers);
 }
 
 /* ---- Where the blocks lie ---------------------------------------------------------------------------- */
 
-int blocks_check(const struct engine_blocks *blocks, const struct transform *t,
-                 const struct tensor_place *dst, const struct tensor_place *src, int64_t *sorted,
-                 struct error *err)
+int blocks_check(struct engine_blocks *blocks, const struct transform *t, const struct tensor_place *dst,
+                 const struct tensor_place *src, int64_t *sorted, struct error *err)
 {
-	int r = check_range("dst", blocks, &blocks->dst, dst_count(blocks), t->dst_extent, dst, err);
+	int r = check_range("dst", blocks, &blocks->dst, blocks_dst_count(blocks), t->dst_extent, dst, err);
 
 	if (r == 0)
-		r = check_range("src", blocks, &blocks->src, src_count(blocks), t->src_extent, src, err);
+		r = check_range("src", blocks, &blocks->src, blocks_src_count(blocks), t->src_extent, src,
+		                err);
 	if (r == 0)
 		r = check_work(blocks, t, err);
 	if (r == 0)
 		r = check_apart(blocks, t, dst, sorted, err);
-	if (r == 0)
+	if (r == 0 && !(blocks->is_one_pool = is_one_pool(blocks, t, dst, src)))
 		r = check_sides(blocks, t, dst, src, err);
 	return r;
 }
@@ -222,14 +225,8 @@ static int check_repeated(const struct transform *t, const struct overlap_repeat
 	}
 }
 
-static int compare_offsets(const void *a, const void *b)
-{
-	const int64_t *left = a, *right = b;
-
-	return (*left > *right) - (*left < *right);
-}
-
-/* Layers sorted by where they lie, the least distance of two and whether all are the same. */
+/* Returns the least distance of two layers, which are sorted by where they lie, and sets if all are the same.
+ */
 static int128 least_distance(const int64_t *sorted, uint32_t layers, bool *ret_regular)
 {
 	int128 least = (int128)sorted[1] - sorted[0];
@@ -245,7 +242,7 @@ static int128 least_distance(const int64_t *sorted, uint32_t layers, bool *ret_r
 	return least;
 }
 
-/* Whether layers, sorted, are groups of equally many, evenly spaced within each and from one to the next: as
+/* Tells if sorted layers are groups of equally many, evenly spaced within each and from one to the next, as
  * the keys and values of layers are, if both count as layers. */
 static bool find_groups(const int64_t *sorted, uint32_t layers, struct overlap_repeat ret[2])
 {
@@ -269,13 +266,13 @@ static int check_layer_list(const struct engine_blocks *blocks, const struct tra
                             struct error *err)
 {
 	const uint32_t layers = blocks->layers;
-	const uint64_t n = dst_count(blocks), block = blocks_default_step(t->dst_extent);
+	const uint64_t n = blocks_dst_count(blocks), block = blocks_default_step(t->dst_extent);
 	struct overlap_repeat repeat[3] = { { n, blocks->dst.step }, { layers, 0 } };
 	int128 least, reach;
 	bool is_regular;
 
 	memcpy(sorted, blocks->dst.layers, layers * sizeof *sorted);
-	qsort(sorted, layers, sizeof *sorted, compare_offsets);
+	layers_sort(sorted, layers);
 	least = least_distance(sorted, layers, &is_regular);
 	if (is_regular) {
 		repeat[1].step = (uint64_t)least;
@@ -297,23 +294,24 @@ static int check_layer_list(const struct engine_blocks *blocks, const struct tra
 	    (uint64_t)least, (uint64_t)reach, block);
 }
 
-/* Blocks of a layer first, so that an error says what is too near to what. */
+/* Blocks of a layer are checked first, so that an error says what is too near to what. */
 static int check_apart(const struct engine_blocks *blocks, const struct transform *t,
                        const struct tensor_place *dst, int64_t *sorted, struct error *err)
 {
-	const struct overlap_repeat repeat[] = { { dst_count(blocks), blocks->dst.step },
+	const struct overlap_repeat repeat[] = { { blocks_dst_count(blocks), blocks->dst.step },
 		                                 { blocks->layers, blocks->dst.layer_step } };
 	int r;
 
-	if (t->count == 0 || dst_count(blocks) == 0)
+	if (t->count == 0 || blocks_dst_count(blocks) == 0)
 		return 0;
 	r = check_repeated(t, repeat, 1, "dst_step", err);
 	if (r < 0 || blocks->layers == 1)
 		return r;
 	if (blocks->dst.table)
 		return layer_table_check_apart(
-		    blocks->dst.table, t, entry_stretch(&blocks->dst, dst_count(blocks), t->dst_extent, dst),
-		    dst_count(blocks), blocks->dst.step, err);
+		    blocks->dst.table, t,
+		    entry_stretch(&blocks->dst, blocks_dst_count(blocks), t->dst_extent, dst),
+		    blocks_dst_count(blocks), blocks->dst.step, err);
 	if (blocks->dst.layers)
 		return check_layer_list(blocks, t, sorted, err);
 	return check_repeated(t, repeat, 2, "dst_layer_step", err);
@@ -321,7 +319,7 @@ static int check_apart(const struct engine_blocks *blocks, const struct transfor
 
 /* ---- Two places in one memory -------------------------------------------------------------------------- */
 
-/* A side without a table: all of it. */
+/* A side without a table is compared as a whole. */
 struct whole {
 	const struct tensor_place *place;
 	struct stretch stretch; /* in its memory */
@@ -344,7 +342,7 @@ static int refuse_wholes(struct stretch to, struct stretch from, struct error *e
 	    (uint64_t)to.low, (uint64_t)to.high, (uint64_t)from.low, (uint64_t)from.high);
 }
 
-/* The entries of a table and something on the other side: one that meets it is enough to say so. */
+/* Checks the entries of a table against something on the other side. The error names one that meets it. */
 static int check_entries(const char *side, const struct layer_table *table, struct stretch of_layer,
                          const struct whole *other, const char *what, struct error *err)
 {
@@ -395,7 +393,7 @@ static int check_tables(struct layer_table *dst, struct stretch of_dst, const st
 static int check_sides(const struct engine_blocks *blocks, const struct transform *t,
                        const struct tensor_place *dst, const struct tensor_place *src, struct error *err)
 {
-	const uint64_t n_dst = dst_count(blocks), n_src = src_count(blocks);
+	const uint64_t n_dst = blocks_dst_count(blocks), n_src = blocks_src_count(blocks);
 	struct stretch of_dst, of_src;
 	struct whole to, from;
 
@@ -422,13 +420,67 @@ static int check_sides(const struct engine_blocks *blocks, const struct transfor
 	                     stretch_shift(from.stretch, -(int128)src->base), err);
 }
 
+/* Two tables may have the same places, as those that one request sends. */
+static bool are_same_tables(const struct layer_table *a, const struct layer_table *b)
+{
+	if (a == b || !a || !b || a->n != b->n)
+		return a == b;
+	for (uint32_t i = 0; i < a->n; i++)
+		if (!places_in_one_memory(&a->places[i].at, &b->places[i].at) ||
+		    layer_position(a, i) != layer_position(b, i))
+			return false;
+	return true;
+}
+
+static bool are_same_layers(const struct engine_blocks *blocks)
+{
+	const struct engine_blocks_side *dst = &blocks->dst, *src = &blocks->src;
+
+	if (dst->table || src->table)
+		return are_same_tables(dst->table, src->table);
+	if (!dst->layers && !src->layers)
+		return blocks->layers == 1 || dst->layer_step == src->layer_step;
+	return dst->layers && src->layers &&
+	       memcmp(dst->layers, src->layers, blocks->layers * sizeof *dst->layers) == 0;
+}
+
+/* Returns whether the elements of a block of dst take the bytes of one of src. */
+static bool are_same_blocks(const struct tensor_layout *dst, const struct tensor_layout *src)
+{
+	const size_t bytes = (size_t)dst->rank * sizeof *dst->shape;
+
+	return dtype_size(dst->dtype) == dtype_size(src->dtype) && dst->rank == src->rank &&
+	       memcmp(dst->shape, src->shape, bytes) == 0 && memcmp(dst->stride, src->stride, bytes) == 0;
+}
+
+/* Returns whether the sides are the same blocks, of which check_apart has found that none shares bytes with
+ * another. */
+static bool is_one_pool(const struct engine_blocks *blocks, const struct transform *t,
+                        const struct tensor_place *dst, const struct tensor_place *src)
+{
+	return blocks->pairs && t->count > 0 && blocks->limit == blocks->dst_limit &&
+	       places_in_one_memory(dst, src) && dst->base + dst->offset == src->base + src->offset &&
+	       blocks->dst.step == blocks->src.step && are_same_blocks(&t->dst_layout, &t->src_layout) &&
+	       are_same_layers(blocks);
+}
+
 /* ---- A list in a region -------------------------------------------------------------------------------- */
+
+int blocks_check_unread(const struct engine_blocks *blocks, struct error *err)
+{
+	if (!blocks->is_one_pool || blocks->n == 0)
+		return 0;
+	return error_set(
+	    err, STATUS_OVERLAP,
+	    "index_at: dst and src are the same blocks, and a list in a region, which may change, "
+	    "does not prove that none is read and written; send the list in the message");
+}
 
 int blocks_check_index(const struct engine_blocks *blocks, const struct transform *t,
                        const struct tensor_place *dst, const struct tensor_place *place, struct error *err)
 {
-	const uint32_t size = blocks->index_bytes;
-	const int128 end = place->offset + int128_product(blocks->n, size);
+	const uint32_t size = blocks->index_bytes, entry = blocks_entry_bytes(blocks);
+	const int128 end = place->offset + int128_product(blocks->n, entry);
 	const struct whole list = { place, { (int128)place->base + place->offset, place->base + end } };
 	struct stretch to;
 
@@ -436,23 +488,199 @@ int blocks_check_index(const struct engine_blocks *blocks, const struct transfor
 		return error_set(err, STATUS_OUT_OF_RANGE,
 		                 "index_at: %" PRIu64 " entries of %" PRIu32 " bytes from byte %" PRIu64
 		                 " exceed a region of %" PRIu64 " bytes",
-		                 blocks->n, size, place->offset, place->size);
+		                 blocks->n, entry, place->offset, place->size);
 	if ((place->base + place->offset) % size)
 		return error_set(err, STATUS_INVALID_ARGUMENT,
 		                 "index_at: byte %" PRIu64 " of the region is not aligned to the %" PRIu32
-		                 " bytes of an entry",
+		                 " bytes of a number",
 		                 place->offset, size);
-	if (t->count == 0 || dst_count(blocks) == 0 || blocks->n == 0)
+	if (t->count == 0 || blocks_dst_count(blocks) == 0 || blocks->n == 0)
 		return 0;
 	if (blocks->dst.table)
-		return check_entries("dst", blocks->dst.table,
-		                     entry_stretch(&blocks->dst, dst_count(blocks), t->dst_extent, dst),
-		                     &list, "the entries at index_at", err);
-	to = stretch_of(&blocks->dst, dst_count(blocks), blocks->layers, t->dst_extent, dst->offset);
+		return check_entries(
+		    "dst", blocks->dst.table,
+		    entry_stretch(&blocks->dst, blocks_dst_count(blocks), t->dst_extent, dst), &list,
+		    "the entries at index_at", err);
+	to = stretch_of(&blocks->dst, blocks_dst_count(blocks), blocks->layers, t->dst_extent, dst->offset);
 	if (!places_meet(dst, stretch_shift(to, dst->base), place, list.stretch))
 		return 0;
 	return error_set(err, STATUS_OVERLAP,
 	                 "index_at: the entries overlap bytes [%" PRIu64 ", %" PRIu64
 	                 ") of dst's region, which are written",
 	                 (uint64_t)to.low, (uint64_t)to.high);
+}
+
+/* ---- A list that the host has -------------------------------------------------------------------------- */
+
+/* Returns a number of the list. Entry i has number i; or 2 i and 2 i + 1, with pairs. */
+static int64_t number_at(const struct engine_blocks *blocks, uint64_t i)
+{
+	const char *at = (const char *)blocks->index + i * blocks->index_bytes;
+	uint32_t half;
+	uint64_t whole;
+
+	if (blocks->index_bytes == sizeof half) {
+		memcpy(&half, at, sizeof half);
+		return (int32_t)le32toh(half);
+	}
+	memcpy(&whole, at, sizeof whole);
+	return (int64_t)le64toh(whole);
+}
+
+/* Returns the block of dst that entry i names, or -1 if the entry is passed over. */
+static int64_t dst_at(const struct engine_blocks *blocks, uint64_t i)
+{
+	if (!blocks->pairs)
+		return number_at(blocks, i);
+	return number_at(blocks, 2 * i) == -1 ? -1 : number_at(blocks, 2 * i + 1);
+}
+
+/* Returns the slot of an entry in a table of 2^bits. */
+static uint32_t slot_of(uint64_t entry, uint64_t seed, int bits)
+{
+	const unsigned __int128 mixed =
+	    (unsigned __int128)(entry ^ seed) * (seed * UINT64_C(0x9e3779b97f4a7c15) | 1);
+
+	return (uint32_t)(((uint64_t)mixed ^ (uint64_t)(mixed >> 64)) >> (64 - bits));
+}
+
+static int bits_of(uint64_t n)
+{
+	int bits = 1;
+
+	while (UINT64_C(1) << bits < 2 * n)
+		bits++;
+	return bits;
+}
+
+size_t blocks_slots(uint64_t n)
+{
+	return (size_t)1 << bits_of(n);
+}
+
+/* Returns what errors call number i of the list. */
+static const char *number_name(const struct engine_blocks *blocks, uint64_t i, char name[40])
+{
+	if (blocks->pairs)
+		snprintf(name, 40, "index[%" PRIu64 "][%d]", i / 2, (int)(i % 2));
+	else
+		snprintf(name, 40, "index[%" PRIu64 "]", i);
+	return name;
+}
+
+/* Returns the slot of the entry that names a block of dst, or the empty one where it would be. */
+static uint32_t find_slot(const struct engine_blocks *blocks, uint64_t seed, const uint32_t *slot,
+                          int64_t block)
+{
+	const int bits = bits_of(blocks->n);
+	uint32_t s = slot_of((uint64_t)block, seed, bits);
+
+	while (slot[s] && dst_at(blocks, slot[s] - 1) != block)
+		s = (s + 1) & ((UINT32_C(1) << bits) - 1);
+	return s;
+}
+
+/* Refuses a list with a block of dst that is there twice; the error names the first two. */
+static int check_twice(const struct engine_blocks *blocks, uint64_t seed, uint32_t *slot, struct error *err)
+{
+	memset(slot, 0, sizeof *slot << bits_of(blocks->n));
+	for (uint32_t i = 0; i < blocks->n; i++) {
+		const int64_t block = dst_at(blocks, i);
+		char second[40], first[40];
+		uint32_t s;
+
+		if (block == -1)
+			continue;
+		s = find_slot(blocks, seed, slot, block);
+		if (slot[s])
+			return error_set(
+			    err, STATUS_OVERLAP,
+			    "%s: %" PRId64 ", as %s: two blocks would be written to the same place in dst",
+			    number_name(blocks, blocks->pairs ? 2 * (uint64_t)i + 1 : i, second), block,
+			    number_name(blocks, blocks->pairs ? 2 * (uint64_t)slot[s] - 1 : slot[s] - 1,
+			                first));
+		slot[s] = i + 1;
+	}
+	return 0;
+}
+
+/* Refuses a list of pairs in one pool if a block that is read is one that is written. check_twice has filled
+ * the slots. */
+static int check_pool(const struct engine_blocks *blocks, uint64_t seed, const uint32_t *slot,
+                      struct error *err)
+{
+	for (uint32_t i = 0; i < blocks->n; i++) {
+		const int64_t block = number_at(blocks, 2 * (uint64_t)i);
+		uint32_t other;
+
+		if (block == -1 || dst_at(blocks, i) == -1)
+			continue;
+		other = slot[find_slot(blocks, seed, slot, block)];
+		if (other)
+			return error_set(err, STATUS_OVERLAP,
+			                 "index[%" PRIu32 "][0]: %" PRId64 ", as index[%" PRIu32
+			                 "][1]: dst and src are the same blocks, and this one would be read "
+			                 "and written",
+			                 i, block, other - 1);
+	}
+	return 0;
+}
+
+/* Tells if a block of dst is there twice, by a bit for each block. This is much faster than check_twice,
+ * where the table has room for so many bits. */
+static bool has_twice(const struct engine_blocks *blocks, uint32_t *slot)
+{
+	bool twice = false;
+
+	memset(slot, 0, (blocks_dst_count(blocks) + 31) / 32 * sizeof *slot);
+	for (uint64_t i = 0; i < blocks->n; i++) {
+		const int64_t entry = dst_at(blocks, i);
+		const uint64_t block = entry < 0 ? 0 : (uint64_t)entry;
+		const uint32_t bit = (uint32_t)(entry >= 0) << block % 32;
+
+		twice |= (slot[block / 32] & bit) != 0;
+		slot[block / 32] |= bit;
+	}
+	return twice;
+}
+
+static int check_numbers(const struct engine_blocks *blocks, struct error *err)
+{
+	const uint64_t numbers = blocks->n << blocks->pairs;
+	char name[40];
+
+	for (uint64_t i = 0; i < numbers; i++) {
+		const int64_t number = number_at(blocks, i);
+		const bool is_dst = blocks->pairs ? i % 2 : blocks->scatter;
+		const uint64_t limit = is_dst ? blocks_dst_count(blocks) : blocks_src_count(blocks);
+
+		if (number < -1 || (number >= 0 && (uint64_t)number >= limit))
+			return error_set(err, STATUS_OUT_OF_RANGE,
+			                 "%s: %" PRId64 ", but %s has %" PRIu64 " blocks (%s)",
+			                 number_name(blocks, i, name), number, is_dst ? "dst" : "src", limit,
+			                 limit_name(blocks, is_dst));
+	}
+	return 0;
+}
+
+int blocks_check_entries(const struct engine_blocks *blocks, uint64_t seed, uint32_t *slot, size_t n_slots,
+                         struct error *err)
+{
+	int r = check_numbers(blocks, err);
+
+	if (r < 0 || !blocks_dst_is_indexed(blocks))
+		return r;
+	if (!blocks->is_one_pool && blocks_dst_count(blocks) <= 8 * sizeof *slot * n_slots &&
+	    !has_twice(blocks, slot))
+		return 0;
+	r = check_twice(blocks, seed, slot, err);
+	return r == 0 && blocks->is_one_pool ? check_pool(blocks, seed, slot, err) : r;
+}
+
+int blocks_check_list(const struct engine_blocks *blocks, struct blocks_seen *seen, struct error *err)
+{
+	if (blocks->n > BLOCKS_LIST_MOST)
+		return error_set(err, STATUS_INVALID_ARGUMENT, "index: %" PRIu64 " entries, at most %d",
+		                 blocks->n, BLOCKS_LIST_MOST);
+	return blocks_check_entries(blocks, seen->seed, seen->slot, 2 * BLOCKS_LIST_MOST, err);
 }

@@ -1,22 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From the bits of one element type to those of another: the formulas, once for all engines.
+/* These formulas convert the bits of one element type to those of another. All engines use them.
  *
  * They have no branches, so that they are the same for one number and for a vector of them. Whoever includes
  * this file chooses by defining
  *
- *   LANE(name)              the functions' names
- *   LANE_FN                 what stands before them
- *   LANE_U32, I32, F32      the types of 32-bit lanes
- *   LANE_U64, I64, F64      of as many 64-bit ones; without them there is nothing of float64
- *   LANE_MASK32(c), 64      all ones where a comparison of such lanes holds
- *   LANE_BITS32(f), 64      the bits of floating-point lanes
- *   LANE_FLOAT32(u), 64     and back
- *   LANE_AS(type, x)        each lane converted as C does
+ * LANE(name)              the functions' names LANE_FN                 what stands before them LANE_U32, I32,
+ * F32      the types of 32-bit lanes LANE_U64, I64, F64      of as many 64-bit ones; without them there is
+ * nothing of float64 LANE_MASK32(c), 64      all ones where a comparison of such lanes holds LANE_BITS32(f),
+ * 64      the bits of floating-point lanes LANE_FLOAT32(u), 64     and back LANE_AS(type, x)        each lane
+ * converted as C does
  *
  * and gets functions FROM_to_TO: small formats as their bits in 32-bit lanes. All round to nearest even. A
  * NaN keeps its sign, and the leading bits of its payload, at least one of them; but bfloat16 and the 8-bit
- * formats have one NaN, with the source's sign. `clamp`: what is larger than the largest finite value becomes
- * that; else infinity, or NaN in float8_e4m3fn, which has none.
+ * formats have one NaN, with the source's sign. With `clamp`, a value beyond the largest finite one becomes
+ * that; otherwise it becomes infinity, or NaN in float8_e4m3fn, which has no infinity.
  *
  * Formats: IEEE 754 (float16, 32, 64); float8: OCP 8-bit Floating Point Specification, revision 1.0.
  */
@@ -26,7 +23,7 @@ static LANE_FN LANE_U32 LANE(select32)(LANE_U32 mask, LANE_U32 yes, LANE_U32 no)
 	return (yes & mask) | (no & ~mask);
 }
 
-/* Of magnitudes, which have no sign bit. */
+/* Compares magnitudes, which have no sign bit. */
 static LANE_FN LANE_U32 LANE(below32)(LANE_U32 a, uint32_t b)
 {
 	return LANE_MASK32((LANE_I32)a < (int32_t)b);
@@ -58,7 +55,7 @@ static LANE_FN LANE_U32 LANE(bf16_to_f32)(LANE_U32 x)
 	return x << 16;
 }
 
-/* With one NaN, as the other small formats have. */
+/* This version has one NaN, as the other small formats have. */
 static LANE_FN LANE_U32 LANE(bf16_to_f32_quiet)(LANE_U32 x)
 {
 	LANE_U32 bits = x << 16, sign = bits & UINT32_C(0x80000000);
@@ -85,9 +82,9 @@ static LANE_FN LANE_U32 LANE(e4m3_to_f32)(LANE_U32 x)
 
 /* ---- From float32 ----------------------------------------------------------------------------------- */
 
-/* magnitude, no NaN, to a format with `bits` bits of fraction: rounded where the lowest of them will be, and
- * the exponent moved by `bias`. What is smaller than `least` is subnormal there: adding `magic`, whose last
- * bit is worth as much as the format's smallest number, rounds it; magic_bits are those of magic. */
+/* Rounds magnitude, which is no NaN, to a format with `bits` bits of fraction, and moves the exponent by
+ * `bias`. A value smaller than `least` is subnormal there: adding `magic`, whose last bit is worth as much as
+ * the format's smallest number, rounds it. magic_bits are the bits of magic. */
 static LANE_FN LANE_U32 LANE(round_f32)(LANE_U32 magnitude, int bits, uint32_t bias, uint32_t least,
                                         float magic, uint32_t magic_bits)
 {
@@ -161,7 +158,7 @@ static LANE_FN LANE_U32 LANE(f32_to_f32)(LANE_U32 x, int clamp)
 
 /* ---- Between float32 and integers of up to 16 bits -------------------------------------------------- */
 
-/* Towards zero; NaN becomes 0. */
+/* Rounds towards zero. NaN becomes 0. */
 static LANE_FN LANE_I32 LANE(f32_to_int)(LANE_F32 x, float low, float high)
 {
 	LANE_U32 bits = LANE_BITS32(x) & LANE_MASK32(x == x);
@@ -176,7 +173,7 @@ static LANE_FN LANE_I32 LANE(f32_to_int)(LANE_F32 x, float low, float high)
 
 #ifdef LANE_F64
 
-/* Rounded to odd: towards zero, and where that loses something the last bit is set. What is rounded again to
+/* Rounds to odd: towards zero, and where that loses something the last bit is set. What is rounded again to
  * two bits less, or fewer, is then as if it had been rounded once. (S. Boldo, G. Melquiond: Emulation of a
  * FMA and correctly rounded sums, IEEE Transactions on Computers 57(4), 2008.) A NaN is quiet. */
 static LANE_FN LANE_U32 LANE(f64_to_odd_f32)(LANE_F64 x)
@@ -197,8 +194,8 @@ static LANE_FN LANE_U32 LANE(f64_to_odd_f32)(LANE_F64 x)
 }
 
 /* Rounds 64-bit integers to odd, so that float64 holds them: those that have more than its 53 bits lose the
- * last 11. What they are rounded to after that has less than the 40 bits that this needs. above: the bits
- * from the 53rd on, at most 11; 0: x is short. */
+ * last 11. What they are rounded to after that has less than the 40 bits that this needs. above has the bits
+ * from the 53rd on, which are at most 11; it is 0 if x is short. */
 static LANE_FN LANE_U64 LANE(whole_to_odd)(LANE_U64 x, LANE_U64 above)
 {
 	LANE_U64 lost = (0 - above) >> 53; /* 0, or 11 bits */
@@ -227,7 +224,7 @@ static LANE_FN LANE_U64 LANE(f64_to_f64)(LANE_F64 x, int clamp)
 	return clamp ? bits - (is_infinite & UINT64_C(1)) : bits;
 }
 
-/* float16 as float64, without a rounding and with its payload. */
+/* Widens float16 to float64 without rounding, and keeps a NaN's payload. */
 static LANE_FN LANE_U64 LANE(f16_to_f64)(LANE_U64 x)
 {
 	LANE_U64 magnitude = (x & UINT64_C(0x7fff)) << 42, sign = (x & UINT64_C(0x8000)) << 48;
@@ -239,7 +236,7 @@ static LANE_FN LANE_U64 LANE(f16_to_f64)(LANE_U64 x)
 	return (subnormal & is_subnormal) | (normal & ~is_subnormal) | sign;
 }
 
-/* Towards zero, in [low, high], which are whole numbers; NaN becomes 0. */
+/* Rounds towards zero and clamps to [low, high], which are whole numbers. NaN becomes 0. */
 static LANE_FN LANE_I64 LANE(f64_to_int)(LANE_F64 x, double low, double high)
 {
 	LANE_U64 bits = LANE_BITS64(x) & LANE_MASK64(x == x);

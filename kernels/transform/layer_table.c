@@ -193,14 +193,19 @@ static int compare_numbers(const void *a, const void *b)
 	return (*left > *right) - (*left < *right);
 }
 
-/* Returns whether all remainders by step are at least a block apart, around the end of a step as well. */
+void layers_sort(int64_t *layers, uint32_t n)
+{
+	qsort(layers, n, sizeof *layers, compare_numbers);
+}
+
+/* Tells if all remainders by step are at least a block apart, around the end of a step as well. */
 static bool remainders_are_apart(int64_t *layers, uint32_t n, uint64_t step, uint64_t block)
 {
 	const int64_t first = layers[0];
 
 	for (uint32_t i = 0; i < n; i++)
 		layers[i] = (int64_t)(((uint64_t)layers[i] - (uint64_t)first) % step);
-	qsort(layers, n, sizeof *layers, compare_numbers);
+	layers_sort(layers, n);
 	for (uint32_t i = 1; i < n; i++)
 		if ((uint64_t)layers[i] - (uint64_t)layers[i - 1] < block)
 			return false;
@@ -259,13 +264,13 @@ static struct layer_side side_of(const struct layer_table *table, struct stretch
 	return (struct layer_side){ .table = table, .stretch = of_layer };
 }
 
-/* What has been found of a stretch is true of all, if the regions are apart; so they mostly are. */
+/* If the regions are apart, as they mostly are, then all of them has been proven to be apart. */
 static struct stretch proven_by(enum layer_sharing sharing, struct stretch stretch)
 {
 	return sharing == LAYERS_FAR ? stretch_farthest() : stretch;
 }
 
-/* Entries in two memories. */
+/* Compares entries in two memories. */
 static enum layer_sharing compare_own(struct layer_table *table, struct stretch of_layer, uint32_t ret[2])
 {
 	const struct layer_side side = side_of(table, of_layer);
@@ -355,8 +360,8 @@ static struct stretch ways_to_meet(struct stretch of_dst, struct stretch of_src)
 	return (struct stretch){ .low = of_dst.low - of_src.high, .high = of_dst.high - of_src.low };
 }
 
-/* Both in their order. The first of src that is far enough behind a layer of dst is never before that of the
- * layer before. */
+/* Two-pointer sweep in address order: the first source entry that can meet entry d never precedes the one
+ * that was found for d - 1. */
 static bool search(const struct layer_table *dst, const struct layer_table *src, struct stretch ways,
                    uint32_t *ret_dst, uint32_t *ret_src, bool *ret_shares)
 {
@@ -393,7 +398,7 @@ static bool is_proven(const struct layer_table *dst, const struct layer_table *s
 	       stretch_is_within(of[1], dst->proven[1]);
 }
 
-/* As search, in two memories. If they are apart, dst knows how far. */
+/* Does what search does for entries in two memories. If they are apart, dst notes how far. */
 static enum layer_sharing search_beside(struct layer_table *dst, const struct layer_table *src,
                                         const struct stretch of[2], uint32_t *ret_dst, uint32_t *ret_src)
 {

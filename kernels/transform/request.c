@@ -1,24 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layouts, conversions, splits and places of requests. */
+/* Layouts, conversions, splits, places, further destinations, and lists of blocks of requests. */
 #include "request.h"
 
 #include <assert.h>
+#include <endian.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
-#include "proto/text.h"
+#include "proto/overlap.h"
+#include "proto/status.h"
+
+/* strides may be NULL. */
+static int layout_of(struct tensor_layout *ret, enum dtype dtype, const struct int_list *shape,
+                     const struct int_list *strides, const char *name, struct error *err)
+{
+	if (strides && strides->n != shape->n)
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "%s.strides: %" PRIu32 " entries, but shape has %" PRIu32, name, strides->n,
+		                 shape->n);
+	return tensor_layout_init(ret, dtype, shape->n, shape->v, strides ? strides->v : NULL, name, err);
+}
 
 int tensor_layout_of(struct tensor_layout *ret, const struct msg_tensor *tensor, const char *name,
                      struct error *err)
 {
-	bool strided = tensor->has & F(tensor, strides);
-
-	if (strided && tensor->strides.n != tensor->shape.n)
-		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "%s.strides: %" PRIu32 " entries, but shape has %" PRIu32, name,
-		                 tensor->strides.n, tensor->shape.n);
-	return tensor_layout_init(ret, tensor->dtype, tensor->shape.n, tensor->shape.v,
-	                          strided ? tensor->strides.v : NULL, name, err);
+	return layout_of(ret, tensor->dtype, &tensor->shape,
+	                 tensor->has & F(tensor, strides) ? &tensor->strides : NULL, name, err);
 }
 
 int ints_of(int64_t *ret, const struct int_list *list, bool present)
@@ -39,20 +47,14 @@ bool transform_has_operands(const struct msg_transform *params)
 static int operand_spec_of(const struct msg_operand *params, bool is_given, const char *name,
                            struct operand_spec *ret, struct error *err)
 {
-	bool strided = params->has & F(operand, strides);
-
 	ret->kind = OPERAND_NONE;
 	if (!is_given)
 		return 0;
 	ret->kind = params->has & F(operand, number) ? OPERAND_NUMBER : OPERAND_TENSOR;
 	if (ret->kind == OPERAND_NUMBER)
 		return 0;
-	if (strided && params->strides.n != params->shape.n)
-		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "%s.strides: %" PRIu32 " entries, but shape has %" PRIu32, name,
-		                 params->strides.n, params->shape.n);
-	return tensor_layout_init(&ret->layout, params->dtype, params->shape.n, params->shape.v,
-	                          strided ? params->strides.v : NULL, name, err);
+	return layout_of(&ret->layout, params->dtype, &params->shape,
+	                 params->has & F(operand, strides) ? &params->strides : NULL, name, err);
 }
 
 static double real_of(const struct scalar *number)
@@ -337,4 +339,367 @@ int request_check_word(const struct tensor_place *place, uint64_t region, const 
 		                 " is not aligned to 8 bytes",
 		                 name, place->offset, region);
 	return 0;
+}
+
+/* ---- Further destinations ------------------------------------------------------------------------------ */
+
+/* The searches for overlaps of a request may take about so many steps. */
+#define MOST_STEPS 65536
+
+#define NAME_SIZE 24 /* of "further_dst[64]" */
+
+int request_check_further(const struct msg_transform *params, struct error *err)
+{
+	if (params->further_dst.n > REQUEST_MOST_FURTHER)
+		return error_set(err, STATUS_INVALID_ARGUMENT, "further_dst: %" PRIu32 " tensors, at most %d",
+		                 params->further_dst.n, REQUEST_MOST_FURTHER);
+	if (params->has & F(transform, amax))
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "further_dst: not with amax, whose scales are of one destination");
+	return 0;
+}
+
+int request_take_further(const struct msg_tensor *dst, struct msg_tensor *further, struct error *err)
+{
+	char text[2][64];
+
+	if (further->dtype != dst->dtype)
+		return error_set(err, STATUS_INVALID_ARGUMENT, "dtype: %s, but dst has %s",
+		                 dtype_names[further->dtype], dtype_names[dst->dtype]);
+	if (further->shape.n != dst->shape.n ||
+	    memcmp(further->shape.v, dst->shape.v, dst->shape.n * sizeof *dst->shape.v) != 0)
+		return error_set(
+		    err, STATUS_INVALID_ARGUMENT, "shape: %s, but dst has %s",
+		    tensor_shape_text((int)further->shape.n, further->shape.v, text[0], sizeof text[0]),
+		    tensor_shape_text((int)dst->shape.n, dst->shape.v, text[1], sizeof text[1]));
+	if (further->has & F(tensor, split))
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "split: that of dst applies to all destinations");
+	further->has |= dst->has & F(tensor, split);
+	further->split = dst->split;
+	return 0;
+}
+
+int request_name_further(uint32_t i, struct error *err)
+{
+	const struct error said = *err;
+
+	return error_set(err, said.status, "further_dst[%" PRIu32 "]: %s", i, said.message);
+}
+
+struct msg_transform request_copy_between(const struct msg_tensor *dst, const struct msg_tensor *src)
+{
+	struct msg_transform copy = { .has = F(transform, dst) | F(transform, src),
+		                      .dst = *dst,
+		                      .src = *src };
+
+	copy.dst.has &= ~F(tensor, split);
+	copy.src.has &= ~F(tensor, split);
+	return copy;
+}
+
+/* ---- Destinations that are apart from each other ------------------------------------------------------- */
+
+static void name_destination(uint32_t i, char text[NAME_SIZE])
+{
+	if (i == 0)
+		strcpy(text, "dst");
+	else
+		snprintf(text, NAME_SIZE, "further_dst[%" PRIu32 "]", i - 1);
+}
+
+static int check_pair(const struct request_destination *of, uint32_t a, uint32_t b, struct error *err)
+{
+	char name[2][NAME_SIZE];
+	const struct transform_sides sides = { .dst = &of[a].layout,
+		                               .src = &of[b].layout,
+		                               .dst_extent = of[a].extent,
+		                               .src_extent = of[b].extent,
+		                               .dst_name = name[0] };
+
+	name_destination(a, name[0]);
+	name_destination(b, name[1]);
+	return transform_check_side(&sides, &of[a].place, &of[b].place, name[1], err);
+}
+
+int request_check_destinations(const struct request_destination *of, uint32_t n, uint64_t steps_before,
+                               struct error *err)
+{
+	int r = 0;
+
+	for (uint32_t a = 0; r == 0 && a < n; a++)
+		for (uint32_t b = a + 1; r == 0 && b < n; b++) {
+			r = check_pair(of, a, b, err);
+			if (r == 0)
+				r = request_check_effort(steps_before, err);
+		}
+	return r;
+}
+
+int request_check_effort(uint64_t steps_before, struct error *err)
+{
+	const uint64_t steps = overlap_steps() - steps_before;
+
+	if (steps < MOST_STEPS)
+		return 0;
+	return error_set(err, STATUS_QUOTA,
+	                 "further_dst: checking the destinations for overlap took %" PRIu64
+	                 " steps of the %d that a request has; send some of them in another one",
+	                 steps, MOST_STEPS);
+}
+
+/* ---- Gather and scatter: lists ------------------------------------------------------------------------- */
+
+static int64_t *copy_layers(int64_t *to, const struct bytes *list, const int64_t **ret)
+{
+	const size_t n = list->len / sizeof *to;
+
+	memcpy(to, list->data, list->len);
+	for (size_t l = 0; l < n; l++)
+		to[l] = (int64_t)le64toh((uint64_t)to[l]);
+	*ret = to;
+	return to + n;
+}
+
+size_t request_list_bytes(const struct msg_blocks *p)
+{
+	return 2 * p->dst_layers.len + p->src_layers.len + p->index.len;
+}
+
+int64_t *request_copy_lists(const struct msg_blocks *p, int64_t *words, struct engine_blocks *blocks)
+{
+	int64_t *to = words, *sorted = NULL;
+
+	if (p->has & F(blocks, dst_layers)) {
+		to = copy_layers(to, &p->dst_layers, &blocks->dst.layers);
+		sorted = to;
+		to += blocks->layers;
+	}
+	if (p->has & F(blocks, src_layers))
+		to = copy_layers(to, &p->src_layers, &blocks->src.layers);
+	if (p->has & F(blocks, index)) {
+		memcpy(to, p->index.data, p->index.len);
+		blocks->index = to;
+	}
+	return sorted;
+}
+
+int request_check_entries(const struct msg_blocks *p, struct engine_blocks *ret, struct error *err)
+{
+	const bool in_message = p->has & F(blocks, index), in_region = p->has & F(blocks, index_at);
+
+	if (p->index_dtype != DTYPE_INT32 && p->index_dtype != DTYPE_INT64)
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "index_dtype: %s, but entries must be int32 or int64",
+		                 dtype_names[p->index_dtype]);
+	ret->index_bytes = (uint8_t)dtype_size(p->index_dtype);
+	if (in_message == in_region)
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "index: %s; a list is either in the message or in a region",
+		                 in_message ? "index_at is given too" : "missing, as is index_at");
+	if (in_region != !!(p->has & F(blocks, count)))
+		return error_set(err, STATUS_INVALID_ARGUMENT, "count: %s",
+		                 in_region
+		                     ? "missing; index_at needs it"
+		                     : "given too, but the length of index says how many entries there are");
+	if (p->pairs && ret->scatter)
+		return error_set(err, STATUS_INVALID_ARGUMENT, "pairs: only a gather takes them");
+	ret->pairs = p->pairs;
+	ret->n = in_region ? p->count : p->index.len / blocks_entry_bytes(ret);
+	if (in_message && p->index.len % blocks_entry_bytes(ret))
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "index: %zu bytes is not a multiple of the %" PRIu32
+		                 " bytes of an entry (%s%s)",
+		                 p->index.len, blocks_entry_bytes(ret), p->pairs ? "two of " : "",
+		                 dtype_names[p->index_dtype]);
+	if (p->has & F(blocks, dst_limit) && !p->pairs)
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "dst_limit: %" PRIu64
+		                 ", but only a list of pairs has it; limit is that of the "
+		                 "indexed side",
+		                 p->dst_limit);
+	return 0;
+}
+
+static int check_layers(const struct request_layers *fields, uint64_t layers, struct error *err)
+{
+	const char *side = fields->side;
+
+	if (fields->has_step && fields->has_list)
+		return error_set(
+		    err, STATUS_INVALID_ARGUMENT,
+		    "%s_layers: %s_layer_step is given too; layers are either listed or evenly spaced", side,
+		    side);
+	if (fields->has_list &&
+	    (fields->list_bytes % sizeof(int64_t) || fields->list_bytes / sizeof(int64_t) != layers))
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "%s_layers: %zu bytes, but layers is %" PRIu64 " and each takes 8", side,
+		                 fields->list_bytes, layers);
+	if (layers > 1 && !fields->has_step && !fields->has_list)
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "%s_layer_step: missing, as is %s_layers, but layers is %" PRIu64, side,
+		                 side, layers);
+	return 0;
+}
+
+/* ---- Gather and scatter: tables ------------------------------------------------------------------------ */
+
+const char *request_table_name(const struct request_layers *fields)
+{
+	static const char *const names[2][2] = { { "src_places", "src_table" },
+		                                 { "dst_places", "dst_table" } };
+
+	return names[fields->side[0] == 'd'][fields->has_table];
+}
+
+int request_check_table(const struct request_layers *fields, struct error *err)
+{
+	const char *side = fields->side, *name = request_table_name(fields);
+
+	if (!request_has_table(fields))
+		return 0;
+	if (fields->has_table && fields->has_places)
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "%s_places: %s_table is given too; a table is either prepared or sent", side,
+		                 side);
+	if (fields->has_step || fields->has_list)
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "%s: %s_layer%s is given too; a table has layers", name, side,
+		                 fields->has_list ? "s" : "_step");
+	if (fields->tensor->has & F(tensor, region))
+		return error_set(err, STATUS_INVALID_ARGUMENT, "%s.region: %" PRIu64 ", but %s names regions",
+		                 side, fields->tensor->region, name);
+	return 0;
+}
+
+int request_count_layers(const struct msg_blocks *p, const struct request_layers sides[2],
+                         const uint32_t entries[2], uint32_t *ret, struct error *err)
+{
+	uint64_t layers = p->layers;
+	int r = 0;
+
+	for (int i = 1; i >= 0 && !(p->has & F(blocks, layers)); i--)
+		layers = entries[i] ? entries[i] : layers;
+	if (layers == 0 || layers > UINT32_MAX)
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "layers: %" PRIu64 ", but it must be 1 to %" PRIu32, layers, UINT32_MAX);
+	for (int i = 0; i < 2 && r == 0; i++)
+		if (!entries[i])
+			r = check_layers(&sides[i], layers, err);
+		else if (entries[i] != layers)
+			r = error_set(err, STATUS_INVALID_ARGUMENT,
+			              "%s: %" PRIu32 " entries, but there are %" PRIu64 " layers",
+			              request_table_name(&sides[i]), entries[i], layers);
+	*ret = (uint32_t)layers;
+	return r;
+}
+
+int request_check_run_places(const struct msg_plan_run *p, struct error *err)
+{
+	if (!(p->has & F(plan_run, dst)))
+		return error_set(err, STATUS_INVALID_ARGUMENT, "dst: missing, as is dst_table");
+	if (!(p->has & F(plan_run, src)))
+		return error_set(err, STATUS_INVALID_ARGUMENT, "src: missing, as is src_table");
+	return 0;
+}
+
+int request_check_run_tables(const struct msg_plan_run *p, struct error *err)
+{
+	if (!(p->has & F(plan_run, dst_table)))
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "dst_table: missing, but src_table is %" PRIu64
+		                 "; many sources have as many destinations",
+		                 p->src_table);
+	if (p->has & F(plan_run, dst))
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "dst: dst_table is given too; it has the places");
+	if (!(p->has & F(plan_run, src)) == !(p->has & F(plan_run, src_table)))
+		return error_set(err, STATUS_INVALID_ARGUMENT, "src: %s",
+		                 p->has & F(plan_run, src) ? "src_table is given too; it has the places"
+		                                           : "missing, as is src_table");
+	return 0;
+}
+
+/* ---- Gather and scatter: a block ----------------------------------------------------------------------- */
+
+struct msg_transform request_block(const struct msg_blocks *p)
+{
+	struct msg_transform transform = {
+		.dst = p->dst,
+		.src = p->src,
+		.perm = p->perm,
+		.before = p->before,
+		.after = p->after,
+		.mode = p->mode,
+		.value = p->value,
+		.cast = p->cast,
+		.scale = p->scale,
+		.bias = p->bias,
+	};
+
+	transform.has = F(transform, dst) | F(transform, src);
+	transform.has |= p->has & F(blocks, perm) ? F(transform, perm) : 0;
+	transform.has |= p->has & F(blocks, before) ? F(transform, before) : 0;
+	transform.has |= p->has & F(blocks, after) ? F(transform, after) : 0;
+	transform.has |= p->has & F(blocks, cast) ? F(transform, cast) : 0;
+	transform.has |= p->has & F(blocks, scale) ? F(transform, scale) : 0;
+	transform.has |= p->has & F(blocks, bias) ? F(transform, bias) : 0;
+	return transform;
+}
+
+/* A list moves each of its blocks by one transform. A split with an incomplete last block takes several. */
+int request_block_spec(const struct msg_transform *block, struct transform_spec *ret, struct error *err)
+{
+	struct split split;
+	int r;
+
+	if (!transform_is_split(block))
+		return transform_spec_of(block, ret, err);
+	r = transform_split_of(block, &split, err);
+	if (r < 0)
+		return r;
+	if (split.n_rests > 0)
+		return error_set(err, STATUS_UNSUPPORTED,
+		                 "%s.split: the last block is incomplete; gather and scatter take only "
+		                 "splits into complete blocks",
+		                 split.rest[0].is_src ? "src" : "dst");
+	*ret = split.spec;
+	return 0;
+}
+
+/* Returns whether the request says how many blocks an indexed side has. */
+static bool has_limit(const struct msg_blocks *p, bool is_dst)
+{
+	return (p->has & (p->pairs && is_dst ? F(blocks, dst_limit) : F(blocks, limit))) != 0;
+}
+
+int request_check_ends(const struct msg_blocks *p, const struct engine_blocks *blocks, bool dst_has_end,
+                       bool src_has_end, struct error *err)
+{
+	const bool needs_dst = blocks_dst_is_indexed(blocks) && !dst_has_end && !has_limit(p, true);
+	const bool needs_src = blocks_src_is_indexed(blocks) && !src_has_end && !has_limit(p, false);
+
+	if (!needs_dst && !needs_src)
+		return 0;
+	return error_set(err, STATUS_INVALID_ARGUMENT,
+	                 "%slimit: missing; where %s has no region, nothing else says how many blocks it has",
+	                 needs_dst && blocks->pairs ? "dst_" : "", needs_dst ? "dst" : "src");
+}
+
+int request_set_steps(const struct msg_blocks *p, const struct transform_spec *spec,
+                      const struct tensor_place *dst_place, const struct tensor_place *src_place,
+                      struct engine_blocks *blocks, struct error *err)
+{
+	const struct tensor_extent dst = tensor_extent(&spec->dst), src = tensor_extent(&spec->src);
+	int r = 0;
+
+	blocks->dst.step = p->has & F(blocks, dst_step) ? p->dst_step : blocks_default_step(dst);
+	blocks->src.step = p->has & F(blocks, src_step) ? p->src_step : blocks_default_step(src);
+	blocks->limit = p->limit;
+	blocks->dst_limit = p->dst_limit;
+	if (blocks_dst_is_indexed(blocks) && !has_limit(p, true))
+		r = blocks_default_limit(blocks, true, dst, dst_place, err);
+	if (r == 0 && blocks_src_is_indexed(blocks) && !has_limit(p, false))
+		r = blocks_default_limit(blocks, false, src, src_place, err);
+	return r;
 }

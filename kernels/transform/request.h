@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* These functions turn the fields of a request into the transform that it asks for, and check where its
- * tensors lie. They have no side effects; the caller finds the memory that the request names. */
+/* These functions turn the fields of a request into what it asks for, a transform or a list of blocks, and
+ * check where its tensors lie. They have no side effects; the caller finds the memory that the request names.
+ */
 #ifndef KERNELS_TRANSFORM_REQUEST_H
 #define KERNELS_TRANSFORM_REQUEST_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
+#include "blocks.h"
 #include "proto/schema.h"
 #include "split.h"
 #include "transform.h"
@@ -45,7 +48,7 @@ int request_refuse_places(const struct msg_transform *params, struct error *err)
 
 /* ---- Places ---------------------------------------------------------------------------------------- */
 
-/* Where the tensors of a request lie. Those that the transform does not have are ignored. */
+/* The tensors of a request lie at these places. Those that the transform does not have are ignored. */
 struct request_places {
 	struct tensor_place dst, src;
 	struct tensor_place scale, bias;
@@ -63,5 +66,105 @@ int request_check_operands(const struct request_places *places, const struct tra
  * of the memory. region is the id of the region. */
 int request_check_word(const struct tensor_place *place, uint64_t region, const char *name,
                        struct error *err);
+
+/* ---- Further destinations ------------------------------------------------------------------------------ */
+
+/* A transform has at most so many destinations beside the first. */
+#define REQUEST_MOST_FURTHER 64
+
+/* A transform may have several destinations, which are alike and apart from each other. */
+struct request_destination {
+	struct msg_tensor tensor;
+	struct tensor_layout layout;
+	struct tensor_extent extent;
+	struct tensor_place place;
+};
+
+/* Refuses more further destinations than a transform may have, and scales computed on the way (amax), which
+ * are those of one destination. */
+int request_check_further(const struct msg_transform *params, struct error *err);
+
+/* Checks that a further destination has the type and shape of dst, and gives it the splits of dst. */
+int request_take_further(const struct msg_tensor *dst, struct msg_tensor *further, struct error *err);
+
+/* Makes the error one about further destination i. Returns its status. */
+int request_name_further(uint32_t i, struct error *err);
+
+/* Checks that no two of n destinations share bytes (OVERLAP), and does what request_check_effort does. */
+int request_check_destinations(const struct request_destination *of, uint32_t n, uint64_t steps_before,
+                               struct error *err);
+
+/* Returns QUOTA if one request's searches for overlaps have taken too many steps. steps_before is what
+ * overlap_steps was before the request. */
+int request_check_effort(uint64_t steps_before, struct error *err);
+
+/* Returns the transform that copies one destination to another. Splits do not matter to it. */
+struct msg_transform request_copy_between(const struct msg_tensor *dst, const struct msg_tensor *src);
+
+/* ---- Gather and scatter -------------------------------------------------------------------------------- */
+
+/* These are one side's fields about its layers. */
+struct request_layers {
+	const char *side; /* "dst" */
+	const struct msg_tensor *tensor;
+	bool has_step, has_list, has_table, has_places;
+	size_t list_bytes;
+	uint64_t table;
+	const struct bytes *places;
+};
+
+#define REQUEST_LAYERS(p, s)                                                                                \
+	{                                                                                                   \
+		.side = #s, .tensor = &(p)->s, .has_step = (p)->has & F(blocks, s##_layer_step),            \
+		.has_list = (p)->has & F(blocks, s##_layers), .has_table = (p)->has & F(blocks, s##_table), \
+		.has_places = (p)->has & F(blocks, s##_places), .list_bytes = (p)->s##_layers.len,          \
+		.table = (p)->s##_table, .places = &(p)->s##_places                                         \
+	}
+
+/* Returns whether a side has its layers in a table, which is prepared or came with the request, and what
+ * errors call it. */
+static inline bool request_has_table(const struct request_layers *fields)
+{
+	return fields->has_table || fields->has_places;
+}
+const char *request_table_name(const struct request_layers *fields);
+
+/* Refuses a side with a table that has anything else that says where its layers lie. */
+int request_check_table(const struct request_layers *fields, struct error *err);
+
+/* Checks the layers of both sides, dst first, and sets how many there are. entries has the number of entries
+ * of each side's table, 0 for a side without one. */
+int request_count_layers(const struct msg_blocks *p, const struct request_layers sides[2],
+                         const uint32_t entries[2], uint32_t *ret, struct error *err);
+
+/* Checks which of its places a run of a plan over tables has. */
+int request_check_run_tables(const struct msg_plan_run *p, struct error *err);
+
+/* Refuses a run without tables that lacks a place. */
+int request_check_run_places(const struct msg_plan_run *p, struct error *err);
+
+/* Checks the fields about entries, and sets how many there are, whether they are pairs, and how many bytes a
+ * number has. ret->scatter is set before. */
+int request_check_entries(const struct msg_blocks *p, struct engine_blocks *ret, struct error *err);
+
+/* request_copy_lists copies the lists that came in the message, which need not be aligned, into words, and
+ * has blocks point to the copies. words has room for request_list_bytes. Returns room for as many offsets as
+ * dst has layers if dst has a list of layers, otherwise NULL. */
+size_t request_list_bytes(const struct msg_blocks *p);
+int64_t *request_copy_lists(const struct msg_blocks *p, int64_t *words, struct engine_blocks *blocks);
+
+/* request_block returns the transform that moves one block. request_block_spec sets the spec of that
+ * transform with its splits carried out, or returns UNSUPPORTED if a split's last block is incomplete. */
+struct msg_transform request_block(const struct msg_blocks *p);
+int request_block_spec(const struct msg_transform *block, struct transform_spec *ret, struct error *err);
+
+/* Refuses an indexed side that has neither a limit nor a region, whose end would be one. */
+int request_check_ends(const struct msg_blocks *p, const struct engine_blocks *blocks, bool dst_has_end,
+                       bool src_has_end, struct error *err);
+
+/* Sets the steps from block to block, and the limits of indexed sides. */
+int request_set_steps(const struct msg_blocks *p, const struct transform_spec *spec,
+                      const struct tensor_place *dst_place, const struct tensor_place *src_place,
+                      struct engine_blocks *blocks, struct error *err);
 
 #endif

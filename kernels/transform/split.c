@@ -13,7 +13,7 @@
 
 /* ---- Views -------------------------------------------------------------------------------------------- */
 
-/* A tensor under way: which of its dimensions a dimension of the view comes from. */
+/* A tensor under way to its view. origin says which of its dimensions a dimension of the view comes from. */
 struct view {
 	const char *name;
 	struct tensor_layout layout;
@@ -48,7 +48,7 @@ static int check_split(const struct view *view, int i, int64_t d, int64_t n, str
 	return 0;
 }
 
-/* Strides that no element uses are 0, and so is that of a single block: others cannot overflow. */
+/* Strides that no element uses are 0, and so is that of a single block. Others cannot overflow. */
 static void split_dim(struct view *view, int d, int64_t n, bool is_empty)
 {
 	struct tensor_layout *layout = &view->layout;
@@ -107,8 +107,8 @@ static int source_dim(const struct transform_spec *spec, int d)
 	return spec->n_perm >= 0 ? (int)spec->perm[d] : d;
 }
 
-/* What is asked of the shapes, perm, pads and the value; of no stride, because what an
- * incomplete block lacks may lie anywhere. */
+/* Checks the shapes, perm, pads and the value, but no stride, because what an incomplete block lacks may lie
+ * anywhere. */
 static int check_shapes(const struct transform_spec *spec, struct error *err)
 {
 	struct transform_spec shapes = *spec;
@@ -189,7 +189,7 @@ static int check_mode(const struct split *split, struct error *err)
 
 /* ---- Parts -------------------------------------------------------------------------------------------- */
 
-/* Of one dimension of the result: what a part covers of it, and what of that is read. */
+/* A part covers this of one dimension of the result, and reads some of that. */
 struct range {
 	int64_t start, end;
 	int64_t read_start, read_end;
@@ -218,7 +218,7 @@ static void take_piece(const struct split_rest *rest, int i, struct range *range
 	}
 }
 
-/* The ranges of a part of so many pieces; false: it is empty. */
+/* Sets the ranges of a part of so many pieces. Returns false if it is empty. */
 static bool take_pieces(const struct split *split, const uint8_t *pieces, int n, struct range *ranges)
 {
 	for (int d = 0; d < split->spec.dst.rank; d++)
@@ -312,7 +312,7 @@ void split_none(struct split *ret, const struct transform_spec *spec)
 	ret->n_parts = 1;
 }
 
-/* Parts would each need their own part of an operand. */
+/* Refuses operands of several parts: each part would need its own part of them. */
 static int check_operands(const struct split *split, struct error *err)
 {
 	const struct conversion_spec *conversion = &split->spec.conversion;

@@ -1,13 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Validates a transform and reduces it to axes. Arguments are checked in the order in which a reader names
  * them: dtype and ranks, perm, then dimension by dimension the crop, the pad and the destination's extent,
- * last the value and the destination's own overlap. */
+ * then the conversion and its scales, last the value and the destination's own overlap.
+ */
 #include "transform.h"
 
+#include <float.h>
 #include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "aliases.h"
+#include "proto/arithmetic.h"
 #include "proto/overlap.h"
 
 static int check_ranks(const struct transform_spec *spec, struct error *err);
@@ -233,10 +239,253 @@ static void count_bytes(struct transform *t)
 	t->bytes = (uint64_t)t->count * t->element + read * t->src_element;
 }
 
-/* Places in two memories, of tensors that have been found to lie in their regions: whether they share
- * allocations, and how many bytes src's memory is further then. */
+/* ---- Conversions --------------------------------------------------------------------------------------- */
+
+static bool is_integer(enum dtype dtype)
+{
+	enum dtype_class class = dtype_class(dtype);
+	return class == DTYPE_CLASS_BOOLEAN || class == DTYPE_CLASS_UNSIGNED || class == DTYPE_CLASS_SIGNED;
+}
+
+/* Tells if the type has values that float32 does not hold. */
+static bool is_wide(enum dtype dtype)
+{
+	return dtype == DTYPE_FLOAT64 || (is_integer(dtype) && dtype_size(dtype) >= 4);
+}
+
+/* A value of such a type is clamped only if it is infinite. */
+static bool has_infinity(enum dtype dtype)
+{
+	return dtype_class(dtype) == DTYPE_CLASS_FLOATING && dtype != DTYPE_FLOAT8_E4M3FN;
+}
+
+static enum arithmetic arithmetic_of(const struct conversion *conversion)
+{
+	bool calculates = conversion->scale.kind || conversion->bias.kind;
+	if (!calculates && is_integer(conversion->from) && is_integer(conversion->to))
+		return ARITHMETIC_NONE;
+	return is_wide(conversion->from) || is_wide(conversion->to) ? ARITHMETIC_FLOAT64 : ARITHMETIC_FLOAT32;
+}
+
+/* float64 itself takes the nearest value, and so does a product or a sum in it. */
+static bool is_lossy(const struct conversion *conversion)
+{
+	const enum dtype from = conversion->from, to = conversion->to;
+
+	if (from == DTYPE_INT64 || from == DTYPE_UINT64)
+		return dtype_class(to) == DTYPE_CLASS_FLOATING && to != DTYPE_FLOAT64 &&
+		       !conversion->scale.kind && !conversion->bias.kind;
+	return from == DTYPE_BFLOAT16 && to == DTYPE_FLOAT16;
+}
+
+static int check_cast(const struct conversion_spec *spec, enum dtype to, enum dtype from, struct error *err)
+{
+	if (!spec->is_given) {
+		if (spec->scale.kind || spec->bias.kind)
+			return error_set(err, STATUS_INVALID_ARGUMENT, "%s: only with cast",
+			                 spec->scale.kind ? "scale" : "bias");
+		return 0;
+	}
+	if (dtype_class(from) == DTYPE_CLASS_COMPLEX || dtype_class(to) == DTYPE_CLASS_COMPLEX)
+		return error_set(
+		    err, STATUS_INVALID_ARGUMENT,
+		    "cast: %s to %s; complex types are not converted, because a real type has no "
+		    "imaginary part",
+		    dtype_names[from], dtype_names[to]);
+	return 0;
+}
+
+/* Fills what axes there are from the operand's dimensions, which are aligned at the last one. Only a tensor
+ * has a layout that may be read. */
+static int reduce_operand(struct operand *ret, const struct operand_spec *spec, const char *name, int rank,
+                          const int64_t *shape, const int64_t *cropped, struct error *err)
+{
+	const struct tensor_layout *layout = &spec->layout;
+	int extra;
+
+	ret->kind = spec->kind;
+	ret->dtype = DTYPE_FLOAT64;
+	if (spec->kind != OPERAND_TENSOR)
+		return 0;
+	extra = rank - layout->rank;
+	if (layout->dtype != DTYPE_FLOAT32 && layout->dtype != DTYPE_FLOAT64)
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "%s.dtype: %s, but it must be float32 or float64", name,
+		                 dtype_names[layout->dtype]);
+	if (extra < 0)
+		return error_set(
+		    err, STATUS_INVALID_ARGUMENT,
+		    "%s.shape: rank %d, but the permuted source has rank %d; it does not broadcast", name,
+		    layout->rank, rank);
+	for (int d = 0; d < layout->rank; d++)
+		if (layout->shape[d] != 1 && layout->shape[d] != shape[d + extra])
+			return error_set(err, STATUS_INVALID_ARGUMENT,
+			                 "%s.shape: dimension %d is %" PRId64
+			                 ", but dimension %d of the permuted source "
+			                 "is %" PRId64 "; it does not broadcast",
+			                 name, d, layout->shape[d], d + extra, shape[d + extra]);
+	const int64_t size = dtype_size(layout->dtype);
+	ret->dtype = layout->dtype;
+	ret->layout = *layout;
+	ret->extent = tensor_extent(layout);
+	ret->shift = 0;
+	for (int d = 0; d < rank; d++) {
+		ret->stride[d] = 0;
+		if (d < extra || layout->shape[d - extra] <= 1 || !ret->extent.high)
+			continue;
+		ret->stride[d] = layout->stride[d - extra] * size;
+		ret->shift += cropped[d] * ret->stride[d];
+	}
+	return 0;
+}
+
+int conversion_init(struct conversion *ret, const struct conversion_spec *spec, enum dtype to,
+                    enum dtype from, int rank, const int64_t *shape, const int64_t *cropped,
+                    struct error *err)
+{
+	int r = check_cast(spec, to, from, err);
+
+	ret->is = spec->is_given;
+	if (r < 0 || !spec->is_given)
+		return r;
+	ret->cast = spec->cast;
+	ret->to = to;
+	ret->from = from;
+	r = reduce_operand(&ret->scale, &spec->scale, "scale", rank, shape, cropped, err);
+	if (r == 0)
+		r = reduce_operand(&ret->bias, &spec->bias, "bias", rank, shape, cropped, err);
+	if (r < 0)
+		return r;
+	ret->arithmetic = arithmetic_of(ret);
+	ret->is_lossy = is_lossy(ret);
+	ret->is = from != to || ret->scale.kind || ret->bias.kind ||
+	          (spec->cast == CAST_SATURATE && has_infinity(to));
+	return 0;
+}
+
+/* ---- Scales that are computed on the way --------------------------------------------------------------- */
+
+static float largest_of(enum dtype dtype)
+{
+	switch (dtype) {
+	case DTYPE_FLOAT8_E4M3FN:
+		return 448;
+	case DTYPE_FLOAT8_E5M2:
+		return 57344;
+	case DTYPE_FLOAT16:
+		return 65504;
+	case DTYPE_BFLOAT16:
+		return 0x1.fep127f;
+	default:
+		return FLT_MAX;
+	}
+}
+
+static int check_amax_type(enum dtype dtype, const char *name, struct error *err)
+{
+	if (dtype_class(dtype) == DTYPE_CLASS_FLOATING && dtype != DTYPE_FLOAT64)
+		return 0;
+	return error_set(err, STATUS_INVALID_ARGUMENT,
+	                 "amax: %s is %s, but it must be float32, or a floating type of 8 or 16 bits", name,
+	                 dtype_names[dtype]);
+}
+
+static int check_amax(const struct amax_spec *spec, const struct tensor_layout *dst, enum dtype from,
+                      struct error *err)
+{
+	int r = check_amax_type(from, "src", err);
+
+	if (r == 0)
+		r = check_amax_type(dst->dtype, "dst", err);
+	if (r < 0)
+		return r;
+	if (!spec->scale.is_given && !spec->inverse.is_given)
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "amax: scale and inverse are missing; at least one of them is written");
+	if (!(spec->least >= 0))
+		return error_set(err, STATUS_INVALID_ARGUMENT, "amax.least: %g, but it must be 0 or more",
+		                 spec->least);
+	if (spec->n_block != dst->rank)
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "amax.block: length %d, but dst has rank %d; each dimension needs one entry",
+		                 spec->n_block, dst->rank);
+	for (int d = 0; d < dst->rank; d++)
+		if (spec->block[d] < 1)
+			return error_set(err, STATUS_INVALID_ARGUMENT,
+			                 "amax.block: dimension %d is %" PRId64 ", but it must be 1 or more",
+			                 d, spec->block[d]);
+	return 0;
+}
+
+static int reduce_result(struct amax_result *ret, const struct amax_result_spec *spec,
+                         const struct amax_spec *amax, const struct tensor_layout *dst, const char *name,
+                         struct error *err)
+{
+	const struct tensor_layout *layout = &spec->layout;
+	int64_t size;
+
+	ret->is = spec->is_given;
+	memset(ret->stride, 0, sizeof(ret->stride));
+	if (!ret->is)
+		return 0;
+	if (layout->dtype != DTYPE_FLOAT32 && layout->dtype != DTYPE_UINT8)
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "%s.dtype: %s, but it must be float32, or uint8 with power_of_two", name,
+		                 dtype_names[layout->dtype]);
+	if (layout->dtype == DTYPE_UINT8 && !amax->power_of_two)
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "%s.dtype: uint8 has the exponents of powers of two; only with power_of_two",
+		                 name);
+	if (layout->rank != dst->rank)
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "%s.shape: rank %d, but dst has rank %d; it has as many dimensions as dst",
+		                 name, layout->rank, dst->rank);
+	for (int d = 0; d < dst->rank; d++)
+		if (layout->shape[d] != divide_up_i64(dst->shape[d], amax->block[d]))
+			return error_set(
+			    err, STATUS_INVALID_ARGUMENT,
+			    "%s.shape: dimension %d is %" PRId64 ", but dst has %" PRId64 " blocks there",
+			    name, d, layout->shape[d], divide_up_i64(dst->shape[d], amax->block[d]));
+	size = dtype_size(layout->dtype);
+	ret->dtype = layout->dtype;
+	ret->layout = *layout;
+	ret->extent = tensor_extent(layout);
+	for (int d = 0; d < dst->rank; d++)
+		if (layout->shape[d] > 1 && ret->extent.high)
+			ret->stride[d] = layout->stride[d] * size;
+	return 0;
+}
+
+int amax_init(struct amax *ret, const struct amax_spec *spec, const struct tensor_layout *dst,
+              enum dtype from, struct error *err)
+{
+	int r;
+
+	ret->is = spec->is_given;
+	if (!ret->is)
+		return 0;
+	r = check_amax(spec, dst, from, err);
+	if (r == 0)
+		r = reduce_result(&ret->scale, &spec->scale, spec, dst, "amax.scale", err);
+	if (r == 0)
+		r = reduce_result(&ret->inverse, &spec->inverse, spec, dst, "amax.inverse", err);
+	if (r < 0)
+		return r;
+	ret->rule =
+	    (struct amax_rule){ .least = spec->least > 0 ? amax_bits_of((float)spec->least) : 0, /* not -0 */
+		                .largest = largest_of(dst->dtype),
+		                .power_of_two = spec->power_of_two };
+	for (int d = 0; d < dst->rank; d++)
+		ret->block[d] = min_i64(spec->block[d], max_i64(dst->shape[d], 1));
+	return 0;
+}
+
+/* ---- Places -------------------------------------------------------------------------------------------- */
+
+/* Returns how two places in two memories share allocations, and sets how many bytes src's memory is further
+ * then. The tensors have been found to lie in their regions. */
 static enum alias find_alias(const struct transform_sides *sides, const struct tensor_place *dst,
-                             const struct tensor_place *src, __int128 *ret_shift)
+                             const struct tensor_place *src, int128 *ret_shift)
 {
 	const uint64_t to = dst->base + dst->offset, from = src->base + src->offset;
 	const struct memory_range in_dst = { dst->chunks, to + (uint64_t)sides->dst_extent.low,
@@ -247,8 +496,8 @@ static enum alias find_alias(const struct transform_sides *sides, const struct t
 	return alias_between(&in_dst, &in_src, ret_shift);
 }
 
-/* distance: of the source's element [0, ..., 0] from the destination's, in one memory. */
-static enum overlap find_overlap(const struct transform_sides *sides, __int128 distance)
+/* distance is that of the source's element [0, ..., 0] from the destination's, in one memory. */
+static enum overlap find_overlap(const struct transform_sides *sides, int128 distance)
 {
 	if (distance + sides->src_extent.low >= sides->dst_extent.high ||
 	    distance + sides->src_extent.high <= sides->dst_extent.low)
@@ -260,10 +509,10 @@ static enum overlap find_overlap(const struct transform_sides *sides, __int128 d
 int transform_check_side(const struct transform_sides *sides, const struct tensor_place *dst,
                          const struct tensor_place *src, const char *name, struct error *err)
 {
-	__int128 distance = (__int128)src->base + src->offset - dst->base - dst->offset;
+	int128 distance = (int128)src->base + src->offset - dst->base - dst->offset;
 	const char *to = sides->dst_name ? sides->dst_name : "dst";
 	enum alias alias = ALIAS_ONE;
-	__int128 shift = 0;
+	int128 shift = 0;
 	int status;
 
 	status = tensor_check_range(sides->src_extent, src->offset, src->size, name, err);
@@ -308,4 +557,29 @@ int transform_check_sides(const struct transform_sides *sides, const struct tens
 	int status = tensor_check_range(sides->dst_extent, dst->offset, dst->size, "dst", err);
 
 	return status ? status : transform_check_side(sides, dst, src, "src", err);
+}
+
+/* ---- Families ------------------------------------------------------------------------------------------ */
+
+const char *const family_names[FAMILY_COUNT] = {
+	[FAMILY_MEMCPY] = "memcpy",
+	[FAMILY_TILE_COPY] = "tile_copy",
+	[FAMILY_TILE_TRANSPOSE] = "tile_transpose",
+	[FAMILY_STRIDED] = "strided",
+	[FAMILY_FILL] = "fill",
+	[FAMILY_CONVERT] = "convert",
+};
+
+void family_rules_add(struct family_rules *rules, enum family family, const char *format, ...)
+{
+	struct family_rule *rule;
+	va_list args;
+
+	if (rules->n == FAMILY_MOST_RULES)
+		return;
+	rule = &rules->rule[rules->n++];
+	rule->family = family;
+	va_start(args, format);
+	vsnprintf(rule->text, sizeof rule->text, format, args);
+	va_end(args);
 }

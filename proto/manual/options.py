@@ -100,7 +100,7 @@ class Options:
         return out + [".El"]
 
     def make_methods(self, *_):
-        rows = tables.read(self.path(SCHEMA), MESSAGE=2, FIELD=6, NESTED=6, END=1, METHOD=8)
+        rows = tables.read(self.path(SCHEMA), MESSAGE=2, FIELD=6, NESTED=6, GROUP=2, GROUP_OF=3, END=1, METHOD=8)
         out = [".Bl -tag -width region_register -compact"]
         for row in rows:
             if row.name == "METHOD":

@@ -1,13 +1,156 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From /proc/meminfo, and from the files of each cgroup. */
+/* /proc/self/cgroup names the group in each hierarchy, /proc/self/mountinfo where that is mounted and which
+ * part of it. What memory there is comes from /proc/meminfo, and from the files of each cgroup.
+ */
 #include "headroom.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "proto/arithmetic.h"
+
+/* ---- Cgroups ------------------------------------------------------------------------------------------- */
+
+#define TEXT_BYTES 128 /* of a file that is read for its numbers */
+
+/* A line is looked at for this hierarchy. */
+struct hierarchy {
+	int version;
+	const char *controller;
+};
+
+static FILE *open_file(const char *dir, const char *name)
+{
+	char path[CGROUP_PATH + 64];
+	int n = snprintf(path, sizeof path, "%s/%s", dir, name);
+	return n > 0 && (size_t)n < sizeof path ? fopen(path, "re") : NULL;
+}
+
+/* Tells if one of the words in text, which commas part, is word. */
+static bool has_word(const char *text, const char *word)
+{
+	size_t len = strlen(word);
+	for (; text; text = strchr(text, ','), text = text ? text + 1 : NULL)
+		if (!strncmp(text, word, len) && (text[len] == ',' || !text[len]))
+			return true;
+	return false;
+}
+
+/* Parses a line "4:cpu,cpuacct:/path"; version 2 has "0::/path". The path is left in line. */
+static const char *parse_group(char *line, const struct hierarchy *hierarchy)
+{
+	char *controllers = strchr(line, ':');
+	char *path = controllers ? strchr(controllers + 1, ':') : NULL;
+	if (!path)
+		return NULL;
+	*controllers++ = *path++ = 0;
+	bool is_wanted = hierarchy->version == 2 ? !strcmp(line, "0") && !*controllers
+	                                         : has_word(controllers, hierarchy->controller);
+	return is_wanted ? path : NULL;
+}
+
+static bool find_path(const char *root, const struct hierarchy *hierarchy, char ret[CGROUP_PATH])
+{
+	FILE *file = open_file(root, "proc/self/cgroup");
+	char *line = NULL;
+	size_t room = 0;
+	bool found = false;
+	while (file && !found && getline(&line, &room, file) > 0) {
+		line[strcspn(line, "\n")] = 0;
+		const char *path = parse_group(line, hierarchy);
+		found = path && strlen(path) < CGROUP_PATH;
+		if (found)
+			strcpy(ret, path);
+	}
+	free(line);
+	if (file)
+		fclose(file);
+	return found;
+}
+
+/* Parses a line "36 35 98:0 /part /mount options ... - type source superoptions". */
+static bool parse_mount(const char *line, const struct hierarchy *hierarchy, char mount[CGROUP_PATH],
+                        char part[CGROUP_PATH])
+{
+	char type[32], options[512];
+	const char *rest = strstr(line, " - ");
+	if (!rest || sscanf(rest, " - %31s %*s %511s", type, options) != 2 ||
+	    strcmp(type, hierarchy->version == 2 ? "cgroup2" : "cgroup") != 0 ||
+	    (hierarchy->version == 1 && !has_word(options, hierarchy->controller)))
+		return false;
+	return sscanf(line, "%*s %*s %*s %4095s %4095s", part, mount) == 2 && *part == '/' && *mount == '/';
+}
+
+static bool find_mount(const char *root, const struct hierarchy *hierarchy, char mount[CGROUP_PATH],
+                       char part[CGROUP_PATH])
+{
+	FILE *file = open_file(root, "proc/self/mountinfo");
+	char *line = NULL;
+	size_t room = 0;
+	bool found = false;
+	while (file && !found && getline(&line, &room, file) > 0)
+		found = parse_mount(line, hierarchy, mount, part);
+	free(line);
+	if (file)
+		fclose(file);
+	return found;
+}
+
+/* A container may see its own part of the hierarchy, mounted as the whole, and its path from the whole's
+ * root. A path that leads out of what is mounted ("/..") names a group that is not to be seen. */
+bool cgroup_init(struct cgroup *ret, int version, const char *controller, const char *root)
+{
+	const struct hierarchy hierarchy = { version, controller };
+	char path[CGROUP_PATH], mount[CGROUP_PATH], part[CGROUP_PATH];
+	if (!find_path(root, &hierarchy, path) || !find_mount(root, &hierarchy, mount, part) ||
+	    !strncmp(path, "/..", 3))
+		return false;
+	size_t len = strcmp(part, "/") != 0 ? strlen(part) : 0;
+	if (strncmp(path, part, len) != 0 || (path[len] != '/' && path[len]))
+		path[len = 0] = 0;
+	int n = snprintf(ret->dir, sizeof ret->dir, "%s%s%s", root, mount, path + len);
+	if (n < 0 || (size_t)n >= sizeof ret->dir)
+		return false;
+	ret->mount_len = strlen(root) + strlen(mount);
+	while ((size_t)n > ret->mount_len && ret->dir[n - 1] == '/')
+		ret->dir[--n] = 0;
+	return true;
+}
+
+bool cgroup_ascend(struct cgroup *cgroup)
+{
+	char *slash = strrchr(cgroup->dir, '/');
+	if (!slash || slash < cgroup->dir + cgroup->mount_len)
+		return false;
+	*slash = 0;
+	return true;
+}
+
+FILE *cgroup_open(const struct cgroup *cgroup, const char *name)
+{
+	return open_file(cgroup->dir, name);
+}
+
+bool cgroup_read(const struct cgroup *cgroup, const char *name, int n, int64_t *ret)
+{
+	char text[TEXT_BYTES], *end;
+	FILE *file = cgroup_open(cgroup, name);
+	const char *next = file ? fgets(text, sizeof text, file) : NULL;
+	if (file)
+		fclose(file);
+	for (int i = 0; next && i < n; i++) {
+		errno = 0;
+		ret[i] = strtoll(next, &end, 10);
+		next = end > next && errno != ERANGE ? end : NULL;
+	}
+	return next;
+}
+
+/* ---- Headroom ------------------------------------------------------------------------------------------ */
 
 #define RESERVE_SHARE 4 /* of a cgroup's limit: the part that spare leaves */
 
@@ -21,7 +164,7 @@ void headroom_init(struct headroom *headroom, const char *root)
 			headroom->version = version;
 }
 
-/* A file of one number, or of "max" and such, which is none. */
+/* Reads a file of one number, or of "max" and such, which is none. */
 static uint64_t read_number(const struct cgroup *group, const char *name, uint64_t otherwise)
 {
 	int64_t value;
@@ -29,8 +172,8 @@ static uint64_t read_number(const struct cgroup *group, const char *name, uint64
 	return cgroup_read(group, name, 1, &value) && value >= 0 ? (uint64_t)value : otherwise;
 }
 
-/* The number after key in a file of "key number" lines, which may be NULL and is closed; of a unit of so many
- * bytes. */
+/* Reads the number after key in a file of "key number" lines, which may be NULL and is closed. The number's
+ * unit has so many bytes. */
 static uint64_t read_line(FILE *file, const char *key, uint64_t unit, uint64_t otherwise)
 {
 	char name[64];
@@ -58,7 +201,7 @@ static uint64_t minus(uint64_t a, uint64_t b)
 	return a > b ? a - b : 0;
 }
 
-/* One group's part in the figures. */
+/* Adds one group's part to the figures. */
 static void add_group(const struct cgroup *group, int version, struct headroom_figures *figures)
 {
 	bool v2 = version == 2;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pages are made present a few at a time. Between two steps it checks for waiters and for the memory that
- * is left. */
+/* Pages are made present a few at a time. Between two steps memfd_fill checks for waiters and for the memory
+ * that is left.
+ */
 #include "memfd.h"
 
 #include <errno.h>
@@ -12,7 +13,6 @@
 #include <unistd.h>
 
 #include "headroom.h"
-#include "mapping.h"
 
 #define STEP_BYTES (8u << 20)
 
@@ -100,7 +100,7 @@ int64_t memfd_seek_hole(int fd, uint64_t start)
 
 /* ---- Filling ---------------------------------------------------------------------------------------- */
 
-/* Whether what is missing in the next step can be had. A few pages of a file that is nearly full are not
+/* Tells if what is missing in the next step can be had. A few pages of a file that is nearly full are not
  * asked for. */
 static bool is_left(const struct memfd_fill *fill, size_t rest)
 {
@@ -113,7 +113,7 @@ static bool is_left(const struct memfd_fill *fill, size_t rest)
 	return needed <= (fill->spares ? figures.spare : figures.available);
 }
 
-/* Whether pages are missing after all. Of large pages the file may hold more than it has bytes, and tells no
+/* Tells if pages are missing after all. Of large pages the file may hold more than it has bytes, and tells no
  * holes. */
 static bool lacks_pages(const struct memfd_fill *fill)
 {
@@ -160,8 +160,9 @@ int memfd_fill(const struct memfd_fill *fill)
 	return at < end ? -EOPNOTSUPP : 0;
 }
 
-/* Huge pages for the whole ones of [start, end), of which nothing is present. MADV_COLLAPSE gives them where
- * shmem_enabled is never too, but only around a page that is there. false: it gives no more. */
+/* Makes huge pages of the whole ones of [start, end), of which nothing is present. MADV_COLLAPSE gives them
+ * where shmem_enabled is never too, but only around a page that is there. Returns false if it gives no more.
+ */
 static bool make_huge(uintptr_t start, uintptr_t end, size_t page)
 {
 	uintptr_t at = (start + HUGE_PAGE_BYTES - 1) & ~(HUGE_PAGE_BYTES - 1);
@@ -173,8 +174,9 @@ static bool make_huge(uintptr_t start, uintptr_t end, size_t page)
 	return true;
 }
 
-/* Where the advice is not known, or is taken without an effect, as emulators do. To allocate first makes want
- * of memory an error and not a signal; a page counts as data only when it has been touched as well. */
+/* Fills where the advice is not known, or is taken without an effect, as emulators do. To allocate first
+ * makes want of memory an error and not a signal; a page counts as data only when it has been touched as
+ * well. */
 static int fill_slowly(const struct memfd_fill *fill)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -196,4 +198,52 @@ static int fill_slowly(const struct memfd_fill *fill)
 		else
 			(void)*(volatile char *)at;
 	return 0;
+}
+
+/* ---- Mappings ------------------------------------------------------------------------------------------ */
+
+/* An address range is reserved with room to spare, and the file mapped within it: the kernel maps a huge page
+ * only where address and offset have the same remainder, and not every version picks such an address. Returns
+ * MAP_FAILED where that cannot be. */
+static void *map_aligned(size_t size, int prot, int flags, int fd, uint64_t offset)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+	size_t skew = (size_t)(offset % HUGE_PAGE_BYTES);
+	size_t whole = (size + page - 1) / page * page;
+	char *room = mmap(NULL, whole + HUGE_PAGE_BYTES, PROT_NONE,
+	                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	size_t before;
+	void *map;
+
+	if (room == MAP_FAILED)
+		return MAP_FAILED;
+	before = (HUGE_PAGE_BYTES + skew - (uintptr_t)room % HUGE_PAGE_BYTES) % HUGE_PAGE_BYTES;
+	map = mmap(room + before, size, prot, flags | MAP_FIXED, fd, (off_t)offset);
+	if (map == MAP_FAILED) {
+		munmap(room, whole + HUGE_PAGE_BYTES);
+		return MAP_FAILED;
+	}
+	if (before)
+		munmap(room, before);
+	munmap(room + before + whole, HUGE_PAGE_BYTES - before);
+	return map;
+}
+
+static void *map_anywhere(size_t size, int prot, int flags, int fd, uint64_t offset)
+{
+	void *map = MAP_FAILED;
+
+	if (size >= HUGE_PAGE_BYTES && size <= SIZE_MAX / 2)
+		map = map_aligned(size, prot, flags, fd, offset);
+	return map != MAP_FAILED ? map : mmap(NULL, size, prot, flags, fd, (off_t)offset);
+}
+
+void *mapping_new(size_t size, int prot, int fd, uint64_t offset)
+{
+	return map_anywhere(size, prot, MAP_SHARED | MAP_NORESERVE, fd, offset);
+}
+
+void *mapping_new_private(size_t size, int fd, uint64_t offset)
+{
+	return map_anywhere(size, PROT_READ, MAP_PRIVATE | MAP_NORESERVE, fd, offset);
 }

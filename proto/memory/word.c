@@ -36,6 +36,13 @@ static bool look(const uint64_t *word, uint64_t value, uint32_t *ret_low)
 
 bool word_wait(const uint64_t *word, uint64_t value, int64_t deadline_ms)
 {
+	static const atomic_bool never;
+
+	return word_wait_unless(&never, word, value, deadline_ms);
+}
+
+bool word_wait_unless(const atomic_bool *stops, const uint64_t *word, uint64_t value, int64_t deadline_ms)
+{
 	struct timespec nap = { .tv_nsec = NAP_LEAST_NS };
 	uint32_t low;
 
@@ -43,7 +50,7 @@ bool word_wait(const uint64_t *word, uint64_t value, int64_t deadline_ms)
 		if (look(word, value, &low))
 			return true;
 	while (!look(word, value, &low)) {
-		if (deadline_ms >= 0 && clock_ms() >= deadline_ms)
+		if (atomic_load(stops) || (deadline_ms >= 0 && clock_ms() >= deadline_ms))
 			return false;
 		syscall(SYS_futex, word, FUTEX_WAIT, low, &nap, NULL, 0);
 		if (nap.tv_nsec < NAP_MOST_NS)

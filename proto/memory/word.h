@@ -7,6 +7,7 @@
 #ifndef PROTO_MEMORY_WORD_H
 #define PROTO_MEMORY_WORD_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -22,5 +23,8 @@ void word_signal(uint64_t *word, uint64_t value);
 /* Returns whether the point has come before the deadline, in milliseconds of the monotonic clock; -1: never.
  */
 bool word_wait(const uint64_t *word, uint64_t value, int64_t deadline_ms);
+
+/* Does the same, and returns false within a nap once *stops is true. */
+bool word_wait_unless(const atomic_bool *stops, const uint64_t *word, uint64_t value, int64_t deadline_ms);
 
 #endif

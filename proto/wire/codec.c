@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decoding by the field tables. It borrows strings from the message's bytes and copies
- * everything else; refusals name the field by its path and quote what the peer sent, cut and escaped. */
+/* Decoding by the field tables borrows strings from the message's bytes and copies everything else; refusals
+ * name the field by its path and quote what the peer sent, cut and escaped. In encoding only an allocation
+ * can fail, and the first failure is returned.
+ */
 #include "codec.h"
 
 #include <assert.h>
@@ -8,12 +10,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "proto/text.h"
+#include "proto/status.h"
 
 #define PATH_SIZE 64
 #define LIST_SIZE 192
 
-/* Where a decode is: a field of the map at `up`; NULL is the outermost map. */
+/* A decode is at a field of the map at `up`; NULL is the outermost map. */
 struct place {
 	const struct place *up;
 	const char *name;
@@ -31,7 +33,7 @@ static int decode_ints(const struct place *place, const msgpack_object *object, 
                        struct error *err);
 static int decode_value(const msgpack_object *object, struct scalar *at);
 static int decode_device(const msgpack_object *object, struct device_name *at);
-static int decode_region_place(const msgpack_object *object, struct region_place *at);
+static int decode_region_place(const msgpack_object_array *array, struct region_place *at);
 static int refuse_kind(const struct place *place, const struct field *field, const msgpack_object *object,
                        struct error *err);
 static int refuse_unknown(const struct place *place, const msgpack_object *key, const struct message *message,
@@ -156,7 +158,7 @@ static const struct field *find_field(const struct message *message, const struc
 	return NULL;
 }
 
-/* What a field that is absent reads as. */
+/* Sets what a field that is absent reads as. */
 static void set_default(const struct field *field, void *at)
 {
 	switch (field->kind) {
@@ -268,25 +270,42 @@ void codec_set_defaults(const struct message *message, void *value)
 static int decode_field(const struct place *place, const struct field *field, const msgpack_object *object,
                         enum codec_unknown unknown, void *at, struct error *err)
 {
+	/* The kinds that are left out may be of several types, and look for themselves. */
+	static const uint8_t types[FIELD_KIND_COUNT] = {
+		[FIELD_KIND_BOOL] = MSGPACK_OBJECT_BOOLEAN,
+		[FIELD_KIND_UINT] = MSGPACK_OBJECT_POSITIVE_INTEGER,
+		[FIELD_KIND_STRING] = MSGPACK_OBJECT_STR,
+		[FIELD_KIND_BINARY] = MSGPACK_OBJECT_BIN,
+		[FIELD_KIND_DTYPE] = MSGPACK_OBJECT_STR,
+		[FIELD_KIND_PAD_MODE] = MSGPACK_OBJECT_STR,
+		[FIELD_KIND_CAST] = MSGPACK_OBJECT_STR,
+		[FIELD_KIND_REGION_KIND] = MSGPACK_OBJECT_STR,
+		[FIELD_KIND_REGION_STATE] = MSGPACK_OBJECT_STR,
+		[FIELD_KIND_COMPLETION] = MSGPACK_OBJECT_STR,
+		[FIELD_KIND_PRIORITY] = MSGPACK_OBJECT_STR,
+		[FIELD_KIND_INTS] = MSGPACK_OBJECT_ARRAY,
+		[FIELD_KIND_PLACE] = MSGPACK_OBJECT_ARRAY,
+		[FIELD_KIND_ITEMS] = MSGPACK_OBJECT_ARRAY,
+		[FIELD_KIND_CODES] = MSGPACK_OBJECT_ARRAY,
+		[FIELD_KIND_LIST] = MSGPACK_OBJECT_ARRAY,
+		[FIELD_KIND_MESSAGE] = MSGPACK_OBJECT_MAP,
+	};
+	const msgpack_object_array *array = &object->via.array;
+	int r;
+
+	if (types[field->kind] && object->type != types[field->kind])
+		return refuse_kind(place, field, object, err);
 	switch (field->kind) {
 	case FIELD_KIND_BOOL:
-		if (object->type != MSGPACK_OBJECT_BOOLEAN)
-			return refuse_kind(place, field, object, err);
 		*(bool *)at = object->via.boolean;
 		return 0;
 	case FIELD_KIND_UINT:
-		if (object->type != MSGPACK_OBJECT_POSITIVE_INTEGER)
-			return refuse_kind(place, field, object, err);
 		*(uint64_t *)at = object->via.u64;
 		return 0;
 	case FIELD_KIND_STRING:
-		if (object->type != MSGPACK_OBJECT_STR)
-			return refuse_kind(place, field, object, err);
 		*(struct bytes *)at = (struct bytes){ object->via.str.ptr, object->via.str.size };
 		return 0;
 	case FIELD_KIND_BINARY:
-		if (object->type != MSGPACK_OBJECT_BIN)
-			return refuse_kind(place, field, object, err);
 		*(struct bytes *)at = (struct bytes){ object->via.bin.ptr, object->via.bin.size };
 		return 0;
 	case FIELD_KIND_DTYPE:
@@ -298,20 +317,14 @@ static int decode_field(const struct place *place, const struct field *field, co
 	case FIELD_KIND_PRIORITY:
 		return decode_name(place, field, object, at, err);
 	case FIELD_KIND_DEVICE:
-		if (decode_device(object, at) < 0)
-			return refuse_kind(place, field, object, err);
-		return 0;
+		r = decode_device(object, at);
+		return r < 0 ? refuse_kind(place, field, object, err) : 0;
 	case FIELD_KIND_INTS:
-		if (object->type != MSGPACK_OBJECT_ARRAY)
-			return refuse_kind(place, field, object, err);
 		return decode_ints(place, object, at, err);
 	case FIELD_KIND_VALUE:
-		if (decode_value(object, at) < 0)
-			return refuse_kind(place, field, object, err);
-		return 0;
+		r = decode_value(object, at);
+		return r < 0 ? refuse_kind(place, field, object, err) : 0;
 	case FIELD_KIND_MESSAGE:
-		if (object->type != MSGPACK_OBJECT_MAP)
-			return refuse_kind(place, field, object, err);
 		return decode_map(place, object, field->inner,
 		                  &(struct codec_rules){ .accepts = codec_all_fields(field->inner),
 		                                         .requires = field->inner->needed,
@@ -320,26 +333,16 @@ static int decode_field(const struct place *place, const struct field *field, co
 	case FIELD_KIND_OPERAND:
 		return decode_operand(place, field, object, unknown, at, err);
 	case FIELD_KIND_PLACE:
-		if (decode_region_place(object, at) < 0)
-			return refuse_kind(place, field, object, err);
-		return 0;
+		r = decode_region_place(array, at);
+		return r < 0 ? refuse_kind(place, field, object, err) : 0;
 	case FIELD_KIND_ITEMS:
-		if (object->type != MSGPACK_OBJECT_ARRAY)
-			return refuse_kind(place, field, object, err);
-		*(struct item_list *)at =
-		    (struct item_list){ .n = object->via.array.size, .objects = object->via.array.ptr };
+		*(struct item_list *)at = (struct item_list){ .n = array->size, .objects = array->ptr };
 		return 0;
 	case FIELD_KIND_CODES:
-		if (object->type != MSGPACK_OBJECT_ARRAY)
-			return refuse_kind(place, field, object, err);
-		*(struct code_list *)at =
-		    (struct code_list){ .n = object->via.array.size, .objects = object->via.array.ptr };
+		*(struct code_list *)at = (struct code_list){ .n = array->size, .objects = array->ptr };
 		return 0;
 	case FIELD_KIND_LIST:
-		if (object->type != MSGPACK_OBJECT_ARRAY)
-			return refuse_kind(place, field, object, err);
-		*(struct message_list *)at =
-		    (struct message_list){ .n = object->via.array.size, .objects = object->via.array.ptr };
+		*(struct message_list *)at = (struct message_list){ .n = array->size, .objects = array->ptr };
 		return 0;
 	case FIELD_KIND_NAMES:
 	case FIELD_KIND_COUNTERS:
@@ -374,8 +377,6 @@ static int decode_name(const struct place *place, const struct field *field, con
 	char quote[TEXT_QUOTE_SIZE];
 	char list[LIST_SIZE] = "";
 
-	if (object->type != MSGPACK_OBJECT_STR)
-		return refuse_kind(place, field, object, err);
 	for (unsigned i = 0; i < set->n; i++) {
 		if (object->via.str.size > 0 && *set->names[i] == *object->via.str.ptr &&
 		    is_name(object, set->names[i], strlen(set->names[i]))) {
@@ -415,7 +416,7 @@ static int decode_ints(const struct place *place, const msgpack_object *object, 
 	return 0;
 }
 
-/* The number as a double, for the parts of a complex one; false when it is none. */
+/* Sets the number as a double, for the parts of a complex one. Returns false when it is none. */
 static bool real_part(const msgpack_object *object, double *ret)
 {
 	if (object->type == MSGPACK_OBJECT_POSITIVE_INTEGER)
@@ -429,7 +430,7 @@ static bool real_part(const msgpack_object *object, double *ret)
 	return true;
 }
 
-/* Negative when object is no number; a boolean is one, 0 or 1. */
+/* Returns negative when object is no number; a boolean is one, 0 or 1. */
 static int decode_value(const msgpack_object *object, struct scalar *at)
 {
 	switch (object->type) {
@@ -457,7 +458,7 @@ static int decode_value(const msgpack_object *object, struct scalar *at)
 	}
 }
 
-/* Negative when object is no [region, offset]. */
+/* Returns negative when object is no device. */
 static int decode_device(const msgpack_object *object, struct device_name *at)
 {
 	*at = (struct device_name){ 0 };
@@ -471,12 +472,12 @@ static int decode_device(const msgpack_object *object, struct device_name *at)
 	return 0;
 }
 
-static int decode_region_place(const msgpack_object *object, struct region_place *at)
+/* Returns negative when the array is no [region, offset]. */
+static int decode_region_place(const msgpack_object_array *array, struct region_place *at)
 {
-	const msgpack_object *entries = object->via.array.ptr;
+	const msgpack_object *entries = array->ptr;
 
-	if (object->type != MSGPACK_OBJECT_ARRAY || object->via.array.size != 2 ||
-	    entries[0].type != MSGPACK_OBJECT_POSITIVE_INTEGER ||
+	if (array->size != 2 || entries[0].type != MSGPACK_OBJECT_POSITIVE_INTEGER ||
 	    entries[1].type != MSGPACK_OBJECT_POSITIVE_INTEGER)
 		return STATUS_INVALID_ARGUMENT;
 	*at = (struct region_place){ .region = entries[0].via.u64, .offset = entries[1].via.u64 };
@@ -526,4 +527,187 @@ static int refuse_unknown(const struct place *place, const msgpack_object *key, 
 	text_quote(key->via.str.ptr, key->via.str.size, text, sizeof text);
 	return error_set(err, STATUS_INVALID_ARGUMENT, "unknown field %s of %s (it has %s)", text, owner,
 	                 *list ? list : "none");
+}
+
+/* ---- Encoding ------------------------------------------------------------------------------------------ */
+
+static int encode_field(struct buffer *b, const struct field *field, const void *at);
+static int encode_device(struct buffer *b, const struct device_name *device);
+static int encode_ints(struct buffer *b, const struct int_list *ints);
+static int encode_value(struct buffer *b, const struct scalar *value);
+static int encode_operand(struct buffer *b, const struct field *field, const struct msg_operand *operand);
+static int encode_place(struct buffer *b, const struct region_place *place);
+static int encode_items(struct buffer *b, const struct item_list *list);
+static int encode_codes(struct buffer *b, const struct code_list *list);
+static int encode_names(struct buffer *b, const struct name_list *list);
+static int encode_counters(struct buffer *b, const struct counter_list *list);
+
+int codec_encode(struct buffer *b, const struct message *message, const void *value)
+{
+	uint64_t sent = (*(const uint64_t *)value & codec_all_fields(message)) | message->needed;
+	int r = pack_map(b, (size_t)__builtin_popcountll(sent));
+
+	for (const struct field *f = message->fields; f->name && !r; f++) {
+		if (!(sent & (UINT64_C(1) << (f - message->fields))))
+			continue;
+		r = pack_str(b, f->name, f->name_len);
+		if (!r)
+			r = encode_field(b, f, (const char *)value + f->offset);
+	}
+	return r;
+}
+
+static int encode_field(struct buffer *b, const struct field *field, const void *at)
+{
+	const struct bytes *bytes = at;
+	const char *name;
+
+	switch (field->kind) {
+	case FIELD_KIND_BOOL:
+		return pack_bool(b, *(const bool *)at);
+	case FIELD_KIND_UINT:
+		return pack_uint(b, *(const uint64_t *)at);
+	case FIELD_KIND_STRING:
+		return pack_str(b, bytes->data, bytes->len);
+	case FIELD_KIND_BINARY:
+		return pack_bin(b, bytes->data, bytes->len);
+	case FIELD_KIND_DTYPE:
+	case FIELD_KIND_PAD_MODE:
+	case FIELD_KIND_CAST:
+	case FIELD_KIND_REGION_KIND:
+	case FIELD_KIND_REGION_STATE:
+	case FIELD_KIND_COMPLETION:
+	case FIELD_KIND_PRIORITY:
+		assert(*(const unsigned *)at < codec_name_sets[field->kind].n);
+		name = codec_name_sets[field->kind].names[*(const unsigned *)at];
+		return pack_str(b, name, strlen(name));
+	case FIELD_KIND_DEVICE:
+		return encode_device(b, at);
+	case FIELD_KIND_INTS:
+		return encode_ints(b, at);
+	case FIELD_KIND_VALUE:
+		return encode_value(b, at);
+	case FIELD_KIND_PLACE:
+		return encode_place(b, at);
+	case FIELD_KIND_ITEMS:
+		return encode_items(b, at);
+	case FIELD_KIND_CODES:
+		return encode_codes(b, at);
+	case FIELD_KIND_MESSAGE:
+		return codec_encode(b, field->inner, at);
+	case FIELD_KIND_OPERAND:
+		return encode_operand(b, field, at);
+	case FIELD_KIND_LIST:
+		return codec_encode_list(b, field->inner, at);
+	case FIELD_KIND_NAMES:
+		return encode_names(b, at);
+	case FIELD_KIND_COUNTERS:
+		return encode_counters(b, at);
+	case FIELD_KIND_COUNT:
+		break;
+	}
+	assert(!"a field without a kind");
+	return STATUS_INTERNAL;
+}
+
+int codec_encode_list(struct buffer *b, const struct message *inner, const struct message_list *list)
+{
+	int r = pack_array(b, list->n);
+
+	for (uint32_t i = 0; i < list->n && !r; i++)
+		r = codec_encode(b, inner, (const char *)list->items + i * inner->size);
+	return r;
+}
+
+static int encode_device(struct buffer *b, const struct device_name *device)
+{
+	return device->uuid.data ? pack_str(b, device->uuid.data, device->uuid.len)
+	                         : pack_uint(b, device->number);
+}
+
+static int encode_ints(struct buffer *b, const struct int_list *ints)
+{
+	int r = pack_array(b, ints->n);
+
+	for (uint32_t i = 0; i < ints->n && !r; i++)
+		r = pack_int(b, ints->v[i]);
+	return r;
+}
+
+static int encode_value(struct buffer *b, const struct scalar *value)
+{
+	int r;
+
+	switch (value->kind) {
+	case SCALAR_UNSIGNED:
+		return pack_uint(b, value->u);
+	case SCALAR_SIGNED:
+		return pack_int(b, value->i);
+	case SCALAR_FLOATING:
+		return pack_double(b, value->re);
+	case SCALAR_COMPLEX:
+		r = pack_array(b, 2);
+		r = r ? r : pack_double(b, value->re);
+		return r ? r : pack_double(b, value->im);
+	}
+	assert(!"a scalar without a kind");
+	return STATUS_INTERNAL;
+}
+
+static int encode_operand(struct buffer *b, const struct field *field, const struct msg_operand *operand)
+{
+	if (operand->has & F(operand, number))
+		return encode_value(b, &operand->number);
+	return codec_encode(b, field->inner, operand);
+}
+
+static int encode_place(struct buffer *b, const struct region_place *place)
+{
+	int r = pack_array(b, 2);
+
+	r = r ? r : pack_uint(b, place->region);
+	return r ? r : pack_uint(b, place->offset);
+}
+
+static int encode_items(struct buffer *b, const struct item_list *list)
+{
+	int r = pack_array(b, list->n);
+
+	for (uint32_t i = 0; i < list->n && !r; i++) {
+		const struct submit_item *item = &list->items[i];
+
+		r = item->is_run ? codec_encode(b, &plan_run_message, &item->run)
+		                 : codec_encode(b, &transform_message, &item->transform);
+	}
+	return r;
+}
+
+static int encode_codes(struct buffer *b, const struct code_list *list)
+{
+	int r = pack_array(b, list->n);
+
+	for (uint32_t i = 0; i < list->n && !r; i++)
+		r = pack_int(b, list->codes[i]);
+	return r;
+}
+
+static int encode_names(struct buffer *b, const struct name_list *list)
+{
+	int r = pack_array(b, list->n);
+
+	for (uint32_t i = 0; i < list->n && !r; i++)
+		r = pack_str(b, list->items[i], strlen(list->items[i]));
+	return r;
+}
+
+static int encode_counters(struct buffer *b, const struct counter_list *list)
+{
+	int r = pack_map(b, list->n);
+
+	for (uint32_t i = 0; i < list->n && !r; i++) {
+		r = pack_str(b, list->items[i].name, strlen(list->items[i].name));
+		if (!r)
+			r = pack_uint(b, list->items[i].value);
+	}
+	return r;
 }

@@ -1,9 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The scan for a message's end. Its state is the number of items that each open container still misses;
- * scan->pos may run ahead of the bytes that have arrived, inside a str, bin or number whose header has. */
+/* Grows buffers and scans for the ends of messages.
+ *
+ * A buffer's live bytes are data[start..end). They move to the front, or to a larger block, only when the
+ * room behind them is used up, and to the front only when no more bytes move than were consumed since the
+ * last move: appending costs amortised constant time. The state of a scan is the number of items that each
+ * open container still misses; scan->pos may run ahead of the bytes that have arrived, inside a str, bin or
+ * number whose header has.
+ */
 #include "frame.h"
 
 #include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
 
 const struct frame_limits frame_request_limits = { .bytes = 64 * 1024, .depth = 8, .elements = 4096 };
 const struct frame_limits frame_reply_limits = { .bytes = 1024 * 1024, .depth = 8, .elements = 65536 };
@@ -17,7 +25,7 @@ enum item_shape {
 	ITEM_RESERVED,
 };
 
-/* One item's header. */
+/* This is one item's header. */
 struct item {
 	enum item_shape shape;
 	uint64_t header; /* bytes, the type's own included */
@@ -186,4 +194,60 @@ static int refuse_bytes(const struct frame_limits *limits, uint64_t bytes, struc
 {
 	return error_set(err, STATUS_PROTOCOL, "a message is at least %llu bytes long, at most %zu",
 	                 (unsigned long long)bytes, limits->bytes);
+}
+
+/* ---- Buffers ------------------------------------------------------------------------------------------- */
+
+#define BUFFER_MIN_CAP 1024
+
+void buffer_deinit(struct buffer *b)
+{
+	if (!b)
+		return;
+	free(b->data);
+	*b = (struct buffer){ 0 };
+}
+
+uint8_t *buffer_grow(struct buffer *b, size_t len)
+{
+	size_t live = buffer_len(b);
+	size_t cap = b->cap < BUFFER_MIN_CAP ? BUFFER_MIN_CAP : b->cap;
+	size_t need;
+	uint8_t *data;
+
+	if (__builtin_add_overflow(live, len, &need) || need > SIZE_MAX / 4)
+		return NULL;
+	if (b->data && need <= b->cap && live <= b->start) {
+		memcpy(b->data, b->data + b->start, live);
+		b->start = 0;
+		b->end = live;
+		return b->data + live;
+	}
+	while (cap < need || cap < 2 * live)
+		cap *= 2;
+	data = malloc(cap);
+	if (!data)
+		return NULL;
+	if (live)
+		memcpy(data, b->data + b->start, live);
+	free(b->data);
+	*b = (struct buffer){ .data = data, .end = live, .cap = cap };
+	return data + live;
+}
+
+void buffer_consume(struct buffer *b, size_t len, size_t keep)
+{
+	b->start += len;
+	if (b->start < b->end)
+		return;
+	b->start = b->end = 0;
+	if (b->cap > keep) {
+		free(b->data);
+		*b = (struct buffer){ 0 };
+	}
+}
+
+void buffer_truncate(struct buffer *b, size_t len)
+{
+	b->end = b->start + len;
 }

@@ -11,7 +11,7 @@
 #include <sys/types.h>
 #include <sys/un.h>
 
-/* The kernel's most in one message (SCM_MAX_FD). */
+/* The kernel takes no more in one message (SCM_MAX_FD). */
 #define SOCKET_MAX_FDS 253
 
 struct socket_peer {
@@ -20,12 +20,12 @@ struct socket_peer {
 	gid_t gid;
 };
 
-/* Bytes read (0: the peer is done), or negative errno; *ret_n_fds fds in fds[SOCKET_MAX_FDS], the
- * caller's to close, close-on-exec. -EMSGSIZE: the control data was cut (MSG_CTRUNC); the fds that
- * came are the caller's to close here too, at a place where that may block. */
+/* Returns the bytes read (0: the peer is done), or a negative errno, and sets *ret_n_fds fds in
+ * fds[SOCKET_MAX_FDS], the caller's to close, close-on-exec. -EMSGSIZE says that the control data was cut
+ * (MSG_CTRUNC); the fds that came are the caller's to close here too, at a place where that may block. */
 ssize_t socket_receive(int sock, void *data, size_t len, int *fds, size_t *ret_n_fds);
 
-/* Bytes sent, or negative errno. The fds go with the first byte and stay the caller's. */
+/* Returns the bytes sent, or a negative errno. The fds go with the first byte and stay the caller's. */
 ssize_t socket_send(int sock, const void *data, size_t len, const int *fds, size_t n_fds);
 
 /* A path is that of a socket's file, or "@NAME" for the abstract socket NAME, which has no file and belongs
@@ -34,7 +34,8 @@ ssize_t socket_send(int sock, const void *data, size_t len, const int *fds, size
 
 bool socket_is_abstract(const char *path);
 
-/* The address of a path, for bind and connect. Returns 0, -ENOENT for an empty name, or -ENAMETOOLONG. */
+/* Sets the address of a path, for bind and connect. Returns 0, -ENOENT for an empty name, or -ENAMETOOLONG.
+ */
 int socket_address(const char *path, struct sockaddr_un *ret, socklen_t *ret_len);
 
 /* Returns the path that a socket is bound to; "" if there is none, or it is not a Unix socket. */
@@ -52,18 +53,19 @@ int socket_listen_group(const char *path, int backlog, mode_t mode, gid_t group)
 
 #define SOCKET_ANY_GROUP ((gid_t)-1)
 
-/* A connected blocking socket. -EAGAIN: the listener's queue stayed full for timeout_ms (0: never blocks; -1:
- * no limit). */
+/* Returns a connected blocking socket. -EAGAIN says that the listener's queue stayed full for timeout_ms (0:
+ * never blocks; -1: no limit). */
 int socket_connect(const char *path, int timeout_ms);
 
 int socket_peer(int sock, struct socket_peer *ret);
 
-/* The supplementary groups that the peer's process had when it connected: at most room of them are written;
- * returns how many there are, which may be more. */
+/* Sets the supplementary groups that the peer's process had when it connected, at most room of them. Returns
+ * how many there are, which may be more. */
 int socket_peer_groups(int sock, gid_t *groups, size_t room);
 
-/* The contract's search: explicit (may be NULL), else $TMAD_SOCKET, else /run/tmad/tmad.sock if it can be
- * reached, else $XDG_RUNTIME_DIR/tmad/tmad.sock. Writes to path and returns it; NULL when it is too long. */
+/* Searches as the contract says: explicit (may be NULL), else $TMAD_SOCKET, else /run/tmad/tmad.sock if it
+ * can be reached, else $XDG_RUNTIME_DIR/tmad/tmad.sock. Writes to path and returns it; NULL when it is too
+ * long. */
 char *socket_default_path(const char *explicit_path, char *path, size_t path_size);
 
 #endif

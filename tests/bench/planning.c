@@ -14,8 +14,7 @@
 #include <time.h>
 
 #include "explain.h"
-#include "kernels/cuda/strategy/alternatives.h"
-#include "kernels/cuda/strategy/explain.h"
+#include "kernels/cuda/strategy/plan.h"
 #include "random_rows.h"
 #include "report.h"
 #include "rows.h"

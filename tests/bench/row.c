@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels/transform/amax.h"
+#include "kernels/transform/transform.h"
 #include "proto/arithmetic.h"
 #include "proto/scalar.h"
 #include "tests/support/oracle.h"

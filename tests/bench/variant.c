@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "kernels/cpu/move/move.h"
 #include "kernels/cpu/plan/cpu_choice.h"
 #include "kernels/cpu/plan/cpu_plan.h"
 #include "kernels/cpu/run/tuning.h"
@@ -36,7 +37,7 @@ bool variant_is_alike(const struct cpu_plan *plan, uint64_t bytes, int a, int b)
 	size_t size = (size_t)plan->interior.rank * sizeof(int64_t);
 	struct cpu_choice one, other;
 
-	if (a == b || !cpu_has_tiles(&plan->interior))
+	if (a == b || !cpu_strategy_tiles.probe(&plan->interior))
 		return true;
 	if (plan->n_subregions > 1 && (a < 0 || b < 0)) /* another for each may have been chosen */
 		return false;

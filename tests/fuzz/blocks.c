@@ -36,8 +36,10 @@ struct numbers {
 	uint8_t layers;
 	uint8_t entries;
 	uint8_t index_offset;
+	uint8_t pairs;
 	int64_t n; /* the entries' number when it is negative */
 	int64_t limit;
+	int64_t dst_limit;
 	int64_t step[2]; /* dst, src */
 	int64_t layer_step[2];
 	int64_t offset[2][MOST_LAYERS]; /* of layers */
@@ -56,7 +58,7 @@ struct list {
 
 static uint64_t count_of(const struct list *l, int side)
 {
-	return (side == 0) == l->blocks.scatter ? l->blocks.limit : l->blocks.n;
+	return side == 0 ? blocks_dst_count(&l->blocks) : blocks_src_count(&l->blocks);
 }
 
 static const struct engine_blocks_side *side_of(const struct list *l, int side)
@@ -162,8 +164,21 @@ static void check_small(const struct list *l, const struct error *err)
 		return;
 	}
 	fuzz_check(!met, "two blocks share bytes");
-	for (int i = 0; l->request.same_memory && i < MOST_BYTES; i++)
+	for (int i = 0; l->request.same_memory && !l->blocks.is_one_pool && i < MOST_BYTES; i++)
 		fuzz_check(!map[0][i] || !map[1][i], "dst and src share byte %d", i);
+}
+
+static int64_t number_at(const struct list *l, int i)
+{
+	return l->blocks.index_bytes == 4 ? (int32_t)l->in.entry[i] : l->in.entry[i];
+}
+
+/* Returns the block of dst that an entry names, or -1 if it is passed over. */
+static int64_t dst_at(const struct list *l, int i)
+{
+	if (!l->blocks.pairs)
+		return number_at(l, i);
+	return number_at(l, 2 * i) == -1 ? -1 : number_at(l, 2 * i + 1);
 }
 
 static void check_entries(const struct list *l)
@@ -172,21 +187,21 @@ static void check_entries(const struct list *l)
 	struct engine_blocks blocks = l->blocks;
 	struct error err = { 0 };
 
-	blocks.n = l->in.entries;
+	blocks.n = l->in.entries >> blocks.pairs;
 	blocks.index = l->index;
 	if (blocks_check_list(&blocks, &seen, &err) < 0) {
 		fuzz_check_error(&err);
 		return;
 	}
-	for (int i = 0; i < l->in.entries; i++) {
-		const int64_t entry = blocks.index_bytes == 4 ? (int32_t)l->in.entry[i] : l->in.entry[i];
+	for (int i = 0; i < (int)blocks.n << blocks.pairs; i++) {
+		const bool is_dst = blocks.pairs ? i % 2 : blocks.scatter;
 
-		fuzz_check(entry == -1 || (entry >= 0 && (uint64_t)entry < blocks.limit));
-		for (int j = 0; j < i && blocks.scatter && entry != -1; j++)
-			fuzz_check(memcmp(l->index + i * blocks.index_bytes,
-			                  l->index + j * blocks.index_bytes, blocks.index_bytes) != 0,
-			           "%d and %d", i, j);
+		fuzz_check(number_at(l, i) == -1 ||
+		           (number_at(l, i) >= 0 && (uint64_t)number_at(l, i) < count_of(l, is_dst ? 0 : 1)));
 	}
+	for (int i = 0; i < (int)blocks.n && blocks_dst_is_indexed(&blocks); i++)
+		for (int j = 0; j < i; j++)
+			fuzz_check(dst_at(l, i) == -1 || dst_at(l, i) != dst_at(l, j), "%d and %d", i, j);
 }
 
 static void check_index(const struct list *l)
@@ -200,7 +215,7 @@ static void check_index(const struct list *l)
 		return;
 	}
 	fuzz_check(place.offset % l->blocks.index_bytes == 0);
-	fuzz_check(place.offset + (__int128)l->blocks.n * l->blocks.index_bytes <= place.size);
+	fuzz_check(place.offset + (__int128)l->blocks.n * blocks_entry_bytes(&l->blocks) <= place.size);
 }
 
 /* ---- The target --------------------------------------------------------------------------------------- */
@@ -247,6 +262,8 @@ static void read_numbers(struct list *l)
 
 	l->in.entries %= MOST_ENTRIES + 1;
 	l->blocks.scatter = l->in.flags & FLAG_SCATTER;
+	l->blocks.pairs = !l->blocks.scatter && l->in.pairs & 1;
+	l->blocks.dst_limit = (uint64_t)l->in.dst_limit;
 	l->blocks.index_bytes = l->in.flags & FLAG_WIDE ? 8 : 4;
 	l->blocks.layers =
 	    l->in.flags & FLAG_MANY_LAYERS ? UINT32_MAX - l->in.layers : l->in.layers % MOST_LAYERS + 1u;
@@ -267,11 +284,15 @@ static void read_numbers(struct list *l)
 
 static int set_limit(struct list *l, struct error *err)
 {
-	const int side = l->blocks.scatter ? 0 : 1;
+	int r = 0;
 
 	if (l->in.flags & FLAG_LIMIT)
 		return 0;
-	return blocks_default_limit(&l->blocks, tensor_extent(layout_of(l, side)), &l->place[side], err);
+	for (int side = 0; side < 2 && r == 0; side++)
+		if (side == 0 ? blocks_dst_is_indexed(&l->blocks) : blocks_src_is_indexed(&l->blocks))
+			r = blocks_default_limit(&l->blocks, side == 0, tensor_extent(layout_of(l, side)),
+			                         &l->place[side], err);
+	return r;
 }
 
 static void read_input(struct list *l, const uint8_t *data, size_t size)
@@ -321,6 +342,8 @@ static void make(struct list *l, uint64_t *random)
 	l->in.entries = (uint8_t)oracle_between(random, 0, MOST_ENTRIES);
 	l->in.n = oracle_between(random, -1, 5);
 	l->in.limit = oracle_between(random, 0, 9);
+	l->in.pairs = (uint8_t)oracle_between(random, 0, 1);
+	l->in.dst_limit = oracle_between(random, 0, 9);
 	for (int side = 0; side < 2; side++) {
 		struct transform_request_tensor *t = side == 0 ? &l->request.dst : &l->request.src;
 

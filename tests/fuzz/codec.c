@@ -10,7 +10,6 @@
 
 #include "fuzz.h"
 #include "proto/wire/frame.h"
-#include "proto/wire/pack.h"
 #include "proto/wire/rpc.h"
 #include "stream.h"
 #include "tests/support/oracle.h"

@@ -14,9 +14,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "daemon/observe/log.h"
+#include "daemon/loop/log.h"
 #include "daemon/server.h"
-#include "daemon/net/session.h"
+#include "daemon/net/connection.h"
 #include "descriptors.h"
 #include "doubles.h"
 #include "fuzz.h"
@@ -105,7 +105,7 @@ static bool is_closing(void)
 {
 	const struct account *account;
 
-	LIST_FOREACH(account, &server->accounts.list, entry)
+	LIST_FOREACH(account, &server->service.accounts.list, entry)
 		if (account->closing > 0)
 			return true;
 	return false;
@@ -115,10 +115,10 @@ static bool is_closing(void)
 static void iterate(void)
 {
 	for (int i = 0; i < 3; i++)
-		uv_run(&server->loop, UV_RUN_NOWAIT);
+		uv_run(&server->service.loop, UV_RUN_NOWAIT);
 	while (is_closing())
-		uv_run(&server->loop, UV_RUN_ONCE);
-	uv_run(&server->loop, UV_RUN_NOWAIT);
+		uv_run(&server->service.loop, UV_RUN_ONCE);
+	uv_run(&server->service.loop, UV_RUN_NOWAIT);
 }
 
 /* Work and jobs that nobody holds back. */
@@ -147,8 +147,8 @@ static void client_open(struct client *client)
 	}
 	fcntl(client->fd, F_SETFL, O_NONBLOCK);
 	iterate();
-	TAILQ_FOREACH(session, &server->sessions, entry)
-		setsockopt(session->fd, SOL_SOCKET, SO_SNDBUF, &(int){ 1 }, sizeof(int));
+	TAILQ_FOREACH(session, &server->service.sessions, entry)
+		setsockopt(connection_of(session)->fd, SOL_SOCKET, SO_SNDBUF, &(int){ 1 }, sizeof(int));
 }
 
 static void client_close(struct client *client)
@@ -281,15 +281,15 @@ static void check_nothing_left(void)
 	doubles_pass(1000);
 	go_on(0);
 	/* Jobs that are too large to run where they are submitted, and chores, are done by other threads. */
-	while (server->accounts.total[CHARGE_JOBS] > 0 || server->chores.n > 0) {
-		uv_run(&server->loop, UV_RUN_ONCE);
+	while (server->service.accounts.total[CHARGE_JOBS] > 0 || server->service.chores.n > 0) {
+		uv_run(&server->service.loop, UV_RUN_ONCE);
 		go_on(0);
 	}
-	fuzz_check(TAILQ_EMPTY(&server->sessions));
-	fuzz_check(server->n_regions == 0 && server->mapped_bytes == 0);
+	fuzz_check(TAILQ_EMPTY(&server->service.sessions));
+	fuzz_check(server->service.n_regions == 0 && server->service.mapped_bytes == 0);
 	for (int i = 0; i < CHARGE_KIND_COUNT; i++)
-		fuzz_check(server->accounts.total[i] == 0, "charge %d: %llu", i,
-		           (unsigned long long)server->accounts.total[i]);
+		fuzz_check(server->service.accounts.total[i] == 0, "charge %d: %llu", i,
+		           (unsigned long long)server->service.accounts.total[i]);
 }
 
 /* ---- The target --------------------------------------------------------------------------------------- */
@@ -314,11 +314,11 @@ static void start(void)
 static void stop(void)
 {
 	server_drain(server);
-	if (server->state == SERVER_STUCK) {
-		server->state = SERVER_DRAINING;
-		server_on_session_freed(server);
+	if (server->service.state == SERVICE_STUCK) {
+		server->service.state = SERVICE_DRAINING;
+		server->connections.on_freed(server->connections.arg);
 	}
-	uv_run(&server->loop, UV_RUN_DEFAULT);
+	uv_run(&server->service.loop, UV_RUN_DEFAULT);
 	server_deinit(server);
 	free(server);
 }
@@ -347,7 +347,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		client_close(&clients[i]);
 	}
 	check_nothing_left();
-	if (server->state == SERVER_RUNNING)
+	if (server->service.state == SERVICE_RUNNING)
 		check_alive();
 	stop();
 	fuzz_check(open_descriptors() == before, "%d descriptors, %d before", open_descriptors(), before);

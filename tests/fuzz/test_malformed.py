@@ -21,7 +21,7 @@ from tmad import NATIVE, Rpc, RpcError, Tmad, share, wait_until
 A = {"region": 1, "offset": 0, "dtype": "uint8", "shape": [2, 3], "strides": [3, 1], "split": [1, 3]}
 TRANSFORM = {"dst": A, "src": {**A, "offset": 8}, "perm": [0, 1, 2], "before": [0, 0, 0], "after": [0, 0, 0],
              "mode": "constant", "value": [1.5, -1]}
-ORDER = {"wait": {"region": 1, "offset": 0, "value": 0, "deadline_ms": 1},
+ORDER = {"wait": {"region": 1, "offset": 0, "value": 0, "deadline_ms": 1}, "deadline_ms": 1000,
          "signal": {"region": 1, "offset": 8, "value": 1}, "reply": "done"}
 LAYOUTS = {**TRANSFORM, "dst": {key: A[key] for key in ("dtype", "shape", "strides", "split")},
            "src": {key: A[key] for key in ("dtype", "shape", "strides", "split")}}

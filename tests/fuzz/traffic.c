@@ -219,22 +219,6 @@ static struct msg_tensor tensor_of(const struct tensor_layout *layout, unsigned 
 	};
 }
 
-/* Points that may come, completions and priorities, for a quarter of the requests. */
-#define SET_ORDER(m, p, random)                                                                 \
-	do {                                                                                    \
-		if (below(random, 4) == 0) {                                                    \
-			(p)->has |= (uint32_t)oracle_random(random) &                           \
-			            (F(m, wait) | F(m, signal) | F(m, reply) | F(m, priority) | \
-			             F(m, multiprocessors) | F(m, host_threads));               \
-			(p)->wait = wait_of(random);                                            \
-			(p)->signal = signal_of(random);                                        \
-			(p)->reply = (enum completion)below(random, COMPLETION_COUNT);          \
-			(p)->priority = (enum job_priority)below(random, JOB_PRIORITY_COUNT);   \
-			(p)->multiprocessors = below(random, 4);                                \
-			(p)->host_threads = below(random, 4);                                   \
-		}                                                                               \
-	} while (0)
-
 static uint64_t some_region(uint64_t *random)
 {
 	return traffic_region((unsigned)below(random, TRAFFIC_REGIONS));
@@ -257,6 +241,24 @@ static struct msg_signal signal_of(uint64_t *random)
 		                    .offset = 8 * below(random, TRAFFIC_SIZE / 8),
 		                    .value = below(random, 3) };
 }
+
+/* Points that may come, completions and priorities, for a quarter of the requests. unit is the bit of the
+ * first in *has. */
+static void set_order(struct order_fields *order, uint64_t *has, uint64_t unit, uint64_t *random)
+{
+	if (below(random, 4) != 0)
+		return;
+	*has |= below(random, UINT64_C(1) << FIELD_COUNT_order) * unit;
+	*order = (struct order_fields){ .wait = wait_of(random),
+		                        .signal = signal_of(random),
+		                        .reply = (enum completion)below(random, COMPLETION_COUNT),
+		                        .priority = (enum job_priority)below(random, JOB_PRIORITY_COUNT),
+		                        .multiprocessors = below(random, 4),
+		                        .host_threads = below(random, 4),
+		                        .deadline_ms = below(random, 2) * below(random, 1000000) };
+}
+
+#define SET_ORDER(m, p, random) set_order(&(p)->order, &(p)->has, F(m, wait), random)
 
 static void set_split(struct msg_tensor *tensor, const struct split_list *list)
 {

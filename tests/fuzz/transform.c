@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "fuzz.h"
-#include "kernels/cpu/plan/cpu_explain.h"
-#include "kernels/cuda/strategy/explain.h"
+#include "kernels/cpu/plan/cpu_plan.h"
+#include "kernels/cuda/strategy/plan.h"
 #include "kernels/transform/split.h"
 #include "transform_request.h"
 #include "transform_run.h"

@@ -171,7 +171,7 @@ static bool try_list(uint64_t seed)
 	struct engine_blocks *b = &c.blocks;
 	const int to = seed / 2 % 2, from = seed / 4 % 2;
 	const bool in_region = seed / 8 % 2;
-	struct engine_job job = { .blocks = b, .multiprocessors = seed / 32 % 2, .on_done = on_done };
+	struct engine_job job = { .blocks = b, .share.multiprocessors = seed / 32 % 2, .on_done = on_done };
 
 	blocks_case_draw(seed, &c, !in_region);
 	job.move = move_of(&work, &c.block.spec, dst[to], c.dst.offset, src[from], c.src.offset);
@@ -179,7 +179,7 @@ static bool try_list(uint64_t seed)
 	if (in_region) {
 		b->index = NULL;
 		b->index_memory = indices[seed / 16 % 2];
-		put(b->index_memory, c.packed + 1, b->n * b->index_bytes);
+		put(b->index_memory, c.packed + 1, b->n * blocks_entry_bytes(b));
 	}
 	put(dst[to], had, c.dst.end);
 	run(&job);
@@ -200,7 +200,9 @@ static bool try_batch(uint64_t seed)
 {
 	static struct work work[MOST_MOVES];
 	static struct engine_move moves[MOST_MOVES];
-	struct engine_job job = { .moves = moves, .multiprocessors = seed / 32 % 2, .on_done = on_done };
+	struct engine_job job = { .moves = moves,
+		                  .share.multiprocessors = seed / 32 % 2,
+		                  .on_done = on_done };
 	uint64_t state = seed, end[SIDES] = { 0 };
 	static unsigned char *expected[SIDES];
 	bool good = true;
@@ -241,7 +243,9 @@ static bool try_split(uint64_t seed)
 {
 	static struct work work[SPLIT_MAX_PARTS];
 	static struct engine_move moves[SPLIT_MAX_PARTS];
-	struct engine_job job = { .moves = moves, .multiprocessors = seed / 32 % 2, .on_done = on_done };
+	struct engine_job job = { .moves = moves,
+		                  .share.multiprocessors = seed / 32 % 2,
+		                  .on_done = on_done };
 	uint64_t state = seed;
 	const int to = (int)(oracle_random(&state) % SIDES), from = (int)(oracle_random(&state) % SIDES);
 	unsigned char *expected = malloc(BLOCKS_CASE_BYTES);

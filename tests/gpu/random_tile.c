@@ -3,7 +3,7 @@
 #include "random_tile.h"
 
 #include "kernels/cuda/strategy/permute_plan.h"
-#include "kernels/cuda/strategy/planner.h"
+#include "kernels/cuda/strategy/strategy.h"
 #include "kernels/nest/narrow.h"
 #include "tests/support/oracle.h"
 
@@ -71,7 +71,7 @@ bool random_tile_plan(uint64_t *state, const struct transform *transform, const 
 			continue;
 		permute_lay_out(&tile);
 		if (oracle_between(state, 0, 1)) {
-			permute_arrange(&tile);
+			permute_arrange(&tile, PERMUTE_NEVER);
 			permute_lay_out(&tile);
 		} else if (how != PERMUTE_PIECES && oracle_between(state, 0, 1)) {
 			tile.args.skew = (uint32_t)oracle_between(state, 4, 12);

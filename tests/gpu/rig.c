@@ -2,7 +2,7 @@
 /* The rig: every call is checked. */
 #include "rig.h"
 
-#include "kernels/cuda/launch/convert.h"
+#include "kernels/cuda/launch/launch.h"
 #include "kernels/cuda/strategy/tuning.h"
 
 #include <stdarg.h>

@@ -12,7 +12,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "kernels/cuda/driver/device.h"
 #include "kernels/cuda/driver/driver.h"
 #include "kernels/cuda/launch/launch.h"
 
@@ -21,7 +20,7 @@ struct rig {
 	struct map_cache maps;
 	struct launcher launcher;
 	CUstream stream;
-	CUdeviceptr magnitudes; /* between two passes (launch/convert.h) */
+	CUdeviceptr magnitudes; /* between two passes (launch/launch.h) */
 };
 
 /* which: as device_open takes it. false when there is no GPU, *err says why. */

@@ -141,6 +141,8 @@ offload() {
 	export PYTHONPATH
 	if python3 -c 'import torch, tmaclient' 2>/dev/null; then
 		with_tmad torch_offload
+		plain torch-blocks 120 python3 "$here/tests/gpu/python/torch_blocks.py" --own
+		sed 's/^/    /' "$log"
 	else
 		say torch-offload skipped "there is no PyTorch, or no wheel of the package"
 	fi

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cuda/strategy/alternatives.h"
+#include "kernels/cuda/strategy/plan.h"
 #include "random_tile.h"
 #include "rig.h"
 #include "tests/support/oracle.h"

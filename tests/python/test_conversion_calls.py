@@ -8,7 +8,7 @@ np = pytest.importorskip("numpy")
 
 import tmaclient as tma
 from arrays import bits, shared
-from tmaclient._client import Options
+from tmaclient._jobs import Options
 from tmad import ENGINE
 
 pytestmark = pytest.mark.skipif(ENGINE != "cpu", reason="arrays of the host; the engine's own tests convert on a device")

@@ -132,6 +132,54 @@ def test_gathers(c, span, stream):
         c.gather(src, Array(span.start, (4,), "f4", stream), out=dst)
 
 
+def test_gathers_and_scatters_by_pairs(c, span, stream):
+    src, dst = Array(span.start, X.shape, "u4", stream), Array(span.start + MIB, (600, 256), "u4", stream)
+    src.put(X)
+    wanted = np.zeros((600, 256), "u4")
+    dst.put(wanted)
+    pairs = [(3, 599), (500, 0), (-1, 7), (3, -2)]
+    c.gather_scatter(dst, src, pairs, synchronous=True)
+    wanted[[599, 0, 7, 598]] = X[[3, 500, 511, 3]]
+    assert np.array_equal(dst.get(), wanted)
+    for dtype in ("i4", "i8"):
+        listed = Array(span.start + 3 * MIB, (5, 2), dtype, stream)
+        listed.put([(9, 1), (-1, 2), (4, -1), (512, 3), (5, 600)])
+        c.gather_scatter(dst, src, listed, synchronous=True)
+        wanted[1] = X[9]
+        assert np.array_equal(dst.get(), wanted), "a pair with -1 or out of range is skipped"
+    for shape, strides, error, words in (
+            ((5, 2, 1), None, ValueError, "3 dimensions"), ((5, 3), None, ValueError, r"\[5, 3\]; each is of two"),
+            ((5, 2), (32, 8), TypeError, r"int64 with strides \(4, 1\)")):
+        with pytest.raises(error, match=words):
+            c.gather_scatter(dst, src, Array(listed.address, shape, "i8", stream, strides))
+    with pytest.raises(ValueError, match="pairs: a list on a device takes no array with a negative stride"):
+        c.gather_scatter(c.empty((600, 256), "u4")[::-1], src, listed)
+    with pytest.raises(ValueError, match="pairs: a list on a device takes no src with a stride of 0"):
+        c.gather_scatter(dst, Array(src.address, X.shape, "u4", stream, (0, 4)), listed)
+
+
+def test_within_one_array(c, span, stream):
+    """The list has to be the host's, and may be long."""
+    pool = Array(span.start, (8000, 16), "u4", stream)
+    values = np.arange(8000 * 16, dtype="u4").reshape(8000, 16)
+    pool.put(values)
+    pairs = np.random.default_rng(6).permutation(8000).reshape(-1, 2)
+    c.gather_scatter(pool, pool, pairs)
+    values[pairs[:, 1]] = values[pairs[:, 0]]
+    assert np.array_equal(pool.get(), values)
+    with pytest.raises(tma.OverlapError, match=r"pairs\[1\]\[0\]: 2, as pairs\[0\]\[1\]"):
+        c.gather_scatter(pool, pool, [(1, 2), (2, 3)])
+    listed = Array(span.start + 3 * MIB, (1, 2), "i4", stream)
+    listed.put([(0, 1)])
+    with pytest.raises(tma.OverlapError, match="pairs: .* a list on a device does not prove"):
+        c.gather_scatter(pool, pool, listed)
+    host = c.empty(values.shape, "u4")
+    c.gather_scatter(host, pool, pairs)
+    assert np.array_equal(host[pairs[:, 1]], values[pairs[:, 0]])
+    c.gather_scatter(pool, np.zeros((1, 16), "u4"), [(0, 5), (0, 7999)])
+    assert not pool.get()[[5, 7999]].any()
+
+
 @pytest.mark.parametrize("memory", ["device", "shared", "private", "number"])
 def test_conversions(c, span, stream, memory):
     """Between arrays of a device, and of it and the host; by operands that are anywhere."""

@@ -12,7 +12,7 @@ np = pytest.importorskip("numpy")
 import tmaclient as tma
 import softgpu
 from softgpu import MIB, Array, Span, Stream, cuda
-from tmad import share
+from tmad import scaled, share
 
 softgpu.require()
 if not tma._core.HAS_CUDA:
@@ -176,6 +176,39 @@ def test_gathers_and_scatters(c, arrays, stream):
     assert np.array_equal(spread.get(), expected)
 
 
+def test_gathers_and_scatters_by_pairs(c, arrays, stream):
+    pool, spread = arrays(X), arrays(X * 0)
+    pairs = np.array([[5, 7], [0, 95], [5, 1]])
+    expected = X * 0
+    expected[[7, 95, 1]] = X[[5, 0, 5]]
+    for listed in (pairs, arrays(pairs), arrays(pairs.astype("i4"))):
+        spread.put(X * 0)
+        c.gather_scatter(spread, pool, listed)
+        assert np.array_equal(spread.get(), expected)
+    expected = X.copy()
+    expected[[7, 95, 1]] = X[[5, 0, 5]]
+    c.gather_scatter(pool, pool, pairs)
+    assert np.array_equal(pool.get(), expected)
+    pools = [arrays(X), arrays(X + 7)]
+    c.gather_scatter(pools, pools, pairs)
+    assert np.array_equal(pools[0].get(), expected) and np.array_equal(pools[1].get(), expected + 7)
+    with pytest.raises(tma.OverlapError, match=r"pairs\[0\]\[0\]"):
+        c.gather_scatter(pool, pool, [(1, 2), (3, 1)])
+
+
+def test_a_list_within_one_array_does_not_wait(c, arrays, stream):
+    """A word that nobody has written holds the stream."""
+    word, pool = arrays(np.zeros(1, "u8")), arrays(X)
+    other = Stream()
+    cuda("cuStreamWaitValue64_v2", ctypes.c_void_p(stream.handle), softgpu.u64(word.address), softgpu.u64(1), 0)
+    c.gather_scatter(pool, pool, [(5, 7), (0, 95)])
+    cuda("cuStreamWriteValue64_v2", ctypes.c_void_p(other.handle), softgpu.u64(word.address), softgpu.u64(1), 0)
+    expected = X.copy()
+    expected[[7, 95]] = X[[5, 0]]
+    assert np.array_equal(pool.get(), expected)
+    other.close()
+
+
 def test_layers(c, arrays, stream):
     index = [3, 90]
     pools, out = [arrays(X), arrays(X + 7)], arrays(np.zeros((2, 2, 64), "u4"))
@@ -319,6 +352,16 @@ def test_long_lists(arrays, stream, n, dtype):
         c.scatter(spread, order, picked)
         order[:] = 0
         assert np.array_equal(spread.get(), expected[::-1])
+        apart = np.stack([np.arange(n) % 96, np.arange(n)], 1).astype(dtype)
+        c.gather_scatter(picked, pool, apart)
+        assert np.array_equal(picked.get(), np.arange(n, dtype="u4").reshape(n, 1) % 96)
+        c.gather(pool, index, out=picked)
+        within = np.arange(n // 2 * 2, dtype=dtype).reshape(-1, 2)
+        expected = spread.get()
+        expected[within[:, 1]] = expected[within[:, 0]]
+        c.gather_scatter(spread, spread, within)
+        assert np.array_equal(spread.get(), expected)
+        expected = index.astype("u4").reshape(n, 1)
         with pytest.raises(tma.OutOfRangeError, match=f"index: entry {n - 1} is 96, of 96 blocks"):
             c.gather(pool, np.append(index[:-1], 96).astype(dtype), out=picked)
         assert np.array_equal(picked.get(), expected)
@@ -448,6 +491,51 @@ def test_aio_without_a_service(arrays, stream):
 
     dst_of_two = arrays(np.zeros((2, 64), "u4"))
     asyncio.run(run())
+
+
+def test_points(here, arrays, stream):
+    """The stream waits and signals, and no call does."""
+    t, src, dst = here.timeline(), arrays(X), arrays(X.T * 0)
+    table, rows, copied = arrays(X), arrays(np.zeros((2, 64), "u4")), arrays(X * 0)
+    plan = here.plan(src, permute=(1, 0), out=dst)
+
+    def batch(**order):
+        with here.batch(**order) as b:
+            b.transpose(src, out=dst)
+            b.copy(table, out=copied)
+
+    moves = [
+        lambda **order: here.transpose(src, out=dst, **order),
+        lambda **order: plan(src, dst, **order),
+        lambda **order: here.gather(table, [3, 90], out=rows, **order),
+        lambda **order: here.gather(table, [], out=arrays(np.zeros((0, 64), "u4")), **order),
+        batch,
+    ]
+    for i, move in enumerate(moves):
+        dst.put(X.T * 0)
+        rows.put(np.zeros((2, 64), "u4"))
+        move(wait=t.point(4 * i + 1), signal=t.point(4 * i + 2))
+        t.wait(4 * i + 3, stream=stream)
+        assert not t.wait(4 * i + 2, 0.02), i
+        t.signal(4 * i + 1)
+        assert t.wait(4 * i + 2, scaled(10)), i
+        t.signal(4 * i + 3)
+        assert not rows.get().any() or np.array_equal(rows.get(), X[[3, 90]])
+        assert not dst.get().any() or np.array_equal(dst.get(), X.T)
+        assert rows.get().any() == (i == 2) and dst.get().any() == (i in (0, 1, 4))
+    assert np.array_equal(copied.get(), X)
+    with pytest.raises(ValueError, match="wait_timeout: a stream waits without a limit"):
+        here.transpose(src, out=dst, wait=t.point(100), wait_timeout=1)
+
+
+def test_layers_wait_and_signal_once(here, arrays, stream):
+    t, src = here.timeline(), [arrays(X), arrays(X + 1)]
+    dst = [arrays(X * 0), arrays(X * 0)]
+    here.gather(src, np.arange(96), out=dst, wait=t.point(1), signal=t.point(2))
+    assert not t.wait(2, 0.02)
+    t.signal(1)
+    assert t.wait(2, scaled(10))
+    assert all(np.array_equal(d.get(), X + i) for i, d in enumerate(dst))
 
 
 def test_left_to_the_service(gpus, arrays, stream):

@@ -267,7 +267,7 @@ def test_layers_that_were_adapted(c):
 def test_requests_of_a_job(c):
     """What moves parts of layers makes of a job."""
     pools, out = [arrays.shared(c, a) for a in numbers()], c.empty((N, 3, 3, 4), "f4")
-    layers, options = Layers.parse(pools, "src"), tma._client.Options()
+    layers, options = Layers.parse(pools, "src"), tma._jobs.Options()
     tickets = []
     for i in range(N):
         job = c._gather_job(layers[i:i + 1], INDEX, 0, None, tma.Tensor(out[i:i + 1]), options)
@@ -329,7 +329,7 @@ def test_what_the_core_refuses(c):
 
     def blocks(*layers):
         part = t.part(0, (), ())
-        tma._core.Request.blocks(False, part, part, None, t, u, index, False, 4, 1, 1, None, None, None, *layers)
+        tma._core.Request.blocks(False, part, part, None, t, u, index, False, 4, 4, 1, 1, None, None, None, *layers)
 
     for error, words, layers in (
             (TypeError, "dst_layers: [] is no tuple", ([], (t,))),
@@ -347,13 +347,13 @@ def test_what_the_core_refuses(c):
 def test_again(c, is_scatter):
     """A request once more: by another list, between other layers and other bytes."""
     layers = [[arrays.shared(c, a + 100 * k) for a in numbers()] for k in range(2)]
-    parsed = [tma._client.Layers.parse(each, "layers") for each in layers]
+    parsed = [tma._jobs.Layers.parse(each, "layers") for each in layers]
     slots = [c.empty(4 * N * 3 * 12 + 4, "u1") for _ in range(2)]
     views = [slot[:-4].view("f4").reshape(N, 3, 3, 4) for slot in slots]
     for k, view in enumerate(views):
         view[...] = np.arange(view.size, dtype="f4").reshape(view.shape) + 1000 * k
     lists = [tma._moves.Index.parse(blocks, 8).tensor for blocks in ([4, 0, 7], [1, 2, 3])]
-    options = tma._client.Options()
+    options = tma._jobs.Options()
     if is_scatter:
         job = c._scatter_job(parsed[0], lists[0], views[0], 0, None, options)
     else:
@@ -401,7 +401,7 @@ def test_after_the_service_was_killed(own):
                 c._core.ping()
                 own.kill()
                 own.start()
-                job = c._gather_job(layers, INDEX, 0, None, outs, tma._client.Options())
+                job = c._gather_job(layers, INDEX, 0, None, outs, tma._jobs.Options())
                 c._core.run(job.move.request(c._core))
             assert np.array_equal(outs, taken(layers)), i
 

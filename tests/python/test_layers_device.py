@@ -30,7 +30,7 @@ def test_default_streams_are_each_device_s(devices):
         array.stream = None
     adapted = [tma._arrays.adapt(array, "src") for array in arrays]
     assert [a.tensor.device for a in adapted] == [(2, i) for i in range(len(devices))]
-    assert list(tma._client.streams_of(adapted)) == [(1, i) for i in range(len(devices))]
+    assert list(tma._jobs.streams_of(adapted)) == [(1, i) for i in range(len(devices))]
 
 
 def test_between_allocations(c, devices):
@@ -48,6 +48,18 @@ def test_between_allocations(c, devices):
         after = VALUES[i].copy()
         after[[1, 2]] = VALUES[i][[9, 15]]
         assert np.array_equal(device.get(layer), after), i
+
+
+def test_pairs(c, devices):
+    device = devices[0]
+    layers, others = [device.array(a) for a in VALUES], [device.array(-a) for a in VALUES]
+    c.gather_scatter(layers, others, device.array(np.array([(0, 1), (-1, 2), (3, 5)], "i4")), synchronous=True)
+    c.gather_scatter(layers, layers, [(9, 0), (9, 15)], synchronous=True)
+    for layer, value in zip(layers, VALUES):
+        after = value.copy()
+        after[[1, 5]] = -value[[0, 3]]
+        after[[0, 15]] = value[[9, 9]]
+        assert np.array_equal(device.get(layer), after)
 
 
 def test_conversions(c, devices):

@@ -69,8 +69,10 @@ def kinds(c):
         "layers": lambda: c.gather(layers, [1, 2], out=stacked), "staged layers": lambda: c.gather([ordinary] * 2, [1]),
         "wrong layers": fails(ValueError, lambda: c.gather([shared, ordinary[:1]], [0])),
         "wrong request of layers": fails(ValueError, lambda: tma._core.Request.blocks(
-            False, part, part, None, part, part, part, False, 1, 1, 1, "exact", None, None, (part,), (part, part))),
-        "scatter": lambda: c.scatter(out, [3], shared[:1]), "batch": batch, "submit": submit,
+            False, part, part, None, part, part, part, False, 1, 1, 1, 1, "exact", None, None, (part,), (part, part))),
+        "scatter": lambda: c.scatter(out, [3], shared[:1]), "pairs": lambda: c.gather_scatter(out, shared, [(1, 3)]),
+        "wrong pairs": fails(tma.OverlapError, lambda: c.gather_scatter(out, out, [(1, 0), (0, 2)])),
+        "batch": batch, "submit": submit,
         "convert": lambda: c.copy(shared, out=halves, dtype="f2", scale=factors, bias=-1),
         "staged convert": lambda: c.transpose(ordinary, dtype="u1", scale=np.ones(8), bias=factors),
         "converting plan": lambda: converting(shared, halves), "staged converting plan": lambda: converting(ordinary),
@@ -110,7 +112,7 @@ def kinds(c):
 
 
 NAMES = ["copy", "staged", "pad", "plan", "staged plan", "prepare", "gather", "staged gather", "layers",
-         "staged layers", "wrong layers", "wrong request of layers", "scatter", "batch", "submit",
+         "staged layers", "wrong layers", "wrong request of layers", "scatter", "pairs", "wrong pairs", "batch", "submit",
          "convert", "staged convert", "converting plan", "staged converting plan", "converting gather", "inexact",
          "quantize", "staged quantize", "scaling plan", "scaled by amax", "wrong block", "wrong scale_out",
          "wrong amax of a plan", "quantized integers",

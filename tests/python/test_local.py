@@ -2,7 +2,9 @@
 """Moves in this process, without a service: the functions of the module, and clients of "local:"."""
 import asyncio
 import os
+import signal
 import threading
+import time
 
 import pytest
 
@@ -11,7 +13,7 @@ np = pytest.importorskip("numpy")
 import tmaclient as tma
 import tmaclient.aio
 from test_numpy_random import blocks_case, transform_case
-from tmad import Tmad, share
+from tmad import Tmad, scaled, share
 
 
 def test_no_service(monkeypatch):
@@ -187,6 +189,60 @@ def test_asyncio():
             assert all(np.array_equal(y, x.T) for y in await asyncio.gather(*(c.transpose(x) for _ in range(20))))
             layers = [x, x + 1, x + 2]
             assert np.array_equal(await c.gather(layers, [1, 0]), [layer[[1, 0]] for layer in layers])
+
+    asyncio.run(main())
+
+
+def test_waits_that_are_interrupted():
+    """Ctrl-C ends a wait for a point: the request is taken back, nothing moves, and the client works on."""
+    with tma.connect("local:") as c:
+        x, out, t = np.arange(1000), np.zeros(1000, "i8"), c.timeline()
+        for i in range(share(10)):
+            start = time.monotonic()
+            timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
+            timer.start()
+            with pytest.raises(KeyboardInterrupt):
+                c.copy(x, out=out, wait=t.point(i + 1))
+            assert 0.05 < time.monotonic() - start < scaled(2)
+            timer.join()
+            t.signal(i + 1)
+            c.ping()
+            assert not out.any()
+        c.copy(x, out=out, wait=t.point(1))
+        assert np.array_equal(out, x)
+
+
+def test_waits_that_time_out():
+    with tma.connect("local:", timeout=0.1) as c:
+        x, out, t = np.arange(1000), np.zeros(1000, "i8"), c.timeline()
+        with pytest.raises(tma.NoReplyError, match="transform had not started after 100 ms; it is canceled"):
+            c.copy(x, out=out, wait=t.point(1))
+        t.signal(1)
+        c.ping()
+        assert not out.any()
+        c.copy(x, out=out, wait=t.point(1))
+        assert np.array_equal(out, x)
+
+
+def test_waits_that_are_canceled():
+    """Arrays of a task that was canceled are let go, and nothing writes to them."""
+    async def main():
+        async with tma.aio.connect("local:") as c:
+            x, out, t = np.arange(1000), np.zeros(1000, "i8"), await c.timeline()
+            for i in range(share(20)):
+                tasks = [asyncio.create_task(c.copy(x, out=out, wait=t.point(i + 1))),
+                         asyncio.create_task(c.copy(np.arange(1 << 16), wait=t.point(i + 1)))]
+                await asyncio.sleep(0.01)
+                for task in tasks:
+                    task.cancel()
+                for result in await asyncio.gather(*tasks, return_exceptions=True):
+                    assert isinstance(result, asyncio.CancelledError)
+                t.signal(i + 1)
+                assert not out.any()
+            copied = asyncio.create_task(c.copy(x, out=out, wait=t.point(1000), signal=t.point(1001)))
+            await asyncio.sleep(0.01)
+            t.signal(1000)
+            assert (await copied == x).all() and t.value == 1001
 
     asyncio.run(main())
 

@@ -6,14 +6,17 @@ import pytest
 
 np = pytest.importorskip("numpy")
 
+import test_aio
 import test_apart
 import test_conversion_calls
 import test_conversions
 import test_errors
+import test_gather_scatter
 import test_layers
 import test_memory
 import test_multicast
 import test_numpy_random
+import test_order
 import test_protocols
 import test_quantize
 import test_threads
@@ -23,9 +26,16 @@ STAGED = "they are about staging, its progress, and which arrays are shared; wit
 WITHIN = "what is staged may lie in what is written; what is moved where it is may not (OverlapError)"
 WORDS = "the engine refuses in other words than the package does before it stages"
 LAYERS = "layers are moved one after the other"
-WAITS = "a request that waits for a point holds up the call that sends it"
+CALLS = "a move that waits for no point runs within the call that submits it, on the loop's thread"
+STOPS = "they stop or kill a service"
 
 NEED_A_SERVICE = {
+    test_aio: {
+        "a_stopped_tmad_does_not_hold_up_the_loop": STOPS, "arrays_are_freed_without_waiting": STOPS,
+        "canceled_in_the_thread_is_over": CALLS, "canceled_while_stopped": STOPS, "close_that_is_canceled": STOPS,
+        "close_with_requests_in_flight": STOPS, "errors": STAGED, "gone_for_good": STOPS,
+        "killed_and_started_again": STOPS, "large_beside_small": CALLS, "no_reconnect": STOPS,
+    },
     test_apart: {
         "a_batch_is_refused_as_a_whole": WORDS, "refused_by_asyncio": WORDS,
         "the_value_is_checked_before_anything_moves": WORDS, "words": WORDS,
@@ -36,6 +46,7 @@ NEED_A_SERVICE = {
     },
     test_conversions: {},
     test_errors: {"overlap": WITHIN, "wrong_arguments": STAGED},
+    test_gather_scatter: {"what_is_staged_may_overlap": WITHIN},
     test_layers: {
         "is_one_request": LAYERS, "progress": STAGED, "staged_layers_that_are_both_sides": WITHIN,
     },
@@ -45,6 +56,7 @@ NEED_A_SERVICE = {
     },
     test_multicast: {"refused": WORDS, "shared_arrays_in_one_request": STATS},
     test_numpy_random: {},
+    test_order: {},
     test_protocols: {"numpy_gives_numpy": STAGED},
     test_quantize: {
         "blocks": STAGED, "plans": STATS, "progress_and_timelines": STAGED, "staged_as_shared": STAGED,
@@ -52,7 +64,7 @@ NEED_A_SERVICE = {
     },
     test_threads: {
         "a_large_move_within_another_one": STAGED, "a_move_within_a_staged_move": STAGED,
-        "regions_end_with_their_arrays": STATS, "what_nobody_waits_for_is_forgotten": WAITS,
+        "regions_end_with_their_arrays": STATS,
     },
 }
 

@@ -51,6 +51,20 @@ def test_waits_end(c, mover):
     assert done.value == 1
 
 
+def test_a_deadline(c):
+    t, done = c.timeline(), c.timeline()
+    src, dst = c.empty(64, "u1"), c.empty(64, "u1")
+    src[...], dst[...] = 7, 9
+    with pytest.raises(tma.WaitTimeoutError, match="deadline_ms: the request had not begun 50 ms after it came"):
+        c.copy(src, out=dst, wait=t.point(1), deadline=0.05, signal=done.point(1))
+    assert (dst == 9).all() and done.value == 0
+    c.copy(src, out=dst, deadline=3600, signal=done.point(1))
+    assert (dst == 7).all() and done.value == 1
+    assert c.gather(c.empty((4, 8), "u1"), np.array([], "i4"), deadline=1).shape == (0, 8)
+    with pytest.raises(ValueError, match="deadline: -1"):
+        c.copy(src, out=dst, deadline=-1)
+
+
 def test_failures_signal_nothing(c):
     done, x = c.timeline(), c.empty(10, "u1")
     for call in (lambda: c.copy(x[:5], out=x[3:8], signal=done.point(1)),

@@ -72,6 +72,10 @@ def test_results(dtype):
     into = torch.zeros(4, 6, 5, dtype=torch.uint8).to(dtype)
     ops.scatter(into, torch.tensor([2, 0]), x[:2])
     assert same(into[2], x[0]) and same(into[0], x[1])
+    ops.gather_scatter(into, x, torch.tensor([[3, 1], [3, 3]]))
+    assert same(into, x[[1, 3, 0, 3]])
+    ops.gather_scatter(into, into, torch.tensor([[2, 0]]))
+    assert same(into, x[[0, 3, 0, 3]])
 
 
 def test_dimensions():
@@ -238,6 +242,9 @@ def test_opcheck():
         (ops.gather, (x, index, torch.empty(4, 5, 2), 1, [0, 2, 1])),
         (ops.scatter, (x.clone(), index, torch.randn(2, 6, 5))),
         (ops.scatter, (x.clone(), index, torch.randn(4, 5, 2), -2, [0, 2, 1])),
+        (ops.gather_scatter, (x.clone(), torch.randn(3, 6, 5), torch.tensor([[2, 0], [0, 3]]))),
+        (ops.gather_scatter, (x.clone(), torch.randn(4, 5, 9).half(), torch.tensor([[8, 0]]), -2, [0, 2, 1], "saturate",
+                              torch.rand(1, 5))),
         (ops.gather_layers, ([x, x.clone()], index, torch.empty(2, 4, 5, 2), 1, [0, 2, 1])),
         (ops.scatter_layers, ([x.clone(), x.clone()], index, torch.randn(2, 4, 5, 2), -2, [0, 2, 1])),
         (ops.transform, (x, torch.empty(5, 4, 6, dtype=torch.float16), [2, 0, 1], None, "constant", 0.0, "saturate",
@@ -262,6 +269,8 @@ def test_meta():
     ops.gather(x, index, meta(4, 2, 5), dim=1)
     ops.gather(x, index, meta(5, 2, 4), dim=1, permute=[2, 1, 0])
     ops.scatter(x, index, meta(5, 2, 4), dim=1, permute=[2, 1, 0])
+    pairs = meta(7, 2, dtype=torch.int32)
+    ops.gather_scatter(x, meta(5, 99, 4), pairs, dim=1, permute=[2, 1, 0])
     half = meta(4, 6, 5, dtype=torch.float16)
     ops.transform(x, half, cast="saturate", scale=meta(6, 1, dtype=torch.float64), bias=meta(1, 1, 1))
     ops.quantize(x, half, meta(4, 2, 1), [5, 128], inverse_out=meta(4, 2, 1))
@@ -309,6 +318,14 @@ def test_meta():
         lambda: ops.scatter(x, index, meta(3, 6, 5)),
         lambda: ops.scatter(x, index, meta(2, 5, 6)),
         lambda: ops.scatter(x, index, meta(2, 5, 6), permute=[0, 1, 2]),
+        lambda: ops.gather_scatter(x, meta(5, 99, 4), pairs),
+        lambda: ops.gather_scatter(x, meta(4, 6), pairs),
+        lambda: ops.gather_scatter(half, x, pairs),
+        lambda: ops.gather_scatter(half, x, pairs, cast="exact", scale=meta(4, 1, 1)),
+        lambda: ops.gather_scatter(x, x, index),
+        lambda: ops.gather_scatter(x, x, meta(7, 3, dtype=torch.int32)),
+        lambda: ops.gather_scatter(x, x, meta(7, 2)),
+        lambda: ops.gather_scatter(x, x, pairs, dim=3),
     ]:
         with pytest.raises((RuntimeError, ValueError, IndexError)):
             wrong()

@@ -6,7 +6,6 @@
 #define SHARES   "memory that processes share belongs to a service"
 #define FILES    "the file of a mapping is needed to share it; without a service any memory will do"
 #define RINGS    "submission rings belong to a service"
-#define WAITS    "without a service a request waits within the call that sends it"
 
 const struct rig_skip rig_skips[] = {
 	{ "library", "a_service_that_dies", RESTARTS },
@@ -24,11 +23,6 @@ const struct rig_skip rig_skips[] = {
 	  "a region is its addresses, whatever memory lies there now" },
 	{ "library_interrupt", NULL, RESTARTS },
 	{ "library_order", "a_plan_outlives_the_service", RESTARTS },
-	{ "library_order", "an_error_without_a_ticket", WAITS },
-	{ "library_order", "back_and_forth_by_points_alone", WAITS },
-	{ "library_order", "cancel", WAITS },
-	{ "library_order", "queued", WAITS },
-	{ "library_reshard", "by_ticket", WAITS },
 	{ "library_ring", NULL, RINGS },
 	{ "library_seal", NULL, "memory is sealed that a service shares" },
 	{ "library_split", "rings", RINGS },

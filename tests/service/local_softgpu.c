@@ -5,11 +5,9 @@
 #define RESTARTS "it ends the service, or loses its device; without one there is nothing to reconnect to"
 #define SHARES   "memory that processes share belongs to a service"
 #define MAKES    "a service makes memory of devices; a program makes its own"
-#define WAITS    "without a service a request waits within the call that sends it"
 
 const struct rig_skip rig_skips[] = {
 	{ "softgpu", "a_mapping_outlives_its_service", RESTARTS },
-	{ "softgpu", "a_stream_and_the_service_order_each_other", WAITS },
 	{ "softgpu", "memory_of_the_service", MAKES },
 	{ "softgpu", "memory_of_the_service_is_mapped", MAKES },
 	{ "softgpu", "memory_that_cannot_be_shared", SHARES },

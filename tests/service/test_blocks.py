@@ -106,23 +106,38 @@ class Side:
 class Case:
     """A transform of blocks that has to be taken, and its list."""
 
+    MOST, LAYERS, SIDE = 24, (1, 1, 2, 3), Side  # blocks of a side, choices of layers
+
     def __init__(self, rng):
-        self.scatter = rng.random() < 0.5
-        self.params = {}
+        self.kind = rng.choice(("gather", "scatter", "pairs"))
+        self.method = "scatter" if self.kind == "scatter" else "gather"
+        self.params = {"pairs": True} if self.kind == "pairs" else {}
         self._transform(rng)
-        n, limit = rng.randrange(0, 24), rng.randrange(1, 24)
-        self.layers = rng.choice((1, 1, 2, 3))
-        if self.layers > 1 or rng.random() < 0.2:
-            self.params["layers"] = self.layers
-        self.dst = Side(rng, "dst", self.dst_block, limit if self.scatter else n, self.layers)
-        self.src = Side(rng, "src", self.src_block, n if self.scatter else limit, self.layers)
+        n = rng.randrange(0, self.MOST)
+        self.dst_count = n if self.kind == "gather" else rng.randrange(1, self.MOST)
+        self.src_count = n if self.kind == "scatter" else rng.randrange(1, self.MOST)
+        self.layers = rng.choice(self.LAYERS)
+        self.dst = self.SIDE(rng, "dst", self.dst_block, self.dst_count, self.layers)
+        self.src = self.SIDE(rng, "src", self.src_block, self.src_count, self.layers)
         self.params |= self.dst.fields | self.src.fields
-        indexed = self.dst if self.scatter else self.src
-        if rng.random() < 0.3 and indexed.step and (not self.scatter or self.layers == 1):
-            limit = indexed.room()
-        else:
-            self.params["limit"] = limit
-        self._list(rng, n, limit)
+        if self._needs_layers() or rng.random() < 0.2:
+            self.params["layers"] = self.layers
+        if self.kind != "gather":
+            name = "dst_limit" if self.kind == "pairs" else "limit"
+            self.dst_count = self._limit(rng, name, self.dst, self.dst_count, self.layers == 1)
+        if self.kind != "scatter":
+            self.src_count = self._limit(rng, "limit", self.src, self.src_count, True)
+        self._list(rng, n)
+
+    def _needs_layers(self):
+        return self.layers > 1
+
+    def _limit(self, rng, name, side, count, may_be_absent):
+        """As many blocks of an indexed side as it has; without the field, as many as its region has room for."""
+        if rng.random() < 0.3 and side.step and may_be_absent:
+            return side.room()
+        self.params[name] = count
+        return count
 
     def _transform(self, rng):
         shape = [rng.choice((0, 1, 1, 2, 2, 3, 4, 5, 8) if rng.random() < 0.1 else (1, 2, 3, 4, 5, 8, 16))
@@ -147,42 +162,51 @@ class Case:
         self.src_block = Block(rng, shape, dtype, True)
         self.dst_block = Block(rng, target, dtype, False)
 
-    def _list(self, rng, n, limit):
-        if self.scatter:
-            picks = rng.sample(range(limit), min(n, limit)) + [-1] * max(n - limit, 0)
-            rng.shuffle(picks)
-            picks = [-1 if rng.random() < 0.1 else pick for pick in picks]
-        else:
-            picks = [rng.randrange(-1, limit) for _ in range(n)]
+    def _list(self, rng, n):
+        to = of = list(range(n))
+        if self.kind != "gather":
+            to = rng.sample(range(self.dst_count), min(n, self.dst_count)) + [-1] * max(n - self.dst_count, 0)
+            rng.shuffle(to)
+            to = [-1 if rng.random() < 0.1 else pick for pick in to]
+        if self.kind != "scatter":
+            of = [rng.randrange(-1, self.src_count) for _ in range(n)]
         self.dtype = rng.choice(list(INDEX_DTYPES))
         if self.dtype != "int32" or rng.random() < 0.5:
             self.params["index_dtype"] = self.dtype
         self.in_region = rng.random() < 0.4
-        if self.in_region:
-            wrong = (-2, limit, limit + 1, 2**31 - 1, -2**31) + ((2**62, -2**63) if self.dtype == "int64" else ())
-            picks = [rng.choice(wrong) if rng.random() < 0.1 else pick for pick in picks]
-        self.picks, self.limit = picks, limit
-        self.index = np.array(picks, INDEX_DTYPES[self.dtype]).tobytes()
+        if self.in_region and self.kind != "gather":
+            to = self._some_wrong(rng, to, self.dst_count)
+        if self.in_region and self.kind != "scatter":
+            of = self._some_wrong(rng, of, self.src_count)
+        self.picks = list(zip(to, of))
+        numbers = {"gather": of, "scatter": to, "pairs": list(zip(of, to))}[self.kind]
+        self.index = np.array(numbers, INDEX_DTYPES[self.dtype]).tobytes()
+
+    def _some_wrong(self, rng, picks, limit):
+        wrong = (-2, limit, limit + 1, 2**31 - 1, -2**31) + ((2**62, -2**63) if self.dtype == "int64" else ())
+        return [rng.choice(wrong) if rng.random() < 0.1 else pick for pick in picks]
 
     @property
     def counts(self):
         """What the answer has to count: moved, passed, beyond."""
         if 0 in self.dst_block.shape:
             return 0, 0, 0
-        passed = self.picks.count(-1)
+        passed = sum(-1 in pick for pick in self.picks)
         return self.moved, passed, len(self.picks) - self.moved - passed
 
     @property
     def moved(self):
-        return sum(0 <= pick < self.limit for pick in self.picks)
+        return sum(map(self._moves, self.picks))
+
+    def _moves(self, pick):
+        to, of = pick
+        return 0 <= to < self.dst_count and 0 <= of < self.src_count
 
     def run(self, dst, src):
         """On two arrays of bytes."""
         for layer in range(self.layers):
-            for i, pick in enumerate(self.picks):
-                if 0 <= pick < self.limit:
-                    to, of = (pick, i) if self.scatter else (i, pick)
-                    self.dst.view(dst, layer, to)[...] = self.made(self.src.view(src, layer, of))
+            for to, of in filter(self._moves, self.picks):
+                self.dst.view(dst, layer, to)[...] = self.made(self.src.view(src, layer, of))
 
     def made(self, block):
         block = block.transpose(self.perm)
@@ -237,7 +261,7 @@ class Random(RawCase):
             self.dst[:] = poison.tobytes()
             case.run(expected, source)
             params = self.params_of(case, rng)
-            result = self.rpc.call("scatter" if case.scatter else "gather", params)
+            result = self.rpc.call(case.method, params)
             what = f"TEST_SEED={seed}, case {fitted}: {params}"
             got = np.frombuffer(self.dst[:], np.uint8)
             wrong = np.flatnonzero(got != expected)
@@ -272,6 +296,39 @@ class Pages(RawCase):
         self.assertEqual((done["path"], done["moved"], done["bytes"]), ("memcpy", 40, 40 * 2 * 4096))
         self.assertEqual(set(done), {"path", "bytes", "ns", "moved", "passed", "beyond"})
         self.assertGreater(done["ns"], 0)
+
+    def test_pairs(self):
+        expected = np.zeros_like(self.pool)
+        expected[self.picks[:20]] = self.pool[self.picks[20:40]]
+        pairs = np.stack((self.picks[20:40], self.picks[:20]), 1)
+        done = self.blocks("gather", index=pairs.tobytes(), pairs=True)
+        self.assertEqual(self.dst[:], expected.tobytes())
+        self.assertEqual((done["moved"], done["passed"], done["beyond"]), (20, 0, 0))
+
+    def test_pairs_within_a_pool(self):
+        pool = tensor(self.a, self.pool.shape[1:], "uint16")
+        expected = self.pool.copy()
+        expected[self.picks[:20]] = self.pool[self.picks[20:40]]
+        pairs = np.stack((self.picks[20:40], self.picks[:20]), 1)
+        self.rpc.call("gather", {"dst": pool, "src": pool, "index": pairs.tobytes(), "pairs": True})
+        self.assertEqual(self.src[:], expected.tobytes())
+
+    def test_numbers_below_none(self):
+        """They name no block, however many blocks a side of one block is said to have."""
+        numbers, index = self.region(16, data=np.array([-2, 1], "<i8").tobytes())
+        done = self.blocks("gather", index_at=[index, 0], count=2, index_dtype="int64", src_step=0, limit=2**64 - 1)
+        self.assertEqual((done["moved"], done["passed"], done["beyond"]), (1, 0, 1))
+        self.assertEqual(self.dst[:4096], bytes(4096))
+
+    def test_nothing_within_a_pool(self):
+        """Where nothing is moved, nothing is read and written."""
+        pool = tensor(self.a, self.pool.shape[1:], "uint16")
+        _, index = self.region(16)
+        at = {"index_at": [index, 0], "pairs": True}
+        done = self.rpc.call("gather", {"dst": pool, "src": pool, "count": 0, **at})
+        self.assertEqual(done["moved"], 0)
+        nothing = tensor(self.a, [4, 0], "uint16")
+        self.rpc.call("gather", {"dst": nothing, "src": nothing, "count": 1, "limit": 1, "dst_limit": 1, **at})
 
     def test_put(self):
         expected = np.zeros_like(self.pool)
@@ -388,6 +445,9 @@ class BadBlocks(RawCase):
             (["count: missing"], {**at, "count": None}),
             (["index: 7 bytes", "4 bytes of an entry (int32)"], {"index": bytes(7)}),
             (["index: 12 bytes", "8 bytes of an entry (int64)"], {"index": bytes(12), "index_dtype": "int64"}),
+            (["index: 12 bytes", "8 bytes of an entry (two of int32)"], {"index": bytes(12), "pairs": True}),
+            (["dst_limit: 3", "only a list of pairs"], {"dst_limit": 3}),
+            (["dst_limit: missing", "dst_step of 0"], {"index": bytes(16), "pairs": True, "dst_step": 0}),
             (["index_dtype: uint32", "int32 or int64"], {"index_dtype": "uint32"}),
             (["layers: 0"], {"layers": 0}),
             (["layers: 4294967296"], {"layers": 2**32}),
@@ -433,6 +493,12 @@ class BadBlocks(RawCase):
             ("gather", ["index[0]: 4294967296", "10 blocks"],
              {"index": np.array([2**32], "<i8").tobytes(), "index_dtype": "int64", "limit": 10}),
             ("gather", ["index[0]: 0, but src has 0 blocks"], {"limit": 0}),
+            ("gather", ["index[1][0]: 64, but src has 64 blocks (limit)"],
+             {"index": np.array([0, 1, 64, 2], "<i4").tobytes(), "pairs": True}),
+            ("gather", ["index[1][1]: 2, but dst has 2 blocks (dst_limit)"],
+             {"index": np.array([0, 1, 63, 2], "<i4").tobytes(), "pairs": True, "dst_limit": 2}),
+            ("gather", ["index_at: 8 entries of 8 bytes from byte 4036", "4096"],
+             {"index": None, "index_at": [self.i, 4036], "count": 8, "pairs": True}),
             ("gather", ["index_at: 8 entries of 4 bytes from byte 4068", "4096"],
              {"index": None, "index_at": [self.i, 4068], "count": 8}),
             ("scatter", ["index_at"], {"index": None, "index_at": [self.i, 0], "count": 2**30, "src_step": 0}),
@@ -444,6 +510,7 @@ class BadBlocks(RawCase):
 
     def test_overlaps(self):
         irregular = np.array([0, 8192, 8192 + 4096], "<i8").tobytes()
+        in_place = {"dst": tensor(self.a, [16, 16], "uint32"), "pairs": True}
         rows = (
             ("gather", ["dst_step", "1023"], {"dst_step": 1023}),
             ("gather", ["dst_step", "0 bytes"], {"dst_step": 0}),
@@ -455,6 +522,13 @@ class BadBlocks(RawCase):
              {"dst": tensor(self.a, [16, 16], "uint32", offset=1024), "dst_step": 2048, "src_step": 2048}),
             ("scatter", ["index[7]: 3, as index[1]"],
              {"index": np.array([2, 3, 4, -1, 5, -1, 6, 3], "<i4").tobytes()}),
+            ("gather", ["index[3][1]: 3, as index[1][1]"],
+             {"index": np.array([2, 9, 2, 3, -1, 3, 5, 3], "<i4").tobytes(), "pairs": True}),
+            ("gather", ["index[0][0]: 3, as index[1][1]", "read and written"],
+             {**in_place, "index": np.array([3, 4, 5, 3], "<i4").tobytes()}),
+            ("gather", ["index_at: dst and src are the same blocks"],
+             {**in_place, "index": None, "index_at": [self.i, 0], "count": 8}),
+            ("gather", ["must not overlap as a whole"], {**in_place, "index": bytes(8), "dst_limit": 3}),
             ("gather", ["index_at", "dst"], {"index": None, "index_at": [self.b, 8188], "count": 8}),
             ("gather", ["dst.strides"], {"dst": tensor(self.b, [16, 16], "uint32", strides=[0, 1])}),
         )

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 import unittest
 
 import msgpack
@@ -303,6 +304,8 @@ def as_user(uid, work, *args):
             os.setgid(uid)
             os.setuid(uid)
             work(*args, tell)
+        except BaseException:
+            traceback.print_exc()
         finally:
             os._exit(1)
     os.close(tell)

@@ -280,6 +280,94 @@ Test(library_lists, keys_and_values_in_a_table)
 	every_pair_apart(&apart);
 }
 
+/* ---- Pairs -------------------------------------------------------------------------------------------- */
+
+#define NUMBERS 6 /* of a block */
+#define POOL    12
+
+/* Returns the tensor of block 0 of a pool of blocks of int32, one behind the other. */
+static struct tma_tensor block_of(tma_region *pool)
+{
+	return (struct tma_tensor){ .region = pool, .dtype = TMA_INT32, .rank = 1, .shape = { NUMBERS } };
+}
+
+/* Has each number of block i be i + first. */
+static void fill_pool(tma_region *pool, int32_t first)
+{
+	for (int i = 0; i < POOL * NUMBERS; i++)
+		((int32_t *)rig_data(pool))[i] = i / NUMBERS + first;
+}
+
+/* Checks that block i has the number wanted[i]. */
+static void assert_pool(tma_region *pool, const int32_t wanted[POOL])
+{
+	for (int i = 0; i < POOL * NUMBERS; i++)
+		cr_assert_eq(((int32_t *)rig_data(pool))[i], wanted[i / NUMBERS], "block %d: %d", i / NUMBERS,
+		             ((int32_t *)rig_data(pool))[i]);
+}
+
+Test(library_lists, pairs)
+{
+	static const int64_t list[] = { 3, 1, -1, 2, 11, 0, 5, -1, 3, 7 };
+	tma_region *to = rig_region(client, POOL * NUMBERS * 4),
+		   *from = rig_region(client, POOL * NUMBERS * 4);
+	tma_region *index = rig_region(client, 4096);
+	const struct tma_tensor dst = block_of(to), src = block_of(from);
+	const struct tma_transform t = { .dst = &dst, .src = &src };
+	struct tma_blocks blocks = {
+		.transform = &t, .count = 5, .index_dtype = TMA_INT64, .index = list, .pairs = 1
+	};
+	const struct tma_result *result = tma_last_result(client);
+	tma_ticket ticket;
+
+	fill_pool(to, 100);
+	fill_pool(from, 0);
+	cr_assert_eq(tma_gather(client, &blocks), 0, "%s", tma_last_error(client));
+	cr_assert(result->moved == 3 && result->passed == 2 && result->beyond == 0);
+	assert_pool(to, (int32_t[]){ 11, 3, 102, 103, 104, 105, 106, 3, 108, 109, 110, 111 });
+
+	fill_pool(to, 100);
+	memcpy(rig_data(index), list, sizeof list);
+	((int64_t *)rig_data(index))[9] = 9; /* block 9 of dst, which has 8 here */
+	blocks.index = NULL;
+	blocks.index_at.region = index;
+	blocks.dst_limit = 8;
+	cr_assert_eq(tma_submit_gather(client, &blocks, &ticket), 0, "%s", tma_last_error(client));
+	cr_assert_eq(tma_wait(client, ticket, NULL), 0, "%s", tma_last_error(client));
+	assert_pool(to, (int32_t[]){ 11, 3, 102, 103, 104, 105, 106, 107, 108, 109, 110, 111 });
+
+	blocks.pairs = 0;
+	cr_assert_eq(tma_gather(client, &blocks), TMA_INVALID_ARGUMENT);
+	cr_assert(strstr(tma_last_error(client), "dst_limit: 8"), "%s", tma_last_error(client));
+	blocks.pairs = 1;
+	cr_assert_eq(tma_scatter(client, &blocks), TMA_INVALID_ARGUMENT);
+	cr_assert(strstr(tma_last_error(client), "pairs"), "%s", tma_last_error(client));
+}
+
+Test(library_lists, pairs_within_a_pool)
+{
+	int32_t list[] = { 3, 1, 4, 2, 3, 0, 11, 5 };
+	tma_region *pool = rig_region(client, POOL * NUMBERS * 4);
+	const struct tma_tensor block = block_of(pool);
+	const struct tma_transform t = { .dst = &block, .src = &block };
+	const struct tma_blocks blocks = {
+		.transform = &t, .count = 4, .index_dtype = TMA_INT32, .index = list, .pairs = 1
+	};
+
+	fill_pool(pool, 0);
+	cr_assert_eq(tma_gather(client, &blocks), 0, "%s", tma_last_error(client));
+	assert_pool(pool, (int32_t[]){ 3, 3, 4, 3, 4, 11, 6, 7, 8, 9, 10, 11 });
+	list[7] = 4; /* which is read, too */
+	cr_assert_eq(tma_gather(client, &blocks), TMA_OVERLAP);
+	cr_assert_str_eq(
+	    tma_last_error(client),
+	    "index[1][0]: 4, as index[3][1]: dst and src are the same blocks, and this one would be "
+	    "read and written");
+	assert_pool(pool, (int32_t[]){ 3, 3, 4, 3, 4, 11, 6, 7, 8, 9, 10, 11 });
+}
+
+/* ---- Tables ------------------------------------------------------------------------------------------- */
+
 /* Part of the blocks: what comes before it is added to each place. */
 static void gather_between_tables(const struct apart *dst, const struct apart *src, size_t in_dst,
                                   size_t in_src)

@@ -279,7 +279,7 @@ class Guide(unittest.TestCase):
 
     def test_fields_of_the_log(self):
         self.assertEqual(set(re.findall(r"TMAD_[A-Z_]+", self.guide)) - {"TMAD_SOCKET"},
-                         set(re.findall(r'"(TMAD_[A-Z_]+)=', self.source("daemon/observe/journal.c"))))
+                         set(re.findall(r'"(TMAD_[A-Z_]+)=', self.source("daemon/loop/log.c"))))
 
     def test_statuses(self):
         named = set(re.findall(r"^\| `([A-Z_]+)`", self.guide, re.M))

@@ -148,6 +148,8 @@ def run(case, full, devices=(), is_one=False):
             params = source.request()
             if params is None:
                 continue
+            if rng.integers(0, 3) == 0:
+                params["deadline_ms"] = 3600000  # of all chunks but the first, none has one
             wanted.add(case.rpc.request("transform", params))
             left -= 1
         while wanted:

@@ -285,6 +285,31 @@ class Order(RawCase):
         self.assertEqual(int(done), 100)
         self.word(0).set(9)
 
+    # ---- deadlines ----
+    def test_a_request_that_begins_too_late(self):
+        """It waits behind another one until then, and for a point of its own; one that begins in time is moved."""
+        first = self.rpc.request("copy", self.copy(wait=self.point(0, 1)))
+        late = self.rpc.request("transpose", {**self.copy(deadline_ms=20, signal=self.point(64, 1)), "perm": [0]})
+        items = self.rpc.request("submit", {"items": [self.copy(), self.copy()], "deadline_ms": 20})
+        waiting = {"wait": self.point(0, 2), "deadline_ms": 20}
+        with self.tmad.rpc() as other:
+            self.assertIs(other.call("ping"), True)
+            time.sleep(0.03)
+        self.assertEqual(self.dst[:], b"\xee" * 4096)
+        self.word(0).set(1)
+        self.assertEqual(self.rpc.reply(first)["bytes"], 8192)
+        self.dst[:] = b"\xee" * 4096
+        for msgid in (late, items):
+            with self.assertRaises(RpcError) as caught:
+                self.rpc.reply(msgid)
+            self.assertEqual(caught.exception.name, "TIMEOUT")
+            self.assertEqual(caught.exception.message, "deadline_ms: the request had not begun 20 ms after it came")
+        self.refused("TIMEOUT", "copy", self.copy(**waiting), ["deadline_ms: ", "20 ms"])
+        self.assertEqual(self.dst[:], b"\xee" * 4096)
+        self.assertEqual(int(self.word(64)), 0)
+        self.assertEqual(self.rpc.call("copy", self.copy(deadline_ms=3600000))["bytes"], 8192)
+        self.assertEqual(self.dst[:], self.src[:])
+
     # ---- cancel ----
     def test_cancel(self):
         first = self.rpc.request("copy", self.copy(wait=self.point(0, 1), signal=self.point(64, 1)))

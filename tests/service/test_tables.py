@@ -224,25 +224,15 @@ class Places:
 class RandomCase(Case):
     """A list of blocks with a table on one side or on both."""
 
+    MOST, LAYERS, SIDE = 12, (1, 2, 3, 8), Places
+
     def __init__(self, rng):
-        self.scatter = rng.random() < 0.5
-        self.params = {}
-        self._transform(rng)
-        n, limit = rng.randrange(0, 12), rng.randrange(1, 12)
-        self.layers = rng.choice((1, 2, 3, 8))
-        self.dst = Places(rng, "dst", self.dst_block, limit if self.scatter else n, self.layers)
-        self.src = Places(rng, "src", self.src_block, n if self.scatter else limit, self.layers)
-        self.params |= self.dst.fields | self.src.fields
-        if rng.random() < 0.3:
-            self.params["layers"] = self.layers
-        indexed = self.dst if self.scatter else self.src
-        if rng.random() < 0.3 and indexed.step and (not self.scatter or self.layers == 1):
-            limit = indexed.room()
-        else:
-            self.params["limit"] = limit
-        self._list(rng, n, limit)
+        super().__init__(rng)
         if self.in_region:
             raise DoesNotFit  # test_blocks.py has those
+
+    def _needs_layers(self):
+        return False  # a table says how many
 
 
 class Random(TableCase):
@@ -289,7 +279,7 @@ class Random(TableCase):
         case.run(expected, source)
         self.side(case.dst, self.dst_regions, params, tables)
         self.side(case.src, self.src_regions, params, tables)
-        result = self.rpc.call("scatter" if case.scatter else "gather", params)
+        result = self.rpc.call(case.method, params)
         for i, memory in enumerate(self.dst):
             wrong = np.flatnonzero(np.frombuffer(memory[:], np.uint8) != expected[i])
             self.assertEqual(wrong.size, 0, f"{what}: {params}: region {i}: bytes {wrong[:4].tolist()} of {wrong.size}")

@@ -41,29 +41,60 @@ static void draw_side(uint64_t *state, struct blocks_side *side, uint64_t blocks
 	side->list.layers = side->layers;
 }
 
-/* In a scatter no block is named twice. */
+static int64_t draw_number(uint64_t *state, const struct engine_blocks *b, uint64_t limit, bool inline_index)
+{
+	const int64_t block = (int64_t)chance(state, limit);
+	const uint64_t kind = chance(state, 8);
+
+	if (kind == 0)
+		return -1;
+	if (kind == 1 && !inline_index)
+		return chance(state, 2) ? (int64_t)(limit + chance(state, 1000))
+		                        : -2 - (int64_t)chance(state, 1000);
+	if (kind == 2 && !inline_index && b->index_bytes == 8)
+		return block + (INT64_C(1) << 32);
+	return block;
+}
+
+static bool names_blocks(const struct blocks_case *c, uint64_t i)
+{
+	return (uint64_t)c->dst_block[i] < blocks_dst_count(&c->blocks) &&
+	       (uint64_t)c->src_block[i] < blocks_src_count(&c->blocks);
+}
+
+/* Packs the numbers that the list has. */
+static void pack_entry(struct blocks_case *c, uint64_t i)
+{
+	const struct engine_blocks *b = &c->blocks;
+	unsigned char *at = c->packed + 1 + i * blocks_entry_bytes(b);
+
+	memcpy(at, b->scatter ? &c->dst_block[i] : &c->src_block[i], b->index_bytes);
+	if (b->pairs)
+		memcpy(at + b->index_bytes, &c->dst_block[i], b->index_bytes);
+}
+
+/* No block of the destination is named twice. */
 static void draw_index(uint64_t *state, struct blocks_case *c, bool inline_index)
 {
 	struct engine_blocks *b = &c->blocks;
 	bool used[BLOCKS_CASE_BLOCKS] = { false };
 
 	for (uint64_t i = 0; i < b->n; i++) {
-		int64_t entry = (int64_t)chance(state, b->limit);
-		uint64_t kind = chance(state, 8);
+		int64_t *dst = &c->dst_block[i], *src = &c->src_block[i];
 
-		if (kind == 0 || (b->scatter && used[entry]))
-			entry = -1;
-		else if (kind == 1 && !inline_index)
-			entry = chance(state, 2) ? (int64_t)(b->limit + chance(state, 1000))
-			                         : -2 - (int64_t)chance(state, 1000);
-		if (kind == 2 && !inline_index && b->index_bytes == 8)
-			entry += INT64_C(1) << 32;
-		c->passed += entry == -1;
-		c->beyond += entry != -1 && (uint64_t)entry >= b->limit;
-		if (entry >= 0 && (uint64_t)entry < b->limit)
-			used[entry] = true;
-		c->entry[i] = entry;
-		memcpy(c->packed + 1 + i * b->index_bytes, &entry, b->index_bytes);
+		*dst = *src = (int64_t)i;
+		if (blocks_src_is_indexed(b))
+			*src = draw_number(state, b, b->limit, inline_index);
+		if (blocks_dst_is_indexed(b)) {
+			*dst = draw_number(state, b, blocks_dst_count(b), inline_index);
+			if (names_blocks(c, i) && used[*dst])
+				*dst = -1;
+			else if (names_blocks(c, i))
+				used[*dst] = true;
+		}
+		c->passed += *dst == -1 || *src == -1;
+		c->beyond += *dst != -1 && *src != -1 && !names_blocks(c, i);
+		pack_entry(c, i);
 	}
 }
 
@@ -79,12 +110,15 @@ void blocks_case_draw(uint64_t seed, struct blocks_case *c, bool inline_index)
 	b->limit = 1 + chance(&state, most < BLOCKS_CASE_BLOCKS ? most : BLOCKS_CASE_BLOCKS);
 	b->layers = 1 + (uint32_t)chance(&state, BLOCKS_CASE_LAYERS);
 	b->scatter = chance(&state, 2);
+	b->pairs = !b->scatter && chance(&state, 2);
+	b->dst_limit =
+	    b->pairs ? 1 + chance(&state, most < BLOCKS_CASE_BLOCKS ? most : BLOCKS_CASE_BLOCKS) : 0;
 	b->index_bytes = chance(&state, 2) ? 4 : 8;
 	draw_index(&state, c, inline_index);
-	draw_side(&state, &c->dst, b->scatter ? b->limit : b->n, b->layers, c->block.dst_size,
-	          c->block.dst_offset, dtype_size(c->block.spec.dst.dtype));
-	draw_side(&state, &c->src, b->scatter ? b->n : b->limit, b->layers, c->block.src_size,
-	          c->block.src_offset, dtype_size(c->block.spec.src.dtype));
+	draw_side(&state, &c->dst, blocks_dst_count(b), b->layers, c->block.dst_size, c->block.dst_offset,
+	          dtype_size(c->block.spec.dst.dtype));
+	draw_side(&state, &c->src, blocks_src_count(b), b->layers, c->block.src_size, c->block.src_offset,
+	          dtype_size(c->block.spec.src.dtype));
 	b->dst = c->dst.list;
 	b->src = c->src.list;
 }
@@ -100,11 +134,9 @@ void blocks_case_expect(const struct blocks_case *c, unsigned char *dst, const u
 	const struct engine_blocks *b = &c->blocks;
 
 	for (uint32_t l = 0; l < b->layers; l++)
-		for (uint64_t i = 0; i < b->n; i++) {
-			const uint64_t entry = (uint64_t)c->entry[i];
-
-			if (entry < b->limit)
-				oracle_run(&c->block.spec, dst + place_of(&c->dst, b->scatter ? entry : i, l),
-				           src + place_of(&c->src, b->scatter ? i : entry, l));
-		}
+		for (uint64_t i = 0; i < b->n; i++)
+			if (names_blocks(c, i))
+				oracle_run(&c->block.spec,
+				           dst + place_of(&c->dst, (uint64_t)c->dst_block[i], l),
+				           src + place_of(&c->src, (uint64_t)c->src_block[i], l));
 }

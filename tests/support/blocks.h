@@ -30,9 +30,10 @@ struct blocks_case {
 	struct oracle_case block;
 	struct engine_blocks blocks; /* but for the index */
 	struct blocks_side dst, src;
-	int64_t entry[BLOCKS_CASE_ENTRIES];
-	unsigned char packed[BLOCKS_CASE_ENTRIES * 8 + 1]; /* from the second byte on */
-	uint64_t passed, beyond;                           /* as they have to be counted */
+	int64_t dst_block[BLOCKS_CASE_ENTRIES]; /* that an entry names, or what is no block */
+	int64_t src_block[BLOCKS_CASE_ENTRIES];
+	unsigned char packed[BLOCKS_CASE_ENTRIES * 16 + 1]; /* from the second byte on */
+	uint64_t passed, beyond;                            /* as they have to be counted */
 };
 
 /* inline_index: every entry is in range or -1. *c must stay where it is. */

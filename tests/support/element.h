@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "kernels/transform/conversion.h"
+#include "kernels/transform/transform.h"
 
 /* One element: from bytes at src to bytes at dst, as the spec says. scale and bias count where the spec has
  * such an operand. Whether the value that was calculated, or without operands that of an integer, is now at

@@ -9,11 +9,10 @@ FOLDERS = ("client", "daemon", "kernels", "proto")
 CALLS = {"error_set": (2, 1), "client_fail": (2, 1), "client_break": (2, 1), "fail": (2, 1), "log_line": (1, 0),
          "log_about": (2, 0), "session_log": (3, 1), "session_end": (2, 1),
          "config_error": (1, "START"), "say_error": (0, "LOG"), "subuids_warn": (1, "LOG")}
-START = ("daemon/config/", "daemon/net/listener.c", "daemon/net/passed.c", "daemon/server.c", "daemon/tmad.c",
-         "daemon/recovery.c", "daemon/doorbell.c", "daemon/engines.c", "kernels/cuda/driver/device.c", "kernels/cuda/driver/driver.c", "kernels/cpu/engine.c", "kernels/cpu/run/crew.c",
-         "daemon/observe/exporter.c", "daemon/observe/endpoint.c", "kernels/cpu/run/stream.c", "kernels/cuda/sched/scheduler.c", "kernels/cuda/sched/timeline.c",
+START = ("daemon/config/", "daemon/loop/", "daemon/net/listener.c", "daemon/server.c", "daemon/tmad.c", "daemon/memory/devices.c", "kernels/cuda/driver/driver.c", "kernels/cpu/engine.c", "kernels/cpu/run/crew.c",
+         "daemon/observe/exporter.c", "kernels/cpu/run/stream.c", "kernels/cuda/sched/scheduler.c", "kernels/cuda/sched/flight.c",
          "kernels/cuda/launch/map_cache.c", "kernels/process/child.c", "kernels/process/front.c", "kernels/process/run.c",
-         "kernels/process/served_memory.c")  # of what runs at the start too
+         "kernels/process/served.c")  # of what runs at the start too
 CODES = {"EXIT_USAGE": "USAGE", "EXIT_FAILED": "FAILED", "LOG_LEVEL_ERROR": "LOG", "LOG_LEVEL_WARNING": "LOG"}
 
 

@@ -4,7 +4,7 @@
 #ifndef TESTS_SUPPORT_SMALL_LIMITS_H
 #define TESTS_SUPPORT_SMALL_LIMITS_H
 
-#include "kernels/cuda/sched/limits.h"
+#include "kernels/cuda/stage/jobs.h"
 
 static inline struct cuda_limits small_limits(void)
 {

@@ -127,7 +127,8 @@ PyObject *py_request_again(PyObject *self, PyObject *args)
 	shared((PyObject *)q->bias.tensor);
 	q->is_scatter = like->is_scatter;
 	q->index = (struct py_tensor *)shared(index);
-	q->limit = like->limit;
+	q->dst_limit = like->dst_limit;
+	q->src_limit = like->src_limit;
 	q->dst_step = like->dst_step;
 	q->src_step = like->src_step;
 	q->layers = like->layers;

@@ -98,8 +98,8 @@ void copy_tensor(const struct py_tensor *dst, const struct py_tensor *src)
 		copy_loops(dst->data, src->data, loops, n, size);
 }
 
-void copy_blocks(const struct py_tensor *dst, const struct py_tensor *src, int axis, const int64_t *index,
-                 int64_t count, bool is_scatter)
+void copy_blocks(const struct py_tensor *dst, const struct py_tensor *src, int axis,
+                 const struct block_numbers *index, int64_t count, bool is_scatter)
 {
 	const int64_t size = (int64_t)tma_dtype_size(dst->dtype);
 	struct py_tensor to = *dst, from = *src;
@@ -111,8 +111,9 @@ void copy_blocks(const struct py_tensor *dst, const struct py_tensor *src, int a
 		return;
 	n = make_loops(&to, &from, size, loops);
 	for (int64_t i = 0; i < count; i++) {
-		char *at = dst->data + (is_scatter ? index[i] : i) * dst->strides[axis] * size;
-		const char *of = src->data + (is_scatter ? i : index[i]) * src->strides[axis] * size;
+		const int64_t number = block_number(index, i);
+		char *at = dst->data + (is_scatter ? number : i) * dst->strides[axis] * size;
+		const char *of = src->data + (is_scatter ? i : number) * src->strides[axis] * size;
 
 		if (n == 0)
 			memcpy(at, of, (size_t)size);

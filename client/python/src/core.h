@@ -143,12 +143,25 @@ PyObject *py_tensor_dlpack_device(PyObject *self, PyObject *unused);
 /* Copies src to dst, of one shape and element size. Needs no GIL. */
 void copy_tensor(const struct py_tensor *dst, const struct py_tensor *src);
 
-/* Blocks along the axis, each to where the list says or from there: see Tensor.copy_blocks. Needs no GIL. */
-void copy_blocks(const struct py_tensor *dst, const struct py_tensor *src, int axis, const int64_t *index,
-                 int64_t count, bool is_scatter);
+/* These are the numbers of blocks of a whole list of int64, or of one column of pairs. */
+struct block_numbers {
+	const char *first;
+	int64_t step; /* bytes from one to the next */
+};
 
-/* The module has this function. */
+static inline int64_t block_number(const struct block_numbers *numbers, int64_t i)
+{
+	return *(const int64_t *)(const void *)(numbers->first + i * numbers->step);
+}
+
+/* Blocks along the axis, each to where the list says or from there: see Tensor.copy_blocks. Needs no GIL. */
+void copy_blocks(const struct py_tensor *dst, const struct py_tensor *src, int axis,
+                 const struct block_numbers *index, int64_t count, bool is_scatter);
+
+/* The module has these functions. */
 PyObject *check_apart(PyObject *self, PyObject *args);
+PyObject *check_index(PyObject *self, PyObject *args);
+PyObject *check_pool(PyObject *self, PyObject *args);
 
 /* ---- Clients --------------------------------------------------------------------------------------- */
 
@@ -321,10 +334,6 @@ void py_region_leave(struct py_client *c, tma_region *region, char *address, uin
  */
 int py_region_place(struct py_client *c, const struct py_tensor *t, bool writable, struct tma_place *ret);
 
-/* Does the same for a contiguous list of blocks, which needs a region even where other host memory does not.
- */
-int py_region_place_list(struct py_client *c, const struct py_tensor *t, struct tma_place *ret);
-
 /* ---- Slabs ----------------------------------------------------------------------------------------- */
 
 /* It is called when the module is loaded, and returns -1 without an exception if there is no memory. */
@@ -389,10 +398,11 @@ struct py_request {
 	 */
 	bool is_scatter;
 	struct py_tensor *all_dst, *all_src;
-	struct py_tensor *index; /* of host memory, and sent; or shared, and read by the service */
+	struct py_tensor *index; /* of host memory, and sent; or shared, and read by the service. With two
+	                            dimensions it has pairs of a block of src and one of dst. */
 	bool is_index_shared;
-	int64_t limit;              /* blocks of the indexed side */
-	int64_t dst_step, src_step; /* bytes */
+	int64_t dst_limit, src_limit; /* how many blocks each side has */
+	int64_t dst_step, src_step;   /* bytes */
 
 	/* Layers of blocks. A side is a tuple of tensors, of which all_dst or all_src is the first, or lies
 	 * in all_dst or all_src with bytes from layer to layer. */

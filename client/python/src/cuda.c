@@ -32,6 +32,7 @@ static pthread_once_t driver_once = PTHREAD_ONCE_INIT;
 static bool has_driver;
 
 enum {
+	ALREADY_REGISTERED = 712,              /* CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED */
 	HOST_REGISTER_PORTABLE_AND_MAPPED = 3, /* CU_MEMHOSTREGISTER_PORTABLE | _DEVICEMAP */
 	POINTER_DEVICE_ORDINAL = 9,            /* CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL */
 	MOST_DEVICES = 64,
@@ -148,6 +149,8 @@ uint64_t cuda_host_address(void *start, size_t size)
 	if (cuda_enter(0) < 0)
 		return 0;
 	rc = driver.cuMemHostRegister_v2(start, size, HOST_REGISTER_PORTABLE_AND_MAPPED);
+	if (rc == ALREADY_REGISTERED && driver.cuMemHostGetDevicePointer_v2(&address, start, 0) == 0)
+		return address; /* A request in a stream has its word pinned. */
 	if (rc == 0) {
 		rc = driver.cuMemHostGetDevicePointer_v2(&address, start, 0);
 		if (rc != 0)

@@ -105,141 +105,6 @@ static PyObject *parse_dtype(PyObject *self, PyObject *args)
 	return PyUnicode_FromString(tma_dtype_name((enum tma_dtype)dtype));
 }
 
-static int read_integer(enum tma_dtype dtype, const char *at, int64_t *ret)
-{
-	switch (dtype) {
-#define INTEGER(name, type)                       \
-	case name: {                              \
-		type value;                       \
-		memcpy(&value, at, sizeof value); \
-		*ret = (int64_t)value;            \
-		return 0;                         \
-	}
-		INTEGER(TMA_UINT8, uint8_t)
-		INTEGER(TMA_INT8, int8_t)
-		INTEGER(TMA_UINT16, uint16_t)
-		INTEGER(TMA_INT16, int16_t)
-		INTEGER(TMA_UINT32, uint32_t)
-		INTEGER(TMA_INT32, int32_t)
-		INTEGER(TMA_INT64, int64_t)
-#undef INTEGER
-	case TMA_UINT64: {
-		uint64_t value;
-
-		memcpy(&value, at, sizeof value);
-		*ret =
-		    value > INT64_MAX ? INT64_MAX : (int64_t)value; /* beyond any array, and not negative */
-		return 0;
-	}
-	default:
-		PyErr_Format(PyExc_TypeError, "index: elements of %s; it has to be of integers",
-		             tma_dtype_name(dtype));
-		return -1;
-	}
-}
-
-/* Looks for two entries that are the same by a bit for each block, which is fast but names neither. Returns
- * true as well where the bits would take more memory than a table. */
-static bool may_be_twice(const int64_t *values, int64_t n, int64_t limit)
-{
-	unsigned char *seen = limit / 128 <= n ? calloc(1, (size_t)limit / 8 + 1) : NULL;
-	bool is_twice = !seen;
-
-	for (int64_t i = 0; !is_twice && i < n; i++) {
-		const unsigned bit = 1u << values[i] % 8;
-
-		is_twice = seen[values[i] / 8] & bit;
-		seen[values[i] / 8] |= (unsigned char)bit;
-	}
-	free(seen);
-	return is_twice;
-}
-
-/* Raises OverlapError if two entries are the same. */
-static int check_distinct(const int64_t *values, int64_t n)
-{
-	const uint64_t factor = UINT64_C(0x9e3779b97f4a7c15);
-	int64_t *table; /* It finds an entry's number, from 1 on, by its value. */
-	int bits = 1, rc = 0;
-
-	while (bits < 62 && INT64_C(1) << bits < 2 * n)
-		bits++;
-	table = calloc((size_t)1 << bits, sizeof *table);
-	if (!table) {
-		PyErr_NoMemory();
-		return -1;
-	}
-	for (int64_t i = 0; rc == 0 && i < n; i++) {
-		uint64_t at = (uint64_t)values[i] * factor >> (64 - bits);
-
-		while (table[at] && values[table[at] - 1] != values[i])
-			at = (at + 1) & ((UINT64_C(1) << bits) - 1);
-		if (table[at])
-			rc = raise_status(
-			    TMA_OVERLAP,
-			    "index[%lld]: %lld, as index[%lld]: two blocks would be written to the "
-			    "same place in dst",
-			    (long long)i, (long long)values[i], (long long)(table[at] - 1));
-		table[at] = i + 1;
-	}
-	free(table);
-	return rc;
-}
-
-/* check_index(index, limit, is_distinct) makes a contiguous copy as int64, in which negative entries count
- * from the end. */
-static PyObject *check_index(PyObject *self, PyObject *args)
-{
-	struct py_tensor *index, *copy = NULL;
-	PyObject *object, *memory;
-	long long limit;
-	int is_distinct;
-	int64_t *values;
-
-	(void)self;
-	if (!PyArg_ParseTuple(args, "O!Lp:check_index", core.tensor_type, &object, &limit, &is_distinct))
-		return NULL;
-	index = (struct py_tensor *)object;
-	if (index->rank != 1 || !py_tensor_is_host(index)) {
-		PyErr_SetString(PyExc_ValueError, "index: it has to be a list, of one dimension");
-		return NULL;
-	}
-	if (index->shape[0] > PY_SSIZE_T_MAX / (Py_ssize_t)sizeof *values)
-		return PyErr_NoMemory();
-	memory =
-	    PyByteArray_FromStringAndSize(NULL, (Py_ssize_t)index->shape[0] * (Py_ssize_t)sizeof *values);
-	if (!memory)
-		return NULL;
-	values = (int64_t *)(void *)PyByteArray_AsString(memory);
-	for (int64_t i = 0; i < index->shape[0]; i++) {
-		const char *at = index->data + i * index->strides[0] * (int64_t)tma_dtype_size(index->dtype);
-		int64_t value;
-
-		if (read_integer(index->dtype, at, &value) < 0)
-			goto out;
-		values[i] = value < 0 ? value + limit : value;
-		if (values[i] < 0 || values[i] >= limit) {
-			raise_status(TMA_OUT_OF_RANGE, "index: entry %lld is %lld, of %lld blocks",
-			             (long long)i, (long long)value, limit);
-			goto out;
-		}
-	}
-	if (is_distinct && may_be_twice(values, index->shape[0], limit) &&
-	    check_distinct(values, index->shape[0]) < 0)
-		goto out;
-	copy = py_tensor_of_buffer(memory, TMA_UINT8);
-	if (copy) {
-		PyObject *viewed = PyObject_CallMethod((PyObject *)copy, "viewed", "s(L)", "int64",
-		                                       (long long)index->shape[0]);
-
-		Py_DECREF((PyObject *)copy);
-		copy = (struct py_tensor *)viewed;
-	}
-out:
-	Py_DECREF(memory);
-	return (PyObject *)copy;
-}
-
 /* layout(dtype, shape, strides): a tensor without memory. */
 static PyObject *make_layout(PyObject *self, PyObject *args)
 {
@@ -392,7 +257,9 @@ static PyMethodDef functions[] = {
 	{ "check_apart", check_apart, METH_VARARGS,
 	  "check_apart(written, read)\n--\n\nRefuses what is written where it shares bytes; lists of (name, tensor)." },
 	{ "check_index", check_index, METH_VARARGS,
-	  "check_index(index, limit, is_distinct)\n--\n\nA checked copy, as int64; negative entries count from the end." },
+	  "check_index(index, src_limit, dst_limit)\n--\n\nA checked copy, as int64; negative numbers count from the end." },
+	{ "check_pool", check_pool, METH_VARARGS,
+	  "check_pool(pairs)\n--\n\nRefuses pairs of which one reads a block that one writes." },
 	{ "layout", make_layout, METH_VARARGS,
 	  "layout(dtype, shape, strides)\n--\n\nA tensor without memory." },
 	{ "signal_point", signal_point, METH_VARARGS,

@@ -416,13 +416,6 @@ static int find_shared(struct py_client *c, const struct py_tensor *t, struct ex
 	return -1;
 }
 
-int py_region_place_list(struct py_client *c, const struct py_tensor *t, struct tma_place *ret)
-{
-	if (c->is_local && py_tensor_is_host(t))
-		return find_shared(c, t, py_tensor_extent(t), ret);
-	return py_region_place(c, t, false, ret);
-}
-
 int py_region_place(struct py_client *c, const struct py_tensor *t, bool writable, struct tma_place *ret)
 {
 	struct extent extent = py_tensor_extent(t);

@@ -374,23 +374,23 @@ static int parse_layers(struct py_request *q, PyObject *dst_layers, PyObject *sr
 	return 0;
 }
 
-/* Request.blocks(scatter, dst, src, permute, all_dst, all_src, index, is_index_shared, limit, dst_step,
- * src_step, cast=None, scale=None, bias=None, dst_layers=None, src_layers=None): dst and src are the blocks
- * at the lowest addresses of all_dst and all_src. */
+/* Request.blocks(scatter, dst, src, permute, all_dst, all_src, index, is_index_shared, dst_limit, src_limit,
+ * dst_step, src_step, cast=None, scale=None, bias=None, dst_layers=None, src_layers=None): dst and src are
+ * the blocks at the lowest addresses of all_dst and all_src. */
 static PyObject *make_blocks(PyObject *type, PyObject *args)
 {
 	PyObject *dst, *src, *perm, *all_dst, *all_src, *index, *scale = Py_None, *bias = Py_None;
 	PyObject *dst_layers = Py_None, *src_layers = Py_None;
 	const char *cast = NULL;
-	long long limit, dst_step, src_step;
+	long long dst_limit, src_limit, dst_step, src_step;
 	int is_scatter, is_shared;
 	struct py_request *q;
 
 	(void)type;
-	if (!PyArg_ParseTuple(args, "pO!O!OO!O!O!pLLL|zOOOO:blocks", &is_scatter, core.tensor_type, &dst,
+	if (!PyArg_ParseTuple(args, "pO!O!OO!O!O!pLLLL|zOOOO:blocks", &is_scatter, core.tensor_type, &dst,
 	                      core.tensor_type, &src, &perm, core.tensor_type, &all_dst, core.tensor_type,
-	                      &all_src, core.tensor_type, &index, &is_shared, &limit, &dst_step, &src_step,
-	                      &cast, &scale, &bias, &dst_layers, &src_layers))
+	                      &all_src, core.tensor_type, &index, &is_shared, &dst_limit, &src_limit,
+	                      &dst_step, &src_step, &cast, &scale, &bias, &dst_layers, &src_layers))
 		return NULL;
 	q = py_request_alloc(REQUEST_BLOCKS);
 	if (!q)
@@ -402,7 +402,8 @@ static PyObject *make_blocks(PyObject *type, PyObject *args)
 	q->index = own(index);
 	q->is_scatter = is_scatter;
 	q->is_index_shared = is_shared;
-	q->limit = limit;
+	q->dst_limit = dst_limit;
+	q->src_limit = src_limit;
 	q->dst_step = dst_step;
 	q->src_step = src_step;
 	if (parse_perm(q, perm) < 0 || parse_conversion(q, cast, scale, bias) < 0 ||

@@ -139,22 +139,34 @@ static int place_side(struct py_client *c, const struct py_tensor *all, const st
 	return 0;
 }
 
+/* Takes a list of numbers, or of pairs, which only a gather has. */
+static int check_list(const struct py_request *q)
+{
+	const struct py_tensor *index = q->index;
+	const bool is_list = index->rank == 1 || (index->rank == 2 && index->shape[1] == 2 && !q->is_scatter);
+
+	if (is_list && (index->dtype == TMA_INT32 || index->dtype == TMA_INT64) &&
+	    py_tensor_is_contiguous(index) && (q->is_index_shared || py_tensor_is_host(index)))
+		return 0;
+	PyErr_SetString(PyExc_ValueError, "index: a contiguous list of int32 or int64, or of pairs of them");
+	return -1;
+}
+
 static int resolve_blocks(struct py_client *c, const struct py_request *q, struct resolved *r)
 {
+	const bool has_pairs = q->index->rank == 2;
+
 	if (place_side(c, q->all_dst, q->dst, q->dst_layers, true, &r->dst_place, &r->dst_places) < 0 ||
 	    place_side(c, q->all_src, q->src, q->src_layers, false, &r->src_place, &r->src_places) < 0 ||
-	    place_operands(c, q, r) < 0)
+	    place_operands(c, q, r) < 0 || check_list(q) < 0)
 		return -1;
 	set_transform(r, q);
-	if (q->index->rank != 1 || (q->index->dtype != TMA_INT32 && q->index->dtype != TMA_INT64) ||
-	    !py_tensor_is_contiguous(q->index) || (!q->is_index_shared && !py_tensor_is_host(q->index))) {
-		PyErr_SetString(PyExc_ValueError, "index: a contiguous list of int32 or int64");
-		return -1;
-	}
 	r->blocks = (struct tma_blocks){ .transform = &r->transform,
-		                         .count = (size_t)py_tensor_count(q->index),
+		                         .count = (size_t)q->index->shape[0],
 		                         .index_dtype = q->index->dtype,
-		                         .limit = (uint64_t)q->limit,
+		                         .limit = (uint64_t)(q->is_scatter ? q->dst_limit : q->src_limit),
+		                         .pairs = has_pairs,
+		                         .dst_limit = has_pairs ? (uint64_t)q->dst_limit : 0,
 		                         .dst_step = (uint64_t)q->dst_step,
 		                         .src_step = (uint64_t)q->src_step,
 		                         .layers = q->layers,
@@ -163,7 +175,7 @@ static int resolve_blocks(struct py_client *c, const struct py_request *q, struc
 		                         .dst_places = r->dst_places,
 		                         .src_places = r->src_places };
 	if (q->is_index_shared)
-		return py_region_place_list(c, q->index, &r->blocks.index_at);
+		return py_region_place(c, q->index, false, &r->blocks.index_at);
 	r->blocks.index = q->index->data;
 	return 0;
 }

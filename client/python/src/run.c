@@ -41,12 +41,12 @@ static int parse_point(const struct py_client *c, PyObject *object, struct tma_p
 	return 0;
 }
 
-/* The keywords wait, signal, wait_ms, priority, multiprocessors and host_threads. */
+/* The keywords of an order. */
 static int parse_order(const struct py_client *c, PyObject *kwargs, struct tma_order *ret,
                        bool *ret_has_points)
 {
-	static char *names[] = { "wait",         "signal", "wait_ms", "priority", "multiprocessors",
-		                 "host_threads", NULL };
+	static char *names[] = { "wait",         "signal",      "wait_ms", "priority", "multiprocessors",
+		                 "host_threads", "deadline_ms", NULL };
 	PyObject *none, *wait = Py_None, *signal = Py_None;
 	int priority = TMA_PRIORITY_NORMAL, rc;
 
@@ -57,11 +57,12 @@ static int parse_order(const struct py_client *c, PyObject *kwargs, struct tma_o
 	none = PyTuple_New(0);
 	if (!none)
 		return -1;
-	rc = PyArg_ParseTupleAndKeywords(none, kwargs, "|$OOO&iO&O&:order", names, &wait, &signal, parse_u32,
-	                                 &ret->wait_ms, &priority, parse_u32, &ret->multiprocessors,
-	                                 parse_u32, &ret->host_threads)
-	         ? 0
-	         : -1;
+	rc =
+	    PyArg_ParseTupleAndKeywords(none, kwargs, "|$OOO&iO&O&O&:order", names, &wait, &signal, parse_u32,
+	                                &ret->wait_ms, &priority, parse_u32, &ret->multiprocessors, parse_u32,
+	                                &ret->host_threads, parse_u32, &ret->deadline_ms)
+		? 0
+		: -1;
 	Py_DECREF(none);
 	if (rc < 0 || parse_point(c, wait, &ret->wait) < 0 || parse_point(c, signal, &ret->signal) < 0)
 		return -1;
@@ -76,11 +77,21 @@ int order_parse_enqueued(const struct py_client *c, PyObject *kwargs, struct tma
 
 	if (parse_order(c, kwargs, ret, &has_points) < 0)
 		return -1;
+	if (ret->deadline_ms) {
+		PyErr_SetString(PyExc_ValueError, "deadline: what goes into a stream begins in its turn");
+		return -1;
+	}
 	if (!has_points)
 		return 0;
-	PyErr_SetString(PyExc_ValueError,
-	                "wait, signal: device memory is ordered by its stream; let the stream wait "
-	                "for the point, or signal it (Timeline.wait and Timeline.signal with stream=)");
+	if (c->is_local && !ret->wait_ms)
+		return 0;
+	if (c->is_local)
+		PyErr_SetString(PyExc_ValueError, "wait_timeout: a stream waits without a limit");
+	else
+		PyErr_SetString(
+		    PyExc_ValueError,
+		    "wait, signal: device memory is ordered by its stream; let the stream wait "
+		    "for the point, or signal it (Timeline.wait and Timeline.signal with stream=)");
 	return -1;
 }
 
@@ -311,6 +322,19 @@ struct py_ticket {
 	bool has_token;    /* Client.completed returns the request's end */
 };
 
+/* Ends a request of a client without a service, which moves memory of this process: takes it back, or waits
+ * for its end if it has started. Its objects are let go afterwards. The caller has the lock and needs no GIL.
+ */
+static void end_here(struct py_client *c, struct pending *pending)
+{
+	struct tma_completed completed = { .ticket = pending->ticket, .user = pending };
+
+	pending->is_forgotten = true;
+	tma_cancel(c->client, pending->ticket);
+	tma_wait(c->client, pending->ticket, &completed.result);
+	py_client_take_completed(c, &completed);
+}
+
 /* Forgets a request. The caller has the lock and needs no GIL. A request that is under way loses its objects,
  * because they keep the client, which nobody may call again; the service keeps the memory until the request
  * ends. `objects` is empty, and takes them to be let go. */
@@ -318,6 +342,11 @@ static void forget(struct py_client *c, tma_ticket ticket, struct pending *objec
 {
 	struct pending *pending = find_flying(c, ticket);
 
+	if (pending && pending->request && c->is_local) {
+		end_here(c, pending);
+		free(objects);
+		return;
+	}
 	if (pending && pending->request) {
 		slabs_retire_of(c);
 		objects->request = pending->request;
@@ -434,7 +463,11 @@ PyObject *py_client_submit(PyObject *self, PyObject *args, PyObject *kwargs)
 			py_client_add_pending(c, pending);
 		} else
 			resolved_deinit(&r);
-		if (py_client_check(c, rc) < 0 && rc == 0) { /* interrupted, and under way; forgotten */
+		if (py_client_check(c, rc) < 0 && rc == 0 && c->is_local) {
+			CLIENT_CALL(c, end_here(c, pending));
+			rc = -1;
+			pending = NULL;
+		} else if (rc == 0 && PyErr_Occurred()) { /* interrupted, and under way; forgotten */
 			slabs_retire_of(c);
 			pending->request = pending->token = NULL;
 			Py_DECREF(request);

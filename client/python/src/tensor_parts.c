@@ -135,6 +135,7 @@ PyObject *py_tensor_copy_from(PyObject *self, PyObject *arg)
 PyObject *py_tensor_copy_blocks(PyObject *self, PyObject *args)
 {
 	struct py_tensor *dst = (struct py_tensor *)self, *src, *index;
+	struct block_numbers numbers;
 	PyObject *source, *list;
 	long long start, count;
 	int axis, is_scatter;
@@ -157,13 +158,15 @@ PyObject *py_tensor_copy_blocks(PyObject *self, PyObject *args)
 			return NULL;
 		}
 	count = is_scatter ? src->shape[axis] : dst->shape[axis];
-	if (!py_tensor_is_host(index) || index->dtype != TMA_INT64 || index->rank != 1 ||
-	    (index->strides[0] != 1 && index->shape[0] > 1) || start < 0 || start > index->shape[0] - count) {
+	if (!py_tensor_is_host(index) || index->dtype != TMA_INT64 || index->rank != 1 || start < 0 ||
+	    start > index->shape[0] - count) {
 		PyErr_SetString(PyExc_ValueError, "index: a run of int64 with an entry for each block");
 		return NULL;
 	}
+	numbers.step = index->strides[0] * (int64_t)sizeof(int64_t);
+	numbers.first = index->data + start * numbers.step;
 	for (int64_t i = 0; i < count; i++) {
-		int64_t at = ((const int64_t *)(void *)index->data)[start + i];
+		int64_t at = block_number(&numbers, i);
 
 		if (at < 0 || at >= (is_scatter ? dst : src)->shape[axis]) {
 			raise_status(TMA_OUT_OF_RANGE, "index: entry %lld is %lld, of %lld blocks",
@@ -172,7 +175,6 @@ PyObject *py_tensor_copy_blocks(PyObject *self, PyObject *args)
 			return NULL;
 		}
 	}
-	Py_BEGIN_ALLOW_THREADS copy_blocks(dst, src, axis, (const int64_t *)(void *)index->data + start,
-	                                   count, is_scatter);
+	Py_BEGIN_ALLOW_THREADS copy_blocks(dst, src, axis, &numbers, count, is_scatter);
 	Py_END_ALLOW_THREADS Py_RETURN_NONE;
 }

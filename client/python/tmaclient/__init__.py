@@ -43,7 +43,19 @@ from ._errors import (
     VersionError,
     WaitTimeoutError,
 )
-from ._local import copy, explain, gather, local, multicast, pad, quantize, scatter, transform, transpose
+from ._local import (
+    copy,
+    explain,
+    gather,
+    gather_scatter,
+    local,
+    multicast,
+    pad,
+    quantize,
+    scatter,
+    transform,
+    transpose,
+)
 from ._plan import Plan, PreparedPlan
 from ._reshard import Slice, shards
 from ._scales import Amax
@@ -100,6 +112,7 @@ __all__ = [
     "copy",
     "explain",
     "gather",
+    "gather_scatter",
     "local",
     "multicast",
     "pad",

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Self
 from . import _core
 from ._arrays import OWN, Array, aligned
 from ._batch import Collector, messages
-from ._client import Job, Maker, Options, without_points
 from ._core import Request
+from ._jobs import Job, Maker, Options, without_points
 
 if TYPE_CHECKING:
     from .aio import AsyncClient

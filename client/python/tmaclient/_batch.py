@@ -11,11 +11,12 @@ from . import _core
 from ._arrays import JAX
 from ._conversion import Keywords
 from ._core import Request
+from ._jobs import Job, Maker, Options, orders_of, without_points
 from ._moves import count_of, parse_constant
 from ._scales import Amax, Scaling
 
 if TYPE_CHECKING:
-    from ._client import Client, Job, Maker, Options
+    from ._client import Client
     from ._plan import PreparedPlan
     from .aio import AsyncPlan
 
@@ -134,8 +135,6 @@ class Batch(Collector):
 
     def run(self) -> None:
         """Runs what was collected: in one request what the service reaches, and the rest after it."""
-        from ._client import without_points
-
         client, jobs = self._client, self._jobs
         self._jobs = []
         on_device = [j for j in jobs if not any(a.tensor.is_host for a in j.arrays)]
@@ -147,20 +146,22 @@ class Batch(Collector):
             (shared if is_shared else rest).append(j)
         for job in rest:
             client._check(job.move)
+        streams = {j.stream() for j in on_device}
         order, wait, signal = self._options.order(), None, None
-        if rest:  # several requests are one to those who wait for a point
+        if rest or len(streams) + bool(shared) > 1:  # several requests are one to those who wait for a point
             order, wait, signal = without_points(order)
             client._await(wait, self._options.order())
         if shared:
             request = Request.items([j.move.request(client._core) for j in shared])
             client._core.run(request, **order)
-        for stream in {j.stream() for j in on_device}:
+        for stream in streams:
             of_stream = [j for j in on_device if j.stream() == stream]
             core = client._core_of_all(of_stream)
-            for part in messages(of_stream):
+            parts = list(messages(of_stream))
+            for part, order_of_part in zip(parts, orders_of(order, len(parts)), strict=True):
                 request = Request.items([j.move.request(core) for j in part])
-                core.enqueue(request, stream, **self._options.order())
-        if on_device and self._options.synchronous:
+                core.enqueue(request, stream, **order_of_part)
+        if on_device and (self._options.synchronous or signal is not None):
             client.synchronize()
         for job in rest:
             job.order = order

@@ -3,441 +3,39 @@
 
 from __future__ import annotations
 
-import copy
 import operator
 import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any, Self, Unpack
 
 from . import _core
-from ._arrays import (
-    EXPONENTS,
-    NUMPY,
-    OWN,
-    Array,
-    Kind,
-    adapt,
-    count,
-    dense,
-    dtype_name,
-    mapping_of,
-    numpy_dtype,
-    tensor_of,
-)
+from ._arrays import NUMPY, Array, adapt, dtype_name, mapping_of, numpy_dtype
 from ._batch import Batch
-from ._conversion import NO_CASTING, Casting, Conversion, Inexact, Keywords, casting_of, parse_conversion
-from ._core import Client as CoreClient
+from ._conversion import Casting, Inexact, Keywords
 from ._core import Request, Tensor
-from ._errors import (
-    DisconnectedError,
-    InvalidArgumentError,
-    UnsupportedError,
-    VersionError,
-    WaitTimeoutError,
+from ._errors import DisconnectedError, InvalidArgumentError, UnsupportedError, VersionError, WaitTimeoutError
+from ._jobs import (
+    MOST_MS,
+    Job,
+    Maker,
+    MoveKeywords,
+    Options,
+    check_multicast,
+    may_meet,
+    milliseconds,
+    multicast_parts,
+    orders_of,
+    separate,
+    without_points,
 )
-from ._layers import Layers, is_layered, overlapping
-from ._moves import (
-    Blocks,
-    Index,
-    Move,
-    check_permutation,
-    check_writable,
-    count_of,
-    parse_axes,
-    parse_axis,
-    parse_constant,
-    parse_out,
-    parse_outs,
-    parse_pad,
-    permuted_shape,
-    result_shape,
-    sequence,
-)
+from ._moves import Blocks, Move, parse_constant
 from ._plan import Plan, PreparedPlan
 from ._reshard import Reshard
-from ._scales import Amax, Scaling, block_counts, is_exponents, parse_block, parse_scale, quantized_dtype
+from ._scales import Scaling, is_exponents
 from ._staging import Staging
-from ._timeline import Point, Timeline
-
-MOST_MS = 2**31 - 1
-PRIORITIES = {"normal": 0, "background": 1, "urgent": 2}
-
-
-def milliseconds(seconds: float, name: str) -> int:
-    """A limit, as the library takes it: one that is too long for it is the longest."""
-    if not isinstance(seconds, (int, float)) or not seconds >= 0:
-        raise ValueError(f"{name}: {seconds!r}; it is a number of seconds, 0 or more")
-    return MOST_MS if seconds >= MOST_MS / 1000 else round(seconds * 1000)
-
-
-class Job:
-    """A call that was checked: what to move, and the array to return."""
-
-    __slots__ = ("_streams", "arrays", "kind", "move", "order", "out", "progress", "scales", "synchronous")
-
-    def __init__(self, move: Move | Blocks, out: Any, kind: Kind, arrays: tuple[Array, ...], options: Options) -> None:
-        self.move, self.out, self.kind, self.arrays = move, out, kind, arrays
-        self.order, self.progress, self.synchronous = options.order(), options.progress, options.synchronous
-        self.scales: tuple[tuple[Kind, Any], ...] | None = None  # arrays to return beside out
-        self._streams: dict[tuple[int, int], None] | None = None
-
-    def stream(self) -> tuple[int, int]:
-        """The CUDA stream of the first array on a device: its handle and its device, because each device has default
-        streams."""
-        return next(iter(self.streams()))
-
-    def streams(self) -> dict[tuple[int, int], None]:
-        """Those of all arrays, in their order, as they are the first time that this is asked."""
-        if self._streams is None:
-            self._streams = streams_of(self.arrays)
-        return self._streams
-
-    def result(self) -> Any:
-        """What the caller gets."""
-        out = self.kind.finish(self.out)
-        return out if self.scales is None else (out, *(kind.finish(obj) for kind, obj in self.scales))
-
-
-def streams_of(arrays: Iterable[Array]) -> dict[tuple[int, int], None]:
-    """The CUDA streams in which a caller works on arrays, in their order: the handle, and its device's ordinal."""
-    ones: dict[Any, Array] = {}  # of each that may be another
-    for array in arrays:
-        t = array.tensor
-        if not t.is_host:
-            ones.setdefault((array.kind, t.device, t.stream), array)
-    return {(a.kind.stream(a.object, a.tensor), a.tensor.device[1]): None for a in ones.values()}
-
-
-class MoveKeywords(Keywords, total=False):
-    """Keywords that every call takes; see Client."""
-
-    wait: Point | None
-    signal: Point | None
-    wait_timeout: float | None
-    priority: str
-    multiprocessors: int
-    host_threads: int
-    progress: Any
-    synchronous: bool
-
-
-class Options:
-    """The same, checked."""
-
-    def __init__(
-        self,
-        *,
-        wait: Point | None = None,
-        signal: Point | None = None,
-        wait_timeout: float | None = None,
-        priority: str = "normal",
-        multiprocessors: int = 0,
-        host_threads: int = 0,
-        progress: Any = False,
-        synchronous: bool = False,
-        dtype: Any = None,
-        cast: str | None = None,
-        scale: Any = None,
-        bias: Any = None,
-        amax: Amax | None = None,
-    ) -> None:
-        casting = Casting(dtype, cast, scale, bias, amax)
-        self.casting = NO_CASTING if all(given is None for given in casting) else casting
-        if not isinstance(priority, str) or priority not in PRIORITIES:
-            raise ValueError(f"priority: {priority!r}; it is one of {', '.join(PRIORITIES)}")
-        self.progress, self.synchronous = progress, synchronous
-        self._order: dict[str, Any] = {}
-        for name, point in (("wait", wait), ("signal", signal)):
-            if point is not None:
-                if not isinstance(point, Point):
-                    raise TypeError(f"{name}: {point!r} is no point of a timeline")
-                self._order[name] = point.parts()
-        if wait_timeout is not None:
-            self._order["wait_ms"] = max(1, milliseconds(wait_timeout, "wait_timeout"))
-        if priority != "normal":
-            self._order["priority"] = PRIORITIES[priority]
-        for name, number in (("multiprocessors", multiprocessors), ("host_threads", host_threads)):
-            if operator.index(number) < 0 or number >> 32:
-                raise ValueError(f"{name}: {number}; it is a number of them, or 0 for as many as the service allows")
-            if number:
-                self._order[name] = number
-
-    @staticmethod
-    def of(given: MoveKeywords) -> Options:
-        """Checks keywords. Most calls have none."""
-        return Options(**given) if given else NO_OPTIONS
-
-    def order(self) -> dict[str, Any]:
-        """The keywords of the core's calls, which are the caller's."""
-        return self._order.copy()
-
-    def converting(self, **casting: Unpack[Keywords]) -> Options:
-        """The same, of a move that converts."""
-        if not casting:
-            return self
-        options = copy.copy(self)
-        options.casting = Casting(**casting)
-        return options
-
-    def check_no_casting(self, of: str) -> Self:
-        """Refuses what moves have by themselves."""
-        for name, given in self.casting._asdict().items():
-            if given is not None:
-                raise TypeError(f"{name}: {of}")
-        return self
-
-    def check_reshard(self) -> Self:
-        """The same of a reshard, which is not staged in chunks either."""
-        if self.progress:
-            raise TypeError("progress: a reshard is one request")
-        return self.check_no_casting("a reshard moves elements as they are")
-
-
-NO_OPTIONS = Options()
-
-
-class Maker:
-    """Makes jobs of arguments. Clients differ in how they run one."""
-
-    _core: _core.Client
-
-    def _make_array(self, shape: Sequence[int], like: Array, dtype: str) -> Any:
-        """A result of a type, otherwise like an array: in shared memory if that one is."""
-        tensor = like.tensor
-        if tensor.is_host and tensor.size and not self._core.is_local and self._core.is_shared(tensor):
-            if like.kind is NUMPY:
-                return self._make_shared(shape, dtype, zeroed=False)
-            if like.kind is OWN:
-                return self._make_tensor(shape, dtype, zeroed=False)
-        return like.kind.empty(shape, dtype, like.object)
-
-    def _result(self, out: Any, shape: Sequence[int], like: Array, casting: Casting) -> tuple[Any, Array]:
-        """The array for a result, which is made if there is no out."""
-        if out is not None:
-            is_casting = casting is not NO_CASTING
-            result = parse_out(out, shape, casting.out_dtype(like.tensor) if is_casting else like.tensor.dtype)
-            casting_of(casting, like, result)
-            return out, result
-        return self._make_result(shape, like, casting.result_dtype(like.tensor))
-
-    def _make_result(self, shape: Sequence[int], like: Array, dtype: str) -> tuple[Any, Array]:
-        """Makes an array for a result like another array."""
-        made = self._make_array(shape, like, dtype)
-        tensor = tensor_of(made, like.kind, dtype)
-        if like.is_exponents and dtype == like.tensor.dtype:
-            made = like.kind.exponents(made)
-        return made, Array(tensor, like.kind, made)
-
-    def _make_tensor(self, shape: Sequence[int], dtype: str, device: str | None = None, zeroed: bool = True) -> Tensor:
-        if any(n < 0 for n in shape):
-            raise ValueError(f"shape: {tuple(shape)} has a negative extent")
-        region = self._core.allocate(max(count(shape) * _core.DTYPES[dtype], 1), device, zeroed)
-        return region.tensor(0, dtype, tuple(shape), dense(shape))
-
-    def _make_shared(self, shape: Sequence[int], dtype: str, device: str | None = None, zeroed: bool = True) -> Any:
-        import numpy as np
-
-        return np.asarray(self._make_tensor(shape, dtype, device, zeroed)).view(numpy_dtype(dtype))
-
-    def _transform_job(
-        self, src: Any, permute: Any, pad: Any, mode: str, value: Any, out: Any, options: Options, name: str = "permute"
-    ) -> Job:
-        array = adapt(src, "src")
-        rank = array.tensor.ndim
-        axes = parse_axes(permute, rank, name)
-        check_permutation(axes, name)
-        pads = parse_pad(pad, rank)
-        casting = casting_of(options.casting, array)
-        _check_border(array, pads, mode)
-        out, result = self._result(out, _shape(array.tensor, axes, pads, casting), array, casting)
-        conversion, operands = _conversion(casting, result.tensor, array.tensor, axes, pads)
-        before, after = pads if pads is not None else (None, None)
-        move = Move(result.tensor, array.tensor, axes, before, after, mode, value, conversion)
-        return Job(move, out, result.kind, (result, array, *operands), options)
-
-    def _multicast_job(
-        self, src: Any, outs: Any, permute: Any, pad: Any, mode: str, value: Any, options: Options
-    ) -> tuple[Job, tuple[Array, ...]]:
-        """The job of the first result, and the others, which are among its arrays too."""
-        if options.casting.amax is not None:
-            raise TypeError("amax: it makes the scales of one result; multicast has several")
-        each = sequence(outs, "outs")
-        if not each:
-            raise ValueError("outs: it is empty; a move has at least one result")
-        job = self._transform_job(src, permute, pad, mode, value, each[0], options)
-        dst = job.move.dst
-        further = tuple(parse_out(out, dst.shape, dst.dtype, f"outs[{i}]") for i, out in enumerate(each[1:], 1))
-        casting_of(options.casting, job.arrays[1], *further)
-        job.arrays = (*job.arrays, *further)
-        return job, further
-
-    def _is_one_request(self, job: Job, further: tuple[Array, ...]) -> bool:
-        """Whether the service reaches all results and what they are made of, which then is the job's move."""
-        assert isinstance(job.move, Move)
-        if self._core.is_local or not (
-            self._are_reached(job.move) and all(self._is_reached(array.tensor) for array in further)
-        ):
-            return False
-        job.move.further = tuple(array.tensor for array in further)
-        return True
-
-    def _quantize_job(self, src: Any, permute: Any, out: Any, scaling: Scaling, options: Options) -> Job:
-        array, casting = adapt(src, "src"), options.casting
-        if casting.amax is not None:
-            raise TypeError("amax: quantize makes its own, of its arguments")
-        axes = parse_axes(permute, array.tensor.ndim, "permute")
-        check_permutation(axes, "permute")
-        shape = permuted_shape(array.tensor, axes)
-        block = parse_block(scaling.block, shape)
-        counts, dtype = block_counts(shape, block), scaling.dtype_name()
-        scales = [self._scale(scaling.scale_out, "scale_out", counts, dtype, array, scaling)]
-        if scaling.inverse or scaling.inverse_out is not None:
-            scales.append(self._scale(scaling.inverse_out, "inverse_out", counts, dtype, array, scaling))
-        tensors = [t for _, _, t in scales]
-        amax = Amax(block, tensors[0], tensors[-1] if len(tensors) > 1 else None, scaling.power_of_two, scaling.least)
-        to, cast = quantized_dtype(casting.dtype, casting.cast, out)
-        options = options.converting(dtype=to, cast=cast, scale=casting.scale, bias=casting.bias, amax=amax)
-        job = self._transform_job(src, permute, None, "constant", 0, out, options)
-        job.scales = tuple((kind, obj) for kind, obj, _ in scales)
-        return job
-
-    def _scale(
-        self, given: Any, name: str, shape: Sequence[int], dtype: str, like: Array, scaling: Scaling
-    ) -> tuple[Kind, Any, Tensor]:
-        """An array for scales, which is made if none is given; and as it is written."""
-        if given is not None:
-            return Kind(), given, parse_scale(given, name, shape, scaling.power_of_two).tensor
-        written = "uint8" if dtype == EXPONENTS else dtype
-        made = self._make_array(shape, like, written)
-        tensor = tensor_of(made, like.kind, written)
-        return like.kind, like.kind.exponents(made) if dtype == EXPONENTS else made, tensor
-
-    def _transpose_job(self, src: Any, axes: Any, out: Any, options: Options) -> Job:
-        if axes is None:
-            axes = range(_rank(src) - 1, -1, -1)
-        return self._transform_job(src, axes, None, "constant", 0, out, options, "axes")
-
-    def _plan_move(self, src: Any, permute: Any, pad: Any, mode: str, value: Any, out: Any, casting: Casting) -> Move:
-        """A move of which only the layouts of dst and src count."""
-        array = adapt(src, "src")
-        axes = parse_axes(permute, array.tensor.ndim, "permute")
-        check_permutation(axes, "permute")
-        pads = parse_pad(pad, array.tensor.ndim)
-        casting = casting_of(casting, array)
-        _check_border(array, pads, mode)
-        shape = _shape(array.tensor, axes, pads, casting)
-        if out is None:
-            dst = _core.layout(casting.result_dtype(array.tensor), shape, dense(shape))
-        else:
-            result = parse_out(out, shape, casting.out_dtype(array.tensor))
-            casting_of(casting, array, result)
-            dst = _layout_of(result.tensor)
-        conversion, _ = _conversion(casting, dst, array.tensor, axes, pads)
-        before, after = pads if pads is not None else (None, None)
-        return Move(dst, _layout_of(array.tensor), axes, before, after, mode, value, conversion)
-
-    def _gather_job(self, src: Any, index: Any, axis: int, permute: Any, out: Any, options: Options) -> Job:
-        layers = Layers.parse(src, "src") if is_layered(src) else None
-        array = layers.arrays[0] if layers is not None else adapt(src, "src")
-        t = array.tensor
-        axis = parse_axis(axis, t.ndim)
-        axes = parse_axes(permute, t.ndim, "permute")
-        check_permutation(axes, "permute")
-        parsed = Index.parse(index, t.shape[axis])
-        shape = t.shape[:axis] + (len(parsed),) + t.shape[axis + 1 :]
-        if axes is not None:
-            shape = tuple(shape[d] for d in axes)
-        dst_axis = axis if axes is None else axes.index(axis)
-        both: tuple[Layers, Layers] | None = None
-        arrays: tuple[Array, ...]
-        casting = casting_of(options.casting, array)
-        if layers is None:
-            out, result = self._result(out, shape, array, casting)
-            dst, kind, arrays = result.tensor, result.kind, (result, array)
-        else:
-            out, results = self._results(out, len(layers), shape, array, casting)
-            dst, both, arrays = results.first, (results, layers), (*results.arrays, *layers.arrays)
-            kind = results.arrays[0].kind if results.whole is not None else Kind()
-        casting_of(casting, array, *arrays)
-        conversion, operands = parse_conversion(casting, dst, t, shape, dst_axis)
-        on_device = () if parsed.device is None else (parsed.device,)
-        blocks = Blocks(dst, t, parsed, dst_axis, axis, axes, False, conversion, both)
-        return Job(blocks, out, kind, (*arrays, *on_device, *operands), options)
-
-    def _results(
-        self, out: Any, layers: int, shape: Sequence[int], like: Array, casting: Casting
-    ) -> tuple[Any, Layers]:
-        """The arrays for the results of layers, or one for all, which is made if there is no out."""
-        if out is None:
-            out, result = self._result(None, (layers, *shape), like, casting)
-            return out, Layers.stacked(result)
-        dtype = casting.out_dtype(like.tensor) if casting is not NO_CASTING else like.tensor.dtype
-        return out, parse_outs(out, layers, shape, dtype)
-
-    def _scatter_job(self, dst: Any, index: Any, src: Any, axis: int, permute: Any, options: Options) -> Job:
-        both: tuple[Layers, Layers] | None = None
-        if is_layered(dst):
-            both = _scattered_layers(dst, src)
-            (into, source), arrays = (side.first for side in both), (*both[0].arrays, *both[1].arrays)
-        else:
-            arrays = adapt(dst, "dst"), adapt(src, "src")
-            into, source = (array.tensor for array in arrays)
-            check_writable(into, "dst")
-        rank = into.ndim
-        axis = parse_axis(axis, rank)
-        if source.ndim != rank:
-            raise ValueError(f"src: {source.ndim} dimensions; dst has {rank}")
-        axes = parse_axes(permute, rank, "permute")
-        check_permutation(axes, "permute")
-        parsed = Index.parse(index, into.shape[axis], is_distinct=True)
-        casting = casting_of(options.casting, arrays[-1], *arrays)
-        shape = permuted_shape(source, axes)
-        expected = into.shape[:axis] + (len(parsed),) + into.shape[axis + 1 :]
-        dtype = casting.out_dtype(source) or into.dtype
-        if shape != expected or dtype != into.dtype:
-            raise ValueError(
-                f"src: {dtype} {list(shape)} as permuted{' and cast' if dtype != source.dtype else ''}; the "
-                f"blocks of dst that the index selects are {into.dtype} {list(expected)}"
-            )
-        src_axis = axis if axes is None else axes[axis]
-        if source.strides[src_axis] == 0 and source.shape[src_axis] > 1:  # a request has steps from block to block
-            if not source.is_host:
-                raise ValueError("src: its stride along the axis is 0; on a device, its blocks have to lie apart")
-            if both is None:
-                source = copied(source)
-                arrays = (arrays[0], arrays[1]._replace(tensor=source))
-            else:
-                both = (both[0], both[1].map(copied))
-                source = both[1].first
-        conversion, operands = parse_conversion(casting, into, source, shape, axis)
-        on_device = () if parsed.device is None else (parsed.device,)
-        blocks = Blocks(into, source, parsed, axis, src_axis, axes, True, conversion, both)
-        return Job(blocks, dst, Kind(), (*arrays, *on_device, *operands), options)
-
-    def _is_reached(self, t: Tensor) -> bool:
-        return t.size == 0 or not t.is_host or self._core.is_shared(t)
-
-    def _check(self, move: Move | Blocks) -> None:
-        """Refuses, before anything is moved, what the service would refuse if it saw all of the memory."""
-        if self._core.is_local or not self._are_reached(move):
-            move.check()
-
-    def _are_reached(self, move: Move | Blocks) -> bool:
-        if not all(self._is_reached(t) for side in move.sides for t in side):
-            return False
-        return move.conversion is None or all(self._is_reached(t) for t in (*move.operands, *move.results))
-
-    def _requests_of(self, move: Move | Blocks, core: CoreClient | None = None) -> list[Request]:
-        """Returns the requests of a move whose memory is reached, made for core if it is given. Only a service has
-        tables of layers, which it checks together."""
-        core = core or self._core
-        if not core.is_local or not isinstance(move, Blocks) or move.layers is None:
-            return move.requests(core)
-        if not move.is_nothing:
-            move.check_apart()
-        return [request for blocks in move.each() for request in blocks.requests(core)]
+from ._timeline import Timeline
 
 
 class Client(Maker):
@@ -469,12 +67,14 @@ class Client(Maker):
                           numbers, too. The calculation is in float32, or in float64 if either type is that, or an
                           integer of 32 or 64 bits
         amax              an Amax, instead of scale and bias: scales are computed on the way, for blocks of the result,
-                          and written into arrays. Not for gather and scatter. quantize makes all of it
+                          and written into arrays. Not for gather, scatter and gather_scatter. quantize makes all of it
         wait, signal      points of timelines: start when the one is reached, reach the other at the end
         wait_timeout      seconds that the wait may take (WaitTimeoutError)
         priority          "normal", "background" or "urgent", among the user's connections
         multiprocessors   of the device, that the move occupies at most
         host_threads      of the service, that move bytes at once at most
+        deadline          seconds within which the move has to begin: otherwise nothing is moved (WaitTimeoutError). Not
+                          for what goes into a CUDA stream, or takes several requests, as ordinary arrays do
         progress          show a progress bar (needs tqdm), or one with update(bytes) and close(); staged arrays only
         synchronous       wait for the end also on a CUDA device
     """
@@ -698,6 +298,32 @@ class Client(Maker):
         a list of layers as dst, as for gather, src is a list of as many, or an array that has the layers in front."""
         self._run(self._scatter_job(dst, index, src, axis, permute, Options.of(options)))
 
+    def gather_scatter(
+        self,
+        dst: Any,
+        src: Any,
+        pairs: Any,
+        *,
+        axis: int = 0,
+        permute: Sequence[int] | None = None,
+        **options: Unpack[MoveKeywords],
+    ) -> None:
+        """Gathers and scatters in one call: along the axis, block pairs[i][1] of dst becomes block pairs[i][0] of src,
+        which is first transposed by permute: src then has dst's shape, but for any extent along the axis. With axis 0:
+
+            dst[pairs[:, 1]] = np.transpose(src, permute)[pairs[:, 0]]
+
+        pairs is a list of pairs, or an array of shape [n, 2] (the form of vLLM's block_mapping): of integers on the
+        host, where negative ones count from the end and OutOfRangeError is raised for others; or contiguous int32 or
+        int64 on the device, where a pair is skipped if either number is -1 or out of range. No block of dst may appear
+        twice (OverlapError, for pairs on the host). Other blocks of dst stay as they are.
+
+        dst and src may be the same array, to move blocks within one cache. The pairs must then be on the host, and no
+        block may be both read and written (OverlapError). A list of more than 48 KiB then takes several requests.
+        scale, bias and layers are as for scatter.
+        """
+        self._run(self._scatter_job(dst, pairs, src, axis, permute, Options.of(options), True))
+
     def reshard(
         self, destinations: Any, sources: Any, *, shape: Sequence[int] | None = None, **options: Unpack[MoveKeywords]
     ) -> None:
@@ -780,11 +406,11 @@ class Client(Maker):
         is_reached = self._are_reached(move) and not is_nothing
         if not is_reached:
             move.check()
-        requests = self._requests_of(move) if is_reached else []
+        requests = move.requests(self._core) if is_reached else []
         if len(requests) == 1:
             self._core.run(requests[0], **job.order)
             return
-        order, wait, signal = without_points(job.order)
+        order, wait, signal = without_points(job.order, not is_nothing)
         self._await(wait, job.order)
         if is_reached:
             inexact = Inexact(move.dst, move.src)
@@ -807,17 +433,18 @@ class Client(Maker):
                 return
             inexact = Inexact(move.dst, move.src)
             for blocks in move.each():
-                inexact.collect(partial(self._run_layer, blocks, bar, order))
+                self._run_layer(blocks, bar, order, inexact)
             inexact.check()
         finally:
             if bar is not None:
                 bar.close()
 
-    def _run_layer(self, blocks: Blocks, bar: Any, order: dict[str, Any]) -> None:
+    def _run_layer(self, blocks: Blocks, bar: Any, order: dict[str, Any], inexact: Inexact) -> None:
         if self._are_reached(blocks):
-            self._core.run(blocks.request(self._core), **order)
+            for request in blocks.requests(self._core):
+                inexact.collect(partial(self._core.run, request, **order))
         else:
-            self._staging.run_blocks(blocks, self._is_reached, bar, **order)
+            inexact.collect(partial(self._staging.run_blocks, blocks, self._is_reached, bar, **order))
 
     def _await(self, wait: tuple[_core.Region, int, int] | None, order: dict[str, Any]) -> None:
         """Waits for a point here: what is staged is read by this thread, in several requests."""
@@ -830,15 +457,18 @@ class Client(Maker):
     def _run_on_device(self, job: Job) -> None:
         """In the caller's stream. With host memory on either side the call waits, as NumPy's arrays know no streams."""
         move = job.move
-        dst, src = move.sides
         if isinstance(move, Blocks) and move.is_nothing:
+            for name in ("wait", "signal"):
+                if name in job.order:
+                    region, offset, value = job.order[name]
+                    self._core.stream_point(region, offset, value, job.stream(), name == "wait")
             return
         is_any_host = any(array.tensor.is_host for array in job.arrays)
         core = self._core_of(job)
         if core.is_local and not is_any_host and len(job.streams()) == 1:
             self._last_core = core
-            is_waited_for = job.synchronous or any(overlapping(src, dst))
-            self._launch(core, self._requests_of(move, core), job, job.streams(), is_waited_for, False)
+            is_waited_for = job.synchronous or may_meet(move)
+            self._launch(core, move.requests(core), job, job.streams(), is_waited_for, False)
             return
         is_reached = self._are_reached(move)
         if not is_reached:
@@ -851,17 +481,17 @@ class Client(Maker):
         written = self._share_sides(move) if isinstance(move, Blocks) else []
         streams = job.streams() if isinstance(move, Blocks) and move.layers is not None else {job.stream()}
         core = self._last_core = self._core
-        requests = self._requests_of(move, core)
-        is_waited_for = job.synchronous or is_any_host or any(overlapping(src, dst))
+        requests = move.requests(core)
+        is_waited_for = job.synchronous or is_any_host or may_meet(move)
         if len(streams) > 1 and not core.is_local:
             self._await_streams(streams)
-            for request in requests:
-                core.run(request, **job.order)
+            for request, order in zip(requests, orders_of(job.order, len(requests)), strict=True):
+                core.run(request, **order)
         elif core.is_local:
             self._launch(core, requests, job, streams, is_waited_for, is_any_host)
         else:
-            for request in requests:
-                core.enqueue(request, job.stream(), **job.order)
+            for request, order in zip(requests, orders_of(job.order, len(requests)), strict=True):
+                core.enqueue(request, job.stream(), **order)
             if is_waited_for:
                 core.synchronize()
         for staged, t in written:
@@ -880,11 +510,11 @@ class Client(Maker):
         of the host run behind that stream instead."""
         for stream in streams if len(streams) > 1 else ():
             core.synchronize(stream)
-        for request in requests:
+        for request, order in zip(requests, orders_of(job.order, len(requests)), strict=True):
             if is_any_host:
-                core.run(request, job.stream(), **job.order)
+                core.run(request, job.stream(), **order)
             else:
-                core.enqueue(request, job.stream(), **job.order)
+                core.enqueue(request, job.stream(), **order)
         if is_waited_for or len(streams) > 1:
             core.synchronize(job.stream())
 
@@ -1171,59 +801,6 @@ def check_version(core: _core.Client) -> None:
         )
 
 
-def check_multicast(job: Job, further: tuple[Array, ...]) -> None:
-    """Refuses results that share bytes, which no single request shows to the service."""
-    assert isinstance(job.move, Move)
-    job.move.check()
-    outs = (job.move.dst, *(array.tensor for array in further))
-    _core.check_apart([(f"outs[{i}]", t) for i, t in enumerate(outs)], [])
-
-
-def multicast_parts(job: Job, further: tuple[Array, ...]) -> Iterator[Job]:
-    """Jobs that make several results one after the other: the first, and copies of it. The first waits for the point
-    to wait for, and the last signals."""
-    points, signal = job.order, job.order.get("signal")
-    plain, _, _ = without_points(points)
-    first, source = job.arrays[0], job.arrays[: len(job.arrays) - len(further)]
-    job.order = {name: point for name, point in points.items() if name != "signal" or not further}
-    job.arrays = source
-    yield job
-    for i, array in enumerate(further, 1):
-        copy = Job(Move(array.tensor, first.tensor), None, Kind(), (array, first), Options())
-        copy.order, copy.synchronous = dict(plain), job.synchronous
-        if signal is not None and i == len(further):
-            copy.order["signal"] = signal
-        yield copy
-    job.arrays = (*source, *further)
-
-
-def without_points(
-    order: dict[str, Any],
-) -> tuple[dict[str, Any], tuple[_core.Region, int, int] | None, tuple[_core.Region, int, int] | None]:
-    """An order without its points, which come after it: that to wait for, and that to signal."""
-    plain = {name: value for name, value in order.items() if name not in ("wait", "signal", "wait_ms")}
-    return plain, order.get("wait"), order.get("signal")
-
-
-def separate(move: Move | Blocks) -> None:
-    """Replaces what is read by a copy if chunks of the destination could be written into what is still to be read."""
-    dst, src = move.sides
-    shared = iter(overlapping(src, (*dst, *move.results)))
-    if isinstance(move, Blocks) and move.layers is not None:
-        move.place(move.layers[0], move.layers[1].map(lambda t: copied(t) if next(shared) else t))
-    elif next(shared):
-        move.src = copied(move.src)
-    if move.conversion is not None:
-        move.conversion = move.conversion.map(lambda t: copied(t) if any(overlapping((t,), dst)) else t)
-
-
-def copied(t: Tensor) -> Tensor:
-    """A copy, in memory of this process alone."""
-    copy = Tensor(bytearray(t.nbytes)).viewed(t.dtype, t.shape)
-    copy.copy_from(t)
-    return copy
-
-
 def progress_bar(job: Job) -> Any:
     """tqdm's, in bytes read and written; None unless the caller asked for one."""
     if not job.progress or hasattr(job.progress, "update"):
@@ -1234,58 +811,6 @@ def progress_bar(job: Job) -> Any:
         raise ImportError("progress: it needs the package tqdm") from None
     total = sum(t.nbytes + t.size * job.move.src.itemsize for t in job.move.sides[0])
     return tqdm(total=total, unit="B", unit_scale=True)
-
-
-def _scattered_layers(dst: Any, src: Any) -> tuple[Layers, Layers]:
-    """Those of dst, a list, and those of src, one or an array with the layers in front."""
-    into = Layers.parse(dst, "dst")
-    for i, t in enumerate(into.tensors):
-        check_writable(t, f"dst[{i}]")
-    if is_layered(src):
-        sources = Layers.parse(src, "src")
-    else:
-        array = adapt(src, "src")
-        if array.tensor.ndim != into.first.ndim + 1 or array.tensor.shape[0] != len(into):
-            raise ValueError(
-                f"src: {list(array.tensor.shape)}; dst has {count_of(len(into), 'layer')} of {into.first.ndim} "
-                "dimensions, and src has the layers in front"
-            )
-        sources = Layers.stacked(array)
-    if len(sources) != len(into):
-        raise ValueError(f"src: {count_of(len(sources), 'layer')}; dst has {len(into)}")
-    return into, sources
-
-
-def _rank(obj: Any) -> int:
-    rank = getattr(obj, "ndim", None)
-    return rank if isinstance(rank, int) else adapt(obj, "src").tensor.ndim
-
-
-def _shape(src: Tensor, axes: Sequence[int] | None, pads: Any, casting: Casting) -> tuple[int, ...]:
-    """The shape of a result, which has to be countable in bytes on either side."""
-    if pads is None:
-        return permuted_shape(src, axes)
-    return result_shape(src, axes, pads, max(src.itemsize, _core.DTYPES[casting.result_dtype(src)]))
-
-
-def _check_border(src: Array, pads: Any, mode: str) -> None:
-    """Refuses to pad exponents by a number: which byte that is would be a conversion."""
-    if src.is_exponents and mode == "constant" and pads is not None and any(n > 0 for widths in pads for n in widths):
-        raise TypeError(f"mode: {EXPONENTS} has no 0 to pad with; pad array.view('uint8') by an exponent")
-
-
-def _conversion(
-    casting: Casting, dst: Tensor, src: Tensor, axes: Sequence[int] | None, pads: Any
-) -> tuple[Conversion | None, tuple[Array, ...]]:
-    if casting is NO_CASTING:
-        return None, ()
-    if casting.amax is not None and pads is not None and any(n > 0 for widths in pads for n in widths):
-        raise ValueError("amax: the result is padded; with amax it can only be cropped")
-    return parse_conversion(casting, dst, src, permuted_shape(src, axes))
-
-
-def _layout_of(t: Tensor) -> Tensor:
-    return _core.layout(t.dtype, t.shape, t.strides)
 
 
 __all__ = ["Client", "DisconnectedError", "connect"]

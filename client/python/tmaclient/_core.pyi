@@ -24,6 +24,7 @@ class _Order(TypedDict, total=False):
     priority: int
     multiprocessors: int
     host_threads: int
+    deadline_ms: int
 
 @final
 class Tensor:
@@ -157,7 +158,8 @@ class Request:
         all_src: Tensor,
         index: Tensor,
         is_index_shared: bool,
-        limit: int,
+        dst_limit: int,
+        src_limit: int,
         dst_step: int,
         src_step: int,
         cast: str | None = None,
@@ -167,8 +169,9 @@ class Request:
         src_layers: int | tuple[Tensor, ...] | None = None,
         /,
     ) -> Request:
-        """Moves the blocks that an index selects; steps are in bytes. Layers of a side, 1024 at most, are each by
-        itself, the first of them all_dst or all_src; or, of one side, in that tensor, so many bytes apart."""
+        """Moves the blocks that an index selects, or, if it has two dimensions and scatter is false, pairs of a block
+        of src and one of dst. Limits are numbers of blocks, steps are in bytes. Layers of a side, 1024 at most, are
+        each by itself, the first of them all_dst or all_src; or, of one side, in that tensor, so many bytes apart."""
     def again(self, index: Tensor, bytes: Tensor, layers: tuple[Tensor, ...], /) -> Request:
         """The same blocks by another list of as many entries, between these layers, as many and laid out as those of
         the side that the index selects, and contiguous bytes, as the other side lies in memory."""
@@ -318,8 +321,12 @@ def parse_dtype(name: str, /) -> str | None:
 def check_apart(written: list[tuple[str, Tensor]], read: list[tuple[str, Tensor]], /) -> None:
     """Refuses what is written where it shares bytes, with itself or with another tensor; each with its name."""
 
-def check_index(index: Tensor, limit: int, is_distinct: bool, /) -> Tensor:
-    """A checked copy, as int64; negative entries count from the end. is_distinct: no two may be the same."""
+def check_index(index: Tensor, src_limit: int, dst_limit: int, /) -> Tensor:
+    """A checked copy, as int64, of numbers of so many blocks of src or of dst, where the other limit is -1, or of pairs
+    of both; negative ones count from the end. No two may be the same block of dst."""
+
+def check_pool(pairs: Tensor, /) -> None:
+    """Refuses pairs, such as check_index returns, of which one reads a block that one writes."""
 
 def layout(dtype: str, shape: Sequence[int], strides: Sequence[int], /) -> Tensor:
     """A tensor without memory."""

@@ -121,7 +121,7 @@ class BusyError(Error):
 
 
 class WaitTimeoutError(Error, TimeoutError):
-    """A timeline did not reach a point before the request's deadline; nothing was moved."""
+    """A timeline did not reach a point, or the request had not begun, before its deadline; nothing was moved."""
 
     status = Status.TIMEOUT
 

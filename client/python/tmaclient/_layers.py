@@ -81,6 +81,10 @@ class Layers:
             return Layers(self.arrays, None, change(self.whole))
         return Layers(self.arrays, tuple(change(t) for t in self.tensors), None)
 
+    def listed(self) -> Layers:
+        """Returns the same layers, each by itself."""
+        return Layers(self.arrays, self.tensors, None)
+
     @property
     def all(self) -> Tensor:
         """What a request's tensor is a block of."""

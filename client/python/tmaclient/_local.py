@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack
 
 from . import _core
-from ._client import Client, MoveKeywords
+from ._client import Client
+from ._jobs import MoveKeywords
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
@@ -47,6 +48,7 @@ multicast = _function(Client.multicast)
 quantize = _function(Client.quantize)
 gather = _function(Client.gather)
 scatter = _function(Client.scatter)
+gather_scatter = _function(Client.gather_scatter)
 explain = _function(Client.explain)
 
 

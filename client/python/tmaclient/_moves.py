@@ -16,6 +16,7 @@ from ._layers import Layers, is_layered
 
 MOST_LAYERS = 1024  # of a request
 _PLACE_BYTES = 16  # of a layer, in a request that has each by itself
+_LIST_BYTES = 48 << 10  # A list that is sent has at most so many bytes, and its request 64 KiB.
 
 MODES = ("constant", "edge", "reflect", "symmetric", "wrap")
 
@@ -92,13 +93,13 @@ class Move:
 
 
 class Blocks:
-    """A gather or a scatter: blocks of src along src_axis become, permuted, blocks of dst along dst_axis. The index
-    selects blocks of src for a gather, of dst for a scatter; the other side has as many as the index has entries. The
-    operands of a conversion have an extent of 1 along dst_axis.
+    """A gather, a scatter or both: blocks of src along src_axis become, permuted, blocks of dst along dst_axis. The
+    index says which; a side that it has no numbers of has as many blocks as the index has entries. The operands of a
+    conversion have an extent of 1 along dst_axis.
 
     With layers, those of dst and those of src, all of that is of each layer, and dst and src are the first."""
 
-    __slots__ = ("conversion", "dst", "dst_axis", "index", "is_scatter", "layers", "permute", "src", "src_axis")
+    __slots__ = ("conversion", "dst", "dst_axis", "index", "layers", "permute", "src", "src_axis")
 
     def __init__(
         self,
@@ -108,11 +109,10 @@ class Blocks:
         dst_axis: int,
         src_axis: int,
         permute: tuple[int, ...] | None,
-        is_scatter: bool,
         conversion: Conversion | None = None,
         layers: tuple[Layers, Layers] | None = None,
     ) -> None:
-        self.dst, self.src, self.index, self.is_scatter = dst, src, index, is_scatter
+        self.dst, self.src, self.index = dst, src, index
         self.dst_axis, self.src_axis, self.permute, self.conversion = dst_axis, src_axis, permute, conversion
         self.layers = layers
 
@@ -143,9 +143,7 @@ class Blocks:
             yield self
             return
         for dst, src in zip(self.layers[0].tensors, self.layers[1].tensors, strict=True):
-            yield Blocks(
-                dst, src, self.index, self.dst_axis, self.src_axis, self.permute, self.is_scatter, self.conversion
-            )
+            yield Blocks(dst, src, self.index, self.dst_axis, self.src_axis, self.permute, self.conversion)
 
     @property
     def place_bytes(self) -> int:
@@ -158,19 +156,26 @@ class Blocks:
         """Whether there is no element to move."""
         return len(self.index) == 0 or self.dst.size == 0 or self.src.size == 0
 
+    @property
+    def is_one_pool(self) -> bool:
+        """Returns whether dst and src are the same blocks, so that the pairs move blocks within one pool."""
+        if not self.index.has_pairs or self.dst_axis != self.src_axis:
+            return False
+        sides = ((self.dst,), (self.src,)) if self.layers is None else (side.tensors for side in self.layers)
+        return all(
+            (d.data, d.dtype, d.shape, d.strides) == (s.data, s.dtype, s.shape, s.strides)
+            for d, s in zip(*sides, strict=True)
+        )
+
     def check(self) -> None:
         """Does as Move.check; the index was checked when it was parsed."""
         if self.is_nothing:
             return
         _core.check_apart(self._named(0), [])
 
-    def check_apart(self) -> None:
-        """Does as check, and refuses layers that are written where others are read: they are moved one by one."""
-        _core.check_apart(self._named(0), self._named(1))
-
     def _named(self, side: int) -> list[tuple[str, Tensor]]:
         """The tensors of a side, with their names in errors."""
-        name = "src" if side == 1 else "dst" if self.is_scatter else "out"
+        name = "src" if side == 1 else "out" if self.index.dst is None else "dst"
         is_one = self.layers is None or self.layers[side].whole is not None
         return [(name if is_one else f"{name}[{i}]", t) for i, t in enumerate(self.sides[side])]
 
@@ -188,23 +193,24 @@ class Blocks:
     def requests(self, core: _core.Client) -> list[Request]:
         """All that it takes, of tensors that the service has. Blocks are numbered in the order of addresses there."""
         dst, src, index = self.dst, self.src, self.index
-        selected, selected_axis = (dst, self.dst_axis) if self.is_scatter else (src, self.src_axis)
-        listed, listed_axis = (src, self.src_axis) if self.is_scatter else (dst, self.dst_axis)
-        limit = selected.shape[selected_axis]
-        is_backwards = selected.strides[selected_axis] < 0
-        if is_backwards or listed.strides[listed_axis] < 0:
-            index = index.flipped(limit if is_backwards else None, listed.strides[listed_axis] < 0)
-        if dst.strides[self.dst_axis] == 0 and dst.shape[self.dst_axis] > 1:
+        dst_limit, src_limit = dst.shape[self.dst_axis], src.shape[self.src_axis]
+        dst_stride, src_stride = dst.strides[self.dst_axis], src.strides[self.src_axis]
+        if dst_stride < 0 or src_stride < 0:
+            index = index.flipped(src_limit if src_stride < 0 else None, dst_limit if dst_stride < 0 else None)
+        if dst_stride == 0 and dst_limit > 1:
             raise OverlapError("out: its stride along the axis is 0, so that its blocks overlap each other")
-        if selected.strides[selected_axis] == 0 and limit > 1:
-            index, limit = index.zeros(), 1
-        tensor, is_shared = index.placed(core, self.place_bytes)
+        if src_stride == 0 and src_limit > 1 and index.src is not None:
+            index, src_limit = index.from_first(), 1
+        beside = self.place_bytes
+        lists = [part.placed(core, beside) for part in (index.parts(beside) if self.is_one_pool else (index,))]
         c = self.conversion.without(self.dst_axis) if self.conversion is not None else None
         permute, steps = self.block_permute(), (_step(dst, self.dst_axis), _step(src, self.src_axis))
 
-        def make(dst: Tensor, src: Tensor, all_dst: Tensor, all_src: Tensor, *layers: Any) -> Request:
+        def make(
+            tensor: Tensor, is_shared: bool, dst: Tensor, src: Tensor, all_dst: Tensor, all_src: Tensor, *layers: Any
+        ) -> Request:
             return Request.blocks(
-                self.is_scatter,
+                index.src is None,
                 _block(dst, self.dst_axis),
                 _block(src, self.src_axis),
                 permute,
@@ -212,18 +218,20 @@ class Blocks:
                 all_src,
                 tensor,
                 is_shared,
-                limit,
+                dst_limit,
+                src_limit,
                 *steps,
                 *((None, None, None) if c is None else (c.cast, c.scale, c.bias)),
                 *layers,
             )
 
         if self.layers is None:
-            return [make(dst, src, dst, src)]
-        requests = []
-        for d, s in _parts(*self.layers):
-            requests.append(make(d.first, s.first, d.all, s.all, d.steps, s.steps))
-        return requests
+            return [make(*part, dst, src, dst, src) for part in lists]
+        return [
+            make(*part, d.first, s.first, d.all, s.all, d.steps, s.steps)
+            for d, s in _parts(*self.layers)
+            for part in lists
+        ]
 
 
 def _parts(dst: Layers, src: Layers) -> Iterator[tuple[Layers, Layers]]:
@@ -246,52 +254,104 @@ def _block(t: Tensor, axis: int) -> Tensor:
 
 
 class Index:
-    """A list of block numbers: on the host, checked, as int64; or device memory, which the service checks."""
+    """A list of blocks, with an entry for each: its number in src (a gather), in dst (a scatter), or both in a pair. On
+    a side that it has no numbers of, entry i is block i. A list on the host is checked, and of int64; the service
+    checks one in device memory."""
 
-    def __init__(self, tensor: Tensor, device: Array | None = None) -> None:
+    def __init__(self, tensor: Tensor, is_scatter: bool = False, device: Array | None = None) -> None:
         self.tensor, self.device = tensor, device
+        self._is_scatter = is_scatter
         self._shared: Tensor | None = None  # a copy that the service reads, once there is one
-        self.message_bytes = 48 << 10  # of a list that is sent, with a request of 64 KiB at most
+        self.message_bytes = _LIST_BYTES  # A longer list is not sent.
 
     def __len__(self) -> int:
-        return self.tensor.size
+        return self.tensor.shape[0]
+
+    @property
+    def has_pairs(self) -> bool:
+        """Returns whether it has numbers of both sides."""
+        return self.tensor.ndim == 2
+
+    @property
+    def src(self) -> Tensor | None:
+        """Returns the numbers of blocks of src, if it has them."""
+        return self._column(0) if self.has_pairs else None if self._is_scatter else self.tensor
+
+    @property
+    def dst(self) -> Tensor | None:
+        """Returns the numbers of blocks of dst, if it has them."""
+        return self._column(1) if self.has_pairs else self.tensor if self._is_scatter else None
+
+    def _column(self, i: int) -> Tensor:
+        return self.tensor.part(i, (len(self),), (2,))
 
     @classmethod
-    def parse(cls, index: Any, limit: int, *, is_distinct: bool = False) -> Index:
-        """Takes an array, a list or a tensor on a device. Negative entries count from the end, as in NumPy. With
-        is_distinct, no two may name one block; in a list on a device the caller sees to that."""
-        if isinstance(index, (list, tuple, range)):
-            import array
-
-            try:
-                index = array.array("q", index)
-            except OverflowError:
-                far = max((integer(i, "index") for i in index), key=abs)
-                raise OutOfRangeError(f"index: {far} is beyond any of {limit} blocks") from None
-            except TypeError:
-                index = array.array("q", [integer(i, "index") for i in index])  # which says what is no integer
-        array_ = adapt(index, "index")
-        t = array_.tensor
-        if t.ndim != 1:
-            raise ValueError(f"index: {t.ndim} dimensions; it has to be a list, of one dimension")
+    def parse(cls, given: Any, src: int | None = None, dst: int | None = None) -> Index:
+        """Takes an array, a list or a tensor on a device: numbers of so many blocks of src or of dst, or pairs of both.
+        Negative ones count from the end, as in NumPy. No two may name one block of dst; in a list on a device the
+        caller sees to that."""
+        has_pairs = src is not None and dst is not None
+        name, rank = ("pairs", 2) if has_pairs else ("index", 1)
+        is_listed = isinstance(given, (list, tuple, range))
+        if is_listed:
+            flat = _flat_pairs(given) if has_pairs else given
+            given = _listed(flat, name, max(n for n in (src, dst) if n is not None))
+        array_ = adapt(given, name)
+        t = _paired(array_.tensor) if has_pairs and is_listed else array_.tensor
+        if t.ndim != rank:
+            what = "has an entry of two numbers for each block" if has_pairs else "has to be a list, of one dimension"
+            raise ValueError(f"{name}: {t.ndim} dimensions; it {what}")
+        if has_pairs and t.shape[1] != 2:
+            raise ValueError(f"pairs: {list(t.shape)}; each is of two numbers, a block of src and one of dst")
         if t.is_host:
-            return cls(_core.check_index(t, limit, is_distinct))
-        if t.dtype not in ("int32", "int64") or (t.strides[0] != 1 and t.size > 1):
-            raise TypeError(f"index: {t.dtype} with stride {t.strides[0]}; on a device it is contiguous int32 or int64")
-        return cls(t, array_)
+            limits = (-1 if n is None else n for n in (src, dst))
+            return cls(_core.check_index(t, *limits), src is None)
+        is_dense = all(n <= 1 or s == d for n, s, d in zip(t.shape, t.strides, dense(t.shape), strict=True))
+        if t.dtype not in ("int32", "int64") or not is_dense:
+            how = f"strides {t.strides}" if has_pairs else f"stride {t.strides[0]}"
+            raise TypeError(f"{name}: {t.dtype} with {how}; on a device it is contiguous int32 or int64")
+        return cls(t, src is None, array_)
 
-    def flipped(self, limit: int | None, is_reversed: bool) -> Index:
-        """For blocks that are numbered backwards, or listed so."""
+    def check_pool(self) -> None:
+        """Refuses pairs of one pool of which a block is both read and written."""
         if self.device is not None:
-            raise ValueError("index: a list on a device takes no array with a negative stride along the axis")
-        values = [(limit - 1 - i if limit is not None else i) for i in memoryview(self.tensor)]
-        if is_reversed:
-            values.reverse()
-        return Index(Tensor(_int64(values)))
+            raise OverlapError(
+                "pairs: dst and src are the same blocks, and a list on a device does not prove that none is read and "
+                "written; pass it on the host"
+            )
+        _core.check_pool(self.tensor)
 
-    def zeros(self) -> Index:
-        """As many entries, all of block 0."""
-        return Index(Tensor(_int64([0] * len(self))))
+    def flipped(self, src: int | None, dst: int | None) -> Index:
+        """Returns the list for sides whose blocks, so many, are numbered backwards. None stands for any other side."""
+        self._check_host("array with a negative stride")
+        columns = self._columns()
+        for numbers, n in zip(columns, (src, dst), strict=True):
+            if n is not None and numbers is not None:
+                numbers[:] = [n - 1 - i for i in numbers]
+            elif n is not None:
+                for others in filter(None, columns):
+                    others.reverse()
+        return self._of(*columns)
+
+    def from_first(self) -> Index:
+        """Returns the list for blocks of src that are all the first one."""
+        if self.has_pairs:
+            self._check_host("src with a stride of 0")
+        return self._of([0] * len(self), None if self.dst is None else self._columns()[1])
+
+    def _check_host(self, what: str) -> None:
+        if self.device is not None:
+            name = "pairs" if self.has_pairs else "index"
+            raise ValueError(f"{name}: a list on a device takes no {what} along the axis")
+
+    def _columns(self) -> list[list[int] | None]:
+        """Returns the numbers of either side, or None for one that it has none of."""
+        return [None if column is None else memoryview(column).tolist() for column in (self.src, self.dst)]
+
+    def _of(self, src: list[int] | None, dst: list[int] | None) -> Index:
+        if src is None or dst is None:
+            return Index(Tensor(_int64(src or dst or [])), src is None)
+        return Index(_paired(Tensor(_int64([n for pair in zip(src, dst, strict=True) for n in pair]))))
 
     def is_sent(self, beside: int) -> bool:
         """Whether it goes with a request that has so many bytes beside it."""
@@ -302,14 +362,23 @@ class Index:
         """Whether a device needs no shared memory to read it: it is on one, or goes with the request."""
         return self.device is not None or self.is_sent(0)
 
+    def parts(self, beside: int) -> Iterator[Index]:
+        """Yields the list, which is on the host, in parts that are each sent with a request."""
+        row = dense(self.tensor.shape)[0]
+        most = max(1, (_LIST_BYTES - beside) // (row * self.tensor.itemsize))
+        for at in range(0, len(self), most):
+            shape = (min(most, len(self) - at), *self.tensor.shape[1:])
+            yield Index(self.tensor.part(at * row, shape, dense(shape)), self._is_scatter)
+
     def placed(self, core: _core.Client, beside: int = 0) -> tuple[Tensor, bool]:
-        """Its tensor, and whether the service reads it where it is."""
-        if self.device is not None:
+        """Its tensor, and whether it is read where it is, by the service or by this process without one."""
+        if self.device is not None or (core.is_local and not self.is_sent(beside)):
             return self.tensor, True
         if self.is_sent(beside):
             return self.tensor, False
         if self._shared is None:
-            self._shared = core.allocate(self.tensor.nbytes, None, False).tensor(0, "int64", self.tensor.shape, (1,))
+            shape = self.tensor.shape
+            self._shared = core.allocate(self.tensor.nbytes, None, False).tensor(0, "int64", shape, dense(shape))
             self._shared.copy_from(self.tensor)
         return self._shared, True
 
@@ -318,6 +387,33 @@ def _int64(values: Sequence[int]) -> Any:
     import array
 
     return array.array("q", values)
+
+
+def _paired(flat: Tensor) -> Tensor:
+    """Returns a flat list of numbers as pairs, [n, 2]."""
+    return flat.part(0, (flat.size // 2, 2), (2, 1))
+
+
+def _flat_pairs(given: Any) -> list[Any]:
+    """Returns the numbers of a list of pairs, one after the other."""
+    flat: list[Any] = []
+    for i, entry in enumerate(given):
+        pair = sequence(entry, f"pairs[{i}]")
+        if len(pair) != 2:
+            raise ValueError(f"pairs[{i}]: {entry!r} is no pair of a block of src and one of dst")
+        flat += pair
+    return flat
+
+
+def _listed(given: Any, name: str, most: int) -> Any:
+    """Returns an array of numbers, of which none is valid from most on."""
+    try:
+        return _int64(given)
+    except OverflowError:
+        far = max((integer(i, name) for i in given), key=abs)
+        raise OutOfRangeError(f"{name}: {far} is beyond any of {most} blocks") from None
+    except TypeError:
+        return _int64([integer(i, name) for i in given])  # This says what is no integer.
 
 
 # ---- Arguments -----------------------------------------------------------------------------------------

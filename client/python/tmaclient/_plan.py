@@ -3,15 +3,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import Any, Self, Unpack
 
 from . import _core
 from ._arrays import Array, adapt
 from ._conversion import Conversion, parse_conversion
+from ._jobs import Job, Maker, MoveKeywords, Options
 from ._moves import Move, permuted_shape
-
-if TYPE_CHECKING:
-    from ._client import Job, Maker, MoveKeywords, Options
 
 
 class Plan:
@@ -82,8 +80,6 @@ class PreparedPlan(_core.Plan):
         return out, result, array
 
     def _job(self, src: Any, out: Any, options: Options) -> Job:
-        from ._client import Job
-
         out, result, array = self._arrays(src, out)
         conversion, operands = self._conversion(options)
         sides = (result.tensor, array.tensor)
@@ -115,8 +111,6 @@ class PreparedPlan(_core.Plan):
 
     def _run(self, src: Any, out: Any = None, **options: Unpack[MoveKeywords]) -> Any:
         """What is not in shared host memory, or has options."""
-        from ._client import Options
-
         return self._client._run(self._job(src, out, Options.of(options)))
 
     def explain(self) -> Plan:

@@ -81,14 +81,7 @@ class Staging:
         region: Region | None,
     ) -> Region:
         dst, src, conversion = blocks.dst, blocks.src, blocks.conversion
-        if blocks.is_scatter:
-            source = part(src, blocks.src_axis, start, k)
-            result_shape = dst.shape[: blocks.dst_axis] + (k,) + dst.shape[blocks.dst_axis + 1 :]
-            result_strides = dst.strides
-        else:
-            source = src
-            result_shape = part(dst, blocks.dst_axis, start, k).shape
-            result_strides = part(dst, blocks.dst_axis, start, k).strides
+        result_shape = dst.shape[: blocks.dst_axis] + (k,) + dst.shape[blocks.dst_axis + 1 :]
         source_shape = src.shape[: blocks.src_axis] + (k,) + src.shape[blocks.src_axis + 1 :]
         n = count(source_shape)
         staged = [t for t in blocks.operands if not reached(t)]
@@ -96,22 +89,22 @@ class Staging:
         region = region if region is not None else self.take(size)
         lane = Lane(region, 0)
         staged_src = lane.tensor(src.dtype, source_shape, src.strides)
-        staged_dst = lane.tensor(dst.dtype, result_shape, result_strides)
+        staged_dst = lane.tensor(dst.dtype, result_shape, dst.strides)
         if conversion is not None:
             conversion = conversion.map(lambda t: t if reached(t) else lane.copy(t))
-        if blocks.is_scatter:
-            staged_src.copy_from(source)
+        if blocks.index.src is None:
+            staged_src.copy_from(part(src, blocks.src_axis, start, k))
         else:
-            staged_src.copy_blocks(src, blocks.src_axis, blocks.index.tensor, start, False)
+            staged_src.copy_blocks(src, blocks.src_axis, blocks.index.src, start, False)
         request = Move(staged_dst, staged_src, blocks.permute, conversion=conversion).request()
         try:
             self._core.run(request, **order)
         except OutOfRangeError as e:
             inexact.add(e)
-        if blocks.is_scatter:
-            dst.copy_blocks(staged_dst, blocks.dst_axis, blocks.index.tensor, start, True)
-        else:
+        if blocks.index.dst is None:
             part(dst, blocks.dst_axis, start, k).copy_from(staged_dst)
+        else:
+            dst.copy_blocks(staged_dst, blocks.dst_axis, blocks.index.dst, start, True)
         return region
 
     def take(self, size: int) -> Region:

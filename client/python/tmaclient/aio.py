@@ -32,22 +32,21 @@ from typing import Any, Self, TypeVar, Unpack
 from . import _core
 from ._arrays import NUMPY, adapt, dtype_name, mapping_of, numpy_dtype
 from ._async_batch import AsyncBatch
-from ._client import (
+from ._client import Client, make_core, progress_bar
+from ._conversion import Casting, Inexact, Keywords
+from ._core import Region, Request, Tensor, Ticket
+from ._errors import CanceledError, DisconnectedError, OutOfRangeError, WaitTimeoutError, class_of
+from ._jobs import (
     MOST_MS,
-    Client,
     Job,
     Maker,
     MoveKeywords,
     Options,
     check_multicast,
-    make_core,
     multicast_parts,
-    progress_bar,
+    orders_of,
     without_points,
 )
-from ._conversion import Casting, Inexact, Keywords
-from ._core import Region, Request, Tensor, Ticket
-from ._errors import CanceledError, DisconnectedError, OutOfRangeError, WaitTimeoutError, class_of
 from ._moves import Blocks, Move, parse_constant
 from ._plan import Plan, PreparedPlan
 from ._reshard import Reshard
@@ -539,8 +538,8 @@ class AsyncClient(Maker):
         if not requests:
             self._check(move)
         if requests and is_on_device:
-            for request in requests:
-                await self._enqueue(request, job)
+            for request, order in zip(requests, orders_of(job.order, len(requests)), strict=True):
+                await self._enqueue(request, job, order)
             return job.result()
         if len(requests) == 1:
             await self._submit(requests[0], job.order)
@@ -548,7 +547,7 @@ class AsyncClient(Maker):
         signal = None
         if not is_on_device:
             order = job.order
-            job.order, wait, signal = without_points(order)
+            job.order, wait, signal = without_points(order, not is_nothing)
             await self._await(wait, order)
         tensors = (move.dst, move.src, *move.operands, *move.results)
         is_small = sum(round_up(t.nbytes) for t in tensors) <= _SLOT_BYTES
@@ -568,12 +567,12 @@ class AsyncClient(Maker):
         return isinstance(job.move, Blocks) and job.move.layers is not None and len(job.streams()) > 1
 
     async def _requests(self, job: Job) -> list[Request]:
-        """A long list is put into shared memory, which takes a request of its own."""
+        """A long list is put into memory that the service shares, which takes a request of its own."""
         move = job.move
         if isinstance(move, Blocks) and move.index.device is None and move.index.tensor.nbytes > _LIST_BYTES:
             move.index.message_bytes = _LIST_BYTES
-            return await self._ask(lambda: self._requests_of(move))
-        return self._requests_of(move)
+            return await self._ask(lambda: move.requests(self._core))
+        return move.requests(self._core)
 
     async def _submit(self, request: Request, order: dict[str, Any]) -> None:
         await self._send(lambda flight: self._core.submit(request, flight, **order), order)
@@ -588,20 +587,20 @@ class AsyncClient(Maker):
                 inexact.add(e)
         inexact.check()
 
-    async def _enqueue(self, request: Request, job: Job) -> None:
+    async def _enqueue(self, request: Request, job: Job, order: dict[str, Any]) -> None:
         stream = job.stream()
         if self._core.is_local:
             if any(a.tensor.is_host for a in job.arrays):
-                await self._ask(lambda: self._core.run(request, stream, **job.order))
+                await self._ask(lambda: self._core.run(request, stream, **order))
                 return
-            self._core.enqueue(request, stream, **job.order)
+            self._core.enqueue(request, stream, **order)
             await self._ask(lambda: self._core.synchronize(stream))
             return
 
         def start(flight: _Flight) -> None:
-            self._core.enqueue(request, stream, flight, **job.order)
+            self._core.enqueue(request, stream, flight, **order)
 
-        await self._send(start, job.order)
+        await self._send(start, order)
 
     async def _await(self, wait: tuple[Region, int, int] | None, order: dict[str, Any]) -> None:
         """Waits for a point here: what is staged is read by this process, in several requests."""
@@ -828,6 +827,19 @@ class AsyncClient(Maker):
         """Client.scatter."""
         await self._run(await self._job(self._scatter_job, dst, index, src, axis, permute, Options.of(options)))
 
+    async def gather_scatter(
+        self,
+        dst: Any,
+        src: Any,
+        pairs: Any,
+        *,
+        axis: int = 0,
+        permute: Sequence[int] | None = None,
+        **options: Unpack[MoveKeywords],
+    ) -> None:
+        """Client.gather_scatter."""
+        await self._run(await self._job(self._scatter_job, dst, pairs, src, axis, permute, Options.of(options), True))
+
     async def reshard(
         self, destinations: Any, sources: Any, *, shape: Sequence[int] | None = None, **options: Unpack[MoveKeywords]
     ) -> None:
@@ -840,9 +852,10 @@ class AsyncClient(Maker):
             request = reshard.request()
             await self._send(lambda flight: self._core.submit(request, flight, **checked.order()), checked.order())
             return
-        if not all(self._is_reached(t) for t in reshard.tensors):
+        is_staged = not all(self._is_reached(t) for t in reshard.tensors)
+        if is_staged:
             reshard.check()
-        order, wait, signal = without_points(checked.order())
+        order, wait, signal = without_points(checked.order(), is_staged)
         await self._await(wait, checked.order())
         blocking, stager = await self._blocking_client()
         await self._in_thread(stager, lambda: blocking._run_reshard(reshard, streams, order, True))

@@ -6,6 +6,7 @@
     torch.ops.tma.transform(x, out, permute=[0, 3, 1, 2], pad=[0, 0, 0, 0, 1, 1, 1, 1], pad_mode="edge")
     torch.ops.tma.gather(pool, index, out)
     torch.ops.tma.scatter(pool, index, blocks)
+    torch.ops.tma.gather_scatter(pool, other_pool, pairs)
     torch.ops.tma.gather_layers([k0, v0, k1, v1], index, stacked)
     torch.ops.tma.scatter_layers([k0, v0, k1, v1], index, stacked)
     torch.ops.tma.transform(weights, fp8, cast="saturate", scale=factors)
@@ -185,6 +186,23 @@ def scatter(
     client().scatter(out, index, src.detach(), axis=dim, permute=permute, **_casting(cast, scale, bias))
 
 
+@torch.library.custom_op("tma::gather_scatter", mutates_args=("out",))
+def gather_scatter(
+    out: torch.Tensor,
+    src: torch.Tensor,
+    pairs: torch.Tensor,
+    dim: int = 0,
+    permute: Sequence[int] | None = None,
+    cast: str | None = None,
+    scale: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
+) -> None:
+    """out.index_copy_(dim, pairs[:, 1], src.permute(permute).index_select(dim, pairs[:, 0])). No entry of out may be
+    there twice. On a device, pairs with a -1 or out of range are skipped. out and src may be the same, with pairs on
+    the host, as for Client.gather_scatter. cast, scale and bias are as for transform."""
+    client().gather_scatter(out, src.detach(), pairs, axis=dim, permute=permute, **_casting(cast, scale, bias))
+
+
 @torch.library.custom_op("tma::gather_layers", mutates_args=("out",))
 def gather_layers(
     src: Sequence[torch.Tensor],
@@ -307,6 +325,30 @@ def _fake_scatter(
     _check_operands([1 if d == axis else n for d, n in enumerate(blocks)], cast, scale, bias)
 
 
+@gather_scatter.register_fake
+def _(
+    out: torch.Tensor,
+    src: torch.Tensor,
+    pairs: torch.Tensor,
+    dim: int = 0,
+    permute: Sequence[int] | None = None,
+    cast: str | None = None,
+    scale: torch.Tensor | None = None,
+    bias: torch.Tensor | None = None,
+) -> None:
+    torch._check(pairs.dim() == 2, lambda: f"pairs: {pairs.dim()} dimensions; it has an entry for each block")
+    torch._check(pairs.shape[1] == 2, lambda: f"pairs: {list(pairs.shape)}; each is of two numbers")
+    torch._check(_is_integer(pairs), lambda: f"pairs: {pairs.dtype}; it has to be of integers")
+    axes = _axes(permute, out.dim())
+    axis = parse_axis(dim, out.dim(), "dim")
+    torch._check(src.dim() == out.dim(), lambda: f"src: {src.dim()} dimensions; it has to have {out.dim()}")
+    blocks: list[Any] = list(out.shape)
+    blocks[axis] = src.shape[axes[axis]]
+    dtype = out.dtype if cast is None else src.dtype
+    _check_like("src", src, [blocks[axes.index(d)] for d in range(out.dim())], dtype)
+    _check_operands([1 if d == axis else n for d, n in enumerate(blocks)], cast, scale, bias)
+
+
 @gather_layers.register_fake
 def _(
     src: Sequence[torch.Tensor],
@@ -381,11 +423,14 @@ def _block_counts(shape: Sequence[Any], block: Sequence[int] | None) -> list[Any
 def _blocks(selected: torch.Tensor, index: torch.Tensor, dim: int) -> list[Any]:
     """The shape of the blocks that an index selects. Extents may be symbols."""
     torch._check(index.dim() == 1, lambda: f"index: {index.dim()} dimensions; it has to have one")
-    is_integer = not (index.dtype.is_floating_point or index.dtype.is_complex or index.dtype == torch.bool)
-    torch._check(is_integer, lambda: f"index: {index.dtype}; it has to be of integers")
+    torch._check(_is_integer(index), lambda: f"index: {index.dtype}; it has to be of integers")
     shape: list[Any] = list(selected.shape)
     shape[parse_axis(dim, selected.dim(), "dim")] = index.shape[0]
     return shape
+
+
+def _is_integer(index: torch.Tensor) -> bool:
+    return not (index.dtype.is_floating_point or index.dtype.is_complex or index.dtype == torch.bool)
 
 
 def _check_layers(name: str, layers: Sequence[torch.Tensor], other: str, stacked: torch.Tensor) -> None:
@@ -442,6 +487,6 @@ def _number(value: float, out: torch.Tensor) -> Any:
 from ._torch_functional import converted, gathered, padded, quantized, transposed  # noqa: E402
 
 __all__ = [
-    "client", "converted", "gather", "gather_layers", "gathered", "padded", "quantize", "quantized", "reshard",
-    "scatter", "scatter_layers", "transform", "transposed", "use",
+    "client", "converted", "gather", "gather_layers", "gather_scatter", "gathered", "padded", "quantize", "quantized",
+    "reshard", "scatter", "scatter_layers", "transform", "transposed", "use",
 ]  # fmt: skip

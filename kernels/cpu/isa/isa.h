@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inner loops that exist once for each instruction set, and the choice among them at run time.
+/* Declares the inner loops, which exist once for each instruction set, and chooses among them at run time.
  *
  * Sizes of elements are given as their binary logarithm, `shift`: 1, 2, 4, 8, 16 bytes are 0 .. 4. No
  * function needs any alignment unless it says so, and none reads or writes a byte outside what it is given.
@@ -10,23 +10,74 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
-#include "converters.h"
+#include "proto/tensor.h"
 
 #define CPU_LINE   64 /* bytes of a cache line */
 #define CPU_SHIFTS 5
 
-/* The vector that every machine has, if only by name. */
+/* ---- Elements of any type to numbers to calculate with, and back ------------------------------------ */
+
+/* A row is converted a block at a time: from the elements of one type to lanes, which are all of one type,
+ * and from lanes to the elements of another. In between they may be multiplied and added to. Lanes lie in
+ * buffers that are aligned to CPU_LINE and have room for CPU_LINE bytes more than their number; loops may use
+ * what lies there. */
+enum cpu_lane {
+	CPU_LANE_FLOAT32, /* holds every value of types of up to 16 bits, and of float32 */
+	CPU_LANE_FLOAT64, /* rounds 64-bit integers, to nearest even or to odd */
+	CPU_LANE_INT64,   /* between integer types; larger values become the largest, unless they wrap */
+	CPU_LANES
+};
+
+/* A load converts n elements at src to lanes, and a store n lanes to elements at dst. Floating types round to
+ * nearest even, integers towards zero. Integers take the nearest value that they have, and 0 for NaN. A bool
+ * is whether the value is not 0. */
+typedef void cpu_load_fn(void *lanes, const char *src, int64_t n);
+typedef void cpu_store_fn(char *dst, const void *lanes, int64_t n);
+
+/* Computes to = a op b for n lanes, each rounded to nearest even; a may be the same as to. Returns false if
+ * none of the results is NaN. */
+typedef bool cpu_arithmetic_fn(void *to, const void *a, const void *b, int64_t n);
+
+/* Returns the largest of n elements of a floating type without their signs, as an integer: that of a NaN is
+ * larger than that of an infinity, which is larger than those of all numbers. */
+typedef uint32_t cpu_magnitude_fn(const char *src, int64_t n);
+
+struct cpu_converters {
+	cpu_load_fn *load[CPU_LANES][DTYPE_COUNT]; /* NULL: lanes do not hold the type */
+	cpu_load_fn *load_lossy[DTYPE_COUNT];      /* used instead of load by a conversion that is_lossy */
+	cpu_store_fn *store[CPU_LANES][DTYPE_COUNT];
+	/* Limits values to the finite ones of the type; NaN stays NaN. */
+	cpu_store_fn *store_clamped[CPU_LANES][DTYPE_COUNT];
+	cpu_store_fn *store_wrapped[DTYPE_COUNT]; /* keeps the low bits of int64 lanes */
+	cpu_arithmetic_fn *multiply[CPU_LANES];   /* floating-point lanes alone */
+	bool (*multiply_by)(void *to, const void *a, float by, int64_t n); /* float32 lanes alone */
+	cpu_arithmetic_fn *add[CPU_LANES];
+	/* Makes the NaNs among the results of an operation on a and b the same on all machines, because
+	 * machines and compilers differ in them: the NaN of a, or else that of b, is kept and made quiet; one
+	 * that the operation has made gets its sign set. */
+	void (*mend[CPU_LANES])(void *to, const void *a, const void *b, int64_t n);
+	/* Computes most = max(most, |lanes|) as integers, for n lanes of float32, and goes on up to the end
+	 * of their vector. */
+	void (*magnitudes)(void *most, const void *lanes, int64_t n);
+	/* NULL: the type is not a floating type of up to 32 bits */
+	cpu_magnitude_fn *magnitude[DTYPE_COUNT];
+};
+
+/* ---- Moves ------------------------------------------------------------------------------------------ */
+
+/* Every machine has this vector, if only by name. */
 typedef uint8_t vec16 __attribute__((vector_size(16)));
 
-/* A transpose of one strip: dst[c][r] = src[r][c]. Rows of src that lie src_pitch bytes apart are cut into
- * groups of 16 bytes; each group gives 16 / element rows of dst, dst_pitch bytes apart. next is where the
- * strip after this one begins in src, for its first lines to be fetched; NULL when there is none. */
+/* Transposes one strip: dst[c][r] = src[r][c]. Rows of src that lie src_pitch bytes apart are cut into groups
+ * of 16 bytes; each group gives 16 / element rows of dst, dst_pitch bytes apart. next is where the strip
+ * after this one begins in src, so that its first lines can be fetched, or NULL if there is none. */
 typedef void cpu_strip_fn(char *dst, int64_t dst_pitch, const char *src, int64_t src_pitch, int64_t groups,
                           const char *next);
 
-/* Lines that are needed soon: so many bytes from each of the n places, of which the first i and `at` bytes
- * have been asked for. */
+/* Names lines that are needed soon: `bytes` bytes from each of the n places src + offset[i]. Those of the
+ * first i places, and the first `at` bytes of place i, have been asked for. */
 struct cpu_fetch {
 	const char *src;
 	const int64_t *offset;
@@ -34,21 +85,21 @@ struct cpu_fetch {
 	int64_t i, at;
 };
 
-/* A transpose from and to where tables say: element (r, c) goes from src + col[c] + r * element to
- * dst + row[r] + c * element. rows and cols are at least 16 / element. A line is fetched for each that is
- * moved. */
+/* Transposes between places that tables give: element (r, c) goes from src + col[c] + r * element to dst +
+ * row[r] + c * element. rows and cols are at least 16 / element. For each line that is moved, another one is
+ * fetched. */
 typedef void cpu_panel_fn(char *dst, const int64_t *row, const char *src, const int64_t *col, int64_t rows,
                           int64_t cols, struct cpu_fetch *fetch);
 
-/* The same from memory that is in no cache. next is where the panel after this one begins, with the same
- * table; NULL when there is none. */
+/* Does the same from memory that is in no cache. next is where the panel after this one begins, with the same
+ * table, or NULL if there is none. */
 typedef void cpu_far_panel_fn(char *dst, const int64_t *row, const char *src, const int64_t *col,
                               int64_t rows, int64_t cols, const char *next);
 
-/* Any permutation of bytes: each 16 bytes of dst are put together from as many windows of 16 bytes of src.
- * mask says which byte of the window a byte is, 0x80 where it is of another, or of fill: that has 16 bytes
- * for each step's, 0 where they are of windows, or is NULL. The last 16 bytes may overlap those before them;
- * bytes is at least 16. */
+/* Permutes bytes in any way: each 16 bytes of dst are put together from as many windows of 16 bytes of src as
+ * `windows` says. mask says which byte of the window a byte is, or 0x80 if it comes from another window or
+ * from fill. fill has 16 bytes for every 16 of dst, which are 0 where they come from windows, or is NULL. The
+ * last 16 bytes may overlap those before them; bytes is at least 16. */
 struct cpu_shuffle_step {
 	uint8_t mask[16];
 	int64_t offset;
@@ -59,16 +110,16 @@ struct cpu_shuffle {
 	const uint8_t *fill;
 };
 
-/* A transpose of rows that lie anywhere: dst[r][c] = src[c][r]. Row r of dst, cols elements, is at dst +
- * dst_at[r]; row c of src, rows elements, at src + src_at[c]. Between a row of src and end, which is where
- * memory that may be read ends, any byte may be read. */
+/* Transposes rows that lie anywhere: dst[r][c] = src[c][r]. Row r of dst, which has cols elements, is at dst
+ * + dst_at[r]; row c of src, which has rows elements, is at src + src_at[c]. Any byte between a row of src
+ * and end, where readable memory ends, may be read. */
 typedef void cpu_tables_fn(char *dst, const int32_t *dst_at, int64_t rows, const char *src,
                            const int32_t *src_at, int64_t cols, const char *end);
 
-/* Rows that are written in parts, line by line past the cache: the next n bytes of each of `rows` rows of dst
- * lie in stage, pitch bytes apart, with CPU_LINE bytes after them that may be read. What a part leaves of its
- * last line is kept in room, a line for each row, so that the next part finds it there and writes the line
- * whole. n is at least CPU_LINE, but for a part that is the row's last. */
+/* Writes rows in parts, line by line past the cache: the next n bytes of each of `rows` rows of dst lie in
+ * stage, pitch bytes apart, with CPU_LINE bytes after them that may be read. What a part leaves of its last
+ * line is kept in room, which has a line for each row, so that the next part finds it there and writes the
+ * whole line. n is at least CPU_LINE, except for a part that is the row's last. */
 enum cpu_part {
 	CPU_PART_FIRST = 1,
 	CPU_PART_LAST = 2,
@@ -80,43 +131,45 @@ struct cpu_isa {
 	const char *name;
 	int vector; /* bytes that one instruction stores */
 
-	/* From 64 / element rows of src: each row of dst gets 64 bytes. */
+	/* Transposes 64 / element rows of src; each row of dst gets 64 bytes. */
 	cpu_strip_fn *strip[CPU_SHIFTS];
-	/* The same past the cache. dst and dst_pitch are multiples of 64. */
+	/* Does the same past the cache. dst and dst_pitch are multiples of 64. */
 	cpu_strip_fn *strip_stream[CPU_SHIFTS];
-	/* From 16 / element rows of src: each row of dst gets 16 bytes. */
+	/* Transposes 16 / element rows of src; each row of dst gets 16 bytes. */
 	cpu_strip_fn *narrow[CPU_SHIFTS];
 
 	cpu_panel_fn *panel[CPU_SHIFTS];
 	void (*shuffle)(char *dst, const char *src, const struct cpu_shuffle *shuffle);
 	cpu_far_panel_fn *far_panel[CPU_SHIFTS];
-	/* Elements of less than 16 bytes. */
+	/* There are tables for elements of less than 16 bytes. */
 	cpu_tables_fn *tables[CPU_SHIFTS - 1];
 
-	/* n elements of dst ascending from elements of src descending from the one at src. */
+	/* Writes n elements of dst in ascending order from elements of src in descending order, beginning
+	 * with the one at src. */
 	void (*reverse[CPU_SHIFTS])(char *dst, const char *src, int64_t n);
 
-	/* Pixels of 2 or more channels, an element of less than 16 bytes each, 16 bytes at most in all.
-	 * split: channel c of the n pixels at src goes to dst + row[c]; merge: the other way. n is at least
-	 * CPU_LINE / element. */
+	/* Take pixels apart, or put them together. A pixel has 2 or more channels, each an element of less
+	 * than 16 bytes, and 16 bytes at most in all. split writes channel c of the n pixels at src to dst +
+	 * row[c]; merge does the reverse. n is at least CPU_LINE / element. */
 	void (*split[CPU_SHIFTS - 1])(char *dst, const int64_t *row, const char *src, int64_t channels,
 	                              int64_t n);
 	void (*merge[CPU_SHIFTS - 1])(char *dst, const char *src, const int64_t *col, int64_t channels,
 	                              int64_t n);
 
-	/* Whole lines past the cache; dst is a multiple of 64. fill_lines repeats the line. The lines that
-	 * lie ahead bytes after those of src will be copied next, and are asked for meanwhile; 0: none. */
+	/* Write whole lines past the cache; dst is a multiple of 64. fill_lines repeats one line. copy_lines
+	 * fetches meanwhile the lines that lie `ahead` bytes after those of src, because they will be copied
+	 * next; if ahead is 0, nothing is fetched. */
 	void (*copy_lines)(char *dst, const char *src, int64_t lines, int64_t ahead);
 	void (*fill_lines)(char *dst, const char *line, int64_t lines);
 
 	cpu_flush_fn *flush;
 
-	/* Asks for the lines of n_dst bytes that will be written and of n_src that will be read, in turns,
-	 * and does not wait. Not more than fit the first cache: the machine forgets what it cannot ask for at
-	 * once. Memory that is not there does nothing. */
+	/* Fetches the lines of n_dst bytes that will be written and of n_src bytes that will be read, in
+	 * turns, and does not wait. They should fit the first cache, because the machine forgets what it
+	 * cannot ask for at once. Memory that is not mapped is ignored. */
 	void (*fetch)(const char *dst, int64_t n_dst, const char *src, int64_t n_src);
 
-	/* Orders what went past the cache before whatever the thread writes next. */
+	/* Orders the writes that went past the cache before whatever the thread writes next. */
 	void (*fence)(void);
 
 	const struct cpu_converters *converters;
@@ -130,15 +183,41 @@ enum cpu_isa_level {
 	CPU_ISA_LEVELS
 };
 
-/* NULL when this machine, or this build, does not have the level. */
+/* Returns NULL if this machine, or this build, does not have the level. */
 const struct cpu_isa *cpu_isa_get(enum cpu_isa_level level);
 
-/* The highest level that there is. */
+/* Returns the highest level that this machine and build have. */
 const struct cpu_isa *cpu_isa_best(void);
 
 extern const struct cpu_isa cpu_isa_plain;
 extern const struct cpu_isa cpu_isa_avx2;
 extern const struct cpu_isa cpu_isa_avx512;
 extern const struct cpu_isa cpu_isa_neon;
+
+/* Copies n = 1 .. 64 bytes, inlined, by two overlapping moves of one size or a few of 16, and nothing past
+ * them. */
+static inline void copy_short(char *dst, const char *src, uint32_t n)
+{
+	char a[16], b[16];
+#define ENDS(size)                         \
+	memcpy(a, src, size);              \
+	memcpy(b, src + n - (size), size); \
+	memcpy(dst, a, size);              \
+	memcpy(dst + n - (size), b, size)
+	if (n >= 16) {
+		for (uint32_t i = 0; i + 16 < n; i += 16)
+			memcpy(dst + i, src + i, 16);
+		memcpy(dst + n - 16, src + n - 16, 16);
+	} else if (n >= 8) {
+		ENDS(8);
+	} else if (n >= 4) {
+		ENDS(4);
+	} else if (n >= 2) {
+		ENDS(2);
+	} else {
+		*dst = *src;
+	}
+#undef ENDS
+}
 
 #endif

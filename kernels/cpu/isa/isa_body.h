@@ -23,8 +23,6 @@
  */
 #include <string.h>
 
-#include "short.h"
-
 #ifdef __clang__
 #define UNROLL _Pragma("clang loop unroll(full)")
 #else
@@ -50,7 +48,7 @@ static inline TARGET void store16(char *p, vec16 v)
 	memcpy(p, &v, 16);
 }
 
-/* Low and high halves of two 16-byte vectors, interleaved by element. */
+/* These interleave the low or high halves of two 16-byte vectors by element. */
 #ifdef __clang__
 #define MERGE(type, a, b, ...) ((vec16)__builtin_shufflevector((type)(a), (type)(b), __VA_ARGS__))
 #else
@@ -68,7 +66,7 @@ typedef uint64_t vec2x8 __attribute__((vector_size(16)));
 #define MERGE_LOW8(a, b)  MERGE(vec2x8, a, b, 0, 2)
 #define MERGE_HIGH8(a, b) MERGE(vec2x8, a, b, 1, 3)
 
-/* One round: n registers of v, by way of t. */
+/* Does one round on n registers of v, by way of t. */
 #define ROUND(T, n, low, high)                                                                      \
 	do {                                                                                        \
 		T t[n];                                                                             \
@@ -92,7 +90,7 @@ typedef uint64_t vec2x8 __attribute__((vector_size(16)));
 	ROUND(T, 16, p##LOW1, p##HIGH1); \
 	ROUND(T, 16, p##LOW1, p##HIGH1)
 
-/* One group of 16 bytes, a line of each of its rows of dst. */
+/* Defines the transpose of one group of 16 bytes, which writes a line of each of its rows of dst. */
 #define DEFINE_TILE(function, element, put)                                                                  \
 	static inline TARGET void function(char *dst, int64_t dst_pitch, const char *src, int64_t src_pitch) \
 	{                                                                                                    \
@@ -108,8 +106,8 @@ typedef uint64_t vec2x8 __attribute__((vector_size(16)));
 		}                                                                                            \
 	}
 
-/* Where the block is that is read AHEAD blocks after the one at src, when `left` bytes of this strip are
- * left: in this strip, or at the start of the next. */
+/* Returns where the block is that is read `ahead` blocks after the one at src, when `left` bytes of this
+ * strip are left: in this strip, or at the start of the next. */
 static inline const char *fetch_place(const char *src, int64_t left, int64_t ahead, const char *next)
 {
 	if (left > ahead * CPU_LINE || !next)
@@ -117,12 +115,13 @@ static inline const char *fetch_place(const char *src, int64_t left, int64_t ahe
 	return next + ahead * CPU_LINE - left;
 }
 
-/* Blocks: more for fewer rows, as many lines on their way. */
+/* So many blocks are fetched ahead. There are more of them for fewer rows, so that as many lines are on their
+ * way. */
 #define AHEAD(element) ((element) < 4 ? 2 : (element) < 16 ? (element) : 8)
 
-/* Four groups at a time by way of a block that holds a line of each row: rows that lie a power of two apart
- * would push each other out of the cache between one group and the next. Meanwhile a later block is fetched:
- * there are too many rows for the machine to guess at. */
+/* Defines a strip, which takes four groups at a time by way of a block that holds a line of each row: rows
+ * that lie a power of two apart would push each other out of the cache between one group and the next.
+ * Meanwhile a later block is fetched, because there are too many rows for the machine to predict. */
 #define DEFINE_STRIP(function, tile, element)                                                              \
 	static TARGET void function(char *dst, int64_t dst_pitch, const char *src, int64_t src_pitch,      \
 	                            int64_t groups, const char *next)                                      \
@@ -161,7 +160,7 @@ static inline const char *fetch_place(const char *src, int64_t left, int64_t ahe
 		}                                                                                \
 	}
 
-/* Lines that are asked for meanwhile. */
+/* Fetches the next n lines that fetch names. */
 static inline TARGET void fetch_some(struct cpu_fetch *fetch, int64_t n)
 {
 	for (; n > 0 && fetch->i < fetch->n; n--) {
@@ -176,7 +175,8 @@ static inline TARGET void fetch_some(struct cpu_fetch *fetch, int64_t n)
 	}
 }
 
-/* One group of 16 bytes of a panel's columns, a line of each of its rows of dst, or 16 bytes. */
+/* Defines the transposes of one group of 16 bytes of a panel's columns, which write a line of each of its
+ * rows of dst, or 16 bytes. */
 #define DEFINE_PANEL_TILE(element)                                                                       \
 	static inline TARGET void panel_tile_##element(char *dst, const int64_t *row, const char *src,   \
 	                                               const int64_t *col)                               \
@@ -201,7 +201,7 @@ static inline TARGET void fetch_some(struct cpu_fetch *fetch, int64_t n)
 		UNROLL for (int i = 0; i < N; i++) store16(dst + row[i], v[i]);                          \
 	}
 
-/* Strips of columns; of what is left at the edges, tiles overlap those before them. */
+/* Defines a panel, which is moved in strips of columns. At the edges, tiles overlap those before them. */
 #define DEFINE_PANEL(element)                                                                 \
 	DEFINE_PANEL_TILE(element)                                                            \
 	static TARGET void panel_##element(char *dst, const int64_t *row, const char *src,    \
@@ -225,16 +225,17 @@ static inline TARGET void fetch_some(struct cpu_fetch *fetch, int64_t n)
 		}                                                                             \
 	}
 
-/* n < CPU_LINE bytes in groups of 16; the last group ends where they end, and may begin before them. */
+/* Copies n < CPU_LINE bytes in groups of 16. The last group ends where they end, and may begin before them.
+ */
 static inline TARGET void copy_groups(char *dst, const char *src, int64_t n)
 {
 	for (int64_t g = 0; g < n; g += 16)
 		store16(dst + g, load16(src + (n - g < 16 ? n - 16 : g)));
 }
 
-/* The same from memory: a line of each column at a time goes into a block, because columns that lie a power
- * of two apart would push each other out of the cache before their line is used up. Meanwhile later lines are
- * fetched: there are too many columns for the machine to guess at. */
+/* Defines a panel that is read from memory. A line of each column at a time goes into a block, because
+ * columns that lie a power of two apart would push each other out of the cache before their line is used up.
+ * Meanwhile later lines are fetched, because there are too many columns for the machine to predict. */
 #define DEFINE_FAR_PANEL(element)                                                                          \
 	static TARGET void far_panel_##element(char *dst, const int64_t *row, const char *src,             \
 	                                       const int64_t *col, int64_t rows, int64_t cols,             \
@@ -289,7 +290,7 @@ static inline TARGET void copy_groups(char *dst, const char *src, int64_t n)
 		}                                                                                          \
 	}
 
-/* Offsets of eight lines. */
+/* Lists the offsets of eight lines. */
 #define L8(i)                                                                                     \
 	(i) * 64, ((i) + 1) * 64, ((i) + 2) * 64, ((i) + 3) * 64, ((i) + 4) * 64, ((i) + 5) * 64, \
 	    ((i) + 6) * 64, ((i) + 7) * 64
@@ -350,7 +351,7 @@ static TARGET void shuffle(char *dst, const char *src, const struct cpu_shuffle 
 		shuffle_filled_2(dst, src, shuffle);
 }
 
-/* 16 bytes, or as many as there are before end. */
+/* Loads 16 bytes, or as many as there are before end; the others are 0. */
 static inline TARGET vec16 load_before(const char *p, const char *end)
 {
 	vec16 v = { 0 };
@@ -376,13 +377,13 @@ static inline TARGET void store_part(char *p, vec16 v, int64_t n)
 	}
 }
 
-/* The next square of n: the last one overlaps the one before it. */
+/* Returns where the next square of n begins. The last one overlaps the one before it. */
 static inline int64_t next_square(int64_t at, int64_t n, int64_t end)
 {
 	return at + n < end && at + 2 * n > end ? end - n : at + n;
 }
 
-/* Squares of 16 bytes a side; or what there is, where one is shorter. */
+/* Defines a transpose by tables, in squares of 16 bytes a side, or of fewer where there are fewer. */
 #define DEFINE_TABLES(element)                                                                               \
 	static TARGET void tables_part_##element(char *dst, const int32_t *dst_at, int64_t rows,             \
 	                                         const char *src, const int32_t *src_at, int64_t cols,       \
@@ -458,7 +459,151 @@ DEFINE_ALL(4)
 DEFINE_ALL(8)
 DEFINE_ALL(16)
 
-#include "isa_pixels.h"
+/* ---- Pixels of a few channels ----------------------------------------------------------------------- */
+
+/* A pixel of `channels` elements, at most 16 bytes, is given C elements of room, the next power of two. C
+ * registers of N = 16 / element elements a lane then hold N pixels, one after the other, and a round (as
+ * in a transpose) moves element j of that sequence to 2 j, or in its second half to 2 j + 1 - C N. log2(N)
+ * rounds bring [pixel][channel] to [channel][pixel], log2(C) rounds bring it back. The room is made and
+ * closed by a shuffle of the 16 bytes that are loaded or stored at a time; those that are stored reach into
+ * the next pixel, which is stored after them. */
+
+/* Returns the shuffle of a lane that widens 16 / room pixels from `pixel` bytes to `room` bytes each, or
+ * narrows them. */
+static inline vec16 pixel_mask(uint32_t pixel, uint32_t room, bool wider)
+{
+	vec16 mask;
+	for (uint32_t b = 0; b < 16; b++) {
+		uint32_t from = wider ? pixel : room, to = wider ? room : pixel;
+		uint32_t at = b / to * from + b % to;
+		mask[b] = b % to < from && b / to < 16 / room ? (uint8_t)at : 0x80;
+	}
+	return mask;
+}
+
+#define PIXEL_ROUNDS(element, c, n) \
+	UNROLL for (int round = 1; round < (n); round *= 2) ROUND(VECTOR, c, LOW##element, HIGH##element)
+
+/* Writes a line of each row of dst, from CPU_LINE / element pixels and whatever the last 16 bytes hold
+ * beside. */
+#define DEFINE_SPLIT_BLOCK(element, C)                                                         \
+	static inline TARGET void split_block_##element##_##C(                                 \
+	    char *dst, const int64_t *row, const char *src, int64_t channels, VECTOR mask)     \
+	{                                                                                      \
+		enum { N = 16 / (element) };                                                   \
+		int64_t group = N / (C)*channels * (element);                                  \
+		UNROLL for (int part = 0; part < CPU_LINE / WIDTH; part++)                     \
+		{                                                                              \
+			VECTOR v[C];                                                           \
+			UNROLL for (int i = 0; i < (C); i++)                                   \
+			{                                                                      \
+				const char *p = src + (part * (WIDTH / 16) * (C) + i) * group; \
+				v[i] = SHUFFLE(GATHER(p, (C)*group), mask);                    \
+			}                                                                      \
+			PIXEL_ROUNDS(element, C, N);                                           \
+			UNROLL for (int i = 0; i < (C); i++) if (i < channels)                 \
+			    STORE(dst + row[i] + part * WIDTH, v[i]);                          \
+		}                                                                              \
+	}
+
+/* Writes CPU_LINE / element pixels, and up to 16 bytes after them. */
+#define DEFINE_MERGE_BLOCK(element, C)                                                                      \
+	static inline TARGET void merge_block_##element##_##C(                                              \
+	    char *dst, const char *src, const int64_t *col, int64_t channels, VECTOR mask)                  \
+	{                                                                                                   \
+		enum { N = 16 / (element) };                                                                \
+		int64_t group = N / (C)*channels * (element);                                               \
+		UNROLL for (int part = 0; part < CPU_LINE / WIDTH; part++)                                  \
+		{                                                                                           \
+			VECTOR v[C];                                                                        \
+			char block[(C)*WIDTH] __attribute__((aligned(CPU_LINE)));                           \
+			UNROLL for (int i = 0; i < (C); i++) v[i] =                                         \
+			    load_vector(src + col[i < channels ? i : 0] + part * WIDTH);                    \
+			PIXEL_ROUNDS(element, C, C);                                                        \
+			UNROLL for (int i = 0; i < (C); i++) STORE(block + i * WIDTH, SHUFFLE(v[i], mask)); \
+			UNROLL for (int lane = 0; lane < WIDTH / 16; lane++)                                \
+			    UNROLL for (int i = 0; i < (C); i++, dst += group)                              \
+				store16(dst, load16(block + i * WIDTH + lane * 16));                        \
+		}                                                                                           \
+	}
+
+/* Goes through all pixels, block by block. Less than 8 bytes are read or written past a block, so less than 8
+ * pixels. The last blocks, which may overlap, go by way of a copy. */
+#define EACH_BLOCK(element, n, direct, by_copy)                 \
+	do {                                                    \
+		enum { BLOCK = CPU_LINE / (element) };          \
+		int64_t at = 0, last = (n)-BLOCK;               \
+		for (; at + BLOCK + 8 <= (n); at += BLOCK) {    \
+			direct;                                 \
+		}                                               \
+		at = at < last ? at : last;                     \
+		for (; at < (n); at = at < last ? last : (n)) { \
+			char copy[BLOCK * 16 + 16];             \
+			by_copy;                                \
+		}                                               \
+	} while (0)
+
+#define DEFINE_PIXELS(element, C)                                                                         \
+	DEFINE_SPLIT_BLOCK(element, C)                                                                    \
+	DEFINE_MERGE_BLOCK(element, C)                                                                    \
+	static TARGET void split_##element##_##C(char *dst, const int64_t *row, const char *src,          \
+	                                         int64_t channels, int64_t n)                             \
+	{                                                                                                 \
+		int64_t pixel = channels * (element);                                                     \
+		vec16 lane = pixel_mask((uint32_t)pixel, (C) * (element), true);                          \
+		VECTOR mask = GATHER((const char *)&lane, 0);                                             \
+		EACH_BLOCK(element, n,                                                                    \
+		           split_block_##element##_##C(dst + at * (element), row, src + at * pixel,       \
+		                                       channels, mask),                                   \
+		           memcpy(copy, src + at * pixel, (size_t)(BLOCK * pixel));                       \
+		           split_block_##element##_##C(dst + at * (element), row, copy, channels, mask)); \
+	}                                                                                                 \
+	static TARGET void merge_##element##_##C(char *dst, const char *src, const int64_t *col,          \
+	                                         int64_t channels, int64_t n)                             \
+	{                                                                                                 \
+		int64_t pixel = channels * (element);                                                     \
+		vec16 lane = pixel_mask((uint32_t)pixel, (C) * (element), false);                         \
+		VECTOR mask = GATHER((const char *)&lane, 0);                                             \
+		EACH_BLOCK(element, n,                                                                    \
+		           merge_block_##element##_##C(dst + at * pixel, src + at * (element), col,       \
+		                                       channels, mask),                                   \
+		           merge_block_##element##_##C(copy, src + at * (element), col, channels, mask);  \
+		           memcpy(dst + at * pixel, copy, (size_t)(BLOCK * pixel)));                      \
+	}
+
+DEFINE_PIXELS(1, 2)
+DEFINE_PIXELS(1, 4)
+DEFINE_PIXELS(1, 8)
+DEFINE_PIXELS(1, 16)
+DEFINE_PIXELS(2, 2)
+DEFINE_PIXELS(2, 4)
+DEFINE_PIXELS(2, 8)
+DEFINE_PIXELS(4, 2)
+DEFINE_PIXELS(4, 4)
+DEFINE_PIXELS(8, 2)
+
+#define CHOOSE_1(f, channels) \
+	((channels) <= 2 ? f##_1_2 : (channels) <= 4 ? f##_1_4 : (channels) <= 8 ? f##_1_8 : f##_1_16)
+#define CHOOSE_2(f, channels) ((channels) <= 2 ? f##_2_2 : (channels) <= 4 ? f##_2_4 : f##_2_8)
+#define CHOOSE_4(f, channels) ((channels) <= 2 ? f##_4_2 : f##_4_4)
+#define CHOOSE_8(f, channels) f##_8_2
+
+#define DEFINE_CHOICE(element)                                                                        \
+	static void split_##element(char *dst, const int64_t *row, const char *src, int64_t channels, \
+	                            int64_t n)                                                        \
+	{                                                                                             \
+		CHOOSE_##element(split, channels)(dst, row, src, channels, n);                        \
+	}                                                                                             \
+	static void merge_##element(char *dst, const char *src, const int64_t *col, int64_t channels, \
+	                            int64_t n)                                                        \
+	{                                                                                             \
+		CHOOSE_##element(merge, channels)(dst, src, col, channels, n);                        \
+	}
+
+DEFINE_CHOICE(1)
+DEFINE_CHOICE(2)
+DEFINE_CHOICE(4)
+DEFINE_CHOICE(8)
 
 static inline TARGET void put_lines(char *dst, const char *src, int64_t lines)
 {
@@ -488,7 +633,7 @@ static TARGET void fill_lines(char *dst, const char *line, int64_t lines)
 		    STREAM(dst + part * WIDTH, v[part]);
 }
 
-/* A line from the end of one part and the start of the next. */
+/* Writes a line that joins the end of one part and the start of the next. */
 static inline TARGET void put_joined(char *dst, const char *room, const char *stage, int64_t kept)
 {
 	char line[CPU_LINE] __attribute__((aligned(CPU_LINE)));

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Elements to lanes and back for one instruction set; included by isa_body.h. The formulas are those of
- * kernels/transform/lanes.h, on CONVERT_WIDTH bytes of lanes at a time.
- */
+/* Converts elements to lanes and back for one instruction set; isa_body.h includes it. The formulas are those
+ * of kernels/transform/lanes.h, on CONVERT_WIDTH bytes of lanes at a time. */
 #define VECTOR_OF(bytes) __attribute__((vector_size(bytes)))
 
-/* As many elements as a vector has 32-bit lanes. */
+/* These have as many elements as a vector has 32-bit lanes. */
 typedef uint32_t narrow_u32 VECTOR_OF(CONVERT_WIDTH);
 typedef int32_t narrow_i32 VECTOR_OF(CONVERT_WIDTH);
 typedef float narrow_f32 VECTOR_OF(CONVERT_WIDTH);
@@ -13,7 +12,7 @@ typedef int16_t narrow_i16 VECTOR_OF(CONVERT_WIDTH / 2);
 typedef uint8_t narrow_u8 VECTOR_OF(CONVERT_WIDTH / 4);
 typedef int8_t narrow_i8 VECTOR_OF(CONVERT_WIDTH / 4);
 
-/* As many as it has 64-bit ones. */
+/* These have as many elements as a vector has 64-bit lanes. */
 typedef uint64_t wide_u64 VECTOR_OF(CONVERT_WIDTH);
 typedef int64_t wide_i64 VECTOR_OF(CONVERT_WIDTH);
 typedef double wide_f64 VECTOR_OF(CONVERT_WIDTH);
@@ -64,7 +63,8 @@ typedef int8_t wide_i8 VECTOR_OF(CONVERT_WIDTH / 8);
 
 /* ---- One by one ------------------------------------------------------------------------------------- */
 
-/* n elements at src become lanes of type `lane`, a vector at a time: v is the vector of elements. */
+/* Defines a load: n elements at src become lanes of type `lane`, a vector at a time. In the expression v is
+ * the vector of elements. */
 #define DEFINE_LOAD(function, vector, lane, expression)                    \
 	static TARGET void function(void *to, const char *src, int64_t n)  \
 	{                                                                  \
@@ -82,7 +82,7 @@ typedef int8_t wide_i8 VECTOR_OF(CONVERT_WIDTH / 8);
 		}                                                          \
 	}
 
-/* And back: x is the vector of lanes. */
+/* Defines a store, the reverse. In the expression x is the vector of lanes. */
 #define DEFINE_STORE(function, vector, lane, expression)                    \
 	static TARGET void function(char *dst, const void *from, int64_t n) \
 	{                                                                   \
@@ -236,7 +236,8 @@ DEFINE_LOAD(i64_from_u16, wide_u16, wide_i64, AS(wide_i64, v))
 DEFINE_LOAD(i64_from_i16, wide_i16, wide_i64, AS(wide_i64, v))
 DEFINE_LOAD(i64_from_u32, wide_u32, wide_i64, AS(wide_i64, v))
 DEFINE_LOAD(i64_from_i32, wide_i32, wide_i64, AS(wide_i64, v))
-/* What is larger than any int64 is the largest: so it is for every type but its own. */
+/* A value larger than any int64 becomes the largest int64. The result is the same for every destination type
+ * other than uint64 itself. */
 DEFINE_LOAD(i64_from_u64, wide_i64, wide_i64, (v & ~(v < 0)) | ((v < 0) & INT64_MAX))
 DEFINE_LOAD(i64_from_i64, wide_i64, wide_i64, v)
 
@@ -256,7 +257,8 @@ DEFINE_STORE(i64_cut_32, wide_u32, wide_i64, AS(wide_u32, x))
 
 /* ---- Arithmetic ------------------------------------------------------------------------------------- */
 
-/* to = a OP b, n lanes and up to the end of their vector; whether one of the n is NaN. */
+/* Defines to = a op b for n lanes, and further up to the end of their vector. Returns whether one of the
+ * results is NaN. */
 #define DEFINE_ARITHMETIC(function, vector, mask, op)                                          \
 	static TARGET bool function(void *to, const void *a, const void *b, int64_t n)         \
 	{                                                                                      \
@@ -279,7 +281,7 @@ DEFINE_ARITHMETIC(add_f32, narrow_f32, narrow_u32, +)
 DEFINE_ARITHMETIC(multiply_f64, wide_f64, wide_u64, *)
 DEFINE_ARITHMETIC(add_f64, wide_f64, wide_u64, +)
 
-/* to = a * by, likewise. */
+/* Does the same for to = a * by. */
 static TARGET bool multiply_by(void *to, const void *a, float by, int64_t n)
 {
 	narrow_u32 any = { 0 };
@@ -296,8 +298,8 @@ static TARGET bool multiply_by(void *to, const void *a, float by, int64_t n)
 	return is_nan;
 }
 
-/* What is NaN of a result of a and b: a's, or else b's, made quiet; or as x86 makes one, which not all
- * machines do. */
+/* Replaces the NaNs among the results of a and b: by that of a, or else of b, made quiet; or by the one that
+ * x86 makes, which not all machines do. */
 #define DEFINE_MEND(function, vector, bits, quiet, made)                                               \
 	static TARGET void function(void *to, const void *a, const void *b, int64_t n)                 \
 	{                                                                                              \

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Goes through the blocks of a box, looks for the largest magnitudes, and converts by the scales. */
+/* Divides large blocks into groups and makes the moves of their passes. Goes through the blocks of a box,
+ * looks for the largest magnitudes, and converts by the scales. */
 #include "amax.h"
 
 #include <stdatomic.h>
 #include <string.h>
 
 #include "convert.h"
-#include "convert_rows.h"
 #include "kernels/cpu/tile/tile.h"
 #include "proto/arithmetic.h"
 
@@ -17,7 +17,7 @@
 /* Blocks of rows that are shorter go side by side, a strip of them at a time. Not measured. */
 #define STRIP_BELOW 32
 
-/* ---- Grids: a box in cells ---------------------------------------------------------------------------- */
+/* ---- Grids: a box in cells -------------------------------------------------------------------------- */
 
 /* Cells of step elements; the first one begins lead elements in. */
 struct grid {
@@ -33,7 +33,7 @@ static void grid_rewind(struct grid *grid, int d)
 	grid->extent[d] = min_i64(grid->step[d] - grid->lead[d], grid->n[d]);
 }
 
-/* To the next cell of a dimension; false: it is at the first one again. */
+/* Goes to the next cell of a dimension. Returns false if that is the first one again. */
 static bool grid_next(struct grid *grid, int d)
 {
 	int64_t at = grid->at[d] + grid->extent[d];
@@ -47,14 +47,14 @@ static bool grid_next(struct grid *grid, int d)
 	return true;
 }
 
-/* ---- Choosing ----------------------------------------------------------------------------------------- */
+/* ---- Choosing --------------------------------------------------------------------------------------- */
 
 static int64_t block_extent(const struct loop_nest_dim *dim)
 {
 	return min_i64(dim->block, dim->n);
 }
 
-/* Whether blocks are small. */
+/* Returns whether blocks are small. */
 static bool is_whole(const struct move *move, const struct loop_nest *nest)
 {
 	int64_t extent[TENSOR_MAX_RANK], bytes = nest->converted;
@@ -104,13 +104,21 @@ static void choose_whole_tiles(struct move *move, const struct loop_nest *nest, 
 	set_tiles(move, nest, &tile);
 }
 
-void amax_choose(struct move *move, const struct loop_nest *nest, int64_t piece_bytes)
+static bool is_in_blocks(const struct loop_nest *nest)
 {
-	int64_t block[TENSOR_MAX_RANK];
+	return nest->converted && nest->in_blocks;
+}
+
+/* Chooses is_direct, tiles and pieces; the move becomes AMAX_WHOLE or AMAX_REDUCE. */
+static bool plan(struct move *move, const struct loop_nest *nest, const struct move_place *place,
+                 const struct cpu_tile *tile)
+{
+	int64_t block[TENSOR_MAX_RANK], piece_bytes = place->piece_bytes;
+	(void)tile;
 	if (!is_whole(move, nest)) {
 		convert_init(move, nest, piece_bytes);
 		move->pass = AMAX_REDUCE;
-		return;
+		return true;
 	}
 	move->pass = AMAX_WHOLE;
 	move->is_direct = convert_is_direct(nest);
@@ -120,9 +128,10 @@ void amax_choose(struct move *move, const struct loop_nest *nest, int64_t piece_
 		convert_choose_direct(move, nest, piece_bytes, block);
 	else
 		choose_whole_tiles(move, nest, piece_bytes);
+	return true;
 }
 
-/* ---- A part of a block -------------------------------------------------------------------------------- */
+/* ---- A part of a block ------------------------------------------------------------------------------ */
 
 struct scaling {
 	struct converting c;
@@ -160,13 +169,13 @@ static void put_result(char *at, const struct amax_result *result, float value)
 	memcpy(at, bytes, n);
 }
 
-/* Where a part of a block lies. */
+/* A part of a block, with the places where it lies. */
 struct part {
 	char *dst;
 	const char *src;
 	char *to_scale, *to_inverse;
-	int64_t magnitude; /* of a group's */
-	bool is_first;     /* the block's first element is in it */
+	int64_t magnitude; /* index in the group's magnitudes */
+	bool is_first;     /* The block's first element is in the part. */
 };
 
 static void reduce(struct scaling *s, const struct part *part, const char *const *operand,
@@ -178,7 +187,7 @@ static void reduce(struct scaling *s, const struct part *part, const char *const
 	s->c.reduces = false;
 }
 
-/* Of a block that other threads reduce too. */
+/* Raises the magnitude of a block that other threads reduce too. */
 static void add_magnitude(_Atomic uint32_t *most, uint32_t magnitude)
 {
 	uint32_t before = atomic_load_explicit(most, memory_order_relaxed);
@@ -216,7 +225,7 @@ static void run_part(struct scaling *s, const struct part *part, const int64_t *
 	convert_rows(&s->c, part->dst, part->src, operand, s->blocks.extent, stride);
 }
 
-/* ---- Strips of blocks --------------------------------------------------------------------------------- */
+/* ---- Strips of blocks ------------------------------------------------------------------------------- */
 
 /* The scales of a strip's blocks, of which the first begins lead elements in; their inverses become the lanes
  * that its rows are multiplied by. */
@@ -261,7 +270,7 @@ static void run_strip(struct scaling *s, const struct part *part, const int64_t 
 	convert_rows(c, part->dst, part->src, operand, s->blocks.extent, stride);
 }
 
-/* How many blocks a strip of a tile has; stride: of what is read. */
+/* Returns how many blocks a strip of a tile has. stride is that of the elements that are read. */
 static int64_t strip_of(const struct scaling *s, const int64_t *stride)
 {
 	const struct move *move = s->c.move;
@@ -272,7 +281,7 @@ static int64_t strip_of(const struct scaling *s, const int64_t *stride)
 	return CONVERT_BLOCK / move->dim[inner].block;
 }
 
-/* ---- A tile ------------------------------------------------------------------------------------------- */
+/* ---- A tile ----------------------------------------------------------------------------------------- */
 
 /* first: indices of its first element in the move; what is read has these strides. */
 static void run_tile(struct scaling *s, char *dst, const char *src, const int64_t *first,
@@ -320,7 +329,7 @@ static void run_tile(struct scaling *s, char *dst, const char *src, const int64_
 	} while (d >= 0);
 }
 
-static void run_tiles(struct scaling *s, const struct tile_box *box, const int64_t *from,
+static void run_tiles(struct scaling *s, const struct move_box *box, const int64_t *from,
                       struct cpu_scratch *scratch)
 {
 	const struct move *move = s->c.move;
@@ -351,8 +360,8 @@ static void run_tiles(struct scaling *s, const struct tile_box *box, const int64
 	} while (l < n_loop);
 }
 
-void amax_run(const struct move *move, const struct tile_box *box, const int64_t *from,
-              struct cpu_scratch *scratch)
+static void run(const struct move *move, const struct move_box *box, const int64_t *from,
+                struct cpu_scratch *scratch)
 {
 	struct scaling s;
 	int64_t stride[TENSOR_MAX_RANK];
@@ -369,4 +378,106 @@ void amax_run(const struct move *move, const struct tile_box *box, const int64_t
 		run_tiles(&s, box, from, scratch);
 	if (s.c.changed)
 		__atomic_fetch_add(move->conversion.changed, s.c.changed, __ATOMIC_RELAXED);
+}
+
+const struct cpu_strategy cpu_strategy_amax = {
+	.name = "amax", .probe = is_in_blocks, .plan = plan, .run = run
+};
+
+/* ---- Groups of large blocks ------------------------------------------------------------------------- */
+
+/* Source of a group: of a last cache, so that the second pass may find there what the first one read. Not
+ * measured. */
+#define GROUP_BYTES (16 << 20)
+
+static int64_t blocks_of(const struct loop_nest_dim *dim)
+{
+	return divide_up_i64(dim->n + dim->skew, dim->block);
+}
+
+/* The dimensions in which the source's elements are closest come first: a group then has long runs of it. */
+static void order_by_source(const struct loop_nest *nest, int *ret)
+{
+	for (int d = 0; d < nest->rank; d++) {
+		int at = d;
+		for (; at > 0 && magnitude_i64(nest->dim[ret[at - 1]].src) > magnitude_i64(nest->dim[d].src);
+		     at--)
+			ret[at] = ret[at - 1];
+		ret[at] = d;
+	}
+}
+
+void amax_groups_init(struct amax_groups *groups, const struct loop_nest *nest)
+{
+	int order[TENSOR_MAX_RANK];
+	int64_t room = GROUP_BYTES / nest->converted, blocks = AMAX_GROUP_BLOCKS;
+	groups->nest = *nest;
+	groups->n = 1;
+	for (int d = 0; d < nest->rank; d++)
+		room = max_i64(room / min_i64(nest->dim[d].block, nest->dim[d].n), 1);
+	order_by_source(nest, order);
+	for (int i = 0; i < nest->rank; i++) {
+		const struct loop_nest_dim *dim = &nest->dim[order[i]];
+		int64_t n = blocks_of(dim), have = min_i64(n, min_i64(room, blocks));
+		groups->step[order[i]] = have * dim->block;
+		groups->n *= (uint64_t)divide_up_i64(n, have);
+		room /= have;
+		blocks /= have;
+	}
+}
+
+/* Some indices of a dimension, those of group `number`. */
+static void take(struct loop_nest *nest, int d, int64_t step, int64_t number)
+{
+	struct loop_nest_dim *dim = &nest->dim[d];
+	int64_t start = max_i64(number * step - dim->skew, 0);
+	int64_t end = min_i64((number + 1) * step - dim->skew, dim->n);
+	int64_t block = number * (step / dim->block);
+	nest->dst_offset += start * dim->dst;
+	nest->src_offset += start * dim->src;
+	nest->to_scale_offset += block * dim->to_scale;
+	nest->to_inverse_offset += block * dim->to_inverse;
+	dim->n = dim->source = end - start;
+	dim->skew = number ? 0 : dim->skew;
+}
+
+void amax_groups_move(struct amax_groups *groups, uint64_t i, enum amax_pass pass, const struct cpu_isa *isa,
+                      const struct move_place *place, struct move *ret)
+{
+	struct loop_nest nest = groups->nest;
+	int64_t blocks = 1;
+	for (int d = nest.rank - 1; d >= 0; d--) {
+		const struct loop_nest_dim *dim = &nest.dim[d];
+		uint64_t n = (uint64_t)divide_up_i64(blocks_of(dim) * dim->block, groups->step[d]);
+		take(&nest, d, groups->step[d], (int64_t)(i % n));
+		i /= n;
+	}
+	move_init(ret, isa, &nest, place);
+	ret->pass = pass;
+	move_shift(ret, 0, 0); /* its pieces are counted again: their blocks need not be whole */
+	ret->magnitude = groups->magnitude;
+	for (int d = nest.rank - 1; d >= 0; d--) {
+		ret->dim[d].to_magnitude = blocks;
+		blocks *= blocks_of(&nest.dim[d]);
+	}
+	for (int64_t b = 0; b < blocks && pass == AMAX_REDUCE; b++)
+		atomic_store_explicit(&groups->magnitude[b], 0, memory_order_relaxed);
+}
+
+bool amax_run_groups(const struct loop_nest *nest, const struct cpu_isa *isa, const struct move_place *place,
+                     const atomic_bool *stopped, struct cpu_scratch *scratch)
+{
+	struct amax_groups groups;
+	amax_groups_init(&groups, nest);
+	for (uint64_t i = 0; i < groups.n; i++)
+		for (enum amax_pass pass = AMAX_REDUCE; pass <= AMAX_CONVERT; pass++) {
+			struct move move;
+			amax_groups_move(&groups, i, pass, isa, place, &move);
+			for (int64_t piece = 0; piece < move.pieces; piece++) {
+				if (stopped && atomic_load_explicit(stopped, memory_order_relaxed))
+					return false;
+				move_run(&move, piece, scratch);
+			}
+		}
+	return true;
 }

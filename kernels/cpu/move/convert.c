@@ -1,12 +1,330 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Divides a converting move, and goes through the tiles of a box. */
+/* Converts rows, divides a converting move, and goes through the tiles of a box. */
 #include "convert.h"
 
+#include <math.h>
 #include <string.h>
 
-#include "convert_rows.h"
 #include "kernels/cpu/tile/tile.h"
 #include "proto/arithmetic.h"
+
+/* ---- What is converted, and how --------------------------------------------------------------------- */
+
+static enum cpu_lane lane_of(enum arithmetic arithmetic)
+{
+	return arithmetic == ARITHMETIC_NONE      ? CPU_LANE_INT64
+	       : arithmetic == ARITHMETIC_FLOAT64 ? CPU_LANE_FLOAT64
+	                                          : CPU_LANE_FLOAT32;
+}
+
+static cpu_load_fn *load_of(const struct cpu_converters *converters, const struct conversion *conversion)
+{
+	const enum dtype from = conversion->from;
+
+	if (conversion->is_lossy)
+		return converters->load_lossy[from];
+	if (conversion_wraps(conversion) && from == DTYPE_UINT64)
+		return converters->load[CPU_LANE_INT64][DTYPE_INT64];
+	return converters->load[lane_of(conversion->arithmetic)][from];
+}
+
+static cpu_store_fn *store_of(const struct cpu_converters *converters, const struct conversion *conversion)
+{
+	const enum cpu_lane lane = lane_of(conversion->arithmetic);
+
+	if (conversion_wraps(conversion))
+		return converters->store_wrapped[conversion->to];
+	if (conversion->cast == CAST_SATURATE)
+		return converters->store_clamped[lane][conversion->to];
+	return converters->store[lane][conversion->to];
+}
+
+void converting_init(struct converting *c, const struct move *move)
+{
+	const struct conversion *conversion = move->conversion.conversion;
+	const struct cpu_converters *converters = move->isa->converters;
+	enum cpu_lane lane = lane_of(conversion->arithmetic);
+	bool is_exact = conversion->cast == CAST_EXACT;
+
+	c->move = move;
+	c->converters = converters;
+	c->lane = lane;
+	c->load = load_of(converters, conversion);
+	c->load_back = converters->load[lane][conversion->to];
+	c->store = store_of(converters, conversion);
+	c->from = dtype_size(conversion->from);
+	c->to = dtype_size(conversion->to);
+	c->is_exact = is_exact;
+	c->changed = 0;
+	c->operand[SCALE] = &conversion->scale;
+	c->operand[BIAS] = &conversion->bias;
+	c->held[SCALE] = c->held[BIAS] = NULL;
+	c->reduces = c->by_lanes = c->is_by = false;
+	c->magnitude_of = converters->magnitude[conversion->from];
+}
+
+/* ---- Operands --------------------------------------------------------------------------------------- */
+
+static double read_number(const char *at, enum dtype dtype)
+{
+	float narrow;
+	double wide;
+	if (dtype == DTYPE_FLOAT32) {
+		memcpy(&narrow, at, sizeof(narrow));
+		return (double)narrow;
+	}
+	memcpy(&wide, at, sizeof(wide));
+	return wide;
+}
+
+static void set_lane(char *lanes, enum cpu_lane lane, int64_t i, double value)
+{
+	if (lane == CPU_LANE_FLOAT32)
+		((float *)(void *)lanes)[i] = (float)value;
+	else
+		((double *)(void *)lanes)[i] = value;
+}
+
+static void repeat(char *lanes, enum cpu_lane lane, int64_t n, double value)
+{
+	for (int64_t i = 0; i < n; i++)
+		set_lane(lanes, lane, i, value);
+}
+
+static bool is_constant(const struct row *row, int which)
+{
+	for (int d = 0; d < row->n_dims; d++)
+		if (row->dim[d].stride[which])
+			return false;
+	return true;
+}
+
+/* n elements from `base` on, of the innermost dimension alone or of a whole row. */
+static void gather_operand(struct converting *c, int which, const char *base, int64_t n)
+{
+	const struct row *row = &c->row;
+	const enum dtype dtype = c->operand[which]->dtype;
+	char *lanes = c->operand_lanes[which];
+	int64_t at[TENSOR_MAX_RANK] = { 0 };
+	for (int64_t i = 0; i < n; i++) {
+		set_lane(lanes, c->lane, i, read_number(base, dtype));
+		for (int d = 0; d < row->n_dims; d++) {
+			base += row->dim[d].stride[which];
+			if (++at[d] < row->dim[d].n || d + 1 == row->n_dims)
+				break;
+			base -= row->dim[d].n * row->dim[d].stride[which];
+			at[d] = 0;
+		}
+	}
+	/* The last vector is calculated with as a whole. */
+	memset(lanes + n * (c->lane == CPU_LANE_FLOAT32 ? 4 : 8), 0, CPU_LINE);
+}
+
+static bool is_held(struct converting *c, int which, const char *base, int64_t from, int64_t n)
+{
+	bool is = c->held[which] == base && c->held_from[which] == from && c->held_n[which] >= n;
+	c->held[which] = base;
+	c->held_from[which] = from;
+	if (!is)
+		c->held_n[which] = n;
+	return is;
+}
+
+/* Returns the lanes of an operand for n elements of a row, from the `from`-th on. base is where the operand
+ * of the row's first element lies. */
+static const char *operand_lanes(struct converting *c, int which, const char *base, int64_t from, int64_t n)
+{
+	const struct operand *operand = c->operand[which];
+	char *lanes = c->operand_lanes[which];
+	int64_t stride = c->row.dim[0].stride[which];
+	bool repeats = is_constant(&c->row, which);
+	if (is_held(c, which, base, repeats ? 0 : from, repeats ? CONVERT_BLOCK : n))
+		return lanes;
+	if (repeats)
+		repeat(lanes, c->lane, CONVERT_BLOCK, read_number(base, operand->dtype));
+	else if (c->row.n_dims == 1 && stride == dtype_size(operand->dtype) &&
+	         c->converters->load[c->lane][operand->dtype])
+		c->converters->load[c->lane][operand->dtype](lanes, base + from * stride, n);
+	else
+		gather_operand(c, which, base + from * stride, n);
+	return lanes;
+}
+
+/* Returns where the result is, which is `to`. */
+static char *calculate(const struct converting *c, cpu_arithmetic_fn *const *function, char *to,
+                       const char *from, const char *operand, int64_t n)
+{
+	if (function[c->lane](to, from, operand, n))
+		c->converters->mend[c->lane](to, from, operand, n);
+	return to;
+}
+
+/* Multiplies by a number in the same way; lanes of the number are made only if there is a NaN. */
+static char *calculate_by(struct converting *c, char *to, const char *from, int64_t n)
+{
+	float *lanes = (float *)(void *)c->operand_lanes[SCALE];
+	if (!c->converters->multiply_by(to, from, c->by, n))
+		return to;
+	for (int64_t i = 0; i < n; i++)
+		lanes[i] = c->by;
+	c->converters->mend[CPU_LANE_FLOAT32](to, from, lanes, n);
+	return to;
+}
+
+/* ---- Exact casts ------------------------------------------------------------------------------------ */
+
+/* Returns whether lanes hold an integer of 64 bits. */
+static bool is_held_whole(const struct converting *c, const char *src)
+{
+	const struct conversion *conversion = c->move->conversion.conversion;
+	uint64_t bits;
+	if (conversion->from != DTYPE_INT64 && conversion->from != DTYPE_UINT64)
+		return true;
+	memcpy(&bits, src, sizeof(bits));
+	if (conversion->arithmetic == ARITHMETIC_NONE)
+		return conversion->from == DTYPE_INT64 || bits <= INT64_MAX;
+	if (conversion->from == DTYPE_UINT64)
+		return (double)bits < 0x1p64 && (uint64_t)(double)bits == bits;
+	double value = (double)(int64_t)bits;
+	return value < 0x1p63 && (int64_t)value == (int64_t)bits;
+}
+
+static bool is_same(enum cpu_lane lane, const char *a, const char *b, int64_t i)
+{
+	if (lane == CPU_LANE_INT64)
+		return ((const int64_t *)(const void *)a)[i] == ((const int64_t *)(const void *)b)[i];
+	if (lane == CPU_LANE_FLOAT32) {
+		float x = ((const float *)(const void *)a)[i], y = ((const float *)(const void *)b)[i];
+		return x == y || (isnan(x) && isnan(y));
+	}
+	double x = ((const double *)(const void *)a)[i], y = ((const double *)(const void *)b)[i];
+	return x == y || (isnan(x) && isnan(y));
+}
+
+/* n elements from src on became `out` by way of lanes. */
+static void count_changed(struct converting *c, const char *src, const char *lanes, const char *out,
+                          int64_t n)
+{
+	bool calculates = c->operand[SCALE]->kind || c->operand[BIAS]->kind;
+	char *back = lanes == c->lanes ? c->result : c->lanes;
+	c->load_back(back, out, n);
+	for (int64_t i = 0; i < n; i++)
+		c->changed += !is_same(c->lane, lanes, back, i) ||
+		              (!calculates && !is_held_whole(c, src + i * c->from));
+}
+
+/* ---- Rows ------------------------------------------------------------------------------------------- */
+
+/* n elements are on their way to dst, `stride` bytes apart. */
+static void put(const struct converting *c, char *dst, int64_t stride, int64_t n)
+{
+	char room[CPU_LINE];
+	const struct cpu_isa *isa = c->move->isa;
+	if (stride == c->to) {
+		isa->flush(dst, 0, c->elements, 0, 1, n * c->to, room, CPU_PART_FIRST | CPU_PART_LAST);
+		return;
+	}
+	for (int64_t i = 0; i < n; i++)
+		memcpy(dst + i * stride, c->elements + i * c->to, (size_t)c->to);
+}
+
+/* So many elements that the next block begins with a line. */
+static int64_t block_of(const struct converting *c, const char *dst, int64_t n)
+{
+	int64_t over = (int64_t)((uintptr_t)(dst + CONVERT_BLOCK * c->to) % CPU_LINE) / c->to;
+	return n <= CONVERT_BLOCK ? n : CONVERT_BLOCK - over;
+}
+
+static void convert_row(struct converting *c, char *dst, int64_t stride, const char *src,
+                        const char *const *operand)
+{
+	bool is_put = stride != c->to || (c->move->stream && c->row.n * c->to >= 2 * CPU_LINE);
+	for (int64_t at = 0, n; at < c->row.n; at += n, dst += n * stride) {
+		char *lanes = c->lanes;
+		n = block_of(c, dst, c->row.n - at);
+		c->load(lanes, src + at * c->from, n);
+		if (c->is_by)
+			lanes = calculate_by(c, c->result, lanes, n);
+		else if (c->operand[SCALE]->kind)
+			lanes = calculate(c, c->converters->multiply, c->result, lanes,
+			                  operand_lanes(c, SCALE, operand[SCALE], at, n), n);
+		if (c->operand[BIAS]->kind)
+			lanes = calculate(c, c->converters->add, lanes == c->lanes ? c->result : c->lanes,
+			                  lanes, operand_lanes(c, BIAS, operand[BIAS], at, n), n);
+		char *out = is_put ? c->elements : dst;
+		c->store(out, lanes, n);
+		if (c->is_exact)
+			count_changed(c, src + at * c->from, lanes, out, n);
+		if (is_put)
+			put(c, dst, stride, n);
+	}
+}
+
+/* The innermost dimensions of a box, as far as both sides go through them without a gap and they fit a block.
+ * src: strides of what is read. */
+void converting_choose_row(struct converting *c, const int64_t *extent, const int64_t *src)
+{
+	const struct move *move = c->move;
+	struct row *row = &c->row;
+	int64_t dst_run = c->to, src_run = c->from;
+	row->n = 1;
+	row->n_dims = 0;
+	for (int d = move->rank - 1; d >= 0; d--) {
+		const struct move_dim *dim = &move->dim[d];
+		bool is_first = row->n_dims == 0;
+		if (extent[d] > 1 && (src[d] != src_run || (dim->dst != dst_run && !is_first)))
+			break;
+		if (!is_first && row->n * extent[d] > CONVERT_BLOCK)
+			break;
+		row->dim[row->n_dims++] = (struct row_dim){ extent[d], { dim->scale, dim->bias } };
+		row->n *= extent[d];
+		dst_run *= extent[d];
+		src_run *= extent[d];
+		if (is_first && dim->dst != c->to)
+			break;
+	}
+}
+
+static void add_lanes(struct converting *c, const char *src)
+{
+	c->load(c->lanes, src, c->row.n);
+	c->converters->magnitudes(c->result, c->lanes, c->row.n);
+}
+
+/* A box whose elements lie src[d] bytes apart in what is read. */
+void convert_rows(struct converting *c, char *dst, const char *src, const char *const *operand,
+                  const int64_t *extent, const int64_t *src_stride)
+{
+	const struct move *move = c->move;
+	int outer = move->rank - c->row.n_dims;
+	int64_t stride = move->rank ? move->dim[move->rank - 1].dst : c->to, at[TENSOR_MAX_RANK];
+	const char *of[OPERANDS] = { operand[SCALE], operand[BIAS] };
+	for (int d = 0; d < outer; d++)
+		at[d] = 0;
+	for (;;) {
+		if (c->reduces && c->by_lanes)
+			add_lanes(c, src);
+		else if (c->reduces)
+			c->magnitude = max_u32(c->magnitude, c->magnitude_of(src, c->row.n));
+		else
+			convert_row(c, dst, stride, src, of);
+		int d = outer - 1;
+		for (; d >= 0; d--) {
+			const struct move_dim *dim = &move->dim[d];
+			bool more = ++at[d] < extent[d];
+			int64_t steps = more ? 1 : 1 - extent[d];
+			dst += steps * dim->dst;
+			src += steps * src_stride[d];
+			of[SCALE] += steps * dim->scale;
+			of[BIAS] += steps * dim->bias;
+			if (more)
+				break;
+			at[d] = 0;
+		}
+		if (d < 0)
+			return;
+	}
+}
 
 /* Rows of the source of so many bytes are read where they lie; shorter ones take a call each. Not measured.
  */
@@ -14,9 +332,9 @@
 
 /* ---- Tiles in scratch ------------------------------------------------------------------------------- */
 
-/* How a tile lies there: in the destination's order, rows of up to a block without gaps, others a line apart
- * from whole lines, so that the same place in each falls into another set of the cache. from: bytes of an
- * element. Gives its bytes. */
+/* Lays out a tile in scratch: in the destination's order, rows of up to a block without gaps, others a line
+ * apart from whole lines, so that the same place in each falls into another set of the cache. from is the
+ * size of an element in bytes. Returns the tile's bytes. */
 static int64_t lay_out(int rank, int64_t from, const int64_t *extent, int64_t *ret_stride)
 {
 	int64_t run = from;
@@ -37,6 +355,7 @@ static void permute_init(struct move *ret, const struct move *move, int64_t from
                          const int64_t *stride)
 {
 	ret->isa = move->isa;
+	ret->kept = move->kept;
 	ret->unit = (uint32_t)from;
 	ret->rank = move->rank;
 	ret->in_place = true;
@@ -61,7 +380,7 @@ bool convert_tile_fits(const struct move *move, int64_t from, const int64_t *ext
 
 /* ---- Dividing --------------------------------------------------------------------------------------- */
 
-/* The same permutation with elements of the source's type on both sides. */
+/* Makes the nest of the same permutation with elements of the source's type on both sides. */
 void convert_twin_of(const struct loop_nest *nest, struct loop_nest *ret)
 {
 	int64_t from = nest->converted, to = nest->element, most = INT64_MAX / TENSOR_MAX_ELEMENT;
@@ -136,12 +455,12 @@ void convert_init(struct move *move, const struct loop_nest *nest, int64_t piece
 
 /* ---- Tiles ------------------------------------------------------------------------------------------ */
 
-/* In halves, where it does not fit: a tile that is cut short by an edge may have more runs than a whole one.
- */
+/* Permutes a tile in halves where it does not fit: a tile that is cut short by an edge may have more runs
+ * than a whole one. */
 static void permute(const struct move *move, int64_t from, char *dst, const char *src, const int64_t *extent,
                     const int64_t *stride, struct cpu_scratch *scratch)
 {
-	struct tile_box box = { .dst = dst, .src = src };
+	struct move_box box = { .dst = dst, .src = src };
 	struct move permute_move;
 	bool is_whole = true;
 	int longest = 0;
@@ -195,7 +514,7 @@ int convert_order_loops(const struct move *move, const int64_t *extent, int *ret
 	return n;
 }
 
-static void convert_tiles(struct converting *c, const struct tile_box *box, const char *const *operand,
+static void convert_tiles(struct converting *c, const struct move_box *box, const char *const *operand,
                           struct cpu_scratch *scratch)
 {
 	const struct move *move = c->move;
@@ -229,16 +548,32 @@ static void convert_tiles(struct converting *c, const struct tile_box *box, cons
 
 /* ---- A piece ---------------------------------------------------------------------------------------- */
 
-void convert_run(const struct move *move, const struct tile_box *box, const char *scale, const char *bias,
-                 struct cpu_scratch *scratch)
+static bool converts(const struct loop_nest *nest)
+{
+	return nest->converted;
+}
+
+static bool plan(struct move *move, const struct loop_nest *nest, const struct move_place *place,
+                 const struct cpu_tile *tile)
+{
+	(void)tile;
+	convert_init(move, nest, place->piece_bytes);
+	return true;
+}
+
+static void run(const struct move *move, const struct move_box *box, const int64_t *first,
+                struct cpu_scratch *scratch)
 {
 	struct converting c;
 	int64_t stride[TENSOR_MAX_RANK];
-	const char *const operand[OPERANDS] = { scale, bias };
+	const char *operand[OPERANDS] = { move->conversion.scale, move->conversion.bias };
 
 	converting_init(&c, move);
-	for (int d = 0; d < move->rank; d++)
+	for (int d = 0; d < move->rank; d++) {
 		stride[d] = move->dim[d].src;
+		operand[SCALE] += first[d] * move->dim[d].scale;
+		operand[BIAS] += first[d] * move->dim[d].bias;
+	}
 	converting_choose_row(&c, box->n, stride);
 	if (move->is_direct)
 		convert_rows(&c, box->dst, box->src, operand, box->n, stride);
@@ -247,3 +582,7 @@ void convert_run(const struct move *move, const struct tile_box *box, const char
 	if (c.changed)
 		__atomic_fetch_add(move->conversion.changed, c.changed, __ATOMIC_RELAXED);
 }
+
+const struct cpu_strategy cpu_strategy_convert = {
+	.name = "convert", .probe = converts, .plan = plan, .run = run
+};

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plans a move: chooses its microkernel, divides it into pieces, and runs the loops that lead from a piece to
+/* Plans a move: chooses its strategy, divides it into pieces, and runs the loops that lead from a piece to
  * the microkernel. */
 #include "move.h"
 
 #include <assert.h>
+#include <stddef.h>
 
-#include "amax.h"
-#include "convert.h"
 #include "kernels/cpu/plan/cpu_choice.h"
-#include "kernels/cpu/tile/tile.h"
-#include "kernels/nest/nest_family.h"
+#include "kernels/nest/loop_nest.h"
 #include "proto/arithmetic.h"
 
 /* A piece of a transpose reads runs of FIRST_UNITS units, at most SRC_FIRST bytes, where the source has them:
@@ -34,49 +32,88 @@
 /* Runs of this many bytes need no further dimension. Not measured. */
 #define LONG_RUN 1024
 
-static bool choose_method(struct move *move, const struct loop_nest *nest, const struct move_place *place);
-static void choose_microkernel(struct move *move, const struct loop_nest *nest);
-static void reverse_rows(struct move *move);
-static void choose_strided(struct move *move);
+static void choose(struct move *move, const struct loop_nest *nest, const struct move_place *place);
 static void choose_chunks(struct move *move, int64_t piece_bytes);
 static int64_t choose_crossed(struct move *move, int64_t room, int64_t cost);
 static void count_pieces(struct move *move);
 
-/* By whichever way, its pieces are boxes. */
-static void init_conversion(struct move *move, const struct loop_nest *nest, const struct move_place *place)
+/* A move is kept under this key: its loop nest without offsets, and how it is to be run. */
+struct move_kind {
+	enum kept_kind kept;
+	int forced;
+	const struct cpu_isa *isa;
+	int64_t piece_bytes, tiled_bytes;
+	uint32_t element, converted;
+	enum pad_mode mode;
+	bool stream, fill, in_blocks;
+	int rank;
+	char dim[TENSOR_MAX_RANK * sizeof(struct loop_nest_dim)];
+};
+
+/* This is a move without its place: dst and src are the bytes from the loop nest's first unit to the move's.
+ */
+struct kept_move {
+	int64_t dst, src;
+	struct move move; /* Only its first rank dimensions are stored. */
+};
+
+/* Returns how many bytes the key has. */
+static size_t kind_init(struct move_kind *kind, const struct cpu_isa *isa, const struct loop_nest *nest,
+                        const struct move_place *place)
 {
-	move->tiled = true;
-	move->n_row = move->n_run = 0;
-	move->row_dim = move->col_dim = -1;
+	memset(kind, 0, offsetof(struct move_kind, dim));
+	kind->kept = KEPT_MOVE;
+	kind->forced = move_forced();
+	kind->isa = isa;
+	kind->piece_bytes = place->piece_bytes;
+	kind->tiled_bytes = place->tiled_bytes;
+	kind->element = nest->element;
+	kind->converted = nest->converted;
+	kind->mode = place->mode;
+	kind->stream = place->stream;
+	kind->fill = nest->fill;
+	kind->in_blocks = nest->in_blocks;
+	kind->rank = nest->rank;
+	/* The fields behind source matter only to conversions. */
+	const size_t each =
+	    nest->converted ? sizeof(struct loop_nest_dim) : offsetof(struct loop_nest_dim, scale);
+	for (int d = 0; d < nest->rank; d++)
+		memcpy(kind->dim + (size_t)d * each, &nest->dim[d], each);
+	return offsetof(struct move_kind, dim) + (size_t)nest->rank * each;
+}
+
+static void put_at(struct move *move, const struct loop_nest *nest, const struct move_place *place)
+{
+	move->kept = place->kept;
+	move->dst = place->dst + nest->dst_offset;
+	move->src = nest->fill ? place->fill : place->src + nest->src_offset;
+	move->fill = place->fill;
+	move->fill_bytes = place->fill_bytes;
+	if (!nest->converted)
+		return;
 	move->conversion = place->conversion;
 	move->conversion.scale += nest->scale_offset;
 	move->conversion.bias += nest->bias_offset;
-	if (nest->in_blocks) {
-		move->conversion.amax_scale += nest->to_scale_offset;
-		move->conversion.amax_inverse += nest->to_inverse_offset;
-		amax_choose(move, nest, place->piece_bytes);
-	} else {
-		convert_init(move, nest, place->piece_bytes);
-	}
-	count_pieces(move);
+	if (!nest->in_blocks)
+		return;
+	move->conversion.amax_scale += nest->to_scale_offset;
+	move->conversion.amax_inverse += nest->to_inverse_offset;
 }
 
-void move_init(struct move *move, const struct cpu_isa *isa, const struct loop_nest *nest,
-               const struct move_place *place)
+static void plan_move(struct move *move, const struct cpu_isa *isa, const struct loop_nest *nest,
+                      const struct move_place *place)
 {
+	kept_count(place->kept);
 	move->isa = isa;
 	move->stream = place->stream;
 	move->ahead = 0;
 	move->unit = nest->element;
-	move->dst = place->dst + nest->dst_offset;
-	move->src = nest->fill ? place->fill : place->src + nest->src_offset;
 	move->rank = nest->rank;
+	move->row_dim = move->col_dim = -1;
+	move->n_row = move->n_run = 0;
 	move->bordered = false;
-	move->converts = nest->converted;
 	move->pass = AMAX_NONE;
 	move->mode = place->mode;
-	move->fill = place->fill;
-	move->fill_bytes = place->fill_bytes;
 	for (int d = 0; d < nest->rank; d++) {
 		const struct loop_nest_dim *dim = &nest->dim[d];
 		bool is_window = !loop_nest_dim_is_whole(dim);
@@ -93,66 +130,44 @@ void move_init(struct move *move, const struct cpu_isa *isa, const struct loop_n
 			                          .to_inverse = dim->to_inverse };
 		move->bordered |= is_window;
 	}
-	if (move->converts) {
-		init_conversion(move, nest, place);
-		return;
+	choose(move, nest, place);
+	if (move->strategy && move->strategy->microkernel)
+		choose_chunks(move, place->piece_bytes);
+}
+
+static size_t move_bytes(const struct move *move)
+{
+	return offsetof(struct move, dim) + (size_t)move->rank * sizeof(move->dim[0]);
+}
+
+void move_init(struct move *move, const struct cpu_isa *isa, const struct loop_nest *nest,
+               const struct move_place *place)
+{
+	struct move_kind kind;
+	const size_t n = place->kept ? kind_init(&kind, isa, nest, place) : 0;
+	const uint64_t hash = n ? kept_hash(&kind, n) : 0;
+	const struct kept_move *kept = kept_find(place->kept, &kind, n, hash);
+
+	if (kept) {
+		memcpy(move, &kept->move, move_bytes(&kept->move));
+		put_at(move, nest, place);
+		move->dst += kept->dst;
+		move->src += kept->src;
+	} else {
+		put_at(move, nest, place);
+		const char *dst = move->dst, *src = move->src;
+		plan_move(move, isa, nest, place);
+		if (place->kept) {
+			struct kept_move made;
+			made.dst = move->dst - dst;
+			made.src = move->src - src;
+			memcpy(&made.move, move, move_bytes(move));
+			kept_add(place->kept, &kind, n, hash, &made,
+			         offsetof(struct kept_move, move) + move_bytes(move));
+		}
 	}
-	move->tiled = choose_method(move, nest, place);
-	if (move->tiled) {
+	if (move->strategy)
 		count_pieces(move);
-		return;
-	}
-	if (move->bordered)
-		return;
-	choose_microkernel(move, nest);
-	choose_chunks(move, place->piece_bytes);
-	count_pieces(move);
-}
-
-/* Rows of the destination with gaps between them that are shorter than this are written through the cache. */
-#define ROW_LEAST 128
-
-/* Bytes of the destination's longest run. */
-static int64_t longest_row(const struct loop_nest *nest)
-{
-	int64_t run = nest->element;
-	for (int d = nest->rank - 1; d >= 0 && nest->dim[d].dst == run; d--)
-		run *= nest->dim[d].n;
-	return run;
-}
-
-/* Whether what stays together is of a size that no single move has, in long rows. In an image it can be moved
- * by more than its size, and what is written too much is written over: through the cache, runs of 3 bytes 1.8
- * times as fast, of 7 bytes 1.2 times; of 25 bytes with gaps between them 0.64. */
-static bool has_odd_runs(const struct loop_nest *nest)
-{
-	const struct loop_nest_dim *inner = &nest->dim[nest->rank - 1];
-	int64_t run = inner->n * nest->element;
-	return inner->src == nest->element && run < 16 && run & (run - 1) && longest_row(nest) >= ROW_LEAST;
-}
-
-/* To what windows need. */
-static void shrink_tiles(struct move *move)
-{
-	for (int d = 0; d < move->rank; d++)
-		move->tile[d] = move->dim[d].source > 0 ? move->dim[d].n : 1;
-}
-
-static bool set_tile(struct move *move, const struct loop_nest *nest, const struct cpu_tile *tile)
-{
-	move->in_place =
-	    !move->bordered && (move->stream ? longest_row(nest) < ROW_LEAST : !has_odd_runs(nest));
-	move->is_exact = move->in_place;
-	for (int d = 0; d < move->rank; d++) {
-		move->tile[d] = tile->n[d];
-		move->dim[d].chunk = tile->piece[d];
-	}
-	move->n_row = move->n_run = 0;
-	move->row_dim = -1;
-	move->col_dim = -1;
-	if (move->bordered && !tile_fits(move))
-		shrink_tiles(move);
-	return tile_fits(move);
 }
 
 static int forced = -1;
@@ -167,25 +182,39 @@ int move_forced(void)
 	return forced;
 }
 
-/* false: by the microkernel. */
-static bool choose_method(struct move *move, const struct loop_nest *nest, const struct move_place *place)
+/* Sets the strategy and plans by it. Tiles that do not fit give way to the usual ones, and these to the first
+ * legal strategy, but for windows, which nothing else moves. */
+static void choose(struct move *move, const struct loop_nest *nest, const struct move_place *place)
 {
 	struct cpu_choice choice;
 	if (move->bordered)
 		cpu_choose_candidate(&choice, nest, CPU_USUAL, place->piece_bytes);
-	else if (forced >= 0 && cpu_has_tiles(nest))
+	else if (forced >= 0 && cpu_strategy_tiles.probe(nest))
 		cpu_choose_candidate(&choice, nest, forced, place->piece_bytes);
 	else
 		cpu_choose(&choice, nest,
 		           &(struct cpu_case){ place->piece_bytes, place->tiled_bytes, place->stream });
-	if (choice.candidate == 0)
-		return false;
-	if (set_tile(move, nest, &choice.tile))
-		return true;
-	if (choice.candidate == CPU_USUAL)
-		return false;
-	cpu_choose_candidate(&choice, nest, CPU_USUAL, place->piece_bytes);
-	return set_tile(move, nest, &choice.tile);
+	bool is_planned = choice.strategy->plan(move, nest, place, &choice.tile);
+	if (!is_planned && choice.candidate != CPU_USUAL) {
+		cpu_choose_candidate(&choice, nest, CPU_USUAL, place->piece_bytes);
+		is_planned = choice.strategy->plan(move, nest, place, &choice.tile);
+	}
+	if (!is_planned && !move->bordered) {
+		choice.strategy = cpu_first_strategy(nest);
+		is_planned = choice.strategy->plan(move, nest, place, &choice.tile);
+	}
+	move->strategy = is_planned ? choice.strategy : NULL;
+}
+
+void move_convert_at(struct move *move, const struct convert_place *from, const struct convert_place *to)
+{
+	struct convert_place *at = &move->conversion;
+	at->conversion = to->conversion;
+	at->changed = to->changed;
+	at->scale += to->scale - from->scale;
+	at->bias += to->bias - from->bias;
+	at->amax_scale += to->amax_scale - from->amax_scale;
+	at->amax_inverse += to->amax_inverse - from->amax_inverse;
 }
 
 void move_shift(struct move *move, int64_t dst, int64_t src)
@@ -193,80 +222,6 @@ void move_shift(struct move *move, int64_t dst, int64_t src)
 	move->dst += dst;
 	move->src += src;
 	count_pieces(move);
-}
-
-/* ---- The microkernel -------------------------------------------------------------------------------- */
-
-static void choose_microkernel(struct move *move, const struct loop_nest *nest)
-{
-	int src_inner;
-	enum family family = loop_nest_family(nest, &src_inner);
-	move->col_dim = move->rank - 1;
-	move->row_dim = move->rank - 2 < 0 ? -1 : move->rank - 2;
-	switch (family) {
-	case FAMILY_MEMCPY:
-		move->microkernel = microkernel_copy;
-		return;
-	case FAMILY_TILE_COPY: {
-		int64_t run = move->dim[move->rank - 1].n * move->unit;
-		move->microkernel = microkernel_copy;
-		if (run > CPU_LINE)
-			return;
-		move->unit = (uint32_t)run;
-		move->rank--;
-		choose_strided(move);
-		return;
-	}
-	case FAMILY_TILE_TRANSPOSE:
-		move->microkernel = microkernel_transpose;
-		move->row_dim = src_inner;
-		if (move->dim[src_inner].src < 0)
-			reverse_rows(move);
-		return;
-	default:
-		choose_strided(move);
-		return;
-	}
-}
-
-/* A source that runs backwards along the row dimension: seen from its end it is a transpose, and the
- * destination runs backwards. */
-static void reverse_rows(struct move *move)
-{
-	struct move_dim *dim = &move->dim[move->row_dim];
-	move->dst += (dim->n - 1) * dim->dst;
-	move->src += (dim->n - 1) * dim->src;
-	dim->dst = -dim->dst;
-	dim->src = -dim->src;
-}
-
-/* The row dimension is the one that the source runs along, when the column dimension is not. */
-static void choose_strided(struct move *move)
-{
-	int col = move->rank - 1;
-	int row = move->rank - 2 < 0 ? -1 : move->rank - 2;
-	int64_t unit = move->unit;
-	move->microkernel = microkernel_strided;
-	move->col_dim = col;
-	move->row_dim = row;
-	if (col < 0)
-		return;
-	if (move->dim[col].dst == unit && move->dim[col].src == 0 && unit <= 16 && !(unit & (unit - 1))) {
-		move->microkernel = microkernel_repeat;
-		return;
-	}
-	if (move->dim[col].dst == unit && move->dim[col].src == -unit && unit <= 16 && !(unit & (unit - 1))) {
-		move->microkernel = microkernel_reverse;
-		return;
-	}
-	int64_t least = magnitude_i64(move->dim[col].src);
-	for (int d = col - 1; d >= 0; d--) {
-		int64_t stride = magnitude_i64(move->dim[d].src);
-		if (stride && stride < least) {
-			least = stride;
-			move->row_dim = d;
-		}
-	}
 }
 
 /* ---- Pieces ----------------------------------------------------------------------------------------- */
@@ -307,7 +262,7 @@ static int64_t unit_cost(const struct move *move, bool dst)
 		span += (move->dim[d].n - 1) * stride;
 	}
 	/* A transpose goes on where its own two dimensions end. */
-	while (move->microkernel == microkernel_transpose && span == units * move->unit && span < CPU_LINE) {
+	while (move->strategy == &cpu_strategy_transpose && span == units * move->unit && span < CPU_LINE) {
 		int next = find_next(move, dst, span);
 		if (next < 0)
 			break;
@@ -349,10 +304,10 @@ static int64_t choose_crossed(struct move *move, int64_t room, int64_t cost)
 	int64_t rows, cols;
 	rows = r->chunk = even_chunk(r->n, run, line);
 	c->chunk = even_chunk(c->n, max_i64(room / run, line), line);
-	if (move->microkernel == microkernel_transpose)
+	if (move->strategy == &cpu_strategy_transpose)
 		rows *= chain(move, false, move->row_dim, SRC_RUN, room / (rows * c->chunk));
 	cols = c->chunk = even_chunk(c->n, max_i64(room / rows, line), line);
-	if (move->microkernel == microkernel_transpose)
+	if (move->strategy == &cpu_strategy_transpose)
 		cols *= chain(move, true, move->col_dim, DST_RUN, room / (rows * cols));
 	if (!move->n_row)
 		rows = r->chunk = even_chunk(r->n, max_i64(room / cols, r->chunk), line);
@@ -396,7 +351,7 @@ static int64_t lead_of(const struct move *move, int d)
 	return d == move->col_dim ? move->lead : 0;
 }
 
-/* By where the destination begins in a line. */
+/* Counts the pieces, which depends on where the destination begins in a line. */
 static void count_pieces(struct move *move)
 {
 	int col = move->col_dim;
@@ -422,8 +377,8 @@ struct box {
 	struct move_dim dim[TENSOR_MAX_RANK];
 };
 
-/* Which indices of dimension d a piece has: from what is given back up to *ret_to. Dimensions have to be
- * asked for from the innermost out; *piece is what is left of its number. */
+/* Finds the indices of dimension d that a piece has: from the returned one up to *ret_to. Dimensions have to
+ * be asked for from the innermost out; *piece is what is left of the piece's number. */
 static int64_t next_range(const struct move *move, int d, int64_t *piece, int64_t *ret_to)
 {
 	const struct move_dim *dim = &move->dim[d];
@@ -484,10 +439,9 @@ static void box_init(struct box *box, const struct move *move, int64_t piece, st
 		microkernel->run[i] = more[move->run_chain[i]];
 }
 
-static void run_tiles(const struct move *move, int64_t piece, struct cpu_scratch *scratch)
+static void run_box(const struct move *move, int64_t piece, struct cpu_scratch *scratch)
 {
-	struct tile_box box = { .dst = move->dst, .src = move->src };
-	const char *scale = move->conversion.scale, *bias = move->conversion.bias;
+	struct move_box box = { .dst = move->dst, .src = move->src };
 	int64_t first[TENSOR_MAX_RANK];
 	for (int d = move->rank - 1; d >= 0; d--) {
 		const struct move_dim *dim = &move->dim[d];
@@ -496,24 +450,15 @@ static void run_tiles(const struct move *move, int64_t piece, struct cpu_scratch
 		box.src += from * dim->src;
 		box.n[d] = to - from;
 		first[d] = from;
-		if (move->converts) {
-			scale += from * dim->scale;
-			bias += from * dim->bias;
-		}
 	}
-	if (move->pass)
-		amax_run(move, &box, first, scratch);
-	else if (move->converts)
-		convert_run(move, &box, scale, bias, scratch);
-	else
-		tile_run(move, &box, scratch);
+	move->strategy->run(move, &box, first, scratch);
 }
 
 void move_run(const struct move *move, int64_t piece, struct cpu_scratch *scratch)
 {
-	assert(move->tiled || !move->bordered);
-	if (move->tiled) {
-		run_tiles(move, piece, scratch);
+	assert(move->strategy);
+	if (move->strategy->run) {
+		run_box(move, piece, scratch);
 		return;
 	}
 	struct box box;
@@ -522,7 +467,7 @@ void move_run(const struct move *move, int64_t piece, struct cpu_scratch *scratc
 	for (int d = 0; d < box.rank; d++)
 		at[d] = 0;
 	for (;;) {
-		move->microkernel(&box.microkernel);
+		move->strategy->microkernel(&box.microkernel);
 		int d = 0;
 		for (; d < box.rank; d++) {
 			const struct move_dim *dim = &box.dim[d];

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "kernels/nest/nest_family.h"
+#include "kernels/nest/loop_nest.h"
 #include "proto/arithmetic.h"
 
 /* Bytes of a line that a transpose by tables reads and writes, about: a tile of 16 KiB or less, so that both
@@ -169,11 +169,9 @@ static bool plan_elements(struct planning *p)
 	return p->offsets->cols > 0;
 }
 
-bool offsets_init(struct offsets *ret, const struct loop_nest *nest)
+static bool plan_tables(struct offsets *ret, const struct loop_nest *nest)
 {
 	struct planning p = { .nest = nest, .offsets = ret };
-	if (!is_short(nest))
-		return false;
 	ret->unit = nest->element;
 	ret->transposes = nest->element < 16 && plan_transpose(&p);
 	if (!ret->transposes && !plan_elements(&p))
@@ -187,6 +185,55 @@ bool offsets_init(struct offsets *ret, const struct loop_nest *nest)
 	for (int d = 0; d < nest->rank; d++)
 		ret->src_end += max_i64(nest->dim[d].src, 0) * (nest->dim[d].n - 1);
 	return true;
+}
+
+bool offsets_init(struct offsets *ret, const struct loop_nest *nest)
+{
+	return is_short(nest) && plan_tables(ret, nest);
+}
+
+/* Tables are kept under this key. */
+struct offsets_kind {
+	enum kept_kind kept;
+	uint32_t unit;
+	int64_t rank, dst_offset, src_offset;
+	struct {
+		int64_t n, dst, src;
+	} dim[TENSOR_MAX_RANK];
+};
+
+static size_t kind_init(struct offsets_kind *kind, const struct loop_nest *nest)
+{
+	kind->kept = KEPT_OFFSETS;
+	kind->unit = nest->element;
+	kind->rank = nest->rank;
+	kind->dst_offset = nest->dst_offset;
+	kind->src_offset = nest->src_offset;
+	for (int d = 0; d < nest->rank; d++) {
+		kind->dim[d].n = nest->dim[d].n;
+		kind->dim[d].dst = nest->dim[d].dst;
+		kind->dim[d].src = nest->dim[d].src;
+	}
+	return offsetof(struct offsets_kind, dim) + (size_t)nest->rank * sizeof(kind->dim[0]);
+}
+
+const struct offsets *offsets_find(struct kept_plans *kept, const struct loop_nest *nest,
+                                   struct offsets *room)
+{
+	struct offsets_kind kind;
+	if (!is_short(nest))
+		return NULL;
+	const size_t n = kind_init(&kind, nest);
+	const uint64_t hash = kept_hash(&kind, n);
+	const struct offsets *offsets = kept_find(kept, &kind, n, hash);
+	if (!offsets) {
+		kept_count(kept);
+		if (!plan_tables(room, nest))
+			room->cols = 0;
+		kept_add(kept, &kind, n, hash, room, offsets_size(room));
+		offsets = room;
+	}
+	return offsets->cols ? offsets : NULL;
 }
 
 /* ---- Moving ----------------------------------------------------------------------------------------- */

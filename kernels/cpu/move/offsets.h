@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Loop nests whose innermost dimensions are short: by tables of offsets, without a call for each short run.
+/* Moves loop nests whose innermost dimensions are short, by tables of offsets, without a call for each short
+ * run.
  *
  * A tile is what several dimensions make together. Where those that are contiguous in the source and those
  * that are contiguous in the destination are different ones, tiles are transposed in registers: a table says
@@ -14,35 +15,43 @@
 #include <stdint.h>
 
 #include "kernels/cpu/isa/isa.h"
+#include "kept.h"
 #include "kernels/nest/loop_nest.h"
 
 #define OFFSETS_MOST 512
 #define OFFSETS_SIDE 128
 
-/* `steps` times `step` indices further, the last time as far as there are any: tiles may overlap. */
+/* The dimension takes `steps` steps. Step i begins at index i * step, or at `last` if that is less, so tiles
+ * may overlap. */
 struct offsets_dim {
 	int64_t steps, step, last;
 	int64_t dst, src; /* strides, bytes */
 };
 
 struct offsets {
-	uint32_t unit;   /* bytes of an element */
-	bool transposes; /* rows x cols; else rows is 1 */
-	int64_t rows, cols;
-	int rank; /* dimensions that step from tile to tile, from the inside out */
+	uint32_t unit;      /* bytes of an element */
+	bool transposes;    /* tiles of rows x cols are transposed; if not, rows is 1 */
+	int64_t rows, cols; /* 0 columns: the loop nest is not to be moved by tables */
+	int rank;           /* dimensions that step from tile to tile, from the inside out */
 	struct offsets_dim dim[2 * TENSOR_MAX_RANK];
 	int64_t dst_offset, src_offset, src_end; /* bytes from the loop nest's bases */
-	int32_t dst_at[OFFSETS_SIDE];            /* of each row of the destination, bytes */
-	int32_t src_at[OFFSETS_MOST]; /* of each row of the source, or each element; last: see offsets_size */
+	int32_t dst_at[OFFSETS_SIDE];            /* where each row of the destination begins, bytes */
+	/* Where each row of the source, or each element, lies, bytes; last field: see offsets_size. */
+	int32_t src_at[OFFSETS_MOST];
 };
 
-/* Whether a loop nest is to be moved like this; fills *ret if so. */
+/* Returns whether a loop nest is to be moved by tables of offsets, and fills *ret if so. */
 bool offsets_init(struct offsets *ret, const struct loop_nest *nest);
 
-/* Bytes of it that are used: the first ones. */
+/* Returns the tables by which a loop nest of the layout is to be moved, which are kept: made in *room if
+ * there are none yet. NULL: it is not to be moved by tables. */
+const struct offsets *offsets_find(struct kept_plans *kept, const struct loop_nest *nest,
+                                   struct offsets *room);
+
+/* Returns how many bytes of the struct are used, counted from its start. */
 size_t offsets_size(const struct offsets *offsets);
 
-/* dst and src: the loop nest's bases, before its offsets. Through the cache. */
+/* Moves through the cache. dst and src are the loop nest's bases, before its offsets. */
 void offsets_run(const struct offsets *offsets, const struct cpu_isa *isa, char *dst, const char *src);
 
 #endif

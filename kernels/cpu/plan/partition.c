@@ -1,17 +1,270 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Divides a transform into partitions, and runs one. */
+/* Divides a transform into partitions, and runs one.
+ *
+ * Windows are chosen by the lengths of borders, without those furthest apart while their tiles do not fit.
+ * Each scratch block is a transform of its own, over a stretch of one axis.
+ */
 #include "partition.h"
 
 #include <string.h>
 
-#include "kernels/cpu/move/cold.h"
+#include "cpu_plan.h"
 #include "kernels/cpu/move/microkernel.h"
 #include "kernels/cpu/move/offsets.h"
+#include "kernels/cpu/tile/tile.h"
+#include "kernels/cpu/tile/tile_stages.h"
+#include "kernels/nest/loop_nest.h"
 #include "proto/arithmetic.h"
+
+/* Bytes of the destination between two borders from which on scratch blocks and subregions are faster. Ratios
+ * to memcpy, 16 threads of a Xeon, subregions and windows: runs of 3 to 14 bytes 0.33 to 0.41 and 0.65
+ * to 1.10, of 98 bytes 0.57 and 0.74; of 256 bytes 0.98 and 0.66, of 384 bytes 1.25 and 0.55. */
+#define RUN_LONG 128
+
+/* This is the same for destinations that are written through the cache, where less is lost by partial lines.
+ * 1 to 6 MiB, as above, speed with windows to that without: runs of 1 to 4 bytes 1.1 to 1.8, of 6 0.8 to 1.4,
+ * of 12 and more 0.4 to 0.8. */
+#define RUN_LONG_CACHED 4
+
+/* Bytes of a border's run in the destination from which on it is a subregion. Not measured. */
+#define BORDER_LONG 2048
+
+/* Indices of an axis across which the source's lines lie, and whose border is then made in tiles wherever it
+ * is in the destination. Not measured. */
+#define AXIS_SHORT 32
+
+/* Bytes of the destination that all windows of a tile have, at most: a second cache holds them, their core
+ * and what is read for it. */
+#define WINDOWS_MOST (64 << 10)
+
+/* Tables of a border are worth it in destinations that are so many times as long as those of a tile are. Not
+ * measured. */
+#define DST_LEAST 16
+
+/* Bytes of a scratch block, with room for its place in a line. */
+#define SCRATCH_BLOCK_MOST ((192 << 10) - CPU_LINE)
+
+/* Rows of at least this many bytes are mostly lines of their own. */
+#define LONG_ROW 1024
+
+/* Bytes of borders that are subregions as good as any. Not measured apart. */
+#define LONG_BORDER 2048
+
+static bool is_padded(const struct transform_axis *axis)
+{
+	return axis->extent != axis->source;
+}
+
+/* ---- Windows ---------------------------------------------------------------------------------------- */
+
+static int64_t run_of(const struct transform_axis *axis)
+{
+	int64_t stride = magnitude_i64(axis->dst_stride);
+	return stride <= RUN_LONG ? stride * min_i64(axis->source, RUN_LONG + 1) : INT64_MAX;
+}
+
+static bool wants_window(const struct transform_axis *axis, enum pad_mode mode)
+{
+	bool is_across = mode != PAD_MODE_CONSTANT && magnitude_i64(axis->src_stride) < CPU_LINE;
+	int64_t border = max_i64(axis->before, axis->extent - axis->before - axis->source);
+	int64_t stride = magnitude_i64(axis->dst_stride);
+	return (is_across && axis->extent <= AXIS_SHORT) || stride < BORDER_LONG / border;
+}
+
+/* The padded axis that lies closest in the destination and has not been seen; -1: none. */
+static int find_closest(const struct transform *t, uint32_t seen)
+{
+	int ret = -1;
+	for (int d = 0; d < t->rank; d++)
+		if (is_padded(&t->axis[d]) && !(seen >> d & 1) &&
+		    (ret < 0 ||
+		     magnitude_i64(t->axis[d].dst_stride) < magnitude_i64(t->axis[ret].dst_stride)))
+			ret = d;
+	return ret;
+}
+
+/* Returns how many runs the windows consist of in the destination, or in the source. */
+static int64_t count_runs(const struct transform *t, uint32_t windowed, bool dst)
+{
+	int64_t run = t->element, runs = 1;
+	for (int d = t->rank - 1; d >= 0; d--) {
+		const struct transform_axis *axis = &t->axis[d];
+		if (windowed >> d & 1 && magnitude_i64(dst ? axis->dst_stride : axis->src_stride) == run) {
+			run *= dst ? axis->extent : axis->source;
+			windowed &= ~(UINT32_C(1) << d);
+			d = t->rank;
+		}
+	}
+	for (int d = 0; d < t->rank; d++)
+		if (windowed >> d & 1)
+			runs *= dst ? t->axis[d].extent : t->axis[d].source;
+	return runs;
+}
+
+/* Returns whether a tile of any subregion can have these windows, and puts them together cheaply in the
+ * interior. */
+static bool fits(const struct transform *transform, uint32_t windowed, const struct cpu_isa *isa,
+                 const struct move_place *place)
+{
+	struct subregions subregions;
+	struct loop_nest nest;
+	struct move move;
+	if (count_runs(transform, windowed, true) > TILE_TABLE ||
+	    count_runs(transform, windowed, false) > TILE_PACK_RUNS)
+		return false;
+	subregions_init_windowed(&subregions, transform, windowed);
+	if (!subregions_interior(&subregions, CPU_ALIGN, &nest))
+		return false;
+	move_init(&move, isa, &nest, place);
+	return move.strategy && tile_borders_are_cheap(&move);
+}
+
+uint32_t windows_choose(const struct transform *transform, const struct cpu_isa *isa,
+                        const struct move_place *place)
+{
+	uint32_t seen = 0, windowed = 0, added[TENSOR_MAX_RANK];
+	int64_t bytes = transform->element, indices = 0;
+	int n = 0;
+	if (transform->count * transform->element / DST_LEAST < place->tiled_bytes)
+		return 0;
+	int closest = find_closest(transform, 0);
+	if (closest < 0 || run_of(&transform->axis[closest]) > (place->stream ? RUN_LONG : RUN_LONG_CACHED))
+		return 0;
+	for (int d; (d = find_closest(transform, seen)) >= 0; seen |= UINT32_C(1) << d) {
+		const struct transform_axis *axis = &transform->axis[d];
+		if (!wants_window(axis, transform->mode) || axis->extent > TILE_TABLE - indices ||
+		    axis->extent > WINDOWS_MOST / bytes)
+			continue;
+		windowed |= UINT32_C(1) << d;
+		added[n++] = UINT32_C(1) << d;
+		indices += axis->extent;
+		bytes *= axis->extent;
+	}
+	while (n > 0 && !fits(transform, windowed, isa, place))
+		windowed &= ~added[--n];
+	return windowed;
+}
+
+/* ---- Scratch blocks --------------------------------------------------------------------------------- */
+
+/* Returns whether each border of the axis is long in the destination. */
+static bool has_long_borders(const struct transform_axis *axis)
+{
+	int64_t before = axis->before, after = axis->extent - axis->source - before;
+	int64_t shorter = before == 0 || after == 0 ? max_i64(before, after) : min_i64(before, after);
+	return magnitude_i64(axis->dst_stride) > LONG_BORDER / shorter;
+}
+
+/* The axis in which the source's elements lie closest; -1: it has one element. */
+static int closest_in_source(const struct transform *transform)
+{
+	int ret = -1;
+	for (int d = 0; d < transform->rank; d++) {
+		const struct transform_axis *a = &transform->axis[d];
+		if (a->source > 1 && a->src_stride != 0 &&
+		    (ret < 0 ||
+		     magnitude_i64(a->src_stride) < magnitude_i64(transform->axis[ret].src_stride)))
+			ret = d;
+	}
+	return ret;
+}
+
+bool scratch_blocks_init(struct scratch_blocks *ret, const struct transform *transform)
+{
+	int64_t bytes = transform->element, inside = 0;
+	int axis = -1;
+	bool padded = false;
+	for (int d = transform->rank - 1; d >= 0; d--) {
+		const struct transform_axis *a = &transform->axis[d];
+		if (a->source == 0)
+			return false;
+		if (is_padded(a)) {
+			if (axis >= 0 || (!padded && has_long_borders(a)))
+				return false;
+			padded = true;
+		} else if (axis < 0 && padded && a->extent > 1) {
+			axis = d;
+			inside = bytes;
+		}
+		if (axis < 0) {
+			if (a->extent > 1 && a->dst_stride != bytes)
+				return false;
+			bytes *= a->extent;
+		}
+	}
+	const struct transform_axis *inner = &transform->axis[transform->rank - 1];
+	if (axis < 0 || inside > SCRATCH_BLOCK_MOST || transform->axis[axis].dst_stride != inside ||
+	    inner->extent * transform->element >= LONG_ROW)
+		return false;
+	/* Further out where that axis is short: a scratch block is a work item. */
+	int64_t all = inside * transform->axis[axis].extent;
+	for (int d = axis - 1; d >= 0 && all <= SCRATCH_BLOCK_MOST / 2; d--) {
+		const struct transform_axis *outer = &transform->axis[d];
+		if (outer->extent > 1 && outer->dst_stride != all)
+			break;
+		if (outer->extent > 1) {
+			axis = d;
+			inside = all;
+			all *= outer->extent;
+		}
+	}
+	/* A scratch block across the source would use a little of each of its lines. */
+	if (closest_in_source(transform) < axis)
+		return false;
+	const struct transform_axis *a = &transform->axis[axis];
+	int64_t step = SCRATCH_BLOCK_MOST / inside < a->extent ? SCRATCH_BLOCK_MOST / inside : a->extent;
+	*ret = (struct scratch_blocks){ .transform = transform, .axis = axis, .step = step, .bytes = inside };
+	ret->n = (uint64_t)((a->extent - 1) / step + 1);
+	for (int d = 0; d < axis; d++)
+		ret->n *= (uint64_t)transform->axis[d].extent;
+	return true;
+}
+
+void scratch_blocks_run(const struct scratch_blocks *scratch_blocks, uint64_t i, const struct cpu_isa *isa,
+                        const struct move_place *place, struct cpu_scratch *scratch)
+{
+	struct transform part = *scratch_blocks->transform;
+	struct transform_axis *cut = &part.axis[scratch_blocks->axis];
+	uint64_t count = (uint64_t)((cut->extent - 1) / scratch_blocks->step + 1);
+	int64_t from = (int64_t)(i % count) * scratch_blocks->step;
+	char *dst = place->dst + from * cut->dst_stride;
+	const char *src = place->src + from * cut->src_stride;
+	cut->extent = cut->source =
+	    cut->extent - from < scratch_blocks->step ? cut->extent - from : scratch_blocks->step;
+	i /= count;
+	for (int d = scratch_blocks->axis - 1; d >= 0; d--) {
+		struct transform_axis *axis = &part.axis[d];
+		int64_t at = (int64_t)(i % (uint64_t)axis->extent);
+		i /= (uint64_t)axis->extent;
+		dst += at * axis->dst_stride;
+		src += at * axis->src_stride;
+		axis->extent = axis->source = 1;
+	}
+
+	char *made = scratch->made + (uintptr_t)dst % CPU_LINE;
+	struct move_place inside = *place;
+	inside.dst = made;
+	inside.src = src;
+	inside.stream = false;
+	struct subregions subregions;
+	subregions_init(&subregions, &part);
+	for (uint64_t s = 0; s < subregions.n; s++) {
+		struct loop_nest nest;
+		struct move move;
+		subregions_get(&subregions, s, CPU_ALIGN, &nest);
+		move_init(&move, isa, &nest, &inside);
+		for (int64_t piece = 0; piece < move.pieces; piece++)
+			move_run(&move, piece, scratch);
+	}
+	struct microkernel microkernel = { .isa = isa, .scratch = scratch->move };
+	microkernel_copy_run(&microkernel, dst, made, cut->extent * scratch_blocks->bytes);
+}
+
+/* ---- Tasks ------------------------------------------------------------------------------------------ */
 
 #define BATCH_MOST 256 /* subregions */
 
-/* What a subregion costs beside its bytes, in bytes that are moved meanwhile. */
+/* A subregion costs so much beside its bytes, counted in bytes that could be moved meanwhile. */
 #define SUBREGION_COST 1024
 
 static void next_move(struct partitioner *partitioner);
@@ -64,6 +317,36 @@ const struct loop_nest *task_subregion(const struct task *task, const struct sub
 	return room;
 }
 
+/* The choice of windows is kept under this key. */
+struct windows_kind {
+	enum kept_kind kept;
+	int forced;
+	const struct cpu_isa *isa;
+	int64_t piece_bytes, tiled_bytes;
+	bool stream;
+};
+
+static uint32_t find_windows(const struct task *task)
+{
+	const struct move_place *place = &task->place;
+	struct windows_kind kind;
+	memset(&kind, 0, sizeof(kind));
+	kind.kept = KEPT_WINDOWS;
+	kind.forced = move_forced();
+	kind.isa = task->isa;
+	kind.piece_bytes = place->piece_bytes;
+	kind.tiled_bytes = place->tiled_bytes;
+	kind.stream = place->stream;
+	const uint64_t hash = kept_hash(&kind, sizeof(kind));
+	const uint32_t *kept = kept_find(place->kept, &kind, sizeof(kind), hash);
+	if (kept)
+		return *kept;
+	kept_count(place->kept);
+	const uint32_t windowed = windows_choose(task->transform, task->isa, place);
+	kept_add(place->kept, &kind, sizeof(kind), hash, &windowed, sizeof(windowed));
+	return windowed;
+}
+
 /* With the windows that are worth it; or, in *ret_blocks, as scratch blocks: true. */
 static bool make_subregions(const struct task *task, struct subregions *ret,
                             struct scratch_blocks *ret_blocks)
@@ -71,7 +354,7 @@ static bool make_subregions(const struct task *task, struct subregions *ret,
 	subregions_init(ret, task->transform);
 	if (ret->n <= 1 || task->transform->conversion.is)
 		return false;
-	uint32_t windowed = windows_choose(task->transform, task->isa, &task->place);
+	uint32_t windowed = find_windows(task);
 	if (!windowed)
 		return task->place.stream && scratch_blocks_init(ret_blocks, task->transform);
 	subregions_init_windowed(ret, task->transform, windowed);
@@ -120,87 +403,16 @@ static void divide(struct partitioner *partitioner, uint32_t threads)
 		find_groups(partitioner);
 }
 
-/* ---- The memo --------------------------------------------------------------------------------------- */
-
-static bool memo_suits(const struct partition_memo *memo, const struct task *task, uint32_t threads)
-{
-	return memo->is_set && memo->isa == task->isa && memo->forced == move_forced() &&
-	       memo->threads == threads && memo->stream == task->place.stream &&
-	       memo->piece_bytes == task->place.piece_bytes && memo->tiled_bytes == task->place.tiled_bytes;
-}
-
-static size_t move_bytes(const struct move *move)
-{
-	return offsetof(struct move, dim) + (size_t)move->rank * sizeof(move->dim[0]);
-}
-
-/* Nothing has been taken of the partitioner but the plan of its first subregion. */
-static void memo_set(struct partition_memo *memo, const struct partitioner *partitioner, uint32_t threads)
-{
-	const struct move *move = &partitioner->move;
-	const struct task *task = &partitioner->task;
-	memo->is_set = move->pieces == 0 || move->rank <= PARTITION_MEMO_RANK;
-	if (!memo->is_set)
-		return;
-	memo->isa = task->isa;
-	memo->forced = move_forced();
-	memo->threads = threads;
-	memo->stream = task->place.stream;
-	memo->piece_bytes = task->place.piece_bytes;
-	memo->tiled_bytes = task->place.tiled_bytes;
-	memo->uses_scratch = partitioner->uses_scratch;
-	memo->windowed = partitioner->subregions.windowed;
-	memo->n = partitioner->n;
-	memo->batch = partitioner->batch;
-	memo->dst = task->place.dst;
-	memo->src = task->place.src;
-	memo->pieces = move->pieces;
-	if (move->pieces == 0)
-		return;
-	memo->is_fill = move->src == task->place.fill;
-	memcpy(memo->move, move, move_bytes(move));
-}
-
-static void memo_get(const struct partition_memo *memo, struct partitioner *ret)
-{
-	const struct move_place *place = &ret->task.place;
-	struct move *move = &ret->move;
-	subregions_init_windowed(&ret->subregions, ret->task.transform, memo->windowed);
-	ret->uses_scratch = memo->uses_scratch;
-	ret->n = memo->n;
-	ret->batch = memo->batch;
-	if (memo->pieces == 0)
-		return;
-	ret->next = 1;
-	memcpy(move, memo->move, sizeof(memo->move));
-	move->fill = place->fill;
-	if (memo->is_fill)
-		move->src = place->fill;
-	move_shift(move, place->dst - memo->dst, memo->is_fill ? 0 : place->src - memo->src);
-}
-
-void partitioner_init(struct partitioner *partitioner, const struct task *task, uint32_t threads,
-                      struct partition_memo *memo)
+void partitioner_init(struct partitioner *partitioner, const struct task *task, uint32_t threads)
 {
 	partitioner->task = *task;
 	partitioner->n = partitioner->next = partitioner->batch = 0;
 	partitioner->next_piece = partitioner->move.pieces = 0;
 	partitioner->groups = NULL;
 	partitioner->active = 0;
-	if (task->transform->conversion.is ||
-	    atomic_exchange_explicit(&memo->is_taken, true, memory_order_acquire)) {
-		divide(partitioner, threads);
-		return;
-	}
-	if (memo_suits(memo, task, threads)) {
-		memo_get(memo, partitioner);
-	} else {
-		divide(partitioner, threads);
-		if (!partitioner->batch && partitioner->n)
-			next_move(partitioner);
-		memo_set(memo, partitioner, threads);
-	}
-	atomic_store_explicit(&memo->is_taken, false, memory_order_release);
+	divide(partitioner, threads);
+	if (!partitioner->batch && partitioner->n && !partitioner->groups)
+		next_move(partitioner);
 }
 
 /* ---- Handing out ------------------------------------------------------------------------------------ */
@@ -306,18 +518,19 @@ static void run_piece(const struct task *task, const struct move *move, int64_t 
                       struct cpu_scratch *scratch)
 {
 	struct loop_nest nest;
-	struct offsets offsets;
+	struct offsets room;
 	struct move past;
 	char *dst;
 	const char *src;
-	if (move->stream || move->tiled || move->microkernel == microkernel_copy ||
-	    move->microkernel == microkernel_repeat) {
+	if (move->stream || move->strategy->run || move->strategy == &cpu_strategy_copy ||
+	    move->strategy == &cpu_strategy_repeat) {
 		move_run(move, piece, scratch);
 		return;
 	}
 	move_piece_nest(move, piece, &nest, &dst, &src);
-	if (offsets_init(&offsets, &nest)) {
-		offsets_run(&offsets, move->isa, dst, src);
+	const struct offsets *offsets = offsets_find(move->kept, &nest, &room);
+	if (offsets) {
+		offsets_run(offsets, move->isa, dst, src);
 		return;
 	}
 	past = *move;

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Divides a running job into work items; work_item.c executes them. */
+/* Reads index lists, and divides a running job into work items; work_item.c executes them. */
 #include "running_job.h"
 
 #include <assert.h>
+#include <endian.h>
 #include <limits.h>
 #include <string.h>
 
-#include "kernels/cpu/plan/cpu_memo.h"
+#include "kernels/cpu/plan/cpu_plan.h"
 #include "kernels/host/memory.h"
-#include "kernels/host/timeline.h"
+#include "kernels/host/fault.h"
 #include "proto/arithmetic.h"
 #include "proto/clock.h"
 
@@ -35,6 +36,10 @@ static uint64_t multiply(uint64_t a, uint64_t b)
 static void choose_piece(struct running_job *running, uint64_t bytes)
 {
 	uint64_t piece = bytes / (4 * (uint64_t)running->threads);
+	/* Plans are kept for each size of pieces, so those of batches and lists are powers of two, of which
+	 * there are few. */
+	if (running->job->moves || running->job->blocks)
+		piece = piece ? UINT64_C(1) << (63 - __builtin_clzll(piece)) : 0;
 	if (piece < (uint64_t)running->tuning->piece_least)
 		piece = (uint64_t)running->tuning->piece_least;
 	if (piece > (uint64_t)running->tuning->piece_most)
@@ -179,7 +184,7 @@ static uint64_t work_items_to_come(const struct running_job *running)
 /* Threads that may still take work items, where the job limits them. */
 static unsigned room_of(const struct running_job *running)
 {
-	const uint32_t limit = running->job->host_threads;
+	const uint32_t limit = running->job->share.host_threads;
 
 	return limit == 0 ? UINT_MAX : limit > running->active ? limit - running->active : 0;
 }
@@ -199,7 +204,7 @@ unsigned running_job_work_items(const struct running_job *running, unsigned most
 	return work_items < most - parts ? parts + (unsigned)work_items : most;
 }
 
-/* In the engine's memory, or the number itself. */
+/* Returns where the operand lies in the engine's memory, or the number's own place. */
 static const char *operand_at(const struct engine_operand *operand)
 {
 	if (!operand->memory)
@@ -207,7 +212,7 @@ static const char *operand_at(const struct engine_operand *operand)
 	return host_memory(operand->memory)->data + (int64_t)operand->offset;
 }
 
-/* Somewhere, if there is none. */
+/* Returns where the result goes; if there is none, the address is of no use but not NULL. */
 static char *result_at(struct engine_result *result)
 {
 	return result->memory ? host_memory(result->memory)->data + (int64_t)result->offset : (char *)result;
@@ -235,11 +240,19 @@ struct task running_job_task(const struct running_job *running, struct engine_mo
 		                        .mode = move->transform->mode,
 		                        .piece_bytes = running->piece,
 		                        .tiled_bytes = running->tuning->tiled_bytes,
-		                        .stream = running->stream },
+		                        .stream = running->stream,
+		                        .kept = &cpu_plan(move->plan)->kept },
 		             .probe_bytes = running->tuning->probe_bytes,
 		             .cold_ns = running->tuning->cold_ns };
 	if (move->transform->conversion.is)
 		task.place.conversion = running_job_conversion(move);
+	return task;
+}
+
+struct task running_job_whole_task(const struct running_job *running, struct engine_move *move)
+{
+	struct task task = running_job_task(running, move);
+	task.place.piece_bytes = running->tuning->piece_most;
 	return task;
 }
 
@@ -252,7 +265,7 @@ static void work_item_wake(const struct running_job *running, struct work_item *
 /* The task is that move, or a block of it. */
 static void start_partitions(struct running_job *running, struct engine_move *move, const struct task *task)
 {
-	partitioner_init(&running->partitioner, task, running->threads, &cpu_memo(move->plan)->partition);
+	partitioner_init(&running->partitioner, task, running->threads);
 	running->partitioned = move;
 }
 
@@ -350,11 +363,11 @@ static void work_item_block(struct running_job *running, struct work_item *ret)
 {
 	const struct running_blocks *b = &running->blocks;
 	const struct index_list_group *group = &b->group[b->current];
-	int64_t block = group->block[b->at];
+	const struct index_list_entry *entry = &group->entry[b->at];
 	ret->kind = WORK_ITEM_BLOCKS;
-	if (block >= 0) {
+	if (entry->dst >= 0) {
 		struct task task = running_job_task(running, &running->job->move);
-		index_list_place(running->job, group->first + b->at, block, b->layer, &task.place);
+		index_list_place(running->job, entry, b->layer, &task.place);
 		start_partitions(running, &running->job->move, &task);
 		running->partitioned_layer = b->layer;
 		work_item_partition(running, ret);
@@ -362,7 +375,7 @@ static void work_item_block(struct running_job *running, struct work_item *ret)
 	go_on(running, 1, 1);
 }
 
-/* Of a short list, of which a work item takes several layers. */
+/* Returns how many layers of a short list a work item takes. */
 static uint32_t layers_of_item(const struct running_job *running, uint32_t n)
 {
 	const struct running_blocks *b = &running->blocks;
@@ -388,8 +401,7 @@ static void work_item_blocks(struct running_job *running, struct work_item *ret)
 	ret->n = group->n - b->at < b->most ? group->n - b->at : b->most;
 	ret->layer = b->layer;
 	ret->layers = ret->n == group->n ? layers_of_item(running, group->n) : 1;
-	ret->entry = group->first + b->at;
-	memcpy(ret->block, &group->block[b->at], ret->n * sizeof(ret->block[0]));
+	memcpy(ret->entry, &group->entry[b->at], ret->n * sizeof(ret->entry[0]));
 	go_on(running, ret->n, ret->layers);
 }
 
@@ -468,4 +480,117 @@ bool running_job_end(struct running_job *running, struct engine_job **ret)
 		job->status = STATUS_OUT_OF_RANGE;
 	job->ns = clock_ns() - running->start_ns;
 	return true;
+}
+
+/* ---- Index lists ------------------------------------------------------------------------------------ */
+
+/* Entries may lie at any address. They are volatile, so that the value that was checked is the one that is
+ * used. */
+typedef volatile uint32_t __attribute__((aligned(1), may_alias)) entry4;
+typedef volatile uint64_t __attribute__((aligned(1), may_alias)) entry8;
+
+static const char *list_start(const struct engine_blocks *blocks)
+{
+	if (blocks->index)
+		return blocks->index;
+	return host_memory(blocks->index_memory)->data + blocks->index_offset;
+}
+
+static int64_t read_number(const char *at, uint8_t bytes)
+{
+	if (bytes == 4)
+		return (int32_t)le32toh(*(const entry4 *)(const void *)at);
+	return (int64_t)le64toh(*(const entry8 *)(const void *)at);
+}
+
+/* Reads entry i, which lies at `at`. */
+static struct index_list_entry read_entry(const struct engine_blocks *blocks, const char *at, uint64_t i)
+{
+	const uint8_t bytes = blocks->index_bytes;
+	const int64_t number = read_number(at, bytes);
+	if (blocks->pairs)
+		return (struct index_list_entry){ .dst = read_number(at + bytes, bytes), .src = number };
+	return blocks->scatter ? (struct index_list_entry){ .dst = number, .src = (int64_t)i }
+	                       : (struct index_list_entry){ .dst = (int64_t)i, .src = number };
+}
+
+static bool has_a_pass(const struct index_list_entry *entry)
+{
+	return entry->dst == -1 || entry->src == -1;
+}
+
+static bool names_blocks(const struct engine_blocks *blocks, const struct index_list_entry *entry)
+{
+	return entry->dst >= 0 && (uint64_t)entry->dst < blocks_dst_count(blocks) && entry->src >= 0 &&
+	       (uint64_t)entry->src < blocks_src_count(blocks);
+}
+
+void index_list_read(struct engine_blocks *blocks, uint64_t first, struct index_list_group *ret)
+{
+	const char *at = list_start(blocks) + first * blocks_entry_bytes(blocks);
+	uint64_t left = blocks->n - first;
+	ret->first = first;
+	ret->named = 0;
+	ret->n = left < INDEX_LIST_GROUP ? (uint32_t)left : INDEX_LIST_GROUP;
+	for (uint32_t i = 0; i < ret->n; i++, at += blocks_entry_bytes(blocks)) {
+		struct index_list_entry entry = read_entry(blocks, at, first + i);
+		if (has_a_pass(&entry))
+			blocks->passed++;
+		else if (!names_blocks(blocks, &entry))
+			blocks->beyond++;
+		else
+			ret->named++;
+		if (!names_blocks(blocks, &entry))
+			entry.dst = entry.src = -1;
+		ret->entry[i] = entry;
+	}
+}
+
+uint32_t index_list_named(const struct engine_blocks *blocks)
+{
+	const char *at = list_start(blocks);
+	uint32_t n = 0;
+	for (uint64_t i = 0; i < blocks->n; i++, at += blocks_entry_bytes(blocks)) {
+		const struct index_list_entry entry = read_entry(blocks, at, i);
+		n += !has_a_pass(&entry);
+	}
+	return n;
+}
+
+bool index_list_names_nothing(const struct engine_job *job)
+{
+	return job->blocks && job->blocks->index && index_list_named(job->blocks) == 0;
+}
+
+struct fault_range index_list_range(const struct engine_blocks *blocks)
+{
+	if (blocks->index)
+		return (struct fault_range){ 0 };
+	return host_memory(blocks->index_memory)->mapped;
+}
+
+void index_list_layer_ranges(const struct engine_job *job, uint32_t layer, struct fault_range ret[2])
+{
+	const struct engine_blocks *blocks = job->blocks;
+
+	ret[0] = host_memory(blocks_memory(&blocks->dst, layer, job->move.dst))->mapped;
+	ret[1] = host_memory(blocks_memory(&blocks->src, layer, job->move.src))->mapped;
+}
+
+/* Bytes past the move's offset; modulo 2^64, as steps and ways to other memories may be negative. */
+static uint64_t side_at(const struct engine_blocks_side *side, uint64_t block, uint32_t layer)
+{
+	uint64_t of_layer = side->layers ? (uint64_t)side->layers[layer] : layer * side->layer_step;
+	return block * side->step + of_layer;
+}
+
+void index_list_place(const struct engine_job *job, const struct index_list_entry *entry, uint32_t layer,
+                      struct move_place *ret)
+{
+	const struct engine_blocks *blocks = job->blocks;
+	const struct engine_move *move = &job->move;
+	ret->dst = host_memory(move->dst)->data +
+	           (int64_t)(move->dst_offset + side_at(&blocks->dst, (uint64_t)entry->dst, layer));
+	ret->src = host_memory(move->src)->data +
+	           (int64_t)(move->src_offset + side_at(&blocks->src, (uint64_t)entry->src, layer));
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which jobs are small, and the shortest way through one: no work items, no lock.
+/* Which jobs are small, and the shortest way through one: no work items, no lock. Plans have a step for each
+ * subregion, and lie in a ring of bytes.
  *
  * A few KiB take less time to move than memory takes to answer: all their lines are prefetched before
  * anything else is done. A larger transpose reads its source once in address order first: memory answers
@@ -9,17 +10,231 @@
  */
 #include "small.h"
 
+#include <stddef.h>
 #include <string.h>
 
-#include "index_list.h"
-#include "kernels/cpu/move/amax_groups.h"
-#include "kernels/cpu/move/cold.h"
+#include "kernels/cpu/move/amax.h"
 #include "kernels/cpu/move/microkernel.h"
 #include "kernels/cpu/move/offsets.h"
-#include "kernels/cpu/plan/cpu_memo.h"
+#include "kernels/cpu/plan/cpu_choice.h"
 #include "kernels/host/memory.h"
 #include "proto/clock.h"
 #include "running_job.h"
+
+/* ---- Plans that are kept ---------------------------------------------------------------------------- */
+
+/* The ring is small enough for the second cache. Other sizes were not measured. */
+#define RING (256 << 10)
+
+/* Transforms of more subregions have no such plan. This was not measured. */
+#define MOST_STEPS 32
+
+/* A step that goes by tiles counts as so many bytes: of as many steps as there is room for at once, plans of
+ * tiles are kept too (tile.c). */
+#define TILED_BYTES (RING / 16)
+
+/* Bytes of the destination from which on tiles are faster where they are. Not measured apart. */
+#define TILES_LEAST 2048
+
+/* Runs that tiles move faster than one by one are shorter than this. */
+#define SHORT_RUN 8
+
+/* A subregion. */
+struct step {
+	uint32_t bytes; /* of the ring */
+	bool by_offsets, is_fill, converts;
+	char *dst; /* where its move is now */
+	const char *src;
+	struct convert_place conversion; /* what it converts by now */
+	union {
+		struct move move;
+		struct offsets offsets; /* its tables as far as they go */
+	};
+};
+
+struct small_plan {
+	const struct cpu_isa *isa;
+	uint64_t n;
+	uint8_t fill[TENSOR_MAX_ELEMENT];
+	/* Steps follow. */
+};
+
+struct ring {
+	uint64_t written; /* bytes, ever */
+	_Alignas(CPU_LINE) char bytes[RING];
+};
+
+_Static_assert(sizeof(struct ring) <= SMALL_PLANS_BYTES, "move.h: it has room");
+
+static struct ring *ring_of(struct cpu_scratch *scratch)
+{
+	return (struct ring *)(void *)scratch->small_plans;
+}
+
+/* ---- The ring --------------------------------------------------------------------------------------- */
+
+static struct small_plan *plan_at(struct ring *ring, uint64_t at)
+{
+	return (struct small_plan *)(void *)(ring->bytes + at % RING);
+}
+
+/* Up to a step beyond what was written last may have been used while that was made. */
+static bool is_whole(const struct ring *ring, const struct small_memo *memo)
+{
+	return memo->has_plan && ring->written + sizeof(struct step) - memo->at <= RING;
+}
+
+static struct step *first_step(struct small_plan *plan)
+{
+	return (struct step *)(void *)((char *)plan + sizeof(*plan));
+}
+
+static struct step *next_step(struct step *step)
+{
+	return (struct step *)(void *)((char *)step + step->bytes);
+}
+
+/* ---- A plan ----------------------------------------------------------------------------------------- */
+
+/* Returns whether the source goes forwards where the destination does: there is nothing to put into order in
+ * a tile.
+ */
+static bool has_order(const struct loop_nest *nest)
+{
+	int64_t before = INT64_MAX;
+	for (int d = 0; d < nest->rank; d++) {
+		if (nest->dim[d].src < 0 || nest->dim[d].src > before)
+			return false;
+		before = nest->dim[d].src;
+	}
+	return true;
+}
+
+/* Returns whether tiles are faster than what the step has. Those whose plans are kept; to plan tiles takes
+ * longer than to move what is small.
+ *
+ * Speed by tiles to that without, medians of rows of 4 to 64 KiB: element by element, of 1 and 2 bytes 1.6,
+ * of 4 and more 0.8; in squares, where columns are up to 16 bytes long, 1.9; of 8 bytes, where columns are 3
+ * elements, or 2 and rows up to 4, 1.3; in others 0.8; runs of 3 to 7 bytes 1.2, longer ones 0.8; transposes
+ * by the microkernel 0.8. */
+static bool is_faster_by_tiles(const struct step *step, const struct loop_nest *nest)
+{
+	const struct offsets *offsets = &step->offsets;
+	if (!cpu_strategy_tiles.probe(nest) || loop_nest_count(nest) * nest->element < TILES_LEAST)
+		return false;
+	if (!step->by_offsets)
+		return step->move.strategy == &cpu_strategy_strided && step->move.unit < SHORT_RUN &&
+		       !has_order(nest);
+	if (!offsets->transposes)
+		return offsets->unit <= 2;
+	if (offsets->unit == 8)
+		return offsets->cols == 3 || (offsets->cols < 3 && offsets->rows <= 4);
+	return offsets->cols * offsets->unit <= 16;
+}
+
+static void step_init(struct step *step, const struct loop_nest *nest, const struct task *task)
+{
+	struct move_place place = task->place;
+	step->is_fill = nest->fill;
+	step->converts = nest->converted;
+	step->conversion = place.conversion;
+	step->dst = place.dst;
+	step->src = place.src;
+	step->by_offsets = offsets_init(&step->offsets, nest);
+	if (!step->by_offsets)
+		move_init(&step->move, task->isa, nest, &place);
+	if (is_faster_by_tiles(step, nest)) {
+		step->by_offsets = false;
+		place.tiled_bytes = 0;
+		move_init(&step->move, task->isa, nest, &place);
+	}
+}
+
+static uint32_t step_bytes(const struct step *step)
+{
+	if (step->by_offsets)
+		return (uint32_t)(offsetof(struct step, offsets) + offsets_size(&step->offsets));
+	if (step->move.strategy->run && !(step->converts && step->move.is_direct))
+		return TILED_BYTES;
+	return (uint32_t)(offsetof(struct step, move) + sizeof(step->move));
+}
+
+/* Makes the plan at the end of the ring. Returns NULL if it takes too much of it, or has blocks that are done
+ * in groups. */
+static struct small_plan *make_plan(struct ring *ring, const struct task *task, uint64_t *ret_at)
+{
+	uint64_t most = RING / 4, bytes = sizeof(struct small_plan);
+	struct subregions subregions;
+	if (RING - ring->written % RING < most)
+		ring->written += RING - ring->written % RING;
+	struct small_plan *plan = plan_at(ring, ring->written);
+	*ret_at = ring->written;
+	ring->written += most;
+	subregions_init(&subregions, task->transform);
+	plan->isa = task->isa;
+	plan->n = subregions.n;
+	memcpy(plan->fill, task->transform->fill, sizeof(plan->fill));
+	struct task own = *task;
+	own.place.fill = plan->fill;
+	struct step *step = first_step(plan);
+	for (uint64_t i = 0; i < plan->n; i++, step = next_step(step)) {
+		struct loop_nest room;
+		if (most - bytes < sizeof(*step))
+			return NULL;
+		step_init(step, task_subregion(task, &subregions, i, &room), &own);
+		if (!step->by_offsets && step->move.pass == AMAX_REDUCE)
+			return NULL;
+		step->bytes = (step_bytes(step) + CPU_LINE - 1) / CPU_LINE * CPU_LINE;
+		bytes += step->bytes;
+		if (bytes > most)
+			return NULL;
+	}
+	ring->written -= most - bytes;
+	return plan;
+}
+
+struct small_plan *small_plan_find(const struct task *task, struct small_memo *memo,
+                                   struct cpu_scratch *scratch)
+{
+	struct ring *ring = ring_of(scratch);
+	if (memo->forced != move_forced())
+		*memo = (struct small_memo){ .forced = move_forced() };
+	if (is_whole(ring, memo))
+		return plan_at(ring, memo->at);
+	memo->has_plan = false;
+	/* The plan is made at the second time, and then ever more rarely, in case there is no room for all of
+	 * them. */
+	memo->seen++;
+	if (task->plan->n_subregions > MOST_STEPS || memo->seen < 2 || memo->seen & (memo->seen - 1))
+		return NULL;
+	kept_count(task->place.kept);
+	struct small_plan *plan = make_plan(ring, task, &memo->at);
+	memo->has_plan = plan;
+	return plan;
+}
+
+void small_plan_run(struct small_plan *plan, uint64_t n, char *dst, const char *src,
+                    const struct convert_place *conversion, struct cpu_scratch *scratch)
+{
+	struct step *step = first_step(plan);
+	for (uint64_t i = 0; i < n; i++, step = next_step(step)) {
+		if (step->by_offsets) {
+			offsets_run(&step->offsets, plan->isa, dst, src);
+			continue;
+		}
+		move_shift(&step->move, dst - step->dst, step->is_fill ? 0 : src - step->src);
+		step->dst = dst;
+		step->src = src;
+		if (step->converts) {
+			move_convert_at(&step->move, &step->conversion, conversion);
+			step->conversion = *conversion;
+		}
+		for (int64_t piece = 0; piece < step->move.pieces; piece++)
+			move_run(&step->move, piece, scratch);
+	}
+}
+
+/* ---- Jobs ------------------------------------------------------------------------------------------- */
 
 /* Jobs of more subregions, moves or blocks, or that reach over more bytes on either side, do not run where
  * they are submitted, however small: the owner's thread may not meet more than a few pages that have to be
@@ -114,8 +329,8 @@ static bool has_gaps(const struct transform *t)
 	return span(&t->dst_extent) != t->count * t->element;
 }
 
-/* Whether it is put together in scratch when its destination turns out not to be in the cache. What memcpy
- * moves is not: it does not read lines that it writes whole. */
+/* Returns whether it is put together in scratch when its destination turns out not to be in the cache. What
+ * memcpy moves is not: it does not read lines that it writes whole. */
 static bool may_be_assembled(const struct small *small)
 {
 	const struct transform *t = small->move->transform;
@@ -128,7 +343,7 @@ static void fetch(const struct small *small)
 {
 	const struct transform *t = small->move->transform;
 	int64_t n_dst = span(&t->dst_extent), n_src = span(&t->src_extent);
-	/* Where most lines between the first byte and the last are needed. */
+	/* Fetching both sides whole pays where most lines between the first byte and the last are needed. */
 	if ((uint64_t)(n_dst + n_src) <= 2 * t->bytes)
 		small->tuning->isa->fetch(small->dst + t->dst_extent.low, may_be_assembled(small) ? 0 : n_dst,
 		                          small->src + t->src_extent.low, n_src);
@@ -166,7 +381,8 @@ static void fill(const struct small *small, char *dst)
 	microkernel_repeat(&microkernel);
 }
 
-/* All subregions into dst, which is the destination or what stands for it; in_cache: so is dst. */
+/* Moves all subregions into dst, which is the destination or a buffer in its place. in_cache says whether dst
+ * is in the cache. */
 static void run_subregions(const struct small *small, char *dst, bool in_cache)
 {
 	const struct transform *t = small->move->transform;
@@ -177,7 +393,8 @@ static void run_subregions(const struct small *small, char *dst, bool in_cache)
 		                        .src = small->src,
 		                        .fill = t->fill,
 		                        .piece_bytes = small->tuning->piece_most,
-		                        .tiled_bytes = INT64_MAX } };
+		                        .tiled_bytes = INT64_MAX,
+		                        .kept = &cpu_plan(small->move->plan)->kept } };
 	struct subregions subregions;
 	if (t->conversion.is)
 		task.place.conversion = running_job_conversion(small->move);
@@ -187,18 +404,25 @@ static void run_subregions(const struct small *small, char *dst, bool in_cache)
 		fill(small, dst + t->dst_extent.low);
 		n = 1;
 	}
-	struct small_plan *plan = small_plan_find(&task, &cpu_memo(small->move->plan)->small, small->scratch);
+	struct small_plan *plan = small_plan_find(&task, &cpu_plan(small->move->plan)->small, small->scratch);
 	if (plan) {
-		small_plan_run(plan, n, dst, small->src, small->scratch);
+		small_plan_run(plan, n, dst, small->src, &task.place.conversion, small->scratch);
 		return;
+	}
+	/* A layout may come only once, or have a small plan the next time, so that its first run keeps
+	 * nothing. */
+	if (cpu_plan(small->move->plan)->small.seen == 1) {
+		kept_count(task.place.kept);
+		task.place.kept = NULL;
 	}
 	for (uint64_t i = 0; i < n; i++) {
 		struct loop_nest room;
-		struct offsets offsets;
+		struct offsets tables;
 		struct move move;
 		const struct loop_nest *nest = task_subregion(&task, &subregions, i, &room);
-		if (offsets_init(&offsets, nest)) {
-			offsets_run(&offsets, task.isa, dst, small->src);
+		const struct offsets *offsets = offsets_find(task.place.kept, nest, &tables);
+		if (offsets) {
+			offsets_run(offsets, task.isa, dst, small->src);
 			continue;
 		}
 		move_init(&move, task.isa, nest, &task.place);
@@ -211,7 +435,7 @@ static void run_subregions(const struct small *small, char *dst, bool in_cache)
 	}
 }
 
-/* By way of scratch, where it begins at the same place in a line. */
+/* Moves by way of scratch, where the image begins at the same place in a line as in the destination. */
 static void assemble(const struct small *small)
 {
 	const struct tensor_extent *extent = &small->move->transform->dst_extent;
@@ -257,7 +481,7 @@ static void work(void *arg)
 		run_subregions(small, small->dst, may_assemble || is_near(small));
 }
 
-/* What comes next, between these places; its lines are asked for. */
+/* Sets the move that comes next, between these places, and fetches its lines. */
 static void aim(struct small *small, struct engine_move *move, char *dst, const char *src)
 {
 	small->move = move;
@@ -335,9 +559,9 @@ static int run_blocks(struct engine_job *job, struct small *small)
 		index_list_layer_ranges(job, layer, ranges);
 		for (uint32_t i = 0; i < group->n && !status; i++) {
 			struct move_place place;
-			if (group->block[i] < 0)
+			if (group->entry[i].dst < 0)
 				continue;
-			index_list_place(job, i, group->block[i], layer, &place);
+			index_list_place(job, &group->entry[i], layer, &place);
 			aim(small, &job->move, place.dst, place.src);
 			status = run_guarded(small, ranges);
 		}

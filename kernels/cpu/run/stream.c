@@ -8,17 +8,81 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
-#include "index_list.h"
 #include "kernels/host/backing.h"
-#include "kernels/host/timeline.h"
+#include "kernels/host/fault.h"
 #include "proto/clock.h"
 #include "small.h"
 
 static bool on_watched(struct watched *watched, int status);
+
+/* ---- Idle threads ----------------------------------------------------------------------------------- */
+
+/* A thread's state is the word that it sleeps on. Only the thread itself goes from looking to asleep; a
+ * caller ends either. A thread that sleeps stays so until idle_wake, and only then uses its entry again. */
+static bool change(struct idle_thread *thread, unsigned from, unsigned to)
+{
+	return atomic_compare_exchange_strong(&thread->state, &from, to);
+}
+
+static unsigned state_of(struct idle_thread *thread)
+{
+	return atomic_load_explicit(&thread->state, memory_order_acquire);
+}
+
+void idle_add(struct idle *idle, struct idle_thread *thread)
+{
+	atomic_store_explicit(&thread->state, IDLE_LOOKING, memory_order_relaxed);
+	SLIST_INSERT_HEAD(&idle->threads, thread, entry);
+	idle->n++;
+}
+
+unsigned idle_call(struct idle *idle, unsigned n, unsigned most_asleep, struct idle_threads *asleep)
+{
+	unsigned called = 0;
+	for (struct idle_thread *thread; called < n && (thread = SLIST_FIRST(&idle->threads)); called++) {
+		/* Looking, it may be on its way before it has left the list; it needs the lock to come back.
+		 */
+		bool sleeps = !change(thread, IDLE_LOOKING, IDLE_CALLED);
+		if (sleeps && most_asleep == 0)
+			break;
+		SLIST_REMOVE_HEAD(&idle->threads, entry);
+		idle->n--;
+		if (!sleeps)
+			continue;
+		SLIST_INSERT_HEAD(asleep, thread, entry);
+		most_asleep--;
+	}
+	return called;
+}
+
+void idle_wake(struct idle_threads *asleep)
+{
+	for (struct idle_thread *thread; (thread = SLIST_FIRST(asleep));) {
+		SLIST_REMOVE_HEAD(asleep, entry);
+		atomic_store_explicit(&thread->state, IDLE_CALLED, memory_order_release);
+		syscall(SYS_futex, &thread->state, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+	}
+}
+
+void idle_wait(struct idle_thread *thread, uint64_t awake_ns)
+{
+	for (uint64_t end = awake_ns ? clock_ns() + awake_ns : 0;
+	     end && state_of(thread) == IDLE_LOOKING && clock_ns() < end;)
+		sched_yield();
+	if (!change(thread, IDLE_LOOKING, IDLE_ASLEEP))
+		return;
+	while (state_of(thread) == IDLE_ASLEEP)
+		syscall(SYS_futex, &thread->state, FUTEX_WAIT_PRIVATE, IDLE_ASLEEP, NULL, NULL, 0);
+}
 
 /* ---- All of them ------------------------------------------------------------------------------------ */
 
@@ -56,7 +120,7 @@ void streams_deinit(struct streams *streams)
 	cpu_scratch_free(streams->scratch);
 }
 
-/* ---- Advancing a stream: under the lock; bool: what job_list_add gave back --------------------------- */
+/* ---- Advancing a stream: under the lock; bool: what job_list_add gave back -------------------------- */
 
 /* The stream stands in the queue while its job has work items. */
 static void offer(struct engine_stream *stream, unsigned work_items)
@@ -66,7 +130,7 @@ static void offer(struct engine_stream *stream, unsigned work_items)
 		fair_queue_remove(&streams->fair_queue, &stream->fair);
 	if (work_items == 0 || stream->fair.queued)
 		return;
-	stream->fair.priority = stream->running.job->priority;
+	stream->fair.priority = stream->running.job->share.priority;
 	fair_queue_add(&streams->fair_queue, &stream->fair);
 	streams->uncalled += work_items - stream->is_with_worker;
 }
@@ -83,8 +147,8 @@ static bool wake_first(struct engine_owner *owner, const struct engine_point *si
 	return woken == TIMELINE_WAKE_FIRST;
 }
 
-/* Whether more may sleep on it than have been woken. Without the lock: the signals of a stream's jobs are in
- * their order all the same, as one thread at a time advances the stream. */
+/* Returns whether more may sleep on it than have been woken. Without the lock: the signals of a stream's jobs
+ * are in their order all the same, as one thread at a time advances the stream. */
 static bool give_signal(struct engine_stream *stream, struct engine_job *job)
 {
 	if (job->status || !job->signal.memory)
@@ -150,7 +214,7 @@ static bool start(struct engine_stream *stream, struct engine_job *job)
 	return false;
 }
 
-/* Whether the stream's first job can start or end now. If not, it is watched. */
+/* Returns whether the stream's first job can start or end now. If not, it is watched. */
 static bool first_is_free(struct engine_stream *stream)
 {
 	struct streams *streams = stream->streams;
@@ -166,7 +230,7 @@ static bool first_is_free(struct engine_stream *stream)
 	if (r < 0)
 		job->status = r;
 	if (r == 0) {
-		watcher_add(&streams->watcher, &stream->watched, &job->wait, job->wait_until_ns);
+		watcher_add(&streams->watcher, &stream->watched, &job->wait, job_waits_until(job));
 		stream->is_watched = true;
 	}
 	return r != 0;
@@ -188,6 +252,8 @@ static bool advance(struct engine_stream *stream, struct engine_job *ended)
 	while (!stream->running.job && stream->unstarted.first && first_is_free(stream)) {
 		struct engine_job *job = job_list_take(&stream->unstarted);
 		stream->has_come = false;
+		if (!job->status && job_is_late(job))
+			job->status = STATUS_TIMEOUT;
 		if (job->status) {
 			job_end_all(job, job->status);
 			wake |= job_list_add(&stream->streams->done, job);
@@ -262,7 +328,7 @@ void stream_free(struct engine_stream *stream)
 	free(stream);
 }
 
-/* Where it was submitted; false: its point has not come. */
+/* Runs a small job on the thread that submits it. Returns false if the job's point has not come. */
 static bool run_small(struct engine_stream *stream, struct engine_job *job, bool *ret_more_sleep)
 {
 	struct streams *streams = stream->streams;
@@ -270,6 +336,8 @@ static bool run_small(struct engine_stream *stream, struct engine_job *job, bool
 	int r = job->wait.memory ? timeline_read(&job->wait, &low) : 1;
 	if (r == 0)
 		return false;
+	if (r > 0 && job_is_late(job))
+		r = STATUS_TIMEOUT;
 	job->status = r < 0 ? r : 0;
 	job->begun = r > 0;
 	if (r > 0) {

@@ -27,7 +27,7 @@ struct cpu_tuning cpu_tuning_get(void)
 		/* Some microseconds: well over the cost of handing it to another thread. */
 		.piece_least = 64 << 10,
 		.piece_most = CPU_PIECE_BYTES,
-		/* As long as it takes to wake a thread on another CPU, where that is slow. */
+		/* Waking a thread on another CPU takes so long, where that is slow. */
 		.awake_ns = 50000,
 		/* A wake takes whoever does it some microseconds, the thread that submits too; those that are
 		 * woken wake more. */
@@ -42,7 +42,7 @@ struct cpu_tuning cpu_tuning_get(void)
 		 * one has is taken for memory's; with 200 uint8 [256,256] went from 0.62 to 0.60 of memcpy's
 		 * speed and a pad of as much from 0.66 to 0.61. Not measured elsewhere. */
 		.cold_ns = 75,
-		/* As many as the kernel takes. */
+		/* The kernel takes no more. */
 		.wait_words = WATCHER_MOST_WORDS,
 	};
 }

@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "kernels/host/timeline.h"
+#include "kernels/host/fault.h"
 #include "kernels/thread.h"
 #include "proto/clock.h"
 
@@ -116,7 +116,7 @@ bool watcher_probe(struct watcher *watcher)
 	return true;
 }
 
-/* ---- The thread -------------------------------------------------------------------------------------- */
+/* ---- The thread ------------------------------------------------------------------------------------- */
 
 static void *watcher_main(void *arg)
 {
@@ -190,7 +190,7 @@ static void end(struct watcher *watcher, struct watched_list *ended)
 	pthread_mutex_lock(watcher->options.lock);
 }
 
-/* ---- Sleeping ---------------------------------------------------------------------------------------- */
+/* ---- Sleeping --------------------------------------------------------------------------------------- */
 
 static struct timespec timespec_of(uint64_t ns)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Executes a work item, under the guard against client memory that fails. */
 #include "kernels/host/memory.h"
-#include "kernels/host/timeline.h"
+#include "kernels/cpu/plan/cpu_plan.h"
+#include "kernels/host/fault.h"
 #include "running_job.h"
 
 /* A block of one subregion: its move is made once and goes from place to place. */
@@ -58,12 +59,12 @@ static void partition_work(void *arg)
 	    partition_run(&work_item->partition, &work_item->running->stopped, execution->scratch);
 }
 
-/* Those that it does not come to stay as they are: not done. */
+/* Runs the moves. Those that it does not reach keep their status, which says that they are not done. */
 static void run_moves(struct execution *execution)
 {
 	struct work_item *work_item = execution->work_item;
 	for (uint32_t i = 0; i < work_item->n && !is_stopped(execution); i++) {
-		struct task task = running_job_task(work_item->running, &work_item->move[i]);
+		struct task task = running_job_whole_task(work_item->running, &work_item->move[i]);
 		partition_whole(&work_item->partition, &task);
 		work_item->move[i].status = guard_move(execution, &work_item->move[i], partition_work);
 	}
@@ -100,11 +101,11 @@ static int64_t way_to_next(const struct work_item *work_item, uint32_t i, const 
 	const struct engine_job *job = work_item->running->job;
 	const struct tensor_extent *extent = &job->move.transform->src_extent;
 	struct move_place next;
-	for (i++; i < work_item->n && work_item->block[i] < 0;)
+	for (i++; i < work_item->n && work_item->entry[i].dst < 0;)
 		i++;
 	if (i >= work_item->n)
 		return 0;
-	index_list_place(job, work_item->entry + i, work_item->block[i], work_item->layer, &next);
+	index_list_place(job, &work_item->entry[i], work_item->layer, &next);
 	if (job->move.family == FAMILY_MEMCPY && next.src - place->src == extent->high - extent->low)
 		return 0;
 	return next.src - place->src;
@@ -115,13 +116,12 @@ static void blocks_work(void *arg)
 	struct execution *execution = arg;
 	struct work_item *work_item = execution->work_item;
 	struct engine_job *job = work_item->running->job;
-	struct task task = running_job_task(work_item->running, &job->move);
+	struct task task = running_job_whole_task(work_item->running, &job->move);
 	bool is_one = cpu_plan(job->move.plan)->n_subregions == 1;
 	for (uint32_t i = 0; i < work_item->n && execution->whole; i++) {
-		if (work_item->block[i] < 0)
+		if (work_item->entry[i].dst < 0)
 			continue;
-		index_list_place(job, work_item->entry + i, work_item->block[i], work_item->layer,
-		                 &task.place);
+		index_list_place(job, &work_item->entry[i], work_item->layer, &task.place);
 		if (is_stopped(execution)) {
 			execution->whole = false;
 		} else if (is_one) {

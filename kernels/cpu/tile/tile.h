@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs a box of a move tile by tile.
+/* Tiles move a box of a move one after the other.
  *
  * A tile is put together in scratch as its image: what the destination will hold, in rows without gaps where
  * the destination has none. Then the rows are written, whole lines past the cache. Where a row goes on in
@@ -13,23 +13,16 @@
 #ifndef KERNELS_CPU_TILE_TILE_H
 #define KERNELS_CPU_TILE_TILE_H
 
-#include "kernels/cpu/move/move_struct.h"
-#include "kernels/cpu/move/scratch.h"
+#include "kernels/cpu/move/move.h"
 
-/* A box: element [0, ..., 0] on both sides, and its extents by dimension of the move. */
-struct tile_box {
-	char *dst;
-	const char *src;
-	int64_t n[TENSOR_MAX_RANK];
-};
-
-/* Whether the tiles of a move, whose dimensions have their chunks and tiles, fit a thread's scratch. */
+/* Returns whether the tiles of a move, whose dimensions have their chunks and tiles, fit a thread's scratch.
+ */
 bool tile_fits(const struct move *move);
 
-/* Whether borders are put around rows that are long enough for it. */
+/* Returns whether borders are put around rows that are long enough for it. */
 bool tile_borders_are_cheap(const struct move *move);
 
-/* scratch: this thread's. */
-void tile_run(const struct move *move, const struct tile_box *box, struct cpu_scratch *scratch);
+/* Runs a box tile by tile. scratch is this thread's. */
+void tile_run(const struct move *move, const struct move_box *box, struct cpu_scratch *scratch);
 
 #endif

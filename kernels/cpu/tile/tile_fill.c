@@ -1,10 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chooses the way of a tile, and runs the loops around it. */
+/* Chooses the way of a tile, and runs the loops around it.
+ *
+ * A choice begins with the dimensions of the tile. Ways take those that they move at a time, into tables; the
+ * others become loops around the way. Each choose_* sets the way and takes its dimensions, or leaves the
+ * choice as it is and returns false. Panels and pixels are for units of 1, 2, 4, 8 or 16 bytes that are
+ * contiguous in different dimensions of the source and of the image.
+ */
 #include "tile_fill.h"
 
 #include <math.h>
 #include <string.h>
 
+#include "kernels/cpu/isa/isa.h"
 #include "proto/arithmetic.h"
 
 /* Panels of smaller units than this many bytes are faster packed than direct: a line of theirs is spread over
@@ -16,19 +23,34 @@
 /* So are those whose rows are shorter. */
 #define DIRECT_ROW CPU_LINE
 
+/* Unit by unit it takes about so many instructions for 16 bytes. */
+#define TILE_UNITS_COST 40.0
+
+/* The dimensions of a tile while its way is chosen. Those that the way takes are marked; the others become
+ * loops around it. */
+struct tile_choice {
+	struct tile_fill *fill;
+	bool direct;
+	int n;
+	uint64_t taken;
+	int64_t used; /* rows of a panel that are no gaps */
+	struct tile_dim dim[TILE_DIMS];
+};
+
 /* ---- Dimensions ------------------------------------------------------------------------------------- */
 
-bool choice_is_taken(const struct tile_choice *choice, int d)
+static bool choice_is_taken(const struct tile_choice *choice, int d)
 {
 	return choice->taken >> d & 1;
 }
 
-void choice_take(struct tile_choice *choice, int d)
+static void choice_take(struct tile_choice *choice, int d)
 {
 	choice->taken |= UINT64_C(1) << d;
 }
 
-int choice_find_image(const struct tile_choice *choice, int64_t stride)
+/* Returns the dimension of that stride in the image that is not taken, or -1. */
+static int choice_find_image(const struct tile_choice *choice, int64_t stride)
 {
 	for (int d = 0; d < choice->n; d++)
 		if (!choice_is_taken(choice, d) && choice->dim[d].image == stride)
@@ -36,7 +58,8 @@ int choice_find_image(const struct tile_choice *choice, int64_t stride)
 	return -1;
 }
 
-int choice_find_src(const struct tile_choice *choice, int64_t stride)
+/* Returns the dimension of that stride, of either sign, in the source that is not taken, or -1. */
+static int choice_find_src(const struct tile_choice *choice, int64_t stride)
 {
 	for (int d = 0; d < choice->n; d++)
 		if (!choice_is_taken(choice, d) && magnitude_i64(choice->dim[d].packed) == stride)
@@ -44,7 +67,9 @@ int choice_find_src(const struct tile_choice *choice, int64_t stride)
 	return -1;
 }
 
-bool choice_shorten(struct tile_choice *choice, int d, int64_t most)
+/* Makes dimension d at most `most` long, which it may be already, by cutting it in two; the other part
+ * follows it. Returns false if it has no such divisor. */
+static bool choice_shorten(struct tile_choice *choice, int d, int64_t most)
 {
 	struct tile_dim *dim = &choice->dim[d];
 	if (dim->n <= most)
@@ -63,11 +88,533 @@ bool choice_shorten(struct tile_choice *choice, int d, int64_t most)
 	return true;
 }
 
-void choice_extend(int64_t *table, int64_t have, int64_t n, int64_t stride)
+/* Multiplies the `have` offsets of a table by a dimension. */
+static void choice_extend(int64_t *table, int64_t have, int64_t n, int64_t stride)
 {
 	for (int64_t i = 1; i < n; i++)
 		for (int64_t j = 0; j < have; j++)
 			table[i * have + j] = table[j] + i * stride;
+}
+
+/* ---- Panels and pixels ------------------------------------------------------------------------------ */
+
+/* Smaller panels are faster unit by unit, many of them by one table. Not measured apart. */
+#define PANEL_LEAST 256 /* bytes */
+
+/* Rows of a panel, with those of gaps, to those that there are, at most. Not measured. */
+#define ROW_GAPS 4
+
+/* Instructions for 16 bytes of pixels that need no room, to bring them together. */
+#define MERGE_COST 6
+
+/* Few rows or columns cost so many times their part of the squares and of their copies: in the cache of a Zen
+ * 3, where 16 bytes of a panel of bytes, whose cost is 6, take 0.8 ns, 3 to 15 rows 12.3 to 3.2, in long
+ * columns 8.5 to 2.2; 6 to 15 columns 8.6 to 3.5. */
+#define FEW_TIMES 2.2
+
+/* Rows of few columns that are transposed at a time. */
+#define BLOCK_ROWS 64
+
+static void begin_tables(struct tile_choice *choice)
+{
+	struct tile_fill *fill = choice->fill;
+	fill->rows = fill->cols = 1;
+	fill->shift = 0;
+	fill->image[0] = fill->src[0] = 0;
+	choice->used = 1;
+}
+
+/* The dimension that goes on with rows in the source, across a gap if may_skip; -1: none. */
+static int find_row(const struct tile_choice *choice, bool may_skip)
+{
+	const struct tile_fill *fill = choice->fill;
+	int64_t run = fill->rows * fill->unit, most = ROW_GAPS * choice->used * fill->unit;
+	int ret = choice_find_src(choice, run);
+	if (ret >= 0 && choice->dim[ret].image != fill->unit)
+		return ret;
+	ret = -1;
+	for (int d = 0; d < choice->n && may_skip; d++) {
+		int64_t stride = magnitude_i64(choice->dim[d].packed);
+		if (!choice_is_taken(choice, d) && choice->dim[d].image != fill->unit && stride > run &&
+		    stride <= most && stride % fill->unit == 0) {
+			most = stride;
+			ret = d;
+		}
+	}
+	return ret;
+}
+
+/* Goes on with rows where they end in the source, up to `enough` and to `most` at most, but not into the
+ * dimension in which the image is contiguous. Rows in a gap lie where the next one after it does, which is
+ * written later. */
+static void extend_rows(struct tile_choice *choice, int64_t enough, int64_t most, bool may_skip)
+{
+	struct tile_fill *fill = choice->fill;
+	while (fill->rows < enough) {
+		int d = find_row(choice, may_skip);
+		if (d < 0)
+			return;
+		int64_t pitch = magnitude_i64(choice->dim[d].packed) / fill->unit, have = fill->rows;
+		if (!choice_shorten(choice, d, (most - have) / pitch + 1))
+			return;
+		const struct tile_dim *dim = &choice->dim[d];
+		int64_t back = dim->packed < 0 ? dim->n - 1 : 0; /* it runs backwards: from its end */
+		int64_t step = back ? -dim->image : dim->image;
+		fill->shift += back * dim->packed;
+		for (int64_t r = 0; r < have; r++)
+			fill->image[r] += back * dim->image;
+		for (int64_t r = have; r < pitch; r++)
+			fill->image[r] = fill->image[0] + step;
+		fill->rows = have + (dim->n - 1) * pitch;
+		for (int64_t r = pitch; r < fill->rows; r++)
+			fill->image[r] = fill->image[r - pitch] + step;
+		choice->used *= dim->n;
+		choice_take(choice, d);
+	}
+}
+
+/* Does the same for columns, where they end in the image. */
+static void extend_cols(struct tile_choice *choice, int64_t enough, int64_t most)
+{
+	struct tile_fill *fill = choice->fill;
+	while (fill->cols < enough) {
+		int d = choice_find_image(choice, fill->cols * fill->unit);
+		if (d < 0 || magnitude_i64(choice->dim[d].packed) == fill->unit ||
+		    !choice_shorten(choice, d, most / fill->cols))
+			return;
+		const struct tile_dim *dim = &choice->dim[d];
+		choice_extend(fill->src, fill->cols, dim->n, dim->packed);
+		fill->cols *= dim->n;
+		choice_take(choice, d);
+	}
+}
+
+/* Rows first, as many as a tile of short elements has or a line of long ones, then columns, then whatever
+ * rows are left: what both could have goes to the side that lacks it. */
+static void choose_tables(struct tile_choice *choice)
+{
+	struct tile_fill *fill = choice->fill;
+	begin_tables(choice);
+	extend_rows(choice, (fill->unit <= 2 ? 16 : CPU_LINE) / fill->unit, TILE_TABLE, false);
+	extend_cols(choice, TILE_TABLE, TILE_TABLE);
+	extend_rows(choice, TILE_TABLE, TILE_TABLE, false);
+}
+
+/* Columns first, as many as a square has, then rows across what of the source lies between them: it is
+ * cropped, or belongs to the columns. */
+static void choose_tables_with_gaps(struct tile_choice *choice)
+{
+	struct tile_fill *fill = choice->fill;
+	int64_t least = 16 / fill->unit;
+	begin_tables(choice);
+	extend_cols(choice, least, TILE_TABLE);
+	extend_rows(choice, 2 * least, TILE_TABLE, true);
+	extend_cols(choice, TILE_TABLE, TILE_TABLE);
+	extend_rows(choice, TILE_TABLE, TILE_TABLE, false);
+}
+
+/* Instructions for 16 bytes, about: to read and write them, and the rounds of interleaving. */
+static double panel_cost(int64_t unit)
+{
+	return 6 - __builtin_ctzll((uint64_t)unit);
+}
+
+/* false: it has no whole square, or hardly more. */
+static bool take_panel(struct tile_choice *choice)
+{
+	struct tile_fill *fill = choice->fill;
+	int64_t least = 16 / fill->unit;
+	if (fill->rows < least || fill->cols < least || fill->rows * fill->cols * fill->unit < PANEL_LEAST)
+		return false;
+	double squares = (double)(divide_up_i64(fill->rows, least) * divide_up_i64(fill->cols, least));
+	fill->way = TILE_PANEL;
+	fill->cost =
+	    panel_cost(fill->unit) * squares * (double)(least * least) / (double)(choice->used * fill->cols);
+	return true;
+}
+
+/* Where squares overlap or have gaps this much, another way may be faster. */
+#define PANEL_WASTE 1.5
+
+static bool choose_panel(struct tile_choice *choice)
+{
+	struct tile_fill *fill = choice->fill;
+	struct tile_choice before = *choice;
+	choose_tables(choice);
+	bool is_panel = take_panel(choice);
+	double cost = is_panel ? fill->cost : HUGE_VAL;
+	if (cost <= PANEL_WASTE * panel_cost(fill->unit))
+		return true;
+	*choice = before;
+	if (!choice->direct) {
+		choose_tables_with_gaps(choice);
+		if (take_panel(choice) && fill->cost < cost)
+			return true;
+		*choice = before;
+	}
+	if (!is_panel)
+		return false;
+	choose_tables(choice);
+	return take_panel(choice);
+}
+
+/* Returns whether hardly anything is faster. */
+static bool panel_is_full(const struct tile_fill *fill)
+{
+	return fill->cost <= PANEL_WASTE * panel_cost(fill->unit);
+}
+
+static bool choose_few(struct tile_choice *choice)
+{
+	struct tile_fill *fill = choice->fill;
+	struct tile_choice before = *choice;
+	int64_t least = 16 / fill->unit;
+	choose_tables(choice);
+	fill->way = fill->rows < least ? TILE_FEW_ROWS : TILE_FEW_COLS;
+	for (int64_t c = fill->cols; c < least; c++)
+		fill->src[c] = fill->src[0];
+	if ((fill->rows < least) == (fill->cols < least)) {
+		*choice = before;
+		return false;
+	}
+	/* The rows or columns that there are cost as much as a whole square, and their copy. */
+	if (fill->way == TILE_FEW_ROWS)
+		fill->cost = panel_cost(fill->unit) * (double)least / (double)fill->rows + 2;
+	else
+		fill->cost = panel_cost(fill->unit) * (double)least / (double)fill->cols +
+		             64 / (double)(fill->cols * fill->unit);
+	fill->cost *= FEW_TIMES;
+	return true;
+}
+
+double pixel_cost(int64_t bytes, double full)
+{
+	int64_t room = 1;
+	while (room < bytes)
+		room *= 2;
+	return full * (double)room / (double)bytes;
+}
+
+static bool choose_split(struct tile_choice *choice)
+{
+	struct tile_fill *fill = choice->fill;
+	int64_t unit = fill->unit;
+	begin_tables(choice);
+	extend_rows(choice, 16 / unit, 16 / unit, false);
+	int col = choice_find_image(choice, unit);
+	const struct tile_dim *c = &choice->dim[col];
+	if (fill->rows < 2 || c->packed != fill->rows * unit || c->n < CPU_LINE / unit)
+		return false;
+	fill->way = TILE_SPLIT;
+	fill->cols = c->n;
+	fill->cost = pixel_cost(fill->rows * unit, TILE_SPLIT_COST);
+	choice_take(choice, col);
+	return true;
+}
+
+static bool choose_merge(struct tile_choice *choice)
+{
+	struct tile_fill *fill = choice->fill;
+	int64_t unit = fill->unit;
+	begin_tables(choice);
+	extend_cols(choice, 16 / unit, 16 / unit);
+	int row = choice_find_src(choice, unit);
+	const struct tile_dim *r = &choice->dim[row];
+	if (fill->cols < 2 || r->image != fill->cols * unit || r->packed < 0 || r->n < CPU_LINE / unit)
+		return false;
+	fill->way = TILE_MERGE;
+	fill->rows = r->n;
+	fill->cost = pixel_cost(fill->cols * unit, MERGE_COST);
+	choice_take(choice, row);
+	return true;
+}
+
+static bool choose_pixels(struct tile_choice *choice)
+{
+	struct tile_choice before = *choice;
+	if (choice->fill->unit == 16)
+		return false;
+	if (choose_split(choice))
+		return true;
+	*choice = before;
+	if (choose_merge(choice))
+		return true;
+	*choice = before;
+	return false;
+}
+
+/* ---- Few rows or columns ---------------------------------------------------------------------------- */
+
+/* Whole tiles by way of a block; from there those rows that there are. */
+static void few_rows_run(const struct tile_fill *fill, char *image, const char *src, struct cpu_fetch *fetch)
+{
+	int shift = __builtin_ctzll((uint64_t)fill->unit);
+	int64_t unit = fill->unit, row[16];
+	int64_t wide = fill->cols * unit >= CPU_LINE ? CPU_LINE / unit : 16 / unit;
+	char block[16 * CPU_LINE] __attribute__((aligned(CPU_LINE)));
+	for (int64_t r = 0; r < 16 / unit; r++)
+		row[r] = r * CPU_LINE;
+	for (int64_t c = 0; c < fill->cols; c += wide) {
+		int64_t from = min_i64(c, fill->cols - wide);
+		fill->isa->panel[shift](block, row, src, fill->src + from, 16 / unit, wide, fetch);
+		for (int64_t r = 0; r < fill->rows; r++) {
+			char *to = image + fill->image[r] + from * unit;
+			if (wide * unit == CPU_LINE)
+				memcpy(to, block + r * CPU_LINE, CPU_LINE);
+			else
+				memcpy(to, block + r * CPU_LINE, 16);
+		}
+	}
+}
+
+/* The n bytes that there are of rows of a block, by two moves of one size that may overlap. */
+#define DEFINE_PUT(size)                                                                                    \
+	static void put_##size(char *image, const int64_t *row, const char *block, int64_t rows, int64_t n) \
+	{                                                                                                   \
+		for (int64_t r = 0; r < rows; r++, block += 16) {                                           \
+			char a[size], b[size];                                                              \
+			memcpy(a, block, size);                                                             \
+			memcpy(b, block + n - (size), size);                                                \
+			memcpy(image + row[r], a, size);                                                    \
+			memcpy(image + row[r] + n - (size), b, size);                                       \
+		}                                                                                           \
+	}
+DEFINE_PUT(1)
+DEFINE_PUT(2)
+DEFINE_PUT(4)
+DEFINE_PUT(8)
+
+static void few_cols_run(const struct tile_fill *fill, char *image, const char *src, struct cpu_fetch *fetch)
+{
+	int shift = __builtin_ctzll((uint64_t)fill->unit);
+	int64_t unit = fill->unit, n = fill->cols * unit, least = 16 / unit, row[BLOCK_ROWS];
+	char block[BLOCK_ROWS * 16] __attribute__((aligned(CPU_LINE)));
+	for (int64_t r = 0; r < BLOCK_ROWS; r++)
+		row[r] = r * 16;
+	for (int64_t r = 0; r < fill->rows; r += BLOCK_ROWS) {
+		int64_t from = min_i64(r, fill->rows - least);
+		int64_t rows = min_i64(BLOCK_ROWS, fill->rows - from);
+		fill->isa->panel[shift](block, row, src + from * unit, fill->src, rows, least, fetch);
+		(n < 2   ? put_1
+		 : n < 4 ? put_2
+		 : n < 8 ? put_4
+		         : put_8)(image, fill->image + from, block, rows, n);
+	}
+}
+
+/* ---- Tables ----------------------------------------------------------------------------------------- */
+
+/* Dense tables of fewer units cost more in calls than a second table does. */
+#define DENSE_LEAST 32
+
+/* Shuffles of fewer bytes cost more in calls, too. */
+#define SHUFFLE_LEAST 64
+
+/* Takes dimensions into a table of at most `most` units, innermost first; dense: only such in which the image
+ * is contiguous. Gives the units. */
+static int64_t take_units(struct tile_choice *choice, bool dense, int64_t most)
+{
+	struct tile_fill *fill = choice->fill;
+	int64_t n = 1;
+	fill->shift = 0;
+	fill->at[0] = 0;
+	fill->image[0] = 0;
+	for (int d = 0; d < choice->n; d++) {
+		if (choice_is_taken(choice, d))
+			continue;
+		if ((dense && choice->dim[d].image != n * fill->unit) || !choice_shorten(choice, d, most / n))
+			break;
+		const struct tile_dim *dim = &choice->dim[d];
+		int64_t back = dim->packed < 0 ? (dim->n - 1) * -dim->packed : 0;
+		fill->shift -= back;
+		for (int64_t i = 0; i < n; i++)
+			fill->at[i] += (uint32_t)back;
+		for (int64_t i = 1; i < dim->n; i++)
+			for (int64_t j = 0; j < n; j++)
+				fill->at[i * n + j] = (uint32_t)(fill->at[j] + i * dim->packed);
+		if (!dense)
+			choice_extend(fill->image, n, dim->n, dim->image);
+		n *= dim->n;
+		choice_take(choice, d);
+	}
+	return n;
+}
+
+/* ---- Shuffles --------------------------------------------------------------------------------------- */
+
+int64_t shuffle_windows(const uint32_t *at, int64_t unit, int64_t from, int64_t most,
+                        struct cpu_shuffle_step *step)
+{
+	int64_t n = 0;
+	uint32_t place[16], open = 0;
+	for (int64_t b = 0; b < 16; b++) {
+		uint32_t start = at[(from + b) / unit];
+		place[b] = start + (uint32_t)((from + b) % unit);
+		open |= (uint32_t)(start != SHUFFLE_FILL) << b;
+	}
+	for (; open && n < most; n++) {
+		uint32_t low = UINT32_MAX;
+		for (int b = 0; b < 16; b++)
+			if (open >> b & 1 && place[b] < low)
+				low = place[b];
+		step[n].offset = low;
+		for (int b = 0; b < 16; b++) {
+			bool is_in = open >> b & 1 && place[b] - low < 16;
+			step[n].mask[b] = is_in ? (uint8_t)(place[b] - low) : 0x80;
+			open &= ~((uint32_t)is_in << b);
+		}
+	}
+	return open ? most + 1 : n;
+}
+
+void shuffle_add_windows(struct cpu_shuffle_step *step, int64_t n, int64_t windows)
+{
+	for (; n < windows; n++) {
+		step[n].offset = n ? step->offset : 0;
+		memset(step[n].mask, 0x80, sizeof(step[n].mask));
+	}
+}
+
+/* Windows that take as long as unit by unit, about. */
+static int64_t most_windows(int64_t unit)
+{
+	return unit == 1 ? 9 : unit == 2 ? 6 : unit < 8 ? 4 : 2;
+}
+
+/* In the cache of a Zen 3, ns for 16 bytes: 0.7 by one window, 1.4 by two, 2.4 by four, 4.8 by eight; panels
+ * of bytes, whose cost is 6, 0.8. */
+static double shuffle_cost(int64_t windows)
+{
+	return 5 * (double)windows;
+}
+
+static bool try_shuffle(struct tile_choice *choice, int64_t most_units, double most_cost)
+{
+	struct tile_fill *fill = choice->fill;
+	struct tile_choice before = *choice;
+	struct cpu_shuffle_step step[16];
+	int64_t bytes = take_units(choice, true, most_units) * fill->unit;
+	int64_t most = most_windows(fill->unit), windows = 1, n = divide_up_i64(bytes, 16);
+	while (most > 0 && shuffle_cost(most) > most_cost)
+		most--;
+	for (int64_t i = 0; bytes >= SHUFFLE_LEAST && i < n && windows <= most && windows * n <= TILE_STEPS;
+	     i++)
+		windows = max_i64(
+		    windows, shuffle_windows(fill->at, fill->unit, min_i64(i * 16, bytes - 16), most, step));
+	if (bytes < SHUFFLE_LEAST || windows > most || windows * n > TILE_STEPS) {
+		*choice = before;
+		return false;
+	}
+	for (int64_t i = 0; i < n; i++) {
+		struct cpu_shuffle_step *to = fill->step + i * windows;
+		shuffle_add_windows(
+		    to, shuffle_windows(fill->at, fill->unit, min_i64(i * 16, bytes - 16), most, to),
+		    windows);
+	}
+	fill->way = TILE_SHUFFLE;
+	fill->windows = windows;
+	fill->cost = shuffle_cost(windows);
+	fill->cols = bytes / fill->unit;
+	return true;
+}
+
+/* A shuffle that costs more than `most` is not chosen. */
+static bool choose_shuffle(struct tile_choice *choice, double most)
+{
+	int64_t unit = choice->fill->unit;
+	return unit < 16 &&
+	       (try_shuffle(choice, TILE_TABLE, most) || try_shuffle(choice, TILE_TABLE / 2 / unit, most));
+}
+
+/* ---- Unit by unit ----------------------------------------------------------------------------------- */
+
+static void choose_table(struct tile_choice *choice)
+{
+	struct tile_fill *fill = choice->fill;
+	struct tile_choice before = *choice;
+	fill->way = TILE_DENSE;
+	fill->cost = TILE_UNITS_COST / (double)fill->unit;
+	fill->cols = take_units(choice, true, TILE_TABLE);
+	if (fill->cols >= DENSE_LEAST)
+		return;
+	*choice = before;
+	fill->way = TILE_SPARSE;
+	fill->cost = 1.5 * TILE_UNITS_COST / (double)fill->unit;
+	fill->cols = take_units(choice, false, TILE_TABLE);
+}
+
+/* size: bytes that are moved of a unit, or more: what is written too much is written over by the next unit,
+ * or lies between the image's rows. */
+#define DEFINE_TABLE(name, unit, size)                                                        \
+	static void dense_##name(const struct tile_fill *fill, char *image, const char *src)  \
+	{                                                                                     \
+		const uint32_t *at = fill->at;                                                \
+		int64_t n = fill->cols, step = unit;                                          \
+		for (int64_t i = 0; i < n; i++, image += step)                                \
+			memcpy(image, src + at[i], size);                                     \
+	}                                                                                     \
+	static void sparse_##name(const struct tile_fill *fill, char *image, const char *src) \
+	{                                                                                     \
+		const uint32_t *at = fill->at;                                                \
+		const int64_t *to = fill->image;                                              \
+		int64_t n = fill->cols;                                                       \
+		for (int64_t i = 0; i < n; i++)                                               \
+			memcpy(image + to[i], src + at[i], size);                             \
+	}
+DEFINE_TABLE(1, 1, 1)
+DEFINE_TABLE(2, 2, 2)
+DEFINE_TABLE(4, 4, 4)
+DEFINE_TABLE(8, 8, 8)
+DEFINE_TABLE(16, 16, 16)
+DEFINE_TABLE(most_16, fill->unit, 16)
+DEFINE_TABLE(most_32, fill->unit, 32)
+DEFINE_TABLE(most_64, fill->unit, 64)
+
+static void dense_exact(const struct tile_fill *fill, char *image, const char *src)
+{
+	for (int64_t i = 0; i < fill->cols; i++)
+		copy_short(image + i * fill->unit, src + fill->at[i], (uint32_t)fill->unit);
+}
+
+static void sparse_exact(const struct tile_fill *fill, char *image, const char *src)
+{
+	for (int64_t i = 0; i < fill->cols; i++)
+		copy_short(image + fill->image[i], src + fill->at[i], (uint32_t)fill->unit);
+}
+
+typedef void table_fn(const struct tile_fill *fill, char *image, const char *src);
+
+static table_fn *table_of(const struct tile_fill *fill)
+{
+#define EITHER(name) (fill->way == TILE_DENSE ? dense_##name : sparse_##name)
+	switch (fill->unit) {
+	case 1:
+		return EITHER(1);
+	case 2:
+		return EITHER(2);
+	case 4:
+		return EITHER(4);
+	case 8:
+		return EITHER(8);
+	case 16:
+		return EITHER(16);
+	default:
+		break;
+	}
+	if (fill->exact)
+		return EITHER(exact);
+	return fill->unit < 16 ? EITHER(most_16) : fill->unit <= 32 ? EITHER(most_32) : EITHER(most_64);
+#undef EITHER
+}
+
+static void table_run(const struct tile_fill *fill, char *image, const char *src)
+{
+	if (fill->way == TILE_SHUFFLE)
+		fill->isa->shuffle(
+		    image, src,
+		    &(struct cpu_shuffle){ fill->cols * fill->unit, fill->windows, fill->step, NULL });
+	else
+		table_of(fill)(fill, image, src);
 }
 
 /* ---- The choice ------------------------------------------------------------------------------------- */

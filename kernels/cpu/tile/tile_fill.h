@@ -46,100 +46,63 @@ enum tile_way {
 	TILE_RUNS,
 };
 
-/* For tiles of the same extents; large. */
+/* A fill serves all tiles of the same extents. It is large. */
 struct tile_fill {
 	const struct cpu_isa *isa;
 	enum tile_way way;
-	bool exact;         /* nothing is written past a unit, not even what is written over later */
-	int64_t unit;       /* bytes */
-	int64_t rows, cols; /* of a table: units, in cols */
-	double cost;        /* instructions for 16 bytes of the image, about */
-	int64_t shift;      /* bytes from the tile's first element to where the way begins in the source */
-	int64_t windows;    /* of a shuffle, for each 16 bytes */
-	int n_outer;        /* loops around the way, innermost first */
+	bool exact;   /* Nothing is written past a unit, not even bytes that are overwritten later. */
+	int64_t unit; /* bytes */
+	/* Rows and columns of the way; ways by a table of units count these in cols. */
+	int64_t rows, cols;
+	double cost;     /* about how many instructions 16 bytes of the image take */
+	int64_t shift;   /* bytes from the tile's first element to where the way begins in the source */
+	int64_t windows; /* windows of a shuffle for each 16 bytes */
+	int n_outer;     /* loops around the way, innermost first */
 	struct tile_dim outer[TILE_DIMS];
-	int64_t image[TILE_TABLE]; /* offsets of rows; of units, where sparse */
+	int64_t image[TILE_TABLE]; /* offsets of rows in the image, or of units if the way is sparse */
 	int64_t src[TILE_TABLE];   /* offsets of columns */
 	uint32_t at[TILE_TABLE];   /* offsets of units in what is packed */
 	struct cpu_shuffle_step step[TILE_STEPS];
 };
 
-/* What there is to fill; dim is ordered by image stride, smallest first. All extents are above 1, all strides
- * of the image positive. */
+/* Describes the tile to fill. dim is ordered by image stride, smallest first. All extents are above 1, and
+ * all strides of the image positive. */
 struct tile_shape {
 	const struct cpu_isa *isa;
 	int64_t element;
 	bool exact;
-	bool direct; /* from the source: only ways that read it in long runs, and nothing past an element */
+	/* The tile is filled from the source, only by ways that read it in long runs, and nothing is read
+	 * past an element. */
+	bool direct;
 	int n;
 	struct tile_dim dim[TENSOR_MAX_RANK];
 };
 
-/* false: no way is direct. */
+/* Returns false if no way is direct. */
 bool tile_fill_init(struct tile_fill *ret, const struct tile_shape *shape);
 
-/* src: the tile's first element, in the source if the way is direct, else packed, with 64 bytes behind that
- * may be read. Meanwhile a direct way fetches lines from `next`, where the next tile begins or which is NULL,
- * and another one those that fetch names. */
+/* src is the tile's first element: in the source if the way is direct, else packed, with 64 bytes behind that
+ * may be read. Meanwhile a direct way fetches lines from `next`, where the next tile begins, which may be
+ * NULL, and any other way fetches the lines that `fetch` names. */
 void tile_fill_run(const struct tile_fill *fill, char *image, const char *src, const char *next,
                    struct cpu_fetch *fetch);
 
-/* ---- How a way is chosen: shared by the files that know a way each ------------------------------------- */
+/* ---- For stages before and after a fill (tile_stages.h) --------------------------------------------- */
 
-/* The dimensions of a tile while its way is chosen. Those that the way takes are marked; the others become
- * loops around it. */
-struct tile_choice {
-	struct tile_fill *fill;
-	bool direct;
-	int n;
-	uint64_t taken;
-	int64_t used; /* rows of a panel that are no gaps */
-	struct tile_dim dim[TILE_DIMS];
-};
-
-bool choice_is_taken(const struct tile_choice *choice, int d);
-void choice_take(struct tile_choice *choice, int d);
-
-/* The dimension of that stride that is not taken; -1: none. */
-int choice_find_image(const struct tile_choice *choice, int64_t stride);
-int choice_find_src(const struct tile_choice *choice, int64_t stride); /* of either sign */
-
-/* Makes dimension d at most `most` long, which it may be already, by cutting it in two; the other part
- * follows it. false: it has no such divisor. */
-bool choice_shorten(struct tile_choice *choice, int d, int64_t most);
-
-/* Multiplies the `have` offsets of a table by a dimension. */
-void choice_extend(int64_t *table, int64_t have, int64_t n, int64_t stride);
-
-/* The windows of the 16 bytes from byte `from` of units that lie at `at`; most + 1 when there are more. Units
- * at SHUFFLE_FILL are in no window. */
+/* Finds the windows of the 16 bytes from byte `from` of units that lie at `at`, and returns how many there
+ * are, or most + 1 if there are more. Units at SHUFFLE_FILL are in no window. */
 #define SHUFFLE_FILL UINT32_MAX
 int64_t shuffle_windows(const uint32_t *at, int64_t unit, int64_t from, int64_t most,
                         struct cpu_shuffle_step *step);
 
-/* Windows from the n-th on that have nothing. */
+/* Adds empty windows from the n-th on, so that there are `windows` in all. */
 void shuffle_add_windows(struct cpu_shuffle_step *step, int64_t n, int64_t windows);
 
-/* Instructions for 16 bytes, about: unit by unit, and of pixels that need no room, to take them apart. */
-#define TILE_UNITS_COST 40.0
+/* Taking pixels apart that need no room takes about so many instructions for 16 bytes. */
 #define TILE_SPLIT_COST 5.0
 
 /* Returns the cost of pixels of so many bytes, which take the next power of two; `full` is the cost of those
  * that take all of that. */
 double pixel_cost(int64_t bytes, double full);
-
-/* Each sets the way and takes its dimensions, or leaves the choice as it is and returns false. Panels and
- * pixels are for units of 1, 2, 4, 8 or 16 bytes that are contiguous in different dimensions of the source
- * and of the image. A shuffle that costs more than `most` is not chosen. */
-bool choose_panel(struct tile_choice *choice);
-bool panel_is_full(const struct tile_fill *fill); /* hardly anything is faster */
-bool choose_few(struct tile_choice *choice);
-bool choose_pixels(struct tile_choice *choice);
-bool choose_shuffle(struct tile_choice *choice, double most);
-void choose_table(struct tile_choice *choice);
-
-void few_rows_run(const struct tile_fill *fill, char *image, const char *src, struct cpu_fetch *fetch);
-void few_cols_run(const struct tile_fill *fill, char *image, const char *src, struct cpu_fetch *fetch);
-void table_run(const struct tile_fill *fill, char *image, const char *src);
 
 #endif

@@ -113,19 +113,21 @@ struct strided_args {
 /* Blocks by a list of their numbers, layer after layer: as struct engine_blocks. Addresses are the device's.
  * dst and src of the move are the first block's of the first layer. */
 struct block_list {
-	uint64_t index;      /* n entries; 0: enclosed */
+	uint64_t index;      /* n entries; 0: enclosed, one number each */
 	uint64_t dst_layers; /* int64_t, bytes, one a layer; 0: layer_step apart */
 	uint64_t src_layers;
 	uint64_t dst_layer_step;
 	uint64_t src_layer_step;
 	uint64_t dst_step;
 	uint64_t src_step;
-	uint64_t limit;
+	uint64_t limit;     /* blocks of the indexed side, of src with pairs */
+	uint64_t dst_limit; /* blocks of dst with pairs */
 	uint64_t
-	    counts; /* two uint64_t that entries of -1 and those beyond the limit are added to; 0: none */
-	uint32_t entry_bytes;    /* in memory 4 or 8, signed; enclosed 2 or 4, unsigned, none of them being
+	    counts; /* two uint64_t that entries with a -1 and those beyond a limit are added to; 0: none */
+	uint32_t number_bytes;   /* in memory 4 or 8, signed; enclosed 2 or 4, unsigned, none of them being
 	                            beyond the limit */
-	uint32_t scatter;        /* the list is the destination's */
+	uint16_t scatter;        /* the list is the destination's */
+	uint16_t pairs;          /* 1: an entry is a block of src and one of dst; scatter is then 0 */
 	struct divisor by_slots; /* of one block; n 0: there is no list */
 	struct divisor by_n;
 };

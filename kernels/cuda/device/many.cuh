@@ -58,12 +58,17 @@ struct list_item {
 	bool there; /* else the entry names none, and nothing is to be done */
 };
 
-/* Entry i of a list in memory, read once. */
+/* Number i of a list in memory, read once. */
 struct entries_in_memory {
 	DEVICE_MEMBER int64_t at(const block_list &list, uint64_t i) const
 	{
-		return list.entry_bytes == 8 ? global_read_once((const int64_t *)list.index + i)
-		                             : global_read_once((const int32_t *)list.index + i);
+		return list.number_bytes == 8 ? global_read_once((const int64_t *)list.index + i)
+		                              : global_read_once((const int32_t *)list.index + i);
+	}
+
+	DEVICE_MEMBER bool are_pairs(const block_list &list) const
+	{
+		return list.pairs;
 	}
 };
 
@@ -73,25 +78,34 @@ struct entries_enclosed {
 
 	DEVICE_MEMBER int64_t at(const block_list &list, uint64_t i) const
 	{
-		return list.entry_bytes == 2 ? ((const uint16_t *)bytes)[i] : ((const uint32_t *)bytes)[i];
+		return list.number_bytes == 2 ? ((const uint16_t *)bytes)[i] : ((const uint32_t *)bytes)[i];
+	}
+
+	DEVICE_MEMBER bool are_pairs(const block_list &) const
+	{
+		return false;
 	}
 };
 
-/* The block that a slot is in; number becomes the slot's in it. The entry is read once; counts: by this
+/* The blocks that a slot is in; number becomes the slot's in them. The entry is read once; counts: by this
  * thread, when it is the block's first slot. */
 template <typename ENTRIES>
 DEVICE list_item find_item(const block_list &list, const ENTRIES &entries, uint64_t &number, bool counts)
 {
 	const uint64_t item = divide_by(number, &list.by_slots), layer = divide_by(item, &list.by_n);
 	const uint64_t i = item - layer * list.by_n.n;
-	const int64_t entry = entries.at(list, i);
+	const bool pairs = entries.are_pairs(list);
+	const int64_t entry = entries.at(list, pairs ? 2 * i : i);
+	const int64_t other = pairs ? entries.at(list, 2 * i + 1) : (int64_t)i;
 
 	number -= item * list.by_slots.n;
-	const bool there = entry >= 0 && (uint64_t)entry < list.limit;
+	const bool there = entry >= 0 && (uint64_t)entry < list.limit &&
+	                   (!pairs || (other >= 0 && (uint64_t)other < list.dst_limit));
 
 	if (!there && counts && list.counts && number == 0 && layer == 0)
-		global_add((uint64_t *)list.counts + (entry != -1), 1);
-	return { list.scatter ? (uint64_t)entry : i, list.scatter ? i : (uint64_t)entry, layer, there };
+		global_add((uint64_t *)list.counts + (entry != -1 && other != -1), 1);
+	return { (uint64_t)(list.scatter ? entry : other), (uint64_t)(list.scatter ? other : entry), layer,
+		 there };
 }
 
 template <typename ENTRIES>

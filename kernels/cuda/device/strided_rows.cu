@@ -139,15 +139,17 @@ DEVICE void copy_rest(const strided_args &args, const row_place &place, uint32_t
 	copy_elements<E, MODES>(args, place, rotation, first, last);
 }
 
+/* Both sides are aligned to an element, and so the phase is a multiple of E: wide elements need few of the
+ * copies. */
 template <int E, int STEP> DEVICE void copy_part(const row_part &part)
 {
-	if (part.phase == 0)
+	if (E == 16 || part.phase == 0)
 		copy_chunks<E, -1, STEP>(part);
-	else if (part.phase < 4)
+	else if (E < 4 && part.phase < 4)
 		copy_chunks<E, 0, STEP>(part);
-	else if (part.phase < 8)
+	else if (E < 8 && part.phase < 8)
 		copy_chunks<E, 1, STEP>(part);
-	else if (part.phase < 12)
+	else if (E == 8 || part.phase < 12)
 		copy_chunks<E, 2, STEP>(part);
 	else
 		copy_chunks<E, 3, STEP>(part);

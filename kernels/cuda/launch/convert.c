@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Fills the arguments of the kernels that convert, and chooses the shape of their launches. */
-#include "convert.h"
+#include "launch.h"
 
 #include <assert.h>
 #include <math.h>
@@ -10,7 +10,7 @@
 #include "kernels/cuda/memory/memory.h"
 #include "kernels/cuda/strategy/tuning.h"
 #include "kernels/engine.h"
-#include "kernels/transform/conversion.h"
+#include "kernels/transform/transform.h"
 #include "proto/arithmetic.h"
 
 static_assert(sizeof(struct amax_args) <= 4096, "more takes longer to launch");

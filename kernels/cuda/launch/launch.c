@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A launch gets its number of blocks and its attributes here, and a transform is launched by its plan's
- * strategy. */
+ * strategy; so are many moves at once, runs of bytes, and blocks of a list and their borders. */
 #include "launch.h"
 
 #include <assert.h>
+#include <endian.h>
+#include <string.h>
 
-#include "kernels/cuda/device/args.h"
-#include "kernels/cuda/driver/device.h"
 #include "kernels/cuda/strategy/strategy.h"
 #include "kernels/cuda/strategy/tuning.h"
-#include "strided_args.h"
 
 /* A multiprocessor of compute capability 9.0 and later has 228 KiB of shared memory, of which each block
  * takes 1 KiB. The kernels assert their side of these sizes. */
@@ -26,7 +25,8 @@ static_assert(TRANSPOSE_NOTE_BYTES % 8 == 0 && PAD_NOTE_BYTES % 8 == 0, "notes l
 
 /* ---- Shapes ------------------------------------------------------------------------------------------- */
 
-uint64_t shape_blocks(const struct shape *shape, const struct device *device)
+/* Returns how many blocks are launched where a launch may occupy all of the device. */
+static uint64_t shape_blocks(const struct shape *shape, const struct device *device)
 {
 	const uint64_t most =
 	    shape->a_multiprocessor ? (uint64_t)shape->a_multiprocessor * device->processors : INT32_MAX;
@@ -111,6 +111,93 @@ int shape_launch(const struct shape *shape, const struct launcher *launcher, CUs
 	                   (&config, launcher->device->function[shape->kernel], params, NULL));
 }
 
+/* ---- Arguments ----------------------------------------------------------------------------------------- */
+
+#define LINE 128 /* bytes */
+
+/* Sets the rows of a tile, their slots in shared memory, and what is left of each beside its whole chunks. */
+static void set_short_rows(struct strided_args *args, uint32_t element)
+{
+	const struct strided_dim *inner = &args->dim[0];
+	const uint64_t bytes = (uint64_t)inner->source * element, rest = 16 / element - 1;
+
+	args->pitch = ((uint32_t)bytes + 30 + 15) & ~15u;
+	args->rows = SHORT_TILE_BYTES / args->pitch;
+	if (args->rows > ROWS_THREADS)
+		args->rows = ROWS_THREADS;
+	args->follow =
+	    args->rank > 1 && args->dim[1].src >= (int64_t)bytes && args->dim[1].src <= args->pitch;
+	args->by_rest = divisor_of((uint64_t)(inner->n - inner->source) + 2 * rest);
+}
+
+/* dst and src are the addresses at which the plan starts. */
+static void strided_args_init(struct strided_args *ret, const struct transform *transform,
+                              const struct tma_route_plan *tma, uint64_t dst, uint64_t src)
+{
+	*ret = (struct strided_args){
+		.dst = dst,
+		.src = src,
+		.low = src,
+		.high = src + tma->element,
+		.slots = tma->tiles,
+		.run_bytes = tma->element,
+		.rank = tma->rank,
+		.run = tma->run,
+		.whole = tma->whole,
+		.mode = transform->mode,
+		.by_slots = divisor_of(tma->slots),
+	};
+	tma_fill_pattern(transform, dst, ret->pattern);
+	memcpy(ret->dim, tma->dim, tma->rank * sizeof *ret->dim);
+	for (uint32_t d = 0; d < tma->rank; d++) {
+		const int64_t reach = (tma->dim[d].source - 1) * tma->dim[d].src;
+
+		*(reach < 0 ? &ret->low : &ret->high) += (uint64_t)reach;
+		ret->run_bytes *= d < tma->run ? (uint64_t)tma->dim[d].n : 1;
+		ret->by[d] = divisor_of(tma->strategy == STRATEGY_tiles && d < 2 ? tma->grid[d]
+		                                                                 : (uint64_t)tma->dim[d].n);
+	}
+	if (tma->strategy == STRATEGY_short)
+		set_short_rows(ret, tma->element);
+	if (tma->strategy == STRATEGY_elements)
+		ret->lead = (uint32_t)(dst % LINE) / tma->element;
+}
+
+/* Returns how many of the strategy's slots a block of threads takes at a time. */
+static uint32_t strided_slots(const struct tma_route_plan *tma, const struct strided_args *args)
+{
+	return strategies[tma->strategy]->slots(tma, args);
+}
+
+/* Returns the shape of the launch of a single move. */
+static struct shape strided_shape_of(const struct transform *transform, const struct tma_route_plan *tma,
+                                     const struct strided_args *args)
+{
+	const uint32_t slots = strided_slots(tma, args);
+	const uint64_t numbers = args->slots + args->lead;
+
+	return (struct shape){ .kernel = strategies[tma->strategy]->kernel(transform, tma),
+		               .blocks = (numbers + slots - 1) / slots,
+		               .threads = ROWS_THREADS,
+		               .shared =
+		                   tma->strategy == STRATEGY_channels ? strided_channel_bytes(tma->run) : 0 };
+}
+
+/* Fills in the arguments for a plan's border. dst and src are as launch_transform takes them. */
+static void border_args_init(struct fill_args *ret, const struct transform *transform,
+                             const struct tma_route_plan *tma, uint64_t dst, uint64_t src)
+{
+	*ret = (struct fill_args){
+		.dst = dst + (uint64_t)tma->border_dst_offset,
+		.src = src + (uint64_t)tma->border_src_offset,
+		.tiles = tma->border_tiles,
+		.rank = tma->border_rank,
+		.mode = transform->mode,
+	};
+	tma_fill_pattern(transform, dst, ret->pattern);
+	memcpy(ret->dim, tma->border, tma->border_rank * sizeof *ret->dim);
+}
+
 /* ---- Transforms ---------------------------------------------------------------------------------------- */
 
 int launch_strided(struct launcher *launcher, CUstream stream, const struct transform *transform,
@@ -123,14 +210,23 @@ int launch_strided(struct launcher *launcher, CUstream stream, const struct tran
 	return shape_launch(&shape, launcher, stream, &args, err);
 }
 
+/* Launches the fill of a plan's border. list is NULL but for a move of blocks, which are so many items. */
 static int launch_border(struct launcher *launcher, CUstream stream, const struct transform *transform,
-                         const struct tma_route_plan *tma, uint64_t dst, uint64_t src, struct error *err)
+                         const struct tma_route_plan *tma, uint64_t dst, uint64_t src,
+                         const struct block_list *list, uint64_t items, struct error *err)
 {
 	struct fill_args args;
 
 	border_args_init(&args, transform, tma, dst, src);
+	if (list) {
+		args.list = *list;
+		if (tma->strategy != STRATEGY_none) /* the window's launch counts */
+			args.list.counts = 0;
+		args.list.by_slots = divisor_of(tma->border_tiles);
+		args.tiles *= items;
+	}
 	return shape_launch(&(struct shape){ .kernel = by_element(KERNEL_fill_1, tma->border_element),
-	                                     .blocks = tma->border_tiles,
+	                                     .blocks = args.tiles,
 	                                     .threads = ROWS_THREADS },
 	                    launcher, stream, &args, err);
 }
@@ -143,6 +239,362 @@ int launch_transform(struct launcher *launcher, CUstream stream, const struct tr
 	int r = strategy_of(plan)->launch(&launch, err);
 
 	if (r == 0 && plan->tma.border_rank > 0)
-		r = launch_border(launcher, stream, transform, &plan->tma, dst, src, err);
+		r = launch_border(launcher, stream, transform, &plan->tma, dst, src, NULL, 1, err);
 	return r;
+}
+
+/* ---- Enclosed lists ------------------------------------------------------------------------------------ */
+
+#define GROUP 32
+
+static_assert(ENCLOSED_SHORT % (4 * GROUP) == 0 && ENCLOSED_LONG % (4 * GROUP) == 0, "groups are whole");
+
+uint32_t enclosed_entry_bytes(const struct plan *plan, const struct engine_blocks *blocks)
+{
+	const bool for_lists = plan->tma.strategy == STRATEGY_memcpy || plan->tma.strategy == STRATEGY_copy;
+	const uint32_t bytes = blocks->limit <= UINT16_MAX ? 2 : 4;
+
+	if (!for_lists || !blocks->index || blocks->pairs || blocks->dst.layers || blocks->src.layers ||
+	    blocks->limit > INT32_MAX || blocks->n > ENCLOSED_LONG / bytes)
+		return 0;
+	return bytes;
+}
+
+bool enclosed_is_short(const struct engine_blocks *blocks, uint32_t entry_bytes)
+{
+	return blocks->n <= ENCLOSED_SHORT / entry_bytes;
+}
+
+/* Reads entries. One that takes more than 32 bits becomes another that there is no block of. */
+static void read_group(const char *from, uint8_t index_bytes, int32_t group[GROUP])
+{
+	uint64_t entries[GROUP], beyond = 0;
+
+	if (index_bytes == sizeof *group) {
+		memcpy(group, from, GROUP * sizeof *group);
+		for (int i = 0; i < GROUP; i++)
+			group[i] = (int32_t)le32toh((uint32_t)group[i]);
+		return;
+	}
+	memcpy(entries, from, sizeof entries);
+	for (int i = 0; i < GROUP; i++) {
+		const uint64_t entry = le64toh(entries[i]);
+
+		group[i] = (int32_t)entry;
+		beyond |= entry + INT32_MAX + 1;
+	}
+	for (int i = 0; i < GROUP && beyond >> 32; i++)
+		if ((int64_t)le64toh(entries[i]) != group[i])
+			group[i] = INT32_MIN;
+}
+
+static bool is_all_blocks(const int32_t group[GROUP], int32_t limit)
+{
+	uint32_t bits = 0; /* The highest is set by a negative entry, or by one past the last. */
+
+	for (int i = 0; i < GROUP; i++)
+		bits |= (uint32_t)group[i] | (uint32_t)(limit - 1 - (group[i] & INT32_MAX));
+	return bits <= INT32_MAX;
+}
+
+/* Counts -1, and what is neither that nor a block; both become -1. */
+static void judge_group(int32_t group[GROUP], int32_t limit, struct engine_blocks *blocks)
+{
+	if (is_all_blocks(group, limit))
+		return;
+	for (int i = 0; i < GROUP; i++) {
+		if (group[i] >= 0 && group[i] < limit)
+			continue;
+		blocks->passed += group[i] == -1;
+		blocks->beyond += group[i] != -1;
+		group[i] = -1;
+	}
+}
+
+static void write_group(const int32_t group[GROUP], uint32_t entry_bytes, char *to)
+{
+	uint16_t half[GROUP];
+
+	if (entry_bytes == sizeof *group) {
+		memcpy(to, group, GROUP * sizeof *group);
+		return;
+	}
+	for (int i = 0; i < GROUP; i++)
+		half[i] = (uint16_t)group[i];
+	memcpy(to, half, sizeof half);
+}
+
+void enclosed_write(struct engine_blocks *blocks, uint32_t entry_bytes, void *to)
+{
+	const uint64_t rest = blocks->n % GROUP;
+	const char *from = blocks->index;
+	char last[GROUP * sizeof(uint64_t)];
+	int32_t group[GROUP];
+
+	for (uint64_t i = 0; i < blocks->n; i += GROUP, from += GROUP * blocks->index_bytes) {
+		if (blocks->n - i < GROUP) {
+			memset(last, 0xff, sizeof last);
+			memcpy(last, from, rest * blocks->index_bytes);
+			from = last;
+			blocks->passed -= GROUP - rest;
+		}
+		read_group(from, blocks->index_bytes, group);
+		judge_group(group, (int32_t)blocks->limit, blocks);
+		write_group(group, entry_bytes, (char *)to + i * entry_bytes);
+	}
+}
+
+/* ---- Many moves ---------------------------------------------------------------------------------------- */
+
+/* So many blocks of a multiprocessor go through runs: enough to hide a trip to memory. */
+#define MANY_RUNS_BLOCKS 8
+
+static_assert(sizeof(struct many_args) <= 4096, "more takes longer to launch");
+
+uint32_t many_kernel(const struct transform *transform, const struct tma_route_plan *tma)
+{
+	return strategies[tma->strategy]->many_kernel(transform, tma);
+}
+
+/* Every move gets what the largest one needs, so that moves of one kernel need not be told apart. */
+static uint32_t shared_bytes(uint32_t kernel)
+{
+	if (kernel >= KERNEL_many_tiles_1 && kernel <= KERNEL_many_tiles_16) {
+		static const uint32_t tile[] = { TILES_BYTES(1), TILES_BYTES(2), TILES_BYTES(4),
+			                         TILES_BYTES(8), TILES_BYTES(16) };
+
+		return MANY_SHARED + tile[kernel - KERNEL_many_tiles_1];
+	}
+	if (kernel >= KERNEL_many_short_1 && kernel <= KERNEL_many_short_16)
+		return MANY_SHARED + SHORT_TILE_BYTES + ROWS_THREADS * SHORT_NOTE_BYTES + 16;
+	return MANY_SHARED;
+}
+
+static uint32_t blocks_of(const struct launcher *launcher, const struct tma_route_plan *tma,
+                          const struct strided_args *args)
+{
+	const uint32_t slots = strided_slots(tma, args);
+	const struct shape shape = { .blocks = (args->slots + slots - 1) / slots,
+		                     .a_multiprocessor = tma->strategy == STRATEGY_tiles ? TILES_BLOCKS : 0 };
+
+	return (uint32_t)shape_blocks(&shape, launcher->device);
+}
+
+/* Divisors follow the last dimension. */
+static void pack(struct strided_args *args)
+{
+	memmove(&args->dim[args->rank], args->by, args->rank * sizeof *args->by);
+}
+
+/* ---- One move ----------------------------------------------------------------------------------------- */
+
+/* Launches args->own, whose move is not packed yet. */
+static int launch_own(struct launcher *launcher, CUstream stream, const struct transform *transform,
+                      const struct tma_route_plan *tma, struct many_args *args, struct error *err)
+{
+	const uint32_t kernel = many_kernel(transform, tma);
+	const struct shape shape = { .kernel = kernel,
+		                     .blocks = blocks_of(launcher, tma, &args->own.move),
+		                     .threads = ROWS_THREADS,
+		                     .shared = shared_bytes(kernel) };
+
+	args->blocks = (uint32_t)shape.blocks;
+	pack(&args->own.move);
+	return shape_launch(&shape, launcher, stream, args, err);
+}
+
+int launch_one(struct launcher *launcher, CUstream stream, const struct transform *transform,
+               const struct tma_route_plan *tma, uint64_t dst, uint64_t src, struct error *err)
+{
+	struct many_args args = { .n = 1 };
+
+	strided_args_init(&args.own.move, transform, tma, dst, src);
+	return launch_own(launcher, stream, transform, tma, &args, err);
+}
+
+/* ---- Blocks ------------------------------------------------------------------------------------------- */
+
+static int launch_window(struct launcher *launcher, CUstream stream, const struct transform *transform,
+                         const struct plan *plan, uint64_t dst, uint64_t src, const struct block_list *list,
+                         uint64_t items, struct error *err)
+{
+	const struct tma_route_plan *tma = &plan->tma;
+	struct many_args args = { .n = 1, .own.list = *list };
+	struct strided_args *move = &args.own.move;
+
+	strided_args_init(move, transform, tma, dst + (uint64_t)tma->dst_offset,
+	                  src + (uint64_t)tma->src_offset);
+	args.own.list.by_slots = divisor_of(move->slots);
+	move->slots *= items;
+	return launch_own(launcher, stream, transform, tma, &args, err);
+}
+
+/* ---- Blocks that have kernels of their own --------------------------------------------------------- */
+
+/* Returns how many blocks a multiprocessor has where each takes so much shared memory: more for small tiles.
+ */
+static uint32_t a_multiprocessor(uint32_t shared)
+{
+	const uint32_t fit = COPY_SHARED_BYTES / shared;
+
+	return fit < COPY_BLOCKS ? COPY_BLOCKS : fit > COPY_MOST_BLOCKS ? COPY_MOST_BLOCKS : fit;
+}
+
+#define CHECK_ENCLOSED(kernel)                                           \
+	static_assert(KERNEL_##kernel##_short == KERNEL_##kernel + 1 &&  \
+	                  KERNEL_##kernel##_long == KERNEL_##kernel + 2, \
+	              "one after the other");                            \
+	static_assert(offsetof(struct kernel##_short_args, entries) ==   \
+	                  offsetof(struct kernel##_long_args, entries),  \
+	              "the same place");                                 \
+	static_assert(sizeof(struct kernel##_short_args) <= 4096, "more takes longer to launch")
+
+CHECK_ENCLOSED(blocks_rows);
+CHECK_ENCLOSED(blocks_copy);
+
+/* Lays the list where the arguments have it, if it is to be enclosed. Returns which of a kernel's three it is
+ * for: the one whose list is in memory, or those with room for a short one and for a long one. */
+static uint32_t enclose(uint32_t kernel, struct engine_blocks *blocks, const struct block_list *list,
+                        void *entries)
+{
+	if (list->index)
+		return kernel;
+	enclosed_write(blocks, list->number_bytes, entries);
+	return kernel + (enclosed_is_short(blocks, list->number_bytes) ? 1 : 2);
+}
+
+static int launch_row_blocks(struct launcher *launcher, CUstream stream, const struct tma_route_plan *tma,
+                             uint64_t dst, uint64_t src, struct engine_blocks *blocks,
+                             const struct block_list *list, struct error *err)
+{
+	const uint64_t run = (uint64_t)tma->dim[0].n, slots = divide_up_u64(run, ROW_BYTES);
+	struct blocks_rows_long_args all; /* the entries are written only where there are any */
+	struct blocks_rows_args *args = &all.blocks;
+
+	*args = (struct blocks_rows_args){ .list = *list,
+		                           .dst = dst + (uint64_t)tma->dst_offset,
+		                           .src = src + (uint64_t)tma->src_offset,
+		                           .run = run,
+		                           .slots = slots * blocks->n * blocks->layers };
+	args->list.by_slots = divisor_of(slots);
+	return shape_launch(&(struct shape){ .kernel = enclose(KERNEL_blocks_rows, blocks, list, all.entries),
+	                                     .blocks = divide_up_u64(args->slots, ROWS_THREADS / 32),
+	                                     .threads = ROWS_THREADS },
+	                    launcher, stream, args, err);
+}
+
+static int launch_copy_blocks(struct launcher *launcher, CUstream stream, const struct tma_route_plan *tma,
+                              uint64_t dst, uint64_t src, struct engine_blocks *blocks,
+                              const struct block_list *list, struct error *err)
+{
+	struct blocks_copy_long_args all;
+	struct blocks_copy_args *args = &all.blocks;
+	struct tma_route_plan wide = *tma;
+	uint32_t shared;
+	int r;
+
+	if (!block_plan_map(&tma->load, blocks, BLOCK_SRC, &wide.load) ||
+	    !block_plan_map(&tma->store, blocks, BLOCK_DST, &wide.store))
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "the blocks cannot be described by a tensor map");
+	wide.rank = wide.load.rank;
+	wide.tiles = tma->tiles * blocks->n * blocks->layers;
+	*args = (struct blocks_copy_args){ .list = *list, .block_dim = tma->rank };
+	args->list.by_slots = divisor_of(tma->tiles);
+	r = tile_copy_args_init(&args->copy, launcher, &wide, dst + (uint64_t)tma->dst_offset,
+	                        src + (uint64_t)tma->src_offset, err);
+	if (r < 0)
+		return r;
+	shared = RING_BYTES(COPY_STAGES, args->copy.tile_bytes) + COPY_STAGES * COPY_NOTE_BYTES;
+	return shape_launch(&(struct shape){ .kernel = enclose(KERNEL_blocks_copy, blocks, list, all.entries),
+	                                     .blocks = wide.tiles,
+	                                     .threads = WARP_THREADS,
+	                                     .shared = shared,
+	                                     .a_multiprocessor = a_multiprocessor(shared) },
+	                    launcher, stream, args, err);
+}
+
+int launch_blocks(struct launcher *launcher, CUstream stream, const struct transform *transform,
+                  const struct plan *plan, uint64_t dst, uint64_t src,
+                  const struct convert_operands *operands, struct engine_blocks *blocks,
+                  const struct block_list *list, struct error *err)
+{
+	const uint64_t items = blocks->n * blocks->layers;
+	int r = 0;
+
+	if (plan->tma.strategy == STRATEGY_memcpy)
+		return launch_row_blocks(launcher, stream, &plan->tma, dst, src, blocks, list, err);
+	if (plan->tma.strategy == STRATEGY_copy)
+		return launch_copy_blocks(launcher, stream, &plan->tma, dst, src, blocks, list, err);
+	if (plan->tma.strategy == STRATEGY_convert)
+		r = launch_convert(launcher, stream, transform, plan, dst, src, operands, blocks, list, err);
+	else if (plan->tma.strategy != STRATEGY_none)
+		r = launch_window(launcher, stream, transform, plan, dst, src, list, items, err);
+	if (r == 0 && plan->tma.border_rank > 0)
+		r = launch_border(launcher, stream, transform, &plan->tma, dst, src, list, items, err);
+	return r;
+}
+
+/* ---- By a table ------------------------------------------------------------------------------------ */
+
+size_t many_entry_bytes(const struct plan *plan)
+{
+	const size_t rank = plan->tma.rank;
+
+	return (offsetof(struct many_move, move.dim) +
+	        rank * (sizeof(struct strided_dim) + sizeof(struct divisor)) + 15) &
+	       ~(size_t)15;
+}
+
+uint32_t many_entry_write(void *entry, const struct launcher *launcher, const struct transform *transform,
+                          const struct plan *plan, uint64_t dst, uint64_t src)
+{
+	const struct tma_route_plan *tma = &plan->tma;
+	struct many_move move = { .list.by_slots.n = 0 };
+
+	strided_args_init(&move.move, transform, tma, dst + (uint64_t)tma->dst_offset,
+	                  src + (uint64_t)tma->src_offset);
+	const uint32_t blocks = blocks_of(launcher, tma, &move.move);
+
+	pack(&move.move);
+	memcpy(entry, &move, many_entry_bytes(plan));
+	return blocks;
+}
+
+int launch_many(struct launcher *launcher, CUstream stream, uint32_t kernel, uint32_t n, uint64_t entries,
+                uint64_t which, uint64_t first, uint64_t blocks, struct error *err)
+{
+	struct many_args args = {
+		.n = n, .blocks = (uint32_t)blocks, .moves = entries, .which = which, .first = first
+	};
+
+	return shape_launch(
+	    &(struct shape){
+		.kernel = kernel, .blocks = blocks, .threads = ROWS_THREADS, .shared = shared_bytes(kernel) },
+	    launcher, stream, &args, err);
+}
+
+uint64_t runs_lay(struct run_entry *entries, uint32_t n)
+{
+	uint64_t parts = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		entries[i].first = parts;
+		parts += divide_up_u64(entries[i].bytes, ROW_BYTES);
+	}
+	return parts;
+}
+
+int launch_runs(struct launcher *launcher, CUstream stream, uint64_t entries, uint32_t n, uint64_t parts,
+                struct error *err)
+{
+	struct runs_args args = {
+		.runs = entries, .parts = parts, .scale = divide_up_u64((uint64_t)n << 32, parts), .n = n
+	};
+
+	return shape_launch(&(struct shape){ .kernel = KERNEL_many_runs,
+	                                     .blocks = divide_up_u64(parts, ROWS_THREADS / 32),
+	                                     .threads = ROWS_THREADS,
+	                                     .a_multiprocessor = MANY_RUNS_BLOCKS },
+	                    launcher, stream, &args, err);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A hash table with chains, and an LRU list through it, over a fixed array of entries. */
-#include "map_cache.h"
+#include "launch.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -223,7 +223,7 @@ static void keep(struct map_cache *cache, const struct tensor_map_layout *layout
 	LIST_INSERT_HEAD(bucket_of(cache, hash), entry, bucket);
 }
 
-/* 0 when no rule is broken. Rules that the message has no room for are counted. */
+/* Returns 0 if no rule is broken. Rules that the message has no room for are counted. */
 static int check(const struct tensor_map_layout *layout, uint64_t address, struct error *err)
 {
 	enum { MORE = sizeof "; 99 more" };

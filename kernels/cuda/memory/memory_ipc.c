@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Device memory by CUDA IPC handle. Each handle is opened once and its users are counted, because the driver
- * gives the same address for an allocation that is open already, and because opening takes about a
- * millisecond. The lock is held while a handle is opened or closed, so that nobody meets one half-way. */
+/* Device memory by CUDA IPC handle, or of a pool (cudaMallocAsync). What is opened or imported is counted,
+ * and a lock is held while that is done or undone, so that nobody meets one half-way. */
 #include <assert.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -9,6 +8,11 @@
 #include <string.h>
 
 #include "memory.h"
+
+/* ---- By handle ----------------------------------------------------------------------------------------- */
+
+/* Each handle is opened once and its users are counted, because the driver gives the same address for an
+ * allocation that is open already, and because opening takes about a millisecond. */
 
 /* A handle stands for the whole stretch that the driver cut the allocation from, and it cuts them from
  * stretches of this size: what is handed out fills its own. */
@@ -28,17 +32,17 @@ struct ipc_entry {
 	uint64_t size;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t ipc_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Of the process, which cannot open what it has made. Only for peers: who guesses a handle gets nothing by
- * it. */
-static LIST_HEAD(, ipc_entry) made = LIST_HEAD_INITIALIZER(made);
+/* The process cannot open what it has made. These are found only for peers: who guesses a handle gets nothing
+ * by it. */
+static LIST_HEAD(, ipc_entry) ipc_made = LIST_HEAD_INITIALIZER(ipc_made);
 
 static struct ipc_entry *ipc_find_made(const CUipcMemHandle *handle)
 {
 	struct ipc_entry *entry;
 
-	LIST_FOREACH(entry, &made, entry)
+	LIST_FOREACH(entry, &ipc_made, entry)
 		if (memcmp(&entry->handle, handle, sizeof *handle) == 0)
 			return entry;
 	return NULL;
@@ -86,7 +90,7 @@ static int ipc_open(struct ipc_entry *entry, struct error *err)
 	return r;
 }
 
-/* With a reference for the caller. */
+/* Sets *ret to an entry with a reference for the caller. */
 static int ipc_get(struct cuda_memories *memories, const CUipcMemHandle *handle, struct ipc_entry **ret,
                    struct error *err)
 {
@@ -130,7 +134,7 @@ static void ipc_use(struct cuda_memory *memory, struct ipc_entry *entry, uint64_
 	memory->base.memory[1] = entry->start;
 }
 
-/* With a reference, as ipc_get. */
+/* Takes a reference, as ipc_get does. */
 static int ipc_get_made(struct cuda_memories *memories, struct ipc_entry *entry, struct error *err)
 {
 	int r = device_reach(memories->device, entry->device, err);
@@ -140,8 +144,8 @@ static int ipc_get_made(struct cuda_memories *memories, struct ipc_entry *entry,
 	return r;
 }
 
-static int map_locked(struct cuda_memories *memories, const struct engine_handle *handle,
-                      struct cuda_memory *memory, struct error *err)
+static int ipc_map_locked(struct cuda_memories *memories, const struct engine_handle *handle,
+                          struct cuda_memory *memory, struct error *err)
 {
 	struct ipc_entry *entry = NULL;
 	struct error closing;
@@ -174,27 +178,27 @@ int ipc_memory_map(struct cuda_memories *memories, const struct engine_handle *h
 		return error_set(err, STATUS_INVALID_ARGUMENT,
 		                 "handle: a CUDA IPC handle has %zu bytes, not %zu", sizeof(CUipcMemHandle),
 		                 handle->handle.len);
-	pthread_mutex_lock(&lock);
-	int r = map_locked(memories, handle, memory, err);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_lock(&ipc_lock);
+	int r = ipc_map_locked(memories, handle, memory, err);
+	pthread_mutex_unlock(&ipc_lock);
 	return r;
 }
 
 int ipc_memory_unmap(struct cuda_memories *memories, struct cuda_memory *memory, struct error *err)
 {
 	(void)memories;
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&ipc_lock);
 	int r = ipc_unref(memory->ipc, err);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&ipc_lock);
 	return r;
 }
 
 void ipc_memory_leave(struct cuda_memories *memories, struct cuda_memory *memory)
 {
 	(void)memories;
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&ipc_lock);
 	ipc_forget(memory->ipc);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&ipc_lock);
 }
 
 /* ---- Making ------------------------------------------------------------------------------------------- */
@@ -236,11 +240,205 @@ int ipc_memory_create(struct cuda_memories *memories, const struct engine_handle
 		return error_set(err, r, "size: %" PRIu64 " bytes of device memory: %s", wanted->size,
 		                 why.message);
 	}
-	pthread_mutex_lock(&lock);
-	LIST_INSERT_HEAD(&made, entry, entry);
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_lock(&ipc_lock);
+	LIST_INSERT_HEAD(&ipc_made, entry, entry);
+	pthread_mutex_unlock(&ipc_lock);
 	ipc_use(memory, entry, 0);
 	memcpy(ret_export->handle, &entry->handle, sizeof entry->handle);
 	ret_export->handle_len = sizeof entry->handle;
 	return 0;
+}
+
+/* ---- Of a pool ----------------------------------------------------------------------------------------- */
+
+/* The pool comes as a descriptor, an allocation of it as the bytes of an exported pointer. All imports of a
+ * pool have one handle, and each has to be destroyed; all imports of a pointer have one address, which the
+ * first call that frees it ends for all of them. So users of an address are counted here.
+ *
+ * The driver does not check all bytes of a pointer: forged ones can crash it (driver 580). Whose are accepted
+ * is the daemon's decision (pool_regions_per_uid). */
+
+static_assert(sizeof(CUmemPoolPtrExportData) == ENGINE_HANDLE_BYTES, "a pointer fits into a handle");
+
+struct pool_entry {
+	LIST_ENTRY(pool_entry) entry;
+	CUdeviceptr address;
+	uint32_t refs;
+};
+
+/* All engines of the process share these, since whichever frees an address ends it for all. */
+static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
+static LIST_HEAD(, pool_entry) imported = LIST_HEAD_INITIALIZER(imported);
+
+static struct pool_entry *pool_find(CUdeviceptr address)
+{
+	struct pool_entry *entry;
+
+	LIST_FOREACH(entry, &imported, entry)
+		if (entry->address == address)
+			return entry;
+	return NULL;
+}
+
+/* No job uses the memory any more, so that it need not wait for any stream. */
+static int pool_free_import(struct cuda_memories *memories, CUdeviceptr address, struct error *err)
+{
+	int r = memory_call(err, cuMemFreeAsync, (address, memories->stream));
+
+	return r < 0 ? r : memory_call(err, cuStreamSynchronize, (memories->stream));
+}
+
+static void pool_forget(struct pool_entry *entry)
+{
+	if (--entry->refs > 0)
+		return;
+	LIST_REMOVE(entry, entry);
+	free(entry);
+}
+
+static int pool_unref(struct cuda_memories *memories, struct pool_entry *entry, struct error *err)
+{
+	int r = entry->refs == 1 ? pool_free_import(memories, entry->address, err) : 0;
+
+	pool_forget(entry);
+	return r;
+}
+
+/* Sets *ret to an entry with a reference for the caller. */
+static int pool_get(CUmemoryPool pool, const struct engine_handle *handle, struct pool_entry **ret,
+                    struct error *err)
+{
+	struct pool_entry *entry, *made = calloc(1, sizeof *made);
+	CUmemPoolPtrExportData data;
+	struct error why;
+	CUdeviceptr address;
+	int r;
+
+	if (!made)
+		return error_set(err, STATUS_NO_MEMORY, "out of memory");
+	memcpy(&data, handle->handle.data, sizeof data);
+	r = memory_call(&why, cuMemPoolImportPointer, (&address, pool, &data));
+	if (r < 0) {
+		free(made);
+		return error_set(err, cuda_memory_refusal(&why), "handle: the driver cannot import it: %s",
+		                 why.message);
+	}
+	entry = pool_find(address);
+	if (entry) {
+		free(made);
+	} else {
+		entry = made;
+		entry->address = address;
+		LIST_INSERT_HEAD(&imported, entry, entry);
+	}
+	entry->refs++;
+	*ret = entry;
+	return 0;
+}
+
+static int pool_check_location(struct cuda_memories *memories, const struct engine_handle *handle,
+                               CUdeviceptr address, struct error *err)
+{
+	unsigned type = 0;
+	int r = memory_call(err, cuPointerGetAttribute, (&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address));
+
+	if (r < 0)
+		return r;
+	if (type != CU_MEMORYTYPE_DEVICE)
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "fd: the pool's memory is not on a device (memory type %u)", type);
+	return cuda_memory_check_pointer(memories, handle, address, "fd: the pool", err);
+}
+
+/* Allows the device to use all of a pool's memory: a peer may use nothing of it until that is said. */
+static int pool_allow(struct cuda_memories *memories, CUmemoryPool pool, struct error *err)
+{
+	const CUmemAccessDesc access = {
+		.location = { .type = CU_MEM_LOCATION_TYPE_DEVICE, .id = memories->device->handle },
+		.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+	};
+
+	return memory_call(err, cuMemPoolSetAccess, (pool, &access, 1));
+}
+
+/* The pool's import is the memory's; its allocations are everybody's who names them. */
+static int pool_map_locked(struct cuda_memories *memories, const struct engine_handle *handle,
+                           struct cuda_memory *memory, struct error *err)
+{
+	struct pool_entry *entry = NULL;
+	struct error freeing;
+	int r = pool_get(memory->pool, handle, &entry, err);
+
+	if (r < 0)
+		return r;
+	r = pool_check_location(memories, handle, entry->address, err);
+	if (r == 0 && handle->is_peer)
+		r = pool_allow(memories, memory->pool, err);
+	if (r == STATUS_DEVICE_LOST) {
+		pool_forget(entry);
+		return r;
+	}
+	if (r < 0) {
+		if (pool_unref(memories, entry, &freeing) == STATUS_DEVICE_LOST)
+			*err = freeing;
+		return err->status;
+	}
+	memory->allocation = entry;
+	memory->address = entry->address + handle->offset;
+	memory->base.base = handle->offset;
+	memory->base.memory[0] = ~(uint64_t)REGION_KIND_CUDA_POOL;
+	memory->base.memory[1] = entry->address;
+	return 0;
+}
+
+static int pool_check(const struct engine_handle *handle, struct error *err)
+{
+	if (handle->handle.len != sizeof(CUmemPoolPtrExportData))
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "handle: a pointer exported from a pool has %zu bytes, not %zu",
+		                 sizeof(CUmemPoolPtrExportData), handle->handle.len);
+	if (handle->allocation == 0)
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "allocation: it is 0; an allocation of a pool has at least 1 byte");
+	return cuda_memory_check_range(handle, handle->allocation, err);
+}
+
+int pool_memory_map(struct cuda_memories *memories, const struct engine_handle *handle,
+                    struct cuda_memory *memory, struct error *err)
+{
+	struct error why;
+	int r = pool_check(handle, err);
+
+	if (r == 0)
+		r = fd_memory_check(handle->fd, err);
+	if (r < 0)
+		return r;
+	r = memory_call(
+	    &why, cuMemPoolImportFromShareableHandle,
+	    (&memory->pool, (void *)(uintptr_t)handle->fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+	if (r < 0)
+		return error_set(err, cuda_memory_refusal(&why), "fd: the driver cannot import the pool: %s",
+		                 why.message);
+	pthread_mutex_lock(&pool_lock);
+	r = pool_map_locked(memories, handle, memory, err);
+	pthread_mutex_unlock(&pool_lock);
+	if (r < 0 && r != STATUS_DEVICE_LOST)
+		driver.cuMemPoolDestroy(memory->pool);
+	return r;
+}
+
+int pool_memory_unmap(struct cuda_memories *memories, struct cuda_memory *memory, struct error *err)
+{
+	pthread_mutex_lock(&pool_lock);
+	int r = pool_unref(memories, memory->allocation, err);
+	pthread_mutex_unlock(&pool_lock);
+	return r == STATUS_DEVICE_LOST ? r : memory_call(err, cuMemPoolDestroy, (memory->pool));
+}
+
+void pool_memory_leave(struct cuda_memories *memories, struct cuda_memory *memory)
+{
+	(void)memories;
+	pthread_mutex_lock(&pool_lock);
+	pool_forget(memory->allocation);
+	pthread_mutex_unlock(&pool_lock);
 }

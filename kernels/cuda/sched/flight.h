@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A flight: one job that is running on the device, in rounds.
+/* A flight is one job that is running on the device, in rounds. Timelines are what jobs wait for before they
+ * become flights.
  *
- * It is started under the engine's lock and then belongs to the engine's thread, which launches its rounds
- * and polls their events until it has ended. Flights and their events are made once and reused. Only
+ * A flight is started under the engine's lock and then belongs to the engine's thread, which launches its
+ * rounds and polls their events until it has ended. Flights and their events are made once and reused. Only
  * flight_stop may be called from other threads.
  */
 #ifndef KERNELS_CUDA_SCHED_FLIGHT_H
@@ -13,14 +14,13 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
-#include "kernels/cuda/stage/equipment.h"
-#include "kernels/cuda/stage/job.h"
+#include "kernels/cuda/stage/jobs.h"
 #include "kernels/cuda/stage/pack_job.h"
-#include "kernels/cuda/stage/scratch.h"
 #include "kernels/cuda/stage/staging.h"
-#include "kernels/cuda/stage/upload_buffer.h"
+#include "kernels/cuda/stage/uploads.h"
 #include "kernels/engine.h"
-#include "stream_slots.h"
+
+struct queue;
 
 /* ---- Quick jobs ---------------------------------------------------------------------------------------- */
 
@@ -85,11 +85,12 @@ struct flight {
 	enum flight_stage stage;
 	struct fate fate;
 	struct pack_job pack;
-	struct upload_buffer upload_buffer; /* of jobs of more than one move, with exact casts or amax */
-	struct tensor_extent brought;       /* of a source that is brought as a whole */
-	bool is_signal_alone;               /* one round, which moves nothing */
-	bool has_changed;                   /* An exact cast failed, so nothing follows. */
-	uint64_t launched;                  /* rounds */
+	/* Used by jobs of more than one move, with exact casts or amax. */
+	struct upload_buffer upload_buffer;
+	struct tensor_extent brought; /* what has been brought of a source that is brought as a whole */
+	bool is_signal_alone;         /* There is one round, which moves nothing. */
+	bool has_changed;             /* An exact cast failed, so nothing follows. */
+	uint64_t launched;            /* rounds */
 	uint64_t landed;
 	uint32_t wakes_left; /* sleepers that may still be woken */
 	uint64_t waking_ns;  /* time of the engine's thread that waking has taken so far */
@@ -111,11 +112,11 @@ struct flight {
 	struct stream_slot *slot; /* Its kernels run there. */
 	enum job_weight weight;
 	struct scratch_range scratch;
-	struct quick *quick; /* of a quick job, of one round; else NULL */
+	struct quick *quick; /* of a quick job, which has one round; else NULL */
 	CUevent after; /* Its first round waits for it, on another stream of the device; NULL: for nothing. */
-	uint64_t contention;              /* since its start */
-	TAILQ_ENTRY(flight) entry;        /* in order of their start, or free */
-	TAILQ_ENTRY(flight) stream_entry; /* of the stream, in order */
+	uint64_t contention;              /* from contention_start, at its start */
+	TAILQ_ENTRY(flight) entry;        /* in the list of flights by start, or in the free list */
+	TAILQ_ENTRY(flight) stream_entry; /* in the stream's list, in order */
 };
 
 TAILQ_HEAD(flight_list, flight);
@@ -152,5 +153,62 @@ void flight_abandon(struct flight *flight);
 
 /* Keeps further rounds from being launched. May be called from any thread. */
 void flight_stop(struct flight *flight);
+
+/* ---- Timelines ----------------------------------------------------------------------------------------- */
+
+/* Jobs wait for words of timelines, which the engine's thread polls.
+ *
+ * A wait is never put on a stream (cuStreamWaitValue64): it cannot be taken back, and while one is parked, so
+ * is everybody: cuMemFree and cuMemHostUnregister block until it has come, and with them every other call
+ * that puts work on the device; a few of them fill the device's work queues, and streams that have nothing to
+ * do with them stand still (seen on an H200, driver 13.0: 8 parked hold nobody back, 16 hold back every other
+ * stream). So the engine's thread reads the words, again and again, less and less often: those in host memory
+ * as they are, those on the device by small copies, many at once. A signal is an operation of the job's own
+ * stream (cuStreamWriteValue64): a stream of a client's that waits for it goes on without any host.
+ */
+#define TIMELINE_WORDS 64 /* words at most in one poll */
+
+struct poll {
+	struct engine_stream *stream; /* whose first job waits for the point */
+	bool is_read_by_device;
+	int result; /* 1: the point has come; 0: it has not; negative: the job's status */
+};
+
+/* All of it belongs to the engine's thread. */
+struct timelines {
+	bool is_guarded;
+	uint64_t most_ns; /* the longest time between two polls */
+
+	/* These are made with the first poll of a word on the device. */
+	CUstream stream;
+	CUevent read;
+	uint64_t *words; /* pinned */
+
+	struct poll polls[TIMELINE_WORDS];
+	uint32_t n;          /* words of the poll under way; 0: there is none */
+	bool is_on_device;   /* The poll under way reads words on the device. */
+	uint64_t started_ns; /* when the last poll began, by the monotonic clock */
+	uint64_t earliest_ns;
+	uint64_t due_ns; /* when the next poll is due; UINT64_MAX: when something changes */
+};
+
+int timelines_init(struct timelines *timelines, uint64_t most_ns, struct error *err);
+
+/* Zeroed timelines are allowed. The driver is not asked on a device that is lost. */
+void timelines_deinit(struct timelines *timelines, enum cuda_health health);
+
+/* Polls the points that are due, or checks whether the poll under way is over. The queue's lock must be held,
+ * and is released meanwhile. Returns whether the owner has to be woken. */
+bool timelines_poll(struct timelines *timelines, struct queue *queue);
+
+/* Returns the time from one poll of a word to the next, after it has been waited for so long: a wait is late
+ * by less than a hundredth of its length, or some microseconds. */
+uint64_t timelines_pause_ns(uint64_t waited_ns, uint64_t most_ns);
+
+/* Returns when the next pass has something to do, as far as is known now; 0 means at once. */
+uint64_t timelines_due_ns(const struct timelines *timelines);
+
+/* Ends the poll under way, if any, because the device is lost. The lock must be held. */
+bool timelines_lose(struct timelines *timelines);
 
 #endif

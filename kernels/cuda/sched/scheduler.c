@@ -8,15 +8,115 @@
 #include <string.h>
 #include <sys/prctl.h>
 
+#include "kernels/cuda/cuda_plan.h"
 #include "kernels/cuda/driver/driver.h"
-#include "kernels/cuda/stage/job.h"
-#include "kernels/cuda/trials.h"
+#include "kernels/cuda/stage/jobs.h"
 #include "kernels/thread.h"
 #include "proto/clock.h"
 
 #define TIMER_SLACK_NS 1000
 
+#define LATE_MOST 64 /* late jobs that are ended in one pass, which delays those under way */
+
 static void *thread_main(void *arg);
+
+/* ---- The heartbeat ------------------------------------------------------------------------------------- */
+
+/* There is one probe at a time. A probe may find the last one's event still pending, and then waits for that
+ * one. */
+
+/* Frees a heartbeat, which may be zeroed. The driver is not asked on a device that is lost. */
+static void heartbeat_deinit(struct heartbeat *heartbeat, enum cuda_health health)
+{
+	if (health == CUDA_LOST)
+		return;
+	if (heartbeat->event)
+		driver.cuEventDestroy(heartbeat->event);
+	if (heartbeat->stream)
+		driver.cuStreamDestroy(heartbeat->stream);
+}
+
+/* Returns whether the thread has to make a pass for it. The queue's lock must be held. */
+static bool heartbeat_is_asked(const struct heartbeat *heartbeat)
+{
+	return heartbeat->answered != heartbeat->asked;
+}
+
+int heartbeat_probe(struct heartbeat *heartbeat, struct queue *queue, struct error *err)
+{
+	pthread_mutex_lock(&queue->lock);
+	bool is_answered = !heartbeat_is_asked(heartbeat), is_taken = heartbeat->taken == heartbeat->asked;
+
+	if (is_answered) {
+		heartbeat->asked++;
+		queue_stir(queue);
+	}
+	pthread_mutex_unlock(&queue->lock);
+	if (is_answered)
+		return 0;
+	return error_set(err, STATUS_TIMEOUT, "%s: no sign of life",
+	                 is_taken ? "the device" : "the thread that drives the device");
+}
+
+/* Opens what is missing. What is there stays if something fails, and the next probe tries the rest again. */
+static int open_stream(struct heartbeat *heartbeat, struct error *err)
+{
+	int r = heartbeat->stream ? 0 : driver_stream(&heartbeat->stream, STREAM_HIGHEST, err);
+
+	if (r == 0 && !heartbeat->event)
+		r = driver_call(err, cuEventCreate, (&heartbeat->event, CU_EVENT_DISABLE_TIMING));
+	return r;
+}
+
+static int ask(struct heartbeat *heartbeat, struct error *err)
+{
+	int r = open_stream(heartbeat, err);
+
+	if (r == 0)
+		r = driver_call(err, cuEventRecord, (heartbeat->event, heartbeat->stream));
+	heartbeat->is_under_way = r == 0;
+	return r;
+}
+
+/* Returns 1 if the device has come to the event, 0 if it has not yet, or DEVICE_LOST. */
+static int query_beat(struct heartbeat *heartbeat, struct error *err)
+{
+	const int r = driver_query(heartbeat->event, err);
+
+	heartbeat->is_under_way = r == 0;
+	return r;
+}
+
+/* A device that has no memory for an event has answered. */
+static bool is_alive(struct heartbeat *heartbeat, struct queue *queue, uint64_t landed_ns)
+{
+	struct error err;
+	int r = heartbeat->is_under_way ? 0 : ask(heartbeat, &err);
+
+	if (r == 0)
+		r = query_beat(heartbeat, &err);
+	if (r == STATUS_DEVICE_LOST)
+		queue_lose(queue, err.message);
+	return r != 0 || landed_ns > heartbeat->taken_ns;
+}
+
+/* Takes a probe up, or checks for its answer. The queue's lock must be held, and is released meanwhile.
+ * landed_ns tells when a round was last seen to have completed. */
+static void heartbeat_poll(struct heartbeat *heartbeat, struct queue *queue, uint64_t landed_ns)
+{
+	if (heartbeat->taken != heartbeat->asked)
+		heartbeat->taken_ns = clock_ns();
+	heartbeat->taken = heartbeat->asked;
+	if (queue->lost) {
+		heartbeat->answered = heartbeat->taken;
+		return;
+	}
+	pthread_mutex_unlock(&queue->lock);
+	bool alive = is_alive(heartbeat, queue, landed_ns);
+	pthread_mutex_lock(&queue->lock);
+	if (alive)
+		heartbeat->answered = heartbeat->taken;
+}
 
 /* ---- The beginning and the end ------------------------------------------------------------------------ */
 
@@ -177,15 +277,30 @@ static void start(struct scheduler *scheduler, struct engine_stream *stream)
 	scheduler->moved_ns = flight->started_ns;
 }
 
-static void start_jobs(struct scheduler *scheduler)
+/* Starts the jobs that can start, and ends some of those that come too late; the next pass ends more. Returns
+ * whether to wake the owner. */
+static bool start_jobs(struct scheduler *scheduler)
 {
 	struct fair_queue *fair_queue = &scheduler->queue.fair_queue;
 	struct fair_stream *fair;
+	uint32_t late = 0;
+	bool wake = false;
 
 	scheduler->admission.scratch_full = false;
-	while (!TAILQ_EMPTY(&scheduler->free) &&
-	       (fair = fair_queue_next_if(fair_queue, admission_can_start, &scheduler->admission)))
-		start(scheduler, (struct engine_stream *)fair);
+	while (!TAILQ_EMPTY(&scheduler->free) && late < LATE_MOST &&
+	       (fair = fair_queue_next_if(fair_queue, admission_can_start, &scheduler->admission))) {
+		struct engine_stream *stream = (struct engine_stream *)fair;
+
+		if (job_is_late(stream->unstarted.first)) {
+			job_end_all(stream->unstarted.first, STATUS_TIMEOUT);
+			wake |= queue_settle(stream);
+			late++;
+		} else {
+			start(scheduler, stream);
+		}
+	}
+	scheduler->queue.changed |= late == LATE_MOST;
+	return wake;
 }
 
 /* ---- Polling, without the lock -------------------------------------------------------------------- */
@@ -244,9 +359,9 @@ static void note_sharing(struct scheduler *scheduler, const struct flight *fligh
 	const bool by_bus = job_is_by_bus(job);
 	const uint64_t now = clock_ns();
 
-	if (job->multiprocessors > 0 || job_has_peers(job))
+	if (job->share.multiprocessors > 0 || job_has_peers(job))
 		return;
-	if (flight->staging.is_packed && pack_job_is_late(&flight->pack))
+	if (flight->staging.is_packed && flight->pack.is_late)
 		sharing_see(&scheduler->admission.sharing, now);
 	if (staging_is_needed(&flight->staging) || flight->is_signal_alone || flight->after || job->moves ||
 	    (by_bus ? !job->blocks : flight->weight != JOB_SHORT))
@@ -398,6 +513,7 @@ static void *thread_main(void *arg)
 	struct queue *queue = &scheduler->queue;
 	struct admission *admission = &scheduler->admission;
 	struct error err;
+	bool wake;
 
 	pthread_setname_np(pthread_self(), "engine-cuda");
 	prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS);
@@ -410,17 +526,17 @@ static void *thread_main(void *arg)
 			wake_owner(scheduler);
 		if (heartbeat_is_asked(&scheduler->heartbeat))
 			heartbeat_poll(&scheduler->heartbeat, queue, scheduler->landed_ns);
-		if (!queue->lost)
-			start_jobs(scheduler);
-		else if (lose(scheduler))
+		wake = queue->lost ? lose(scheduler) : start_jobs(scheduler);
+		admission_charge_plans(admission,
+		                       queue); /* before the owner is woken, which lets go of the lock */
+		if (wake)
 			wake_owner(scheduler);
-		admission_charge_plans(admission, queue);
 		if (admission->n_wanted > 0) {
 			admission_make_plans(admission, queue);
 			work(scheduler); /* Jobs under way go on while plans are made. */
 		} else if (admission->scratch_missing) {
 			admission_open_scratch(admission, queue);
-		} else if (is_idle(scheduler)) {
+		} else if (!queue->changed && is_idle(scheduler)) {
 			wait_for_work(scheduler);
 		} else if (!work(scheduler) && !queue->changed) {
 			rest(scheduler);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The engine's thread: starts jobs in the fair queue's order, launches them and polls them until they end.
+/* The engine's thread starts jobs in the fair queue's order, launches them and polls them until they end.
  *
  * Jobs under way are bounded in all, by stream and by owner; the rest wait in the queue, where they can still
  * be cancelled. With nothing to do the thread sleeps until it is woken; with something under way it polls,
@@ -16,15 +16,34 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "admission.h"
-#include "heartbeat.h"
 #include "flight.h"
-#include "kernels/cuda/driver/device.h"
+#include "kernels/cuda/driver/driver.h"
 #include "kernels/cuda/memory/memory.h"
-#include "kernels/queue/contention.h"
+#include "kernels/cuda/stage/jobs.h"
+#include "kernels/queue/fair_queue.h"
 #include "queue.h"
-#include "stream_slots.h"
-#include "timeline.h"
+
+/* The heartbeat tells whether the engine's thread and the device answer.
+ *
+ * A probe is taken up in the thread's next pass, which records an event on a stream of its own: it is behind
+ * no client's work, and no kernel has to find room for it. The probe is answered when the device has come to
+ * the event, or has completed a round of any job meanwhile.
+ */
+struct heartbeat {
+	/* Numbers of probes; the queue's lock guards them. */
+	uint32_t asked;
+	uint32_t taken; /* by the thread */
+	uint32_t answered;
+
+	/* These belong to the thread, from the first probe on. */
+	CUstream stream;
+	CUevent event;
+	bool is_under_way;
+	uint64_t taken_ns;
+};
+
+/* Does what engine_probe does, for the owner's thread. */
+int heartbeat_probe(struct heartbeat *heartbeat, struct queue *queue, struct error *err);
 
 struct scheduler {
 	const struct device *device;

@@ -1,24 +1,355 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The list, stretches, and the steps of a job from one state to the next. */
+/* Packs, copies and unpacks the chunks of a packed job (packing.h), which are in slots between the blocks on
+ * the host, where threads copy them, and the device, where the copy engines do; and takes the list, its
+ * stretches and the job from one state to the next. */
 #include "pack_job.h"
 
+#include <sched.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "jobs.h"
 #include "kernels/cuda/driver/driver.h"
 #include "kernels/cuda/memory/memory.h"
-#include "kernels/cuda/sched/sharing.h"
 #include "kernels/host/memory.h"
-#include "many.h"
+#include "kernels/host/threads.h"
 #include "proto/arithmetic.h"
 #include "proto/clock.h"
+#include "round.h"
 
+/* ---- Chunks -------------------------------------------------------------------------------------------- */
+
+/* Chunks that are held back once they are packed. What the copy engine reads while it still lies, modified,
+ * in the caches of the threads' cores slows both down to less than half; after as many more chunks, it no
+ * longer does (tests/bench/EXPERIMENTS.md). */
+#define HELD_BACK 4
+
+static void issue(struct pack_job *pack, struct pack_slot *slot);
 static bool advance(struct pack_job *pack, uint64_t i);
+
+static struct pack_stretch *pack_stretch_at(struct pack_job *pack, uint64_t i)
+{
+	return &pack->stretch[i % pack->packing.slots];
+}
+
+static bool is_out(const struct pack_slot *slot)
+{
+	return slot->state == PACK_SLOT_GOING_OUT || slot->state == PACK_SLOT_UNPACKING;
+}
+
+static void give(struct pack_job *pack, struct pack_slot *slot)
+{
+	if (is_out(slot))
+		pack->going--;
+	else
+		pack->coming--;
+	TAILQ_REMOVE(&pack->slots, slot, entry);
+	pack_slots_give(&pack->equipment->pack_slots, slot);
+}
+
+static struct pack_count *count_of(struct pack_job *pack, const struct pack_slot *slot)
+{
+	struct pack_stretch *stretch = pack_stretch_at(pack, slot->stretch);
+
+	return is_out(slot) ? &stretch->out : &stretch->in;
+}
+
+static void land(struct pack_job *pack, struct pack_slot *slot)
+{
+	count_of(pack, slot)->landed++;
+	give(pack, slot);
+}
+
+/* Copies one part of a chunk between its slot and the blocks. */
+static void copy_part(void *arg, uint32_t part)
+{
+	struct pack_slot *slot = arg;
+	struct pack_job *pack = slot->pack;
+	const bool out = is_out(slot);
+	const struct packing_side *side = out ? &pack->packing.dst : &pack->packing.src;
+	const struct packing_stretch *stretch = &pack_stretch_at(pack, slot->stretch)->part;
+	uint64_t at = slot->from + part * (uint64_t)PACKING_PART_BYTES;
+	const uint64_t end = min_u64(at + PACKING_PART_BYTES, slot->to);
+
+	while (at < end) {
+		const struct packing_piece piece = packing_next(side, stretch, &at, end);
+		char *packed = slot->bytes + (piece.at - slot->from);
+
+		if (piece.bytes == 0)
+			return;
+		if (out)
+			stream_copy(pack->host_dst + piece.place, packed, piece.bytes);
+		else
+			memcpy(packed, pack->host_src + piece.place, piece.bytes);
+	}
+}
+
+static void copy_by_threads(struct pack_job *pack, struct pack_slot *slot, enum pack_slot_state state)
+{
+	const struct pack_guard *guard = state == PACK_SLOT_PACKING ? &pack->host_in : &pack->host_out;
+
+	slot->state = state;
+	slot->task.group = state == PACK_SLOT_PACKING ? &pack->in_group : &pack->out_group;
+	slot->task.run = copy_part;
+	slot->task.arg = slot;
+	slot->task.ranges = guard->ranges;
+	slot->task.n_ranges = guard->n;
+	slot->task.parts = (uint32_t)divide_up_u64(slot->to - slot->from, PACKING_PART_BYTES);
+	packers_add(&pack->equipment->packers, &slot->task);
+}
+
+static void on_packed(struct pack_job *pack, struct pack_slot *slot)
+{
+	if (pack_task_has_failed(&slot->task))
+		fate_fail(pack->fate, STATUS_DEVICE);
+	if (slot->state == PACK_SLOT_PACKING && fate_is_open(pack->fate))
+		slot->state = PACK_SLOT_PACKED;
+	else
+		land(pack, slot);
+}
+
+static bool poll_packed(struct pack_job *pack, struct pack_slot *slot)
+{
+	if (!fate_is_open(pack->fate))
+		packers_drop(&pack->equipment->packers, &slot->task);
+	if (!pack_task_is_over(&slot->task))
+		return false;
+	on_packed(pack, slot);
+	return true;
+}
+
+/* Returns whether the device has come to the event, or is lost. It is waited for whatever has become of the
+ * job. */
+static bool is_over(struct pack_job *pack, CUevent event)
+{
+	const int r = driver_query(event, &pack->fate->why);
+
+	if (r < 0)
+		fate_fail(pack->fate, r);
+	return r != 0;
+}
+
+static bool poll_copied(struct pack_job *pack, struct pack_slot *slot)
+{
+	if (!is_over(pack, slot->copied))
+		return false;
+	if (pack->fate->status == STATUS_DEVICE_LOST)
+		return true;
+	if (slot->state == PACK_SLOT_GOING_OUT && pack->packing.dst.way == PACKING_BY_THREADS &&
+	    fate_is_open(pack->fate)) {
+		copy_by_threads(pack, slot, PACK_SLOT_UNPACKING);
+	} else {
+		land(pack, slot);
+	}
+	return true;
+}
+
+/* Issues the copies of packed chunks, the oldest first. None is held back when nothing is being packed that
+ * could push it out of the caches. */
+static bool issue_packed(struct pack_job *pack)
+{
+	struct pack_slot *slot, *next;
+	uint32_t packing = 0, packed = 0;
+	bool moved = false;
+
+	TAILQ_FOREACH(slot, &pack->slots, entry) {
+		packing += slot->state == PACK_SLOT_PACKING;
+		packed += slot->state == PACK_SLOT_PACKED;
+	}
+	for (slot = TAILQ_FIRST(&pack->slots); slot && packed > (packing > 0 ? HELD_BACK : 0); slot = next) {
+		next = TAILQ_NEXT(slot, entry);
+		if (slot->state != PACK_SLOT_PACKED)
+			continue;
+		if (fate_is_open(pack->fate))
+			issue(pack, slot);
+		else
+			land(pack, slot);
+		packed--;
+		moved = true;
+	}
+	return moved;
+}
+
+/* Sees to the chunks under way, and returns whether any has moved. Copies of one direction end one after the
+ * other, so those behind one that has not ended are not asked for. */
+static bool poll_chunks(struct pack_job *pack)
+{
+	struct pack_slot *slot, *next;
+	bool moved = false, waits[2] = { false, false };
+
+	for (slot = TAILQ_FIRST(&pack->slots); slot && pack->fate->status != STATUS_DEVICE_LOST;
+	     slot = next) {
+		next = TAILQ_NEXT(slot, entry);
+		if (slot->state == PACK_SLOT_PACKING || slot->state == PACK_SLOT_UNPACKING) {
+			moved |= poll_packed(pack, slot);
+		} else if (slot->state != PACK_SLOT_PACKED && !waits[is_out(slot)]) {
+			waits[is_out(slot)] = !poll_copied(pack, slot);
+			moved |= !waits[is_out(slot)];
+		}
+	}
+	return issue_packed(pack) || moved;
+}
+
+/* ---- Copies -------------------------------------------------------------------------------------------- */
+
+/* Copies between the host and a place on the device where all of it lies packed, or where blocks lie in
+ * pieces. */
+static int copy_piece(const struct pack_slot *slot, uint64_t device, char *host, uint64_t bytes,
+                      struct error *err)
+{
+	const struct pack_job *pack = slot->pack;
+
+	if (is_out(slot))
+		return driver_call(err, cuMemcpyDtoHAsync, (host, device, bytes, pack->equipment->copy_out));
+	return driver_call(err, cuMemcpyHtoDAsync, (device, host, bytes, pack->equipment->copy_in));
+}
+
+/* Returns where the stretch's packed bytes are on the device, or 0 if they are in pieces. */
+static uint64_t device_place(const struct pack_job *pack, const struct pack_slot *slot)
+{
+	const struct packing *p = &pack->packing;
+	const uint32_t i = (uint32_t)(slot->stretch % p->slots);
+
+	if (p->is_plain && (p->dst.way == PACKING_IN_PLACE || p->src.way == PACKING_IN_PLACE))
+		return 0;
+	return is_out(slot) ? packing_dst_place(p, pack->scratch, i) : packing_src_place(p, pack->scratch, i);
+}
+
+/* Copies the chunk between where it is packed on the device and the blocks of the host. */
+static int copy_rows(struct pack_job *pack, struct pack_slot *slot, uint64_t packed, struct error *err)
+{
+	const struct packing_stretch *stretch = &pack_stretch_at(pack, slot->stretch)->part;
+	const bool out = is_out(slot);
+	const struct packing_side *host = out ? &pack->packing.dst : &pack->packing.src;
+	char *client = out ? pack->host_dst : (char *)(uintptr_t)pack->host_src;
+	struct packing_rows rows;
+	uint64_t at = slot->from;
+	int r = 0;
+
+	while (r == 0 &&
+	       (rows = packing_next_rows(&pack->packing, host, stretch, &at, slot->to)).first.bytes > 0) {
+		char *place = client + rows.first.place;
+		const struct copied_rows copied = { .host = (uint64_t)(uintptr_t)place,
+			                            .device = packed + rows.first.at,
+			                            .host_step = rows.step,
+			                            .device_step = host->pitch,
+			                            .bytes = rows.first.bytes,
+			                            .n = rows.n };
+
+		r = rows.n == 1
+		        ? copy_piece(slot, copied.device, place, copied.bytes, err)
+		        : driver_copy_rows(&copied, out,
+		                           out ? pack->equipment->copy_out : pack->equipment->copy_in, err);
+	}
+	return r;
+}
+
+/* Copies the chunk piece by piece, each as far as the shorter of the two sides' pieces goes. */
+static int copy_pieces(struct pack_job *pack, struct pack_slot *slot, struct error *err)
+{
+	const struct packing *p = &pack->packing;
+	const struct packing_stretch *stretch = &pack_stretch_at(pack, slot->stretch)->part;
+	const bool out = is_out(slot);
+	const struct packing_side *host = out ? &p->dst : &p->src, *device = out ? &p->src : &p->dst;
+	const uint64_t packed = device_place(pack, slot), base = out ? pack->src : pack->dst;
+	char *client = out ? pack->host_dst : (char *)(uintptr_t)pack->host_src;
+	uint64_t at = slot->from;
+	int r = 0;
+
+	if (packed && !p->is_plain && host->way == PACKING_BY_COPIES)
+		return copy_rows(pack, slot, packed, err);
+	while (at < slot->to && r == 0) {
+		struct packing_piece from = { .at = at, .bytes = slot->to - at }, to = from;
+		uint64_t behind = slot->to;
+
+		if (host->way == PACKING_BY_COPIES)
+			from = packing_next(host, stretch, &at, slot->to);
+		else
+			at = slot->to;
+		if (!packed)
+			to = packing_next(device, stretch, &(uint64_t){ from.at }, slot->to);
+		behind = min_u64(from.bytes, to.bytes);
+		if (behind == 0)
+			break;
+		r = copy_piece(slot, packed ? packed + from.at : base + (uint64_t)to.place,
+		               host->way == PACKING_BY_COPIES ? client + from.place
+		                                              : slot->bytes + (from.at - slot->from),
+		               behind, err);
+		at = from.at + behind;
+	}
+	return r;
+}
+
+/* Issues the copy of a chunk, which counts as soon as anything of it may be on the device. If its end cannot
+ * be recorded, the device is given up. */
+static void issue(struct pack_job *pack, struct pack_slot *slot)
+{
+	CUstream stream = is_out(slot) ? pack->equipment->copy_out : pack->equipment->copy_in;
+	struct error *err = &pack->fate->why;
+	int r, end;
+
+	if (!is_out(slot))
+		slot->state = PACK_SLOT_COMING_IN;
+	r = copy_pieces(pack, slot, err);
+	if (r < 0)
+		fate_fail(pack->fate, r);
+	end = driver_call(err, cuEventRecord, (slot->copied, stream));
+	if (end < 0)
+		fate_fail(pack->fate, STATUS_DEVICE_LOST);
+	count_of(pack, slot)->copied++;
+}
+
+/* Begins as many chunks of stretch i as there are slots for, on a side of the host. *n counts the slots that
+ * the job has in that direction, and state is PACKING or GOING_OUT. Returns whether there were any. */
+static bool begin_chunks(struct pack_job *pack, uint64_t i, const struct packing_side *side, uint32_t *n,
+                         enum pack_slot_state state)
+{
+	struct pack_count *count =
+	    state == PACK_SLOT_GOING_OUT ? &pack_stretch_at(pack, i)->out : &pack_stretch_at(pack, i)->in;
+	struct pack_slots *slots = &pack->equipment->pack_slots;
+	const struct packing_stretch *part = &pack_stretch_at(pack, i)->part;
+	const uint64_t chunks = packing_chunks(side, part);
+	struct pack_slot *slot;
+	bool moved = false;
+
+	while (count->begun < chunks && *n < pack_slots_share(slots) && fate_is_open(pack->fate) &&
+	       (slot = pack_slots_take(slots))) {
+		slot->pack = pack;
+		slot->stretch = i;
+		slot->state = state;
+		packing_chunk(side, part, count->begun++, &slot->from, &slot->to);
+		TAILQ_INSERT_TAIL(&pack->slots, slot, entry);
+		++*n;
+		if (state == PACK_SLOT_PACKING && side->way == PACKING_BY_THREADS)
+			copy_by_threads(pack, slot, state);
+		else
+			issue(pack, slot);
+		moved = true;
+	}
+	return moved;
+}
+
+/* Gives all slots back, and waits for threads that are at them. The device must not be at them, or be lost.
+ */
+static void drop_chunks(struct pack_job *pack)
+{
+	struct pack_slot *slot;
+
+	while ((slot = TAILQ_FIRST(&pack->slots))) {
+		if (slot->state == PACK_SLOT_PACKING || slot->state == PACK_SLOT_UNPACKING) {
+			packers_drop(&pack->equipment->packers, &slot->task);
+			while (!pack_task_is_over(&slot->task))
+				sched_yield();
+		}
+		give(pack, slot);
+	}
+}
 
 /* ---- The list ------------------------------------------------------------------------------------------ */
 
 static uint64_t index_bytes(const struct engine_blocks *blocks)
 {
-	return blocks->n * blocks->index_bytes;
+	return blocks->n * blocks_entry_bytes(blocks);
 }
 
 /* Returns whether the list lies on the device. */
@@ -126,7 +457,7 @@ static uint32_t count_ranges(const struct engine_blocks_side *side)
 	return side->table ? side->table->n : 0;
 }
 
-/* What a side's guard names; more: room for the memories of a table. */
+/* Returns what a side's guard names. `more` has room for the memories of a table. */
 static struct pack_guard guard_of(const struct engine_blocks_side *side, struct engine_memory *memory,
                                   struct fault_range *own, struct fault_range *more)
 {
@@ -176,7 +507,7 @@ static bool has_slots(struct pack_job *pack)
 static uint32_t threads_of(const struct pack_job *pack, uint32_t most)
 {
 	most = min_u32(most, pack->equipment->packers.most);
-	return pack->job->host_threads > 0 ? min_u32(most, pack->job->host_threads) : most;
+	return pack->job->share.host_threads > 0 ? min_u32(most, pack->job->share.host_threads) : most;
 }
 
 static bool has_rooms(struct pack_job *pack)
@@ -265,21 +596,6 @@ static bool open_stretches(struct pack_job *pack)
 	return moved;
 }
 
-/* Returns whether what the event says is over. What is on the device is waited for, whatever has become of
- * the job. */
-static bool is_over(struct pack_job *pack, CUevent event)
-{
-	const CUresult result = driver.cuEventQuery(event);
-
-	if (result == CUDA_ERROR_NOT_READY)
-		return false;
-	if (result != CUDA_SUCCESS) {
-		driver_fail(&pack->fate->why, result, "cuEventQuery(event)");
-		fate_fail(pack->fate, STATUS_DEVICE_LOST);
-	}
-	return true;
-}
-
 static bool poll_fetching(struct pack_job *pack)
 {
 	if (pack->stage != PACK_FETCHING || !is_over(pack, pack->moved[0]))
@@ -330,7 +646,7 @@ static bool poll_moving(struct pack_job *pack, uint64_t i)
 
 bool pack_job_poll(struct pack_job *pack)
 {
-	bool moved = pack_chunks_poll(pack);
+	bool moved = poll_chunks(pack);
 
 	moved |= poll_fetching(pack);
 	if (pack->stage != PACK_MOVING)
@@ -347,16 +663,6 @@ bool pack_job_poll(struct pack_job *pack)
 		moved = true;
 	}
 	return moved;
-}
-
-bool pack_job_is_refused(const struct pack_job *pack)
-{
-	return pack->stage == PACK_REFUSED;
-}
-
-bool pack_job_is_late(const struct pack_job *pack)
-{
-	return pack->is_late;
 }
 
 bool pack_job_is_moved(const struct pack_job *pack)
@@ -390,7 +696,7 @@ static int launch(struct pack_job *pack, uint64_t i)
 	struct packing_launch list;
 	int r = pack->is_sent ? 0 : send_list(pack);
 
-	launcher_set_job(launcher, pack->job->multiprocessors);
+	launcher_set_job(launcher, pack->job->share.multiprocessors);
 	packing_launch(p, &pack_stretch_at(pack, i)->part, pack->scratch, &list);
 	if (r == 0 && p->src.way != PACKING_IN_PLACE)
 		r = equipment_pass(pack->equipment, pack->equipment->copy_in, stream, err);
@@ -432,7 +738,7 @@ static bool advance_coming(struct pack_job *pack, uint64_t i)
 	struct pack_stretch *stretch = pack_stretch_at(pack, i);
 	const bool comes = p->src.way != PACKING_IN_PLACE;
 	const uint64_t chunks = comes ? packing_chunks(&p->src, &stretch->part) : 0;
-	bool moved = comes && pack_chunks_begin(pack, i, &p->src, &pack->coming, PACK_SLOT_PACKING);
+	bool moved = comes && begin_chunks(pack, i, &p->src, &pack->coming, PACK_SLOT_PACKING);
 
 	if (!fate_is_open(pack->fate) || (p->is_plain ? stretch->in.landed : stretch->in.copied) < chunks)
 		return moved;
@@ -448,7 +754,7 @@ static bool advance_going(struct pack_job *pack, uint64_t i)
 {
 	const struct packing_side *dst = &pack->packing.dst;
 	struct pack_stretch *stretch = pack_stretch_at(pack, i);
-	bool moved = pack_chunks_begin(pack, i, dst, &pack->going, PACK_SLOT_GOING_OUT);
+	bool moved = begin_chunks(pack, i, dst, &pack->going, PACK_SLOT_GOING_OUT);
 
 	if (stretch->out.landed < packing_chunks(dst, &stretch->part))
 		return moved;
@@ -474,7 +780,7 @@ void pack_job_end(struct pack_job *pack)
 {
 	struct pack_slots *slots = &pack->equipment->pack_slots;
 
-	pack_chunks_drop(pack);
+	drop_chunks(pack);
 	pack_slots_give_list(slots, pack->list);
 	slots->jobs--;
 }

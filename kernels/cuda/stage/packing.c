@@ -15,7 +15,14 @@
 #define ROOM_ALIGN 256 /* of scratch memory for a side */
 #define COPY_SLOTS 2   /* The copy engine takes chunks of about so many pinned buffers. */
 #define SHORTER    4   /* Pieces for the copy engine may be so many times shorter than beside threads. */
-#define DOUBLINGS  3   /* of stretches, while launches do not wait: to 32 MiB */
+
+/* One command copies evenly spaced pieces of at least LEAST_ROW bytes, or LEAST_ROW_BUSY where somebody else
+ * may use the device. An H200 copies rows of 64 KiB at 52 GB/s and rows of 4 and 16 KiB at 30. A kernel had
+ * 49 for rows of 64 KiB, but a product of matrices kept 0.08 of its rate beside it, and 0.95 beside the
+ * copies. 32 KiB was not measured. */
+#define LEAST_ROW      (32u << 10)
+#define LEAST_ROW_BUSY 4096u
+#define DOUBLINGS      3 /* of stretches, while launches do not wait: to 32 MiB */
 
 static bool set_ways(struct packing *p, const struct packing_places *places,
                      const struct packing_limits *limits);
@@ -43,7 +50,16 @@ static bool follows(const struct packing_side *side)
 
 static bool is_indexed(const struct packing *p, const struct packing_side *side)
 {
-	return (side == &p->dst) == p->blocks->scatter;
+	return side == &p->dst ? blocks_dst_is_indexed(p->blocks) : blocks_src_is_indexed(p->blocks);
+}
+
+/* Returns whether one command copies blocks of consecutive numbers, with or without gaps between them. Its
+ * step is less than 2 GiB (CU_DEVICE_ATTRIBUTE_MAX_PITCH). */
+static bool has_rows(const struct packing *p, const struct packing_side *side)
+{
+	const uint64_t least = p->is_busy || p->has_threads ? LEAST_ROW_BUSY : LEAST_ROW;
+
+	return side->bytes >= least && side->blocks->step >= side->bytes && side->blocks->step <= INT32_MAX;
 }
 
 /* Returns whether the copy engine is likely to find long pieces; the list decides. */
@@ -71,7 +87,7 @@ bool packing_init(struct packing *ret, const struct engine_job *job, const struc
 		                 .stretch_bytes = limits->stretch_bytes,
 		                 .piece_bytes = limits->piece_bytes };
 	if (limits->slot_bytes == 0 || blocks->n > PACKING_MOST_ENTRIES || blocks->limit > INT32_MAX ||
-	    t->count == 0 || extent_bytes(reads) == 0)
+	    blocks_dst_count(blocks) > INT32_MAX || t->count == 0 || extent_bytes(reads) == 0)
 		return false;
 	if ((places->dst_is_host && extent_bytes(writes) != (uint64_t)t->count * t->element) ||
 	    (places->src_is_host && transform_read_bytes(t) < extent_bytes(reads) / 2))
@@ -106,8 +122,9 @@ static bool may_go(const struct packing *p)
 static enum packing_way host_way(const struct packing *p, const struct packing_side *side)
 {
 	const bool packs_so = side->bytes % ALIGN == 0 || side->bytes >= p->piece_bytes;
+	const bool is_long = is_in_pieces(p, side) || (!is_indexed(p, side) && has_rows(p, side));
 
-	return packs_so && is_in_pieces(p, side) ? PACKING_BY_COPIES : PACKING_BY_THREADS;
+	return packs_so && is_long ? PACKING_BY_COPIES : PACKING_BY_THREADS;
 }
 
 static void set_pitch(struct packing_side *side, bool is_plain, const struct packing_limits *limits)
@@ -138,7 +155,7 @@ static bool set_ways(struct packing *p, const struct packing_places *places,
 
 /* ---- Scratch memory ------------------------------------------------------------------------------------ */
 
-/* So many bytes with a phase before them. */
+/* Returns so many bytes with a phase before them. */
 static uint64_t place_bytes(uint64_t bytes)
 {
 	return (bytes + 2 * ROOM_ALIGN - 1) / ROOM_ALIGN * ROOM_ALIGN;
@@ -198,7 +215,7 @@ static bool divide(struct packing *p, const struct packing_limits *limits)
 	uint64_t items, room;
 
 	p->n = (uint32_t)p->blocks->n;
-	p->slots = (uint32_t)min_u64(PACKING_MOST_SLOTS, divide_up_u64(total, items_in(p, p->stretch_bytes)));
+	p->slots = (uint32_t)min_u64(limits->slots, divide_up_u64(total, items_in(p, p->stretch_bytes)));
 	if (set_rooms(p, 1) == 0) {
 		p->most_items = items_in(p, p->stretch_bytes << DOUBLINGS);
 		return true;
@@ -227,7 +244,7 @@ static uint64_t stretch_items(const struct packing *p, uint64_t stretches, bool 
 	return min_u64(items_in(p, p->stretch_bytes << min_u64(stretches, DOUBLINGS)), p->most_items);
 }
 
-/* All entries of some layers, or some entries of a layer. */
+/* A stretch is all entries of some layers, or some entries of a layer. */
 void packing_stretch_next(const struct packing *p, struct packing_cursor *at, bool is_busy,
                           struct packing_stretch *ret)
 {
@@ -252,10 +269,10 @@ void packing_stretch_next(const struct packing *p, struct packing_cursor *at, bo
 #define PASSED UINT32_MAX
 #define BEYOND (UINT32_C(1) << 31)
 
-/* Entries are read by groups of a size that the compiler knows: hundreds of thousands have to be ready before
- * the first launch. Beyond the list's end a group is filled up with PASSED. */
+/* The numbers of a list are read by groups of a size that the compiler knows: hundreds of thousands have to
+ * be ready before the first launch. Beyond the list's end a group is filled up with PASSED. */
 struct group {
-	uint64_t first; /* entry */
+	uint64_t first; /* number of the list */
 	uint32_t n;
 	uint32_t block[GROUP]; /* or PASSED, or any other number from the limit on */
 };
@@ -276,14 +293,14 @@ static void narrow_group(const uint64_t wide[GROUP], uint32_t block[GROUP])
 	}
 }
 
-/* Copies the entries first, so that what is checked is what is used, whoever writes to the list meanwhile. */
+/* Copies the numbers first, so that what is checked is what is used, whoever writes to the list meanwhile. */
 static void read_group(const char *list, const struct engine_blocks *blocks, struct group *group)
 {
 	const char *from = list + group->first * blocks->index_bytes;
 	uint64_t wide[GROUP];
 	void *to = blocks->index_bytes == sizeof *wide ? (void *)wide : group->block;
 
-	group->n = (uint32_t)min_u64(GROUP, blocks->n - group->first);
+	group->n = (uint32_t)min_u64(GROUP, (blocks->n << blocks->pairs) - group->first);
 	if (group->n == GROUP) {
 		memcpy(to, from, GROUP * blocks->index_bytes);
 	} else {
@@ -331,13 +348,35 @@ static void add_some(struct packing *p, const struct group *group, uint32_t *ent
 	}
 }
 
+/* Does the same with entries of two numbers. */
+static void add_pairs(struct packing *p, const struct group *group, uint32_t *dst, uint32_t *src)
+{
+	struct engine_blocks *blocks = p->blocks;
+
+	for (uint32_t k = 0; k < group->n; k += 2) {
+		const uint32_t from = group->block[k], to = group->block[k + 1];
+
+		if (from < blocks->limit && to < blocks->dst_limit) {
+			dst[p->n] = to;
+			src[p->n++] = from;
+		} else {
+			const bool is_passed = from == PASSED || to == PASSED;
+
+			blocks->passed += is_passed;
+			blocks->beyond += !is_passed;
+		}
+	}
+}
+
 uint64_t packing_list_bytes(const struct packing *p)
 {
 	return 3 * p->blocks->n * sizeof(uint32_t);
 }
 
-/* Three arrays: entries that name a block, the block of each, and the numbers from 0 on for a list between
- * two sides that are packed. */
+/* Makes three arrays: entries that name a block, the block of each, and the numbers from 0 on for a list
+ * between two sides that are packed. With pairs, the first has the blocks of dst, and the second those of
+ * src.
+ */
 void packing_read(struct packing *p, const void *list, uint32_t *arrays)
 {
 	struct engine_blocks *blocks = p->blocks;
@@ -346,9 +385,11 @@ void packing_read(struct packing *p, const void *list, uint32_t *arrays)
 
 	p->n = 0;
 	blocks->passed = blocks->beyond = 0;
-	for (group.first = 0; group.first < blocks->n; group.first += GROUP) {
+	for (group.first = 0; group.first < blocks->n << blocks->pairs; group.first += GROUP) {
 		read_group(list, blocks, &group);
-		if (is_all_blocks(&group, (uint32_t)blocks->limit)) {
+		if (blocks->pairs) {
+			add_pairs(p, &group, entry, named);
+		} else if (is_all_blocks(&group, (uint32_t)blocks->limit)) {
 			add_all(&group, entry + p->n, named + p->n);
 			p->n += GROUP;
 		} else {
@@ -357,8 +398,8 @@ void packing_read(struct packing *p, const void *list, uint32_t *arrays)
 	}
 	p->dst.block = blocks->scatter ? named : entry;
 	p->src.block = blocks->scatter ? entry : named;
-	p->dst.is_dense = blocks->scatter ? false : p->n == blocks->n && follows(&p->dst);
-	p->src.is_dense = blocks->scatter && p->n == blocks->n && follows(&p->src);
+	p->dst.is_dense = !is_indexed(p, &p->dst) && p->n == blocks->n && follows(&p->dst);
+	p->src.is_dense = !is_indexed(p, &p->src) && p->n == blocks->n && follows(&p->src);
 	if (p->dst.way == PACKING_IN_PLACE || p->src.way == PACKING_IN_PLACE)
 		return;
 	for (uint32_t k = 0; k < p->n; k++)
@@ -371,12 +412,19 @@ static uint64_t layer_place(const struct engine_blocks_side *blocks, uint32_t la
 	return blocks->layers ? (uint64_t)blocks->layers[layer] : layer * blocks->layer_step;
 }
 
+/* Returns whether each layer of a side has a place of its own. They may be parts of different allocations,
+ * which no copy may go across. */
+static bool has_own_places(const struct packing_side *side)
+{
+	return side->blocks->table || side->blocks->layers;
+}
+
 /* Returns whether each layer's blocks follow those of the layer before, if they follow each other. */
 static bool layers_follow(const struct packing *p, const struct packing_side *side)
 {
 	const struct engine_blocks_side *blocks = side->blocks;
 
-	if (!side->is_dense || blocks->table)
+	if (!side->is_dense || has_own_places(side))
 		return false;
 	for (uint32_t l = 1; l < p->blocks->layers; l++)
 		if (layer_place(blocks, l) != layer_place(blocks, l - 1) + p->n * side->bytes)
@@ -384,14 +432,15 @@ static bool layers_follow(const struct packing *p, const struct packing_side *si
 	return true;
 }
 
-/* How many pieces the blocks of a layer are. */
+/* Returns how many commands copy the blocks of a layer. */
 static uint64_t count_pieces(const struct packing *p, const struct packing_side *side)
 {
+	const bool by_rows = side->way == PACKING_BY_COPIES && !p->is_plain && has_rows(p, side);
 	uint64_t pieces = 1;
 
 	if (side->is_dense)
 		return 1;
-	if (!follows(side))
+	if (!follows(side) && !by_rows)
 		return p->n;
 	for (uint32_t k = 1; k < p->n; k++)
 		pieces += side->block[k] != side->block[k - 1] + 1;
@@ -484,7 +533,7 @@ static uint64_t piece_end(const struct packing_side *side, const struct packing_
 		run = items_in_run(side, stretch, item, last - item);
 		item += run;
 		place += run * side->bytes;
-	} while (item < last && item < items && item % stretch->n == 0 && !side->blocks->table &&
+	} while (item < last && item < items && item % stretch->n == 0 && !has_own_places(side) &&
 	         item_place(side, stretch, item) == place);
 	return item;
 }
@@ -509,6 +558,23 @@ struct packing_piece packing_next(const struct packing_side *side, const struct 
 	*at = min_u64(stop, end);
 	piece.bytes = *at - piece.at;
 	return piece;
+}
+
+struct packing_rows packing_next_rows(const struct packing *p, const struct packing_side *side,
+                                      const struct packing_stretch *stretch, uint64_t *at, uint64_t end)
+{
+	struct packing_rows ret = { .first = packing_next(side, stretch, at, end), .n = 1 };
+	const uint64_t item = ret.first.at / side->pitch, entry = stretch->first + item % stretch->n;
+	const uint64_t in_layer = stretch->n - item % stretch->n;
+
+	if (ret.first.bytes != side->bytes || !has_rows(p, side))
+		return ret;
+	ret.step = side->blocks->step;
+	while (ret.n < in_layer && (item + ret.n) * side->pitch + side->bytes <= end &&
+	       side->block[entry + ret.n] == side->block[entry + ret.n - 1] + 1)
+		ret.n++;
+	*at = (item + ret.n - 1) * side->pitch + side->bytes;
+	return ret;
 }
 
 /* ---- The kernel's list --------------------------------------------------------------------------------- */
@@ -610,7 +676,8 @@ void packing_launch(const struct packing *p, const struct packing_stretch *stret
 	ret->dst = list_side(&p->dst, stretch, &ret->blocks.dst);
 	ret->src = list_side(&p->src, stretch, &ret->blocks.src);
 	if (side)
-		ret->blocks.limit = is_indexed(p, side) ? p->blocks->limit : p->blocks->n;
+		ret->blocks.limit =
+		    side == &p->dst ? blocks_dst_count(p->blocks) : blocks_src_count(p->blocks);
 	ret->index = scratch + (side ? stretch->first : 0) * sizeof(uint32_t);
 	ret->dst_layers = layers_at(p, stretch, PACKING_DST_LAYERS, scratch);
 	ret->src_layers = layers_at(p, stretch, PACKING_SRC_LAYERS, scratch);

@@ -33,7 +33,7 @@ static uint64_t extent_bytes(struct tensor_extent extent)
 	return (uint64_t)(extent.high - extent.low);
 }
 
-/* Bytes that a part takes whatever its phase. */
+/* Returns the bytes that a part takes whatever its phase. */
 static uint64_t place_bytes(uint64_t bytes)
 {
 	return (bytes + 2 * STAGING_ALIGN - 1) / STAGING_ALIGN * STAGING_ALIGN;
@@ -104,7 +104,7 @@ static int64_t reach(const struct staging *s, int d)
 	return llabs(s->dst == STAGING_DIRECT ? axis->src_stride : axis->dst_stride);
 }
 
-/* The axes that have more than one index, farthest first. */
+/* Lists the axes that have more than one index, farthest first. */
 static int sort_axes(const struct staging *s, int8_t *ret)
 {
 	int n = 0;
@@ -121,7 +121,7 @@ static int sort_axes(const struct staging *s, int8_t *ret)
 	return n;
 }
 
-/* Parts of about the same size. Gives back how many indices each has. */
+/* Divides an axis into parts of about the same size. Returns how many indices each has. */
 static uint64_t cut_axis(struct staging *s, int8_t d, int64_t most)
 {
 	const int64_t extent = s->transform->axis[d].extent;
@@ -158,7 +158,7 @@ static void divide_into(struct staging *s, enum staging_way dst, enum staging_wa
 	measure(s);
 }
 
-/* In rounds of round_bytes, or of more if that makes rows long enough. */
+/* Cuts the job into rounds of round_bytes, or of more if that makes rows long enough. */
 static void divide(struct staging *s, const struct staging_limits *limits)
 {
 	const uint64_t bytes = (uint64_t)s->transform->count * s->transform->element;
@@ -177,7 +177,7 @@ static void divide(struct staging *s, const struct staging_limits *limits)
 		try_tiles(s, limits);
 }
 
-/* How many indices of axis d a round has at most. */
+/* Returns how many indices of axis d a round has at most. */
 static int64_t round_extent(const struct staging *s, int d)
 {
 	for (int i = 0; i < s->n_axes; i++)
@@ -195,8 +195,8 @@ static bool is_for_copies(const struct row_box *box)
 	return copies <= MOST_ROW_COPIES && (box->rank == 0 || box->axis[0].stride <= MOST_PITCH);
 }
 
-/* The rows of the first round, which is the largest: of a source, where no axis that is cut has a border. 0:
- * there are none that the copy engine could take. */
+/* Returns the bytes of rows of the first round, which is the largest: of a source, where no axis that is cut
+ * has a border. 0: there are none that the copy engine could take. */
 static uint64_t src_row(const struct staging *s, uint64_t *ret_bytes)
 {
 	struct staging_round first = { .transform = *s->transform };
@@ -224,8 +224,8 @@ static uint64_t dst_row(const struct staging *s, uint64_t *ret_bytes)
 	return box.row_bytes;
 }
 
-/* Of a source of which the rounds' parts have much of the same between their first byte and the last, rows
- * are brought, or all of it. bytes: of the largest round's part. */
+/* Measures a source whose rounds read parts that have much in common between their first byte and the last:
+ * rows of it are brought, or all of it. bytes is the size of the largest round's part. */
 static void measure_src(struct staging *s, uint64_t bytes)
 {
 	const uint64_t whole = extent_bytes(transform_reads(s->transform));
@@ -276,7 +276,7 @@ static uint64_t scratch_needed(const struct staging *s)
 	return src + s->slots * s->dst_bytes;
 }
 
-/* With fewer slots, or else with a side left where it is. */
+/* Makes the job fit with fewer slots, or else with a side left where it is. */
 static void fit(struct staging *s, const struct staging_limits *limits)
 {
 	while (scratch_needed(s) > limits->scratch_bytes) {
@@ -338,7 +338,8 @@ void staging_round(const struct staging *s, uint64_t i, struct staging_round *re
 
 /* ---- Tiles ------------------------------------------------------------------------------------------- */
 
-/* The axis that a half is taken of: the farthest one of a side that still has several indices; -1: none. */
+/* Returns the axis that a half is taken of: the farthest one of a side that still has several indices; -1:
+ * none. */
 static int farthest(const struct transform *t, const int64_t *n, bool of_src)
 {
 	int64_t most = -1;
@@ -365,7 +366,7 @@ static void set_tile(struct staging *s, const int64_t *n)
 			cut_axis(s, d, n[d]);
 }
 
-/* The shorter of both sides' rows. */
+/* Returns the shorter of both sides' rows. */
 static uint64_t tile_row(struct staging *s, const int64_t *n)
 {
 	uint64_t ignored;
@@ -374,8 +375,8 @@ static uint64_t tile_row(struct staging *s, const int64_t *n)
 	return min_u64(src_row(s, &ignored), dst_row(s, &ignored));
 }
 
-/* What keeps the rows of both sides longest; rather the source's shorter than the destination's, which take
- * more of the bus. */
+/* Halves the dimension of the tile that keeps the rows of both sides longest, and returns the length of the
+ * shorter ones. It shortens the source's rather than the destination's, which take more of the bus. */
 static uint64_t halve(struct staging *s, int64_t *n)
 {
 	const int side[] = { farthest(s->transform, n, false), farthest(s->transform, n, true) };
@@ -424,7 +425,8 @@ static void try_tiles(struct staging *s, const struct staging_limits *limits)
 
 /* ---- Runs -------------------------------------------------------------------------------------------- */
 
-/* Between two places on the host a run stops over in a slot; else the copy units take it piece by piece. */
+/* Plans a run. Between two places on the host it stops over in a slot, because otherwise the copy units take
+ * it piece by piece. */
 static bool init_run(struct staging *s, enum staging_place dst, enum staging_place src,
                      const struct staging_limits *limits)
 {

@@ -10,14 +10,14 @@
 #define SET_BYTES (SLOTS * ENGINE_CHUNK_BYTES)
 
 struct slot_set {
-	char *memory;          /* pinned */
+	void *memory;          /* pinned */
 	CUevent copied[SLOTS]; /* recorded behind the last copy from or to the slot */
 	TAILQ_ENTRY(slot_set) entry;
 };
 
 static void *slot_of(const struct slot_set *set, uint64_t chunk)
 {
-	return set->memory + chunk % SLOTS * ENGINE_CHUNK_BYTES;
+	return (char *)set->memory + chunk % SLOTS * ENGINE_CHUNK_BYTES;
 }
 
 /* ---- Sets --------------------------------------------------------------------------------------------- */
@@ -35,10 +35,7 @@ static void set_free(struct slot_set *set)
 	for (int i = 0; i < SLOTS; i++)
 		if (set->copied[i])
 			driver.cuEventDestroy(set->copied[i]);
-	if (set->memory) {
-		driver.cuMemHostUnregister(set->memory);
-		munmap(set->memory, SET_BYTES);
-	}
+	driver_unpin(set->memory, SET_BYTES);
 	free(set);
 }
 
@@ -52,24 +49,6 @@ void transfers_deinit(struct transfers *transfers)
 	}
 }
 
-static int pin(struct slot_set *set, struct error *err)
-{
-	void *memory = mmap(NULL, SET_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	int r;
-
-	if (memory == MAP_FAILED)
-		return error_set(err, STATUS_NO_MEMORY, "out of memory");
-	/* Without this, the first write after a fork could give this process a new page while the device
-	 * keeps using the old one. */
-	madvise(memory, SET_BYTES, MADV_DONTFORK);
-	r = driver_call(err, cuMemHostRegister, (memory, SET_BYTES, 0));
-	if (r < 0)
-		munmap(memory, SET_BYTES);
-	else
-		set->memory = memory;
-	return r;
-}
-
 static int set_new(struct slot_set **ret, struct error *err)
 {
 	struct slot_set *set = calloc(1, sizeof *set);
@@ -77,7 +56,9 @@ static int set_new(struct slot_set **ret, struct error *err)
 
 	if (!set)
 		return error_set(err, STATUS_NO_MEMORY, "out of memory");
-	r = pin(set, err);
+	/* Without MADV_DONTFORK, the first write after a fork could give this process a new page while the
+	 * device keeps using the old one. */
+	r = driver_pin(&set->memory, SET_BYTES, MADV_DONTFORK, 0, err);
 	for (int i = 0; i < SLOTS && r == 0; i++)
 		r = driver_call(err, cuEventCreate, (&set->copied[i], CU_EVENT_DISABLE_TIMING));
 	if (r < 0)

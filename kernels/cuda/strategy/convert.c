@@ -6,13 +6,11 @@
  * A border of a value is a fill around the window, as for other moves. What other borders repeat is converted
  * where it is written, element by element.
  */
-#include "strategy_launch.h"
-
 #include <stdlib.h>
 
-#include "kernels/transform/conversion.h"
 #include "kernels/transform/transform.h"
 #include "proto/arithmetic.h"
+#include "strategy_launch.h"
 
 /* Bytes of the destination's rows, below which there is no chunk to speak of, or no tile; and bytes of the
  * source's rows that are one row of a tile, or all of it. Not measured. */
@@ -21,32 +19,46 @@
 #define ROW_LEAST    16
 #define PACKED_MOST  64
 
-/* What the kernels for narrow lanes are for: elements of up to 4 bytes. */
+/* Plans a conversion that computes the scales of blocks. aligned says that elements of both sides lie at
+ * multiples of their size. */
+static void set_amax(struct tma_route_plan *tma, const struct loop_nest *nest, bool aligned);
+
+/* Returns which dimension of the nest is tma->dim[i], if the first one is the innermost. */
+static int nest_dim(const struct loop_nest *nest, int second, int i)
+{
+	if (second < 0 || i == 0)
+		return nest->rank - 1 - i;
+	if (i == 1)
+		return second;
+	return nest->rank - i > second ? nest->rank - i : nest->rank - 1 - i;
+}
+
+/* Returns whether the kernels for narrow lanes can take it, whose elements have up to 4 bytes. */
 static bool is_narrow(const struct transform *t)
 {
 	return t->conversion.arithmetic == ARITHMETIC_FLOAT32;
 }
 
-/* Whether elements of a side lie at multiples of their size. */
+/* Returns whether elements of a side lie at multiples of their size. */
 static bool is_aligned(const struct plan_facts *facts, uint8_t phase, int64_t offset, uint32_t element)
 {
 	return facts->align % element == 0 ||
 	       (!facts->listed && !facts->spread && ((uint64_t)phase + (uint64_t)offset) % element == 0);
 }
 
-/* The nest's dimensions, innermost first, `second` as the second unless it is -1. */
+/* Sets the nest's dimensions, innermost first, `second` as the second unless it is -1. */
 static void set_dims(struct tma_route_plan *tma, const struct loop_nest *nest, int second)
 {
 	tma_set_dims(tma, nest, nest->rank - 1, second);
 	for (uint32_t i = 0; i < tma->rank; i++) {
-		const int own = tma_nest_dim(nest, second, (int)i);
+		const int own = nest_dim(nest, second, (int)i);
 
 		tma->convert.scale[i] = nest->dim[own].scale;
 		tma->convert.bias[i] = nest->dim[own].bias;
 	}
 }
 
-/* Of the destination's elements, or what they consist of where they are not aligned. */
+/* Sets the border of the destination's elements, or of what they consist of where they are not aligned. */
 static void set_border(struct plan *plan, const struct loop_nest *nest, const struct plan_facts *facts,
                        enum pad_mode mode)
 {
@@ -58,7 +70,9 @@ static void set_border(struct plan *plan, const struct loop_nest *nest, const st
 	tma_set_border(plan, &border, border.rank, mode);
 }
 
-int tma_source_row(const struct loop_nest *nest)
+/* Returns the dimension of a conversion's nest that is contiguous in the source; -1: none, or the
+ * destination's. */
+static int source_row(const struct loop_nest *nest)
 {
 	for (int d = 0; d < nest->rank - 1; d++)
 		if (nest->dim[d].src == nest->converted && nest->dim[d].n > 1)
@@ -66,7 +80,7 @@ int tma_source_row(const struct loop_nest *nest)
 	return -1;
 }
 
-/* Whether tiles of all x can be written as one row, each with the same operands. */
+/* Returns whether tiles of all x can be written as one row, each with the same operands. */
 static bool is_woven(const struct transform *t, const struct loop_nest *nest, const struct loop_nest_dim *x,
                      const struct loop_nest_dim *y)
 {
@@ -76,8 +90,8 @@ static bool is_woven(const struct transform *t, const struct loop_nest *nest, co
 	       !y->bias && y->n * nest->converted >= ROW_LEAST;
 }
 
-/* Whether x is that of pixels, along which operands are the same, and y that of their three or four channels
- * of one byte, whose rows lie at the same phase. */
+/* Returns whether x is that of pixels, along which operands are the same, and y that of their three or four
+ * channels of one byte, whose rows lie at the same phase. */
 static bool is_of_channels(const struct transform *t, const struct loop_nest *nest,
                            const struct loop_nest_dim *x, const struct loop_nest_dim *y)
 {
@@ -186,11 +200,11 @@ void tma_set_convert(struct plan *plan, const struct transform *t, const struct 
 	tma->convert.bias_offset = own.bias_offset;
 	tma->whole = tma_is_whole(&own);
 	if (own.in_blocks) {
-		tma_set_amax(tma, &own, aligned);
+		set_amax(tma, &own, aligned);
 		return;
 	}
 	inner = &own.dim[own.rank - 1];
-	second = tma_source_row(&own);
+	second = source_row(&own);
 	if (!tma->whole || inner->dst != own.element ||
 	    !is_aligned(facts, facts->dst_phase, own.dst_offset, own.element)) {
 		set_elements(tma, &own);
@@ -210,13 +224,6 @@ void tma_set_convert(struct plan *plan, const struct transform *t, const struct 
 
 /* ---- The strategy ------------------------------------------------------------------------------------- */
 
-static double cost(const struct plan *plan, enum pad_mode mode)
-{
-	(void)plan;
-	(void)mode;
-	return 1;
-}
-
 #ifdef HAVE_CUDA
 static int launch(const struct strategy_launch *launch, struct error *err)
 {
@@ -230,6 +237,213 @@ const struct strategy strategy_convert = {
 	.family = FAMILY_CONVERT,
 	.turn = STRATEGY_NEVER,
 	.has_border = true,
-	.cost = cost,
+	.flat_cost = 1,
 	.launch = WITH_CUDA(launch),
 };
+
+/* ---- Scales -------------------------------------------------------------------------------------------- */
+
+/* A conversion that computes scales goes by tiles of whole blocks, each of which is read once; by tiles of
+ * parts of blocks, or of blocks that extend over more than two dimensions, in two passes, one that looks for
+ * the largest magnitudes and one that converts; or, where elements lie in another way, one by one. */
+
+/* A tile's rows take so many bytes of shared memory at most: two of them fit a multiprocessor. Not measured.
+ */
+#define SHARED_MOST (104 << 10)
+
+/* A tile's rows have so many bytes, if blocks allow: of the source where they lie alike on both sides. Not
+ * measured. */
+#define ROW_BYTES_ALIKE 1024
+
+static uint64_t blocks_along(const struct loop_nest_dim *dim)
+{
+	return amax_blocks(dim->n, dim->skew, dim->block);
+}
+
+static uint64_t blocks_of(const struct loop_nest *nest)
+{
+	uint64_t n = 1;
+
+	for (int d = 0; d < nest->rank; d++)
+		n *= blocks_along(&nest->dim[d]);
+	return n;
+}
+
+static void set_amax_dims(struct tma_route_plan *tma, const struct loop_nest *nest, int second)
+{
+	struct tma_amax_plan *amax = &tma->convert.amax;
+
+	tma_set_dims(tma, nest, nest->rank - 1, second);
+	for (uint32_t i = 0; i < tma->rank; i++) {
+		const struct loop_nest_dim *dim = &nest->dim[nest_dim(nest, second, (int)i)];
+
+		amax->block[i] = dim->block;
+		amax->skew[i] = dim->skew;
+		amax->to_scale[i] = dim->to_scale;
+		amax->to_inverse[i] = dim->to_inverse;
+	}
+}
+
+/* Returns the dimension across rows that are contiguous on both sides: one that blocks extend over, if there
+ * is one. */
+static int find_across(const struct loop_nest *nest)
+{
+	for (int d = nest->rank - 2; d >= 0; d--)
+		if (nest->dim[d].block > 1)
+			return d;
+	return nest->rank - 2;
+}
+
+/* Returns whether blocks have more than one element along a dimension other than the innermost and the
+ * second. */
+static bool has_deep_blocks(const struct loop_nest *nest, int second)
+{
+	for (int d = 0; d < nest->rank - 1; d++)
+		if (d != second && nest->dim[d].block > 1)
+			return true;
+	return false;
+}
+
+/* Returns about `wanted` elements of a dimension: whole blocks, or a part of one. */
+static int64_t extent_of(const struct loop_nest_dim *dim, int64_t wanted, bool whole)
+{
+	const int64_t all = dim->n + dim->skew;
+
+	if (wanted < dim->block)
+		return whole ? dim->block : max_i64(wanted, 1);
+	wanted = min_i64(wanted, divide_up_i64(all, dim->block) * dim->block);
+	return wanted - wanted % dim->block;
+}
+
+static int64_t blocks_within(const struct loop_nest_dim *dim, int64_t extent)
+{
+	return divide_up_i64(extent, dim->block);
+}
+
+/* Halves an extent, if it may become shorter: whole blocks, or a part of one. */
+static bool halve(int64_t *extent, const struct loop_nest_dim *dim, bool whole)
+{
+	const int64_t half = *extent / 2;
+
+	if (*extent > dim->block)
+		*extent = max_i64(half - half % dim->block, dim->block);
+	else if (!whole && half > 0)
+		*extent = half;
+	else
+		return false;
+	return true;
+}
+
+/* Chooses a tile, of whole blocks if `whole` is true. Returns false if such a tile does not fit. */
+static bool choose_amax_tile(struct tma_convert *convert, const struct loop_nest *nest,
+                             const struct loop_nest_dim *x, const struct loop_nest_dim *y, bool whole)
+{
+	const bool alike = convert->amax.alike;
+	const int64_t from = nest->converted, all = alike ? AMAX_UNITS_TILE : CONVERT_TILE_BYTES / from;
+	const int64_t row =
+	    alike ? ROW_BYTES_ALIKE / from : max_i64(CONVERT_ROW_BYTES / nest->element, WARP_THREADS);
+	int64_t tile_x = extent_of(x, min_i64(row, max_i64(all / (whole ? y->block : 1), 1)), whole),
+		tile_y = extent_of(y, max_i64(all / tile_x, 1), whole);
+
+	if (alike) /* few rows: longer ones */
+		tile_x = extent_of(x, max_i64(all / tile_y, tile_x), whole);
+	while (blocks_within(x, tile_x) * blocks_within(y, tile_y) > AMAX_TILE_BLOCKS)
+		if (blocks_within(y, tile_y) == 1 || !halve(&tile_y, y, whole))
+			halve(&tile_x, x, whole);
+	while ((alike ? tile_y : tile_x) *
+	           amax_pitch((uint64_t)(alike ? tile_x : tile_y) * (uint64_t)from, alike) >
+	       SHARED_MOST)
+		if (alike ? !halve(&tile_y, y, whole) : !halve(&tile_x, x, whole))
+			return false;
+	convert->tile_x = (uint32_t)tile_x;
+	convert->tile_y = (uint32_t)tile_y;
+	return true;
+}
+
+static uint64_t tiles_along(const struct loop_nest_dim *dim, uint32_t tile)
+{
+	return amax_tiles(dim->n, dim->skew, dim->block, tile);
+}
+
+/* `second` is the dimension where the source is contiguous, or across rows that are alike; -1: there is none.
+ */
+static bool try_amax_tiles(struct tma_route_plan *tma, const struct loop_nest *nest, int second, bool alike)
+{
+	const struct loop_nest_dim *x = &nest->dim[nest->rank - 1], *y = &nest->dim[second];
+	struct tma_convert *convert = &tma->convert;
+	bool whole = x->block <= SHARED_MOST && y->block <= SHARED_MOST && !has_deep_blocks(nest, second);
+
+	if (nest->converted == 1 || nest->element == 4)
+		return false;
+	convert->amax.alike = alike;
+	whole = whole && choose_amax_tile(convert, nest, x, y, true);
+	if (!whole &&
+	    (convert->amax.blocks > AMAX_MAGNITUDES || !choose_amax_tile(convert, nest, x, y, false)))
+		return false;
+	convert->how = TMA_CONVERT_AMAX_TILES;
+	convert->amax.two_passes = !whole;
+	set_amax_dims(tma, nest, second);
+	tma->tiles = tiles_along(x, convert->tile_x) * tiles_along(y, convert->tile_y);
+	for (uint32_t d = 2; d < tma->rank; d++)
+		tma->tiles *= (uint64_t)tma->dim[d].n;
+	return true;
+}
+
+/* ---- Blocks, element by element ----------------------------------------------------------------------- */
+
+static uint64_t elements_of(const struct loop_nest *nest)
+{
+	uint64_t n = 1;
+
+	for (int d = 0; d < nest->rank; d++)
+		n *= (uint64_t)nest->dim[d].block;
+	return n;
+}
+
+static void set_amax_boxes(struct tma_route_plan *tma, const struct loop_nest *nest)
+{
+	struct tma_amax_plan *amax = &tma->convert.amax;
+	const uint64_t elements = elements_of(nest);
+
+	tma->convert.how = TMA_CONVERT_AMAX_BOXES;
+	amax->two_passes = elements > AMAX_PART && amax->blocks <= AMAX_MAGNITUDES;
+	amax->elements = elements;
+	amax->parts = amax->two_passes ? divide_up_u64(elements, AMAX_PART) : 1;
+	set_amax_dims(tma, nest, -1);
+	tma->tiles = amax->blocks * amax->parts;
+}
+
+/* ---- The choice --------------------------------------------------------------------------------------- */
+
+/* A nest of at least two dimensions. */
+static void add_units(struct loop_nest *nest)
+{
+	for (; nest->rank < 2; nest->rank++) {
+		nest->dim[1] = nest->dim[0];
+		nest->dim[0] = (struct loop_nest_dim){ .n = 1, .source = 1, .block = 1 };
+	}
+	if (nest->dim[1].n == 1) {
+		nest->dim[1].dst = nest->element;
+		nest->dim[1].src = nest->converted;
+	}
+}
+
+static void set_amax(struct tma_route_plan *tma, const struct loop_nest *nest, bool aligned)
+{
+	struct loop_nest own = *nest;
+	const struct loop_nest_dim *inner;
+	bool alike;
+	int second;
+
+	if (own.rank == 0)
+		own.dim[0] = (struct loop_nest_dim){ .n = 1, .source = 1, .block = 1 };
+	add_units(&own);
+	inner = &own.dim[own.rank - 1];
+	alike = inner->src == own.converted;
+	second = alike ? find_across(&own) : source_row(&own);
+	tma->convert.amax.blocks = blocks_of(&own);
+	tma->convert.amax.scale_offset = own.to_scale_offset;
+	tma->convert.amax.inverse_offset = own.to_inverse_offset;
+	if (!aligned || inner->dst != own.element || second < 0 || !try_amax_tiles(tma, &own, second, alike))
+		set_amax_boxes(tma, &own);
+}

@@ -1,16 +1,212 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/* These strategies copy: `none` reads nothing, `bulk` and `memcpy` copy runs, and `copy` tiles by tensor map.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "kernels/nest/loop_nest.h"
+#include "strategy_launch.h"
+
+/* Returns whether both sides run along the innermost dimension. There must be one. */
+static bool nest_has_rows(const struct loop_nest *nest)
+{
+	const struct loop_nest_dim *inner = &nest->dim[nest->rank - 1];
+
+	return inner->dst == nest->element && inner->src == nest->element;
+}
+
+/* ---- None ---------------------------------------------------------------------------------------------- */
+
+/* `none` is for windows that read no element of the source, so that only the border is written. */
+
+#ifdef HAVE_CUDA
+static int none_launch(const struct strategy_launch *launch, struct error *err)
+{
+	(void)launch;
+	(void)err;
+	return 0;
+}
+#endif
+
+const struct strategy strategy_none = {
+	.name = "none",
+	.family = FAMILY_FILL,
+	.turn = STRATEGY_NEVER,
+	.flat_cost = 1.15, /* writes alone */
+	.launch = WITH_CUDA(none_launch),
+};
+
+/* ---- Bulk ---------------------------------------------------------------------------------------------- */
+
+/* `bulk` copies long aligned runs with the unit's plain copies, without a map. */
+
+#define BULK_ALIGN 128    /* bytes: runs that cross lines are faster by map */
+#define BULK_LEAST 2048   /* bytes of a run */
+#define BULK_AGAIN 8192   /* of a run that is read for each time that it is written: it stays in the L2 */
+#define SMALL_BULK 6000.0 /* bytes of a tile; with fewer, too little is in flight */
+
+static bool bulk_probe(struct plan *plan, const struct strategy_case *c)
+{
+	const struct loop_nest *nest = c->nest;
+	const struct plan_facts *facts = c->facts;
+	struct tma_route_plan *tma = &plan->tma;
+	uint64_t bits =
+	    (facts->dst_phase + (uint64_t)nest->dst_offset) | (facts->src_phase + (uint64_t)nest->src_offset);
+	uint64_t run = (uint64_t)nest->dim[nest->rank - 1].n * nest->element;
+
+	if (!nest_has_rows(nest) || !tma_is_whole(nest) || run < BULK_LEAST)
+		return false;
+	tma_set_dims(tma, nest, nest->rank - 1, -1);
+	tma->dim[0].n = (int64_t)run;
+	tma->chunk = (uint32_t)divide_up_u64(part_of(run, COPY_TILE_BYTES), 16) * 16;
+	tma->tiles = divide_up_u64(run, tma->chunk);
+	bits |= run % 16 ? run : 0;
+	for (uint32_t d = 1; d < tma->rank; d++) {
+		bits |= (uint64_t)tma->dim[d].dst | (uint64_t)tma->dim[d].src;
+		if ((tma->dim[d].src == 0 && run < BULK_AGAIN) || tma->dim[d].n > TMA_LONGEST)
+			return false;
+		tma->tiles *= (uint64_t)tma->dim[d].n;
+	}
+	if (bits % BULK_ALIGN || tma->tiles > UINT32_MAX)
+		return false;
+	tma_begin_strided(tma, nest);
+	plan->tile_rank = 1;
+	plan->tile[0] = tma->chunk / nest->element;
+	return true;
+}
+
+static double bulk_cost(const struct plan *plan, enum pad_mode mode)
+{
+	const struct tma_route_plan *tma = &plan->tma;
+
+	(void)mode;
+	return 1.07 + (tma->chunk < SMALL_BULK ? (SMALL_BULK - tma->chunk) / 2000 : 0);
+}
+
+static void bulk_describe(const struct plan *plan, struct plan_tile *ret)
+{
+	ret->row_bytes = plan->tma.chunk;
+	ret->dst[0] = ret->src[0] = ret->element;
+}
+
+#ifdef HAVE_CUDA
+/* Copies runs with the unit's plain copies. */
+static int launch_bulk(struct launcher *launcher, CUstream stream, const struct tma_route_plan *tma,
+                       uint64_t dst, uint64_t src, struct error *err)
+{
+	struct bulk_copy_args args = {
+		.dst = dst,
+		.src = src,
+		.run = (uint64_t)tma->dim[0].n,
+		.chunk = tma->chunk,
+		.chunks = (uint32_t)(((uint64_t)tma->dim[0].n + tma->chunk - 1) / tma->chunk),
+		.tiles = tma->tiles,
+		.rank = tma->rank - 1,
+	};
+
+	for (uint32_t d = 1; d < tma->rank; d++) {
+		args.n[d - 1] = (uint32_t)tma->dim[d].n;
+		args.dst_stride[d - 1] = tma->dim[d].dst;
+		args.src_stride[d - 1] = tma->dim[d].src;
+	}
+	return shape_launch(&(struct shape){ .kernel = KERNEL_bulk_copy,
+	                                     .blocks = tma->tiles,
+	                                     .threads = WARP_THREADS,
+	                                     .shared = RING_BYTES(COPY_STAGES, args.chunk),
+	                                     .a_multiprocessor = COPY_BLOCKS },
+	                    launcher, stream, &args, err);
+}
+
+static int bulk_launch(const struct strategy_launch *launch, struct error *err)
+{
+	return launch_bulk(launch->launcher, launch->stream, &launch->plan->tma, strategy_dst(launch),
+	                   strategy_src(launch), err);
+}
+#endif
+
+const struct strategy strategy_bulk = {
+	.name = "bulk",
+	.family = FAMILY_TILE_COPY,
+	.turn = STRATEGY_FIRST,
+	.probe = bulk_probe,
+	.cost = bulk_cost,
+	.describe = bulk_describe,
+	.launch = WITH_CUDA(bulk_launch),
+};
+
+/* ---- Memcpy -------------------------------------------------------------------------------------------- */
+
+/* `memcpy` moves what is one run on both sides: by the driver's own copy, or as rows by threads. For a list
+ * of blocks it is the kernel blocks_rows. */
+
+static bool memcpy_probe(struct plan *plan, const struct strategy_case *c)
+{
+	const struct loop_nest *nest = c->nest;
+	const struct loop_nest_dim *inner = nest->rank > 0 ? &nest->dim[nest->rank - 1] : NULL;
+	const int64_t element = nest->element;
+	struct tma_route_plan *tma = &plan->tma;
+
+	if (nest->rank > 1 ||
+	    (nest->rank == 1 && (inner->dst != element || inner->src != element || !tma_is_whole(nest)))) {
+		loop_nest_explain_memcpy(nest, &plan->rules);
+		return false;
+	}
+	tma->dst_offset = nest->dst_offset;
+	tma->src_offset = nest->src_offset;
+	tma->dim[0].n = nest->rank ? inner->n * element : element;
+	return true;
+}
+
+#ifdef HAVE_CUDA
+/* The driver's own copy is used, except where the addresses do not differ by whole words: there it has two
+ * thirds of the speed of rows by threads (tests/bench/EXPERIMENTS.md). It is also a kernel that may occupy
+ * the whole device: a launch that may not goes by the unit, or by rows. */
+static int memcpy_launch(const struct strategy_launch *launch, struct error *err)
+{
+	struct launcher *const launcher = launch->launcher;
+	const uint64_t dst = strategy_dst(launch), src = strategy_src(launch);
+	const int64_t bytes = launch->plan->tma.dim[0].n;
+	const uint64_t parts = divide_up_u64((uint64_t)bytes, ROW_BYTES);
+	const struct tma_route_plan rows = {
+		.strategy = STRATEGY_rows,
+		.element = 1,
+		.rank = 1,
+		.dim = { { .n = bytes, .dst = 1, .src = 1, .source = bytes } },
+		.slots = parts,
+		.tiles = parts,
+	};
+
+	const struct tma_route_plan bulk = {
+		.rank = 1,
+		.dim = { { .n = bytes } },
+		.chunk = COPY_TILE_BYTES,
+		.tiles = divide_up_u64((uint64_t)bytes, COPY_TILE_BYTES),
+	};
+
+	if (launcher_is_bounded(launcher) && (dst | src | (uint64_t)bytes) % 16 == 0)
+		return launch_bulk(launcher, launch->stream, &bulk, dst, src, err);
+	if (!launcher_is_bounded(launcher) && (dst - src) % 4 == 0)
+		return driver_call(err, cuMemcpyAsync, (dst, src, (size_t)bytes, launch->stream));
+	return launch_strided(launcher, launch->stream, launch->transform, &rows, dst, src, err);
+}
+#endif
+
+const struct strategy strategy_memcpy = {
+	.name = "memcpy",
+	.family = FAMILY_MEMCPY,
+	.turn = STRATEGY_FIRST,
+	.probe = memcpy_probe,
+	.flat_cost = 1,
+	.launch = WITH_CUDA(memcpy_launch),
+};
+
+/* ---- Copy ---------------------------------------------------------------------------------------------- */
+
 /* `copy` moves tiles from map to map by way of shared memory. A small border is written into the tiles.
  *
  * Both a map and a tile start at a multiple of 16 bytes: a load or store whose innermost coordinate is not a
  * whole number of 16 bytes ends the context (measured on an H200).
  */
-#include "strategy_launch.h"
-
-#include <inttypes.h>
-#include <string.h>
-
-#include "explain.h"
-#include "maps.h"
 
 #define COPY_TILE_LEAST 2048
 #define SMALL_TILE      15000.0 /* bytes of a box, below which too few are in flight */
@@ -37,8 +233,8 @@ static void explain_rows(struct plan *plan, const struct strategy_case *c)
 		                 nest->rank - 1, inner->src, element);
 }
 
-/* The last byte that a store writes is its row's only where rows end at multiples of 16 bytes (a store writes
- * up to the next one). */
+/* Sets the map of the destination. The last byte that a store writes is its row's only where rows end at
+ * multiples of 16 bytes (a store writes up to the next one). */
 static bool set_store(struct plan *plan, const struct loop_nest *nest, uint32_t phase)
 {
 	struct tma_route_plan *tma = &plan->tma;
@@ -109,7 +305,7 @@ static void choose_boxes(struct tma_route_plan *tma, const struct plan_facts *fa
 		set_boxes(tma, tile_bytes /= 2);
 }
 
-static bool probe(struct plan *plan, const struct strategy_case *c)
+static bool copy_probe(struct plan *plan, const struct strategy_case *c)
 {
 	const struct loop_nest *nest = c->nest;
 	const struct plan_facts *facts = c->facts;
@@ -158,7 +354,7 @@ static double window_bytes(const struct tma_route_plan *tma)
 	return bytes;
 }
 
-static double cost(const struct plan *plan, enum pad_mode mode)
+static double copy_cost(const struct plan *plan, enum pad_mode mode)
 {
 	const struct tma_route_plan *tma = &plan->tma;
 	const double run = (double)tma->dim[0].n * tma->element, box = box_bytes(tma);
@@ -169,7 +365,7 @@ static double cost(const struct plan *plan, enum pad_mode mode)
 }
 
 /* A map's elements have at most 8 bytes, and so have the tile's. */
-static void describe(const struct plan *plan, struct plan_tile *ret)
+static void copy_describe(const struct plan *plan, struct plan_tile *ret)
 {
 	const struct tma_route_plan *tma = &plan->tma;
 
@@ -205,7 +401,7 @@ int tile_copy_args_init(struct tile_copy_args *ret, struct launcher *launcher,
 	return 0;
 }
 
-static int launch(const struct strategy_launch *launch, struct error *err)
+static int copy_launch(const struct strategy_launch *launch, struct error *err)
 {
 	struct launcher *const launcher = launch->launcher;
 	const struct tma_route_plan *tma = &launch->plan->tma;
@@ -241,8 +437,8 @@ const struct strategy strategy_copy = {
 	.name = "copy",
 	.family = FAMILY_TILE_COPY,
 	.turn = STRATEGY_FIRST,
-	.probe = probe,
-	.cost = cost,
-	.describe = describe,
-	.launch = WITH_CUDA(launch),
+	.probe = copy_probe,
+	.cost = copy_cost,
+	.describe = copy_describe,
+	.launch = WITH_CUDA(copy_launch),
 };

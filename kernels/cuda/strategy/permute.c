@@ -1,18 +1,115 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* `permute` moves tiles of many axes without a map, whatever the pad (permute_args.h): boxes are sketched for
- * many lengths of the runs on either side (permute_sketch.c), the few that look best are worked out, and the
+ * many lengths of the runs on either side (permute_cost.c), the few that look best are worked out, and the
  * tile that is predicted to cost least is taken. Jobs wait for plans, so the number of boxes is bounded. */
-#include "strategy_launch.h"
-
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "alternatives.h"
-#include "explain.h"
 #include "permute_plan.h"
+#include "plan.h"
+#include "proto/arithmetic.h"
+#include "strategy_launch.h"
 
-#define LEAST_RUN  8         /* bytes on either side; with less there is nothing to gain */
+/* ---- Sides --------------------------------------------------------------------------------------------- */
+
+/* A side's chain is the dimensions of a loop nest that follow one another in memory. */
+
+#define MOST_GAP 64 /* bytes between runs of the source that are loaded as one */
+
+int64_t permute_dst_stride(const struct loop_nest *nest, int d)
+{
+	return nest->dim[d].dst;
+}
+
+int64_t permute_src_stride(const struct loop_nest *nest, int d)
+{
+	return nest->dim[d].src;
+}
+
+/* Returns the indices on one side: the source has fewer of a padded dimension. */
+static uint64_t count_of(const struct loop_nest *nest, int d, bool is_src)
+{
+	return (uint64_t)(is_src ? nest->dim[d].source : nest->dim[d].n);
+}
+
+/* Returns the dimension that continues where a run of this many bytes ends, or at most `gap` bytes later; -1:
+ * none.
+ */
+static int next_of(const struct loop_nest *nest, bool is_src, uint64_t run, uint64_t gap)
+{
+	permute_stride *const stride = is_src ? permute_src_stride : permute_dst_stride;
+	int best = -1;
+
+	for (int d = 0; d < nest->rank; d++) {
+		const uint64_t step = (uint64_t)magnitude_i64(stride(nest, d));
+
+		if (count_of(nest, d, is_src) > 1 && step >= run && step - run <= gap &&
+		    (best < 0 || step < (uint64_t)magnitude_i64(stride(nest, best))))
+			best = d;
+	}
+	return best;
+}
+
+/* Returns the dimensions that follow one another, forwards or backwards, starting at the element. A gap
+ * between two runs of the source is loaded with them if it is small, or small compared with the run. */
+static struct permute_chain chain_of(const struct loop_nest *nest, bool is_src)
+{
+	permute_stride *const stride = is_src ? permute_src_stride : permute_dst_stride;
+	struct permute_chain chain = { .split = -1 };
+	uint64_t run = nest->element, gap = 0;
+	int d;
+
+	while ((d = next_of(nest, is_src, run, gap)) >= 0) {
+		chain.dim[chain.n++] = d;
+		run = (uint64_t)magnitude_i64(stride(nest, d)) * count_of(nest, d, is_src);
+		gap = !is_src ? 0 : run / 8 > MOST_GAP ? run / 8 : MOST_GAP;
+	}
+	return chain;
+}
+
+void permute_sides_init(struct permute_sides *ret, const struct loop_nest *nest,
+                        const struct plan_facts *facts, enum pad_mode mode)
+{
+	*ret = (struct permute_sides){ nest, facts, mode, chain_of(nest, false), chain_of(nest, true) };
+}
+
+struct permute_chain permute_chain_within(const struct permute_chain *all, const struct loop_nest *nest,
+                                          const struct permute_box *box)
+{
+	struct permute_chain chain = { .split = -1 };
+
+	for (int i = 0; i < all->n && chain.split < 0; i++) {
+		const int d = all->dim[i];
+
+		if (box->n[d] == 1)
+			break;
+		chain.dim[chain.n++] = d;
+		if (box->n[d] < nest->dim[d].n)
+			chain.split = d;
+	}
+	return chain;
+}
+
+bool permute_chain_has(const struct permute_chain *chain, int d)
+{
+	for (int i = 0; i < chain->n; i++)
+		if (chain->dim[i] == d)
+			return true;
+	return false;
+}
+
+uint64_t permute_align(const struct loop_nest *nest, const struct permute_chain *run, permute_stride *stride,
+                       uint64_t step, uint64_t base, uint64_t most)
+{
+	uint64_t align = gcd_u64(most, base);
+
+	for (int d = 0; d < nest->rank; d++)
+		if (!permute_chain_has(run, d))
+			align = gcd_u64(align, (uint64_t)magnitude_i64(stride(nest, d)));
+	return gcd_u64(align, step);
+}
+
 #define CANDIDATES 8         /* boxes that are worked out */
 #define FINALISTS  6         /* boxes whose bank conflicts are predicted */
 #define SLACK      1.02      /* factor by which a tile may cost less than its sketch says */
@@ -96,7 +193,7 @@ struct choice {
 	const struct permute_sides *sides;
 	bool is_varied; /* no two candidates resemble each other */
 	double limit;   /* a candidate that costs this or more is of no use */
-	double most;    /* likewise once the list of candidates is full */
+	double most;    /* the limit once the list of candidates is full */
 	int n;
 	struct candidate candidate[CANDIDATES]; /* those that look cheapest; sorted in the end */
 	uint64_t seen[MOST_SEEN];               /* hashes of the boxes of these sides, or 0 */
@@ -323,7 +420,7 @@ static bool work_out(const struct choice *choice, int i, struct permute_tile *re
 /* Predicts the cost with bank conflicts, which takes long. It stops early once the cost is `most` or more. */
 static double final_cost(struct permute_tile *tile, double most)
 {
-	if (!permute_arrange_within(tile, permute_most_wavefronts(tile, most)))
+	if (!permute_arrange(tile, permute_most_wavefronts(tile, most)))
 		return PERMUTE_NEVER;
 	permute_lay_out(tile);
 	return tile->cost = permute_cost(tile);

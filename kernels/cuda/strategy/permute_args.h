@@ -2,10 +2,11 @@
 /* A tile of many axes: the planner fills in this struct, and the kernels (device/permute.cuh) are told of the
  * tile by it.
  *
- * The tile is a box, an extent for each dimension. In the source it consists of runs of contiguous bytes: its
- * innermost dimensions there, as many as make a run of some hundred bytes. In the destination, likewise.
- * Either kind of run may end within its outermost dimension, which is then that side's split dimension.
- * Dimensions of neither run are the stack: several boxes of the same kind, one on another, that a tile holds.
+ * The tile is a box, with an extent for each dimension. In the source it consists of runs of contiguous
+ * bytes, which are its innermost dimensions there, as many as make a run of some hundred bytes. In the
+ * destination it consists of runs in the same way, with the destination's innermost dimensions. Either kind
+ * of run may end within its outermost dimension, which is then that side's split dimension. Dimensions of
+ * neither run are the stack: a tile holds several boxes of the same kind, one for each index of the stack.
  *
  *     source runs            shared memory               destination runs
  *     loaded in bulk,   ->   a slot for each, at    ->   aligned chunks of 16 bytes, gathered
@@ -24,101 +25,110 @@
 #include "kernels/nest/divisor.h"
 
 #define PERMUTE_GRID_RANK 10
-#define PERMUTE_LIST_RANK 8 /* dimensions of the loads, of the rows, and of a row */
+#define PERMUTE_LIST_RANK 8 /* dimensions at most of the loads, of the rows, and of a row */
 #define PERMUTE_NONE      UINT32_MAX
-#define PERMUTE_BORDER    UINT16_MAX /* an entry of the table, until the masks are made */
-#define PERMUTE_LEAD      8          /* entries ahead of each copy of the table */
+#define PERMUTE_BORDER    UINT16_MAX /* marks a border entry of the table until the masks are made */
+#define PERMUTE_LEAD      8          /* table entries ahead of each copy of the table */
 #define PERMUTE_NO_SKEW   31
-#define PERMUTE_SLOTS_AT  128 /* in shared memory, where a barrier is ahead of them */
+#define PERMUTE_SLOTS_AT  128 /* offset of the slots in shared memory; a barrier lies ahead of them */
 
 struct permute_axis {
 	struct divisor by; /* indices */
 	int64_t dst;       /* bytes from index to index */
 	int64_t src;
-	int32_t before; /* index i reads the source's i - before, if that is in [0, source) */
+	int32_t before; /* index i reads index i - before of the source, if that is in [0, source) */
 	int32_t source;
 };
 
-/* A dimension of n indices of which a tile has `tile`. */
+/* A split dimension has n indices, of which a tile has `tile`. */
 struct permute_split {
-	uint32_t axis; /* of the grid, or PERMUTE_NONE */
+	uint32_t axis; /* which axis of the grid it is, or PERMUTE_NONE */
 	uint32_t n;
 	uint32_t tile;
 	int64_t dst; /* bytes from index to index */
 	int64_t src;
 };
 
-/* How the bytes of a row are found in the slots. */
+/* The bytes of a row are found in the slots in one of these ways. */
 enum permute_how {
-	PERMUTE_ELEMENTS, /* each element by a table */
-	PERMUTE_WORDS,  /* the same for elements of one or two bytes, as many rows at a time as fill a word or
-	                   two */
-	PERMUTE_PIECES, /* pieces that are contiguous on both sides */
-	PERMUTE_SQUARES, /* squares of 16 bytes a side, transposed in registers: where runs of both sides are
-	                    whole chunks and share no dimension */
+	PERMUTE_ELEMENTS, /* each element is found by a table */
+	/* Elements of one or two bytes are found by a table, for as many rows at a time as fill a word or
+	 * two. */
+	PERMUTE_WORDS,
+	PERMUTE_PIECES, /* pieces that are contiguous on both sides are copied */
+	/* Squares of 16 bytes a side are transposed in registers, where runs of both sides are whole chunks
+	 * and share no dimension. */
+	PERMUTE_SQUARES,
 	PERMUTE_HOWS
 };
 
-/* What load_bytes is multiplied by: 1, or the indices of a split dimension. */
+/* load_bytes is multiplied by 1, or by the number of indices of a split dimension. */
 enum permute_by { PERMUTE_BY_NONE, PERMUTE_BY_SPLIT_SRC, PERMUTE_BY_SPLIT_DST };
 
 struct permute_args {
 	uint64_t dst; /* addresses of the first element; in a plan, offsets from element [0, ..., 0] */
 	uint64_t src;
-	uint64_t low; /* bounds of what may be read: addresses */
+	uint64_t low; /* addresses between which memory may be read */
 	uint64_t high;
 
 	/* The box. Each list has its innermost dimension first. */
-	uint32_t tiles; /* in the grid */
+	uint32_t tiles; /* number of tiles in the grid */
 	uint32_t n_grid;
 	uint32_t n_load;
 	uint32_t n_row;
 	uint32_t n_run;
-	struct permute_axis grid[PERMUTE_GRID_RANK]; /* tiles */
+	struct permute_axis grid[PERMUTE_GRID_RANK]; /* dimensions along which tiles follow each other */
 	struct permute_axis load[PERMUTE_LIST_RANK];
-	struct permute_axis row[PERMUTE_LIST_RANK]; /* src: bytes in the slots */
-	struct permute_axis run[PERMUTE_LIST_RANK]; /* within a row; src: likewise, or from load to load */
-	uint32_t run_loads[PERMUTE_LIST_RANK]; /* loads from index to index of run; 0: it stays in a slot */
-	struct permute_split split_dst;        /* of the destination's runs */
-	struct permute_split split_src;        /* of the source's, unless that is the same dimension */
+	struct permute_axis row[PERMUTE_LIST_RANK]; /* here src counts bytes in the slots */
+	/* Dimensions of a row; src counts bytes in the slots, or from load to load. */
+	struct permute_axis run[PERMUTE_LIST_RANK];
+	/* Loads from one index of run to the next; 0: both are in one slot. */
+	uint32_t run_loads[PERMUTE_LIST_RANK];
+	struct permute_split split_dst; /* split dimension of the destination's runs */
+	/* Split dimension of the source's runs, unless it is split_dst's. */
+	struct permute_split split_src;
 	struct permute_split split_stack;
-	uint32_t limited_load; /* which of load is split_dst, or PERMUTE_NONE */
-	uint32_t limited_row;  /* which of row is split_src, or PERMUTE_NONE */
-	uint32_t split_row;    /* which of row is split_dst, or PERMUTE_NONE */
-	uint32_t stack_split;  /* which of load is split_stack, or PERMUTE_NONE */
-	uint32_t stack_load;   /* from there on, load is the stack; from stack_row on, row is */
+	uint32_t limited_load; /* index in load of the dimension of split_dst, or PERMUTE_NONE */
+	uint32_t limited_row;  /* index in row of the dimension of split_src, or PERMUTE_NONE */
+	uint32_t split_row;    /* index in row of the dimension of split_dst, or PERMUTE_NONE */
+	uint32_t stack_split;  /* index in load of the dimension of split_stack, or PERMUTE_NONE */
+	/* Dimensions of load from stack_load on, and of row from stack_row on, are the stack. */
+	uint32_t stack_load;
 	uint32_t stack_row;
-	uint32_t padded;  /* some dimension has a window that is not whole */
+	uint32_t padded;  /* Some dimension has a window that is not whole. */
 	uint32_t mode;    /* enum pad_mode */
-	uint32_t back;    /* split_dst ends the source's runs too, and is read backwards */
+	uint32_t back;    /* split_dst ends the source's runs too, and is read backwards. */
 	uint32_t how;     /* enum permute_how */
-	uint32_t threads; /* of a block */
+	uint32_t threads; /* threads of a block */
 
 	/* Loads. */
 	uint32_t loads;
-	struct divisor by_loads; /* of one index of the stack */
+	struct divisor by_loads; /* divides by the loads of one index of the stack */
 	uint32_t load_bytes;
 	uint32_t load_by;  /* enum permute_by */
 	uint32_t load_gap; /* bytes of the product that lie past the end of the load */
 
 	/* Rows. */
 	uint32_t rows;
-	uint32_t row_bytes; /* with the margin */
+	uint32_t row_bytes; /* bytes of a row, margin included */
 	uint32_t row_unit;  /* bytes from index to index of a row's outermost dimension */
 	uint32_t row_lead;  /* bytes from the tile's lowest address to its first element */
-	uint32_t row_split; /* a row's outermost dimension is split_dst; if not, the tile has last_n indices
-	                       of it */
+	/* If this is set, split_dst is the outermost dimension of a row. Otherwise the tile has last_n
+	 * indices of that outermost dimension. */
+	uint32_t row_split;
 	uint32_t last_n;
-	uint32_t cut;     /* indices of it that a row has, if runs are cut; 0: they are not */
-	uint32_t cut_row; /* which of row counts the parts of a run, or PERMUTE_NONE */
+	uint32_t cut; /* indices of the outermost dimension in a row, if runs are cut; 0: they are not */
+	/* Index in row of the dimension that counts the parts of a run, or PERMUTE_NONE. */
+	uint32_t cut_row;
 	uint32_t
 	    margin; /* indices of split_dst ahead of the tile's own, so that rows can write whole sectors */
-	uint32_t ragged; /* rows begin within a chunk */
-	uint32_t exact;  /* rows share sectors, and there is no margin: they are written to the byte */
-	struct divisor by_chunks; /* that lanes go through for a row: as many as it has, or a few more */
-	struct divisor by_inner_chunks; /* the same of tiles with which no run begins or ends */
-	uint32_t log_group;             /* rows of a group: a logarithm; 0 but for WORDS */
-	uint32_t log_side;              /* groups that lie side by side in a warp: likewise */
+	uint32_t ragged; /* Rows begin within a chunk. */
+	uint32_t exact;  /* Rows share sectors, and there is no margin: they are written to the byte. */
+	/* Divides by the chunks that lanes go through for a row: its own, or a few more. */
+	struct divisor by_chunks;
+	struct divisor by_inner_chunks; /* the same for tiles in which no run begins or ends */
+	uint32_t log_group;             /* binary logarithm of the rows of a group; 0 except for WORDS */
+	uint32_t log_side;              /* binary logarithm of the groups that lie side by side in a warp */
 	uint32_t aligned;    /* WORDS: bytes that the place of each word read is a multiple of, up to 8 */
 	uint32_t pattern[4]; /* the fill as it lies in an aligned chunk of the destination */
 
@@ -128,35 +138,41 @@ struct permute_args {
 	uint32_t pad;
 	uint32_t pad_shift;
 	uint32_t stack_pitch; /* bytes from one index of the stack to the next */
-	uint32_t phase_mask; /* a load's address agrees in these bits with its place in the slots: 15, or 127,
-	                        where the unit then reads whole lines */
-	uint32_t skew;       /* 16 bytes are skipped after each 1 << skew of the slots; 31: none */
-	struct divisor by_parts; /* copies that bring a load, at most: each ends where bytes are skipped;
-	                            SQUARES: chunks of a load */
-	uint32_t run_base;       /* offset of a row's first element, from its slot */
-	uint32_t row_base;  /* offset of the first row where rows step backwards in the slots, which is not
-	                       part of run_base; and slot_lead. Along split_dst, the kernels find it */
-	uint32_t back_part; /* back: indices of split_dst that a row has, if rows step along it; else 0 */
+	/* A load's address agrees in these bits with its place in the slots: 15, or 127 where the Tensor
+	 * Memory Accelerator then reads whole lines. */
+	uint32_t phase_mask;
+	uint32_t skew; /* 16 bytes are skipped after each 1 << skew of the slots; 31: none */
+	/* Divides by the number of copies that bring a load, at most: each ends where bytes are skipped.
+	 * SQUARES: by the chunks of a load. */
+	struct divisor by_parts;
+	uint32_t run_base; /* offset of a row's first element, from its slot */
+	/* Offset of the first row, which is not part of run_base, where rows step backwards in the slots;
+	 * slot_lead is included. Along split_dst the kernels compute it. */
+	uint32_t row_base;
+	uint32_t back_part; /* back: indices of split_dst in a row, if rows step along it; else 0 */
 	uint32_t slot_lead; /* bytes ahead of the slots */
-	uint32_t row_phase; /* the phase of a load's address (modulo 16) is its rows'; else that of table
-	                       entries */
+	/* If this is set, the phase of a load's address (modulo 16) is added to its rows' offsets; otherwise
+	 * it is added to those of table entries. */
+	uint32_t row_phase;
 
-	/* The table: an entry for each element of a row's chunks, once for every phase that a row may have
-	 * (its address modulo 16, shifted right by phase_shift). */
-	uint32_t table; /* entries of a copy */
+	/* The table has an entry for each element of a row's chunks. There is a copy of it for every phase
+	 * that a row may have (its address modulo 16, shifted right by phase_shift). */
+	uint32_t table; /* entries of a copy of the table */
 	uint32_t phases;
 	uint32_t phase_shift;
 
-	/* PIECES: the dimensions of run from piece_rank on step from piece to piece. */
-	uint32_t pieces; /* of a row */
+	/* In the way PIECES, dimensions of run from piece_rank on step from piece to piece. */
+	uint32_t pieces; /* pieces of a row */
 	uint32_t piece_rank;
-	struct divisor by_piece; /* bytes */
+	struct divisor by_piece; /* divides by the bytes of a piece */
 
-	/* Shared memory, after the slots: offsets, and its size. */
-	uint32_t row_notes; /* number of them: rows, rounded up to what lies side by side */
+	/* These are offsets in shared memory, behind the slots, and its size in bytes. */
+	uint32_t row_notes; /* number of notes: rows, rounded up to whole groups side by side */
 	uint32_t rows_at;
 	uint32_t table_at;
-	uint32_t masks_at; /* padded: which bytes of each chunk are border, for each copy of the table */
+	/* If padded is set, these are the masks of the border bytes of each chunk, for each copy of the
+	 * table. */
+	uint32_t masks_at;
 	uint32_t shared;
 };
 

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a tile costs: a linear model, whose weights were fitted to some thousand tiles of random tensors of 64
- * MiB and more, measured on an H200 (tests/bench/EXPERIMENTS.md).
- */
+/* The cost of a tile is predicted by a linear model, whose weights were fitted to some thousand tiles of
+ * random tensors of 64 MiB and more, measured on an H200 (tests/bench/EXPERIMENTS.md); and sketches, which
+ * predict what the tiles of a box would cost without working them out. */
 #include "permute_plan.h"
+
+#include "proto/arithmetic.h"
+#include "tuning.h"
 
 #define MULTIPROCESSOR_SHARED (227 * 1024)
 #define BLOCK_RESERVED        1024     /* bytes of shared memory that the driver takes for each block */
 #define FEW_WAVEFRONTS        24       /* for a warp's chunks; this many cost no time of their own */
 #define ENOUGH_IN_FLIGHT      100000.0 /* bytes in a multiprocessor */
-#define FEW_IN_FLIGHT         45000.0  /* likewise; with less, others cannot hide what a tile waits for */
+#define FEW_IN_FLIGHT         45000.0  /* the same; with less, others cannot hide what a tile waits for */
 #define STARVED               2.0
 #define HIDDEN_TABLE          3.0  /* work for each chunk of the tile, while its loads are under way */
 #define GAPS                  0.45 /* the share by which what is loaded exceeds what is needed */
@@ -177,7 +180,8 @@ double permute_most_wavefronts(const struct permute_tile *tile, double most)
 	                    : PERMUTE_NEVER;
 }
 
-double permute_least_cost(uint32_t element, double load_run, double row_run)
+/* Returns a lower bound on the cost of a tile whose runs have at most so many bytes. */
+static double least_cost(uint32_t element, double load_run, double row_run)
 {
 	double least = squares_weights[element].own + squares_weights[element].load / load_run +
 	               squares_weights[element].row / row_run;
@@ -195,4 +199,477 @@ double permute_least_cost(uint32_t element, double load_run, double row_run)
 		least = cost < least ? cost : least;
 	}
 	return least;
+}
+
+/* ---- Sketches ------------------------------------------------------------------------------------------ */
+
+/* A sketch is made from the extents of the box and the strides, by the rules of permute_tile.c, some of which
+ * it simplifies. Only the boxes that look best are worked out, so an error here may lose a good tile but
+ * never makes a wrong one. */
+
+#define SLOT_GAP  30   /* bytes around a load that does not consist of whole chunks */
+#define MOST_LIST 4096 /* loads, and rows */
+#define MOST_GAPS 2    /* bytes of slots, with gaps and a margin, for each byte that is needed */
+
+/* Each side has one run, along the dimensions of its chain. */
+struct run {
+	const struct permute_chain *chain;
+	uint64_t dims;   /* bit d: dimension d is in the run */
+	int n;           /* number of dimensions in the run */
+	int split;       /* dimension of which the box has a part; -1: none */
+	uint64_t count;  /* elements of the box */
+	uint64_t others; /* bitwise or of the side's strides outside of the run */
+};
+
+struct sketch {
+	const struct permute_sides *sides;
+	const struct permute_box *box;
+	struct run dst, src;
+	bool back;       /* the source's split dimension runs backwards */
+	uint64_t count;  /* elements */
+	uint64_t stack;  /* indices of the dimensions that are in neither run */
+	uint64_t steps;  /* bitwise or of their strides in the source */
+	uint64_t dst_at; /* address of the first byte, as far as it is known */
+	uint64_t src_at;
+	uint64_t load_run; /* bytes */
+	uint64_t loads;
+	uint64_t margin;
+	uint64_t beyond; /* bytes past the slots that are read because a last row is read like the others */
+	struct permute_tile *tile; /* has only what permute_cost reads */
+};
+
+static bool has(const struct run *run, int d)
+{
+	return d >= 0 && run->dims >> d & 1;
+}
+
+/* Returns the largest power of two, up to `most`, that divides all the numbers whose bitwise or is `bits`. */
+static uint64_t align_of(uint64_t bits, uint64_t most)
+{
+	bits |= most;
+	return bits & -bits;
+}
+
+static struct run run_of(const struct permute_chain *chain, const struct loop_nest *nest,
+                         const struct permute_box *box)
+{
+	struct run run = { .chain = chain, .split = -1, .count = 1 };
+
+	for (; run.n < chain->n && run.split < 0 && box->n[chain->dim[run.n]] > 1; run.n++) {
+		const int d = chain->dim[run.n];
+
+		run.dims |= UINT64_C(1) << d;
+		run.count *= box->n[d];
+		if (box->n[d] < nest->dim[d].n)
+			run.split = d;
+	}
+	return run;
+}
+
+/* ---- The box ------------------------------------------------------------------------------------------- */
+
+/* The source's runs are read forwards, so a dimension that runs backwards in the source is reversed. */
+static bool orient(struct sketch *sketch, int d)
+{
+	const struct loop_nest_dim *dim = &sketch->sides->nest->dim[d];
+
+	if (d == sketch->src.split && has(&sketch->dst, d)) {
+		sketch->back = true;
+		return d == sketch->dst.split && !sketch->tile->args.padded;
+	}
+	sketch->src_at += (uint64_t)((dim->source - 1) * dim->src);
+	if (!has(&sketch->dst, d))
+		sketch->dst_at += (uint64_t)((dim->n - 1) * dim->dst);
+	return true;
+}
+
+static bool set_dims(struct sketch *sketch)
+{
+	const struct loop_nest *nest = sketch->sides->nest;
+	struct permute_tile *tile = sketch->tile;
+	bool has_split = false;
+
+	for (int d = 0; d < nest->rank; d++)
+		tile->args.padded |= is_padded(&nest->dim[d]);
+	for (int d = nest->rank - 1; d >= 0; d--) {
+		const struct loop_nest_dim *dim = &nest->dim[d];
+		const uint64_t part = sketch->box->n[d], dst = (uint64_t)magnitude_i64(dim->dst),
+			       src = (uint64_t)magnitude_i64(dim->src);
+		const bool in_dst = has(&sketch->dst, d), in_src = has(&sketch->src, d);
+
+		sketch->count *= part;
+		sketch->dst.others |= in_dst ? 0 : dst;
+		sketch->src.others |= in_src ? 0 : src;
+		if (part < (uint64_t)dim->n) {
+			const uint64_t n = divide_up_u64((uint64_t)dim->n, part);
+
+			tile->tiles *= n;
+			tile->wasted *= (double)(n * part) / (double)dim->n;
+		}
+		if (in_src && dim->src <= 0 && !orient(sketch, d))
+			return false;
+		if (part == 1 || in_dst || in_src)
+			continue;
+		if (has_split)
+			return false;
+		has_split = part < (uint64_t)dim->n;
+		sketch->stack *= part;
+		sketch->steps |= src;
+	}
+	return tile->tiles <= INT32_MAX;
+}
+
+static bool can_be_padded(const struct sketch *sketch)
+{
+	const int split = has(&sketch->src, sketch->dst.split) ? sketch->dst.split : sketch->src.split;
+	const struct loop_nest_dim *dim = &sketch->sides->nest->dim[split < 0 ? 0 : split];
+	const enum pad_mode mode = sketch->sides->mode;
+
+	return split < 0 || !is_padded(dim) || mode == PAD_MODE_CONSTANT || mode == PAD_MODE_EDGE ||
+	       (mode != PAD_MODE_WRAP && dim->before < dim->source &&
+	        dim->n - dim->before - dim->source < dim->source);
+}
+
+static void set_loads(struct sketch *sketch)
+{
+	const struct loop_nest *nest = sketch->sides->nest;
+	struct permute_tile *tile = sketch->tile;
+	double elements = 1;
+
+	sketch->load_run = nest->element;
+	for (int i = 0; i < sketch->src.n; i++) {
+		const int d = sketch->src.chain->dim[i];
+		const uint64_t n = min_u64(sketch->box->n[d], (uint64_t)nest->dim[d].source);
+
+		sketch->load_run += (n - 1) * (uint64_t)magnitude_i64(nest->dim[d].src);
+		elements *= (double)n;
+	}
+	sketch->loads = sketch->count / sketch->src.count;
+	tile->gaps = (double)sketch->load_run / (elements * nest->element);
+	tile->useful = (double)(sketch->count * nest->element);
+}
+
+static bool init(struct sketch *ret, const struct permute_sides *sides, const struct permute_box *box,
+                 double most)
+{
+	const struct loop_nest *nest = sides->nest;
+
+	ret->sides = sides;
+	ret->box = box;
+	ret->dst = run_of(&sides->dst, nest, box);
+	ret->src = run_of(&sides->src, nest, box);
+	if (ret->dst.n == 0 || ret->src.n == 0 ||
+	    least_cost(nest->element, (double)(MOST_GAPS * ret->src.count * nest->element),
+	               (double)(ret->dst.count * nest->element)) >= most)
+		return false;
+	ret->back = false;
+	ret->count = ret->stack = 1;
+	ret->steps = 0;
+	ret->dst_at = sides->facts->dst_phase + (uint64_t)nest->dst_offset;
+	ret->src_at = sides->facts->src_phase + (uint64_t)nest->src_offset;
+	ret->tile->args.padded = false;
+	ret->tile->args.log_side = 0;
+	ret->tile->args.by_parts.n = 1;
+	ret->tile->args.threads = PERMUTE_THREADS;
+	ret->tile->nest.element = nest->element;
+	ret->tile->processors = sides->facts->threads;
+	ret->tile->tiles = 1;
+	ret->tile->wasted = 1;
+	ret->tile->wavefronts = 0;
+	ret->tile->split_lines = false;
+	if (!set_dims(ret) || (ret->tile->args.padded && !can_be_padded(ret)))
+		return false;
+	set_loads(ret);
+	return true;
+}
+
+/* ---- Rows ---------------------------------------------------------------------------------------------- */
+
+/* Returns whether a row ends before number i of its run's dimensions, because it could not be cut in that
+ * one. `row` is the row's number of elements up to there. */
+static bool ends_before(const struct sketch *sketch, int i, int shared, uint64_t row)
+{
+	const struct loop_nest *nest = sketch->sides->nest;
+
+	return i > 0 && i >= shared && row * nest->element >= LEAST_ROW &&
+	       is_padded(&nest->dim[sketch->dst.chain->dim[i]]);
+}
+
+/* A row is a run of the destination, or a part of one where a table of the whole run would be too long. */
+struct row {
+	uint64_t elements;
+	uint64_t rows;
+	int dims;      /* dimensions of the run that the row has */
+	bool is_cut;   /* the row ends within the last of them */
+	uint64_t over; /* is_cut: by so many indices rows together exceed the run */
+};
+
+static struct row row_of(const struct sketch *sketch, enum permute_how how)
+{
+	const struct permute_chain *chain = sketch->dst.chain;
+	const struct loop_nest *nest = sketch->sides->nest;
+	uint64_t row = 1, n, part, whole;
+	int i = 0, shared = sketch->dst.n; /* index from which on dimensions are in both runs */
+
+	if (sketch->dst.count <= MOST_TABLE || how == PERMUTE_PIECES)
+		return (struct row){ sketch->dst.count, sketch->count / sketch->dst.count, sketch->dst.n };
+	while (shared > 0 && has(&sketch->src, chain->dim[shared - 1]))
+		shared--;
+	for (; i < sketch->dst.n - 1; i++) {
+		n = sketch->box->n[chain->dim[i]];
+		if (row * n > MOST_TABLE &&
+		    (!is_padded(&nest->dim[chain->dim[i]]) || ends_before(sketch, i, shared, row)))
+			break;
+		row *= n;
+	}
+	if (i < shared) {
+		for (; i < shared; i++)
+			row *= sketch->box->n[chain->dim[i]];
+		return (struct row){ row, sketch->count / row, shared };
+	}
+	n = sketch->box->n[chain->dim[i]];
+	if (row * n > MOST_TABLE && ends_before(sketch, i, shared, row))
+		return (struct row){ row, sketch->count / row, i };
+	part = MOST_TABLE / row;
+	if (part == 0 || part >= n || is_padded(&nest->dim[chain->dim[i]]))
+		return (struct row){ row * n, sketch->count / (row * n), i + 1 };
+	whole = SECTOR / align_of(row * nest->element, SECTOR);
+	part = part > whole ? part / whole * whole : part;
+	return (struct row){ row * part, sketch->count / (row * n) * divide_up_u64(n, part), i + 1, true,
+		             divide_up_u64(n, part) * part - n };
+}
+
+/* Sets the rows of ELEMENTS, WORDS or PIECES, and the margin with which they write whole sectors. */
+static bool set_rows(struct sketch *sketch, enum permute_how how)
+{
+	const struct permute_sides *sides = sketch->sides;
+	const struct run *dst = &sketch->dst;
+	struct permute_args *args = &sketch->tile->args;
+	const int last = dst->chain->dim[dst->n - 1];
+	const uint64_t element = sides->nest->element, n = sketch->box->n[last];
+	const struct row row = row_of(sketch, how);
+	const uint64_t unit = dst->count / n * element, margin = divide_up_u64(SECTOR - 1, unit);
+	uint64_t bits = dst->others | sketch->dst_at, align;
+
+	for (int i = row.dims; i < dst->n; i++)
+		bits |= (uint64_t)magnitude_i64(sides->nest->dim[dst->chain->dim[i]].dst);
+	bits |= dst->split < 0 ? 0 : (uint64_t)magnitude_i64(sides->nest->dim[last].dst) * n;
+	align = align_of(bits | (row.is_cut ? row.elements * element : 0), SECTOR);
+	args->exact = align < SECTOR;
+	sketch->margin = 0;
+	if (args->exact && dst->split >= 0 && row.dims == dst->n && !row.is_cut && margin * 4 <= n) {
+		sketch->margin = margin;
+		args->exact = 0;
+		align = align_of(align | margin * unit, SECTOR);
+	}
+	sketch->beyond = 0;
+	if (row.is_cut && has(&sketch->src, dst->chain->dim[row.dims - 1]))
+		sketch->beyond =
+		    row.over * (uint64_t)magnitude_i64(sides->nest->dim[dst->chain->dim[row.dims - 1]].src);
+	args->ragged = align < CHUNK;
+	args->phases = align < 4 ? 4 : CHUNK / (uint32_t)min_u64(align, CHUNK);
+	args->rows = (uint32_t)row.rows;
+	args->row_bytes = (uint32_t)(row.elements * element + sketch->margin * unit);
+	sketch->tile->row_run = (double)(row.elements * element);
+	return align >= element && args->rows <= MOST_LIST;
+}
+
+/* Sets the slots for the loads, with the margin. */
+static bool set_slots(struct sketch *sketch, uint64_t *ret_bytes)
+{
+	const struct loop_nest *nest = sketch->sides->nest;
+	const int dst = sketch->dst.split, src = sketch->src.split;
+	uint64_t bits = sketch->src.others | sketch->src_at, run = sketch->load_run, loads = sketch->loads;
+	uint64_t pitch;
+
+	if (src >= 0)
+		bits |= (uint64_t)magnitude_i64(nest->dim[src].src) *
+		        (is_padded(&nest->dim[src]) || sketch->back ? 1 : sketch->box->n[src]);
+	if (has(&sketch->src, dst)) {
+		const uint64_t step = (uint64_t)magnitude_i64(nest->dim[dst].src);
+
+		bits |=
+		    step *
+		    (is_padded(&nest->dim[dst]) || sketch->back ? 1 : sketch->box->n[dst] | sketch->margin);
+		run += step * sketch->margin;
+	} else if (dst >= 0) {
+		loads = loads / sketch->box->n[dst] * (sketch->box->n[dst] + sketch->margin);
+	}
+	sketch->tile->unaligned_loads = bits % CHUNK || run % CHUNK;
+	sketch->tile->args.loads = (uint32_t)loads;
+	sketch->tile->load_run = (double)run;
+	pitch = divide_up_u64(run + (bits % CHUNK ? SLOT_GAP : 0), CHUNK) * CHUNK;
+	*ret_bytes = loads * pitch + sketch->beyond;
+	return loads <= MOST_LIST && *ret_bytes <= PERMUTE_MOST_SLOTS &&
+	       (loads == sketch->stack || sketch->steps % CHUNK == 0);
+}
+
+/* ---- Cost -------------------------------------------------------------------------------------------- */
+
+static const struct permute_sketch never = { .cost = PERMUTE_NEVER };
+
+static struct permute_sketch sketch_of(const struct permute_tile *tile)
+{
+	return (struct permute_sketch){ permute_cost(tile), permute_sizes_of(tile) };
+}
+
+/* ---- How they are moved -------------------------------------------------------------------------------- */
+
+/* Returns whether as many rows as fill a word are neighbours in the slots. */
+static bool suits_words(const struct sketch *sketch)
+{
+	const struct loop_nest *nest = sketch->sides->nest;
+	uint64_t together = 1;
+
+	if (nest->element > 2)
+		return false;
+	for (int i = 0; i < sketch->src.n; i++) {
+		const int d = sketch->src.chain->dim[i];
+
+		if (has(&sketch->dst, d) || is_padded(&nest->dim[d]) ||
+		    (uint64_t)magnitude_i64(nest->dim[d].src) != together * nest->element)
+			break;
+		together *= sketch->box->n[d];
+	}
+	return together >= 4 / nest->element &&
+	       (together % (4 / nest->element) == 0 || together == sketch->tile->args.rows);
+}
+
+static bool suits_pieces(struct sketch *sketch)
+{
+	const struct loop_nest *nest = sketch->sides->nest;
+	const int inner = sketch->dst.chain->dim[0];
+	const uint64_t piece = sketch->box->n[inner];
+
+	sketch->tile->args.pieces =
+	    (uint32_t)(sketch->dst.count / (sketch->dst.n > 1 ? piece : sketch->dst.count));
+	return inner == sketch->src.chain->dim[0] && nest->dim[inner].src > 0 &&
+	       !is_padded(&nest->dim[inner]) && piece * nest->element >= CHUNK &&
+	       sketch->tile->args.pieces <= MOST_PIECES;
+}
+
+static struct permute_sketch by(struct sketch *sketch, enum permute_how how, uint64_t slots)
+{
+	struct permute_args *args = &sketch->tile->args;
+	const uint32_t element = sketch->sides->nest->element;
+	const uint32_t chunks = (args->row_bytes + (args->ragged ? CHUNK - 1 : 0) + CHUNK - 1) / CHUNK;
+	const uint32_t phases = args->phases;
+	struct permute_sketch ret;
+
+	args->how = how;
+	args->phases = how == PERMUTE_WORDS ? 1 : phases;
+	if (how == PERMUTE_ELEMENTS &&
+	    args->phases * (args->row_bytes / element + 2 * CHUNK) * 2 > TABLE_BYTES)
+		return never;
+	args->shared = PERMUTE_SLOTS_AT + (uint32_t)slots + CHUNK;
+	args->shared +=
+	    args->rows * (how == PERMUTE_WORDS ? PERMUTE_WORDS_NOTE + PERMUTE_WORDS_PLACE : PERMUTE_NOTE);
+	if (how == PERMUTE_PIECES)
+		args->shared += args->pieces * 2;
+	else
+		args->shared += args->phases * (chunks * (CHUNK / element) + PERMUTE_LEAD) * 2 +
+		                (args->padded ? args->phases * chunks * 2 : 0);
+	ret = sketch_of(sketch->tile);
+	args->phases = phases;
+	return ret;
+}
+
+/* ---- Squares ------------------------------------------------------------------------------------------- */
+
+/* Ends a run before the first dimension that the other side's run has as well. */
+static void end_run(struct sketch *sketch, struct run *run, const struct run *other, permute_stride *stride)
+{
+	int n = 0;
+
+	run->count = 1;
+	run->split = -1;
+	for (; n < run->n && !has(other, run->chain->dim[n]); n++) {
+		const int d = run->chain->dim[n];
+
+		run->count *= sketch->box->n[d];
+		if (sketch->box->n[d] < sketch->sides->nest->dim[d].n)
+			run->split = d;
+	}
+	for (int i = n; i < run->n; i++) {
+		run->dims &= ~(UINT64_C(1) << run->chain->dim[i]);
+		run->others |= (uint64_t)magnitude_i64(stride(sketch->sides->nest, run->chain->dim[i]));
+	}
+	run->n = n;
+}
+
+/* Returns whether the last tile along a split dimension has whole chunks, too. */
+static bool ends_whole(const struct sketch *sketch, int split, uint64_t step)
+{
+	return split < 0 ||
+	       (uint64_t)sketch->sides->nest->dim[split].n % sketch->box->n[split] * step % CHUNK == 0;
+}
+
+static struct permute_sketch squares(const struct sketch *whole)
+{
+	struct sketch own = *whole;
+	const struct loop_nest *nest = own.sides->nest;
+	const uint32_t element = nest->element;
+	struct permute_args *args = &own.tile->args;
+	uint64_t bits, row, dst_step = 0, src_step = 0;
+
+	if (!has(&own.src, own.dst.chain->dim[0]))
+		end_run(&own, &own.dst, &own.src, permute_dst_stride);
+	else
+		end_run(&own, &own.src, &own.dst, permute_src_stride);
+	row = own.dst.count * element;
+	own.load_run = own.src.count * element;
+	if (args->padded || own.stack > 1 || own.src.n == 0 || own.count != own.dst.count * own.src.count ||
+	    row % CHUNK || own.load_run % CHUNK || own.count * element > SQUARES_TILE_BYTES(element))
+		return never;
+	if (own.dst.split >= 0)
+		dst_step = (uint64_t)magnitude_i64(nest->dim[own.dst.split].dst);
+	if (own.src.split >= 0)
+		src_step = (uint64_t)magnitude_i64(nest->dim[own.src.split].src);
+	if (!ends_whole(&own, own.src.split, src_step) || !ends_whole(&own, own.dst.split, dst_step))
+		return never;
+	bits = own.src.others | own.src_at | (src_step ? src_step * own.box->n[own.src.split] : 0);
+	own.tile->load_lines = (double)(LINE - align_of(bits | own.load_run, LINE)) / (double)own.load_run;
+	if (bits % CHUNK || own.tile->gaps > 1)
+		return never;
+	bits = own.dst.others | own.dst_at | (dst_step ? dst_step * own.box->n[own.dst.split] : 0);
+	own.tile->row_lines = (double)(LINE - align_of(bits | row, LINE)) / (double)row;
+	if (bits % CHUNK)
+		return never;
+	own.tile->load_run = (double)own.load_run;
+	own.tile->row_run = (double)row;
+	args->how = PERMUTE_SQUARES;
+	args->exact = bits % SECTOR != 0;
+	args->loads = (uint32_t)own.dst.count;
+	args->rows = (uint32_t)own.src.count;
+	args->row_bytes = (uint32_t)row;
+	args->threads =
+	    (uint32_t)divide_up_u64(own.count * element / CHUNK, SQUARES_BATCH(element) * WARP_THREADS) *
+	    WARP_THREADS;
+	args->shared = PERMUTE_SLOTS_AT + args->loads * (uint32_t)((own.load_run / CHUNK | 1) * CHUNK) +
+	               args->rows * PERMUTE_SQUARES_NOTE;
+	return sketch_of(own.tile);
+}
+
+/* ---- All --------------------------------------------------------------------------------------------- */
+
+void permute_sketch(const struct permute_sides *sides, const struct permute_box *box, double most,
+                    struct permute_sketch ret[PERMUTE_HOWS])
+{
+	struct permute_tile tile;
+	struct sketch sketch = { .tile = &tile };
+	uint64_t slots;
+
+	for (int how = 0; how < PERMUTE_HOWS; how++)
+		ret[how] = never;
+	if (!init(&sketch, sides, box, most))
+		return;
+	ret[PERMUTE_SQUARES] = squares(&sketch);
+	if (!set_rows(&sketch, PERMUTE_ELEMENTS) || !set_slots(&sketch, &slots) ||
+	    sketch.tile->load_run < LEAST_RUN || sketch.tile->row_run < LEAST_RUN)
+		return;
+	ret[PERMUTE_ELEMENTS] = by(&sketch, PERMUTE_ELEMENTS, slots);
+	if (suits_words(&sketch))
+		ret[PERMUTE_WORDS] = by(&sketch, PERMUTE_WORDS, slots);
+	if (suits_pieces(&sketch) && set_rows(&sketch, PERMUTE_PIECES) && set_slots(&sketch, &slots))
+		ret[PERMUTE_PIECES] = by(&sketch, PERMUTE_PIECES, slots);
 }

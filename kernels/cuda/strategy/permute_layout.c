@@ -1,12 +1,78 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where everything lies in a tile's shared memory: its slots, its rows' notes, its table and its masks, and
- * how many of each there are.
- */
-#include "permute_slots.h"
+/* Decides where everything lies in a tile's shared memory: its slots, its rows' notes, its table and its
+ * masks, and how many of each there are.
+ *
+ * Slots are spaced in banks of shared memory: pads between slots, a skew within them, and a number of rows
+ * side by side in a warp are searched for those with which few lanes want different words of a bank. The cost
+ * of each is counted from the places that the lanes of two warps read, of which a sample stands for all. */
+#include "permute_plan.h"
+
+#include <assert.h>
+#include <string.h>
 
 #include "proto/arithmetic.h"
 
 #define FEW_CHUNKS 8 /* of a row */
+
+/* ---- Slots --------------------------------------------------------------------------------------------- */
+
+/* Slots are kept out of each other's banks by these, as the fields of permute_args with these names. */
+struct spacing {
+	uint32_t pitch;
+	uint32_t pad_shift;
+	uint32_t skew;
+	uint32_t phase_mask;
+};
+
+static struct spacing spacing_of(const struct permute_args *args)
+{
+	return (struct spacing){ args->pitch, args->pad_shift, args->skew, args->phase_mask };
+}
+
+static uint32_t round_up(uint32_t n, uint32_t to)
+{
+	return (n + to - 1) / to * to;
+}
+
+static uint32_t slot_of(const struct permute_args *args, const struct spacing *spacing, uint32_t load)
+{
+	return load * spacing->pitch + (load >> spacing->pad_shift) * args->pad;
+}
+
+static uint32_t skewed(uint32_t at, uint32_t skew)
+{
+	return at + (at >> skew) * 16;
+}
+
+/* Returns the bytes from one index of the stack to the next. */
+static uint32_t stack_pitch_of(const struct permute_args *args, const struct spacing *spacing)
+{
+	return round_up(slot_of(args, spacing, (uint32_t)args->by_loads.n), spacing->phase_mask + 1);
+}
+
+/* WORDS: the places of entries are sums of 16 bits each, two at once. A last part that is shorter than the
+ * others is read as if it were as long, past the slots by so many bytes. */
+static uint32_t past_slots(const struct permute_args *args)
+{
+	const int64_t step = args->run[args->n_run - 1].src;
+
+	if (args->how != PERMUTE_WORDS || args->cut == 0 || step < 0)
+		return 0;
+	return ((uint32_t)args->row[args->cut_row].by.n * args->cut - args->last_n) * (uint32_t)step;
+}
+
+/* Returns the bytes of the slots before the skew. */
+static uint32_t slot_bytes(const struct permute_args *args, const struct spacing *spacing)
+{
+	return args->slot_lead + past_slots(args) +
+	       args->loads / (uint32_t)args->by_loads.n * stack_pitch_of(args, spacing) +
+	       (spacing->phase_mask & ~15u);
+}
+
+static uint32_t parts_of(const struct spacing *spacing)
+{
+	return spacing->skew == PERMUTE_NO_SKEW ? 1 : (spacing->pitch >> spacing->skew) + 2;
+}
 
 /* ---- Chunks -------------------------------------------------------------------------------------------- */
 
@@ -15,9 +81,9 @@ static uint32_t chunks_of(const struct permute_args *args)
 	return (args->row_bytes + (args->ragged ? 15 : 0) + 15) / 16;
 }
 
-/* The same of tiles with which no run begins or ends, whose rows leave sectors that they share to other
- * tiles: fewer, wherever rows begin. Those of WORDS count from the row's first byte, of others from the first
- * that is written. */
+/* Returns the same for tiles with which no run begins or ends, whose rows leave sectors that they share to
+ * other tiles: fewer, wherever rows begin. Those of WORDS count from the row's first byte, of others from the
+ * first that is written. */
 static uint32_t inner_chunks_of(const struct permute_args *args)
 {
 	const uint32_t lead = args->how == PERMUTE_WORDS ? 0 : args->margin * args->row_unit;
@@ -35,8 +101,9 @@ static uint32_t inner_chunks_of(const struct permute_args *args)
 	return most;
 }
 
-/* How many chunks the lanes of a warp go through, some of which a row may not have: so that a warp neither
- * begins nor ends within a sector, nor, if that costs little, within what it writes of a row at once. */
+/* Returns how many chunks the lanes of a warp go through, some of which a row may not have: so that a warp
+ * neither begins nor ends within a sector, nor, if that costs little, within what it writes of a row at once.
+ */
 static uint32_t lane_chunks(const struct permute_args *args, uint32_t chunks, uint32_t side)
 {
 	const uint32_t whole = round_up(chunks, WARP_THREADS >> side);
@@ -46,15 +113,16 @@ static uint32_t lane_chunks(const struct permute_args *args, uint32_t chunks, ui
 	return whole <= chunks + chunks / FEW_CHUNKS ? whole : round_up(chunks, 2);
 }
 
-uint32_t permute_inner_chunks(const struct permute_args *args, uint32_t side)
+/* Returns by_inner_chunks of permute_args where 1 << side groups lie side by side in a warp. */
+static uint32_t inner_lane_chunks(const struct permute_args *args, uint32_t side)
 {
 	return lane_chunks(args, inner_chunks_of(args), side);
 }
 
 /* ---- Places -------------------------------------------------------------------------------------------- */
 
-/* Bytes from the first slot that a chunk's elements may be read from: a row that is shorter than others, or a
- * chunk that is not all of one, is read as if there were more of it. */
+/* Returns the bytes from the first slot that a chunk's elements may be read from: a row that is shorter than
+ * others, or a chunk that is not all of one, is read as if there were more of it. */
 static uint32_t reach_of(const struct permute_args *args, const struct spacing *spacing, uint32_t element)
 {
 	uint32_t reach = spacing->phase_mask + element, loads = 0;
@@ -73,6 +141,23 @@ static uint32_t reach_of(const struct permute_args *args, const struct spacing *
 	return reach + args->run_base + args->slot_lead + slot_of(args, spacing, loads);
 }
 
+bool permute_slots_fit(const struct permute_args *args)
+{
+	const struct spacing spacing = spacing_of(args);
+
+	return slot_bytes(args, &spacing) <= PERMUTE_MOST_SLOTS;
+}
+
+/* Lays out a tile that is moved by squares. */
+static void lay_out_squares(struct permute_args *args)
+{
+	args->stack_pitch = args->loads * args->pitch;
+	args->row_notes = args->rows;
+	args->rows_at = PERMUTE_SLOTS_AT + args->stack_pitch;
+	args->table_at = args->masks_at = args->shared =
+	    args->rows_at + (uint32_t)divide_up_u64(args->rows * PERMUTE_SQUARES_NOTE, CHUNK) * CHUNK;
+}
+
 void permute_lay_out(struct permute_tile *tile)
 {
 	struct permute_args *args = &tile->args;
@@ -84,7 +169,7 @@ void permute_lay_out(struct permute_tile *tile)
 	uint32_t at = PERMUTE_SLOTS_AT, step = stack_pitch_of(args, &spacing);
 
 	if (args->how == PERMUTE_SQUARES) {
-		permute_lay_out_squares(args);
+		lay_out_squares(args);
 		return;
 	}
 	args->stack_pitch = step;
@@ -95,7 +180,7 @@ void permute_lay_out(struct permute_tile *tile)
 	args->by_parts = divisor_of(parts_of(&spacing));
 	args->row_notes = (uint32_t)divide_up_u64(args->rows, group) * group;
 	args->by_chunks = divisor_of(lane_chunks(args, chunks, args->log_side));
-	args->by_inner_chunks = divisor_of(permute_inner_chunks(args, args->log_side));
+	args->by_inner_chunks = divisor_of(inner_lane_chunks(args, args->log_side));
 	at +=
 	    skewed(max_u32(slot_bytes(args, &spacing), reach_of(args, &spacing, element)) + 16, spacing.skew);
 	at += pieces ? 32 : 0; /* what is read after the last byte */
@@ -109,4 +194,471 @@ void permute_lay_out(struct permute_tile *tile)
 	if (args->padded && !pieces)
 		at += round_up(args->phases * chunks * 2, 16);
 	args->shared = at;
+}
+
+/* ---- Banks --------------------------------------------------------------------------------------------- */
+
+#define BANKS             32
+#define NO_LIMIT          1e30
+#define MOST_SIDE         4 /* rows that lie side by side in a warp: a logarithm */
+#define MOST_SHIFT        5
+#define NO_SHIFT          31
+#define LEAST_SKEW        7
+#define MOST_SKEW         11
+#define FEW_LOADS         16
+#define MOST_ACCESSES     8  /* samples of a warp */
+#define MOST_ENTRIES      16 /* of a chunk */
+#define FEW_SAMPLES       1  /* entries of each chunk that are sampled while arrangements are compared */
+#define MORE_SAMPLES      2  /* the same for the best arrangements; three where they do not divide evenly */
+#define SECOND_WARP       (5 * WARP_THREADS) /* first lane of the warp that is counted beside the first one */
+#define MOST_CHUNKS       (SECOND_WARP + WARP_THREADS)
+#define MOST_PARTS        768
+#define MOST_ARRANGEMENTS 2 /* so many arrangements are compared again with more samples */
+#define MOST_SPACINGS     (2 + 2 * (MOST_SHIFT + 1) + MOST_SKEW - LEAST_SKEW + 1)
+#define SPLIT_LINES       6 /* wavefronts for a warp's chunks: what it costs that lines are read in two parts */
+#define WORDS_ISSUE       16 /* the same: what the instructions for chunks of words take */
+
+/* ---- Where elements lie ---------------------------------------------------------------------------- */
+
+/* An element lies this many bytes into the slot of one of a stack's loads. A spot is the sum of where the
+ * element's row begins and of where its entry leads from there. */
+struct spot {
+	uint32_t load;
+	uint32_t stack;
+	uint32_t at;
+	uint32_t src; /* where the load begins, from where the first one does; modulo 2^32 */
+};
+
+static struct spot row_spot(const struct permute_args *args, uint32_t r)
+{
+	struct spot spot = { 0 };
+	uint32_t step = 1;
+
+	for (uint32_t d = 0; d < args->n_row; d++) {
+		const uint32_t n = (uint32_t)args->row[d].by.n, rest = divide_u32(r, &args->row[d].by);
+		const uint32_t index = r - rest * n;
+
+		r = rest;
+		if (d < args->stack_row) {
+			spot.at += index * (uint32_t)args->row[d].src;
+		} else {
+			spot.stack += index * step;
+			spot.src += index * (uint32_t)args->load[args->stack_load + d - args->stack_row].src;
+			step *= n;
+		}
+	}
+	return spot;
+}
+
+static struct spot entry_spot(const struct permute_args *args, uint32_t j)
+{
+	struct spot spot = { 0 };
+
+	for (uint32_t d = 0; d < args->n_run; d++) {
+		const uint32_t n = (uint32_t)args->run[d].by.n, rest = divide_u32(j, &args->run[d].by);
+		const uint32_t index = j - rest * n;
+
+		j = rest;
+		spot.load += index * args->run_loads[d];
+		if (args->run_loads[d])
+			spot.src += index * (uint32_t)args->run[d].src;
+		else
+			spot.at += index * (uint32_t)args->run[d].src;
+	}
+	return spot;
+}
+
+/* Rows and entries that the lanes of two warps read are found once, for all arrangements. */
+struct places {
+	const struct permute_args *args;
+	uint32_t element;
+	uint32_t entries;          /* of a row */
+	bool has_row[MOST_CHUNKS]; /* indexed by the number of the row's group */
+	bool has_entry[MOST_CHUNKS * MOST_ENTRIES];
+	struct spot row[MOST_CHUNKS];
+	struct spot entry[MOST_CHUNKS * MOST_ENTRIES];
+};
+
+static const struct spot *find_row(struct places *places, uint32_t group)
+{
+	if (!places->has_row[group])
+		places->row[group] = row_spot(places->args, group << places->args->log_group);
+	places->has_row[group] = true;
+	return &places->row[group];
+}
+
+static const struct spot *find_entry(struct places *places, uint32_t j)
+{
+	if (!places->has_entry[j])
+		places->entry[j] = entry_spot(places->args, j);
+	places->has_entry[j] = true;
+	return &places->entry[j];
+}
+
+/* ---- Accesses ------------------------------------------------------------------------------------------ */
+
+/* An access is what lanes read at a time. Where elements are wide, it is only a part of a warp. */
+struct access {
+	uint32_t n;
+	uint32_t weight;             /* accesses that this sample stands for */
+	uint32_t load[WARP_THREADS]; /* each lane's spot */
+	uint32_t stack[WARP_THREADS];
+	uint32_t at[WARP_THREADS];
+	uint32_t src[WARP_THREADS];
+};
+
+/* Words that lanes want are counted by bank. */
+struct wanted {
+	uint32_t most;
+	uint32_t n[BANKS];
+	uint32_t word[BANKS][WARP_THREADS];
+};
+
+static inline void want(struct wanted *wanted, uint32_t word)
+{
+	const uint32_t bank = word % BANKS, n = wanted->n[bank];
+	uint32_t *const words = wanted->word[bank];
+
+	for (uint32_t i = 0; i < n; i++)
+		if (words[i] == word)
+			return;
+	words[n] = word;
+	wanted->n[bank] = n + 1;
+	if (n >= wanted->most)
+		wanted->most = n + 1;
+}
+
+/* Returns how often shared memory is accessed for reads that are one access if no two lanes want different
+ * words of a bank. It stops counting once there are more than `enough`. */
+static uint32_t wavefronts(const struct permute_args *args, const struct access *access, uint32_t words,
+                           const struct spacing *spacing, uint32_t enough)
+{
+	const uint32_t stack = stack_pitch_of(args, spacing), pad = args->pad;
+	const uint32_t pitch = spacing->pitch, shift = spacing->pad_shift, skew = spacing->skew;
+	const uint32_t mask = spacing->phase_mask & ~15u;
+	uint32_t word[WARP_THREADS];
+	struct wanted wanted;
+
+	/* Lanes that do not exist are computed as well, because the compiler vectorizes a loop of 32. */
+	for (uint32_t l = 0; l < WARP_THREADS; l++) {
+		const uint32_t load = access->load[l];
+		const uint32_t slot = access->stack[l] * stack + load * pitch + (load >> shift) * pad;
+		const uint32_t at = access->at[l] + slot + ((access->src[l] - slot) & mask);
+
+		word[l] = skewed(at, skew) / 4;
+	}
+	wanted.most = 0;
+	memset(wanted.n, 0, sizeof wanted.n);
+	for (uint32_t l = 0; l < access->n && wanted.most <= enough; l++)
+		for (uint32_t w = 0; w < words; w++)
+			want(&wanted, word[l] + w);
+	return wanted.most;
+}
+
+/* The bytes at an entry's place are read so. */
+struct reading {
+	uint32_t times;
+	uint32_t words;    /* of a lane at a time */
+	uint32_t together; /* lanes at a time */
+};
+
+static struct reading reading_of(const struct permute_args *args, uint32_t element)
+{
+	const uint32_t bytes = args->how == PERMUTE_WORDS ? element << args->log_group : element;
+	const uint32_t wide = bytes < 4 ? 4 : bytes;
+
+	/* Words that are not aligned are shifted, which takes one more. */
+	if (args->how == PERMUTE_WORDS && args->aligned < bytes)
+		return (struct reading){ bytes / 4 + (args->aligned < 4), 1, WARP_THREADS };
+	return (struct reading){ 1, wide / 4, WARP_THREADS * 4 / wide };
+}
+
+/* Two warps make these accesses. */
+struct warps {
+	uint32_t n;
+	uint32_t words;  /* of a lane at a time */
+	uint32_t fewest; /* wavefronts: one for each access */
+	struct access access[2 * MOST_ACCESSES];
+};
+
+static void add_lane(struct access *access, const struct spot *row, const struct spot *entry)
+{
+	access->load[access->n] = entry->load;
+	access->stack[access->n] = row->stack;
+	access->at[access->n] = row->at + entry->at;
+	access->src[access->n++] = row->src + entry->src;
+}
+
+/* Adds the lanes that read entry k of their chunks, or one of the entries that are read with it. `first` is
+ * the chunk of the first lane. */
+static void find_lanes(struct places *places, uint32_t n, uint32_t side, uint32_t chunks, uint32_t first,
+                       uint32_t k, struct access *ret)
+{
+	const struct permute_args *args = places->args;
+	const uint32_t some = 16 / places->element;
+	const struct divisor by_chunks = divisor_of(chunks);
+
+	ret->n = 0;
+	for (uint32_t i = first; i < first + n; i++) {
+		const uint32_t column = i >> side, rows = divide_u32(column, &by_chunks);
+		const uint32_t group = (rows << side) + (i & ((1u << side) - 1));
+		const uint32_t j = (column - rows * chunks) * some + k;
+
+		if (group << args->log_group < args->rows && j < places->entries)
+			add_lane(ret, find_row(places, group), find_entry(places, j));
+	}
+}
+
+/* Finds the accesses of two warps. In each chunk, `samples` entries stand for all. */
+static void find_warps(struct places *places, uint32_t side, uint32_t samples, struct warps *ret)
+{
+	const struct reading reading = reading_of(places->args, places->element);
+	const uint32_t chunks = inner_lane_chunks(places->args, side);
+	const uint32_t some = min_u32(16 / places->element, places->entries);
+	const uint32_t step = max_u32(some / samples, 1);
+
+	ret->n = ret->fewest = 0;
+	ret->words = reading.words;
+	for (uint32_t warp = 0; warp < 2; warp++)
+		for (uint32_t lane = 0; lane < WARP_THREADS; lane += reading.together)
+			for (uint32_t k = warp * (step / 2); k < some; k += step) {
+				struct access *access = &ret->access[ret->n];
+
+				assert(ret->n < 2 * MOST_ACCESSES);
+				find_lanes(places, reading.together, side, chunks, warp * SECOND_WARP + lane,
+				           k, access);
+				access->weight = step;
+				ret->fewest += access->n > 0 ? step : 0;
+				ret->n += access->n > 0;
+			}
+}
+
+/* ---- Costs --------------------------------------------------------------------------------------------- */
+
+/* Wavefronts of a warp's store: one for each line. */
+static uint32_t store_wavefronts(uint32_t side)
+{
+	return side <= 2 ? 5 : side == 3 ? 9 : 17;
+}
+
+/* A warp's chunks cost `base` wavefronts, or what takes as long, plus `each` times the wavefronts of its
+ * accesses. */
+struct chunk_cost {
+	double base;
+	double each;
+};
+
+/* The cost counts the accesses, the copies that bring the slots, for a skew two instructions for each access
+ * of a lane, and the instructions of lanes that write no chunk. */
+static struct chunk_cost chunk_cost_of(const struct permute_tile *tile, const struct spacing *spacing,
+                                       uint32_t side)
+{
+	const struct permute_args *args = &tile->args;
+	const uint32_t group = 1u << args->log_group, rows = group << side;
+	const double idle = (double)((args->rows - 1) / rows + 1) * rows / args->rows;
+	const double times = (double)reading_of(args, tile->nest.element).times / group;
+	const double issue = args->how == PERMUTE_WORDS ? WORDS_ISSUE : 0;
+	double helpers = 1, other = store_wavefronts(side);
+
+	if (args->how == PERMUTE_WORDS && args->ragged) {
+		helpers = (double)WARP_THREADS / (WARP_THREADS - (1u << side));
+		other += 4; /* shuffles */
+	}
+	if (spacing->skew != PERMUTE_NO_SKEW)
+		other += 16.0 / tile->nest.element * times / 2;
+	return (struct chunk_cost){ other * idle * helpers + issue * (idle * helpers - 1) +
+		                        args->loads * parts_of(spacing) * WARP_THREADS * 16 / tile->useful,
+		                    times * idle * helpers };
+}
+
+/* ---- Search -------------------------------------------------------------------------------------------- */
+
+/* Slots in which each load begins as many bytes past a line as in the source. Entries of the table are the
+ * same for all of the stack, so that its indices have to be whole lines apart. false: they are not. */
+static bool match_lines(const struct permute_tile *tile, struct spacing *ret)
+{
+	const struct permute_args *args = &tile->args;
+	const bool is_linear = !args->padded || args->mode == PAD_MODE_CONSTANT;
+	uint32_t step = 0, others = 0;
+
+	for (uint32_t d = 0; d < args->n_load; d++) {
+		const uint32_t past = (uint32_t)args->load[d].src % LINE;
+
+		if (d >= args->stack_load && past && !args->row_phase)
+			return false;
+		if (d == 0 && args->stack_load > 0 && is_linear)
+			step = past;
+		else
+			others |= past;
+	}
+	*ret = spacing_of(args);
+	ret->phase_mask = LINE - 1;
+	if (step % 16 == 0 && others == 0 && (step == 0 || args->stack_load == 1))
+		/* A pitch that follows the source keeps one phase. */
+		ret->pitch += (step - args->pitch) % LINE;
+	else
+		ret->pitch = round_up((uint32_t)tile->load_run + LINE - 1, LINE);
+	return slot_bytes(args, ret) <= PERMUTE_MOST_SLOTS;
+}
+
+/* Pads after slots help where loads are many, a skew where they are few. */
+static int find_spacings(const struct permute_tile *tile, struct spacing *ret)
+{
+	const struct permute_args *args = &tile->args;
+	int n = 0;
+
+	n += match_lines(tile, &ret[n]);
+	ret[n++] = spacing_of(args);
+	for (uint32_t pad = 0; pad <= 16; pad += 16)
+		for (uint32_t shift = pad ? 0 : 1; shift <= MOST_SHIFT && args->by_loads.n >> shift > 0;
+		     shift++)
+			ret[n++] = (struct spacing){ args->pitch + pad, shift ? shift : NO_SHIFT,
+				                     PERMUTE_NO_SKEW, 15 };
+	for (uint32_t skew = LEAST_SKEW; args->loads <= FEW_LOADS && skew <= MOST_SKEW; skew++)
+		ret[n++] = (struct spacing){ args->pitch, NO_SHIFT, skew, 15 };
+	return n;
+}
+
+static void set_spacing(struct permute_tile *tile, const struct spacing *spacing)
+{
+	tile->args.pitch = spacing->pitch;
+	tile->args.pad_shift = spacing->pad_shift;
+	tile->args.skew = spacing->skew;
+	tile->args.phase_mask = spacing->phase_mask;
+	tile->split_lines = spacing->phase_mask < LINE - 1;
+}
+
+/* Returns the wavefronts that the accesses of a warp's chunks take with this spacing, or some number above
+ * `most` if they take more than that. */
+static double sum_wavefronts(const struct places *places, const struct warps *warps,
+                             const struct spacing *spacing, double most)
+{
+	double sum = warps->fewest;
+
+	for (uint32_t a = 0; a < warps->n && sum <= 2 * most; a++) {
+		const struct access *access = &warps->access[a];
+		const double left = (2 * most - sum) / access->weight + 1;
+		const uint32_t enough = left < WARP_THREADS ? (uint32_t)left : WARP_THREADS;
+
+		sum +=
+		    access->weight * (wavefronts(places->args, access, warps->words, spacing, enough) - 1.0);
+	}
+	return sum / 2;
+}
+
+/* An arrangement spaces the slots and lays rows side by side; the cost is an estimate. */
+struct arrangement {
+	struct spacing spacing;
+	uint32_t side;
+	double cost;
+};
+
+struct arrangements {
+	int n;
+	struct arrangement best[MOST_ARRANGEMENTS]; /* the cheapest, cheapest first */
+};
+
+/* Returns the cost at which an arrangement is of no use any more. */
+static double most_of(const struct arrangements *list)
+{
+	return list->n < MOST_ARRANGEMENTS ? NO_LIMIT : list->best[list->n - 1].cost;
+}
+
+static void add(struct arrangements *list, const struct spacing *spacing, uint32_t side, double cost)
+{
+	int at;
+
+	if (cost >= most_of(list))
+		return;
+	at = list->n < MOST_ARRANGEMENTS ? list->n++ : MOST_ARRANGEMENTS - 1;
+	for (; at > 0 && list->best[at - 1].cost > cost; at--)
+		list->best[at] = list->best[at - 1];
+	list->best[at] = (struct arrangement){ *spacing, side, cost };
+}
+
+static double min_double(double a, double b)
+{
+	return a < b ? a : b;
+}
+
+/* A spacing with which lines of the source are read in two parts costs more than its wavefronts. */
+static double pad_cost(uint32_t pitch, const struct spacing *spacing)
+{
+	return spacing->phase_mask < LINE - 1 ? SPLIT_LINES + (spacing->pitch - pitch) * 0.02 : 0;
+}
+
+/* Finds the arrangements that look best by a few samples. It gives one up as soon as it must cost too
+ * much. */
+static void find_arrangements(const struct permute_tile *tile, struct places *places, double most,
+                              struct arrangements *ret)
+{
+	const struct permute_args *args = &tile->args;
+	struct spacing spacings[MOST_SPACINGS];
+	const int n = find_spacings(tile, spacings);
+	struct warps warps;
+
+	for (uint32_t side = 0; side <= MOST_SIDE && (side == 0 || 1u << side <= 2 * args->rows); side++) {
+		struct chunk_cost cost = chunk_cost_of(tile, &spacings[0], side);
+
+		if (side > 0 && cost.base + cost.each * warps.fewest / 2 >= most_of(ret))
+			continue;
+		find_warps(places, side, FEW_SAMPLES, &warps);
+		for (int i = 0; i < n; i++) {
+			const double pad = pad_cost(args->pitch, &spacings[i]);
+			double left;
+
+			if (slot_bytes(args, &spacings[i]) > PERMUTE_MOST_SLOTS ||
+			    args->loads * parts_of(&spacings[i]) > MOST_PARTS)
+				continue;
+			cost = chunk_cost_of(tile, &spacings[i], side);
+			cost.base += pad;
+			left = (min_double(most_of(ret), most + pad) - cost.base) / cost.each;
+			if (left > warps.fewest / 2.0)
+				add(ret, &spacings[i], side,
+				    cost.base +
+				        cost.each * sum_wavefronts(places, &warps, &spacings[i], left));
+		}
+	}
+}
+
+bool permute_arrange(struct permute_tile *tile, double most)
+{
+	struct permute_args *args = &tile->args;
+	struct arrangements list = { .n = 0 };
+	struct spacing spacings[MOST_SPACINGS];
+	struct places places;
+	const uint32_t pitch = args->pitch;
+	double least = NO_LIMIT;
+
+	if (args->how == PERMUTE_SQUARES)
+		return true;
+	if (args->how == PERMUTE_PIECES) {
+		find_spacings(tile, spacings);
+		set_spacing(tile, &spacings[0]);
+		return true;
+	}
+	places.args = args;
+	places.element = tile->nest.element;
+	places.entries = args->row_bytes / tile->nest.element;
+	memset(places.has_row, 0, sizeof places.has_row);
+	memset(places.has_entry, 0, min_u32(places.entries, sizeof places.has_entry));
+	find_arrangements(tile, &places, most * WARP_THREADS, &list);
+	for (int i = 0; i < list.n; i++) {
+		const struct arrangement *own = &list.best[i];
+		const struct chunk_cost cost = chunk_cost_of(tile, &own->spacing, own->side);
+		const double pad = pad_cost(pitch, &own->spacing);
+		struct warps warps;
+		double sum;
+
+		find_warps(&places, own->side, MORE_SAMPLES, &warps);
+		sum = cost.base + cost.each * sum_wavefronts(&places, &warps, &own->spacing,
+		                                             (least - pad - cost.base) / cost.each);
+		if (sum + pad >= least)
+			continue;
+		least = sum + pad;
+		tile->wavefronts = sum / WARP_THREADS;
+		args->log_side = own->side;
+		set_spacing(tile, &own->spacing);
+	}
+	return list.n > 0;
 }

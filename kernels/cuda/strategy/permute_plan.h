@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A tile of many axes is planned in steps: a box is turned into a tile (permute_tile.c), its cost is
- * predicted (permute_cost.c), it is laid out in shared memory (permute_layout.c) or divided into squares that
- * registers transpose (permute_squares.c), and its slots are spaced such that few lanes meet in a bank
- * (permute_banks.c). Sketches tell which boxes are worth that (permute_sketch.c). Internal to the planner. */
+/* A tile of many axes is planned in steps: a box is turned into a tile, or divided into squares that
+ * registers transpose (permute_tile.c), its cost is predicted (permute_cost.c), it is laid out in shared
+ * memory, and its slots are spaced such that few lanes meet in a bank (permute_layout.c). Sketches tell which
+ * boxes are worth that (permute_cost.c). Internal to the planner. */
 #ifndef KERNELS_CUDA_STRATEGY_PERMUTE_PLAN_H
 #define KERNELS_CUDA_STRATEGY_PERMUTE_PLAN_H
 
@@ -12,9 +12,17 @@
 #include "permute_args.h"
 #include "plan.h"
 
+#define CHUNK              16
 #define SECTOR             32
 #define LINE               128
 #define PERMUTE_MOST_SLOTS 65000 /* bytes: offsets are of 16 bits */
+
+/* Tiles and their sketches keep to the same limits. */
+#define LEAST_RUN   8     /* bytes on either side; with less there is nothing to gain */
+#define LEAST_ROW   64    /* bytes */
+#define MOST_TABLE  1024  /* entries of a row's table; longer rows are cut */
+#define TABLE_BYTES 65000 /* of all copies: notes have offsets of 16 bits */
+#define MOST_PIECES 2048
 
 /* Extents of a tile, in the order of the loop nest. */
 struct permute_box {
@@ -32,69 +40,72 @@ struct permute_sides {
 	const struct loop_nest *nest;
 	const struct plan_facts *facts;
 	enum pad_mode mode;
-	struct permute_chain dst; /* as long as they can be */
+	struct permute_chain dst; /* the longest runs of the destination that a box may have */
 	struct permute_chain src;
 };
 
-/* A box as the kernel is told of it, and what its cost depends on. */
+/* A box as the kernel gets it, and the quantities that its cost depends on. */
 struct permute_tile {
 	struct permute_args args;
-	struct loop_nest nest; /* what args refers to: some dimensions may be reversed */
+	struct loop_nest nest; /* nest that args refers to; some dimensions may be reversed */
 	uint64_t tiles;
 	uint32_t processors; /* multiprocessors that share them */
 	double useful;       /* bytes of a tile, without its margin */
 	double load_run;     /* bytes of a run of the source, with the gaps in it */
-	double gaps;         /* load_run by the bytes of it that are needed */
+	double gaps;         /* load_run divided by the bytes of it that are needed */
 	double row_run;      /* bytes of a row, without its margin */
-	double wasted;       /* bytes of all tiles by those of the destination */
-	double wavefronts;   /* of shared memory, for a chunk; 0 until permute_arrange */
-	double cost;         /* for the caller */
-	double load_lines;   /* SQUARES: lines that a run of the source touches beyond those it would fill, by
-	                        these; 0 for others */
-	double row_lines;    /* the same of a row */
-	bool unaligned_loads; /* not of whole chunks */
-	bool split_lines;     /* lines of the source arrive in two parts; false until permute_arrange */
-	bool alike;           /* runs of both sides begin with the same dimension */
+	double wasted;       /* bytes of all tiles divided by those of the destination */
+	double wavefronts;   /* wavefronts of shared memory for a chunk; 0 until permute_arrange */
+	double cost;         /* set by the caller */
+	/* SQUARES: lines that a run of the source touches beyond those it would fill, divided by these; 0 for
+	 * others. */
+	double load_lines;
+	double row_lines;     /* the same for a row */
+	bool unaligned_loads; /* Loads are not of whole chunks. */
+	bool split_lines;     /* Lines of the source arrive in two parts; false until permute_arrange. */
+	bool alike;           /* Runs of both sides begin with the same dimension. */
 };
 
 /* nest and facts must outlive *ret. */
 void permute_sides_init(struct permute_sides *ret, const struct loop_nest *nest,
                         const struct plan_facts *facts, enum pad_mode mode);
 
-/* What of a chain a box has. */
+static inline bool is_padded(const struct loop_nest_dim *dim)
+{
+	return dim->source != dim->n;
+}
+
+/* Returns what a box has of a chain. */
 struct permute_chain permute_chain_within(const struct permute_chain *all, const struct loop_nest *nest,
                                           const struct permute_box *box);
 
 bool permute_chain_has(const struct permute_chain *chain, int d);
 
-/* Bytes from one index of dimension d to the next, on one side. */
+/* Returns the bytes from one index of dimension d to the next, on one side. */
 typedef int64_t permute_stride(const struct loop_nest *nest, int d);
 permute_stride permute_dst_stride;
 permute_stride permute_src_stride;
 
-/* What the runs' addresses are multiples of, up to `most`: `base`, the strides of the dimensions that are not
- * in the run, and `step`. Bytes. */
+/* Returns what the runs' addresses are multiples of, in bytes and up to `most`: `base`, the strides of the
+ * dimensions that are not in the run, and `step`. */
 uint64_t permute_align(const struct loop_nest *nest, const struct permute_chain *run, permute_stride *stride,
                        uint64_t step, uint64_t base, uint64_t most);
 
-/* false: the kernels cannot move it that way. */
+/* Turns a box into a tile. Returns false if the kernels cannot move it that way. */
 bool permute_tile_init(struct permute_tile *ret, const struct permute_sides *sides,
                        const struct permute_box *box, enum permute_how how);
 
 /* Decides where everything lies in shared memory. */
 void permute_lay_out(struct permute_tile *tile);
 
-/* Does so for a tile that is moved by squares. */
-void permute_lay_out_squares(struct permute_args *args);
+/* Returns whether the slots, as they are spaced, are no larger than PERMUTE_MOST_SLOTS. */
+bool permute_slots_fit(const struct permute_args *args);
 
-/* Pads between the slots, and how many rows lie side by side in a warp, such that few lanes want different
- * words of a bank. The tile must have been laid out, and must be so again. Takes much longer than all else
- * here: only for tiles that may be taken. */
-void permute_arrange(struct permute_tile *tile);
-
-/* Does what permute_arrange does, and returns true, unless a chunk takes more than about `most` wavefronts;
- * then it returns false. */
-bool permute_arrange_within(struct permute_tile *tile, double most);
+/* Chooses pads between the slots, and how many rows lie side by side in a warp, such that few lanes want
+ * different words of a bank. The tile must have been laid out, and must be so again. Returns false, and
+ * chooses nothing, if a chunk takes more than about `most` wavefronts. This takes much longer than all else
+ * here: it is only for tiles that may be taken. */
+bool permute_arrange(struct permute_tile *tile, double most);
 
 /* Returns the predicted time of a byte, in units of what a copy takes for it; PERMUTE_NEVER where a
  * multiprocessor cannot hold the tile. */
@@ -104,9 +115,6 @@ double permute_cost(const struct permute_tile *tile);
 /* Returns with how many wavefronts for a chunk a tile costs at least `most`. tile->cost must have been
  * predicted without any. */
 double permute_most_wavefronts(const struct permute_tile *tile, double most);
-
-/* Returns a lower bound on the cost of a tile whose runs have at most so many bytes. */
-double permute_least_cost(uint32_t element, double load_run, double row_run);
 
 /* A sketch tells about what a tile costs, before permute_arrange, and how large it is, without working it
  * out. */

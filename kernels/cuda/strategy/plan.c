@@ -1,9 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Strategies and the chooser share facts, dimensions, and the parts of plans without a tensor map. */
-#include "planner.h"
+/* Strategies and the planner share facts, dimensions, the parts of plans without a tensor map, and what a
+ * tensor map can say of a window and what it cannot. Plans of lists of blocks, the time of a copy and
+ * explanations are here, too. */
+#include "strategy.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "kernels/transform/blocks.h"
+#include "kernels/transform/transform.h"
 
 #define ROWS_LEAST 64  /* bytes of a run, at least: a shorter row is not worth a slot */
 #define PADS_LEAST 512 /* the same where other strategies leave the border to another launch */
@@ -41,7 +48,6 @@ bool tma_is_whole(const struct loop_nest *nest)
 	return true;
 }
 
-/* Innermost first; the loop nest's dimension that comes first, then the others in their order. */
 void tma_set_dims(struct tma_route_plan *tma, const struct loop_nest *nest, int first, int second)
 {
 	int order[TENSOR_MAX_RANK + 1], n = 0;
@@ -102,4 +108,312 @@ uint64_t tma_row_bytes(const struct strategy_case *c)
 	if (!inner || inner->dst != element || llabs(inner->src) != element || inner->n * element < least)
 		return 0;
 	return (uint64_t)(inner->n * element);
+}
+
+/* ---- Tensor maps --------------------------------------------------------------------------------------- */
+
+#define LONG_ROW 8192 /* bytes: what is fetched around it does not count */
+
+const enum tensor_map_type map_types[9] = {
+	[1] = TENSOR_MAP_UINT8,
+	[2] = TENSOR_MAP_UINT16,
+	[4] = TENSOR_MAP_UINT32,
+	[8] = TENSOR_MAP_UINT64,
+};
+
+uint32_t map_unit(uint32_t element)
+{
+	return element > 8 ? 8 : element;
+}
+
+bool map_check(struct plan *plan, enum family family, const char *side, const struct tensor_map_layout *map)
+{
+	struct tensor_map_rules rules;
+
+	tensor_map_check(map, 0, &rules);
+	for (int i = 0; i < rules.n; i++)
+		family_rules_add(&plan->rules, family, "%s map: %s", side, rules.text[i]);
+	return rules.n == 0;
+}
+
+/* Returns whether dimension d goes on in the source where the one before it ends, so that a map counts both
+ * as one. */
+static bool follows(const struct tma_route_plan *tma, uint32_t d)
+{
+	const struct strided_dim *dim = &tma->dim[d], *inner = &tma->dim[d - 1];
+
+	return inner->src > 0 && dim->src == inner->src * inner->n && dim->source == dim->n &&
+	       inner->source == inner->n;
+}
+
+static bool is_broadcast(const struct strided_dim *dim)
+{
+	return dim->src == 0 && dim->source > 1;
+}
+
+/* Returns the dimensions of a map, of which the last may be several; those that are broadcast need none. */
+static uint32_t map_rank(const struct tma_route_plan *tma, uint32_t most)
+{
+	uint32_t rank = tma->rank;
+
+	while (rank > TENSOR_MAP_MAX_RANK && tma->rank <= most &&
+	       (follows(tma, rank - 1) || is_broadcast(&tma->dim[rank - 1])))
+		rank--;
+	return rank;
+}
+
+bool map_check_dims(struct plan *plan, enum family family, uint32_t also, uint32_t most)
+{
+	struct tma_route_plan *tma = &plan->tma;
+	int before = plan->rules.n;
+
+	if (map_rank(tma, most) > TENSOR_MAP_MAX_RANK) {
+		family_rules_add(&plan->rules, family,
+		                 "rank is %" PRIu32 " after canonicalisation, but a map has at most %d",
+		                 tma->rank, TENSOR_MAP_MAX_RANK);
+		return false;
+	}
+	for (uint32_t d = 0; d < tma->rank; d++) {
+		const struct strided_dim *dim = &tma->dim[d];
+
+		if (dim->n > TMA_LONGEST / 2 || dim->source > TMA_LONGEST / 2)
+			family_rules_add(&plan->rules, family,
+			                 "dimension %" PRIu32 " has %" PRId64
+			                 " elements, but a coordinate has 31 bits",
+			                 tma->rank - 1 - d, dim->n);
+		if (dim->src < 0)
+			family_rules_add(&plan->rules, family,
+			                 "source stride %" PRIu32 " is %" PRId64 " bytes, but a map's is "
+			                 "not negative",
+			                 tma->rank - 1 - d, dim->src);
+		if (is_broadcast(dim) && (d == 0 || d == also || dim->source != dim->n))
+			family_rules_add(&plan->rules, family, "source stride %" PRIu32 " is 0 where %s",
+			                 tma->rank - 1 - d,
+			                 dim->source != dim->n ? "the dimension is padded"
+			                                       : "a tile extends");
+	}
+	return plan->rules.n == before;
+}
+
+uint32_t map_phase(uint32_t base_phase, int64_t offset)
+{
+	return (uint32_t)((uint64_t)base_phase + (uint64_t)offset) % 16;
+}
+
+/* Returns what a fetch may be rounded up to: what the rows are whole multiples of, so that no gap between
+ * them is read, and more where whole rows are so long that it does not count. */
+static enum tensor_map_l2 promotion_of(const struct tma_route_plan *tma, enum family family)
+{
+	uint64_t row = (uint64_t)tma->dim[0].source * (uint64_t)tma->dim[0].src, bits = row;
+
+	if (row >= LONG_ROW && family == FAMILY_TILE_COPY)
+		return TENSOR_MAP_L2_256B;
+	for (uint32_t d = 1; d < tma->rank; d++) {
+		if (tma->dim[d].src == (int64_t)row)
+			row *= (uint64_t)tma->dim[d].source;
+		bits |= (uint64_t)tma->dim[d].src;
+	}
+	if (row >= LONG_ROW && family == FAMILY_TILE_COPY)
+		return TENSOR_MAP_L2_256B;
+	return bits % 256 == 0   ? TENSOR_MAP_L2_256B
+	       : bits % 128 == 0 ? TENSOR_MAP_L2_128B
+	       : bits % 64 == 0  ? TENSOR_MAP_L2_64B
+	                         : TENSOR_MAP_L2_NONE;
+}
+
+bool map_set_load(struct plan *plan, enum family family, const struct loop_nest *nest, uint32_t phase)
+{
+	struct tma_route_plan *tma = &plan->tma;
+	struct tensor_map_layout *map = &tma->load;
+	uint32_t unit = map_unit(tma->element), scale = tma->element / unit;
+	uint32_t past = map_phase(phase, nest->src_offset);
+
+	map->type = map_types[unit];
+	map->rank = tma->rank < TENSOR_MAP_MAX_RANK ? tma->rank : TENSOR_MAP_MAX_RANK;
+	tma->src_offset = nest->src_offset;
+	uint64_t off = (past + 16 - (uint64_t)tma->dim[0].before * tma->element % 16) % 16;
+
+	if (past || off) {
+		family_rules_add(&plan->rules, family,
+		                 "source rows start %" PRIu64 " bytes past a multiple of 16",
+		                 off ? off : past);
+		return false;
+	}
+	for (uint32_t d = 0; d < ARGS_GRID_RANK; d++)
+		tma->grid[d] = tma->repeat[d] = 1;
+	for (uint32_t d = 0; d < tma->rank; d++) {
+		const struct strided_dim *dim = &tma->dim[d];
+		bool broadcast = is_broadcast(dim);
+
+		tma->repeat[d] = broadcast ? (uint32_t)dim->n : 1;
+		if (broadcast)
+			tma->repeats *= (uint64_t)dim->n;
+		tma->load_step[d] = !broadcast;
+		if (d >= map->rank) {
+			if (broadcast)
+				continue;
+			tma->load_step[d] = (int32_t)map->dim[map->rank - 1];
+			map->dim[map->rank - 1] *= (uint64_t)dim->n;
+			continue;
+		}
+		map->element_stride[d] = 1;
+		map->dim[d] = broadcast ? 1 : (uint64_t)dim->source;
+		if (d > 0)
+			map->stride[d - 1] = dim->src ? (uint64_t)dim->src : 16;
+		tma->load_shift[d] = broadcast ? 0 : (int32_t)-dim->before;
+	}
+	if (map->dim[map->rank - 1] > TMA_LONGEST) {
+		family_rules_add(&plan->rules, family,
+		                 "dimensions that a map counts as one have %" PRIu64
+		                 " elements, but a coordinate has 31 bits",
+		                 map->dim[map->rank - 1]);
+		return false;
+	}
+	map->l2 = promotion_of(tma, family);
+	map->dim[0] *= scale;
+	tma->load_shift[0] *= (int32_t)scale;
+	return true;
+}
+
+/* ---- Lists of blocks ----------------------------------------------------------------------------------- */
+
+#define MOST_BLOCKS (1 << 30) /* that a map counts: tensor_map.h says why */
+#define RUN_LEAST   1024      /* bytes of a run, below which a warp does several */
+
+static uint32_t align_of(uint64_t bits)
+{
+	bits |= 16;
+	return (uint32_t)(bits & -bits);
+}
+
+uint32_t block_align(const struct engine_blocks *blocks)
+{
+	return align_of(blocks_side_bits(&blocks->dst, UINT64_MAX, blocks->layers) |
+	                blocks_side_bits(&blocks->src, UINT64_MAX, blocks->layers));
+}
+
+bool block_plan_map(const struct tensor_map_layout *one, const struct engine_blocks *blocks,
+                    enum block_side side, struct tensor_map_layout *ret)
+{
+	const struct engine_blocks_side *own = side == BLOCK_DST ? &blocks->dst : &blocks->src;
+	const uint64_t n = side == BLOCK_DST ? blocks_dst_count(blocks) : blocks_src_count(blocks);
+	struct tensor_map_rules rules;
+
+	*ret = *one;
+	if (own->layers || n > MOST_BLOCKS || one->rank + 1 + (blocks->layers > 1) > TENSOR_MAP_MAX_RANK)
+		return false;
+	const struct {
+		uint64_t n, step;
+	} more[] = { { n, own->step }, { blocks->layers, own->layer_step } };
+
+	for (int i = 0; i < 1 + (blocks->layers > 1); i++, ret->rank++) {
+		ret->dim[ret->rank] = more[i].n;
+		/* One index has no stride, and a map wants one. */
+		ret->stride[ret->rank - 1] = more[i].n > 1 ? more[i].step : 16;
+		ret->box[ret->rank] = ret->element_stride[ret->rank] = 1;
+	}
+	tensor_map_check(ret, 0, &rules);
+	return rules.n == 0;
+}
+
+bool block_plan_has_kernel(const struct plan *plan, const struct engine_blocks *blocks)
+{
+	const struct tma_route_plan *tma = &plan->tma;
+	const uint64_t items = blocks->n * blocks->layers, run = (uint64_t)tma->dim[0].n;
+	struct tensor_map_layout map;
+
+	if (tma->border_rank > 0 || tma->patched)
+		return false;
+	if (tma->strategy == STRATEGY_memcpy)
+		return run >= RUN_LEAST && run % 16 == 0 && tma->dst_offset % 16 == 0 &&
+		       tma->src_offset % 16 == 0;
+	return tma->strategy == STRATEGY_copy && tma->tiles < UINT32_MAX / items &&
+	       block_plan_map(&tma->load, blocks, BLOCK_SRC, &map) &&
+	       block_plan_map(&tma->store, blocks, BLOCK_DST, &map);
+}
+
+/* ---- Predictions --------------------------------------------------------------------------------------- */
+
+/* A copy takes a fixed time, and a share of the bandwidth that the memory has on paper.
+ *
+ * On an H200 (tests/bench/EXPERIMENTS.md), 8.6 GB take 2020 us and 0.54 GB take 134 us: 4.27 TB/s, which are
+ * 89 % of the 4.81 TB/s of its 6016 bits at 3.2 GHz, and 8 us more for a copy of any size.
+ */
+
+#define COPY_SHARE    0.887
+#define COPY_FIXED_NS 8000
+
+struct copy_speed copy_speed_of(uint32_t memory_khz, uint32_t bus_bits)
+{
+	const double bytes_per_ns = 2.0 * memory_khz * 1e-6 * bus_bits / 8;
+
+	return (struct copy_speed){ .bytes_per_ns = COPY_SHARE * bytes_per_ns, .fixed_ns = COPY_FIXED_NS };
+}
+
+double copy_speed_ns(const struct copy_speed *speed, uint64_t bytes)
+{
+	return speed->bytes_per_ns > 0 ? speed->fixed_ns + (double)bytes / speed->bytes_per_ns : 0;
+}
+
+/* ---- Explanations -------------------------------------------------------------------------------------- */
+
+#define H200_PROCESSORS 132
+#define H200_MEMORY_KHZ 3201000
+#define H200_BUS_BITS   6016
+#define H200_ALIGN      16 /* bytes, of base addresses; elements are widened by no more */
+
+void plan_tile_set_dim(struct plan_tile *ret, const struct plan *plan, int d, int of)
+{
+	ret->dst[d] = plan->tma.dim[of].dst;
+	ret->src[d] = plan->tma.dim[of].src;
+}
+
+void plan_tile_of(const struct plan *plan, struct plan_tile *ret)
+{
+	*ret = (struct plan_tile){ .rank = plan->tile_rank };
+	if (plan->tile_rank == 0)
+		return;
+	memcpy(ret->n, plan->tile, (size_t)plan->tile_rank * sizeof *ret->n);
+	ret->element = plan->tma.element;
+	if (strategy_of(plan)->describe)
+		strategy_of(plan)->describe(plan, ret);
+}
+
+struct plan_facts plan_facts_of_h200(void)
+{
+	return (struct plan_facts){ .threads = H200_PROCESSORS,
+		                    .align = H200_ALIGN,
+		                    .copy = copy_speed_of(H200_MEMORY_KHZ, H200_BUS_BITS) };
+}
+
+static void explain_tile(struct engine_explanation *ret, const struct plan *plan)
+{
+	struct plan_tile tile;
+
+	plan_tile_of(plan, &tile);
+	ret->tile.rank = tile.rank;
+	ret->tile.element = tile.element;
+	ret->tile.row_bytes = tile.row_bytes;
+	memcpy(ret->tile.n, tile.n, sizeof tile.n);
+	memcpy(ret->tile.dst, tile.dst, sizeof tile.dst);
+	memcpy(ret->tile.src, tile.src, sizeof tile.src);
+}
+
+void plan_explain(struct engine_explanation *ret, const struct plan *plan, const struct transform *transform,
+                  const struct plan_facts *facts)
+{
+	*ret = (struct engine_explanation){
+		.family = plan->family,
+		.grid = plan->grid,
+		.bytes = transform->bytes,
+		.n_subregions = plan->n_subregions,
+		.predicted_ns = (uint64_t)(plan_predict_ns(plan, transform->bytes, &facts->copy) + 0.5),
+		.copy_fixed_ns = facts->copy.fixed_ns,
+		.copy_bytes_per_ns = facts->copy.bytes_per_ns,
+		.predicted = plan->predicted,
+		.rules = plan->rules,
+	};
+	snprintf(ret->swizzle, sizeof ret->swizzle, "%s", plan->swizzle);
+	explain_tile(ret, plan);
+	explanation_set_interior(ret, &plan->interior);
 }

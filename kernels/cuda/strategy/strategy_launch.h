@@ -6,15 +6,11 @@
 
 #include "proto/arithmetic.h"
 #include "strategy.h"
-#include "planner.h"
 #include "tuning.h"
 
 #ifdef HAVE_CUDA
 #include "kernels/cuda/device/args.h"
-#include "kernels/cuda/launch/convert.h"
 #include "kernels/cuda/launch/launch.h"
-#include "kernels/cuda/launch/launch_many.h"
-#include "kernels/cuda/launch/strided_args.h"
 
 /* These return the addresses at which the window begins. */
 static inline uint64_t strategy_dst(const struct strategy_launch *launch)

@@ -98,7 +98,7 @@ uint32_t tensor_map_type_size(enum tensor_map_type type)
 	}
 }
 
-/* Bytes of shared memory within which a swizzle moves; 0 when it moves nothing. */
+/* Returns the bytes of shared memory within which a swizzle moves; 0 if it moves nothing. */
 static uint32_t swizzle_span(enum tensor_map_swizzle swizzle)
 {
 	switch (swizzle) {
@@ -258,7 +258,7 @@ static void check_box(const struct tensor_map_layout *l, uint32_t rank, struct t
 		       tensor_map_type_names[l->type]);
 }
 
-/* Whether the padded types take it; the others take any. */
+/* Returns whether the padded types take it; the others take any. */
 static bool packed_takes(enum tensor_map_type type, enum tensor_map_swizzle swizzle)
 {
 	bool padded = type == TENSOR_MAP_16U4_ALIGN16B || type == TENSOR_MAP_16U6_ALIGN16B;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tensor maps: the layout that the Tensor Memory Accelerator reads, every rule it must keep, and its key.
+/* Describes tensor maps: the layout that the Tensor Memory Accelerator reads, every rule it must keep, and
+ * its key.
  *
  * A layout has no address: maps are cached by layout, and the address is patched in. Pure; knows no driver.
  * Values of the enums are those of cuda.h (CUtensorMapDataType and its kin); the driver's side asserts it.
@@ -66,7 +67,8 @@ enum tensor_map_l2 { TENSOR_MAP_L2_NONE, TENSOR_MAP_L2_64B, TENSOR_MAP_L2_128B, 
 
 enum tensor_map_fill { TENSOR_MAP_FILL_ZERO, TENSOR_MAP_FILL_NAN };
 
-/* Dimensions innermost first. Zero-initialise: what lies past the rank stays 0, so that keys are equal. */
+/* Dimensions are innermost first. A layout is initialised with zeros: what lies past the rank stays 0, so
+ * that keys are equal. */
 struct tensor_map_layout {
 	enum tensor_map_type type;
 	uint32_t rank;
@@ -84,39 +86,40 @@ extern const char *const tensor_map_type_names[TENSOR_MAP_TYPE_COUNT];          
 extern const char *const tensor_map_interleave_names[TENSOR_MAP_INTERLEAVE_COUNT]; /* "none", "16B" */
 extern const char *const tensor_map_swizzle_names[TENSOR_MAP_SWIZZLE_COUNT];       /* "none", "128B" */
 
-/* Bytes; 0 for the packed types. */
+/* Returns the bytes of an element; 0 for the packed types. */
 uint32_t tensor_map_type_size(enum tensor_map_type type);
 
-/* How many of dimension d a tile has: ceil(box / element stride). Without interleave the unit knows no stride
- * for dimension 0 and moves the whole box. With it, dimension 0 counts slices of 16 or 32 bytes, and the last
- * dimension but one is the group of channels, of which a tile has one. This and what follows: of layouts that
- * pass the check. */
+/* Returns how many of dimension d a tile has: ceil(box / element stride). Without interleave the unit knows
+ * no stride for dimension 0 and moves the whole box. With it, dimension 0 counts slices of 16 or 32 bytes,
+ * and the last dimension but one is the group of channels, of which a tile has one. This and what follows: of
+ * layouts that pass the check. */
 uint32_t tensor_map_tile_extent(const struct tensor_map_layout *layout, uint32_t d);
 
-/* Bytes that a tile moves, which its barrier is to expect. */
+/* Returns the bytes that a tile moves, which its barrier is to expect. */
 uint64_t tensor_map_tile_bytes(const struct tensor_map_layout *layout);
 
-/* Bytes of shared memory that a tile takes: more where its rows are narrower than the swizzle, or, with
- * interleave, where the whole is no multiple of it. */
+/* Returns the bytes of shared memory that a tile takes: more where its rows are narrower than the swizzle,
+ * or, with interleave, where the whole is no multiple of it. */
 uint64_t tensor_map_tile_span(const struct tensor_map_layout *layout);
 
-/* What the address and the strides must be a multiple of, bytes: 16 or 32. */
+/* Returns what the address and the strides must be a multiple of, in bytes: 16 or 32. */
 uint32_t tensor_map_align(const struct tensor_map_layout *layout);
 
-/* More than a layout can break at once. */
+/* A layout cannot break so many rules at once. */
 #define TENSOR_MAP_MAX_RULES 40
 
-/* The rules that a layout and an address break, each a sentence that names the field, the rule and the value.
+/* A layout and an address break these rules, each a sentence that names the field, the rule and the value.
  */
 struct tensor_map_rules {
 	int n;
 	char text[TENSOR_MAP_MAX_RULES][112];
 };
 
-/* Every broken rule, not the first; ret->n is also returned. address 0 is aligned to everything. */
+/* Sets *ret to all rules that are broken, and returns ret->n. address 0 is aligned to everything. */
 int tensor_map_check(const struct tensor_map_layout *layout, uint64_t address, struct tensor_map_rules *ret);
 
-/* Hash of everything but the address, mixed with seed; and equality of the same. */
+/* tensor_map_hash returns a hash of the layout, mixed with seed, and tensor_map_equal whether two layouts are
+ * the same. */
 uint64_t tensor_map_hash(const struct tensor_map_layout *layout, uint64_t seed);
 bool tensor_map_equal(const struct tensor_map_layout *a, const struct tensor_map_layout *b);
 

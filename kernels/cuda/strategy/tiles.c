@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "explain.h"
+#include "plan.h"
 
 #define TILES_LEAST 32 /* bytes of a run, below which a tile is not worth it */
 #define GATHER_MOST 16 /* elements of a run, up to which a warp that gathers reads whole sectors */

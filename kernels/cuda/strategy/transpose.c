@@ -7,8 +7,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "explain.h"
-#include "maps.h"
+#include "plan.h"
+#include "strategy.h"
 
 #define SECTOR 32
 #define TRANSPOSE_SHARED \

@@ -429,7 +429,8 @@ struct tma_order {
 	                             many as the service allows (its limit multiprocessors) */
 	uint32_t host_threads;    /* threads of the service that move its bytes at once at most; 0: as many
 	                             as the service allows (its limit host_threads) */
-	uint32_t unused;          /* 0 */
+	uint32_t deadline_ms; /* it ends with TIMEOUT unless it has begun this many milliseconds after it was
+	                         taken; 0: no deadline */
 	uint64_t reserved[5];
 };
 
@@ -542,7 +543,9 @@ struct tma_blocks {
 	                                       the same places, as many as layers says (1024 at most), which
 	                                       are sent with the request */
 	const struct tma_place *src_places; /* likewise */
-	uint64_t reserved[4];
+	uint64_t pairs;     /* not 0: each entry is two numbers, a block of src and one of dst */
+	uint64_t dst_limit; /* with pairs, number of blocks of dst; 0: as many as fit into its region */
+	uint64_t reserved[2];
 };
 
 /* Each of these calls waits for its reply; tma_last_result() then has the details, including how many entries

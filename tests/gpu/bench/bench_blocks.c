@@ -19,10 +19,9 @@
 #include <time.h>
 
 #include "bench_blocks_base.h"
-#include "kernels/cuda/launch/enclosed.h"
-#include "kernels/cuda/launch/launch_many.h"
-#include "kernels/cuda/stage/upload_buffer.h"
-#include "kernels/cuda/strategy/block_plan.h"
+#include "kernels/cuda/launch/launch.h"
+#include "kernels/cuda/stage/uploads.h"
+#include "kernels/cuda/strategy/plan.h"
 #include "tests/gpu/rig.h"
 #include "tests/support/oracle.h"
 
@@ -285,7 +284,7 @@ static void lay_list(struct block_list *list, const int32_t *index, uint32_t n)
 	memcpy(laid, index, n * sizeof *index);
 	must(upload_buffer_send(&upload_buffer, rig.stream, &base, &err), &err);
 	list->index = upload_buffer_place(&upload_buffer, base, laid);
-	list->entry_bytes = sizeof *index;
+	list->number_bytes = sizeof *index;
 }
 
 /* As the engine does it: the list in the launch, or on the upload buffer. */
@@ -312,8 +311,8 @@ static void run_list(struct turn *turn, int set, bool plain)
 	struct error err;
 
 	plan_list(turn, &blocks, plain);
-	list.entry_bytes = enclosed_entry_bytes(&turn->plan, &blocks);
-	if (!list.entry_bytes)
+	list.number_bytes = enclosed_entry_bytes(&turn->plan, &blocks);
+	if (!list.number_bytes)
 		lay_list(&list, index, row->n);
 	must(launch_blocks(&rig.launcher, rig.stream, &turn->transform, &turn->plan, dst, src, NULL, &blocks,
 	                   &list, &err),

@@ -2,19 +2,20 @@
 /* Measures how fast the device moves tensors, against its own copy of as many bytes in the same run.
  *
  * The kernel of a plan is compared with cuMemcpyDtoDAsync of the same number of bytes, by the device's
- * events. The plan is the fastest of those that the planner compares (trials.h), which are tried first; the
- * one that is predicted to be the fastest is timed too if it is another. Kernel and copy take turns in the
- * same memory. Each call uses the next place in it (turn.h). A run repeats short calls; a copy of something
- * else, which is not timed, keeps the device busy until all of them are enqueued, so that none waits for the
- * host. Data is random. Rows are in bench_rows.h; tests/bench/program.h has the command line and the table.
+ * events. The plan is the fastest of those that the planner compares (cuda_plan.h), which are tried first;
+ * the one that is predicted to be the fastest is timed too if it is another. Kernel and copy take turns in
+ * the same memory. Each call uses the next place in it (turn.h). A run repeats short calls; a copy of
+ * something else, which is not timed, keeps the device busy until all of them are enqueued, so that none
+ * waits for the host. Data is random. Rows are in bench_rows.h; tests/bench/program.h has the command line
+ * and the table.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "bench_rows.h"
-#include "kernels/cuda/strategy/explain.h"
+#include "kernels/cuda/strategy/plan.h"
 #include "tests/bench/explain.h"
-#include "kernels/cuda/trials.h"
+#include "kernels/cuda/cuda_plan.h"
 #include "turn.h"
 
 #define WARM_UPS 3

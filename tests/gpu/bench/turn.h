@@ -7,7 +7,7 @@
 #ifndef TESTS_GPU_BENCH_TURN_H
 #define TESTS_GPU_BENCH_TURN_H
 
-#include "kernels/cuda/strategy/alternatives.h"
+#include "kernels/cuda/strategy/plan.h"
 #include "tests/bench/program.h"
 #include "tests/gpu/rig.h"
 

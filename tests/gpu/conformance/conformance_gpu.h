@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "conformance_args.h"
-#include "kernels/cuda/driver/device.h"
+#include "kernels/cuda/driver/driver.h"
 
 struct gpu {
 	struct device device;

@@ -5,11 +5,15 @@ that `empty` gives, and by the loop that everybody writes, index_select of each 
 one copy into pinned memory, or one copy with index_copy_ of each layer. Alone, and beside a process that multiplies
 matrices; GB/s are bytes that arrive, and what the neighbour keeps is its rate as a part of its rate without company.
 
-    torch_offload.py SOCKET [--quick]      --quick: 6 rows
+    torch_offload.py SOCKET|local: [--quick] [--own]
+
+SOCKET is a service's. With local:, this process moves the blocks, into pinned memory of PyTorch's. --quick: 6 rows.
+--own: the neighbour is a thread of this process, on a stream of its own.
 """
 import multiprocessing
 import statistics
 import sys
+import threading
 import time
 
 import numpy as np
@@ -55,12 +59,23 @@ def multiply(goes, ends, done):
         torch.cuda.synchronize()
 
 
+class Count:
+    value = 0
+
+
+def multiply_here(*args):
+    with torch.cuda.stream(torch.cuda.Stream()):
+        multiply(*args)
+
+
 class Neighbour:
-    def __init__(self):
+    def __init__(self, is_own):
         context = multiprocessing.get_context("spawn")
-        self._goes, self._ends = context.Event(), context.Event()
-        self._done = context.Value("Q", 0, lock=False)
-        self._process = context.Process(target=multiply, args=(self._goes, self._ends, self._done), daemon=True)
+        self._goes, self._ends = (threading.Event(), threading.Event()) if is_own else (context.Event(), context.Event())
+        self._done = Count() if is_own else context.Value("Q", 0, lock=False)
+        args = (self._goes, self._ends, self._done)
+        self._process = (threading.Thread(target=multiply_here, args=args, daemon=True) if is_own else
+                         context.Process(target=multiply, args=args, daemon=True))
         self._process.start()
         self._wait_for(1)
 
@@ -122,13 +137,13 @@ class Row:
         for pool, into in zip(self.pool, self.buffer):
             torch.index_select(pool, 0, self.index, out=into)
         self.pinned.copy_(self.buffer, non_blocking=True)
-        torch.cuda.synchronize()
+        torch.cuda.current_stream().synchronize()
 
     def loop_in(self, _):
         self.buffer.copy_(self.pinned, non_blocking=True)
         for pool, source in zip(self.pool, self.buffer):
             pool.index_copy_(0, self.index, source)
-        torch.cuda.synchronize()
+        torch.cuda.current_stream().synchronize()
 
     def check(self, client):
         """Out what a random pool has, and in again to where it came from."""
@@ -155,7 +170,10 @@ class Memory:
         self.pool = self.pool.view(torch.float16)
         self.buffer = torch.empty(ROW_BYTES // 2, dtype=torch.float16, device="cuda")
         self.pinned = torch.empty(ROW_BYTES // 2, dtype=torch.float16, pin_memory=True)
-        self.host = client.empty(ROW_BYTES // 2, "float16")
+        if client is not None:
+            self.host = client.empty(ROW_BYTES // 2, "float16")
+        else:
+            self.host = torch.empty(ROW_BYTES // 2, dtype=torch.float16, pin_memory=True).numpy()
 
     def refill(self):
         self.pool.view(torch.int16).random_(-(1 << 15), 1 << 15)
@@ -170,7 +188,7 @@ def gb_per_s(row, call, client, seconds):
     while not times or time.perf_counter() < end:
         start = time.perf_counter()
         call(client)
-        torch.cuda.synchronize()
+        torch.cuda.current_stream().synchronize()
         times.append(time.perf_counter() - start)
     return row.nbytes / statistics.median(times) / 1e9
 
@@ -196,8 +214,9 @@ def row_print(name, row, tmad, loop):
 
 def main():
     rows = QUICK if "--quick" in sys.argv[2:] else ROWS
-    client = tma.connect(sys.argv[1], direct=False)
-    memory, neighbour = Memory(client), Neighbour()
+    is_local, is_own = sys.argv[1] == "local:", "--own" in sys.argv[2:]
+    client = tma.local() if is_local else tma.connect(sys.argv[1], direct=False)
+    memory, neighbour = Memory(None if is_local else client), Neighbour(is_own)
     print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}; GB/s of tmad and of the loop, their ratio, and "
           "what the neighbour keeps beside each\n")
     print("| layers x blocks | tmad | loop | ratio | beside | loop | ratio | keeps | loop |")
@@ -209,7 +228,8 @@ def main():
         for name, tmad, loop in (("out", row.tmad_out, row.loop_out), ("in", row.tmad_in, row.loop_in)):
             row_print(name, row, measure(row, tmad, client, neighbour), measure(row, loop, client, neighbour))
     neighbour.end()
-    client.close()
+    if not is_local:
+        client.close()
 
 
 if __name__ == "__main__":

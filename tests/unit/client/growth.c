@@ -32,7 +32,7 @@ GROWS(struct tma_item, 120, 1)
 GROWS(struct tma_operands, 144, 2)
 GROWS(struct tma_conversion, 104, 7)
 GROWS(struct tma_amax, 104, 8)
-GROWS(struct tma_blocks, 200, 4)
+GROWS(struct tma_blocks, 200, 2)
 GROWS(struct tma_slice, 344, 2)
 GROWS(struct tma_reshard, 96, 6)
 GROWS(struct tma_completed, 192, 4)
@@ -117,7 +117,7 @@ Test(growth, what_is_reserved_has_to_be_zero)
 		{ &order.reserved[4], call_transform, "order.reserved[4]" },
 		{ &order.wait.reserved[0], call_submit, "order.wait.reserved[0]" },
 		{ &order.signal.reserved[1], call_transform, "order.signal.reserved[1]" },
-		{ &blocks.reserved[2], call_gather, "blocks.reserved[2]" },
+		{ &blocks.reserved[1], call_gather, "blocks.reserved[1]" },
 		{ &blocks.index_at.reserved[1], call_gather, "index_at.reserved[1]" },
 		{ &plain.reserved[0], call_gather, "transform.reserved[0]" },
 		{ &reshard.reserved[5], call_reshard, "reshard.reserved[5]" },

@@ -17,7 +17,7 @@
 #include <criterion/parameterized.h>
 
 #include "proto/clock.h"
-#include "proto/wire/pack.h"
+#include "proto/wire/codec.h"
 #include "proto/wire/socket.h"
 #include "server.h"
 

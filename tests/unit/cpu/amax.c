@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "kernels/cpu/plan/partition.h"
+#include "kernels/cpu/plan/cpu_plan.h"
 #include "rig.h"
 #include "tests/support/oracle.h"
 #include "tests/support/plans.h"

@@ -16,7 +16,6 @@
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 
-#include "kernels/host/holes.h"
 #include "kernels/host/memory.h"
 #include "kernels/transform/layer_table.h"
 #include "tests/emulated/emulated.h"

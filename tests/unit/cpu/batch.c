@@ -122,6 +122,35 @@ ParameterizedTest(struct work_items_row *row, batch, work_items)
 	close_engine();
 }
 
+/* However many moves there are, pieces are of a few sizes, and what is moved whole is planned for one. */
+Test(batch, pieces_have_few_sizes)
+{
+	static struct running_job running;
+	static struct batch batch;
+	struct cpu_tuning tuning = cpu_tuning_get();
+	int64_t n[MOST_MOVES], before = 0;
+	uint32_t sizes = 0;
+	open_engine(2, 0);
+	for (uint32_t i = 0; i < MOST_MOVES; i++)
+		n[i] = 256;
+	batch_init(&batch, MOST_MOVES, n);
+	for (batch.job.n_moves = 1; batch.job.n_moves <= MOST_MOVES; batch.job.n_moves++) {
+		struct engine_job *ended;
+		batch_start(&batch, &running, &tuning, 2);
+		const struct task whole = running_job_whole_task(&running, &batch.moves[0]);
+		cr_assert_eq(whole.place.piece_bytes, tuning.piece_most);
+		cr_assert(running.piece >= tuning.piece_least && running.piece <= tuning.piece_most);
+		sizes += running.piece != before;
+		before = running.piece;
+		running_job_stop(&running, STATUS_CANCELED);
+		cr_assert(running_job_end(&running, &ended));
+	}
+	cr_expect_eq(sizes, 5, "%u sizes from 64 KiB to 1 MiB", sizes);
+	batch.job.n_moves = MOST_MOVES;
+	batch_deinit(&batch);
+	close_engine();
+}
+
 /* ---- The end ---------------------------------------------------------------------------------------- */
 
 /* After each number of work items, one after the other; one is stopped before it is executed, the rest before

@@ -97,8 +97,8 @@ ParameterizedTest(struct cut_row *row, blocks, work_items_are_short)
 			              (unsigned long)work_items, work_item.n, work_item.layers);
 			for (uint32_t l = work_item.layer; l < work_item.layer + work_item.layers; l++)
 				for (uint32_t i = 0; i < work_item.n; i++)
-					cr_assert_eq(seen[l * row->n + work_item.entry + i]++, 0, "%s",
-					             row->name);
+					cr_assert_eq(seen[l * row->n + (uint64_t)work_item.entry[i].dst]++, 0,
+					             "%s", row->name);
 			blocks += (uint64_t)work_item.n * work_item.layers;
 			break;
 		default:

@@ -92,7 +92,7 @@ static bool run(const struct sample *sample, const struct cpu_isa *isa, int cand
 	for (int64_t piece = 0; piece < move.pieces; piece++)
 		move_run(&move, piece, scratch);
 	isa->fence();
-	return move.tiled;
+	return move.strategy == &cpu_strategy_tiles;
 }
 
 Test(candidates, move_the_same_bytes)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whether memory is in a cache: what the answer is for a time that a test says, and which bytes are read for
  * it. */
-#include "kernels/cpu/move/cold.h"
+#include "kernels/cpu/move/move.h"
 
 #include <string.h>
 #include <sys/mman.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the engine as its owner sees it: what it says that it is, streams side by side, owners' shares. */
+/* Tests the engine as its owner sees it: what it says that it is, streams side by side. */
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,44 +55,6 @@ Test(engine, streams_share)
 	engine_unmap(engine, dst);
 	engine_unmap(engine, src);
 	engine_unmap(engine, other);
-	close_engine();
-}
-
-/* With one thread, one owner's many streams are one share: who has one stream and comes last still has half.
- */
-Test(engine, owners_share)
-{
-	enum { STREAMS = 50, N = 512 };
-	static struct work held, flood[STREAMS], polite;
-	struct engine_stream *streams[STREAMS];
-	struct engine_owner other;
-	open_engine(1, 0);
-	engine_owner_init(&other);
-	struct engine_stream *stream = engine_stream_new(engine, &other);
-	struct engine_memory *dst = new_memory(N * N * 4), *src = new_memory(N * N * 4);
-	struct engine_memory *other_dst = new_memory(N * N * 4);
-	for (int i = 0; i < STREAMS; i++)
-		streams[i] = engine_stream_new(engine, &owner);
-	hold_thread(&held, streams[0], dst, src);
-	for (int i = 0; i < STREAMS; i++) {
-		work_init(&flood[i], N, true, dst, src);
-		engine_submit(engine, streams[i], &flood[i].job);
-	}
-	work_init(&polite, N, true, other_dst, src);
-	engine_submit(engine, stream, &polite.job);
-	atomic_store(&hold, false);
-	wait_done(STREAMS + 1);
-	size_t before = 0;
-	while (done[before] != &polite.job)
-		before++;
-	cr_assert_lt(before, STREAMS / 2, "%zu of the other owner's %d jobs came first", before, STREAMS);
-	for (int i = 0; i < STREAMS; i++)
-		engine_stream_free(engine, streams[i]);
-	engine_stream_free(engine, stream);
-	engine_owner_deinit(&other);
-	engine_unmap(engine, dst);
-	engine_unmap(engine, src);
-	engine_unmap(engine, other_dst);
 	close_engine();
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pages of clients' files are not made here: a hole is refused, and one that is punched later is a failure of
  * the access that meets it. */
-#include "kernels/host/holes.h"
+#include "kernels/host/backing.h"
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -11,10 +11,9 @@
 
 #include <criterion/criterion.h>
 
-#include "kernels/host/holes.h"
+#include "kernels/host/backing.h"
 #include "kernels/host/memory.h"
 #include "proto/memory/headroom.h"
-#include "proto/memory/mapping.h"
 #include "proto/memory/memfd.h"
 #include "tests/emulated/emulated.h"
 

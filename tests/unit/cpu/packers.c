@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Packers: every part of every task runs once, no group has more threads than it may, what is dropped does
  * not run, and memory that fails ends one task. */
-#include "kernels/host/packers.h"
+#include "kernels/host/threads.h"
 
 #include <fcntl.h>
 #include <sched.h>
@@ -10,8 +10,6 @@
 #include <unistd.h>
 
 #include <criterion/criterion.h>
-
-#include "kernels/host/threads.h"
 
 #define TASKS   40
 #define PARTS   25

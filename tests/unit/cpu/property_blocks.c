@@ -89,7 +89,7 @@ struct list {
 	struct oracle_case c; /* one block's */
 	struct engine_blocks blocks;
 	int64_t layers[2][MOST_LAYERS];
-	int64_t index[MOST_ENTRIES];
+	int64_t dst_block[MOST_ENTRIES], src_block[MOST_ENTRIES];
 	uint64_t passed, beyond;
 	size_t dst_size, src_size;
 };
@@ -130,39 +130,65 @@ static int64_t beyond(uint64_t *state, uint8_t bytes, uint64_t limit)
 	}
 }
 
-/* What a scatter writes is written once. */
-static void make_index(uint64_t *state, struct list *list)
+static bool names_blocks(const struct list *list, uint64_t i)
 {
-	struct engine_blocks *blocks = &list->blocks;
-	bool odd = one_in(state, 2);
+	return (uint64_t)list->dst_block[i] < blocks_dst_count(&list->blocks) &&
+	       (uint64_t)list->src_block[i] < blocks_src_count(&list->blocks);
+}
+
+/* Makes the numbers of an indexed side. The blocks of dst are 0, 1, 2 and so on, each of them once. */
+static void make_numbers(uint64_t *state, const struct engine_blocks *blocks, bool is_dst, bool odd,
+                         int64_t *ret)
+{
+	const uint64_t limit = is_dst ? blocks_dst_count(blocks) : blocks_src_count(blocks);
 	uint64_t next = 0;
 	for (uint64_t i = 0; i < blocks->n; i++) {
-		bool out = blocks->scatter && next == blocks->limit;
-		if (out || (odd && one_in(state, 5))) {
-			list->index[i] = -1;
-			list->passed++;
-		} else if (odd && one_in(state, 9)) {
-			list->index[i] = beyond(state, blocks->index_bytes, blocks->limit);
-			list->beyond++;
-		} else {
-			list->index[i] = blocks->scatter
-			                     ? (int64_t)next++
-			                     : oracle_between(state, 0, (int64_t)blocks->limit - 1);
-		}
+		if ((is_dst && next == limit) || (odd && one_in(state, 5)))
+			ret[i] = -1;
+		else if (odd && one_in(state, 9))
+			ret[i] = beyond(state, blocks->index_bytes, limit);
+		else
+			ret[i] = is_dst ? (int64_t)next++ : oracle_between(state, 0, (int64_t)limit - 1);
 	}
-	for (uint64_t i = blocks->n; blocks->scatter && i-- > 1;) {
+	for (uint64_t i = blocks->n; is_dst && i-- > 1;) {
 		uint64_t other = (uint64_t)oracle_between(state, 0, (int64_t)i);
-		int64_t kept = list->index[i];
-		list->index[i] = list->index[other];
-		list->index[other] = kept;
+		int64_t kept = ret[i];
+		ret[i] = ret[other];
+		ret[other] = kept;
 	}
+}
+
+static void make_index(uint64_t *state, struct list *list)
+{
+	const struct engine_blocks *blocks = &list->blocks;
+	bool odd = one_in(state, 2);
+	for (uint64_t i = 0; i < blocks->n; i++)
+		list->dst_block[i] = list->src_block[i] = (int64_t)i;
+	if (blocks_dst_is_indexed(blocks))
+		make_numbers(state, blocks, true, odd, list->dst_block);
+	if (blocks_src_is_indexed(blocks))
+		make_numbers(state, blocks, false, odd, list->src_block);
+	for (uint64_t i = 0; i < blocks->n; i++) {
+		bool passed = list->dst_block[i] == -1 || list->src_block[i] == -1;
+		list->passed += passed;
+		list->beyond += !passed && !names_blocks(list, i);
+	}
+}
+
+static void write_number(const struct list *list, int64_t number, uint8_t **at)
+{
+	for (int byte = 0; byte < list->blocks.index_bytes; byte++)
+		*(*at)++ = (uint8_t)((uint64_t)number >> 8 * byte);
 }
 
 static void write_index(const struct list *list, uint8_t *at)
 {
-	for (uint64_t i = 0; i < list->blocks.n; i++)
-		for (int byte = 0; byte < list->blocks.index_bytes; byte++)
-			*at++ = (uint8_t)((uint64_t)list->index[i] >> 8 * byte);
+	for (uint64_t i = 0; i < list->blocks.n; i++) {
+		if (blocks_src_is_indexed(&list->blocks))
+			write_number(list, list->src_block[i], &at);
+		if (blocks_dst_is_indexed(&list->blocks))
+			write_number(list, list->dst_block[i], &at);
+	}
 }
 
 static void make_list(uint64_t seed, struct list *list)
@@ -181,13 +207,15 @@ static void make_list(uint64_t seed, struct list *list)
 		                          .scatter = one_in(&state, 2),
 		                          .index_bytes = one_in(&state, 2) ? 4 : 8,
 		                          .limit = (uint64_t)oracle_between(&state, 1, most) };
+	if (!blocks->scatter && one_in(&state, 2)) {
+		blocks->pairs = true;
+		blocks->dst_limit = (uint64_t)oracle_between(&state, 1, most);
+	}
 	make_index(&state, list);
 	list->dst_size = 2 * ORACLE_GUARD + place_side(&state, &blocks->dst, list->layers[0],
-	                                               blocks->scatter ? blocks->limit : blocks->n, layers,
-	                                               list->c.dst_size);
+	                                               blocks_dst_count(blocks), layers, list->c.dst_size);
 	list->src_size = 2 * ORACLE_GUARD + place_side(&state, &blocks->src, list->layers[1],
-	                                               blocks->scatter ? blocks->n : blocks->limit, layers,
-	                                               list->c.src_size);
+	                                               blocks_src_count(blocks), layers, list->c.src_size);
 }
 
 static int64_t place_of(const struct engine_blocks_side *side, uint64_t block, uint32_t layer)
@@ -201,11 +229,9 @@ static void expect_list(const struct list *list)
 	const struct engine_blocks *blocks = &list->blocks;
 	for (uint32_t layer = 0; layer < blocks->layers; layer++)
 		for (uint64_t i = 0; i < blocks->n; i++) {
-			int64_t block = list->index[i];
-			if (block < 0 || (uint64_t)block >= blocks->limit)
+			uint64_t to = (uint64_t)list->dst_block[i], from = (uint64_t)list->src_block[i];
+			if (!names_blocks(list, i))
 				continue;
-			uint64_t to = blocks->scatter ? (uint64_t)block : i;
-			uint64_t from = blocks->scatter ? i : (uint64_t)block;
 			oracle_run(
 			    &list->c.spec,
 			    expected + ORACLE_GUARD + list->c.dst_offset + place_of(&blocks->dst, to, layer),
@@ -227,7 +253,7 @@ static bool try_list(struct bench *bench, uint64_t seed)
 	expect_list(&list);
 
 	size_t skew = (size_t)oracle_between(&state, 0, 9);
-	uint8_t *host = allocate(skew + list.blocks.n * list.blocks.index_bytes);
+	uint8_t *host = allocate(skew + list.blocks.n * blocks_entry_bytes(&list.blocks));
 	write_index(&list, host + skew);
 	if (one_in(&state, 2)) {
 		list.blocks.index = host + skew;

@@ -193,7 +193,7 @@ Test(running, no_more_threads_than_the_job_allows)
 		                            .plan = plan_for(engine, &transform, 0, 0),
 		                            .dst = &memory.base,
 		                            .src = &memory.base },
-		                  .host_threads = 2 };
+		                  .share.host_threads = 2 };
 	running_job_clear(&job);
 	running_job_start(&running, &job, &tuning, 8);
 	cr_assert_eq(running_job_work_items(&running, 8), 2);

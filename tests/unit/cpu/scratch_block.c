@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Scratch blocks of padded transforms: which transforms are divided into them, and that together they write
  * what the oracle says and nothing else. */
-#include "kernels/cpu/plan/padded.h"
+#include "kernels/cpu/plan/partition.h"
 
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is kept with a layout, against the oracle: which transforms have a small plan, and what plans and
  * partitioners move once others have come. */
-#include "kernels/cpu/plan/small_plan.h"
+#include "kernels/cpu/run/small.h"
 
 #include <criterion/criterion.h>
 #include <pthread.h>
@@ -79,7 +79,7 @@ static void check(const char *name, const struct small_case *c, struct small_pla
 	memset(dst, 0xa5, BYTES);
 	memset(wanted, 0xa5, BYTES);
 	oracle_run(&c->spec, (uint8_t *)wanted + (to - dst), (const uint8_t *)from);
-	small_plan_run(plan, c->plan.n_subregions, to, from, scratch);
+	small_plan_run(plan, c->plan.n_subregions, to, from, NULL, scratch);
 	cr_assert(!memcmp(dst, wanted, BYTES), "%s: other bytes", name);
 }
 
@@ -256,8 +256,11 @@ Test(small_plan, each_value_has_its_plan)
 
 /* ---- How a transform was divided --------------------------------------------------------------------- */
 
+/* Transforms are divided with room for what that finds out. */
+static atomic_llong room;
+
 /* The n-th time that it is divided, elsewhere each time. */
-static void divide(struct partition_memo *memo, const struct small_row *row, unsigned n)
+static void divide(struct kept_plans *kept, const struct small_row *row, unsigned n)
 {
 	static struct partition partition;
 	struct partitioner partitioner;
@@ -270,10 +273,11 @@ static void divide(struct partition_memo *memo, const struct small_row *row, uns
 	task.place.fill = c.transform.fill;
 	task.place.piece_bytes = n / 2 % 2 ? 1024 : 2048;
 	task.place.tiled_bytes = 0;
+	task.place.kept = kept;
 	memset(dst, 0xa5, BYTES);
 	memset(wanted, 0xa5, BYTES);
 	oracle_run(&c.spec, (uint8_t *)wanted + ROOM * (1 + n), (const uint8_t *)task.place.src);
-	partitioner_init(&partitioner, &task, 2, memo);
+	partitioner_init(&partitioner, &task, 2);
 	while (partitioner_left(&partitioner, 1)) {
 		partitioner_next(&partitioner, &partition);
 		cr_assert(partition_run(&partition, &stopped, scratch));
@@ -282,33 +286,49 @@ static void divide(struct partition_memo *memo, const struct small_row *row, uns
 	memset(&c, 0xee, sizeof(c)); /* it is gone when the next job comes */
 }
 
+/* Plans made for either size of pieces are found again. */
 Test(small_plan, partitioners)
 {
 	open_all();
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		struct partition_memo memo = { 0 };
-		for (unsigned n = 0; n < 6; n++)
-			divide(&memo, &rows[i], n);
-		cr_expect(memo.is_set && !memo.is_taken, "%s", rows[i].name);
+		struct kept_plans kept = { .room = &room };
+		unsigned planned[2];
+		atomic_store(&room, CPU_KEPT_BYTES);
+		for (unsigned n = 0; n < 4; n++)
+			divide(&kept, &rows[i], n);
+		planned[0] = atomic_load(&kept.planned);
+		for (unsigned n = 4; n < 8; n++)
+			divide(&kept, &rows[i], n);
+		planned[1] = atomic_load(&kept.planned);
+		cr_expect_gt(planned[0], 0, "%s", rows[i].name);
+		cr_expect_eq(planned[1], planned[0], "%s: %u, then %u", rows[i].name, planned[0], planned[1]);
+		kept_forget(&kept);
+		cr_expect_eq(atomic_load(&room), CPU_KEPT_BYTES, "%s", rows[i].name);
 	}
 	close_all();
 }
 
-/* While another thread has the memo, a partitioner does without it. */
-Test(small_plan, a_memo_that_is_taken)
+/* Where there is no room, all is planned anew. */
+Test(small_plan, partitioners_without_room)
 {
 	open_all();
-	struct partition_memo memo = { .is_taken = true };
-	for (unsigned n = 0; n < 2; n++)
-		divide(&memo, &rows[7], n);
-	cr_expect(memo.is_taken && !memo.is_set);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct kept_plans kept = { .room = &room };
+		atomic_store(&room, 64);
+		divide(&kept, &rows[i], 0);
+		const unsigned planned = atomic_load(&kept.planned);
+		divide(&kept, &rows[i], 1);
+		cr_expect_gt(atomic_load(&kept.planned), planned, "%s", rows[i].name);
+		cr_expect_eq(atomic_load(&room), 64, "%s", rows[i].name);
+		kept_forget(&kept);
+	}
 	close_all();
 }
 
 /* A thread that divides one layout over and over. */
 struct divider {
 	pthread_t thread;
-	struct partition_memo *memo;
+	struct kept_plans *kept;
 	const struct small_case *c;
 	char *dst, *wanted;
 	struct cpu_scratch *scratch;
@@ -330,11 +350,12 @@ static void *divide_over_and_over(void *arg)
 		struct partitioner partitioner;
 
 		task.place.dst = own->dst + at;
-		task.place.piece_bytes = n / 2 % 2 ? 1024 : 2048;
+		task.place.piece_bytes = 1024 + 256 * (n / 2 % 16);
+		task.place.kept = own->kept;
 		memset(own->dst, 0xa5, DIVIDER_BYTES);
 		memset(own->wanted, 0xa5, DIVIDER_BYTES);
 		oracle_run(&own->c->spec, (uint8_t *)own->wanted + at, (const uint8_t *)src);
-		partitioner_init(&partitioner, &task, 2, own->memo);
+		partitioner_init(&partitioner, &task, 2);
 		while (partitioner_left(&partitioner, 1)) {
 			partitioner_next(&partitioner, partition);
 			own->wrong += !partition_run(partition, &stopped, own->scratch);
@@ -347,18 +368,19 @@ static void *divide_over_and_over(void *arg)
 }
 
 /* Threads of several crews may divide one layout at once. */
-Test(small_plan, a_memo_of_two_threads)
+Test(small_plan, plans_of_two_threads)
 {
 	struct divider dividers[2];
-	struct partition_memo memo = { 0 };
+	struct kept_plans kept = { .room = &room };
 	struct small_case c;
 
 	open_all();
+	atomic_store(&room, CPU_KEPT_BYTES);
 	make_case(&rows[7], &c);
 	for (int i = 0; i < 2; i++) {
 		struct divider *own = &dividers[i];
 
-		*own = (struct divider){ .memo = &memo,
+		*own = (struct divider){ .kept = &kept,
 			                 .c = &c,
 			                 .dst = dst + i * DIVIDER_BYTES,
 			                 .wanted = wanted + i * DIVIDER_BYTES,
@@ -371,7 +393,9 @@ Test(small_plan, a_memo_of_two_threads)
 		cr_expect_eq(dividers[i].wrong, 0, "thread %d: %u", i, dividers[i].wrong);
 		cpu_scratch_free(dividers[i].scratch);
 	}
-	cr_expect(memo.is_set && !memo.is_taken);
+	cr_expect_gt(atomic_load(&kept.bytes), 0);
+	kept_forget(&kept);
+	cr_expect_eq(atomic_load(&room), CPU_KEPT_BYTES);
 	close_all();
 }
 
@@ -399,7 +423,7 @@ Test(small_plan, many)
 			kept++;
 			cr_assert(oracle_case_prepare(&c));
 			small_plan_run(plan, own->plan.n_subregions, (char *)oracle_dst(&c) + c.dst_offset,
-			               (const char *)oracle_src(&c) + c.src_offset, scratch);
+			               (const char *)oracle_src(&c) + c.src_offset, NULL, scratch);
 			cr_expect(oracle_case_check(&c, text, sizeof(text)), "%s", text);
 			oracle_case_free(&c);
 		}

@@ -9,8 +9,7 @@
 #include <criterion/parameterized.h>
 
 #include "kernels/cpu/tile/tile_fill.h"
-#include "kernels/cpu/tile/tile_pack.h"
-#include "kernels/cpu/tile/tile_turn.h"
+#include "kernels/cpu/tile/tile_stages.h"
 #include "proto/arithmetic.h"
 #include "tests/support/oracle.h"
 

@@ -3,7 +3,7 @@
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 
-#include "kernels/host/timeline.h"
+#include "kernels/host/fault.h"
 #include "rig.h"
 #include "tests/support/sleepers.h"
 #include "words.h"

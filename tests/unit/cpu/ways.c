@@ -114,7 +114,6 @@ int bench_run(struct bench *bench, struct engine_job *job)
 			bench_die("read");
 		engine_reap(bench->engine);
 	}
-	plans_drop();
 	return job->status;
 }
 
@@ -129,8 +128,10 @@ void bench_try_all(bool (*try)(struct bench *bench, uint64_t seed), struct bench
 {
 	uint64_t start_ns = clock_ns(), i = 0;
 	int failed = 0;
-	for (; i < n && failed < MOST_FAILURES; i++)
+	for (; i < n && failed < MOST_FAILURES; i++) {
 		failed += !try(&bench[(seed + i) % n_benches], seed + i);
+		plans_drop();
+	}
 	tap_case(failed == 0, "%s", what);
 	tap_note("%" PRIu64 " cases from seed %" PRIu64 " in %.1f s, %d failed", i, seed,
 	         (double)(clock_ns() - start_ns) / 1e9, failed);

@@ -68,6 +68,7 @@ struct kernel_row {
 	uint64_t n, limit;
 	uint32_t layers;
 	bool scatter;
+	bool pairs;
 	int rank;
 	int64_t shape[3];
 	int64_t perm[3];
@@ -157,6 +158,41 @@ ParameterizedTestParameters(blocks, by_their_kernels)
 		  .layers = 1,
 		  VECTOR(1024),
 		  .scatter = true },
+		{ .name = "pairs",
+		  ROWS,
+		  .n = 40,
+		  .limit = 60,
+		  .layers = 2,
+		  VECTOR(1024),
+		  .pairs = true,
+		  .is_sent = true },
+		{ .name = "pairs on the device",
+		  ROWS,
+		  .index = INDEX_DEVICE,
+		  .index_bytes = 8,
+		  .n = 40,
+		  .limit = 60,
+		  .layers = 1,
+		  VECTOR(1024),
+		  .pairs = true },
+		{ .name = "permuted, pairs",
+		  MAPS,
+		  .n = 20,
+		  .limit = 30,
+		  .layers = 2,
+		  HEADS,
+		  .pairs = true,
+		  .is_sent = true },
+		{ .name = "transposed, pairs on the device",
+		  .strategy = STRATEGY_tiles,
+		  .index = INDEX_DEVICE,
+		  .n = 11,
+		  .limit = 7,
+		  .layers = 2,
+		  .rank = 2,
+		  .shape = { 40, 36 },
+		  .perm = { 1, 0 },
+		  .pairs = true },
 		{ .name = "layers by a list",
 		  ROWS,
 		  .n = 9,
@@ -281,10 +317,17 @@ static void kernel_index(const struct kernel_row *row, int64_t *index)
 		                        : (int64_t)((row->limit - 1 + i * 7) % row->limit);
 }
 
+/* Returns the block of dst that entry i has in a list of pairs; those of every seventh are none. */
+static int64_t pair_dst(const struct kernel_row *row, uint64_t i)
+{
+	return i == 7 ? (int64_t)row->n : i % 7 == 6 ? -1 : (int64_t)(row->n - 1 - i);
+}
+
 static void lay_index(struct engine_blocks *b, const struct kernel_row *row, const struct bench *bench,
                       const int64_t *index)
 {
 	static char packed[MOST_ENTRIES * 8];
+	const uint64_t numbers = row->n << row->pairs;
 	char *at = packed;
 
 	if (row->index != INDEX_INLINE) {
@@ -293,11 +336,14 @@ static void lay_index(struct engine_blocks *b, const struct kernel_row *row, con
 	} else {
 		b->index = packed;
 	}
-	for (uint64_t i = 0; i < row->n; i++)
+	for (uint64_t i = 0; i < numbers; i++) {
+		const int64_t number = !row->pairs ? index[i] : i % 2 ? pair_dst(row, i / 2) : index[i / 2];
+
 		if (b->index_bytes == 8)
-			memcpy(at + i * 8, &index[i], 8);
+			memcpy(at + i * 8, &number, 8);
 		else
-			memcpy(at + i * 4, (int32_t[]){ (int32_t)index[i] }, 4);
+			memcpy(at + i * 4, (int32_t[]){ (int32_t)number }, 4);
+	}
 }
 
 ParameterizedTest(struct kernel_row *row, blocks, by_their_kernels)
@@ -308,13 +354,18 @@ ParameterizedTest(struct kernel_row *row, blocks, by_their_kernels)
 	struct engine_blocks b = { .n = row->n,
 		                   .layers = row->layers,
 		                   .scatter = row->scatter,
+		                   .pairs = row->pairs,
+		                   .dst_limit = row->n,
 		                   .index_bytes = row->index_bytes ? row->index_bytes : 4,
 		                   .limit = row->limit };
 	struct transform_spec spec;
 	struct engine_plan *plan;
 	struct bench bench;
+	uint64_t passed = 0;
 
 	bench_open(&bench, row->index);
+	for (uint64_t i = 0; i < row->n; i++)
+		passed += (i % 5 == 3 && i != 3 && i != 8) || (row->pairs && i % 7 == 6);
 	kernel_spec(row, &spec);
 	work_init_spec(&work, &spec, bench.dst, 64, bench.src, 64);
 	kernel_side(&b.dst, row, dst_layers, (uint64_t)work.transform.dst_extent.high,
@@ -331,10 +382,11 @@ ParameterizedTest(struct kernel_row *row, blocks, by_their_kernels)
 	memcpy(bench.expected, data(bench.dst), MEMORY_BYTES);
 	for (uint32_t l = 0; l < row->layers; l++)
 		for (uint64_t i = 0; i < row->n; i++) {
-			const uint64_t to = row->scatter ? (uint64_t)index[i] : i,
+			const uint64_t other = row->pairs ? (uint64_t)pair_dst(row, i) : i;
+			const uint64_t to = row->scatter ? (uint64_t)index[i] : other,
 				       from = row->scatter ? i : (uint64_t)index[i];
 
-			if (index[i] < 0 || (uint64_t)index[i] >= row->limit)
+			if (index[i] < 0 || (uint64_t)index[i] >= row->limit || other >= row->n)
 				continue;
 			oracle_run(&spec,
 			           bench.expected + 64 + to * b.dst.step +
@@ -354,7 +406,7 @@ ParameterizedTest(struct kernel_row *row, blocks, by_their_kernels)
 	for (size_t i = 0; i < MEMORY_BYTES; i++)
 		cr_assert_eq(bench.expected[i], data(bench.dst)[i], "%s: byte %zu", row->name, i);
 	cr_assert_eq(n_launches, 1, "%s: %u launches", row->name, n_launches);
-	cr_assert_eq(b.passed, (row->n + 1) / 5 - 2, "%s: %lu", row->name, (unsigned long)b.passed);
-	cr_assert_eq(b.beyond, 2, "%s: %lu", row->name, (unsigned long)b.beyond);
+	cr_assert_eq(b.passed, passed, "%s: %lu", row->name, (unsigned long)b.passed);
+	cr_assert_eq(b.beyond, row->pairs ? 3 : 2, "%s: %lu", row->name, (unsigned long)b.beyond);
 	bench_close(&bench);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lists of counted allocations: which bytes of one another one can refer to. */
-#include "kernels/cuda/memory/memory_chunks.h"
+#include "kernels/cuda/memory/memory.h"
 
 #include <string.h>
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Choosing a GPU, and what every failure on the way leaves behind. */
-#include "kernels/cuda/driver/device.h"
 
 #include <pthread.h>
 #include <stdbool.h>

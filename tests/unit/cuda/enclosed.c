@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lists in a launch's arguments against what each entry by itself says: which travel, by how many bytes an
  * entry, and what is written and counted. */
-#include "kernels/cuda/launch/enclosed.h"
+#include "kernels/cuda/launch/launch.h"
 
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>

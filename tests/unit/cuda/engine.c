@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the engine as its owner sees it: how owners share it, and what it says of times. */
+/* Tests the engine as its owner sees it: what it says of times, and that it rests. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -16,55 +16,6 @@ Test(engine, refuses_a_device_that_is_not_there)
 	struct error err;
 	cr_assert_eq(engine_cuda_open(&engine, &options, &err), STATUS_NOT_FOUND);
 	cr_assert_not_null(strstr(err.message, "device 7"), "%s", err.message);
-}
-
-struct share_row {
-	char name[24];
-	enum region_kind kind;
-};
-
-ParameterizedTestParameters(engine, owners_share)
-{
-	static struct share_row rows[] = { { "device", REGION_KIND_CUDA_FD }, { "host", REGION_KIND_MEMFD } };
-	return cr_make_param_array(struct share_row, rows, sizeof rows / sizeof *rows);
-}
-
-/* One owner's many streams are one share: who has one stream and comes last does not wait for all of them. */
-ParameterizedTest(struct share_row *row, engine, owners_share)
-{
-	enum { STREAMS = 60, N = 40 };
-	struct cuda_limits limits = small_limits();
-	struct work *work = calloc(STREAMS + 1, sizeof *work);
-	struct engine_stream *streams[STREAMS];
-	struct engine_owner other;
-	setenv("SOFTGPU_SLOW_US", "3000", 1);
-	open_engine(&limits);
-	engine_owner_init(&other);
-	struct engine_stream *stream = engine_stream_new(engine, &other);
-	struct engine_memory *dst = new_memory(row->kind, N * N * 4), *src = new_memory(row->kind, N * N * 4);
-	struct engine_memory *other_dst = new_memory(row->kind, N * N * 4);
-	for (int i = 0; i < STREAMS; i++) {
-		streams[i] = engine_stream_new(engine, &owner);
-		work_init(&work[i], N, true, dst, src);
-		engine_submit(engine, streams[i], &work[i].job);
-	}
-	work_init(&work[STREAMS], N, true, other_dst, src);
-	engine_submit(engine, stream, &work[STREAMS].job);
-	wait_done(STREAMS + 1);
-	size_t before = 0;
-	while (done[before] != &work[STREAMS].job)
-		before++;
-	cr_assert_lt(before, STREAMS / 2, "%s: %zu of the other owner's %d jobs came first", row->name,
-	             before, STREAMS);
-	for (int i = 0; i < STREAMS; i++)
-		engine_stream_free(engine, streams[i]);
-	engine_stream_free(engine, stream);
-	engine_owner_deinit(&other);
-	engine_unmap(engine, dst);
-	engine_unmap(engine, src);
-	engine_unmap(engine, other_dst);
-	close_engine();
-	free(work);
 }
 
 /* ---- Time, and rest -------------------------------------------------------------------------------- */

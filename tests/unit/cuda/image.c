@@ -10,7 +10,7 @@
 
 #include <criterion/criterion.h>
 
-#include "kernels/cuda/driver/device.h"
+#include "kernels/cuda/driver/driver.h"
 #include "soft.h"
 
 #define MAGIC 0xba55ed50u

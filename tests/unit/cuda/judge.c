@@ -3,7 +3,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "kernels/cuda/trials.h"
+#include "kernels/cuda/cuda_plan.h"
 
 /* A run that starts and ends; expects this plan. */
 static void expect_run(struct trials *trials, uint32_t plan, uint64_t ns)
@@ -21,6 +21,19 @@ static void run_times(struct trials *trials, uint32_t plan, const uint64_t ns[TR
 }
 
 #define TIMES(...) ((const uint64_t[TRIAL_RUNS]){ __VA_ARGS__ })
+
+enum trial_state {
+	TRIAL_WAITS,   /* not measured TRIAL_RUNS times yet */
+	TRIAL_ENDED,   /* it has been measured so often */
+	TRIAL_DROPPED, /* its first run was slow, or it failed */
+};
+
+static enum trial_state trials_state(const struct trials *trials, uint32_t plan)
+{
+	const struct trial *trial = &trials->of[plan];
+
+	return trial->is_dropped ? TRIAL_DROPPED : trial->n < TRIAL_RUNS ? TRIAL_WAITS : TRIAL_ENDED;
+}
 
 static struct trials trials_of(uint32_t n)
 {
@@ -157,22 +170,6 @@ Test(trials, a_plan_that_fails_is_dropped)
 	cr_assert(trials_are_settled(&trials));
 	trials_fail(&trials, trials_next(&trials));
 	cr_assert_eq(trials.best, 2, "what is settled stays");
-}
-
-Test(trials, can_be_ended_early)
-{
-	struct trials trials = trials_of(4);
-	uint32_t trial;
-
-	run_times(&trials, 0, TIMES(100, 100, 100));
-	run_times(&trials, 1, TIMES(90, 90, 90));
-	trial = trials_next(&trials);
-	trials_settle(&trials);
-	cr_assert(trials_are_settled(&trials));
-	trials_end(&trials, trial, 10);
-	expect_run(&trials, 1, 90);
-	cr_assert_eq(trials_state(&trials, 3), TRIAL_WAITS);
-	cr_assert(trials_are_settled(&trials));
 }
 
 Test(trials, medians)

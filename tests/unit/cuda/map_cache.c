@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The map cache: equal layouts share an entry whatever their address, the oldest goes first, a hit allocates
  * nothing, and a driver that fails spoils nothing. Maps are read back with the model's help. */
-#include "kernels/cuda/launch/map_cache.h"
+#include "kernels/cuda/launch/launch.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,6 @@
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 
-#include "kernels/cuda/driver/device.h"
 #include "kernels/cuda/driver/driver.h"
 #include "tests/softgpu/model.h"
 

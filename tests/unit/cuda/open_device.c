@@ -3,7 +3,7 @@
  * status and the sentence; exits with 0 either way, so that any other end is a crash. */
 #include <stdio.h>
 
-#include "kernels/cuda/driver/device.h"
+#include "kernels/cuda/driver/driver.h"
 
 int main(int argc, char **argv)
 {

@@ -10,7 +10,7 @@
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 
-#include "kernels/host/holes.h"
+#include "kernels/host/backing.h"
 #include "rig.h"
 
 #define BLOCK  4096

@@ -107,7 +107,7 @@ static void run_case(const struct bench *bench, const struct place_row *row, uin
 	} else {
 		b->index_memory = row->index == INDEX_HOST ? bench->index : bench->index_device;
 		b->index_offset = 8 * (seed % 3);
-		memcpy(data(b->index_memory) + b->index_offset, c.packed + 1, b->n * b->index_bytes);
+		memcpy(data(b->index_memory) + b->index_offset, c.packed + 1, b->n * blocks_entry_bytes(b));
 	}
 	work.job.blocks = b;
 	memcpy(bench->expected, data(bench->dst), BLOCKS_CASE_BYTES);

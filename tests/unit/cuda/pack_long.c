@@ -26,9 +26,12 @@ enum index_place { INDEX_INLINE, INDEX_HOST, INDEX_DEVICE };
 struct list {
 	struct work work;
 	struct engine_blocks blocks;
-	uint32_t bytes; /* of a block */
-	int64_t entry[MOST_ENTRIES];
-	unsigned char packed[MOST_ENTRIES * 8];
+	bool out;
+	uint64_t count;              /* blocks of the device in each layer */
+	uint32_t bytes;              /* of a block */
+	int64_t entry[MOST_ENTRIES]; /* on the device; or what is no block */
+	int64_t host[MOST_ENTRIES];
+	unsigned char packed[MOST_ENTRIES * 16];
 	int64_t layers[MOST_LAYERS];
 	uint64_t passed, beyond;
 };
@@ -47,8 +50,8 @@ static void bench_open(struct bench *bench, const struct cuda_limits *limits)
 	bench->stream = engine_stream_new(engine, &owner);
 	bench->host = new_memory(REGION_KIND_MEMFD, MEMORY_BYTES);
 	bench->device = new_memory(REGION_KIND_CUDA_FD, MEMORY_BYTES);
-	bench->index_host = new_memory(REGION_KIND_MEMFD, MOST_ENTRIES * 8);
-	bench->index_device = new_memory(REGION_KIND_CUDA_FD, MOST_ENTRIES * 8);
+	bench->index_host = new_memory(REGION_KIND_MEMFD, MOST_ENTRIES * 16);
+	bench->index_device = new_memory(REGION_KIND_CUDA_FD, MOST_ENTRIES * 16);
 }
 
 static void bench_close(struct bench *bench)
@@ -75,7 +78,8 @@ static void draw_entries(struct list *list, uint64_t *state, bool may_be_beyond)
 	struct engine_blocks *b = &list->blocks;
 	const uint64_t run = (uint64_t)oracle_between(state, 1, 40),
 		       odd = (uint64_t)oracle_between(state, 0, 3);
-	const uint64_t runs = b->limit / run,
+	const uint64_t first = (uint64_t)oracle_between(state, 0, 2) * b->n / 3;
+	const uint64_t runs = list->count / run,
 		       turn = runs ? (uint64_t)oracle_between(state, 1, 1000) % runs : 0;
 
 	list->passed = list->beyond = 0;
@@ -86,16 +90,31 @@ static void draw_entries(struct list *list, uint64_t *state, bool may_be_beyond)
 		const bool beyond = odd == 2 && may_be_beyond && oracle_between(state, 0, 50) == 0;
 
 		list->entry[i] = passed ? -1 : (int64_t)place;
+		list->host[i] = (int64_t)(b->pairs ? (i + first) % b->n : i);
 		if (beyond)
-			list->entry[i] = oracle_between(state, 0, 1) ? (int64_t)b->limit : -5;
+			list->entry[i] = oracle_between(state, 0, 1) ? (int64_t)list->count : -5;
 		list->passed += passed && !beyond;
 		list->beyond += beyond;
 	}
-	for (uint64_t i = 0; i < b->n; i++) {
-		if (b->index_bytes == 8)
-			memcpy(list->packed + 8 * i, &list->entry[i], 8);
-		else
-			memcpy(list->packed + 4 * i, &(int32_t){ (int32_t)list->entry[i] }, 4);
+}
+
+static void pack_number(struct list *list, uint64_t i, int64_t number)
+{
+	if (list->blocks.index_bytes == 8)
+		memcpy(list->packed + 8 * i, &number, 8);
+	else
+		memcpy(list->packed + 4 * i, &(int32_t){ (int32_t)number }, 4);
+}
+
+static void pack_list(struct list *list, bool out)
+{
+	for (uint64_t i = 0; i < list->blocks.n; i++) {
+		if (!list->blocks.pairs) {
+			pack_number(list, i, list->entry[i]);
+			continue;
+		}
+		pack_number(list, 2 * i, out ? list->entry[i] : list->host[i]);
+		pack_number(list, 2 * i + 1, out ? list->host[i] : list->entry[i]);
 	}
 }
 
@@ -108,25 +127,27 @@ static void place_index(struct list *list, const struct bench *bench, enum index
 		return;
 	}
 	b->index_memory = place == INDEX_HOST ? bench->index_host : bench->index_device;
-	memcpy(data(b->index_memory), list->packed, b->n * b->index_bytes);
+	memcpy(data(b->index_memory), list->packed, b->n * blocks_entry_bytes(b));
 }
 
-/* Draws blocks of the device a step apart, and of the host without gaps, but for some between layers. */
+/* Draws blocks of the device a step apart, and of the host without gaps or evenly spaced, with some between
+ * layers. */
 static void draw_places(struct list *list, uint64_t *state, bool out)
 {
 	struct engine_blocks *b = &list->blocks;
 	const uint64_t step = list->bytes + 16 * (uint64_t)oracle_between(state, 0, 1);
 	const uint64_t gap = 16 * (uint64_t)oracle_between(state, 0, 1);
+	const uint64_t host_step = list->bytes * (uint64_t)oracle_between(state, 1, 4) / 2 + list->bytes / 2;
 	struct engine_blocks_side *device = out ? &b->src : &b->dst, *host = out ? &b->dst : &b->src;
 
 	b->layers = (uint32_t)oracle_between(state, 1, MOST_LAYERS);
-	b->limit = MEMORY_BYTES / (b->layers * step);
-	b->limit = b->limit > MOST_ENTRIES ? MOST_ENTRIES : b->limit;
-	b->n = (uint64_t)oracle_between(state, 1, (int64_t)b->limit);
-	while (b->n > 1 && b->layers * (b->n * list->bytes + gap) > MEMORY_BYTES)
+	list->count = MEMORY_BYTES / (b->layers * step);
+	list->count = list->count > MOST_ENTRIES ? MOST_ENTRIES : list->count;
+	b->n = (uint64_t)oracle_between(state, 1, (int64_t)list->count);
+	while (b->n > 1 && b->layers * (b->n * host_step + gap) > MEMORY_BYTES)
 		b->n--;
-	*device = (struct engine_blocks_side){ .step = step, .layer_step = b->limit * step };
-	*host = (struct engine_blocks_side){ .step = list->bytes, .layer_step = b->n * list->bytes + gap };
+	*device = (struct engine_blocks_side){ .step = step, .layer_step = list->count * step };
+	*host = (struct engine_blocks_side){ .step = host_step, .layer_step = b->n * host_step + gap };
 	if (oracle_between(state, 0, 2) > 0)
 		return;
 	for (uint32_t l = 0; l < b->layers; l++) /* the last layer is the first in memory */
@@ -141,10 +162,16 @@ static void list_draw(struct list *list, const struct bench *bench, uint64_t *st
 	struct transform_spec spec = { .n_perm = -1, .n_before = -1, .n_after = -1 };
 	struct error err;
 
-	list->bytes = 16u << oracle_between(state, 0, 8);
-	*b = (struct engine_blocks){ .scatter = !out, .index_bytes = oracle_between(state, 0, 1) ? 8 : 4 };
+	list->out = out;
+	list->bytes = 16u << oracle_between(state, 0, 9);
+	*b = (struct engine_blocks){ .pairs = oracle_between(state, 0, 2) == 0,
+		                     .index_bytes = oracle_between(state, 0, 1) ? 8 : 4 };
+	b->scatter = !out && !b->pairs;
 	draw_places(list, state, out);
 	draw_entries(list, state, place != INDEX_INLINE);
+	b->limit = b->pairs && !out ? b->n : list->count;
+	b->dst_limit = out ? b->n : list->count;
+	pack_list(list, out);
 	place_index(list, bench, place);
 	tensor_layout_init(&spec.dst, DTYPE_FLOAT32, 1, (int64_t[]){ list->bytes / 4 }, NULL, "dst", &err);
 	tensor_layout_init(&spec.src, DTYPE_FLOAT32, 1, (int64_t[]){ list->bytes / 4 }, NULL, "src", &err);
@@ -166,12 +193,12 @@ static void each_block(const struct list *list,
 
 	for (uint32_t l = 0; l < b->layers; l++)
 		for (uint64_t i = 0; i < b->n; i++) {
-			const int64_t entry = list->entry[i];
+			const uint64_t device = (uint64_t)list->entry[i], host = (uint64_t)list->host[i];
 
-			if (entry < 0 || (uint64_t)entry >= b->limit)
+			if (device >= list->count)
 				continue;
-			call(block_place(&b->dst, l, b->scatter ? (uint64_t)entry : i),
-			     block_place(&b->src, l, b->scatter ? i : (uint64_t)entry), list->bytes, arg);
+			call(block_place(&b->dst, l, list->out ? host : device),
+			     block_place(&b->src, l, list->out ? device : host), list->bytes, arg);
 		}
 }
 
@@ -314,8 +341,12 @@ static void init_evens_at(struct list *list, const struct bench *bench, bool out
 		                               .index = list->entry,
 		                               .dst.step = BLOCK,
 		                               .src.step = BLOCK };
-	for (int64_t i = 0; i < BLOCKS; i++)
+	list->out = out;
+	list->count = 2 * BLOCKS;
+	for (int64_t i = 0; i < BLOCKS; i++) {
 		list->entry[i] = 2 * i;
+		list->host[i] = i;
+	}
 	tensor_layout_init(&spec.dst, DTYPE_FLOAT32, 1, shape, NULL, "dst", &err);
 	tensor_layout_init(&spec.src, DTYPE_FLOAT32, 1, shape, NULL, "src", &err);
 	work_init_spec(&list->work, &spec, out ? bench->host : bench->device, offset,

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cuda/driver/device.h"
 #include "kernels/cuda/driver/driver.h"
 
 static int add_one(CUdeviceptr address, size_t size, struct error *err)

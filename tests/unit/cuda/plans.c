@@ -5,7 +5,7 @@
 #include <criterion/criterion.h>
 
 #include "kernels/cuda/cuda_plan.h"
-#include "kernels/cuda/sched/admission.h"
+#include "kernels/cuda/sched/queue.h"
 #include "rig.h"
 #include "tests/support/oracle.h"
 

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "kernels/cuda/sched/limits.h"
+#include "kernels/cuda/stage/jobs.h"
 #include "kernels/engine.h"
 #include "tests/support/small_limits.h"
 

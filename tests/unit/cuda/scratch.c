@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Blocks of scratch memory: apart, within it, and given back. No device is asked. */
-#include "kernels/cuda/stage/scratch.h"
+#include "kernels/cuda/stage/jobs.h"
 
 #include <criterion/criterion.h>
 

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "kernels/cuda/memory/memory.h"
-#include "kernels/cuda/sched/limits.h"
+#include "kernels/cuda/stage/jobs.h"
 #include "kernels/engine.h"
 #include "tests/support/plans.h"
 

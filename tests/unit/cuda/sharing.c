@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whether others compute on the device: what is taken for a sign of it, for how long, and what follows. */
-#include "kernels/cuda/sched/admission.h"
+#include "kernels/cuda/sched/queue.h"
 
 #include <criterion/criterion.h>
 

@@ -8,7 +8,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "kernels/cuda/driver/device.h"
 #include "kernels/cuda/driver/driver.h"
 
 extern struct device soft;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which of the device's streams jobs take: short ones streams of the highest priority, an owner's long ones
  * one of the lowest; and the jobs of an engine stream keep their order on several of them. */
-#include "kernels/cuda/sched/stream_slots.h"
+#include "kernels/cuda/stage/jobs.h"
 
 #include <criterion/criterion.h>
 #include <string.h>
 
 #include "kernels/cuda/driver/driver.h"
-#include "kernels/cuda/sched/admission.h"
+#include "kernels/cuda/sched/queue.h"
 #include "rig.h"
 
 /* Float32 [n, n]: read and written, less and more than short_bytes of small_limits. */
@@ -139,6 +139,10 @@ Test(stream_slots, long_jobs_of_an_owner_share_a_stream_of_the_lowest_priority)
 	close_engine();
 }
 
+/* On a busy machine the long jobs may have ended before the other one is submitted; they have not, every
+ * time. */
+#define TRIES 20
+
 /* A job of `owner`, which has had so much of the device's time, beside long jobs of another owner, which has
  * had none. Streams of which priority were launched on is in n_of. */
 static void run_beside_others(uint64_t ns, int64_t n, enum job_priority priority)
@@ -159,7 +163,7 @@ static void run_beside_others(uint64_t ns, int64_t n, enum job_priority priority
 
 	for (int i = 0; i <= N_LONG; i++)
 		work_init(&work[i], i < N_LONG ? LONG_N : n, true, dst, src);
-	work[N_LONG].job.priority = priority;
+	work[N_LONG].job.share.priority = priority;
 	for (int i = 0; i < N_LONG; i++)
 		engine_submit(engine, theirs, &work[i].job);
 	engine_submit(engine, own, &work[N_LONG].job);
@@ -174,7 +178,8 @@ static void run_beside_others(uint64_t ns, int64_t n, enum job_priority priority
 
 Test(stream_slots, short_jobs_pass_those_of_an_owner_who_has_had_as_much)
 {
-	run_beside_others(0, SHORT_N, JOB_PRIORITY_NORMAL);
+	for (int i = 0; i < TRIES && n_of[STREAM_HIGHEST] == 0; i++)
+		run_beside_others(0, SHORT_N, JOB_PRIORITY_NORMAL);
 	cr_expect_gt(n_of[STREAM_HIGHEST], 0);
 }
 
@@ -186,7 +191,8 @@ Test(stream_slots, short_jobs_of_an_owner_who_has_had_more_pass_nobody)
 
 Test(stream_slots, urgent_long_jobs_pass_those_of_an_owner_who_has_had_as_much)
 {
-	run_beside_others(0, LONG_N, JOB_PRIORITY_URGENT);
+	for (int i = 0; i < TRIES && n_of[STREAM_MIDDLE] == 0; i++)
+		run_beside_others(0, LONG_N, JOB_PRIORITY_URGENT);
 	cr_expect_gt(n_of[STREAM_MIDDLE], 0);
 }
 

@@ -11,7 +11,7 @@
 #include <criterion/parameterized.h>
 
 #include "counted.h"
-#include "kernels/host/holes.h"
+#include "kernels/host/backing.h"
 #include "kernels/transform/layer_table.h"
 #include "rig.h"
 #include "tests/support/oracle.h"

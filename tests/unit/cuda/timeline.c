@@ -10,7 +10,7 @@
 
 #include "kernels/cuda/driver/driver.h"
 #include "kernels/cuda/memory/memory.h"
-#include "kernels/cuda/sched/timeline.h"
+#include "kernels/cuda/sched/flight.h"
 #include "rig.h"
 #include "tests/support/sleepers.h"
 

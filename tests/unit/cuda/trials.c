@@ -6,7 +6,6 @@
 #include <criterion/criterion.h>
 
 #include "kernels/cuda/cuda_plan.h"
-#include "kernels/cuda/trials.h"
 #include "rig.h"
 #include "tests/support/oracle.h"
 

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "daemon/net/account.h"
+#include "daemon/memory/account.h"
 
 struct row {
 	char name[32];

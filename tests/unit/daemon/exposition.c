@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "daemon/observe/exposition.h"
-#include "daemon/observe/snapshot.h"
 
 #define WHOLE (1u << 20)
 

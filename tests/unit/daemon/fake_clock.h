@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "daemon/clock.h"
+#include "daemon/loop/loop.h"
 
 extern const struct clock fake_clock;
 

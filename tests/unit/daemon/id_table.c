@@ -2,7 +2,7 @@
 /* Ids: each finds its own object, none is given twice, and what is removed is found no more. */
 #include <criterion/criterion.h>
 
-#include "daemon/resource/id_table.h"
+#include "daemon/memory/region.h"
 
 #define MOST 1000
 

@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/devices.h"
-#include "daemon/resource/multicast.h"
+#include "daemon/memory/devices.h"
+#include "daemon/jobs/links.h"
 
 #define DEVICES 5
 #define HOST    DEVICE_ANY

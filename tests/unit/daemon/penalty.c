@@ -4,7 +4,7 @@
 #include <criterion/parameterized.h>
 #include <string.h>
 
-#include "daemon/penalty.h"
+#include "daemon/loop/recovery.h"
 
 #define LOSSES 4
 

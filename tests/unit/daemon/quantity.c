@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Numbers with units, and what is none. */
-#include "daemon/config/quantity.h"
+#include "daemon/config/limits.h"
 
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>

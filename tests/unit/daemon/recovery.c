@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "daemon/recovery.h"
+#include "daemon/loop/recovery.h"
 
 Test(recovery, is_read_as_it_was_written)
 {

@@ -10,7 +10,7 @@
 
 #include <linux/userfaultfd.h>
 
-#include "daemon/resource/relay.h"
+#include "daemon/memory/relay.h"
 #include "proto/submission.h"
 #include "service.h"
 

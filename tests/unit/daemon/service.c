@@ -62,7 +62,7 @@ void service_stop(void)
 
 void service_iterate_once(struct server *server)
 {
-	uv_run(&server->loop, UV_RUN_NOWAIT);
+	uv_run(&server->service.loop, UV_RUN_NOWAIT);
 }
 
 void service_iterate(struct server *server)
@@ -74,31 +74,32 @@ void service_iterate(struct server *server)
 /* As if the connection's peer were another user; takes over the caller's reference. */
 static void belong_to(struct session *session, struct account *account)
 {
-	struct server *server = session->server;
+	struct service *service = session->service;
 	struct error err;
 
-	engine_stream_free(device_engine(&server->devices, 0), session->streams[0]);
-	charge_release(&session->connection);
+	engine_stream_free(device_engine(&service->devices, 0), session->streams[0]);
+	charge_release(&connection_of(session)->charge);
 	account_unref(session->account);
 	session->account = account;
-	cr_assert_eq(
-	    charge_take(&session->connection, &server->accounts, account, CHARGE_CONNECTIONS, 1, &err), 0);
-	session->streams[0] = engine_stream_new(device_engine(&server->devices, 0), &account->owners[0]);
+	cr_assert_eq(charge_take(&connection_of(session)->charge, &service->accounts, account,
+	                         CHARGE_CONNECTIONS, 1, &err),
+	             0);
+	session->streams[0] = engine_stream_new(device_engine(&service->devices, 0), &account->owners[0]);
 	cr_assert(session->streams[0]);
 }
 
 struct client client_connect(struct server *server, uid_t uid)
 {
-	struct account *account = account_ref(&server->accounts, uid);
+	struct account *account = account_ref(&server->service.accounts, uid);
 	struct session *session;
 	int fds[2];
 
 	cr_assert(account && socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds) == 0);
 	cr_assert_lt(n_sockets, CLIENTS);
 	sockets[n_sockets++] = fds[1];
-	session_open(server, fds[0]);
-	session = TAILQ_LAST(&server->sessions, session_queue);
-	cr_assert(session && session->fd == fds[0]);
+	connection_open(&server->connections, fds[0]);
+	session = TAILQ_LAST(&server->service.sessions, session_queue);
+	cr_assert(session && connection_of(session)->fd == fds[0]);
 	belong_to(session, account);
 	return (struct client){ .server = server, .fd = fds[1], .session = session->id };
 }
@@ -129,7 +130,7 @@ struct session *client_session(const struct client *client)
 {
 	struct session *session;
 
-	TAILQ_FOREACH(session, &client->server->sessions, entry)
+	TAILQ_FOREACH(session, &client->server->service.sessions, entry)
 		if (session->id == client->session)
 			return session;
 	return NULL;

@@ -8,8 +8,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "daemon/net/deadline.h"
-#include "daemon/net/session.h"
+#include "daemon/net/connection.h"
 #include "daemon/server.h"
 
 /* A request: ping, with msgid 7. */

@@ -62,14 +62,15 @@ static void fill_jobs(const struct client *client, struct charge *charge)
 	struct session *session = client_session(client);
 	struct error err;
 
-	cr_assert_eq(charge_take(charge, &client->server->accounts, session->account, CHARGE_JOBS, 1, &err),
-	             0);
+	cr_assert_eq(
+	    charge_take(charge, &client->server->service.accounts, session->account, CHARGE_JOBS, 1, &err),
+	    0);
 }
 
 static void end_jobs(const struct client *client, struct charge *charge)
 {
 	charge_release(charge);
-	time_slices_wake_waiting(client->server, client_session(client)->account);
+	session_on_job_ended(client_session(client));
 	service_iterate(client->server);
 }
 
@@ -163,12 +164,12 @@ static void fill_replies(const struct client *client)
 {
 	struct session *session = client_session(client);
 
-	setsockopt(session->fd, SOL_SOCKET, SO_SNDBUF, &(int){ 1 }, sizeof(int));
-	for (int i = 0; i < 10000 && buffer_len(&session->out) == 0; i++) {
+	setsockopt(connection_of(session)->fd, SOL_SOCKET, SO_SNDBUF, &(int){ 1 }, sizeof(int));
+	for (int i = 0; i < 10000 && buffer_len(&connection_of(session)->out) == 0; i++) {
 		client_send_pings(client, 1);
 		service_iterate(client->server);
 	}
-	cr_assert_gt(buffer_len(&session->out), 0);
+	cr_assert_gt(buffer_len(&connection_of(session)->out), 0);
 }
 
 Test(session_deadlines, replies_that_are_not_read_end_the_session)
@@ -203,7 +204,7 @@ Test(session_deadlines, replies_that_are_read_in_time_stop_the_deadline)
 		pass(&client, REPLY_MS - 1);
 		while (client_read(&client) > 0)
 			service_iterate(client.server);
-		cr_assert_eq(buffer_len(&client_session(&client)->out), 0, "time %d", i);
+		cr_assert_eq(buffer_len(&connection_of(client_session(&client))->out), 0, "time %d", i);
 		fill_replies(&client); /* they have all the time again */
 	}
 	while (client_read(&client) > 0)
@@ -218,7 +219,7 @@ Test(session_deadlines, without_an_idle_deadline_a_session_may_do_nothing)
 {
 	struct client client = start(set_limits);
 
-	server_watch_idle(client.server);
+	connections_watch_idle(&client.server->connections);
 	pass(&client, 24 * (uint64_t)HOUR_MS);
 	cr_assert(is_open(&client));
 }
@@ -228,7 +229,7 @@ Test(session_deadlines, a_session_that_does_nothing_ends)
 {
 	struct client client = start(set_idle_limit);
 
-	server_watch_idle(client.server);
+	connections_watch_idle(&client.server->connections);
 	pass(&client, IDLE_MS - 1);
 	cr_assert(is_open(&client));
 	pass(&client, IDLE_MS / 4 + 2);
@@ -240,7 +241,7 @@ Test(session_deadlines, a_session_that_is_used_is_not_idle)
 	struct client client = start(set_idle_limit), other;
 
 	other = client_connect(client.server, OTHER_UID);
-	server_watch_idle(client.server);
+	connections_watch_idle(&client.server->connections);
 	for (int i = 0; i < 4; i++) {
 		pass(&client, IDLE_MS - 1);
 		client_send_pings(&client, 1);
@@ -255,7 +256,7 @@ Test(session_deadlines, a_session_with_a_request_that_waits_is_not_idle)
 	struct client client = start(set_idle_limit);
 	struct charge jobs = { 0 };
 
-	server_watch_idle(client.server);
+	connections_watch_idle(&client.server->connections);
 	fill_jobs(&client, &jobs);
 	client_send_pings(&client, 1);
 	service_iterate(client.server);
@@ -270,13 +271,13 @@ Test(session_deadlines, the_idle_deadline_may_be_set_and_taken_away)
 {
 	struct client client = start(set_idle_limit);
 
-	server_watch_idle(client.server);
-	client.server->limits.idle_deadline_ms = 0;
-	server_watch_idle(client.server);
+	connections_watch_idle(&client.server->connections);
+	client.server->service.limits.idle_deadline_ms = 0;
+	connections_watch_idle(&client.server->connections);
 	pass(&client, HOUR_MS);
 	cr_assert(is_open(&client));
-	client.server->limits.idle_deadline_ms = IDLE_MS;
-	server_watch_idle(client.server);
+	client.server->service.limits.idle_deadline_ms = IDLE_MS;
+	connections_watch_idle(&client.server->connections);
 	pass(&client, IDLE_MS);
 	cr_assert_not(is_open(&client), "it has done nothing for an hour");
 }

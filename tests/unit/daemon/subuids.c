@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Files of subordinate uids: what their lines mean, what is no line, and whom a uid is charged to. */
-#include "daemon/config/subuids.h"
+#include "daemon/config/overrides.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 
-#include "daemon/net/account.h"
+#include "daemon/memory/account.h"
 
 #define PAIRS 8
 

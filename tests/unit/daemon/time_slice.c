@@ -5,8 +5,8 @@
 #include <criterion/parameterized.h>
 #include <sys/socket.h>
 
-#include "daemon/net/account.h"
-#include "daemon/net/time_slice.h"
+#include "daemon/memory/account.h"
+#include "daemon/net/connection.h"
 #include "fake_clock.h"
 #include "service.h"
 
@@ -27,7 +27,7 @@ static struct account *own, *other;
 
 static void start(void)
 {
-	time_slices_open(&slices, uv_default_loop(), &fake_clock);
+	time_slices_open(&slices, uv_default_loop(), &fake_clock, &accounts);
 	slices.iteration = 1;
 	limits_init(&limits);
 	accounts_init(&accounts, &limits);
@@ -158,7 +158,7 @@ static struct crowd meet(int pings_of_other)
 	for (int i = 0; i < SESSIONS; i++)
 		client_send_pings(&crowd.own[i], PINGS);
 	client_send_pings(&crowd.other, pings_of_other);
-	crowd.server->time_slices.shared_until_ns = UINT64_MAX; /* they have met before */
+	crowd.server->connections.time_slices.shared_until_ns = UINT64_MAX; /* they have met before */
 	return crowd;
 }
 
@@ -230,7 +230,8 @@ Test(time_slices, everything_is_handled_in_the_end)
 	cr_assert_eq(handled(&crowd), SESSIONS * PINGS);
 	cr_assert_eq(client_handled(&crowd.other), PINGS);
 	service_iterate(crowd.server);
-	cr_assert_not(uv_is_active((uv_handle_t *)&crowd.server->time_slices.busy), "the loop may sleep");
+	cr_assert_not(uv_is_active((uv_handle_t *)&crowd.server->connections.time_slices.busy),
+	              "the loop may sleep");
 }
 
 Test(time_slices, a_session_that_ends_while_it_is_ready_is_ready_no_more)
@@ -255,13 +256,13 @@ Test(time_slices, a_session_that_finishes_while_it_is_ready_ends)
 
 	service_iterate_once(server); /* polls both; from then on it sees them in the order of what comes */
 	fake_clock_tick(TICK_NS);
-	server->time_slices.shared_until_ns = UINT64_MAX;
+	server->connections.time_slices.shared_until_ns = UINT64_MAX;
 	client_send_pings(&busy, PINGS);
 	cr_assert_eq(shutdown(gone.fd, SHUT_RDWR), 0);
 	service_iterate_once(server);
 	session = client_session(&gone);
 	cr_assert(session && session->waiting == WAIT_READY, "the slice was over before it was read");
-	session_finish(session);
+	connection_finish(connection_of(session));
 	service_iterate(server);
 	cr_assert_null(client_session(&gone));
 }

@@ -2,7 +2,7 @@
 /* Rows of users are bounded and stay; bars of latencies. */
 #include <criterion/criterion.h>
 
-#include "daemon/observe/usage.h"
+#include "daemon/memory/metrics.h"
 
 Test(usage, a_row_for_each_until_they_are_taken)
 {

@@ -65,9 +65,9 @@ static int run_seed(struct work *work, uint64_t seed)
 	int status;
 
 	word_set(&words, 64, seed - 1);
-	work->job.priority = (enum job_priority)(seed % 3);
-	work->job.host_threads = (uint32_t)(seed / 3 % 3);
-	work->job.multiprocessors = (uint32_t)(seed / 9 % 3);
+	work->job.share.priority = (enum job_priority)(seed % 3);
+	work->job.share.host_threads = (uint32_t)(seed / 3 % 3);
+	work->job.share.multiprocessors = (uint32_t)(seed / 9 % 3);
 	work->job.signal = (struct engine_point){ words.of, 64, seed };
 	if (seed / 27 % 3 == 0) {
 		work->job.wait = (struct engine_point){ words.of, 64, seed - 1 };
@@ -412,7 +412,7 @@ ParameterizedTest(struct row *row, bytes, random_lists)
 		} else {
 			b->index_memory = list->of;
 			b->index_offset = 8 * (seed % 3);
-			memcpy(list->bytes + b->index_offset, c.packed + 1, b->n * b->index_bytes);
+			memcpy(list->bytes + b->index_offset, c.packed + 1, b->n * blocks_entry_bytes(b));
 		}
 		b->passed = b->beyond = 999;
 		memcpy(expected, dst.bytes, c.dst.end);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/cuda/strategy/alternatives.h"
+#include "kernels/cuda/strategy/plan.h"
 #include "kernels/cuda/strategy/permute_plan.h"
 #include "tests/support/permute_walk.h"
 #include "tests/support/tap.h"

@@ -22,7 +22,7 @@ struct list {
 
 static uint64_t count_of(const struct list *c, bool dst)
 {
-	return dst == c->blocks.scatter ? c->blocks.limit : c->blocks.n;
+	return dst ? blocks_dst_count(&c->blocks) : blocks_src_count(&c->blocks);
 }
 
 static int64_t block_at(const struct engine_blocks_side *side, int64_t i, int64_t layer)
@@ -116,13 +116,15 @@ static bool random_list(uint64_t *state, struct list *c)
 		                        .limit = (uint64_t)oracle_between(state, 0, 5),
 		                        .scatter = oracle_between(state, 0, 1),
 		                        .index_bytes = oracle_between(state, 0, 1) ? 4 : 8 } };
+	c->blocks.pairs = !c->blocks.scatter && oracle_between(state, 0, 1);
+	c->blocks.dst_limit = (uint64_t)oracle_between(state, 0, 5);
 	spec.dst.dtype = spec.src.dtype = dtypes[oracle_between(state, 0, 3)];
 	spec.dst.rank = spec.src.rank = (int)oracle_between(state, 0, 2);
 	for (int d = 0; d < spec.dst.rank; d++) {
 		spec.dst.shape[d] = spec.src.shape[d] =
 		    oracle_between(state, oracle_between(state, 0, 30) > 0, 3);
 		spec.dst.stride[d] = oracle_between(state, -7, 7);
-		spec.src.stride[d] = oracle_between(state, -2, 3);
+		spec.src.stride[d] = c->blocks.pairs ? spec.dst.stride[d] : oracle_between(state, -2, 3);
 	}
 	if (transform_init(&c->t, &spec, &err) < 0)
 		return false;
@@ -138,6 +140,12 @@ static bool random_list(uint64_t *state, struct list *c)
 		                        .base = (uint64_t)oracle_between(state, 0, 40),
 		                        .offset = (uint64_t)oracle_between(state, 0, SIZE - 1),
 		                        .size = SIZE };
+	if (c->blocks.pairs && oracle_between(state, 0, 1)) {
+		c->src = c->dst;
+		c->blocks.src = c->blocks.dst;
+		if (oracle_between(state, 0, 2))
+			c->blocks.dst_limit = c->blocks.limit;
+	}
 	return true;
 }
 
@@ -175,10 +183,50 @@ static bool are_pairs(const struct list *c)
 	return c->blocks.layers == MOST && sorted[1] - sorted[0] == sorted[3] - sorted[2];
 }
 
+/* Writes the block's number to each of its bytes, or returns whether they have only that or none. */
+static bool number_block(const struct tensor_layout *layout, int64_t at, uint8_t number, uint8_t byte[SIZE],
+                         bool writes)
+{
+	int64_t size = dtype_size(layout->dtype), o[TENSOR_MAX_RANK] = { 0 };
+	bool is_own = true;
+
+	if (!tensor_count(layout))
+		return true;
+	do {
+		int64_t from = at;
+
+		for (int d = 0; d < layout->rank; d++)
+			from += o[d] * layout->stride[d] * size;
+		for (int64_t i = from; i < from + size; i++)
+			if (writes)
+				byte[i] = number;
+			else
+				is_own &= byte[i] == 0 || byte[i] == number;
+	} while (next_index(layout, o) >= 0);
+	return is_own;
+}
+
+/* Returns whether each block of src meets the same block of dst alone. Block 0 of both is at one place. */
+static bool blocks_are_the_same(const struct list *c)
+{
+	uint8_t byte[SIZE] = { 0 };
+	bool are = c->dst.base + c->dst.offset == c->src.base + c->src.offset;
+
+	for (int side = 1; side >= 0; side--)
+		for (int64_t l = 0; l < c->blocks.layers; l++)
+			for (int64_t i = 0; i < (int64_t)count_of(c, side); i++)
+				are &=
+				    number_block(side ? &c->t.dst_layout : &c->t.src_layout,
+				                 (int64_t)c->dst.offset +
+				                     block_at(side ? &c->blocks.dst : &c->blocks.src, i, l),
+				                 (uint8_t)(1 + 8 * l + i), byte, side);
+	return are;
+}
+
 Test(blocks, check_is_brute_force, .timeout = 300)
 {
 	static struct marks dst, src;
-	int accepted = 0, refused = 0, out = 0, irregular = 0, pairs = 0;
+	int accepted = 0, refused = 0, out = 0, irregular = 0, pairs = 0, pools = 0;
 	uint64_t state = 1;
 	const long lists = tap_portion(3000000);
 
@@ -196,6 +244,10 @@ Test(blocks, check_is_brute_force, .timeout = 300)
 		if (dst.leaves || src.leaves) {
 			cr_assert_eq(r, STATUS_OUT_OF_RANGE, "%d: %d %s", i, r, err.message);
 			out++;
+		} else if (c.blocks.is_one_pool) {
+			pools++;
+			cr_assert_eq(r, 0, "%d: %s", i, err.message);
+			cr_assert(!dst.meets && blocks_are_the_same(&c), "%d", i);
 		} else if (dst.meets || !are_apart(&c, &dst, &src)) {
 			cr_assert_eq(r, STATUS_OVERLAP, "%d: %d %s", i, r, err.message);
 			refused++;
@@ -210,9 +262,9 @@ Test(blocks, check_is_brute_force, .timeout = 300)
 		}
 	}
 	cr_assert(accepted > lists / 60 && refused > lists / 60 && out > lists / 60 &&
-	              irregular > lists / 3000 && pairs > lists / 3000,
-	          "%d accepted, %d refused, %d out of range, %d irregular, %d in pairs", accepted, refused,
-	          out, irregular, pairs);
+	              irregular > lists / 3000 && pairs > lists / 3000 && pools > lists / 300,
+	          "%d accepted, %d refused, %d out of range, %d irregular, %d in pairs, %d pools", accepted,
+	          refused, out, irregular, pairs, pools);
 }
 
 Test(blocks, default_limit_is_the_most)
@@ -225,25 +277,27 @@ Test(blocks, default_limit_is_the_most)
 	for (int i = 0; i < lists; i++) {
 		struct error err;
 		struct list c;
-		bool scatter;
+		uint64_t *limit;
+		bool is_dst;
 		int r;
 
 		if (!random_list(&state, &c) || c.t.count == 0)
 			continue;
-		scatter = c.blocks.scatter;
-		r = blocks_default_limit(&c.blocks, scatter ? c.t.dst_extent : c.t.src_extent,
-		                         scatter ? &c.dst : &c.src, &err);
+		is_dst = c.blocks.scatter || (c.blocks.pairs && oracle_between(&state, 0, 1));
+		limit = c.blocks.pairs && is_dst ? &c.blocks.dst_limit : &c.blocks.limit;
+		r = blocks_default_limit(&c.blocks, is_dst, is_dst ? c.t.dst_extent : c.t.src_extent,
+		                         is_dst ? &c.dst : &c.src, &err);
 		seen[r == 0]++;
-		if ((scatter ? c.blocks.dst : c.blocks.src).step == 0) {
+		if ((is_dst ? c.blocks.dst : c.blocks.src).step == 0) {
 			cr_assert_eq(r, STATUS_INVALID_ARGUMENT);
 			continue;
 		}
-		c.blocks.limit = r ? 1 : c.blocks.limit;
-		mark_side(&c, scatter, &marks);
+		*limit = r ? 1 : *limit;
+		mark_side(&c, is_dst, &marks);
 		cr_assert_eq(marks.leaves, r != 0, "%d: %d", i, r);
 		cr_assert(r == 0 || r == STATUS_OUT_OF_RANGE);
-		c.blocks.limit++;
-		mark_side(&c, scatter, &marks);
+		++*limit;
+		mark_side(&c, is_dst, &marks);
 		cr_assert(marks.leaves, "%d: one more would fit", i);
 	}
 	cr_assert(seen[0] > lists / 20 && seen[1] > lists / 20);
@@ -303,7 +357,7 @@ Test(blocks, list_is_brute_force)
 	uint64_t state = 4;
 
 	for (int i = 0; i < 100000; i++) {
-		int64_t entries[12];
+		int64_t entries[24], *dst = entries;
 		char list[1 + sizeof entries], *at = list + oracle_between(&state, 0, 1);
 		struct engine_blocks blocks = { .n = (uint64_t)oracle_between(&state, 0, 12),
 			                        .limit = limits[oracle_between(&state, 0, 3)],
@@ -311,9 +365,16 @@ Test(blocks, list_is_brute_force)
 			                        .index_bytes = oracle_between(&state, 0, 1) ? 4 : 8,
 			                        .index = at };
 		int want = 0;
+		uint64_t numbers, step;
 		struct error err;
 
-		for (uint64_t j = 0; j < blocks.n; j++) {
+		blocks.pairs = !blocks.scatter && oracle_between(&state, 0, 1);
+		blocks.dst_limit = blocks.limit;
+		blocks.is_one_pool = blocks.pairs && oracle_between(&state, 0, 1);
+		step = blocks.pairs ? 2 : 1;
+		dst += step - 1;
+		numbers = step * blocks.n;
+		for (uint64_t j = 0; j < numbers; j++) {
 			entries[j] = oracle_between(&state, -1, (int64_t)blocks.limit - 1);
 			if (blocks.limit > 200 && entries[j] > 0)
 				entries[j] = (int64_t)blocks.limit - 1 - entries[j] % 100;
@@ -321,14 +382,19 @@ Test(blocks, list_is_brute_force)
 				entries[j] = oracle_between(&state, 0, 1) ? -2 : (int64_t)blocks.limit;
 			set_entry(at, blocks.index_bytes, j, entries[j]);
 		}
-		for (uint64_t j = 0; j < blocks.n && blocks.scatter; j++)
-			for (uint64_t k = 0; k < j; k++)
-				if (entries[j] == entries[k] && entries[j] != -1)
+		for (uint64_t j = 0; j < numbers && blocks_dst_is_indexed(&blocks); j += step)
+			for (uint64_t k = 0; k < numbers; k += step) {
+				const bool moves =
+				    entries[j] != -1 && dst[j] != -1 && entries[k] != -1 && dst[k] != -1;
+
+				if (moves && ((k < j && dst[j] == dst[k]) ||
+				              (blocks.is_one_pool && entries[j] == dst[k])))
 					want = STATUS_OVERLAP;
-		for (uint64_t j = 0; j < blocks.n; j++)
+			}
+		for (uint64_t j = 0; j < numbers; j++)
 			if (entries[j] < -1 || entries[j] >= (int64_t)blocks.limit)
 				want = STATUS_OUT_OF_RANGE;
-		cr_assert_eq(blocks_check_list(&blocks, &seen, &err), want, "%d", i);
+		cr_assert_eq(blocks_check_list(&blocks, &seen, &err), want, "%d: %s", i, err.message);
 		if (want)
 			refused[want == STATUS_OVERLAP]++;
 	}
@@ -457,7 +523,8 @@ Test(blocks, ranges_from_the_ends, .timeout = 300)
 		             want ? 0 : STATUS_OUT_OF_RANGE, "%d: %s", i, err.message);
 		inside += want;
 		if (blocks.src.step > 0 && n > 0 && n < UINT64_MAX && want) {
-			cr_assert_eq(blocks_default_limit(&blocks, t.src_extent, &src, &err), 0, "%d", i);
+			cr_assert_eq(blocks_default_limit(&blocks, false, t.src_extent, &src, &err), 0, "%d",
+			             i);
 			cr_assert(blocks.limit >= n, "%d", i);
 			cr_assert(exact_is_inside(blocks.limit, blocks.src.step, blocks.layers,
 			                          blocks.src.layer_step, blocks.src.layers, src.offset,
@@ -496,7 +563,7 @@ static struct list plain(void)
 	return c;
 }
 
-static void assert_refused(const struct list *c, int status, const char *part)
+static void assert_refused(struct list *c, int status, const char *part)
 {
 	int64_t sorted[MOST];
 	struct error err;
@@ -551,6 +618,49 @@ Test(blocks, sentences)
 	assert_refused(
 	    &c, STATUS_INVALID_ARGUMENT,
 	    "layers: 2147483649 entries in each of 1 layers, 8192 bytes each, exceed 17592186044416 bytes");
+}
+
+/* With pairs the sides may be the same blocks, and the list decides. */
+Test(blocks, one_pool)
+{
+	static struct blocks_seen seen = { .seed = 7 };
+	int32_t list[] = { 3, 5, -1, 3, 4, 63, 3, -1 };
+	struct list c = plain();
+	struct error err;
+
+	c.src = c.dst;
+	assert_refused(&c, STATUS_OVERLAP, "with a list of blocks the two sides must not overlap as a whole");
+	c.blocks.n = 4;
+	c.blocks.dst_limit = 64;
+	c.blocks.pairs = true;
+	c.blocks.index = list;
+	assert_refused(&c, STATUS_OK, "");
+	cr_assert(c.blocks.is_one_pool);
+	cr_assert_eq(blocks_check_list(&c.blocks, &seen, &err), 0, "%s", err.message);
+	list[4] = 5;
+	cr_assert_eq(blocks_check_list(&c.blocks, &seen, &err), STATUS_OVERLAP);
+	cr_assert_str_eq(err.message,
+	                 "index[2][0]: 5, as index[0][1]: dst and src are the same blocks, and this "
+	                 "one would be read and written");
+	list[4] = 4;
+	list[5] = 5;
+	cr_assert_eq(blocks_check_list(&c.blocks, &seen, &err), STATUS_OVERLAP);
+	cr_assert_str_eq(
+	    err.message,
+	    "index[2][1]: 5, as index[0][1]: two blocks would be written to the same place in dst");
+	list[5] = 64;
+	cr_assert_eq(blocks_check_list(&c.blocks, &seen, &err), STATUS_OUT_OF_RANGE);
+	cr_assert_str_eq(err.message, "index[2][1]: 64, but dst has 64 blocks (dst_limit)");
+	cr_assert_eq(blocks_check_unread(&c.blocks, &err), STATUS_OVERLAP);
+	c.blocks.dst.step = c.blocks.src.step = 4095;
+	assert_refused(&c, STATUS_OVERLAP, "dst_step: two blocks");
+	c = plain();
+	c.blocks.pairs = true;
+	c.blocks.dst_limit = 64;
+	c.src = c.dst;
+	c.src.offset = 4096;
+	assert_refused(&c, STATUS_OVERLAP, "with a list of blocks the two sides must not overlap as a whole");
+	cr_assert_eq(blocks_check_unread(&c.blocks, &err), 0);
 }
 
 Test(blocks, index_place)

@@ -2,7 +2,7 @@
 /* Which jobs had the engine to themselves. */
 #include <criterion/criterion.h>
 
-#include "kernels/queue/contention.h"
+#include "kernels/queue/fair_queue.h"
 
 Test(contention, one_stream_after_the_other)
 {

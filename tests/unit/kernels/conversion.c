@@ -4,7 +4,7 @@
 #include <limits.h>
 #include <string.h>
 
-#include "kernels/transform/conversion.h"
+#include "kernels/transform/transform.h"
 
 #define NONE                         \
 	{                            \

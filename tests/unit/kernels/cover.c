@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pieces of boxes against every element of small tensors, what is chosen, and the bounds. */
-#include "kernels/transform/cover.h"
+#include "kernels/transform/reshard.h"
 
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "kernels/cpu/plan/cpu_explain.h"
+#include "kernels/cpu/plan/cpu_plan.h"
 
 struct explain_row {
 	char name[40];

@@ -4,7 +4,7 @@
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 
-#include "kernels/cpu/plan/cpu_tile.h"
+#include "kernels/cpu/plan/cpu_choice.h"
 #include "proto/arithmetic.h"
 #include "tests/support/oracle.h"
 #include "tests/support/tap.h"

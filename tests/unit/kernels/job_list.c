@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lists of jobs: their order, what is taken out of them, and how jobs in them end. */
-#include "kernels/queue/job_list.h"
+#include "kernels/queue/fair_queue.h"
 
 #include <criterion/criterion.h>
 

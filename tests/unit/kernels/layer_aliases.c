@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tables in memories that share allocations: against memories whose every byte has a number of its own, and
  * how long a comparison may take. */
-#include "kernels/transform/layer_aliases.h"
+#include "kernels/transform/aliases.h"
 
 #include <criterion/criterion.h>
 #include <stdlib.h>

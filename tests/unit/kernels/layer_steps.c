@@ -4,7 +4,6 @@
 #include <criterion/criterion.h>
 
 #include "kernels/transform/aliases.h"
-#include "kernels/transform/layer_aliases.h"
 #include "kernels/transform/layer_table.h"
 #include "proto/overlap.h"
 

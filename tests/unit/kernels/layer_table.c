@@ -357,7 +357,7 @@ Test(layer_table, default_limit_is_the_most)
 		if (side_make(&src, blocks.layers, 0, &err) < 0)
 			continue;
 		use_side(&blocks.src, &src, (uint64_t)oracle_between(&state, 1, 30));
-		if (blocks_default_limit(&blocks, t.src_extent, &src.place, &err) < 0)
+		if (blocks_default_limit(&blocks, false, t.src_extent, &src.place, &err) < 0)
 			continue;
 		cr_assert_eq(layer_table_check_range(&src.table, "src", blocks.limit, blocks.src.step,
 		                                     t.src_extent, src.added, &err),

@@ -153,7 +153,7 @@ Test(permute_layout, arranged_lanes_seldom_meet)
 	make_transpose(&tile, &nest, 4, 64);
 	cr_assert_eq(tile.args.pitch, 128);
 	cr_assert_eq(count_reads(&tile.args), 4 * 8, "%u reads", count_reads(&tile.args));
-	permute_arrange(&tile);
+	permute_arrange(&tile, PERMUTE_NEVER);
 	permute_lay_out(&tile);
 	cr_assert_leq(count_reads(&tile.args), 4 * 2, "%u reads", count_reads(&tile.args));
 	check_layout(0, &tile.args, 4);
@@ -167,7 +167,7 @@ Test(permute_layout, loads_keep_their_place_in_a_line)
 	struct loop_nest nest;
 
 	make_transpose(&tile, &nest, 16, 45);
-	permute_arrange(&tile);
+	permute_arrange(&tile, PERMUTE_NEVER);
 	permute_lay_out(&tile);
 	cr_expect_eq(tile.args.phase_mask, 127);
 	cr_expect_eq(tile.args.pitch, 512 + 80);
@@ -176,14 +176,14 @@ Test(permute_layout, loads_keep_their_place_in_a_line)
 
 	/* 4 bytes past a line: each load has a place of its own, for which its slot has room. */
 	make_transpose(&tile, &nest, 4, 33);
-	permute_arrange(&tile);
+	permute_arrange(&tile, PERMUTE_NEVER);
 	permute_lay_out(&tile);
 	cr_expect_eq(tile.args.phase_mask, 127);
 	cr_expect_eq(tile.args.pitch, 256);
 
 	/* Whole lines: all would begin in one bank. */
 	make_transpose(&tile, &nest, 4, 64);
-	permute_arrange(&tile);
+	permute_arrange(&tile, PERMUTE_NEVER);
 	cr_expect_eq(tile.args.phase_mask, 15);
 	cr_expect(tile.split_lines);
 }
@@ -218,7 +218,7 @@ Test(permute_layout, arranging_does_no_harm)
 
 		make_transpose(&tile, &nest, 4, columns);
 		before = count_reads(&tile.args);
-		permute_arrange(&tile);
+		permute_arrange(&tile, PERMUTE_NEVER);
 		permute_lay_out(&tile);
 		cr_assert_leq(count_reads(&tile.args), before, "%ld columns: %u reads, not %u", (long)columns,
 		              count_reads(&tile.args), before);

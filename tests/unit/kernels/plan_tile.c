@@ -3,7 +3,7 @@
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 
-#include "kernels/cuda/strategy/explain.h"
+#include "kernels/cuda/strategy/plan.h"
 #include "proto/arithmetic.h"
 
 struct tile_row {

@@ -3,7 +3,6 @@
 #include <criterion/criterion.h>
 
 #include "kernels/cuda/strategy/plan.h"
-#include "kernels/cuda/strategy/explain.h"
 
 /* Rows of tests/bench/EXPERIMENTS.md: bytes read plus written, and GB/s of the copy. */
 Test(predict, an_h200_copies_as_measured)

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels/cuda/strategy/planner.h"
+#include "kernels/cuda/strategy/strategy.h"
 #include "tma_rows.h"
 
 static struct tma_row choices[] = {

@@ -7,7 +7,6 @@
 
 #include <criterion/criterion.h>
 
-#include "kernels/cuda/driver/device.h"
 #include "kernels/cuda/driver/driver.h"
 #include "rig.h"
 

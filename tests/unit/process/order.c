@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests order and canceling where there is more than fits the ring, and the shares of owners. */
+/* Tests order and canceling where there is more than fits the ring. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,9 +8,7 @@
 
 #include "rig.h"
 
-#define BYTES          (1u << 20)
-#define OWNERS_STREAMS 60
-
+#define BYTES (1u << 20)
 TestSuite(process_order, .timeout = 120);
 
 static struct rig rig;
@@ -191,49 +189,4 @@ Test(process_order, cancels_what_is_not_sent)
 	cr_expect_eq(canceled, JOBS);
 	close_all();
 	free(work);
-}
-
-/* ---- Owners ------------------------------------------------------------------------------------------- */
-
-/* After how many of one owner's jobs, each in a stream of its own, another owner's job ended that came last.
- * All are ready at the same time. */
-static unsigned long turn_of_the_last(void)
-{
-	enum { STREAMS = OWNERS_STREAMS, N = 300 };
-	static struct work work[STREAMS + 1], signal;
-	struct engine_stream *streams[STREAMS], *last;
-	struct engine_owner second;
-
-	open_all(&(struct engine_options){ .threads = 1 });
-	engine_owner_init(&second);
-	last = engine_stream_new(rig.engine, &second);
-	for (int i = 0; i < STREAMS; i++) {
-		streams[i] = engine_stream_new(rig.engine, &rig.owner);
-		work_init(&work[i], &rig, N, true, dst, src);
-		wait_for_word(&work[i], 1);
-		engine_submit(rig.engine, streams[i], &work[i].job);
-	}
-	work_init(&work[STREAMS], &rig, N, true, dst, src);
-	wait_for_word(&work[STREAMS], 1);
-	engine_submit(rig.engine, last, &work[STREAMS].job);
-	give(&signal, 1);
-	rig_wait(&rig, STREAMS + 2);
-	for (int i = 0; i < STREAMS; i++)
-		engine_stream_free(rig.engine, streams[i]);
-	engine_stream_free(rig.engine, last);
-	engine_owner_deinit(&second);
-	close_all();
-	return work[STREAMS].turn;
-}
-
-/* One owner's many streams are one share. The thread that looks at the word can be stopped by a busy machine
- * between two of the jobs, with the rest of them already running; it is not, every time. */
-Test(process_order, owners_share)
-{
-	unsigned long turn = OWNERS_STREAMS;
-
-	for (int i = 0; i < 20 && turn >= OWNERS_STREAMS / 2; i++)
-		turn = turn_of_the_last();
-	cr_expect_lt(turn, OWNERS_STREAMS / 2, "%lu of the other owner's %d jobs came first", turn,
-	             OWNERS_STREAMS);
 }

@@ -65,7 +65,7 @@ static void on_done(struct engine_job *job)
 {
 	struct work *work = (struct work *)job;
 
-	work->turn = work->rig->n_done++;
+	work->rig->n_done++;
 }
 
 /* ---- Engines ------------------------------------------------------------------------------------------ */

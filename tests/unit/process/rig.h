@@ -36,7 +36,6 @@ struct rig {
 struct work {
 	struct engine_job job;
 	struct rig *rig;
-	uint64_t turn; /* how many of the rig's had come back before it did */
 	struct transform transform;
 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The byte run: order, growth, refusals. */
-#include "proto/wire/buffer.h"
+#include "proto/wire/frame.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which directories are a process's cgroups, and what is read from their files, by trees of files as /proc
  * and cgroups have them. */
-#include "proto/memory/cgroup.h"
+#include "proto/memory/headroom.h"
 
 #include <string.h>
 

@@ -119,7 +119,7 @@ static void add_method(const struct method *method)
 
 	add("| `%s` |", method->name);
 	for (const struct field *f = method->params->fields; f->name; f++) {
-		uint32_t bit = 1u << (f - method->params->fields);
+		const uint64_t bit = UINT64_C(1) << (f - method->params->fields);
 
 		if (method->accepts & bit) {
 			add("%s`%s`%s", separator, f->name, method->requires & bit ? "" : "?");

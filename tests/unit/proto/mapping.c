@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Mappings lie where huge pages fit, hold the file's bytes, and leave nothing behind. */
-#include "proto/memory/mapping.h"
+#include "proto/memory/memfd.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -181,13 +181,13 @@ ParameterizedTestParameters(request, requests)
 		            "foo\x01\xa3src" TENSOR)),
 		  REFUSE,
 		  .message =
-		      "unknown field \"foo\" of copy (it has dst, src, wait, signal, reply, priority, multiprocessors, host_threads, cast, scale, bias, amax)" },
+		      "unknown field \"foo\" of copy (it has dst, src, wait, signal, reply, priority, multiprocessors, host_threads, deadline_ms, cast, scale, bias, amax)" },
 		{ .name = "a field of another method",
 		  DATA(COPY("\x83\xa3"
 		            "dst" TENSOR "\xa3src" TENSOR "\xa4perm\x90")),
 		  REFUSE,
 		  .message =
-		      "unknown field \"perm\" of copy (it has dst, src, wait, signal, reply, priority, multiprocessors, host_threads, cast, scale, bias, amax)" },
+		      "unknown field \"perm\" of copy (it has dst, src, wait, signal, reply, priority, multiprocessors, host_threads, deadline_ms, cast, scale, bias, amax)" },
 		{ .name = "unknown field within",
 		  DATA(COPY("\x82\xa3"
 		            "dst\x81\xa1x\x01\xa3src" TENSOR)),
@@ -203,18 +203,18 @@ ParameterizedTestParameters(request, requests)
 		            "dst\0" TENSOR "\xa3src" TENSOR)),
 		  REFUSE,
 		  .message =
-		      "unknown field \"dst\\x00\" of copy (it has dst, src, wait, signal, reply, priority, multiprocessors, host_threads, cast, scale, bias, amax)" },
+		      "unknown field \"dst\\x00\" of copy (it has dst, src, wait, signal, reply, priority, multiprocessors, host_threads, deadline_ms, cast, scale, bias, amax)" },
 		{ .name = "field name cut",
 		  DATA(COPY("\x82\xa2"
 		            "ds" TENSOR "\xa3src" TENSOR)),
 		  REFUSE,
 		  .message =
-		      "unknown field \"ds\" of copy (it has dst, src, wait, signal, reply, priority, multiprocessors, host_threads, cast, scale, bias, amax)" },
+		      "unknown field \"ds\" of copy (it has dst, src, wait, signal, reply, priority, multiprocessors, host_threads, deadline_ms, cast, scale, bias, amax)" },
 		{ .name = "field name empty",
 		  DATA(COPY("\x81\xa0\x01")),
 		  REFUSE,
 		  .message =
-		      "unknown field \"\" of copy (it has dst, src, wait, signal, reply, priority, multiprocessors, host_threads, cast, scale, bias, amax)" },
+		      "unknown field \"\" of copy (it has dst, src, wait, signal, reply, priority, multiprocessors, host_threads, deadline_ms, cast, scale, bias, amax)" },
 		{ .name = "field name an integer",
 		  DATA(COPY("\x81\x07" TENSOR)),
 		  REFUSE,

@@ -3,7 +3,7 @@
 #ifndef TEST_SAMPLE_H
 #define TEST_SAMPLE_H
 
-#include "proto/wire/buffer.h"
+#include "proto/wire/frame.h"
 #include "proto/wire/rpc.h"
 #include "proto/schema.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Quoting and cleaning, by rows. */
-#include "proto/text.h"
+#include "proto/status.h"
 
 #include <string.h>
 

@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* These tests launch every kind of request into a stream of the program's. */
+#include "kernels/cuda/cuda_plan.h"
+
 #include "rig.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "tests/softgpu/live.h"
 
 TestSuite(streams, .init = rig_open, .fini = rig_close);
 
@@ -68,6 +73,134 @@ Test(streams, further_destinations)
 	for (int i = 0; i < 3; i++)
 		cr_assert(is_transposed(dst[i], src, 5, 7));
 	cr_assert_eq(tma_last_result(client)->bytes, 3 * 2 * 35 * 4);
+}
+
+/* Returns the context's plans, which take its copies for so slow that every move is long enough to be timed.
+ */
+static struct cuda_plans *plans_of_slow_copies(void)
+{
+	struct engine *engine;
+	struct cuda_plans *plans;
+	struct error err;
+
+	cr_assert_eq(engine_cuda_of_stream(&engine, stream, &err), 0);
+	plans = engine->plans->arg;
+	plans->facts.copy.bytes_per_ns = 1e-3;
+	return plans;
+}
+
+static size_t live_events(void)
+{
+	char text[4096];
+	const char *at;
+
+	softgpu_live(text, sizeof text);
+	at = strstr(text, " events");
+	while (at && at > text && at[-1] != '\n')
+		at--;
+	return at ? strtoul(at, NULL, 10) : 0;
+}
+
+/* All plans that are tried move the same, and so does a graph meanwhile. */
+Test(streams, a_layout_that_comes_again_tries_plans, .timeout = 120)
+{
+	const int64_t rows = 300, columns = 511;
+	const size_t n = (size_t)(rows * columns);
+	CUdeviceptr src = rig_numbers(n), dst = rig_bytes(n * 4, 0);
+	CUgraphExec exec;
+	CUgraph graph;
+
+	struct cuda_plans *plans = plans_of_slow_copies();
+
+	for (int i = 0; i < 60; i++) {
+		cuda(cuMemsetD8Async(dst, 0xee, n * 4, stream));
+		if (i == 7)
+			cuda(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+		cr_assert_eq(enqueue_transpose(dst, src, rows, columns), 0, "%s", tma_last_error(client));
+		if (i == 7) {
+			cuda(cuStreamEndCapture(stream, &graph));
+			cuda(cuGraphInstantiate(&exec, graph, 0));
+			cuda(cuGraphLaunch(exec, stream));
+		}
+		cr_assert(is_transposed(dst, src, rows, columns), "launch %d", i);
+		cr_assert_eq(plans->n_trials,
+		             i == 0 || i >= 50 ? 0
+		             : i == 1          ? 1
+		                               : plans->n_trials,
+		             "launch %d", i);
+	}
+	cr_assert_eq(live_events(), 2);
+	cuda(cuGraphExecDestroy(exec));
+	cuda(cuGraphDestroy(graph));
+}
+
+/* The bus decides how long a move to pinned memory takes, which says nothing of plans. */
+Test(streams, moves_over_the_bus_are_no_trials)
+{
+	const int64_t rows = 300, columns = 511;
+	const size_t n = (size_t)(rows * columns);
+	CUdeviceptr src = rig_numbers(n);
+	struct cuda_plans *plans = plans_of_slow_copies();
+	const size_t events = live_events();
+	uint32_t *pinned;
+
+	cuda(cuMemHostAlloc((void **)&pinned, n * 4, 0));
+	for (int i = 0; i < 5; i++) {
+		cr_assert_eq(enqueue_transpose((uintptr_t)pinned, src, rows, columns), 0, "%s",
+		             tma_last_error(client));
+		cuda(cuStreamSynchronize(stream));
+	}
+	cr_assert_eq(plans->n_trials, 0);
+	cr_assert_eq(live_events(), events);
+	cuda(cuMemFreeHost(pinned));
+}
+
+/* Launches one layout again and again into a stream of its own. Returns NULL if all results were right. */
+static void *launch_repeatedly(void *arg)
+{
+	const int64_t rows = 300, columns = 511;
+	const size_t bytes = (size_t)(rows * columns) * 4;
+	const CUdeviceptr src = *(const CUdeviceptr *)arg;
+	const struct tma_tensor from = matrix(src, rows, columns);
+	uint32_t *got = malloc(bytes);
+	tma_client *own = tma_new();
+	bool is_right = cuCtxSetCurrent(context) == CUDA_SUCCESS && tma_connect(own, "local:") == 0;
+	CUdeviceptr dst;
+	CUstream other;
+
+	cuStreamCreateWithPriority(&other, CU_STREAM_NON_BLOCKING, 0);
+	cuMemAlloc(&dst, bytes);
+	const struct tma_tensor to = matrix(dst, columns, rows);
+	const struct tma_transform t = { .dst = &to, .src = &from, .perm = (const int[]){ 1, 0 } };
+
+	for (int i = 0; i < 30 && is_right; i++) {
+		cuMemsetD8Async(dst, 0xee, bytes, other);
+		is_right = tma_enqueue(own, &t, other) == 0;
+		cuMemcpyDtoHAsync(got, dst, bytes, other);
+		cuStreamSynchronize(other);
+		for (int64_t k = 0; k < rows * columns; k++)
+			is_right &= got[k % columns * rows + k / columns] == (uint32_t)k * 2654435761u;
+	}
+	cuMemFree(dst);
+	cuStreamDestroy(other);
+	tma_free(own);
+	free(got);
+	return is_right ? NULL : arg;
+}
+
+Test(streams, threads_try_the_plans_of_one_layout, .timeout = 120)
+{
+	CUdeviceptr src = rig_numbers(300 * 511);
+	pthread_t thread[4];
+	void *wrong;
+
+	plans_of_slow_copies();
+	for (int i = 0; i < 4; i++)
+		cr_assert_eq(pthread_create(&thread[i], NULL, launch_repeatedly, &src), 0);
+	for (int i = 0; i < 4; i++) {
+		cr_assert_eq(pthread_join(thread[i], &wrong), 0);
+		cr_assert_null(wrong);
+	}
 }
 
 /* Each block of 2 x 2 gets a scale of its own. */
@@ -198,6 +331,38 @@ Test(streams, gathers_by_short_and_long_lists)
 	gather(1);
 	gather(50);
 	gather(9000);
+}
+
+/* Rows move to other places within one array, by a list that goes with the launch. */
+Test(streams, pairs_within_a_pool)
+{
+	const int32_t index[3][2] = { { 3, 1 }, { 0, 2 }, { 3, 7 } };
+	CUdeviceptr rows = rig_numbers(ROWS * COLUMNS);
+	uint32_t from[ROWS][COLUMNS], to[ROWS][COLUMNS];
+	const struct tma_tensor tensor = row_at(rows);
+	const struct tma_transform row = { .dst = &tensor, .src = &tensor };
+	struct tma_blocks blocks = { .transform = &row,
+		                     .index = index,
+		                     .index_dtype = TMA_INT32,
+		                     .count = 3,
+		                     .limit = ROWS,
+		                     .dst_limit = ROWS,
+		                     .pairs = 1 };
+
+	rig_get(from, rows, sizeof from);
+	cr_assert_eq(tma_enqueue_gather(client, &blocks, stream), 0, "%s", tma_last_error(client));
+	rig_get(to, rows, sizeof to);
+	for (int i = 0; i < 3; i++) {
+		cr_assert(memcmp(to[index[i][1]], from[index[i][0]], sizeof from[0]) == 0, "%d", i);
+		memcpy(from[index[i][1]], to[index[i][1]], sizeof from[0]);
+	}
+	cr_assert(memcmp(to, from, sizeof to) == 0, "Other rows stay as they are.");
+	cr_assert_eq(tma_enqueue_scatter(client, &blocks, stream), TMA_INVALID_ARGUMENT);
+	cr_assert_str_eq(tma_last_error(client), "pairs: only a gather takes them");
+	blocks.dst_limit = 0;
+	cr_assert_eq(tma_enqueue_gather(client, &blocks, stream), TMA_INVALID_ARGUMENT);
+	cr_assert(strstr(tma_last_error(client), "dst_limit: missing; where dst has no region"), "%s",
+	          tma_last_error(client));
 }
 
 Test(streams, scatters)

@@ -336,10 +336,11 @@ struct pool {
 };
 
 struct listed {
-	bool scatter, is_transposed, is_in_place, is_long;
+	bool scatter, pairs, is_transposed, is_in_place, is_long;
 	int64_t shape[2]; /* of a block of src */
 	int64_t layers, n;
-	int64_t index[MOST_COUNT];
+	int64_t dst_block[MOST_COUNT], src_block[MOST_COUNT]; /* of an entry; -1: it is passed over */
+	int64_t numbers[2 * MOST_COUNT];                      /* the list */
 	uint64_t passed;
 	struct pool dst, src;
 	uint16_t *wanted;
@@ -377,31 +378,39 @@ static int64_t at(const struct pool *pool, int64_t layer, int64_t block, int64_t
 	return start + block * pool->step + r * pool->stride[0] + c * pool->stride[1];
 }
 
-/* Names each block once at most, or also several times in a gather. */
-static void draw_index(struct listed *list, int64_t limit, uint64_t *state)
+/* Names each block of dst once at most. */
+static void draw_index(struct listed *list, int64_t dst_limit, int64_t src_limit, uint64_t *state)
 {
 	bool is_taken[2 * MOST_COUNT] = { false };
+	int64_t *number = list->numbers;
 
 	list->passed = 0;
 	for (int64_t i = 0; i < list->n; i++) {
-		int64_t entry = oracle_between(state, -1, limit - 1);
+		int64_t *dst = &list->dst_block[i], *src = &list->src_block[i];
 
-		if (list->scatter && entry >= 0 && is_taken[entry])
-			entry = -1;
-		if (entry >= 0)
-			is_taken[entry] = true;
-		list->index[i] = entry;
-		list->passed += entry < 0;
+		*dst = *src = i;
+		if (!list->scatter)
+			*number++ = *src = oracle_between(state, -1, src_limit - 1);
+		if (list->scatter || list->pairs) {
+			*dst = oracle_between(state, -1, dst_limit - 1);
+			if (*dst >= 0 && is_taken[*dst])
+				*dst = -1;
+			if (*dst >= 0)
+				is_taken[*dst] = true;
+			*number++ = *dst;
+		}
+		list->passed += *dst < 0 || *src < 0;
 	}
 }
 
 static void listed_init(struct listed *list, uint64_t seed)
 {
 	uint64_t state = seed;
-	int64_t limit = oracle_between(&state, 1, 2 * MOST_COUNT);
+	int64_t dst_count = oracle_between(&state, 1, 2 * MOST_COUNT), src_count = dst_count;
 	bool is_wide = oracle_between(&state, 0, 4) == 0; /* a block is larger than a chunk */
 
 	list->scatter = oracle_between(&state, 0, 1);
+	list->pairs = !list->scatter && oracle_between(&state, 0, 1);
 	list->is_transposed = oracle_between(&state, 0, 1);
 	list->is_in_place = oracle_between(&state, 0, 1);
 	list->is_long = oracle_between(&state, 0, 1);
@@ -409,11 +418,16 @@ static void listed_init(struct listed *list, uint64_t seed)
 	list->shape[1] = oracle_between(&state, 1, is_wide ? 40 : 6);
 	list->layers = oracle_between(&state, 1, MOST_LAYERS);
 	list->n = oracle_between(&state, 1, MOST_COUNT);
-	draw_index(list, limit, &state);
-	pool_init(&list->dst, list->shape[list->is_transposed], list->shape[!list->is_transposed],
-	          list->scatter ? limit : list->n, list->layers, &state);
-	pool_init(&list->src, list->shape[0], list->shape[1], list->scatter ? list->n : limit, list->layers,
-	          &state);
+	if (list->scatter)
+		src_count = list->n;
+	else if (list->pairs)
+		src_count = oracle_between(&state, 1, 2 * MOST_COUNT);
+	else
+		dst_count = list->n;
+	draw_index(list, dst_count, src_count, &state);
+	pool_init(&list->dst, list->shape[list->is_transposed], list->shape[!list->is_transposed], dst_count,
+	          list->layers, &state);
+	pool_init(&list->src, list->shape[0], list->shape[1], src_count, list->layers, &state);
 	list->wanted = malloc(list->dst.bytes);
 	must(list->wanted, "out of memory");
 	memcpy(list->wanted, list->dst.data, list->dst.bytes);
@@ -432,9 +446,8 @@ static void move_all(const struct listed *list)
 {
 	for (int64_t layer = 0; layer < list->layers; layer++)
 		for (int64_t i = 0; i < list->n; i++)
-			if (list->index[i] >= 0)
-				move_block(list, layer, list->scatter ? list->index[i] : i,
-				           list->scatter ? i : list->index[i]);
+			if (list->dst_block[i] >= 0 && list->src_block[i] >= 0)
+				move_block(list, layer, list->dst_block[i], list->src_block[i]);
 }
 
 static struct tma_tensor block_of(const struct listed *list, const struct pool *pool, uint64_t address)
@@ -462,6 +475,8 @@ static int run_list(struct worker *w, const struct listed *list, const void *ind
 		.index = list->is_in_place ? NULL : index,
 		.index_at.offset = list->is_in_place ? address_of(w, INDEX) : 0,
 		.limit = (uint64_t)(list->scatter ? list->dst.count : list->src.count),
+		.pairs = list->pairs,
+		.dst_limit = list->pairs ? (uint64_t)list->dst.count : 0,
 		.dst_step = (uint64_t)list->dst.step * sizeof(uint16_t),
 		.src_step = (uint64_t)list->src.step * sizeof(uint16_t),
 		.layers = (uint32_t)list->layers,
@@ -480,17 +495,19 @@ static bool moves_blocks(struct worker *w)
 {
 	const struct tma_result *result = tma_last_result(w->client);
 	struct listed list;
-	int32_t half[MOST_COUNT];
+	int32_t half[2 * MOST_COUNT];
+	int64_t n;
 	void *index;
 	bool good;
 
 	listed_init(&list, w->seed);
 	move_all(&list);
-	for (int64_t i = 0; i < list.n; i++)
-		half[i] = (int32_t)list.index[i];
-	index = list.is_long ? (void *)list.index : (void *)half;
+	n = list.pairs ? 2 * list.n : list.n;
+	for (int64_t i = 0; i < n; i++)
+		half[i] = (int32_t)list.numbers[i];
+	index = list.is_long ? (void *)list.numbers : (void *)half;
 	put_sides(w, list.dst.data, list.dst.bytes, list.src.data, list.src.bytes);
-	put_anywhere(w, INDEX, index, (size_t)list.n * (list.is_long ? 8 : 4));
+	put_anywhere(w, INDEX, index, (size_t)n * (list.is_long ? 8 : 4));
 	good = run_list(w, &list, index) == 0 || says(w, "%s", tma_last_error(w->client));
 	if (good && (result->passed != list.passed || result->moved != (uint64_t)list.n - list.passed))
 		good = says(w, "%" PRIu64 " moved and %" PRIu64 " passed over of %" PRId64, result->moved,
@@ -499,7 +516,10 @@ static bool moves_blocks(struct worker *w)
 	if (good && memcmp(list.dst.data, list.wanted, list.dst.bytes) != 0)
 		good = says(
 		    w, "%s of %" PRId64 " blocks of %" PRId64 " x %" PRId64 " in %" PRId64 " layers differs",
-		    list.scatter ? "scatter" : "gather", list.n, list.shape[0], list.shape[1], list.layers);
+		    list.scatter ? "scatter"
+		    : list.pairs ? "list of pairs"
+				 : "gather",
+		    list.n, list.shape[0], list.shape[1], list.layers);
 	free(list.dst.data);
 	free(list.src.data);
 	free(list.wanted);

@@ -9,9 +9,10 @@ from typing import Any
 
 from .. import _core
 from .._arrays import adapt, count, dense
-from .._client import Client, Job, Options, streams_of
+from .._client import Client
 from .._conversion import array_of, is_number
 from .._core import Request, Tensor
+from .._jobs import Job, Options, streams_of
 from .._layers import Layers, is_layered
 from .._moves import Blocks, Index, check_permutation, parse_axes, parse_axis
 from ._pieces import Piece

@@ -18,9 +18,10 @@ from typing import Any, Self, Unpack
 
 from .. import _core
 from .._arrays import adapt
-from .._client import Client, MoveKeywords, Options
+from .._client import Client
 from .._core import Tensor
 from .._errors import CanceledError, Error, InternalError, NoReplyError, NotFoundError, Status, class_of
+from .._jobs import MoveKeywords, Options
 from ._agent import Agent, make_agent
 from ._exchange import MOST_TEXT, Exchange, Transfer
 from ._messages import MOST_TAG, Message, MessageError, decode
@@ -525,7 +526,7 @@ def _seconds(timeout: float) -> float:
 
 
 def _checked(options: MoveKeywords) -> Options:
-    for name in ("wait", "signal", "wait_timeout", "progress", "synchronous", "amax"):
+    for name in ("wait", "signal", "wait_timeout", "deadline", "progress", "synchronous", "amax"):
         if options.get(name):
             raise TypeError(f"{name}: a transfer is many requests, and does not take it")
     return Options(**options)

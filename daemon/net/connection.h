@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A connection is the socket of a session, with its input, its replies, its time slices and its deadlines.
+ *
+ * The life of a request reads downward in receive.c and dispatch.c: on_readable -> feed -> dispatch ->
+ * (job_submit -> on_job_done, or a mapping off the loop) -> connection_reply -> connection_flush (reply.c);
+ * what lies below calls these two as session_reply and session_flush. Runs of plans also come from the
+ * session's ring (submission.c), and their results go there.
+ *
+ * The connection_* functions that take a session are the members of struct peer_ops
+ * (daemon/memory/session.h); connection_of returns the session's connection.
+ */
+#ifndef DAEMON_NET_CONNECTION_H
+#define DAEMON_NET_CONNECTION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include <uv.h>
+
+#include "daemon/memory/account.h"
+#include "daemon/memory/service.h"
+#include "daemon/memory/session.h"
+#include "proto/wire/frame.h"
+#include "input.h"
+#include "listener.h"
+
+struct clock;
+struct connection;
+struct method;
+
+/* The users share the loop by time slices.
+ *
+ * In each iteration of the loop every user has one time slice, however many sessions it has. Requests that do
+ * not fit into it wait for the next iteration, and so does input that the user has sent and nobody has read.
+ * So a request waits for one slice of each other user at most. While several users send requests, a slice is
+ * about as long as a small request takes with its reply, so that a user with one small request at a time
+ * keeps most of its speed beside any other. A user that is alone has longer slices, because iterations cost
+ * time.
+ *
+ * The queue holds the accounts that have ready sessions, and each account a queue of these; both are served
+ * round robin.
+ */
+TAILQ_HEAD(account_queue, account);
+
+struct time_slices {
+	const struct clock *clock;
+	const struct accounts *accounts;
+	uv_idle_t busy;             /* runs while sessions are ready, so that the loop does not sleep */
+	struct account_queue ready; /* accounts with sessions that are ready */
+	uint64_t iteration;         /* iteration of the loop, counted from 1 */
+	uint64_t last_user;         /* the last user that had a slice */
+	uint64_t shared_until_ns;   /* until then slices are short (clock->now_ns) */
+};
+
+TAILQ_HEAD(connection_queue, connection);
+
+/* This is what all connections share. */
+struct connections {
+	struct service *service;
+	void (*on_freed)(void *arg); /* a session has been freed */
+	void *arg;
+	struct listener listener;
+	struct refusals refusals;
+	struct connection_queue unsent; /* connections with replies to send */
+	struct time_slices time_slices;
+	struct inputs inputs;
+	struct trim trim;
+	uv_timer_t resend;    /* runs while connections wait to send descriptors (reply.c) */
+	uv_timer_t receipts;  /* runs while descriptors are sent and not received (reply.c) */
+	uv_timer_t idle;      /* ends sessions that do nothing (connections_watch_idle) */
+	uint64_t descriptors; /* number that the process may open and the loop has room for */
+	uint64_t last_id;
+	bool misses_cgroups;          /* the log has said that cgroups of peers are not known */
+	uint8_t receive[INPUT_BYTES]; /* input, until it is known that it must be kept */
+};
+
+/* An idle connection keeps no more buffer than this. */
+#define CONNECTION_KEEP_BYTES 4096
+
+/* This descriptor is to be sent with the byte at pos of the stream out. */
+struct outgoing_fd {
+	int fd;
+	uint64_t pos;
+};
+
+#define CONNECTION_MAX_OUTGOING_FDS 64
+
+/* A descriptor was sent with the byte at pos, at sent_ms (service_now_ms), and may not have been received. */
+struct unread_fd {
+	uint64_t pos;
+	uint64_t sent_ms;
+};
+
+#define CONNECTION_MAX_UNREAD_FDS 64
+
+struct connection {
+	struct session session; /* comes first: connection_of casts */
+	struct connections *connections;
+	int fd;
+	struct charge charge;
+	TAILQ_ENTRY(connection) unsent_entry; /* in connections->unsent */
+	LIST_ENTRY(connection) unread_entry;  /* in account->unread */
+	bool unsent;
+	bool sends_no_more; /* the peer was seen, while the session waited, to have closed its sending side */
+
+	uv_poll_t poll;
+	uv_timer_t frame_timer; /* runs while the rest of a message is awaited */
+	uint64_t frame_start_ns;
+	uint64_t frame_left_ns; /* time left for the message at frame_start_ns, or for the next message */
+	uv_timer_t reply_timer; /* runs while unsent replies wait for the peer */
+	int poll_events;
+	int handles; /* handles that are not closed yet */
+
+	struct buffer in; /* input that could not be handled at once */
+	struct charge in_charge;
+	struct frame_scan scan;
+	uint64_t received; /* bytes of the stream that have been received */
+	uint64_t last;     /* position at which reading ends; UINT64_MAX while it is open */
+
+	struct buffer out;
+	uint64_t sent;
+	uint32_t n_out_fds;
+	struct outgoing_fd out_fds[CONNECTION_MAX_OUTGOING_FDS];
+	uint32_t n_unread_fds; /* reply.c */
+	struct unread_fd unread_fds[CONNECTION_MAX_UNREAD_FDS];
+	bool resend;                     /* the kernel took no descriptor; reply.c tries again */
+	struct engine_stream *streams[]; /* one for each device; session.streams points here */
+};
+
+static inline struct connection *connection_of(struct session *session)
+{
+	return (struct connection *)session;
+}
+
+/* Prepares the timers and the queues; service has its loop. on_freed(arg) is called whenever a session has
+ * been freed. */
+void connections_start(struct connections *connections, struct service *service, void (*on_freed)(void *arg),
+                       void *arg);
+
+/* Calls act for each connection, which it may end. */
+void connections_each(struct connections *connections, void (*act)(struct connection *connection));
+
+/* Takes over an accepted, non-blocking socket. A connection that a limit refuses gets no session
+ * (refuse_socket). Returns whether no more should be accepted in this iteration of the loop. */
+bool connection_open(struct connections *connections, int fd);
+
+/* Applies the limits of the groups of the peer's process to the account. Does not block. */
+void connection_meet_groups(struct connection *connection);
+
+/* Resumes a connection that waited for a limit, if it fits into the limits as they are now. */
+void connection_try_again(struct connection *connection);
+
+/* Accepts no requests except those that have arrived; the session ends when all of them are answered and
+ * sent. */
+void connection_finish(struct connection *connection);
+
+bool connection_must_wait(struct session *session);
+void connection_on_memory(struct session *session);
+void connection_wait_for_memory(struct session *session);
+void connection_on_job_ended(struct session *session);
+void connection_end(struct session *session, enum log_level level, const char *reason);
+void connection_settle(struct session *session);
+
+/* Tells whether there may be more to read. This function and the next two are in receive.c. */
+bool connection_reads(const struct connection *connection);
+
+/* Resumes requests that waited (for a job to end, or for replies to be read), or all requests
+ * if the device is lost (SERVICE_LOST), so that dispatch refuses them. */
+void connection_resume(struct connection *connection);
+
+void connection_update_poll(struct session *session);
+
+/* Tells whether another reply may be queued, with a descriptor. This function and the next six are in
+ * reply.c. */
+bool connection_has_room(const struct connection *connection);
+
+void connection_reply(struct session *session, uint32_t msgid, const struct method *method,
+                      const void *result, int fd);
+void connection_reply_queued(struct session *session, uint32_t msgid);
+void connection_notify_done(struct session *session, uint32_t msgid, const struct method *method,
+                            const void *result, const struct error *error);
+void connection_refuse(struct session *session, uint32_t msgid, const struct method *method,
+                       uint64_t start_ns, const struct error *error);
+void connection_flush(struct session *session);
+int connection_charge_fd(struct session *session, struct charge *charge, struct error *err);
+
+void time_slices_open(struct time_slices *time_slices, uv_loop_t *loop, const struct clock *clock,
+                      const struct accounts *accounts);
+
+/* Asks the kernel for short slices of a CPU for the calling thread, which is the loop's, so that it runs as
+ * soon as it wakes: otherwise it waits for milliseconds behind threads of the engine. Kernels before 6.12
+ * ignore this. */
+void time_slices_ask_for_cpu(void);
+
+/* Begins an iteration, and lets the sessions that are ready go on. To be called once in each iteration of the
+ * loop, before it sleeps. */
+void time_slices_resume_ready(struct time_slices *time_slices);
+
+/* Tells whether the account's slice is over. To be called before or after each act for the account; the first
+ * call in an iteration begins the slice. */
+bool time_slice_is_over(struct time_slices *time_slices, struct account *account);
+
+/* Lets a session go on in its account's next slice, or takes that back if the session ends. */
+void time_slices_add(struct time_slices *time_slices, struct session *session);
+
+/* Sessions have deadlines for a message to arrive, for replies to be read, and for a connection that does
+ * nothing. Each of them ends the session. They use the service's clock (daemon/loop/loop.h). */
+
+/* A message that has begun has frame_deadline_ms in all to arrive. The time runs while the service waits for
+ * the rest of the message, and stands still while it leaves input unread: that delay is not the peer's. A
+ * reset stops the time; the next message has all of it. */
+void frame_timer_run(struct connection *connection);
+void frame_timer_reset(struct connection *connection);
+
+/* Replies that the peer's socket does not take have to make progress within reply_deadline_ms. Running a
+ * timer that runs already does nothing; a reset stops it. */
+void reply_timer_run(struct connection *connection);
+void reply_timer_reset(struct connection *connection);
+
+/* Starts to end sessions that do nothing for idle_deadline_ms, or stops if there is no such deadline. */
+void connections_watch_idle(struct connections *connections);
+
+/* The service sends clients the descriptors of regions that it creates (region_create).
+ *
+ * Each descriptor is charged to the uid (outgoing_fds_per_uid) from before it is created until the peer has
+ * received it, or until it is closed here unsent. The kernel counts descriptors that are sent and not
+ * received against our own RLIMIT_NOFILE, whoever the receiver is, until the receiver's socket closes;
+ * closing ours does not end that. So the socket of a session that ends before everything is received lingers,
+ * shut down, together with the charges for the connection and for the descriptors.
+ *
+ * The kernel does not notify the sender of a receipt. The service checks for it when the uid has no more
+ * room, when the session has another descriptor to send, and at intervals while any is outstanding: SIOCOUTQ
+ * tells how much memory the unread bytes take.
+ */
+
+/* Closes the descriptors that were not sent, because the session ends. */
+void outgoing_drop(struct connection *connection);
+
+/* Closes the socket of a session that has ended, at once or when everything is received. */
+void outgoing_close_socket(struct connection *connection);
+
+/* Closes the sockets that linger. */
+void outgoing_end(struct connections *connections);
+
+#endif

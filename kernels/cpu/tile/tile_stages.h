@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The stages of a tile beside its fill: packing what it reads, taking pixels apart into planes, and putting
+ * borders around its core. tile.h says in which order they come.
+ */
+#ifndef KERNELS_CPU_TILE_TILE_STAGES_H
+#define KERNELS_CPU_TILE_TILE_STAGES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "tile_fill.h"
+
+/* ---- Packing ---------------------------------------------------------------------------------------- */
+
+/* Packs the tile's runs of the source, one after the other, each from its first byte to its last.
+ *
+ * Memory answers faster to runs than to accesses that go from one run to the next, and packed runs do not
+ * push each other out of the cache, wherever they come from. */
+#define TILE_PACK_RUNS 1024 /* a tile has so many runs at most */
+
+/* A pack serves all tiles of the same extents. */
+struct tile_pack {
+	int64_t n;            /* runs */
+	int64_t bytes, pitch; /* bytes of a run, and from one packed run to the next */
+	int64_t low;          /* bytes from the tile's first element to its lowest in the source; <= 0 */
+	int64_t first;        /* bytes from the lowest element to the first, once packed */
+	int64_t offset[TILE_PACK_RUNS]; /* bytes from the lowest element to each run in the source */
+};
+
+/* Sets the `packed` strides of the n dimensions. Returns false if there are too many runs. */
+bool tile_pack_init(struct tile_pack *ret, int64_t element, struct tile_dim *dim, int n);
+
+/* Returns the bytes that it takes, with CPU_LINE behind them that may be read. */
+int64_t tile_pack_size(const struct tile_pack *pack);
+
+/* Packs a tile, of which src is the first element. */
+void tile_pack_run(const struct tile_pack *pack, char *packed, const char *src);
+
+/* ---- Planes ----------------------------------------------------------------------------------------- */
+
+/* Takes the pixels of what is packed apart, into a plane for each channel, where the image is then filled
+ * faster from the planes.
+ *
+ * A pixel is what the source has first: dimensions of 16 bytes or less in all, with others behind them that
+ * are contiguous and longer.
+ *
+ *   packed   r g b r g b r g b ...    planes   r r r ... g g g ... b b b ...
+ */
+
+/* Planes of a tile take so many bytes more than the tile, at most; those behind the last may be read. */
+#define TILE_TURN_MORE (17 * 2 * CPU_LINE)
+
+struct tile_turn {
+	const struct cpu_isa *isa;
+	double cost; /* as in struct tile_fill */
+	int64_t unit, channels, pixels;
+	int64_t row[16];
+	int n_outer;
+	struct tile_dim outer[TENSOR_MAX_RANK]; /* here image strides are those in the planes */
+};
+
+/* Returns false if there are no such pixels. Otherwise `packed` of the dimensions says where things lie in
+ * the planes.
+ */
+bool tile_turn_init(struct tile_turn *ret, const struct cpu_isa *isa, int64_t element, struct tile_dim *dim,
+                    int n);
+
+/* Takes the pixels apart. packed is the tile's first element, which is the one with the lowest address. */
+void tile_turn_run(const struct tile_turn *turn, char *planes, const char *packed);
+
+/* ---- Borders ---------------------------------------------------------------------------------------- */
+
+/* Puts the borders of padded dimensions around the core of a tile, which is its image without them: row by
+ * row of the image, by shuffles that fetch a border's elements from where the core has them.
+ *
+ *   core   a b c d e f      image   0 a b c 0 0 d e f 0      (mode constant)
+ */
+
+/* A dimension of the image. A windowed one is as in a loop nest (loop_nest.h). */
+struct tile_border_dim {
+	int64_t n;
+	int64_t image, core; /* strides, bytes */
+	int64_t before, source;
+};
+
+/* This is the content of the border. */
+struct tile_border_fill {
+	enum pad_mode mode;
+	const void *value; /* the value in mode constant */
+	uint32_t bytes;    /* bytes of the value: a power of two, at most an element */
+};
+
+/* A border serves all tiles of the same extents. It is large. */
+struct tile_border {
+	const struct cpu_isa *isa;
+	int64_t element;        /* bytes */
+	int64_t bytes;          /* bytes of a row of the image that are put together at a time */
+	int64_t windows;        /* windows for each 16 of them; 0: the row is made element by element */
+	bool is_filled;         /* some bytes are the value of the border */
+	uint8_t line[CPU_LINE]; /* the value, repeated */
+	uint32_t at[TILE_TABLE];
+	struct cpu_shuffle_step step[TILE_STEPS];
+	uint8_t fill[TILE_STEPS * 16];
+	int n_outer; /* loops over rows, innermost first */
+	struct tile_border_loop {
+		/* Index i of the loop is index i * step of the dimension, or `last`, whichever is less. */
+		int64_t n, step, last;
+		int64_t image, core; /* strides */
+		int32_t first;       /* where the offsets of a window begin in `core`; -1: it is no window */
+	} outer[TENSOR_MAX_RANK];
+	int64_t core[TILE_TABLE]; /* offsets of the windows' indices in the core; -1: the value */
+};
+
+/* Returns whether rows of the image are long enough for shuffles. dim is ordered by image stride, smallest
+ * first. */
+bool tile_border_is_cheap(int64_t element, const struct tile_border_dim *dim, int n);
+
+/* The windowed dimensions have TILE_TABLE indices in all, at most. */
+void tile_border_init(struct tile_border *ret, const struct cpu_isa *isa, int64_t element,
+                      const struct tile_border_fill *fill, const struct tile_border_dim *dim, int n);
+
+/* 16 bytes behind the core may be read. Nothing is written past the image's rows. */
+void tile_border_run(const struct tile_border *border, char *image, const char *core);
+
+#endif

@@ -1,0 +1,584 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A call takes a pair of streams whose last work is over, because work of
+ * another stream of the program's could keep it waiting, even for ever. If there is none, or no memory for
+ * another one or for scratch, the kernel moves the list over the bus. */
+#include "offload.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cuda/cuda_plan.h"
+#include "kernels/cuda/driver/driver.h"
+#include "kernels/cuda/memory/memory.h"
+#include "proto/arithmetic.h"
+#include "round.h"
+
+#define MOST_PAIRS 8
+
+/* A driver queues about a thousand commands of a stream before it keeps the caller waiting. */
+#define MOST_COPIES 512
+
+/* A launch may have to wait for a millisecond for other kernels of the program's, and for two or more for
+ * another process's turn; the bus moves 50 MiB in a millisecond. So while a stretch of 128 MiB is copied, the
+ * launch of the next one has time. */
+#define SCRATCH_BYTES (256u << 20)
+#define SLOTS         2
+
+static const struct packing_limits own_limits = {
+	.least_bytes = OFFLOAD_LEAST_BYTES,
+	.run_bytes = UINT64_MAX, /* No thread copies. */
+	.piece_bytes = 512u << 10,
+	.slot_bytes = 2u << 20,
+	.stretch_bytes = OFFLOAD_LEAST_BYTES,
+	.scratch_bytes = SCRATCH_BYTES,
+	.slots = SLOTS,
+	.is_busy = true,
+};
+
+struct stream_pair {
+	CUstream launches; /* of the highest priority */
+	CUstream copies;
+	CUevent handed_over;     /* It is recorded on one stream, and another waits for it at once. */
+	CUevent launched[SLOTS]; /* behind the launch that uses the slot */
+	CUevent copied[SLOTS];   /* behind the copies from or to the slot */
+	CUevent done;            /* behind all of it */
+	TAILQ_ENTRY(stream_pair) entry;
+};
+
+/* ---- Pairs -------------------------------------------------------------------------------------------- */
+
+void offloads_init(struct offloads *offloads, struct uploads *uploads)
+{
+	*offloads = (struct offloads){ .uploads = uploads, .limits = own_limits };
+	TAILQ_INIT(&offloads->free);
+	pthread_mutex_init(&offloads->lock, NULL);
+}
+
+static int event_new(CUevent *ret, struct error *err)
+{
+	return driver_call(err, cuEventCreate, (ret, CU_EVENT_DISABLE_TIMING));
+}
+
+static void event_free(CUevent event)
+{
+	if (event)
+		driver.cuEventDestroy(event);
+}
+
+static void pair_free(struct stream_pair *pair)
+{
+	event_free(pair->handed_over);
+	event_free(pair->done);
+	for (int i = 0; i < SLOTS; i++) {
+		event_free(pair->launched[i]);
+		event_free(pair->copied[i]);
+	}
+	if (pair->launches)
+		driver.cuStreamDestroy(pair->launches);
+	if (pair->copies)
+		driver.cuStreamDestroy(pair->copies);
+	free(pair);
+}
+
+void offloads_deinit(struct offloads *offloads)
+{
+	struct stream_pair *pair;
+
+	while ((pair = TAILQ_FIRST(&offloads->free))) {
+		TAILQ_REMOVE(&offloads->free, pair, entry);
+		pair_free(pair);
+	}
+}
+
+static int pair_new(struct stream_pair **ret, struct error *err)
+{
+	struct stream_pair *pair = calloc(1, sizeof *pair);
+	int r;
+
+	if (!pair)
+		return error_set(err, STATUS_NO_MEMORY, "out of memory");
+	r = driver_stream(&pair->launches, STREAM_HIGHEST, err);
+	if (r == 0)
+		r = driver_stream(&pair->copies, STREAM_HIGHEST, err);
+	if (r == 0)
+		r = event_new(&pair->handed_over, err);
+	if (r == 0)
+		r = event_new(&pair->done, err);
+	for (int i = 0; i < SLOTS && r == 0; i++) {
+		r = event_new(&pair->launched[i], err);
+		if (r == 0)
+			r = event_new(&pair->copied[i], err);
+	}
+	if (r < 0)
+		pair_free(pair);
+	else
+		*ret = pair;
+	return r;
+}
+
+static bool is_idle(const struct stream_pair *pair)
+{
+	return driver.cuEventQuery(pair->done) == CUDA_SUCCESS;
+}
+
+/* Returns a pair that is idle, or NULL. *ret_may_make: another one may be made, and counts as made. */
+static struct stream_pair *take_made(struct offloads *offloads, bool *ret_may_make)
+{
+	struct stream_pair *pair;
+
+	pthread_mutex_lock(&offloads->lock);
+	TAILQ_FOREACH(pair, &offloads->free, entry)
+		if (is_idle(pair))
+			break;
+	if (pair)
+		TAILQ_REMOVE(&offloads->free, pair, entry);
+	*ret_may_make = !pair && offloads->made < MOST_PAIRS;
+	offloads->made += *ret_may_make;
+	pthread_mutex_unlock(&offloads->lock);
+	return pair;
+}
+
+/* pair is NULL if it was not made after all. */
+static void give(struct offloads *offloads, struct stream_pair *pair)
+{
+	pthread_mutex_lock(&offloads->lock);
+	if (pair)
+		TAILQ_INSERT_TAIL(&offloads->free, pair, entry);
+	else
+		offloads->made--;
+	pthread_mutex_unlock(&offloads->lock);
+}
+
+/* Sets *ret to NULL if all pairs are busy. */
+static int take(struct offloads *offloads, struct stream_pair **ret, struct error *err)
+{
+	bool may_make;
+	int r;
+
+	*ret = take_made(offloads, &may_make);
+	if (!may_make)
+		return 0;
+	r = pair_new(ret, err);
+	if (r < 0)
+		give(offloads, NULL);
+	return r;
+}
+
+/* ---- One job ------------------------------------------------------------------------------------------ */
+
+struct offload {
+	struct packing packing;
+	struct launcher *launcher;
+	struct engine_job *job;
+	struct stream_pair *pair;
+	uint64_t dst, src;     /* addresses of elements [0, ..., 0] of block 0 of layer 0 */
+	struct upload *upload; /* the list, and room for layers behind it */
+	CUdeviceptr scratch;
+};
+
+static int hand_over(struct stream_pair *pair, CUstream from, CUstream to, struct error *err)
+{
+	int r = driver_call(err, cuEventRecord, (pair->handed_over, from));
+
+	return r < 0 ? r
+	             : driver_call(err, cuStreamWaitEvent, (to, pair->handed_over, CU_EVENT_WAIT_DEFAULT));
+}
+
+static int wait_for(CUstream stream, CUevent event, struct error *err)
+{
+	return driver_call(err, cuStreamWaitEvent, (stream, event, CU_EVENT_WAIT_DEFAULT));
+}
+
+static uint64_t dst_of(const struct offload *offload, uint32_t slot)
+{
+	const struct packing *p = &offload->packing;
+
+	return p->dst.way == PACKING_IN_PLACE ? offload->dst : packing_dst_place(p, offload->scratch, slot);
+}
+
+static uint64_t src_of(const struct offload *offload, uint32_t slot)
+{
+	const struct packing *p = &offload->packing;
+
+	return p->src.way == PACKING_IN_PLACE ? offload->src : packing_src_place(p, offload->scratch, slot);
+}
+
+static int launch(struct offload *offload, const struct packing_stretch *stretch, uint32_t slot,
+                  struct error *err)
+{
+	struct packing_launch list;
+	int r;
+
+	packing_launch(&offload->packing, stretch, offload->scratch, &list);
+	r = many_launch_listed(offload->launcher, offload->pair->launches, &offload->job->move, &list.blocks,
+	                       &(struct many_list){ list.index, list.dst_layers, list.src_layers },
+	                       dst_of(offload, slot) + (uint64_t)list.dst,
+	                       src_of(offload, slot) + (uint64_t)list.src, err);
+	offload->job->blocks->family = list.blocks.family;
+	return r < 0 ? r
+	             : driver_call(err, cuEventRecord,
+	                           (offload->pair->launched[slot], offload->pair->launches));
+}
+
+static int copy(const struct offload *offload, uint64_t dst, uint64_t src, uint64_t bytes, struct error *err)
+{
+	return driver_call(err, cuMemcpyAsync, (dst, src, (size_t)bytes, offload->pair->copies));
+}
+
+static int copy_rows(const struct offload *offload, const struct packing_side *host,
+                     const struct packing_rows *rows, uint64_t packed, bool is_out, struct error *err)
+{
+	const uint64_t place = (is_out ? offload->dst : offload->src) + (uint64_t)rows->first.place;
+	struct copied_rows copied = { .host = place,
+		                      .device = packed + rows->first.at,
+		                      .host_step = rows->step,
+		                      .device_step = host->pitch,
+		                      .bytes = rows->first.bytes,
+		                      .n = rows->n };
+
+	return rows->n == 1 ? copy(offload, is_out ? copied.host : copied.device,
+	                           is_out ? copied.device : copied.host, copied.bytes, err)
+	                    : driver_copy_rows(&copied, is_out, offload->pair->copies, err);
+}
+
+/* Copies a stretch between the host and the packed stretch at `packed`, by as few commands as its place on
+ * the host allows. */
+static int copy_packed(const struct offload *offload, const struct packing_stretch *stretch, uint64_t packed,
+                       struct error *err)
+{
+	const bool is_out = offload->packing.dst.way != PACKING_IN_PLACE;
+	const struct packing_side *host = is_out ? &offload->packing.dst : &offload->packing.src;
+	const uint64_t end = packing_bytes(host, stretch);
+	struct packing_rows rows;
+	uint64_t at = 0;
+	int r = 0;
+
+	while (r == 0 &&
+	       (rows = packing_next_rows(&offload->packing, host, stretch, &at, end)).first.bytes > 0)
+		r = copy_rows(offload, host, &rows, packed, is_out, err);
+	return r;
+}
+
+/* Copies a stretch from where its blocks are to where they belong. */
+static int copy_plain(const struct offload *offload, const struct packing_stretch *stretch, struct error *err)
+{
+	const struct packing *p = &offload->packing;
+	const uint64_t end = packing_bytes(&p->dst, stretch);
+	struct packing_piece to, from;
+	uint64_t at = 0, within;
+	int r = 0;
+
+	while (r == 0 && (to = packing_next(&p->dst, stretch, &at, end)).bytes > 0) {
+		within = to.at;
+		while (r == 0 && (from = packing_next(&p->src, stretch, &within, to.at + to.bytes)).bytes > 0)
+			r = copy(offload, offload->dst + (uint64_t)to.place + from.at - to.at,
+			         offload->src + (uint64_t)from.place, from.bytes, err);
+	}
+	return r;
+}
+
+/* A launch gathers a stretch into its slot, once the slot has been copied, and the copies follow it. */
+static int bring_out(struct offload *offload, const struct packing_stretch *stretch, uint32_t slot,
+                     bool is_used, struct error *err)
+{
+	struct stream_pair *pair = offload->pair;
+	int r = is_used ? wait_for(pair->launches, pair->copied[slot], err) : 0;
+
+	if (r == 0)
+		r = launch(offload, stretch, slot, err);
+	if (r == 0)
+		r = wait_for(pair->copies, pair->launched[slot], err);
+	if (r == 0)
+		r = copy_packed(offload, stretch, dst_of(offload, slot), err);
+	return r < 0 ? r : driver_call(err, cuEventRecord, (pair->copied[slot], pair->copies));
+}
+
+static int bring_in(struct offload *offload, const struct packing_stretch *stretch, uint32_t slot,
+                    bool is_used, struct error *err)
+{
+	struct stream_pair *pair = offload->pair;
+	int r = is_used ? wait_for(pair->copies, pair->launched[slot], err) : 0;
+
+	if (r == 0)
+		r = copy_packed(offload, stretch, src_of(offload, slot), err);
+	if (r == 0)
+		r = driver_call(err, cuEventRecord, (pair->copied[slot], pair->copies));
+	if (r == 0)
+		r = wait_for(pair->launches, pair->copied[slot], err);
+	return r < 0 ? r : launch(offload, stretch, slot, err);
+}
+
+static int move_stretches(struct offload *offload, struct error *err)
+{
+	const struct packing *p = &offload->packing;
+	const bool is_out = p->dst.way != PACKING_IN_PLACE;
+	struct packing_cursor at = { 0 };
+	int r = 0;
+
+	while (r == 0 && !packing_is_at_end(p, &at)) {
+		const uint32_t slot = (uint32_t)(at.stretches % p->slots);
+		const bool is_used = at.stretches >= p->slots;
+		struct packing_stretch stretch;
+
+		packing_stretch_next(p, &at, true, &stretch);
+		if (p->is_plain)
+			r = copy_plain(offload, &stretch, err);
+		else if (is_out)
+			r = bring_out(offload, &stretch, slot, is_used, err);
+		else
+			r = bring_in(offload, &stretch, slot, is_used, err);
+	}
+	return r;
+}
+
+/* ---- From the program's stream and back to it --------------------------------------------------------- */
+
+static uint64_t layers_bytes(const struct packing *p)
+{
+	return p->blocks->layers * sizeof(int64_t);
+}
+
+/* Returns the bytes of the pages: of what packing_read writes, and of the layers of both sides. */
+static uint64_t list_bytes(const struct packing *p)
+{
+	return divide_up_u64(packing_list_bytes(p), 8) * 8 + 2 * layers_bytes(p);
+}
+
+/* Copies a part of the list to the pages, unless it is there already, so that the job's memory is not needed
+ * any more. */
+static const void *pinned_part(const struct offload *offload, enum packing_part part,
+                               const struct packing_upload *upload)
+{
+	const struct packing *p = &offload->packing;
+	char *to = offload->upload->host + divide_up_u64(packing_list_bytes(p), 8) * 8 +
+	           (part == PACKING_SRC_LAYERS ? layers_bytes(p) : 0);
+
+	return part == PACKING_INDEX ? upload->bytes : memcpy(to, upload->bytes, upload->size);
+}
+
+static int send_list(const struct offload *offload, struct error *err)
+{
+	int r = 0;
+
+	for (enum packing_part part = 0; part < PACKING_PARTS && r == 0; part++) {
+		struct packing_upload upload;
+
+		packing_upload(&offload->packing, part, &upload);
+		if (upload.size > 0)
+			r = driver_call(err, cuMemcpyHtoDAsync,
+			                (offload->scratch + upload.at, pinned_part(offload, part, &upload),
+			                 upload.size, offload->pair->launches));
+	}
+	return r;
+}
+
+/* Nothing waits for the program's stream before this. */
+static int fork_from(struct offload *offload, CUstream stream, struct error *err)
+{
+	struct stream_pair *pair = offload->pair;
+	int r = hand_over(pair, stream, pair->launches, err);
+
+	if (r == 0 && offload->scratch)
+		r = send_list(offload, err);
+	return r < 0 ? r : hand_over(pair, pair->launches, pair->copies, err);
+}
+
+static int join_to(struct offload *offload, CUstream stream, struct error *err)
+{
+	struct stream_pair *pair = offload->pair;
+	int r = hand_over(pair, pair->copies, pair->launches, err);
+
+	if (r == 0 && offload->scratch) {
+		r = driver_call(err, cuMemFreeAsync, (offload->scratch, pair->launches));
+		offload->scratch = 0;
+	}
+	if (r == 0)
+		r = driver_call(err, cuEventRecord, (pair->done, pair->launches));
+	return r < 0 ? r : wait_for(stream, pair->done, err);
+}
+
+/* After a failure some of it may be under way, without an event that tells of its end. */
+static void abandon(struct offload *offload)
+{
+	driver.cuStreamSynchronize(offload->pair->launches);
+	driver.cuStreamSynchronize(offload->pair->copies);
+	if (offload->scratch)
+		driver.cuMemFreeAsync(offload->scratch, offload->pair->launches);
+}
+
+static int enqueue(struct offload *offload, CUstream stream, struct error *err)
+{
+	int r = fork_from(offload, stream, err);
+
+	if (r == 0)
+		r = move_stretches(offload, err);
+	if (r == 0)
+		r = join_to(offload, stream, err);
+	if (r < 0)
+		abandon(offload);
+	return r;
+}
+
+/* ---- Whether it is to travel so ----------------------------------------------------------------------- */
+
+/* The allocation of the host that was last seen. */
+struct pinned {
+	uint64_t start;
+	uint64_t bytes;
+};
+
+static bool is_within(const struct pinned *pinned, uint64_t address, uint64_t bytes)
+{
+	return address >= pinned->start && address - pinned->start <= pinned->bytes &&
+	       bytes <= pinned->bytes - (address - pinned->start);
+}
+
+/* Returns whether the bytes lie in one allocation of pinned memory. */
+static bool is_pinned(struct pinned *pinned, uint64_t address, uint64_t bytes)
+{
+	CUdeviceptr start = 0;
+	CUmemorytype type = CU_MEMORYTYPE_DEVICE;
+	size_t size = 0;
+
+	if (is_within(pinned, address, bytes))
+		return true;
+	if (driver.cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, address) != CUDA_SUCCESS ||
+	    type != CU_MEMORYTYPE_HOST ||
+	    driver.cuPointerGetAttribute(&start, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, address) !=
+	        CUDA_SUCCESS ||
+	    driver.cuPointerGetAttribute(&size, CU_POINTER_ATTRIBUTE_RANGE_SIZE, address) != CUDA_SUCCESS)
+		return false;
+	*pinned = (struct pinned){ start, size };
+	return is_within(pinned, address, bytes);
+}
+
+/* Returns whether the pieces of a side in a stretch are few enough, and pinned if they are the host's. *n
+ * counts them. */
+static bool has_good_pieces(const struct offload *offload, const struct packing_side *side,
+                            const struct packing_stretch *stretch, struct pinned *pinned, uint64_t *n)
+{
+	const uint64_t base = side == &offload->packing.dst ? offload->dst : offload->src;
+	const uint64_t end = packing_bytes(side, stretch);
+	const bool is_host = side->way != PACKING_IN_PLACE;
+	struct packing_rows rows = { .n = 1 };
+	uint64_t at = 0;
+
+	for (;;) {
+		if (offload->packing.is_plain)
+			rows.first = packing_next(side, stretch, &at, end);
+		else
+			rows = packing_next_rows(&offload->packing, side, stretch, &at, end);
+		if (rows.first.bytes == 0)
+			return true;
+		if (++*n > MOST_COPIES ||
+		    (is_host && !is_pinned(pinned, base + (uint64_t)rows.first.place,
+		                           (rows.n - 1) * rows.step + rows.first.bytes)))
+			return false;
+	}
+}
+
+/* Returns whether all copies can be made, and do not fill the driver's queue. */
+static bool can_be_copied(const struct offload *offload)
+{
+	const struct packing *p = &offload->packing;
+	const bool is_out = p->dst.way != PACKING_IN_PLACE;
+	struct packing_cursor at = { 0 };
+	struct pinned pinned = { 0 };
+	uint64_t n = 0;
+	bool can = true;
+
+	while (can && !packing_is_at_end(p, &at)) {
+		struct packing_stretch stretch;
+
+		packing_stretch_next(p, &at, true, &stretch);
+		can = has_good_pieces(offload, is_out ? &p->dst : &p->src, &stretch, &pinned, &n) &&
+		      (!p->is_plain ||
+		       has_good_pieces(offload, is_out ? &p->src : &p->dst, &stretch, &pinned, &n));
+	}
+	return can;
+}
+
+/* Allocates scratch memory in the order of the launches, ahead of everything. */
+static int take_scratch(struct offload *offload, CUmemoryPool pool, struct error *err)
+{
+	return offload->packing.scratch_bytes == 0
+	           ? 0
+	           : driver_call(
+			 err, cuMemAllocFromPoolAsync,
+			 (&offload->scratch, offload->packing.scratch_bytes, pool, offload->pair->launches));
+}
+
+/* Reads the list, and enqueues what it names unless it is not to travel so. */
+static int read_and_enqueue(struct offloads *offloads, struct offload *offload, CUstream stream,
+                            bool *ret_is_done, struct error *err)
+{
+	struct packing *p = &offload->packing;
+	int r;
+
+	packing_read(p, p->blocks->index, (uint32_t *)offload->upload->host);
+	if (!packing_judge(p, offloads->limits.slot_bytes) || !can_be_copied(offload)) {
+		p->blocks->passed = p->blocks->beyond = 0;
+		return 0;
+	}
+	r = take_scratch(offload, offloads->uploads->pool, err);
+	if (r < 0) {
+		p->blocks->passed = p->blocks->beyond = 0;
+		return r;
+	}
+	*ret_is_done = true;
+	p->blocks->family = cuda_plan(offload->job->move.plan)->family;
+	return enqueue(offload, stream, err);
+}
+
+static uint64_t address_of(struct engine_memory *memory, uint64_t offset)
+{
+	return cuda_memory(memory)->address + offset;
+}
+
+static int launch_by_copies(struct offloads *offloads, struct offload *offload, CUstream stream,
+                            bool *ret_is_done, struct error *err)
+{
+	int r, end;
+
+	r = upload_take(offloads->uploads, offload->pair->launches, list_bytes(&offload->packing),
+	                &offload->upload, err);
+	if (r < 0)
+		return r;
+	r = read_and_enqueue(offloads, offload, stream, ret_is_done, err);
+	end = upload_give(offload->upload, offload->pair->launches, err);
+	return r < 0 ? r : end;
+}
+
+/* Without memory for any of it, the kernel moves the list. */
+static int launch_if_there_is_room(struct offloads *offloads, struct offload *offload, CUstream stream,
+                                   bool *ret_is_done, struct error *err)
+{
+	int r = take(offloads, &offload->pair, err);
+
+	if (r == 0 && offload->pair) {
+		r = launch_by_copies(offloads, offload, stream, ret_is_done, err);
+		give(offloads, offload->pair);
+	}
+	return r == STATUS_NO_MEMORY && !*ret_is_done ? 0 : r;
+}
+
+int offload_launch(struct offloads *offloads, struct launcher *launcher, struct engine_job *job,
+                   const struct packing_places *places, CUstream stream, bool *ret_is_done, struct error *err)
+{
+	struct offload offload = { .launcher = launcher, .job = job };
+	CUstreamCaptureMode mode;
+	int r = 0;
+
+	*ret_is_done = false;
+	if (!job->blocks->index || job->move.transform->conversion.is ||
+	    places->dst_is_host == places->src_is_host ||
+	    !packing_init(&offload.packing, job, places, &offloads->limits))
+		return 0;
+	offload.dst = address_of(job->move.dst, job->move.dst_offset);
+	offload.src = address_of(job->move.src, job->move.src_offset);
+	mode = capture_allow();
+	if (!stream_is_captured(stream))
+		r = launch_if_there_is_room(offloads, &offload, stream, ret_is_done, err);
+	capture_restore(mode);
+	return r;
+}

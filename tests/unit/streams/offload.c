@@ -1,0 +1,492 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* These tests move lists of blocks between a device and pinned memory by way of scratch memory, with little
+ * of it, so that slots are used again and again. */
+#include "kernels/cuda/stage/offload.h"
+
+#include "rig.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cuda/driver/driver.h"
+#include "tests/support/oracle.h"
+
+#define MOST_LAYERS 4
+#define MOST_BLOCKS 60
+
+static struct device device;
+static struct map_cache maps;
+static struct uploads uploads;
+static struct offloads offloads;
+static struct engine *guest;
+
+static void open_all(void)
+{
+	struct error err;
+
+	rig_open();
+	cr_assert_eq(engine_cuda_of_stream(&guest, stream, &err), 0);
+	cr_assert_eq(device_adopt(&device, context, &err), 0);
+	cr_assert_eq(map_cache_init(&maps, 16, 1, &err), 0);
+	cr_assert_eq(uploads_init(&uploads, device.handle, &err), 0);
+	offloads_init(&offloads, &uploads);
+}
+
+static void close_all(void)
+{
+	offloads_deinit(&offloads);
+	uploads_deinit(&uploads);
+	map_cache_deinit(&maps);
+	device_close(&device);
+	cuda(cuCtxSetCurrent(context));
+	rig_close();
+}
+
+TestSuite(offload, .init = open_all, .fini = close_all, .timeout = 300);
+
+/* A list between a pool on the device and a buffer on the host whose blocks follow each other, or are evenly
+ * spaced. */
+struct list {
+	bool out, is_turned; /* is_turned: each block is transposed on its way */
+	bool pairs;          /* which have the blocks of the host from the last to the first */
+	uint32_t rows, columns, n, layers, in_pool, index_bytes;
+	size_t block, host_step, pool_step, pool_layer, all;
+	CUdeviceptr pool;
+	unsigned char *host, *was; /* what the side that is written had before */
+	int64_t entry[MOST_BLOCKS], layer_at[MOST_LAYERS];
+	int64_t both[2 * MOST_BLOCKS];
+	int32_t narrow[2 * MOST_BLOCKS];
+};
+
+static void draw_list(uint64_t *state, struct list *list)
+{
+	*list = (struct list){ .out = oracle_between(state, 0, 1),
+		               .is_turned = oracle_between(state, 0, 3) == 0,
+		               .pairs = oracle_between(state, 0, 2) == 0,
+		               .rows = (uint32_t)oracle_between(state, 1, 24),
+		               .columns = (uint32_t)oracle_between(state, 1, 80),
+		               .n = (uint32_t)oracle_between(state, 1, MOST_BLOCKS),
+		               .layers = (uint32_t)oracle_between(state, 1, MOST_LAYERS),
+		               .index_bytes = oracle_between(state, 0, 1) ? 4 : 8 };
+	list->block = (size_t)list->rows * list->columns * 4;
+	list->host_step = list->block + (oracle_between(state, 0, 1) ? list->block / 8 * 4 : 0);
+	list->in_pool = list->n + (uint32_t)oracle_between(state, 0, 9);
+	list->pool_step = list->block + 4 * (size_t)oracle_between(state, 0, 2);
+	list->pool_layer = list->in_pool * list->pool_step + 64;
+	list->all = list->layers * list->n * list->host_step;
+	for (uint32_t i = 0; i < list->n;
+	     i++) /* A permutation of the pool's blocks, of which the first are taken. */
+		list->entry[i] = (i * 7 + 3) % list->in_pool;
+	for (uint32_t i = 0; i < list->n; i++) {
+		for (uint32_t k = 0; k < i; k++)
+			if (list->entry[k] == list->entry[i])
+				list->entry[i] = -1;
+		if (oracle_between(state, 0, 9) == 0)
+			list->entry[i] = -1;
+		list->both[i] = list->entry[i];
+	}
+	for (uint32_t i = 0; list->pairs && i < list->n; i++) {
+		list->both[2 * i] = list->out ? list->entry[i] : list->n - 1 - i;
+		list->both[2 * i + 1] = list->out ? list->n - 1 - i : list->entry[i];
+	}
+	for (uint32_t i = 0; i < 2 * list->n; i++)
+		list->narrow[i] = (int32_t)list->both[i];
+	for (uint32_t l = 0; l < list->layers; l++)
+		list->layer_at[l] = (int64_t)((list->layers - 1 - l) * list->pool_layer);
+}
+
+static unsigned char byte_at(size_t i)
+{
+	return (unsigned char)(i * 131 + i / 251);
+}
+
+static void fill_list(struct list *list)
+{
+	const size_t size = list->layers * list->pool_layer;
+	unsigned char *bytes = malloc(size + list->all);
+
+	cr_assert_not_null(bytes);
+	cuda(cuMemAlloc(&list->pool, size));
+	cuda(cuMemHostAlloc((void **)&list->host, list->all, 0));
+	for (size_t i = 0; i < size; i++)
+		bytes[i] = byte_at(i);
+	rig_put(list->pool, bytes, size);
+	for (size_t i = 0; i < list->all; i++)
+		list->host[i] = byte_at(i + 77);
+	list->was = bytes;
+	if (list->out)
+		memcpy(list->was, list->host, list->all);
+}
+
+/* Returns where block i of a layer begins on the host, or in the pool. */
+static size_t host_place(const struct list *list, uint32_t l, uint32_t i)
+{
+	return (l * list->n + (list->pairs ? list->n - 1 - i : i)) * list->host_step;
+}
+
+static size_t pool_place(const struct list *list, uint32_t l, uint32_t i)
+{
+	return (size_t)list->layer_at[l] + (size_t)list->entry[i] * list->pool_step;
+}
+
+/* Returns the place of the source's element that becomes element k of a block, in elements. */
+static size_t source_element(const struct list *list, size_t k)
+{
+	return list->is_turned ? k % list->rows * list->columns + k / list->rows : k;
+}
+
+static bool is_moved(const struct list *list, const unsigned char *pool)
+{
+	const unsigned char *from = list->out ? pool : list->host, *to = list->out ? list->host : pool;
+	unsigned char *want = list->was;
+
+	for (uint32_t l = 0; l < list->layers; l++)
+		for (uint32_t i = 0; i < list->n; i++)
+			for (size_t k = 0; list->entry[i] >= 0 && k < list->block / 4; k++) {
+				const size_t h = host_place(list, l, i), p = pool_place(list, l, i);
+
+				memcpy(want + (list->out ? h : p) + 4 * k,
+				       from + (list->out ? p : h) + 4 * source_element(list, k), 4);
+			}
+	return memcmp(to, want, list->out ? list->all : list->layers * list->pool_layer) == 0;
+}
+
+static struct engine_plan *plan_of(const struct list *list)
+{
+	struct transform_spec spec = { .n_perm = -1, .n_before = -1, .n_after = -1 };
+	const int64_t from[2] = { list->rows, list->columns }, to[2] = { list->columns, list->rows };
+	struct engine_plan *plan;
+	struct error err;
+
+	if (list->is_turned) {
+		spec.n_perm = 2;
+		spec.perm[0] = 1;
+	}
+	cr_assert_eq(tensor_layout_init(&spec.src, DTYPE_FLOAT32, 2, from, NULL, "src", &err), 0);
+	cr_assert_eq(
+	    tensor_layout_init(&spec.dst, DTYPE_FLOAT32, 2, list->is_turned ? to : from, NULL, "dst", &err),
+	    0);
+	cr_assert_eq(engine_prepare(guest, &spec, plan_places(0, 0), &plan, &err), 0, "%s", err.message);
+	return plan;
+}
+
+/* Moves the list. Returns whether it went by way of scratch memory. host_layers: where the layers of the host
+ * are, from the first; NULL: they follow each other. */
+static bool move_list_at(const struct list *list, const int64_t *host_layers, CUstream to)
+{
+	const struct engine_blocks_side pool = { .step = list->pool_step, .layers = list->layer_at }, host = {
+		.step = list->host_step, .layer_step = list->n * list->host_step, .layers = host_layers
+	};
+	struct engine_plan *plan = plan_of(list);
+	struct engine_blocks blocks = { .index = list->index_bytes == 8 ? (const void *)list->both
+		                                                        : (const void *)list->narrow,
+		                        .index_bytes = list->index_bytes,
+		                        .n = list->n,
+		                        .limit = list->pairs && !list->out ? list->n : list->in_pool,
+		                        .dst_limit = list->out ? list->n : list->in_pool,
+		                        .pairs = list->pairs,
+		                        .layers = list->layers,
+		                        .scatter = !list->out && !list->pairs,
+		                        .dst = list->out ? host : pool,
+		                        .src = list->out ? pool : host };
+	struct engine_job job = { .move = { .transform = engine_plan_transform(plan),
+		                            .plan = plan,
+		                            .dst = guest->own,
+		                            .src = guest->own },
+		                  .blocks = &blocks };
+	struct launcher launcher = { .device = &device, .maps = &maps };
+	struct error err;
+	bool is_done;
+
+	job.move.dst_offset = list->out ? (uintptr_t)list->host : list->pool;
+	job.move.src_offset = list->out ? list->pool : (uintptr_t)list->host;
+	cr_assert_eq(offload_launch(&offloads, &launcher, &job,
+	                            &(struct packing_places){ list->out, !list->out }, to, &is_done, &err),
+	             0, "%s", err.message);
+	engine_plan_unref(plan);
+	cr_assert(is_done || (blocks.passed == 0 && blocks.beyond == 0),
+	          "whoever moves the list counts its entries");
+	return is_done;
+}
+
+static bool move_list(const struct list *list, CUstream to)
+{
+	return move_list_at(list, NULL, to);
+}
+
+static void draw_limits(uint64_t *state)
+{
+	offloads.limits = (struct packing_limits){
+		.run_bytes = UINT64_MAX,
+		.piece_bytes = UINT64_C(1) << oracle_between(state, 4, 14),
+		.slot_bytes = (uint64_t)oracle_between(state, 1, 5000),
+		.stretch_bytes = UINT64_C(1) << oracle_between(state, 6, 12),
+		.scratch_bytes = UINT64_C(16384) << oracle_between(state, 0, 4),
+		.slots = (uint32_t)oracle_between(state, 1, 2),
+		.is_busy = true,
+	};
+}
+
+Test(offload, random_lists)
+{
+	const uint64_t cases = 150;
+	uint64_t state = 45, done = 0;
+
+	for (uint64_t i = 0; i < cases; i++) {
+		struct list list;
+		unsigned char *pool;
+		bool is_done;
+
+		draw_limits(&state);
+		draw_list(&state, &list);
+		fill_list(&list);
+		is_done = move_list(&list, stream);
+		pool = malloc(list.layers * list.pool_layer);
+		rig_get(pool, list.pool, list.layers * list.pool_layer);
+		cr_assert(!is_done || is_moved(&list, pool), "list %llu", (unsigned long long)i);
+		done += is_done;
+		free(pool);
+		free(list.was);
+		cuda(cuMemFree(list.pool));
+		cuda(cuMemFreeHost(list.host));
+	}
+	cr_assert_gt(done, cases / 2);
+}
+
+static const struct packing_limits small_limits = { .run_bytes = UINT64_MAX,
+	                                            .piece_bytes = 1024,
+	                                            .slot_bytes = 4096,
+	                                            .stretch_bytes = 4096,
+	                                            .scratch_bytes = 65536,
+	                                            .slots = 2,
+	                                            .is_busy = true };
+
+/* The stream's order holds on both sides: what is gathered was written before, and what comes behind reads
+ * what has arrived. A stream that does not go on keeps no other waiting. */
+Test(offload, order_is_that_of_the_stream)
+{
+	CUdeviceptr word = rig_bytes(8, 0), copy;
+	struct list held, other;
+	uint64_t state = 7;
+	unsigned char *pool;
+	CUstream second;
+
+	offloads.limits = small_limits;
+	do
+		draw_list(&state, &held);
+	while (!held.out || held.pairs || held.all < 65536);
+	do
+		draw_list(&state, &other);
+	while (other.out || other.pairs || other.all < 65536);
+	fill_list(&held);
+	fill_list(&other);
+	cuda(cuMemAlloc(&copy, held.all));
+	cuda(cuStreamCreateWithPriority(&second, CU_STREAM_NON_BLOCKING, 0));
+	cuda(cuStreamWaitValue64(stream, word, 1, CU_STREAM_WAIT_VALUE_GEQ));
+	cr_assert(move_list(&held, stream));
+	cuda(cuMemcpyHtoDAsync(copy, held.host, held.all, stream));
+	cr_assert(move_list(&other, second));
+	cuda(cuStreamSynchronize(second));
+	pool = malloc(other.layers * other.pool_layer);
+	cuda(cuMemcpyDtoHAsync(pool, other.pool, other.layers * other.pool_layer, second));
+	cuda(cuStreamSynchronize(second));
+	cr_assert(is_moved(&other, pool));
+	cr_assert_eq(memcmp(held.host, held.was, held.all), 0);
+	cuda(cuStreamWriteValue64(second, word, 1, 0));
+	pool = realloc(pool, held.layers * held.pool_layer);
+	rig_get(pool, held.pool, held.layers * held.pool_layer);
+	cr_assert(is_moved(&held, pool));
+	rig_get(held.was, copy, held.all);
+	cr_assert_eq(memcmp(held.was, held.host, held.all), 0);
+	free(pool);
+	free(held.was);
+	free(other.was);
+	cuda(cuStreamDestroy(second));
+}
+
+/* A list of so many layers, with all blocks of one size. */
+static struct list plain_list(bool out, uint32_t layers)
+{
+	struct list list = { .out = out,
+		             .rows = 16,
+		             .columns = 16,
+		             .n = 16,
+		             .layers = layers,
+		             .in_pool = 16,
+		             .index_bytes = 4,
+		             .block = 1024,
+		             .host_step = 1024,
+		             .pool_step = 1024,
+		             .pool_layer = 16 * 1024 };
+
+	list.all = layers * list.n * list.block;
+	for (int i = 0; i < 16; i++)
+		list.entry[i] = list.narrow[i] = (i * 7 + 3) % 16;
+	for (uint32_t l = 0; l < layers; l++)
+		list.layer_at[l] = (int64_t)(l * list.pool_layer);
+	return list;
+}
+
+static void check_and_free(struct list *list)
+{
+	unsigned char *pool = malloc(list->layers * list->pool_layer);
+
+	cr_assert_not_null(pool);
+	rig_get(pool, list->pool, list->layers * list->pool_layer);
+	cr_assert(is_moved(list, pool));
+	free(pool);
+	free(list->was);
+	cuda(cuMemFree(list->pool));
+}
+
+/* No copy goes across the end of an allocation, where the next layer may begin. */
+Test(offload, layers_in_adjacent_allocations)
+{
+	const size_t layer = 16 * 1024;
+	const int64_t places[2] = { 0, (int64_t)layer };
+
+	offloads.limits = small_limits;
+	for (int out = 0; out < 2; out++) {
+		struct list list = plain_list(out, 2);
+		unsigned char *pages = aligned_alloc(4096, 2 * layer), *own;
+
+		cr_assert_not_null(pages);
+		fill_list(&list);
+		own = list.host;
+		memcpy(pages, own, 2 * layer);
+		cuda(cuMemHostRegister(pages, layer, 0));
+		cuda(cuMemHostRegister(pages + layer, layer, 0));
+		list.host = pages;
+		cr_assert(move_list_at(&list, places, stream));
+		check_and_free(&list);
+		cuda(cuMemHostUnregister(pages));
+		cuda(cuMemHostUnregister(pages + layer));
+		cuda(cuMemFreeHost(own));
+		free(pages);
+	}
+}
+
+/* Memory that is pinned only in part is left to the kernel, which the caller's own checks are for. */
+Test(offload, memory_that_is_pinned_in_part)
+{
+	struct list list = plain_list(true, 2);
+	unsigned char *pages = aligned_alloc(4096, list.all), *own;
+
+	offloads.limits = small_limits;
+	fill_list(&list);
+	own = list.host;
+	cuda(cuMemHostRegister(pages, list.all / 2, 0));
+	list.host = pages;
+	cr_assert_not(move_list(&list, stream));
+	cuda(cuMemHostUnregister(pages));
+	cuda(cuMemFreeHost(own));
+	cuda(cuMemFree(list.pool));
+	free(list.was);
+	free(pages);
+}
+
+/* Short pieces with holes between them go another way, with nothing counted. */
+Test(offload, a_list_that_goes_another_way)
+{
+	struct list list = plain_list(true, 1);
+
+	offloads.limits = small_limits;
+	offloads.limits.piece_bytes = 64 << 10;
+	fill_list(&list);
+	for (int i = 0; i < 16; i += 2)
+		list.entry[i] = list.narrow[i] = -1;
+	cr_assert_not(move_list(&list, stream));
+	cuda(cuMemFreeHost(list.host));
+	cuda(cuMemFree(list.pool));
+	free(list.was);
+}
+
+Test(offload, no_memory_for_scratch)
+{
+	struct list list = plain_list(true, 2);
+	size_t size = (size_t)1 << 40;
+	CUdeviceptr taken[64];
+	int n = 0;
+
+	offloads.limits = small_limits;
+	fill_list(&list);
+	for (; size >= 4096 && n < 64; size /= 2)
+		while (n < 64 && cuMemAlloc(&taken[n], size) == CUDA_SUCCESS)
+			n++;
+	cr_assert_not(move_list(&list, stream));
+	while (n > 0)
+		cuda(cuMemFree(taken[--n]));
+	cr_assert(move_list(&list, stream));
+	check_and_free(&list);
+	cuda(cuMemFreeHost(list.host));
+}
+
+/* Streams that do not go on keep no other waiting, however many there are. */
+Test(offload, streams_that_are_all_busy)
+{
+	enum { STREAMS = 9 };
+	CUdeviceptr word = rig_bytes(8, 0);
+	struct list list[STREAMS];
+	CUstream held[STREAMS];
+	int done = 0;
+
+	offloads.limits = small_limits;
+	for (int i = 0; i < STREAMS; i++) {
+		list[i] = plain_list(i % 2, 2);
+		fill_list(&list[i]);
+		cuda(cuStreamCreateWithPriority(&held[i], CU_STREAM_NON_BLOCKING, 0));
+		cuda(cuStreamWaitValue64(held[i], word, 1, CU_STREAM_WAIT_VALUE_GEQ));
+		done += move_list(&list[i], held[i]);
+	}
+	cr_assert_eq(done, STREAMS - 1);
+	cuda(cuStreamWriteValue64(stream, word, 1, 0));
+	for (int i = 0; i < STREAMS; i++) {
+		cuda(cuStreamSynchronize(held[i]));
+		cuda(cuStreamDestroy(held[i]));
+		if (i < STREAMS - 1)
+			check_and_free(&list[i]);
+		cuda(cuMemFreeHost(list[i].host));
+	}
+	cuda(cuMemFree(list[STREAMS - 1].pool));
+	free(list[STREAMS - 1].was);
+}
+
+/* By the public call: a long list between pinned memory and a device, and the same in a graph. */
+Test(offload, gathers_and_scatters)
+{
+	const size_t block = 32 << 10, n = 160, in_pool = 200;
+	int32_t index[160];
+	CUdeviceptr pool = rig_numbers(in_pool * block / 4);
+	uint32_t *host;
+
+	cuda(cuMemHostAlloc((void **)&host, n * block, 0));
+	for (size_t i = 0; i < n; i++)
+		index[i] = (int32_t)(i * 7 % in_pool);
+	const int64_t size = (int64_t)block / 4;
+	struct tma_tensor to = { .offset = (uintptr_t)host,
+		                 .dtype = TMA_UINT32,
+		                 .rank = 1,
+		                 .shape = { size } },
+			  from = { .offset = pool, .dtype = TMA_UINT32, .rank = 1, .shape = { size } };
+	const struct tma_transform out = { .dst = &to, .src = &from }, in = { .dst = &from, .src = &to };
+	struct tma_blocks blocks = {
+		.transform = &out, .count = n, .index_dtype = TMA_INT32, .index = index, .limit = in_pool
+	};
+
+	cr_assert_eq(tma_enqueue_gather(client, &blocks, stream), 0, "%s", tma_last_error(client));
+	cuda(cuStreamSynchronize(stream));
+	for (size_t i = 0; i < n * block / 4; i++) {
+		const size_t at = (size_t)index[i / (block / 4)] * (block / 4) + i % (block / 4);
+
+		cr_assert_eq(host[i], (uint32_t)at * 2654435761u, "%zu", i);
+		host[i] = ~host[i];
+	}
+	blocks.transform = &in;
+	cr_assert_eq(tma_enqueue_scatter(client, &blocks, stream), 0, "%s", tma_last_error(client));
+	rig_get(host, pool, n * block);
+	for (size_t i = 0; i < n; i++)
+		if (index[i] < (int32_t)n)
+			cr_assert_eq(host[(size_t)index[i] * (block / 4)],
+			             ~((uint32_t)((size_t)index[i] * (block / 4)) * 2654435761u), "%zu", i);
+	cuda(cuMemFreeHost(host));
+}
