@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A call takes a pair of streams whose last work is over, because work of
- * another stream of the program's could keep it waiting, even for ever. If there is none, or no memory for
- * another one or for scratch, the kernel moves the list over the bus. */
+/* A call takes a pair of streams whose last work is over, because work of another stream of the program's
+ * could keep it waiting, even for ever. If there is none, or no memory for another one or for scratch, the
+ * kernel moves the list over the bus.
+ *
+ * Launches read a list in memory of the device where it is. On the way in they skip an entry that names no
+ * block. On the way out the copy engine would write that entry's block all the same, so the list has to be
+ * known: it is fetched, if the stream has come to its end and the fetch does not wait for other work. */
 #include "offload.h"
 
+#include <endian.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -172,6 +177,7 @@ struct offload {
 	struct engine_job *job;
 	struct stream_pair *pair;
 	uint64_t dst, src;     /* addresses of elements [0, ..., 0] of block 0 of layer 0 */
+	uint64_t counts;       /* device address of a struct engine_counts */
 	struct upload *upload; /* the list, and room for layers behind it */
 	CUdeviceptr scratch;
 };
@@ -206,14 +212,16 @@ static uint64_t src_of(const struct offload *offload, uint32_t slot)
 static int launch(struct offload *offload, const struct packing_stretch *stretch, uint32_t slot,
                   struct error *err)
 {
+	/* Each entry is counted once, whatever the number of layers. */
+	const bool counts = offload->packing.list_is_kept && stretch->layer == 0;
 	struct packing_launch list;
 	int r;
 
 	packing_launch(&offload->packing, stretch, offload->scratch, &list);
-	r = many_launch_listed(offload->launcher, offload->pair->launches, &offload->job->move, &list.blocks,
-	                       &(struct many_list){ list.index, list.dst_layers, list.src_layers },
-	                       dst_of(offload, slot) + (uint64_t)list.dst,
-	                       src_of(offload, slot) + (uint64_t)list.src, err);
+	r = many_launch_listed(
+	    offload->launcher, offload->pair->launches, &offload->job->move, &list.blocks,
+	    &(struct many_list){ list.index, list.dst_layers, list.src_layers, counts ? offload->counts : 0 },
+	    dst_of(offload, slot) + (uint64_t)list.dst, src_of(offload, slot) + (uint64_t)list.src, err);
 	offload->job->blocks->family = list.blocks.family;
 	return r < 0 ? r
 	             : driver_call(err, cuEventRecord,
@@ -508,15 +516,85 @@ static int take_scratch(struct offload *offload, CUmemoryPool pool, struct error
 			 (&offload->scratch, offload->packing.scratch_bytes, pool, offload->pair->launches));
 }
 
+static uint64_t address_of(struct engine_memory *memory, uint64_t offset)
+{
+	return cuda_memory(memory)->address + offset;
+}
+
+static uint64_t list_address(const struct engine_blocks *blocks)
+{
+	return address_of(blocks->index_memory, blocks->index_offset);
+}
+
+/* Has the list copied to the pages behind what is on the stream, and waits for that. */
+static int fetch_list(const struct offload *offload, uint64_t bytes, CUstream stream, struct error *err)
+{
+	CUevent fetched = offload->pair->handed_over;
+	int r = driver_call(err, cuMemcpyAsync,
+	                    ((CUdeviceptr)(uintptr_t)offload->upload->host,
+	                     list_address(offload->packing.blocks), (size_t)bytes, stream));
+
+	if (r == 0)
+		r = driver_call(err, cuEventRecord, (fetched, stream));
+	return r < 0 ? r : driver_call(err, cuEventSynchronize, (fetched));
+}
+
+/* Returns whether each entry of a list of blocks->n numbers names a block. The highest bit tells: of an entry
+ * that is negative, or of the limit less an entry that is not below it. */
+static bool names_only_blocks(const void *list, const struct engine_blocks *blocks)
+{
+	const uint64_t last = blocks->limit - 1;
+	const uint64_t *wide = list;
+	const uint32_t *narrow = list;
+	uint64_t wrong = 0;
+	uint32_t narrow_wrong = 0;
+
+	if (blocks->index_bytes == sizeof *wide) {
+		for (uint64_t i = 0; i < blocks->n; i++)
+			wrong |= le64toh(wide[i]) | (last - le64toh(wide[i]));
+		return wrong >> 63 == 0;
+	}
+	for (uint64_t i = 0; i < blocks->n; i++)
+		narrow_wrong |= le32toh(narrow[i]) | ((uint32_t)last - le32toh(narrow[i]));
+	return narrow_wrong >> 31 == 0;
+}
+
+/* Leaves the list where it is. *ret_is_known is false if its entries had to be known, and are not or do not
+ * all name a block. */
+static int take_kept_list(struct offload *offload, CUstream stream, bool *ret_is_known, struct error *err)
+{
+	struct packing *p = &offload->packing;
+	const struct engine_blocks *blocks = p->blocks;
+	const uint64_t bytes = blocks->n * blocks->index_bytes;
+	char *pages = offload->upload->host;
+	int r = 0;
+
+	*ret_is_known = true;
+	if (p->dst.way != PACKING_IN_PLACE) {
+		*ret_is_known = driver.cuStreamQuery(stream) == CUDA_SUCCESS;
+		if (*ret_is_known)
+			r = fetch_list(offload, bytes, stream, err);
+		*ret_is_known = *ret_is_known && r == 0 && names_only_blocks(pages, blocks);
+	}
+	packing_take_all(p, list_address(blocks), (uint32_t *)(pages + bytes));
+	return r;
+}
+
 /* Reads the list, and enqueues what it names unless it is not to travel so. */
 static int read_and_enqueue(struct offloads *offloads, struct offload *offload, CUstream stream,
                             bool *ret_is_done, struct error *err)
 {
 	struct packing *p = &offload->packing;
-	int r;
+	bool is_known = true;
+	int r = 0;
 
-	packing_read(p, p->blocks->index, (uint32_t *)offload->upload->host);
-	if (!packing_judge(p, offloads->limits.slot_bytes) || !can_be_copied(offload)) {
+	if (p->list_is_kept)
+		r = take_kept_list(offload, stream, &is_known, err);
+	else
+		packing_read(p, p->blocks->index, (uint32_t *)offload->upload->host);
+	if (r < 0)
+		return r;
+	if (!is_known || !packing_judge(p, offloads->limits.slot_bytes) || !can_be_copied(offload)) {
 		p->blocks->passed = p->blocks->beyond = 0;
 		return 0;
 	}
@@ -528,11 +606,6 @@ static int read_and_enqueue(struct offloads *offloads, struct offload *offload, 
 	*ret_is_done = true;
 	p->blocks->family = cuda_plan(offload->job->move.plan)->family;
 	return enqueue(offload, stream, err);
-}
-
-static uint64_t address_of(struct engine_memory *memory, uint64_t offset)
-{
-	return cuda_memory(memory)->address + offset;
 }
 
 static int launch_by_copies(struct offloads *offloads, struct offload *offload, CUstream stream,
@@ -563,16 +636,17 @@ static int launch_if_there_is_room(struct offloads *offloads, struct offload *of
 }
 
 int offload_launch(struct offloads *offloads, struct launcher *launcher, struct engine_job *job,
-                   const struct packing_places *places, CUstream stream, bool *ret_is_done, struct error *err)
+                   bool dst_is_host, bool src_is_host, CUstream stream, uint64_t counts, bool *ret_is_done,
+                   struct error *err)
 {
-	struct offload offload = { .launcher = launcher, .job = job };
+	const struct packing_places places = { dst_is_host, src_is_host, job->blocks->index == NULL };
+	struct offload offload = { .launcher = launcher, .job = job, .counts = counts };
 	CUstreamCaptureMode mode;
 	int r = 0;
 
 	*ret_is_done = false;
-	if (!job->blocks->index || job->move.transform->conversion.is ||
-	    places->dst_is_host == places->src_is_host ||
-	    !packing_init(&offload.packing, job, places, &offloads->limits))
+	if (job->move.transform->conversion.is || dst_is_host == src_is_host ||
+	    !packing_init(&offload.packing, job, &places, &offloads->limits))
 		return 0;
 	offload.dst = address_of(job->move.dst, job->move.dst_offset);
 	offload.src = address_of(job->move.src, job->move.src_offset);

@@ -40,12 +40,14 @@ void offloads_init(struct offloads *offloads, struct uploads *uploads);
 /* Frees the streams, none of which may be in use. Zeroed offloads are allowed. */
 void offloads_deinit(struct offloads *offloads);
 
-/* Enqueues a job over a list of blocks if it is to travel so: the list is the host's, one side is pinned
- * memory of the host in long runs, and the stream is not being captured. places tells which side that is. The
- * context is current. *ret_is_done: all of it is in the stream; if not, nothing is. Returns 0, NO_MEMORY or
- * the driver's error. */
+/* Enqueues a job over a list of blocks if it is to travel so: one side is pinned memory of the host in long
+ * runs, and the stream is not being captured. A list in memory of the device may index the device's side
+ * only; if that is the source, the call also needs a stream that has nothing left to do, and waits for a copy
+ * of the list. Entries that name no block are added to counts, the device address of a struct engine_counts,
+ * if the device alone reads them. The context is current. *ret_is_done says whether all of it is in the
+ * stream; otherwise nothing is. Returns 0, NO_MEMORY or the driver's error. */
 int offload_launch(struct offloads *offloads, struct launcher *launcher, struct engine_job *job,
-                   const struct packing_places *places, CUstream stream, bool *ret_is_done,
+                   bool dst_is_host, bool src_is_host, CUstream stream, uint64_t counts, bool *ret_is_done,
                    struct error *err);
 
 #endif

@@ -704,7 +704,7 @@ static int launch(struct pack_job *pack, uint64_t i)
 		return r;
 	r = many_launch_listed(
 	    launcher, stream, &pack->job->move, &list.blocks,
-	    &(struct many_list){ list.index, list.dst_layers, list.src_layers },
+	    &(struct many_list){ list.index, list.dst_layers, list.src_layers, 0 },
 	    (uint64_t)list.dst +
 		(p->dst.way == PACKING_IN_PLACE ? pack->dst : packing_dst_place(p, pack->scratch, slot)),
 	    (uint64_t)list.src +

@@ -86,6 +86,7 @@ bool packing_init(struct packing *ret, const struct engine_job *job, const struc
 		                 .run_bytes = limits->run_bytes,
 		                 .stretch_bytes = limits->stretch_bytes,
 		                 .piece_bytes = limits->piece_bytes };
+	ret->list_is_kept = places->list_is_kept;
 	if (limits->slot_bytes == 0 || blocks->n > PACKING_MOST_ENTRIES || blocks->limit > INT32_MAX ||
 	    blocks_dst_count(blocks) > INT32_MAX || t->count == 0 || extent_bytes(reads) == 0)
 		return false;
@@ -94,6 +95,9 @@ bool packing_init(struct packing *ret, const struct engine_job *job, const struc
 		return false;
 	set_side(&ret->dst, &blocks->dst, writes);
 	set_side(&ret->src, &blocks->src, reads);
+	if (places->list_is_kept && ((places->dst_is_host && is_indexed(ret, &ret->dst)) ||
+	                             (places->src_is_host && is_indexed(ret, &ret->src))))
+		return false;
 	if (items * (places->src_is_host ? ret->src.bytes : ret->dst.bytes) < least)
 		return false;
 	return set_ways(ret, places, limits) && divide(ret, limits);
@@ -145,7 +149,7 @@ static bool set_ways(struct packing *p, const struct packing_places *places,
 		p->dst.way = host_way(p, &p->dst);
 	if (places->src_is_host)
 		p->src.way = host_way(p, &p->src);
-	p->is_plain = (p->dst.way != PACKING_IN_PLACE || is_in_pieces(p, &p->dst)) &&
+	p->is_plain = !p->list_is_kept && (p->dst.way != PACKING_IN_PLACE || is_in_pieces(p, &p->dst)) &&
 	              (p->src.way != PACKING_IN_PLACE || is_in_pieces(p, &p->src)) &&
 	              loop_nest_is_run(p->transform);
 	set_pitch(&p->dst, p->is_plain, limits);
@@ -406,6 +410,17 @@ void packing_read(struct packing *p, const void *list, uint32_t *arrays)
 		number[k] = k;
 }
 
+void packing_take_all(struct packing *p, uint64_t list_at, uint32_t *array)
+{
+	p->n = (uint32_t)p->blocks->n;
+	p->list_at = list_at;
+	for (uint32_t k = 0; k < p->n; k++)
+		array[k] = k;
+	p->dst.block = p->src.block = array;
+	p->dst.is_dense = !is_indexed(p, &p->dst) && follows(&p->dst);
+	p->src.is_dense = !is_indexed(p, &p->src) && follows(&p->src);
+}
+
 /* Modulo 2^64, as steps may be negative. */
 static uint64_t layer_place(const struct engine_blocks_side *blocks, uint32_t layer)
 {
@@ -625,7 +640,7 @@ static struct packing_upload index_upload(const struct packing *p)
 {
 	const struct packing_side *side = listed_side(p);
 	const uint32_t *arrays = p->blocks->scatter ? p->src.block : p->dst.block;
-	struct packing_upload ret = { .size = p->n * sizeof *arrays };
+	struct packing_upload ret = { .size = p->list_is_kept ? 0 : p->n * sizeof *arrays };
 
 	if (side)
 		ret.bytes = side->block;
@@ -679,6 +694,10 @@ void packing_launch(const struct packing *p, const struct packing_stretch *stret
 		ret->blocks.limit =
 		    side == &p->dst ? blocks_dst_count(p->blocks) : blocks_src_count(p->blocks);
 	ret->index = scratch + (side ? stretch->first : 0) * sizeof(uint32_t);
+	if (p->list_is_kept) {
+		ret->blocks.index_bytes = p->blocks->index_bytes;
+		ret->index = p->list_at + stretch->first * p->blocks->index_bytes;
+	}
 	ret->dst_layers = layers_at(p, stretch, PACKING_DST_LAYERS, scratch);
 	ret->src_layers = layers_at(p, stretch, PACKING_SRC_LAYERS, scratch);
 }

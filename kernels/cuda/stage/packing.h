@@ -72,7 +72,8 @@ struct packing {
 	const struct transform *transform;
 	struct engine_blocks *blocks;
 	struct packing_side dst, src;
-	bool is_plain; /* Blocks are runs, which need no kernel. */
+	bool is_plain;     /* Blocks are runs, which need no kernel. */
+	bool list_is_kept; /* Kernels read the list where it is, at list_at. */
 	bool has_threads;
 	bool is_busy;
 	uint64_t run_bytes;
@@ -83,13 +84,15 @@ struct packing {
 	uint64_t scratch_bytes;
 	uint64_t piece_bytes;
 
-	/* packing_read sets this. */
-	uint32_t n; /* number of entries that name a block */
+	/* packing_read or packing_take_all sets these. */
+	uint32_t n;       /* number of entries that name a block */
+	uint64_t list_at; /* address of the list for kernels, if it is kept */
 };
 
-/* These tell which parts of the job lie on the host. */
+/* These tell which parts of the job lie on the host, and whether its list stays in memory of the device. */
 struct packing_places {
 	bool dst_is_host, src_is_host;
+	bool list_is_kept; /* packing_take_all is called instead of packing_read. */
 };
 
 /* Returns whether the job is to travel so. The job must outlive *ret. */
@@ -102,6 +105,12 @@ uint64_t packing_list_bytes(const struct packing *packing);
 /* Reads each entry of the list once, and counts those that are passed over in packing->blocks. list is the
  * first entry; it may be in a client's memory, and then the call needs a guard. */
 void packing_read(struct packing *packing, const void *list, uint32_t *arrays);
+
+/* Takes each entry of a list that is kept for one that names a block: the side on the host is not indexed, so
+ * its blocks are where they are whatever the entries name. Kernels skip those that name none, and count them.
+ * Fills an array of as many numbers as there are entries, which must outlive *packing; list_at is the list's
+ * address on the device. */
+void packing_take_all(struct packing *packing, uint64_t list_at, uint32_t *array);
 
 /* Judges the list after that. Returns false if it is not to travel so after all; whoever moves it then counts
  * its entries anew. */

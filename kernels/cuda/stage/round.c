@@ -462,6 +462,7 @@ int many_launch_listed(struct launcher *launcher, CUstream stream, const struct 
 	list.index = listed->index;
 	list.dst_layers = listed->dst_layers;
 	list.src_layers = listed->src_layers;
+	list.counts = listed->counts;
 	blocks->family = cuda_plan(plan)->family;
 	r = launch_blocks(launcher, stream, move->transform, cuda_plan(plan), dst, src, NULL, blocks, &list,
 	                  err);

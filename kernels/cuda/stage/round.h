@@ -28,11 +28,13 @@ struct many {
  * cannot be launched gets its status, and the others go on. */
 int many_launch(const struct many *many, struct error *err);
 
-/* The device has this list already: addresses of its entries, which name blocks in any case, and of the
- * sides' layers, if they are not evenly spaced. */
+/* The device has this list already: addresses of its entries, and of the sides' layers, if they are not
+ * evenly spaced. */
 struct many_list {
 	uint64_t index;
 	uint64_t dst_layers, src_layers;
+	uint64_t counts; /* address of two uint64_t that entries with a -1 and those that name no block are
+	                    added to; 0: every entry names a block */
 };
 
 /* Puts the move over such a list on the stream, and sets the family of blocks. The move does not convert. dst

@@ -5,10 +5,11 @@ that `empty` gives, and by the loop that everybody writes, index_select of each 
 one copy into pinned memory, or one copy with index_copy_ of each layer. Alone, and beside a process that multiplies
 matrices; GB/s are bytes that arrive, and what the neighbour keeps is its rate as a part of its rate without company.
 
-    torch_offload.py SOCKET|local: [--quick] [--own]
+    torch_offload.py SOCKET|local: [--quick] [--own] [--lists-on-device]
 
 SOCKET is a service's. With local:, this process moves the blocks, into pinned memory of PyTorch's. --quick: 6 rows.
---own: the neighbour is a thread of this process, on a stream of its own.
+--own: the neighbour is a thread of this process, on a stream of its own. --lists-on-device: so are the lists of blocks,
+which otherwise are on the host if a request can bring them.
 """
 import multiprocessing
 import statistics
@@ -23,7 +24,7 @@ import tmaclient as tma
 
 ROW_BYTES = 768 << 20
 MOST_ENTRIES = 524288
-MOST_ON_HOST = 4096  # entries of a list that goes with the request
+MOST_IN_A_REQUEST = 4096  # entries of a list that a service takes with the request
 SPREAD = 2  # times as many blocks to pick from
 SIZES = (512, 2 << 10, 4 << 10, 16 << 10, 32 << 10, 128 << 10)
 ROWS = [(layers, size) for layers in (1, 32, 96) for size in SIZES]
@@ -124,7 +125,7 @@ class Row:
         generator = torch.Generator().manual_seed(11)
         order = torch.randperm(SPREAD * self.n, generator=generator)[: self.n]
         self.index = order.cuda()
-        self.list = order.numpy() if self.n <= MOST_ON_HOST else self.index
+        self.list = order.numpy() if self.n <= memory.most_on_host else self.index
         self.nbytes = count * size
 
     def tmad_out(self, client):
@@ -165,7 +166,8 @@ class Row:
 
 
 class Memory:
-    def __init__(self, client):
+    def __init__(self, client, most_on_host):
+        self.most_on_host = most_on_host
         self.pool = torch.randint(-(1 << 15), 1 << 15, (SPREAD * ROW_BYTES // 2,), dtype=torch.int16, device="cuda")
         self.pool = self.pool.view(torch.float16)
         self.buffer = torch.empty(ROW_BYTES // 2, dtype=torch.float16, device="cuda")
@@ -216,7 +218,8 @@ def main():
     rows = QUICK if "--quick" in sys.argv[2:] else ROWS
     is_local, is_own = sys.argv[1] == "local:", "--own" in sys.argv[2:]
     client = tma.local() if is_local else tma.connect(sys.argv[1], direct=False)
-    memory, neighbour = Memory(None if is_local else client), Neighbour(is_own)
+    most_on_host = 0 if "--lists-on-device" in sys.argv[2:] else MOST_ENTRIES if is_local else MOST_IN_A_REQUEST
+    memory, neighbour = Memory(None if is_local else client, most_on_host), Neighbour(is_own)
     print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}; GB/s of tmad and of the loop, their ratio, and "
           "what the neighbour keeps beside each\n")
     print("| layers x blocks | tmad | loop | ratio | beside | loop | ratio | keeps | loop |")

@@ -49,10 +49,11 @@ TestSuite(offload, .init = open_all, .fini = close_all, .timeout = 300);
 struct list {
 	bool out, is_turned; /* is_turned: each block is transposed on its way */
 	bool pairs;          /* which have the blocks of the host from the last to the first */
+	bool is_kept;        /* the entries lie in memory of the device */
 	uint32_t rows, columns, n, layers, in_pool, index_bytes;
 	size_t block, host_step, pool_step, pool_layer, all;
-	CUdeviceptr pool;
-	unsigned char *host, *was; /* what the side that is written had before */
+	CUdeviceptr pool, kept, counts; /* counts: a struct engine_counts */
+	unsigned char *host, *was;      /* what the side that is written had before */
 	int64_t entry[MOST_BLOCKS], layer_at[MOST_LAYERS];
 	int64_t both[2 * MOST_BLOCKS];
 	int32_t narrow[2 * MOST_BLOCKS];
@@ -68,6 +69,7 @@ static void draw_list(uint64_t *state, struct list *list)
 		               .n = (uint32_t)oracle_between(state, 1, MOST_BLOCKS),
 		               .layers = (uint32_t)oracle_between(state, 1, MOST_LAYERS),
 		               .index_bytes = oracle_between(state, 0, 1) ? 4 : 8 };
+	list->is_kept = !list->pairs && oracle_between(state, 0, 1);
 	list->block = (size_t)list->rows * list->columns * 4;
 	list->host_step = list->block + (oracle_between(state, 0, 1) ? list->block / 8 * 4 : 0);
 	list->in_pool = list->n + (uint32_t)oracle_between(state, 0, 9);
@@ -81,7 +83,7 @@ static void draw_list(uint64_t *state, struct list *list)
 		for (uint32_t k = 0; k < i; k++)
 			if (list->entry[k] == list->entry[i])
 				list->entry[i] = -1;
-		if (oracle_between(state, 0, 9) == 0)
+		if (oracle_between(state, 0, list->is_kept && list->out ? 99 : 9) == 0)
 			list->entry[i] = -1;
 		list->both[i] = list->entry[i];
 	}
@@ -116,6 +118,44 @@ static void fill_list(struct list *list)
 	list->was = bytes;
 	if (list->out)
 		memcpy(list->was, list->host, list->all);
+	if (!list->is_kept)
+		return;
+	cuda(cuMemAlloc(&list->kept, sizeof list->both));
+	if (list->index_bytes == 8)
+		rig_put(list->kept, list->both, sizeof list->both);
+	else
+		rig_put(list->kept, list->narrow, sizeof list->narrow);
+	list->counts = rig_bytes(sizeof(struct engine_counts), 0);
+}
+
+static uint64_t count_passed(const struct list *list)
+{
+	uint64_t n = 0;
+
+	for (uint32_t i = 0; i < list->n; i++)
+		n += list->entry[i] < 0;
+	return n;
+}
+
+/* Returns whether the device has counted each entry that names no block once. */
+static bool is_counted(const struct list *list)
+{
+	struct engine_counts counts;
+
+	if (!list->is_kept)
+		return true;
+	rig_get(&counts, list->counts, sizeof counts);
+	return counts.passed == count_passed(list) && counts.beyond == 0;
+}
+
+static void free_list(struct list *list)
+{
+	free(list->was);
+	cuda(cuMemFree(list->pool));
+	if (!list->is_kept)
+		return;
+	cuda(cuMemFree(list->kept));
+	cuda(cuMemFree(list->counts));
 }
 
 /* Returns where block i of a layer begins on the host, or in the pool. */
@@ -178,8 +218,11 @@ static bool move_list_at(const struct list *list, const int64_t *host_layers, CU
 		.step = list->host_step, .layer_step = list->n * list->host_step, .layers = host_layers
 	};
 	struct engine_plan *plan = plan_of(list);
-	struct engine_blocks blocks = { .index = list->index_bytes == 8 ? (const void *)list->both
-		                                                        : (const void *)list->narrow,
+	struct engine_blocks blocks = { .index = list->is_kept            ? NULL
+		                                 : list->index_bytes == 8 ? (const void *)list->both
+		                                                          : (const void *)list->narrow,
+		                        .index_memory = guest->own,
+		                        .index_offset = list->kept,
 		                        .index_bytes = list->index_bytes,
 		                        .n = list->n,
 		                        .limit = list->pairs && !list->out ? list->n : list->in_pool,
@@ -200,8 +243,8 @@ static bool move_list_at(const struct list *list, const int64_t *host_layers, CU
 
 	job.move.dst_offset = list->out ? (uintptr_t)list->host : list->pool;
 	job.move.src_offset = list->out ? list->pool : (uintptr_t)list->host;
-	cr_assert_eq(offload_launch(&offloads, &launcher, &job,
-	                            &(struct packing_places){ list->out, !list->out }, to, &is_done, &err),
+	cr_assert_eq(offload_launch(&offloads, &launcher, &job, list->out, !list->out, to, list->counts,
+	                            &is_done, &err),
 	             0, "%s", err.message);
 	engine_plan_unref(plan);
 	cr_assert(is_done || (blocks.passed == 0 && blocks.beyond == 0),
@@ -229,8 +272,8 @@ static void draw_limits(uint64_t *state)
 
 Test(offload, random_lists)
 {
-	const uint64_t cases = 150;
-	uint64_t state = 45, done = 0;
+	const uint64_t cases = 250;
+	uint64_t state = 45, done = 0, kept[2] = { 0 };
 
 	for (uint64_t i = 0; i < cases; i++) {
 		struct list list;
@@ -243,14 +286,19 @@ Test(offload, random_lists)
 		is_done = move_list(&list, stream);
 		pool = malloc(list.layers * list.pool_layer);
 		rig_get(pool, list.pool, list.layers * list.pool_layer);
-		cr_assert(!is_done || is_moved(&list, pool), "list %llu", (unsigned long long)i);
+		cr_assert(!is_done || (is_moved(&list, pool) && is_counted(&list)), "list %llu",
+		          (unsigned long long)i);
 		done += is_done;
+		kept[list.out] += is_done && list.is_kept;
 		free(pool);
-		free(list.was);
-		cuda(cuMemFree(list.pool));
 		cuda(cuMemFreeHost(list.host));
+		free_list(&list);
 	}
-	cr_assert_gt(done, cases / 2);
+	cr_assert_gt(done, cases / 2, "%llu of %llu lists", (unsigned long long)done,
+	             (unsigned long long)cases);
+	cr_assert(kept[0] > cases / 10 && kept[1] > cases / 20,
+	          "lists in memory of the device: %llu in, %llu out", (unsigned long long)kept[0],
+	          (unsigned long long)kept[1]);
 }
 
 static const struct packing_limits small_limits = { .run_bytes = UINT64_MAX,
@@ -274,10 +322,10 @@ Test(offload, order_is_that_of_the_stream)
 	offloads.limits = small_limits;
 	do
 		draw_list(&state, &held);
-	while (!held.out || held.pairs || held.all < 65536);
+	while (!held.out || held.pairs || held.is_kept || held.all < 65536);
 	do
 		draw_list(&state, &other);
-	while (other.out || other.pairs || other.all < 65536);
+	while (other.out || other.pairs || other.is_kept || other.all < 65536);
 	fill_list(&held);
 	fill_list(&other);
 	cuda(cuMemAlloc(&copy, held.all));
@@ -335,8 +383,59 @@ static void check_and_free(struct list *list)
 	rig_get(pool, list->pool, list->layers * list->pool_layer);
 	cr_assert(is_moved(list, pool));
 	free(pool);
-	free(list->was);
-	cuda(cuMemFree(list->pool));
+	free_list(list);
+}
+
+/* A list in memory of the device, of which entry 3 names no block. */
+static struct list kept_list(bool out, int64_t entry)
+{
+	struct list list = plain_list(out, 2);
+
+	list.is_kept = true;
+	list.entry[3] = list.narrow[3] = (int32_t)entry;
+	fill_list(&list);
+	return list;
+}
+
+/* The copy engine would write the block of an entry that is to be skipped. */
+Test(offload, a_list_of_the_device_whose_entries_have_to_be_known)
+{
+	offloads.limits = small_limits;
+	for (int i = 0; i < 3; i++) {
+		struct list list = kept_list(true, (const int64_t[]){ -1, 16, INT32_MIN }[i]);
+
+		cr_assert_not(move_list(&list, stream));
+		cr_assert_eq(memcmp(list.host, list.was, list.all), 0);
+		cuda(cuMemFreeHost(list.host));
+		free_list(&list);
+	}
+}
+
+/* What the stream has still to do may write the list: only the way in needs no look at it. */
+Test(offload, a_list_of_the_device_that_is_not_there_yet)
+{
+	offloads.limits = small_limits;
+	for (int out = 0; out < 2; out++) {
+		struct list list = kept_list(out, 8);
+		CUdeviceptr word = rig_bytes(8, 0), early;
+		CUstream other;
+
+		cuda(cuMemAlloc(&early, sizeof list.narrow));
+		rig_put(early, list.narrow, sizeof list.narrow);
+		rig_put(list.kept, (const int32_t[2 * MOST_BLOCKS]){ 0 }, sizeof list.narrow);
+		cuda(cuStreamCreateWithPriority(&other, CU_STREAM_NON_BLOCKING, 0));
+		cuda(cuStreamWaitValue64(stream, word, 1, CU_STREAM_WAIT_VALUE_GEQ));
+		cuda(cuMemcpyDtoDAsync(list.kept, early, sizeof list.narrow, stream));
+		cr_assert_eq(move_list(&list, stream), !out);
+		cuda(cuStreamWriteValue64(other, word, 1, 0));
+		cuda(cuStreamSynchronize(stream));
+		if (!out)
+			check_and_free(&list);
+		else
+			free_list(&list);
+		cuda(cuMemFree(early));
+		cuda(cuStreamDestroy(other));
+	}
 }
 
 /* No copy goes across the end of an allocation, where the next layer may begin. */
