@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Allocations of device memory that regions consist of, as the library keeps them: each once, for all of the
- * client's regions that have it, and told to the service once on a connection.
+/* Chunks: the allocations of device memory of which regions consist. The library keeps each allocation once
+ * for all of the client's regions that contain it, and sends it to the service once per connection.
  *
- * One that was found by its address is exported anew whenever the service has to be told of it, so that a
- * region of hundreds keeps no descriptors; one that came as a descriptor keeps a duplicate.
+ * A chunk that was found by its address is exported anew whenever the service has to be told of it, so that a
+ * region of hundreds of chunks keeps no descriptors. A chunk that was registered by a descriptor keeps a
+ * duplicate of it. Functions that return int return 0 or the last error.
  */
 #ifndef CLIENT_CHUNK_H
 #define CLIENT_CHUNK_H
@@ -16,45 +17,49 @@
 
 struct chunk {
 	uint32_t refs;
-	bool is_current; /* in the client's tree, by its address: nothing else is known to be there now */
-	int fd;          /* owned; -1: it is exported from its address */
-	struct device_span span; /* start 0: it came as a descriptor; size 0: that is not known */
-	struct tma_region *home; /* a region that the service was told of, and that has it; NULL: none */
-	uint64_t home_at;        /* byte of that region's memory */
+	/* The chunk is in client->chunks, by its address; no other allocation is known to be there now. */
+	bool is_current;
+	int fd;                  /* owned; -1: the chunk is exported by its address */
+	struct device_span span; /* start 0: registered by a descriptor; size 0: the size is unknown */
+	struct tma_region *home; /* a region that contains the chunk and that the service knows; NULL: none */
+	uint64_t home_at;        /* offset of the chunk in the memory of home, bytes */
 };
 
-/* With one reference. Takes fd (-1: none). NULL when out of memory: fd is closed. */
+/* Creates a chunk with one reference. Takes over fd (-1: none). Returns NULL if out of memory, and then
+ * closes fd. */
 struct chunk *chunk_new(const struct device_span *span, int fd);
 
-/* The client's chunk of that allocation, with a reference for the caller: one that there is, or a new one.
- * Others at its addresses are no longer current, and *ret_stale is set then. */
+/* Returns the client's chunk for the allocation with a reference for the caller, creating it if necessary, or
+ * NULL if out of memory. Other chunks at these addresses were freed: they are no longer current, and
+ * *ret_stale is set to true. */
 struct chunk *chunk_at(tma_client *client, const struct device_span *span, bool *ret_stale);
 
-/* Its memory was freed: it is no longer current. */
+/* Marks the chunk as no longer current, because its memory was freed. */
 void chunk_forget(tma_client *client, struct chunk *chunk);
 
 void chunk_unref(tma_client *client, struct chunk *chunk);
 
-/* Whether the service has it on this connection, as part of its home. */
+/* Returns whether the service knows the chunk on this connection, as part of its home. */
 bool chunk_is_known(const tma_client *client, const struct chunk *chunk);
 
-/* The last error unless the allocation that was registered is still there, as far as the driver tells; i is
- * the chunk's number in its region. */
+/* Checks that the allocation is still the one that was registered, as far as the driver can tell. i is the
+ * chunk's index in its region, for the error message. */
 int chunk_check_current(tma_client *client, const struct chunk *chunk, size_t i);
 
-/* A descriptor to send, the chunk's own or a new one, which *ret_is_new says is the caller's to close. The
- * last error when there is none; i as above. */
+/* Sets *ret to a descriptor of the chunk. *ret_is_new says whether the caller has to close it. i is the
+ * chunk's index in its region, for error messages. */
 int chunk_export(tma_client *client, const struct chunk *chunk, size_t i, int *ret, bool *ret_is_new);
 
 /* ---- Of a region's chunks -------------------------------------------------------------------------- */
 
-/* Room for n chunks; the last error when there is none. */
+/* Allocates room for n chunks. */
 int region_reserve_chunks(tma_region *region, size_t n);
 
-/* The service has the region: it is the home of the chunks that have none. */
+/* Makes the region, which the service has just registered, the home of its chunks that have none. */
 void region_settle_chunks(tma_region *region);
 
-/* At the region's end: its chunks find other homes, if they have any, and are unreferenced. */
+/* Drops the region's references to its chunks. Those that it was the home of get another home, if the service
+ * knows one. */
 void region_free_chunks(tma_region *region);
 
 #endif

@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of libtmaclient share: the connection, its requests under way, its regions.
+/* State that the files of libtmaclient share: the connection, its requests under way, its regions, tables and
+ * plans. One thread at a time uses a client, so nothing here is locked; members that any thread may read are
+ * atomic.
  *
- * A request lives in a slot that is reused, so that calls allocate nothing once the table has grown. Its
- * msgid holds the slot and part of the slot's generation; a ticket holds the slot and all of it. One that is
- * answered only when it fails holds no slot once it is queued: its msgid has MSGID_SILENT where others have a
- * slot, and a number of its own. Tickets whose request has ended are a list through their slots, in the order
- * in which they ended, until somebody takes them. The connection ends at one place, client_break, which ends
- * every request too; after that sock is -1 and `ended` says why. on_reply runs while the reply's bytes are in
- * `in` and must not send.
+ * A request lives in a slot of client->requests, which is reused, so that calls allocate nothing once that
+ * array has grown. Its msgid holds the slot and the low half of the slot's generation; its ticket holds the
+ * slot and the whole generation. A request that is answered only if it fails (COMPLETION_SIGNAL) gives its
+ * slot back as soon as it is queued: its msgid has MSGID_SILENT in place of a slot, and a sequence number in
+ * place of a generation. Tickets whose request has ended form a list through their slots, in the order in
+ * which they ended, until the program takes them.
+ *
+ * The connection ends in one place, client_break, which also ends every request; afterwards sock is -1 and
+ * `ended` says why. on_reply callbacks run while the bytes of the reply are in `in`, and must not send
+ * anything.
  */
 #ifndef CLIENT_CLIENT_H
 #define CLIENT_CLIENT_H
@@ -28,79 +33,97 @@
 #include "proto/wire/socket.h"
 #include "proto/status.h"
 
-#define CLIENT_MAX_FDS   16    /* that arrived and no reply has taken yet */
-#define CLIENT_MAX_SLOTS 65535 /* what a msgid's half can name, but for the next */
+#define CLIENT_MAX_FDS   16    /* received descriptors that no reply has claimed yet */
+#define CLIENT_MAX_SLOTS 65535 /* A msgid has 16 bits for the slot, and MSGID_SILENT takes one value. */
 #define MSGID_SILENT     0xffff
 #define NO_SLOT          UINT32_MAX
 #define NO_WORDS         UINT32_MAX
-#define CLIENT_RETRY_MS  5000 /* tma_set_reconnect */
+#define CLIENT_RETRY_MS  5000 /* default of tma_set_reconnect */
 
 enum region_life {
-	REGION_ASKED, /* the service has not answered yet */
-	REGION_KNOWN, /* to the service, by id, while region->connection is the client's */
-	REGION_GONE,  /* the connection could not have it: see error */
+	REGION_ASKED, /* The service has not answered yet. */
+	/* The service knows it by id, provided that `connection` is the client's current one. */
+	REGION_KNOWN,
+	REGION_GONE, /* The service refused it on this connection; `error` says why. */
 };
 
-/* The file that a mapping shows is known by what /proc/self/maps tells of it. */
+/* Identity of a mapped file, as /proc/self/maps reports it. */
 struct file_identity {
-	unsigned major; /* of its device */
+	unsigned major; /* device number of the file's device */
 	unsigned minor;
 	uint64_t inode;
 };
 
-/* This says whether a region's file may be sealed. Any thread may ask for the descriptor, and so change it.
- */
+/* Tells whether the library may seal a region's file. Any thread may change it, because any thread may ask
+ * for the region's descriptor. */
 enum sealing {
-	SEALING_NEVER,   /* the file is not the library's, or others may have it, or its address */
-	SEALING_ALLOWED, /* the library has made the file, and nobody else knows of it but the service */
-	SEALING_ASKED,   /* the same, and the service asks for it: the next request that names it does it */
+	/* The library did not make the file, or others may have its descriptor or its address. */
+	SEALING_NEVER,
+	SEALING_ALLOWED, /* The library made the file, and only the service knows of it. */
+	/* As SEALING_ALLOWED, and the service asked for the seal: the next request that names the region
+	 * seals the file. */
+	SEALING_ASKED,
 	SEALING_DONE,
-	SEALING_GIVEN, /* it is sealed, or will be, and others have got its descriptor or address */
+	SEALING_GIVEN, /* The file is or will be sealed, and others have its descriptor or its address. */
 };
 
-/* Regions, tables and plans: what a later connection is told again. */
+/* Regions, tables and plans outlive a connection: each keeps what is needed to register it on the next
+ * one. */
 struct tma_region {
 	tma_client *client;
 	struct tma_region *next;
 	enum region_life life;
 	uint64_t id;
-	uint32_t connection; /* that id is of */
+	uint32_t connection; /* the connection in which id is valid */
 	size_t size;
 	uint64_t offset;
-	uint64_t allocation; /* cuda_fd, cuda_pool: bytes of all of it; cuda_fd: 0: it ends with the region */
+	/* bytes of the whole allocation (cuda_fd, cuda_pool); 0 with cuda_fd: the allocation ends with the
+	 * region */
+	uint64_t allocation;
 	bool writable;
-	bool is_service_made; /* device memory */
+	bool is_service_made; /* The service made the memory, which is that of a device. */
 	enum region_kind kind;
-	int fd; /* memfd, cuda_fd, cuda_pool (the pool): owned, unless it is that of the only chunk; else -1
-	         */
-	size_t n_chunks;       /* of device memory; 0: they are not known */
-	struct chunk **chunks; /* in the order of addresses; offset is in all of them */
-	bool has_parts;        /* the service is told of its chunks, even if there is one */
-	uint32_t handles;      /* given to the program and not released, beyond the first */
-	uint64_t address;      /* of its first byte in this process, in a range set of the client's; else 0 */
-	uint64_t here;         /* the launcher's id of the memory at here_address; 0: it has none */
+	/* Descriptor of the memfd, the allocation (cuda_fd) or the pool (cuda_pool); -1: none. The region
+	 * owns it, unless it is the descriptor of its only chunk. */
+	int fd;
+	size_t n_chunks;       /* allocations of the device memory; 0: they are not known */
+	struct chunk **chunks; /* in address order; offset counts from the start of the first one */
+	bool has_parts;        /* The service is told of the chunks one by one, even if there is only one. */
+	uint32_t handles;      /* handles that the program holds beyond the first */
+	/* address of the region's first byte in this process, under which a range set of the client has it;
+	 * 0: none */
+	uint64_t address;
+	/* the launcher's id of the memory at here_address; 0: the launcher has not been told of it */
+	uint64_t here;
 	uint64_t here_address;
-	struct file_identity file; /* The inode is 0 unless tma_region_from_host_ptr made the region. */
-	const atomic_bool
-	    *kept; /* It is true while the program keeps that memory mapped. NULL: it may be unmapped. */
-	uint8_t handle[DEVICE_HANDLE_BYTES]; /* cuda_ipc; cuda_pool: the pointer exported from it */
-	char device[DEVICE_UUID_TEXT]; /* or its number, until the service has said which; "": not told */
+	struct file_identity file; /* Its inode is 0 unless tma_region_from_host_ptr made the region. */
+	/* True while the program is known to keep the memory mapped. NULL: it may unmap the memory at any
+	 * time. */
+	const atomic_bool *kept;
+	/* the IPC handle (cuda_ipc), or the pointer exported from the pool (cuda_pool) */
+	uint8_t handle[DEVICE_HANDLE_BYTES];
+	/* UUID of the device, or its number until the service has reported the UUID; "": unknown */
+	char device[DEVICE_UUID_TEXT];
 	_Atomic enum sealing sealing;
-	atomic_bool must_seal; /* The file is the library's, and the service seals it before it uses it. */
-	bool is_lost;          /* for good: it could not be moved */
-	bool is_replaceable;   /* Its owner makes another one if it is lost, and no call reports the loss. */
-	uint64_t session;      /* the service's id of the connection that asked for the seal */
-	int64_t asked_ms;      /* when it did (clock_ms) */
-	int left_fd; /* the file that it was moved from, until that is known to be its alone; else -1 */
-	uint64_t left_hash;            /* of what was copied from it */
-	void *data;                    /* mapped here; or NULL */
-	struct device_mapping mapping; /* what tma_region_map made: of device memory; of a file, without a
-	                                  device; size 0: nothing */
+	atomic_bool must_seal; /* The library made the file, and the service seals it before using it. */
+	bool is_lost;          /* The memory could not be moved; the region cannot be registered again. */
+	/* The library makes another region if this one is lost, and no call reports the loss. */
+	bool is_replaceable;
+	uint64_t session; /* the service's id of the session that asked for the seal */
+	int64_t asked_ms; /* time at which it asked (clock_ms) */
+	/* The file that the memory was moved from, until it is certain that nobody else has written to it;
+	 * -1: none. */
+	int left_fd;
+	uint64_t left_hash; /* hash of the bytes that were copied from left_fd */
+	void *data;         /* where the library has mapped the memory; NULL: nowhere */
+	/* Mapping made by tma_region_map, of device memory or of a file (device < 0). size == 0: not
+	 * mapped. */
+	struct device_mapping mapping;
 	struct error error;
 };
 
 struct table_place {
-	tma_region *region; /* NULL: it was released, or offset is an address ("local:") */
+	tma_region *region; /* NULL: the region was released, or (on "local:") offset is an address */
 	uint64_t offset;
 };
 
@@ -109,10 +132,10 @@ struct tma_table {
 	struct tma_table *next;
 	enum region_life life;
 	uint64_t id;
-	uint32_t connection; /* that id is of */
+	uint32_t connection; /* the connection in which id is valid */
 	size_t n;
 	struct table_place *places;
-	uint64_t *words; /* room for them as they travel, behind places */
+	uint64_t *words; /* encoded places, 2 * n words; part of the allocation of places */
 	struct error error;
 };
 
@@ -121,22 +144,24 @@ struct tma_plan {
 	struct tma_plan *next;
 	enum region_life life;
 	uint64_t id;
-	uint32_t connection; /* that id is of */
-	uint64_t here;       /* the launcher's id of it; 0: it has none */
+	uint32_t connection; /* the connection in which id is valid */
+	uint64_t here;       /* the launcher's id of the plan; 0: the launcher has not been told of it */
 	struct msg_transform params;
 	struct error error;
 };
 
-/* Items of a call. A message has as many of them as it holds, from the first on. */
+/* Cursor over the items of a call, which go out in one or several messages. Each message takes as many as it
+ * can hold, from `items` on; the caller then advances the cursor by `taken`. */
 struct item_cursor {
 	struct tma_item *items;
 	size_t n;
-	size_t first;   /* of them in the caller's array: those before went with other messages */
-	bool is_whole;  /* one message has to hold all */
-	bool is_later;  /* a message went before: no wait */
-	bool is_failed; /* some before did not go well: no signal */
-	size_t taken;   /* by the last message made, those too that it refused */
-	size_t sent;    /* with it */
+	/* index of items[0] in the caller's array; earlier items went out in earlier messages */
+	size_t first;
+	bool is_whole; /* All items must fit into one message. */
+	bool is_later; /* An earlier message has gone out, so this one does not wait for the order's point. */
+	bool is_failed; /* An earlier item was refused or failed, so the signal must not be set. */
+	size_t taken;   /* items that the last message used up, including those that were refused here */
+	size_t sent;    /* items that the last message carries */
 };
 
 enum answer { ANSWER_UNKNOWN, ANSWER_YES, ANSWER_NO };
@@ -144,37 +169,41 @@ enum answer { ANSWER_UNKNOWN, ANSWER_YES, ANSWER_NO };
 struct call;
 struct request;
 
-/* Fills what the caller waits for from a result. On failure sets err; STATUS_PROTOCOL ends the connection. */
+/* Decodes a result into what the caller waits for. Returns 0 or a negative status with err; STATUS_PROTOCOL
+ * ends the connection. */
 typedef int reply_fn(tma_client *client, const struct rpc_reply *reply, const struct method *method,
                      void *arg, struct error *err);
 
-/* Makes a request's parameters, which name regions, tables and plans by the ids that they have on the
- * connection there is now: 0, or the last error. */
+/* Encodes a request's parameters, which name regions, tables and plans by their ids on the current
+ * connection. Returns 0, or a negative status that is the last error. */
 typedef int params_fn(tma_client *client, const struct call *call, struct request *request,
                       union params *ret);
 
 struct call {
 	enum method_id method;
-	const void *params;         /* the method's struct; NULL when it has no fields, or: */
-	params_fn *fill;            /* makes it */
-	const void *from;           /* for fill */
-	struct item_cursor *cursor; /* the same, of items */
+	const void *params; /* the method's struct; NULL if the method has no fields, or if fill makes them */
+	params_fn *fill;    /* makes the parameters; NULL: params has them */
+	const void *from;   /* argument of fill */
+	struct item_cursor *cursor; /* argument of fill if the request consists of items; otherwise NULL */
 	const struct tma_order *order;
-	int fd;          /* to send along; -1: none */
-	bool brings_fds; /* fill says which to send along (client->out_fds) */
-	bool is_submit;  /* does not wait: it may be kept unsent for a batch, and tries a lost connection once
-	                  */
+	int fd;          /* descriptor to send with the request, which the caller keeps; -1: none */
+	bool brings_fds; /* fill sets the descriptors to send (client->out_fds). */
+	/* The call does not wait for its reply: it may stay unsent for a batch, and it makes a single attempt
+	 * to replace a lost connection. */
+	bool is_submit;
 	bool has_ticket;
 	reply_fn *on_reply;
-	void *arg; /* for a blocking call it may be on the caller's stack */
+	/* for on_reply; NULL: the request's own result. In a blocking call it may point to the caller's
+	 * stack. */
+	void *arg;
 };
 
-/* A client of a service makes requests that libtma-local is to launch by the ids that the launcher has given
- * to regions and plans. */
+/* Tells how requests are being encoded. While a client of a service tries to launch a request through
+ * libtma-local, regions and plans are named by the ids of the launcher, not of the service. */
 enum launching {
 	LAUNCHING_NOT,
 	LAUNCHING_HERE,
-	LAUNCHING_ELSEWHERE, /* Only the service can do it. */
+	LAUNCHING_ELSEWHERE, /* Only the service can do the request. */
 };
 
 enum request_state { REQUEST_FREE, REQUEST_WAITING, REQUEST_DONE };
@@ -182,107 +211,118 @@ enum request_state { REQUEST_FREE, REQUEST_WAITING, REQUEST_DONE };
 struct request {
 	enum request_state state;
 	uint32_t generation;
-	uint64_t start;  /* in the bytes that the client has queued, ever */
-	bool is_unsent;  /* it ended with its connection, which took none of its bytes */
-	bool may_repeat; /* it ended with its connection, and twice is the same as once */
-	bool has_signal; /* twice would be another thing than once */
-	bool is_queued;  /* answered as such: its end comes as a notification */
+	uint64_t start;  /* position of its first byte among all bytes that the client has ever queued */
+	bool is_unsent;  /* The connection ended before any byte of the request was sent. */
+	bool may_repeat; /* The connection ended, and running the request twice does no harm. */
+	bool has_signal; /* The request signals a point, so it must not run twice. */
+	bool is_queued;  /* The reply "queued" has arrived; the end is reported by a notification. */
 	enum completion completion;
 	bool has_ticket;
-	uint32_t next;    /* slot; while FREE: the next free one; of a ticket that is DONE: the one that ended
-	                     after it, or NO_SLOT */
-	uint32_t before;  /* slot; of a ticket that is DONE: the one that ended before it, or NO_SLOT */
-	void *user;       /* of its order */
-	bool is_enqueued; /* Nobody takes it: stream_order_on_end notes its end, and frees it. */
-	uint32_t words;   /* Then: which words it closes, or NO_WORDS. */
+	/* Slot. FREE: the next free slot. DONE with a ticket: the ticket that ended next, or NO_SLOT. */
+	uint32_t next;
+	uint32_t before;  /* Slot. DONE with a ticket: the ticket that ended before, or NO_SLOT. */
+	void *user;       /* the order's `user`, for tma_next */
+	bool is_enqueued; /* The program cannot take it: stream_order_on_end records its end and frees it. */
+	/* If is_enqueued: index of the pair of words that this request closes, or NO_WORDS. */
+	uint32_t words;
 	const struct method *method;
 	reply_fn *on_reply;
-	void *arg;                /* NULL: the request's own result */
-	struct tma_item *items;   /* the caller's; NULL: it is not of items */
-	size_t n_items;           /* that the message is of */
-	uint32_t n_sent;          /* of them: the others were refused here */
-	bool is_stopped;          /* all that were sent have one status, the request's */
-	size_t first;             /* of them in the caller's array */
-	size_t refused;           /* the first of them that was not sent, while error has a status */
-	struct tma_result result; /* of what moves something */
-	struct error error;       /* status 0: it went well */
+	void *arg;              /* for on_reply; NULL: result */
+	struct tma_item *items; /* the caller's items; NULL: the request does not consist of items */
+	size_t n_items;         /* items that the message used up */
+	uint32_t n_sent;        /* items that the message carries; the others were refused here */
+	bool is_stopped;        /* The request ended as a whole: every item that was sent has its status. */
+	size_t first;           /* index of items[0] in the caller's array */
+	/* index of the first item that was refused here; valid if error.status is set before the reply */
+	size_t refused;
+	struct tma_result result; /* outcome of a request that moves data */
+	struct error error;       /* status 0: no error */
 };
 
 struct tma_client {
-	int sock;            /* -1: not connected */
-	uint32_t connection; /* counts them */
-	uint32_t reconnects; /* since tma_connect */
-	int retry_ms;        /* tma_set_reconnect */
-	bool is_given_up;    /* the last try to connect again failed */
-	bool is_incomplete;  /* the connection has not been told of every region, table and plan */
-	bool is_bound;       /* what is asked now is of this connection alone: none is made anew for it */
-	bool is_device_lost; /* the service has said so, and ends the connection */
-	bool is_batching;    /* tma_set_batching */
+	int sock;            /* socket, or eventfd of a "local:" client; -1: not connected */
+	uint32_t connection; /* number of the current connection, counted from 1; 0: there was none yet */
+	uint32_t reconnects; /* reconnections since tma_connect */
+	int retry_ms;        /* milliseconds; see tma_set_reconnect */
+	bool is_given_up;    /* The last attempt to reconnect failed. */
+	bool is_incomplete;  /* Not every region, table and plan is registered on this connection yet. */
+	/* What is being sent is only valid on this connection, so no other one may be opened for it. */
+	bool is_bound;
+	bool is_device_lost; /* The service reported DEVICE_LOST and is about to close the connection. */
+	bool is_batching;    /* see tma_set_batching */
 	int timeout_ms;
-	int (*interrupted)(void *arg); /* tma_set_interrupt; NULL: never */
+	int (*interrupted)(void *arg); /* see tma_set_interrupt; NULL: waits are never interrupted */
 	void *interrupted_arg;
-	bool is_interrupted; /* the last wait was */
+	bool is_interrupted; /* The last wait was interrupted. */
 	bool has_server_uid;
 	unsigned server_uid;
 	char path[108];
-	struct error error; /* tma_last_error */
-	struct error ended; /* why sock is -1; status 0: it never was connected */
+	struct error error; /* see tma_last_error */
+	struct error ended; /* Reason why sock is -1; status 0: it never was connected. */
 
-	const struct local_door *door; /* of the library that answers instead of a service, and */
-	struct local_session *local;   /* its session; NULL: there is a service, or no connection */
-	pid_t local_pid;               /* of the process that made the session */
-	bool has_late;                 /* The session has requests that wait, or that it has not told of. */
+	const struct local_door *door; /* libtma-local's functions; NULL: it has not been loaded */
+	/* session that answers a "local:" client; NULL: the client has a service or no connection */
+	struct local_session *local;
+	pid_t local_pid; /* the process that opened `local`; a forked child differs from it */
+	bool has_late;   /* Late requests of the session are under way, or have replies to take (door.h). */
 	struct local_session
-	    *launcher;        /* launches for a client of a service; NULL: it has launched nothing */
-	bool has_no_launcher; /* libtma-local cannot be loaded here */
+	    *launcher; /* session that launches for a client of a service; NULL: none has been opened */
+	bool has_no_launcher; /* libtma-local cannot be loaded. */
 	enum launching launching;
 
-	struct stream_order *streams; /* that of the last connection that had one, and those before it */
-	struct error stream_error; /* of requests in streams, the first that tma_enqueued has not told of */
-	uint64_t stream_beyond;    /* of them, likewise, entries of lists that name no block */
+	/* newest first: that of the last connection that had one, then those of earlier connections */
+	struct stream_order *streams;
+	/* first error of requests in streams that tma_enqueued has not reported yet */
+	struct error stream_error;
+	/* entries of lists that named no block, in requests in streams, since the last tma_enqueued */
+	uint64_t stream_beyond;
 
 	struct buffer in;
 	struct buffer out;
-	uint64_t sent; /* bytes that sockets took, ever */
-	size_t
-	    n_out_fds; /* the caller's; they go with the first byte of out, which then holds nothing else */
+	uint64_t sent; /* bytes that sockets have accepted, over all connections */
+	/* Descriptors to send, owned by callers; they go with the first byte of out, which then holds one
+	 * request only. */
+	size_t n_out_fds;
 	int out_fds[SOCKET_MAX_FDS];
 	struct frame_scan scan;
 	struct rpc_decoder *decoder;
-	int fds[CLIENT_MAX_FDS]; /* in the order they came */
+	int fds[CLIENT_MAX_FDS]; /* received descriptors, in order of arrival */
 	size_t n_fds;
 
 	struct request *requests;
 	uint32_t n_requests;
-	uint32_t first_free; /* slot; n_requests: none */
-	uint32_t n_tickets;  /* not taken */
-	uint32_t first_done; /* slot: of the tickets whose request has ended; NO_SLOT: none */
+	uint32_t first_free; /* slot; n_requests: none is free */
+	uint32_t n_tickets;  /* tickets that have not been taken */
+	uint32_t first_done; /* slot of the first ticket whose request has ended; NO_SLOT: none */
 	uint32_t last_done;
-	uint32_t n_creating;      /* region_create under way: replies that take an fd */
-	int n_ended;              /* requests ended since tma_dispatch began */
-	uint32_t n_ended_tickets; /* ever; it wraps around */
+	uint32_t n_creating;      /* region_create requests under way, whose replies may bring a descriptor */
+	int n_ended;              /* requests that have ended since tma_dispatch began */
+	uint32_t n_ended_tickets; /* tickets that have ended, in total; wraps around */
 
-	uint64_t n_silent;   /* requests of this connection that are answered only when they fail */
-	struct error silent; /* tma_take_error */
+	uint64_t n_silent;   /* requests of this connection that are answered only if they fail */
+	struct error silent; /* see tma_take_error */
 
-	struct submit_item *items;      /* room for those of a message; NULL: none was made yet */
-	struct msg_tensor *further_dst; /* likewise, of the largest that there was */
+	struct submit_item *items;      /* buffer for the items of a message; NULL: not needed yet */
+	struct msg_tensor *further_dst; /* buffer for further destinations; NULL: not needed yet */
 	size_t further_dst_room;
-	struct msg_slice *slices; /* those of the last reshard; NULL: there was none */
-	uint64_t *places; /* as they travel, those of the last gather or scatter with some; NULL: likewise */
-	struct device_driver *driver; /* NULL: not looked for yet */
+	struct msg_slice *slices; /* slices of the last reshard; NULL: there was none */
+	/* encoded places of the last gather or scatter that had a list of them; NULL: there was none */
+	uint64_t *places;
+	struct device_driver *driver; /* NULL: not loaded yet */
 
-	uint32_t engine_of;   /* the connection that is_cpu is of; 0: none */
-	bool is_cpu;          /* the service's engine */
-	int64_t message_fds;  /* the service's limit, likewise */
-	enum answer can_move; /* what is sealed (region_seal.c) */
+	uint32_t engine_of;   /* the connection for which is_cpu and message_fds are known; 0: none */
+	bool is_cpu;          /* The service's engine is the CPU. */
+	int64_t message_fds;  /* the service's limit of descriptors in a message */
+	enum answer can_move; /* whether sealed memory can be moved (region_seal.c) */
 
 	struct tma_region *regions;
 	struct tma_table *tables;
-	struct range_set writable;  /* regions whose memory has addresses here, by these */
-	struct range_set read_only; /* likewise; those that transforms may only read */
-	struct range_set chunks;    /* those of device memory that are current */
-	int maps_fd; /* It is of /proc/self/maps once host memory was registered by its pointer, else -1. */
+	/* regions by their addresses in this process, those that transforms may write to */
+	struct range_set writable;
+	/* regions by their addresses in this process, those that transforms may only read */
+	struct range_set read_only;
+	struct range_set chunks; /* current chunks of device memory, by address */
+	int maps_fd; /* /proc/self/maps, open from the first tma_region_from_host_ptr on; otherwise -1 */
 	struct tma_plan *plans;
 	struct tma_ring *rings;
 	struct tma_result last_result;
@@ -292,223 +332,240 @@ struct tma_client {
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-/* Members of later versions of a struct: INVALID_ARGUMENT unless all of them are zero. */
+/* Checks the reserved members of the public struct that errors call `name`. Returns 0, or INVALID_ARGUMENT if
+ * any is not zero. */
 int reserved_check(tma_client *client, const uint64_t *reserved, size_t n, const char *name);
 
-/* The same without a client. */
+/* As reserved_check, for callers without a client. */
 int reserved_find(const uint64_t *reserved, size_t n, const char *name, struct error *err);
 
-/* Checks a pointer to what a call writes: INVALID_ARGUMENT if it is NULL. what names that in words. */
+/* Checks the pointer to an output argument. Returns 0, or INVALID_ARGUMENT if it is NULL; `what` completes
+ * the message "it is where ...", such as "the region goes". */
 int pointer_check(const void *pointer, const char *name, const char *what, struct error *err);
 
-/* Checks the argument ret likewise, and the client itself, without which there is no message. */
+/* As pointer_check for the argument ret. Returns INVALID_ARGUMENT without a message if client is NULL. */
 int client_check_ret(tma_client *client, const void *ret, const char *what);
 
-/* The CUDA driver, looked for once: client->driver. */
+/* Loads the CUDA driver into client->driver unless it is loaded. Returns 0 or the last error. */
 int client_find_driver(tma_client *client);
 
 /* Sets the client's last error and returns status. */
 int client_fail(tma_client *client, int status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* NO_MEMORY because a descriptor could not be had, with a message that begins with `what`, the thing that
- * needs it, and that names the limit which was reached; error is the errno. */
+/* Sets the last error to NO_MEMORY because no descriptor was available. `what` names the thing that needs
+ * one, and begins the message; error is the errno. */
 int client_fail_descriptor(tma_client *client, const char *what, int error);
 
-/* 0 when connected; else DISCONNECTED, and the last error says since when. */
+/* Returns 0 if the client is connected, otherwise DISCONNECTED, with the reason as the last error. */
 int client_check(tma_client *client);
 
-/* 0 when connected, or to be connected again by the next request; else as client_check. */
+/* Returns 0 if the client is connected or the next request may reconnect, otherwise as client_check. */
 int client_check_usable(tma_client *client);
 
-/* Connects to client->path; waits until the deadline while the service's queue is full (NO_REPLY). */
+/* Connects to client->path. While the service's queue of connections is full, it waits until the deadline
+ * (NO_REPLY). Returns 0 or the last error. */
 int client_open(tma_client *client, int64_t deadline);
 
 /* ---- reconnect.c ----------------------------------------------------------------------------------- */
 
 enum patience {
-	PATIENCE_NONE, /* of a submit: what is not possible now is the next call's to do */
-	PATIENCE_FULL, /* as long as tma_set_reconnect says */
+	PATIENCE_NONE, /* A submit does not wait: whatever is not possible now is left to the next call. */
+	PATIENCE_FULL, /* Retries for as long as tma_set_reconnect says. */
 };
 
-/* Before a request: connects again when the connection is lost. 0 when there is one that has every region,
- * table and plan; else the error, which may be that of one of these that was lost: then there is one, too. */
+/* Prepares the connection for a request, and reconnects if it was lost. Returns 0 once every region, table
+ * and plan is registered. Otherwise returns the last error; if one of them was lost, the client is connected
+ * all the same. */
 int client_ready(tma_client *client, int64_t deadline, enum patience patience);
 
-/* Regions, tables and plans that are GONE, but may be had again, are to be asked for. */
+/* Marks the lost regions, tables and plans that may be available again as to be registered. */
 void client_seek_lost(tma_client *client);
 
-/* After client_open: registers the regions of connections before this one, and prepares their tables and
- * plans. */
+/* Registers the regions of earlier connections and prepares their tables and plans, after client_open.
+ * Returns as client_ready does. */
 int client_rejoin(tma_client *client, int64_t deadline, enum patience patience);
 
 /* ---- local.c --------------------------------------------------------------------------------------- */
 
-/* Stands for a socket's path; the client then moves memory of its own process without a service. */
+/* Path that selects libtma-local, which moves memory of this process, in place of a service. */
 #define LOCAL_PATH "local:"
 
 bool local_is_path(const char *path);
 
-/* Loads the library and opens a session with it: client->local, and client->sock. Returns 0, or the last
- * error. local_close does nothing if there is none. */
+/* local_open loads libtma-local and opens a session, and sets client->local and client->sock. Returns 0 or
+ * the last error. local_close closes the session, if there is one. */
 int local_open(tma_client *client);
 void local_close(tma_client *client);
 
-/* Loads the library: client->door. Returns 0, or UNSUPPORTED with err. */
+/* Loads libtma-local and sets client->door. Returns 0, or UNSUPPORTED with err. */
 int local_find_door(tma_client *client, struct error *err);
 
-/* Makes the region's bytes at an address of this process known to the session. */
+/* Registers the region with the session, as the memory at address. */
 int local_register(tma_region *region, const void *address);
 
-/* Returns whether the client has no service, and nothing that comes before the next request. */
+/* Returns whether the client is a "local:" one and nothing has to happen before its next request: all is
+ * registered, and no request is unsent or late. */
 bool local_is_idle(const tma_client *client);
 
-/* Runs a transform to one destination without the bytes of a request; its result is the last result then. The
- * client must be idle, and the transform wait for no point. */
+/* Runs a transform with one destination directly, without encoding a message. The client must be idle
+ * (local_is_idle), and the transform must not wait for a point. The result becomes the last result. */
 int local_transform(tma_client *client, const struct tma_transform *t);
 
-/* Has the session take all requests that wait to be sent, and appends its replies to what has come. Returns
- * false if that has ended the connection. */
+/* Passes all queued requests to the session and appends its replies to client->in. Returns false if this
+ * ended the connection. */
 bool local_exchange(tma_client *client);
 
-/* Appends the replies to late requests that have ended to what has come. Returns false as local_exchange
- * does.
- */
+/* Appends the replies of late requests that have ended to client->in. Returns false if this ended the
+ * connection. */
 bool local_receive(tma_client *client);
 
-/* Waits until one has ended, and returns true; or false after so many milliseconds (-1: any number), or when
- * a signal handler has run. */
+/* Waits until a late request has ended and returns true. Returns false after timeout_ms milliseconds (-1: no
+ * limit) or once a signal handler has run. */
 bool local_await(tma_client *client, int timeout_ms);
 
-/* Takes back a late request that has not started: true, and there is no reply. Otherwise it will end. */
+/* Cancels a late request that has not started, and returns true: no reply follows. Returns false if it has
+ * started, and so will end. */
 bool local_take_back(tma_client *client, uint32_t slot);
 
-/* Makes the client's descriptor readable, since so many tickets have ended, or what nobody waits for has
- * failed; and takes that back, returning how many have ended since the last time. */
+/* local_tell makes the client's descriptor readable: n_ended tickets have ended, or, if it is 0, a request
+ * without a ticket has failed. local_take_ended resets the descriptor and returns the number of ends since it
+ * last did so. */
 void local_tell(tma_client *client, int n_ended);
 int local_take_ended(tma_client *client);
 
-/* A late request has ended that nobody but this call has waited for. */
+/* Takes one end back out of the descriptor's count: the late request that ended was waited for by the current
+ * call only. */
 void local_untell(tma_client *client);
 
 /* ---- launch.c -------------------------------------------------------------------------------------- */
 
-/* Only the service can do the request. It has not been launched, and no error is set. */
+/* Result of a launch function: only the service can do the request. Nothing was launched, and no error is
+ * set. */
 #define LAUNCH_ELSEWHERE 1
 
-/* Begins a launch into a stream. Returns 0, LAUNCH_ELSEWHERE or the last error. After 0 the caller makes the
- * request, has launch_run launch it unless that has failed, and passes the result of these to launch_end,
- * which returns it, or LAUNCH_ELSEWHERE in its place. */
+/* launch_begin begins a launch into a stream and returns 0, LAUNCH_ELSEWHERE or the last error. If it
+ * returned 0, the caller encodes the request, calls launch_run if that succeeded, and passes the status of
+ * both to launch_end, which returns it, or LAUNCH_ELSEWHERE in its place. */
 int launch_begin(tma_client *client, void *stream);
 int launch_run(tma_client *client, enum method_id method, const union params *params,
                union local_result *ret);
 int launch_end(tma_client *client, int rc);
 
-/* Sets *ret to what has been counted since the last time, as the door's stream_counts. */
+/* Sets *ret to the counts since the last call (stream_counts in door.h). Returns 0 or the last error. */
 int launch_counts(tma_client *client, void *stream, struct local_counts *ret);
 
-/* The launcher's ids of a region and a plan, which it is told of when it needs them. */
+/* Set *ret to the launcher's id of the region or plan, and register it with the launcher if necessary. Return
+ * 0, the last error, or as launch_elsewhere does. */
 int launch_region(tma_client *client, tma_region *region, uint64_t *ret);
 int launch_plan(tma_client *client, tma_plan *plan, uint64_t *ret);
 
-/* The region, or the plan, is on its way to be freed. */
+/* Release the region or plan in the launcher, before it is freed. */
 void launch_forget_region(const tma_region *region);
 void launch_forget_plan(const tma_plan *plan);
 
-/* Closes the launcher, if there is one. */
+/* Closes the launcher. Does nothing if there is none. */
 void launch_close(tma_client *client);
 
-/* Marks what is being made as a request that only the service can do. Returns UNSUPPORTED, and sets no error.
- */
+/* Marks the request that is being encoded as one that only the service can do. Returns UNSUPPORTED and sets
+ * no error. */
 int launch_elsewhere(tma_client *client);
 
 /* ---- stream_order.c -------------------------------------------------------------------------------- */
 
-/* Has the service do a request in the order of a stream: when the stream has come to it, and before the
- * stream goes on. The host waits for neither. An order's signal is passed on; it has no wait. Returns 0 when
- * the request is sent, and the stream waits for it; or the last error. How it ends is told by
- * stream_order_wait. */
+/* Has the service do a request in the order of a stream: it starts when the stream reaches it, and the stream
+ * continues when it has ended. The host waits for neither. The call's order may have a signal, but no wait.
+ * Returns 0 once the request is sent and the stream waits for it, otherwise the last error. stream_order_wait
+ * reports how the request ended. */
 int stream_order_enqueue(tma_client *client, const struct call *call, void *stream);
 
-/* Waits for the stream, and for the results of what it has passed. Returns the first error of an enqueued
- * request since the last time, or why it cannot wait, as the last error; or 0. */
+/* Waits for the stream and for the replies of the requests that it has passed. Returns the first error of an
+ * enqueued request since the last call, or the reason why it cannot wait, as the last error; otherwise 0. */
 int stream_order_wait(tma_client *client, void *stream);
 
-/* A request that was enqueued has ended. */
+/* Records the end of an enqueued request and frees its slot. */
 void stream_order_on_end(tma_client *client, uint32_t slot);
 
-/* The connection ends: streams that wait for its requests go on. */
+/* Stops the thread that watches the connection, when the connection ends. Streams that wait for requests of
+ * this connection are released. */
 void stream_order_stop(tma_client *client);
 
-/* Frees what no stream still has to look at. The connection has ended. */
+/* Frees the words that no stream needs any more. The connection must have ended. */
 void stream_order_free(tma_client *client);
 
 /* ---- io.c ------------------------------------------------------------------------------------------ */
 
-/* Closes the connection: every request under way ends with this error. */
+/* Closes the connection. Every request under way ends with this error. */
 void client_break(tma_client *client, int status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* The connection's buffers and fds, empty again. */
+/* Empties the connection's buffers and closes the descriptors that it has received. */
 void client_reset(tma_client *client);
 
-/* When the blocking call that starts now has to end, milliseconds of the monotonic clock; -1: never. */
+/* Returns the deadline of a blocking call that starts now, in milliseconds of the monotonic clock; -1:
+ * none. */
 int64_t client_deadline(const tma_client *client);
 
-/* Milliseconds until then; -1: no end. */
+/* Returns the milliseconds that are left until the deadline, at least 0; -1: there is no deadline. */
 int client_left_ms(int64_t deadline);
 
-/* Sends what the socket takes. Never blocks. */
+/* Sends as much as the socket accepts. Never blocks. */
 void client_flush(tma_client *client);
 
-/* Sends what the socket takes and reads what has arrived. Never blocks. */
+/* Sends as much as the socket accepts and reads what has arrived. Never blocks. */
 void client_pump(tma_client *client);
 
-/* Waits until something can be sent or read, then does it. False when there is no time left or the wait was
- * interrupted: then, too, what had come is read. */
+/* Waits until the socket can be read or written, then does so. Returns false once the deadline has passed or
+ * the wait was interrupted; what had arrived has been read in that case, too. */
 bool client_poll(tma_client *client, int64_t deadline);
 
-/* Waits for a time. False: it was interrupted. */
+/* Sleeps for ms milliseconds. Returns false if the wait was interrupted. */
 bool client_pause(tma_client *client, int ms);
 
-/* How long to wait for, of left_ms (-1: no end), until the program is to be asked whether it has enough of
- * it. */
+/* Returns how long to wait at most before the program is asked whether it wants to interrupt the call.
+ * left_ms is what is left of the call's time (-1: no limit). */
 int client_slice_ms(const tma_client *client, int left_ms);
 
-/* Asks the program: client->is_interrupted. */
+/* Asks the program whether to interrupt the call. Returns the answer and keeps it in
+ * client->is_interrupted. */
 bool client_ask_interrupted(tma_client *client);
 
-/* Sends and reads until the request in this slot is no longer under way, or at most keep bytes wait to be
- * sent. what names the call in the error of a timeout. */
+/* client_wait_reply sends and reads until the request in the slot has ended. client_wait_sent does so until
+ * at most keep bytes are unsent. Both close the connection at the deadline; `what` names the call in the
+ * error message. */
 void client_wait_reply(tma_client *client, uint32_t slot, int64_t deadline);
 void client_wait_sent(tma_client *client, size_t keep, int64_t deadline, const char *what);
 
-/* The next fd that came with replies, the caller's to close; -1: none. */
+/* Returns the next descriptor that came with replies, which the caller then owns; -1: there is none. */
 int client_take_fd(tma_client *client);
 
 /* ---- call.c ---------------------------------------------------------------------------------------- */
 
-/* Sends the request and waits for its reply: 0, or the error, which is the last error then. */
+/* Sends the request and waits for its reply. Returns 0 or the last error. */
 int client_call(tma_client *client, const struct call *call);
 int client_call_until(tma_client *client, const struct call *call, int64_t deadline);
 
-/* Starts the request and waits for its end, on a second connection when it may be repeated there. */
+/* Starts the request and waits until it has ended. It is repeated once on a new connection if the first one
+ * was lost and repetition does no harm. Returns 0 with the slot of the ended request, which the caller frees,
+ * or the last error if it could not be sent. */
 int request_run(tma_client *client, const struct call *call, int64_t deadline, uint32_t *ret_slot);
 
-/* Queues the request and, unless it is kept for a batch, sends what the socket takes, on a new connection
- * when it finds the old one lost. One that brings an fd is alone in the queue. */
+/* Queues the request and sends as much as the socket accepts, unless it is kept for a batch. Reconnects if
+ * the old connection turns out to be lost. A request with a descriptor waits until the queue is empty, and is
+ * queued alone. */
 int request_start(tma_client *client, const struct call *call, int64_t deadline, uint32_t *ret_slot);
 
-/* The same for a request of COMPLETION_SIGNAL: it has no slot afterwards. */
+/* As request_start, for a request of COMPLETION_SIGNAL, which has no slot afterwards. */
 int request_post(tma_client *client, const struct call *call, int64_t deadline);
 
-/* An error of such a request, the first of them to be kept. */
+/* Keeps the error of a request without a ticket for tma_take_error. Only the first one is kept. */
 void client_keep_silent(tma_client *client, const struct error *error);
 
-/* Gives the slot of a request that has ended back. */
+/* Returns the slot of an ended request to the free list. */
 void request_free(tma_client *client, uint32_t slot);
 
-/* A result on its way to the request that asked, for io.c. */
+/* Ends the request in the slot with error, whose status is 0 if it succeeded. io.c and client_break call
+ * it. */
 void request_end(tma_client *client, uint32_t slot, const struct error *error);
 
 static inline uint32_t request_msgid(const struct request *request, uint32_t slot)
@@ -516,73 +573,77 @@ static inline uint32_t request_msgid(const struct request *request, uint32_t slo
 	return (request->generation & 0xffff) << 16 | slot;
 }
 
-/* The request a reply's msgid names, its slot in *ret_slot; NULL when none such is under way. */
+/* Returns the request under way that a reply's msgid names and sets *ret_slot to its slot, or returns
+ * NULL. */
 struct request *request_find(tma_client *client, uint32_t msgid, uint32_t *ret_slot);
 
 /* ---- transform.c ----------------------------------------------------------------------------------- */
 
-/* A tensor as it travels; name is what errors call it. */
+/* Encodes a tensor, which errors call `name`. Returns 0 or the last error. */
 int tensor_params(tma_client *client, const struct tma_tensor *t, const char *name, struct msg_tensor *ret);
 
-/* What its containers declare, as frame_scan counts. */
+/* Returns the number of elements that the tensor's containers declare, as frame_scan counts them. */
 uint64_t tensor_elements(const struct msg_tensor *tensor);
 
-/* Adds a conversion to the fields of its transform. */
+/* Adds the fields of a conversion to those of its transform. Returns 0 or the last error. */
 int conversion_params(tma_client *client, const struct tma_conversion *conversion, struct msg_transform *ret);
 
-/* A transform as it travels, without its order; INVALID_ARGUMENT when it cannot. */
+/* Encodes a transform without its order and further destinations. Returns 0 or the last error. */
 int transform_params(tma_client *client, const struct tma_transform *t, struct msg_transform *ret);
 
-/* INVALID_ARGUMENT when a transform that is no request of its own has further destinations, or an order, of
- * which `what` is said. */
+/* Returns INVALID_ARGUMENT if a transform that is part of another request has further destinations or an
+ * order; `what` is what the message says of that order. t may be NULL. */
 int transform_check_part(tma_client *client, const struct tma_transform *t, const char *what);
 
-/* What its parameters are in a message, as frame_scan counts them: without the map itself. */
+/* Returns the number of elements that the parameters declare, as frame_scan counts them, without the map
+ * itself. */
 uint64_t transform_elements(const struct msg_transform *t);
 
-/* fill of a call whose from is a struct tma_transform, or NULL. It sends the call's order. */
+/* `fill` of a call whose `from` is a struct tma_transform or NULL. Encodes the call's order, too. */
 params_fn transform_fill;
 
-/* Of a reply that is a struct msg_transform_done. */
+/* Decodes a struct msg_transform_done; arg is a struct tma_result. */
 reply_fn on_transform_done;
 
-/* Returns the call of one of the methods that take a transform. t may be NULL. */
+/* Returns the call of a method that takes a transform. t may be NULL: fill then fails. */
 struct call call_of_transform(enum method_id method, const struct tma_transform *t);
 
-/* Copies the fields of the reply to the result. */
+/* Copies the fields of a reply to the result. */
 void result_of_transform(struct tma_result *ret, const struct msg_transform_done *done);
 
-/* A path that is too long is cut. */
+/* Sets the result's path, truncated to its room. */
 void result_set_path(struct tma_result *result, struct bytes path);
 
 /* ---- blocks.c -------------------------------------------------------------------------------------- */
 
-/* Returns the call of METHOD_gather or METHOD_scatter. blocks may be NULL. */
+/* Returns the call of METHOD_gather or METHOD_scatter. blocks may be NULL: fill then fails. */
 struct call call_of_blocks(enum method_id method, const struct tma_blocks *blocks);
 
-/* Copies the fields of the reply to the result. */
+/* Copies the fields of a reply to the result. */
 void result_of_blocks(struct tma_result *ret, const struct msg_blocks_done *done);
 
 /* ---- items.c --------------------------------------------------------------------------------------- */
 
-/* Encodes an item for a request. Returns 0, or INVALID_ARGUMENT. */
+/* Encodes an item. Returns 0 or the last error. */
 int item_params(tma_client *client, const struct tma_item *item, struct submit_item *ret);
 
 /* ---- ticket.c -------------------------------------------------------------------------------------- */
 
-/* A call that moves something, at once: its result is the last result then. */
+/* Runs a blocking call that moves data. The outcome becomes the last result. Returns its status. */
 int move_call(tma_client *client, const struct call *call);
 
-/* The same by ticket. */
+/* As move_call, but sets *ret to a ticket in place of waiting. ret is NULL for TMA_COMPLETION_SIGNAL. */
 int move_submit(tma_client *client, struct call *call, tma_ticket *ret);
 
-/* The slot of a request that a ticket is of; NOT_FOUND when it is of none. */
+/* Sets *ret_slot to the slot of the ticket's request. Returns 0, or NOT_FOUND if the ticket is not
+ * outstanding. */
 int ticket_slot(tma_client *client, tma_ticket ticket, uint32_t *ret_slot);
 
-/* The request's result becomes the last one, its slot free. */
+/* Makes the result of an ended request the last result, sets *ret to it (ret may be NULL), and frees the
+ * slot. Returns the request's status. */
 int ticket_end(tma_client *client, uint32_t slot, struct tma_result *ret);
 
-/* Nothing was made of the request: the last result says so. Returns status. */
+/* Records in the last result that a request could not be sent. Returns status. client may be NULL. */
 int move_unsent(tma_client *client, int status);
 
 /* ---- order.c --------------------------------------------------------------------------------------- */
@@ -597,210 +658,225 @@ int order_check_ticket(tma_client *client, const struct tma_order *order, const 
  * status. */
 #define order_fill(m, client, order_, p) order_params(client, order_, &(p)->order, &(p)->has, F(m, wait))
 
-/* order_fill calls this, which adds to *has the bits F(order, field) of the fields that it sets, multiplied
- * by unit, the message's bit of `wait`. */
+/* Implements order_fill. Adds to *has the bits F(order, field) of the fields that it sets, multiplied by
+ * unit, which is the message's bit of `wait`. */
 int order_params(tma_client *client, const struct tma_order *order, struct order_fields *ret, uint64_t *has,
                  uint64_t unit);
 
 /* ---- plan.c ---------------------------------------------------------------------------------------- */
 
-/* A plan of the client that can be used, as it travels. */
+/* Sets *ret to the id of a plan, which must belong to the client and not be lost. Returns 0 or the last
+ * error. */
 int plan_param(tma_client *client, const tma_plan *plan, uint64_t *ret);
 
-/* A run of a plan as it travels, without its order. */
+/* Encodes a run of a plan without its order. Returns 0 or the last error. */
 int run_params(tma_client *client, const tma_plan *plan, struct tma_place dst, struct tma_place src,
                struct msg_plan_run *ret);
 
-/* A run of a plan, which its call points to until it is sent. */
+/* Arguments of a run of a plan, which its call points to. */
 struct plan_run {
 	const tma_plan *plan;
 	struct tma_place dst, src;
 };
 
-/* Returns the call of a run, which must live as long as the call. */
+/* Returns the call of a run. run must live as long as the call. */
 struct call call_of_run(const struct plan_run *run, const struct tma_order *order);
 
-/* Prepares a plan, again or for the first time. */
+/* Prepares a plan on the current connection, for the first time or again. */
 int plan_prepare(tma_plan *plan, int64_t deadline);
 
 void client_free_plans(tma_client *client);
 
 /* ---- table.c --------------------------------------------------------------------------------------- */
 
-/* The id of the table that an argument, name, is: INVALID_ARGUMENT when it is of another client. */
+/* Sets *ret to the id of the table that is passed as argument `name`. Returns 0, or the last error if it
+ * belongs to another client or is lost. */
 int table_param(tma_client *client, const tma_table *table, const char *name, uint64_t *ret);
 
-/* Prepares a table, again or for the first time. */
+/* Prepares a table on the current connection, for the first time or again. */
 int table_prepare(tma_table *table, int64_t deadline);
 
-/* The region is on its way to be freed. */
+/* Removes a region that is about to be freed from all tables. */
 void client_forget_region(tma_client *client, const tma_region *region);
 
 void client_free_tables(tma_client *client);
 
 /* ---- ring.c ---------------------------------------------------------------------------------------- */
 
-/* Returns whether the connection has a ring that is open. Its runs are not answered on the connection, which
- * makes them like requests without a ticket. */
+/* Returns whether the connection has an open ring. Runs of a ring are not answered on the connection, so they
+ * count like requests without a ticket. */
 bool client_has_ring(const tma_client *client);
 
-/* Frees every ring, without a word to the service; their memory is a region. */
+/* Frees every ring without telling the service. The rings' memory belongs to regions, which are freed
+ * separately. */
 void client_free_rings(tma_client *client);
 
 /* ---- items.c --------------------------------------------------------------------------------------- */
 
-/* The request has ended with error, or 0: so have its items that were under way. What the request then ends
- * with is the first item's. */
+/* Gives the items that are still pending the status of the request, which has ended with error (status 0: it
+ * succeeded). Replaces *error by the error of the first item that was refused here, unless an earlier item
+ * failed. */
 void items_end(struct request *request, struct error *error);
 
-/* The first error in the reply to items that nobody waits for, which comes when some did not go well;
- * PROTOCOL when it is no such reply. */
+/* Sets *ret to the first error in the reply to items that nobody waits for; such a reply comes only if some
+ * failed. Returns 0, or PROTOCOL if it is no such reply. */
 int items_silent_error(const struct rpc_reply *reply, struct error *ret);
 
 /* ---- service.c ------------------------------------------------------------------------------------- */
 
-/* Of a reply that says no more than that it went well. */
+/* Accepts a reply that carries no result. */
 reply_fn on_true;
 
 /* ---- vocabulary.c ---------------------------------------------------------------------------------- */
 
-/* The number as it travels; STATUS_INVALID_ARGUMENT when its kind is none. */
+/* Converts a public number to its encoded form. Returns 0, or STATUS_INVALID_ARGUMENT if its kind is unknown;
+ * there is no error message. */
 int scalar_from_number(const struct tma_number *number, struct scalar *ret);
 
 /* ---- memory.c -------------------------------------------------------------------------------------- */
 
-/* Whether the service moves bytes on the CPU, where memory is host memory: asked once a connection. */
+/* Sets *ret to whether the service moves bytes on the CPU, so that "any" memory is host memory. Asks the
+ * service once per connection. */
 int client_is_cpu(tma_client *client, bool *ret);
 
-/* How many descriptors a message may bring: what the service and the kernel allow. Asked likewise. */
+/* Sets *ret to the number of descriptors that a message may bring, which the service and the kernel limit.
+ * Asks the service once per connection. */
 int client_message_fds(tma_client *client, int64_t deadline, size_t *ret);
 
-/* A memfd, mapped here, whose pages are there. */
+/* A memfd that is mapped in this process and has all of its pages. The caller of host_file_make owns both. */
 struct host_file {
 	int fd;
 	void *data;
 };
 int host_file_make(tma_client *client, size_t size, struct host_file *ret);
 
-/* Makes such a file, and makes it the region's memory. */
+/* Makes a host_file and makes it the region's memory. */
 int region_make(tma_region *region);
 
-/* Makes the pages that a registered file lacks in the region's range. */
+/* Allocates the pages that a registered file lacks in the region's range. Returns 0 or the last error. */
 int region_fill(tma_region *region);
 
-/* Widens a range of a file to whole pages, as the file maps. */
+/* Widens [*start, *end) to whole pages of the file, which may be huge pages. */
 struct stat;
 void region_widen(const struct stat *st, uint64_t *start, uint64_t *end);
 
 /* ---- region.c -------------------------------------------------------------------------------------- */
 
-/* A region of the client's, of which the service does not know yet. */
+/* Creates a region that the service does not know of yet, and links it into the client's list. */
 int region_new(tma_client *client, size_t size, tma_region **ret);
 
-/* Unmaps and frees the region, without a word to the service. */
+/* Unmaps and frees the region without telling the service. */
 void region_free(tma_region *region);
 
-/* region_free of every region. */
+/* Frees every region without telling the service. */
 void client_free_regions(tma_client *client);
 
-/* The id of the region that an argument, name, is: INVALID_ARGUMENT when it is of another client. The region
- * is sealed, if it is to be. */
+/* Sets *ret to the id of the region that errors call `name`, and seals the region if the service has asked
+ * for it. Returns 0, or the last error if it belongs to another client or is lost. */
 int region_param(tma_client *client, tma_region *region, const char *name, uint64_t *ret);
 
-/* The reserved members of a place, which is an argument of that name. */
+/* Checks the reserved members of a place, which errors call `name`. */
 int place_check(tma_client *client, const struct tma_place *place, const char *name);
 
-/* The same of a place, which has to have a region. */
+/* Encodes a place, which errors call `name`. It must have a region, unless an address is allowed: on "local:"
+ * and in launches. */
 int place_param(tma_client *client, struct tma_place place, const char *name, struct region_place *ret);
 
 /* ---- region_seal.c --------------------------------------------------------------------------------- */
 
-/* Keeps what the reply to a registration says about seals. */
+/* Records what the reply to a registration says about seals. */
 void region_note_seals(tma_region *region, const struct msg_region_registered *done);
 
-/* Seals a region that is to be sealed, where what is sealed can be moved. */
+/* Seals a region that is SEALING_ASKED, provided that sealed memory can be moved. */
 void region_seal(tma_region *region);
 
-/* Tells whether the region is sealed, or may be sealed by the service at any time. */
+/* Returns whether the region is sealed, or may be sealed by the service at any time. */
 bool region_is_sealed(const tma_region *region);
 
-/* Others than the service may get at the memory: the library does not seal it any more. */
+/* Records that others than the service may access the memory. The library no longer seals it. */
 void region_share(tma_region *region);
 
-/* Notes that a driver or a network card may pin the memory as well. If the service seals it all the same, it
- * cannot move. */
+/* Records that a driver or a network card may pin the memory. If the service seals it all the same, it cannot
+ * be moved. */
 void region_pin(tma_region *region);
 
-/* Notes that others may have the file's descriptor. They could not be told of the file that the memory moves
- * to once it is sealed. */
+/* Records that others may have the file's descriptor. Once the file is sealed, the memory cannot be moved,
+ * because they could not be told of the new file. */
 void region_give_fd(tma_region *region);
 
-/* Moves what is sealed to a file that a service can map. BUSY: somebody else still uses the old file, and the
- * call is to be repeated. With is_lost the region has ended. */
+/* Moves sealed memory to a file that a service can map for writing. Returns 0 or the last error. BUSY:
+ * another process still uses the old file, so the call has to be repeated. If it sets is_lost, the region
+ * cannot be used any more. */
 int region_move(tma_region *region, int64_t deadline);
 
 /* ---- region_create.c ------------------------------------------------------------------------------- */
 
-/* Maps the region's memfd here. */
+/* Maps the region's memfd into this process and sets region->data. Returns 0 or the last error. */
 int region_map_data(tma_region *region);
 
 /* ---- region_map.c ---------------------------------------------------------------------------------- */
 
-/* Ends what tma_region_map made. */
+/* Undoes tma_region_map. Does nothing if the region is not mapped. */
 void region_unmap(tma_region *region);
 
 /* ---- region_register.c ----------------------------------------------------------------------------- */
 
-/* What a registration begins with: checks, and a region of that kind. */
+/* Begins a registration: region_prepare checks the flags and creates a region of that kind.
+ * region_check_flags only checks. Both return 0 or the last error. */
 int region_prepare(tma_client *client, enum region_kind kind, uint64_t offset, size_t size, unsigned flags,
                    tma_region **ret);
 int region_check_flags(tma_client *client, unsigned flags);
 
-/* Of a reply to a registration; arg is the region. */
+/* Decodes the reply to a registration; arg is the region. */
 reply_fn on_region_registered;
 
-/* Tells the service of a region's memory, again or for the first time. */
+/* Registers the region on the current connection, for the first time or again. Returns 0 or the last
+ * error. */
 int region_register(tma_region *region, int64_t deadline);
 
-/* The end of every registration: region_register; the region is freed when that fails. */
+/* Ends a registration with region_register. Sets *ret to the region, or frees it on failure. */
 int region_finish(tma_region *region, tma_region **ret);
 
 /* ---- region_host.c --------------------------------------------------------------------------------- */
 
-/* Tells whether the bytes at start, which lie in the region's range, still are the file that was registered
- * there. The kernel is asked only about regions of tma_region_from_host_ptr that are not kept. */
+/* Returns whether the bytes at start, which lie in the region's range, are still those that were registered.
+ * Asks the kernel only for regions of tma_region_from_host_ptr whose mapping the program may remove. */
 bool region_is_mapped(const tma_region *region, uint64_t start, size_t size);
 
-/* Makes memory of this process a region of a client without a service. */
+/* Makes memory of this process a region of a "local:" client. */
 int region_share_here(tma_client *client, enum region_kind kind, const void *ptr, size_t size, unsigned flags,
                       tma_region **ret);
 
 /* ---- region_parts.c -------------------------------------------------------------------------------- */
 
-/* As region_register, by the region's chunks. */
+/* As region_register, for a region whose chunks are told to the service one by one. */
 int region_register_parts(tma_region *region, int64_t deadline);
 
-/* The device that the service is told of; of one that it is not told of, nothing. */
+/* Returns the region's device for a message; an empty name if it is unknown. */
 struct device_name region_device_name(const tma_region *region);
 
-/* What the service says of it; "": nothing. PROTOCOL. */
+/* Stores the device's UUID from a reply; "": the reply has none. Returns 0, or PROTOCOL with err if it is too
+ * long. */
 int region_keep_device(tma_region *region, struct bytes uuid, struct error *err);
 
 /* ---- region_device.c ------------------------------------------------------------------------------- */
 
-/* Has tma_region_find find the region, whose first byte is at start here; on failure it is released. */
+/* Enters the region, whose first byte is at address start, into the range set that tma_region_find searches.
+ * On failure it releases the region and returns the last error. */
 int region_keep_range(tma_region *region, uint64_t start);
 
-/* The same; false, and the region as it was, when out of memory. */
+/* region_add_range does the same, but returns false and leaves the region alone if out of memory.
+ * region_forget_range removes the region from its range set. */
 bool region_add_range(tma_region *region, uint64_t start);
 void region_forget_range(tma_region *region);
 
 /* ---- document.c ------------------------------------------------------------------------------------ */
 
-/* The tree of a reply's msgpack_object, in one allocation; NULL with err. */
+/* Converts a msgpack_object into a tree that is a single allocation. Returns NULL with err on failure. */
 tma_document *document_new(const void *object, struct error *err);
 
-/* A text's bytes, which may hold NULs, and whether an int is to be read as unsigned; for json.c. */
+/* For json.c. document_bytes returns the bytes of a text, which may contain NULs. document_uint returns
+ * whether an int exceeds INT64_MAX and, if so, sets *ret to its value. */
 const char *document_bytes(const tma_document *node, size_t *ret_len);
 bool document_uint(const tma_document *node, uint64_t *ret);
 

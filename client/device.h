@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Device memory of this process, by its pointer: which allocation it is in, and a handle for the service. And
- * the other way: memory of others, mapped in this process.
+/* Device memory of this process, found by its pointer: which allocations a range of addresses lies in, and
+ * descriptors or handles by which the service can map them. Also maps memory that others have exported into
+ * this process.
  *
- * The CUDA driver is found at run time, and what is called of it is declared here: the library builds and
- * runs without CUDA.
+ * The CUDA driver is loaded at run time and its types are declared here, so that the library builds and runs
+ * without CUDA. Functions that return int return 0 or a negative status with err.
  */
 #ifndef CLIENT_DEVICE_H
 #define CLIENT_DEVICE_H
@@ -18,9 +19,9 @@
 #define DEVICE_HANDLE_BYTES 64
 #define DEVICE_UUID_TEXT    48
 
-typedef int device_result; /* CUresult: 0 is success */
+typedef int device_result; /* A CUresult; 0 is success. */
 
-/* What of CUmemAllocationProp counts here. */
+/* CUmemAllocationProp; rest stands for the members that are not used here. */
 struct device_properties {
 	int type;
 	int handle_types;
@@ -29,7 +30,7 @@ struct device_properties {
 	char rest[112];
 };
 
-/* CUuuid, which is passed by pointer. */
+/* CUuuid, which the driver's functions take by pointer. */
 struct device_uuid {
 	uint8_t bytes[16];
 };
@@ -41,12 +42,12 @@ struct device_access {
 	int flags;
 };
 
-/* CUipcMemHandle, which is passed by value. */
+/* CUipcMemHandle, which the driver's functions take by value. */
 struct device_handle {
 	uint8_t bytes[DEVICE_HANDLE_BYTES];
 };
 
-/* The driver's functions, by their names. */
+/* The driver's functions, loaded by device_driver_open. Each member has the name of its function. */
 struct device_driver {
 	void *library;
 	device_result (*cuInit)(unsigned flags);
@@ -80,7 +81,7 @@ struct device_driver {
 	device_result (*cuMemSetAccess)(uint64_t start, size_t size, const struct device_access *access,
 	                                size_t count);
 
-	/* NULL in a driver that does not have them. */
+	/* These are NULL if the driver does not have them. */
 	device_result (*cuMemPoolExportToShareableHandle)(void *ret, void *pool, int type, uint64_t flags);
 	device_result (*cuMemPoolExportPointer)(uint8_t ret[DEVICE_HANDLE_BYTES], uint64_t pointer);
 	device_result (*cuStreamWriteValue64)(void *stream, uint64_t address, uint64_t value, unsigned flags);
@@ -92,66 +93,70 @@ struct device_driver {
 	device_result (*cuMemHostGetDevicePointer)(uint64_t *ret, void *start, unsigned flags);
 };
 
-/* An allocation at its addresses in this process. */
+/* An allocation and its addresses in this process. */
 struct device_span {
 	uint64_t start;
 	uint64_t size;
-	uint64_t id; /* the driver's, which no later allocation has; 0: not known */
+	uint64_t id; /* the driver's id (CU_POINTER_ATTRIBUTE_BUFFER_ID), which is never reused; 0: unknown */
 };
 
-/* An allocation for the service to map. */
+/* What the service needs to map an allocation. */
 struct device_export {
-	enum region_kind kind;               /* CUDA_FD, CUDA_IPC or CUDA_POOL */
-	int fd;                              /* CUDA_FD, CUDA_POOL: the caller's to close; else -1 */
-	uint8_t handle[DEVICE_HANDLE_BYTES]; /* CUDA_IPC; CUDA_POOL: the exported pointer */
+	enum region_kind kind; /* CUDA_FD, CUDA_IPC or CUDA_POOL */
+	/* descriptor of the allocation (CUDA_FD) or its pool (CUDA_POOL), which the caller closes; otherwise
+	 * -1 */
+	int fd;
+	/* the IPC handle (CUDA_IPC) or the exported pointer (CUDA_POOL) */
+	uint8_t handle[DEVICE_HANDLE_BYTES];
 	char device[DEVICE_UUID_TEXT];
 };
 
-/* UNSUPPORTED when there is no driver, or one without these functions. */
+/* Loads and initializes the driver. UNSUPPORTED: there is none, or it lacks a required function. */
 int device_driver_open(struct device_driver *ret, struct error *err);
 void device_driver_close(struct device_driver *driver);
 
-/* STATUS_DEVICE, with what failed and the driver's name of the result. */
+/* Sets err to STATUS_DEVICE with the message "WHAT: NAME", where NAME is the driver's name of the result.
+ * Returns STATUS_DEVICE. */
 int device_fail(const struct device_driver *driver, device_result result, const char *what,
                 struct error *err);
 
-/* The allocations that hold size bytes from pointer on, in their order; *ret is the caller's to free.
- * INVALID_ARGUMENT when pointer is no device memory, OUT_OF_RANGE when the memory ends before the range does.
- */
+/* Finds the allocations that hold the size bytes at pointer, in address order. The caller frees *ret.
+ * INVALID_ARGUMENT: pointer is not device memory. OUT_OF_RANGE: the memory ends before the range does. */
 int device_walk(const struct device_driver *driver, const void *pointer, size_t size,
                 struct device_span **ret, size_t *ret_n, struct error *err);
 
-/* UNSUPPORTED when it cannot be exported. */
+/* Exports an allocation. UNSUPPORTED: memory of its kind cannot be exported. */
 int device_export(const struct device_driver *driver, const struct device_span *span,
                   struct device_export *ret, struct error *err);
 
-/* The UUID of a device, by its number. */
+/* Writes the UUID of the device with CUDA's number ordinal. Returns the driver's result. */
 device_result device_uuid_text(const struct device_driver *driver, int ordinal, char ret[DEVICE_UUID_TEXT]);
 
-/* The UUID of the device that the allocation is on. */
+/* Writes the UUID of the device that has the allocation at address. */
 int device_name(const struct device_driver *driver, uint64_t address, char ret[DEVICE_UUID_TEXT],
                 struct error *err);
 
 /* ---- device_map.c ---------------------------------------------------------------------------------- */
 
-/* Memory of others at addresses of this process. The primary context of its device is retained for it. */
+/* Memory of others that is mapped in this process. It holds a reference to the primary context of its
+ * device. */
 struct device_mapping {
 	uint64_t start;
 	uint64_t size; /* bytes; 0: nothing is mapped */
-	int device;    /* CUdevice; -1: it is host memory */
-	bool is_ipc;   /* opened by a handle: size says no more than that there is something */
+	int device;    /* CUdevice; -1: the memory is host memory */
+	bool is_ipc;   /* The memory was opened by an IPC handle; size is then 1 and is not its size. */
 };
 
-/* CUDA's number, in this process, of the device that has the UUID; NOT_FOUND when this process sees none
- * such. */
+/* Sets *ret to the number that CUDA gives the device with this UUID in this process. NOT_FOUND: the process
+ * does not see the device. */
 int device_ordinal(const struct device_driver *driver, const char *uuid, int *ret, struct error *err);
 
-/* Maps an allocation of cuMemCreate, of at least size bytes up to the device's granularity, for reading and
- * writing by the device. The caller keeps fd. */
+/* Maps an allocation of cuMemCreate with read and write access for its device. size is the number of bytes
+ * that the allocation was asked for; it is rounded up to the device's granularity. The caller keeps fd. */
 int device_map_fd(const struct device_driver *driver, int ordinal, int fd, uint64_t size,
                   struct device_mapping *ret, struct error *err);
 
-/* Opens the allocation of a CUDA IPC handle. */
+/* Maps the allocation of a CUDA IPC handle. */
 int device_map_ipc(const struct device_driver *driver, int ordinal, const uint8_t handle[DEVICE_HANDLE_BYTES],
                    struct device_mapping *ret, struct error *err);
 
@@ -159,10 +164,10 @@ void device_unmap(const struct device_driver *driver, const struct device_mappin
 
 /* ---- What an address tells --------------------------------------------------------------------------- */
 
-/* The driver's id of the allocation at the address; 0: none that it tells. */
+/* Returns the driver's id of the allocation at the address, or 0 if the driver tells none. */
 uint64_t device_id(const struct device_driver *driver, uint64_t address);
 
-/* Whether the allocation that was there still is, as far as its id tells. */
+/* Returns whether the allocation is still at its addresses. If its id is unknown, it is taken to be. */
 bool device_is_current(const struct device_driver *driver, const struct device_span *span);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ranges of addresses, each with what it stands for; they may overlap. A search takes logarithmic time;
- * adding and removing move what lies behind, which is nothing where addresses ascend.
+/* A set of address ranges, each with an owner. Ranges may overlap. A search takes logarithmic time. Adding
+ * and removing move the entries behind, of which there are none if ranges are added in ascending order.
  *
- * The ranges are an array in the order of their starts, and each entry knows which range up to it reaches
- * furthest: if any range holds a span, then so does the one that reaches furthest among those that begin at
- * its start or before.
+ * The ranges are an array sorted by start, and each entry knows which range up to and including itself has
+ * the greatest end. If any range contains a span, then so does the one with the greatest end among those that
+ * start at or before the span.
  */
 #ifndef CLIENT_RANGE_SET_H
 #define CLIENT_RANGE_SET_H
@@ -15,28 +15,29 @@
 
 struct range {
 	uint64_t start;
-	uint64_t end; /* the byte after the last */
+	uint64_t end; /* one past the last byte */
 	void *owner;
 };
 
-/* Zero-initialised: empty. */
+/* A zero-initialized set is empty. */
 struct range_set {
 	struct range *ranges; /* ascending by start, then by end */
-	size_t *furthest;     /* of ranges[0] to this one: which one has the greatest end */
+	/* furthest[i]: index of the range with the greatest end among ranges[0] to ranges[i] */
+	size_t *furthest;
 	size_t n;
 	size_t room;
 };
 
-/* false: out of memory, and nothing was added. size > 0. */
+/* Adds a range; size must not be 0. Returns false, and adds nothing, if out of memory. */
 bool range_set_add(struct range_set *set, uint64_t start, uint64_t size, void *owner);
 
-/* Removes this owner's range of that start; it does nothing when there is none. */
+/* Removes the range of this owner that starts at start. Does nothing if there is none. */
 void range_set_remove(struct range_set *set, uint64_t start, const void *owner);
 
-/* A range that holds all of [start, start + size); NULL when there is none. Valid until the set changes. */
+/* Returns a range that contains [start, start + size), or NULL. The result is valid until the set changes. */
 const struct range *range_set_find(const struct range_set *set, uint64_t start, uint64_t size);
 
-/* The index of the first range that begins at start or later; n when there is none. */
+/* Returns the index of the first range that starts at or after start, or n if there is none. */
 size_t range_set_from(const struct range_set *set, uint64_t start);
 
 void range_set_deinit(struct range_set *set);

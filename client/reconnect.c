@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reconnecting: the next request after a lost connection connects again, because the service restarts itself
- * at the same path, or someone starts it. Regions, tables and plans keep their handles and get new ids.
+/* Reconnecting: the first request after a lost connection connects again, because the service restarts itself
+ * at the same path, or is restarted by somebody. Regions, tables and plans keep their handles and get new
+ * ids.
  *
- * A connection that was opened is incomplete until it was told of all of them. What the service refuses for
- * now, since it may still hold what an earlier connection had, is asked for again; what it refuses for good,
- * or for too long, is GONE, and the call that noticed reports it. The next connection and tma_restore ask for
- * it once more.
+ * A new connection is incomplete until all of them are registered on it. The service may refuse some for now
+ * (QUOTA, BUSY, NO_MEMORY), because it still holds what an earlier connection had; these are asked for again.
+ * Whatever is refused for good, or for too long, becomes GONE, and the call that noticed reports it. The next
+ * connection and tma_restore ask for it once more.
  */
 #include "client.h"
 
 #include "proto/clock.h"
 
-#define PAUSE_MS       20 /* between two tries to connect */
-#define PAUSE_LEAST_MS 1  /* between two tries to register; it doubles */
+#define PAUSE_MS       20 /* milliseconds between two attempts to connect */
+#define PAUSE_LEAST_MS 1  /* milliseconds before the first repetition of a registration; doubles each time */
 #define PAUSE_MOST_MS  50
 
 static int join(tma_client *client, int64_t deadline, enum patience patience);
@@ -35,7 +36,7 @@ int client_ready(tma_client *client, int64_t deadline, enum patience patience)
 	if (client->is_bound)
 		return client_check(client);
 	if (client->is_device_lost) {
-		client_pump(client); /* what has been answered is an answer */
+		client_pump(client); /* Replies that have arrived count as answers. */
 		client_break(client, STATUS_DEVICE_LOST, "the device of tmad at %s was lost", client->path);
 	}
 	if (client->sock >= 0) {
@@ -47,9 +48,10 @@ int client_ready(tma_client *client, int64_t deadline, enum patience patience)
 	if (rc < 0)
 		return rc;
 	rc = join(client, deadline, patience);
+	/* The connection was lost again while regions were registered. */
 	if (rc == STATUS_DISCONNECTED && patience == PATIENCE_FULL && !client->is_given_up &&
 	    !client->is_interrupted)
-		rc = join(client, deadline, patience); /* it went away again while regions were registered */
+		rc = join(client, deadline, patience);
 	if (client->sock >= 0)
 		client->reconnects++;
 	return rc;
@@ -62,7 +64,8 @@ static int join(tma_client *client, int64_t deadline, enum patience patience)
 	return rc < 0 ? rc : client_rejoin(client, deadline, patience);
 }
 
-/* A deadline of 0 has passed: what would block does not. */
+/* Tries to connect until tma_set_reconnect's time or the deadline has passed. A deadline of 0 has passed
+ * already, so client_open then does not wait. */
 static int connect_again(tma_client *client, int64_t deadline, enum patience patience)
 {
 	struct error lost = client->ended;
@@ -90,8 +93,8 @@ static int connect_again(tma_client *client, int64_t deadline, enum patience pat
 
 /* ---- Regions, tables and plans ------------------------------------------------------------------------ */
 
-/* By when a call with that deadline stops asking again: what is asked for last has a quarter of its time for
- * the reply. */
+/* Returns the time until which a call with this deadline repeats refused registrations. If the deadline comes
+ * first, a quarter of the time is left for the reply to the last repetition. */
 static int64_t patience_end(const tma_client *client, int64_t deadline)
 {
 	int64_t now = clock_ms(), until = now + (client->retry_ms < 0 ? CLIENT_RETRY_MS : client->retry_ms);
@@ -99,8 +102,8 @@ static int64_t patience_end(const tma_client *client, int64_t deadline)
 	return deadline >= 0 && deadline < until ? now + (deadline - now) / 4 * 3 : until;
 }
 
-/* Without patience, what is refused for now stays to be asked for, and replies are due sooner. A connection
- * that is lost meanwhile may be made anew by the next request, whatever it was lost by. */
+/* Without patience, whatever is refused for now is left to the next call, and replies are due earlier. If the
+ * connection is lost meanwhile, for whatever reason, the next request may reconnect. */
 int client_rejoin(tma_client *client, int64_t deadline, enum patience patience)
 {
 	int64_t until = patience_end(client, deadline);
@@ -109,7 +112,7 @@ int client_rejoin(tma_client *client, int64_t deadline, enum patience patience)
 	int rc;
 
 	if (patience == PATIENCE_NONE) {
-		client->timeout_ms = client_left_ms(until); /* what a sentence says about it */
+		client->timeout_ms = client_left_ms(until); /* An error message names this timeout. */
 		deadline = until;
 		until = 0;
 	}
@@ -131,7 +134,8 @@ int client_rejoin(tma_client *client, int64_t deadline, enum patience patience)
 	return first.status;
 }
 
-/* Whether to ask again, after a pause, for what was refused. */
+/* Returns whether to repeat a registration that ended with rc. If so, it has slept for *pause_ms, which it
+ * doubles. */
 static bool is_worth_asking(tma_client *client, int rc, int64_t until, int *pause_ms)
 {
 	int64_t left = until - clock_ms();
@@ -145,13 +149,15 @@ static bool is_worth_asking(tma_client *client, int rc, int64_t until, int *paus
 	return true;
 }
 
-/* What was refused for now stays to be asked for by the next call. */
+/* Returns whether a registration that was refused for now is left to the next call. */
 static bool is_left_to_next(const tma_client *client, int rc, int64_t until)
 {
 	return (until == 0 || client->is_interrupted) && is_for_now(rc);
 }
 
-/* Stops with the error of a connection that was lost, or of what is to be asked for by the next call. */
+/* Registers the regions of earlier connections. Returns 0 once each one is registered or GONE; the error of
+ * the first one that became GONE goes to *first. Returns the last error if the connection was lost, or if the
+ * rest is left to the next call. rejoin_tables and rejoin_plans do the same. */
 static int rejoin_regions(tma_client *client, int64_t deadline, int64_t until, struct error *first)
 {
 	for (tma_region *region = client->regions; region; region = region->next) {
@@ -242,7 +248,7 @@ static int report_region(const tma_region *region, struct error why)
 	                   region->size, why.message);
 }
 
-/* Its memory was lost with its service. */
+/* Returns whether the region's memory was lost with the service that had made it. */
 static bool went_with_service(const tma_region *region)
 {
 	return region->is_service_made && region->kind == REGION_KIND_CUDA_IPC;
@@ -253,7 +259,7 @@ static bool is_permanent(const tma_region *region)
 	return region->is_lost || went_with_service(region);
 }
 
-/* By the service, which is still there. */
+/* Returns whether the service itself refused with rc: the connection still exists. */
 static bool is_refused(const tma_client *client, int rc)
 {
 	return rc < 0 && client->sock >= 0 && !client->is_device_lost;

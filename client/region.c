@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Regions: memory that both sides know, from its handle's first moment to its last, and how requests name it.
- * A region's handle lives until it is released or its client freed; it holds what a later connection needs to
- * register the memory again. region_create.c and region_register.c say how a region comes to be. */
+/* Regions: memory that the client and the service share. A region's handle lives until it is released or its
+ * client is freed; it holds what a later connection needs to register the memory again. region_create.c and
+ * region_register.c make regions. */
 #include "client.h"
 
 #include <stdio.h>
@@ -35,7 +35,7 @@ static int on_region_released(tma_client *client, const struct rpc_reply *reply,
 	return rpc_decode_result(reply, method, &done, err);
 }
 
-/* Ends it on both sides. One whose connection is gone has ended on the service's side already. */
+/* Releases the region on both sides. The service has released it already if its connection has ended. */
 static int region_close(tma_region *region)
 {
 	tma_client *client = region->client;
@@ -116,7 +116,7 @@ enum tma_region_kind tma_region_kind(const tma_region *region)
 	return region ? (enum tma_region_kind)(region->kind + 1) : TMA_REGION_ANY;
 }
 
-/* The region is const to the program; the library notes in it that others may have the descriptor. */
+/* The region is const to the program, but the library records in it that others may have the descriptor. */
 int tma_region_fd(const tma_region *region)
 {
 	if (!region)
@@ -167,7 +167,7 @@ int place_param(tma_client *client, struct tma_place place, const char *name, st
 
 	if (rc < 0)
 		return rc;
-	if (!place.region && (client->local || client->launching)) { /* an address */
+	if (!place.region && (client->local || client->launching)) { /* The place is an address. */
 		*ret = (struct region_place){ .offset = place.offset };
 		return 0;
 	}

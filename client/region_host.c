@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Host memory by its pointer: from a range of addresses to the file that is mapped there, and a descriptor of
- * it.
+/* Registers host memory by its pointer: finds the file that is mapped at a range of addresses, and a
+ * descriptor of that file.
  *
- * /proc/self/maps says which file that is, by its device and inode. It is opened by whatever leads to it: the
- * mapping itself, which takes a capability; its path, if that still is the same file; or a descriptor that
- * the process has of it. Nothing is opened that was not found to be the same regular file before. */
+ * /proc/self/maps identifies the file by its device and inode. The file is then opened in one of three ways:
+ * by the mapping itself, which takes a capability; by its path, if that still leads to the same file; or by a
+ * descriptor of it that the process has open. Nothing is opened before it was found to be that regular file.
+ */
 #include "client.h"
 
 #include <dirent.h>
@@ -22,24 +23,24 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-/* A line of /proc/self/maps; of several that are one range of a file, what they have in common. */
+/* A line of /proc/self/maps, or several lines that show one contiguous range of a file. */
 struct mapping {
 	uint64_t start;
-	uint64_t first_end; /* of the first line */
+	uint64_t first_end; /* end of the first line's range */
 	uint64_t end;
-	uint64_t offset; /* of start, in the file */
+	uint64_t offset; /* position of start in the file */
 	bool is_shared;
-	bool is_writable; /* all of it */
-	bool is_written;  /* some of it may be */
+	bool is_writable; /* Every line is writable. */
+	bool is_written;  /* At least one line is writable. */
 	struct file_identity file;
 	char path[PATH_MAX];
 };
 
-/* These are struct procmap_query and PROCMAP_QUERY of <linux/fs.h>, which has them since Linux 6.11. */
+/* struct procmap_query and PROCMAP_QUERY of <linux/fs.h>, which has them since Linux 6.11. */
 struct mapping_query {
 	uint64_t size;
 	uint64_t query_flags;
-	uint64_t address; /* The mapping that has it is asked for. */
+	uint64_t address; /* the address whose mapping is asked for */
 	uint64_t start;
 	uint64_t end;
 	uint64_t flags;
@@ -48,7 +49,7 @@ struct mapping_query {
 	uint64_t inode;
 	uint32_t major;
 	uint32_t minor;
-	uint32_t name_size; /* At 0, the name is not asked for. */
+	uint32_t name_size; /* 0: the name is not asked for */
 	uint32_t build_id_size;
 	uint64_t name;
 	uint64_t build_id;
@@ -131,8 +132,9 @@ int tma_region_from_host_ptr(tma_client *client, const void *ptr, size_t size, u
 
 /* ---- Mappings --------------------------------------------------------------------------------------- */
 
-/* Returns false if it is no such line. A path has no escapes but those of newlines, which make it another
- * one. */
+/* Parses a line of /proc/self/maps. Returns false if it is malformed. Newlines are the only characters of a
+ * path that the kernel escapes; a path that contains one is kept in its escaped form, which no longer leads
+ * to the file. */
 static bool parse(const char *line, struct mapping *ret)
 {
 	char access[5];
@@ -154,15 +156,15 @@ static bool is_same_file(const struct file_identity *a, const struct file_identi
 	return a->major == b->major && a->minor == b->minor && a->inode == b->inode;
 }
 
-/* Tells whether next goes on where mapping ends, in the same file too. */
+/* Returns whether next continues mapping, both in memory and in the file. */
 static bool continues(const struct mapping *mapping, const struct mapping *next)
 {
 	return next->is_shared && next->start == mapping->end && is_same_file(&next->file, &mapping->file) &&
 	       next->offset == mapping->offset + (mapping->end - mapping->start);
 }
 
-/* The file's mapping that has the byte at start, as far as it reaches, but no further than size bytes need.
- * ret->end is 0 if there is none. */
+/* Finds the mapping that contains the byte at start and extends it by those that continue it, until it covers
+ * size bytes. Sets ret->end to 0 if nothing is mapped at start. Returns 0 or a negative errno. */
 static int read_maps(FILE *file, uint64_t start, size_t size, struct mapping *ret)
 {
 	struct mapping *next = malloc(sizeof *next);
@@ -229,14 +231,15 @@ static int find_mapping(tma_client *client, uint64_t start, size_t size, struct 
 
 /* ---- Afterwards ------------------------------------------------------------------------------------- */
 
-/* Tells whether a mapping shows, from its byte at `at` on, what the region has there. */
+/* Returns whether the mapping shows, at address `at`, the bytes of the file that the region has there. */
 static bool shows(const struct mapping *mapping, const tma_region *region, uint64_t at)
 {
 	return mapping->is_shared && is_same_file(&mapping->file, &region->file) &&
 	       mapping->offset + (at - mapping->start) == region->offset + (at - region->address);
 }
 
-/* Asks for the mapping that has the address, without its path. Returns 0 or a negative errno. */
+/* Asks the kernel for the mapping that contains the address, without its path. Returns 0 or a negative
+ * errno. */
 static int query(int maps_fd, uint64_t address, struct mapping *ret)
 {
 	struct mapping_query query = { .size = sizeof query, .address = address };
@@ -253,7 +256,8 @@ static int query(int maps_fd, uint64_t address, struct mapping *ret)
 	return 0;
 }
 
-/* Reads /proc/self/maps for the same answer, which takes longer: some kernels answer no queries. */
+/* Answers the same question from the text of /proc/self/maps, which takes longer, for kernels without
+ * PROCMAP_QUERY. */
 static bool is_in_text(const tma_region *region, uint64_t start, size_t size, struct mapping *mapping)
 {
 	FILE *file = fopen("/proc/self/maps", "re");
@@ -282,8 +286,10 @@ bool region_is_mapped(const tma_region *region, uint64_t start, size_t size)
 
 /* ---- Memory of the library's own ---------------------------------------------------------------------- */
 
-/* Memory that the library has made is not sealed once it is registered here. If it is sealed already, or the
- * service seals it, the whole of it is the same region, with a further handle: 1, and *ret. */
+/* Handles memory that the library itself has made: from now on it is not sealed any more. If it is sealed
+ * already, or the service may seal it, the whole of it can only be the same region: then returns 1, with a
+ * further handle of that region in *ret. Returns 0 if the memory is to be registered as any other, or the
+ * last error. */
 static int share_own(tma_client *client, uint64_t start, size_t size, unsigned flags, tma_region **ret)
 {
 	const struct range *range = range_set_find(&client->writable, start, size);
@@ -308,12 +314,12 @@ static int share_own(tma_client *client, uint64_t start, size_t size, unsigned f
 
 /* ---- Descriptors ------------------------------------------------------------------------------------ */
 
-/* What became of the search for a descriptor. */
+/* State of the search for a descriptor. */
 struct search {
 	const struct mapping *mapping;
 	int mode;    /* O_RDWR or O_RDONLY */
-	int fd;      /* -1: none yet */
-	int refused; /* errno with which the file could not be opened; 0: it was not found */
+	int fd;      /* the descriptor; -1: none found yet */
+	int refused; /* errno of the last attempt to open the file; 0: no attempt was refused */
 };
 
 static bool is_mapped_file(const struct mapping *mapping, const struct stat *st)
@@ -340,7 +346,8 @@ static bool try_path(struct search *search, const char *path)
 	return false;
 }
 
-/* One that cannot be opened once more does as it is. */
+/* Reopens the file behind the descriptor, or duplicates the descriptor if that fails and its mode
+ * suffices. */
 static bool try_descriptor(struct search *search, int fd)
 {
 	struct stat st;
@@ -403,7 +410,8 @@ static int fail_on_disk(tma_client *client, const struct mapping *mapping)
 	    mapping->path);
 }
 
-/* Some file systems tell another device than /proc/self/maps does. Those in memory do not. */
+/* Reports why no descriptor was found. On some file systems stat reports another device than /proc/self/maps,
+ * but not on those in memory. */
 static int fail_search(tma_client *client, const struct search *search)
 {
 	const struct mapping *mapping = search->mapping;
@@ -424,7 +432,8 @@ static int fail_search(tma_client *client, const struct search *search)
 	    mapping->path);
 }
 
-/* For writing only if the mapping is, so that the service may not do what the caller does not. */
+/* Opens the mapped file. Opens it for writing only if the mapping is writable, so that the service cannot do
+ * more than the caller. Returns a descriptor or the last error. */
 static int open_file(tma_client *client, const struct mapping *mapping, bool is_writable)
 {
 	struct search search = { .mapping = mapping, .fd = -1 };

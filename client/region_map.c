@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where a region's memory is in this process. What has no address here yet is mapped, once, and stays until
- * the region's end. */
+/* Gives regions an address in this process. Memory that has none yet is mapped once, and stays mapped until
+ * the region is released. */
 #include "client.h"
 
 #include <errno.h>
@@ -48,7 +48,8 @@ static int find_ordinal(tma_region *region, int *ret)
 	return rc < 0 ? client_fail(client, rc, "%s", err.message) : 0;
 }
 
-/* Allocations by their addresses, and lists of them, are in this process already, or were. */
+/* Refuses memory that has, or had, addresses in this process: allocations that were found by address, parts,
+ * and pointers of a pool. */
 static int check_allocation(tma_region *region)
 {
 	if (region->n_chunks > 0 && region->has_parts)

@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sealing the host memory that the library has made, and moving what is sealed.
+/* Seals host memory that the library has made, and moves sealed memory to new files.
  *
- * Whoever touches a page of a memfd sleeps for as long as somebody punches holes there, so a service touches
- * files of users that it does not trust with care, unless they are sealed so that nobody can punch
- * (region_registered.seal). The library seals a region just before the first request that names it, and not
- * at all if the program has asked for its descriptor or its address before, to share the memory with others.
- * A service whose device uses only sealed memory seals the file by itself (region_registered.must_seal), even
- * if the program shares it. So the seals of a file say whether it is sealed, and not what the library did.
+ * While somebody punches holes into a memfd, whoever touches its pages may sleep. A service therefore touches
+ * the files of users that it does not trust with extra care, unless seals prevent punching
+ * (region_registered.seal). The library seals a region just before the first request that names it, and never
+ * if the program has asked for its descriptor or address before, to share the memory with others. A service
+ * whose device uses only sealed memory seals the file by itself (region_registered.must_seal), even if the
+ * program shares it. Whether a file is sealed is therefore read from its seals, not from what the library
+ * did.
  *
- * Nobody can map a sealed file for writing any more. A later connection is therefore given another file with
- * the same bytes, which takes the place of the sealed one at the same addresses of this process. Threads that
- * write there meanwhile are held up by userfaultfd until the new file is in place, so that no write is lost.
- * Writes of other processes would be: the region is lost unless the kernel says that nobody else can write to
- * the old file, and its bytes say that nobody has. Without userfaultfd the library seals nothing; what a
- * service has sealed moves all the same, and is lost if the bytes say that a thread has written meanwhile.
+ * Nobody can create a writable mapping of a sealed file. For a later connection, the library therefore copies
+ * the bytes to a new file, which takes the place of the sealed one at the same addresses of this process.
+ * userfaultfd holds up threads that write to the memory until the new file is in place, so that no write is
+ * lost. Writes of other processes would be lost: the region is therefore given up unless the kernel confirms
+ * that nobody else can write to the old file, and a hash shows that nobody has. Without userfaultfd, the
+ * library seals nothing. It still moves memory that a service has sealed, and gives the region up if the hash
+ * shows that a thread wrote meanwhile.
  */
 #include "client.h"
 
@@ -32,7 +34,7 @@
 #include "proto/clock.h"
 #include "proto/memory/memfd.h"
 
-/* The headers may be older than the kernel is. These came with Linux 5.1, 5.11 and 5.19. */
+/* The kernel may be newer than the headers: these came with Linux 5.1, 5.11 and 5.19. */
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010
 #endif
@@ -44,14 +46,14 @@
 #endif
 
 #define CLOCK_SLACK_MS 1000
-#define NO_STOPPER     INT_MIN /* It is neither a descriptor nor a negative errno. */
+#define NO_STOPPER     INT_MIN /* neither a descriptor nor a negative errno */
 
 static int stopper_new(void);
 
 /* ---- Sealing ----------------------------------------------------------------------------------------- */
 
-/* Returns whether sealed memory could be moved. The kernel is asked once for each client, because its answer
- * hardly changes. */
+/* Returns whether sealed memory could be moved. Asks the kernel once per client, because the answer hardly
+ * ever changes. */
 static bool can_move(tma_client *client)
 {
 	if (client->can_move == ANSWER_UNKNOWN) {
@@ -98,13 +100,14 @@ bool region_is_sealed(const tma_region *region)
 	return atomic_load(&region->must_seal) || atomic_load(&region->sealing) >= SEALING_DONE;
 }
 
-/* A file that the service has to seal takes further seals. */
+/* Does nothing if the service has to seal the file: such a file must still accept seals. */
 void region_share(tma_region *region)
 {
 	if (atomic_load(&region->must_seal))
 		return;
+	/* Others that get the file must not seal it either. */
 	if (change(region, SEALING_ALLOWED, SEALING_NEVER) || change(region, SEALING_ASKED, SEALING_NEVER))
-		fcntl(region->fd, F_ADD_SEALS, F_SEAL_SEAL); /* Those who get it shall not seal it either. */
+		fcntl(region->fd, F_ADD_SEALS, F_SEAL_SEAL);
 }
 
 void region_pin(tma_region *region)
@@ -125,9 +128,9 @@ void region_give_fd(tma_region *region)
 
 /* ---- Holding writers up ------------------------------------------------------------------------------ */
 
-/* Returns a userfaultfd that can stop writers, or a negative errno. Everybody may have one that catches
- * faults in user mode alone; with it, a system call that writes to the memory fails with EFAULT instead of
- * being held up. */
+/* Returns a userfaultfd that can hold up writers, or a negative errno. If the process may only have one
+ * for faults of user mode, a system call that writes to the memory fails with EFAULT in place of being
+ * held up. */
 static int stopper_new(void)
 {
 	struct uffdio_api api = { .api = UFFD_API,
@@ -145,7 +148,8 @@ static int stopper_new(void)
 	return -EINVAL;
 }
 
-/* From this call on, whoever writes to the range sleeps, until fd is closed. */
+/* Blocks every thread that writes to the range, from now on until fd is closed. Returns 0 or a negative
+ * errno. */
 static int stop_writers(int fd, void *start, size_t size)
 {
 	struct uffdio_register range = { .range = { (uintptr_t)start, size },
@@ -163,9 +167,10 @@ struct earlier {
 	bool has_jobs;
 };
 
-/* Notes whether the first session of the list is the earlier connection and has transforms under way. A
- * service that has started anew gives ids from 1 on, so the age is compared, too: a session that only has the
- * same id is younger than the region. The clocks of the two sides differ by little. */
+/* Sets arg's has_jobs if the first session of the list is the earlier connection and has transforms under
+ * way. A service that was restarted counts its ids from 1 again, so the age is compared, too: a session that
+ * merely has the same id is younger than the seal. The clocks of the two sides differ by no more than
+ * CLOCK_SLACK_MS. */
 static int on_sessions(tma_client *client, const struct rpc_reply *reply, const struct method *method,
                        void *arg, struct error *err)
 {
@@ -187,8 +192,8 @@ static int on_sessions(tma_client *client, const struct rpc_reply *reply, const 
 	return 0;
 }
 
-/* Returns BUSY while transforms of the earlier connection may still write to the memory: they would write to
- * the old file. */
+/* Returns BUSY while transforms of the earlier connection may still write to the memory, because they would
+ * write to the old file. Returns 0 or the last error otherwise. */
 static int check_earlier(tma_region *region, int64_t deadline)
 {
 	struct earlier earlier = { .region = region };
@@ -213,7 +218,7 @@ static int check_earlier(tma_region *region, int64_t deadline)
 
 /* ---- Moving ------------------------------------------------------------------------------------------ */
 
-/* Returns how many bytes are mapped: the region's size, rounded up to whole pages. */
+/* Returns the number of mapped bytes: the region's size, rounded up to whole pages. */
 static size_t page_bytes(const tma_region *region)
 {
 	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -221,9 +226,9 @@ static size_t page_bytes(const tma_region *region)
 	return (region->size + page - 1) / page * page;
 }
 
-/* Returns a hash of the words, and copies them unless `to` is NULL. Words that differ in a single place have
- * different hashes. Threads may be about to write to them: ThreadSanitizer does not know what holds them up.
- */
+/* Returns a hash of n words and copies them to `to`, unless that is NULL. Inputs that differ in a single word
+ * have different hashes. The loads are atomic because ThreadSanitizer does not know what holds up the threads
+ * that write there. */
 static uint64_t hash_words(uint64_t *to, const uint64_t *from, size_t n)
 {
 	uint64_t lanes[4] = { 1, 2, 3, 4 }, hash = 0;
@@ -241,8 +246,9 @@ static uint64_t hash_words(uint64_t *to, const uint64_t *from, size_t n)
 	return hash;
 }
 
-/* Puts a copy of the memory in its place. Signals are blocked meanwhile, because a handler that writes to the
- * memory would never end. With NO_STOPPER, leave() finds out whether a thread has written meanwhile. */
+/* Replaces the memory by a copy in another file. All signals are blocked meanwhile, because a handler that
+ * writes to the memory would never return. With NO_STOPPER nobody is held up, and leave() finds out whether a
+ * thread has written. Returns 0 or a negative errno. */
 static int replace(tma_region *region, int stopper, const struct host_file *to)
 {
 	void *const at = (void *)(uintptr_t)region->address;
@@ -259,7 +265,7 @@ static int replace(tma_region *region, int stopper, const struct host_file *to)
 			r = -errno;
 	}
 	if (stopper != NO_STOPPER)
-		close(stopper); /* This wakes those who were held up. */
+		close(stopper); /* This wakes the threads that were held up. */
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return r;
 }
@@ -294,15 +300,17 @@ static int move(tma_region *region)
 		return fail_move(region, -r);
 	}
 	region->left_fd = left_fd;
-	dup3(to.fd, region->fd, O_CLOEXEC); /* Another thread may ask for it at any time. */
+	/* dup3 replaces it atomically: another thread may ask for the descriptor at any time. */
+	dup3(to.fd, region->fd, O_CLOEXEC);
 	close(to.fd);
 	return 0;
 }
 
 /* ---- What was left behind ---------------------------------------------------------------------------- */
 
-/* Closes the old file, if nobody else can have written to it since it was copied. It returns BUSY while
- * somebody else can write to it: a service that has not ended yet may have it mapped for a while. */
+/* Closes the old file, provided that nobody else has written to it since it was copied; otherwise the region
+ * is lost (NOT_FOUND). BUSY: somebody else can still write to it; a service that has not exited yet may have
+ * it mapped for a while. */
 static int leave(tma_region *region)
 {
 	const size_t size = page_bytes(region);
@@ -347,7 +355,7 @@ static int refuse_given(tma_region *region)
 	                   "request had used the region; call it before");
 }
 
-/* Tells whether the file, which the library has made, is sealed. The service may have done that. */
+/* Returns whether the file, if the library made it, is sealed. The service may have sealed it. */
 static bool has_seals(const tma_region *region)
 {
 	int seals;
@@ -358,7 +366,8 @@ static bool has_seals(const tma_region *region)
 	return seals >= 0 && seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE);
 }
 
-/* The new file is as the old one was when it was made. False: the old one was given away meanwhile. */
+/* Resets the sealing of the new file, which is unsealed as the old one was at first. Returns false if the old
+ * file was given away meanwhile. */
 static bool begin_anew(tma_region *region)
 {
 	return change(region, SEALING_DONE, SEALING_ALLOWED) ||

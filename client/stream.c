@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Points of timelines on the program's own CUDA stream: values that the stream itself writes or waits for. */
+/* Points of timelines on the program's own CUDA streams: the stream itself writes a value or waits for
+ * one. */
 #include "client.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 
 enum {
-	WAIT_UNTIL_REACHED = 0, /* CU_STREAM_WAIT_VALUE_GEQ: word - value is not negative */
-	WRITE_AFTER_ALL = 0,    /* CU_STREAM_WRITE_VALUE_DEFAULT: what the stream wrote before is visible */
+	WAIT_UNTIL_REACHED = 0, /* CU_STREAM_WAIT_VALUE_GEQ: waits until word - value is not negative */
+	/* CU_STREAM_WRITE_VALUE_DEFAULT: what the stream wrote before becomes visible first */
+	WRITE_AFTER_ALL = 0,
 };
 
-/* The driver, looked for once, with what the call needs. */
+/* Checks the word's address and loads the driver. UNSUPPORTED: the driver lacks stream memory operations. */
 static int check(tma_client *client, uint64_t word)
 {
 	int rc;

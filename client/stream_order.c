@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests to a service in the order of the program's CUDA streams.
+/* Has a service do requests in the order of the program's CUDA streams.
  *
- * A request has two words in memory that the service, the devices and this process share. The stream writes
- * `come` when it comes to the request, which waits for that. The service writes `done`, for which the stream
- * waits. Then the stream writes `come` once more, and the words are free for another request. So they say all
- * that has to be known, and the streams themselves need not be.
+ * Each request has a pair of words in memory that the service, the devices and this process share. The stream
+ * writes `come` when it reaches the request, and the request waits for that value. The service writes `done`
+ * when the request has ended, and the stream waits for that value. Then the stream writes `come` once more,
+ * which frees the pair for another request. The words therefore hold all of the state, and nothing has to be
+ * kept per stream.
  *
- * A request that fails signals nothing. Behind each one, therefore, goes one without items that signals
- * `done` whatever became of the first, since the requests of a connection run in their order. When the
- * connection ends, a thread sees it, and sets `done` beyond all numbers. Each connection has words of its
- * own, as what the service still does for an old one may write to the old words. These stay mapped until all
- * streams have passed, or else for good.
+ * A request that fails sets no signal. Each one is therefore followed by a closing request without items,
+ * which signals `done` whatever became of the first: the requests of a connection run in order. When the
+ * connection ends, a thread notices it and sets every `done` beyond all numbers. Each connection has words of
+ * its own, because the service may still write to those of an earlier connection while it finishes that
+ * connection's requests. Words stay mapped until all streams have passed their requests, and otherwise
+ * forever.
  */
 #include "client.h"
 
@@ -26,13 +28,15 @@
 
 #include "proto/clock.h"
 
-/* Requests that streams have not passed. The replies to so many fit into a socket while nobody reads them. */
+/* Most requests that streams have not passed yet. The replies to this many fit into a socket buffer while
+ * nobody reads them. */
 #define MOST_UNDER_WAY 128
 
 #define WORDS_BYTES 4096
 
 #define BEYOND_ALL (UINT64_C(1) << 62)
-#define LOOK_MS    100 /* between two questions whether a wait is interrupted, or the context has failed */
+/* milliseconds between two checks whether a wait is interrupted or the CUDA context has failed */
+#define LOOK_MS 100
 
 enum {
 	HOST_REGISTER_PORTABLE_AND_MAPPED = 3, /* CU_MEMHOSTREGISTER_PORTABLE | _DEVICEMAP */
@@ -40,26 +44,29 @@ enum {
 	WRITE_AFTER_ALL = 0,                   /* CU_STREAM_WRITE_VALUE_DEFAULT */
 };
 
-/* Requests have the numbers 1, 2, 3 and so on. */
+/* The words of one request. Requests are numbered from 1; the pair of request n is also that of n +
+ * MOST_UNDER_WAY. */
 struct words {
-	_Atomic uint64_t come; /* 2 n: a stream has come to request n; 2 n + 1: it has gone on */
+	/* 2 * n: a stream has reached request n; 2 * n + 1: it has passed the request */
+	_Atomic uint64_t come;
 	_Atomic uint64_t done; /* n: request n has ended */
 };
 
 _Static_assert(MOST_UNDER_WAY * sizeof(struct words) <= WORDS_BYTES, "the words fit into a page");
 
 struct stream_order {
-	struct stream_order *next; /* that of an earlier connection */
+	struct stream_order *next; /* words of an earlier connection */
 	uint32_t connection;
-	tma_region *region; /* of the words; NULL once another connection is used */
+	tma_region *region; /* region of the words; NULL once another connection is in use */
 	struct words *words;
-	uint64_t address;                 /* of the words, to devices */
-	uint64_t last;                    /* number of the last request */
-	uint32_t closing[MOST_UNDER_WAY]; /* for each pair of words, the slot of the request that closes it,
-	                                     while it is under way; else NO_SLOT */
+	uint64_t address; /* the words' address on devices */
+	uint64_t last;    /* number of the last request */
+	/* for each pair of words, the slot of the closing request while that is under way; otherwise
+	 * NO_SLOT */
+	uint32_t closing[MOST_UNDER_WAY];
 	pthread_t thread;
 	bool has_thread;
-	pid_t pid; /* of the process that has the thread */
+	pid_t pid; /* the process that has the thread; a forked child does not */
 	int sock;
 	int stop_fd;
 };
@@ -98,7 +105,8 @@ static void let_all_go(struct stream_order *order)
 		atomic_store(&order->words[i].done, BEYOND_ALL);
 }
 
-/* Waits for the end of the connection, or of the client. */
+/* Thread that waits until the connection ends or the client stops it. In both cases it releases all
+ * streams. */
 static void *watch(void *arg)
 {
 	struct stream_order *order = arg;
@@ -111,7 +119,7 @@ static void *watch(void *arg)
 	return NULL;
 }
 
-/* No signal handler of the program's is to run on the thread. */
+/* Starts the thread with all signals blocked, so that no signal handler of the program runs on it. */
 static int start_thread(tma_client *client, struct stream_order *order)
 {
 	sigset_t all, before;
@@ -135,7 +143,7 @@ static int start_thread(tma_client *client, struct stream_order *order)
 	                   strerror(error));
 }
 
-/* A forked child has no such thread, and shares the words with its parent. */
+/* A forked child does nothing: it does not have the thread, and shares the words with its parent. */
 void stream_order_stop(tma_client *client)
 {
 	struct stream_order *order = client->streams;
@@ -150,7 +158,7 @@ void stream_order_stop(tma_client *client)
 
 /* ---- Words -------------------------------------------------------------------------------------------- */
 
-/* The memory must not move from now on, as the driver pins it. */
+/* Maps the words for devices. From now on the region must not move, because the driver pins its memory. */
 static int map_words(tma_client *client, struct stream_order *order)
 {
 	const struct device_driver *driver = client->driver;
@@ -177,7 +185,7 @@ static void free_words(const tma_client *client, struct stream_order *order)
 		munmap(order->words, WORDS_BYTES);
 }
 
-/* The region has no memory of its own any more: it is that of the order. */
+/* Detaches the words from their region, so that releasing the region does not unmap them. */
 static void keep_words(struct stream_order *order)
 {
 	if (order->region)
@@ -223,7 +231,7 @@ static bool have_all_passed(const struct stream_order *order)
 	return true;
 }
 
-/* Frees the orders of connections that are not used any more, and all streams of which have passed. */
+/* Frees the words of earlier connections whose requests have all been passed by their streams. */
 static void sweep(tma_client *client)
 {
 	struct stream_order **link = &client->streams, *order;
@@ -247,20 +255,22 @@ void stream_order_free(tma_client *client)
 		keep_words(order);
 	if (client->streams && client->streams->pid == getpid())
 		sweep(client);
-	while ((order = client->streams)) { /* A stream still has to look at its words. */
+	/* A stream will still access these words, so they stay mapped forever. */
+	while ((order = client->streams)) {
 		client->streams = order->next;
 		free(order);
 	}
 }
 
-/* That of the connection that there is, which is made if it has been lost. */
+/* Sets *ret to the words of the current connection. Reconnects if the connection was lost, and makes the
+ * words if there are none. */
 static int get(tma_client *client, struct stream_order **ret)
 {
 	struct stream_order *last = client->streams, *order = NULL;
 	tma_region *region;
 	int rc;
 
-	client_pump(client); /* Replies are not to pile up. */
+	client_pump(client); /* Reads replies, so that they do not fill the socket. */
 	rc = client_ready(client, client_deadline(client), PATIENCE_NONE);
 	if (rc < 0)
 		return rc;
@@ -369,7 +379,8 @@ static int make_room(tma_client *client, const struct stream_order *order, void 
 	return rc;
 }
 
-/* Nobody takes the request, which may have ended already. */
+/* Hands the request, which may have ended already, over to stream_order_on_end. words is the index of the
+ * pair that it closes, or NO_WORDS. */
 static void leave(tma_client *client, uint32_t slot, uint32_t words)
 {
 	struct request *request = &client->requests[slot];
@@ -420,7 +431,7 @@ static int on_closed(tma_client *client, const struct rpc_reply *reply, const st
 	return rpc_decode_result(reply, method, &done, err);
 }
 
-/* Sends the request behind that of the call, which has the number. */
+/* Sends the closing request of the request with this number, whose call is behind. */
 static int send_closing(tma_client *client, struct stream_order *order, const struct call *behind,
                         uint64_t number)
 {
@@ -446,7 +457,8 @@ static int send_closing(tma_client *client, struct stream_order *order, const st
 	return 0;
 }
 
-/* A message that was sent in part cannot be taken back: the connection ends, which lets the stream go. */
+/* Sends the closing request in full. If that fails, the message that may have gone out in part cannot be
+ * taken back, so the connection ends, which releases the stream. */
 static void close_request(tma_client *client, struct stream_order *order, const struct call *call,
                           uint64_t number)
 {
@@ -469,7 +481,7 @@ void stream_order_on_end(tma_client *client, uint32_t slot)
 	if (words == NO_WORDS)
 		return;
 	client->streams->closing[words] = NO_SLOT;
-	if (error.status) /* Nobody will signal. */
+	if (error.status) /* The closing request failed, so nobody signals the stream. */
 		client_break(client, STATUS_DISCONNECTED, "the service does not signal a stream: %s",
 		             error.message);
 }
@@ -488,7 +500,7 @@ static int enqueue(tma_client *client, const struct call *call, void *stream)
 	if (rc < 0)
 		return rc;
 	order->last = number;
-	client->is_bound = true; /* The words are of this connection. */
+	client->is_bound = true; /* The words belong to this connection only. */
 	rc = send_request(client, order, call, number);
 	if (rc == 0)
 		close_request(client, order, call, number);
@@ -502,7 +514,7 @@ static int enqueue(tma_client *client, const struct call *call, void *stream)
 	return rc < 0 ? rc : write_come(client, order, stream, number, 2 * number + 1);
 }
 
-/* The connection may be found lost before anything is sent on it. */
+/* Tries once more if the connection turns out to be lost before anything was sent on it. */
 int stream_order_enqueue(tma_client *client, const struct call *call, void *stream)
 {
 	int rc = check_stream(client, stream);
