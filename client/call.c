@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests: how a call gets a slot and a msgid, and how its outcome comes back. */
+/* Requests: how a call gets its slot and msgid, and how its outcome comes back. */
 #include "client.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define UNSENT 1 /* the connection was found lost before anything was sent */
+#define UNSENT 1 /* Result of request_try: the connection turned out to be lost before anything was sent. */
 
 static int call_once(tma_client *client, const struct call *call, int64_t deadline, uint32_t *ret_slot);
 static int request_try(tma_client *client, const struct call *call, int64_t deadline, uint32_t *ret_slot);
@@ -34,7 +34,8 @@ int client_call_until(tma_client *client, const struct call *call, int64_t deadl
 	return rc;
 }
 
-/* Once more at most: what the service does not survive shall not follow it from life to life. */
+/* Repeats the request at most once, so that a request that crashes the service does not crash every later
+ * instance of it. */
 int request_run(tma_client *client, const struct call *call, int64_t deadline, uint32_t *ret_slot)
 {
 	int rc = call_once(client, call, deadline, ret_slot);
@@ -58,7 +59,7 @@ static int call_once(tma_client *client, const struct call *call, int64_t deadli
 	return rc;
 }
 
-/* The second try finds no connection and makes one. */
+/* The second attempt finds no connection and opens one. */
 int request_start(tma_client *client, const struct call *call, int64_t deadline, uint32_t *ret_slot)
 {
 	int rc = request_try(client, call, deadline, ret_slot);
@@ -112,7 +113,7 @@ static int request_try(tma_client *client, const struct call *call, int64_t dead
 	client->n_tickets += request->has_ticket;
 	if (method->id == METHOD_region_create)
 		client->n_creating++;
-	if (client->local) /* It may be answered in the next call. */
+	if (client->local) /* The session may answer it within the flush below, so it is counted before. */
 		client->n_silent += request->completion == COMPLETION_SIGNAL;
 	if (!client->is_batching || !call->is_submit)
 		client_flush(client);
@@ -124,7 +125,8 @@ static int request_try(tma_client *client, const struct call *call, int64_t dead
 	return 0;
 }
 
-/* A message that is too large would end the connection. */
+/* Appends the request to client->out. A message above the limit is refused here, because it would end the
+ * connection. */
 static int request_encode(tma_client *client, const struct call *call, uint32_t slot)
 {
 	struct request *request = &client->requests[slot];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The life of a connection: checking whom to trust, the handshake, its properties, and its release. */
+/* A client from tma_new to tma_free: its settings, connecting to a trusted service, and its errors. */
 #include "client.h"
 
 #include <errno.h>
@@ -95,7 +95,8 @@ int tma_connect(tma_client *client, const char *path)
 	return client_rejoin(client, deadline, PATIENCE_FULL);
 }
 
-/* The same error as socket_connect, or -EINTR. */
+/* Connects to the socket. Returns it, or a negative errno: one of socket_connect, or -EINTR if the wait was
+ * interrupted. */
 static int connect_until(tma_client *client, int64_t deadline)
 {
 	int left_ms, slice_ms, sock;
@@ -110,7 +111,8 @@ static int connect_until(tma_client *client, int64_t deadline)
 	return -EINTR;
 }
 
-/* Connects to a service, whose user must be one that the client trusts: client->sock. */
+/* Connects to a service, which must run as a user that the client trusts, and sets client->sock. Returns 0 or
+ * the last error. */
 static int open_socket(tma_client *client, int64_t deadline)
 {
 	int sock = connect_until(client, deadline);
@@ -318,7 +320,8 @@ int client_check(tma_client *client)
 	                   client->ended.message);
 }
 
-/* Not after a timeout, or bytes that were no reply: the service is there, and something is wrong with it. */
+/* Reconnecting is not allowed after a timeout or an invalid reply: the service exists, but something is wrong
+ * with it. */
 int client_check_usable(tma_client *client)
 {
 	bool is_lost =

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests in the program's own CUDA streams. libtma-local launches them before the call returns, if all of
- * their memory is within the reach of the stream's device (launch.c). Otherwise the service does them in the
- * order of the stream (stream_order.c). */
+/* Requests in the program's own CUDA streams. libtma-local launches a request before the call returns if the
+ * stream's device reaches all of its memory (launch.c). Otherwise the service does the request in the order
+ * of the stream (stream_order.c). */
 #include "client.h"
 
 #include <string.h>
@@ -12,7 +12,7 @@ static int check(tma_client *client)
 {
 	int rc = client_check_usable(client);
 
-	/* Requests that were submitted before must not go into the stream. */
+	/* Earlier submitted requests must not go into the stream. */
 	return rc == 0 && client->local ? tma_flush(client) : rc;
 }
 
@@ -32,7 +32,7 @@ static int check_order(tma_client *client, const struct tma_order *order)
 
 static void set_result(tma_client *client, enum method_id method, const union local_result *result)
 {
-	if (method == METHOD_submit) /* a point of items, which have a result */
+	if (method == METHOD_submit) /* The request was a point of items. Their result stays. */
 		return;
 	client->last_result = (struct tma_result){ .reconnects = client->reconnects };
 	if (method == METHOD_gather || method == METHOD_scatter)
@@ -62,7 +62,8 @@ static int launch(tma_client *client, const struct call *call, void *stream)
 	return rc;
 }
 
-/* A service sets its own clients' signals, as others may sleep on the word. */
+/* Returns whether the service has to do the request. It sets the signals of its own clients, because others
+ * may sleep on the word. */
 static bool needs_service(const tma_client *client, const struct tma_order *order)
 {
 	return !client->local && order && order->signal.region;
@@ -91,8 +92,8 @@ static int enqueue(tma_client *client, const struct call *call, void *stream)
 	return rc < 0 ? move_unsent(client, rc) : 0;
 }
 
-/* Returns the order of request i of n that are enqueued for a single one: the first waits, and the last
- * signals. */
+/* Returns the order of request i of the n that stand for a single one: only the first waits, and only the
+ * last signals. */
 static struct tma_order order_of_one(const struct tma_order *order, size_t i, size_t n)
 {
 	struct tma_order one = order ? *order : (struct tma_order){ 0 };
@@ -181,7 +182,7 @@ static int item_fill(tma_client *client, const struct call *call, struct request
 	return order_fill(transform, client, call->order, &ret->transform);
 }
 
-/* An item is a request of its own. */
+/* Returns the call of an item, which is a request of its own. */
 static struct call call_of_item(const struct tma_item *item, const struct tma_order *order)
 {
 	struct call call =
@@ -217,7 +218,8 @@ static int points_fill(tma_client *client, const struct call *call, struct reque
 	return order_fill(submit, client, call->order, &ret->submit);
 }
 
-/* Has the stream wait for a point, or signal one, unless it is none: as a request that moves nothing. */
+/* Has the stream wait for the order's point, or set its signal, by a request that moves nothing. Does nothing
+ * if the order has neither. */
 static int enqueue_point(tma_client *client, const struct tma_order *order, void *stream)
 {
 	const struct call call = { .method = METHOD_submit, .fill = points_fill, .order = order, .fd = -1 };
@@ -249,7 +251,7 @@ static int enqueue_all(tma_client *client, struct tma_item *items, size_t n, con
 	return sum.status;
 }
 
-/* The stream waits before the first item, and signals behind the last. */
+/* The stream waits before the first item and signals behind the last. */
 int tma_enqueue_items(tma_client *client, struct tma_item *items, size_t n, const struct tma_order *order,
                       void *stream)
 {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bytes and fds between the socket and the requests: one non-blocking pump, and waiting around it.
+/* Moves bytes and descriptors between the socket and the requests. All of it is non-blocking, with waits
+ * around it.
  *
- * Whoever waits, for a reply or for room to send, keeps reading, so that two full directions never hold
- * each other up. Any failure ends in client_break; callers see it by sock being -1 and by their request
- * having ended.
+ * Whoever waits, for a reply or for room to send, keeps reading, so that the two sides never block each other
+ * with full buffers. Every failure ends in client_break; callers notice because sock is -1 and their request
+ * has ended.
  */
 #include "client.h"
 
@@ -17,11 +18,12 @@
 #include "proto/clock.h"
 
 #define READ_BYTES 65536
-#define READS      16 /* at once: a service that never stops talking is looked at again */
+/* most reads at once, so that a service that never stops sending cannot hold up a call beyond its deadline */
+#define READS      16
 #define KEEP_BYTES (256 * 1024)
 
-/* Between two questions whether a wait is interrupted: a signal that comes just before the wait, or to
- * another thread, does not end the system call. */
+/* Longest wait without asking whether it is interrupted, in milliseconds. A signal that arrives just before
+ * the wait, or on another thread, does not end the system call. */
 #define SLICE_MS 100
 
 static void client_time_out(tma_client *client, const char *what);
@@ -68,8 +70,8 @@ void client_wait_reply(tma_client *client, uint32_t slot, int64_t deadline)
 		local_untell(client);
 }
 
-/* Ends a wait for a late request, which is taken back: true. If it has started, it is not far from its end,
- * and that is waited for. */
+/* Ends the wait for a late request. If it has not started, it is canceled and ends with NO_REPLY: returns
+ * true. If it has started, it ends soon, so this waits for its end and returns false. */
 static bool give_up(tma_client *client, uint32_t slot)
 {
 	const char *what = client->requests[slot].method->name;
@@ -106,7 +108,8 @@ void client_pump(tma_client *client)
 	client_receive(client);
 }
 
-/* The descriptor becomes readable, as a socket would, if there is something to be taken afterwards. */
+/* Has the session run the queued requests. If that leaves something for the program to take, the descriptor
+ * becomes readable, as a socket would. */
 static void flush_here(tma_client *client)
 {
 	const uint32_t ended = client->n_ended_tickets;
@@ -133,7 +136,7 @@ void client_flush(tma_client *client)
 		if (n == -EAGAIN)
 			return;
 		if (n == -EPIPE || n == -ECONNRESET) {
-			/* What it sent before it went is still to be read. */
+			/* Whatever the service sent before it went away is still to be read. */
 			buffer_consume(&client->out, buffer_len(&client->out), KEEP_BYTES);
 			client_receive(client);
 			return;
@@ -149,7 +152,7 @@ void client_flush(tma_client *client)
 	}
 }
 
-/* Replies of late requests come without a socket. */
+/* Does what client_poll does for a "local:" client: late requests end without any traffic on a descriptor. */
 static bool poll_here(tma_client *client, int64_t deadline)
 {
 	const int left_ms = client_left_ms(deadline);
@@ -176,7 +179,8 @@ bool client_poll(tma_client *client, int64_t deadline)
 	client->is_interrupted = false;
 	if (rc < 0 && errno != EINTR)
 		client_break(client, STATUS_INTERNAL, "poll failed (%s)", strerror(errno));
-	else if (rc > 0 || (rc < 0 && left_ms == 0)) /* a signal interrupts a wait only */
+	/* An EINTR of a poll that did not wait is no interruption. */
+	else if (rc > 0 || (rc < 0 && left_ms == 0))
 		client_pump(client);
 	else if ((rc < 0 || slice_ms != left_ms) && client_ask_interrupted(client)) {
 		client_pump(client);
@@ -271,7 +275,7 @@ static void client_receive(tma_client *client)
 	}
 }
 
-/* Only region_create asks for fds; what comes unasked is closed. */
+/* Keeps descriptors for region_create, the only request whose reply brings one, and closes any others. */
 static void client_queue_fds(tma_client *client, const int *fds, size_t n)
 {
 	size_t room = client->n_creating < CLIENT_MAX_FDS ? client->n_creating : CLIENT_MAX_FDS;
@@ -356,7 +360,8 @@ static void on_message(tma_client *client, const uint8_t *data, size_t len)
 		on_answer(client, slot, &reply);
 }
 
-/* Takes what is said of a request that is answered only when it does not go well. */
+/* Takes the error of a request that is answered only if it fails. Returns false if the reply is not such an
+ * answer. */
 static bool on_silent(tma_client *client, struct rpc_reply *reply)
 {
 	if ((reply->msgid & 0xffff) != MSGID_SILENT || reply->msgid >> 16 >= client->n_silent ||
@@ -370,7 +375,7 @@ static bool on_silent(tma_client *client, struct rpc_reply *reply)
 
 static bool take_error(tma_client *client, struct rpc_reply *reply)
 {
-	/* What no protocol has: positive codes, and the library's own. */
+	/* The protocol has no positive codes, and NO_REPLY is the library's own. */
 	if (reply->error.status > 0 || reply->error.status == STATUS_NO_REPLY)
 		reply->error.status = STATUS_INTERNAL;
 	if (reply->error.status == STATUS_DEVICE_LOST)
@@ -424,9 +429,10 @@ void client_break(tma_client *client, int status, const char *format, ...)
 	client_reset(client);
 }
 
-/* The rule that tmaclient.h states. What a connection had registered or made went with it. A transform may
- * read what one before it was to write, so it has to have been alone; and whoever saw its signal may have
- * gone on to use the memory. */
+/* Returns whether the request may be repeated on another connection, by the rule that tmaclient.h states. A
+ * request that moves nothing may be: whatever it made ended with its connection. A request that moves data
+ * must have been the only one under way, because an earlier one may have been meant to write what it reads;
+ * and it must not signal, because whoever saw the signal may have gone on to use the memory. */
 static bool may_repeat(const tma_client *client, const struct request *request, uint32_t n_waiting)
 {
 	switch (request->method->id) {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Items: many transforms and runs in one request. As many go into a message as its elements allow; what of
- * them cannot be sent is refused here, alone.
+/* Items: many transforms and runs of plans in one request. A message takes as many as its limit of elements
+ * allows. Items that cannot be encoded are refused here, individually.
  *
- * The caller's statuses tell what is under way: PENDING are those that were sent, in their order.
+ * The statuses of the caller's items say which are under way: PENDING are those that were sent, in their
+ * order.
  */
 #include "client.h"
 
@@ -12,10 +13,11 @@
 
 #include "proto/status.h"
 
-/* Of the envelope, the fields and the order. No element has more than 14 bytes of its own (a dtype's name),
- * so a message with few enough elements has few enough bytes. */
+/* Elements of the envelope, the fields and the order of a message. No element has more than 14 bytes of its
+ * own (the longest name of a dtype), so a message within the limit of elements is also within that of
+ * bytes. */
 #define ENVELOPE_ELEMENTS 32
-#define RUN_ELEMENTS      10 /* three pairs, and the two places: the fewest that an item has */
+#define RUN_ELEMENTS      10 /* fewest elements of an item: three pairs, and two places of two elements each */
 
 static params_fn items_fill;
 static reply_fn on_submit_done;
@@ -41,7 +43,7 @@ static void set_all(struct tma_item *items, size_t n, int status)
 		items[i].status = status;
 }
 
-/* Of those that are under way. */
+/* Sets the status of the items that are under way. */
 static void end_all(struct tma_item *items, size_t n, int status)
 {
 	for (size_t i = 0; items && i < n; i++)
@@ -63,7 +65,8 @@ static int items_check(tma_client *client, const struct tma_item *items, size_t 
 	return 0;
 }
 
-/* One message. Returns the status of what stopped all of it, or 0; the first error of all goes to first. */
+/* Sends one message and waits for its end. Returns the status that ended the request as a whole, or 0. Adds
+ * its counts to *sum, and sets *first to its error if that is the first one of the call. */
 static int send_some(tma_client *client, const struct call *call, int64_t deadline, struct tma_result *sum,
                      struct error *first)
 {
@@ -140,7 +143,9 @@ int tma_submit_items(tma_client *client, struct tma_item *items, size_t n, const
 
 /* ---- The message -------------------------------------------------------------------------------------- */
 
-/* A signal says that all was moved: without what is refused here nobody is to see it. */
+/* Encodes a message. The signal means that all items succeeded, so it is left out if any was refused here or
+ * more messages follow. If the signal is all that the caller would see of the request, the call fails in
+ * place of that. */
 static int items_fill(tma_client *client, const struct call *call, struct request *request, union params *ret)
 {
 	struct item_cursor *cursor = call->cursor;
@@ -169,7 +174,8 @@ static int items_fill(tma_client *client, const struct call *call, struct reques
 	return order_fill(submit, client, &order, &ret->submit);
 }
 
-/* Those from the first on that a message holds, into client->items. */
+/* Encodes items from the cursor on into client->items, as many as a message can hold. The first refusal goes
+ * to request->error. */
 static int take_items(tma_client *client, struct item_cursor *cursor, struct request *request)
 {
 	uint64_t left = frame_request_limits.elements - ENVELOPE_ELEMENTS, elements;
@@ -298,7 +304,7 @@ int item_params(tma_client *client, const struct tma_item *item, struct submit_i
 	return rc < 0 ? rc : transform_params(client, item->transform, &ret->transform);
 }
 
-/* Each operand is a pair, and a place of two. */
+/* Each operand adds a pair, whose value is a place of two elements. */
 static uint64_t run_elements(const struct msg_plan_run *run)
 {
 	const uint64_t operands =
@@ -307,7 +313,7 @@ static uint64_t run_elements(const struct msg_plan_run *run)
 	return RUN_ELEMENTS + 4 * (uint64_t)__builtin_popcountll(run->has & operands);
 }
 
-/* As frame_scan counts them, in the item's own containers. */
+/* Returns the number of elements in the item's own containers, as frame_scan counts them. */
 static uint64_t item_elements(const struct submit_item *item)
 {
 	return item->is_run ? run_elements(&item->run) : transform_elements(&item->transform);
@@ -315,8 +321,8 @@ static uint64_t item_elements(const struct submit_item *item)
 
 /* ---- The answer --------------------------------------------------------------------------------------- */
 
-/* The sentence about item i of those that were sent. The service knows them by that number, which is another
- * one here. */
+/* Sets *ret's message to the service's sentence about item i of those that were sent; in the sentence, the
+ * item gets the number `as`, its index in the caller's array. */
 static void find_sentence(const struct msg_submit_done *done, uint32_t i, size_t as, struct error *ret)
 {
 	struct msg_item_error item;
@@ -333,7 +339,8 @@ static void find_sentence(const struct msg_submit_done *done, uint32_t i, size_t
 	}
 }
 
-/* "items[7].src.dtype: ..." or "items[7]: src.region: ...". */
+/* Prefixes a message with the item's number, or replaces the number that it begins with: "items[7].src.dtype:
+ * ..." or "items[7]: src.region: ...". */
 static void name_item(struct error *error, size_t i, const char *message)
 {
 	const char *rest = strncmp(message, "items[", strlen("items[")) ? NULL : strchr(message, ']');

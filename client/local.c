@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Clients of "local:" have no service: libtma-local answers their requests in this process, in the call that
- * sends them, but for late ones, which wait for points (door.h). An eventfd stands in for the socket. It is
- * readable once tickets or late requests have ended, or a request without a reply has failed, until
- * tma_dispatch is called. */
+/* Clients of "local:" have no service: libtma-local answers their requests in this process, within the call
+ * that sends them, except for late ones, which wait for points (door.h). An eventfd takes the place of the
+ * socket. It is readable once a ticket or late request has ended, or a request without a reply has failed,
+ * until tma_dispatch is called. */
 #include "client.h"
 
 #include <dlfcn.h>
@@ -16,17 +16,16 @@
 #include <unistd.h>
 
 #define LIBRARY    "libtma-local.so"
-#define FOLDER     "tmad/" /* the folder beside libtmaclient that contains it */
+#define FOLDER     "tmad/" /* folder of the library, beside libtmaclient */
 #define KEEP_BYTES (256 * 1024)
 
-/* It is NULL unless libtma-local is linked into the program, as in the Python package; no file is loaded
- * then. */
+/* NULL unless libtma-local is linked into the program, as in the Python package; no file is loaded then. */
 extern const struct local_door *tma_local_door(void) __attribute__((weak));
 
 /* ---- The library -------------------------------------------------------------------------------------- */
 
-/* Sets path to that of the file `name` beside the library that this code is in. Returns whether the file
- * exists, or false if the library's own path is not absolute, as that of a program may be. */
+/* Sets path to the file `name` beside the library or program that contains this code. Returns whether the
+ * file exists, or false if that library's own path is not absolute, which is possible for a program. */
 static bool find_beside(const char *name, char path[PATH_MAX])
 {
 	const struct link_map *library = NULL;
@@ -42,7 +41,8 @@ static bool find_beside(const char *name, char path[PATH_MAX])
 	       access(path, F_OK) == 0;
 }
 
-/* Loads the library for good, since its threads may run at any time. NULL: dlerror says why not. */
+/* Loads the library permanently, because its threads may run at any time. Returns NULL if that fails; dlerror
+ * then says why. */
 static void *load(void)
 {
 	char path[PATH_MAX];
@@ -205,7 +205,8 @@ bool local_take_back(tma_client *client, uint32_t slot)
 	return client->door->cancel(client->local, request_msgid(&client->requests[slot], slot));
 }
 
-/* A forked child shares the eventfd with its parent, so it must neither add to it nor read it. */
+/* Returns whether this process opened the session. A forked child shares the eventfd with its parent, so it
+ * must neither write nor read it. */
 static bool is_own(const tma_client *client)
 {
 	return client->local_pid == getpid();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Host memory of regions. The caller's process makes the pages, so that they are charged to the caller's
- * cgroup for as long as the file lives; the service makes none of them. */
+/* Allocates host memory of regions. The pages are made by this process, so that they are charged to its
+ * cgroup for as long as the file lives; the service makes none. */
 #include "client.h"
 
 #include <errno.h>
@@ -68,7 +68,8 @@ int client_message_fds(tma_client *client, int64_t deadline, size_t *ret)
 
 /* ---- Pages ------------------------------------------------------------------------------------------- */
 
-/* size bytes at start, of whole pages. */
+/* Makes the missing pages of a range, which consists of whole pages, if the machine and the cgroup have
+ * enough memory left. Returns 0 or a negative errno. */
 static int fill(const struct memfd_fill *what)
 {
 	struct memfd_fill pages = *what;
@@ -168,7 +169,7 @@ static int fill_range(int fd, const struct stat *st, uint64_t start, uint64_t en
 	return r;
 }
 
-/* What the service refuses for another reason is left to it, which says why. */
+/* Files that the service will refuse for another reason are left to it, because its error says why. */
 int region_fill(tma_region *region)
 {
 	uint64_t start = region->offset, end;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plans: transforms that the service has checked, except for their places. A plan's handle lives until the
- * plan is released or its client freed; it holds what a later connection needs to prepare the plan again. */
+/* Plans: transforms that the service has checked except for their places. A plan's handle lives until it is
+ * released or its client is freed; it holds what a later connection needs to prepare the plan again. */
 #include "client.h"
 
 #include <stdlib.h>
@@ -35,7 +35,7 @@ int plan_prepare(tma_plan *plan, int64_t deadline)
 	                         deadline);
 }
 
-/* A transform without the places of its tensors. */
+/* Copy of a transform, whose tensors have no places. */
 struct plain {
 	struct tma_transform transform;
 	struct tma_tensor dst, src;
@@ -45,7 +45,7 @@ struct plain {
 	struct tma_tensor amax_scale, amax_inverse;
 };
 
-/* room: where the copy goes. */
+/* Copies the tensor to room without its place. Returns room, or NULL if tensor is NULL. */
 static const struct tma_tensor *without_place(const struct tma_tensor *tensor, struct tma_tensor *room)
 {
 	if (!tensor)
@@ -120,8 +120,8 @@ int plan_param(tma_client *client, const tma_plan *plan, uint64_t *ret)
 		                   "plan is NULL; tma_plan_prepare makes one");
 	if (plan->client != client)
 		return client_fail(client, STATUS_INVALID_ARGUMENT, "plan: it belongs to another client");
-	if (client->launching) /* The plan is const to the program; what the launcher calls it is noted in it.
-	                        */
+	/* The plan is const to the program, but the launcher's id is recorded in it. */
+	if (client->launching)
 		return launch_plan(client, (tma_plan *)plan, ret);
 	if (plan->life == REGION_GONE)
 		return client_fail(client, plan->error.status, "plan: it could not be prepared again: %s",
@@ -240,7 +240,7 @@ int tma_submit_run_tables(tma_client *client, const tma_plan *plan, const tma_ta
 
 /* ---- The end ------------------------------------------------------------------------------------------ */
 
-/* One whose connection is gone has ended on the service's side already. */
+/* The service has released the plan already if its connection has ended. */
 int tma_plan_release(tma_plan *plan)
 {
 	tma_client *client = plan ? plan->client : NULL;

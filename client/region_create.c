@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Regions whose memory is made for the caller: host memory here (memory.c), memory of a device by the
+/* Creates regions together with their memory: host memory in this process (memory.c), device memory by the
  * service. */
 #include "client.h"
 
@@ -20,7 +20,7 @@ static int take_handle(tma_region *region, const struct msg_region_created *done
 	return 0;
 }
 
-/* region->kind is what was asked for. */
+/* Takes the reply to region_create. region->kind is the requested kind, and becomes the actual one. */
 static int on_region_created(tma_client *client, const struct rpc_reply *reply, const struct method *method,
                              void *arg, struct error *err)
 {
@@ -45,7 +45,7 @@ static int on_region_created(tma_client *client, const struct rpc_reply *reply, 
 	return region->fd < 0 ? error_set(err, STATUS_PROTOCOL, "no file descriptor came with the reply") : 0;
 }
 
-/* The region takes a copy of the name; what is longer than a UUID is no device's. */
+/* Copies the device's name into the region. A name that is longer than a UUID cannot be a device's. */
 static int set_device(tma_region *region, const char *device)
 {
 	if (strlen(device) >= sizeof region->device)

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Device memory by its pointer: from a range of addresses to the allocations behind it, and what is
- * registered already. The driver says whether memory that the client knows is still there; tma_region_find
- * does not ask it, tma_region_find_current does. Of host memory both ask the kernel (region_host.c). */
+/* Registers device memory by its pointer: finds the allocations behind a range of addresses, and those that
+ * are registered already. The driver tells whether memory that the client knows is still there;
+ * tma_region_find_current asks it, tma_region_find does not. For host memory, both ask the kernel
+ * (region_host.c). */
 #include "client.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Returns whether tma_region_from_device_ptr made a region that has a range of addresses. */
+/* Returns whether tma_region_from_device_ptr made the region. The region must have a range of addresses. */
 static bool is_of_device_ptr(const tma_region *region)
 {
 	return region->client->local ? region->kind != REGION_KIND_MEMFD : region->n_chunks > 0;
 }
 
-/* A region of device memory of exactly this range. */
+/* Returns the region of device memory with exactly this range, or NULL. */
 static tma_region *find_same(tma_client *client, uint64_t start, size_t size, bool writable)
 {
 	const struct range_set *set = writable ? &client->writable : &client->read_only;
@@ -27,8 +28,8 @@ static tma_region *find_same(tma_client *client, uint64_t start, size_t size, bo
 	return NULL;
 }
 
-/* Regions with memory that was freed are found no more. They stay registered: what their handles name is what
- * they named before. */
+/* Removes regions with freed memory from the range sets, so that they are not found any more. They stay
+ * registered: their handles still name the memory that they named before. */
 static void forget_stale(tma_client *client)
 {
 	for (tma_region *region = client->regions; region; region = region->next)
@@ -59,7 +60,8 @@ static int name_device(tma_region *region, uint64_t address)
 	return rc < 0 ? client_fail(region->client, rc, "%s", err.message) : 0;
 }
 
-/* One allocation is shared as it always was, by a descriptor that the region keeps, a handle, or both. */
+/* Exports the single allocation of a region, by a descriptor, a handle or both, and keeps these in the
+ * region. */
 static int take_export(tma_region *region, const struct device_span *span)
 {
 	struct chunk *chunk = region->chunks[0];
@@ -83,7 +85,7 @@ static int take_export(tma_region *region, const struct device_span *span)
 	return 0;
 }
 
-/* A new region, of chunks that are known and of others. */
+/* Registers a new region whose chunks the service may know in part. */
 static int register_spans(tma_client *client, uint64_t start, size_t size, unsigned flags,
                           const struct device_span *spans, size_t n, tma_region **ret)
 {
@@ -112,7 +114,7 @@ static int register_spans(tma_client *client, uint64_t start, size_t size, unsig
 	return rc;
 }
 
-/* On "local:" a new region is its addresses, and nothing is exported. */
+/* Makes the range a region of a "local:" client. It consists of addresses only, so nothing is exported. */
 static int keep_here(tma_client *client, const void *device_ptr, size_t size, unsigned flags,
                      tma_region **ret)
 {
@@ -216,8 +218,8 @@ void region_forget_range(tma_region *region)
 	region->address = 0;
 }
 
-/* Finds a range that has all of the bytes. Host memory that is no longer what was registered there is found
- * no more, and *ret_stale is set then. */
+/* Finds a range that contains all of the bytes, or returns NULL. Regions of host memory that is no longer
+ * what was registered are removed from the range sets on the way; *ret_stale is then set to true. */
 static const struct range *find(tma_client *client, uint64_t start, size_t size, bool *ret_stale)
 {
 	const struct range *range;
@@ -259,7 +261,7 @@ int tma_region_find(tma_client *client, const void *ptr, size_t size, struct tma
 	return 0;
 }
 
-/* The chunk that has the address, which is in the region. */
+/* Returns the index of the chunk that contains the address, which lies in the region. */
 static size_t chunk_index(const tma_region *region, uint64_t address)
 {
 	size_t low = 0, high = region->n_chunks - 1;
@@ -275,8 +277,8 @@ static size_t chunk_index(const tma_region *region, uint64_t address)
 	return low;
 }
 
-/* Asks the driver about the chunks that have these bytes; those that were freed are no longer current. What
- * has no id cannot be compared, and counts as freed. */
+/* Returns whether the driver confirms the chunks that hold these bytes. Chunks that were freed are no longer
+ * current; a chunk without an id cannot be compared, and counts as freed. */
 static bool is_confirmed(const tma_region *region, uint64_t start, size_t size)
 {
 	tma_client *client = region->client;

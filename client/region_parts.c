@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Registers regions of several allocations. The service is told of those that it does not have by
- * descriptors, and of the others by the regions that have them.
+/* Registers regions of several allocations. The service gets those that it does not know as descriptors, and
+ * the others as parts of regions that contain them.
  *
- * A message brings as many descriptors as the kernel passes at once. What is beyond that is registered
- * before, as regions of the call's own, which the region then refers to, and which are released when the call
- * ends. */
+ * A message brings only as many descriptors as the kernel passes at once. If there are more, the first ones
+ * are registered in advance as groups: temporary regions of the call, which the final region refers to, and
+ * which are released when the call ends.
+ */
 #include "client.h"
 
 #include <errno.h>
@@ -15,17 +16,17 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MOST_PARTS 500 /* in a message: 7 of its 4096 elements each, at most */
+#define MOST_PARTS 500 /* most parts in a message: each takes at most 7 of its 4096 elements */
 
-/* A registration under way. */
+/* Registration under way. */
 struct registering {
 	tma_region *region;
-	size_t most_fds; /* in a message */
+	size_t most_fds; /* most descriptors in a message */
 	uint32_t n;
 	struct msg_part parts[MOST_PARTS];
 	size_t n_fds;
 	int fds[SOCKET_MAX_FDS];
-	size_t n_new; /* of fds, which are closed when the call has ended */
+	size_t n_new; /* number of entries of `new`: those of fds that are closed when the call ends */
 	int new[SOCKET_MAX_FDS];
 };
 
@@ -43,7 +44,8 @@ static void close_new(struct registering *registering)
 		close(registering->new[--registering->n_new]);
 }
 
-/* A part of a region that follows the part before it there lengthens that. */
+/* Adds a chunk that the service knows. If it continues the part before it in the same region, that part is
+ * extended. */
 static int add_known(struct registering *r, const struct chunk *chunk)
 {
 	struct msg_part *last = r->n > 0 ? &r->parts[r->n - 1] : NULL;
@@ -83,7 +85,7 @@ static int add_new(struct registering *r, const struct chunk *chunk, size_t i)
 	return 0;
 }
 
-/* On the connection that there is now, which may not be that of a try before. */
+/* Encodes the parts for the current connection, which may not be the one of an earlier attempt. */
 static int fill_parts(tma_client *client, const struct call *call, struct request *request, union params *ret)
 {
 	struct registering *r = (struct registering *)call->from;
@@ -155,7 +157,8 @@ static size_t count_unknown(const tma_region *region)
 	return n;
 }
 
-/* A region of the next chunks that the service does not have. */
+/* Registers a temporary region of the next chunks that the service does not know, at most most_fds of
+ * them. */
 static int register_group(tma_region *region, size_t most_fds, int64_t deadline, tma_region **ret)
 {
 	tma_client *client = region->client;
@@ -187,7 +190,8 @@ static int register_group(tma_region *region, size_t most_fds, int64_t deadline,
 	return rc;
 }
 
-/* What is left of a call's own regions goes with the connection if it cannot be released. */
+/* Releases the temporary regions and keeps the last error. Any that cannot be released end with the
+ * connection. */
 static void release_groups(tma_client *client, tma_region **groups, size_t n)
 {
 	const struct error error = client->error;
@@ -227,7 +231,8 @@ int region_register_parts(tma_region *region, int64_t deadline)
 
 /* ---- Parts that the caller has --------------------------------------------------------------------- */
 
-/* Which whole chunks of its region the part is. */
+/* Sets [*ret_first, *ret_last) to the chunks that the part covers in its region. It must consist of whole
+ * chunks. */
 static int find_chunks(tma_client *client, const struct tma_region_part *part, size_t i, size_t *ret_first,
                        size_t *ret_last)
 {
@@ -259,7 +264,7 @@ static int find_chunks(tma_client *client, const struct tma_region_part *part, s
 	return 0;
 }
 
-/* Of all parts: checks them and counts their chunks. */
+/* Checks all parts and counts their chunks. */
 static int count_chunks(tma_client *client, const struct tma_region_part *parts, size_t n, size_t *ret)
 {
 	size_t first = 0, last = 0;
@@ -308,7 +313,7 @@ static int add_descriptor(tma_region *region, const struct tma_region_part *part
 	return 0;
 }
 
-/* Of parts that were counted. */
+/* Adds the chunks of a part that count_chunks has checked. */
 static int add_part(tma_region *region, const struct tma_region_part *part, size_t i)
 {
 	size_t first = 0, last = 0;

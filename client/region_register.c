@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Regions of memory that the caller already has: a memfd, an allocation of CUDA's. */
+/* Registers memory that the caller already has: a memfd or an allocation of CUDA. */
 #include "client.h"
 
 #include <errno.h>
@@ -24,7 +24,7 @@ int on_region_registered(tma_client *client, const struct rpc_reply *reply, cons
 	return region_keep_device(region, done.device, err);
 }
 
-/* A number where a UUID could be: it is one of the service's list. */
+/* A name that consists of digits is a number in the service's list of devices; any other is a UUID. */
 struct device_name region_device_name(const tma_region *region)
 {
 	const char *text = region->device;
@@ -47,7 +47,8 @@ int region_keep_device(tma_region *region, struct bytes uuid, struct error *err)
 	return 0;
 }
 
-/* The service is told of allocations one by one, and of those that another region has by that region. */
+/* Returns whether the service has to be told of the region's chunks one by one, with references to the
+ * regions that have them. */
 static bool has_parts(const tma_region *region)
 {
 	const struct chunk *first = region->n_chunks > 0 ? region->chunks[0] : NULL;
@@ -155,7 +156,7 @@ int region_finish(tma_region *region, tma_region **ret)
 	return rc;
 }
 
-/* handle: of cuda_pool; else NULL. */
+/* Registers memory by a descriptor. handle is the exported pointer of cuda_pool, otherwise NULL. */
 static int register_fd(tma_client *client, enum region_kind kind, int fd, const void *handle,
                        uint64_t allocation, uint64_t offset, size_t size, unsigned flags, tma_region **ret)
 {

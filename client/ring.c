@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The client's side of a submission ring: entries in, completions out, and a bell when the service sleeps
- * (proto/submission.h). A ring belongs to one connection. Its memory is a region that the service makes. */
+/* The client's side of a submission ring: pushes entries, takes completions, and wakes the service when it
+ * sleeps (proto/submission.h). A ring belongs to one connection. Its memory is a region that is created for
+ * it. */
 #include "client.h"
 
 #include <errno.h>
@@ -15,12 +16,12 @@
 #include "proto/clock.h"
 #include "proto/submission.h"
 
-/* Of a sleep: then it is looked whether the connection is still there, and after some, or when a signal ended
- * it, whether the wait is interrupted. */
+/* Longest sleep, after which the connection is checked. After NAPS sleeps, or when a signal has ended one,
+ * the program is asked whether the wait is interrupted. */
 #define NAP_NS 20000000
 #define NAPS   5
 
-/* Between two looks at the clock. */
+/* polls between two readings of the clock */
 #define LOOKS 16
 
 struct tma_ring {
@@ -46,7 +47,8 @@ static int on_ring_opened(tma_client *client, const struct rpc_reply *reply, con
 	return rpc_decode_result(reply, method, &done, err);
 }
 
-/* The region's id is of this connection: one that is made anew on the way has no use for the request. */
+/* Tells the service of the ring. The region's id belongs to this connection, so the request must not go to
+ * another one. */
 static int open_at(tma_ring *ring, uint32_t spin_us)
 {
 	tma_client *client = ring->client;
@@ -131,7 +133,7 @@ void client_free_rings(tma_client *client)
 		ring_free(client->rings);
 }
 
-/* 0 while its connection is there. */
+/* Returns 0 while the ring's connection exists, otherwise DISCONNECTED. */
 static int check(tma_ring *ring)
 {
 	tma_client *client = ring->client;
@@ -168,7 +170,8 @@ int tma_ring_close(tma_ring *ring)
 
 /* ---- In ----------------------------------------------------------------------------------------------- */
 
-/* An entry has two places. The service would end a run that needs more, without a message. */
+/* Refuses plans that need more than the two places of an entry. The service would end such a run without a
+ * message. */
 static int check_operands(tma_client *client, const tma_plan *plan)
 {
 	const struct msg_transform *t = &plan->params;
@@ -226,7 +229,8 @@ int tma_ring_flush(tma_ring *ring)
 	if (!ring)
 		return STATUS_INVALID_ARGUMENT;
 	client = ring->client;
-	/* Once more, as a fence before `awake` is loaded: ThreadSanitizer knows no fences. */
+	/* Stores the same value again, as a fence before the load of `awake`, because ThreadSanitizer does
+	 * not know fences. */
 	__atomic_store_n(&ring->shared->submitted, ring->submitted, __ATOMIC_SEQ_CST);
 	if (__atomic_load_n(&ring->shared->awake, __ATOMIC_SEQ_CST))
 		return 0;
@@ -289,7 +293,7 @@ static bool spin(tma_ring *ring, uint64_t ns, struct tma_ring_end *ret)
 	return false;
 }
 
-/* Whether a signal has ended it. */
+/* Sleeps until a run has ended, for NAP_NS at most. Returns whether a signal has ended the sleep. */
 static bool nap(tma_ring *ring)
 {
 	static const struct timespec most = { .tv_nsec = NAP_NS };
@@ -322,7 +326,7 @@ int tma_ring_wait(tma_ring *ring, uint32_t spin_us, struct tma_ring_end *ret)
 		return 0;
 	deadline = client_deadline(ring->client);
 	while (!take(ring, ret)) {
-		client_pump(ring->client); /* to see its connection end */
+		client_pump(ring->client); /* This notices the end of the connection. */
 		rc = check(ring);
 		if (rc == 0 && client_left_ms(deadline) == 0)
 			rc = STATUS_PENDING;
