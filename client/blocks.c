@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gather and scatter: a transform of each block of a list. */
+/* Gather and scatter: one transform for each block of a list. */
 #include "client.h"
 
 #include <endian.h>
@@ -77,7 +77,7 @@ int tma_submit_scatter(tma_client *client, const struct tma_blocks *blocks, tma_
 
 /* ---- Parameters ------------------------------------------------------------------------------------- */
 
-/* The fields that blocks share with a transform. */
+/* Copies the fields that blocks share with a transform. */
 static void transform_fields(const struct msg_transform *t, struct msg_blocks *ret)
 {
 	ret->has = F(blocks, dst) | F(blocks, src);
@@ -104,7 +104,7 @@ static int blocks_fill(tma_client *client, const struct call *call, struct reque
 {
 	const struct tma_blocks *blocks = call->from;
 	struct msg_blocks *params = &ret->blocks;
-	struct msg_transform transform = { 0 }; /* Absent fields of its tensors read as 0. */
+	struct msg_transform transform = { 0 }; /* Absent fields of nested messages read as 0. */
 	int rc;
 
 	(void)request;
@@ -150,7 +150,7 @@ static int index_params(tma_client *client, const struct tma_blocks *blocks, str
 	}
 	ret->has |= F(blocks, index_dtype);
 	ret->index_dtype = (enum dtype)blocks->index_dtype;
-	/* On "local:" a place may be an address. */
+	/* On "local:", a place may be an address. */
 	is_placed = blocks->index_at.region || (client->local && blocks->index_at.offset);
 	if (!blocks->index != is_placed)
 		return client_fail(client, STATUS_INVALID_ARGUMENT, "index and index_at.region are both %s",
@@ -230,7 +230,7 @@ static int table_params(tma_client *client, const struct tma_blocks *blocks, str
 	return rc;
 }
 
-/* By the ids that the regions have now; name is that of the list. */
+/* Encodes the places with the current ids of their regions; name is what errors call the list. */
 static int places_param(tma_client *client, const struct tma_place *places, size_t n, const char *name,
                         uint64_t *words, struct bytes *ret)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keeps chunks by their addresses, and where the service has them. */
+/* Keeps chunks by their addresses, and records which regions the service knows them by. */
 #include "chunk.h"
 
 #include <inttypes.h>
@@ -19,7 +19,8 @@ struct chunk *chunk_new(const struct device_span *span, int fd)
 	return chunk;
 }
 
-/* What is in the set at some of these addresses, but is not that allocation, was freed since. */
+/* Marks every chunk in this range that is not the allocation as no longer current: its memory was freed.
+ * Returns whether there was any. */
 static bool forget_others(tma_client *client, const struct device_span *span)
 {
 	struct range_set *set = &client->chunks;

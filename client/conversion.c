@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The fields of a conversion. */
+/* Encodes the fields of a conversion. */
 #include "client.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* One of scale and bias. */
+/* The scale or the bias. */
 struct operand {
 	const char *name;
 	const struct tma_number *number;
@@ -53,7 +53,7 @@ static int tensor_param(tma_client *client, const struct operand *operand, struc
 	return 0;
 }
 
-/* 1: it is given. */
+/* Encodes the operand. Returns 1 if there is one, 0 if there is none, or the last error. */
 static int operand_params(tma_client *client, const struct operand *operand, struct msg_operand *ret)
 {
 	int rc;
@@ -78,7 +78,7 @@ static int result_params(tma_client *client, const struct tma_tensor *tensor, co
 	return rc;
 }
 
-/* rank: of the destination, whose dimensions block has. */
+/* Encodes amax. rank is that of the destination: block has an extent for each of its dimensions. */
 static int amax_params(tma_client *client, const struct tma_amax *amax, uint32_t rank, struct msg_amax *ret)
 {
 	int rc = reserved_check(client, amax->reserved, COUNT(amax->reserved), "amax.reserved");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds the allocations behind a range of addresses, and exports them: one of cuMemCreate as a descriptor,
- * one of cuMemAlloc (cudaMalloc) as an IPC handle, one of a pool (cudaMallocAsync) as the pool's descriptor
- * and a pointer. Anything else is refused, and the error says what it is. */
+ * one of cuMemAlloc (cudaMalloc) as an IPC handle, and one of a pool (cudaMallocAsync) as the pool's
+ * descriptor and a pointer. Anything else is refused with an error that says what it is. */
 #include "device.h"
 
 #include <dlfcn.h>
@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Of cuda.h. */
+/* Constants of cuda.h. */
 enum {
 	RESULT_INVALID_VALUE = 1,
 
@@ -41,7 +41,7 @@ static int export_ipc(const struct device_driver *driver, uint64_t base, struct 
 
 /* ---- The driver ------------------------------------------------------------------------------------- */
 
-/* Names as the library exports them: a number is the version that has the signature above. */
+/* Names as the library exports them. version is the suffix of the version that has the signature above. */
 static const struct symbol {
 	const char *name;
 	size_t offset;
@@ -132,8 +132,8 @@ void device_driver_close(struct device_driver *driver)
 
 /* ---- Memory ----------------------------------------------------------------------------------------- */
 
-/* The thread may have another context current than the memory's, or none. Memory of cuMemCreate is of no
- * context. */
+/* Makes the context of the memory current, because the thread may have another one current, or none. Returns
+ * the context for context_pop, or NULL if nothing was pushed; memory of cuMemCreate belongs to no context. */
 static void *context_push(const struct device_driver *driver, uint64_t pointer)
 {
 	void *context = NULL;
@@ -240,7 +240,7 @@ static bool add_span(struct device_span **spans, size_t *n, struct device_span s
 {
 	struct device_span *grown = *spans;
 
-	if ((*n & (*n - 1)) == 0) /* a power of two is full */
+	if ((*n & (*n - 1)) == 0) /* An array whose length is 0 or a power of two is full. */
 		grown = realloc(grown, (*n ? 2 * *n : 1) * sizeof *grown);
 	if (!grown)
 		return false;
@@ -249,7 +249,8 @@ static bool add_span(struct device_span **spans, size_t *n, struct device_span s
 	return true;
 }
 
-/* Each allocation follows the one before at once. What the driver fails at is a gap, but for the first. */
+/* Walks the allocations, each of which has to start where the one before ends. If the driver knows no
+ * allocation at an address behind the first, the memory has a gap there. */
 static int find_spans(const struct device_driver *driver, uint64_t pointer, size_t size,
                       struct device_span **ret, size_t *ret_n, struct error *err)
 {
@@ -339,7 +340,8 @@ static int export_fd(const struct device_driver *driver, uint64_t allocation, st
 	return 0;
 }
 
-/* The driver calls a pool without handle types an invalid value, as the device's default one is. */
+/* The driver returns CUDA_ERROR_INVALID_VALUE for a pool without handle types, such as the device's default
+ * pool. */
 static int export_pool(const struct device_driver *driver, void *pool, uint64_t base,
                        struct device_export *ret, struct error *err)
 {

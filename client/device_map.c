@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Maps device memory of others in this process: allocations of cuMemCreate by their descriptors, and those of
- * cuMemAlloc by their IPC handles. Both live in the primary context of their device, which is the one that
- * the CUDA runtime uses. */
+ * cuMemAlloc by their IPC handles. Both are mapped in the primary context of their device, which is the one
+ * that the CUDA runtime uses. */
 #include "device.h"
 
 #include <string.h>
 
-/* Of cuda.h. */
+/* Constants of cuda.h. */
 enum {
 	ALLOCATION_TYPE_PINNED = 1,
 	LOCATION_TYPE_DEVICE = 1,
@@ -34,7 +34,8 @@ int device_ordinal(const struct device_driver *driver, const char *uuid, int *re
 
 /* ---- The primary context ---------------------------------------------------------------------------- */
 
-/* Makes it current; retained until context_drop or device_unmap. */
+/* Retains the device's primary context and makes it current. The caller calls context_leave, and releases the
+ * context unless the mapping keeps it. */
 static int context_enter(const struct device_driver *driver, int ordinal, int *ret_device, struct error *err)
 {
 	void *context = NULL;
@@ -63,7 +64,7 @@ static void context_leave(const struct device_driver *driver)
 
 /* ---- Memory ----------------------------------------------------------------------------------------- */
 
-/* The mapping, of whole units of the device, is all of the allocation. */
+/* Maps the whole allocation; mapping->size is a multiple of the device's granularity. */
 static int map_allocation(const struct device_driver *driver, uint64_t allocation,
                           struct device_mapping *mapping, struct error *err)
 {
@@ -105,7 +106,7 @@ static int import(const struct device_driver *driver, int fd, uint64_t size, str
 	if (result)
 		return device_fail(driver, result, "region: cuMemImportFromShareableHandle", err);
 	r = map_allocation(driver, allocation, mapping, err);
-	driver->cuMemRelease(allocation); /* the mapping keeps it */
+	driver->cuMemRelease(allocation); /* The mapping keeps the allocation. */
 	return r;
 }
 
@@ -151,7 +152,7 @@ void device_unmap(const struct device_driver *driver, const struct device_mappin
 {
 	void *context = NULL;
 
-	/* Retained already: it is the same again. */
+	/* The mapping has retained the context already; this only looks it up. */
 	if (driver->cuDevicePrimaryCtxRetain(&context, mapping->device) == 0) {
 		driver->cuCtxPushCurrent(context);
 		if (mapping->is_ipc) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Documents: a reply's tree as one allocation, nodes first and texts after, so that freeing the root frees
- * all and nothing can be half built. The depth of a reply is bounded by its frame scan. */
+/* Documents: the tree of a reply in a single allocation, nodes first and texts behind them, so that freeing
+ * the root frees everything and no tree is ever half built. The frame scan limits the depth of a reply. */
 #include "client.h"
 
 #include <stdlib.h>
@@ -10,10 +10,10 @@
 
 struct tma_document {
 	enum tma_document_kind kind;
-	bool is_unsigned; /* an INT past INT64_MAX */
-	uint32_t count;   /* of a list or map */
+	bool is_unsigned; /* The INT exceeds INT64_MAX. */
+	uint32_t count;   /* entries of a list or map */
 	size_t text_len;
-	const char *key; /* in its map */
+	const char *key; /* the node's key in its map */
 	union {
 		bool boolean;
 		int64_t i;
@@ -30,7 +30,7 @@ struct space {
 };
 
 struct builder {
-	tma_document *nodes; /* the next free one */
+	tma_document *nodes; /* next free node */
 	char *text;
 };
 
@@ -61,7 +61,7 @@ void tma_document_free(tma_document *document)
 	free(document);
 }
 
-/* Adds what is needed below the object. */
+/* Adds the space that the descendants of the object and its text need. */
 static int measure(const msgpack_object *object, struct space *space, struct error *err)
 {
 	int rc = 0;
@@ -160,7 +160,7 @@ static void build(struct builder *b, tma_document *node, const msgpack_object *o
 			build(b, &items[i], &pair->val);
 		}
 		break;
-	default: /* nil; the frame scan lets no ext through */
+	default: /* nil; the frame scan admits no ext types. */
 		node->kind = TMA_DOCUMENT_NULL;
 		break;
 	}

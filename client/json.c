@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A document as JSON text (RFC 8259), which is valid whatever bytes its texts hold. */
+/* Writes a document as JSON (RFC 8259). The output is valid whatever bytes the texts contain. */
 #include "client.h"
 
 #include <inttypes.h>
@@ -30,7 +30,7 @@ char *tma_document_json(const tma_document *node, int indent)
 	return w.text;
 }
 
-/* Appends and keeps the text ended by a NUL. */
+/* Appends data and keeps the text terminated by a NUL. */
 static void put(struct writer *w, const char *data, size_t len)
 {
 	size_t cap = w->cap ? w->cap : 256;
@@ -68,7 +68,8 @@ static void put_line(struct writer *w, int depth)
 		put(w, " ", 1);
 }
 
-/* Bytes of the well-formed UTF-8 sequence at s (no overlong forms, no surrogates); 0 when it is none. */
+/* Returns the length of the well-formed UTF-8 sequence at s, without overlong forms and surrogates, or 0 if
+ * there is none. */
 static size_t utf8_len(const unsigned char *s, size_t left)
 {
 	size_t n = s[0] < 0x80   ? 1
@@ -91,7 +92,8 @@ static size_t utf8_len(const unsigned char *s, size_t left)
 
 static void put_string(struct writer *w, const char *data, size_t len)
 {
-	static const char short_escapes[] = "\"\"\\\\\bb\ff\nn\rr\tt"; /* the byte, then its letter */
+	/* pairs of a byte and the letter of its escape */
+	static const char short_escapes[] = "\"\"\\\\\bb\ff\nn\rr\tt";
 	const unsigned char *s = (const unsigned char *)data;
 	const char *escape;
 	char text[8];
@@ -120,7 +122,8 @@ static void put_string(struct writer *w, const char *data, size_t len)
 	put(w, "\"", 1);
 }
 
-/* The shortest of 15 to 17 digits that reads back the same; JSON has no nan or infinity. */
+/* Writes the shortest of 15 to 17 digits that reads back as the same number. JSON has neither NaN nor
+ * infinity: they become null. */
 static void put_real(struct writer *w, double real)
 {
 	char text[40];
@@ -134,7 +137,7 @@ static void put_real(struct writer *w, double real)
 		if (strtod(text, NULL) == real)
 			break;
 	}
-	for (char *c = text; *c; c++) /* a locale's decimal point */
+	for (char *c = text; *c; c++) /* The locale's decimal point becomes a dot. */
 		if (!strchr("+-0123456789e", *c))
 			*c = '.';
 	if (!strpbrk(text, ".e"))

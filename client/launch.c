@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Launches requests into the program's own CUDA streams, by libtma-local. A client of "local:" launches by
- * its session. A client of a service opens one beside its connection, the launcher, when it launches for the
- * first time; the service sees nothing of it. The launcher is told of a region's address, and of a plan, when
- * a request names them, and refuses nothing that the service could do: such a request is done elsewhere. */
+/* Launches requests into the program's own CUDA streams through libtma-local. A client of "local:" uses its
+ * session. A client of a service opens a second session beside its connection, the launcher, when it first
+ * launches; the service sees nothing of it. The launcher is told of a region's address, or of a plan, when a
+ * request names it. A request that libtma-local does not support is not refused, but left to the service. */
 #include "client.h"
 
 #include <string.h>
@@ -112,7 +112,8 @@ void launch_forget_region(const tma_region *region)
 		client->door->run(client->launcher, METHOD_region_release, &params, &ignored, &err);
 }
 
-/* Memory that was mapped anew has another address. */
+/* Registers the region with the launcher, in place of an earlier registration: memory that was mapped again
+ * has another address. */
 static int tell_of_region(tma_client *client, tma_region *region)
 {
 	struct error err;

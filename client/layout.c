@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of named layouts. */
+/* The table of named layouts (layouts.def). */
 #include "layout.h"
 
 #include <string.h>

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Blocked layouts: how the dimensions of a plain tensor are divided into blocks, and the order of the parts.
- */
+/* Blocked layouts: how the dimensions of a plain tensor are divided into blocks, and the order of the
+ * parts. */
 #include "layout.h"
 
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* A dimension's part: a block of so many, or, with a size of 0, what is left of the dimension. */
+/* Part of a dimension: a block of `size` elements or, with a size of 0, what is left of the dimension after
+ * all of its blocks. */
 struct part {
 	char letter;
 	int64_t size;
 	int64_t extent;
 };
 
-/* Reads "16c" or "C"; *text moves past it and the blanks behind it. */
+/* Reads a part such as "16c" or "C", and moves *text past it and the blanks behind it. */
 static struct part part_next(const char **text)
 {
 	char *end;
@@ -27,7 +28,7 @@ static struct part part_next(const char **text)
 	return part;
 }
 
-/* The parts of all dimensions, and how many dimensions there are. */
+/* Reads the parts of all dimensions. Returns their number, and sets *ret_rank to that of the dimensions. */
 static int parts_read(const char *split, struct part parts[TMA_MAX_RANK], int *ret_rank)
 {
 	int n = 0;
@@ -40,8 +41,8 @@ static int parts_read(const char *split, struct part parts[TMA_MAX_RANK], int *r
 	return n;
 }
 
-/* Divides the dimension whose parts are [at, end) and notes the splits: the outermost one makes blocks of
- * all, the next one divides these, and so on. */
+/* Divides the dimension whose parts are [at, end) and records the splits: the first one makes blocks that
+ * contain all inner parts, and each further one divides the blocks of the one before. */
 static void part_divide(struct tma_layout_blocking *ret, struct part *parts, int at, int end, int64_t extent)
 {
 	int64_t block = 1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* KV caches in named layouts: tensors of them, and the requests that convert one into another. */
+/* KV caches in named layouts: their tensors, and the requests that convert one into another. */
 #include "layout.h"
 
 #include <inttypes.h>
@@ -37,7 +37,7 @@ int tma_layout_tensor(tma_client *client, const struct tma_layout_cache *cache,
 	return rc;
 }
 
-/* Both sides, checked, with the groups that their heads have in common. */
+/* Checks both sides and finds the group sizes that their heads have in common. */
 static int sides_init(struct kv_side *dst, struct kv_side *src, struct kv_groups *groups,
                       const struct tma_layout_cache *dst_cache, const struct tma_layout_part *dst_part,
                       const struct tma_layout_cache *src_cache, const struct tma_layout_part *src_part,
@@ -78,13 +78,14 @@ int tma_layout_convert(tma_client *client, const struct tma_layout_cache *dst,
 
 /* ---- Lists of blocks ---------------------------------------------------------------------------------- */
 
-/* Two sides of a list of blocks, and what is one layer of it: a layer, or the keys or the values of one. */
+/* The two sides of a list of blocks. Here, one layer means a layer of the model or, if keys and values lie
+ * apart, the keys or the values of one. */
 struct listed {
 	struct kv_side to, from;
 	struct kv_groups groups;
 	uint32_t layers;
-	const struct kv_side *apart; /* whose layers lie wherever the caller says; NULL: neither's */
-	bool is_kv_apart;            /* and keys and values as well */
+	const struct kv_side *apart; /* the side whose layers the caller places; NULL: neither */
+	bool is_kv_apart;            /* Keys and values of that side lie apart as well. */
 };
 
 static uint64_t step_of(const struct kv_side *side, enum kv_dimension d)
@@ -92,14 +93,15 @@ static uint64_t step_of(const struct kv_side *side, enum kv_dimension d)
 	return (uint64_t)side->stride[d] * tma_dtype_size(side->cache->dtype);
 }
 
-/* Whether a side describes one layer of the other's many, or the keys of its keys and values. */
+/* Returns whether a side describes a single layer for the many of the other side, or the keys for its keys
+ * and values. */
 static bool is_apart(const struct kv_side *side, const struct kv_side *other)
 {
 	return side->extent[KV_LAYER] == 1 &&
 	       (other->extent[KV_LAYER] > 1 || (side->extent[KV_KV] == 1 && other->extent[KV_KV] > 1));
 }
 
-/* Takes the layers, and what else is not of one block, out of what has to match. */
+/* Reduces both sides to one block of one layer, and checks that these match. */
 static int listed_match(struct listed *l, struct error *err)
 {
 	struct kv_side *whole = l->apart == &l->from ? &l->to : &l->from;

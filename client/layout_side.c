@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One side of a conversion between KV caches: its sizes and its part, checked, become strides and a tensor.
+/* One side of a conversion between KV caches: checks its sizes and its part, and derives strides and a tensor
+ * from them.
  *
- * Heads are what makes this more than a table. A rank of a tensor-parallel model holds some of them; a layout
- * may put them into groups, so that a run of heads has two strides. */
+ * The heads are what makes this more than a table. A rank of a tensor-parallel model has only some of them,
+ * and a layout may put them into groups, so that a range of heads has two strides.
+ */
 #include "layout.h"
 
 #include <inttypes.h>
@@ -17,7 +19,7 @@ static int side_part(struct kv_side *side, const struct tma_layout_part *part,
 
 static const char letters[KV_LETTERS + 1] = "lknthdg";
 
-/* Members of the cache. */
+/* names of the cache's members, for errors */
 static const char *const names[KV_DIMENSIONS] = { "layers", "kv", "blocks", "tokens", "heads", "head_size" };
 
 /* ---- The cache ---------------------------------------------------------------------------------------- */
@@ -82,7 +84,8 @@ int kv_side_init(struct kv_side *ret, const struct tma_layout_cache *cache,
 	return rc < 0 ? rc : side_part(ret, part, size, name, err);
 }
 
-/* As models share them out: equally, or, where there are more ranks than heads, one to several ranks. */
+/* Finds the heads of the rank, as models distribute them: equally, or, if there are more ranks than heads,
+ * one head to several ranks. */
 static int side_ranks(struct kv_side *side, const char *name, struct error *err)
 {
 	const int64_t heads = side->cache->heads;
@@ -120,7 +123,8 @@ static int side_groups(struct kv_side *side, const char *name, struct error *err
 	return 0;
 }
 
-/* The distance that the cache asks for, of one entry of a dimension to the next; in elements. */
+/* Applies the cache's layer_step or block_step, if it has one: side->total, so far the packed distance
+ * between two entries of the dimension in elements, becomes the requested distance. */
 static int side_step(struct kv_side *side, int d, int64_t item, const char *name, struct error *err)
 {
 	const struct tma_layout_cache *cache = side->cache;
@@ -138,7 +142,7 @@ static int side_step(struct kv_side *side, int d, int64_t item, const char *name
 	return 0;
 }
 
-/* From the innermost dimension on. */
+/* Computes the strides, from the innermost dimension outwards. */
 static int side_strides(struct kv_side *side, const int64_t size[KV_DIMENSIONS], const char *name,
                         struct error *err)
 {
@@ -180,7 +184,8 @@ static int side_strides(struct kv_side *side, const int64_t size[KV_DIMENSIONS],
 
 /* ---- The part ----------------------------------------------------------------------------------------- */
 
-/* Entries [first, first + n) of those from low on; n of 0: all that follow. */
+/* Checks that [first, first + *n) lies within the size indices from low on. If *n is 0, sets it to all that
+ * follow first. */
 static int range_check(int64_t first, int64_t *n, int64_t low, int64_t size, const char *name,
                        const char *what, struct error *err)
 {
@@ -222,7 +227,7 @@ static int side_part(struct kv_side *side, const struct tma_layout_part *part,
 
 /* ---- Two sides ---------------------------------------------------------------------------------------- */
 
-/* All heads that both have, by the model's numbers. */
+/* Selects all heads that both sides have, by the model's numbers. */
 static int match_heads(struct kv_side *dst, struct kv_side *src, struct error *err)
 {
 	const int64_t dst_end = dst->first_of_rank + dst->heads_of_rank;
@@ -267,7 +272,7 @@ int kv_sides_match(struct kv_side *dst, struct kv_side *src, struct error *err)
 
 /* ---- Groups of heads ---------------------------------------------------------------------------------- */
 
-/* Adds what a side needs: nothing where its heads lie in one group, or evenly spaced. */
+/* Adds the group size of a side, unless its heads lie within one group or are evenly spaced. */
 static int groups_add(struct kv_groups *groups, const struct kv_side *side, struct error *err)
 {
 	const int64_t first = side->first[KV_HEAD], n = side->extent[KV_HEAD], group = side->group;
@@ -305,7 +310,7 @@ int kv_groups_of(struct kv_groups *ret, const struct kv_side *dst, const struct 
 	return rc < 0 || !src ? rc : groups_add(ret, src, err);
 }
 
-/* From one head to the one so many further on, of what is moved. */
+/* Returns the distance between a moved head and the one `heads` further on, in elements. */
 static int64_t heads_stride(const struct kv_side *side, int64_t heads)
 {
 	const int64_t group = side->group;

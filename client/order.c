@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Order: what a request waits for and signals, when it is answered, and its cancellation. */
+/* Orders: what a request waits for and signals, when it is answered, and how it is canceled. */
 #include "client.h"
 
 static int check_order(tma_client *client, const struct tma_order *order);
@@ -145,7 +145,7 @@ static int on_canceled(tma_client *client, const struct rpc_reply *reply, const 
 	return rc;
 }
 
-/* A later connection knows nothing of the request. */
+/* The call is bound to the connection, because a later connection does not know the request. */
 int tma_cancel(tma_client *client, tma_ticket ticket)
 {
 	struct msg_cancel params = { .has = F(cancel, request) };

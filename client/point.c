@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Points of timelines in memory that is mapped here. */
+/* Points of timelines in memory that is mapped in this process. */
 #include "client.h"
 
 #include "proto/clock.h"

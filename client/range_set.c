@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A sorted array of ranges with the maximum of each prefix. */
+/* A sorted array of ranges; furthest[i] is the index of the greatest end among the first i + 1. */
 #include "range_set.h"
 
 #include <stdlib.h>
@@ -24,7 +24,7 @@ static bool grow(struct range_set *set)
 	return true;
 }
 
-/* From entry i on. */
+/* Recomputes `furthest` from entry i on. */
 static void update(struct range_set *set, size_t i)
 {
 	for (; i < set->n; i++) {
@@ -34,7 +34,7 @@ static void update(struct range_set *set, size_t i)
 	}
 }
 
-/* The first entry that begins after start, or at start and ends after end. */
+/* Returns the index of the first range that starts after start, or starts there and ends after end. */
 static size_t upper_bound(const struct range_set *set, uint64_t start, uint64_t end)
 {
 	size_t low = 0, high = set->n;
@@ -90,7 +90,7 @@ const struct range *range_set_find(const struct range_set *set, uint64_t start, 
 
 size_t range_set_from(const struct range_set *set, uint64_t start)
 {
-	return upper_bound(set, start, 0); /* no range ends at 0 */
+	return upper_bound(set, start, 0); /* No range ends at 0. */
 }
 
 void range_set_deinit(struct range_set *set)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reshard: slices of a global tensor from other slices of it. All of them go into one message. */
+/* Reshard: makes slices of a global tensor from other slices of it. All slices go into one message. */
 #include "client.h"
 
 #include <stdio.h>
@@ -9,10 +9,11 @@ static params_fn reshard_fill;
 static int list_params(tma_client *client, const struct tma_slice *slices, size_t n, const char *list,
                        struct msg_slice *ret, uint64_t *left);
 
-/* Of the envelope, the fields, the order and shape. */
+/* elements of the envelope, the fields, the order and the shape of a message */
 #define ENVELOPE_ELEMENTS (32 + TMA_MAX_RANK)
 
-/* An entry of a list, a pair for each field, and those of a tensor that every slice has. */
+/* fewest elements of a slice: its entry in the list, two for each of its fields, and two for each field that
+ * every tensor has */
 #define SLICE_ELEMENTS (1 + 4 + 6)
 
 static int on_reshard_done(tma_client *client, const struct rpc_reply *reply, const struct method *method,
@@ -76,7 +77,8 @@ static int check_lists(tma_client *client, const struct tma_reshard *reshard)
 	                   reshard->n_destinations, reshard->n_sources, most);
 }
 
-/* All slices have one rank, that of shape; the service says so where they do not. */
+/* Encodes the global shape, with the rank of the first slice. If another slice has a different rank, the
+ * service reports it. */
 static void shape_params(const struct tma_reshard *reshard, struct msg_reshard *ret)
 {
 	const struct msg_slice *first = ret->destinations.n ? ret->destinations.items : ret->sources.items;
@@ -146,7 +148,8 @@ static int slice_params(tma_client *client, const struct tma_slice *slice, const
 	return 0;
 }
 
-/* A message that declares more elements than are left would end the connection. */
+/* Encodes the slices of a list. Fails if they declare more elements than are left (*left), because such a
+ * message would end the connection. */
 static int list_params(tma_client *client, const struct tma_slice *slices, size_t n, const char *list,
                        struct msg_slice *ret, uint64_t *left)
 {

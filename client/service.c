@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the service reports about itself: ping, and the calls that return a document. */
+/* What the service reports about itself: ping, and the calls that return documents. */
 #include "client.h"
 
 static int on_document(tma_client *client, const struct rpc_reply *reply, const struct method *method,
@@ -13,7 +13,7 @@ static int on_document(tma_client *client, const struct rpc_reply *reply, const 
 	return *ret ? 0 : err->status;
 }
 
-/* What is asked, and how, is in call. */
+/* Makes a call whose reply becomes *ret. call has the method and its parameters; the rest is set here. */
 static int document_call(tma_client *client, struct call call, tma_document **ret)
 {
 	tma_document *document = NULL;
@@ -64,7 +64,7 @@ int tma_sessions(tma_client *client, uint64_t after, tma_document **ret)
 
 struct explained {
 	const struct tma_transform *transform;
-	const char *engine; /* NULL: the service's */
+	const char *engine; /* NULL: the service's own engine */
 };
 
 static int explain_fill(tma_client *client, const struct call *call, struct request *request,

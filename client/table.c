@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tables of places. A handle lives until the table is released or its client freed; it holds the places, by
- * which a later connection prepares the table again. A region that is released meanwhile leaves its place
- * empty, and then no other connection can have the table. */
+/* Tables of places. A handle lives until the table is released or its client is freed; it holds the places,
+ * by which a later connection prepares the table again. If a region is released first, its place is empty
+ * from then on, and the table cannot be prepared again. */
 #include "client.h"
 
 #include <endian.h>
@@ -27,7 +27,7 @@ static int on_prepared(tma_client *client, const struct rpc_reply *reply, const 
 	return 0;
 }
 
-/* By the ids that the regions have now. */
+/* Encodes the places with the current ids of their regions. */
 static int table_fill(tma_client *client, const struct call *call, struct request *request, union params *ret)
 {
 	const tma_table *table = call->from;
@@ -36,7 +36,7 @@ static int table_fill(tma_client *client, const struct call *call, struct reques
 	for (size_t i = 0; i < table->n; i++) {
 		const struct table_place *place = &table->places[i];
 		char name[32];
-		uint64_t id = 0; /* without a region: the offset is an address */
+		uint64_t id = 0; /* 0 if the place has no region; its offset is then an address. */
 		int rc = 0;
 
 		if (!place->region && !client->local)
@@ -163,7 +163,7 @@ void client_forget_region(tma_client *client, const tma_region *region)
 
 /* ---- The end ------------------------------------------------------------------------------------------ */
 
-/* One whose connection is gone has ended on the service's side already. */
+/* The service has released the table already if its connection has ended. */
 int tma_table_release(tma_table *table)
 {
 	tma_client *client = table ? table->client : NULL;

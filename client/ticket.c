@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls that move data, blocking or by ticket, and their results. */
+/* Calls that move data, blocking or with tickets, and their results. */
 #include "client.h"
 
 #include <inttypes.h>
 
 #include "proto/clock.h"
 
-/* More bytes than this that the socket does not take make a submit wait. */
+/* A submit waits while more bytes than this are unsent. */
 #define SUBMIT_KEEP_BYTES (64 * 1024)
 
 const struct tma_result *tma_last_result(const tma_client *client)
@@ -45,7 +45,7 @@ static tma_ticket ticket_of(const tma_client *client, uint32_t slot)
 	return (uint64_t)client->requests[slot].generation << 32 | (slot + 1);
 }
 
-/* A request that is kept for a batch waits for nothing, and needs no deadline. */
+/* A request that is kept for a batch does not wait, so it needs no deadline. */
 int move_submit(tma_client *client, struct call *call, tma_ticket *ret)
 {
 	bool waits = !client || !client->is_batching || client->sock < 0 || client->is_device_lost ||
@@ -111,7 +111,8 @@ int tma_poll(tma_client *client, tma_ticket ticket, struct tma_result *ret)
 	return ticket_end(client, slot, ret);
 }
 
-/* What has ended is there without a system call; a client without a connection has no ticket under way. */
+/* A ticket that has ended is returned without a system call. If the connection is lost, all tickets have
+ * ended. */
 int tma_next(tma_client *client, int timeout_ms, struct tma_completed *ret)
 {
 	int64_t deadline = timeout_ms < 0 ? -1 : clock_ms() + timeout_ms;
@@ -147,7 +148,7 @@ int tma_dispatch(tma_client *client)
 	if (client->local) {
 		const int ended = local_take_ended(client);
 
-		client_pump(client); /* It takes the replies that the session has announced. */
+		client_pump(client); /* This takes the replies that the eventfd has announced. */
 		client->n_ended = ended;
 	}
 	return client->n_ended ? client->n_ended : client_check(client);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Transforms. The library checks only what would be unsafe to send; the service checks the rest and
- * reports it in its own words. */
+/* Transforms. The library checks only what would be unsafe to send. The service checks the rest, and its
+ * errors say what is wrong. */
 #include "client.h"
 
 #include <stdio.h>
@@ -34,7 +34,7 @@ int tma_pad(tma_client *client, const struct tma_tensor *dst, const struct tma_t
 		.dst = dst, .src = src, .before = before, .after = after, .mode = mode, .value = value });
 }
 
-/* Returns whether it takes the bytes of a request on "local:", too. */
+/* Returns whether the transform has to be encoded as a request even on "local:". */
 static bool takes_request(const struct tma_transform *transform)
 {
 	return transform->n_further_dst > 0 || (transform->order && transform->order->wait.region);
@@ -182,7 +182,7 @@ int transform_params(tma_client *client, const struct tma_transform *t, struct m
 	return t->conversion ? conversion_params(client, t->conversion, ret) : 0;
 }
 
-/* Of the envelope and the order. */
+/* elements of the envelope and the order of a message */
 #define ENVELOPE_ELEMENTS 32
 
 static int further_room(tma_client *client, size_t n)
@@ -200,7 +200,7 @@ static int further_room(tma_client *client, size_t n)
 	return 0;
 }
 
-/* As many as a message holds. */
+/* Encodes the further destinations. Fails if they do not fit into a message. */
 static int further_params(tma_client *client, const struct tma_transform *t, struct msg_transform *ret)
 {
 	const uint64_t most = frame_request_limits.elements - ENVELOPE_ELEMENTS;
@@ -229,7 +229,7 @@ static int further_params(tma_client *client, const struct tma_transform *t, str
 	return 0;
 }
 
-/* What the lists could not be read or sent without. */
+/* Checks the splits as far as the list could not be read or sent otherwise. */
 static int split_check(tma_client *client, const struct tma_tensor *t, const char *name)
 {
 	if (t->n_split < 0 || t->n_split > TMA_MAX_SPLIT)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The public vocabulary: its names, and compile-time checks that it matches the protocol. A new row of
- * status.def or dtype.def does not compile without its line in tmaclient.h. */
+/* The public names of the vocabulary, and compile-time checks that tmaclient.h matches the protocol. A new
+ * row of status.def or dtype.def does not compile until tmaclient.h has its line. */
 #include "client.h"
 
 #include <string.h>
@@ -69,7 +69,8 @@ static int name_parse(const char *name, const char *const *names, int n)
 
 int tma_dtype_parse(const char *name)
 {
-	/* Names that mean one type wherever they are used; "float" and "complex" are NumPy's and Python's. */
+	/* Other names that mean the same type wherever they are used. "float" is NumPy's, "complex"
+	 * Python's. */
 	static const struct {
 		const char *name;
 		enum tma_dtype dtype;

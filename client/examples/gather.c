@@ -10,7 +10,8 @@ enum { BLOCK = ROWS * COLUMNS, BYTES = BLOCK * sizeof(float) };
 static int gather(tma_client *client)
 {
 	static const int32_t list[LIST] = { 42, 7, -1, 13 };
-	/* Block 0 of each side; the other blocks follow without gaps. */
+	/* These describe block 0 of each side; the other blocks follow without
+	 * gaps. */
 	struct tma_tensor src = {
 		.dtype = TMA_FLOAT32,
 		.rank = 2,

@@ -39,7 +39,7 @@ static int convert(tma_client *client)
 	if (r < 0)
 		return r;
 
-	/* Each element is the number of its head. */
+	/* Set each element to the number of its head. */
 	cache = tma_region_data(all.region);
 	for (uint64_t i = 0; i < bytes / sizeof *cache; i++)
 		cache[i] = i / HEAD_SIZE % HEADS;
@@ -49,7 +49,8 @@ static int convert(tma_client *client)
 	if (r < 0)
 		return r;
 
-	/* Each block has one head after the other. */
+	/* In the new layout, a block has all elements of one head, then those
+	 * of the next. */
 	heads = tma_region_data(shard.region);
 	printf("%d of %d bytes: heads %d and %d\n", (int)shard_bytes,
 	       (int)bytes, heads[0], heads[4 * 2 * 16 * HEAD_SIZE]);

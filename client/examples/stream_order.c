@@ -3,12 +3,12 @@
  * stream wait for the transform. The host waits for neither. */
 #include <tmaclient.h>
 
-/* timeline: a region that starts with the word of a timeline; word: the
- * device's address of it. The word goes from step - 1 to step + 1. Nothing
- * signals step + 1 if the transform fails: then the program has to, with
- * tma_point_signal, or the stream waits forever. A program that has several
- * transforms under way in a stream needs a second word for that: the stream's
- * next signal would undo one that came early. */
+/* timeline is a region that starts with the word of a timeline, and word is the
+ * device's address of that word. The word goes from step - 1 to step + 1. If
+ * the transform fails, nothing signals step + 1: the program then has to signal
+ * it with tma_point_signal, or the stream waits forever. A program that has
+ * several transforms under way in a stream needs a second word for their ends:
+ * the stream's next signal would otherwise undo one that came early. */
 int move_in_stream(tma_client *client, void *stream, tma_region *timeline,
                    uint64_t word, uint64_t step, struct tma_transform move)
 {
