@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gathers and scatters. Fields are checked in the order in which the service checks them: entries and layers
- * by themselves, the transform and its places, then what lies in memory. */
+/* Gathers and scatters. Fields are checked in the order in which the service checks them: first entries and
+ * layers, then the transform and its places, then everything in memory. */
 #include "session.h"
 
 #include <inttypes.h>
@@ -10,16 +10,16 @@
 
 #include "staging.h"
 
-/* A list that is under way. */
+/* State of a request with a list of blocks. */
 struct listing {
 	struct engine_blocks blocks;
 	struct request_places places;
 	struct msg_transform block;                /* the transform that moves one block */
 	struct local_table *dst_table, *src_table; /* NULL: the side has no table */
 	struct engine_plan *plan;
-	int64_t *words;  /* It holds copies of the lists in the message, and is freed with the listing. */
-	int64_t *sorted; /* It points to room in words that blocks_check needs, or is NULL. */
-	uint64_t n;      /* entries; 0: there is nothing to move */
+	int64_t *words;  /* copies of the lists in the message; owned */
+	int64_t *sorted; /* room within words that blocks_check needs; NULL: it needs none */
+	uint64_t n;      /* number of entries; 0: there is nothing to move */
 	struct local_job job;
 };
 
@@ -31,7 +31,7 @@ static void use_table(struct local_table *table, struct msg_tensor *tensor, stru
 	blocks_use_table(side, &table->layers);
 }
 
-/* Finds the tables of both sides, and how many layers there are. */
+/* Finds the tables of both sides, and the number of layers. */
 static int set_layers(struct local_session *session, struct listing *listing, const struct msg_blocks *p,
                       struct error *err)
 {
@@ -76,13 +76,13 @@ static int set_lists(struct local_session *session, struct listing *listing, con
 	return 0;
 }
 
-/* Returns whether a side has regions, which bound how many blocks it has. */
+/* Returns whether the side lies in regions, which limit how many blocks it has. */
 static bool has_an_end(const struct local_table *table, const struct msg_tensor *tensor)
 {
 	return table ? !table->has_addresses : (tensor->has & F(tensor, region)) != 0;
 }
 
-/* Sets where everything lies, and makes the plan of a block, which is right for all of them. */
+/* Finds all places, and prepares the plan of one block, which suits all of them. */
 static int plan(struct local_session *session, const struct msg_blocks *p, struct listing *listing,
                 struct engine *engine, struct error *err)
 {
@@ -135,7 +135,7 @@ static int check_long_list(const struct engine_blocks *blocks, struct error *err
 	return r;
 }
 
-/* Checks the entries of a list that is read here. */
+/* Checks the entries of a list in host memory. */
 static int check_list(struct local_session *session, const struct engine_blocks *blocks, struct error *err)
 {
 	if (blocks->n > BLOCKS_ENTRIES_MOST)
@@ -145,8 +145,8 @@ static int check_list(struct local_session *session, const struct engine_blocks 
 	                                     : check_long_list(blocks, err);
 }
 
-/* Returns whether a list is to be read here for a device, since it lies in ordinary memory of the host, or a
- * negative status. */
+/* Returns 1 if the list has to be read here because the device does not reach it, 0 if not, or a negative
+ * status. */
 static int is_read_here(struct local_session *session, const struct tensor_place *at, struct error *err)
 {
 	enum engine_home home = ENGINE_HOME_DEVICE;
@@ -157,8 +157,8 @@ static int is_read_here(struct local_session *session, const struct tensor_place
 	return r < 0 ? r : home == ENGINE_HOME_HOST;
 }
 
-/* A list that a device is to use and does not reach is read before the call returns, as if it had come in the
- * message. */
+/* Places a list in a region. If the device that uses it does not reach it, the list is read and checked
+ * before the call returns, as if it had come in the message. */
 static int place_list(struct local_session *session, const struct msg_blocks *p, struct listing *listing,
                       struct engine *engine, struct error *err)
 {
@@ -175,7 +175,7 @@ static int place_list(struct local_session *session, const struct msg_blocks *p,
 	r = is_read_here(session, &at, err);
 	if (r < 0)
 		return r;
-	if (r > 0 && session->only_checks) /* It need not be written yet. */
+	if (r > 0 && session->only_checks) /* The list need not have been written yet. */
 		return 0;
 	if (r > 0) {
 		blocks->index = (const void *)(uintptr_t)local_address(&at);
@@ -194,7 +194,8 @@ static bool has_tables(const struct listing *listing)
 	return listing->dst_table || listing->src_table;
 }
 
-/* Takes a table in ordinary memory of the host in requests that wait, which has a copy on the device then. */
+/* Checks that the device reaches the table's entries. A table in ordinary host memory is accepted in requests
+ * that wait, because it has a copy on the device then. */
 static int check_table(struct local_session *session, struct local_table *table,
                        const struct request_layers *layers, struct error *err)
 {
@@ -238,8 +239,8 @@ static int check_memory(struct local_session *session, const struct msg_blocks *
 	                     : place_list(session, p, listing, engine, err);
 }
 
-/* Makes the list a single entry of -1, which the engine passes over. An engine takes no empty list, and the
- * reply needs the family that only the engine tells. */
+/* Replaces the list by a single entry of -1, which the engine skips. An engine takes no empty list, but only
+ * the engine can tell the family, which the reply needs. */
 static void move_nothing(struct listing *listing)
 {
 	static const int64_t nothing = -1;
@@ -251,8 +252,8 @@ static void move_nothing(struct listing *listing)
 	listing->n = 0;
 }
 
-/* All layers are in the process's address space, and the engine is given only how far apart they are. They
- * may be different allocations. */
+/* Runs the list. All layers are in the address space of this process, so the engine gets only the distances
+ * between them, even if they are separate allocations. */
 static int run(struct local_session *session, const struct msg_blocks *p, struct listing *listing,
                struct engine *engine, struct error *err)
 {
@@ -292,8 +293,8 @@ static void set_done(const struct listing *listing, struct msg_blocks_done *ret)
 static int run_here(struct local_session *session, const struct msg_blocks *p, bool scatter,
                     struct msg_blocks_done *ret, struct error *err);
 
-/* Runs the list between copies of what the device does not reach, and returns 1; 0 if it reaches everything;
- * or a negative status. */
+/* If the device does not reach all tensors, runs the list between copies of those and returns 1. Returns 0 if
+ * it reaches all of them, or a negative status. */
 static int run_staged(struct local_session *session, const struct msg_blocks *p, struct listing *listing,
                       struct msg_blocks_done *ret, struct error *err)
 {
@@ -356,7 +357,7 @@ static void listing_deinit(struct listing *listing)
 	free(listing->words);
 }
 
-/* Runs a list where the session's requests run now. */
+/* Runs a list on the engine that the session uses now. */
 static int run_here(struct local_session *session, const struct msg_blocks *p, bool scatter,
                     struct msg_blocks_done *ret, struct error *err)
 {
@@ -375,7 +376,8 @@ static bool needs_device(const struct local_session *session, const struct listi
 	       local_needs_device(session, &listing->block.src);
 }
 
-/* A thread that is canceled while it waits for the device would leave memory of the device behind. */
+/* Cancellation is disabled, because a thread that is canceled while it waits for the device would leave
+ * memory of the device allocated. */
 int local_blocks_run(struct local_session *session, const struct msg_blocks *p, bool scatter,
                      struct msg_blocks_done *ret, struct error *err)
 {

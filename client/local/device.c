@@ -4,9 +4,9 @@
 
 #include <stdlib.h>
 
-/* A session has these counts at one engine: one for its launches, and one for requests that it waits for, so
- * that they do not get mixed up with what is still under way. They are given back with the session, although
- * the device may still add to them. */
+/* The counts of a session at one engine. Launches and requests that are waited for have separate ones, so
+ * that the latter are not mixed with what is still under way. They are freed with the session, although the
+ * device may still add to them. */
 struct device_counts {
 	struct engine *engine;
 	struct local_counters launched, awaited;
@@ -104,7 +104,7 @@ static int counts_new(struct engine *engine, struct device_counts **ret, struct 
 	return r;
 }
 
-/* Finds the session's counts at the engine, and makes them at its first use. */
+/* Sets *ret to the session's counts at the engine, and creates them at its first use. */
 static int counts_of(struct local_session *session, struct engine *engine, struct device_counts **ret,
                      struct error *err)
 {
@@ -214,7 +214,7 @@ int local_device_begin(struct local_session *session, bool is_needed, bool *ret_
 	return r;
 }
 
-/* Returns the name of a tensor beside dst and src that is memory of a device, or NULL. */
+/* Returns the name of a tensor other than dst and src that lies in memory of a device, or NULL. */
 static const char *find_operand(const struct local_session *session, const struct msg_transform *t)
 {
 	const uint64_t amax = t->has & F(transform, amax) ? t->amax.has : 0;

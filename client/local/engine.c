@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opens the engine, lends it to whoever has a job, and starts over in a child of fork. */
+/* Opens the CPU's engine, lets one thread at a time use it, and starts over in a child of fork. */
 #include "engine.h"
 
 #include <fenv.h>
@@ -8,26 +8,29 @@
 
 #include "proto/clock.h"
 
-/* Layouts that the engine remembers, of some 10 KiB each. */
+/* most layouts that the engine remembers, at some 10 KiB each */
 #define MOST_PLANS 1024
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the next four */
+/* guards engine, owner, reaping and has_ended_others */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct engine *engine;
 static struct engine_owner owner;
-static const struct local_job *reaping; /* the job of the thread that has the lock */
+static const struct local_job *reaping; /* the job of the thread that is reaping */
 static bool has_ended_others;
-/* Each fork adds 1 to it in the child, so that streams of the parent's engine can be told from new ones. */
+/* Identifies the engine: each fork increments it in the child, so that streams of the parent's engine can be
+ * told from new ones. */
 static uint64_t life = 1;
 
-/* The engine's threads take only this lock, which is taken after the other one. */
+/* Guards wakes. It may be taken while `lock` is held, but not the other way round. It is the only lock that
+ * the engine's threads take. */
 static pthread_mutex_t woken_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t woken = PTHREAD_COND_INITIALIZER;
 static uint64_t wakes;
 
 /* ---- Fork --------------------------------------------------------------------------------------------- */
 
-/* The child has the parent's locks in whatever state they were, and none of its threads. The parent's engine
- * cannot be closed without them, and stays allocated. */
+/* Runs in the child of a fork. The child has the parent's locks in an arbitrary state, and none of its
+ * threads. Without those, the parent's engine cannot be closed, so it stays allocated. */
 static void start_over(void)
 {
 	pthread_mutex_init(&lock, NULL);
@@ -37,7 +40,7 @@ static void start_over(void)
 	life++;
 }
 
-/* This runs before any thread can use the library and hold its locks. */
+/* Runs before any thread can use the library and hold its locks. */
 __attribute__((constructor)) static void watch_forks(void)
 {
 	pthread_atfork(NULL, NULL, start_over);
@@ -54,15 +57,15 @@ static void wake(void *arg)
 	pthread_mutex_unlock(&woken_lock);
 }
 
-/* Results must not depend on the rounding, traps or treatment of denormals that the caller has set for its
- * thread. */
+/* Switches to the default floating-point environment: results must not depend on the rounding, traps or
+ * treatment of denormals that the caller has set for its thread. */
 static void environment_take(fenv_t *ret)
 {
 	fegetenv(ret);
 	fesetenv(FE_DFL_ENV);
 }
 
-/* The caller holds the lock. */
+/* Opens the CPU's engine if necessary. Caller holds lock. */
 static int engine_need(struct error *err)
 {
 	const struct engine_options options = { .plans = MOST_PLANS, .wake = wake, .is_guest = true };
@@ -114,7 +117,7 @@ struct engine *local_stream_engine(struct local_stream *stream, struct error *er
 
 /* ---- Jobs --------------------------------------------------------------------------------------------- */
 
-/* Whoever reaps ends the jobs of all who wait. */
+/* The thread that reaps ends the jobs of all waiting threads. */
 static void on_done(struct engine_job *job)
 {
 	struct local_job *ended = (struct local_job *)job;
@@ -155,7 +158,7 @@ static bool calculates(const struct engine_job *job)
 	return (job->moves ? job->moves : &job->move)->transform->conversion.is;
 }
 
-/* The caller holds the lock. */
+/* Submits the job. Caller holds lock. */
 static void submit(const struct local_stream *stream, struct engine_job *job)
 {
 	fenv_t own;
@@ -169,7 +172,7 @@ static void submit(const struct local_stream *stream, struct engine_job *job)
 	fesetenv(&own);
 }
 
-/* Submits the job and waits for its end. */
+/* Submits the job and waits until it has ended. */
 static void run(const struct local_stream *stream, struct local_job *job)
 {
 	uint64_t since;
@@ -214,7 +217,7 @@ int local_stream_wait(struct local_stream *stream, struct error *err)
 	                        err);
 }
 
-/* Launches a job into the program's stream, and waits for it if that is wanted. */
+/* Launches a job into the program's stream and, if is_awaited, waits until it has ended. */
 static int launch(struct local_stream *stream, struct engine_job *job, struct error *err)
 {
 	const uint64_t start_ns = stream->is_awaited ? clock_ns() : 0;
@@ -237,7 +240,7 @@ static int launch(struct local_stream *stream, struct engine_job *job, struct er
 	return counts.changed ? STATUS_OUT_OF_RANGE : 0;
 }
 
-/* A thread that is canceled while it waits would leave its job behind. */
+/* Cancellation is disabled, because a thread that is canceled while it waits would leave its job behind. */
 int local_stream_run_here(struct local_stream *stream, struct local_job *job, struct error *err)
 {
 	int before;

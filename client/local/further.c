@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A transform with several destinations makes the first from the source, and the others as copies of the
- * first: a conversion is made, and its changes are counted, once. */
+/* Transforms with several destinations. The first destination is made from the source, and the others are
+ * copies of the first, so that a conversion is calculated, and its changes are counted, only once. */
 #include "session.h"
 
 #include <inttypes.h>
@@ -10,8 +10,9 @@
 #include "proto/wire/rpc.h"
 
 struct destinations {
-	struct msg_transform transform; /* from the source to any of them */
-	uint64_t steps;                 /* that searches for overlaps had taken before the request */
+	/* transform from the source to one of the destinations; its dst is set for each in turn */
+	struct msg_transform transform;
+	uint64_t steps; /* overlap_steps() before the request */
 	uint32_t n;
 	struct request_destination of[];
 };
@@ -66,7 +67,7 @@ static int move_all(struct destinations *all, struct local_session *session, str
 	return r;
 }
 
-/* One tensor in memory of a device is enough for all of the request to run there. */
+/* Sets *ret to whether the request has to run on a device, which it does if any of its tensors lies there. */
 static int needs_device(const struct local_session *session, const struct msg_transform *t, bool *ret,
                         struct error *err)
 {

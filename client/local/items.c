@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A submit has many transforms and runs of plans: each is checked and run by itself, and has a status. */
+/* Submits: many transforms and runs of plans in one request. Each is checked and run separately, and has a
+ * status. */
 #include "session.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Bytes that the sentences of one reply take at most. */
+/* most bytes of all error messages in a reply */
 #define MOST_SENTENCES (64 * 1024)
 
-/* These are the outcomes of the items of a submit. The session owns them until the next submit. */
+/* Outcomes of the items of a submit. The session owns them until the next submit. */
 struct local_items {
 	int32_t *statuses;
 	struct msg_item_error *errors;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Late requests: those that wait for points, and those that come after them. They run in their order on a
- * thread of the client's, which the first of them starts, in a session of their own. The program's thread
- * adds them, takes their replies, and takes back those that have not started.
+/* Late requests: those that wait for points, and all that move something after them. They run in order in a
+ * session of their own, on a thread that the first of them starts. The program's thread adds them, takes
+ * their replies, and cancels those that have not started.
  *
- * A child of fork has no such thread. It has the requests of its parent, which does them; there they are
- * canceled, and it starts anew. */
+ * A child of fork does not have this thread. The requests that it inherits are done by its parent; in the
+ * child they end as canceled, and the next late request starts a new thread.
+ */
 #include "session.h"
 
 #include <errno.h>
@@ -26,36 +27,38 @@
 struct request {
 	TAILQ_ENTRY(request) entry;
 	struct local_asked asked;
-	struct msg_wait wait; /* and the address of its word; 0: it waits for none */
+	struct msg_wait wait; /* the point to wait for, if wait_address is not 0 */
 	uint64_t wait_address;
 	int64_t deadline_ms;
-	uint64_t begins_within_ms; /* 0: no deadline to begin, otherwise until begin_until_ms */
+	/* milliseconds within which the request has to begin; 0: no deadline. Otherwise begin_until_ms is
+	 * that time. */
+	uint64_t begins_within_ms;
 	int64_t begin_until_ms;
-	void *context;   /* CUDA's, of the thread that has added it */
-	bool is_release; /* of an object; it has been answered */
+	void *context;   /* CUDA context of the thread that added the request; NULL: none */
+	bool is_release; /* The request releases an object, and was answered when it was added. */
 	bool has_started;
-	bool is_canceled; /* It leaves, with an answer if that is wanted. */
+	bool is_canceled; /* The request is removed, and answered if is_answered. */
 	bool is_answered;
 	size_t len;
 	uint8_t message[];
 };
 
-/* local_lock guards what is not the thread's own. */
+/* The late requests of a session. local_lock guards all members that are not the thread's own. */
 struct local_late {
-	struct local_session *session; /* the thread's own */
-	uint64_t forks;                /* local_forks when the thread was started */
+	struct local_session *session; /* belongs to the thread */
+	uint64_t forks;                /* value of local_forks when the thread was started */
 	pthread_t thread;
-	pthread_cond_t added;           /* a request, or the end of it all */
-	pthread_cond_t let_go;          /* awaited has changed */
-	TAILQ_HEAD(, request) requests; /* They leave when they have ended. */
-	const struct request *awaited;  /* The thread looks at its word. */
-	atomic_bool stops;              /* It is to let go of that. */
+	pthread_cond_t added;           /* signaled when a request was added or is_closing was set */
+	pthread_cond_t let_go;          /* signaled when `awaited` has changed */
+	TAILQ_HEAD(, request) requests; /* in order; a request is removed when it has ended */
+	const struct request *awaited;  /* the request whose word the thread is waiting for; NULL: none */
+	atomic_bool stops;              /* The thread has to stop waiting. */
 	bool is_closing;
 	bool has_failed; /* A reply could not be made. */
 	int ended_fd;
 	struct buffer replies;
-	atomic_uint ended; /* counts up, and is a futex */
-	unsigned taken;    /* what it was when replies were taken */
+	atomic_uint ended; /* requests that have ended; wraps around, and is a futex */
+	unsigned taken;    /* value of `ended` when replies were last taken */
 };
 
 static void lock(void)
@@ -110,7 +113,7 @@ static void request_cancel(struct local_late *late, struct request *request)
 
 /* ---- The thread --------------------------------------------------------------------------------------- */
 
-/* Waits without the lock, and returns with it. */
+/* Waits for the request's point, if it has one. Caller holds local_lock, which is released while it waits. */
 static int await_point(struct local_late *late, const struct request *request, struct error *err)
 {
 	const struct local_points points = { .wait = &request->wait, .wait_address = request->wait_address };
@@ -132,7 +135,7 @@ static int await_point(struct local_late *late, const struct request *request, s
 	return r;
 }
 
-/* Runs it without the lock, and returns with it. */
+/* Runs the request and removes it. Caller holds local_lock, which is released while the request runs. */
 static void run(struct local_late *late, struct request *request)
 {
 	struct local_session *session = late->session;
@@ -222,7 +225,7 @@ static int late_new(struct local_session *session, struct local_late **ret, stru
 	}
 	local_usage_begin(late->session, false);
 	session->objects->is_shared = true;
-	error = thread_start(&late->thread, work, late); /* No handler of the program's runs on it. */
+	error = thread_start(&late->thread, work, late); /* No signal handler of the program runs on it. */
 	if (error == 0) {
 		*ret = late;
 		return 0;
@@ -234,8 +237,9 @@ static int late_new(struct local_session *session, struct local_late **ret, stru
 	                 strerror(error));
 }
 
-/* The memory of the request that the parent's thread ran at the fork is not freed. The child has its replies,
- * too. */
+/* Ends all requests of a forked child as canceled. Memory that the parent's thread had allocated for the
+ * request that it was running at the fork is not freed. The child keeps the replies that had not been
+ * taken. */
 static void leave_to_parent(struct local_late *late)
 {
 	struct error canceled;
@@ -246,7 +250,7 @@ static void leave_to_parent(struct local_late *late)
 		request_end(late, TAILQ_FIRST(&late->requests), NULL, &canceled);
 }
 
-/* Returns what the session has, which has no thread if it is its parent's. */
+/* Returns the session's late requests or NULL. If they are those of its parent, they have no thread. */
 static struct local_late *late_of(struct local_session *session)
 {
 	struct local_late *late = session->late;
@@ -305,7 +309,7 @@ bool local_late_is_there(struct local_session *session)
 	return is;
 }
 
-/* Starts a thread if this process has none, which gets the replies that a parent's has left. */
+/* Starts a thread if this process has none. It takes over the replies that the parent's thread has left. */
 static int need_thread(struct local_session *session, struct error *err)
 {
 	struct local_late *old = late_of(session), *late = NULL;
@@ -318,7 +322,7 @@ static int need_thread(struct local_session *session, struct error *err)
 		return r;
 	if (old) {
 		late->replies = old->replies;
-		late->ended++; /* These have to be taken. */
+		late->ended++; /* The inherited replies have to be taken. */
 	}
 	session->late = late;
 	return 0;
@@ -364,8 +368,9 @@ static struct request *find(struct local_late *late, uint32_t msgid)
 	return NULL;
 }
 
-/* The word may be in memory that the program is about to free, so that it is the thread that lets go of it
- * which takes the request out. */
+/* Cancels a request. The word that the thread is waiting for may lie in memory that the program is about to
+ * free, so this waits until the thread has stopped looking at it; the thread then removes the request. Caller
+ * holds local_lock. */
 static bool cancel(struct local_late *late, uint32_t msgid, bool is_answered)
 {
 	struct request *request = find(late, msgid);

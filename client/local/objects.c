@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests name regions, plans and tables by their ids. As long as a session is alone, nothing is locked.
- * While late requests are under way, only their session takes objects out, in the order in which the program
- * has released them (late.c); so an object that has been found stays there. */
+/* The regions, plans and tables of a session, by their ids. Nothing is locked as long as a single session
+ * uses them. While late requests are under way, only their session removes objects, in the order in which the
+ * program has released them (late.c), so an object that was found stays valid. */
 #include "session.h"
 
 #include <inttypes.h>
@@ -27,7 +27,7 @@ static void start_over(void)
 	local_forks++;
 }
 
-/* The child finds the objects whole, since nobody changes them during a fork. */
+/* The lock is held during a fork, so that the child finds the objects in a consistent state. */
 __attribute__((constructor)) static void watch_forks(void)
 {
 	pthread_atfork(keep_still, go_on, start_over);
@@ -223,7 +223,7 @@ int local_method_region_release(struct local_session *session, const union param
 	const uint64_t id = params->region_release.region;
 	uint64_t size = 0;
 
-	if (id) /* Its words are let go of while no other region can have the id. */
+	if (id) /* Words are unpinned while no other region can have the id yet. */
 		local_unpin(session->objects, id);
 	if (!take_region(session->objects, id, &size))
 		return error_set(err, STATUS_NOT_FOUND, "region: this connection has no region %" PRIu64, id);

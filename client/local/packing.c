@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Divides what travels into chunks, each a box of a tensor or some blocks of some layers, and has the CPU's
- * engine move each between the host's memory and a slot. */
+/* Divides what is copied between host memory and a device into chunks, each a box of a tensor or some blocks
+ * of some layers. The CPU's engine moves each chunk between host memory and a slot of pinned memory. */
 #include "packing.h"
 
 #include <stdlib.h>
 
-/* Chunks are smaller where there would be few of them, so that packing and copying overlap there, too. A test
- * has smaller ones. */
+/* Smallest limit of a chunk. Chunks are smaller if there would otherwise be fewer than WANTED_CHUNKS, so that
+ * packing and copying overlap in that case, too. A test sets a smaller limit. */
 #ifndef LEAST_CHUNK_BYTES
 #define LEAST_CHUNK_BYTES (64 << 10)
 #endif
@@ -23,7 +23,7 @@ static uint64_t chunk_limit(uint64_t bytes)
 
 /* ---- Layouts ------------------------------------------------------------------------------------------ */
 
-/* Returns the dimension with the smallest stride of those that are left, or -1. */
+/* Returns the dimension with the smallest stride among those that are left, or -1 if none is. */
 static int next_dimension(const struct tensor_layout *layout, const bool *is_done)
 {
 	int least = -1;
@@ -103,11 +103,12 @@ static void set_order(struct tensor_layout *layout)
 	}
 }
 
-/* A move of the CPU's engine between a tensor of the host and a chunk that has its elements in C order. */
+/* A move of the CPU's engine between a tensor in host memory and a chunk, which has the elements in C
+ * order. */
 struct move_here {
-	struct tensor_layout layout;  /* on the host */
+	struct tensor_layout layout;  /* layout in host memory */
 	uint64_t host, chunk;         /* addresses */
-	struct engine_blocks *blocks; /* all of these rather than one; or NULL */
+	struct engine_blocks *blocks; /* NULL: one block is moved; otherwise all of these */
 };
 
 static struct plan_places places_of(const struct engine_blocks *blocks, uint64_t dst, uint64_t src)
@@ -148,14 +149,14 @@ static int run_here(struct local_session *session, const struct move_here *move,
 
 /* ---- Boxes of a tensor -------------------------------------------------------------------------------- */
 
-/* Chunks are boxes: some indices of one dimension, one of those before it and all of those after it. They
- * follow each other in C order. */
+/* A division of a packed tensor into boxes. A box has up to `per` indices of dimension dim, one index of each
+ * earlier dimension, and all of each later one. Boxes follow each other in C order, and each is a chunk. */
 struct boxes {
 	const struct local_packed *packed;
 	int dim;
-	int64_t per;          /* indices of that dimension in a chunk */
-	uint64_t inner_bytes; /* of one index */
-	uint64_t n_along;     /* chunks along the dimension */
+	int64_t per;          /* most indices of that dimension in a box */
+	uint64_t inner_bytes; /* bytes of one index of that dimension */
+	uint64_t n_along;     /* boxes along that dimension */
 	uint64_t n;
 };
 
@@ -199,7 +200,7 @@ static uint64_t box_bytes(const struct boxes *boxes, uint64_t i)
 	return (uint64_t)box_extent(boxes, i) * boxes->inner_bytes;
 }
 
-/* Sets the layout of box i, and its address. */
+/* Sets the layout and the host address of box i. */
 static void box_at(const struct boxes *boxes, uint64_t i, struct move_here *ret)
 {
 	const struct tensor_layout *layout = &boxes->packed->layout;
@@ -220,7 +221,7 @@ static void box_at(const struct boxes *boxes, uint64_t i, struct move_here *ret)
 	ret->host += (uint64_t)(at * (int64_t)dtype_size(layout->dtype));
 }
 
-/* Chunks are packed for this session, in this direction. */
+/* Whose engine packs chunks, and in which direction they travel. */
 struct packer {
 	struct local_session *session;
 	enum local_way way;
@@ -228,7 +229,7 @@ struct packer {
 };
 
 struct box_transfer {
-	struct engine_transfer transfer; /* first */
+	struct engine_transfer transfer; /* Must be first. */
 	struct packer packer;
 	struct boxes boxes;
 };
@@ -277,18 +278,19 @@ int local_bring(struct local_session *session, const struct local_packed *packed
 
 /* ---- Blocks ------------------------------------------------------------------------------------------- */
 
-/* A chunk has some entries of a layer, or all of some layers, or a box of a block that is larger than it. */
+/* A transfer of blocks. A chunk has some entries of one layer, all entries of some layers, or a box of a
+ * block that is larger than a chunk. */
 struct block_transfer {
-	struct engine_transfer transfer; /* first */
+	struct engine_transfer transfer; /* Must be first. */
 	struct packer packer;
 	const struct local_packed_blocks *packed;
-	struct boxes boxes; /* of a block, if there is more than one */
-	uint64_t entries;   /* of a chunk at most */
-	uint32_t layers;    /* layers of a chunk, at most */
+	struct boxes boxes; /* boxes of a block, if it is larger than a chunk */
+	uint64_t entries;   /* most entries in a chunk */
+	uint32_t layers;    /* most layers in a chunk */
 	uint64_t n_along;   /* chunks along the entries of a layer */
 };
 
-/* Some entries of some layers. */
+/* The part of a list that one chunk has. */
 struct run {
 	uint64_t entry, n;
 	uint32_t layer, layers;

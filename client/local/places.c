@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* This file finds where the tensors of requests lie, for the checks and for the engine. */
+/* Finds the places of the tensors of requests, for checks and for the engine. */
 #include "session.h"
 
 #include <inttypes.h>
@@ -40,8 +40,8 @@ int local_check_reach(const struct local_session *session, const struct tensor_p
 	return engine_check_place(session->stream.device, local_address(place), tensor, err);
 }
 
-/* Does what local_check_reach does, but takes memory of the host in requests that wait, which has a copy on
- * the device then. */
+/* Does what local_check_reach does. If the call waits, it also accepts host memory, which has a copy on the
+ * device then. */
 static int check_reach_or_copy(const struct local_session *session, const struct tensor_place *place,
                                const char *name, struct error *err)
 {

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plans are transforms that are checked once. The engine caches what it derives from their layouts. */
+/* Plans: transforms that were checked once. What the engine derives from their layouts is in the engine's
+ * cache. */
 #include "session.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 
 struct local_plan {
-	struct msg_transform transform; /* without places */
-	bool has_scale, has_bias;       /* tensors, which have places */
+	struct msg_transform transform; /* Its tensors have no places. */
+	bool has_scale, has_bias;       /* The plan has these tensors, for which each run gives places. */
 	bool has_amax_scale, has_amax_inverse;
 };
 
@@ -18,7 +19,7 @@ static int refuse(uint64_t id, struct error *err)
 
 /* ---- Preparing ---------------------------------------------------------------------------------------- */
 
-/* Checks a transform, and refuses it if it has places: a plan gets them when it runs. */
+/* Checks a transform. It must have no places, because each run of the plan gives them. */
 static int check(const struct msg_transform *t, struct error *err)
 {
 	struct transform transform;
@@ -91,7 +92,7 @@ int local_method_plan_release(struct local_session *session, const union params 
 
 /* ---- Running ------------------------------------------------------------------------------------------ */
 
-/* Region 0 means that there is none; the offset is then an address. */
+/* Region 0 means that there is none: the offset is then an address. */
 static void place_tensor(struct msg_tensor *tensor, const struct region_place *place)
 {
 	tensor->region = place->region;
@@ -106,7 +107,7 @@ static void place_operand(struct msg_operand *operand, const struct region_place
 	operand->has |= (place->region ? F(operand, region) : 0) | F(operand, offset);
 }
 
-/* Checks that a run has a place for a tensor if the plan has that, and no other. */
+/* Checks that the run gives a place for a tensor exactly if the plan has that tensor. */
 static int check_place(bool is_wanted, bool is_given, const char *name, struct error *err)
 {
 	if (is_given && !is_wanted)
@@ -132,7 +133,7 @@ static int check_run(const struct local_plan *plan, const struct msg_plan_run *r
 	return r;
 }
 
-/* Returns the plan's transform with the operands that the run has. */
+/* Returns the plan's transform with the operands and the order of the run. */
 static struct msg_transform with_operands(const struct local_plan *plan, const struct msg_plan_run *run)
 {
 	struct msg_transform t = plan->transform;
@@ -149,7 +150,7 @@ static struct msg_transform with_operands(const struct local_plan *plan, const s
 	return t;
 }
 
-/* A run over tables gathers the only block of each layer. */
+/* Expresses a run over tables as a gather of the single block of each layer. */
 static struct msg_blocks blocks_of_run(const struct msg_transform *t, const struct msg_plan_run *run)
 {
 	static const int32_t the_block = 0;
@@ -182,7 +183,7 @@ static struct msg_blocks blocks_of_run(const struct msg_transform *t, const stru
 		return blocks;
 	}
 	place_tensor(&blocks.src, &run->src);
-	blocks.has |= F(blocks, src_layer_step); /* of 0: all layers have this source */
+	blocks.has |= F(blocks, src_layer_step); /* The step is 0: all layers have the same source. */
 	return blocks;
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Points of timelines. A request waits until the word has come to its value or the deadline has passed, and
- * sets its signal when it has ended. A word in memory of a device is read by copies, and written by a stream.
- * Of what is launched into a stream, the stream waits and signals itself, and the host waits for nothing. */
+/* Points of timelines. A request starts when the word has reached the value or the deadline has passed, and
+ * sets its signal when it has ended. A word in memory of a device is read by copies and written through a
+ * stream. For requests that are launched into a stream, the stream itself waits and signals, and the host
+ * waits for nothing. */
 #include "session.h"
 
 #include <inttypes.h>
@@ -12,16 +13,17 @@
 #include "proto/clock.h"
 #include "proto/memory/word.h"
 
-/* Milliseconds that a request waits if it does not say how many. */
+/* milliseconds that a request waits if it does not say how long */
 #define WAIT_MS 30000
 
-/* Naps between two looks at a word in memory of a device, which takes a copy. */
+/* Shortest and longest pause between two reads of a word in memory of a device, each of which takes a
+ * copy. */
 #define NAP_LEAST_NS 5000
 #define NAP_MOST_NS  1000000
 
 /* ---- Checks ------------------------------------------------------------------------------------------- */
 
-/* A word is pinned for streams until its region is released. */
+/* A word in host memory that is pinned for streams until its region is released. */
 struct local_pin {
 	struct engine *engine;
 	uint64_t region;
@@ -48,7 +50,7 @@ static bool is_pinned(const struct local_objects *objects, uint64_t region, uint
 	return false;
 }
 
-/* Takes over a word that is pinned, which is given back at once if the region has it already. */
+/* Records that a word is pinned for its region. If the region has pinned it already, this pin is undone. */
 static int keep_pinned(const struct local_session *session, uint64_t region, uint64_t address,
                        struct error *err)
 {
@@ -71,7 +73,8 @@ static int keep_pinned(const struct local_session *session, uint64_t region, uin
 	return pin || is_kept ? 0 : error_set(err, STATUS_NO_MEMORY, "out of memory for a point");
 }
 
-/* Sets *ret to the address by which the stream knows the word. */
+/* Sets *ret to the address by which the device of the stream knows the word, and pins the word if
+ * necessary. */
 static int reach(const struct local_session *session, uint64_t region, const struct tensor_place *place,
                  const char *name, uint64_t *ret, struct error *err)
 {
@@ -85,7 +88,7 @@ static int reach(const struct local_session *session, uint64_t region, const str
 	              : local_check_reach(session, place, name, err);
 }
 
-/* Sets *ret to the address of a word. */
+/* Sets *ret to the address of a word for whoever waits for it or signals it. */
 static int find_address(const struct local_session *session, uint64_t region, uint64_t offset,
                         const char *name, uint64_t *ret, struct error *err)
 {
@@ -120,7 +123,7 @@ int local_points_find(const struct local_session *session, const struct order_fi
 	return r;
 }
 
-/* Takes out the first pin of the region, or of any if that is 0. */
+/* Removes and returns the first pin of the region, or of any region if that is 0; NULL: there is none. */
 static struct local_pin *take_pin(struct local_objects *objects, uint64_t region)
 {
 	struct local_pin **link = &objects->pins, *pin;
@@ -159,8 +162,8 @@ static void nap(long *ns)
 	*ns = *ns < NAP_MOST_NS / 2 ? 2 * *ns : NAP_MOST_NS;
 }
 
-/* Waits on the device that the session has. Returns 1 if the point has come, 0 if it has not before the
- * deadline or *stops, or a negative status. */
+/* Waits for a word on the session's device. Returns 1 if it has reached the value, 0 if the deadline has
+ * passed or *stops is true, or a negative status. */
 static int wait_on_device(struct engine *device, uint64_t address, uint64_t value, int64_t deadline_ms,
                           const atomic_bool *stops, struct error *err)
 {
@@ -178,7 +181,7 @@ static int wait_on_device(struct engine *device, uint64_t address, uint64_t valu
 	}
 }
 
-/* Returns as wait_on_device does. */
+/* Waits for a word wherever it lies. Returns as wait_on_device does. */
 static int wait(struct local_session *session, const struct local_points *points, int64_t deadline_ms,
                 const atomic_bool *stops, struct error *err)
 {
@@ -242,7 +245,7 @@ static int signal_on_device(struct local_session *session, uint64_t address, uin
 	if (r == 0)
 		r = engine_word_signal(session->stream.device, address, value, NULL, err);
 	if (r == 0)
-		r = local_stream_count(&session->stream, &ignored, err); /* It waits for the stream. */
+		r = local_stream_count(&session->stream, &ignored, err); /* This waits for the stream. */
 	if (has_begun)
 		local_stream_end(session);
 	return r;

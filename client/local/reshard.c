@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A reshard is one job: a batch of the pieces from sources to destinations. */
+/* Reshards: the pieces that are copied from sources to destinations form one job with many moves. */
 #include "session.h"
 
 #include <inttypes.h>
@@ -9,14 +9,16 @@
 #include "kernels/transform/reshard.h"
 #include "proto/wire/rpc.h"
 
-/* A reshard that is under way. */
+/* State of a reshard. The arrays params and is_on_device have an entry for each slice, and plan and move one
+ * for each piece. */
 struct resharding {
 	struct slices slices;
-	struct msg_slice *params; /* of each slice, */
-	bool *is_on_device;       /* and whether it is memory of a device; only if the job runs there */
+	struct msg_slice *params; /* fields of each slice */
+	/* Whether each slice lies in memory of a device; set only if the job runs on one. */
+	bool *is_on_device;
 	struct pieces *pieces;
-	struct engine_plan **plan; /* of each piece, */
-	struct engine_move *move;  /* and its move */
+	struct engine_plan **plan; /* plan of each piece */
+	struct engine_move *move;  /* move of each piece */
 	struct local_job job;
 };
 
@@ -78,7 +80,8 @@ static int check(struct resharding *r, const struct local_session *session, cons
 		if (result == 0)
 			result = local_place_tensor(session, &r->params[i].tensor, i < p->destinations.n,
 			                            slice_region_name(&r->slices, i, field), &place, err);
-		if (result == 0 && !local_is_empty(&r->params[i].tensor.shape)) /* Slices have no copies. */
+		/* Slices get no copies on the device. */
+		if (result == 0 && !local_is_empty(&r->params[i].tensor.shape))
 			result = local_check_reach(session, &place, field, err);
 		if (result == 0)
 			result = slices_set_place(&r->slices, i, &place, err);
@@ -95,7 +98,7 @@ static uint32_t on_giver(const void *arg, uint32_t source)
 	return r->is_on_device[source];
 }
 
-/* Memory of the host is behind a bus for memory of a device. */
+/* Returns 1 if the two slices lie on different sides of the bus, otherwise 0. */
 static uint32_t on_distance(const void *arg, uint32_t destination, uint32_t source)
 {
 	const struct resharding *r = arg;
@@ -131,7 +134,7 @@ static int plan(struct resharding *r, struct engine *engine, struct error *err)
 	return result;
 }
 
-/* Each piece has a share of the time by its bytes. */
+/* Counts the moves, and attributes the job's time to them in proportion to their bytes. */
 static void count(const struct resharding *r, struct local_session *session,
                   const struct msg_reshard_done *done)
 {

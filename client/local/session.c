@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A session's life, how a request finds its method, and which ones are late. */
+/* Sessions: how they begin and end, how a request finds its method, and which requests are late. */
 #include "session.h"
 
 #include <stdlib.h>
@@ -113,7 +113,7 @@ static int method_ping(struct local_session *session, const union params *params
 	return 0;
 }
 
-/* Only late requests have not ended. */
+/* Requests other than late ones have always ended. */
 static int method_cancel(struct local_session *session, const union params *params, union local_result *ret,
                          struct error *err)
 {
@@ -148,12 +148,12 @@ static local_method *const handlers[METHOD_COUNT] = {
 	[METHOD_table_release] = local_method_table_release,
 };
 
-/* This says when a request moves something, and when it is answered. */
+/* Whether a request moves something, and when it is answered. */
 struct order {
 	bool moves;
 	enum completion completion;
-	const struct order_fields *fields; /* NULL: none */
-	uint64_t has;                      /* those that the request has, as F(order, field) */
+	const struct order_fields *fields; /* NULL: the method takes no order */
+	uint64_t has;                      /* fields that the request has, as F(order, field) */
 };
 
 #define ORDER_OF(m, p)                                                                                 \
@@ -184,14 +184,14 @@ static struct order order_of(enum method_id method, const union params *params)
 	}
 }
 
-/* Returns whether the result tells of items that failed. */
+/* Returns whether the result reports failed items. */
 static bool has_failed_items(enum method_id method, const union local_result *result)
 {
 	return method == METHOD_submit && result->submit_done.errors.n > 0;
 }
 
-/* Runs the handler of a method that is there. The point that the request waits for has come, unless a stream
- * is to wait for it. */
+/* Runs the handler of a method that exists. The point that the request waits for has been reached, unless it
+ * is launched into a stream, which waits for it. */
 static int run(struct local_session *session, enum method_id method, const union params *params,
                union local_result *ret, struct error *err)
 {
@@ -249,7 +249,7 @@ int local_session_answer(const struct local_asked *asked, bool is_queued, const 
 
 /* ---- Late requests ------------------------------------------------------------------------------------ */
 
-/* Checks what the program would be told at once by a service, too: all but the items of a submit. */
+/* Checks what a service, too, would report at once: everything except the items of a submit. */
 static int check(struct local_session *session, const struct rpc_request *request, struct error *err)
 {
 	union local_result ignored;
@@ -263,7 +263,7 @@ static int check(struct local_session *session, const struct rpc_request *reques
 	return r;
 }
 
-/* Has the request run later, and says so if that is asked for. */
+/* Adds the request to the late ones, and answers "queued" if that was asked for. */
 static int hold(struct local_session *session, const struct rpc_request *request,
                 const struct local_asked *asked, const struct local_points *points, const uint8_t *message,
                 size_t len, struct buffer *replies, struct error *err)
@@ -291,7 +291,8 @@ static int find_whether_late(struct local_session *session, const struct order *
 	return r < 0 ? r : 0;
 }
 
-/* Returns whether the request releases an object that late requests may name, and that is there. */
+/* Returns whether the request releases an existing object while late requests, which may name it, are under
+ * way. */
 static bool is_late_release(struct local_session *session, const struct rpc_request *request)
 {
 	struct local_objects *objects = session->objects;
@@ -312,7 +313,7 @@ static bool is_late_release(struct local_session *session, const struct rpc_requ
 	}
 }
 
-/* The object stays until the requests before this one have ended, and the program need not wait for that. */
+/* Answers the release at once, but keeps the object until the requests before have ended. */
 static int release_late(struct local_session *session, const struct local_asked *asked,
                         const uint8_t *message, size_t len, struct buffer *replies, struct error *err)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Changes a gather or scatter with a side on the host into one on the device. Of the entries that name a
- * block, the k-th moves block src[k] to block dst[k]. Those of the side on the host are copied one after the
- * other, so that it is block k of the copy that is moved: to dst[k], a scatter, if src was the host's; and
- * from src[k], a gather, if dst was. */
+/* Changes a gather or scatter with one side in host memory into one on the device. Among the entries that
+ * name a block, the k-th moves block src[k] to block dst[k]. The blocks of the host's side are copied to the
+ * device in the order of the list, so that block k of the copy is the one to move: if src lies in host
+ * memory, to block dst[k], by a scatter; if dst does, from block src[k], by a gather. */
 #include "staging.h"
 
 #include <endian.h>
@@ -11,7 +11,7 @@
 
 #include "kernels/transform/request.h"
 
-/* The functions below share what is known of the request. */
+/* The request, as the functions below need it. */
 struct request_of {
 	struct local_session *session;
 	const struct msg_blocks *p;
@@ -28,7 +28,8 @@ static int64_t number_at(const struct engine_blocks *blocks, const void *list, u
 	                                              : (int64_t)le64toh(((const uint64_t *)list)[i]);
 }
 
-/* Sets the blocks that entries name, on both sides, and returns how many entries do. */
+/* Sets dst[k] and src[k] for each entry that names a block, and counts the others in *ret. Returns the number
+ * of entries that do. */
 static uint64_t read_list(struct local_staged_blocks *ret, const struct engine_blocks *blocks,
                           const void *list, int64_t *dst, int64_t *src)
 {
@@ -52,7 +53,8 @@ static uint64_t read_list(struct local_staged_blocks *ret, const struct engine_b
 	return n;
 }
 
-/* Reads a list in memory that the device reaches, once all that is on the stream has ended. */
+/* Waits until all work on the stream has ended, and copies the list from memory that the device reaches to
+ * `to`. */
 static int fetch_list(const struct request_of *of, void *to, struct error *err)
 {
 	const struct local_stream *stream = &of->session->stream;
@@ -88,12 +90,13 @@ static int stage_side(struct local_staged_blocks *ret, const struct request_of *
 		                                .list = list,
 		                                .n = n,
 		                                .limit = count_of(of->blocks, is_dst) };
-	packed->side.table = NULL; /* The engine sees one memory. */
+	packed->side.table = NULL; /* All layers lie in one memory for the engine. */
 	local_packed_init(&packed->block, &layout, local_address(place));
 	return local_stage_blocks(&ret->staging, packed, is_dst, name, ret_copy, err);
 }
 
-/* Has the request name its blocks by a list of int64 in host memory, of a side with so many blocks. */
+/* Has the request name its blocks by a list of n int64 in host memory; limit is the number of blocks of the
+ * indexed side. */
 static void use_list(struct msg_blocks *p, const int64_t *list, uint64_t n, uint64_t limit)
 {
 	p->has &= ~(F(blocks, index_at) | F(blocks, count) | F(blocks, pairs) | F(blocks, dst_limit));
@@ -148,8 +151,8 @@ static int change_sides(struct local_staged_blocks *ret, const struct request_of
 	return 0;
 }
 
-/* Makes the lists of both sides. Behind them there is room for the request's own list, which is fetched if it
- * is not in host memory. */
+/* Makes the lists of both sides in ret->words. The space behind them is for the request's own list, which is
+ * fetched if it is not in host memory. */
 static int change_list(struct local_staged_blocks *ret, const struct request_of *of, struct error *err)
 {
 	const uint64_t n = of->blocks->n;
@@ -172,7 +175,7 @@ static int change_list(struct local_staged_blocks *ret, const struct request_of 
 
 /* ---- All ---------------------------------------------------------------------------------------------- */
 
-/* scale and bias have copies like those of a transform. */
+/* Makes copies of scale and bias, as for a transform. */
 static int stage_operands(struct local_staged_blocks *ret, const struct request_of *of, struct error *err)
 {
 	struct msg_transform block = request_block(of->p);
@@ -191,7 +194,8 @@ static int find_homes(struct request_of *of, struct error *err)
 	if (r < 0)
 		return r;
 	of->src = ENGINE_HOME_DEVICE;
-	if (local_is_empty(&of->p->src.shape)) /* Its blocks are all padding, and have no memory. */
+	/* All blocks of the source are padding, so they have no memory. */
+	if (local_is_empty(&of->p->src.shape))
 		return 0;
 	return engine_find_home(device, local_address(&of->places->src), &of->src, err);
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds the tensors of a request that a device does not reach, and makes copies of them there.
+/* Finds the tensors of a request that need a copy on the device, and makes these copies.
  *
- * Pinned memory of the host is reached, and lists of blocks use it in place, as does a tensor with gaps. All
- * of a tensor without gaps is copied by the copy engine instead, which reads and writes the host's memory in
- * order and with as many bytes under way as the bus takes; a kernel that permutes would go over it in pieces
- * of a few bytes, and its threads would wait for each.
+ * The device reaches pinned host memory. Lists of blocks use it in place, and so does a tensor with gaps. A
+ * tensor without gaps is copied as a whole by the copy engine nevertheless: that accesses host memory in
+ * order and with as many bytes in flight as the bus allows, whereas a kernel that permutes would access it in
+ * pieces of a few bytes, and its threads would wait for each.
  */
 #include "staging.h"
 
@@ -14,14 +14,14 @@
 
 /* ---- Tensors of a request ----------------------------------------------------------------------------- */
 
-/* A request has this tensor. One of tensor and operand is NULL. */
+/* A tensor of a request, and its role there. One of tensor and operand is NULL. */
 struct role {
 	const char *name;
 	const struct msg_tensor *tensor;
 	const struct msg_operand *operand;
 	const struct tensor_place *place;
 	bool is_written;
-	bool is_side; /* dst or src */
+	bool is_side; /* The tensor is dst or src. */
 };
 
 static int add_tensor(struct role *roles, int n, const struct role *role)
@@ -37,7 +37,7 @@ static int add_operand(struct role *roles, int n, const struct role *role, bool 
 	return is_given && !(role->operand->has & F(operand, number)) ? add_tensor(roles, n, role) : n;
 }
 
-/* Sets the tensors that the request has, other than empty ones, and returns how many there are. */
+/* Sets the tensors that the request has, except empty ones, and returns their number. */
 static int roles_of(const struct msg_transform *t, const struct request_places *places,
                     struct role roles[STAGING_MOST])
 {
@@ -63,7 +63,7 @@ static int roles_of(const struct msg_transform *t, const struct request_places *
 	return n;
 }
 
-/* The layout has been checked with the request. */
+/* Returns the tensor's layout, which has been checked with the request. */
 static struct tensor_layout layout_of(const struct role *role)
 {
 	struct msg_tensor tensor = { .has = 0 };
@@ -82,7 +82,8 @@ static struct tensor_layout layout_of(const struct role *role)
 	return ret;
 }
 
-/* Sets *ret to where the tensor lies if it is to have a copy, and otherwise to ENGINE_HOME_DEVICE. */
+/* Sets *ret to ENGINE_HOME_HOST or ENGINE_HOME_PINNED if the tensor needs a copy, otherwise to
+ * ENGINE_HOME_DEVICE. */
 static int find_home(struct local_session *session, const struct role *role, enum engine_home *ret,
                      struct error *err)
 {
@@ -180,7 +181,7 @@ static int refuse(const struct staged *staged, const char *name, struct error *e
 	                 name, bytes_of_copy(staged));
 }
 
-/* Gives what was set up last its memory, and its bytes if it is read. */
+/* Allocates the copy that was set up last and, if its tensor is read, fills it. */
 static int stage(struct local_staging *staging, const char *name, struct error *err)
 {
 	const struct local_stream *stream = &staging->session->stream;
@@ -212,7 +213,7 @@ static void use_copy_of_operand(struct msg_operand *operand, uint64_t copy, cons
 	memcpy(operand->strides.v, packed->stride, operand->shape.n * sizeof *packed->stride);
 }
 
-/* Has the transform, to which the role belongs, use the copy. */
+/* Makes the transform use the copy. The role must be one of this transform's. */
 static void use_copy(const struct staged *staged, const struct role *role, struct msg_transform *t)
 {
 	struct msg_tensor *const tensors[] = { &t->dst, &t->src, &t->amax.scale, &t->amax.inverse };
@@ -240,7 +241,7 @@ static int stage_tensor(struct local_staging *staging, struct msg_transform *t, 
 	local_packed_init(&staged->tensor, &layout, local_address(role->place));
 	r = stage(staging, role->name, err);
 	if (r == STATUS_NO_MEMORY && staged->is_pinned)
-		return 0; /* The device reaches it where it is. */
+		return 0; /* The device reaches the tensor in place. */
 	if (r == 0)
 		use_copy(staged, role, t);
 	return r;
@@ -291,7 +292,7 @@ int local_staging_end(struct local_staging *staging, int r, struct error *err)
 	struct error failed;
 	int back = 0;
 
-	/* An exact cast that has changed values has written all of them. */
+	/* An exact cast that has changed values has written all elements nevertheless. */
 	if (r == 0 || r == STATUS_OUT_OF_RANGE)
 		back = bring_back(staging, &failed);
 	for (uint32_t i = 0; i < staging->n; i++)

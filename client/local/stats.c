@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* This file sums up what the sessions of this process have counted. A child of fork goes on from what its
- * parent had counted.
- */
+/* Sums up what the sessions of this process have counted. A child of fork continues from its parent's
+ * counts. */
 #include "session.h"
 
 #include <pthread.h>
@@ -9,13 +8,13 @@
 
 #include "proto/clock.h"
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the rest */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the variables below */
 static struct local_usage *open_ones;
-static uint64_t ended[USAGE_REGIONS]; /* the counts of sessions that have been closed */
+static uint64_t ended[USAGE_REGIONS]; /* counts of sessions that were closed */
 static uint64_t n_opened, n_open;
-static uint64_t opened_ns; /* when the first session was opened, by the monotonic clock */
+static uint64_t opened_ns; /* time at which the first session was opened (clock_ns) */
 
-/* These are a reply's lists. */
+/* lists of a reply */
 struct local_stats {
 	struct counter requests[METHOD_COUNT], errors[STATUS_COUNT], bytes[FAMILY_COUNT], ns[FAMILY_COUNT];
 	struct msg_latency_bucket latency[LATENCY_BARS];
@@ -38,7 +37,7 @@ static void start_over(void)
 	pthread_mutex_init(&lock, NULL);
 }
 
-/* The list is whole in the child, since nobody changes it during a fork. */
+/* The lock is held during a fork, so that the child finds the list in a consistent state. */
 __attribute__((constructor)) static void watch_forks(void)
 {
 	pthread_atfork(keep_still, go_on, start_over);
@@ -72,7 +71,7 @@ void local_usage_end(struct local_session *session, bool is_connection)
 
 /* ---- stats -------------------------------------------------------------------------------------------- */
 
-/* The caller holds the lock. */
+/* Sums up the counts of all sessions. Caller holds lock. */
 static void sum_up(uint64_t ret[USAGE_COUNT])
 {
 	for (int i = 0; i < USAGE_COUNT; i++)

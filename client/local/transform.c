@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* This file runs transforms, and explains them. */
+/* Runs transforms, and explains them. */
 #include "session.h"
 
 #include <pthread.h>
@@ -8,10 +8,10 @@
 #include "kernels/elsewhere.h"
 #include "staging.h"
 
-/* A transform that is under way. Splits make several moves of it. */
+/* State of a transform that is being run. A transform with splits may consist of several moves. */
 struct moving {
 	struct request_places places;
-	struct split split; /* of a transform that has splits */
+	struct split split; /* used if the transform has splits */
 	uint32_t n;
 	uint32_t largest;
 	struct engine_plan *plan[SPLIT_MAX_PARTS];
@@ -97,7 +97,8 @@ static int check_places(const struct moving *moving, const struct msg_transform 
 	             : request_check_operands(places, &sides, &moving->move[0].transform->conversion, err);
 }
 
-/* Plans a transform between its places and checks that it may run there. The caller calls moving_deinit. */
+/* Plans a transform between its places, and checks that it may run there. The caller calls moving_deinit,
+ * whatever this returns. */
 static int prepare(struct moving *moving, struct local_session *session, const struct msg_transform *t,
                    struct error *err)
 {
@@ -147,7 +148,8 @@ static int run(struct moving *moving, const struct msg_transform *t, struct loca
 
 /* ---- Beside a device ---------------------------------------------------------------------------------- */
 
-/* Returns whether the bytes of src, from its first to its last, become those of dst in this order. */
+/* Returns whether the transform copies the bytes of src, from the first to the last, to dst in the same
+ * order. */
 static bool is_plain(const struct moving *moving)
 {
 	const struct transform *t = moving->move[0].transform;
@@ -164,8 +166,9 @@ static bool is_plain(const struct moving *moving)
 	return true;
 }
 
-/* Moves such bytes without a copy in between, and returns 1: to and from ordinary memory of the host by
- * transfers, otherwise by the copy engine. Returns 0 if that memory has gaps, or a negative status. */
+/* Runs a plain move (is_plain) without an intermediate copy, and returns 1: through transfers if one side is
+ * ordinary host memory, otherwise by the copy engine. Returns 0 if the host memory has gaps, or a negative
+ * status. */
 static int bring_plain(struct moving *moving, const struct msg_transform *t, struct local_session *session,
                        struct error *err)
 {
@@ -211,7 +214,7 @@ static int run_staged(struct moving *moving, const struct msg_transform *t, stru
 	return local_staging_end(&staging, r, err);
 }
 
-/* Runs moves that the call waits for, and of which a part may lie on the host. */
+/* Runs moves that the call waits for, some of whose tensors may lie in host memory. */
 static int run_awaited(struct moving *moving, const struct msg_transform *t, struct local_session *session,
                        struct error *err)
 {
@@ -225,7 +228,8 @@ static int run_awaited(struct moving *moving, const struct msg_transform *t, str
 	return r > 0 ? run_staged(moving, t, session, err) : run(moving, t, session, err);
 }
 
-/* A thread that is canceled while it waits for the device would leave memory of the device behind. */
+/* Cancellation is disabled, because a thread that is canceled while it waits for the device would leave
+ * memory of the device allocated. */
 static int run_on_device(struct moving *moving, const struct msg_transform *t, struct local_session *session,
                          struct error *err)
 {
@@ -317,16 +321,16 @@ int local_method_transform(struct local_session *session, const union params *pa
 
 /* ---- Explanations ------------------------------------------------------------------------------------- */
 
-/* This is what it takes to explain a transform. */
+/* State of an explanation. */
 struct explaining {
 	struct split split;
 	struct request_places places;
-	struct engine *engine; /* NULL: the engine that is named is not here */
+	struct engine *engine; /* NULL: the requested engine does not exist in this process */
 	const char *name;
-	struct engine_plan_runs runs; /* of the part that was explained last */
+	struct engine_plan_runs runs; /* runs of the part that was explained last */
 };
 
-/* Sets the engine that is asked for: this process's own, unless another one is named. */
+/* Sets the engine to explain for: the session's own, unless the request names another one. */
 static int find_engine(const struct msg_transform *t, struct engine *own, struct explaining *ret,
                        struct error *err)
 {
@@ -391,8 +395,8 @@ static int explain_parts(struct explaining *e, struct engine_explanation *ret, s
 	return 0;
 }
 
-/* The plan depends on the addresses of dst and src: a tensor that gives neither region nor offset counts as
- * lying at address 0. */
+/* The plan depends on the addresses of dst and src. A tensor with neither region nor offset is taken to lie
+ * at address 0. */
 int local_method_explain(struct local_session *session, const union params *params, union local_result *ret,
                          struct error *err)
 {
