@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Minimum, maximum, magnitude and quotients rounded up: one function for each type that uses them. */
+/* Minimum, maximum, magnitude, greatest common divisor and quotients that are rounded up, each for the types
+ * that use it. */
 #ifndef PROTO_ARITHMETIC_H
 #define PROTO_ARITHMETIC_H
 
@@ -42,14 +43,14 @@ static inline uint64_t gcd_u64(uint64_t a, uint64_t b)
 	return a;
 }
 
-/* a is not INT64_MIN. */
+/* a must not be INT64_MIN. */
 static inline int64_t magnitude_i64(int64_t a)
 {
 	return a < 0 ? -a : a;
 }
 
-/* a / b, rounded up; a >= 0, b > 0. A quotient of up to 1, as most are in the plan of a move, needs no
- * division. */
+/* Returns a / b, rounded up; a >= 0, b > 0. Quotients up to 1, which are the most frequent in plans of moves,
+ * take no division. */
 static inline int64_t divide_up_i64(int64_t a, int64_t b)
 {
 	return a <= b ? a > 0 : a / b + (a % b != 0);

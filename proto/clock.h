@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The monotonic clock that everything measures by, and histograms of latencies. The zero of the clock is
- * arbitrary, and nobody can set it.
- */
+/* The monotonic clock by which all times and deadlines are measured, and histograms of latencies. The clock's
+ * zero is arbitrary, and nobody can set it. */
 #ifndef PROTO_CLOCK_H
 #define PROTO_CLOCK_H
 
@@ -28,10 +27,11 @@ static inline double clock_s(void)
 
 /* ---- Histograms of latencies --------------------------------------------------------------------------- */
 
-/* Bar i counts latencies below 1 us << i and not below half of that; the last bar counts everything else. */
+/* Bar i counts latencies of at least 1 us << (i - 1) and less than 1 us << i; bar 0 counts those below 1 us,
+ * and the last bar all others. */
 #define LATENCY_BARS 26
 
-/* Returns the bar of a latency: the number of bits of the whole microseconds. */
+/* Returns the bar of a latency: the number of bits of its whole microseconds, limited to the last bar. */
 static inline int latency_bar(uint64_t ns)
 {
 	const uint64_t us = ns / 1000;
@@ -40,7 +40,7 @@ static inline int latency_bar(uint64_t ns)
 	return bar < LATENCY_BARS ? bar : LATENCY_BARS - 1;
 }
 
-/* Returns the upper bound of a bar in nanoseconds, exclusive; 0 for the last. */
+/* Returns the exclusive upper bound of a bar in nanoseconds; 0 for the last bar, which has none. */
 static inline uint64_t latency_bound(int bar)
 {
 	return bar == LATENCY_BARS - 1 ? 0 : UINT64_C(1000) << bar;

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Both tests for overlap become one question: is target = sum of stride[i] * x[i] with 0 <= x[i] <= max[i]?
+/* Both tests for overlap reduce to one question: is target equal to the sum of stride[i] * x[i] for some
+ * integers 0 <= x[i] <= max[i]?
  *
- * Terms that together reach every multiple of the smaller stride are merged first, which undoes most
- * layouts entirely; what is left is searched from the largest stride down, each choice bounded by what the
- * rest can still reach and stepped by what the rest's common divisor allows. Two terms need no search.
- * Sums of two spans do not fit 63 bits, so the arithmetic here is in 128. */
+ * Terms that together reach every multiple of the smaller stride are merged first, which leaves a single term
+ * of most layouts. The remaining terms are searched from the largest stride downwards. Each choice of x[i] is
+ * limited to what the remaining terms can still reach, and proceeds in the steps that their common divisor
+ * allows. Two terms need no search. Sums of two spans exceed 63 bits, so the arithmetic is in 128 bits.
+ */
 #include "overlap.h"
 
 #include <stdbool.h>
 
-#define MAX_TERMS   64 /* two layouts, or one with its bytes and OVERLAP_MAX_REPEATS */
-#define LEVEL_TRIES 64 /* what making a level costs, in tries */
+#define MAX_TERMS   64 /* two layouts, or one layout with the bytes of its elements and OVERLAP_MAX_REPEATS */
+#define LEVEL_TRIES 64 /* cost of setting up a level, in tries */
 
 typedef __int128 wide;
 
@@ -24,20 +26,20 @@ struct equation {
 	struct term term[MAX_TERMS];
 };
 
-/* This says of the terms after i in a search what they reach, their common divisor, and how x[i] steps with
- * it. */
+/* For term i of a search: what the terms after it can reach, their common divisor, and the steps in which
+ * x[i] proceeds. */
 struct level {
 	wide reach;
 	wide step;
-	wide inverse; /* of stride[i] / divisor, modulo step */
-	wide divisor; /* of stride[i] and the rest */
+	wide inverse; /* inverse of stride[i] / divisor, modulo step */
+	wide divisor; /* common divisor of stride[i] and the strides after it */
 };
 
 struct search {
 	struct equation e;
 	struct level level[MAX_TERMS];
-	wide reach;   /* of all terms */
-	wide divisor; /* of all terms; 0 when there are none */
+	wide reach;   /* greatest sum of all terms */
+	wide divisor; /* common divisor of all strides; 0: there are no terms */
 	int *tries_left;
 };
 
@@ -57,7 +59,7 @@ void overlap_count_steps(uint64_t n)
 	steps += n;
 }
 
-/* Counts the steps of one question. The number of tries that it has left may be below 0. */
+/* Adds the steps of one test to the thread's count. tries_left may be negative. */
 static void count_steps(int tries_left)
 {
 	steps += (uint64_t)(OVERLAP_MOST_STEPS - (tries_left < 0 ? 0 : tries_left));
@@ -70,8 +72,9 @@ static wide magnitude(wide x)
 	return x < 0 ? -x : x;
 }
 
-/* Adds the dimensions of a layout to a sum as terms; returns what they add at x = 0, so that strides that
- * run backwards count from their far end. In bytes; sign -1 subtracts the layout. */
+/* Adds the dimensions of a layout, in bytes, as terms of a sum; sign -1 subtracts the layout. Terms count up
+ * from zero, also for strides that run backwards: returns the least value of the layout's sum, which the
+ * caller adds to that of the terms. */
 static wide add_layout(struct equation *e, const struct tensor_layout *layout, int sign)
 {
 	wide origin = 0;
@@ -89,9 +92,10 @@ static wide add_layout(struct equation *e, const struct tensor_layout *layout, i
 	return origin;
 }
 
-/* Two elements differ by sum(stride * x) with -max <= x <= max. Take the differences by their largest
- * stride i with x[i] != 0, where x[i] >= 1 without loss: the terms above are gone, those below are shifted
- * by max. */
+/* Finds out whether two different index vectors of the layout have the same sum. Two sums differ by
+ * sum(stride * x) with -max <= x <= max. For each i, consider the differences whose largest stride with x[i]
+ * != 0 is term i; without loss of generality x[i] >= 1. Terms above i then vanish, and each term below i is
+ * shifted by its max, so that it ranges over 0 to 2 * max. */
 static enum overlap equation_self(const struct equation *all)
 {
 	wide below = 0;
@@ -132,8 +136,8 @@ enum overlap overlap_self(const struct tensor_layout *layout)
 	return equation_self(&all);
 }
 
-/* Counts in bytes, and takes those of an element as one more dimension, because repeats need not step by
- * elements. */
+/* Counts in bytes, and treats the bytes of an element as one more dimension, because repeats need not be a
+ * multiple of the element's size apart. */
 enum overlap overlap_self_repeated(const struct tensor_layout *layout, const struct overlap_repeat *repeat,
                                    int n)
 {
@@ -161,9 +165,10 @@ enum overlap overlap_self_repeated(const struct tensor_layout *layout, const str
 	return equation_self(&all);
 }
 
-/* The dimension with the largest stride, and the bytes of all others together from element [0, ..., 0]. */
+/* A layout seen as rows: the dimension with the largest stride, and the range of bytes that all other
+ * dimensions cover together, relative to element [0, ..., 0]. */
 struct rows {
-	wide stride; /* bytes; 0: there is none */
+	wide stride; /* bytes between two rows; 0: there is one row */
 	wide low;
 	wide high;
 };
@@ -187,8 +192,9 @@ static struct rows rows_of(const struct tensor_layout *layout, const struct tens
 	return rows;
 }
 
-/* Returns whether rows of both, which have one stride, certainly lie between each other, so that modulo the
- * stride each side has bytes of its own. Parts of one tensor do. */
+/* Returns whether the rows of both layouts have the same stride and lie between each other, so that each side
+ * has its own range of bytes modulo the stride. Two column ranges of one matrix are an example. Returns false
+ * if it cannot tell. */
 static bool are_interleaved(const struct rows *a, const struct rows *b, wide distance)
 {
 	wide at;
@@ -201,8 +207,8 @@ static bool are_interleaved(const struct rows *a, const struct rows *b, wide dis
 	return at >= a->high - a->low && at + b->high - b->low <= a->stride;
 }
 
-/* An element of a at p and one of b at q share a byte when p - q lies in (-size_a, size_b), and p - q is the
- * sum over a less the sum over b less the distance. */
+/* An element of a at byte p and one of b at byte q share a byte if p - q lies in (-size_a, size_b). p - q is
+ * the sum over a minus the sum over b minus the distance. */
 enum overlap overlap_between(const struct tensor_layout *a, const struct tensor_layout *b, int64_t distance)
 {
 	struct tensor_extent ea = tensor_extent(a), eb = tensor_extent(b);
@@ -237,7 +243,7 @@ enum overlap overlap_between(const struct tensor_layout *a, const struct tensor_
 
 /* ---- The equation ----------------------------------------------------------------------------------- */
 
-/* Keeps the terms in ascending order of stride. */
+/* Inserts a term, keeping the terms in ascending order of stride. Terms that are always 0 are left out. */
 static void equation_add(struct equation *e, wide stride, wide max)
 {
 	int i = e->n;
@@ -261,7 +267,7 @@ static wide gcd(wide a, wide b)
 	return a;
 }
 
-/* x with a * x = 1 modulo m; a and m have no common divisor. */
+/* Returns x with a * x = 1 modulo m. a and m must have no common divisor. */
 static wide inverse(wide a, wide m)
 {
 	wide r0 = m, r1 = a % m, x0 = 0, x1 = 1;
@@ -279,7 +285,8 @@ static wide inverse(wide a, wide m)
 	return m == 1 ? 0 : (x0 % m + m) % m;
 }
 
-/* A term whose stride is c times a smaller one's that counts to c - 1 or further continues its count. */
+/* Merges terms: if a stride is c times a smaller stride whose x counts to c - 1 or further, the larger term
+ * continues the count of the smaller one. */
 static void equation_merge(struct equation *e)
 {
 	int n = 0;
@@ -301,7 +308,8 @@ static void equation_merge(struct equation *e)
 
 static enum overlap search_from(struct search *s, int i, wide target);
 
-/* Prepares a search for any number of targets; false when the bound on tries is passed by that alone. */
+/* Prepares a search for any number of targets. Returns false if that alone exceeds the tries that are
+ * left. */
 static bool search_init(struct search *s, struct equation *e, int *tries_left)
 {
 	wide reach = 0, divisor = 0;
@@ -337,7 +345,7 @@ static enum overlap search_run(struct search *s, wide target)
 	return search_from(s, 0, target);
 }
 
-/* The target is a multiple of the common divisor of the terms from i on and within their reach. */
+/* Searches the terms from i on. The target is a multiple of their common divisor and within their reach. */
 static enum overlap search_from(struct search *s, int i, wide target)
 {
 	const struct term *term = &s->e.term[i];

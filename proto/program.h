@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The programs tmad and tmactl both need this, and no library has it: the daemon and programs that only link
- * the library have no object in common, so these functions are inline.
- */
+/* What the programs tmad and tmactl both need, and no library contains. The functions are inline because the
+ * daemon shares no object file with programs that only link the library. */
 #ifndef PROTO_PROGRAM_H
 #define PROTO_PROGRAM_H
 
@@ -14,26 +13,26 @@
 
 /* ---- Descriptors 0 to 2 -------------------------------------------------------------------------------- */
 
-/* Occupies those that the program's caller has closed, before the program opens anything: else the first file
- * or socket would get such a number, what is printed would be sent to a peer, and libuv would abort when it
- * closes one of them. They stay unusable: each is /dev/null, opened for the direction that nobody uses, so
- * that reading or writing fails with EBADF, as it does for a closed one. */
+/* Occupies those of the descriptors 0 to 2 that the program's caller has closed, before the program opens
+ * anything. Otherwise the first file or socket would get such a number: printed text would be sent to a peer,
+ * and libuv would abort when it closes one of them. They remain unusable: each is /dev/null, opened for the
+ * direction that nobody uses, so that reading or writing fails with EBADF, as with a closed descriptor. */
 static inline void standard_fds_hold(void)
 {
 	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
 		const int held =
 		    fcntl(fd, F_GETFD) < 0 ? open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) : fd;
 
-		if (held > fd) /* it was open after all */
+		if (held > fd) /* fd was open: open() returned another number. */
 			close(held);
 	}
 }
 
 /* ---- A socket of the user's own ------------------------------------------------------------------------ */
 
-#define OWN_SOCKET_BYTES 108 /* of a socket's path, with its terminator */
+#define OWN_SOCKET_BYTES 108 /* room for a socket's path with its terminator */
 
-/* Returns whether this process may create a file of that path, which is shorter than OWN_SOCKET_BYTES. An
+/* Returns whether this process may create a socket at the path, which is shorter than OWN_SOCKET_BYTES. An
  * abstract socket needs no directory. */
 static inline bool own_socket_is_possible(const char *path)
 {
@@ -46,7 +45,7 @@ static inline bool own_socket_is_possible(const char *path)
 	return access(*directory ? directory : slash ? "/" : ".", W_OK | X_OK) == 0;
 }
 
-/* Writes a path at which this user may make a socket, for messages that suggest one, and returns it. */
+/* Writes a path at which this user may create a socket, for messages that suggest one, and returns it. */
 static inline const char *own_socket_path(char path[OWN_SOCKET_BYTES])
 {
 	const char *runtime = getenv("XDG_RUNTIME_DIR");
@@ -59,11 +58,11 @@ static inline const char *own_socket_path(char path[OWN_SOCKET_BYTES])
 
 /* ---- Names that are nearly right ----------------------------------------------------------------------- */
 
-#define NEAREST_BYTES 64 /* of the second name, with its end; what is longer is cut */
-#define NEAREST_LIMIT 4  /* names this far apart mean different things */
+#define NEAREST_BYTES 64 /* most bytes of the second name that are compared, with its terminator */
+#define NEAREST_LIMIT 4  /* Names that are this far apart mean different things. */
 
-/* Returns how many bytes of a would have to be changed, added or taken away to make it b; _ is taken for -.
- * This is to suggest the name that the user may have meant. */
+/* Returns the number of bytes to change, insert or delete in order to turn a into b, where _ in a counts as
+ * -. Used to suggest the name that the user may have meant. */
 static inline unsigned nearest_distance(const char *a, const char *b)
 {
 	unsigned row[NEAREST_BYTES];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A number becomes the bits of an element, with one rounding at most: integers and doubles are taken apart
- * into sign, 64-bit significand and exponent, and rounded straight to the target format. */
+/* Encodes a number as an element, with at most one rounding: integers and doubles are split into sign, 64-bit
+ * significand and exponent, and rounded directly to the target format. */
 #include "scalar.h"
 
 #include <inttypes.h>
@@ -52,7 +52,7 @@ int scalar_encode(const struct scalar *value, enum dtype dtype, uint8_t bytes[TE
 
 /* ---- Integers -------------------------------------------------------------------------------------- */
 
-/* Range of an integer dtype: [-below, above]. */
+/* Sets the range of an integer type, [-*ret_below, *ret_above]. */
 static void integer_range(enum dtype dtype, uint64_t *ret_below, uint64_t *ret_above)
 {
 	uint32_t bits = 8 * dtype_size(dtype);
@@ -112,7 +112,8 @@ static int encode_integer(const struct scalar *value, enum dtype dtype, uint8_t 
 struct float_format {
 	int exponent_bits;
 	int fraction_bits;
-	bool infinity; /* else the all-ones pattern alone is NaN, and everything below it a number */
+	/* false: only the pattern of all ones is NaN, and every pattern below it is a number */
+	bool infinity;
 };
 
 static struct float_format float_format(enum dtype dtype)
@@ -133,7 +134,8 @@ static struct float_format float_format(enum dtype dtype)
 	}
 }
 
-/* significand / 2^shift, rounded to nearest even. Only a double's 53 bits are ever shifted by 64 or more. */
+/* Returns significand / 2^shift, rounded to nearest even. Only the 53-bit significands of doubles are ever
+ * shifted by 64 or more; their quotient rounds to 0. */
 static uint64_t shift_round(uint64_t significand, int shift)
 {
 	uint64_t kept, lost, half;
@@ -148,8 +150,9 @@ static uint64_t shift_round(uint64_t significand, int shift)
 	return kept + (lost > half || (lost == half && (kept & 1)));
 }
 
-/* Bits of significand * 2^exponent, without the sign. The rounded significand is added to the exponent
- * field, so that a carry out of the fraction moves to the next binade, or to the first normal number. */
+/* Returns the bits of significand * 2^exponent, without a sign. The rounded significand is added to the
+ * exponent field, so that a carry out of the fraction leads to the next binade, or to the first normal
+ * number. */
 static uint64_t magnitude_bits(struct float_format f, uint64_t significand, int exponent)
 {
 	uint64_t top = f.infinity ? ((UINT64_C(1) << f.exponent_bits) - 1) << f.fraction_bits
@@ -168,7 +171,7 @@ static uint64_t magnitude_bits(struct float_format f, uint64_t significand, int 
 	return bits < top ? bits : top;
 }
 
-/* The bits of an integer scalar, or of the double `part` of a floating or complex one. */
+/* Returns the bits of an integer scalar, or of the double `part` of a floating or complex one. */
 static uint64_t float_bits(const struct scalar *value, double part, enum dtype dtype)
 {
 	struct float_format f = float_format(dtype);

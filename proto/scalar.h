@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One number as it travels (the pad value), and its bits as an element of a tensor. */
+/* A number as it is sent (such as a pad value), and its encoding as an element of a tensor. */
 #ifndef PROTO_SCALAR_H
 #define PROTO_SCALAR_H
 
@@ -10,12 +10,12 @@
 
 enum scalar_kind {
 	SCALAR_UNSIGNED, /* u */
-	SCALAR_SIGNED,   /* i, negative only: a non-negative integer is SCALAR_UNSIGNED */
+	SCALAR_SIGNED,   /* i, which is negative: other integers are SCALAR_UNSIGNED */
 	SCALAR_FLOATING, /* re */
-	SCALAR_COMPLEX,  /* re, im */
+	SCALAR_COMPLEX,  /* re and im */
 };
 
-/* Zero-initialised it is the integer 0, the default of every value. */
+/* A zero-initialized scalar is the integer 0, the default of every value. */
 struct scalar {
 	enum scalar_kind kind;
 	union {
@@ -26,10 +26,10 @@ struct scalar {
 	double im;
 };
 
-/* Writes the dtype_size(dtype) little-endian bytes of value to bytes. Floating types round to nearest
- * even, overflow to infinity (float8_e4m3fn, which has none: to NaN). Integer types refuse a value that
- * is not an integer in their range, bool all but 0 and 1, real types a complex value whose imaginary part
- * is not 0: INVALID_ARGUMENT, naming `name`, the rule and the value. */
+/* Writes value to bytes as dtype_size(dtype) little-endian bytes. Floating types round to nearest even and
+ * overflow to infinity, or to NaN in float8_e4m3fn, which has no infinity. Returns 0, or INVALID_ARGUMENT
+ * with err, which calls the value `name`, if an integer type is given a value that is not an integer in its
+ * range, bool one other than 0 and 1, or a real type a complex value whose imaginary part is not 0. */
 int scalar_encode(const struct scalar *value, enum dtype dtype, uint8_t bytes[TENSOR_MAX_ELEMENT],
                   const char *name, struct error *err);
 

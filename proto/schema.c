@@ -32,7 +32,8 @@ const char *const job_priority_names[JOB_PRIORITY_COUNT] = {
 #define PRESENCE_REQUIRED true
 #define PRESENCE_OPTIONAL false
 
-/* Each message: its fields, closed by a row without a name so that a message may have none. */
+/* The field tables of all messages. Each ends in a row without a name, so that a message may have no
+ * fields. */
 #define MESSAGE(m, doc) static const struct field m##_fields[] = {
 #define FIELD(m, kind, name, presence, dflt, doc) \
 	{ #name,                                  \

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* schema.def expands to this: the structs, their field tables, the method table.
+/* Everything that schema.def expands to: the structs of messages, their field tables, and the table of
+ * methods.
  *
- * Every struct msg_<message> starts with `has`, a mask of the fields that are present (F(message, field));
- * the struct of a group has none, for its bits are in its message's. Decoding fills absent fields with their
- * defaults. Strings and binaries are borrowed from the message's bytes.
+ * Every struct msg_<message> begins with `has`, a mask of the fields that are present (F(message, field)).
+ * The struct of a group has no mask, because its bits are in that of its message. Decoding sets absent fields
+ * to their defaults. Strings and binaries point into the bytes of the message.
  */
 #ifndef PROTO_SCHEMA_H
 #define PROTO_SCHEMA_H
@@ -24,21 +25,23 @@ enum region_kind {
 	REGION_KIND_CUDA_FD,
 	REGION_KIND_CUDA_POOL,
 	REGION_KIND_COUNT,
-	REGION_KIND_ANY = REGION_KIND_COUNT, /* has no name: never travels */
+	REGION_KIND_ANY = REGION_KIND_COUNT, /* has no name, and is never sent */
 };
 
 enum region_state { REGION_STATE_OPEN, REGION_STATE_DRAINING, REGION_STATE_CLOSED, REGION_STATE_COUNT };
 
 /* When a request that moves something is answered. */
 enum completion {
-	COMPLETION_DONE,   /* when it has ended */
-	COMPLETION_QUEUED, /* when it has been checked and queued; a notification `done` follows when it has
-	                      ended */
-	COMPLETION_SIGNAL, /* only when it was refused or failed: its signal says the rest */
+	COMPLETION_DONE, /* The request is answered when it has ended. */
+	/* The request is answered when it has been checked and queued; the notification `done` follows when
+	 * it has ended. */
+	COMPLETION_QUEUED,
+	/* The request is answered only if it is refused or fails; its signal reports success. */
+	COMPLETION_SIGNAL,
 	COMPLETION_COUNT
 };
 
-/* A request's priority says which moves it passes, and which pass it, among those of its user. */
+/* The order of a request among those of the same user's connections. */
 enum job_priority { JOB_PRIORITY_NORMAL, JOB_PRIORITY_BACKGROUND, JOB_PRIORITY_URGENT, JOB_PRIORITY_COUNT };
 
 extern const char *const completion_names[COMPLETION_COUNT];
@@ -51,7 +54,7 @@ struct bytes {
 	size_t len;
 };
 
-/* A C string's, borrowed. */
+/* Returns the bytes of a C string, without copying them. */
 static inline struct bytes bytes_of(const char *text)
 {
 	return (struct bytes){ text, strlen(text) };
@@ -62,16 +65,16 @@ struct int_list {
 	int64_t v[TENSOR_MAX_RANK];
 };
 
-/* A device of the service. */
+/* Names a device of the service, by its UUID or by its number. */
 struct device_name {
-	struct bytes uuid; /* data NULL: by its number */
+	struct bytes uuid; /* data NULL: the device is named by its number */
 	uint64_t number;
 };
 
-/* A byte of a region. */
+/* A place in a region. */
 struct region_place {
-	uint64_t region; /* its id */
-	uint64_t offset; /* bytes */
+	uint64_t region; /* id of the region */
+	uint64_t offset; /* bytes from the region's start */
 };
 
 struct counter {
@@ -79,13 +82,15 @@ struct counter {
 	uint64_t value;
 };
 
-/* Borrowed arrays. Counters and names are encoded, never decoded; the others are decoded one by one. */
+/* Lists, none of which owns its entries. Counters and names are only encoded. Entries of the other lists are
+ * decoded one at a time. */
 struct counter_list {
 	const struct counter *items;
 	uint32_t n;
 };
 
-/* Lists those of n values that are not 0, with their names. ret has room for n. */
+/* Writes those of the n values that are not 0 to ret, with their names, and returns the list. ret has room
+ * for n. */
 struct counter_list counters_named(struct counter *ret, const uint64_t *values, const char *const *names,
                                    uint32_t n);
 
@@ -96,23 +101,23 @@ struct name_list {
 struct message_list {
 	const void *items; /* to encode: structs of the field's inner message */
 	uint32_t n;
-	const void *objects; /* decoded: msgpack_objects of the decoder's; codec_decode_entry */
+	const void *objects; /* decoded: msgpack_objects of the decoder, for codec_decode_entry */
 };
 
-/* Items of a submit, each a transform or a run of a plan: it is of a plan when it names one. */
+/* The items of a submit. An item is a run of a plan if it names one, otherwise a transform. */
 struct item_list {
 	const struct submit_item *items; /* to encode */
 	uint32_t n;
-	const void *objects; /* decoded: msgpack_objects of the decoder's; rpc_decode_item */
+	const void *objects; /* decoded: msgpack_objects of the decoder, for rpc_decode_item */
 };
 
 struct code_list {
 	const int32_t *codes; /* to encode */
 	uint32_t n;
-	const void *objects; /* decoded: msgpack_objects of the decoder's; rpc_code_at */
+	const void *objects; /* decoded: msgpack_objects of the decoder, for rpc_code_at */
 };
 
-/* How a field is held in C and travels in MessagePack. */
+/* Kinds of fields. The comments give the type in C and the form in MessagePack. */
 enum field_kind {
 	FIELD_KIND_BOOL,         /* bool; boolean */
 	FIELD_KIND_UINT,         /* uint64_t; non-negative integer */
@@ -125,7 +130,7 @@ enum field_kind {
 	FIELD_KIND_REGION_STATE, /* enum region_state; str, a name */
 	FIELD_KIND_COMPLETION,   /* enum completion; str, a name */
 	FIELD_KIND_PRIORITY,     /* enum job_priority; str, a name */
-	FIELD_KIND_DEVICE,       /* struct device_name; str, a UUID, or a non-negative integer */
+	FIELD_KIND_DEVICE,       /* struct device_name; str (a UUID) or non-negative integer */
 	FIELD_KIND_INTS,         /* struct int_list; array of at most TENSOR_MAX_RANK integers */
 	FIELD_KIND_VALUE,        /* struct scalar; number, or [re, im] */
 	FIELD_KIND_PLACE,        /* struct region_place; [region, offset], non-negative integers */
@@ -162,7 +167,7 @@ typedef struct counter_list FIELD_TYPE_COUNTERS;
 #define NESTED_TYPE_OPERAND(inner) struct msg_##inner
 #define NESTED_TYPE_LIST(inner)    struct message_list
 
-/* F(message, field): the field's bit in `has`. */
+/* F(message, field) is the field's bit in `has`. */
 #define F(m, field) (UINT64_C(1) << FIELD_INDEX_##m##_##field)
 
 #define MESSAGE(m, doc)                             enum {
@@ -196,9 +201,9 @@ typedef struct counter_list FIELD_TYPE_COUNTERS;
 	};
 #include "schema.def"
 
-/* ORDER(m) is the mask of the bits that an order has in `has` of message m. ORDER_HAS(m, p) is those that are
- * set in *p, moved to where F(order, field) has them. Both rely on `wait` being the first row of ORDER_ROWS.
- */
+/* ORDER(m) is the mask of an order's bits in `has` of message m. ORDER_HAS(m, p) are the order's bits that
+ * are set in *p, shifted to where F(order, field) has them. Both rely on `wait` being the first row of
+ * ORDER_ROWS. */
 #define ORDER(m)        (((UINT64_C(1) << FIELD_COUNT_order) - 1) * F(m, wait))
 #define ORDER_HAS(m, p) (((p)->has & ORDER(m)) / F(m, wait))
 
@@ -228,11 +233,11 @@ union params {
 	struct msg_ring_open ring_open;
 };
 
-/* One item of a submit. */
+/* An item of a submit. */
 struct submit_item {
 	bool is_run;
 	union {
-		struct msg_transform transform; /* without an order */
+		struct msg_transform transform; /* has no order */
 		struct msg_plan_run run;
 	};
 };
@@ -243,15 +248,15 @@ struct field {
 	const char *doc;
 	enum field_kind kind;
 	bool required;
-	size_t offset; /* in the message's struct */
+	size_t offset; /* offset in the message's struct */
 	int64_t dflt;
-	const struct message *inner; /* MESSAGE, OPERAND and LIST */
+	const struct message *inner; /* message of the maps in a MESSAGE, OPERAND or LIST; otherwise NULL */
 };
 
 struct message {
 	const char *name;
 	const char *doc;
-	size_t size;     /* of the struct */
+	size_t size;     /* bytes of the struct */
 	uint64_t needed; /* mask of the REQUIRED fields */
 	uint32_t n_fields;
 	const struct field *fields;
@@ -259,8 +264,8 @@ struct message {
 
 enum result_kind {
 	RESULT_MESSAGE, /* one map */
-	RESULT_LIST,    /* an array of maps; C: struct message_list */
-	RESULT_TRUE,    /* true; C: NULL */
+	RESULT_LIST,    /* an array of maps; struct message_list in C */
+	RESULT_TRUE,    /* true; NULL in C */
 };
 
 struct method {
@@ -272,7 +277,7 @@ struct method {
 	uint64_t requires;
 	enum result_kind result_kind;
 	const struct message *result;
-	uint32_t fds; /* most fds that a request carries */
+	uint32_t fds; /* most descriptors that a request carries */
 };
 
 #define MESSAGE(m, doc) extern const struct message m##_message;
@@ -281,7 +286,7 @@ struct method {
 extern const struct method methods[METHOD_COUNT];
 extern const char *const method_names[METHOD_COUNT];
 
-/* NULL when there is no such method. name need not end with a NUL. */
+/* Returns the method with this name, which need not end in a NUL, or NULL. */
 const struct method *method_find(const char *name, size_t len);
 
 #endif

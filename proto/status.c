@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names and meanings of the status codes, the one way to fill a struct error, and text that is quoted or
+/* Names and meanings of status codes, the function that fills a struct error, and text that is quoted or
  * cleaned. */
 #include "status.h"
 
@@ -62,7 +62,7 @@ char *text_quote(const char *data, size_t len, char *text, size_t text_size)
 {
 	static const char cut[] = "...\"";
 	size_t end = 1;
-	size_t last = 1; /* where a cut still fits */
+	size_t last = 1; /* last position at which "...\"" still fits */
 
 	text[0] = '"';
 	for (size_t i = 0; i < len; i++) {
@@ -116,8 +116,8 @@ static size_t quote_byte(unsigned char byte, char out[5])
 	return 1;
 }
 
-/* Returns the bytes of the character that s starts with; 0 when it is no well-formed one (overlong,
- * surrogate, past U+10FFFF, cut off) or a control character. */
+/* Returns the length of the UTF-8 character at s. Returns 0 if it is malformed (overlong, a surrogate, beyond
+ * U+10FFFF, truncated) or a control character. */
 static size_t utf8_sequence(const unsigned char *s, size_t len)
 {
 	static const uint32_t least[] = { 0, 0, 0x80, 0x800, 0x10000 };

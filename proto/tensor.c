@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Element types and layouts. Every product and sum over a shape is checked here, once; the functions that
+/* Element types and layouts. Every product and sum over a shape is checked for overflow here; functions that
  * take a struct tensor_layout rely on tensor_layout_init having accepted it. */
 #include "tensor.h"
 
@@ -66,8 +66,8 @@ static int check_shape(int64_t rank, const int64_t *shape, const char *name, str
 	return 0;
 }
 
-/* The span is (n - 1) * |stride| summed over the dimensions, plus one element, in bytes: when it fits 63
- * bits, so does every offset and every difference of two. */
+/* Checks the span in bytes: one element plus the sum of (n - 1) * |stride| over the dimensions. If it fits
+ * into 63 bits, so do every offset and every difference of two offsets. */
 static int check_span(const struct tensor_layout *layout, const char *name, struct error *err)
 {
 	int64_t size = dtype_size(layout->dtype);

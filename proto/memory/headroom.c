@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* /proc/self/cgroup names the group in each hierarchy, /proc/self/mountinfo where that is mounted and which
- * part of it. What memory there is comes from /proc/meminfo, and from the files of each cgroup.
- */
+/* /proc/self/cgroup names the process's cgroup in each hierarchy. /proc/self/mountinfo tells where the
+ * hierarchy is mounted, and which part of it. The figures come from /proc/meminfo and from the files of each
+ * cgroup. */
 #include "headroom.h"
 
 #include <errno.h>
@@ -15,9 +15,9 @@
 
 /* ---- Cgroups ------------------------------------------------------------------------------------------- */
 
-#define TEXT_BYTES 128 /* of a file that is read for its numbers */
+#define TEXT_BYTES 128 /* bytes that are read of a file of numbers */
 
-/* A line is looked at for this hierarchy. */
+/* The hierarchy that is looked for. controller is used with version 1 only. */
 struct hierarchy {
 	int version;
 	const char *controller;
@@ -30,7 +30,7 @@ static FILE *open_file(const char *dir, const char *name)
 	return n > 0 && (size_t)n < sizeof path ? fopen(path, "re") : NULL;
 }
 
-/* Tells if one of the words in text, which commas part, is word. */
+/* Returns whether `word` is one of the comma-separated words in text. */
 static bool has_word(const char *text, const char *word)
 {
 	size_t len = strlen(word);
@@ -40,7 +40,8 @@ static bool has_word(const char *text, const char *word)
 	return false;
 }
 
-/* Parses a line "4:cpu,cpuacct:/path"; version 2 has "0::/path". The path is left in line. */
+/* Parses a line such as "4:cpu,cpuacct:/path"; that of version 2 is "0::/path". Returns the path, which is a
+ * part of line, or NULL if the line is of another hierarchy. */
 static const char *parse_group(char *line, const struct hierarchy *hierarchy)
 {
 	char *controllers = strchr(line, ':');
@@ -100,8 +101,8 @@ static bool find_mount(const char *root, const struct hierarchy *hierarchy, char
 	return found;
 }
 
-/* A container may see its own part of the hierarchy, mounted as the whole, and its path from the whole's
- * root. A path that leads out of what is mounted ("/..") names a group that is not to be seen. */
+/* In a container, only a part of the hierarchy may be mounted, while the process's path still begins at the
+ * root of the whole. A path that leads out of the mounted part ("/..") names a cgroup that cannot be seen. */
 bool cgroup_init(struct cgroup *ret, int version, const char *controller, const char *root)
 {
 	const struct hierarchy hierarchy = { version, controller };
@@ -152,19 +153,20 @@ bool cgroup_read(const struct cgroup *cgroup, const char *name, int n, int64_t *
 
 /* ---- Headroom ------------------------------------------------------------------------------------------ */
 
-#define RESERVE_SHARE 4 /* of a cgroup's limit: the part that spare leaves */
+#define RESERVE_SHARE 4 /* `spare` excludes 1 / RESERVE_SHARE of a cgroup's limit. */
 
 void headroom_init(struct headroom *headroom, const char *root)
 {
 	*headroom = (struct headroom){ 0 };
 	snprintf(headroom->root, sizeof headroom->root, "%s", root);
-	/* Version 1 has the controller where both are mounted and memory is among version 1's. */
+	/* If both versions are mounted, version 1 is tried first: it then has the memory controller, if it
+	 * has it at all. */
 	for (int version = 1; !headroom->version && version <= 2; version++)
 		if (cgroup_init(&headroom->group, version, "memory", root))
 			headroom->version = version;
 }
 
-/* Reads a file of one number, or of "max" and such, which is none. */
+/* Reads a file of one number. Returns `otherwise` if it has none, as with "max". */
 static uint64_t read_number(const struct cgroup *group, const char *name, uint64_t otherwise)
 {
 	int64_t value;
@@ -172,8 +174,8 @@ static uint64_t read_number(const struct cgroup *group, const char *name, uint64
 	return cgroup_read(group, name, 1, &value) && value >= 0 ? (uint64_t)value : otherwise;
 }
 
-/* Reads the number after key in a file of "key number" lines, which may be NULL and is closed. The number's
- * unit has so many bytes. */
+/* Reads the number after key in a file of "key number" lines, in units of `unit` bytes, and closes the file.
+ * file may be NULL. Returns `otherwise` if there is no such line. */
 static uint64_t read_line(FILE *file, const char *key, uint64_t unit, uint64_t otherwise)
 {
 	char name[64];
@@ -201,7 +203,7 @@ static uint64_t minus(uint64_t a, uint64_t b)
 	return a > b ? a - b : 0;
 }
 
-/* Adds one group's part to the figures. */
+/* Applies the limits of one cgroup to the figures. */
 static void add_group(const struct cgroup *group, int version, struct headroom_figures *figures)
 {
 	bool v2 = version == 2;
@@ -210,7 +212,7 @@ static void add_group(const struct cgroup *group, int version, struct headroom_f
 
 	if (v2)
 		limit = min_u64(limit, read_number(group, "memory.high", UINT64_MAX));
-	if (limit >= figures->machine) /* version 1 says "none" with a large number */
+	if (limit >= figures->machine) /* Version 1 expresses "no limit" as a large number. */
 		return;
 	used = read_number(group, v2 ? "memory.current" : "memory.usage_in_bytes", 0);
 	files =

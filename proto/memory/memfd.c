@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pages are made present a few at a time. Between two steps memfd_fill checks for waiters and for the memory
- * that is left.
- */
+/* Makes and maps memfds. memfd_fill makes pages present a few at a time; between two steps it checks whether
+ * it is still wanted, and how much memory is left. */
 #include "memfd.h"
 
 #include <errno.h>
@@ -36,7 +35,7 @@ static int new_sealed(uint64_t size, int seals)
 	struct rlimit limit;
 	int fd, r;
 
-	/* More than RLIMIT_FSIZE allows would be answered by a signal. */
+	/* A file larger than RLIMIT_FSIZE would raise SIGXFSZ. */
 	if (size > INT64_MAX || (getrlimit(RLIMIT_FSIZE, &limit) == 0 && size > limit.rlim_cur))
 		return -EFBIG;
 	fd = new_memfd();
@@ -69,7 +68,8 @@ static uint64_t held_bytes(int fd, uint64_t *ret_size)
 	return (uint64_t)st.st_blocks * 512;
 }
 
-/* A huge page at the end has more than the file: then there may be a hole before it all the same. */
+/* If a huge page at the end extends beyond the file, the file holds more bytes than its size, but may still
+ * have a hole before that page: any difference counts as sparse. */
 bool memfd_is_sparse(int fd)
 {
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), size = 0, held = held_bytes(fd, &size);
@@ -77,8 +77,8 @@ bool memfd_is_sparse(int fd)
 	return held != (size + page - 1) / page * page;
 }
 
-/* The position belongs to whoever sent the descriptor: one of our own has another, where it can be had. A
- * lease on the file may not delay that. */
+/* The position of fd is shared with whoever sent the descriptor, so this opens another one if it can;
+ * O_NONBLOCK keeps a lease on the file from delaying that. */
 int64_t memfd_seek_hole(int fd, uint64_t start)
 {
 	char path[32];
@@ -100,8 +100,8 @@ int64_t memfd_seek_hole(int fd, uint64_t start)
 
 /* ---- Filling ---------------------------------------------------------------------------------------- */
 
-/* Tells if what is missing in the next step can be had. A few pages of a file that is nearly full are not
- * asked for. */
+/* Returns whether there is memory for what may be missing in the remaining rest bytes. Less than a huge page
+ * is not checked, unless fill->spares is true. */
 static bool is_left(const struct memfd_fill *fill, size_t rest)
 {
 	uint64_t needed = fill->missing < rest ? fill->missing : rest;
@@ -113,8 +113,8 @@ static bool is_left(const struct memfd_fill *fill, size_t rest)
 	return needed <= (fill->spares ? figures.spare : figures.available);
 }
 
-/* Tells if pages are missing after all. Of large pages the file may hold more than it has bytes, and tells no
- * holes. */
+/* Returns whether pages are still missing. A file of large pages may hold more bytes than its size, and does
+ * not report holes, so it counts as lacking pages whenever the two differ. */
 static bool lacks_pages(const struct memfd_fill *fill)
 {
 	uint64_t end = fill->offset + fill->size;
@@ -140,7 +140,7 @@ int memfd_fill(const struct memfd_fill *fill)
 	if (huge && fill->size >= HUGE_PAGE_BYTES)
 		madvise(fill->start, fill->size, MADV_HUGEPAGE);
 	while (at < end) {
-		size_t step = STEP_BYTES - at % STEP_BYTES; /* cuts no huge page */
+		size_t step = STEP_BYTES - at % STEP_BYTES; /* A step never divides a huge page. */
 
 		step = end - at < step ? end - at : step;
 		if (fill->unwanted && atomic_load(fill->unwanted))
@@ -151,7 +151,7 @@ int memfd_fill(const struct memfd_fill *fill)
 		if (madvise((void *)at, step, fill->writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ) == 0)
 			at += step;
 		else if (errno == EINVAL)
-			break; /* a kernel before 5.14 */
+			break; /* The kernel is older than 5.14. */
 		else if (errno != EINTR && errno != EAGAIN)
 			return -errno;
 	}
@@ -160,9 +160,9 @@ int memfd_fill(const struct memfd_fill *fill)
 	return at < end ? -EOPNOTSUPP : 0;
 }
 
-/* Makes huge pages of the whole ones of [start, end), of which nothing is present. MADV_COLLAPSE gives them
- * where shmem_enabled is never too, but only around a page that is there. Returns false if it gives no more.
- */
+/* Turns the whole huge pages within [start, end), of which nothing is present, into huge pages. MADV_COLLAPSE
+ * works even if shmem_enabled is "never", but only around a page that is present. Returns false if the kernel
+ * provides no more huge pages. */
 static bool make_huge(uintptr_t start, uintptr_t end, size_t page)
 {
 	uintptr_t at = (start + HUGE_PAGE_BYTES - 1) & ~(HUGE_PAGE_BYTES - 1);
@@ -174,8 +174,8 @@ static bool make_huge(uintptr_t start, uintptr_t end, size_t page)
 	return true;
 }
 
-/* Fills where the advice is not known, or is taken without an effect, as emulators do. To allocate first
- * makes want of memory an error and not a signal; a page counts as data only when it has been touched as
+/* Fills pages where madvise is not supported, or has no effect, as in emulators. fallocate comes first, so
+ * that lack of memory is an error and not a signal; a page counts as data only once it has been touched as
  * well. */
 static int fill_slowly(const struct memfd_fill *fill)
 {
@@ -185,7 +185,7 @@ static int fill_slowly(const struct memfd_fill *fill)
 
 	held_bytes(fill->fd, &file);
 	if (file > fill->offset && size > file - fill->offset)
-		size = file - fill->offset; /* past the end, a seal against growing forbids it */
+		size = file - fill->offset; /* F_SEAL_GROW forbids allocating beyond the end. */
 	while (fill->writable &&
 	       fallocate(fill->fd, FALLOC_FL_KEEP_SIZE, (off_t)fill->offset, (off_t)size) < 0)
 		if (errno != EINTR)
@@ -202,9 +202,9 @@ static int fill_slowly(const struct memfd_fill *fill)
 
 /* ---- Mappings ------------------------------------------------------------------------------------------ */
 
-/* An address range is reserved with room to spare, and the file mapped within it: the kernel maps a huge page
- * only where address and offset have the same remainder, and not every version picks such an address. Returns
- * MAP_FAILED where that cannot be. */
+/* Maps the file so that address and offset have the same remainder modulo a huge page, without which the
+ * kernel does not map huge pages; not every kernel picks such an address by itself. Reserves a larger range
+ * of addresses and maps the file within it. Returns MAP_FAILED if that fails. */
 static void *map_aligned(size_t size, int prot, int flags, int fd, uint64_t offset)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);

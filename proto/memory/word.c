@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Waiters first look, since the other side may be as quick, and then sleep for longer and longer naps. */
+/* A waiter first polls the word, because the other side may be about to write it, and then sleeps for periods
+ * of increasing length. */
 #include "word.h"
 
 #include <errno.h>

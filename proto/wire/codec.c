@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decoding by the field tables borrows strings from the message's bytes and copies everything else; refusals
- * name the field by its path and quote what the peer sent, cut and escaped. In encoding only an allocation
- * can fail, and the first failure is returned.
- */
+/* Decodes and encodes maps by field tables. Decoded strings point into the bytes of the message; everything
+ * else is copied. Errors name the field by its path and quote what the peer sent, truncated and escaped.
+ * Encoding fails only if memory is exhausted, and returns the first failure. */
 #include "codec.h"
 
 #include <assert.h>
@@ -15,7 +14,8 @@
 #define PATH_SIZE 64
 #define LIST_SIZE 192
 
-/* A decode is at a field of the map at `up`; NULL is the outermost map. */
+/* The field that is being decoded, for error messages. `up` is the field of the enclosing map; NULL in the
+ * outermost map. */
 struct place {
 	const struct place *up;
 	const char *name;
@@ -74,7 +74,7 @@ const struct codec_name_set codec_name_sets[FIELD_KIND_COUNT] = {
 	[FIELD_KIND_PRIORITY] = { job_priority_names, JOB_PRIORITY_COUNT },
 };
 
-/* The name sets are read and written through one integer type. */
+/* All name sets are read and written as unsigned. */
 _Static_assert(sizeof(enum dtype) == sizeof(unsigned) && sizeof(enum pad_mode) == sizeof(unsigned) &&
                    sizeof(enum cast) == sizeof(unsigned) && sizeof(enum region_kind) == sizeof(unsigned) &&
                    sizeof(enum region_state) == sizeof(unsigned) &&
@@ -95,7 +95,7 @@ static char *place_text(const struct place *place, char text[PATH_SIZE])
 	return text;
 }
 
-/* Appends name to the comma-separated list in text; a list too long is cut. */
+/* Appends name to the comma-separated list in text, which is truncated if it is too long. */
 static void list_append(char text[LIST_SIZE], const char *name)
 {
 	size_t len = strlen(text);
@@ -144,7 +144,8 @@ static bool is_name(const msgpack_object *object, const char *name, size_t len)
 	return object->via.str.size == len && !memcmp(object->via.str.ptr, name, len);
 }
 
-/* Most peers send fields in the order of the table: the one behind the last is tried first. */
+/* Finds the field with this name. Tries `next`, the field behind the last one, first, because most peers send
+ * fields in the order of the table. */
 static const struct field *find_field(const struct message *message, const struct field *next,
                                       const msgpack_object *key)
 {
@@ -158,7 +159,7 @@ static const struct field *find_field(const struct message *message, const struc
 	return NULL;
 }
 
-/* Sets what a field that is absent reads as. */
+/* Sets a field that is absent to its default. */
 static void set_default(const struct field *field, void *at)
 {
 	switch (field->kind) {
@@ -195,7 +196,7 @@ static void set_default(const struct field *field, void *at)
 		return;
 	case FIELD_KIND_MESSAGE:
 	case FIELD_KIND_OPERAND:
-		*(uint64_t *)at = 0; /* its `has`; the rest has no meaning */
+		*(uint64_t *)at = 0; /* This is its `has`; the other members are meaningless then. */
 		return;
 	case FIELD_KIND_ITEMS:
 		*(struct item_list *)at = (struct item_list){ 0 };
@@ -270,7 +271,7 @@ void codec_set_defaults(const struct message *message, void *value)
 static int decode_field(const struct place *place, const struct field *field, const msgpack_object *object,
                         enum codec_unknown unknown, void *at, struct error *err)
 {
-	/* The kinds that are left out may be of several types, and look for themselves. */
+	/* Kinds that are not listed accept several types, and check them by themselves. */
 	static const uint8_t types[FIELD_KIND_COUNT] = {
 		[FIELD_KIND_BOOL] = MSGPACK_OBJECT_BOOLEAN,
 		[FIELD_KIND_UINT] = MSGPACK_OBJECT_POSITIVE_INTEGER,
@@ -416,7 +417,7 @@ static int decode_ints(const struct place *place, const msgpack_object *object, 
 	return 0;
 }
 
-/* Sets the number as a double, for the parts of a complex one. Returns false when it is none. */
+/* Sets *ret to the number as a double. Returns false if the object is not a number. */
 static bool real_part(const msgpack_object *object, double *ret)
 {
 	if (object->type == MSGPACK_OBJECT_POSITIVE_INTEGER)
@@ -430,7 +431,7 @@ static bool real_part(const msgpack_object *object, double *ret)
 	return true;
 }
 
-/* Returns negative when object is no number; a boolean is one, 0 or 1. */
+/* Returns 0, or a negative status if the object is not a number. A boolean counts as 0 or 1. */
 static int decode_value(const msgpack_object *object, struct scalar *at)
 {
 	switch (object->type) {
@@ -458,7 +459,7 @@ static int decode_value(const msgpack_object *object, struct scalar *at)
 	}
 }
 
-/* Returns negative when object is no device. */
+/* Returns 0, or a negative status if the object does not name a device. */
 static int decode_device(const msgpack_object *object, struct device_name *at)
 {
 	*at = (struct device_name){ 0 };
@@ -472,7 +473,7 @@ static int decode_device(const msgpack_object *object, struct device_name *at)
 	return 0;
 }
 
-/* Returns negative when the array is no [region, offset]. */
+/* Returns 0, or a negative status if the array is not [region, offset]. */
 static int decode_region_place(const msgpack_object_array *array, struct region_place *at)
 {
 	const msgpack_object *entries = array->ptr;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The one walk between MessagePack and the structs of schema.h, by their field tables; and msgpack-c's packer
- * at the end of a buffer, one item per call. For rpc.c, the launches of the library, and tests.
- */
+/* Converts between MessagePack and the structs of schema.h by their field tables, and packs single items at
+ * the end of a buffer with msgpack-c. For rpc.c, the library's launches, and tests. */
 #ifndef PROTO_WIRE_CODEC_H
 #define PROTO_WIRE_CODEC_H
 
@@ -22,8 +21,9 @@ static inline int pack_write(void *b, const char *data, size_t len)
 	return buffer_append(b, data, len);
 }
 
-/* Each of these packs one item and returns 0, or STATUS_NO_MEMORY with part of it appended. A packer is its
- * two pointers: one made for each call lets the compiler see through the callback. */
+/* Each pack function appends one item and returns 0, or STATUS_NO_MEMORY with part of the item appended. A
+ * msgpack_packer consists of two pointers, so one is made for each call, which lets the compiler inline the
+ * callback. */
 static inline msgpack_packer pack_to(struct buffer *b)
 {
 	return (msgpack_packer){ .data = b, .callback = pack_write };
@@ -96,10 +96,10 @@ static inline int pack_bin(struct buffer *b, const char *data, size_t len)
 
 /* ---- The codec ----------------------------------------------------------------------------------------- */
 
-/* Sentences and protocol.md call a value of each kind this, with its article. */
+/* What error messages and protocol.md call a value of each kind, with its article. */
 extern const char *const codec_kind_names[FIELD_KIND_COUNT];
 
-/* The names that the values of a kind travel as; names is NULL for kinds that do not. */
+/* The names by which values of a kind are sent. names is NULL for kinds that are not sent by name. */
 struct codec_name_set {
 	const char *const *names;
 	unsigned n;
@@ -108,14 +108,14 @@ struct codec_name_set {
 extern const struct codec_name_set codec_name_sets[FIELD_KIND_COUNT];
 
 enum codec_unknown {
-	CODEC_REFUSE_UNKNOWN, /* what a server does: a misspelt option must not be lost */
-	CODEC_SKIP_UNKNOWN,   /* what a client does: servers grow */
+	CODEC_REFUSE_UNKNOWN, /* Servers do this, because a misspelled option must not be ignored. */
+	CODEC_SKIP_UNKNOWN,   /* Clients do this, because newer servers may send more. */
 };
 
-/* The rules say what the outermost map may and must hold, as masks of its message's fields. The maps within
- * it hold what their own messages say. */
+/* The fields that the outermost map may and must have, as masks of its message's fields. Maps within it
+ * follow the rules of their own messages. */
 struct codec_rules {
-	const char *owner; /* of the fields: what an unknown one is not a field of */
+	const char *owner; /* what errors call the map that has an unknown field */
 	uint64_t accepts;
 	uint64_t requires;
 	enum codec_unknown unknown;
@@ -126,28 +126,28 @@ static inline uint64_t codec_all_fields(const struct message *message)
 	return (UINT64_C(1) << message->n_fields) - 1;
 }
 
-/* Fills the message's struct at ret from map (NULL: from an empty one). Returns 0, or STATUS_INVALID_ARGUMENT
- * with the field's path in err; ret is then filled in part. Messages with NAMES or COUNTERS fields are never
+/* Decodes map (NULL: an empty one) into the message's struct at ret. Returns 0, or STATUS_INVALID_ARGUMENT
+ * with the field's path in err; ret is then set in part. Messages with NAMES or COUNTERS fields cannot be
  * decoded. */
 int codec_decode(const msgpack_object *map, const struct message *message, const struct codec_rules *rules,
                  void *ret, struct error *err);
 
-/* Sets the fields that the value's `has` does not name to what absent fields read as. */
+/* Sets the fields that are not in the value's `has` to their defaults. */
 void codec_set_defaults(const struct message *message, void *value);
 
-/* Decodes entry i of an array of maps as codec_decode does; field names the array and i in the path. */
+/* Decodes entry i of an array of maps like codec_decode; `field` is the name of the array in paths. */
 int codec_decode_entry(const void *objects, uint32_t i, const char *field, const struct message *message,
                        const struct codec_rules *rules, void *ret, struct error *err);
 
-/* Appends the struct at value as a map: REQUIRED fields, and OPTIONAL ones whose bit in `has` is set. Returns
- * 0, or STATUS_NO_MEMORY with part of it appended. */
+/* Appends the struct at value as a map of its REQUIRED fields and of those OPTIONAL ones whose bit in `has`
+ * is set. Returns 0, or STATUS_NO_MEMORY with part of the map appended. */
 int codec_encode(struct buffer *b, const struct message *message, const void *value);
 
 /* Does the same for an array of maps. */
 int codec_encode_list(struct buffer *b, const struct message *inner, const struct message_list *list);
 
-/* Writes what object is, as in "a str" or "-5", for sentences that expected something else, and returns text.
- */
+/* Describes an object, such as "a boolean" or "-5", for errors that expected another one, and returns
+ * text. */
 #define CODEC_WHAT_SIZE 40
 char *codec_what(const msgpack_object *object, char *text, size_t text_size);
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Grows buffers and scans for the ends of messages.
+/* Grows buffers, and scans for the ends of messages.
  *
- * A buffer's live bytes are data[start..end). They move to the front, or to a larger block, only when the
- * room behind them is used up, and to the front only when no more bytes move than were consumed since the
- * last move: appending costs amortised constant time. The state of a scan is the number of items that each
- * open container still misses; scan->pos may run ahead of the bytes that have arrived, inside a str, bin or
- * number whose header has.
+ * The live bytes of a buffer are data[start..end). They move to the front, or to a larger block, only when
+ * the room behind them is used up, and to the front only if no more bytes move than were consumed since the
+ * last move: appending takes amortized constant time. The state of a scan is the number of items that each
+ * open container still lacks. scan->pos may be ahead of the bytes that have arrived, within a str, bin or
+ * number whose header has arrived.
  */
 #include "frame.h"
 
@@ -17,18 +17,18 @@ const struct frame_limits frame_request_limits = { .bytes = 64 * 1024, .depth = 
 const struct frame_limits frame_reply_limits = { .bytes = 1024 * 1024, .depth = 8, .elements = 65536 };
 
 enum item_shape {
-	ITEM_SCALAR, /* size: bytes of the payload */
-	ITEM_BLOB,   /* size: bytes of the length; so for the containers */
+	ITEM_SCALAR, /* `size` is the number of bytes of the payload */
+	ITEM_BLOB,   /* `size` is the number of bytes of the length, here and for the containers */
 	ITEM_ARRAY,
 	ITEM_MAP,
 	ITEM_EXT,
 	ITEM_RESERVED,
 };
 
-/* This is one item's header. */
+/* Header of an item. */
 struct item {
 	enum item_shape shape;
-	uint64_t header; /* bytes, the type's own included */
+	uint64_t header; /* bytes of the header, including the type byte */
 	uint64_t length; /* payload bytes, array elements or map pairs */
 };
 
@@ -38,8 +38,9 @@ static int check_item(const struct frame_scan *scan, const struct item *item, ui
 static void enter_item(struct frame_scan *scan, const struct item *item);
 static int refuse_bytes(const struct frame_limits *limits, uint64_t bytes, struct error *err);
 
-/* Passes over integers and short strings, of which messages mostly consist, up to the end of the container
- * that they are in; false when there was none. One whose payload leaves the end is left to check_item. */
+/* Skips integers and short strings, of which most messages largely consist, up to the end of the innermost
+ * container. Returns false if there were none. An item whose payload extends beyond `end` is left to
+ * check_item. */
 static bool skip_small(struct frame_scan *scan, const uint8_t *data, size_t end)
 {
 	size_t pos = scan->pos;
@@ -99,10 +100,10 @@ enum frame_result frame_scan(struct frame_scan *scan, const uint8_t *data, size_
 	return FRAME_PARTIAL;
 }
 
-/* Reads the header at data; false when not all of it has arrived: length is 0 then. */
+/* Reads the header at data. Returns false if it has not arrived completely; ret->length is then 0. */
 static bool read_item(const uint8_t *data, uint64_t len, struct item *ret)
 {
-	/* 0xc0 to 0xdf; the other types hold their value or length in the type byte. */
+	/* Types 0xc0 to 0xdf. Other types have their value or length in the type byte. */
 	static const struct {
 		uint8_t shape;
 		uint8_t size;
@@ -175,7 +176,7 @@ static int check_item(const struct frame_scan *scan, const struct item *item, ui
 	return 0;
 }
 
-/* Moves past the header and any payload; what check_item let through fits. */
+/* Moves past the header and any payload. check_item has made sure that all of it fits. */
 static void enter_item(struct frame_scan *scan, const struct item *item)
 {
 	bool container = item->shape == ITEM_ARRAY || item->shape == ITEM_MAP;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Messages as bytes of a stream: buffers, in which they are gathered, and where a MessagePack message ends.
+/* Messages in a stream of bytes: buffers that collect them, and a scan that finds where a MessagePack message
+ * ends.
  *
- * The end of a message is found by an iterative scan that allocates nothing and enforces limits before
- * msgpack-c sees a byte (msgpack-c reserves what an array's header declares). The scan is resumable: feeding
- * a message a byte at a time costs the same as feeding it at once.
+ * The scan is iterative, allocates nothing, and enforces limits before msgpack-c sees a byte, because
+ * msgpack-c reserves as much as an array's header declares. It can be resumed: a message costs the same
+ * whether it arrives at once or byte by byte.
  */
 #ifndef PROTO_WIRE_FRAME_H
 #define PROTO_WIRE_FRAME_H
@@ -16,12 +17,12 @@
 
 /* ---- Buffers ------------------------------------------------------------------------------------------- */
 
-/* A buffer is a growable run of bytes: they are appended at the end and consumed from the front.
- * Zero-initialised it is empty; nothing is allocated before the first append. */
+/* A growable sequence of bytes, which are appended at the end and consumed at the front. A zero-initialized
+ * buffer is empty; nothing is allocated before the first append. */
 struct buffer {
 	uint8_t *data;
-	size_t start; /* first byte not yet consumed */
-	size_t end;   /* one past the last byte */
+	size_t start; /* index of the first byte that was not consumed */
+	size_t end;   /* index past the last byte */
 	size_t cap;
 };
 
@@ -32,9 +33,10 @@ static inline size_t buffer_len(const struct buffer *b)
 	return b->end - b->start;
 }
 
-/* Returns room for len more bytes, moving or growing as needed; NULL when out of memory. The pointer is good
- * until the next call; buffer_commit says how many of the bytes were written. */
-uint8_t *buffer_grow(struct buffer *b, size_t len); /* where there is not enough */
+/* Returns room for len more bytes, or NULL if out of memory. The pointer is valid until the next call;
+ * buffer_commit tells how many of the bytes were written. Use buffer_reserve; buffer_grow is its slow
+ * path. */
+uint8_t *buffer_grow(struct buffer *b, size_t len);
 
 static inline uint8_t *buffer_reserve(struct buffer *b, size_t len)
 {
@@ -59,10 +61,11 @@ static inline int buffer_append(struct buffer *b, const void *data, size_t len)
 	return 0;
 }
 
-/* Drops len bytes from the front; memory above keep bytes is given back when the buffer gets empty. */
+/* Removes len bytes from the front. If the buffer is then empty and its capacity exceeds keep bytes, its
+ * memory is freed. */
 void buffer_consume(struct buffer *b, size_t len, size_t keep);
 
-/* Forgets what was appended after the buffer had len bytes. */
+/* Truncates the buffer to its first len bytes. */
 void buffer_truncate(struct buffer *b, size_t len);
 
 /* ---- Frames -------------------------------------------------------------------------------------------- */
@@ -70,31 +73,34 @@ void buffer_truncate(struct buffer *b, size_t len);
 #define FRAME_MAX_DEPTH 16
 
 struct frame_limits {
-	size_t bytes;   /* of one message */
-	uint32_t depth; /* containers within containers, the outermost counted; <= FRAME_MAX_DEPTH */
-	uint64_t
-	    elements; /* declared by all array and map headers of a message together (a map's pair is 2) */
+	size_t bytes;   /* most bytes of a message */
+	uint32_t depth; /* most containers within each other, including the outermost; <= FRAME_MAX_DEPTH */
+	/* most elements that the headers of all arrays and maps of a message declare together; a pair of a
+	 * map counts as 2 */
+	uint64_t elements;
 };
 
-/* A server accepts requests within the former, and a client replies within the latter. */
+/* Limits of the requests that a server accepts and of the replies that a client accepts. */
 extern const struct frame_limits frame_request_limits; /* 64 KiB, depth 8, 4096 elements */
 extern const struct frame_limits frame_reply_limits;   /* 1 MiB, depth 8, 65536 elements */
 
-/* A zero-initialised scan is at the start of a message, and so is one whose pos, elements and depth are 0. */
+/* State of a scan. It is at the start of a message if it is zero-initialized, or if pos, elements and depth
+ * are 0. */
 struct frame_scan {
-	size_t pos;        /* bytes of this message scanned so far */
-	uint64_t elements; /* declared so far */
+	size_t pos;        /* bytes of the message that were scanned */
+	uint64_t elements; /* elements declared so far */
 	uint32_t depth;
-	uint64_t left[FRAME_MAX_DEPTH]; /* items missing in each open container */
+	uint64_t left[FRAME_MAX_DEPTH]; /* items that each open container still lacks */
 };
 
 enum frame_result {
-	FRAME_COMPLETE, /* *ret_len bytes are one message; the scan is reset for the next */
-	FRAME_PARTIAL,  /* all len bytes belong to a message that has not ended */
-	FRAME_BROKEN,   /* a limit is passed, a reserved or ext type: err says which, with its value */
+	FRAME_COMPLETE, /* The first *ret_len bytes are a message, and the scan is reset for the next one. */
+	FRAME_PARTIAL,  /* All len bytes belong to a message that has not ended. */
+	FRAME_BROKEN,   /* The message exceeds a limit, or has a reserved or ext type; err says which. */
 };
 
-/* data[len] is everything of the current message that has arrived, including what earlier calls saw. */
+/* Continues a scan. data[len] are all bytes of the current message that have arrived, including those that
+ * earlier calls saw. */
 enum frame_result frame_scan(struct frame_scan *scan, const uint8_t *data, size_t len,
                              const struct frame_limits *limits, size_t *ret_len, struct error *err);
 

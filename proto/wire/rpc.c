@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Envelopes, which are arrays: [0, msgid, method, params], [1, msgid, error, result] and [2, method, params].
- * What lies in them is the codec's.
+/* Envelopes of messages, which are arrays: [0, msgid, method, params], [1, msgid, error, result] and [2,
+ * method, params]. Their contents are encoded and decoded by the codec.
  *
- * The decoder is a zone that is cleared for each message and keeps one chunk, large enough for the objects of
+ * A decoder is a zone that is cleared for each message. It keeps one chunk, which has room for the objects of
  * every request that the schema allows.
  */
 #include "rpc.h"
@@ -17,9 +17,9 @@
 
 #define ZONE_CHUNK_SIZE (12 * 1024)
 
-#define RING "ring" /* the one notification that the service takes */
-#define DONE "done" /* the one that it sends */
-#define ENDS "ends" /* of an error's details */
+#define RING "ring" /* the only notification that the service accepts */
+#define DONE "done" /* the only notification that the service sends */
+#define ENDS "ends" /* key in the details of an error */
 
 enum rpc_type { RPC_TYPE_REQUEST = 0, RPC_TYPE_REPLY = 1, RPC_TYPE_NOTIFICATION = 2 };
 
@@ -52,7 +52,7 @@ void rpc_decoder_rest(struct rpc_decoder *decoder)
 	msgpack_zone_clear(&decoder->zone);
 }
 
-/* Returns the object that a message's bytes are, or NULL with err. */
+/* Returns the object that the message consists of, or NULL with err. */
 static const msgpack_object *unpack(struct rpc_decoder *decoder, const uint8_t *data, size_t len,
                                     struct error *err)
 {
@@ -72,8 +72,8 @@ static const msgpack_object *unpack(struct rpc_decoder *decoder, const uint8_t *
 	return &decoder->root;
 }
 
-/* Sets the first element of an envelope. Returns false if the object is no array that starts with an integer.
- */
+/* Sets *ret to the first element of an envelope. Returns false if the object is not an array that begins with
+ * a non-negative integer. */
 static bool envelope_type(const msgpack_object *root, uint64_t *ret)
 {
 	if (root->type != MSGPACK_OBJECT_ARRAY || root->via.array.size == 0 ||
@@ -88,19 +88,19 @@ static bool is_msgid(const msgpack_object *object)
 	return object->type == MSGPACK_OBJECT_POSITIVE_INTEGER && object->via.u64 <= UINT32_MAX;
 }
 
-/* Old encoders know no str apart from bin; the two lie alike in an object. */
+/* Old encoders do not distinguish str from bin. The two have the same members in a msgpack_object. */
 static bool is_name(const msgpack_object *object)
 {
 	return object->type == MSGPACK_OBJECT_STR || object->type == MSGPACK_OBJECT_BIN;
 }
 
-/* Tells if an object for which is_name holds has that name. */
+/* Returns whether an object for which is_name holds has this name. */
 static bool has_name(const msgpack_object *object, const char *name)
 {
 	return object->via.str.size == strlen(name) && !memcmp(object->via.str.ptr, name, strlen(name));
 }
 
-/* Opens an envelope of four items, the first two of them packed. */
+/* Opens an envelope of four items and packs the first two. */
 static int pack_envelope(struct buffer *b, enum rpc_type type, uint32_t msgid)
 {
 	int r = pack_array(b, 4);
@@ -109,7 +109,8 @@ static int pack_envelope(struct buffer *b, enum rpc_type type, uint32_t msgid)
 	return r ? r : pack_uint(b, msgid);
 }
 
-/* Keeps what was appended whole, or takes all of it away. Packing fails only for want of memory. */
+/* Keeps what was appended since `before` if r is 0, otherwise removes it and returns NO_MEMORY, because
+ * packing fails for no other reason. */
 static int finish(struct buffer *b, size_t before, int r)
 {
 	if (!r)
@@ -201,7 +202,8 @@ static enum rpc_outcome decode_notification(const msgpack_object_array *message,
 	return RPC_BROKEN;
 }
 
-/* A message that has a msgid can be answered, so this refuses it; without one it is broken. */
+/* Decodes a request. One that has a valid msgid can be answered, so its errors lead to RPC_REFUSE; one
+ * without is RPC_BROKEN. */
 static enum rpc_outcome decode_call(const msgpack_object_array *message, struct rpc_request *ret,
                                     struct error *err)
 {
@@ -282,8 +284,8 @@ int rpc_decode_item(const struct item_list *items, uint32_t i, struct submit_ite
 	                          err);
 }
 
-/* Decodes entry i of a list of maps, which hold all that their message may and must; owner is what unknown
- * fields are not fields of. */
+/* Decodes entry i of a list of maps, which accept and require the fields that their message does. owner is
+ * what errors call the map that has an unknown field. */
 static int decode_entry(const struct message_list *list, const char *name, uint32_t i,
                         const struct message *message, const char *owner, void *ret, struct error *err)
 {
@@ -329,7 +331,7 @@ static bool is_done(const msgpack_object_array *message);
 static void decode_error(const msgpack_object *object, struct error *ret);
 static bool has_ends(const msgpack_object *error);
 
-/* Packs what follows an envelope's msgid, of a reply and of the notification done alike. */
+/* Packs the error and result that follow the msgid in a reply or in the notification done. */
 static int pack_result(struct buffer *b, const struct method *method, const void *result)
 {
 	int r = pack_nil(b);
@@ -421,7 +423,7 @@ int rpc_decode_reply(struct rpc_decoder *decoder, const uint8_t *data, size_t le
                      struct error *err)
 {
 	const msgpack_object *root = unpack(decoder, data, len, err);
-	const msgpack_object *outcome; /* msgid, error, result */
+	const msgpack_object *outcome; /* three objects: msgid, error, result */
 	uint64_t type;
 
 	if (!root)
@@ -460,7 +462,8 @@ static bool is_done(const msgpack_object_array *message)
 	       is_msgid(&items[2].via.array.ptr[0]);
 }
 
-/* Ours is [code, message, details], code negative. Other servers answer a str, or anything. */
+/* Decodes an error. The service's errors are [code, message, details] with a negative code; other servers may
+ * send a str or any other object. */
 static void decode_error(const msgpack_object *object, struct error *ret)
 {
 	char quote[TEXT_QUOTE_SIZE];
@@ -554,7 +557,7 @@ int rpc_decode_item_error(const struct message_list *errors, uint32_t i, struct 
 
 /* ---- The first bytes of a message ---------------------------------------------------------------------- */
 
-/* Reads a non-negative integer at *pos, which moves behind it. */
+/* Reads a non-negative integer at *pos, and moves *pos behind it. Returns RPC_HEAD_REQUEST if it succeeds. */
 static enum rpc_head read_uint(const uint8_t *data, size_t len, size_t *pos, uint64_t *ret)
 {
 	size_t size;
@@ -573,13 +576,14 @@ static enum rpc_head read_uint(const uint8_t *data, size_t len, size_t *pos, uin
 	*ret = 0;
 	for (size_t i = 1; i <= size; i++)
 		*ret = *ret << 8 | data[*pos + i];
-	if (data[*pos] >= 0xd0 && *ret >> (8 * size - 1)) /* a negative one */
+	if (data[*pos] >= 0xd0 && *ret >> (8 * size - 1)) /* a negative value of a signed type */
 		return RPC_HEAD_OTHER;
 	*pos += 1 + size;
 	return RPC_HEAD_REQUEST;
 }
 
-/* A request is an array of four, which may be said in three ways, then its type, 0, then the msgid. */
+/* A request begins with the header of an array of four, which has three encodings, its type, 0, and the
+ * msgid. */
 enum rpc_head rpc_find_msgid(const uint8_t *data, size_t len, uint32_t *ret)
 {
 	size_t pos = 1, more = 0;

@@ -17,9 +17,9 @@
 #include "proto/clock.h"
 
 #define SYSTEM_SOCKET "/run/tmad/tmad.sock"
-#define USER_SOCKET   "tmad/tmad.sock" /* in $XDG_RUNTIME_DIR */
+#define USER_SOCKET   "tmad/tmad.sock" /* within $XDG_RUNTIME_DIR */
 
-/* Room for one message of SOCKET_MAX_FDS fds, aligned as the macros want it. */
+/* Room for the control data of SOCKET_MAX_FDS descriptors, aligned as the CMSG macros require. */
 union control {
 	struct cmsghdr align;
 	char bytes[CMSG_SPACE(SOCKET_MAX_FDS * sizeof(int))];
@@ -50,7 +50,7 @@ ssize_t socket_receive(int sock, void *data, size_t len, int *fds, size_t *ret_n
 	return message.msg_flags & MSG_CTRUNC ? -EMSGSIZE : n;
 }
 
-/* The control buffer has no room for more than SOCKET_MAX_FDS in all. */
+/* The control buffer has room for at most SOCKET_MAX_FDS descriptors, and so does fds. */
 static size_t take_fds(struct msghdr *message, int *fds)
 {
 	size_t n_fds = 0;
@@ -98,7 +98,7 @@ bool socket_is_abstract(const char *path)
 	return *path == '@';
 }
 
-/* The name of an abstract socket is all bytes after the first, which is 0: there is no terminator. */
+/* The name of an abstract socket consists of all bytes after the first, which is 0. It has no terminator. */
 int socket_address(const char *path, struct sockaddr_un *ret, socklen_t *ret_len)
 {
 	size_t len = strlen(path);
@@ -142,8 +142,8 @@ void socket_unlink(const char *path)
 		unlink(path);
 }
 
-/* Group and mode are set between bind and listen. Until listen nobody can connect, whatever mode the umask
- * left on the file, so there is no moment at which the wrong user gets in. */
+/* Sets group and mode between bind and listen. Nobody can connect before listen, whatever mode the umask has
+ * left on the file, so at no time can the wrong user connect. */
 int socket_listen_group(const char *path, int backlog, mode_t mode, gid_t group)
 {
 	bool has_file = !socket_is_abstract(path);
@@ -183,8 +183,9 @@ int socket_listen(const char *path, int backlog, mode_t mode)
 	return socket_listen_group(path, backlog, mode, SOCKET_ANY_GROUP);
 }
 
-/* Makes way for a bind: removes a socket file that nobody listens on. Two services that start at one path in
- * the same instant may take each other's file for a stale one; who starts them has to start one. */
+/* Makes way for a bind: removes a socket file on which nobody listens. Two services that start at the same
+ * path at the same time may take each other's file for a stale one; whoever starts services must prevent
+ * that. */
 static int clear_stale(const char *path)
 {
 	struct stat st;
@@ -202,10 +203,9 @@ static int clear_stale(const char *path)
 	return unlink(path) < 0 && errno != ENOENT ? -errno : 0;
 }
 
-/* Returns whether the process that listens has ended although its socket is there. Threads of it that are
- * apart from its thread group (thread_start_apart) may hold the socket a little longer, or for long. In
- * another PID namespace nobody knows.
- */
+/* Returns whether the process that listens has exited although its socket still exists. Threads outside its
+ * thread group (thread_start_apart) may keep the socket open for a while. Returns false if the process cannot
+ * be seen, as in another PID namespace. */
 static bool listener_has_ended(int sock)
 {
 	struct socket_peer peer;
@@ -213,7 +213,8 @@ static bool listener_has_ended(int sock)
 	return socket_peer(sock, &peer) == 0 && peer.pid > 0 && kill(peer.pid, 0) < 0 && errno == ESRCH;
 }
 
-/* 0 when somebody listens at path; never blocks. A full backlog and a socket of another type are somebody. */
+/* Returns 0 if somebody listens at path, otherwise a negative errno. Never blocks. A full backlog and a
+ * socket of another type count as somebody. */
 static int probe(const char *path)
 {
 	struct sockaddr_un address;
@@ -238,11 +239,11 @@ static void limit_connect(int sock, int64_t left_ms)
 	struct timeval limit = { .tv_sec = left_ms / 1000, .tv_usec = left_ms % 1000 * 1000 };
 
 	if (left_ms <= 0)
-		limit = (struct timeval){ .tv_usec = 1 }; /* 0 would be no limit */
+		limit = (struct timeval){ .tv_usec = 1 }; /* 0 would mean no limit. */
 	setsockopt(sock, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
 }
 
-/* A signal does not make it longer. */
+/* Continues after signals, without exceeding the timeout. */
 int socket_connect(const char *path, int timeout_ms)
 {
 	int64_t end = timeout_ms < 0 ? -1 : clock_ms() + timeout_ms;
@@ -292,7 +293,7 @@ int socket_peer_groups(int sock, gid_t *groups, size_t room)
 	return (int)(len / sizeof *groups);
 }
 
-/* Where there is neither a service nor a runtime directory, the system's path is the one to name. */
+/* The system's path is also the default if there is neither a service nor a runtime directory. */
 char *socket_default_path(const char *explicit_path, char *path, size_t path_size)
 {
 	const char *environment = getenv("TMAD_SOCKET");
