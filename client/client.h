@@ -60,8 +60,8 @@ enum sealing {
 	/* The library did not make the file, or others may have its descriptor or its address. */
 	SEALING_NEVER,
 	SEALING_ALLOWED, /* The library made the file, and only the service knows of it. */
-	/* As SEALING_ALLOWED, and the service asked for the seal: the next request that names the region
-	 * seals the file. */
+	/* Only the service knows of the file, and has asked for the seal: the next request that names the
+	 * region seals the file. */
 	SEALING_ASKED,
 	SEALING_DONE,
 	SEALING_GIVEN, /* The file is or will be sealed, and others have its descriptor or its address. */
@@ -246,7 +246,8 @@ struct tma_client {
 	int retry_ms;        /* milliseconds; see tma_set_reconnect */
 	bool is_given_up;    /* The last attempt to reconnect failed. */
 	bool is_incomplete;  /* Not every region, table and plan is registered on this connection yet. */
-	/* What is being sent is only valid on this connection, so no other one may be opened for it. */
+	/* The request that is being sent is only valid on this connection, so no other one may be opened for
+	 * it. */
 	bool is_bound;
 	bool is_device_lost; /* The service reported DEVICE_LOST and is about to close the connection. */
 	bool is_batching;    /* see tma_set_batching */
@@ -336,14 +337,15 @@ struct tma_client {
  * any is not zero. */
 int reserved_check(tma_client *client, const uint64_t *reserved, size_t n, const char *name);
 
-/* As reserved_check, for callers without a client. */
+/* Does what reserved_check does, for callers without a client. */
 int reserved_find(const uint64_t *reserved, size_t n, const char *name, struct error *err);
 
 /* Checks the pointer to an output argument. Returns 0, or INVALID_ARGUMENT if it is NULL; `what` completes
  * the message "it is where ...", such as "the region goes". */
 int pointer_check(const void *pointer, const char *name, const char *what, struct error *err);
 
-/* As pointer_check for the argument ret. Returns INVALID_ARGUMENT without a message if client is NULL. */
+/* Checks the argument ret like pointer_check. Returns INVALID_ARGUMENT without a message if client is
+ * NULL. */
 int client_check_ret(tma_client *client, const void *ret, const char *what);
 
 /* Loads the CUDA driver into client->driver unless it is loaded. Returns 0 or the last error. */
@@ -555,7 +557,7 @@ int request_run(tma_client *client, const struct call *call, int64_t deadline, u
  * queued alone. */
 int request_start(tma_client *client, const struct call *call, int64_t deadline, uint32_t *ret_slot);
 
-/* As request_start, for a request of COMPLETION_SIGNAL, which has no slot afterwards. */
+/* Does what request_start does, for a request of COMPLETION_SIGNAL, which has no slot afterwards. */
 int request_post(tma_client *client, const struct call *call, int64_t deadline);
 
 /* Keeps the error of a request without a ticket for tma_take_error. Only the first one is kept. */
@@ -632,7 +634,8 @@ int item_params(tma_client *client, const struct tma_item *item, struct submit_i
 /* Runs a blocking call that moves data. The outcome becomes the last result. Returns its status. */
 int move_call(tma_client *client, const struct call *call);
 
-/* As move_call, but sets *ret to a ticket in place of waiting. ret is NULL for TMA_COMPLETION_SIGNAL. */
+/* Starts a call that moves data, and sets *ret to its ticket. ret is NULL for TMA_COMPLETION_SIGNAL. Returns
+ * 0 or the last error. */
 int move_submit(tma_client *client, struct call *call, tma_ticket *ret);
 
 /* Sets *ret_slot to the slot of the ticket's request. Returns 0, or NOT_FOUND if the ticket is not
@@ -849,7 +852,7 @@ int region_share_here(tma_client *client, enum region_kind kind, const void *ptr
 
 /* ---- region_parts.c -------------------------------------------------------------------------------- */
 
-/* As region_register, for a region whose chunks are told to the service one by one. */
+/* Does what region_register does, for a region whose chunks are told to the service one by one. */
 int region_register_parts(tma_region *region, int64_t deadline);
 
 /* Returns the region's device for a message; an empty name if it is unknown. */

@@ -81,7 +81,7 @@ struct device_driver {
 	device_result (*cuMemSetAccess)(uint64_t start, size_t size, const struct device_access *access,
 	                                size_t count);
 
-	/* These are NULL if the driver does not have them. */
+	/* The following are NULL if the driver does not have them. */
 	device_result (*cuMemPoolExportToShareableHandle)(void *ret, void *pool, int type, uint64_t flags);
 	device_result (*cuMemPoolExportPointer)(uint8_t ret[DEVICE_HANDLE_BYTES], uint64_t pointer);
 	device_result (*cuStreamWriteValue64)(void *stream, uint64_t address, uint64_t value, unsigned flags);
@@ -100,7 +100,7 @@ struct device_span {
 	uint64_t id; /* the driver's id (CU_POINTER_ATTRIBUTE_BUFFER_ID), which is never reused; 0: unknown */
 };
 
-/* What the service needs to map an allocation. */
+/* Describes an allocation that the service is to map. */
 struct device_export {
 	enum region_kind kind; /* CUDA_FD, CUDA_IPC or CUDA_POOL */
 	/* descriptor of the allocation (CUDA_FD) or its pool (CUDA_POOL), which the caller closes; otherwise

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the service reports about itself: ping, and the calls that return documents. */
+/* Calls that ask the service about itself: ping, and those that return documents. */
 #include "client.h"
 
 static int on_document(tma_client *client, const struct rpc_reply *reply, const struct method *method,

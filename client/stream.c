@@ -8,7 +8,7 @@
 
 enum {
 	WAIT_UNTIL_REACHED = 0, /* CU_STREAM_WAIT_VALUE_GEQ: waits until word - value is not negative */
-	/* CU_STREAM_WRITE_VALUE_DEFAULT: what the stream wrote before becomes visible first */
+	/* CU_STREAM_WRITE_VALUE_DEFAULT: earlier writes of the stream become visible first */
 	WRITE_AFTER_ALL = 0,
 };
 

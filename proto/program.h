@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the programs tmad and tmactl both need, and no library contains. The functions are inline because the
- * daemon shares no object file with programs that only link the library. */
+/* Functions that the programs tmad and tmactl both need, and no library contains. The functions are inline
+ * because the daemon shares no object file with programs that only link the library. */
 #ifndef PROTO_PROGRAM_H
 #define PROTO_PROGRAM_H
 

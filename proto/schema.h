@@ -30,7 +30,7 @@ enum region_kind {
 
 enum region_state { REGION_STATE_OPEN, REGION_STATE_DRAINING, REGION_STATE_CLOSED, REGION_STATE_COUNT };
 
-/* When a request that moves something is answered. */
+/* Selects when a request that moves something is answered. */
 enum completion {
 	COMPLETION_DONE, /* The request is answered when it has ended. */
 	/* The request is answered when it has been checked and queued; the notification `done` follows when

@@ -31,7 +31,7 @@ enum dtype_class {
 	DTYPE_CLASS_COMPLEX,
 };
 
-/* What fills the border of a padded tensor, with NumPy's meaning. */
+/* Selects what fills the border of a padded tensor, with NumPy's meaning. */
 enum pad_mode {
 	PAD_MODE_CONSTANT,
 	PAD_MODE_EDGE,
@@ -41,7 +41,7 @@ enum pad_mode {
 	PAD_MODE_COUNT
 };
 
-/* How a conversion treats values that the destination's type does not have. */
+/* Selects how a conversion treats values that the destination's type does not have. */
 enum cast {
 	CAST_SATURATE, /* rounds, and clamps to the finite range; NaN stays NaN, and becomes the integer 0 */
 	CAST_EXACT,    /* fails if there are any */

@@ -18,8 +18,8 @@ struct local_counters {
 	struct engine_counts seen;
 };
 
-/* Where the requests of a session run: jobs run to their end on a stream of the CPU's engine, or are launched
- * into the program's stream. One thread at a time may use a local_stream. */
+/* The stream in which the requests of a session run: jobs run to their end on a stream of the CPU's engine,
+ * or are launched into the program's stream. One thread at a time may use a local_stream. */
 struct local_stream {
 	struct engine_stream *stream;
 	/* the `life` of the engine that `stream` belongs to (engine.c); another value: the process has forked

@@ -14,7 +14,7 @@
 struct resharding {
 	struct slices slices;
 	struct msg_slice *params; /* fields of each slice */
-	/* Whether each slice lies in memory of a device; set only if the job runs on one. */
+	/* true if the slice lies in memory of a device, for each slice; set only if the job runs on one */
 	bool *is_on_device;
 	struct pieces *pieces;
 	struct engine_plan **plan; /* plan of each piece */

@@ -148,7 +148,7 @@ static local_method *const handlers[METHOD_COUNT] = {
 	[METHOD_table_release] = local_method_table_release,
 };
 
-/* Whether a request moves something, and when it is answered. */
+/* Tells whether a request moves something, and when it is answered. */
 struct order {
 	bool moves;
 	enum completion completion;

@@ -127,7 +127,7 @@ void local_session_free(struct local_session *session);
 int local_session_run(struct local_session *session, enum method_id method, const union params *params,
                       union local_result *ret, struct error *err);
 
-/* What the answer to a request depends on. */
+/* The parts of a request that its answer depends on. */
 struct local_asked {
 	uint32_t msgid;
 	const struct method *method;

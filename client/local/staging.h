@@ -72,7 +72,7 @@ int local_staging_end(struct local_staging *staging, int r, struct error *err);
 struct local_staged_blocks {
 	struct local_staging staging;
 	struct msg_blocks changed; /* the request that runs between the copies */
-	bool scatter;              /* Whether `changed` is a scatter or a gather. */
+	bool scatter;              /* true if `changed` is a scatter, false if it is a gather */
 	bool is_list_changed;
 	int64_t *words; /* the list of the changed request, and that of the copied blocks; owned */
 	/* entries of the original list that were -1, and that were out of range, if is_list_changed */

@@ -38,7 +38,7 @@ bool cgroup_read(const struct cgroup *cgroup, const char *name, int n, int64_t *
 
 /* ---- Headroom ------------------------------------------------------------------------------------------ */
 
-/* Where the figures are read; filled once by headroom_init. */
+/* The source of the figures. headroom_init fills it once. */
 struct headroom {
 	char root[64]; /* prefix of every path: "", or a test's tree */
 	struct cgroup group;

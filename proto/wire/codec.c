@@ -196,7 +196,7 @@ static void set_default(const struct field *field, void *at)
 		return;
 	case FIELD_KIND_MESSAGE:
 	case FIELD_KIND_OPERAND:
-		*(uint64_t *)at = 0; /* This is its `has`; the other members are meaningless then. */
+		*(uint64_t *)at = 0; /* Only `has` is set; the other members are then meaningless. */
 		return;
 	case FIELD_KIND_ITEMS:
 		*(struct item_list *)at = (struct item_list){ 0 };

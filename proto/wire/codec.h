@@ -96,7 +96,7 @@ static inline int pack_bin(struct buffer *b, const char *data, size_t len)
 
 /* ---- The codec ----------------------------------------------------------------------------------------- */
 
-/* What error messages and protocol.md call a value of each kind, with its article. */
+/* The term for a value of each kind in error messages and in protocol.md, with its article. */
 extern const char *const codec_kind_names[FIELD_KIND_COUNT];
 
 /* The names by which values of a kind are sent. names is NULL for kinds that are not sent by name. */

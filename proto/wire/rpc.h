@@ -20,7 +20,7 @@ struct rpc_decoder;
 struct rpc_decoder *rpc_decoder_new(void); /* NULL: out of memory */
 void rpc_decoder_free(struct rpc_decoder *decoder);
 
-/* What a server has to do with a message. */
+/* Tells a server what to do with a message. */
 enum rpc_outcome {
 	RPC_DISPATCH, /* run a request for ret->method, whose parameters are decoded */
 	RPC_REFUSE,   /* answer a request with err; ret->msgid is set, and so is ret->method if it is known */
