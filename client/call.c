@@ -34,8 +34,7 @@ int client_call_until(tma_client *client, const struct call *call, int64_t deadl
 	return rc;
 }
 
-/* Repeats the request at most once, so that a request that crashes the service does not crash every later
- * instance of it. */
+/* Repeats the request at most once, so that one that crashes the service does not do so again and again. */
 int request_run(tma_client *client, const struct call *call, int64_t deadline, uint32_t *ret_slot)
 {
 	int rc = call_once(client, call, deadline, ret_slot);

@@ -81,7 +81,7 @@ struct tma_region {
 	 * region */
 	uint64_t allocation;
 	bool writable;
-	bool is_service_made; /* The service made the memory, which is that of a device. */
+	bool is_service_made; /* The service made the memory. */
 	enum region_kind kind;
 	/* Descriptor of the memfd, the allocation (cuda_fd) or the pool (cuda_pool); -1: none. The region
 	 * owns it, unless it is the descriptor of its only chunk. */
@@ -233,7 +233,8 @@ struct request {
 	uint32_t n_sent;        /* items that the message carries; the others were refused here */
 	bool is_stopped;        /* The request ended as a whole: every item that was sent has its status. */
 	size_t first;           /* index of items[0] in the caller's array */
-	/* index of the first item that was refused here; valid if error.status is set before the reply */
+	/* index within items of the first one that was refused here; valid if error.status is set before the
+	 * reply */
 	size_t refused;
 	struct tma_result result; /* outcome of a request that moves data */
 	struct error error;       /* status 0: no error */
@@ -533,8 +534,8 @@ int client_slice_ms(const tma_client *client, int left_ms);
 bool client_ask_interrupted(tma_client *client);
 
 /* client_wait_reply sends and reads until the request in the slot has ended. client_wait_sent does so until
- * at most keep bytes are unsent. Both close the connection at the deadline; `what` names the call in the
- * error message. */
+ * at most keep bytes are unsent, and `what` names its call in error messages. At the deadline, both close the
+ * connection to a service, whereas a late request on "local:" is canceled. */
 void client_wait_reply(tma_client *client, uint32_t slot, int64_t deadline);
 void client_wait_sent(tma_client *client, size_t keep, int64_t deadline, const char *what);
 

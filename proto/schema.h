@@ -41,7 +41,7 @@ enum completion {
 	COMPLETION_COUNT
 };
 
-/* The order of a request among those of the same user's connections. */
+/* Says which requests of its user's other connections a request passes, and which of them pass it. */
 enum job_priority { JOB_PRIORITY_NORMAL, JOB_PRIORITY_BACKGROUND, JOB_PRIORITY_URGENT, JOB_PRIORITY_COUNT };
 
 extern const char *const completion_names[COMPLETION_COUNT];

@@ -107,7 +107,7 @@ static void set_order(struct tensor_layout *layout)
  * order. */
 struct move_here {
 	struct tensor_layout layout;  /* layout in host memory */
-	uint64_t host, chunk;         /* addresses */
+	uint64_t host, chunk;         /* addresses of the tensor and of the chunk */
 	struct engine_blocks *blocks; /* NULL: one block is moved; otherwise all of these */
 };
 

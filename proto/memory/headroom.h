@@ -51,7 +51,7 @@ struct headroom_figures {
 	uint64_t group;   /* least limit of any cgroup; memory.high counts as a limit */
 	/* bytes that can still be allocated under all limits, counting cached files as free */
 	uint64_t available;
-	uint64_t spare; /* `available`, minus a quarter of the limit of each cgroup */
+	uint64_t spare; /* `available`, with a quarter of each cgroup's limit left untouched */
 };
 
 /* headroom_init finds the cgroup; root is "" except in tests. headroom_read reads the current figures. */

@@ -24,7 +24,7 @@ struct memfd_fill {
 	size_t size;
 	uint64_t missing; /* most bytes that the file may still lack */
 	bool writable;    /* The mapping is writable. */
-	bool huge; /* Uses huge pages if the kernel provides them; only for a file that is still empty. */
+	bool huge; /* Huge pages are used if the kernel provides them; only for a file that is still empty. */
 	const struct headroom *headroom; /* headroom of this process */
 	bool spares;                     /* A quarter of each cgroup's limit has to stay free. */
 	const atomic_bool *unwanted;     /* memfd_fill gives up once this is true; NULL: never */
