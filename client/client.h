@@ -107,7 +107,8 @@ struct tma_region {
 	_Atomic enum sealing sealing;
 	atomic_bool must_seal; /* The library made the file, and the service seals it before using it. */
 	bool is_lost;          /* The memory could not be moved; the region cannot be registered again. */
-	/* The library makes another region if this one is lost, and no call reports the loss. */
+	/* Its owner (stream_order.c or the Python package) makes another region if this one is lost, and no
+	 * call reports the loss. */
 	bool is_replaceable;
 	uint64_t session; /* the service's id of the session that asked for the seal */
 	int64_t asked_ms; /* time at which it asked (clock_ms) */

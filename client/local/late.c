@@ -30,8 +30,7 @@ struct request {
 	struct msg_wait wait; /* the point to wait for, if wait_address is not 0 */
 	uint64_t wait_address;
 	int64_t deadline_ms;
-	/* milliseconds within which the request has to begin; 0: no deadline. Otherwise begin_until_ms is
-	 * that time. */
+	/* milliseconds within which the request has to begin, that is, by begin_until_ms; 0: no deadline */
 	uint64_t begins_within_ms;
 	int64_t begin_until_ms;
 	void *context;   /* CUDA context of the thread that added the request; NULL: none */
