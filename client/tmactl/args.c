@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Strict parsers: a value is accepted as a whole, or refused with its flag and its text. */
+/* Strict parsers: a value is accepted as a whole or refused with a message that names the option and its
+ * text. */
 #include "args.h"
 
 #include <ctype.h>
@@ -15,7 +16,8 @@ static void skip_blanks(const char **text)
 		++*text;
 }
 
-/* An integer, blanks around it, that ends before the byte stop, a comma or the end; *text moves there. */
+/* Parses an integer with blanks around it and moves *text behind it. Returns false if there is none, it does
+ * not fit into 64 bits, or something other than the byte `stop` or the end of the text follows. */
 static bool next_int(const char **text, char stop, int64_t *ret)
 {
 	const char *digit;
@@ -32,8 +34,8 @@ static bool next_int(const char **text, char stop, int64_t *ret)
 	return !errno && (!**text || **text == stop);
 }
 
-/* A list of integers, or with second of pairs a:b; how many, or -1 when it is none, -2 when it is too
- * long. */
+/* Parses a list of integers or, if second is not NULL, of pairs a:b. Returns the number of elements, -1 if
+ * the text is not such a list, or -2 if it has more than TMA_MAX_RANK elements. */
 static int parse_list(const char *text, int64_t first[TMA_MAX_RANK], int64_t second[TMA_MAX_RANK])
 {
 	int n = 0;
@@ -144,7 +146,8 @@ int args_mode(struct view_args *args, const char *text, struct failure *f)
 	return 0;
 }
 
-/* NumPy's code of a type that it has too, with or without its byte order: f4, <f4, |u1. */
+/* Returns the type that a NumPy code such as f4, <f4 or |u1 stands for, or -1 if it is not the code of one of
+ * the service's types in this machine's byte order. */
 static int dtype_of_code(const char *text)
 {
 	static const struct {
@@ -281,7 +284,8 @@ static bool parse_complex(struct tma_number *ret, const char *text)
 	return end != text && !strcmp(end, "j");
 }
 
-/* Returns what args_number does, and -1 also when something follows, if it is only a blank. */
+/* Parses all of text as a real number or a quotient. Returns what args_number() returns, and -1 if anything,
+ * even a blank, follows the number. */
 static int parse_real(struct tma_number *ret, const char *text)
 {
 	int rc;
@@ -307,7 +311,8 @@ int args_value(struct tma_number *ret, const char *text, struct failure *f)
 	                      "a number (1, -0.5, 1/3, nan, inf, true) or a complex one (1,2 or 1+2j)", f);
 }
 
-/* Digits, and some after a point, as so many times 2^shift, rounded down; *text moves past them. */
+/* Parses a decimal number, multiplies it by 2^shift, rounds it down and moves *text behind it. Returns false
+ * if there are no digits, none after a point, or the result overflows. */
 static bool parse_scaled(const char **text, int shift, uint64_t *ret)
 {
 	const char *digits = *text;

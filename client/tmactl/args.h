@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parsers of flag values: lists, pads, numbers, sizes. */
+/* Parsers of option values: lists, pads, numbers, sizes. */
 #ifndef CLIENT_TMACTL_ARGS_H
 #define CLIENT_TMACTL_ARGS_H
 
@@ -8,7 +8,9 @@
 #include "tmactl.h"
 #include "client/tmactl/copy/view.h"
 
-/* Each names its flag and text in the error, which is EXIT_USAGE. An empty list has no element. */
+/* Each parser returns 0, or -1 with an EXIT_USAGE failure that names the option and its text. An empty text
+ * is a list without elements. Texts that are stored in args are not copied. The comments on the right are
+ * examples. */
 int args_permute(struct view_args *args, const char *text, struct failure *f);              /* 1,0 */
 int args_pad(struct view_args *args, const char *text, struct failure *f);                  /* 1:2,-1:0 */
 int args_split(struct view_args *args, const char *text, struct failure *f);                /* 0:128,1:32 */
@@ -17,30 +19,33 @@ int args_block(int64_t ret[TMA_MAX_RANK], int *ret_n, const char *text, struct f
 int args_mode(struct view_args *args, const char *text, struct failure *f);                 /* edge */
 int args_dtype(enum tma_dtype *ret, const char *flag, const char *text,
                struct failure *f); /* float32 or f4 */
-/* Reads a real number, or a quotient of two such as 1/255, with blanks around each, up to what follows it;
- * *text moves there. Returns 0, -1 if there is none, or -2 if it divides by 0. */
+
+/* Parses a real number, or a quotient of two such as 1/255, with blanks around each, and moves *text behind
+ * it. Returns 0, -1 if there is no number, or -2 if the divisor is 0. */
 int args_number(const char **text, double *ret);
 
-/* Fails by what args_number returned; form is what was expected. */
+/* Fails for rc, the negative value that args_number() returned. name is that of the option, and form
+ * describes what was expected. */
 int args_no_number(int rc, const char *name, const char *text, const char *form, struct failure *f);
 
-/* Options of two names may give this type. */
+/* An element type that either of two options, such as --dtype and --to-dtype, may give. */
 struct type_arg {
-	const char *name; /* of the last one, without its dashes; NULL: none is given */
+	const char *name; /* the option that gave it last, without its dashes; NULL: none did */
 	enum tma_dtype dtype;
 };
 
-/* Parses the type that the option called name gives what, as in "the output". If an option of another name
- * has given another type, it fails. */
+/* Parses the element type that option `name` gives. Fails if another option has already given a different
+ * one; `what` names the array in the message, as in "the output". */
 int args_type(struct type_arg *ret, const char *name, const char *what, const char *text, struct failure *f);
 int args_shape(int64_t shape[TMA_MAX_RANK], int *ret_rank, const char *text, struct failure *f); /* 64,100 */
 int args_value(struct tma_number *ret, const char *text, struct failure *f); /* 1, -0.5, nan, 1,2 or 1+2j */
-/* An option of the group share, by its name: what requests pass and take. */
+
+/* Parses an option of the group share, which name says: the priority and the resources of requests. */
 int args_share(struct tma_order *ret, const char *name, const char *text, struct failure *f);
 int args_bytes(uint64_t *ret, const char *flag, const char *text, struct failure *f); /* 1.5G */
 
-/* What goes together: value, --value's text or NULL, and --mode ask for --pad, and a value for mode constant.
- */
+/* Checks options against each other: --mode needs --pad, and --value needs --pad or --split and mode
+ * constant. value is the text of --value, or NULL if it was not given. */
 int args_check(const struct view_args *args, const char *value, struct failure *f);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tmactl bench: how many requests per second the service carries, and how long each takes. */
+/* tmactl bench: measures how many requests per second the service answers, and their latency. */
 #include "tmactl.h"
 
 #include <inttypes.h>
@@ -19,10 +19,10 @@
 #define MAX_CONNECTIONS 4096
 #define MAX_DEPTH       4096
 #define MAX_SECONDS     3600
-#define SECONDS         5
-#define CALL_MS         10000 /* a service that stands still ends the run */
+#define SECONDS         5     /* default of --duration */
+#define CALL_MS         10000 /* default timeout of a call, so that a hanging service ends the run */
 
-/* In the order of commands.def's words. */
+/* In the order of WORDS(LOAD) in commands.def. */
 enum kind { KIND_PING, KIND_COPY, KIND_TRANSPOSE, KIND_TRANSFORM };
 
 struct bench {
@@ -30,18 +30,18 @@ struct bench {
 	enum kind kind;
 	struct load load;
 	struct tma_order order;
-	const char *share;  /* the last flag of the group that was given; NULL: none */
-	const char *device; /* the last of the flags that name one */
-	double seconds;     /* 0: not given */
+	const char *share;  /* last option of the group share that was given, without dashes; NULL: none */
+	const char *device; /* last of --src-device and --dst-device, without dashes; NULL: neither */
+	double seconds;     /* --duration; 0: not given */
 	uint64_t size;      /* bytes of the source; 0: not given */
-	const char *layout; /* the last flag that only a transform has; NULL: none was given */
+	const char *layout; /* last option that is for transforms only, without dashes; NULL: none */
 	bool has_shape;
-	struct type_arg type; /* of the array */
+	struct type_arg type; /* element type of the source */
 	struct view_args args;
 	struct cast_args cast_args;
 	struct cast cast;
 	struct tma_number value;
-	const char *value_text; /* NULL: 0 */
+	const char *value_text; /* text of --value; NULL: not given, so the value is 0 */
 	struct npy npy;
 	struct transform_request request;
 	struct load_result result;
@@ -229,7 +229,7 @@ static int bench_parse(struct bench *b, int argc, char **argv)
 		return -1;
 	if (b->cast_args.scale.n > 1 || b->cast_args.bias.n > 1)
 		return fail(f, EXIT_USAGE, "bench converts by numbers, not by lists");
-	/* A number of requests is an end of its own. */
+	/* A number of requests ends the run by itself, so the time limit is the greatest. */
 	if (!(b->seconds > 0))
 		b->seconds = b->load.requests == UINT64_MAX ? SECONDS : MAX_SECONDS;
 	b->load.duration_ns = (uint64_t)(b->seconds * 1e9);
@@ -238,7 +238,8 @@ static int bench_parse(struct bench *b, int argc, char **argv)
 	return 0;
 }
 
-/* The greatest divisor of n that is no greater than its root. */
+/* Returns the greatest divisor of n that is no greater than its square root, which makes the rows of a matrix
+ * as square as n allows. */
 static int64_t near_root(int64_t n)
 {
 	int64_t root = (int64_t)sqrt((double)n);
@@ -248,7 +249,8 @@ static int64_t near_root(int64_t n)
 	return root ? root : 1;
 }
 
-/* copy: bytes; transpose: 4-byte elements, as square as the size allows. */
+/* Builds the request from the options: a copy moves bytes, a transpose a matrix of 4-byte elements. A ping
+ * has none. */
 static int bench_request(struct bench *b)
 {
 	int64_t size = b->size ? (int64_t)b->size : 65536;
@@ -289,8 +291,8 @@ static void bench_progress(void *arg, const struct load_result *result, double d
 	progress_show(&b->progress, what, done, rate);
 }
 
-/* One that was stopped has measured what it has. Refused requests are a failure, and are counted all the
- * same. */
+/* Runs the load and prints what was measured, also if it was stopped early or failed after the first answer.
+ * Refused requests are counted, and make the command fail. */
 static int bench_run(struct bench *b)
 {
 	struct sigaction action = { .sa_handler = on_signal };

@@ -24,7 +24,8 @@ int cmd_completion(struct tmactl *t, int argc, char **argv)
 	return tmactl_report(t);
 }
 
-/* Up to a semicolon, a bracket or a colon that ends a clause. */
+/* Returns the length of the first clause of doc, which a semicolon, a parenthesis or a colon before a blank
+ * ends. A colon within a word, as in before:after, does not end it. */
 static size_t short_len(const char *doc)
 {
 	size_t len = strcspn(doc, ";(:");

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tmactl copy: copies an .npy file or stream into another, permuted, converted, padded or cropped. */
+/* tmactl copy: copies an .npy file or stream into another, permuted, converted, padded or cropped. The
+ * outputs appear only once they are complete; mover.h moves the data. */
 #include "tmactl.h"
 
 #include <inttypes.h>
@@ -25,22 +26,22 @@ struct copy {
 	struct view_args args;
 	struct cast_args cast_args;
 	struct type_arg from;
-	const char *value_text; /* NULL: 0 */
+	const char *value_text; /* text of --value; NULL: not given, so the value is 0 */
 	struct tma_number value;
-	uint64_t memory;
-	struct tma_order order;
+	uint64_t memory;        /* bytes for data in flight, less what spooling the scales takes */
+	struct tma_order order; /* priority and limits of the requests */
 	const char *src_path;
 	const char *dst_path;
-	const char *scale_path; /* NULL: no scales */
+	const char *scale_path; /* file for the scales; NULL: none are computed */
 
 	enum output_clobber clobber;
 	struct source source;
 	struct npy npy;
 	struct cast cast;
 	struct view view;
-	struct npy dst; /* that the output's header is like */
+	struct npy dst; /* item type of the output; descr_text is borrowed from npy or dst_text */
 	char dst_text[DESCR_TEXT];
-	uint8_t fill[16];
+	uint8_t fill[16]; /* --value encoded as one item */
 	char *header;
 	size_t header_bytes;
 	struct output output;
@@ -51,7 +52,7 @@ struct copy {
 	struct mover_result result;
 };
 
-static atomic_int caught; /* the signal that asks to stop; 0: none */
+static atomic_int caught; /* signal that asks the command to stop, set by its handler; 0: none */
 static struct stop stop = { .caught = &caught };
 
 static int copy_parse(struct copy *c, int argc, char **argv);
@@ -61,8 +62,9 @@ static int copy_progress(void *arg, double done, struct failure *f);
 static void copy_print(struct copy *c);
 static void copy_deinit(struct copy *c);
 
-/* Returns whether the array or its scales go to standard output. A command line that is refused is looked at,
- * too; its first operand is standard input. */
+/* Returns whether the array or its scales go to standard output. Looks at argv itself, because a command line
+ * that is refused later must not mix messages with an array either. The first operand, SRC, is skipped: there
+ * "-" is standard input. */
 static bool copy_takes_stdout(const struct tmactl *t, int argc, char **argv)
 {
 	for (int i = 1; i < argc; i++)
@@ -91,12 +93,12 @@ int cmd_copy(struct tmactl *t, int argc, char **argv)
 	for (size_t i = 0; i < sizeof stops / sizeof stops[0]; i++) {
 		struct sigaction old;
 
-		/* One that is ignored (nohup) stays so. */
+		/* A signal that is ignored, as by nohup, stays ignored. */
 		if (!sigaction(stops[i], NULL, &old) && old.sa_handler != SIG_IGN)
 			sigaction(stops[i], &action, NULL);
 	}
 	t->stdout_is_taken = copy_takes_stdout(t, argc, argv);
-	signal(SIGXFSZ, SIG_IGN); /* a file too large for its limit is an error to report */
+	signal(SIGXFSZ, SIG_IGN); /* A write beyond RLIMIT_FSIZE then fails with EFBIG, which is reported. */
 	rc = copy_parse(&c, argc, argv);
 	progress_init(&c.progress, t->quiet || t->json);
 	if (!rc)
@@ -158,7 +160,8 @@ static int copy_set(struct copy *c, int opt, const char *text)
 	}
 }
 
-/* Outputs are .npy files: a name such as y.npz or y.npz:x would promise an archive. */
+/* Refuses an output named like an archive or an array in one (y.npz, y.npz:x), because only .npy is
+ * written. */
 static int copy_check_outputs(const struct copy *c)
 {
 	const char *const paths[] = { c->dst_path, c->scale_path };
@@ -172,7 +175,7 @@ static int copy_check_outputs(const struct copy *c)
 	return 0;
 }
 
-/* Blocks are given together with a file for their scales. */
+/* Checks that --amax-block and --scale-output are given together, and that the scales do not go to DST. */
 static int copy_check_scales(struct copy *c)
 {
 	const char *block = c->cast_args.amax.block_text;
@@ -214,7 +217,7 @@ static int copy_parse(struct copy *c, int argc, char **argv)
 
 /* ---- Files ------------------------------------------------------------------------------------------ */
 
-/* How elements are converted, and what the output's header says of them. */
+/* Decides how elements are converted and which type the output's header names. */
 static int copy_cast(struct copy *c)
 {
 	enum tma_dtype from;
@@ -226,7 +229,7 @@ static int copy_cast(struct copy *c)
 	                &c->t->error) < 0)
 		return -1;
 	cast_init(&c->cast, &c->cast_args, from, &c->args);
-	c->dst.descr.dtype = (int)from; /* which --value is one of */
+	c->dst.descr.dtype = (int)from; /* --value is encoded as this type. */
 	if (!c->cast.is)
 		return 0;
 	descr_of(&c->dst.descr, c->cast.to, c->dst_text);
@@ -262,7 +265,8 @@ static int copy_open(struct copy *c)
 	return npy_format(&c->dst, c->view.out_rank, c->view.out_shape, &c->header, &c->header_bytes, f);
 }
 
-/* A stream of scales is sent when all of them are there: parts of the array have theirs here and there. */
+/* Opens the file of the scales and writes its header. A stream is spooled and sent at the end, because the
+ * boxes do not finish their scales in file order. */
 static int copy_open_scales(struct copy *c)
 {
 	struct failure *f = &c->t->error;
@@ -339,8 +343,8 @@ static int copy_progress(void *arg, double done, struct failure *f)
 	return 0;
 }
 
-/* Prints the text between the quotes of a Python string as a JSON string, without the backslashes that
- * precede quotes and backslashes. */
+/* Prints the text between the quotes of a Python string literal as a JSON string. Backslashes before quotes
+ * and backslashes are dropped; other escapes stay as they are. */
 static void print_literal_text(const char *text, size_t len, bool utf8)
 {
 	char *plain = malloc(len + 1);
@@ -375,8 +379,8 @@ static void print_literal(const struct literals *l, const struct literal *node, 
 	}
 }
 
-/* Prints a type code as a string, and fields as lists of name, type and shape. The depth was bounded when the
- * header was read. */
+/* Prints a type code as a JSON string and the fields of a structured type as lists of name, type and shape.
+ * The recursion is safe, because the parser has bounded the depth. */
 static void print_descr(const struct npy *npy)
 {
 	struct literals l;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tmactl explain: how the service would move a tensor, and why not faster. */
+/* tmactl explain: shows how the service would move a tensor, and what rules out a faster way. */
 #include "tmactl.h"
 
 #include <errno.h>
@@ -21,20 +21,20 @@
 #include "client/tmactl/explain/timing.h"
 #include "client/tmactl/explain/words.h"
 
-#define WORDS_COLUMN 9 /* of the answer */
+#define WORDS_COLUMN 9 /* column at which the text of each answer line begins */
 
 struct explain {
 	struct tmactl *t;
 	struct view_args args;
 	struct tma_number value;
-	const char *value_text; /* NULL: 0 */
-	const char *dtype_text; /* of --dtype, whose meaning depends on path; NULL: not given */
-	struct type_arg from;   /* the type of the array, as far as the options say it */
-	const char *shape_text; /* NULL: not given */
-	const char *engine;     /* NULL: the service's */
-	const char *svg;        /* the file to draw into; NULL: none */
-	const char *path;       /* of the array's file; NULL: none */
-	struct npy npy;         /* of the file, or made up of type and shape */
+	const char *value_text; /* text of --value; NULL: not given, so the value is 0 */
+	const char *dtype_text; /* text of --dtype, whose meaning depends on path; NULL: not given */
+	struct type_arg from;   /* source type, if options give it */
+	const char *shape_text; /* text of --shape; NULL: not given */
+	const char *engine;     /* --engine; NULL: the engine of the service */
+	const char *svg;        /* file to draw into; NULL: none */
+	const char *path;       /* file that holds the array; NULL: options describe it */
+	struct npy npy;         /* header of that file, or built from type and shape */
 	struct conversion conversion;
 	struct cast_args cast_args;
 	struct cast cast;
@@ -110,8 +110,8 @@ static int explain_set(struct explain *e, int opt, const char *text)
 	}
 }
 
-/* What describes an array, of which a conversion takes none but --dtype and, of a blocked tensor, --shape;
- * NULL: nothing. */
+/* Returns an option that was given and cannot be combined with named layouts, or NULL if there is none. Such
+ * a conversion takes only --dtype and, if a layout is of blocked tensors, --shape. */
 static const char *explain_array(const struct explain *e)
 {
 	if (e->shape_text && !conversion_is_blocked(&e->conversion))
@@ -123,14 +123,15 @@ static const char *explain_array(const struct explain *e)
 	                       : NULL;
 }
 
-/* Whether the array is put into blocks by name, the last of which the value completes. */
+/* Returns whether --to names a blocked layout. The last block may be incomplete then, and --value fills
+ * it. */
 static bool explain_fills(const struct explain *e)
 {
 	return conversion_is_blocked(&e->conversion) && e->conversion.dst.layout;
 }
 
-/* --dtype is the type of an array that the options describe; beside a file it is that of the output, as in
- * tmactl copy. */
+/* Interprets --dtype: it is the type of an array that options describe, but beside a file it is the type of
+ * the output, as in tmactl copy. */
 static int explain_types(struct explain *e)
 {
 	struct failure *f = &e->t->error;
@@ -212,7 +213,8 @@ static int explain_draw(const struct explain *e, const struct transform_request 
 	return fail(&e->t->error, EXIT_FAILED, "--svg %s: cannot be written (%s)", e->svg, strerror(errno));
 }
 
-/* Items that are several elements cannot be made longer, nor blocks, and layouts are as they are. */
+/* Looks for a hint how to become faster. There is none for named layouts, conversions and splits, and none
+ * for a file whose items are not of one of the service's types, because their rows cannot be made longer. */
 static int explain_hint(struct explain *e, tma_client *client, const struct transform_request *q,
                         const tma_document *plan, struct hint *ret)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tmactl help: prints what commands.def says. */
+/* tmactl help: prints the documentation in commands.def. */
 #include "tmactl.h"
 
 #include <stdio.h>
@@ -7,7 +7,7 @@
 
 #include "client/tmactl/terminal/print.h"
 
-#define COLUMN 20 /* where an option's doc begins */
+#define COLUMN 20 /* column at which the text about an option begins */
 
 static void print_option(const struct cmd_row *row)
 {

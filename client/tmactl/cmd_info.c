@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tmactl info: what the service is, and its limits. */
+/* tmactl info: shows the service's version, engine, devices, limits, methods and element types. */
 #include "tmactl.h"
 
 #include <inttypes.h>
@@ -10,7 +10,7 @@
 #include "field.h"
 #include "client/tmactl/terminal/print.h"
 
-#define COLUMN 10
+#define COLUMN 10 /* column at which the text behind a title begins */
 
 static void print_info(const tma_document *info);
 
@@ -32,7 +32,7 @@ int cmd_info(struct tmactl *t, int argc, char **argv)
 	return tmactl_report(t);
 }
 
-/* Returns where the line stands. */
+/* Prints a title and returns the column that the line has reached. */
 static int begin(const char *title)
 {
 	printf("%s%-*s%s", colour(COLOUR_BOLD), COLUMN, title, colour(COLOUR_NONE));
@@ -46,7 +46,7 @@ static int ends_with(const char *text, const char *end)
 	return len >= end_len && !strcmp(text + len - end_len, end);
 }
 
-/* A limit's name has its unit. */
+/* Prints a limit, and once more with a unit, which its name tells: bytes, _ms or _us. */
 static void print_limit(const char *name, int64_t value)
 {
 	char text[32] = "";
@@ -76,7 +76,7 @@ static void print_names(const char *title, const tma_document *names)
 	print_wrapped(text, COLUMN, begin(title));
 }
 
-/* "4 by nvlink": how many of the others it reaches, and by what, mostly. */
+/* Appends how many peers a device reaches by NVLink and by PCIe, as in ", 4 peers by NVLink". */
 static void print_links(const tma_document *links)
 {
 	size_t n = tma_document_count(links), by_nvlink = 0;
@@ -89,7 +89,7 @@ static void print_links(const tma_document *links)
 		printf(", %zu by PCIe", n - by_nvlink);
 }
 
-/* A line for each: its number, and what it is. */
+/* Prints a line for each device, which begins with its number. */
 static void print_devices(const tma_document *devices)
 {
 	char bytes[32];

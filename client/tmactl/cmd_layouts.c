@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tmactl layouts: the library's table of named layouts. Asks no service. */
+/* tmactl layouts: lists the library's named layouts. It needs no service. */
 #include "tmactl.h"
 
 #include <stdio.h>

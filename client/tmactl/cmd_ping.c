@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tmactl ping: whether the service answers, and how fast. */
+/* tmactl ping: checks whether the service answers, and how fast. */
 #include "tmactl.h"
 
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tmactl regions: the memory that the service has mapped, who owns it, and on which device it is. */
+/* tmactl regions: lists the memory that the service has mapped, who owns it, and on which device it is. */
 #include "tmactl.h"
 
 #include <inttypes.h>
@@ -12,12 +12,10 @@
 #include "client/tmactl/top/sessions.h"
 #include "client/tmactl/terminal/table.h"
 
+/* The last column, DEVICE, is left out if the service has a single device. */
 static const struct table_column columns[] = {
 	{ "USER", 0 }, { "PID", 1 },      { "NAME", 0 }, { "SESSION", 1 }, { "REGION", 1 }, { "KIND", 0 },
-	{ "SIZE", 1 }, { "WRITABLE", 0 }, { "JOBS", 1 }, { "STATE", 0 },   { "DEVICE", 1 }, /* of a service
-	                                                                                       with several:
-	                                                                                       the last column
-	                                                                                     */
+	{ "SIZE", 1 }, { "WRITABLE", 0 }, { "JOBS", 1 }, { "STATE", 0 },   { "DEVICE", 1 },
 };
 
 struct listing {
@@ -25,7 +23,7 @@ struct listing {
 	tma_document *info;
 	struct table table;
 	uint64_t regions;
-	uint64_t clients; /* that have some */
+	uint64_t clients; /* connections that have regions */
 	uint64_t bytes;
 };
 
@@ -34,7 +32,7 @@ static const tma_document *devices_of(const struct listing *l)
 	return tma_document_find(l->info, "devices");
 }
 
-/* Its number, as `tmactl info` has it. */
+/* Adds the number that `tmactl info` gives the device, or "-" if it lists no such device. */
 static void add_device(struct listing *l, const char *uuid)
 {
 	const tma_document *devices = devices_of(l);
@@ -70,7 +68,7 @@ static void add_row(struct listing *l, const struct session_row *owner, const tm
 		add_device(l, field_text(region, "device"));
 }
 
-/* The region's own fields come as the service names them. */
+/* Prints a JSON object of the owner's fields and those of the region, which keep the service's names. */
 static int print_json(struct listing *l, const struct session_row *owner, const tma_document *region)
 {
 	char *json = tma_document_json(region, 0);
@@ -103,14 +101,15 @@ static int add_session(struct listing *l, const struct session_row *owner, const
 	return rc;
 }
 
-/* Asks for everything before anything is printed, so that a failure is the only document. */
+/* Asks for the regions of every session before anything is printed, so that with --json a failure is the only
+ * document. */
 static int ask_all(struct listing *l, tma_client *client, const struct session_list *sessions,
                    tma_document **regions)
 {
 	for (size_t i = 0; i < sessions->n; i++) {
 		if (!sessions->rows[i].regions)
 			continue;
-		/* It may have gone since it was listed. */
+		/* NOT_FOUND: the session has ended since it was listed. */
 		if (tma_session_regions(client, sessions->rows[i].session, &regions[i]) < 0 &&
 		    tma_last_status(client) != TMA_NOT_FOUND)
 			return tmactl_refused(client, &l->t->error);

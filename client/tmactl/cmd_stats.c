@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tmactl stats: the service's counters, in groups. */
+/* tmactl stats: prints the service's counters, in groups. */
 #include "tmactl.h"
 
 #include <inttypes.h>
@@ -47,7 +47,8 @@ static double seconds_up(const tma_document *stats)
 	return seconds > 0.001 ? seconds : 0.001;
 }
 
-/* ", 12 plans prepared"; noun NULL: ", 12 refused" */
+/* Appends a counter, as in ", 12 plans prepared", or in ", 12 refused" if noun is NULL. Prints nothing if an
+ * older service does not send it. */
 static void print_held(const tma_document *stats, const char *key, const char *noun, const char *what)
 {
 	uint64_t n = field_uint(stats, key);
@@ -85,7 +86,7 @@ static void print_service(const tma_document *stats)
 	putchar('\n');
 }
 
-/* A line each. */
+/* Prints a line for each counter, with its share of all. */
 static void print_shares(const tma_document *counters, uint64_t all)
 {
 	char text[32];
@@ -126,7 +127,8 @@ static void print_errors(const tma_document *stats)
 	print_shares(errors, all);
 }
 
-/* By path, and how fast that was while the engine was at it. */
+/* Prints the bytes moved by each path, that is, by each kernel family, and the rate while the engine moved
+ * them. */
 static void print_moved(const tma_document *stats)
 {
 	const tma_document *bytes = tma_document_find(stats, "bytes"), *ns = tma_document_find(stats, "ns");
@@ -229,7 +231,7 @@ static void print_now(const tma_document *stats)
 	printf(", %s of replies unsent\n", print_bytes(field_uint(stats, "queued_bytes"), text, sizeof text));
 }
 
-/* Users, by what they have taken of the engine. */
+/* Prints the users in the service's order, with the time that they have taken of the engine. */
 static void print_users(const tma_document *stats)
 {
 	const tma_document *users = tma_document_find(stats, "users");
@@ -255,8 +257,7 @@ static void print_users(const tma_document *stats)
 	}
 }
 
-/* Of several: what each has done, and what is on it. */
-/* Of the device in the list. */
+/* Returns the index of a device in the list, which is the number that print_devices() shows. */
 static size_t number_of(const tma_document *devices, const char *uuid)
 {
 	size_t i = 0;
@@ -267,7 +268,7 @@ static size_t number_of(const tma_document *devices, const char *uuid)
 	return i;
 }
 
-/* By the numbers above. */
+/* Prints what was moved between devices, which it calls by the numbers of print_devices(). */
 static void print_links(const tma_document *stats)
 {
 	const tma_document *links = tma_document_find(stats, "links");
@@ -283,6 +284,7 @@ static void print_links(const tma_document *stats)
 	}
 }
 
+/* Prints what each device has done and the bytes of the regions on it, if there are several devices. */
 static void print_devices(const tma_document *stats)
 {
 	const tma_document *devices = tma_document_find(stats, "devices");

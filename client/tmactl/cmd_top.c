@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tmactl top: who uses the service, and how much, refreshed at an interval. */
+/* tmactl top: shows who uses the service, and how much, at an interval: as a page of a terminal, or as a
+ * list. */
 #include "tmactl.h"
 
 #include <errno.h>
@@ -17,17 +18,17 @@
 
 #define INTERVAL_S     2.0
 #define MAX_INTERVAL_S 86400
-#define CALL_MS        2000 /* a service that stands still does not keep keys from being heard */
+#define CALL_MS        2000 /* default timeout of a call, so that keys work while the service hangs */
 
 struct top {
 	struct tmactl *t;
 	double interval;
-	long count; /* of snapshots; 0: until it is stopped */
+	long count; /* snapshots to show; 0: no limit */
 	enum sort_key key;
-	tma_client *client;       /* NULL: the service is gone */
-	struct snapshot snapshot; /* the last one; zeros: none */
-	char note[256];
-	int note_status; /* that the note tells of; 0: none */
+	tma_client *client;       /* NULL: the connection is lost and is tried again at the next refresh */
+	struct snapshot snapshot; /* latest snapshot; zeros until there is one */
+	char note[256];  /* line above the table, such as why the service does not answer; "": none */
+	int note_status; /* status of the failure in note; 0: tmactl itself failed */
 	bool on_terminal;
 };
 
@@ -125,7 +126,8 @@ static void top_lose(struct top *top, const struct failure *why)
 	top->client = NULL;
 }
 
-/* Takes a new snapshot. On failure the last one stays, and the note says why. */
+/* Takes a new snapshot. If that fails, keeps the previous one, sets the note to the reason and returns
+ * false. */
 static bool top_refresh(struct top *top)
 {
 	struct failure why = { 0 };
@@ -168,7 +170,8 @@ static void show_page(struct top *top)
 	free(frame);
 }
 
-/* A failed refresh prints a line on standard error, or a document. */
+/* Appends the latest snapshot to standard output. If the service did not answer, prints a line to standard
+ * error or, with --json, a document that contains the error. */
 static void show_list(struct top *top, bool answered, bool is_first)
 {
 	if (top->t->json) {
@@ -187,7 +190,8 @@ static void show_list(struct top *top, bool answered, bool is_first)
 
 /* ---- The loop --------------------------------------------------------------------------------------- */
 
-/* Returns false to end the command. Sets *ret_refresh when the user asks for a new snapshot. */
+/* Handles a key. Returns false if the command is to end. Sets *ret_refresh to whether the user asks for a new
+ * snapshot. */
 static bool on_key(struct top *top, enum term_key what, char key, bool *ret_refresh)
 {
 	*ret_refresh = false;
@@ -202,7 +206,8 @@ static bool on_key(struct top *top, enum term_key what, char key, bool *ret_refr
 	return true;
 }
 
-/* Waits until the time, or until the user asks for a new snapshot. Returns false to end the command. */
+/* Handles keys until the monotonic clock reaches `until`, in seconds, or the user asks for a new snapshot.
+ * Returns false if the command is to end. */
 static bool wait_on_page(struct top *top, double until)
 {
 	bool refresh = false;
@@ -244,7 +249,7 @@ static void top_run(struct top *top)
 		fail(&top->t->error, EXIT_FAILED, "%s", top->note);
 		return;
 	}
-	/* A single snapshot needs no page: it would disappear at once. */
+	/* A single snapshot is printed as a list, because a page would disappear at once. */
 	top->on_terminal = !top->t->json && top->count != 1 && term_open() == 0;
 	for (long n = 1;; n++) {
 		double until = clock_s() + top->interval;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tables that expand from commands.def, and searches in them. */
+/* Expands commands.def into tables and searches them. Everything here is constant except the buffer of
+ * list_word(), so cmd_word() is for one thread. */
 #include "commands.h"
 
 #include <stdio.h>
@@ -46,7 +47,8 @@ const struct cmd_entry *cmd_find(const char *name)
 	return NULL;
 }
 
-/* Of a short name fewer letters may be wrong than of a long one. */
+/* Returns the distance from which on another name is no longer suggested for this one. It is smaller for a
+ * short name, in which a few wrong letters already make a different word. */
 static unsigned nearest_limit(const char *name)
 {
 	size_t limit = 1 + (strlen(name) + 1) / 2;
@@ -70,7 +72,8 @@ const char *cmd_find_nearest(const char *name)
 	return nearest;
 }
 
-/* Option `left` of the table; what is left of the count when it has fewer. */
+/* Returns the option with index *left, counting the table's own options and those of the tables it uses in
+ * order. If there are fewer, returns NULL and subtracts their number from *left. */
 static const struct cmd_row *nth_option(const struct cmd_row *rows, size_t *left)
 {
 	const struct cmd_row *found;
@@ -121,7 +124,8 @@ const char *cmd_option_nearest(const struct cmd_row *rows, const char *name)
 	return nearest;
 }
 
-/* The word of a list, copied. */
+/* Returns word i of a list separated by spaces, or NULL past the last. The next call overwrites the
+ * result. */
 static const char *list_word(const char *list, size_t i)
 {
 	static char word[32];
@@ -136,7 +140,7 @@ static const char *list_word(const char *list, size_t i)
 	return len ? word : NULL;
 }
 
-/* Name i of a layout of KV caches. */
+/* Returns the name of layout i of the library, of a KV cache or of blocked tensors, or NULL past the last. */
 static const char *layout_word(size_t i)
 {
 	const tma_layout *layout = tma_layout_at(i);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fills a struct failure; nothing else does. */
+/* The functions that write a struct failure. The text is cleaned here, so it is safe to print to a
+ * terminal. */
 #include "tmactl.h"
 
 #include <stdarg.h>
@@ -17,7 +18,7 @@ int fail(struct failure *f, enum exit_code code, const char *format, ...)
 	va_start(args, format);
 	vsnprintf(f->text, sizeof f->text, format, args);
 	va_end(args);
-	print_clean(f->text); /* paths, and what a service says */
+	print_clean(f->text); /* Paths and the service's messages may contain control characters. */
 	return -1;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fields of the service's documents. */
+/* Reads fields of the service's documents. */
 #include "field.h"
 
 #include "client/tmactl/terminal/print.h"

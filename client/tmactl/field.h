@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fields of the service's documents, by key. A field that an older service does not send reads as zero or
- * empty. */
+/* Reads fields of the documents that the service sends, such as info and stats. The map may be NULL, and a
+ * field may be missing because the service is of an older version: a number is 0 then and a text "?". */
 #ifndef CLIENT_TMACTL_FIELD_H
 #define CLIENT_TMACTL_FIELD_H
 
@@ -8,13 +8,14 @@
 
 #include "client/tmaclient.h"
 
-/* As print_safe has it: good for a terminal, and for a while; "?" when there is none. */
+/* Returns a text as print_safe() escapes it, which is valid only for the next few calls, or "?" if there is
+ * none. */
 const char *field_text(const tma_document *map, const char *key);
 
-/* 0 when there is none, or a negative one. */
+/* Returns an integer, or 0 if there is none or it is negative. */
 uint64_t field_uint(const tma_document *map, const char *key);
 
-/* All numbers of a list or map together. */
+/* Returns the sum of the integers of a list or map. */
 uint64_t field_sum(const tma_document *counters);
 
 #endif

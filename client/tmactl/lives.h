@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Counts how often a service came back while several connections to it were open. Each of them finds the end
- * of a life of the service by itself, at its own time; together they count it once. Lives have numbers, from
- * 0 on.
- */
+/* Counts how often a service came back while several connections to it were open. A life is the time from one
+ * start of the service to its end; lives are numbered from 0. Each connection notices the end of a life by
+ * itself, at its own time, but it is counted once. Nothing here locks: the caller serializes the calls. */
 #ifndef CLIENT_TMACTL_LIVES_H
 #define CLIENT_TMACTL_LIVES_H
 
@@ -10,18 +9,18 @@
 #include <stdint.h>
 
 struct lives {
-	uint32_t newest; /* life that a connection has joined; also how often the service has come back */
-	bool is_over;    /* a connection has found that this life ended */
+	uint32_t newest; /* latest life that has answered, and so how often the service came back */
+	bool is_over;    /* a connection to the newest life was lost */
 };
 
-/* The life that a connection joins if it begins to connect now. */
+/* Returns the life that a connection belongs to if it begins to connect now. */
 static inline uint32_t lives_next(const struct lives *lives)
 {
 	return lives->newest + lives->is_over;
 }
 
-/* A connection of that life has been answered. That one is accepted says nothing: a service that is being
- * killed may lose its connections before its socket. */
+/* Records that a request on a connection to that life was answered. That a connection was accepted is no
+ * proof of a new life: while a service is killed, its socket may outlive its connections. */
 static inline void lives_join(struct lives *lives, uint32_t life)
 {
 	if (life <= lives->newest)
@@ -30,7 +29,7 @@ static inline void lives_join(struct lives *lives, uint32_t life)
 	lives->is_over = false;
 }
 
-/* A connection to that life is lost. */
+/* Records that a connection to that life was lost. */
 static inline void lives_lose(struct lives *lives, uint32_t life)
 {
 	if (life == lives->newest)

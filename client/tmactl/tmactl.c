@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tmactl: main, and what the commands share. */
+/* main() of tmactl: parses the common options and runs a command; connects, and reports failures for all
+ * commands. */
 #include "tmactl.h"
 
 #include <errno.h>
@@ -20,16 +21,17 @@
 #include "client/tmactl/terminal/print.h"
 #include "proto/program.h"
 
-#define MAX_OPTIONS 64 /* of one command and the common ones */
+#define MAX_OPTIONS 64 /* options of one command and the common options together */
 
 static int next_option(struct tmactl *t, int argc, char **argv);
 
-/* Finds --json before anything is refused, wherever it stands, and puts the operands last. */
+/* Looks for --json first, wherever it stands, so that even an error in an option before it is reported as
+ * JSON. getopt moves the operands to the end of argv meanwhile. */
 static void look_ahead(struct tmactl *t, int argc, char **argv)
 {
 	int opt;
 
-	optind = 0; /* getopt starts anew */
+	optind = 0; /* 0 makes getopt start a new scan. */
 	while ((opt = next_option(t, argc, argv)) != -1)
 		t->json |= opt == OPT_JSON;
 	t->operands = optind;
@@ -43,7 +45,7 @@ int main(int argc, char **argv)
 	int code;
 
 	standard_fds_hold();
-	signal(SIGPIPE, SIG_IGN); /* standard output that nobody reads is found by who writes to it */
+	signal(SIGPIPE, SIG_IGN); /* A closed pipe is reported by the write that fails. */
 	look_ahead(&t, argc, argv);
 	if (tmactl_option(&t, argc, argv) != -1)
 		return tmactl_finish(&t);
@@ -117,7 +119,8 @@ static int set_colour(struct tmactl *t, const char *text)
 	return when < 0 ? -1 : 0;
 }
 
-/* What getopt wants of the tables: long options, letters. Returns how many of the first. */
+/* Appends the options of a table to the arguments of getopt_long: long options from index n on, and letters.
+ * Returns the new number of long options. */
 static size_t add_options(const struct cmd_row *rows, struct option *options, size_t n, char *letters)
 {
 	const struct cmd_row *row;
@@ -148,7 +151,8 @@ static int option_of_letter(const struct cmd_row *rows, int letter)
 
 static int next_option(struct tmactl *t, int argc, char **argv)
 {
-	/* "+": the first word of the top level that is no option is the command. */
+	/* "+" stops the scan at the first word that is not an option, which is the command. It is skipped
+	 * once the command is known, because its options may follow its operands. */
 	char letters[2 * MAX_OPTIONS + 3] = "+:";
 	struct option options[MAX_OPTIONS + 1] = { 0 };
 	size_t n = add_options(cmd_common, options, 0, letters);
@@ -164,7 +168,8 @@ static int next_option(struct tmactl *t, int argc, char **argv)
 	return n == OPT_NONE ? option_of_letter(t->cmd->rows, opt) : (int)n;
 }
 
-/* Of every command: 1 when it was one of those, -1 when tmactl is to end. */
+/* Handles a common option. Returns 1 if it did, 0 if the option is not a common one, or -1 if the command is
+ * to end, because of an error or because help or the version was printed. */
 static int common_option(struct tmactl *t, int opt)
 {
 	switch (opt) {
@@ -197,8 +202,8 @@ static int common_option(struct tmactl *t, int opt)
 	}
 }
 
-/* What getopt refuses: a name or letter that it does not know, the beginning of several, one with a value too
- * many. */
+/* Fails for an option that getopt_long refused: an unknown name or letter, a prefix of several names, or a
+ * value for an option that takes none. */
 static int refuse_option(struct tmactl *t, const char *text)
 {
 	const char *nearest = NULL;
@@ -263,7 +268,8 @@ int tmactl_no_arguments(struct tmactl *t, int argc, char **argv)
 
 /* ---- The service ----------------------------------------------------------------------------------- */
 
-/* Whose members may do far more than talk to a service: nobody is told to join. */
+/* Returns whether membership of the group grants far more than access to a service, so that joining it must
+ * not be suggested. */
 static bool is_privileged(const struct group *group)
 {
 	static const char *const names[] = {
@@ -277,7 +283,8 @@ static bool is_privileged(const struct group *group)
 	return group->gr_gid == 0;
 }
 
-/* Of a socket that is there and that this user may not connect to; NULL: the group is not what is missing. */
+/* Returns the group whose members may connect to a socket that this user may not connect to. Returns NULL if
+ * membership of a group is not what is missing. */
 static const struct group *group_that_may(const char *path)
 {
 	struct stat st;
@@ -287,7 +294,8 @@ static const struct group *group_that_may(const char *path)
 	return getgrgid(st.st_gid);
 }
 
-/* A service of the user's own listens on a path that the user can create. */
+/* Fails because no service listens, and says how to start one: at the path that was tried if this user can
+ * create a socket there, otherwise at one where the user can. */
 static void suggest_start(const tma_client *client, struct failure *f)
 {
 	const char *why = tma_last_error(client), *path = tma_socket_path(client);
@@ -334,8 +342,8 @@ int tmactl_patience_ms(const struct tmactl *t)
 	return t->timeout_ms >= 0 ? t->timeout_ms : PATIENCE_MS;
 }
 
-/* Has the client move memory in this process, since there is no service. Without libtma-local, the failure is
- * that there is none. */
+/* Lets the client do its work in this process, because there is no service. If libtma-local is not installed,
+ * tries the service once more, so that the client's last error says that there is none. */
 static int connect_here(const struct tmactl *t, tma_client *client)
 {
 	static atomic_bool is_said;
@@ -360,7 +368,7 @@ tma_client *tmactl_connect(const struct tmactl *t, struct failure *f)
 		return NULL;
 	}
 	tma_set_timeout(client, t->timeout_ms);
-	tma_set_reconnect(client, -1); /* a command is short; copy and bench do it themselves */
+	tma_set_reconnect(client, -1); /* Only copy and bench reconnect, and they do it themselves. */
 	if (t->has_server_uid)
 		tma_set_server_uid(client, t->server_uid);
 	rc = tma_connect(client, t->socket);
@@ -413,7 +421,7 @@ int tmactl_finish(struct tmactl *t)
 	if (!failed && !ferror(stdout))
 		return tmactl_report(t);
 	if (!t->error.code && is_pipe_broken())
-		return EXIT_FAILED; /* who reads has what they wanted */
+		return EXIT_FAILED; /* The reader has closed the pipe on purpose, so no message is printed. */
 	fail(&t->error, EXIT_FAILED, "standard output cannot be written%s%s%s", failed ? " (" : "",
 	     failed ? strerror(errno) : "", failed ? ")" : "");
 	return tmactl_report(t);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Turns flags and a shape into a transform of the library. */
+/* Builds a transform of the library from options and a shape. */
 #include "transform_request.h"
 
 int transform_request_shape(struct npy *npy, enum tma_dtype dtype, struct failure *f)
@@ -15,8 +15,9 @@ int transform_request_shape(struct npy *npy, enum tma_dtype dtype, struct failur
 	return 0;
 }
 
-/* Items that are no dtype of the service's travel as elements of their size, or as a last dimension of
- * them. The element's dtype; *ret_n is how many make an item. */
+/* Returns the type of the elements that carry an item. An item that is not of one of the service's types is
+ * carried by elements of the largest size, up to 16 bytes, that divides it, and *ret_n is set to how many
+ * make an item; more than one need a last dimension of their own. */
 static enum tma_dtype element_of(const struct npy *npy, int64_t *ret_n)
 {
 	static const enum tma_dtype carriers[] = { TMA_UINT8, TMA_UINT16, TMA_UINT32, TMA_UINT64,
@@ -64,7 +65,7 @@ int transform_request_init(struct transform_request *ret, const struct npy *npy,
 
 		q->src.shape[i] = npy->shape[i];
 		q->strides[i] = run;
-		run *= npy->count ? npy->shape[i] : 1; /* the file's header was checked for overflow */
+		run *= npy->count ? npy->shape[i] : 1; /* The header's parser has excluded an overflow. */
 	}
 	for (int d = 0; d < view.out_rank; d++)
 		q->dst.shape[d] = view.out_shape[d];

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A transform as the flags say it: a shape and an element type, of a file or made up, with --permute, --pad,
- * --mode, --value, --split, --join and the group cast. */
+/* A transform built from command-line options: an array, whose shape and element type come from a file or
+ * from --shape and --dtype, with --permute, --pad, --mode, --value, --split, --join and the options of the
+ * groups cast and amax. */
 #ifndef CLIENT_TMACTL_TRANSFORM_REQUEST_H
 #define CLIENT_TMACTL_TRANSFORM_REQUEST_H
 
@@ -8,7 +9,8 @@
 #include "client/tmactl/npy/npy.h"
 #include "client/tmactl/copy/view.h"
 
-/* The transform points into it: it may not be moved. Its regions are NULL. */
+/* `transform` points to the other members, so the struct must not be moved; a copy needs
+ * transform_request_point(). The regions of the tensors are NULL. */
 struct transform_request {
 	int64_t strides[TMA_MAX_RANK];
 	int perm[TMA_MAX_RANK];
@@ -22,15 +24,19 @@ struct transform_request {
 	struct tma_transform transform;
 };
 
-/* No file's: C order, of rank and shape that npy has already. */
+/* Completes npy for an array that is not in a file: sets the number of items and their size. rank and shape
+ * are set already, and the array is in C order. */
 int transform_request_shape(struct npy *npy, enum tma_dtype dtype, struct failure *f);
 
-/* dtype: NULL for that of the file, whose items may be several elements. cast: how they are converted. */
+/* Initializes *ret. dtype is the element type; NULL stands for that of the file, whose items are then carried
+ * by one or several elements of their size. cast says how elements are converted. */
 int transform_request_init(struct transform_request *ret, const struct npy *npy, const enum tma_dtype *dtype,
                            const struct view_args *args, const struct cast *cast,
                            const struct tma_number *value, struct failure *f);
 
-/* Sets the pointers of a copy to what is its own. */
+/* Makes a copied request point to its own members. perm, before and after are passed on only if has_perm and
+ * has_pads say so. Not for requests in Fortran order or with a conversion, whose strides and operands it
+ * leaves pointing to the original. */
 void transform_request_point(struct transform_request *q, bool has_perm, bool has_pads);
 
 #endif
