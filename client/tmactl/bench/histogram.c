@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Values below the first octave of bars have a bar each; every octave above is divided into as many bars. */
+/* The bars of a histogram: each value below 2^HISTOGRAM_BITS has a bar of its own, and each octave above,
+ * from a power of two to the next, is divided into 2^HISTOGRAM_BITS bars of equal width. */
 #include "histogram.h"
 
 #define OCTAVE (1u << HISTOGRAM_BITS)

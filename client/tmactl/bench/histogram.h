@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A histogram on a logarithmic scale: 64 bars per octave over all of 64 bits, so that a percentile is at
- * most 1.6 % too high. A zero-initialised histogram is empty; it allocates nothing. */
+/* A histogram on a logarithmic scale. It has 64 bars per octave over the whole range of 64 bits, so a
+ * percentile is at most 1.6 % too high. A zero-initialized histogram is empty. Nothing is allocated. */
 #ifndef CLIENT_TMACTL_BENCH_HISTOGRAM_H
 #define CLIENT_TMACTL_BENCH_HISTOGRAM_H
 
@@ -10,18 +10,19 @@
 #define HISTOGRAM_BARS ((64 - HISTOGRAM_BITS + 1) << HISTOGRAM_BITS)
 
 struct histogram {
-	uint64_t count;
-	uint64_t max;
-	uint64_t bar[HISTOGRAM_BARS];
+	uint64_t count;               /* values added */
+	uint64_t max;                 /* greatest of them; 0 if there are none */
+	uint64_t bar[HISTOGRAM_BARS]; /* values in each bar */
 };
 
 void histogram_add(struct histogram *h, uint64_t value);
 
-/* The smallest value that at least percent of all are no greater than, up to the end of its bar; never more
- * than the greatest. 0 when there is none. */
+/* Returns a value that at least `percent` of all values do not exceed: the end of the first bar up to which
+ * there are so many, but at most the greatest value. Returns 0 if the histogram is empty. */
 uint64_t histogram_percentile(const struct histogram *h, double percent);
 
-/* The bar of a value, and its last value. */
+/* histogram_bar() returns the index of the bar that a value belongs to, and histogram_bar_last() the greatest
+ * value of a bar. */
 unsigned histogram_bar(uint64_t value);
 uint64_t histogram_bar_last(unsigned bar);
 

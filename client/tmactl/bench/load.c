@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The load's loop: one epoll over all connections. A connection's answers are counted, and new requests
- * are queued and sent by one call. A connection's requests are answered in order, so their tickets form a
- * circular queue. */
+/* Runs a load: one thread waits with epoll for all connections, counts the answers of those that are ready,
+ * and sends new requests in their place. The requests of a connection are answered in order, so their tickets
+ * form a circular queue. */
 #include "load.h"
 
 #include <errno.h>
@@ -14,31 +14,32 @@
 #include "proto/clock.h"
 
 #define EVENTS   64
-#define DRAIN_NS UINT64_C(5000000000) /* for what is under way when the time is over */
-#define LOOK_MS  100                  /* at the clock and for a signal, when nothing is answered */
-#define RETRY_MS 20                   /* between two tries to connect again */
+#define DRAIN_NS UINT64_C(5000000000) /* how long to wait for requests in flight after the end of the run */
+#define LOOK_MS  100                  /* longest wait before the clock and the stop flag are checked again */
+#define RETRY_MS 20                   /* time between two attempts to reconnect */
 
+/* A request in flight. */
 struct asked {
 	tma_ticket ticket;
 	uint64_t start_ns;
-	struct tma_item item; /* a run of a plan that computes scales */
+	struct tma_item item; /* run of a plan that computes scales; has to exist until the ticket is taken */
 };
 
 struct connection {
 	tma_client *client;
-	bool is_lost;     /* the service has gone from it */
-	uint32_t life;    /* of the service, that it is to (lives.h) */
-	bool is_served;   /* something was answered, once */
-	uint64_t gone_ns; /* since when nothing has been, because it is lost again and again; 0: it is not */
+	bool is_lost;     /* the connection is lost and will be tried again */
+	uint32_t life;    /* life of the service that it is connected to (lives.h) */
+	bool is_served;   /* a request has been answered on it at least once */
+	uint64_t gone_ns; /* when it was first lost since its last answer, by clock_ns(); 0: it was not */
 	struct tma_tensor dst, src;
 	struct tma_transform transform;
-	struct cast_request cast;     /* with scales of its own, if they are computed */
-	struct tma_operands operands; /* the places of these */
-	tma_plan *plan;               /* NULL: none was asked for */
-	uint32_t first;               /* of the ring, the oldest */
-	uint32_t n;
-	short events; /* that epoll looks for */
-	struct asked *asked;
+	struct cast_request cast;     /* copy of the request's, with a tensor of its own for scales */
+	struct tma_operands operands; /* place of the scales for runs of the plan */
+	tma_plan *plan;               /* NULL: requests are not prepared */
+	uint32_t first;               /* index of the oldest request in asked[] */
+	uint32_t n;                   /* requests in flight */
+	short events;                 /* poll events that epoll watches for */
+	struct asked *asked;          /* ring of load->depth entries */
 };
 
 struct run {
@@ -48,10 +49,10 @@ struct run {
 	struct failure *failure;
 	int epoll;
 	uint64_t start_ns;
-	uint64_t under_way;
-	uint32_t n_lost; /* connections that the service has gone from */
+	uint64_t under_way; /* requests in flight on all connections */
+	uint32_t n_lost;    /* connections with is_lost */
 	struct lives lives;
-	struct failure why; /* the last one went */
+	struct failure why; /* why a connection was last lost */
 	struct connection *connections;
 };
 
@@ -108,8 +109,8 @@ static size_t tensor_bytes(const struct tma_tensor *tensor)
 	return bytes;
 }
 
-/* Memory of its own for a tensor, on a device, or host memory; that is filled, so that its pages are there.
- */
+/* Creates a region for a tensor like `like`, on a device or, if device is NULL, in host memory. Memory that
+ * this process can write is filled, so that its pages exist before the run. */
 static int connection_map(struct run *r, struct connection *c, const char *device, struct tma_tensor *ret,
                           const struct tma_tensor *like)
 {
@@ -134,7 +135,7 @@ static int connection_add(struct run *r, struct connection *c)
 	return 0;
 }
 
-/* Scales are written to memory of the connection's. */
+/* Gives the connection's transform a region of its own to which the computed scales are written. */
 static int connection_map_scales(struct run *r, struct connection *c, const struct cast_request *cast)
 {
 	c->cast = *cast;
@@ -190,7 +191,7 @@ static int connection_submit(struct connection *c, bool is_ping, struct asked *a
 	return tma_submit_items(c->client, &asked->item, 1, c->transform.order, &asked->ticket);
 }
 
-/* Asks until as many as wanted are under way, and sends them. */
+/* Submits requests until enough are in flight or the limit is reached, and sends them. */
 static int connection_ask(struct run *r, struct connection *c, uint64_t now)
 {
 	const struct load *load = r->load;
@@ -234,12 +235,15 @@ static void count_moved(struct load_result *result, const struct tma_result *ans
 	memcpy(result->path, answer->path, sizeof answer->path);
 }
 
-/* A limit on connections is all that a ping can meet. */
+/* Returns whether the service closed the connection because of its limit on connections. A first ping that
+ * fails with QUOTA means just that, because a ping itself has no limit. */
 static bool is_turned_away(const struct run *r, const struct connection *c, int rc)
 {
 	return rc == TMA_QUOTA && !c->is_served && !r->load->request;
 }
 
+/* Counts the end of the oldest request and removes it from the ring. One that was lost with the connection
+ * does not count as submitted, so that another is submitted in its place. */
 static void count(struct run *r, struct connection *c, int rc, const struct tma_result *answer, uint64_t now)
 {
 	struct load_result *result = r->result;
@@ -263,7 +267,7 @@ static void count(struct run *r, struct connection *c, int rc, const struct tma_
 	r->under_way--;
 }
 
-/* Counts what has been answered; whether the service has gone. */
+/* Counts all requests that have ended. Returns whether the connection is lost. */
 static bool connection_count(struct run *r, struct connection *c, uint64_t now)
 {
 	struct tma_result answer;
@@ -291,8 +295,9 @@ static bool has_patience(const struct run *r, const struct connection *c)
 	return clock_ns() - c->gone_ns < (uint64_t)tmactl_patience_ms(r->t) * 1000000;
 }
 
-/* What was under way has not been answered, and will be asked anew. A service that ends a connection before
- * it answers anything does not want it. */
+/* Marks a connection as lost, so that it is tried again. Its requests in flight have no answer and will be
+ * replaced. Fails if the service has been gone for too long, or if it closed the connection before it ever
+ * answered on it, because then it refuses the connection. */
 static int connection_lose(struct run *r, struct connection *c)
 {
 	if (c->is_lost)
@@ -312,7 +317,9 @@ static int connection_lose(struct run *r, struct connection *c)
 	return has_patience(r, c) ? 0 : gave_up(r);
 }
 
-/* The library registers the regions and prepares the plan anew. */
+/* Makes one attempt to restore a lost connection; the library then registers the regions and prepares the
+ * plan again. Sends no new requests if the run is over. Returns 0 also if the attempt fails, as long as there
+ * is time for more. */
 static int connection_retry(struct run *r, struct connection *c, bool over)
 {
 	const uint32_t life = lives_next(&r->lives);
@@ -321,7 +328,7 @@ static int connection_retry(struct run *r, struct connection *c, bool over)
 	if ((tma_fd(c->client) < 0 ? tma_connect(c->client, r->t->socket) : tma_restore(c->client)) < 0)
 		return has_patience(r, c) ? 0 : gave_up(r);
 	now = clock_ns();
-	connection_count(r, c, now); /* what has ended only by the new connection */
+	connection_count(r, c, now); /* Requests of the old connection may end only now. */
 	c->is_lost = false;
 	r->n_lost--;
 	c->life = life;
@@ -330,7 +337,7 @@ static int connection_retry(struct run *r, struct connection *c, bool over)
 	return over ? 0 : connection_ask(r, c, now);
 }
 
-/* One that cannot connect shows that the others cannot. */
+/* Tries all lost connections, up to the first that still cannot connect: the others could not either. */
 static int retry_all(struct run *r, bool over)
 {
 	int rc = 0;
@@ -371,7 +378,7 @@ static bool is_over(const struct run *r, uint64_t now)
 	return *r->load->stop || now - r->start_ns >= r->load->duration_ns;
 }
 
-/* By time, or by requests where they end it first. */
+/* Reports progress, measured by time or by requests, whichever is further. */
 static void tell(const struct run *r, uint64_t now)
 {
 	const struct load *load = r->load;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A load: connections that each keep a number of requests in flight, on one thread, until enough have been
- * answered, the time is over, or the user stops it. */
+/* A load on the service: one thread drives a number of connections, each of which keeps a number of requests
+ * in flight, until enough have been answered, the time is over, or the user stops the run. */
 #ifndef CLIENT_TMACTL_BENCH_LOAD_H
 #define CLIENT_TMACTL_BENCH_LOAD_H
 
@@ -12,42 +12,42 @@
 #include "client/tmactl/transform_request.h"
 #include "client/tmactl/tmactl.h"
 
-#define LOAD_STATUSES 32 /* -status of every TMA_* is below */
+#define LOAD_STATUSES 32 /* exceeds -status of every TMA_* */
 
 struct load_result;
 
+/* What to run. The caller fills it and keeps it unchanged during the run. */
 struct load {
 	uint32_t connections;
-	uint32_t depth;    /* requests under way on each */
-	uint64_t requests; /* in all; UINT64_MAX: as many as there is time for */
+	uint32_t depth;    /* requests in flight on each connection */
+	uint64_t requests; /* requests over all connections; UINT64_MAX: no limit */
 	uint64_t duration_ns;
-	const struct transform_request *request; /* on regions of the connection's own; NULL: ping */
-	const struct tma_order *order;           /* of these requests; NULL: none */
-	const char *dst_device; /* whose memory the destination is, by UUID or number; NULL: host memory */
-	const char *src_device; /* likewise */
-	bool is_prepared;       /* as runs of a plan */
-	const volatile sig_atomic_t *stop;
-	/* Now and then, with what has been measured until then and how much of the run that is, 0 to 1; NULL:
-	 * nobody looks. */
+	const struct transform_request *request; /* each connection has regions of its own; NULL: ping */
+	const struct tma_order *order;           /* priority and limits of requests; NULL: the defaults */
+	const char *dst_device; /* device that holds the destination, by UUID or number; NULL: host memory */
+	const char *src_device; /* device that holds the source, in the same form */
+	bool is_prepared;       /* each connection prepares a plan once, and requests run it */
+	const volatile sig_atomic_t *stop; /* a value other than 0, set by a signal handler, ends the run */
+	/* Called about ten times a second with what was measured so far and the part of the run that is done,
+	 * from 0 to 1. May be NULL. */
 	void (*progress)(void *arg, const struct load_result *result, double done);
 	void *progress_arg;
 };
 
 struct load_result {
-	uint64_t submitted;
-	uint64_t failed[LOAD_STATUSES]; /* answered with an error, by -status */
-	uint64_t reconnects; /* times that the service came back, however many connections it was gone from */
-	uint64_t
-	    unanswered;     /* that were under way when the service went away; asked anew, and counted once */
-	uint64_t bytes;     /* read plus written by transforms that went well */
-	uint64_t engine_ns; /* the engine's own time for them */
-	uint64_t ns;        /* from the first request to the last answer */
-	struct histogram latency; /* of the answered, ns: from before a request is made to its answer read */
-	char path[24];            /* the family that moved the last one; "": none */
+	uint64_t submitted;             /* requests sent, without those that were lost and are sent again */
+	uint64_t failed[LOAD_STATUSES]; /* requests answered with an error, by -status */
+	uint64_t reconnects;      /* times that the service came back, counted once for all connections */
+	uint64_t unanswered;      /* requests that were lost with a connection and were sent again */
+	uint64_t bytes;           /* read plus written by transforms that succeeded */
+	uint64_t engine_ns;       /* the engine's own time for these */
+	uint64_t ns;              /* from the first request to the last answer */
+	struct histogram latency; /* ns from before a request is made until its answer has been read */
+	char path[24];            /* kernel family that moved the last transform; "": none */
 };
 
-/* t says where to connect, and how long a service that goes away is waited for. Once requests are sent a
- * failure leaves what was measured until then in ret, whose connections are closed in any case. */
+/* Runs the load. t says where to connect and how long to wait for a service that goes away. If the run fails
+ * after the first request, *ret holds what was measured until then. All connections are closed on return. */
 int load_run(const struct load *load, const struct tmactl *t, struct load_result *ret, struct failure *f);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A load's measurements, as text or as JSON. */
+/* Prints a load's measurements, as text or as JSON. */
 #include "load_report.h"
 
 #include <inttypes.h>
@@ -20,7 +20,7 @@ static double seconds_of(const struct load_result *r)
 	return r->ns ? (double)r->ns / 1e9 : 1e-9;
 }
 
-/* Of a request, on average. */
+/* Returns the engine's average time for a request, in microseconds. */
 static double engine_us(const struct load_result *r)
 {
 	return r->latency.count ? (double)r->engine_ns / 1e3 / (double)r->latency.count : 0;

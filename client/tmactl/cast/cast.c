@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Types of both sides, and operands as numbers or tensors. */
+/* Decides the types of both sides of a conversion, and builds the library's operands, which are numbers or
+ * tensors. */
 #include "cast.h"
 
 #include <inttypes.h>
@@ -9,8 +10,8 @@
 
 /* ---- Types -------------------------------------------------------------------------------------------- */
 
-/* Returns types that items of so many bytes may have, for the error, or NULL if no type that is converted has
- * this size. */
+/* Returns names of types that items of so many bytes may have, for a message, or NULL if no type that can be
+ * converted has this size. */
 static const char *guess_of(uint64_t bytes)
 {
 	switch (bytes) {
@@ -63,7 +64,7 @@ int cast_nothing(enum tma_dtype from, struct failure *f)
 	            tma_dtype_name(from));
 }
 
-/* The longer one. */
+/* Returns the longer of the lists of scales and biases. */
 static const struct cast_list *list_of(const struct cast_args *args)
 {
 	return args->scale.n >= args->bias.n ? &args->scale : &args->bias;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A conversion of an array whose type and shape are known: what cast_args asks for, as the library takes it.
+/* A conversion of elements, built from the options in cast_args once the array's type and shape are known.
  *
- * A list has a number for each element of one dimension of the input, the channels. The library's operands
- * broadcast against the permuted source, so a list lies along the dimension that the channels become.
+ * A list of scales or biases has a number for each element of one dimension of the input, the channels. The
+ * library broadcasts operands against the permuted source, so a list extends along the dimension to which the
+ * permutation moves the channels.
  */
 #ifndef CLIENT_TMACTL_CAST_CAST_H
 #define CLIENT_TMACTL_CAST_CAST_H
@@ -14,55 +15,63 @@
 #include "client/tmactl/npy/descr.h"
 
 struct cast {
-	bool is; /* false: elements are moved as they are */
+	bool is; /* elements are converted; false: they are moved as they are, and the rest is unused */
 	enum tma_dtype from, to;
 	const struct cast_args *args;
 };
 
-/* What a transform points to. */
+/* The operands of one transform, which points to `conversion`, which points to the other members. */
 struct cast_request {
 	struct tma_conversion conversion;
 	struct tma_number scale, bias;
 	struct tma_tensor scale_tensor, bias_tensor;
-	int64_t stride[TMA_MAX_RANK];
+	int64_t stride[TMA_MAX_RANK]; /* strides of both tensors, in elements */
 	struct tma_amax amax;
 	struct tma_tensor amax_scale;
 	int64_t block[TMA_MAX_RANK];
 };
 
-/* The type of the items of the file at path; as: --from-dtype, or NULL. Refuses those that are numbers of
- * none of the service's types. */
+/* Sets *ret to the element type of the items of the file at path: `as`, the type of --from-dtype, unless it
+ * is NULL, otherwise that of the file's header. Refuses big-endian items, a type `as` of another size than
+ * the items and, if `as` is NULL, items that the header does not describe as numbers of one of the service's
+ * types. */
 int cast_source(const struct descr *descr, const enum tma_dtype *as, const char *path, enum tma_dtype *ret,
                 struct failure *f);
 
 /* Fails because --from-dtype names a type, but no option converts. */
 int cast_nothing(enum tma_dtype from, struct failure *f);
 
-/* args has been checked and outlives the cast. Tells `view` which dimension to keep apart, how large items
- * become, and which blocks have scales. */
+/* Initializes *ret from options that cast_args_check() has accepted and that must outlive it. Also sets the
+ * members of *view that depend on the conversion: the size of an output item, the dimension of the channels,
+ * which must not be fused with others, and the blocks that have scales. */
 void cast_init(struct cast *ret, const struct cast_args *args, enum tma_dtype from, struct view_args *view);
 
-/* Bytes of the lists, as they lie in a region: scale, then bias; 0: both are numbers. */
+/* cast_bytes() returns the size of the region that holds the lists, of float64, the scales before the biases;
+ * it is 0 if there are no lists. cast_fill() writes them to ret. */
 size_t cast_bytes(const struct cast *cast);
 void cast_fill(const struct cast *cast, double *ret);
 
-/* The conversion of a transform whose dimension `axis`, of rank, has n channels from `first` on, one after
- * the other in direction `step`: 1, -1, or 0 for the same one. region: of cast_bytes, or NULL. */
+/* Initializes the operands of a transform whose permuted source has `rank` dimensions, of which `axis` is
+ * that of the channels. It has n channels from channel `first` on; step is 1, -1 if they come in reverse
+ * order, or 0 if all its elements belong to channel `first`. region holds the lists that cast_fill() has
+ * written; NULL if there is none. */
 void cast_request_init(struct cast_request *ret, const struct cast *cast, tma_region *region, int rank,
                        int axis, int64_t first, int64_t n, int step);
 
-/* Whether scales are computed. */
+/* Returns whether scales are computed for blocks of the output (--amax-block). */
 static inline bool cast_has_scales(const struct cast *cast)
 {
 	return cast->is && cast->args->amax.block_text;
 }
 
-/* And for that: scales of the blocks of a destination of this shape, which has an axis of the view for each
- * dimension. They are written to the start of a region, or to none (NULL). */
+/* Adds the computation of scales to a request that cast_request_init() has initialized. shape is that of the
+ * destination, which has one dimension for each axis of the view. The scales are written to the start of
+ * region; it is NULL in a request that is only explained or copied. */
 void cast_request_scales(struct cast_request *ret, const struct cast *cast, tma_region *region,
                          const struct view *view, const int64_t *shape);
 
-/* Sets the pointers of a copy to what is its own. */
+/* Makes a copied request with scales point to its own members for them. The operands keep pointing to the
+ * original. */
 void cast_request_point(struct cast_request *q);
 
 #endif

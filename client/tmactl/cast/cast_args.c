@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parses the options of a conversion, and takes mean and std to scale and bias. */
+/* Parses the options of a conversion, and turns --mean and --std into scale and bias. */
 #include "cast_args.h"
 
 #include <ctype.h>
@@ -78,7 +78,7 @@ static int set_least(struct amax_args *amax, const char *text, struct failure *f
 	return 0;
 }
 
-/* An option of the group amax. */
+/* Parses an option of the group amax. */
 static int set_amax(struct amax_args *amax, int opt, const char *name, const char *text, struct failure *f)
 {
 	if (opt == OPT_AMAX_BLOCK) {
@@ -127,7 +127,7 @@ int cast_args_set(struct cast_args *args, int opt, const char *name, const char 
 
 /* ---- All of them -------------------------------------------------------------------------------------- */
 
-/* Two lists that are used together. */
+/* Checks that two lists that are used together have the same length. A single number goes with any list. */
 static int check_lengths(const struct cast_list *a, const char *a_name, const struct cast_list *b,
                          const char *b_name, struct failure *f)
 {
@@ -136,13 +136,14 @@ static int check_lengths(const struct cast_list *a, const char *a_name, const st
 	return fail(f, EXIT_USAGE, "--%s has %zu numbers, but --%s has %zu", a_name, a->n, b_name, b->n);
 }
 
-/* Number i; a single one is that of every channel. */
+/* Returns number i of a list. A single number stands for every channel, and `none` for a list that was not
+ * given. */
 static double list_at(const struct cast_list *list, size_t i, double none)
 {
 	return !list->n ? none : list->v[list->n == 1 ? 0 : i];
 }
 
-/* (x - mean) / std = x * (1 / std) + -mean / std */
+/* Computes scale and bias from mean and std: (x - mean) / std = x * (1 / std) + -mean / std */
 static int normalize(struct cast_args *args, struct failure *f)
 {
 	const struct cast_list *mean = &args->mean, *std = &args->std;
@@ -167,7 +168,8 @@ static int normalize(struct cast_args *args, struct failure *f)
 	return 0;
 }
 
-/* other: the last option that gives a scale or adds something; NULL: none. */
+/* Checks the options of the group amax. other is an option that gives a scale or a bias, which cannot be
+ * combined with them; NULL: none was given. */
 static int check_amax(struct amax_args *amax, const char *other, struct failure *f)
 {
 	if (amax->given && !amax->block_text)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the options of the group cast say, with their texts for the errors. */
+/* The parsed options of the groups cast and amax. Their texts are kept for messages, and are not copied. */
 #ifndef CLIENT_TMACTL_CAST_CAST_ARGS_H
 #define CLIENT_TMACTL_CAST_CAST_ARGS_H
 
@@ -13,40 +13,40 @@
 struct cast_list {
 	const char *text; /* NULL: not given */
 	size_t n;
-	double *v;
+	double *v; /* owned; n numbers */
 };
 
-/* Scales that are computed on the way. */
+/* Options for scales that are computed from the data, one for each block of the output. */
 struct amax_args {
-	const char *block_text; /* NULL: there are none */
-	int n_block;
-	int64_t block[TMA_MAX_RANK]; /* of the last dimensions; -1: all of it */
+	const char *block_text;      /* NULL: no scales are computed */
+	int n_block;                 /* extents in block[] */
+	int64_t block[TMA_MAX_RANK]; /* extents of a block in the last dimensions; -1: the whole dimension */
 	bool power_of_two;
-	double least;
-	enum tma_dtype dtype;   /* of the scales */
+	double least;           /* least magnitude that a block is taken to have */
+	enum tma_dtype dtype;   /* type of the scales; set to float32 by cast_args_check() if not given */
 	const char *dtype_text; /* NULL: not given */
-	const char *given;      /* the last of the options but the first, without its dashes; NULL: none */
+	const char *given;      /* last option other than --amax-block, without dashes; NULL: none */
 };
 
-/* Zero-initialized: nothing is given. */
+/* Zero-initialized, no option is given. */
 struct cast_args {
-	const char *given;    /* the last of the options, without its dashes; NULL: none */
-	struct type_arg type; /* that of the output */
+	const char *given;    /* last option of these groups, without dashes; NULL: none */
+	struct type_arg type; /* element type of the output */
 	bool has_cast;
 	enum tma_cast cast;
 	struct cast_list scale, bias, mean, std;
-	const char *axis_text; /* NULL: not given */
-	int axis;
+	const char *axis_text; /* text of --channel-axis; NULL: not given */
+	int axis;              /* dimension of the channels; a negative one counts from the last */
 	struct amax_args amax;
 };
 
-/* An option of the groups cast and amax, or with OPT_TO_DTYPE or OPT_OUTPUT_DTYPE the output's type: -1 with
- * EXIT_USAGE. */
+/* Parses an option of the groups cast and amax, or the output's type (OPT_TO_DTYPE, OPT_OUTPUT_DTYPE).
+ * Returns 0, or -1 with f set, or without it if opt is none of these. */
 int cast_args_set(struct cast_args *args, int opt, const char *name, const char *text, struct failure *f);
 
-/* What goes together: neither scale nor bias beside mean and std, and none of them beside scales that are
- * computed; lists of one length; no std of 0; an axis for a list. mean and std become scale and bias: 1/std
- * and -mean/std. */
+/* Checks the options against each other: scale and bias exclude mean and std, all of these exclude computed
+ * scales, lists have the same length, no std is 0, and an axis is given only with a list. Then turns mean and
+ * std into scale and bias: 1/std and -mean/std. */
 int cast_args_check(struct cast_args *args, struct failure *f);
 
 void cast_args_deinit(struct cast_args *args);

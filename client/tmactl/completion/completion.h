@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shell completion, printed from commands.def. */
+/* Prints shell completion scripts, generated from commands.def, to standard output. */
 #ifndef CLIENT_TMACTL_COMPLETION_COMPLETION_H
 #define CLIENT_TMACTL_COMPLETION_COMPLETION_H
 
@@ -9,11 +9,12 @@ void completion_bash(void);
 void completion_zsh(void);
 void completion_fish(void);
 
-/* A doc as short as a completion's: its first part, before a semicolon, a bracket or a colon, in which every
- * byte of `escaped` has a backslash, or, for a single quote, what shells want inside of single quotes. */
+/* Prints the first clause of an option's documentation, which is short enough for a completion. Each byte
+ * that occurs in `escaped` gets a backslash; a single quote becomes '\'' instead, which is right inside
+ * single quotes. */
 void completion_print_doc(const char *doc, const char *escaped);
 
-/* The words that an argument can be, with a space between two. */
+/* Prints the values that an argument can have, separated by spaces. */
 void completion_print_words(enum words words);
 
 #endif

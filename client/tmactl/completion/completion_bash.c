@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For bash, with or without bash-completion. */
+/* Prints the completion script for bash. It does not need the bash-completion package. */
 #include "completion.h"
 
 #include <stdio.h>
 
-/* What goes into COMPREPLY for such an argument; nothing for one that can be anything. */
+/* Prints the command that fills COMPREPLY for an argument: ":", which adds nothing, if it can be anything. */
 static void print_reply(enum words words)
 {
 	switch (words) {
@@ -45,7 +45,7 @@ static void print_values(const struct cmd_row *rows)
 	}
 }
 
-/* Tables that are used by several commands are gone through once. */
+/* Prints the values of every option. A group that several commands use is printed once. */
 static void print_all_values(void)
 {
 	const struct cmd_row *seen[16];

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For fish. */
+/* Prints the completion script for fish. */
 #include "completion.h"
 
 #include <stdio.h>
 
-/* How `complete` is told what an argument can be. */
+/* Prints the arguments of fish's `complete` that say which values an argument can have. */
 static void print_argument(enum words words)
 {
 	switch (words) {
@@ -29,7 +29,7 @@ static void print_argument(enum words words)
 	}
 }
 
-/* Within double quotes. */
+/* Prints documentation, escaped for a string in double quotes. */
 static void print_doc(const char *doc)
 {
 	completion_print_doc(doc, "\\\"$");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* For zsh: a function _tmactl, which compinit finds or the user sources. */
+/* Prints the completion script for zsh: a function _tmactl, which compinit finds or the user sources. */
 #include "completion.h"
 
 #include <stdio.h>
@@ -27,7 +27,7 @@ static void print_action(enum words words)
 	}
 }
 
-/* '--mode=[what is added]:M:(constant edge)' */
+/* Prints an option as _arguments wants it, for example '--mode=[how to pad]:M:(constant edge)'. */
 static void print_spec(const struct cmd_row *row)
 {
 	const char *equals = row->argument ? "=" : "";

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How boxes are shaped, and what one box reads and writes. */
+/* Decides how boxes are shaped, and computes what one box reads and writes. */
 #include "box.h"
 
 #include <stdlib.h>
@@ -7,16 +7,17 @@
 
 #include "proto/arithmetic.h"
 
-/* Bytes between two runs that are cheaper to read than to skip with another system call. */
+/* The largest gap between two runs that is read along with them, because that is cheaper than another system
+ * call. */
 #define GAP_BYTES 2048
-/* How much longer than the source's runs the output's are to be: long writes come to the page cache in large
- * folios, short reads out of it are cheap. (1 GiB float32 transposed, whole command: 0.55 s at 4, 0.44 at 16,
- * 0.37 at 64 and 256; of other shapes 256 is slower.) */
+/* How many times longer the output's runs are made than the source's. Long writes enter the page cache in
+ * large folios, whereas short reads from it are cheap. (1 GiB of float32 transposed, whole command: 0.55 s at
+ * 4, 0.44 s at 16, 0.37 s at 64 and 256; for other shapes 256 is slower than 64.) */
 #define OUTPUT_RUN_WEIGHT 64
-/* Runs of both sides that are longer than this gain nothing, and smaller boxes stay in the cache between
- * their reading and their writing. (1 GiB unchanged: 0.15 s, 0.25 with boxes as large as they may be.) */
+/* Runs longer than this gain nothing, and smaller boxes stay in the cache between reading and writing. (1 GiB
+ * copied unchanged: 0.15 s, against 0.25 s with the largest boxes that are allowed.) */
 #define LONG_RUN_BYTES (2 * 1024 * 1024)
-/* Pieces of at least so many elements are cut at multiples of it. */
+/* Pieces of at least this many elements are cut at multiples of it. */
 #define GRAIN 64
 
 static void plan_order(struct box_plan *plan);
@@ -43,7 +44,7 @@ int box_plan_init(struct box_plan *ret, const struct view *view, uint64_t slot_b
 		const struct view_axis *axis = &view->axis[d];
 
 		if (ret->axis[d].n)
-			; /* cut where ragged dimensions end */
+			; /* box_cut_rests() has cut it. */
 		else if (is_clamped(axis, view->mode))
 			ret->axis[d].n = (uint64_t)((axis->extent + ret->limit[d] - 1) / ret->limit[d]);
 		else
@@ -78,16 +79,17 @@ static void plan_order(struct box_plan *plan)
 	}
 }
 
+/* Sizes of a box, in bytes. */
 struct cost {
-	uint64_t bytes; /* source and output */
-	uint64_t src_run;
-	uint64_t dst_run;
+	uint64_t bytes;   /* source, output and scales together */
+	uint64_t src_run; /* length of a source run; UINT64_MAX: the box has no source */
+	uint64_t dst_run; /* length of an output run */
 	uint64_t src_bytes;
 	uint64_t dst_bytes;
 	uint64_t scale_bytes;
 };
 
-/* Of the largest box with these longest pieces. */
+/* Returns the sizes of the largest box whose pieces are at most limit[] long. */
 static struct cost plan_cost(const struct box_plan *plan, const int64_t *limit)
 {
 	const struct view *view = plan->view;
@@ -112,7 +114,8 @@ static struct cost plan_cost(const struct box_plan *plan, const int64_t *limit)
 	return cost;
 }
 
-/* The axis that makes a side's runs longer; -1: they are as long as can be. */
+/* source_axis() and output_axis() return the axis whose pieces have to grow to make a side's runs longer, or
+ * -1 if they cannot grow. */
 static int source_axis(const struct box_plan *plan)
 {
 	for (int i = 0; i < plan->view->rank; i++) {
@@ -137,8 +140,8 @@ static bool runs_are_long(const struct cost *cost)
 	return cost->src_run >= LONG_RUN_BYTES && cost->dst_run >= LONG_RUN_BYTES;
 }
 
-/* From one element, or block: doubles the axis that lengthens the runs that are too short, while the box
- * fits. */
+/* Chooses the longest pieces. Starts with one element or block, and doubles the piece that lengthens the runs
+ * of the side that needs it more, as long as a box fits into slot_bytes. */
 static void plan_grow(struct box_plan *plan, uint64_t slot_bytes)
 {
 	enum { SOURCE, OUTPUT };
@@ -174,7 +177,7 @@ static void plan_grow(struct box_plan *plan, uint64_t slot_bytes)
 			cost = grown;
 		}
 	}
-	/* Pieces of about one length, rather than a last one of a few elements. */
+	/* Makes the pieces of an axis about equally long, so that the last one is not much shorter. */
 	for (int d = 0; d < view->rank; d++) {
 		const int64_t block = view_block(&view->axis[d]);
 
@@ -216,9 +219,10 @@ static bool is_clamped(const struct view_axis *axis, enum tma_pad_mode mode)
 	return mode == TMA_PAD_CONSTANT || mode == TMA_PAD_EDGE || axis->extent == axis->source;
 }
 
-/* Constant and edge, and axes without a border: pieces of one length, so that none needs to be kept. One
- * takes what it meets of the source, and the service adds the rest. One that is all border has no source
- * (constant) or its nearest element (edge). */
+/* Returns piece i of an axis that has no border or the mode constant or edge. Such pieces all have one length
+ * and need not be stored. A piece reads the part of the source that it overlaps, and the service adds the
+ * border. A piece that is border throughout reads nothing (constant) or repeats the nearest element
+ * (edge). */
 static struct box_piece piece_clamped(const struct view_axis *axis, enum tma_pad_mode mode, int64_t limit,
                                       uint64_t i)
 {
@@ -248,9 +252,10 @@ static int64_t floor_div(int64_t a, int64_t b)
 	return a / b - (a % b < 0);
 }
 
-/* Reflect, symmetric and wrap: the output is the source over and over, every other time backwards but for
- * wrap; reflect shares the turning points. A piece holds one whole copy with what surrounds it, which the
- * service pads, or a part of a single one. */
+/* Cuts an axis in mode reflect, symmetric or wrap. Its output is a sequence of copies of the source, of which
+ * every other one is reversed unless the mode is wrap; in reflect, neighbouring copies share their boundary
+ * element. A piece is either one whole copy with a border around it, which the service pads, or a part of one
+ * copy. Returns -1 if memory is short. */
 static int cut_periodic(const struct view_axis *axis, enum tma_pad_mode mode, int64_t limit,
                         struct box_pieces *ret)
 {
@@ -267,10 +272,10 @@ static int cut_periodic(const struct view_axis *axis, enum tma_pad_mode mode, in
 
 		p = (struct box_piece){ .dst = o, .len = end - o, .src_len = 1 };
 		if (n > 1) {
-			copy = -floor_div(-t, period); /* the first that starts in the piece */
+			copy = -floor_div(-t, period); /* first copy that starts in the piece */
 			start = axis->before + copy * period;
 			if (start > end - n) {
-				copy = floor_div(t, period); /* the one that the piece starts in */
+				copy = floor_div(t, period); /* copy in which the piece starts */
 				start = axis->before + copy * period;
 				p.len = min_i64(end, start + n) - o;
 				p.src = o - start;
@@ -294,8 +299,8 @@ static int cut_periodic(const struct view_axis *axis, enum tma_pad_mode mode, in
 
 /* ---- One box ---------------------------------------------------------------------------------------- */
 
-/* The runs of a source box of these lengths, and each axis's stride in the packed bytes. Runs that are
- * close are read as one, with what lies between them. */
+/* Sets *ret to the runs of a source box that is len[] long, and ret_packed to the stride of each axis in the
+ * packed bytes. Runs that are close to each other are read as one, together with the bytes between them. */
 static void source_runs(const struct box_plan *plan, const int64_t *len, struct box_runs *ret,
                         int64_t *ret_packed)
 {
@@ -328,7 +333,7 @@ static void source_runs(const struct box_plan *plan, const int64_t *len, struct 
 		ret->count *= (uint64_t)len[d];
 		packed *= len[d];
 	}
-	for (int i = 0; i < ret->rank / 2; i++) { /* outermost first */
+	for (int i = 0; i < ret->rank / 2; i++) { /* Reverses the axes: outermost first. */
 		int j = ret->rank - 1 - i;
 		int64_t n = ret->n[i];
 		int64_t stride = ret->stride[i];
@@ -341,7 +346,8 @@ static void source_runs(const struct box_plan *plan, const int64_t *len, struct 
 	ret->bytes = (uint64_t)run;
 }
 
-/* Of elements in a file that is written in C order of these strides. */
+/* Sets *ret to the runs of a box that is len[] long in a file in C order with these strides. All bytes of a
+ * run are written, so runs are only merged if nothing lies between them. */
 static void written_runs(int rank, int64_t element, const int64_t *stride, const int64_t *len,
                          struct box_runs *ret)
 {
@@ -374,7 +380,7 @@ static void output_runs(const struct view *view, const int64_t *len, struct box_
 	written_runs(view->rank, view->dst_element, stride, len, ret);
 }
 
-/* Of the blocks of output boxes of these lengths. */
+/* Sets *ret to the runs that the scales of an output box that is len[] long have in the file of scales. */
 static void scale_runs(const struct view *view, const int64_t *len, struct box_runs *ret)
 {
 	int64_t stride[BOX_MAX_RANK];
@@ -392,7 +398,7 @@ static void scale_runs(const struct view *view, const int64_t *len, struct box_r
 	written_runs(view->rank, view->scale_element, stride, blocks, ret);
 }
 
-/* Where the scales of a box begin. */
+/* Returns the byte at which the scales of a box begin in the file of scales, behind its header. */
 static uint64_t scale_offset(const struct view *view, const struct box *box)
 {
 	uint64_t at = 0;

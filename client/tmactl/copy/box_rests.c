@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Boxes of dimensions in blocks. Axes that are digits of a ragged dimension are cut where it ends, so that
- * each box lies before its end or past it. */
+/* Boxes of ragged dimensions, whose last block is incomplete (view_rest). Their axes are cut where the
+ * dimension ends, so that each box lies either before the end or past it. */
 #include "box.h"
 
 #include <string.h>
 
 #include "proto/arithmetic.h"
 
-/* Pieces that end before cut and after the element at it, so that none is partly there. */
+/* Cuts an axis into pieces of at most `limit`, with boundaries before and behind element `cut`, so that each
+ * piece exists either as a whole or not at all. Returns -1 if memory is short. */
 static int cut_at(const struct view_axis *axis, int64_t limit, int64_t cut, struct box_pieces *ret)
 {
 	struct box_piece p = { .step = 1 };
@@ -26,7 +27,7 @@ static int cut_at(const struct view_axis *axis, int64_t limit, int64_t cut, stru
 	return 0;
 }
 
-/* Cuts what is cut already again. */
+/* Adds a boundary before element `cut` to an axis that is cut already. Returns -1 if memory is short. */
 static int cut_more(struct box_pieces *pieces, int64_t cut)
 {
 	for (uint64_t i = 0; i < pieces->n; i++) {
@@ -68,7 +69,8 @@ int box_cut_rests(struct box_plan *plan)
 	return rc;
 }
 
-/* Whether the box is past the end of what is ragged. */
+/* Returns whether the box lies past the end of the ragged dimension: compares its digits, the outermost
+ * first. */
 static bool is_past(const struct view_rest *rest, const struct box *box)
 {
 	for (int j = 0; j < rest->rank; j++) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Flags and a file's shape to axes: check, permute, crop, carry items as elements, drop and fuse axes. */
+/* Turns options and a file's shape into axes: checks and applies permutation and pads, carries items as
+ * elements, and drops and fuses axes. */
 #include "view.h"
 
 #include <inttypes.h>
@@ -70,7 +71,7 @@ static int check_perm(const struct view_args *args, int rank, struct failure *f)
 	return 0;
 }
 
-/* The input's dimensions, split. */
+/* Sets *ret to the input's dimensions after --split. */
 static int view_dims_init(struct view *v, struct view_dims *ret, const struct npy *npy,
                           const struct view_args *args, struct failure *f)
 {
@@ -90,7 +91,8 @@ static int view_dims_init(struct view *v, struct view_dims *ret, const struct np
 	return view_split(v, ret, args, f);
 }
 
-/* The input's dimension that has channels; -1: none has. */
+/* Sets *ret to the input's dimension of the channels, or to -1 if no list is given. Fails if its extent is
+ * not the length of the list. */
 static int find_channels(const struct view_dims *dims, const struct view_args *args, int *ret,
                          struct failure *f)
 {
@@ -110,7 +112,7 @@ static int find_channels(const struct view_dims *dims, const struct view_args *a
 	return 0;
 }
 
-/* The output's axes with their strides in the file. */
+/* Sets the output's axes, its shape and the strides on both sides. */
 static int view_axes(struct view *v, const struct npy *npy, const struct view_args *args, struct failure *f)
 {
 	bool is_padded[TMA_MAX_RANK] = { 0 };
@@ -170,7 +172,7 @@ static int axis_pad(struct view *v, struct view_axis *axis, int d, const struct 
 	int64_t crop_after = after < 0 ? after : 0;
 	int64_t n = axis->source;
 
-	/* The limits keep the sums below from overflowing. */
+	/* These limits keep the sums below from overflowing. */
 	if (before < -INT64_MAX / 4 || before > INT64_MAX / 4 || after < -INT64_MAX / 4 ||
 	    after > INT64_MAX / 4)
 		return fail(f, EXIT_USAGE, "--pad %s: dimension %d: a pad exceeds %" PRId64, args->pad, d,
@@ -208,7 +210,8 @@ static int view_size(struct view *v, uint64_t item_bytes, struct failure *f)
 	return 0;
 }
 
-/* An item travels as one element when it has an element's size, else as a last axis of them. */
+/* Carries an item as one element if it has the size of one. Otherwise adds an innermost axis for the elements
+ * that make up an item. */
 static void view_carry_items(struct view *v, uint64_t item_bytes)
 {
 	while (v->element < 16 && item_bytes % (2 * v->element) == 0)
@@ -222,7 +225,8 @@ static void view_carry_items(struct view *v, uint64_t item_bytes)
 	v->rank++;
 }
 
-/* Where an axis that was not fused is now. */
+/* Returns the present index of the axis that had index `of` before axes were fused. The axis itself must not
+ * have been fused into another. */
 static int axis_of(const struct view *v, int of)
 {
 	int d = 0;
@@ -232,7 +236,7 @@ static int axis_of(const struct view *v, int of)
 	return d;
 }
 
-/* Drops axes of one element and fuses those that lie next to each other on both sides. */
+/* Drops axes of one element and fuses axes that are contiguous on both sides. */
 static void view_reduce(struct view *v)
 {
 	struct view_axis reduced[TMA_MAX_RANK + 1];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Dimensions in blocks: --split takes those of the input apart, --join puts those of the output together, and
- * --amax-block names those that have scales. */
+/* Blocks of a view: --split divides dimensions of the input into blocks, --join puts blocks of the output
+ * together, and --amax-block defines the blocks that have scales. */
 #include "view.h"
 
 #include <inttypes.h>
@@ -61,7 +61,8 @@ int view_split(struct view *v, struct view_dims *dims, const struct view_args *a
 	return 0;
 }
 
-/* Digits of extent n; if only the first is not 0, the last block is complete. */
+/* Completes the ragged dimension in v->rest[v->n_rests], whose axes are set: computes the digits of its
+ * extent n. Does not keep it if all digits but the first are 0, because the last block is complete then. */
 static void rest_end(struct view *v, int64_t n)
 {
 	struct view_rest *rest = &v->rest[v->n_rests];
@@ -100,12 +101,13 @@ void view_add_src_rests(struct view *v, const struct view_dims *dims, const int6
 
 /* ---- The output --------------------------------------------------------------------------------------- */
 
-/* Dimensions of the output under way; each has n axes from axis on. */
+/* The dimensions of the output while joins are carried out. Dimension d consists of the n[d] axes from
+ * axis[d] on. */
 struct joined {
 	int rank;
 	int axis[TMA_MAX_RANK];
 	int n[TMA_MAX_RANK];
-	bool has_rest[TMA_MAX_RANK];
+	bool has_rest[TMA_MAX_RANK]; /* the last block of the dimension is incomplete */
 };
 
 static int check_join(const struct view *v, const struct joined *j, int64_t d, int64_t to,
@@ -139,7 +141,8 @@ static int check_join(const struct view *v, const struct joined *j, int64_t d, i
 	return 0;
 }
 
-/* Of sizes that overflow, which are refused later, strides have no meaning. */
+/* Sets the output strides of the axes. They may overflow and are meaningless then; view_init() refuses such
+ * sizes later. */
 static void set_strides(struct view *v, const struct joined *j, uint64_t item_bytes)
 {
 	uint64_t run = item_bytes;
@@ -171,7 +174,8 @@ static void add_dst_rests(struct view *v, const struct joined *j)
 	}
 }
 
-/* The library wants splits, from the joined dimensions to the axes: the last join is the first of them. */
+/* Records join i of n as a split of the output, as the library describes blocks on either side. Splits undo
+ * the joins, so the last join becomes the first split. */
 static void join_is_split(struct view_splits *splits, int i, int n, int64_t d, int64_t by)
 {
 	splits->n = n;
@@ -257,7 +261,7 @@ int view_set_blocks(struct view *v, const struct view_args *args, struct failure
 		              : args->block[d - missing] == -1 ? whole
 		                                               : min_i64(args->block[d - missing], whole);
 		v->scale_shape[d] = divide_up_i64(axis->extent, axis->block);
-		v->scale_bytes *= (uint64_t)v->scale_shape[d]; /* at most 4 times the output's */
+		v->scale_bytes *= (uint64_t)v->scale_shape[d]; /* at most 4 times dst_bytes: no overflow */
 	}
 	return 0;
 }
