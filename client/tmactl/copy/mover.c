@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The mover: shapes the boxes, starts the workers, watches them and stops them. */
+/* The caller's side of the mover: shapes the boxes, starts the workers, watches and stops them. Everything
+ * here runs on the caller's thread. */
 #include "mover.h"
 
 #include <inttypes.h>
@@ -10,10 +11,10 @@
 
 #include "mover_worker.h"
 
-#define POLL_MS       50
-#define MAX_BOX_BYTES (64 * 1024 * 1024) /* source and output; more does not pay */
-#define MIN_BOX_BYTES (1024 * 1024)      /* not cut further to keep all workers busy */
-#define BOXES_EACH    4                  /* of a small job, for each worker */
+#define POLL_MS       50                 /* longest time between two calls of the progress function */
+#define MAX_BOX_BYTES (64 * 1024 * 1024) /* source and output; larger boxes are not faster */
+#define MIN_BOX_BYTES (1024 * 1024)      /* smaller boxes are not made to keep all workers busy */
+#define BOXES_EACH    4                  /* boxes for each worker that a small job is cut into */
 
 static void mover_init(struct mover *m, const struct tmactl *t, const struct mover_job *job);
 static int mover_plan(struct mover *m, struct failure *f);
@@ -41,7 +42,8 @@ int mover_run(const struct tmactl *t, const struct mover_job *job, mover_progres
 	return rc;
 }
 
-/* A block that has a scale may be larger than what a worker was to have: then there are fewer workers. */
+/* Reduces the number of workers if a block that has a scale needs more memory than a worker's share. Fails if
+ * there is not enough for one worker. */
 static int plan_blocks(struct mover *m, uint64_t memory, struct failure *f)
 {
 	const struct box_plan *plan = &m->plan;
@@ -58,7 +60,9 @@ static int plan_blocks(struct mover *m, uint64_t memory, struct failure *f)
 	            m->job->cast->args->amax.block_text, bytes, memory);
 }
 
-/* Boxes for so many workers; whether those of a stream follow each other. */
+/* Plans boxes of at most slot_bytes for at most n_workers. Sets *ret_reads_on and *ret_writes_on to whether
+ * the source and the output can be used without spooling: they are no pipes, or the boxes come in their
+ * order. */
 static int plan_for(struct mover *m, int n_workers, uint64_t slot_bytes, uint64_t memory, bool *ret_reads_on,
                     bool *ret_writes_on, struct failure *f)
 {
@@ -75,8 +79,9 @@ static int plan_for(struct mover *m, int n_workers, uint64_t slot_bytes, uint64_
 	return 0;
 }
 
-/* Boxes that suit the workers; else the largest that they, or one, can have, if the streams' order needs
- * them; else the streams are spooled, which takes of the memory. */
+/* Chooses the boxes. The first choice is boxes that keep all workers busy. If the order of a pipe's bytes
+ * does not allow them, tries the largest boxes that all workers can have, then those that one worker can
+ * have. If these do not help either, spools a pipe, which may take some of the memory, and starts again. */
 static int mover_plan(struct mover *m, struct failure *f)
 {
 	const struct mover_job *job = m->job;
@@ -150,7 +155,8 @@ static int mover_start(struct mover *m, struct failure *f)
 	return fail(f, EXIT_FAILED, "a thread cannot be started (%s)", strerror(rc));
 }
 
-/* Waits for the workers, and tells how far they are. */
+/* Waits until the workers have ended and calls the progress function meanwhile. Stops them if one of them or
+ * that function fails. */
 static int mover_watch(struct mover *m, mover_progress_fn *progress, void *arg, struct failure *f)
 {
 	struct timespec until;
@@ -183,7 +189,8 @@ static int mover_watch(struct mover *m, mover_progress_fn *progress, void *arg, 
 	return rc;
 }
 
-/* Ends the workers where they are: their connections are hung up, so that none waits for an answer. */
+/* Stops the first n_started workers and joins their threads. Shuts their connections down, so that none of
+ * them waits for an answer. */
 static void mover_stop(struct mover *m, int n_started)
 {
 	pthread_mutex_lock(&m->lock);

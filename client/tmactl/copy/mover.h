@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Moves a view from file to file through the service, a box at a time, in bounded memory.
+/* Moves a view from file to file through the service, box by box (box.h), in bounded memory.
  *
- * A pipe on either side is read or written as the boxes follow each other, where they do so in its order;
- * else it is spooled.
+ * A pipe on either side is streamed if the boxes come in the order of its bytes; otherwise it is spooled.
  *
- * Workers share the boxes. Each has a connection and two regions of its own and reads a box's source, has it
- * transformed, writes its output; while one waits for the service or the disk, the others go on. A
- * service that starts again is waited for, and what it had not answered is asked anew. The first failure
- * stops all.
+ * Worker threads share the boxes. Each has its own connection and regions. It reads the source of a box, lets
+ * the service transform it, and writes its output; while one worker waits for the service or the disk, the
+ * others go on. If the service goes away, a worker waits for it to come back and repeats the request that had
+ * no answer. The first failure stops all workers.
  */
 #ifndef CLIENT_TMACTL_COPY_MOVER_H
 #define CLIENT_TMACTL_COPY_MOVER_H
@@ -24,34 +23,37 @@
 
 #define MOVER_MIN_MEMORY (1024 * 1024)
 
+/* What to move. The caller owns everything that it points to. */
 struct mover_job {
 	const struct view *view;
-	const uint8_t *fill;     /* an element's bits for mode constant */
-	const struct cast *cast; /* how elements are converted */
-	struct tma_number value; /* for mode constant, where they are */
+	const uint8_t *fill;     /* bits of the element that mode constant adds, if nothing is converted */
+	const struct cast *cast; /* how elements are converted, if they are */
+	struct tma_number value; /* number that mode constant adds if elements are converted */
 	struct source *source;
-	uint64_t source_end;   /* byte of it where its array ends */
-	uint64_t source_items; /* of the array, for the errors */
+	uint64_t source_end;   /* byte of the source at which its array ends */
+	uint64_t source_items; /* items of the array, for messages */
 	struct output *output;
-	uint64_t header_bytes;       /* of the output, before its data */
-	struct output *scale_output; /* of a view that has blocks; written at any place */
+	uint64_t header_bytes;       /* bytes of the output's header, behind which its data begins */
+	struct output *scale_output; /* output of the scales, if the view has them; never streamed */
 	uint64_t scale_header_bytes;
-	struct stop *stop;
-	uint64_t memory;               /* for all boxes under way */
-	const struct tma_order *order; /* of the requests; NULL: none */
+	struct stop *stop;             /* looked at by all workers, and set if one of them fails */
+	uint64_t memory;               /* bytes for all boxes in flight and for spooled pipes */
+	const struct tma_order *order; /* priority and limits of requests; NULL: the defaults */
 };
 
 struct mover_result {
-	char path[24];       /* the family of the largest box */
+	char path[24];       /* kernel family that moved the largest box */
 	uint64_t bytes;      /* read plus written by the engine */
-	uint64_t ns;         /* while boxes were with the service */
-	uint32_t reconnects; /* times that the service came back, however many workers it was gone from */
+	uint64_t ns;         /* time during which at least one box was with the service */
+	uint32_t reconnects; /* times that the service came back, counted once for all workers */
 };
 
-/* Called now and then on the caller's thread; -1 with f set stops the job. */
+/* Called several times a second on the caller's thread with the part of the job that is done, from 0 to 1.
+ * Returns 0, or -1 with f set to stop the job. */
 typedef int mover_progress_fn(void *arg, double done, struct failure *f);
 
-/* t says where the service is. */
+/* Moves the whole view. t says where to connect. *ret is set also if it fails. All workers have ended on
+ * return. */
 int mover_run(const struct tmactl *t, const struct mover_job *job, mover_progress_fn *progress, void *arg,
               struct mover_result *ret, struct failure *f);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A worker: touches its own struct and, under the lock, the mover's tally. */
+/* A worker of the mover. It uses its own struct worker, and the mover's counters under mover->lock. */
 #include "mover_worker.h"
 
 #include <assert.h>
@@ -12,9 +12,9 @@
 
 #include "proto/clock.h"
 
-#define PAUSE_MS       20 /* between two tries to connect */
-#define TRIES_AT_LEAST 3
-#define MAX_TRIES      5 /* of one box: one that brings the service down each time is given up */
+#define PAUSE_MS       20 /* pause between two attempts to connect */
+#define TRIES_AT_LEAST 3  /* attempts to connect even if each takes as long as its timeout allows */
+#define MAX_TRIES      5  /* attempts to move a box, which may be what brings the service down each time */
 
 static int stopped(struct worker *w);
 static int worker_open(struct worker *w);
@@ -50,6 +50,7 @@ void *worker_main(void *arg)
 	return NULL;
 }
 
+/* Fails if the job is to stop. */
 static int stopped(struct worker *w)
 {
 	return stop_is_asked(w->mover->job->stop) ? fail(&w->error, EXIT_FAILED, "stopped") : 0;
@@ -62,7 +63,8 @@ static bool is_gone(int rc)
 	return rc == TMA_DISCONNECTED || rc == TMA_DEVICE_LOST;
 }
 
-/* The life of the service that a connection made from now on is to. lost: the worker has lost its own. */
+/* Returns the life of the service to which a connection will belong if it is made now. lost says that the
+ * worker has just lost its own connection, which is recorded. */
 static uint32_t worker_next_life(struct worker *w, bool lost)
 {
 	struct mover *m = w->mover;
@@ -76,7 +78,8 @@ static uint32_t worker_next_life(struct worker *w, bool lost)
 	return life;
 }
 
-/* The connection is made: from here on, who stops the workers can end its calls. */
+/* Records that the worker is connected, to this life of the service, and publishes hang_up, so that
+ * mover_stop() can end its calls from here on. */
 static int worker_joined(struct worker *w, uint32_t life)
 {
 	struct mover *m = w->mover;
@@ -95,8 +98,8 @@ static int worker_joined(struct worker *w, uint32_t life)
 	                      : fail(&w->error, EXIT_FAILED, "out of file descriptors (%s)", strerror(errno));
 }
 
-/* A service that goes away may be one that starts again: it is waited for, and the regions are registered
- * anew. What the box under way has become is not known, so it is moved once more. */
+/* Waits for a service that has gone away to come back, and reconnects; the library then registers the regions
+ * again. The state of the box in flight is unknown, so the caller moves it once more. */
 static int worker_rejoin(struct worker *w)
 {
 	const struct tmactl *t = w->mover->t;
@@ -107,7 +110,8 @@ static int worker_rejoin(struct worker *w)
 	int rc;
 
 	tmactl_refused(w->client, &lost);
-	/* One that stands still while it starts does not keep this thread from being stopped. */
+	/* A short timeout, so that a service that hangs while it starts does not keep this thread from
+	 * stopping. */
 	tma_set_timeout(w->client, (int)(patience_ms / TRIES_AT_LEAST));
 	while ((rc = tma_fd(w->client) < 0 ? tma_connect(w->client, t->socket) : tma_restore(w->client)) <
 	           0 &&
@@ -125,7 +129,8 @@ static int worker_rejoin(struct worker *w)
 	return rc < 0 ? tmactl_refused(w->client, &w->error) : worker_joined(w, life);
 }
 
-/* The service is to be there; once it has been, it may be gone for a while. */
+/* Connects for the first time. The service has to be there at once, unless another worker was connected
+ * already: then it may be restarting and is waited for. */
 static int worker_connect(struct worker *w)
 {
 	const struct tmactl *t = w->mover->t;
@@ -213,7 +218,7 @@ static int worker_read(struct worker *w, const struct box *box)
 	return rc;
 }
 
-/* The next box, read: 1, 0 when there is none, or -1. */
+/* Takes the next box and reads its source. Returns 1, 0 if no box is left or the job is to stop, or -1. */
 static int worker_take(struct worker *w, uint64_t *ret_i, struct box *ret)
 {
 	struct mover *m = w->mover;
@@ -233,7 +238,7 @@ static int worker_take(struct worker *w, uint64_t *ret_i, struct box *ret)
 	return rc < 0 ? rc : more;
 }
 
-/* Until the boxes before it have gone out, which is at once where the order does not matter. */
+/* Waits until all boxes before box i are written, if the output is streamed. Fails if the job is to stop. */
 static int worker_await_turn(struct worker *w, uint64_t i)
 {
 	struct mover *m = w->mover;
@@ -262,7 +267,7 @@ static void worker_has_written(struct worker *w)
 	pthread_mutex_unlock(&m->lock);
 }
 
-/* Packed runs to their places after a header. */
+/* Writes packed runs to their places behind the header of an output. Caller holds mover->writing. */
 static int worker_write_runs(struct worker *w, struct output *output, uint64_t header_bytes,
                              const struct box_runs *runs, const uint8_t *data)
 {
@@ -300,7 +305,7 @@ static int worker_write(struct worker *w, uint64_t i, const struct box *box)
 	return rc;
 }
 
-/* The dtype that carries elements of so many bytes. */
+/* Returns the type as which elements of so many bytes are moved. Only the size matters. */
 static enum tma_dtype carrier(uint32_t element)
 {
 	return element == 1   ? TMA_UINT8
@@ -310,7 +315,7 @@ static enum tma_dtype carrier(uint32_t element)
 	                      : TMA_COMPLEX128;
 }
 
-/* An element's bits as a number of its carrier. */
+/* Returns an element's bits as a number of the type that carrier() returns. */
 static struct tma_number carried(uint32_t element, const uint8_t *bits)
 {
 	struct tma_number n = { .kind = element == 16 ? TMA_NUMBER_COMPLEX : TMA_NUMBER_UINT };
@@ -325,7 +330,8 @@ static struct tma_number carried(uint32_t element, const uint8_t *bits)
 	return n;
 }
 
-/* The service counts the values of one box, of which there may be more. */
+/* Fails because --cast exact met values that the type does not have. The service's message counts them in one
+ * box only, so the message says of how many elements. */
 static int worker_is_inexact(struct worker *w, const struct tma_tensor *src)
 {
 	const struct mover *m = w->mover;
@@ -348,7 +354,8 @@ static int worker_is_inexact(struct worker *w, const struct tma_tensor *src)
 	            m->job->source->path, len, why, m->job->source_items);
 }
 
-/* The source and the room for the output stay as they are when the service goes away: it is asked again. */
+/* Runs a transform. If the service goes away, repeats it on the new connection: the regions and the source in
+ * them are still there. */
 static int worker_ask(struct worker *w, const struct tma_transform *transform)
 {
 	int rc;
@@ -370,7 +377,7 @@ static int worker_ask(struct worker *w, const struct tma_transform *transform)
 	                                                         : tmactl_refused(w->client, &w->error);
 }
 
-/* How a box is converted. */
+/* Sets *ret to the conversion of a box, with the part of the lists that belongs to its channels. */
 static void worker_cast(const struct worker *w, const struct box *box, struct cast_request *ret)
 {
 	const struct mover_job *job = w->mover->job;
@@ -426,7 +433,8 @@ static int worker_transform(struct worker *w, const struct box *box)
 	return worker_ask(w, &transform);
 }
 
-/* A box goes to the service, or comes back: times when several are there count once. */
+/* Counts a box that goes to the service (change 1) or comes back (-1), and adds up the time during which at
+ * least one is there. */
 static void worker_moves(struct worker *w, int change)
 {
 	struct mover *m = w->mover;
@@ -440,6 +448,7 @@ static void worker_moves(struct worker *w, int change)
 	pthread_mutex_unlock(&m->lock);
 }
 
+/* Adds a box that has been moved and written to the result. */
 static void worker_tally(struct worker *w, const struct box *box)
 {
 	const struct tma_result *result = tma_last_result(w->client);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the mover and its workers share. For mover.c and mover_worker.c only. */
+/* The state that the mover shares with its workers. Only mover.c and mover_worker.c include this header. */
 #ifndef CLIENT_TMACTL_COPY_MOVER_WORKER_H
 #define CLIENT_TMACTL_COPY_MOVER_WORKER_H
 
@@ -15,14 +15,15 @@ struct worker {
 	struct mover *mover;
 	pthread_t thread;
 	tma_client *client;
-	int hang_up; /* a second fd of the client's connection, to end the calls of its thread from another;
-	                -1 until there is one; under the mover's lock */
+	/* A duplicate of the connection's descriptor, with which another thread can shut the connection down
+	 * to end a call of this one; -1: there is none. Guarded by mover->lock. */
+	int hang_up;
 	tma_region *src;
 	tma_region *dst;
-	tma_region *operands; /* lists by which elements are converted; NULL: there are none */
-	tma_region *scales;   /* that are computed; NULL: there are none */
-	uint32_t life;        /* of the service, that the client is connected to (lives.h) */
-	struct failure error;
+	tma_region *operands; /* lists of scales and biases; NULL: there are none */
+	tma_region *scales;   /* computed scales of one box; NULL: none are computed */
+	uint32_t life;        /* life of the service that the client is connected to (lives.h) */
+	struct failure error; /* why this worker stopped; only its own thread uses it */
 };
 
 struct mover {
@@ -31,33 +32,34 @@ struct mover {
 	struct box_plan plan;
 	struct worker workers[MAX_WORKERS];
 	int n_workers;
-	atomic_bool was_served; /* by a tmad that may come back */
-	pthread_mutex_t
-	    reading; /* of a source that is read in order: held from the choice of a box to its last byte */
-	pthread_mutex_t writing; /* a file takes one writer at a time, and the others would spin for it */
+	atomic_bool was_served; /* a worker has connected, so a service that is gone may come back */
+	/* Held for a sequential source from the choice of a box until its last byte has been read. */
+	pthread_mutex_t reading;
+	/* Held while a box is written. A file accepts one writer at a time, and the others would spin. */
+	pthread_mutex_t writing;
 
-	pthread_mutex_t lock; /* of all below */
-	pthread_cond_t ended;
+	pthread_mutex_t lock; /* guards all members below, and hang_up of the workers */
+	pthread_cond_t ended; /* signalled when a worker has ended */
 	struct lives lives;
-	uint64_t next_box;
-	uint64_t n_written;     /* boxes, of an output that is written in order */
-	pthread_cond_t written; /* one more is */
-	uint64_t done_bytes;    /* of the output */
-	uint64_t largest_bytes; /* of the box that result.path is from */
-	int n_moving;           /* boxes that are with the service, since moving_ns */
-	uint64_t moving_ns;
-	int running;
-	struct failure error;
+	uint64_t next_box;      /* index of the next box that a worker takes */
+	uint64_t n_written;     /* boxes written; a streamed output takes box n_written next */
+	pthread_cond_t written; /* broadcast when n_written has grown or the job stops */
+	uint64_t done_bytes;    /* bytes of output that are written */
+	uint64_t largest_bytes; /* bytes of the largest box, from which result.path is */
+	int n_moving;           /* boxes that are with the service */
+	uint64_t moving_ns;     /* when n_moving last left 0, by clock_ns() */
+	int running;            /* workers that have not ended */
+	struct failure error;   /* that of the first worker that failed */
 	struct mover_result result;
 };
 
-/* Whether an output's bytes go out as they come, in order. */
+/* Returns whether an output is a pipe that is not spooled, whose bytes have to be written in order. */
 static inline bool is_sent(const struct output *output)
 {
 	return output->is_stream && output->fd < 0;
 }
 
-/* A worker's thread; arg is its struct. */
+/* The start routine of a worker's thread. arg is its struct worker. */
 void *worker_main(void *arg);
 
 #endif

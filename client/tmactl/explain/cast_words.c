@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Says what a conversion calculates, in which type, and what becomes of values that do not fit. The rules are
- * those of proto/protocol.md. */
+/* Describes what a conversion calculates, in which type, and what becomes of values that do not fit. The
+ * rules are those of proto/protocol.md. */
 #include "cast_words.h"
 
 #include <inttypes.h>
@@ -34,14 +34,15 @@ static const char *formula_of(const struct tma_conversion *c)
 	return scales && adds ? "x * scale + bias" : scales ? "x * scale" : adds ? "x + bias" : "x";
 }
 
-/* Integers by themselves become integers, and those of 64 bits any type, in one step. */
+/* Returns whether elements are converted without arithmetic: there is neither scale nor bias, and they are
+ * booleans or integers that become booleans or integers, or have 64 bits and become anything. */
 static bool is_one_step(const struct cast *cast, const struct tma_conversion *c)
 {
 	return !strcmp(formula_of(c), "x") && class_of(cast->from) != FLOATING &&
 	       (class_of(cast->to) != FLOATING || tma_dtype_size(cast->from) == 8);
 }
 
-/* Names the type that is calculated in; NULL: nothing is calculated. */
+/* Returns the name of the type in which values are calculated, or NULL if nothing is calculated. */
 static const char *arithmetic_of(const struct cast *cast, const struct tma_conversion *c)
 {
 	if (is_one_step(cast, c))
@@ -49,7 +50,7 @@ static const char *arithmetic_of(const struct cast *cast, const struct tma_conve
 	return is_wide(cast->from) || is_wide(cast->to) ? "float64" : "float32";
 }
 
-/* Says what happens to values that the type does not have, unless the cast is exact. */
+/* Returns what happens to values beyond the range of the type. Not for an exact cast, which fails. */
 static const char *outcome_of(const struct cast *cast, const struct tma_conversion *c)
 {
 	if (c->cast == TMA_CAST_IEEE && class_of(cast->to) == FLOATING)
@@ -81,7 +82,7 @@ static void print_operand(const char *name, const struct tma_number *number, con
 		       name, tensor->shape[0], rank - tensor->rank);
 }
 
-/* What is computed of each block: [3, 300, 3] of 1 x 1 x 128. */
+/* Prints how many scales are computed, the extents of their blocks, and the rule. */
 static void print_scales(const struct tma_amax *amax, const char *to, int column)
 {
 	const struct tma_tensor *scale = amax->scale;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --from and --to, and the sizes that both sides have. The library makes the strides and splits. */
+/* Parses --from, --to and the sizes of both sides. The library computes the strides and splits. */
 #include "conversion.h"
 
 #include <ctype.h>
@@ -16,15 +16,15 @@ enum {
 	OF_BOTH = OF_DST | OF_SRC,
 };
 
-/* The options that are numbers: a member of the cache of one side or of both. */
+/* The options that are numbers. Each sets a member of struct tma_layout_cache, of one side or of both. */
 static const struct number_option {
 	int opt;
 	const char *name;
-	unsigned sides;
-	size_t member;
-	bool is_narrow; /* of 32 bits */
+	unsigned sides; /* OF_DST, OF_SRC or both */
+	size_t member;  /* offset in struct tma_layout_cache */
+	bool is_narrow; /* the member is a uint32_t; false: an int64_t */
 	int64_t least;
-	bool is_needed;
+	bool is_needed; /* a conversion of a KV cache cannot do without it */
 } numbers[] = {
 #define MEMBER(name) offsetof(struct tma_layout_cache, name)
 	{ OPT_LAYERS, "layers", OF_BOTH, MEMBER(layers), false, 1, false },

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A conversion between two layouts of a KV cache, or between a plain tensor and one in blocks, as the flags
- * of the group conversion say it. */
+/* A conversion between two layouts of a KV cache, or between a plain tensor and a blocked one, built from the
+ * options of the group conversion. */
 #ifndef CLIENT_TMACTL_EXPLAIN_CONVERSION_H
 #define CLIENT_TMACTL_EXPLAIN_CONVERSION_H
 
@@ -8,24 +8,28 @@
 #include "client/tmactl/transform_request.h"
 
 struct conversion {
-	struct tma_layout_cache dst, src; /* of a blocked tensor only the layout of one; the other is plain */
-	const char *given;                /* the name of one of its options that was given; NULL: none was */
-	const char *size;                 /* likewise, of those that are sizes of KV caches */
-	struct tma_layout_move move;      /* by conversion_init; of a blocked tensor its tensors alone */
+	/* For a blocked tensor, only the layout of one side is set; the other side is plain. */
+	struct tma_layout_cache dst, src;
+	const char *given; /* last option of the group that was given, without dashes; NULL: none was */
+	const char *size;  /* last option that is a number, without dashes; only KV caches take them */
+	/* Set by conversion_init(). For a blocked tensor, only move.dst and move.src are set. */
+	struct tma_layout_move move;
 };
 
-/* Takes an option: 0, -1, or 1 if it is none of the group. */
+/* Parses an option. Returns 0, -1 with f set, or 1 if it is not an option of the group. */
 int conversion_set(struct conversion *c, int opt, const char *text, struct failure *f);
 
-/* Whether one of its layouts is of blocked tensors, which are described by the shape of the plain one. */
+/* Returns whether one of the layouts is of blocked tensors. Such a conversion is described by the shape of
+ * the plain tensor. */
 bool conversion_is_blocked(const struct conversion *c);
 
-/* Checks what belongs together and makes the request of it, which points into c. dtype and plain, of which
- * rank and shape matter: NULL if they were not given. */
+/* Checks the options against each other and initializes the request, which points into c. dtype is NULL if it
+ * was not given. plain holds rank and shape of the plain tensor; NULL: they were not given. */
 int conversion_init(struct conversion *c, const enum tma_dtype *dtype, const struct npy *plain,
                     struct transform_request *ret, struct failure *f);
 
-/* Says what is converted, in two lines, of which the first begins with the label. */
+/* Prints what is converted, in two lines. The first begins with the label, and the second is indented by as
+ * much. */
 void conversion_print(const struct conversion *c, const char *label);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows that begin and end at multiples of 16 bytes are faster, and the only ones that a tensor map accepts.
- * Either the rows are put further apart, or the array is made larger; the service says which of these is
- * enough. */
+/* Finds a change to a request that makes it fast. Rows that begin and end at multiples of 16 bytes are
+ * faster, and a tensor map accepts no others. Either the rows are put further apart or the array is made
+ * larger; each such change is explained by the service, and the first that is fast becomes the hint. */
 #include "hint.h"
 
 #include <inttypes.h>
@@ -12,8 +12,8 @@
 #include "timing.h"
 #include "words.h"
 
-#define MOST_GROWTH 4  /* of a row: one part in so many */
-#define ROW_ALIGN   16 /* bytes: of a tensor map's address and strides, and of where a store may end */
+#define MOST_GROWTH 4  /* a row may grow by at most 1/4 of its length */
+#define ROW_ALIGN   16 /* bytes to which a tensor map's address and strides, and a store's end, are aligned */
 
 enum change {
 	CHANGE_SRC_PITCH = 1,
@@ -21,13 +21,13 @@ enum change {
 	CHANGE_EXTENTS = 4,
 };
 
-/* A transform request with a change. */
+/* A copy of the transform request with a change applied. q points into it, so it must not be moved. */
 struct trial {
 	struct transform_request q;
 	int64_t src_strides[TMA_MAX_RANK];
 	int64_t dst_strides[TMA_MAX_RANK];
-	int src_inner; /* the dimension whose elements follow each other */
-	int dst_inner;
+	int src_inner; /* dimension of the source whose elements are contiguous: its rows */
+	int dst_inner; /* the same of the destination */
 };
 
 static int64_t round_up(int64_t n, int64_t unit)
@@ -35,7 +35,7 @@ static int64_t round_up(int64_t n, int64_t unit)
 	return n > INT64_MAX - unit ? n : (n + unit - 1) / unit * unit;
 }
 
-/* Elements that are a whole number of 16 bytes together. */
+/* Returns the number of elements that make up ROW_ALIGN bytes, at least 1. */
 static int64_t unit_of(enum tma_dtype dtype)
 {
 	int64_t size = (int64_t)tma_dtype_size(dtype);
@@ -43,7 +43,8 @@ static int64_t unit_of(enum tma_dtype dtype)
 	return size < ROW_ALIGN ? ROW_ALIGN / size : 1;
 }
 
-/* Strides whose innermost extent is counted as `row`; false: they leave 62 bits. */
+/* Sets contiguous strides, except that rows are `row` elements apart. Returns false if the size becomes too
+ * large. */
 static bool set_strides(int64_t *strides, const struct tma_tensor *t, int inner, int64_t row)
 {
 	int64_t run = 1;
@@ -57,7 +58,8 @@ static bool set_strides(int64_t *strides, const struct tma_tensor *t, int inner,
 	return true;
 }
 
-/* Copies the transform request; its pointers are the copy's own. */
+/* Copies a transform request and makes it point to its own members. src.strides still points to the original
+ * until a change replaces it. */
 static void trial_init(struct trial *ret, const struct transform_request *request)
 {
 	struct transform_request *q = &ret->q;
@@ -73,8 +75,9 @@ static void trial_init(struct trial *ret, const struct transform_request *reques
 	ret->src_inner = q->src.strides && q->src.rank > 1 ? 0 : q->src.rank - 1;
 }
 
-/* Larger extents: of the source's rows, and of the dimension that becomes the destination's, or of its pads.
- */
+/* Rounds rows up to multiples of `unit` elements by larger extents: those of the source, and those of the
+ * destination either through the source dimension that feeds them or, if the request pads, through their
+ * pads. Returns false if the size becomes too large. */
 static bool grow(struct trial *t, int64_t unit)
 {
 	struct transform_request *q = &t->q;
@@ -104,14 +107,15 @@ static bool set_pitch(struct tma_tensor *tensor, int64_t *strides, int inner, in
 	return set_strides(strides, tensor, inner, round_up(tensor->shape[inner], unit));
 }
 
-/* A row that grows by more is no cure. */
+/* Returns whether rounding a row up to a multiple of `unit` makes it grow so little that it is worth it. */
 static bool is_worth_it(const struct tma_tensor *tensor, int inner, int64_t unit)
 {
 	return round_up(tensor->shape[inner], unit) - tensor->shape[inner] <=
 	       tensor->shape[inner] / MOST_GROWTH;
 }
 
-/* False when the change changes nothing, costs too much, or cannot be. */
+/* Applies changes, of enum change. Returns false if one of them has no effect, makes rows grow too much, or
+ * is not possible. */
 static bool trial_change(struct trial *t, unsigned change, int64_t unit)
 {
 	struct transform_request *q = &t->q;

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What to change so that a transform becomes fast. */
+/* Suggests what to change so that a transform becomes fast. */
 #ifndef CLIENT_TMACTL_EXPLAIN_HINT_H
 #define CLIENT_TMACTL_EXPLAIN_HINT_H
 
 #include "client/tmactl/transform_request.h"
 
 struct hint {
-	char text[384]; /* "": nothing that is known of helps */
+	char text[384]; /* "": no known change helps */
 };
 
-/* Asks the service, for engine, how the transform request would be answered with rows of whole 16 bytes, the
- * smallest change first: what is found is not a guess. plan: the answer to the transform request as it is.
- * has_pitch: the array is in no file, so rows may lie further apart than they are long. Nothing is asked
- * where no time is predicted. 0 or -1. */
+/* Asks the service to explain the request with rows of a multiple of 16 bytes, trying small changes first,
+ * and sets *ret to the first change with which it is fast. plan is the explanation of the unchanged request,
+ * and engine the one to plan for; NULL: that of the service. has_pitch says that rows may lie further apart
+ * than they are long, which is impossible in a file. Asks nothing if the plan is fast or has no predicted
+ * time in ns. Returns 0, or -1 with f set. */
 int hint_find(struct hint *ret, tma_client *client, const struct transform_request *request,
               const char *engine, const tma_document *plan, bool has_pitch, struct failure *f);
 

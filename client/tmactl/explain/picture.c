@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The page: a heading in words, and below it the tile or the order of elements. */
+/* Draws the page of a picture: a heading in words, and below it the tile or the order of elements. */
 #include "picture.h"
 
 #include <inttypes.h>
@@ -13,7 +13,8 @@
 #define HEAD_HEIGHT 112
 #define MARGIN      40
 
-/* Told apart by those who see few colours, too (after Okabe and Ito), and light enough for dark text. */
+/* Readers with impaired colour vision can tell these colours apart (after Okabe and Ito), and dark text is
+ * readable on them. */
 const char *const picture_colours[8] = { "#8ecae6", "#ffd166", "#95d5b2", "#f4a6c0",
 	                                 "#c8b6ff", "#ffb38a", "#b5c99a", "#cfd8dc" };
 

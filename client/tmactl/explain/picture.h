@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tmactl explain --svg: a drawing of a plan. */
+/* Draws a plan as SVG, for tmactl explain --svg. */
 #ifndef CLIENT_TMACTL_EXPLAIN_PICTURE_H
 #define CLIENT_TMACTL_EXPLAIN_PICTURE_H
 
@@ -8,7 +8,7 @@
 #include "client/tmactl/transform_request.h"
 #include "client/tmaclient.h"
 
-/* A whole document. What cannot be written is the file's error. */
+/* Writes a complete SVG document. If a write fails, ferror(file) is set. */
 void picture_draw(FILE *file, const struct transform_request *request, const tma_document *plan);
 
 /* ---- Its parts ------------------------------------------------------------------------------------------
@@ -16,17 +16,20 @@ void picture_draw(FILE *file, const struct transform_request *request, const tma
 
 #define PICTURE_WIDTH 1120
 
-/* Of banks, and of rows. */
+/* The colours of groups of banks in a tile, and of rows in an order of elements. */
 extern const char *const picture_colours[8];
 
-/* Item i of the plan's list `key`; 0 when it has none. */
+/* Returns integer i of the plan's list `key`, or 0 if there is none. */
 int64_t picture_int(const tma_document *plan, const char *key, size_t i);
 
-/* A tile in rows of shared memory: where the swizzle puts each chunk. Returns the height. */
+/* picture_tile() draws a tile that lies in rows of shared memory, and the place to which the swizzle moves
+ * each chunk. y is the upper edge of the drawing on the page, and picture_tile_height() returns its height,
+ * both in pixels. */
 int picture_tile_height(const tma_document *plan);
 void picture_tile(FILE *file, const tma_document *plan, int y);
 
-/* No shared memory: where elements lie in the source and in the destination. */
+/* picture_order() draws the order of elements in the source and in the destination, for a plan whose tiles do
+ * not lie in rows of shared memory. y and picture_order_height() are as above. */
 int picture_order_height(const tma_document *plan);
 void picture_order(FILE *file, const tma_document *plan, int y);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Elements in the order of memory: those of a tile, or the first ones of the two inner dimensions, on the
- * left as the source has them and on the right as the destination has. An element has one number and one
- * colour, its row's of the source, on both sides. */
+/* Draws elements in the order of memory, as the source has them on the left and as the destination has them
+ * on the right: those of a tile or, if the plan has none, the first ones of the two innermost dimensions. An
+ * element has the same number on both sides, and the colour of its row in the source. */
 #include "picture.h"
 
 #include <inttypes.h>
@@ -11,19 +11,21 @@
 
 enum { MOST = 8, CELL_WIDTH = 52, CELL_HEIGHT = 30, SRC_X = 104, DST_X = 640, TOP = 88, BOTTOM = 96 };
 
+/* The two dimensions drawn, as one side has them. */
 struct side {
-	int64_t stride[2]; /* bytes, of the two dimensions */
-	int across;        /* which of them: the one of the smaller stride */
+	int64_t stride[2]; /* bytes; 0 for a dimension that the tensor does not have */
+	int across;        /* 0 or 1: dimension drawn horizontally, the one with the smaller stride */
 };
 
 struct order {
 	bool has_tile;
-	int64_t whole[2]; /* extents */
-	int64_t n[2];     /* of them shown */
+	int64_t whole[2]; /* extents of the two dimensions */
+	int64_t n[2];     /* elements of them that are drawn */
 	struct side src, dst;
 };
 
-/* Of two dimensions; those that are not there have none. */
+/* Returns the plan's integer `key` of drawn dimension i, or `none` if the tensor does not have that
+ * dimension. */
 static int64_t int_of(const tma_document *plan, const char *key, const size_t dim[2], int i, int64_t none)
 {
 	return dim[i] < tma_document_count(tma_document_find(plan, key)) ? picture_int(plan, key, dim[i])
@@ -35,12 +37,13 @@ static void side_init(struct side *side, const tma_document *plan, const char *k
 {
 	for (int i = 0; i < 2; i++)
 		side->stride[i] = int_of(plan, key, dim, i, 0);
-	/* Of a dimension that is not there the stride is 0, and it is not across. */
+	/* With a single dimension, the missing one has stride 0 and must not be drawn horizontally. */
 	side->across = rank > 1 && llabs(side->stride[0]) < llabs(side->stride[1]) ? 0 : 1;
 }
 
-/* The two that are shown: the innermost of the destination and, of those outside of it, the next one or, of a
- * tile, the innermost of the source. Past the rank: there is none. */
+/* Chooses the two dimensions to draw. ret[1] is the innermost of the destination. ret[0] is the next one or,
+ * for a tile, the one outside ret[1] with the smallest stride in the source. An index of at least `rank`
+ * means that the tensor has no such dimension. */
 static void choose(const tma_document *plan, size_t rank, bool has_tile, size_t ret[2])
 {
 	ret[0] = rank > 1 ? rank - 2 : rank;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A tile twice: as rows of the source on the left, and as lines of shared memory on the right. A cell is a
- * chunk of 16 bytes, its colour the banks that it lies in, the same on both sides; the cells of chunk 0 are
- * outlined, which are what threads that walk down a column of the tile read together. */
+/* Draws a box of a tile twice: as rows of the source on the left, and as lines of shared memory on the right.
+ * A cell is a chunk of 16 bytes, and its colour stands for the banks that it lies in; it is the same on both
+ * sides. The cells of chunk 0 are outlined: threads that walk down a column of the tile read them
+ * together. */
 #include "picture.h"
 
 #include <inttypes.h>
@@ -14,22 +15,22 @@
 enum {
 	CELL_WIDTH = 54,
 	CELL_HEIGHT = 25,
-	CHUNKS = SWIZZLE_LINE / SWIZZLE_CHUNK, /* of a line, and of a row as far as it is shown */
-	LINES = 16,                            /* that are shown */
+	CHUNKS = SWIZZLE_LINE / SWIZZLE_CHUNK, /* chunks of a line, and the most that are drawn of a row */
+	LINES = 16,                            /* most lines, and most rows, that are drawn */
 	SRC_X = 104,
 	SMEM_X = 660,
-	TOP = 100,    /* of the cells, below what says what they are */
-	BOTTOM = 168, /* for what is said below them */
+	TOP = 100,    /* height of the headings above the cells */
+	BOTTOM = 168, /* height of the legend below them */
 };
 
 struct tile {
-	uint64_t row_bytes;
-	uint64_t rows;  /* of a box, in all */
-	uint64_t boxes; /* of the tile */
-	uint64_t shown; /* rows */
-	uint64_t lines; /* of shared memory, shown */
-	uint64_t element;
-	unsigned bits; /* of the swizzle */
+	uint64_t row_bytes; /* bytes of a row in shared memory */
+	uint64_t rows;      /* rows of a box */
+	uint64_t boxes;     /* boxes that make up the tile */
+	uint64_t shown;     /* rows that are drawn */
+	uint64_t lines;     /* lines of shared memory that are drawn */
+	uint64_t element;   /* bytes of an element */
+	unsigned bits;      /* address bits that the swizzle changes (swizzle.h) */
 	const char *swizzle;
 };
 
@@ -77,7 +78,8 @@ static unsigned group_of(uint64_t address)
 	return (unsigned)(address % SWIZZLE_LINE / SWIZZLE_CHUNK);
 }
 
-/* A cell, and what a pointer over it is told. */
+/* Opens a group, which the caller ends, and draws a chunk in it, with a title that a viewer shows under the
+ * pointer. */
 static void draw_cell(FILE *file, int x, int y, const struct tile *t, uint64_t row, uint64_t chunk)
 {
 	uint64_t address = address_of(t, row, chunk);
@@ -132,7 +134,8 @@ static void draw_source(FILE *file, const struct tile *t, const tma_document *pl
 	}
 }
 
-/* By lines: which row's chunk has come to lie in each place. The swizzle is its own inverse. */
+/* Draws shared memory line by line, and in each place which chunk of which row lies there. The swizzle is its
+ * own inverse, so swizzle_address() also finds the chunk of an address. */
 static void draw_memory(FILE *file, const struct tile *t, int y)
 {
 	svg_text(file, SMEM_X, y + 34, SVG_START, "head", "The same box in shared memory, swizzle %s",
@@ -165,7 +168,8 @@ static void draw_memory(FILE *file, const struct tile *t, int y)
 	}
 }
 
-/* Groups of banks that the first chunks of eight rows lie in. */
+/* Returns how many groups of four banks the first chunks of eight rows lie in. Sets *ret_rows to the number
+ * of rows, which is less than eight for a smaller tile. */
 static unsigned column_groups(const struct tile *t, unsigned *ret_rows)
 {
 	unsigned seen = 0, rows = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The few SVG elements that tmactl draws with, and their style. */
+/* Writes the few SVG elements that tmactl draws with, and their style sheet. */
 #include "svg.h"
 
 #include <stdarg.h>

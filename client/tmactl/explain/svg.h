@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SVG, written as it is drawn. Lengths are in user units, a pixel unless it is scaled; texts are escaped. */
+/* Writes SVG elements to a file in the order of the calls. Lengths are in user units, which are pixels unless
+ * the drawing is scaled. Texts are escaped. Errors are left in the file (ferror). */
 #ifndef CLIENT_TMACTL_EXPLAIN_SVG_H
 #define CLIENT_TMACTL_EXPLAIN_SVG_H
 
 #include <stdio.h>
 
-/* How text stands: sizes and colours are classes of the style sheet that svg_begin writes. */
+/* How a text is aligned at its x. Its size and colour come from its class, of the style sheet that
+ * svg_begin() writes. */
 enum svg_anchor { SVG_START, SVG_MIDDLE, SVG_END };
 
 void svg_begin(FILE *file, int width, int height, const char *title);
 void svg_end(FILE *file);
 
-/* A group that what follows is in, until its end; id may be NULL. */
+/* Opens a group, which contains all elements up to the matching svg_group_end(). id may be NULL. */
 void svg_group(FILE *file, const char *id);
 void svg_group_end(FILE *file);
 
@@ -21,7 +23,8 @@ void svg_line(FILE *file, int x1, int y1, int x2, int y2, const char *class);
 __attribute__((format(printf, 6, 7))) void svg_text(FILE *file, int x, int y, enum svg_anchor anchor,
                                                     const char *class, const char *format, ...);
 
-/* text as character data or an attribute's value. Bytes that no document may have become '?'. */
+/* Writes text as character data or the value of an attribute. Control characters, which XML does not allow,
+ * become '?'. */
 void svg_escape(FILE *file, const char *text);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the Tensor Memory Accelerator puts a 16-byte chunk of a tile's row in shared memory. The unit XORs
- * the chunk's place within 128 bytes with bits of the address above it:
+/* Computes where the Tensor Memory Accelerator puts a 16-byte chunk of a tile's row in shared memory. The
+ * unit XORs the chunk's place within 128 bytes with higher bits of the address:
  *
  *     32B   a[4] ^= a[7]        64B   a[5:4] ^= a[8:7]        128B   a[6:4] ^= a[9:7]
  */
@@ -12,8 +12,8 @@
 #define SWIZZLE_CHUNK 16  /* bytes */
 #define SWIZZLE_LINE  128 /* bytes: 32 banks of 4 */
 
-/* Bits of the address that a swizzle changes, from bit 4 up, by the name that explain gives it: "32B" has 1,
- * "64B" 2, "128B" 3; 0 for "none" and every other. */
+/* Returns how many bits of the address, from bit 4 up, a swizzle changes: 1 for "32B", 2 for "64B", 3 for
+ * "128B", 0 for "none". name is as explain reports it. */
 static inline unsigned swizzle_bits(const char *name)
 {
 	switch (*name) {
@@ -28,7 +28,7 @@ static inline unsigned swizzle_bits(const char *name)
 	}
 }
 
-/* The address of a byte that an unswizzled tile would have at `address`. */
+/* Returns the address of the byte that would be at `address` if the tile were not swizzled. */
 static inline uint64_t swizzle_address(uint64_t address, unsigned bits)
 {
 	uint64_t mask = (UINT64_C(1) << bits) - 1;

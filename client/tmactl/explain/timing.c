@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Times in words. A service of an older version sends none of the fields, and nothing is said of them. */
+/* Describes predicted and measured times. An older service does not send them, and then there is no text. */
 #include "timing.h"
 
 #include <inttypes.h>
@@ -10,7 +10,7 @@
 #include "client/tmactl/field.h"
 #include "client/tmactl/terminal/print.h"
 
-#define MOST_RUNS 7 /* that the service takes the median of */
+#define MOST_RUNS 7 /* the service takes the median of at most so many runs */
 
 const char *timing_print_ns(uint64_t ns, char text[32])
 {

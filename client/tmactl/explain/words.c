@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Explains the names of the kernel families. */
+/* Describes the kernel families. */
 #include "words.h"
 
 #include <stddef.h>
@@ -8,19 +8,20 @@
 #include "client/tmactl/field.h"
 #include "timing.h"
 
-#define FAST 1.25 /* of a copy's time, at most */
+#define FAST 1.25 /* a plan is fast if it takes at most this many times as long as a copy */
 
 #define SEVERAL_AXES                                                                                    \
 	"boxes of several axes: the source's runs are loaded into shared memory, by the Tensor Memory " \
 	"Accelerator or by threads, which write whole rows of the destination from there"
 
+/* The first row that fits a plan describes it. */
 static const struct {
-	const char *engine;
+	const char *engine; /* NULL: any */
 	const char *family; /* NULL: any */
 	const char *method; /* NULL: any */
-	int tiles;          /* of the tile's dimensions, at least */
-	int in_rows;        /* of shared memory: the tile has to be */
-	int is_fast;        /* where no time is predicted */
+	int tiles;          /* least number of dimensions that the plan's tile has */
+	int in_rows;        /* 1: only for a tile that lies in rows of shared memory */
+	int is_fast;        /* judgement for a plan without a predicted time */
 	const char *sentence;
 } table[] = {
 	{ "cpu", "convert", NULL, 0, 0, 1,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A plan in words. */
+/* Describes a plan in words. */
 #ifndef CLIENT_TMACTL_EXPLAIN_WORDS_H
 #define CLIENT_TMACTL_EXPLAIN_WORDS_H
 
@@ -7,13 +7,14 @@
 
 #include "client/tmaclient.h"
 
-/* How the plan's family moves bytes on its engine: one sentence. */
+/* Returns how the plan's kernel family moves bytes on its engine. */
 const char *words_of_family(const tma_document *plan);
 
-/* Whether it moves at about the speed of memory: by its prediction or, where there is none, by its family. */
+/* Returns whether the plan moves bytes at about the speed of memory. Judges by the predicted time or, if
+ * there is none, by the kernel family. */
 bool words_is_fast(const tma_document *plan);
 
-/* The same in words, with what it is judged by. */
+/* Returns the same judgement in words, with its reason. */
 const char *words_of_speed(const tma_document *plan);
 
 #endif
