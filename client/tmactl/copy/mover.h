@@ -34,7 +34,7 @@ struct mover_job {
 	uint64_t source_items; /* items of the array, for messages */
 	struct output *output;
 	uint64_t header_bytes;       /* bytes of the output's header, behind which its data begins */
-	struct output *scale_output; /* output of the scales, if the view has them; never streamed */
+	struct output *scale_output; /* output of the scales, if the view has them; a pipe is spooled */
 	uint64_t scale_header_bytes;
 	struct stop *stop;             /* looked at by all workers, and set if one of them fails */
 	uint64_t memory;               /* bytes for all boxes in flight and for spooled pipes */

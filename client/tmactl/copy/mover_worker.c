@@ -330,8 +330,8 @@ static struct tma_number carried(uint32_t element, const uint8_t *bits)
 	return n;
 }
 
-/* Fails because --cast exact met values that the type does not have. The service's message counts them in one
- * box only, so the message says of how many elements. */
+/* Fails because --cast exact met values that the type does not have. The service counts them in one box only,
+ * so the message adds how many elements the box and the array have. */
 static int worker_is_inexact(struct worker *w, const struct tma_tensor *src)
 {
 	const struct mover *m = w->mover;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* As much of ZIP as is needed to find arrays: the end record, its 64-bit form, the directory, and a
- * member's own header. */
+/* Parses as much of the ZIP format as is needed to find an array: the end record and its 64-bit form, the
+ * central directory, and the local header of a member. Archives are untrusted, so every length and offset is
+ * checked. */
 #include "archive.h"
 
 #include <errno.h>
@@ -22,20 +23,21 @@
 #define MAX_DIRECTORY_BYTES (64 * 1024 * 1024)
 #define STORED              0
 #define DEFLATED            8
-#define IS_ENCRYPTED        0x0041 /* flags of an entry that a password, or more, protects */
+#define IS_ENCRYPTED        0x0041 /* flags of an entry that is encrypted in any way */
 
 struct archive {
 	int fd;
-	uint64_t bytes;
+	uint64_t bytes; /* size of the file */
 	const char *path;
-	uint8_t *directory;
+	uint8_t *directory; /* owned copy of the central directory */
 	uint64_t directory_bytes;
-	uint64_t base; /* byte of the file that the archive's positions count from */
+	uint64_t base; /* byte of the file from which the archive's offsets count */
 	struct failure *f;
 };
 
+/* An entry of the directory. name points into the directory and has no terminator. */
 struct entry {
-	struct archive_member member; /* offset: of its own header */
+	struct archive_member member; /* member.offset is that of the local header, counted from base */
 	const char *name;
 	size_t name_len;
 	unsigned method;
@@ -133,7 +135,7 @@ bool archive_is_named(const char *path)
 
 /* ---- The directory ---------------------------------------------------------------------------------- */
 
-/* The end record's place in the last bytes; -1: there is none. */
+/* Returns the offset of the end record in the last bytes of the file, or -1 if there is none. */
 static int find_end(const uint8_t *tail, int len)
 {
 	for (int at = len - END_BYTES; at >= 0; at--)
@@ -142,8 +144,9 @@ static int find_end(const uint8_t *tail, int len)
 	return -1;
 }
 
-/* Reads where the directory is when the end record, at *end, has no room for that. *end moves to the 64-bit
- * record, which follows the directory. */
+/* Reads offset and size of the directory from the 64-bit end record, for an archive whose end record, at
+ * *end, has no room for them. Sets *end to the offset of the 64-bit record, which directly follows the
+ * directory. */
 static int read_end64(const struct archive *a, uint64_t *end, uint64_t *ret_offset, uint64_t *ret_bytes)
 {
 	uint8_t b[LOCATOR_BYTES + END64_BYTES];
@@ -195,8 +198,8 @@ static int read_directory(struct archive *a)
 	return read_at(a, a->directory, a->directory_bytes, end);
 }
 
-/* Reads the sizes and the offset that do not fit into 32 bits, which stand in a field of their own, in this
- * order. Returns false if one of them is missing. */
+/* Reads those of the sizes and the offset that do not fit into 32 bits. They are in an extra field with ID 1,
+ * in the order of fields[]. Returns false if one of them is missing. */
 static bool read_wide(const uint8_t *extra, size_t len, struct archive_member *m)
 {
 	uint64_t *const fields[] = { &m->bytes, &m->packed, &m->offset };
@@ -219,7 +222,8 @@ static bool read_wide(const uint8_t *extra, size_t len, struct archive_member *m
 	return found == n;
 }
 
-/* Reads the entry at *at, which moves past it. Returns 1, 0 at the end of the directory, or -1. */
+/* Reads the entry at byte *at of the directory and moves *at behind it. Returns 1, 0 at the end of the
+ * directory, or -1 with a->f set. */
 static int next_entry(const struct archive *a, uint64_t *at, struct entry *ret)
 {
 	const uint8_t *b = a->directory + *at;
@@ -252,14 +256,14 @@ static int next_entry(const struct archive *a, uint64_t *at, struct entry *ret)
 
 /* ---- A member --------------------------------------------------------------------------------------- */
 
-/* An array's name is shown without its end, as numpy.load does. */
+/* Returns the length of an entry's name without ".npy" at its end, which numpy.load leaves out too. */
 static size_t bare_len(const struct entry *e)
 {
 	return e->name_len > 4 && !memcmp(e->name + e->name_len - 4, ".npy", 4) ? e->name_len - 4
 	                                                                        : e->name_len;
 }
 
-/* Returns 2 if the entry has this name, 1 if it has it with .npy behind it, and 0 otherwise. */
+/* Returns 2 if the entry has exactly this name, 1 if it has this name with ".npy" behind it, or 0. */
 static int is_named(const struct entry *e, const char *name)
 {
 	size_t len = strlen(name);
@@ -269,7 +273,7 @@ static int is_named(const struct entry *e, const char *name)
 	return len == e->name_len ? 2 : 1;
 }
 
-/* "a, b, c", cut when there are many. */
+/* Writes the names of the arrays as "a, b, c", with "..." at the end if they do not fit. */
 static void list_names(const struct archive *a, char *text, size_t size)
 {
 	size_t len = 0;
@@ -305,7 +309,8 @@ static int bad_member(const struct archive *a, const char *name, const char *wha
 	return fail(a->f, EXIT_FAILED, "%s: damaged archive: %s: %s", a->path, name, what);
 }
 
-/* Refuses a member whose own header names another; that name is at offset. */
+/* Refuses a member whose local header has another name than the directory. The name in the header is at
+ * `offset`. */
 static int check_name(const struct archive *a, const struct entry *e, const char *name, uint64_t offset,
                       size_t len)
 {
@@ -321,8 +326,8 @@ static int check_name(const struct archive *a, const struct entry *e, const char
 	return rc;
 }
 
-/* Finds the bytes of a member from its entry in the directory, whose sizes and checksum count: those of the
- * member's own header are zeros when it was written to a pipe. */
+/* Finds the data of a member and checks that it can be read. Sizes and checksum are those of the directory:
+ * in the local header they are zeros if the archive was written to a pipe. */
 static int open_member(const struct archive *a, const struct entry *e, const char *name,
                        struct archive_member *ret)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* .npz archives: ZIP files whose members are .npy files. */
+/* Finds arrays in .npz archives, which are ZIP files whose members are .npy files. */
 #ifndef CLIENT_TMACTL_NPY_ARCHIVE_H
 #define CLIENT_TMACTL_NPY_ARCHIVE_H
 
@@ -8,25 +8,26 @@
 
 #include "client/tmactl/tmactl.h"
 
+/* A member of an archive, that is, an .npy file. */
 struct archive_member {
-	uint64_t offset; /* of its first byte in the archive */
-	uint64_t packed; /* bytes there */
-	uint64_t bytes;  /* of the .npy file that they are */
-	uint32_t crc;    /* of that */
-	bool is_deflated;
+	uint64_t offset;  /* byte of the archive at which its data begins */
+	uint64_t packed;  /* bytes of the data in the archive */
+	uint64_t bytes;   /* size of the .npy file */
+	uint32_t crc;     /* CRC-32 of the .npy file */
+	bool is_deflated; /* the data is compressed; false: it is the .npy file as it is */
 };
 
-/* Whether the file begins as archives do. */
+/* Returns whether the file begins like a ZIP archive. */
 bool archive_is_one(int fd);
 
-/* Returns whether a path names an archive, or an array in one, by its end (.npz) or by what precedes a colon.
- * The colon of a folder that exists does not count. */
+/* Returns whether a path names an archive or an array in one: it ends in .npz, or what precedes a colon ends
+ * in .npz or is an existing archive. Colons in the name of an existing directory do not count. */
 bool archive_is_named(const char *path);
 
-/* Finds an array by its name, with or without the .npy that numpy.savez puts behind it, in the open archive
- * of file_bytes at path. As numpy.load does, it takes the last of several members of one name, and one that
- * has exactly this name before one with .npy. Without a name, or with a wrong one, the error lists those
- * there are. */
+/* Finds the array `name` in the open archive at path, which has file_bytes bytes. ".npy", which numpy.savez
+ * appends to names, may be left out. As in numpy.load, the last of several members of one name is taken, and
+ * an exact match is preferred to one with ".npy" behind it. If name is NULL or empty, or there is no such
+ * array, the message lists the names of those that exist. */
 int archive_find(struct archive_member *ret, int fd, uint64_t file_bytes, const char *path, const char *name,
                  struct failure *f);
 

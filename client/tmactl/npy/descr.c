@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of NumPy's type codes, and the fields of structured types. */
+/* Parses NumPy's type codes, by a table, and the fields of structured types. */
 #include "descr.h"
 
 #include <stdio.h>
@@ -8,12 +8,12 @@
 struct code {
 	char kind;
 	uint32_t bytes;
-	int dtype;
-	uint32_t component; /* bytes that a big-endian item swaps together */
+	int dtype;          /* enum tma_dtype as which a value is encoded; -1: only zeros can be */
+	uint32_t component; /* bytes of each number in a big-endian item, whose order is reversed */
 	const char *name;
 };
 
-/* Sizes that are part of the type. */
+/* The codes whose size is one of a few, such as f4. */
 static const struct code codes[] = {
 	{ 'b', 1, TMA_BOOL, 0, "bool" },           { 'i', 1, TMA_INT8, 0, "int8" },
 	{ 'i', 2, TMA_INT16, 2, "int16" },         { 'i', 4, TMA_INT32, 4, "int32" },
@@ -27,7 +27,7 @@ static const struct code codes[] = {
 	{ 'M', 8, TMA_INT64, 8, "datetime64" },    { 'm', 8, TMA_INT64, 8, "timedelta64" },
 };
 
-/* Sizes that the code chooses: so many units. */
+/* The codes with any size, such as S10, which counts units of unit_bytes. */
 static const struct {
 	char kind;
 	uint32_t unit_bytes;
@@ -39,7 +39,8 @@ static const struct {
 	{ 'V', 1, "void" },
 };
 
-/* NumPy spells these codes in other ways, too: by letters, as C's types on this machine, and by names. */
+/* Other spellings that numpy.dtype accepts for these codes: letters, which stand for C's types on this
+ * machine, and names. */
 static const struct {
 	const char *text;
 	const char *code;
@@ -125,8 +126,8 @@ static const struct {
 	{ "object_", "O" },
 };
 
-/* ml_dtypes adds these types. It saves items of float8_e5m2 as '<f1', of bfloat16 as '<V2' and
- * of all others as '<V1', which could be anything. */
+/* The types that the Python package ml_dtypes adds. It saves float8_e5m2 as '<f1', bfloat16 as '<V2' and all
+ * others as '<V1', which does not tell the type. */
 #define E5M2 "float8_e5m2"
 static const char *const extensions[] = {
 	E5M2,
@@ -169,7 +170,8 @@ int descr_parse(struct descr *ret, const struct literals *l, const struct litera
 
 /* ---- Type codes ------------------------------------------------------------------------------------- */
 
-/* Digits at the front of text: their number, or -1 when the value passes 2^31. */
+/* Parses the digits at the start of text. Returns how many there are, or -1 if their value exceeds
+ * INT32_MAX. */
 static int parse_digits(const char *text, size_t len, uint64_t *ret)
 {
 	size_t i;
@@ -183,8 +185,9 @@ static int parse_digits(const char *text, size_t len, uint64_t *ret)
 	return (int)i;
 }
 
-/* Returns the type code that another spelling stands for, a letter, which a byte order may precede, or a
- * name; NULL if text is a code itself. *ret_len is the length of the spelling, which a unit may follow. */
+/* Returns the type code that another spelling stands for, or NULL if text is none of them. Only a letter may
+ * follow a byte order (has_order). Sets *ret_len to the length of the spelling, behind which a unit of time
+ * may follow. */
 static const char *code_of(const char *text, size_t len, bool has_order, size_t *ret_len)
 {
 	for (size_t i = 0; i < sizeof spellings / sizeof spellings[0]; i++) {
@@ -201,7 +204,8 @@ static const char *code_of(const char *text, size_t len, bool has_order, size_t 
 	return NULL;
 }
 
-/* Parses the name of a type that ml_dtypes has; items of one that the service lacks are bytes. */
+/* Parses the name of a type of ml_dtypes. Items of a type that the service does not have are single bytes.
+ * Returns false if there is no such type. */
 static bool parse_extension(struct descr *ret, const char *text, size_t len)
 {
 	char name[sizeof ret->name];
@@ -222,7 +226,8 @@ static bool parse_extension(struct descr *ret, const char *text, size_t len)
 	return false;
 }
 
-/* Parses a code without byte order and other spellings: a kind, a size, and for times a unit. */
+/* Parses a code without its byte order: a kind, a size and, for times, a unit in brackets. Returns false if
+ * it is none. is_swapped says that the items are big-endian. */
 static bool parse_plain(struct descr *ret, const char *code, size_t len, bool is_swapped)
 {
 	const char kind = *code, *rest = code + 1;
@@ -323,7 +328,8 @@ static int parse_fields(struct descr *ret, const struct literals *l, const struc
 	return 0;
 }
 
-/* (name, descr) or (name, descr, shape); name may be (title, name). */
+/* Parses a field, which is (name, descr) or (name, descr, shape), where name may be (title, name), and sets
+ * *ret_bytes to its size. */
 static int parse_field(uint64_t *ret_bytes, const struct literals *l, const struct literal *node,
                        const char *path, struct failure *f)
 {

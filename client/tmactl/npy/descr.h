@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an .npy header's descr says of an item: its size, and how a value is written into one. */
+/* Parses the descr of an .npy header, which describes the type of the array's items: their size, and how a
+ * value is encoded as one. */
 #ifndef CLIENT_TMACTL_NPY_DESCR_H
 #define CLIENT_TMACTL_NPY_DESCR_H
 
@@ -9,28 +10,29 @@
 #include "literal.h"
 #include "client/tmactl/tmactl.h"
 
-#define DESCR_TEXT 8
+#define DESCR_TEXT 8 /* bytes of a text such as '<f4', with its quotes and terminator */
 
 struct descr {
 	uint64_t item_bytes;
-	int dtype;           /* enum tma_dtype that a value is read as; -1: zero bytes are all it can be */
-	uint32_t swap_bytes; /* big-endian: bytes of the numbers in an item; 0: little-endian */
-	char name[24];       /* "float32", "datetime64", "structured" */
+	int dtype;           /* enum tma_dtype as which a value is encoded; -1: only zero bytes can be */
+	uint32_t swap_bytes; /* big-endian items: bytes of each number in them; 0: little-endian */
+	char name[24];       /* such as "float32", "datetime64", "structured" */
 };
 
-/* Parses a type code ("<f4", "|S10"), another spelling that numpy.dtype has of one ("float32", "?"), a type
- * of ml_dtypes ("bfloat16", "<f1"), or a list of fields, nested as it may be. Python objects, in fields too,
- * and unknown codes are refused; path is named. */
+/* Parses a type code ("<f4", "|S10"), another spelling that numpy.dtype accepts ("float32", "?"), a type of
+ * ml_dtypes ("bfloat16", "<f1"), or a list of fields, which may be nested. Refuses unknown codes, and Python
+ * objects even in a field. path is named in the messages. */
 int descr_parse(struct descr *ret, const struct literals *l, const struct literal *node, const char *path,
                 struct failure *f);
 
-/* The bits of a pad value in one item of a plain type, item_bytes of them; text is --value's, for the
- * error. */
+/* Encodes a pad value as one item: sets the first item_bytes bytes of ret. Fails if items of the type cannot
+ * have that value. text is that of --value, for the message. */
 int descr_encode(const struct descr *descr, const struct tma_number *value, const char *text, uint8_t ret[16],
                  struct failure *f);
 
-/* That of items of a type, and its text for a header, in quotes: '<f4'. bfloat16 and the 8-bit floating types
- * have no code of NumPy's and are bytes, as ml_dtypes saves them: '|V2'. */
+/* Sets *ret to the description of a type's items, and ret_text to its text in a header, with quotes: '<f4'.
+ * bfloat16 and the 8-bit floating types, for which NumPy has no code, become untyped bytes such as '|V2',
+ * much as ml_dtypes saves them. */
 void descr_of(struct descr *ret, enum tma_dtype dtype, char ret_text[DESCR_TEXT]);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Feeds zlib from the archive. */
+/* Inflates a member with zlib, and checks its size and checksum. */
 #include "inflater.h"
 
 #include <errno.h>
@@ -14,11 +14,11 @@
 struct inflater {
 	z_stream z;
 	int fd;
-	struct archive_member member; /* offset and packed: what is to be read yet */
-	uint64_t made;
-	uLong crc;
-	bool is_done;
-	uint8_t in[IN_BYTES];
+	struct archive_member member; /* offset and packed describe the data that is still to be read */
+	uint64_t made;                /* bytes inflated so far */
+	uLong crc;                    /* CRC-32 of these */
+	bool is_done;                 /* zlib has seen the end of the compressed data */
+	uint8_t in[IN_BYTES];         /* compressed data that z reads from */
 };
 
 struct inflater *inflater_new(int fd, const struct archive_member *member)
@@ -30,7 +30,7 @@ struct inflater *inflater_new(int fd, const struct archive_member *member)
 	i->fd = fd;
 	i->member = *member;
 	i->crc = crc32(0, NULL, 0);
-	/* Without a header of zlib's. */
+	/* Negative window bits: the data is raw deflate without a zlib header. */
 	if (inflateInit2(&i->z, -MAX_WBITS) != Z_OK) {
 		free(i);
 		return NULL;

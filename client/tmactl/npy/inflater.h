@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A deflated member of an archive, read from its first byte to its last. */
+/* Reads a deflated member of an archive, once, from its first byte to its last. An inflater is for one thread
+ * at a time. */
 #ifndef CLIENT_TMACTL_NPY_INFLATER_H
 #define CLIENT_TMACTL_NPY_INFLATER_H
 
@@ -9,12 +10,13 @@
 
 struct inflater;
 
-/* NULL: out of memory. fd stays the caller's. */
+/* Returns a new inflater, or NULL if memory is short. fd stays the caller's, and must stay open. */
 struct inflater *inflater_new(int fd, const struct archive_member *member);
 void inflater_free(struct inflater *inflater);
 
-/* The next bytes, up to len; 0 at the end, where they are held to the member's checksum. path is for the
- * errors; -1 with f set. */
+/* Reads the next bytes, up to len. Returns their number, 0 at the end of the member, or -1 with f set. At the
+ * end, size and checksum of all bytes are compared with those of the archive's directory. path is for
+ * messages. */
 long inflater_read(struct inflater *inflater, void *data, size_t len, const char *path, struct failure *f);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A recursive parser of bounded depth, for untrusted bytes. */
+/* A recursive parser for untrusted text. Its depth is bounded. The nodes are in one array, and refer to each
+ * other by index, because the array moves as it grows. */
 #include "literal.h"
 
 #include <stdlib.h>
@@ -13,7 +14,7 @@ struct parser {
 	const char *text;
 	size_t len;
 	size_t pos;
-	const char *what; /* expected at pos, when parsing has failed */
+	const char *what; /* what was expected at pos, if parsing has failed */
 };
 
 static uint32_t parse_value(struct parser *p, int depth);
@@ -61,7 +62,7 @@ static uint32_t expected(struct parser *p, const char *what)
 	return NO_NODE;
 }
 
-/* The next byte that is no white space; 0 at the end. */
+/* Skips white space and returns the byte behind it, or 0 at the end of the text. */
 static char peek(struct parser *p)
 {
 	while (p->pos < p->len && (p->text[p->pos] == ' ' || p->text[p->pos] == '\t' ||
@@ -154,7 +155,7 @@ static uint32_t parse_int(struct parser *p)
 	if (node == NO_NODE)
 		return node;
 	p->out->nodes[node].value = negative ? -value : value;
-	if (p->pos < p->len && p->text[p->pos] == 'L') /* a long of Python 2 */
+	if (p->pos < p->len && p->text[p->pos] == 'L') /* Python 2 writes long integers as 1L. */
 		p->pos++;
 	return node;
 }
@@ -185,7 +186,8 @@ static uint32_t parse_word(struct parser *p)
 	return expected(p, "a value");
 }
 
-/* A tuple, list or dict. (1) is a tuple here; Python has none without a comma, and no header either. */
+/* Parses a tuple, list or dict. (1) is taken for a tuple, although it is a number in Python; headers do not
+ * contain it. */
 static uint32_t parse_items(struct parser *p, int depth)
 {
 	char open = p->text[p->pos];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Python literals, as far as an .npy header needs them: dicts, lists, tuples, strings, integers, True,
- * False, None. The nodes borrow the text. */
+/* Parses Python literals, as far as .npy headers contain them: dicts, lists, tuples, strings, integers, True,
+ * False and None. The nodes refer to the text, which must outlive them. */
 #ifndef CLIENT_TMACTL_NPY_LITERAL_H
 #define CLIENT_TMACTL_NPY_LITERAL_H
 
@@ -9,38 +9,39 @@
 #include <stdint.h>
 
 enum literal_kind {
-	LITERAL_STRING, /* text between the quotes, escapes and all */
+	LITERAL_STRING, /* start and end enclose the text between the quotes; escapes are not decoded */
 	LITERAL_INT,
-	LITERAL_BOOL, /* value 0 or 1 */
+	LITERAL_BOOL, /* value is 0 or 1 */
 	LITERAL_NONE,
 	LITERAL_LIST,
 	LITERAL_TUPLE,
-	LITERAL_DICT, /* children: key, value, key, value */
+	LITERAL_DICT, /* children alternate between keys and values */
 };
 
 struct literal {
 	enum literal_kind kind;
-	uint32_t n;     /* children */
-	uint32_t child; /* index of the first; 0: none */
+	uint32_t n;     /* number of children */
+	uint32_t child; /* index of the first child; 0: none */
 	uint32_t next;  /* index of the next sibling; 0: none */
-	size_t start;   /* of the whole node's text: [start, end) */
+	size_t start;   /* the node's text is [start, end) of literals.text */
 	size_t end;
-	int64_t value;
+	int64_t value; /* for LITERAL_INT and LITERAL_BOOL */
 };
 
 struct literals {
-	const char *text;
-	struct literal *nodes; /* 0 is the root */
+	const char *text;      /* not owned */
+	struct literal *nodes; /* nodes[0] is the root */
 	uint32_t n;
-	uint32_t cap;
+	uint32_t cap; /* nodes allocated */
 };
 
-/* Parses the whole text, white space around it allowed. -1: it is none; *ret_at is where, *ret_what what
- * was expected there. *ret is to be freed by literals_deinit in any case. */
+/* Parses the whole text as one literal, with white space around it. Returns 0, or -1 if it is not one: then
+ * *ret_at is the byte where parsing failed and *ret_what says what was expected there. The caller frees *ret
+ * with literals_deinit() in either case. */
 int literals_parse(struct literals *ret, const char *text, size_t len, size_t *ret_at, const char **ret_what);
 void literals_deinit(struct literals *l);
 
-/* Whether a string node is this text. */
+/* Returns whether the node is a string with this text. */
 bool literal_is(const struct literals *l, const struct literal *node, const char *text);
 
 static inline const struct literal *literal_child(const struct literals *l, const struct literal *node)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The .npy format, versions 1.0, 2.0 and 3.0: magic, version, header length, a Python dict, the items. */
+/* Reads and writes headers of the .npy format, versions 1.0, 2.0 and 3.0. A file consists of a magic, a
+ * version, the header's length, a Python dict (the header) and the items. */
 #include "npy.h"
 
 #include <errno.h>
@@ -11,8 +12,8 @@
 #define MAGIC            "\x93NUMPY"
 #define MAGIC_BYTES      6
 #define MAX_HEADER_BYTES (1024 * 1024)
-#define ALIGN_BYTES      64 /* of the first item in the file */
-#define GROWTH_DIGITS    21 /* spare for the first extent, so that the header can be rewritten in place */
+#define ALIGN_BYTES      64 /* alignment of the first item in the file */
+#define GROWTH_DIGITS    21 /* room for the first extent, so that the header can be rewritten in place */
 
 static int read_preamble(struct source *source, int *ret_major, uint64_t *ret_offset, uint64_t *ret_len,
                          struct failure *f);
@@ -57,7 +58,8 @@ int npy_read(struct npy *ret, struct source *source, struct failure *f)
 	return 0;
 }
 
-/* Of a stream no byte is read that is not the array's. */
+/* Reads magic, version and header length. It reads only bytes that an .npy file certainly has, since those of
+ * a pipe cannot be put back. */
 static int read_preamble(struct source *source, int *ret_major, uint64_t *ret_offset, uint64_t *ret_len,
                          struct failure *f)
 {
@@ -150,7 +152,7 @@ static int parse_dict(struct npy *npy, const struct literals *l, const char *pat
 	if (descr_parse(&npy->descr, l, values[0], path, f) < 0 ||
 	    parse_shape(npy, l, values[2], path, f) < 0)
 		return -1;
-	/* A string's quotes are part of the text. */
+	/* A string node excludes its quotes, but they are part of descr_text. */
 	npy->descr_len = values[0]->end - values[0]->start + (values[0]->kind == LITERAL_STRING ? 2 : 0);
 	npy->descr_text = malloc(npy->descr_len + 1);
 	if (!npy->descr_text)
@@ -203,7 +205,8 @@ static bool is_ascii(const char *text, size_t len)
 	return true;
 }
 
-/* The dict's text, with spare room after it for a longer first extent. */
+/* Writes the text of the dict, and blanks behind it that leave room for a longer first extent. Returns its
+ * length, also if that exceeds size. */
 static size_t print_dict(char *text, size_t size, const struct npy *like, int rank, const int64_t *shape)
 {
 	size_t n = 0;

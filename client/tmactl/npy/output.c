@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Uses O_TMPFILE if the file system supports it, otherwise a temporary name; then links and renames. */
+/* Creates the file without a name (O_TMPFILE) if the file system supports that, otherwise with a temporary
+ * name; then gives it a temporary name and renames it. */
 #include "output.h"
 
 #include <errno.h>
@@ -24,9 +25,9 @@
 #endif
 
 #define MAX_LINKS 40
-/* Of one call. The page cache takes pages as large as a call; the largest are short, and their memory may be
- * cold: a virtual machine's may have gone back to its host. (1 GiB float32 transposed, first command after a
- * pause: 0.36 s, 1.4 without a limit, 0.50 at 32 KiB.) */
+/* The most bytes that one call writes. The page cache allocates folios as large as a write, but large ones
+ * are scarce, and their memory may be cold, for a virtual machine may have returned it to its host. (1 GiB of
+ * float32 transposed, first command after a pause: 0.36 s, 1.4 s without a limit, 0.50 s at 32 KiB.) */
 #define WRITE_BYTES (512 * 1024)
 
 static int follow_links(char *target, const char *path, struct failure *f);
@@ -55,7 +56,7 @@ static int exists(const struct output *output, struct failure *f)
 	return fail(f, EXIT_FAILED, "%s: already exists, and --no-clobber protects it", output->path);
 }
 
-/* What is replaced, and what of it stays. */
+/* Finds the file to replace, and its mode and owner, which the new file will have. */
 static int look_at_target(struct output *output, struct failure *f)
 {
 	char target[PATH_MAX];
@@ -102,7 +103,8 @@ static int open_file(struct output *output, struct failure *f)
 	return output->fd < 0 ? -1 : 0;
 }
 
-/* Room for all of it at once is quicker than run by run, and what does not fit is known before the work. */
+/* Reserves room for the whole file: this is faster than run by run, and a lack of room is known before the
+ * work. */
 static int output_reserve(const struct output *output, struct failure *f)
 {
 	char why[ROOM_TEXT];
@@ -117,7 +119,8 @@ int output_no_room(const struct output *output, int error, const char *why, stru
 	            error == EFBIG ? "too large" : "no space", output->bytes, why);
 }
 
-/* A symbolic link stays; what it points to is replaced, or made when it is not there. */
+/* Sets target to the file that path leads to. Symbolic links are followed and thus kept; what the last one
+ * points to need not exist. */
 static int follow_links(char *target, const char *path, struct failure *f)
 {
 	char link[PATH_MAX];
@@ -156,7 +159,8 @@ static char *directory_of(const char *target)
 	return slash == target ? strdup("/") : strndup(target, (size_t)(slash - target));
 }
 
-/* An fd of a file without a name, or -1 where that cannot be, or could not be named later. */
+/* Returns a descriptor of a file without a name, or -1 if the file system has none or /proc, which is needed
+ * to name it later, is missing. */
 static int open_nameless(const char *directory)
 {
 	char proc[64];
@@ -172,7 +176,8 @@ static int open_nameless(const char *directory)
 	return fd;
 }
 
-/* Follows links to a directory and a name in it. */
+/* Follows symbolic links to the directory of a file and its name there. Returns false if there is no such
+ * directory. */
 static bool find_place(const char *path, struct stat *ret_directory, char *ret_name)
 {
 	char target[PATH_MAX];
@@ -222,8 +227,9 @@ int output_write(struct output *output, const void *data, size_t len, uint64_t o
 	return 0;
 }
 
-/* Only root gives files away, and others to groups of their own. Who may not keeps its own, and lends nobody
- * else's rights with them. */
+/* Gives the file the owner, group and mode of the one that it replaces. Only root may change the owner, and
+ * other users only to a group of theirs. If the owner or the group cannot be kept, the set-ID bits are
+ * cleared, so that they do not grant the rights of another user or group. */
 static int keep_owner(const struct output *output)
 {
 	bool kept = output->uid == (uid_t)-1 || !fchown(output->fd, output->uid, output->gid);
@@ -238,7 +244,7 @@ static int rename_with(const char *from, const char *to, unsigned flags)
 	return renameat2(AT_FDCWD, from, AT_FDCWD, to, flags);
 }
 
-/* To where nothing is. */
+/* Moves the file to the destination, and fails with EEXIST if something is there. */
 static int put_anew(const struct output *output)
 {
 	if (!rename_with(output->temporary, output->target, RENAME_NOREPLACE))
@@ -248,7 +254,7 @@ static int put_anew(const struct output *output)
 	return link(output->temporary, output->target) < 0 ? -1 : unlink(output->temporary);
 }
 
-/* So that it can be taken back; -1: it is not there. */
+/* Puts the file in place so that take_back() can undo it. Returns -1 if that is impossible. */
 static int put_for_now(struct output *output)
 {
 	struct stat st;
@@ -265,7 +271,7 @@ static int put_for_now(struct output *output)
 	return 0;
 }
 
-/* for_now: it may be taken back. */
+/* Puts the file in place. for_now asks that it can be taken back, if the file system allows that. */
 static int put_in_place(struct output *output, bool for_now, struct failure *f)
 {
 	int rc;
@@ -281,7 +287,7 @@ static int put_in_place(struct output *output, bool for_now, struct failure *f)
 	return 0;
 }
 
-/* The destination is as it was. */
+/* Restores what was at the destination before, unless the place is final. */
 static void take_back(struct output *output)
 {
 	if (output->place == OUTPUT_NEW)
@@ -292,7 +298,7 @@ static void take_back(struct output *output)
 		output->place = OUTPUT_ASIDE;
 }
 
-/* Nothing has the temporary name any more. */
+/* Makes the place final and removes a replaced file, which has the temporary name. */
 static void let_go(struct output *output)
 {
 	if (output->place == OUTPUT_EXCHANGED)
@@ -311,7 +317,7 @@ static int finish_file(struct output *output, struct failure *f)
 		return fail(f, EXIT_FAILED, "%s: its mode cannot be set (%s)", output->path, strerror(errno));
 	if (!output->temporary && link_name(output) < 0)
 		return fail(f, EXIT_FAILED, "%s: cannot be created (%s)", output->path, strerror(errno));
-	/* The last chance of a file system that reports a full disk late. */
+	/* A network file system may report a full disk only when the file is closed. */
 	rc = close(output->fd);
 	output->fd = -1;
 	if (rc < 0)
@@ -344,7 +350,8 @@ int output_commit(struct output *output, struct failure *f)
 	return output_commit_all(&output, 1, f);
 }
 
-/* Gives the nameless file a temporary name next to its target; 0, or -1 with errno. */
+/* Gives the nameless file a temporary name in the directory of its target. Returns 0, or -1 with errno
+ * set. */
 static int link_name(struct output *output)
 {
 	char *directory = directory_of(output->target);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An output file that appears complete or not at all: it is written without a name, or under a temporary
- * one in the same directory, and renamed over the destination when it is complete. An output can also be a
- * stream, which keeps what has been sent. */
+/* An output file that appears complete or not at all: it is written without a name, or under a temporary name
+ * in the same directory, and renamed over the destination once it is complete. An output can also be a
+ * stream, that is, standard output, a pipe or a device; what was sent to one cannot be taken back. */
 #ifndef CLIENT_TMACTL_NPY_OUTPUT_H
 #define CLIENT_TMACTL_NPY_OUTPUT_H
 
@@ -13,68 +13,70 @@
 #include "client/tmactl/stop.h"
 #include "client/tmactl/tmactl.h"
 
-/* What becomes of a file that is there. */
+/* What happens to a file that exists at the destination: it is replaced, or the output fails. */
 enum output_clobber { OUTPUT_REPLACE, OUTPUT_NO_CLOBBER };
 
 /* Where a complete file is. */
 enum output_place {
 	OUTPUT_ASIDE,     /* it has its temporary name, or none */
-	OUTPUT_NEW,       /* in the destination's place, where nothing was */
-	OUTPUT_EXCHANGED, /* there, and what it replaces has the temporary name */
-	OUTPUT_FINAL,     /* there, and cannot be taken back */
+	OUTPUT_NEW,       /* it is at the destination, where no file was */
+	OUTPUT_EXCHANGED, /* it is at the destination, and the file it replaced has the temporary name */
+	OUTPUT_FINAL,     /* it is at the destination and cannot be taken back */
 };
 
 struct output {
-	int fd;           /* -1: none, a stream's bytes go out as they come */
-	const char *path; /* as the user named it */
-	char *target;     /* what is replaced: the path, symbolic links followed */
-	char *temporary;  /* its name now; NULL: none */
+	int fd;           /* the file, or the spool of a stream; -1: a stream whose bytes are sent at once */
+	const char *path; /* path as the user gave it */
+	char *target;     /* owned path of the file to replace, with symbolic links followed */
+	char *temporary;  /* owned temporary name; NULL: the file has none */
 	enum output_clobber clobber;
-	mode_t mode;
-	uid_t uid; /* of what is replaced; -1: nothing is */
-	gid_t gid;
-	uint64_t bytes; /* of the whole file, for the errors */
+	mode_t mode;    /* mode of the complete file */
+	uid_t uid;      /* owner of the file to replace; -1: there is none */
+	gid_t gid;      /* group of that file; -1: there is none */
+	uint64_t bytes; /* size of the complete file */
 	enum output_place place;
 
-	bool is_stream; /* standard output, a pipe, a device: bytes go out in their order */
-	int stream;     /* its descriptor; -1: none */
-	uint64_t sent;
-	char *held; /* the first bytes, which go out with those that follow: not before there is anything to
-	               send */
+	bool is_stream; /* standard output, a pipe or a device, whose bytes are sent in order */
+	int stream;     /* descriptor of the stream; -1: none */
+	uint64_t sent;  /* bytes sent to the stream */
+	/* Owned copy of the first bytes written, the header, which are sent only with the next ones or at
+	 * the end, so that a command that fails before it has data sends nothing; NULL: none are held. */
+	char *held;
 	size_t held_bytes;
-	const struct stop *stop; /* NULL: nobody asks */
+	const struct stop *stop; /* not owned; NULL: nothing asks it to stop */
 };
 
-/* Opens one for a file of so many bytes; path: a file's, a FIFO's or device's, or - for standard output,
- * after which standard output is standard error, for all that is said. Refuses a destination that is there
- * and none of these, or a terminal. Both path and stop stay the caller's. */
+/* Opens an output of so many bytes. path names a file, a FIFO or a device, or is - for standard output, in
+ * whose place standard error is put for everything else that is printed. Refuses a terminal, and an existing
+ * destination that is neither a regular file nor one of these. path and stop must outlive the output. */
 int output_open(struct output *ret, const char *path, uint64_t bytes, enum output_clobber clobber,
                 const struct stop *stop, struct failure *f);
 
-/* Makes a place for all of a stream, which is written anywhere then and sent when it is whole. Memory is
- * taken from *memory as by spool_open. */
+/* Gives a stream a spool, so that it can be written in any order; it is sent once it is complete. May
+ * subtract from *memory, as spool_open() does. */
 int output_spool(struct output *output, uint64_t *memory, struct failure *f);
 
-/* Writes all of data at offset. May be called by several threads; of a stream without a place, by one at a
- * time and in order. */
+/* Writes all of data at offset. May be called by several threads at a time, except for a stream without a
+ * spool, which is written in order. */
 int output_write(struct output *output, const void *data, size_t len, uint64_t offset, struct failure *f);
 
-/* Puts the file in the destination's place. What is replaced leaves its mode, and its owner and group as far
- * as the caller may give them. */
+/* Puts the complete file in the place of the destination. The file keeps the mode of the one that it
+ * replaces, and its owner and group as far as the user may set them. */
 int output_commit(struct output *output, struct failure *f);
 
-/* The same for files that belong together: none of them is in its place unless all are, but for what fails
- * while they are put there one after the other and the file system cannot exchange two names. A stream is
- * sent before any file appears, and stays sent if that fails. */
+/* Does the same for outputs that belong together. If putting one of the files in place fails, those before it
+ * are taken back, which is impossible only if the file system cannot exchange two names. Streams are sent
+ * before any file appears, and cannot be taken back. */
 int output_commit_all(struct output *const *outputs, size_t n, struct failure *f);
 
-/* Returns whether a path is that of standard output. */
+/* Returns whether a path stands for standard output. */
 bool output_is_standard(const char *path);
 
-/* Whether two paths are those of one output. */
+/* Returns whether two paths stand for the same output. */
 bool output_is_one(const char *a, const char *b);
 
-/* Gives up what was not committed, and frees. Zero-initialised with fd and stream -1 is allowed. */
+/* Discards what was not committed, and frees the output. One that is zero except for fd and stream, which are
+ * -1, is allowed. */
 void output_deinit(struct output *output);
 
 #endif

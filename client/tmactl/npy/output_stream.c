@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sends bytes in order, and spools those that come out of order. */
+/* Sends bytes to a stream in order, or spools them if they are written out of order. */
 #include "output_stream.h"
 
 #include <errno.h>
@@ -50,7 +50,7 @@ int output_open_stream(struct output *output, struct failure *f)
 	error = room_check(output->stream, output->bytes, why);
 	if (error)
 		return output_no_room(output, error, why, f);
-	/* The array is all that goes there. */
+	/* Nothing but the array may go to standard output. */
 	if (is_standard && dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
 		return fail(f, EXIT_FAILED, "%s: cannot be opened (%s)", output->path, strerror(errno));
 	return 0;

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Outputs without positions: standard output, FIFOs, devices. This is between output.c and output_stream.c
- * only. */
+/* Outputs that cannot seek: standard output, FIFOs, devices. Only output.c and output_stream.c include this
+ * header. */
 #ifndef CLIENT_TMACTL_NPY_OUTPUT_STREAM_H
 #define CLIENT_TMACTL_NPY_OUTPUT_STREAM_H
 
 #include "output.h"
 
-/* Returns whether a path is that of a stream. */
+/* Returns whether a path names a stream. */
 bool output_is_stream(const char *path);
 
-/* Fails because there is no room for all of it; error and why are what room_reserve told. */
+/* Fails because there is no room for the whole output. error and why come from room_reserve(). */
 int output_no_room(const struct output *output, int error, const char *why, struct failure *f);
 
 int output_open_stream(struct output *output, struct failure *f);
 
-/* The next bytes. */
+/* Sends the next bytes. The first ones, the header, are held until the next call. */
 int output_send(struct output *output, const void *data, size_t len, struct failure *f);
 
-/* Sends what was kept, and closes. */
+/* Sends what was spooled or held, and closes the stream. */
 int output_end_stream(struct output *output, struct failure *f);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Polls before each call, so that a call on a blocking descriptor has something to do. */
+/* Polls before each read and write, so that a call on a blocking descriptor finds something to do and the
+ * stop request is looked at while nothing happens. */
 #include "pipe.h"
 
 #include <errno.h>
@@ -10,8 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define LOOK_MS    50            /* at whether to stop */
-#define PIPE_BYTES (1024 * 1024) /* fewer changes between two programs; the most that everybody may have */
+#define LOOK_MS    50            /* time after which a wait looks again at whether to stop */
+#define PIPE_BYTES (1024 * 1024) /* saves context switches; the default limit of unprivileged users */
 
 int pipe_own(int fd, int flags)
 {
@@ -78,7 +79,8 @@ ssize_t pipe_read(int fd, void *data, size_t len, const struct stop *stop)
 	return n < 0 ? -errno : n;
 }
 
-/* A socket has no flags of one's own. */
+/* Writes without blocking if fd is a socket. pipe_own() cannot open a socket anew, so O_NONBLOCK would affect
+ * all who share it; a flag of the call does not. */
 static ssize_t write_some(int fd, const void *data, size_t len)
 {
 	ssize_t n = send(fd, data, len, MSG_DONTWAIT | MSG_NOSIGNAL);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Asks the limit of the process, then the file system: by fallocate, else by what it says of itself. */
+/* Checks the limit of the process (RLIMIT_FSIZE) and then the file system: by fallocate() or, where that is
+ * not supported, by the space that it reports as free. */
 #include "room.h"
 
 #include <errno.h>
@@ -40,7 +41,8 @@ static int check_limit(uint64_t end, char why[ROOM_TEXT])
 	return EFBIG;
 }
 
-/* Root may use the blocks that are kept for it. A file system that counts no blocks has nothing to say. */
+/* Compares bytes with the free space of the file system, of which root may also use the reserved blocks. A
+ * file system that reports no blocks at all passes. */
 static int check_free(int fd, uint64_t bytes, char why[ROOM_TEXT])
 {
 	struct statvfs fs;
@@ -56,7 +58,7 @@ static int check_free(int fd, uint64_t bytes, char why[ROOM_TEXT])
 	return ENOSPC;
 }
 
-/* Returns whether a file of this file system becomes longer without zeros being written. */
+/* Returns whether this type of file system extends a file by a hole, without writing zeros. */
 static bool extends_by_holes(long type)
 {
 	static const unsigned types[] = { EXT4_SUPER_MAGIC, NFS_SUPER_MAGIC, FUSE_SUPER_MAGIC, CIFS_MAGIC,
@@ -68,7 +70,8 @@ static bool extends_by_holes(long type)
 	return false;
 }
 
-/* A file system that cannot reserve refuses a file that is too large for it when its length is set. */
+/* Checks that the file system allows files of this size, by setting the file's length and resetting it. For
+ * file systems that cannot reserve space. */
 static int check_length(int fd, uint64_t bytes, long type, char why[ROOM_TEXT])
 {
 	int error = 0;
@@ -91,7 +94,8 @@ int room_reserve(int fd, uint64_t bytes, char why[ROOM_TEXT])
 		return error;
 	if (fstatfs(fd, &fs) < 0)
 		fs.f_type = 0;
-	/* Reserving memory of tmpfs takes the time that writing is to overlap with. */
+	/* On tmpfs, fallocate() would allocate all pages now, which takes longer than during the writes,
+	 * where it overlaps with other work. */
 	if (fs.f_type == TMPFS_MAGIC)
 		return check_free(fd, bytes, why);
 	if (!fallocate(fd, 0, 0, (off_t)bytes))

@@ -7,15 +7,15 @@
 
 #define ROOM_TEXT 160
 
-/* Reserves room for so many bytes of an empty file, where the file system can do that without writing them,
- * and checks that it has room where it cannot. Returns 0, or ENOSPC, EDQUOT or EFBIG with
- * the reason in why. */
+/* Reserves room for so many bytes in an empty file if the file system can do that without writing them, and
+ * otherwise checks that it has room. Returns 0, or ENOSPC, EDQUOT or EFBIG with the reason in why. */
 int room_reserve(int fd, uint64_t bytes, char why[ROOM_TEXT]);
 
-/* Makes the same check for so many bytes from the file's position on, which it does not reserve. */
+/* Checks that there is room for so many bytes from the file's current position on, without reserving it.
+ * Returns the same as room_reserve(), and 0 for anything but a regular file. */
 int room_check(int fd, uint64_t bytes, char why[ROOM_TEXT]);
 
-/* Puts the text of an errno into why, and returns it. */
+/* Writes the text of an errno value to why, and returns that value. */
 int room_failed(int error, char why[ROOM_TEXT]);
 
 #endif

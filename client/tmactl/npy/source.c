@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opens a path according to what it is, and reads it according to whether it has positions. */
+/* Opens a path as a file, an array of an archive or a pipe, and reads it at any position or in order. */
 #include "source.h"
 
 #include <errno.h>
@@ -37,7 +37,8 @@ int source_open(struct source *ret, const char *path, const struct stop *stop, s
 	return colon ? open_member(ret, path, colon, f) : open_file(ret, path, f);
 }
 
-/* The colon of ARCHIVE:NAME; NULL: the path is a file's, or nothing's. */
+/* Returns the colon of ARCHIVE:NAME, or NULL if the path as a whole exists or no part before a colon is a
+ * file. */
 static const char *member_of(const char *path)
 {
 	const char *colon = strchr(path, ':');
@@ -56,7 +57,7 @@ static const char *member_of(const char *path)
 	return NULL;
 }
 
-/* By what is open: where it begins and ends, or that it is read as it comes. */
+/* Sets where the .npy file begins and ends in an open regular file, or that the source is sequential. */
 static int source_begin(struct source *s, struct failure *f)
 {
 	struct stat st;
@@ -82,7 +83,8 @@ static int source_begin(struct source *s, struct failure *f)
 
 static int open_file(struct source *s, const char *path, struct failure *f)
 {
-	/* A FIFO that nobody writes to yet is waited for when it is read. */
+	/* With O_NONBLOCK, a FIFO without a writer is waited for when it is read, where a stop request
+	 * is noticed. */
 	s->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	if (s->fd < 0)
 		return fail(f, EXIT_FAILED, "%s: cannot be opened (%s)", path, strerror(errno));
@@ -186,7 +188,8 @@ int source_check(const struct source *s, struct failure *f)
 	return rc;
 }
 
-/* The next bytes, at least one; 0 at the end. */
+/* Reads at least one and at most len bytes of a sequential source. Returns their number, 0 at the end, or -1
+ * with f set. */
 static long read_next(struct source *s, void *data, size_t len, struct failure *f)
 {
 	ssize_t n;
@@ -270,7 +273,7 @@ int source_spool(struct source *s, uint64_t end, uint64_t *memory, struct failur
 	return 0;
 }
 
-/* An archive's checksum is of all of the member. */
+/* A deflated member is read to its end, because its checksum covers all of it. */
 int source_finish(struct source *s, uint64_t end, struct failure *f)
 {
 	char byte;

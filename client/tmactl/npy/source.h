@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where an array's bytes come from: a file, an array of an archive, standard input or another pipe. Bytes
- * of a file can be read at any position and by several threads; others only once, from first to last. */
+/* A source of an array's bytes: a file, an array of an archive, standard input or another pipe. A file can be
+ * read at any position and by several threads at a time. All others are sequential: their bytes can be read
+ * once, in order, by one thread at a time. */
 #ifndef CLIENT_TMACTL_NPY_SOURCE_H
 #define CLIENT_TMACTL_NPY_SOURCE_H
 
@@ -16,36 +17,38 @@
 struct inflater;
 
 struct source {
-	const char *path; /* for the errors */
+	const char *path; /* not owned; for messages */
 	int fd;
-	int64_t base;              /* of fd, where byte 0 of the .npy file is; may be before its own */
-	uint64_t bytes;            /* of the .npy file; SOURCE_UNKNOWN: until it ends */
-	bool is_sequential;        /* only what follows can be read */
-	bool is_input;             /* standard input: what follows the array is for whoever reads it next */
-	uint64_t at;               /* the next byte of a sequential one */
-	struct inflater *inflater; /* NULL: not packed */
-	bool has_crc;              /* a stored member of an archive, which no inflater checks */
-	uint32_t crc;              /* of the .npy file */
-	const struct stop *stop;   /* NULL: nobody asks */
+	int64_t base;       /* offset in fd of byte 0 of the .npy file; negative in a spool */
+	uint64_t bytes;     /* size of the .npy file; SOURCE_UNKNOWN: it ends where a pipe ends */
+	bool is_sequential; /* bytes can only be read in order, and once */
+	bool is_input;      /* standard input, which is left at the end of the array for the next reader */
+	uint64_t at;        /* next byte of the .npy file that a sequential source returns */
+	struct inflater *inflater; /* reads a deflated member; NULL: the bytes are not compressed */
+	bool has_crc;              /* a stored member of an archive, which source_check() has to check */
+	uint32_t crc;              /* CRC-32 of the .npy file, if it is a member of an archive */
+	const struct stop *stop;   /* not owned; NULL: nothing asks it to stop */
 };
 
-/* path: a file, ARCHIVE:NAME, a FIFO or device, or - for standard input. Both it and stop stay the caller's.
- * *ret is to be closed by source_close in any case. */
+/* Opens a source. path is a file, ARCHIVE:NAME, a FIFO or a device, or - for standard input. path and stop
+ * must outlive the source. The caller closes *ret with source_close() also if it fails. */
 int source_open(struct source *ret, const char *path, const struct stop *stop, struct failure *f);
 void source_close(struct source *source);
 
-/* Checks a stored member of an archive against its checksum, for which it is read once, before any of it is
- * used; a deflated one is checked as it is read, up to source_finish. Others have none. */
+/* Checks a stored member of an archive against its checksum, by reading it once before any of it is used. A
+ * deflated member is checked while it is read, up to source_finish(); other sources have no checksum. */
 int source_check(const struct source *source, struct failure *f);
 
-/* All of data from byte offset of the .npy file on. A sequential source passes over what is before. */
+/* Reads all len bytes from byte `offset` of the .npy file on. A sequential source skips the bytes before
+ * them, and cannot go back. */
 int source_read(struct source *source, void *data, size_t len, uint64_t offset, struct failure *f);
 
-/* Reads what follows, up to byte end, to where it can be read anywhere. Memory is taken from *memory as by
- * spool_open. */
+/* Copies the following bytes, up to byte `end`, to a spool, so that they can be read at any position. May
+ * subtract from *memory, as spool_open() does. */
 int source_spool(struct source *source, uint64_t end, uint64_t *memory, struct failure *f);
 
-/* All that is wanted has been read: whether the .npy file goes on up to byte end, whole. */
+/* Ends the reading: fails if a sequential source ends before byte `end` or does not match its checksum, and
+ * leaves standard input at `end`. */
 int source_finish(struct source *source, uint64_t end, struct failure *f);
 
 #endif

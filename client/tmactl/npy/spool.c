@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A memfd, or a file that no other process can open. */
+/* A spool is a memfd, or a file without a name that no other process can open. */
 #include "spool.h"
 
 #include <errno.h>
@@ -46,7 +46,7 @@ static int no_room(const char *what, int error, const char *why, struct failure 
 	            what, directory(), why);
 }
 
-/* Returns fd, or closes it if there is no room for so many bytes. */
+/* Returns fd if there is room for so many bytes. Otherwise closes it and returns -1 with f set. */
 static int with_room(int fd, uint64_t bytes, const char *what, struct failure *f)
 {
 	char why[ROOM_TEXT];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Holds bytes that arrive or leave in another order than they are used: in memory while there is some to
- * spare, otherwise in a file without a name in $TMPDIR. */
+/* Stores the bytes of a pipe that are needed in another order than they arrive or leave: in memory if there
+ * is enough, otherwise in a file without a name in $TMPDIR, or in /tmp. */
 #ifndef CLIENT_TMACTL_NPY_SPOOL_H
 #define CLIENT_TMACTL_NPY_SPOOL_H
 
@@ -8,8 +8,8 @@
 
 #include "client/tmactl/tmactl.h"
 
-/* A descriptor with room for bytes, to be closed. Memory is taken from *memory, of which at least half stays.
- * what is for the errors: whose bytes. -1 with f set. */
+/* Returns a descriptor with room for so many bytes, which the caller closes, or -1 with f set. Uses memory,
+ * and subtracts it from *memory, if that takes at most half of it. what names the pipe in messages. */
 int spool_open(uint64_t bytes, uint64_t *memory, const char *what, struct failure *f);
 
 /* Writes all of data at offset. */

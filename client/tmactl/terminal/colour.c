@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decides whether to use colours, and which. */
+/* Decides whether to use colours, once, and maps them to escape sequences. For one thread. */
 #include "colour.h"
 
 #include <stdlib.h>

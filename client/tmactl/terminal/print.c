@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prints documents and quantities for people. */
+/* Formats quantities and texts for people, and prints documents and JSON strings. */
 #include "print.h"
 
 #include <inttypes.h>
@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define WIDTH 79 /* columns of a line of words */
+#define WIDTH 79 /* columns of a line of wrapped words */
 
 char *print_bytes(uint64_t bytes, char *text, size_t text_size)
 {
@@ -171,7 +171,8 @@ void print_value(const tma_document *node)
 	}
 }
 
-/* Returns the length of the character of UTF-8 at text, or 0 if there is none. */
+/* Returns the length of the UTF-8 character at text, of which `left` bytes remain, or 0 if it is not
+ * valid. */
 static size_t utf8_len(const char *text, size_t left)
 {
 	const unsigned char *c = (const unsigned char *)text;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prints what fits on one line: always the percentage, then the speed and the time left, then the name,
- * then a bar. */
+/* Draws what fits on one line. The percentage has priority, followed by the speed and the time left, the
+ * name, and then a bar. */
 #include "progress.h"
 
 #include <stdio.h>
@@ -12,12 +12,12 @@
 #include "print.h"
 #include "proto/clock.h"
 
-#define AFTER_S    1.0 /* what takes less needs none */
-#define EVERY_S    0.1
+#define AFTER_S    1.0 /* work that takes less time has no progress line */
+#define EVERY_S    0.1 /* time between two drawings */
 #define BAR_MOST   30
 #define BAR_LEAST  8
 #define NAME_LEAST 8
-#define SPARE      3 /* columns at the end of the line */
+#define SPARE      3 /* columns left free at the end of the line */
 
 void progress_init(struct progress *progress, bool is_quiet)
 {
@@ -45,7 +45,7 @@ static int columns(void)
 	return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col ? size.ws_col : 80;
 }
 
-/* The end of a name that is too long says more than its start. */
+/* Draws the name. If it is too long, its end is shown, which says more than its start. */
 static void draw_name(const char *name, int room)
 {
 	int len = (int)strlen(name);
@@ -81,7 +81,7 @@ void progress_show(struct progress *progress, const char *what, double done, con
 	snprintf(tail, sizeof tail, "%3.0f %%  %s  %s%s", 100 * done, rate, done > 0 ? left : "",
 	         done > 0 ? " left" : "");
 	print_escaped(what, strlen(what), name, sizeof name);
-	/* Room for the ^C of who stops it, which would begin another line. */
+	/* The spare columns leave room for the ^C that a terminal echoes, which would begin another line. */
 	room = columns() - SPARE - (int)strlen(tail);
 	fputs("\r\033[K", stderr);
 	if (room < 0)

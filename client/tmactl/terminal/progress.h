@@ -10,24 +10,24 @@
 struct progress {
 	bool is_wanted;
 	bool is_drawn;
-	double start; /* seconds, by the monotonic clock */
-	double due;   /* when it is to be drawn next */
+	double start; /* when the work began, in seconds of the monotonic clock */
+	double due;   /* when the line is to be drawn next, likewise in seconds */
 };
 
-/* is_quiet: never. The time counts from here. */
+/* Starts measuring the time of the work. If is_quiet is set, the line is never drawn. */
 void progress_init(struct progress *progress, bool is_quiet);
 
-/* Draws it, when it is time to: what, how much of it is done (0 to 1), how fast ("1.2 GB/s"), and how long it
- * will take at that speed. what may be anything: control bytes are escaped. */
+/* Draws the line if it is due: the name of the work, the part that is done (0 to 1), the speed as text, such
+ * as "1.2 GB/s", and the time that the rest will take. The name is escaped. */
 void progress_show(struct progress *progress, const char *what, double done, const char *rate);
 
-/* Whether progress_show would draw: to spare what making its arguments costs. */
+/* Returns whether progress_show() would draw, so that its arguments need not be computed in vain. */
 bool progress_is_due(const struct progress *progress);
 
-/* Takes it away. */
+/* Erases the line. */
 void progress_clear(struct progress *progress);
 
-/* Since progress_init. */
+/* Returns the seconds since progress_init(). */
 double progress_seconds(const struct progress *progress);
 
 #endif

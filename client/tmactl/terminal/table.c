@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keeps the cells until the widths are known. */
+/* Keeps all cells until the table is printed, because only then the widths of the columns are known. */
 #include "table.h"
 
 #include <stdarg.h>
@@ -41,7 +41,7 @@ void table_add(struct table *table, const char *format, ...)
 	va_end(args);
 }
 
-/* Rows that are whole. */
+/* Returns the number of complete rows, at most `most`. */
 static size_t rows_of(const struct table *table, size_t most)
 {
 	size_t rows = table->n_cells / table->n_columns;
@@ -62,7 +62,8 @@ static int width_of(const struct table *table, size_t column, size_t rows)
 	return (int)width;
 }
 
-/* A text in its column, as far as the line goes; *at is where the line stands. */
+/* Prints a text in its column, cut at the width of the line. *at is the column that the line has reached, and
+ * is updated. */
 static void print_cell(FILE *file, const char *text, int column_width, int is_number, int is_last, int *at,
                        int width)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Signals are blocked except in term_wait, so that none interrupts an operation halfway. Those that stop
- * or suspend the program are handled there, outside of any handler. */
+/* The terminal as a full-screen page. Signals are blocked except in term_wait(), so that none interrupts an
+ * output halfway. The handler only sets flags; term_wait() then suspends the program or reports that it is to
+ * stop. */
 #include "term.h"
 
 #include <errno.h>
@@ -23,7 +24,7 @@ static struct {
 	bool is_open;
 	bool has_keys;
 	struct termios before;
-	sigset_t mask; /* before it was opened */
+	sigset_t mask; /* signal mask before term_open() */
 } term;
 
 static volatile sig_atomic_t stop, suspend, redraw;
@@ -46,7 +47,7 @@ static void put(const char *text)
 		ssize_t n = write(STDOUT_FILENO, text + done, len - done);
 
 		if (n < 0 && errno != EINTR && errno != EAGAIN)
-			return; /* the next wait finds the terminal gone */
+			return; /* The next term_wait() will find that the terminal is gone. */
 		done += n > 0 ? (size_t)n : 0;
 	}
 }
@@ -139,7 +140,7 @@ void term_show(const char *frame)
 	free(text);
 }
 
-/* The shell has the terminal while this process is suspended. */
+/* Suspends the process, and restores the terminal for the shell meanwhile. */
 static void suspend_now(void)
 {
 	suspend = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The terminal as a full-screen page: alternate screen, no cursor, single key presses. The terminal is
- * restored however the page ends: by close, or by a signal that stops or suspends the program. There is
- * one page at a time. */
+/* Uses the terminal as a full-screen page: the alternate screen, no cursor, single key presses. A signal that
+ * suspends the program restores the terminal meanwhile; one that stops it is reported by term_wait(), and the
+ * caller then calls term_close(). There is one page in the process, and one thread uses it. */
 #ifndef CLIENT_TMACTL_TERMINAL_TERM_H
 #define CLIENT_TMACTL_TERMINAL_TERM_H
 
@@ -12,26 +12,28 @@ enum term_key {
 	TERM_CHAR,
 	TERM_LEFT,
 	TERM_RIGHT,
-	TERM_REDRAW, /* the size has changed, or the program goes on after it was suspended */
-	TERM_STOP,   /* a signal, which term_stopped names; or the terminal is gone */
+	TERM_REDRAW, /* the size has changed, or the program has been resumed */
+	TERM_STOP,   /* a signal asks to stop (term_stopped), or the terminal is gone */
 };
 
-/* 0, or -1 with errno when standard output is no terminal that can do this. Keys come from standard input, if
- * that is a terminal too. */
+/* Opens the page. Returns 0, or -1 with errno set if standard output is not a terminal that can show it. Keys
+ * are read from standard input if that is a terminal too. term_close() restores the terminal, and does
+ * nothing if no page is open. */
 int term_open(void);
 void term_close(void);
 
-/* Columns and lines. */
+/* Sets the terminal's columns and lines; 80 and 24 if they are unknown. */
 void term_size(int *ret_columns, int *ret_lines);
 
-/* Replaces what is shown. Lines end with "\n", and none is longer than the terminal is wide; those below its
- * end are left out. */
+/* Replaces the contents of the page. The lines of frame end with "\n" and must not be longer than the
+ * terminal is wide. Those that do not fit below are left out. */
 void term_show(const char *frame);
 
-/* Waits for a key until so many milliseconds have gone; *ret_char is that of TERM_CHAR. */
+/* Waits for a key or a signal, for at most timeout_ms milliseconds. Sets *ret_char if it returns
+ * TERM_CHAR. */
 enum term_key term_wait(int timeout_ms, char *ret_char);
 
-/* The signal that asked to stop; 0: none. */
+/* Returns the signal that asked to stop, or 0 if there was none. */
 int term_stopped(void);
 
 #endif

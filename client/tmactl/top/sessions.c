@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The service sends the list in pages. Names come from the password file and /proc and are untrusted: a
- * process chooses its own name. */
+/* Gets the list of sessions, which the service sends in pages. Names come from the user database and /proc,
+ * and are untrusted, because a process chooses its own name. */
 #include "sessions.h"
 
 #include <fcntl.h>
@@ -33,7 +33,8 @@ static void read_name(uint64_t pid, char *ret, size_t size)
 		print_escaped(raw, (size_t)len, ret, size);
 }
 
-/* The password file is asked once for each user that follows another. */
+/* Sets ret to the name of a user. The user database is not asked again if the row before has the same
+ * user. */
 static void read_user(uint64_t uid, const struct session_row *before, char *ret, size_t size)
 {
 	const struct passwd *user;
@@ -75,7 +76,8 @@ static void row_init(struct session_row *row, const struct session_row *before, 
 	snprintf(row->cgroup, sizeof row->cgroup, "%s", cgroup ? cgroup : "");
 }
 
-/* Adds a page; *ret_last is the last session of it. */
+/* Appends the sessions of a page, except those of this process. Sets *ret_last to the last session of the
+ * page. */
 static int add_page(struct session_list *list, const tma_document *page, uint64_t *ret_last)
 {
 	size_t n = tma_document_count(page);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rates are differences of the counters of two snapshots; a connection that is new counts from zero. */
+/* Computes rates from the counters of two snapshots. For a session that the previous snapshot does not have,
+ * the counters and the time count from its beginning. */
 #include "snapshot.h"
 
 #include <stdlib.h>
@@ -13,7 +14,8 @@ static const tma_document *find(const tma_document *map, const char *key)
 	return tma_document_find(map, key);
 }
 
-/* A counter that went back has been reset by a restart. */
+/* Returns by how much a counter has grown. One that is smaller than before has been reset, and counts from
+ * 0. */
 static uint64_t grown(uint64_t now, uint64_t was)
 {
 	return now < was ? now : now - was;
@@ -65,7 +67,8 @@ static void of_service(struct snapshot *snapshot, const struct snapshot *was, do
 	          grown(field_sum(find(snapshot->stats, "bytes")), field_sum(find(old, "bytes"))), latency);
 }
 
-/* The service numbers them the same until it starts again. */
+/* Sets the rates of all devices. They keep their numbers until the service is restarted, so the index tells
+ * which entry of the previous snapshot is the same device. */
 static void of_devices(struct snapshot *snapshot, const struct snapshot *was, double seconds)
 {
 	const tma_document *old = was ? find(was->stats, "devices") : NULL;
@@ -83,6 +86,8 @@ static void of_devices(struct snapshot *snapshot, const struct snapshot *was, do
 	}
 }
 
+/* Returns the index of the device at an end, "from" or "to", of a link, or n_devices if it is not in the
+ * list. */
 static size_t device_number(const struct snapshot *snapshot, const tma_document *link, const char *end)
 {
 	const char *uuid = tma_document_text(find(link, end));
@@ -94,7 +99,8 @@ static size_t device_number(const struct snapshot *snapshot, const tma_document 
 	return uuid ? i : snapshot->n_devices;
 }
 
-/* 0 for those of the other list that are not in this one. */
+/* Adds the bytes of each link, times factor, to its rate. Leaves out links of devices that the snapshot does
+ * not have. */
 static void add_links(struct snapshot *snapshot, const tma_document *links, double factor)
 {
 	for (size_t i = 0; i < tma_document_count(links); i++) {
@@ -108,7 +114,8 @@ static void add_links(struct snapshot *snapshot, const tma_document *links, doub
 	}
 }
 
-/* Counters only grow: as long as it is the same service. */
+/* Sets the rates of all links. Both snapshots are of the same service, whose counters only grow, so the
+ * differences are not negative. */
 static void of_links(struct snapshot *snapshot, const struct snapshot *was, double seconds)
 {
 	if (seconds <= 0)
@@ -172,7 +179,7 @@ int snapshot_is_same_service(const struct snapshot *a, const struct snapshot *b)
 	return one && other && !strcmp(one, other);
 }
 
-static enum sort_key sorted_by;
+static enum sort_key sorted_by; /* key for compare(), to which qsort() passes no argument */
 
 static double value_of(const struct usage *u)
 {
@@ -196,7 +203,8 @@ static double value_of(const struct usage *u)
 	}
 }
 
-/* The greatest first, uid and pid the least; what is equal by session, so that rows stay where they are. */
+/* Orders by descending value, but by ascending uid or pid. Equal rows are ordered by session, so that they do
+ * not change places between snapshots. */
 static int compare(const void *a, const void *b)
 {
 	const struct usage *one = a, *other = b;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prints a heading of two lines, and a row for each connection. */
+/* Prints a snapshot: a heading of two lines, a line for each device if there are several, and a table with a
+ * row for each session. */
 #include "top_print.h"
 
 #include <inttypes.h>
@@ -13,14 +14,14 @@
 #include "client/tmactl/terminal/print.h"
 #include "client/tmactl/terminal/table.h"
 
-#define HEAD_LINES 5 /* with the note, the empty line and the table's title */
+#define HEAD_LINES 5 /* the heading's two lines, the note, an empty line and the table's titles */
 
 static const struct table_column columns[] = {
 	{ "USER", 0 }, { "PID", 1 },    { "NAME", 0 },   { "REQ/S", 1 }, { "GB/S", 1 },   { "P50", 1 },
 	{ "P99", 1 },  { "ERRORS", 1 }, { "MAPPED", 1 }, { "JOBS", 1 },  { "DEVICE", 1 }, { "SMS", 1 },
 };
 
-/* The column of each sort_key. */
+/* The index in columns[] of each sort_key. */
 static const int column_of[SORT_COUNT] = { 3, 4, 5, 6, 7, 8, 0, 1 };
 
 static char *us_or_none(uint64_t us, char *text, size_t size)
@@ -68,7 +69,7 @@ static void add_row(struct table *table, const struct usage *u)
 	table_add(table, "%.1f", u->multiprocessors);
 }
 
-/* A line no longer than the terminal is wide. */
+/* Prints a line, cut at `width` columns; 0 means no limit. */
 __attribute__((format(printf, 4, 5))) static void line(FILE *file, int width, enum colour which,
                                                        const char *format, ...)
 {
@@ -89,7 +90,7 @@ static void print_head(FILE *file, const struct snapshot *snapshot, int width)
 	uint64_t regions = field_uint(snapshot->stats, "regions");
 	char age[32], bytes[32], requests[32], moved[32], p50[32], p99[32];
 
-	clients -= clients > 0; /* this one */
+	clients -= clients > 0; /* Does not count tmactl's own connection. */
 	line(file, width, COLOUR_BOLD,
 	     "tmad %s %s %s  up %s  %" PRIu64 " client%s  %" PRIu64 " region%s %s  queue %" PRIu64,
 	     field_text(snapshot->info, "version"), field_text(snapshot->info, "engine"),
@@ -105,13 +106,14 @@ static void print_head(FILE *file, const struct snapshot *snapshot, int width)
 	     us_or_none(snapshot->all.p99_us, p99, sizeof p99), field_uint(snapshot->stats, "waiting"));
 }
 
-/* Lines of a service with several. */
+/* Returns the number of lines about devices, which are printed only if there are several. */
 static int device_lines(const struct snapshot *snapshot)
 {
 	return snapshot->n_devices > 1 ? (int)snapshot->n_devices : 0;
 }
 
-/* "  to 2: 1.5 GB/s" for each device to which anything goes, as far as there is room. */
+/* Writes "  to 2: 1.5 GB/s" to text for each device to which device `from` sends anything, as far as there is
+ * room. */
 static const char *links_text(const struct snapshot *snapshot, size_t from, char *text, size_t size)
 {
 	char moved[32];
@@ -182,7 +184,7 @@ static void print_text_json(const char *key, const char *text)
 	print_json_string(text, strlen(text), 1);
 }
 
-/* To each device, itself included. */
+/* Prints the bytes per second from a device to each device, itself included. */
 static void print_links_json(const struct snapshot *snapshot, size_t from)
 {
 	fputs(", \"sent_bytes_per_s\": [", stdout);

@@ -5,11 +5,13 @@
 
 #include "snapshot.h"
 
-/* note: a line above the table, "": none. columns and lines: of the terminal; 0: as many as are needed. */
+/* Prints the snapshot as text. note is a line above the table; "" means none. columns and lines are the size
+ * of the terminal, to which the output is cut; 0 means no limit. */
 void top_print(FILE *file, const struct snapshot *snapshot, enum sort_key key, const char *note, int columns,
                int lines);
 
-/* On one line. If snapshot is NULL, the service did not answer, and error says why. */
+/* Prints the snapshot as JSON on one line. If snapshot is NULL, the service did not answer, and error says
+ * why. */
 void top_print_json(const struct snapshot *snapshot, const char *error);
 
 #endif
