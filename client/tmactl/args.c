@@ -16,7 +16,7 @@ static void skip_blanks(const char **text)
 		++*text;
 }
 
-/* Parses an integer with blanks around it and moves *text behind it. Returns false if there is none, it does
+/* Parses an integer with blanks around it and moves *text past it. Returns false if there is none, it does
  * not fit into 64 bits, or something other than the byte `stop` or the end of the text follows. */
 static bool next_int(const char **text, char stop, int64_t *ret)
 {
@@ -311,8 +311,8 @@ int args_value(struct tma_number *ret, const char *text, struct failure *f)
 	                      "a number (1, -0.5, 1/3, nan, inf, true) or a complex one (1,2 or 1+2j)", f);
 }
 
-/* Parses a decimal number, multiplies it by 2^shift, rounds it down and moves *text behind it. Returns false
- * if there are no digits, none after a point, or the result overflows. */
+/* Parses a decimal number, multiplies it by 2^shift, rounds it down and moves *text past it. Returns false if
+ * there are no digits, none after a point, or the result overflows. */
 static bool parse_scaled(const char **text, int shift, uint64_t *ret)
 {
 	const char *digits = *text;

@@ -20,12 +20,12 @@ int args_mode(struct view_args *args, const char *text, struct failure *f);     
 int args_dtype(enum tma_dtype *ret, const char *flag, const char *text,
                struct failure *f); /* float32 or f4 */
 
-/* Parses a real number, or a quotient of two such as 1/255, with blanks around each, and moves *text behind
- * it. Returns 0, -1 if there is no number, or -2 if the divisor is 0. */
+/* Parses a real number, or a quotient of two such as 1/255, with blanks around each, and moves *text past it.
+ * Returns 0, -1 if there is no number, or -2 if the divisor is 0. */
 int args_number(const char **text, double *ret);
 
-/* Fails for rc, the negative value that args_number() returned. name is that of the option, and form
- * describes what was expected. */
+/* Sets f to the failure for rc, a negative value that args_number() returned, and returns -1. name is the
+ * option's name without dashes, and form describes what was expected. */
 int args_no_number(int rc, const char *name, const char *text, const char *form, struct failure *f);
 
 /* An element type that either of two options, such as --dtype and --to-dtype, may give. */

@@ -22,7 +22,7 @@
 #define SECONDS         5     /* default of --duration */
 #define CALL_MS         10000 /* default timeout of a call, so that a hanging service ends the run */
 
-/* In the order of WORDS(LOAD) in commands.def. */
+/* The kinds of requests, in the order of WORDS(LOAD) in commands.def. */
 enum kind { KIND_PING, KIND_COPY, KIND_TRANSPOSE, KIND_TRANSFORM };
 
 struct bench {

@@ -10,7 +10,7 @@
 #include "field.h"
 #include "client/tmactl/terminal/print.h"
 
-#define COLUMN 10 /* column at which the text behind a title begins */
+#define COLUMN 10 /* column at which the text after a title begins */
 
 static void print_info(const tma_document *info);
 

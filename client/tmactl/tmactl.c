@@ -202,8 +202,8 @@ static int common_option(struct tmactl *t, int opt)
 	}
 }
 
-/* Fails for an option that getopt_long refused: an unknown name or letter, a prefix of several names, or a
- * value for an option that takes none. */
+/* Sets t->error to the failure for an option that getopt_long refused: an unknown name or letter, a prefix of
+ * several names, or a value for an option that takes none. */
 static int refuse_option(struct tmactl *t, const char *text)
 {
 	const char *nearest = NULL;
@@ -294,8 +294,8 @@ static const struct group *group_that_may(const char *path)
 	return getgrgid(st.st_gid);
 }
 
-/* Fails because no service listens, and says how to start one: at the path that was tried if this user can
- * create a socket there, otherwise at one where the user can. */
+/* Sets f to the failure that no service listens. The message says how to start one: at the path that was
+ * tried if this user can create a socket there, otherwise at one where the user can. */
 static void suggest_start(const tma_client *client, struct failure *f)
 {
 	const char *why = tma_last_error(client), *path = tma_socket_path(client);

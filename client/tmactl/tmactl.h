@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the commands of tmactl share: the parsed common options, errors, connections and output. Each command
- * is one cmd_*.c, declared in commands.def, and speaks to the service only through tmaclient.h.
+/* Declares what the commands of tmactl share: the parsed common options, errors, connections and output. Each
+ * command is one cmd_*.c, declared in commands.def, and speaks to the service only through tmaclient.h.
  *
  * A function that can fail returns 0 or -1 and leaves a message for the user in a struct failure, usually
  * t->error. fail() also records the exit code there: EXIT_FAILED if the service or a file failed, EXIT_USAGE
@@ -21,7 +21,7 @@ enum exit_code {
 	EXIT_USAGE = 2,
 };
 
-/* Why something failed. Zero-initialized, it holds no failure. */
+/* The reason why something failed. Zero-initialized, it holds no failure. */
 struct failure {
 	enum exit_code code; /* EXIT_DONE: nothing has failed */
 	int status;          /* negative status of the service or the library; 0: tmactl itself failed */
@@ -38,7 +38,7 @@ void fail_status(struct failure *f, int status);
 /* Copies another failure to f, unless f already holds one, and returns -1. */
 int fail_as(struct failure *f, const struct failure *why);
 
-/* Returns the failure's name in JSON output: that of its status, such as QUOTA, or else USAGE or FAILED
+/* Returns the failure's name in JSON output: the name of its status, such as QUOTA, or else USAGE or FAILED
  * according to its exit code. */
 const char *failure_name(const struct failure *f);
 
@@ -71,7 +71,8 @@ int tmactl_no_arguments(struct tmactl *t, int argc, char **argv);
  * command. */
 int tmactl_help(struct tmactl *t, const char *name);
 
-/* Fails because there is no command of that name; the message suggests a similar one. */
+/* Sets t->error to the failure that there is no command of that name, and returns -1. The message suggests a
+ * similar name. */
 int tmactl_no_command(struct tmactl *t, const char *name);
 
 /* Returns the index of text among the words. If it is none of them, sets f to a message that lists them and

@@ -28,8 +28,8 @@ struct transform_request {
  * are set already, and the array is in C order. */
 int transform_request_shape(struct npy *npy, enum tma_dtype dtype, struct failure *f);
 
-/* Initializes *ret. dtype is the element type; NULL stands for that of the file, whose items are then carried
- * by one or several elements of their size. cast says how elements are converted. */
+/* Initializes *ret. dtype is the element type. If it is NULL, the type is taken from the file, and an item
+ * may be carried by several elements. cast says how elements are converted. */
 int transform_request_init(struct transform_request *ret, const struct npy *npy, const enum tma_dtype *dtype,
                            const struct view_args *args, const struct cast *cast,
                            const struct tma_number *value, struct failure *f);

@@ -16,7 +16,7 @@
 
 struct load_result;
 
-/* What to run. The caller fills it and keeps it unchanged during the run. */
+/* The load to run. The caller fills it and keeps it unchanged during the run. */
 struct load {
 	uint32_t connections;
 	uint32_t depth;    /* requests in flight on each connection */

@@ -38,7 +38,7 @@ struct cast_request {
 int cast_source(const struct descr *descr, const enum tma_dtype *as, const char *path, enum tma_dtype *ret,
                 struct failure *f);
 
-/* Fails because --from-dtype names a type, but no option converts. */
+/* Sets f to the failure that --from-dtype is given although nothing is converted, and returns -1. */
 int cast_nothing(enum tma_dtype from, struct failure *f);
 
 /* Initializes *ret from options that cast_args_check() has accepted and that must outlive it. Also sets the
@@ -66,7 +66,7 @@ static inline bool cast_has_scales(const struct cast *cast)
 
 /* Adds the computation of scales to a request that cast_request_init() has initialized. shape is that of the
  * destination, which has one dimension for each axis of the view. The scales are written to the start of
- * region; it is NULL in a request that is only explained or copied. */
+ * region; it is NULL if the request is only explained or is a template. */
 void cast_request_scales(struct cast_request *ret, const struct cast *cast, tma_region *region,
                          const struct view *view, const int64_t *shape);
 

@@ -10,7 +10,7 @@
 /* The largest gap between two runs that is read along with them, because that is cheaper than another system
  * call. */
 #define GAP_BYTES 2048
-/* How many times longer the output's runs are made than the source's. Long writes enter the page cache in
+/* The output's runs are made this many times longer than the source's. Long writes enter the page cache in
  * large folios, whereas short reads from it are cheap. (1 GiB of float32 transposed, whole command: 0.55 s at
  * 4, 0.44 s at 16, 0.37 s at 64 and 256; for other shapes 256 is slower than 64.) */
 #define OUTPUT_RUN_WEIGHT 64
@@ -255,7 +255,7 @@ static int64_t floor_div(int64_t a, int64_t b)
 /* Cuts an axis in mode reflect, symmetric or wrap. Its output is a sequence of copies of the source, of which
  * every other one is reversed unless the mode is wrap; in reflect, neighbouring copies share their boundary
  * element. A piece is either one whole copy with a border around it, which the service pads, or a part of one
- * copy. Returns -1 if memory is short. */
+ * copy. Returns -1 if it runs out of memory. */
 static int cut_periodic(const struct view_axis *axis, enum tma_pad_mode mode, int64_t limit,
                         struct box_pieces *ret)
 {
@@ -398,7 +398,8 @@ static void scale_runs(const struct view *view, const int64_t *len, struct box_r
 	written_runs(view->rank, view->scale_element, stride, blocks, ret);
 }
 
-/* Returns the byte at which the scales of a box begin in the file of scales, behind its header. */
+/* Returns the byte at which the scales of a box begin in the file of scales, counted from the end of its
+ * header. */
 static uint64_t scale_offset(const struct view *view, const struct box *box)
 {
 	uint64_t at = 0;

@@ -5,7 +5,7 @@
  * Each output axis is cut into pieces, and a box is the product of one piece of each axis. The source indices
  * of a piece advance by one step (1, -1, or 0 if one element is repeated), so that a box is a plain strided
  * copy around which the service adds padding. A run is a contiguous range of bytes in a file. The source part
- * of a box is read in runs, which are packed one behind the other; the output part is written in runs. Boxes
+ * of a box is read in runs, which are packed one after the other; the output part is written in runs. Boxes
  * are shaped so that the runs of both sides are long.
  */
 #ifndef CLIENT_TMACTL_COPY_BOX_H
@@ -36,8 +36,8 @@ struct box_pieces {
 	uint64_t cap;        /* entries allocated in v */
 };
 
-/* How a view is cut into boxes. Owns the pieces. It does not change after box_plan_init(), so any thread may
- * read it. */
+/* The division of a view into boxes. Owns the pieces. It does not change after box_plan_init(), so any thread
+ * may read it. */
 struct box_plan {
 	const struct view *view;
 	int64_t limit[BOX_MAX_RANK]; /* greatest length of a piece of each axis */
@@ -49,9 +49,9 @@ struct box_plan {
 	uint64_t scale_bytes; /* bytes of the largest box's scales */
 };
 
-/* The runs of a box in one file. In memory they are packed one behind the other. */
+/* The runs of a box in one file. In memory they are packed one after the other. */
 struct box_runs {
-	uint64_t offset; /* byte of the first run, in the source file or behind the output's header */
+	uint64_t offset; /* byte of the first run, in the source file or after the output's header */
 	uint64_t bytes;  /* bytes of a run */
 	uint64_t count;  /* runs; 0: nothing is read or written */
 	int rank;        /* axes along which the runs are repeated, outermost first */
@@ -86,11 +86,11 @@ bool box_plan_writes_on(const struct box_plan *plan);
 
 /* ---- For box.c: incomplete last blocks ---------------------------------------------------------------- */
 
-/* Appends a piece. Returns 0, or -1 if memory is short. */
+/* Appends a piece. Returns 0, or -1 if it runs out of memory. */
 int box_piece_add(struct box_pieces *pieces, struct box_piece piece);
 
 /* Cuts the axes of ragged dimensions (view_rest) so that each box lies before the dimension's end or past it.
- * Returns 0, or -1 if memory is short. */
+ * Returns 0, or -1 if it runs out of memory. */
 int box_cut_rests(struct box_plan *plan);
 
 /* Adapts a box whose pieces are set to ragged dimensions: if the source ends before the box, its source

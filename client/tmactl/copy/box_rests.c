@@ -7,8 +7,8 @@
 
 #include "proto/arithmetic.h"
 
-/* Cuts an axis into pieces of at most `limit`, with boundaries before and behind element `cut`, so that each
- * piece exists either as a whole or not at all. Returns -1 if memory is short. */
+/* Cuts an axis into pieces of at most `limit`, with boundaries before and after element `cut`, so that each
+ * piece exists either as a whole or not at all. Returns -1 if it runs out of memory. */
 static int cut_at(const struct view_axis *axis, int64_t limit, int64_t cut, struct box_pieces *ret)
 {
 	struct box_piece p = { .step = 1 };
@@ -27,7 +27,8 @@ static int cut_at(const struct view_axis *axis, int64_t limit, int64_t cut, stru
 	return 0;
 }
 
-/* Adds a boundary before element `cut` to an axis that is cut already. Returns -1 if memory is short. */
+/* Adds a boundary before element `cut` to an axis that is cut already. Returns -1 if it runs out of
+ * memory. */
 static int cut_more(struct box_pieces *pieces, int64_t cut)
 {
 	for (uint64_t i = 0; i < pieces->n; i++) {

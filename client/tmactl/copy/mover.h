@@ -23,7 +23,7 @@
 
 #define MOVER_MIN_MEMORY (1024 * 1024)
 
-/* What to move. The caller owns everything that it points to. */
+/* The view to move, and where from and to. The caller owns everything that it points to. */
 struct mover_job {
 	const struct view *view;
 	const uint8_t *fill;     /* bits of the element that mode constant adds, if nothing is converted */
@@ -33,7 +33,7 @@ struct mover_job {
 	uint64_t source_end;   /* byte of the source at which its array ends */
 	uint64_t source_items; /* items of the array, for messages */
 	struct output *output;
-	uint64_t header_bytes;       /* bytes of the output's header, behind which its data begins */
+	uint64_t header_bytes;       /* bytes of the output's header, after which its data begins */
 	struct output *scale_output; /* output of the scales, if the view has them; a pipe is spooled */
 	uint64_t scale_header_bytes;
 	struct stop *stop;             /* looked at by all workers, and set if one of them fails */

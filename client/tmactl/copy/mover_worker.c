@@ -267,7 +267,7 @@ static void worker_has_written(struct worker *w)
 	pthread_mutex_unlock(&m->lock);
 }
 
-/* Writes packed runs to their places behind the header of an output. Caller holds mover->writing. */
+/* Writes packed runs to their places after the header of an output. Caller holds mover->writing. */
 static int worker_write_runs(struct worker *w, struct output *output, uint64_t header_bytes,
                              const struct box_runs *runs, const uint8_t *data)
 {
@@ -330,8 +330,8 @@ static struct tma_number carried(uint32_t element, const uint8_t *bits)
 	return n;
 }
 
-/* Fails because --cast exact met values that the type does not have. The service counts them in one box only,
- * so the message adds how many elements the box and the array have. */
+/* Sets w->error to the failure that --cast exact met values that the type does not have, and returns -1. The
+ * service counts them in one box only, so the message adds how many elements the box and the array have. */
 static int worker_is_inexact(struct worker *w, const struct tma_tensor *src)
 {
 	const struct mover *m = w->mover;

@@ -49,7 +49,7 @@ struct mover {
 	int n_moving;           /* boxes that are with the service */
 	uint64_t moving_ns;     /* when n_moving last left 0, by clock_ns() */
 	int running;            /* workers that have not ended */
-	struct failure error;   /* that of the first worker that failed */
+	struct failure error;   /* failure of the first worker that failed */
 	struct mover_result result;
 };
 

@@ -222,7 +222,7 @@ static bool read_wide(const uint8_t *extra, size_t len, struct archive_member *m
 	return found == n;
 }
 
-/* Reads the entry at byte *at of the directory and moves *at behind it. Returns 1, 0 at the end of the
+/* Reads the entry at byte *at of the directory and moves *at past it. Returns 1, 0 at the end of the
  * directory, or -1 with a->f set. */
 static int next_entry(const struct archive *a, uint64_t *at, struct entry *ret)
 {
@@ -263,7 +263,7 @@ static size_t bare_len(const struct entry *e)
 	                                                                        : e->name_len;
 }
 
-/* Returns 2 if the entry has exactly this name, 1 if it has this name with ".npy" behind it, or 0. */
+/* Returns 2 if the entry has exactly this name, 1 if it has this name followed by ".npy", or 0 otherwise. */
 static int is_named(const struct entry *e, const char *name)
 {
 	size_t len = strlen(name);

@@ -186,7 +186,7 @@ static int parse_digits(const char *text, size_t len, uint64_t *ret)
 }
 
 /* Returns the type code that another spelling stands for, or NULL if text is none of them. Only a letter may
- * follow a byte order (has_order). Sets *ret_len to the length of the spelling, behind which a unit of time
+ * follow a byte order (has_order). Sets *ret_len to the length of the spelling, after which a unit of time
  * may follow. */
 static const char *code_of(const char *text, size_t len, bool has_order, size_t *ret_len)
 {

@@ -26,7 +26,7 @@ int descr_parse(struct descr *ret, const struct literals *l, const struct litera
                 struct failure *f);
 
 /* Encodes a pad value as one item: sets the first item_bytes bytes of ret. Fails if items of the type cannot
- * have that value. text is that of --value, for the message. */
+ * have that value. text is the argument of --value, for the message. */
 int descr_encode(const struct descr *descr, const struct tma_number *value, const char *text, uint8_t ret[16],
                  struct failure *f);
 

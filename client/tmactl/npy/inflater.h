@@ -10,7 +10,7 @@
 
 struct inflater;
 
-/* Returns a new inflater, or NULL if memory is short. fd stays the caller's, and must stay open. */
+/* Returns a new inflater, or NULL if it runs out of memory. fd stays the caller's, and must stay open. */
 struct inflater *inflater_new(int fd, const struct archive_member *member);
 void inflater_free(struct inflater *inflater);
 

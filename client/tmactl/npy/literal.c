@@ -62,7 +62,7 @@ static uint32_t expected(struct parser *p, const char *what)
 	return NO_NODE;
 }
 
-/* Skips white space and returns the byte behind it, or 0 at the end of the text. */
+/* Skips white space and returns the byte after it, or 0 at the end of the text. */
 static char peek(struct parser *p)
 {
 	while (p->pos < p->len && (p->text[p->pos] == ' ' || p->text[p->pos] == '\t' ||

@@ -205,7 +205,7 @@ static bool is_ascii(const char *text, size_t len)
 	return true;
 }
 
-/* Writes the text of the dict, and blanks behind it that leave room for a longer first extent. Returns its
+/* Writes the text of the dict, and blanks after it that leave room for a longer first extent. Returns its
  * length, also if that exceeds size. */
 static size_t print_dict(char *text, size_t size, const struct npy *like, int rank, const int64_t *shape)
 {

@@ -13,10 +13,10 @@
 #include "client/tmactl/stop.h"
 #include "client/tmactl/tmactl.h"
 
-/* What happens to a file that exists at the destination: it is replaced, or the output fails. */
+/* Says what happens to a file that exists at the destination: it is replaced, or output_open() fails. */
 enum output_clobber { OUTPUT_REPLACE, OUTPUT_NO_CLOBBER };
 
-/* Where a complete file is. */
+/* The place of a complete file. */
 enum output_place {
 	OUTPUT_ASIDE,     /* it has its temporary name, or none */
 	OUTPUT_NEW,       /* it is at the destination, where no file was */
@@ -65,8 +65,8 @@ int output_write(struct output *output, const void *data, size_t len, uint64_t o
 int output_commit(struct output *output, struct failure *f);
 
 /* Does the same for outputs that belong together. If putting one of the files in place fails, those before it
- * are taken back, which is impossible only if the file system cannot exchange two names. Streams are sent
- * before any file appears, and cannot be taken back. */
+ * are taken back, unless the file system cannot exchange two names. Streams are sent before any file appears,
+ * and cannot be taken back. */
 int output_commit_all(struct output *const *outputs, size_t n, struct failure *f);
 
 /* Returns whether a path stands for standard output. */

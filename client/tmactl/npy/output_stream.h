@@ -9,7 +9,8 @@
 /* Returns whether a path names a stream. */
 bool output_is_stream(const char *path);
 
-/* Fails because there is no room for the whole output. error and why come from room_reserve(). */
+/* Sets f to the failure that there is no room for the whole output, and returns -1. error and why come from
+ * room_reserve(). */
 int output_no_room(const struct output *output, int error, const char *why, struct failure *f);
 
 int output_open_stream(struct output *output, struct failure *f);

@@ -14,8 +14,8 @@ enum colour {
 	COLOUR_COUNT
 };
 
-/* In the order of WORDS(WHEN) in commands.def. COLOURS_AUTO uses colours if standard output is a terminal,
- * $TERM is set and not "dumb", and $NO_COLOR is unset or empty. */
+/* The values of --color, in the order of WORDS(WHEN) in commands.def. COLOURS_AUTO uses colours if standard
+ * output is a terminal, $TERM is set and not "dumb", and $NO_COLOR is unset or empty. */
 enum colour_when { COLOURS_AUTO, COLOURS_ALWAYS, COLOURS_NEVER };
 
 void colour_set(enum colour_when when);

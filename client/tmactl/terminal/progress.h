@@ -11,7 +11,7 @@ struct progress {
 	bool is_wanted;
 	bool is_drawn;
 	double start; /* when the work began, in seconds of the monotonic clock */
-	double due;   /* when the line is to be drawn next, likewise in seconds */
+	double due;   /* when the line is to be drawn next, by the same clock */
 };
 
 /* Starts measuring the time of the work. If is_quiet is set, the line is never drawn. */

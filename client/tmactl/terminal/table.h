@@ -17,7 +17,7 @@ struct table {
 	char (*cells)[64]; /* owned; row by row */
 	size_t n_cells;
 	size_t room; /* cells allocated */
-	int failed;  /* memory was short, so cells are missing */
+	int failed;  /* it ran out of memory, so cells are missing */
 };
 
 void table_init(struct table *table, const struct table_column *columns, size_t n_columns);

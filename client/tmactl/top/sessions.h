@@ -13,7 +13,7 @@
 /* Bar i counts latencies below 2^i us that are not in the bar before. The last bar counts the rest. */
 #define LATENCY_BARS 26
 
-/* A session. regions, mapped_bytes and jobs are present values; the other counters count from its
+/* A session. regions, mapped_bytes and jobs are current values; the other counters count from its
  * beginning. */
 struct session_row {
 	uint64_t session; /* the service's number of the session */
@@ -27,7 +27,7 @@ struct session_row {
 	uint64_t mapped_bytes;
 	uint64_t jobs;              /* transforms queued or running now */
 	uint64_t ns;                /* the engine's time for its transforms */
-	uint64_t multiprocessor_ns; /* that time multiplied by the multiprocessors that they could occupy */
+	uint64_t multiprocessor_ns; /* ns of each transform times the multiprocessors that it could occupy */
 	uint64_t latency[LATENCY_BARS]; /* transforms by their latency */
 	char user[40];                  /* user name, or the uid if it has none; escaped */
 	char name[64];                  /* name of the process, escaped; "-": unknown */

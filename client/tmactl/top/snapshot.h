@@ -7,7 +7,7 @@
 #include "sessions.h"
 #include "client/tmactl/tmactl.h"
 
-/* In the order of WORDS(SORT) in commands.def. */
+/* The columns by which rows can be sorted, in the order of WORDS(SORT) in commands.def. */
 enum sort_key {
 	SORT_RATE,
 	SORT_BYTES,
