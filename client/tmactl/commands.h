@@ -19,7 +19,7 @@ enum words {
 /* The values that getopt_long returns for long options. They lie above every character, so they cannot be
  * confused with a short option's letter. */
 enum {
-	OPT_NONE = 255,
+	OPT_NONE = 255, /* stands for no option; getopt_long never returns it */
 #define OPTION(table, id, name, letter, argument, words, doc) OPT_##id,
 #include "commands.def"
 };
