@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the extension tmaclient._core share: its types, its state, how a client is locked and how
- * a status becomes an exception.
+/* Declares what the files of the extension module tmaclient._core share: its types, its state, how a client
+ * is locked and how a status becomes an exception. Only these files include it.
  *
- * _core is libtmaclient for Python and no more: tensors as views of other objects' memory, requests between
- * them, and ways to run a request. What NumPy's conventions ask for is in the Python files of the package.
+ * _core wraps libtmaclient for Python and adds nothing: tensors, which are views of other objects' memory,
+ * requests between them, and ways to run a request. The Python files of the package implement what NumPy's
+ * conventions ask for.
  *
- * A client has one lock, which every use of its tma_client takes. A thread that has the GIL takes the lock
- * only if it is free, and otherwise waits for it without the GIL: so a thread that has the lock may ask for
- * the GIL. A destructor cannot wait, as it may run at any allocation; what it cannot release now is released
- * by whoever unlocks the client.
- */
+ * A client has one lock, which protects every use of its tma_client. A thread that holds the GIL takes the
+ * lock at once if it is free, and otherwise waits for it without the GIL, so that a thread that holds the
+ * lock may take the GIL. A destructor cannot wait, because it may run at any allocation; what it cannot
+ * release at once is released by the thread that unlocks the client next. */
 #ifndef TMACLIENT_PYTHON_CORE_H
 #define TMACLIENT_PYTHON_CORE_H
 
@@ -32,19 +32,21 @@ struct core_state {
 	PyTypeObject *request_type;
 	PyTypeObject *ticket_type;
 	PyTypeObject *plan_type;
-	PyTypeObject *array_type; /* It is numpy.ndarray once a plan has met one, else NULL. */
-	PyObject *make_error;     /* of tmaclient._errors: an exception of a status and a message */
+	PyTypeObject *array_type; /* numpy.ndarray; NULL until py_is_ndarray finds NumPy imported */
+	PyObject *make_error;     /* tmaclient._errors.make(status, message); NULL until the first error */
 };
 
-/* The state of the only module: the extension refuses to be loaded into a second interpreter. */
+/* The state of the module, of which there is one: the extension refuses to be loaded into a second
+ * interpreter. */
 extern struct core_state core;
 
-/* Sets the exception of a status, unless one is set already. Returns -1. */
+/* Sets the exception that stands for a status, unless an exception is set already. Returns -1. */
 int raise_status(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* An exception that is set is put aside for code of others: a deleter, the release of a buffer, a capsule's
- * destructor. It would run as if it had raised that exception itself. What it does raise is reported, and the
- * exception put back. */
+/* exception_set_aside saves and clears the current exception before code of other programs runs (a DLPack
+ * deleter, the release of a buffer, a capsule's destructor), which would otherwise run as if it had raised
+ * that exception. exception_put_back restores it. An exception that such code has raised is passed to
+ * py_tell_later. */
 struct set_aside {
 	PyObject *type, *value, *trace;
 };
@@ -53,7 +55,7 @@ void exception_put_back(struct set_aside *aside);
 
 /* ---- Tensors --------------------------------------------------------------------------------------- */
 
-/* Device types of DLPack. */
+/* DLPack's numbers for types of devices. */
 enum device_type {
 	DEVICE_CPU = 1,
 	DEVICE_CUDA = 2,
@@ -61,72 +63,81 @@ enum device_type {
 	DEVICE_CUDA_MANAGED = 13,
 };
 
-/* A view of another object's memory. It does not change, and keeps the memory. */
+/* A view of another object's memory. It does not change once it is made, and keeps the memory alive. */
 struct py_tensor {
 	PyObject ob_base;
-	PyObject *owner;   /* the object, or the tensor that this one is a part of */
-	Py_buffer *buffer; /* of the object; or NULL */
-	void *managed;     /* a DLManagedTensor or a DLManagedTensorVersioned to be deleted; or NULL */
-	bool is_versioned; /* managed */
+	PyObject *owner; /* what keeps the memory: an object, or the tensor of which this is a part; NULL with
+	                    buffer or managed */
+	Py_buffer *buffer; /* the buffer that the view was made of; NULL: none */
+	/* The DLPack struct that the view was made of, whose deleter runs in the end: a
+	 * DLManagedTensorVersioned if is_versioned is set, otherwise a DLManagedTensor. NULL: none. */
+	void *managed;
+	bool is_versioned;
 	bool is_readonly;
-	char *data; /* element [0, ..., 0] */
+	char *data; /* address of element [0, ..., 0]; NULL: no memory */
 	enum tma_dtype dtype;
 	int rank;
 	int64_t shape[TMA_MAX_RANK];
-	int64_t strides[TMA_MAX_RANK]; /* in elements */
+	int64_t strides[TMA_MAX_RANK]; /* elements from one index of a dimension to the next */
 	int device_type;
 	int device_id;
-	intptr_t stream; /* on which the object says it was produced; -1: it does not say */
+	/* The CUDA stream that __cuda_array_interface__ named for the data. -1: none. */
+	intptr_t stream;
 };
 
-/* The bytes from the lowest element to the end of the highest one. */
+/* The range of bytes from a tensor's lowest element to the end of its highest one. */
 struct extent {
 	char *start;
-	uint64_t size; /* 0: there is no element */
+	uint64_t size; /* bytes; 0 if the tensor has no element */
 };
 
 extern PyType_Spec py_tensor_spec;
 struct py_tensor *py_tensor_alloc(void);
 struct extent py_tensor_extent(const struct py_tensor *t);
-int64_t py_tensor_count(const struct py_tensor *t); /* elements */
+int64_t py_tensor_count(const struct py_tensor *t); /* Returns the number of elements. */
 
-/* For whoever makes a tensor, whose sizes may be anybody's: that no extent is negative and that elements,
- * bytes and addresses can be counted; 0 or -1 with an exception. The sizes alone are those of a tensor
- * without memory. */
+/* Whatever makes a tensor calls one of these, because anybody may have chosen its sizes.
+ * py_tensor_check_sizes checks that no extent is negative and that elements and bytes can be counted in 64
+ * bits, which suffices for a tensor without memory; py_tensor_check also checks that the addresses are those
+ * of memory. They return 0, or -1 with an exception. */
 int py_tensor_check_sizes(const struct py_tensor *t);
 int py_tensor_check(const struct py_tensor *t);
-void py_tensor_set_dense(struct py_tensor *t); /* strides of C order */
+void py_tensor_set_dense(struct py_tensor *t); /* Sets the strides of C order for the tensor's shape. */
 bool py_tensor_is_host(const struct py_tensor *t);
-bool py_tensor_is_contiguous(const struct py_tensor *t); /* C order */
+bool py_tensor_is_contiguous(const struct py_tensor *t); /* Counts C order only. */
 
-/* A sequence of at most TMA_MAX_RANK numbers; -1 with an exception. */
+/* Reads a sequence of at most TMA_MAX_RANK numbers; errors mention name. Sets *ret_n to their number. Returns
+ * 0, or -1 with an exception. */
 int parse_sizes(PyObject *object, const char *name, int64_t *ret, int *ret_n);
 
-/* Sets *ret to a permutation of rank dimensions; negative axes count from the end. Returns false, without an
- * exception, unless axes is a tuple or list of ints that is one. */
+/* Reads axes, where negative numbers count from the end, into the rank entries of ret. Returns false, without
+ * an exception, unless axes is a tuple or list of ints that is a permutation of all dimensions. */
 bool parse_axes(PyObject *axes, int rank, int *ret);
 
-/* Converters of "O&" that let no number wrap: to uint64_t, and to uint32_t. */
+/* Converters for the format "O&" of PyArg_ParseTuple, to uint64_t and uint32_t. A number that does not fit
+ * raises OverflowError instead of wrapping around. */
 int parse_u64(PyObject *object, void *ret);
 int parse_u32(PyObject *object, void *ret);
 
-/* New references, NULL with an exception. py_tensor_get borrows a tensor as it is, and makes one of a buffer.
- */
+/* These return new references, or NULL with an exception. py_tensor_get returns a Tensor as it is, and makes
+ * one of any other object's buffer. py_tensor_of_buffer takes dtype for the elements' type instead of what
+ * the buffer's format says, unless it is -1. */
 struct py_tensor *py_tensor_get(PyObject *object);
 struct py_tensor *py_tensor_of_buffer(PyObject *object, int dtype);
 
-/* The element type that a buffer's format and item size mean; -1: tmad has none. */
+/* Returns the element type for a buffer's format (NULL: unsigned bytes) and item size in bytes, or -1 if tmad
+ * has none. */
 int py_dtype_of_format(const char *format, Py_ssize_t size);
 
 struct py_tensor *py_tensor_of_dlpack(PyObject *object, PyObject *stream);
 
-/* Sets the type, sizes and place of a tensor to those of a DLTensor, whose memory stays the producer's.
+/* Sets the type, sizes, device and address of t to those of a DLTensor, whose memory remains the producer's.
  * Returns 0, or -1 with an exception. */
 typedef struct DLTensor DLTensor;
 int dlpack_take(struct py_tensor *t, const DLTensor *dl);
 struct py_tensor *py_tensor_of_interface(PyObject *object);
 
-/* What the type is made of, in other files. */
+/* Slots and methods of the type Tensor that other files than tensor.c define. */
 PyObject *py_tensor_new(PyTypeObject *type, PyObject *args, PyObject *kwargs);
 void py_tensor_dealloc(PyObject *self);
 PyObject *py_tensor_at(PyObject *type, PyObject *args);
@@ -140,13 +151,14 @@ PyObject *py_tensor_dlpack_device(PyObject *self, PyObject *unused);
 
 /* ---- Copies within this process -------------------------------------------------------------------- */
 
-/* Copies src to dst, of one shape and element size. Needs no GIL. */
+/* Copies src to dst, which have the same shape and element size and lie in host memory. The caller need not
+ * hold the GIL. */
 void copy_tensor(const struct py_tensor *dst, const struct py_tensor *src);
 
-/* These are the numbers of blocks of a whole list of int64, or of one column of pairs. */
+/* The block numbers of a list in host memory: of a list of int64, or of one column of a list of pairs. */
 struct block_numbers {
 	const char *first;
-	int64_t step; /* bytes from one to the next */
+	int64_t step; /* bytes from one number to the next */
 };
 
 static inline int64_t block_number(const struct block_numbers *numbers, int64_t i)
@@ -154,11 +166,13 @@ static inline int64_t block_number(const struct block_numbers *numbers, int64_t 
 	return *(const int64_t *)(const void *)(numbers->first + i * numbers->step);
 }
 
-/* Blocks along the axis, each to where the list says or from there: see Tensor.copy_blocks. Needs no GIL. */
+/* Copies count blocks along the axis, in host memory. A scatter copies block i of src to block index[i] of
+ * dst, a gather block index[i] of src to block i of dst; the caller has checked the numbers. The caller need
+ * not hold the GIL. */
 void copy_blocks(const struct py_tensor *dst, const struct py_tensor *src, int axis,
                  const struct block_numbers *index, int64_t count, bool is_scatter);
 
-/* The module has these functions. */
+/* Functions of the module, which Python calls. */
 PyObject *check_apart(PyObject *self, PyObject *args);
 PyObject *check_index(PyObject *self, PyObject *args);
 PyObject *check_pool(PyObject *self, PyObject *args);
@@ -180,102 +194,125 @@ struct block;
 
 struct py_client {
 	PyObject ob_base;
-	pthread_mutex_t streams_lock; /* taken before the other one: who has it queues work in streams */
-	pthread_mutex_t lock;         /* of all that follows; both check for errors */
-	tma_client *client;           /* NULL: closed */
-	bool is_local;                /* it has no service; never changes */
-	pid_t pid;                    /* of the process that made it: a child may not use it */
-	bool is_interrupted;          /* a signal's handler has raised an exception since it was locked */
-	int failed;                   /* the status that py_client_unlock raises; 0: none */
-	char failure[1024];           /* its message */
+	/* A thread holds streams_lock while it queues work in CUDA streams, and takes it before `lock`. Both
+	 * mutexes detect that the thread which wants one holds it already. */
+	pthread_mutex_t streams_lock;
+	/* Protects all members below, except is_local and pid, which never change, and `deferred`, which has
+	 * a lock of its own. */
+
+	pthread_mutex_t lock;
+	tma_client *client; /* NULL: the client is closed */
+	bool is_local;      /* the client is one of "local:", without a service */
+	pid_t pid;          /* the process that made the client; a child of fork() may not use it */
+	/* A signal's handler has raised an exception since the lock was taken. py_client_on_interrupt sets
+	 * it. */
+	bool is_interrupted;
+	int failed;         /* the status that py_client_unlock raises as an exception; 0: none */
+	char failure[1024]; /* the message for it */
 
 	pthread_mutex_t deferred_lock;
 	struct deferred *deferred;
-	bool is_deferring; /* until release_deferred() is called: releases wait for replies, and a loop may
-	                      not */
+	/* An event loop uses the client: destructors only wake it, because a release waits for the service's
+	 * reply, and the loop then calls release_deferred() in another thread. */
+	bool is_deferring;
 
 	uint64_t n_pending;
-	struct pending *flying; /* all that are pending */
-	struct pending *ended;  /* with a request; taken by Client.completed */
+	struct pending *flying; /* list of the requests under way */
+	/* List of the requests that have ended and still keep objects, in the order in which they ended.
+	 * Client.completed, Client.wait or, if they are forgotten, py_client_take_forgotten takes them. */
+	struct pending *ended;
 	struct pending **ended_tail;
-	bool has_placed_host; /* py_region_place has found host memory since this was cleared */
-	bool has_forgotten;   /* some of those that ended are forgotten */
-	int wake_fd;          /* an eventfd of the event loop, written when some ended; or -1 */
+	bool has_placed_host; /* py_region_place has found host memory since the flag was cleared */
+	bool has_forgotten;   /* some request in `ended` is forgotten */
+	/* An eventfd that an event loop watches: it is written when a request has ended or a destructor has
+	 * left something to release. -1: no event loop has asked for it. */
+	int wake_fd;
 
-	tma_region *nothing;       /* where tensors without elements are; NULL until one is used */
-	struct segment *segments;  /* of device memory that is registered */
-	struct streams *streams;   /* NULL until one is used */
-	struct launched *launched; /* NULL until a client without a service launches something */
+	/* A small region that is the place of all tensors without elements. NULL until one is needed. */
+
+	tma_region *nothing;
+	struct segment *segments;  /* ranges of device memory that are registered with the service */
+	struct streams *streams;   /* NULL until a request is put into a stream */
+	struct launched *launched; /* only of a client without a service; NULL until it launches something */
 };
 
 extern PyType_Spec py_client_spec;
 
-/* The lock; false with an exception, also if the client is closed or another process's. */
+/* Takes the client's lock. Returns false with an exception, and without the lock, also if the client is
+ * closed or belongs to another process. */
 bool py_client_lock(struct py_client *c);
 
-/* The same for a call of the service: if a call that was given up (NO_REPLY) has closed the connection, there
- * is a new one. */
+/* Takes the lock as py_client_lock does, for a call that makes a request. If a call that was given up
+ * (NO_REPLY) has closed the connection, connects again. */
 bool py_client_enter(struct py_client *c);
 void py_client_unlock(struct py_client *c);
 
-/* The lock of streams: a call that queues work may wait until the device has done some, for which the thread
- * of streams may need the other lock. */
+/* Takes streams_lock, which is apart from `lock` because a call that queues work in a stream may block until
+ * the device has done some of its work, for which read_replies (streams.c) may need `lock`. Returns as
+ * py_client_lock. */
 bool py_client_lock_streams(struct py_client *c);
 
-/* The lock, and both locks. They return 1, 0 without a lock if the client is closed, or -1 with an exception.
- */
+/* py_client_lock_if_open takes `lock`, py_client_lock_to_close both locks. They return 1, or 0 without a lock
+ * if the client is closed, or -1 without a lock and with an exception. */
 int py_client_lock_if_open(struct py_client *c);
 int py_client_lock_to_close(struct py_client *c);
 
-/* For a destructor: releases now or when the client is unlocked next, without the GIL; also if it is closed.
- */
+/* For destructors: has release(object) called with the lock held and without the GIL, at once if the lock is
+ * free, otherwise when the client is unlocked next. Works also for a closed client. Does nothing in a child
+ * of fork(), or if memory is exhausted; the object then stays. */
 void py_client_release(struct py_client *c, void (*release)(void *object), void *object);
 
-/* The same when the client is unlocked next; needs no GIL. */
+/* Has release(object) called when the client is unlocked next. Needs neither the lock nor the GIL. Returns
+ * false if memory is exhausted. */
 bool py_client_defer(struct py_client *c, void (*release)(void *object), void *object);
 
-/* Whether something waits to be released; its release, unless an event loop has to find the time for it; and
- * its release, which waits for replies. */
+/* py_client_has_deferred returns whether something is left to release. py_client_release_all releases it,
+ * which waits for the service's replies; if another thread holds the lock, that thread releases it when it
+ * unlocks the client. py_client_release_now does the same, but wakes the event loop instead if one uses the
+ * client. */
 bool py_client_has_deferred(struct py_client *c);
 void py_client_release_now(struct py_client *c);
 void py_client_release_all(struct py_client *c);
 
-/* Clears the exception that is set, and has the main thread raise it as soon as it can. */
+/* Clears the current exception and has the main thread raise it as soon as possible. For places that cannot
+ * return an exception. */
 void py_tell_later(void);
 
-/* For tma_set_interrupt, with the client. */
+/* Callback for tma_set_interrupt; arg is the struct py_client. */
 int py_client_on_interrupt(void *arg);
 
-/* With the lock, after a call: its status if that is not negative and no signal's handler has raised an
- * exception; otherwise -1, and py_client_unlock sets the exception. A call may succeed although it was
- * interrupted. */
+/* Turns the status of a library call into a result. Caller holds the lock. Returns the status if it is not
+ * negative and no signal's handler has raised an exception; otherwise returns -1, and py_client_unlock sets
+ * the exception. A call may have succeeded although it was interrupted. */
 int py_client_check(struct py_client *c, int status);
 
-/* Smaller arrays are moved with the GIL held, since to get it back would take as long as the move. */
+/* Arrays of fewer bytes are moved with the GIL held: taking it again would last as long as the move. */
 #define KEEP_GIL_BYTES (64 * 1024)
 
-/* With the lock: runs `call` without the GIL. */
+/* Runs the statement `call` without the GIL. Caller holds the client's lock and the GIL. */
 #define CLIENT_CALL(c, call)                 \
 	do {                                 \
 		Py_BEGIN_ALLOW_THREADS call; \
 		Py_END_ALLOW_THREADS         \
 	} while (0)
 
-/* With the lock: a request is under way. */
+/* Adds a request that has been submitted to those under way. Caller holds the lock. */
 void py_client_add_pending(struct py_client *c, struct pending *pending);
 
-/* Takes the requests that ended and were forgotten, as a list for pending_free_all. The caller has the lock.
- */
+/* Removes the forgotten requests from those that have ended, and returns them as a list for pending_free_all.
+ * Caller holds the lock. */
 struct pending *py_client_take_forgotten(struct py_client *c);
 
-/* With the lock, without the GIL, of a closed client: what is under way ends, for those who ask. */
+/* Ends all requests under way of a client that has just been closed: for those that wait for them, with
+ * DISCONNECTED. Caller holds the lock and need not hold the GIL. */
 void py_client_end_pending(struct py_client *c);
 
-/* With the lock and without the GIL: takes the tickets that have ended. */
+/* py_client_take_ended takes the tickets that have ended from the library, and py_client_take_completed notes
+ * the end of one that the caller has taken. Caller holds the lock and need not hold the GIL. */
 void py_client_take_ended(struct py_client *c);
 void py_client_take_completed(struct py_client *c, const struct tma_completed *completed);
 
-/* Methods that are in other files. */
+/* Methods of the type Client that other files than client.c define. */
 PyObject *py_client_create(PyObject *self, PyObject *args);
 PyObject *py_client_allocate(PyObject *self, PyObject *args);
 PyObject *py_client_register(PyObject *self, PyObject *args);
@@ -299,54 +336,60 @@ PyObject *py_client_stream_point(PyObject *self, PyObject *args);
 
 struct remains;
 
-/* Memory that is shared with the service. It is released with the object. */
+/* Memory that is shared with the service. The sharing ends with the object, or with Region.release(). */
 struct py_region {
 	PyObject ob_base;
 	struct py_client *client;
-	struct remains *remains; /* The release needs it. It is NULL once that has begun. */
+	struct remains *remains; /* what let_go() needs to release the region; NULL once it has begun */
 	tma_region *region;
-	char *address; /* in this process; NULL: device memory */
+	char *address; /* address in this process; NULL: device memory */
 	uint64_t size;
-	bool is_mapped; /* by this object, and for it */
+	bool is_mapped; /* the memory was made for this object and ends with it; false: registered */
 	bool is_readonly;
 	enum tma_region_kind kind;
-	struct py_tensor *tensor; /* of a registered one: keeps the memory until the release; else NULL */
-	Py_buffer
-	    *mapping; /* It is that of the mmap that has the memory of a registered one, if that is known. */
-	uint64_t device_address; /* of the same memory, once a stream has used it; or 0 */
-	struct block *block;     /* the memory is this block of a slab; NULL: it is the region's own */
+	/* The tensor whose memory was registered, which the region keeps until the release. NULL: the memory
+	 * was made for the region, or the region was released. */
+
+	struct py_tensor *tensor;
+	Py_buffer *mapping; /* buffer of the mmap that has the registered memory; NULL: not known */
+	/* Address for the device of the same memory, which is then pinned by the CUDA driver. 0 until a
+	 * stream has used the memory as a timeline. */
+	uint64_t device_address;
+	struct block *block; /* the block of a slab that is the memory; NULL: the region is its own */
 };
 
 extern PyType_Spec py_region_spec;
 
-/* Makes an object without memory; NULL with an exception. */
+/* Returns a new Region object without memory, or NULL with an exception. */
 struct py_region *py_region_alloc(struct py_client *c);
 
-/* Makes a region of zeroed host memory, which is mapped for the device first, unless that is NULL. is_shared:
- * a driver may pin it, or other processes write to it, so that the library does not seal it. */
+/* Makes a region of zeroed host memory, which is mapped for the device first unless device is NULL. With
+ * is_shared a driver may pin the memory, or other processes may write to it, so the library does not seal it.
+ * Returns a new reference, or NULL with an exception. */
 PyObject *py_region_create(struct py_client *c, uint64_t size, const char *device, bool is_shared);
 
-/* A destructor has the region released as soon as that is possible, and its memory unmapped after that,
+/* For destructors: has the region released as soon as possible, and then its size bytes at address unmapped
  * unless address is NULL. */
 void py_region_leave(struct py_client *c, tma_region *region, char *address, uint64_t size);
 
-/* With the lock: where a tensor is; -1 with an exception. A tensor of device memory is registered if need be.
- */
+/* Sets *ret to the place of a tensor's element [0, ..., 0] in a region. Caller holds the lock. Device memory
+ * is registered with the service if need be; host memory has to be in a region already. writable: the request
+ * writes to the tensor. Returns 0, or -1 with an exception. */
 int py_region_place(struct py_client *c, const struct py_tensor *t, bool writable, struct tma_place *ret);
 
 /* ---- Slabs ----------------------------------------------------------------------------------------- */
 
-/* It is called when the module is loaded, and returns -1 without an exception if there is no memory. */
+/* Called when the module is loaded. Returns 0, or -1 without an exception if memory is exhausted. */
 int slabs_init(void);
 
-/* Returns a Region object's memory to its slab. */
+/* Returns the memory of a Region object to its slab. Caller holds the GIL. */
 void block_free(struct block *block);
 
-/* Has slabs that overlap with the memory give out no more blocks. */
+/* Retires all slabs that overlap with this memory: they give out no more blocks. */
 void slabs_retire(const char *start, uint64_t size);
 
-/* Retires all slabs of the client, because the service may go on writing to blocks that nobody keeps. Needs
- * no GIL. */
+/* Retires all slabs of the client, because the service may go on writing to blocks that no object keeps any
+ * more. The caller need not hold the GIL. */
 void slabs_retire_of(const struct py_client *c);
 
 /* ---- Requests -------------------------------------------------------------------------------------- */
@@ -355,19 +398,20 @@ enum py_request_kind { REQUEST_TRANSFORM, REQUEST_PLAN, REQUEST_BLOCKS, REQUEST_
 
 struct py_plan;
 
-/* A conversion's scale or bias: a number, a tensor, or neither. */
+/* The scale or bias of a conversion: a number if is_number is set, a tensor if tensor is not NULL, otherwise
+ * none. */
 struct py_operand {
 	bool is_number;
 	struct tma_number number;
 	struct py_tensor *tensor;
 };
 
-/* Where scales and their inverses are written; NULL: they are not. */
+/* Tensors that receive the scales and their inverses; NULL: they are not written. */
 struct py_results {
 	struct py_tensor *scale, *inverse;
 };
 
-/* Scales that are computed on the way. */
+/* Scales that the request computes by itself: see struct tma_amax. `is`: it does. */
 struct py_amax {
 	bool is;
 	int64_t block[TMA_MAX_RANK];
@@ -378,9 +422,9 @@ struct py_amax {
 struct py_request {
 	PyObject ob_base;
 	enum py_request_kind kind;
-	struct py_tensor *dst, *src; /* NULL for items and slices */
+	struct py_tensor *dst, *src; /* NULL of REQUEST_ITEMS and REQUEST_RESHARD */
 
-	/* A transform, also that of blocks. */
+	/* REQUEST_TRANSFORM, and the transform of each block of REQUEST_BLOCKS. */
 	bool has_perm, has_pads;
 	int perm[TMA_MAX_RANK];
 	int64_t before[TMA_MAX_RANK], after[TMA_MAX_RANK];
@@ -388,35 +432,41 @@ struct py_request {
 	struct tma_number value;
 	bool is_conversion;
 	enum tma_cast cast;
-	struct py_operand scale, bias; /* also the tensors of a plan's run */
+	struct py_operand scale, bias; /* of REQUEST_PLAN: only tensors */
 	struct py_amax amax;
-	struct py_results results; /* its own; also those of a plan's run */
+	struct py_results results; /* of amax; of REQUEST_PLAN: those of the plan's amax */
 
 	struct py_plan *plan;
 
-	/* Blocks: dst and src are those at the lowest addresses, all_dst and all_src what they are blocks of.
-	 */
+	/* REQUEST_BLOCKS: dst and src are the blocks at the lowest addresses, all_dst and all_src the tensors
+	 * that have all blocks. */
 	bool is_scatter;
 	struct py_tensor *all_dst, *all_src;
-	struct py_tensor *index; /* of host memory, and sent; or shared, and read by the service. With two
-	                            dimensions it has pairs of a block of src and one of dst. */
+	/* The list of block numbers, or, with two dimensions, of pairs of a block of src and one of dst. It
+	 * is in host memory and sent with the request, or, with is_index_shared, in a region, where the
+	 * service reads it. */
+	struct py_tensor *index;
 	bool is_index_shared;
-	int64_t dst_limit, src_limit; /* how many blocks each side has */
-	int64_t dst_step, src_step;   /* bytes */
+	int64_t dst_limit, src_limit; /* numbers of blocks */
+	int64_t dst_step, src_step;   /* bytes from one block to the next */
 
-	/* Layers of blocks. A side is a tuple of tensors, of which all_dst or all_src is the first, or lies
-	 * in all_dst or all_src with bytes from layer to layer. */
-	uint32_t layers;                   /* 0: there are none */
-	PyObject *dst_layers, *src_layers; /* NULL: steps */
+	/* Layers of blocks, each of which is moved by the whole list. The layers of a side are a tuple of
+	 * tensors, the first of which is all_dst or all_src, or they follow each other in all_dst or all_src
+	 * with a step in bytes. */
+	uint32_t layers;                   /* number of layers; 0: the request has none */
+	PyObject *dst_layers, *src_layers; /* tuples of tensors; NULL: the side has a step */
 	int64_t dst_layer_step, src_layer_step;
 
-	PyObject *further; /* a tuple of tensors, the transform's further destinations; NULL: none */
+	PyObject *further; /* tuple of tensors, the further destinations of REQUEST_TRANSFORM; NULL: none */
 
-	PyObject *items; /* a tuple of requests of the first two kinds; of a reshard, of tensors, destinations
-	                    first */
+	/* A tuple: of REQUEST_ITEMS, of requests, which are transforms and runs of plans; of REQUEST_RESHARD,
+	 * of tensors, the n_destinations destinations first. */
+	PyObject *items;
 	size_t n_destinations;
-	int64_t *start; /* of these tensors, the numbers of each after those of the one before; owned */
-	int64_t shape[TMA_MAX_RANK]; /* of the global tensor */
+	/* REQUEST_RESHARD: where each of these tensors begins in the global tensor, an index for each
+	 * dimension, one tensor after the other. Owned. */
+	int64_t *start;
+	int64_t shape[TMA_MAX_RANK]; /* extents of the global tensor, if has_shape */
 	bool has_shape;
 };
 
@@ -424,68 +474,79 @@ extern PyType_Spec py_request_spec;
 struct py_request *py_request_alloc(enum py_request_kind kind);
 PyObject *py_request_again(PyObject *self, PyObject *args);
 
-/* A request with the places of its tensors, ready for the library. */
+/* A request in the library's structs, with the places of its tensors. The structs point to each other and to
+ * the request, which has to live as long. */
 struct resolved {
 	struct tma_tensor dst, src, scale, bias, amax_scale, amax_inverse;
 	struct tma_amax amax;
 	struct tma_conversion conversion;
-	struct tma_tensor *further; /* destinations; owned */
+	struct tma_tensor *further; /* further destinations; owned */
 	struct tma_transform transform;
 	struct tma_blocks blocks;
 	struct tma_place dst_place, src_place;
-	struct tma_place *dst_places, *src_places; /* of blocks.layers; owned */
-	struct tma_operands operands;              /* their places */
-	struct tma_item *items; /* owned; also the only one of a plan that has operands or results */
-	struct resolved *each;  /* of the items; owned */
+	/* The place of each layer of blocks. Owned. NULL: the layers begin at dst_place or src_place. */
+	struct tma_place *dst_places, *src_places;
+	struct tma_operands operands; /* places of scale, bias and what amax writes */
+	/* Owned. NULL, unless the request is REQUEST_ITEMS, or runs a plan that has operands or results,
+	 * which runs as a single item. */
+	struct tma_item *items;
+	struct resolved *each; /* the request of each of the n_items items; owned */
 	size_t n_items;
 	struct tma_reshard reshard;
 	struct tma_slice *slices; /* owned */
 	size_t n_slices;
 };
 
-/* With the lock. */
+/* Sets *ret to the request in the library's structs, which resolved_deinit frees. With c == NULL the tensors
+ * get no places. Caller holds the lock. Returns 0, or -1 with an exception and nothing to free. */
 int py_request_resolve(struct py_client *c, struct py_request *request, struct resolved *ret);
 void resolved_deinit(struct resolved *r);
 
-/* With the lock, without the GIL: runs, or submits, what was resolved. */
+/* These run, or submit, a resolved request, and return the library's status. Caller holds the lock and not
+ * the GIL. */
 int resolved_run(struct py_client *c, const struct py_request *request, struct resolved *r,
                  const struct tma_order *order);
 int resolved_submit(struct py_client *c, const struct py_request *request, struct resolved *r,
                     const struct tma_order *order, tma_ticket *ret);
 
-/* With the lock, without the GIL: launches it into a stream of the program's, for a client without a service.
- */
+/* Launches a resolved request of a client without a service into a CUDA stream, and returns the library's
+ * status. Caller holds the lock and not the GIL. */
 int resolved_enqueue(struct py_client *c, const struct py_request *request, struct resolved *r,
                      const struct tma_order *order, void *stream);
 
-/* A request without a reply yet. Its ticket's `user` points to it. */
+/* A request that has been submitted and whose end nobody has taken yet. Its order's `user` points to it. The
+ * client's lock protects it. */
 struct pending {
-	struct pending *next; /* of those that ended, in their order */
+	struct pending *next; /* next in the client's list `ended` */
 	struct pending *next_flying;
-	struct pending **link_flying; /* to this one */
-	PyObject *request; /* keeps its memory; NULL: nobody asks for its end, or a stream's request uses none
-	                      of the host */
-	const void *of;    /* the request, to be compared only */
-	PyObject *token;   /* is the caller's; NULL: nobody asks for the end of a stream's request */
+	struct pending **link_flying; /* the pointer to this request in the client's list `flying` */
+	/* Keeps the tensors of the request. NULL: it was forgotten while under way, or is a stream's and uses
+	 * no host memory; its end is then only freed. */
+	PyObject *request;
+	const void *of; /* address of the request, for Client.settle to compare; not a reference */
+	/* What Client.completed returns with the request's end. None: Client.wait takes the end. NULL: nobody
+	 * asks for the end of a stream's request. */
+	PyObject *token;
 	tma_ticket ticket;
 	struct tma_result result;
-	struct resolved items; /* of which the library still uses the items */
-	char *message;         /* of a failure; or NULL */
-	bool is_forgotten;     /* nobody will ask for its end, and it has ended */
-	struct stream *stream; /* that waits for it; or NULL */
-	uint64_t value;        /* its number in the stream */
+	struct resolved items; /* owns the items, whose statuses the library writes at the end */
+	char *message;         /* the error message; NULL: none */
+	bool is_forgotten;     /* nobody will ask for its end: it is freed after it has ended */
+	struct stream *stream; /* the stream that waits for the request; NULL: none */
+	uint64_t value;        /* the request's number in the stream */
 };
 
 void pending_free(struct pending *pending);
 void pending_free_all(struct pending *first);
 
-/* The ticket of a request that Client.wait waits for. A request whose ticket is gone is forgotten. */
+/* The type Ticket. If Client.wait is to take the request's end, the request is forgotten with its Ticket. */
 extern PyType_Spec py_ticket_spec;
 
-/* The keywords of an order in a stream, which has its own points. */
+/* Reads the keywords of an order for a request in a stream. With a service they may not have points, because
+ * the stream has points of its own. Returns 0, or -1 with an exception. */
 int order_parse_enqueued(const struct py_client *c, PyObject *kwargs, struct tma_order *ret);
 
-/* A number, of an argument of that name; -1 with an exception. */
+/* Reads a number from the argument of that name. Returns 0, or -1 with an exception. */
 int number_parse(PyObject *object, const char *name, struct tma_number *ret);
 
 /* ---- Plans ----------------------------------------------------------------------------------------- */
@@ -494,118 +555,131 @@ struct py_plan {
 	PyObject ob_base;
 	struct py_client *client;
 	tma_plan *plan;
-	struct py_tensor *dst, *src;    /* of which only shapes, strides and dtypes count */
-	struct py_tensor *scale, *bias; /* likewise; NULL: numbers, or none */
-	struct py_results results;      /* likewise */
+	/* The layouts of the plan: only shapes, strides and element types of these tensors count. */
+	struct py_tensor *dst, *src;
+	struct py_tensor *scale, *bias; /* NULL: a number that the plan keeps, or none */
+	struct py_results results;      /* the tensors that amax writes; NULL: not written */
 };
 
 extern PyType_Spec py_plan_spec;
 
-/* Tells whether an object is an array of NumPy's, and of no subclass. Needs no NumPy. */
+/* Returns whether an object is a numpy.ndarray and of no subclass. Does not import NumPy. */
 bool py_is_ndarray(PyObject *object);
 
-/* Whether a tensor is laid out as the plan's; -1 with an exception that calls it name. */
+/* Checks that t has the element type, shape and strides that the plan expects. Returns 0, or -1 with an
+ * exception that calls the tensor by name. */
 int py_plan_check(const struct py_tensor *expected, const struct py_tensor *t, const char *name);
 
 /* ---- Here ------------------------------------------------------------------------------------------ */
 
-/* It is called when the module is loaded, and returns an error number. */
+/* Called when the module is loaded. Returns 0 or an errno value. */
 int here_init(void);
 
-/* The module has this function. */
+/* A function of the module, which Python calls. */
 PyObject *here_transposed(PyObject *self, PyObject *args);
 
 /* ---- DLPack's table of functions --------------------------------------------------------------------- */
 
-/* It is called when the module is loaded, and returns -1 with an exception if there is no memory. */
+/* Called when the module is loaded. Returns 0, or -1 with an exception if memory is exhausted. */
 int exchange_init(void);
 
-/* The module has these functions. */
+/* Functions of the module, which Python calls. */
 PyObject *has_exchange(PyObject *self, PyObject *object);
 PyObject *exchange_stream(PyObject *self, PyObject *args);
 
 /* ---- CUDA ------------------------------------------------------------------------------------------ */
 
-/* With the lock: has the service know the device memory of an extent; -1 with an exception. The place is
- * valid until the lock is given back. */
+/* Sets *ret to the place of the first byte of an extent of device memory, which it registers with the service
+ * if need be. Caller holds the lock, and the place is valid until it releases it. Returns 0, or -1 with an
+ * exception. */
 int segments_find(struct py_client *c, const struct py_tensor *t, struct extent extent,
                   struct tma_place *ret);
 
-/* With the lock, before the client connects again: a region of memory that was freed could not be registered.
- * Those that a request has places in are kept; NULL: there is none. */
+/* Releases the segments whose memory was freed, before the client connects again: they could not be
+ * registered with the next connection. Keeps those in which a tensor of the request `kept` lies (NULL: no
+ * request). Caller holds the lock. */
 void segments_release_stale(struct py_client *c, const struct resolved *kept);
 
-/* Of a closed client, with whose regions they end. */
+/* Frees the segments of a client that is being closed. tma_free frees their regions. */
 void segments_free(struct py_client *c);
 
-/* A stream of the program's. Each context has default streams, with the same handles. */
+/* A CUDA stream of the program. Each context has default streams of its own, with the same handles. */
 struct cuda_stream {
 	void *handle;
-	void *context; /* NULL: the thread's */
+	void *context; /* CUcontext of the stream; NULL: the calling thread's current one */
 };
-#define LAST_DEFAULT_STREAM 2 /* the legacy one is 0 or 1, the thread's own is 2 */
+#define LAST_DEFAULT_STREAM 2 /* handle 0 or 1: the legacy default stream; 2: that of the thread */
 
-/* Reads a stream: a handle, or a tuple of a handle and its device. Returns 0, or -1 with an exception. */
+/* Reads a stream from its handle or from a tuple (handle, ordinal of its device). Returns 0, or -1 with an
+ * exception. */
 int cuda_stream_parse(PyObject *object, struct cuda_stream *ret);
 
-/* Makes the context of the device of a pointer current if the thread has none; -1 with an exception. */
+/* If the thread has no current CUDA context, makes the primary context of the device that has the memory at
+ * pointer current (0: of device 0). Returns 0, or -1 with an exception. */
 int cuda_enter(uint64_t pointer);
 
-/* The ordinal of the device that has the memory; -1: it is not known. */
+/* Returns the ordinal of the device that has the memory at pointer, or -1 if it is not known. */
 int cuda_device_of(uint64_t pointer);
 
-/* The primary context of a device; NULL: there is none. */
+/* Returns the primary context of a device, or NULL if there is none. */
 void *cuda_context_of(int device);
 
-/* Makes a context the thread's (NULL: leaves it what it is), and gives the one that it had, if that was
- * another: to be given to it again. */
+/* Makes context the thread's current one. Returns the context that it replaced, which the caller passes to a
+ * second call to restore it. Returns NULL if nothing is to be restored: context is NULL, which changes
+ * nothing, it was current already, or none was, in which case it stays current. */
 void *cuda_switch(void *context);
 
-/* Without the GIL: waits for all of the current context's work. Returns false on any error. */
+/* Waits for all work of the current context. Returns false on any error. The caller does not hold the GIL. */
 bool cuda_synchronize(void);
 
-/* The device's address of host memory, which is registered with the driver; 0 with an exception. */
+/* Registers size bytes of host memory at start, mapped by this process, with the CUDA driver, which pins
+ * them. Returns their address for the device, or 0 with an exception. */
 uint64_t cuda_host_address(void *start, size_t size);
 
-/* Without the GIL: waits for all of the context's work, in whose streams points of the memory may still be.
- */
+/* Undoes cuda_host_address. Waits first for all work of the current context, whose streams may still signal
+ * or wait for words in the memory. The caller does not hold the GIL. */
 void cuda_host_retire(void *start);
 
-/* With the lock, without the GIL: ends what streams need of a client that is being closed. */
+/* Frees what the client keeps for streams, sets c->client to NULL, and lets streams that wait for a request
+ * go on. Releases the lock meanwhile. Caller holds the lock and not the GIL. */
 void streams_free(struct py_client *c);
 
-/* With the lock, without the GIL: a stream's request has ended. */
+/* Notes the end of a stream's request. Caller holds the lock and need not hold the GIL. */
 void streams_end(struct py_client *c, struct pending *pending);
 
-/* With the lock: whether some of their requests have not ended. */
+/* Returns whether a request that the client put into a stream has not ended yet. Caller holds the lock. */
 bool streams_are_pending(const struct py_client *c);
 
-/* With the lock: raises what failed on a stream since the last time; 0 or -1. */
+/* Raises the error of the first request in a stream that has failed since the last call. Caller holds the
+ * lock. Returns 0, or -1 with an exception. */
 int streams_check(struct py_client *c);
 
 /* ---- Launches ---------------------------------------------------------------------------------------- */
 
-/* Launches a transform of a client without a service into a stream. Returns 0, or -1 without an exception. */
+/* Launches a transform of a client without a service into a stream. Caller holds the GIL and not the lock.
+ * Returns 0, or -1 without an exception. */
 int stream_launch(struct py_client *c, const struct cuda_stream *stream,
                   const struct tma_transform *transform);
 
-/* Launches a request of a client without a service into a stream. Returns 0, or -1 with an exception. */
+/* Launches a request of a client without a service into a stream. Caller holds the GIL and not the lock.
+ * Returns 0, or -1 with an exception. */
 int launch(struct py_client *c, const struct cuda_stream *stream, struct py_request *q,
            const struct tma_order *order);
 
-/* Runs one to its end, once all that is on the stream has ended, in the stream's context: some of its memory
- * lies on the host, where the client's "local:" reaches it only in calls that wait. Returns 0, or -1 with an
- * exception. */
+/* Waits for all that is on the stream, then runs a request of a client without a service to its end in the
+ * stream's context. For requests with memory of the host, which "local:" reaches only in calls that wait.
+ * Returns 0, or -1 with an exception. */
 int launch_and_wait(struct py_client *c, const struct cuda_stream *stream, struct py_request *q,
                     const struct tma_order *order);
 
 /* Waits for the stream or, if it is NULL, for all contexts in which the client has launched anything. Returns
- * 0, or -1 with an exception, also if an exact cast has changed a value. */
+ * 0, or -1 with an exception, which it also raises if an exact cast has changed a value. */
 int launches_wait(struct py_client *c, const struct cuda_stream *stream);
 
 /* ---- Documents ------------------------------------------------------------------------------------- */
 
-/* A tree of dicts, lists, strings and numbers. Frees the document; NULL with an exception. */
+/* Converts a document to a tree of dicts, lists, strings and numbers, and frees the document. Returns a new
+ * reference, or NULL with an exception. */
 PyObject *document_convert(tma_document *document);
 
 #endif

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ways to run a request: and wait, by ticket, or by ticket in an event loop. */
+/* Runs requests: Client.run waits for the end, Client.submit and Client.wait split the two, and an event loop
+ * takes the ends from Client.completed.
+ *
+ * A submitted request is a struct pending. It is in the client's list `flying` while it is under way. When it
+ * has ended it moves to the list `ended`, from which one of wait(), completed() and py_client_take_forgotten
+ * takes and frees it. The client's lock protects both lists. */
 #include "core.h"
 
 #include <poll.h>
@@ -10,7 +15,7 @@
 
 /* ---- Orders ---------------------------------------------------------------------------------------- */
 
-/* (region, offset, value), or None. */
+/* Reads a point from a tuple (region, offset, value). None leaves *ret as it is. */
 static int parse_point(const struct py_client *c, PyObject *object, struct tma_point *ret)
 {
 	uint64_t offset, value;
@@ -41,7 +46,7 @@ static int parse_point(const struct py_client *c, PyObject *object, struct tma_p
 	return 0;
 }
 
-/* The keywords of an order. */
+/* Reads the keywords of an order. Returns 0, or -1 with an exception. */
 static int parse_order(const struct py_client *c, PyObject *kwargs, struct tma_order *ret,
                        bool *ret_has_points)
 {
@@ -167,8 +172,9 @@ int resolved_enqueue(struct py_client *c, const struct py_request *q, struct res
 	return TMA_INTERNAL;
 }
 
-/* With the lock, without the GIL: waits for a ticket, whose result is the caller's to take. Streams may have
- * to be released meanwhile: what the ticket's request is queued behind may wait for them. */
+/* Waits for a ticket, takes it and sets *ret to its result. Returns the request's status. Caller holds the
+ * lock and not the GIL. Takes the ends of requests in streams meanwhile, because the request may be queued
+ * behind others that wait for a stream which goes on only then. */
 static int wait_ticket(struct py_client *c, tma_ticket ticket, struct tma_result *ret)
 {
 	while (streams_are_pending(c) && !c->is_interrupted) {
@@ -199,7 +205,8 @@ static int run(struct py_client *c, const struct py_request *q, struct resolved 
 	return rc < 0 ? rc : wait_ticket(c, ticket, &result);
 }
 
-/* Client.run(request, stream, **order) */
+/* Client.run(request, stream, **order) runs a request and waits for its end. A stream is only given to a
+ * client without a service. */
 PyObject *py_client_run(PyObject *self, PyObject *args, PyObject *kwargs)
 {
 	struct py_client *c = (struct py_client *)self;
@@ -318,13 +325,13 @@ void py_client_take_ended(struct py_client *c)
 struct py_ticket {
 	PyObject ob_base;
 	struct py_client *client;
-	tma_ticket number; /* 0: nothing was submitted */
-	bool has_token;    /* Client.completed returns the request's end */
+	tma_ticket number; /* ticket of the request; 0: nothing was submitted */
+	bool has_token;    /* Client.completed returns the request's end, and the Ticket does not forget it */
 };
 
-/* Ends a request of a client without a service, which moves memory of this process: takes it back, or waits
- * for its end if it has started. Its objects are let go afterwards. The caller has the lock and needs no GIL.
- */
+/* Ends a request of a client without a service, which would go on moving memory of this process that nobody
+ * keeps any more: cancels it or, if it has started, waits for its end. Caller holds the lock and need not
+ * hold the GIL. */
 static void end_here(struct py_client *c, struct pending *pending)
 {
 	struct tma_completed completed = { .ticket = pending->ticket, .user = pending };
@@ -335,9 +342,10 @@ static void end_here(struct py_client *c, struct pending *pending)
 	py_client_take_completed(c, &completed);
 }
 
-/* Forgets a request. The caller has the lock and needs no GIL. A request that is under way loses its objects,
- * because they keep the client, which nobody may call again; the service keeps the memory until the request
- * ends. `objects` is empty, and takes them to be let go. */
+/* Forgets a request. Caller holds the lock and need not hold the GIL. A request that is under way gives up
+ * its objects, because they keep the client alive, and perhaps nobody calls it again to take the end; the
+ * service keeps the memory until the request ends. Takes `objects`, which is empty: it carries these
+ * references to the list `ended`, where they are dropped. */
 static void forget(struct py_client *c, tma_ticket ticket, struct pending *objects)
 {
 	struct pending *pending = find_flying(c, ticket);
@@ -376,7 +384,7 @@ static void release(void *arg)
 	free(remains);
 }
 
-/* The object that has a ticket forgets it, so that an exception between any two bytecodes loses no ticket. */
+/* The Ticket object forgets its request, so that an exception between any two bytecodes loses no request. */
 static void py_ticket_dealloc(PyObject *self)
 {
 	struct py_ticket *ticket = (struct py_ticket *)self;
@@ -389,7 +397,7 @@ static void py_ticket_dealloc(PyObject *self)
 		if (remains) {
 			*remains = (struct remains){ ticket->client, ticket->number, objects };
 			py_client_release(ticket->client, release, remains);
-		} else /* the request stays */
+		} else /* out of memory: the request stays until the client is closed */
 			free(objects);
 	}
 	Py_XDECREF((PyObject *)ticket->client);
@@ -416,7 +424,7 @@ PyType_Spec py_ticket_spec = {
 	.slots = py_ticket_slots,
 };
 
-/* Client.submit(request, token, **order): a ticket. */
+/* Client.submit(request, token, **order) returns a Ticket. */
 PyObject *py_client_submit(PyObject *self, PyObject *args, PyObject *kwargs)
 {
 	struct py_client *c = (struct py_client *)self;
@@ -459,7 +467,7 @@ PyObject *py_client_submit(PyObject *self, PyObject *args, PyObject *kwargs)
 		CLIENT_CALL(c, rc = resolved_submit(c, (struct py_request *)request, &r, &order, &ticket));
 		if (rc == 0) {
 			pending->ticket = ticket;
-			pending->items = r; /* their statuses are written when the request ends */
+			pending->items = r; /* the library writes the items' statuses when the request ends */
 			py_client_add_pending(c, pending);
 		} else
 			resolved_deinit(&r);
@@ -467,7 +475,7 @@ PyObject *py_client_submit(PyObject *self, PyObject *args, PyObject *kwargs)
 			CLIENT_CALL(c, end_here(c, pending));
 			rc = -1;
 			pending = NULL;
-		} else if (rc == 0 && PyErr_Occurred()) { /* interrupted, and under way; forgotten */
+		} else if (rc == 0 && PyErr_Occurred()) { /* interrupted; forget it */
 			slabs_retire_of(c);
 			pending->request = pending->token = NULL;
 			Py_DECREF(request);
@@ -487,7 +495,8 @@ PyObject *py_client_submit(PyObject *self, PyObject *args, PyObject *kwargs)
 	return (PyObject *)ret;
 }
 
-/* With the lock: of those that ended, the one with this ticket, or the first; NULL: none. */
+/* Removes the request with this ticket, or the first if ticket is 0, from those that have ended. Returns NULL
+ * if there is none. Caller holds the lock. */
 static struct pending *take_ended(struct py_client *c, tma_ticket ticket)
 {
 	struct pending **at = &c->ended, *pending;
@@ -543,8 +552,8 @@ struct pending *py_client_take_forgotten(struct py_client *c)
 	return taken;
 }
 
-/* Waits for the end of a request that is under way. The caller has the lock. Returns 0, or -1 with an
- * exception of a signal's handler. */
+/* Waits for the end of a request that is under way. Caller holds the lock. Returns 0, or -1 with an exception
+ * that a signal's handler has raised. */
 static int await_end(struct py_client *c, struct pending *pending)
 {
 	struct tma_completed completed = { .ticket = pending->ticket, .user = pending };
@@ -554,7 +563,8 @@ static int await_end(struct py_client *c, struct pending *pending)
 	return py_client_check(c, 0);
 }
 
-/* Client.settle(request) */
+/* Client.settle(request) waits until the request is not under way any more, however often it was submitted
+ * and however it ends. */
 PyObject *py_client_settle(PyObject *self, PyObject *request)
 {
 	struct py_client *c = (struct py_client *)self;
@@ -577,7 +587,7 @@ PyObject *py_client_settle(PyObject *self, PyObject *request)
 	Py_RETURN_NONE;
 }
 
-/* Client.wait(ticket) */
+/* Client.wait(ticket) waits for a request and raises its error. */
 PyObject *py_client_wait(PyObject *self, PyObject *args)
 {
 	struct py_client *c = (struct py_client *)self;
@@ -603,7 +613,6 @@ PyObject *py_client_wait(PyObject *self, PyObject *args)
 	Py_RETURN_NONE;
 }
 
-/* Client.forget(ticket) */
 PyObject *py_client_forget(PyObject *self, PyObject *args)
 {
 	struct py_client *c = (struct py_client *)self;
@@ -624,7 +633,7 @@ PyObject *py_client_forget(PyObject *self, PyObject *args)
 	Py_RETURN_NONE;
 }
 
-/* Client.cancel(ticket) */
+/* Client.cancel(ticket) returns whether the request was canceled before it started. */
 PyObject *py_client_cancel(PyObject *self, PyObject *args)
 {
 	struct py_client *c = (struct py_client *)self;
@@ -643,7 +652,8 @@ PyObject *py_client_cancel(PyObject *self, PyObject *args)
 
 /* ---- In an event loop ------------------------------------------------------------------------------ */
 
-/* Client.poll_fds(): (socket, whether to wait for room to write, wake descriptor). */
+/* Client.poll_fds() returns (socket, whether to poll it for writing, the eventfd wake_fd). The socket is -1
+ * while the client is not connected. */
 PyObject *py_client_poll_fds(PyObject *self, PyObject *unused)
 {
 	struct py_client *c = (struct py_client *)self;
@@ -660,8 +670,9 @@ PyObject *py_client_poll_fds(PyObject *self, PyObject *unused)
 	return Py_BuildValue("iNi", fd, PyBool_FromLong(wants_write), c->wake_fd);
 }
 
-/* Takes the requests that ended and have a token other than None. The caller has the lock. wait() returns
- * those whose token is None, and nobody asks for those without one. */
+/* Removes the requests with a token other than None from those that have ended, and returns them in their
+ * order. Caller holds the lock. Client.wait takes those whose token is None, and nobody asks for those
+ * without a token. */
 static struct pending *take_all_ended(struct py_client *c)
 {
 	struct pending **at = &c->ended, *taken = NULL, **tail = &taken;
@@ -682,7 +693,8 @@ static struct pending *take_all_ended(struct py_client *c)
 	return taken;
 }
 
-/* Client.completed() */
+/* Client.completed() reads what has arrived, and returns a list of (token, status, message) of the requests
+ * that have ended. Works also for a closed client, whose requests ended when it was closed. */
 PyObject *py_client_completed(PyObject *self, PyObject *unused)
 {
 	struct py_client *c = (struct py_client *)self;
@@ -712,7 +724,7 @@ PyObject *py_client_completed(PyObject *self, PyObject *unused)
 
 		next = pending->next;
 		if (!entry || PyList_Append(list, entry) < 0)
-			PyErr_Clear(); /* out of memory: its end is lost, and the others' must not be */
+			PyErr_Clear(); /* out of memory: this end is lost, but the others must not be */
 		Py_XDECREF(entry);
 		pending_free(pending);
 	}

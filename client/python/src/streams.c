@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests in CUDA streams. A request starts when its stream has done what was queued before, and what is
- * queued next waits for the request; the host waits for neither. Each stream has two timelines, and a request
- * takes the next number on both: the stream signals it on `ready`, for which the request waits, and the
- * request on `done`, for which the stream waits.
+/* Puts requests of a client with a service into CUDA streams of the program. A request starts when its stream
+ * has done what was queued before, and what is queued next waits for the request; the host waits for neither.
+ * Each stream has two words in memory that it shares with the service, `ready` and `done`, and a request
+ * takes the stream's next number for both: the stream sets `ready` to the number, for which the request
+ * waits, and the request sets `done`, for which the stream waits.
  *
- * A request that fails signals nothing, and its stream would wait forever. A thread therefore reads the
+ * A request that fails does not signal, and its stream would wait forever. A thread therefore reads the
  * replies while requests are pending, signals in place of one that failed, and keeps the error for the next
- * call. It does so only when all earlier requests of the stream have ended: a request may be refused while
- * they still wait or run.
+ * call. It signals only when all earlier requests of the stream have ended, because a request may be refused
+ * while they still wait or run.
  *
- * The driver pins the words, so that they cannot move. A service that has sealed them by itself takes them
- * with it when it ends: the next connection gets new words, and the old ones stay until the client is closed,
- * because streams may still have to look at them. */
+ * The CUDA driver pins the words, so they cannot be moved to another file. If the service has sealed them by
+ * itself, a later connection cannot register them, and gets new words. The old ones stay mapped until the
+ * client is closed, because streams may still have to read them.
+ *
+ * streams_lock is held while work is queued in streams. The client's lock protects everything else here, and
+ * the thread uses only that one. */
 #include "core.h"
 
 #include <poll.h>
@@ -24,10 +28,10 @@
 
 enum {
 	MOST_STREAMS = 1024,
-	WORD_STEP = 64, /* a stream's words have a cache line to themselves */
+	WORD_STEP = 64, /* bytes from one stream's words to the next's, in the next cache line */
 	WORDS_BYTES = MOST_STREAMS * WORD_STEP,
 	MOST_PENDING = 256,
-	POLL_MS = 20, /* another thread's call may have read the reply that this one polls for */
+	POLL_MS = 20, /* limits a poll for a reply that another thread's call may read instead */
 };
 
 enum end { NOT_ENDED, ENDED, FAILED };
@@ -36,27 +40,29 @@ enum submitted { NOT_SUBMITTED, UNDER_WAY, WORDS_LOST };
 
 struct stream {
 	struct cuda_stream cuda;
-	uint64_t last;              /* number of the last request */
-	uint64_t ended;             /* number up to which all have ended */
-	uint8_t ends[MOST_PENDING]; /* enum end of the requests after that, by their number */
+	uint64_t last;              /* number of the last request; 0: none */
+	uint64_t ended;             /* all requests up to this number have ended */
+	uint8_t ends[MOST_PENDING]; /* enum end of request n, which is after `ended`, at n % MOST_PENDING */
 	struct streams *all;
 };
 
-/* In memory that the service, the device and this process share. */
+/* A stream's two words, in memory that the service, the device and this process share. See the head of the
+ * file. */
 struct words {
 	_Atomic uint64_t ready;
 	_Atomic uint64_t done;
 };
 
-/* The words of a connection that is gone: each request of it has ended. */
+/* A mapping of words that a lost connection used. All requests that used it have ended. */
 struct old_words {
 	struct old_words *next;
 	char *words;
 };
 
 struct streams {
-	tma_client
-	    *client; /* for what is queued in streams, by who has the lock of streams; never connected */
+	/* A client that is never connected and holds the error messages of calls that queue work in
+	 * streams. The thread that holds streams_lock uses it. */
+	tma_client *client;
 	tma_region *region;
 	char *words;
 	uint64_t device_words;
@@ -64,7 +70,7 @@ struct streams {
 	struct stream streams[MOST_STREAMS];
 	size_t n;
 	uint64_t n_pending;
-	int status; /* of the first that failed and was not told yet */
+	int status; /* status of the first failed request that no call has raised yet; 0: none */
 	char *message;
 
 	pthread_t thread;
@@ -83,7 +89,8 @@ static struct words *words_of(const struct stream *stream)
 	return (struct words *)(void *)(stream->all->words + offset_of(stream));
 }
 
-/* In place of a request. The service may have signaled a later one meanwhile. */
+/* Sets `done` to the number of a request that does not signal itself. The service may have set it to a later
+ * number meanwhile, which stays. */
 static void signal_done(const struct stream *stream, uint64_t number)
 {
 	_Atomic uint64_t *done = &words_of(stream)->done;
@@ -158,7 +165,7 @@ static void *read_replies(void *arg)
 
 /* ---- Life ------------------------------------------------------------------------------------------ */
 
-/* Makes new words, all of them 0. The caller has the lock. Returns 0, or -1 with an exception. */
+/* Makes new words, all of them 0. Caller holds the lock. Returns 0, or -1 with an exception. */
 static int make_words(struct py_client *c, struct streams *all)
 {
 	tma_region *region = NULL;
@@ -183,9 +190,9 @@ static int make_words(struct py_client *c, struct streams *all)
 	return 0;
 }
 
-/* Makes words in place of those that are lost. The caller has both locks, and no number is under way.
- * Requests of the old words ended with their connection, and streams_end has signaled them. Returns 0, or -1
- * with an exception. */
+/* Makes new words in place of those that are lost. Caller holds both locks, and no request is between
+ * take_number and its submission. The requests that used the old words ended with their connection;
+ * streams_end signals in place of them before the words are replaced. Returns 0, or -1 with an exception. */
 static int replace_words(struct py_client *c, struct streams *all)
 {
 	struct old_words *old = malloc(sizeof *old);
@@ -202,12 +209,13 @@ static int replace_words(struct py_client *c, struct streams *all)
 		return -1;
 	}
 	all->old = old;
-	lost->data = NULL; /* The mapping is old->words. */
+	lost->data = NULL; /* old->words is the mapping now */
 	tma_region_release(lost);
 	return 0;
 }
 
-/* With the lock. */
+/* Returns the client's streams, which the first call makes, or NULL with an exception. Caller holds the
+ * lock. */
 static struct streams *get_streams(struct py_client *c)
 {
 	struct streams *all = c->streams;
@@ -243,7 +251,8 @@ static struct streams *get_streams(struct py_client *c)
 	return all;
 }
 
-/* The client is closed as soon as the lock is given back for its thread to end. */
+/* c->client is NULL before the lock is released for the thread to end, so that no other call can use the
+ * client meanwhile. */
 void streams_free(struct py_client *c)
 {
 	struct streams *all = c->streams;
@@ -256,7 +265,7 @@ void streams_free(struct py_client *c)
 	pthread_mutex_unlock(&c->lock);
 	pthread_join(all->thread, NULL);
 	pthread_mutex_lock(&c->lock);
-	/* Of what did not end: nobody will signal it. */
+	/* Requests that have not ended will not signal any more; their streams go on. */
 	for (size_t i = 0; i < all->n; i++)
 		signal_done(&all->streams[i], all->streams[i].last);
 	cuda_host_retire(all->words);
@@ -307,7 +316,8 @@ static struct stream *get_stream(struct streams *all, const struct cuda_stream *
 	return &all->streams[all->n++];
 }
 
-/* Without the GIL: until the stream can take another request. */
+/* Waits until the stream and the client can take another request. The caller holds the lock and not the GIL.
+ * Returns 0 or the status of a wait that was interrupted or failed. */
 static int make_room(struct py_client *c, struct stream *stream)
 {
 	while (stream->all->n_pending >= MOST_PENDING || stream->last - stream->ended >= MOST_PENDING) {
@@ -322,7 +332,8 @@ static int make_room(struct py_client *c, struct stream *stream)
 	return 0;
 }
 
-/* Without the GIL. */
+/* Submits a request, on a new connection if the old one is lost. The caller holds the lock and not the
+ * GIL. */
 static int submit(struct py_client *c, const struct py_request *q, struct resolved *r,
                   const struct tma_order *order, struct pending *pending)
 {
@@ -330,14 +341,14 @@ static int submit(struct py_client *c, const struct py_request *q, struct resolv
 
 	if (rc != TMA_DISCONNECTED)
 		return rc;
-	py_client_take_ended(c); /* streams that wait for the old connection's requests go on */
+	py_client_take_ended(c); /* lets streams go on that wait for the old connection's requests */
 	segments_release_stale(c, r);
 	rc = tma_ping(c->client);
 	return rc < 0 ? rc : resolved_submit(c, q, r, order, &pending->ticket);
 }
 
-/* With the lock of streams: the next number in the stream, which is the caller's to end. NULL with an
- * exception. */
+/* Takes the stream's next number, which the caller has to end. Caller holds streams_lock. Returns the stream,
+ * or NULL with an exception. */
 static struct stream *take_number(struct py_client *c, const struct cuda_stream *cuda, uint64_t *ret_number)
 {
 	struct streams *all;
@@ -361,7 +372,8 @@ static struct stream *take_number(struct py_client *c, const struct cuda_stream 
 	return stream;
 }
 
-/* The stream does not wait for the number. */
+/* Ends a number that no request will signal, and for which the stream does not wait. Caller holds the GIL and
+ * not the lock. */
 static void give_up_number(struct py_client *c, struct stream *stream, uint64_t number)
 {
 	Py_BEGIN_ALLOW_THREADS pthread_mutex_lock(&c->lock);
@@ -370,8 +382,9 @@ static void give_up_number(struct py_client *c, struct stream *stream, uint64_t 
 	Py_END_ALLOW_THREADS
 }
 
-/* The caller may be interrupted before it has waited for the end, and host memory that it then frees becomes
- * another array's: it stays until the service no longer uses it. */
+/* Has pending keep the request's host memory until the service no longer uses it: a caller that is
+ * interrupted before it has waited for the end may free the memory, which would then become another
+ * array's. */
 static void keep_request(struct pending *pending, struct py_request *q)
 {
 	Py_INCREF((PyObject *)q);
@@ -379,9 +392,10 @@ static void keep_request(struct pending *pending, struct py_request *q)
 	pending->is_forgotten = true;
 }
 
-/* Submits the request with its number. The caller has the lock of streams. Returns 0, or -1 with an
- * exception; it may be under way then, too, if a signal's handler has raised the exception. Takes pending,
- * unless it returns 0 with WORDS_LOST, after which the request needs a number of new words. */
+/* Submits the request with its number. Caller holds streams_lock. Returns 0, or -1 with an exception; if a
+ * signal's handler raised that, the request may be under way all the same. Sets *ret to what became of the
+ * request. Takes pending, except with WORDS_LOST, when it returns 0 and the request needs a number of new
+ * words. */
 static int submit_numbered(struct py_client *c, struct stream *stream, uint64_t number, struct py_request *q,
                            struct tma_order *order, struct pending *pending, enum submitted *ret)
 {
@@ -413,7 +427,7 @@ static int submit_numbered(struct py_client *c, struct stream *stream, uint64_t 
 		pending->value = number;
 		CLIENT_CALL(c, rc = submit(c, q, &r, order, pending));
 		if (pending->ticket) {
-			pending->items = r; /* their statuses are written when the request ends */
+			pending->items = r; /* the library writes the items' statuses when the request ends */
 			py_client_add_pending(c, pending);
 			all->n_pending++;
 			pthread_cond_signal(&all->wake);
@@ -435,8 +449,8 @@ static int submit_numbered(struct py_client *c, struct stream *stream, uint64_t 
 	return rc;
 }
 
-/* With the lock of streams: queues a signal or a wait, which may take until the device has done some of its
- * work. */
+/* Queues a signal of word, or a wait for it, in a stream. word is an address for the device. Caller holds
+ * streams_lock. May block until the device has done some of its work. Returns 0, or -1 with an exception. */
 static int queue_point(struct streams *all, const struct cuda_stream *cuda, uint64_t word, uint64_t value,
                        bool is_wait)
 {
@@ -450,7 +464,8 @@ static int queue_point(struct streams *all, const struct cuda_stream *cuda, uint
 	Py_END_ALLOW_THREADS return rc < 0 ? raise_status(rc, "%s", tma_last_error(all->client)) : 0;
 }
 
-/* With the lock of streams. Takes pending. */
+/* Puts a request into a stream: queues the signal of `ready`, submits the request, and queues the wait for
+ * `done`. Caller holds streams_lock. Takes pending. Returns 0, or -1 with an exception. */
 static int enqueue(struct py_client *c, const struct cuda_stream *cuda, struct py_request *q,
                    struct tma_order *order, struct pending *pending)
 {
@@ -483,7 +498,6 @@ static int enqueue(struct py_client *c, const struct cuda_stream *cuda, struct p
 	return rc;
 }
 
-/* A handle, of the thread's context; or a handle and the ordinal of its device. */
 int cuda_stream_parse(PyObject *object, struct cuda_stream *ret)
 {
 	PyObject *handle = object;
@@ -495,8 +509,8 @@ int cuda_stream_parse(PyObject *object, struct cuda_stream *ret)
 	return ret->handle == NULL && PyErr_Occurred() ? -1 : 0;
 }
 
-/* Client.enqueue(request, stream, token, **order): with a token, Client.completed returns the request's end.
- */
+/* Client.enqueue(request, stream, token, **order) puts a request into a stream. With a token,
+ * Client.completed returns the request's end. */
 PyObject *py_client_enqueue(PyObject *self, PyObject *args, PyObject *kwargs)
 {
 	struct py_client *c = (struct py_client *)self;
@@ -534,7 +548,8 @@ PyObject *py_client_enqueue(PyObject *self, PyObject *args, PyObject *kwargs)
 	Py_RETURN_NONE;
 }
 
-/* Client.synchronize(stream=None) */
+/* Client.synchronize(stream=None) waits for all requests in streams and raises the first error. Only a client
+ * without a service waits for that stream alone. */
 PyObject *py_client_synchronize(PyObject *self, PyObject *args)
 {
 	struct py_client *c = (struct py_client *)self;
@@ -573,7 +588,8 @@ PyObject *py_client_synchronize(PyObject *self, PyObject *args)
 	Py_RETURN_NONE;
 }
 
-/* Client.stream_point(region, offset, value, stream, is_wait) */
+/* Client.stream_point(region, offset, value, stream, is_wait) has a stream wait for a point of a timeline, or
+ * signal it. */
 PyObject *py_client_stream_point(PyObject *self, PyObject *args)
 {
 	struct py_client *c = (struct py_client *)self;
@@ -596,7 +612,7 @@ PyObject *py_client_stream_point(PyObject *self, PyObject *args)
 	if (!py_client_lock_streams(c))
 		return NULL;
 	rc = cuda_enter(0);
-	if (rc == 0 && py_client_lock(c)) { /* no other thread moves the memory meanwhile */
+	if (rc == 0 && py_client_lock(c)) { /* no call moves the region's memory while the lock is held */
 		if (!region->device_address) {
 			region_pin(region->region);
 			region->device_address = cuda_host_address(region->address, region->size);
