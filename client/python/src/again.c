@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A request for blocks once more, between other memory: for whoever moves piece after piece of the same
- * layers, and would otherwise parse the same arguments each time. */
+/* Implements Request.again, which makes a request for blocks like an earlier one, between other memory. It
+ * serves callers that move the same layers piece by piece and would otherwise pass the same arguments to be
+ * parsed each time. */
 #include "core.h"
 
 #include <string.h>
 
-/* A view of other memory that is laid out as t. */
+/* Returns a view of other memory, from data on, with the element type, shape and strides of t. `memory` is
+ * the Tensor that has it. Returns NULL with an exception. */
 static struct py_tensor *laid_out_as(const struct py_tensor *t, PyObject *memory, char *data)
 {
 	const struct py_tensor *there = (struct py_tensor *)memory;
@@ -26,7 +28,8 @@ static struct py_tensor *laid_out_as(const struct py_tensor *t, PyObject *memory
 	return ret;
 }
 
-/* Strides along which there is nothing do not count. */
+/* Returns whether two tensors have the same element type and shape, and the same strides in the dimensions
+ * with more than one index. */
 static bool are_laid_out_alike(const struct py_tensor *a, const struct py_tensor *b)
 {
 	if (a->dtype != b->dtype || a->rank != b->rank)
@@ -37,7 +40,9 @@ static bool are_laid_out_alike(const struct py_tensor *a, const struct py_tensor
 	return true;
 }
 
-/* A side in memory from data on, and its block at the lowest address. */
+/* Makes the two tensors of a side in `memory`: *ret_all, whose element [0, ..., 0] is at data, and
+ * *ret_block, its block at the lowest address. all and block are those of the earlier request. Returns 0, or
+ * -1 with an exception. */
 static int place_side(const struct py_tensor *all, const struct py_tensor *block, PyObject *memory,
                       char *data, struct py_tensor **ret_all, struct py_tensor **ret_block)
 {
@@ -90,8 +95,8 @@ static PyObject *shared(PyObject *object)
 	return object;
 }
 
-/* Request.again(index, bytes, layers): of a request whose selected side has a tuple of layers, and whose
- * other side has a step from layer to layer. */
+/* Request.again(index, bytes, layers) repeats a request whose selected side has a tuple of layers and whose
+ * other side has a step from layer to layer. bytes is the new memory of the other side. */
 PyObject *py_request_again(PyObject *self, PyObject *args)
 {
 	const struct py_request *like = (struct py_request *)self;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Refuses what a call writes where it shares bytes, with itself or with what else the call uses. The service
- * checks the same of memory that it has; of memory that is staged it sees copies. */
+/* Refuses a call that writes tensors which share bytes with themselves or with another tensor of the call.
+ * The service checks the same for memory that it reaches; of memory that is staged it sees only copies. */
 #include "core.h"
 
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 
 #include "proto/overlap.h"
 
-/* A call uses this tensor; an array of them is in the order of addresses. */
+/* A tensor that a call uses. check_all sorts an array of them by address. */
 struct use {
 	const struct py_tensor *tensor;
 	PyObject *name;
@@ -70,7 +70,8 @@ static int check_itself(const struct use *use)
 	return -1;
 }
 
-/* Compares two, of which one at least is written. */
+/* Checks that two tensors, at least one of which is written, share no bytes. Returns 0, or -1 with
+ * OverlapError. */
 static int check_pair(const struct use *a, const struct use *b)
 {
 	const struct use *written = a->is_written ? a : b, *other = a->is_written ? b : a;
@@ -100,8 +101,8 @@ static int compare(const void *a, const void *b)
 	return (x->extent.start > y->extent.start) - (x->extent.start < y->extent.start);
 }
 
-/* Compares each with those before it that reach beyond its start, of which there are few where arrays lie
- * apart. */
+/* Checks all tensors. Compares each one, in the order of addresses, with those before it that reach beyond
+ * its start: few, if the arrays lie apart. Sorts uses. Returns 0, or -1 with an exception. */
 static int check_all(struct use *uses, size_t n)
 {
 	const struct use **open = calloc(n ? n : 1, sizeof *open);
@@ -133,7 +134,8 @@ static int check_all(struct use *uses, size_t n)
 	return rc;
 }
 
-/* Adds the tensors of a sequence of pairs with their names, but for those without elements. */
+/* Appends the tensors of a list of pairs (name, tensor) to uses, except those without elements. Returns 0, or
+ * -1 with an exception. */
 static int take(PyObject *pairs, bool is_written, struct use *uses, size_t *n)
 {
 	for (Py_ssize_t i = 0; i < PyList_Size(pairs); i++) {
@@ -149,7 +151,8 @@ static int take(PyObject *pairs, bool is_written, struct use *uses, size_t *n)
 	return 0;
 }
 
-/* check_apart(written, read) takes lists of pairs (name, tensor). */
+/* check_apart(written, read) takes two lists of pairs (name, tensor) and raises OverlapError if a written
+ * tensor shares bytes with itself or any other tensor. */
 PyObject *check_apart(PyObject *self, PyObject *args)
 {
 	PyObject *written, *read;

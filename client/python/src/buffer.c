@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tensors of objects that have a buffer: NumPy's arrays, memoryview, array.array, bytes. */
+/* Makes tensors of objects that have a buffer, such as NumPy's arrays, memoryview, array.array and bytes. */
 #include "core.h"
 
 #include <string.h>
 
-/* Element types by the struct module's format characters, where size decides between those of C. */
+/* The struct module's format characters mean C types, so the same character can stand for element types of
+ * different sizes. */
 int py_dtype_of_format(const char *format, Py_ssize_t size)
 {
 	static const struct {
@@ -35,7 +36,7 @@ int py_dtype_of_format(const char *format, Py_ssize_t size)
 	return -1;
 }
 
-/* Says why tmad has no type of a format. */
+/* Returns the reason why tmad has no type for a format, for an error message. */
 static const char *refusal_of(const char *format)
 {
 	if (*format == '>' || *format == '!')

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The type Client: a connection, its lock, and what the service says about itself. */
+/* Defines the type Client: a connection, its settings, and what the service says about itself. lock.c says
+ * how a client is locked, run.c and streams.c how it runs requests. */
 #include "core.h"
 
 #include <sys/eventfd.h>
@@ -78,8 +79,9 @@ static void free_ended(struct py_client *c)
 	pending_free_all(pending);
 }
 
-/* With the lock. Requests that are under way are waited for: they may still move what their callers free
- * next. That ends when a signal's handler raises an exception. */
+/* Closes the connection and frees the tma_client. Waits first for the requests under way, which may still
+ * move memory that their callers free next, unless a signal's handler raises an exception. Caller holds the
+ * lock and the GIL. */
 static void close_client(struct py_client *c)
 {
 	tma_client *client = c->client;
@@ -117,7 +119,7 @@ static PyObject *py_client_close(PyObject *self, PyObject *unused)
 	if (rc == 0) /* another thread has just closed it */
 		Py_RETURN_NONE;
 	close_client(c);
-	forgotten = py_client_take_forgotten(c); /* whose memory keeps the client */
+	forgotten = py_client_take_forgotten(c); /* their objects keep a reference to the client */
 	pthread_mutex_unlock(&c->lock);
 	pthread_mutex_unlock(&c->streams_lock);
 	pending_free_all(forgotten);
@@ -128,7 +130,7 @@ static PyObject *py_client_close(PyObject *self, PyObject *unused)
 	Py_RETURN_NONE;
 }
 
-/* Nobody else has the client, but for the thread of its streams. */
+/* No other thread can use the client any more, except the one that reads the replies of its streams. */
 static void py_client_dealloc(PyObject *self)
 {
 	struct py_client *c = (struct py_client *)self;
@@ -243,7 +245,7 @@ static PyObject *py_client_set_reconnect(PyObject *self, PyObject *arg)
 	return set_limit(self, arg, "reconnect", tma_set_reconnect);
 }
 
-/* Client.defer_releases() */
+/* Client.defer_releases() makes destructors wake the event loop instead of waiting for replies. */
 static PyObject *py_client_defer_releases(PyObject *self, PyObject *unused)
 {
 	struct py_client *c = (struct py_client *)self;
@@ -258,7 +260,7 @@ static PyObject *py_client_defer_releases(PyObject *self, PyObject *unused)
 	Py_RETURN_NONE;
 }
 
-/* Client.release_deferred() */
+/* Client.release_deferred() releases what destructors have left, and waits for the replies. */
 static PyObject *py_client_release_deferred(PyObject *self, PyObject *unused)
 {
 	struct py_client *c = (struct py_client *)self;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies between tensors of this process's memory: into the staging area and out of it. Dimensions are put in
- * the order in which the destination lies in memory, and those that are one run on both sides become one. */
+/* Copies between tensors of this process's host memory, such as into the staging buffer and out of it. Copy
+ * loops follow the order in which the destination lies in memory, and dimensions that are one run on both
+ * sides are merged into one loop. */
 #include "core.h"
 
 #include <string.h>
 
 struct loop {
 	int64_t extent;
-	int64_t dst; /* bytes */
+	int64_t dst; /* bytes from one iteration to the next */
 	int64_t src;
 };
 
@@ -16,7 +17,7 @@ static int64_t magnitude(int64_t x)
 	return x < 0 ? -x : x;
 }
 
-/* The loops, outermost first; how many. */
+/* Sets loops, outermost first, and returns their number. size is the bytes of an element. */
 static int make_loops(const struct py_tensor *dst, const struct py_tensor *src, int64_t size,
                       struct loop *loops)
 {

@@ -497,8 +497,9 @@ struct resolved {
 	size_t n_slices;
 };
 
-/* Sets *ret to the request in the library's structs, which resolved_deinit frees. With c == NULL the tensors
- * get no places. Caller holds the lock. Returns 0, or -1 with an exception and nothing to free. */
+/* Sets *ret to the request in the library's structs, which resolved_deinit frees. Caller holds the lock of c.
+ * With c == NULL the tensors get no places, and no lock is needed. Returns 0, or -1 with an exception and
+ * nothing to free. */
 int py_request_resolve(struct py_client *c, struct py_request *request, struct resolved *ret);
 void resolved_deinit(struct resolved *r);
 

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Device memory of this process: what the service knows of it, and the host memory in which streams and the
- * service signal each other. The driver is looked for when a device pointer comes, and what is called of it
- * is declared here.
+/* Registers device memory of this process with the service, and pins the host memory in which streams and the
+ * service signal each other. The CUDA driver is loaded when the first device pointer comes, and the functions
+ * that are used are declared here.
  *
- * PyTorch's allocator cuts segments of many tensors, which grow: so the whole run of allocations around a
- * tensor is registered, as one region, which replaces those that it contains. */
+ * PyTorch's allocator cuts segments into many tensors, and lets segments grow. One region is therefore
+ * registered for all allocations that adjoin a tensor's, and it replaces the regions that it contains. */
 #include "core.h"
 
 #include <dlfcn.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
-typedef int result; /* CUresult: 0 is success */
+typedef int result; /* CUresult; 0: success */
 
 static struct {
 	void *library;
@@ -36,7 +36,7 @@ enum {
 	HOST_REGISTER_PORTABLE_AND_MAPPED = 3, /* CU_MEMHOSTREGISTER_PORTABLE | _DEVICEMAP */
 	POINTER_DEVICE_ORDINAL = 9,            /* CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL */
 	MOST_DEVICES = 64,
-	MOST_NEIGHBOURS = 8192, /* allocations that a run is followed through, each way */
+	MOST_NEIGHBOURS = 8192, /* limit of the allocations that find_run adds in each direction */
 };
 
 static void load_driver(void)
@@ -90,7 +90,7 @@ int cuda_device_of(uint64_t pointer)
 {
 	int device;
 
-	/* The driver tells nothing of memory to a thread without a context. */
+	/* The driver answers no questions about memory to a thread without a context. */
 	return find_driver() && enter(pointer, &device) &&
 	               driver.cuPointerGetAttribute(&device, POINTER_DEVICE_ORDINAL, pointer) == 0
 	           ? device
@@ -99,7 +99,7 @@ int cuda_device_of(uint64_t pointer)
 
 void *cuda_context_of(int device)
 {
-	static _Atomic(void *) contexts[MOST_DEVICES]; /* retained once, for as long as the process lives */
+	static _Atomic(void *) contexts[MOST_DEVICES]; /* retained for as long as the process lives */
 	void *context;
 
 	if (!find_driver() || device < 0 || device >= MOST_DEVICES)
@@ -150,7 +150,7 @@ uint64_t cuda_host_address(void *start, size_t size)
 		return 0;
 	rc = driver.cuMemHostRegister_v2(start, size, HOST_REGISTER_PORTABLE_AND_MAPPED);
 	if (rc == ALREADY_REGISTERED && driver.cuMemHostGetDevicePointer_v2(&address, start, 0) == 0)
-		return address; /* A request in a stream has its word pinned. */
+		return address; /* tma_enqueue has pinned the memory for a request */
 	if (rc == 0) {
 		rc = driver.cuMemHostGetDevicePointer_v2(&address, start, 0);
 		if (rc != 0)
@@ -208,7 +208,9 @@ static bool range_of(uint64_t address, struct run *ret)
 	return true;
 }
 
-/* All that follows and precedes an allocation of cuMemCreate without a gap; other memory by itself. */
+/* Sets *ret to the run of allocations around start: for memory of cuMemCreate, all such allocations that
+ * adjoin each other without a gap, otherwise the one allocation. Returns false if there is no allocation at
+ * start, or if a run of cuMemCreate ends before start + size. */
 static bool find_run(uint64_t start, uint64_t size, struct run *ret)
 {
 	struct run next;
@@ -234,7 +236,8 @@ static void release(void *arg)
 	free(segment);
 }
 
-/* Some of its memory was freed, as far as a look at all of it tells. */
+/* Returns whether some of the segment's memory was freed. tma_region_find_current asks the driver about all
+ * of it. */
 static bool is_stale(struct py_client *c, const struct segment *segment)
 {
 	struct tma_place place;
@@ -248,8 +251,8 @@ static bool is_within(const struct segment *segment, const struct segment *other
 	return segment->start >= other->start && segment->start + segment->size <= other->start + other->size;
 }
 
-/* Of the others, those that a new one contains, and those of memory that was freed: when the client is
- * unlocked, as a request that is being made may have a place in them. */
+/* Removes the segments that a new one, `kept`, contains, and those whose memory was freed. They are released
+ * only when the client is unlocked, because a request that is being made may have a place in them. */
 static void replace_others(struct py_client *c, const struct segment *kept)
 {
 	struct segment **at = &c->segments;
@@ -323,7 +326,8 @@ static int add(struct py_client *c, uint64_t start, uint64_t size)
 	return 0;
 }
 
-/* Without the GIL. */
+/* Finds the place of device memory, or registers it. Caller holds the lock and not the GIL. Returns 0 or a
+ * negative status. */
 static int find(struct py_client *c, uint64_t start, uint64_t size, struct tma_place *ret)
 {
 	void *const pointer = (void *)(uintptr_t)start;
@@ -333,7 +337,9 @@ static int find(struct py_client *c, uint64_t start, uint64_t size, struct tma_p
 	if (rc != TMA_NOT_FOUND)
 		return rc;
 	rc = find_run(start, size, &run) ? add(c, run.start, run.end - run.start) : TMA_NOT_FOUND;
-	if (rc < 0) /* a neighbour may be what cannot be shared; else this says what is wrong */
+	/* A neighbour in the run may be memory that cannot be shared. If it is not, this call fails with the
+	 * reason. */
+	if (rc < 0)
 		rc = add(c, start, size);
 	return rc < 0 ? rc : tma_region_find_current(c->client, pointer, size, ret);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tensors of objects that speak DLPack, and tensors for them. */
+/* Makes tensors of objects that export their memory by DLPack, and exports tensors by DLPack. */
 #include "core.h"
 
 #include <stdlib.h>
@@ -30,7 +30,7 @@ static const struct {
 	[TMA_COMPLEX128] = { DL_COMPLEX, 128 },
 };
 
-/* DLPack has these types, and tmad does not; nor does it have integers of other sizes. */
+/* Types that DLPack has and tmad does not, for error messages. Integers of unusual sizes are not listed. */
 static const struct {
 	uint8_t code;
 	uint8_t bits;
@@ -60,7 +60,7 @@ void dlpack_delete(struct py_tensor *t)
 	t->managed = NULL;
 }
 
-/* Sets the exception of a type that tmad does not have. Returns -1. */
+/* Raises TypeError for an element type that tmad does not have. Returns -1. */
 static int refuse(const DLTensor *dl)
 {
 	const char *const what = dl->dtype.code == DL_INT    ? "int"
@@ -153,7 +153,8 @@ static int take_capsule(struct py_tensor *t, PyObject *capsule)
 	return -1;
 }
 
-/* __dlpack__(stream=..., max_version=...), or without the version where that is not known. */
+/* Calls __dlpack__(stream=..., max_version=...), or, if that raises TypeError, without max_version, which
+ * older producers do not know. Returns the capsule, or NULL with an exception. */
 static PyObject *ask(PyObject *object, PyObject *stream)
 {
 	PyObject *method = PyObject_GetAttrString(object, "__dlpack__");
@@ -189,14 +190,15 @@ struct py_tensor *py_tensor_of_dlpack(PyObject *object, PyObject *stream)
 		t = NULL;
 	}
 	exception_set_aside(&aside);
-	Py_DECREF(capsule); /* Its destructor is the producer's, if the tensor was not taken. */
+	Py_DECREF(capsule); /* if the tensor was not taken, this runs the producer's destructor */
 	exception_put_back(&aside);
 	return t;
 }
 
 /* ---- For others ------------------------------------------------------------------------------------ */
 
-/* A tensor on its way: both kinds of struct, and the sizes that they point to. */
+/* A tensor that is exported: the struct of either version, and the sizes that it points to. The struct comes
+ * first, so that its deleter frees all of it. */
 struct export
 {
 	union {
@@ -207,7 +209,8 @@ struct export
 	int64_t strides[TMA_MAX_RANK];
 };
 
-/* Any thread may delete one, also when Python has ended. */
+/* Drops the reference of an exported tensor to its Tensor object. The consumer may call its deleter in any
+ * thread, and even after Python has ended, when there is nothing to drop. */
 static void drop(void *owner)
 {
 	PyGILState_STATE state;
@@ -231,7 +234,8 @@ static void delete_versioned(DLManagedTensorVersioned *self)
 	free(self);
 }
 
-/* One that nobody took. */
+/* Destructor of a capsule. If a consumer has taken the tensor, it has renamed the capsule, and nothing is
+ * left to free. */
 static void on_capsule_freed(PyObject *capsule)
 {
 	if (PyCapsule_IsValid(capsule, "dltensor_versioned"))
@@ -297,7 +301,7 @@ static int check_arguments(const struct py_tensor *t, PyObject *stream, PyObject
 	return 0;
 }
 
-/* What was asked for: the major version of DLPack. */
+/* Reads the consumer's max_version. Returns 0, or -1 with an exception. */
 static int parse_version(PyObject *version, bool *ret_is_versioned)
 {
 	int major, minor;

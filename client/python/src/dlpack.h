@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The structs of DLPack 1.1, by which array libraries lend each other memory (dmlc.github.io/dlpack). Strides
- * are in elements. Versioned structs are exchanged in capsules named "dltensor_versioned", older ones in
- * "dltensor"; who takes one renames it with "used_" in front, and calls its deleter when done. Since DLPack
- * 1.3, a type of arrays may have a table of C functions that need no capsule, in its own attribute
- * __dlpack_c_exchange_api__, which is a capsule named "dlpack_exchange_api". */
+/* Declares the structs of DLPack 1.1, by which array libraries lend each other memory
+ * (dmlc.github.io/dlpack). Strides are in elements. A producer puts a versioned struct into a capsule named
+ * "dltensor_versioned", an older one into "dltensor". A consumer that takes the struct renames the capsule to
+ * the same name with "used_" in front, and calls the deleter when it is done. Since DLPack 1.3, a type of
+ * arrays may have a table of C functions that need no capsule: its own attribute __dlpack_c_exchange_api__ is
+ * a capsule named "dlpack_exchange_api" with that table. */
 #ifndef TMACLIENT_PYTHON_DLPACK_H
 #define TMACLIENT_PYTHON_DLPACK_H
 
@@ -58,7 +59,8 @@ typedef struct DLManagedTensorVersioned {
 	DLTensor tensor;
 } DLManagedTensorVersioned;
 
-/* A table of a later major version leads to older ones by prev_api. The table is never freed. */
+/* Head of a table of functions. prev_api of a table of a later major version leads to one of an older
+ * version. Tables are never freed. */
 typedef struct DLPackExchangeAPIHeader {
 	struct {
 		uint32_t major;
@@ -67,8 +69,8 @@ typedef struct DLPackExchangeAPIHeader {
 	struct DLPackExchangeAPIHeader *prev_api;
 } DLPackExchangeAPIHeader;
 
-/* The functions return 0, or -1 with an exception, and do not wait for any stream. Objects have the type that
- * has the table. */
+/* The functions return 0, or -1 with an exception, and do not wait for any stream. The objects that they take
+ * are of the type that has the table. */
 typedef struct DLPackExchangeAPI {
 	DLPackExchangeAPIHeader header;
 	int (*managed_tensor_allocator)(DLTensor *prototype, DLManagedTensorVersioned **out, void *error_ctx,
@@ -76,9 +78,11 @@ typedef struct DLPackExchangeAPI {
 	                                                  const char *message));
 	int (*managed_tensor_from_py_object_no_sync)(void *object, DLManagedTensorVersioned **out);
 	int (*managed_tensor_to_py_object_no_sync)(DLManagedTensorVersioned *tensor, void **out_object);
-	/* Lends what the object keeps, until control returns to it. It may be NULL. */
+	/* Fills *out with memory and sizes that the object keeps, valid until the caller returns control to
+	 * the object's library. The pointer may be NULL. */
 	int (*dltensor_from_py_object_no_sync)(void *object, DLTensor *out);
-	/* Tells in which stream the caller works on the device; CUDA's legacy default stream may be NULL. */
+	/* Sets *out_stream to the stream in which the caller works on the device; NULL can be CUDA's legacy
+	 * default stream. */
 	int (*current_work_stream)(int device_type, int32_t device_id, void **out_stream);
 } DLPackExchangeAPI;
 

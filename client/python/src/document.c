@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the service says about itself, as dicts and lists; and its plans, drawn. */
+/* Converts the service's documents to dicts and lists, and draws its plans. */
 #include "core.h"
 
 #include <stdio.h>
@@ -75,7 +75,8 @@ PyObject *document_convert(tma_document *document)
 
 /* ---- Explanations ---------------------------------------------------------------------------------- */
 
-/* With the lock: the plan of a request; NULL with an exception. */
+/* Returns the document in which the service explains a transform, or NULL with an exception. Caller holds the
+ * lock. */
 static tma_document *explain(struct py_client *c, struct py_request *request, const char *engine)
 {
 	tma_document *document = NULL;
@@ -97,7 +98,7 @@ static tma_document *explain(struct py_client *c, struct py_request *request, co
 	return document;
 }
 
-/* Client.explain(request, engine): a dict. */
+/* Client.explain(request, engine) returns the explanation of a transform as a dict. */
 PyObject *py_client_explain(PyObject *self, PyObject *args)
 {
 	struct py_client *c = (struct py_client *)self;
@@ -113,7 +114,7 @@ PyObject *py_client_explain(PyObject *self, PyObject *args)
 	return document ? document_convert(document) : NULL;
 }
 
-/* Client.picture(request, engine): the same as SVG. */
+/* Client.picture(request, engine) returns the same as a drawing, in SVG. */
 PyObject *py_client_picture(PyObject *self, PyObject *args)
 {
 	struct py_client *c = (struct py_client *)self;

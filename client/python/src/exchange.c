@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arrays whose type has DLPack's table of C functions (dlpack.h), as PyTorch's tensors have. Their tensors
- * are made without a capsule, and a move between two of them in one place, which does nothing but permute,
- * needs no Tensor and no Request.
+/* Makes tensors of arrays whose type has DLPack's table of C functions (dlpack.h), as torch.Tensor has,
+ * without a capsule. A move between two such arrays in one place that only permutes is done without any
+ * Tensor or Request object.
  *
- * A subclass may mean more than its elements, so the type itself has to have the table. */
+ * The type itself has to have the table, because an array of a subclass may be more than its elements. */
 #include "core.h"
 
 #include <pthread.h>
@@ -14,16 +14,18 @@
 
 #define MOST_TYPES 16
 
-/* A type that was seen. The reference to it is kept for good, so that its address stays its own. */
+/* A type that an argument has had. The reference to the type is never dropped, so that no other type gets its
+ * address. */
 struct known {
 	PyTypeObject *type;
-	const DLPackExchangeAPI *api; /* NULL: it has none */
-	bool has_grad; /* Objects have PyTorch's attributes, which tell that elements are more than their
-	                  bytes. */
+	const DLPackExchangeAPI *api; /* NULL: the type has no table that can be used */
+	/* Objects of the type have PyTorch's attributes, which tell whether their elements are more than
+	 * their bytes. */
+	bool has_grad;
 };
 
 static struct known types[MOST_TYPES];
-static atomic_size_t n_types; /* Entries below it do not change. */
+static atomic_size_t n_types; /* number of entries of types; these do not change any more */
 static pthread_mutex_t types_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static struct {
@@ -41,7 +43,8 @@ int exchange_init(void)
 
 /* ---- Types ------------------------------------------------------------------------------------------- */
 
-/* Returns the newest table of DLPack 1 that a capsule leads to and that has what is used here, or NULL. */
+/* Returns the newest table of DLPack 1 that a capsule leads to, or NULL if there is none or it lacks a
+ * function that is used here. */
 static const DLPackExchangeAPI *table_of(PyObject *capsule)
 {
 	const DLPackExchangeAPIHeader *header = PyCapsule_IsValid(capsule, "dlpack_exchange_api")
@@ -83,7 +86,7 @@ static const struct known *find(const PyTypeObject *type)
 	return NULL;
 }
 
-/* Keeps what is known of a type, if there is room. */
+/* Adds a type to types, if there is room. */
 static void keep(struct known known)
 {
 	pthread_mutex_lock(&types_lock);
@@ -95,7 +98,7 @@ static void keep(struct known known)
 	pthread_mutex_unlock(&types_lock);
 }
 
-/* Returns what is known of the object's type if it has the table. */
+/* Sets *ret to what is known of the object's type. Returns whether the type has the table. */
 static bool know(PyObject *object, struct known *ret)
 {
 	PyTypeObject *type = Py_TYPE(object);
@@ -117,7 +120,8 @@ PyObject *has_exchange(PyObject *self, PyObject *object)
 
 /* ---- Objects ----------------------------------------------------------------------------------------- */
 
-/* Returns whether the object's attribute is false, or its method returns false. Any exception is cleared. */
+/* Returns whether the object's attribute is False or, with is_method, its method returns False. Clears any
+ * exception. */
 static bool is_false(PyObject *object, PyObject *name, bool is_method)
 {
 	PyObject *value =
@@ -129,8 +133,8 @@ static bool is_false(PyObject *object, PyObject *name, bool is_method)
 	return value == Py_False;
 }
 
-/* Reads an object whose elements are no more than their bytes. Returns false, without an exception, if it is
- * no such object. */
+/* Sets *ret to a view of an array whose elements are no more than their bytes. Takes no references. Returns
+ * false, without an exception, for any other object. */
 static bool read_plain(PyObject *object, const struct known *known, struct py_tensor *ret)
 {
 	DLTensor dl;
@@ -147,8 +151,8 @@ static bool read_plain(PyObject *object, const struct known *known, struct py_te
 	return !known->has_grad || dl.dtype.code != DL_COMPLEX || is_false(object, names.is_conj, true);
 }
 
-/* Tensor.exchanged(object): a view of its memory, or None if its type has no table or it is no plain array.
- */
+/* Tensor.exchanged(object) returns a view of the object's memory, or None if its type has no table or
+ * read_plain refuses it. */
 PyObject *py_tensor_exchanged(PyObject *type, PyObject *object)
 {
 	struct py_tensor seen, *t;
@@ -167,7 +171,8 @@ PyObject *py_tensor_exchanged(PyObject *type, PyObject *object)
 	return (PyObject *)t;
 }
 
-/* exchange_stream(object, device): the CUDA stream in which the caller works on the device, or None. */
+/* exchange_stream(object, device) returns the CUDA stream in which the caller works on the device, or None if
+ * the object's type has no table. */
 PyObject *exchange_stream(PyObject *self, PyObject *args)
 {
 	struct known known;
@@ -203,7 +208,7 @@ static bool set_perm(struct moving *m, PyObject *axes, bool is_reversed)
 	return true;
 }
 
-/* Returns a new array for the result as src's library makes one, or NULL without an exception. */
+/* Returns a new array for the result, made by src's own library, or NULL without an exception. */
 static PyObject *make_result(const struct moving *m, PyObject *src)
 {
 	PyObject *shape = m->known.has_grad ? PyTuple_New(m->src.rank) : NULL, *ret = NULL;
@@ -222,7 +227,8 @@ static PyObject *make_result(const struct moving *m, PyObject *src)
 	return ret;
 }
 
-/* Returns whether the result is an array of src's type and device, laid out for the move. */
+/* Reads the array that receives the result into m->dst. Returns whether it is an array of src's type, device
+ * and element type that has the result's shape and can be written. */
 static bool set_result(struct moving *m, PyObject *src, PyObject *out)
 {
 	const struct py_tensor *const from = &m->src, *const to = &m->dst;
@@ -259,7 +265,8 @@ static bool launch_now(struct py_client *c, const struct moving *m, const struct
 	return stream_launch(c, &stream, transform) == 0;
 }
 
-/* Small arrays are moved with the GIL held, since to get it back would take as long as the move. */
+/* Moves an array in host memory. Small ones are moved with the GIL held: taking it again would last as long
+ * as the move. */
 static bool move_now(struct py_client *c, const struct moving *m, const struct tma_transform *transform)
 {
 	const struct extent extent = py_tensor_extent(&m->src);
@@ -285,14 +292,15 @@ static bool run(struct py_client *c, const struct moving *m)
 	return (py_tensor_is_host(&m->src) ? move_now : launch_now)(c, m, &transform);
 }
 
-/* Returns whether memory of that type is moved from here. */
+/* Returns whether this file moves memory of the tensor's device type. */
 static bool is_taken(const struct py_tensor *t, bool takes_host)
 {
 	return t->device_type == DEVICE_CUDA || (takes_host && t->device_type == DEVICE_CPU);
 }
 
-/* Client.permuted(src, axes, out, is_reversed, takes_host): the result of a move, in the current stream if it
- * is on a device, or None if it is no such move. */
+/* Client.permuted(src, axes, out, is_reversed, takes_host) permutes src into out or, if that is None, into a
+ * new array, and returns the result. On a device it does so in the caller's current stream. Returns None,
+ * having moved nothing, if this file does not do the move. */
 PyObject *py_client_permuted(PyObject *self, PyObject *const *args, Py_ssize_t n)
 {
 	struct py_client *c = (struct py_client *)self;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* This is the shortest way to transpose a NumPy array in this process: it makes no Tensor, Request or Client
- * object. It returns None for arguments that it does not take, and Client.transpose moves or refuses them. */
+/* Implements transposed(), the shortest way to transpose a NumPy array in this process: it makes no Tensor,
+ * Request or Client object. It returns None for arguments that it does not take; Client.transpose then moves
+ * or refuses them. */
 #include "core.h"
 
 #include <string.h>
 
-static pthread_key_t key; /* of each thread's own client */
-/* numpy.empty, and the string "dtype": they are made at the first use and never freed. */
+static pthread_key_t key; /* thread-specific value: a tma_client of "local:" */
+/* numpy.empty and the string "dtype", which the first use makes. They are never freed. */
 static PyObject *empty;
 static PyObject *dtype_name;
 
@@ -47,10 +48,11 @@ struct transposing {
 	struct tma_tensor to, from;
 	int64_t strides[TMA_MAX_RANK];
 	int perm[TMA_MAX_RANK];
-	int64_t span; /* bytes from the array's lowest element to its highest */
+	int64_t span; /* bytes from the start of the lowest element to the end of the highest one */
 };
 
-/* Sets perm, which reverses the dimensions if axes is None. Returns what parse_axes does. */
+/* Sets perm to the axes or, if axes is None, to the dimensions in reverse. Returns false, without an
+ * exception, if axes is no permutation. */
 static bool set_perm(struct transposing *t, PyObject *axes)
 {
 	if (axes != Py_None)
@@ -100,7 +102,7 @@ static bool find_numpy(void)
 	return empty && dtype_name;
 }
 
-/* A new array for the result, in C order. NULL with an exception. */
+/* Returns a new array for the result, in C order, or NULL with an exception. */
 static PyObject *make_result(struct transposing *t, PyObject *src)
 {
 	const int rank = t->from.rank;
@@ -126,7 +128,7 @@ static PyObject *make_result(struct transposing *t, PyObject *src)
 	return ret;
 }
 
-/* Returns 0, or -1 with an exception. */
+/* Moves the array into the result. Returns 0, or -1 with an exception. */
 static int run(struct transposing *t, PyObject *result)
 {
 	const struct tma_transform transform = { .dst = &t->to, .src = &t->from, .perm = t->perm };
@@ -146,7 +148,7 @@ static int run(struct transposing *t, PyObject *result)
 	return rc < 0 ? raise_status(rc, "%s", tma_last_error(client)) : 0;
 }
 
-/* transposed(array, axes) */
+/* transposed(array, axes) returns np.transpose(array, axes) as a new array, or None. */
 PyObject *here_transposed(PyObject *self, PyObject *args)
 {
 	struct transposing t;

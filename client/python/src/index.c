@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists of blocks that a caller has on the host are checked and copied here, before anything is moved. */
+/* Checks and copies lists of block numbers that a caller has in host memory, before anything is moved. A copy
+ * has only numbers that are in range, and no block of dst twice, whatever the caller's list becomes
+ * meanwhile. */
 #include "core.h"
 
 #include <stdlib.h>
@@ -28,7 +30,7 @@ static int read_integer(enum tma_dtype dtype, const char *at, int64_t *ret)
 
 		memcpy(&value, at, sizeof value);
 		*ret =
-		    value > INT64_MAX ? INT64_MAX : (int64_t)value; /* beyond any array, and not negative */
+		    value > INT64_MAX ? INT64_MAX : (int64_t)value; /* beyond any array, but not negative */
 		return 0;
 	}
 	default:
@@ -38,17 +40,19 @@ static int read_integer(enum tma_dtype dtype, const char *at, int64_t *ret)
 	}
 }
 
-/* This list names blocks of src or of dst, or has pairs of both. */
+/* A list of block numbers, with the limits that they have to keep. An entry is the number of a block of src
+ * or of dst, or a pair of both. */
 struct block_list {
 	const struct py_tensor *tensor;
-	int64_t n;        /* entries */
-	int width;        /* numbers of an entry */
+	int64_t n;        /* number of entries */
+	int width;        /* numbers in an entry: 1 or 2 */
 	int64_t limit[2]; /* number k of an entry is below limit[k] */
-	int dst;          /* which number of an entry is a block of dst; -1: none is */
+	int dst;          /* index of the number in an entry that is a block of dst; -1: none is */
 };
 
-/* Looks for two entries with the same block of dst by a bit for each block, which is fast but names neither.
- * Returns true as well where the bits would take more memory than a table. */
+/* Returns false if no two entries have the same block of dst. Keeps a bit for each block, which is fast but
+ * does not tell which entries collide. Returns true as well if the bits would take more memory than the table
+ * of check_distinct, or memory is exhausted. */
 static bool may_be_twice(const struct block_list *list, const int64_t *values)
 {
 	const int64_t limit = list->limit[list->dst];
@@ -65,11 +69,11 @@ static bool may_be_twice(const struct block_list *list, const int64_t *values)
 	return is_twice;
 }
 
-/* This table finds an entry by its block of dst. */
+/* A hash table that finds an entry by its block of dst. It has 1 << bits slots. */
 struct entry_table {
-	const int64_t *blocks; /* of entry i: blocks[i * width] */
+	const int64_t *blocks; /* the block of entry i is blocks[i * width] */
 	int width, bits;
-	int64_t *slots; /* number of an entry, from 1 on; owned */
+	int64_t *slots; /* number of an entry plus 1; 0: the slot is empty; owned */
 };
 
 static int entry_table_init(struct entry_table *table, const int64_t *blocks, int width, int64_t n)
@@ -84,7 +88,7 @@ static int entry_table_init(struct entry_table *table, const int64_t *blocks, in
 	return -1;
 }
 
-/* Returns the slot of the entry with this block, or the empty one where it would be. */
+/* Returns the slot of the entry with this block, or the empty slot where that entry would be. */
 static int64_t *entry_slot(const struct entry_table *table, int64_t block)
 {
 	const uint64_t factor = UINT64_C(0x9e3779b97f4a7c15);
@@ -95,7 +99,7 @@ static int64_t *entry_slot(const struct entry_table *table, int64_t block)
 	return &table->slots[at];
 }
 
-/* Raises OverlapError if two entries have the same block of dst. */
+/* Returns -1 with OverlapError if two entries have the same block of dst, otherwise 0. */
 static int check_distinct(const struct block_list *list, const int64_t *values)
 {
 	const bool is_pairs = list->width == 2;
@@ -121,7 +125,8 @@ static int check_distinct(const struct block_list *list, const int64_t *values)
 	return rc;
 }
 
-/* Copies every width-th number, and returns whether all of them are in range. */
+/* Copies every width-th of n * width numbers to the same places of values, where negative ones count from
+ * limit. Returns whether all are in range. */
 static inline bool copy_column(const int64_t *from, int64_t n, int width, int64_t limit, int64_t *values)
 {
 	bool is_in_range = true;
@@ -133,8 +138,8 @@ static inline bool copy_column(const int64_t *from, int64_t n, int width, int64_
 	return is_in_range;
 }
 
-/* Copies a list of int64 whose numbers follow each other, quickly. Returns false if any number is out of
- * range, or the list is another one, which is then read number by number. */
+/* Copies a contiguous, aligned list of int64 quickly. Returns false if a number is out of range or the list
+ * is of another kind; copy_entry then reads it number by number. */
 static bool copy_plain(const struct block_list *list, int64_t *values)
 {
 	const struct py_tensor *index = list->tensor;
@@ -202,7 +207,8 @@ static int parse_list(PyObject *args, struct block_list *ret)
 	return 0;
 }
 
-/* Returns an array's bytes as int64 in its shape. */
+/* Returns a Tensor of int64, in the list's shape, that views the bytes of memory, or NULL with an
+ * exception. */
 static PyObject *view_list(PyObject *memory, const struct block_list *list)
 {
 	PyObject *bytes = (PyObject *)py_tensor_of_buffer(memory, TMA_UINT8), *viewed;
@@ -217,11 +223,10 @@ static PyObject *view_list(PyObject *memory, const struct block_list *list)
 	return viewed;
 }
 
-/* check_index(index, src_limit, dst_limit) returns a contiguous copy of a list as int64. The limits are how
- * many blocks src and dst have. One of them is -1 if the list has no numbers of that side; with both it has
- * pairs. Negative numbers count from the end. Raises OutOfRangeError, and OverlapError if a block of dst is
- * there twice.
- */
+/* check_index(index, src_limit, dst_limit) returns a contiguous copy of a list as int64. The limits are the
+ * numbers of blocks that src and dst have. One of them is -1 if the list has no numbers of that side; if both
+ * are given, it is a list of pairs. Negative numbers count from the end. Raises OutOfRangeError, and
+ * OverlapError if a block of dst occurs twice. */
 PyObject *check_index(PyObject *self, PyObject *args)
 {
 	PyObject *memory, *copy = NULL;
@@ -243,8 +248,8 @@ PyObject *check_index(PyObject *self, PyObject *args)
 	return copy;
 }
 
-/* check_pool(pairs) raises OverlapError if a block that a pair reads is written by any pair. pairs is what
- * check_index returned, for sides that are the same blocks. */
+/* check_pool(pairs) raises OverlapError if a block that one pair reads is written by any pair. pairs is what
+ * check_index returned for dst and src that are the same blocks. */
 PyObject *check_pool(PyObject *self, PyObject *args)
 {
 	const struct py_tensor *pairs;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tensors of objects that have __cuda_array_interface__, version 3
+/* Makes tensors of objects that have __cuda_array_interface__, version 3
  * (numba.readthedocs.io/en/stable/cuda/cuda_array_interface.html). */
 #include "core.h"
 
 #include <string.h>
 
-/* A type string such as "<f4": byte order, kind and bytes. */
+/* Reads a type string such as "<f4": byte order, kind and bytes. Returns 0, or -1 with an exception. */
 static int parse_type(const char *text, enum tma_dtype *ret)
 {
 	static const struct {
@@ -41,7 +41,8 @@ static PyObject *entry_of(PyObject *dict, const char *name)
 	return value;
 }
 
-/* A sequence of integers. */
+/* Reads a tuple or list of integers. object is NULL after an exception. Returns 0, or -1 with an
+ * exception. */
 static int take_sizes(PyObject *object, const char *name, int64_t *ret, int *ret_n)
 {
 	if (!object)
@@ -54,7 +55,7 @@ static int take_sizes(PyObject *object, const char *name, int64_t *ret, int *ret
 	return parse_sizes(object, name, ret, ret_n);
 }
 
-/* In bytes; None or missing: C order. */
+/* Reads the strides, which are in bytes. NULL or None: C order. */
 static int take_strides(struct py_tensor *t, PyObject *strides)
 {
 	const int64_t size = (int64_t)tma_dtype_size(t->dtype);
@@ -85,7 +86,7 @@ static int take_strides(struct py_tensor *t, PyObject *strides)
 	return 0;
 }
 
-/* (address, whether it is read-only) */
+/* Reads a pair (address, whether the memory is read-only). data is NULL after an exception. */
 static int take_data(struct py_tensor *t, PyObject *data)
 {
 	uint64_t address;
@@ -103,7 +104,7 @@ static int take_data(struct py_tensor *t, PyObject *data)
 		return -1;
 	t->data = (char *)(uintptr_t)address;
 	t->is_readonly = is_readonly;
-	device = address ? cuda_device_of(address) : -1; /* the interface does not say */
+	device = address ? cuda_device_of(address) : -1; /* the interface does not name the device */
 	if (device >= 0)
 		t->device_id = device;
 	return 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A client without a service launches requests into the program's CUDA streams, on the thread that calls. It
- * notes in which contexts, so that Client.synchronize can wait for them. */
+/* Launches requests of a client without a service into the program's CUDA streams, on the calling thread. It
+ * notes the contexts in which it has launched something, so that Client.synchronize can wait for them. */
 #include "core.h"
 
 #include <inttypes.h>
@@ -9,13 +9,15 @@
 #define MOST_CONTEXTS 64
 
 struct launched {
-	void *contexts[MOST_CONTEXTS]; /* contexts in which something has been launched; NULL stands for that
-	                                  of the thread that waits */
+	/* Contexts in which something has been launched. NULL stands for the context of the thread that
+	 * waits. */
+	void *contexts[MOST_CONTEXTS];
 	size_t n;
-	uint64_t changed; /* values that exact casts have changed, of which no call has told yet */
+	uint64_t changed; /* number of values that exact casts have changed and no call has reported */
 };
 
-/* The caller holds the client's lock. */
+/* Notes that something is launched in a context. Caller holds the client's lock. Returns false if memory is
+ * exhausted. */
 static bool note(struct py_client *c, void *of)
 {
 	struct launched *launched = c->launched;
@@ -32,7 +34,8 @@ static bool note(struct py_client *c, void *of)
 	return true;
 }
 
-/* Takes the lock for something in the stream's context. Returns false with an exception. */
+/* Takes the client's lock for work in the stream's context, which it notes. Returns false with an
+ * exception. */
 static bool enter(struct py_client *c, const struct cuda_stream *stream)
 {
 	if (!py_client_enter(c))
@@ -44,7 +47,7 @@ static bool enter(struct py_client *c, const struct cuda_stream *stream)
 	return false;
 }
 
-/* The caller does not hold the GIL. */
+/* Enqueues a resolved request in the stream's context. Caller holds the lock and not the GIL. */
 static int enqueue(struct py_client *c, const struct cuda_stream *stream, const struct py_request *q,
                    struct resolved *r, const struct tma_order *order)
 {
@@ -73,7 +76,7 @@ int launch(struct py_client *c, const struct cuda_stream *stream, struct py_requ
 	return rc;
 }
 
-/* The caller does not hold the GIL. */
+/* Enqueues a transform in the stream's context. Caller holds the lock and not the GIL. */
 static int enqueue_transform(struct py_client *c, const struct cuda_stream *stream,
                              const struct tma_transform *transform)
 {
@@ -100,19 +103,21 @@ int stream_launch(struct py_client *c, const struct cuda_stream *stream,
 
 /* ---- Waiting ------------------------------------------------------------------------------------------ */
 
-/* Waits for a stream, or for all of a context, and counts. The caller does not hold the GIL. */
+/* Waits for a stream or, with is_all, for all work of its context, and sets *ret to what the client's
+ * requests have counted. Caller holds the lock and not the GIL. */
 static int await(struct py_client *c, const struct cuda_stream *stream, bool is_all, struct tma_enqueued *ret)
 {
 	void *before = cuda_switch(stream->context);
 	const bool is_done = !is_all || cuda_synchronize();
-	int rc = tma_enqueued(c->client, stream->handle,
-	                      ret); /* It tells why the context could not be waited for. */
+	/* If the context has failed, this call returns the reason. */
+	int rc = tma_enqueued(c->client, stream->handle, ret);
 
 	cuda_switch(before);
 	return rc == 0 && !is_done ? TMA_DEVICE : rc;
 }
 
-/* The caller holds the lock. */
+/* Waits as await does and adds up the counts. Caller holds the lock. Returns 0, or -1 with an exception to be
+ * set by py_client_unlock. */
 static int await_one(struct py_client *c, const struct cuda_stream *stream, bool is_all)
 {
 	struct tma_enqueued counts = { 0 };
@@ -132,7 +137,8 @@ static int await_all(struct py_client *c)
 	return rc;
 }
 
-/* Raises what exact casts have changed. */
+/* Raises an error if exact casts have changed values that no call has reported. Caller holds the lock.
+ * Returns 0, or -1 with an exception. */
 static int tell(struct py_client *c)
 {
 	const uint64_t changed = c->launched->changed;
@@ -163,7 +169,7 @@ int launches_wait(struct py_client *c, const struct cuda_stream *stream)
 
 /* ---- With memory of the host -------------------------------------------------------------------------- */
 
-/* The caller does not hold the GIL. */
+/* Runs a resolved request to its end in the stream's context. Caller holds the lock and not the GIL. */
 static int run_in_context(struct py_client *c, const struct cuda_stream *stream, const struct py_request *q,
                           struct resolved *r, const struct tma_order *order)
 {

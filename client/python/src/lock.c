@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The lock of a client, what is released when it is unlocked, and signals that come while a call waits. */
+/* Locks clients, releases what destructors have left when a client is unlocked, and handles signals that come
+ * while a call waits. */
 #include "core.h"
 
 #include <errno.h>
@@ -24,7 +25,8 @@ static bool is_usable(struct py_client *c)
 	return false;
 }
 
-/* A signal's handler may run while this thread waits for the others' calls. */
+/* Waits for a mutex without the GIL, and lets signals' handlers run meanwhile. Returns 0, EDEADLK, or
+ * ETIMEDOUT with an exception that a handler has raised. */
 static int wait_for_lock(pthread_mutex_t *lock)
 {
 	int rc;
@@ -42,7 +44,8 @@ static int wait_for_lock(pthread_mutex_t *lock)
 	return rc;
 }
 
-/* One of the client's locks. */
+/* Takes one of the client's locks. Returns false with an exception, also if the client belongs to another
+ * process. */
 static bool take(struct py_client *c, pthread_mutex_t *lock)
 {
 	int rc;
@@ -99,7 +102,8 @@ int py_client_lock_to_close(struct py_client *c)
 	return rc;
 }
 
-/* Whether the library waits for the program to connect: a service that only went away it looks for itself. */
+/* Returns whether the connection was closed by a call that was given up, so that tma_connect has to be called
+ * although reconnecting is allowed. After DISCONNECTED and DEVICE_LOST the library reconnects by itself. */
 static bool is_given_up(const tma_client *client)
 {
 	return client->sock < 0 && client->ended.status != TMA_DISCONNECTED &&
@@ -122,7 +126,7 @@ bool py_client_enter(struct py_client *c)
 		memcpy(path, c->client->path, sizeof path);
 		CLIENT_CALL(c, rc = tma_connect(c->client, path));
 		if (rc < 0 && tma_fd(c->client) >= 0)
-			rc = 0; /* what of its regions and plans was lost says so when it is used */
+			rc = 0; /* connected: a region or plan that was lost reports that when it is used */
 		rc = py_client_check(c, rc);
 	}
 	if (rc == 0)
@@ -159,7 +163,7 @@ void py_tell_later(void)
 	PyErr_NormalizeException(&type, &exception, &trace);
 	if (trace)
 		PyException_SetTraceback(exception, trace);
-	if (Py_AddPendingCall(raise_again, exception) < 0) { /* too many wait already */
+	if (Py_AddPendingCall(raise_again, exception) < 0) { /* Python's queue of pending calls is full */
 		PyErr_Restore(type, exception, trace);
 		PyErr_WriteUnraisable(NULL);
 		return;
@@ -168,7 +172,8 @@ void py_tell_later(void)
 	Py_XDECREF(trace);
 }
 
-/* With the lock: without the GIL. */
+/* Calls the release function of each entry without the GIL, and frees the entries. Caller holds the lock and
+ * the GIL. */
 static void run_deferred(struct py_client *c, struct deferred *entry)
 {
 	PyObject *type, *value, *trace;
@@ -187,8 +192,6 @@ static void run_deferred(struct py_client *c, struct deferred *entry)
 	PyErr_Restore(type, value, trace);
 }
 
-/* What was deferred since the last look is released by whoever finds the lock free; for an event loop, by its
- * thread. */
 void py_client_release_now(struct py_client *c)
 {
 	if (c->is_deferring && c->client)
@@ -232,8 +235,8 @@ bool py_client_has_deferred(struct py_client *c)
 	return has;
 }
 
-/* Exceptions are made, and objects let go, without the lock: anybody's code may run then, such as finalizers.
- */
+/* Creates exceptions and drops references only after it has given the lock back, because that may run other
+ * code, such as finalizers, which may use the client. */
 void py_client_unlock(struct py_client *c)
 {
 	const int failed = c->failed;
@@ -266,7 +269,6 @@ bool py_client_defer(struct py_client *c, void (*release)(void *object), void *o
 	return true;
 }
 
-/* Without memory, it stays until the client is closed. */
 void py_client_release(struct py_client *c, void (*release)(void *object), void *object)
 {
 	if (c->pid == getpid() && py_client_defer(c, release, object))
@@ -275,7 +277,7 @@ void py_client_release(struct py_client *c, void (*release)(void *object), void 
 
 int py_client_check(struct py_client *c, int status)
 {
-	if (PyErr_Occurred()) /* of a signal's handler */
+	if (PyErr_Occurred()) /* A signal's handler has raised it. */
 		return -1;
 	if (status >= 0)
 		return status;
@@ -286,8 +288,9 @@ int py_client_check(struct py_client *c, int status)
 
 /* ---- Signals ----------------------------------------------------------------------------------------- */
 
-/* A signal came while a call waited: Python's handler may raise KeyboardInterrupt, and the call ends. What it
- * waits for next in the same call does not begin. */
+/* Called when a signal has come while a call waits: Python's handler for it may raise an exception such as
+ * KeyboardInterrupt, which ends the call. Later waits within the same call do not begin. Returns whether the
+ * call has to end. */
 int py_client_on_interrupt(void *arg)
 {
 	struct py_client *c = arg;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The module tmaclient._core: its types, its few functions, and how a status becomes an exception. */
+/* Defines the module tmaclient._core: its types, its functions, and how a status becomes an exception.
+ * Another interpreter of the same process cannot load it. */
 #include "core.h"
 
 #include <stdarg.h>
@@ -23,7 +24,7 @@ int raise_status(int status, const char *format, ...)
 	char message[1024];
 	va_list args;
 
-	if (PyErr_Occurred()) /* what a signal's handler has raised comes first */
+	if (PyErr_Occurred()) /* An exception of a signal's handler takes precedence. */
 		return -1;
 	va_start(args, format);
 	vsnprintf(message, sizeof message, format, args);
@@ -85,7 +86,7 @@ static PyObject *encode_number(PyObject *self, PyObject *args)
 	return PyBytes_FromStringAndSize((char *)bytes, (Py_ssize_t)tma_dtype_size((enum tma_dtype)dtype));
 }
 
-/* parse_dtype(name) returns tmad's name of a type by any of its names, or None. */
+/* parse_dtype(name) returns tmad's name of the element type that has this name or alias, or None. */
 static PyObject *parse_dtype(PyObject *self, PyObject *args)
 {
 	PyObject *object;
@@ -98,14 +99,14 @@ static PyObject *parse_dtype(PyObject *self, PyObject *args)
 		return NULL;
 	name = PyUnicode_AsUTF8AndSize(object, &len);
 	if (!name)
-		PyErr_Clear(); /* lone surrogates, which no name has */
+		PyErr_Clear(); /* the text has lone surrogates, which no name has */
 	dtype = name && strlen(name) == (size_t)len ? tma_dtype_parse(name) : TMA_NOT_FOUND;
 	if (dtype < 0)
 		Py_RETURN_NONE;
 	return PyUnicode_FromString(tma_dtype_name((enum tma_dtype)dtype));
 }
 
-/* layout(dtype, shape, strides): a tensor without memory. */
+/* layout(dtype, shape, strides) returns a tensor without memory. */
 static PyObject *make_layout(PyObject *self, PyObject *args)
 {
 	PyObject *shape, *strides;
@@ -159,7 +160,7 @@ static PyObject *signal_point(PyObject *self, PyObject *args)
 	Py_RETURN_NONE;
 }
 
-/* device_of(address): the ordinal of the device that has the memory; -1: it is not known. */
+/* device_of(address) returns the ordinal of the device that has the memory, or -1 if it is not known. */
 static PyObject *device_of(PyObject *self, PyObject *number)
 {
 	uint64_t address;
@@ -168,7 +169,8 @@ static PyObject *device_of(PyObject *self, PyObject *number)
 	return parse_u64(number, &address) ? PyLong_FromLong(cuda_device_of(address)) : NULL;
 }
 
-/* wait_point(region, offset, value, timeout_ms): whether it was reached. */
+/* wait_point(region, offset, value, timeout_ms) waits for a point and returns whether it was reached. -1: no
+ * limit. */
 static PyObject *wait_point(PyObject *self, PyObject *args)
 {
 	uint64_t offset, value;
@@ -185,7 +187,7 @@ static PyObject *wait_point(PyObject *self, PyObject *args)
 		PyErr_SetString(PyExc_ValueError, "the timeline is no aligned word of the region");
 		return NULL;
 	}
-	/* In steps, so that Ctrl-C is heard. */
+	/* Waits in steps of 100 ms, after each of which signals' handlers run. */
 	while (rc == TMA_PENDING) {
 		int step = timeout_ms >= 0 && timeout_ms - waited_ms < 100 ? timeout_ms - waited_ms : 100;
 
@@ -202,7 +204,7 @@ static PyObject *wait_point(PyObject *self, PyObject *args)
 	return PyBool_FromLong(rc == 0);
 }
 
-/* set_timer_slack(ns): sets how late a sleep of this thread may end. */
+/* set_timer_slack(ns) sets how late, in nanoseconds, a sleep of this thread may end. */
 static PyObject *set_timer_slack(PyObject *self, PyObject *number)
 {
 	uint64_t ns;
@@ -210,11 +212,12 @@ static PyObject *set_timer_slack(PyObject *self, PyObject *number)
 	(void)self;
 	if (!parse_u64(number, &ns))
 		return NULL;
-	prctl(PR_SET_TIMERSLACK, (unsigned long)ns, 0L, 0L, 0L); /* cannot fail, by prctl(2) */
+	prctl(PR_SET_TIMERSLACK, (unsigned long)ns, 0L, 0L, 0L); /* cannot fail according to prctl(2) */
 	Py_RETURN_NONE;
 }
 
-/* Names and sizes of the element types, and names and numbers of the statuses. */
+/* make_dtypes returns a dict from names of element types to their bytes, make_statuses one from names of
+ * statuses to their numbers. */
 static PyObject *make_dtypes(void)
 {
 	PyObject *dict = PyDict_New();

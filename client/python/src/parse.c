@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers among the arguments of calls. */
+/* Reads numbers from the arguments of calls. */
 #include "core.h"
 
 int parse_sizes(PyObject *object, const char *name, int64_t *ret, int *ret_n)

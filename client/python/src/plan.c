@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The type Plan: a transform that was checked once. Called with arrays in shared memory it costs little more
- * than the library's call; what else it is called with is its subclass's to stage or to enqueue. */
+/* Defines the type Plan, a transform that was checked once. A call with arrays in shared memory costs little
+ * more than the library's own call. All other calls go to the method _run of the Python subclass, which
+ * stages arrays or enqueues the run. */
 #include "core.h"
 
 #include <stdlib.h>
@@ -77,7 +78,7 @@ static void let_go(struct py_plan *p)
 	if (remains)
 		*remains = (struct remains){ p->client, p->plan };
 	p->plan = NULL;
-	if (remains) /* otherwise it stays until the client is closed */
+	if (remains) /* if memory is exhausted, the plan stays until the client is closed */
 		py_client_release(p->client, release, remains);
 }
 
@@ -136,7 +137,7 @@ bool py_is_ndarray(PyObject *object)
 		PyObject *type = PyObject_GetAttrString(numpy, "ndarray");
 
 		if (type && PyType_Check(type))
-			core.array_type = (PyTypeObject *)type; /* The reference is kept for good. */
+			core.array_type = (PyTypeObject *)type; /* never dropped */
 		else
 			Py_XDECREF(type);
 		PyErr_Clear();
@@ -144,8 +145,8 @@ bool py_is_ndarray(PyObject *object)
 	return Py_TYPE(object) == core.array_type;
 }
 
-/* Tells whether the buffer of an object is all that there is to it: arrays of a subclass may have a mask, or
- * a unit. */
+/* Returns whether the buffer of an object is all that there is to it. Arrays of a subclass of numpy.ndarray
+ * may have a mask or a unit besides. */
 static bool is_plain(PyObject *object)
 {
 	return Py_TYPE(object) == core.tensor_type || PyMemoryView_Check(object) || py_is_ndarray(object);
@@ -160,14 +161,15 @@ static void release_buffer(Py_buffer *b)
 	exception_put_back(&aside);
 }
 
-/* A plan's array by its buffer, without a tensor: the call on shared arrays is to cost little. */
+/* An argument of a plan's call, by its buffer alone: making a Tensor would cost too much. */
 struct side {
 	Py_buffer buffer;
 	struct extent extent;
 };
 
-/* Returns 1; 0 if it is no plain array, is not laid out as the plan has it, or has nothing to move; -1 with
- * an exception that is not the buffer's. */
+/* Takes the buffer of an argument. Returns 1 if it can be moved as it is, and the caller then releases the
+ * buffer; 0 if it is no plain array, is not laid out as the plan expects, or has no element; or -1 with an
+ * exception other than those with which an object refuses its buffer. */
 static int lay(PyObject *object, const struct py_tensor *expected, bool writable, struct side *ret)
 {
 	const Py_ssize_t size = (Py_ssize_t)tma_dtype_size(expected->dtype);
@@ -205,7 +207,8 @@ static int lay(PyObject *object, const struct py_tensor *expected, bool writable
 	return 1;
 }
 
-/* With the lock. */
+/* Sets *ret to the place of an argument's element [0, ..., 0]. Caller holds the lock. Returns false, without
+ * an exception, if the memory is not shared. */
 static bool find(struct py_client *c, const struct side *side, struct tma_place *ret)
 {
 	if (c->is_local) {
@@ -218,7 +221,8 @@ static bool find(struct py_client *c, const struct side *side, struct tma_place 
 	return true;
 }
 
-/* 0, -1 with an exception, or 1: to be run otherwise. */
+/* Runs the plan between two arguments. Returns 0, -1 with an exception, or 1 if it has to be run by
+ * run_otherwise, because an argument is not in shared memory or requests in streams are pending. */
 static int run_shared(struct py_plan *p, const struct side *dst, const struct side *src)
 {
 	struct tma_place dst_place, src_place;

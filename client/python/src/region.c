@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The type Region: memory that the service shares with this process, as a buffer; and where tensors are in
- * it. */
+/* Defines the type Region, memory that this process shares with the service and that Python sees as a buffer,
+ * and finds the places of tensors in regions. */
 #include "core.h"
 
 #include <stdatomic.h>
@@ -10,13 +10,17 @@
 
 #include "client/client.h"
 
-/* A region leaves this behind. Its addresses are another's only when the client no longer finds them. */
+/* What remains of a Region object until its region is released; allocated in advance, because a destructor
+ * cannot fail. The memory is unmapped only after the client has released the region: otherwise
+ * tma_region_find could find the region at addresses that are another mapping's by then. */
 struct remains {
 	struct py_client *client;
 	tma_region *region;
-	void *address; /* It is unmapped, unless it is NULL. */
+	void *address; /* start of the mapping to remove; NULL: none */
 	size_t size;
-	atomic_bool is_kept; /* The object holds the mmap that has the memory. */
+	/* The Region object holds the mmap that has the memory, so that nobody unmaps it. The library's
+	 * region points to this flag (tma_region.kept). */
+	atomic_bool is_kept;
 };
 
 struct py_region *py_region_alloc(struct py_client *c)
@@ -34,8 +38,7 @@ struct py_region *py_region_alloc(struct py_client *c)
 	return (struct py_region *)PyErr_NoMemory();
 }
 
-/* The mapping becomes the object's: arrays in it outlive the client. is_shared: a driver may pin the memory,
- * or other processes write to it. */
+/* The Region object takes over the mapping, because arrays in it outlive the client. */
 PyObject *py_region_create(struct py_client *c, uint64_t size, const char *device, bool is_shared)
 {
 	struct py_region *r = py_region_alloc(c);
@@ -66,7 +69,7 @@ PyObject *py_region_create(struct py_client *c, uint64_t size, const char *devic
 	return (PyObject *)r;
 }
 
-/* Client.create(size, device=None, is_shared=False) makes a region. */
+/* Client.create(size, device=None, is_shared=False) makes a region of zeroed host memory. */
 PyObject *py_client_create(PyObject *self, PyObject *args)
 {
 	const char *device = NULL;
@@ -78,8 +81,8 @@ PyObject *py_client_create(PyObject *self, PyObject *args)
 	return py_region_create((struct py_client *)self, size, device, is_shared);
 }
 
-/* Takes the buffer of an mmap, which cannot be closed or resized until that is released. NULL with an
- * exception. */
+/* Takes the buffer of a Python mmap, which can be neither closed nor resized until the buffer is released.
+ * Returns NULL with an exception. */
 static Py_buffer *hold(PyObject *mapping)
 {
 	Py_buffer *b = PyMem_Malloc(sizeof *b);
@@ -108,8 +111,9 @@ static bool has(const Py_buffer *b, struct extent e)
 	return e.start >= start && e.start + e.size <= start + b->len;
 }
 
-/* Client.register(tensor, readonly, mapping=None): mapping is the mmap that has the tensor's memory. The
- * region holds it, so that no use of the memory has to ask whether it is still mapped. */
+/* Client.register(tensor, readonly, mapping=None) makes a region of a tensor's memory. mapping is the mmap
+ * that has this memory. The region holds its buffer, so that no use of the memory has to ask whether it is
+ * still mapped. */
 PyObject *py_client_register(PyObject *self, PyObject *args)
 {
 	struct py_client *c = (struct py_client *)self;
@@ -175,7 +179,8 @@ static void release(void *arg)
 	free(remains);
 }
 
-/* Until the release, the memory may be another's. */
+/* Has the region released as soon as possible. From here on the program may unmap the memory before that
+ * happens, so is_kept is cleared, and the library asks the kernel again whether it is mapped. */
 static void leave(struct remains *remains, struct py_client *c, tma_region *region, char *address,
                   uint64_t size)
 {
@@ -191,7 +196,7 @@ void py_region_leave(struct py_client *c, tma_region *region, char *address, uin
 {
 	struct remains *remains = calloc(1, sizeof *remains);
 
-	if (remains) /* otherwise it stays until the process ends */
+	if (remains) /* if memory is exhausted, the region stays until the process ends */
 		leave(remains, c, region, address, size);
 }
 
@@ -214,8 +219,7 @@ static void let_go(struct py_region *r)
 		leave(remains, r->client, region, r->is_mapped ? r->address : NULL, r->size);
 	else
 		free(remains);
-	if (region && r->block &&
-	    r->client->pid == getpid()) /* a child leaves its parent's slabs as they are */
+	if (region && r->block && r->client->pid == getpid()) /* a child leaves its parent's slabs alone */
 		block_free(r->block);
 	let_go_of_mapping(r);
 	r->tensor = NULL;
@@ -250,7 +254,7 @@ static void py_region_dealloc(PyObject *self)
 
 /* ---- Its memory ------------------------------------------------------------------------------------ */
 
-/* The object that keeps the memory. */
+/* Returns the object that keeps the region's memory alive; borrowed. */
 static PyObject *memory_of(struct py_region *r)
 {
 	return r->is_mapped ? (PyObject *)r : (PyObject *)r->tensor;
@@ -269,7 +273,8 @@ static int py_region_getbuffer(PyObject *self, Py_buffer *view, int flags)
 	return PyBuffer_FillInfo(view, memory_of(r), r->address, (Py_ssize_t)r->size, r->is_readonly, flags);
 }
 
-/* Region.tensor(offset, dtype, shape, strides): a tensor in its memory; offset in bytes. */
+/* Region.tensor(offset, dtype, shape, strides) returns a tensor in the region's memory. offset is in bytes,
+ * strides are in elements. */
 static PyObject *make_tensor(PyObject *self, PyObject *args)
 {
 	struct py_region *r = (struct py_region *)self;
@@ -390,7 +395,8 @@ PyType_Spec py_region_spec = {
 
 /* ---- Places ---------------------------------------------------------------------------------------- */
 
-/* With the lock: a tensor without elements is anywhere. */
+/* Sets *ret to the place of a tensor without elements. Caller holds the lock. Returns 0, or -1 with an
+ * exception. */
 static int place_nothing(struct py_client *c, struct tma_place *ret)
 {
 	int rc = 0;
@@ -403,7 +409,8 @@ static int place_nothing(struct py_client *c, struct tma_place *ret)
 	return 0;
 }
 
-/* Finds the region that has an extent of host memory. */
+/* Sets *ret to the place of an extent of host memory. Caller holds the lock. Returns 0, or -1 with an
+ * exception if no region has all of it. */
 static int find_shared(struct py_client *c, const struct py_tensor *t, struct extent extent,
                        struct tma_place *ret)
 {
@@ -426,7 +433,7 @@ int py_region_place(struct py_client *c, const struct py_tensor *t, bool writabl
 	}
 	if (extent.size == 0)
 		return place_nothing(c, ret);
-	if (c->is_local) { /* Without a service, an address stands for a region. */
+	if (c->is_local) { /* A client of "local:" takes an address in place of a region. */
 		*ret = (struct tma_place){ .offset = (uint64_t)(uintptr_t)extent.start };
 	} else if (!py_tensor_is_host(t)) {
 		if (segments_find(c, t, extent, ret) < 0)
@@ -439,7 +446,8 @@ int py_region_place(struct py_client *c, const struct py_tensor *t, bool writabl
 	return 0;
 }
 
-/* Client.is_shared(tensor) */
+/* Client.is_shared(tensor) returns whether the service reaches the tensor's memory as it is. Device memory
+ * counts as shared, because requests register it. */
 PyObject *py_client_is_shared(PyObject *self, PyObject *args)
 {
 	struct py_client *c = (struct py_client *)self;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The type Request: what to move, between tensors, before it is known where they are. */
+/* Defines the type Request, which says what to move between tensors. resolve.c finds out later where these
+ * are. */
 #include "core.h"
 
 #include <stdlib.h>
@@ -46,8 +47,8 @@ static void py_request_dealloc(PyObject *self)
 
 /* ---- Parsing --------------------------------------------------------------------------------------- */
 
-/* 1 with a new reference, 0, or -1 with an exception: an attribute may be anybody's code, in which a signal's
- * handler may raise one. */
+/* Returns 1 and sets *ret to the attribute (a new reference), 0 if the object has none, or -1 with an
+ * exception. Attributes may run any code, in which a signal's handler may raise an exception. */
 static int get_attribute(PyObject *object, const char *name, PyObject **ret)
 {
 	*ret = PyObject_GetAttrString(object, name);
@@ -68,7 +69,9 @@ static int has_method(PyObject *object, const char *name)
 	return has;
 }
 
-/* 1, 0, or -1 with an exception. NumPy's scalars have __float__, too, and drop the imaginary part there. */
+/* Returns 1 if the object is a complex number, 0 if not, or -1 with an exception. __complex__ alone does not
+ * tell: NumPy's complex scalars have __float__ as well, which drops the imaginary part, so the dtype's kind
+ * decides. */
 static int is_complex(PyObject *object)
 {
 	PyObject *dtype, *kind = NULL;
@@ -98,7 +101,7 @@ int number_parse(PyObject *object, const char *name, struct tma_number *ret)
 	*ret = (struct tma_number){ 0 };
 	if (PyIndex_Check(object))
 		index = PyNumber_Index(object);
-	if (!index && PyErr_Occurred()) { /* an array's scalar has the method even if it is no integer */
+	if (!index && PyErr_Occurred()) { /* a scalar array has __index__ even if it is no integer */
 		if (!PyErr_ExceptionMatches(PyExc_TypeError))
 			return -1;
 		PyErr_Clear();
@@ -152,7 +155,7 @@ int number_parse(PyObject *object, const char *name, struct tma_number *ret)
 	return -1;
 }
 
-/* A sequence of n numbers. */
+/* Reads a sequence of n numbers, one for each dimension. Returns 0, or -1 with an exception. */
 static int parse_numbers(PyObject *object, const char *name, int n, int64_t *ret)
 {
 	PyObject *tuple = PySequence_Tuple(object);
@@ -235,7 +238,8 @@ static int parse_operand(PyObject *object, const char *name, struct py_operand *
 	return 0;
 }
 
-/* cast NULL: dst and src have one type, and there is neither scale nor bias. */
+/* Reads the conversion. cast == NULL: dst and src have the same element type, and there is neither scale nor
+ * bias. */
 static int parse_conversion(struct py_request *q, const char *cast, PyObject *scale, PyObject *bias)
 {
 	if (!cast)
@@ -266,7 +270,7 @@ static int parse_result(PyObject *object, const char *name, struct py_tensor **r
 	return 0;
 }
 
-/* (block, scale, inverse, power_of_two, least), or None. */
+/* Reads amax from a tuple (block, scale, inverse, power_of_two, least), or None. */
 static int parse_amax(struct py_request *q, PyObject *amax)
 {
 	PyObject *block, *scale, *inverse;
@@ -292,7 +296,8 @@ static int parse_amax(struct py_request *q, PyObject *amax)
 	           : parse_result(inverse, "amax.inverse", &q->results.inverse);
 }
 
-/* A tuple of tensors, or None. */
+/* Checks a tuple of tensors and sets *ret to a new reference to it. None leaves *ret NULL. Returns 0, or -1
+ * with an exception. */
 static int parse_tensors(PyObject *tensors, const char *name, PyObject **ret)
 {
 	if (tensors == Py_None)
@@ -312,7 +317,7 @@ static int parse_tensors(PyObject *tensors, const char *name, PyObject **ret)
 }
 
 /* Request.transform(dst, src, permute, before, after, mode, value, cast=None, scale=None, bias=None,
- * amax=None, further=None) */
+ * amax=None, further=None) returns a request to move src into dst and into further destinations. */
 static PyObject *make_transform(PyObject *type, PyObject *args)
 {
 	PyObject *dst, *src, *perm, *before, *after, *value, *scale = Py_None, *bias = Py_None;
@@ -339,7 +344,7 @@ static PyObject *make_transform(PyObject *type, PyObject *args)
 	return (PyObject *)q;
 }
 
-/* The layers of a side: a tuple of tensors, or a number of bytes. */
+/* Reads the layers of a side from a tuple of tensors or from the number of bytes from layer to layer. */
 static int parse_side(PyObject *layers, const char *name, PyObject **ret, int64_t *ret_step)
 {
 	if (!PyLong_Check(layers))
@@ -353,7 +358,8 @@ static int parse_side(PyObject *layers, const char *name, PyObject **ret, int64_
 	return -1;
 }
 
-/* At least one of the sides says how many there are. */
+/* Reads the layers of both sides. At least one side is a tuple, whose length is the number of layers. None
+ * for both: there are no layers. */
 static int parse_layers(struct py_request *q, PyObject *dst_layers, PyObject *src_layers)
 {
 	Py_ssize_t n[2];
@@ -375,8 +381,9 @@ static int parse_layers(struct py_request *q, PyObject *dst_layers, PyObject *sr
 }
 
 /* Request.blocks(scatter, dst, src, permute, all_dst, all_src, index, is_index_shared, dst_limit, src_limit,
- * dst_step, src_step, cast=None, scale=None, bias=None, dst_layers=None, src_layers=None): dst and src are
- * the blocks at the lowest addresses of all_dst and all_src. */
+ * dst_step, src_step, cast=None, scale=None, bias=None, dst_layers=None, src_layers=None) returns a request
+ * to move the blocks that an index selects. dst and src are the blocks at the lowest addresses of all_dst and
+ * all_src. */
 static PyObject *make_blocks(PyObject *type, PyObject *args)
 {
 	PyObject *dst, *src, *perm, *all_dst, *all_src, *index, *scale = Py_None, *bias = Py_None;
@@ -414,7 +421,8 @@ static PyObject *make_blocks(PyObject *type, PyObject *args)
 	return (PyObject *)q;
 }
 
-/* The tensor of a plan's run, where the plan has one. */
+/* Reads the scale or bias of a plan's run: a tensor if the plan was made with one (expected), otherwise
+ * None. */
 static int parse_plan_operand(PyObject *object, const char *name, const struct py_tensor *expected,
                               struct py_operand *ret)
 {
@@ -435,7 +443,8 @@ static int parse_plan_operand(PyObject *object, const char *name, const struct p
 	return 0;
 }
 
-/* One of what a plan's run writes beside dst, where the plan does. */
+/* Reads a tensor that a plan's run writes beside dst: given if the plan writes one (expected), otherwise
+ * None. */
 static int parse_plan_result(PyObject *object, const char *name, const struct py_tensor *expected,
                              struct py_tensor **ret)
 {
@@ -451,7 +460,8 @@ static int parse_plan_result(PyObject *object, const char *name, const struct py
 	return parse_result(object, name, ret) < 0 ? -1 : py_plan_check(expected, *ret, name);
 }
 
-/* Request.run_plan(plan, dst, src, scale=None, bias=None, amax_scale=None, amax_inverse=None) */
+/* Request.run_plan(plan, dst, src, scale=None, bias=None, amax_scale=None, amax_inverse=None) returns a
+ * request to run a plan. */
 static PyObject *make_run(PyObject *type, PyObject *args)
 {
 	PyObject *object, *dst, *src, *scale = Py_None, *bias = Py_None;
@@ -484,7 +494,7 @@ static PyObject *make_run(PyObject *type, PyObject *args)
 	return (PyObject *)q;
 }
 
-/* Request.items(requests) */
+/* Request.items(requests) returns one request for many transforms and runs of plans. */
 static PyObject *make_items(PyObject *type, PyObject *arg)
 {
 	PyObject *items = PySequence_Tuple(arg);
@@ -511,7 +521,7 @@ static PyObject *make_items(PyObject *type, PyObject *arg)
 	return (PyObject *)q;
 }
 
-/* The numbers of start of each tensor, for which q->start has room. */
+/* Reads the start of each tensor in the global tensor into q->start, which has room for all of them. */
 static int parse_starts(struct py_request *q, PyObject *starts)
 {
 	int64_t *at = q->start;
@@ -567,7 +577,9 @@ static int parse_slices(struct py_request *q, PyObject *starts, PyObject *shape)
 	                     q->shape);
 }
 
-/* Request.reshard(tensors, starts, n_destinations, shape): destinations come first; shape may be None. */
+/* Request.reshard(tensors, starts, n_destinations, shape) returns a request to put slices of a tensor
+ * together from others. The destinations come first in tensors. shape, the extents of the whole tensor, may
+ * be None. */
 static PyObject *make_reshard(PyObject *type, PyObject *args)
 {
 	PyObject *tensors, *starts, *shape;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From a request to what the library takes: where its tensors are, in structs that point to each other. */
+/* Translates a request into the library's structs, with the places of its tensors in regions of a client,
+ * whose lock the caller holds. Without a client (c == NULL) only types, shapes and strides count. */
 #include "core.h"
 
 #include <stdlib.h>
@@ -15,7 +16,8 @@ static void set_tensor(struct tma_tensor *ret, const struct py_tensor *t, const 
 	memcpy(ret->shape, t->shape, sizeof t->shape);
 }
 
-/* Where the operands are, and what amax writes; c NULL does not ask. */
+/* Sets the places of scale, bias and the tensors that amax writes. c == NULL: leaves them zero. Returns 0, or
+ * -1 with an exception. */
 static int place_operands(struct py_client *c, const struct py_request *q, struct resolved *r)
 {
 	if (!c)
@@ -78,7 +80,8 @@ static void set_transform(struct resolved *r, const struct py_request *q)
 		                               .conversion = q->is_conversion ? &r->conversion : NULL };
 }
 
-/* Where the further destinations are; c NULL does not ask. */
+/* Sets the transform's further destinations. c == NULL: they get no places. Returns 0, or -1 with an
+ * exception. */
 static int set_further(struct py_client *c, const struct py_request *q, struct resolved *r)
 {
 	const size_t n = q->further ? (size_t)PyTuple_Size(q->further) : 0;
@@ -103,8 +106,8 @@ static int set_further(struct py_client *c, const struct py_request *q, struct r
 	return 0;
 }
 
-/* The place of a block that begins so many bytes after the first of all of them, in a region that has them.
- */
+/* Sets *ret to the place of the block that begins `bytes` bytes after element [0, ..., 0] of all, the tensor
+ * that has all blocks. */
 static int place_block(struct py_client *c, const struct py_tensor *all, ptrdiff_t bytes, bool writable,
                        struct tma_place *ret)
 {
@@ -114,7 +117,8 @@ static int place_block(struct py_client *c, const struct py_tensor *all, ptrdiff
 	return 0;
 }
 
-/* Either the place of a side's block, or those of its layers. */
+/* Sets the place of a side's block or, if the side has a tuple of layers, *ret_layers to those of the same
+ * block in each layer. Returns 0, or -1 with an exception. */
 static int place_side(struct py_client *c, const struct py_tensor *all, const struct py_tensor *block,
                       PyObject *layers, bool writable, struct tma_place *ret, struct tma_place **ret_layers)
 {
@@ -139,7 +143,8 @@ static int place_side(struct py_client *c, const struct py_tensor *all, const st
 	return 0;
 }
 
-/* Takes a list of numbers, or of pairs, which only a gather has. */
+/* Checks that the index is a list of numbers or, of a gather, of pairs. Returns 0, or -1 with an
+ * exception. */
 static int check_list(const struct py_request *q)
 {
 	const struct py_tensor *index = q->index;
@@ -180,7 +185,7 @@ static int resolve_blocks(struct py_client *c, const struct py_request *q, struc
 	return 0;
 }
 
-/* Whether a run of a plan has more tensors than dst and src. */
+/* Returns whether a run of a plan has more tensors than dst and src. */
 static bool has_operands(const struct py_request *q)
 {
 	return q->scale.tensor || q->bias.tensor || q->results.scale || q->results.inverse;
@@ -194,7 +199,8 @@ static void set_run(struct resolved *r, const struct py_request *q, struct tma_i
 		                  .operands = has_operands(q) ? &r->operands : NULL };
 }
 
-/* A plan that has them runs as an item. */
+/* Prepares a run of a plan. One with more tensors than dst and src runs as an item, because tma_plan_run
+ * takes only these two. Returns 0, or -1 with an exception. */
 static int resolve_run(const struct py_request *q, struct resolved *r)
 {
 	if (!has_operands(q))
@@ -261,7 +267,6 @@ static int resolve_reshard(struct py_client *c, const struct py_request *q, stru
 	return 0;
 }
 
-/* c NULL: places do not matter. */
 int py_request_resolve(struct py_client *c, struct py_request *q, struct resolved *r)
 {
 	int rc = 0;

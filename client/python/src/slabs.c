@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Slabs: regions that small arrays share, so that an array needs neither a descriptor nor a region of its
- * own.
+/* Allocates slabs, which are regions that small arrays share, so that an array needs neither a descriptor nor
+ * a region of its own.
  *
  * A slab consists of blocks that follow each other without a gap. A block is free, or it is the memory of one
- * Region object and is freed with that object. Blocks are described in this process's own memory, because the
- * service writes into the slab itself. A slab is released as soon as all of it is free.
+ * Region object and is freed with that object. Blocks are described in memory of this process alone, because
+ * the service writes into the slab itself. A slab is released as soon as all of it is free.
  *
- * A free block is given out again only if nobody can still take it for what it was. A request that is under
- * way keeps its tensors, and with them its blocks, until the service has answered it. Three things escape
- * that, and a slab that may have met one of them is retired: it gives out no more blocks.
- * - The service may still run a request whose connection is lost. A slab serves one connection.
- * - A child of fork() sees the arrays that its parent had. A slab serves until the next fork.
+ * A free block is given out again only if nothing can still use it as what it was before. A request that is
+ * under way keeps its tensors, and with them its blocks, until the service has answered it. Three uses escape
+ * that rule, and a slab that may have met one of them is retired: it gives out no more blocks.
+ * - The service may still run a request whose connection is lost. A slab therefore serves one connection.
+ * - A child of fork() sees the arrays that its parent had. A slab therefore serves until the next fork.
  * - Another client may have registered an array of the slab, and that client's requests are not known here.
  *
  * One lock protects the slabs of all clients. It is held for a short time and never while Python or the
@@ -23,22 +23,22 @@
 
 #include "client/client.h"
 
-/* A client's first slab has LEAST bytes. Each further one doubles what the client has, up to MOST at a time.
- * Sizes are multiples of a grain, at which blocks are aligned, too: FINE, or COARSE for arrays of that size
- * and larger. Arrays of SMALL bytes and larger have a region of their own. */
+/* The first slab that a client has for a device and a grain has LEAST bytes. Each further one doubles their
+ * size, by at most MOST bytes. Block sizes and offsets are multiples of the grain: FINE bytes, or COARSE for
+ * arrays of COARSE bytes and more. Arrays of SMALL bytes and more have a region of their own. */
 enum {
 	SMALL = 1 << 20,
 	LEAST = 1 << 16,
 	MOST = 8 << 20,
 	FINE = 64,
 	COARSE = 4096,
-	BINS = 72,       /* bin_of(MOST / FINE grains) is below this. */
-	MOST_SEEN = 8,   /* find_free looks at so many blocks of a bin that may be too small. */
-	QUIET = 1 << 16, /* Zeroing more bytes than this takes so long that other threads should run. */
+	BINS = 72,       /* more than bin_of() returns for MOST bytes with FINE grains */
+	MOST_SEEN = 8,   /* blocks of a bin that find_free looks at, because they may be too small */
+	QUIET = 1 << 16, /* bytes; zeroing more takes so long that other threads should run */
 };
 
-/* The members before and after are the block's neighbours in the slab. While it is free, next_free and
- * link_free tie it to its bin. */
+/* A block of a slab. before and after are its neighbours in the slab; NULL: none. While the block is free,
+ * next_free and link_free tie it to its bin. */
 struct block {
 	struct slab *slab;
 	struct block *before, *after;
@@ -48,9 +48,10 @@ struct block {
 	bool is_free;
 };
 
-/* Memory beyond `touched` has never been given out, and is zero. The members connection and n_forks have
- * the values that the client and the process had when the slab was made. The member bins has a bit for each
- * bin in `free` that is not empty. */
+/* Memory from offset `touched` on has never been given out, and is zero. connection and n_forks are what the
+ * client's connection and the count of forks were when the slab was made. bins has a bit for each bin in
+ * `free` that is not empty. n_used is the number of blocks that are not free. device is "" if the memory is
+ * mapped for no device. */
 struct slab {
 	struct slab *next;
 	struct slab **link;
@@ -70,12 +71,12 @@ struct slab {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct slab *slabs; /* It lists those of all clients, the one that was used last first. */
+static struct slab *slabs; /* slabs of all clients, the one that was used last first */
 static uint64_t n_forks;
 
 /* ---- Forks ----------------------------------------------------------------------------------------- */
 
-/* Arrays that are made after this are not the child's. */
+/* The child shares all slabs that have been made so far. The count tells them from later ones. */
 static void before_fork(void)
 {
 	pthread_mutex_lock(&lock);
@@ -99,8 +100,9 @@ int slabs_init(void)
 
 /* ---- Blocks, with the lock ------------------------------------------------------------------------- */
 
-/* Each power of two of grains has four bins. The blocks of a bin have at least as many grains as its number
- * stands for, and fewer than those of the next bin. */
+/* Returns the number of the bin for free blocks of this size. Each power of two of grains has four bins. The
+ * blocks of a bin have at least as many grains as its number stands for, and fewer than those of the next
+ * bin. */
 static unsigned bin_of(const struct slab *slab, uint64_t size)
 {
 	const uint64_t grains = size / slab->grain;
@@ -139,7 +141,7 @@ static void remove_free(struct block *block)
 		slab->bins[bin / 64] &= ~(1ULL << bin % 64);
 }
 
-/* Returns a free block of at least so many bytes, or NULL if it has seen none. */
+/* Returns a free block of at least size bytes, or NULL if it has found none. */
 static struct block *find_free(const struct slab *slab, uint64_t size)
 {
 	const unsigned bin = bin_of(slab, size);
@@ -159,8 +161,8 @@ static struct block *find_free(const struct slab *slab, uint64_t size)
 	return NULL;
 }
 
-/* Makes a free block of what a used one has beyond size. The block keeps it if there is no memory for another
- * description. */
+/* Splits off the bytes of a used block beyond `size` as a free block. If memory is exhausted, the block keeps
+ * them. */
 static void split(struct block *block, uint64_t size)
 {
 	struct block *rest = block->size > size ? malloc(sizeof *rest) : NULL;
@@ -179,7 +181,7 @@ static void split(struct block *block, uint64_t size)
 	add_free(rest);
 }
 
-/* Adds the block after this one to it. */
+/* Adds the memory of the block's neighbour after it to the block, and frees the neighbour's description. */
 static void merge(struct block *block)
 {
 	struct block *after = block->after;
@@ -209,8 +211,8 @@ static void remove_slab(struct slab *slab)
 		slab->next->link = slab->link;
 }
 
-/* Returns whether arrays of the client and the device are taken from the slab. The caller has locked the
- * client. */
+/* Returns whether the slab has blocks for the client, the device and the grain. Retires it if its connection
+ * is gone or the process has forked since it was made. The caller has locked the client. */
 static bool is_for(struct slab *slab, const struct py_client *c, const char *device, uint64_t grain)
 {
 	if (slab->client != c || slab->grain != grain || slab->is_retired || strcmp(slab->device, device))
@@ -220,7 +222,8 @@ static bool is_for(struct slab *slab, const struct py_client *c, const char *dev
 	return !slab->is_retired;
 }
 
-/* Takes a block from a slab. Its first *ret_dirty bytes have been used before. */
+/* Takes a block from a slab. Returns NULL if the slab is full. Bytes of the block from *ret_dirty on, if
+ * there are any, are zero. */
 static struct block *take(struct slab *slab, uint64_t size, uint64_t *ret_dirty)
 {
 	struct block *block = find_free(slab, size);
@@ -240,8 +243,8 @@ static struct block *take(struct slab *slab, uint64_t size, uint64_t *ret_dirty)
 
 /* ---- Allocating ------------------------------------------------------------------------------------ */
 
-/* Takes a block from a slab that exists. If all are full, it returns NULL, and *ret_size is what they have.
- */
+/* Takes a block from a slab that exists. If all are full, returns NULL and sets *ret_size to the bytes that
+ * they have together. The caller has locked the client. */
 static struct block *find(const struct py_client *c, const char *device, uint64_t grain, uint64_t size,
                           uint64_t *ret_dirty, uint64_t *ret_size)
 {
@@ -264,7 +267,8 @@ static struct block *find(const struct py_client *c, const char *device, uint64_
 	return block;
 }
 
-/* Makes the region of a slab. It is the array's alone where there is not enough memory for a larger one. */
+/* Makes the region of a slab with `wanted` bytes or, if the quota or memory does not suffice, with `size`
+ * bytes for one array alone. */
 static int make_region(struct py_client *c, const char *device, uint64_t wanted, uint64_t size,
                        tma_region **ret)
 {
@@ -275,8 +279,9 @@ static int make_region(struct py_client *c, const char *device, uint64_t wanted,
 	return rc;
 }
 
-/* Takes a block from a new slab. If the slab cannot be made, it returns NULL, and *ret_status says why. The
- * caller has locked the client, whose slabs are all full; `existing` is the size of all of them. */
+/* Takes a block from a new slab. If the slab cannot be made, returns NULL and sets *ret_status to the reason.
+ * The caller has locked the client, whose slabs for the device and the grain are all full and have `existing`
+ * bytes. `bytes` is the array's size, and `size` is that rounded up to grains. */
 static struct block *grow(struct py_client *c, const char *device, uint64_t grain, uint64_t size,
                           uint64_t bytes, uint64_t existing, int *ret_status)
 {
@@ -301,7 +306,8 @@ static struct block *grow(struct py_client *c, const char *device, uint64_t grai
 		               .size = region->size >= size ? region->size : size,
 		               .grain = grain,
 		               .connection = c->client->connection };
-	region->data = NULL; /* The mapping becomes the slab's, because arrays outlive the client. */
+	/* The slab takes over the mapping, because arrays outlive the client. */
+	region->data = NULL;
 	strcpy(slab->device, device);
 	*block = (struct block){ .slab = slab, .size = slab->size };
 	pthread_mutex_lock(&lock);
@@ -329,8 +335,8 @@ static void zero(char *start, uint64_t size)
 }
 
 /* Client.allocate(size, device=None, zeroed=True) gives memory as create() does, but lets small arrays share
- * regions. What is written as a whole is not zeroed before, because the service's cores would have to fetch
- * those lines from this one's cache. */
+ * regions. Memory that is to be written as a whole is not zeroed before, because the service's cores would
+ * have to fetch the zeroed lines from this core's cache. */
 PyObject *py_client_allocate(PyObject *self, PyObject *args)
 {
 	struct py_client *c = (struct py_client *)self;

@@ -36,6 +36,7 @@ enum {
 
 enum end { NOT_ENDED, ENDED, FAILED };
 
+/* WORDS_LOST: the request was not submitted, because the words were lost with their connection. */
 enum submitted { NOT_SUBMITTED, UNDER_WAY, WORDS_LOST };
 
 struct stream {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The type Tensor: a view of memory that another object has. */
+/* Defines the type Tensor, a view of memory that another object has, and its attributes and buffer.
+ * tensor_make.c makes Tensors. */
 #include "core.h"
 
 /* ---- Attributes -------------------------------------------------------------------------------------- */
@@ -123,7 +124,8 @@ static PyObject *py_tensor_repr(PyObject *self)
 
 /* ---- Its own buffer -------------------------------------------------------------------------------- */
 
-/* Of the struct module; NULL: a type that it does not have. */
+/* Formats of the struct module. A type without one of its own gets that of the unsigned integer of its
+ * size. */
 static const char *const formats[] = {
 	[TMA_BOOL] = "?",        [TMA_UINT8] = "B",         [TMA_INT8] = "b",    [TMA_UINT16] = "H",
 	[TMA_INT16] = "h",       [TMA_UINT32] = "I",        [TMA_INT32] = "i",   [TMA_UINT64] = "Q",
@@ -154,7 +156,6 @@ static bool is_as_asked(const struct py_tensor *t, int flags)
 	return true;
 }
 
-/* Types that the buffer protocol does not have are shown as unsigned integers of their size. */
 static int py_tensor_getbuffer(PyObject *self, Py_buffer *view, int flags)
 {
 	struct py_tensor *t = (struct py_tensor *)self;
@@ -183,7 +184,8 @@ static int py_tensor_getbuffer(PyObject *self, Py_buffer *view, int flags)
 	view->len = (Py_ssize_t)py_tensor_count(t) * view->itemsize;
 	view->readonly = t->is_readonly;
 	view->ndim = t->rank;
-	for (int d = 0; d < t->rank; d++) { /* a stride without a neighbour may be any number */
+	for (int d = 0; d < t->rank; d++) { /* the stride of a dimension with one index may be any number, so
+		                               its bytes may wrap around */
 		sizes[d] = (Py_ssize_t)t->shape[d];
 		sizes[t->rank + d] = (Py_ssize_t)((size_t)t->strides[d] * (size_t)view->itemsize);
 	}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tensors of objects, by whichever protocol an object speaks. */
+/* Makes tensors of objects by the first protocol that an object has, and frees them. */
 #include "core.h"
 
 struct py_tensor *py_tensor_get(PyObject *object)
@@ -11,7 +11,8 @@ struct py_tensor *py_tensor_get(PyObject *object)
 	return py_tensor_of_buffer(object, -1);
 }
 
-/* With elements of another type of the same size; -1: as it is. */
+/* Gives a tensor another element type of the same size; dtype == -1: leaves it as it is. Takes the reference
+ * to t, which may be NULL, and returns it, or NULL with an exception. */
 static struct py_tensor *seen_as(struct py_tensor *t, int dtype)
 {
 	if (!t || dtype < 0)
@@ -26,7 +27,7 @@ static struct py_tensor *seen_as(struct py_tensor *t, int dtype)
 	return NULL;
 }
 
-/* -1 with an exception that is more than that there is none. */
+/* Returns 1 or 0, or -1 with an exception other than AttributeError. */
 static int has_attribute(PyObject *object, const char *name)
 {
 	PyObject *value = PyObject_GetAttrString(object, name);
@@ -40,8 +41,8 @@ static int has_attribute(PyObject *object, const char *name)
 	return 0;
 }
 
-/* After an exception: JAX's arrays of bfloat16, for one, and CuPy's arrays. The exception is cleared if it is
- * so. */
+/* Tells, after an exception, whether the object has a buffer in name only and another protocol to use
+ * instead, as JAX's arrays of bfloat16 and CuPy's arrays do. Clears the exception if so. */
 static bool has_buffer_in_name_only(PyObject *object)
 {
 	const char *other = PyErr_ExceptionMatches(PyExc_BufferError) ? "__dlpack__"
@@ -62,7 +63,7 @@ static bool has_buffer_in_name_only(PyObject *object)
 	return true;
 }
 
-/* By the first protocol that the object has. */
+/* Returns a new tensor by the first protocol that the object has, or NULL with an exception. */
 static struct py_tensor *tensor_of(PyObject *object, int dtype, PyObject *stream)
 {
 	int has;
@@ -132,9 +133,9 @@ void py_tensor_dealloc(PyObject *self)
 	Py_DECREF(type);
 }
 
-/* Tensor.at(address, dtype, shape, strides, device, owner): memory that an object tells of by itself; strides
- * in elements, device as DLPack has it. Nothing checks it: it is for kinds of objects that the package knows.
- */
+/* Tensor.at(address, dtype, shape, strides, device, owner) returns a view of memory at an address, which
+ * owner keeps. Strides are in elements, device is a tuple (type, number) of DLPack. Whether the memory exists
+ * is not checked: the method is for kinds of objects that the package knows. */
 PyObject *py_tensor_at(PyObject *type, PyObject *args)
 {
 	PyObject *shape, *strides, *owner;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parts of tensors, and copies between them. */
+/* Implements Tensor's methods that make views of parts and copy between tensors. */
 #include "core.h"
 
 #include <string.h>
 
-/* Tensor.part(offset, shape, strides): a view of the same memory, from the element at offset on, in elements.
- * It has to lie within the whole one. */
+/* Tensor.part(offset, shape, strides) returns a view of the same memory whose element [0, ..., 0] is offset
+ * elements after that of this tensor. All three are in elements. The part has to lie within the tensor. */
 PyObject *py_tensor_part(PyObject *self, PyObject *args)
 {
 	const struct py_tensor *whole = (struct py_tensor *)self;
@@ -59,7 +59,7 @@ err:
 	return NULL;
 }
 
-/* Tensor.viewed(dtype, shape): bytes as elements of a type, in C order. */
+/* Tensor.viewed(dtype, shape) returns a view of a tensor of bytes as elements of a type, in C order. */
 PyObject *py_tensor_viewed(PyObject *self, PyObject *args)
 {
 	const struct py_tensor *bytes = (struct py_tensor *)self;
@@ -102,8 +102,8 @@ err:
 	return NULL;
 }
 
-/* Tensor.copy_from(source): source's elements into this tensor, of the same shape and element size. Host
- * memory. */
+/* Tensor.copy_from(source) copies source's elements into this tensor, which has the same shape and element
+ * size. Both are in host memory. */
 PyObject *py_tensor_copy_from(PyObject *self, PyObject *arg)
 {
 	const struct py_tensor *dst = (struct py_tensor *)self;
@@ -129,9 +129,9 @@ PyObject *py_tensor_copy_from(PyObject *self, PyObject *arg)
 	return NULL;
 }
 
-/* Tensor.copy_blocks(source, axis, index, start, is_scatter): host memory. A gather copies block index[start
- * + i] of source to block i of this tensor, a scatter block i of source to block index[start + i] of this
- * one. Blocks are those along the axis. */
+/* Tensor.copy_blocks(source, axis, index, start, is_scatter) copies blocks along the axis, in host memory. A
+ * gather copies block index[start + i] of source to block i of this tensor, a scatter block i of source to
+ * block index[start + i] of this tensor. */
 PyObject *py_tensor_copy_blocks(PyObject *self, PyObject *args)
 {
 	struct py_tensor *dst = (struct py_tensor *)self, *src, *index;

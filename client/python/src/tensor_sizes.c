@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shapes, strides and extents of tensors, which may come from anybody. */
+/* Computes with shapes, strides and extents of tensors, which anybody may have chosen: checks them for
+ * overflow first. */
 #include "core.h"
 
 struct py_tensor *py_tensor_alloc(void)
@@ -36,7 +37,8 @@ void py_tensor_set_dense(struct py_tensor *t)
 	}
 }
 
-/* In elements, from element [0, ..., 0]; false: they cannot be counted. */
+/* Sets *ret_low and *ret_high to the offsets of the lowest and highest element from element [0, ..., 0], in
+ * elements. Returns false if they, or the tensor's bytes, cannot be counted in 64 bits. */
 static bool find_reach(const struct py_tensor *t, int64_t *ret_low, int64_t *ret_high)
 {
 	int64_t low = 0, high = 0, count = 1, bytes;
