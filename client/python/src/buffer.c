@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-/* The struct module's format characters mean C types, so the same character can stand for element types of
- * different sizes. */
+/* The struct module's characters stand for C types. Some, such as 'l', have 4 or 8 bytes: the item size
+ * decides. */
 int py_dtype_of_format(const char *format, Py_ssize_t size)
 {
 	static const struct {

@@ -66,8 +66,9 @@ enum device_type {
 /* A view of another object's memory. It does not change once it is made, and keeps the memory alive. */
 struct py_tensor {
 	PyObject ob_base;
-	PyObject *owner; /* what keeps the memory: an object, or the tensor of which this is a part; NULL with
-	                    buffer or managed */
+	/* The object, or the tensor of which this is a part, that keeps the memory. NULL if buffer or managed
+	 * does, or if there is no memory. */
+	PyObject *owner;
 	Py_buffer *buffer; /* the buffer that the view was made of; NULL: none */
 	/* The DLPack struct that the view was made of, whose deleter runs in the end: a
 	 * DLManagedTensorVersioned if is_versioned is set, otherwise a DLManagedTensor. NULL: none. */
@@ -96,10 +97,10 @@ struct py_tensor *py_tensor_alloc(void);
 struct extent py_tensor_extent(const struct py_tensor *t);
 int64_t py_tensor_count(const struct py_tensor *t); /* Returns the number of elements. */
 
-/* Whatever makes a tensor calls one of these, because anybody may have chosen its sizes.
+/* Code that makes a tensor calls one of these, because anybody may have chosen its sizes.
  * py_tensor_check_sizes checks that no extent is negative and that elements and bytes can be counted in 64
- * bits, which suffices for a tensor without memory; py_tensor_check also checks that the addresses are those
- * of memory. They return 0, or -1 with an exception. */
+ * bits, which suffices for a tensor without memory. py_tensor_check also checks that the address is not NULL
+ * and that no address wraps around. They return 0, or -1 with an exception. */
 int py_tensor_check_sizes(const struct py_tensor *t);
 int py_tensor_check(const struct py_tensor *t);
 void py_tensor_set_dense(struct py_tensor *t); /* Sets the strides of C order for the tensor's shape. */
@@ -340,7 +341,7 @@ struct remains;
 struct py_region {
 	PyObject ob_base;
 	struct py_client *client;
-	struct remains *remains; /* what let_go() needs to release the region; NULL once it has begun */
+	struct remains *remains; /* allocated for the release in advance; NULL once that has begun */
 	tma_region *region;
 	char *address; /* address in this process; NULL: device memory */
 	uint64_t size;
@@ -432,9 +433,9 @@ struct py_request {
 	struct tma_number value;
 	bool is_conversion;
 	enum tma_cast cast;
-	struct py_operand scale, bias; /* of REQUEST_PLAN: only tensors */
+	struct py_operand scale, bias; /* REQUEST_PLAN: tensors or none */
 	struct py_amax amax;
-	struct py_results results; /* of amax; of REQUEST_PLAN: those of the plan's amax */
+	struct py_results results; /* tensors that amax, of the request or its plan, writes */
 
 	struct py_plan *plan;
 
@@ -525,8 +526,9 @@ struct pending {
 	 * no host memory; its end is then only freed. */
 	PyObject *request;
 	const void *of; /* address of the request, for Client.settle to compare; not a reference */
-	/* What Client.completed returns with the request's end. None: Client.wait takes the end. NULL: nobody
-	 * asks for the end of a stream's request. */
+	/* The object that Client.completed returns with the request's end. None: Client.wait takes the end.
+	 * NULL: nobody asks for the end of a stream's request. */
+
 	PyObject *token;
 	tma_ticket ticket;
 	struct tma_result result;

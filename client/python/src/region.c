@@ -10,9 +10,9 @@
 
 #include "client/client.h"
 
-/* What remains of a Region object until its region is released; allocated in advance, because a destructor
- * cannot fail. The memory is unmapped only after the client has released the region: otherwise
- * tma_region_find could find the region at addresses that are another mapping's by then. */
+/* The data for the release of a region after its Region object is gone. It is allocated with the object,
+ * because a destructor cannot fail. The memory is unmapped only after the client has released the region:
+ * otherwise tma_region_find could find the region at addresses that are another mapping's by then. */
 struct remains {
 	struct py_client *client;
 	tma_region *region;

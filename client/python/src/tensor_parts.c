@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* Tensor.part(offset, shape, strides) returns a view of the same memory whose element [0, ..., 0] is offset
- * elements after that of this tensor. All three are in elements. The part has to lie within the tensor. */
+ * elements after that of this tensor. Strides are in elements. The part has to lie within the tensor. */
 PyObject *py_tensor_part(PyObject *self, PyObject *args)
 {
 	const struct py_tensor *whole = (struct py_tensor *)self;
