@@ -448,7 +448,7 @@ struct py_request {
 	 * service reads it. */
 	struct py_tensor *index;
 	bool is_index_shared;
-	int64_t dst_limit, src_limit; /* numbers of blocks */
+	int64_t dst_limit, src_limit; /* number of blocks that the side has */
 	int64_t dst_step, src_step;   /* bytes from one block to the next */
 
 	/* Layers of blocks, each of which is moved by the whole list. The layers of a side are a tuple of
@@ -512,7 +512,8 @@ int resolved_submit(struct py_client *c, const struct py_request *request, struc
                     const struct tma_order *order, tma_ticket *ret);
 
 /* Launches a resolved request of a client without a service into a CUDA stream, and returns the library's
- * status. Caller holds the lock and not the GIL. */
+ * status. A reshard does not enter the stream: it runs to its end within the call, without the order. Caller
+ * holds the lock and not the GIL. */
 int resolved_enqueue(struct py_client *c, const struct py_request *request, struct resolved *r,
                      const struct tma_order *order, void *stream);
 
