@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `convert` turns elements into those of another type (kernels/cuda/launch/convert.c): by chunks of the
- * destination's rows, by tiles where the source's rows lie along another dimension, or element by element,
- * which always works.
+/* `convert` moves elements and turns them into another type (kernels/cuda/launch/convert.c). It works by
+ * chunks of the destination's rows, by tiles where the source is contiguous along another dimension, or
+ * element by element, which always works.
  *
- * A border of a value is a fill around the window, as for other moves. What other borders repeat is converted
- * where it is written, element by element.
+ * A constant border is a fill around the window, as for other moves. Elements that other borders repeat are
+ * converted again at each place where they are written, element by element.
  */
 #include <stdlib.h>
 
@@ -12,18 +12,20 @@
 #include "proto/arithmetic.h"
 #include "strategy_launch.h"
 
-/* Bytes of the destination's rows, below which there is no chunk to speak of, or no tile; and bytes of the
- * source's rows that are one row of a tile, or all of it. Not measured. */
+/* CHUNKS_LEAST and TILES_LEAST are the minimum bytes of the destination's rows for chunks and for tiles.
+ * ROW_LEAST is the minimum bytes of a source row that is one row of a tile. PACKED_MOST is the maximum bytes
+ * of a source row for a tile that is read as a single row. These were not measured. */
 #define CHUNKS_LEAST 64
 #define TILES_LEAST  32
 #define ROW_LEAST    16
 #define PACKED_MOST  64
 
-/* Plans a conversion that computes the scales of blocks. aligned says that elements of both sides lie at
- * multiples of their size. */
+/* Plans a conversion that computes the scales of blocks. `aligned` says whether the elements of both sides
+ * lie at multiples of their size. */
 static void set_amax(struct tma_route_plan *tma, const struct loop_nest *nest, bool aligned);
 
-/* Returns which dimension of the nest is tma->dim[i], if the first one is the innermost. */
+/* Returns which dimension of the nest tma_set_dims makes tma->dim[i], given the same `second` and the
+ * innermost dimension as the first. */
 static int nest_dim(const struct loop_nest *nest, int second, int i)
 {
 	if (second < 0 || i == 0)
@@ -33,20 +35,20 @@ static int nest_dim(const struct loop_nest *nest, int second, int i)
 	return nest->rank - i > second ? nest->rank - i : nest->rank - 1 - i;
 }
 
-/* Returns whether the kernels for narrow lanes can take it, whose elements have up to 4 bytes. */
+/* Returns whether the kernels for float32 lanes can do the conversion; its elements have at most 4 bytes. */
 static bool is_narrow(const struct transform *t)
 {
 	return t->conversion.arithmetic == ARITHMETIC_FLOAT32;
 }
 
-/* Returns whether elements of a side lie at multiples of their size. */
+/* Returns whether the elements of one side lie at multiples of their size. */
 static bool is_aligned(const struct plan_facts *facts, uint8_t phase, int64_t offset, uint32_t element)
 {
 	return facts->align % element == 0 ||
 	       (!facts->listed && !facts->spread && ((uint64_t)phase + (uint64_t)offset) % element == 0);
 }
 
-/* Sets the nest's dimensions, innermost first, `second` as the second unless it is -1. */
+/* Sets the plan's dimensions, innermost first, with `second` as dimension 1 unless it is -1. */
 static void set_dims(struct tma_route_plan *tma, const struct loop_nest *nest, int second)
 {
 	tma_set_dims(tma, nest, nest->rank - 1, second);
@@ -58,7 +60,7 @@ static void set_dims(struct tma_route_plan *tma, const struct loop_nest *nest, i
 	}
 }
 
-/* Sets the border of the destination's elements, or of what they consist of where they are not aligned. */
+/* Sets the border in units of the destination's elements, or in smaller units if these are not aligned. */
 static void set_border(struct plan *plan, const struct loop_nest *nest, const struct plan_facts *facts,
                        enum pad_mode mode)
 {
@@ -70,8 +72,8 @@ static void set_border(struct plan *plan, const struct loop_nest *nest, const st
 	tma_set_border(plan, &border, border.rank, mode);
 }
 
-/* Returns the dimension of a conversion's nest that is contiguous in the source; -1: none, or the
- * destination's. */
+/* Returns the dimension of a conversion's nest, other than the innermost, along which the source is
+ * contiguous; -1 if there is none. */
 static int source_row(const struct loop_nest *nest)
 {
 	for (int d = 0; d < nest->rank - 1; d++)
@@ -80,7 +82,8 @@ static int source_row(const struct loop_nest *nest)
 	return -1;
 }
 
-/* Returns whether tiles of all x can be written as one row, each with the same operands. */
+/* Returns whether a tile of all of x can be written as one row of the destination, with the same operands for
+ * all of its elements. */
 static bool is_woven(const struct transform *t, const struct loop_nest *nest, const struct loop_nest_dim *x,
                      const struct loop_nest_dim *y)
 {
@@ -90,8 +93,8 @@ static bool is_woven(const struct transform *t, const struct loop_nest *nest, co
 	       !y->bias && y->n * nest->converted >= ROW_LEAST;
 }
 
-/* Returns whether x is that of pixels, along which operands are the same, and y that of their three or four
- * channels of one byte, whose rows lie at the same phase. */
+/* Returns whether x counts pixels, which all have the same operands, and y their three or four channels of
+ * one byte, whose rows all have the same phase. */
 static bool is_of_channels(const struct transform *t, const struct loop_nest *nest,
                            const struct loop_nest_dim *x, const struct loop_nest_dim *y)
 {
@@ -99,7 +102,8 @@ static bool is_of_channels(const struct transform *t, const struct loop_nest *ne
 	       !x->scale && !x->bias && y->dst % 16 == 0 && x->n * nest->element >= CHUNKS_LEAST;
 }
 
-/* Whole lines of the destination, and of the source what is left of a tile. */
+/* Chooses tiles of whole lines of the destination; the rest of a tile's bytes determines its extent in the
+ * source. */
 static void choose_tile(struct tma_convert *convert, const struct loop_nest_dim *x,
                         const struct loop_nest_dim *y, int64_t from, int64_t to)
 {
@@ -120,7 +124,8 @@ static void choose_tile(struct tma_convert *convert, const struct loop_nest_dim 
 	}
 }
 
-/* Or, where the rows of a side are short, of all of them. */
+/* Plans tiles. Returns false if the rows of a side are too short. Short rows are fine if a tile can have all
+ * of them, without a gap. */
 static bool try_tiles(struct tma_route_plan *tma, const struct transform *t, const struct loop_nest *nest,
                       int second)
 {
@@ -142,7 +147,8 @@ static bool try_tiles(struct tma_route_plan *tma, const struct transform *t, con
 	return true;
 }
 
-/* Chunks of rows, along dimensions from `outer` on. */
+/* Sets the slots to the chunks of a row, and the tiles to those of all rows: one row for each index of the
+ * dimensions from `outer` on. */
 static void set_slots(struct tma_route_plan *tma, const struct loop_nest *nest, uint32_t outer)
 {
 	tma->slots = row_chunks((uint64_t)tma->dim[0].n * nest->element);
@@ -243,16 +249,17 @@ const struct strategy strategy_convert = {
 
 /* ---- Scales -------------------------------------------------------------------------------------------- */
 
-/* A conversion that computes scales goes by tiles of whole blocks, each of which is read once; by tiles of
- * parts of blocks, or of blocks that extend over more than two dimensions, in two passes, one that looks for
- * the largest magnitudes and one that converts; or, where elements lie in another way, one by one. */
+/* A conversion that computes scales (amax) works in one of three ways. By tiles of whole scaling blocks,
+ * which are read once. By tiles of parts of blocks, or of blocks that extend along more than two dimensions,
+ * in two passes: the first finds the largest magnitudes and the second converts. Or element by element, if
+ * elements are laid out in another way. */
 
-/* A tile's rows take so many bytes of shared memory at most: two of them fit a multiprocessor. Not measured.
- */
+/* Maximum bytes of shared memory for a tile's rows, so that a multiprocessor holds two tiles. Not
+ * measured. */
 #define SHARED_MOST (104 << 10)
 
-/* A tile's rows have so many bytes, if blocks allow: of the source where they lie alike on both sides. Not
- * measured. */
+/* Bytes of a tile's row of the source, if the scaling blocks allow it, where both sides are contiguous along
+ * dimension 0. Not measured. */
 #define ROW_BYTES_ALIKE 1024
 
 static uint64_t blocks_along(const struct loop_nest_dim *dim)
@@ -284,8 +291,8 @@ static void set_amax_dims(struct tma_route_plan *tma, const struct loop_nest *ne
 	}
 }
 
-/* Returns the dimension across rows that are contiguous on both sides: one that blocks extend over, if there
- * is one. */
+/* Returns the second dimension of tiles whose rows are contiguous on both sides: one along which scaling
+ * blocks extend, if there is one. */
 static int find_across(const struct loop_nest *nest)
 {
 	for (int d = nest->rank - 2; d >= 0; d--)
@@ -294,8 +301,8 @@ static int find_across(const struct loop_nest *nest)
 	return nest->rank - 2;
 }
 
-/* Returns whether blocks have more than one element along a dimension other than the innermost and the
- * second. */
+/* Returns whether scaling blocks have more than one element along a dimension other than the innermost and
+ * `second`. */
 static bool has_deep_blocks(const struct loop_nest *nest, int second)
 {
 	for (int d = 0; d < nest->rank - 1; d++)
@@ -304,7 +311,8 @@ static bool has_deep_blocks(const struct loop_nest *nest, int second)
 	return false;
 }
 
-/* Returns about `wanted` elements of a dimension: whole blocks, or a part of one. */
+/* Returns an extent of about `wanted` elements: a number of whole scaling blocks or, unless `whole` is set, a
+ * part of one. */
 static int64_t extent_of(const struct loop_nest_dim *dim, int64_t wanted, bool whole)
 {
 	const int64_t all = dim->n + dim->skew;
@@ -320,7 +328,8 @@ static int64_t blocks_within(const struct loop_nest_dim *dim, int64_t extent)
 	return divide_up_i64(extent, dim->block);
 }
 
-/* Halves an extent, if it may become shorter: whole blocks, or a part of one. */
+/* Halves an extent that consists of whole scaling blocks or, unless `whole` is set, is a part of one. Returns
+ * false if the extent cannot get shorter. */
 static bool halve(int64_t *extent, const struct loop_nest_dim *dim, bool whole)
 {
 	const int64_t half = *extent / 2;
@@ -334,7 +343,7 @@ static bool halve(int64_t *extent, const struct loop_nest_dim *dim, bool whole)
 	return true;
 }
 
-/* Chooses a tile, of whole blocks if `whole` is true. Returns false if such a tile does not fit. */
+/* Chooses a tile, of whole scaling blocks if `whole` is set. Returns false if no such tile fits. */
 static bool choose_amax_tile(struct tma_convert *convert, const struct loop_nest *nest,
                              const struct loop_nest_dim *x, const struct loop_nest_dim *y, bool whole)
 {
@@ -345,7 +354,7 @@ static bool choose_amax_tile(struct tma_convert *convert, const struct loop_nest
 	int64_t tile_x = extent_of(x, min_i64(row, max_i64(all / (whole ? y->block : 1), 1)), whole),
 		tile_y = extent_of(y, max_i64(all / tile_x, 1), whole);
 
-	if (alike) /* few rows: longer ones */
+	if (alike) /* few rows allow longer ones */
 		tile_x = extent_of(x, max_i64(all / tile_y, tile_x), whole);
 	while (blocks_within(x, tile_x) * blocks_within(y, tile_y) > AMAX_TILE_BLOCKS)
 		if (blocks_within(y, tile_y) == 1 || !halve(&tile_y, y, whole))
@@ -365,8 +374,8 @@ static uint64_t tiles_along(const struct loop_nest_dim *dim, uint32_t tile)
 	return amax_tiles(dim->n, dim->skew, dim->block, tile);
 }
 
-/* `second` is the dimension where the source is contiguous, or across rows that are alike; -1: there is none.
- */
+/* Plans tiles for a conversion that computes scales. `second` is the dimension along which the source is
+ * contiguous or, if `alike` is set, the one across the rows. Returns false if no tile fits. */
 static bool try_amax_tiles(struct tma_route_plan *tma, const struct loop_nest *nest, int second, bool alike)
 {
 	const struct loop_nest_dim *x = &nest->dim[nest->rank - 1], *y = &nest->dim[second];
@@ -415,7 +424,7 @@ static void set_amax_boxes(struct tma_route_plan *tma, const struct loop_nest *n
 
 /* ---- The choice --------------------------------------------------------------------------------------- */
 
-/* A nest of at least two dimensions. */
+/* Adds dimensions of one index until the nest has two dimensions. */
 static void add_units(struct loop_nest *nest)
 {
 	for (; nest->rank < 2; nest->rank++) {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* These strategies copy: `none` reads nothing, `bulk` and `memcpy` copy runs, and `copy` tiles by tensor map.
- */
+/* Strategies that copy: `none` moves nothing, `bulk` and `memcpy` copy runs, and `copy` copies tiles by
+ * tensor map. */
 #include <inttypes.h>
 #include <string.h>
 
 #include "kernels/nest/loop_nest.h"
 #include "strategy_launch.h"
 
-/* Returns whether both sides run along the innermost dimension. There must be one. */
+/* Returns whether both sides are contiguous along the innermost dimension. The nest must have a dimension. */
 static bool nest_has_rows(const struct loop_nest *nest)
 {
 	const struct loop_nest_dim *inner = &nest->dim[nest->rank - 1];
@@ -32,18 +32,20 @@ const struct strategy strategy_none = {
 	.name = "none",
 	.family = FAMILY_FILL,
 	.turn = STRATEGY_NEVER,
-	.flat_cost = 1.15, /* writes alone */
+	.flat_cost = 1.15, /* a fill writes but does not read */
 	.launch = WITH_CUDA(none_launch),
 };
 
 /* ---- Bulk ---------------------------------------------------------------------------------------------- */
 
-/* `bulk` copies long aligned runs with the unit's plain copies, without a map. */
+/* `bulk` copies long aligned runs by bulk copies of the TMA, without a tensor map. */
 
-#define BULK_ALIGN 128    /* bytes: runs that cross lines are faster by map */
-#define BULK_LEAST 2048   /* bytes of a run */
-#define BULK_AGAIN 8192   /* of a run that is read for each time that it is written: it stays in the L2 */
-#define SMALL_BULK 6000.0 /* bytes of a tile; with fewer, too little is in flight */
+#define BULK_ALIGN 128  /* bytes; runs that cross lines are faster by tensor map */
+#define BULK_LEAST 2048 /* minimum bytes of a run */
+/* Minimum bytes of a run that is read again for each time it is written. Shorter ones stay in the L2 by
+ * map. */
+#define BULK_AGAIN 8192
+#define SMALL_BULK 6000.0 /* bytes of a tile; with smaller tiles, too few bytes are in flight */
 
 static bool bulk_probe(struct plan *plan, const struct strategy_case *c)
 {
@@ -90,7 +92,7 @@ static void bulk_describe(const struct plan *plan, struct plan_tile *ret)
 }
 
 #ifdef HAVE_CUDA
-/* Copies runs with the unit's plain copies. */
+/* Copies runs by bulk copies of the TMA. dst and src are the addresses of the first run. */
 static int launch_bulk(struct launcher *launcher, CUstream stream, const struct tma_route_plan *tma,
                        uint64_t dst, uint64_t src, struct error *err)
 {
@@ -136,8 +138,8 @@ const struct strategy strategy_bulk = {
 
 /* ---- Memcpy -------------------------------------------------------------------------------------------- */
 
-/* `memcpy` moves what is one run on both sides: by the driver's own copy, or as rows by threads. For a list
- * of blocks it is the kernel blocks_rows. */
+/* `memcpy` moves a window that is a single run on both sides: by the driver's copy, by bulk copies of the
+ * TMA, or as rows by threads. For a list of blocks it uses the kernel blocks_rows. */
 
 static bool memcpy_probe(struct plan *plan, const struct strategy_case *c)
 {
@@ -158,9 +160,10 @@ static bool memcpy_probe(struct plan *plan, const struct strategy_case *c)
 }
 
 #ifdef HAVE_CUDA
-/* The driver's own copy is used, except where the addresses do not differ by whole words: there it has two
- * thirds of the speed of rows by threads (tests/bench/EXPERIMENTS.md). It is also a kernel that may occupy
- * the whole device: a launch that may not goes by the unit, or by rows. */
+/* Uses the driver's copy unless the addresses differ by a fraction of a word, where the driver reaches only
+ * two thirds of the speed of rows by threads (tests/bench/EXPERIMENTS.md). The driver's copy is a kernel that
+ * may occupy the whole device. A launch that may not do so therefore uses bulk copies, or rows if those are
+ * not possible. */
 static int memcpy_launch(const struct strategy_launch *launch, struct error *err)
 {
 	struct launcher *const launcher = launch->launcher;
@@ -202,16 +205,17 @@ const struct strategy strategy_memcpy = {
 
 /* ---- Copy ---------------------------------------------------------------------------------------------- */
 
-/* `copy` moves tiles from map to map by way of shared memory. A small border is written into the tiles.
+/* `copy` moves tiles from tensor map to tensor map through shared memory. A small border is written into the
+ * tiles.
  *
- * Both a map and a tile start at a multiple of 16 bytes: a load or store whose innermost coordinate is not a
- * whole number of 16 bytes ends the context (measured on an H200).
+ * Both a map and a tile start at a multiple of 16 bytes: a load or store whose innermost coordinate is no
+ * multiple of 16 bytes ends the context (measured on an H200).
  */
 
 #define COPY_TILE_LEAST 2048
-#define SMALL_TILE      15000.0 /* bytes of a box, below which too few are in flight */
+#define SMALL_TILE      15000.0 /* bytes of a box; with smaller boxes, too few bytes are in flight */
 
-/* Adds the rule that says which side has no rows of the innermost dimension. */
+/* Adds the rule that says which side is not contiguous along the innermost dimension. */
 static void explain_rows(struct plan *plan, const struct strategy_case *c)
 {
 	const struct loop_nest *nest = c->nest;
@@ -233,8 +237,8 @@ static void explain_rows(struct plan *plan, const struct strategy_case *c)
 		                 nest->rank - 1, inner->src, element);
 }
 
-/* Sets the map of the destination. The last byte that a store writes is its row's only where rows end at
- * multiples of 16 bytes (a store writes up to the next one). */
+/* Sets the map of the destination. Returns false, with the broken rules added, if there is no such map. A
+ * store writes up to the next multiple of 16 bytes, so rows have to end at one. */
 static bool set_store(struct plan *plan, const struct loop_nest *nest, uint32_t phase)
 {
 	struct tma_route_plan *tma = &plan->tma;
@@ -294,7 +298,8 @@ static void set_boxes(struct tma_route_plan *tma, uint32_t tile_bytes)
 	}
 }
 
-/* Each block that runs at one time gets a tile, if the tensor is large enough for that. */
+/* Chooses the boxes. Tiles shrink until every thread block that can run at a time has enough tiles, if the
+ * tensor is large enough for that. */
 static void choose_boxes(struct tma_route_plan *tma, const struct plan_facts *facts)
 {
 	uint32_t tile_bytes = COPY_TILE_BYTES;
@@ -364,7 +369,7 @@ static double copy_cost(const struct plan *plan, enum pad_mode mode)
 	       (box < SMALL_TILE ? SMALL_TILE / box : 1);
 }
 
-/* A map's elements have at most 8 bytes, and so have the tile's. */
+/* The elements of a map, and hence of the tile, have at most 8 bytes. */
 static void copy_describe(const struct plan *plan, struct plan_tile *ret)
 {
 	const struct tma_route_plan *tma = &plan->tma;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `permute` moves tiles of many axes without a map, whatever the pad (permute_args.h): boxes are sketched for
- * many lengths of the runs on either side (permute_cost.c), the few that look best are worked out, and the
- * tile that is predicted to cost least is taken. Jobs wait for plans, so the number of boxes is bounded. */
+/* `permute` moves tiles of many axes without a tensor map, with any kind of pad (permute_args.h). It sketches
+ * boxes for many lengths of the runs on either side (permute_cost.c), builds the few tiles that look best,
+ * and takes the one with the least predicted cost. Jobs wait for plans, so the number of boxes is bounded. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,9 +13,9 @@
 
 /* ---- Sides --------------------------------------------------------------------------------------------- */
 
-/* A side's chain is the dimensions of a loop nest that follow one another in memory. */
+/* A side's chain lists the dimensions of a loop nest that follow one another in memory. */
 
-#define MOST_GAP 64 /* bytes between runs of the source that are loaded as one */
+#define MOST_GAP 64 /* maximum bytes between runs of the source that are loaded as one */
 
 int64_t permute_dst_stride(const struct loop_nest *nest, int d)
 {
@@ -27,15 +27,15 @@ int64_t permute_src_stride(const struct loop_nest *nest, int d)
 	return nest->dim[d].src;
 }
 
-/* Returns the indices on one side: the source has fewer of a padded dimension. */
+/* Returns the number of indices of dimension d on one side. The source has fewer if the dimension is
+ * padded. */
 static uint64_t count_of(const struct loop_nest *nest, int d, bool is_src)
 {
 	return (uint64_t)(is_src ? nest->dim[d].source : nest->dim[d].n);
 }
 
-/* Returns the dimension that continues where a run of this many bytes ends, or at most `gap` bytes later; -1:
- * none.
- */
+/* Returns the dimension that continues where a run of this many bytes ends, or at most `gap` bytes later; -1
+ * if there is none. */
 static int next_of(const struct loop_nest *nest, bool is_src, uint64_t run, uint64_t gap)
 {
 	permute_stride *const stride = is_src ? permute_src_stride : permute_dst_stride;
@@ -51,8 +51,9 @@ static int next_of(const struct loop_nest *nest, bool is_src, uint64_t run, uint
 	return best;
 }
 
-/* Returns the dimensions that follow one another, forwards or backwards, starting at the element. A gap
- * between two runs of the source is loaded with them if it is small, or small compared with the run. */
+/* Returns the dimensions that follow one another in memory, forwards or backwards, starting with the
+ * innermost. Two runs of the source are loaded as one if the gap between them is small, or small compared
+ * with the run. */
 static struct permute_chain chain_of(const struct loop_nest *nest, bool is_src)
 {
 	permute_stride *const stride = is_src ? permute_src_stride : permute_dst_stride;
@@ -110,23 +111,23 @@ uint64_t permute_align(const struct loop_nest *nest, const struct permute_chain 
 	return gcd_u64(align, step);
 }
 
-#define CANDIDATES 8         /* boxes that are worked out */
-#define FINALISTS  6         /* boxes whose bank conflicts are predicted */
-#define SLACK      1.02      /* factor by which a tile may cost less than its sketch says */
-#define NEAR       (4.0 / 3) /* sizes of tiles that resemble each other, at most */
-#define MOST_SEEN  1024      /* boxes: more than are made */
+#define CANDIDATES 8         /* number of boxes for which a tile is built */
+#define FINALISTS  6         /* number of tiles whose bank conflicts are predicted */
+#define SLACK      1.02      /* maximum ratio of a sketch's cost to the cost of its tile */
+#define NEAR       (4.0 / 3) /* maximum ratio of two sizes of tiles that resemble each other */
+#define MOST_SEEN  1024      /* entries of the hash table; more than the number of boxes that are made */
 
 /* ---- Boxes --------------------------------------------------------------------------------------------- */
 
-/* Returns how many indices of a dimension a box has if it wants `need`: all, or a part that divides the
- * dimension evenly. */
+/* Returns how many indices of a dimension a box takes if it needs `need`: all of them, or a part that divides
+ * the dimension evenly. */
 static uint64_t part_along(uint64_t n, uint64_t need)
 {
 	return n < need + need / 2 ? n : divide_up_u64(n, divide_up_u64(n, need));
 }
 
-/* Extends the box along a chain until its run has this many bytes: by whole dimensions, and then by a part of
- * one that divides it evenly and, if possible, makes a multiple of a sector. */
+/* Extends the box along a chain until its run has this many bytes. It adds whole dimensions first and then a
+ * part of one, which divides the dimension evenly and, if possible, gives a multiple of a sector. */
 static void extend(struct permute_box *box, const struct permute_chain *chain, const struct loop_nest *nest,
                    bool is_dst, uint64_t bytes)
 {
@@ -155,8 +156,8 @@ static void extend(struct permute_box *box, const struct permute_chain *chain, c
 	}
 }
 
-/* Extends the box along dimensions that no run needs, the destination's innermost first, until it has this
- * many bytes. Returns false if the box stays as it is. */
+/* Extends the box along dimensions that neither run uses, beginning with the destination's innermost, until
+ * it has this many bytes. Returns false if the box stays as it is. */
 static bool extend_stack(struct permute_box *box, const struct loop_nest *nest, uint64_t bytes)
 {
 	uint64_t own = nest->element;
@@ -180,10 +181,10 @@ static bool extend_stack(struct permute_box *box, const struct loop_nest *nest, 
 
 /* ---- The choice ---------------------------------------------------------------------------------------- */
 
-/* A candidate is a box that looks good, and a way to move it. */
+/* A box that looks good, and one way to move it. */
 struct candidate {
 	enum permute_how how;
-	int src_dims; /* dimensions that runs may have at most */
+	int src_dims; /* maximum number of dimensions of a run */
 	int dst_dims;
 	struct permute_sketch sketch;
 	struct permute_box box;
@@ -191,15 +192,16 @@ struct candidate {
 
 struct choice {
 	const struct permute_sides *sides;
-	bool is_varied; /* no two candidates resemble each other */
+	bool is_varied; /* no two candidates may resemble each other */
 	double limit;   /* a candidate that costs this or more is of no use */
-	double most;    /* the limit once the list of candidates is full */
+	double most;    /* limit, or the worst candidate's cost once the list is full */
 	int n;
-	struct candidate candidate[CANDIDATES]; /* those that look cheapest; sorted in the end */
-	uint64_t seen[MOST_SEEN];               /* hashes of the boxes of these sides, or 0 */
+	struct candidate candidate[CANDIDATES]; /* the cheapest sketches so far; sorted by cost in the end */
+	uint64_t seen[MOST_SEEN];               /* hashes of the boxes considered so far; 0: free entry */
 };
 
-/* Different lengths often make the same box. false: it has been considered. */
+/* Returns false if the box has been considered before, and records it otherwise. Different run lengths often
+ * give the same box. */
 static bool is_new(struct choice *choice, const struct permute_box *box)
 {
 	uint64_t hash = 1;
@@ -236,7 +238,8 @@ bool permute_sizes_are_near(const struct permute_sizes *a, const struct permute_
 	return true;
 }
 
-/* Drops the candidates that the new one resembles. Returns false if one of them costs no more. */
+/* Drops the candidates that the new one resembles. Returns false if one of them costs no more than the new
+ * one. */
 static bool replace_similar(struct choice *choice, enum permute_how how, const struct permute_sketch *sketch)
 {
 	int n = 0;
@@ -255,7 +258,7 @@ static bool replace_similar(struct choice *choice, enum permute_how how, const s
 	return true;
 }
 
-/* Returns the index of the candidate that looks most expensive. */
+/* Returns the index of the most expensive candidate. */
 static int find_worst(const struct choice *choice)
 {
 	int worst = 0;
@@ -325,8 +328,8 @@ static void consider_stacks(struct choice *choice, const struct permute_box *run
 	}
 }
 
-/* The likeliest lengths come first, so that a box that costs more than the best candidates is soon given
- * up. */
+/* Considers boxes for all combinations of run lengths. The likeliest lengths come first, so that most later
+ * boxes exceed the cost limit early. */
 static void consider_all(struct choice *choice)
 {
 	static const uint16_t lengths[] = { 512, 1024, 256,  2048, 384, 768,   192,
@@ -365,10 +368,10 @@ static int place_in(const struct permute_chain *chain, int d)
 	return i;
 }
 
-/* Runs that end before a dimension which they could have. A border that wraps around needs both ends of its
- * dimension: unless a tile has all of it, each of its indices has to be a load. What is read backwards keeps
- * words of several rows from being read at once: if the destination's runs end before it, it is reversed on
- * both sides, or of the stack. */
+/* Considers runs that end earlier than they could, in two cases. In mode wrap, the border of a dimension
+ * needs both of its ends, so a tile that has only a part of that dimension must load each of its indices
+ * separately. A dimension that is read backwards prevents the words of several rows from being read at once;
+ * if the destination's runs end before it, it can be reversed on both sides, or it belongs to the stack. */
 static void consider_shorter_runs(struct choice *choice)
 {
 	const struct permute_sides *all = choice->sides;
@@ -400,8 +403,8 @@ static void choice_init(struct choice *choice, const struct permute_sides *sides
 	qsort(choice->candidate, (size_t)choice->n, sizeof *choice->candidate, by_cost);
 }
 
-/* Works a candidate out, but for bank conflicts. Returns false if it is not what its sketch promised, or not
- * worth it. */
+/* Builds the tile of a candidate and predicts its cost without bank conflicts. Returns false if the kernels
+ * cannot move it or its runs are too short. */
 static bool work_out(const struct choice *choice, int i, struct permute_tile *ret)
 {
 	const struct candidate *candidate = &choice->candidate[i];
@@ -417,7 +420,8 @@ static bool work_out(const struct choice *choice, int i, struct permute_tile *re
 	return ret->cost < PERMUTE_NEVER;
 }
 
-/* Predicts the cost with bank conflicts, which takes long. It stops early once the cost is `most` or more. */
+/* Predicts the cost with bank conflicts, which takes long. It stops early, with PERMUTE_NEVER, once the cost
+ * reaches `most`. */
 static double final_cost(struct permute_tile *tile, double most)
 {
 	if (!permute_arrange(tile, permute_most_wavefronts(tile, most)))
@@ -426,7 +430,9 @@ static double final_cost(struct permute_tile *tile, double most)
 	return tile->cost = permute_cost(tile);
 }
 
-/* Bank conflicts never make a tile cheaper, so they are predicted only while it costs less than the best. */
+/* Sets *best and *best_box to the cheapest tile. Returns false if no tile costs less than `most`. Bank
+ * conflicts never make a tile cheaper, so they are predicted only for tiles that cost less than the best one
+ * without them. */
 static bool choose(struct permute_tile *best, struct permute_box *best_box, const struct permute_sides *sides,
                    double most)
 {
@@ -451,9 +457,9 @@ static bool choose(struct permute_tile *best, struct permute_box *best_box, cons
 	return least < most;
 }
 
-/* A padded dimension whose window and border are multiples of n indices becomes a padded one of groups, and
- * within them one of n indices that is not padded, so that runs may end anywhere in it. For borders with a
- * value. */
+/* Splits each padded dimension whose length and window are multiples of n indices into a padded dimension of
+ * groups and, inside it, an unpadded dimension of n indices, within which runs may end. Only for constant
+ * borders. */
 static void loosen(struct loop_nest *nest)
 {
 	for (int d = 0; d < nest->rank && nest->rank < TENSOR_MAX_RANK; d++) {
@@ -494,7 +500,8 @@ void tma_set_permute(struct plan *plan, const struct permute_tile *tile, const s
 	tma_set_dims(tma, &tile->nest, tile->nest.rank - 1, -1);
 }
 
-/* *loose is what the sides refer to. false: a dimension is too long. */
+/* Sets *loose to a copy of the nest, with loosened dimensions if the border is constant, and *ret to the
+ * sides, which refer to *loose. Returns false if a dimension is too long. */
 static bool set_sides(struct permute_sides *ret, struct loop_nest *loose, const struct loop_nest *nest,
                       const struct plan_facts *facts, enum pad_mode mode)
 {
@@ -558,7 +565,7 @@ static double cost(const struct plan *plan, enum pad_mode mode)
 	return plan->tma.cost;
 }
 
-/* The plan's dimensions are those of the loop nest, and plan->tile covers all of them. */
+/* The plan's dimensions are those of the loop nest, and plan->tile has an entry for each of them. */
 static void describe(const struct plan *plan, struct plan_tile *ret)
 {
 	ret->rank = 0;

@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A tile of many axes: the planner fills in this struct, and the kernels (device/permute.cuh) are told of the
- * tile by it.
+/* Describes a tile of many axes. The planner fills in struct permute_args and the kernels
+ * (device/permute.cuh) read it.
  *
- * The tile is a box, with an extent for each dimension. In the source it consists of runs of contiguous
- * bytes, which are its innermost dimensions there, as many as make a run of some hundred bytes. In the
- * destination it consists of runs in the same way, with the destination's innermost dimensions. Either kind
- * of run may end within its outermost dimension, which is then that side's split dimension. Dimensions of
- * neither run are the stack: a tile holds several boxes of the same kind, one for each index of the stack.
+ * The tile is a box: it has an extent along each dimension. In the source the box consists of "runs" of
+ * contiguous bytes. A run spans the source's innermost dimensions, as many as it takes to reach some hundred
+ * bytes. In the destination the box consists of runs as well, along the destination's innermost dimensions. A
+ * run may end within its outermost dimension, which is then called the split dimension of that side.
+ * Dimensions that belong to neither side's run form the "stack": a tile holds one box of the same shape for
+ * each index of the stack.
  *
  *     source runs            shared memory               destination runs
  *     loaded in bulk,   ->   a slot for each, at    ->   aligned chunks of 16 bytes, gathered
  *     or by threads          the source's phase          by a table of offsets
  *
- * A load is a run of the source; there is one for each index of the dimensions that only the destination's
- * runs have. A row is a run of the destination; there is one for each index of those that only the source's
- * have. So that its table stays short, a row may also be a part of a run that is cut within a dimension that
- * both have.
+ * A "load" is one run of the source; there is one for each index of the dimensions that only the
+ * destination's runs span. It is stored in a "slot" of shared memory at the same phase, which is its address
+ * modulo 16. A "row" is one run of the destination; there is one for each index of the dimensions that only
+ * the source's runs span. To keep the table of a row short, a run may be cut within a dimension that both
+ * runs span; each part is then a row.
  */
 #ifndef KERNELS_CUDA_STRATEGY_PERMUTE_ARGS_H
 #define KERNELS_CUDA_STRATEGY_PERMUTE_ARGS_H
@@ -25,50 +27,52 @@
 #include "kernels/nest/divisor.h"
 
 #define PERMUTE_GRID_RANK 10
-#define PERMUTE_LIST_RANK 8 /* dimensions at most of the loads, of the rows, and of a row */
+#define PERMUTE_LIST_RANK 8 /* maximum number of dimensions of the loads, of the rows, and of one row */
 #define PERMUTE_NONE      UINT32_MAX
-#define PERMUTE_BORDER    UINT16_MAX /* marks a border entry of the table until the masks are made */
-#define PERMUTE_LEAD      8          /* table entries ahead of each copy of the table */
-#define PERMUTE_NO_SKEW   31
-#define PERMUTE_SLOTS_AT  128 /* offset of the slots in shared memory; a barrier lies ahead of them */
+/* Table entry of an element that is border. It is replaced once the masks have been built. */
+#define PERMUTE_BORDER   UINT16_MAX
+#define PERMUTE_LEAD     8 /* unused table entries before each copy of the table */
+#define PERMUTE_NO_SKEW  31
+#define PERMUTE_SLOTS_AT 128 /* offset of the slots in shared memory; a barrier lies before them */
 
 struct permute_axis {
-	struct divisor by; /* indices */
-	int64_t dst;       /* bytes from index to index */
+	struct divisor by; /* number of indices */
+	int64_t dst;       /* bytes from one index to the next */
 	int64_t src;
-	int32_t before; /* index i reads index i - before of the source, if that is in [0, source) */
+	/* Index i reads index i - before of the source if that is in [0, source); otherwise it is border. */
+	int32_t before;
 	int32_t source;
 };
 
-/* A split dimension has n indices, of which a tile has `tile`. */
+/* A split dimension. It has n indices, `tile` of which belong to one tile. */
 struct permute_split {
-	uint32_t axis; /* which axis of the grid it is, or PERMUTE_NONE */
+	uint32_t axis; /* its position in permute_args.grid, or PERMUTE_NONE */
 	uint32_t n;
 	uint32_t tile;
-	int64_t dst; /* bytes from index to index */
+	int64_t dst; /* bytes from one index to the next */
 	int64_t src;
 };
 
-/* The bytes of a row are found in the slots in one of these ways. */
+/* The ways in which a kernel finds the bytes of a row in the slots. */
 enum permute_how {
-	PERMUTE_ELEMENTS, /* each element is found by a table */
-	/* Elements of one or two bytes are found by a table, for as many rows at a time as fill a word or
-	 * two. */
+	PERMUTE_ELEMENTS, /* A table gives the offset of each element. */
+	/* For elements of one or two bytes: a table gives the offset of an element of several neighbouring
+	 * rows at once, as many as fill one or two words. */
 	PERMUTE_WORDS,
-	PERMUTE_PIECES, /* pieces that are contiguous on both sides are copied */
-	/* Squares of 16 bytes a side are transposed in registers, where runs of both sides are whole chunks
-	 * and share no dimension. */
+	PERMUTE_PIECES, /* Pieces that are contiguous on both sides are copied. */
+	/* Squares of 16 bytes a side are transposed in registers. The runs of both sides must consist of
+	 * whole chunks of 16 bytes and share no dimension. */
 	PERMUTE_SQUARES,
 	PERMUTE_HOWS
 };
 
-/* load_bytes is multiplied by 1, or by the number of indices of a split dimension. */
+/* The factor of permute_args.load_bytes: 1, or the tile's number of indices of a split dimension. */
 enum permute_by { PERMUTE_BY_NONE, PERMUTE_BY_SPLIT_SRC, PERMUTE_BY_SPLIT_DST };
 
 struct permute_args {
 	uint64_t dst; /* addresses of the first element; in a plan, offsets from element [0, ..., 0] */
 	uint64_t src;
-	uint64_t low; /* addresses between which memory may be read */
+	uint64_t low; /* Only memory in [low, high) may be read. */
 	uint64_t high;
 
 	/* The box. Each list has its innermost dimension first. */
@@ -79,129 +83,143 @@ struct permute_args {
 	uint32_t n_run;
 	struct permute_axis grid[PERMUTE_GRID_RANK]; /* dimensions along which tiles follow each other */
 	struct permute_axis load[PERMUTE_LIST_RANK];
-	struct permute_axis row[PERMUTE_LIST_RANK]; /* here src counts bytes in the slots */
-	/* Dimensions of a row; src counts bytes in the slots, or from load to load. */
+	struct permute_axis row[PERMUTE_LIST_RANK]; /* src counts bytes in the slots */
+	/* Dimensions of a row. src counts bytes in the slots, or in the source where run_loads is not 0. */
 	struct permute_axis run[PERMUTE_LIST_RANK];
-	/* Loads from one index of run to the next; 0: both are in one slot. */
+	/* Number of loads from one index of run to the next; 0 if both indices lie in the same slot. */
 	uint32_t run_loads[PERMUTE_LIST_RANK];
 	struct permute_split split_dst; /* split dimension of the destination's runs */
-	/* Split dimension of the source's runs, unless it is split_dst's. */
+	/* Split dimension of the source's runs, unless that is split_dst's as well. */
 	struct permute_split split_src;
 	struct permute_split split_stack;
-	uint32_t limited_load; /* index in load of the dimension of split_dst, or PERMUTE_NONE */
-	uint32_t limited_row;  /* index in row of the dimension of split_src, or PERMUTE_NONE */
-	uint32_t split_row;    /* index in row of the dimension of split_dst, or PERMUTE_NONE */
-	uint32_t stack_split;  /* index in load of the dimension of split_stack, or PERMUTE_NONE */
-	/* Dimensions of load from stack_load on, and of row from stack_row on, are the stack. */
+	uint32_t limited_load; /* index of split_dst's dimension in load, or PERMUTE_NONE */
+	uint32_t limited_row;  /* index of split_src's dimension in row, or PERMUTE_NONE */
+	uint32_t split_row;    /* index of split_dst's dimension in row, or PERMUTE_NONE */
+	uint32_t stack_split;  /* index of split_stack's dimension in load, or PERMUTE_NONE */
+	/* The stack's dimensions are load[stack_load] and those after it, and row[stack_row] and those after
+	 * it. */
 	uint32_t stack_load;
 	uint32_t stack_row;
-	uint32_t padded;  /* Some dimension has a window that is not whole. */
+	uint32_t padded;  /* 1 if the window of some dimension is smaller than the dimension */
 	uint32_t mode;    /* enum pad_mode */
-	uint32_t back;    /* split_dst ends the source's runs too, and is read backwards. */
+	uint32_t back;    /* 1 if split_dst also ends the source's runs and is read backwards */
 	uint32_t how;     /* enum permute_how */
-	uint32_t threads; /* threads of a block */
+	uint32_t threads; /* threads of a thread block */
 
 	/* Loads. */
 	uint32_t loads;
-	struct divisor by_loads; /* divides by the loads of one index of the stack */
+	struct divisor by_loads; /* divides by the number of loads of one stack index */
 	uint32_t load_bytes;
-	uint32_t load_by;  /* enum permute_by */
-	uint32_t load_gap; /* bytes of the product that lie past the end of the load */
+	uint32_t load_by;  /* enum permute_by: the factor that load_bytes is multiplied by */
+	uint32_t load_gap; /* bytes to subtract from that product: the gap behind the load's last index */
 
 	/* Rows. */
 	uint32_t rows;
 	uint32_t row_bytes; /* bytes of a row, margin included */
-	uint32_t row_unit;  /* bytes from index to index of a row's outermost dimension */
+	uint32_t row_unit;  /* bytes from one index of a row's outermost dimension to the next */
 	uint32_t row_lead;  /* bytes from the tile's lowest address to its first element */
-	/* If this is set, split_dst is the outermost dimension of a row. Otherwise the tile has last_n
-	 * indices of that outermost dimension. */
+	/* 1 if split_dst is the outermost dimension of a row. If it is 0, the tile has last_n indices of that
+	 * outermost dimension. */
 	uint32_t row_split;
 	uint32_t last_n;
-	uint32_t cut; /* indices of the outermost dimension in a row, if runs are cut; 0: they are not */
+	/* Number of indices of a row's outermost dimension if runs are cut; 0 if they are not. */
+	uint32_t cut;
 	/* Index in row of the dimension that counts the parts of a run, or PERMUTE_NONE. */
 	uint32_t cut_row;
 	uint32_t
-	    margin; /* indices of split_dst ahead of the tile's own, so that rows can write whole sectors */
-	uint32_t ragged; /* Rows begin within a chunk. */
-	uint32_t exact;  /* Rows share sectors, and there is no margin: they are written to the byte. */
-	/* Divides by the chunks that lanes go through for a row: its own, or a few more. */
+	    /* Number of split_dst indices before the tile's own that the tile also reads, so that its rows
+	     * can write whole sectors. */
+	    margin;
+	uint32_t ragged; /* 1 if rows may begin within a chunk */
+	/* 1 if rows share sectors and there is no margin. Rows are then written to the exact byte. */
+	uint32_t exact;
+	/* Divides by the number of chunks that lanes step through for a row: the row's own, or a few more. */
 	struct divisor by_chunks;
-	struct divisor by_inner_chunks; /* the same for tiles in which no run begins or ends */
-	uint32_t log_group;             /* binary logarithm of the rows of a group; 0 except for WORDS */
-	uint32_t log_side;              /* binary logarithm of the groups that lie side by side in a warp */
-	uint32_t aligned;    /* WORDS: bytes that the place of each word read is a multiple of, up to 8 */
+	/* The same divisor for tiles in which no run of the destination begins or ends. */
+	struct divisor by_inner_chunks;
+	/* Binary logarithm of the number of rows in a group, which are read together; 0 except for WORDS. */
+	uint32_t log_group;
+	/* Binary logarithm of the number of groups that lie side by side in a warp. */
+	uint32_t log_side;
+	/* WORDS: the alignment of each word that is read from the slots, in bytes, at most 8. */
+	uint32_t aligned;
 	uint32_t pattern[4]; /* the fill as it lies in an aligned chunk of the destination */
 
 	/* Slots. */
 	uint32_t
-	    pitch; /* bytes from slot to slot, a multiple of 16; `pad` more after 1 << pad_shift of them */
+	    /* Bytes from one slot to the next, a multiple of 16. `pad` more bytes follow every 1 << pad_shift
+	     * slots. */
+	    pitch;
 	uint32_t pad;
 	uint32_t pad_shift;
-	uint32_t stack_pitch; /* bytes from one index of the stack to the next */
-	/* A load's address agrees in these bits with its place in the slots: 15, or 127 where the Tensor
-	 * Memory Accelerator then reads whole lines. */
+	uint32_t stack_pitch; /* bytes from one stack index to the next */
+	/* A load's address and its place in the slots agree in these bits. The mask is 15, or 127 where the
+	 * Tensor Memory Accelerator then reads whole lines. */
 	uint32_t phase_mask;
-	uint32_t skew; /* 16 bytes are skipped after each 1 << skew of the slots; 31: none */
-	/* Divides by the number of copies that bring a load, at most: each ends where bytes are skipped.
-	 * SQUARES: by the chunks of a load. */
+	/* 16 bytes are skipped after every 1 << skew bytes of the slots; PERMUTE_NO_SKEW: none are. */
+	uint32_t skew;
+	/* Divides by the maximum number of copies that bring one load. A copy ends wherever bytes are
+	 * skipped. SQUARES: divides by the number of chunks of a load. */
 	struct divisor by_parts;
-	uint32_t run_base; /* offset of a row's first element, from its slot */
-	/* Offset of the first row, which is not part of run_base, where rows step backwards in the slots;
-	 * slot_lead is included. Along split_dst the kernels compute it. */
+	uint32_t run_base; /* offset of a row's first element from the start of its slot */
+	/* Offset of the first row where rows step backwards in the slots. It is not part of run_base, and it
+	 * includes slot_lead. The kernels add the share along split_dst (back_part). */
 	uint32_t row_base;
-	uint32_t back_part; /* back: indices of split_dst in a row, if rows step along it; else 0 */
-	uint32_t slot_lead; /* bytes ahead of the slots */
-	/* If this is set, the phase of a load's address (modulo 16) is added to its rows' offsets; otherwise
-	 * it is added to those of table entries. */
+	/* If back is set and rows step along split_dst: the number of split_dst indices in a row; else 0. */
+	uint32_t back_part;
+	uint32_t slot_lead; /* unused bytes before the first slot */
+	/* If this is 1, the phase of a load's address (modulo 16) is added to the offsets of its rows; if it
+	 * is 0, to the table's entries. */
 	uint32_t row_phase;
 
-	/* The table has an entry for each element of a row's chunks. There is a copy of it for every phase
-	 * that a row may have (its address modulo 16, shifted right by phase_shift). */
-	uint32_t table; /* entries of a copy of the table */
+	/* The table has an entry for each element of a row's chunks. There is one copy of the table for each
+	 * phase that a row may have (its address modulo 16, shifted right by phase_shift). */
+	uint32_t table; /* number of entries in one copy of the table */
 	uint32_t phases;
 	uint32_t phase_shift;
 
-	/* In the way PIECES, dimensions of run from piece_rank on step from piece to piece. */
-	uint32_t pieces; /* pieces of a row */
+	/* PIECES: the dimensions run[piece_rank] and those after it step from piece to piece. */
+	uint32_t pieces; /* number of pieces in a row */
 	uint32_t piece_rank;
 	struct divisor by_piece; /* divides by the bytes of a piece */
 
-	/* These are offsets in shared memory, behind the slots, and its size in bytes. */
-	uint32_t row_notes; /* number of notes: rows, rounded up to whole groups side by side */
+	/* Offsets in shared memory of what lies behind the slots, and its total size in bytes. */
+	uint32_t row_notes; /* number of notes: rows, rounded up to whole groups side by side in a warp */
 	uint32_t rows_at;
 	uint32_t table_at;
-	/* If padded is set, these are the masks of the border bytes of each chunk, for each copy of the
-	 * table. */
+	/* If padded is set, the masks of the border bytes of each chunk begin here, one set for each copy of
+	 * the table. */
 	uint32_t masks_at;
 	uint32_t shared;
 };
 
-/* A row's note in shared memory, from the lowest bit on:
+/* A row's note in shared memory, with its fields from the lowest bit up:
  *
  *   word 0   32 bits: offset of the first chunk from the tile's first sector
  *
  *   word 1   16: offset of the first element in the slots
  *            16: number of chunks
  *
- *   word 2   16: offset of the first chunk's entries in the table; PIECES: of its first byte in the row, + 16
- *            16: offset of its mask
+ *   word 2   16: offset of the first chunk's entries in the table; PIECES: offset of the first chunk's first
+ *                byte in the row, plus 16
+ *            16: offset of the first chunk's mask
  *
- *   word 3   8: bytes of the first chunk that belong to another row
- *            8: bytes of the last chunk that are this row's
- *            8: bytes by which the row begins after the phase of its copy
- *            8: 1 if all of it is border
+ *   word 3   8: number of leading bytes of the first chunk that belong to another row
+ *            8: number of leading bytes of the last chunk that belong to this row
+ *            8: number of bytes by which the row begins after the phase of its copy of the table
+ *            8: 1 if the whole row is border
  *
- * WORDS have two words:
+ * A row's note of WORDS has two words:
  *
  *   word 0   32 bits: offset of the row's first byte from the tile's first sector
  *
- *   word 1   16: where what is written of the row begins, from its first chunk
- *            16: where that ends
+ *   word 1   16: offset from the row's first chunk at which writing begins
+ *            16: offset from the row's first chunk at which writing ends
  *
- * After the notes of all rows follow, for each, 16 bits: offset of the first element in the slots, or
- * PERMUTE_BORDER.
+ * The notes of all rows are followed by 16 bits for each row: the offset of the row's first element in the
+ * slots, or PERMUTE_BORDER.
  *
- * SQUARES have one: offset of the row's first byte from the tile's lowest address.
+ * A row's note of SQUARES has one word: the offset of the row's first byte from the tile's lowest address.
  */
 #define PERMUTE_NOTE         16
 #define PERMUTE_WORDS_NOTE   8

@@ -1,45 +1,49 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cost of a tile is predicted by a linear model, whose weights were fitted to some thousand tiles of
- * random tensors of 64 MiB and more, measured on an H200 (tests/bench/EXPERIMENTS.md); and sketches, which
- * predict what the tiles of a box would cost without working them out. */
+/* Predicts the cost of a tile of many axes by a linear model. Its weights were fitted to some thousand tiles
+ * of random tensors of at least 64 MiB, measured on an H200 (tests/bench/EXPERIMENTS.md). The second half of
+ * the file sketches tiles: it predicts what the tiles of a box would cost without building them. */
 #include "permute_plan.h"
 
 #include "proto/arithmetic.h"
 #include "tuning.h"
 
 #define MULTIPROCESSOR_SHARED (227 * 1024)
-#define BLOCK_RESERVED        1024     /* bytes of shared memory that the driver takes for each block */
-#define FEW_WAVEFRONTS        24       /* for a warp's chunks; this many cost no time of their own */
-#define ENOUGH_IN_FLIGHT      100000.0 /* bytes in a multiprocessor */
-#define FEW_IN_FLIGHT         45000.0  /* the same; with less, others cannot hide what a tile waits for */
-#define STARVED               2.0
-#define HIDDEN_TABLE          3.0  /* work for each chunk of the tile, while its loads are under way */
-#define GAPS                  0.45 /* the share by which what is loaded exceeds what is needed */
-#define PADDED_TABLE          0.08 /* more for each instruction of work where entries may be border */
-#define LOAD_WORK             30.0 /* instructions; what a row, an entry of the table and a piece take, too */
-#define ROW_WORK              12.0
-#define ENTRY_WORK            4.0
-#define PIECE_WORK            5.0
+/* Bytes of shared memory that the driver reserves for each thread block. */
+#define BLOCK_RESERVED   1024
+#define FEW_WAVEFRONTS   24       /* wavefronts for the chunks of a warp that take no extra time */
+#define ENOUGH_IN_FLIGHT 100000.0 /* bytes in flight in a multiprocessor */
+#define FEW_IN_FLIGHT    45000.0  /* with fewer, other thread blocks cannot hide a tile's load latency */
+#define STARVED          2.0
+/* Work on the table for each chunk that passes while the loads are in flight. */
+#define HIDDEN_TABLE 3.0
+#define GAPS         0.45 /* weight of the gaps' share of what is loaded */
+#define PADDED_TABLE 0.08 /* extra work for each unit of table work where entries may be border */
+/* Instructions for a load, a row, an entry of the table and a piece. */
+#define LOAD_WORK  30.0
+#define ROW_WORK   12.0
+#define ENTRY_WORK 4.0
+#define PIECE_WORK 5.0
 
-/* Each is multiplied by what its comment says; the products are summed. */
+/* The weights of the model. Each is multiplied by the quantity that its comment names, and the products are
+ * added up. */
 struct weights {
-	double own;        /* 1 */
+	double own;        /* 1 (the constant term) */
 	double load;       /* 1 / bytes of a load */
 	double row;        /* 1 / bytes of a row */
-	double unaligned;  /* 1 / bytes of a load, if loads are not whole chunks */
-	double ragged;     /* 1 / bytes of a row, if rows begin within chunks */
-	double exact;      /* 1 / bytes of a row, if rows share sectors */
-	double wasted;     /* the share by which the grid exceeds the tensor */
-	double table;      /* work for the table, for each chunk of the tile */
-	double lists;      /* work for loads and rows, for each chunk of the tile */
+	double unaligned;  /* 1 / bytes of a load if loads are not whole chunks, else 0 */
+	double ragged;     /* 1 / bytes of a row if rows begin within chunks, else 0 */
+	double exact;      /* 1 / bytes of a row if rows share sectors, else 0 */
+	double wasted;     /* bytes of all tiles / bytes of the tensor - 1 */
+	double table;      /* work on the table for each chunk of the tile */
+	double lists;      /* work on loads and rows for each chunk of the tile */
 	double tile;       /* 1 / bytes of a tile */
-	double flight;     /* the share by which bytes in flight fall short of enough */
-	double banks;      /* wavefronts of shared memory beyond a few, for a warp's chunks */
-	double waves;      /* blocks that run at once / tiles: how much of the last wave is idle */
-	double crowd;      /* the share by which bytes in flight exceed what is enough */
-	double long_table; /* work for the table that does not pass while loads are under way */
-	double split;      /* 1, if lines of the source arrive in two parts */
-	double narrow;     /* requests for a line of the destination beyond the first */
+	double flight;     /* relative shortfall of the bytes in flight from ENOUGH_IN_FLIGHT */
+	double banks;      /* shared memory wavefronts beyond FEW_WAVEFRONTS for a warp's chunks */
+	double waves;      /* thread blocks that run at once / tiles: the idle share of the last wave */
+	double crowd;      /* relative excess of the bytes in flight over ENOUGH_IN_FLIGHT */
+	double long_table; /* work on the table for each chunk beyond HIDDEN_TABLE */
+	double split;      /* 1 if lines of the source arrive in two parts, else 0 */
+	double narrow;     /* requests for each line of the destination beyond the first */
 };
 
 static const struct weights *weights_of(enum permute_how how, uint32_t element)
@@ -52,8 +56,8 @@ static const struct weights *weights_of(enum permute_how how, uint32_t element)
 		[8] = { 0.93, 11, 3.8, 5.8, 7.5, 30, 0.22, 0.003, 0.023, 510, 0.3, 0.013, 0.16, 0.084, 0.061, 0.06, 0.028 },
 		[16] = { 0.95, 11, 2.5, 6, 4, 35, 0.23, 0.0061, 0.02, 570, 0.2, 0.0099, 0.13, 0.068, 0.038, 0.046, 0.019 },
 	};
-	/* The weights of 2 bytes have not been measured: they are those of elements and a little more, so that words
-	 * become an alternative, which benchmarks measure. */
+	/* The weights for 2 bytes have not been measured. They are slightly above those of elements[2], so
+	 * that words become an alternative, which benchmarks then measure. */
 	static const struct weights words[] = {
 		[1] = { 0.8, 16, 1.3, 26, 34, 50, 0.71, 0.049, 0.015, 3700, 0.064, 0.0062, 0.22, 0.057, 0.067, 0.049, 0.015 },
 		[2] = { 1, 4.2, 0.25, 2.5, 23, 46, 0.47, 0.0097, 0.044, 0, 0.27, 0.0015, 0.17, 0.045, 0.037, 0.027, 0.017 }
@@ -64,7 +68,7 @@ static const struct weights *weights_of(enum permute_how how, uint32_t element)
 	return how == PERMUTE_PIECES ? &pieces : how == PERMUTE_WORDS ? &words[element] : &elements[element];
 }
 
-/* Rises ever more slowly, up to 2: few tiles are slow in any case. */
+/* Grows ever more slowly, towards 2: a move of few tiles is slow in any case. */
 static double saturate(double value)
 {
 	return value / (1 + value / 2);
@@ -80,8 +84,8 @@ static double above(double value, double least)
 	return value > least ? value - least : 0;
 }
 
-/* Returns the bytes of the destination that a warp writes at once: where rows lie side by side in it, it
- * has less of each. */
+/* Returns the bytes of one row that a warp writes at once. Where rows lie side by side in a warp, it writes
+ * less of each. */
 static double request_bytes(const struct permute_tile *tile)
 {
 	const double own = (WARP_THREADS >> tile->args.log_side) * 16.0;
@@ -89,8 +93,9 @@ static double request_bytes(const struct permute_tile *tile)
 	return tile->row_run < own && tile->args.how != PERMUTE_PIECES ? tile->row_run : own;
 }
 
-/* Too few bytes in flight, too many, and the tail: where tiles do not fill the device, more and smaller ones
- * are better, and what is in flight does not matter. */
+/* Returns the cost of having too few or too many bytes in flight, and of the last, partly idle wave. Where
+ * the tiles do not fill the device, more and smaller tiles are better and the bytes in flight do not
+ * matter. */
 static double flight_cost(const struct permute_tile *tile, const struct weights *w, uint32_t at_once)
 {
 	const double room = (double)(tile->processors > 0 ? tile->processors : 1) * at_once;
@@ -102,18 +107,17 @@ static double flight_cost(const struct permute_tile *tile, const struct weights 
 	       w->crowd * above(flight, 1) + saturate(w->waves / waves);
 }
 
-/* Squares take few instructions; what counts is how many lines their runs touch, beyond those that they would
- * fill. */
+/* Weights for SQUARES. Squares take few instructions, so the cost depends on the lines that their runs touch
+ * beyond those that they would fill. */
 static const struct {
-	double own;        /* as above */
-	double load;       /* likewise */
-	double row;        /* likewise */
-	double exact;      /* likewise */
-	double wasted;     /* likewise */
-	double waves;      /* likewise */
-	double load_lines; /* the share by which lines that loads touch exceed those that they would
-	                      fill */
-	double row_lines;  /* the same of rows */
+	double own; /* own to waves: as in struct weights */
+	double load;
+	double row;
+	double exact;
+	double wasted;
+	double waves;
+	double load_lines; /* permute_tile.load_lines */
+	double row_lines;  /* permute_tile.row_lines */
 } squares_weights[] = {
 	[1] = { 1.04, 2.4, 0.6, 5, 0.23, 0.04, 0.4, 0.3 },
 	[2] = { 1.01, 1.4, 1.2, 5, 0.23, 0.18, 0.37, 0.62 },
@@ -145,13 +149,14 @@ double permute_cost(const struct permute_tile *tile)
 	const uint32_t most = args->how == PERMUTE_WORDS ? WORDS_BLOCKS
 	                      : args->padded             ? PADDED_BLOCKS
 	                                                 : PERMUTE_BLOCKS;
-	const uint32_t at_once = fit < most ? fit : most; /* blocks in a multiprocessor */
+	/* Thread blocks that run at once on a multiprocessor. */
+	const uint32_t at_once = fit < most ? fit : most;
 	const double chunks = tile->useful / 16;
 	const double table = args->how == PERMUTE_PIECES
 	                         ? args->pieces * PIECE_WORK
 	                         : args->row_bytes / (double)tile->nest.element * (ENTRY_WORK + args->phases);
 	const double lists = args->loads * (double)args->by_parts.n * LOAD_WORK + args->rows * ROW_WORK;
-	/* Stores of single bytes take over where rows are shorter than a sector. */
+	/* Rows shorter than a sector are written mostly by single bytes. */
 	const double exact = w->exact * args->exact * (1 + SECTOR / tile->row_run);
 	double cost = w->own;
 
@@ -180,7 +185,7 @@ double permute_most_wavefronts(const struct permute_tile *tile, double most)
 	                    : PERMUTE_NEVER;
 }
 
-/* Returns a lower bound on the cost of a tile whose runs have at most so many bytes. */
+/* Returns a lower bound on the cost of a tile whose runs have at most this many bytes. */
 static double least_cost(uint32_t element, double load_run, double row_run)
 {
 	double least = squares_weights[element].own + squares_weights[element].load / load_run +
@@ -203,39 +208,43 @@ static double least_cost(uint32_t element, double load_run, double row_run)
 
 /* ---- Sketches ------------------------------------------------------------------------------------------ */
 
-/* A sketch is made from the extents of the box and the strides, by the rules of permute_tile.c, some of which
- * it simplifies. Only the boxes that look best are worked out, so an error here may lose a good tile but
- * never makes a wrong one. */
+/* A sketch is computed from the extents of the box and the strides, by the rules of permute_tile.c, some of
+ * which it simplifies. Only the boxes that look best are built into tiles, so an error in a sketch may lose a
+ * good tile but never produces a wrong one. */
 
-#define SLOT_GAP  30   /* bytes around a load that does not consist of whole chunks */
-#define MOST_LIST 4096 /* loads, and rows */
-#define MOST_GAPS 2    /* bytes of slots, with gaps and a margin, for each byte that is needed */
+#define SLOT_GAP  30   /* extra bytes of a slot whose load does not consist of whole chunks */
+#define MOST_LIST 4096 /* maximum number of loads, and of rows */
+#define MOST_GAPS 2    /* maximum bytes of slots, with gaps and a margin, for each byte that is needed */
 
-/* Each side has one run, along the dimensions of its chain. */
+/* The run of one side of the box, along the dimensions of the side's chain. */
 struct run {
 	const struct permute_chain *chain;
-	uint64_t dims;   /* bit d: dimension d is in the run */
+	uint64_t dims;   /* bit d is set if dimension d is in the run */
 	int n;           /* number of dimensions in the run */
-	int split;       /* dimension of which the box has a part; -1: none */
-	uint64_t count;  /* elements of the box */
-	uint64_t others; /* bitwise or of the side's strides outside of the run */
+	int split;       /* dimension of which the box has only a part; -1: none */
+	uint64_t count;  /* elements of a run */
+	uint64_t others; /* bitwise or of this side's strides of the dimensions outside the run */
 };
 
 struct sketch {
 	const struct permute_sides *sides;
 	const struct permute_box *box;
 	struct run dst, src;
-	bool back;       /* the source's split dimension runs backwards */
-	uint64_t count;  /* elements */
-	uint64_t stack;  /* indices of the dimensions that are in neither run */
-	uint64_t steps;  /* bitwise or of their strides in the source */
-	uint64_t dst_at; /* address of the first byte, as far as it is known */
+	/* The source's split dimension, which the destination's run has too, runs backwards. */
+	bool back;
+	uint64_t count;  /* elements of the box */
+	uint64_t stack;  /* number of indices of the dimensions that are in neither run */
+	uint64_t steps;  /* bitwise or of the strides of those dimensions in the source */
+	uint64_t dst_at; /* address of the first byte, modulo a power of two that the plan knows */
 	uint64_t src_at;
-	uint64_t load_run; /* bytes */
+	uint64_t load_run; /* bytes of a run of the source, gaps included */
 	uint64_t loads;
 	uint64_t margin;
-	uint64_t beyond; /* bytes past the slots that are read because a last row is read like the others */
-	struct permute_tile *tile; /* has only what permute_cost reads */
+	/* Bytes past the slots that are read because the last part of a cut run is read as if it were as long
+	 * as the others. */
+	uint64_t beyond;
+	/* Only the fields that permute_cost reads are set. */
+	struct permute_tile *tile;
 };
 
 static bool has(const struct run *run, int d)
@@ -243,7 +252,7 @@ static bool has(const struct run *run, int d)
 	return d >= 0 && run->dims >> d & 1;
 }
 
-/* Returns the largest power of two, up to `most`, that divides all the numbers whose bitwise or is `bits`. */
+/* Returns the largest power of two, at most `most`, that divides all numbers whose bitwise or is `bits`. */
 static uint64_t align_of(uint64_t bits, uint64_t most)
 {
 	bits |= most;
@@ -268,7 +277,8 @@ static struct run run_of(const struct permute_chain *chain, const struct loop_ne
 
 /* ---- The box ------------------------------------------------------------------------------------------- */
 
-/* The source's runs are read forwards, so a dimension that runs backwards in the source is reversed. */
+/* Accounts for dimension d of the source's run, which runs backwards in the source although runs are read
+ * forwards. Returns false if the kernels cannot move the box. */
 static bool orient(struct sketch *sketch, int d)
 {
 	const struct loop_nest_dim *dim = &sketch->sides->nest->dim[d];
@@ -385,8 +395,8 @@ static bool init(struct sketch *ret, const struct permute_sides *sides, const st
 
 /* ---- Rows ---------------------------------------------------------------------------------------------- */
 
-/* Returns whether a row ends before number i of its run's dimensions, because it could not be cut in that
- * one. `row` is the row's number of elements up to there. */
+/* Returns whether a row ends before dimension i of its run because it could not be cut within that dimension.
+ * `row` is the number of elements in the dimensions before i. */
 static bool ends_before(const struct sketch *sketch, int i, int shared, uint64_t row)
 {
 	const struct loop_nest *nest = sketch->sides->nest;
@@ -395,13 +405,15 @@ static bool ends_before(const struct sketch *sketch, int i, int shared, uint64_t
 	       is_padded(&nest->dim[sketch->dst.chain->dim[i]]);
 }
 
-/* A row is a run of the destination, or a part of one where a table of the whole run would be too long. */
+/* The rows of a tile. A row is a whole run of the destination, or a part of one where the table of the whole
+ * run would be too long. */
 struct row {
 	uint64_t elements;
 	uint64_t rows;
-	int dims;      /* dimensions of the run that the row has */
-	bool is_cut;   /* the row ends within the last of them */
-	uint64_t over; /* is_cut: by so many indices rows together exceed the run */
+	int dims;    /* number of the run's dimensions that the row has */
+	bool is_cut; /* the row ends within the last of these dimensions */
+	/* If is_cut: the number of indices by which the rows of a run together exceed the run. */
+	uint64_t over;
 };
 
 static struct row row_of(const struct sketch *sketch, enum permute_how how)
@@ -409,7 +421,8 @@ static struct row row_of(const struct sketch *sketch, enum permute_how how)
 	const struct permute_chain *chain = sketch->dst.chain;
 	const struct loop_nest *nest = sketch->sides->nest;
 	uint64_t row = 1, n, part, whole;
-	int i = 0, shared = sketch->dst.n; /* index from which on dimensions are in both runs */
+	/* Index of the first dimension of the trailing ones that both runs have. */
+	int i = 0, shared = sketch->dst.n;
 
 	if (sketch->dst.count <= MOST_TABLE || how == PERMUTE_PIECES)
 		return (struct row){ sketch->dst.count, sketch->count / sketch->dst.count, sketch->dst.n };
@@ -439,7 +452,8 @@ static struct row row_of(const struct sketch *sketch, enum permute_how how)
 		             divide_up_u64(n, part) * part - n };
 }
 
-/* Sets the rows of ELEMENTS, WORDS or PIECES, and the margin with which they write whole sectors. */
+/* Sets the rows of a tile for ELEMENTS, WORDS or PIECES, and the margin that lets them write whole sectors.
+ * Returns false if the kernels cannot move it. */
 static bool set_rows(struct sketch *sketch, enum permute_how how)
 {
 	const struct permute_sides *sides = sketch->sides;
@@ -474,7 +488,8 @@ static bool set_rows(struct sketch *sketch, enum permute_how how)
 	return align >= element && args->rows <= MOST_LIST;
 }
 
-/* Sets the slots for the loads, with the margin. */
+/* Sets the loads with their margin, and *ret_bytes to the bytes of the slots. Returns false if the kernels
+ * cannot move the tile. */
 static bool set_slots(struct sketch *sketch, uint64_t *ret_bytes)
 {
 	const struct loop_nest *nest = sketch->sides->nest;
@@ -597,7 +612,7 @@ static void end_run(struct sketch *sketch, struct run *run, const struct run *ot
 	run->n = n;
 }
 
-/* Returns whether the last tile along a split dimension has whole chunks, too. */
+/* Returns whether the last tile along a split dimension, which may be shorter, has whole chunks as well. */
 static bool ends_whole(const struct sketch *sketch, int split, uint64_t step)
 {
 	return split < 0 ||

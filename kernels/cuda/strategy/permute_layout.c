@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decides where everything lies in a tile's shared memory: its slots, its rows' notes, its table and its
- * masks, and how many of each there are.
+/* Lays out a tile's shared memory: the offsets and sizes of its slots, its rows' notes, its table and its
+ * masks.
  *
- * Slots are spaced in banks of shared memory: pads between slots, a skew within them, and a number of rows
- * side by side in a warp are searched for those with which few lanes want different words of a bank. The cost
- * of each is counted from the places that the lanes of two warps read, of which a sample stands for all. */
+ * permute_arrange searches for a spacing of the slots with few bank conflicts. It varies pads between slots,
+ * a skew within them, and the number of rows side by side in a warp. It counts the cost of each combination
+ * from the places that the lanes of two warps read; a sample of these places stands for all.
+ */
 #include "permute_plan.h"
 
 #include <assert.h>
@@ -12,11 +13,11 @@
 
 #include "proto/arithmetic.h"
 
-#define FEW_CHUNKS 8 /* of a row */
+#define FEW_CHUNKS 8 /* chunks of a row */
 
 /* ---- Slots --------------------------------------------------------------------------------------------- */
 
-/* Slots are kept out of each other's banks by these, as the fields of permute_args with these names. */
+/* The fields of permute_args that keep the slots out of each other's banks. */
 struct spacing {
 	uint32_t pitch;
 	uint32_t pad_shift;
@@ -44,14 +45,14 @@ static uint32_t skewed(uint32_t at, uint32_t skew)
 	return at + (at >> skew) * 16;
 }
 
-/* Returns the bytes from one index of the stack to the next. */
+/* Returns the bytes from one stack index to the next. */
 static uint32_t stack_pitch_of(const struct permute_args *args, const struct spacing *spacing)
 {
 	return round_up(slot_of(args, spacing, (uint32_t)args->by_loads.n), spacing->phase_mask + 1);
 }
 
-/* WORDS: the places of entries are sums of 16 bits each, two at once. A last part that is shorter than the
- * others is read as if it were as long, past the slots by so many bytes. */
+/* Returns the bytes past the slots that WORDS may read. WORDS adds the places of two entries at once, as sums
+ * of 16 bits, and reads the last part of a cut run as if it were as long as the others. */
 static uint32_t past_slots(const struct permute_args *args)
 {
 	const int64_t step = args->run[args->n_run - 1].src;
@@ -61,7 +62,7 @@ static uint32_t past_slots(const struct permute_args *args)
 	return ((uint32_t)args->row[args->cut_row].by.n * args->cut - args->last_n) * (uint32_t)step;
 }
 
-/* Returns the bytes of the slots before the skew. */
+/* Returns the bytes of the slots before the skew is applied. */
 static uint32_t slot_bytes(const struct permute_args *args, const struct spacing *spacing)
 {
 	return args->slot_lead + past_slots(args) +
@@ -81,9 +82,9 @@ static uint32_t chunks_of(const struct permute_args *args)
 	return (args->row_bytes + (args->ragged ? 15 : 0) + 15) / 16;
 }
 
-/* Returns the same for tiles with which no run begins or ends, whose rows leave sectors that they share to
- * other tiles: fewer, wherever rows begin. Those of WORDS count from the row's first byte, of others from the
- * first that is written. */
+/* Returns the maximum number of chunks of a row in tiles with which no run begins or ends. These tiles leave
+ * the sectors that they share to other tiles, so they have fewer chunks. WORDS counts chunks from the row's
+ * first byte, the other ways from the first byte that is written. */
 static uint32_t inner_chunks_of(const struct permute_args *args)
 {
 	const uint32_t lead = args->how == PERMUTE_WORDS ? 0 : args->margin * args->row_unit;
@@ -101,9 +102,9 @@ static uint32_t inner_chunks_of(const struct permute_args *args)
 	return most;
 }
 
-/* Returns how many chunks the lanes of a warp go through, some of which a row may not have: so that a warp
- * neither begins nor ends within a sector, nor, if that costs little, within what it writes of a row at once.
- */
+/* Returns the number of chunks that lanes step through for a row, of which the row may lack the last. It is
+ * rounded so that no warp begins or ends within a sector and, if that costs little, none begins or ends
+ * within the chunks of a row that a warp writes at once. */
 static uint32_t lane_chunks(const struct permute_args *args, uint32_t chunks, uint32_t side)
 {
 	const uint32_t whole = round_up(chunks, WARP_THREADS >> side);
@@ -113,7 +114,7 @@ static uint32_t lane_chunks(const struct permute_args *args, uint32_t chunks, ui
 	return whole <= chunks + chunks / FEW_CHUNKS ? whole : round_up(chunks, 2);
 }
 
-/* Returns by_inner_chunks of permute_args where 1 << side groups lie side by side in a warp. */
+/* Returns permute_args.by_inner_chunks for 1 << side groups side by side in a warp. */
 static uint32_t inner_lane_chunks(const struct permute_args *args, uint32_t side)
 {
 	return lane_chunks(args, inner_chunks_of(args), side);
@@ -121,8 +122,8 @@ static uint32_t inner_lane_chunks(const struct permute_args *args, uint32_t side
 
 /* ---- Places -------------------------------------------------------------------------------------------- */
 
-/* Returns the bytes from the first slot that a chunk's elements may be read from: a row that is shorter than
- * others, or a chunk that is not all of one, is read as if there were more of it. */
+/* Returns the offset from the first slot up to which a chunk's elements may be read. A row that is shorter
+ * than others, or a chunk of which a row has only a part, is read as if it were complete. */
 static uint32_t reach_of(const struct permute_args *args, const struct spacing *spacing, uint32_t element)
 {
 	uint32_t reach = spacing->phase_mask + element, loads = 0;
@@ -148,7 +149,7 @@ bool permute_slots_fit(const struct permute_args *args)
 	return slot_bytes(args, &spacing) <= PERMUTE_MOST_SLOTS;
 }
 
-/* Lays out a tile that is moved by squares. */
+/* Lays out a tile for SQUARES. */
 static void lay_out_squares(struct permute_args *args)
 {
 	args->stack_pitch = args->loads * args->pitch;
@@ -183,7 +184,7 @@ void permute_lay_out(struct permute_tile *tile)
 	args->by_inner_chunks = divisor_of(inner_lane_chunks(args, args->log_side));
 	at +=
 	    skewed(max_u32(slot_bytes(args, &spacing), reach_of(args, &spacing, element)) + 16, spacing.skew);
-	at += pieces ? 32 : 0; /* what is read after the last byte */
+	at += pieces ? 32 : 0; /* bytes that are read past the last one */
 	args->rows_at = at = round_up(at, 16);
 	at += args->row_notes *
 	      (args->how == PERMUTE_WORDS ? PERMUTE_WORDS_NOTE + PERMUTE_WORDS_PLACE : PERMUTE_NOTE);
@@ -198,35 +199,41 @@ void permute_lay_out(struct permute_tile *tile)
 
 /* ---- Banks --------------------------------------------------------------------------------------------- */
 
-#define BANKS             32
-#define NO_LIMIT          1e30
-#define MOST_SIDE         4 /* rows that lie side by side in a warp: a logarithm */
-#define MOST_SHIFT        5
-#define NO_SHIFT          31
-#define LEAST_SKEW        7
-#define MOST_SKEW         11
-#define FEW_LOADS         16
-#define MOST_ACCESSES     8  /* samples of a warp */
-#define MOST_ENTRIES      16 /* of a chunk */
-#define FEW_SAMPLES       1  /* entries of each chunk that are sampled while arrangements are compared */
-#define MORE_SAMPLES      2  /* the same for the best arrangements; three where they do not divide evenly */
-#define SECOND_WARP       (5 * WARP_THREADS) /* first lane of the warp that is counted beside the first one */
-#define MOST_CHUNKS       (SECOND_WARP + WARP_THREADS)
-#define MOST_PARTS        768
-#define MOST_ARRANGEMENTS 2 /* so many arrangements are compared again with more samples */
+#define BANKS         32
+#define NO_LIMIT      1e30
+#define MOST_SIDE     4 /* binary logarithm of the maximum number of rows side by side in a warp */
+#define MOST_SHIFT    5
+#define NO_SHIFT      31
+#define LEAST_SKEW    7
+#define MOST_SKEW     11
+#define FEW_LOADS     16
+#define MOST_ACCESSES 8  /* maximum sampled accesses of a warp */
+#define MOST_ENTRIES  16 /* entries of a chunk */
+/* Entries of each chunk that are sampled while arrangements are compared. */
+#define FEW_SAMPLES 1
+/* The same for the best arrangements; three where the entries do not divide evenly. */
+#define MORE_SAMPLES 2
+/* First lane of the warp that is sampled besides the first warp. */
+#define SECOND_WARP (5 * WARP_THREADS)
+#define MOST_CHUNKS (SECOND_WARP + WARP_THREADS)
+#define MOST_PARTS  768
+/* Number of arrangements that are compared again with more samples. */
+#define MOST_ARRANGEMENTS 2
 #define MOST_SPACINGS     (2 + 2 * (MOST_SHIFT + 1) + MOST_SKEW - LEAST_SKEW + 1)
-#define SPLIT_LINES       6 /* wavefronts for a warp's chunks: what it costs that lines are read in two parts */
-#define WORDS_ISSUE       16 /* the same: what the instructions for chunks of words take */
+/* Cost of reading lines in two parts, in wavefronts for a warp's chunks. */
+#define SPLIT_LINES 6
+/* Cost of the instructions for chunks of words, in the same unit. */
+#define WORDS_ISSUE 16
 
 /* ---- Where elements lie ---------------------------------------------------------------------------- */
 
-/* An element lies this many bytes into the slot of one of a stack's loads. A spot is the sum of where the
- * element's row begins and of where its entry leads from there. */
+/* The place of an element: `at` bytes into the slot of load `load` of stack index `stack`. It is the sum of
+ * the spot where the element's row begins and the spot of its entry relative to that. */
 struct spot {
 	uint32_t load;
 	uint32_t stack;
 	uint32_t at;
-	uint32_t src; /* where the load begins, from where the first one does; modulo 2^32 */
+	uint32_t src; /* bytes in the source from the first load to this load, modulo 2^32 */
 };
 
 static struct spot row_spot(const struct permute_args *args, uint32_t r)
@@ -268,12 +275,13 @@ static struct spot entry_spot(const struct permute_args *args, uint32_t j)
 	return spot;
 }
 
-/* Rows and entries that the lanes of two warps read are found once, for all arrangements. */
+/* The spots of the rows and entries that the lanes of two warps read. Each is computed once, for all
+ * arrangements. */
 struct places {
 	const struct permute_args *args;
 	uint32_t element;
-	uint32_t entries;          /* of a row */
-	bool has_row[MOST_CHUNKS]; /* indexed by the number of the row's group */
+	uint32_t entries;          /* entries of a row */
+	bool has_row[MOST_CHUNKS]; /* indexed by the group number of the row */
 	bool has_entry[MOST_CHUNKS * MOST_ENTRIES];
 	struct spot row[MOST_CHUNKS];
 	struct spot entry[MOST_CHUNKS * MOST_ENTRIES];
@@ -297,17 +305,18 @@ static const struct spot *find_entry(struct places *places, uint32_t j)
 
 /* ---- Accesses ------------------------------------------------------------------------------------------ */
 
-/* An access is what lanes read at a time. Where elements are wide, it is only a part of a warp. */
+/* A set of reads that lanes make at the same time. Where elements are wide, only a part of a warp reads at a
+ * time. */
 struct access {
 	uint32_t n;
-	uint32_t weight;             /* accesses that this sample stands for */
-	uint32_t load[WARP_THREADS]; /* each lane's spot */
+	uint32_t weight;             /* number of accesses that this sample stands for */
+	uint32_t load[WARP_THREADS]; /* load, stack, at and src: each lane's spot */
 	uint32_t stack[WARP_THREADS];
 	uint32_t at[WARP_THREADS];
 	uint32_t src[WARP_THREADS];
 };
 
-/* Words that lanes want are counted by bank. */
+/* The different words that lanes read, by bank. */
 struct wanted {
 	uint32_t most;
 	uint32_t n[BANKS];
@@ -328,8 +337,8 @@ static inline void want(struct wanted *wanted, uint32_t word)
 		wanted->most = n + 1;
 }
 
-/* Returns how often shared memory is accessed for reads that are one access if no two lanes want different
- * words of a bank. It stops counting once there are more than `enough`. */
+/* Returns the number of wavefronts of an access. It is 1 if no two lanes read different words of the same
+ * bank. Counting stops once the number exceeds `enough`. */
 static uint32_t wavefronts(const struct permute_args *args, const struct access *access, uint32_t words,
                            const struct spacing *spacing, uint32_t enough)
 {
@@ -339,7 +348,7 @@ static uint32_t wavefronts(const struct permute_args *args, const struct access 
 	uint32_t word[WARP_THREADS];
 	struct wanted wanted;
 
-	/* Lanes that do not exist are computed as well, because the compiler vectorizes a loop of 32. */
+	/* This also computes lanes that do not exist, because the compiler vectorizes a loop of 32. */
 	for (uint32_t l = 0; l < WARP_THREADS; l++) {
 		const uint32_t load = access->load[l];
 		const uint32_t slot = access->stack[l] * stack + load * pitch + (load >> shift) * pad;
@@ -355,11 +364,11 @@ static uint32_t wavefronts(const struct permute_args *args, const struct access 
 	return wanted.most;
 }
 
-/* The bytes at an entry's place are read so. */
+/* The way in which the bytes at an entry's place are read. */
 struct reading {
 	uint32_t times;
-	uint32_t words;    /* of a lane at a time */
-	uint32_t together; /* lanes at a time */
+	uint32_t words;    /* words of a lane in each access */
+	uint32_t together; /* lanes in each access */
 };
 
 static struct reading reading_of(const struct permute_args *args, uint32_t element)
@@ -367,17 +376,17 @@ static struct reading reading_of(const struct permute_args *args, uint32_t eleme
 	const uint32_t bytes = args->how == PERMUTE_WORDS ? element << args->log_group : element;
 	const uint32_t wide = bytes < 4 ? 4 : bytes;
 
-	/* Words that are not aligned are shifted, which takes one more. */
+	/* Unaligned words are shifted, which takes one more word. */
 	if (args->how == PERMUTE_WORDS && args->aligned < bytes)
 		return (struct reading){ bytes / 4 + (args->aligned < 4), 1, WARP_THREADS };
 	return (struct reading){ 1, wide / 4, WARP_THREADS * 4 / wide };
 }
 
-/* Two warps make these accesses. */
+/* The accesses of two warps. */
 struct warps {
 	uint32_t n;
-	uint32_t words;  /* of a lane at a time */
-	uint32_t fewest; /* wavefronts: one for each access */
+	uint32_t words;  /* words of a lane in each access */
+	uint32_t fewest; /* number of wavefronts without any bank conflict: one for each access */
 	struct access access[2 * MOST_ACCESSES];
 };
 
@@ -389,8 +398,8 @@ static void add_lane(struct access *access, const struct spot *row, const struct
 	access->src[access->n++] = row->src + entry->src;
 }
 
-/* Adds the lanes that read entry k of their chunks, or one of the entries that are read with it. `first` is
- * the chunk of the first lane. */
+/* Sets *ret to the spots of n lanes that read entry k of their chunks. `first` is the number of the first
+ * lane's chunk. */
 static void find_lanes(struct places *places, uint32_t n, uint32_t side, uint32_t chunks, uint32_t first,
                        uint32_t k, struct access *ret)
 {
@@ -409,7 +418,7 @@ static void find_lanes(struct places *places, uint32_t n, uint32_t side, uint32_
 	}
 }
 
-/* Finds the accesses of two warps. In each chunk, `samples` entries stand for all. */
+/* Finds the accesses of two warps. `samples` entries of each chunk stand for all of them. */
 static void find_warps(struct places *places, uint32_t side, uint32_t samples, struct warps *ret)
 {
 	const struct reading reading = reading_of(places->args, places->element);
@@ -435,21 +444,22 @@ static void find_warps(struct places *places, uint32_t side, uint32_t samples, s
 
 /* ---- Costs --------------------------------------------------------------------------------------------- */
 
-/* Wavefronts of a warp's store: one for each line. */
+/* Returns the wavefronts of a warp's store: one for each line, and one more. */
 static uint32_t store_wavefronts(uint32_t side)
 {
 	return side <= 2 ? 5 : side == 3 ? 9 : 17;
 }
 
-/* A warp's chunks cost `base` wavefronts, or what takes as long, plus `each` times the wavefronts of its
+/* The cost of a warp's chunks, in wavefronts: `base` plus `each` times the wavefronts of the warp's
  * accesses. */
 struct chunk_cost {
 	double base;
 	double each;
 };
 
-/* The cost counts the accesses, the copies that bring the slots, for a skew two instructions for each access
- * of a lane, and the instructions of lanes that write no chunk. */
+/* Returns the cost of a warp's chunks with this spacing. It counts the accesses, the copies that bring the
+ * slots, two instructions for each access of a lane if there is a skew, and the instructions of lanes that
+ * write no chunk. */
 static struct chunk_cost chunk_cost_of(const struct permute_tile *tile, const struct spacing *spacing,
                                        uint32_t side)
 {
@@ -473,8 +483,9 @@ static struct chunk_cost chunk_cost_of(const struct permute_tile *tile, const st
 
 /* ---- Search -------------------------------------------------------------------------------------------- */
 
-/* Slots in which each load begins as many bytes past a line as in the source. Entries of the table are the
- * same for all of the stack, so that its indices have to be whole lines apart. false: they are not. */
+/* Sets *ret to a spacing with which each load begins as many bytes past a line as it does in the source. All
+ * stack indices share the table's entries, so they must be whole lines apart. Returns false if they are not,
+ * or if the slots get too large. */
 static bool match_lines(const struct permute_tile *tile, struct spacing *ret)
 {
 	const struct permute_args *args = &tile->args;
@@ -494,14 +505,15 @@ static bool match_lines(const struct permute_tile *tile, struct spacing *ret)
 	*ret = spacing_of(args);
 	ret->phase_mask = LINE - 1;
 	if (step % 16 == 0 && others == 0 && (step == 0 || args->stack_load == 1))
-		/* A pitch that follows the source keeps one phase. */
+		/* A pitch that follows the source's stride gives every load the same phase. */
 		ret->pitch += (step - args->pitch) % LINE;
 	else
 		ret->pitch = round_up((uint32_t)tile->load_run + LINE - 1, LINE);
 	return slot_bytes(args, ret) <= PERMUTE_MOST_SLOTS;
 }
 
-/* Pads after slots help where loads are many, a skew where they are few. */
+/* Sets ret[0] and the entries after it to the spacings to compare, and returns their number. Pads after slots
+ * help where there are many loads; a skew helps where there are few. */
 static int find_spacings(const struct permute_tile *tile, struct spacing *ret)
 {
 	const struct permute_args *args = &tile->args;
@@ -546,7 +558,7 @@ static double sum_wavefronts(const struct places *places, const struct warps *wa
 	return sum / 2;
 }
 
-/* An arrangement spaces the slots and lays rows side by side; the cost is an estimate. */
+/* A spacing and a number of rows side by side (1 << side), with their estimated cost in wavefronts. */
 struct arrangement {
 	struct spacing spacing;
 	uint32_t side;
@@ -555,10 +567,10 @@ struct arrangement {
 
 struct arrangements {
 	int n;
-	struct arrangement best[MOST_ARRANGEMENTS]; /* the cheapest, cheapest first */
+	struct arrangement best[MOST_ARRANGEMENTS]; /* the cheapest ones, by rising cost */
 };
 
-/* Returns the cost at which an arrangement is of no use any more. */
+/* Returns the cost at or above which an arrangement is of no use. */
 static double most_of(const struct arrangements *list)
 {
 	return list->n < MOST_ARRANGEMENTS ? NO_LIMIT : list->best[list->n - 1].cost;
@@ -581,14 +593,14 @@ static double min_double(double a, double b)
 	return a < b ? a : b;
 }
 
-/* A spacing with which lines of the source are read in two parts costs more than its wavefronts. */
+/* Returns the extra cost of a spacing with which lines of the source are read in two parts. */
 static double pad_cost(uint32_t pitch, const struct spacing *spacing)
 {
 	return spacing->phase_mask < LINE - 1 ? SPLIT_LINES + (spacing->pitch - pitch) * 0.02 : 0;
 }
 
-/* Finds the arrangements that look best by a few samples. It gives one up as soon as it must cost too
- * much. */
+/* Finds the arrangements that look best with few samples. It drops an arrangement as soon as its cost must
+ * exceed `most` or that of the best ones. */
 static void find_arrangements(const struct permute_tile *tile, struct places *places, double most,
                               struct arrangements *ret)
 {

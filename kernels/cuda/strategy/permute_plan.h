@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A tile of many axes is planned in steps: a box is turned into a tile, or divided into squares that
- * registers transpose (permute_tile.c), its cost is predicted (permute_cost.c), it is laid out in shared
- * memory, and its slots are spaced such that few lanes meet in a bank (permute_layout.c). Sketches tell which
- * boxes are worth that (permute_cost.c). Internal to the planner. */
+/* Declarations that the planner's files for tiles of many axes share (permute_args.h explains the terms). The
+ * planner sketches many boxes (permute_cost.c). It turns the promising ones into tiles, or into squares that
+ * registers transpose (permute_tile.c), predicts their cost (permute_cost.c), lays them out in shared memory
+ * and spaces the slots so that few lanes conflict in a bank (permute_layout.c). Only permute*.c may include
+ * this header. */
 #ifndef KERNELS_CUDA_STRATEGY_PERMUTE_PLAN_H
 #define KERNELS_CUDA_STRATEGY_PERMUTE_PLAN_H
 
@@ -15,25 +16,25 @@
 #define CHUNK              16
 #define SECTOR             32
 #define LINE               128
-#define PERMUTE_MOST_SLOTS 65000 /* bytes: offsets are of 16 bits */
+#define PERMUTE_MOST_SLOTS 65000 /* bytes; offsets have 16 bits */
 
-/* Tiles and their sketches keep to the same limits. */
-#define LEAST_RUN   8     /* bytes on either side; with less there is nothing to gain */
+/* Limits that hold for tiles and for their sketches. */
+#define LEAST_RUN   8     /* bytes of a run on either side; shorter runs gain nothing */
 #define LEAST_ROW   64    /* bytes */
 #define MOST_TABLE  1024  /* entries of a row's table; longer rows are cut */
-#define TABLE_BYTES 65000 /* of all copies: notes have offsets of 16 bits */
+#define TABLE_BYTES 65000 /* of all copies of the table; notes have 16-bit offsets */
 #define MOST_PIECES 2048
 
-/* Extents of a tile, in the order of the loop nest. */
+/* The extents of a tile, in the dimension order of the loop nest. */
 struct permute_box {
 	uint32_t n[TENSOR_MAX_RANK + 1];
 };
 
-/* The dimensions of a run, innermost first. */
+/* The dimensions of one side's run, innermost first. */
 struct permute_chain {
 	int n;
 	int dim[TENSOR_MAX_RANK + 1];
-	int split; /* the last one, where the box has only a part of it; else -1 */
+	int split; /* the last dimension if the box has only a part of it; else -1 */
 };
 
 struct permute_sides {
@@ -44,29 +45,32 @@ struct permute_sides {
 	struct permute_chain src;
 };
 
-/* A box as the kernel gets it, and the quantities that its cost depends on. */
+/* A box in the form that the kernel takes, and the quantities that its cost depends on. */
 struct permute_tile {
 	struct permute_args args;
-	struct loop_nest nest; /* nest that args refers to; some dimensions may be reversed */
+	/* The nest that args refers to. Some of its dimensions may be reversed. */
+	struct loop_nest nest;
 	uint64_t tiles;
-	uint32_t processors; /* multiprocessors that share them */
+	uint32_t processors; /* multiprocessors that share the tiles */
 	double useful;       /* bytes of a tile, without its margin */
-	double load_run;     /* bytes of a run of the source, with the gaps in it */
+	double load_run;     /* bytes of a run of the source, gaps included */
 	double gaps;         /* load_run divided by the bytes of it that are needed */
 	double row_run;      /* bytes of a row, without its margin */
-	double wasted;       /* bytes of all tiles divided by those of the destination */
-	double wavefronts;   /* wavefronts of shared memory for a chunk; 0 until permute_arrange */
-	double cost;         /* set by the caller */
-	/* SQUARES: lines that a run of the source touches beyond those it would fill, divided by these; 0 for
-	 * others. */
+	double wasted;       /* bytes of all tiles divided by the bytes of the destination */
+	/* Shared memory wavefronts for each chunk; 0 until permute_arrange has run. */
+	double wavefronts;
+	double cost; /* predicted cost; set by the caller */
+	/* SQUARES: the average number of lines that a run of the source touches beyond those that it would
+	 * fill, divided by the latter. 0 for other ways. */
 	double load_lines;
-	double row_lines;     /* the same for a row */
-	bool unaligned_loads; /* Loads are not of whole chunks. */
-	bool split_lines;     /* Lines of the source arrive in two parts; false until permute_arrange. */
-	bool alike;           /* Runs of both sides begin with the same dimension. */
+	double row_lines;     /* the same for a row of the destination */
+	bool unaligned_loads; /* Loads do not consist of whole chunks. */
+	/* Lines of the source arrive in two parts. False until permute_arrange has run. */
+	bool split_lines;
+	bool alike; /* Runs of both sides begin with the same dimension. */
 };
 
-/* nest and facts must outlive *ret. */
+/* Finds the longest runs of both sides. nest and facts must outlive *ret. */
 void permute_sides_init(struct permute_sides *ret, const struct loop_nest *nest,
                         const struct plan_facts *facts, enum pad_mode mode);
 
@@ -75,7 +79,7 @@ static inline bool is_padded(const struct loop_nest_dim *dim)
 	return dim->source != dim->n;
 }
 
-/* Returns what a box has of a chain. */
+/* Returns the part of a chain that a box covers. */
 struct permute_chain permute_chain_within(const struct permute_chain *all, const struct loop_nest *nest,
                                           const struct permute_box *box);
 
@@ -86,51 +90,51 @@ typedef int64_t permute_stride(const struct loop_nest *nest, int d);
 permute_stride permute_dst_stride;
 permute_stride permute_src_stride;
 
-/* Returns what the runs' addresses are multiples of, in bytes and up to `most`: `base`, the strides of the
- * dimensions that are not in the run, and `step`. */
+/* Returns the greatest common divisor, at most `most`, of all addresses of a side's runs, in bytes: of
+ * `base`, `step`, and the strides of the dimensions that are not in the run. */
 uint64_t permute_align(const struct loop_nest *nest, const struct permute_chain *run, permute_stride *stride,
                        uint64_t step, uint64_t base, uint64_t most);
 
-/* Turns a box into a tile. Returns false if the kernels cannot move it that way. */
+/* Turns a box into a tile. Returns false if the kernels cannot move the box in this way. */
 bool permute_tile_init(struct permute_tile *ret, const struct permute_sides *sides,
                        const struct permute_box *box, enum permute_how how);
 
-/* Decides where everything lies in shared memory. */
+/* Assigns the offsets in shared memory of everything that a tile holds. */
 void permute_lay_out(struct permute_tile *tile);
 
-/* Returns whether the slots, as they are spaced, are no larger than PERMUTE_MOST_SLOTS. */
+/* Returns whether the slots, with their current spacing, take at most PERMUTE_MOST_SLOTS bytes. */
 bool permute_slots_fit(const struct permute_args *args);
 
-/* Chooses pads between the slots, and how many rows lie side by side in a warp, such that few lanes want
- * different words of a bank. The tile must have been laid out, and must be so again. Returns false, and
- * chooses nothing, if a chunk takes more than about `most` wavefronts. This takes much longer than all else
- * here: it is only for tiles that may be taken. */
+/* Chooses the pads between slots and how many rows lie side by side in a warp, so that few lanes need
+ * different words of the same bank. permute_lay_out must have run before and must run again afterwards.
+ * Returns false, and chooses nothing, if a chunk takes more than about `most` wavefronts. This takes much
+ * longer than the other functions here, so callers reserve it for tiles that they may take. */
 bool permute_arrange(struct permute_tile *tile, double most);
 
-/* Returns the predicted time of a byte, in units of what a copy takes for it; PERMUTE_NEVER where a
+/* Returns the predicted time of a byte, relative to the time that a copy takes for it, or PERMUTE_NEVER if a
  * multiprocessor cannot hold the tile. */
 #define PERMUTE_NEVER 1e30
 double permute_cost(const struct permute_tile *tile);
 
-/* Returns with how many wavefronts for a chunk a tile costs at least `most`. tile->cost must have been
- * predicted without any. */
+/* Returns the number of wavefronts for each chunk at which the tile's cost reaches `most`. tile->cost must
+ * have been predicted with wavefronts == 0. */
 double permute_most_wavefronts(const struct permute_tile *tile, double most);
 
-/* A sketch tells about what a tile costs, before permute_arrange, and how large it is, without working it
- * out. */
+/* An estimate of a tile's cost before permute_arrange, and of its sizes, made without building the tile. */
 struct permute_sketch {
-	double cost; /* PERMUTE_NEVER if it cannot be moved that way, or is not worth it */
+	/* PERMUTE_NEVER if the box cannot be moved in this way or is not worth it. */
+	double cost;
 	struct permute_sizes sizes;
 };
 
-/* Sketches the tiles of a box, one for each way to move it. It may leave out those that cost `most` or
- * more. */
+/* Sketches one tile of the box for each way to move it. It may report PERMUTE_NEVER for tiles that cost
+ * `most` or more. */
 void permute_sketch(const struct permute_sides *sides, const struct permute_box *box, double most,
                     struct permute_sketch ret[PERMUTE_HOWS]);
 
 struct permute_sizes permute_sizes_of(const struct permute_tile *tile);
 
-/* Returns whether no size is a third larger than the other tile's. */
+/* Returns whether the two tiles differ by less than a third in every size. */
 bool permute_sizes_are_near(const struct permute_sizes *a, const struct permute_sizes *b);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A box becomes a tile: its place in the grid, its loads, the slots that these go to, and its rows, which are
- * the runs of its destination or parts of them; or the squares of which it consists. */
+/* Turns a box into a tile: its place in the grid, its loads, the slots that they go to, and its rows, or the
+ * squares that it consists of. permute_args.h explains the terms. */
 #include "permute_plan.h"
 
 #include "proto/arithmetic.h"
@@ -8,29 +8,33 @@
 
 #define MOST_LOADS 4096
 
-/* A tile while it is being worked out. */
+/* A tile under construction. */
 struct permute_work {
 	struct permute_tile *tile;
-	struct permute_args *args; /* the tile's */
-	struct loop_nest *nest;    /* the tile's */
+	struct permute_args *args; /* &tile->args */
+	struct loop_nest *nest;    /* &tile->nest */
 	const struct permute_sides *sides;
 	const struct permute_box *box;
 	struct permute_chain dst; /* the runs of the box */
 	struct permute_chain src;
-	struct permute_chain stack; /* the dimensions of neither; split: one of which the box has a part */
+	/* The dimensions that are in neither run. stack.split is the one of which the box has only a part, or
+	 * -1. */
+	struct permute_chain stack;
 	uint64_t n[TENSOR_MAX_RANK + 1]; /* extents of the box, with the margin */
-	uint64_t m[TENSOR_MAX_RANK + 1]; /* of these indices, how many the source has at most */
-	uint64_t load_run;               /* bytes from the first of a load to its last */
+	uint64_t m[TENSOR_MAX_RANK + 1]; /* maximum number of these indices that the source has */
+	uint64_t load_run;               /* bytes from the start of a load to its end */
 
-	int row_dims;       /* of the destination's chain; those that follow step from row to row */
-	int last;           /* the outermost of them */
-	uint64_t row_align; /* bytes, up to a sector */
-	uint64_t rows;      /* so far */
-	uint64_t span;      /* bytes from the start of the first row to that of the last, so far */
+	/* Number of dimensions of the destination's chain that a row spans. Those after them step from row to
+	 * row. */
+	int row_dims;
+	int last;           /* the outermost dimension of a row */
+	uint64_t row_align; /* alignment of rows in bytes, at most a sector */
+	uint64_t rows;      /* number of rows so far */
+	uint64_t span;      /* bytes from the start of the first row to that of the last row so far */
 	bool padded_row[PERMUTE_LIST_RANK];
 };
 
-/* Appends a dimension of which there are so many indices. Returns false if the list is full. */
+/* Appends a dimension with this many indices to a list. Returns false if the list is full. */
 static bool add_axis(struct permute_axis *list, uint32_t *n, uint64_t indices,
                      const struct loop_nest_dim *dim)
 {
@@ -43,8 +47,9 @@ static bool add_axis(struct permute_axis *list, uint32_t *n, uint64_t indices,
 
 /* ---- The box ------------------------------------------------------------------------------------------- */
 
-/* The source's runs are read forwards. A dimension of these alone is reversed, on both sides; one that the
- * destination's runs have too is read backwards in the slots. */
+/* Handles dimensions of the source's runs that run backwards, since these runs are read forwards. A dimension
+ * that only the source's run has is reversed on both sides. One that the destination's run has as well is
+ * read backwards from the slots. Returns false if the kernels cannot move the box. */
 static bool orient(struct permute_work *work)
 {
 	struct loop_nest *nest = work->nest;
@@ -85,7 +90,7 @@ static struct permute_split split_of(const struct permute_work *work, int d)
 	return (struct permute_split){ PERMUTE_NONE, (uint32_t)dim->n, work->box->n[d], dim->dst, dim->src };
 }
 
-/* Sets the stack, the dimensions that are in neither run. The box may have a part of the last of them. */
+/* Sets the stack. The box may have a part of its last dimension only. Returns false otherwise. */
 static bool set_stack(struct permute_work *work)
 {
 	work->stack.split = -1;
@@ -102,8 +107,9 @@ static bool set_stack(struct permute_work *work)
 	return true;
 }
 
-/* The border must not need what only another tile has. With a value, or the nearest edge, it never does;
- * reflected, it stays close to the window as long as it does not turn around twice. */
+/* Returns whether no tile's border needs an element that only another tile loads. With a constant or edge
+ * border this always holds. With a reflected border it holds if the border is shorter than the window, so
+ * that it does not turn around twice. */
 static bool can_be_padded(const struct permute_work *work)
 {
 	const int split = work->dst.split >= 0 && permute_chain_has(&work->src, work->dst.split)
@@ -118,7 +124,7 @@ static bool can_be_padded(const struct permute_work *work)
 	       dim->n - dim->before - dim->source < dim->source;
 }
 
-/* The tiles along each dimension, the destination's innermost first. */
+/* Sets the number of tiles along each dimension, the destination's innermost first. */
 static bool set_grid(struct permute_work *work)
 {
 	struct permute_args *args = work->args;
@@ -155,7 +161,8 @@ static bool set_grid(struct permute_work *work)
 
 /* ---- Loads --------------------------------------------------------------------------------------------- */
 
-/* Sets the bytes of a run of the source; those of its split dimension are counted in the tile. */
+/* Sets the bytes of a run of the source. If it has a split dimension, the kernel multiplies load_bytes by the
+ * number of that dimension's indices in the tile. */
 static void set_load_run(struct permute_work *work)
 {
 	struct permute_args *args = work->args;
@@ -209,8 +216,8 @@ static bool set_loads(struct permute_work *work)
 	       work->load_run * loads <= PERMUTE_MOST_SLOTS;
 }
 
-/* Returns what the start of a tile's runs is a multiple of, by the split dimension: the border and the ends
- * of what is read backwards move it by single indices. */
+/* Returns the bytes that divide the start of a tile's runs along the split dimension. A border, or a
+ * dimension read backwards, shifts the start by single indices. */
 static uint64_t split_step(const struct permute_work *work, int split, uint64_t indices)
 {
 	const struct loop_nest_dim *dim = &work->nest->dim[split];
@@ -218,7 +225,8 @@ static uint64_t split_step(const struct permute_work *work, int split, uint64_t 
 	return (uint64_t)magnitude_i64(dim->src) * (is_padded(dim) || work->args->back ? 1 : indices);
 }
 
-/* A slot has the chunks around a run, whose phase it keeps. */
+/* Sets the slots. A slot holds the aligned chunks around a run, at the run's phase. Returns false if the
+ * kernels cannot move the tile. */
 static bool set_slots(struct permute_work *work)
 {
 	struct permute_args *args = work->args;
@@ -247,7 +255,7 @@ static bool set_slots(struct permute_work *work)
 
 /* ---- Squares ------------------------------------------------------------------------------------------- */
 
-/* Returns how many dimensions of a chain come before one that the other has, too. */
+/* Returns the number of leading dimensions of a chain that the other chain does not have. */
 static int own_dims(const struct permute_chain *chain, const struct permute_chain *other)
 {
 	int n = 0;
@@ -264,7 +272,7 @@ static void end_after(struct permute_chain *chain, int n)
 	chain->n = n;
 }
 
-/* SQUARES: ends a run before a dimension that the other side's run has, too. */
+/* SQUARES: ends one side's run before the first dimension that the other side's run has as well. */
 static void separate_runs(struct permute_work *work)
 {
 	const int dst = own_dims(&work->dst, &work->src);
@@ -275,14 +283,14 @@ static void separate_runs(struct permute_work *work)
 		end_after(&work->src, own_dims(&work->src, &work->dst));
 }
 
-/* Returns whether the last tile along a split dimension, which may have fewer of its indices, has whole
- * chunks of what is `step` bytes from index to index. */
+/* Returns whether the last tile along a split dimension, which may have fewer indices, still has whole
+ * chunks. An index takes `step` bytes. */
 static bool ends_whole(const struct permute_split *split, uint64_t step)
 {
 	return split->n % split->tile * step % CHUNK == 0;
 }
 
-/* Returns false if the tile does not consist of squares. */
+/* Sets the fields for SQUARES. Returns false if the tile does not consist of squares. */
 static bool set_squares(struct permute_work *work)
 {
 	struct permute_args *args = work->args;
@@ -305,8 +313,8 @@ static bool set_squares(struct permute_work *work)
 	return args->loads * work->load_run <= SQUARES_TILE_BYTES(element);
 }
 
-/* Returns by how many lines a run exceeds those that it would fill, on average: it begins anywhere that is a
- * multiple of `align`. */
+/* Returns the average number of lines that a run touches beyond those that it would fill, divided by the
+ * latter. The run begins at any multiple of `align`. */
 static double split_lines(uint64_t align, uint64_t run)
 {
 	return (double)(LINE - gcd_u64(align, run)) / (double)run;
@@ -333,35 +341,36 @@ static void count_lines(struct permute_work *work)
 }
 
 #define MOST_ROWS     4096
-#define LONGEST_TABLE 16000 /* entries, where rows cannot be cut */
+#define LONGEST_TABLE 16000 /* maximum entries of a table where rows cannot be cut */
 #define LEAST_PIECE   16    /* bytes */
-#define MOST_IDLE     8     /* of so many rows one may be missing in groups by two words */
-#define SLOT_LEAD     128   /* bytes: the phase of slots may be that of lines */
+#define MOST_IDLE     8     /* in groups of two words, at most one row in this many may be missing */
+#define SLOT_LEAD     128   /* bytes; the phase of the slots may be that of a line */
 
 /* ---- Where rows end ------------------------------------------------------------------------------------ */
 
-/* Parts of a row share the table, so none may have a border that the others do not have. */
+/* Returns whether a row may be cut within dimension d. The parts of a row share one table, so they may not
+ * differ in their border. */
 static bool can_be_cut(const struct permute_work *work, int d)
 {
 	return !is_padded(&work->nest->dim[d]);
 }
 
-/* Returns whether a row of `unit` bytes ends before a dimension in which it could not be cut: number i of the
- * destination's. */
+/* Returns whether a row of `unit` bytes ends before dimension i of the destination's chain because it could
+ * not be cut within that dimension. */
 static bool ends_before(const struct permute_work *work, int i, int shared, uint64_t unit)
 {
 	return i > 0 && i >= shared && unit >= LEAST_ROW && !can_be_cut(work, work->dst.dim[i]);
 }
 
-/* A row is as long as a table of its elements may be. What lies beyond steps from row to row, if the source's
- * runs have it too. */
+/* Chooses the end of a row so that the table of its elements does not get too long. The dimensions beyond it
+ * step from row to row, provided that the source's runs have them too. */
 static void cut_row(struct permute_work *work)
 {
 	const struct permute_chain *dst = &work->dst;
 	struct permute_args *args = work->args;
 	const uint64_t most = MOST_TABLE * work->nest->element;
 	uint64_t unit = work->nest->element, part, whole;
-	int i = 0, shared = dst->n; /* from there on, dimensions are in both chains */
+	int i = 0, shared = dst->n; /* index of the first of the trailing dimensions that both chains have */
 
 	work->row_dims = dst->n;
 	while (shared > 0 && permute_chain_has(&work->src, dst->dim[shared - 1]))
@@ -393,8 +402,8 @@ static void cut_row(struct permute_work *work)
 	args->row_split = work->last == dst->split;
 }
 
-/* Rows that begin or end within a sector get a margin of the tile before, so that each sector is written
- * once; but not if that were more than a quarter of the row. */
+/* Gives rows that begin or end within a sector a margin of indices from the tile before, so that each sector
+ * is written once. It does not do so if the margin exceeds a quarter of the row. */
 static void set_margin(struct permute_work *work)
 {
 	struct permute_args *args = work->args;
@@ -411,8 +420,8 @@ static void set_margin(struct permute_work *work)
 	work->row_align = gcd_u64(work->row_align, margin * args->row_unit);
 }
 
-/* Finds where a row ends, and whether it needs a margin. This comes before the loads, which bring the margin.
- */
+/* Chooses where a row ends, and the margin. This must come before set_loads, because the loads include the
+ * margin. Returns false if the rows are not aligned to an element. */
 static bool cut_rows(struct permute_work *work)
 {
 	struct permute_args *args = work->args;
@@ -451,9 +460,9 @@ static bool add_row(struct permute_work *work, uint64_t n, const struct loop_nes
 	       add_axis(args->row, &args->n_row, n, dim);
 }
 
-/* Rows step along dimension d, `part` of its indices at a time. If they step backwards, the first row has the
- * highest offset. All rows share one table, so a last row of fewer indices begins as if it had them all:
- * possibly ahead of the slots. */
+/* Accounts for rows that step along dimension d, `part` indices at a time. If the source runs backwards
+ * there, the first row has the highest offset. All rows share one table, so the last row, if it has fewer
+ * indices, starts as if it had all of them; that may be before the slots, and slot_lead makes room for it. */
 static void set_back(struct permute_work *work, int d, uint64_t part)
 {
 	struct permute_args *args = work->args;
@@ -516,8 +525,8 @@ static bool set_steps(struct permute_work *work)
 	return true;
 }
 
-/* Sets what steps from element to element. A dimension that is not in the source's runs leads from load to
- * load. */
+/* Sets the steps from element to element within a row. A dimension that the source's runs do not have steps
+ * from load to load. */
 static bool set_elements(struct permute_work *work)
 {
 	struct permute_args *args = work->args;
@@ -537,7 +546,8 @@ static bool set_elements(struct permute_work *work)
 	return true;
 }
 
-/* Sets what steps from row to row, and from element to element within one. */
+/* Sets the steps from row to row and from element to element. Returns false if a list is full or a row is too
+ * long. */
 static bool set_row_steps(struct permute_work *work)
 {
 	struct permute_args *args = work->args;
@@ -553,14 +563,15 @@ static bool set_row_steps(struct permute_work *work)
 
 /* ---- How they are moved -------------------------------------------------------------------------------- */
 
-/* The innermost dimension is a piece; the others step from piece to piece. */
+/* Makes the innermost dimension a piece; the other dimensions step from piece to piece. Returns false if the
+ * tile does not suit PIECES. */
 static bool set_pieces(struct permute_work *work)
 {
 	struct permute_args *args = work->args;
 	const struct loop_nest_dim *inner = &work->nest->dim[work->dst.dim[0]];
 	uint64_t pieces = 1;
 
-	/* Pieces with a border of their own would take more instructions than elements do. */
+	/* A border within pieces would take more instructions than ELEMENTS does. */
 	if (work->src.dim[0] != work->dst.dim[0] || inner->src < 0 || is_padded(inner))
 		return false;
 	args->piece_rank = 1;
@@ -571,8 +582,9 @@ static bool set_pieces(struct permute_work *work)
 	return args->by_piece.n >= LEAST_PIECE && pieces <= MOST_PIECES;
 }
 
-/* Returns how many rows from the first on are neighbours in the slots, whatever is border: at least `most` of
- * them, if there are as many. *ret_dims: the dimensions that lead from row to row of these. */
+/* Returns the number of rows, counted from the first, that are neighbours in the slots regardless of the
+ * border. Counting stops at a multiple of `most`. Sets *ret_dims to the number of dimensions that these rows
+ * step along. */
 static uint64_t rows_together(const struct permute_work *work, uint32_t most, uint32_t *ret_dims)
 {
 	const struct permute_args *args = work->args;
@@ -593,7 +605,7 @@ static void align_words(struct permute_args *args, int64_t bytes)
 	args->aligned = (uint32_t)gcd_u64(args->aligned, (uint64_t)magnitude_i64(bytes));
 }
 
-/* A group has as many rows as fill `words` words. */
+/* Makes groups of as many rows as fill `words` words. Returns false if the rows do not suit that. */
 static bool set_group(struct permute_work *work, uint32_t words)
 {
 	struct permute_args *args = work->args;
@@ -622,7 +634,7 @@ static bool set_words(struct permute_work *work)
 	       (set_group(work, 2) || set_group(work, 1));
 }
 
-/* Sets what args->how needs in addition. Returns false if the rows do not suit it. */
+/* Sets the fields that only args->how needs. Returns false if the rows do not suit it. */
 static bool set_how(struct permute_work *work)
 {
 	struct permute_args *args = work->args;

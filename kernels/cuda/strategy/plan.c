@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Strategies and the planner share facts, dimensions, the parts of plans without a tensor map, and what a
- * tensor map can say of a window and what it cannot. Plans of lists of blocks, the time of a copy and
- * explanations are here, too. */
+/* Code that the strategies and the planner share: facts, dimensions, the parts of plans without a tensor map,
+ * and what a tensor map can express of a window. It also plans lists of blocks, predicts the time of a copy
+ * and explains plans. */
 #include "strategy.h"
 
 #include <inttypes.h>
@@ -12,8 +12,8 @@
 #include "kernels/transform/blocks.h"
 #include "kernels/transform/transform.h"
 
-#define ROWS_LEAST 64  /* bytes of a run, at least: a shorter row is not worth a slot */
-#define PADS_LEAST 512 /* the same where other strategies leave the border to another launch */
+#define ROWS_LEAST 64  /* minimum bytes of a run; a shorter row is not worth a slot */
+#define PADS_LEAST 512 /* the same minimum where other strategies leave the border to a second launch */
 
 struct plan_facts plan_facts_at(const struct plan_facts *facts, struct plan_places places)
 {
@@ -112,7 +112,7 @@ uint64_t tma_row_bytes(const struct strategy_case *c)
 
 /* ---- Tensor maps --------------------------------------------------------------------------------------- */
 
-#define LONG_ROW 8192 /* bytes: what is fetched around it does not count */
+#define LONG_ROW 8192 /* bytes; the extra bytes fetched around such rows do not matter */
 
 const enum tensor_map_type map_types[9] = {
 	[1] = TENSOR_MAP_UINT8,
@@ -136,8 +136,8 @@ bool map_check(struct plan *plan, enum family family, const char *side, const st
 	return rules.n == 0;
 }
 
-/* Returns whether dimension d goes on in the source where the one before it ends, so that a map counts both
- * as one. */
+/* Returns whether dimension d continues in the source where dimension d - 1 ends, so that a map can count
+ * both as one. */
 static bool follows(const struct tma_route_plan *tma, uint32_t d)
 {
 	const struct strided_dim *dim = &tma->dim[d], *inner = &tma->dim[d - 1];
@@ -151,7 +151,8 @@ static bool is_broadcast(const struct strided_dim *dim)
 	return dim->src == 0 && dim->source > 1;
 }
 
-/* Returns the dimensions of a map, of which the last may be several; those that are broadcast need none. */
+/* Returns the number of dimensions of a map, at most TENSOR_MAP_MAX_RANK if the map can express them. The
+ * map's last dimension may stand for several, and broadcast dimensions need none. */
 static uint32_t map_rank(const struct tma_route_plan *tma, uint32_t most)
 {
 	uint32_t rank = tma->rank;
@@ -200,8 +201,8 @@ uint32_t map_phase(uint32_t base_phase, int64_t offset)
 	return (uint32_t)((uint64_t)base_phase + (uint64_t)offset) % 16;
 }
 
-/* Returns what a fetch may be rounded up to: what the rows are whole multiples of, so that no gap between
- * them is read, and more where whole rows are so long that it does not count. */
+/* Returns the size to which the L2 may round up a fetch: one that divides the places of all rows, so that no
+ * gap between rows is read, or the largest one if whole rows are so long that gaps do not matter. */
 static enum tensor_map_l2 promotion_of(const struct tma_route_plan *tma, enum family family)
 {
 	uint64_t row = (uint64_t)tma->dim[0].source * (uint64_t)tma->dim[0].src, bits = row;
@@ -277,8 +278,9 @@ bool map_set_load(struct plan *plan, enum family family, const struct loop_nest 
 
 /* ---- Lists of blocks ----------------------------------------------------------------------------------- */
 
-#define MOST_BLOCKS (1 << 30) /* that a map counts: tensor_map.h says why */
-#define RUN_LEAST   1024      /* bytes of a run, below which a warp does several */
+/* Maximum number of blocks that a map counts; tensor_map.h explains the limit. */
+#define MOST_BLOCKS (1 << 30)
+#define RUN_LEAST   1024 /* bytes; with shorter runs, a warp had better move several at a time */
 
 static uint32_t align_of(uint64_t bits)
 {
@@ -308,7 +310,7 @@ bool block_plan_map(const struct tensor_map_layout *one, const struct engine_blo
 
 	for (int i = 0; i < 1 + (blocks->layers > 1); i++, ret->rank++) {
 		ret->dim[ret->rank] = more[i].n;
-		/* One index has no stride, and a map wants one. */
+		/* A dimension with one index has no stride, but a map requires one. */
 		ret->stride[ret->rank - 1] = more[i].n > 1 ? more[i].step : 16;
 		ret->box[ret->rank] = ret->element_stride[ret->rank] = 1;
 	}
@@ -334,10 +336,10 @@ bool block_plan_has_kernel(const struct plan *plan, const struct engine_blocks *
 
 /* ---- Predictions --------------------------------------------------------------------------------------- */
 
-/* A copy takes a fixed time, and a share of the bandwidth that the memory has on paper.
+/* A copy takes a fixed time plus its bytes divided by a share of the memory's nominal bandwidth.
  *
- * On an H200 (tests/bench/EXPERIMENTS.md), 8.6 GB take 2020 us and 0.54 GB take 134 us: 4.27 TB/s, which are
- * 89 % of the 4.81 TB/s of its 6016 bits at 3.2 GHz, and 8 us more for a copy of any size.
+ * On an H200 (tests/bench/EXPERIMENTS.md), 8.6 GB take 2020 us and 0.54 GB take 134 us. That is 4.27 TB/s, or
+ * 89 % of the nominal 4.81 TB/s (6016 bits at 3.2 GHz), plus 8 us for a copy of any size.
  */
 
 #define COPY_SHARE    0.887
@@ -360,7 +362,7 @@ double copy_speed_ns(const struct copy_speed *speed, uint64_t bytes)
 #define H200_PROCESSORS 132
 #define H200_MEMORY_KHZ 3201000
 #define H200_BUS_BITS   6016
-#define H200_ALIGN      16 /* bytes, of base addresses; elements are widened by no more */
+#define H200_ALIGN      16 /* alignment of base addresses in bytes; elements are widened no further */
 
 void plan_tile_set_dim(struct plan_tile *ret, const struct plan *plan, int d, int of)
 {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chooses the strategy for the whole destination, with pads as windows.
+/* Chooses the strategy for the whole destination, with its pads as windows.
  *
- * Strategies are asked in the order of strategies.def until one is legal; each that is not leaves its rules
- * in the plan. Then others are asked, and the plan that is predicted to be the cheapest is taken; of the
- * others, the cheapest of which no two resemble each other are its alternatives.
+ * The planner first probes strategies in the order of strategies.def until one applies; each that does not
+ * leaves the rules that it found broken in the plan. It then probes others, and takes the plan with the least
+ * predicted cost. The alternatives of a plan are the cheapest of the other plans, of which no two resemble
+ * each other.
  */
 #include "strategy.h"
 
@@ -64,7 +65,7 @@ static void narrow_to(struct loop_nest *nest, uint32_t align, enum pad_mode mode
 		loop_nest_narrow(nest, align, mode);
 }
 
-/* Returns whether tiles hold all of the destination, and little of it is border. */
+/* Returns whether the tiles cover the whole destination and only a small part of it is border. */
 static bool is_patchable(const struct plan *plan, const struct loop_nest *nest, const struct loop_nest *inner)
 {
 	return plan->tma.strategy == STRATEGY_copy && plan->tma.repeats == 1 &&
@@ -72,7 +73,7 @@ static bool is_patchable(const struct plan *plan, const struct loop_nest *nest, 
 	       loop_nest_count(nest) - window_count(nest) <= loop_nest_count(nest) / PAD_SHARE;
 }
 
-/* Makes the plan. The list, which may be NULL, also gets what else is considered. */
+/* Makes the plan. If list is not NULL, adds the other plans that are considered to it. */
 static void make_plan(struct plan *plan, const struct transform *t, const struct plan_facts *facts,
                       struct alternatives *list)
 {
@@ -107,7 +108,9 @@ static void make_plan(struct plan *plan, const struct transform *t, const struct
 	} else if (!try_padded_rows(plan, &nest, facts, t->mode)) {
 		struct loop_nest inner = nest;
 
-		/* What the maps leave zero is written again: only while that is little. */
+		/* The maps of `copy` write zeros where the border belongs, and the border is written again
+		 * afterwards. That is worth it only while the border is small; otherwise the plan moves the
+		 * window alone. */
 		if (window_count(&nest) <= loop_nest_count(&nest) / 2)
 			tma_shrink(&inner, inner.rank, facts->align, t->mode);
 		narrow_to(&inner, facts->align, t->mode);
@@ -127,7 +130,8 @@ void plan_init(struct plan *plan, const struct transform *t, const struct plan_f
 	make_plan(plan, t, facts, NULL);
 }
 
-/* Only families that are better than the plan's had to be ruled out. */
+/* Drops the rules of families that are no better than the plan's; only the better ones had to be ruled
+ * out. */
 static void drop_rules(struct plan *plan)
 {
 	int n = 0;
@@ -169,8 +173,8 @@ static bool probe(struct plan *plan, enum strategy_id id, const struct strategy_
 	return true;
 }
 
-/* If spreads is true, only strategies that can be one of many moves are asked, of which one is always
- * legal. */
+/* Takes the first strategy that applies. If spreads is true, only strategies that can be one of many moves
+ * are probed, of which one always applies. */
 static void choose_of(struct plan *plan, const struct strategy_case *c, bool spreads)
 {
 	for (enum strategy_id id = 0; id < STRATEGY_COUNT; id++) {
@@ -182,7 +186,8 @@ static void choose_of(struct plan *plan, const struct strategy_case *c, bool spr
 	}
 }
 
-/* One of many moves takes a single element as a row of one. */
+/* Takes the first strategy that applies to the nest. If the plan is one of many moves and moves a single
+ * element, it moves that as a row of one. */
 static void choose_first(struct plan *plan, const struct loop_nest *nest, const struct plan_facts *facts,
                          enum pad_mode mode)
 {
@@ -199,7 +204,8 @@ static void choose_first(struct plan *plan, const struct loop_nest *nest, const 
 	choose_of(plan, &c, facts->spread);
 }
 
-/* Tries rows that are long enough to be worth it, whatever other strategies there are. */
+/* Tries `rows` and `short`, which write the border themselves, before any other strategy. Returns false if
+ * the rows are too short to be worth it. */
 static bool try_padded_rows(struct plan *plan, const struct loop_nest *nest, const struct plan_facts *facts,
                             enum pad_mode mode)
 {
@@ -221,7 +227,7 @@ static void take_cheaper(struct plan *plan, struct plan *other, const struct loo
 		*plan = *other;
 }
 
-/* Returns the plan without what depends on its strategy. */
+/* Returns the plan without the fields that depend on its strategy. */
 static struct plan without_strategy(const struct plan *plan)
 {
 	struct plan other = *plan;
@@ -234,7 +240,7 @@ static struct plan without_strategy(const struct plan *plan)
 	return other;
 }
 
-/* Tries the window alone, with a fill around it. */
+/* Tries to move the window alone, with a fill for the border. */
 static void try_window(struct plan *plan, const struct loop_nest *nest, const struct plan_facts *facts,
                        enum pad_mode mode, struct alternatives *list)
 {
@@ -248,13 +254,13 @@ static void try_window(struct plan *plan, const struct loop_nest *nest, const st
 	take_cheaper(plan, &other, nest, nest->rank, mode, list);
 }
 
-/* At most this share of a destination is filled by itself: where rows of the border and of the window
+/* Maximum share of the destination that a separate fill writes. Where rows of the border and of the window
  * meet, sectors are written twice. */
 #define MOST_FILL 0.0625
 
 /* Tries this strategy for the window of the `outer` outermost dimensions, with a fill for their border. Rows
- * of tiles of many axes cannot end within a padded dimension, so it is best to leave the border to the fill,
- * however long that dimension is. */
+ * of tiles of many axes cannot end within a padded dimension. It is therefore best to leave the border to the
+ * fill, however long that dimension is. */
 static void try_instead(struct plan *plan, enum strategy_id id, const struct loop_nest *nest, int outer,
                         const struct plan_facts *facts, enum pad_mode mode, struct alternatives *list)
 {
@@ -279,7 +285,7 @@ static void try_instead(struct plan *plan, enum strategy_id id, const struct loo
 		take_cheaper(plan, &other, nest, outer, mode, list);
 }
 
-/* Adds plans by strategies that choose_first and improve do not compare with the one that they take. */
+/* Adds plans of strategies that choose_first and improve do not compare with the chosen one. */
 static void add_others(struct alternatives *list, const struct plan *plan, const struct loop_nest *nest,
                        const struct plan_facts *facts, enum pad_mode mode)
 {
@@ -298,8 +304,8 @@ static void add_others(struct alternatives *list, const struct plan *plan, const
 	alternatives_add(list, &other);
 }
 
-/* Tries other ways to move the same, of which the cheapest is taken: the window alone, rows, and tiles of
- * many axes; with a fill around what they leave out. */
+/* Tries other ways to make the same move and takes the cheapest: the window alone, rows, and tiles of many
+ * axes, each with a fill for what it leaves out. */
 static void improve(struct plan *plan, const struct loop_nest *nest, const struct plan_facts *facts,
                     enum pad_mode mode, struct alternatives *list)
 {
@@ -332,14 +338,14 @@ static void improve(struct plan *plan, const struct loop_nest *nest, const struc
 
 /* ---- Cost ---------------------------------------------------------------------------------------------- */
 
-/* These formulas predict the cost of a plan whose border is written by a launch of its own. They were fitted
- * to measurements (tests/bench/EXPERIMENTS.md). */
+/* These formulas predict the cost of a plan whose border a second launch writes. They were fitted to
+ * measurements (tests/bench/EXPERIMENTS.md). */
 
 #define LAUNCH 6e6  /* bytes that a copy writes in the time that a second launch takes */
-#define FIXED  17e6 /* and in the time that a copy of any size takes (plan.c) */
+#define FIXED  17e6 /* bytes that a copy writes in the fixed time of a copy (plan.c) */
 
-/* The border is written by another launch: in rows of the destination that are as long as what follows its
- * padded dimensions. */
+/* Returns the time of a byte of a border that a second launch writes, relative to a copy. The launch writes
+ * rows of the destination that are as long as the dimensions inside the innermost padded one. */
 static double border_cost(const struct loop_nest *nest, enum pad_mode mode)
 {
 	double run = nest->element;
@@ -358,7 +364,7 @@ static double nest_bytes(const struct loop_nest *nest)
 	return bytes;
 }
 
-/* Returns the share of the destination that does not belong to the border. */
+/* Returns the share of the destination that is not border. */
 static double window_share(const struct loop_nest *nest, int outer)
 {
 	double window = 1;
@@ -384,8 +390,8 @@ double tma_cost(const struct plan *plan, const struct loop_nest *nest, int outer
 	return own * window + around_cost(nest, window, mode);
 }
 
-/* Returns what a byte of the window may cost at most so that the whole costs at most `most`; the border is
- * that of tma_cost. */
+/* Returns the cost of a byte of the window at which the whole plan costs `most`. The border is that of
+ * tma_cost. */
 static double cost_left(const struct plan *plan, const struct loop_nest *nest, int outer, enum pad_mode mode,
                         double most)
 {
@@ -396,8 +402,9 @@ static double cost_left(const struct plan *plan, const struct loop_nest *nest, i
 
 /* ---- The border --------------------------------------------------------------------------------------- */
 
-/* Extends a dimension of the border by the next one. A border with a value reads nothing, so its rows go on
- * wherever the destination does. Returns false if the destination does not go on. */
+/* Extends a dimension of the border by the next dimension of the nest. A constant border reads nothing, so
+ * its rows may continue wherever the destination does. Returns false if the destination does not continue
+ * there. */
 static bool extend_border(struct strided_dim *inner, const struct loop_nest_dim *dim)
 {
 	if (inner->source != inner->n || dim->dst != inner->dst * inner->n)
@@ -411,7 +418,7 @@ static bool extend_border(struct strided_dim *inner, const struct loop_nest_dim 
 void tma_set_border(struct plan *plan, const struct loop_nest *nest, int outer, enum pad_mode mode)
 {
 	struct tma_route_plan *tma = &plan->tma;
-	uint32_t rank = 0, inner = 0; /* dimensions whose border is written with the window */
+	uint32_t rank = 0, inner = 0; /* number of dimensions whose border is written with the window */
 
 	if (nest->rank == 0 || nest->dim[nest->rank - 1].dst != nest->element)
 		tma->border[rank++] = tma_unit_dim(nest->element);
@@ -423,7 +430,7 @@ void tma_set_border(struct plan *plan, const struct loop_nest *nest, int outer, 
 			    (struct strided_dim){ dim->n, dim->dst, dim->src, dim->before, dim->source };
 		inner = d >= outer ? rank : min_u32(inner, rank - 1);
 	}
-	if (nest->fill) { /* no window at all: everything is before it */
+	if (nest->fill) { /* there is no window, so everything counts as border before it */
 		tma->border[rank - 1].before = tma->border[rank - 1].n;
 		tma->border[rank - 1].source = 0;
 	}
@@ -439,12 +446,12 @@ void tma_set_border(struct plan *plan, const struct loop_nest *nest, int outer, 
 
 /* ---- Alternatives -------------------------------------------------------------------------------------- */
 
-/* An alternative takes at most this multiple of the chosen plan's predicted time. The model is off by less
- * for nine rows in ten (EXPERIMENTS.md). */
+/* Maximum predicted time of an alternative as a multiple of the chosen plan's. For nine rows in ten, the
+ * error of the model is smaller (tests/bench/EXPERIMENTS.md). */
 #define MOST_TIME 1.25
 
-/* Below this predicted time, not counting what a copy of any size takes (plan.c), what surrounds a
- * launch decides more than the plan. */
+/* Predicted time in ns, without the fixed time of a copy (plan.c), below which overhead around the launch
+ * matters more than the plan. */
 #define LEAST_NS 12000
 
 bool alternatives_are_worth_trying(const struct plan *chosen, uint64_t bytes, const struct copy_speed *copy)
@@ -464,8 +471,9 @@ void alternatives_init(struct alternatives *ret, const struct plan *chosen, cons
 		name_strategy(&ret->plan[i]);
 }
 
-/* A transform has at most three plans by each strategy other than tiles of many axes: one with a border of
- * its own launch, one with the border in the tiles, and one without a border. */
+/* Returns whether two plans are too similar to be both worth trying. Apart from tiles of many axes, a
+ * transform has at most three plans by each strategy: one whose border a second launch writes, one with the
+ * border in the tiles, and one without a border. */
 static bool resembles(const struct tma_route_plan *a, const struct tma_route_plan *b)
 {
 	if (a->strategy != b->strategy || a->patched != b->patched ||

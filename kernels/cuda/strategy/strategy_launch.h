@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every strategy's file includes this header: it has the planner's part and, where there is a CUDA engine,
- * the launchers. */
+/* Common header of the files that define strategies: the planner's part and, where there is a CUDA engine,
+ * the launchers. WITH_CUDA(function) is NULL without a CUDA engine. */
 #ifndef KERNELS_CUDA_STRATEGY_STRATEGY_LAUNCH_H
 #define KERNELS_CUDA_STRATEGY_STRATEGY_LAUNCH_H
 
@@ -30,7 +30,7 @@ static inline int strategy_launch_strided(const struct strategy_launch *launch, 
 	                      strategy_dst(launch), strategy_src(launch), err);
 }
 
-/* Launches the strategy's kernel for many moves, with this one alone. */
+/* Launches the strategy's kernel for many moves with this move alone. */
 static inline int strategy_launch_one(const struct strategy_launch *launch, struct error *err)
 {
 	return launch_one(launch->launcher, launch->stream, launch->transform, &launch->plan->tma,

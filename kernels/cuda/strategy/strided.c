@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* These strategies move a window by threads, without a tensor map: `rows`, `short`, `channels`, `elements`
- * and `gather`. */
+/* Strategies whose threads move a window without a tensor map: `rows`, `short`, `channels`, `elements` and
+ * `gather`. */
 #include <inttypes.h>
 #include <math.h>
 
 #include "strategy_launch.h"
 
 #ifdef HAVE_CUDA
-/* Returns the slots of a block of threads of which each warp takes one. */
+/* Returns the slots of a thread block each of whose warps takes one slot. */
 static uint32_t warp_slots(const struct tma_route_plan *tma, const struct strided_args *args)
 {
 	(void)tma;
@@ -18,7 +18,8 @@ static uint32_t warp_slots(const struct tma_route_plan *tma, const struct stride
 
 /* ---- Rows ---------------------------------------------------------------------------------------------- */
 
-/* `rows` moves rows that are contiguous on both sides, one to a warp. It also writes borders of any mode. */
+/* `rows` moves rows that are contiguous on both sides; each warp takes one row. It also writes borders of any
+ * mode. */
 
 static bool rows_probe(struct plan *plan, const struct strategy_case *c)
 {
@@ -39,7 +40,7 @@ static double rows_cost(const struct plan *plan, enum pad_mode mode)
 	const double run = (double)tma->dim[0].n * tma->element;
 
 	(void)mode;
-	/* A warp takes 32 chunks of one row at a time. */
+	/* A warp moves 32 chunks of one row at a time. */
 	return 0.01 + (double)divide_up_u64((uint64_t)run, 512) * 512 / run + 150 / run +
 	       (tma->element == 1 ? 0.06 : 0);
 }
@@ -75,10 +76,10 @@ const struct strategy strategy_rows = {
 
 /* ---- Short --------------------------------------------------------------------------------------------- */
 
-/* `short` moves rows that are contiguous on both sides, several at a time, by way of shared memory. */
+/* `short` moves several rows at a time that are contiguous on both sides, through shared memory. */
 
-/* Rows with a border of a value take 5 us longer than elements do, however few there are. A copy writes so
- * many bytes meanwhile. */
+/* Bytes that a copy writes in 5 us. Rows with a constant border take that much longer than `elements`,
+ * however few rows there are. */
 #define BORDER_BYTES 10e6
 
 static bool short_probe(struct plan *plan, const struct strategy_case *c)
@@ -135,8 +136,8 @@ const struct strategy strategy_short = {
 
 /* ---- Channels ------------------------------------------------------------------------------------------ */
 
-/* `channels` moves pixels of a few channels that lie together on one side and apart on the other. Everything
- * is aligned, and no map is needed. */
+/* `channels` moves pixels with a few channels, which lie together on one side and in separate planes on the
+ * other. It needs 16-byte alignment throughout, and no tensor map. */
 
 static bool is_channels(int64_t n)
 {
@@ -154,7 +155,7 @@ static bool channels_probe(struct plan *plan, const struct strategy_case *c)
 
 	if (!nest_is_turned(c))
 		return false;
-	/* Channels lie together in the source, or in the destination. */
+	/* True: a pixel's channels lie together in the source. False: in the destination. */
 	const bool together =
 	    !is_channels(nest->dim[inner].n) || nest->dim[src_inner].dst != element * nest->dim[inner].n;
 	const int pixels = together ? inner : src_inner, channels = together ? src_inner : inner;
@@ -191,10 +192,10 @@ static double channels_cost(const struct plan *plan, enum pad_mode mode)
 	const double run = (double)tma->dim[0].n * tma->element;
 
 	(void)mode;
-	return 1.02 + 0.27 * ((double)tma->slots * 32 * 16 / run - 1); /* warps of 32 chunks */
+	return 1.02 + 0.27 * ((double)tma->slots * 32 * 16 / run - 1); /* warps move 32 chunks at a time */
 }
 
-/* The few channels are dimension 1 of the plan. */
+/* Dimension 1 of the plan counts the channels. */
 static void channels_describe(const struct plan *plan, struct plan_tile *ret)
 {
 	const bool is_first = plan->tile[0] == plan->tma.run;
@@ -227,15 +228,17 @@ const struct strategy strategy_channels = {
 
 /* ---- Elements ------------------------------------------------------------------------------------------ */
 
-/* `elements` moves elements of 4 bytes and more one by one, without shared memory. It also writes borders of
- * a value. */
+/* `elements` moves elements of at least 4 bytes one by one, without shared memory. It also writes constant
+ * borders. */
 
 #define SECTOR    32
 #define LINE      128
-#define WARP_LINE 0.275   /* time of a line that a warp reads, in that in which a copy moves a byte */
-#define FEW_SPLIT 0.26    /* sectors that a warp reads in part, by those that its elements fill */
-#define CACHED    32768.0 /* bytes that a block finds again in its multiprocessor's cache */
-#define BORDER    0.4 /* time to find an element's place in a border, for each dimension but one, of 4 bytes */
+#define WARP_LINE 0.275 /* time of a line that a warp reads, relative to that of a byte of a copy */
+/* Maximum ratio of the sectors that a warp reads in part to those that its elements fill. */
+#define FEW_SPLIT 0.26
+#define CACHED    32768.0 /* bytes that a thread block finds again in its multiprocessor's cache */
+/* Time to test an element of 4 bytes against the border, for each dimension but one. */
+#define BORDER 0.4
 
 static bool elements_probe(struct plan *plan, const struct strategy_case *c)
 {
@@ -263,7 +266,8 @@ static bool elements_probe(struct plan *plan, const struct strategy_case *c)
 	return true;
 }
 
-/* Returns the bytes of the runs that a block of so many of the destination's elements has on one side. */
+/* Returns the bytes of a run on one side, within the given number of consecutive elements of the
+ * destination. */
 static double run_of_block(const struct tma_route_plan *tma, uint64_t elements, bool is_src)
 {
 	uint64_t run = tma->element;
@@ -287,8 +291,8 @@ static double run_of_block(const struct tma_route_plan *tma, uint64_t elements, 
 	return (double)run;
 }
 
-/* Returns the time of two things at once, which is that of the longer one unless they take about as
- * long. */
+/* Returns the time of two activities that overlap: that of the longer one, or somewhat more if they take
+ * about as long. */
 static double together(double a, double b)
 {
 	const double longer = a > b ? a : b, shorter = a > b ? b : a, share = shorter / longer;
@@ -296,8 +300,8 @@ static double together(double a, double b)
 	return longer * (1 + 0.19 * share * share * share * share);
 }
 
-/* Returns whether runs of the source begin where a pair of sectors does, provided that the first run does.
- * A run that is read again and again does not count, because only its first reading is from memory. */
+/* Returns whether every run of the source begins at a pair of sectors, provided that the first one does. A
+ * run that is read repeatedly does not count, because only its first reading comes from memory. */
 static bool has_whole_sectors(const struct tma_route_plan *tma, double load)
 {
 	for (uint32_t d = 0; d < tma->rank; d++) {
@@ -311,9 +315,10 @@ static bool has_whole_sectors(const struct tma_route_plan *tma, double load)
 	return tma->src_offset % (2 * SECTOR) == 0 && fmod(load, 2 * SECTOR) == 0;
 }
 
-/* Where runs of either side have only a part of a sector, or of two that are fetched together, it is moved
- * more than once; what a block reads has to stay in the cache of its multiprocessor while it is needed; and
- * that takes a cycle for each line of a warp. */
+/* Returns the predicted cost. Three effects add to it. If runs of either side have only a part of a sector,
+ * or of two sectors that are fetched together, these are moved more than once. If the lines that a thread
+ * block reads exceed its multiprocessor's cache, they are fetched again. And the cache takes a cycle for each
+ * line that a warp reads. */
 static double elements_cost(const struct plan *plan, enum pad_mode mode)
 {
 	const struct tma_route_plan *tma = &plan->tma;
@@ -322,7 +327,8 @@ static double elements_cost(const struct plan *plan, enum pad_mode mode)
 	const double load = run_of_block(tma, elements, true), row = run_of_block(tma, elements, false);
 	const double lines = bytes / load * (load / LINE + 1) * LINE;
 	const double warp = run_of_block(tma, WARP_THREADS, true);
-	const double warps = WARP_THREADS * tma->element / warp; /* runs of a warp */
+	/* Number of the source's runs that a warp reads. */
+	const double warps = WARP_THREADS * tma->element / warp;
 	const double split = warps * SECTOR / (WARP_THREADS * tma->element);
 	const double cache = warps * (double)divide_up_u64((uint64_t)warp, LINE) * WARP_LINE / tma->element;
 
@@ -362,7 +368,7 @@ const struct strategy strategy_elements = {
 
 /* ---- Gather -------------------------------------------------------------------------------------------- */
 
-/* `gather` moves element by element where runs are short. It is always legal. */
+/* `gather` moves windows whose runs are short, element by element where it has to. It always applies. */
 
 static void set_gather(struct tma_route_plan *tma, const struct loop_nest *nest)
 {
@@ -386,7 +392,7 @@ static bool gather_probe(struct plan *plan, const struct strategy_case *c)
 static double gather_cost(const struct plan *plan, enum pad_mode mode)
 {
 	(void)mode;
-	return 6 + 12.0 / plan->tma.element; /* a sector for each element, at worst */
+	return 6 + 12.0 / plan->tma.element; /* at worst, each element takes a whole sector */
 }
 
 #ifdef HAVE_CUDA

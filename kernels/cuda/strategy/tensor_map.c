@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks the rules of tensor maps, field by field in the order that cuTensorMapEncodeTiled takes them. Where
- * its documentation and its sample code differ, the documentation's sentence is the rule: strides are
- * multiples of 16 below 2^40, so 0 (a dimension that repeats) and overlapping rows pass.
- */
+/* Checks the rules of tensor maps, field by field, in the order of cuTensorMapEncodeTiled's arguments. Where
+ * the documentation contradicts its sample code, the documentation's sentence is the rule: a stride is a
+ * multiple of 16 below 2^40, so a stride of 0 (a dimension that repeats) and overlapping rows are valid. */
 #include "tensor_map.h"
 
 #include <assert.h>
@@ -15,9 +14,9 @@
 #define MAX_STRIDE         (UINT64_C(1) << 40) /* exclusive */
 #define MAX_BOX            256
 #define MAX_ELEMENT_STRIDE 8
-#define INNER_BOX_BYTES    16 /* a row of a tile is a multiple of it */
+#define INNER_BOX_BYTES    16 /* a row of a tile is a multiple of this */
 #define PACKED_BOX         128
-#define INTERLEAVED_RANK   3 /* at least */
+#define INTERLEAVED_RANK   3 /* minimum rank with interleave */
 
 const char *const tensor_map_type_names[TENSOR_MAP_TYPE_COUNT] = {
 	[TENSOR_MAP_UINT8] = "uint8",
@@ -98,7 +97,7 @@ uint32_t tensor_map_type_size(enum tensor_map_type type)
 	}
 }
 
-/* Returns the bytes of shared memory within which a swizzle moves; 0 if it moves nothing. */
+/* Returns the bytes of shared memory within which a swizzle permutes chunks, or 0 if there is no swizzle. */
 static uint32_t swizzle_span(enum tensor_map_swizzle swizzle)
 {
 	switch (swizzle) {
@@ -258,7 +257,7 @@ static void check_box(const struct tensor_map_layout *l, uint32_t rank, struct t
 		       tensor_map_type_names[l->type]);
 }
 
-/* Returns whether the padded types take it; the others take any. */
+/* Returns whether the type allows the swizzle. Only the padded packed types restrict it. */
 static bool packed_takes(enum tensor_map_type type, enum tensor_map_swizzle swizzle)
 {
 	bool padded = type == TENSOR_MAP_16U4_ALIGN16B || type == TENSOR_MAP_16U6_ALIGN16B;

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Describes tensor maps: the layout that the Tensor Memory Accelerator reads, every rule it must keep, and
- * its key.
+/* Describes tensor maps: the layout that the Tensor Memory Accelerator (TMA) reads, every rule that it must
+ * keep, and its key in a cache.
  *
- * A layout has no address: maps are cached by layout, and the address is patched in. Pure; knows no driver.
- * Values of the enums are those of cuda.h (CUtensorMapDataType and its kin); the driver's side asserts it.
- * Source of the rules: CUDA Driver API, cuTensorMapEncodeTiled.
+ * A layout has no address: maps are cached by layout, and the address is patched in. The code is pure and
+ * knows no driver. The enums have the values of those in cuda.h (CUtensorMapDataType and so on);
+ * launch/map_cache.c asserts that. The rules are those of cuTensorMapEncodeTiled in the CUDA Driver API.
  *
- * Driver 580.159 and an H200 differ from the documentation in these places; the rules here stay those of the
+ * Driver 580.159 with an H200 deviates from the documentation in these respects; the rules here follow the
  * documentation:
  *
- * - dim: up to 2^32 is documented and encoded, but a load through a map with a dimension of 2^32 - 4 or more
- *   ends the context; how long one may be is not known, and plans keep below 2^30.
+ * - dim: Values up to 2^32 are documented, and the driver encodes them, but a load through a map with a
+ * dimension of 2^32 - 4 or more ends the context. The actual limit is not known; plans stay below 2^30.
  *
- * - box: refused where box[0] is no multiple of 16 bytes with interleave, and where all of the box is more
- * than 228 KiB, which fits no shared memory.
+ * - box: The driver refuses a box[0] that is no multiple of 16 bytes with interleave, and a box of more than
+ * 228 KiB, which fits no shared memory.
  *
- * - interleave: 32B is taken with every swizzle.
+ * - interleave: The driver accepts 32B with every swizzle.
  */
 #ifndef KERNELS_CUDA_STRATEGY_TENSOR_MAP_H
 #define KERNELS_CUDA_STRATEGY_TENSOR_MAP_H
@@ -39,9 +39,9 @@ enum tensor_map_type {
 	TENSOR_MAP_FLOAT32_FTZ,
 	TENSOR_MAP_TFLOAT32,
 	TENSOR_MAP_TFLOAT32_FTZ,
-	TENSOR_MAP_16U4_ALIGN8B,  /* not on sm_90 */
-	TENSOR_MAP_16U4_ALIGN16B, /* not on sm_90 */
-	TENSOR_MAP_16U6_ALIGN16B, /* not on sm_90 */
+	TENSOR_MAP_16U4_ALIGN8B,  /* not available on sm_90 */
+	TENSOR_MAP_16U4_ALIGN16B, /* not available on sm_90 */
+	TENSOR_MAP_16U6_ALIGN16B, /* not available on sm_90 */
 	TENSOR_MAP_TYPE_COUNT
 };
 
@@ -57,9 +57,9 @@ enum tensor_map_swizzle {
 	TENSOR_MAP_SWIZZLE_32B,
 	TENSOR_MAP_SWIZZLE_64B,
 	TENSOR_MAP_SWIZZLE_128B,
-	TENSOR_MAP_SWIZZLE_128B_ATOM_32B,         /* not on sm_90 */
-	TENSOR_MAP_SWIZZLE_128B_ATOM_32B_FLIP_8B, /* not on sm_90 */
-	TENSOR_MAP_SWIZZLE_128B_ATOM_64B,         /* not on sm_90 */
+	TENSOR_MAP_SWIZZLE_128B_ATOM_32B,         /* not available on sm_90 */
+	TENSOR_MAP_SWIZZLE_128B_ATOM_32B_FLIP_8B, /* not available on sm_90 */
+	TENSOR_MAP_SWIZZLE_128B_ATOM_64B,         /* not available on sm_90 */
 	TENSOR_MAP_SWIZZLE_COUNT
 };
 
@@ -67,14 +67,15 @@ enum tensor_map_l2 { TENSOR_MAP_L2_NONE, TENSOR_MAP_L2_64B, TENSOR_MAP_L2_128B, 
 
 enum tensor_map_fill { TENSOR_MAP_FILL_ZERO, TENSOR_MAP_FILL_NAN };
 
-/* Dimensions are innermost first. A layout is initialised with zeros: what lies past the rank stays 0, so
- * that keys are equal. */
+/* A tensor map without its address. Dimensions are innermost first. Initialise it with zeros: array entries
+ * beyond the rank must be 0 so that equal layouts have equal keys. */
 struct tensor_map_layout {
 	enum tensor_map_type type;
 	uint32_t rank;
-	uint64_t dim[TENSOR_MAP_MAX_RANK];            /* elements */
-	uint64_t stride[TENSOR_MAP_MAX_RANK - 1];     /* bytes, of dimensions 1 to rank - 1 */
-	uint32_t box[TENSOR_MAP_MAX_RANK];            /* elements of the tensor that a tile spans */
+	uint64_t dim[TENSOR_MAP_MAX_RANK];        /* elements */
+	uint64_t stride[TENSOR_MAP_MAX_RANK - 1]; /* bytes; entry d belongs to dimension d + 1 */
+	/* Elements of the tensor that a tile spans, gaps by element_stride included. */
+	uint32_t box[TENSOR_MAP_MAX_RANK];
 	uint32_t element_stride[TENSOR_MAP_MAX_RANK]; /* 1: every element of the box is moved */
 	enum tensor_map_interleave interleave;
 	enum tensor_map_swizzle swizzle;
@@ -86,40 +87,40 @@ extern const char *const tensor_map_type_names[TENSOR_MAP_TYPE_COUNT];          
 extern const char *const tensor_map_interleave_names[TENSOR_MAP_INTERLEAVE_COUNT]; /* "none", "16B" */
 extern const char *const tensor_map_swizzle_names[TENSOR_MAP_SWIZZLE_COUNT];       /* "none", "128B" */
 
-/* Returns the bytes of an element; 0 for the packed types. */
+/* Returns the bytes of an element, or 0 for the packed types. */
 uint32_t tensor_map_type_size(enum tensor_map_type type);
 
-/* Returns how many of dimension d a tile has: ceil(box / element stride). Without interleave the unit knows
- * no stride for dimension 0 and moves the whole box. With it, dimension 0 counts slices of 16 or 32 bytes,
- * and the last dimension but one is the group of channels, of which a tile has one. This and what follows: of
- * layouts that pass the check. */
+/* Returns the number of elements of a tile along dimension d: ceil(box / element stride). Without interleave,
+ * the TMA ignores the element stride of dimension 0 and moves the whole box. With interleave, dimension 0
+ * counts slices of 16 or 32 bytes, and the last dimension but one is the group of channels, of which a tile
+ * has one. This function and the next three require a layout that passes tensor_map_check. */
 uint32_t tensor_map_tile_extent(const struct tensor_map_layout *layout, uint32_t d);
 
-/* Returns the bytes that a tile moves, which its barrier is to expect. */
+/* Returns the bytes that a tile moves, which its barrier has to expect. */
 uint64_t tensor_map_tile_bytes(const struct tensor_map_layout *layout);
 
-/* Returns the bytes of shared memory that a tile takes: more where its rows are narrower than the swizzle,
- * or, with interleave, where the whole is no multiple of it. */
+/* Returns the bytes of shared memory that a tile takes. They exceed tensor_map_tile_bytes if the rows are
+ * narrower than the swizzle or if, with interleave, the tile is no multiple of the swizzle. */
 uint64_t tensor_map_tile_span(const struct tensor_map_layout *layout);
 
-/* Returns what the address and the strides must be a multiple of, in bytes: 16 or 32. */
+/* Returns the number of bytes, 16 or 32, that the address and the strides must be multiples of. */
 uint32_t tensor_map_align(const struct tensor_map_layout *layout);
 
-/* A layout cannot break so many rules at once. */
+/* an upper bound on the rules that one layout can break */
 #define TENSOR_MAP_MAX_RULES 40
 
-/* A layout and an address break these rules, each a sentence that names the field, the rule and the value.
- */
+/* The rules that a layout and an address break. Each text is a sentence that names the field, the rule and
+ * the value. */
 struct tensor_map_rules {
 	int n;
 	char text[TENSOR_MAP_MAX_RULES][112];
 };
 
-/* Sets *ret to all rules that are broken, and returns ret->n. address 0 is aligned to everything. */
+/* Sets *ret to all broken rules and returns their number. Address 0 meets every alignment. */
 int tensor_map_check(const struct tensor_map_layout *layout, uint64_t address, struct tensor_map_rules *ret);
 
-/* tensor_map_hash returns a hash of the layout, mixed with seed, and tensor_map_equal whether two layouts are
- * the same. */
+/* tensor_map_hash returns a hash of the layout, mixed with seed. tensor_map_equal returns whether two layouts
+ * are the same. */
 uint64_t tensor_map_hash(const struct tensor_map_layout *layout, uint64_t seed);
 bool tensor_map_equal(const struct tensor_map_layout *a, const struct tensor_map_layout *b);
 

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `tiles` moves tiles without a map where the two sides run along different dimensions, of any alignment. */
+/* `tiles` moves tiles without a tensor map, whatever the alignment, where the two sides are contiguous along
+ * different dimensions. */
 #include "strategy_launch.h"
 
 #include <stdlib.h>
 
 #include "plan.h"
 
-#define TILES_LEAST 32 /* bytes of a run, below which a tile is not worth it */
-#define GATHER_MOST 16 /* elements of a run, up to which a warp that gathers reads whole sectors */
+#define TILES_LEAST 32 /* bytes of a run; with shorter runs, a tile is not worth it */
+#define GATHER_MOST 16 /* maximum elements of a run with which a gathering warp reads whole sectors */
 
-/* Returns the dimension, other than the innermost, along which the source steps least. */
+/* Returns the dimension other than the innermost with the least source stride, or -1 if there is none. */
 static int source_inner(const struct loop_nest *nest)
 {
 	int best = -1;
@@ -21,9 +22,10 @@ static int source_inner(const struct loop_nest *nest)
 	return best;
 }
 
-/* Returns whether lanes that write neighbouring chunks read neighbouring elements of the source: the
- * destination's runs are whole chunks, but so few that a warp's are those of many indices of the dimension
- * around them, which is contiguous in the source. A tile would be nearly empty. */
+/* Returns whether lanes that write neighbouring chunks read neighbouring elements of the source, so that
+ * `gather` is the better choice. That is so if the destination's runs are whole chunks, but so few that the
+ * runs of a warp span many indices of the dimension around them, which is contiguous in the source. A tile
+ * would be nearly empty. */
 static bool gathers_sectors(const struct loop_nest *nest, int other)
 {
 	const struct loop_nest_dim *inner = &nest->dim[nest->rank - 1], *around = &nest->dim[other];
@@ -41,7 +43,7 @@ static void set_tiles(struct plan *plan, const struct loop_nest *nest, int src_i
 	tma_set_dims(tma, nest, nest->rank - 1, src_inner);
 	if (tma->rank == 1)
 		tma->dim[tma->rank++] = tma_unit_dim(nest->element);
-	/* A row's last chunk may begin a margin after where it would in an aligned row. */
+	/* The last chunk of a row may begin up to a margin later than in an aligned row. */
 	columns = divide_up_u64((uint64_t)tma->dim[0].n + TILES_MARGIN(element), TILES_X(element));
 	rows = divide_up_u64((uint64_t)tma->dim[1].n, TILES_Y(element));
 	tma->grid[0] = (uint32_t)columns;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* `transpose` loads by a map, transposes in registers, and writes plain stores. Dimension 0 is contiguous in
- * the source, dimension 1 in the destination. */
+/* `transpose` loads tiles by a tensor map, transposes them in registers and writes them with ordinary stores.
+ * Dimension 0 is contiguous in the source, dimension 1 in the destination. */
 #include "strategy_launch.h"
 
 #include <assert.h>
@@ -19,9 +19,9 @@ static_assert(TRANSPOSE_TILE_BYTES % (TRANSPOSE_X_BYTES * TRANSPOSE_ROW_BYTES) =
 static_assert(TRANSPOSE_READERS(16) == TRANSPOSE_MOST_READERS && TRANSPOSE_READERS(1) % WARP_THREADS == 0,
               "the loading warp follows whole warps");
 
-/* Dimensions 0 and 1 are followed by the one along which the destination goes on, and then by the one
- * along which the source does: tiles that are narrower than they could be extend along these. Broadcast ones
- * are last. */
+/* Sets the plan's dimensions. Dimension 2 is the one along which the destination continues, and dimension 3
+ * the one along which the source does: a tile that is narrower than it could be also extends along these.
+ * Broadcast dimensions come last. */
 static void set_dims(struct tma_route_plan *tma, const struct loop_nest *nest, int src_inner)
 {
 	tma_set_dims(tma, nest, src_inner, nest->rank - 1);
@@ -43,7 +43,7 @@ static void set_dims(struct tma_route_plan *tma, const struct loop_nest *nest, i
 	}
 }
 
-/* Returns the logarithm of the least power of two that is enough, but at most `most`. */
+/* Returns the binary logarithm of the least power of two that is at least n, or `most` if that is less. */
 static uint32_t log_enough(int64_t n, uint32_t most)
 {
 	uint32_t log = 0;
@@ -71,7 +71,7 @@ static bool destination_is_aligned(struct plan *plan, const struct loop_nest *ne
 	return false;
 }
 
-/* x is dimension 1, along the destination; y is dimension 0, along the source (tile_transpose.cu). */
+/* x is dimension 1, along the destination; y is dimension 0, along the source (see tile_transpose.cu). */
 static bool probe(struct plan *plan, const struct strategy_case *c)
 {
 	const struct loop_nest *nest = c->nest;
@@ -97,7 +97,7 @@ static bool probe(struct plan *plan, const struct strategy_case *c)
 	tma->shift_y = tma->rank > 3 && tma->repeat[3] == 1
 	                   ? log_enough((tma->dim[0].n + box_y - 1) / box_y, log_y)
 	                   : log_y;
-	/* One thread's rows are along dimension 1. */
+	/* The rows that one thread reads must lie along dimension 1. */
 	if (tma->shift_x < (uint32_t)__builtin_ctz(16 / nest->element))
 		tma->shift_x = (uint32_t)__builtin_ctz(16 / nest->element);
 	uint32_t tile[ARGS_GRID_RANK] = { box_y << tma->shift_y,
@@ -130,7 +130,7 @@ static bool probe(struct plan *plan, const struct strategy_case *c)
 	return true;
 }
 
-/* Returns how much larger the tiles are together than the tensor, as a factor. */
+/* Returns the ratio of the elements of all tiles to those of the tensor. */
 static double tile_waste(const struct plan *plan)
 {
 	const struct tma_route_plan *tma = &plan->tma;

@@ -1,39 +1,45 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sizes that kernels, launches and plans must agree on, chosen by measurement (tests/bench/EXPERIMENTS.md).
- * Kernels assert those that they could derive otherwise. */
+/* Sizes that kernels, launches and plans must agree on. They were chosen by measurement unless a comment says
+ * otherwise (tests/bench/EXPERIMENTS.md). The kernels assert the sizes that they can also derive.
+ *
+ * "Blocks of a multiprocessor" below means the number of resident thread blocks.
+ */
 #ifndef KERNELS_CUDA_STRATEGY_TUNING_H
 #define KERNELS_CUDA_STRATEGY_TUNING_H
 
-/* A warp. Of a block whose threads work on tiles in shared memory one warp more loads, and stores, by the
- * unit; of tile_copy and its kin it is the whole block. */
+/* Threads of a warp. Kernels whose threads work on tiles in shared memory have one extra warp, one thread of
+ * which issues the TMA's loads and stores. In tile_copy and similar kernels that warp is the whole thread
+ * block. */
 #define WARP_THREADS 32
 
-/* Dynamic shared memory of a ring of tiles (pipeline.cuh): each stage has its tile and two barriers. */
+/* Dynamic shared memory of a ring of tiles (pipeline.cuh). Each stage has one tile and two barriers. */
 #define BARRIER_BYTES            8
 #define RING_BYTES(stages, tile) ((stages) * ((tile) + 2 * BARRIER_BYTES))
 
-/* tile_copy, bulk_copy: tiles of a block, loads under way, blocks of a multiprocessor. */
+/* tile_copy and bulk_copy: tiles in a thread block's ring, loads in flight, blocks of a multiprocessor, and
+ * bytes of a tile. */
 #define COPY_STAGES     3
 #define COPY_AHEAD      2
 #define COPY_BLOCKS     2
 #define COPY_TILE_BYTES 32768
 
-/* Copies of many blocks: shared memory of a multiprocessor that their tiles share, blocks of one at most;
- * what a tile's note takes. */
+/* blocks_copy: bytes of a multiprocessor's shared memory for tiles, maximum blocks of a multiprocessor, and
+ * bytes of a tile's note. */
 #define COPY_SHARED_BYTES 204800
 #define COPY_MOST_BLOCKS  16
 #define COPY_NOTE_BYTES   16
 
-/* tile_pad: threads that write borders, elements that one of them reads before it writes; what a tile's note
- * takes. A border of more than one in PAD_SHARE elements is another launch's. */
+/* tile_pad: threads that write borders, elements that each of them reads before it writes, and bytes of a
+ * tile's note. If more than one in PAD_SHARE elements is border, another launch writes the border. */
 #define PAD_THREADS    256
 #define PAD_BATCH      4
 #define PAD_NOTE_BYTES 128
 #define PAD_SHARE      8
 
-/* tile_transpose: tiles of a block, blocks of a multiprocessor; a tile's bytes, those of it that are one row
- * of the destination, and those that are one row of a box of the source; how many threads of a warp write one
- * row. RASTER: the width of a strip, in tiles along the destination, that blocks go through together. */
+/* tile_transpose: tiles in a thread block's ring, blocks of a multiprocessor, bytes of a tile, bytes of a
+ * tile's row of the destination, bytes of a row of a box of the source, and lanes of a warp that write one
+ * row. TRANSPOSE_RASTER is the width of the strips that thread blocks go through together, in tiles along the
+ * destination. */
 #define TRANSPOSE_STAGES          3
 #define TRANSPOSE_BLOCKS          2
 #define TRANSPOSE_TILE_BYTES      32768
@@ -42,8 +48,8 @@
 #define TRANSPOSE_LANES_X         16
 #define TRANSPOSE_RASTER(element) ((element) < 4 ? 1 : 8)
 
-/* Squares of a tile, of 16 / element elements a side, each transposed in the registers of one thread; the
- * threads that do so, in as many rounds as it takes; what a tile's note takes. */
+/* tile_transpose: squares of a tile, threads that transpose them in one or more rounds, and bytes of a tile's
+ * note. A square has 16 / element elements a side, and one thread transposes it in registers. */
 #define TRANSPOSE_SQUARES(element) (TRANSPOSE_TILE_BYTES / 16 / (16 / (element)))
 #define TRANSPOSE_MOST_READERS     256
 #define TRANSPOSE_READERS(element)                                                        \
@@ -51,52 +57,54 @@
 	                                                     : TRANSPOSE_MOST_READERS)
 #define TRANSPOSE_NOTE_BYTES 24
 
-/* tile_permute: threads of a block; blocks of a multiprocessor, by registers: those that a plan counts on,
- * and those that a tile which takes little shared memory may have. */
+/* tile_permute, tile_pieces and tile_words: threads of a thread block, and blocks of a multiprocessor, which
+ * the registers limit. PERMUTE_BLOCKS is the number that a plan counts on; tiles that take little shared
+ * memory may have PERMUTE_MOST_BLOCKS. */
 #define PERMUTE_THREADS     256
 #define PERMUTE_BLOCKS      6
 #define PERMUTE_MOST_BLOCKS 8
 #define PADDED_BLOCKS       4
 #define WORDS_BLOCKS        4
 
-/* A launch that may occupy only some multiprocessors has at most this many blocks on each: more blocks would
- * not make up for the other multiprocessors. */
+/* Maximum blocks of a multiprocessor for a launch that may occupy only some multiprocessors and has no limit
+ * of its own. More blocks would not make up for the other multiprocessors. */
 #define BOUNDED_BLOCKS 4
 
-/* tile_squares: chunks that a thread loads before it writes, which is all it loads; bytes of a tile at most,
- * and threads of a block; blocks of a multiprocessor, by registers. */
+/* tile_squares: chunks that a thread loads before it writes, which are all that it loads; maximum bytes of a
+ * tile, maximum threads of a thread block, and blocks of a multiprocessor, which the registers limit. */
 #define SQUARES_BATCH(element)      ((element) <= 2 ? 8 : 4)
 #define SQUARES_TILE_BYTES(element) ((element) <= 2 ? 32768 : 16384)
 #define SQUARES_MOST_THREADS        256
 #define SQUARES_BLOCKS(element)     ((element) <= 2 ? 4 : 5)
 
-/* strided_rows: bytes of a row that a warp takes, chunks that a thread reads before it writes. */
+/* strided_rows: bytes of a row that a warp moves at a time, and chunks that a lane reads before it writes. */
 #define ROW_BYTES 8192
 #define ROW_BATCH 8
 
-/* many_short: blocks of a multiprocessor; bytes of a row at most; of the rows of a block, in shared
- * memory; what a row's note takes. */
+/* many_short: blocks of a multiprocessor, maximum bytes of a row, bytes of shared memory for a thread block's
+ * rows, and bytes of a row's note. */
 #define SHORT_BLOCKS     4
 #define SHORT_ROW_BYTES  1536
 #define SHORT_TILE_BYTES 24576
 #define SHORT_NOTE_BYTES 16
 
-/* strided_channels: blocks of a multiprocessor, by channels. */
+/* strided_channels: blocks of a multiprocessor, for up to CHANNELS_FEW channels and for more. */
 #define CHANNELS_FEW                  4
 #define CHANNELS_FEW_BLOCKS(element)  ((element) == 8 ? 6 : 5)
 #define CHANNELS_MANY_BLOCKS(element) ((element) == 1 ? 2 : (element) == 8 ? 4 : 3)
 
-/* strided_elements: blocks of a multiprocessor; elements that a thread reads before it writes. */
+/* strided_elements: blocks of a multiprocessor, and elements that a thread reads before it writes. */
 #define ELEMENTS_BLOCKS(element) ((element) == 8 ? 8 : 6)
 #define ELEMENTS_BATCH(element)  ((element) == 4 ? 8 : 4)
 
 /* strided_gather: chunks that a thread reads before it writes. */
 #define GATHER_BATCH 2
 
-/* many_tiles: blocks of a multiprocessor. A tile is so many rows of the source by words of at least 4 bytes;
- * the destination's rows are written from multiples of so many bytes, for which a tile has a margin. Smaller
- * elements lose a word, since it takes two to shift one. A tile by elements is read so many at once.
- */
+/* many_tiles: blocks of a multiprocessor, and the shape of a tile. A tile has TILES_ROWS rows of the source,
+ * each of TILES_COLUMNS words of at least 4 bytes. Rows of the destination are written from multiples of
+ * TILES_ALIGN bytes, for which a tile has a margin. Elements of less than 4 bytes lose one word of a row,
+ * because it takes two words to shift one. A tile that is moved element by element is read TILES_BATCH
+ * elements at a time. */
 #define TILES_BLOCKS           3
 #define TILES_BATCH(element)   ((element) < 8 ? 8 : 32 / (element))
 #define TILES_WORD(element)    ((element) < 4 ? 4 : (element))
@@ -111,34 +119,34 @@
 #define TILES_BYTES(element) \
 	(TILES_COLUMNS(element) * TILES_WORD(element) / (element)*TILES_PITCH(element) * TILES_WORD(element))
 
-/* convert_units_*: elements of a unit, 16 bytes of the side with the longer ones, and how many units a thread
- * reads before it writes. */
+/* convert_units_*: elements of a unit, which is 16 bytes on the side with the longer elements, and units that
+ * a thread reads before it writes. */
 #define CONVERT_UNIT(from, to)  (16 / ((from) > (to) ? (from) : (to)))
 #define CONVERT_UNITS(from, to) (CONVERT_UNIT(from, to) == 16 ? 2 : 4)
 
-/* convert_turned_*: bytes of a row of the source that a thread reads of each of as many rows as a chunk of
- * the destination has elements; and a tile's elements. */
+/* convert_turned_*: bytes that a thread reads of each of its source rows, of which it takes as many as a
+ * chunk of the destination has elements; and the elements of a tile in both directions. */
 #define TURNED_BYTES(from, to) ((to) == 1 ? 8 : 16)
 #define TURNED_X(to)           (16 * 16 / (to))
 #define TURNED_Y(from, to)     (16 * TURNED_BYTES(from, to) / (from))
 
-/* convert_*: elements, and chunks of a tile that a thread reads before it writes; bytes of a tile's row on
- * each side, and of a tile. */
+/* Other convert_* kernels: elements that a thread reads before it writes, elements of a thread block, chunks
+ * of a tile that a thread reads before it writes, bytes of a tile's row on each side, and bytes of a tile. */
 #define CONVERT_BATCH      2
 #define CONVERT_ELEMENTS   (CONVERT_BATCH * ROWS_THREADS)
 #define CONVERT_READS      4
 #define CONVERT_ROW_BYTES  128
 #define CONVERT_TILE_BYTES 16384
 
-/* amax_units_*: units of 16 bytes of the source that a thread holds, and elements of a tile, if blocks allow;
- * most threads of a block. */
+/* amax_units_*: units of 16 bytes of the source that a thread holds in registers, elements of a tile if the
+ * scaling blocks allow it, and maximum threads of a thread block. */
 #define AMAX_UNITS         8
 #define AMAX_UNITS_TILE    16384
 #define AMAX_UNITS_THREADS 1024
 
-/* amax_*: blocks of a tile at most; elements of a block that one group of threads goes through at a
- * time, and along a row one warp; elements of a block up to which a warp is enough for it; magnitudes that
- * lie between two passes. Not measured. */
+/* amax_*: maximum scaling blocks of a tile; elements of a scaling block that one team of threads goes through
+ * at a time; elements of a row that one warp does; maximum elements of a scaling block for which one warp is
+ * enough; and maximum magnitudes that are kept between two passes. These were not measured. */
 #define AMAX_TILE_BLOCKS   1024
 #define AMAX_PART          65536
 #define AMAX_RUN           1024
