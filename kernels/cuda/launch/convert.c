@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fills the arguments of the kernels that convert, and chooses the shape of their launches. */
+/* Fills in the arguments of the kernels that convert, and chooses the shape of their launches. */
 #include "launch.h"
 
 #include <assert.h>
@@ -38,8 +38,8 @@ void convert_operands_init(struct convert_operands *ret, const struct engine_mov
 
 /* ---- Arguments ---------------------------------------------------------------------------------------- */
 
-/* Returns the size of an element if elements lie at multiples of it, and 1 otherwise. Strides of both sides
- * are whole elements. */
+/* Returns the number of bytes by which elements may be accessed: all of an element's bytes if the address is
+ * a multiple of them, and 1 otherwise. The strides of both sides are multiples of an element. */
 static uint32_t unit_of(uint64_t address, uint32_t element)
 {
 	return address % element ? 1 : element;
@@ -87,7 +87,8 @@ static uint64_t value_of(const struct transform *transform)
 	return value;
 }
 
-/* Rows in shared memory have room for any phase, and begin in different banks. */
+/* Sets the arguments of tiles. The pitch of rows in shared memory leaves room for any phase and makes
+ * consecutive rows begin in different banks. */
 static void set_tiles(struct convert_args *args, const struct tma_convert *convert)
 {
 	const uint64_t row =
@@ -107,8 +108,9 @@ static void set_tiles(struct convert_args *args, const struct tma_convert *conve
 	args->by[1] = divisor_of(divide_up_u64((uint64_t)args->dim[1].n, convert->tile_y));
 }
 
-/* Integers that wrap are converted as int64 on both sides. As many bytes are read and written as their own
- * types have; smaller ones are extended as these say. */
+/* These return the types by which a kernel converts. Conversions among integers that wrap are done as int64
+ * on both sides. Elements are still read and written with the bytes of their own types, and smaller ones are
+ * extended by those types. */
 static enum dtype from_of(const struct conversion *conversion)
 {
 	return conversion_wraps(conversion) && conversion->from == DTYPE_UINT64 ? DTYPE_INT64
@@ -120,8 +122,8 @@ static enum dtype to_of(const struct conversion *conversion)
 	return conversion_wraps(conversion) && conversion->to != DTYPE_BOOL ? DTYPE_INT64 : conversion->to;
 }
 
-/* Returns the magnitude up to which lanes are easy. The machine has no instruction that makes infinities or
- * NaN of 8-bit types out of what is too large for them. */
+/* Returns the largest magnitude of lanes that the machine's instructions can convert. There is no instruction
+ * that turns values too large for an 8-bit type into infinities or NaN. */
 static float most_of(const struct conversion *conversion)
 {
 	if (conversion->cast == CAST_IEEE && conversion->to == DTYPE_FLOAT8_E4M3FN)
@@ -176,7 +178,7 @@ static void args_init(struct convert_args *ret, const struct transform *transfor
 		set_tiles(ret, &tma->convert);
 }
 
-/* Returns which of a family's kernels converts elements of these sizes. */
+/* Returns the kernel for elements of these sizes. `first` is the first of the family's kernels. */
 static uint32_t by_elements(enum kernel_id first, const struct convert_args *args)
 {
 	return (uint32_t)first + 3 * (uint32_t)__builtin_ctz(args->from_bytes) +
@@ -185,8 +187,8 @@ static uint32_t by_elements(enum kernel_id first, const struct convert_args *arg
 
 /* ---- Rows that are aligned ---------------------------------------------------------------------------- */
 
-/* Returns whether rows of both sides lie at multiples of so many bytes, in every block of the list if blocks
- * is not NULL. Rows of the source lie along dimension `along`. */
+/* Returns whether the rows of both sides lie at multiples of these units in bytes; if blocks is not NULL, in
+ * every block of the list. Rows of the source lie along dimension `along`. */
 static bool rows_are_aligned(const struct convert_args *args, const struct engine_blocks *blocks,
                              uint32_t dst_unit, uint32_t src_unit, uint32_t along)
 {
@@ -211,7 +213,7 @@ static bool operands_are_constant(const struct convert_args *args)
 	return true;
 }
 
-/* Takes chunks by units if that is possible. Slots are then units. */
+/* Makes a conversion by chunks one by units, if possible. The slots are then units. */
 static bool try_units(struct convert_args *args, const struct tma_route_plan *tma,
                       const struct engine_blocks *blocks)
 {
@@ -234,13 +236,13 @@ static struct shape units_shape_of(const struct convert_args *args)
 		               .threads = ROWS_THREADS };
 }
 
-/* Returns whether most of n elements are in whole parts. */
+/* Returns whether all or most of n elements are in whole parts. */
 static bool fills(int64_t n, uint32_t part)
 {
 	return n % part == 0 || n >= 8 * part;
 }
 
-/* Takes tiles without shared memory if that is possible. */
+/* Makes a conversion by tiles one without shared memory, if possible. */
 static bool try_turned(struct convert_args *args, const struct engine_blocks *blocks)
 {
 	const uint32_t from = args->from_bytes, to = args->to_bytes, piece = TURNED_BYTES(from, to);
@@ -293,7 +295,8 @@ static void set_amax_dims(struct amax_args *args, const struct tma_route_plan *t
 	}
 }
 
-/* Sets what concerns dimension d, 0 or 1. Returns how many blocks a tile has there. */
+/* Sets the tiles along dimension d, which is 0 or 1. Returns the number of scaling blocks of a tile along
+ * it. */
 static uint32_t set_amax_tile(struct amax_args *args, const struct tma_route_plan *tma, uint32_t d,
                               uint32_t tile)
 {
@@ -353,7 +356,8 @@ static void amax_args_init(struct amax_args *ret, const struct transform *transf
 		set_amax_tiles(ret, &plan->tma);
 }
 
-/* Blocks of a list need not lie at multiples of an element either. */
+/* Adds the list to the arguments. Elements are accessed byte by byte if the blocks of the list do not lie at
+ * multiples of an element. */
 static void set_list(struct convert_args *args, const struct engine_blocks *blocks,
                      const struct block_list *list)
 {
@@ -404,8 +408,8 @@ static struct shape shape_of(const struct convert_args *args, enum tma_convert_h
 	return shape;
 }
 
-/* Returns whether the rows of a tile can be taken by units, each of which is in one block. The last unit of a
- * row need not be whole. */
+/* Returns whether the rows of a tile consist of units each of which lies in one scaling block. The last unit
+ * of a row may be incomplete. */
 static bool takes_amax_units(const struct amax_args *args, const struct tma_convert *convert)
 {
 	const struct convert_args *move = &args->move;
@@ -419,8 +423,8 @@ static bool takes_amax_units(const struct amax_args *args, const struct tma_conv
 	       rows_are_aligned(move, NULL, n * move->to_bytes, n * move->from_bytes, 0);
 }
 
-/* Returns the logarithm of the largest power of two of a row's units that lie together in one block wherever
- * a tile begins. */
+/* Returns the binary logarithm of the largest power of two of consecutive units of a row that lie in one
+ * scaling block, wherever a tile begins. */
 static uint32_t group_of(const struct tma_convert *convert, uint32_t row, uint32_t n)
 {
 	const uint64_t block = (uint64_t)convert->amax.block[0];
@@ -473,7 +477,8 @@ uint64_t launch_magnitudes(const struct plan *plan)
 	return plan->tma.strategy == STRATEGY_convert && amax->two_passes ? amax->blocks : 0;
 }
 
-/* The magnitudes belong to the move before, until everything before on the stream has ended. */
+/* Launches a conversion that computes scales. The magnitudes may still be in use by the move before, but
+ * stream order protects them. */
 static int launch_amax(struct launcher *launcher, CUstream stream, const struct transform *transform,
                        const struct plan *plan, uint64_t dst, uint64_t src,
                        const struct convert_operands *operands, struct error *err)
@@ -498,7 +503,7 @@ static int launch_amax(struct launcher *launcher, CUstream stream, const struct 
 	return shape_launch(&shape, launcher, stream, &args, err);
 }
 
-/* Chooses the kernel and fits the arguments to it. If list is NULL, the move runs once. */
+/* Chooses the kernel and adapts the arguments to it. If list is NULL, the move runs once. */
 static struct shape listed_shape_of(struct convert_args *args, const struct plan *plan,
                                     const struct engine_blocks *blocks, const struct block_list *list)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A launch gets its number of blocks and its attributes here, and a transform is launched by its plan's
- * strategy; so are many moves at once, runs of bytes, and blocks of a list and their borders. */
+/* Determines the number of thread blocks and the attributes of a launch. Launches transforms through their
+ * plans' strategies, many moves at once, runs of bytes, and the blocks of a list with their borders. */
 #include "launch.h"
 
 #include <assert.h>
@@ -10,8 +10,8 @@
 #include "kernels/cuda/strategy/strategy.h"
 #include "kernels/cuda/strategy/tuning.h"
 
-/* A multiprocessor of compute capability 9.0 and later has 228 KiB of shared memory, of which each block
- * takes 1 KiB. The kernels assert their side of these sizes. */
+/* A multiprocessor of compute capability 9.0 or later has 228 KiB of shared memory, of which every thread
+ * block reserves 1 KiB. The kernels assert the sizes on their side. */
 #define SHARED_BYTES       (228 * 1024)
 #define SHARED_BYTES_OWN   1024
 #define CHECK_SHARED(n, b) static_assert((n) * ((b) + SHARED_BYTES_OWN) <= SHARED_BYTES, "as many blocks fit")
@@ -25,7 +25,7 @@ static_assert(TRANSPOSE_NOTE_BYTES % 8 == 0 && PAD_NOTE_BYTES % 8 == 0, "notes l
 
 /* ---- Shapes ------------------------------------------------------------------------------------------- */
 
-/* Returns how many blocks are launched where a launch may occupy all of the device. */
+/* Returns the number of thread blocks of a launch that may occupy the whole device. */
 static uint64_t shape_blocks(const struct shape *shape, const struct device *device)
 {
 	const uint64_t most =
@@ -39,7 +39,8 @@ bool launcher_is_bounded(const struct launcher *launcher)
 	return launcher->multiprocessors > 0 && launcher->multiprocessors < launcher->device->processors;
 }
 
-/* Returns how many blocks one multiprocessor holds at once, for a launch that may not occupy all of them. */
+/* Returns how many thread blocks a multiprocessor holds at once in a launch that may occupy only some
+ * multiprocessors. */
 static uint64_t resident_blocks(const struct shape *shape, const struct launcher *launcher)
 {
 	int n = 0;
@@ -51,7 +52,8 @@ static uint64_t resident_blocks(const struct shape *shape, const struct launcher
 	return n <= 0 ? 1 : n < BOUNDED_BLOCKS ? (uint64_t)n : BOUNDED_BLOCKS;
 }
 
-/* Returns how many blocks fit in what the launch may occupy; each of them takes several tiles. */
+/* Returns the number of thread blocks of a launch that may occupy only some multiprocessors. Each block then
+ * moves several tiles. */
 static uint64_t bounded_blocks(const struct shape *shape, const struct launcher *launcher)
 {
 	const uint64_t blocks = shape_blocks(shape, launcher->device);
@@ -60,17 +62,19 @@ static uint64_t bounded_blocks(const struct shape *shape, const struct launcher 
 	return blocks < most ? blocks : most;
 }
 
-/* A kernel may start while the one before it on the stream ends, which is safe because each waits before it
- * touches global memory (device/tma.cuh). The attribute matters only between two kernels: a copy, an event
- * or a signal between them waits for all of the first, and the second for that. */
+/* Returns the attribute that lets a kernel start while the kernel before it on the stream ends. This is safe
+ * because each kernel waits before it touches global memory (device/tma.cuh). The attribute matters only
+ * between two consecutive kernels: a copy, an event or a signal between them waits for the first kernel to
+ * complete, and the second kernel waits for it. */
 static CUlaunchAttribute start_early(void)
 {
 	return (CUlaunchAttribute){ .id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
 		                    .value.programmaticStreamSerializationAllowed = 1 };
 }
 
-/* Reads and writes of what is passing are the first to leave the L2 again. A window may not be as large as
- * the most that the device names: one of all that has no effect (tests/bench/EXPERIMENTS.md). */
+/* Returns the attribute by which accesses to the launcher's passing memory are the first to be evicted from
+ * the L2. The window must be smaller than the maximum that the device reports: with the maximum it has no
+ * effect (tests/bench/EXPERIMENTS.md). */
 static CUlaunchAttribute let_pass(const struct launcher *launcher)
 {
 	const uint64_t most = launcher->device->window_bytes / 2, bytes = launcher->passing.bytes;
@@ -115,7 +119,8 @@ int shape_launch(const struct shape *shape, const struct launcher *launcher, CUs
 
 #define LINE 128 /* bytes */
 
-/* Sets the rows of a tile, their slots in shared memory, and what is left of each beside its whole chunks. */
+/* SHORT: sets the pitch of rows in shared memory, the rows of a tile, and the maximum number of elements of a
+ * row outside its whole chunks. */
 static void set_short_rows(struct strided_args *args, uint32_t element)
 {
 	const struct strided_dim *inner = &args->dim[0];
@@ -130,7 +135,8 @@ static void set_short_rows(struct strided_args *args, uint32_t element)
 	args->by_rest = divisor_of((uint64_t)(inner->n - inner->source) + 2 * rest);
 }
 
-/* dst and src are the addresses at which the plan starts. */
+/* Sets *ret to the arguments of a kernel without a tensor map. dst and src are the addresses at which the
+ * window begins. */
 static void strided_args_init(struct strided_args *ret, const struct transform *transform,
                               const struct tma_route_plan *tma, uint64_t dst, uint64_t src)
 {
@@ -163,7 +169,7 @@ static void strided_args_init(struct strided_args *ret, const struct transform *
 		ret->lead = (uint32_t)(dst % LINE) / tma->element;
 }
 
-/* Returns how many of the strategy's slots a block of threads takes at a time. */
+/* Returns how many of the strategy's slots a thread block takes at a time. */
 static uint32_t strided_slots(const struct tma_route_plan *tma, const struct strided_args *args)
 {
 	return strategies[tma->strategy]->slots(tma, args);
@@ -183,7 +189,7 @@ static struct shape strided_shape_of(const struct transform *transform, const st
 		                   tma->strategy == STRATEGY_channels ? strided_channel_bytes(tma->run) : 0 };
 }
 
-/* Fills in the arguments for a plan's border. dst and src are as launch_transform takes them. */
+/* Sets *ret to the arguments for a plan's border. dst and src are as in launch_transform. */
 static void border_args_init(struct fill_args *ret, const struct transform *transform,
                              const struct tma_route_plan *tma, uint64_t dst, uint64_t src)
 {
@@ -210,7 +216,8 @@ int launch_strided(struct launcher *launcher, CUstream stream, const struct tran
 	return shape_launch(&shape, launcher, stream, &args, err);
 }
 
-/* Launches the fill of a plan's border. list is NULL but for a move of blocks, which are so many items. */
+/* Launches the fill of a plan's border. list is NULL unless blocks of a list are moved; items is then the
+ * number of entries times layers, and otherwise 1. */
 static int launch_border(struct launcher *launcher, CUstream stream, const struct transform *transform,
                          const struct tma_route_plan *tma, uint64_t dst, uint64_t src,
                          const struct block_list *list, uint64_t items, struct error *err)
@@ -220,7 +227,7 @@ static int launch_border(struct launcher *launcher, CUstream stream, const struc
 	border_args_init(&args, transform, tma, dst, src);
 	if (list) {
 		args.list = *list;
-		if (tma->strategy != STRATEGY_none) /* the window's launch counts */
+		if (tma->strategy != STRATEGY_none) /* the window's launch counts the entries already */
 			args.list.counts = 0;
 		args.list.by_slots = divisor_of(tma->border_tiles);
 		args.tiles *= items;
@@ -265,7 +272,8 @@ bool enclosed_is_short(const struct engine_blocks *blocks, uint32_t entry_bytes)
 	return blocks->n <= ENCLOSED_SHORT / entry_bytes;
 }
 
-/* Reads entries. One that takes more than 32 bits becomes another that there is no block of. */
+/* Reads a group of entries. An entry that does not fit in 32 bits becomes INT32_MIN, which names no block
+ * either. */
 static void read_group(const char *from, uint8_t index_bytes, int32_t group[GROUP])
 {
 	uint64_t entries[GROUP], beyond = 0;
@@ -290,14 +298,15 @@ static void read_group(const char *from, uint8_t index_bytes, int32_t group[GROU
 
 static bool is_all_blocks(const int32_t group[GROUP], int32_t limit)
 {
-	uint32_t bits = 0; /* The highest is set by a negative entry, or by one past the last. */
+	uint32_t bits = 0; /* A negative entry or one beyond the last block sets the highest bit. */
 
 	for (int i = 0; i < GROUP; i++)
 		bits |= (uint32_t)group[i] | (uint32_t)(limit - 1 - (group[i] & INT32_MAX));
 	return bits <= INT32_MAX;
 }
 
-/* Counts -1, and what is neither that nor a block; both become -1. */
+/* Adds the entries that are -1 to blocks->passed and the others that name no block to blocks->beyond, and
+ * sets both kinds to -1. */
 static void judge_group(int32_t group[GROUP], int32_t limit, struct engine_blocks *blocks)
 {
 	if (is_all_blocks(group, limit))
@@ -346,7 +355,7 @@ void enclosed_write(struct engine_blocks *blocks, uint32_t entry_bytes, void *to
 
 /* ---- Many moves ---------------------------------------------------------------------------------------- */
 
-/* So many blocks of a multiprocessor go through runs: enough to hide a trip to memory. */
+/* The maximum thread blocks of a multiprocessor for runs; enough to hide the latency of memory. */
 #define MANY_RUNS_BLOCKS 8
 
 static_assert(sizeof(struct many_args) <= 4096, "more takes longer to launch");
@@ -356,7 +365,8 @@ uint32_t many_kernel(const struct transform *transform, const struct tma_route_p
 	return strategies[tma->strategy]->many_kernel(transform, tma);
 }
 
-/* Every move gets what the largest one needs, so that moves of one kernel need not be told apart. */
+/* Returns the bytes of shared memory for a kernel of many moves. Every move gets as many as the largest one
+ * needs, so that moves of one kernel can share a launch. */
 static uint32_t shared_bytes(uint32_t kernel)
 {
 	if (kernel >= KERNEL_many_tiles_1 && kernel <= KERNEL_many_tiles_16) {
@@ -380,7 +390,7 @@ static uint32_t blocks_of(const struct launcher *launcher, const struct tma_rout
 	return (uint32_t)shape_blocks(&shape, launcher->device);
 }
 
-/* Divisors follow the last dimension. */
+/* Moves the divisors to the place behind the last dimension, as struct many_move requires. */
 static void pack(struct strided_args *args)
 {
 	memmove(&args->dim[args->rank], args->by, args->rank * sizeof *args->by);
@@ -431,8 +441,8 @@ static int launch_window(struct launcher *launcher, CUstream stream, const struc
 
 /* ---- Blocks that have kernels of their own --------------------------------------------------------- */
 
-/* Returns how many blocks a multiprocessor has where each takes so much shared memory: more for small tiles.
- */
+/* Returns the number of thread blocks of a multiprocessor if each takes this much shared memory. Small tiles
+ * get more. */
 static uint32_t a_multiprocessor(uint32_t shared)
 {
 	const uint32_t fit = COPY_SHARED_BYTES / shared;
@@ -452,8 +462,9 @@ static uint32_t a_multiprocessor(uint32_t shared)
 CHECK_ENCLOSED(blocks_rows);
 CHECK_ENCLOSED(blocks_copy);
 
-/* Lays the list where the arguments have it, if it is to be enclosed. Returns which of a kernel's three it is
- * for: the one whose list is in memory, or those with room for a short one and for a long one. */
+/* Returns which of three consecutive kernels to launch: `kernel` for a list in memory, or one of the next
+ * two for a short or a long enclosed list. Writes the entries to the kernel's arguments if the list is
+ * enclosed. */
 static uint32_t enclose(uint32_t kernel, struct engine_blocks *blocks, const struct block_list *list,
                         void *entries)
 {
@@ -468,7 +479,7 @@ static int launch_row_blocks(struct launcher *launcher, CUstream stream, const s
                              const struct block_list *list, struct error *err)
 {
 	const uint64_t run = (uint64_t)tma->dim[0].n, slots = divide_up_u64(run, ROW_BYTES);
-	struct blocks_rows_long_args all; /* the entries are written only where there are any */
+	struct blocks_rows_long_args all; /* the entries stay uninitialised if the list is in memory */
 	struct blocks_rows_args *args = &all.blocks;
 
 	*args = (struct blocks_rows_args){ .list = *list,

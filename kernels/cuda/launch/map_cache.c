@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A hash table with chains, and an LRU list through it, over a fixed array of entries. */
+/* The cache of tensor maps: a hash table with chains, and an LRU list, over a fixed array of entries. */
 #include "launch.h"
 
 #include <assert.h>
@@ -12,7 +12,7 @@
 
 #define MAX_BUCKETS (1u << 20)
 
-/* tensor_map.h and the driver number things alike. */
+/* The enums of tensor_map.h have the same values as the driver's. */
 #define SAME(ours, theirs) static_assert((int)(ours) == (int)(theirs), #ours)
 SAME(TENSOR_MAP_UINT8, CU_TENSOR_MAP_DATA_TYPE_UINT8);
 SAME(TENSOR_MAP_UINT16, CU_TENSOR_MAP_DATA_TYPE_UINT16);
@@ -64,7 +64,7 @@ static uint64_t read_counter(const _Atomic uint64_t *counter)
 	return atomic_load_explicit(counter, memory_order_relaxed);
 }
 
-/* Only the holder of the lock writes, so no read-modify-write is needed. */
+/* Increments a counter. Caller holds cache->lock, so no atomic read-modify-write is needed. */
 static void count(_Atomic uint64_t *counter)
 {
 	atomic_store_explicit(counter, read_counter(counter) + 1, memory_order_relaxed);
@@ -160,7 +160,8 @@ static struct map_entry *find(const struct map_cache *cache, const struct tensor
 	return NULL;
 }
 
-/* The kept map stays at its own address: a failed patch spoils nothing. */
+/* Sets *ret to the entry's map with this address. The entry itself keeps its address, so a failed patch
+ * leaves the cache intact. Caller holds cache->lock. */
 static int hit(struct map_cache *cache, struct map_entry *entry, uint64_t address, CUtensorMap *ret,
                struct error *err)
 {
@@ -199,7 +200,8 @@ static int encode(CUtensorMap *ret, const struct tensor_map_layout *layout, uint
 	                    "cuTensorMapEncodeTiled");
 }
 
-/* The first unused entry, or the one that has not been used for longest. */
+/* Stores the map in an unused entry or, if there is none, in place of the least recently used one. Caller
+ * holds cache->lock, and the capacity is not 0. */
 static void keep(struct map_cache *cache, const struct tensor_map_layout *layout, uint64_t hash,
                  uint64_t address, const CUtensorMap *map)
 {
@@ -223,7 +225,8 @@ static void keep(struct map_cache *cache, const struct tensor_map_layout *layout
 	LIST_INSERT_HEAD(bucket_of(cache, hash), entry, bucket);
 }
 
-/* Returns 0 if no rule is broken. Rules that the message has no room for are counted. */
+/* Returns 0 if no rule is broken. Otherwise it returns INVALID_ARGUMENT and lists the broken rules in the
+ * message, with the number of those that do not fit. */
 static int check(const struct tensor_map_layout *layout, uint64_t address, struct error *err)
 {
 	enum { MORE = sizeof "; 99 more" };
