@@ -42,8 +42,7 @@ const struct strategy strategy_none = {
 
 #define BULK_ALIGN 128  /* bytes; runs that cross lines are faster by tensor map */
 #define BULK_LEAST 2048 /* minimum bytes of a run */
-/* Minimum bytes of a run that is read again for each time it is written. Shorter ones stay in the L2 by
- * map. */
+/* Minimum bytes of a run that is broadcast: bulk copies read it once for each write, from the L2. */
 #define BULK_AGAIN 8192
 #define SMALL_BULK 6000.0 /* bytes of a tile; with smaller tiles, too few bytes are in flight */
 

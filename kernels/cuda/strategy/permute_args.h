@@ -126,10 +126,9 @@ struct permute_args {
 	uint32_t cut;
 	/* Index in row of the dimension that counts the parts of a run, or PERMUTE_NONE. */
 	uint32_t cut_row;
-	uint32_t
-	    /* Number of split_dst indices before the tile's own that the tile also reads, so that its rows
-	     * can write whole sectors. */
-	    margin;
+	/* Number of split_dst indices before the tile's own that the tile also reads, so that its rows can
+	 * write whole sectors. */
+	uint32_t margin;
 	uint32_t ragged; /* 1 if rows may begin within a chunk */
 	/* 1 if rows share sectors and there is no margin. Rows are then written to the exact byte. */
 	uint32_t exact;
@@ -146,10 +145,9 @@ struct permute_args {
 	uint32_t pattern[4]; /* the fill as it lies in an aligned chunk of the destination */
 
 	/* Slots. */
-	uint32_t
-	    /* Bytes from one slot to the next, a multiple of 16. `pad` more bytes follow every 1 << pad_shift
-	     * slots. */
-	    pitch;
+	/* Bytes from one slot to the next, a multiple of 16. `pad` more bytes follow every 1 << pad_shift
+	 * slots. */
+	uint32_t pitch;
 	uint32_t pad;
 	uint32_t pad_shift;
 	uint32_t stack_pitch; /* bytes from one stack index to the next */

@@ -446,8 +446,8 @@ void tma_set_border(struct plan *plan, const struct loop_nest *nest, int outer, 
 
 /* ---- Alternatives -------------------------------------------------------------------------------------- */
 
-/* Maximum predicted time of an alternative as a multiple of the chosen plan's. For nine rows in ten, the
- * error of the model is smaller (tests/bench/EXPERIMENTS.md). */
+/* Maximum predicted time of an alternative as a multiple of the chosen plan's. In nine of ten measured cases,
+ * the error of the model is smaller (tests/bench/EXPERIMENTS.md). */
 #define MOST_TIME 1.25
 
 /* Predicted time in ns, without the fixed time of a copy (plan.c), below which overhead around the launch

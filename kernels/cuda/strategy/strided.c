@@ -315,10 +315,9 @@ static bool has_whole_sectors(const struct tma_route_plan *tma, double load)
 	return tma->src_offset % (2 * SECTOR) == 0 && fmod(load, 2 * SECTOR) == 0;
 }
 
-/* Returns the predicted cost. Three effects add to it. If runs of either side have only a part of a sector,
- * or of two sectors that are fetched together, these are moved more than once. If the lines that a thread
- * block reads exceed its multiprocessor's cache, they are fetched again. And the cache takes a cycle for each
- * line that a warp reads. */
+/* Returns the predicted cost. If runs of either side have only a part of a sector, or of two sectors that are
+ * fetched together, these are moved more than once. If the lines that a thread block reads exceed its
+ * multiprocessor's cache, they are fetched again. The cache takes a cycle for each line that a warp reads. */
 static double elements_cost(const struct plan *plan, enum pad_mode mode)
 {
 	const struct tma_route_plan *tma = &plan->tma;

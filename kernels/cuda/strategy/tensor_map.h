@@ -106,7 +106,7 @@ uint64_t tensor_map_tile_span(const struct tensor_map_layout *layout);
 /* Returns the number of bytes, 16 or 32, that the address and the strides must be multiples of. */
 uint32_t tensor_map_align(const struct tensor_map_layout *layout);
 
-/* an upper bound on the rules that one layout can break */
+/* An upper bound on the number of rules that one layout can break. */
 #define TENSOR_MAP_MAX_RULES 40
 
 /* The rules that a layout and an address break. Each text is a sentence that names the field, the rule and
