@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The arguments of kernels: plain structs that kernels/cuda/launch fills, with the same layout on both sides.
+/* The arguments of the kernels: plain structs that kernels/cuda/launch fills in, with the same layout for the
+ * host and the device.
  *
- * Dimensions are innermost first (as the Tensor Memory Accelerator counts them) unless said otherwise;
- * strides are bytes; n is the destination's extent. A window: destination index i reads source index i -
- * before where that is in [0, source), and the fill pattern elsewhere.
+ * Dimensions are innermost first, as the Tensor Memory Accelerator (TMA) counts them, and strides are in
+ * bytes, unless a comment says otherwise; n is the destination's extent. A dimension may have a window: index
+ * i of the destination reads index i - before of the source if that is in [0, source), and the fill pattern
+ * otherwise. The "phase" of an address is its value modulo 16; a "chunk" is 16 bytes, aligned unless a
+ * comment says otherwise.
  *
- * Work is counted in tiles, slots or blocks. A block of threads takes what has its number, then every
- * gridDim.x-th that follows, so that the size of the grid alone decides how many multiprocessors a kernel
- * occupies at most.
+ * A kernel's work is counted in tiles or slots. Each thread block takes those with its own number and every
+ * gridDim.x-th after them, so the size of the grid alone bounds the number of multiprocessors that a kernel
+ * occupies.
  */
 #ifndef KERNELS_CUDA_DEVICE_ARGS_H
 #define KERNELS_CUDA_DEVICE_ARGS_H
@@ -19,16 +22,16 @@
 #include "kernels/nest/border.h"
 #include "kernels/transform/amax_scale.h"
 
-/* A tile lies at index[d] in a grid of grid[d] tiles; it is loaded from index * load_step + load_shift and
- * stored to index * store_step + store_shift. A broadcast dimension has one tile in the grid and is stored
- * repeat[d] times, one further each time. */
+/* Arguments of tile_copy. The grid has grid[d] tiles along dimension d. The tile at index[d] is loaded from
+ * index * load_step + load_shift and stored to index * store_step + store_shift. A broadcast dimension has
+ * one tile in the grid, which is stored repeat[d] times at consecutive indices. */
 struct tile_copy_args {
 	CUtensorMap load;
 	CUtensorMap store;
 	uint32_t rank;
-	uint32_t tiles;      /* in the grid */
-	uint32_t tile_bytes; /* of shared memory, a multiple of 128 */
-	uint32_t load_bytes; /* what the barrier is to expect */
+	uint32_t tiles;      /* number of tiles in the grid */
+	uint32_t tile_bytes; /* bytes of shared memory for a tile, a multiple of 128 */
+	uint32_t load_bytes; /* bytes that the barrier has to expect */
 	uint32_t repeats;    /* product of repeat */
 	uint32_t grid[ARGS_MAP_RANK];
 	uint32_t repeat[ARGS_MAP_RANK];
@@ -38,140 +41,158 @@ struct tile_copy_args {
 	int32_t store_shift[ARGS_MAP_RANK];
 };
 
-/* The same where the border is not zero: the window as the kernel counts it, dimensions of 1 past the rank.
- */
+/* Arguments of tile_pad, for a border that is not zero. box and dim describe the window as the kernel counts
+ * it; beyond the rank they have one index. */
 struct tile_pad_args {
 	struct tile_copy_args copy;
 	uint64_t src;
 	uint32_t mode;
-	int32_t scale; /* of the map's elements there are so many in one */
+	int32_t scale; /* number of the map's elements in one of the kernel's elements */
 	uint32_t pattern[4] __attribute__((aligned(16)));
 	uint32_t box[ARGS_MAP_RANK];
 	struct strided_dim dim[ARGS_MAP_RANK];
 };
 
-/* Runs of contiguous bytes, one for each index of the outer dimensions. */
+/* Arguments of bulk_copy. There is a run of contiguous bytes for each index of the outer dimensions. */
 struct bulk_copy_args {
 	uint64_t dst;
 	uint64_t src;
-	uint64_t run;    /* bytes, a multiple of 16 */
-	uint32_t chunk;  /* bytes of a run that are one tile */
-	uint32_t chunks; /* a run: ceil(run / chunk) */
-	uint64_t tiles;  /* in all */
-	uint32_t rank;   /* of the outer dimensions */
+	uint64_t run;    /* bytes; a multiple of 16 */
+	uint32_t chunk;  /* bytes of a run that make a tile */
+	uint32_t chunks; /* number of tiles of a run: ceil(run / chunk) */
+	uint64_t tiles;  /* total number of tiles */
+	uint32_t rank;   /* number of outer dimensions */
 	uint32_t n[ARGS_MAX_RANK];
 	int64_t dst_stride[ARGS_MAX_RANK];
 	int64_t src_stride[ARGS_MAX_RANK];
 };
 
-/* Dimension 0 is contiguous in the source, dimension 1 in the destination. The rows of a tile are 1 <<
- * shift_x indices of dimension 1 for as many of dimension 2 as fill it; its boxes are 1 << shift_y along
- * dimension 0 for as many of dimension 3. Dimensions from the fourth on are the map's last one, each by its
- * step. */
+/* Arguments of tile_transpose. Dimension 0 is contiguous in the source, dimension 1 in the destination. A
+ * tile has 1 << shift_x indices of dimension 1 and as many of dimension 2 as fill its rows. It has 1 <<
+ * shift_y boxes along dimension 0 and as many along dimension 3 as complete it. The map's last dimension
+ * stands for all dimensions from the fourth on; each has its own step there. */
 struct tile_transpose_args {
 	CUtensorMap load;
 	uint64_t dst;
-	uint32_t rank; /* of the map */
+	uint32_t rank; /* rank of the map */
 	uint32_t tiles;
 	uint32_t repeats;
-	uint32_t shift_x; /* x is dimension 1, y dimension 0: tile_transpose.cu has the legend */
+	/* Axis x is dimension 1 and y is dimension 0; tile_transpose.cu explains the axes. */
+	uint32_t shift_x;
 	uint32_t shift_y;
-	uint32_t grid[ARGS_GRID_RANK]; /* 1 past the rank, as n */
+	uint32_t grid[ARGS_GRID_RANK]; /* 1 beyond the rank, as are repeat and n */
 	uint32_t repeat[ARGS_GRID_RANK];
 	uint32_t n[ARGS_GRID_RANK];
 	int32_t load_shift[ARGS_MAP_RANK];
-	int32_t load_step[ARGS_GRID_RANK]; /* dimensions 2 and up: 0 for a broadcast one */
+	int32_t load_step[ARGS_GRID_RANK]; /* for dimensions 2 and up; 0 for a broadcast one */
 	int64_t dst_stride[ARGS_GRID_RANK];
 };
 
-/* rows: dimension 0 is the innermost of both. tiles: dimension 0 is the destination's innermost, dimension 1
- * the source's. gather: dimensions 0 to run - 1 follow each other in the destination. slots: rows, 32 chunks
- * each; tiles; chunks; short: rows. */
+/* Arguments of the kernels without a tensor map. Rows and short: dimension 0 is the innermost of both sides.
+ * Tiles: dimension 0 is the destination's innermost and dimension 1 the source's. Gather: the first `run`
+ * dimensions follow each other in the destination. The slots are parts of rows (rows), rows (short), tiles
+ * (tiles), chunks (gather), groups of 32 units (channels) or elements (elements). */
 struct strided_args {
 	uint64_t dst;
 	uint64_t src;
-	uint64_t low; /* of the source's rows: what may be read around a chunk */
+	/* Only memory in [low, high) may be read. */
+	uint64_t low;
 	uint64_t high;
 	uint64_t slots;
-	uint64_t run_bytes; /* gather */
+	uint64_t run_bytes; /* gather: bytes of a run */
 	uint32_t rank;
-	uint32_t run;    /* 1 to 3 */
-	uint32_t whole;  /* no dimension is padded, and none has 2^32 elements */
-	uint32_t mode;   /* rows, short: of the pads, enum pad_mode */
-	uint32_t rows;   /* short: of a tile */
-	uint32_t pitch;  /* short: bytes of a row's slot in shared memory */
-	uint32_t lead;   /* elements: numbers ahead of the first, so that warps write whole lines */
-	uint32_t follow; /* short: along dimension 1 the source's rows are no further from each other */
-	/* The fill, repeated to 16 bytes; read by whole elements. */
+	/* Gather: number of dimensions, 1 to 3, that follow each other in the destination. Elements: the
+	 * same, 0 to rank. Channels: number of channels. */
+	uint32_t run;
+	uint32_t whole; /* as tma_route_plan.whole */
+	uint32_t mode;  /* rows, short: enum pad_mode */
+	uint32_t rows;  /* short: rows of a tile */
+	uint32_t pitch; /* short: bytes from one row to the next in shared memory */
+	/* Elements: number of slots before the first element, so that warps write whole lines. */
+	uint32_t lead;
+	/* Short: rows of the source follow each other along dimension 1, at most `pitch` bytes apart. */
+	uint32_t follow;
+	/* The fill, repeated to 16 bytes. Kernels read it by whole elements. */
 	uint32_t pattern[4] __attribute__((aligned(16)));
-	struct divisor by_slots; /* rows, gather: slots of one row, of one run; short: chunks of a row */
-	struct divisor by_rest;  /* short: elements of a row that are in no chunk, at most */
+	/* Divides by the slots of a row (rows) or of a run (gather), or by the chunks of a row (short). */
+	struct divisor by_slots;
+	/* Divides by the maximum number of elements of a row outside its whole chunks (short). */
+	struct divisor by_rest;
 	struct strided_dim dim[ARGS_MAX_RANK];
-	struct divisor by[ARGS_MAX_RANK]; /* tiles: tiles along dimensions 0 and 1; else n */
+	/* Divides by n; tiles: by the number of tiles along dimensions 0 and 1. */
+	struct divisor by[ARGS_MAX_RANK];
 };
 
-/* Blocks by a list of their numbers, layer after layer: as struct engine_blocks. Addresses are the device's.
- * dst and src of the move are the first block's of the first layer. */
+/* A list of the blocks to move, layer by layer (struct engine_blocks). All addresses are the device's. The
+ * dst and src of the move are those of block 0 of the first layer. */
 struct block_list {
-	uint64_t index;      /* n entries; 0: enclosed, one number each */
-	uint64_t dst_layers; /* int64_t, bytes, one a layer; 0: layer_step apart */
+	/* Address of n entries; 0: the list is enclosed in the arguments, with one number for each entry. */
+	uint64_t index;
+	/* Address of one int64_t offset in bytes for each layer; 0: layers are dst_layer_step apart. */
+	uint64_t dst_layers;
 	uint64_t src_layers;
 	uint64_t dst_layer_step;
 	uint64_t src_layer_step;
 	uint64_t dst_step;
 	uint64_t src_step;
-	uint64_t limit;     /* blocks of the indexed side, of src with pairs */
-	uint64_t dst_limit; /* blocks of dst with pairs */
-	uint64_t
-	    counts; /* two uint64_t that entries with a -1 and those beyond a limit are added to; 0: none */
-	uint32_t number_bytes;   /* in memory 4 or 8, signed; enclosed 2 or 4, unsigned, none of them being
-	                            beyond the limit */
-	uint16_t scatter;        /* the list is the destination's */
-	uint16_t pairs;          /* 1: an entry is a block of src and one of dst; scatter is then 0 */
-	struct divisor by_slots; /* of one block; n 0: there is no list */
+	uint64_t limit;     /* number of blocks of the indexed side; with pairs, of src */
+	uint64_t dst_limit; /* with pairs: number of blocks of dst */
+	/* Address of two uint64_t counters: of entries with a -1, and of other entries that name no block. 0:
+	 * entries are not counted. */
+	uint64_t counts;
+	/* Bytes of a number. In memory numbers are signed, of 4 or 8 bytes. Enclosed they are unsigned, of 2
+	 * or 4 bytes, and an entry to pass over has all bits set. */
+	uint32_t number_bytes;
+	uint16_t scatter; /* 1: the list indexes blocks of the destination; 0: of the source */
+	/* 1: an entry has the number of a block of src and that of a block of dst, and scatter is 0. */
+	uint16_t pairs;
+	struct divisor by_slots; /* divides by the slots of one block; n == 0: there is no list */
 	struct divisor by_n;
 };
 
-/* One of the moves that one launch does. slots are those of all of its blocks. Packed: the divisors lie after
- * the last dimension of the rank, and by only where the rank is the most. */
+/* One of the moves of a launch. move.slots counts the slots of all of its blocks. The struct is packed: the
+ * divisors follow dim[rank - 1] directly, and are at `by` only for the maximum rank. */
 struct many_move {
 	struct block_list list;
 	struct strided_args move;
 };
 
-/* Shared memory that the move of a block of threads is copied to. */
+/* The bytes of shared memory that a copy of a thread block's move takes. */
 #define MANY_SHARED ((uint32_t)(sizeof(struct many_move) + 127) / 128 * 128)
 
-/* So many moves of one kernel. Move i lies which[i] bytes from `moves`, and blocks of threads [first[i],
- * first[i + 1]) are its own. */
+/* Arguments of a kernel that does n moves. The entry of move i is which[i] bytes after `moves`, and thread
+ * blocks first[i] to first[i + 1] - 1 work on it. */
 struct many_args {
-	uint64_t moves; /* addresses; 0: own is the only move */
-	uint64_t which; /* uint32_t, n */
-	uint64_t first; /* uint32_t, n + 1 */
+	uint64_t moves; /* address of the entries; 0: `own` is the only move */
+	uint64_t which; /* address of n uint32_t */
+	uint64_t first; /* address of n + 1 uint32_t */
 	uint32_t n;
-	uint32_t blocks; /* blocks of threads of all moves together; a smaller grid takes them in turns */
+	/* Total number of thread blocks of all moves; those of a smaller grid take several turns. */
+	uint32_t blocks;
 	struct many_move own;
 };
 
-/* One run of contiguous bytes on both sides; the parts of all runs, of ROW_BYTES each but the last of a run,
- * are counted through. */
+/* A run of contiguous bytes on both sides. A run consists of parts of ROW_BYTES, the last of which may be
+ * shorter. Parts are numbered consecutively over all runs. */
 struct run_entry {
 	uint64_t dst;
 	uint64_t src;
 	uint64_t bytes;
-	uint64_t first; /* its first part */
+	uint64_t first; /* number of its first part */
 };
 
 struct runs_args {
-	uint64_t runs; /* address of n entries, none empty */
+	uint64_t runs; /* address of n entries, none of which is empty */
 	uint64_t parts;
-	uint64_t
-	    scale; /* of a part's number to its run's, where all have as many: n * 2^32 / parts, rounded up */
+	/* Factor that turns the number of a part into that of its run if all runs have equally many parts: n
+	 * * 2^32 / parts, rounded up. */
+	uint64_t scale;
 	uint32_t n;
 };
 
-/* Blocks of a list that are each one run of bytes, everything a multiple of 16. The list's by_slots counts a
- * block's parts of ROW_BYTES, slots those of all. */
+/* Arguments for blocks of a list that are each one run of bytes; addresses and sizes are multiples of 16.
+ * list.by_slots divides by the parts of ROW_BYTES of one block, and slots is the number of parts of all
+ * blocks. */
 struct blocks_rows_args {
 	struct block_list list;
 	uint64_t dst;
@@ -180,10 +201,10 @@ struct blocks_rows_args {
 	uint64_t slots;
 };
 
-/* Lists that are enclosed: short ones, which are with the kernel as soon as its launch is, while bytes sent
- * to memory before it are some 8 us on their way behind a device that is at work. Two sizes, since all of the
- * arguments travel, and the first within the 4096 bytes that cost nothing more. The entries lie where the
- * other size's do. */
+/* The following structs enclose a short list in the arguments, which arrive with the launch. Bytes sent to
+ * memory before the launch take some 8 us if the device is busy. There are two sizes because all bytes of the
+ * arguments travel. The smaller one fits in the 4096 bytes of arguments that cost no extra time. The entries
+ * have the same offset in both. */
 #define ENCLOSED_SHORT 2048u /* bytes */
 #define ENCLOSED_LONG  16384u
 
@@ -197,9 +218,10 @@ struct blocks_rows_long_args {
 	unsigned char entries[ENCLOSED_LONG] __attribute__((aligned(16)));
 };
 
-/* As tile_copy, of each block of a list. The maps have the block as dimension block_dim, and where there are
- * layers these as the next. grid and repeat are of one block; the list's by_slots counts its tiles,
- * copy.tiles all of them. */
+/* Arguments of blocks_copy, which moves each block of a list as tile_copy does. The maps have the block
+ * number as dimension block_dim and, if there are several layers, the layer as the next dimension. grid and
+ * repeat describe one block; list.by_slots divides by its tiles, and copy.tiles is the number of tiles of all
+ * blocks. */
 struct blocks_copy_args {
 	struct tile_copy_args copy;
 	struct block_list list;
@@ -216,8 +238,8 @@ struct blocks_copy_long_args {
 	unsigned char entries[ENCLOSED_LONG] __attribute__((aligned(16)));
 };
 
-/* A dimension of a move that converts, with the strides of its operands; with amax, scale and bias are those
- * of the scales and their inverses, from block to block. */
+/* A dimension of a move that converts. scale and bias are strides of the operands in bytes; with amax, they
+ * are the bytes from one scaling block's scale, or inverse, to the next. */
 struct convert_dim {
 	int64_t n;
 	int64_t dst;
@@ -230,92 +252,110 @@ struct convert_dim {
 
 struct convert_operand {
 	double number;
-	uint64_t address; /* of a tensor's element [0, ..., 0]; 0: it is the number */
-	uint32_t bytes;   /* of an element, 4 or 8; 0: there is no operand */
-	uint32_t unit;    /* what elements are read by, 1 or all of their bytes */
+	uint64_t address; /* address of the tensor's element [0, ..., 0]; 0: `number` is the operand */
+	uint32_t bytes;   /* bytes of an element, 4 or 8; 0: there is no operand */
+	uint32_t unit;    /* bytes of an access: 1, or all bytes of an element */
 };
 
-/* slots: elements; chunks of 16 bytes of the destination; tiles. Only elements has windows. */
+/* Arguments of a move that converts. The slots are elements, chunks of the destination, units or tiles. Only
+ * the kernel for elements has windows. */
 struct convert_args {
-	struct block_list list; /* by_slots.n 0: there is none */
+	struct block_list list; /* by_slots.n == 0: there is no list */
 	uint64_t dst;
 	uint64_t src;
-	uint64_t low; /* of the source: what may be read around a chunk */
+	/* Only memory of the source in [low, high) may be read. */
+	uint64_t low;
 	uint64_t high;
 	uint64_t slots;
-	uint64_t ends;    /* chunks: the first slot of the rows' ends, two a row */
-	uint64_t changed; /* a uint64_t that elements are counted in whose values change; 0: they are not
-	                     counted */
-	uint64_t value;   /* of a constant border, its bits */
+	/* Chunks: number of the first of the slots for the rows' ends, of which each row has two. */
+	uint64_t ends;
+	/* Address of a uint64_t to which the number of elements whose value changes is added; 0: they are not
+	 * counted. */
+	uint64_t changed;
+	uint64_t value; /* bits of the value of a constant border */
 	struct convert_operand scale;
 	struct convert_operand bias;
 	uint32_t rank;
 	uint32_t packed; /* tiles: a tile has no gap in the source */
-	uint32_t woven;  /* tiles: nor in the destination, where its rows are shorter than a chunk */
-	uint32_t mode;   /* of the pads, enum pad_mode */
-	uint32_t lane;   /* enum arithmetic */
-	uint32_t from;   /* enum dtype */
+	/* Tiles: a tile has no gap in the destination, whose rows are shorter than a chunk. */
+	uint32_t woven;
+	uint32_t mode; /* enum pad_mode */
+	uint32_t lane; /* enum arithmetic */
+	uint32_t from; /* enum dtype */
 	uint32_t to;
-	uint32_t lossy;  /* as is_lossy of a struct conversion */
-	uint32_t clamps; /* to what is finite */
-	float most; /* Lanes of larger magnitudes, and NaN, are converted one by one. Below 0 all are: where
-	               changes are counted, and where an operand lies at no multiple of its size. */
+	uint32_t lossy;  /* is_lossy of struct conversion */
+	uint32_t clamps; /* values are clamped to finite ones */
+	/* Lanes of a larger magnitude, and NaN, are converted one by one. A negative value makes that all
+	 * lanes; it is used where changes are counted and where an operand is not aligned to its size. */
+	float most;
 	uint32_t from_bytes;
 	uint32_t to_bytes;
-	uint32_t from_unit; /* what elements are read by, 1 or all of their bytes */
+	uint32_t from_unit; /* bytes of an access: 1, or all bytes of an element */
 	uint32_t to_unit;
 	uint32_t tile_x;
 	uint32_t tile_y;
-	uint32_t team;            /* threads of a block of boxes */
-	uint32_t pitch;           /* of a row in shared memory */
-	struct divisor by_chunks; /* chunks, units: of a row; tiles: of a row in shared memory */
-	struct divisor by_x;      /* tiles: chunks, units or elements along dimension 0; woven: elements */
+	uint32_t team;  /* boxes: threads that work on a scaling block */
+	uint32_t pitch; /* tiles: bytes from one row to the next in shared memory */
+	/* Divides by the chunks or units of a row; tiles: by the chunks of a row in shared memory. */
+	struct divisor by_chunks;
+	/* Tiles: divides by the chunks, units or elements along dimension 0; woven: by the elements. */
+	struct divisor by_x;
 	struct convert_dim dim[ARGS_MAX_RANK];
-	struct divisor by[ARGS_MAX_RANK]; /* n; tiles: tiles along dimensions 0 and 1; boxes: blocks */
+	/* Divides by n; tiles: by the tiles along dimensions 0 and 1; boxes: by the scaling blocks. */
+	struct divisor by[ARGS_MAX_RANK];
 };
 
-/* A dimension of blocks that get scales. */
+/* A dimension of a move that computes the scales of its scaling blocks. */
 struct amax_dim {
-	struct divisor by_block; /* elements of a block */
-	int64_t skew;            /* that the first block lacks */
-	int64_t to_magnitude;    /* from block to block of the magnitudes */
+	struct divisor by_block; /* divides by the elements of a scaling block */
+	int64_t skew;            /* number of elements that the first scaling block lacks */
+	int64_t to_magnitude;    /* magnitudes from one scaling block to the next */
 };
 
 enum amax_pass_kind {
-	AMAX_PASS_WHOLE,  /* the only one */
-	AMAX_PASS_REDUCE, /* the first: looks for the largest magnitudes */
+	AMAX_PASS_WHOLE,  /* the only pass */
+	AMAX_PASS_REDUCE, /* the first of two passes, which finds the largest magnitudes */
 	AMAX_PASS_CONVERT,
 };
 
-/* move.slots: tiles; parts of blocks. move.tile_x and tile_y: whole blocks, or a part of one. No list. */
+/* Arguments of a move that computes scales. move.slots counts tiles or parts of scaling blocks. move.tile_x
+ * and move.tile_y are whole scaling blocks, or a part of one. There is no list. */
 struct amax_args {
 	struct convert_args move;
-	uint64_t scale; /* addresses of the results of the first block; 0: they are not wanted */
+	/* Address of the first scaling block's scale; inverse: of its inverse; 0: it is not wanted. */
+	uint64_t scale;
 	uint64_t inverse;
-	uint64_t magnitudes; /* of all blocks, as float32s' bits, between two passes */
-	uint64_t elements;   /* boxes: of a block */
+	/* Address of the magnitudes of all scaling blocks, as bits of float32, between two passes. */
+	uint64_t magnitudes;
+	uint64_t elements; /* boxes: elements of a scaling block */
 	struct amax_rule rule;
-	uint32_t pass;        /* enum amax_pass_kind */
-	uint32_t scale_bytes; /* of a result: 4, a float32; 1, a power of two's exponent */
+	uint32_t pass; /* enum amax_pass_kind */
+	/* Bytes of a scale: 4 for a float32, 1 for the exponent of a power of two. */
+	uint32_t scale_bytes;
 	uint32_t inverse_bytes;
 	uint32_t alike; /* tiles: rows are contiguous on both sides */
-	uint32_t group; /* units: this many are in one block at least, as a logarithm, at multiples of that */
-	uint32_t blocks_x;       /* tiles: blocks of one along dimension 0, at most */
-	uint32_t shared_blocks;  /* tiles: bytes of shared memory that blocks have, before the rows */
-	struct divisor by_runs;  /* tiles: what a warp reduces at a time of a row in shared memory */
-	struct divisor by_run;   /* the same of a block's part of a row */
-	struct divisor by_parts; /* boxes: parts of a block */
-	struct divisor
-	    by_tiles[2]; /* tiles of a block along dimensions 0 and 1: 1 if it is no longer than they are */
+	/* Units: binary logarithm of a number of units. Units that begin at a multiple of that number lie in
+	 * one scaling block. */
+	uint32_t group;
+	uint32_t blocks_x; /* tiles: maximum number of scaling blocks of a tile along dimension 0 */
+	/* Tiles: bytes of shared memory for the scaling blocks, which precede the rows. */
+	uint32_t shared_blocks;
+	struct divisor by_runs;  /* tiles: divides by the runs that warps reduce in a row in shared memory */
+	struct divisor by_run;   /* the same for a scaling block's part of a row */
+	struct divisor by_parts; /* boxes: divides by the parts of a scaling block */
+	/* Divides by the tiles of a scaling block along dimensions 0 and 1; 1 if the block is no longer than
+	 * a tile. */
+	struct divisor by_tiles[2];
 	struct amax_dim dim[ARGS_MAX_RANK];
 };
 
-/* The elements of the destination that are outside of the window, by the rule of the mode (enum pad_mode). */
+/* Arguments of fill, which writes the elements of the destination outside the window by the rule of the mode
+ * (enum pad_mode). */
 struct fill_args {
-	struct block_list list; /* by_slots.n is 0 for a tensor without a list */
+	struct block_list list; /* by_slots.n == 0: there is no list */
 	uint64_t dst;
 	uint64_t src;
-	uint64_t tiles; /* of all blocks */
+	uint64_t tiles; /* number of tiles of all blocks */
 	uint32_t rank;
 	uint32_t mode;
 	uint32_t pattern[4];
