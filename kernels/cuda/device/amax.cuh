@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Scales of blocks: magnitudes of elements as they are read, and results as they are written. The formula is
- * that of kernels/transform/amax_scale.h.
- */
+/* Scales of blocks (amax): finds the magnitudes of elements as they are read, and writes the resulting
+ * scales. The formula is that of kernels/transform/amax_scale.h. A "scaling block" is a box of elements that
+ * share a scale. */
 #ifndef KERNELS_CUDA_DEVICE_AMAX_CUH
 #define KERNELS_CUDA_DEVICE_AMAX_CUH
 
 #include "convert_tile.cuh"
 
-/* The bits of the largest magnitude of a type, as a float32. */
+/* Returns the bits of a magnitude of the source's type as bits of a float32. */
 DEVICE uint32_t widened(const convert_args &args, uint32_t magnitude)
 {
 	return same_bits<uint32_t>(lane_load(float(), magnitude, args.from, false));
 }
 
-/* Of an element's bits. */
+/* Returns an element's bits without its sign. */
 DEVICE uint32_t magnitude_of(uint32_t bits, uint32_t bytes)
 {
 	return bits & ((1u << (8 * bytes - 1)) - 1);
@@ -27,7 +27,7 @@ DEVICE void write_result(uint64_t address, uint32_t bytes, float value)
 		write_bits(address, same_bits<uint32_t>(value), 4, address % 4 ? 1 : 4);
 }
 
-/* Where the numbers of a block are. */
+/* The places of a scaling block's scale, inverse and magnitude. */
 struct amax_place {
 	uint64_t scale;
 	uint64_t inverse;
@@ -46,7 +46,8 @@ DEVICE uint32_t *magnitude_at(const amax_args &args, const amax_place &place)
 	return (uint32_t *)args.magnitudes + place.magnitude;
 }
 
-/* Writes what is wanted of a block's scale, unless another thread does. Gives the inverse. */
+/* Returns the inverse of a scaling block's scale. If `writes` is set, it also writes the scale and the
+ * inverse where they are wanted. */
 DEVICE float take_scale(const amax_args &args, const amax_place &place, uint32_t magnitude, bool writes)
 {
 	const amax_scale scale = amax_scale_of(&args.rule, magnitude);
@@ -58,7 +59,7 @@ DEVICE float take_scale(const amax_args &args, const amax_place &place, uint32_t
 	return scale.inverse;
 }
 
-/* lane * by, as `calculated` has it. */
+/* Returns lane * by, with the NaN that `calculated` would give. */
 DEVICE float scaled(float lane, float by)
 {
 	return mended(multiply_rounded(lane, by), lane, by);

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Converts by scales that it computes, block by block and element by element, whatever types and strides are:
- * each element is read twice. A block is a warp's, or a block of threads'; in two passes it is done in parts.
- */
+/* Converts by scales that it computes, scaling block by scaling block and element by element, for all types
+ * and strides. Each element is read twice. A team, which is a warp or a thread block, works on each scaling
+ * block. If there are two passes, scaling blocks are done in parts. */
 #include "amax.cuh"
 
 namespace
 {
 
-/* A part of a block, and its elements. */
+/* A part of a scaling block. */
 struct amax_box {
-	convert_place place; /* of the block's first element, as if it had it */
+	/* Place of the scaling block's first element, even if the tensor does not have that element. */
+	convert_place place;
 	amax_place block;
-	int64_t start[ARGS_MAX_RANK]; /* of the block; below 0 where it begins before the first element */
-	uint64_t from;                /* of its elements */
+	/* First index of the scaling block; negative if the block begins before the first element. */
+	int64_t start[ARGS_MAX_RANK];
+	uint64_t from; /* elements [from, end) of the scaling block */
 	uint64_t end;
 	bool there;
 };
@@ -44,7 +46,7 @@ DEVICE void find_box(const amax_args &args, uint64_t item, amax_box &box)
 	}
 }
 
-/* visit(place) for this thread's elements of a box. */
+/* Calls visit(place) for this thread's elements of a box. */
 template <typename VISIT>
 DEVICE void visit_elements(const amax_args &args, const amax_box &box, const VISIT &visit)
 {
@@ -76,7 +78,7 @@ DEVICE uint32_t element_bits(const convert_args &move, const convert_place &plac
 	return (uint32_t)read_bits(place.src, move.from_bytes, move.from_unit);
 }
 
-/* In shared memory: each team's magnitude. */
+/* Finds the magnitude of each team's box. `own` is the team's word in shared memory, which gets it. */
 DEVICE void reduce_box(const amax_args &args, const amax_box &box, unsigned char *own)
 {
 	uint32_t largest = 0;

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tiles of whole blocks, or of a part of one, whose scales are computed on the way: where they lie, and what
- * shared memory has of their blocks: magnitudes, and then the inverses of scales.
- */
+/* Tiles of whole scaling blocks, or of a part of one, whose scales are computed on the way. Shared memory
+ * holds a word for each scaling block of a tile: first its magnitude, then the inverse of its scale. */
 #ifndef KERNELS_CUDA_DEVICE_AMAX_TILE_CUH
 #define KERNELS_CUDA_DEVICE_AMAX_TILE_CUH
 
 #include "amax.cuh"
 
-/* A tile along one dimension. */
+/* A tile's extent along one dimension. */
 struct amax_range {
 	int64_t start;
 	uint32_t n;
-	int64_t block;  /* the first one */
-	uint32_t lead;  /* elements of that before the tile, if it ends within the tile */
-	bool has_first; /* the block's first element is in the tile */
+	int64_t block; /* number of the first scaling block */
+	/* Number of elements of that block before the tile. It is 0 if the tile is shorter than a block. */
+	uint32_t lead;
+	bool has_first; /* the first scaling block's first element is in the tile */
 };
 
 DEVICE amax_range find_range(const amax_dim &dim, int64_t n, int64_t tile, const divisor &by_tiles,
@@ -36,11 +36,12 @@ DEVICE amax_range find_range(const amax_dim &dim, int64_t n, int64_t tile, const
 }
 
 struct amax_tile {
-	convert_place place; /* of its first element */
+	convert_place place; /* place of the tile's first element */
 	list_place source;
-	amax_place block; /* of its first block */
+	amax_place block; /* place of the tile's first scaling block */
 	amax_range x, y;
-	bool writes; /* along the other dimensions, the blocks' first elements are in it */
+	/* Along all other dimensions, the tile has the first elements of its scaling blocks. */
+	bool writes;
 };
 
 DEVICE void find_tile(const amax_args &args, uint64_t number, amax_tile &tile)
@@ -81,7 +82,9 @@ DEVICE uint32_t blocks_along(const amax_dim &dim, const amax_range &range)
 	return divide_u32(range.lead + range.n - 1, &dim.by_block) + 1;
 }
 
-/* visit(in shared memory, place, writes) for each block of a tile. */
+/* Calls visit(word, place, writes) for each scaling block of a tile, where word is the block's word in shared
+ * memory. `writes` is true if the tile has the block's first element, so that exactly one tile writes the
+ * block's results. */
 template <typename VISIT>
 DEVICE void visit_blocks(const amax_args &args, const amax_tile &tile, unsigned char *shared,
                          const VISIT &visit)
@@ -100,11 +103,11 @@ DEVICE void visit_blocks(const amax_args &args, const amax_tile &tile, unsigned 
 	}
 }
 
-/* The inverses of a row of blocks, for elements that are counted from where the first one begins. */
+/* The inverses for a row of elements. Elements are counted from the start of the first scaling block. */
 struct row_inverses {
 	const unsigned char *blocks;
 	divisor by_block;
-	uint32_t first; /* element */
+	uint32_t first; /* first and last element */
 	uint32_t last;
 
 	DEVICE_MEMBER float at(uint32_t element) const
@@ -146,14 +149,15 @@ DEVICE void calculate_chunk(const convert_args &, float *lane, const row_inverse
 		    multiply_rounded(lane[i], at.at(at.first + (uint32_t)min(max(i - skip, 0), count - 1)));
 }
 
-/* The magnitudes of a tile's blocks, as float32s' bits, from what their elements' upper bits are. */
+/* Returns the magnitude of a scaling block as bits of a float32. The block's word has it in its upper
+ * bits. */
 template <int S> DEVICE uint32_t block_magnitude(const convert_args &move, const unsigned char *block)
 {
 	return widened(move, tile_read<uint32_t>(block) >> (32 - 8 * S));
 }
 
-/* From magnitudes to inverses, which are written as well where they are wanted; in a pass that reduces, into
- * the magnitudes of all blocks. */
+/* Turns the magnitudes of a tile's scaling blocks into inverses, and writes the results that are wanted. In a
+ * pass that only reduces, it merges the magnitudes into those of all scaling blocks instead. */
 template <int S> DEVICE void take_scales(const amax_args &args, const amax_tile &tile, unsigned char *blocks)
 {
 	visit_blocks(args, tile, blocks, [&](unsigned char *block, const amax_place &place, bool writes) {

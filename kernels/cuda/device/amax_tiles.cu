@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Converts by scales that it computes: tiles of two dimensions by way of shared memory, where their elements
- * stay while the largest of each block is looked for. A tile has whole blocks; in two passes, also a part of
- * one. Rows in shared memory lie along dimension 1, or, where that is so on both sides, along dimension 0.
- */
+/* Converts by scales that it computes: tiles of two dimensions. Their elements stay in shared memory while
+ * the largest magnitude of each scaling block is found. A tile has whole scaling blocks or, with two passes,
+ * a part of one. Its rows in shared memory lie along dimension 1 or, if both sides are contiguous along
+ * dimension 0, along that. */
 #include "amax_tile.cuh"
 
 namespace
 {
 
-/* The rows of a tile in the source. */
+/* The rows of a tile in the source, for read_rows. */
 template <bool ALIKE> struct amax_source {
 	const amax_args &args;
 	const amax_tile &tile;
@@ -42,7 +42,7 @@ DEVICE tile_rows rows_of(const amax_args &args, const amax_tile &tile)
 
 /* ---- Blocks in shared memory: magnitudes, and then inverses ------------------------------------------- */
 
-/* The largest magnitude of a word's elements, in its upper bits. */
+/* Returns the largest magnitude of a word's elements, in the upper bits of a word. */
 template <int S> DEVICE uint32_t word_magnitude(uint32_t word)
 {
 	if constexpr (S == 2)
@@ -50,7 +50,8 @@ template <int S> DEVICE uint32_t word_magnitude(uint32_t word)
 	return word & 0x7fffffff;
 }
 
-/* Of n elements in shared memory, by a warp: the magnitude, in the upper bits of a word. */
+/* Returns the largest magnitude of n elements in shared memory, in the upper bits of a word. All lanes of a
+ * warp call it together. */
 template <int S> DEVICE uint32_t find_largest(const unsigned char *shared, uint32_t at, uint32_t n)
 {
 	const uint32_t lane = threadIdx.x % WARP_THREADS, words = at % 4 ? 0 : n * S / 4;
@@ -65,7 +66,8 @@ template <int S> DEVICE uint32_t find_largest(const unsigned char *shared, uint3
 	return warp_max(largest);
 }
 
-/* Each warp takes runs, whose blocks may be others'. */
+/* Finds the magnitudes of the tile's scaling blocks. Each warp reduces runs of rows; several warps may have
+ * runs of the same scaling block. */
 template <int S>
 DEVICE void reduce_tile(const amax_args &args, const amax_tile &tile, unsigned char *blocks,
                         const unsigned char *shared)
@@ -83,7 +85,7 @@ DEVICE void reduce_tile(const amax_args &args, const amax_tile &tile, unsigned c
 		const uint32_t r = divide_u32(i, &args.by_runs), k = i - r * (uint32_t)args.by_runs.n,
 			       block = divide_u32(k, &args.by_run),
 			       part = k - block * (uint32_t)args.by_run.n;
-		/* Counted from where the first block begins, or would. */
+		/* These count from where the first scaling block begins, or would begin. */
 		const uint32_t from = block * length + part * AMAX_RUN, low = max(from, row.lead),
 			       end = min(min(from + AMAX_RUN, (block + 1) * length), row.lead + row.n);
 
@@ -101,7 +103,7 @@ DEVICE void reduce_tile(const amax_args &args, const amax_tile &tile, unsigned c
 
 /* ---- Writing ------------------------------------------------------------------------------------------ */
 
-/* Elements of a row of the destination, from x on. */
+/* Returns elements of a row of the destination one by one, from x on. */
 template <int S> struct amax_elements {
 	static constexpr int bytes = S;
 
@@ -125,7 +127,7 @@ template <int S> struct amax_elements {
 	}
 };
 
-/* WORDS words that lie together in shared memory, at a multiple of an element. */
+/* Reads WORDS consecutive words from shared memory, at a multiple of an element. */
 template <int S, int WORDS> DEVICE void take_words(const unsigned char *shared, uint32_t at, uint32_t *raw)
 {
 	if (at % 16 == 0 && WORDS >= 4) {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Converts by scales that it computes: tiles of rows that are contiguous and aligned on both sides, in units
- * of 16 bytes of the source, which stay in their threads' registers while the largest of each block is looked
- * for. A unit lies in one block.
- */
+/* Converts by scales that it computes: tiles of rows that are contiguous and aligned on both sides. A unit is
+ * 16 bytes of the source and lies in one scaling block. Units stay in registers while the largest magnitude
+ * of each scaling block is found. */
 #include "amax_tile.cuh"
 
 namespace
@@ -11,7 +10,7 @@ namespace
 /* A thread's unit of a tile. */
 struct amax_unit {
 	uint32_t y;
-	uint32_t first; /* element of row y */
+	uint32_t first; /* first element in row y */
 	bool there;
 };
 
@@ -28,7 +27,7 @@ DEVICE uint64_t source_of(const amax_args &args, const amax_tile &tile, const am
 	return tile.place.src + (uint64_t)(unit.y * args.move.dim[1].src) + unit.first * args.move.from_bytes;
 }
 
-/* In shared memory. */
+/* Returns the words of the scaling blocks of row y in shared memory. */
 DEVICE unsigned char *row_of_blocks(const amax_args &args, const amax_tile &tile, unsigned char *blocks,
                                     uint32_t y)
 {
@@ -42,7 +41,7 @@ DEVICE unsigned char *block_of(const amax_args &args, const amax_tile &tile, uns
 	       4 * divide_u32(tile.x.lead + unit.first, &args.dim[0].by_block);
 }
 
-/* What is not the row's is 0. */
+/* Reads a unit. Elements beyond the row are 0. */
 template <int S> DEVICE uint4 read_unit(const amax_args &args, const amax_tile &tile, const amax_unit &unit)
 {
 	constexpr uint32_t n = 16 / S;
@@ -58,7 +57,7 @@ template <int S> DEVICE uint4 read_unit(const amax_args &args, const amax_tile &
 	return make_uint4(raw[0], raw[1], raw[2], raw[3]);
 }
 
-/* The largest magnitude of a unit's elements, in the upper bits of a word. */
+/* Returns the largest magnitude of a unit's elements, in the upper bits of a word. */
 template <int S> DEVICE uint32_t unit_magnitude(const uint4 &v)
 {
 	if constexpr (S == 2) {
@@ -96,7 +95,7 @@ DEVICE void reduce_units(const amax_args &args, const amax_tile &tile, unsigned 
 	}
 }
 
-/* Calls use(load), as with_words, of floating types. */
+/* Calls use(load) as with_words does, for floating types. */
 template <int S, typename USE> DEVICE void with_float_words(uint32_t type, const USE &use)
 {
 	if (S == 2 && type == TYPE_FLOAT16)
@@ -105,7 +104,7 @@ template <int S, typename USE> DEVICE void with_float_words(uint32_t type, const
 		with_words<S>(TYPE_BFLOAT16, use);
 }
 
-/* The same of with_numbers. Scales leave nothing to clamp. */
+/* Calls use(store) as with_numbers does, for floating types. Scales leave nothing to clamp. */
 template <int D, typename USE> DEVICE void with_float_numbers(uint32_t type, const USE &use)
 {
 	if (D == 1 && type == TYPE_FLOAT8_E4M3FN)
@@ -118,7 +117,8 @@ template <int D, typename USE> DEVICE void with_float_numbers(uint32_t type, con
 		with_numbers<D>(TYPE_BFLOAT16, true, use);
 }
 
-/* false: the unit is not whole, or has what is no number, or may make one; nothing is written. */
+/* Converts and writes a unit. Returns false, and writes nothing, if the unit is incomplete or if it contains
+ * or might produce a NaN or an infinity. */
 template <int S, int D, typename LOAD, typename STORE>
 DEVICE bool write_unit(const amax_tile &tile, const amax_unit &unit, uint64_t dst, float by, const uint4 &v,
                        const LOAD &load, const STORE &store)
@@ -151,7 +151,7 @@ DEVICE uint64_t destination_of(const amax_args &args, const amax_tile &tile, con
 template <int S, int D>
 DEVICE void write_units(const amax_args &args, const amax_tile &tile, unsigned char *blocks, const uint4 *v)
 {
-	uint32_t rest = 0; /* units that are left, by their bits */
+	uint32_t rest = 0; /* bit k says whether unit k is left for convert_exactly */
 
 	with_float_words<S>(args.move.from, [&](const auto &load) {
 		with_float_numbers<D>(args.move.to, [&](const auto &store) {
@@ -215,7 +215,7 @@ template <int S, int D> DEVICE void convert_amax_units(const amax_args &args)
 
 } // namespace
 
-/* With as many threads as a tile has units for: 64 registers each. */
+/* A thread block has as many threads as a tile has units for; with the maximum, each has 64 registers. */
 #define AMAX_UNITS_OF(s, d)                                             \
 	KERNEL(AMAX_UNITS_THREADS, 1)                                   \
 	amax_units_##s##_##d(const GRID_CONSTANT struct amax_args args) \

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies blocks of a list that are not one run of bytes, by the unit, with tensor maps that count blocks, and
- * layers, as further dimensions.
+/* Copies the blocks of a list that are not one run of bytes, by the TMA. The tensor maps count blocks and, if
+ * there are several, layers as further dimensions.
  *
- * Which block a tile belongs to, and where it goes, is looked up once, COPY_AHEAD tiles before it is stored,
- * and noted in shared memory: others may write to the list meanwhile.
+ * The block of a tile and the tile's place are looked up once, when the tile is loaded, and noted in shared
+ * memory for the store. Others may change the list in between.
  */
 #include "many.cuh"
 #include "tile_copy.cuh"
@@ -12,7 +12,7 @@ namespace
 {
 
 struct block_note {
-	uint32_t number; /* of the tile in its block */
+	uint32_t number; /* number of the tile in its block */
 	uint32_t dst;
 	uint32_t layer;
 	uint32_t there;
@@ -26,7 +26,8 @@ template <typename ENTRIES> struct block_walk {
 	tile_ring<COPY_STAGES> &ring;
 	block_note *notes;
 
-	/* at[d] of the tile, and of the block and the layer after it. */
+	/* Returns the tile's coordinate in dimension d: `at`, or the number of the block or of the layer,
+	 * which follow the block's own dimensions. */
 	DEVICE_MEMBER int32_t coordinate(int d, int32_t at, uint32_t block, uint32_t layer)
 	{
 		const int own = (int)args.block_dim;

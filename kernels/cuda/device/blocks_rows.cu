@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies blocks of a list that are each one run of bytes on both sides, everything a multiple of 16: a warp
- * takes one part of a run. With as many bytes under way as registers hold, that is faster than the unit's
- * plain copies (tests/bench/EXPERIMENTS.md).
- */
+/* Copies the blocks of a list that are each one run of bytes on both sides. Addresses and sizes are multiples
+ * of 16. Each warp takes one part of a run at a time. With as many bytes in flight as registers can hold,
+ * this is faster than bulk copies of the TMA (tests/bench/EXPERIMENTS.md). */
 #include "many.cuh"
 #include "row_copy.cuh"
 
 namespace
 {
 
-/* The slots of a block are its parts of ROW_BYTES, which copy_chunks copies. All lanes read the entry at
- * once. */
+/* Copies the slots of this thread block. The slots of a list block are its parts of ROW_BYTES. All lanes of a
+ * warp read the list's entry at the same time. */
 template <typename ENTRIES> DEVICE void copy_rows(const blocks_rows_args &args, const ENTRIES &entries)
 {
 	constexpr uint32_t warps = ROWS_THREADS / 32;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Converts elements from one type to another in registers: an element becomes a lane, which is float32,
- * float64 or int64, and the lane becomes an element. The formulas are those of kernels/transform/lanes.h, so
- * that the bits are the same as on every other engine.
- */
+/* Converts elements from one type to another in registers. An element becomes a lane, which is a float32,
+ * float64 or int64 and not a lane of a warp, and the lane becomes an element. The formulas are those of
+ * kernels/transform/lanes.h, so that the resulting bits are the same as on every other engine. */
 #ifndef KERNELS_CUDA_DEVICE_CONVERT_CUH
 #define KERNELS_CUDA_DEVICE_CONVERT_CUH
 
@@ -16,7 +15,7 @@
 #include "strided.cuh"
 #include "tma.cuh"
 
-/* These repeat enum dtype and enum arithmetic, whose headers are C's. */
+/* These repeat enum dtype and enum arithmetic, whose headers are in C. */
 enum element_type {
 #define DTYPE(NAME, name, size, class) TYPE_##NAME,
 #include "proto/dtype.def"
@@ -32,7 +31,7 @@ template <typename TO, typename FROM> DEVICE TO same_bits(FROM x)
 	return y;
 }
 
-/* Converts as C does. A NaN becomes quiet, and keeps its sign and the leading bits of its payload. */
+/* Converts as C does. A NaN becomes quiet, but keeps its sign and the leading bits of its payload. */
 template <typename TO, typename FROM> DEVICE TO lane_as(TO, FROM x)
 {
 	return (TO)x;
@@ -77,8 +76,8 @@ DEVICE double lane_as(double, float x)
 
 /* ---- Float32 lanes --------------------------------------------------------------------------------- */
 
-/* Calls use(load), where load makes a lane of the bits of an element. Elements have S bytes, and float32
- * holds their type. If `lossy` is set, a NaN of bfloat16 loses its payload. */
+/* Calls use(load). load(bits) returns the lane of an element of S bytes, whose type a float32 can hold. If
+ * `lossy` is set, a NaN of bfloat16 loses its payload. */
 template <int S, typename USE> DEVICE void with_load(uint32_t type, bool lossy, const USE &use)
 {
 	if constexpr (S == 1) {
@@ -113,8 +112,8 @@ template <int S, typename USE> DEVICE void with_load(uint32_t type, bool lossy, 
 	}
 }
 
-/* Calls use(pair), where pair makes the bits of two neighbouring elements of two lanes; the first element has
- * the low bits. Elements have D bytes, 1 or 2. If `clamps` is set, values are clamped to finite ones. */
+/* Calls use(pair). pair(a, b) returns the bits of two neighbouring elements of D bytes, which is 1 or 2, with
+ * the first element in the low bits. If `clamps` is set, values are clamped to finite ones. */
 template <int D, typename USE> DEVICE void with_pair(uint32_t type, bool clamps, const USE &use)
 {
 	const auto each = [&](const auto &one) {
@@ -219,7 +218,7 @@ DEVICE uint64_t lane_store(float lane, uint32_t type, bool clamps)
 	}
 }
 
-/* If `lossy` is set, an integer of 64 bits is rounded to odd. */
+/* Returns the lane of an element. If `lossy` is set, an integer of 64 bits is rounded to odd. */
 DEVICE double lane_load(double, uint64_t bits, uint32_t type, bool lossy)
 {
 	switch (type) {
@@ -283,7 +282,8 @@ DEVICE uint64_t lane_store(double x, uint32_t type, bool clamps)
 	}
 }
 
-/* A value above INT64_MAX becomes INT64_MAX, which gives the right result in every type but uint64. */
+/* Returns the lane of an element. A value above INT64_MAX becomes INT64_MAX, which gives the right result for
+ * every type but uint64. */
 DEVICE int64_t lane_load(int64_t, uint64_t bits, uint32_t type, bool)
 {
 	switch (type) {
@@ -391,8 +391,8 @@ DEVICE uint64_t made_nan(double)
 	return UINT64_C(0xfff8000000000000);
 }
 
-/* Returns r, which was calculated from a and b. If r is NaN, returns instead what x86 would: the NaN that a
- * is, or else b, made quiet, or the one that x86 makes of numbers. */
+/* Returns r, which was calculated from a and b. If r is NaN, it returns what x86 would: the first NaN among a
+ * and b, made quiet, or the NaN that x86 makes of numbers. */
 template <typename LANE_> DEVICE LANE_ mended(LANE_ r, LANE_ a, LANE_ b)
 {
 	using bits = decltype(quiet_bit(r));
@@ -404,7 +404,8 @@ template <typename LANE_> DEVICE LANE_ mended(LANE_ r, LANE_ a, LANE_ b)
 	return same_bits<LANE_>((bits)(same_bits<bits>(a == a ? b : a) | quiet_bit(r)));
 }
 
-/* Reads a scale or a bias as lanes. It keeps what it read last, because neighbours often share it. */
+/* Reads a scale or a bias as lanes. It keeps the last value that it read, because neighbours often share
+ * one. */
 template <typename LANE_> struct operand_lanes {
 	const convert_operand &operand;
 	uint64_t held;
@@ -436,7 +437,7 @@ DEVICE int64_t calculated(const convert_args &, int64_t lane, operand_lanes<int6
 	return lane;
 }
 
-/* Returns lane * scale + bias; the product and the sum are each rounded. */
+/* Returns lane * scale + bias. The product and the sum are rounded separately. */
 template <typename LANE_>
 DEVICE LANE_ calculated(const convert_args &args, LANE_ lane, operand_lanes<LANE_> &scale,
                         operand_lanes<LANE_> &bias, uint64_t scale_at, uint64_t bias_at)
@@ -456,7 +457,8 @@ DEVICE LANE_ calculated(const convert_args &args, LANE_ lane, operand_lanes<LANE
 
 /* ---- Exact casts ----------------------------------------------------------------------------------- */
 
-/* Returns whether a lane of this conversion holds the value of an integer of 64 bits. */
+/* Returns whether a lane of this conversion holds the exact value of an integer of 64 bits. It returns true
+ * for other types. */
 DEVICE bool is_held(const convert_args &args, uint64_t bits)
 {
 	if (args.from != TYPE_INT64 && args.from != TYPE_UINT64)
@@ -473,13 +475,13 @@ DEVICE bool is_held(const convert_args &args, uint64_t bits)
 	return value < 0x1p63 && (int64_t)value == (int64_t)bits;
 }
 
-/* Returns whether a lane and what was made of it are different values. All NaN are one value. */
+/* Returns whether a lane and the lane of its converted value differ. All NaN count as one value. */
 template <typename LANE_> DEVICE bool are_different(LANE_ lane, LANE_ back)
 {
 	return lane != back && (lane == lane || back == back);
 }
 
-/* Returns whether an element has another value now that it has become `out` by way of the lane. */
+/* Returns whether an element has changed its value now that it has become `out` by way of the lane. */
 template <typename LANE_>
 DEVICE bool is_changed(const convert_args &args, uint64_t bits, LANE_ lane, uint64_t out)
 {
@@ -495,7 +497,7 @@ DEVICE void add_changed(const convert_args &args, uint32_t changed)
 
 /* ---- Places ---------------------------------------------------------------------------------------- */
 
-/* Says where an element is. */
+/* The addresses of an element on both sides. */
 struct convert_place {
 	uint64_t dst;
 	uint64_t src;
@@ -517,8 +519,8 @@ struct convert_place {
 	}
 };
 
-/* Returns the place of element [0, ..., 0] of the block that has a slot, and makes the slot's number its
- * number in that block. counts is as in find_item. */
+/* Returns the place of element [0, ..., 0] of the list block that slot `number` belongs to, and makes number
+ * the slot's number in that block. `counts` is as in find_item. */
 DEVICE convert_place find_place(const convert_args &args, uint64_t &number, bool counts, list_place &block)
 {
 	block = { args.dst, args.src, args.low, args.high, 0, true };
@@ -527,8 +529,8 @@ DEVICE convert_place find_place(const convert_args &args, uint64_t &number, bool
 	return { block.dst, block.src, args.scale.address, args.bias.address, block.there };
 }
 
-/* Splits a number into the indices of the dimensions from `first` to `last`, and calls visit(dim, index) for
- * each. */
+/* Splits a number into the indices of dimensions `first` to `last` - 1, and calls visit(dim, index) for each
+ * of them. */
 template <typename VISIT>
 DEVICE void visit_convert(const convert_args &args, uint32_t first, uint32_t last, uint64_t number,
                           const VISIT &visit)

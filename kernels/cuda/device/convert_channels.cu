@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Converts pixels of three or four channels of one byte, which lie together in the source and apart in the
- * destination: a thread takes the pixels of a chunk of 16 bytes, and writes that chunk of each channel.
- * Dimension 0 is that of pixels, dimension 1 that of channels, whose rows lie at the same phase; scale and
- * bias are the same along dimension 0.
- */
+/* Converts pixels of three or four channels of one byte, which lie together in the source and in separate
+ * planes in the destination. A thread takes the pixels of a chunk of 16 bytes, and writes that chunk of each
+ * channel. Dimension 0 counts pixels and dimension 1 channels, whose rows all have the same phase. Scale and
+ * bias are the same along dimension 0. */
 #include "convert_chunk.cuh"
 
 namespace
 {
 
-/* Returns the selector of pick_bytes that takes channel y of four pixels out of their word k, and the rest
+/* Returns the selector with which pick_bytes takes channel y of four pixels out of their word k, and the rest
  * out of what has been picked so far. Words 0 and 1 are picked at once. */
 template <int CHANNELS> DEVICE uint32_t channel_selector(int k, int y)
 {
@@ -42,7 +41,8 @@ template <int CHANNELS, int N> DEVICE void take_channel(const uint32_t *pixels, 
 	}
 }
 
-/* Reads WORDS words from an address of any phase. Returns false if that would read beyond the block. */
+/* Reads WORDS words from an address of any phase. Returns false if it would have to read beyond [block.low,
+ * block.high). */
 template <int WORDS> DEVICE bool read_pixels(const list_place &block, uint64_t address, uint32_t *pixels)
 {
 	constexpr int unit = WORDS % 4 == 0 ? 4 : WORDS % 2 == 0 ? 2 : 1;
@@ -68,10 +68,10 @@ template <int WORDS> DEVICE bool read_pixels(const list_place &block, uint64_t a
 	return true;
 }
 
-/* Says where a chunk is in the row of channel 0. */
+/* The place of a chunk in the row of channel 0. */
 struct pixel_chunk {
 	list_place block;
-	convert_place place; /* of the row's first pixel */
+	convert_place place; /* place of the row's first pixel */
 	row_chunk chunk;
 };
 
@@ -94,8 +94,8 @@ DEVICE chunk_operands operands_of(const convert_args &args, const pixel_chunk &a
 		 at.place.bias + (uint64_t)(y * args.dim[1].bias), 0, 0 };
 }
 
-/* Converts as many channels from `first` on as there are lanes for. Returns, by their bits, the channels that
- * it has not written. */
+/* Converts as many channels, beginning with `first`, as there are lanes for. Returns a mask of the channels
+ * that it has not written. */
 template <int D, int CHANNELS, int AT_ONCE>
 DEVICE uint32_t convert_channels(const convert_args &args, const pixel_chunk &at, const uint32_t *pixels,
                                  int first)
@@ -138,7 +138,7 @@ DEVICE uint32_t convert_channels(const convert_args &args, const pixel_chunk &at
 	return rest;
 }
 
-/* Converts pixels by words. Returns, by their bits, the channels that it has not written. */
+/* Converts pixels by words. Returns a mask of the channels that it has not written. */
 template <int D, int CHANNELS> DEVICE uint32_t convert_pixels(const convert_args &args, const pixel_chunk &at)
 {
 	constexpr int n = 16 / D, at_once = CHANNELS * n <= 32 ? CHANNELS : 1;

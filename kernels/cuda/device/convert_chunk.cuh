@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes a chunk of 16 bytes of the destination of the source's elements, which are in registers. Numbers are
- * converted by the machine's instructions. A chunk that has a NaN, or a value that the cast does not clamp,
- * is converted element by element with the formulas of convert.cuh.
- */
+/* Converts elements of the source, which are in registers, to a chunk of 16 bytes of the destination. Numbers
+ * are converted by the machine's instructions. A chunk that has a NaN, or a value that these instructions
+ * would treat differently from the cast, is converted element by element with the formulas of convert.cuh. A
+ * "lane" is a number under conversion (convert.cuh). */
 #ifndef KERNELS_CUDA_DEVICE_CONVERT_CHUNK_CUH
 #define KERNELS_CUDA_DEVICE_CONVERT_CHUNK_CUH
 
 #include "convert.cuh"
 
-/* These get and set element i of words as they lie in memory. An element that is set has to be 0 before. */
+/* These get and set element i of words that hold elements as they lie in memory. An element must be 0 before
+ * raw_set. */
 template <int S> DEVICE uint32_t raw_get(const uint32_t *raw, int i)
 {
 	if constexpr (S == 4)
@@ -41,7 +42,7 @@ template <int S> DEVICE uint32_t read_element(uint64_t address, uint32_t unit)
 	return unit == S ? read_whole<S>(address) : (uint32_t)read_bits(address, S, 1);
 }
 
-/* Reads WORDS words, whose address is a multiple of their size, or of 16. */
+/* Reads WORDS words. The address is a multiple of their size, or of 16 if they take more. */
 template <int WORDS> DEVICE void read_aligned_words(uint64_t address, uint32_t *raw)
 {
 	if constexpr (WORDS == 1) {
@@ -74,24 +75,24 @@ template <int WORDS> DEVICE void write_aligned_words(uint64_t address, const uin
 		global_write((uint4 *)address, make_uint4(words[0], words[1], words[2], words[3]));
 }
 
-/* Says where the operands of a chunk's elements lie. They are a step apart. */
+/* The places of the operands of a chunk's elements, which are a step apart. */
 struct chunk_operands {
-	uint64_t scale; /* addresses of the first one's */
+	uint64_t scale; /* addresses of the first element's operands */
 	uint64_t bias;
 	int64_t scale_step;
 	int64_t bias_step;
 };
 
-/* Returns byte i of a word as a float, less what `zero` exceeds 2^23 by. The byte becomes the last one of a
- * float whose last bit is worth 1, because the instruction that converts integers takes four times as long as
- * others. */
+/* Returns byte i of a word as a float, less the excess of `zero` over 2^23. The byte becomes the last one of
+ * a float whose last bit is worth 1, because the instruction that converts integers takes four times as long
+ * as others. */
 DEVICE float byte_number(uint32_t word, int i, float zero)
 {
 	return same_bits<float>(pick_bytes(word, 0x4b000000, 0x7440 | (uint32_t)i)) - zero;
 }
 
-/* Calls use(load), where load(word, lanes) makes the lanes of a word of elements of S bytes. The bits of a
- * NaN may become those of any NaN. */
+/* Calls use(load). load(word, lanes) sets the lanes of a word of elements of S bytes. A NaN may turn into any
+ * other NaN. */
 template <int S, typename USE> DEVICE void with_words(uint32_t type, const USE &use)
 {
 	if constexpr (S == 1) {
@@ -116,7 +117,7 @@ template <int S, typename USE> DEVICE void with_words(uint32_t type, const USE &
 				e4m3_numbers(w & 0xffff, lane, lane + 1);
 				e4m3_numbers(w >> 16, lane + 2, lane + 3);
 			});
-		default: /* the upper half of a float16 */
+		default: /* an e5m2 is the upper half of a float16 */
 			return use([](uint32_t w, float *lane) {
 				f16_numbers(pick_bytes(w, 0, 0x1404), lane, lane + 1);
 				f16_numbers(pick_bytes(w, 0, 0x3424), lane + 2, lane + 3);
@@ -147,9 +148,9 @@ template <int S, typename USE> DEVICE void with_words(uint32_t type, const USE &
 	}
 }
 
-/* Calls use(store), where store(lanes) makes a word of elements of D bytes. Values are clamped; if `clamps`
- * is not set, types of 16 bits or more get infinities instead. What it makes of lanes that are not easy
- * (are_easy) may be any value, and must not be written. */
+/* Calls use(store). store(lanes) returns a word of elements of D bytes. Values are clamped; if `clamps` is
+ * not set, types of 16 bits or more get infinities instead. Lanes that are not easy (are_easy) give arbitrary
+ * values, which must not be written. */
 template <int D, typename USE> DEVICE void with_numbers(uint32_t type, bool clamps, const USE &use)
 {
 	const auto bytes = [](const float *lane, float least, float most) {
@@ -208,7 +209,7 @@ template <int D, typename USE> DEVICE void with_numbers(uint32_t type, bool clam
 	}
 }
 
-/* Gives elements in global memory that are a step apart, one after the other. */
+/* Returns elements in global memory that are a step apart, one after the other. */
 template <int S> struct global_elements {
 	static constexpr int bytes = S;
 
@@ -225,7 +226,7 @@ template <int S> struct global_elements {
 	}
 };
 
-/* Gives the operands of one element after the other. */
+/* Applies the operands of one element after the other. */
 struct operand_cursor {
 	operand_lanes<float> scale;
 	operand_lanes<float> bias;
@@ -250,9 +251,9 @@ DEVICE operand_cursor cursor_of(const convert_args &args, const chunk_operands &
 	return { args, at };
 }
 
-/* Converts, element by element, a chunk of which not all lanes are easy. `elements` gives its elements again.
- * Returns how many values have changed. The arguments are passed by value, because every chunk would have to
- * store in memory what has an address. */
+/* Converts, element by element, `count` elements of a chunk not all of whose lanes are easy. `elements`
+ * provides its elements again. Returns how many values have changed. The arguments are passed by value,
+ * because otherwise every chunk would have to store them in memory to have an address. */
 template <int D, typename ELEMENTS, typename OPERANDS>
 DEVICE_CALL uint32_t convert_exactly(const convert_args &args, uint64_t dst, int count, OPERANDS at,
                                      ELEMENTS elements)
@@ -273,14 +274,14 @@ DEVICE_CALL uint32_t convert_exactly(const convert_args &args, uint64_t dst, int
 	return changed;
 }
 
-/* Returns the number of type T at an address. If numbers do not lie at multiples of their size, no lane
- * counts as easy, and this may return any number nearby. */
+/* Returns the number of type T at an address. If numbers do not lie at multiples of their size, this returns
+ * some number nearby; no lane counts as easy then. */
 template <typename T> DEVICE float number_at(uint64_t address)
 {
 	return (float)global_read((const T *)(address & ~(uint64_t)(sizeof(T) - 1)));
 }
 
-/* Applies op(lane, operand) to N lanes, with one operand for all. A NaN may lose its payload: such a lane is
+/* Applies op(lane, operand) to N lanes, with one operand for all. A NaN may lose its payload; such a lane is
  * not easy. */
 template <int N, typename OP>
 DEVICE void calculate_same(float *lane, const convert_operand &operand, uint64_t address, const OP &op)
@@ -296,8 +297,8 @@ DEVICE void calculate_same(float *lane, const convert_operand &operand, uint64_t
 		lane[i] = op(lane[i], by);
 }
 
-/* The same with operands of type T, a step apart. The first `skip` lanes and those after `count` more are not
- * wanted, and take an operand that is there. */
+/* Applies op to N lanes with operands of type T that are a step apart. The first `skip` lanes and those after
+ * the next `count` are not needed, and get an operand that exists. */
 template <typename T, int N, typename OP>
 DEVICE void calculate_each(float *lane, uint64_t address, int64_t step, int skip, int count, const OP &op)
 {
@@ -321,7 +322,7 @@ DEVICE void calculate_lanes(float *lane, const convert_operand &operand, uint64_
 		calculate_each<float, N>(lane, address, step, skip, count, op);
 }
 
-/* Multiplies N lanes by a scale and adds a bias, each the same for all of them. */
+/* Multiplies N lanes by a scale and adds a bias; each is the same for all of them. */
 template <int N>
 DEVICE void calculate_row(const convert_args &args, float *lane, uint64_t scale, uint64_t bias)
 {
@@ -329,7 +330,7 @@ DEVICE void calculate_row(const convert_args &args, float *lane, uint64_t scale,
 	calculate_same<N>(lane, args.bias, bias, [](float a, float b) { return add_rounded(a, b); });
 }
 
-/* The same with operands of their own. */
+/* Multiplies N lanes by scales and adds biases that each lane has of its own. */
 template <int N>
 DEVICE void calculate_chunk(const convert_args &args, float *lane, const chunk_operands &at, int skip,
                             int count)
@@ -340,7 +341,7 @@ DEVICE void calculate_chunk(const convert_args &args, float *lane, const chunk_o
 	                   [](float a, float b) { return add_rounded(a, b); });
 }
 
-/* Returns whether with_numbers makes of every lane what the cast makes of it. */
+/* Returns whether with_numbers converts every lane as the cast does. */
 template <int N> DEVICE bool are_easy(const convert_args &args, const float *lane)
 {
 	bool are = true;
@@ -351,9 +352,9 @@ template <int N> DEVICE bool are_easy(const convert_args &args, const float *lan
 	return are;
 }
 
-/* Converts and writes the elements of a chunk that are the row's; raw has 16 / D elements of S bytes. If not
- * all lanes are easy, it writes nothing and returns false. The caller then calls convert_exactly, which needs
- * registers that raw has taken until then. */
+/* Converts and writes the elements of a chunk that belong to the row; raw has 16 / D elements of S bytes. If
+ * not all lanes are easy, it writes nothing and returns false. The caller then calls convert_exactly, which
+ * needs the registers that raw takes until then. */
 template <int S, int D, typename OPERANDS>
 DEVICE bool convert_chunk(const convert_args &args, const row_chunk &c, const uint32_t *raw,
                           const OPERANDS &at)

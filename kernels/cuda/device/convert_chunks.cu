@@ -1,23 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Converts by chunks of 16 bytes of the destination, each of which one thread writes at once (rows.cuh).
- * Dimension 0 is the innermost there, and contiguous. Where it is so in the source as well, a chunk's
- * elements are read together, whatever their phase. Chunks that are a row's only in part are converted
- * element by element.
- */
+ * The destination is contiguous along dimension 0. If the source is as well, a chunk's elements are read
+ * together, whatever their phase. Chunks that belong to a row only in part are converted element by
+ * element. */
 #include "convert_chunk.cuh"
 
 namespace
 {
 
-/* Says in which row a chunk is, and which of the row's chunks or ends it is. */
+/* The row of a chunk, and the number of the chunk or end in the row. */
 struct chunk_row {
 	list_place block;
-	convert_place place; /* of its first element */
+	convert_place place; /* place of the row's first element */
 	uint64_t chunk;
 	bool is_end;
 };
 
-/* Returns false if the list has no block there. */
+/* Finds the row of a slot. Returns false if the list has no block there. */
 DEVICE bool find_row(const convert_args &args, uint64_t number, chunk_row &row)
 {
 	row.place = find_place(args, number, true, row.block);
@@ -57,7 +56,7 @@ template <int WORDS> DEVICE void read_words(uint64_t around, uint32_t phase, uin
 	}
 }
 
-/* Reads WORDS words from an address of any phase, and what lies around them. */
+/* Reads WORDS words from an address of any phase, and possibly the bytes around them. */
 template <int WORDS> DEVICE void read_any_words(uint64_t address, uint32_t *raw)
 {
 	constexpr uint32_t phases = WORDS < 4 ? 4 * WORDS : 16;
@@ -68,7 +67,7 @@ template <int WORDS> DEVICE void read_any_words(uint64_t address, uint32_t *raw)
 		read_words<WORDS>(address & ~UINT64_C(15), (uint32_t)address & 15, raw);
 }
 
-/* Returns whether so many bytes from there on can be read, and what read_words reads around them. */
+/* Returns whether this many bytes may be read, together with those around them that read_words reads. */
 DEVICE bool is_readable(const list_place &block, uint64_t address, uint64_t bytes)
 {
 	const uint64_t around = address & ~UINT64_C(15);
@@ -76,8 +75,7 @@ DEVICE bool is_readable(const list_place &block, uint64_t address, uint64_t byte
 	return around >= block.low && around + max(bytes, (uint64_t)16) + 16 <= block.high;
 }
 
-/* Reads the elements of a whole chunk. Returns false if they lie apart, and not at multiples of their size.
- */
+/* Reads the elements of a whole chunk. Returns false if they lie apart and are not aligned to their size. */
 template <int S, int N>
 DEVICE bool read_chunk(const convert_args &args, const list_place &block, uint64_t src, int64_t step,
                        uint32_t *raw)
@@ -112,7 +110,7 @@ DEVICE void convert_whole_chunk(const convert_args &args, const chunk_row &row, 
 		                              global_elements<S>{ src, step, args.from_unit });
 }
 
-/* Converts a chunk at an end of a row, of which the row has only a part. */
+/* Converts the chunk at an end of a row, which belongs to the row only in part. */
 template <int D, int S>
 DEVICE void convert_end(const convert_args &args, const chunk_row &row, const row_chunk &c, uint32_t &changed)
 {
@@ -123,7 +121,7 @@ DEVICE void convert_end(const convert_args &args, const chunk_row &row, const ro
 }
 
 /* Converts the chunks of all rows, and after them the two ends of each row, so that the lanes of a warp do
- * the same. Neighbouring lanes take neighbouring chunks. */
+ * the same work. Neighbouring lanes take neighbouring chunks. */
 template <int S, int D> DEVICE void convert_all_chunks(const convert_args &args)
 {
 	uint32_t changed = 0;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Converts elements one by one, whatever their types, strides and pads are. Neighbouring lanes write
- * neighbouring elements of the destination.
- */
+/* Converts elements one by one, whatever their types, strides and pads. Neighbouring lanes of a warp write
+ * neighbouring elements of the destination. */
 #include "convert.cuh"
 
 namespace
@@ -13,7 +12,7 @@ struct converted_element {
 	bool is_read;
 };
 
-/* counts: it is this thread's. */
+/* Finds an element and reads it. If `counts` is set, the element belongs to this thread (find_item). */
 DEVICE converted_element find_element(const convert_args &args, uint64_t number, bool counts)
 {
 	list_place block;

@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tiles of conversions: rows of the source in shared memory, as they lie in global memory, and chunks of the
- * destination from them. A row begins at a multiple of the pitch, plus the phase that it has within the
- * aligned chunk of 16 bytes where it begins.
- */
+/* Tiles of conversions. Rows of the source are kept in shared memory as they lie in global memory, and chunks
+ * of the destination are made from them. A row begins at a multiple of the pitch, plus the phase of its
+ * address in the source. */
 #ifndef KERNELS_CUDA_DEVICE_CONVERT_TILE_CUH
 #define KERNELS_CUDA_DEVICE_CONVERT_TILE_CUH
 
 #include "convert_chunk.cuh"
 
-/* A chunk of a row. */
+/* A chunk of a row of the source. */
 struct source_chunk {
 	uint64_t at;
-	uint64_t row; /* the bytes that are wanted */
+	uint64_t row; /* The bytes in [row, end) are needed. */
 	uint64_t end;
-	uint32_t to; /* in shared memory */
+	uint32_t to; /* offset of the chunk in shared memory */
 };
 
 template <typename ROWS>
@@ -25,7 +24,7 @@ DEVICE source_chunk find_source_chunk(const convert_args &args, const ROWS &rows
 	return { (row & ~UINT64_C(15)) + 16 * k, row, row + rows.bytes(), r * args.pitch + 16 * k };
 }
 
-/* Byte by byte, at an end of the source. */
+/* Reads the needed bytes of a chunk at an end of the source, byte by byte. */
 DEVICE void read_source_in_part(const source_chunk &chunk, unsigned char *shared)
 {
 #pragma unroll 1
@@ -34,9 +33,10 @@ DEVICE void read_source_in_part(const source_chunk &chunk, unsigned char *shared
 			tile_write(shared + chunk.to + b, global_read((const uint8_t *)(chunk.at + b)));
 }
 
-/* rows: the address of the first one, bytes to the next one, bytes that are wanted of each, their number, and
- * whether the pitch is a multiple of 16; they are asked again and again, because arguments cost no registers.
- * block: what of the source may be read around a row. All reads of a batch come first. */
+/* Reads the rows of a tile into shared memory. `rows` provides the address of the first one, the bytes from
+ * one to the next, the bytes that are needed of each, their number, and whether the pitch is a multiple of
+ * 16. It is asked repeatedly, because arguments cost no registers. Only memory in [block.low, block.high) may
+ * be read. All reads of a batch come before its writes. */
 template <typename ROWS>
 DEVICE void read_rows(const convert_args &args, const ROWS &rows, const list_place &block,
                       unsigned char *shared)
@@ -77,7 +77,7 @@ DEVICE void read_rows(const convert_args &args, const ROWS &rows, const list_pla
 	}
 }
 
-/* An element of S bytes, or any; both in shared memory. */
+/* Returns an element in shared memory, of S bytes or, if S is 0, of `bytes` bytes. */
 template <int S> DEVICE uint64_t tile_bits(const unsigned char *from, uint32_t bytes)
 {
 	switch (S ? S : bytes) {
@@ -92,10 +92,11 @@ template <int S> DEVICE uint64_t tile_bits(const unsigned char *from, uint32_t b
 	}
 }
 
-/* Where rows lie in shared memory: each `step` bytes after the one before, but for its phase. */
+/* The places of rows in shared memory: each is `step` bytes after the one before, apart from its phase. */
 struct tile_rows {
 	uint32_t step;
-	uint32_t phase; /* of the first row in the source, and how much is added to it from row to row */
+	/* Phase of the first row in the source, and the amount by which the phase grows from row to row. */
+	uint32_t phase;
 	uint32_t phase_step;
 
 	DEVICE_MEMBER uint32_t at(uint32_t row) const
@@ -108,12 +109,13 @@ struct tile_rows {
  */
 
 struct convert_tile {
-	convert_place place; /* of its first element */
+	convert_place place; /* place of the tile's first element */
 	list_place block;
-	int64_t x, y; /* elements of it */
+	int64_t x, y; /* number of elements along dimensions 0 and 1 */
 };
 
-/* counts: as find_place. */
+/* Finds the tile with this number. Returns false if the list has no block there. `counts` is as in
+ * find_place. */
 DEVICE bool find_tile(const convert_args &args, uint64_t number, bool counts, convert_tile &tile)
 {
 	tile.place = find_place(args, number, counts, tile.block);
@@ -136,7 +138,7 @@ DEVICE bool find_tile(const convert_args &args, uint64_t number, bool counts, co
 	return true;
 }
 
-/* The rows of a tile in the source. */
+/* The rows of a tile in the source, for read_rows. */
 template <bool ALIGNED> struct tile_source {
 	const convert_args &args;
 	const convert_tile &tile;
@@ -170,7 +172,8 @@ DEVICE tile_rows rows_of(const convert_args &args, const convert_tile &tile)
 	return { args.pitch, (uint32_t)tile.place.src & 15, (uint32_t)args.dim[0].src };
 }
 
-/* Elements of a tile, from x and y on: along x, and on to the next y behind the width-th. */
+/* Returns the elements of a tile one by one, from x and y on: along x and, after `width` of them, along the
+ * next y. */
 template <int S> struct tile_elements {
 	static constexpr int bytes = S;
 
@@ -205,7 +208,7 @@ DEVICE chunk_operands operands_of(const convert_args &args, const convert_tile &
 		 along.bias };
 }
 
-/* A chunk of row y, whose elements raw has. */
+/* Converts and writes a chunk of row y, whose elements are in raw. */
 template <int S, int D>
 DEVICE void write_chunk(const convert_args &args, const convert_tile &tile, const tile_rows &rows,
                         const unsigned char *shared, uint32_t y, const row_chunk &c, const uint32_t *raw,
@@ -218,7 +221,7 @@ DEVICE void write_chunk(const convert_args &args, const convert_tile &tile, cons
 		                              tile_elements<S>{ shared, rows, (uint32_t)c.first, y, ~0u });
 }
 
-/* The elements of a chunk along x, one by one. */
+/* Sets raw to the elements of a chunk along x, one by one. */
 template <int S, int D>
 DEVICE void take_chunk(const tile_rows &rows, const unsigned char *shared, uint32_t y, const row_chunk &c,
                        uint32_t *raw)

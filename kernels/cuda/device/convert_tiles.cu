@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Converts tiles that lie along other dimensions in the source than in the destination: by way of shared
- * memory, as the source's elements. Dimension 0 is the destination's innermost, x; dimension 1 is contiguous
- * in the source, y. A tile is read row by row along y, or, where x follows it without a gap in the source, as
- * one row; and written row by row along x, or, where y follows that without a gap in the destination and rows
- * are short, as one row.
- */
+/* Converts tiles whose source and destination are contiguous along different dimensions. A tile's elements
+ * pass through shared memory before they are converted. Dimension 0, the destination's innermost, is x;
+ * dimension 1, along which the source is contiguous, is y. A tile is read row by row along y or, if x follows
+ * y in the source without a gap, as one row. It is written row by row along x or, if y follows x in the
+ * destination without a gap and rows are short, as one row. */
 #include "convert_tile.cuh"
 
 namespace
 {
 
-/* Chunks of a tile that has no gap in the destination; the operands are the same for all of it. */
+/* Writes the chunks of a tile that has no gap in the destination. All of its elements have the same
+ * operands. */
 template <int S, int D>
 DEVICE void write_woven_tile(const convert_args &args, const convert_tile &tile, const unsigned char *shared,
                              uint32_t &changed)
@@ -42,7 +42,7 @@ DEVICE void write_woven_tile(const convert_args &args, const convert_tile &tile,
 	}
 }
 
-/* Chunks along x, of each row y. */
+/* Writes chunks along x for each row y. */
 template <int S, int D>
 DEVICE void write_tile(const convert_args &args, const convert_tile &tile, const unsigned char *shared,
                        uint32_t &changed)
@@ -63,7 +63,7 @@ DEVICE void write_tile(const convert_args &args, const convert_tile &tile, const
 	}
 }
 
-/* One by one, of any type. */
+/* Writes elements of any type one by one. */
 template <typename LANE_>
 DEVICE void write_tile_elements(const convert_args &args, const convert_tile &tile,
                                 const unsigned char *shared, operand_lanes<LANE_> &scale,
@@ -91,7 +91,7 @@ DEVICE void write_tile_elements(const convert_args &args, const convert_tile &ti
 	}
 }
 
-/* Calls write(tile, shared) for each tile of this block, once it is there. */
+/* Calls write(tile, shared) for each tile of this thread block, once the tile is in shared memory. */
 template <typename WRITE> DEVICE void take_tiles(const convert_args &args, const WRITE &write)
 {
 	DYNAMIC_SHARED(shared);

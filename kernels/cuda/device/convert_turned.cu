@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Converts tiles whose rows lie along dimension 1 in the source and along dimension 0 in the destination,
- * both aligned: a thread reads pieces of neighbouring rows of the source and writes a chunk of each row of
- * the destination that they are in. That turns them, because to convert an element is to take it out of its
- * word. Scale and bias are the same along dimension 0.
- */
+ * both aligned. A thread reads pieces of neighbouring rows of the source, and writes a chunk of each row of
+ * the destination that these contain elements of. This turns the tile without extra work, because a
+ * conversion takes each element out of its word anyway. Scale and bias are the same along dimension 0. */
 #include "convert_tile.cuh"
 
 namespace
 {
 
-/* Says which part of a tile a thread takes. */
+/* The part of a tile that a thread converts. */
 struct turned_part {
-	uint32_t x, y; /* its first element */
+	uint32_t x, y; /* the part's first element */
 	uint64_t dst, src;
 };
 
-/* A warp has 4 threads along x and 8 along y, a block 4 warps and 2. */
+/* Returns this thread's part. A warp has 4 threads along x and 8 along y; a thread block has 4 warps along x
+ * and 2 along y. */
 template <int S, int D> DEVICE turned_part find_part(const convert_args &args, const convert_tile &tile)
 {
 	const uint32_t lane = threadIdx.x % WARP_THREADS, warp = threadIdx.x / WARP_THREADS;
@@ -33,9 +33,8 @@ DEVICE chunk_operands operands_of(const convert_args &args, const convert_tile &
 		 tile.place.bias + (uint64_t)(y * args.dim[1].bias), 0, 0 };
 }
 
-/* Writes what word `w` of each row has, which is a chunk of each of 4 / S rows. Returns, by their bits, the
- * rows that it has not written.
- */
+/* Writes the elements in word `w` of each source row, which make a chunk of each of 4 / S rows. Returns a
+ * mask of the rows that it has not written. */
 template <int S, int D, int WORDS>
 DEVICE uint32_t write_turned(const convert_args &args, const convert_tile &tile, const turned_part &part,
                              const uint32_t (*raw)[WORDS], int w)
@@ -78,7 +77,7 @@ DEVICE uint32_t write_turned(const convert_args &args, const convert_tile &tile,
 	return rest;
 }
 
-/* Turns a thread's part. Returns, by their bits, the rows that it has not written. */
+/* Turns a thread's part. Returns a mask of the rows that it has not written. */
 template <int S, int D>
 DEVICE uint32_t turn_part(const convert_args &args, const convert_tile &tile, const turned_part &part)
 {

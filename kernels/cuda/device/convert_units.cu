@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Converts rows that are contiguous and aligned on both sides, by scale and bias that are the same for all of
- * them: in units of 16 bytes of the side with the longer elements, of which a thread reads several before it
- * writes.
- */
+/* Converts rows that are contiguous and aligned on both sides, with a scale and a bias that are the same for
+ * all of them. A unit is 16 bytes on the side with the longer elements. A thread reads several units before
+ * it writes. */
 #include "convert_chunk.cuh"
 
 namespace
 {
 
-/* n elements from these addresses on; there is no unit if n is 0. */
+/* n elements beginning at these addresses. n is 0 if there is no unit. */
 struct convert_unit {
 	uint64_t dst;
 	uint64_t src;
 	uint32_t n;
-	uint64_t left; /* elements of its row, with its own */
+	uint64_t left; /* number of elements from the unit's first to the end of its row */
 };
 
 template <int S, int D> DEVICE convert_unit find_unit(const convert_args &args, uint64_t number, bool counts)
@@ -36,7 +35,7 @@ template <int S, int D> DEVICE convert_unit find_unit(const convert_args &args, 
 	return { place.dst + first * D, place.src + first * S, (uint32_t)min((uint64_t)n, left), left };
 }
 
-/* Finds unit k of a thread from its first one. It is in the same row unless that row ends before. */
+/* Finds unit k of a thread, given its first unit. It is in the same row unless that row ends before it. */
 template <int S, int D>
 DEVICE convert_unit find_next(const convert_args &args, const convert_unit &first, uint64_t number,
                               uint32_t k)
@@ -64,7 +63,8 @@ template <int S, int D> DEVICE void convert_all_units(const convert_args &args)
 	     first += (uint64_t)gridDim.x * own) {
 		const convert_unit start = find_unit<S, D>(args, first, true);
 		uint64_t dst[batch];
-		uint32_t raw[batch * words], whole = 0, rest = 0; /* units, by their bits */
+		/* Bit k says whether unit k is whole, or left for convert_exactly. */
+		uint32_t raw[batch * words], whole = 0, rest = 0;
 		float lane[batch * n];
 
 #pragma unroll

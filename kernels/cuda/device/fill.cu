@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes borders: the elements of the destination outside of the window, by the rule of the pad mode. The
- * window itself is another kernel's; a border is written box by box (border.h), in rows of aligned chunks
- * (rows.cuh), or by elements if these are short.
- */
+/* Writes borders: the elements of the destination outside the window, by the rule of the pad mode. Another
+ * kernel moves the window itself. A border is written box by box (border.h), in rows of aligned chunks
+ * (rows.cuh), or element by element if the rows are short. */
 #include "pad.cuh"
 #include "rows.cuh"
 #include "strided.cuh"
@@ -10,7 +9,8 @@
 namespace
 {
 
-/* One chunk of a row that starts at inner index start. */
+/* Returns the border's elements in a chunk of a row. The row begins at index `start` of the innermost
+ * dimension. */
 template <int E>
 DEVICE uint4 border_read(const fill_args &args, const row_chunk &c, int64_t start, uint64_t src,
                          uint32_t rotation)
@@ -33,7 +33,7 @@ DEVICE uint4 border_read(const fill_args &args, const row_chunk &c, int64_t star
 	return make_uint4(words[0], words[1], words[2], words[3]);
 }
 
-/* Index `index` of the innermost dimension. */
+/* Writes the element at this index of the innermost dimension. */
 template <int E>
 DEVICE void write_element(const fill_args &args, int64_t index, uint64_t dst, uint64_t src, uint32_t rotation)
 {
@@ -101,7 +101,7 @@ template <int E> DEVICE void fill_tile(const fill_args &args, const list_place &
 	}
 }
 
-/* Fills each block of a list, or one tensor without a list. */
+/* Fills the border of each block of a list, or of one tensor if there is no list. */
 template <int E> DEVICE void fill(const fill_args &args)
 {
 	grid_wait();

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Several moves in one launch, and a move of several blocks: which move a block of threads works on, and
- * where the block of a slot lies.
+/* Code for several moves in one launch, and for moves of a list of blocks. It finds the move that a thread
+ * block works on and the place of the list block that a slot belongs to.
  *
- * A kernel that moves slots takes its arguments either as strided_args, for one tensor, or as many_move,
- * whose slots go on from block to block of a list; for the former everything here compiles to nothing.
+ * A kernel that moves slots takes its arguments as strided_args for a single tensor, or as many_move, whose
+ * slots continue from block to block of a list. For the former, the code here compiles to nothing.
  */
 #ifndef KERNELS_CUDA_DEVICE_MANY_CUH
 #define KERNELS_CUDA_DEVICE_MANY_CUH
@@ -14,7 +14,7 @@
 #include "tma.cuh"
 #include "turns.cuh"
 
-/* Which of the blocks of threads that share the slots this one is. */
+/* The number of this thread block among the `of` thread blocks that share the slots. */
 struct share {
 	uint32_t number;
 	uint32_t of;
@@ -25,14 +25,16 @@ DEVICE share whole_grid()
 	return { blockIdx.x, gridDim.x };
 }
 
-/* Addresses of the block's elements [0, ..., 0], and what of its source may be read. */
+/* The addresses of elements [0, ..., 0] of a list block. Only memory of its source in [low, high) may be
+ * read. */
 struct list_place {
 	uint64_t dst;
 	uint64_t src;
 	uint64_t low;
 	uint64_t high;
-	uint32_t rotation; /* of the fill pattern: bytes that dst lies past the first block's, modulo 16 */
-	bool there;        /* else the entry names none, and nothing is to be done */
+	/* Rotation of the fill pattern: the bytes by which dst lies past the first block's, modulo 16. */
+	uint32_t rotation;
+	bool there; /* false if the entry names no block; there is nothing to do then */
 };
 
 DEVICE const strided_args &args_of(const strided_args &move)
@@ -50,15 +52,15 @@ DEVICE uint64_t layer_offset(uint64_t layers, uint64_t step, uint64_t layer)
 	return layers ? (uint64_t)global_read((const int64_t *)layers + layer) : layer * step;
 }
 
-/* Numbers of a block on both sides, and of its layer. */
+/* The numbers of a block on both sides and of its layer. */
 struct list_item {
 	uint64_t dst;
 	uint64_t src;
 	uint64_t layer;
-	bool there; /* else the entry names none, and nothing is to be done */
+	bool there; /* false if the entry names no block; there is nothing to do then */
 };
 
-/* Number i of a list in memory, read once. */
+/* A list in device memory. at returns number i of the list, by a single read. */
 struct entries_in_memory {
 	DEVICE_MEMBER int64_t at(const block_list &list, uint64_t i) const
 	{
@@ -72,7 +74,7 @@ struct entries_in_memory {
 	}
 };
 
-/* Of one that the kernel's arguments enclose. */
+/* A list that is enclosed in the kernel's arguments. */
 struct entries_enclosed {
 	const unsigned char *bytes;
 
@@ -87,8 +89,9 @@ struct entries_enclosed {
 	}
 };
 
-/* The blocks that a slot is in; number becomes the slot's in them. The entry is read once; counts: by this
- * thread, when it is the block's first slot. */
+/* Returns the block that slot `number` belongs to, and makes number the slot's number within the block. It
+ * reads the list's entry once. If the entry names no block, a thread with `counts` set adds it to the list's
+ * counters; it does so for the block's first slot in the first layer only. */
 template <typename ENTRIES>
 DEVICE list_item find_item(const block_list &list, const ENTRIES &entries, uint64_t &number, bool counts)
 {
@@ -151,7 +154,8 @@ DEVICE run_entry read_run(const runs_args &args, uint64_t i)
 		 global_read(&run->first) };
 }
 
-/* The run that a part is in: the one that it would be if all had as many parts, or searched for. */
+/* Returns the run that a part belongs to. It first tries the run that would have the part if all runs had
+ * equally many parts, and searches for it otherwise. */
 DEVICE run_entry find_run(const runs_args &args, uint64_t part)
 {
 	const run_entry *runs = (const run_entry *)args.runs;
@@ -181,7 +185,8 @@ DEVICE void copy_words(void *to, const void *from, uint32_t bytes)
 		((uint32_t *)to)[w] = ((const uint32_t *)from)[w];
 }
 
-/* The move of a block of threads, copied to the start of shared memory, and its share of it. */
+/* Copies this thread block's move to the start of shared memory and returns the part that the block
+ * handles. */
 DEVICE share take_move(const many_args &args, share own, unsigned char *shared)
 {
 	const many_move *from = &args.own;
@@ -215,7 +220,8 @@ DEVICE share take_move(const many_args &args, share own, unsigned char *shared)
 	return own;
 }
 
-/* Calls work(own, turn) for each block of threads that this one stands for (take_turns). */
+/* Calls work(own, turn) for each turn of this thread block (take_turns). The move lies at the start of shared
+ * memory meanwhile. */
 template <typename WORK>
 DEVICE void take_moves(const many_args &args, unsigned char *shared, const WORK &work)
 {

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Short rows that are contiguous on both sides, whatever their phases: what a row costs beside its bytes is
- * shared by all threads of a block.
+/* Moves short rows that are contiguous on both sides, whatever their phases. All threads of a thread block
+ * share the cost of a row that does not depend on its bytes.
  *
  *     source rows          shared memory                         destination
  *     at any phase   ->    the aligned 16 bytes around,    ->    aligned chunks of 16 bytes, shifted out;
- *                          by the unit                           then the elements that are left
+ *                          by the TMA                            then the elements that are left
  *
- * A block moves one tile, so many rows in the order of the destination. Each has a slot in shared memory;
- * rows that follow each other in the source come with the first of them, by one load, and lie there as they
- * do in the source. Nothing outside of the source's rows is read but what lies between them. A single move is
- * the only one of many.
+ * A thread block moves one tile: a number of rows in the order of the destination. Each row has a slot in
+ * shared memory. Rows that follow each other in the source are loaded together with the first of them, and
+ * lie in shared memory as they do in the source. Apart from the source's rows, only the bytes between them
+ * are read. A single move is launched as the only one of many.
  */
 #include "pad.cuh"
 #include "strided.cuh"
@@ -17,17 +17,19 @@
 namespace
 {
 
-/* A row, and what it is read from. */
+/* A row, and where it is read from. */
 struct short_row {
-	uint64_t start; /* address of its window in the destination; of all of it where it is outside */
-	uint32_t at;    /* of the window's lowest byte, in the tile */
-	uint32_t state; /* ROW_INSIDE, ROW_SKIPPED; in bits 8 and up the block's rotation */
+	/* Address of the row's window in the destination, or of the whole row if the row is outside the outer
+	 * windows. */
+	uint64_t start;
+	uint32_t at;    /* offset in the tile of the window's lowest byte */
+	uint32_t state; /* ROW_INSIDE and ROW_SKIPPED; bits 8 and up have the list block's rotation */
 };
 
-constexpr uint32_t ROW_INSIDE = 1;  /* of the outer dimensions' windows */
-constexpr uint32_t ROW_SKIPPED = 2; /* of a block that is none */
+constexpr uint32_t ROW_INSIDE = 1;  /* the row is inside the outer dimensions' windows */
+constexpr uint32_t ROW_SKIPPED = 2; /* the row's list entry names no block */
 
-/* What the row's thread has the unit bring, for it and those after it. */
+/* The load that a row's thread starts, for this row and for those after it. */
 struct short_load {
 	uint64_t from;
 	uint32_t at;
@@ -36,8 +38,8 @@ struct short_load {
 
 static_assert(sizeof(struct short_row) == SHORT_NOTE_BYTES, "as much is asked for");
 
-/* What of [low, high) is in the chunk that begins there, which the unit may not bring, since it begins or
- * ends outside of what may be read: one at either end of the source. */
+/* Copies the bytes in [low, high) of a chunk at either end of the source, which the TMA may not load because
+ * it lies partly outside the readable memory. */
 template <int E> DEVICE void take_chunk(uint64_t chunk, uint64_t low, uint64_t high, unsigned char *to)
 {
 	using type = typename element<E>::type;
@@ -48,7 +50,8 @@ template <int E> DEVICE void take_chunk(uint64_t chunk, uint64_t low, uint64_t h
 			tile_write<type>(to + i, global_read((const type *)(chunk + i)));
 }
 
-/* Row `own` of the tile's `rows`, row `number` of all. */
+/* Finds row `own` of the tile's `rows`, which is row `number` of its block. Returns the load that the row's
+ * thread has to start. */
 template <int E>
 DEVICE short_load find_row(const strided_args &args, const list_place &block, uint64_t number, uint32_t own,
                            uint32_t rows, unsigned char *tile, short_row &row)
@@ -85,7 +88,8 @@ DEVICE short_load find_row(const strided_args &args, const list_place &block, ui
 		return { 0, 0, 0 };
 
 	const uint64_t low = inner.src < 0 ? src - (bytes - E) : src;
-	const uint64_t lowest = (low - below * step) & ~UINT64_C(15); /* of the first that comes with it */
+	/* Address of the first row that is loaded together with this one, rounded down. */
+	const uint64_t lowest = (low - below * step) & ~UINT64_C(15);
 	unsigned char *const slot = tile + (own - below) * args.pitch;
 
 	row.at = (uint32_t)(slot - tile + (low - lowest));
@@ -105,7 +109,7 @@ DEVICE short_load find_row(const strided_args &args, const list_place &block, ui
 	return { from, (uint32_t)(slot - tile + (from - lowest)), (uint32_t)(end - from) };
 }
 
-/* 16 bytes from any multiple of E. */
+/* Returns the 16 bytes at offset `at`, which is a multiple of E. */
 template <int E> DEVICE uint4 short_chunk(const unsigned char *tile, uint32_t at)
 {
 	const unsigned char *around = tile + (at & ~15u);
@@ -117,7 +121,7 @@ template <int E> DEVICE uint4 short_chunk(const unsigned char *tile, uint32_t at
 	return shift_chunk(a, tile_read<uint4>(around + 16), phase);
 }
 
-/* The whole chunks of the windows, and of the rows outside. */
+/* Writes the whole chunks of the windows, and those of the rows outside. */
 template <int E>
 DEVICE void write_chunks(const strided_args &args, uint32_t rows, const unsigned char *tile,
                          const short_row *notes)
@@ -143,8 +147,8 @@ DEVICE void write_chunks(const strided_args &args, uint32_t rows, const unsigned
 	}
 }
 
-/* Before and after those: pads, and parts of chunks. Of each row there are by_rest.n at most, before_rest of
- * them before. */
+/* Writes the elements before and after those chunks: pads and parts of chunks. A row has at most by_rest.n of
+ * them, `head` of which precede the chunks. */
 template <int E>
 DEVICE void write_rest(const strided_args &args, uint32_t rows, const unsigned char *tile,
                        const short_row *notes)
@@ -180,10 +184,10 @@ DEVICE void write_rest(const strided_args &args, uint32_t rows, const unsigned c
 	}
 }
 
-/* Behind as many rows and notes as there may be. */
+/* The offset of the barrier, behind the maximum number of rows and notes. */
 constexpr uint32_t short_barrier_at = SHORT_TILE_BYTES + ROWS_THREADS * SHORT_NOTE_BYTES;
 
-/* The block's barrier; all threads wait for it when the first move has been taken. */
+/* Initialises the thread block's barrier. The __syncthreads() in take_move makes all threads wait for it. */
 DEVICE void begin_short(unsigned char *shared)
 {
 	if (threadIdx.x == 0) {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Transposes that the Tensor Memory Accelerator may not touch: odd bases, ragged rows, high ranks.
+/* Transposes tensors that the TMA cannot move: odd base addresses, ragged rows, high ranks.
  *
  *     source rows x        registers             shared memory            destination
  *     words of y      ->   transposed        ->  a row is one y:      ->  aligned chunks
  *     at any phase         and shifted           words of x               of 16 bytes
  *
- * In shared memory a row of the tile is a row of the destination. Each is written from where its aligned
- * chunks begin: a tile's part of a row starts up to a margin before its own x, by the phase of the row, so
- * that chunks are whole everywhere but at the ends of the tensor's rows. The next tile's words are read while
- * one is written. A single move is the only one of many.
+ * A row of the tile in shared memory is a row of the destination. It is written from where its aligned chunks
+ * begin: a tile's part of a row starts up to a margin before the tile's own x, depending on the phase of the
+ * row. Chunks are then whole everywhere but at the ends of the tensor's rows. The words of the next tile are
+ * read while one tile is written. A single move is launched as the only one of many.
  *
  * Axes: x is dimension 0, the destination's innermost; y is dimension 1, the source's innermost.
  */
@@ -20,40 +20,43 @@ namespace
 constexpr int tiles_threads = ROWS_THREADS;
 constexpr int tiles_warps = tiles_threads / 32;
 
-/* Words of shared memory: the least that holds an element, of at least 4 bytes. */
+/* The shape of a tile in words of shared memory. A word has at least 4 bytes, and at least one element. */
 template <int E> struct strided_shape {
 	static constexpr int some = E < 4 ? 4 / E : 1; /* elements of a word */
-	static constexpr int rows = TILES_ROWS(E);     /* x */
+	static constexpr int rows = TILES_ROWS(E);     /* extent along x */
 	static constexpr int columns = TILES_COLUMNS(E);
 	static constexpr int across = columns / 32;
-	static constexpr int groups = rows / some / tiles_warps; /* of rows that one thread transposes */
+	/* Groups of rows that one thread transposes. */
+	static constexpr int groups = rows / some / tiles_warps;
 	static constexpr int margin = TILES_MARGIN(E);
 	static constexpr int most_y = TILES_Y(E);
-	static constexpr int pitch =
-	    TILES_PITCH(E); /* words; odd, so that neither rows nor columns meet in a bank */
+	/* Words from one row to the next in shared memory; odd, so that neither rows nor columns meet in a
+	 * bank. */
+	static constexpr int pitch = TILES_PITCH(E);
 	static constexpr int chunks = TILES_X(E) * E / 16;
-	static constexpr int lanes = chunks <= 16 ? 16 : 32; /* that write one row */
+	static constexpr int lanes = chunks <= 16 ? 16 : 32; /* lanes that write one row */
 	using word = typename element<(E < 4 ? 4 : E)>::type;
 
 	static_assert(some * columns * pitch * sizeof(word) == TILES_BYTES(E), "the launch asks for as much");
 };
 
-/* One tile. Row r is x + r - margin; those of [low, high) are there. */
+/* A tile. Row r of it has index x + r - margin; only rows [low, high) exist. */
 struct tile {
-	uint64_t dst; /* of x, y */
-	uint64_t src; /* of row 0, y */
+	uint64_t dst; /* address of element (x, y) in the destination */
+	uint64_t src; /* address of element (row 0, y) in the source */
 	int64_t x;
 	int64_t y;
 	int low;
 	int high;
 	int ny;
-	bool inside; /* of the outer dimensions' windows */
-	/* What of the source may be read. */
+	bool inside; /* the tile is inside the windows of the outer dimensions */
+	/* Only memory of the source in [bottom, top) may be read. */
 	uint64_t bottom;
 	uint64_t top;
 };
 
-/* A tile of a block that is none has neither rows nor columns. */
+/* Returns the tile with this number. If the list has no block there, the tile has neither rows nor
+ * columns. */
 template <int E> DEVICE tile tile_of(const many_move &move, uint64_t number, bool counts)
 {
 	const strided_args &args = move.move;
@@ -91,10 +94,11 @@ template <int E> DEVICE tile tile_of(const many_move &move, uint64_t number, boo
 	return t;
 }
 
-enum tile_kind { TILE_ODD, TILE_PART, TILE_FULL }; /* by elements, by words, by all words */
+/* The ways to read a tile: by elements, by words of which some may be missing, or by words that all exist. */
+enum tile_kind { TILE_ODD, TILE_PART, TILE_FULL };
 
-/* By words where the rows are of words and are the window's; by all words where those around them may be
- * read. */
+/* Returns how a tile is read. It is read by words if its rows consist of words and are inside the window, and
+ * by words without tests if the words around them may be read as well. */
 template <int E> DEVICE tile_kind kind_of(const strided_args &args, const tile &t)
 {
 	using shape = strided_shape<E>;
@@ -118,8 +122,8 @@ template <int E> DEVICE tile_kind kind_of(const strided_args &args, const tile &
 /* ---- In --------------------------------------------------------------------------------------------------
  */
 
-/* Where the word of column c and of transposed element j begins: neighbouring columns are neighbouring rows.
- */
+/* Returns the place in shared memory of transposed element j of column c. Neighbouring columns are
+ * neighbouring rows there. */
 template <int E> DEVICE uint32_t tile_word(int c, int j, int group)
 {
 	using shape = strided_shape<E>;
@@ -127,7 +131,7 @@ template <int E> DEVICE uint32_t tile_word(int c, int j, int group)
 	return (uint32_t)((j * shape::columns + c) * shape::pitch + group) * sizeof(typename shape::word);
 }
 
-/* Row y's first byte. */
+/* Returns the place of the first byte of row y. */
 template <int E> DEVICE uint32_t tile_row(int y)
 {
 	return tile_word<E>(y / strided_shape<E>::some, y % strided_shape<E>::some, 0);
@@ -163,7 +167,7 @@ template <int E> DEVICE void tile_in_slowly(const strided_args &args, const tile
 		}
 }
 
-/* The bytes of a word that may be read. */
+/* Returns a word whose bytes outside [low, high) are not read but 0. */
 DEVICE uint32_t careful_word(uint64_t low, uint64_t high, uint64_t from)
 {
 	uint32_t word = 0;
@@ -176,7 +180,7 @@ DEVICE uint32_t careful_word(uint64_t low, uint64_t high, uint64_t from)
 	return word;
 }
 
-/* A square of words, one for each of its elements, transposed: out[j] has element j of each. */
+/* Transposes a square of words, as many as a word has elements: out[j] gets element j of each. */
 template <int E, typename WORD>
 DEVICE void transpose_words(const WORD (&in)[strided_shape<E>::some], WORD (&out)[strided_shape<E>::some])
 {
@@ -196,9 +200,9 @@ DEVICE void transpose_words(const WORD (&in)[strided_shape<E>::some], WORD (&out
 	}
 }
 
-/* A thread's words of a tile, so that those of the next one are on their way while this one is written. Rows
- * that begin within a word are read as the aligned words around them; the last word of a row has no next one,
- * and makes none. */
+/* The words of a tile that a thread holds, so that those of the next tile are on their way while this one is
+ * written. Rows that begin within a word are read as the aligned words around them. The last word of a row
+ * has no next word, so no complete word is made of it. */
 template <int E> struct held_words {
 	using shape = strided_shape<E>;
 	using type = typename shape::word;
@@ -274,7 +278,7 @@ template <int E> struct held_words {
 /* ---- Out -------------------------------------------------------------------------------------------------
  */
 
-/* 16 bytes that begin at any multiple of E. */
+/* Returns the 16 bytes at offset `at`, which is a multiple of E. */
 template <int E> DEVICE uint4 tile_chunk(const unsigned char *row, uint32_t at)
 {
 	if constexpr (E == 16) {
@@ -317,7 +321,8 @@ DEVICE void tile_out_chunks(const strided_args &args, const tile &t, const unsig
 	}
 }
 
-/* Seldom taken: unrolled, it would only take registers. */
+/* Writes the tile element by element. This is seldom needed, so the loops are not unrolled, which would only
+ * cost registers. */
 template <int E>
 DEVICE void tile_out_elements(const strided_args &args, const tile &t, const unsigned char *shared)
 {

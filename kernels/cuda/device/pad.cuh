@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which source index a padded destination reads, by the pad mode (enum pad_mode). */
+/* Maps an index of a padded destination to the index of the source that it reads, by the pad mode (enum
+ * pad_mode). */
 #ifndef KERNELS_CUDA_DEVICE_PAD_CUH
 #define KERNELS_CUDA_DEVICE_PAD_CUH
 
@@ -8,7 +9,7 @@
 
 enum pad_rule { PAD_RULE_CONSTANT, PAD_RULE_EDGE, PAD_RULE_REFLECT, PAD_RULE_SYMMETRIC, PAD_RULE_WRAP };
 
-/* a modulo b, never negative. */
+/* Returns a modulo b, which is never negative. */
 DEVICE int64_t wrap_around(int64_t a, int64_t b)
 {
 	if (a >= 0 && a < b)
@@ -18,7 +19,8 @@ DEVICE int64_t wrap_around(int64_t a, int64_t b)
 	return m < 0 ? m + b : m;
 }
 
-/* The source index of destination index i (numpy.pad's modes); for a constant, of the nearest edge. */
+/* Returns the source index that destination index i reads, as numpy.pad defines the modes. In mode constant,
+ * indices of the border give the nearest edge. */
 DEVICE int64_t source_index(const strided_dim &dim, uint32_t mode, int64_t i)
 {
 	int64_t at = i - dim.before, n = dim.source;

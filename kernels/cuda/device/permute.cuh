@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernels for tiles of many axes (kernels/cuda/strategy/permute_args.h) share the place of a block's
- * tile, its loads, the notes of its rows, and the writing of a row's ends.
+/* Code that the kernels for tiles of many axes share (kernels/cuda/strategy/permute_args.h). It finds the
+ * place of a thread block's tile, loads its runs, makes the notes of its rows, and writes the ends of rows.
  *
- * A block moves one tile; while it waits, other blocks of its multiprocessor work. Threads work out where the
- * rows lie while the unit brings the runs of the source. Rows are written in chunks of 16 bytes that are
- * aligned in the destination, and as whole sectors of 32 bytes: a tile also writes the bytes of the tile
- * before it with which it shares a sector, which is what the margin is for, and leaves those that it shares
- * with the next tile to that one.
+ * A thread block moves one tile at a time. While it waits, other thread blocks of its multiprocessor work.
+ * Threads compute the places of the rows while the TMA brings the runs of the source. Rows are written in
+ * chunks of 16 bytes that are aligned in the destination, and as whole sectors of 32 bytes. A tile also
+ * writes the bytes of the tile before it that share a sector with its own; the margin is for those. It leaves
+ * the bytes that share a sector with the next tile to that tile.
  */
 #ifndef KERNELS_CUDA_DEVICE_PERMUTE_CUH
 #define KERNELS_CUDA_DEVICE_PERMUTE_CUH
@@ -15,12 +15,13 @@
 #include "strided.cuh"
 #include "turns.cuh"
 
-/* A block's tile. Indices are of the destination, and begin with the margin. `from`: the lowest index of the
- * source that the tile reads, in a dimension that is padded. */
+/* A thread block's tile. Indices are those of the destination and begin with the margin. from_dst and
+ * from_src are the lowest indices of the source that the tile reads along a split dimension that is
+ * padded. */
 struct permute_tile {
-	uint64_t dst; /* addresses of the first index */
+	uint64_t dst; /* address of the destination's element at the first index; src: of the source's */
 	uint64_t src;
-	uint32_t n_dst; /* indices of the split dimensions */
+	uint32_t n_dst; /* number of indices along the split dimensions */
 	uint32_t n_src;
 	uint32_t n_stack;
 	int start_dst;
@@ -29,15 +30,16 @@ struct permute_tile {
 	int from_dst;
 	int from_src;
 	uint32_t margin;
-	uint32_t base;     /* of a row's first element, from its slot */
-	uint32_t row_base; /* see permute_args.h */
+	uint32_t base;     /* offset of a row's first element from its slot */
+	uint32_t row_base; /* permute_args.row_base, and the share along split_dst */
 	uint32_t load_bytes;
-	bool first;   /* the destination's runs begin here */
-	bool last;    /* and end here */
-	bool outside; /* all of it is border */
+	bool first;   /* the destination's runs begin in this tile */
+	bool last;    /* the destination's runs end in this tile */
+	bool outside; /* the whole tile is border */
 };
 
-/* Replaces a destination's index by the source's. false: there is none, since it is border. */
+/* Replaces an index of the destination by the source's. Returns false if there is none, because the index is
+ * border. */
 template <bool PADDED> DEVICE bool find_index(const permute_args &args, const permute_axis &axis, int &i)
 {
 	if (!PADDED)
@@ -47,7 +49,7 @@ template <bool PADDED> DEVICE bool find_index(const permute_args &args, const pe
 		return true;
 	if (args.mode == PAD_RULE_CONSTANT)
 		return false;
-	/* Most of a border is one turn away, which takes no division. */
+	/* Most of a border is a single turn away, which takes no division. */
 	const uint32_t n = (uint32_t)axis.source, at = (uint32_t)i;
 	const uint32_t turned = args.mode == PAD_RULE_WRAP        ? (i < 0 ? at + n : at - n)
 	                        : args.mode == PAD_RULE_REFLECT   ? (i < 0 ? 0 - at : 2 * n - 2 - at)
@@ -65,8 +67,8 @@ template <bool PADDED> DEVICE bool find_index(const permute_args &args, const pe
 	return true;
 }
 
-/* How many indices of the source lie between the lowest and the highest that [start, start + n) reads; from:
- * the lowest. */
+/* Returns the number of source indices from the lowest to the highest that destination indices [start,
+ * start + n) read, and sets `from` to the lowest. */
 DEVICE uint32_t find_hull(const permute_args &args, const permute_axis &axis, int start, uint32_t n,
                           int &from)
 {
@@ -76,7 +78,8 @@ DEVICE uint32_t find_hull(const permute_args &args, const permute_axis &axis, in
 	    high = first <= last ? last - axis.before : -1;
 
 	if (args.mode != PAD_RULE_CONSTANT) {
-		/* On either side of the window, the source's index only rises or only falls. */
+		/* On either side of the window, the source's index only rises or only falls, so its extremes
+		 * are at the ends. */
 		const int ends[4] = { start, end - 1, min(end, axis.before) - 1, max(start, window_end) };
 
 		for (int k = 0; k < 4; k++) {
@@ -93,8 +96,8 @@ DEVICE uint32_t find_hull(const permute_args &args, const permute_axis &axis, in
 	return high < low ? 0 : (uint32_t)(high - low + 1);
 }
 
-/* The tile's index along each dimension of the grid. Where it is padded, what is read of a split dimension is
- * for set_loads. */
+/* Finds the tile's index along each dimension of the grid. If the tile is padded, set_loads handles the
+ * source's side of split dimensions. */
 template <bool PADDED> DEVICE void set_place(const permute_args &args, uint32_t number, permute_tile &t)
 {
 	uint32_t at_dst = 0;
@@ -141,7 +144,7 @@ template <bool PADDED> DEVICE void set_place(const permute_args &args, uint32_t 
 	}
 }
 
-/* What the loads begin with, and their bytes. */
+/* Sets the address at which the loads begin, and their bytes. */
 template <bool PADDED> DEVICE void set_loads(const permute_args &args, permute_tile &t)
 {
 	const bool by_dst = args.load_by == PERMUTE_BY_SPLIT_DST;
@@ -200,13 +203,13 @@ DEVICE uint32_t slot_of(const permute_args &args, uint32_t load)
 	return load * args.pitch + (load >> args.pad_shift) * args.pad;
 }
 
-/* Where a load begins in its slot. */
+/* Returns the offset of a load's first byte in its slot. */
 DEVICE uint32_t phase_of(const permute_args &args, uint64_t src, uint32_t slot)
 {
 	return ((uint32_t)src - slot) & args.phase_mask;
 }
 
-/* Where a byte of the slots lies. */
+/* Returns the place of a byte of the slots, skew included. */
 template <bool SKEWED> DEVICE uint32_t skewed(uint32_t at, uint32_t skew)
 {
 	return SKEWED ? at + (at >> skew) * 16 : at;
@@ -214,7 +217,7 @@ template <bool SKEWED> DEVICE uint32_t skewed(uint32_t at, uint32_t skew)
 
 /* ---- Loads --------------------------------------------------------------------------------------------- */
 
-/* Where a load begins. false: the tile does not have it. */
+/* Sets src to the address at which a load begins. Returns false if the tile does not have the load. */
 template <bool PADDED>
 DEVICE bool find_load(const permute_args &args, const permute_tile &t, uint32_t number, uint64_t &src)
 {
@@ -240,8 +243,9 @@ DEVICE bool find_load(const permute_args &args, const permute_tile &t, uint32_t 
 	return there;
 }
 
-/* The bytes in [low, high) of a chunk that the unit may not load, since it lies partly outside of what may be
- * read. Seldom needed: unrolled, it would only take registers. */
+/* Copies the bytes in [low, high) of a chunk that the TMA may not load because the chunk lies partly
+ * outside the readable memory. This is seldom needed, so the loop is not unrolled, which would only cost
+ * registers. */
 template <int E> DEVICE void take_part(uint64_t chunk, uint64_t low, uint64_t high, unsigned char *to)
 {
 	using type = typename element<E>::type;
@@ -253,7 +257,7 @@ template <int E> DEVICE void take_part(uint64_t chunk, uint64_t low, uint64_t hi
 			tile_write<type>(to + i, global_read((const type *)(chunk + i)));
 }
 
-/* Rounds a run to the chunks around it that the unit may load. */
+/* Rounds a run outwards to the chunks that the TMA may load. */
 DEVICE void clip_load(const permute_args &args, uint64_t &from, uint64_t &end)
 {
 	from &= ~UINT64_C(15);
@@ -264,8 +268,8 @@ DEVICE void clip_load(const permute_args &args, uint64_t &from, uint64_t &end)
 		end -= 16;
 }
 
-/* Bytes may arrive before they are expected: the barrier's phase ends only when all threads have arrived,
- * too. */
+/* Starts the loads of the tile's runs. Bytes may arrive before the barrier expects them: its phase ends only
+ * when all threads have arrived, too. */
 template <int E, bool PADDED>
 DEVICE void load_runs(const permute_args &args, const permute_tile &t, unsigned char *tile, barrier *arrived)
 {
@@ -309,11 +313,11 @@ DEVICE void load_runs(const permute_args &args, const permute_tile &t, unsigned 
 
 /* ---- Notes --------------------------------------------------------------------------------------------- */
 
-/* Whose notes: those of ELEMENTS are named by the element's size. */
+/* Values of E for the notes of PIECES and WORDS. For ELEMENTS, E is the size of an element. */
 enum { NOTES_OF_PIECES = 0, NOTES_OF_WORDS = -1 };
 
-/* Writes note i of the rows (permute_args.h). A row's first and last chunks are written in part where the
- * row's bytes end at a sector's middle and no other tile writes that sector. */
+/* Writes note i of the rows (permute_args.h). A row's first or last chunk is written in part if the row
+ * begins or ends within a sector and no other tile writes that sector. */
 template <int E>
 DEVICE void write_note(const permute_args &args, const permute_tile &t, unsigned char *rows, uint32_t i,
                        uint32_t dst, uint32_t at, uint32_t bytes, bool border)
@@ -367,7 +371,8 @@ DEVICE void note_rows(const permute_args &args, const permute_tile &t, unsigned 
 			const permute_axis &axis = args.row[d];
 			const uint32_t q = d + 1 < args.n_row ? divide_u32(number, &axis.by) : 0;
 			const uint32_t index = number - q * (uint32_t)axis.by.n;
-			/* Which of load it is, in the stack. */
+			/* Index in args.load of the stack's dimension. It is PERMUTE_NONE - 1 for other
+			 * dimensions. */
 			const uint32_t stack =
 			    d < args.stack_row ? PERMUTE_NONE - 1 : args.stack_load + d - args.stack_row;
 			int from = 0, s = (int)index;
@@ -415,13 +420,14 @@ DEVICE uint32_t word_at(const uint4 &v, uint32_t at)
 	return at & 8 ? high : low;
 }
 
-/* Whether all of [first, first + n) is in [at, end). */
+/* Returns whether all of [first, first + n) is in [at, end). */
 DEVICE bool is_within(uint32_t first, uint32_t n, uint32_t at, uint32_t end)
 {
 	return first >= at && first + n <= end;
 }
 
-/* Writes the bytes of a word that are in [at, end): offsets in its chunk, where the word is at `first`. */
+/* Writes the bytes of a word whose offsets in its chunk are in [at, end). The word begins at offset
+ * `first`. */
 template <int E>
 DEVICE void write_part_of_word(uint64_t chunk, uint32_t word, uint32_t first, uint32_t at, uint32_t end)
 {
@@ -438,8 +444,8 @@ DEVICE void write_part_of_word(uint64_t chunk, uint32_t word, uint32_t first, ui
 	}
 }
 
-/* Writes bytes [at, end) of a chunk: whole words, two at a time where that is possible, and what there is of
- * the first and of the last. Each store costs the L2 a sector. */
+/* Writes bytes [at, end) of a chunk: whole words, two at a time where possible, and the bytes of the first
+ * and the last word. Each store costs the L2 a sector. */
 template <int E> DEVICE void write_part(uint64_t chunk, const uint4 &v, uint32_t at, uint32_t end)
 {
 #pragma unroll

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the elements of a row lie in shared memory, and which of them are border: the table and the masks
- * that a block makes for its tile.
- */
+/* Builds the tables of a thread block's tile of many axes: where the elements of a row lie in shared memory,
+ * and masks of those that are border. */
 #ifndef KERNELS_CUDA_DEVICE_PERMUTE_TABLE_CUH
 #define KERNELS_CUDA_DEVICE_PERMUTE_TABLE_CUH
 
 #include "permute.cuh"
 
-/* The offset from that of the row of its element `number`, or of as much as the dimensions of run from
- * `first` on step by. false: it has none, since it is border or past the end. */
+/* Sets `at` to the offset of an element from its row's offset. The element has this number, counted along the
+ * dimensions run[first] and those after it. Returns false if there is no such element, because it is border
+ * or past the end. */
 template <bool PADDED>
 DEVICE bool find_element(const permute_args &args, const permute_tile &t, uint32_t first, uint32_t number,
                          uint32_t &at)
@@ -43,9 +43,9 @@ DEVICE bool find_element(const permute_args &args, const permute_tile &t, uint32
 	return there;
 }
 
-/* Copy p of the table is for rows that begin p << phase_shift bytes into their first chunk; it has an entry
- * for each element of the row's chunks. Elements that have no offset get 0, or PERMUTE_BORDER until
- * fill_masks. */
+/* Fills the table. Copy p is for rows that begin p << phase_shift bytes into their first chunk. It has an
+ * entry for each element of the row's chunks. Elements without an offset get 0, or PERMUTE_BORDER until
+ * fill_masks has run. */
 template <int E, bool PADDED>
 DEVICE void fill_table(const permute_args &args, const permute_tile &t, uint16_t *table)
 {
@@ -68,7 +68,7 @@ DEVICE void fill_table(const permute_args &args, const permute_tile &t, uint16_t
 	}
 }
 
-/* The bytes of each chunk that are border, for each copy of the table. */
+/* Sets the masks of the border bytes of each chunk, for each copy of the table. */
 template <int E> DEVICE void fill_masks(const permute_args &args, uint16_t *table, uint16_t *masks)
 {
 	constexpr uint32_t chunk = 16 / E, bytes = (1u << E) - 1;
@@ -94,13 +94,13 @@ template <int E> DEVICE void fill_masks(const permute_args &args, uint16_t *tabl
 /* ---- Border ---------------------------------------------------------------------------------------------
  */
 
-/* Four bits become four bytes of ones or zeros. */
+/* Turns each of four bits into a byte of ones or zeros. */
 DEVICE uint32_t spread_bits(uint32_t bits)
 {
 	return (((bits & 15) * 0x00204081u) & 0x01010101u) * 255;
 }
 
-/* The chunk, with the pattern's bytes where the mask has ones. */
+/* Returns the chunk with the pattern's bytes where the mask has ones. */
 DEVICE uint4 set_border(const uint4 &v, const uint32_t (&pattern)[4], uint32_t mask)
 {
 	const uint32_t x = spread_bits(mask), y = spread_bits(mask >> 4), z = spread_bits(mask >> 8),
@@ -110,8 +110,8 @@ DEVICE uint4 set_border(const uint4 &v, const uint32_t (&pattern)[4], uint32_t m
 	                  (v.z & ~z) | (pattern[2] & z), (v.w & ~w) | (pattern[3] & w));
 }
 
-/* Which bytes of a chunk are border, in a row that begins `past` bytes after the phase of its masks. Those
- * ahead of the row may be either. */
+/* Returns a mask of the border bytes of a chunk of a row that begins `past` bytes after the phase of its
+ * masks. The bits of bytes before the row may have either value. */
 DEVICE uint32_t border_of(const uint16_t *mask, uint32_t past)
 {
 	const uint32_t own = tile_read<uint16_t>(mask);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A ring of tiles in shared memory, each with the barrier that says that it has arrived; and the order in which a
- * block of threads goes through the tiles of a grid.
+/* A ring of tiles in shared memory, with a barrier for each tile that completes when the tile has arrived,
+ * and the order in which a thread block goes through the tiles of a grid.
  *
- * Tile i lies in stage i % STAGES, and its barrier completes there for the (i / STAGES)th time, which gives the
- * parity.
+ * Tile i lies in stage i % STAGES, whose barrier completes for the (i / STAGES)th time when the tile arrives;
+ * that gives the parity.
  */
 #ifndef KERNELS_CUDA_DEVICE_PIPELINE_CUH
 #define KERNELS_CUDA_DEVICE_PIPELINE_CUH
@@ -14,13 +14,14 @@
 
 static_assert(sizeof(barrier) == BARRIER_BYTES, "RING_BYTES asks for as much");
 
-/* The tiles of this block: blockIdx.x, then every gridDim.x-th. Neighbours run side by side. */
+/* Returns the number of tiles of this thread block: number blockIdx.x and every gridDim.x-th after it.
+ * Neighbouring tiles are moved at the same time. */
 DEVICE uint32_t own_tiles(uint32_t tiles)
 {
 	return tiles > blockIdx.x ? (tiles - blockIdx.x - 1) / gridDim.x + 1 : 0;
 }
 
-/* Number to index, dimension 0 fastest. The grid is 1 past the rank. */
+/* Splits the number of a tile into its indices; dimension 0 varies fastest. The grid is 1 beyond the rank. */
 template <int RANK>
 DEVICE void tile_index(uint32_t number, const uint32_t (&grid)[RANK], uint32_t (&ret)[RANK])
 {
@@ -36,8 +37,8 @@ DEVICE void tile_index(uint32_t number, const uint32_t (&grid)[RANK], uint32_t (
 template <int STAGES> struct tile_ring {
 	unsigned char *tiles;
 	uint32_t tile_bytes;
-	barrier *full;  /* a stage: its tile has arrived */
-	barrier *empty; /* a stage: its tile has been read */
+	barrier *full;  /* the barrier of each stage completes when the stage's tile has arrived */
+	barrier *empty; /* the barrier of each stage completes when the stage's tile has been read */
 
 	DEVICE_MEMBER tile_ring(unsigned char *shared, uint32_t bytes)
 	    : tiles(shared), tile_bytes(bytes), full((barrier *)(shared + STAGES * bytes)),
@@ -45,7 +46,8 @@ template <int STAGES> struct tile_ring {
 	{
 	}
 
-	/* By one thread; all others wait for it. readers: how many threads say that they have read a tile. */
+	/* Initialises the barriers. One thread calls it, and all others wait for that thread. `readers` is
+	 * the number of threads that call release for each tile. */
 	DEVICE_MEMBER void init(uint32_t readers)
 	{
 		for (int s = 0; s < STAGES; s++) {
@@ -75,7 +77,7 @@ template <int STAGES> struct tile_ring {
 		barrier_arrive(&empty[i % STAGES]);
 	}
 
-	/* Until the stage of tile i is free: its tile before this one has been read. */
+	/* Waits until the stage of tile i is free, because all readers have released the tile before it. */
 	DEVICE_MEMBER void wait_empty(uint32_t i)
 	{
 		if (i >= STAGES)

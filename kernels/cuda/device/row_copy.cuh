@@ -18,23 +18,24 @@ template <int W> DEVICE uint4 shift_pair(const uint4 &a, const uint4 &b, uint32_
 	                  shift_words(w[W + 2], w[W + 3], bits), shift_words(w[W + 3], w[W + 4], bits));
 }
 
-/* A warp's part of a row is the chunks that lie wholly in the window, and the elements before and after
+/* A warp's part of a row: the chunks that lie wholly in the window, and the elements before and after
  * them. */
 struct row_part {
-	uint64_t to;   /* the first chunk */
-	uint64_t from; /* the chunk that it is read from begins here, or phase bytes later; those after it 16
-	                  bytes on each, or back */
+	uint64_t to; /* address of the first chunk */
+	/* The first chunk is read from this address plus `phase`. The chunks after it are read from 16 bytes
+	 * further on each time, or 16 bytes back. */
+	uint64_t from;
 	uint32_t phase;
 	uint32_t chunks;
-	int64_t first; /* elements [first, chunks_first) and [chunks_last, last) are left */
+	int64_t first; /* elements [first, chunks_first) and [chunks_last, last) are not in chunks */
 	int64_t chunks_first;
 	int64_t chunks_last;
 	int64_t last;
 };
 
-/* Copies chunk U of a lane's batch and those after it, all of which are read before any is written. Unless
- * the batch is FULL, it ends with the chunks that are left. What is read is defined wherever it is used:
- * registers that only some paths define are held from the kernel's start, for each of the callers. */
+/* Copies chunk U of a lane's batch and those after it. All of them are read before any is written. Unless the
+ * batch is FULL, it ends with the chunks that are left. `a` and `b` are defined wherever they are used:
+ * registers that only some paths define would be held from the kernel's start, once for each caller. */
 template <int E, int W, int STEP, bool FULL, int U = 0>
 DEVICE void copy_batch(const uint4 *from, uint4 *to, int left, uint32_t bits)
 {
@@ -52,8 +53,8 @@ DEVICE void copy_batch(const uint4 *from, uint4 *to, int left, uint32_t bits)
 	global_write(to + U * 32, STEP < 0 ? reverse_elements<E>(a) : a);
 }
 
-/* Copies a lane's chunks. W is the words of the phase, or -1 if there is none; STEP is 1 or -1, the chunks
- * from one to the next in the source. */
+/* Copies a lane's chunks. W is the number of words in the phase, or -1 if the phase is 0. STEP is 1 or -1:
+ * the number of chunks from one to the next in the source. */
 template <int E, int W, int STEP> DEVICE void copy_chunks(const row_part &part)
 {
 	const int lane = threadIdx.x % 32;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The destination as rows of aligned 16-byte chunks, each of which one thread writes at once, whatever the phase
- * of the row.
+/* Divides the destination into rows of aligned chunks of 16 bytes. One thread writes a chunk at once,
+ * whatever the phase of the row.
  *
- * Dimension 0 is the innermost of the destination, contiguous there. A row of n elements touches at most
- * row_chunks() aligned chunks; the first and the last may belong to it only in part.
+ * Dimension 0 is the innermost one of the destination, which is contiguous along it. A row of n elements
+ * touches at most row_chunks() aligned chunks. The first and the last of them may belong to the row only in
+ * part.
  */
 #ifndef KERNELS_CUDA_DEVICE_ROWS_CUH
 #define KERNELS_CUDA_DEVICE_ROWS_CUH
@@ -12,14 +13,14 @@
 #include "kernels/nest/border.h"
 #include "tma.cuh"
 
-/* Most numbers fit in 32 bits, where it costs a fraction. */
+/* Returns a / b. Most numbers fit in 32 bits, where a division costs a fraction. */
 DEVICE uint64_t divide(uint64_t a, uint64_t b)
 {
 	return (a | b) >> 32 ? a / b : (uint32_t)a / (uint32_t)b;
 }
 
-/* One chunk of a row. Elements [first, last) of the row are in it; element first lies `skip` bytes into it.
- */
+/* One chunk of a row. It holds elements [first, last) of the row, of which element `first` lies `skip` bytes
+ * into the chunk. */
 struct row_chunk {
 	uint64_t address;
 	int64_t first;
@@ -28,9 +29,8 @@ struct row_chunk {
 	bool whole;
 };
 
-/* The chunk that starts there of the row at address row; row_bytes is a multiple of E, and row of E. Empty:
- * first
- * >= last. */
+/* Returns the chunk at address `start` of the row at address `row`. row_bytes and row are multiples of E. If
+ * the row has no element in the chunk, first >= last. */
 template <int E> DEVICE row_chunk chunk_from(uint64_t row, uint64_t row_bytes, uint64_t start)
 {
 	row_chunk c;
@@ -45,13 +45,13 @@ template <int E> DEVICE row_chunk chunk_from(uint64_t row, uint64_t row_bytes, u
 	return c;
 }
 
-/* Chunk k. */
+/* Returns chunk k of a row. */
 template <int E> DEVICE row_chunk chunk_of(uint64_t row, uint64_t row_bytes, uint64_t k)
 {
 	return chunk_from<E>(row, row_bytes, (row & ~UINT64_C(15)) + 16 * k);
 }
 
-/* Writes the elements of the chunk that are the row's. */
+/* Writes the elements of the chunk that belong to the row. */
 template <int E> DEVICE void chunk_write(const row_chunk &c, const uint4 &v)
 {
 	if (c.whole) {
@@ -77,7 +77,7 @@ template <int E> DEVICE void chunk_write(const row_chunk &c, const uint4 &v)
 	}
 }
 
-/* Element `number` of the chunk (16 / E of them) becomes the one at address. */
+/* Sets element `number` of a chunk's 16 / E elements to the one at this address. */
 template <int E> DEVICE void chunk_take(uint32_t (&words)[4], uint32_t number, uint64_t address)
 {
 	uint32_t w = number * E / 4;

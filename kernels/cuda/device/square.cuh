@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Squares of 16 / E rows of 16 bytes, or of fewer words, transposed in the registers of one thread. */
+/* Transposes squares in the registers of one thread. A square has 16 / E rows of 16 bytes or, with W words,
+ * of fewer. */
 #ifndef KERNELS_CUDA_DEVICE_SQUARE_CUH
 #define KERNELS_CUDA_DEVICE_SQUARE_CUH
 
@@ -10,7 +11,7 @@ DEVICE uint4 chunk_of_words(const uint32_t (&words)[4])
 	return make_uint4(words[0], words[1], words[2], words[3]);
 }
 
-/* Two or four words of shared memory. */
+/* These read two or four words of shared memory. */
 DEVICE void read_words(const unsigned char *from, uint32_t (&words)[2])
 {
 	const uint2 v = tile_read<uint2>(from);
@@ -29,7 +30,7 @@ DEVICE void read_words(const unsigned char *from, uint32_t (&words)[4])
 	words[3] = v.w;
 }
 
-/* in: 16 / E rows of W words; out[j]: the jth element of each, in row order. */
+/* Transposes 16 / E rows of W words. out[j] gets element j of each row, in the order of the rows. */
 template <int E, int W>
 DEVICE void transpose_square(const uint32_t (&in)[16 / E][W], uint32_t (&out)[4 * W / E][4])
 {

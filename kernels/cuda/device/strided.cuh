@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the kernels without the Tensor Memory Accelerator share: element types, windows, and what may be read.
- */
+/* Code that the kernels without a tensor map share: types of elements, windows, and tests of what may be
+ * read. */
 #ifndef KERNELS_CUDA_DEVICE_STRIDED_CUH
 #define KERNELS_CUDA_DEVICE_STRIDED_CUH
 
@@ -31,13 +31,13 @@ DEVICE bool in_window(const strided_dim &dim, int64_t index)
 	return index >= dim.before && index - dim.before < dim.source;
 }
 
-/* Within [0, most]. */
+/* Returns value, clamped to [0, most]. */
 DEVICE int up_to(int64_t value, int most)
 {
 	return value <= 0 ? 0 : value < most ? (int)value : most;
 }
 
-/* Whether the chunk that begins there may be read as the aligned ones around it. */
+/* Returns whether the 16 bytes at `start` may be read as the one or two aligned chunks around them. */
 DEVICE bool chunk_is_readable(const list_place &block, uint64_t start)
 {
 	const uint64_t around = start & ~UINT64_C(15);
@@ -45,7 +45,7 @@ DEVICE bool chunk_is_readable(const list_place &block, uint64_t start)
 	return start == around || (around >= block.low && around + 32 <= block.high);
 }
 
-/* The 16 bytes that begin `phase` bytes into the 32 of a and b. */
+/* Returns the 16 bytes that begin `phase` bytes into the 32 bytes of a and b. */
 DEVICE uint4 shift_chunk(const uint4 &a, const uint4 &b, uint32_t phase)
 {
 	const bool two = phase & 8, one = phase & 4;
@@ -59,7 +59,7 @@ DEVICE uint4 shift_chunk(const uint4 &a, const uint4 &b, uint32_t phase)
 	                  shift_words(w[2], w[3], bits), shift_words(w[3], w[4], bits));
 }
 
-/* The elements of a chunk in the opposite order. */
+/* Returns the elements of a chunk in the opposite order. */
 template <int E> DEVICE uint4 reverse_elements(const uint4 &v)
 {
 	if constexpr (E == 16)
@@ -72,8 +72,8 @@ template <int E> DEVICE uint4 reverse_elements(const uint4 &v)
 	                  pick_bytes(v.x, 0, order));
 }
 
-/* The fill as it lies in an aligned chunk of the block's destination, which lies `rotation` bytes past an
- * address where the pattern begins. */
+/* Returns the fill as it lies in an aligned chunk of the block's destination, which is `rotation` bytes past
+ * an address at which the pattern begins. */
 DEVICE uint4 pattern_of(const uint32_t (&pattern)[4], uint32_t rotation)
 {
 	const uint4 p = make_uint4(pattern[0], pattern[1], pattern[2], pattern[3]);
@@ -81,7 +81,7 @@ DEVICE uint4 pattern_of(const uint32_t (&pattern)[4], uint32_t rotation)
 	return rotation ? shift_chunk(p, p, 16 - rotation) : p;
 }
 
-/* The element that the pattern has at this address. */
+/* Returns the element that the pattern has at this address. */
 template <int E> DEVICE typename element<E>::type pattern_at(const uint4 &pattern, uint64_t address)
 {
 	const uint32_t at = (uint32_t)address & 15, low = at & 4 ? pattern.y : pattern.x,
@@ -95,7 +95,7 @@ template <int E> DEVICE typename element<E>::type pattern_at(const uint4 &patter
 		return (typename element<E>::type)((at & 8 ? high : low) >> at % 4 * 8);
 }
 
-/* KERNEL name_1 to name_16, each of which calls body<E>. */
+/* Expands kernel(e) for elements of 1 to 16 bytes. */
 #define BY_ELEMENT(kernel) kernel(1) kernel(2) kernel(4) kernel(8) kernel(16)
 
 #endif

@@ -1,23 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Moves a few channels that lie together on one side and in a plane each on the other: images between NHWC
- * and NCHW.
+/* Moves a few channels that lie together on one side and in separate planes on the other, such as images
+ * between NHWC and NCHW.
  *
- * A unit is 16 / E pixels: C chunks of 16 bytes that follow each other on the one side, a chunk of each of C
- * planes on the other. A warp moves 32 units; neighbours read and write neighbouring chunks on both sides,
- * those of pixels by way of shared memory, and each thread interleaves its own unit in registers.
+ * A unit is 16 / E pixels: C consecutive chunks of 16 bytes on the one side, and one chunk of each of C
+ * planes on the other. A warp moves 32 units. Neighbouring lanes read and write neighbouring chunks on both
+ * sides. The chunks of pixels go through shared memory, and each thread interleaves its own unit in
+ * registers.
  */
 #include "strided.cuh"
 
 namespace
 {
 
-/* In shared memory units are an odd number of chunks apart, so that a warp reads all banks. */
+/* Returns the place of a chunk of pixels in shared memory. Units are an odd number of chunks apart there, so
+ * that a warp reads all banks. */
 template <int C> DEVICE uint32_t chunk_place(uint32_t chunk)
 {
 	return (chunk / C * (C | 1) + chunk % C) * 16;
 }
 
-/* Byte `byte` of a unit as pixels is which one of it as planes, and the other way round. */
+/* These return, for a byte of a unit in the resulting order, its place in the other order: to_planes for a
+ * result in planes, to_pixels for one in pixels. */
 template <int E, int C> struct to_planes {
 	DEVICE_MEMBER static int from(int byte)
 	{
@@ -31,7 +34,7 @@ template <int E, int C> struct to_pixels {
 	}
 };
 
-/* Each word of the result has its bytes picked out of those that they come from. */
+/* Reorders a unit. Each word of the result has its bytes picked out of the words that they come from. */
 template <int E, int C, typename ORDER> DEVICE void weave(const uint32_t (&in)[4 * C], uint32_t (&out)[4 * C])
 {
 #pragma unroll
@@ -53,7 +56,7 @@ template <int E, int C, typename ORDER> DEVICE void weave(const uint32_t (&in)[4
 	}
 }
 
-/* What a warp moves: addresses of its first unit on both sides. */
+/* The units that a warp moves: their number, and the addresses of the first one on both sides. */
 struct channel_part {
 	uint64_t dst;
 	uint64_t src;
@@ -190,7 +193,7 @@ template <int E> DEVICE void many_channels(const strided_args &args, unsigned ch
 
 } // namespace
 
-/* Two kernels, since registers for many channels would leave room for fewer blocks. */
+/* There are two kernels, because the registers for many channels would leave room for fewer thread blocks. */
 #define STRIDED_CHANNELS(name, e, blocks, move)                                               \
 	KERNEL(ROWS_THREADS, blocks) name##_##e(const GRID_CONSTANT struct strided_args args) \
 	{                                                                                     \

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Moves wide elements one by one, whatever the strides are. Neighbouring lanes write neighbouring elements of
- * the destination, and so do the rounds of a block, so that what a line of the source has for them is in the
- * multiprocessor's cache when they want it.
- */
+/* Moves wide elements one by one, whatever the strides. Neighbouring lanes write neighbouring elements of the
+ * destination, and so do consecutive rounds of a thread block. The elements that a line of the source has for
+ * them are therefore still in the multiprocessor's cache when they are read. */
 #include "strided.cuh"
 
 namespace
 {
 
-/* Dimensions whose arguments are at known addresses. */
+/* The number of dimensions whose arguments are at constant addresses. */
 constexpr uint32_t unrolled = 4;
 
 template <typename VISIT>
@@ -20,7 +19,7 @@ DEVICE uint32_t visit_index(const strided_args &args, uint32_t d, uint32_t numbe
 	return rest;
 }
 
-/* The indices of an element, from its number in the destination's order. */
+/* Calls visit(dim, index) for each dimension of an element, given its number in the destination's order. */
 template <typename VISIT>
 DEVICE void visit_indices(const strided_args &args, uint32_t number, const VISIT &visit)
 {
@@ -40,7 +39,8 @@ DEVICE void visit_indices(const strided_args &args, uint32_t number, const VISIT
 	visit(args.dim[last], number);
 }
 
-/* Where an element is read; one that is border, which is not `inside`, may be read where the first one is. */
+/* Returns the address of an element in the source, and sets `inside` to whether it is in the window. An
+ * element of the border gets the address of the first element, which is safe to read. */
 template <bool PADDED> DEVICE uint64_t source_of(const strided_args &args, uint32_t number, bool &inside)
 {
 	uint64_t src = args.src;
@@ -66,7 +66,7 @@ template <int E> DEVICE uint64_t destination_of(const strided_args &args, uint32
 	return dst;
 }
 
-/* All reads come first, and none depends on a branch. */
+/* Moves a batch of elements. All reads come first, and none depends on a branch. */
 template <int E, bool PADDED> DEVICE void move_batch(const strided_args &args, uint32_t block)
 {
 	using type = typename element<E>::type;

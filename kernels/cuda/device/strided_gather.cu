@@ -1,27 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Moves whatever the source's strides are: negative ones, steps, runs too short for rows or tiles.
+/* Moves elements whatever the source's strides: negative ones, steps, and runs that are too short for rows or
+ * tiles.
  *
- * A thread writes aligned chunks of 16 bytes of the destination. Where the elements of one chunk follow each
- * other in the source, forwards or backwards, they are read at once, as the two aligned chunks around them;
- * else one by one.
+ * A thread writes aligned chunks of 16 bytes of the destination. If the elements of a chunk follow each other
+ * in the source, forwards or backwards, they are read at once, as the two aligned chunks around them.
+ * Otherwise they are read one by one.
  */
 #include "strided.cuh"
 
 namespace
 {
 
-/* One chunk, and where its first element is in its run: up to three dimensions that follow each other in the
- * destination. x, y and z are indices of dimensions 0, 1 and 2. (A uint4's .x .y .z .w are its four words.)
- */
+/* A chunk, and the place of its first element in its run. A run spans up to three dimensions that follow each
+ * other in the destination; x, y and z are the indices of dimensions 0, 1 and 2. (A uint4's .x .y .z .w are
+ * its four words.) */
 struct gathered {
 	row_chunk c;
 	int64_t x;
 	int64_t y;
 	int64_t z;
-	uint64_t from;     /* of the first element */
-	uint32_t rotation; /* of the block's fill pattern, bytes */
-	bool outside;      /* of a window of a dimension around the run */
-	bool inside;       /* of those of all dimensions but the first */
+	uint64_t from;     /* address of the first element in the source */
+	uint32_t rotation; /* rotation of the list block's fill pattern in bytes */
+	bool outside;      /* the run is outside the window of a dimension around it */
+	bool inside;       /* the first element is inside the windows of all dimensions but dimension 0 */
 };
 
 template <int E> DEVICE gathered chunk_at(const strided_args &args, const list_place &block, uint64_t number)
@@ -72,13 +73,13 @@ template <int E> DEVICE gathered chunk_at(const strided_args &args, const list_p
 /* ---- At once ---------------------------------------------------------------------------------------------
  */
 
-/* Where the source's 16 bytes begin. */
+/* Returns the address of the source's 16 bytes. */
 template <int E> DEVICE uint64_t wide_start(const strided_args &args, const gathered &g)
 {
 	return args.dim[0].src > 0 ? g.from : g.from - (16 - E);
 }
 
-/* Whether the chunk is one piece of the source, and may be read by what lies around it. */
+/* Returns whether the chunk is one piece of the source and the aligned chunks around it may be read. */
 template <int E> DEVICE bool is_wide(const strided_args &args, const list_place &block, const gathered &g)
 {
 	const strided_dim &first = args.dim[0];
@@ -91,7 +92,8 @@ template <int E> DEVICE bool is_wide(const strided_args &args, const list_place 
 /* ---- One by one ------------------------------------------------------------------------------------------
  */
 
-/* Where an element is in the run is known for the first of a chunk, and carried on. */
+/* Returns the elements of a chunk. The place of the first one in the run is known, and is carried on from
+ * element to element. */
 template <int E> DEVICE uint4 take_elements(const strided_args &args, const gathered &g)
 {
 	const strided_dim &first = args.dim[0], &second = args.dim[args.run > 1 ? 1 : 0],
@@ -123,7 +125,8 @@ template <int E> DEVICE uint4 take_elements(const strided_args &args, const gath
 	return make_uint4(words[0], words[1], words[2], words[3]);
 }
 
-/* The same for a chunk that is all the row's, where no dimension is padded: little to do for an element. */
+/* Does the same for a chunk that belongs to the row entirely, if no dimension is padded, with less work for
+ * each element. */
 template <int E> DEVICE uint4 take_elements_whole(const strided_args &args, const gathered &g)
 {
 	const uint32_t n = (uint32_t)args.dim[0].n, m = args.run > 1 ? (uint32_t)args.dim[1].n : ~0u;
@@ -163,7 +166,8 @@ template <int E> DEVICE void write_elements(const strided_args &args, const gath
 
 /* ---- GATHER_BATCH chunks a thread ----------------------------------------------------------------- */
 
-/* What is read is defined for every chunk: what only some paths define holds registers from the start. */
+/* Moves GATHER_BATCH chunks. `a` and `b` are defined for every chunk: registers that only some paths define
+ * would be held from the start. */
 template <int E, typename MOVE> DEVICE void gather(const MOVE &move, const share &own)
 {
 	const strided_args &args = args_of(move);

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Moves rows that are contiguous on both sides, whatever their phases: odd bases, ragged rows, rows
- * backwards, any rank.
+/* Moves rows that are contiguous on both sides, whatever their phases, direction and rank.
  *
- * The destination is written in aligned chunks of 16 bytes; each is read as the two aligned chunks around it
- * and shifted into place; a constant border is written in such chunks, too. What is left at their ends, and
- * the border of other modes, is moved element by element.
+ * The destination is written in aligned chunks of 16 bytes. A chunk is read as the two aligned chunks of the
+ * source around it, which are then shifted into place. A constant border is written in such chunks as well.
+ * The elements before and after the chunks, and the border of other modes, are moved one by one.
  */
 #include "pad.cuh"
 #include "row_copy.cuh"
@@ -12,11 +11,13 @@
 namespace
 {
 
-/* A row of the destination and the source's, which begins at its window. */
+/* A row of the destination, and the source's row, which begins at its window. */
 struct row_place {
 	uint64_t dst;
 	uint64_t src;
-	bool inside; /* of the outer dimensions' windows; in modes other than constant all are */
+	/* The row is inside the windows of the outer dimensions. In modes other than constant, all rows
+	 * are. */
+	bool inside;
 };
 
 template <bool MODES> DEVICE row_place row_of(const strided_args &args, const list_place &block, uint64_t row)
@@ -41,14 +42,15 @@ template <bool MODES> DEVICE row_place row_of(const strided_args &args, const li
 	return place;
 }
 
-/* Elements [first, last) of the row. Chunks that the source cannot be read around are left to the elements.
- */
+/* Returns the part of a row with elements [first, last). Chunks whose surroundings in the source may not be
+ * read are left to be moved as elements. */
 template <int E>
 DEVICE row_part part_of(const strided_dim &inner, const list_place &block, const row_place &place,
                         int64_t first, int64_t last)
 {
 	const bool back = inner.src < 0;
-	/* Chunk a of the destination is read from here + a, or here - a. */
+	/* The chunk at address a of the destination is read from address here + a, or here - a if the source
+	 * runs backwards. */
 	const uint64_t zero = place.src - (uint64_t)(inner.before * inner.src);
 	const uint64_t here = back ? zero + place.dst + E - 16 : zero - place.dst;
 	int64_t low = first > inner.before ? first : inner.before;
@@ -74,8 +76,8 @@ DEVICE row_part part_of(const strided_dim &inner, const list_place &block, const
 	return part;
 }
 
-/* The ends of a chunk seldom leave more than one element for a lane, so the loop is not unrolled, which would
- * only take registers from the chunks. */
+/* Moves elements [first, last) one by one. The ends of a row seldom leave more than one element for a lane,
+ * so the loop is not unrolled, which would only take registers from the chunks. */
 template <int E, bool MODES>
 DEVICE void copy_elements(const strided_args &args, const row_place &place, uint32_t rotation, int64_t first,
                           int64_t last)
@@ -99,7 +101,7 @@ DEVICE void copy_elements(const strided_args &args, const row_place &place, uint
 	}
 }
 
-/* Elements [first, last), all of them border. */
+/* Writes elements [first, last), which are all border. */
 template <int E>
 DEVICE void fill_border(const strided_args &args, const row_place &place, uint32_t rotation, int64_t first,
                         int64_t last)
@@ -119,7 +121,7 @@ DEVICE void fill_border(const strided_args &args, const row_place &place, uint32
 	copy_elements<E, false>(args, place, rotation, first, last);
 }
 
-/* Elements [first, last), which chunks of the window have left. */
+/* Moves elements [first, last), which the chunks of the window have left. */
 template <int E, bool MODES>
 DEVICE void copy_rest(const strided_args &args, const row_place &place, uint32_t rotation, int64_t first,
                       int64_t last)
@@ -139,8 +141,8 @@ DEVICE void copy_rest(const strided_args &args, const row_place &place, uint32_t
 	copy_elements<E, MODES>(args, place, rotation, first, last);
 }
 
-/* Both sides are aligned to an element, and so the phase is a multiple of E: wide elements need few of the
- * copies. */
+/* Copies a warp's chunks with the words of their phase as a constant. Both sides are aligned to an element,
+ * so the phase is a multiple of E, and wide elements need few of the variants. */
 template <int E, int STEP> DEVICE void copy_part(const row_part &part)
 {
 	if (E == 16 || part.phase == 0)
@@ -155,7 +157,7 @@ template <int E, int STEP> DEVICE void copy_part(const row_part &part)
 		copy_chunks<E, 3, STEP>(part);
 }
 
-/* A warp a row, or a part of ROW_BYTES of a longer one. */
+/* Moves rows. Each warp takes a row, or a part of ROW_BYTES of a longer one. */
 template <int E, bool MODES, typename MOVE> DEVICE void rows(const MOVE &move, const share &own)
 {
 	const strided_args &args = args_of(move);
@@ -187,7 +189,7 @@ template <int E, bool MODES, typename MOVE> DEVICE void rows(const MOVE &move, c
 
 } // namespace
 
-/* Two kernels: what other modes need would slow constant borders down. */
+/* There are two kernels, because the code for other modes would slow constant borders down. */
 #define STRIDED_ROWS(e)                                                                         \
 	KERNEL(ROWS_THREADS, 1) strided_rows_##e(const GRID_CONSTANT struct strided_args args)  \
 	{                                                                                       \

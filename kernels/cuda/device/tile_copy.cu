@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* These copies have an inner dimension that is contiguous on both sides. The unit moves tiles in and out, and
- * no thread touches a byte. A load returns zeros for what lies outside of the source, which makes zero pads;
- * crops are shifted coordinates. */
+/* Copies tensors that are contiguous along the same innermost dimension on both sides. The TMA moves the
+ * tiles in and out, and no thread touches a byte. A load returns zeros for what lies outside the source,
+ * which makes zero pads; crops are shifted coordinates. */
 #include "tile_copy.cuh"
 
 KERNEL(WARP_THREADS, 1) tile_copy(const GRID_CONSTANT struct tile_copy_args args)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* This is the loop of kernels that copy tiles by the unit: one thread of each block keeps COPY_AHEAD loads in
- * flight and stores what has arrived.
+/* The loop of kernels that copy tiles by the TMA. One thread of each thread block keeps COPY_AHEAD loads in
+ * flight and stores the tiles that have arrived.
  *
- * A block has COPY_STAGES tiles. While tile i is stored, tiles i + 1 to i + COPY_AHEAD arrive, and stores may
- * still be reading the tiles before it.
+ * A thread block has COPY_STAGES tiles. While tile i is stored, tiles i + 1 to i + COPY_AHEAD arrive, and the
+ * stores of tiles before i may still be reading.
  */
 #ifndef KERNELS_CUDA_DEVICE_TILE_COPY_CUH
 #define KERNELS_CUDA_DEVICE_TILE_COPY_CUH
@@ -14,7 +14,8 @@
 namespace
 {
 
-/* In and out: the stage of tile i + COPY_AHEAD is free once the store before the last has read its own. */
+/* Loads and stores the tiles of this thread block. The stage of tile i + COPY_AHEAD is free once the store
+ * before the last one has read its tile. */
 template <typename WALK> DEVICE void copy_tiles(tile_ring<COPY_STAGES> &ring, WALK &walk, uint32_t tiles)
 {
 	for (uint32_t i = 0; i < COPY_AHEAD && i < tiles; i++)
@@ -46,8 +47,8 @@ struct copy_walk {
 		load_tile(ring.tile(i), &args.load, args.rank, at, ring.arrival(i));
 	}
 
-	/* Stores the tile once, or for each index of the broadcast dimensions: what was read once is
-	 * written often. */
+	/* Stores the tile once, or once for each index of the broadcast dimensions. The tile is loaded only
+	 * once. */
 	DEVICE_MEMBER void store(uint32_t i)
 	{
 		uint32_t index[ARGS_MAP_RANK], again[ARGS_MAP_RANK];

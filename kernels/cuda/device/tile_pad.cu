@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies like tile_copy's whose border is not zero: it is written into the tiles in shared memory, between
- * their load and their store, so that the destination is written once.
+/* Copies tiles as tile_copy does, with a border that is not zero. The border is written into the tiles in
+ * shared memory, between load and store, so that the destination is written only once.
  *
  *     load: the window's part of a tile, zeros around it  ->  patch: the border's elements  ->  store
  *
- * One thread loads and stores as in tile_copy; PAD_THREADS others patch. A dimension of which a tile has
- * one index is not patched but loaded from where its source is.
+ * One thread loads and stores as in tile_copy, and PAD_THREADS others patch. Along a dimension of which a
+ * tile has a single index, the tile is not patched but loaded from the place that its index maps to.
  */
 #include "pad.cuh"
 #include "strided.cuh"
@@ -14,8 +14,8 @@
 namespace
 {
 
-/* A tile and its part of the window, by dimension: indices [low, high) of n, from `start` in the destination.
- */
+/* A tile and its part of the window. Along each dimension the tile has n indices, beginning at `start` in the
+ * destination, of which [low, high) are in the window. rim is true if the tile has a border. */
 struct pad_note {
 	int64_t start[ARGS_MAP_RANK];
 	int n[ARGS_MAP_RANK];
@@ -26,12 +26,12 @@ struct pad_note {
 
 static_assert(sizeof(struct pad_note) + sizeof(barrier) <= PAD_NOTE_BYTES, "as much is asked for");
 
-/* The thread that loads and stores. */
+/* The work of the thread that loads and stores. */
 struct pad_walk {
 	const tile_pad_args &args;
 	tile_ring<COPY_STAGES> &ring;
 	pad_note *notes;
-	barrier *patched; /* a stage */
+	barrier *patched; /* the barrier of each stage completes when the stage's tile has been patched */
 	copy_walk copy;
 
 	DEVICE_MEMBER void load(uint32_t i)
@@ -68,8 +68,8 @@ struct pad_walk {
 	}
 };
 
-/* A part of the border: `n` indices of dimension `own` from `first`, the windows of those outside of it and
- * all of those inside (border.h). */
+/* A part of a tile's border: `n` indices of dimension `own` beginning with `first`, the window's indices of
+ * dimensions outside it, and all indices of those inside (border.h). */
 struct pad_box {
 	uint32_t own;
 	int first;
@@ -143,7 +143,7 @@ DEVICE void patch_tiles(const tile_pad_args &args, const pad_walk &walk, uint32_
 				patch_box<E>(args, note, { d, note.high[d], note.n[d] - note.high[d] },
 				             walk.ring.tile(i), patcher);
 		}
-		fence_proxy_async(); /* written, before the unit reads it */
+		fence_proxy_async(); /* orders the writes before the TMA's read */
 		barrier_arrive(&walk.patched[i % COPY_STAGES]);
 	}
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tiles of many axes, element by element: for any permutation and any pad.
+/* Moves tiles of many axes element by element, for any permutation and any pad.
  *
- * Each thread assembles a chunk of a row from the elements that the table leads to. There is a copy of the
- * table for each phase (address modulo 16) that a row may have; for elements of 1 and 2 bytes there are four,
- * and chunks of rows that begin within a word are shifted.
+ * Each thread assembles a chunk of a row from elements whose offsets are in the table. There is a copy of the
+ * table for each phase (address modulo 16) that a row may have. For elements of 1 and 2 bytes there are only
+ * four copies, and chunks of rows that begin within a word are shifted.
  */
 #include "permute_table.cuh"
 
@@ -12,7 +12,8 @@ namespace
 
 /* ---- Rows ---------------------------------------------------------------------------------------------- */
 
-/* Elements of a row. Of a chunk that is not `whole`, some may be read from anywhere. */
+/* Reads elements of a row. If `whole` is false, some of the chunk's elements do not exist and may be read
+ * from anywhere. */
 template <bool SKEWED> struct row_elements {
 	const unsigned char *slots;
 	uint32_t at;
@@ -25,7 +26,7 @@ template <bool SKEWED> struct row_elements {
 	}
 };
 
-/* Elements of a word, two or four, of which `pairs` has the offsets. */
+/* Returns a word of two or four elements, whose offsets are in `pairs`. */
 template <int E, typename ROW> DEVICE uint32_t gather_word(const ROW &row, uint2 pairs)
 {
 	if constexpr (E == 2) {
@@ -41,7 +42,7 @@ template <int E, typename ROW> DEVICE uint32_t gather_word(const ROW &row, uint2
 	}
 }
 
-/* A chunk's elements, each from its offset. */
+/* Returns a chunk of elements, each of which is at its offset. */
 template <int E, typename ROW> DEVICE uint4 gather_chunk(const ROW &row, const uint16_t *offsets)
 {
 	if constexpr (E == 16) {
@@ -72,7 +73,8 @@ template <int E, typename ROW> DEVICE uint4 gather_chunk(const ROW &row, const u
 	}
 }
 
-/* A chunk of a row that begins `past` bytes after the copy's phase, less than a word. */
+/* Returns a chunk of a row that begins `past` bytes, less than a word, after the phase of the table's
+ * copy. */
 template <int E, typename ROW>
 DEVICE uint4 gather_past(const ROW &row, const uint16_t *offsets, uint32_t past)
 {
@@ -91,7 +93,7 @@ DEVICE uint4 gather_past(const ROW &row, const uint16_t *offsets, uint32_t past)
 	return v;
 }
 
-/* In a warp lie 1 << log_side rows by 32 >> log_side of their chunks. */
+/* Writes the rows. A warp has 1 << log_side rows side by side, and 32 >> log_side chunks of each. */
 template <int E, bool PADDED, bool SKEWED>
 DEVICE void write_rows(const permute_args &args, const permute_tile &t, const unsigned char *shared)
 {

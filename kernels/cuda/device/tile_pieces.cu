@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tiles of many axes whose innermost axis is the same on both sides, so that rows consist of pieces that are
- * contiguous in the slots. A chunk of a row is read as the two aligned chunks around it, wherever it begins,
- * so that neither phases nor the size of elements matter.
- */
+/* Moves tiles of many axes that have the same innermost axis on both sides. Rows then consist of pieces that
+ * are contiguous in the slots. A chunk of a row is read as the two aligned chunks around it, wherever it
+ * begins, so neither phases nor the size of elements matter. */
 #include "permute_table.cuh"
 
 namespace
 {
 
-/* The offset of each piece of a row from that of the row. Those that are border or past the end have none:
- * PERMUTE_BORDER, or 0 where nothing is padded. */
+/* Sets the offset of each piece of a row from the row's offset. A piece that is border, or past the end, gets
+ * PERMUTE_BORDER, or 0 if nothing is padded. */
 template <bool PADDED>
 DEVICE void fill_pieces(const permute_args &args, const permute_tile &t, uint16_t *pieces)
 {
@@ -21,7 +20,7 @@ DEVICE void fill_pieces(const permute_args &args, const permute_tile &t, uint16_
 	}
 }
 
-/* The 16 bytes at `at`, from the two aligned chunks around it. */
+/* Returns the 16 bytes at offset `at`, from the two aligned chunks around them. */
 DEVICE uint4 take_chunk(const unsigned char *from, uint32_t at)
 {
 	const unsigned char *const around = from + (at & ~15u);
@@ -30,7 +29,7 @@ DEVICE uint4 take_chunk(const unsigned char *from, uint32_t at)
 	                   tile_read_around<uint4>(around + 16, false), at & 15);
 }
 
-/* a's bytes below k, b's from there on. */
+/* Returns a's bytes below byte k, and b's from there on. */
 DEVICE uint32_t join_words(uint32_t a, uint32_t b, int k)
 {
 	const uint32_t low = k <= 0 ? 0 : k >= 4 ? ~0u : (1u << k * 8) - 1;
@@ -44,8 +43,8 @@ DEVICE uint4 join_chunks(const uint4 &a, const uint4 &b, int k)
 	                  join_words(a.w, b.w, k - 12));
 }
 
-/* Returns the 16 bytes of piece q that begin `within` bytes into it, which may be before it; some may be
- * past its end. `row` is the distance from there to the row's first byte in the slots. */
+/* Returns the 16 bytes that begin `within` bytes into piece q. They may begin before the piece, and some may
+ * be past its end. `row` is the offset in the slots of the row's first byte, counted from `from`. */
 template <bool PADDED>
 DEVICE uint4 take_piece(const permute_args &args, const unsigned char *from, uint32_t row,
                         const uint16_t *pieces, uint32_t q, int within)
@@ -57,7 +56,7 @@ DEVICE uint4 take_piece(const permute_args &args, const unsigned char *from, uin
 	return take_chunk(from, row + offset + (uint32_t)within);
 }
 
-/* `from` has 16 bytes before it and 32 after it that may be read. */
+/* Writes the rows. 16 bytes before `from` and 32 bytes past the slots must be readable. */
 template <bool PADDED>
 DEVICE void write_pieces(const permute_args &args, const permute_tile &t, const unsigned char *from,
                          const uint4 *rows, const uint16_t *pieces)
@@ -76,7 +75,7 @@ DEVICE void write_pieces(const permute_args &args, const permute_tile &t, const 
 		const int j = (int)((note.z & 0xffff) + 16 * c) - 16;
 		uint32_t q = args.pieces > 1 && j > 0 ? divide_u32((uint32_t)j, &args.by_piece) : 0;
 		const int within = j - (int)q * piece;
-		/* From 16 bytes before `from`, so that it is not negative. */
+		/* This counts from 16 bytes before `from`, so that it is never negative. */
 		const uint32_t row = (note.y & 0xffff) + 16;
 		uint4 v;
 

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tiles of many axes whose runs consist of whole, aligned chunks on both sides, and share no dimension:
- * square by square.
+/* Moves tiles of many axes square by square. The runs of both sides consist of whole, aligned chunks and
+ * share no dimension.
  *
- * Threads load the source's runs into shared memory, chunk by chunk. Then each reads a square of 16 / E loads
- * by 16 bytes, transposes it in registers, and writes 16 bytes of each of 16 / E rows:
+ * The threads load the source's runs into shared memory, chunk by chunk. Each then reads a square of 16 / E
+ * loads by 16 bytes, transposes it in registers, and writes 16 bytes of each of 16 / E rows:
  *
  *     shared memory              registers              destination
  *     load l:   .. [chunk] ..    16 / E vectors  ->     row r:   .. [chunk] ..
  *     load l+1: .. [chunk] ..                           row r+1: .. [chunk] ..
  *
- * Slots are in the order of their loads' places in a square: first the first loads of all squares, then the
- * second ones. The pitch is an odd number of chunks, so that neighbouring lanes, which read the same place of
- * neighbouring squares, find their chunks in different banks.
+ * The slots are ordered by the place of their load in a square: first the first loads of all squares, then
+ * the second ones. The pitch is an odd number of chunks. Neighbouring lanes, which read the same place of
+ * neighbouring squares, therefore find their chunks in different banks.
  *
- * Blocks are small, and there are many of them in a multiprocessor: while one waits for its loads, others
- * write. That is faster than a ring of tiles that the unit loads (tests/bench/EXPERIMENTS.md).
+ * Thread blocks are small, and a multiprocessor holds many: while one waits for its loads, others write. This
+ * is faster than a ring of tiles that the TMA loads (tests/bench/EXPERIMENTS.md).
  */
 #include "permute.cuh"
 #include "square.cuh"
@@ -22,8 +22,8 @@
 namespace
 {
 
-/* Of each row of a square a thread takes so many: there are fewer squares of narrow elements, which take more
- * registers. */
+/* The number of words of each row of a square that a thread takes. Tiles of narrow elements have fewer
+ * squares, each of which takes more registers, so two threads share a square. */
 template <int E> constexpr uint32_t square_words = E <= 2 ? 2 : 4;
 
 template <int E> DEVICE uint32_t slot_of_square(const permute_args &args, uint32_t load)
@@ -33,7 +33,7 @@ template <int E> DEVICE uint32_t slot_of_square(const permute_args &args, uint32
 	return (load % side * (args.loads / side) + load / side) * args.pitch;
 }
 
-/* All of the tile, so that no thread waits for anything but its own chunks. */
+/* Loads the whole tile in one batch, so that no thread waits for anything but its own chunks. */
 template <int E> DEVICE void load_chunks(const permute_args &args, const permute_tile &t, unsigned char *tile)
 {
 	constexpr uint32_t batch = SQUARES_BATCH(E), none = UINT32_MAX;
@@ -60,7 +60,7 @@ template <int E> DEVICE void load_chunks(const permute_args &args, const permute
 			tile_write<uint4>(tile + to[k], v[k]);
 }
 
-/* Where each row begins, from the tile's lowest address. */
+/* Notes where each row begins, counted from the tile's lowest address. */
 DEVICE void place_rows(const permute_args &args, unsigned char *rows)
 {
 	for (uint32_t i = threadIdx.x; i < args.rows; i += blockDim.x) {
@@ -79,7 +79,7 @@ DEVICE void place_rows(const permute_args &args, unsigned char *rows)
 	}
 }
 
-/* Neighbouring lanes write neighbouring chunks of a row. */
+/* Writes the squares of the tile. Neighbouring lanes write neighbouring chunks of a row. */
 template <int E>
 DEVICE void write_squares(const permute_args &args, const permute_tile &t, const unsigned char *tile,
                           const unsigned char *rows)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Transposes: dimension 0 is contiguous in the source, dimension 1 in the destination.
  *
- * One warp has the unit load tiles of X rows of 128 bytes, swizzled; the other threads read squares of 16 / E
- * rows by 16 bytes, transpose them in registers and write 16 bytes of each of their 16 / E rows of the
- * destination.
+ * One thread of the last warp makes the TMA load tiles of X rows of 128 bytes, swizzled. The other warps read
+ * squares of 16 / E rows by 16 bytes, transpose them in registers and write 16 bytes of each of their 16 / E
+ * rows of the destination.
  *
  *     shared memory                       registers              destination
  *     row x:   [c0][c1] .. [c7]           16 / E vectors  ->     row y:   .. [16 bytes at x] ..
@@ -12,13 +12,13 @@
  * Axes:
  *     y   dimension 0, along the source: columns of a row in shared memory, rows of the destination
  *     x   dimension 1, along the destination: rows in shared memory, columns of a row of the destination
- *     z   dimension 2: a tile's rows go on through it where dimension 1 is short (args.shift_x)
- *     w   dimension 3: a tile's boxes go on through it where dimension 0 is short (args.shift_y)
+ *     z   dimension 2: a tile's rows continue along it where dimension 1 is short (args.shift_x)
+ *     w   dimension 3: a tile's boxes continue along it where dimension 0 is short (args.shift_y)
  * A uint4's .x .y .z .w are its four words and no axes.
  *
- * The swizzle (chunk c of row x lies in column c ^ (x & 7)) spreads what a warp reads over the banks. A warp
- * reads 2 chunks of 16 squares, so that its 16-byte writes are 256 bytes of one row: whole lines count for
- * more than reads without a conflict (tests/bench/EXPERIMENTS.md).
+ * The swizzle (chunk c of row x lies in column c ^ (x & 7)) spreads the reads of a warp over the banks. A
+ * warp reads 2 chunks of 16 squares, so that its 16-byte writes fill 256 bytes of one row. Writing whole
+ * lines matters more than reading without bank conflicts (tests/bench/EXPERIMENTS.md).
  */
 #include "pipeline.cuh"
 #include "square.cuh"
@@ -30,15 +30,17 @@ namespace
 constexpr int row_bytes = TRANSPOSE_ROW_BYTES;
 constexpr int row_chunks_in_box = row_bytes / 16;
 
-/* A tile: `boxes` loads, each of tile_x rows of 128 bytes; 32 KiB. Both sides move whole lines. */
+/* The shape of a tile of 32 KiB. It consists of `boxes` loads, each of tile_x rows of 128 bytes. Both sides
+ * move whole lines. */
 template <int E> struct transpose_shape {
 	static constexpr int square = 16 / E;                /* rows and columns that one thread transposes */
-	static constexpr int box_y = row_bytes / E;          /* elements */
-	static constexpr int tile_x = TRANSPOSE_X_BYTES / E; /* elements; rows of a box */
+	static constexpr int box_y = row_bytes / E;          /* elements of a row of a box */
+	static constexpr int tile_x = TRANSPOSE_X_BYTES / E; /* elements along x: rows of a box */
 	static constexpr int boxes = TRANSPOSE_TILE_BYTES / (tile_x * row_bytes);
 	static constexpr int box_bytes = tile_x * row_bytes;
 	static constexpr int tile_bytes = box_bytes * boxes;
-	static constexpr int squares = tile_x / square * row_chunks_in_box * boxes; /* in a tile */
+	/* Number of squares in a tile. */
+	static constexpr int squares = tile_x / square * row_chunks_in_box * boxes;
 	static constexpr int readers = TRANSPOSE_READERS(E);
 
 	static_assert(tile_bytes == TRANSPOSE_TILE_BYTES, "the launch asks for as much");
@@ -47,12 +49,13 @@ template <int E> struct transpose_shape {
 	static_assert(readers % WARP_THREADS == 0, "the loading warp follows");
 };
 
-/* Coordinates of a tile's first element in the destination's own counting. */
+/* The coordinates of a tile's first element, by the destination's dimensions. */
 struct tile_place {
 	uint32_t at[ARGS_GRID_RANK];
 };
 
-/* Rasterization: the tiles of a plane in strips of WIDTH along dimension 1, each walked along dimension 0. */
+/* Rasters a plane: numbers its tiles in strips of WIDTH tiles along dimension 1; each strip advances along
+ * dimension 0. */
 template <int WIDTH>
 DEVICE void raster_index(const uint32_t (&grid)[ARGS_GRID_RANK], uint32_t (&at)[ARGS_GRID_RANK])
 {
@@ -79,10 +82,10 @@ template <int E> DEVICE tile_place place_of(const tile_transpose_args &args, uin
 	return place;
 }
 
-/* What the readers of a tile need to know of it: found once, by the thread that loads it. */
+/* Facts about a tile that its readers need. The thread that loads the tile computes them once. */
 struct tile_note {
-	uint64_t dst;  /* address of its first element in the destination */
-	uint32_t n[4]; /* indices from there to the end of dimensions 0 to 3 */
+	uint64_t dst;  /* address of the tile's first element in the destination */
+	uint32_t n[4]; /* number of indices from there to the end of dimensions 0 to 3 */
 };
 
 static_assert(sizeof(tile_note) == TRANSPOSE_NOTE_BYTES, "as much is asked for");
@@ -92,7 +95,8 @@ DEVICE void load_tiles(const tile_transpose_args &args, tile_ring<STAGES> &ring,
                        uint32_t tiles)
 {
 	using shape = transpose_shape<E>;
-	constexpr int unit = E == 16 ? 2 : 1; /* the map counts 16-byte elements as pairs of 8 */
+	/* The map counts an element of 16 bytes as two of 8. */
+	constexpr int unit = E == 16 ? 2 : 1;
 
 	tensor_map_prefetch(&args.load);
 	for (uint32_t i = 0; i < tiles; i++) {
@@ -133,7 +137,7 @@ DEVICE void load_tiles(const tile_transpose_args &args, tile_ring<STAGES> &ring,
 	}
 }
 
-/* 16 bytes of each of 16 / E rows, as far as there are rows. */
+/* Writes 16 bytes of each of a square's 16 / E rows, as far as the destination has these rows. */
 template <int E>
 DEVICE void write_square(const tile_transpose_args &args, unsigned char *dst, uint32_t rows,
                          const uint32_t (&v)[16 / E][4])
@@ -145,8 +149,9 @@ DEVICE void write_square(const tile_transpose_args &args, unsigned char *dst, ui
 			             chunk_of_words(v[j]));
 }
 
-/* Which of a tile's squares a thread transposes: TRANSPOSE_LANES_X neighbours along x in a warp, so that a
- * row is written by whole lines; the others take other chunks of the same rows, which lie in other banks. */
+/* The square of a tile that a thread transposes. TRANSPOSE_LANES_X neighbouring lanes of a warp take
+ * neighbours along x, so that whole lines of a row are written. The other lanes take other chunks of the same
+ * rows, which lie in other banks. */
 template <int E> struct square_place {
 	uint32_t chunk;
 	uint32_t row;
@@ -187,7 +192,7 @@ DEVICE void transpose_tiles(const tile_transpose_args &args, tile_ring<STAGES> &
 				               ((own.chunk ^ ((own.row + r) & 7)) << 4),
 				           in[r]);
 			if (s + shape::readers == shape::squares) {
-				fence_proxy_async(); /* read, before the unit writes there again */
+				fence_proxy_async(); /* orders the reads before the TMA's next write */
 				ring.release(i);
 			}
 			transpose_square<E, 4>(in, out);

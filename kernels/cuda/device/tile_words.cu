@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tiles of many axes of elements of one or two bytes, as many rows at a time as fill a word or two. The rows
- * of a group are neighbours in the source, so that the words at an entry's place in the slots have an element
- * of each. Byte permutes turn the words of sixteen entries, or eight, into a chunk of each row.
+/* Moves tiles of many axes whose elements have one or two bytes, several rows at a time: as many as fill one
+ * or two words. The rows of such a group are neighbours in the source, so the words at an entry's place in
+ * the slots hold an element of each row. Byte permutes turn the words of sixteen entries (of one byte) or
+ * eight (of two) into a chunk of each row.
  *
- * These chunks count from the row's first element. The destination's aligned chunks lie p bytes ahead of them
- * if the row begins p bytes past an aligned address; the bytes that are missing come from the lane with the
+ * These chunks are counted from the row's first element. If the row begins p bytes past an aligned address,
+ * the destination's aligned chunks lie p bytes before them. The missing bytes come from the lane that has the
  * chunk before.
  */
 #include "permute_table.cuh"
@@ -12,11 +13,12 @@
 namespace
 {
 
-constexpr uint32_t past_all = 0xffe0; /* where no row has a chunk */
+constexpr uint32_t past_all = 0xffe0; /* an offset at which no row has a chunk */
 
 /* ---- Chunks -------------------------------------------------------------------------------------------- */
 
-/* The divisor of a row's chunks lies in shared memory: it depends on the tile, and registers are few. */
+/* The divisor of a row's chunks is kept in shared memory: it depends on the tile, and registers are
+ * scarce. */
 constexpr uint32_t by_chunks_at = 16;
 static_assert(by_chunks_at + 16 <= PERMUTE_SLOTS_AT, "the slots come after it");
 
@@ -41,8 +43,8 @@ DEVICE divisor noted_chunks(const unsigned char *shared)
 
 /* ---- Reading ------------------------------------------------------------------------------------------- */
 
-/* W words of the slots, from a place of which 16 bits count. They are aligned to so many bytes; 8 is of use
- * to two of them only. */
+/* Reads W words of the slots. Only the lower 16 bits of `place` count. ALIGN is the alignment of the words in
+ * bytes; 8 helps only if W is 2. */
 template <int W, int ALIGN, bool SKEWED>
 DEVICE void read_words(const unsigned char *slots, uint32_t place, uint32_t skew, uint32_t (&words)[W])
 {
@@ -69,7 +71,7 @@ DEVICE void read_words(const unsigned char *slots, uint32_t place, uint32_t skew
 	}
 }
 
-/* Byte r of word i becomes byte i of word r. */
+/* Transposes four words: byte r of word i becomes byte i of word r. */
 DEVICE void transpose_words(uint32_t (&w)[4])
 {
 	const uint32_t a = pick_bytes(w[0], w[1], 0x5140), b = pick_bytes(w[2], w[3], 0x5140),
@@ -81,13 +83,14 @@ DEVICE void transpose_words(uint32_t (&w)[4])
 	w[3] = pick_bytes(c, d, 0x7632);
 }
 
-/* A chunk of each row of a group of W words: word i of row r is v[r][i]. `at` twice, in either half: an entry
- * of a row's element, too, is less than 2^16 past it. */
+/* Reads a chunk of each row of a group of W words; v[r][i] becomes word i of row r's chunk. `at` holds the
+ * place of the group's rows in both of its 16-bit halves, so that one addition gives the places of two
+ * entries. No place exceeds 16 bits. */
 template <int E, int W, int ALIGN, bool SKEWED>
 DEVICE void gather_chunks(const unsigned char *slots, uint32_t skew, uint32_t at, const uint16_t *offsets,
                           uint32_t (&v)[8 / E][4])
 {
-	constexpr int entries = 4 / E; /* of a word of a row */
+	constexpr int entries = 4 / E; /* entries that make a word of a row */
 
 #pragma unroll
 	for (int half = 0; half < 2 / E; half++) {
@@ -148,7 +151,7 @@ DEVICE void gather_group(const permute_args &args, const unsigned char *slots, u
 
 /* ---- Writing ------------------------------------------------------------------------------------------- */
 
-/* Bit n as a mask: what a select by it compiles to is shorter than by a condition. */
+/* Returns bit n of `value` as a mask. A select by a mask compiles to shorter code than one by a condition. */
 DEVICE uint32_t mask_of(uint32_t value, uint32_t n)
 {
 	return (uint32_t)((int32_t)(value << (31 - n)) >> 31);
@@ -159,9 +162,10 @@ DEVICE uint32_t choose(uint32_t mask, uint32_t a, uint32_t b)
 	return (a & mask) | (b & ~mask);
 }
 
-/* The destination's chunk of a row that begins `start` bytes past an aligned address; lane `before` has the
- * chunk before. Of the words of both, the chunk is made of five in a row, of which the first comes four ahead
- * of the last: so it is what lane `before` has for its last one. */
+/* Turns v, a chunk of a row that begins `start` bytes past an aligned address, into the destination's aligned
+ * chunk. Lane `before` has the chunk before it. The result is made of five consecutive words of the two
+ * chunks. The first of them precedes the last by four words, so it is the word that is the last one for lane
+ * `before`. */
 DEVICE void shift_row(uint32_t (&v)[4], uint32_t start, uint32_t before)
 {
 	const uint32_t two = mask_of(start, 3), one = mask_of(start, 2);
@@ -179,18 +183,21 @@ DEVICE void shift_row(uint32_t (&v)[4], uint32_t start, uint32_t before)
 /* The chunk of each row of a group that a lane writes. */
 struct lane_chunk {
 	uint64_t base; /* address of the tile's first sector */
-	uint32_t from; /* offset from a row's first chunk, or past_all: the lane only helps */
-	bool border;   /* the rows are nothing else */
+	/* Offset of the chunk from a row's first chunk, or past_all if the lane only provides bytes for the
+	 * next lane. */
+	uint32_t from;
+	bool border; /* the rows consist of border only */
 };
 
-/* `start` and `bounds`: the row's note. masks: padded: of each chunk's border. */
+/* Writes the chunk of one row. `start` and `bounds` are the two words of the row's note (permute_args.h).
+ * `masks` is used only if PADDED: it holds the border masks of the row's chunks. */
 template <int E, bool PADDED>
 DEVICE void write_chunk(const permute_args &args, const lane_chunk &chunk, const uint16_t *masks,
                         uint32_t start, uint32_t bounds, const uint32_t (&v)[4])
 {
 	const uint32_t from = chunk.from, end = from + 16, low = bounds & 0xffff, high = bounds >> 16;
-	const bool whole =
-	    from >= low && bounds >= end << 16; /* end <= high, without a shift of each row's */
+	/* This is end <= high, without a shift for each row. */
+	const bool whole = from >= low && bounds >= end << 16;
 	const uint64_t to = chunk.base + ((start & ~15u) + from);
 	uint4 out = make_uint4(v[0], v[1], v[2], v[3]);
 
@@ -208,12 +215,13 @@ DEVICE void write_chunk(const permute_args &args, const lane_chunk &chunk, const
 		write_part<E>(to, out, from >= low ? 0 : low - from, end <= high ? 16 : high - from);
 }
 
-/* A warp has 1 << log_side groups side by side, and 32 >> log_side chunks of each. Where rows are ragged, the
- * first chunk of each serves only the lane after it, unless the row begins with it. */
+/* Writes all groups. A warp has 1 << log_side groups side by side, and 32 >> log_side chunks of each. Where
+ * rows are ragged, the first chunk of each group only provides bytes for the lane after it, unless a row
+ * begins with it. */
 template <int E, bool PADDED>
 DEVICE void write_groups(const permute_args &args, const permute_tile &t, const unsigned char *shared)
 {
-	constexpr uint32_t most = 8 / E; /* rows of a group */
+	constexpr uint32_t most = 8 / E; /* maximum number of rows of a group */
 
 	const unsigned char *const rows = shared + args.rows_at, *const slots = shared + PERMUTE_SLOTS_AT;
 	const uint16_t *const table = (const uint16_t *)(shared + args.table_at) + PERMUTE_LEAD,
@@ -227,7 +235,8 @@ DEVICE void write_groups(const permute_args &args, const permute_tile &t, const 
 	const uint64_t base = t.dst & ~UINT64_C(31);
 
 	for (uint32_t i = threadIdx.x / 32 * step; i < items; i += PERMUTE_THREADS / 32 * step) {
-		const uint32_t own = i + lane - helpers; /* before the first: past the last */
+		/* Wraps past the last chunk for lanes before the first. */
+		const uint32_t own = i + lane - helpers;
 		const bool is_new = lane >= helpers && own < items;
 		const uint32_t item = own < items ? own : 0, column = item >> side;
 		const divisor by_chunks = noted_chunks(shared);

@@ -1,30 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 // clang-format off
-/* The Tensor Memory Accelerator and its barriers, one small function an instruction: the only file with PTX,
- * but for tests/seeds/cluster.cuh, whose instructions no kernel uses.
+/* The Tensor Memory Accelerator (TMA) and its barriers: one small function for each instruction. This is the
+ * only file with PTX, apart from tests/seeds/cluster.cuh, whose instructions no kernel uses.
  *
- * Compiled for the host (no nvcc), the same functions come from tma_model.hh, a model of the unit in software
- * that tests bring; kernels are written against this list and nothing else.
+ * When the kernels are compiled for the host (without nvcc), the tests provide the same functions in
+ * tma_model.hh, a software model of the TMA. Kernels may use only these functions:
  *
- *   tile_read<T>, tile_write<T>   ordinary accesses of shared memory that the unit also touches
- *   tile_read_around<T>           the same, of bytes of which some are of no use: those may never have been written
- *   tile_max, global_max          the larger of what is there and a value is there from now on, by any number of
- *                                 threads at a time
- *   barrier_*                     an mbarrier: arrivals and bytes (PTX ISA, "mbarrier"); phases start at parity 0
- *   cluster_sync, cluster_rank    the blocks of a cluster
- *   grid_launch_dependents        the next grid of the stream may start beside this one
- *   grid_wait                     until the grids before this one have ended; comes before any access of global memory
- *   load_tile, load_bulk          global -> shared, complete on a barrier; of a load_bulk whose addresses differ
- *                                 modulo 128, most lines take two requests to the L2
- *   store_tile, store_bulk        shared -> global, complete by groups of the thread that issued them
- *   fence_proxy_async             makes this thread's tile_writes visible to the unit; before a store, in every
- *                                 thread that wrote, followed by a barrier with the one that stores
- *   global_*                      accesses of global memory
+ *   tile_read<T>, tile_write<T>   ordinary accesses to shared memory that the TMA accesses as well
+ *   tile_read_around<T>           a read some of whose bytes are not used; those may never have been written
+ *   tile_max, global_max          replaces the value in memory by the larger one of it and the argument; any
+ *                                 number of threads may do so at the same time
+ *   barrier_*                     an mbarrier, which counts arrivals and bytes (PTX ISA, "mbarrier"); the
+ *                                 parity of its first phase is 0
+ *   cluster_sync, cluster_rank    the thread blocks of a cluster
+ *   grid_launch_dependents        allows the stream's next grid to start beside this one
+ *   grid_wait                     waits until the grids before this one have ended; required before any access
+ *                                 to global memory
+ *   load_tile, load_bulk          copy from global to shared memory and complete on a barrier; if the addresses
+ *                                 of a load_bulk differ modulo 128, most lines take two requests to the L2
+ *   store_tile, store_bulk        copy from shared to global memory and complete by groups of the thread that
+ *                                 issued them
+ *   fence_proxy_async             makes this thread's tile_writes visible to the TMA; before a store, every
+ *                                 thread that wrote calls it and then synchronizes with the one that stores
+ *   global_*                      accesses to global memory
  *   *_rounded                     arithmetic that is not fused
- *   *_pair, *_numbers             numbers to the bits of two small ones, and back
+ *   *_pair, *_numbers             convert numbers to the bits of two small ones, and back
  *
- * Coordinates are elements, innermost first. A load may take negative ones and ones past the end (zeros
- * come); a store leaves out what lies outside of the tensor. Sources: PTX ISA 9.0, cp.async.bulk,
+ * Coordinates are in elements, innermost first. The coordinates of a load may be negative or beyond the end;
+ * it then brings zeros. A store leaves out what lies outside the tensor. Sources: PTX ISA 9.0, cp.async.bulk,
  * cp.async.bulk.tensor and griddepcontrol; CUDA C++ Programming Guide, 10.29.
  */
 // clang-format on
@@ -45,7 +48,7 @@
 #define DEVICE_MEMBER           __device__ __forceinline__
 #define GRID_CONSTANT           __grid_constant__
 
-/* The block's dynamic shared memory, aligned to the longest swizzle pattern. */
+/* Declares the thread block's dynamic shared memory, aligned to the longest swizzle pattern. */
 #define DYNAMIC_SHARED(name)    extern __shared__ __align__(1024) unsigned char name[]
 
 struct barrier {
@@ -72,7 +75,8 @@ template <typename T> DEVICE void tile_write(void *p, T value)
 	*(T *)p = value;
 }
 
-/* What is there and a value: the larger one, by any number of threads at a time. */
+/* Sets the word to the larger one of its value and `value`. Any number of threads may do so at the same
+ * time. */
 DEVICE void tile_max(void *p, uint32_t value)
 {
 	atomicMax((uint32_t *)p, value);
@@ -80,7 +84,7 @@ DEVICE void tile_max(void *p, uint32_t value)
 
 /* ---- Clusters --------------------------------------------------------------------------------------- */
 
-/* All threads of the cluster's blocks. */
+/* Synchronizes all threads of the cluster's thread blocks. */
 DEVICE void cluster_sync()
 {
 	asm volatile("barrier.cluster.arrive.release.aligned;\n"
@@ -88,7 +92,7 @@ DEVICE void cluster_sync()
 	                 : "memory");
 }
 
-/* This block's number in it. */
+/* Returns the number of this thread block in the cluster. */
 DEVICE uint32_t cluster_rank()
 {
 	uint32_t rank;
@@ -99,19 +103,22 @@ DEVICE uint32_t cluster_rank()
 
 /* ---- Grids of a stream --------------------------------------------------------------------------------
  *
- * A grid's blocks may start when all blocks of the grid before it have ended (launch.c), or have said that
- * they may. What a kernel does before it touches memory, and its launch, then take no time of their own; but
- * blocks that start too early take the place of others, and leave the multiprocessors unevenly busy: only
- * tiles of many axes say so, when their loads have arrived. Each thread that touches global memory waits
- * first; so a grid ends after those before it, and to wait for it is to wait for them all. */
+ * The thread blocks of a grid may start as soon as all blocks of the grid before it have ended (launch.c) or
+ * have called grid_launch_dependents. The launch, and what a kernel does before it touches memory, then take
+ * no extra time. But blocks that start too early take room from others and leave the multiprocessors unevenly
+ * busy. Only the kernels for tiles of many axes therefore call it, when their loads have arrived. Every
+ * thread that touches global memory calls grid_wait first. So a grid never ends before those ahead of it, and
+ * waiting for one grid means waiting for all of them.
+ */
 
-/* Lets the next grid's blocks start where there is room, once all of this one's have got here or ended. */
+/* Allows the next grid's thread blocks to start where there is room, once all blocks of this grid have called
+ * it or ended. */
 DEVICE void grid_launch_dependents()
 {
 	asm volatile("griddepcontrol.launch_dependents;");
 }
 
-/* Until the grids before this one have ended; this thread sees what they have written. */
+/* Waits until the grids before this one have ended. This thread then sees what they have written. */
 DEVICE void grid_wait()
 {
 	asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -125,8 +132,8 @@ DEVICE void barrier_init(barrier *b, uint32_t arrivals)
 	             : "memory");
 }
 
-/* After the last barrier_init, by the thread that did them: the unit and the cluster see them. A
- * __syncthreads() (or a cluster barrier) follows. */
+/* Makes the initialised barriers visible to the TMA and the cluster. The thread that initialised them calls
+ * it after the last barrier_init, and a __syncthreads() or a cluster barrier follows. */
 DEVICE void barrier_init_fence()
 {
 	asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
@@ -143,7 +150,7 @@ DEVICE void barrier_arrive(barrier *b)
 	asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(b)) : "memory");
 }
 
-/* Arrives, and has the phase wait for bytes more; before the loads that bring them. */
+/* Arrives, and makes the phase wait for this many more bytes. It has to precede the loads that bring them. */
 DEVICE void barrier_arrive_expect(barrier *b, uint32_t bytes)
 {
 	asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(b)),
@@ -151,7 +158,7 @@ DEVICE void barrier_arrive_expect(barrier *b, uint32_t bytes)
 	             : "memory");
 }
 
-/* Whether the phase of that parity has ended; true lets its bytes be read. */
+/* Returns whether the phase of that parity has ended. If it has, the phase's bytes may be read. */
 DEVICE bool barrier_test(barrier *b, uint32_t parity)
 {
 	uint32_t done;
@@ -186,7 +193,7 @@ DEVICE void tensor_map_prefetch(const CUtensorMap *map)
 	asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
-/* A tile by its first element's coordinates; rank of them count. */
+/* Loads the tile whose first element has the coordinates c[0] to c[rank - 1]. */
 DEVICE void load_tile(void *tile, const CUtensorMap *map, uint32_t rank, const int32_t *c, barrier *b)
 {
 	uint32_t to = shared_address(tile), on = shared_address(b);
@@ -230,7 +237,7 @@ DEVICE void load_tile(void *tile, const CUtensorMap *map, uint32_t rank, const i
 	}
 }
 
-/* bytes, to and from are multiples of 16. */
+/* Copies bytes from global to shared memory. The size and both addresses are multiples of 16. */
 DEVICE void load_bulk(void *to, const void *from, uint32_t bytes, barrier *b)
 {
 	asm volatile(
@@ -291,19 +298,19 @@ DEVICE void store_bulk(void *to, const void *from, uint32_t bytes)
 	             : "memory");
 }
 
-/* The stores since the last commit are one group. */
+/* Makes a group of the stores since the last commit. */
 DEVICE void store_commit()
 {
 	asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 
-/* Until at most N of this thread's groups have still to read their shared memory. */
+/* Waits until at most N of this thread's groups have yet to read their shared memory. */
 template <int N> DEVICE void store_wait_read()
 {
 	asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(N) : "memory");
 }
 
-/* Until at most N of this thread's groups have still to write. */
+/* Waits until at most N of this thread's groups have yet to write global memory. */
 template <int N> DEVICE void store_wait()
 {
 	asm volatile("cp.async.bulk.wait_group %0;" ::"n"(N) : "memory");
@@ -316,13 +323,14 @@ DEVICE void fence_proxy_async()
 
 /* ---- Ordinary memory ---------------------------------------------------------------------------------- */
 
-/* A generic access has to find out which memory an address is of; these know. */
+/* Reads global memory. A generic access would first have to find out which kind of memory the address is
+ * in. */
 template <typename T> DEVICE T global_read(const T *p)
 {
 	return *(const T *)__cvta_global_to_generic((size_t)p);
 }
 
-/* Memory that others write meanwhile: one access, whose value is used however often. */
+/* Reads memory that others may write meanwhile, by a single access however often the value is used. */
 template <typename T> DEVICE T global_read_once(const T *p)
 {
 	return *(const volatile T *)p;
@@ -345,7 +353,7 @@ template <typename T> DEVICE void global_write(T *p, T value)
 		             : "memory");
 }
 
-/* By any number of threads at a time. */
+/* Adds n to the number at p. Any number of threads may do so at the same time. */
 DEVICE void global_add(uint64_t *p, uint64_t n)
 {
 	atomicAdd((unsigned long long *)p, (unsigned long long)n);
@@ -356,13 +364,14 @@ DEVICE void global_max(uint32_t *p, uint32_t value)
 	atomicMax(p, value);
 }
 
-/* The largest of a whole warp's. */
+/* Returns the largest value of the warp. All lanes must call it. */
 DEVICE uint32_t warp_max(uint32_t value)
 {
 	return __reduce_max_sync(~0u, value);
 }
 
-/* The largest of the 2^bits lanes that begin at a multiple of as many; in a whole warp. */
+/* Returns the largest value of the 2^bits lanes that begin at a multiple of that number. All lanes of the
+ * warp must call it. */
 DEVICE uint32_t group_max(uint32_t value, uint32_t bits)
 {
 #pragma unroll 1
@@ -371,25 +380,25 @@ DEVICE uint32_t group_max(uint32_t value, uint32_t bits)
 	return value;
 }
 
-/* Of each half of a and b, the larger one. */
+/* Returns the larger half of a and b, for each of the two 16-bit halves. */
 DEVICE uint32_t pair_max(uint32_t a, uint32_t b)
 {
 	return __vmaxu2(a, b);
 }
 
-/* The value of lane % 32, in a whole warp. */
+/* Returns the value of lane number lane % 32. All lanes of the warp must call it. */
 DEVICE uint32_t from_lane(uint32_t value, uint32_t lane)
 {
 	return __shfl_sync(~0u, value, lane);
 }
 
-/* Bytes by number out of the eight of b:a (PTX ISA, "prmt"). */
+/* Returns four bytes of the eight of b:a, which the selector chooses by number (PTX ISA, "prmt"). */
 DEVICE uint32_t pick_bytes(uint32_t a, uint32_t b, uint32_t selector)
 {
 	return __byte_perm(a, b, selector);
 }
 
-/* a OP b, rounded by itself whatever follows. */
+/* These return a * b or a + b, rounded by itself whatever operation follows. */
 DEVICE float multiply_rounded(float a, float b)
 {
 	return __fmul_rn(a, b);
@@ -410,8 +419,8 @@ DEVICE double add_rounded(double a, double b)
 	return __dadd_rn(a, b);
 }
 
-/* Of numbers that are not NaN: a in the low half, b in the high one, rounded to nearest even and, unless
- * CLAMPS is false, clamped to what is finite. */
+/* These return two numbers, neither of which is NaN, as small ones with a in the low half and b in the high
+ * half. They round to nearest even and clamp to finite values unless CLAMPS is false. */
 DEVICE uint32_t e4m3_pair(float a, float b)
 {
 	uint16_t pair;
@@ -450,7 +459,7 @@ template <bool CLAMPS> DEVICE uint32_t bf16_pair(float a, float b)
 	return pair;
 }
 
-/* The other way round, exact: a NaN becomes one. */
+/* These do the reverse conversion, which is exact; a NaN becomes some NaN. */
 DEVICE void f16_numbers(uint32_t pair, float *a, float *b)
 {
 	asm("{ .reg .f16 low, high;\n"
@@ -469,13 +478,13 @@ DEVICE void e4m3_numbers(uint32_t pair, float *a, float *b)
 	f16_numbers(halves, a, b);
 }
 
-/* The low word of high:low >> (shift & 31) bits. */
+/* Returns the low word of high:low >> (shift & 31). */
 DEVICE uint32_t shift_words(uint32_t low, uint32_t high, uint32_t shift)
 {
 	return __funnelshift_r(low, high, shift);
 }
 
-/* The high word of high:low << (shift & 31) bits. */
+/* Returns the high word of high:low << (shift & 31). */
 DEVICE uint32_t shift_words_up(uint32_t low, uint32_t high, uint32_t shift)
 {
 	return __funnelshift_l(low, high, shift);

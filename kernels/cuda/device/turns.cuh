@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A block of threads moves its own tile and every gridDim.x-th tile after it, so a grid may be as small as
- * its launch has to be. Most grids have as many blocks as there are tiles, and each block takes one turn. */
+/* A thread block moves the tile with its own number and every gridDim.x-th after it, so a launch may have
+ * fewer thread blocks than tiles. Most grids have as many thread blocks as tiles, and each block takes one
+ * turn. */
 #ifndef KERNELS_CUDA_DEVICE_TURNS_CUH
 #define KERNELS_CUDA_DEVICE_TURNS_CUH
 
@@ -9,19 +10,20 @@
 #include "tma.cuh"
 
 struct turn {
-	uint32_t number; /* of the tile */
-	uint32_t parity; /* of the phase of a barrier that completes one phase a turn */
+	uint32_t number; /* number of the tile */
+	/* Parity of the phase of a barrier that completes one phase in each turn. */
+	uint32_t parity;
 	bool first;
 	bool last;
 };
 
-/* Calls move(turn) for each tile of this block. `all` is the number of tiles of the grid, which has no more
- * blocks than that. Between two turns no thread touches shared memory, and what threads wrote there is
- * visible to the unit.
+/* Calls move(turn) for each tile of this thread block. `all` is the number of tiles of the grid; the grid
+ * must not have more thread blocks than that. Between two turns no thread touches shared memory, and what
+ * threads wrote there is visible to the TMA.
  *
- * A turn's number and parity share a register, since some kernels have none to spare. A kernel must
- * initialize on every path what it reads on any, or the value stays live in registers from one turn to the
- * next.
+ * A turn's number and parity share a register, because some kernels have none to spare. For the same reason,
+ * a kernel must initialise on every path what it reads on any path; otherwise the value would occupy
+ * registers from one turn to the next.
  */
 template <typename MOVE> DEVICE void take_turns(uint32_t all, const MOVE &move)
 {
