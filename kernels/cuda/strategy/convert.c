@@ -24,8 +24,8 @@
  * lie at multiples of their size. */
 static void set_amax(struct tma_route_plan *tma, const struct loop_nest *nest, bool aligned);
 
-/* Returns which dimension of the nest tma_set_dims makes tma->dim[i], given the same `second` and the
- * innermost dimension as the first. */
+/* Returns the dimension of the nest that tma_set_dims stores in tma->dim[i] if it gets the innermost
+ * dimension as `first`, and the same `second`. */
 static int nest_dim(const struct loop_nest *nest, int second, int i)
 {
 	if (second < 0 || i == 0)
@@ -249,17 +249,17 @@ const struct strategy strategy_convert = {
 
 /* ---- Scales -------------------------------------------------------------------------------------------- */
 
-/* A conversion that computes scales (amax) works in one of three ways. By tiles of whole scaling blocks,
- * which are read once. By tiles of parts of blocks, or of blocks that extend along more than two dimensions,
- * in two passes: the first finds the largest magnitudes and the second converts. Or element by element, if
- * elements are laid out in another way. */
+/* A conversion that computes scales (amax) works in one of three ways. Tiles of whole scaling blocks are read
+ * once. Tiles of parts of blocks, or of blocks that extend along more than two dimensions, take two passes:
+ * the first finds the largest magnitudes and the second converts. If elements are laid out in another way,
+ * they are moved one by one. */
 
-/* Maximum bytes of shared memory for a tile's rows, so that a multiprocessor holds two tiles. Not
- * measured. */
+/* Maximum bytes of shared memory for a tile's rows, so that a multiprocessor holds two tiles. This size was
+ * not measured. */
 #define SHARED_MOST (104 << 10)
 
 /* Bytes of a tile's row of the source, if the scaling blocks allow it, where both sides are contiguous along
- * dimension 0. Not measured. */
+ * dimension 0. This size was not measured. */
 #define ROW_BYTES_ALIKE 1024
 
 static uint64_t blocks_along(const struct loop_nest_dim *dim)

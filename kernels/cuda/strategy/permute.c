@@ -458,8 +458,8 @@ static bool choose(struct permute_tile *best, struct permute_box *best_box, cons
 }
 
 /* Splits each padded dimension whose length and window are multiples of n indices into a padded dimension of
- * groups and, inside it, an unpadded dimension of n indices, within which runs may end. Only for constant
- * borders. */
+ * groups and, inside it, an unpadded dimension of n indices, within which runs may end. The border must be
+ * constant. */
 static void loosen(struct loop_nest *nest)
 {
 	for (int d = 0; d < nest->rank && nest->rank < TENSOR_MAX_RANK; d++) {

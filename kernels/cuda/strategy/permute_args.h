@@ -75,7 +75,7 @@ struct permute_args {
 	uint64_t low; /* Only memory in [low, high) may be read. */
 	uint64_t high;
 
-	/* The box. Each list has its innermost dimension first. */
+	/* The following fields describe the box. Each list has its innermost dimension first. */
 	uint32_t tiles; /* number of tiles in the grid */
 	uint32_t n_grid;
 	uint32_t n_load;
@@ -106,14 +106,14 @@ struct permute_args {
 	uint32_t how;     /* enum permute_how */
 	uint32_t threads; /* threads of a thread block */
 
-	/* Loads. */
+	/* The following fields describe the loads. */
 	uint32_t loads;
 	struct divisor by_loads; /* divides by the number of loads of one stack index */
 	uint32_t load_bytes;
 	uint32_t load_by;  /* enum permute_by: the factor that load_bytes is multiplied by */
 	uint32_t load_gap; /* bytes to subtract from that product: the gap behind the load's last index */
 
-	/* Rows. */
+	/* The following fields describe the rows. */
 	uint32_t rows;
 	uint32_t row_bytes; /* bytes of a row, margin included */
 	uint32_t row_unit;  /* bytes from one index of a row's outermost dimension to the next */
@@ -144,7 +144,7 @@ struct permute_args {
 	uint32_t aligned;
 	uint32_t pattern[4]; /* the fill as it lies in an aligned chunk of the destination */
 
-	/* Slots. */
+	/* The following fields describe the slots. */
 	/* Bytes from one slot to the next, a multiple of 16. `pad` more bytes follow every 1 << pad_shift
 	 * slots. */
 	uint32_t pitch;

@@ -110,7 +110,8 @@ static double flight_cost(const struct permute_tile *tile, const struct weights 
 /* Weights for SQUARES. Squares take few instructions, so the cost depends on the lines that their runs touch
  * beyond those that they would fill. */
 static const struct {
-	double own; /* own to waves: as in struct weights */
+	/* The fields from own to waves mean the same as in struct weights. */
+	double own;
 	double load;
 	double row;
 	double exact;

@@ -472,7 +472,7 @@ static struct chunk_cost chunk_cost_of(const struct permute_tile *tile, const st
 
 	if (args->how == PERMUTE_WORDS && args->ragged) {
 		helpers = (double)WARP_THREADS / (WARP_THREADS - (1u << side));
-		other += 4; /* shuffles */
+		other += 4; /* lanes exchange words by shuffles */
 	}
 	if (spacing->skew != PERMUTE_NO_SKEW)
 		other += 16.0 / tile->nest.element * times / 2;

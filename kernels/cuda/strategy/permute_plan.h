@@ -20,7 +20,7 @@
 
 /* Limits that hold for tiles and for their sketches. */
 #define LEAST_RUN   8     /* bytes of a run on either side; shorter runs gain nothing */
-#define LEAST_ROW   64    /* bytes */
+#define LEAST_ROW   64    /* minimum bytes of a row that ends before its run does */
 #define MOST_TABLE  1024  /* entries of a row's table; longer rows are cut */
 #define TABLE_BYTES 65000 /* of all copies of the table; notes have 16-bit offsets */
 #define MOST_PIECES 2048
@@ -90,8 +90,8 @@ typedef int64_t permute_stride(const struct loop_nest *nest, int d);
 permute_stride permute_dst_stride;
 permute_stride permute_src_stride;
 
-/* Returns the greatest common divisor, at most `most`, of all addresses of a side's runs, in bytes: of
- * `base`, `step`, and the strides of the dimensions that are not in the run. */
+/* Returns the greatest power of two, at most `most`, that all addresses of a side's runs are multiples of, in
+ * bytes. They depend on `base`, `step`, and the strides of the dimensions that are not in the run. */
 uint64_t permute_align(const struct loop_nest *nest, const struct permute_chain *run, permute_stride *stride,
                        uint64_t step, uint64_t base, uint64_t most);
 

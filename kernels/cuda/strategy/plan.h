@@ -67,8 +67,8 @@ enum tma_convert_how {
 	/* Rows of the destination, in chunks of 16 bytes. Dimension 0 counts pixels of byte channels,
 	 * dimension 1 the channels. */
 	TMA_CONVERT_CHANNELS,
-	/* As TMA_CONVERT_TILES, with scales computed on the way. Rows may also be contiguous along dimension
-	 * 0 on both sides. */
+	/* Tiles as for TMA_CONVERT_TILES, with scales computed on the way. Rows may also be contiguous along
+	 * dimension 0 on both sides. */
 	TMA_CONVERT_AMAX_TILES,
 	TMA_CONVERT_AMAX_BOXES, /* scaling block by scaling block, one element after the other */
 };
@@ -84,7 +84,8 @@ struct tma_amax_plan {
 	/* Bytes from element [0, ..., 0] of the tensor of scales; likewise for the inverses. */
 	int64_t scale_offset;
 	int64_t inverse_offset;
-	/* Block to to_inverse: the fields of struct loop_nest_dim, in the order of tma_route_plan.dim. */
+	/* The fields block to to_inverse are those of struct loop_nest_dim, in the order of
+	 * tma_route_plan.dim. */
 	int64_t block[ARGS_MAX_RANK];
 	int64_t skew[ARGS_MAX_RANK];
 	int64_t to_scale[ARGS_MAX_RANK];
@@ -148,7 +149,7 @@ struct tma_route_plan {
 	uint32_t shift_y;
 
 	double cost;                /* PERMUTE: predicted time relative to a copy of as many bytes */
-	struct permute_sizes sizes; /* PERMUTE */
+	struct permute_sizes sizes; /* PERMUTE: sizes of the tile */
 	bool alike;                 /* PERMUTE: the runs of both sides begin with the same dimension */
 	bool patched;               /* COPY: the border is written into the tiles in shared memory */
 
@@ -317,8 +318,8 @@ struct plan_tile {
 /* Sets *ret to the tile of a plan, or to zeros if the plan moves without tiles. */
 void plan_tile_of(const struct plan *plan, struct plan_tile *ret);
 
-/* Gives dimension d of the tile, counted from the outermost, the strides of the plan's dimension `of`. For
- * strategies' describe functions. */
+/* Gives dimension d of the tile, counted from the outermost, the strides of the plan's dimension `of`.
+ * Strategies' describe functions call it. */
 void plan_tile_set_dim(struct plan_tile *ret, const struct plan *plan, int d, int of);
 
 /* Sets *ret to an explanation of the plan. */
