@@ -117,8 +117,8 @@ template <int D, typename USE> DEVICE void with_float_numbers(uint32_t type, con
 		with_numbers<D>(TYPE_BFLOAT16, true, use);
 }
 
-/* Converts and writes a unit. Returns false, and writes nothing, if the unit is incomplete or if it contains
- * or might produce a NaN or an infinity. */
+/* Converts and writes a unit. Returns false, and writes nothing, if the unit is incomplete, or if its scaling
+ * block contains an infinity or a NaN, so that `by` is 0 or NaN. */
 template <int S, int D, typename LOAD, typename STORE>
 DEVICE bool write_unit(const amax_tile &tile, const amax_unit &unit, uint64_t dst, float by, const uint4 &v,
                        const LOAD &load, const STORE &store)

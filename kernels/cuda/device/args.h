@@ -104,7 +104,7 @@ struct strided_args {
 	/* Gather: number of dimensions, 1 to 3, that follow each other in the destination. Elements: the
 	 * same, 0 to rank. Channels: number of channels. */
 	uint32_t run;
-	uint32_t whole; /* as tma_route_plan.whole */
+	uint32_t whole; /* same meaning as tma_route_plan.whole */
 	uint32_t mode;  /* rows, short: enum pad_mode */
 	uint32_t rows;  /* short: rows of a tile */
 	uint32_t pitch; /* short: bytes from one row to the next in shared memory */

@@ -7,7 +7,7 @@
 namespace
 {
 
-/* n elements beginning at these addresses. n is 0 if there is no unit. */
+/* A unit of n elements, which begins at these addresses. n is 0 if there is no unit. */
 struct convert_unit {
 	uint64_t dst;
 	uint64_t src;
@@ -63,7 +63,8 @@ template <int S, int D> DEVICE void convert_all_units(const convert_args &args)
 	     first += (uint64_t)gridDim.x * own) {
 		const convert_unit start = find_unit<S, D>(args, first, true);
 		uint64_t dst[batch];
-		/* Bit k says whether unit k is whole, or left for convert_exactly. */
+		/* Bit k of `whole` says that unit k is complete; bit k of `rest` leaves unit k to
+		 * convert_exactly. */
 		uint32_t raw[batch * words], whole = 0, rest = 0;
 		float lane[batch * n];
 

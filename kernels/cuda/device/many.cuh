@@ -60,7 +60,7 @@ struct list_item {
 	bool there; /* false if the entry names no block; there is nothing to do then */
 };
 
-/* A list in device memory. at returns number i of the list, by a single read. */
+/* A list in device memory. `at` returns number i of the list, by a single read. */
 struct entries_in_memory {
 	DEVICE_MEMBER int64_t at(const block_list &list, uint64_t i) const
 	{
