@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The CPU engine's planner explains by itself; a GPU's plans for an H200. */
+/* Runs the planners without an engine: the CPU's as it is, the GPU's with the properties of an H200. */
 #include "elsewhere.h"
 
 #include <string.h>

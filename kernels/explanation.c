@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* This file has what an engine tells of a plan, and makes of it the message that explain answers with. */
+/* Fills engine explanations and turns them into the message that answers `explain`. */
 #include "explanation.h"
 
 #include <string.h>
 
-/* Returns the time of the device's own copy of so many bytes, read plus written, or 0 if it is unknown. */
+/* Returns the time in ns that the device's own copy takes for bytes, read plus written, or 0 if it is
+ * unknown. */
 static uint64_t copy_ns(const struct engine_explanation *explanation, uint64_t bytes)
 {
 	const double rate = explanation->copy_bytes_per_ns;

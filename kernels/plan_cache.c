@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cache is a hash table of chains, with a list through all plans in the order of their last use. Plans
- * that fall out of it are freed without the lock, because an engine's part may take another lock. Keys are
- * packed here too: counts come before the items, so that no two layouts pack alike. */
+/* The cache is a hash table with chains, plus a list of all plans in the order of their last use. Evicted
+ * plans are freed without the lock, because an engine's part of a plan may take another lock. Keys are packed
+ * here too: counts come before the items, so that no two layouts pack alike. */
 #include "plan_cache.h"
 
 #include <assert.h>
@@ -13,7 +13,7 @@
 
 /* ---- Keys ------------------------------------------------------------------------------------------- */
 
-/* The lists are short: a call would cost more than the loop. */
+/* Inlined because the lists are short: a call would cost more than the loop. */
 static inline void add_values(struct plan_key *key, const int64_t *values, int n)
 {
 	uint64_t *word = key->word + key->n;
@@ -41,7 +41,7 @@ static uint64_t head_of(enum plan_kind kind, struct plan_places places)
 	return (uint64_t)kind << 24 | (uint64_t)places.many << 16 | (uint64_t)places.dst << 8 | places.src;
 }
 
-/* The layout is read only if the operand is a tensor. */
+/* The layout is valid only if the operand is a tensor. */
 static void add_operand(struct plan_key *key, enum operand_kind kind, const struct tensor_layout *layout)
 {
 	key->word[key->n++] = (uint64_t)kind;
@@ -150,7 +150,7 @@ int plan_cache_init(struct plan_cache *cache, uint64_t capacity, const struct pl
 	uint64_t n = buckets_for(capacity);
 
 	*cache = (struct plan_cache){ .ops = ops, .arg = arg, .n_buckets = n, .capacity = capacity };
-	/* The seed keeps clients from choosing collisions. */
+	/* The random seed keeps clients from choosing keys that collide. */
 	if (getrandom(&cache->seed, sizeof cache->seed, 0) < 0)
 		cache->seed = clock_ns();
 	TAILQ_INIT(&cache->used);
@@ -161,7 +161,8 @@ int plan_cache_init(struct plan_cache *cache, uint64_t capacity, const struct pl
 	return 0;
 }
 
-/* The lock must be held. */
+/* Moves a plan from the cache to the list `left`, whose plans are unreferenced once the lock is released.
+ * Caller holds cache->lock. */
 static void leave(struct plan_cache *cache, struct engine_plan *plan, struct plan_list *left)
 {
 	TAILQ_REMOVE(&cache->used, plan, used);
@@ -210,7 +211,7 @@ void plan_cache_deinit(struct plan_cache *cache)
 	if (!cache->buckets)
 		return;
 	TAILQ_FOREACH(plan, &cache->used, used)
-		assert(atomic_load(&plan->refs) == 1); /* no job uses it */
+		assert(atomic_load(&plan->refs) == 1); /* only the cache's own reference is left */
 	plan_cache_resize(cache, 0);
 	pthread_mutex_destroy(&cache->lock);
 	free(cache->buckets);
@@ -226,7 +227,7 @@ void plan_cache_stats(struct plan_cache *cache, struct engine_cache_stats *ret)
 
 /* ---- Finding ---------------------------------------------------------------------------------------- */
 
-/* Mixes both halves of a product, which depend on all bits of its factors. */
+/* Combines both halves of the product, so that the result depends on all bits of both factors. */
 static uint64_t mix(uint64_t a, uint64_t b)
 {
 	unsigned __int128 product = (unsigned __int128)a * b;
@@ -234,8 +235,8 @@ static uint64_t mix(uint64_t a, uint64_t b)
 	return (uint64_t)product ^ (uint64_t)(product >> 64);
 }
 
-/* Sets the key's hash if it is not set. The seed is part of each factor, so that no key can make one 0. The
- * two chains run in parallel on a CPU. */
+/* Sets the key's hash if it is not set. The seed is part of each factor, so that no key can be chosen to make
+ * a factor 0. The chains a and b are independent so that a CPU can run them in parallel. */
 static void set_hash(const struct plan_cache *cache, struct plan_key *key)
 {
 	const uint64_t seed = cache->seed;
@@ -260,7 +261,7 @@ static bool has_key(const struct engine_plan *plan, const struct plan_key *key)
 	return plan->key_words == key->n && !memcmp(plan->key, key->word, key->n * sizeof key->word[0]);
 }
 
-/* The lock must be held, and the key have its hash. */
+/* Caller holds cache->lock, and has set the key's hash. */
 static struct engine_plan *find(struct plan_cache *cache, const struct plan_key *key)
 {
 	struct engine_plan *plan;
@@ -274,7 +275,7 @@ static struct engine_plan *find(struct plan_cache *cache, const struct plan_key 
 	return NULL;
 }
 
-/* A client often asks for the same plan again: the plan used last is compared before a hash is computed. */
+/* Clients often ask for the same plan again, so the plan used last is compared before a hash is computed. */
 struct engine_plan *plan_cache_find(struct plan_cache *cache, struct plan_key *key)
 {
 	struct engine_plan *plan;

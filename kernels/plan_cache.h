@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An engine caches its plans by what they depend on.
+/* Each engine caches its plans here, by keys of what they depend on (plan_key.h).
  *
- * A plan has a part that all engines have in common, which is here, and a part of the engine's own. Its owner
- * gets it from engine_prepare, and hands it back with each move; to the owner it is opaque. An engine keeps
- * further plans in the same cache, which the owner never sees: for rounds, for lists of blocks, and for moves
- * that share a launch.
+ * A plan has a part that all engines have in common, which is here, and a part of the engine's own. The
+ * engine's owner gets a plan from engine_prepare and hands it back with each move; to the owner it is opaque.
+ * An engine keeps further plans in the same cache, which the owner never sees: for rounds, for lists of
+ * blocks, and for moves that share a launch.
  *
  * A hit allocates nothing. Plans are reference-counted: the cache holds one reference, and each user of a
- * plan another one. The plan that has not been used for longest is evicted first.
+ * plan another one. The least recently used plan is evicted first.
  */
 #ifndef KERNELS_PLAN_CACHE_H
 #define KERNELS_PLAN_CACHE_H
@@ -21,23 +21,24 @@
 #include "kernels/engine.h"
 #include "plan_key.h"
 
-/* Runs of a layout that was alone in its job are counted here, with the times of the last measured ones. */
+/* Counts the runs of a plan that was alone in its job, and keeps the times of the last PLAN_KEPT_TIMES
+ * measured ones. */
 #define PLAN_KEPT_TIMES 7
 
 struct plan_runs {
 	uint64_t n;
 	uint64_t n_measured;
-	uint64_t ns[PLAN_KEPT_TIMES]; /* of measured run i at i % PLAN_KEPT_TIMES */
+	uint64_t ns[PLAN_KEPT_TIMES]; /* time in ns of measured run i, at i % PLAN_KEPT_TIMES */
 };
 
 struct engine_plan {
 	struct transform transform;
 	struct plan_places places;
-	uint64_t serial; /* no other plan of the cache ever has the same */
-	void *own;       /* the engine's part, which begins as zeros */
+	uint64_t serial; /* unique among all plans that the cache has ever made */
+	void *own;       /* the engine's part: own_bytes bytes, zeroed when the plan is made */
 	struct plan_cache *cache;
 
-	struct plan_runs runs; /* for the owner's thread */
+	struct plan_runs runs; /* accessed only on the owner's thread */
 
 	/* The rest is private to the cache. */
 	atomic_uint refs;
@@ -49,21 +50,21 @@ struct engine_plan {
 };
 
 struct plan_cache_ops {
-	size_t own_bytes; /* of the engine's part */
-	/* Completes a new plan, on the thread that makes it; NULL if there is nothing to do. */
+	size_t own_bytes; /* bytes of the engine's part */
+	/* Completes a new plan, on the thread that makes it. NULL if there is nothing to do. */
 	void (*init)(struct engine_plan *plan);
-	/* Frees what the engine's part holds, on the thread that drops the last reference; NULL if it holds
-	 * nothing. */
+	/* Releases what the engine's part holds, on the thread that drops the last reference. NULL if it
+	 * holds nothing. */
 	void (*deinit)(struct engine_plan *plan);
 };
 
 struct plan_cache {
 	const struct plan_cache_ops *ops;
-	void *arg;             /* the engine's */
-	uint64_t remote_bytes; /* that another process may keep for each plan */
+	void *arg;             /* for the engine's use */
+	uint64_t remote_bytes; /* bytes that another process may keep for each plan */
 	uint64_t seed;
-	pthread_mutex_t lock;                    /* of what follows */
-	TAILQ_HEAD(plan_list, engine_plan) used; /* most recent first */
+	pthread_mutex_t lock;                    /* protects the fields below */
+	TAILQ_HEAD(plan_list, engine_plan) used; /* all cached plans, most recently used first */
 	LIST_HEAD(plan_bucket, engine_plan) * buckets;
 	uint64_t n_buckets; /* a power of two */
 	uint64_t capacity;
@@ -71,14 +72,15 @@ struct plan_cache {
 	struct engine_cache_stats stats;
 };
 
-/* Sets the cache up for `capacity` plans; 0 keeps none. Returns 0 or NO_MEMORY. */
+/* Sets the cache up for `capacity` plans; with 0 it keeps none. Returns 0 or NO_MEMORY. */
 int plan_cache_init(struct plan_cache *cache, uint64_t capacity, const struct plan_cache_ops *ops, void *arg);
 
-/* Frees the cache. Nobody may still hold a plan. A zeroed cache is allowed. */
+/* Frees the cache. Only the cache itself may still hold references to plans. The cache may be zeroed instead
+ * of initialized. */
 void plan_cache_deinit(struct plan_cache *cache);
 
-/* Sets the capacity and evicts the plans beyond it. If there is no memory for more chains, chains get longer.
- * May be called from any thread. */
+/* Sets the capacity and evicts the plans beyond it. If there is no memory for a larger table, the chains get
+ * longer. May be called from any thread. */
 void plan_cache_resize(struct plan_cache *cache, uint64_t capacity);
 
 void plan_cache_stats(struct plan_cache *cache, struct engine_cache_stats *ret);
@@ -87,9 +89,9 @@ void plan_cache_stats(struct plan_cache *cache, struct engine_cache_stats *ret);
  * its hash. May be called from any thread. */
 struct engine_plan *plan_cache_find(struct plan_cache *cache, struct plan_key *key);
 
-/* Makes a plan of the transform and adds it. If another thread has added one with the same key meanwhile, it
- * returns that one. Returns a reference for the caller, or NULL if out of memory. May be called from any
- * thread. */
+/* Makes a plan of the transform and adds it under the key, whose hash must be set. If another thread has
+ * added one with the same key meanwhile, returns that one. Returns a reference for the caller, or NULL if out
+ * of memory. May be called from any thread. */
 struct engine_plan *plan_cache_add(struct plan_cache *cache, const struct plan_key *key,
                                    const struct transform *transform, struct plan_places places);
 

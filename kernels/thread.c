@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A thread inherits its creator's signal mask, so the mask is set around the start: no signal reaches the new
- * thread in between.
+/* A thread inherits its creator's signal mask, so thread_start sets the mask around the creation: no signal
+ * can reach the new thread in between.
  *
- * A thread apart is made by an ordinary one, which lends it its thread-local storage and a part of its stack,
- * and does nothing but wait for it: so libc, locks and guards work in it as in any thread. The wait can be
- * killed, which ends the lender, and its end kills the thread apart (PR_SET_PDEATHSIG).
+ * A thread apart (thread_start_apart) is made by an ordinary thread, the lender, which lends it its
+ * thread-local storage and a part of its stack and does nothing but wait for it. That is why libc, locks and
+ * guards work in it as in any thread. The lender's wait can be killed, which ends the lender, and the
+ * lender's end kills the thread apart (PR_SET_PDEATHSIG).
  */
 #include "thread.h"
 
@@ -33,7 +34,7 @@
 #endif
 
 struct apart {
-	pid_t lender; /* the process */
+	pid_t lender; /* id of the process that the lender belongs to */
 	void *(*run)(void *arg);
 	void *arg;
 };
@@ -72,9 +73,9 @@ static int run_apart(void *arg)
 	return 0;
 }
 
-/* Without CLONE_SETTLS the new task uses the lender's thread-local storage, malloc's cache and errno among
- * it, which the lender must not touch meanwhile. The task's exit sends no signal, so that it is waited for
- * with __WALL. */
+/* The lender's thread. Without CLONE_SETTLS the new task uses the lender's thread-local storage, including
+ * errno and malloc's cache, which the lender must not touch meanwhile. The task's exit sends no signal, so it
+ * is waited for with __WALL. */
 static void *lend(void *arg)
 {
 	const struct apart apart = *(struct apart *)arg;
