@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Declares a strided dimension with its window, and divides the border outside of the windows into boxes. The
- * planner, which counts the work, and the kernel, which does it, must agree on both.
+/* Divides the border of a padded destination into boxes. A dimension's window is the range of its indices
+ * that read the source; the border is everything outside of the windows. The planner, which counts the work,
+ * and the kernel, which does it, must agree on both.
  *
  * For each dimension from the outermost (rank - 1) to the innermost (0) there is a box before the window and
- * one after it; it spans the windows of the dimensions outside of it and all of those inside. Together they
- * are the destination without the window, each element once.
+ * one after it. Such a box spans the windows of the dimensions outside of its own, and the whole of those
+ * inside. Together the boxes cover every element of the border once.
  */
 #ifndef KERNELS_NEST_BORDER_H
 #define KERNELS_NEST_BORDER_H
@@ -15,9 +16,11 @@
 #include "divisor.h"
 
 #define ARGS_MAP_RANK 5
-/* dimensions of a grid of tiles, which may be more than the map's: a map may count several as its last */
+/* Most dimensions of a grid of tiles. They may be more than those of a tensor map, which may combine several
+ * as its last. */
 #define ARGS_GRID_RANK 8
-#define ARGS_MAX_RANK  33 /* the rank of a tensor, and one more for elements that are narrowed */
+/* the rank of a tensor, and one dimension more for elements that are narrowed (loop_nest_narrow) */
+#define ARGS_MAX_RANK 33
 
 /* A dimension with its window; the fields are those of struct loop_nest_dim. */
 struct strided_dim {
@@ -33,7 +36,7 @@ struct border_range {
 	int64_t n;
 };
 
-/* Returns the indices of dimension d in box b, of 2 * rank. */
+/* Returns the range of indices of dimension d in box b of 2 * rank boxes. */
 ON_BOTH_SIDES struct border_range border_box(const struct strided_dim *dim, uint32_t rank, uint32_t b,
                                              uint32_t d)
 {
@@ -52,7 +55,8 @@ ON_BOTH_SIDES struct border_range border_box(const struct strided_dim *dim, uint
 	return range;
 }
 
-/* Returns the rows of a box: one for each index of its outer dimensions, or 0. */
+/* Returns the number of rows of a box: one for each combination of indices of its outer dimensions, or 0 if
+ * it is empty. */
 ON_BOTH_SIDES uint64_t border_rows(const struct strided_dim *dim, uint32_t rank, uint32_t b)
 {
 	uint64_t rows = border_box(dim, rank, b, 0).n > 0;
@@ -62,25 +66,26 @@ ON_BOTH_SIDES uint64_t border_rows(const struct strided_dim *dim, uint32_t rank,
 	return rows;
 }
 
-/* Returns how many aligned chunks of 16 bytes a row of so many bytes touches at most. */
+/* Returns the most aligned chunks of 16 bytes that a row of row_bytes touches. */
 ON_BOTH_SIDES uint64_t row_chunks(uint64_t row_bytes)
 {
 	return (row_bytes + 30) / 16;
 }
 
-/* Returns whether rows of a border are shorter than a chunk. They are then written by elements: lanes that
- * write chunks would write neighbouring elements one after another. */
+/* Returns whether rows of a border are shorter than a chunk. Such rows are written element by element:
+ * threads that each write a chunk would write neighbouring elements one after another. */
 ON_BOTH_SIDES bool border_is_short(uint64_t row_bytes)
 {
 	return row_bytes < 16;
 }
 
-/* A block of threads takes so many chunks or elements at a time. */
+/* Threads of a thread block, the number of chunks or elements that each takes at a time, and their
+ * product. */
 #define ROWS_THREADS 256
 #define ROWS_BATCH   4
 #define ROWS_BLOCK   (ROWS_THREADS * ROWS_BATCH)
 
-/* Returns how many blocks of threads it takes to write a box once, ROWS_BLOCK chunks or elements each. */
+/* Returns how many thread blocks it takes to write a box once, with ROWS_BLOCK chunks or elements each. */
 ON_BOTH_SIDES uint64_t border_tiles(const struct strided_dim *dim, uint32_t rank, uint32_t b,
                                     uint32_t element)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Divides by a number that is known before the launch: with a multiplication and a shift, where a division
- * costs twenty instructions. The result is exact for numerators below 2^31 (Granlund and Montgomery,
- * "Division by Invariant Integers using Multiplication"); larger ones take an ordinary division. */
+/* Divides by a number that is known before the launch with a multiplication and a shift, where a division
+ * would cost twenty instructions. The result is exact for numerators below 2^31 (Granlund and Montgomery,
+ * "Division by Invariant Integers using Multiplication"); larger ones use an ordinary division. */
 #ifndef KERNELS_NEST_DIVISOR_H
 #define KERNELS_NEST_DIVISOR_H
 
@@ -15,7 +15,7 @@
 
 struct divisor {
 	uint64_t n;
-	uint32_t factor; /* ceil(2^shift / n), or 0 where n is not below 2^31 */
+	uint32_t factor; /* ceil(2^shift / n), or 0 if n is 0 or not below 2^31 */
 	uint32_t shift;
 };
 
@@ -38,7 +38,7 @@ ON_BOTH_SIDES uint64_t divide_by(uint64_t a, const struct divisor *by)
 	return (uint32_t)((a * by->factor) >> by->shift);
 }
 
-/* Does the same for a and n below 2^31. */
+/* Does the same for a and n that are known to be below 2^31. */
 ON_BOTH_SIDES uint32_t divide_u32(uint32_t a, const struct divisor *by)
 {
 	return (uint32_t)(((uint64_t)a * by->factor) >> by->shift);

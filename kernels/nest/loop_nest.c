@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Brings loop nests to canonical form, tells their families, and divides a padded transform into subregions.
- * Nothing here fails or allocates: transform_init has checked every product that is formed. A request can
- * have millions of subregions, so they are kept cheap. */
+/* Brings loop nests to canonical form, determines their families, and divides a padded transform into
+ * subregions. Nothing here fails or allocates: transform_init has checked every product that is formed. A
+ * request can have millions of subregions, so computing one is kept cheap. */
 #include "loop_nest.h"
 
 #include <inttypes.h>
@@ -34,7 +34,7 @@ static void flip_operands(struct loop_nest *nest, struct loop_nest_dim *dim)
 	dim->bias = -dim->bias;
 }
 
-/* The block that may be shorter comes first now. */
+/* Reverses the blocks of a dimension. The last block, which may be incomplete, becomes the first. */
 static void flip_blocks(struct loop_nest *nest, struct loop_nest_dim *dim)
 {
 	int64_t last = divide_up_i64(dim->n, dim->block) - 1;
@@ -73,7 +73,7 @@ static void drop_units_and_flip(struct loop_nest *nest)
 	nest->rank = rank;
 }
 
-/* By insertion: ranks are small, and most layouts come sorted. */
+/* Insertion sort: ranks are small, and most layouts are sorted already. */
 static void sort_dims(struct loop_nest *nest)
 {
 	for (int d = 1; d < nest->rank; d++) {
@@ -86,8 +86,8 @@ static void sort_dims(struct loop_nest *nest)
 	}
 }
 
-/* Returns whether a step of outer bytes ends n steps of inner bytes. The last of those leads out of the
- * tensor, and so may pass 63 bits. */
+/* Returns whether one step of `outer` bytes equals n steps of `inner` bytes. The product may lie outside of
+ * the tensor and so overflow 63 bits. */
 static bool is_end(int64_t outer, int64_t inner, int64_t n)
 {
 	int64_t end;
@@ -95,8 +95,9 @@ static bool is_end(int64_t outer, int64_t inner, int64_t n)
 	return !__builtin_mul_overflow(inner, n, &end) && outer == end;
 }
 
-/* Blocks of a dimension and of the one outside it, as those of one dimension: where one block is all of the
- * inner one, or an index of the outer one has whole blocks. false: there is no such block. */
+/* Makes the blocks of a dimension and of the one outside it blocks of the fused dimension. That is possible
+ * if one block spans the whole inner dimension, or if each index of the outer one has whole blocks. Returns
+ * false if it is not possible. */
 static bool fuse_blocks(struct loop_nest_dim *dim, const struct loop_nest_dim *outer)
 {
 	int64_t blocks = dim->n / dim->block, scale, inverse;
@@ -113,8 +114,8 @@ static bool fuse_blocks(struct loop_nest_dim *dim, const struct loop_nest_dim *o
 	       !__builtin_mul_overflow(blocks, dim->to_inverse, &inverse) && outer->to_inverse == inverse;
 }
 
-/* A dimension joins the one outside it when it ends where that one steps, on both sides, and has no pads of
- * its own; the outer one may have them when padded says so. */
+/* Fuses a dimension with the one outside it if n of its steps equal one step of that one on both sides, and
+ * it has no pads of its own. The outer one may have pads only if `padded`. */
 static void fuse_dims(struct loop_nest *nest, bool padded)
 {
 	int rank = 0;
@@ -151,7 +152,8 @@ static void widen(struct loop_nest *nest, uint32_t align)
 	inner = &nest->dim[nest->rank - 1];
 	if (inner->dst != nest->element || inner->src != nest->element)
 		return;
-	/* Every size is a power of two, so a multiple of it has its low bits clear. */
+	/* Every width is a power of two, so all of these are multiples of it if none has one of its low bits
+	 * set. */
 	bits = (uint64_t)nest->dst_offset | (uint64_t)nest->src_offset | (uint64_t)inner->n * nest->element |
 	       (uint64_t)inner->before * nest->element | (uint64_t)inner->source * nest->element;
 	for (int d = 0; d < nest->rank - 1; d++)
@@ -220,8 +222,9 @@ struct segment {
 	int64_t step;
 };
 
-/* The segments of a padded axis are pieces of equal length, cut at its ends; piece 0 is the interior. For
- * reflect, a piece leaves out the element it turns on, so the interior is one longer. */
+/* The segments of a padded axis are pieces of equal length, cut at the axis's ends; piece 0 is the interior.
+ * For reflect, a piece leaves out the element at which it turns, so the interior is one longer than the other
+ * pieces. */
 static int64_t piece_length(const struct transform_axis *axis, enum pad_mode mode)
 {
 	switch (mode) {
@@ -231,11 +234,11 @@ static int64_t piece_length(const struct transform_axis *axis, enum pad_mode mod
 	case PAD_MODE_WRAP:
 		return axis->source;
 	default:
-		return axis->extent; /* edge: one piece however long */
+		return axis->extent; /* edge: one piece, however long it is */
 	}
 }
 
-/* Modes other than constant; the axis has elements. */
+/* The mode must not be constant, and the axis must have elements. */
 static uint64_t segment_count(const struct transform_axis *axis, enum pad_mode mode)
 {
 	int64_t after = axis->extent - axis->before - axis->source;
@@ -252,7 +255,7 @@ static struct segment interior_segment(const struct transform_axis *axis)
 	return (struct segment){ .n = axis->source, .dst = axis->before, .src = 0, .step = 1 };
 }
 
-/* Piece k of an axis, k < 0 before the interior and k > 0 after it. start and end are output indices
+/* Returns piece k of an axis: k < 0 before the interior, k > 0 after it. start and end are output indices
  * counted from the interior's first. */
 static struct segment piece_get(const struct transform_axis *axis, enum pad_mode mode, int64_t k)
 {
@@ -328,7 +331,7 @@ static void place_operands(struct loop_nest *nest, int d, const struct transform
 	nest->bias_offset += s.src * conversion->bias.stride[d];
 }
 
-/* Nothing is padded. */
+/* An axis with blocks is never padded, so it has one segment. */
 static void place_blocks(struct loop_nest_dim *dim, int d, const struct amax *amax)
 {
 	dim->block = amax->block[d];
@@ -352,7 +355,7 @@ static void loop_nest_place(struct loop_nest *nest, int d, const struct transfor
 		place_blocks(&nest->dim[d], d, &t->conversion.amax);
 }
 
-/* Sets dimension d to a whole axis; in a fill it has no window. */
+/* Sets dimension d to a whole axis. In a fill it has no window. */
 static void window_place(struct loop_nest *nest, int d, const struct transform *t)
 {
 	const struct transform_axis *axis = &t->axis[d];
@@ -431,7 +434,8 @@ void subregions_init_windowed(struct subregions *ret, const struct transform *tr
 	}
 }
 
-/* A window that has a value could join others, and be too long then for what it is left whole for. */
+/* If there are windows, the mode passed on is not constant, so that no window is fused: it could become
+ * longer than its caller wants it to be. */
 static void canonicalise(const struct subregions *subregions, struct loop_nest *nest, uint32_t align)
 {
 	loop_nest_canonicalise(nest, align, subregions->windowed ? PAD_MODE_EDGE : PAD_MODE_CONSTANT);
@@ -463,7 +467,7 @@ bool subregions_interior(const struct subregions *subregions, uint32_t align, st
 	return true;
 }
 
-/* Without an interior the destination is one fill. */
+/* Without an interior the whole destination is one fill. */
 static void constant_init(struct subregions *subregions)
 {
 	const struct transform *t = subregions->transform;

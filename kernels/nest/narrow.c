@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Narrows a transform: the window of an axis moves, and with it what is before, what is read and what is
- * after. For rows it puts a side's axes in order of their strides, and joins those that make one. */
+/* Narrowing moves the window of an axis, and with it what is padded before, read, and padded after. For rows,
+ * the axes of a side are sorted by stride, and those that are contiguous are joined. */
 #include "narrow.h"
 
 #include <assert.h>
 
-/* Nothing here overflows: every span is within one that tensor_layout_init has checked. */
+/* Extends an extent by n steps. Nothing here overflows: every extent lies within one that tensor_layout_init
+ * has checked. */
 static void span(struct tensor_extent *extent, int64_t n, int64_t stride)
 {
 	int64_t reach = (n - 1) * stride;
@@ -81,7 +82,7 @@ int64_t transform_narrow(struct transform *t, int d, int64_t first, int64_t n)
 
 /* ---- Rows ------------------------------------------------------------------------------------------- */
 
-/* An axis of a side: how many indices it has there, and how far apart. */
+/* An axis of one side: its number of indices there, and a pointer to its stride. */
 struct side_axis {
 	int64_t n;
 	int64_t *stride;
@@ -92,7 +93,7 @@ struct side {
 	struct side_axis axis[TENSOR_MAX_RANK];
 };
 
-/* Keeps the nearest first. */
+/* Inserts an axis so that strides ascend. */
 static void insert(struct side *side, int64_t n, int64_t *stride)
 {
 	int i = side->rank++;
@@ -102,7 +103,7 @@ static void insert(struct side *side, int64_t n, int64_t *stride)
 	side->axis[i] = (struct side_axis){ .n = n, .stride = stride };
 }
 
-/* The axes that have more than one index of their own. */
+/* Returns the axes along which more than one element is read from different bytes. */
 static struct side src_side(struct transform *t)
 {
 	struct side side = { .rank = 0 };
@@ -139,7 +140,7 @@ static void add_axis(struct row_box *box, uint64_t n, uint64_t stride)
 
 static bool init(struct row_box *ret, const struct side *side, uint32_t element)
 {
-	uint64_t end = element; /* of what the nearer axes reach */
+	uint64_t end = element; /* bytes that the axes so far span */
 
 	*ret = (struct row_box){ .row_bytes = element };
 	for (int i = 0; i < side->rank; i++) {

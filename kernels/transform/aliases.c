@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Allocations are compared one by one: those that a range touches are looked up by id in the other memory;
- * or, where these are many, all memories are walked along at once in the order of ids.
- */
+/* Compares memories by the allocations that they have in common. Allocations that a range touches are looked
+ * up by id in the other memory; where these are many, all memories are merged in the order of ids instead. */
 #include "aliases.h"
 
 #include <stdatomic.h>
@@ -11,7 +10,7 @@
 #include "layer_table.h"
 #include "proto/overlap.h"
 
-/* Looking an allocation up in a memory of up to 65536 takes at most as long as so many steps. */
+/* The number of steps that looking up an allocation costs at most, in a memory of up to 65536. */
 #define LOOK_UP_STEPS 16
 
 /* ---- Allocations --------------------------------------------------------------------------------------- */
@@ -36,7 +35,7 @@ bool memory_chunks_sort(struct memory_chunks *chunks, uint64_t *ret)
 	return true;
 }
 
-/* Returns the first allocation that ends after byte at. */
+/* Returns the index of the first allocation that ends after byte `at` of the memory. */
 static uint32_t first_after(const struct memory_chunks *chunks, uint64_t at)
 {
 	uint32_t low = 0, high = chunks->n;
@@ -81,13 +80,13 @@ const struct memory_chunk *memory_chunks_find(const struct memory_chunks *chunks
 /* ---- Two ranges ------------------------------------------------------------------------------------------
  */
 
-/* A piece has these bytes of an allocation. */
+/* The bytes [low, high) of an allocation. */
 struct piece {
 	uint64_t low, high;
 };
 
-/* Returns what the bytes [low, high) of a memory have of an allocation. If that is nothing, the piece meets
- * no other one. */
+/* Returns the bytes of an allocation that belong to [low, high) of the memory. If there are none, the result
+ * is an empty piece, which meets no other. */
 static struct piece clip(uint64_t low, uint64_t high, const struct memory_chunk *chunk)
 {
 	const uint64_t end = high > chunk->at ? high - chunk->at : 0;
@@ -107,14 +106,15 @@ static uint64_t count_common(struct piece a, struct piece b)
 	return low < high ? high - low : 0;
 }
 
-/* This is what has been found so far of two ranges. */
+/* What the comparison of two ranges has found so far. */
 struct finding {
 	enum alias alias;
 	int128 shift;
 	uint64_t bytes;
 };
 
-/* Takes an allocation of both memories into account. Returns true if that settles the matter. */
+/* Takes into account an allocation that both memories have. Returns true if the outcome cannot change any
+ * more. */
 static bool take(struct finding *finding, const struct memory_chunk *x, const struct memory_range *a,
                  const struct memory_chunk *y, const struct memory_range *b)
 {
@@ -131,7 +131,7 @@ static bool take(struct finding *finding, const struct memory_chunk *x, const st
 	return false;
 }
 
-/* Looks up n of the allocations that a touches, from `first` on by place. */
+/* Looks up n of the allocations that a touches, from index `first` of by_place on. */
 static void look_up_range(struct finding *finding, const struct memory_range *a, uint32_t first, uint32_t n,
                           const struct memory_range *b)
 {
@@ -156,7 +156,8 @@ static void walk(struct finding *finding, const struct memory_range *a, const st
 	}
 }
 
-/* Tells if the ranges have more bytes in common by that shift than their common allocations do. */
+/* Returns whether the ranges, shifted onto each other, have more bytes in common than their common
+ * allocations do. */
 static bool is_partial(const struct finding *finding, const struct memory_range *a,
                        const struct memory_range *b)
 {
@@ -196,19 +197,20 @@ enum alias alias_between(const struct memory_range *a, const struct memory_range
 /* ---- Tables and places in many memories ---------------------------------------------------------------- */
 
 #define MOST_MEMORIES (2 * LAYER_TABLE_MOST)
-#define STEP_PARTS    4 /* a step here takes this part of one that overlap_steps counts */
+#define STEP_PARTS    4 /* number of steps here that make up one step of overlap_steps */
 
-/* A sharer is a memory of a side, with the entries in it. */
+/* A memory of one side that has allocations of other memories, with the entries in it. */
 struct sharer {
 	const struct memory_chunks *chunks;
-	const struct memory_chunk *next; /* by id */
-	struct memory_range stretches;   /* from the first one in the memory to the last one's end */
+	const struct memory_chunk *next; /* position of the merge in by_id */
+	/* from the start of the first entry's stretch to the end of the last one's */
+	struct memory_range stretches;
 	struct memory_range regions;
-	uint32_t first, end; /* of the table's order */
+	uint32_t first, end; /* range of indices of the table's order */
 	bool is_b;
 };
 
-/* A sharer waits by the id of its next allocation. */
+/* An element of the heap: a sharer and the id of its next allocation. */
 struct waiting {
 	uintptr_t id;
 	uint32_t sharer;
@@ -216,15 +218,16 @@ struct waiting {
 
 struct comparison {
 	const struct layer_side *side[2];
-	uint32_t *ret[2]; /* entries */
+	uint32_t *ret[2]; /* where to store the entries that share bytes, by side */
 	uint64_t steps_left;
-	bool is_far;  /* regions share nothing so far */
-	uint32_t n_a; /* sharers of a, the first ones */
+	bool is_far;  /* no two regions have been found to share anything */
+	uint32_t n_a; /* number of sharers of side a, which come first */
 	uint32_t n;
 	struct sharer sharer[MOST_MEMORIES];
-	uint64_t low[2][LAYER_TABLE_MOST];  /* where the stretches begin, in the table's order */
-	struct waiting heap[MOST_MEMORIES]; /* the least id first */
-	uint16_t group[MOST_MEMORIES];      /* sharers that have an allocation */
+	/* start of each entry's stretch in its memory, in the table's order */
+	uint64_t low[2][LAYER_TABLE_MOST];
+	struct waiting heap[MOST_MEMORIES]; /* min-heap by id */
+	uint16_t group[MOST_MEMORIES];      /* indices of the sharers that have the current allocation */
 };
 
 bool places_meet(const struct tensor_place *a, struct stretch of_a, const struct tensor_place *b,
@@ -261,7 +264,7 @@ static uint64_t length_of(const struct comparison *c, bool is_b)
 	return (uint64_t)(c->side[is_b]->stretch.high - c->side[is_b]->stretch.low);
 }
 
-/* Sets where entries [first, end), which lie in one memory, begin and end. */
+/* Sets the ranges of a sharer's stretches and regions, and the start of each entry's stretch. */
 static void set_reach(struct comparison *c, struct sharer *x)
 {
 	const struct layer_side *side = c->side[x->is_b];
@@ -280,7 +283,7 @@ static void set_reach(struct comparison *c, struct sharer *x)
 	    (struct memory_range){ x->chunks, low[x->first], low[x->end - 1] + length_of(c, x->is_b) };
 }
 
-/* Adds the memories of a side that may have allocations of other memories. */
+/* Adds the memories of a side that may have allocations in common with other memories. */
 static void add_side(struct comparison *c, bool is_b)
 {
 	const struct layer_side *side = c->side[is_b];
@@ -316,7 +319,7 @@ static struct piece entry_in(const struct comparison *c, const struct sharer *x,
 	return clip(low, low + length_of(c, x->is_b), chunk);
 }
 
-/* Returns the first entry whose stretch ends in the allocation or behind it. */
+/* Returns the first entry whose stretch ends after the start of the allocation. */
 static uint32_t first_in(struct comparison *c, const struct sharer *x, const struct memory_chunk *chunk)
 {
 	const uint64_t length = length_of(c, x->is_b);
@@ -342,7 +345,8 @@ static bool found(struct comparison *c, const struct sharer *x, uint32_t i, cons
 	return true;
 }
 
-/* Tells if entries of two memories meet in an allocation, which one has as u and the other as v. */
+/* Finds out if entries of two memories meet in an allocation, which is u in the memory of x and v in that of
+ * y. */
 static bool meet_in(struct comparison *c, const struct sharer *x, const struct memory_chunk *u,
                     const struct sharer *y, const struct memory_chunk *v)
 {
@@ -374,7 +378,7 @@ static bool meet_in(struct comparison *c, const struct sharer *x, const struct m
 
 /* ---- One after the other ------------------------------------------------------------------------------ */
 
-/* Counts the allocations that all sharers of a side touch. */
+/* Returns the number of allocations that the sharers [first, end) touch, added up. */
 static uint64_t count_touched(struct comparison *c, uint32_t first, uint32_t end)
 {
 	uint64_t n = 0;
@@ -392,7 +396,7 @@ static bool is_beside(const struct comparison *c, const struct sharer *x, const 
 	                             place_of(c->side[y->is_b], y->first));
 }
 
-/* Looks an allocation up in the sharers [first, end) of the other side. */
+/* Looks up an allocation of x in the sharers [first, end) of the other side. */
 static bool look_up(struct comparison *c, const struct sharer *x, const struct memory_chunk *u,
                     uint32_t first, uint32_t end)
 {
@@ -412,7 +416,7 @@ static bool look_up_all(struct comparison *c, bool of_b)
 {
 	const uint32_t first = of_b ? c->n_a : 0, end = of_b ? c->n : c->n_a;
 
-	c->is_far = false; /* nothing is known of what the stretches do not touch */
+	c->is_far = false; /* only allocations that the stretches touch are compared */
 	for (uint32_t s = first; s < end; s++) {
 		const struct sharer *x = &c->sharer[s];
 		uint32_t at;
@@ -427,7 +431,7 @@ static bool look_up_all(struct comparison *c, bool of_b)
 
 /* ---- All at once -------------------------------------------------------------------------------------- */
 
-/* Puts a sharer that waits where it belongs, at i or behind it in a heap of n. */
+/* Moves a hole at i down the heap of n elements to where `waiting` belongs, and stores it there. */
 static void sift(struct comparison *c, struct waiting waiting, uint32_t i, uint32_t n)
 {
 	for (;;) {
@@ -443,8 +447,8 @@ static void sift(struct comparison *c, struct waiting waiting, uint32_t i, uint3
 	c->heap[i] = waiting;
 }
 
-/* Takes the sharers with the next allocation from a heap of *n. Each is past it then. Returns how many these
- * are. */
+/* Removes the sharers with the smallest id from the heap of *n, advances each beyond that allocation, and
+ * stores them in c->group. Returns their number. */
 static uint32_t take_group(struct comparison *c, uint32_t *n)
 {
 	const uintptr_t id = c->heap[0].id;
@@ -515,7 +519,7 @@ static bool compare(struct comparison *c, bool is_self)
 enum layer_sharing layers_share(const struct layer_side *a, const struct layer_side *b, uint32_t *ret_a,
                                 uint32_t *ret_b)
 {
-	struct comparison c; /* most of it is not used */
+	struct comparison c; /* large; only the used parts are initialized */
 	bool shares;
 
 	c.side[0] = a;

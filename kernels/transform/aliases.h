@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A memory may consist of allocations, some of which another memory may have too, in another place. Then it
- * depends on the allocations that tensors touch whether they share bytes.
+/* A memory may consist of allocations, some of which another memory may have too, at another position.
+ * Whether two tensors in such memories share bytes depends on the allocations that they touch.
  *
- * Two ranges of bytes are compared by alias_between, and tables of layers, which may lie in many memories, by
- * layers_share. Both count their steps as a part of a request's search for overlaps (overlap_steps).
+ * alias_between compares two ranges of bytes, and layers_share compares tables of layers, which may lie in
+ * many memories. Both count their steps as a part of a request's search for overlaps (overlap_steps).
  */
 #ifndef KERNELS_TRANSFORM_ALIASES_H
 #define KERNELS_TRANSFORM_ALIASES_H
@@ -17,11 +17,12 @@
 
 /* ---- Stretches of bytes -------------------------------------------------------------------------------- */
 
-/* Stretches are computed in 128 bits, where no sum of theirs overflows. */
+/* Stretches, that is, ranges of bytes [low, high), are computed in 128 bits, so that no sum overflows. */
 typedef __int128 int128;
 
-#define INT128_FARTHEST \
-	((int128)1 << 6 * sizeof(int128)) /* stands for what 64 bits do not hold; past every region */
+#define INT128_FARTHEST                                                                                    \
+	((int128)1 << 6 * sizeof(int128)) /* stands for what 64 bits cannot hold; lies beyond every region \
+	                                   */
 
 struct stretch {
 	int128 low;
@@ -57,33 +58,36 @@ static inline bool stretches_meet(struct stretch a, struct stretch b)
 
 /* ---- Allocations --------------------------------------------------------------------------------------- */
 
-/* A chunk is an allocation in a memory. */
+/* An allocation as a part of one memory. */
 struct memory_chunk {
-	uintptr_t id; /* the same in every memory that has the allocation */
-	uint64_t at;  /* its first byte in the memory */
+	uintptr_t id; /* equal in every memory that has the allocation */
+	uint64_t at;  /* bytes from the start of the memory to the allocation */
 	uint64_t size;
 };
 
-/* These are all allocations of a memory, each once. */
+/* All allocations of a memory. Each occurs once. */
 struct memory_chunks {
-	atomic_bool shared; /* another memory has, or had, some of them */
+	/* another memory has, or had, some of these allocations; may be set by any thread */
+	atomic_bool shared;
 	uint32_t n;
-	struct memory_chunk *by_place; /* ascending by at, without gaps */
-	struct memory_chunk *by_id;    /* the same, ascending by id */
+	struct memory_chunk *by_place; /* ascending by `at`, without gaps */
+	struct memory_chunk *by_id;    /* the same allocations, ascending by id */
 };
 
-/* Fills by_id from by_place. Returns false if an allocation is there twice; *ret is where it is the second
- * time. */
+/* Fills by_id from by_place. Returns false if an allocation occurs twice; *ret is then the position of its
+ * second occurrence. */
 bool memory_chunks_sort(struct memory_chunks *chunks, uint64_t *ret);
 
-/* A range has these bytes of a memory. */
+/* The bytes [low, high) of a memory. */
 struct memory_range {
-	const struct memory_chunks *chunks; /* NULL: no other memory has any of them */
+	/* allocations of the memory; NULL: no other memory has any of them */
+	const struct memory_chunks *chunks;
 	uint64_t low;
 	uint64_t high;
 };
 
-/* Returns how many allocations the range touches, and sets *ret_first to the first of them, by place. */
+/* Returns the number of allocations that the range touches, and sets *ret_first to the index of the first in
+ * by_place. */
 uint32_t memory_range_touched(const struct memory_range *range, uint32_t *ret_first);
 
 /* Returns the allocation with that id, or NULL if the memory does not have it. */
@@ -91,36 +95,38 @@ const struct memory_chunk *memory_chunks_find(const struct memory_chunks *chunks
 
 enum alias {
 	ALIAS_NONE, /* the ranges share no byte */
-	ALIAS_ONE,  /* byte x of a's memory is byte x + *ret_shift of b's, wherever both are in the ranges */
-	ALIAS_SOME, /* this holds in some allocations only; in others the bytes are different ones */
-	ALIAS_MANY, /* they share bytes in several ways */
+	ALIAS_ONE,  /* byte x of a's memory is byte x + *ret_shift of b's wherever both are in the ranges */
+	ALIAS_SOME, /* as ALIAS_ONE in some allocations only; in the others the bytes are different ones */
+	ALIAS_MANY, /* the ranges share bytes at several different shifts */
 };
 
-/* Compares ranges in two different memories. It takes steps (overlap_steps): a few for each allocation that
- * the range with fewer of them touches, and never more than the two memories have allocations. */
+/* Compares ranges in two different memories. The number of steps (overlap_steps) is proportional to the
+ * number of allocations that the range with fewer of them touches, and never exceeds the number of
+ * allocations of both memories. */
 enum alias alias_between(const struct memory_range *a, const struct memory_range *b, int128 *ret_shift);
 
 /* ---- Places in memories with common allocations -------------------------------------------------------- */
 
 struct layer_table;
 
-/* Tells if stretches of the memories of two places share a byte, as far as the engine knows. */
+/* Returns whether stretches of the memories of two places share a byte, as far as the engine knows. */
 bool places_meet(const struct tensor_place *a, struct stretch of_a, const struct tensor_place *b,
                  struct stretch of_b);
 
-/* A side of a comparison is a stretch at each entry of a table, or one of a place's memory. */
+/* One side of a comparison: either a stretch at each entry of a table, or one stretch of a place's memory. */
 struct layer_side {
-	const struct layer_table *table; /* NULL: the side is the place */
+	const struct layer_table *table; /* NULL: the side is `place` */
 	const struct tensor_place *place;
-	struct stretch stretch; /* from each entry on, or in the place's memory */
+	struct stretch stretch; /* relative to each entry, or to the start of the place's memory */
 };
 
 enum layer_sharing {
 	LAYERS_APART,
-	LAYERS_FAR, /* none is shared, even between whole regions, from the first in each memory to the end of
-	               the last */
+	/* they share nothing, and neither do the whole ranges from the first region to the end of the last in
+	 * each memory */
+	LAYERS_FAR,
 	LAYERS_SHARE,   /* they share bytes */
-	LAYERS_UNKNOWN, /* comparing them would take too long */
+	LAYERS_UNKNOWN, /* comparing them would take too many steps */
 };
 
 static inline bool layers_are_apart(enum layer_sharing sharing)
@@ -128,12 +134,12 @@ static inline bool layers_are_apart(enum layer_sharing sharing)
 	return sharing == LAYERS_APART || sharing == LAYERS_FAR;
 }
 
-/* One comparison takes at most so many steps, as overlap_steps counts them, which is about two milliseconds.
- */
+/* Most steps that one comparison takes, as overlap_steps counts them. This is about two milliseconds. */
 #define LAYERS_MOST_STEPS 98304
 
-/* Finds out if a stretch of a shares a byte with one of b in another memory, and which entries these are. If
- * b is a, a is compared with itself. Stretches lie within the regions. It takes steps (overlap_steps). */
+/* Finds out if a stretch of a shares a byte with one of b in another memory, and sets *ret_a and *ret_b to
+ * the entries. If b == a, a is compared with itself. Stretches must lie within the regions. Adds to
+ * overlap_steps. */
 enum layer_sharing layers_share(const struct layer_side *a, const struct layer_side *b, uint32_t *ret_a,
                                 uint32_t *ret_b);
 

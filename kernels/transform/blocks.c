@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks lists of blocks. Stretches are computed in 128 bits, where no sum of theirs overflows; regular
- * layouts are treated as repeated ones (overlap.h).
- */
+/* Checks lists of blocks. Stretches are computed in 128 bits, so that no sum overflows. Regular layouts are
+ * checked as repetitions of one block (overlap.h). */
 #include "blocks.h"
 
 #include <endian.h>
@@ -26,15 +25,15 @@ static int check_sides(const struct engine_blocks *blocks, const struct transfor
 static bool is_one_pool(const struct engine_blocks *blocks, const struct transform *t,
                         const struct tensor_place *dst, const struct tensor_place *src);
 
-/* Returns the stretch of n > 0 blocks of a layer, from its block 0. */
+/* Returns the stretch of n > 0 blocks of a layer, relative to the layer's block 0. */
 static struct stretch layer_stretch(const struct engine_blocks_side *side, uint64_t n,
                                     struct tensor_extent extent)
 {
 	return (struct stretch){ extent.low, int128_product(n - 1, side->step) + extent.high };
 }
 
-/* Returns the stretch of n > 0 blocks in every layer, with block 0 of the side at offset, from the first byte
- * of its region. */
+/* Returns the stretch of n > 0 blocks in every layer, relative to the start of the region, in which block 0
+ * of layer 0 lies at `offset`. */
 static struct stretch stretch_of(const struct engine_blocks_side *side, uint64_t n, uint32_t layers,
                                  struct tensor_extent extent, uint64_t offset)
 {
@@ -66,13 +65,13 @@ struct engine_memory *blocks_memory(const struct engine_blocks_side *side, uint3
 	return side->table ? side->table->memories[layer] : the_move;
 }
 
-/* Returns the bytes that the move's offset adds to each entry. */
+/* Returns the bytes that the move's offset adds to the place of each entry. */
 static uint64_t added(const struct engine_blocks_side *side, const struct tensor_place *place)
 {
 	return place->offset - side->table->places[0].at.offset;
 }
 
-/* Returns the stretch of n > 0 blocks of a layer, from its entry's place. */
+/* Returns the stretch of n > 0 blocks of a layer, relative to its entry's place. */
 static struct stretch entry_stretch(const struct engine_blocks_side *side, uint64_t n,
                                     struct tensor_extent extent, const struct tensor_place *place)
 {
@@ -86,7 +85,7 @@ uint64_t blocks_default_step(struct tensor_extent extent)
 	return (uint64_t)extent.high - (uint64_t)extent.low;
 }
 
-/* Returns what a request calls the limit of an indexed side. */
+/* Returns the name that a request has for the limit of an indexed side. */
 static const char *limit_name(const struct engine_blocks *blocks, bool is_dst)
 {
 	return blocks->pairs && is_dst ? "dst_limit" : "limit";
@@ -108,7 +107,7 @@ int blocks_default_limit(struct engine_blocks *blocks, bool is_dst, struct tenso
 	r = check_range(name, blocks, side, 1, extent, place, err);
 	if (r < 0)
 		return r;
-	/* Negative where blocks without bytes are said to lie beyond it. */
+	/* This is negative if blocks without bytes are placed beyond the region. */
 	if (side->table)
 		room = (int128)side->table->room - added(side, place) - extent.high;
 	else
@@ -187,7 +186,8 @@ static int check_range(const char *name, const struct engine_blocks *blocks,
 	return 0;
 }
 
-/* A list in a region may have one entry over and over, so that regions bound nothing. */
+/* Checks the total work, which the regions do not bound: a list in a region may name one block over and
+ * over. */
 static int check_work(const struct engine_blocks *blocks, const struct transform *t, struct error *err)
 {
 	const int128 moves = int128_product(blocks->n, blocks->layers);
@@ -225,8 +225,8 @@ static int check_repeated(const struct transform *t, const struct overlap_repeat
 	}
 }
 
-/* Returns the least distance of two layers, which are sorted by where they lie, and sets if all are the same.
- */
+/* Returns the least distance between two layers, whose offsets are sorted, and sets *ret_regular to whether
+ * all distances are equal. */
 static int128 least_distance(const int64_t *sorted, uint32_t layers, bool *ret_regular)
 {
 	int128 least = (int128)sorted[1] - sorted[0];
@@ -242,8 +242,8 @@ static int128 least_distance(const int64_t *sorted, uint32_t layers, bool *ret_r
 	return least;
 }
 
-/* Tells if sorted layers are groups of equally many, evenly spaced within each and from one to the next, as
- * the keys and values of layers are, if both count as layers. */
+/* Returns whether sorted layers form groups of the same size, evenly spaced within each group and from group
+ * to group. Keys and values of a cache are spaced like this if each counts as a layer. */
 static bool find_groups(const int64_t *sorted, uint32_t layers, struct overlap_repeat ret[2])
 {
 	const int128 within = (int128)sorted[1] - sorted[0];
@@ -294,7 +294,8 @@ static int check_layer_list(const struct engine_blocks *blocks, const struct tra
 	    (uint64_t)least, (uint64_t)reach, block);
 }
 
-/* Blocks of a layer are checked first, so that an error says what is too near to what. */
+/* Checks that no two blocks of the destination share bytes. Blocks of one layer are checked first, so that
+ * the error names the step at fault. */
 static int check_apart(const struct engine_blocks *blocks, const struct transform *t,
                        const struct tensor_place *dst, int64_t *sorted, struct error *err)
 {
@@ -319,10 +320,10 @@ static int check_apart(const struct engine_blocks *blocks, const struct transfor
 
 /* ---- Two places in one memory -------------------------------------------------------------------------- */
 
-/* A side without a table is compared as a whole. */
+/* A side without a table, which is compared as a whole. */
 struct whole {
 	const struct tensor_place *place;
-	struct stretch stretch; /* in its memory */
+	struct stretch stretch; /* relative to the start of its memory */
 };
 
 static struct whole whole_of(const struct engine_blocks_side *side, uint64_t n, uint32_t layers,
@@ -342,7 +343,8 @@ static int refuse_wholes(struct stretch to, struct stretch from, struct error *e
 	    (uint64_t)to.low, (uint64_t)to.high, (uint64_t)from.low, (uint64_t)from.high);
 }
 
-/* Checks the entries of a table against something on the other side. The error names one that meets it. */
+/* Checks the entries of a table against the stretch of the other side. The error names an entry that meets
+ * it. */
 static int check_entries(const char *side, const struct layer_table *table, struct stretch of_layer,
                          const struct whole *other, const char *what, struct error *err)
 {
@@ -420,7 +422,8 @@ static int check_sides(const struct engine_blocks *blocks, const struct transfor
 	                     stretch_shift(from.stretch, -(int128)src->base), err);
 }
 
-/* Two tables may have the same places, as those that one request sends. */
+/* Returns whether two tables have the same places. Tables that one request sends may be distinct but
+ * equal. */
 static bool are_same_tables(const struct layer_table *a, const struct layer_table *b)
 {
 	if (a == b || !a || !b || a->n != b->n)
@@ -444,7 +447,7 @@ static bool are_same_layers(const struct engine_blocks *blocks)
 	       memcmp(dst->layers, src->layers, blocks->layers * sizeof *dst->layers) == 0;
 }
 
-/* Returns whether the elements of a block of dst take the bytes of one of src. */
+/* Returns whether the elements of a block of dst occupy the same bytes as those of one of src. */
 static bool are_same_blocks(const struct tensor_layout *dst, const struct tensor_layout *src)
 {
 	const size_t bytes = (size_t)dst->rank * sizeof *dst->shape;
@@ -453,7 +456,7 @@ static bool are_same_blocks(const struct tensor_layout *dst, const struct tensor
 	       memcmp(dst->shape, src->shape, bytes) == 0 && memcmp(dst->stride, src->stride, bytes) == 0;
 }
 
-/* Returns whether the sides are the same blocks, of which check_apart has found that none shares bytes with
+/* Returns whether the sides are the same blocks. check_apart has found that none of these shares bytes with
  * another. */
 static bool is_one_pool(const struct engine_blocks *blocks, const struct transform *t,
                         const struct tensor_place *dst, const struct tensor_place *src)
@@ -512,7 +515,7 @@ int blocks_check_index(const struct engine_blocks *blocks, const struct transfor
 
 /* ---- A list that the host has -------------------------------------------------------------------------- */
 
-/* Returns a number of the list. Entry i has number i; or 2 i and 2 i + 1, with pairs. */
+/* Returns number i of the list. Entry i has number i, or with pairs numbers 2 i and 2 i + 1. */
 static int64_t number_at(const struct engine_blocks *blocks, uint64_t i)
 {
 	const char *at = (const char *)blocks->index + i * blocks->index_bytes;
@@ -527,7 +530,7 @@ static int64_t number_at(const struct engine_blocks *blocks, uint64_t i)
 	return (int64_t)le64toh(whole);
 }
 
-/* Returns the block of dst that entry i names, or -1 if the entry is passed over. */
+/* Returns the block of dst that entry i names, or -1 if the entry is skipped. */
 static int64_t dst_at(const struct engine_blocks *blocks, uint64_t i)
 {
 	if (!blocks->pairs)
@@ -535,7 +538,7 @@ static int64_t dst_at(const struct engine_blocks *blocks, uint64_t i)
 	return number_at(blocks, 2 * i) == -1 ? -1 : number_at(blocks, 2 * i + 1);
 }
 
-/* Returns the slot of an entry in a table of 2^bits. */
+/* Returns the hash of an entry as a slot of a table of 2^bits slots. */
 static uint32_t slot_of(uint64_t entry, uint64_t seed, int bits)
 {
 	const unsigned __int128 mixed =
@@ -558,7 +561,7 @@ size_t blocks_slots(uint64_t n)
 	return (size_t)1 << bits_of(n);
 }
 
-/* Returns what errors call number i of the list. */
+/* Returns what errors call number i of the list, in `name`. */
 static const char *number_name(const struct engine_blocks *blocks, uint64_t i, char name[40])
 {
 	if (blocks->pairs)
@@ -568,7 +571,7 @@ static const char *number_name(const struct engine_blocks *blocks, uint64_t i, c
 	return name;
 }
 
-/* Returns the slot of the entry that names a block of dst, or the empty one where it would be. */
+/* Returns the slot of the entry that names a block of dst, or the free slot where it belongs. */
 static uint32_t find_slot(const struct engine_blocks *blocks, uint64_t seed, const uint32_t *slot,
                           int64_t block)
 {
@@ -580,7 +583,7 @@ static uint32_t find_slot(const struct engine_blocks *blocks, uint64_t seed, con
 	return s;
 }
 
-/* Refuses a list with a block of dst that is there twice; the error names the first two. */
+/* Refuses a list in which two entries name the same block of dst; the error names the first such pair. */
 static int check_twice(const struct engine_blocks *blocks, uint64_t seed, uint32_t *slot, struct error *err)
 {
 	memset(slot, 0, sizeof *slot << bits_of(blocks->n));
@@ -604,8 +607,8 @@ static int check_twice(const struct engine_blocks *blocks, uint64_t seed, uint32
 	return 0;
 }
 
-/* Refuses a list of pairs in one pool if a block that is read is one that is written. check_twice has filled
- * the slots. */
+/* Refuses a list of pairs over one pool if a block is both read and written. check_twice has filled the
+ * slots. */
 static int check_pool(const struct engine_blocks *blocks, uint64_t seed, const uint32_t *slot,
                       struct error *err)
 {
@@ -626,8 +629,8 @@ static int check_pool(const struct engine_blocks *blocks, uint64_t seed, const u
 	return 0;
 }
 
-/* Tells if a block of dst is there twice, by a bit for each block. This is much faster than check_twice,
- * where the table has room for so many bits. */
+/* Returns whether two entries name the same block of dst, by a bitmap of the blocks. This is much faster than
+ * check_twice but needs room for as many bits as dst has blocks. */
 static bool has_twice(const struct engine_blocks *blocks, uint32_t *slot)
 {
 	bool twice = false;

@@ -1,21 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* These formulas convert the bits of one element type to those of another. All engines use them.
+/* The formulas by which every engine converts the bits of one element type to those of another. A lane is one
+ * number; the formulas have no branches, so that they work on a single lane and on a vector of lanes alike.
  *
- * They have no branches, so that they are the same for one number and for a vector of them. Whoever includes
- * this file chooses by defining
+ * Whoever includes this file first defines these macros:
+ * - LANE(name): the name of a function.
+ * - LANE_FN: the qualifiers of a function.
+ * - LANE_U32, LANE_I32, LANE_F32: types of 32-bit lanes.
+ * - LANE_U64, LANE_I64, LANE_F64: types of as many 64-bit lanes. Without LANE_F64, no function of 64-bit
+ * types is defined.
+ * - LANE_MASK32(c), LANE_MASK64(c): all ones in each lane in which the comparison c holds, else 0.
+ * - LANE_BITS32(f), LANE_BITS64(f): the bits of floating-point lanes.
+ * - LANE_FLOAT32(u), LANE_FLOAT64(u): the floating-point lanes that have these bits.
+ * - LANE_AS(type, x): each lane of x converted to the type as C does.
  *
- * LANE(name)              the functions' names LANE_FN                 what stands before them LANE_U32, I32,
- * F32      the types of 32-bit lanes LANE_U64, I64, F64      of as many 64-bit ones; without them there is
- * nothing of float64 LANE_MASK32(c), 64      all ones where a comparison of such lanes holds LANE_BITS32(f),
- * 64      the bits of floating-point lanes LANE_FLOAT32(u), 64     and back LANE_AS(type, x)        each lane
- * converted as C does
+ * The file defines functions FROM_to_TO, which take and return small formats as their bits in 32-bit lanes.
+ * All round to nearest even. A NaN keeps its sign and the leading bits of its payload, at least one of them;
+ * but bfloat16 and the 8-bit formats have only one NaN, which gets the source's sign. With `clamp`, a value
+ * beyond the largest finite one becomes that one; otherwise it becomes infinity, or NaN in float8_e4m3fn,
+ * which has no infinity.
  *
- * and gets functions FROM_to_TO: small formats as their bits in 32-bit lanes. All round to nearest even. A
- * NaN keeps its sign, and the leading bits of its payload, at least one of them; but bfloat16 and the 8-bit
- * formats have one NaN, with the source's sign. With `clamp`, a value beyond the largest finite one becomes
- * that; otherwise it becomes infinity, or NaN in float8_e4m3fn, which has no infinity.
- *
- * Formats: IEEE 754 (float16, 32, 64); float8: OCP 8-bit Floating Point Specification, revision 1.0.
+ * Formats are those of IEEE 754 (float16, 32, 64) and of the OCP 8-bit Floating Point Specification, revision
+ * 1.0 (float8).
  */
 
 static LANE_FN LANE_U32 LANE(select32)(LANE_U32 mask, LANE_U32 yes, LANE_U32 no)
@@ -23,7 +28,7 @@ static LANE_FN LANE_U32 LANE(select32)(LANE_U32 mask, LANE_U32 yes, LANE_U32 no)
 	return (yes & mask) | (no & ~mask);
 }
 
-/* Compares magnitudes, which have no sign bit. */
+/* Returns a mask of the lanes with a < b. Both are magnitudes, without a sign bit. */
 static LANE_FN LANE_U32 LANE(below32)(LANE_U32 a, uint32_t b)
 {
 	return LANE_MASK32((LANE_I32)a < (int32_t)b);
@@ -37,14 +42,14 @@ static LANE_FN LANE_U32 LANE(least32)(LANE_U32 a, uint32_t most)
 
 /* ---- To float32 ------------------------------------------------------------------------------------- */
 
-/* A subnormal of a small format is a normal float32: the exponent is that of the smallest normal number, and
- * what its leading one would add is taken away again. */
+/* A subnormal of a small format is a normal float32. It is made by giving it the exponent of the small
+ * format's least normal number, and subtracting the leading one that this exponent implies. */
 
 static LANE_FN LANE_U32 LANE(f16_to_f32)(LANE_U32 x)
 {
 	LANE_U32 magnitude = (x & UINT32_C(0x7fff)) << 13, sign = (x & UINT32_C(0x8000)) << 16;
 	LANE_U32 normal = magnitude + UINT32_C(0x38000000);
-	LANE_U32 special = magnitude + UINT32_C(0x70000000); /* infinity, NaN */
+	LANE_U32 special = magnitude + UINT32_C(0x70000000); /* infinity or NaN */
 	LANE_U32 subnormal = LANE_BITS32(LANE_FLOAT32(magnitude + UINT32_C(0x38800000)) - 0x1p-14f);
 	normal = LANE(select32)(LANE(below32)(magnitude, UINT32_C(0x0f800000)), normal, special);
 	return LANE(select32)(LANE(below32)(magnitude, UINT32_C(0x00800000)), subnormal, normal) | sign;
@@ -55,7 +60,7 @@ static LANE_FN LANE_U32 LANE(bf16_to_f32)(LANE_U32 x)
 	return x << 16;
 }
 
-/* This version has one NaN, as the other small formats have. */
+/* Makes every NaN the one with the source's sign, as the other small formats do. */
 static LANE_FN LANE_U32 LANE(bf16_to_f32_quiet)(LANE_U32 x)
 {
 	LANE_U32 bits = x << 16, sign = bits & UINT32_C(0x80000000);
@@ -82,9 +87,9 @@ static LANE_FN LANE_U32 LANE(e4m3_to_f32)(LANE_U32 x)
 
 /* ---- From float32 ----------------------------------------------------------------------------------- */
 
-/* Rounds magnitude, which is no NaN, to a format with `bits` bits of fraction, and moves the exponent by
- * `bias`. A value smaller than `least` is subnormal there: adding `magic`, whose last bit is worth as much as
- * the format's smallest number, rounds it. magic_bits are the bits of magic. */
+/* Rounds a magnitude that is no NaN to a format with `bits` bits of fraction, and moves the exponent by
+ * `bias`. A value below `least` is subnormal in that format: it is rounded by adding `magic`, whose last bit
+ * has the value of the format's smallest number. magic_bits holds the bits of magic. */
 static LANE_FN LANE_U32 LANE(round_f32)(LANE_U32 magnitude, int bits, uint32_t bias, uint32_t least,
                                         float magic, uint32_t magic_bits)
 {
@@ -158,7 +163,7 @@ static LANE_FN LANE_U32 LANE(f32_to_f32)(LANE_U32 x, int clamp)
 
 /* ---- Between float32 and integers of up to 16 bits -------------------------------------------------- */
 
-/* Rounds towards zero. NaN becomes 0. */
+/* Rounds towards zero and clamps to [low, high]. NaN becomes 0. */
 static LANE_FN LANE_I32 LANE(f32_to_int)(LANE_F32 x, float low, float high)
 {
 	LANE_U32 bits = LANE_BITS32(x) & LANE_MASK32(x == x);
@@ -173,9 +178,10 @@ static LANE_FN LANE_I32 LANE(f32_to_int)(LANE_F32 x, float low, float high)
 
 #ifdef LANE_F64
 
-/* Rounds to odd: towards zero, and where that loses something the last bit is set. What is rounded again to
- * two bits less, or fewer, is then as if it had been rounded once. (S. Boldo, G. Melquiond: Emulation of a
- * FMA and correctly rounded sums, IEEE Transactions on Computers 57(4), 2008.) A NaN is quiet. */
+/* Rounds to odd: towards zero, and then sets the last bit if anything was lost. A result that is rounded
+ * again, to a format with at least two bits less, is the same as if it had been rounded once. (S. Boldo, G.
+ * Melquiond: Emulation of a FMA and correctly rounded sums, IEEE Transactions on Computers 57(4), 2008.) A
+ * NaN becomes quiet. */
 static LANE_FN LANE_U32 LANE(f64_to_odd_f32)(LANE_F64 x)
 {
 	LANE_F32 nearest = LANE_AS(LANE_F32, x);
@@ -186,19 +192,20 @@ static LANE_FN LANE_U32 LANE(f64_to_odd_f32)(LANE_F64 x)
 	LANE_U64 is_smaller =
 	    LANE_MASK64((LANE_I64)(LANE_BITS64(back) ^ sign) < (LANE_I64)(LANE_BITS64(x) ^ sign));
 	LANE_U32 bits = LANE_BITS32(nearest);
-	LANE_U32 is_even = (bits & UINT32_C(1)) - UINT32_C(1); /* all ones if it is */
+	LANE_U32 is_even = (bits & UINT32_C(1)) - UINT32_C(1); /* all ones if the last bit is 0 */
 	LANE_U32 is_number = ~LANE(f32_is_nan)(bits & UINT32_C(0x7fffffff));
 	LANE_U32 change = (LANE_AS(LANE_U32, is_larger) & UINT32_C(0xffffffff)) |
 	                  (LANE_AS(LANE_U32, is_smaller) & UINT32_C(1));
 	return bits + (change & is_even & is_number);
 }
 
-/* Rounds 64-bit integers to odd, so that float64 holds them: those that have more than its 53 bits lose the
- * last 11. What they are rounded to after that has less than the 40 bits that this needs. above has the bits
- * from the 53rd on, which are at most 11; it is 0 if x is short. */
+/* Rounds 64-bit integers to odd, so that float64 can hold them: those that need more than its 53 bits lose
+ * the last 11. The formats that they are rounded to after that have well under 40 bits, so that the
+ * result is as if they had been rounded once. `above` holds the bits from the 53rd on, which are at most 11;
+ * it is 0 if x needs no rounding. */
 static LANE_FN LANE_U64 LANE(whole_to_odd)(LANE_U64 x, LANE_U64 above)
 {
-	LANE_U64 lost = (0 - above) >> 53; /* 0, or 11 bits */
+	LANE_U64 lost = (0 - above) >> 53; /* the low 11 bits, or none */
 	return (x | ((x & lost) + lost)) & ~lost;
 }
 
@@ -224,7 +231,7 @@ static LANE_FN LANE_U64 LANE(f64_to_f64)(LANE_F64 x, int clamp)
 	return clamp ? bits - (is_infinite & UINT64_C(1)) : bits;
 }
 
-/* Widens float16 to float64 without rounding, and keeps a NaN's payload. */
+/* Converts float16 to float64 without rounding, and keeps a NaN's payload. */
 static LANE_FN LANE_U64 LANE(f16_to_f64)(LANE_U64 x)
 {
 	LANE_U64 magnitude = (x & UINT64_C(0x7fff)) << 42, sign = (x & UINT64_C(0x8000)) << 48;

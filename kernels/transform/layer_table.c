@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sorts the entries once; the checks then look at the extremes, and at pairs only of two tables that are new
- * to each other. */
+/* Entries are sorted once, when the table is made. The checks then look at the extremes, and compare entries
+ * pairwise only if two tables meet for the first time. */
 #include "layer_table.h"
 
 #include <endian.h>
@@ -118,7 +118,7 @@ static void sort_entries(struct layer_table *table)
 
 static void measure_memories(struct layer_table *table)
 {
-	uint32_t first = 0; /* of the memory, in order */
+	uint32_t first = 0; /* first entry of the current memory, as an index of order */
 
 	table->most = 1;
 	table->least = UINT64_MAX;
@@ -198,7 +198,8 @@ void layers_sort(int64_t *layers, uint32_t n)
 	qsort(layers, n, sizeof *layers, compare_numbers);
 }
 
-/* Tells if all remainders by step are at least a block apart, around the end of a step as well. */
+/* Returns whether all remainders modulo step are at least a block apart, including the last and the first
+ * across the end of a step. */
 static bool remainders_are_apart(int64_t *layers, uint32_t n, uint64_t step, uint64_t block)
 {
 	const int64_t first = layers[0];
@@ -227,7 +228,8 @@ bool layers_are_interleaved(int64_t *layers, uint32_t n, uint64_t step, uint64_t
 	return true;
 }
 
-/* Layers that have once been proven to be interleaved are so for smaller blocks, and for fewer. */
+/* Layers that have been proven to be interleaved are also interleaved if blocks are smaller, or if layers
+ * have fewer blocks. */
 static bool are_between(const struct layers_between *known, uint64_t step, uint64_t block, int128 reach)
 {
 	return known->step == step && known->block >= block && known->reach >= reach;
@@ -264,13 +266,14 @@ static struct layer_side side_of(const struct layer_table *table, struct stretch
 	return (struct layer_side){ .table = table, .stretch = of_layer };
 }
 
-/* If the regions are apart, as they mostly are, then all of them has been proven to be apart. */
+/* Returns the stretch within which entries have been proven to share no bytes. If even the regions share
+ * nothing, as is mostly so, that is every stretch. */
 static struct stretch proven_by(enum layer_sharing sharing, struct stretch stretch)
 {
 	return sharing == LAYERS_FAR ? stretch_farthest() : stretch;
 }
 
-/* Compares entries in two memories. */
+/* Compares the table's entries in different memories with each other. */
 static enum layer_sharing compare_own(struct layer_table *table, struct stretch of_layer, uint32_t ret[2])
 {
 	const struct layer_side side = side_of(table, of_layer);
@@ -353,15 +356,15 @@ enum layer_sharing layer_table_meets(const struct layer_table *table, struct str
 	return layers_share(&layers, &place, ret_entry, &ignored);
 }
 
-/* A layer of dst and one of src meet if the way from the one's place to the other's lies between these, which
- * do not belong to it. */
+/* Returns the range, with both ends excluded, of the distances from a place of dst to one of src at which
+ * their stretches meet. */
 static struct stretch ways_to_meet(struct stretch of_dst, struct stretch of_src)
 {
 	return (struct stretch){ .low = of_dst.low - of_src.high, .high = of_dst.high - of_src.low };
 }
 
 /* Two-pointer sweep in address order: the first source entry that can meet entry d never precedes the one
- * that was found for d - 1. */
+ * found for d - 1. Sets *ret_shares if the tables have a memory in common. */
 static bool search(const struct layer_table *dst, const struct layer_table *src, struct stretch ways,
                    uint32_t *ret_dst, uint32_t *ret_src, bool *ret_shares)
 {
@@ -398,7 +401,8 @@ static bool is_proven(const struct layer_table *dst, const struct layer_table *s
 	       stretch_is_within(of[1], dst->proven[1]);
 }
 
-/* Does what search does for entries in two memories. If they are apart, dst notes how far. */
+/* Does what search does, for entries in different memories. If the tables share nothing, dst records the
+ * stretches. */
 static enum layer_sharing search_beside(struct layer_table *dst, const struct layer_table *src,
                                         const struct stretch of[2], uint32_t *ret_dst, uint32_t *ret_src)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layouts, conversions, splits, places, further destinations, and lists of blocks of requests. */
+/* Reads layouts, conversions, splits, places, further destinations and lists of blocks out of requests. */
 #include "request.h"
 
 #include <assert.h>
@@ -11,7 +11,7 @@
 #include "proto/overlap.h"
 #include "proto/status.h"
 
-/* strides may be NULL. */
+/* strides may be NULL, which means contiguous. */
 static int layout_of(struct tensor_layout *ret, enum dtype dtype, const struct int_list *shape,
                      const struct int_list *strides, const char *name, struct error *err)
 {
@@ -278,7 +278,7 @@ static int check_result(const struct tensor_place *place, const struct amax_resu
 	return r < 0 ? r : transform_check_side(&sides, place, other_place, other_name, err);
 }
 
-/* Checks one of amax's results against dst and src. */
+/* Checks one result of amax against dst and src. */
 static int check_sides(const struct request_places *places, const struct transform_sides *sides,
                        const struct tensor_place *place, const struct amax_result *result, const char *name,
                        struct error *err)
@@ -343,10 +343,10 @@ int request_check_word(const struct tensor_place *place, uint64_t region, const 
 
 /* ---- Further destinations ------------------------------------------------------------------------------ */
 
-/* The searches for overlaps of a request may take about so many steps. */
+/* Most steps that the searches for overlaps of one request may take, as overlap_steps counts them. */
 #define MOST_STEPS 65536
 
-#define NAME_SIZE 24 /* of "further_dst[64]" */
+#define NAME_SIZE 24 /* bytes of "further_dst[64]" and more */
 
 int request_check_further(const struct msg_transform *params, struct error *err)
 {
@@ -647,7 +647,7 @@ struct msg_transform request_block(const struct msg_blocks *p)
 	return transform;
 }
 
-/* A list moves each of its blocks by one transform. A split with an incomplete last block takes several. */
+/* A list moves each block by one transform, while a split with an incomplete last block needs several. */
 int request_block_spec(const struct msg_transform *block, struct transform_spec *ret, struct error *err)
 {
 	struct split split;
@@ -667,7 +667,7 @@ int request_block_spec(const struct msg_transform *block, struct transform_spec 
 	return 0;
 }
 
-/* Returns whether the request says how many blocks an indexed side has. */
+/* Returns whether the request gives the number of blocks of the indexed side. */
 static bool has_limit(const struct msg_blocks *p, bool is_dst)
 {
 	return (p->has & (p->pairs && is_dst ? F(blocks, dst_limit) : F(blocks, limit))) != 0;

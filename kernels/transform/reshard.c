@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A message has room for a few hundred slices, so each destination is compared with each other slice. Boxes
- * are subtracted dimension by dimension, the outermost first, so that what is left keeps its runs of
- * contiguous elements for as long as possible.
- */
+/* Checks slices and covers destinations. A message has room for a few hundred slices, so each destination is
+ * compared with every other slice. Boxes are subtracted dimension by dimension, the outermost first, so that
+ * what is left keeps long runs of contiguous elements for as long as possible. */
 #include "reshard.h"
 
 #include <inttypes.h>
@@ -13,11 +12,12 @@
 #include "proto/overlap.h"
 #include "request.h"
 
-/* The search for overlaps may take so many steps for all slices together, and in addition for each. */
+/* Most steps that the search for overlaps may take, as overlap_steps counts them: a fixed number, and a
+ * number for each slice. */
 #define MOST_STEPS  65536
 #define SLICE_STEPS 256
 
-/* A pair that has to be looked at takes as long as so many steps. */
+/* Steps that a pair of slices counts as if it has to be looked at. */
 #define PAIR_STEPS 4
 
 static char *slice_name(const struct slices *slices, uint32_t i, char text[SLICE_NAME_SIZE])
@@ -45,7 +45,7 @@ char *slice_region_name(const struct slices *slices, uint32_t i, char text[SLICE
 
 /* ---- Layouts and boxes -------------------------------------------------------------------------------- */
 
-/* All are slices of one tensor, so the others have what the first has. */
+/* Checks that slice i has the rank and type of the first: all are slices of one tensor. */
 static int check_kin(const struct slices *slices, uint32_t i, const char *name, struct error *err)
 {
 	const struct tensor_layout *own = &slices->slice[i].layout, *first = &slices->slice[0].layout;
@@ -130,7 +130,7 @@ int slices_set(struct slices *slices, uint32_t i, const struct msg_slice *params
 	return r;
 }
 
-/* All users share the loop, so a request may take only so many steps of it. */
+/* Refuses a request that has taken too many steps, because all users share the loop. */
 static int check_effort(const struct slices *slices, struct error *err)
 {
 	const uint64_t most = MOST_STEPS + (uint64_t)slices->n * SLICE_STEPS;
@@ -160,7 +160,8 @@ int slices_set_place(struct slices *slices, uint32_t i, const struct tensor_plac
 
 /* ---- Memory that is shared ---------------------------------------------------------------------------- */
 
-/* Returns false if they certainly share no byte. Most are told apart by their regions or by their extents. */
+/* Returns false if the slices certainly share no byte. Most pairs are told apart by their memories or by
+ * their extents. */
 static bool may_share(const struct slice *a, const struct slice *b)
 {
 	const struct tensor_place *at = &a->place, *to = &b->place;
@@ -188,7 +189,7 @@ static int check_pair(const struct slices *slices, uint32_t i, uint32_t j, struc
 	r = transform_check_side(&sides, &dst->place, &other->place, "", err);
 	if (r == 0)
 		return 0;
-	/* Names are made only for a sentence: they would take longer than the check. */
+	/* Names are made only for the error, because they take longer than the check. */
 	sides.dst_name = slice_name(slices, i, name);
 	return transform_check_side(&sides, &dst->place, &other->place, slice_name(slices, j, other_name),
 	                            err);
@@ -229,7 +230,7 @@ int64_t box_count(const struct box *box, int rank)
 	return count;
 }
 
-/* Copies only the dimensions that are in use, which are a few of 32. */
+/* Copies only the dimensions in use, which are a few of TENSOR_MAX_RANK. */
 static void box_copy(struct box *to, const struct box *from, int rank)
 {
 	for (int d = 0; d < rank; d++) {
@@ -238,7 +239,7 @@ static void box_copy(struct box *to, const struct box *from, int rank)
 	}
 }
 
-/* Tells if any element is in both; *ret is what is. */
+/* Sets *ret to the intersection. Returns whether it has any elements. */
 static bool box_intersect(const struct box *a, const struct box *b, int rank, struct box *ret)
 {
 	for (int d = 0; d < rank; d++) {
@@ -261,7 +262,8 @@ static bool step_box(struct cover *cover)
 	return take_steps(cover, (uint64_t)cover->rank + 1);
 }
 
-/* Finds the sources that have elements of the box. Returns false if that takes too many steps. */
+/* Sets the candidates to the sources that have elements of the box, and *ret to their number. Returns false
+ * if that takes too many steps. */
 static bool find_candidates(struct cover *cover, const struct box *box, uint32_t *ret)
 {
 	struct box common;
@@ -276,7 +278,7 @@ static bool find_candidates(struct cover *cover, const struct box *box, uint32_t
 	return true;
 }
 
-/* Tells if a is to be taken before b. */
+/* Returns whether source a is taken before source b. */
 static bool is_before(const struct cover *cover, uint32_t a, uint32_t b)
 {
 	const uint64_t a_given = cover->given[cover->giver[a]], b_given = cover->given[cover->giver[b]];
@@ -286,7 +288,7 @@ static bool is_before(const struct cover *cover, uint32_t a, uint32_t b)
 	return a_given != b_given ? a_given < b_given : a < b;
 }
 
-/* Takes the next of n candidates out of them. */
+/* Removes from n candidates the one to be taken next, and returns it. */
 static uint32_t take_candidate(struct cover *cover, uint32_t n)
 {
 	uint32_t first = 0, source;
@@ -313,7 +315,7 @@ static bool add_piece(struct cover *cover, uint32_t source, const struct box *bo
 	return true;
 }
 
-/* Returns NULL if there is no room. */
+/* Appends a box to the rests. Returns it, or NULL if there is no room. */
 static struct box *append_rest(struct cover *cover, const struct box *box, uint32_t *n)
 {
 	if (*n == cover->most_rests)
@@ -322,7 +324,8 @@ static struct box *append_rest(struct cover *cover, const struct box *box, uint3
 	return &cover->rest[(*n)++];
 }
 
-/* Appends what whole has beyond `taken`, a box in it, to the *n rests. whole becomes that box. */
+/* Appends to the *n rests what `whole` has outside of `taken`, a box in it. `whole` becomes equal to `taken`.
+ * Returns false if there is no room. */
 static bool append_rests(struct cover *cover, struct box *whole, const struct box *taken, uint32_t *n)
 {
 	struct box *rest;
@@ -346,8 +349,8 @@ static bool append_rests(struct cover *cover, struct box *whole, const struct bo
 	return true;
 }
 
-/* Takes a source's box away from all rests. It goes backwards: the last of them, and those that are appended,
- * have been looked at, or have nothing of the source. */
+/* Subtracts a source's box from all rests. Goes backwards: the rest that replaces a removed one has been
+ * looked at already, and the appended ones have nothing of the source. */
 static enum cover_outcome subtract(struct cover *cover, uint32_t source, uint32_t *n_rests)
 {
 	for (uint32_t i = *n_rests; i-- > 0;) {
@@ -368,7 +371,7 @@ static enum cover_outcome subtract(struct cover *cover, uint32_t source, uint32_
 	return COVER_WHOLE;
 }
 
-/* The first element, in C order, of n boxes is the first of one of them. */
+/* Sets the gap to the first element, in C order, of n boxes. It is the first element of one of them. */
 static void find_gap(struct cover *cover, uint32_t n)
 {
 	const struct box *first = &cover->rest[0];
@@ -480,7 +483,7 @@ int pieces_find(struct pieces *pieces, const struct slices *slices, const struct
 
 /* ---- Moves -------------------------------------------------------------------------------------------- */
 
-/* Sets the view of a box that lies in a slice, and returns the place of its first element. */
+/* Sets *ret to the layout of a box that lies in slice i, and returns the place of its first element. */
 static struct tensor_place view_of(const struct slices *slices, uint32_t i, const struct box *box,
                                    struct tensor_layout *ret)
 {
@@ -498,7 +501,8 @@ static struct tensor_place view_of(const struct slices *slices, uint32_t i, cons
 	return place;
 }
 
-/* The layout of a destination has been checked as a whole, so that of a piece need not be. */
+/* Sets *ret to piece i as a transform. The layout of the destination has been checked as a whole, so that of
+ * a piece need not be. */
 void pieces_get(const struct pieces *pieces, const struct slices *slices, uint32_t i, struct piece_move *ret)
 {
 	const struct box *box = &pieces->piece[i].box;

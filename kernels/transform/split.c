@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Splits dimensions, and divides what is ragged into boxes.
+/* Splits dimensions and divides ragged ones into boxes.
  *
- * The numbers below an extent with the digits e0 e1 e2 are those that start with a digit below e0, those that
- * start with e0 and a digit below e1, and those that start with e0 e1 and a digit below e2: a piece for each
- * digit that is not 0. In a source, what follows these numbers reads as the value; so the pieces that start
- * with e1 take along what starts with more, as a border after it, and the last piece takes along what is
- * left of its own digit. A part is the intersection of a piece of each ragged dimension.
+ * Let an extent have the digits e0 e1 e2. The numbers below it are those that start with a digit below e0,
+ * those that start with e0 and then a digit below e1, and those that start with e0 e1 and then a digit below
+ * e2. Each digit that is not 0 therefore gives one piece. In a source, the numbers from the extent on read as
+ * the padding value, and become borders of these pieces: where a piece starts with digits of the extent, it
+ * also covers the larger values of those digits, and the last piece covers all values of its own digit. A
+ * part is the intersection of one piece of each ragged dimension.
  */
 #include "split.h"
 
@@ -13,13 +14,14 @@
 
 /* ---- Views -------------------------------------------------------------------------------------------- */
 
-/* A tensor under way to its view. origin says which of its dimensions a dimension of the view comes from. */
+/* A tensor to which splits are being applied. origin has, for each dimension of the view, the dimension of
+ * the tensor that it comes from. */
 struct view {
 	const char *name;
 	struct tensor_layout layout;
 	int8_t origin[TENSOR_MAX_RANK];
 	bool is_split[TENSOR_MAX_RANK];
-	bool is_inner[TENSOR_MAX_RANK]; /* one of the elements of a block */
+	bool is_inner[TENSOR_MAX_RANK]; /* the dimension holds the elements within a block */
 };
 
 static int check_split(const struct view *view, int i, int64_t d, int64_t n, struct error *err)
@@ -48,7 +50,8 @@ static int check_split(const struct view *view, int i, int64_t d, int64_t n, str
 	return 0;
 }
 
-/* Strides that no element uses are 0, and so is that of a single block. Others cannot overflow. */
+/* Replaces dimension d by blocks of n elements. Strides that no element uses are set to 0, as is the stride
+ * of a single block, so that no product overflows. */
 static void split_dim(struct view *view, int d, int64_t n, bool is_empty)
 {
 	struct tensor_layout *layout = &view->layout;
@@ -107,8 +110,8 @@ static int source_dim(const struct transform_spec *spec, int d)
 	return spec->n_perm >= 0 ? (int)spec->perm[d] : d;
 }
 
-/* Checks the shapes, perm, pads and the value, but no stride, because what an incomplete block lacks may lie
- * anywhere. */
+/* Checks shapes, perm, pads and the value, but no stride: the elements that an incomplete block lacks do not
+ * exist and may lie anywhere. */
 static int check_shapes(const struct transform_spec *spec, struct error *err)
 {
 	struct transform_spec shapes = *spec;
@@ -136,7 +139,7 @@ static int check_pads(const struct transform_spec *spec, const struct view *dst,
 
 /* ---- Ragged dimensions -------------------------------------------------------------------------------- */
 
-/* Appends dimension k of the tensor if it is ragged. */
+/* Appends dimension k of the tensor to the ragged ones if it is ragged. */
 static void add_rest(struct split *split, const struct view *view, int k, int64_t extent, bool is_src)
 {
 	const struct transform_spec *spec = &split->spec;
@@ -189,7 +192,8 @@ static int check_mode(const struct split *split, struct error *err)
 
 /* ---- Parts -------------------------------------------------------------------------------------------- */
 
-/* A part covers this of one dimension of the result, and reads some of that. */
+/* The output indices [start, end) of one dimension that a part covers, and those, [read_start, read_end),
+ * that read the source. */
 struct range {
 	int64_t start, end;
 	int64_t read_start, read_end;
@@ -201,7 +205,7 @@ static void limit(int64_t *start, int64_t *end, int64_t low, int64_t high)
 	*end = high < *end ? high : *end;
 }
 
-/* Limits the ranges to piece i of what is ragged. */
+/* Limits the ranges to piece i of a ragged dimension. */
 static void take_piece(const struct split_rest *rest, int i, struct range *ranges)
 {
 	for (int j = 0; j <= i; j++) {
@@ -218,7 +222,7 @@ static void take_piece(const struct split_rest *rest, int i, struct range *range
 	}
 }
 
-/* Sets the ranges of a part of so many pieces. Returns false if it is empty. */
+/* Sets the ranges of the part that the first n pieces make. Returns false if it is empty. */
 static bool take_pieces(const struct split *split, const uint8_t *pieces, int n, struct range *ranges)
 {
 	for (int d = 0; d < split->spec.dst.rank; d++)
@@ -252,7 +256,7 @@ static int refuse_many(const struct split *split, struct error *err)
 	                 split->n_rests, SPLIT_MAX_PARTS);
 }
 
-/* Bounds the search for parts: neither side by itself may have more. */
+/* Bounds the search for parts by the number of pieces that either side has by itself. */
 static int check_pieces(const struct split *split, struct error *err)
 {
 	int n[2] = { 1, 1 };
@@ -270,8 +274,8 @@ static int check_pieces(const struct split *split, struct error *err)
 	return 0;
 }
 
-/* Adds the parts that start with n of these pieces. The pieces of a source's ragged dimension cover the
- * result, so that what is not empty at once ends in a part. */
+/* Adds the parts whose first n pieces are given. The pieces of a source's ragged dimension cover the whole
+ * result, so every branch that is not empty ends in a part. */
 static int add_parts(struct split *split, uint8_t *pieces, int n, int64_t *most, struct error *err)
 {
 	struct range ranges[TENSOR_MAX_RANK];
@@ -312,7 +316,8 @@ void split_none(struct split *ret, const struct transform_spec *spec)
 	ret->n_parts = 1;
 }
 
-/* Refuses operands of several parts: each part would need its own part of them. */
+/* Refuses operands that are tensors if there is a ragged dimension, because each part would need its own part
+ * of them. */
 static int check_operands(const struct split *split, struct error *err)
 {
 	const struct conversion_spec *conversion = &split->spec.conversion;
@@ -373,7 +378,8 @@ int split_init(struct split *ret, const struct transform_spec *spec, const struc
 
 /* ---- A part ------------------------------------------------------------------------------------------- */
 
-/* Pads and crops of dimensions that no split made stay as they are. */
+/* Sets dimension d of the part to a range. Pads and crops of dimensions that no split made are not
+ * touched. */
 static void set_dim(struct split_part *part, int d, const struct range *range)
 {
 	struct transform_spec *spec = &part->spec;

@@ -105,7 +105,7 @@ static int check_perm(const struct transform_spec *spec, struct error *err)
 }
 
 /* Checks dimension d of the destination and fills t->axis[d]. Strides that no element uses stay 0, so that
- * only products that tensor_layout_init has seen are formed. */
+ * every product formed here has been checked by tensor_layout_init. */
 static int reduce_axis(struct transform *t, const struct transform_spec *spec, int d, struct error *err)
 {
 	struct transform_axis *axis = &t->axis[d];
@@ -247,13 +247,14 @@ static bool is_integer(enum dtype dtype)
 	return class == DTYPE_CLASS_BOOLEAN || class == DTYPE_CLASS_UNSIGNED || class == DTYPE_CLASS_SIGNED;
 }
 
-/* Tells if the type has values that float32 does not hold. */
+/* Returns whether the type has values that float32 cannot represent. */
 static bool is_wide(enum dtype dtype)
 {
 	return dtype == DTYPE_FLOAT64 || (is_integer(dtype) && dtype_size(dtype) >= 4);
 }
 
-/* A value of such a type is clamped only if it is infinite. */
+/* Returns whether the type has infinities. If so, a saturating cast between equal types changes infinite
+ * values. */
 static bool has_infinity(enum dtype dtype)
 {
 	return dtype_class(dtype) == DTYPE_CLASS_FLOATING && dtype != DTYPE_FLOAT8_E4M3FN;
@@ -267,7 +268,8 @@ static enum arithmetic arithmetic_of(const struct conversion *conversion)
 	return is_wide(conversion->from) || is_wide(conversion->to) ? ARITHMETIC_FLOAT64 : ARITHMETIC_FLOAT32;
 }
 
-/* float64 itself takes the nearest value, and so does a product or a sum in it. */
+/* Returns whether loading may lose something (is_lossy of struct conversion). float64 itself takes the
+ * nearest value of a 64-bit integer, and so does a product or a sum in it. */
 static bool is_lossy(const struct conversion *conversion)
 {
 	const enum dtype from = conversion->from, to = conversion->to;
@@ -295,8 +297,8 @@ static int check_cast(const struct conversion_spec *spec, enum dtype to, enum dt
 	return 0;
 }
 
-/* Fills what axes there are from the operand's dimensions, which are aligned at the last one. Only a tensor
- * has a layout that may be read. */
+/* Checks an operand's shape and sets its strides by axis, with dimensions aligned at the last one.
+ * spec->layout is valid only for a tensor. */
 static int reduce_operand(struct operand *ret, const struct operand_spec *spec, const char *name, int rank,
                           const int64_t *shape, const int64_t *cropped, struct error *err)
 {
@@ -471,10 +473,10 @@ int amax_init(struct amax *ret, const struct amax_spec *spec, const struct tenso
 		r = reduce_result(&ret->inverse, &spec->inverse, spec, dst, "amax.inverse", err);
 	if (r < 0)
 		return r;
-	ret->rule =
-	    (struct amax_rule){ .least = spec->least > 0 ? amax_bits_of((float)spec->least) : 0, /* not -0 */
-		                .largest = largest_of(dst->dtype),
-		                .power_of_two = spec->power_of_two };
+	/* this turns -0 into 0 */
+	ret->rule = (struct amax_rule){ .least = spec->least > 0 ? amax_bits_of((float)spec->least) : 0,
+		                        .largest = largest_of(dst->dtype),
+		                        .power_of_two = spec->power_of_two };
 	for (int d = 0; d < dst->rank; d++)
 		ret->block[d] = min_i64(spec->block[d], max_i64(dst->shape[d], 1));
 	return 0;
@@ -482,8 +484,9 @@ int amax_init(struct amax *ret, const struct amax_spec *spec, const struct tenso
 
 /* ---- Places -------------------------------------------------------------------------------------------- */
 
-/* Returns how two places in two memories share allocations, and sets how many bytes src's memory is further
- * then. The tensors have been found to lie in their regions. */
+/* Returns how the places of two different memories share allocations, and sets *ret_shift to the bytes by
+ * which common bytes lie further in src's memory than in dst's. The tensors must have been found to lie in
+ * their regions. */
 static enum alias find_alias(const struct transform_sides *sides, const struct tensor_place *dst,
                              const struct tensor_place *src, int128 *ret_shift)
 {
@@ -496,7 +499,7 @@ static enum alias find_alias(const struct transform_sides *sides, const struct t
 	return alias_between(&in_dst, &in_src, ret_shift);
 }
 
-/* distance is that of the source's element [0, ..., 0] from the destination's, in one memory. */
+/* distance is in bytes, from the destination's element [0, ..., 0] to the source's in the same memory. */
 static enum overlap find_overlap(const struct transform_sides *sides, int128 distance)
 {
 	if (distance + sides->src_extent.low >= sides->dst_extent.high ||
