@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Looks at files, and at what of them is still mapped.
+/* Checks files, and what of them is still mapped.
  *
- * A file that was cut and has grown again is known by a page that is no longer mapped: cutting takes the
- * region's last page out of every mapping, and nothing but an access puts one in again. That page is looked
- * up only when the file's time of change is another one, which also writing to it and unlinking it make so.
+ * A file that was cut and has grown again is recognized by a page that is no longer mapped: cutting the file
+ * removes the region's last page from every mapping, and nothing but an access maps one again. Whether the
+ * page is mapped is looked up only if the file's ctime has changed, which writing to the file and unlinking
+ * it change too.
  *
- * One userfaultfd watches all mappings of the process for holes. Nobody reads it: with UFFD_FEATURE_SIGBUS it
- * has no events. What is mapped is read from pagemap.
+ * One userfaultfd watches all mappings of the process for holes. Nobody reads from it: with
+ * UFFD_FEATURE_SIGBUS it has no events. Whether a page is mapped is read from /proc/self/pagemap.
  */
 #include "backing.h"
 
@@ -30,7 +31,7 @@
 
 #define NS_A_SECOND INT64_C(1000000000)
 
-/* This is longer than a tick of the clock that kernels before 6.13 take a file's times from. */
+/* longer than a tick of the clock from which kernels before 6.13 take a file's times */
 #define TICK_NS INT64_C(20000000)
 
 int backing_new(int fd, uint64_t end, struct backing **ret, struct error *err)
@@ -61,11 +62,12 @@ void backing_free(struct backing *backing)
 
 /* ---- Pinned memory ---------------------------------------------------------------------------------- */
 
-/* The page is watched before it is populated, so that this makes no page; and locked, so that nothing else
- * takes it out. Where it cannot be locked (RLIMIT_MEMLOCK), the kernel may take it out to reclaim memory, if
- * there is swap space, although a device has pinned it. A file whose time of change is another one, too, then
- * counts as cut: its client registers it once more, and no byte is lost. The other way round, nothing that
- * was cut is missed. */
+/* Maps the region's last page once more, and returns whether that succeeded. The page is watched before it is
+ * populated, so that this allocates no page in the file, and locked, so that nothing else unmaps it. If it
+ * cannot be locked (RLIMIT_MEMLOCK), the kernel may unmap it to reclaim memory if there is swap space,
+ * although a device has pinned it. If the file's ctime has changed as well, the file then counts as cut
+ * although it was not: its client has to register it again, but no byte is lost. A file that was cut is never
+ * missed. */
 static bool is_mapped_once_more(struct backing *backing, size_t page)
 {
 	char *last = mapping_new(page, PROT_READ, backing->fd, (backing->end - 1) & ~(uint64_t)(page - 1));
@@ -82,8 +84,8 @@ static bool is_mapped_once_more(struct backing *backing, size_t page)
 	return true;
 }
 
-/* Where the last page cannot be had, its file has just been cut, which the next look finds, or the kernel is
- * too old, and a file that grows again is not noticed. */
+/* If the last page cannot be mapped, either the file has just been cut, which the next check finds, or the
+ * kernel is too old, and a file that is cut and grows again goes unnoticed. */
 void backing_pin(struct backing *backing, struct fault_range mapped, size_t page)
 {
 	fault_cover_add(&backing->cover, mapped, page);
@@ -108,7 +110,7 @@ static int64_t ns_between(const struct timespec *from, const struct timespec *to
 	return (to->tv_sec - from->tv_sec) * NS_A_SECOND + (to->tv_nsec - from->tv_nsec);
 }
 
-/* now was read before st. */
+/* Returns whether the file may have changed since the last check. `now` was read before `st`. */
 static bool has_changed(struct backing *backing, const struct stat *st, const struct timespec *now)
 {
 	bool same = backing->is_settled && ns_between(&backing->changed, &st->st_ctim) == 0;
@@ -175,8 +177,8 @@ bool backing_concerns(const struct engine_job *job)
 	return job_any_memory(job, has_backing, NULL);
 }
 
-/* Begins the check of a job, which looks at each file once, in however many of its moves or layers that is.
- */
+/* Returns the number of a new check. A check looks at each file once, however many moves or layers of the job
+ * use it. */
 static uint64_t begin_check(void)
 {
 	static atomic_uint_fast64_t checks;
@@ -184,7 +186,7 @@ static uint64_t begin_check(void)
 	return atomic_fetch_add(&checks, 2) + 2;
 }
 
-/* arg is the number of the check. */
+/* Returns whether the memory is not whole. arg points to the number of the check. */
 static bool is_torn(struct engine_memory *memory, void *arg)
 {
 	const uint64_t check = *(const uint64_t *)arg;
@@ -227,7 +229,7 @@ void backing_check(struct engine_job *job)
 
 /* ---- Holes --------------------------------------------------------------------------------------------- */
 
-/* Kernel 5.11 has it, which may be newer than the headers. Older ones answer EINVAL. */
+/* Linux 5.11 has this flag, which may be newer than the headers. Older kernels answer EINVAL. */
 #ifndef UFFD_USER_MODE_ONLY
 #define UFFD_USER_MODE_ONLY 1
 #endif
@@ -236,11 +238,12 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned users;
 static int watcher = -1;
 static int pagemap = -1;
-static bool collapses; /* the kernel makes huge pages of small ones unasked, in the account of whose mapping
-                          it scans */
+/* The kernel combines small pages into huge ones unasked (khugepaged), which allocates memory on the account
+ * of whoever has the mapping. */
+static bool collapses;
 
-/* Faults inside system calls end with EFAULT either way; the flag is what lets an unprivileged process have
- * it. */
+/* Opens a userfaultfd. Faults inside of system calls end with EFAULT either way; UFFD_USER_MODE_ONLY is what
+ * allows an unprivileged process to have one. */
 static int open_watcher(void)
 {
 	struct uffdio_api api = { .api = UFFD_API, .features = UFFD_FEATURE_SIGBUS };
@@ -255,8 +258,8 @@ static int open_watcher(void)
 	return fd;
 }
 
-/* There are 64 bits for each page, of which two say that it is mapped, or is swapped or on the way from one
- * place to another. */
+/* Returns whether a page is mapped. pagemap has 64 bits for each page; the top two say that it is present,
+ * and that it is swapped or being migrated. */
 static bool is_in_pagemap(int fd, const void *address)
 {
 	uint64_t entry, page = (uint64_t)sysconf(_SC_PAGESIZE);
@@ -264,7 +267,7 @@ static bool is_in_pagemap(int fd, const void *address)
 	return pread(fd, &entry, sizeof(entry), at) == sizeof(entry) && entry >> 62 != 0;
 }
 
-/* Returns -1 also where it is another address space's: an emulator's own. */
+/* Returns -1 also if the file describes another address space, namely that of an emulator. */
 static int open_pagemap(void)
 {
 	int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
@@ -275,7 +278,7 @@ static int open_pagemap(void)
 	return fd;
 }
 
-/* The setting that stands in brackets is in force. */
+/* Reads the setting in force, which stands in brackets. */
 static bool read_collapses(void)
 {
 	char line[128] = "";
@@ -336,7 +339,7 @@ void holes_unwatch(void *start, size_t size)
 		ioctl(watcher, UFFDIO_UNREGISTER, &range);
 }
 
-/* Mappings live between the first holes_init and the last holes_deinit. */
+/* Needs no lock, because mappings exist only between the first holes_init and the last holes_deinit. */
 bool holes_is_mapped(const void *address)
 {
 	return pagemap < 0 || is_in_pagemap(pagemap, address);
@@ -344,8 +347,8 @@ bool holes_is_mapped(const void *address)
 
 /* ---- Looking ---------------------------------------------------------------------------------------- */
 
-/* Pages that were allocated and not yet written look like holes to SEEK_HOLE, and not to st_blocks. A hugetlb
- * file has st_blocks alone: to SEEK_HOLE it is always full. */
+/* To SEEK_HOLE, pages that were allocated but never written look like holes; in st_blocks they count. For a
+ * hugetlb file only st_blocks tells: to SEEK_HOLE it has no holes. */
 bool holes_find(int fd, uint64_t start, uint64_t end, uint64_t *ret)
 {
 	if (!memfd_is_sparse(fd))

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A backing watches the file behind a region's host memory, if something can happen to it: a client can cut
- * it short, unless it is sealed against shrinking, or punch holes in it, while a request is under way.
+/* A backing watches the file behind a region's host memory if something can happen to that file: a client can
+ * shrink it, unless it is sealed against that, or punch holes in it, while a request is under way.
  *
- * What touches memory that has gone gets SIGBUS (fault.h). That does not tell of a file that was cut within
- * its last page, nor of pages that a device has pinned: it keeps them, and moves bytes of nobody's file from
- * then on, also when the file has its old size again. So the file stays open, and is looked at when a job
- * that used it ends. Pinned memory that was cut is lost: only another registration pins the file's pages.
+ * Access to memory that has gone raises SIGBUS (fault.h). That does not reveal a file that was cut within its
+ * last page, nor pages that a device has pinned: the device keeps them and from then on moves bytes that
+ * belong to no file, even if the file grows to its old size again. The file is therefore kept open and
+ * checked whenever a job that used it ends. Pinned memory whose file was cut is lost: only another
+ * registration pins the file's new pages.
  *
- * Holes in clients' files are not ours to fill. A thread that touches a page which a file lacks makes it, and
- * its process pays for it with its cgroup for as long as the file lives: longer than a region. In a watched
- * mapping such an access gets SIGBUS instead (userfaultfd), by which the guard of fault.h ends one job; and
- * no page, however large, is zeroed under a copy. Where the kernel refuses userfaultfd, a file is checked
- * only once, and a hole that is punched later is not noticed.
+ * The service must not fill holes in clients' files. A thread that touches a page that a file lacks allocates
+ * it, and the page is charged to the cgroup of the thread's process for as long as the file lives, which is
+ * longer than a region. In a watched mapping such an access raises SIGBUS instead (userfaultfd), so that the
+ * guard of fault.h ends the one job that made it, and no page, however large, is zeroed in the middle of a
+ * copy. Where the kernel refuses userfaultfd, a file is checked only once, and a hole that is punched later
+ * goes unnoticed.
  */
 #ifndef KERNELS_HOST_BACKING_H
 #define KERNELS_HOST_BACKING_H
@@ -27,77 +29,80 @@
 
 /* ---- Holes --------------------------------------------------------------------------------------------- */
 
-/* Tells if the page at the address of a mapping is present. If the kernel does not tell, every page counts as
- * present. */
+/* Returns whether the page at an address of a mapping is present. Every page counts as present if the kernel
+ * does not tell. */
 bool holes_is_mapped(const void *address);
 
-/* Calls are counted: the first holes_init opens what the kernel has for it, and the last holes_deinit closes
- * it. */
+/* Open and close what holes_watch and holes_is_mapped need from the kernel. Calls are counted: only the first
+ * holes_init and the last holes_deinit have an effect. */
 void holes_init(void);
 void holes_deinit(void);
 
-/* Tells if mappings can be watched. */
+/* Returns whether mappings can be watched. */
 bool holes_can_watch(void);
 
-/* Watches a mapping of whole pages of its file, of which nothing may be present yet that the file lacks.
- * Returns 0, or a negative errno. */
+/* Watches a mapping of whole pages, of which no page may be present that the file lacks. Returns 0 or a
+ * negative errno. */
 int holes_watch(void *start, size_t size);
 
-/* Ends the watch: from then on access makes pages again. */
+/* Ends the watch: from then on access to a hole allocates pages again. */
 void holes_unwatch(void *start, size_t size);
 
 /* Sets *ret to the first byte of [start, end) that the file does not have. For a hugetlb file, which tells
- * only that it has holes, that is start. Returns false if there is none. The descriptor's position stays as
- * it is. */
+ * only that it has holes, that is start. Returns false if there is no hole. The descriptor's position does
+ * not change. */
 bool holes_find(int fd, uint64_t start, uint64_t end, uint64_t *ret);
 
-/* Returns the bytes of a page of a hugetlb file, or 0 if it is none. */
+/* Returns the bytes of a page of a hugetlb file, or 0 if the file is not one. */
 uint64_t holes_page_bytes(int fd);
 
 /* ---- Backings ------------------------------------------------------------------------------------------ */
 
 struct backing {
-	int fd;       /* owned; -1: the file cannot shrink */
-	uint64_t end; /* end of the region in the file, in bytes */
-	/* The rest concerns memory that a device pins. One thread at a time looks at it. */
+	int fd;       /* descriptor of the file, owned; -1: the file cannot shrink */
+	uint64_t end; /* bytes from the file's start to the end of the region */
+	/* The rest is used for memory that a device pins, by one thread at a time. */
 	bool is_pinned;
 	atomic_bool is_lost;
 	struct fault_cover cover;
-	struct fault_range
-	    last; /* the region's last page, mapped once more, and touched by nobody; or size 0 */
-	struct timespec changed;     /* the file's time of change, as it was seen */
-	bool is_settled;             /* any later change of the file has another time of change */
-	atomic_uint_fast64_t looked; /* the number of the check that looked last, and in bit 0 what it saw */
+	/* A second mapping of the region's last page, which nobody touches. size == 0: not mapped. */
+	struct fault_range last;
+	struct timespec changed; /* the file's ctime when it was last checked */
+	bool is_settled;         /* any later change of the file will have another ctime than `changed` */
+	/* Number of the job check that looked at this backing last, with bit 0 set if it was whole. */
+	atomic_uint_fast64_t looked;
 };
 
-/* Makes a backing, with a descriptor of its own of a file that can shrink; fd is -1 otherwise. */
+/* Makes a backing for a file whose region ends at byte `end`. It gets a descriptor of its own. fd is -1 if
+ * the file cannot shrink. */
 int backing_new(int fd, uint64_t end, struct backing **ret, struct error *err);
 
-/* NULL is allowed. */
+/* Frees a backing, which is unpinned first. backing may be NULL. */
 void backing_free(struct backing *backing);
 
-/* Must be called before the memory is pinned. mapped is a mapping of the file, with pages of `page` bytes. */
+/* Must be called before the memory is pinned. mapped is the mapping of the file, page its page size in
+ * bytes. */
 void backing_pin(struct backing *backing, struct fault_range mapped, size_t page);
 
-/* Must be called once it is not pinned any more. */
+/* Must be called once the memory is not pinned any more. */
 void backing_unpin(struct backing *backing);
 
-/* Tells if all of the region is the file's, and has been for as long as it has been pinned. Does not block.
- */
+/* Returns whether all of the region lies within the file, and has done so for as long as it has been pinned.
+ * Does not block. */
 bool backing_is_whole(struct backing *backing);
 
-/* Tells if any of the job's memory has a backing. */
+/* Returns whether any memory of the job has a backing. */
 bool backing_concerns(const struct engine_job *job);
 
-/* Sets the status DEVICE for what was moved in memory that is not whole: for a job that would end with status
- * 0, or for moves of a batch. */
+/* Sets the status DEVICE for moves whose memory is not whole: for a job that would end with status 0, or for
+ * single moves of a batch. */
 void backing_check(struct engine_job *job);
 
 /* ---- All memory of a job ------------------------------------------------------------------------------- */
 
-/* These functions call a test for the memory that a job touches until one holds, and tell if one does. They
- * are inline because every job is tested, so that the test becomes part of them. NULL memory is passed over.
- */
+/* The functions below call a test for each memory that a job touches until one returns true, and return
+ * whether one did. They are inline because they run for every job, so that the test is compiled into them.
+ * Memory that is NULL is skipped. */
 typedef bool memory_test(struct engine_memory *memory, void *arg);
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
@@ -129,7 +134,7 @@ static inline bool blocks_any_memory(const struct engine_blocks *blocks, memory_
 	       table_any_memory(blocks->src.table, test, arg);
 }
 
-/* Tests all memory that the job touches, except the word that it waits for. */
+/* Tests all memory that the job touches, except that of the word that it waits for. */
 ALWAYS_INLINE bool job_any_memory(const struct engine_job *job, memory_test *test, void *arg)
 {
 	if (memory_is(job->signal.memory, test, arg))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The SIGBUS handler behind the guard and the covers. A guard belongs to a thread. The list of covers has a
- * lock, which the handler may take: it runs where a client's memory was touched, and whoever holds the lock
- * touches none. The previous action is stored before the handler is installed and stays.
- */
+/* The SIGBUS handler behind guards and covers. A guard belongs to a thread. The list of covers has a lock,
+ * which the handler may take: it runs where a client's memory was touched, and no thread touches client
+ * memory while it holds that lock. The previous action is stored before the handler is installed, and does
+ * not change. */
 #include "fault.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@ struct guard {
 	sigjmp_buf back;
 	const struct fault_range *ranges;
 	uint32_t n;
-	sigset_t mask; /* of the thread, when it faulted */
+	sigset_t mask; /* signal mask of the thread when it faulted */
 };
 
 static _Thread_local struct guard *volatile current;
@@ -32,12 +32,12 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned users;
 static struct sigaction before;
 
-#define MOST_PAGES     64   /* of a mapping that are replaced one by one */
-#define MOST_OF_COVERS 4096 /* of all mappings */
+#define MOST_PAGES     64   /* most pages of one mapping that are replaced one by one */
+#define MOST_OF_COVERS 4096 /* most such pages of all mappings */
 
 static pthread_mutex_t covers_lock = PTHREAD_MUTEX_INITIALIZER;
 static LIST_HEAD(, fault_cover) covers = LIST_HEAD_INITIALIZER(covers);
-static uint32_t replaced; /* pages of all covers */
+static uint32_t replaced; /* pages replaced in all covers; protected by covers_lock */
 
 static bool is_guarded(const struct guard *guard, const void *address)
 {
@@ -53,8 +53,10 @@ static bool is_emptied(const void *start, size_t size)
 	            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) != MAP_FAILED;
 }
 
-/* Replaces a page at a time: the others may still be the file's, and a driver reads few. After many pages all
- * the others go at once, because each by itself is a mapping, and a process may have only so many. */
+/* Replaces the page that failed, or the whole mapping. Pages are replaced one by one at first, because the
+ * others may still be the file's and a driver reads few. After many of them the whole mapping is replaced at
+ * once, because each replaced page is a mapping of its own, and a process may have only so many. Caller holds
+ * covers_lock. */
 static bool is_replaced(struct fault_cover *cover, const char *address)
 {
 	const char *start = cover->range.start;
@@ -84,7 +86,7 @@ static bool is_covered(const void *address)
 	return is;
 }
 
-/* Only a fault has an address. A SIGBUS that was sent is not answered by going back. */
+/* A SIGBUS that a process sent (si_code <= 0) has no address, and must not be treated as a fault. */
 static void on_sigbus(int number, siginfo_t *info, void *context)
 {
 	struct guard *guard = current;
@@ -123,8 +125,8 @@ void fault_deinit(void)
 	pthread_mutex_unlock(&lock);
 }
 
-/* The jump out of the handler has left signals masked: its own, and all of them where a sanitizer stands in
- * between. */
+/* Restores the signal mask. The jump out of the handler leaves SIGBUS masked, or all signals if a sanitizer
+ * has installed its own handler in between. */
 static void leave_handler(void)
 {
 	pthread_sigmask(SIG_SETMASK, &current->mask, NULL);
@@ -132,10 +134,10 @@ static void leave_handler(void)
 
 bool fault_guard_ranges(const struct fault_range *ranges, uint32_t n, void (*work)(void *arg), void *arg)
 {
-	struct guard guard; /* It is not zeroed: a job has several guards, and a jmp_buf is large. */
+	struct guard guard; /* not zeroed, because a job has several guards and a jmp_buf is large */
 	guard.ranges = ranges;
 	guard.n = n;
-	/* The mask is not saved, which would be a system call for every guard. */
+	/* sigsetjmp does not save the signal mask, which would cost a system call for every guard. */
 	bool whole = sigsetjmp(guard.back, 0) == 0;
 	if (whole) {
 		current = &guard;
@@ -195,7 +197,8 @@ bool engine_guard(const void *start, size_t size, void (*work)(void *arg), void 
 
 /* ---- Words of timelines -------------------------------------------------------------------------------- */
 
-/* A wake-up of a few takes 50 us; after one that took longer than this, the owner's are slow for so long. */
+/* Waking a few threads takes 50 us. If it took longer than SLOW_WAKE_NS, the owner's wake-ups count as slow
+ * for SLOW_WAKES_NS. */
 #define SLOW_WAKE_NS  250000
 #define SLOW_WAKES_NS 1000000000
 
@@ -246,16 +249,16 @@ int timeline_signal(const struct engine_point *point)
 	return 0;
 }
 
-/* Memory that has gone away has had its signal, and nobody can sleep on it now. */
+/* If the memory has gone, the call fails and nobody can sleep on it any more. */
 uint32_t timeline_wake(const struct engine_point *point, uint32_t n)
 {
 	long woken = syscall(SYS_futex, timeline_futex(point), FUTEX_WAKE, n, NULL, NULL, 0);
 	return woken < 0 ? 0 : (uint32_t)woken;
 }
 
-/* A thread that was woken may be asleep again before all have been: it waits for the next value, and goes
- * last. So the sleepers are counted first, by having them requeued to where they are. One of a real-time
- * policy goes first again: hence some more. */
+/* A thread that was woken may be asleep again before all have been woken: it waits for the next value and
+ * comes last in the queue. The sleepers are therefore counted first, by requeueing them to the futex that
+ * they are on. A thread of a real-time policy is queued first again, so some more are added. */
 uint32_t timeline_wakes(const struct engine_point *point)
 {
 	long n = syscall(SYS_futex, timeline_futex(point), FUTEX_REQUEUE, 0, TIMELINE_WAKE_MOST,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Maps, makes and checks memfds and their like. Every size is checked against what the kernel says of the
- * file; a seal against shrinking keeps it true, or else the file is kept open to be looked at again
- * (backing.h). Pages are mapped before the mapping is handed out, so that a copy does not fault on each. */
+/* Maps, makes and checks memfds and similar files. Every size is checked against the size that the kernel
+ * reports for the file. A seal against shrinking keeps that size valid; without one the file is kept open to
+ * be checked again (backing.h). Pages are populated before a mapping is handed out, so that a copy does not
+ * fault on each of them. */
 #include "memory.h"
 
 #include <errno.h>
@@ -22,10 +23,11 @@
 #define F_SEAL_FUTURE_WRITE 0x0010
 #endif
 
-/* A client's file is mapped in one of these ways. A LOOSE one is pinned later, once it is sealed. */
+/* Why a client's file is mapped. LOOSE: it is pinned later, once it is sealed. VIEWED: another process of the
+ * service has populated it. */
 enum sharing { UNPINNED, TO_PIN, VIEWED, LOOSE };
 
-/* A mapping covers this half-open range of the file. */
+/* The half-open range of the file that a mapping covers, in bytes. */
 struct span {
 	uint64_t start;
 	uint64_t end;
@@ -112,8 +114,8 @@ int host_memory_view(const struct engine_handle *handle, struct engine_memory **
 	return map_client(handle, VIEWED, ret, err);
 }
 
-/* Maps memory that the service has made. It is filled before it is watched: its pages are the service's to
- * make, this once. */
+/* Maps memory that the service has made. It is filled before it is watched, because this one time the service
+ * has to allocate its pages. */
 static int map_made(const struct engine_handle *handle, struct engine_memory **ret, struct error *err)
 {
 	struct host_memory *memory;
@@ -177,10 +179,9 @@ static int check_mode(const struct engine_handle *handle, struct error *err)
 	return 0;
 }
 
-/* Only files whose pages are shmem's or hugetlb's have seals, wherever they lie: the kernel says so of the
- * inode, and asks no file system. What has none is refused before fstat, which may take as long as a file
- * system likes.
- */
+/* Checks that the file is one that can be mapped. Only files whose pages are shmem's or hugetlb's have seals,
+ * whatever file system they are in, and the kernel answers that from the inode without asking a file system.
+ * Files without seals are refused before fstat, which may take as long as a file system likes. */
 static int check_file(const struct engine_handle *handle, struct stat *ret, struct error *err)
 {
 	uint64_t end;
@@ -215,14 +216,15 @@ static bool is_sealed_against_writing(int fd)
 	return is_sealed(fd, F_SEAL_WRITE | F_SEAL_FUTURE_WRITE);
 }
 
-/* Tells if no page of the file can go any more. To add a seal takes the inode's lock, which is held while a
- * hole is punched: so once the seals are there, no hole is being punched either. */
+/* Returns whether no page of the file can go missing any more. Adding a seal takes the inode's lock, which is
+ * held while a hole is punched: once the seals are there, no hole is being punched either. */
 static bool is_fixed(int fd)
 {
 	return is_sealed_against_writing(fd) && is_sealed(fd, F_SEAL_SHRINK);
 }
 
-/* Punching holes is a kind of writing, and cutting a file that then grows leaves a hole, too. */
+/* Checks that the file can get no hole. Punching holes counts as writing, and a file that shrinks and then
+ * grows has a hole as well. */
 static int check_unwatched(const struct engine_handle *handle, struct error *err)
 {
 	if (!is_sealed_against_writing(handle->fd))
@@ -239,7 +241,7 @@ static int check_unwatched(const struct engine_handle *handle, struct error *err
 	return 0;
 }
 
-/* Checks that a file which cannot be watched need not be. */
+/* Checks that a file whose mapping cannot be watched need not be watched. */
 static int check_pages(const struct engine_handle *handle, enum sharing sharing, struct error *err)
 {
 	uint64_t page = holes_page_bytes(handle->fd);
@@ -259,8 +261,8 @@ static int check_pages(const struct engine_handle *handle, enum sharing sharing,
 
 /* ---- Mapping ---------------------------------------------------------------------------------------- */
 
-/* A hugetlb file maps in pages of its own. What has huge pages otherwise does not: a device could not pin
- * what lies past the file's end. */
+/* Returns the page size of a mapping of the file. Only hugetlb files have pages of their own size.
+ * Transparent huge pages do not count: a device could not pin what lies beyond the end of the file. */
 static uint64_t page_of(int fd)
 {
 	uint64_t page = holes_page_bytes(fd);
@@ -283,7 +285,8 @@ static void *map_span(const struct engine_handle *handle, struct span span, bool
 	                   span.start);
 }
 
-/* Not even a file that is sealed is mapped beside 60000 other mappings that go away. */
+/* Waits until the file can be mapped at once. Even a sealed file is checked, because its lock may be held by
+ * 60000 other mappings that are being removed. */
 static int await_lock(const struct engine_handle *handle, struct error *err)
 {
 	const struct scout_part part = { handle->fd, handle->user, handle->offset, handle->size };
@@ -339,7 +342,8 @@ static int refuse_page(struct error *err)
 	    "write to it or call posix_fallocate()");
 }
 
-/* A file that can shrink has a backing with a descriptor; one that cannot gets a descriptor here. */
+/* Sets may_stall and what belongs to it. If the file can shrink, its backing has a descriptor already;
+ * otherwise one is opened here. */
 static int note_stalls(const struct engine_handle *handle, struct host_memory *memory, struct error *err)
 {
 	if (!handle->is_untrusted || is_fixed(handle->fd))
@@ -363,7 +367,7 @@ static int refuse_unsealed(struct error *err)
 	    "F_SEAL_FUTURE_WRITE; use a memfd that is made with MFD_ALLOW_SEALING and open for writing");
 }
 
-/* Tells whether the file can be sealed later on. */
+/* Checks that the file can be sealed later on. */
 static int check_sealable(const struct engine_handle *handle, struct error *err)
 {
 	const bool may_write = (fcntl(handle->fd, F_GETFL) & O_ACCMODE) == O_RDWR;
@@ -378,7 +382,8 @@ static struct scout_part part_of(const struct engine_memory *base)
 	return (struct scout_part){ base->seals, base->user, base->base, base->size };
 }
 
-/* Pages that are missing are found by userfaultfd where there is that, as the pages are mapped. */
+/* If userfaultfd is available, missing pages are found when they are populated, so a hole is no error
+ * here. */
 int engine_memory_seal(struct engine_memory *base, const atomic_bool *unwanted, struct error *err)
 {
 	if (!atomic_load(&base->is_loose))
@@ -429,7 +434,7 @@ bool host_memory_is_free(struct engine_memory *base)
 	return !engine_memory_may_stall(base) || scout_finds_free(&part, NULL);
 }
 
-/* A seal is never taken off again. */
+/* Creates a backing for a file that can shrink. A seal is never removed, so a sealed file needs none. */
 static int keep(const struct engine_handle *handle, struct host_memory *memory, struct error *err)
 {
 	if (is_sealed(handle->fd, F_SEAL_SHRINK))
@@ -471,8 +476,9 @@ static int refuse_hole(uint64_t at, struct error *err)
 	                 at);
 }
 
-/* From then on no access of ours makes a page. A file that is sealed against writing can get no hole, and its
- * mapping may be one that cannot be watched. It may have been sealed only just now. */
+/* Makes accesses to holes fail instead of allocating pages, or, if the mapping cannot be watched, checks once
+ * that there is no hole. The latter suffices for a file that is sealed against writing, which can get no more
+ * holes. The file may have been sealed only just now, so that is checked again. */
 static int watch(const struct engine_handle *handle, const struct host_memory *memory, enum sharing sharing,
                  struct error *err)
 {
@@ -486,7 +492,7 @@ static int watch(const struct engine_handle *handle, const struct host_memory *m
 		return error_set(err, STATUS_NO_MEMORY,
 		                 "size: %" PRIu64 " bytes: the memory cannot be watched for holes: %s",
 		                 handle->size, strerror(-r));
-	if (sharing == LOOSE) /* engine_memory_seal looks for them */
+	if (sharing == LOOSE) /* engine_memory_seal will look for holes */
 		return 0;
 	if (!holes_find(handle->fd, handle->offset, handle->offset + handle->size, &hole))
 		return 0;
@@ -506,11 +512,12 @@ static struct memfd_fill whole_pages(const struct engine_handle *handle, const s
 		                    .unwanted = handle->unwanted };
 }
 
-/* Maps what the file has, which is all. */
+/* Maps all pages that the file has in the range, which must be without holes. */
 static int populate(const struct engine_handle *handle, const struct host_memory *memory, struct error *err)
 {
 	struct memfd_fill pages = whole_pages(handle, memory);
-	const bool looks = !atomic_load(&memory->base.is_loose); /* else the inode's lock may be somebody's */
+	/* looking for holes takes the inode's lock, which a client may be holding for loose memory */
+	const bool looks = !atomic_load(&memory->base.is_loose);
 	uint64_t hole;
 	int r = memfd_fill(&pages);
 	switch (r) {
@@ -533,8 +540,8 @@ static int populate(const struct engine_handle *handle, const struct host_memory
 	}
 }
 
-/* Fills on small pages: with a huge one a client that pins any part of it would keep all of it in our
- * account. */
+/* Allocates the file's pages, as small ones: if they were huge, a client that pins a part of one would keep
+ * all of it charged to the service. */
 static int fill(const struct engine_handle *handle, const struct host_memory *memory, struct error *err)
 {
 	struct memfd_fill pages = whole_pages(handle, memory);
@@ -561,28 +568,32 @@ static int fill(const struct engine_handle *handle, const struct host_memory *me
 
 /* ---- Unmapping ----------------------------------------------------------------------------------------- */
 
-/* Memory is unmapped a step at a time. The kernel empties a mapping of 4 KiB pages at about 10 GB/s and holds
- * the process's mmap_lock meanwhile, so one call for all of it would keep every other thread that needs that
- * lock, for 0.3 s in 4 GB. Emptying it by MADV_DONTNEED takes the lock for reading, a step at a time: a
- * thread that changes the address space (brk, mmap) waits for one step at most, and page faults for none.
- * Unmapping step by step would not do: brk then competes with one writer after the other for the lock, and
- * lost for 16 ms (Linux 6.18). What is unmapped has been emptied before; its page tables are freed at about
- * 3000 GB/s.
+/* Memory is unmapped in steps. The kernel empties a mapping of 4 KiB pages at about 10 GB/s and holds the
+ * process's mmap_lock meanwhile, so that a single call would make every other thread that needs the lock
+ * wait, 0.3 s for 4 GB. MADV_DONTNEED empties a range with the lock held for reading only: a thread that
+ * changes the address space (brk, mmap) waits for one step at most, and page faults do not wait at all.
+ * Unmapping step by step would not do, because brk then competes with one writer after the other for the
+ * lock, and was seen to lose for 16 ms (Linux 6.18). A range is unmapped only after it has been emptied; its
+ * page tables are then freed at about 3000 GB/s.
  *
- * Memory that the service made loses its pages on the way: a client that keeps its file holds nothing of
- * ours. MADV_REMOVE, which takes them from the file, needs the lock no more than MADV_DONTNEED does. */
+ * Memory that the service made loses its pages at the same time, so that a client that keeps its file holds
+ * no memory of the service's. MADV_REMOVE, which takes them from the file, holds the lock no longer than
+ * MADV_DONTNEED does.
+ */
 
-#define STEP_BYTES  HUGE_PAGE_BYTES /* of 4 KiB pages: 0.2 ms; cuts no huge page */
+#define STEP_BYTES  HUGE_PAGE_BYTES /* takes 0.2 ms with 4 KiB pages; a step splits no huge page */
 #define UNMAP_BYTES ((size_t)1 << 30)
 
-/* Empties pages among which there is one that a cover has put in place: the file has no such page to lose. */
+/* Empties pages one by one. Needed if a cover has replaced one of them: MADV_REMOVE fails for that page,
+ * because no file is behind it. */
 static void empty_pages(char *start, size_t size, size_t page)
 {
 	for (size_t at = 0; at < size; at += page)
 		madvise(start + at, page, MADV_REMOVE);
 }
 
-/* Returns false if the kernel does not empty such a mapping (of hugetlb pages before 5.18). */
+/* Empties a range. Returns false if the kernel cannot empty such a mapping (hugetlb pages before Linux
+ * 5.18). */
 static bool empty(const struct host_memory *memory, char *start, size_t size)
 {
 	int advice = memory->is_made ? MADV_REMOVE : MADV_DONTNEED;
@@ -598,7 +609,8 @@ static bool empty(const struct host_memory *memory, char *start, size_t size)
 	return r == 0;
 }
 
-/* Unmaps what has been emptied, or all of the rest where it cannot be cut there (hugetlb pages of 1 GiB). */
+/* Unmaps the part that has been emptied, or all of the rest if the mapping cannot be cut there (hugetlb pages
+ * of 1 GiB). */
 static void unmap_emptied(struct host_memory *memory)
 {
 	struct fault_range *mapped = &memory->mapped;
@@ -620,7 +632,7 @@ static void free_files(struct host_memory *memory)
 	free(memory);
 }
 
-/* No cover stays for what may soon be somebody else's addresses. */
+/* The cover is removed first, because the addresses may soon belong to another mapping. */
 bool host_memory_unmap_step(struct engine_memory *base)
 {
 	struct host_memory *memory = host_memory(base);
@@ -636,7 +648,7 @@ bool host_memory_unmap_step(struct engine_memory *base)
 	if (is_empty && step < left && memory->emptied < UNMAP_BYTES)
 		return false;
 	if (!host_memory_is_free(base)) {
-		memory->emptied -= step; /* and tries again with the next step */
+		memory->emptied -= step; /* tried again by the next step */
 		return false;
 	}
 	unmap_emptied(memory);
@@ -652,9 +664,9 @@ void host_memory_unmap(struct engine_memory *memory)
 		continue;
 }
 
-/* Pages that a device has pinned go when it lets them go, with the process at the latest. What still writes
- * to the mapping may make one again, and must not fail: so its cover stays, and with it the file, unless the
- * device had let them go before. */
+/* Pages that a device has pinned are freed when it lets go of them, with the process at the latest. Whatever
+ * still writes to the mapping may allocate a page again, and must not fail. Therefore the mapping is not
+ * watched any more, and if it is still pinned its cover stays, and with it the backing. */
 void host_memory_leave(struct engine_memory *base)
 {
 	struct host_memory *memory = host_memory(base);

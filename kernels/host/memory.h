@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Host memory of either engine is a mapping of a memfd, or of a file of tmpfs or hugetlbfs, which is the same
- * to the kernel. Any thread may map it; the mapping never changes.
+/* Host memory of either engine: a mapping of a memfd, or of a file of tmpfs or hugetlbfs, which the kernel
+ * treats alike. Any thread may map it; a mapping never changes.
  *
- * A page of the file is charged to the cgroup of whoever touches it first, for as long as the file has it. So
- * the service makes none in a client's file: a file with holes is refused, and access to a hole that is
- * punched later fails (backing.h). A file that the service itself has made loses its pages with its region,
- * whoever still has its descriptor.
+ * A page of the file is charged to the cgroup of whoever touches it first, for as long as the file has it.
+ * The service therefore allocates no page in a client's file: a file with holes is refused, and access to a
+ * hole that is punched later fails (backing.h). A file that the service itself has made loses its pages when
+ * its region is released, even if somebody still has its descriptor.
  */
 #ifndef KERNELS_HOST_MEMORY_H
 #define KERNELS_HOST_MEMORY_H
@@ -17,12 +17,15 @@
 
 struct host_memory {
 	struct engine_memory base;
-	char *data;                /* the region's first byte */
-	struct fault_range mapped; /* the whole pages around the region */
-	size_t page;               /* bytes of a page of the file */
-	bool is_made;              /* the service made the file, whose pages go when it is unmapped */
-	size_t emptied;            /* bytes from the start of `mapped` that are empty and are unmapped next */
-	int own_seals;             /* descriptor of base.seals, unless that is the backing's; else -1 */
+	char *data; /* address of the region's first byte */
+	/* mapping of the whole pages around the region; shrinks while it is unmapped */
+	struct fault_range mapped;
+	size_t page;  /* bytes of a page of the file */
+	bool is_made; /* the service made the file, whose pages are freed when it is unmapped */
+	/* bytes from the start of `mapped` that have been emptied and will be unmapped next */
+	size_t emptied;
+	/* descriptor base.seals if this memory has to close it; -1 if there is none or the backing owns it */
+	int own_seals;
 };
 
 static inline struct host_memory *host_memory(struct engine_memory *memory)
@@ -30,50 +33,51 @@ static inline struct host_memory *host_memory(struct engine_memory *memory)
 	return (struct host_memory *)memory;
 }
 
-/* Makes *ret all memory of this process, which no file stands for and no guard watches. Its first byte lies
- * at HOST_MEMORY_FIRST, since NULL would stand for memory of a device. */
+/* Sets *ret to all memory of this process, without a file behind it and without watching for holes. Its first
+ * byte is at HOST_MEMORY_FIRST, because a host address of NULL would mean device memory. */
 #define HOST_MEMORY_FIRST 4096
 void host_memory_init_own(struct host_memory *ret);
 
 int host_memory_map(const struct engine_handle *handle, struct engine_memory **ret, struct error *err);
 
-/* Maps memory that a device is going to pin: the mapping is shared, even if only for reading. If the
- * descriptor is open for reading alone, or the file is sealed against writing, such a mapping cannot be
- * watched while it is pinned: then the file has to be sealed against writing and shrinking, so that it can
- * get no hole. Memory that may stall is mapped and no more (is_loose of struct engine_memory); it is
+/* Maps memory that a device is going to pin. The mapping is shared, even if it is only for reading. If the
+ * descriptor is open for reading only, or the file is sealed against writing, such a mapping cannot be
+ * watched while it is pinned: the file must then be sealed against writing and shrinking, so that it can get
+ * no hole. Memory that may stall is only mapped, not populated (is_loose of struct engine_memory); returns
  * UNSUPPORTED if its file can never be sealed. */
 int host_memory_map_to_pin(const struct engine_handle *handle, struct engine_memory **ret, struct error *err);
 
-/* Maps the pages of memory that host_memory_map_to_pin has left loose, once it has been sealed. The caller
- * then pins it. */
+/* Populates the pages of memory that host_memory_map_to_pin has left loose, once the memory has been sealed.
+ * The caller then pins it. */
 int host_memory_populate(struct engine_memory *memory, const atomic_bool *unwanted, struct error *err);
 
-/* Tells whether a mapping of the memory can be made or removed now without a wait for its file, as far as can
- * be known (scout.h). */
+/* Returns whether a mapping of the memory can be made or removed now without waiting for its file, as far as
+ * that can be known (scout.h). */
 bool host_memory_is_free(struct engine_memory *memory);
 
-/* host_memory_pin must be called before a device pins a client's memory, which may happen at any time from
- * then on; host_memory_pinned once it has; and host_memory_unpin when it does no more, before the memory is
- * unmapped. */
+/* Bracket the time for which a device pins a client's memory. host_memory_pin must be called before the
+ * memory is pinned, which may happen at any time from then on; host_memory_pinned once it has been pinned, to
+ * check that the file has not shrunk meanwhile; and host_memory_unpin once it is not pinned any more, before
+ * it is unmapped. */
 int host_memory_pin(struct engine_memory *memory, struct error *err);
 int host_memory_pinned(struct engine_memory *memory, struct error *err);
 void host_memory_unpin(struct engine_memory *memory);
 
-/* Maps memory that another process of the service has mapped and uses. Its pages are mapped as they are
+/* Maps memory that another process of the service has mapped and uses. Pages are mapped when they are
  * touched. */
 int host_memory_view(const struct engine_handle *handle, struct engine_memory **ret, struct error *err);
 
 int host_memory_create(const struct engine_handle *wanted, struct engine_memory **ret,
                        struct engine_export *ret_export, struct error *err);
 
-/* Takes a step of unmapping, during which no other thread of the process has to wait. Returns true if it was
- * the last. After the first step nothing may use the memory. */
+/* Does one step of unmapping, during which no other thread of the process has to wait. Returns whether it was
+ * the last. Nothing may use the memory after the first step. */
 bool host_memory_unmap_step(struct engine_memory *memory);
 
-/* Takes all steps of unmapping. */
+/* Does all steps of unmapping. */
 void host_memory_unmap(struct engine_memory *memory);
 
-/* Forgets a mapping to which something else may still write: it stays until the process ends. */
+/* Frees the memory but keeps its mapping, to which something else may still write, until the process ends. */
 void host_memory_leave(struct engine_memory *memory);
 
 #endif

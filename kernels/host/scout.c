@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A request is a message with two descriptors, the file and a pipe. The scout forks for each; the child maps
- * the file and unmaps it, or seals it, and writes what it has found. */
+/* A request is a message with two descriptors: the file, and the writing end of a pipe. The scout forks for
+ * each request; the child maps and unmaps the file, or seals it, and writes its answer into the pipe. */
 #include "scout.h"
 
 #include <fcntl.h>
@@ -24,35 +24,36 @@
 #define F_SEAL_FUTURE_WRITE 0x0010
 #endif
 
-#define FREE_NS   2000000 /* most that mapping and unmapping a free file takes */
-#define TRIES     3       /* The first runs code that is not in memory yet, or not translated by an emulator. */
+#define FREE_NS   2000000 /* most time that mapping and unmapping a free file takes */
+#define TRIES     3       /* the first may be slow, because code has to be loaded */
 #define LIMIT_NS  UINT64_C(2000000000)
-#define LOOK_MS   20 /* how often a wait looks whether it is still wanted */
-#define MOST_LATE 4  /* processes for a user that nobody waits for any more, and that have not answered */
+#define LOOK_MS   20 /* ms between checks whether a wait is still wanted */
+#define MOST_LATE 4  /* most unfinished processes of a user that nobody waits for */
 
-/* Messages have no padding, which would be bytes that nobody has written. */
+/* Has no padding, because the struct is sent as it is and padding would be uninitialized. */
 struct request {
 	uint64_t offset, size;
-	uint64_t seals; /* not 0: it is to be sealed, not mapped */
+	uint64_t seals; /* 1: seal the file; 0: map it */
 };
 
 struct answer {
-	uint64_t is_free; /* it was mapped and unmapped in FREE_NS */
+	uint64_t is_free; /* 1 if it was mapped and unmapped within FREE_NS */
 	uint64_t seal;    /* an enum scout_seal */
 };
 
 enum { FILE_FD, PIPE_FD, N_FDS };
 
-/* Nobody waits for such a process any more: the kernel keeps it for as long as the file is kept busy. */
+/* A process of the scout that nobody waits for any more. It lives for as long as the file keeps it
+ * waiting. */
 struct late {
 	LIST_ENTRY(late) entry;
 	uint64_t user;
-	int from; /* the pipe's end, which is readable or hung up once the process has answered or ended */
+	int from; /* reading end of the pipe: readable or hung up once the process has answered or ended */
 };
 
-static int scout = -1; /* the socket to it */
+static int scout = -1; /* socket to the scout; -1: there is none */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static LIST_HEAD(, late) lates = LIST_HEAD_INITIALIZER(lates); /* under the lock */
+static LIST_HEAD(, late) lates = LIST_HEAD_INITIALIZER(lates); /* protected by lock */
 
 /* ---- The scout's --------------------------------------------------------------------------------------- */
 
@@ -82,7 +83,7 @@ static enum scout_seal seal(const struct request *request, int fd)
 	const int seals = fcntl(fd, F_GET_SEALS);
 	uint64_t ignored;
 
-	/* What is sealed against seals may have had these before. */
+	/* A file that allows no more seals may have had these before. */
 	if (seals < 0 || ((seals & wanted) != wanted && fcntl(fd, F_ADD_SEALS, wanted) < 0))
 		return SCOUT_REFUSED;
 	return holes_find(fd, request->offset, request->offset + request->size, &ignored)
@@ -102,7 +103,8 @@ static void answer(const struct request *request, const int fds[N_FDS])
 		_exit(1);
 }
 
-/* Ends with the process that it works for, and is left alone by the signals that stop that one. */
+/* Main function of the scout. It ends with the process that it works for, and ignores the signals that ask
+ * that process to stop. */
 static void run(int from, pid_t parent)
 {
 	const pid_t own = getpid();
@@ -115,7 +117,7 @@ static void run(int from, pid_t parent)
 	signal(SIGTERM, SIG_IGN);
 	signal(SIGINT, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
-	signal(SIGCHLD, SIG_IGN); /* its children are reaped by the kernel */
+	signal(SIGCHLD, SIG_IGN); /* the kernel reaps its children */
 	dup2(from, STDIN_FILENO);
 	syscall(SYS_close_range, STDIN_FILENO + 1, ~0U, 0);
 	while (socket_receive(STDIN_FILENO, &request, sizeof request, fds, &n_fds) == sizeof request &&
@@ -184,8 +186,8 @@ static bool has_answered(const struct late *late)
 	return poll(&poll_fd, 1, 0) > 0;
 }
 
-/* Returns how many late processes of the user are left. Those that have answered, of any user, are taken off
- * the list. */
+/* Returns the number of unfinished processes of the user that nobody waits for. Removes from the list those
+ * that have answered, of any user. */
 static uint32_t count_late(uint64_t user)
 {
 	struct late *late, *next;
@@ -206,7 +208,8 @@ static uint32_t count_late(uint64_t user)
 	return n;
 }
 
-/* Waits until the user may have one more process. Returns false if it is too late, or not wanted any more. */
+/* Waits until the user may have one more process. Returns false if that takes until the time `until` or is
+ * not wanted any more. */
 static bool may_ask(uint64_t user, uint64_t until, const atomic_bool *unwanted)
 {
 	while (count_late(user) >= MOST_LATE) {
@@ -237,7 +240,7 @@ void scout_stop(void)
 
 enum await { ANSWERED, LATE, GONE };
 
-/* GONE means that the scout has ended. */
+/* Waits for the answer. Returns GONE if the scout has ended. */
 static enum await await(int from, uint64_t until, const atomic_bool *unwanted, struct answer *ret)
 {
 	struct pollfd poll_fd = { .fd = from, .events = POLLIN };
@@ -271,7 +274,7 @@ static enum await look(const struct scout_part *part, bool seals, uint64_t until
 	return r;
 }
 
-/* A scout that is gone takes every file for free. */
+/* If the scout is gone, every file counts as free. */
 bool scout_finds_free(const struct scout_part *part, const atomic_bool *unwanted)
 {
 	const uint64_t until = clock_ns() + LIMIT_NS;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Counts threads that are worth starting, by the affinity mask and the quotas of cgroups, which are CPU time
- * in each period; and has packers, which take the lock once for each part: to say that they have done one,
- * and to take the next.
- */
+/* Determines the number of threads from the affinity mask and the quotas of cgroups, which limit CPU time per
+ * period. Also implements packers, which take their lock once for each part, to report one part done and to
+ * take the next. */
 #include "threads.h"
 
 #include <assert.h>
@@ -14,9 +13,9 @@
 #include "proto/clock.h"
 #include "proto/memory/headroom.h"
 
-#define MOST_CPUS (1 << 20) /* that an affinity mask is made large enough for */
+#define MOST_CPUS (1 << 20) /* largest affinity mask that is tried, in CPUs */
 
-/* Returns so many microseconds in each period as CPUs; UINT64_MAX: no limit. */
+/* Returns a quota per period in CPUs, rounded up. UINT64_MAX: there is no limit. */
 static uint64_t cpus_of(int64_t quota_us, int64_t period_us)
 {
 	if (quota_us <= 0 || period_us <= 0)
@@ -26,14 +25,14 @@ static uint64_t cpus_of(int64_t quota_us, int64_t period_us)
 
 static uint64_t read_quota(const struct cgroup *group, int version)
 {
-	int64_t quota_us[2]; /* and period */
+	int64_t quota_us[2]; /* quota and period */
 	bool found = version == 2 ? cgroup_read(group, "cpu.max", 2, quota_us)
 	                          : cgroup_read(group, "cpu.cfs_quota_us", 1, &quota_us[0]) &&
 	                                cgroup_read(group, "cpu.cfs_period_us", 1, &quota_us[1]);
 	return found ? cpus_of(quota_us[0], quota_us[1]) : UINT64_MAX;
 }
 
-/* Both versions may be mounted, one of them with quotas. */
+/* Both versions of cgroups may be mounted, either of them with quotas. */
 uint32_t threads_for(uint32_t cpus, const char *root)
 {
 	uint64_t least = cpus;
@@ -46,7 +45,8 @@ uint32_t threads_for(uint32_t cpus, const char *root)
 	return least > 1 ? (uint32_t)least : 1;
 }
 
-/* The kernel refuses a mask that has no room for all CPUs which the machine could have. */
+/* The kernel refuses a mask that has no room for all CPUs that the machine could have, so larger ones are
+ * tried. */
 static uint32_t count_affinity(void)
 {
 	int r = -1;
@@ -70,11 +70,11 @@ uint32_t threads_default(void)
 
 /* ---- Packers ------------------------------------------------------------------------------------------- */
 
-/* A thread looks so long for the next part before it sleeps: longer than a pipeline's buffer is on the bus.
- */
+/* How long a thread looks for the next part before it sleeps: longer than one buffer of a pipeline takes on
+ * the bus. */
 #define SPIN_NS  100000
-#define LOOKS    64 /* between two looks at the clock */
-#define MOST_OWN 8  /* threads, unless more are asked for */
+#define LOOKS    64 /* number of looks between two readings of the clock */
+#define MOST_OWN 8  /* most threads by default */
 
 static void *thread_main(void *arg);
 
@@ -133,7 +133,7 @@ void packers_add(struct packers *packers, struct pack_task *task)
 	pthread_mutex_unlock(&packers->lock);
 }
 
-/* Must be called under the lock. */
+/* Caller holds packers->lock. */
 static void unqueue(struct packers *packers, struct pack_task *task)
 {
 	TAILQ_REMOVE(&packers->tasks, task, entry);
@@ -154,11 +154,11 @@ void packers_drop(struct packers *packers, struct pack_task *task)
 /* ---- A thread ----------------------------------------------------------------------------------------- */
 
 struct part {
-	struct pack_task *task; /* NULL: none */
+	struct pack_task *task; /* NULL: there is no part */
 	uint32_t i;
 };
 
-/* Must be called under the lock. */
+/* Takes the next part of the first task whose group may use another thread. Caller holds packers->lock. */
 static struct part take(struct packers *packers)
 {
 	struct pack_task *task;
@@ -183,7 +183,7 @@ static void run_part(void *arg)
 	part->task->run(part->task->arg, part->i);
 }
 
-/* Once one has failed, the others need not run. */
+/* Runs a part under a guard, unless another part of the task has failed already. */
 static void run_guarded(struct part *part)
 {
 	struct pack_task *task = part->task;
@@ -208,8 +208,9 @@ static void look_for_work(struct packers *packers)
 	} while (clock_ns() < until);
 }
 
-/* Waits for a part. Must be called under the lock, by a thread that has found nothing; it first looks without
- * it. A task that others have to be done with first is no work; those take its next part. */
+/* Waits for a part, after take has found none. Looks without the lock for a while before it sleeps. A task
+ * whose group has all its threads busy does not wake a sleeper: those threads take its next parts. Returns no
+ * part if the packers are closing. Caller holds packers->lock. */
 static struct part wait_for_part(struct packers *packers)
 {
 	struct part part;

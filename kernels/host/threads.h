@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* It is worth starting as many threads as there are CPUs that the process can keep busy. The CPU engine has
- * that many unless told otherwise, and the packers have a share of them.
+/* Determines how many threads are worth starting: as many as there are CPUs that the process can keep busy.
+ * The CPU engine has that many unless told otherwise, and the packers have a share of them.
  *
- * The CPUs are those of its affinity mask, or fewer where the CPU quota of a cgroup, its own or one above,
- * allows less time than they have. More threads than that would be stopped together, in the middle of their
- * work items, for the rest of each period of the quota. A cpuset is part of the affinity mask.
+ * These CPUs are those of the affinity mask, or fewer if the CPU quota of a cgroup, the process's own or one
+ * above, allows less time. More threads than that would all be stopped at once, in the middle of their work
+ * items, for the rest of each period of the quota. A cpuset is part of the affinity mask.
  *
- * Each hardware thread of a core (SMT) counts as a CPU. A second one adds little to what memory answers, but
- * it adds instructions where a transpose of short elements lacks them, and a virtual machine often hides
- * which CPUs share a core, or calls two CPUs one core: to count cores would leave half of it idle. The kernel
- * wakes threads on idle cores before it wakes them beside busy ones, so jobs for few threads do not share
- * cores. Not measured.
+ * Each hardware thread of a core (SMT) counts as a CPU. A second one adds little to the memory throughput of
+ * a core, but it adds instructions where a transpose of short elements lacks them. A virtual machine often
+ * hides which CPUs share a core, or presents two CPUs as one core, so that counting cores would leave half of
+ * it idle. The kernel wakes threads on idle cores before it wakes them beside busy ones, so that jobs for few
+ * threads do not share cores. These effects have not been measured.
  *
- * Threads are bound neither to CPUs nor to nodes. The memory of a request is where its client touched it
- * first, on any node or on several, so no order of threads suits all requests; the kernel knows which CPUs
- * other programs of the host use, and a bound thread would wait for its CPU meanwhile. That is not measured;
- * memcpy's threads, bound, were faster beside two other processes than unbound (tests/bench/EXPERIMENTS.md).
- * So nothing here needs the machine's topology (hwloc). A service of one node is made with CPUAffinity=
- * (systemd/GUIDE.md).
+ * Threads are bound neither to CPUs nor to NUMA nodes. The memory of a request is where its client touched it
+ * first, on any node or on several, so no assignment of threads suits all requests. The kernel knows which
+ * CPUs other programs of the host use, and a bound thread would have to wait for its CPU. That has not been
+ * measured either; memcpy's threads were faster bound than unbound beside two other processes
+ * (tests/bench/EXPERIMENTS.md). Nothing here needs the machine's topology (hwloc). A service for one node is
+ * made with CPUAffinity= (systemd/GUIDE.md).
  */
 #ifndef KERNELS_HOST_THREADS_H
 #define KERNELS_HOST_THREADS_H
@@ -32,45 +32,48 @@
 
 #include "fault.h"
 
-/* Returns how many are worth starting in this process, by the calling thread's affinity mask; at least 1. */
+/* Returns how many threads are worth starting in this process, by the calling thread's affinity mask; at
+ * least 1. */
 uint32_t threads_default(void);
 
-/* Does so for a process that may run on so many CPUs, in the cgroups that the files below root name; root is
- * "" but for tests. */
+/* Returns the same for a process that may run on `cpus` CPUs, in the cgroups that the files below root name.
+ * root is "" except in tests. */
 uint32_t threads_for(uint32_t cpus, const char *root);
 
 /* ---- Packers ------------------------------------------------------------------------------------------- */
 
-/* Packers are threads that copy between clients' scattered memory and buffers that a device's copy engines
- * read and write. They know no device.
+/* Packers are threads that copy between clients' scattered memory and the buffers that a device's copy
+ * engines read and write. They know no device.
  *
- * What is to be copied is a task, of parts that may run side by side and in any order. Tasks begin in the
- * order in which they were added. The threads start with the first task; one that finds nothing to do spins
- * for a while, so that a pipeline does not stall on its waking up, and then sleeps.
+ * A task is something to be copied, made of parts that may run concurrently and in any order. Tasks begin in
+ * the order in which they were added. The threads are started with the first task. A thread that finds
+ * nothing to do spins for a while, so that a pipeline does not stall until it wakes up, and then sleeps.
  *
- * All functions but packers_init and packers_deinit are for one thread alone, which never waits for a part.
+ * All functions but packers_init and packers_deinit are called by one thread only, which never waits for a
+ * part.
  */
 #define PACKERS_MOST_THREADS 64
 
-/* A group of tasks shares a bound on the number of threads that work on them. */
+/* Tasks that share a limit on the number of threads that work on them. */
 struct pack_group {
-	uint32_t most;    /* > 0 */
-	uint32_t running; /* threads of the packers that work on it now */
+	uint32_t most; /* most threads at a time; > 0 */
+	/* number of packers' threads that work on the group now; protected by the packers' lock */
+	uint32_t running;
 };
 
 struct pack_task {
-	/* The caller of packers_add sets these. The task stays where it is until it is over. */
+	/* The caller of packers_add sets these fields, and keeps the task in place until it is over. */
 	struct pack_group *group;
-	void (*run)(void *arg, uint32_t part); /* is called under a guard (fault.h) */
+	void (*run)(void *arg, uint32_t part); /* copies one part; called under a guard (fault.h) */
 	void *arg;
-	const struct fault_range *ranges; /* clients' memory, which may fail */
+	const struct fault_range *ranges; /* clients' memory that the parts touch, which may fail */
 	uint32_t n_ranges;
-	uint32_t parts; /* > 0 */
+	uint32_t parts; /* number of parts; > 0 */
 
-	/* The packers set these. */
-	uint32_t next; /* next part to begin */
+	/* The packers set the fields below. */
+	uint32_t next; /* index of the next part to begin */
 	bool is_queued;
-	atomic_uint left; /* parts that are not over */
+	atomic_uint left; /* number of parts that are not over */
 	atomic_bool failed;
 	TAILQ_ENTRY(pack_task) entry;
 };
@@ -78,42 +81,42 @@ struct pack_task {
 struct packers {
 	pthread_mutex_t lock;
 	pthread_cond_t work;
-	TAILQ_HEAD(, pack_task) tasks; /* tasks with parts that nobody has begun */
-	atomic_uint queued;            /* number of these tasks */
+	TAILQ_HEAD(, pack_task) tasks; /* tasks with parts that have not begun */
+	atomic_uint queued;            /* number of tasks in the list; read without the lock */
 	uint32_t most;
-	uint32_t threads; /* threads that were started */
+	uint32_t threads; /* number of threads that were started */
 	uint32_t sleepers;
 	bool closing;
 	bool is_guarded; /* fault_init has been called */
 	pthread_t thread[PACKERS_MOST_THREADS];
 };
 
-/* Returns how many there are by default: half of the CPUs that the process can keep busy, at most 8. */
+/* Returns the default number of threads: half of the CPUs that the process can keep busy, at most 8. */
 uint32_t packers_default_threads(void);
 
-/* Starts no thread yet. */
+/* Sets up packers that will have `threads` threads. Starts none yet. */
 void packers_init(struct packers *packers, uint32_t threads);
 
-/* Every task must be over. */
+/* Ends the threads. Every task must be over. */
 void packers_deinit(struct packers *packers);
 
-/* Starts the threads, unless an earlier call has. Returns false if none can be started, or the guard cannot
- * be had. */
+/* Starts the threads unless an earlier call has. Returns false if none can be started, or if the guard cannot
+ * be set up. */
 bool packers_start(struct packers *packers);
 
 /* Adds a task. packers_start must have returned true. */
 void packers_add(struct packers *packers, struct pack_task *task);
 
-/* Has parts that nobody has begun not run. The task is over once the others are. */
+/* Cancels the parts that have not begun. The task is over once the others are. */
 void packers_drop(struct packers *packers, struct pack_task *task);
 
-/* Tells if all parts are over. What they wrote is then visible. */
+/* Returns whether all parts are over. What they wrote is then visible. */
 static inline bool pack_task_is_over(const struct pack_task *task)
 {
 	return atomic_load_explicit(&task->left, memory_order_acquire) == 0;
 }
 
-/* Tells if the memory failed under a part of a task that is over. */
+/* Returns whether the memory failed under a part. The task must be over. */
 static inline bool pack_task_has_failed(const struct pack_task *task)
 {
 	return atomic_load_explicit(&task->failed, memory_order_relaxed);
@@ -126,9 +129,9 @@ static inline bool pack_task_has_failed(const struct pack_task *task)
 
 #define STREAM_COPY_LINE 64
 
-/* Copies as memcpy does, to memory that the copier does not read again soon: it writes whole lines past the
- * caches, which saves reading them first. What it wrote is visible to whoever sees a store that the caller
- * makes afterwards. */
+/* Copies as memcpy does, for memory that will not be read again soon: writes whole cache lines past the
+ * caches, which saves reading them first. Whoever sees a store that the caller makes afterwards also sees
+ * what was copied. */
 static inline void stream_copy(void *dst, const void *src, size_t n)
 {
 	const size_t to_line = (size_t)(-(uintptr_t)dst % STREAM_COPY_LINE);
