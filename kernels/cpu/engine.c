@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The CPU engine: engine_ops for memory, streams and probes. The threads are those of crews: one that all
- * share, and one for each owner whose memory may stall (crew.h). */
+/* The CPU engine: its engine_ops for memory, streams and probes. Its threads are those of crews: one crew
+ * that all users share, and one for each owner whose memory may stall (crew.h). */
 #include "kernels/engine.h"
 
 #include <stdio.h>
@@ -19,10 +19,10 @@ struct cpu_engine {
 	struct crew crew;
 	struct owns owns;
 	struct plan_cache plans;
-	atomic_llong room; /* for plans of tiles (CPU_KEPT_BYTES) */
+	atomic_llong room; /* bytes left for plans of tiles, out of CPU_KEPT_BYTES */
 	uint32_t threads;
 	bool is_guest;
-	struct host_memory own; /* if it is a guest */
+	struct host_memory own; /* all memory of the process; set only if the engine is a guest */
 };
 
 static const struct engine_ops cpu_ops;
@@ -34,7 +34,8 @@ static struct cpu_engine *cpu_engine(struct engine *engine)
 
 /* ---- Open and close --------------------------------------------------------------------------------- */
 
-/* Takes what clients' files need in this process: a handler of SIGBUS, and watches for holes. */
+/* Sets up what clients' files need in this process: a SIGBUS handler, and watches for holes. A guest needs
+ * neither. */
 static int host_init(bool is_guest, struct error *err)
 {
 	int r = is_guest ? 0 : fault_init();
@@ -182,7 +183,8 @@ static void cpu_reap(struct engine *base)
 	end_all(&engine->owns, owns_reap(&engine->owns));
 }
 
-/* An owner's crew that is silent is that owner's loss, and no fault of the engine's. */
+/* The crews of untrusted owners are not probed: if one is silent, only its owner suffers, and the engine
+ * works. */
 static int cpu_probe(struct engine *base, struct error *err)
 {
 	return crew_probe(&cpu_engine(base)->crew, err);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tiles, the costs, and the choice.
+/* Chooses tiles, predicts costs, and chooses a strategy.
  *
- * In a tile both sides' runs grow in turns, the one that lacks more first. A cost is that of a copy, and what
- * is paid beside it for each line that is moved, by how short the runs are that the lines lie in on either
- * side, and by the instructions that permute them. The model is fitted to all candidates of 185 random rows
- * of 16 to 48 MiB on Zen 3 with AVX2, one and two threads (tests/bench/EXPERIMENTS.md).
+ * In a tile the runs of both sides grow in turns, the one that lacks more first. A cost is that of a copy,
+ * plus what is paid for each line that is moved: for the shortness of the runs that the line belongs to on
+ * either side, and for the instructions that permute it. The model is fitted to all candidates of 185 random
+ * cases of 16 to 48 MiB on Zen 3 with AVX2, with one and two threads (tests/bench/EXPERIMENTS.md).
  */
 #include "cpu_choice.h"
 
@@ -16,19 +16,20 @@
 
 #define LINE 64
 
-/* Tiles of a row of the destination that follow each other in a piece. */
+/* Most consecutive tiles of a row of the destination in a piece. */
 #define ROW_TILES 8
 
-/* Bytes of a run that its tables may be too short for, in a dimension of so many of its tiles. Against
- * others: not measured; against none, pairs of runs of 44 bytes 4.6 instead of 13.5 ns for 16 bytes. */
+/* A tile may have runs of up to LONG_BYTES, which can be more than its tables hold, in a dimension of at
+ * least LONG_TILES such tiles. Other values were not measured. Without this, pairs of runs of 44 bytes took
+ * 13.5 instead of 4.6 ns per 16 bytes. */
 #define LONG_BYTES (8 << 10)
 #define LONG_TILES 64
 
-/* One side of a tile: its dimensions, smallest stride first, and how far its run goes. */
+/* One side of a tile: its dimensions, smallest stride first, and the length of its run so far. */
 struct side {
 	int n, at;
 	int dim[TENSOR_MAX_RANK];
-	int64_t run; /* bytes from the run's first to its last, short gaps included */
+	int64_t run; /* bytes from the run's first to its last, including short gaps */
 	int64_t want;
 	bool is_done;
 };
@@ -55,7 +56,7 @@ static void side_init(struct side *side, const struct loop_nest *nest, bool dst,
 /* ---- Lines of a box
  * ------------------------------------------------------------------------------------------ */
 
-/* Bytes of the lines that a box of these extents touches on one side, about. */
+/* Returns the approximate bytes of the lines that a box of these extents touches on one side. */
 static int64_t box_lines(const struct loop_nest *nest, const int64_t *extent, bool dst)
 {
 	struct side side;
@@ -79,13 +80,13 @@ static int64_t box_cost(const struct loop_nest *nest, const int64_t *extent)
 
 /* ---- A tile ----------------------------------------------------------------------------------------- */
 
-/* n in equal parts of at most `most`. */
+/* Returns the size of the largest of the equal parts, of at most `most`, into which n is divided. */
 static int64_t even(int64_t n, int64_t most)
 {
 	return most >= n ? n : divide_up_i64(n, divide_up_i64(n, max_i64(most, 1)));
 }
 
-/* n in parts of at most `most`, which are multiples of step where they can be. */
+/* Does the same with parts that are multiples of step where possible. */
 static int64_t stepped(int64_t n, int64_t most, int64_t step)
 {
 	if (most >= n)
@@ -96,7 +97,8 @@ static int64_t stepped(int64_t n, int64_t most, int64_t step)
 	return max_i64(most / step * step, min_i64(most, step));
 }
 
-/* The side's next dimension goes into the tile as far as its run wants and there is room. */
+/* Extends the tile along the side's next dimension, as far as its run wants and there is room. *room is the
+ * factor by which the tile may still grow. */
 static void grow(struct side *side, struct cpu_tile *tile, const struct loop_nest *nest, bool dst,
                  int64_t *room)
 {
@@ -115,7 +117,7 @@ static void grow(struct side *side, struct cpu_tile *tile, const struct loop_nes
 	int64_t most = min_i64(have * *room, max_i64(have, CPU_TILE_EXTENT / units));
 	int64_t step = min_i64(max_i64(LINE / stride, 1), n);
 	int64_t get = max_i64(have, stepped(n, min_i64(wanted, most), step));
-	if (get * 5 >= n * 4 && n <= most) /* rather whole than with a remainder that is short */
+	if (get * 5 >= n * 4 && n <= most) /* take the whole dimension rather than leave a short remainder */
 		get = n;
 	tile->n[d] = get;
 	*room = *room * have / get;
@@ -124,9 +126,9 @@ static void grow(struct side *side, struct cpu_tile *tile, const struct loop_nes
 	side->is_done = get < n || side->run >= side->want || *room < 2;
 }
 
-/* Returns the largest extent of a tile along a dimension whose elements come `units` at a time. It exceeds
- * what tables hold where hardly any tile is at the end, because the extent may have no divisor by which to
- * cut it. */
+/* Returns the largest extent of a tile along a dimension whose elements come in groups of `units`. It exceeds
+ * what the tables hold if only a few of the tiles are at the end of the dimension, because the dimension may
+ * have no divisor by which to cut it. */
 static int64_t extent_most(const struct loop_nest *nest, int64_t n, int64_t units)
 {
 	int64_t most = LONG_BYTES / nest->element / units;
@@ -134,7 +136,7 @@ static int64_t extent_most(const struct loop_nest *nest, int64_t n, int64_t unit
 	                                          : CPU_TILE_EXTENT / units;
 }
 
-/* room: elements. */
+/* Chooses a tile of at most `room` elements. */
 static void choose_tile(struct cpu_tile *tile, const struct loop_nest *nest, const struct cpu_tile_want *want,
                         int64_t room)
 {
@@ -158,7 +160,7 @@ static void choose_tile(struct cpu_tile *tile, const struct loop_nest *nest, con
 		else
 			grow(&src, tile, nest, false, &room);
 	}
-	/* The dimension that lies closest in the destination gets the room that is left. */
+	/* The dimension with the smallest stride in the destination gets the room that is left. */
 	int64_t units = 1;
 	for (int d = nest->rank - 1; d >= 0 && room >= 2; d--) {
 		int64_t have = tile->n[d], n = nest->dim[d].n, most = extent_most(nest, n, units);
@@ -187,7 +189,8 @@ static void grow_piece(struct cpu_tile *tile, const struct loop_nest *nest, int 
 	*room = *room * have / tile->piece[d];
 }
 
-/* Along rows of the destination, then along the source, because lines are shared there. */
+/* Extends pieces along rows of the destination, then along the source, because neighbouring tiles share lines
+ * there. */
 static void choose_piece(struct cpu_tile *tile, const struct loop_nest *nest, int64_t piece_bytes)
 {
 	struct side dst, src;
@@ -213,81 +216,81 @@ void cpu_tile_choose(struct cpu_tile *ret, const struct loop_nest *nest, const s
 
 /* ---- Costs ------------------------------------------------------------------------------------------ */
 
-/* These are the costs of a copy, and of bytes that are read or written in vain. Those cost half as much,
- * because a copy does both. */
+/* Costs of a copy, and of bytes that are read or written in vain. The latter cost half as much, because a
+ * copy reads and writes. Here and below, 1 is the time of copying a line without any overhead. */
 #define COPY       1.05
 #define EXTRA_LINE 0.5
 
-/* These are the costs of each run of a tile, in lines. A run of the source has to be found and fetched from a
- * page of its own. A run of the destination costs more where runs do not begin whole lines apart, and share
- * lines with their neighbours. */
+/* Costs of each run of a tile. A run of the source has to be located and fetched from a page of its own. A
+ * run of the destination costs more if runs do not begin whole lines apart and so share lines with their
+ * neighbours. */
 #define SRC_RUN        2.2
 #define DST_RUN        0.8
 #define DST_RUN_SHARED 4.9
 
-/* WIDE is the cost of tiles that write to more than PAGES pages at once, for each time that they are so many.
- * LARGE is that of tiles that do not stay in a part of the second cache with the tile that is fetched
- * meanwhile. */
+/* WIDE is added for every further PAGES runs if a tile writes to more than PAGES pages at once. LARGE is
+ * added if a tile does not fit into a part of the second-level cache together with the tile that is being
+ * fetched. */
 #define PAGES      256
 #define WIDE       0.39
 #define CACHE_TILE (64 << 10)
 #define LARGE      0.09
 
-/* These are the costs of a tile's instructions: those that transpose units of 1, 2, 4, 8 and 16 bytes; where
- * one side has less than 16 bytes of them; where they are moved by a table; and of a run that is contiguous
- * on both sides. */
+/* Costs of a tile's instructions: panel for transposing units of 1, 2, 4, 8 and 16 bytes; FEW if one side has
+ * less than 16 bytes of them; TABLE and TABLE_UNIT if units are moved by a table; TILE_CALL for a run that is
+ * contiguous on both sides. */
 static const double panel[] = { 0.05, 0.14, 0.60, 0.23, 0.28 };
 #define FEW        1.35
 #define TABLE      0.1
 #define TABLE_UNIT 8.0
 #define TILE_CALL  1.5
 
-/* These are the costs of the instructions of the transpose's microkernel, by the size of a unit. far is for
- * sources that it does not read from one end to the other, but ROW_UNITS at a time. */
+/* Costs of the instructions of the transpose's microkernel, by the size of a unit. far is added for sources
+ * that it does not read from one end to the other, but ROW_UNITS units at a time. */
 static const double strips[] = { 1.10, 0.45, 0.20, 0.02, 0.03 };
 static const double far[] = { 0.80, 0.60, 0.09, 0.05, 0.05 };
 #define ROW_UNITS 256
 
-/* These are the costs of a call of that microkernel; of its boxes' rows, which cost less where they follow
- * each other in the source, and of columns that do not in the destination, by their lines; and of both where
- * they have less than 16 bytes, and units are moved one by one. */
+/* Further costs of that microkernel: a call; a row of a box, if rows do not follow each other in the source;
+ * a column by its lines, if columns do not follow each other in the destination; and either of them if it has
+ * less than 16 bytes, so that units are moved one by one. */
 #define BOX_CALL 9.0
 #define BOX_ROW  0.06
 #define BOX_COL  0.9
 #define TINY_ROW 0.8
 #define TINY_COL 3.3
 
-/* These are the costs of a call for pixels, by the lines of its longer side. The second one holds where the
- * longer side is the destination's, and its rows do not begin whole lines apart: rows of 254 bytes written
- * one by one have 0.25 of memcpy's speed. */
+/* Costs of a call for pixels, by the lines of its longer side. The second one applies if the longer side is
+ * the destination's and its rows do not begin whole lines apart: rows of 254 bytes written one by one have
+ * 0.25 of memcpy's speed. */
 #define PIXEL_CALL        3.0
 #define PIXEL_CALL_SHARED 8.0
 
-/* These are the costs of a row that is copied through the cache, and of short ones that follow each other on
- * both sides. */
+/* Costs of a row that is copied through the cache, and of short rows that follow each other on both sides. */
 #define COPY_CALL 0.9
 #define SHORT_ROW 0.2
 
-/* These are the costs of the microkernels for rows that repeat a unit or run backwards, which are higher
- * where the rows are built in scratch: of 640 bytes 0.31 to 0.42 of memcpy's speed, of 4096 0.77. The last
- * one is for units one by one. */
+/* Costs of the microkernels for rows that repeat a unit or run backwards. They are higher if rows are built
+ * in scratch: 0.31 to 0.42 of memcpy's speed for rows of 640 bytes, 0.77 for 4096. STRIDED_UNIT is the cost
+ * of units that are moved one by one. */
 #define REVERSE        0.07
 #define REVERSE_CALL   0.4
 #define REVERSE_CACHED 0.7
 #define REVERSE_STAGED 16.0
 #define STRIDED_UNIT   32.0
 
-/* Runs that are shorter are written through the cache, which reads their lines first. */
+/* Bytes of the shortest run and row that are written past the cache. Shorter ones are written through it,
+ * which reads their lines first. */
 #define CACHED_RUN 512
 #define CACHED_ROW 128
 
-/* Gaps of at most so many bytes between a tile's runs of the source are packed with them. */
+/* Largest gap in bytes between two runs of the source that are packed into a tile together with the gap. */
 #define GAP_MOST 32
 
 /* ---- Runs ------------------------------------------------------------------------------------------- */
 
-/* Bytes up to which a side is contiguous from a run of `run` bytes on, in a box of these extents, in
- * dimensions that are not taken. */
+/* Returns the bytes for which a side is contiguous in a box of these extents, starting from a run of `run`
+ * bytes, over dimensions that are not in the bitmap `taken`. */
 static int64_t extend_run(const struct loop_nest *nest, const int64_t *extent, bool dst, int64_t run,
                           uint64_t taken)
 {
@@ -303,10 +306,10 @@ static int64_t extend_run(const struct loop_nest *nest, const int64_t *extent, b
 	return run;
 }
 
-/* One side of a box: runs of so many bytes, from the first to the last. */
+/* One side of a box as n runs, each of which has `bytes` from the first to the last. */
 struct runs {
 	int64_t n, bytes;
-	bool is_cut;  /* each goes on in another box */
+	bool is_cut;  /* each run continues in another box */
 	bool is_even; /* runs begin whole lines apart */
 };
 
@@ -338,7 +341,8 @@ static struct runs runs_of(const struct loop_nest *nest, const int64_t *extent, 
 	return ret;
 }
 
-/* Lines that they lie in, about. What is cut is read on before it is forgotten. */
+/* Returns the approximate number of lines that the runs touch. If runs are cut, partial lines count only as
+ * far as they are used, because the next box reads the rest before the line leaves the cache. */
 static double runs_lines(const struct runs *runs)
 {
 	double lines = (double)runs->bytes / LINE;
@@ -356,7 +360,8 @@ static double per_line(int64_t bytes)
 /* ---- The cost of tiles
  * ------------------------------------------------------------------------------------------ */
 
-/* Rows are contiguous in the source, columns in the destination; rows do not go on into columns. */
+/* Returns the cost of the instructions that permute a tile. Rows are contiguous in the source, columns in the
+ * destination; a dimension of columns is not counted as one of rows. */
 static double permute_cost(const struct loop_nest *nest, const int64_t *extent)
 {
 	int64_t unit = nest->element;
@@ -377,7 +382,7 @@ static double permute_cost(const struct loop_nest *nest, const int64_t *extent)
 	return is_short_row || is_short_col ? FEW : panel[__builtin_ctzll((uint64_t)unit)];
 }
 
-/* Bytes of the destination's longest run. */
+/* Returns the bytes of the longest contiguous run of the destination. */
 static int64_t longest_row(const struct loop_nest *nest)
 {
 	int64_t run = nest->element;
@@ -409,7 +414,7 @@ double cpu_cost_tiles(const struct loop_nest *nest, const struct cpu_tile *tile)
 /* ---- The cost of microkernels
  * ----------------------------------------------------------------------------------- */
 
-/* Returns whether all strides but the innermost dimension's are whole lines. */
+/* Returns whether all strides except that of the innermost dimension are multiples of a line. */
 static bool is_lines(const struct loop_nest *nest, bool dst)
 {
 	for (int d = 0; d < nest->rank - 1; d++)
@@ -422,7 +427,7 @@ static double copy_cost(const struct loop_nest *nest)
 {
 	int64_t run = nest->dim[nest->rank - 1].n * nest->element;
 	int64_t step = stride_of(nest, nest->rank - 2, false);
-	if (run <= LINE && step <= run + LINE) /* on the next line, if not on the same */
+	if (run <= LINE && step <= run + LINE) /* the next row begins on the same line or on the next */
 		return COPY + SHORT_ROW;
 	struct runs src = { .n = 1, .bytes = run, .is_even = is_lines(nest, false) };
 	bool is_cached = run < CACHED_RUN && !(run >= 2 * LINE && run % LINE == 0 && is_lines(nest, true));
@@ -430,7 +435,7 @@ static double copy_cost(const struct loop_nest *nest)
 	return is_cached ? cost + EXTRA_LINE + COPY_CALL * per_line(run) : cost;
 }
 
-/* Pixels of a few channels, from or to a plane for each. */
+/* Returns whether a transpose moves pixels of a few channels from or to a plane for each channel. */
 static bool is_pixels(const struct loop_nest *nest, int64_t row, int64_t col, int64_t row_step,
                       int64_t col_step)
 {
@@ -468,7 +473,7 @@ static double reverse_cost(int64_t row, bool is_read)
 	return row < CACHED_RUN ? cost + REVERSE_CACHED : cost + REVERSE_STAGED * per_line(row);
 }
 
-/* Rows that are contiguous on both sides, which short ones move as units. */
+/* Returns whether rows are contiguous on both sides. Such rows, if short, are moved as units. */
 static bool is_contiguous(const struct loop_nest *nest)
 {
 	const struct loop_nest_dim *inner = &nest->dim[nest->rank - 1];
@@ -509,10 +514,11 @@ double cpu_cost_strided(const struct loop_nest *nest, const struct cpu_tile *til
 
 /* ---- Candidates ------------------------------------------------------------------------------------- */
 
-/* Moves of fewer bytes end before the comparison pays, which takes a few microseconds. */
+/* The comparison of candidates takes a few microseconds, which does not pay off for moves of fewer bytes. */
 #define COMPARED_BYTES (1 << 20)
 
-/* Shorter runs that are contiguous on both sides go by tiles: past the cache, and through it. */
+/* Least bytes of runs contiguous on both sides for which the microkernel is used instead of tiles: past the
+ * cache, and through it. */
 #define RUN_LEAST        512
 #define RUN_LEAST_CACHED LINE
 
@@ -559,7 +565,7 @@ void cpu_choose_candidate(struct cpu_choice *ret, const struct loop_nest *nest, 
 
 /* ---- By rule ---------------------------------------------------------------------------------------- */
 
-/* Bytes of the source's run that do not belong to the destination's innermost dimension. */
+/* Returns the bytes of the source's run without the destination's innermost dimension. */
 static int64_t crossed_run(const struct loop_nest *nest)
 {
 	int64_t run = nest->element;
@@ -571,7 +577,7 @@ static int64_t crossed_run(const struct loop_nest *nest)
 	return run;
 }
 
-/* Returns whether the two dimensions of a transpose are long enough for its microkernel. */
+/* Returns whether both dimensions of a transpose are long enough for its microkernel. */
 static bool is_regular(const struct loop_nest *nest)
 {
 	int inner;

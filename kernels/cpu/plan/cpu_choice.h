@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chooses whether the CPU engine moves a loop nest by its microkernel or by tiles, and by which. Pure.
+/* Chooses whether the CPU engine moves a loop nest by a microkernel or by tiles, and by which. The functions
+ * have no side effects.
  *
  * Tiles are boxes of a loop nest that are read, permuted within the cache, and written, one after the other.
- * A tile spans as many dimensions as it takes for both sides to have long runs: those in which the
- * destination is contiguous, innermost first, and those in which the source is.
+ * A tile spans as many dimensions as are needed for long runs on both sides: those in which the destination
+ * is contiguous, innermost first, and those in which the source is.
  *
- * What lies in memory goes by the candidate that costs the least. What is small, or is written through the
- * cache, goes by tiles of one kind where a rule says that its microkernel would be slow.
+ * A large move that is written past the cache uses the candidate with the least predicted cost. A move that
+ * is small or written through the cache uses one kind of tiles if a rule says that its microkernel would be
+ * slow.
  */
 #ifndef KERNELS_CPU_PLAN_CPU_CHOICE_H
 #define KERNELS_CPU_PLAN_CPU_CHOICE_H
@@ -16,33 +18,35 @@
 
 #include "kernels/nest/loop_nest.h"
 
-/* A run has so many elements at most, because tables of a tile have so many entries. */
+/* Most elements of a run, which is the number of entries of a tile's tables. */
 #define CPU_TILE_EXTENT 1024
 
 struct cpu_tile {
 	int64_t n[TENSOR_MAX_RANK]; /* extents of a tile, by dimension of the loop nest */
-	/* Extents of a piece: a multiple of the tile's, or all of the dimension. */
+	/* Extents of a piece: multiples of the tile's, or the whole dimension. */
 	int64_t piece[TENSOR_MAX_RANK];
 };
 
-/* These are the sizes that a tile should have, where there is room for it, in bytes. */
+/* Sizes in bytes that a tile should have, as far as there is room. */
 struct cpu_tile_want {
 	int64_t tile;             /* bytes of the whole tile */
-	int64_t src_run, dst_run; /* bytes of its runs on either side */
-	int64_t piece;            /* bytes of the lines that a piece touches on one side, about */
+	int64_t src_run, dst_run; /* bytes of the tile's runs on either side */
+	int64_t piece;            /* approximate bytes of the cache lines that a piece touches on one side */
 };
 
-/* Chooses a tile. The loop nest is canonical, no fill, and of rank 1 or more. Windows are whole in a tile. */
+/* Chooses a tile. The loop nest must be canonical, of rank 1 or more, and no fill. A tile always contains
+ * windows as a whole. */
 void cpu_tile_choose(struct cpu_tile *ret, const struct loop_nest *nest, const struct cpu_tile_want *want);
 
-/* The first legal strategy is candidate 0, the others are tiles of what cpu_candidate_names says: bytes of a
- * tile, and of runs in the source and in the destination. */
+/* Number of candidates. Candidate 0 is the first legal strategy without tiles; the others are tiles, for
+ * which cpu_candidate_names gives the bytes of a tile, and of its runs in the source and in the
+ * destination. */
 #define CPU_CANDIDATES 5
-#define CPU_USUAL      1 /* the candidate that a rule chooses, which has the smallest tiles */
+#define CPU_USUAL      1 /* candidate that is chosen by rule; it has the smallest tiles */
 
 extern const char *const cpu_candidate_names[CPU_CANDIDATES];
 
-/* From so many bytes of the destination on, a job writes past the cache. */
+/* Jobs with at least this many bytes of destination are written past the cache. */
 #define CPU_STREAM_BYTES (8 << 20)
 
 #define CPU_PIECE_BYTES (1 << 20) /* bytes of the destination that one thread takes at a time */
@@ -50,35 +54,39 @@ extern const char *const cpu_candidate_names[CPU_CANDIDATES];
 struct cpu_strategy;
 
 struct cpu_case {
-	int64_t piece_bytes; /* as in cpu_tile_want */
-	int64_t tiled_bytes; /* bytes of the destination; smaller ones go by the microkernel */
+	int64_t piece_bytes; /* as `piece` of struct cpu_tile_want */
+	int64_t tiled_bytes; /* bytes of the destination; smaller moves use the microkernel */
 	bool stream;         /* the destination is written past the cache */
 };
 
 struct cpu_choice {
 	const struct cpu_strategy *strategy;
 	int candidate;
-	struct cpu_tile tile; /* set for candidates above 0 */
-	double cost; /* 0: not known, because the candidate was chosen by rule, or the nest is a fill */
+	struct cpu_tile tile; /* valid for candidates above 0 */
+	/* predicted cost; 0: unknown, because the candidate was chosen by rule, or the nest is a fill */
+	double cost;
 };
 
-/* All strategies, in the order of strategies.def. */
+/* All strategies in the order of strategies.def. */
 extern const struct cpu_strategy *const cpu_strategies[];
 
-/* Returns the first legal strategy that has no tiles of several kinds. */
+/* Returns the first legal strategy that does not come in several kinds of tiles. */
 const struct cpu_strategy *cpu_first_strategy(const struct loop_nest *nest);
 
 void cpu_choose(struct cpu_choice *ret, const struct loop_nest *nest, const struct cpu_case *c);
 
-/* Takes this candidate instead. Those above 0 are for loop nests that have tiles. */
+/* Chooses this candidate instead. Candidates above 0 are possible only for loop nests that can be moved by
+ * tiles. */
 void cpu_choose_candidate(struct cpu_choice *ret, const struct loop_nest *nest, int candidate,
                           int64_t piece_bytes);
 
-/* These return what it costs to move a loop nest that lies in memory, in no cache, by a strategy: a time, in
- * units of what a copy of as many bytes takes on as many threads. Ways without tiles ignore `tile`. */
+/* Return the predicted cost of moving by a strategy a loop nest whose data is in memory and in no cache: its
+ * time relative to that of a copy of as many bytes on as many threads. Strategies without tiles ignore
+ * `tile`. */
 double cpu_cost_copy(const struct loop_nest *nest, const struct cpu_tile *tile);
 double cpu_cost_transpose(const struct loop_nest *nest, const struct cpu_tile *tile);
-double cpu_cost_rows(const struct loop_nest *nest, const struct cpu_tile *tile); /* repeated or reversed */
+/* rows that are repeated or reversed */
+double cpu_cost_rows(const struct loop_nest *nest, const struct cpu_tile *tile);
 double cpu_cost_strided(const struct loop_nest *nest, const struct cpu_tile *tile);
 double cpu_cost_tiles(const struct loop_nest *nest, const struct cpu_tile *tile);
 

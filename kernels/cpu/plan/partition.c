@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Divides a transform into partitions, and runs one.
+/* Divides a transform into partitions, and runs a partition.
  *
- * Windows are chosen by the lengths of borders, without those furthest apart while their tiles do not fit.
- * Each scratch block is a transform of its own, over a stretch of one axis.
+ * Windows are chosen by the lengths of borders; while their tiles do not fit, those with the largest stride
+ * are dropped. Each scratch block is a transform of its own, over a range of one axis.
  */
 #include "partition.h"
 
@@ -16,38 +16,39 @@
 #include "kernels/nest/loop_nest.h"
 #include "proto/arithmetic.h"
 
-/* Bytes of the destination between two borders from which on scratch blocks and subregions are faster. Ratios
- * to memcpy, 16 threads of a Xeon, subregions and windows: runs of 3 to 14 bytes 0.33 to 0.41 and 0.65
- * to 1.10, of 98 bytes 0.57 and 0.74; of 256 bytes 0.98 and 0.66, of 384 bytes 1.25 and 0.55. */
+/* Bytes of the destination between two borders from which on scratch blocks and subregions are faster than
+ * windows. Speeds relative to memcpy with 16 threads of a Xeon, by subregions and by windows: 0.33 to 0.41
+ * and 0.65 to 1.10 for runs of 3 to 14 bytes, 0.57 and 0.74 for 98 bytes, 0.98 and 0.66 for 256 bytes, 1.25
+ * and 0.55 for 384 bytes. */
 #define RUN_LONG 128
 
-/* This is the same for destinations that are written through the cache, where less is lost by partial lines.
- * 1 to 6 MiB, as above, speed with windows to that without: runs of 1 to 4 bytes 1.1 to 1.8, of 6 0.8 to 1.4,
- * of 12 and more 0.4 to 0.8. */
+/* The same for destinations that are written through the cache, where partial lines cost less. Speed with
+ * windows relative to that without, for 1 to 6 MiB on the same machine: 1.1 to 1.8 for runs of 1 to 4 bytes,
+ * 0.8 to 1.4 for 6 bytes, 0.4 to 0.8 for 12 bytes and more. */
 #define RUN_LONG_CACHED 4
 
-/* Bytes of a border's run in the destination from which on it is a subregion. Not measured. */
+/* Bytes of a border's run in the destination from which on the border is a subregion. Not measured. */
 #define BORDER_LONG 2048
 
-/* Indices of an axis across which the source's lines lie, and whose border is then made in tiles wherever it
- * is in the destination. Not measured. */
+/* Most indices of an axis whose border is made in tiles wherever it lies in the destination, if several
+ * indices share a line of the source. Not measured. */
 #define AXIS_SHORT 32
 
-/* Bytes of the destination that all windows of a tile have, at most: a second cache holds them, their core
- * and what is read for it. */
+/* Most bytes of the destination that all windows of a tile span: a second-level cache holds them, their
+ * interior and what is read for it. */
 #define WINDOWS_MOST (64 << 10)
 
-/* Tables of a border are worth it in destinations that are so many times as long as those of a tile are. Not
- * measured. */
+/* The tables of a border pay off if the destination is this many times as large as the least one that uses
+ * tiles. Not measured. */
 #define DST_LEAST 16
 
-/* Bytes of a scratch block, with room for its place in a line. */
+/* Most bytes of a scratch block, which leaves room for its offset within a cache line. */
 #define SCRATCH_BLOCK_MOST ((192 << 10) - CPU_LINE)
 
-/* Rows of at least this many bytes are mostly lines of their own. */
+/* Rows of at least this many bytes consist mostly of lines that no other row shares. */
 #define LONG_ROW 1024
 
-/* Bytes of borders that are subregions as good as any. Not measured apart. */
+/* Bytes of a border from which on moving it as a subregion is not slow. Not measured separately. */
 #define LONG_BORDER 2048
 
 static bool is_padded(const struct transform_axis *axis)
@@ -71,7 +72,8 @@ static bool wants_window(const struct transform_axis *axis, enum pad_mode mode)
 	return (is_across && axis->extent <= AXIS_SHORT) || stride < BORDER_LONG / border;
 }
 
-/* The padded axis that lies closest in the destination and has not been seen; -1: none. */
+/* Returns the padded axis with the smallest destination stride that is not in the bitmap `seen`, or -1 if
+ * there is none. */
 static int find_closest(const struct transform *t, uint32_t seen)
 {
 	int ret = -1;
@@ -83,7 +85,7 @@ static int find_closest(const struct transform *t, uint32_t seen)
 	return ret;
 }
 
-/* Returns how many runs the windows consist of in the destination, or in the source. */
+/* Returns the number of contiguous runs that the windows consist of, in the destination or in the source. */
 static int64_t count_runs(const struct transform *t, uint32_t windowed, bool dst)
 {
 	int64_t run = t->element, runs = 1;
@@ -101,7 +103,7 @@ static int64_t count_runs(const struct transform *t, uint32_t windowed, bool dst
 	return runs;
 }
 
-/* Returns whether a tile of any subregion can have these windows, and puts them together cheaply in the
+/* Returns whether a tile of any subregion can contain these windows, and assembles them cheaply in the
  * interior. */
 static bool fits(const struct transform *transform, uint32_t windowed, const struct cpu_isa *isa,
                  const struct move_place *place)
@@ -155,7 +157,7 @@ static bool has_long_borders(const struct transform_axis *axis)
 	return magnitude_i64(axis->dst_stride) > LONG_BORDER / shorter;
 }
 
-/* The axis in which the source's elements lie closest; -1: it has one element. */
+/* Returns the axis with the smallest stride in the source, or -1 if the source has one element. */
 static int closest_in_source(const struct transform *transform)
 {
 	int ret = -1;
@@ -196,7 +198,7 @@ bool scratch_blocks_init(struct scratch_blocks *ret, const struct transform *tra
 	if (axis < 0 || inside > SCRATCH_BLOCK_MOST || transform->axis[axis].dst_stride != inside ||
 	    inner->extent * transform->element >= LONG_ROW)
 		return false;
-	/* Further out where that axis is short: a scratch block is a work item. */
+	/* If that axis is short, use one further out, because each scratch block is a work item. */
 	int64_t all = inside * transform->axis[axis].extent;
 	for (int d = axis - 1; d >= 0 && all <= SCRATCH_BLOCK_MOST / 2; d--) {
 		const struct transform_axis *outer = &transform->axis[d];
@@ -208,7 +210,7 @@ bool scratch_blocks_init(struct scratch_blocks *ret, const struct transform *tra
 			all *= outer->extent;
 		}
 	}
-	/* A scratch block across the source would use a little of each of its lines. */
+	/* A scratch block that cuts across the source would use only a little of each of its lines. */
 	if (closest_in_source(transform) < axis)
 		return false;
 	const struct transform_axis *a = &transform->axis[axis];
@@ -264,12 +266,13 @@ void scratch_blocks_run(const struct scratch_blocks *scratch_blocks, uint64_t i,
 
 #define BATCH_MOST 256 /* subregions */
 
-/* A subregion costs so much beside its bytes, counted in bytes that could be moved meanwhile. */
+/* Overhead of a subregion, as the number of bytes that could be moved in the same time. */
 #define SUBREGION_COST 1024
 
 static void next_move(struct partitioner *partitioner);
 
-/* Lines that count elements can be on: one for each, or all between the first byte and the last. */
+/* Returns the bytes of the lines that the elements can be on: `each` if every element has a line of its own,
+ * or all lines between the first byte and the last if those are fewer. */
 static int64_t lines_cost(const struct tensor_extent *extent, int64_t each)
 {
 	return min_i64(each, extent->high - extent->low + 2 * (int64_t)CPU_LINE);
@@ -290,7 +293,7 @@ int64_t task_cost(const struct transform *t, const struct cpu_plan *plan)
 	return cost;
 }
 
-/* Bytes of the lines that one side of the largest subregion is on, or more. */
+/* Returns an upper bound of the bytes of the lines that one side of the largest subregion touches. */
 static int64_t largest_subregion(const struct transform *t)
 {
 	int64_t bytes = max_i64(t->element, CPU_LINE);
@@ -317,7 +320,7 @@ const struct loop_nest *task_subregion(const struct task *task, const struct sub
 	return room;
 }
 
-/* The choice of windows is kept under this key. */
+/* Key under which the choice of windows is kept. */
 struct windows_kind {
 	enum kept_kind kept;
 	int forced;
@@ -347,7 +350,8 @@ static uint32_t find_windows(const struct task *task)
 	return windowed;
 }
 
-/* With the windows that are worth it; or, in *ret_blocks, as scratch blocks: true. */
+/* Sets *ret to the subregions, with the windows that are worth it. Returns true if scratch blocks are better;
+ * *ret_blocks then describes them. */
 static bool make_subregions(const struct task *task, struct subregions *ret,
                             struct scratch_blocks *ret_blocks)
 {
@@ -363,7 +367,7 @@ static bool make_subregions(const struct task *task, struct subregions *ret,
 
 /* ---- Dividing --------------------------------------------------------------------------------------- */
 
-/* With amax there is one subregion. */
+/* Sets up groups if the task has large amax blocks. A transform with amax has one subregion. */
 static void find_groups(struct partitioner *partitioner)
 {
 	const struct task *task = &partitioner->task;
@@ -427,7 +431,7 @@ unsigned partitioner_left(const struct partitioner *partitioner, unsigned most)
 	uint64_t subregions = partitioner->n - partitioner->next;
 	if (partitioner->batch)
 		subregions = subregions / partitioner->batch + (subregions % partitioner->batch != 0);
-	else if (subregions) /* each may have many pieces */
+	else if (subregions) /* each of them may have many pieces */
 		subregions = most;
 	return subregions < most - partitions ? (unsigned)(partitions + subregions) : most;
 }
@@ -504,7 +508,7 @@ void partition_whole(struct partition *ret, const struct task *task)
 	ret->end = ret->uses_scratch ? scratch_blocks.n : subregions.n;
 }
 
-/* Bytes between the first unit and the last, or less: where strides are negative. */
+/* Returns the bytes from the first unit to the end of the last, or less if strides are negative. */
 static int64_t span(const struct loop_nest *nest)
 {
 	int64_t bytes = nest->element;
@@ -513,7 +517,8 @@ static int64_t span(const struct loop_nest *nest)
 	return bytes;
 }
 
-/* A piece that was not meant to go past the cache does so when its destination is not in one. */
+/* Runs a piece. If the piece was to be written through the cache but its destination is in none, it is
+ * written past the cache instead. */
 static void run_piece(const struct task *task, const struct move *move, int64_t piece,
                       struct cpu_scratch *scratch)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* This file has the threads of the workers, and starts and ends them. It moves streams to the crews of their
+/* The workers' threads: starts them, runs them and ends them. Also moves streams to the crews of their
  * owners, and ends crews that have no streams any more. */
 #include "crew.h"
 
@@ -22,7 +22,7 @@ struct worker {
 	struct cpu_scratch *scratch;
 	struct work_item work_item;
 	struct idle_thread idle;
-	uint32_t answered; /* It is the last probe that the worker saw. The streams' lock guards it. */
+	uint32_t answered; /* last probe that the worker saw; protected by the streams' lock */
 };
 
 static void *worker_main(void *arg);
@@ -41,7 +41,7 @@ static int worker_start(struct worker *worker, struct crew *crew, bool is_apart)
 	return r;
 }
 
-/* Has all workers that have no work look for some. The caller holds the streams' lock. */
+/* Calls all workers that have no work. Caller holds streams->lock. */
 static void call_all(struct crew *crew)
 {
 	struct idle_threads asleep = SLIST_HEAD_INITIALIZER(asleep);
@@ -66,7 +66,8 @@ static int start_all(struct crew *crew, struct error *err)
 	return 0;
 }
 
-/* A job needs one worker at least. Whoever else is missing is tried again with the next job. */
+/* Starts the threads of a guest's crew. One worker is enough for a job; starting the missing ones is tried
+ * again with the next job. */
 static int start_late(struct streams *streams)
 {
 	struct crew *crew = (struct crew *)streams;
@@ -120,7 +121,7 @@ void crew_deinit(struct crew *crew)
 
 /* ---- Signs of life ---------------------------------------------------------------------------------- */
 
-/* Counts the workers that have not answered the last probe. The caller holds the streams' lock. */
+/* Returns the number of workers that have not answered the last probe. Caller holds streams->lock. */
 static uint32_t count_silent(const struct crew *crew)
 {
 	uint32_t n = 0;
@@ -150,8 +151,8 @@ int crew_probe(struct crew *crew, struct error *err)
 
 /* ---- Threads ---------------------------------------------------------------------------------------- */
 
-/* Gives the worker the next work item, and returns the stream that it belongs to, or NULL if there is none.
- * The caller holds the streams' lock. */
+/* Gives the worker the next work item. Returns the stream that it belongs to, or NULL if there is none.
+ * Caller holds streams->lock. */
 static struct engine_stream *take_work_item(struct worker *worker)
 {
 	struct streams *streams = &worker->crew->streams;
@@ -165,7 +166,7 @@ static struct engine_stream *take_work_item(struct worker *worker)
 }
 
 /* Waits until there may be work, or something else to look at, and stays awake for awake_ns of that time
- * (idle_wait). The caller holds the streams' lock, which is released while the worker waits. */
+ * (idle_wait). Caller holds streams->lock, which is released while the worker waits. */
 static void wait_for_work(struct worker *worker, uint64_t awake_ns)
 {
 	struct streams *streams = &worker->crew->streams;
@@ -180,11 +181,12 @@ static void *worker_main(void *arg)
 	struct worker *worker = arg;
 	struct crew *crew = worker->crew;
 	struct streams *streams = &crew->streams;
-	/* After work, a client that asks one thing after the other is back sooner than a thread wakes up. */
+	/* Stay awake after work: a client that sends one request after the other is back sooner than a thread
+	 * wakes up. */
 	uint64_t awake_ns = 0;
 	pthread_setname_np(pthread_self(), crew->is_apart ? "own-cpu" : "engine-cpu");
-	/* Results do not depend on the rounding, traps or treatment of denormals of the thread that started
-	 * this one. */
+	/* Set the default environment, so that results do not depend on the rounding mode, traps or treatment
+	 * of denormals of the thread that started this one. */
 	fesetenv(FE_DFL_ENV);
 	pthread_mutex_lock(&streams->lock);
 	while (!crew->closing) {
@@ -227,7 +229,8 @@ void owns_init(struct owns *owns, const struct engine_options *options, uint32_t
 	LIST_INIT(&owns->ending);
 }
 
-/* The threads of crews that were told to end have nothing to do, so they are not waited for long. */
+/* Frees crews that were told to end. Their threads have nothing to do, so that waiting for them takes no
+ * time. */
 static void free_ending(struct owns *owns)
 {
 	struct own *own;
@@ -267,7 +270,8 @@ static struct own *own_of(struct owns *owns, struct engine_owner *user)
 	return own;
 }
 
-/* The stream's owner counts its streams wherever they run. */
+/* Moves the stream to the crew of its owner. The owner continues to count the stream in `streams`. Returns
+ * false if there is no memory for a crew. */
 static bool join(struct owns *owns, struct engine_stream *stream)
 {
 	struct engine_owner *user = stream->fair.owner;
@@ -329,7 +333,7 @@ static void end_held(struct engine_stream *stream, struct engine_job *job, int s
 	stream_end(stream, job);
 }
 
-/* Starts the stream's held jobs; it has no others. If there is no memory for a crew, the jobs end with
+/* Submits the held jobs of a stream that has no others. If there is no memory for a crew, they end as
  * NO_MEMORY. */
 static void let_go(struct owns *owns, struct engine_stream *stream)
 {

@@ -32,11 +32,11 @@ static uint64_t multiply(uint64_t a, uint64_t b)
 
 /* ---- Start ------------------------------------------------------------------------------------------ */
 
-/* bytes: of all destinations. */
+/* Chooses the size of a work item. bytes is the sum over all destinations. */
 static void choose_piece(struct running_job *running, uint64_t bytes)
 {
 	uint64_t piece = bytes / (4 * (uint64_t)running->threads);
-	/* Plans are kept for each size of pieces, so those of batches and lists are powers of two, of which
+	/* Plans are kept separately for each size of pieces, so batches and lists use powers of two, of which
 	 * there are few. */
 	if (running->job->moves || running->job->blocks)
 		piece = piece ? UINT64_C(1) << (63 - __builtin_clzll(piece)) : 0;
@@ -160,7 +160,7 @@ static void start_blocks(struct running_job *running, const struct engine_job *j
 
 /* ---- Work items ------------------------------------------------------------------------------------- */
 
-/* A list in a region is read by a work item. */
+/* Returns whether a work item can read the next group. Only a list in a region is read by a work item. */
 static bool may_read(const struct running_job *running)
 {
 	const struct running_blocks *b = &running->blocks;
@@ -168,7 +168,7 @@ static bool may_read(const struct running_job *running)
 	return !blocks->index && !b->reading && !b->ahead && b->next < blocks->n;
 }
 
-/* Work items to come after the partitioner's; at least one where there is one now. */
+/* Returns the number of work items to come after those of the partitioner; at least 1 if there is one now. */
 static uint64_t work_items_to_come(const struct running_job *running)
 {
 	const struct engine_job *job = running->job;
@@ -181,7 +181,7 @@ static uint64_t work_items_to_come(const struct running_job *running)
 	return b->most ? divide_up_u64(b->left, b->most) + may_read(running) : UINT32_MAX;
 }
 
-/* Threads that may still take work items, where the job limits them. */
+/* Returns how many more threads may take work items, if the job limits them. */
 static unsigned room_of(const struct running_job *running)
 {
 	const uint32_t limit = running->job->share.host_threads;
@@ -204,7 +204,7 @@ unsigned running_job_work_items(const struct running_job *running, unsigned most
 	return work_items < most - parts ? parts + (unsigned)work_items : most;
 }
 
-/* Returns where the operand lies in the engine's memory, or the number's own place. */
+/* Returns the address of the operand, or of the number itself. */
 static const char *operand_at(const struct engine_operand *operand)
 {
 	if (!operand->memory)
@@ -212,7 +212,7 @@ static const char *operand_at(const struct engine_operand *operand)
 	return host_memory(operand->memory)->data + (int64_t)operand->offset;
 }
 
-/* Returns where the result goes; if there is none, the address is of no use but not NULL. */
+/* Returns the address of the result. If there is no result, the address is not used but must not be NULL. */
 static char *result_at(struct engine_result *result)
 {
 	return result->memory ? host_memory(result->memory)->data + (int64_t)result->offset : (char *)result;
@@ -262,7 +262,7 @@ static void work_item_wake(const struct running_job *running, struct work_item *
 	ret->n = running->wakes_left < TIMELINE_WAKE_MORE ? running->wakes_left : TIMELINE_WAKE_MORE;
 }
 
-/* The task is that move, or a block of it. */
+/* Divides a task, which is the move or a block of it, into partitions. */
 static void start_partitions(struct running_job *running, struct engine_move *move, const struct task *task)
 {
 	partitioner_init(&running->partitioner, task, running->threads);
@@ -276,7 +276,7 @@ static void work_item_partition(struct running_job *running, struct work_item *r
 	ret->layer = running->partitioned_layer;
 	partitioner_next(&running->partitioner, &ret->partition);
 	if (partitioner_is_over(&running->partitioner))
-		running->partitioned->status = 0; /* unless one of the partitions ends otherwise */
+		running->partitioned->status = 0; /* unless a partition ends with another status */
 }
 
 void running_job_work_item(struct running_job *running, struct work_item *ret)
@@ -322,7 +322,7 @@ static void work_item_moves(struct running_job *running, struct work_item *ret)
 
 /* ---- Blocks ----------------------------------------------------------------------------------------- */
 
-/* Goes on to the next group when this one is done and that one has been read. */
+/* Reads the next group if the list is in host memory, and goes on to it once the current one is done. */
 static void settle(struct running_job *running)
 {
 	struct engine_blocks *blocks = running->job->blocks;
@@ -345,7 +345,7 @@ static void settle(struct running_job *running)
 	}
 }
 
-/* The next n entries of the group's layer have been handed out; or all of them, of so many layers. */
+/* Advances past the next n entries of the current group, which have been handed out in `layers` layers. */
 static void go_on(struct running_job *running, uint32_t n, uint32_t layers)
 {
 	struct running_blocks *b = &running->blocks;
@@ -358,7 +358,7 @@ static void go_on(struct running_job *running, uint32_t n, uint32_t layers)
 	settle(running);
 }
 
-/* One block, in partitions; a work item without any when it is passed over. */
+/* Hands out one block in partitions. If the block's entry is skipped, the work item is empty. */
 static void work_item_block(struct running_job *running, struct work_item *ret)
 {
 	const struct running_blocks *b = &running->blocks;
@@ -375,7 +375,7 @@ static void work_item_block(struct running_job *running, struct work_item *ret)
 	go_on(running, 1, 1);
 }
 
-/* Returns how many layers of a short list a work item takes. */
+/* Returns how many layers of a list of n entries a work item takes. */
 static uint32_t layers_of_item(const struct running_job *running, uint32_t n)
 {
 	const struct running_blocks *b = &running->blocks;
@@ -484,8 +484,8 @@ bool running_job_end(struct running_job *running, struct engine_job **ret)
 
 /* ---- Index lists ------------------------------------------------------------------------------------ */
 
-/* Entries may lie at any address. They are volatile, so that the value that was checked is the one that is
- * used. */
+/* Entries may lie at any address. They are volatile so that the value that is checked is the one that is
+ * used, although clients may change it at any time. */
 typedef volatile uint32_t __attribute__((aligned(1), may_alias)) entry4;
 typedef volatile uint64_t __attribute__((aligned(1), may_alias)) entry8;
 
@@ -503,7 +503,7 @@ static int64_t read_number(const char *at, uint8_t bytes)
 	return (int64_t)le64toh(*(const entry8 *)(const void *)at);
 }
 
-/* Reads entry i, which lies at `at`. */
+/* Reads entry i, whose address is `at`. */
 static struct index_list_entry read_entry(const struct engine_blocks *blocks, const char *at, uint64_t i)
 {
 	const uint8_t bytes = blocks->index_bytes;
@@ -577,7 +577,8 @@ void index_list_layer_ranges(const struct engine_job *job, uint32_t layer, struc
 	ret[1] = host_memory(blocks_memory(&blocks->src, layer, job->move.src))->mapped;
 }
 
-/* Bytes past the move's offset; modulo 2^64, as steps and ways to other memories may be negative. */
+/* Returns the bytes from the move's offset to a block, modulo 2^64: steps and distances to other memories may
+ * be negative. */
 static uint64_t side_at(const struct engine_blocks_side *side, uint64_t block, uint32_t layer)
 {
 	uint64_t of_layer = side->layers ? (uint64_t)side->layers[layer] : layer * side->layer_step;

@@ -2,11 +2,11 @@
 /* A running job is a job under way, handed out to threads as work items.
  *
  * A job is one move, a batch of moves, or a move over a list of blocks. A work item is one partition of a
- * large move or block (partition.h), or some small moves or blocks whole, or the reading of the next group of
- * an index list in a region. After everything has been moved and the signal has been given, it
- * wakes some of the many threads that sleep on the signal. A running job goes through its moves or blocks one
- * after the other, so that work items executed at the same time are of places close together. It owns
- * nothing. All calls but work_item_execute are made under one lock.
+ * large move or block (partition.h), or some small moves or blocks as a whole, or the reading of the next
+ * group of an index list in a region. After everything has been moved and the signal has been given, further
+ * work items wake the threads that sleep on the signal, if there are many. A running job goes through its
+ * moves or blocks in order, so that work items executed at the same time touch places close together. It owns
+ * no memory. Except for work_item_execute, all functions are called under the lock of the job's streams.
  */
 #ifndef KERNELS_CPU_RUN_RUNNING_JOB_H
 #define KERNELS_CPU_RUN_RUNNING_JOB_H
@@ -22,39 +22,40 @@
 
 /* ---- Index lists ------------------------------------------------------------------------------------ */
 
-/* Each entry of the index list of a list of blocks is read once, checked, and kept, a group at a time. A list
- * in a region is a client's memory, which may change or fail: index_list_read runs under the guard (fault.h),
- * and nothing else reads the list. */
+/* Reading an index list. Each entry of a list of blocks is read once, checked and stored, one group at a
+ * time. A list in a region is a client's memory, which may change or fail: index_list_read runs under a guard
+ * (fault.h), and nothing else reads the list. */
 #define INDEX_LIST_GROUP 1024 /* entries */
 
-/* An entry moves block src to block dst. Both are -1 if it is passed over. */
+/* The entry moves block src to block dst. Both are -1 if the entry is skipped. */
 struct index_list_entry {
 	int64_t dst, src;
 };
 
 struct index_list_group {
-	uint64_t first; /* entry */
+	uint64_t first; /* index in the list of the group's first entry */
 	uint32_t n;
-	uint32_t named; /* entries of the group that are not passed over */
+	uint32_t named; /* number of entries of the group that are not skipped */
 	struct index_list_entry entry[INDEX_LIST_GROUP];
 };
 
-/* Reads the entries from `first` on into *ret, and counts those that are passed over. */
+/* Reads the entries from `first` on into *ret, and counts in blocks those that are skipped. */
 void index_list_read(struct engine_blocks *blocks, uint64_t first, struct index_list_group *ret);
 
-/* Returns how many entries of a list that the host brought (index) have no -1. */
+/* Returns the number of entries without a -1 in a list that lies in host memory (index). */
 uint32_t index_list_named(const struct engine_blocks *blocks);
 
-/* Returns whether the job has such a list, which names no block: the job uses none of its memories. */
+/* Returns whether the job has a list in host memory that names no block, so that the job uses none of its
+ * memories. */
 bool index_list_names_nothing(const struct engine_job *job);
 
-/* Returns the memory that index_list_read reads, which is empty when it is the host's own. */
+/* Returns the memory that index_list_read reads from a region; empty if the list is the host's own. */
 struct fault_range index_list_range(const struct engine_blocks *blocks);
 
-/* Sets ret to the memory that the blocks of a layer lie in, on either side. */
+/* Sets ret to the memory of dst and of src in which the blocks of a layer lie. */
 void index_list_layer_ranges(const struct engine_job *job, uint32_t layer, struct fault_range ret[2]);
 
-/* Sets where the blocks of an entry lie in a layer. */
+/* Sets the addresses of the blocks of an entry in a layer. */
 void index_list_place(const struct engine_job *job, const struct index_list_entry *entry, uint32_t layer,
                       struct move_place *ret);
 
@@ -62,40 +63,41 @@ void index_list_place(const struct engine_job *job, const struct index_list_entr
 
 #define WORK_ITEM_BLOCKS_MOST 128
 
-/* Says how far a list of blocks has been handed out: group by group, and in each group layer by layer. */
+/* How far a list of blocks has been handed out: group by group, and within a group layer by layer. */
 struct running_blocks {
-	uint32_t most; /* blocks of a work item at most; 0: each block is handed out in partitions */
-	/* Layer that is handed out of the current group; the number of layers: the group is done. */
+	uint32_t most; /* most blocks of a work item; 0: each block is handed out in partitions */
+	/* Layer of the current group that is being handed out. Equal to the number of layers if the group is
+	 * done. */
 	uint32_t layer;
 	uint32_t at;   /* next entry of the current group */
-	uint64_t left; /* blocks to come, in all layers; UINT64_MAX if they are more */
-	uint64_t next; /* first entry that has not been read */
-	bool reading;  /* a work item reads the group that comes next */
-	bool ahead;    /* the next group has been read */
+	uint64_t left; /* number of blocks to come in all layers, or UINT64_MAX if there are more */
+	uint64_t next; /* first entry of the list that has not been read */
+	bool reading;  /* a work item is reading the group after the current one */
+	bool ahead;    /* the group after the current one has been read */
 	int current;
 	struct index_list_group group[2];
 };
 
 struct running_job {
-	struct engine_job *job; /* NULL: idle */
+	struct engine_job *job; /* NULL: no job is running */
 	const struct cpu_tuning *tuning;
 	uint32_t threads;
-	int64_t piece; /* about what a work item should cost */
+	int64_t piece; /* about the cost that a work item should have, in bytes (task_cost) */
 	bool stream;
 	struct partitioner partitioner;  /* divides the move or block that is handed out in partitions */
-	struct amax_groups groups;       /* its large blocks */
-	struct engine_move *partitioned; /* the move that partitioner divides */
+	struct amax_groups groups;       /* groups of its large amax blocks */
+	struct engine_move *partitioned; /* move that partitioner divides */
 	uint32_t partitioned_layer;      /* layer of the block that partitioner divides */
-	struct engine_move *moves;       /* moves of a batch, or the job's one move */
+	struct engine_move *moves;       /* moves of a batch, or the job's single move */
 	uint32_t n_moves, next_move;
-	uint64_t left; /* cost of the moves to come */
+	uint64_t left; /* sum of the costs of the moves to come */
 	struct running_blocks blocks;
-	unsigned active;     /* work items being executed */
-	bool is_waking;      /* Everything has been moved, and sleepers are woken. */
-	bool is_counted;     /* The sleepers on the signal have been counted. */
-	uint32_t wakes_left; /* sleepers still to be woken; valid if is_counted */
+	unsigned active;     /* number of work items that are being executed */
+	bool is_waking;      /* everything has been moved, and sleepers are being woken */
+	bool is_counted;     /* the sleepers on the signal have been counted */
+	uint32_t wakes_left; /* number of sleepers still to be woken; valid if is_counted */
 	uint64_t start_ns;
-	int status; /* why it was stopped */
+	int status; /* why the job was stopped; 0: it was not */
 	atomic_bool stopped;
 };
 
@@ -111,67 +113,71 @@ enum work_item_kind {
 struct work_item {
 	struct running_job *running;
 	enum work_item_kind kind;
-	/* The first move; the partition's move; the move whose place blocks are relative to. */
+	/* First move; move of the partition; or the move relative to which blocks are placed. */
 	struct engine_move *move;
-	uint32_t n; /* number of moves or blocks; sleepers to wake, then those that were found or woken */
+	/* number of moves or blocks; or number of sleepers to wake, replaced by the number found or woken */
+	uint32_t n;
 	struct partition partition;
 
-	/* The work item moves the same blocks in some layers, or a partition of one block. */
-	uint32_t layer; /* first layer; while they are moved, the current one */
+	/* For blocks and partitions of blocks: the work item moves the same blocks in several layers, or a
+	 * partition of one block. */
+	uint32_t layer; /* first layer; while the blocks are moved, the current one */
 	uint32_t layers;
 	struct index_list_entry entry[WORK_ITEM_BLOCKS_MOST];
 };
 
-/* Clears the result of a job that comes in; none of its moves is done until something says so. */
+/* Clears the result of a new job. Its moves have the status CANCELED until they have been done. */
 void running_job_clear(struct engine_job *job);
 
-/* Starts a cleared job, of which so many threads may take work items. *tuning must live as long as *running.
- */
+/* Starts a cleared job, of which at most `threads` threads take work items. *tuning must live as long as
+ * *running. */
 void running_job_start(struct running_job *running, struct engine_job *job, const struct cpu_tuning *tuning,
                        uint32_t threads);
 
-/* Starts waking everybody who sleeps on the signal of a job that has ended and given it; that cannot be
- * stopped. The job's result stays as it is. */
+/* Starts to wake everybody who sleeps on the signal of a job that has ended and given it. This cannot be
+ * stopped, and does not change the job's result. */
 void running_job_start_waking(struct running_job *running, struct engine_job *job);
 
-/* Returns about how many work items are left, capped at most and at the job's host_threads, less those being
- * executed. 0 means that there is none now; one that is being executed may bring more. */
+/* Returns about how many work items can be taken now, at most `most` and no more than the job's host_threads
+ * allow besides those being executed. 0 is exact: there is none now, but one that is being executed may bring
+ * more. */
 unsigned running_job_work_items(const struct running_job *running, unsigned most);
 
-/* Returns the task that a move of the job is. */
+/* Returns the task for a move of the job. */
 struct task running_job_task(const struct running_job *running, struct engine_move *move);
 
-/* Returns the task of a move, or a block, that one thread moves whole. It is planned for the largest piece,
- * so that requests of all lengths find one plan. */
+/* Returns the task for a move or block that one thread moves as a whole. It is planned for the largest piece,
+ * so that requests of all lengths find the same plan. */
 struct task running_job_whole_task(const struct running_job *running, struct engine_move *move);
 
-/* Returns where a move that converts has its operands and results. */
+/* Returns the addresses of the operands and results of a move that converts. */
 struct convert_place running_job_conversion(struct engine_move *move);
 
-/* Sets ret to the memory that a move touches, and returns how many ranges that is. */
+/* Sets ret to the ranges of memory that a move touches. Returns their number. */
 #define RUNNING_JOB_RANGES 6
 uint32_t running_job_ranges(const struct engine_move *move, struct fault_range ret[RUNNING_JOB_RANGES]);
 
-/* Sets the status of a move that has ended without an error to OUT_OF_RANGE if its cast was to be exact, and
- * was not. */
+/* Sets the status of a move that has ended without an error to OUT_OF_RANGE if an exact cast has changed
+ * values. */
 void running_job_judge(struct engine_move *move);
 
-/* Sets *ret to the next work item, for work_item_execute and then running_job_end_work_item. There must be
- * one. */
+/* Sets *ret to the next work item, which the caller passes to work_item_execute and then to
+ * running_job_end_work_item. There must be one. */
 void running_job_work_item(struct running_job *running, struct work_item *ret);
 
-/* Runs a work item in this thread. Returns 0, CANCELED if the job was stopped meanwhile, or DEVICE if the
- * memory failed under it. In a batch each small move has its own status, and the work item's is 0. scratch is
- * as for move_run. */
+/* Executes a work item in the calling thread, without the lock. Returns 0, CANCELED if the job was stopped
+ * meanwhile, or DEVICE if the memory failed. In a batch, each small move gets a status of its own, and 0 is
+ * returned. scratch is as for move_run. */
 int work_item_execute(struct work_item *work_item, struct cpu_scratch *scratch);
 
 /* Ends a work item with the status that work_item_execute returned. */
 void running_job_end_work_item(struct running_job *running, const struct work_item *work_item, int status);
 
-/* Hands out no more work items; the job ends with status when those being executed have. */
+/* Hands out no more work items. The job ends with `status` when the work items being executed have ended. */
 void running_job_stop(struct running_job *running, int status);
 
-/* Returns whether all is done; fills the job's result and leaves *running idle. */
+/* Returns whether the job is over. If so, fills its result, sets *ret to it, and leaves *running without a
+ * job. */
 bool running_job_end(struct running_job *running, struct engine_job **ret);
 
 #endif

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which jobs are small, and the shortest way through one: no work items, no lock. Plans have a step for each
- * subregion, and lie in a ring of bytes.
+/* Decides which jobs are small, and moves them by the shortest path: no work items and no lock. Small plans
+ * have a step for each subregion, and are kept in a ring of bytes.
  *
- * A few KiB take less time to move than memory takes to answer: all their lines are prefetched before
- * anything else is done. A larger transpose reads its source once in address order first: memory answers
- * three times as fast to accesses that go line after line. Where no cache holds the destination, what goes
- * there is put together in scratch and written past the cache from there: a line that is written in parts
- * would be read first.
+ * Moving a few KiB takes less time than memory takes to answer, so all their cache lines are prefetched
+ * before anything else is done. A larger transpose first reads its source once in address order, because
+ * memory answers three times as fast to accesses that go line after line. If no cache holds the destination,
+ * it is assembled in scratch memory and written past the cache from there, because a line that is written in
+ * parts would be read first.
  */
 #include "small.h"
 
@@ -23,32 +23,32 @@
 
 /* ---- Plans that are kept ---------------------------------------------------------------------------- */
 
-/* The ring is small enough for the second cache. Other sizes were not measured. */
+/* Bytes of the ring, small enough for the second-level cache. Other sizes were not measured. */
 #define RING (256 << 10)
 
-/* Transforms of more subregions have no such plan. This was not measured. */
+/* Most subregions of a transform that has a small plan. Other numbers were not measured. */
 #define MOST_STEPS 32
 
-/* A step that goes by tiles counts as so many bytes: of as many steps as there is room for at once, plans of
- * tiles are kept too (tile.c). */
+/* Bytes that a step by tiles counts as, although it takes less. This limits such steps to the number of plans
+ * of tiles that can be kept at once (tile.c). */
 #define TILED_BYTES (RING / 16)
 
-/* Bytes of the destination from which on tiles are faster where they are. Not measured apart. */
+/* Least bytes of the destination for which tiles are used where they are faster. Not measured separately. */
 #define TILES_LEAST 2048
 
-/* Runs that tiles move faster than one by one are shorter than this. */
+/* Tiles move runs shorter than this, in bytes, faster than these can be moved one by one. */
 #define SHORT_RUN 8
 
-/* A subregion. */
+/* How one subregion is moved. */
 struct step {
-	uint32_t bytes; /* of the ring */
+	uint32_t bytes; /* bytes of the step in the ring */
 	bool by_offsets, is_fill, converts;
-	char *dst; /* where its move is now */
+	char *dst; /* base addresses for which `move` is set up at present */
 	const char *src;
-	struct convert_place conversion; /* what it converts by now */
+	struct convert_place conversion; /* operands and results for which `move` is set up at present */
 	union {
 		struct move move;
-		struct offsets offsets; /* its tables as far as they go */
+		struct offsets offsets; /* only the used part of the tables is stored */
 	};
 };
 
@@ -56,11 +56,11 @@ struct small_plan {
 	const struct cpu_isa *isa;
 	uint64_t n;
 	uint8_t fill[TENSOR_MAX_ELEMENT];
-	/* Steps follow. */
+	/* The steps follow the struct. */
 };
 
 struct ring {
-	uint64_t written; /* bytes, ever */
+	uint64_t written; /* bytes written since the start; the ring position is this modulo RING */
 	_Alignas(CPU_LINE) char bytes[RING];
 };
 
@@ -78,7 +78,8 @@ static struct small_plan *plan_at(struct ring *ring, uint64_t at)
 	return (struct small_plan *)(void *)(ring->bytes + at % RING);
 }
 
-/* Up to a step beyond what was written last may have been used while that was made. */
+/* Returns whether the memo's plan has not been overwritten. Making a plan may write up to one step beyond
+ * `written`. */
 static bool is_whole(const struct ring *ring, const struct small_memo *memo)
 {
 	return memo->has_plan && ring->written + sizeof(struct step) - memo->at <= RING;
@@ -96,9 +97,8 @@ static struct step *next_step(struct step *step)
 
 /* ---- A plan ----------------------------------------------------------------------------------------- */
 
-/* Returns whether the source goes forwards where the destination does: there is nothing to put into order in
- * a tile.
- */
+/* Returns whether the order of the dimensions is the same on both sides, so that a tile would have nothing to
+ * reorder. */
 static bool has_order(const struct loop_nest *nest)
 {
 	int64_t before = INT64_MAX;
@@ -110,13 +110,15 @@ static bool has_order(const struct loop_nest *nest)
 	return true;
 }
 
-/* Returns whether tiles are faster than what the step has. Those whose plans are kept; to plan tiles takes
- * longer than to move what is small.
+/* Returns whether tiles would be faster than what the step has now. Only tiles whose plans are kept can be,
+ * because planning tiles takes longer than moving what is small.
  *
- * Speed by tiles to that without, medians of rows of 4 to 64 KiB: element by element, of 1 and 2 bytes 1.6,
- * of 4 and more 0.8; in squares, where columns are up to 16 bytes long, 1.9; of 8 bytes, where columns are 3
- * elements, or 2 and rows up to 4, 1.3; in others 0.8; runs of 3 to 7 bytes 1.2, longer ones 0.8; transposes
- * by the microkernel 0.8. */
+ * Measured as speed by tiles relative to the speed without, medians of benchmark cases of 4 to 64 KiB:
+ * element by element, 1.6 for elements of 1 and 2 bytes, 0.8 for larger ones; transposes in squares, 1.9 if
+ * columns are up to 16 bytes long, 1.3 for elements of 8 bytes if columns have 3 elements or have 2 and rows
+ * up to 4, else 0.8; 1.2 for runs of 3 to 7 bytes, 0.8 for longer ones; 0.8 for transposes by the
+ * microkernel.
+ */
 static bool is_faster_by_tiles(const struct step *step, const struct loop_nest *nest)
 {
 	const struct offsets *offsets = &step->offsets;
@@ -159,8 +161,8 @@ static uint32_t step_bytes(const struct step *step)
 	return (uint32_t)(offsetof(struct step, move) + sizeof(step->move));
 }
 
-/* Makes the plan at the end of the ring. Returns NULL if it takes too much of it, or has blocks that are done
- * in groups. */
+/* Makes the plan at the end of the ring, and sets *ret_at to its position. Returns NULL if the plan takes too
+ * much of the ring, or has blocks that are done in groups (amax.h). */
 static struct small_plan *make_plan(struct ring *ring, const struct task *task, uint64_t *ret_at)
 {
 	uint64_t most = RING / 4, bytes = sizeof(struct small_plan);
@@ -202,8 +204,8 @@ struct small_plan *small_plan_find(const struct task *task, struct small_memo *m
 	if (is_whole(ring, memo))
 		return plan_at(ring, memo->at);
 	memo->has_plan = false;
-	/* The plan is made at the second time, and then ever more rarely, in case there is no room for all of
-	 * them. */
+	/* The plan is made the second time that the layout is seen. After that it is tried less and less
+	 * often, in case there is no room for all of the plans. */
 	memo->seen++;
 	if (task->plan->n_subregions > MOST_STEPS || memo->seen < 2 || memo->seen & (memo->seen - 1))
 		return NULL;
@@ -236,18 +238,18 @@ void small_plan_run(struct small_plan *plan, uint64_t n, char *dst, const char *
 
 /* ---- Jobs ------------------------------------------------------------------------------------------- */
 
-/* Jobs of more subregions, moves or blocks, or that reach over more bytes on either side, do not run where
- * they are submitted, however small: the owner's thread may not meet more than a few pages that have to be
- * found first. */
+/* Limits of a small job: subregions, moves or blocks, and the bytes over which it reaches on either side.
+ * Jobs beyond them do not run in the submitting thread, however few bytes they move, because the owner's
+ * thread should touch only a few pages that are not in its TLB. */
 #define MOST_SUBREGIONS 64
 #define MOST_MOVES      64
 #define MOST_SPAN       (256 * 1024)
 
-/* A move, or a block of one. */
+/* State of running one small move, or one block. */
 struct small {
 	struct engine_move *move;
 	const struct cpu_tuning *tuning;
-	char *dst; /* element [0, ..., 0] */
+	char *dst; /* address of element [0, ..., 0] */
 	const char *src;
 	struct cpu_scratch *scratch;
 };
@@ -261,10 +263,10 @@ static int64_t span(const struct tensor_extent *extent)
 
 struct sum {
 	uint64_t bytes, subregions;
-	int64_t dst, src; /* spans */
+	int64_t dst, src; /* bytes from the first to the last byte on each side, summed over the moves */
 };
 
-/* n times a move; false when it is too much. */
+/* Adds n times a move. Returns false if the sum exceeds the limits. */
 static bool add(struct sum *sum, const struct engine_move *move, int64_t n, const struct cpu_tuning *tuning)
 {
 	const struct transform *t = move->transform;
@@ -280,7 +282,7 @@ static bool add(struct sum *sum, const struct engine_move *move, int64_t n, cons
 	       sum->dst <= MOST_SPAN && sum->src <= MOST_SPAN;
 }
 
-/* Entries of a list that name a block, as far as is known before the list is read. */
+/* Returns the number of list entries that name a block, as far as that is known before the list is read. */
 static uint64_t count_named(const struct engine_blocks *blocks)
 {
 	return blocks->index ? index_list_named(blocks) : blocks->n;
@@ -329,8 +331,8 @@ static bool has_gaps(const struct transform *t)
 	return span(&t->dst_extent) != t->count * t->element;
 }
 
-/* Returns whether it is put together in scratch when its destination turns out not to be in the cache. What
- * memcpy moves is not: it does not read lines that it writes whole. */
+/* Returns whether the destination is assembled in scratch if it turns out not to be in the cache. A plain
+ * memcpy is not: it does not read lines that it writes as a whole. */
 static bool may_be_assembled(const struct small *small)
 {
 	const struct transform *t = small->move->transform;
@@ -343,14 +345,15 @@ static void fetch(const struct small *small)
 {
 	const struct transform *t = small->move->transform;
 	int64_t n_dst = span(&t->dst_extent), n_src = span(&t->src_extent);
-	/* Fetching both sides whole pays where most lines between the first byte and the last are needed. */
+	/* Fetching both sides as a whole pays off if most lines between the first byte and the last are
+	 * needed. */
 	if ((uint64_t)(n_dst + n_src) <= 2 * t->bytes)
 		small->tuning->isa->fetch(small->dst + t->dst_extent.low, may_be_assembled(small) ? 0 : n_dst,
 		                          small->src + t->src_extent.low, n_src);
 }
 
-/* Reads a byte of each line of a source without gaps: fetches that are only asked for are forgotten when
- * there are more than a few dozen. */
+/* Reads a byte of each line of a source without gaps. Prefetching would not do, because the CPU drops
+ * prefetches when there are more than a few dozen. */
 static void touch(const struct small *small)
 {
 	const struct transform *t = small->move->transform;
@@ -362,8 +365,9 @@ static void touch(const struct small *small)
 		(void)src[at];
 }
 
-/* A destination without gaps, in the cache, takes a constant's border and all between in one run of stores;
- * the interior then goes over it. */
+/* Returns whether the destination is first filled with the padding value as a whole. A destination without
+ * gaps that is in the cache gets a constant border in one run of stores like this, and the interior is then
+ * written over it. */
 static bool is_filled_first(const struct transform *t, const struct subregions *subregions)
 {
 	return t->mode == PAD_MODE_CONSTANT && subregions->interior && subregions->n > 1 && !has_gaps(t);
@@ -381,7 +385,7 @@ static void fill(const struct small *small, char *dst)
 	microkernel_repeat(&microkernel);
 }
 
-/* Moves all subregions into dst, which is the destination or a buffer in its place. in_cache says whether dst
+/* Moves all subregions to dst, which is the destination or a buffer in its place. in_cache says whether dst
  * is in the cache. */
 static void run_subregions(const struct small *small, char *dst, bool in_cache)
 {
@@ -409,8 +413,8 @@ static void run_subregions(const struct small *small, char *dst, bool in_cache)
 		small_plan_run(plan, n, dst, small->src, &task.place.conversion, small->scratch);
 		return;
 	}
-	/* A layout may come only once, or have a small plan the next time, so that its first run keeps
-	 * nothing. */
+	/* The first run of a layout keeps nothing, because the layout may not come again, or may get a small
+	 * plan the next time. */
 	if (cpu_plan(small->move->plan)->small.seen == 1) {
 		kept_count(task.place.kept);
 		task.place.kept = NULL;
@@ -435,7 +439,8 @@ static void run_subregions(const struct small *small, char *dst, bool in_cache)
 	}
 }
 
-/* Moves by way of scratch, where the image begins at the same place in a line as in the destination. */
+/* Moves by way of scratch. The image there starts at the same offset within a cache line as the
+ * destination. */
 static void assemble(const struct small *small)
 {
 	const struct tensor_extent *extent = &small->move->transform->dst_extent;
@@ -447,7 +452,8 @@ static void assemble(const struct small *small)
 	small->tuning->isa->fence();
 }
 
-/* Contiguous on both sides; not one element repeated, which is one subregion too. */
+/* Returns whether the move is contiguous on both sides. A single element that is repeated has one subregion
+ * too, but is not. */
 static bool is_one_run(const struct engine_move *move)
 {
 	const struct transform *t = move->transform;
@@ -481,7 +487,7 @@ static void work(void *arg)
 		run_subregions(small, small->dst, may_assemble || is_near(small));
 }
 
-/* Sets the move that comes next, between these places, and fetches its lines. */
+/* Sets the next move and its places, and prefetches its lines. */
 static void aim(struct small *small, struct engine_move *move, char *dst, const char *src)
 {
 	small->move = move;
@@ -497,7 +503,8 @@ static void aim_at_move(struct small *small, struct engine_move *move)
 	    host_memory(move->src)->data + (int64_t)move->src_offset);
 }
 
-/* ranges: of the memory that it touches beside the operands of a conversion. */
+/* Runs the move under a guard. ranges is the memory of dst and src; that of the operands and results is added
+ * here. */
 static int run_guarded(struct small *small, const struct fault_range ranges[2])
 {
 	struct fault_range all[RUNNING_JOB_RANGES];
@@ -573,7 +580,7 @@ void small_run(struct engine_job *job, const struct cpu_tuning *tuning, struct c
 {
 	struct small small = { .tuning = tuning, .scratch = scratch };
 	bool is_one = !job->blocks && !job->moves;
-	/* The clock takes as long as the memory takes to answer. */
+	/* Prefetch before the clock is read, because that takes as long as memory takes to answer. */
 	if (is_one)
 		aim_at_move(&small, &job->move);
 	uint64_t start_ns = clock_ns();

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Submits, starts and ends the jobs of a stream.
  *
- * Only one thread at a time advances a stream, so signals of its jobs are given in order although that thread
- * lets go of the lock to give them.
+ * Only one thread at a time advances a stream (is_advancing). Signals of its jobs are therefore given in
+ * order, although that thread releases the lock to give them.
  */
 #include "stream.h"
 
@@ -26,8 +26,9 @@ static bool on_watched(struct watched *watched, int status);
 
 /* ---- Idle threads ----------------------------------------------------------------------------------- */
 
-/* A thread's state is the word that it sleeps on. Only the thread itself goes from looking to asleep; a
- * caller ends either. A thread that sleeps stays so until idle_wake, and only then uses its entry again. */
+/* A thread's state is the word that it sleeps on. Only the thread itself changes it from looking to asleep; a
+ * caller ends either state. A thread that sleeps does so until idle_wake, and does not use its list entry
+ * before that. */
 static bool change(struct idle_thread *thread, unsigned from, unsigned to)
 {
 	return atomic_compare_exchange_strong(&thread->state, &from, to);
@@ -49,8 +50,8 @@ unsigned idle_call(struct idle *idle, unsigned n, unsigned most_asleep, struct i
 {
 	unsigned called = 0;
 	for (struct idle_thread *thread; called < n && (thread = SLIST_FIRST(&idle->threads)); called++) {
-		/* Looking, it may be on its way before it has left the list; it needs the lock to come back.
-		 */
+		/* A thread that was looking may go on before it has been removed from the list, but it needs
+		 * the lock to come back. */
 		bool sleeps = !change(thread, IDLE_LOOKING, IDLE_CALLED);
 		if (sleeps && most_asleep == 0)
 			break;
@@ -122,7 +123,7 @@ void streams_deinit(struct streams *streams)
 
 /* ---- Advancing a stream: under the lock; bool: what job_list_add gave back -------------------------- */
 
-/* The stream stands in the queue while its job has work items. */
+/* Puts the stream into the fair queue if its job has work items, else removes it. */
 static void offer(struct engine_stream *stream, unsigned work_items)
 {
 	struct streams *streams = stream->streams;
@@ -135,8 +136,9 @@ static void offer(struct engine_stream *stream, unsigned work_items)
 	streams->uncalled += work_items - stream->is_with_worker;
 }
 
-/* The first sleepers, in no owner's time; whether there may be more. Once that has taken long, it is work
- * too. */
+/* Wakes the first sleepers, without charging the owner for the time. Returns whether there may be more of
+ * them. If the owner's last wake-up was slow, wakes nobody and returns true, so that all waking is done by
+ * work items. */
 static bool wake_first(struct engine_owner *owner, const struct engine_point *signal)
 {
 	uint64_t start_ns = clock_ns();
@@ -147,8 +149,8 @@ static bool wake_first(struct engine_owner *owner, const struct engine_point *si
 	return woken == TIMELINE_WAKE_FIRST;
 }
 
-/* Returns whether more may sleep on it than have been woken. Without the lock: the signals of a stream's jobs
- * are in their order all the same, as one thread at a time advances the stream. */
+/* Returns whether threads may be asleep on the signal that have not been woken. Caller does not hold the
+ * lock; signals of a stream's jobs still come in order, because one thread at a time advances the stream. */
 static bool give_signal(struct engine_stream *stream, struct engine_job *job)
 {
 	if (job->status || !job->signal.memory)
@@ -157,8 +159,9 @@ static bool give_signal(struct engine_stream *stream, struct engine_job *job)
 	return job->status == 0 && wake_first(stream->fair.owner, &job->signal);
 }
 
-/* A job that has given its signal. To wake very many is work like any other, in the owner's time; the job
- * ends with it, and the next one of the stream waits. */
+/* Ends a job that has given its signal. Waking very many threads is a work item like any other, which its
+ * owner is charged for; the job ends after it, and until then the stream's next job does not start. Returns
+ * what job_list_add returns. */
 static bool end_signalled(struct engine_stream *stream, struct engine_job *job, bool more_sleep)
 {
 	if (!more_sleep)
@@ -168,8 +171,8 @@ static bool end_signalled(struct engine_stream *stream, struct engine_job *job, 
 	return false;
 }
 
-/* A job that uses no memory ends where it was submitted, and looks at no files, of which there may be many.
- */
+/* Returns whether files have to be checked for the job. A job that uses no memory ends where it was
+ * submitted, and skips the check, which could involve many files. */
 static bool has_files(const struct engine_job *job)
 {
 	return backing_concerns(job) && !index_list_names_nothing(job);
@@ -191,7 +194,7 @@ static bool end_job(struct engine_stream *stream, struct engine_job *job)
 	return end_signalled(stream, job, more_sleep);
 }
 
-/* A job has been moved; since: what contention_start gave. */
+/* Records whether a job that has been moved was alone. since is the value that contention_start returned. */
 static void end_measuring(struct streams *streams, struct engine_job *job, uint64_t since)
 {
 	bool was_alone = contention_end(&streams->contention, since, true);
@@ -214,7 +217,8 @@ static bool start(struct engine_stream *stream, struct engine_job *job)
 	return false;
 }
 
-/* Returns whether the stream's first job can start or end now. If not, it is watched. */
+/* Returns whether the stream's first job can start or end now. If not, its point is watched. Releases the
+ * lock meanwhile. */
 static bool first_is_free(struct engine_stream *stream)
 {
 	struct streams *streams = stream->streams;
@@ -225,7 +229,7 @@ static bool first_is_free(struct engine_stream *stream)
 	pthread_mutex_unlock(&streams->lock);
 	int r = timeline_read(&job->wait, &low);
 	pthread_mutex_lock(&streams->lock);
-	if (job->status) /* cancelled meanwhile */
+	if (job->status) /* it was canceled meanwhile */
 		return true;
 	if (r < 0)
 		job->status = r;
@@ -241,7 +245,8 @@ static bool is_idle(const struct engine_stream *stream)
 	return !stream->running.job && !stream->is_advancing;
 }
 
-/* Ends and starts what can be; ended: a job that ran to its end, or NULL. Lets go of the lock on the way. */
+/* Ends and starts what can be ended and started. ended is a job that has run to its end, or NULL. Releases
+ * the lock meanwhile. Returns whether the owner is to be woken. */
 static bool advance(struct engine_stream *stream, struct engine_job *ended)
 {
 	bool wake = false;
@@ -265,7 +270,8 @@ static bool advance(struct engine_stream *stream, struct engine_job *ended)
 	return wake;
 }
 
-/* After a work item has ended, or the job was stopped: ends the job when that was its last work item. */
+/* Called after a work item has ended or the job was stopped. If that was the last work item, ends the job.
+ * Returns whether the owner is to be woken. */
 static bool finish(struct engine_stream *stream)
 {
 	struct engine_job *job;
@@ -292,7 +298,7 @@ static bool on_watched(struct watched *watched, int status)
 	bool wake = advance(stream, NULL);
 	struct idle_threads asleep = SLIST_HEAD_INITIALIZER(asleep);
 	streams_call(stream->streams, &asleep);
-	idle_wake(&asleep); /* under the lock: the watcher holds it on */
+	idle_wake(&asleep); /* under the lock, because the watcher's thread keeps holding it */
 	return wake;
 }
 
@@ -328,7 +334,7 @@ void stream_free(struct engine_stream *stream)
 	free(stream);
 }
 
-/* Runs a small job on the thread that submits it. Returns false if the job's point has not come. */
+/* Runs a small job in the submitting thread. Returns false if the job's point has not come. */
 static bool run_small(struct engine_stream *stream, struct engine_job *job, bool *ret_more_sleep)
 {
 	struct streams *streams = stream->streams;
@@ -412,7 +418,8 @@ void stream_move(struct engine_stream *stream, struct streams *to, struct engine
 	stream->streams = to;
 }
 
-/* Its end comes from the watcher: only it knows that nobody touches the point's memory any more. */
+/* Cancels the watch on the first job's point. The watcher then ends the job, because only it knows that
+ * nobody touches the point's memory any more. */
 static void cancel_watched(struct engine_stream *stream)
 {
 	if (stream->is_watched)
@@ -457,14 +464,14 @@ struct engine_job *streams_reap(struct streams *streams)
 void streams_call(struct streams *streams, struct idle_threads *asleep)
 {
 	if (TAILQ_EMPTY(&streams->fair_queue.owners) && TAILQ_EMPTY(&streams->posted))
-		streams->uncalled = 0; /* all of it has been taken */
+		streams->uncalled = 0; /* all of the work has been taken */
 	if (streams->uncalled > streams->idle.n)
 		streams->uncalled = streams->idle.n;
 	streams->uncalled -=
 	    idle_call(&streams->idle, streams->uncalled, 1 + streams->tuning.more_wakes, asleep);
 }
 
-/* wake: what finish and advance gave back. */
+/* Wakes the owner if finish or advance has returned true. Releases the lock meanwhile. */
 static void wake_owner(struct streams *streams, bool wake)
 {
 	if (!wake)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Streams of the CPU engine hold waiting and finished jobs. The owner's thread, the workers and the watcher
- * share them, under one lock that guards everything but the copying itself.
+ * share them, under one lock that protects everything but the copying itself.
  *
- * A stream whose job has work items left stands in the fair queue. Its next job starts when its last has
- * ended, on the thread that ended it; a job whose point has not come is left to the watcher, and starts
- * there. Words of timelines are a client's memory: no thread holds the lock while it touches them.
+ * A stream whose job has work items left stands in the fair queue. Its next job starts when its last one has
+ * ended, on the thread that ended it. A job whose point has not come is left to the watcher, and starts on
+ * the watcher's thread. Words of timelines are a client's memory: no thread holds the lock while it touches
+ * them.
  */
 #ifndef KERNELS_CPU_RUN_STREAM_H
 #define KERNELS_CPU_RUN_STREAM_H
@@ -23,98 +24,100 @@
 
 /* ---- Idle threads ----------------------------------------------------------------------------------- */
 
-/* Threads that have no work wait, and are called when work comes.
+/* State of a thread that has no work and waits to be called.
  *
- * A thread first looks whether it has been called, for a moment, and then sleeps. The one that ran out of
- * work last is called first: most likely it still looks, which makes a call a store instead of a system call,
- * and its caches are the warmest. The others sleep on undisturbed. Who calls decides how many come, so
- * threads that come at once do not meet where there is nothing left. */
+ * A thread first looks for a moment whether it has been called, and then sleeps. The thread that ran out of
+ * work last is called first: most likely it is still looking, so that calling it takes a store instead of a
+ * system call, and its caches are the warmest. The others sleep on undisturbed. The caller decides how many
+ * threads come, so that they do not all come for work that is already taken.
+ */
 enum idle_state {
-	IDLE_CALLED, /* or never waited */
+	IDLE_CALLED, /* called, or never waited */
 	IDLE_LOOKING,
 	IDLE_ASLEEP
 };
 
-/* The thread embeds this, zeroed. */
+/* A waiting thread. The thread embeds this, zeroed at first. */
 struct idle_thread {
-	atomic_uint state; /* its futex; enum idle_state */
+	atomic_uint state; /* enum idle_state; also the futex on which the thread sleeps */
 	SLIST_ENTRY(idle_thread) entry;
 };
 
 SLIST_HEAD(idle_threads, idle_thread);
 
-/* These wait, the last one first. Zeroed, there are none. */
+/* The waiting threads, the one that came last first. Zeroed means that there are none. */
 struct idle {
 	struct idle_threads threads;
 	unsigned n;
 };
 
-/* The callers of these two hold the lock. idle_add has the thread wait from now on; it goes to idle_wait. */
+/* Adds a thread to the waiting ones; it then calls idle_wait. Caller holds the streams' lock. */
 void idle_add(struct idle *idle, struct idle_thread *thread);
 
-/* idle_call calls up to n of those that wait, of which at most most_asleep sleep, and returns how many. Those
- * that sleep are added to *asleep, for idle_wake; the others are on their way. */
+/* Calls up to n waiting threads, of which at most most_asleep may be asleep, and returns their number. Those
+ * asleep are added to *asleep, for idle_wake; the others have been called already. Caller holds the streams'
+ * lock. */
 unsigned idle_call(struct idle *idle, unsigned n, unsigned most_asleep, struct idle_threads *asleep);
 
-/* The callers of these two do not hold it. idle_wake wakes those that were called asleep. */
+/* Wakes the threads in *asleep. Caller need not hold the lock. */
 void idle_wake(struct idle_threads *asleep);
 
-/* idle_wait waits until the thread, which was added, is called: it looks for awake_ns, and yields its CPU to
- * whoever else wants it meanwhile, and then sleeps. */
+/* Waits until the thread, which has been added, is called. It looks for awake_ns, during which it yields its
+ * CPU to others, and then sleeps. Caller must not hold the lock. */
 void idle_wait(struct idle_thread *thread, uint64_t awake_ns);
 
 /* ---- Streams ---------------------------------------------------------------------------------------- */
 
-/* The streams of an engine share this. */
+/* What all streams of a crew share. */
 struct streams {
 	pthread_mutex_t lock;
 	struct fair_queue fair_queue;
 	struct idle idle;
-	unsigned uncalled; /* threads that there is work for, but that nobody has called yet */
+	unsigned uncalled; /* number of threads for which there is work but which nobody has called yet */
 	struct job_list done;
 	struct watcher watcher;
-	struct cpu_scratch *scratch; /* the owner's thread's */
+	struct cpu_scratch *scratch; /* scratch of the owner's thread */
 	struct cpu_tuning tuning;
 	uint32_t threads;
 	struct contention contention;
 	TAILQ_HEAD(, engine_stream) posted; /* streams that a worker is to advance */
 	void (*wake)(void *arg);
 	void *wake_arg;
-	/* A guest's threads are started by the first job that needs them: this starts those that are missing,
-	 * and returns 0 or NO_MEMORY. The caller holds the lock. It is NULL where threads have been started
-	 * from the beginning. */
+	/* Starts the threads of a guest that are missing, when a job needs them. Returns 0 or NO_MEMORY.
+	 * Caller holds the lock. NULL if all threads were started at once. */
 	int (*start_threads)(struct streams *streams);
 };
 
 struct engine_stream {
-	struct fair_stream fair; /* first: fair_queue_next gives it back */
+	struct fair_stream fair; /* must be the first field, because fair_queue_next returns it */
 	struct streams *streams;
 	struct running_job running;
 	struct job_list unstarted;
-	struct watched watched; /* point of the first job; valid while is_watched */
+	struct watched watched; /* watch on the point of the first job; valid while is_watched */
 	bool is_watched;
-	bool has_come;     /* The first job's point has come. */
+	bool has_come;     /* the point of the first job has come */
 	bool is_advancing; /* a thread advances the stream, and may have released the lock */
-	/* The worker that has it takes a work item next, and need not be called for one. */
+	/* The worker that ended a work item of the stream takes the next one itself, and need not be called
+	 * for it. */
 	bool is_with_worker;
-	uint64_t contention; /* from contention_start, at the running job's start */
+	uint64_t contention; /* value that contention_start returned when the running job started */
 	bool is_posted;
 	TAILQ_ENTRY(engine_stream) posted;
 
-	/* The owner's thread alone uses these (crew.h). */
+	/* The fields below are used by the owner's thread alone (crew.h). */
 	struct owns *owns;
-	struct own *own; /* the crew that it belongs to; NULL: the engine's */
-	uint64_t jobs;   /* jobs that were submitted to its crew and not reaped */
-	/* First job that waits to be submitted to its own crew; linked by next. */
+	struct own *own; /* crew of its owner that the stream belongs to; NULL: the engine's crew */
+	uint64_t jobs;   /* number of jobs that were submitted to the stream's crew and not reaped */
+	/* First job that waits to be submitted to the owner's crew; linked by next. */
 	struct engine_job *held;
 	struct engine_job **held_end;
 };
 
-/* threads is how many take work items. The caller starts them and the watcher, by thread_start_apart if
- * is_apart is set. Returns 0 or NO_MEMORY. */
+/* Sets up streams for `threads` threads that take work items. The caller starts these threads and the
+ * watcher, by thread_start_apart if is_apart is set. Returns 0 or NO_MEMORY. */
 int streams_init(struct streams *streams, const struct engine_options *options, uint32_t threads,
                  bool is_apart, struct error *err);
-/* Every stream must have been freed, nothing have been left to reap, and the watcher have been closed. */
+/* Every stream must have been freed, nothing may be left to reap, and the watcher must have been closed. */
 void streams_deinit(struct streams *streams);
 
 /* ---- The owner's thread's: as engine_stream_new and its kin ----------------------------------------- */
@@ -123,14 +126,14 @@ struct engine_stream *stream_new(struct streams *streams, struct engine_owner *o
 void stream_free(struct engine_stream *stream);
 void stream_submit(struct engine_stream *stream, struct engine_job *job);
 
-/* Submits the job, but the caller touches none of the job's memory: a worker does, even if that is to find
- * out that the job is over. */
+/* Submits the job without touching any of the job's memory in the calling thread. A worker does that, even if
+ * only to find out that the job is over. */
 void stream_post(struct engine_stream *stream, struct engine_job *job);
 
-/* Ends a job, which has its status, as if it had never started. */
+/* Ends a job that has not been submitted, with the status that it has. */
 void stream_end(struct engine_stream *stream, struct engine_job *job);
 
-/* Makes the stream, which must be idle, one of other streams, and of an owner that these know. */
+/* Moves the stream, which must be idle, to another set of streams and to an owner that these know. */
 void stream_move(struct engine_stream *stream, struct streams *to, struct engine_owner *owner);
 
 void stream_cancel(struct engine_stream *stream);
@@ -141,16 +144,16 @@ struct engine_job *streams_reap(struct streams *streams);
 
 /* ---- A worker's, under the lock --------------------------------------------------------------------- */
 
-/* Calls threads for the work that has come. Those that sleep are put into *asleep, for idle_wake once the
- * lock has been released; they are few, because each of them calls more in turn. */
+/* Calls threads for the work that has come. Those that are asleep are put into *asleep, for idle_wake once
+ * the lock has been released. They are few, because each thread that wakes calls more. */
 void streams_call(struct streams *streams, struct idle_threads *asleep);
 
 /* Advances the first stream that was posted. Returns false if there is none. Releases the lock meanwhile. */
 bool streams_advance_posted(struct streams *streams);
 
-/* Must be called after a work item has ended. Ends the job if that was its last, and goes on with the next.
- * Releases the lock meanwhile; afterwards the stream may be gone, and the worker takes a work item and calls
- * others. */
+/* Must be called after a work item has ended. If that was the job's last, ends the job and goes on with the
+ * next. Releases the lock meanwhile, so that the stream may be gone afterwards. The worker then takes a work
+ * item and calls other threads. */
 void stream_finish(struct engine_stream *stream);
 
 #endif

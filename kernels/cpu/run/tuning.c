@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The CPU engine's sizes and times, each with its reason. */
+/* The sizes and times of the CPU engine, with the reason for each. */
 #include "tuning.h"
 
 #include <stdbool.h>
@@ -16,33 +16,35 @@ struct cpu_tuning cpu_tuning_get(void)
 		return forced;
 	return (struct cpu_tuning){
 		.isa = cpu_isa_best(),
-		/* Done by the time that a thread had woken up for it: a copy of 64 KiB. */
+		/* A job of this size, which is a copy of 64 KiB, is done by the time that a thread would have
+		 * woken up for it. */
 		.inline_bytes = 128 << 10,
-		/* Both sides fit the first cache, and the machine does not forget what it was asked for. */
+		/* Both sides fit the first-level cache, and the CPU does not drop the prefetches. */
 		.fetch_bytes = 16 << 10,
-		/* A look takes as long as memory takes to answer, and what is smaller is asked for beforehand
-		 * on both sides. 100 random rows of 4 to 16 KiB, geometric mean of memcpy's speed, from 6 KiB
-		 * on 0.415, from here on 0.468. */
+		/* The check takes as long as memory takes to answer, and smaller jobs are prefetched on both
+		 * sides anyway. 100 random cases of 4 to 16 KiB: the geometric mean of the speed relative to
+		 * memcpy is 0.415 if the check starts at 6 KiB, and 0.468 if it starts here. */
 		.probe_bytes = 16 << 10,
-		/* Some microseconds: well over the cost of handing it to another thread. */
+		/* Moving this takes some microseconds, well over the cost of handing it to another thread. */
 		.piece_least = 64 << 10,
 		.piece_most = CPU_PIECE_BYTES,
-		/* Waking a thread on another CPU takes so long, where that is slow. */
+		/* Waking a thread on another CPU takes this long on machines where it is slow. */
 		.awake_ns = 50000,
-		/* A wake takes whoever does it some microseconds, the thread that submits too; those that are
-		 * woken wake more. */
+		/* Waking a thread costs the caller, which may be the submitting thread, some microseconds.
+		 * Threads that wake up wake others. */
 		.more_wakes = 3,
-		/* The tables of a tile take some microseconds. */
+		/* Making the tables of a tile takes some microseconds. */
 		.tiled_bytes = 16 << 10,
-		/* Little of a larger destination is still in a cache when its owner looks at it, and a line
-		 * that is written past the cache is not read first. */
+		/* Little of a larger destination would still be in a cache when its owner looks at it, and a
+		 * line that is written past the cache is not read first. */
 		.stream_bytes = CPU_STREAM_BYTES,
-		/* On Zen 3 with small pages, median and the middle 90 %: in the first caches 30 (30 to 41),
-		 * in the last one 130 (40 to 321), in memory 550 (381 to 851). So most of what only the last
-		 * one has is taken for memory's; with 200 uint8 [256,256] went from 0.62 to 0.60 of memcpy's
-		 * speed and a pad of as much from 0.66 to 0.61. Not measured elsewhere. */
+		/* Measured on Zen 3 with small pages, in ns (median, and range of the middle 90 %): 30 (30 to
+		 * 41) in the first caches, 130 (40 to 321) in the last one, 550 (381 to 851) in memory. So
+		 * most of what only the last cache holds counts as memory. With 200 instead, the speed
+		 * relative to memcpy fell from 0.62 to 0.60 for uint8 [256,256], and from 0.66 to 0.61 for a
+		 * pad of the same size. Not measured on other machines. */
 		.cold_ns = 75,
-		/* The kernel takes no more. */
+		/* This is the most that futex_waitv takes. */
 		.wait_words = WATCHER_MOST_WORDS,
 	};
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The watcher's thread makes passes. Each pass reads every word and ends the watches whose point has come or
- * whose time is over; if there are none, the thread sleeps on the values that it read. */
+ * whose time is over. If there are none, the thread sleeps until one of the values that it read changes. */
 #include "watcher.h"
 
 #include <assert.h>
@@ -18,18 +18,18 @@
 #define NS_A_SECOND    UINT64_C(1000000000)
 #define TIMER_SLACK_NS 1000
 
-/* The kernel compares the low half of a word alone. If a word changed only above it while the thread fell
- * asleep, or if its writer wakes nobody, the thread sees the change this late. */
+/* Longest sleep in ns. The kernel compares only the low half of a word: if a word changed only above it while
+ * the thread fell asleep, or if its writer wakes nobody, the thread sees the change after this time. */
 #define LOOK_AGAIN_NS 10000000
 #define NAP_LEAST_NS  20000
 #define NAP_MOST_NS   1000000
 #define MOST_STIRS    1000
 
-/* The headers may be older than the kernel is. Linux before 5.16 answers ENOSYS. */
+/* The headers may be older than the kernel. Linux before 5.16 answers ENOSYS. */
 #ifndef SYS_futex_waitv
 #define SYS_futex_waitv 449
 #endif
-#define WAITV_U32 2 /* FUTEX_32 */
+#define WAITV_U32 2 /* FUTEX_32 of the kernel's headers */
 
 struct waitv {
 	uint64_t value;
@@ -66,7 +66,8 @@ int watcher_start(struct watcher *watcher)
 	return r;
 }
 
-/* The thread reads the count before it looks, and falls asleep only on that count. */
+/* Gives the thread news. The thread reads the count before it looks at its lists and words, and falls asleep
+ * only if the count has not changed since. */
 static void poke(struct watcher *watcher)
 {
 	atomic_fetch_add(&watcher->poked, 1);
@@ -144,7 +145,8 @@ static void *watcher_main(void *arg)
 	return NULL;
 }
 
-/* A watch whose futex could not be slept on has its status already. */
+/* Returns 0 if the watch goes on, 1 if its point has come, or a status. A watch whose futex could not be
+ * slept on has its status already. */
 static int look_at(struct watched *watched, uint64_t now)
 {
 	if (watched->status)
@@ -172,8 +174,8 @@ static void look(struct watcher *watcher, struct watched_list *ret_ended)
 	}
 }
 
-/* Calls on_end for the watches that have ended, and wake if that asks for it. The caller holds the engine's
- * lock, which is released while wake is called. */
+/* Calls on_end for the watches that have ended, and then wake if on_end asks for it. Caller holds the
+ * engine's lock, which is released while wake is called. */
 static void end(struct watcher *watcher, struct watched_list *ended)
 {
 	struct watched *watched;
@@ -197,8 +199,8 @@ static struct timespec timespec_of(uint64_t ns)
 	return (struct timespec){ (time_t)(ns / NS_A_SECOND), (long)(ns % NS_A_SECOND) };
 }
 
-/* Sleeps until there is news for the thread, or until that time has come; UINT64_MAX means that it never
- * comes. */
+/* Sleeps until there is news for the thread, or until the time `until` of the monotonic clock; UINT64_MAX
+ * means no limit. */
 static void nap(struct watcher *watcher, uint32_t poked, uint64_t until)
 {
 	struct timespec t = timespec_of(until);
@@ -206,8 +208,8 @@ static void nap(struct watcher *watcher, uint32_t poked, uint64_t until)
 	        NULL, FUTEX_BITSET_MATCH_ANY);
 }
 
-/* Has the points whose memory is gone end in the next pass, after the kernel has refused a sleep. It returns
- * whether there are any. */
+/* Called after the kernel has refused a sleep: ends, in the next pass, the watches whose memory has gone.
+ * Returns whether there are any. */
 static bool find_failed(struct watcher *watcher)
 {
 	static const struct timespec at_once;
@@ -224,8 +226,8 @@ static bool find_failed(struct watcher *watcher)
 	return found;
 }
 
-/* Sleeps on n words, of which the first is the thread's own. It returns false if the kernel refuses that, and
- * the thread has not slept then. */
+/* Sleeps on n words, the first of which is the thread's own. Returns false if the kernel refused and the
+ * thread has not slept. */
 static bool sleep_on(struct watcher *watcher, const struct waitv *words, struct watched **watched, uint32_t n,
                      uint64_t until)
 {
@@ -235,13 +237,13 @@ static bool sleep_on(struct watcher *watcher, const struct waitv *words, struct 
 		watched[r]->stirs++;
 	if (r >= 0 || errno == EAGAIN || errno == ETIMEDOUT || errno == EINTR)
 		return true;
-	/* The kernel is old, or a filter of system calls forbids it. */
+	/* The kernel is too old, or a seccomp filter forbids the call. */
 	if (errno == ENOSYS || errno == EPERM)
 		watcher->options.words = 0;
 	return errno == EFAULT && find_failed(watcher);
 }
 
-/* Sleeps until a word changes, but not past the next deadline. */
+/* Sleeps until a word changes, at most until the next deadline. */
 static void rest(struct watcher *watcher, uint32_t poked)
 {
 	struct waitv words[1 + WATCHER_MOST_WORDS];

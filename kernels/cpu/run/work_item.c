@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Executes a work item, under the guard against client memory that fails. */
+/* Executes a work item, under a guard against client memory that fails. */
 #include "kernels/host/memory.h"
 #include "kernels/cpu/plan/cpu_plan.h"
 #include "kernels/host/fault.h"
 #include "running_job.h"
 
-/* A block of one subregion: its move is made once and goes from place to place. */
+/* The move of a block that has one subregion. It is made once and then shifted from place to place. */
 struct shifted {
 	struct move move;
 	bool made, fill;
@@ -32,14 +32,14 @@ static int guard(struct execution *execution, const struct fault_range *ranges, 
 	return execution->whole ? 0 : STATUS_CANCELED;
 }
 
-/* The memory that a move touches. */
+/* Runs work under a guard for the memory that the move touches. */
 static int guard_move(struct execution *execution, const struct engine_move *move, void (*work)(void *arg))
 {
 	struct fault_range ranges[RUNNING_JOB_RANGES];
 	return guard(execution, ranges, running_job_ranges(move, ranges), work);
 }
 
-/* The memory that blocks of the work item's layer touch. */
+/* Runs work under a guard for the memory that blocks of the work item's current layer touch. */
 static int guard_layer(struct execution *execution, void (*work)(void *arg))
 {
 	const struct work_item *work_item = execution->work_item;
@@ -59,7 +59,7 @@ static void partition_work(void *arg)
 	    partition_run(&work_item->partition, &work_item->running->stopped, execution->scratch);
 }
 
-/* Runs the moves. Those that it does not reach keep their status, which says that they are not done. */
+/* Runs the moves. Those that it does not reach because the job was stopped keep the status CANCELED. */
 static void run_moves(struct execution *execution)
 {
 	struct work_item *work_item = execution->work_item;
@@ -94,8 +94,8 @@ static void run_shifted(struct shifted *shifted, const struct task *task, int64_
 		move_run(move, piece, scratch);
 }
 
-/* Bytes in the source from block i of a work item to the one after it; 0 where that goes on where this one
- * ends, as the machine expects by itself. */
+/* Returns the bytes in the source from block i of a work item to the next one that is not skipped. 0: there
+ * is none, or it begins where this one ends, which the hardware prefetcher expects anyway. */
 static int64_t way_to_next(const struct work_item *work_item, uint32_t i, const struct move_place *place)
 {
 	const struct engine_job *job = work_item->running->job;
@@ -137,7 +137,7 @@ static void blocks_work(void *arg)
 		task.isa->fence();
 }
 
-/* Layer by layer, because each may lie in other memory. */
+/* Goes layer by layer, because each may lie in another memory. */
 static int run_blocks(struct execution *execution)
 {
 	struct work_item *work_item = execution->work_item;
@@ -149,7 +149,7 @@ static int run_blocks(struct execution *execution)
 	return status;
 }
 
-/* Into the group that nobody else looks at until the work item has ended. */
+/* Reads into the group that no other thread looks at until the work item has ended. */
 static void read_work(void *arg)
 {
 	const struct execution *execution = arg;
