@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chooses the instruction set: the best that both this build and this machine have. */
+/* Chooses the best instruction set that both this build and this machine have. */
 #include "isa.h"
 
 #ifdef __x86_64__
 #include <cpuid.h>
 
-/* float16 to float32 and back. Not all compilers that we support know it by name. */
+/* Returns whether the CPU converts between float16 and float32. Not all supported compilers know this feature
+ * by name. */
 static bool has_f16c(void)
 {
 	unsigned a, b, c = 0, d;

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Declares the inner loops, which exist once for each instruction set, and chooses among them at run time.
+/* The inner loops, of which there is one version for each instruction set, and the choice among the versions
+ * at run time.
  *
  * Sizes of elements are given as their binary logarithm, `shift`: 1, 2, 4, 8, 16 bytes are 0 .. 4. No
- * function needs any alignment unless it says so, and none reads or writes a byte outside what it is given.
+ * function needs any alignment unless its comment says so, and none reads or writes a byte outside of what it
+ * is given.
  */
 #ifndef KERNELS_CPU_ISA_ISA_H
 #define KERNELS_CPU_ISA_ISA_H
@@ -19,25 +21,26 @@
 
 /* ---- Elements of any type to numbers to calculate with, and back ------------------------------------ */
 
-/* A row is converted a block at a time: from the elements of one type to lanes, which are all of one type,
- * and from lanes to the elements of another. In between they may be multiplied and added to. Lanes lie in
- * buffers that are aligned to CPU_LINE and have room for CPU_LINE bytes more than their number; loops may use
- * what lies there. */
+/* Type of the lanes by way of which a row is converted, block by block: from elements of one type to lanes,
+ * all of one type, and from lanes to elements of another type. In between, lanes may be multiplied and added
+ * to. Buffers of lanes are aligned to CPU_LINE and have CPU_LINE bytes more than their number of lanes needs,
+ * which loops may use. */
 enum cpu_lane {
-	CPU_LANE_FLOAT32, /* holds every value of types of up to 16 bits, and of float32 */
+	CPU_LANE_FLOAT32, /* holds every value of float32 and of types of up to 16 bits */
 	CPU_LANE_FLOAT64, /* rounds 64-bit integers, to nearest even or to odd */
-	CPU_LANE_INT64,   /* between integer types; larger values become the largest, unless they wrap */
+	/* used between integer types; larger values become the largest int64, unless the conversion wraps */
+	CPU_LANE_INT64,
 	CPU_LANES
 };
 
-/* A load converts n elements at src to lanes, and a store n lanes to elements at dst. Floating types round to
- * nearest even, integers towards zero. Integers take the nearest value that they have, and 0 for NaN. A bool
- * is whether the value is not 0. */
+/* A load converts n elements at src to lanes, and a store n lanes to elements at dst. Stores to floating
+ * types round to nearest even, stores to integers towards zero. Integers take the nearest value that they
+ * have, and 0 for NaN. A bool becomes whether the value is not 0. */
 typedef void cpu_load_fn(void *lanes, const char *src, int64_t n);
 typedef void cpu_store_fn(char *dst, const void *lanes, int64_t n);
 
-/* Computes to = a op b for n lanes, each rounded to nearest even; a may be the same as to. Returns false if
- * none of the results is NaN. */
+/* Computes to = a op b for n lanes, each rounded to nearest even. `to` may be a. Returns whether any of the
+ * results is NaN. */
 typedef bool cpu_arithmetic_fn(void *to, const void *a, const void *b, int64_t n);
 
 /* Returns the largest of n elements of a floating type without their signs, as an integer: that of a NaN is
@@ -45,23 +48,23 @@ typedef bool cpu_arithmetic_fn(void *to, const void *a, const void *b, int64_t n
 typedef uint32_t cpu_magnitude_fn(const char *src, int64_t n);
 
 struct cpu_converters {
-	cpu_load_fn *load[CPU_LANES][DTYPE_COUNT]; /* NULL: lanes do not hold the type */
-	cpu_load_fn *load_lossy[DTYPE_COUNT];      /* used instead of load by a conversion that is_lossy */
+	cpu_load_fn *load[CPU_LANES][DTYPE_COUNT]; /* NULL: lanes cannot hold the type */
+	cpu_load_fn *load_lossy[DTYPE_COUNT];      /* used instead of `load` if the conversion is_lossy */
 	cpu_store_fn *store[CPU_LANES][DTYPE_COUNT];
-	/* Limits values to the finite ones of the type; NaN stays NaN. */
+	/* Limits values to the finite ones of the type. NaN stays NaN. */
 	cpu_store_fn *store_clamped[CPU_LANES][DTYPE_COUNT];
 	cpu_store_fn *store_wrapped[DTYPE_COUNT]; /* keeps the low bits of int64 lanes */
-	cpu_arithmetic_fn *multiply[CPU_LANES];   /* floating-point lanes alone */
-	bool (*multiply_by)(void *to, const void *a, float by, int64_t n); /* float32 lanes alone */
+	cpu_arithmetic_fn *multiply[CPU_LANES];   /* for floating-point lanes only */
+	bool (*multiply_by)(void *to, const void *a, float by, int64_t n); /* for float32 lanes only */
 	cpu_arithmetic_fn *add[CPU_LANES];
 	/* Makes the NaNs among the results of an operation on a and b the same on all machines, because
-	 * machines and compilers differ in them: the NaN of a, or else that of b, is kept and made quiet; one
-	 * that the operation has made gets its sign set. */
+	 * machines and compilers differ in them. A NaN of a, or else of b, is kept and made quiet; one that
+	 * the operation itself has produced gets its sign set. */
 	void (*mend[CPU_LANES])(void *to, const void *a, const void *b, int64_t n);
-	/* Computes most = max(most, |lanes|) as integers, for n lanes of float32, and goes on up to the end
-	 * of their vector. */
+	/* Computes most = max(most, |lanes|) as integers for n lanes of float32, and for what follows them up
+	 * to the end of their last vector. */
 	void (*magnitudes)(void *most, const void *lanes, int64_t n);
-	/* NULL: the type is not a floating type of up to 32 bits */
+	/* NULL: the type is not a floating type of up to 32 bits. */
 	cpu_magnitude_fn *magnitude[DTYPE_COUNT];
 };
 
@@ -76,8 +79,8 @@ typedef uint8_t vec16 __attribute__((vector_size(16)));
 typedef void cpu_strip_fn(char *dst, int64_t dst_pitch, const char *src, int64_t src_pitch, int64_t groups,
                           const char *next);
 
-/* Names lines that are needed soon: `bytes` bytes from each of the n places src + offset[i]. Those of the
- * first i places, and the first `at` bytes of place i, have been asked for. */
+/* Lines that are to be prefetched because they are needed soon: `bytes` bytes from each of the n places src +
+ * offset[i]. The first i places, and the first `at` bytes of place i, have been prefetched already. */
 struct cpu_fetch {
 	const char *src;
 	const int64_t *offset;
@@ -86,20 +89,20 @@ struct cpu_fetch {
 };
 
 /* Transposes between places that tables give: element (r, c) goes from src + col[c] + r * element to dst +
- * row[r] + c * element. rows and cols are at least 16 / element. For each line that is moved, another one is
- * fetched. */
+ * row[r] + c * element. rows and cols are at least 16 / element. For each line that is moved, one line that
+ * *fetch names is prefetched. */
 typedef void cpu_panel_fn(char *dst, const int64_t *row, const char *src, const int64_t *col, int64_t rows,
                           int64_t cols, struct cpu_fetch *fetch);
 
-/* Does the same from memory that is in no cache. next is where the panel after this one begins, with the same
- * table, or NULL if there is none. */
+/* Does the same from memory that is in no cache. next is where the next panel with the same table begins, or
+ * NULL if there is none; its lines are prefetched. */
 typedef void cpu_far_panel_fn(char *dst, const int64_t *row, const char *src, const int64_t *col,
                               int64_t rows, int64_t cols, const char *next);
 
-/* Permutes bytes in any way: each 16 bytes of dst are put together from as many windows of 16 bytes of src as
- * `windows` says. mask says which byte of the window a byte is, or 0x80 if it comes from another window or
- * from fill. fill has 16 bytes for every 16 of dst, which are 0 where they come from windows, or is NULL. The
- * last 16 bytes may overlap those before them; bytes is at least 16. */
+/* Permutes bytes arbitrarily: each 16 bytes of dst are assembled from `windows` windows of 16 bytes of src.
+ * mask says for each byte which byte of the window it is, or 0x80 if it comes from another window or from
+ * fill. fill has 16 bytes for every 16 of dst, with 0 where the bytes come from windows, or is NULL. The last
+ * 16 bytes may overlap those before them; bytes is at least 16. */
 struct cpu_shuffle_step {
 	uint8_t mask[16];
 	int64_t offset;
@@ -110,16 +113,16 @@ struct cpu_shuffle {
 	const uint8_t *fill;
 };
 
-/* Transposes rows that lie anywhere: dst[r][c] = src[c][r]. Row r of dst, which has cols elements, is at dst
- * + dst_at[r]; row c of src, which has rows elements, is at src + src_at[c]. Any byte between a row of src
- * and end, where readable memory ends, may be read. */
+/* Transposes rows at arbitrary places: dst[r][c] = src[c][r]. Row r of dst, which has cols elements, is at
+ * dst + dst_at[r]; row c of src, which has rows elements, is at src + src_at[c]. Readable memory ends at
+ * `end`; any byte between a row of src and `end` may be read. */
 typedef void cpu_tables_fn(char *dst, const int32_t *dst_at, int64_t rows, const char *src,
                            const int32_t *src_at, int64_t cols, const char *end);
 
-/* Writes rows in parts, line by line past the cache: the next n bytes of each of `rows` rows of dst lie in
- * stage, pitch bytes apart, with CPU_LINE bytes after them that may be read. What a part leaves of its last
- * line is kept in room, which has a line for each row, so that the next part finds it there and writes the
- * whole line. n is at least CPU_LINE, except for a part that is the row's last. */
+/* Writes rows in parts, line by line past the cache. The next n bytes of each of `rows` rows of dst are taken
+ * from stage, where the rows lie pitch bytes apart with CPU_LINE bytes after each that may be read. If a part
+ * ends within a line, the start of that line is kept in room, which has a line for each row, until the next
+ * part completes it and writes the whole line. n is at least CPU_LINE, except for a row's last part. */
 enum cpu_part {
 	CPU_PART_FIRST = 1,
 	CPU_PART_LAST = 2,
@@ -131,45 +134,45 @@ struct cpu_isa {
 	const char *name;
 	int vector; /* bytes that one instruction stores */
 
-	/* Transposes 64 / element rows of src; each row of dst gets 64 bytes. */
+	/* Transposes 64 / element rows of src. Each row of dst gets 64 bytes. */
 	cpu_strip_fn *strip[CPU_SHIFTS];
-	/* Does the same past the cache. dst and dst_pitch are multiples of 64. */
+	/* Does the same past the cache. dst and dst_pitch must be multiples of 64. */
 	cpu_strip_fn *strip_stream[CPU_SHIFTS];
-	/* Transposes 16 / element rows of src; each row of dst gets 16 bytes. */
+	/* Transposes 16 / element rows of src. Each row of dst gets 16 bytes. */
 	cpu_strip_fn *narrow[CPU_SHIFTS];
 
 	cpu_panel_fn *panel[CPU_SHIFTS];
 	void (*shuffle)(char *dst, const char *src, const struct cpu_shuffle *shuffle);
 	cpu_far_panel_fn *far_panel[CPU_SHIFTS];
-	/* There are tables for elements of less than 16 bytes. */
+	/* There is one for each size of elements below 16 bytes. */
 	cpu_tables_fn *tables[CPU_SHIFTS - 1];
 
 	/* Writes n elements of dst in ascending order from elements of src in descending order, beginning
-	 * with the one at src. */
+	 * with the element that ends at src. */
 	void (*reverse[CPU_SHIFTS])(char *dst, const char *src, int64_t n);
 
-	/* Take pixels apart, or put them together. A pixel has 2 or more channels, each an element of less
-	 * than 16 bytes, and 16 bytes at most in all. split writes channel c of the n pixels at src to dst +
+	/* Take pixels apart, or assemble them. A pixel has 2 or more channels, each an element of less than
+	 * 16 bytes, and at most 16 bytes in all. split writes channel c of the n pixels at src to dst +
 	 * row[c]; merge does the reverse. n is at least CPU_LINE / element. */
 	void (*split[CPU_SHIFTS - 1])(char *dst, const int64_t *row, const char *src, int64_t channels,
 	                              int64_t n);
 	void (*merge[CPU_SHIFTS - 1])(char *dst, const char *src, const int64_t *col, int64_t channels,
 	                              int64_t n);
 
-	/* Write whole lines past the cache; dst is a multiple of 64. fill_lines repeats one line. copy_lines
-	 * fetches meanwhile the lines that lie `ahead` bytes after those of src, because they will be copied
-	 * next; if ahead is 0, nothing is fetched. */
+	/* Write whole lines past the cache; dst must be a multiple of 64. fill_lines repeats one line.
+	 * copy_lines also prefetches the lines `ahead` bytes after those of src, because they will be copied
+	 * next; if ahead is 0, it prefetches nothing. */
 	void (*copy_lines)(char *dst, const char *src, int64_t lines, int64_t ahead);
 	void (*fill_lines)(char *dst, const char *line, int64_t lines);
 
 	cpu_flush_fn *flush;
 
-	/* Fetches the lines of n_dst bytes that will be written and of n_src bytes that will be read, in
-	 * turns, and does not wait. They should fit the first cache, because the machine forgets what it
-	 * cannot ask for at once. Memory that is not mapped is ignored. */
+	/* Prefetches the lines of n_dst bytes that will be written and of n_src bytes that will be read,
+	 * alternately, and does not wait. They should fit the first-level cache, and there should not be too
+	 * many: the CPU drops prefetches that it cannot start at once. Unmapped memory is ignored. */
 	void (*fetch)(const char *dst, int64_t n_dst, const char *src, int64_t n_src);
 
-	/* Orders the writes that went past the cache before whatever the thread writes next. */
+	/* Orders writes that went past the cache before all later writes of the thread. */
 	void (*fence)(void);
 
 	const struct cpu_converters *converters;
@@ -183,10 +186,10 @@ enum cpu_isa_level {
 	CPU_ISA_LEVELS
 };
 
-/* Returns NULL if this machine, or this build, does not have the level. */
+/* Returns the inner loops of a level, or NULL if this machine or this build does not have it. */
 const struct cpu_isa *cpu_isa_get(enum cpu_isa_level level);
 
-/* Returns the highest level that this machine and build have. */
+/* Returns the inner loops of the highest level that this machine and build have. */
 const struct cpu_isa *cpu_isa_best(void);
 
 extern const struct cpu_isa cpu_isa_plain;
@@ -194,8 +197,8 @@ extern const struct cpu_isa cpu_isa_avx2;
 extern const struct cpu_isa cpu_isa_avx512;
 extern const struct cpu_isa cpu_isa_neon;
 
-/* Copies n = 1 .. 64 bytes, inlined, by two overlapping moves of one size or a few of 16, and nothing past
- * them. */
+/* Copies n = 1 .. 64 bytes, inlined, by two overlapping moves of one size, or by several of 16 bytes. Touches
+ * nothing beyond the n bytes. */
 static inline void copy_short(char *dst, const char *src, uint32_t n)
 {
 	char a[16], b[16];

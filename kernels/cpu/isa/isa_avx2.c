@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inner loops with AVX2: 32-byte vectors. */
+/* The inner loops for AVX2, with 32-byte vectors. */
 #include "isa.h"
 
 #ifdef __x86_64__

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inner loops with AVX-512: 64-byte vectors, so that a register is a cache line. */
+/* The inner loops for AVX-512, with 64-byte vectors, so that a register is a cache line. */
 #include "isa.h"
 
 #ifdef __x86_64__

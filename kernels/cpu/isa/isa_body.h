@@ -48,7 +48,7 @@ static inline TARGET void store16(char *p, vec16 v)
 	memcpy(p, &v, 16);
 }
 
-/* These interleave the low or high halves of two 16-byte vectors by element. */
+/* Interleave the low or high halves of two 16-byte vectors, by elements of 1, 2, 4 or 8 bytes. */
 #ifdef __clang__
 #define MERGE(type, a, b, ...) ((vec16)__builtin_shufflevector((type)(a), (type)(b), __VA_ARGS__))
 #else
@@ -66,7 +66,7 @@ typedef uint64_t vec2x8 __attribute__((vector_size(16)));
 #define MERGE_LOW8(a, b)  MERGE(vec2x8, a, b, 0, 2)
 #define MERGE_HIGH8(a, b) MERGE(vec2x8, a, b, 1, 3)
 
-/* Does one round on n registers of v, by way of t. */
+/* Does one round on the n registers v[0 .. n), by way of a copy t. */
 #define ROUND(T, n, low, high)                                                                      \
 	do {                                                                                        \
 		T t[n];                                                                             \
@@ -75,7 +75,7 @@ typedef uint64_t vec2x8 __attribute__((vector_size(16)));
 		    i % 2 ? high(t[i / 2], t[i / 2 + (n) / 2]) : low(t[i / 2], t[i / 2 + (n) / 2]); \
 	} while (0)
 
-#define ROUNDS_16(T, p) /* nothing to do: a lane is an element */
+#define ROUNDS_16(T, p) /* nothing to do, because a lane is an element */
 #define ROUNDS_8(T, p)  ROUND(T, 2, p##LOW8, p##HIGH8)
 #define ROUNDS_4(T, p)                  \
 	ROUND(T, 4, p##LOW4, p##HIGH4); \
@@ -90,7 +90,7 @@ typedef uint64_t vec2x8 __attribute__((vector_size(16)));
 	ROUND(T, 16, p##LOW1, p##HIGH1); \
 	ROUND(T, 16, p##LOW1, p##HIGH1)
 
-/* Defines the transpose of one group of 16 bytes, which writes a line of each of its rows of dst. */
+/* Defines the transpose of one group of 16 bytes, which writes a whole line to each row of dst. */
 #define DEFINE_TILE(function, element, put)                                                                  \
 	static inline TARGET void function(char *dst, int64_t dst_pitch, const char *src, int64_t src_pitch) \
 	{                                                                                                    \
@@ -106,8 +106,8 @@ typedef uint64_t vec2x8 __attribute__((vector_size(16)));
 		}                                                                                            \
 	}
 
-/* Returns where the block is that is read `ahead` blocks after the one at src, when `left` bytes of this
- * strip are left: in this strip, or at the start of the next. */
+/* Returns the address of the block to prefetch, which is read `ahead` blocks after the one at src. It is in
+ * the same strip, of which `left` bytes are left, or at the start of the next one. */
 static inline const char *fetch_place(const char *src, int64_t left, int64_t ahead, const char *next)
 {
 	if (left > ahead * CPU_LINE || !next)
@@ -115,13 +115,13 @@ static inline const char *fetch_place(const char *src, int64_t left, int64_t ahe
 	return next + ahead * CPU_LINE - left;
 }
 
-/* So many blocks are fetched ahead. There are more of them for fewer rows, so that as many lines are on their
- * way. */
+/* Number of blocks by which prefetching is ahead. There are more of them if there are fewer rows, so that the
+ * number of lines in flight is the same. */
 #define AHEAD(element) ((element) < 4 ? 2 : (element) < 16 ? (element) : 8)
 
-/* Defines a strip, which takes four groups at a time by way of a block that holds a line of each row: rows
- * that lie a power of two apart would push each other out of the cache between one group and the next.
- * Meanwhile a later block is fetched, because there are too many rows for the machine to predict. */
+/* Defines a strip. It takes four groups at a time by way of a block that holds one line of each row, because
+ * rows that lie a power of two apart would evict each other from the cache between one group and the next. A
+ * later block is prefetched at the same time, because there are too many rows for the hardware prefetcher. */
 #define DEFINE_STRIP(function, tile, element)                                                              \
 	static TARGET void function(char *dst, int64_t dst_pitch, const char *src, int64_t src_pitch,      \
 	                            int64_t groups, const char *next)                                      \
@@ -160,7 +160,7 @@ static inline const char *fetch_place(const char *src, int64_t left, int64_t ahe
 		}                                                                                \
 	}
 
-/* Fetches the next n lines that fetch names. */
+/* Prefetches the next n lines that *fetch names. */
 static inline TARGET void fetch_some(struct cpu_fetch *fetch, int64_t n)
 {
 	for (; n > 0 && fetch->i < fetch->n; n--) {
@@ -175,8 +175,8 @@ static inline TARGET void fetch_some(struct cpu_fetch *fetch, int64_t n)
 	}
 }
 
-/* Defines the transposes of one group of 16 bytes of a panel's columns, which write a line of each of its
- * rows of dst, or 16 bytes. */
+/* Defines the transposes of one group of 16 bytes of a panel's columns. They write a line, or 16 bytes, to
+ * each row of dst. */
 #define DEFINE_PANEL_TILE(element)                                                                       \
 	static inline TARGET void panel_tile_##element(char *dst, const int64_t *row, const char *src,   \
 	                                               const int64_t *col)                               \
@@ -201,7 +201,7 @@ static inline TARGET void fetch_some(struct cpu_fetch *fetch, int64_t n)
 		UNROLL for (int i = 0; i < N; i++) store16(dst + row[i], v[i]);                          \
 	}
 
-/* Defines a panel, which is moved in strips of columns. At the edges, tiles overlap those before them. */
+/* Defines a panel, which is moved in strips of columns. At the edges, tiles overlap the ones before them. */
 #define DEFINE_PANEL(element)                                                                 \
 	DEFINE_PANEL_TILE(element)                                                            \
 	static TARGET void panel_##element(char *dst, const int64_t *row, const char *src,    \
@@ -225,17 +225,18 @@ static inline TARGET void fetch_some(struct cpu_fetch *fetch, int64_t n)
 		}                                                                             \
 	}
 
-/* Copies n < CPU_LINE bytes in groups of 16. The last group ends where they end, and may begin before them.
- */
+/* Copies n < CPU_LINE bytes in groups of 16. The last group ends where the n bytes end, and may begin before
+ * them. */
 static inline TARGET void copy_groups(char *dst, const char *src, int64_t n)
 {
 	for (int64_t g = 0; g < n; g += 16)
 		store16(dst + g, load16(src + (n - g < 16 ? n - 16 : g)));
 }
 
-/* Defines a panel that is read from memory. A line of each column at a time goes into a block, because
- * columns that lie a power of two apart would push each other out of the cache before their line is used up.
- * Meanwhile later lines are fetched, because there are too many columns for the machine to predict. */
+/* Defines a panel that is read from memory. One line of each column at a time is copied to a block, because
+ * columns that lie a power of two apart would evict each other from the cache before their lines are used up.
+ * Later lines are prefetched at the same time, because there are too many columns for the hardware
+ * prefetcher. */
 #define DEFINE_FAR_PANEL(element)                                                                          \
 	static TARGET void far_panel_##element(char *dst, const int64_t *row, const char *src,             \
 	                                       const int64_t *col, int64_t rows, int64_t cols,             \
@@ -290,7 +291,7 @@ static inline TARGET void copy_groups(char *dst, const char *src, int64_t n)
 		}                                                                                          \
 	}
 
-/* Lists the offsets of eight lines. */
+/* Lists the offsets of eight consecutive lines. */
 #define L8(i)                                                                                     \
 	(i) * 64, ((i) + 1) * 64, ((i) + 2) * 64, ((i) + 3) * 64, ((i) + 4) * 64, ((i) + 5) * 64, \
 	    ((i) + 6) * 64, ((i) + 7) * 64
@@ -351,7 +352,7 @@ static TARGET void shuffle(char *dst, const char *src, const struct cpu_shuffle 
 		shuffle_filled_2(dst, src, shuffle);
 }
 
-/* Loads 16 bytes, or as many as there are before end; the others are 0. */
+/* Loads 16 bytes, or as many as there are before `end`; the others become 0. */
 static inline TARGET vec16 load_before(const char *p, const char *end)
 {
 	vec16 v = { 0 };
@@ -377,13 +378,13 @@ static inline TARGET void store_part(char *p, vec16 v, int64_t n)
 	}
 }
 
-/* Returns where the next square of n begins. The last one overlaps the one before it. */
+/* Returns where the next square of n begins. The last square overlaps the one before it. */
 static inline int64_t next_square(int64_t at, int64_t n, int64_t end)
 {
 	return at + n < end && at + 2 * n > end ? end - n : at + n;
 }
 
-/* Defines a transpose by tables, in squares of 16 bytes a side, or of fewer where there are fewer. */
+/* Defines a transpose by tables, in squares of 16 bytes a side, or of fewer bytes if there are fewer. */
 #define DEFINE_TABLES(element)                                                                               \
 	static TARGET void tables_part_##element(char *dst, const int32_t *dst_at, int64_t rows,             \
 	                                         const char *src, const int32_t *src_at, int64_t cols,       \
@@ -461,15 +462,15 @@ DEFINE_ALL(16)
 
 /* ---- Pixels of a few channels ----------------------------------------------------------------------- */
 
-/* A pixel of `channels` elements, at most 16 bytes, is given C elements of room, the next power of two. C
- * registers of N = 16 / element elements a lane then hold N pixels, one after the other, and a round (as
- * in a transpose) moves element j of that sequence to 2 j, or in its second half to 2 j + 1 - C N. log2(N)
- * rounds bring [pixel][channel] to [channel][pixel], log2(C) rounds bring it back. The room is made and
- * closed by a shuffle of the 16 bytes that are loaded or stored at a time; those that are stored reach into
- * the next pixel, which is stored after them. */
+/* A pixel of `channels` elements, at most 16 bytes, is widened to C elements, the next power of two. C
+ * registers, with N = 16 / element elements a lane, then hold N consecutive pixels. One round (as in a
+ * transpose) moves element j of that sequence to position 2 j, or in its second half to 2 j + 1 - C N.
+ * log2(N) rounds bring [pixel][channel] to [channel][pixel], and log2(C) rounds bring it back. Pixels are
+ * widened after loading and narrowed before storing, 16 bytes at a time, by a shuffle. What is stored reaches
+ * into the next pixel, which is stored later. */
 
-/* Returns the shuffle of a lane that widens 16 / room pixels from `pixel` bytes to `room` bytes each, or
- * narrows them. */
+/* Returns the mask that widens 16 / room pixels of a lane from `pixel` bytes to `room` bytes each, or narrows
+ * them. */
 static inline vec16 pixel_mask(uint32_t pixel, uint32_t room, bool wider)
 {
 	vec16 mask;
@@ -484,8 +485,8 @@ static inline vec16 pixel_mask(uint32_t pixel, uint32_t room, bool wider)
 #define PIXEL_ROUNDS(element, c, n) \
 	UNROLL for (int round = 1; round < (n); round *= 2) ROUND(VECTOR, c, LOW##element, HIGH##element)
 
-/* Writes a line of each row of dst, from CPU_LINE / element pixels and whatever the last 16 bytes hold
- * beside. */
+/* Writes a line to each row of dst, from CPU_LINE / element pixels. The last 16 bytes that it reads may reach
+ * beyond these pixels. */
 #define DEFINE_SPLIT_BLOCK(element, C)                                                         \
 	static inline TARGET void split_block_##element##_##C(                                 \
 	    char *dst, const int64_t *row, const char *src, int64_t channels, VECTOR mask)     \
@@ -506,7 +507,7 @@ static inline vec16 pixel_mask(uint32_t pixel, uint32_t room, bool wider)
 		}                                                                              \
 	}
 
-/* Writes CPU_LINE / element pixels, and up to 16 bytes after them. */
+/* Writes CPU_LINE / element pixels, and up to 16 bytes beyond them. */
 #define DEFINE_MERGE_BLOCK(element, C)                                                                      \
 	static inline TARGET void merge_block_##element##_##C(                                              \
 	    char *dst, const char *src, const int64_t *col, int64_t channels, VECTOR mask)                  \
@@ -527,8 +528,8 @@ static inline vec16 pixel_mask(uint32_t pixel, uint32_t room, bool wider)
 		}                                                                                           \
 	}
 
-/* Goes through all pixels, block by block. Less than 8 bytes are read or written past a block, so less than 8
- * pixels. The last blocks, which may overlap, go by way of a copy. */
+/* Processes all pixels block by block. Less than 8 bytes, and so less than 8 pixels, are read or written
+ * beyond a block. The last blocks, which may overlap, are processed by way of a copy. */
 #define EACH_BLOCK(element, n, direct, by_copy)                 \
 	do {                                                    \
 		enum { BLOCK = CPU_LINE / (element) };          \
@@ -633,7 +634,7 @@ static TARGET void fill_lines(char *dst, const char *line, int64_t lines)
 		    STREAM(dst + part * WIDTH, v[part]);
 }
 
-/* Writes a line that joins the end of one part and the start of the next. */
+/* Writes the line that consists of the end of one part and the start of the next. */
 static inline TARGET void put_joined(char *dst, const char *room, const char *stage, int64_t kept)
 {
 	char line[CPU_LINE] __attribute__((aligned(CPU_LINE)));
@@ -646,7 +647,8 @@ static TARGET void flush(char *dst, int64_t dst_pitch, const char *stage, int64_
                          int64_t n, char *room, unsigned part)
 {
 	for (; rows > 0; rows--, dst += dst_pitch, stage += pitch, room += CPU_LINE) {
-		int64_t kept = (int64_t)((uintptr_t)dst % CPU_LINE); /* bytes of the line before dst */
+		/* bytes from the start of the line to dst */
+		int64_t kept = (int64_t)((uintptr_t)dst % CPU_LINE);
 		int64_t head = kept ? CPU_LINE - kept : 0;
 		if (part & CPU_PART_FIRST && kept) {
 			if (n <= head) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Converts elements to lanes and back for one instruction set; isa_body.h includes it. The formulas are those
- * of kernels/transform/lanes.h, on CONVERT_WIDTH bytes of lanes at a time. */
+/* Converts elements to lanes and back for one instruction set. Included by isa_body.h. The formulas are those
+ * of kernels/transform/lanes.h, applied to CONVERT_WIDTH bytes of lanes at a time. */
 #define VECTOR_OF(bytes) __attribute__((vector_size(bytes)))
 
-/* These have as many elements as a vector has 32-bit lanes. */
+/* Vectors with as many elements as a vector has 32-bit lanes. */
 typedef uint32_t narrow_u32 VECTOR_OF(CONVERT_WIDTH);
 typedef int32_t narrow_i32 VECTOR_OF(CONVERT_WIDTH);
 typedef float narrow_f32 VECTOR_OF(CONVERT_WIDTH);
@@ -12,7 +12,7 @@ typedef int16_t narrow_i16 VECTOR_OF(CONVERT_WIDTH / 2);
 typedef uint8_t narrow_u8 VECTOR_OF(CONVERT_WIDTH / 4);
 typedef int8_t narrow_i8 VECTOR_OF(CONVERT_WIDTH / 4);
 
-/* These have as many elements as a vector has 64-bit lanes. */
+/* Vectors with as many elements as a vector has 64-bit lanes. */
 typedef uint64_t wide_u64 VECTOR_OF(CONVERT_WIDTH);
 typedef int64_t wide_i64 VECTOR_OF(CONVERT_WIDTH);
 typedef double wide_f64 VECTOR_OF(CONVERT_WIDTH);
@@ -50,8 +50,9 @@ typedef int8_t wide_i8 VECTOR_OF(CONVERT_WIDTH / 8);
 
 #define AS LANE_AS
 
-/* Compilers take vectors apart where the number of lanes stays and their size does not, so the usual ones
- * have names. */
+/* Compilers split a vector conversion into single elements if the number of lanes stays the same but their
+ * size changes. The common conversions therefore have names, for which an instruction set can define better
+ * code. */
 #ifndef WIDEN_U8
 #define WIDEN_U8(v)  AS(narrow_i32, v)
 #define WIDEN_I8(v)  AS(narrow_i32, v)
@@ -63,8 +64,8 @@ typedef int8_t wide_i8 VECTOR_OF(CONVERT_WIDTH / 8);
 
 /* ---- One by one ------------------------------------------------------------------------------------- */
 
-/* Defines a load: n elements at src become lanes of type `lane`, a vector at a time. In the expression v is
- * the vector of elements. */
+/* Defines a load: n elements at src become lanes of type `lane`, one vector at a time. In the expression, v
+ * is the vector of elements. */
 #define DEFINE_LOAD(function, vector, lane, expression)                    \
 	static TARGET void function(void *to, const char *src, int64_t n)  \
 	{                                                                  \
@@ -82,7 +83,7 @@ typedef int8_t wide_i8 VECTOR_OF(CONVERT_WIDTH / 8);
 		}                                                          \
 	}
 
-/* Defines a store, the reverse. In the expression x is the vector of lanes. */
+/* Defines a store, which is the reverse. In the expression, x is the vector of lanes. */
 #define DEFINE_STORE(function, vector, lane, expression)                    \
 	static TARGET void function(char *dst, const void *from, int64_t n) \
 	{                                                                   \
@@ -102,8 +103,8 @@ typedef int8_t wide_i8 VECTOR_OF(CONVERT_WIDTH / 8);
 
 /* ---- Lanes of float32 ------------------------------------------------------------------------------- */
 
-/* float16 by the machine's own instructions, where it has them: NaN is another matter, to which they do more.
- */
+/* Convert float16 by the CPU's own instructions if it has them. NaNs are left to the formulas, because the
+ * instructions treat them differently. */
 static inline TARGET narrow_u32 f16_load(narrow_u16 v)
 {
 #ifdef WIDEN_F16
@@ -156,9 +157,9 @@ DEFINE_FLOAT_STORES(_as_is, 0)
 
 /* ---- Lanes of float64 ------------------------------------------------------------------------------- */
 
-/* Compilers take a vector of 64-bit integers apart where the machine does not convert it (BY_HALVES). There,
- * each half becomes the fraction of a number whose last bit is worth as much as the half's, and only the sum
- * of both is rounded. */
+/* Compilers split a vector of 64-bit integers into single elements if the CPU has no instruction to convert
+ * it (BY_HALVES). In that case, each half is placed into the fraction of a number whose last bit has the
+ * value of the half's last bit, and only the sum of both is rounded. */
 #ifdef BY_HALVES
 static inline TARGET wide_f64 f64_of_halves(wide_u64 low, wide_u64 high, double high_zero)
 {
@@ -236,8 +237,8 @@ DEFINE_LOAD(i64_from_u16, wide_u16, wide_i64, AS(wide_i64, v))
 DEFINE_LOAD(i64_from_i16, wide_i16, wide_i64, AS(wide_i64, v))
 DEFINE_LOAD(i64_from_u32, wide_u32, wide_i64, AS(wide_i64, v))
 DEFINE_LOAD(i64_from_i32, wide_i32, wide_i64, AS(wide_i64, v))
-/* A value larger than any int64 becomes the largest int64. The result is the same for every destination type
- * other than uint64 itself. */
+/* A value larger than any int64 becomes the largest int64. That does not change the result for any
+ * destination type other than uint64 itself, which is not converted this way. */
 DEFINE_LOAD(i64_from_u64, wide_i64, wide_i64, (v & ~(v < 0)) | ((v < 0) & INT64_MAX))
 DEFINE_LOAD(i64_from_i64, wide_i64, wide_i64, v)
 
@@ -257,8 +258,8 @@ DEFINE_STORE(i64_cut_32, wide_u32, wide_i64, AS(wide_u32, x))
 
 /* ---- Arithmetic ------------------------------------------------------------------------------------- */
 
-/* Defines to = a op b for n lanes, and further up to the end of their vector. Returns whether one of the
- * results is NaN. */
+/* Defines to = a op b for n lanes, and for what follows them up to the end of their last vector. Returns
+ * whether any of the results is NaN. */
 #define DEFINE_ARITHMETIC(function, vector, mask, op)                                          \
 	static TARGET bool function(void *to, const void *a, const void *b, int64_t n)         \
 	{                                                                                      \
@@ -298,8 +299,8 @@ static TARGET bool multiply_by(void *to, const void *a, float by, int64_t n)
 	return is_nan;
 }
 
-/* Replaces the NaNs among the results of a and b: by that of a, or else of b, made quiet; or by the one that
- * x86 makes, which not all machines do. */
+/* Replaces the NaNs among the results of an operation on a and b: by that of a, or else that of b, made
+ * quiet, or else by the one that x86 produces, which not all machines do. */
 #define DEFINE_MEND(function, vector, bits, quiet, made)                                               \
 	static TARGET void function(void *to, const void *a, const void *b, int64_t n)                 \
 	{                                                                                              \
@@ -331,7 +332,8 @@ typedef int16_t whole_i16 VECTOR_OF(CONVERT_WIDTH);
 #define MOST_32(a, b)       MOST_BY(narrow_i32, a, b)
 #endif
 
-/* Two vectors at a time, so that loads are what it waits for; what is left of a row comes with zeros. */
+/* Defines a magnitude. It handles two vectors at a time, so that loads are the bottleneck. The rest of a row
+ * is filled up with zeros. */
 #define DEFINE_MAGNITUDE(function, vector, mask, most_of)                        \
 	static TARGET uint32_t function(const char *src, int64_t n)              \
 	{                                                                        \

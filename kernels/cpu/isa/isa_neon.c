@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inner loops with NEON: 32-byte vectors as pairs of registers, because non-temporal stores on aarch64
- * write a pair. */
+/* The inner loops for NEON. A vector is 32 bytes in a pair of registers, because non-temporal stores on
+ * aarch64 write a pair. */
 #include "isa.h"
 
 #ifdef __aarch64__
@@ -8,7 +8,8 @@
 #include <arm_neon.h>
 
 #ifdef __clang__
-#pragma clang diagnostic ignored "-Wpass-failed" /* of 1-byte tiles, the two parts of a line stay a loop */
+/* with 1-byte elements, the loop over the two parts of a line is not unrolled */
+#pragma clang diagnostic ignored "-Wpass-failed"
 #endif
 
 struct pair {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inner loops in plain C with 16-byte vectors, for any machine; no non-temporal stores. */
+/* The inner loops in plain C with 16-byte vectors, for any machine. There are no non-temporal stores. */
 #include "isa.h"
 
 #define TARGET

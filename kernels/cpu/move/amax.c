@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Divides large blocks into groups and makes the moves of their passes. Goes through the blocks of a box,
- * looks for the largest magnitudes, and converts by the scales. */
+/* Divides large blocks into groups, and makes the moves of their passes. Goes through the blocks of a box,
+ * finds their largest magnitudes, and converts by the scales. */
 #include "amax.h"
 
 #include <stdatomic.h>
@@ -10,20 +10,21 @@
 #include "kernels/cpu/tile/tile.h"
 #include "proto/arithmetic.h"
 
-/* A block of up to so many bytes of the source is done at once: it stays in the second cache. Not measured.
- */
+/* Most bytes of a block's source for which the block is processed at once, so that it stays in the
+ * second-level cache. Not measured. */
 #define WHOLE_MOST (256 << 10)
 
-/* Blocks of rows that are shorter go side by side, a strip of them at a time. Not measured. */
+/* Blocks whose rows have fewer elements than this are processed side by side, in strips. Not measured. */
 #define STRIP_BELOW 32
 
 /* ---- Grids: a box in cells -------------------------------------------------------------------------- */
 
-/* Cells of step elements; the first one begins lead elements in. */
+/* A box that is divided into cells of `step` elements in each dimension. The first cell lacks its first
+ * `lead` elements. */
 struct grid {
 	int rank;
 	int64_t n[TENSOR_MAX_RANK], lead[TENSOR_MAX_RANK], step[TENSOR_MAX_RANK];
-	/* The cell: where it begins in the box, what it has, its number. */
+	/* The current cell: its start in the box, its extent, and its number. */
 	int64_t at[TENSOR_MAX_RANK], extent[TENSOR_MAX_RANK], index[TENSOR_MAX_RANK];
 };
 
@@ -33,7 +34,7 @@ static void grid_rewind(struct grid *grid, int d)
 	grid->extent[d] = min_i64(grid->step[d] - grid->lead[d], grid->n[d]);
 }
 
-/* Goes to the next cell of a dimension. Returns false if that is the first one again. */
+/* Goes to the next cell along a dimension. Returns false if that is the first one again. */
 static bool grid_next(struct grid *grid, int d)
 {
 	int64_t at = grid->at[d] + grid->extent[d];
@@ -54,7 +55,7 @@ static int64_t block_extent(const struct loop_nest_dim *dim)
 	return min_i64(dim->block, dim->n);
 }
 
-/* Returns whether blocks are small. */
+/* Returns whether blocks are small enough to be processed at once. */
 static bool is_whole(const struct move *move, const struct loop_nest *nest)
 {
 	int64_t extent[TENSOR_MAX_RANK], bytes = nest->converted;
@@ -66,7 +67,8 @@ static bool is_whole(const struct move *move, const struct loop_nest *nest)
 	return convert_is_direct(nest) || convert_tile_fits(move, nest->converted, extent);
 }
 
-/* About `wanted` elements of a dimension, but whole blocks, or all of it. */
+/* Returns a number of elements of a dimension that is about `wanted`, and either a multiple of the block or
+ * the whole dimension. */
 static int64_t whole_blocks(const struct loop_nest_dim *dim, int64_t wanted)
 {
 	int64_t all = dim->n + dim->skew;
@@ -109,7 +111,7 @@ static bool is_in_blocks(const struct loop_nest *nest)
 	return nest->converted && nest->in_blocks;
 }
 
-/* Chooses is_direct, tiles and pieces; the move becomes AMAX_WHOLE or AMAX_REDUCE. */
+/* Plans the move. Chooses is_direct, tiles, pieces and the pass, which becomes AMAX_WHOLE or AMAX_REDUCE. */
 static bool plan(struct move *move, const struct loop_nest *nest, const struct move_place *place,
                  const struct cpu_tile *tile)
 {
@@ -136,13 +138,14 @@ static bool plan(struct move *move, const struct loop_nest *nest, const struct m
 struct scaling {
 	struct converting c;
 	const struct amax *amax;
-	struct grid blocks; /* of a tile: blocks, or strips of several along the last dimension */
-	int64_t strip;      /* blocks of a strip; 1: there are none */
-	int64_t row_of[TENSOR_MAX_RANK]; /* extents that the row has been chosen for */
+	/* cells of a tile: blocks, or strips of several blocks along the last dimension */
+	struct grid blocks;
+	int64_t strip;                   /* number of blocks of a strip; 1: there are no strips */
+	int64_t row_of[TENSOR_MAX_RANK]; /* extents for which the row has been chosen; valid if has_row */
 	bool has_row;
 };
 
-/* The largest of a block, as a float32. */
+/* Returns the largest magnitude of a block as float32 bits. */
 static uint32_t widen(const struct converting *c, uint32_t magnitude)
 {
 	const enum dtype from = c->move->conversion.conversion->from;
@@ -169,13 +172,13 @@ static void put_result(char *at, const struct amax_result *result, float value)
 	memcpy(at, bytes, n);
 }
 
-/* A part of a block, with the places where it lies. */
+/* The part of a block that lies in a tile, with its places. */
 struct part {
 	char *dst;
 	const char *src;
 	char *to_scale, *to_inverse;
-	int64_t magnitude; /* index in the group's magnitudes */
-	bool is_first;     /* The block's first element is in the part. */
+	int64_t magnitude; /* index of the block in the group's magnitudes */
+	bool is_first;     /* the part contains the block's first element */
 };
 
 static void reduce(struct scaling *s, const struct part *part, const char *const *operand,
@@ -187,7 +190,7 @@ static void reduce(struct scaling *s, const struct part *part, const char *const
 	s->c.reduces = false;
 }
 
-/* Raises the magnitude of a block that other threads reduce too. */
+/* Raises the magnitude of a block that other threads may raise at the same time. */
 static void add_magnitude(_Atomic uint32_t *most, uint32_t magnitude)
 {
 	uint32_t before = atomic_load_explicit(most, memory_order_relaxed);
@@ -227,8 +230,8 @@ static void run_part(struct scaling *s, const struct part *part, const int64_t *
 
 /* ---- Strips of blocks ------------------------------------------------------------------------------- */
 
-/* The scales of a strip's blocks, of which the first begins lead elements in; their inverses become the lanes
- * that its rows are multiplied by. */
+/* Computes and writes the scales of a strip's blocks, the first of which lacks its first `lead` elements.
+ * Their inverses become the lanes by which the strip's rows are multiplied. */
 static void scale_strip(struct scaling *s, const struct part *part, int64_t lead)
 {
 	const struct move_dim *dim = &s->c.move->dim[s->c.move->rank - 1];
@@ -270,7 +273,8 @@ static void run_strip(struct scaling *s, const struct part *part, const int64_t 
 	convert_rows(c, part->dst, part->src, operand, s->blocks.extent, stride);
 }
 
-/* Returns how many blocks a strip of a tile has. stride is that of the elements that are read. */
+/* Returns the number of blocks of a strip of a tile, 1 if there are no strips. stride has the strides of the
+ * elements that are read. */
 static int64_t strip_of(const struct scaling *s, const int64_t *stride)
 {
 	const struct move *move = s->c.move;
@@ -283,7 +287,8 @@ static int64_t strip_of(const struct scaling *s, const int64_t *stride)
 
 /* ---- A tile ----------------------------------------------------------------------------------------- */
 
-/* first: indices of its first element in the move; what is read has these strides. */
+/* Processes the blocks of a tile. first has the indices in the move of the tile's first element, stride the
+ * strides of the elements that are read. */
 static void run_tile(struct scaling *s, char *dst, const char *src, const int64_t *first,
                      const int64_t *extent, const int64_t *stride)
 {
@@ -386,8 +391,8 @@ const struct cpu_strategy cpu_strategy_amax = {
 
 /* ---- Groups of large blocks ------------------------------------------------------------------------- */
 
-/* Source of a group: of a last cache, so that the second pass may find there what the first one read. Not
- * measured. */
+/* Bytes of a group's source, which fit a last-level cache, so that the second pass may find there what the
+ * first one read. Not measured. */
 #define GROUP_BYTES (16 << 20)
 
 static int64_t blocks_of(const struct loop_nest_dim *dim)
@@ -395,7 +400,8 @@ static int64_t blocks_of(const struct loop_nest_dim *dim)
 	return divide_up_i64(dim->n + dim->skew, dim->block);
 }
 
-/* The dimensions in which the source's elements are closest come first: a group then has long runs of it. */
+/* Sorts dimensions by their stride in the source, smallest first, so that a group has long runs of the
+ * source. */
 static void order_by_source(const struct loop_nest *nest, int *ret)
 {
 	for (int d = 0; d < nest->rank; d++) {
@@ -426,7 +432,7 @@ void amax_groups_init(struct amax_groups *groups, const struct loop_nest *nest)
 	}
 }
 
-/* Some indices of a dimension, those of group `number`. */
+/* Restricts dimension d to the indices of the group with that number. */
 static void take(struct loop_nest *nest, int d, int64_t step, int64_t number)
 {
 	struct loop_nest_dim *dim = &nest->dim[d];
@@ -454,7 +460,8 @@ void amax_groups_move(struct amax_groups *groups, uint64_t i, enum amax_pass pas
 	}
 	move_init(ret, isa, &nest, place);
 	ret->pass = pass;
-	move_shift(ret, 0, 0); /* its pieces are counted again: their blocks need not be whole */
+	/* counts the pieces anew, because their blocks need not be whole in this pass */
+	move_shift(ret, 0, 0);
 	ret->magnitude = groups->magnitude;
 	for (int d = nest.rank - 1; d >= 0; d--) {
 		ret->dim[d].to_magnitude = blocks;

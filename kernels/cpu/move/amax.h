@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Moves that compute the scales of their blocks (struct amax of kernels/transform/transform.h).
  *
- * Where a block is small, tiles and pieces of the move have whole blocks, and a block is done at once: its
- * largest magnitude is looked for, its scale is made and written, and its elements are converted, while they
- * are in the cache. Larger blocks are done in groups, each in two passes over pieces that need not have whole
- * blocks: one in which all threads look for the largest magnitudes, and then, when all of its pieces have
- * ended, one in which they convert.
+ * If blocks are small, tiles and pieces of the move contain whole blocks, and a block is processed at once:
+ * its largest magnitude is found, its scale is computed and written, and its elements are converted, all
+ * while they are in the cache. Larger blocks are processed in groups, each in two passes over pieces that
+ * need not contain whole blocks: one in which all threads find the largest magnitudes, and then, when all of
+ * its pieces have ended, one in which they convert.
  */
 #ifndef KERNELS_CPU_MOVE_AMAX_H
 #define KERNELS_CPU_MOVE_AMAX_H
@@ -17,27 +17,28 @@
 #include "kernels/nest/loop_nest.h"
 #include "move.h"
 
-/* A group has so many blocks at most. */
+/* Most blocks of a group. */
 #define AMAX_GROUP_BLOCKS 1024
 
-/* Groups of large blocks are boxes of whole blocks. */
+/* The groups into which the large blocks of a loop nest are divided. Each is a box of whole blocks. */
 struct amax_groups {
 	struct loop_nest nest;
-	/* Extent of a group in each dimension, in elements; whole blocks. */
+	/* Extent of a group in each dimension, in elements; a multiple of the block's. */
 	int64_t step[TENSOR_MAX_RANK];
 	uint64_t n;
-	/* Largest magnitudes of the blocks of the group under way. */
+	/* Largest magnitude of each block of the current group, as an integer (amax_scale.h). */
 	_Atomic uint32_t magnitude[AMAX_GROUP_BLOCKS];
 };
 
 void amax_groups_init(struct amax_groups *groups, const struct loop_nest *nest);
 
-/* Makes the move of a group. No magnitude of its blocks is known yet if pass is AMAX_REDUCE, which must have
- * ended before AMAX_CONVERT. The move points into groups. */
+/* Makes the move of pass `pass` over group i. AMAX_REDUCE resets the magnitudes of the group's blocks, and
+ * must have ended before AMAX_CONVERT is made. The move points into groups. */
 void amax_groups_move(struct amax_groups *groups, uint64_t i, enum amax_pass pass, const struct cpu_isa *isa,
                       const struct move_place *place, struct move *ret);
 
-/* Runs all groups, one after the other. Returns false if stopped, which may be NULL, ended that. */
+/* Runs all groups, one after the other. stopped may be NULL. Returns false if *stopped was set before
+ * everything was done. */
 bool amax_run_groups(const struct loop_nest *nest, const struct cpu_isa *isa, const struct move_place *place,
                      const atomic_bool *stopped, struct cpu_scratch *scratch);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Converts rows, divides a converting move, and goes through the tiles of a box. */
+/* Converts rows, divides a converting move into pieces, and goes through the tiles of a box. */
 #include "convert.h"
 
 #include <math.h>
@@ -99,7 +99,7 @@ static bool is_constant(const struct row *row, int which)
 	return true;
 }
 
-/* n elements from `base` on, of the innermost dimension alone or of a whole row. */
+/* Reads n elements of an operand into its lanes, from `base` on, along the row. */
 static void gather_operand(struct converting *c, int which, const char *base, int64_t n)
 {
 	const struct row *row = &c->row;
@@ -116,7 +116,7 @@ static void gather_operand(struct converting *c, int which, const char *base, in
 			at[d] = 0;
 		}
 	}
-	/* The last vector is calculated with as a whole. */
+	/* Calculations use the last vector as a whole. */
 	memset(lanes + n * (c->lane == CPU_LANE_FLOAT32 ? 4 : 8), 0, CPU_LINE);
 }
 
@@ -130,8 +130,8 @@ static bool is_held(struct converting *c, int which, const char *base, int64_t f
 	return is;
 }
 
-/* Returns the lanes of an operand for n elements of a row, from the `from`-th on. base is where the operand
- * of the row's first element lies. */
+/* Returns the lanes of an operand for n elements of a row, from element `from` on. base is the address of the
+ * operand of the row's first element. */
 static const char *operand_lanes(struct converting *c, int which, const char *base, int64_t from, int64_t n)
 {
 	const struct operand *operand = c->operand[which];
@@ -150,7 +150,7 @@ static const char *operand_lanes(struct converting *c, int which, const char *ba
 	return lanes;
 }
 
-/* Returns where the result is, which is `to`. */
+/* Calculates into `to` and returns it. NaNs are made the same on all machines. */
 static char *calculate(const struct converting *c, cpu_arithmetic_fn *const *function, char *to,
                        const char *from, const char *operand, int64_t n)
 {
@@ -159,7 +159,7 @@ static char *calculate(const struct converting *c, cpu_arithmetic_fn *const *fun
 	return to;
 }
 
-/* Multiplies by a number in the same way; lanes of the number are made only if there is a NaN. */
+/* Does the same for a multiplication by c->by. The lanes of that number are made only if there is a NaN. */
 static char *calculate_by(struct converting *c, char *to, const char *from, int64_t n)
 {
 	float *lanes = (float *)(void *)c->operand_lanes[SCALE];
@@ -173,7 +173,8 @@ static char *calculate_by(struct converting *c, char *to, const char *from, int6
 
 /* ---- Exact casts ------------------------------------------------------------------------------------ */
 
-/* Returns whether lanes hold an integer of 64 bits. */
+/* Returns whether lanes can hold the exact value of the element at src, which may be an integer of 64
+ * bits. */
 static bool is_held_whole(const struct converting *c, const char *src)
 {
 	const struct conversion *conversion = c->move->conversion.conversion;
@@ -201,7 +202,8 @@ static bool is_same(enum cpu_lane lane, const char *a, const char *b, int64_t i)
 	return x == y || (isnan(x) && isnan(y));
 }
 
-/* n elements from src on became `out` by way of lanes. */
+/* Counts the values that have changed among n elements at src, which were converted to `out` by way of
+ * `lanes`. */
 static void count_changed(struct converting *c, const char *src, const char *lanes, const char *out,
                           int64_t n)
 {
@@ -215,7 +217,7 @@ static void count_changed(struct converting *c, const char *src, const char *lan
 
 /* ---- Rows ------------------------------------------------------------------------------------------- */
 
-/* n elements are on their way to dst, `stride` bytes apart. */
+/* Writes n converted elements from c->elements to dst, `stride` bytes apart. */
 static void put(const struct converting *c, char *dst, int64_t stride, int64_t n)
 {
 	char room[CPU_LINE];
@@ -228,7 +230,7 @@ static void put(const struct converting *c, char *dst, int64_t stride, int64_t n
 		memcpy(dst + i * stride, c->elements + i * c->to, (size_t)c->to);
 }
 
-/* So many elements that the next block begins with a line. */
+/* Returns the number of elements of the next block, such that the block after it begins on a line. */
 static int64_t block_of(const struct converting *c, const char *dst, int64_t n)
 {
 	int64_t over = (int64_t)((uintptr_t)(dst + CONVERT_BLOCK * c->to) % CPU_LINE) / c->to;
@@ -260,8 +262,8 @@ static void convert_row(struct converting *c, char *dst, int64_t stride, const c
 	}
 }
 
-/* The innermost dimensions of a box, as far as both sides go through them without a gap and they fit a block.
- * src: strides of what is read. */
+/* Takes the innermost dimensions of a box, as long as both sides go through them without gaps and they fit a
+ * block. */
 void converting_choose_row(struct converting *c, const int64_t *extent, const int64_t *src)
 {
 	const struct move *move = c->move;
@@ -291,7 +293,7 @@ static void add_lanes(struct converting *c, const char *src)
 	c->converters->magnitudes(c->result, c->lanes, c->row.n);
 }
 
-/* A box whose elements lie src[d] bytes apart in what is read. */
+/* The elements that are read lie src_stride[d] bytes apart. */
 void convert_rows(struct converting *c, char *dst, const char *src, const char *const *operand,
                   const int64_t *extent, const int64_t *src_stride)
 {
@@ -326,15 +328,15 @@ void convert_rows(struct converting *c, char *dst, const char *src, const char *
 	}
 }
 
-/* Rows of the source of so many bytes are read where they lie; shorter ones take a call each. Not measured.
- */
+/* Least bytes of rows of the source that are read in place; each shorter row would cost a call. Not
+ * measured. */
 #define DIRECT_LEAST 256
 
 /* ---- Tiles in scratch ------------------------------------------------------------------------------- */
 
-/* Lays out a tile in scratch: in the destination's order, rows of up to a block without gaps, others a line
- * apart from whole lines, so that the same place in each falls into another set of the cache. from is the
- * size of an element in bytes. Returns the tile's bytes. */
+/* Lays out a tile in scratch, in the order of the destination's dimensions: rows of up to a block are
+ * contiguous; longer distances are whole lines and one line more, so that the same position in each falls
+ * into another set of the cache. from is the size of an element in bytes. Returns the tile's bytes. */
 static int64_t lay_out(int rank, int64_t from, const int64_t *extent, int64_t *ret_stride)
 {
 	int64_t run = from;
@@ -350,7 +352,7 @@ static int64_t lay_out(int rank, int64_t from, const int64_t *extent, int64_t *r
 	return run;
 }
 
-/* The move of a tile, of the source's elements, to there. */
+/* Makes the move that permutes a tile of the source's elements into scratch. */
 static void permute_init(struct move *ret, const struct move *move, int64_t from, const int64_t *extent,
                          const int64_t *stride)
 {
@@ -380,7 +382,7 @@ bool convert_tile_fits(const struct move *move, int64_t from, const int64_t *ext
 
 /* ---- Dividing --------------------------------------------------------------------------------------- */
 
-/* Makes the nest of the same permutation with elements of the source's type on both sides. */
+/* Destination strides are limited so that the product does not overflow. */
 void convert_twin_of(const struct loop_nest *nest, struct loop_nest *ret)
 {
 	int64_t from = nest->converted, to = nest->element, most = INT64_MAX / TENSOR_MAX_ELEMENT;
@@ -404,7 +406,7 @@ bool convert_is_direct(const struct loop_nest *nest)
 	       (nest->rank == 1 && inner->src == nest->converted);
 }
 
-/* unit: NULL: single elements. */
+/* unit may be NULL, for single elements. */
 void convert_choose_direct(struct move *move, const struct loop_nest *nest, int64_t piece_bytes,
                            const int64_t *unit)
 {
@@ -455,8 +457,8 @@ void convert_init(struct move *move, const struct loop_nest *nest, int64_t piece
 
 /* ---- Tiles ------------------------------------------------------------------------------------------ */
 
-/* Permutes a tile in halves where it does not fit: a tile that is cut short by an edge may have more runs
- * than a whole one. */
+/* Permutes a tile, in halves if it does not fit: a tile that is cut short at an edge may have more runs than
+ * a whole one. */
 static void permute(const struct move *move, int64_t from, char *dst, const char *src, const int64_t *extent,
                     const int64_t *stride, struct cpu_scratch *scratch)
 {

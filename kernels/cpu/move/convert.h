@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Converts elements on their way: runs a move whose destination is of another type.
+/* Runs a move whose destination has another type than its source.
  *
- * Rows of the destination are converted block by block in the first cache: from elements to lanes, which are
- * multiplied and added to, and back to elements (isa.h). Where the source has the same rows, they are read
- * from there; else a tile of it is permuted first, by the ways of tile_fill.h, into scratch. amax.c uses the
- * parts.
+ * Rows of the destination are converted block by block in the first-level cache: from elements to lanes,
+ * which may be multiplied and added to, and back to elements (isa.h). If the source has the same rows, they
+ * are read from there. Otherwise a tile of it is first permuted into scratch, by the ways of tile_fill.h.
+ * amax.c uses the functions declared here too.
  */
 #ifndef KERNELS_CPU_MOVE_CONVERT_H
 #define KERNELS_CPU_MOVE_CONVERT_H
@@ -16,72 +16,75 @@
 #include "move.h"
 
 /* Chooses is_direct, tiles and pieces of a move, whose dimensions are those of the nest. piece_bytes is that
- * of the place. */
+ * of struct move_place. */
 void convert_init(struct move *move, const struct loop_nest *nest, int64_t piece_bytes);
 
-/* Returns whether rows of a nest are converted where they lie in the source. */
+/* Returns whether rows of a nest are converted straight from the source, without tiles. */
 bool convert_is_direct(const struct loop_nest *nest);
 
-/* Chooses pieces of a move that is direct; each holds whole units of so many elements. */
+/* Chooses the pieces of a direct move. Each piece contains whole units of unit[d] elements; unit may be NULL,
+ * for single elements. */
 void convert_choose_direct(struct move *move, const struct loop_nest *nest, int64_t piece_bytes,
                            const int64_t *unit);
 
-/* convert_want returns the sizes that the tiles of other moves should have, and convert_twin_of sets *ret to
- * the nest that they are chosen for. */
+/* convert_want returns the sizes that the tiles of moves that are not direct should have, and convert_twin_of
+ * sets *ret to the nest for which they are chosen: the same permutation with elements of the source's type on
+ * both sides. */
 struct cpu_tile_want convert_want(const struct loop_nest *nest, int64_t piece_bytes);
 void convert_twin_of(const struct loop_nest *nest, struct loop_nest *ret);
 
-/* Returns whether a tile of this extent fits scratch. from is the size of an element of the source in bytes.
- */
+/* Returns whether a tile of these extents fits scratch memory. from is the size in bytes of an element of the
+ * source. */
 bool convert_tile_fits(const struct move *move, int64_t from, const int64_t *extent);
 
-/* Permutes a tile of the source into scratch->made, and sets ret_stride to its strides there. */
+/* Permutes a tile of the source into scratch->made, and sets ret_stride to the strides that the tile has
+ * there. */
 void convert_permute(const struct move *move, int64_t from, const char *src, const int64_t *extent,
                      struct cpu_scratch *scratch, int64_t *ret_stride);
 
-/* Sets *ret to the dimensions in which a box has several tiles, the closest in the source first, and returns
- * how many there are. */
+/* Sets *ret to the dimensions in which a box has several tiles, those with the smallest stride in the source
+ * first. Returns the number of these dimensions. */
 int convert_order_loops(const struct move *move, const int64_t *extent, int *ret);
 
-/* So many lanes are converted at a time: three buffers of float64 lanes fill half of a first cache of 32 KiB.
- */
+/* Number of lanes that are converted at a time: three buffers of float64 lanes fill less than half of a
+ * first-level cache of 32 KiB. */
 #define CONVERT_BLOCK 512
 
 #define CONVERT_LANES_BYTES (CONVERT_BLOCK * (int64_t)sizeof(double) + CPU_LINE)
 
 enum { SCALE, BIAS, OPERANDS };
 
-/* The dimensions of a row, innermost first. If there are several, all but the last are whole. */
+/* The dimensions that form a row, innermost first. If there are several, all but the last are whole. */
 struct row {
 	int n_dims;
-	int64_t n; /* elements */
+	int64_t n; /* elements of the row */
 	struct row_dim {
 		int64_t n, stride[OPERANDS];
 	} dim[TENSOR_MAX_RANK];
 };
 
-/* The state of a conversion of one piece. */
+/* State of converting one piece. */
 struct converting {
 	const struct move *move;
 	const struct cpu_converters *converters;
 	cpu_load_fn *load, *load_back;
 	cpu_store_fn *store;
 	enum cpu_lane lane;
-	int64_t from, to; /* sizes of an element of the source and of the destination, bytes */
+	int64_t from, to; /* bytes of an element of the source, and of the destination */
 	bool is_exact;
 	uint64_t changed;
 	const struct operand *operand[OPERANDS];
-	bool is_by; /* float32 lanes are multiplied by `by`, and the scale is not looked at */
+	bool is_by; /* float32 lanes are multiplied by `by`, and the scale is ignored */
 	float by;
 	struct row row;
-	/* If this is set nothing is converted: magnitude becomes the largest of itself and the magnitudes of
-	 * the elements. */
+	/* If set, nothing is converted: magnitude becomes the maximum of itself and the magnitudes of the
+	 * elements. */
 	bool reduces;
-	/* The magnitudes of a row, which has elements of one block only, are in `result`, lane by lane. */
+	/* Used with `reduces`: the maxima of the rows' elements are collected in `result`, lane by lane. */
 	bool by_lanes;
 	uint32_t magnitude;
 	cpu_magnitude_fn *magnitude_of;
-	/* These say which elements the lanes of an operand hold; NULL: none yet. */
+	/* The elements that the lanes of each operand hold at present. NULL: none yet. */
 	const char *held[OPERANDS];
 	int64_t held_from[OPERANDS], held_n[OPERANDS];
 	_Alignas(CPU_LINE) char lanes[CONVERT_LANES_BYTES];
@@ -90,15 +93,15 @@ struct converting {
 	_Alignas(CPU_LINE) char elements[CONVERT_LANES_BYTES];
 };
 
-/* Begins to convert for a move: nothing is held, and reduces and is_by are false. */
+/* Prepares to convert for a move. No operand is held; reduces and is_by are false. */
 void converting_init(struct converting *c, const struct move *move);
 
-/* Finds the dimensions of a row of boxes of this extent, whose elements lie src[d] bytes apart in what is
+/* Finds the dimensions that form a row in boxes of these extents. src[d] is the stride in bytes of what is
  * read. */
 void converting_choose_row(struct converting *c, const int64_t *extent, const int64_t *src);
 
-/* Converts a box, or only finds its magnitude if c->reduces, by the row that was chosen for its extent.
- * operand says where the operands of its first element lie. */
+/* Converts a box, or only finds its magnitude if c->reduces, by the row that was chosen for its extents.
+ * operand has the addresses of the operands of the box's first element. */
 void convert_rows(struct converting *c, char *dst, const char *src, const char *const *operand,
                   const int64_t *extent, const int64_t *src_stride);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keeps plans in chains by their hash. */
+/* Plans are kept in chains, by the hash of their keys. */
 #include "kept.h"
 
 #include <stdlib.h>
@@ -11,11 +11,11 @@ struct kept_node {
 	struct kept_node *next;
 	uint64_t hash;
 	size_t key_bytes;
-	long long bytes;                   /* of the node */
-	_Alignas(max_align_t) char data[]; /* the plan, then its key */
+	long long bytes;                   /* bytes of the node */
+	_Alignas(max_align_t) char data[]; /* the plan, followed by its key */
 };
 
-/* A hash is computed in two lanes, whose multiplications do not wait for each other. */
+/* A hash is computed in two lanes, so that their multiplications run in parallel. */
 struct lanes {
 	uint64_t a, b;
 };
@@ -75,7 +75,7 @@ static void give_room(struct kept_plans *kept, long long bytes)
 	atomic_fetch_sub(&kept->bytes, bytes);
 }
 
-/* Takes room for a node; false: there is none. */
+/* Reserves room for a node. Returns false if there is none. */
 static bool take_room(struct kept_plans *kept, long long bytes)
 {
 	if (atomic_load(&kept->bytes) > KEPT_MOST - bytes || atomic_load(kept->room) < bytes)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A layout's plan (cpu_plan.h) keeps what its moves have planned, for all later moves and all threads: plans
- * of loop nests and of kinds of tiles, tables of offsets, which axes are windows.
+/* Keeps what the moves of a layout have planned, in the layout's plan (cpu_plan.h), for all later moves and
+ * all threads: plans of loop nests and of kinds of tiles, tables of offsets, and which axes are windows.
  *
- * A plan is found by its key, whose bytes are all that it depends on beside the layout. Neither names memory
- * that is moved. Plans are only added, and are freed together. Threads find and add plans without a lock;
- * kept_forget is called when no other thread uses them.
+ * A plan is found by its key, whose bytes are everything that the plan depends on besides the layout. Neither
+ * plan nor key names memory that is moved. Plans are only added, and are freed all together. Threads find and
+ * add plans without a lock; kept_forget is called when no other thread uses them.
  */
 #ifndef KERNELS_CPU_MOVE_KEPT_H
 #define KERNELS_CPU_MOVE_KEPT_H
@@ -14,24 +14,25 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* This is a power of two, so that a remainder is a mask. Other numbers were not measured. */
+/* A power of two, so that the remainder is a mask. Other numbers were not measured. */
 #define KEPT_CHAINS 16
 
-/* A layout keeps so many bytes at most: 30 kinds of tiles, or a few thousand loop nests. Other sizes were not
- * measured. */
+/* Most bytes that a layout keeps, which is room for 30 kinds of tiles or a few thousand loop nests. Other
+ * sizes were not measured. */
 #define KEPT_MOST (2 << 20)
 
 struct kept_node;
 
-/* This begins as zeros, but for room. */
+/* The plans that a layout keeps. All fields but `room` begin as zeros. */
 struct kept_plans {
 	_Atomic(struct kept_node *) chain[KEPT_CHAINS];
 	atomic_llong bytes;
-	atomic_llong *room;  /* So many bytes may still be kept for the engine's layouts. NULL: none. */
-	atomic_uint planned; /* how many times something was planned for the layout; tests read it */
+	/* bytes that may still be kept for all layouts of the engine; NULL: nothing is kept */
+	atomic_llong *room;
+	atomic_uint planned; /* number of times that something was planned for the layout; read by tests */
 };
 
-/* Each key begins with what it is the key of. */
+/* The first field of each key, which says what it is the key of. */
 enum kept_kind {
 	KEPT_MOVE,
 	KEPT_OFFSETS,
@@ -39,25 +40,26 @@ enum kept_kind {
 	KEPT_WINDOWS,
 };
 
-/* Counts what is planned. kept may be NULL. */
+/* Counts one more thing that was planned. kept may be NULL. */
 static inline void kept_count(struct kept_plans *kept)
 {
 	if (kept)
 		atomic_fetch_add_explicit(&kept->planned, 1, memory_order_relaxed);
 }
 
-/* Hashes a key of n bytes. */
+/* Returns the hash of a key of n bytes. */
 uint64_t kept_hash(const void *key, size_t n);
 
-/* Returns the plan with that key, which stays until kept_forget; NULL: there is none. kept may be NULL. */
+/* Returns the plan with that key, which stays valid until kept_forget, or NULL if there is none. kept may be
+ * NULL. */
 const void *kept_find(const struct kept_plans *kept, const void *key, size_t n, uint64_t hash);
 
-/* Keeps a copy of a plan, if there is room: from then on every thread finds it. Two threads may both give one
+/* Keeps a copy of a plan if there is room; every thread can then find it. Two threads may both add a plan
  * with the same key. kept may be NULL. */
 void kept_add(struct kept_plans *kept, const void *key, size_t n, uint64_t hash, const void *plan,
               size_t bytes);
 
-/* Frees all plans. Nobody may use them any more. */
+/* Frees all plans. No thread may use them any more. */
 void kept_forget(struct kept_plans *kept);
 
 #endif

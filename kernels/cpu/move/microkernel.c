@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The microkernels: rows that are contiguous in the destination, boxes with any strides, and transposes. */
+/* The microkernels: rows that are contiguous in the destination, boxes with arbitrary strides, and
+ * transposes. */
 #include "microkernel.h"
 
 #include <inttypes.h>
@@ -13,17 +14,17 @@
 
 /* ---- Rows: copied, repeated, reversed --------------------------------------------------------------- */
 
-/* Shorter runs are mostly their first and last lines, which go through the cache anyway; unless they are
- * whole lines, a few of them. */
+/* Shorter runs consist mostly of their first and last lines, which are written through the cache anyway. Runs
+ * that are whole lines are an exception, if there are at least STREAM_LINES of them. */
 #define STREAM_MIN   512
 #define STREAM_LINES 2
 
-/* Rows of up to AHEAD_MOST bytes are asked for so many bytes before they are copied, as they would be by the
- * machine if they followed each other in the source. */
+/* Rows of up to AHEAD_MOST bytes are prefetched AHEAD_BYTES before they are copied, as the hardware
+ * prefetcher would do if they followed each other in the source. */
 #define AHEAD_BYTES 2048
 #define AHEAD_MOST  4096
 
-/* Reversed rows are made in pieces of this many bytes when they go past the cache. */
+/* Reversed rows are made in pieces of this many bytes if they are written past the cache. */
 #define REVERSE_BYTES 4096
 
 static bool is_lines(const char *dst, int64_t n)
@@ -71,7 +72,7 @@ static void microkernel_copy(const struct microkernel *microkernel)
 	}
 }
 
-/* n bytes of a pattern that repeats every 16 bytes; pattern holds a line and 16 bytes of it. */
+/* Writes n bytes of a pattern that repeats every 16 bytes. pattern holds a line and 16 bytes more of it. */
 static void repeat_run(const struct microkernel *microkernel, char *dst, const char *pattern, int64_t n)
 {
 	if (n < CPU_LINE) {
@@ -104,7 +105,7 @@ void microkernel_repeat(const struct microkernel *microkernel)
 	}
 }
 
-/* One row by way of scratch, in pieces that end on a line of dst. */
+/* Reverses one row by way of scratch, in pieces that end on a line of dst. */
 static void reverse_staged(const struct microkernel *microkernel, char *dst, const char *src)
 {
 	int64_t unit = microkernel->unit;
@@ -117,7 +118,8 @@ static void reverse_staged(const struct microkernel *microkernel, char *dst, con
 	}
 }
 
-/* Each row runs backwards in the source: dst_col == unit, src_col == -unit, unit 1, 2, 4, 8 or 16. */
+/* Reverses rows that run backwards in the source: dst_col == unit, src_col == -unit, and unit is 1, 2, 4, 8
+ * or 16. */
 static void microkernel_reverse(const struct microkernel *microkernel)
 {
 	bool staged = microkernel->scratch && microkernel->cols * microkernel->unit >= STREAM_MIN;
@@ -135,7 +137,7 @@ static void microkernel_reverse(const struct microkernel *microkernel)
 /* ---- Any strides ------------------------------------------------------------------------------------ */
 
 #define BLOCK_UNITS 1024
-#define BLOCK_SIDE  32 /* units; its square is BLOCK_UNITS */
+#define BLOCK_SIDE  32 /* in units; its square is BLOCK_UNITS */
 
 typedef void line_fn(char *dst, int64_t dst_stride, const char *src, int64_t src_stride, int64_t n,
                      uint32_t unit);
@@ -148,7 +150,7 @@ typedef void line_fn(char *dst, int64_t dst_stride, const char *src, int64_t src
 		for (int64_t i = 0; i < n; i++)                                                     \
 			memcpy(dst + i * dst_stride, src + i * src_stride, size);                   \
 	}
-/* The size of these is known when they are compiled; others take longer. */
+/* The compiler knows the size in these functions; other sizes take longer. */
 DEFINE_LINE(1)
 DEFINE_LINE(2)
 DEFINE_LINE(4)
@@ -201,8 +203,8 @@ static line_fn *line_of(uint32_t unit)
 	}
 }
 
-/* Sides of a block: square where rows and columns run in different orders on the two sides, else as wide as
- * it can be; what one side lacks goes to the other. */
+/* Chooses the sides of a block: square if rows and columns run in different orders on the two sides, else as
+ * wide as possible. If one side is short, the other becomes longer. */
 static void block_shape(const struct microkernel *microkernel, int64_t *ret_rows, int64_t *ret_cols)
 {
 	bool crossed = magnitude_i64(microkernel->src_row) < magnitude_i64(microkernel->src_col);
@@ -212,7 +214,7 @@ static void block_shape(const struct microkernel *microkernel, int64_t *ret_rows
 	*ret_cols = min_i64(microkernel->cols, BLOCK_UNITS / rows);
 }
 
-/* The inner loop is the longer one. */
+/* Makes the longer loop the inner one. */
 static void move_block(const struct microkernel *microkernel, line_fn *line, char *dst, const char *src,
                        int64_t rows, int64_t cols)
 {
@@ -226,7 +228,7 @@ static void move_block(const struct microkernel *microkernel, line_fn *line, cha
 			     src + c * microkernel->src_col, microkernel->src_row, rows, microkernel->unit);
 }
 
-/* Takes any strides, and any unit up to CPU_LINE bytes. */
+/* Moves boxes with any strides and any unit of up to CPU_LINE bytes. */
 static void microkernel_strided(const struct microkernel *microkernel)
 {
 	line_fn *line = line_of(microkernel->unit);
@@ -245,39 +247,41 @@ static void microkernel_strided(const struct microkernel *microkernel)
 
 /* A transpose is dst[r][c] = src[c][r], with rows contiguous on their own side.
  *
- * Boxes are cut into strips that give every row of dst one line (isa.h). What is left at the edges is done
- * by strips that overlap the last whole one: they write the same bytes twice. Past the cache, whole lines
- * are written or none: straight from registers where all rows of dst start at the same place in a line, else
- * by way of scratch.
+ * Boxes are cut into strips that give each row of dst one line (isa.h). What is left at the edges is moved by
+ * strips that overlap the last whole one and write the same bytes twice. Past the cache, only whole lines are
+ * written: straight from registers if all rows of dst start at the same offset within a line, else by way of
+ * scratch.
  */
 
-/* Bytes of a run read from one row of src before the next row, and rows of dst that are written side by side,
- * at most: short, so that few pages are open at once. */
+/* Most bytes of a run that is read from one row of src before the next row, and most rows of dst that are
+ * written side by side: few, so that only few pages are in use at once. */
 #define TRANSPOSE_RUN 512
 #define OPEN_ROWS     256
 
-/* Between parts: stores of 16 bytes may reach past one, and the same place in each falls into another set of
- * the cache. */
+/* Bytes between two parts in scratch. Stores of 16 bytes may reach beyond a part, and the same position in
+ * each part falls into another set of the cache. */
 #define GAP CPU_LINE
 
-/* Bytes of a run read from one row of src before the next row, and rows of dst that are made side by side, at
- * most. Runs of 1 and 4 KiB: within noise, with huge pages (tests/bench/EXPERIMENTS.md). */
+/* The same limits for transposes that are staged in scratch. Runs of 1 and 4 KiB are within noise, with huge
+ * pages (tests/bench/EXPERIMENTS.md). */
 #define STAGE_RUN  2048
 #define STAGE_ROWS 512
 
-/* Bytes of all parts: they stay in the second cache. */
+/* Bytes of all parts together, which stay in the second-level cache. */
 #define STAGE_BYTES (128 << 10)
 
-/* Bytes of a part of a row; more where rows are few, up to as many in all. Parts of 64, 128, 512 and 1024
- * bytes: within 0.05 of memcpy's speed (tests/bench/EXPERIMENTS.md). */
+/* Bytes of a part of a row. Parts are larger if there are few rows, up to PARTS_BYTES in all. With parts of
+ * 64, 128, 512 and 1024 bytes the speed differs by less than 0.05 of memcpy's
+ * (tests/bench/EXPERIMENTS.md). */
 #define PART_BYTES  256
 #define PARTS_BYTES (16 << 10)
 #define PART_MOST   4096
 
-/* Rows of dst that are shorter than this, and follow each other without a gap, are made as one. */
+/* Rows of dst that are shorter than this and follow each other without gaps are assembled as one. */
 #define PACKED_BYTES 512
 
-/* Rows are split into parts of `step` of the outermost contiguous dimension, each of which takes `bytes`. */
+/* How rows are split: each part has `step` indices of the outermost contiguous dimension, `bytes` bytes each.
+ * Parts lie `pitch` bytes apart in scratch. */
 struct row_split {
 	struct microkernel_dim outer;
 	int64_t step, bytes;
@@ -301,7 +305,7 @@ static struct microkernel microkernel_part(const struct microkernel *microkernel
 	return part;
 }
 
-/* Row `row` of dst. */
+/* Returns the address of row `row` of dst. */
 static char *microkernel_row(const struct microkernel *microkernel, int64_t row)
 {
 	int64_t block = row / microkernel->row_block;
@@ -313,7 +317,8 @@ static char *microkernel_row(const struct microkernel *microkernel, int64_t row)
 	return dst;
 }
 
-/* dst_col == unit, src_row == unit, unit 1, 2, 4, 8 or 16; dst_row and src_col may have any sign. */
+/* Transposes, with dst_col == unit, src_row == unit, and unit 1, 2, 4, 8 or 16. dst_row and src_col may have
+ * any sign. */
 static void microkernel_transpose(const struct microkernel *microkernel)
 {
 	if (microkernel->scratch && stage_takes(microkernel)) {
@@ -324,7 +329,7 @@ static void microkernel_transpose(const struct microkernel *microkernel)
 		transpose_box(microkernel);
 		return;
 	}
-	/* Box by box of two dimensions. */
+	/* Go box by box of two dimensions. */
 	int64_t at[MICROKERNEL_DIMS] = { 0 };
 	struct microkernel part = *microkernel;
 	part.n_row = part.n_run = 0;
@@ -351,7 +356,7 @@ static void microkernel_transpose(const struct microkernel *microkernel)
 	}
 }
 
-/* Transposes two dimensions, neither of them staged. */
+/* Transposes two dimensions without staging. */
 static void transpose_box(const struct microkernel *microkernel)
 {
 	int64_t run =
@@ -377,7 +382,8 @@ static void transpose_box(const struct microkernel *microkernel)
 
 /* ---- Strips ----------------------------------------------------------------------------------------- */
 
-/* next: the first column of the strip after this one, 0 when there is none. */
+/* Runs one strip over all rows. next is the start of the next strip's first column, or NULL if there is
+ * none. */
 static void strip_all(const struct microkernel *microkernel, cpu_strip_fn *strip, int64_t col,
                       const char *next)
 {
@@ -393,7 +399,7 @@ static void strip_all(const struct microkernel *microkernel, cpu_strip_fn *strip
 	}
 }
 
-/* Strips of whole lines from column col on; gives the first column that is left. */
+/* Transposes in strips of whole lines from column col on. Returns the first column that is left. */
 static int64_t strips(const struct microkernel *microkernel, cpu_strip_fn *strip, int64_t col,
                       const char *next)
 {
@@ -412,8 +418,8 @@ static void lay_out_rows(int64_t *row, int64_t n, int64_t pitch)
 		row[i] = i * pitch;
 }
 
-/* Rows and columns of two dimensions go through the cache. next is where what is read after them begins in
- * src, as for cpu_strip_fn. */
+/* Transposes two dimensions through the cache. next is the address in src of what is read afterwards, as for
+ * cpu_strip_fn. */
 static void transpose_cached(const struct microkernel *microkernel, const char *next)
 {
 	int64_t at[16];
@@ -446,8 +452,8 @@ static void transpose_cached(const struct microkernel *microkernel, const char *
 	}
 }
 
-/* lead: columns before the first whole line. The columns before and after the whole lines go through the
- * cache, at least a narrow strip of them. */
+/* Transposes past the cache. lead is the number of columns before the first whole line. The columns before
+ * and after the whole lines are written through the cache, at least a narrow strip of them. */
 static void transpose_aligned(const struct microkernel *microkernel, int64_t lead)
 {
 	int64_t narrow = 16 / microkernel->unit;
@@ -502,8 +508,8 @@ static bool stage_takes(const struct microkernel *microkernel)
 		return true;
 	if (run_bytes(microkernel) < 4 * CPU_LINE)
 		return false;
-	/* Lines that are written by halves of vectors, several rows side by side, would leave the processor
-	 * before they are whole. */
+	/* Lines that are written in halves of vectors, with several rows side by side, would leave the CPU's
+	 * write-combining buffers before they are complete. */
 	bool by_halves = microkernel->isa->vector < CPU_LINE && microkernel->unit < 16;
 	bool same_place = !by_halves && microkernel->dst_row % CPU_LINE == 0 &&
 	                  microkernel_to_line(microkernel->dst) % microkernel->unit == 0;
@@ -511,7 +517,7 @@ static bool stage_takes(const struct microkernel *microkernel)
 	       microkernel->rows < 16 / microkernel->unit;
 }
 
-/* Rows without gaps. */
+/* Transposes rows that follow each other without gaps, as one row. */
 static void stage_packed(const struct microkernel *microkernel)
 {
 	int64_t row_bytes = microkernel->cols * microkernel->unit;
@@ -544,7 +550,8 @@ static struct row_split split_rows(const struct microkernel *microkernel)
 	return split;
 }
 
-/* One part of all rows into scratch; from: of the outermost contiguous dimension. */
+/* Transposes one part of all rows into scratch, `steps` indices of the outermost contiguous dimension from
+ * index `from` on. */
 static void fill(const struct microkernel *microkernel, const struct row_split *split, int64_t row,
                  int64_t rows, int64_t from, int64_t steps)
 {
@@ -614,8 +621,8 @@ static void stage_transpose(const struct microkernel *microkernel)
 /* ---- The strategies ---------------------------------------------------------------------------------------
  */
 
-/* A unit is what a microkernel moves as one: an element, or a short run that is contiguous on both sides. The
- * dimensions of the nest up to `rank` are left. */
+/* What a microkernel moves as one: an element, or a short run that is contiguous on both sides. `rank` is the
+ * number of the nest's dimensions that are left. */
 struct units {
 	uint32_t bytes;
 	int rank;
@@ -635,7 +642,7 @@ static struct units units_of(const struct loop_nest *nest)
 	return ret;
 }
 
-/* Returns whether units follow each other in the destination, and in the source so many times their size
+/* Returns whether units follow each other in the destination, and in the source lie `times` times their size
  * apart. */
 static bool is_row(const struct loop_nest *nest, int times)
 {
@@ -691,7 +698,8 @@ static bool plan_rows(struct move *move, const struct loop_nest *nest, const str
 	return true;
 }
 
-/* The row dimension is the one that the source runs along, when the column dimension is not. */
+/* If the source does not run along the column dimension, the dimension that it runs along becomes the row
+ * dimension. */
 static bool plan_strided(struct move *move, const struct loop_nest *nest, const struct move_place *place,
                          const struct cpu_tile *tile)
 {
@@ -709,8 +717,8 @@ static bool plan_strided(struct move *move, const struct loop_nest *nest, const 
 	return true;
 }
 
-/* A source that runs backwards along the row dimension is a transpose when it is seen from its end, and the
- * destination runs backwards. */
+/* If the source runs backwards along the row dimension, both sides are looked at from their ends: the move is
+ * then a transpose whose destination runs backwards. */
 static bool plan_transpose(struct move *move, const struct loop_nest *nest, const struct move_place *place,
                            const struct cpu_tile *tile)
 {
@@ -734,7 +742,7 @@ static bool plan_transpose(struct move *move, const struct loop_nest *nest, cons
 
 #define TILE_LEAST 4 /* elements */
 
-/* A transpose goes by squares of a cache line on each side. */
+/* Sets the tile of a transpose, which is a square of a cache line on each side. */
 static void describe_square(struct engine_explanation *ret, const struct loop_nest *nest,
                             const struct cpu_tile *tile)
 {
@@ -747,7 +755,7 @@ static void describe_square(struct engine_explanation *ret, const struct loop_ne
 	explanation_add_tile_dim(ret, nest, nest->rank - 1, n);
 }
 
-/* In rules strides are the interior's, in bytes, and dimensions are counted from the outermost. */
+/* In rules, strides are the interior's in bytes, and dimensions are counted from the outermost. */
 static void explain_inner(struct family_rules *ret, const struct loop_nest *nest, enum family family,
                           const char *side, int64_t stride)
 {

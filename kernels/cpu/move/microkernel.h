@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A microkernel runs the two innermost loops of a move, over `rows` and `cols` units of a box.
  *
- * Unit (r, c) goes from src + r * src_row + c * src_col to dst + r * dst_row + c * dst_col. cols is the
- * dimension with the smallest destination stride. A microkernel touches exactly the bytes of its units.
+ * Unit (r, c) goes from src + r * src_row + c * src_col to dst + r * dst_row + c * dst_col. cols counts along
+ * the dimension with the smallest destination stride. A microkernel touches exactly the bytes of its
+ * units.
  */
 #ifndef KERNELS_CPU_MOVE_MICROKERNEL_H
 #define KERNELS_CPU_MOVE_MICROKERNEL_H
@@ -12,11 +13,11 @@
 
 #include "kernels/cpu/isa/isa.h"
 
-/* Widening may rely on an alignment of so many bytes: any machine that this runs on reads and writes at any
- * address. */
+/* Alignment in bytes up to which elements may be widened. It is always allowed, because every supported
+ * machine reads and writes at any address. */
 #define CPU_ALIGN 16
 
-/* This is a dimension beside the two. */
+/* A dimension besides rows and columns; strides are in bytes. */
 struct microkernel_dim {
 	int64_t n, dst, src;
 };
@@ -25,20 +26,20 @@ struct microkernel_dim {
 
 struct microkernel {
 	const struct cpu_isa *isa;
-	char *scratch; /* NULL: nothing goes past the cache */
-	uint32_t unit; /* bytes: an element, or a short contiguous run of them */
+	char *scratch; /* NULL: nothing is written past the cache */
+	uint32_t unit; /* bytes of a unit: an element, or a short contiguous run of elements */
 	char *dst;
 	const char *src;
 	int64_t rows, cols;
 	int64_t dst_row, dst_col;
 	int64_t src_row, src_col;
-	/* Copies alone use this: bytes from src to where the same is copied from next; 0: unknown. */
+	/* Used only by copies: bytes from src to where the next copy will read. 0: unknown. */
 	int64_t ahead;
 
-	/* Transposes alone use these. `rows` counts through row_dim too: all rows lie src_row apart in the
-	 * source, and in dst each block of row_block rows lies where row_dim says. run says how rows of dst
-	 * go on: its dimensions are contiguous there. Both lists are innermost first; n_row and n_run are
-	 * mostly 0. */
+	/* Used only by transposes. `rows` counts through row_dim too: all rows lie src_row apart in the
+	 * source, while in dst each block of row_block rows lies where row_dim says. `run` lists the
+	 * dimensions by which rows of dst continue contiguously. Both lists are innermost first; n_row and
+	 * n_run are mostly 0. */
 	int64_t row_block;
 	int n_row, n_run;
 	struct microkernel_dim row_dim[MICROKERNEL_DIMS];
@@ -47,10 +48,10 @@ struct microkernel {
 
 typedef void microkernel_fn(const struct microkernel *microkernel);
 
-/* Repeats one unit in each row: dst_col == unit, src_col == 0, and unit is 1, 2, 4, 8 or 16. */
+/* Repeats one unit in each row. dst_col == unit, src_col == 0, and unit is 1, 2, 4, 8 or 16. */
 microkernel_fn microkernel_repeat;
 
-/* Copies n contiguous bytes, past the cache where there is scratch and it pays. */
+/* Copies n contiguous bytes, past the cache if there is scratch and it pays off. */
 void microkernel_copy_run(const struct microkernel *microkernel, char *dst, const char *src, int64_t n);
 
 static inline int microkernel_shift(uint32_t unit)
@@ -58,7 +59,7 @@ static inline int microkernel_shift(uint32_t unit)
 	return __builtin_ctz(unit);
 }
 
-/* Returns the bytes from p up to the next line. */
+/* Returns the bytes from p to the next start of a line, 0 if p is one. */
 static inline int64_t microkernel_to_line(const void *p)
 {
 	return (int64_t)(-(uintptr_t)p % CPU_LINE);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plans a move: chooses its strategy, divides it into pieces, and runs the loops that lead from a piece to
- * the microkernel. */
+/* Plans a move: chooses its strategy and divides it into pieces. Also runs the loops from a piece down to the
+ * microkernel. */
 #include "move.h"
 
 #include <assert.h>
@@ -10,22 +10,25 @@
 #include "kernels/nest/loop_nest.h"
 #include "proto/arithmetic.h"
 
-/* A piece of a transpose reads runs of FIRST_UNITS units, at most SRC_FIRST bytes, where the source has them:
- * it then writes to as many pages of the destination at once. STAGED_UNITS where its rows are staged, as
- * those are that do not begin whole lines apart.
+/* A piece of a transpose reads runs of FIRST_UNITS units, but at most SRC_FIRST bytes, if the source has such
+ * runs: it then writes to as many pages of the destination at once. STAGED_UNITS is used if the rows are
+ * staged in scratch, which they are if they do not begin whole lines apart.
  *
- * Measured (ratio to memcpy, small pages; tests/bench/EXPERIMENTS.md, "What was tried"): 256 units instead of
- * runs of 1 KiB: uint8 0.75 -> 0.78, float16 0.89 -> 0.96. With huge pages 128 or 512 units, and runs of 1
- * KiB, are within noise. STAGED_UNITS and SRC_FIRST against other values: not measured. */
+ * Measured as ratio to memcpy with small pages (tests/bench/EXPERIMENTS.md, "What was tried"): 256 units
+ * instead of runs of 1 KiB raise uint8 from 0.75 to 0.78 and float16 from 0.89 to 0.96. With huge pages, 128
+ * or 512 units and runs of 1 KiB are within noise. Other values of STAGED_UNITS and SRC_FIRST were not
+ * measured.
+ */
 #define FIRST_UNITS  256
 #define STAGED_UNITS 512
 #define SRC_FIRST    1024
 
-/* Where the source's dimensions are short, a piece reads runs of SRC_RUN bytes through several of them, and
- * writes runs of DST_RUN bytes; what more it can hold extends along the destination.
+/* If the source's dimensions are short, a piece reads runs of SRC_RUN bytes through several of them, and
+ * writes runs of DST_RUN bytes. If it has room for more, it is extended along the destination.
  *
- * Measured: going through several dimensions at all: 6-D float32 0.36 -> 0.71 of memcpy, with the next tile
- * fetched ahead 0.76. These two lengths against others: not measured. */
+ * Measured: going through several dimensions at all raises 6-D float32 from 0.36 to 0.71 of memcpy's speed,
+ * and prefetching the next tile to 0.76. Other values of the two lengths were not measured.
+ */
 #define SRC_RUN 2048
 #define DST_RUN 4096
 
@@ -37,7 +40,7 @@ static void choose_chunks(struct move *move, int64_t piece_bytes);
 static int64_t choose_crossed(struct move *move, int64_t room, int64_t cost);
 static void count_pieces(struct move *move);
 
-/* A move is kept under this key: its loop nest without offsets, and how it is to be run. */
+/* Key under which a move is kept: its loop nest without offsets, and how it is to be run. */
 struct move_kind {
 	enum kept_kind kept;
 	int forced;
@@ -50,14 +53,13 @@ struct move_kind {
 	char dim[TENSOR_MAX_RANK * sizeof(struct loop_nest_dim)];
 };
 
-/* This is a move without its place: dst and src are the bytes from the loop nest's first unit to the move's.
- */
+/* A move without its place: dst and src are the bytes from the loop nest's first unit to that of the move. */
 struct kept_move {
 	int64_t dst, src;
-	struct move move; /* Only its first rank dimensions are stored. */
+	struct move move; /* only its first `rank` dimensions are stored */
 };
 
-/* Returns how many bytes the key has. */
+/* Returns the number of bytes of the key. */
 static size_t kind_init(struct move_kind *kind, const struct cpu_isa *isa, const struct loop_nest *nest,
                         const struct move_place *place)
 {
@@ -74,7 +76,7 @@ static size_t kind_init(struct move_kind *kind, const struct cpu_isa *isa, const
 	kind->fill = nest->fill;
 	kind->in_blocks = nest->in_blocks;
 	kind->rank = nest->rank;
-	/* The fields behind source matter only to conversions. */
+	/* The fields after `source` matter only to conversions. */
 	const size_t each =
 	    nest->converted ? sizeof(struct loop_nest_dim) : offsetof(struct loop_nest_dim, scale);
 	for (int d = 0; d < nest->rank; d++)
@@ -182,8 +184,8 @@ int move_forced(void)
 	return forced;
 }
 
-/* Sets the strategy and plans by it. Tiles that do not fit give way to the usual ones, and these to the first
- * legal strategy, but for windows, which nothing else moves. */
+/* Sets the strategy and plans the move. If the chosen tiles do not fit, the usual ones are tried, and then
+ * the first legal strategy without tiles, except for windows, which only tiles can move. */
 static void choose(struct move *move, const struct loop_nest *nest, const struct move_place *place)
 {
 	struct cpu_choice choice;
@@ -226,7 +228,8 @@ void move_shift(struct move *move, int64_t dst, int64_t src)
 
 /* ---- Pieces ----------------------------------------------------------------------------------------- */
 
-/* n cut into equal chunks of most at most, each a multiple of step where there is more than one. */
+/* Returns the size of equal chunks of n, of at most `most`, rounded up to a multiple of step if there is more
+ * than one. */
 static int64_t even_chunk(int64_t n, int64_t most, int64_t step)
 {
 	if (most >= n)
@@ -237,7 +240,7 @@ static int64_t even_chunk(int64_t n, int64_t most, int64_t step)
 	return divide_up_i64(chunk, step) * step;
 }
 
-/* The dimension whose stride is `stride` on one side and that has no chunk yet; -1: none. */
+/* Returns the dimension whose stride on one side is `stride` and that has no chunk yet, or -1. */
 static int find_next(const struct move *move, bool dst, int64_t stride)
 {
 	for (int d = 0; d < move->rank; d++)
@@ -246,8 +249,9 @@ static int find_next(const struct move *move, bool dst, int64_t stride)
 	return -1;
 }
 
-/* Bytes of lines that one unit costs on one side: no less than its own, and a line where no dimension of the
- * microkernel brings its neighbours. A piece has to end soon even if each unit lies on a page of its own. */
+/* Returns the bytes of lines that one unit costs on one side: at least its own size, and a whole line if no
+ * dimension of the microkernel brings its neighbours. This keeps pieces short even if each unit lies on a
+ * page of its own. */
 static int64_t unit_cost(const struct move *move, bool dst)
 {
 	int64_t units = 1, span = move->unit;
@@ -261,7 +265,7 @@ static int64_t unit_cost(const struct move *move, bool dst)
 		units *= move->dim[d].n;
 		span += (move->dim[d].n - 1) * stride;
 	}
-	/* A transpose goes on where its own two dimensions end. */
+	/* A transpose continues where its own two dimensions end. */
 	while (move->strategy == &cpu_strategy_transpose && span == units * move->unit && span < CPU_LINE) {
 		int next = find_next(move, dst, span);
 		if (next < 0)
@@ -272,8 +276,8 @@ static int64_t unit_cost(const struct move *move, bool dst)
 	return max_i64(move->unit, divide_up_i64(max_i64(span, CPU_LINE), units));
 }
 
-/* Goes on from dimension d while it is whole and its run is short, up to `want` bytes; gives how many times
- * more units a piece then has, `most` at most. */
+/* Extends a piece beyond dimension d, as long as that is whole and its run is short, up to `want` bytes.
+ * Returns the factor, at most `most`, by which the piece then has more units. */
 static int64_t chain(struct move *move, bool dst, int d, int64_t want, int64_t most)
 {
 	const struct move_dim *dim = &move->dim[d];
@@ -294,7 +298,8 @@ static int64_t chain(struct move *move, bool dst, int d, int64_t want, int64_t m
 	return times;
 }
 
-/* Both sides matter: a box with runs on each. Gives the units of room that are left for other dimensions. */
+/* Chooses chunks of a move whose two sides run along different dimensions, so that a piece has runs on both.
+ * Returns the units of room that are left for other dimensions. */
 static int64_t choose_crossed(struct move *move, int64_t room, int64_t cost)
 {
 	struct move_dim *r = &move->dim[move->row_dim], *c = &move->dim[move->col_dim];
@@ -319,7 +324,7 @@ static void choose_chunks(struct move *move, int64_t piece_bytes)
 	for (int d = 0; d < move->rank; d++)
 		move->dim[d].chunk = 0;
 	int64_t cost = max_i64(unit_cost(move, true), unit_cost(move, false));
-	int64_t room = max_i64(piece_bytes / cost, 1); /* units */
+	int64_t room = max_i64(piece_bytes / cost, 1); /* in units */
 	int row = move->row_dim, col = move->col_dim;
 	int64_t line = move->unit < CPU_LINE ? CPU_LINE / move->unit : 1;
 	move->n_row = move->n_run = 0;
@@ -343,7 +348,7 @@ static void choose_chunks(struct move *move, int64_t piece_bytes)
 	}
 }
 
-/* Added to indices of a dimension. */
+/* Returns the number that is added to indices of a dimension when it is divided into chunks. */
 static int64_t lead_of(const struct move *move, int d)
 {
 	if (move->pass == AMAX_WHOLE)
@@ -351,7 +356,7 @@ static int64_t lead_of(const struct move *move, int d)
 	return d == move->col_dim ? move->lead : 0;
 }
 
-/* Counts the pieces, which depends on where the destination begins in a line. */
+/* Counts the pieces. Their number depends on where in a line the destination begins. */
 static void count_pieces(struct move *move)
 {
 	int col = move->col_dim;
@@ -369,7 +374,7 @@ static void count_pieces(struct move *move)
 
 /* ---- One piece -------------------------------------------------------------------------------------- */
 
-/* The box of a piece: microkernel is at its first unit, n and strides of the dimensions outside the
+/* The box of a piece. `microkernel` is set up for its first unit; `dim` has the dimensions outside the
  * microkernel. */
 struct box {
 	struct microkernel microkernel;
@@ -377,8 +382,9 @@ struct box {
 	struct move_dim dim[TENSOR_MAX_RANK];
 };
 
-/* Finds the indices of dimension d that a piece has: from the returned one up to *ret_to. Dimensions have to
- * be asked for from the innermost out; *piece is what is left of the piece's number. */
+/* Returns the first index of dimension d in a piece, and sets *ret_to to the end of its indices. Must be
+ * called for the dimensions from the innermost to the outermost; *piece is what is left of the piece's
+ * number. */
 static int64_t next_range(const struct move *move, int d, int64_t *piece, int64_t *ret_to)
 {
 	const struct move_dim *dim = &move->dim[d];

@@ -7,34 +7,37 @@
 #include "kernels/nest/loop_nest.h"
 #include "proto/arithmetic.h"
 
-/* Bytes of a line that a transpose by tables reads and writes, about: a tile of 16 KiB or less, so that both
- * sides fit the first cache. */
+/* Most bytes of a row of a transpose by tables, on either side. A tile has 16 KiB or less then, so that both
+ * sides fit the first-level cache. */
 #define SIDE_BYTES 256
 
-/* From here on the microkernels (microkernel.h) are faster: both dimensions of a transpose fill lines, or
- * they fill vectors and there is enough of them for a call, or pixels of a few channels follow each other.
+/* Bounds from which on the microkernels (microkernel.h) are faster: both dimensions of a transpose fill lines
+ * (LONG_BYTES), or they fill vectors and there are enough of them for a call (BOX_BYTES), or pixels of a few
+ * channels follow each other (MANY_PIXELS).
  *
- * In the cache, GB/s by microkernel and by tables: float16 [196,12] transposed 13.8 and 8.9. */
+ * Speed in the cache for float16 [196,12] transposed: 13.8 GB/s by the microkernel, 8.9 GB/s by tables.
+ */
 #define LONG_BYTES  CPU_LINE
 #define BOX_BYTES   2048
 #define MANY_PIXELS CPU_LINE /* bytes of a channel */
 
-/* The same for rows that run backwards, of which a vector turns so many bytes at once: uint8 rows of 16 0.70
- * and 0.28 of memcpy's speed. */
+/* The same for rows that run backwards, which a vector reverses this many bytes at a time: uint8 rows of 16
+ * have 0.70 of memcpy's speed by the microkernel, and 0.28 by tables. */
 #define REVERSED_BYTES 16
 
-/* A transpose by squares of 16 bytes a side pays where at least one in so many of a square's elements is
- * there, and the rows that it writes are three quarters of a vector: to write less of one takes several
- * stores. In the cache, GB/s by squares and by elements: rows of 6 bytes 1.05 and 1.35 or more. The share
- * against others: not measured. */
+/* A transpose by squares of 16 bytes a side pays off if at least one in WORTH_SQUARES of a square's elements
+ * is used, and the rows that it writes have three quarters of a vector, because writing less of a vector
+ * takes several stores. Speed in the cache for rows of 6 bytes: 1.05 GB/s by squares, 1.35 GB/s or more by
+ * elements. Other shares were not measured. */
 #define WORTH_SQUARES 3
 
-/* What is left to be put into tiles. */
+/* State of choosing a tile. */
 struct planning {
 	const struct loop_nest *nest;
 	struct offsets *offsets;
-	int64_t taken[TENSOR_MAX_RANK]; /* indices of the dimension that a tile has; 0: it is in none */
-	int64_t span;                   /* between offsets in a table, bytes, at most */
+	/* number of indices of each dimension that a tile has; 0: the dimension is in no tile yet */
+	int64_t taken[TENSOR_MAX_RANK];
+	int64_t span; /* upper bound of the bytes between two offsets of a table */
 };
 
 static int64_t per_vector(uint32_t unit)
@@ -79,7 +82,7 @@ static bool is_short(const struct loop_nest *nest)
 
 /* ---- Tiles ------------------------------------------------------------------------------------------ */
 
-/* Goes through the steps of a dimension in a table that holds `have` offsets. */
+/* Repeats the `have` offsets of a table n times, `stride` bytes apart. */
 static void repeat_table(int32_t *at, int64_t have, int64_t n, int64_t stride)
 {
 	for (int64_t i = 1; i < n; i++)
@@ -104,7 +107,7 @@ static void step_over(struct planning *p, const struct loop_nest_dim *dim, int64
 			                  .src = dim->src };
 }
 
-/* The dimension that goes on at `run` bytes of one side and is in no tile yet; -1: none. */
+/* Returns the dimension whose stride on one side is `run` bytes and that is in no tile yet, or -1. */
 static int find_next(const struct planning *p, bool dst, int64_t run)
 {
 	for (int d = p->nest->rank - 1; d >= 0; d--)
@@ -113,8 +116,9 @@ static int find_next(const struct planning *p, bool dst, int64_t run)
 	return -1;
 }
 
-/* Takes dimensions that are contiguous on one side into a table of where they lie on the other one, which has
- * n offsets, until it has `want`; `most` at most. Gives the offsets; 0: one does not fit. */
+/* Takes dimensions that are contiguous on one side into a table of their offsets on the other side. The table
+ * has n offsets, and gets more until it has `want`, but at most `most`. Returns the number of offsets, or 0
+ * if one does not fit into 32 bits. */
 static int64_t take_chain(struct planning *p, bool dst, int32_t *at, int64_t n, int64_t want, int64_t most)
 {
 	int64_t unit = p->nest->element;
@@ -144,7 +148,7 @@ static void begin(struct planning *p)
 	p->span = 0;
 }
 
-/* Either side takes its innermost dimension, then what a vector needs, then more. */
+/* Plans a transpose. Each side first takes its innermost dimension, then what a vector needs, then more. */
 static bool plan_transpose(struct planning *p)
 {
 	struct offsets *offsets = p->offsets;
@@ -192,7 +196,7 @@ bool offsets_init(struct offsets *ret, const struct loop_nest *nest)
 	return is_short(nest) && plan_tables(ret, nest);
 }
 
-/* Tables are kept under this key. */
+/* Key under which tables are kept. */
 struct offsets_kind {
 	enum kept_kind kept;
 	uint32_t unit;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lays out the image of a box's tiles, and walks over them. */
+/* Lays out the image of a box's tiles, and goes through the tiles. */
 #include "tile.h"
 
 #include <stddef.h>
@@ -10,14 +10,14 @@
 #include "proto/arithmetic.h"
 #include "tile_stages.h"
 
-/* Bytes for lines that are kept, at most. */
+/* Most bytes for lines that are kept between tiles. */
 #define ROOMS_MOST (64 << 10)
 
-/* Plans that a thread keeps. A box has several kinds of tiles where its edges cut them short. */
+/* Number of plans that a thread keeps. A box has several kinds of tiles if its edges cut them short. */
 #define PLANS 16
 
-/* A plan depends on this: tiles that agree in it share plans, whatever their boxes and jobs. A plan names no
- * memory. */
+/* Everything that the plan of a tile depends on: tiles that are equal in this share a plan, whatever their
+ * boxes and jobs. Neither this nor the plan names memory. */
 struct tile_kind {
 	enum kept_kind kept;
 	const struct cpu_isa *isa;
@@ -30,56 +30,56 @@ struct tile_kind {
 	struct kind_dim {
 		int64_t extent;
 		int64_t src, image, core;
-		int64_t before, source; /* of a window, which a tile has whole */
+		int64_t before, source; /* window, which a tile always contains as a whole */
 	} dim[TENSOR_MAX_RANK];
 };
 
-/* The plan of a kind says how its tiles are moved. */
+/* How the tiles of a kind are moved. */
 struct tile_plan {
 	struct tile_kind kind;
-	bool direct; /* The image is filled from the source; else from what is packed of it. */
-	bool turned; /* It is filled from the planes of what is packed. */
+	bool direct; /* the image is filled straight from the source, else from its packed runs */
+	bool turned; /* the image is filled from planes, into which the packed pixels were taken apart */
 	struct tile_pack pack;
 	struct tile_turn turn;
 	struct tile_fill fill;
-	struct tile_border border; /* set if the move has a border */
+	struct tile_border border; /* set if the move has windows */
 };
 
-/* The plans that were used last, from one box to the next, are kept in scratch. Zeros mean that there are
- * none. */
+/* The last recently used plans of a thread, kept in scratch from one box to the next. Zeroed means that there
+ * are none. */
 struct tile_plans {
 	int n;
 	uint64_t uses;
 	struct {
-		uint64_t hash, used; /* hash of its kind; value of `uses` when it was last used */
+		uint64_t hash, used; /* hash of the plan's kind; value of `uses` when it was last used */
 	} entry[PLANS];
 	struct tile_plan plan[PLANS];
 };
 
 _Static_assert(sizeof(struct tile_plans) <= TILE_PLANS_BYTES, "move.h: the plans have room");
 
-/* The state of a box that is moved. Dimensions are those of more than one element, smallest destination
- * stride first. */
+/* State of moving a box. Dimensions are those with more than one element, smallest destination stride
+ * first. */
 struct walk {
 	const struct move *move;
 	int rank;
 	struct walk_dim {
 		int64_t n;    /* extent of the box */
-		int64_t tile; /* extent of a tile at most */
+		int64_t tile; /* largest extent of a tile */
 		int64_t dst, src, image, core;
-		int64_t before, source; /* of a window, which a tile has whole */
-		int64_t from, extent;   /* where this tile begins, and its extent */
+		int64_t before, source; /* window, which a tile always contains as a whole */
+		int64_t from, extent;   /* start and extent of the current tile */
 	} dim[TENSOR_MAX_RANK];
-	int n_run;    /* the first dimensions, in which a row of the image is contiguous */
-	int carry;    /* the last of them, along which rows go on in the next tile; -1: they do not */
-	int64_t rows; /* rows of an image at most */
+	int n_run;    /* number of innermost dimensions over which a row of the image is contiguous */
+	int carry;    /* the outermost of these, if rows continue along it in the next tile; else -1 */
+	int64_t rows; /* most rows of an image */
 	int64_t image_bytes, core_bytes, rooms_bytes, planes_bytes;
-	int n_loop, loop[TENSOR_MAX_RANK]; /* the dimensions of the loops over tiles, innermost first */
-	int carry_loop;                    /* which of these loops goes along carry */
+	int n_loop, loop[TENSOR_MAX_RANK]; /* dimensions of the loops over tiles, innermost first */
+	int carry_loop;                    /* index of the loop that goes along `carry` */
 
-	/* These are in scratch. */
+	/* These are in scratch memory. */
 	struct tile_plans *plans;
-	const struct tile_plan *plan; /* plan of this tile; NULL: it has not been looked for */
+	const struct tile_plan *plan; /* plan of the current tile; NULL: not looked up yet */
 	char *image, *core, *rooms, *packed, *planes;
 };
 
@@ -121,13 +121,13 @@ static bool is_windowed(const struct walk_dim *dim)
 	return dim->source > 0;
 }
 
-/* Returns the extent of a dimension in the core. */
+/* Returns the extent that a dimension has in the core. */
 static int64_t core_extent(const struct walk_dim *dim, int64_t extent)
 {
 	return is_windowed(dim) ? dim->source : extent;
 }
 
-/* Lays out the core like the image, without what the border has. */
+/* Lays out the core like the image, but without borders. */
 static void lay_out_core(struct walk *walk)
 {
 	int64_t run = walk->move->unit;
@@ -147,8 +147,9 @@ static void lay_out_core(struct walk *walk)
 	walk->core_bytes = pitch + CPU_LINE;
 }
 
-/* Along the source, because memory is slower to read than to write. The tile that goes on with a row comes
- * later, as much later as there is room to keep lines for. */
+/* Orders the loops over tiles by stride in the source, because memory is slower to read than to write. The
+ * loop along `carry` goes as far out as there is room for kept lines: the tile that continues a row then
+ * comes later. */
 static void order_loops(struct walk *walk)
 {
 	walk->n_loop = 0;
@@ -203,7 +204,8 @@ static void walk_init(struct walk *walk, const struct move *move, const int64_t 
 	order_loops(walk);
 }
 
-/* Its dimensions, without borders; strides of what is packed are those of the source. */
+/* Sets *ret to the dimensions of a tile without borders, and returns their number. Packed strides are set to
+ * those of the source. */
 static int tile_dims(const struct walk *walk, struct tile_dim *ret)
 {
 	int n = 0;
@@ -234,7 +236,7 @@ static int border_dims(const struct walk *walk, struct tile_border_dim *ret)
 	return n;
 }
 
-/* Initializes a walk for tiles that are not at an edge. */
+/* Initializes a walk over tiles that are not at an edge. */
 static void walk_whole_piece(struct walk *walk, const struct move *move)
 {
 	int64_t n[TENSOR_MAX_RANK];
@@ -304,7 +306,7 @@ static void plan_init(struct tile_plan *plan, const struct walk *walk)
 		try_turn(plan, &shape);
 }
 
-/* Gives the bytes that there are of it. */
+/* Sets *kind, and returns the number of its bytes that are used. */
 static size_t kind_init(struct tile_kind *kind, const struct walk *walk)
 {
 	const struct move *move = walk->move;
@@ -329,8 +331,8 @@ static size_t kind_init(struct tile_kind *kind, const struct walk *walk)
 	return offsetof(struct tile_kind, dim) + (size_t)walk->rank * sizeof(kind->dim[0]);
 }
 
-/* Returns the plan of that kind from the thread's scratch, where a new one takes the place of the one whose
- * last use is the longest ago. */
+/* Returns the plan of that kind from the thread's scratch. If there is none, makes it in place of the least
+ * recently used one. */
 static const struct tile_plan *find_in_scratch(const struct walk *walk, const struct tile_kind *kind,
                                                size_t n, uint64_t hash)
 {
@@ -369,14 +371,14 @@ static const struct tile_plan *find_plan(const struct walk *walk)
 	return plan;
 }
 
-/* Returns whether the core is as it is packed. */
+/* Returns whether the packed runs are the core already. */
 static bool is_packed_core(const struct tile_fill *fill)
 {
 	return fill->way == TILE_RUNS && fill->n_outer == 0;
 }
 
-/* The image, or the core; gives where that lies. next: where the tile after this one begins; NULL when that
- * is not near. */
+/* Fills the image, or the core, and returns its address. next is the start of the next tile in the source,
+ * which is prefetched; NULL if it is not close. */
 static const char *fill_image(const struct walk *walk, char *image, const char *src, const char *next)
 {
 	const struct tile_plan *plan = walk->plan;
@@ -410,7 +412,8 @@ static void put_together(const struct walk *walk, char *dst, const char *src, co
 	}
 }
 
-/* Lines that rows of this tile keep lie here: each tile between a row's part and its next has its own. */
+/* Returns the address of the lines kept for rows of this tile. Each tile that comes between a row's part and
+ * its next part has lines of its own. */
 static char *rooms_of(const struct walk *walk)
 {
 	int64_t place = 0;
@@ -421,7 +424,7 @@ static char *rooms_of(const struct walk *walk)
 	return walk->rooms + place * walk->rows * CPU_LINE;
 }
 
-/* Rows of the image past the cache, or through it. */
+/* Writes rows of the image past the cache or through it. */
 static void put_rows(const struct walk *walk, char *dst, const char *image, const struct walk_dim *rows,
                      int64_t run, char *room, unsigned part)
 {
@@ -477,7 +480,7 @@ static void set_extent(struct walk *walk, struct walk_dim *dim)
 	dim->extent = extent;
 }
 
-/* Goes on to the next tile; false: there is none. */
+/* Goes to the next tile. Returns false if there is none. */
 static bool step(struct walk *walk, char **dst, const char **src)
 {
 	for (int l = 0; l < walk->n_loop; l++) {
@@ -525,10 +528,11 @@ void tile_run(const struct move *move, const struct move_box *box, struct cpu_sc
 /* ---- The strategy ----------------------------------------------------------------------------------------
  */
 
-/* Rows of the destination with gaps between them that are shorter than this are written through the cache. */
+/* Rows of the destination that are shorter than this and have gaps between them are written through the
+ * cache. */
 #define ROW_LEAST 128
 
-/* Returns the bytes of the destination's longest run. */
+/* Returns the bytes of the longest contiguous run of the destination. */
 static int64_t longest_row(const struct loop_nest *nest)
 {
 	int64_t run = nest->element;
@@ -537,9 +541,9 @@ static int64_t longest_row(const struct loop_nest *nest)
 	return run;
 }
 
-/* Returns whether what stays together is of a size that no single move has, in long rows. In an image it can
- * be moved by more than its size, and what is written too much is written over: through the cache, runs of 3
- * bytes 1.8 times as fast, of 7 bytes 1.2 times; of 25 bytes with gaps between them 0.64. */
+/* Returns whether the runs that stay together have a size that no single store has, in long rows. In an
+ * image, such a run can be moved by a larger store whose excess is overwritten by the next one. Speed-up
+ * through the cache: 1.8 for runs of 3 bytes, 1.2 for 7 bytes, 0.64 for 25 bytes with gaps between them. */
 static bool has_odd_runs(const struct loop_nest *nest)
 {
 	const struct loop_nest_dim *inner = &nest->dim[nest->rank - 1];
@@ -547,7 +551,7 @@ static bool has_odd_runs(const struct loop_nest *nest)
 	return inner->src == nest->element && run < 16 && run & (run - 1) && longest_row(nest) >= ROW_LEAST;
 }
 
-/* Shrinks the tiles to what windows need. */
+/* Shrinks the tiles to the least that windows need. */
 static void shrink_tiles(struct move *move)
 {
 	for (int d = 0; d < move->rank; d++)

@@ -15,14 +15,14 @@
 
 #include "kernels/cpu/move/move.h"
 
-/* Returns whether the tiles of a move, whose dimensions have their chunks and tiles, fit a thread's scratch.
- */
+/* Returns whether the tiles of a move, whose dimensions already have their chunks and tiles, fit a thread's
+ * scratch memory. */
 bool tile_fits(const struct move *move);
 
-/* Returns whether borders are put around rows that are long enough for it. */
+/* Returns whether rows are long enough for borders to be assembled by shuffles. */
 bool tile_borders_are_cheap(const struct move *move);
 
-/* Runs a box tile by tile. scratch is this thread's. */
+/* Runs a box tile by tile. scratch belongs to the calling thread. */
 void tile_run(const struct move *move, const struct move_box *box, struct cpu_scratch *scratch);
 
 #endif

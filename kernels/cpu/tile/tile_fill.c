@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chooses the way of a tile, and runs the loops around it.
+/* Chooses the way to fill a tile, and runs the loops around it.
  *
- * A choice begins with the dimensions of the tile. Ways take those that they move at a time, into tables; the
- * others become loops around the way. Each choose_* sets the way and takes its dimensions, or leaves the
- * choice as it is and returns false. Panels and pixels are for units of 1, 2, 4, 8 or 16 bytes that are
- * contiguous in different dimensions of the source and of the image.
+ * A choice begins with the dimensions of the tile. A way takes those that it moves at a time, into tables;
+ * the others become loops around the way. Each choose_* function sets the way and takes its dimensions, or
+ * else leaves the choice as it was and returns false. Panels and pixels are for units of 1, 2, 4, 8 or 16
+ * bytes that are contiguous along different dimensions in the source and in the image.
  */
 #include "tile_fill.h"
 
@@ -14,26 +14,26 @@
 #include "kernels/cpu/isa/isa.h"
 #include "proto/arithmetic.h"
 
-/* Panels of smaller units than this many bytes are faster packed than direct: a line of theirs is spread over
- * so many rows that its neighbours are forgotten meanwhile. Measured on two processors
- * (tests/bench/EXPERIMENTS.md): 1 and 2 bytes packed 0.50 to 0.64 of memcpy, direct 0.31 to 0.54; 4 bytes
- * packed 0.54, direct 0.65. */
+/* Panels of units smaller than this, in bytes, are faster packed than direct: one line of the source is
+ * spread over so many rows that neighbouring lines leave the cache in between. Measured on two processors as
+ * speed relative to memcpy (tests/bench/EXPERIMENTS.md): for 1 and 2 bytes 0.50 to 0.64 packed and 0.31 to
+ * 0.54 direct, for 4 bytes 0.54 packed and 0.65 direct. */
 #define DIRECT_UNIT 4
 
-/* So are those whose rows are shorter. */
+/* The same holds for panels whose rows are shorter than this, in bytes. */
 #define DIRECT_ROW CPU_LINE
 
-/* Unit by unit it takes about so many instructions for 16 bytes. */
+/* Approximate number of instructions for 16 bytes that are moved in units of one byte. */
 #define TILE_UNITS_COST 40.0
 
-/* The dimensions of a tile while its way is chosen. Those that the way takes are marked; the others become
- * loops around it. */
+/* The dimensions of a tile while its way is chosen. Those that the way takes are marked in `taken`; the
+ * others become loops around it. */
 struct tile_choice {
 	struct tile_fill *fill;
 	bool direct;
 	int n;
 	uint64_t taken;
-	int64_t used; /* rows of a panel that are no gaps */
+	int64_t used; /* rows of a panel that are not in gaps */
 	struct tile_dim dim[TILE_DIMS];
 };
 
@@ -49,7 +49,7 @@ static void choice_take(struct tile_choice *choice, int d)
 	choice->taken |= UINT64_C(1) << d;
 }
 
-/* Returns the dimension of that stride in the image that is not taken, or -1. */
+/* Returns the dimension with that image stride that is not taken, or -1. */
 static int choice_find_image(const struct tile_choice *choice, int64_t stride)
 {
 	for (int d = 0; d < choice->n; d++)
@@ -58,7 +58,7 @@ static int choice_find_image(const struct tile_choice *choice, int64_t stride)
 	return -1;
 }
 
-/* Returns the dimension of that stride, of either sign, in the source that is not taken, or -1. */
+/* Returns the dimension with that stride in the source, of either sign, that is not taken, or -1. */
 static int choice_find_src(const struct tile_choice *choice, int64_t stride)
 {
 	for (int d = 0; d < choice->n; d++)
@@ -67,8 +67,8 @@ static int choice_find_src(const struct tile_choice *choice, int64_t stride)
 	return -1;
 }
 
-/* Makes dimension d at most `most` long, which it may be already, by cutting it in two; the other part
- * follows it. Returns false if it has no such divisor. */
+/* Limits dimension d to at most `most` indices by splitting it in two if necessary; the other part is
+ * inserted after it. Returns false if the dimension has no suitable divisor. */
 static bool choice_shorten(struct tile_choice *choice, int d, int64_t most)
 {
 	struct tile_dim *dim = &choice->dim[d];
@@ -88,7 +88,7 @@ static bool choice_shorten(struct tile_choice *choice, int d, int64_t most)
 	return true;
 }
 
-/* Multiplies the `have` offsets of a table by a dimension. */
+/* Extends a table of `have` offsets by a dimension of n indices. */
 static void choice_extend(int64_t *table, int64_t have, int64_t n, int64_t stride)
 {
 	for (int64_t i = 1; i < n; i++)
@@ -98,18 +98,18 @@ static void choice_extend(int64_t *table, int64_t have, int64_t n, int64_t strid
 
 /* ---- Panels and pixels ------------------------------------------------------------------------------ */
 
-/* Smaller panels are faster unit by unit, many of them by one table. Not measured apart. */
+/* Smaller panels are faster unit by unit, many of them by one table. Not measured separately. */
 #define PANEL_LEAST 256 /* bytes */
 
-/* Rows of a panel, with those of gaps, to those that there are, at most. Not measured. */
+/* Most rows of a panel, including those in gaps, for each row that is not in a gap. Not measured. */
 #define ROW_GAPS 4
 
-/* Instructions for 16 bytes of pixels that need no room, to bring them together. */
+/* Approximate number of instructions for 16 bytes when pixels whose size is a power of two are assembled. */
 #define MERGE_COST 6
 
-/* Few rows or columns cost so many times their part of the squares and of their copies: in the cache of a Zen
- * 3, where 16 bytes of a panel of bytes, whose cost is 6, take 0.8 ns, 3 to 15 rows 12.3 to 3.2, in long
- * columns 8.5 to 2.2; 6 to 15 columns 8.6 to 3.5. */
+/* Factor for the cost of few rows or columns beyond their share of the squares and of the copies. On a Zen 3
+ * in the cache, 16 bytes of a panel of bytes, whose cost is 6, take 0.8 ns; 3 to 15 rows take 12.3 to 3.2 ns,
+ * in long columns 8.5 to 2.2 ns; 6 to 15 columns take 8.6 to 3.5 ns. */
 #define FEW_TIMES 2.2
 
 /* Rows of few columns that are transposed at a time. */
@@ -124,7 +124,7 @@ static void begin_tables(struct tile_choice *choice)
 	choice->used = 1;
 }
 
-/* The dimension that goes on with rows in the source, across a gap if may_skip; -1: none. */
+/* Returns the dimension that continues rows in the source, across a gap if may_skip, or -1. */
 static int find_row(const struct tile_choice *choice, bool may_skip)
 {
 	const struct tile_fill *fill = choice->fill;
@@ -144,9 +144,9 @@ static int find_row(const struct tile_choice *choice, bool may_skip)
 	return ret;
 }
 
-/* Goes on with rows where they end in the source, up to `enough` and to `most` at most, but not into the
- * dimension in which the image is contiguous. Rows in a gap lie where the next one after it does, which is
- * written later. */
+/* Extends the rows where they end in the source, until there are `enough`, but at most `most`. The dimension
+ * along which the image is contiguous is left for the columns. A row in a gap has the image offset of the
+ * next row after the gap, which is written later and overwrites it. */
 static void extend_rows(struct tile_choice *choice, int64_t enough, int64_t most, bool may_skip)
 {
 	struct tile_fill *fill = choice->fill;
@@ -158,7 +158,8 @@ static void extend_rows(struct tile_choice *choice, int64_t enough, int64_t most
 		if (!choice_shorten(choice, d, (most - have) / pitch + 1))
 			return;
 		const struct tile_dim *dim = &choice->dim[d];
-		int64_t back = dim->packed < 0 ? dim->n - 1 : 0; /* it runs backwards: from its end */
+		/* the dimension runs backwards, so it is taken from its end */
+		int64_t back = dim->packed < 0 ? dim->n - 1 : 0;
 		int64_t step = back ? -dim->image : dim->image;
 		fill->shift += back * dim->packed;
 		for (int64_t r = 0; r < have; r++)
@@ -173,7 +174,7 @@ static void extend_rows(struct tile_choice *choice, int64_t enough, int64_t most
 	}
 }
 
-/* Does the same for columns, where they end in the image. */
+/* Extends the columns in the same way, where they end in the image. */
 static void extend_cols(struct tile_choice *choice, int64_t enough, int64_t most)
 {
 	struct tile_fill *fill = choice->fill;
@@ -189,8 +190,8 @@ static void extend_cols(struct tile_choice *choice, int64_t enough, int64_t most
 	}
 }
 
-/* Rows first, as many as a tile of short elements has or a line of long ones, then columns, then whatever
- * rows are left: what both could have goes to the side that lacks it. */
+/* Takes rows first, as many as a square of short elements or a line of long ones has, then columns, then
+ * whatever rows are left. What could belong to either goes to the side that lacks it. */
 static void choose_tables(struct tile_choice *choice)
 {
 	struct tile_fill *fill = choice->fill;
@@ -200,8 +201,8 @@ static void choose_tables(struct tile_choice *choice)
 	extend_rows(choice, TILE_TABLE, TILE_TABLE, false);
 }
 
-/* Columns first, as many as a square has, then rows across what of the source lies between them: it is
- * cropped, or belongs to the columns. */
+/* Takes columns first, as many as a square has, then rows across the parts of the source that lie between
+ * them: these are cropped, or belong to the columns. */
 static void choose_tables_with_gaps(struct tile_choice *choice)
 {
 	struct tile_fill *fill = choice->fill;
@@ -213,13 +214,14 @@ static void choose_tables_with_gaps(struct tile_choice *choice)
 	extend_rows(choice, TILE_TABLE, TILE_TABLE, false);
 }
 
-/* Instructions for 16 bytes, about: to read and write them, and the rounds of interleaving. */
+/* Returns the approximate number of instructions for 16 bytes: reading and writing them, and the rounds of
+ * interleaving. */
 static double panel_cost(int64_t unit)
 {
 	return 6 - __builtin_ctzll((uint64_t)unit);
 }
 
-/* false: it has no whole square, or hardly more. */
+/* Makes the tables a panel. Returns false if it would not have a whole square, or would be too small. */
 static bool take_panel(struct tile_choice *choice)
 {
 	struct tile_fill *fill = choice->fill;
@@ -233,7 +235,7 @@ static bool take_panel(struct tile_choice *choice)
 	return true;
 }
 
-/* Where squares overlap or have gaps this much, another way may be faster. */
+/* If squares overlap or have gaps so much that the cost rises by this factor, another way may be faster. */
 #define PANEL_WASTE 1.5
 
 static bool choose_panel(struct tile_choice *choice)
@@ -258,7 +260,7 @@ static bool choose_panel(struct tile_choice *choice)
 	return take_panel(choice);
 }
 
-/* Returns whether hardly anything is faster. */
+/* Returns whether the panel wastes so little that hardly any other way can be faster. */
 static bool panel_is_full(const struct tile_fill *fill)
 {
 	return fill->cost <= PANEL_WASTE * panel_cost(fill->unit);
@@ -277,7 +279,7 @@ static bool choose_few(struct tile_choice *choice)
 		*choice = before;
 		return false;
 	}
-	/* The rows or columns that there are cost as much as a whole square, and their copy. */
+	/* The few rows or columns cost as much as a whole square, plus their copy. */
 	if (fill->way == TILE_FEW_ROWS)
 		fill->cost = panel_cost(fill->unit) * (double)least / (double)fill->rows + 2;
 	else
@@ -345,7 +347,7 @@ static bool choose_pixels(struct tile_choice *choice)
 
 /* ---- Few rows or columns ---------------------------------------------------------------------------- */
 
-/* Whole tiles by way of a block; from there those rows that there are. */
+/* Transposes whole squares into a block, and copies from there the rows that exist. */
 static void few_rows_run(const struct tile_fill *fill, char *image, const char *src, struct cpu_fetch *fetch)
 {
 	int shift = __builtin_ctzll((uint64_t)fill->unit);
@@ -367,7 +369,8 @@ static void few_rows_run(const struct tile_fill *fill, char *image, const char *
 	}
 }
 
-/* The n bytes that there are of rows of a block, by two moves of one size that may overlap. */
+/* Defines a copy of the n existing bytes of each row of a block, by two moves of one size that may
+ * overlap. */
 #define DEFINE_PUT(size)                                                                                    \
 	static void put_##size(char *image, const int64_t *row, const char *block, int64_t rows, int64_t n) \
 	{                                                                                                   \
@@ -407,11 +410,11 @@ static void few_cols_run(const struct tile_fill *fill, char *image, const char *
 /* Dense tables of fewer units cost more in calls than a second table does. */
 #define DENSE_LEAST 32
 
-/* Shuffles of fewer bytes cost more in calls, too. */
+/* Shuffles of fewer bytes also cost more in calls. */
 #define SHUFFLE_LEAST 64
 
-/* Takes dimensions into a table of at most `most` units, innermost first; dense: only such in which the image
- * is contiguous. Gives the units. */
+/* Takes dimensions, innermost first, into a table of at most `most` units. If dense, takes only dimensions
+ * over which the image is contiguous. Returns the number of units. */
 static int64_t take_units(struct tile_choice *choice, bool dense, int64_t most)
 {
 	struct tile_fill *fill = choice->fill;
@@ -475,14 +478,14 @@ void shuffle_add_windows(struct cpu_shuffle_step *step, int64_t n, int64_t windo
 	}
 }
 
-/* Windows that take as long as unit by unit, about. */
+/* Returns the number of windows with which a shuffle takes about as long as moving unit by unit. */
 static int64_t most_windows(int64_t unit)
 {
 	return unit == 1 ? 9 : unit == 2 ? 6 : unit < 8 ? 4 : 2;
 }
 
-/* In the cache of a Zen 3, ns for 16 bytes: 0.7 by one window, 1.4 by two, 2.4 by four, 4.8 by eight; panels
- * of bytes, whose cost is 6, 0.8. */
+/* Returns the cost of a shuffle. On a Zen 3 in the cache, 16 bytes take 0.7 ns with one window, 1.4 with two,
+ * 2.4 with four and 4.8 with eight; panels of bytes, whose cost is 6, take 0.8 ns. */
 static double shuffle_cost(int64_t windows)
 {
 	return 5 * (double)windows;
@@ -518,7 +521,7 @@ static bool try_shuffle(struct tile_choice *choice, int64_t most_units, double m
 	return true;
 }
 
-/* A shuffle that costs more than `most` is not chosen. */
+/* Chooses a shuffle unless it costs more than `most`. */
 static bool choose_shuffle(struct tile_choice *choice, double most)
 {
 	int64_t unit = choice->fill->unit;
@@ -543,8 +546,8 @@ static void choose_table(struct tile_choice *choice)
 	fill->cols = take_units(choice, false, TILE_TABLE);
 }
 
-/* size: bytes that are moved of a unit, or more: what is written too much is written over by the next unit,
- * or lies between the image's rows. */
+/* Defines moving by a table of units. size is the number of bytes moved for each unit, which may be more than
+ * a unit has: the excess is overwritten by the next unit, or lies between the rows of the image. */
 #define DEFINE_TABLE(name, unit, size)                                                        \
 	static void dense_##name(const struct tile_fill *fill, char *image, const char *src)  \
 	{                                                                                     \
@@ -619,7 +622,7 @@ static void table_run(const struct tile_fill *fill, char *image, const char *src
 
 /* ---- The choice ------------------------------------------------------------------------------------- */
 
-/* What is contiguous on both sides moves as one unit. */
+/* Joins dimensions that are contiguous on both sides into one unit. */
 static void join_units(struct tile_choice *choice)
 {
 	struct tile_fill *fill = choice->fill;

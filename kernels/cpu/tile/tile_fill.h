@@ -25,13 +25,13 @@
 #include "kernels/cpu/isa/isa.h"
 #include "proto/tensor.h"
 
-#define TILE_TABLE 1024 /* entries at most */
-#define TILE_STEPS 512  /* of a shuffle, at most */
+#define TILE_TABLE 1024 /* most entries of a table */
+#define TILE_STEPS 512  /* most steps of a shuffle */
 #define TILE_DIMS  (TENSOR_MAX_RANK + 8)
 
 struct tile_dim {
 	int64_t n;
-	int64_t image, src, packed; /* strides, bytes */
+	int64_t image, src, packed; /* strides in bytes */
 };
 
 enum tile_way {
@@ -46,51 +46,52 @@ enum tile_way {
 	TILE_RUNS,
 };
 
-/* A fill serves all tiles of the same extents. It is large. */
+/* The plan for filling the image, which serves all tiles of the same extents. It is large. */
 struct tile_fill {
 	const struct cpu_isa *isa;
 	enum tile_way way;
-	bool exact;   /* Nothing is written past a unit, not even bytes that are overwritten later. */
-	int64_t unit; /* bytes */
-	/* Rows and columns of the way; ways by a table of units count these in cols. */
+	bool exact;   /* nothing is written beyond a unit, not even bytes that are overwritten later */
+	int64_t unit; /* bytes of a unit */
+	/* Rows and columns that the way moves at a time. Ways that use a table of units count these in
+	 * cols. */
 	int64_t rows, cols;
-	double cost;     /* about how many instructions 16 bytes of the image take */
+	double cost;     /* approximate number of instructions for 16 bytes of the image */
 	int64_t shift;   /* bytes from the tile's first element to where the way begins in the source */
 	int64_t windows; /* windows of a shuffle for each 16 bytes */
 	int n_outer;     /* loops around the way, innermost first */
 	struct tile_dim outer[TILE_DIMS];
-	int64_t image[TILE_TABLE]; /* offsets of rows in the image, or of units if the way is sparse */
-	int64_t src[TILE_TABLE];   /* offsets of columns */
-	uint32_t at[TILE_TABLE];   /* offsets of units in what is packed */
+	int64_t image[TILE_TABLE]; /* offsets of rows in the image, or of units if the way is TILE_SPARSE */
+	int64_t src[TILE_TABLE];   /* offsets of columns in the source */
+	uint32_t at[TILE_TABLE];   /* offsets of units in the packed runs */
 	struct cpu_shuffle_step step[TILE_STEPS];
 };
 
-/* Describes the tile to fill. dim is ordered by image stride, smallest first. All extents are above 1, and
- * all strides of the image positive. */
+/* The tile to be filled. dim is ordered by image stride, smallest first. All extents are above 1, and all
+ * image strides are positive. */
 struct tile_shape {
 	const struct cpu_isa *isa;
 	int64_t element;
 	bool exact;
-	/* The tile is filled from the source, only by ways that read it in long runs, and nothing is read
-	 * past an element. */
+	/* The tile is filled straight from the source, so only ways are allowed that read it in long runs,
+	 * and nothing is read beyond an element. */
 	bool direct;
 	int n;
 	struct tile_dim dim[TENSOR_MAX_RANK];
 };
 
-/* Returns false if no way is direct. */
+/* Chooses a way. Returns false if `direct` is asked for and no way is possible. */
 bool tile_fill_init(struct tile_fill *ret, const struct tile_shape *shape);
 
-/* src is the tile's first element: in the source if the way is direct, else packed, with 64 bytes behind that
- * may be read. Meanwhile a direct way fetches lines from `next`, where the next tile begins, which may be
- * NULL, and any other way fetches the lines that `fetch` names. */
+/* Fills the image. src is the tile's first element: in the source if the fill is direct, else in the packed
+ * runs, after which 64 bytes may be read. A direct fill prefetches lines from `next`, where the next tile
+ * begins (NULL: there is none); other fills prefetch the lines that *fetch names. */
 void tile_fill_run(const struct tile_fill *fill, char *image, const char *src, const char *next,
                    struct cpu_fetch *fetch);
 
 /* ---- For stages before and after a fill (tile_stages.h) --------------------------------------------- */
 
-/* Finds the windows of the 16 bytes from byte `from` of units that lie at `at`, and returns how many there
- * are, or most + 1 if there are more. Units at SHUFFLE_FILL are in no window. */
+/* Finds the windows for the 16 bytes from byte `from` on, of units that lie at the offsets `at`. Returns
+ * their number, or most + 1 if there are more than `most`. Units at SHUFFLE_FILL are in no window. */
 #define SHUFFLE_FILL UINT32_MAX
 int64_t shuffle_windows(const uint32_t *at, int64_t unit, int64_t from, int64_t most,
                         struct cpu_shuffle_step *step);
@@ -98,11 +99,12 @@ int64_t shuffle_windows(const uint32_t *at, int64_t unit, int64_t from, int64_t 
 /* Adds empty windows from the n-th on, so that there are `windows` in all. */
 void shuffle_add_windows(struct cpu_shuffle_step *step, int64_t n, int64_t windows);
 
-/* Taking pixels apart that need no room takes about so many instructions for 16 bytes. */
+/* Approximate number of instructions for 16 bytes when pixels whose size is a power of two are taken
+ * apart. */
 #define TILE_SPLIT_COST 5.0
 
-/* Returns the cost of pixels of so many bytes, which take the next power of two; `full` is the cost of those
- * that take all of that. */
+/* Returns the cost of pixels of `bytes` bytes, which are widened to the next power of two. `full` is the cost
+ * of pixels of that size. */
 double pixel_cost(int64_t bytes, double full);
 
 #endif

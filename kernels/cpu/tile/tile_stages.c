@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes the tables of a tile's stages, and runs them. */
+/* Makes the tables for a tile's stages, and runs the stages. */
 #include "tile_stages.h"
 
 #include <string.h>
@@ -10,15 +10,16 @@
 
 /* ---- Packing ---------------------------------------------------------------------------------------- */
 
-/* Runs that are fetched before the one that is copied; 2 to 16 within noise of each other, none 0.9 of them.
- */
+/* Number of runs by which prefetching is ahead of copying. 2 to 16 are within noise; without prefetching the
+ * speed is 0.9 of that. */
 #define RUNS_AHEAD 4
 
-/* Gaps of up to so many bytes, and no longer than the run before them, are packed too: their lines are read
- * anyway. Not where runs are the image's, too: without gaps more of them are one. */
+/* Gaps of up to this many bytes that are no longer than the run before them are packed too, because their
+ * lines are read anyway. Not if runs are contiguous in the image too: without gaps, more of them form a
+ * single run. */
 #define GAP_MOST 32
 
-/* The dimension not taken with the smallest stride in the source; -1: none. */
+/* Returns the dimension with the smallest stride in the source that is not in the bitmap `taken`, or -1. */
 static int closest_in_source(const struct tile_dim *dim, int n, uint64_t taken)
 {
 	int ret = -1;
@@ -65,8 +66,8 @@ bool tile_pack_init(struct tile_pack *ret, int64_t element, struct tile_dim *dim
 		ret->bytes += (dim[d].n - 1) * magnitude_i64(dim[d].src);
 		taken |= UINT64_C(1) << d;
 	}
-	/* A line between one run and the next: so the same place in each falls into another set of the
-	 * cache. Short ones lie without gaps, as one run. */
+	/* Leave a line between two runs, so that the same position in each falls into another set of the
+	 * cache. Short runs lie without gaps, as one run. */
 	ret->pitch = ret->bytes;
 	if (ret->bytes >= CPU_LINE)
 		ret->pitch = divide_up_i64(ret->bytes, CPU_LINE) * CPU_LINE + CPU_LINE;
@@ -104,10 +105,10 @@ void tile_pack_run(const struct tile_pack *pack, char *packed, const char *src)
 
 /* ---- Planes ----------------------------------------------------------------------------------------- */
 
-/* Dimensions of a pixel of two channels or more each, at most. */
+/* Most dimensions of a pixel, each of which has two channels or more. */
 #define PIXEL_DIMS 4
 
-/* The dimension that goes on at `at` bytes of what is packed; -1: none. */
+/* Returns the dimension whose packed stride is `at`, or -1. */
 static int find_next(const struct tile_dim *dim, int n, int64_t at)
 {
 	for (int d = 0; d < n; d++)
@@ -116,7 +117,8 @@ static int find_next(const struct tile_dim *dim, int n, int64_t at)
 	return -1;
 }
 
-/* The closest of those that are not taken; -1: none is left. */
+/* Returns the dimension with the smallest packed stride that is not in the bitmap `taken`, or -1 if all
+ * are. */
 static int closest_in_packed(const struct tile_dim *dim, int n, uint64_t taken)
 {
 	int ret = -1;
@@ -161,7 +163,7 @@ bool tile_turn_init(struct tile_turn *ret, const struct cpu_isa *isa, int64_t el
 		                   .channels = pixel / element,
 		                   .pixels = pixels };
 
-	/* In a plane, behind the pixels, comes what lies further out. */
+	/* In a plane, the dimensions further out follow the pixels. */
 	for (int i = 0; i < n_after; i++) {
 		dim[after[i]].packed = plane;
 		plane *= dim[after[i]].n;
@@ -173,7 +175,8 @@ bool tile_turn_init(struct tile_turn *ret, const struct cpu_isa *isa, int64_t el
 		plane *= dim[d].n;
 		taken |= UINT64_C(1) << d;
 	}
-	/* A line between planes: so the same place in each falls into another set of the cache. */
+	/* Leave a line between planes, so that the same position in each falls into another set of the
+	 * cache. */
 	int64_t pitch = divide_up_i64(plane, CPU_LINE) * CPU_LINE + CPU_LINE, have = 1;
 	for (int i = 0; i < n_pixel; i++) {
 		dim[in_pixel[i]].packed = have * pitch;
@@ -205,10 +208,10 @@ void tile_turn_run(const struct tile_turn *turn, char *planes, const char *packe
 
 /* ---- Borders ---------------------------------------------------------------------------------------- */
 
-/* Bytes of the shortest row that a shuffle takes. */
+/* Bytes of the shortest row that is assembled by shuffles. */
 #define ROW_LEAST 16
 
-/* Windows of 16 bytes, at most: more than elements of one byte take that a wrapped axis of three repeats. */
+/* Most windows of 16 bytes: more than are needed for elements of one byte along a wrapped axis of three. */
 #define WINDOWS_MOST 8
 
 static bool is_windowed(const struct tile_border_dim *dim)
@@ -222,7 +225,8 @@ static int64_t source_of(const struct tile_border_dim *dim, enum pad_mode mode, 
 	return loop_nest_window_source(&window, mode, i);
 }
 
-/* Returns how many indices of the dimension a row takes: a whole window, or 0 if it takes none. */
+/* Returns how many indices of the dimension a row takes, at most `most`: a whole window, or 0 if there is no
+ * room for it. */
 static int64_t part_of(const struct tile_border_dim *dim, int64_t most)
 {
 	if (is_windowed(dim))
@@ -247,8 +251,9 @@ bool tile_border_is_cheap(int64_t element, const struct tile_border_dim *dim, in
 	return have * element >= ROW_LEAST;
 }
 
-/* Takes dimensions into the row, as long as the image is contiguous and the table has room; gives the
- * elements. *ret_d: the first dimension that is not in it, or only a part of it, which is then *ret_part. */
+/* Takes dimensions into the row as long as the image is contiguous and the table has room. Returns the number
+ * of elements. *ret_d is the first dimension that is not in the row, or of which only *ret_part indices
+ * are. */
 static int64_t take_row(struct tile_border *border, int64_t element, enum pad_mode mode,
                         const struct tile_border_dim *dim, int n, int *ret_d, int64_t *ret_part)
 {
@@ -278,7 +283,8 @@ static int64_t take_row(struct tile_border *border, int64_t element, enum pad_mo
 	return have;
 }
 
-/* Shuffles; or none, and the row goes element by element. */
+/* Makes the shuffles of a row. If they are not possible, windows is 0 and rows are assembled element by
+ * element. */
 static void make_steps(struct tile_border *border, int64_t element)
 {
 	struct cpu_shuffle_step step[WINDOWS_MOST];
@@ -306,7 +312,7 @@ static void make_steps(struct tile_border *border, int64_t element)
 	}
 }
 
-/* part: of the first dimension, which the rows have. */
+/* Makes the loops over rows. part is the number of indices of the first dimension that a row has. */
 static void make_loops(struct tile_border *border, enum pad_mode mode, const struct tile_border_dim *dim,
                        int n, int64_t part)
 {
@@ -345,7 +351,7 @@ void tile_border_init(struct tile_border *ret, const struct cpu_isa *isa, int64_
 	make_loops(ret, fill->mode, dim + d, n - d, part);
 }
 
-/* A row that is the value. */
+/* Fills a row with the border's value. */
 static void fill_row(const struct tile_border *border, char *image)
 {
 	int64_t at = 0;

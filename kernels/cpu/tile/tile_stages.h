@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The stages of a tile beside its fill: packing what it reads, taking pixels apart into planes, and putting
- * borders around its core. tile.h says in which order they come.
- */
+/* The stages of a tile besides its fill: packing what it reads, taking pixels apart into planes, and
+ * assembling borders around its core. tile.h says in which order they come. */
 #ifndef KERNELS_CPU_TILE_TILE_STAGES_H
 #define KERNELS_CPU_TILE_TILE_STAGES_H
 
@@ -12,28 +11,29 @@
 
 /* ---- Packing ---------------------------------------------------------------------------------------- */
 
-/* Packs the tile's runs of the source, one after the other, each from its first byte to its last.
+/* Packs the tile's runs of the source one after the other, each from its first byte to its last.
  *
- * Memory answers faster to runs than to accesses that go from one run to the next, and packed runs do not
- * push each other out of the cache, wherever they come from. */
-#define TILE_PACK_RUNS 1024 /* a tile has so many runs at most */
+ * Memory answers faster to long runs than to accesses that jump from one run to the next, and packed runs do
+ * not evict each other from the cache, wherever they come from.
+ */
+#define TILE_PACK_RUNS 1024 /* most runs of a tile */
 
-/* A pack serves all tiles of the same extents. */
+/* The plan for packing, which serves all tiles of the same extents. */
 struct tile_pack {
-	int64_t n;            /* runs */
-	int64_t bytes, pitch; /* bytes of a run, and from one packed run to the next */
-	int64_t low;          /* bytes from the tile's first element to its lowest in the source; <= 0 */
-	int64_t first;        /* bytes from the lowest element to the first, once packed */
+	int64_t n;            /* number of runs */
+	int64_t bytes, pitch; /* bytes of a run, and bytes from one packed run to the next */
+	int64_t low;          /* bytes from the tile's first element to its lowest one in the source; <= 0 */
+	int64_t first;        /* bytes from the lowest element to the first one, once packed */
 	int64_t offset[TILE_PACK_RUNS]; /* bytes from the lowest element to each run in the source */
 };
 
-/* Sets the `packed` strides of the n dimensions. Returns false if there are too many runs. */
+/* Sets up *ret, and the packed strides of the n dimensions. Returns false if there are too many runs. */
 bool tile_pack_init(struct tile_pack *ret, int64_t element, struct tile_dim *dim, int n);
 
-/* Returns the bytes that it takes, with CPU_LINE behind them that may be read. */
+/* Returns the bytes that the packed runs take, including CPU_LINE bytes after them that may be read. */
 int64_t tile_pack_size(const struct tile_pack *pack);
 
-/* Packs a tile, of which src is the first element. */
+/* Packs a tile. src is its first element. */
 void tile_pack_run(const struct tile_pack *pack, char *packed, const char *src);
 
 /* ---- Planes ----------------------------------------------------------------------------------------- */
@@ -47,7 +47,8 @@ void tile_pack_run(const struct tile_pack *pack, char *packed, const char *src);
  *   packed   r g b r g b r g b ...    planes   r r r ... g g g ... b b b ...
  */
 
-/* Planes of a tile take so many bytes more than the tile, at most; those behind the last may be read. */
+/* Most bytes by which the planes of a tile exceed the tile itself. The bytes after the last plane may be
+ * read. */
 #define TILE_TURN_MORE (17 * 2 * CPU_LINE)
 
 struct tile_turn {
@@ -56,16 +57,16 @@ struct tile_turn {
 	int64_t unit, channels, pixels;
 	int64_t row[16];
 	int n_outer;
-	struct tile_dim outer[TENSOR_MAX_RANK]; /* here image strides are those in the planes */
+	struct tile_dim outer[TENSOR_MAX_RANK]; /* image strides are those in the planes here */
 };
 
-/* Returns false if there are no such pixels. Otherwise `packed` of the dimensions says where things lie in
- * the planes.
- */
+/* Returns false if there are no such pixels. Otherwise sets the packed strides of the dimensions to those in
+ * the planes. */
 bool tile_turn_init(struct tile_turn *ret, const struct cpu_isa *isa, int64_t element, struct tile_dim *dim,
                     int n);
 
-/* Takes the pixels apart. packed is the tile's first element, which is the one with the lowest address. */
+/* Takes the pixels apart. packed is the tile's first element, which must be the one with the lowest
+ * address. */
 void tile_turn_run(const struct tile_turn *turn, char *planes, const char *packed);
 
 /* ---- Borders ---------------------------------------------------------------------------------------- */
@@ -76,50 +77,54 @@ void tile_turn_run(const struct tile_turn *turn, char *planes, const char *packe
  *   core   a b c d e f      image   0 a b c 0 0 d e f 0      (mode constant)
  */
 
-/* A dimension of the image. A windowed one is as in a loop nest (loop_nest.h). */
+/* A dimension of the image. before and source are those of a window (loop_nest.h). */
 struct tile_border_dim {
 	int64_t n;
-	int64_t image, core; /* strides, bytes */
+	int64_t image, core; /* strides in bytes */
 	int64_t before, source;
 };
 
-/* This is the content of the border. */
+/* What the border contains. */
 struct tile_border_fill {
 	enum pad_mode mode;
-	const void *value; /* the value in mode constant */
-	uint32_t bytes;    /* bytes of the value: a power of two, at most an element */
+	const void *value; /* the value, in mode constant */
+	uint32_t bytes;    /* bytes of the value: a power of two, at most the size of an element */
 };
 
-/* A border serves all tiles of the same extents. It is large. */
+/* The plan for borders, which serves all tiles of the same extents. It is large. */
 struct tile_border {
 	const struct cpu_isa *isa;
-	int64_t element;        /* bytes */
-	int64_t bytes;          /* bytes of a row of the image that are put together at a time */
-	int64_t windows;        /* windows for each 16 of them; 0: the row is made element by element */
-	bool is_filled;         /* some bytes are the value of the border */
+	int64_t element; /* bytes of an element */
+	int64_t bytes;   /* bytes of a row of the image that are assembled at a time */
+	/* windows for each 16 bytes of a row; 0: rows are assembled element by element */
+	int64_t windows;
+	bool is_filled;         /* some bytes of a row are the border's value */
 	uint8_t line[CPU_LINE]; /* the value, repeated */
 	uint32_t at[TILE_TABLE];
 	struct cpu_shuffle_step step[TILE_STEPS];
 	uint8_t fill[TILE_STEPS * 16];
 	int n_outer; /* loops over rows, innermost first */
 	struct tile_border_loop {
-		/* Index i of the loop is index i * step of the dimension, or `last`, whichever is less. */
+		/* Index i of the loop is index i * step of the dimension, or `last` if that is less. */
 		int64_t n, step, last;
-		int64_t image, core; /* strides */
-		int32_t first;       /* where the offsets of a window begin in `core`; -1: it is no window */
+		int64_t image, core; /* strides in bytes */
+		/* index in `core` of the first offset of a window; -1: the dimension is not windowed */
+		int32_t first;
 	} outer[TENSOR_MAX_RANK];
-	int64_t core[TILE_TABLE]; /* offsets of the windows' indices in the core; -1: the value */
+	/* offset in the core for each index of the windows; -1: the border's value */
+	int64_t core[TILE_TABLE];
 };
 
 /* Returns whether rows of the image are long enough for shuffles. dim is ordered by image stride, smallest
  * first. */
 bool tile_border_is_cheap(int64_t element, const struct tile_border_dim *dim, int n);
 
-/* The windowed dimensions have TILE_TABLE indices in all, at most. */
+/* Sets up *ret. The windowed dimensions must have at most TILE_TABLE indices in all. */
 void tile_border_init(struct tile_border *ret, const struct cpu_isa *isa, int64_t element,
                       const struct tile_border_fill *fill, const struct tile_border_dim *dim, int n);
 
-/* 16 bytes behind the core may be read. Nothing is written past the image's rows. */
+/* Assembles an image from its core, after which 16 bytes may be read. Nothing is written beyond the rows of
+ * the image. */
 void tile_border_run(const struct tile_border *border, char *image, const char *core);
 
 #endif
