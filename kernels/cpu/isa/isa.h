@@ -70,12 +70,12 @@ struct cpu_converters {
 
 /* ---- Moves ------------------------------------------------------------------------------------------ */
 
-/* Every machine has this vector, if only by name. */
+/* A vector of 16 bytes, which the compiler emulates on machines that have none. */
 typedef uint8_t vec16 __attribute__((vector_size(16)));
 
-/* Transposes one strip: dst[c][r] = src[r][c]. Rows of src that lie src_pitch bytes apart are cut into groups
- * of 16 bytes; each group gives 16 / element rows of dst, dst_pitch bytes apart. next is where the strip
- * after this one begins in src, so that its first lines can be fetched, or NULL if there is none. */
+/* Transposes one strip: dst[c][r] = src[r][c]. Rows of src, which lie src_pitch bytes apart, are cut into
+ * groups of 16 bytes. Each group gives 16 / element rows of dst, which lie dst_pitch bytes apart. next is
+ * where the next strip begins in src, so that its first lines can be prefetched, or NULL if there is none. */
 typedef void cpu_strip_fn(char *dst, int64_t dst_pitch, const char *src, int64_t src_pitch, int64_t groups,
                           const char *next);
 
@@ -148,7 +148,7 @@ struct cpu_isa {
 	cpu_tables_fn *tables[CPU_SHIFTS - 1];
 
 	/* Writes n elements of dst in ascending order from elements of src in descending order, beginning
-	 * with the element that ends at src. */
+	 * with the element at src. */
 	void (*reverse[CPU_SHIFTS])(char *dst, const char *src, int64_t n);
 
 	/* Take pixels apart, or assemble them. A pixel has 2 or more channels, each an element of less than
@@ -168,8 +168,8 @@ struct cpu_isa {
 	cpu_flush_fn *flush;
 
 	/* Prefetches the lines of n_dst bytes that will be written and of n_src bytes that will be read,
-	 * alternately, and does not wait. They should fit the first-level cache, and there should not be too
-	 * many: the CPU drops prefetches that it cannot start at once. Unmapped memory is ignored. */
+	 * alternately, and does not wait. They should fit the first-level cache,
+	 * because the CPU drops prefetches that it cannot start at once. Unmapped memory is ignored. */
 	void (*fetch)(const char *dst, int64_t n_dst, const char *src, int64_t n_src);
 
 	/* Orders writes that went past the cache before all later writes of the thread. */

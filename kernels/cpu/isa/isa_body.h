@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The loops of one instruction set; included by isa_<name>.c after it has defined
+/* The loops of one instruction set. Included by isa_<name>.c, which first defines these macros:
  *
- *   TARGET                  the functions' attribute, empty for what the compiler targets anyway
- *   VECTOR, WIDTH           the vector type and its bytes: WIDTH / 16 lanes
- *   GATHER(p, lane_pitch)   16 bytes from p, p + lane_pitch, ... , one for each lane
- *   LANES(p, offset, step)  16 bytes from p + offset[0], p + offset[step], ... , one for each lane
- *   STORE(p, v)             unaligned; STREAM(p, v): aligned, past the cache; FENCE()
- *   SHUFFLE(v, mask)        within each lane: byte i is byte mask[i] of v, 0 where that is 0x80
- *   SHUFFLE16(v, mask)      the same of 16 bytes
- *   LOW1(a, b) .. HIGH8     within each lane: interleave the low or high halves by 1, 2, 4, 8 bytes
- *   CONVERT_WIDTH           bytes of a vector of lanes (isa_convert.h)
- *   ISA, ISA_NAME           the table to define
+ *   TARGET                  the attribute of the functions; empty if the compiler targets the set anyway
+ *   VECTOR, WIDTH           the vector type and its bytes; a vector has WIDTH / 16 lanes of 16 bytes
+ *   GATHER(p, lane_pitch)   16 bytes from each of p, p + lane_pitch, ... , one for each lane
+ *   LANES(p, offset, step)  16 bytes from each of p + offset[0], p + offset[step], ... , one for each lane
+ *   STORE(p, v)             stores to any address
+ *   STREAM(p, v)            stores past the cache, to an aligned address
+ *   FENCE()                 orders earlier streams before later stores
+ *   SHUFFLE(v, mask)        within each lane: byte i becomes byte mask[i] of v, or 0 if mask[i] is 0x80
+ *   SHUFFLE16(v, mask)      the same for a vector of 16 bytes
+ *   LOW1(a, b) .. HIGH8     within each lane: interleaves the low or high halves by 1, 2, 4, 8 bytes
+ *   CONVERT_WIDTH           bytes of a vector of lanes of numbers (isa_convert.h)
+ *   ISA, ISA_NAME           the table to be defined, and its name
  *
  * A tile of N = 16 / element columns is transposed lane by lane: register q holds, in lane l, 16 bytes of row
- * l * N + q. log2(N) rounds of interleaving register i with i + N / 2 are a transpose of each lane, after
- * which register c is WIDTH bytes of row c of dst: lane l ends where lane l + 1 begins.
+ * l * N + q. log2(N) rounds of interleaving register i with i + N / 2 transpose each lane. Register c then
+ * holds WIDTH bytes of row c of dst, because the bytes of lane l + 1 follow those of lane l.
  *
  *   N = 4, one lane    a0 a1 a2 a3      a0 c0 a1 c1      a0 b0 c0 d0
  *                      b0 b1 b2 b3  ->  a2 c2 a3 c3  ->  a1 b1 c1 d1

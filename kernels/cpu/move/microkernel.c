@@ -474,14 +474,14 @@ static void transpose_aligned(const struct microkernel *microkernel, int64_t lea
 
 /* ---- By way of scratch ------------------------------------------------------------------------------ */
 
-/* A transpose past the cache by way of scratch: rows of dst are put together there, a part of each at a time,
- * and flushed as whole lines, wherever in a line they begin (isa.h).
+/* A transpose past the cache by way of scratch: rows of dst are assembled there, a part of each at a time,
+ * and flushed in whole lines, wherever in a line they begin (isa.h).
  *
  *   scratch   | lines that rows keep | part of row 0 | part of row 1 | ...
  *
- * A part is a stretch of the dimensions that are contiguous in dst: columns of the microkernel, or, where
- * those are short, a few steps of the outermost of them. Rows that follow each other in dst without a gap are
- * treated as one row. */
+ * A part is a range of the dimensions that are contiguous in dst: columns of the microkernel, or, if these
+ * are short, a few steps of the outermost of those dimensions. Rows that follow each other in dst without
+ * gaps are treated as one row. Returns where the parts begin in scratch. */
 static char *parts_of(const struct microkernel *microkernel)
 {
 	return microkernel->scratch + STAGE_ROWS * CPU_LINE;

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tiles move a box of a move one after the other.
+/* Moves a box of a move tile by tile.
  *
- * A tile is put together in scratch as its image: what the destination will hold, in rows without gaps where
- * the destination has none. Then the rows are written, whole lines past the cache. Where a row goes on in
- * another tile, the line between them is kept until that tile makes it whole (isa.h, cpu_flush_fn). Tiles of
- * a move that is in_place have no image: they are put together in the destination, through the cache. Those
- * of one that is bordered are put together as a core, without borders, and from there the image.
+ * A tile is assembled in scratch memory as its image: the bytes that the destination will hold, in rows
+ * without gaps where the destination has none. The rows are then written, in whole lines past the cache. If a
+ * row continues in another tile, the incomplete line at its end is kept until that tile completes it (isa.h,
+ * cpu_flush_fn). Tiles of a move that is in_place have no image: they are assembled in the destination,
+ * through the cache. Tiles of a move that is bordered are first assembled as a core, without borders, and the
+ * image is then made from the core.
  *
- *   scratch->move   | image | core | lines that are kept | planes | what is packed |
- * source |
+ * Layout of the scratch memory (scratch->move):
+ *
+ *   | image | core | lines that are kept | planes | packed runs of the source |
  */
 #ifndef KERNELS_CPU_TILE_TILE_H
 #define KERNELS_CPU_TILE_TILE_H

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fills the image of a tile from the source, or from what is packed of it, in the fastest way that its
- * strides allow.
+/* Fills the image of a tile from the source, or from its packed runs, in the fastest way that the strides
+ * allow.
  *
  *   way        what it moves at a time
  *   panel      rows that are contiguous in the source by columns that are contiguous in the image
- *   few rows   the same, where rows are shorter than 16 bytes
- *   few cols   and where columns are
- *   split      pixels of a few channels, into a row for each channel
- *   merge      and back
+ *   few rows   a panel of fewer than 16 / unit rows
+ *   few cols   a panel of fewer than 16 / unit columns
+ *   split      pixels of a few channels, into one row for each channel
+ *   merge      one row for each channel, into pixels
  *   shuffle    16 bytes of the image from a few windows of the source
- *   dense      unit by unit, the image contiguous
- *   sparse     unit by unit
+ *   dense      single units, over which the image is contiguous
+ *   sparse     single units at any place in the image
  *   runs       runs that are contiguous on both sides
  *
- * A unit is an element, or several that stay together. Rows and columns are products of dimensions; tables
- * say where each lies.
+ * A unit is an element, or several elements that stay together. Rows and columns are products of dimensions;
+ * tables say where each of them lies.
  */
 #ifndef KERNELS_CPU_TILE_TILE_FILL_H
 #define KERNELS_CPU_TILE_TILE_FILL_H

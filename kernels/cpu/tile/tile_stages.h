@@ -38,11 +38,11 @@ void tile_pack_run(const struct tile_pack *pack, char *packed, const char *src);
 
 /* ---- Planes ----------------------------------------------------------------------------------------- */
 
-/* Takes the pixels of what is packed apart, into a plane for each channel, where the image is then filled
- * faster from the planes.
+/* Takes pixels apart into a plane for each channel, if the image can be filled faster from the planes than
+ * from the packed runs.
  *
- * A pixel is what the source has first: dimensions of 16 bytes or less in all, with others behind them that
- * are contiguous and longer.
+ * A pixel consists of the dimensions that are innermost in the source, 16 bytes or less in all, if they are
+ * followed by others that continue contiguously and are longer.
  *
  *   packed   r g b r g b r g b ...    planes   r r r ... g g g ... b b b ...
  */
@@ -71,8 +71,8 @@ void tile_turn_run(const struct tile_turn *turn, char *planes, const char *packe
 
 /* ---- Borders ---------------------------------------------------------------------------------------- */
 
-/* Puts the borders of padded dimensions around the core of a tile, which is its image without them: row by
- * row of the image, by shuffles that fetch a border's elements from where the core has them.
+/* Assembles the image of a tile from its core, which is the image without the borders of windowed dimensions:
+ * row by row, by shuffles that fetch a border's elements from where the core has them.
  *
  *   core   a b c d e f      image   0 a b c 0 0 d e f 0      (mode constant)
  */
