@@ -47,7 +47,7 @@ struct engine_options {
 	/* Longest pause in ms before a lost engine is started again, if it restarts at all
 	 * (engine.returns). */
 	uint64_t restart_pause_ms;
-	void (*wake)(void *arg); /* called from any thread; may coalesce */
+	void (*wake)(void *arg); /* called from any thread; one call may stand for several jobs */
 	void *wake_arg;
 	/* An engine in a process of its own adds to this eventfd when jobs have ended; the owner reads it and
 	 * calls engine_reap. */
@@ -91,8 +91,8 @@ struct engine_handle {
 	 * is unmapped here. It may lie on another device, whose memory is then accessed as a peer's. If
 	 * false, memory of another device is refused. */
 	bool is_peer;
-	/* The memory belongs to a user who has no other way to harm the service, so touching it must not
-	 * become one: see may_stall of struct engine_memory. */
+	/* The memory belongs to a user whom the service does not trust. Such a user could make its memory
+	 * stall: see may_stall of struct engine_memory. */
 	bool is_untrusted;
 	uint64_t user; /* any number that tells users apart; used only if is_untrusted */
 };
@@ -100,7 +100,7 @@ struct engine_handle {
 /* Size of a CUDA IPC handle, and of a pointer exported from a pool, in bytes. */
 #define ENGINE_HANDLE_BYTES 64
 
-/* What a client needs to map memory that the service has made for it. */
+/* Everything that a client needs to map memory that the service has made for it. */
 struct engine_export {
 	int fd;              /* memfd, cuda_fd: the caller closes it; else -1 */
 	uint32_t handle_len; /* cuda_ipc: ENGINE_HANDLE_BYTES; else 0 */
@@ -183,7 +183,7 @@ struct engine_result {
 	uint64_t offset;              /* bytes from the region's start to element [0, ..., 0] */
 };
 
-/* One transform between two places. */
+/* A move: one transform between two places. */
 struct engine_move {
 	const struct transform *transform; /* the plan's transform */
 	struct engine_plan *plan;          /* made by engine_prepare for these places */
@@ -296,7 +296,7 @@ struct engine_counts {
 	uint64_t unused;
 };
 
-/* How an engine's device reaches another one's memory. */
+/* The way in which an engine's device reaches another one's memory. */
 enum engine_link_kind {
 	ENGINE_LINK_NONE, /* the device cannot reach the other's memory */
 	ENGINE_LINK_PCIE, /* over the bus, without atomics */
@@ -478,7 +478,7 @@ static inline int engine_make(struct engine *engine, const struct engine_handle 
 	return engine_count_memory(engine, engine->ops->create(engine, wanted, ret, ret_export, err));
 }
 
-/* Does what engine_make does, without a way to give up early. */
+/* Does what engine_make does, for a caller that never gives up early. */
 static inline int engine_create(struct engine *engine, enum region_kind kind, uint64_t size,
                                 struct engine_memory **ret, struct engine_export *ret_export,
                                 struct error *err)
@@ -622,7 +622,7 @@ static inline int engine_explain(struct engine *engine, struct engine_plan *plan
 
 void engine_plan_stats(struct engine *engine, struct engine_cache_stats *ret);
 
-/* Sets how many plans the engine keeps, and evicts those beyond that number. */
+/* Sets the number of plans that the engine keeps, and evicts plans beyond it. */
 void engine_keep_plans(struct engine *engine, uint64_t n);
 
 /* Sets whether the engine tries alternatives to plans that are used repeatedly. What a move writes does not

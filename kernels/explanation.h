@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an engine reports about a plan: the family, which every reply carries, and everything that `explain`
+/* An engine's report about a plan: the family, which every reply carries, and everything that `explain`
  * prints. The structs are plain data, so they can be sent between processes. */
 #ifndef KERNELS_EXPLANATION_H
 #define KERNELS_EXPLANATION_H

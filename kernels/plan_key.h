@@ -53,7 +53,7 @@ static inline uint32_t plan_places_align(struct plan_places places)
 	return bits & -bits;
 }
 
-/* What a key identifies. */
+/* The kinds of things that a key identifies. */
 enum plan_kind {
 	PLAN_KIND_SPEC,   /* a layout as requests give it */
 	PLAN_KIND_ROUND,  /* the part of a transform that one round of a staged job moves */

@@ -238,8 +238,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned users;
 static int watcher = -1;
 static int pagemap = -1;
-/* The kernel combines small pages into huge ones unasked (khugepaged), which allocates memory on the account
- * of whoever has the mapping. */
+/* The kernel combines small pages into huge ones unasked (khugepaged), and charges the memory to the process
+ * whose mapping it scans. */
 static bool collapses;
 
 /* Opens a userfaultfd. Faults inside of system calls end with EFAULT either way; UFFD_USER_MODE_ONLY is what

@@ -30,7 +30,7 @@
 #define LOOK_MS   20 /* ms between checks whether a wait is still wanted */
 #define MOST_LATE 4  /* most unfinished processes of a user that nobody waits for */
 
-/* Has no padding, because the struct is sent as it is and padding would be uninitialized. */
+/* The struct has no padding, because it is sent as it is and padding would be uninitialized. */
 struct request {
 	uint64_t offset, size;
 	uint64_t seals; /* 1: seal the file; 0: map it */

@@ -70,8 +70,8 @@ uint32_t threads_default(void)
 
 /* ---- Packers ------------------------------------------------------------------------------------------- */
 
-/* How long a thread looks for the next part before it sleeps: longer than one buffer of a pipeline takes on
- * the bus. */
+/* Time for which a thread looks for the next part before it sleeps: longer than one buffer of a pipeline
+ * takes on the bus. */
 #define SPIN_NS  100000
 #define LOOKS    64 /* number of looks between two readings of the clock */
 #define MOST_OWN 8  /* most threads by default */

@@ -106,7 +106,7 @@ static uint64_t count_common(struct piece a, struct piece b)
 	return low < high ? high - low : 0;
 }
 
-/* What the comparison of two ranges has found so far. */
+/* The state of comparing two ranges. */
 struct finding {
 	enum alias alias;
 	int128 shift;

@@ -23,7 +23,7 @@ struct amax_scale {
 	float scale, inverse;
 };
 
-/* How scales are made. */
+/* The rule by which scales are made. */
 struct amax_rule {
 	uint32_t least; /* float32 bits of the least magnitude; smaller magnitudes count as this one */
 	float largest;  /* largest finite value of the destination's type */

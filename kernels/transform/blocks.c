@@ -107,7 +107,7 @@ int blocks_default_limit(struct engine_blocks *blocks, bool is_dst, struct tenso
 	r = check_range(name, blocks, side, 1, extent, place, err);
 	if (r < 0)
 		return r;
-	/* This is negative if blocks without bytes are placed beyond the region. */
+	/* The room is negative if blocks without bytes are placed beyond the region. */
 	if (side->table)
 		room = (int128)side->table->room - added(side, place) - extent.high;
 	else

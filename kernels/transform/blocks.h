@@ -60,8 +60,8 @@ struct engine_blocks {
 	uint64_t beyond;    /* number of other entries with a number that names no block */
 };
 
-/* These return which sides the list indexes, how many blocks each side has in a layer, and the bytes of an
- * entry. */
+/* The next functions return which sides the list indexes, how many blocks each side has in a layer, and the
+ * bytes of an entry. */
 static inline bool blocks_dst_is_indexed(const struct engine_blocks *blocks)
 {
 	return blocks->scatter || blocks->pairs;

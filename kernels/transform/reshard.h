@@ -72,7 +72,7 @@ int64_t box_count(const struct box *box, int rank);
 
 /* ---- Slices -------------------------------------------------------------------------------------------- */
 
-/* Where a slice of the global tensor lies in memory. */
+/* The place of a slice of the global tensor in memory. */
 struct slice {
 	struct tensor_place place;
 	struct tensor_layout layout;

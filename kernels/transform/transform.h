@@ -20,12 +20,12 @@
 
 /* ---- Families ------------------------------------------------------------------------------------------ */
 
-/* How the interior of a transform moves, that is, everything but its padding. Every reply carries the
- * family. */
+/* The family of a transform: the way in which its interior, that is, everything but its padding, is moved.
+ * Every reply carries the family. */
 enum family {
 	FAMILY_MEMCPY,         /* one contiguous run of bytes on both sides */
-	FAMILY_TILE_COPY,      /* rows: the inner dimension is contiguous on both sides */
-	FAMILY_TILE_TRANSPOSE, /* 2-D tiles: the sides are contiguous along different dimensions */
+	FAMILY_TILE_COPY,      /* rows, because the inner dimension is contiguous on both sides */
+	FAMILY_TILE_TRANSPOSE, /* 2-D tiles, because the sides are contiguous along different dimensions */
 	FAMILY_STRIDED,        /* everything else */
 	FAMILY_FILL,           /* no source is read */
 	FAMILY_CONVERT,        /* elements are converted (struct conversion) */
@@ -238,7 +238,7 @@ struct transform {
  * hold; a destination that overlaps itself. */
 int transform_init(struct transform *t, const struct transform_spec *spec, struct error *err);
 
-/* Where a tensor's element [0, ..., 0] lies. memory is the identity of the underlying memory (equal for two
+/* The place of a tensor's element [0, ..., 0]. memory is the identity of the underlying memory (equal for two
  * regions of one memory), base the bytes from its start to the region, and offset the bytes from the region's
  * start to the element. */
 struct tensor_place {

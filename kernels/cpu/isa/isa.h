@@ -179,7 +179,7 @@ struct cpu_isa {
 };
 
 enum cpu_isa_level {
-	CPU_ISA_PLAIN, /* any machine that C runs on */
+	CPU_ISA_PLAIN, /* plain C, for any machine */
 	CPU_ISA_AVX2,
 	CPU_ISA_AVX512,
 	CPU_ISA_NEON,

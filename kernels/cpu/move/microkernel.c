@@ -280,8 +280,8 @@ static void microkernel_strided(const struct microkernel *microkernel)
 /* Rows of dst that are shorter than this and follow each other without gaps are assembled as one. */
 #define PACKED_BYTES 512
 
-/* How rows are split: each part has `step` indices of the outermost contiguous dimension, `bytes` bytes each.
- * Parts lie `pitch` bytes apart in scratch. */
+/* A division of rows into parts: each part has `step` indices of the outermost contiguous dimension, `bytes`
+ * bytes each. Parts lie `pitch` bytes apart in scratch. */
 struct row_split {
 	struct microkernel_dim outer;
 	int64_t step, bytes;
@@ -621,8 +621,8 @@ static void stage_transpose(const struct microkernel *microkernel)
 /* ---- The strategies ---------------------------------------------------------------------------------------
  */
 
-/* What a microkernel moves as one: an element, or a short run that is contiguous on both sides. `rank` is the
- * number of the nest's dimensions that are left. */
+/* The unit that a microkernel moves as one: an element, or a short run that is contiguous on both sides.
+ * `rank` is the number of the nest's dimensions that are left. */
 struct units {
 	uint32_t bytes;
 	int rank;

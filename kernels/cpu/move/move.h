@@ -88,8 +88,8 @@ struct move_dim {
 	 * window. */
 	int64_t before, source;
 	int64_t scale, bias; /* strides of a conversion's operands in bytes */
-	/* As in a loop nest. If pieces contain whole blocks, skew is also added to indices, so that pieces
-	 * begin with a block. */
+	/* The same as in struct loop_nest_dim. If pieces contain whole blocks, skew is also added to indices,
+	 * so that pieces begin with a block. */
 	int64_t block, skew, to_scale, to_inverse;
 	int64_t to_magnitude; /* distance of the next block in the move's magnitudes, in elements */
 };
@@ -129,7 +129,7 @@ struct move {
 	struct move_dim dim[TENSOR_MAX_RANK];
 };
 
-/* Where a loop nest's bases lie, and how the nest is to be run. */
+/* A loop nest's base addresses, and the way in which the nest is to be run. */
 struct move_place {
 	char *dst;
 	const char *src;

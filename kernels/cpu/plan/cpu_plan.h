@@ -21,11 +21,11 @@ struct small_memo {
 };
 
 struct cpu_plan {
-	enum family family; /* family of the interior */
+	enum family family; /* how the interior is moved */
 	uint64_t n_subregions;
 	struct loop_nest interior; /* the interior in canonical form; rank 0 and `fill` if there is none */
-	struct kept_plans kept;    /* used by any thread */
-	struct small_memo small;   /* used by the owner's thread */
+	struct kept_plans kept;    /* may be used by any thread */
+	struct small_memo small;   /* used by the owner's thread alone */
 };
 
 /* Most bytes that all layouts of an engine keep together, which is room for 100 to 200 kinds of tiles. Other

@@ -31,7 +31,7 @@
 
 struct cpu_plan;
 
-/* What is to be divided. The transform and the plan must outlive the partitioner and its partitions. */
+/* A transform to be divided. It and its plan must outlive the partitioner and its partitions. */
 struct task {
 	const struct cpu_isa *isa;
 	const struct transform *transform;

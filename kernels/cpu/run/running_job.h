@@ -63,7 +63,7 @@ void index_list_place(const struct engine_job *job, const struct index_list_entr
 
 #define WORK_ITEM_BLOCKS_MOST 128
 
-/* How far a list of blocks has been handed out: group by group, and within a group layer by layer. */
+/* The state of handing out a list of blocks: group by group, and within a group layer by layer. */
 struct running_blocks {
 	uint32_t most; /* most blocks of a work item; 0: each block is handed out in partitions */
 	/* Layer of the current group that is being handed out. Equal to the number of layers if the group is

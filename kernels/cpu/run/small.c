@@ -39,7 +39,7 @@
 /* Tiles move runs shorter than this, in bytes, faster than these can be moved one by one. */
 #define SHORT_RUN 8
 
-/* How one subregion is moved. */
+/* The move of one subregion. */
 struct step {
 	uint32_t bytes; /* bytes of the step in the ring */
 	bool by_offsets, is_fill, converts;

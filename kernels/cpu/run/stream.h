@@ -68,7 +68,7 @@ void idle_wait(struct idle_thread *thread, uint64_t awake_ns);
 
 /* ---- Streams ---------------------------------------------------------------------------------------- */
 
-/* What all streams of a crew share. */
+/* The state that all streams of a crew share. */
 struct streams {
 	pthread_mutex_t lock;
 	struct fair_queue fair_queue;
@@ -139,7 +139,7 @@ void stream_move(struct engine_stream *stream, struct streams *to, struct engine
 void stream_cancel(struct engine_stream *stream);
 bool stream_cancel_job(struct engine_stream *stream, struct engine_job *job);
 
-/* Returns the finished jobs, linked by next. */
+/* Returns the jobs that have finished since the last call, linked by next. */
 struct engine_job *streams_reap(struct streams *streams);
 
 /* ---- A worker's, under the lock --------------------------------------------------------------------- */

@@ -34,7 +34,7 @@ struct tile_kind {
 	} dim[TENSOR_MAX_RANK];
 };
 
-/* How the tiles of a kind are moved. */
+/* The plan by which tiles of one kind are moved. */
 struct tile_plan {
 	struct tile_kind kind;
 	bool direct; /* the image is filled straight from the source, else from its packed runs */
@@ -77,7 +77,7 @@ struct walk {
 	int n_loop, loop[TENSOR_MAX_RANK]; /* dimensions of the loops over tiles, innermost first */
 	int carry_loop;                    /* index of the loop that goes along `carry` */
 
-	/* These are in scratch memory. */
+	/* The next fields point into scratch memory. */
 	struct tile_plans *plans;
 	const struct tile_plan *plan; /* plan of the current tile; NULL: not looked up yet */
 	char *image, *core, *rooms, *packed, *planes;

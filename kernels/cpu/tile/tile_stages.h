@@ -84,7 +84,7 @@ struct tile_border_dim {
 	int64_t before, source;
 };
 
-/* What the border contains. */
+/* The content of a border. */
 struct tile_border_fill {
 	enum pad_mode mode;
 	const void *value; /* the value, in mode constant */
