@@ -117,9 +117,9 @@ struct engine_memory {
 	 * is meaningful if both memories are reachable by the host, or if neither is (layer_table.h). */
 	uint64_t address;
 	void *host; /* address of the region's first byte in this process; NULL: not mapped here */
-	/* identity of the underlying memory; equal for two mappings of it wherever that can be known */
+	/* Identity of the underlying memory; equal for two mappings of it wherever that can be known. */
 	uint64_t memory[2];
-	/* the file behind the memory, owned by the engine; NULL: the memory cannot fail */
+	/* The file behind the memory, owned by the engine; NULL: the memory cannot fail. */
 	struct backing *backing;
 	/* Allocations that other memories may share. NULL: it shares none. */
 	struct memory_chunks *chunks;
@@ -147,7 +147,7 @@ struct engine_memory {
  * no field but the last two. It must outlive its streams. */
 struct engine_owner {
 	uint32_t streams;
-	/* engine time in ns that the owner has been charged for */
+	/* Engine time in ns that the owner has been charged for. */
 	uint64_t ns;
 	TAILQ_HEAD(fair_streams, fair_stream) ready; /* streams whose job can go on */
 	TAILQ_ENTRY(engine_owner) entry;
@@ -251,7 +251,7 @@ struct engine_job {
 	 * none of its bytes came from or went to the host or a peer. */
 	bool is_measured;
 	struct engine_job *next;
-	/* stream that the job was submitted to; set only by engines that need it */
+	/* Stream that the job was submitted to; set only by engines that need it. */
 	struct engine_stream *stream;
 };
 

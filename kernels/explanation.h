@@ -43,7 +43,7 @@ struct engine_explanation {
 		int64_t dst[PLAN_TILE_RANK];
 		int64_t src[PLAN_TILE_RANK];
 		uint32_t element; /* bytes of one of the tile's elements */
-		/* bytes of a row in shared memory; 0: the tile is not in shared memory, or not in rows */
+		/* Bytes of a row in shared memory; 0: the tile is not in shared memory, or not in rows. */
 		uint32_t row_bytes;
 	} tile;
 

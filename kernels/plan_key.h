@@ -27,7 +27,7 @@
 struct plan_places {
 	uint8_t dst;
 	uint8_t src;
-	/* the plan is for many moves, whose addresses are all multiples of dst and src (0: of PLAN_ALIGN) */
+	/* The plan is for many moves, whose addresses are all multiples of dst and src (0: of PLAN_ALIGN). */
 	bool many;
 };
 

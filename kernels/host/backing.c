@@ -31,7 +31,7 @@
 
 #define NS_A_SECOND INT64_C(1000000000)
 
-/* longer than a tick of the clock from which kernels before 6.13 take a file's times */
+/* Longer than a tick of the clock from which kernels before 6.13 take a file's times. */
 #define TICK_NS INT64_C(20000000)
 
 int backing_new(int fd, uint64_t end, struct backing **ret, struct error *err)

@@ -516,7 +516,7 @@ static struct memfd_fill whole_pages(const struct engine_handle *handle, const s
 static int populate(const struct engine_handle *handle, const struct host_memory *memory, struct error *err)
 {
 	struct memfd_fill pages = whole_pages(handle, memory);
-	/* looking for holes takes the inode's lock, which a client may be holding for loose memory */
+	/* Looking for holes takes the inode's lock, which a client may be holding for loose memory. */
 	const bool looks = !atomic_load(&memory->base.is_loose);
 	uint64_t hole;
 	int r = memfd_fill(&pages);

@@ -18,13 +18,14 @@
 struct host_memory {
 	struct engine_memory base;
 	char *data; /* address of the region's first byte */
-	/* mapping of the whole pages around the region; shrinks while it is unmapped */
+	/* Mapping of the whole pages around the region; shrinks while it is unmapped. */
 	struct fault_range mapped;
 	size_t page;  /* bytes of a page of the file */
 	bool is_made; /* the service made the file, whose pages are freed when it is unmapped */
-	/* bytes from the start of `mapped` that have been emptied and will be unmapped next */
+	/* Bytes from the start of `mapped` that have been emptied and will be unmapped next. */
 	size_t emptied;
-	/* descriptor base.seals if this memory has to close it; -1 if there is none or the backing owns it */
+	/* Descriptor base.seals if this memory has to close it; -1 if there is none or the backing owns
+	 * it. */
 	int own_seals;
 };
 

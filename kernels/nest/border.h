@@ -19,7 +19,7 @@
 /* Most dimensions of a grid of tiles. They may be more than those of a tensor map, which may combine several
  * as its last. */
 #define ARGS_GRID_RANK 8
-/* the rank of a tensor, and one dimension more for elements that are narrowed (loop_nest_narrow) */
+/* The rank of a tensor, and one dimension more for elements that are narrowed (loop_nest_narrow). */
 #define ARGS_MAX_RANK 33
 
 /* A dimension with its window; the fields are those of struct loop_nest_dim. */

@@ -38,13 +38,13 @@ struct loop_nest {
 	/* Bytes of a source element if elements are converted, else 0. */
 	uint32_t converted;
 	bool fill; /* there is no source: the transform's fill pattern is written */
-	/* bytes from the destination's element [0, ..., 0] to the nest's index 0 */
+	/* Bytes from the destination's element [0, ..., 0] to the nest's index 0. */
 	int64_t dst_offset;
-	/* bytes from the source's element [0, ..., 0] to the nest's index 0 */
+	/* Bytes from the source's element [0, ..., 0] to the nest's index 0. */
 	int64_t src_offset;
 	int64_t scale_offset, bias_offset; /* the same for a conversion's operands */
 	bool in_blocks;                    /* the move computes the scales of blocks (amax) */
-	/* bytes from the results' element [0, ..., 0] to those of the nest's first block */
+	/* Bytes from the results' element [0, ..., 0] to those of the nest's first block. */
 	int64_t to_scale_offset, to_inverse_offset;
 	/* The last element is used only after loop_nest_narrow. */
 	struct loop_nest_dim dim[TENSOR_MAX_RANK + 1];

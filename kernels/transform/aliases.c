@@ -203,7 +203,7 @@ enum alias alias_between(const struct memory_range *a, const struct memory_range
 struct sharer {
 	const struct memory_chunks *chunks;
 	const struct memory_chunk *next; /* position of the merge in by_id */
-	/* from the start of the first entry's stretch to the end of the last one's */
+	/* From the start of the first entry's stretch to the end of the last one's. */
 	struct memory_range stretches;
 	struct memory_range regions;
 	uint32_t first, end; /* range of indices of the table's order */
@@ -224,7 +224,7 @@ struct comparison {
 	uint32_t n_a; /* number of sharers of side a, which come first */
 	uint32_t n;
 	struct sharer sharer[MOST_MEMORIES];
-	/* start of each entry's stretch in its memory, in the table's order */
+	/* Start of each entry's stretch in its memory, in the table's order. */
 	uint64_t low[2][LAYER_TABLE_MOST];
 	struct waiting heap[MOST_MEMORIES]; /* min-heap by id */
 	uint16_t group[MOST_MEMORIES];      /* indices of the sharers that have the current allocation */

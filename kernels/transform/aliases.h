@@ -67,7 +67,7 @@ struct memory_chunk {
 
 /* All allocations of a memory. Each occurs once. */
 struct memory_chunks {
-	/* another memory has, or had, some of these allocations; may be set by any thread */
+	/* Another memory has, or had, some of these allocations; may be set by any thread. */
 	atomic_bool shared;
 	uint32_t n;
 	struct memory_chunk *by_place; /* ascending by `at`, without gaps */
@@ -80,7 +80,7 @@ bool memory_chunks_sort(struct memory_chunks *chunks, uint64_t *ret);
 
 /* The bytes [low, high) of a memory. */
 struct memory_range {
-	/* allocations of the memory; NULL: no other memory has any of them */
+	/* Allocations of the memory; NULL: no other memory has any of them. */
 	const struct memory_chunks *chunks;
 	uint64_t low;
 	uint64_t high;
@@ -122,8 +122,8 @@ struct layer_side {
 
 enum layer_sharing {
 	LAYERS_APART,
-	/* they share nothing, and neither do the whole ranges from the first region to the end of the last in
-	 * each memory */
+	/* They share nothing, and neither do the whole ranges from the first region to the end of the last in
+	 * each memory. */
 	LAYERS_FAR,
 	LAYERS_SHARE,   /* they share bytes */
 	LAYERS_UNKNOWN, /* comparing them would take too many steps */

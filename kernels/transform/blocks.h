@@ -28,7 +28,8 @@ struct engine_blocks_side {
 	uint64_t step;
 	uint64_t layer_step;
 	const int64_t *layers; /* bytes to each layer; NULL: layers are layer_step bytes apart */
-	/* table of the layers, each of which has its own memory; NULL: all layers lie in the move's memory */
+	/* Table of the layers, each of which has its own memory; NULL: all layers lie in the move's
+	 * memory. */
 	struct layer_table *table;
 };
 
@@ -103,7 +104,7 @@ static inline uint32_t blocks_entry_bytes(const struct engine_blocks *blocks)
 /* Scratch space of blocks_check_list, which can be reused from list to list. */
 struct blocks_seen {
 	uint64_t seed; /* random, so that clients cannot choose collisions */
-	/* hash table with an entry's index plus 1, 0 if free; or a bitmap with a bit for each block */
+	/* Hash table with an entry's index plus 1, 0 if free; or a bitmap with a bit for each block. */
 	uint32_t slot[2 * BLOCKS_LIST_MOST];
 };
 

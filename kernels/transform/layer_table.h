@@ -78,10 +78,10 @@ struct layer_table {
 	/* Serial of the last table against which this one was checked and found clear. The stretches below
 	 * say how far (layer_tables_meet). */
 	uint64_t beside;
-	/* distances between entries in one memory at which layers were found not to meet */
+	/* Distances between entries in one memory at which layers were found not to meet. */
 	struct stretch clear;
-	/* stretches around entries of this table and of the other one that were found to share no bytes in
-	 * different memories */
+	/* Stretches around entries of this table and of the other one that were found to share no bytes in
+	 * different memories. */
 	struct stretch proven[2];
 };
 

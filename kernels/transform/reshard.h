@@ -48,8 +48,8 @@ struct cover {
 	uint32_t n_sources;
 	const struct box *source;
 	const uint32_t *giver; /* giver of each source */
-	/* distance of each source from the current box; elements at distance 0 are not charged to their
-	 * giver */
+	/* Distance of each source from the current box; elements at distance 0 are not charged to their
+	 * giver. */
 	const uint32_t *distance;
 	uint64_t *given;     /* elements given so far, by giver; zeroed by the caller */
 	uint32_t *candidate; /* room for n_sources */
@@ -59,7 +59,7 @@ struct cover {
 	uint32_t n_pieces; /* number of pieces of all boxes so far */
 	struct cover_piece *piece;
 	uint64_t most_steps;
-	/* steps taken so far for all boxes: each dimension or source that is looked at is one */
+	/* Steps taken so far for all boxes: each dimension or source that is looked at is one. */
 	uint64_t steps;
 	int64_t gap[TENSOR_MAX_RANK];
 };

@@ -473,7 +473,7 @@ int amax_init(struct amax *ret, const struct amax_spec *spec, const struct tenso
 		r = reduce_result(&ret->inverse, &spec->inverse, spec, dst, "amax.inverse", err);
 	if (r < 0)
 		return r;
-	/* this turns -0 into 0 */
+	/* A `least` of -0 becomes 0. */
 	ret->rule = (struct amax_rule){ .least = spec->least > 0 ? amax_bits_of((float)spec->least) : 0,
 		                        .largest = largest_of(dst->dtype),
 		                        .power_of_two = spec->power_of_two };

@@ -74,7 +74,7 @@ struct amax_spec {
 struct amax_result {
 	bool is;
 	enum dtype dtype; /* float32, or uint8 for the biased exponent of a power of two */
-	/* bytes from one block's number to the next, by axis of the destination */
+	/* Bytes from one block's number to the next, by axis of the destination. */
 	int64_t stride[TENSOR_MAX_RANK];
 	struct tensor_layout layout; /* layout as requested, for checks against regions */
 	struct tensor_extent extent;
@@ -83,7 +83,7 @@ struct amax_result {
 struct amax {
 	bool is; /* false: the other fields have no meaning */
 	struct amax_rule rule;
-	/* block extents by axis of the destination, each at most the axis's extent */
+	/* Block extents by axis of the destination, each at most the axis's extent. */
 	int64_t block[TENSOR_MAX_RANK];
 	struct amax_result scale, inverse;
 };
@@ -148,10 +148,10 @@ struct operand {
 	enum operand_kind kind;
 	enum dtype dtype;                /* float32 or float64; a number is a float64 whose strides are 0 */
 	int64_t stride[TENSOR_MAX_RANK]; /* bytes, by axis of the destination */
-	/* bytes from the operand's element [0, ..., 0] to the one that belongs to the first element not
-	 * cropped */
+	/* Bytes from the operand's element [0, ..., 0] to the one that belongs to the first element not
+	 * cropped. */
 	int64_t shift;
-	/* layout as requested, for checks against regions; valid, as is extent, only for OPERAND_TENSOR */
+	/* Layout as requested, for checks against regions; valid, as is extent, only for OPERAND_TENSOR. */
 	struct tensor_layout layout;
 	struct tensor_extent extent;
 };
@@ -215,7 +215,7 @@ struct transform_axis {
 struct transform {
 	int rank;
 	uint32_t element; /* bytes of an element of the destination: 1, 2, 4, 8 or 16 */
-	/* bytes of an element of the source; differs from `element` only in a conversion */
+	/* Bytes of an element of the source; differs from `element` only in a conversion. */
 	uint32_t src_element;
 	struct conversion conversion;
 	enum pad_mode mode;
@@ -223,7 +223,7 @@ struct transform {
 	struct transform_axis axis[TENSOR_MAX_RANK];
 	int64_t src_shift; /* bytes from the source's element [0, ..., 0] to the first element not cropped */
 	int64_t count;     /* number of elements of the destination */
-	/* bytes read plus written: all elements of the destination, and the source elements that are read */
+	/* Bytes read plus written: all elements of the destination, and the source elements that are read. */
 	uint64_t bytes;
 	/* Layouts and extents as requested, for range and overlap checks against regions. */
 	struct tensor_layout dst_layout;
@@ -246,7 +246,7 @@ struct tensor_place {
 	uint64_t base;
 	uint64_t offset;
 	uint64_t size; /* bytes of the region */
-	/* allocations of the memory; NULL: no other memory shares any of them */
+	/* Allocations of the memory; NULL: no other memory shares any of them. */
 	const struct memory_chunks *chunks;
 };
 

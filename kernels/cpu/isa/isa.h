@@ -28,7 +28,7 @@
 enum cpu_lane {
 	CPU_LANE_FLOAT32, /* holds every value of float32 and of types of up to 16 bits */
 	CPU_LANE_FLOAT64, /* rounds 64-bit integers, to nearest even or to odd */
-	/* used between integer types; larger values become the largest int64, unless the conversion wraps */
+	/* Used between integer types; larger values become the largest int64, unless the conversion wraps. */
 	CPU_LANE_INT64,
 	CPU_LANES
 };

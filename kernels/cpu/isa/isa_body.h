@@ -649,7 +649,7 @@ static TARGET void flush(char *dst, int64_t dst_pitch, const char *stage, int64_
                          int64_t n, char *room, unsigned part)
 {
 	for (; rows > 0; rows--, dst += dst_pitch, stage += pitch, room += CPU_LINE) {
-		/* bytes from the start of the line to dst */
+		/* Bytes from the start of the line to dst. */
 		int64_t kept = (int64_t)((uintptr_t)dst % CPU_LINE);
 		int64_t head = kept ? CPU_LINE - kept : 0;
 		if (part & CPU_PART_FIRST && kept) {

@@ -8,7 +8,7 @@
 #include <arm_neon.h>
 
 #ifdef __clang__
-/* with 1-byte elements, the loop over the two parts of a line is not unrolled */
+/* With 1-byte elements, the loop over the two parts of a line is not unrolled. */
 #pragma clang diagnostic ignored "-Wpass-failed"
 #endif
 

@@ -138,7 +138,7 @@ static bool plan(struct move *move, const struct loop_nest *nest, const struct m
 struct scaling {
 	struct converting c;
 	const struct amax *amax;
-	/* cells of a tile: blocks, or strips of several blocks along the last dimension */
+	/* Cells of a tile: blocks, or strips of several blocks along the last dimension. */
 	struct grid blocks;
 	int64_t strip;                   /* number of blocks of a strip; 1: there are no strips */
 	int64_t row_of[TENSOR_MAX_RANK]; /* extents for which the row has been chosen; valid if has_row */
@@ -460,7 +460,7 @@ void amax_groups_move(struct amax_groups *groups, uint64_t i, enum amax_pass pas
 	}
 	move_init(ret, isa, &nest, place);
 	ret->pass = pass;
-	/* counts the pieces anew, because their blocks need not be whole in this pass */
+	/* Counts the pieces anew, because their blocks need not be whole in this pass. */
 	move_shift(ret, 0, 0);
 	ret->magnitude = groups->magnitude;
 	for (int d = nest.rank - 1; d >= 0; d--) {

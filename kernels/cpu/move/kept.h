@@ -27,7 +27,7 @@ struct kept_node;
 struct kept_plans {
 	_Atomic(struct kept_node *) chain[KEPT_CHAINS];
 	atomic_llong bytes;
-	/* bytes that may still be kept for all layouts of the engine; NULL: nothing is kept */
+	/* Bytes that may still be kept for all layouts of the engine; NULL: nothing is kept. */
 	atomic_llong *room;
 	atomic_uint planned; /* number of times that something was planned for the layout; read by tests */
 };

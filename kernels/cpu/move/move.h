@@ -72,11 +72,11 @@ enum amax_pass {
 /* Addresses of the operands and results of a conversion. */
 struct convert_place {
 	const struct conversion *conversion;
-	/* address of element [0, ..., 0] of the tensor, or of the number, a double; never NULL */
+	/* Address of element [0, ..., 0] of the tensor, or of the number, a double; never NULL. */
 	const char *scale, *bias;
-	/* exact cast: the number of elements whose value has changed is added here, atomically */
+	/* Exact cast: the number of elements whose value has changed is added here, atomically. */
 	uint64_t *changed;
-	/* address of element [0, ..., 0] of the results of amax; valid only if it writes them */
+	/* Address of element [0, ..., 0] of the results of amax; valid only if it writes them. */
 	char *amax_scale, *amax_inverse;
 };
 
@@ -112,7 +112,7 @@ struct move {
 	int64_t lead; /* added to indices of col_dim, so that pieces begin on a cache line */
 	int64_t pieces;
 	bool in_place; /* tiles are assembled in the destination, not in scratch */
-	/* nothing is written beyond an element of the destination, even if it would be overwritten later */
+	/* Nothing is written beyond an element of the destination, even if it would be overwritten later. */
 	bool is_exact;
 	bool is_direct; /* rows are converted straight from the source, without tiles */
 	/* Addresses of the operands of the first element and of the results of the first block. */
@@ -140,7 +140,7 @@ struct move_place {
 	int64_t tiled_bytes; /* that of struct cpu_tuning */
 	bool stream;
 	struct convert_place conversion; /* set if the loop nest is converted */
-	/* where the layout keeps plans; NULL: they are kept by the thread alone */
+	/* Where the layout keeps plans; NULL: they are kept by the thread alone. */
 	struct kept_plans *kept;
 };
 

@@ -35,7 +35,7 @@
 struct planning {
 	const struct loop_nest *nest;
 	struct offsets *offsets;
-	/* number of indices of each dimension that a tile has; 0: the dimension is in no tile yet */
+	/* Number of indices of each dimension that a tile has; 0: the dimension is in no tile yet. */
 	int64_t taken[TENSOR_MAX_RANK];
 	int64_t span; /* upper bound of the bytes between two offsets of a table */
 };

@@ -35,9 +35,9 @@ struct offsets {
 	int64_t rows, cols; /* elements of a tile; cols == 0: the loop nest is not to be moved by tables */
 	int rank;           /* number of dimensions that step from tile to tile, innermost first */
 	struct offsets_dim dim[2 * TENSOR_MAX_RANK];
-	/* bytes from the loop nest's bases to its first elements, and to the end of the source */
+	/* Bytes from the loop nest's bases to its first elements, and to the end of the source. */
 	int64_t dst_offset, src_offset, src_end;
-	/* bytes from a tile's start to each row in the destination */
+	/* Bytes from a tile's start to each row in the destination. */
 	int32_t dst_at[OFFSETS_SIDE];
 	/* Bytes from a tile's start to each row, or each element, in the source. Must be the last field: see
 	 * offsets_size. */

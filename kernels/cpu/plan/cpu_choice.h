@@ -63,7 +63,7 @@ struct cpu_choice {
 	const struct cpu_strategy *strategy;
 	int candidate;
 	struct cpu_tile tile; /* valid for candidates above 0 */
-	/* predicted cost; 0: unknown, because the candidate was chosen by rule, or the nest is a fill */
+	/* Predicted cost; 0: unknown, because the candidate was chosen by rule, or the nest is a fill. */
 	double cost;
 };
 
@@ -85,7 +85,7 @@ void cpu_choose_candidate(struct cpu_choice *ret, const struct loop_nest *nest, 
  * `tile`. */
 double cpu_cost_copy(const struct loop_nest *nest, const struct cpu_tile *tile);
 double cpu_cost_transpose(const struct loop_nest *nest, const struct cpu_tile *tile);
-/* rows that are repeated or reversed */
+/* Rows that are repeated or reversed. */
 double cpu_cost_rows(const struct loop_nest *nest, const struct cpu_tile *tile);
 double cpu_cost_strided(const struct loop_nest *nest, const struct cpu_tile *tile);
 double cpu_cost_tiles(const struct loop_nest *nest, const struct cpu_tile *tile);

@@ -39,7 +39,7 @@ struct task {
 	struct move_place place;
 	/* Storage for groups of large blocks (amax.h). NULL: the task is not divided into partitions. */
 	struct amax_groups *groups;
-	/* bytes of a piece's destination; for larger ones it is checked whether they are in the cache */
+	/* Bytes of a piece's destination; for larger ones it is checked whether they are in the cache. */
 	int64_t probe_bytes;
 	uint64_t cold_ns; /* as for cold_is */
 };

@@ -26,7 +26,7 @@ struct worker;
 
 struct crew {
 	struct streams streams; /* must be the first field */
-	/* protected by the streams' lock, as is `asked` */
+	/* Protected by the streams' lock, as is `asked`. */
 	bool closing;
 	uint32_t asked; /* number of probes so far */
 
@@ -55,7 +55,7 @@ int crew_probe(struct crew *crew, struct error *err);
 
 struct own {
 	LIST_ENTRY(own) entry;
-	/* the user's owner in the engine; may have been freed once the crew has no streams */
+	/* The user's owner in the engine; may have been freed once the crew has no streams. */
 	struct engine_owner *user;
 	struct engine_owner owner; /* stands for the user in the crew's fair queue */
 	struct crew crew;

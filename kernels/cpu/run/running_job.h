@@ -115,7 +115,7 @@ struct work_item {
 	enum work_item_kind kind;
 	/* First move; move of the partition; or the move relative to which blocks are placed. */
 	struct engine_move *move;
-	/* number of moves or blocks; or number of sleepers to wake, replaced by the number found or woken */
+	/* Number of moves or blocks; or number of sleepers to wake, replaced by the number found or woken. */
 	uint32_t n;
 	struct partition partition;
 

@@ -15,7 +15,7 @@ struct cpu_tuning {
 	int64_t fetch_bytes; /* bytes of either side; small jobs up to this size are prefetched as a whole */
 	/* Bytes of the destination. For larger ones it is checked whether they are in the cache (cold_is). */
 	int64_t probe_bytes;
-	/* bytes of the destination; pieces are not made smaller than this to use more threads */
+	/* Bytes of the destination; pieces are not made smaller than this to use more threads. */
 	int64_t piece_least;
 	int64_t piece_most;
 	uint64_t awake_ns;    /* how long a thread looks for more work before it sleeps */

@@ -27,7 +27,7 @@ struct watched {
 	atomic_bool canceled;
 	int status;
 	uint32_t low; /* low half of the word when it was last read */
-	/* number of times that the word changed, or woke the thread, before the point had come */
+	/* Number of times that the word changed, or woke the thread, before the point had come. */
 	uint32_t stirs;
 	TAILQ_ENTRY(watched) entry;
 };
@@ -39,7 +39,7 @@ struct watcher_options {
 	/* Number of words that the thread sleeps on at a time, at most WATCHER_MOST_WORDS. If it is 0, the
 	 * thread only polls. */
 	uint32_t words;
-	/* the words are in memory that may stall, so the thread is started by thread_start_apart */
+	/* The words are in memory that may stall, so the thread is started by thread_start_apart. */
 	bool is_apart;
 	/* Called on the watcher's thread with the engine's lock held, when a watch has ended. The status is 0
 	 * if the point has come, or else TIMEOUT, CANCELED, or DEVICE if its memory has failed. *watched may
@@ -56,7 +56,7 @@ struct watcher {
 	bool started;
 	bool closing;
 	struct watched_list added; /* new watches, the newest first; protected by the engine's lock */
-	/* numbers of the last probe and of the last one answered; protected by the engine's lock */
+	/* Numbers of the last probe and of the last one answered; protected by the engine's lock. */
 	uint32_t asked, answered;
 	atomic_uint poked; /* futex; incremented whenever there is news for the thread */
 	atomic_bool asleep;

@@ -158,7 +158,7 @@ static void extend_rows(struct tile_choice *choice, int64_t enough, int64_t most
 		if (!choice_shorten(choice, d, (most - have) / pitch + 1))
 			return;
 		const struct tile_dim *dim = &choice->dim[d];
-		/* the dimension runs backwards, so it is taken from its end */
+		/* The dimension runs backwards, so it is taken from its end. */
 		int64_t back = dim->packed < 0 ? dim->n - 1 : 0;
 		int64_t step = back ? -dim->image : dim->image;
 		fill->shift += back * dim->packed;

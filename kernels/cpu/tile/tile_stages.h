@@ -96,7 +96,7 @@ struct tile_border {
 	const struct cpu_isa *isa;
 	int64_t element; /* bytes of an element */
 	int64_t bytes;   /* bytes of a row of the image that are assembled at a time */
-	/* windows for each 16 bytes of a row; 0: rows are assembled element by element */
+	/* Windows for each 16 bytes of a row; 0: rows are assembled element by element. */
 	int64_t windows;
 	bool is_filled;         /* some bytes of a row are the border's value */
 	uint8_t line[CPU_LINE]; /* the value, repeated */
@@ -108,10 +108,10 @@ struct tile_border {
 		/* Index i of the loop is index i * step of the dimension, or `last` if that is less. */
 		int64_t n, step, last;
 		int64_t image, core; /* strides in bytes */
-		/* index in `core` of the first offset of a window; -1: the dimension is not windowed */
+		/* Index in `core` of the first offset of a window; -1: the dimension is not windowed. */
 		int32_t first;
 	} outer[TENSOR_MAX_RANK];
-	/* offset in the core for each index of the windows; -1: the border's value */
+	/* Offset in the core for each index of the windows; -1: the border's value. */
 	int64_t core[TILE_TABLE];
 };
 
