@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tells about jobs; has the CUDA engine's sizes and times, each with its reason; and opens, lends and closes
- * what jobs share: streams, scratch memory, pinned buffers and lists. */
+/* Implements what jobs.h declares: helpers that describe jobs; the sizes and times of the CUDA engine, each
+ * with its reason; and streams, scratch memory, pinned buffers and lists, which jobs share. */
 #include "jobs.h"
 
 #include <assert.h>
@@ -118,54 +118,58 @@ struct cuda_limits cuda_limits_get(uint64_t memory_bytes)
 	if (is_forced)
 		return forced;
 	return (struct cuda_limits){
-		/* Jobs that wait on the device cannot be cancelled, nor can others pass them. */
+		/* Jobs that wait on the device can neither be cancelled nor be passed by others. */
 		.jobs = 64,
-		/* The device has the next job at hand while the thread is busy elsewhere. */
+		/* The device always has the next job queued while the thread is busy elsewhere. */
 		.stream_jobs = 8,
-		/* This takes a device that copies terabytes a second some hundred microseconds. */
+		/* A device that copies terabytes a second takes some hundred microseconds for this. */
 		.owner_bytes = 256 << 20,
-		/* The device, or the bus, moves this in some 30 us. */
+		/* The device, or the bus for the second value, moves this in some 30 us. */
 		.short_bytes = 128 << 20,
 		.short_host_bytes = 2 << 20,
-		/* One runs, and the next one is at hand. */
+		/* One runs while the next one is queued. */
 		.long_jobs = 2,
-		/* This is ten times what waits on the device, because jobs that have not ended have not been
-		 * charged. */
+		/* Ten times the time of what waits on the device, because owners are charged for jobs only
+		 * when these have ended. */
 		.ahead_ns = 5000000,
-		/* They are laid out in some microseconds. */
+		/* The arguments of so many are written in some microseconds. */
 		.quick_moves = 512,
-		/* One comes in while another goes out; more would only share the same link. */
+		/* One comes in while another goes out; more jobs would only share the same link. */
 		.staged_jobs = 4,
-		/* Moving this takes as long as a copy takes to begin. */
+		/* A kernel moves this in the time that a copy takes to begin. */
 		.direct_bytes = 32 << 10,
-		/* This is long enough for the link's full speed, and short against the whole. */
+		/* Long enough for the full speed of the link, and short compared with the whole job. */
 		.round_bytes = 16 << 20,
-		/* Copies of rows of 1 KiB reach 27 GB/s, of 4 KiB 33, of 8 KiB 47, of 32 KiB 51; a kernel
-		 * that reads the host's memory 47, but beside others less than copies of any. */
+		/* Copies of rows of 1 KiB reach 27 GB/s, of 4 KiB 33, of 8 KiB 47 and of 32 KiB 51. A kernel
+		 * that reads host memory reaches 47 GB/s, but while others use the device less than copies of
+		 * any of these rows. */
 		.row_bytes = 8 << 10,
 		.shared_row_bytes = 1 << 10,
-		/* With both directions busy: rows of 4 KiB 29 to 33 GB/s, of 8 KiB 37 to 40, of 8 KiB in and
-		 * 16 out, as such tiles have them, 45 to 47, of 32 KiB 50. */
+		/* Measured with both directions busy: rows of 4 KiB reach 29 to 33 GB/s, rows of 8 KiB 37 to
+		 * 40, rows of 8 KiB in and 16 KiB out, as such tiles have them, 45 to 47, and rows of 32 KiB
+		 * 50. */
 		.tile_bytes = 32 << 20,
 		.tile_row_bytes = 8 << 10,
 		.scratch_bytes = min_u64(memory_bytes / 8, UINT64_C(1) << 30),
 		.scratch_idle_ns = UINT64_C(10000000000),
-		/* Time slices are milliseconds; the host is seldom late by half of one. */
+		/* Time slices last milliseconds, and the host is seldom late by half a millisecond. */
 		.sharing_slack_ns = 500000,
-		/* Four threads pack faster than the bus is; they have other memory to wait for, too. */
+		/* Four threads pack faster than the bus transfers. There are more because threads also wait
+		 * for other memory accesses. */
 		.pack_threads = packers_default_threads(),
-		/* The slots stay in the last-level cache, and hold in each direction more than the bus takes
-		 * while the thread is busy elsewhere. */
+		/* So many slots stay in the last-level cache, and hold more in each direction than the bus
+		 * transfers while the thread is busy elsewhere. */
 		.pack_slots = 16,
 		.pack_slot_bytes = 2 << 20,
-		/* A tenth of the time that a kernel needs for it would go by before it begins. */
+		/* For fewer bytes, a kernel would have done a tenth of its work before the first copy
+		 * begins. */
 		.pack_least_bytes = 1 << 20,
-		/* Shorter ones take the threads longer than the bus. */
+		/* Shorter runs take the threads longer than the bus. */
 		.pack_run_bytes = 1 << 10,
-		/* Copies take a microsecond or two to begin. */
+		/* A copy takes a microsecond or two to begin. */
 		.pack_piece_bytes = 512 << 10,
-		/* The bus has something to do after some 20 us, and then a launch for each half millisecond.
-		 */
+		/* The bus has something to do after some 20 us, and later a launch covers each half
+		 * millisecond. */
 		.pack_stretch_bytes = 4 << 20,
 		/* The smallest jobs take about as long. */
 		.spin_ns = 50000,
@@ -264,7 +268,7 @@ bool stream_slot_give(struct stream_slot *slot, struct engine_owner *owner, enum
 
 /* ---- Scratch memory ------------------------------------------------------------------------------------ */
 
-#define LEAST_BYTES UINT64_C(4096) /* of scratch memory */
+#define LEAST_BYTES UINT64_C(4096) /* least bytes of scratch memory that are worth having */
 
 void scratch_init(struct scratch *scratch)
 {
@@ -306,8 +310,8 @@ static uint64_t round_up(uint64_t size)
 	return divide_up_u64(size, SCRATCH_ALIGN) * SCRATCH_ALIGN;
 }
 
-/* Returns where the first gap of that size starts, or 0 if there is none, and sets the range after it, which
- * is NULL if it is the last. */
+/* Returns where the first gap of at least `size` bytes starts, or 0 if there is none. Sets *ret_next to the
+ * range after the gap, NULL if no range follows. */
 static uint64_t find_gap(const struct scratch *scratch, uint64_t size, struct scratch_range **ret_next)
 {
 	uint64_t at = scratch->address, end = scratch->address + scratch->size;
@@ -395,7 +399,8 @@ int equipment_init(struct equipment *equipment, const struct device *device, str
 	return r;
 }
 
-/* Forgets the slots and lists. Their memory stays, and the driver is not asked. */
+/* Frees the descriptions of slots and lists without calling the driver. Their pinned memory stays as it
+ * is. */
 static void leave(struct pack_slots *slots)
 {
 	struct pack_list *list;

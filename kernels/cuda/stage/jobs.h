@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Declares what can be told of a job on the device, and what all jobs on the device share.
+/* Declares helpers that describe a job on the device, and the resources that all jobs on a device share: the
+ * engine's size limits, the guess whether other processes compute on the device, its streams, scratch memory,
+ * the launcher, the packers, and the pinned buffers that packed bytes pass through.
  *
- * They share the sizes at which the engine changes its method, the guess whether other processes compute on
- * the device, streams, scratch memory, the launcher, the packers, and pinned buffers through which packed
- * bytes travel. One thread uses all of it, but for the bytes and the task of a slot that is being packed. */
+ * Only the engine's thread uses these, with one exception: while a buffer slot is being packed or unpacked,
+ * the packer threads own its bytes and its task.
+ */
 #ifndef KERNELS_CUDA_STAGE_JOBS_H
 #define KERNELS_CUDA_STAGE_JOBS_H
 
@@ -23,11 +25,11 @@
 
 struct flight;
 
-/* The fate of a job on the device says what has become of it so far. */
+/* Outcome of a job so far. The engine's thread writes status and why. */
 struct fate {
-	int status;          /* the first failure, or DEVICE_LOST */
-	struct error why;    /* with status */
-	atomic_bool stopped; /* Any thread sets it, and then nothing more of the job is launched. */
+	int status;          /* 0, or the first failure, which only DEVICE_LOST replaces */
+	struct error why;    /* the message that belongs to status */
+	atomic_bool stopped; /* Any thread may set it; nothing more of the job is launched from then on. */
 };
 
 /* Returns whether more of the job may be launched. */
@@ -36,14 +38,15 @@ static inline bool fate_is_open(const struct fate *fate)
 	return fate->status == 0 && !atomic_load_explicit(&fate->stopped, memory_order_relaxed);
 }
 
-/* Records a failure. The first one counts, unless the device is lost. */
+/* Records a failure. The first failure is kept unless a later one is DEVICE_LOST. */
 static inline void fate_fail(struct fate *fate, int status)
 {
 	if (fate->status == 0 || status == STATUS_DEVICE_LOST)
 		fate->status = status;
 }
 
-/* Returns whether the job has more than one move. Such a job runs in one go, each side where it is. */
+/* Returns whether the job is a list of blocks or a batch. Such a job is launched as a whole and is not staged
+ * by rounds: each side is used where it lies. */
 static inline bool job_is_many(const struct engine_job *job)
 {
 	return job->blocks || job->moves;
@@ -65,94 +68,105 @@ uint64_t job_bytes(const struct engine_job *job);
 bool move_is_by_bus(const struct engine_move *move);
 bool move_is_exact(const struct engine_move *move);
 
-/* Returns whether any of its bytes lie in host memory. A batch may have no move at all. */
+/* Returns whether any of the job's bytes lie in host memory; false for a batch without moves. */
 bool job_is_by_bus(const struct engine_job *job);
 
-/* Returns whether any of its moves crosses a link to another device, which takes longer than its bytes
- * tell. */
+/* Returns whether any of the job's moves reads or writes another device's memory. Such a move takes longer
+ * than its number of bytes suggests. */
 bool job_has_peers(const struct engine_job *job);
 
-/* Returns whether it is one move within the device's memory. */
+/* Returns whether the job is a single move within this device's memory. */
 bool job_is_on_device(const struct engine_job *job);
 
-/* Returns whether any of its moves has an exact cast. */
+/* Returns whether any of the job's moves has an exact cast, one that fails if it changes a value. */
 bool job_is_exact(const struct engine_job *job);
 
-/* Returns the status of the first of a batch's moves that has failed by now, or 0. */
+/* Returns the status of the first move of a batch that has failed so far, or 0. */
 int job_first_failure(const struct engine_job *job);
 
 /* ---- Sizes and times ----------------------------------------------------------------------------------- */
 
-/* The engine chooses these when it is opened. Tests force others, so that small cases take every path. */
+/* The engine's sizes and times. They are chosen when the engine is opened; tests force smaller ones so that
+ * small jobs take every path. */
 struct cuda_limits {
-	uint32_t jobs;        /* jobs under way at most; an owner may have half of them */
-	uint32_t stream_jobs; /* jobs of one stream under way at most */
-	/* Bytes read and written by one owner's jobs under way, except for long ones on the device, unless
-	 * there is only one job. */
+	uint32_t jobs;        /* jobs under way at most; one owner may have half of them */
+	uint32_t stream_jobs; /* jobs under way at most in one engine stream */
+	/* Bytes that one owner's jobs under way read and write at most. Long jobs on the device are not
+	 * counted, and a single job may exceed it. */
 	uint64_t owner_bytes;
-	uint64_t short_bytes;      /* bytes read and written up to which a job on the device is short */
-	uint64_t short_host_bytes; /* the same where some of the job is in host memory */
-	uint32_t long_jobs;        /* long jobs of one owner under way on the device */
-	/* An owner's short jobs pass another's long ones unless it has had this much more of the device's
-	 * time. */
+	/* A job on the device that reads and writes at most this many bytes is short. */
+	uint64_t short_bytes;
+	uint64_t short_host_bytes; /* the same bound for a job with bytes in host memory */
+	uint32_t long_jobs;        /* long jobs of one owner under way on the device at most */
+	/* Nanoseconds. An owner's short jobs pass other owners' long ones unless the owner has used this much
+	 * more of the device's time than they have. */
 	uint64_t ahead_ns;
-	/* Moves of a list, in all layers, or of a batch that the owner's thread may launch. */
+	/* A list with at most this many moves, counted over all layers, or a batch of so many may be launched
+	 * by the owner's thread. */
 	uint32_t quick_moves;
-	/* Jobs under way that use scratch memory or run in rounds; an owner may have half of them. */
+	/* Jobs under way at most that use scratch memory or run in rounds; one owner may have half of
+	 * them. */
 	uint32_t staged_jobs;
+	/* The limits from here to tile_row_bytes are those of struct staging_limits. */
 	uint64_t direct_bytes;
 	uint64_t round_bytes;
 	uint64_t row_bytes;
-	uint64_t shared_row_bytes; /* row_bytes where others are seen on the device */
-	uint64_t tile_bytes;       /* for a transposed job between two places on the host */
+	uint64_t shared_row_bytes; /* row_bytes while other processes are seen on the device */
+	uint64_t tile_bytes;       /* for a transposing job from host memory to host memory */
 	uint64_t tile_row_bytes;
-	uint64_t scratch_bytes;    /* bytes of scratch memory at most */
-	uint64_t scratch_idle_ns;  /* idle time after which scratch memory is given back */
-	uint64_t sharing_slack_ns; /* excess time of a job that says that others compute */
-	/* These concern lists of blocks on the host (packing.h). */
+	uint64_t scratch_bytes;   /* bytes of scratch memory at most */
+	uint64_t scratch_idle_ns; /* idle time after which scratch memory is freed */
+	/* A job that takes this much longer than its bytes account for shows that others compute on the
+	 * device. */
+	uint64_t sharing_slack_ns;
+	/* The limits from here to pack_stretch_bytes are for lists of blocks on the host (packing.h). */
 	uint32_t pack_threads;
-	uint32_t pack_slots; /* slots of both directions together */
+	uint32_t pack_slots; /* pinned slots, for both directions together */
 	uint64_t pack_slot_bytes;
-	bool pack_alone; /* Threads pack blocks also where nobody else is seen on the device. */
+	bool pack_alone; /* If true, threads pack blocks even while no other process is seen on the device. */
 	uint64_t pack_least_bytes;
 	uint64_t pack_run_bytes;
 	uint64_t pack_piece_bytes;
-	uint64_t pack_stretch_bytes; /* bytes of the first stretch */
-	/* Time since the last event after which the thread begins to sleep between passes. */
+	uint64_t pack_stretch_bytes; /* bytes of the first stretch of a list */
+	/* Time since the last event after which the scheduler's thread begins to sleep between passes. */
 	uint64_t spin_ns;
 	uint64_t most_sleep_ns;
 };
 
-/* Returns the limits of a device with that much memory, or those that are forced. */
+/* Returns the limits for a device with memory_bytes of memory, or the forced limits if there are any. */
 struct cuda_limits cuda_limits_get(uint64_t memory_bytes);
 
-/* Tests set with it what cuda_limits_get returns from now on; NULL ends that. No engine may be being opened.
- */
+/* For tests: cuda_limits_get returns *limits from now on; NULL restores the real limits. No engine may be
+ * opening meanwhile. */
 void cuda_limits_force(const struct cuda_limits *limits);
 
 /* ---- Others on the device ------------------------------------------------------------------------------ */
 
 /* The engine guesses whether other processes compute on the device.
  *
- * A kernel that reads or writes host memory occupies multiprocessors while it waits for the bus. Alone it is
- * the fastest way for blocks that are scattered on the host; beside a model that computes, both lose more
- * than half of their speed, and the threads and the copy engines carry the bytes instead
- * (tests/bench/EXPERIMENTS.md). Under MPS kernels run side by side and the engine sees nothing, so that
- * others are taken for granted. Without it the processes alternate by time slices of milliseconds, and jobs
- * take far longer than their bytes account for.
+ * A kernel that reads or writes host memory occupies multiprocessors while it waits for the bus. On an
+ * otherwise idle device it is the fastest way to move blocks that are scattered on the host. Beside a model
+ * that computes, both lose more than half of their speed, so threads and copy engines carry the bytes instead
+ * (tests/bench/EXPERIMENTS.md).
+ *
+ * Under MPS the kernels of all processes run side by side and the engine cannot tell, so it assumes that
+ * there are others. Without MPS the processes take turns by time slices of milliseconds, and jobs take far
+ * longer than their bytes account for.
  */
 
-/* Neighbours that were seen count for so long. Then a job tries again, at their expense. */
+/* Nanoseconds for which other processes are assumed to be there once they were noticed. After that, one job
+ * tries the fast way again, at their expense. */
 #define SHARING_HOLDS_NS UINT64_C(2000000000)
 
 struct sharing {
 	bool by_mps;
-	uint64_t slack_ns; /* A job may take so much longer than its bytes account for. */
-	uint64_t until_ns; /* Neighbours count until then, by the monotonic clock; 0: none were seen. */
+	uint64_t slack_ns; /* nanoseconds that a job may take beyond what its bytes account for */
+	/* Others are assumed to be there until this time of the monotonic clock; 0: none were noticed. */
+	uint64_t until_ns;
 };
 
-/* Returns whether work that reads and writes so many bytes must have waited for others. by_bus says that some
- * of the bytes lie on the host. */
+/* Returns whether work that reads and writes this many bytes took so long that it must have waited for
+ * others. by_bus: some of the bytes lie on the host. */
 static inline bool sharing_is_late(uint64_t slack_ns, uint64_t took_ns, uint64_t bytes, bool by_bus)
 {
 	const uint64_t bytes_a_us = by_bus ? 90000 : 1000000;
@@ -161,13 +175,13 @@ static inline bool sharing_is_late(uint64_t slack_ns, uint64_t took_ns, uint64_t
 	return took_ns > expected_ns + expected_ns / 2 + slack_ns;
 }
 
-/* Notes that work had to wait for others. */
+/* Notes that work had to wait for others on the device. */
 static inline void sharing_see(struct sharing *sharing, uint64_t now_ns)
 {
 	sharing->until_ns = now_ns + SHARING_HOLDS_NS;
 }
 
-/* Notes how long a job took that had the engine to itself. */
+/* Notes the time of a job that had the engine to itself. */
 static inline void sharing_note(struct sharing *sharing, uint64_t now_ns, uint64_t took_ns, uint64_t bytes,
                                 bool by_bus)
 {
@@ -175,7 +189,7 @@ static inline void sharing_note(struct sharing *sharing, uint64_t now_ns, uint64
 		sharing_see(sharing, now_ns);
 }
 
-/* Returns whether work has waited for others of late. */
+/* Returns whether work has waited for others within the last SHARING_HOLDS_NS. */
 static inline bool sharing_is_felt(const struct sharing *sharing, uint64_t now_ns)
 {
 	return now_ns < sharing->until_ns;
@@ -188,13 +202,15 @@ static inline bool sharing_is_seen(const struct sharing *sharing, uint64_t now_n
 
 /* ---- Streams of the device ----------------------------------------------------------------------------- */
 
-/* Short jobs have streams of the highest priority, long ones of the lowest: a short job's blocks run as soon
- * as any block of a long one ends, in some ten microseconds, however long that job is
- * (tests/bench/EXPERIMENTS.md). An owner's long jobs on the device share a stream: each has the device to
- * itself, as far as this owner goes, and the next one is at hand when it ends. Urgent long jobs have streams
- * of a priority between the two. Other jobs of the lowest priority run beside each other: those that wait for
- * the bus, which has two directions, and short ones of an owner that has had more of the device than those
- * whose long jobs they would pass.
+/* Short jobs run in streams of the highest priority, long ones in streams of the lowest: a short job's thread
+ * blocks start as soon as any thread block of a long job ends, within some ten microseconds, however long
+ * that job is (tests/bench/EXPERIMENTS.md).
+ *
+ * An owner's long jobs on the device share one stream: each has the device to itself, as far as this owner is
+ * concerned, and the next one is queued when it ends. Urgent long jobs have streams of a middle priority.
+ * Other jobs of the lowest priority run side by side: those that wait for the bus, which has two directions,
+ * and short jobs of an owner that has used more of the device than the owners whose long jobs they would
+ * pass.
  */
 
 #define STREAM_SLOTS_SHORT  32
@@ -204,91 +220,92 @@ static inline bool sharing_is_seen(const struct sharing *sharing, uint64_t now_n
 
 enum job_weight {
 	JOB_SHORT,
-	JOB_URGENT, /* It is long, and passes others. */
+	JOB_URGENT, /* long, but passes the owner's other long jobs */
 	JOB_LONG,
-	JOB_BESIDE, /* It passes nobody, and waits for no turn. */
+	JOB_BESIDE, /* passes no other job and does not wait for one */
 };
 
-/* A slot is a stream of the device. Busy ones may be shared. */
+/* A slot is one CUDA stream of the device. Jobs share it when all slots of its priority are busy. */
 struct stream_slot {
 	CUstream stream;
 	enum stream_priority priority;
-	uint32_t jobs; /* jobs under way on it */
-	/* The flight whose end is the last thing on the stream, as far as is known; NULL: nothing is there,
-	 * or something else is last. flight.c sets it. */
+	uint32_t jobs; /* jobs under way on the stream */
+	/* The flight (job under way) whose end is known to be the last thing on the stream. NULL: the stream
+	 * is empty, or something else comes after it. Only flight.c sets it to a flight. */
 	struct flight *last;
 };
 
 struct stream_slots {
-	struct stream_slot slot[STREAM_SLOTS]; /* by priority, the highest first */
+	struct stream_slot slot[STREAM_SLOTS]; /* in order of priority, highest first */
 };
 
-/* Returns the priority of the i-th slot. */
+/* Returns the priority of slot i. */
 enum stream_priority stream_slot_priority(int i);
 
-/* stream_slots_deinit must follow on failure, too. */
+/* The caller calls stream_slots_deinit even if this fails. */
 int stream_slots_init(struct stream_slots *slots, struct error *err);
 void stream_slots_deinit(struct stream_slots *slots);
 
-/* Returns a slot for a job that starts. last is the slot where the job before it of the same engine stream is
- * under way, or NULL. *ret_is_first says that nothing else is under way there. */
+/* Chooses a slot for a job that starts, and counts the job there. last is the slot of the job before it in
+ * the same engine stream if that is under way, otherwise NULL. Sets *ret_is_first to whether no other job is
+ * under way in the slot. */
 struct stream_slot *stream_slots_take(struct stream_slots *slots, struct engine_owner *owner,
                                       struct stream_slot *last, enum job_weight weight, bool *ret_is_first);
 
-/* Gives the slot of a job that has ended back. Returns whether nothing is under way there any more. */
+/* Gives back the slot of a job that has ended. Returns whether no job is under way in it any more. */
 bool stream_slot_give(struct stream_slot *slot, struct engine_owner *owner, enum job_weight weight);
 
 /* ---- Scratch memory ------------------------------------------------------------------------------------ */
 
-/* Host memory is staged through one bounded stretch of the device's memory. It is allocated when it is first
- * needed, and given back once nobody has used it for a while. Its ranges are handed out first fit; the links
- * are in their users, so that handing out allocates nothing. */
+/* Jobs stage host memory through one bounded allocation of device memory. It is allocated when it is first
+ * needed and freed once it has been idle for scratch_idle_ns. Ranges of it are handed out first fit; the list
+ * is linked through the users' own struct scratch_range, so that handing one out allocates nothing. */
 
 struct scratch_range {
-	uint64_t start; /* address */
-	uint64_t size;  /* 0: not in use */
+	uint64_t start; /* device address */
+	uint64_t size;  /* bytes; 0: the range is not in use */
 	TAILQ_ENTRY(scratch_range) entry;
 };
 
 struct scratch {
-	uint64_t address; /* 0: there is none */
+	uint64_t address; /* device address; 0: nothing is allocated */
 	uint64_t size;
-	TAILQ_HEAD(scratch_ranges, scratch_range) ranges; /* by address */
+	TAILQ_HEAD(scratch_ranges, scratch_range) ranges; /* the ranges in use, by ascending address */
 };
 
 void scratch_init(struct scratch *scratch);
 
-/* Allocates `most` bytes, or half of that, and so on, if the device does not have so much. Returns 0,
- * NO_MEMORY if it has next to nothing, or DEVICE_LOST. */
+/* Allocates `most` bytes or, while the device does not have that much, half, a quarter and so on. Returns 0,
+ * NO_MEMORY if not even a few KiB are free, or another status of the driver's. */
 int scratch_open(struct scratch *scratch, uint64_t most, struct error *err);
 
-/* Frees the memory, if there is any. No range may be in use. */
+/* Frees the allocation, if there is one. No range may be in use. */
 int scratch_close(struct scratch *scratch, struct error *err);
 
-/* Returns whether there is room now for a range of so many bytes, which are not 0. */
+/* Returns whether a range of `size` bytes can be taken now. size must not be 0. */
 bool scratch_has(const struct scratch *scratch, uint64_t size);
 
-/* Returns the bytes of the largest range that there is room for. */
+/* Returns the size in bytes of the largest range that can be taken now. */
 uint64_t scratch_largest(const struct scratch *scratch);
 
-/* Takes a range for which there is room. Its start is a multiple of SCRATCH_ALIGN. */
+/* Takes a range, for which scratch_has must have returned true. It starts at a multiple of SCRATCH_ALIGN. */
 #define SCRATCH_ALIGN 256
 void scratch_take(struct scratch *scratch, uint64_t size, struct scratch_range *ret);
 
-/* Gives a range back. One that is not in use is allowed. */
+/* Gives a range back; does nothing if it is not in use. */
 void scratch_give(struct scratch *scratch, struct scratch_range *range);
 
 /* ---- Equipment ----------------------------------------------------------------------------------------- */
 
 enum pack_slot_state {
 	PACK_SLOT_PACKING,
-	PACK_SLOT_PACKED,    /* packed, but held back (pack_job.c) */
-	PACK_SLOT_COMING_IN, /* the copy engine brings it to the device */
-	PACK_SLOT_GOING_OUT, /* the copy engine brings it to the host */
+	PACK_SLOT_PACKED,    /* Its copy is held back for a moment (pack_job.c). */
+	PACK_SLOT_COMING_IN, /* being copied to the device */
+	PACK_SLOT_GOING_OUT, /* being copied to the host */
 	PACK_SLOT_UNPACKING,
 };
 
-/* A slot holds a chunk of a job (packing.h) on its way. */
+/* A pinned buffer, and the chunk of a job (packing.h) that passes through it. */
 struct pack_slot {
 	char *bytes;
 	CUevent copied;
@@ -297,72 +314,77 @@ struct pack_slot {
 	struct pack_job *pack;
 	uint64_t stretch;
 	uint64_t from, to;
-	TAILQ_ENTRY(pack_slot) entry; /* in the job's list, in the order begun, or in the free list */
+	/* In the list of the job, in the order in which chunks were begun, or in the free list. */
+	TAILQ_ENTRY(pack_slot) entry;
 };
 
 TAILQ_HEAD(pack_slot_list, pack_slot);
 
-/* Pinned memory for the list of a packed job. */
+/* Pinned memory for the list of blocks of a packed job. */
 struct pack_list {
 	void *memory;
 	size_t bytes;
 	SLIST_ENTRY(pack_list) entry;
 };
 
-/* There are buffers enough to keep both directions busy at once, and few enough to stay in the last-level
- * cache, from where the device reads them. They are allocated when they are first needed, and given back once
- * nobody has used them for a while. */
+/* The pinned buffers of the engine: enough to keep both directions of the bus busy, and few enough to stay in
+ * the last-level cache, from which the device reads them. They are allocated when they are first needed and
+ * freed once they have been idle for a while. */
 struct pack_slots {
-	uint32_t most;           /* the number that are made */
-	uint64_t bytes;          /* bytes of each slot */
-	struct pack_slot *slots; /* NULL: not open */
+	uint32_t most;           /* number of slots to make */
+	uint64_t bytes;          /* bytes of one slot */
+	struct pack_slot *slots; /* array of `most` slots; NULL: not open */
 	char *memory;
-	uint32_t events; /* events that have been made */
-	uint32_t jobs;   /* jobs that share the slots */
+	uint32_t events; /* slots whose event has been created */
+	uint32_t jobs;   /* jobs that share the slots now */
 	struct pack_slot_list free;
-	/* Lists not in use; there are as many as there were jobs at once. */
+	/* The lists that no job uses. There are never more lists than there were packed jobs at the same
+	 * time. */
 	SLIST_HEAD(, pack_list) lists;
 };
 
 struct equipment {
 	struct launcher launcher;
-	struct map_cache maps; /* The launcher uses these. */
+	struct map_cache maps; /* cache of tensor maps, which the launcher uses */
 	struct cuda_plans *plans;
-	CUstream copy_in; /* for jobs that run in rounds, whose kernels are on a stream of their own */
+	/* Copies run on these two streams for packed jobs and for jobs that run in rounds. */
+	CUstream copy_in;
 	CUstream copy_out;
 	struct pack_slots pack_slots;
 	struct packers packers;
-	CUevent passed; /* It is recorded on one stream, and the next one waits for it at once. */
+	/* Recorded on one stream just before another is made to wait for it (equipment_pass). */
+	CUevent passed;
 };
 
-/* Keeps up to map_entries tensor maps. equipment_deinit must follow on failure, too. */
+/* Opens everything; the cache holds up to map_entries tensor maps. The caller calls equipment_deinit even if
+ * this fails. */
 int equipment_init(struct equipment *equipment, const struct device *device, struct cuda_plans *plans,
                    const struct cuda_limits *limits, uint64_t map_entries, struct error *err);
 
-/* Frees all of it; zeroed equipment is allowed. The driver is not asked on a device that is lost, and pinned
- * memory stays. */
+/* Frees everything; zeroed equipment is allowed. On a lost device no driver call is made, and pinned memory
+ * stays allocated. */
 void equipment_deinit(struct equipment *equipment, enum cuda_health health);
 
-/* Has what follows on `to` wait for all that is on `from`. */
+/* Makes later work on `to` wait for all earlier work on `from`. Returns 0 or the driver's error. */
 int equipment_pass(struct equipment *equipment, CUstream from, CUstream to, struct error *err);
 
 /* ---- Pinned buffers ------------------------------------------------------------------------------------ */
 
-/* Opens the slots unless they are open. Returns 0, or the status of the driver's refusal. */
+/* Opens the slots unless they are open. Returns 0, NO_MEMORY or the driver's error. */
 int pack_slots_open(struct pack_slots *slots, struct error *err);
 
-/* Frees the slots and the lists, none of which may be in use. */
+/* Frees the slots and the lists. None may be in use. */
 void pack_slots_close(struct pack_slots *slots);
 
-/* Returns how many slots a job may have in one direction. */
+/* Returns how many slots one job may use in each direction. */
 uint32_t pack_slots_share(const struct pack_slots *slots);
 
-/* Returns NULL if no slot is free. */
+/* Returns a slot, or NULL if none is free. */
 struct pack_slot *pack_slots_take(struct pack_slots *slots);
 void pack_slots_give(struct pack_slots *slots, struct pack_slot *slot);
 
-/* Returns memory of at least so many bytes, whatever is in it, or NULL if there is none. The slots must be
- * open. */
+/* Returns a list with at least `bytes` bytes of uninitialised pinned memory, or NULL if there is no memory.
+ * The slots must be open. */
 struct pack_list *pack_slots_take_list(struct pack_slots *slots, size_t bytes, struct error *err);
 void pack_slots_give_list(struct pack_slots *slots, struct pack_list *list);
 

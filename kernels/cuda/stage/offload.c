@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A call takes a pair of streams whose last work is over, because work of another stream of the program's
- * could keep it waiting, even for ever. If there is none, or no memory for another one or for scratch, the
- * kernel moves the list over the bus.
+/* A call takes a pair of streams whose last work has ended: if work of another of the program's streams were
+ * still queued there, it could delay this call's work, even for ever. If no pair is idle, or memory for a new
+ * pair or for scratch is lacking, the caller's kernel moves the list over the bus instead.
  *
- * Launches read a list in memory of the device where it is. On the way in they skip an entry that names no
- * block. On the way out the copy engine would write that entry's block all the same, so the list has to be
- * known: it is fetched, if the stream has come to its end and the fetch does not wait for other work. */
+ * Launches read a list in memory of the device where it lies. On the way in, a launch skips an entry that
+ * names no block. On the way out, the copy engine would write the block of such an entry all the same, so the
+ * list is fetched and checked first. That happens only if the stream has nothing left to do, because the
+ * fetch would otherwise wait for it. */
 #include "offload.h"
 
 #include <endian.h>
@@ -20,12 +21,12 @@
 
 #define MOST_PAIRS 8
 
-/* A driver queues about a thousand commands of a stream before it keeps the caller waiting. */
+/* A driver queues about a thousand commands of a stream before it blocks the caller. */
 #define MOST_COPIES 512
 
-/* A launch may have to wait for a millisecond for other kernels of the program's, and for two or more for
- * another process's turn; the bus moves 50 MiB in a millisecond. So while a stretch of 128 MiB is copied, the
- * launch of the next one has time. */
+/* A launch may have to wait for other kernels of the program for a millisecond, and for another process's
+ * turn for two or more. The bus moves 50 MiB in a millisecond, so the copy of a stretch of 128 MiB gives the
+ * next launch enough time. */
 #define SCRATCH_BYTES (256u << 20)
 #define SLOTS         2
 
@@ -41,12 +42,12 @@ static const struct packing_limits own_limits = {
 };
 
 struct stream_pair {
-	CUstream launches; /* of the highest priority */
+	CUstream launches; /* with the highest priority */
 	CUstream copies;
-	CUevent handed_over;     /* It is recorded on one stream, and another waits for it at once. */
-	CUevent launched[SLOTS]; /* behind the launch that uses the slot */
-	CUevent copied[SLOTS];   /* behind the copies from or to the slot */
-	CUevent done;            /* behind all of it */
+	CUevent handed_over;     /* recorded on one stream just before another is made to wait for it */
+	CUevent launched[SLOTS]; /* recorded behind the launch that uses the slot */
+	CUevent copied[SLOTS];   /* recorded behind the copies from or to the slot */
+	CUevent done;            /* recorded behind everything */
 	TAILQ_ENTRY(stream_pair) entry;
 };
 
@@ -126,7 +127,8 @@ static bool is_idle(const struct stream_pair *pair)
 	return driver.cuEventQuery(pair->done) == CUDA_SUCCESS;
 }
 
-/* Returns a pair that is idle, or NULL. *ret_may_make: another one may be made, and counts as made. */
+/* Takes a pair that is idle and returns it, or returns NULL. Sets *ret_may_make if the caller may make
+ * another pair, which is counted as made already. */
 static struct stream_pair *take_made(struct offloads *offloads, bool *ret_may_make)
 {
 	struct stream_pair *pair;
@@ -143,7 +145,7 @@ static struct stream_pair *take_made(struct offloads *offloads, bool *ret_may_ma
 	return pair;
 }
 
-/* pair is NULL if it was not made after all. */
+/* Gives a pair back. NULL says that the pair that was counted could not be made. */
 static void give(struct offloads *offloads, struct stream_pair *pair)
 {
 	pthread_mutex_lock(&offloads->lock);
@@ -154,7 +156,7 @@ static void give(struct offloads *offloads, struct stream_pair *pair)
 	pthread_mutex_unlock(&offloads->lock);
 }
 
-/* Sets *ret to NULL if all pairs are busy. */
+/* Sets *ret to a pair of streams for this call, or to NULL if all are busy. Returns 0 or an error. */
 static int take(struct offloads *offloads, struct stream_pair **ret, struct error *err)
 {
 	bool may_make;
@@ -176,9 +178,9 @@ struct offload {
 	struct launcher *launcher;
 	struct engine_job *job;
 	struct stream_pair *pair;
-	uint64_t dst, src;     /* addresses of elements [0, ..., 0] of block 0 of layer 0 */
+	uint64_t dst, src;     /* device addresses of element [0, ..., 0] of block 0 of layer 0 */
 	uint64_t counts;       /* device address of a struct engine_counts */
-	struct upload *upload; /* the list, and room for layers behind it */
+	struct upload *upload; /* pages with the list, followed by room for the layers' offsets */
 	CUdeviceptr scratch;
 };
 
@@ -249,8 +251,8 @@ static int copy_rows(const struct offload *offload, const struct packing_side *h
 	                    : driver_copy_rows(&copied, is_out, offload->pair->copies, err);
 }
 
-/* Copies a stretch between the host and the packed stretch at `packed`, by as few commands as its place on
- * the host allows. */
+/* Copies a stretch between the host and its packed place in scratch memory, with as few commands as its
+ * layout on the host allows. */
 static int copy_packed(const struct offload *offload, const struct packing_stretch *stretch, uint64_t packed,
                        struct error *err)
 {
@@ -267,7 +269,7 @@ static int copy_packed(const struct offload *offload, const struct packing_stret
 	return r;
 }
 
-/* Copies a stretch from where its blocks are to where they belong. */
+/* Copies a stretch directly from its blocks in the source to its blocks in the destination. */
 static int copy_plain(const struct offload *offload, const struct packing_stretch *stretch, struct error *err)
 {
 	const struct packing *p = &offload->packing;
@@ -285,7 +287,8 @@ static int copy_plain(const struct offload *offload, const struct packing_stretc
 	return r;
 }
 
-/* A launch gathers a stretch into its slot, once the slot has been copied, and the copies follow it. */
+/* Gathers a stretch into its slot by a launch, after the slot's earlier contents have been copied out, and
+ * copies it out behind the launch. */
 static int bring_out(struct offload *offload, const struct packing_stretch *stretch, uint32_t slot,
                      bool is_used, struct error *err)
 {
@@ -346,14 +349,15 @@ static uint64_t layers_bytes(const struct packing *p)
 	return p->blocks->layers * sizeof(int64_t);
 }
 
-/* Returns the bytes of the pages: of what packing_read writes, and of the layers of both sides. */
+/* Returns the bytes of pages needed: for the arrays of packing_read and for the layers' offsets of both
+ * sides. */
 static uint64_t list_bytes(const struct packing *p)
 {
 	return divide_up_u64(packing_list_bytes(p), 8) * 8 + 2 * layers_bytes(p);
 }
 
-/* Copies a part of the list to the pages, unless it is there already, so that the job's memory is not needed
- * any more. */
+/* Copies a part of the list to the pages unless it is there already, so that the job's own memory is no
+ * longer needed when the call returns. Returns where the part is in the pages. */
 static const void *pinned_part(const struct offload *offload, enum packing_part part,
                                const struct packing_upload *upload)
 {
@@ -380,7 +384,7 @@ static int send_list(const struct offload *offload, struct error *err)
 	return r;
 }
 
-/* Nothing waits for the program's stream before this. */
+/* Makes both streams of the pair wait for the program's stream, and sends the list. */
 static int fork_from(struct offload *offload, CUstream stream, struct error *err)
 {
 	struct stream_pair *pair = offload->pair;
@@ -405,7 +409,8 @@ static int join_to(struct offload *offload, CUstream stream, struct error *err)
 	return r < 0 ? r : wait_for(stream, pair->done, err);
 }
 
-/* After a failure some of it may be under way, without an event that tells of its end. */
+/* After a failure, some of the work may be under way without an event that tells of its end, so this waits
+ * for both streams. */
 static void abandon(struct offload *offload)
 {
 	driver.cuStreamSynchronize(offload->pair->launches);
@@ -429,7 +434,7 @@ static int enqueue(struct offload *offload, CUstream stream, struct error *err)
 
 /* ---- Whether it is to travel so ----------------------------------------------------------------------- */
 
-/* The allocation of the host that was last seen. */
+/* Range of the pinned host allocation that was looked up last; bytes == 0: none. */
 struct pinned {
 	uint64_t start;
 	uint64_t bytes;
@@ -441,7 +446,8 @@ static bool is_within(const struct pinned *pinned, uint64_t address, uint64_t by
 	       bytes <= pinned->bytes - (address - pinned->start);
 }
 
-/* Returns whether the bytes lie in one allocation of pinned memory. */
+/* Returns whether the bytes lie in a single allocation of pinned host memory. *pinned caches the last
+ * allocation. */
 static bool is_pinned(struct pinned *pinned, uint64_t address, uint64_t bytes)
 {
 	CUdeviceptr start = 0;
@@ -460,8 +466,8 @@ static bool is_pinned(struct pinned *pinned, uint64_t address, uint64_t bytes)
 	return is_within(pinned, address, bytes);
 }
 
-/* Returns whether the pieces of a side in a stretch are few enough, and pinned if they are the host's. *n
- * counts them. */
+/* Returns whether the pieces of a side in a stretch are few enough and, on the host, each within one pinned
+ * allocation. Adds their number to *n. */
 static bool has_good_pieces(const struct offload *offload, const struct packing_side *side,
                             const struct packing_stretch *stretch, struct pinned *pinned, uint64_t *n)
 {
@@ -485,7 +491,7 @@ static bool has_good_pieces(const struct offload *offload, const struct packing_
 	}
 }
 
-/* Returns whether all copies can be made, and do not fill the driver's queue. */
+/* Returns whether all copies are possible and few enough not to fill the driver's queue. */
 static bool can_be_copied(const struct offload *offload)
 {
 	const struct packing *p = &offload->packing;
@@ -506,7 +512,7 @@ static bool can_be_copied(const struct offload *offload)
 	return can;
 }
 
-/* Allocates scratch memory in the order of the launches, ahead of everything. */
+/* Allocates scratch memory in the order of the launches stream, before anything is enqueued there. */
 static int take_scratch(struct offload *offload, CUmemoryPool pool, struct error *err)
 {
 	return offload->packing.scratch_bytes == 0
@@ -580,7 +586,7 @@ static int take_kept_list(struct offload *offload, CUstream stream, bool *ret_is
 	return r;
 }
 
-/* Reads the list, and enqueues what it names unless it is not to travel so. */
+/* Reads the list, and enqueues the move of its blocks unless the list is unfit for that. */
 static int read_and_enqueue(struct offloads *offloads, struct offload *offload, CUstream stream,
                             bool *ret_is_done, struct error *err)
 {
@@ -622,7 +628,7 @@ static int launch_by_copies(struct offloads *offloads, struct offload *offload, 
 	return r < 0 ? r : end;
 }
 
-/* Without memory for any of it, the kernel moves the list. */
+/* Treats a lack of memory as a job that was not enqueued, so that the caller's kernel moves the list. */
 static int launch_if_there_is_room(struct offloads *offloads, struct offload *offload, CUstream stream,
                                    bool *ret_is_done, struct error *err)
 {

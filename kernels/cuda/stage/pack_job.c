@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Packs, copies and unpacks the chunks of a packed job (packing.h), which are in slots between the blocks on
- * the host, where threads copy them, and the device, where the copy engines do; and takes the list, its
- * stretches and the job from one state to the next. */
+/* Moves the chunks of a packed job (packing.h): threads copy between the blocks on the host and the slots,
+ * and the copy engines between the slots and the device. Also advances the list, the stretches and the job
+ * itself from one state to the next. */
 #include "pack_job.h"
 
 #include <sched.h>
@@ -19,9 +19,9 @@
 
 /* ---- Chunks -------------------------------------------------------------------------------------------- */
 
-/* Chunks that are held back once they are packed. What the copy engine reads while it still lies, modified,
- * in the caches of the threads' cores slows both down to less than half; after as many more chunks, it no
- * longer does (tests/bench/EXPERIMENTS.md). */
+/* Number of packed chunks whose copies are held back. If the copy engine reads a chunk while it still lies,
+ * modified, in the caches of the threads' cores, both slow down to less than half of their speed. Once as
+ * many more chunks have been packed, it no longer does (tests/bench/EXPERIMENTS.md). */
 #define HELD_BACK 4
 
 static void issue(struct pack_job *pack, struct pack_slot *slot);
@@ -60,7 +60,7 @@ static void land(struct pack_job *pack, struct pack_slot *slot)
 	give(pack, slot);
 }
 
-/* Copies one part of a chunk between its slot and the blocks. */
+/* Copies one part of a chunk between its slot and the blocks on the host. Runs on a packer thread. */
 static void copy_part(void *arg, uint32_t part)
 {
 	struct pack_slot *slot = arg;
@@ -118,8 +118,8 @@ static bool poll_packed(struct pack_job *pack, struct pack_slot *slot)
 	return true;
 }
 
-/* Returns whether the device has come to the event, or is lost. It is waited for whatever has become of the
- * job. */
+/* Returns whether the device has reached the event, or is lost. Events are awaited even after the job has
+ * failed, because its buffers are in use until then. */
 static bool is_over(struct pack_job *pack, CUevent event)
 {
 	const int r = driver_query(event, &pack->fate->why);
@@ -144,7 +144,7 @@ static bool poll_copied(struct pack_job *pack, struct pack_slot *slot)
 	return true;
 }
 
-/* Issues the copies of packed chunks, the oldest first. None is held back when nothing is being packed that
+/* Issues the copies of packed chunks, the oldest first. None is held back if nothing is being packed that
  * could push it out of the caches. */
 static bool issue_packed(struct pack_job *pack)
 {
@@ -170,8 +170,8 @@ static bool issue_packed(struct pack_job *pack)
 	return moved;
 }
 
-/* Sees to the chunks under way, and returns whether any has moved. Copies of one direction end one after the
- * other, so those behind one that has not ended are not asked for. */
+/* Advances the chunks under way. Returns whether any has changed its state. Copies in one direction end in
+ * the order in which they were issued, so those behind one that has not ended are not queried. */
 static bool poll_chunks(struct pack_job *pack)
 {
 	struct pack_slot *slot, *next;
@@ -192,8 +192,7 @@ static bool poll_chunks(struct pack_job *pack)
 
 /* ---- Copies -------------------------------------------------------------------------------------------- */
 
-/* Copies between the host and a place on the device where all of it lies packed, or where blocks lie in
- * pieces. */
+/* Copies one piece between the host and the device, in the direction of the slot. */
 static int copy_piece(const struct pack_slot *slot, uint64_t device, char *host, uint64_t bytes,
                       struct error *err)
 {
@@ -204,7 +203,8 @@ static int copy_piece(const struct pack_slot *slot, uint64_t device, char *host,
 	return driver_call(err, cuMemcpyHtoDAsync, (device, host, bytes, pack->equipment->copy_in));
 }
 
-/* Returns where the stretch's packed bytes are on the device, or 0 if they are in pieces. */
+/* Returns where the packed bytes of the chunk's stretch are on the device, or 0 if its blocks are copied from
+ * or to their own places there. */
 static uint64_t device_place(const struct pack_job *pack, const struct pack_slot *slot)
 {
 	const struct packing *p = &pack->packing;
@@ -215,7 +215,8 @@ static uint64_t device_place(const struct pack_job *pack, const struct pack_slot
 	return is_out(slot) ? packing_dst_place(p, pack->scratch, i) : packing_src_place(p, pack->scratch, i);
 }
 
-/* Copies the chunk between where it is packed on the device and the blocks of the host. */
+/* Copies the chunk directly between the packed stretch on the device, at `packed`, and the blocks on the
+ * host. */
 static int copy_rows(struct pack_job *pack, struct pack_slot *slot, uint64_t packed, struct error *err)
 {
 	const struct packing_stretch *stretch = &pack_stretch_at(pack, slot->stretch)->part;
@@ -244,7 +245,7 @@ static int copy_rows(struct pack_job *pack, struct pack_slot *slot, uint64_t pac
 	return r;
 }
 
-/* Copies the chunk piece by piece, each as far as the shorter of the two sides' pieces goes. */
+/* Copies the chunk piece by piece. A piece is as long as the bytes are contiguous on both sides. */
 static int copy_pieces(struct pack_job *pack, struct pack_slot *slot, struct error *err)
 {
 	const struct packing *p = &pack->packing;
@@ -280,8 +281,9 @@ static int copy_pieces(struct pack_job *pack, struct pack_slot *slot, struct err
 	return r;
 }
 
-/* Issues the copy of a chunk, which counts as soon as anything of it may be on the device. If its end cannot
- * be recorded, the device is given up. */
+/* Issues the copy of a chunk. It counts as issued even after a failure, because part of it may be under way.
+ * If the event behind it cannot be recorded, nothing would tell of its end, so the device is treated as
+ * lost. */
 static void issue(struct pack_job *pack, struct pack_slot *slot)
 {
 	CUstream stream = is_out(slot) ? pack->equipment->copy_out : pack->equipment->copy_in;
@@ -299,8 +301,9 @@ static void issue(struct pack_job *pack, struct pack_slot *slot)
 	count_of(pack, slot)->copied++;
 }
 
-/* Begins as many chunks of stretch i as there are slots for, on a side of the host. *n counts the slots that
- * the job has in that direction, and state is PACKING or GOING_OUT. Returns whether there were any. */
+/* Begins as many chunks of stretch i as there are free slots, on a side that is on the host. *n counts the
+ * slots that the job uses in that direction. state is PACK_SLOT_PACKING or PACK_SLOT_GOING_OUT. Returns
+ * whether any chunk was begun. */
 static bool begin_chunks(struct pack_job *pack, uint64_t i, const struct packing_side *side, uint32_t *n,
                          enum pack_slot_state state)
 {
@@ -329,8 +332,8 @@ static bool begin_chunks(struct pack_job *pack, uint64_t i, const struct packing
 	return moved;
 }
 
-/* Gives all slots back, and waits for threads that are at them. The device must not be at them, or be lost.
- */
+/* Gives all slots back, after waiting for threads that still use them. The device must no longer use the
+ * slots, or be lost. */
 static void drop_chunks(struct pack_job *pack)
 {
 	struct pack_slot *slot;
@@ -352,13 +355,13 @@ static uint64_t index_bytes(const struct engine_blocks *blocks)
 	return blocks->n * blocks_entry_bytes(blocks);
 }
 
-/* Returns whether the list lies on the device. */
+/* Returns whether the list lies on the device and has to be copied to the host. */
 static bool is_fetched(const struct engine_blocks *blocks)
 {
 	return !blocks->index && !cuda_memory(blocks->index_memory)->host;
 }
 
-/* Returns where a list that is fetched goes: behind the arrays that are made of it. */
+/* Returns where a list from the device is copied to: behind the arrays of packing_read. */
 static char *fetched_list(const struct pack_job *pack)
 {
 	return (char *)pack->list->memory + divide_up_u64(packing_list_bytes(&pack->packing), 8) * 8;
@@ -399,7 +402,8 @@ static bool read_guarded(struct pack_job *pack)
 	return false;
 }
 
-/* Begins to fetch the list. Where the end of that cannot be had, the device is given up. */
+/* Begins to copy the list from the device. If the event behind the copy cannot be recorded, the device is
+ * treated as lost. */
 static bool fetch_list(struct pack_job *pack)
 {
 	const struct engine_blocks *blocks = pack->packing.blocks;
@@ -416,7 +420,7 @@ static bool fetch_list(struct pack_job *pack)
 	return r == 0;
 }
 
-/* Sends the list to the device, for all launches. */
+/* Copies the list to the device, where all launches of the job read it. */
 static int send_list(struct pack_job *pack)
 {
 	int r = 0;
@@ -436,7 +440,7 @@ static int send_list(struct pack_job *pack)
 
 /* ---- The beginning ------------------------------------------------------------------------------------- */
 
-/* Makes room for so many bytes, whatever was there. */
+/* Makes the room hold at least `bytes` bytes; what was in it is lost. Returns false if there is no memory. */
 static bool has_room(struct pack_room *room, size_t bytes)
 {
 	if (bytes <= room->bytes)
@@ -457,7 +461,8 @@ static uint32_t count_ranges(const struct engine_blocks_side *side)
 	return side->table ? side->table->n : 0;
 }
 
-/* Returns what a side's guard names. `more` has room for the memories of a table. */
+/* Returns the ranges that a side's guard covers, none for a side on the device. own is used for a side in one
+ * region; `more` has room for the regions of a table. */
 static struct pack_guard guard_of(const struct engine_blocks_side *side, struct engine_memory *memory,
                                   struct fault_range *own, struct fault_range *more)
 {
@@ -501,7 +506,8 @@ static bool has_slots(struct pack_job *pack)
 	return r == 0;
 }
 
-/* More would only be in each other's way, and in the copy engine's: six write more than the bus brings. */
+/* Most threads that unpack for one job. Six write more than the bus brings; more would be in each other's and
+ * the copy engine's way. */
 #define MOST_UNPACKERS 6
 
 static uint32_t threads_of(const struct pack_job *pack, uint32_t most)
@@ -521,7 +527,8 @@ static bool has_rooms(struct pack_job *pack)
 	return pack->list && has_room(&pack->ranges, n_ranges * sizeof(struct fault_range));
 }
 
-/* Reads the list, and begins to move the blocks unless they are not to travel so after all. */
+/* Reads the list and starts the moving stage. Returns false if the list cannot be read, which is a failure,
+ * or if the job is not to travel packed after all. */
 static bool begin_moving(struct pack_job *pack)
 {
 	struct engine_blocks *blocks = pack->packing.blocks;
@@ -532,7 +539,7 @@ static bool begin_moving(struct pack_job *pack)
 		blocks->passed = blocks->beyond = 0;
 		return false;
 	}
-	if (pack->packing.n == 0) /* No packing will set the family. */
+	if (pack->packing.n == 0) /* No launch will set the family. */
 		blocks->family = cuda_plan(pack->job->move.plan)->family;
 	pack->stage = PACK_MOVING;
 	return true;
@@ -605,8 +612,8 @@ static bool poll_fetching(struct pack_job *pack)
 	return true;
 }
 
-/* Notes whether the launch of a stretch has waited for others: longer than for the launch before it, or for
- * the copies that bring its blocks. */
+/* Notes whether the launch of a stretch has waited for other processes: whether too much time has passed
+ * since the launch before it ended, or since its blocks had arrived, whichever was later. */
 static void note_wait(struct pack_job *pack, const struct pack_stretch *stretch)
 {
 	const struct packing *p = &pack->packing;
@@ -715,7 +722,7 @@ static int launch(struct pack_job *pack, uint64_t i)
 	return r;
 }
 
-/* Launches what moves stretch i, behind all that comes. */
+/* Launches the move of stretch i behind the copies that bring its blocks in. */
 static void move(struct pack_job *pack, uint64_t i)
 {
 	struct pack_stretch *stretch = pack_stretch_at(pack, i);

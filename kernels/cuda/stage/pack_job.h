@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A packed job is a list of blocks on its way through scratch memory and pinned buffers (packing.h).
  *
- * A list that lies on the device is fetched first. A chunk on the way in is packed by threads, and copied to
- * the device; a stretch that has all of its chunks on the way is moved by a launch behind them; then its
- * chunks on the way out are copied to the host, and unpacked. Several stretches may be at each of these
- * steps, and their launches read one list, which is sent to the device once. The engine's thread owns the
- * job, polls it and never waits.
+ * A list that lies on the device is first copied to the host. On the way in, threads pack a chunk into a
+ * pinned buffer and the copy engine copies it to the device; once all copies of a stretch have been issued, a
+ * launch behind them moves its blocks. On the way out, the chunks of a stretch that has been moved are copied
+ * to the host and unpacked there. Several stretches may be in each of these states at once. Their launches
+ * read one list, which is sent to the device once.
+ *
+ * The engine's thread owns the job and polls it; it never waits for it.
  */
 #ifndef KERNELS_CUDA_STAGE_PACK_JOB_H
 #define KERNELS_CUDA_STAGE_PACK_JOB_H
@@ -20,33 +22,35 @@
 
 enum pack_stretch_state {
 	PACK_STRETCH_COMING,
-	PACK_STRETCH_MOVING, /* on the device */
+	PACK_STRETCH_MOVING, /* A launch moves it on the device. */
 	PACK_STRETCH_GOING,
 	PACK_STRETCH_DONE,
 };
 
-/* Numbers of chunks of a stretch. */
+/* Counts of the chunks of a stretch that have reached each state. */
 struct pack_count {
 	uint64_t begun;
-	uint64_t copied; /* put on the copy engine */
+	uint64_t copied; /* chunks whose copy was issued */
 	uint64_t landed;
 };
 
-/* A side on the host lies in this memory of clients. */
+/* Memory of clients that the threads of one direction touch: the ranges for their guard
+ * (kernels/host/fault.h). */
 struct pack_guard {
 	const struct fault_range *ranges;
 	uint32_t n;
 };
 
-/* A room is memory that is kept from job to job. */
+/* Growing allocation that is kept from job to job. */
 struct pack_room {
 	void *memory;
 	size_t bytes;
 };
 
 enum pack_stage {
-	PACK_FETCHING, /* The list is on its way from the device. */
-	PACK_REFUSED,  /* It turned out that the job is not to travel so, and nothing of it was moved. */
+	PACK_FETCHING, /* The list is being copied from the device. */
+	/* Nothing was moved: the list turned out to be unfit for packing, or could not be read. */
+	PACK_REFUSED,
 	PACK_MOVING,
 };
 
@@ -55,58 +59,67 @@ struct pack_stretch {
 	struct packing_stretch part;
 	enum pack_stretch_state state;
 	struct pack_count in, out;
-	uint64_t ready_ns; /* when its launch had nothing but others to wait for, by the monotonic clock */
+	/* Monotonic time from which on its launch waited for nothing but others on the device. */
+	uint64_t ready_ns;
 };
 
 struct pack_job {
-	/* These are the flight's, for good. */
+	/* The owning flight sets these once. */
 	struct equipment *equipment;
 	struct fate *fate;
-	const CUevent *moved; /* The launch for stretch i records moved[i % slots]. */
-	uint64_t slack_ns;    /* A launch may take so much longer than its bytes account for. */
+	const CUevent *moved; /* array of events; the launch of stretch i records moved[i % slots] */
+	uint64_t slack_ns;    /* nanoseconds that a launch may take beyond what its bytes account for */
 
-	/* The fields from here on are of one job. */
+	/* The fields from here on belong to the current job. */
 	struct engine_job *job;
 	struct stream_slot *slot;
-	uint64_t scratch; /* address */
+	uint64_t scratch; /* device address of the job's scratch memory */
 	struct packing packing;
-	struct pack_list *list; /* arrays of uint32_t, and then the device's entries */
+	/* Arrays of packing_read, followed by the list if it was copied from the device. */
+	struct pack_list *list;
 	enum pack_stage stage;
-	bool is_sent;               /* The list is on its way to the device, for launches. */
-	bool is_late;               /* A launch has waited for others. */
-	uint64_t moved_ns;          /* when a launch was last seen to have ended */
-	struct packing_cursor next; /* where the stretch to begin next is */
-	struct pack_group in_group; /* the threads that pack, and those that unpack */
+	bool is_sent;               /* The list for launches has been sent to the device. */
+	bool is_late;               /* A launch of this job has waited for others. */
+	uint64_t moved_ns;          /* monotonic time at which a launch was last seen to have ended */
+	struct packing_cursor next; /* start of the next stretch to begin */
+	/* The threads that pack count in in_group, those that unpack in out_group; each group bounds how many
+	 * work at once. */
+	struct pack_group in_group;
 	struct pack_group out_group;
 	struct pack_slot_list slots;
-	uint32_t coming, going;                          /* slots that come in, and slots that go out */
-	uint64_t begun, ended;                           /* numbers of stretches */
-	struct pack_stretch stretch[PACKING_MOST_SLOTS]; /* stretch number i is in i % slots */
-	/* Elements [0, ..., 0] of block 0 of layer 0 lie here, on sides that are on the host. */
+	/* Slots that hold chunks on the way in, and on the way out. */
+	uint32_t coming, going;
+	/* Number of stretches begun, and of those that have ended. */
+	uint64_t begun, ended;
+	struct pack_stretch stretch[PACKING_MOST_SLOTS]; /* stretch number i is at i % slots */
+	/* Host addresses of element [0, ..., 0] of block 0 of layer 0; NULL for a side on the device. */
 	char *host_dst;
 	const char *host_src;
-	uint64_t dst, src;                   /* the same for the device */
+	uint64_t dst, src;                   /* device addresses of the same elements */
 	struct pack_guard host_in, host_out; /* memory that threads read, and memory that they write */
-	struct fault_range own[2];           /* ranges of sides that lie in one memory */
-	struct pack_room ranges;             /* array of struct fault_range, for sides by tables */
+	struct fault_range own[2];           /* the range of each side that lies in a single region */
+	/* Array of struct fault_range, for sides whose layers are in a table of regions. */
+	struct pack_room ranges;
 };
 
-/* Reads the list, or has it fetched. Returns true if the job is under way now, and has to be ended, or false
- * if it is not to travel so after all, or has failed. scratch is the address of the scratch memory that the
- * packing needs. */
+/* Begins the job: reads its list, or starts to copy it from the device. Returns true if the job is under way,
+ * and pack_job_end must follow. Returns false if it has failed, as its fate tells, or is not to travel packed
+ * after all. scratch is the device address of the scratch memory that `packing` asks for. */
 bool pack_job_begin(struct pack_job *pack, struct engine_job *job, const struct packing *packing,
                     struct stream_slot *slot, uint64_t scratch);
 
-/* Returns whether anything has moved. */
+/* Advances the job as far as possible without waiting. Returns whether anything has changed. */
 bool pack_job_poll(struct pack_job *pack);
 
-/* Returns whether all of it was moved. */
+/* Returns whether every block has been moved. */
 bool pack_job_is_moved(const struct pack_job *pack);
 
-/* Returns whether nothing of it is under way any more, because all was moved or it failed or was stopped. */
+/* Returns whether nothing of the job is under way any more, because all was moved, or it failed or was
+ * stopped. */
 bool pack_job_is_over(const struct pack_job *pack);
 
-/* Gives back what it has. It must be over, or the device lost; then this waits for threads that are at it. */
+/* Gives back the job's slots and list. The job must be over, or the device lost; in that case the call waits
+ * for threads that still use its slots. */
 void pack_job_end(struct pack_job *pack);
 
 /* Frees what is kept from job to job. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decides what of a list of blocks is packed, divides it into stretches, and says where the bytes of each
- * lie.
- */
+/* Decides how a list of blocks is packed, divides it into stretches, and computes where the bytes of each
+ * stretch lie. */
 #include "packing.h"
 
 #include <endian.h>
@@ -12,17 +11,17 @@
 #include "proto/arithmetic.h"
 
 #define ALIGN      16
-#define ROOM_ALIGN 256 /* of scratch memory for a side */
-#define COPY_SLOTS 2   /* The copy engine takes chunks of about so many pinned buffers. */
-#define SHORTER    4   /* Pieces for the copy engine may be so many times shorter than beside threads. */
+#define ROOM_ALIGN 256 /* alignment of a side's scratch memory */
+#define COPY_SLOTS 2   /* The copy engine copies chunks of about this many pinned buffers directly. */
+#define SHORTER    4   /* Where no thread may pack, the copy engine takes pieces this many times shorter. */
 
-/* One command copies evenly spaced pieces of at least LEAST_ROW bytes, or LEAST_ROW_BUSY where somebody else
- * may use the device. An H200 copies rows of 64 KiB at 52 GB/s and rows of 4 and 16 KiB at 30. A kernel had
- * 49 for rows of 64 KiB, but a product of matrices kept 0.08 of its rate beside it, and 0.95 beside the
- * copies. 32 KiB was not measured. */
+/* One command copies evenly spaced pieces of at least LEAST_ROW bytes, or LEAST_ROW_BUSY where another
+ * process may use the device. An H200 copies rows of 64 KiB at 52 GB/s, and rows of 4 and 16 KiB at 30 GB/s.
+ * A kernel reached 49 GB/s for rows of 64 KiB, but a matrix product beside it kept 0.08 of its rate, and 0.95
+ * of it beside the copies. 32 KiB was not measured. */
 #define LEAST_ROW      (32u << 10)
 #define LEAST_ROW_BUSY 4096u
-#define DOUBLINGS      3 /* of stretches, while launches do not wait: to 32 MiB */
+#define DOUBLINGS      3 /* how often stretches double, to 32 MiB, while launches do not wait */
 
 static bool set_ways(struct packing *p, const struct packing_places *places,
                      const struct packing_limits *limits);
@@ -42,7 +41,7 @@ static void set_side(struct packing_side *side, const struct engine_blocks_side 
 	*side = (struct packing_side){ .blocks = blocks, .low = extent.low, .bytes = extent_bytes(extent) };
 }
 
-/* Returns whether blocks of a side follow each other without a gap where its entries do. */
+/* Returns whether blocks with consecutive numbers lie without a gap between them. */
 static bool follows(const struct packing_side *side)
 {
 	return side->blocks->step == side->bytes;
@@ -53,8 +52,8 @@ static bool is_indexed(const struct packing *p, const struct packing_side *side)
 	return side == &p->dst ? blocks_dst_is_indexed(p->blocks) : blocks_src_is_indexed(p->blocks);
 }
 
-/* Returns whether one command copies blocks of consecutive numbers, with or without gaps between them. Its
- * step is less than 2 GiB (CU_DEVICE_ATTRIBUTE_MAX_PITCH). */
+/* Returns whether one command can copy blocks with consecutive numbers, whether or not there are gaps between
+ * them. Their distance must be less than 2 GiB (CU_DEVICE_ATTRIBUTE_MAX_PITCH). */
 static bool has_rows(const struct packing *p, const struct packing_side *side)
 {
 	const uint64_t least = p->is_busy || p->has_threads ? LEAST_ROW_BUSY : LEAST_ROW;
@@ -62,7 +61,8 @@ static bool has_rows(const struct packing *p, const struct packing_side *side)
 	return side->bytes >= least && side->blocks->step >= side->bytes && side->blocks->step <= INT32_MAX;
 }
 
-/* Returns whether the copy engine is likely to find long pieces; the list decides. */
+/* Returns whether the side is likely to have long pieces for the copy engine. The list, once it has been
+ * read, decides (packing_judge). */
 static bool is_in_pieces(const struct packing *p, const struct packing_side *side)
 {
 	return side->bytes >= p->piece_bytes || (!is_indexed(p, side) && follows(side));
@@ -109,7 +109,8 @@ static bool is_for_threads(const struct packing *p, const struct packing_side *s
 	return p->has_threads && side->bytes >= p->run_bytes;
 }
 
-/* Between two places on the host the copy engine is faster than a kernel only beside others. */
+/* From host memory to host memory, the copy engine is faster than a kernel only while others use the
+ * device. */
 static bool may_go(const struct packing *p)
 {
 	const struct packing_side *sides[] = { &p->dst, &p->src };
@@ -159,13 +160,13 @@ static bool set_ways(struct packing *p, const struct packing_places *places,
 
 /* ---- Scratch memory ------------------------------------------------------------------------------------ */
 
-/* Returns so many bytes with a phase before them. */
+/* Returns the scratch bytes for a side of `bytes` bytes, including the alignment offset before it. */
 static uint64_t place_bytes(uint64_t bytes)
 {
 	return (bytes + 2 * ROOM_ALIGN - 1) / ROOM_ALIGN * ROOM_ALIGN;
 }
 
-/* Sets the rooms of both sides for stretches of so many items. Returns their sum. */
+/* Sets the scratch bytes of both sides for stretches of this many items. Returns their sum. */
 static uint64_t set_rooms(struct packing *p, uint64_t items)
 {
 	const bool both = p->dst.way != PACKING_IN_PLACE && p->src.way != PACKING_IN_PLACE;
@@ -191,7 +192,7 @@ static uint64_t items_in(const struct packing *p, uint64_t bytes)
 	return items > 1 ? items : 1;
 }
 
-/* Returns how many items fit into so many bytes; 0: not even one. */
+/* Returns how many items fit into `bytes` bytes of scratch memory; 0: not even one. */
 static uint64_t items_that_fit(struct packing *p, uint64_t bytes)
 {
 	const uint64_t one = set_rooms(p, 1), sides = (p->dst.room > 0) + (p->src.room > 0);
@@ -212,7 +213,8 @@ static uint64_t list_room(const struct packing *p)
 	return p->is_plain ? 0 : place_bytes(last.at + last.size);
 }
 
-/* As many stretches as are to be under way share what the job can have, or else fewer of them. */
+/* Divides the scratch memory that the job may use among as many stretches as are to be under way at once, or
+ * among fewer if it is too small. Returns false if there is no room even for one. */
 static bool divide(struct packing *p, const struct packing_limits *limits)
 {
 	const uint64_t total = p->blocks->n * p->blocks->layers;
@@ -248,7 +250,7 @@ static uint64_t stretch_items(const struct packing *p, uint64_t stretches, bool 
 	return min_u64(items_in(p, p->stretch_bytes << min_u64(stretches, DOUBLINGS)), p->most_items);
 }
 
-/* A stretch is all entries of some layers, or some entries of a layer. */
+/* Returns in *ret all entries of some layers, or some entries of one layer. */
 void packing_stretch_next(const struct packing *p, struct packing_cursor *at, bool is_busy,
                           struct packing_stretch *ret)
 {
@@ -273,12 +275,13 @@ void packing_stretch_next(const struct packing *p, struct packing_cursor *at, bo
 #define PASSED UINT32_MAX
 #define BEYOND (UINT32_C(1) << 31)
 
-/* The numbers of a list are read by groups of a size that the compiler knows: hundreds of thousands have to
- * be ready before the first launch. Beyond the list's end a group is filled up with PASSED. */
+/* Entries are read in groups whose size the compiler knows, because hundreds of thousands of them have to be
+ * ready before the first launch. A group at the end of the list is filled up with PASSED. */
 struct group {
-	uint64_t first; /* number of the list */
+	uint64_t first; /* position in the list of the group's first number */
 	uint32_t n;
-	uint32_t block[GROUP]; /* or PASSED, or any other number from the limit on */
+	/* Numbers of blocks; PASSED or any other number from the limit on names none. */
+	uint32_t block[GROUP];
 };
 
 static void narrow_group(const uint64_t wide[GROUP], uint32_t block[GROUP])
@@ -297,7 +300,8 @@ static void narrow_group(const uint64_t wide[GROUP], uint32_t block[GROUP])
 	}
 }
 
-/* Copies the numbers first, so that what is checked is what is used, whoever writes to the list meanwhile. */
+/* Copies the numbers before they are checked, so that the numbers that are checked are the ones that are used
+ * even if a client writes to the list meanwhile. */
 static void read_group(const char *list, const struct engine_blocks *blocks, struct group *group)
 {
 	const char *from = list + group->first * blocks->index_bytes;
@@ -322,7 +326,7 @@ static void read_group(const char *list, const struct engine_blocks *blocks, str
 
 static bool is_all_blocks(const struct group *group, uint32_t limit)
 {
-	uint32_t beyond = 0; /* the highest bit: of one that is no block */
+	uint32_t beyond = 0; /* its highest bit is set if any number is not a block's */
 
 	for (uint32_t k = 0; k < GROUP; k++)
 		beyond |= group->block[k] | (limit - 1 - (group->block[k] & INT32_MAX));
@@ -336,7 +340,7 @@ static void add_all(const struct group *group, uint32_t *restrict entry, uint32_
 	memcpy(named, group->block, sizeof group->block);
 }
 
-/* Adds those that name a block, and counts the others. */
+/* Appends the entries that name a block, and counts the others. */
 static void add_some(struct packing *p, const struct group *group, uint32_t *entry, uint32_t *named)
 {
 	struct engine_blocks *blocks = p->blocks;
@@ -352,7 +356,7 @@ static void add_some(struct packing *p, const struct group *group, uint32_t *ent
 	}
 }
 
-/* Does the same with entries of two numbers. */
+/* Like add_some, for entries of two numbers: the block of src and the block of dst. */
 static void add_pairs(struct packing *p, const struct group *group, uint32_t *dst, uint32_t *src)
 {
 	struct engine_blocks *blocks = p->blocks;
@@ -377,10 +381,9 @@ uint64_t packing_list_bytes(const struct packing *p)
 	return 3 * p->blocks->n * sizeof(uint32_t);
 }
 
-/* Makes three arrays: entries that name a block, the block of each, and the numbers from 0 on for a list
- * between two sides that are packed. With pairs, the first has the blocks of dst, and the second those of
- * src.
- */
+/* Fills three arrays of blocks->n numbers each: the positions of the entries that name a block, the blocks
+ * that they name and, for a list whose sides are both packed, the numbers 0, 1, 2 and so on. For pairs, the
+ * first array has the blocks of dst and the second those of src. */
 void packing_read(struct packing *p, const void *list, uint32_t *arrays)
 {
 	struct engine_blocks *blocks = p->blocks;
@@ -421,20 +424,20 @@ void packing_take_all(struct packing *p, uint64_t list_at, uint32_t *array)
 	p->src.is_dense = !is_indexed(p, &p->src) && follows(&p->src);
 }
 
-/* Modulo 2^64, as steps may be negative. */
+/* Returns the offset of a layer in bytes, modulo 2^64 because steps may be negative. */
 static uint64_t layer_place(const struct engine_blocks_side *blocks, uint32_t layer)
 {
 	return blocks->layers ? (uint64_t)blocks->layers[layer] : layer * blocks->layer_step;
 }
 
-/* Returns whether each layer of a side has a place of its own. They may be parts of different allocations,
- * which no copy may go across. */
+/* Returns whether the layers of a side have separate addresses. They may then lie in different allocations,
+ * and no copy may cross from one to the next. */
 static bool has_own_places(const struct packing_side *side)
 {
 	return side->blocks->table || side->blocks->layers;
 }
 
-/* Returns whether each layer's blocks follow those of the layer before, if they follow each other. */
+/* Returns whether the blocks of all layers form a single run of bytes. */
 static bool layers_follow(const struct packing *p, const struct packing_side *side)
 {
 	const struct engine_blocks_side *blocks = side->blocks;
@@ -447,7 +450,7 @@ static bool layers_follow(const struct packing *p, const struct packing_side *si
 	return true;
 }
 
-/* Returns how many commands copy the blocks of a layer. */
+/* Returns how many commands copy the blocks of one layer. */
 static uint64_t count_pieces(const struct packing *p, const struct packing_side *side)
 {
 	const bool by_rows = side->way == PACKING_BY_COPIES && !p->is_plain && has_rows(p, side);
@@ -462,8 +465,8 @@ static uint64_t count_pieces(const struct packing *p, const struct packing_side 
 	return pieces;
 }
 
-/* Shorter pieces will do where a kernel would have to wait for the bus, block by block; and one for each
- * layer where it would have to wait for others, too. */
+/* Shorter pieces suffice where a kernel would have to wait for the bus, block by block. A single piece for
+ * each layer suffices where it would also have to wait for other processes. */
 static bool has_long_pieces(const struct packing *p, const struct packing_side *side)
 {
 	const uint64_t bytes = p->n * side->bytes, pieces = count_pieces(p, side);
@@ -518,7 +521,8 @@ static uint64_t item_place(const struct packing_side *side, const struct packing
 	       (uint64_t)side->low;
 }
 
-/* Returns how many items from this one on, of its layer and at most so many, follow each other. */
+/* Returns how many items from `item` on, `most` at most and in one layer, lie one after the other without a
+ * gap. */
 static uint64_t items_in_run(const struct packing_side *side, const struct packing_stretch *stretch,
                              uint64_t item, uint64_t most)
 {
@@ -534,8 +538,8 @@ static uint64_t items_in_run(const struct packing_side *side, const struct packi
 	return n;
 }
 
-/* Returns the item behind those that follow each other from this one on, as far as byte `end`: to the end of
- * the stretch by way of further layers, if these follow, too. */
+/* Returns the item behind the run of bytes that begins with `item`. The run may extend over several layers,
+ * but not beyond packed byte `end`. */
 static uint64_t piece_end(const struct packing_side *side, const struct packing_stretch *stretch,
                           uint64_t item, uint64_t end)
 {
@@ -620,7 +624,7 @@ static int64_t list_side(const struct packing_side *side, const struct packing_s
 		return -side->low;
 	}
 	*ret = *side->blocks;
-	ret->table = NULL; /* it is of all layers */
+	ret->table = NULL; /* because it covers all layers, and the stretch has some */
 	if (ret->layers) {
 		ret->layers += stretch->layer;
 		return 0;
@@ -628,7 +632,7 @@ static int64_t list_side(const struct packing_side *side, const struct packing_s
 	return (int64_t)(stretch->layer * ret->layer_step);
 }
 
-/* The side whose blocks the kernel's list names; NULL: both are packed. */
+/* Returns the side whose blocks the list for the kernel names; NULL: both sides are packed. */
 static const struct packing_side *listed_side(const struct packing *p)
 {
 	if (p->dst.way == PACKING_IN_PLACE)
@@ -645,7 +649,7 @@ static struct packing_upload index_upload(const struct packing *p)
 	if (side)
 		ret.bytes = side->block;
 	else if (arrays)
-		ret.bytes = arrays + 2 * p->blocks->n; /* numbers */
+		ret.bytes = arrays + 2 * p->blocks->n; /* the numbers 0, 1, 2 and so on */
 	return ret;
 }
 

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A round brings the source in, runs the kernel and takes the destination out; when there are several rounds,
- * each of the three has a stream of its own, so that stages of different rounds overlap.
+/* A round brings the source in, runs the kernel and takes the destination out. If a job has several rounds,
+ * each of the three steps has a stream of its own, so that steps of different rounds overlap.
  *
- * Of jobs that are launched at once, a list of blocks is one launch, with its entries in the arguments or in
- * the upload buffer, where the layers' offsets also are. Of a batch, all runs of bytes are one launch, the
- * other small moves one launch for each kernel, and a move that is large or does not fit is a launch of its
- * own. */
+ * This file also launches jobs that are not staged. A list of blocks is one launch; its entries are in the
+ * kernel's arguments or in the upload buffer, and the layers' offsets are in the upload buffer. In a batch,
+ * all runs of bytes are one launch and the other small moves one launch for each kernel; a move that is
+ * large, or does not fit into the tables, is a launch of its own.
+ */
 #include "round.h"
 
 #include <string.h>
@@ -38,7 +39,7 @@ static uint64_t scratch_src(const struct round *round)
 	uint64_t low = s->src == STAGING_WHOLE ? (uint64_t)transform_reads(round->job->move.transform).low
 	                                       : (uint64_t)round->part.reads.low;
 
-	if (s->src == STAGING_STRIPE) /* whose first element is the first that is read */
+	if (s->src == STAGING_STRIPE) /* Packed rows begin with the first element that is read. */
 		low = 0;
 	return staging_src_place(s, round->scratch, round->i, round->src + low) - low;
 }
@@ -69,7 +70,7 @@ int round_pass(struct round *round, CUstream to, struct error *err)
 
 /* ---- Bringing the source in --------------------------------------------------------------------------- */
 
-/* Copies bytes [low, high) of the source. */
+/* Copies bytes [low, high) of the source to scratch memory. Does nothing if low >= high. */
 static int copy_in(struct round *round, int64_t low, int64_t high, struct error *err)
 {
 	const struct engine_job *job = round->job;
@@ -82,8 +83,8 @@ static int copy_in(struct round *round, int64_t low, int64_t high, struct error 
 	                   (scratch_src(round) + (uint64_t)low, from, (size_t)(high - low), round->in));
 }
 
-/* A source that is brought as a whole grows on both ends, without gaps. A round that reads over most of it
- * brings all of it. */
+/* Extends what has been brought of a STAGING_WHOLE source, at both ends and without gaps, to what this round
+ * reads. A round that reads more than half of the source brings all of it. */
 static int bring_more(struct round *round, struct error *err)
 {
 	struct tensor_extent *brought = round->brought, reads = round->part.reads;
@@ -106,8 +107,8 @@ static int bring_more(struct round *round, struct error *err)
 	return r;
 }
 
-/* Copies between rows of the host and the same without gaps in scratch memory: one nearest axis at a time,
- * while the others count like the digits of a number. */
+/* Copies between the rows of a box in host memory and the same rows packed in scratch memory. One command
+ * copies along the nearest axis; the other axes are counted up like the digits of a number. */
 static int copy_rows(const struct row_box *box, char *host, uint64_t scratch, bool out, CUstream stream,
                      struct error *err)
 {
@@ -163,7 +164,7 @@ static int bring_in(struct round *round, struct error *err)
 
 /* ---- Moving ------------------------------------------------------------------------------------------- */
 
-/* Copies a run that has a side on the device. */
+/* Copies a run of bytes of which at least one side is on the device. */
 static int copy_run(struct round *round, struct error *err)
 {
 	const struct engine_job *job = round->job;
@@ -182,10 +183,10 @@ static int copy_run(struct round *round, struct error *err)
 	    (dst + job->move.dst_offset + writes.low, round->src + (uint64_t)reads.low, bytes, round->own));
 }
 
-/* A kernel that occupies so many is as fast as the bus; the rest of the device is others'. */
+/* A kernel on this many multiprocessors is as fast as the bus; the rest of the device is left to others. */
 #define BUS_MULTIPROCESSORS 32
 
-/* Returns whether the kernel reads or writes host memory itself. */
+/* Returns whether the round's kernel reads or writes host memory itself. */
 static bool is_over_bus(const struct round *round)
 {
 	const struct engine_job *job = round->job;
@@ -197,8 +198,9 @@ static bool is_over_bus(const struct round *round)
 	       (s->dst == STAGING_DIRECT && cuda_memory(job->move.dst)->host);
 }
 
-/* Copies of many rows of host memory lose a third of their speed when a kernel fills the L2 meanwhile, it
- * seems because the tables that lead to those rows' pages are kept there. */
+/* Prepares the launcher for the round's kernel. Copies of many rows of host memory lose a third of their
+ * speed while a kernel fills the L2 cache, probably because it holds the page tables for those rows. So
+ * beside such copies the slot's bytes are marked as passing, and fewer multiprocessors are used. */
 static void set_launcher(const struct round *round)
 {
 	const struct staging *s = round->staging;
@@ -215,7 +217,7 @@ static void set_launcher(const struct round *round)
 		launcher->multiprocessors = BUS_MULTIPROCESSORS;
 }
 
-/* Moves a part of a transform, which has a plan of its own. */
+/* Moves a part of a transform by a plan that is made for this part. */
 static int move_part(struct round *round, uint64_t dst, uint64_t src, struct error *err)
 {
 	struct engine_plan *plan =
@@ -287,10 +289,11 @@ int round_carry(struct round *round, struct error *err)
 
 /* ---- Jobs at once -------------------------------------------------------------------------------------- */
 
-/* A move of more bytes is worth a launch and a better kernel. */
+/* A move of more bytes is worth a launch of its own, and a better kernel. */
 #define ALONE_BYTES (1u << 20)
 
-/* A batch that borrows its buffer is of the parts of one split, and its tables take less than this. */
+/* A batch whose upload buffer is borrowed consists of the parts of one split, and its tables take less than
+ * this many bytes. */
 #define BATCH_ROOM (64u << 10)
 
 static uint64_t address_of(struct engine_memory *memory, uint64_t offset)
@@ -305,7 +308,8 @@ static int64_t number_at(const struct engine_blocks *blocks, const void *list, u
 	return blocks->index_bytes == 8 ? ((const int64_t *)list)[i] : ((const int32_t *)list)[i];
 }
 
-/* Lays an index that came with the job. It has been checked, and entries that are passed over are counted. */
+/* Copies a list that came with the job to the upload buffer. Its entries have been checked; those that name
+ * no block are counted. Returns the copy, or NULL if the buffer is full. */
 static const void *lay_index(struct upload_buffer *upload_buffer, struct engine_blocks *blocks)
 {
 	const size_t bytes = (size_t)blocks->n * blocks_entry_bytes(blocks);
@@ -349,7 +353,7 @@ static size_t layers_room(const struct engine_blocks *blocks, const struct engin
 	return side->layers ? upload_buffer_room(blocks->layers * sizeof *side->layers) : 0;
 }
 
-/* Returns the room that the lists of the job take in the upload buffer. */
+/* Returns the bytes that the job's lists take in the upload buffer. */
 static size_t lists_room(const struct engine_blocks *blocks)
 {
 	const size_t index =
@@ -374,7 +378,8 @@ static struct block_list list_of(const struct engine_blocks *blocks)
 	};
 }
 
-/* Lays the list, and sets the address of the upload buffer for kernels. */
+/* Writes the job's lists to the upload buffer, sends it, and sets *ret_base to the device address of its
+ * start. */
 static int lay_list(struct upload_buffer *upload_buffer, const struct engine_job *job,
                     struct engine_blocks *blocks, CUstream stream, struct block_list *ret, uint64_t *ret_base,
                     struct error *err)
@@ -404,7 +409,7 @@ static int lay_list(struct upload_buffer *upload_buffer, const struct engine_job
 	return r;
 }
 
-/* Launches the list by a plan that is for it. */
+/* Launches a list by a plan that was made for it. */
 static int launch_by(const struct many *many, const struct plan *plan, struct engine_blocks *blocks,
                      uint64_t dst, uint64_t src, struct error *err)
 {
@@ -472,23 +477,23 @@ int many_launch_listed(struct launcher *launcher, CUstream stream, const struct 
 
 /* ---- Batches ------------------------------------------------------------------------------------------ */
 
-/* A batch has these tables, as they are laid out. Each move that goes by a table has its kernel and the place
- * of its entry; the others have KERNEL_COUNT. */
+/* The tables of a batch, in the upload buffer. A move that goes by a table has its kernel in `kernel` and the
+ * place of its entry in `entry`; other moves have one of the KERNEL_ values below. */
 struct batch {
 	struct many of;
-	uint64_t base; /* of the upload buffer, for kernels */
+	uint64_t base; /* device address of the upload buffer's start */
 	struct run_entry *runs;
 	uint32_t n_runs;
-	uint16_t *kernel; /* of each move */
-	uint32_t *entry;  /* of each move: bytes from the upload buffer's start; of a run, of none */
-	uint32_t *blocks; /* of threads, of each move */
-	uint32_t *which;  /* by kernel */
+	uint16_t *kernel; /* kernel of each move */
+	uint32_t *entry;  /* for each move that has an entry: bytes from the upload buffer's start to it */
+	uint32_t *blocks; /* number of thread blocks of each move */
+	uint32_t *which;  /* entries of the moves, grouped by kernel */
 	uint32_t *first;
 };
 
-#define KERNEL_RUN   KERNEL_COUNT       /* by the table of runs */
-#define KERNEL_ALONE (KERNEL_COUNT + 1) /* by its own plan */
-#define KERNEL_NONE  (KERNEL_COUNT + 2) /* nothing to do, or done */
+#define KERNEL_RUN   KERNEL_COUNT       /* moved by the table of runs */
+#define KERNEL_ALONE (KERNEL_COUNT + 1) /* launched alone, by its own plan */
+#define KERNEL_NONE  (KERNEL_COUNT + 2) /* nothing to do, or already in a group */
 
 static bool lay_tables(struct batch *batch)
 {
@@ -510,8 +515,8 @@ static void add_run(struct batch *batch, const struct tma_route_plan *tma, uint6
 		                                           .bytes = (uint64_t)tma->dim[0].n };
 }
 
-/* Returns a plan without a map, which all plans of one launch have to be, with a reference; NULL if out of
- * memory. */
+/* Returns a plan for the move that needs no tensor map, as all plans of one launch must be, and takes a
+ * reference to it. Returns NULL if there is no memory. */
 static struct engine_plan *plain_plan(struct engine_plan *plan, uint64_t dst, uint64_t src)
 {
 	if (!strategy_of(cuda_plan(plan))->spreads)
@@ -520,8 +525,8 @@ static struct engine_plan *plain_plan(struct engine_plan *plan, uint64_t dst, ui
 	return plan;
 }
 
-/* Writes the move's entry of a table to the upload buffer. Returns false if the move cannot be in a table, or
- * if there is no room. */
+/* Writes the move's table entry to the upload buffer. Returns false if the move cannot be in a table, or if
+ * the buffer is full. */
 static bool lay_entry(struct batch *batch, uint32_t i, const struct plan *plan, uint64_t dst, uint64_t src)
 {
 	void *entry = NULL;
@@ -536,7 +541,7 @@ static bool lay_entry(struct batch *batch, uint32_t i, const struct plan *plan, 
 	return true;
 }
 
-/* Returns how the move is to travel, and lays its entry if that is by a table. */
+/* Returns how the move is to travel, and writes its table entry if it goes by a table. */
 static uint16_t lay_move(struct batch *batch, uint32_t i)
 {
 	const struct engine_move *move = &batch->of.job->moves[i];
@@ -561,16 +566,16 @@ static uint16_t lay_move(struct batch *batch, uint32_t i)
 	return kernel;
 }
 
-/* Moves that are launched together. */
+/* Moves that one launch carries out. */
 struct group {
 	uint32_t kernel;
-	uint32_t start; /* in which */
-	uint32_t first; /* in first */
+	uint32_t start; /* index of the group's first element in batch->which */
+	uint32_t first; /* index of the group's first element in batch->first */
 	uint32_t n;
 	uint32_t blocks;
 };
 
-/* The group takes the moves from i on that use its kernel. */
+/* Adds to the group the moves from number i on that use its kernel. */
 static void lay_group(struct batch *batch, uint32_t i, struct group *group)
 {
 	const uint32_t n = batch->of.job->n_moves;
@@ -589,8 +594,8 @@ static void lay_group(struct batch *batch, uint32_t i, struct group *group)
 	batch->first[group->first + group->n] = group->blocks;
 }
 
-/* Lays groups of one kernel each. There are KERNEL_COUNT at most, unless one has too many blocks of threads.
- */
+/* Forms groups of one kernel each. There are at most KERNEL_COUNT of them, unless the moves of a kernel have
+ * too many thread blocks for one launch; those left over are launched alone. */
 static uint32_t lay_groups(struct batch *batch, struct group *groups, uint32_t most)
 {
 	uint32_t n = 0, which = 0, first = 0;
@@ -607,7 +612,7 @@ static uint32_t lay_groups(struct batch *batch, struct group *groups, uint32_t m
 	return n;
 }
 
-/* Launches the tables; `parts` is that of the runs. */
+/* Launches the tables of a batch. parts is the number of parts of all runs, as runs_lay returned it. */
 static int launch_tables(struct batch *batch, const struct group *groups, uint32_t n, uint64_t parts,
                          struct error *err)
 {

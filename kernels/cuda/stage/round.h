@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A round of a job (staging.h) on the device brings the source in, moves it, and takes the destination out. A
- * job may be a single round. A job of several moves, or with a conversion, is not staged: it is launched at
- * once, and what it needs is laid out in an upload buffer first. */
+/* One round of a job on the device (staging.h): it brings its part of the source in, moves it, and takes its
+ * part of the destination out. A job may be a single round.
+ *
+ * Jobs of several moves and jobs with a conversion are not staged. They are launched as a whole, after what
+ * their kernels need has been written to an upload buffer (uploads.h).
+ */
 #ifndef KERNELS_CUDA_STAGE_ROUND_H
 #define KERNELS_CUDA_STAGE_ROUND_H
 
@@ -18,18 +21,18 @@
 
 struct many {
 	struct launcher *launcher;
-	struct upload_buffer *upload_buffer; /* a flight's own, or borrowed for this launch */
+	struct upload_buffer *upload_buffer; /* a flight's own, or one that is borrowed for this launch */
 	struct engine_job *job;
 	CUstream stream;
-	const struct plan *plan; /* for a single move; NULL: the move's own */
+	const struct plan *plan; /* plan of a single move; NULL: the one in the move */
 };
 
-/* Puts the whole job on the stream: a move, a move over a list of blocks, or a batch. A move of a batch that
- * cannot be launched gets its status, and the others go on. */
+/* Enqueues the whole job on the stream: a move, a move over a list of blocks, or a batch. If a move of a
+ * batch cannot be launched, its status says so and the other moves go on. */
 int many_launch(const struct many *many, struct error *err);
 
-/* The device has this list already: addresses of its entries, and of the sides' layers, if they are not
- * evenly spaced. */
+/* A list that is on the device already: the addresses of its entries, and of the layers' offsets on either
+ * side, which are 0 where layers are evenly spaced. */
 struct many_list {
 	uint64_t index;
 	uint64_t dst_layers, src_layers;
@@ -37,14 +40,14 @@ struct many_list {
 	                    added to; 0: every entry names a block */
 };
 
-/* Puts the move over such a list on the stream, and sets the family of blocks. The move does not convert. dst
- * and src are the device's addresses of elements [0, ..., 0] of block 0 of layer 0. */
+/* Enqueues the move over such a list on the stream, and sets blocks->family. The move must not convert. dst
+ * and src are the device addresses of element [0, ..., 0] of block 0 of layer 0. */
 int many_launch_listed(struct launcher *launcher, CUstream stream, const struct engine_move *move,
                        struct engine_blocks *blocks, const struct many_list *list, uint64_t dst, uint64_t src,
                        struct error *err);
 
-/* Completes a job that has ended without an error: the counts of entries, if the device has read the list,
- * and the status of a batch. */
+/* Completes a job that has ended without an error: sets its counts of entries that name no block, if the
+ * device has read the list, and returns the first failure of a batch, or 0. */
 int many_land(struct upload_buffer *upload_buffer, struct engine_job *job);
 
 /* ---- Rounds -------------------------------------------------------------------------------------------- */
@@ -54,26 +57,31 @@ struct round {
 	struct engine_job *job;
 	const struct staging *staging;
 	struct upload_buffer *upload_buffer;
-	struct tensor_extent *brought; /* what the rounds so far have brought of a source that is brought as a
-	                                  whole */
-	uint64_t scratch;              /* its address */
-	uint64_t i;                    /* the number of the round */
-	CUstream in, own, out;         /* the streams on which it brings, moves and takes, maybe the same */
+	/* For a source that is brought as a whole: the bytes of it that the rounds so far have brought. The
+	 * rounds of a job share it. */
+	struct tensor_extent *brought;
+	uint64_t scratch; /* device address of the job's scratch memory */
+	uint64_t i;       /* number of this round */
+	/* The streams of the three steps (bring in, move, take out). They may be the same stream. */
+	CUstream in, own, out;
 
-	/* round_init and round_carry set these. */
+	/* round_init and round_carry set the fields from here on. */
 	struct staging_round part;
-	CUstream last; /* the last stream that the round has used, which waits for all of it; or NULL */
-	uint64_t dst;  /* addresses of the job's elements [0, ..., 0] */
+	/* The stream that the round used last; all of the round precedes what is put on it next. NULL:
+	 * none. */
+	CUstream last;
+	uint64_t dst; /* device addresses of the job's elements [0, ..., 0] */
 	uint64_t src;
 };
 
-/* Completes a round whose first fields have been set, and whose others are zeros. */
+/* Completes a round. The caller has set the fields before `part` and zeroed the others. */
 void round_init(struct round *round);
 
-/* Puts all of the round on its streams. On failure some of it may be there, if round->last is set. */
+/* Enqueues the whole round on its streams. After a failure, part of it may be enqueued if round->last is
+ * set. */
 int round_carry(struct round *round, struct error *err);
 
-/* Has what follows on the stream wait for all of the round so far. */
+/* Makes later work on `to` wait for everything that the round has enqueued so far. */
 int round_pass(struct round *round, CUstream to, struct error *err);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Divides a job into rounds, and decides what of them fits into scratch memory. */
+/* Divides a job into rounds, and decides which of their parts go through scratch memory. */
 #include "staging.h"
 
 #include <stdlib.h>
@@ -7,13 +7,13 @@
 #include "kernels/nest/narrow.h"
 #include "proto/arithmetic.h"
 
-/* Parts of rows that the copy engine takes: better so many times the least bytes. A round that is larger for
- * that is still at most one of so many: the first comes in, and the last goes out, by itself. And copies of a
- * round, of so many rows as there are. */
+/* Rows that the copy engine copies should have ROW_GOOD times the least number of bytes. Rounds grow to make
+ * them that long, as long as there remain at least ROUNDS_GOOD rounds: the first one comes in, and the last
+ * one goes out, with nothing beside it. A round takes at most MOST_ROW_COPIES commands that copy rows. */
 #define ROW_GOOD        4
 #define ROUNDS_GOOD     16
 #define MOST_ROW_COPIES 64
-#define MOST_PITCH      INT32_MAX /* that the driver takes */
+#define MOST_PITCH      INT32_MAX /* largest pitch that the driver takes */
 
 static void choose_ways(struct staging *s, enum staging_place dst, enum staging_place src, uint64_t direct);
 static void divide(struct staging *s, const struct staging_limits *limits);
@@ -33,7 +33,7 @@ static uint64_t extent_bytes(struct tensor_extent extent)
 	return (uint64_t)(extent.high - extent.low);
 }
 
-/* Returns the bytes that a part takes whatever its phase. */
+/* Returns the scratch bytes for a part of `bytes` bytes at any offset from alignment. */
 static uint64_t place_bytes(uint64_t bytes)
 {
 	return (bytes + 2 * STAGING_ALIGN - 1) / STAGING_ALIGN * STAGING_ALIGN;
@@ -97,14 +97,16 @@ static void choose_ways(struct staging *s, enum staging_place dst, enum staging_
 
 /* ---- Rounds ------------------------------------------------------------------------------------------ */
 
-/* Rounds of a destination that is taken out are stretches of it, else those of the source. */
+/* Returns how far apart the indices of axis d lie on the side that rounds are stretches of: the destination
+ * if it is taken out, otherwise the source. */
 static int64_t reach(const struct staging *s, int d)
 {
 	const struct transform_axis *axis = &s->transform->axis[d];
 	return llabs(s->dst == STAGING_DIRECT ? axis->src_stride : axis->dst_stride);
 }
 
-/* Lists the axes that have more than one index, farthest first. */
+/* Lists the axes that have more than one index, the one with the largest stride first. Returns their
+ * number. */
 static int sort_axes(const struct staging *s, int8_t *ret)
 {
 	int n = 0;
@@ -121,7 +123,8 @@ static int sort_axes(const struct staging *s, int8_t *ret)
 	return n;
 }
 
-/* Divides an axis into parts of about the same size. Returns how many indices each has. */
+/* Divides an axis into parts of about the same size, of `most` indices at most. Returns how many indices a
+ * part has. */
 static uint64_t cut_axis(struct staging *s, int8_t d, int64_t most)
 {
 	const int64_t extent = s->transform->axis[d].extent;
@@ -158,7 +161,7 @@ static void divide_into(struct staging *s, enum staging_way dst, enum staging_wa
 	measure(s);
 }
 
-/* Cuts the job into rounds of round_bytes, or of more if that makes rows long enough. */
+/* Divides the job into rounds of round_bytes, or of more bytes if that makes rows long enough. */
 static void divide(struct staging *s, const struct staging_limits *limits)
 {
 	const uint64_t bytes = (uint64_t)s->transform->count * s->transform->element;
@@ -195,8 +198,9 @@ static bool is_for_copies(const struct row_box *box)
 	return copies <= MOST_ROW_COPIES && (box->rank == 0 || box->axis[0].stride <= MOST_PITCH);
 }
 
-/* Returns the bytes of rows of the first round, which is the largest: of a source, where no axis that is cut
- * has a border. 0: there are none that the copy engine could take. */
+/* Returns the length of the source's rows in the first round, which is the largest, and sets *ret_bytes to
+ * the bytes of all of them. Returns 0 if the copy engine cannot copy them, or if an axis that is divided has
+ * a border. */
 static uint64_t src_row(const struct staging *s, uint64_t *ret_bytes)
 {
 	struct staging_round first = { .transform = *s->transform };
@@ -224,8 +228,8 @@ static uint64_t dst_row(const struct staging *s, uint64_t *ret_bytes)
 	return box.row_bytes;
 }
 
-/* Measures a source whose rounds read parts that have much in common between their first byte and the last:
- * rows of it are brought, or all of it. bytes is the size of the largest round's part. */
+/* Decides how the source is brought if the parts that rounds read largely overlap between their first and
+ * last bytes: as rows, or as a whole. bytes is the size of the largest round's part. */
 static void measure_src(struct staging *s, uint64_t bytes)
 {
 	const uint64_t whole = extent_bytes(transform_reads(s->transform));
@@ -251,7 +255,7 @@ static void measure_dst(struct staging *s, uint64_t bytes)
 	s->dst_bytes = s->dst == STAGING_DIRECT ? 0 : place_bytes(bytes);
 }
 
-/* The largest round's parts. */
+/* Computes the scratch bytes of the largest round's parts, and the number of slots. */
 static void measure(struct staging *s)
 {
 	const struct transform *t = s->transform;
@@ -276,7 +280,7 @@ static uint64_t scratch_needed(const struct staging *s)
 	return src + s->slots * s->dst_bytes;
 }
 
-/* Makes the job fit with fewer slots, or else with a side left where it is. */
+/* Makes the job fit into the scratch memory, with fewer slots or else with a side used where it is. */
 static void fit(struct staging *s, const struct staging_limits *limits)
 {
 	while (scratch_needed(s) > limits->scratch_bytes) {
@@ -338,8 +342,8 @@ void staging_round(const struct staging *s, uint64_t i, struct staging_round *re
 
 /* ---- Tiles ------------------------------------------------------------------------------------------- */
 
-/* Returns the axis that a half is taken of: the farthest one of a side that still has several indices; -1:
- * none. */
+/* Returns the axis that is to be halved: the one with the largest stride on the given side that still has
+ * several indices. -1: there is none. */
 static int farthest(const struct transform *t, const int64_t *n, bool of_src)
 {
 	int64_t most = -1;
@@ -366,7 +370,7 @@ static void set_tile(struct staging *s, const int64_t *n)
 			cut_axis(s, d, n[d]);
 }
 
-/* Returns the shorter of both sides' rows. */
+/* Returns the length of the rows of the source or of the destination in such a tile, whichever is shorter. */
 static uint64_t tile_row(struct staging *s, const int64_t *n)
 {
 	uint64_t ignored;
@@ -375,8 +379,9 @@ static uint64_t tile_row(struct staging *s, const int64_t *n)
 	return min_u64(src_row(s, &ignored), dst_row(s, &ignored));
 }
 
-/* Halves the dimension of the tile that keeps the rows of both sides longest, and returns the length of the
- * shorter ones. It shortens the source's rather than the destination's, which take more of the bus. */
+/* Halves the tile along the axis that keeps the shorter rows of both sides longest, and returns the length of
+ * these. If both choices are equal, it shortens the source's rows, because the destination's take more of the
+ * bus. */
 static uint64_t halve(struct staging *s, int64_t *n)
 {
 	const int side[] = { farthest(s->transform, n, false), farthest(s->transform, n, true) };
@@ -395,7 +400,8 @@ static uint64_t halve(struct staging *s, int64_t *n)
 	return row[best];
 }
 
-/* Not where that would be few tiles: the first comes in, and the last goes out, by itself. */
+/* Tries to divide the job into tiles, but not if there would be few of them: the first tile comes in, and the
+ * last one goes out, with nothing beside it. */
 static void try_tiles(struct staging *s, const struct staging_limits *limits)
 {
 	const struct transform *t = s->transform;
@@ -425,8 +431,8 @@ static void try_tiles(struct staging *s, const struct staging_limits *limits)
 
 /* ---- Runs -------------------------------------------------------------------------------------------- */
 
-/* Plans a run. Between two places on the host it stops over in a slot, because otherwise the copy units take
- * it piece by piece. */
+/* Plans a run of bytes. From host memory to host memory it stops in a slot, because otherwise the
+ * multiprocessors would copy it, piece by piece. */
 static bool init_run(struct staging *s, enum staging_place dst, enum staging_place src,
                      const struct staging_limits *limits)
 {
@@ -458,7 +464,7 @@ static uint64_t with_phase_of(uint64_t place, uint64_t address)
 	return place + address % STAGING_ALIGN;
 }
 
-/* A whole source comes first, and has no place in the slots. */
+/* A whole source lies before the slots and takes no room in them. */
 static uint64_t slot_src_bytes(const struct staging *s)
 {
 	return s->src == STAGING_WHOLE ? 0 : s->src_bytes;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lends sets of pinned slots, and runs transfers through them. */
+/* Lends sets of pinned slots, and carries out transfers through them. */
 #include "transfers.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#define SLOTS     4 /* of a set: one is packed, and the copy engine has others before it runs dry */
-#define MOST_SETS 4 /* 32 MiB of pinned memory in each context */
+#define SLOTS     4 /* slots of a set: one is being packed while the copy engine has others left to copy */
+#define MOST_SETS 4 /* 32 MiB of pinned memory for each CUDA context */
 #define SET_BYTES (SLOTS * ENGINE_CHUNK_BYTES)
 
 struct slot_set {
-	void *memory;          /* pinned */
+	void *memory;          /* pinned memory */
 	CUevent copied[SLOTS]; /* recorded behind the last copy from or to the slot */
 	TAILQ_ENTRY(slot_set) entry;
 };
@@ -68,7 +68,8 @@ static int set_new(struct slot_set **ret, struct error *err)
 	return r;
 }
 
-/* Returns a set that nobody uses, or NULL if one may be made. */
+/* Takes a set that nobody uses and returns it. Returns NULL if the caller is to make one, which is counted
+ * already. Waits while all sets are lent. */
 static struct slot_set *take_made(struct transfers *transfers)
 {
 	struct slot_set *set;
@@ -85,7 +86,7 @@ static struct slot_set *take_made(struct transfers *transfers)
 	return set;
 }
 
-/* Puts a set back or, if it is NULL, lets another one be made. */
+/* Gives a set back. NULL says that a set that was counted could not be made. */
 static void put_back(struct transfers *transfers, struct slot_set *set)
 {
 	pthread_mutex_lock(&transfers->lock);
@@ -110,7 +111,8 @@ static int take(struct transfers *transfers, struct slot_set **ret, struct error
 	return r;
 }
 
-/* After an error there may be copies that no event tells of. */
+/* Gives a set back. If r is an error, some copies may be under way without an event that tells of their end,
+ * so this waits for the stream. */
 static void give(struct transfers *transfers, struct slot_set *set, CUstream stream, int r)
 {
 	if (r < 0)
@@ -154,7 +156,7 @@ int transfers_bring_in(struct transfers *transfers, struct engine_transfer *tran
 
 /* ---- Out ---------------------------------------------------------------------------------------------- */
 
-/* Starts the copy of a chunk, if there are so many, and moves *from behind it. */
+/* Starts the copy of chunk i, if there is such a chunk, and moves *from behind it. */
 static int start_out(const struct slot_set *set, const struct engine_transfer *transfer, uint64_t i,
                      uint64_t *from, CUstream stream, struct error *err)
 {
@@ -175,7 +177,7 @@ static int bring_out(const struct slot_set *set, struct engine_transfer *transfe
 	uint64_t from = transfer->address;
 	int r = 0;
 
-	/* The slots may still be read for the call before, on another stream. */
+	/* The device may still be reading the slots for the previous call, on another stream. */
 	for (uint64_t i = 0; i < SLOTS && r == 0; i++)
 		r = driver_call(err, cuEventSynchronize, (set->copied[i]));
 	for (uint64_t i = 0; i < SLOTS && r == 0; i++)

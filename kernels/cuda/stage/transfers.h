@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Transfers between ordinary memory of the host and a device, through pinned slots: while the copy engine
- * takes one chunk, the calling thread packs the next.
+/* Transfers between ordinary host memory and a device, through pinned slots: while the copy engine copies one
+ * chunk, the calling thread packs the next.
  *
- * A call borrows a set of slots. Sets are made when they are first needed, MOST_SETS of them at most, and
- * kept for later calls; whoever finds all of them lent waits until one comes back. Whoever has a set waits
- * only for its own stream. A slot may come back while the device still reads it: whoever uses it next waits
- * for that.
+ * Each call borrows a set of slots. Sets are made when they are first needed, up to MOST_SETS of them, and
+ * kept for later calls. A call that finds all of them lent waits until one comes back; a call that has a set
+ * waits only for its own stream. A slot may be given back while the device still reads it, so whoever uses it
+ * next waits for its event first. Any thread may call transfers_bring_in and transfers_bring_out.
  */
 #ifndef KERNELS_CUDA_STAGE_TRANSFERS_H
 #define KERNELS_CUDA_STAGE_TRANSFERS_H
@@ -20,7 +20,7 @@
 struct slot_set;
 
 struct transfers {
-	pthread_mutex_t lock; /* It guards what follows. */
+	pthread_mutex_t lock; /* guards the fields below */
 	pthread_cond_t given_back;
 	TAILQ_HEAD(, slot_set) free;
 	uint32_t made;
@@ -28,10 +28,10 @@ struct transfers {
 
 void transfers_init(struct transfers *transfers);
 
-/* Frees the slots, none of which may be lent. */
+/* Frees the slots. None may be lent. */
 void transfers_deinit(struct transfers *transfers);
 
-/* These do what engine_bring_in and engine_bring_out say (kernels/engine.h). */
+/* These implement engine_bring_in and engine_bring_out (kernels/engine.h). */
 int transfers_bring_in(struct transfers *transfers, struct engine_transfer *transfer, CUstream stream,
                        struct error *err);
 int transfers_bring_out(struct transfers *transfers, struct engine_transfer *transfer, CUstream stream,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lends pinned pages, which are in two lists: those that are free, and those whose launches the device has
- * not been seen to pass. Upload buffers are laid out in such pages, or in pages of a flight's own. */
+/* Lends pinned pages. Those that are not lent are in two lists: free ones, and ones whose launches may still
+ * be under way on the device. Upload buffers use such pages, or pages of a flight's own. */
 #include "uploads.h"
 
 #include <stdbool.h>
@@ -11,17 +11,17 @@
 #include "kernels/cuda/cuda_plan.h"
 #include "kernels/cuda/strategy/tuning.h"
 
-/* Idle pages for long lists are unpinned when all of those would have more bytes than this. */
+/* When the pages for long lists would exceed this many bytes in total, idle ones are unpinned first. */
 #define MOST_LONG_BYTES (64u << 20)
 
-/* The pool keeps so many bytes of the device while nothing uses them: the scratch memory of one list
+/* Bytes of device memory that the pool keeps while nothing uses them: the scratch memory of one list
  * (SCRATCH_BYTES in offload.c), and 32 MiB for lists and results. With 64 MiB, where the driver maps the rest
- * anew in each call, a list beside another process came in at 40.6 GB/s, with 1 GiB at 46.1; 288 was not
- * measured. */
+ * anew in each call, a list came in at 40.6 GB/s beside another process; with 1 GiB it came in at 46.1 GB/s.
+ * 288 MiB was not measured. */
 #define KEPT_BYTES (288u << 20)
 
-/* Memory of the device that a graph reads. The driver tells of the end of a graph where no driver call is
- * allowed; whoever takes pages next frees the memory. */
+/* Device memory that a graph reads. The driver announces the end of a graph where no driver call is allowed,
+ * so the memory is freed by the next call that takes pages. */
 struct graph_memory {
 	CUdeviceptr device;
 	struct uploads *of;
@@ -47,7 +47,8 @@ int uploads_init(struct uploads *uploads, CUdevice device, struct error *err)
 	if (r == 0)
 		r = driver_call(err, cuMemPoolSetAttribute,
 		                (uploads->pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &kept));
-	/* A stream would have to wait for another one's work before it gets memory that this one frees. */
+	/* Otherwise a stream could be made to wait for another stream's work before it gets memory that this
+	 * work frees. */
 	if (r == 0)
 		r = driver_call(err, cuMemPoolSetAttribute,
 		                (uploads->pool, CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES, &never));
@@ -106,7 +107,8 @@ static void free_left_over(struct uploads *uploads)
 	}
 }
 
-/* The memory is there for everybody once the stream has been waited for, which upload_send does. */
+/* Allocates memory for a graph. Once the allocating stream has been synchronized, which this does, any stream
+ * may use the memory. */
 static int graph_memory_new(struct uploads *uploads, size_t size, struct graph_memory **ret,
                             struct error *err)
 {
@@ -127,8 +129,8 @@ static int graph_memory_new(struct uploads *uploads, size_t size, struct graph_m
 	return r;
 }
 
-/* The driver calls this, with whatever locks of its own, where no driver call is allowed. It takes no lock,
- * because whoever has one may be waiting for the driver. */
+/* The driver calls this while it may hold locks of its own, and no driver call is allowed in it. It takes no
+ * lock, because a thread that holds one may be waiting for the driver. */
 static void CUDA_CB on_graph_gone(void *arg)
 {
 	struct graph_memory *memory = arg;
@@ -138,8 +140,8 @@ static void CUDA_CB on_graph_gone(void *arg)
 		continue;
 }
 
-/* Hands the memory to the graph, which returns it when it and all that was instantiated from it are destroyed
- * and have run to their end. */
+/* Hands the memory to the graph. on_graph_gone gets it back once the graph and everything that was
+ * instantiated from it have been destroyed and have run to their end. */
 static int leave_to_graph(struct graph_memory *memory, CUgraph graph, struct error *err)
 {
 	CUuserObject object;
@@ -177,8 +179,9 @@ static bool is_long(const struct upload *upload)
 	return upload->size > UPLOAD_BUFFER_BYTES;
 }
 
-/* The caller holds the lock. Returns pages of that size that nobody uses, or NULL: pages under way are those
- * that the device has passed. size 0 stands for those of any long list. */
+/* Caller holds uploads->lock. Removes and returns pages of exactly that size that nobody uses, or NULL. Pages
+ * that were given back qualify once the device has passed their event. size == 0 stands for the pages of any
+ * long list. */
 static struct upload *find_idle(struct uploads *uploads, size_t size)
 {
 	struct upload_list *lists[] = { &uploads->free, &uploads->under_way };
@@ -194,8 +197,8 @@ static struct upload *find_idle(struct uploads *uploads, size_t size)
 	return NULL;
 }
 
-/* Returns idle pages that are to make room for long ones of that size, or NULL if there are none or there is
- * room. Otherwise counts the new ones. */
+/* If new long pages of that size would exceed the limit, removes and returns idle long pages for the caller
+ * to free. Returns NULL if there are none or the new pages fit; the new pages are then counted. */
 static struct upload *count_long(struct uploads *uploads, size_t size)
 {
 	struct upload *victim = NULL;
@@ -235,7 +238,8 @@ static size_t size_of_pages(size_t size)
 	return ret;
 }
 
-/* There are as many pages as launches with lists have been under way at once, which the driver bounds. */
+/* There come to be as many pages as launches with lists have been under way at once, which the driver
+ * bounds. */
 static int take_pages(struct uploads *uploads, size_t size, struct upload **ret, struct error *err)
 {
 	pthread_mutex_lock(&uploads->lock);
@@ -297,7 +301,7 @@ static int send_to_graph(const struct upload *upload, size_t from, size_t to, st
 	return r;
 }
 
-/* Copies bytes [from, to) of the pages to the device, for launches that follow on the stream. */
+/* Copies bytes [from, to) of the pages to the device, for launches that are enqueued on the stream next. */
 static int upload_send(const struct upload *upload, size_t from, size_t to, CUstream stream,
                        struct error *err)
 {
@@ -314,7 +318,7 @@ static int give_to_graph(struct upload *upload, struct error *err)
 	struct graph_memory *memory = upload->holding;
 	const CUgraph graph = upload->graph;
 
-	put_back(upload, &upload->of->free); /* The device has the lists already. */
+	put_back(upload, &upload->of->free); /* The lists have been copied to the device already. */
 	return leave_to_graph(memory, graph, err);
 }
 
@@ -333,7 +337,7 @@ int upload_give(struct upload *upload, CUstream stream, struct error *err)
 
 /* ---- Upload buffers ------------------------------------------------------------------------------------ */
 
-/* The buffer begins with the counters, on the host and on the device. */
+/* The buffer begins with two counters, in the pages and in the device memory. Lists begin at FIRST. */
 #define COUNTER_BYTES (2 * sizeof(uint64_t))
 #define FIRST         64
 
@@ -417,7 +421,7 @@ int upload_buffer_send(struct upload_buffer *upload_buffer, CUstream stream, uin
 {
 	const size_t first = upload_buffer->first, end = upload_buffer->used;
 
-	/* It is copied however little it is: entries that kernels read over the bus take 0.1 us each, one
+	/* Even the shortest lists are copied: entries that kernels read over the bus take 0.1 us each, one
 	 * after the other. */
 	*ret = upload_buffer->device;
 	if (first == end)
@@ -465,7 +469,7 @@ static uint64_t count_magnitudes(const struct engine_job *job)
 	return most;
 }
 
-/* Takes room for the magnitudes, which are never sent. */
+/* Takes room for the magnitudes. They exist only on the device, so the bytes to be sent begin behind them. */
 static int take_magnitudes(struct upload_buffer *upload_buffer, uint64_t n, struct error *err)
 {
 	const void *p = upload_buffer_take(upload_buffer, n * sizeof(uint32_t));

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists for kernels are laid out in pinned pages of the host and copied to memory of the device.
+/* Lists for kernels are written to pinned pages of the host and then copied to device memory.
  *
- * An upload buffer is both. Each flight has one, which is opened when it is first needed and then kept; what
- * lies in it stays until the flight has ended. A launch into a stream of the program's own borrows one of the
- * size that it needs from uploads instead. */
+ * An upload buffer is such a pair of host pages and device memory. Each flight (a job under way in the
+ * engine) has one, which is opened when it is first needed and then kept; its contents stay until the flight
+ * has ended. A launch into one of the program's own streams borrows pages of the size that it needs from
+ * struct uploads instead.
+ */
 #ifndef KERNELS_CUDA_STAGE_UPLOADS_H
 #define KERNELS_CUDA_STAGE_UPLOADS_H
 
@@ -20,26 +22,29 @@
 
 /* ---- Uploads ------------------------------------------------------------------------------------------- */
 
-/* Pages are lent to a launch into a stream of the program's own, and come back once the device has passed it;
- * its memory of the device is allocated and freed in the stream's order. A launch that is captured gets
- * memory of the device that belongs to the graph instead: the lists are there before the capture goes on, so
- * that the graph has no node that allocates or copies, and the memory is freed once the graph and all that
- * was instantiated from it are destroyed. Any thread may take and give, and none waits for work of the
- * program's on the device. */
+/* Pages are lent to a launch into one of the program's own streams and come back once the device has passed
+ * that launch. The device memory that goes with them is allocated and freed in the stream's order.
+ *
+ * A launch that is being captured gets device memory that belongs to the graph instead. The lists are copied
+ * there before the capture goes on, so that the graph needs no node that allocates or copies; the memory is
+ * freed once the graph and everything instantiated from it have been destroyed.
+ *
+ * Any thread may take and give pages, and none waits for the program's work on the device.
+ */
 
-/* Pages have at least so many bytes, which is more than the lists of any message take, tables of layers
- * included, and otherwise a power of two. */
+/* Least bytes of lent pages; larger ones have a power of two. This is more than the lists of any message
+ * take, tables of layers included. */
 #define UPLOAD_BUFFER_BYTES (256u << 10)
 
 struct graph_memory;
 
 struct upload {
-	char *host;                   /* pinned */
+	char *host;                   /* pinned pages */
 	size_t size;                  /* bytes of the pages */
-	CUdeviceptr device;           /* memory of the device, while the pages are lent */
-	CUevent passed;               /* recorded on the stream when the pages are given back */
-	CUgraph graph;                /* the graph that is being captured; NULL: none is */
-	struct graph_memory *holding; /* owns the memory of the device if there is a graph */
+	CUdeviceptr device;           /* device memory of the list, while the pages are lent */
+	CUevent passed;               /* event recorded on the stream when the pages are given back */
+	CUgraph graph;                /* graph into which the launch is being captured; NULL: no capture */
+	struct graph_memory *holding; /* owner of the device memory if graph is not NULL */
 	struct uploads *of;
 	TAILQ_ENTRY(upload) entry;
 };
@@ -48,78 +53,83 @@ TAILQ_HEAD(upload_list, upload);
 
 struct uploads {
 	CUmemoryPool pool;
-	CUstream stream;      /* Lists of captured launches are copied on it. */
-	pthread_mutex_t lock; /* It guards what follows. */
+	CUstream stream;      /* on which lists of captured launches are copied */
+	pthread_mutex_t lock; /* guards the fields below, except left_over */
 	struct upload_list free;
 	struct upload_list under_way; /* given back, oldest first; the device may still read them */
 	uint64_t long_bytes;          /* bytes of all pages that are larger than UPLOAD_BUFFER_BYTES */
-	_Atomic(struct graph_memory *) left_over; /* memory of graphs that are gone; not under the lock */
+	/* Stack of the memory of graphs that have been destroyed, to be freed; without a lock. */
+	_Atomic(struct graph_memory *) left_over;
 };
 
-/* The context of the device must be current. The call is allowed during a capture only between capture_allow
- * and capture_restore. Returns 0, or the driver's error; uploads_deinit must follow in any case. */
+/* The device's context must be current. During a capture, the caller must be between capture_allow and
+ * capture_restore. Returns 0, or the driver's error; the caller calls uploads_deinit in either case. */
 int uploads_init(struct uploads *uploads, CUdevice device, struct error *err);
 
-/* Frees all pages and all memory. None may be lent or held by a graph. */
+/* Frees all pages and all device memory. None may be lent or held by a graph. */
 void uploads_deinit(struct uploads *uploads);
 
-/* Lends pages of at least size bytes, and size bytes of the device, to work that follows on the stream.
- * Returns 0, NO_MEMORY or the driver's error. */
+/* Lends pages of at least `size` bytes, and `size` bytes of device memory, for work that is enqueued on the
+ * stream next. Returns 0, NO_MEMORY or the driver's error. */
 int upload_take(struct uploads *uploads, CUstream stream, size_t size, struct upload **ret,
                 struct error *err);
 
-/* Gives both back after the last of that work. Returns 0, or the driver's error, after which the pages are
- * lost if the device may still read them. */
+/* Gives pages and device memory back; the caller has enqueued the last work that uses them. Returns 0 or the
+ * driver's error. After an error the pages are leaked if the device may still read them. */
 int upload_give(struct upload *upload, CUstream stream, struct error *err);
 
 /* ---- Upload buffers ------------------------------------------------------------------------------------ */
 
 /* Beside lists, moves may need two things in an upload buffer:
  *
- * - the largest magnitudes of blocks, between the two passes of a move with amax. The moves of a job follow
- *   each other on a stream, so there is room for those of one move at a time.
- * - counters of the elements that exact casts have changed, one for each move, which the device adds to. A
- *   job with a signal ends in a second round, which signals once the counters have been seen to be 0.
+ *  - The largest magnitudes of blocks, between the two passes of a move with amax. The moves of a job follow
+ *    each other on one stream, so there is room for the magnitudes of one move at a time.
+ *  - Counters of the elements that exact casts have changed, one for each move, which the device adds to. A
+ *    job with a signal ends in a second round, which signals only after the counters have been seen to be 0.
+ *
  * Launches into the program's own streams use counters that outlive the job (struct engine_counts).
  */
 
 struct upload_buffer {
-	char *host;      /* pinned; NULL: the buffer is not open */
-	size_t size;     /* bytes, on either side */
-	uint64_t device; /* memory on the device, of the same layout */
+	char *host;      /* pinned pages; NULL: the buffer is not open */
+	size_t size;     /* bytes of the pages, and of the device memory */
+	uint64_t device; /* address of the device memory, which has the same layout */
 	size_t used;
-	size_t first;        /* offset at which the bytes to send begin */
-	uint64_t counted[2]; /* the counters of lists, as they were last seen */
-	uint64_t magnitudes; /* their address on the device; 0: there are none */
-	uint64_t *changed;   /* a counter for each move; NULL: there are none */
+	size_t first; /* offset at which the bytes to be sent begin */
+	/* Values of the two counters of list entries (upload_buffer_counters) when they were last read. */
+	uint64_t counted[2];
+	uint64_t magnitudes; /* device address of the magnitudes; 0: the job has none */
+	uint64_t *changed;   /* one counter for each move; NULL: the job has none */
 
-	/* The rest concerns buffers that are borrowed. */
-	struct uploads *uploads; /* where it is borrowed from; NULL: the buffer is a flight's own */
-	struct upload *upload;   /* what is borrowed now; NULL: nothing */
-	CUstream stream;         /* the stream of the launches */
+	/* The fields from here on concern buffers that are borrowed. */
+	struct uploads *uploads; /* lender of the pages; NULL: the buffer is a flight's own */
+	struct upload *upload;   /* the pages that are borrowed now; NULL: none */
+	CUstream stream;         /* stream of the launches */
 	uint64_t counts;         /* device address of a struct engine_counts */
 };
 
-/* Empties the buffer, and opens it first if need be or borrows one with that room. */
+/* Empties the buffer. If it is not open, first opens it or, for a borrowed one, borrows pages with room for
+ * `room` bytes. */
 int upload_buffer_begin(struct upload_buffer *upload_buffer, size_t room, struct error *err);
 
-/* Frees the flight's own buffer; a zeroed one is allowed. */
+/* Frees a flight's own buffer; a zeroed one is allowed. */
 void upload_buffer_close(struct upload_buffer *upload_buffer);
 
-/* Gives a borrowed buffer back once all that needs it is on its stream. Returns 0, or the driver's error. */
+/* Gives borrowed pages back, after all work that needs them has been enqueued on the stream. Returns 0, or
+ * the driver's error. */
 int upload_buffer_return(struct upload_buffer *upload_buffer, struct error *err);
 
-/* Returns the bytes of the buffer that so many bytes take. */
+/* Returns how many bytes of the buffer upload_buffer_take uses for `bytes` bytes. */
 static inline size_t upload_buffer_room(size_t bytes)
 {
 	return (bytes + 15) & ~(size_t)15;
 }
 
-/* Returns room for so many bytes, at a multiple of 16, or NULL if the buffer is full. */
+/* Returns `bytes` bytes of the buffer, at a multiple of 16, or NULL if the buffer is full. */
 void *upload_buffer_take(struct upload_buffer *upload_buffer, size_t bytes);
 
-/* Has kernels that follow on the stream read what is in the buffer so far. *ret is the address at which the
- * buffer begins for them. */
+/* Makes what is in the buffer so far visible to kernels that are enqueued on the stream next. Sets *ret to
+ * the device address of the buffer's start. */
 int upload_buffer_send(struct upload_buffer *upload_buffer, CUstream stream, uint64_t *ret,
                        struct error *err);
 
@@ -129,39 +139,43 @@ static inline uint64_t upload_buffer_place(const struct upload_buffer *upload_bu
 	return base + (uint64_t)((const char *)p - upload_buffer->host);
 }
 
-/* Returns the address of two uint64_t on the device, to which kernels add. */
+/* Returns the device address of two uint64_t to which kernels add: the number of list entries that were
+ * passed over, and of those that named no block. */
 static inline uint64_t upload_buffer_counters(const struct upload_buffer *upload_buffer)
 {
 	return upload_buffer->uploads ? upload_buffer->counts : upload_buffer->device;
 }
 
-/* Brings those counters back, after what is on the stream. */
+/* Copies those counters to the host after the work that is on the stream. Does nothing for a borrowed
+ * buffer. */
 int upload_buffer_fetch_counters(struct upload_buffer *upload_buffer, CUstream stream, struct error *err);
 
-/* Sets what has been added to the counters since the last time, once they are back. */
+/* Sets ret to what was added to the counters since the last call. The copy of upload_buffer_fetch_counters
+ * must have ended. */
 void upload_buffer_count(struct upload_buffer *upload_buffer, uint64_t ret[2]);
 
 /* ---- What moves need ----------------------------------------------------------------------------------- */
 
-/* Returns whether the job's moves need anything in the buffer. A borrowed one does not hold the counters of
- * exact casts. */
+/* Returns whether the job's moves need anything in the buffer. Counters of exact casts are not in a borrowed
+ * buffer. */
 bool upload_buffer_is_needed(const struct upload_buffer *upload_buffer, const struct engine_job *job);
 
-/* Does what upload_buffer_begin does, and makes room for what the moves need beside it. Returns NO_MEMORY if
- * that is more than the buffer holds. */
+/* Like upload_buffer_begin, and also takes room for what the moves need beside `room` bytes. Returns
+ * NO_MEMORY if that is more than the buffer holds. */
 int upload_buffer_begin_job(struct upload_buffer *upload_buffer, const struct engine_job *job, size_t room,
                             struct error *err);
 
-/* Returns the operands of move i of the job, once all has been sent; base is that of upload_buffer_send. */
+/* Returns the operands of move i of the job. The buffer has been sent, and base is what upload_buffer_send
+ * returned. */
 struct convert_operands upload_buffer_operands(const struct upload_buffer *upload_buffer,
                                                struct engine_job *job, uint32_t i, uint64_t base);
 
-/* Brings the counters of exact casts back, if there are any, after what is on the stream. */
+/* Copies the counters of exact casts, if there are any, to the host after the work that is on the stream. */
 int upload_buffer_fetch_changed(struct upload_buffer *upload_buffer, const struct engine_job *job,
                                 CUstream stream, struct error *err);
 
-/* Gives each move that has changed an element the status OUT_OF_RANGE, once the counters are back. Returns
- * the first failure of the job. */
+/* Sets the status OUT_OF_RANGE for each move of the job that has changed an element. The counters must have
+ * been copied to the host. Returns the job's first failure, or 0. */
 int upload_buffer_judge(const struct upload_buffer *upload_buffer, struct engine_job *job);
 
 #endif
