@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Launches and polls the rounds of a flight, or what packs it, and ends it; and polls the points of timelines
- * for which jobs wait. */
+/* Launches and polls the rounds of a flight, or its packed job, and ends it. Also polls the points of
+ * timelines that jobs wait for. */
 #include "flight.h"
 
 #include <errno.h>
@@ -103,7 +103,7 @@ static bool has_more(const struct flight *flight)
 
 /* ---- Launching ---------------------------------------------------------------------------------------- */
 
-/* Has the device write the signal behind all that is on the stream. */
+/* Makes the device write the signal behind everything that is on the stream. */
 static int put_signal(const struct engine_point *signal, CUstream stream, struct error *err)
 {
 	const uint64_t address = cuda_memory(signal->memory)->address + signal->offset;
@@ -112,8 +112,8 @@ static int put_signal(const struct engine_point *signal, CUstream stream, struct
 	                   (stream, address, signal->value, CU_STREAM_WRITE_VALUE_DEFAULT));
 }
 
-/* A job in memory that is known to be lost signals nothing. Moves of a batch are judged one by one, at the
- * end. */
+/* Ends a job whose memory is known to have failed, so that it signals nothing. Moves of a batch are judged
+ * one by one, at the end. */
 static void check_memory(struct flight *flight)
 {
 	struct engine_job *job = flight->job;
@@ -124,9 +124,9 @@ static void check_memory(struct flight *flight)
 	flight->fate.status = job->status;
 }
 
-/* Begins the job's time. A job that waits for others on the device runs in one round, on one stream
- * (queue.c). A job that directly follows another begins with the other's end: the device has one event
- * less to record, and no time belongs to nobody. */
+/* Begins to measure the job's time. A job that waits for an event of another stream has one round, on one
+ * stream (queue.c). A job that directly follows another on its stream begins with the end event of that job:
+ * the device has one event less to record, and no time is left uncounted between the two. */
 static int begin_time(struct flight *flight, CUstream first, struct error *err)
 {
 	struct flight *last = flight->slot->last;
@@ -146,7 +146,7 @@ static int begin_time(struct flight *flight, CUstream first, struct error *err)
 	return r < 0 || !flight->is_timed ? r : driver_call(err, cuEventRecord, (flight->start, first));
 }
 
-/* Records the ends that are waited for. */
+/* Records the events at the round's end that are polled or that measure its time. */
 static int mark_end(struct flight *flight, CUstream last)
 {
 	CUevent end = flight->end[flight->launched % flight->staging.slots];
@@ -159,8 +159,8 @@ static int mark_end(struct flight *flight, CUstream last)
 	return r;
 }
 
-/* Returns whether the next round is the signal alone. With exact casts it comes behind what has moved, as a
- * round of its own (uploads.h). */
+/* Returns whether the next round is the signal alone. With exact casts, the signal is a round of its own
+ * after the one that moves (uploads.h). */
 static bool is_signal(const struct flight *flight)
 {
 	return flight->is_signal_alone || (flight->upload_buffer.changed && flight->launched > 0);
@@ -180,10 +180,12 @@ static int put_round(struct flight *flight, struct round *round)
 	return r;
 }
 
-/* The signal is behind all of the last round, and so behind all rounds, which end on the same stream.
+/* Launches the next round. The signal is behind all of the last round, and so behind all rounds, because they
+ * end on the same stream.
  *
- * A round counts as soon as anything of it is on the device. Then it must become known when that is over; if
- * not even an event can be recorded, the device is given up. */
+ * A round counts as launched as soon as part of it is on the device, because its end has to be awaited then.
+ * If not even an event can be recorded, nothing would tell of that end, so the device is treated as lost.
+ */
 static int launch_round(struct equipment *equipment, struct flight *flight)
 {
 	const struct staging *s = &flight->staging;
@@ -244,7 +246,7 @@ void flight_launch(struct equipment *equipment, struct flight *flight)
 
 /* ---- Polling ------------------------------------------------------------------------------------------ */
 
-/* Puts the signal behind all that was moved, as the one thing that is launched as a round. */
+/* Enqueues the signal behind everything that was moved. It counts as the last of the job's rounds. */
 static void signal_moved(struct flight *flight)
 {
 	const struct engine_job *job = flight->job;
@@ -264,8 +266,8 @@ static void signal_moved(struct flight *flight)
 	flight->fate.status = r;
 }
 
-/* Returns whether anything has moved. The stage changes once nothing is on its way, or once the job is not to
- * travel so after all. */
+/* Advances a packed job. Returns whether anything has changed. The stage changes once nothing of the job is
+ * under way, or if the list is not to travel packed after all. */
 static bool poll_packed(struct flight *flight)
 {
 	const bool moved = pack_job_poll(&flight->pack);
@@ -283,8 +285,8 @@ static bool poll_packed(struct flight *flight)
 	return moved;
 }
 
-/* Asks whether the first round that has not landed is over. Returns 1 if it, or its mark, has been seen, 0,
- * or DEVICE_LOST, which is the job's status then. */
+/* Queries the first round that has not been seen to end. Returns 1 if it has ended (or, for a quick job, if
+ * its event `done` was reached), 0 if not, or DEVICE_LOST, which then is the job's status. */
 static int poll_round(struct flight *flight)
 {
 	const bool is_marked = flight->quick && !flight->done_ns;
@@ -303,7 +305,7 @@ static int poll_round(struct flight *flight)
 
 /* ---- The end ------------------------------------------------------------------------------------------ */
 
-/* Sets the job's time: by the clock if threads had a part in it, or if the device kept no time. */
+/* Sets the job's time: by the host's clock if threads took part in it or if the device did not time it. */
 static int measure(struct flight *flight)
 {
 	struct flight *predecessor = flight->predecessor;
@@ -330,7 +332,8 @@ static int measure(struct flight *flight)
 	return r;
 }
 
-/* Lets its events be recorded again. A successor keeps the event that it starts with, and gives its own. */
+/* Detaches the flight from its neighbours, so that its events may be recorded again. A successor takes over
+ * this flight's end event, with which its time begins, and gives its own start event in exchange. */
 static void part(struct flight *flight)
 {
 	struct flight *successor = flight->successor;
@@ -349,7 +352,8 @@ static void part(struct flight *flight)
 	flight->predecessor = flight->successor = NULL;
 }
 
-/* An error of the driver says nothing about what the client asked for. */
+/* Returns the status that the client is told. A driver error says nothing about the client's request, so it
+ * becomes DEVICE. */
 static int job_status(int status)
 {
 	switch (status) {
@@ -385,8 +389,8 @@ void flight_abandon(struct flight *flight)
 	flight->stage = FLIGHT_WAKING;
 }
 
-/* Returns the point in host memory, where threads may sleep on it. memory is NULL if it lies on the device.
- */
+/* Returns the signal's point in host memory, where threads may sleep on it; its memory is NULL if the point
+ * lies on the device. */
 static struct engine_point on_host(const struct engine_point *signal)
 {
 	return (struct engine_point){ .memory = cuda_memory(signal->memory)->host, .offset = signal->offset };
@@ -411,7 +415,8 @@ static void end(struct flight *flight)
 	}
 }
 
-/* Wakes few sleepers at a time, because all flights share the thread, which polls one after the other. */
+/* Wakes only a few sleeping threads per call, because the engine's thread polls all flights in turn. Returns
+ * whether the flight has ended. */
 static enum flight_progress wake_some(struct flight *flight)
 {
 	const uint64_t start_ns = clock_ns();
@@ -466,16 +471,17 @@ enum flight_progress flight_poll(struct flight *flight)
 
 /* ---- Timelines ----------------------------------------------------------------------------------------- */
 
-/* A poll of the points that jobs wait for is gathered under the lock, read without it, and applied under it.
- */
+/* A poll has three steps: the points that jobs wait for are gathered under the lock, read without it, and
+ * applied under it. */
 
 #define PAGE_BYTES 4096
 
-/* Polling takes at most a fifth of the thread's time, so that jobs that wait hardly slow down the others. */
+/* After a poll, none begins for this many times its length. Polls thus take at most a fifth of the thread's
+ * time, and jobs that wait hardly slow down the others. */
 #define REST_PER_POLL 4
 
-/* While a wait is young, polls take the thread's time: 256 of them in the first 1.3 ms, and then 177 each
- * time that the wait doubles. */
+/* A word is polled again after 1/POLL_SHARE of the time that it has been waited for, but not sooner than
+ * after LEAST_NS: 256 polls in the first 1.3 ms, and then 177 each time that the wait doubles. */
 #define POLL_SHARE 256
 #define LEAST_NS   5000
 
@@ -489,7 +495,7 @@ int timelines_init(struct timelines *timelines, uint64_t most_ns, struct error *
 	return 0;
 }
 
-/* The words are freed only once the device is known not to write to them any more. */
+/* Frees the words only if the device is known not to write to them any more. */
 void timelines_deinit(struct timelines *timelines, enum cuda_health health)
 {
 	if (timelines->is_guarded)
@@ -503,7 +509,7 @@ void timelines_deinit(struct timelines *timelines, enum cuda_health health)
 		driver.cuStreamDestroy(timelines->stream);
 }
 
-/* Opens what is missing. What is there stays if something fails, and the next poll tries the rest again. */
+/* Creates what is missing. If something fails, the rest is kept, and the next poll tries again. */
 static int open_device(struct timelines *timelines, struct error *err)
 {
 	int r = timelines->stream ? 0 : driver_stream(&timelines->stream, STREAM_HIGHEST, err);
@@ -521,8 +527,8 @@ static int open_device(struct timelines *timelines, struct error *err)
 
 /* ---- Gathering: under the lock ------------------------------------------------------------------------ */
 
-/* Gathers the points that are due, beginning with the one that has not been polled for the longest time. They
- * become the last ones of the list. */
+/* Gathers the points that are due, beginning with those that have not been polled for the longest time. Their
+ * streams move to the end of the list. */
 static void gather(struct timelines *timelines, struct queue *queue, uint64_t now)
 {
 	struct engine_stream *stream, *next;
@@ -570,8 +576,9 @@ static int ask_device(struct timelines *timelines, uint32_t i, const struct engi
 	return r;
 }
 
-/* A copy whose end cannot be observed makes the device count as lost, since its word may go away at any
- * time. */
+/* Starts the poll: reads the words in host memory and enqueues copies of those on the device. If the end of
+ * the copies cannot be observed, the device is treated as lost, because the memory of a word could be freed
+ * under its copy. */
 static int ask(struct timelines *timelines, struct error *err)
 {
 	bool any = false;
@@ -598,7 +605,7 @@ static int ask(struct timelines *timelines, struct error *err)
 	return 0;
 }
 
-/* Returns 1 if the poll is over, 0 if it is not, or DEVICE_LOST. */
+/* Returns 1 if the poll has ended, 0 if it has not, or DEVICE_LOST. */
 static int answer(struct timelines *timelines, struct error *err)
 {
 	const int r = timelines->is_on_device ? driver_query(timelines->read, err) : 1;

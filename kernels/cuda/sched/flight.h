@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A flight is one job that is running on the device, in rounds. Timelines are what jobs wait for before they
- * become flights.
+/* A flight is one job that is running on the device, in rounds. Timelines hold the points that jobs wait for
+ * before they become flights.
  *
- * A flight is started under the engine's lock and then belongs to the engine's thread, which launches its
- * rounds and polls their events until it has ended. Flights and their events are made once and reused. Only
- * flight_stop may be called from other threads.
+ * A flight is started under the queue's lock. From then on the engine's thread owns it: it launches the
+ * rounds and polls their events until the job has ended. Flights and their events are made once and reused.
+ * Only flight_stop may be called from other threads.
  */
 #ifndef KERNELS_CUDA_SCHED_FLIGHT_H
 #define KERNELS_CUDA_SCHED_FLIGHT_H
@@ -24,30 +24,36 @@ struct queue;
 
 /* ---- Quick jobs ---------------------------------------------------------------------------------------- */
 
-/* A quick job is short, and has the engine to itself when it starts. It matters how soon its end is seen, and
- * an event that keeps the time is seen 2 to 3 us later than one that does not (tests/bench/EXPERIMENTS.md).
- * So the device times only one in QUICK_TIMED, which tells how much longer such jobs take by the clock than
- * on the device. That is subtracted from the time of the others.
+/* A quick job is short, and nothing else is under way in the engine when it starts. What matters for it is
+ * how soon its end is seen, and an event that records a time is seen 2 to 3 us later than one that does not
+ * (tests/bench/EXPERIMENTS.md). So the device times only one of QUICK_TIMED such jobs. That job tells how
+ * much longer such jobs take by the host's clock than on the device, and this difference is subtracted from
+ * the host's time of the others.
  *
- * An engine has one struct, zeroed at first, for its thread.
+ * An engine has one struct quick, zeroed at first, which belongs to the engine's thread.
  */
-#define QUICK_TIMED    16
-#define QUICK_BYTES    (2 << 20) /* read and written, at most: the device takes some microseconds */
-#define QUICK_LEAST_NS 1000      /* A job that is not timed is said to have taken as long at least. */
-#define QUICK_MOST_NS  20000     /* Any time beyond that was spent waiting for others. */
+#define QUICK_TIMED 16
+/* Most bytes read and written by a quick job, which take the device some microseconds. */
+#define QUICK_BYTES    (2 << 20)
+#define QUICK_LEAST_NS 1000 /* least time that is reported for a job that the device has not timed */
+/* Most time reported for such a job; anything beyond was spent waiting for others. */
+#define QUICK_MOST_NS 20000
 
 struct quick {
-	uint32_t n;        /* jobs so far */
-	uint64_t extra_ns; /* so much longer by the clock, averaged over the last few that were timed */
+	uint32_t n; /* jobs so far */
+	/* Extra time by the host's clock, averaged over the last few jobs that the device timed. */
+	uint64_t extra_ns;
 };
 
-/* Returns whether the next job is timed; it is called once for each, and the first one is. */
+/* Returns whether the device times the next job. Must be called once for each quick job; the first one is
+ * timed. */
 static inline bool quick_is_timed(struct quick *quick)
 {
 	return quick->n++ % QUICK_TIMED == 0;
 }
 
-/* Tells what a job that was timed took. */
+/* Learns from a job that the device has timed: clock_ns is its time by the host's clock, device_ns that by
+ * the device. */
 static inline void quick_learn(struct quick *quick, uint64_t clock_ns, uint64_t device_ns)
 {
 	const uint64_t extra = clock_ns > device_ns ? clock_ns - device_ns : 0;
@@ -55,7 +61,7 @@ static inline void quick_learn(struct quick *quick, uint64_t clock_ns, uint64_t 
 	quick->extra_ns = quick->n <= QUICK_TIMED ? extra : (3 * quick->extra_ns + extra) / 4;
 }
 
-/* Returns the device's time of a job that was not timed. */
+/* Returns an estimate of the device's time for a job that took clock_ns by the host's clock. */
 static inline uint64_t quick_ns(const struct quick *quick, uint64_t clock_ns)
 {
 	const uint64_t ns = clock_ns > quick->extra_ns ? clock_ns - quick->extra_ns : 0;
@@ -67,16 +73,17 @@ static inline uint64_t quick_ns(const struct quick *quick, uint64_t clock_ns)
 
 /* ---- Flights ------------------------------------------------------------------------------------------- */
 
-/* The stage says which step the job is at. */
+/* What is being done for the job now. */
 enum flight_stage {
-	FLIGHT_NEW,       /* Nothing of it was tried. */
-	FLIGHT_PACKED,    /* A list of blocks is on its way through pinned buffers. */
-	FLIGHT_SIGNALLED, /* The list has been moved, and only its signal is launched. */
-	FLIGHT_ROUNDS,    /* Its rounds are launched and land. */
-	FLIGHT_WAKING,    /* All is done but waking those who sleep on the signal. */
+	FLIGHT_NEW,    /* Nothing has been tried yet. */
+	FLIGHT_PACKED, /* The job is a list of blocks that passes through pinned buffers (pack_job.h). */
+	/* The list is no longer under way; if all of it was moved, its signal has been launched. */
+	FLIGHT_SIGNALLED,
+	FLIGHT_ROUNDS, /* Its rounds are launched, and their ends are polled. */
+	FLIGHT_WAKING, /* Everything is done except for waking the threads that sleep on the signal. */
 };
 
-/* So many rounds, or launches of a packed job, may be under way. */
+/* Most rounds, or launches of a packed job, that may be under way. */
 #define FLIGHT_MOST_ENDS PACKING_MOST_SLOTS
 
 struct flight {
@@ -85,130 +92,140 @@ struct flight {
 	enum flight_stage stage;
 	struct fate fate;
 	struct pack_job pack;
-	/* Used by jobs of more than one move, with exact casts or amax. */
+	/* For jobs of several moves, with exact casts or with amax. */
 	struct upload_buffer upload_buffer;
-	struct tensor_extent brought; /* what has been brought of a source that is brought as a whole */
-	bool is_signal_alone;         /* There is one round, which moves nothing. */
-	bool has_changed;             /* An exact cast failed, so nothing follows. */
-	uint64_t launched;            /* rounds */
+	struct tensor_extent brought; /* the bytes brought so far of a source that is brought as a whole */
+	bool is_signal_alone;         /* The job moves nothing; its only round is the signal. */
+	bool has_changed;             /* An exact cast has failed, so no signal follows. */
+	uint64_t launched;            /* number of rounds launched, and below, of those seen to have ended */
 	uint64_t landed;
-	uint32_t wakes_left; /* sleepers that may still be woken */
-	uint64_t waking_ns;  /* time of the engine's thread that waking has taken so far */
+	uint32_t wakes_left; /* threads sleeping on the signal that may still have to be woken */
+	uint64_t waking_ns;  /* time that the engine's thread has spent on waking them so far */
 
-	/* These measure its time. */
+	/* The fields from here on measure the job's time. */
 	CUevent start;
-	CUevent end[FLIGHT_MOST_ENDS]; /* Round i records end[i % slots] if the job is timed. */
-	CUevent done;                  /* A quick job records it first; it keeps no time. */
-	bool is_timed;                 /* The device times it. */
-	uint64_t started_ns;           /* by the monotonic clock */
-	uint64_t done_ns;              /* when `done` was seen; 0: not yet */
-	bool has_followed;             /* It began with the end of another one. */
-	struct flight *predecessor;    /* the flight whose end is this one's start, or NULL */
-	struct flight *successor;      /* the flight whose start is this one's end, or NULL */
+	CUevent end[FLIGHT_MOST_ENDS]; /* Round i records end[i % slots], if the device times the job. */
+	CUevent done;                  /* recorded first for a quick job; keeps no time */
+	bool is_timed;                 /* The device times the job. */
+	uint64_t started_ns;           /* start by the monotonic clock */
+	uint64_t done_ns;              /* when `done` was seen to have been reached; 0: not yet */
+	bool has_followed;             /* Its time began with the end of the flight before it. */
+	struct flight *predecessor;    /* the flight whose end event is this one's start event, or NULL */
+	struct flight *successor;      /* the flight whose start event is this one's end event, or NULL */
 
-	/* The scheduler sets these. */
+	/* The scheduler sets the fields from here on. */
 	struct engine_stream *stream;
 	struct engine_owner *owner;
-	struct stream_slot *slot; /* Its kernels run there. */
+	struct stream_slot *slot; /* on which its kernels run */
 	enum job_weight weight;
 	struct scratch_range scratch;
-	struct quick *quick; /* of a quick job, which has one round; else NULL */
-	CUevent after; /* Its first round waits for it, on another stream of the device; NULL: for nothing. */
-	uint64_t contention;              /* from contention_start, at its start */
-	TAILQ_ENTRY(flight) entry;        /* in the list of flights by start, or in the free list */
-	TAILQ_ENTRY(flight) stream_entry; /* in the stream's list, in order */
+	struct quick *quick; /* not NULL for a quick job, which has a single round */
+	/* Event on another stream of the device that the first round waits for; NULL: none. */
+	CUevent after;
+	uint64_t contention; /* what contention_start returned at its start */
+	/* In the list of flights under way, in the order of their start, or in the free list. */
+	TAILQ_ENTRY(flight) entry;
+	TAILQ_ENTRY(flight) stream_entry; /* in the engine stream's list of flights, in order */
 };
 
 TAILQ_HEAD(flight_list, flight);
 
-/* Makes its events. */
+/* Creates the flight's events. The flight must be zeroed, and flight_deinit must follow even on failure. */
 int flight_init(struct flight *flight, struct equipment *equipment, const struct cuda_limits *limits,
                 struct error *err);
 
-/* Frees what it has. The driver is not asked on a device that is lost. */
+/* Frees what the flight owns. On a lost device no driver call is made. */
 void flight_deinit(struct flight *flight, enum cuda_health health);
 
-/* Takes a job up; the flight's stream, owner, slot and weight must be set. quick is NULL unless it is a quick
- * job, which is one round without a signal. */
+/* Starts a job; the flight's stream, owner, slot and weight must be set. quick is NULL unless the job is a
+ * quick one, which has one round and no signal. */
 void flight_start(struct flight *flight, struct engine_job *job, const struct staging *staging,
                   struct quick *quick);
 
-/* flight_is_launched returns whether anything of it is on the device, as far as has been seen, and flight_end
- * the event behind that. */
+/* flight_is_launched returns whether some round is on the device and has not been seen to end. flight_end
+ * then returns the event behind the last such round. */
 bool flight_is_launched(const struct flight *flight);
 CUevent flight_end(const struct flight *flight);
 
-/* Launches the rounds that can be launched. A failure becomes the job's status, and no more rounds follow. */
+/* Launches the rounds that can be launched now. A failure becomes the job's status, and no more rounds are
+ * launched. */
 void flight_launch(struct equipment *equipment, struct flight *flight);
 
 enum flight_progress { FLIGHT_STANDS, FLIGHT_MOVED, FLIGHT_ENDED };
 
-/* Polls rounds, and after the last one wakes those who sleep on the signal, some at a time. Once it has
- * ended, nothing of it is on the device any more, and the job has its status and time. The status is
- * DEVICE_LOST if the device cannot be asked; what is on it is then unknown. */
+/* Polls the rounds and, after the last one, wakes the threads that sleep on the signal, a few per call. When
+ * it returns FLIGHT_ENDED, nothing of the job is on the device any more, and its status and time are set. If
+ * the device cannot be queried, the flight's fate has the status DEVICE_LOST, and what is on the device is
+ * unknown. */
 enum flight_progress flight_poll(struct flight *flight);
 
-/* Waits until no thread uses what is the job's any more, when the device is lost. */
+/* Ends a flight of a lost device, after waiting until no thread uses the job's memory any more. */
 void flight_abandon(struct flight *flight);
 
-/* Keeps further rounds from being launched. May be called from any thread. */
+/* Prevents further rounds from being launched. May be called from any thread. */
 void flight_stop(struct flight *flight);
 
 /* ---- Timelines ----------------------------------------------------------------------------------------- */
 
-/* Jobs wait for words of timelines, which the engine's thread polls.
+/* Jobs may wait for points of timelines: words in memory, which the engine's thread polls.
  *
- * A wait is never put on a stream (cuStreamWaitValue64): it cannot be taken back, and while one is parked, so
- * is everybody: cuMemFree and cuMemHostUnregister block until it has come, and with them every other call
- * that puts work on the device; a few of them fill the device's work queues, and streams that have nothing to
- * do with them stand still (seen on an H200, driver 13.0: 8 parked hold nobody back, 16 hold back every other
- * stream). So the engine's thread reads the words, again and again, less and less often: those in host memory
- * as they are, those on the device by small copies, many at once. A signal is an operation of the job's own
- * stream (cuStreamWriteValue64): a stream of a client's that waits for it goes on without any host.
+ * A wait is never put on a stream (cuStreamWaitValue64), because it cannot be taken back, and while it is
+ * pending it blocks everyone: cuMemFree and cuMemHostUnregister block until the point has come, and so does
+ * every other call that puts work on the device. A few pending waits also fill the device's work queues, and
+ * then unrelated streams stand still (seen on an H200 with driver 13.0: 8 pending waits hold nobody back, 16
+ * hold back every other stream). So the engine's thread reads the words again and again, less and less often:
+ * words in host memory directly, words on the device by small copies, many at once.
+ *
+ * A signal is an operation on the job's own stream (cuStreamWriteValue64), so a client's stream that waits
+ * for it goes on without the host.
  */
-#define TIMELINE_WORDS 64 /* words at most in one poll */
+#define TIMELINE_WORDS 64 /* most words read in one poll */
 
 struct poll {
-	struct engine_stream *stream; /* whose first job waits for the point */
+	struct engine_stream *stream; /* engine stream whose first job waits for the point */
 	bool is_read_by_device;
-	int result; /* 1: the point has come; 0: it has not; negative: the job's status */
+	int result; /* 1: the point has come; 0: it has not; negative: status with which the job is to end */
 };
 
-/* All of it belongs to the engine's thread. */
+/* The engine's thread, or the owner's thread while it drives the engine, owns all of this. */
 struct timelines {
 	bool is_guarded;
-	uint64_t most_ns; /* the longest time between two polls */
+	uint64_t most_ns; /* longest time between two polls of a word */
 
-	/* These are made with the first poll of a word on the device. */
+	/* These are created at the first poll of a word on the device. */
 	CUstream stream;
 	CUevent read;
-	uint64_t *words; /* pinned */
+	uint64_t *words; /* pinned page of TIMELINE_WORDS words */
 
 	struct poll polls[TIMELINE_WORDS];
-	uint32_t n;          /* words of the poll under way; 0: there is none */
-	bool is_on_device;   /* The poll under way reads words on the device. */
-	uint64_t started_ns; /* when the last poll began, by the monotonic clock */
+	uint32_t n;          /* words of the poll under way; 0: no poll is under way */
+	bool is_on_device;   /* The poll under way waits for copies of words on the device. */
+	uint64_t started_ns; /* monotonic time at which the last poll began */
+	/* No new poll begins before this time, so that polls take only a share of the thread's time. */
 	uint64_t earliest_ns;
-	uint64_t due_ns; /* when the next poll is due; UINT64_MAX: when something changes */
+	/* Monotonic time of the next poll; UINT64_MAX: none is due until something changes. */
+	uint64_t due_ns;
 };
 
 int timelines_init(struct timelines *timelines, uint64_t most_ns, struct error *err);
 
-/* Zeroed timelines are allowed. The driver is not asked on a device that is lost. */
+/* Zeroed timelines are allowed. On a lost device no driver call is made. */
 void timelines_deinit(struct timelines *timelines, enum cuda_health health);
 
-/* Polls the points that are due, or checks whether the poll under way is over. The queue's lock must be held,
- * and is released meanwhile. Returns whether the owner has to be woken. */
+/* Polls the points that are due, or checks whether the poll under way has ended. Caller holds queue->lock,
+ * which is released in between. Returns whether the owner has to be woken. */
 bool timelines_poll(struct timelines *timelines, struct queue *queue);
 
-/* Returns the time from one poll of a word to the next, after it has been waited for so long: a wait is late
- * by less than a hundredth of its length, or some microseconds. */
+/* Returns how long to wait between two polls of a word that has been waited for for waited_ns. A wait is
+ * noticed late by less than a hundredth of its length, or by some microseconds. */
 uint64_t timelines_pause_ns(uint64_t waited_ns, uint64_t most_ns);
 
-/* Returns when the next pass has something to do, as far as is known now; 0 means at once. */
+/* Returns the monotonic time at which the next call of timelines_poll has something to do, as far as is
+ * known; 0: at once. */
 uint64_t timelines_due_ns(const struct timelines *timelines);
 
-/* Ends the poll under way, if any, because the device is lost. The lock must be held. */
+/* Ends the poll under way, if any, because the device is lost. Caller holds queue->lock. Returns whether the
+ * owner has to be woken. */
 bool timelines_lose(struct timelines *timelines);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A job waits in its stream, is in flight, and ends in the done list, for which the owner is woken once until
- * it has reaped. Jobs of a stream end in the order in which they came, even when they are cancelled.
- * Admission checks the limits on what may be under way, the cheapest check first. */
+/* A job waits in its stream, then is in flight, and ends in the done list; the owner is woken once for the
+ * first job there until it has reaped. Jobs of a stream end in the order in which they were submitted, even
+ * if they are cancelled. Admission checks the limits on what may be under way, the cheapest check first. */
 #include "queue.h"
 
 #include <assert.h>
@@ -72,7 +72,7 @@ struct engine_job *queue_take(struct engine_stream *stream)
 	return job_list_take(&stream->unstarted);
 }
 
-/* Puts the stream among those that wait for a point, or takes it out. */
+/* Puts the stream in the list of those that wait for a point, or removes it. */
 static void set_waiting(struct engine_stream *stream, bool waits)
 {
 	if (waits && !stream->is_waiting)
@@ -82,7 +82,7 @@ static void set_waiting(struct engine_stream *stream, bool waits)
 	stream->is_waiting = waits;
 }
 
-/* Puts the stream in the fair queue, by the first job's priority. */
+/* Puts the stream in the fair queue with the priority of its first job. */
 static void enqueue(struct engine_stream *stream)
 {
 	struct fair_queue *fair_queue = &stream->queue->fair_queue;
@@ -227,7 +227,7 @@ struct engine_job *queue_reap(struct queue *queue, bool *lost, char *why, size_t
 
 /* ---- The end --------------------------------------------------------------------------------------- */
 
-/* The owner is woken to learn of the loss, whether or not it has a job. */
+/* The owner is woken even if it has no job, so that it learns of the loss. */
 void queue_lose(struct queue *queue, const char *why)
 {
 	pthread_mutex_lock(&queue->lock);
@@ -253,10 +253,10 @@ int queue_check(struct queue *queue, struct error *err)
 
 /* ---- Admission ----------------------------------------------------------------------------------------- */
 
-#define SCRATCH_RETRY_NS UINT64_C(1000000000) /* after a device had no scratch memory */
+#define SCRATCH_RETRY_NS UINT64_C(1000000000) /* pause after the device had no memory for scratch */
 
-/* After PLAN_NS no further plan is begun before the next pass. A plan is charged to the owner of the job that
- * needs it as PLAN_PRICE. */
+/* After PLAN_NS nanoseconds, no further plan is begun before the next pass. PLAN_PRICE is the time in
+ * nanoseconds that the owner whose job needs a plan is charged for it. */
 #define PLAN_NS    100000
 #define PLAN_PRICE 50000
 
@@ -289,8 +289,9 @@ enum job_weight job_weight(const struct engine_job *job, const struct cuda_limit
 	return job->share.priority == JOB_PRIORITY_URGENT ? JOB_URGENT : JOB_LONG;
 }
 
-/* Returns whether the owner may have this job under way too. Its jobs leave room for those of others, and do
- * not make them wait for long: short ones pass long ones, which wait for each other on the device. */
+/* Returns whether the owner may have this job under way in addition to its others. These limits leave room
+ * for other owners' jobs and keep their waits short: short jobs pass long ones, and long ones wait for each
+ * other on the device. */
 static bool owner_may_start(const struct admission *admission, const struct engine_owner *owner,
                             const struct engine_job *job)
 {
@@ -303,7 +304,7 @@ static bool owner_may_start(const struct admission *admission, const struct engi
 	switch (job_weight(job, limits)) {
 	case JOB_LONG:
 		return owner->long_jobs < limits->long_jobs;
-	case JOB_URGENT: /* There may be one more than those that it passes. */
+	case JOB_URGENT: /* one more than the long jobs that it passes */
 		return owner->long_jobs + owner->urgent_jobs < limits->long_jobs + 1;
 	default:
 		return owner->running_bytes < limits->owner_bytes &&
@@ -311,7 +312,7 @@ static bool owner_may_start(const struct admission *admission, const struct engi
 	}
 }
 
-/* Long ones have a limit of their own. */
+/* Returns whether the job counts against owner_bytes. Long jobs do not; their number is limited instead. */
 static bool counts_bytes(enum job_weight weight)
 {
 	return weight != JOB_LONG && weight != JOB_URGENT;
@@ -352,14 +353,15 @@ static enum staging_place place(struct engine_memory *memory)
 	return cuda_memory(memory)->host ? STAGING_ON_HOST : STAGING_ON_DEVICE;
 }
 
-/* Returns whether scratch memory may be asked for now. */
+/* Returns whether scratch memory is not allocated and may be asked for now. */
 static bool may_open_scratch(const struct admission *admission)
 {
 	return !admission->scratch.address && admission->limits->scratch_bytes > 0 &&
 	       clock_ns() - admission->scratch_failed_ns > SCRATCH_RETRY_NS;
 }
 
-/* Returns whether threads find the layers of a side as far apart as the device does. */
+/* Returns whether the layers of a side on the host are as far apart in this process as on the device, so that
+ * the same offsets serve both. */
 static bool is_as_for_device(const struct engine_blocks_side *side)
 {
 	for (uint32_t l = 0; side->table && l < side->table->n; l++) {
@@ -396,15 +398,16 @@ static bool init_packing(const struct admission *admission, const struct engine_
 	       packing_init(ret, job, &places, &limits);
 }
 
-/* Adds a round between what an exact cast moves and its signal, in which the cast is judged. */
+/* Adds a round for the signal after the move of an exact cast, so that the cast is judged before it
+ * signals. */
 static void add_judgement(struct staging *staging, const struct engine_job *job)
 {
 	if (staging->rounds > 0 && job->signal.memory && job_is_exact(job))
 		staging->rounds++;
 }
 
-/* Does what plan_first does, for a list of blocks. A packed one takes at most half of what is left of scratch
- * memory, so that there is always some left for the jobs of others. */
+/* Does what plan_first does, for a list of blocks. A packed list takes at most half of the scratch memory
+ * that is left, so that there is always some left for other owners' jobs. */
 static bool plan_list(struct admission *admission, struct engine_stream *stream)
 {
 	const bool may_open = may_open_scratch(admission);
@@ -413,7 +416,7 @@ static bool plan_list(struct admission *admission, struct engine_stream *stream)
 	const uint64_t bytes = left / 2;
 	struct packing packing;
 
-	/* FAMILY_FILL stands unless a launch says otherwise. */
+	/* The family stays FAMILY_FILL if no launch sets it. */
 	stream->unstarted.first->blocks->family = FAMILY_FILL;
 	if (!init_packing(admission, stream->unstarted.first, bytes, &packing)) {
 		staging_init_direct(&stream->staging, job_bytes(stream->unstarted.first) > 0);
@@ -438,8 +441,8 @@ static void want_plan(struct admission *admission, struct engine_plan *plan, str
 	admission->wanted[admission->n_wanted++] = (struct wanted_plan){ plan, owner };
 }
 
-/* Returns whether the plans of all moves of the job are made, and asks for those that are not. If too many
- * are wanted already, the job asks again in the next pass. */
+/* Returns whether the plans of all moves of the job have been made, and asks for those that have not. If too
+ * many plans are wanted already, the job asks again in the next pass. */
 static bool has_plans(struct admission *admission, struct engine_owner *owner, struct engine_job *job)
 {
 	bool has_all = true;
@@ -457,8 +460,8 @@ static bool has_plans(struct admission *admission, struct engine_owner *owner, s
 	return has_all;
 }
 
-/* Decides how the stream's first job travels. Returns false if plans have to be made, or scratch memory to be
- * opened, before that can be decided. */
+/* Decides how the stream's first job travels. Returns false if plans have to be made or scratch memory
+ * allocated before that can be decided. */
 static bool plan_first(struct admission *admission, struct engine_stream *stream)
 {
 	struct engine_job *job = stream->unstarted.first;
@@ -512,7 +515,7 @@ static bool staged_may_start(struct admission *admission, const struct engine_st
 	return false;
 }
 
-/* Plans a packed job again whose scratch memory others have taken since. */
+/* Makes a packed job be planned again if other jobs have taken the scratch memory that its plan needs. */
 static void plan_smaller(struct admission *admission, struct engine_stream *stream)
 {
 	const struct staging *staging = &stream->staging;
@@ -529,7 +532,7 @@ bool admission_can_start(struct fair_stream *fair, void *arg)
 	struct flight *last = TAILQ_LAST(&stream->flights, flight_list);
 
 	if (job_is_late(stream->unstarted.first))
-		return true; /* start_jobs ends it, and no plan is made for it */
+		return true; /* start_jobs ends it, and no plan is made for it. */
 	if (stream->n_flights >= admission->limits->stream_jobs ||
 	    (last && staging_is_needed(&last->staging)) ||
 	    !owner_may_start(admission, fair->owner, stream->unstarted.first))
@@ -540,7 +543,8 @@ bool admission_can_start(struct fair_stream *fair, void *arg)
 	return !staging_is_needed(&stream->staging) || staged_may_start(admission, stream);
 }
 
-/* Lists and batches lie in an upload buffer, which is opened with the first of them. */
+/* Lists and batches need an upload buffer. It is allocated for the first of them, which the owner's thread
+ * must not do. */
 bool admission_is_quick(const struct admission *admission, const struct fair_stream *fair,
                         const struct flight *next)
 {
@@ -595,7 +599,7 @@ void admission_drop_plans(struct admission *admission, uint32_t n)
 	memmove(admission->wanted, admission->wanted + n, admission->n_wanted * sizeof *admission->wanted);
 }
 
-/* A plan that is made already is wanted for its alternatives. */
+/* Makes a plan. If it has been made already, it is wanted because alternatives to it are to be tried. */
 static void make_plan(struct engine_plan *plan, struct queue *queue)
 {
 	struct plan_trials *made;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The engine's thread makes pass after pass, with rests in between; the owner's thread may take its place. */
+/* The engine's thread makes one pass after another, with rests in between. While it sleeps, the owner's
+ * thread may work in its place. */
 #include "scheduler.h"
 
 #include <assert.h>
@@ -16,16 +17,17 @@
 
 #define TIMER_SLACK_NS 1000
 
-#define LATE_MOST 64 /* late jobs that are ended in one pass, which delays those under way */
+/* Late jobs that are ended in one pass at most, because ending them delays those under way. */
+#define LATE_MOST 64
 
 static void *thread_main(void *arg);
 
 /* ---- The heartbeat ------------------------------------------------------------------------------------- */
 
-/* There is one probe at a time. A probe may find the last one's event still pending, and then waits for that
- * one. */
+/* There is one probe at a time. A new probe may find the event of the one before it still pending, and then
+ * waits for that event. */
 
-/* Frees a heartbeat, which may be zeroed. The driver is not asked on a device that is lost. */
+/* Frees a heartbeat, which may be zeroed. On a lost device no driver call is made. */
 static void heartbeat_deinit(struct heartbeat *heartbeat, enum cuda_health health)
 {
 	if (health == CUDA_LOST)
@@ -36,7 +38,7 @@ static void heartbeat_deinit(struct heartbeat *heartbeat, enum cuda_health healt
 		driver.cuStreamDestroy(heartbeat->stream);
 }
 
-/* Returns whether the thread has to make a pass for it. The queue's lock must be held. */
+/* Returns whether a probe is unanswered, so that the thread has to make a pass. Caller holds queue->lock. */
 static bool heartbeat_is_asked(const struct heartbeat *heartbeat)
 {
 	return heartbeat->answered != heartbeat->asked;
@@ -58,7 +60,7 @@ int heartbeat_probe(struct heartbeat *heartbeat, struct queue *queue, struct err
 	                 is_taken ? "the device" : "the thread that drives the device");
 }
 
-/* Opens what is missing. What is there stays if something fails, and the next probe tries the rest again. */
+/* Creates what is missing. If something fails, the rest is kept, and the next probe tries again. */
 static int open_stream(struct heartbeat *heartbeat, struct error *err)
 {
 	int r = heartbeat->stream ? 0 : driver_stream(&heartbeat->stream, STREAM_HIGHEST, err);
@@ -78,7 +80,7 @@ static int ask(struct heartbeat *heartbeat, struct error *err)
 	return r;
 }
 
-/* Returns 1 if the device has come to the event, 0 if it has not yet, or DEVICE_LOST. */
+/* Returns 1 if the device has reached the event, 0 if it has not, or DEVICE_LOST. */
 static int query_beat(struct heartbeat *heartbeat, struct error *err)
 {
 	const int r = driver_query(heartbeat->event, err);
@@ -87,7 +89,8 @@ static int query_beat(struct heartbeat *heartbeat, struct error *err)
 	return r;
 }
 
-/* A device that has no memory for an event has answered. */
+/* Returns whether the device has answered. An error other than its loss, such as no memory for an event, is
+ * an answer, too. */
 static bool is_alive(struct heartbeat *heartbeat, struct queue *queue, uint64_t landed_ns)
 {
 	struct error err;
@@ -100,8 +103,8 @@ static bool is_alive(struct heartbeat *heartbeat, struct queue *queue, uint64_t 
 	return r != 0 || landed_ns > heartbeat->taken_ns;
 }
 
-/* Takes a probe up, or checks for its answer. The queue's lock must be held, and is released meanwhile.
- * landed_ns tells when a round was last seen to have completed. */
+/* Takes up a probe, or checks whether it is answered. Caller holds queue->lock, which is released in between.
+ * landed_ns is the time at which a round was last seen to have completed. */
 static void heartbeat_poll(struct heartbeat *heartbeat, struct queue *queue, uint64_t landed_ns)
 {
 	if (heartbeat->taken != heartbeat->asked)
@@ -202,8 +205,8 @@ void scheduler_deinit(struct scheduler *scheduler, enum cuda_health health)
 
 /* ---- Starting; the lock must be held -------------------------------------------------------------- */
 
-/* Returns whether the owner's jobs may pass the long ones under way: they may not if it has had ahead_ns more
- * of the device than the owner of one of them. */
+/* Returns whether the owner's jobs may pass the jobs under way that are not short. They may not if the owner
+ * has used ahead_ns more of the device's time than the owner of one of those. */
 static bool may_pass(const struct scheduler *scheduler, const struct engine_owner *owner, uint64_t ahead_ns)
 {
 	const struct flight *flight;
@@ -223,24 +226,26 @@ static enum job_weight weigh(const struct scheduler *scheduler, const struct eng
 	const enum job_weight weight = job_weight(job, &scheduler->limits);
 
 	switch (weight) {
-	case JOB_SHORT: /* They pass only for a while: short jobs that never cease would pass for ever. */
+	/* Short jobs pass only for a while; if they kept coming, they would otherwise pass for ever. */
+	case JOB_SHORT:
 		return may_pass(scheduler, owner, scheduler->limits.ahead_ns) ? JOB_SHORT : JOB_BESIDE;
-	case JOB_URGENT: /* They take nothing from others. */
+	case JOB_URGENT: /* An urgent job must not take time from other owners. */
 		return may_pass(scheduler, owner, 0) ? JOB_URGENT : JOB_LONG;
 	default:
 		return weight;
 	}
 }
 
-/* Returns whether the job is one launch by the plan of its move, which an alternative can replace. */
+/* Returns whether the job is a single launch by the plan of its move, so that an alternative plan can be
+ * tried in its place. */
 static bool is_tried(const struct engine_job *job, const struct staging *staging)
 {
 	return !job_is_many(job) && !job->move.transform->conversion.is && staging->rounds == 1 &&
 	       !staging_is_needed(staging);
 }
 
-/* Returns whether the job is quick. Nothing else may be under way, nor may others be seen on the device: what
- * they take would count for the job. */
+/* Returns whether the job is quick (flight.h). Nothing else may be under way and no other process seen on the
+ * device, because their time would count as the job's. */
 static bool is_quick(const struct scheduler *scheduler, const struct engine_job *job,
                      const struct staging *staging)
 {
@@ -277,8 +282,8 @@ static void start(struct scheduler *scheduler, struct engine_stream *stream)
 	scheduler->moved_ns = flight->started_ns;
 }
 
-/* Starts the jobs that can start, and ends some of those that come too late; the next pass ends more. Returns
- * whether to wake the owner. */
+/* Starts the jobs that may start, and ends some of those whose deadline has passed; the next pass ends more.
+ * Returns whether the owner has to be woken. */
 static bool start_jobs(struct scheduler *scheduler)
 {
 	struct fair_queue *fair_queue = &scheduler->queue.fair_queue;
@@ -305,8 +310,8 @@ static bool start_jobs(struct scheduler *scheduler)
 
 /* ---- Polling, without the lock -------------------------------------------------------------------- */
 
-/* Returns what a job has to wait for on the device: the end of the job before it in its engine stream, if
- * that one is on another of the device's streams. */
+/* Returns the event that a job has to wait for on the device: the end of the job before it in its engine
+ * stream, if that runs on another CUDA stream. NULL: none. */
 static CUevent end_before(struct flight *flight)
 {
 	struct flight *before = flight;
@@ -317,8 +322,9 @@ static CUevent end_before(struct flight *flight)
 	return NULL;
 }
 
-/* Jobs of one stream end in their order, so those behind one that has not ended are not polled. Returns
- * whether anything moved. */
+/* Launches and polls all flights; those that have ended are moved to *ret_ended. Jobs of one engine stream
+ * end in order, so those behind one that has not ended are not polled. Returns whether anything has
+ * changed. */
 static bool poll_flights(struct scheduler *scheduler, struct flight_list *ret_ended)
 {
 	struct flight *flight, *next;
@@ -351,8 +357,9 @@ static bool poll_flights(struct scheduler *scheduler, struct flight_list *ret_en
 
 /* ---- Ending; the lock must be held, and true says that the owner has to be woken ------------------- */
 
-/* Notes how long a job took, if it is one launch whose bytes tell how long it should take: a list of blocks,
- * or a short move on the device. The launches of a packed list have been timed one by one. */
+/* Notes how long a job took, if it was one launch whose number of bytes tells how long it should take: a list
+ * of blocks, or a short move on the device. The launches of a packed list have been timed one by one
+ * (pack_job.c). */
 static void note_sharing(struct scheduler *scheduler, const struct flight *flight)
 {
 	const struct engine_job *job = flight->job;
@@ -393,7 +400,8 @@ static bool land_one(struct scheduler *scheduler, struct flight *flight)
 	return queue_settle(stream) || wake;
 }
 
-/* Ends jobs. If the device was lost meanwhile, nothing that it has said counts any more. */
+/* Ends the jobs of these flights. If the device was lost meanwhile, their results do not count and they end
+ * as DEVICE_LOST. */
 static bool land(struct scheduler *scheduler, struct flight_list *ended)
 {
 	struct flight *flight;
@@ -412,7 +420,7 @@ static bool land(struct scheduler *scheduler, struct flight_list *ended)
 }
 
 /* Launches and polls everything under way, without the lock, and ends what has completed. Returns whether
- * anything moved; *ret_wake says whether the owner has to be woken. */
+ * anything has changed; sets *ret_wake to whether the owner has to be woken. */
 static bool pass(struct scheduler *scheduler, bool *ret_wake)
 {
 	struct queue *queue = &scheduler->queue;
@@ -428,7 +436,7 @@ static bool pass(struct scheduler *scheduler, bool *ret_wake)
 	return moved;
 }
 
-/* Ends all jobs, because the device is lost. */
+/* Ends all jobs, because the device is lost. Returns whether the owner has to be woken. */
 static bool lose(struct scheduler *scheduler)
 {
 	struct queue *queue = &scheduler->queue;
@@ -443,8 +451,9 @@ static bool lose(struct scheduler *scheduler)
 
 /* ---- The thread ------------------------------------------------------------------------------------ */
 
-/* Sleeps until there is work. Nothing could be started, so the queue is empty. Scratch memory that has not
- * been used for long goes back to the device. The lock must be held. */
+/* Sleeps until there is work. The fair queue is empty, because nothing could be started. Scratch memory and
+ * pinned slots that have been idle for long are freed. Caller holds queue->lock, which is released in
+ * between. */
 static void wait_for_work(struct scheduler *scheduler)
 {
 	struct queue *queue = &scheduler->queue;
@@ -465,8 +474,9 @@ static void wait_for_work(struct scheduler *scheduler)
 	pthread_mutex_lock(&queue->lock);
 }
 
-/* Sleeps for an eighth of the time in which nothing has moved, so that what comes meanwhile is at most that
- * late. The lock must be held. */
+/* Yields or sleeps between two passes. It sleeps for an eighth of the time since something last changed, so
+ * that what comes meanwhile is noticed only that much late. Caller holds queue->lock, which is released in
+ * between. */
 static void rest(struct scheduler *scheduler)
 {
 	struct queue *queue = &scheduler->queue;
@@ -484,14 +494,15 @@ static void rest(struct scheduler *scheduler)
 	}
 }
 
-/* The lock must be held. */
+/* Caller holds queue->lock, which is released in between. */
 static void wake_owner(struct scheduler *scheduler)
 {
 	queue_unlock_and_wake(&scheduler->queue, true);
 	pthread_mutex_lock(&scheduler->queue.lock);
 }
 
-/* Returns whether anything moved. The lock must be held. */
+/* Makes a pass and wakes the owner if need be. Caller holds queue->lock, which is released in between.
+ * Returns whether anything has changed. */
 static bool work(struct scheduler *scheduler)
 {
 	bool wake, moved = pass(scheduler, &wake);
@@ -527,13 +538,12 @@ static void *thread_main(void *arg)
 		if (heartbeat_is_asked(&scheduler->heartbeat))
 			heartbeat_poll(&scheduler->heartbeat, queue, scheduler->landed_ns);
 		wake = queue->lost ? lose(scheduler) : start_jobs(scheduler);
-		admission_charge_plans(admission,
-		                       queue); /* before the owner is woken, which lets go of the lock */
+		admission_charge_plans(admission, queue); /* before wake_owner, which releases the lock */
 		if (wake)
 			wake_owner(scheduler);
 		if (admission->n_wanted > 0) {
 			admission_make_plans(admission, queue);
-			work(scheduler); /* Jobs under way go on while plans are made. */
+			work(scheduler); /* Jobs under way must not stand still while plans are made. */
 		} else if (admission->scratch_missing) {
 			admission_open_scratch(admission, queue);
 		} else if (!queue->changed && is_idle(scheduler)) {
@@ -549,8 +559,8 @@ static void *thread_main(void *arg)
 
 /* ---- The owner's thread ------------------------------------------------------------------------------- */
 
-/* Returns the only stream that has a job, whose point may have to come first, or NULL if there are several or
- * none. */
+/* Returns the only stream that has an unstarted job, whether or not that job waits for a point. Returns NULL
+ * if there are several such streams, or none. */
 static struct fair_stream *only_stream(const struct queue *queue)
 {
 	const struct engine_owner *owner = TAILQ_FIRST(&queue->fair_queue.owners);
@@ -563,7 +573,8 @@ static struct fair_stream *only_stream(const struct queue *queue)
 	return owner ? fair : &waiting->fair;
 }
 
-/* Returns whether there is a single job, and it is short work for this thread. The lock must be held. */
+/* Returns whether there is a single job, and the owner's thread can quickly start it. Caller holds
+ * queue->lock. */
 static bool can_drive(struct scheduler *scheduler)
 {
 	const struct queue *queue = &scheduler->queue;
@@ -575,7 +586,7 @@ static bool can_drive(struct scheduler *scheduler)
 	       (!fair->queued || admission_can_start(fair, &scheduler->admission));
 }
 
-/* Works in the place of the engine's thread, which sleeps on meanwhile. The lock must be held, and is
+/* Does the work of the engine's thread, which keeps sleeping meanwhile. Caller holds queue->lock, which is
  * released in between. */
 static void drive(struct scheduler *scheduler, uint64_t until)
 {
@@ -590,8 +601,9 @@ static void drive(struct scheduler *scheduler, uint64_t until)
 			queue_lose(queue, err.message);
 		pthread_mutex_lock(&queue->lock);
 	}
-	timelines_poll(&scheduler->timelines,
-	               queue); /* of a client's stream that has nothing else to do it has come */
+	/* The job may wait for a point. If a client's stream with no other work signals it, it has usually
+	 * come by now. */
+	timelines_poll(&scheduler->timelines, queue);
 	start_jobs(scheduler);
 	do
 		pass(scheduler, &wake);

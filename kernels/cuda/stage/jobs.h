@@ -220,7 +220,7 @@ static inline bool sharing_is_seen(const struct sharing *sharing, uint64_t now_n
 
 enum job_weight {
 	JOB_SHORT,
-	JOB_URGENT, /* long, but passes the owner's other long jobs */
+	JOB_URGENT, /* long, but passes other long jobs */
 	JOB_LONG,
 	JOB_BESIDE, /* passes no other job and does not wait for one */
 };

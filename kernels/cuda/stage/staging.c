@@ -431,8 +431,8 @@ static void try_tiles(struct staging *s, const struct staging_limits *limits)
 
 /* ---- Runs -------------------------------------------------------------------------------------------- */
 
-/* Plans a run of bytes. From host memory to host memory it stops in a slot, because otherwise the
- * multiprocessors would copy it, piece by piece. */
+/* Plans a run of bytes. From host memory to host memory it stops in a slot, because otherwise a
+ * kernel would copy it, piece by piece. */
 static bool init_run(struct staging *s, enum staging_place dst, enum staging_place src,
                      const struct staging_limits *limits)
 {
