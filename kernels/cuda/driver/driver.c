@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Loads the driver, says what its results mean, and pins memory; chooses the GPU, and loads the kernels. The
- * table of entry points is either complete or empty: when one is missing the library is closed again, so
- * nobody ever calls through a null pointer. */
+/* Loads the driver, translates its results, and pins memory; chooses a GPU, and loads the kernels. The table
+ * of driver functions is either complete or empty: if one function is missing the table is cleared and the
+ * library closed, so nobody ever calls through a null pointer. */
 #include "driver.h"
 
 #include <dlfcn.h>
@@ -20,7 +20,7 @@ static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 
 struct entry {
 	const char *name;
-	size_t offset; /* of its field */
+	size_t offset; /* offset of its field in struct driver */
 	int version;
 };
 
@@ -93,8 +93,9 @@ static int fill(struct error *err)
 	return 0;
 }
 
-/* Kernels are loaded with their module and not at their first launch, which would wait for the device; the
- * driver reads the variable in cuInit. A program that has called cuInit itself keeps its environment. */
+/* CUDA_MODULE_LOADING makes the driver load kernels with their module. By default it would load each at its
+ * first launch, which waits for the device. The driver reads the variable in cuInit; if the program has
+ * called cuInit itself, its environment is left alone. */
 static int start(struct error *err)
 {
 	CUresult result;
@@ -245,21 +246,21 @@ void driver_unpin(void *pages, size_t size)
 
 /* ---- Devices ------------------------------------------------------------------------------------------- */
 
-/* Each embedded image holds machine code for the targets that the build names and PTX for later ones; the
- * driver takes what fits. A build for tests alone has images without code, which only the stand-in driver
- * takes (kernels/cuda/device/Makemodule.am). */
+/* Each embedded image holds machine code for the targets that the build names, and PTX for later ones; the
+ * driver takes what fits. A build for tests only has images without code, which only the stand-in driver
+ * accepts (kernels/cuda/device/Makemodule.am). */
 
-#define EMPTY_IMAGE_BYTES 16 /* size of a fatbin that has only a header */
+#define EMPTY_IMAGE_BYTES 16 /* size of a fatbin that consists of a header only */
 
-/* The Tensor Memory Accelerator came with it. */
+/* Compute capability 9 introduced the Tensor Memory Accelerator. */
 #define NEEDED_MAJOR 9
 
 #define UNIT(name) extern const unsigned char image_##name[], image_##name##_end[];
 #include "kernels/cuda/launch/kernels.def"
 
-/* Each image is followed by its kernels. */
+/* All images in the order of kernels.def, each followed by its kernels. */
 static const struct content {
-	const char *kernel; /* NULL in the image's own entry */
+	const char *kernel; /* NULL in the entry of an image */
 	const unsigned char *start;
 	const unsigned char *end;
 } contents[] = {
@@ -269,15 +270,17 @@ static const struct content {
 };
 
 static atomic_uint opened;
-static _Thread_local unsigned
-    entered; /* the serial of the device whose context the thread has current; 0: none's */
+
+/* Serial of the device whose context is current in this thread; 0: none. */
+static _Thread_local unsigned entered;
 
 static int choose(struct device *ret, const char *which, struct error *err);
 static int read_identity(struct device *ret, int ordinal, struct error *err);
 static int refuse(const struct device *device, struct error *err);
 static const char *without_prefix(const char *uuid);
 static void ask_for_mig(const char *which);
-#define SAYS_MPS 13000 /* drivers since then surely know CU_DEVICE_ATTRIBUTE_MPS_ENABLED */
+/* Drivers from this CUDA version on are known to support CU_DEVICE_ATTRIBUTE_MPS_ENABLED. */
+#define SAYS_MPS 13000
 
 static int read_facts(struct device *ret, struct error *err);
 static int load(struct device *ret, struct error *err);
@@ -333,7 +336,7 @@ static void unload(struct device *device)
 		driver.cuModuleUnload(device->module[i]);
 }
 
-/* The driver's answers are ignored, because the context may be lost. */
+/* Ignores errors of the driver, because the context may be lost. */
 void device_close(struct device *device)
 {
 	entered = 0;
@@ -399,7 +402,7 @@ int device_reach(const struct device *device, const struct device *other, struct
 	return driver_check(err, result, "cuCtxEnablePeerAccess");
 }
 
-/* Returns the attribute of a pair of devices, or 0 if the driver does not tell. */
+/* Returns an attribute of a pair of devices, or 0 if the driver does not report it. */
 static int ask_pair(const struct device *device, CUdevice other, CUdevice_P2PAttribute attribute)
 {
 	int value = 0;
@@ -408,7 +411,7 @@ static int ask_pair(const struct device *device, CUdevice other, CUdevice_P2PAtt
 	           : 0;
 }
 
-/* Atomics cross NVLinks, and not the bus. */
+/* NVLinks carry atomics and the PCIe bus does not, which tells the two apart. */
 static void read_link(const struct device *device, CUdevice other, struct engine_link *ret)
 {
 	if (!ask_pair(device, other, CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED))
@@ -480,7 +483,8 @@ static const char *without_prefix(const char *uuid)
 	return strncasecmp(uuid, "GPU-", 4) == 0 || is_mig(uuid) ? uuid + 4 : uuid;
 }
 
-/* A process sees one MIG device at most: that of which the driver is told before it starts. */
+/* A process sees at most one MIG device, the one that the driver is told of in the environment before it is
+ * initialized. */
 static void ask_for_mig(const char *which)
 {
 	if (is_mig(which))
@@ -596,7 +600,7 @@ static int read_facts(struct device *ret, struct error *err)
 
 /* ---- Kernels ---------------------------------------------------------------------------------------- */
 
-/* Acts as driver_fail does, for a call that needs what the image holds. */
+/* Like driver_fail, for a call that fails if the image contains no code; says so if that is the reason. */
 static int load_fail(struct error *err, CUresult result, const char *call, const struct content *image)
 {
 	const bool needs_code = result == CUDA_ERROR_NO_BINARY_FOR_GPU ||
@@ -625,7 +629,8 @@ static int load_kernel(CUfunction *ret, CUmodule module, const char *name, const
 	return load_fail(err, result, call, image);
 }
 
-/* A kernel may be given more shared memory than the 48 KiB of old only once that has been asked for. */
+/* A kernel gets more than the default limit of 48 KiB of shared memory only if that was requested
+ * beforehand. */
 static int allow_shared(const struct device *device, CUfunction function, struct error *err)
 {
 	return driver_call(

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Maps, makes and unmaps regions of every kind; and those in host memory, which kernels/host maps and the
- * driver pins. Lists of counted allocations are here, too. */
+/* Maps, creates and unmaps regions of every kind. Regions in host memory are entirely here: kernels/host maps
+ * them and the driver pins them. The lists of counted allocations are here, too. */
 #include "memory.h"
 
 #include <assert.h>
@@ -51,7 +51,7 @@ static const struct {
 	           struct cuda_memory *memory, struct error *err);
 	int (*create)(struct cuda_memories *memories, const struct engine_handle *wanted,
 	              struct cuda_memory *memory, struct engine_export *ret_export,
-	              struct error *err); /* NULL: only clients bring it */
+	              struct error *err); /* NULL: clients bring it and the service never creates it */
 	int (*unmap)(struct cuda_memories *memories, struct cuda_memory *memory, struct error *err);
 } kinds[REGION_KIND_COUNT] = {
 	[REGION_KIND_MEMFD] = { memfd_memory_map, memfd_memory_create, memfd_memory_unmap },
@@ -146,7 +146,8 @@ void cuda_memory_leave(struct cuda_memories *memories, struct engine_memory *bas
 
 /* ---- Host memory --------------------------------------------------------------------------------------- */
 
-/* *ret_address is the address that the device has for the first page. */
+/* Pins the mapping. Sets *ret_address to the device address of its first page, and *ret_registered as soon as
+ * the driver has pinned it, even if the call then fails. */
 static int pin(struct cuda_memories *memories, struct engine_memory *host, CUdeviceptr *ret_address,
                bool *ret_registered, struct error *err)
 {
@@ -189,7 +190,8 @@ static uint64_t address_of(const struct cuda_memory *memory, CUdeviceptr first_p
 	return first_page + (uint64_t)(memory->data - (char *)host_memory(memory->host)->mapped.start);
 }
 
-/* Takes over host, on failure too: what stays pinned stays mapped. */
+/* Pins a host mapping for *memory. Owns host from then on, even if it fails: what cannot be unpinned stays
+ * mapped. */
 static int take_host(struct cuda_memories *memories, struct engine_memory *host, struct cuda_memory *memory,
                      struct error *err)
 {
@@ -225,7 +227,8 @@ static int memfd_memory_map(struct cuda_memories *memories, const struct engine_
 	return 0;
 }
 
-/* Nobody reads what this writes before the memory is not loose any more. */
+/* Pins a memory that was loose. No other thread reads the fields that this writes while the memory is
+ * loose. */
 int cuda_memory_settle(struct cuda_memories *memories, struct engine_memory *base,
                        const atomic_bool *unwanted, struct error *err)
 {
@@ -271,8 +274,8 @@ static int memfd_memory_create(struct cuda_memories *memories, const struct engi
 	return r;
 }
 
-/* The first step lets the device's pins go, of all of it: the driver pins no part of it by itself. What stays
- * pinned stays mapped too: nothing else at its address could be pinned. */
+/* The first step unpins all of the memory, because the driver cannot unpin a part of it. If that fails, the
+ * memory also stays mapped, because nothing else at its addresses could be pinned. */
 static int memfd_memory_unmap(struct cuda_memories *memories, struct cuda_memory *memory, struct error *err)
 {
 	(void)memories;
@@ -401,7 +404,8 @@ int cuda_chunks_add(struct cuda_chunks *chunks, CUmemGenericAllocationHandle han
 	return 0;
 }
 
-/* The first allocation that begins at byte at or later, and where it begins. The list is complete. */
+/* Returns the index of the first allocation that begins at byte `at` or later, or n, and sets *ret_start to
+ * where it begins. The list must be complete. */
 static uint32_t find(const struct cuda_chunks *chunks, uint64_t at, uint64_t *ret_start)
 {
 	const struct memory_chunk *by_place = chunks->base.by_place;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The CUDA engine's memory is what clients bring (memfd, cuda_ipc, cuda_fd, cuda_pool), and what is made for
- * them.
+/* The memory that the CUDA engine works on: what clients bring (kinds memfd, cuda_ipc, cuda_fd and
+ * cuda_pool), and what is made for them.
  *
- * It is mapped and unmapped on any thread that has the device's context current; several at once. A mapping
- * never changes while it lives. What a client brings is bounded by what the kernel or the driver says of it.
+ * It may be mapped and unmapped on any thread that has the device's context current, by several threads at
+ * once. A mapping does not change while it exists. Sizes that a client states are checked against what the
+ * kernel or the driver reports.
  */
 #ifndef KERNELS_CUDA_MEMORY_MEMORY_H
 #define KERNELS_CUDA_MEMORY_MEMORY_H
@@ -21,50 +22,54 @@
 
 /* ---- Allocations --------------------------------------------------------------------------------------- */
 
-/* A memory by descriptor consists of allocations at contiguous addresses in their order.
+/* A memory of kind cuda_fd consists of allocations, which are mapped one after the other at contiguous
+ * addresses.
  *
- * Several memories may map an allocation, each at addresses of its own: it is counted, and let go with the
- * last of them. Counts change on any thread.
+ * Several memories may map the same allocation, each at addresses of its own. Allocations are therefore
+ * reference-counted, and released with the last memory. Counts may change on any thread.
  */
 
-/* An allocation, created or imported. */
+/* One allocation of the driver's virtual memory management, created or imported. */
 struct cuda_chunk {
 	CUmemGenericAllocationHandle handle;
 	uint64_t size;
 	atomic_uint refs;
 };
 
-/* A memory has these allocations. */
+/* The allocations of one memory, in address order. */
 struct cuda_chunks {
-	struct memory_chunks base; /* made when the list is complete */
+	struct memory_chunks base; /* set by cuda_chunks_complete */
 	uint32_t n;
 	uint32_t room;
 	struct cuda_chunk **list;
-	uint64_t size; /* bytes of all allocations */
+	uint64_t size; /* bytes of all allocations together */
 };
 
-/* Returns 0, or NO_MEMORY if there is no room for n more. */
+/* Makes room in the list for n more. Returns 0, or NO_MEMORY. */
 int cuda_chunks_reserve(struct cuda_chunks *chunks, uint32_t n, struct error *err);
 
-/* Takes the handle over, also on failure. Room must have been reserved. */
+/* Adds an allocation of `size` bytes to the list, in which there must be room. Owns the handle from then on,
+ * even if it fails. */
 int cuda_chunks_add(struct cuda_chunks *chunks, CUmemGenericAllocationHandle handle, uint64_t size,
                     struct error *err);
 
-/* Adds bytes [offset, offset + size) of what others map, which is complete, by reference. Returns
- * OUT_OF_RANGE, with nothing added, if these are not whole allocations. Both are marked as sharing. */
+/* Adds references to the allocations that make up bytes [offset, offset + size) of `others`, a complete list.
+ * Returns OUT_OF_RANGE, and adds nothing, if these bytes are not whole allocations. Both lists are marked as
+ * sharing. */
 int cuda_chunks_share(struct cuda_chunks *chunks, struct cuda_chunks *others, uint64_t offset, uint64_t size,
                       struct error *err);
 
-/* Completes the list. Returns INVALID_ARGUMENT if an allocation is there twice. */
+/* Completes the list, to which nothing is added afterwards. Returns INVALID_ARGUMENT if an allocation is in
+ * it twice. */
 int cuda_chunks_complete(struct cuda_chunks *chunks, struct error *err);
 
-/* Lets the last allocation of the list go. Returns 0, or the driver's error. */
+/* Removes the last allocation from the list and drops its reference. Returns 0, or the driver's error. */
 int cuda_chunks_drop_last(struct cuda_chunks *chunks, struct error *err);
 
-/* Lets all of them go, whatever the driver says. */
+/* Drops all references and frees the list, whatever the driver answers. */
 void cuda_chunks_deinit(struct cuda_chunks *chunks);
 
-/* Does the same without a word to the driver, which is lost. */
+/* Like cuda_chunks_deinit, for a lost device: no driver call is made. */
 void cuda_chunks_leave(struct cuda_chunks *chunks);
 
 struct ipc_entry;
@@ -72,16 +77,18 @@ struct pool_entry;
 
 struct cuda_memory {
 	struct engine_memory base;
-	uint64_t address;           /* device address of the region's first byte */
-	struct engine_memory *host; /* memfd: its mapping by the host, which is pinned; else NULL */
-	char *data;                 /* memfd: the region's first byte; else NULL */
-	bool is_unpinned;           /* memfd: it is not pinned, because it is loose or being unmapped */
-	bool is_peer;               /* It is on another device, across a link. */
-	struct ipc_entry *ipc;      /* cuda_ipc; else NULL */
-	/* cuda_pool: these are its allocation, and the pool, imported once more; else NULL. */
+	uint64_t address; /* device address of the region's first byte */
+	/* Memfd: the host's mapping of it, which the driver pins; otherwise NULL. */
+	struct engine_memory *host;
+	char *data; /* memfd: host address of the region's first byte; otherwise NULL */
+	/* Memfd: it is not pinned, because it is loose (engine_memory.is_loose) or being unmapped. */
+	bool is_unpinned;
+	bool is_peer;          /* It is on another device, which is reached across a link. */
+	struct ipc_entry *ipc; /* cuda_ipc: the opened or created handle; otherwise NULL */
+	/* cuda_pool: the imported allocation, and this memory's own import of the pool; otherwise NULL. */
 	struct pool_entry *allocation;
 	CUmemoryPool pool;
-	/* cuda_fd: these are the allocations, and the addresses that are reserved for them. */
+	/* cuda_fd: the allocations, and the range of `mapped` bytes of addresses reserved for them. */
 	struct cuda_chunks chunks;
 	CUdeviceptr start;
 	uint64_t mapped;
@@ -89,9 +96,10 @@ struct cuda_memory {
 
 struct cuda_memories {
 	const struct device *device;
-	CUstream stream;     /* stream on which new memory is zeroed, and memory of pools is freed */
-	bool read_only_pins; /* The device can pin memory that may not be written. */
-	/* Handles opened, each once; memory_ipc.c has one lock for all engines. */
+	CUstream stream;     /* on which new memory is zeroed, and imports from pools are freed */
+	bool read_only_pins; /* The device can pin memory that it must not write. */
+	/* Handles that this engine has opened, each once. A lock in memory_ipc.c guards the lists of all
+	 * engines. */
 	LIST_HEAD(, ipc_entry) ipc;
 };
 
@@ -104,35 +112,36 @@ int cuda_memories_init(struct cuda_memories *memories, const struct device *devi
 
 enum cuda_health { CUDA_HEALTHY, CUDA_LOST };
 
-/* Everything must have been unmapped or left. On a device that is lost the driver is not asked. */
+/* Every memory must have been unmapped or left. On a lost device no driver call is made. */
 void cuda_memories_deinit(struct cuda_memories *memories, enum cuda_health health);
 
-/* These do what engine_map and engine_make say. */
+/* These implement engine_map and engine_make. */
 int cuda_memory_map(struct cuda_memories *memories, const struct engine_handle *handle,
                     struct engine_memory **ret, struct error *err);
 int cuda_memory_create(struct cuda_memories *memories, const struct engine_handle *wanted,
                        struct engine_memory **ret, struct engine_export *ret_export, struct error *err);
 
-/* Does what engine_settle says. */
+/* Implements engine_settle. */
 int cuda_memory_settle(struct cuda_memories *memories, struct engine_memory *memory,
                        const atomic_bool *unwanted, struct error *err);
 
-/* Does a step of unmapping. Returns LEFT if there are more. Else *memory is gone; an error of the driver's is
- * of interest if it is DEVICE_LOST. */
+/* Does one step of unmapping. Returns CUDA_MEMORY_LEFT if there are more. Otherwise *memory has been freed,
+ * and 0 or the driver's error is returned, of which only DEVICE_LOST matters. */
 enum { CUDA_MEMORY_LEFT = 1 };
 int cuda_memory_unmap(struct cuda_memories *memories, struct engine_memory *memory, struct error *err);
 
-/* Lets memory go on a device that is lost, where nobody knows what still writes to it: the driver is not
- * asked, and mappings stay until the process ends. */
+/* Frees what describes the memory, on a lost device. Nobody knows what that device still writes, so no driver
+ * call is made, and mappings stay until the process ends. */
 void cuda_memory_leave(struct cuda_memories *memories, struct engine_memory *memory);
 
-/* Does what driver_call does, but says no more of the call than its name, because clients read it. */
+/* Like driver_call, but the error gives only the name of the function and not its arguments, because clients
+ * read it. */
 #define memory_call(err, function, arguments) driver_check(err, driver.function arguments, #function)
 
 /* ---- The kinds; each fills *memory, which is zeroed -----------------------------------------------------
  */
 
-/* These are for memory by handle (memory_ipc.c). */
+/* Memory by CUDA IPC handle (memory_ipc.c). */
 int ipc_memory_map(struct cuda_memories *memories, const struct engine_handle *handle,
                    struct cuda_memory *memory, struct error *err);
 int ipc_memory_create(struct cuda_memories *memories, const struct engine_handle *wanted,
@@ -140,45 +149,48 @@ int ipc_memory_create(struct cuda_memories *memories, const struct engine_handle
 int ipc_memory_unmap(struct cuda_memories *memories, struct cuda_memory *memory, struct error *err);
 void ipc_memory_leave(struct cuda_memories *memories, struct cuda_memory *memory);
 
-/* These are for memory by file descriptor (memory_fd.c). */
+/* Memory by file descriptor (memory_fd.c). */
 int fd_memory_map(struct cuda_memories *memories, const struct engine_handle *handle,
                   struct cuda_memory *memory, struct error *err);
 int fd_memory_create(struct cuda_memories *memories, const struct engine_handle *wanted,
                      struct cuda_memory *memory, struct engine_export *ret_export, struct error *err);
 int fd_memory_unmap(struct cuda_memories *memories, struct cuda_memory *memory, struct error *err);
 
-/* These are for memory by the descriptor of a pool and a pointer (memory_ipc.c). */
+/* Memory by the descriptor of a pool and an exported pointer (memory_ipc.c). */
 int pool_memory_map(struct cuda_memories *memories, const struct engine_handle *handle,
                     struct cuda_memory *memory, struct error *err);
 int pool_memory_unmap(struct cuda_memories *memories, struct cuda_memory *memory, struct error *err);
 void pool_memory_leave(struct cuda_memories *memories, struct cuda_memory *memory);
 
-/* Returns 0 if the driver may be asked about a descriptor, because it made it or it is a memfd. */
+/* Returns 0 if the descriptor may be given to the driver: it is a file of the driver's, or a memfd. Otherwise
+ * returns INVALID_ARGUMENT. */
 int fd_memory_check(int fd, struct error *err);
 
-/* Returns the status of a handle or descriptor that the driver refused, whose reason is *why: a reason that
- * is neither the device's end nor want of memory lies in what the client brought, INVALID_ARGUMENT. What
- * would be the end (CUDA_ERROR_UNKNOWN, mostly) is believed when the device does not answer any more, so that
- * no client's bytes bring the service down. */
+/* Returns the status to report when the driver refused a handle or descriptor of a client's with the error
+ * *why. Unless memory is lacking or the device is lost, the client is at fault: INVALID_ARGUMENT. An error
+ * that would mean that the device is lost (mostly CUDA_ERROR_UNKNOWN) is believed only if the device no
+ * longer answers, so that no client's bytes can bring the service down. */
 int cuda_memory_refusal(const struct error *why);
 
-/* Returns OUT_OF_RANGE unless offset and size lie within the allocation's bytes. */
+/* Returns OUT_OF_RANGE unless [handle->offset, handle->offset + handle->size) lies within an allocation of
+ * `bytes` bytes. */
 int cuda_memory_check_range(const struct engine_handle *handle, uint64_t bytes, struct error *err);
 
-/* Returns INVALID_ARGUMENT unless the memory is on the device, and UNSUPPORTED for a peer's unless the device
- * may reach it. `what` is such as "fd: the allocation". */
+/* Returns INVALID_ARGUMENT unless the memory is on this device or, for a peer's memory, UNSUPPORTED unless
+ * this device may access it. `what` names the memory in the error, such as "fd: the allocation". */
 int cuda_memory_check_location(struct cuda_memories *memories, const struct engine_handle *handle,
                                CUdevice device, const char *what, struct error *err);
 
-/* Does the same for memory that has an address here. */
+/* Does the same check for memory that is mapped at `address`. */
 int cuda_memory_check_pointer(struct cuda_memories *memories, const struct engine_handle *handle,
                               CUdeviceptr address, const char *what, struct error *err);
 
-/* Zeros new memory, and waits for it. Returns DEVICE_LOST if that cannot be waited for, and then nothing may
- * be done to the memory. */
+/* Zeros new memory and waits until that is done. Returns DEVICE_LOST if the end cannot be awaited; the memory
+ * must not be touched or freed then. */
 int cuda_memory_zero(struct cuda_memories *memories, uint64_t address, uint64_t size, struct error *err);
 
-/* Rounds size up to a multiple of unit, a power of two. Returns false if that passes what the device has. */
+/* Sets *ret to size rounded up to a multiple of unit, a power of two. Returns false if size exceeds the
+ * device's memory. */
 bool cuda_memory_round_up(const struct cuda_memories *memories, uint64_t size, uint64_t unit, uint64_t *ret);
 
 #endif

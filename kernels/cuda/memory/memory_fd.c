@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Device memory by file descriptor: allocations of the driver's virtual memory management, each mapped whole
- * from its start, because a part cannot be. A region has one, or a list of them (parts) at contiguous
- * addresses. Each import is a memory of its own: the driver does not say whether two descriptors are of one
- * allocation. One that a region refers to in another region is known to be the same. */
+/* Device memory by file descriptor: allocations of the driver's virtual memory management, each mapped as a
+ * whole from its start, because the driver cannot map a part. A region has one allocation, or a list of them
+ * (parts) at contiguous addresses. Each import counts as a different memory, because the driver does not say
+ * whether two descriptors stand for the same allocation. Only an allocation that a region takes from another
+ * region is known to be the same. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -14,10 +15,11 @@
 
 /* ---- Taking -------------------------------------------------------------------------------------------- */
 
-/* Descriptors that a client shares are checked, and the memory is imported, or referred to as a part of
- * another region. The caller gives back what was taken, even if the call fails. */
+/* This section checks descriptors that a client shares and imports their memory, or takes parts of another
+ * region. The caller gives back what was taken, even if the call fails. */
 
-/* Returns whether the machine's list of character devices has the number under a name of the driver's. */
+/* Returns whether the number is the major number of a character device of the NVIDIA driver's, according to
+ * /proc/devices. */
 static bool is_driver_major(unsigned wanted)
 {
 	FILE *file = fopen("/proc/devices", "re");
@@ -37,8 +39,8 @@ static bool is_driver_major(unsigned wanted)
 	return found;
 }
 
-/* The driver is asked about its own files alone, and about memfds, with which it does nothing. The file's own
- * file system is not asked at all: it may let that wait for as long as it likes. */
+/* Only files of the driver's own reach the driver, and memfds, with which it does nothing. The file system of
+ * any other file is not asked anything, because it could delay its answer for ever. */
 int fd_memory_check(int fd, struct error *err)
 {
 	struct statx status;
@@ -89,7 +91,7 @@ static int import(struct cuda_memories *memories, const struct engine_handle *ha
 	return r;
 }
 
-/* Takes the allocation of the region's own descriptor. */
+/* Imports the one allocation of the region's own descriptor. */
 static int take_one(struct cuda_memories *memories, const struct engine_handle *handle, uint64_t unit,
                     struct cuda_chunks *chunks, struct error *err)
 {
@@ -114,7 +116,8 @@ static int take_one(struct cuda_memories *memories, const struct engine_handle *
 	return r < 0 ? r : cuda_chunks_add(chunks, allocation, size, err);
 }
 
-/* Refuses, before anything is taken, sizes that no part can have, alone or with the others. */
+/* Checks the sizes of all parts before anything is imported: each must be possible for an allocation, and
+ * their sum must fit the device. */
 static int check_parts(struct cuda_memories *memories, const struct engine_handle *handle, uint64_t unit,
                        struct error *err)
 {
@@ -177,7 +180,8 @@ static int take_parts(struct cuda_memories *memories, const struct engine_handle
 	return r;
 }
 
-/* Takes the allocations of a handle, whose offset + size fits 64 bits; unit is the granularity. */
+/* Takes the allocations of a handle, whose offset + size fits 64 bits. unit is the granularity of allocations
+ * in bytes. */
 static int fd_memory_take(struct cuda_memories *memories, const struct engine_handle *handle, uint64_t unit,
                           struct cuda_chunks *chunks, struct error *err)
 {
@@ -192,7 +196,7 @@ static int allocate(struct cuda_memories *memories, uint64_t size, struct cuda_m
 static int fill_and_export(struct cuda_memories *memories, struct cuda_memory *memory,
                            struct engine_export *ret_export, struct error *err);
 
-#define STEP_CHUNKS 32 /* allocations that a step of unmapping lets go */
+#define STEP_CHUNKS 32 /* allocations that one step of unmapping releases */
 
 static CUmemAllocationProp properties(const struct cuda_memories *memories)
 {
@@ -211,7 +215,7 @@ static int get_granularity(struct cuda_memories *memories, size_t *ret, struct e
 	                   (ret, &wanted, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
 }
 
-/* Gives back what has been taken; on a lost device the driver is not asked. */
+/* Gives back the allocations that were taken; on a lost device no driver call is made. */
 static void give_back(struct cuda_chunks *chunks, int status)
 {
 	if (status == STATUS_DEVICE_LOST)
@@ -220,8 +224,9 @@ static void give_back(struct cuda_chunks *chunks, int status)
 		cuda_chunks_deinit(chunks);
 }
 
-/* Regions of one allocation are one memory, in which each has its offset. One of several is a memory of its
- * own, compared with others allocation by allocation. */
+/* Sets the memory's identity, from which overlaps of regions are found. Regions of a single allocation have
+ * the identity of that allocation and an offset in it. A region of several allocations has one of its own and
+ * is compared with others allocation by allocation. */
 static void identify(struct cuda_memory *memory, uint64_t offset)
 {
 	const struct cuda_chunks *chunks = &memory->chunks;
@@ -283,7 +288,7 @@ int fd_memory_create(struct cuda_memories *memories, const struct engine_handle 
 	return 0;
 }
 
-/* Goes on past what fails, unless the device is lost. */
+/* Unmaps the last allocations of the memory, and goes on if one fails unless the device is lost. */
 int fd_memory_unmap(struct cuda_memories *memories, struct cuda_memory *memory, struct error *err)
 {
 	struct cuda_chunks *chunks = &memory->chunks;
@@ -308,8 +313,8 @@ int fd_memory_unmap(struct cuda_memories *memories, struct cuda_memory *memory, 
 /* ---- Mapping --------------------------------------------------------------------------------------------
  */
 
-/* Allows the device access. Where the driver does not grant access for reading alone, the engine has to keep
- * from writing by itself. */
+/* Gives the device access to the memory. Where the driver does not support read-only access, it gives full
+ * access, and the engine itself must not write. */
 static int allow(struct cuda_memories *memories, const struct cuda_memory *memory, bool writable,
                  struct error *err)
 {
@@ -325,7 +330,7 @@ static int allow(struct cuda_memories *memories, const struct cuda_memory *memor
 	return memory_call(err, cuMemSetAccess, (memory->start, memory->mapped, &access, 1));
 }
 
-/* Returns what an error calls the memory at this byte: its part, or all of it. */
+/* Returns what errors call the memory at this byte: the part that it lies in, or the allocation. */
 static const char *name_part(const struct engine_handle *handle, uint64_t at, char *text, size_t size)
 {
 	uint32_t i = 0;
@@ -339,7 +344,7 @@ static const char *name_part(const struct engine_handle *handle, uint64_t at, ch
 	return text;
 }
 
-/* Too few bytes and too many are UNSUPPORTED alike (driver 580). */
+/* The driver reports UNSUPPORTED for too few bytes as well as for too many (driver 580). */
 static int map_chunk(const struct engine_handle *handle, const struct cuda_memory *memory,
                      const struct cuda_chunk *chunk, uint64_t at, struct error *err)
 {
@@ -355,7 +360,7 @@ static int map_chunk(const struct engine_handle *handle, const struct cuda_memor
 	return r;
 }
 
-/* The first n allocations, and all the addresses. */
+/* Unmaps the first n allocations, and frees the whole range of addresses. */
 static void unmap_first(struct cuda_memory *memory, uint32_t n)
 {
 	uint64_t at = 0;
@@ -430,7 +435,7 @@ static int export_fd(const struct cuda_memory *memory, int *ret, struct error *e
 	return 0;
 }
 
-/* On failure the memory is gone. */
+/* Zeros new memory and exports it. On failure the memory has been unmapped, except on a lost device. */
 static int fill_and_export(struct cuda_memories *memories, struct cuda_memory *memory,
                            struct engine_export *ret_export, struct error *err)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Device memory by CUDA IPC handle, or of a pool (cudaMallocAsync). What is opened or imported is counted,
- * and a lock is held while that is done or undone, so that nobody meets one half-way. */
+/* Device memory by CUDA IPC handle, and memory of a pool (cudaMallocAsync). Opened handles and imported
+ * pointers are reference-counted. A lock is held while one is opened or closed, so that no thread finds it
+ * half done. */
 #include <assert.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -12,10 +13,11 @@
 /* ---- By handle ----------------------------------------------------------------------------------------- */
 
 /* Each handle is opened once and its users are counted, because the driver gives the same address for an
- * allocation that is open already, and because opening takes about a millisecond. */
+ * allocation that is already open, and because opening one takes about a millisecond. */
 
-/* A handle stands for the whole stretch that the driver cut the allocation from, and it cuts them from
- * stretches of this size: what is handed out fills its own. */
+/* A handle gives access to the whole stretch of memory from which the driver cut the allocation. These
+ * stretches have multiples of this size, so memory that is made for a client is rounded up to it and shares
+ * its stretch with nothing else. */
 #define STRETCH_BYTES UINT64_C(2097152)
 
 static_assert(sizeof(CUipcMemHandle) == ENGINE_HANDLE_BYTES, "a handle is what engine_export holds");
@@ -24,18 +26,18 @@ struct ipc_entry {
 	LIST_ENTRY(ipc_entry) entry;
 	CUipcMemHandle handle;
 	CUdeviceptr address;
-	bool ours;                   /* allocated here, not opened */
-	const struct device *device; /* ours: where */
+	bool ours;                   /* allocated by this process, not opened */
+	const struct device *device; /* if ours: the device where it was allocated */
 	uint32_t refs;
-	/* The allocation: [start, start + size) holds address. */
+	/* The allocation is [start, start + size), in which address lies. */
 	CUdeviceptr start;
 	uint64_t size;
 };
 
 static pthread_mutex_t ipc_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* The process cannot open what it has made. These are found only for peers: who guesses a handle gets nothing
- * by it. */
+/* The allocations that were made here, because a process cannot open its own handles. The list is searched
+ * only for handles of peers, which come from the owner, so a client that guesses a handle gains nothing. */
 static LIST_HEAD(, ipc_entry) ipc_made = LIST_HEAD_INITIALIZER(ipc_made);
 
 static struct ipc_entry *ipc_find_made(const CUipcMemHandle *handle)
@@ -90,7 +92,8 @@ static int ipc_open(struct ipc_entry *entry, struct error *err)
 	return r;
 }
 
-/* Sets *ret to an entry with a reference for the caller. */
+/* Sets *ret to the entry of the handle, opening it if need be, and takes a reference. Caller holds
+ * ipc_lock. */
 static int ipc_get(struct cuda_memories *memories, const CUipcMemHandle *handle, struct ipc_entry **ret,
                    struct error *err)
 {
@@ -124,7 +127,8 @@ static int ipc_unref(struct ipc_entry *entry, struct error *err)
 	return r;
 }
 
-/* Regions of one allocation are one memory: they have its start in common. */
+/* Points the memory into the entry's allocation. Regions of one allocation count as one memory, which is
+ * identified by the allocation's start. */
 static void ipc_use(struct cuda_memory *memory, struct ipc_entry *entry, uint64_t offset)
 {
 	memory->ipc = entry;
@@ -134,7 +138,8 @@ static void ipc_use(struct cuda_memory *memory, struct ipc_entry *entry, uint64_
 	memory->base.memory[1] = entry->start;
 }
 
-/* Takes a reference, as ipc_get does. */
+/* Makes an allocation of this process accessible to the device, and takes a reference. Caller holds
+ * ipc_lock. */
 static int ipc_get_made(struct cuda_memories *memories, struct ipc_entry *entry, struct error *err)
 {
 	int r = device_reach(memories->device, entry->device, err);
@@ -251,12 +256,14 @@ int ipc_memory_create(struct cuda_memories *memories, const struct engine_handle
 
 /* ---- Of a pool ----------------------------------------------------------------------------------------- */
 
-/* The pool comes as a descriptor, an allocation of it as the bytes of an exported pointer. All imports of a
- * pool have one handle, and each has to be destroyed; all imports of a pointer have one address, which the
- * first call that frees it ends for all of them. So users of an address are counted here.
+/* The client sends a descriptor of the pool, and the bytes of an exported pointer for an allocation from it.
+ * All imports of a pool have the same handle, and each of them must be destroyed. All imports of a pointer
+ * have the same address, and the first call that frees it ends all of them, so the users of an address are
+ * counted here.
  *
- * The driver does not check all bytes of a pointer: forged ones can crash it (driver 580). Whose are accepted
- * is the daemon's decision (pool_regions_per_uid). */
+ * The driver does not check every byte of an exported pointer, and forged ones can crash it (driver 580). The
+ * daemon decides whose pointers are accepted (pool_regions_per_uid).
+ */
 
 static_assert(sizeof(CUmemPoolPtrExportData) == ENGINE_HANDLE_BYTES, "a pointer fits into a handle");
 
@@ -266,7 +273,7 @@ struct pool_entry {
 	uint32_t refs;
 };
 
-/* All engines of the process share these, since whichever frees an address ends it for all. */
+/* All engines of the process share these, because freeing an address ends its use for all of them. */
 static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
 static LIST_HEAD(, pool_entry) imported = LIST_HEAD_INITIALIZER(imported);
 
@@ -280,7 +287,7 @@ static struct pool_entry *pool_find(CUdeviceptr address)
 	return NULL;
 }
 
-/* No job uses the memory any more, so that it need not wait for any stream. */
+/* No job uses the memory any more, so freeing it need not wait for another stream. */
 static int pool_free_import(struct cuda_memories *memories, CUdeviceptr address, struct error *err)
 {
 	int r = memory_call(err, cuMemFreeAsync, (address, memories->stream));
@@ -304,7 +311,8 @@ static int pool_unref(struct cuda_memories *memories, struct pool_entry *entry, 
 	return r;
 }
 
-/* Sets *ret to an entry with a reference for the caller. */
+/* Imports the pointer, sets *ret to the entry of its address, and takes a reference. Caller holds
+ * pool_lock. */
 static int pool_get(CUmemoryPool pool, const struct engine_handle *handle, struct pool_entry **ret,
                     struct error *err)
 {
@@ -350,7 +358,7 @@ static int pool_check_location(struct cuda_memories *memories, const struct engi
 	return cuda_memory_check_pointer(memories, handle, address, "fd: the pool", err);
 }
 
-/* Allows the device to use all of a pool's memory: a peer may use nothing of it until that is said. */
+/* Gives the device access to all memory of a pool. A device other than the pool's own has none by default. */
 static int pool_allow(struct cuda_memories *memories, CUmemoryPool pool, struct error *err)
 {
 	const CUmemAccessDesc access = {
@@ -361,7 +369,8 @@ static int pool_allow(struct cuda_memories *memories, CUmemoryPool pool, struct 
 	return memory_call(err, cuMemPoolSetAccess, (pool, &access, 1));
 }
 
-/* The pool's import is the memory's; its allocations are everybody's who names them. */
+/* Maps the allocation. The import of the pool belongs to this memory; entries of addresses are shared by all
+ * memories that name them. */
 static int pool_map_locked(struct cuda_memories *memories, const struct engine_handle *handle,
                            struct cuda_memory *memory, struct error *err)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pins words that lie in ordinary memory of the host. */
+/* Pins timeline words that lie in ordinary host memory, and counts their users. */
 #include "words.h"
 
 #include <inttypes.h>
@@ -12,13 +12,13 @@
 struct pinned {
 	uint64_t address;
 	uint32_t users;
-	bool is_leaving;   /* The driver waits without the lock; then it is gone. */
-	CUcontext context; /* It was pinned in this one. */
+	bool is_leaving;   /* The driver is unpinning it without the lock; then it is freed. */
+	CUcontext context; /* context in which it was pinned */
 	struct pinned *next;
 };
 
 static struct pinned *all_pinned;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the list */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the list and its entries */
 static pthread_cond_t is_gone = PTHREAD_COND_INITIALIZER;
 
 static struct pinned **find(uint64_t address)
@@ -30,7 +30,7 @@ static struct pinned **find(uint64_t address)
 	return link;
 }
 
-/* Finds a word that stays. */
+/* Finds the word, after waiting until it is not being unpinned. Caller holds the lock. */
 static struct pinned **find_settled(uint64_t address)
 {
 	struct pinned **link;
@@ -86,7 +86,8 @@ static int find_home(uint64_t address, enum engine_home *ret, struct error *err)
 	return driver_check(err, result, "cuPointerGetAttribute");
 }
 
-/* Has one user more for a word that is pinned here, or that has to be. The caller holds the lock. */
+/* Adds a use if the word is pinned here, or has to be. Otherwise sets only *ret_home. Caller holds the
+ * lock. */
 static int use(uint64_t address, bool *ret_is_pinned, enum engine_home *ret_home, struct error *err)
 {
 	struct pinned **link = find_settled(address);
@@ -139,7 +140,7 @@ static void unpin(const struct pinned *pinned)
 	capture_restore(mode);
 }
 
-/* Others may signal meanwhile what the driver waits for. */
+/* The lock is released around the driver's wait, because other threads may signal what it waits for. */
 void word_leave(uint64_t address)
 {
 	struct pinned *pinned;
