@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* This file has the keys and facts of the engine's own plans, the lock under which a made plan is put in
- * place, and the trials of plans. */
+/* Implements the engine's own plans, with their keys and facts, the lock under which a made plan is stored,
+ * and trials of plans. */
 #include "cuda_plan.h"
 
 #include <assert.h>
@@ -14,7 +14,7 @@ static void trials_drop(struct engine_plan *plan);
 
 static const struct plan_cache_ops ops = { .own_bytes = sizeof(struct cuda_plan), .deinit = trials_drop };
 
-#define MAP_ALIGN 16 /* Tensor maps need addresses that are multiples of this. */
+#define MAP_ALIGN 16 /* Tensor maps need addresses that are multiples of this many bytes. */
 
 int cuda_plans_init(struct cuda_plans *plans, const struct device *device, uint64_t capacity,
                     struct error *err)
@@ -51,7 +51,8 @@ static struct plan_facts facts_of(const struct engine_plan *plan)
 	return plan_facts_at(&plans_of(plan)->facts, plan->places);
 }
 
-/* Two threads may make the same plan with the same outcome; neither waits for the other. */
+/* Makes the plan and stores it. Two threads may make the same plan, with the same outcome; neither waits for
+ * the other. */
 static void make(struct engine_plan *plan, const struct plan_facts *facts)
 {
 	struct cuda_plans *plans = plans_of(plan);
@@ -118,7 +119,8 @@ struct engine_plan *cuda_plan_of_member(struct engine_plan *plan, uint64_t bits)
 	return made(get(plan->cache, &key, &plan->transform, places));
 }
 
-/* Makes the plan for the blocks of a list, each of which may occupy `share` multiprocessors. */
+/* Makes the plan for one block of a list; `share` is the number of multiprocessors that a block may
+ * occupy. */
 static struct engine_plan *made_for_list(struct engine_plan *plan, uint64_t share)
 {
 	struct plan_facts facts;
@@ -132,7 +134,8 @@ static struct engine_plan *made_for_list(struct engine_plan *plan, uint64_t shar
 	return plan;
 }
 
-/* Tiles are as large as can be where there are many blocks. */
+/* Returns the plan for one block of a list. The more blocks there are, the fewer multiprocessors each may
+ * occupy, down to none, with which tiles are as large as possible. */
 static struct engine_plan *plan_of_block(struct engine_plan *plan, const struct engine_blocks *blocks)
 {
 	const struct plan_places places = plan_places(0, 0);
@@ -162,11 +165,11 @@ struct engine_plan *cuda_plan_of_list(struct engine_plan *plan, const struct eng
 
 /* ---- Trials -------------------------------------------------------------------------------------------- */
 
-/* The plan that is being tried comes after all those that have been, and the best so far is one of these, so
- * that a run of the former is the one trial under way; while plan 0 is measured, it is both. */
+/* Plans before number `at` have been tried, and `best` is one of them, so a run of plan `at` can only be the
+ * one trial under way. The exception is plan 0 while it is being measured: it is both `at` and `best`. */
 
 #define MUCH_SLOWER 1.3
-#define TRIALS_MOST 64 /* layouts whose fastest plan is looked for at a time */
+#define TRIALS_MOST 64 /* plans that may have trials at a time */
 
 void trials_init(struct trials *trials, uint32_t n)
 {
@@ -201,7 +204,8 @@ uint64_t trials_median_ns(const struct trials *trials, uint32_t plan)
 	return ns[(n - 1) / 2] + (ns[n / 2] - ns[(n - 1) / 2]) / 2;
 }
 
-/* Returns whether the search goes on with the next plan. */
+/* Judges the plan being tried, after one of its runs was measured. Returns whether the next plan is to be
+ * tried. */
 static bool judge(struct trials *trials)
 {
 	struct trial *trial = &trials->of[trials->at];
@@ -245,7 +249,7 @@ void trials_fail(struct trials *trials, uint32_t plan)
 
 struct plan_trials {
 	struct trials trials;
-	uint32_t jobs; /* that hold one of the plans */
+	uint32_t jobs; /* jobs that use one of the plans in `list` */
 	struct alternatives list;
 };
 
@@ -279,7 +283,7 @@ const struct plan *trials_take(struct engine_plan *plan, bool may_be_trial)
 	return &trials->list.plan[may_be_trial ? trials_next(&trials->trials) : trials->trials.best];
 }
 
-/* The plans that lost go as soon as no job holds one. */
+/* Ends trials that are settled once no job uses one of their plans any more, and keeps only the winner. */
 static void finish(struct engine_plan *plan)
 {
 	struct cuda_plan *own = plan->own;
@@ -297,7 +301,7 @@ static void finish(struct engine_plan *plan)
 	plans_of(plan)->n_trials--;
 }
 
-/* The first measured run of a plan that takes long enough is its first trial. */
+/* Notes the first measured run of a plan whose runs take long enough; trials begin with its time. */
 static void consider(struct engine_plan *plan, uint64_t ns)
 {
 	struct cuda_plans *plans = plans_of(plan);
@@ -307,7 +311,7 @@ static void consider(struct engine_plan *plan, uint64_t ns)
 		own->first_ns = ns;
 }
 
-/* Returns false for the plan of a run that began before the trials. */
+/* Returns whether the plan belongs to the trials. A run that began before the trials has another plan. */
 static bool is_tried(const struct plan_trials *trials, const struct plan *taken)
 {
 	return trials && taken >= trials->list.plan && taken < trials->list.plan + trials->list.n;
@@ -385,7 +389,7 @@ void trials_start(struct engine_plan *plan, struct plan_trials *made)
 	finish(plan);
 }
 
-/* Frees what the trials of the plan have left. */
+/* Frees what is left of a plan's trials when the cache drops the plan. */
 static void trials_drop(struct engine_plan *plan)
 {
 	struct cuda_plan *own = plan->own;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The CUDA engine: engine_ops on top of the device, its memory and the scheduler's thread. */
+/* The CUDA engine: implements engine_ops with the device, its memory and the scheduler's thread. */
 #include "kernels/engine.h"
 
 #include <sched.h>
@@ -13,8 +13,8 @@
 #include "kernels/cuda/sched/scheduler.h"
 #include "kernels/host/backing.h"
 
-/* So many probes in a row may find silence while memory is being mapped or unmapped: to pin hundreds of
- * gigabytes takes minutes, and the driver may keep everybody else waiting meanwhile. */
+/* Most probes in a row without an answer that are tolerated while memory is being mapped or unmapped. Pinning
+ * hundreds of gigabytes takes minutes, in which the driver may block all other calls. */
 #define MOST_EXCUSED 30
 
 struct cuda_engine {
@@ -23,9 +23,10 @@ struct cuda_engine {
 	struct cuda_memories memories;
 	struct cuda_plans plans;
 	struct scheduler scheduler;
-	atomic_uint mapping; /* calls under way that map or unmap */
-	atomic_bool driving; /* the owner's thread is in the driver, where mapping would keep it waiting */
-	uint32_t excused;    /* silences in a row */
+	atomic_uint mapping; /* calls under way that map or unmap memory */
+	/* The owner's thread is, or is about to be, in the driver, where calls that map would block it. */
+	atomic_bool driving;
+	uint32_t excused; /* probes in a row that were not answered and were tolerated */
 };
 
 static const struct engine_ops cuda_ops;
@@ -37,7 +38,7 @@ static struct cuda_engine *cuda_engine(struct engine *engine)
 
 /* ---- Open and close --------------------------------------------------------------------------------- */
 
-/* A device that is lost is left as it is: it goes with the process. */
+/* A device that is lost is not closed; it goes with the process. */
 static void cuda_close(struct engine *base)
 {
 	struct cuda_engine *engine = cuda_engine(base);
@@ -121,7 +122,7 @@ static int enter(struct cuda_engine *engine, struct error *err)
 	return r < 0 ? r : device_enter(&engine->device, err);
 }
 
-/* A device that is lost is lost for all, whoever has found that out. */
+/* Tells the queue if a call has found the device lost, so that jobs end, too. */
 static int leave(struct cuda_engine *engine, int r, const struct error *err)
 {
 	atomic_fetch_sub(&engine->mapping, 1);
@@ -184,8 +185,8 @@ static struct engine_stream *cuda_stream_new(struct engine *engine, struct engin
 	return queue_stream_new(&cuda_engine(engine)->scheduler.queue, owner);
 }
 
-/* The owner does not drive while memory is being mapped, because that may hold the driver's locks for
- * minutes. Each side announces itself before it checks for the other. */
+/* The owner's thread does not drive the engine while memory is being mapped, because mapping may hold the
+ * driver's locks for minutes. Each side sets its own flag before it checks the other's. */
 static bool cuda_drive(struct engine *base, uint64_t ns)
 {
 	struct cuda_engine *engine = cuda_engine(base);

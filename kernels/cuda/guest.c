@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An engine in a CUDA context of the program's own. It launches into the program's streams, on the thread
- * that asks for it. It has no thread and no queue, and its own stream serves only to set and read counts.
+ * that calls. It has no thread and no queue; its own stream is only for setting up and reading counts,
+ * and for reading words.
  *
- * There is one for each context that has asked for one. Contexts are told apart by an id that the driver
- * never gives twice, so that a new context at an old one's address has an engine of its own.
+ * There is one such engine for each context that has asked for one. Contexts are told apart by an id that the
+ * driver never gives twice, so a new context at the address of an old one gets an engine of its own.
  */
 #include "kernels/engine.h"
 
@@ -27,13 +28,13 @@
 #include "kernels/cuda/strategy/plan.h"
 #include "proto/clock.h"
 
-/* A kernel that waits for the bus needs no more than these, and whatever else runs on the device shares its
- * memory with it: beside a list of 4 KiB blocks that a kernel wrote to the host, a matrix product of the same
- * process kept 0.05 of its rate when the list had all 132 multiprocessors of an H200, 0.53 when it had 4. The
- * list arrived at 50 GB/s with either. */
+/* Most multiprocessors of a kernel that waits for the bus. The kernel needs no more, and slows down whatever
+ * else runs on the device: while a kernel wrote a list of 4 KiB blocks to the host, a matrix product of the
+ * same process kept 0.05 of its rate if the kernel had all 132 multiprocessors of an H200, and 0.53 if it
+ * had 4. The list arrived at 50 GB/s either way. */
 #define BUS_MULTIPROCESSORS 4
 
-/* Each context keeps at most so many plans (of some 10 KiB each), tensor maps and counts. */
+/* Most plans (of some 10 KiB each), tensor maps and sets of counts that are kept for each context. */
 #define MOST_PLANS  1024
 #define MOST_MAPS   1024
 #define MOST_COUNTS 4096
@@ -42,19 +43,20 @@ struct guest {
 	struct engine engine;
 	struct cuda_memory own;
 	struct device device;
-	unsigned long long context; /* its id, which the driver gives to no other context */
+	unsigned long long context; /* id of the context, which the driver gives to no other */
 	struct cuda_plans plans;
 	struct guest_trials trials;
 	struct map_cache maps;
 	struct uploads uploads;
 	struct offloads offloads;
 	struct transfers transfers;
-	CUstream stream; /* Counts are set and read on it. */
+	CUstream stream; /* for setting up and reading counts, and for reading words */
 	CUdeviceptr counts;
-	pthread_mutex_t lock;         /* It guards what follows. */
-	bool has_counts[MOST_COUNTS]; /* Some session counts in that slot. */
-	uint32_t
-	    next_counts; /* The next slot to be given out, if it is free: one that was given back long ago. */
+	pthread_mutex_t lock;         /* guards the fields below; guests_lock guards `next` */
+	bool has_counts[MOST_COUNTS]; /* the sets of counts that are in use */
+	/* The first set of counts to consider next, so that a set that was given back is reused as late as
+	 * possible. */
+	uint32_t next_counts;
 	struct guest *next;
 };
 
@@ -161,14 +163,14 @@ static int guest_new(struct guest **ret, CUcontext context, unsigned long long i
 
 /* ---- Finding ------------------------------------------------------------------------------------------ */
 
-/* Returns whether the handle is one of those that mean a default stream of whichever context is current. */
+/* Returns whether the handle stands for a default stream of whichever context is current. */
 static bool is_default(CUstream stream)
 {
 	return !stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD;
 }
 
-/* Checks that the stream is of the current context. If none is current, makes the stream's current and leaves
- * it so. */
+/* Checks that the stream belongs to the current context, and sets *ret to that. If no context is current,
+ * makes the stream's current, and it stays so. */
 static int enter_context(CUstream stream, CUcontext *ret, struct error *err)
 {
 	CUcontext of_stream;
@@ -197,7 +199,8 @@ static struct guest *find(unsigned long long id)
 	return NULL;
 }
 
-/* The caller holds the lock of guests. The program may be capturing a stream. */
+/* Opens an engine for the context. Caller holds guests_lock. The program may be capturing a stream
+ * meanwhile. */
 static int open_one(CUcontext context, unsigned long long id, struct guest **ret, struct error *err)
 {
 	const CUstreamCaptureMode mode = capture_allow();
@@ -241,7 +244,7 @@ static int read_loads(struct dl_phdr_info *info, size_t size, void *arg)
 	return 1;
 }
 
-/* Returns how many libraries the program has loaded so far, which is quick to ask. */
+/* Returns how many libraries the program has loaded so far. This is quick. */
 static unsigned long long count_loads(void)
 {
 	unsigned long long n = 0;
@@ -252,7 +255,7 @@ static unsigned long long count_loads(void)
 
 enum opened { OPENED, NOT_YET, NO_DRIVER };
 
-/* Opens a driver that the program has loaded and initialized. */
+/* Opens the driver if the program has loaded and initialized it. */
 static enum opened open_loaded(void)
 {
 	void *library = dlopen(DRIVER_LIBRARY, RTLD_LAZY | RTLD_NOLOAD);
@@ -261,7 +264,7 @@ static enum opened open_loaded(void)
 	int n;
 
 	if (library)
-		dlclose(library); /* The program has it still. */
+		dlclose(library); /* The program keeps it loaded. */
 	if (!count)
 		return NO_DRIVER;
 	if (count(&n) == CUDA_ERROR_NOT_INITIALIZED)
@@ -269,12 +272,12 @@ static enum opened open_loaded(void)
 	return driver_open(&ignored) == 0 ? OPENED : NO_DRIVER;
 }
 
-/* Whoever moves memory of the host asks this, too: while there is no driver, it is looked for again only
- * after another library has been loaded. */
+/* Returns whether the program has a driver. Programs that move only host memory get here, too, so if there is
+ * no driver, it is looked for again only after another library has been loaded. */
 static bool has_driver(void)
 {
 	static atomic_bool is_open;
-	static atomic_ullong loads; /* when there was none */
+	static atomic_ullong loads; /* value of count_loads when there was no driver */
 	unsigned long long now;
 
 	if (atomic_load_explicit(&is_open, memory_order_acquire))
@@ -341,7 +344,7 @@ static void set_families(struct engine_job *job)
 	}
 }
 
-/* Launches a single move by the fastest plan that is known for it. */
+/* Launches a single move, by a plan that is being tried or else by the fastest that is known. */
 static int launch_single(struct guest *guest, struct many *many, struct error *err)
 {
 	struct engine_move *move = &many->job->move;
@@ -367,8 +370,8 @@ static bool is_pinned(uint64_t address)
 	       type == CU_MEMORYTYPE_HOST;
 }
 
-/* Launches a list, between a device and the host by way of the copy engine if it is long. A kernel that moves
- * it over the bus all the same is as fast on BUS_MULTIPROCESSORS as on all of them. */
+/* Launches a list of blocks. A long list between a device and pinned host memory goes by way of the copy
+ * engine if it can; a kernel moves it over the bus otherwise. */
 static int launch_list(struct guest *guest, const struct many *many, struct error *err)
 {
 	const struct engine_move *move = &many->job->move;
@@ -436,7 +439,8 @@ static int reach(const struct guest *guest, CUcontext other, int device, const c
 {
 	CUresult result;
 
-	if (!other) /* The memory is from a pool or was mapped by hand, and whoever made it grants access. */
+	/* Memory from a pool, or mapped by address, has no context; whoever made it grants access to it. */
+	if (!other)
 		return 0;
 	result = driver.cuCtxEnablePeerAccess(other, 0);
 	if (result == CUDA_SUCCESS || result == CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED)
@@ -447,7 +451,7 @@ static int reach(const struct guest *guest, CUcontext other, int device, const c
 	return driver_check(err, result, "cuCtxEnablePeerAccess");
 }
 
-/* Asks the driver about memory, which has to be known to it. */
+/* Asks the driver for an attribute of memory, which must be memory that the driver knows. */
 static int ask(CUpointer_attribute attribute, uint64_t address, void *ret, const char *name,
                struct error *err)
 {
@@ -637,7 +641,7 @@ static int guest_word_read(struct engine *base, uint64_t address, uint64_t *ret,
 	return r;
 }
 
-/* Returns what becomes of a call that has put a word into a stream. */
+/* Returns the status of a call that has put an operation on a timeline's word into a stream. */
 static int check_word(CUresult result, const char *call, struct error *err)
 {
 	if (result != CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One launch of a layout is timed at a time. A layout that never comes again would keep its place, so the
- * places of all are looked at when none is free. */
+/* At most one launch of each layout is timed at a time. The entry of a layout that is never launched again
+ * would stay in use for ever, so all entries are checked when none is free. */
 #include "guest_trials.h"
 
 #include "kernels/cuda/driver/driver.h"
@@ -36,7 +36,7 @@ static void end(struct timed_launch *timed, int status, uint64_t ns)
 	timed->plan = NULL;
 }
 
-/* Frees the place if the launch has ended, and tells the trials how long it took. */
+/* If the launch has ended, tells the trials how long it took and frees the entry. */
 static void read_time(struct timed_launch *timed)
 {
 	CUresult result = timed->is_launched ? driver.cuEventQuery(timed->end) : CUDA_ERROR_NOT_READY;
@@ -50,7 +50,7 @@ static void read_time(struct timed_launch *timed)
 	end(timed, 0, (uint64_t)(ms * 1e6f));
 }
 
-/* Returns whether a launch of the plan is still to be read. */
+/* Returns whether a launch of the plan is still being timed, after checking whether it has ended. */
 static bool is_being_timed(struct guest_trials *trials, const struct engine_plan *plan)
 {
 	for (int i = 0; i < GUEST_TIMED; i++) {
@@ -84,7 +84,8 @@ static bool has_events(struct timed_launch *timed)
 	return timed->start && timed->end;
 }
 
-/* Returns whether the address is memory of the device, and not managed memory, which may be anywhere. */
+/* Returns whether the address is memory of the device. Managed memory does not count, because it may be
+ * anywhere. */
 static bool is_of_device(const struct guest_trials *trials, uint64_t address)
 {
 	CUmemorytype type = CU_MEMORYTYPE_HOST;
@@ -102,7 +103,7 @@ static bool is_of_device(const struct guest_trials *trials, uint64_t address)
 	       !is_managed;
 }
 
-/* Begins to time a launch, if there is a place and the stream takes the event. */
+/* Begins to time a launch. Returns NULL if no entry is free or the event cannot be recorded. */
 static struct timed_launch *begin(struct guest_trials *trials, struct engine_plan *plan, CUstream stream)
 {
 	struct timed_launch *timed = find_free(trials);
@@ -117,8 +118,8 @@ static struct timed_launch *begin(struct guest_trials *trials, struct engine_pla
 
 /* ---- Launches ----------------------------------------------------------------------------------------- */
 
-/* Makes the alternatives once the plan's first time is known. The caller holds the lock, which this gives up
- * while it makes them. */
+/* Makes the alternatives to a plan once its first run has been measured. Caller holds trials->lock, which is
+ * released meanwhile. */
 static void make_alternatives(struct guest_trials *trials, struct engine_plan *plan)
 {
 	struct plan_trials *made;

@@ -2,7 +2,7 @@
 /* Finds the fastest plans (cuda_plan.h) for moves that a program launches into its own streams, by events
  * around a launch. The time is read when the same layout is launched again, so that nobody waits for it.
  *
- * What a stream capture records is not timed. It takes the fastest plan that is known.
+ * A launch that is being captured is not timed; it uses the fastest plan that is known.
  */
 #ifndef KERNELS_CUDA_GUEST_TRIALS_H
 #define KERNELS_CUDA_GUEST_TRIALS_H
@@ -12,44 +12,45 @@
 
 #include "cuda_plan.h"
 
-/* So many launches of a context, each of another layout, are timed at once. */
+/* Most launches of a context that are timed at once, each of a different layout. */
 #define GUEST_TIMED 16
 
-/* A launch whose time is yet to be read. */
+/* A launch whose time has not been read yet. */
 struct timed_launch {
 	CUevent start;
 	CUevent end;
-	bool is_launched;         /* Both events are in the stream. */
-	struct engine_plan *plan; /* NULL: this one is free. */
-	const struct plan *taken; /* what trials_take gave */
+	bool is_launched;         /* Both events have been recorded. */
+	struct engine_plan *plan; /* plan of the launch; NULL: this entry is free */
+	const struct plan *taken; /* plan that trials_take returned for the launch */
 };
 
 struct guest_trials {
-	int device;           /* its ordinal */
-	pthread_mutex_t lock; /* It guards the trials of all plans of the context, too. */
+	int device;           /* ordinal of the device */
+	pthread_mutex_t lock; /* also guards the trials of all plans of the context */
 	struct timed_launch timed[GUEST_TIMED];
 };
 
 void guest_trials_init(struct guest_trials *trials, int device);
 
-/* The context is current. Zeroed trials are allowed. */
+/* The context must be current. Zeroed trials are allowed. */
 void guest_trials_deinit(struct guest_trials *trials);
 
-/* A launch of a move by itself, from its choice of a plan until it is in the stream. */
+/* A launch of a single move, from the choice of its plan until it is in the stream. */
 struct guest_choice {
 	struct engine_plan *plan;
-	const struct plan *taken;   /* The launch is by this plan, which stays until guest_trials_launched. */
-	bool is_settled;            /* There is nothing to find out. */
-	struct timed_launch *timed; /* NULL: it is not timed. */
+	/* The plan to launch by. It stays valid until guest_trials_launched. */
+	const struct plan *taken;
+	bool is_settled;            /* Trials of the layout are over. */
+	struct timed_launch *timed; /* NULL: the launch is not timed */
 };
 
-/* Chooses the plan for a launch of a move between two addresses. It is timed only where nothing but the plan
- * decides how long it takes: both are memory of the device, and is_limited, to some multiprocessors, is
- * false. */
+/* Chooses the plan for a launch of a move between two addresses. The launch is timed only if nothing but the
+ * plan decides how long it takes: both addresses must be memory of the device, and is_limited, which says
+ * that the launch is limited to some of the multiprocessors, must be false. */
 void guest_trials_choose(struct guest_trials *trials, struct engine_plan *plan, uint64_t dst, uint64_t src,
                          bool is_limited, CUstream stream, struct guest_choice *ret);
 
-/* Must follow each choice; status is the launch's, 0 if it succeeded. */
+/* Must follow each guest_trials_choose. status is that of the launch, 0 if it succeeded. */
 void guest_trials_launched(struct guest_trials *trials, const struct guest_choice *choice, CUstream stream,
                            int status);
 
