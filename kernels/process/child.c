@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Starts children, waits for them, and makes calls. */
+/* Starts children, makes calls to them, and waits for their end. */
 #include "child.h"
 
 #include <errno.h>
@@ -16,7 +16,8 @@
 
 #include "proto/wire/socket.h"
 
-/* A call that waits looks so often if it is still wanted, and may go on. */
+/* Interval in milliseconds at which a waiting call checks whether it is still wanted, and may go on
+ * waiting. */
 #define UNWANTED_MS 20
 
 extern char **environ;
@@ -31,7 +32,7 @@ static int no_start(struct error *err, const char *what)
 	                 strerror(errno));
 }
 
-/* Makes the memory that is shared; *ret_fd is the caller's to close. */
+/* Creates the shared memory. The caller closes *ret_fd, also after a failure. */
 static int make_shared(struct child *child, int *ret_fd, struct error *err)
 {
 	int fd = memfd_create("engine", MFD_CLOEXEC);
@@ -52,7 +53,8 @@ static int make_shared(struct child *child, int *ret_fd, struct error *err)
 	return 0;
 }
 
-/* No copy of this process is made, however much it has mapped, and nothing runs between here and exec. */
+/* Starts the program again. posix_spawn copies none of this process's mappings, however many there are, and
+ * none of this program's code runs before exec. */
 static int spawn(struct child *child, int control, const struct wire_hello *hello, struct error *err)
 {
 	char *argv[] = { (char *)START_NAME, (char *)hello->engine,
@@ -86,7 +88,7 @@ static int spawn(struct child *child, int control, const struct wire_hello *hell
 	return err->status;
 }
 
-/* ends[1] is never START_FD, which posix_spawn would then leave close-on-exec. */
+/* Makes the control socket. ends[1] is never START_FD, which posix_spawn would then leave close-on-exec. */
 static int make_sockets(int ends[2], struct error *err)
 {
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
@@ -179,7 +181,7 @@ int child_await(struct child *child, int ms, int stop, struct wire_ready *ret, s
 		*err = ret->err;
 		return ret->err.status;
 	}
-	return open_socket(child, 0, err); /* nobody makes calls yet */
+	return open_socket(child, 0, err); /* The lock is not needed, because no thread makes calls yet. */
 }
 
 /* ---- Calls -------------------------------------------------------------------------------------------- */
@@ -208,7 +210,8 @@ static int open_socket(struct child *child, uint32_t number, struct error *err)
 	return 0;
 }
 
-/* Returns a socket that no call uses, which is open if any is; SHARED_CALLS: there is none. */
+/* Returns the index of a socket that no call uses, an open one if possible; SHARED_CALLS: all are in use.
+ * Caller holds child->lock. */
 static uint32_t find_free(const struct child *child)
 {
 	uint32_t found = SHARED_CALLS;
@@ -269,7 +272,8 @@ static bool send_parts(int sock, const struct child_call *call)
 	return true;
 }
 
-/* Waits, and tells the child when nobody wants the answer any more. Returns false if the call is given up. */
+/* Waits for the answer, and tells the child when the result is no longer wanted. Returns false if the call is
+ * given up. */
 static bool wait_for_answer(struct child *child, const struct child_call *call, uint32_t number)
 {
 	struct pollfd fd = { child->socket[number], POLLIN, 0 };

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The front as its owner has it: opened, asked for what has ended, and closed; and the front's own thread,
- * which starts a child, watches it, and when that has ended starts another one.
+/* The front as its owner uses it: it is opened, asked for jobs that have ended, and closed. Also the front's
+ * own thread, which starts a child, watches it, and starts another one when it has ended.
  *
- * The thread that starts a process has to live for as long as that: the kernel ends the child with it
- * (PR_SET_PDEATHSIG). A child gives signs of life: that its main thread runs, and that its engine answers
- * (engine_probe). One that gives none for too long is killed; that is then as any other end. Probes are
- * counted, not time: a machine that stands still for a while, as a virtual one may, has missed one.
+ * The thread that starts a child has to live for as long as the child: the kernel kills the child when that
+ * thread ends (PR_SET_PDEATHSIG). A child shows that it is alive by answering probes: its main thread must
+ * run, and its engine must answer (engine_probe). A child that has not answered for too long is killed, which
+ * is then handled as any other end. What counts is the number of missed probes and not time: if the whole
+ * machine stands still for a while, as a virtual one may, that is one missed probe.
  */
 #include "front.h"
 
@@ -26,7 +27,8 @@
 #include "process.h"
 #include "proto/clock.h"
 
-/* After a spin in vain the next one is left out, then the next two, and so on up to so many. */
+/* After a spin in vain the next one is skipped, after a second one the next two, and so on up to this
+ * many. */
 #define MOST_DULL 64
 
 static const struct engine_ops front_ops;
@@ -45,7 +47,7 @@ static void stir(struct front *front)
 	const uint64_t one = 1;
 	ssize_t n = write(front->stir, &one, sizeof one);
 
-	(void)n; /* it is readable already */
+	(void)n; /* The eventfd is readable already, so a failed write does not matter. */
 }
 
 /* ---- Open and close ----------------------------------------------------------------------------------- */
@@ -183,7 +185,7 @@ static void front_close(struct engine *engine)
 
 /* ---- The owner's turn --------------------------------------------------------------------------------- */
 
-/* Tells if something has come back, or there is room for what is to be sent. */
+/* Returns whether something has come back, or there is room again for what is to be sent. */
 static bool has_news(const struct front *front)
 {
 	const struct child *child = front->own;
@@ -192,7 +194,7 @@ static bool has_news(const struct front *front)
 	       (buffer_len(&front->out) > 0 && !atomic_load(&child->shared->to_child.is_waited_for));
 }
 
-/* Asks the child to wake the owner when there is news. */
+/* Asks the child to wake the owner when there is something for it. */
 static void ask_to_be_woken(struct front *front)
 {
 	struct shared *shared = front->own->shared;
@@ -217,7 +219,7 @@ static void front_reap(struct engine *engine)
 	jobs_call_back(job_list_take_all(&front->done));
 }
 
-/* Tells if the one job under way is likely to end within a spin. */
+/* Returns whether the only job under way is likely to end within a spin. */
 static bool is_worth_a_spin(struct front *front)
 {
 	static uint32_t cpus;
@@ -258,12 +260,12 @@ static bool front_drive(struct engine *engine, uint64_t ns)
 			spin(front, ns);
 	}
 	any |= !ring_is_empty(&front->own->to_front);
-	if (!any || ns == 0) /* it may sleep now */
+	if (!any || ns == 0) /* The owner may sleep now. */
 		ask_to_be_woken(front);
 	return any;
 }
 
-/* A child that is away is not silent: it is lost. */
+/* A child that has ended is not reported here: the engine is lost then, which the owner learns otherwise. */
 static int front_probe(struct engine *engine, struct error *err)
 {
 	struct front *front = front_of(engine);
@@ -301,20 +303,21 @@ static const struct engine_ops front_ops = {
 
 /* ---- The front's own thread ---------------------------------------------------------------------------- */
 
-/* An engine has less time to open than the service has for its start (TimeoutStartSec=120): where one device
- * of several hangs, the service starts without that. */
+/* An engine must open in less time than the service has for its start (TimeoutStartSec=120), so that the
+ * service starts without a device that hangs. */
 struct front_times front_times = {
 	.open_ms = 90000,
 	.map_ms = 60000,
 	.pulse_ms = 3000,
 };
 
-/* A child that lived for less than LIVED_NS counts as one in a row. The next one starts after a pause: none
- * the first time, then FIRST_MS, and twice as long each time. */
+/* Children that live for less than LIVED_NS count as short-lived. After the first of them in a row the next
+ * child starts at once, after the second after FIRST_MS, and then after twice as long each time. */
 #define LIVED_NS UINT64_C(60000000000)
 #define FIRST_MS 100
 
-/* A child may take so long to say why it ends, and to close its engine. */
+/* Time for a child to say why it ends, time for it to close its engine, and the interval at which its end is
+ * checked. */
 #define SAY_MS   200
 #define CLOSE_MS 10000
 #define STEP_MS  100
@@ -327,7 +330,8 @@ static bool is_closing(struct front *front)
 	return is;
 }
 
-/* Says what the state is now. The owner learns of it when it is woken. */
+/* Publishes a new state. The owner's thread learns of it when it is woken. Takes a reference to child; child
+ * and err may be NULL. */
 static void publish(struct front *front, enum front_state state, struct child *child, const struct error *err)
 {
 	struct child *before;
@@ -346,7 +350,7 @@ static void publish(struct front *front, enum front_state state, struct child *c
 	child_unref(before);
 }
 
-/* Wakes the owner, unless the front is being closed: the owner may have nothing left to wake. */
+/* Wakes the owner, unless the front is being closed: what it would wake may be gone by then. */
 static void wake(struct front *front)
 {
 	if (!is_closing(front))
@@ -403,7 +407,7 @@ static void *live(void *arg)
 
 /* ---- Start -------------------------------------------------------------------------------------------- */
 
-/* Notes what the engine is, as the first child says. */
+/* Sets the engine's description from what the first child says of it. */
 static void describe(struct front *front, const struct wire_ready *ready)
 {
 	struct engine *engine = &front->engine;
@@ -420,14 +424,14 @@ static void describe(struct front *front, const struct wire_ready *ready)
 	memcpy(engine->device_name, ready->device_name, sizeof engine->device_name);
 	engine->memory_bytes = ready->memory_bytes;
 	engine->returns = true;
-	if (*ready->uuid) { /* an ordinal may be another device's the next time */
+	if (*ready->uuid) { /* An ordinal may mean another device the next time; the UUID does not change. */
 		front->hello.has_device = true;
 		snprintf(front->hello.device, sizeof front->hello.device, "%s", ready->uuid);
 	}
 }
 
-/* Checks that the engine is the same again: plans that were made for the first child have to be right for
- * each. */
+/* Checks that the engine is the same as in the first child, because plans that were made for that are used
+ * with every child. */
 static int check_same(const struct front *front, const struct wire_ready *ready, struct error *err)
 {
 	const struct engine *engine = &front->engine;
@@ -453,7 +457,8 @@ static int prepare(struct front *front, struct child *child, uint64_t life, stru
 	if (r < 0)
 		return r;
 	start_pulse(front);
-	publish(front, life == 1 ? FRONT_OPENING : FRONT_AWAY, child, NULL); /* to those who unmap */
+	/* Threads that unmap memory have to see the child. */
+	publish(front, life == 1 ? FRONT_OPENING : FRONT_AWAY, child, NULL);
 	r = front_map_anew(front, child, &dropped, err);
 	pthread_mutex_lock(&front->lock);
 	front->dropped += dropped;
@@ -494,7 +499,7 @@ static void empty(int fd)
 	(void)r;
 }
 
-/* Waits until the child has ended, or has been silent for too long, or the front is to be closed. */
+/* Waits until the child has ended or has failed too many checks, or the front is to be closed. */
 static void watch(struct front *front, struct child *child)
 {
 	struct pollfd fds[] = { { child->control, POLLIN, 0 }, { front->stir, POLLIN, 0 } };
@@ -535,8 +540,8 @@ static void say_why(const struct front *front, const struct child *child, int st
 		          WEXITSTATUS(status));
 }
 
-/* A process that was killed and is in the middle of a system call ends with that call. A thread that opens or
- * closes the engine does not wait for it for ever. */
+/* Waits until a killed process has ended, which it does only when the system call that it is in returns. If
+ * the owner is waiting for the engine to open or to close, this gives up after CLOSE_MS. */
 static void wait_for_end(struct front *front, struct child *child)
 {
 	for (int ms = 0; !child_wait(child, STEP_MS, NULL) && ms < CLOSE_MS;)
@@ -544,8 +549,8 @@ static void wait_for_end(struct front *front, struct child *child)
 			ms += STEP_MS;
 }
 
-/* Jobs end before everything that the process had has been taken down, which may take long on a device; the
- * next one starts after it. */
+/* Ends what is left of a child. Its jobs end before everything that the process had has been taken down,
+ * which may take long on a device; the next child starts only afterwards. */
 static void end_child(struct front *front, struct child *child, struct error *err)
 {
 	int status = 0;
@@ -566,7 +571,7 @@ static void end_child(struct front *front, struct child *child, struct error *er
 	child_unref(child);
 }
 
-/* Returns false if the front is to be closed. */
+/* Sleeps for ms milliseconds. Returns false if the front is to be closed. */
 static bool sleep_for(struct front *front, uint64_t ms)
 {
 	const uint64_t until_ns = clock_ns() + ms * 1000000;
@@ -585,8 +590,8 @@ static bool sleep_for(struct front *front, uint64_t ms)
 
 /* ---- Signs of life of a child -------------------------------------------------------------------------- */
 
-/* At most so many signs of life in a row are missing. With the time for each, that is half of what the
- * service itself has (WatchdogSec=30). */
+/* A child that has failed this many checks in a row is killed. With the time between checks, this is half of
+ * the time that the service itself has (WatchdogSec=30). */
 #define MOST_SILENT 5
 
 static void tell(struct front *front, const struct error *silence)

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The front is an engine whose operations a child does.
+/* The front is an engine whose operations a child process carries out (process.h).
  *
- * Three sorts of threads meet here. The owner's has streams and jobs, and the ends of both rings: it alone
- * writes to the child and reads what comes back (front_ring.c). A thread of the front's own has the child
- * (front.c): it starts it, wakes the owner when something has come back, sees it end, and starts the next
- * one, in which it maps everything anew. Any thread maps and unmaps memory (front_memory.c).
+ * Three kinds of threads meet here. The owner's thread has the streams and jobs and the front's ends of both
+ * rings: only it writes to the child's ring and reads what comes back (front_ring.c). The front's own thread
+ * has the child process (front.c): it starts it, sees it end, and starts the next one, in which it maps all
+ * memory again. Any thread may map and unmap memory (front_memory.c).
  *
- * The owner learns at its own pace what becomes of the child: it keeps the child that its jobs are with until
- * it has ended all of them.
+ * The owner's thread learns of a new child at its own pace: it keeps a reference to the child that its jobs
+ * are with until it has ended all of these.
  */
 #ifndef KERNELS_PROCESS_FRONT_H
 #define KERNELS_PROCESS_FRONT_H
@@ -23,16 +23,16 @@
 #include "kernels/queue/fair_queue.h"
 #include "proto/wire/frame.h"
 
-/* Each small number is in use once. The next one is one that was given back, if there is any. A zeroed struct
- * has given out none yet. */
+/* Assigns small numbers. A number is in use once at a time, and numbers that were given back are used first.
+ * A zeroed struct has assigned none. */
 struct numbers {
-	uint32_t next;  /* least number that was never in use */
-	uint32_t n;     /* numbers that were given back */
-	uint32_t room;  /* room in `back`, for all numbers given out so far */
-	uint32_t *back; /* the numbers that were given back */
+	uint32_t next;  /* least number that has never been used */
+	uint32_t n;     /* number of entries in `back` */
+	uint32_t room;  /* capacity of `back`, enough for all numbers that were ever assigned */
+	uint32_t *back; /* numbers that were given back */
 };
 
-/* Returns false when out of memory. */
+/* Sets *ret to an unused number. Returns false if there is no memory. */
 static inline bool numbers_take(struct numbers *numbers, uint32_t *ret)
 {
 	if (numbers->n == 0 && numbers->next == numbers->room) {
@@ -59,33 +59,33 @@ static inline void numbers_deinit(struct numbers *numbers)
 	*numbers = (struct numbers){ 0 };
 }
 
-/* These are deadlines. Tests have shorter ones. */
+/* Deadlines in milliseconds. Tests set shorter ones. */
 struct front_times {
-	uint64_t open_ms;  /* for a child to open its engine */
-	uint64_t map_ms;   /* to map one memory anew, beside its share by size */
-	uint64_t pulse_ms; /* for a sign of life, after the last one */
+	uint64_t open_ms;  /* time for a child to open its engine */
+	uint64_t map_ms;   /* time to map one memory again, in addition to its share by size */
+	uint64_t pulse_ms; /* time from one check that the child is alive to the next */
 };
 extern struct front_times front_times;
 
 enum front_state {
-	FRONT_OPENING, /* the first child opens its engine */
+	FRONT_OPENING, /* The first child is opening its engine. */
 	FRONT_UP,
-	FRONT_AWAY, /* there is no child that can be used, for now */
+	FRONT_AWAY, /* There is no usable child at the moment. */
 	FRONT_FAILED,
 };
 
-/* The child has this job. */
+/* A job that the child has. */
 struct front_job {
-	struct engine_job *job; /* NULL: no job has the number */
+	struct engine_job *job; /* NULL: the number is not in use */
 	struct engine_stream *stream;
-	uint32_t bytes; /* bytes of its message */
+	uint32_t bytes; /* bytes of its messages */
 };
 
 struct engine_stream {
-	struct fair_stream fair; /* first: fair_queue_next gives it back */
+	struct fair_stream fair; /* must be first: fair_queue_next returns it, and it is cast to the stream */
 	struct front *front;
 	uint32_t number;
-	bool is_known; /* the child knows the stream */
+	bool is_known; /* The child has been told of the stream. */
 	struct job_list unsent;
 	struct job_list sent; /* jobs that the child has, in order */
 	uint64_t sent_bytes;
@@ -94,61 +94,65 @@ struct engine_stream {
 
 struct front {
 	struct engine engine;
-	struct wire_hello hello; /* what each child is told; `plans` changes, under the lock */
+	struct wire_hello hello; /* sent to each child; the lock guards `plans` and `tunes` */
 	void (*wake)(void *arg);
 	void *wake_arg;
 	int wake_fd;
 	bool drives;
-	uint64_t pause_ms; /* longest pause before a child that follows one that ended soon after its start */
+	/* Longest pause before the next child is started if children keep ending soon after their start. */
+	uint64_t pause_ms;
 	char name[16];
 
-	/* The threads share these, under the lock. `news` counts the changes of the state and the child. */
+	/* The lock guards the fields from here on. `news` counts changes of state and child. */
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	enum front_state state;
 	bool is_closing;
-	struct child *child; /* NULL: there is none */
-	struct error failed; /* why there was none the last time */
-	uint32_t dropped;    /* number of memories that could not be mapped anew */
-	uint32_t failures;   /* children that could not be used, but for the first */
+	struct child *child; /* reference to the current child; NULL: there is none */
+	struct error failed; /* why the last child ended or could not be used */
+	uint32_t dropped;    /* memories that could not be mapped again, in total */
+	uint32_t failures;   /* children that could not be used, except for the first one */
 	atomic_uint news;
 	TAILQ_HEAD(, front_memory) memories;
-	SLIST_HEAD(, front_layout) forgotten; /* plans that are gone, whose numbers the child may know */
+	/* Numbers of plans that have been freed; the child may still know them. */
+	SLIST_HEAD(, front_layout) forgotten;
 	struct numbers memory_numbers;
-	struct front_memory *mapping; /* memory that the front's own thread is mapping anew */
+	struct front_memory *mapping; /* memory that the front's own thread is mapping again; NULL: none */
 
-	/* These belong to its own thread. `silence`, which the owner asks for, is also guarded by the lock.
-	 */
+	/* The front's own thread owns the fields from here on. The lock also guards `silence`, which the
+	 * owner's thread reads. */
 	pthread_t thread;
-	int stir;             /* eventfd that is written to have the thread look around */
-	uint64_t pulse_ns;    /* when the next sign of life is due */
-	uint32_t silent;      /* signs of life that have been missing in a row */
-	struct error silence; /* status 0: the last sign of life was there */
+	int stir;             /* eventfd that makes the thread look at the state again */
+	uint64_t pulse_ns;    /* monotonic time of the next check that the child is alive */
+	uint32_t silent;      /* checks in a row that the child has failed */
+	struct error silence; /* result of the last check; status 0: the child is alive */
 
-	/* These belong to the owner's thread. */
-	struct child *own; /* the child that has its jobs */
-	unsigned seen;     /* value of `news` when it last looked */
+	/* The owner's thread owns the fields from here on. */
+	struct child *own; /* reference to the child that has the owner's jobs; NULL: none */
+	unsigned seen;     /* value of `news` that the owner's thread has seen */
 	LIST_HEAD(, engine_stream) streams;
 	struct numbers stream_numbers;
-	struct fair_queue unsent; /* streams that have something to send, and may */
+	struct fair_queue unsent; /* streams that have a job to send and may send it */
 	struct plan_cache plans;
 	struct numbers layout_numbers;
 	struct numbers job_numbers;
-	struct front_job *jobs; /* by number */
+	struct front_job *jobs; /* array indexed by job number */
 	uint32_t jobs_room;
 	uint32_t n_sent;
-	bool is_small; /* the job under way is small, and the only one */
-	uint32_t dull; /* spins still to be left out, because the last ones were in vain */
+	bool is_small; /* The only job under way is a small one. */
+	/* Spins that are still to be skipped, because the last in_vain spins in a row were in vain. */
+	uint32_t dull;
 	uint32_t in_vain;
 	bool bell_is_due;
-	bool may_be_woken; /* the child has been asked to */
-	struct buffer out; /* bytes for which the ring had no room */
-	struct buffer in;  /* beginning of a message that has not come completely */
+	bool may_be_woken; /* The child has been asked to wake the owner. */
+	struct buffer out; /* bytes to be sent for which the ring had no room */
+	struct buffer in;  /* beginning of a message that has not arrived completely */
 	struct job_list done;
 	uint32_t cancels;
-	bool cancels_fail;                      /* the child did not answer the last time */
-	struct engine_cache_stats before;       /* counts of former children's tensor maps */
-	struct engine_cache_stats plans_before; /* counts of former children's plans */
+	/* The child did not answer the last request to cancel in time. */
+	bool cancels_fail;
+	struct engine_cache_stats before;       /* counts of tensor maps in former children */
+	struct engine_cache_stats plans_before; /* counts of plans in former children */
 };
 
 static inline struct front *front_of(struct engine *engine)
@@ -166,14 +170,14 @@ bool front_cancel(struct engine_stream *stream, struct engine_job *job);
 
 /* ---- front_ring.c: the owner's thread's --------------------------------------------------------------- */
 
-/* Takes notice of a new state or child. */
+/* Takes notice of a new state or child, if there is one. */
 void front_catch_up(struct front *front);
 
-/* Sends the jobs of streams, as far as there is room. */
+/* Sends jobs of streams as far as there is room. */
 void front_send_jobs(struct front *front);
 
-/* Sends a message that does not wait for room, since there are few of them. cancel is the number of the
- * request to cancel. */
+/* Sends a message about one numbered thing. It is queued even without room in the ring, because there are few
+ * such messages. cancel is the word that identifies a request to cancel; otherwise 0. */
 void front_send_number(struct front *front, enum wire_kind kind, uint32_t number, uint32_t cancel);
 
 /* Handles the messages that have come back. */
@@ -181,21 +185,23 @@ void front_receive(struct front *front);
 
 /* ---- front.c ------------------------------------------------------------------------------------------ */
 
-/* Checks if the child has given the sign of life that is due, and asks for the next one. Returns false if it
- * has been silent for too long, and was killed. Must be called on the front's own thread. */
+/* If a check is due, checks whether the child has shown that it is alive, and asks it to do so again. Returns
+ * false if it has failed too many checks in a row; it has been killed then. Only for the front's own
+ * thread. */
 bool front_pulse(struct front *front, struct child *child);
 
 /* ---- front_job.c -------------------------------------------------------------------------------------- */
 
 extern const struct plan_cache_ops front_plan_ops;
 
-/* Tells the child to forget the plans that are gone. Must be called on the owner's thread. */
+/* Tells the child to forget plans that have been freed, so that their numbers may be reused. Only for the
+ * owner's thread. */
 void front_forget_plans(struct front *front);
 
-/* Adds up the counts of a child that has ended. */
+/* Adds the counts of a child that has ended to those of former children. */
 void front_keep_stats(struct front *front);
 
-/* These implement engine_explain and its kin. */
+/* These implement engine_explain and other operations of engine_ops. */
 int front_explain(struct engine *engine, struct engine_plan *plan, struct engine_explanation *ret,
                   struct error *err);
 void front_cache_stats(struct engine *engine, struct engine_cache_stats *ret);
@@ -203,22 +209,23 @@ void front_add_plan_stats(struct engine *engine, struct engine_cache_stats *ret)
 void front_keep_plans(struct engine *engine, uint64_t n);
 void front_tune(struct engine *engine, bool tunes);
 
-/* Tells the child what front_keep_plans and front_tune have set. Must be called under the lock. */
+/* Tells the child the settings of front_keep_plans and front_tune. Caller holds front->lock. */
 void front_tell_plans(const struct front *front, struct child *child);
 
-/* Tells if the child has all the memory that the job names. */
+/* Returns whether the child has all the memory that the job names. */
 bool front_job_is_mapped(struct child *child, const struct engine_job *job);
 
-/* Appends the job's messages to what is to be sent, and sets their bytes. Returns 0 or NO_MEMORY. */
+/* Appends the messages of a job to front->out, and sets *ret_bytes to their size. Returns 0 or NO_MEMORY. */
 int front_job_write(struct front *front, const struct engine_stream *stream, uint32_t number,
                     const struct engine_job *job, size_t *ret_bytes);
 
-/* Sets the outcome of a job by the child's message. Returns false if the message does not fit the job. */
+/* Sets the outcome of a job from the child's message. Returns false if the message does not fit the job. */
 bool front_job_read(const struct wire_done *done, struct engine_job *job);
 
 /* ---- front_kept.c ------------------------------------------------------------------------------------- */
 
-/* Memories share an allocation, with the descriptor that it came with. */
+/* An allocation that several memories may share, with its descriptor, which is closed with the last of them;
+ * -1: none. */
 struct front_chunk {
 	atomic_uint refs;
 	int fd;
@@ -230,18 +237,19 @@ struct front_memory {
 	struct front *front;
 	TAILQ_ENTRY(front_memory) entry;
 	uint32_t number;
-	atomic_uint_fast64_t life; /* `life` of the child that has it; 0: none */
-	bool is_leaving;           /* somebody unmaps it */
+	atomic_uint_fast64_t life; /* `life` of the child that has mapped it; 0: none has */
+	bool is_leaving;           /* A thread is unmapping it. */
 	struct engine_memory *host;
 	uint64_t of_child[2]; /* identity of the memory in the child */
 
-	/* These serve to map it anew. The descriptor belongs to this struct, unless is_lent. */
+	/* The fields from here on serve to map the memory again. This struct owns handle.fd unless
+	 * is_lent. */
 	bool comes_back;
-	bool is_lent; /* the descriptor belongs to the host mapping or the allocation */
+	bool is_lent; /* The host mapping or an allocation owns handle.fd. */
 	struct engine_handle handle;
-	uint8_t bytes[ENGINE_HANDLE_BYTES]; /* bytes that the handle points to */
-	struct memory_chunks chunks;        /* n is 0 if no other memory has any of it */
-	struct front_chunk **list;          /* allocations of chunks, in the same order */
+	uint8_t bytes[ENGINE_HANDLE_BYTES]; /* the bytes that handle.handle points to */
+	struct memory_chunks chunks;        /* n is 0 if no other memory can share parts of this one. */
+	struct front_chunk **list;          /* the allocations in `chunks`, in the same order */
 };
 
 static inline struct front_memory *front_memory_of(struct engine_memory *memory)
@@ -249,29 +257,32 @@ static inline struct front_memory *front_memory_of(struct engine_memory *memory)
 	return (struct front_memory *)memory;
 }
 
-/* Tells if the byte at `at` of a memory lies in a part of it. */
+/* Returns whether byte `at` of a memory lies in a part of it. */
 static inline bool front_part_has(const struct engine_part *part, uint64_t at)
 {
 	return at >= part->offset && at - part->offset < part->size;
 }
 
-/* Keeps what it takes to map a memory anew. Its host mapping must have been made before. */
+/* Copies what is needed to map a memory again. Its host mapping, if any, must exist already. Returns 0 or
+ * NO_MEMORY. */
 int front_memory_keep(struct front_memory *memory, const struct engine_handle *handle, struct error *err);
 
-/* Sets the fields of a memory that the owner sees. */
+/* Sets the fields of a memory that the owner sees, from the child's answer. Returns 0 or NO_MEMORY. */
 int front_memory_describe(struct front *front, struct front_memory *memory,
                           const struct engine_handle *handle, const struct wire_answer *result,
                           struct error *err);
 
-/* Gives the memory a backing, by which its failure is noticed, if the child has found that it may fail. */
+/* If the child has found that the memory may fail, gives it a backing, by which its failure is noticed.
+ * Returns 0 or an error. */
 int front_memory_give_backing(struct front_memory *memory, bool has_backing, struct error *err);
 
-/* Frees all but the struct. */
+/* Frees everything that the memory owns except for the struct itself. */
 void front_memory_let_go(struct front_memory *memory);
 
 /* ---- front_memory.c: as engine_map and its kin -------------------------------------------------------- */
 
-/* Returns the child to use, with a reference, or NULL with DEVICE_LOST if there is none for now. */
+/* Returns the child to use, with a reference for the caller. Returns NULL, with the error DEVICE_LOST, if
+ * there is none at the moment. */
 struct child *front_child(struct front *front, struct error *err);
 
 int front_map(struct engine *engine, const struct engine_handle *handle, struct engine_memory **ret,
@@ -283,15 +294,17 @@ int front_settle(struct engine *engine, struct engine_memory *memory, const atom
 bool front_unmap(struct engine *engine, struct engine_memory *memory);
 void front_link(struct engine *engine, const char *uuid, struct engine_link *ret);
 
-/* Sets the number of a memory. Returns false if the child does not have it. NULL is WIRE_NONE, which it has;
- * without a child every memory is taken for its own. */
+/* Sets *ret to the number of a memory, WIRE_NONE for NULL. Returns whether the child has mapped the memory,
+ * which is true for NULL and if child is NULL. */
 bool front_memory_number(const struct child *child, const struct engine_memory *memory, uint32_t *ret);
 
-/* Notes that the device has pinned pages of a memory that its file does not have any more. */
+/* Notes that the memory with this number has lost pages that the device had pinned, because its file no
+ * longer has them. */
 void front_memory_lose_pins(struct front *front, uint32_t number);
 
-/* Maps all memory anew in a new child. Must be called on the front's own thread. Returns DEVICE_LOST if the
- * child has ended meanwhile, or hangs; the memory that it was mapping for too long is dropped. */
+/* Maps all memory again in a new child. Only for the front's own thread. Sets *ret_dropped to the number of
+ * memories that could not be mapped. Returns 0, or DEVICE_LOST if the child has ended or hangs; a memory
+ * whose mapping hung counts as dropped. */
 int front_map_anew(struct front *front, struct child *child, uint32_t *ret_dropped, struct error *err);
 
 #endif

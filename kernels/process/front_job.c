@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A job becomes a message for the child, and the child's answer becomes the outcome of the job. The front
- * itself plans nothing: its part of a plan is the number by which the child knows it. */
+/* Turns a job into messages for the child, and the child's answer into the outcome of the job. The front
+ * itself makes no plans: its own part of a plan is the number by which the child knows it. */
 #include "front.h"
 
 #include <stdlib.h>
@@ -11,16 +11,16 @@
 
 /* ---- Plans --------------------------------------------------------------------------------------------- */
 
-/* The child has to forget a layout once its plan is gone. A plan may be freed on any thread, but only the
- * owner's thread writes to the child. */
+/* The number of a plan. The child has to forget it once the plan is gone. A plan may be freed on any thread,
+ * but only the owner's thread writes to the child. */
 struct front_layout {
 	uint32_t number;
-	uint64_t life; /* life of the child that has it; 0: none has it */
+	uint64_t life; /* `life` of the child that knows the number; 0: none does */
 	SLIST_ENTRY(front_layout) entry;
 };
 
 struct own {
-	struct front_layout *layout; /* NULL: no child ever had it */
+	struct front_layout *layout; /* NULL: the plan was never sent */
 };
 
 static void deinit(struct engine_plan *plan)
@@ -79,7 +79,7 @@ static struct wire_layout wire_of(const struct engine_plan *plan, uint32_t numbe
 		                     .transform = plan->transform };
 }
 
-/* Makes the plan known to the child: unless it is, a message is appended to what is to be sent. Returns 0 or
+/* Makes sure that the child knows the plan: appends a message to front->out if it does not. Returns 0 or
  * NO_MEMORY. */
 static int send_plan(struct front *front, const struct engine_plan *plan)
 {
@@ -99,7 +99,7 @@ static int send_plan(struct front *front, const struct engine_plan *plan)
 	return 0;
 }
 
-/* Returns the plan's number, once send_plan has succeeded. */
+/* Returns the plan's number. send_plan must have succeeded. */
 static uint32_t plan_number(const struct engine_plan *plan)
 {
 	const struct own *own = plan->own;
@@ -107,7 +107,7 @@ static uint32_t plan_number(const struct engine_plan *plan)
 	return own->layout->number;
 }
 
-/* This blocks the caller's thread, as mapping does. The child makes a plan of its own for it. */
+/* Blocks the calling thread, as mapping does. The child makes a plan of its own for the explanation. */
 int front_explain(struct engine *engine, struct engine_plan *plan, struct engine_explanation *ret,
                   struct error *err)
 {
@@ -299,7 +299,7 @@ static uint64_t round_up(uint64_t bytes)
 	return (bytes + WIRE_ALIGN - 1) / WIRE_ALIGN * WIRE_ALIGN;
 }
 
-/* Appends the message of a job. Room for all of it has been reserved. */
+/* Appends the message of a job, for which room has been reserved. */
 static void write_parts(struct front *front, const struct wire_job *wire, const struct engine_job *job,
                         uint64_t bytes)
 {
@@ -343,7 +343,8 @@ int front_job_write(struct front *front, const struct engine_stream *stream, uin
 	if (bytes > UINT32_MAX)
 		return STATUS_NO_MEMORY;
 	wire.head.size = (uint32_t)bytes;
-	for (uint32_t i = 0; r == 0 && i < wire.n_moves; i++) /* layouts come before the message */
+	/* Layouts come before the message that uses them. */
+	for (uint32_t i = 0; r == 0 && i < wire.n_moves; i++)
 		r = send_plan(front, move_at(job, i)->plan);
 	if (r < 0 || !buffer_reserve(&front->out, bytes))
 		return STATUS_NO_MEMORY;

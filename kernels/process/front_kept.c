@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keeps what it takes to map memory anew: descriptors, handles, the allocations that it consists of, and
- * which other memories have the same. */
+/* Keeps what is needed to map memory again in another child: descriptors, handles, the allocations that the
+ * memory consists of, and which other memories share them. */
 #include "front.h"
 
 #include <errno.h>
@@ -24,7 +24,7 @@ static int keep_fd(int fd, int *ret, struct error *err)
 int front_memory_keep(struct front_memory *memory, const struct engine_handle *handle, struct error *err)
 {
 	memory->handle = *handle;
-	memory->handle.parts = NULL; /* their allocations are in the list */
+	memory->handle.parts = NULL; /* The allocations of the parts are kept in memory->list. */
 	memory->handle.n_parts = 0;
 	memory->handle.unwanted = NULL;
 	memory->handle.fd = -1;
@@ -101,8 +101,8 @@ static int add_new_chunk(struct front_memory *memory, int fd, uint64_t size, uin
 	return r;
 }
 
-/* Adds allocations of another memory. The child has found that they are whole, and fewer than there is room
- * for. */
+/* Adds references to allocations of another memory. The child has found that the part consists of whole
+ * allocations, and how many there are in total. */
 static void share_chunks(struct front_memory *memory, const struct engine_part *part, uint32_t most,
                          uint64_t *at)
 {
@@ -120,7 +120,8 @@ static void share_chunks(struct front_memory *memory, const struct engine_part *
 	atomic_store(&memory->chunks.shared, true);
 }
 
-/* Lends the descriptor to the only allocation, which may outlive the memory. */
+/* Makes the memory's only allocation the owner of its descriptor, because the allocation may outlive the
+ * memory. */
 static void lend_descriptor(struct front_memory *memory)
 {
 	if (memory->chunks.n == 0)
@@ -154,7 +155,7 @@ static int list_chunks(struct front_memory *memory, const struct engine_handle *
 
 /* ---- Identity ----------------------------------------------------------------------------------------- */
 
-/* Returns an identity that no memory of any engine has. */
+/* Returns an identity that no memory of any engine has had. */
 static uint64_t new_identity(void)
 {
 	static atomic_uint_fast64_t last;
@@ -162,8 +163,8 @@ static uint64_t new_identity(void)
 	return atomic_fetch_add(&last, 1) + 1;
 }
 
-/* Gives memories of one allocation, as the child knows them, the same identity. The kinds are told apart as
- * engines do. */
+/* Gives the memory an identity, which it shares with other memories if the child says that they are the same
+ * allocation. The first word, which tells kinds of memory apart, is the child's. */
 static void identify(struct front *front, struct front_memory *memory)
 {
 	struct front_memory *other;

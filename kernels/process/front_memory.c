@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory of the front: what the child has mapped, and what is kept of it to map it in the next one.
+/* The front's memory: what the child has mapped, and what is kept to map it again in the next child.
  *
- * What the owner sees of a memory never changes, also when it is mapped anew: its address is the one that it
- * had in its first child, and has the same remainders in each; the identity of what it consists of is the
- * front's own. Host memory is mapped here too, by the same file, for owners that read it.
+ * What the owner sees of a memory does not change when it is mapped again. Its address remains the one that
+ * it had in its first child; in every other child the address has the same remainder modulo ADDRESS_UNIT. Its
+ * identity is assigned by the front. Host memory is also mapped in this process, for owners that read it.
  */
 #include "front.h"
 
@@ -76,7 +76,7 @@ static int new_memory(struct front *front, const struct engine_handle *handle, s
 	return 0;
 }
 
-/* Frees a memory that the child does not have, and nobody else. */
+/* Frees a memory that neither the child nor anybody else uses. */
 static void free_memory(struct front *front, struct front_memory *memory)
 {
 	pthread_mutex_lock(&front->lock);
@@ -86,8 +86,8 @@ static void free_memory(struct front *front, struct front_memory *memory)
 	free(memory);
 }
 
-/* Tells if a part is of the memory of another engine, which another process has. Its allocations are then
- * sent, each by its descriptor. */
+/* Returns whether a part belongs to the memory of another engine, which another child has. Its allocations
+ * are then sent, each by its descriptor. */
 static bool is_foreign(const struct front *front, const struct engine_part *part)
 {
 	return part->memory && front_memory_of(part->memory)->front != front;
@@ -105,7 +105,7 @@ static uint32_t count_parts(const struct front *front, const struct engine_handl
 	return n;
 }
 
-/* Adds the allocations of a foreign part to *n parts. */
+/* Appends the allocations of a foreign part to `parts` and *fds, and advances *n and *fds. */
 static int fill_foreign(const struct engine_handle *handle, uint32_t i, struct wire_part *parts, uint32_t *n,
                         int **fds, struct error *err)
 {
@@ -132,7 +132,7 @@ static int fill_foreign(const struct engine_handle *handle, uint32_t i, struct w
 	                 i, part->offset, part->offset + part->size);
 }
 
-/* Sets the parts as they are sent, and how many these are. */
+/* Sets `parts` and fds to what is sent for the handle's parts, and *ret_n to the number of parts. */
 static int fill_parts(const struct front *front, const struct child *child,
                       const struct engine_handle *handle, struct wire_part *parts, uint32_t *ret_n, int *fds,
                       struct error *err)
@@ -181,12 +181,13 @@ static struct wire_call call_of(enum wire_call_kind kind, uint32_t number, const
 	return call;
 }
 
-/* This is to be mapped, or made, as a number. */
+/* A memory to be mapped or made in a child under a number. */
 struct mapping {
 	enum wire_call_kind kind;
 	uint32_t number;
 	const struct engine_handle *handle;
-	struct anew *anew; /* NULL: by somebody who waits for as long as it takes */
+	/* State of mapping all memory again; NULL: the caller waits for as long as it takes. */
+	struct anew *anew;
 };
 
 static bool may_take_longer(void *arg);
@@ -221,8 +222,8 @@ static int map_in_child(struct front *front, struct child *child, const struct m
 	return r;
 }
 
-/* Takes a step of unmapping in the child. Returns true if it was the last, or the memory has gone with the
- * child. */
+/* Does one step of unmapping in the child. Returns true if it was the last one, or if the memory has gone
+ * with the child. */
 static bool unmap_step_in_child(struct child *child, uint32_t number, struct anew *anew)
 {
 	struct child_call call = { .call = { .kind = WIRE_UNMAP_STEP, .memory = number },
@@ -241,7 +242,8 @@ static void unmap_in_child(struct child *child, uint32_t number, struct anew *an
 		continue;
 }
 
-/* Adds a memory, which the front maps anew from now on; unless the child has ended in the meantime. */
+/* Adds a memory to those that the front maps again in each new child. Returns DEVICE_LOST if the child has
+ * ended meanwhile. */
 static int add(struct front *front, struct child *child, struct front_memory *memory, struct error *err)
 {
 	int r = 0;
@@ -257,14 +259,14 @@ static int add(struct front *front, struct child *child, struct front_memory *me
 	return r;
 }
 
-/* Maps host memory here first: a file of an untrusted user that could keep the child waiting is not mapped
- * (scout.h). */
+/* Maps host memory in this process first. Thereby a file of an untrusted user that could keep the child
+ * waiting is refused (scout.h). */
 static int see_host(struct front_memory *memory, const struct engine_handle *handle, struct error *err)
 {
 	return handle->kind == REGION_KIND_MEMFD ? host_memory_view(handle, &memory->host, err) : 0;
 }
 
-/* Finishes a memory that is the child's already. */
+/* Completes a memory that the child has mapped already. On failure it is unmapped there. */
 static int finish_map(struct front *front, struct child *child, struct front_memory *memory,
                       const struct engine_handle *handle, const struct wire_answer *result, struct error *err)
 {
@@ -279,7 +281,7 @@ static int finish_map(struct front *front, struct child *child, struct front_mem
 	return r;
 }
 
-/* Pins a memory that is loose, mapped in the child, and sealed. */
+/* Makes the child pin a memory that was loose and has been sealed. */
 int front_settle(struct engine *engine, struct engine_memory *base, const atomic_bool *unwanted,
                  struct error *err)
 {
@@ -311,7 +313,8 @@ int front_settle(struct engine *engine, struct engine_memory *base, const atomic
 
 /* ---- Making ------------------------------------------------------------------------------------------- */
 
-/* Host memory is made here, and outlives a child: to that it is memory that somebody else has made. */
+/* Makes host memory in this process, so that it outlives the child. The child maps it like a client's
+ * memory. */
 static int make_host(struct front *front, struct child *child, struct front_memory *memory,
                      const struct engine_handle *wanted, struct engine_export *ret_export, struct error *err)
 {
@@ -333,7 +336,8 @@ static int make_host(struct front *front, struct child *child, struct front_memo
 	return r;
 }
 
-/* Memory of a device: what has a descriptor outlives the process that made it, what has a handle does not. */
+/* Makes device memory in the child. If it has a descriptor, it outlives that process; if it has only a
+ * handle, it does not. */
 static int make_device(struct front *front, struct child *child, struct front_memory *memory,
                        const struct engine_handle *wanted, struct engine_export *ret_export,
                        struct error *err)
@@ -373,7 +377,7 @@ static int map_given(struct front *front, struct child *child, struct front_memo
 	return r < 0 ? r : finish_map(front, child, memory, handle, &result, err);
 }
 
-/* Maps memory, or makes it if ret_export is given. */
+/* Maps memory or, if ret_export is not NULL, makes it. */
 static int map_or_make(struct front *front, const struct engine_handle *handle, struct engine_memory **ret,
                        struct engine_export *ret_export, struct error *err)
 {
@@ -416,12 +420,13 @@ int front_make(struct engine *engine, const struct engine_handle *wanted, struct
 
 /* ---- Mapping anew ------------------------------------------------------------------------------------- */
 
-/* The front's own thread maps in a child that is not in use yet. Everybody waits for that, so it waits for no
- * mapping for longer than its size excuses: a GiB in a second is slow. */
+/* The front's own thread maps all memory in a child that is not in use yet. Everybody waits for this, so no
+ * single mapping may take longer than map_ms and the time that its size excuses; a GiB in a second is
+ * slow. */
 #define SLOW_BYTES_PER_MS ((uint64_t)1 << 20)
 
-/* So many users with busy files are remembered, so that nobody waits for a second file of theirs; if there
- * are more of them, nobody waits for any file that could be busy. */
+/* Most users with busy files that are remembered, so that a second file of theirs delays nobody. If there are
+ * more such users, every file that might be busy is treated as busy. */
 #define MOST_BUSY 8
 
 struct anew {
@@ -430,7 +435,7 @@ struct anew {
 	uint64_t until_ns;
 	bool is_late;
 	uint32_t n_busy;
-	uint64_t busy[MOST_BUSY]; /* users */
+	uint64_t busy[MOST_BUSY]; /* numbers of users (engine_handle.user) */
 };
 
 static bool is_busy(struct anew *anew, struct engine_memory *host)
@@ -481,10 +486,10 @@ static int map_list(struct front *front, struct anew *anew, const struct front_m
 	return r;
 }
 
-/* Only an address's remainder by this matters: it is more than any element, vector or line. */
+/* An address matters only modulo this many bytes, which is more than any element, vector or cache line. */
 #define ADDRESS_UNIT 128
 
-/* Tells if what the owner has seen of a memory is true of it again. */
+/* Returns whether what the owner has seen of a memory is still true of the new mapping. */
 static bool fits(const struct front_memory *memory, const struct wire_answer *result)
 {
 	return result->base == memory->base.base &&
@@ -494,12 +499,12 @@ static bool fits(const struct front_memory *memory, const struct wire_answer *re
 static int map_one_anew(struct front *front, struct anew *anew, struct front_memory *memory,
                         struct wire_answer *ret, struct error *err)
 {
-	const bool is_list = memory->chunks.n > 0 && memory->handle.fd < 0; /* it came in parts */
+	const bool is_list = memory->chunks.n > 0 && memory->handle.fd < 0; /* It came in parts. */
 	const struct mapping mapping = { WIRE_MAP, memory->number, &memory->handle, anew };
 	int r;
 
 	if (!memory->comes_back)
-		return STATUS_UNSUPPORTED; /* it went with the process that had made it */
+		return STATUS_UNSUPPORTED; /* It is gone with the process that made it. */
 	if (is_busy(anew, memory->host))
 		return STATUS_BUSY;
 	anew->until_ns = clock_ns() + (front_times.map_ms + memory->base.size / SLOW_BYTES_PER_MS) * 1000000;
@@ -516,7 +521,8 @@ static int map_one_anew(struct front *front, struct anew *anew, struct front_mem
 	                 (int)anew->child->pid, memory->base.size);
 }
 
-/* Returns the next memory that is to be mapped, which then goes to the end of the list. */
+/* Moves the next memory that is to be mapped to the end of the list and returns it; NULL: none is left. *left
+ * counts those that have not been considered. Caller holds front->lock. */
 static struct front_memory *take_next(struct front *front, uint32_t *left)
 {
 	struct front_memory *memory;
@@ -577,8 +583,8 @@ int front_map_anew(struct front *front, struct child *child, uint32_t *ret_dropp
 
 /* ---- Unmapping ---------------------------------------------------------------------------------------- */
 
-/* Returns the child that has a memory, with a reference, or NULL if none has it any more. Nobody maps it anew
- * from now on. */
+/* Returns the child that has the memory, with a reference for the caller, or NULL if none has it any more.
+ * The memory is not mapped again from now on. */
 static struct child *child_with(struct front *front, struct front_memory *memory)
 {
 	struct child *child = NULL;

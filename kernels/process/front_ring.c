@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Streams of the front, and the ends of both rings: jobs on their way to the child, and what comes back. All
- * of it is the owner's thread's.
+/* The front's streams, and its ends of both rings: jobs on their way to the child, and what comes back. The
+ * owner's thread owns all of it.
  *
- * A job waits in its stream until the child is to have it: while the ring has room, and the stream has not
- * sent more than STREAM_BYTES of jobs that have not ended. So no stream waits for another one's jobs to end,
- * which might wait for its own. Among streams that have something to send it is one of the owner's that has
- * sent the least.
+ * A job waits in its stream until it may be sent: the ring must have room, and the jobs of its stream that
+ * have been sent and have not ended must take less than STREAM_BYTES. So no stream has to wait for the jobs
+ * of another one, which might in turn wait for its own. Among the streams that may send, one is chosen whose
+ * owner has sent the fewest bytes.
  */
 #include "front.h"
 
@@ -16,25 +16,26 @@
 
 #include "proto/clock.h"
 
-/* The child has at most so many bytes of messages of one stream, and one job more. */
+/* The child has at most this many bytes of messages of one stream, and one job more. */
 #define STREAM_BYTES ((uint64_t)1 << 20)
 
-/* An empty buffer keeps so much memory. */
+/* Bytes of memory that an empty buffer keeps. */
 #define KEEP_BYTES ((size_t)1 << 16)
 
-/* A job that moves no more is worth a spin of the owner's: it takes less than it takes to wake a thread. */
+/* A job that moves at most this many bytes is worth a spin of the owner's thread: it takes less time than
+ * waking a thread. */
 #define SMALL_BYTES ((uint64_t)1 << 22)
 
 /* ---- Jobs that end ------------------------------------------------------------------------------------ */
 
-/* Ends a job, which waits until the owner reaps. */
+/* Puts a job in the list of those that wait to be reaped, and wakes the owner for the first one. */
 static void end_job(struct front *front, struct engine_job *job)
 {
 	if (job_list_add(&front->done, job))
 		front->wake(front->wake_arg);
 }
 
-/* Ends a job whose end the child has not told of. */
+/* Ends a job whose end the child has not reported. */
 static void end_untold(struct front *front, struct engine_job *job, int status, bool begun)
 {
 	job->ns = 0;
@@ -43,7 +44,7 @@ static void end_untold(struct front *front, struct engine_job *job, int status, 
 	end_job(front, job);
 }
 
-/* Ends all jobs that the stream has not sent. */
+/* Ends all jobs of the stream that have not been sent. */
 static void end_unsent(struct engine_stream *stream, int status)
 {
 	fair_queue_remove(&stream->front->unsent, &stream->fair);
@@ -53,8 +54,8 @@ static void end_unsent(struct engine_stream *stream, int status)
 
 /* ---- To the child ------------------------------------------------------------------------------------- */
 
-/* Says that there is something for the child. If the owner drives, the child learns of it then; until then
- * the owner is awake. */
+/* Notes that there is something for the child, or wakes it. If the owner drives the engine, the child is
+ * woken at engine_drive, which follows soon; until then the owner is awake and need not be woken. */
 static void ring(struct front *front)
 {
 	if (!front->drives) {
@@ -67,8 +68,8 @@ static void ring(struct front *front)
 	front->may_be_woken = false;
 }
 
-/* Sends what is to be sent, as far as there is room. Returns false if there is not, and the child will say
- * when there is. */
+/* Writes front->out to the ring as far as there is room. Returns false if there is not enough; the child then
+ * wakes the owner when there is. */
 static bool flush(struct front *front)
 {
 	struct ring *to = &front->own->to_child;
@@ -80,7 +81,7 @@ static bool flush(struct front *front)
 		any |= n > 0;
 		buffer_consume(&front->out, n, KEEP_BYTES);
 		if (n == 0 && ring_wait_for_room(to)) {
-			shared_ring(front->own->shared); /* it has to make room */
+			shared_ring(front->own->shared); /* The child has to make room. */
 			return false;
 		}
 	}
@@ -89,7 +90,7 @@ static bool flush(struct front *front)
 	return true;
 }
 
-/* Sends a message that does not wait for room: there are few of them. */
+/* Sends a message that is queued even if the ring has no room, because there are few such messages. */
 static void send(struct front *front, const void *message, size_t size)
 {
 	if (buffer_append(&front->out, message, size) < 0)
@@ -105,7 +106,7 @@ void front_send_number(struct front *front, enum wire_kind kind, uint32_t number
 	send(front, &message, sizeof message);
 }
 
-/* Takes a number for a job. Returns false when out of memory. */
+/* Assigns a number to a job. Returns false if there is no memory. */
 static bool number_job(struct front *front, uint32_t *ret)
 {
 	if (!numbers_take(&front->job_numbers, ret))
@@ -132,7 +133,7 @@ static uint64_t moved_bytes(const struct engine_job *job)
 	return job->move.transform->bytes;
 }
 
-/* Sends a job. One that the child cannot be told of ends at once. */
+/* Sends a job. A job of which the child cannot be told ends at once. */
 static void send_job(struct engine_stream *stream, struct engine_job *job)
 {
 	struct front *front = stream->front;
@@ -164,7 +165,7 @@ static bool may_send(const struct engine_stream *stream)
 	return stream->unsent.first && (stream->sent_bytes < STREAM_BYTES || !stream->sent.first);
 }
 
-/* Has the stream stand in the queue while it has something to send, and may. */
+/* Puts the stream in the queue of those that have something to send and may send it, or removes it. */
 static void offer(struct engine_stream *stream)
 {
 	struct fair_queue *unsent = &stream->front->unsent;
@@ -191,7 +192,7 @@ void front_send_jobs(struct front *front)
 
 /* ---- From the child ----------------------------------------------------------------------------------- */
 
-/* Returns false if the message is about no job that the child has. */
+/* Returns false if the message is not about a job that the child has. */
 static bool on_done(struct front *front, const struct wire_done *done)
 {
 	struct front_job *sent = done->job < front->jobs_room ? &front->jobs[done->job] : NULL;
@@ -227,8 +228,9 @@ static bool on_message(struct front *front, const struct wire_head *head)
 	}
 }
 
-/* Gathers what has come of a message that has not come completely. Returns true if it then has, and what
- * follows it may be looked at. To be out of memory, as what makes no sense, is the end of the child. */
+/* Collects a message that does not come in one piece. Returns true if it has been completed and handled, so
+ * that the next one may be looked at. If there is no memory, or the message makes no sense, the child is
+ * killed. */
 static bool collect(struct front *front)
 {
 	const struct wire_head *head;
@@ -255,7 +257,7 @@ static bool collect(struct front *front)
 	return true;
 }
 
-/* Takes the next message in the ring. Returns false if there is none that is complete. */
+/* Handles the next message in the ring. Returns false if there is no complete one. */
 static bool receive_one(struct front *front)
 {
 	struct ring *from = &front->own->to_front;
@@ -291,8 +293,9 @@ void front_receive(struct front *front)
 
 /* ---- Losing the child, and having one again ----------------------------------------------------------- */
 
-/* Ends the jobs of a stream whose end the child has not told of. When its engine was lost it has told of all
- * that had begun; else the first of each stream was under way, unless it waited. */
+/* Ends the jobs of a stream whose end the child has not reported. A child whose engine was lost has reported
+ * all jobs that had begun. Any other child may have begun the first job of the stream, unless that was
+ * waiting for a point. */
 static void lose_stream(struct engine_stream *stream)
 {
 	bool begun = !atomic_load(&stream->front->own->shared->is_lost);
@@ -311,12 +314,12 @@ static void lose_stream(struct engine_stream *stream)
 	end_unsent(stream, STATUS_DEVICE_LOST);
 }
 
-/* Ends everything that the child has, or was to have. */
+/* Ends every job that the child has or was to have. */
 static void lose(struct front *front)
 {
 	struct engine_stream *stream;
 
-	front_receive(front); /* what it has done before */
+	front_receive(front); /* reads what the child has reported before its end */
 	front_keep_stats(front);
 	LIST_FOREACH(stream, &front->streams, entry)
 		lose_stream(stream);
@@ -361,10 +364,11 @@ void front_catch_up(struct front *front)
 
 /* ---- Streams ------------------------------------------------------------------------------------------- */
 
-/* The owner waits CANCEL_NS for the child to take a request to cancel, which takes a few us unless the child
- * is stuck; then it withdraws the request. Once the child has taken it, only the child knows what became of
- * the job. It answers within another few us of its time, and is waited for as long as it may be kept from
- * running: longer, and it fails its probes. */
+/* The owner's thread waits CANCEL_NS nanoseconds for the child to take a request to cancel, which takes some
+ * microseconds unless the child is stuck, and then withdraws it. Once the child has taken the request, only
+ * the child knows what becomes of the job. It answers within a few more microseconds of its own time, and is
+ * awaited for up to CANCEL_TAKEN_NS, in case it is kept from running; if it is for longer, it fails its
+ * probes. */
 #define CANCEL_NS       2000000
 #define CANCEL_TAKEN_NS 1000000000
 
@@ -455,7 +459,7 @@ static bool cancel_unsent(struct engine_stream *stream, struct engine_job *job)
 	return true;
 }
 
-/* Returns what has become of the request. */
+/* Waits for the outcome of the request and returns it. */
 static enum shared_cancel await_cancel(struct shared *shared, unsigned asked)
 {
 	const uint64_t since_ns = clock_ns();
@@ -475,8 +479,9 @@ static enum shared_cancel await_cancel(struct shared *shared, unsigned asked)
 	return (enum shared_cancel)(word & ((1 << SHARED_CANCEL_BITS) - 1));
 }
 
-/* Asks the child to cancel a job, since only the engine knows if it has started. A child that has not
- * answered once is asked again when it has come so far. */
+/* Asks the child to cancel a job, because only the engine knows whether it has started. If the child did not
+ * answer the last request, it is not asked again until it has taken all that was sent. Returns whether the
+ * job is cancelled. */
 static bool cancel_sent(struct front *front, struct engine_job *job)
 {
 	struct shared *shared = front->own->shared;

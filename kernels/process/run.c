@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The child starts here. Its main thread takes what the front has written into its ring, drives the engine,
- * and writes the outcome into the other ring. */
+/* The child's process starts here. Its main thread takes what the front has written to its ring, drives the
+ * engine, and writes outcomes to the other ring. */
 #include <assert.h>
 #include <signal.h>
 #include <stdio.h>
@@ -17,24 +17,25 @@
 #include "proto/wire/socket.h"
 #include "served.h"
 
-/* At most so many messages are taken before the engine is driven and what has ended is told. */
+/* Most messages that are taken before the engine is driven and ended jobs are reported. */
 #define MOST_MESSAGES 64
 
-/* The thread works for the engine as long as the owner of one in its own process does (daemon/server.c). */
+/* Nanoseconds for which this thread drives the engine at a time, as long as the owner of an engine in its own
+ * process does (daemon/server.c). */
 #define DRIVE_NS 20000
 
-/* After work the thread looks for more for AWAKE_NS before it sleeps: a client that asks one thing after the
- * other is back sooner than a thread wakes up. Where work came within MOST_AWAKE_NS the last time, it looks
- * for as long as that. */
+/* Nanoseconds for which the thread spins for more work before it sleeps: a client that sends one request
+ * after the other is back sooner than a thread can be woken. If the last pause before work was shorter than
+ * MOST_AWAKE_NS, the thread spins for that long, otherwise for AWAKE_NS. */
 #define AWAKE_NS      50000
 #define MOST_AWAKE_NS 200000
 
 #define STATS_NS 10000000
 
-/* An empty buffer keeps so much memory. */
+/* Bytes of memory that an empty buffer keeps. */
 #define KEEP_BYTES ((size_t)1 << 16)
 
-/* A lost engine has so long to end its jobs. */
+/* Nanoseconds that a lost engine has to end its jobs. */
 #define LOST_NS 1000000000
 
 static void serve(struct served *served);
@@ -51,8 +52,8 @@ static void wake(void *arg)
 	shared_ring(((struct served *)arg)->shared);
 }
 
-/* Stop signals are for the front: the manager of services sends them to each process, and the front has work
- * to finish. */
+/* Ignores signals that stop the service: the service manager sends them to each process, but it is for the
+ * front to finish its work first. */
 static void settle_process(void)
 {
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -110,7 +111,7 @@ static void describe(const struct engine *engine, struct wire_ready *ret)
 	ret->memory_bytes = engine->memory_bytes;
 }
 
-/* Returns 0, or what the process exits with. */
+/* Opens the engine and answers the hello. Returns 0, or the exit status of the process. */
 static int start(struct served *served, const struct engine_process_opener *openers)
 {
 	struct wire_ready ready = { .kind = REGION_KIND_MEMFD };
@@ -132,7 +133,7 @@ static int start(struct served *served, const struct engine_process_opener *open
 	close(fds[0]);
 	if (ready.err.status == 0) {
 		describe(served->engine, &ready);
-		/* The front changes it once it knows that the engine is open. */
+		/* The front may change these once it knows that the engine is open. */
 		atomic_store(&served->shared->keep_plans, hello.plans);
 		atomic_store(&served->shared->tunes, hello.tunes);
 		served->kept_plans = hello.plans;
@@ -161,7 +162,8 @@ int engine_process_run(const struct engine_process_opener *openers)
 
 /* ---- What the front has asked for --------------------------------------------------------------------- */
 
-/* Makes room for a number in a table of *n. */
+/* Returns the table of *n entries of `size` bytes, enlarged if need be so that it has an entry `number`. New
+ * entries are zeroed. */
 static void *grow(struct served *served, void *table, uint32_t *n, uint32_t number, size_t size)
 {
 	uint32_t room = *n ? *n : 64;
@@ -241,8 +243,8 @@ static void free_stream(struct served *served, uint32_t number)
 	*stream = (struct served_stream){ 0 };
 }
 
-/* Tells the front of memory whose pins are lost, which it cannot see. Returns false, so that all are asked.
- */
+/* Tells the front that a memory has lost pinned pages, which the front cannot see itself. Always returns
+ * false, so that every memory is visited. */
 static bool tell_pins(struct engine_memory *memory, void *arg)
 {
 	struct wire_number message = { { sizeof message, WIRE_PINS_LOST }, 0, 0 };
@@ -258,7 +260,7 @@ static bool tell_pins(struct engine_memory *memory, void *arg)
 	return false;
 }
 
-/* Does so for the memory of a job that failed, or of those moves of a batch that did. */
+/* Does so for the memory of a job that has failed, or of those moves of a batch that have. */
 static void tell_job_pins(struct served *served, const struct engine_job *job)
 {
 	memory_is(job->signal.memory, tell_pins, served);
@@ -271,7 +273,7 @@ static void tell_job_pins(struct served *served, const struct engine_job *job)
 			move_any_memory(&job->moves[i], tell_pins, served);
 }
 
-/* engine_reap calls this. */
+/* Called by engine_reap. */
 static void on_done(struct engine_job *engine_job)
 {
 	struct served_job *job = (struct served_job *)engine_job;
@@ -301,7 +303,8 @@ static void on_job(struct served *served, const struct wire_job *wire)
 	engine_submit(served->engine, stream, &job->job);
 }
 
-/* Nothing is asked of the engine once the front does not wait any more: what it was told has to stay true. */
+/* The engine is asked only if the front still waits, because the front acts on what it was told in the
+ * meantime. */
 static void on_cancel(struct served *served, const struct wire_number *message)
 {
 	struct served_job *job = message->number < served->n_jobs ? served->jobs[message->number] : NULL;
@@ -311,7 +314,7 @@ static void on_cancel(struct served *served, const struct wire_number *message)
 	if (!atomic_compare_exchange_strong(&served->shared->cancel, &asked, taken))
 		return;
 	is_done = job && engine_cancel(served->engine, served->streams[job->stream].stream, &job->job);
-	/* A front that has given up may have asked for something else meanwhile. */
+	/* A front that has given up waiting may have sent another request meanwhile. */
 	if (atomic_compare_exchange_strong(&served->shared->cancel, &taken,
 	                                   message->cancel | (is_done ? CANCEL_DONE : CANCEL_REFUSED)))
 		shared_wake(&served->shared->cancel);
@@ -347,7 +350,7 @@ static void on_message(struct served *served, const struct wire_head *head)
 
 /* ---- The rings ---------------------------------------------------------------------------------------- */
 
-/* Wakes the front if it sleeps, when something has come back or there is room for more. */
+/* Wakes the front if it sleeps, because something has come back or the ring has room again. */
 static void wake_front(struct served *served)
 {
 	const uint64_t one = 1;
@@ -366,7 +369,7 @@ static void drop(struct served *served, size_t size)
 		wake_front(served);
 }
 
-/* Gathers a message that the ring may not hold at once. */
+/* Collects a message that may be too long for the ring. Returns false if nothing new has come. */
 static bool collect(struct served *served)
 {
 	size_t n;
@@ -388,7 +391,7 @@ static bool collect(struct served *served)
 	return true;
 }
 
-/* Does what the next message asks for. Returns false if none has come completely. */
+/* Carries out the next message. Returns false if there is no complete one. */
 static bool take_message(struct served *served)
 {
 	const struct wire_head *head;
@@ -409,7 +412,8 @@ static bool take_message(struct served *served)
 	return true;
 }
 
-/* Writes what has come back, as far as there is room; the rest when the front has made some. */
+/* Writes served->out to the ring as far as there is room. The front wakes this thread when there is room for
+ * the rest. */
 static void flush(struct served *served)
 {
 	bool any = false;
@@ -437,7 +441,8 @@ _Noreturn void served_die(struct served *served, const char *why)
 	_exit(1);
 }
 
-/* Ends the process, after the jobs: the front learns which of them had begun. */
+/* Ends the process, but first lets jobs end and reports them, so that the front learns which of them had
+ * begun. */
 static _Noreturn void lose(struct served *served)
 {
 	const uint64_t until_ns = clock_ns() + LOST_NS;
@@ -478,7 +483,7 @@ static void tell(struct shared_stats *to, const struct engine_cache_stats *stats
 	atomic_store(&to->entries, stats->entries);
 }
 
-/* Writes the counts, and adopts the number of plans that the front wants kept. */
+/* Publishes the counts, and takes over the settings of plans that the front has changed. */
 static void write_stats(struct served *served)
 {
 	const uint64_t plans = atomic_load(&served->shared->keep_plans);
@@ -495,7 +500,7 @@ static void write_stats(struct served *served)
 	served->kept_plans = plans;
 }
 
-/* Returns true if there was anything to do. */
+/* Does one round of work. Returns whether there was anything to do. */
 static bool work(struct served *served)
 {
 	const uint32_t before = served->under_way;
@@ -526,7 +531,8 @@ static bool has_news(const struct served *served, unsigned bell)
 	return atomic_load(&served->shared->bell) != bell || atomic_load(&served->is_closing);
 }
 
-/* has_worked says that there was something to do since the last wait. */
+/* Spins, if `spins`, and then sleeps until the bell's value changes. has_worked: there was something to do
+ * since the last wait. */
 static void wait_for_work(struct served *served, unsigned bell, bool spins, bool has_worked)
 {
 	const uint64_t awake_ns = served->gap_ns < MOST_AWAKE_NS ? MOST_AWAKE_NS : AWAKE_NS;
@@ -553,7 +559,7 @@ static bool is_empty(const struct served *served)
 	return served->under_way == 0 && atomic_load(&served->engine->memories) == 0;
 }
 
-/* Streams that the front has not freed have no jobs any more. */
+/* Frees the streams that the front has left, which have no jobs, and closes the engine. */
 static void close_engine(struct served *served)
 {
 	for (uint32_t i = 0; i < served->n_streams; i++)
@@ -590,7 +596,7 @@ static void serve(struct served *served)
 		continue;
 	engine_reap(served->engine);
 	if (!is_empty(served))
-		_exit(1); /* the front has ended without closing it */
+		_exit(1); /* The front has ended without closing the engine. */
 	close_engine(served);
 	exit(0);
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The child does this for its front beside the main thread's loop.
+/* Jobs and calls in the child.
  *
- * Jobs become such as the engine takes: numbers become pointers, and distances between layers those of this
- * process. Calls are served by threads of their own: one takes sockets from the control socket, and one for
- * each of these does what it is asked for, one call after the other. They end with the process.
+ * Jobs in messages are turned into jobs of the engine: numbers become pointers, and the distances between
+ * layers become those in this process. Calls are handled by threads of their own: one accepts sockets from
+ * the control socket, and one for each of these sockets carries out its calls, one after the other. These
+ * threads end with the process.
  */
 #include "served.h"
 
@@ -18,7 +19,7 @@
 #include "kernels/transform/layer_table.h"
 #include "proto/wire/socket.h"
 
-/* Returns NULL for WIRE_NONE. */
+/* Returns the memory with that number; NULL for WIRE_NONE. */
 static struct engine_memory *served_memory(struct served *served, uint32_t number)
 {
 	return number == WIRE_NONE ? NULL : atomic_load(&served->memories[number]);
@@ -48,7 +49,7 @@ static void free_table(struct layer_table *table)
 	free(table);
 }
 
-/* Fills a table with addresses of this process. The front has checked the entries. */
+/* Fills a table with addresses in this process. The front has checked the entries. */
 static bool fill(struct served *served, struct layer_table *table, const struct wire_entry *entries)
 {
 	struct layer_place *places = (struct layer_place *)table->places;
@@ -111,8 +112,8 @@ static struct engine_move move_of(struct served *served, const struct wire_move 
 		                     .amax_inverse = result_of(served, &wire->amax_inverse) };
 }
 
-/* Takes a side from where the rest of the message was copied to, behind the moves. *at moves past what the
- * side has of it. */
+/* Sets *side, and *table if it has one, from the message's data at *at, and moves *at behind what belongs to
+ * the side. The data is the job's own copy, behind its moves. */
 static bool take_side(struct served_job *job, const struct wire_side *wire, struct engine_blocks_side *side,
                       struct layer_table **table, const char **at)
 {
@@ -233,7 +234,7 @@ struct caller {
 static void *take_sockets(void *arg);
 static void *take_calls(void *arg);
 
-/* Starts a thread that nobody waits for. Returns 0 or an errno. */
+/* Starts a thread that nobody joins. Returns 0 or an errno. */
 static int start(void *(*run)(void *arg), void *arg)
 {
 	pthread_t thread;
@@ -285,12 +286,12 @@ static void *take_sockets(void *arg)
 
 /* ---- Calls -------------------------------------------------------------------------------------------- */
 
-/* This came with a call. Descriptors are closed once it is over. */
+/* A call that was received. Its descriptors are closed when it has been answered. */
 struct request {
 	struct wire_call call;
 	int fd;
 	struct engine_part *parts;
-	struct wire_layout *layout; /* to explain; else NULL */
+	struct wire_layout *layout; /* for WIRE_EXPLAIN; otherwise NULL */
 };
 
 static bool receive_layout(struct caller *caller, struct request *request)

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The child runs an engine that a front uses.
+/* The child's side: a process that runs an engine for a front (process.h).
  *
- * Its main thread (run.c) is the engine's owner: it takes messages of the front from one ring, and writes the
- * outcome into the other one. A thread for each socket maps and unmaps memory (served.c). When the engine is
- * lost, or memory runs out, the child says so if it can, and ends: the front starts another one.
+ * The main thread (run.c) is the engine's owner. It takes the front's messages from one ring and writes
+ * outcomes to the other. Memory is mapped and unmapped by a thread for each socket (served.c). When the
+ * engine is lost, or memory runs out, the child says so if it can, and ends; the front then starts another
+ * one.
  */
 #ifndef KERNELS_PROCESS_SERVED_H
 #define KERNELS_PROCESS_SERVED_H
@@ -25,19 +26,19 @@ struct served_owner {
 };
 
 struct served_stream {
-	struct engine_stream *stream; /* NULL: the front has none of that number */
+	struct engine_stream *stream; /* NULL: the number is not in use */
 	struct served_owner *owner;
 };
 
-/* A served job holds all that it points to. */
+/* A job of the front's. Everything that it points to is in the same allocation, or belongs to it. */
 struct served_job {
-	struct engine_job job; /* first, because the engine gives this back */
+	struct engine_job job; /* must be first: the engine passes it to on_done */
 	struct served *served;
 	uint32_t number;
 	uint32_t stream;
 	struct engine_blocks blocks;
-	struct layer_table *tables[2]; /* of dst and src, or NULL */
-	struct engine_move moves[];    /* moves of a batch */
+	struct layer_table *tables[2]; /* tables of dst and src; NULL: none */
+	struct engine_move moves[];    /* the moves of a batch */
 };
 
 struct served {
@@ -46,45 +47,48 @@ struct served {
 	struct ring from_front, to_front;
 	int control;
 	int doorbell;
-	atomic_bool is_closing; /* the front has closed the control socket */
+	atomic_bool is_closing; /* The front has closed the control socket. */
 
-	/* These belong to the main thread. */
-	struct buffer in; /* beginning of a message that has not come completely */
+	/* The main thread owns the fields from here on. */
+	struct buffer in; /* beginning of a message that has not arrived completely */
 	struct buffer out;
 	uint32_t n_layouts;
-	struct engine_plan **layouts; /* by number */
+	struct engine_plan **layouts; /* array indexed by number */
 	uint32_t n_streams;
-	struct served_stream *streams; /* by number */
+	struct served_stream *streams; /* array indexed by number */
 	uint32_t n_jobs;
-	struct served_job **jobs; /* jobs that have not ended, by number */
+	struct served_job **jobs; /* jobs that have not ended, indexed by number */
 	uint32_t under_way;
 	LIST_HEAD(, served_owner) owners;
-	uint64_t stats_ns;      /* when the statistics were written last */
-	uint64_t idle_since_ns; /* since when it has had nothing to do; gap_ns: for how long the last time */
+	uint64_t stats_ns; /* monotonic time at which the statistics were last written */
+	/* idle_since_ns is the monotonic time since which there has been nothing to do. gap_ns is how long
+	 * that lasted the last time. */
+	uint64_t idle_since_ns;
 	uint64_t gap_ns;
-	uint64_t kept_plans; /* number of plans that the front last wanted */
+	uint64_t kept_plans; /* the number of plans to keep that the front last asked for */
 
-	/* These are memories by number. The front names a memory only once it is here, and no more before it
-	 * goes. */
+	/* Memories indexed by number. The front names a memory only after it has been mapped here, and not
+	 * after it has asked to unmap it. */
 	_Atomic(struct engine_memory *) *memories;
-	atomic_uint memories_end; /* one past the greatest number that has been used */
+	atomic_uint memories_end; /* one more than the greatest number that has been used */
 
-	/* This counts the jobs that have ended. The front unmaps memory once it has seen the jobs that use it
-	 * end. Whoever reads this count first sees all that the main thread has done with the memory. */
+	/* Number of jobs that have ended. The front unmaps memory only once it has seen the jobs that use it
+	 * end. A thread that reads this count first therefore sees everything that the main thread has done
+	 * with the memory. */
 	atomic_uint_fast64_t ended;
 };
 
-/* Ends the child. The front learns why. */
+/* Ends the child, after telling the front why. */
 _Noreturn void served_die(struct served *served, const char *why);
 
-/* Starts the threads for calls, which never end. Returns 0 or NO_MEMORY. */
+/* Starts the thread that accepts sockets for calls. It never ends. Returns 0 or NO_MEMORY. */
 int served_memory_start(struct served *served, struct error *err);
 
-/* Makes a job of a message, or returns NULL when out of memory. */
+/* Makes a job from a message. Returns NULL if there is no memory. */
 struct served_job *served_job_new(struct served *served, const struct wire_job *wire);
 void served_job_free(struct served_job *job);
 
-/* Appends the message about a job that has ended to what is to be written. Returns 0 or NO_MEMORY. */
+/* Appends the message about a job that has ended to served->out. Returns 0 or NO_MEMORY. */
 int served_job_write(struct served *served, const struct served_job *job);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rings. A position is published after the bytes before it have been written, or read. */
+/* Rings. The writer advances its position after it has written the bytes before it, the reader after it has
+ * read them. */
 #include "shared.h"
 
 #include <string.h>
@@ -49,7 +50,8 @@ size_t ring_write(struct ring *ring, const void *data, size_t size)
 	return n;
 }
 
-/* Each side announces itself before it looks at what the other one has done. */
+/* Each side sets its own flag or position before it looks at the other's, so that a wake-up cannot be
+ * missed. */
 bool ring_wait_for_room(struct ring *ring)
 {
 	atomic_store(&ring->positions->is_waited_for, true);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Start-time fair queueing: owners are kept in the order of the time that they have been charged. */
+/* Start-time fair queueing. Owners are kept in ascending order of the time that they have been charged
+ * for. */
 #include "fair_queue.h"
 
 #include <assert.h>
 
-#define PREMIUM 4 /* a quarter of the time is charged on top */
+#define PREMIUM 4 /* 1 / PREMIUM of the time is charged in addition to it */
 
 static void place(struct fair_queue *fair_queue, struct engine_owner *owner);
 static void insert(struct engine_owner *owner, struct fair_stream *stream);
@@ -15,7 +16,7 @@ void fair_queue_init(struct fair_queue *fair_queue)
 	fair_queue->now = 0;
 }
 
-/* Returns whether all of the owner's streams in the queue are background. */
+/* Returns whether all streams that the owner has in the queue are background streams. */
 static bool is_background(const struct engine_owner *owner)
 {
 	const struct fair_stream *first = TAILQ_FIRST(&owner->ready);
@@ -38,7 +39,7 @@ void fair_queue_add(struct fair_queue *fair_queue, struct fair_stream *stream)
 	stream->queued = true;
 }
 
-/* Returns a rank that is less for streams that go first. */
+/* Returns the rank of the stream's priority; lower ranks go first. */
 static int rank_of(const struct fair_stream *stream)
 {
 	switch (stream->priority) {
@@ -73,8 +74,9 @@ void fair_queue_remove(struct fair_queue *fair_queue, struct fair_stream *stream
 		TAILQ_REMOVE(&fair_queue->owners, owner, entry);
 }
 
-/* The owner is charged when the time slice has ended. Until then it goes after those that had as much time,
- * so that threads that come at once go to different owners. */
+/* Gives a time slice to the stream, which goes behind the others of its priority. The owner is charged when
+ * the slice has ended. Until then it goes behind owners that have used as much time, so that threads that ask
+ * at the same time serve different owners. */
 static struct fair_stream *take_slice(struct fair_queue *fair_queue, struct fair_stream *stream)
 {
 	struct engine_owner *owner = stream->owner;
@@ -126,7 +128,7 @@ void fair_queue_charge(struct fair_queue *fair_queue, struct engine_owner *owner
 	place(fair_queue, owner);
 }
 
-/* Puts the owner after all that had no more time. */
+/* Puts the owner behind all others that have used at most as much time. */
 static void place(struct fair_queue *fair_queue, struct engine_owner *owner)
 {
 	struct engine_owner *before;

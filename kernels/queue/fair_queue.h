@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every engine's scheduler has three things: the fair queue, lists of jobs, and the count of jobs that met
- * others. They allocate nothing and take no lock; the engine makes all calls under one.
+/* What the schedulers of all engines have in common: the fair queue, lists of jobs, and the detection of jobs
+ * that ran alone. None of it allocates memory or takes a lock; the engine makes all calls under a lock of its
+ * own, or from one thread.
  *
- * The fair queue tells which stream an engine serves next. Owners are served by the time that they have had,
- * and the streams of one owner by priority, those of one priority in rotation. Background streams are served
- * while no other stream is in the queue.
+ * The fair queue decides which stream an engine serves next. It contains the streams that have something to
+ * run, grouped by owner. An engine decides what a time slice is: a work item of a job, or a whole job. The
+ * next slice goes to the owner that has used the least of the engine's time. Among that owner's streams,
+ * those of higher priority come first, and those of equal priority take turns. Background streams are served
+ * only while no other stream is in the queue.
  *
- * The queue holds the streams that have something to run, by owner. An engine decides what a time slice is: a
- * work item of a job, or a whole job. The next slice goes to the owner that has had the least of the
- * engine's time, and to that owner's first stream, which then goes last. An owner that comes back has saved
- * nothing up: it starts where the others are. An owner with several streams in the queue pays a quarter more
- * for its time, so that one that waits for each of its jobs keeps more than half of its speed beside it.
- * Time in which an owner has only background streams is not saved up, either. The links are in the streams
- * and their owners.
+ * Time that an owner does not use is not saved up: an owner that comes back starts where the others are, and
+ * so does one that had only background streams. An owner with several streams in the queue is charged a
+ * quarter more for its time, so that beside it an owner that waits for each of its jobs keeps more than half
+ * of its speed. The links of the queue are in the streams and their owners.
  */
 #ifndef KERNELS_QUEUE_FAIR_QUEUE_H
 #define KERNELS_QUEUE_FAIR_QUEUE_H
@@ -24,44 +24,48 @@
 #include "kernels/engine.h"
 #include "proto/clock.h"
 
-/* The engine embeds this. Fields other than owner begin as zeros: the stream is not in the queue. */
+/* An engine embeds this in its streams. The fields other than owner begin as zeros, with which the stream is
+ * not in the queue. */
 struct fair_stream {
 	struct engine_owner *owner;
-	TAILQ_ENTRY(fair_stream) entry; /* in owner->ready */
+	TAILQ_ENTRY(fair_stream) entry; /* in owner->ready, if queued */
 	bool queued;
-	/* Priority of what it runs next; changes only while it is not in the queue. */
+	/* Priority of what the stream runs next. It may change only while the stream is not in the queue. */
 	enum job_priority priority;
 };
 
 struct fair_queue {
-	/* Owners that have a stream in the queue, least time first. */
+	/* Owners that have a stream in the queue, in ascending order of their time. */
 	TAILQ_HEAD(fair_owners, engine_owner) owners;
-	uint64_t now; /* engine time that the owner served last had had by then */
+	/* The engine time that the owner served last had used when it was served; it never decreases. */
+	uint64_t now;
 };
 
 void fair_queue_init(struct fair_queue *fair_queue);
 
-/* The stream goes last among those of its owner and priority. It must not be in the queue. */
+/* Puts the stream behind those of its owner that have the same priority. The stream must not be in the
+ * queue. */
 void fair_queue_add(struct fair_queue *fair_queue, struct fair_stream *stream);
 
-/* A stream that is not in the queue is allowed. */
+/* Removes the stream; does nothing if it is not in the queue. */
 void fair_queue_remove(struct fair_queue *fair_queue, struct fair_stream *stream);
 
-/* Returns the stream that gets the next time slice, which stays in the queue, or NULL if the queue is empty.
- */
+/* Gives the next time slice to a stream and returns it; the stream stays in the queue. Returns NULL if the
+ * queue is empty. */
 struct fair_stream *fair_queue_next(struct fair_queue *fair_queue);
 
-/* Does the same past streams that cannot run now, which keep their place. Returns NULL if none can. */
+/* Like fair_queue_next, but skips streams for which can_run returns false; these keep their places. Returns
+ * NULL if no stream can run. */
 struct fair_stream *fair_queue_next_if(struct fair_queue *fair_queue,
                                        bool (*can_run)(struct fair_stream *stream, void *arg), void *arg);
 
-/* Charges the owner for a time slice that took ns. The owner need not be in the queue. */
+/* Charges the owner for a time slice of ns nanoseconds. The owner need not be in the queue. */
 void fair_queue_charge(struct fair_queue *fair_queue, struct engine_owner *owner, uint64_t ns);
 
 /* ---- Lists of jobs ---------------------------------------------------------------------------------- */
 
-/* A list has jobs in their order, linked by their `next`: those that wait in a stream, or those that have
- * ended and wait for the owner to reap them. It stays where it is once it is initialised. */
+/* A list of jobs in order, linked by `next`: those that wait in a stream, or those that have ended and wait
+ * for the owner to reap them. An initialised list must not be moved in memory. */
 struct job_list {
 	struct engine_job *first;
 	struct engine_job **end;
@@ -73,8 +77,8 @@ static inline void job_list_init(struct job_list *list)
 	list->end = &list->first;
 }
 
-/* Adds a job at the end. Returns whether it is the only one: the owner reaps all jobs that have ended at
- * once, and so is woken for the first of them. */
+/* Appends a job. Returns whether it is the only one in the list: the owner reaps all ended jobs at once, so
+ * it is woken only for the first of them. */
 static inline bool job_list_add(struct job_list *list, struct engine_job *job)
 {
 	const bool is_only = !list->first;
@@ -85,7 +89,7 @@ static inline bool job_list_add(struct job_list *list, struct engine_job *job)
 	return is_only;
 }
 
-/* Takes the first job; the list must have one. */
+/* Removes and returns the first job. The list must not be empty. */
 static inline struct engine_job *job_list_take(struct job_list *list)
 {
 	struct engine_job *job = list->first;
@@ -96,7 +100,7 @@ static inline struct engine_job *job_list_take(struct job_list *list)
 	return job;
 }
 
-/* Takes all jobs, linked by next. */
+/* Removes all jobs and returns the first one; they stay linked by `next`. */
 static inline struct engine_job *job_list_take_all(struct job_list *list)
 {
 	struct engine_job *first = list->first;
@@ -107,16 +111,16 @@ static inline struct engine_job *job_list_take_all(struct job_list *list)
 
 bool job_list_has(const struct job_list *list, const struct engine_job *job);
 
-/* Returns whether the list had the job. */
+/* Removes the job. Returns whether it was in the list. */
 bool job_list_remove(struct job_list *list, struct engine_job *job);
 
-/* Tells whether the job may not begin any more. */
+/* Returns whether the job's deadline to begin has passed. */
 static inline bool job_is_late(const struct engine_job *job)
 {
 	return job->share.begin_until_ns && clock_ns() >= job->share.begin_until_ns;
 }
 
-/* Returns until when the job may wait for its point. */
+/* Returns the monotonic time until which the job may wait for its point. */
 static inline uint64_t job_waits_until(const struct engine_job *job)
 {
 	return job->share.begin_until_ns && job->share.begin_until_ns < job->wait_until_ns
@@ -124,28 +128,29 @@ static inline uint64_t job_waits_until(const struct engine_job *job)
 	           : job->wait_until_ns;
 }
 
-/* Ends the job and each of its moves with this status. */
+/* Sets the status of the job and of each of its moves. */
 void job_end_all(struct engine_job *job, int status);
 
-/* Ends those of the list's jobs that have no status yet with this one; they stay in the list. */
+/* Sets the status of those jobs in the list that have none yet. They stay in the list. */
 void job_list_end_all(struct job_list *list, int status);
 
-/* Calls back for jobs that have been taken, each of which may be gone after that. */
+/* Calls on_done for each of these jobs, which are linked by `next`. A job may be freed in its on_done. */
 void jobs_call_back(struct engine_job *first);
 
 /* ---- Jobs that had the engine to themselves --------------------------------------------------------- */
 
-/* A job was alone if no job of another stream was under way at any time between its start and its end. Jobs
- * of other processes on the same device are not known of. An engine has one struct, zeroed at first. */
+/* Detects jobs that ran alone: from the start to the end of such a job, no job of another stream of this
+ * engine was under way. Jobs of other processes on the same device are not seen. An engine has one struct
+ * contention, zeroed at first. */
 #define CONTENTION_MET UINT64_MAX
 
 struct contention {
 	uint32_t busy; /* streams with a job under way */
-	uint64_t met;  /* how many jobs started while another stream was busy */
+	uint64_t met;  /* number of jobs that have started while another stream was busy */
 };
 
-/* Counts a job that starts; is_first tells that its stream was not busy. Returns what contention_end takes.
- */
+/* Counts a job that starts. is_first: its stream had no job under way. Returns the value to pass to
+ * contention_end. */
 static inline uint64_t contention_start(struct contention *contention, bool is_first)
 {
 	contention->busy += is_first;
@@ -155,7 +160,8 @@ static inline uint64_t contention_start(struct contention *contention, bool is_f
 	return CONTENTION_MET;
 }
 
-/* Counts its end; is_last tells that its stream is not busy any more. Returns whether it was alone. */
+/* Counts the end of a job. is_last: its stream has no job under way any more. Returns whether the job ran
+ * alone. */
 static inline bool contention_end(struct contention *contention, uint64_t since, bool is_last)
 {
 	contention->busy -= is_last;
