@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the front has of a child, the process that runs an engine: the process itself, the memory that both
- * share, and the sockets for calls.
+/* A child, which is the process that runs an engine, as its front sees it: the process itself, the memory
+ * that both share, and the sockets for calls.
  *
  * A child is reference-counted: the thread that watches it, the owner's thread and calls under way hold
  * references. A child that has ended does not come back; another one takes its place.

@@ -260,7 +260,7 @@ static bool tell_pins(struct engine_memory *memory, void *arg)
 	return false;
 }
 
-/* Does so for the memory of a job that has failed, or of those moves of a batch that have. */
+/* Calls tell_pins for the memory of a job that has failed, or of those moves of a batch that have. */
 static void tell_job_pins(struct served *served, const struct engine_job *job)
 {
 	memory_is(job->signal.memory, tell_pins, served);
@@ -303,8 +303,8 @@ static void on_job(struct served *served, const struct wire_job *wire)
 	engine_submit(served->engine, stream, &job->job);
 }
 
-/* The engine is asked only if the front still waits, because the front acts on what it was told in the
- * meantime. */
+/* The engine is asked only if the front has not withdrawn the request, because a front that has relies on the
+ * job not being cancelled. */
 static void on_cancel(struct served *served, const struct wire_number *message)
 {
 	struct served_job *job = message->number < served->n_jobs ? served->jobs[message->number] : NULL;

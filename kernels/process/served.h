@@ -30,7 +30,7 @@ struct served_stream {
 	struct served_owner *owner;
 };
 
-/* A job of the front's. Everything that it points to is in the same allocation, or belongs to it. */
+/* A job that the front has sent. Everything that it points to is in the same allocation, or belongs to it. */
 struct served_job {
 	struct engine_job job; /* must be first: the engine passes it to on_done */
 	struct served *served;

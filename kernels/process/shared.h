@@ -117,13 +117,14 @@ struct shared {
 	int probe_status;
 	char probe_text[256];
 
-	/* The child sets this, with the reason in lost_why, when its engine is lost; then it ends. */
+	/* The child sets this, with the reason in lost_why, when its engine is lost or it runs out of memory;
+	 * then it ends. */
 	atomic_bool is_lost;
 	char lost_why[256];
 
 	struct shared_stats maps, plans; /* The child updates these from time to time. */
 	atomic_uint_fast64_t keep_plans; /* number of plans that the front wants the child to keep */
-	atomic_bool tunes;               /* whether the front wants the child to try alternatives to plans */
+	atomic_bool tunes;               /* if true, the front wants the child to try alternatives to plans */
 
 	atomic_bool unwanted[SHARED_CALLS]; /* by call: the front no longer wants what the call maps */
 };
@@ -297,7 +298,7 @@ struct wire_done {
 
 /* First message on the control socket. It carries the descriptors of the shared memory and of the eventfd. */
 struct wire_hello {
-	uint32_t sizes[4]; /* as set by wire_sizes */
+	uint32_t sizes[4]; /* sizes of some of the front's structs (wire_sizes) */
 	char engine[16];
 	uint32_t threads;
 	bool has_device;

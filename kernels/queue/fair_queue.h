@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the schedulers of all engines have in common: the fair queue, lists of jobs, and the detection of jobs
- * that ran alone. None of it allocates memory or takes a lock; the engine makes all calls under a lock of its
- * own, or from one thread.
+/* The parts that all engines' schedulers share: the fair queue, lists of jobs, and the detection of jobs that
+ * ran alone. None of it allocates memory or takes a lock; the engine makes all calls under a lock of its own,
+ * or from one thread.
  *
  * The fair queue decides which stream an engine serves next. It contains the streams that have something to
  * run, grouped by owner. An engine decides what a time slice is: a work item of a job, or a whole job. The

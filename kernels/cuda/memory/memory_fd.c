@@ -330,7 +330,8 @@ static int allow(struct cuda_memories *memories, const struct cuda_memory *memor
 	return memory_call(err, cuMemSetAccess, (memory->start, memory->mapped, &access, 1));
 }
 
-/* Returns what errors call the memory at this byte: the part that it lies in, or the allocation. */
+/* Returns the name of the memory at byte `at` for an error: its part, or the allocation. The name is written
+ * to text, which has room for `size` bytes. */
 static const char *name_part(const struct engine_handle *handle, uint64_t at, char *text, size_t size)
 {
 	uint32_t i = 0;

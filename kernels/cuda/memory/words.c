@@ -86,8 +86,8 @@ static int find_home(uint64_t address, enum engine_home *ret, struct error *err)
 	return driver_check(err, result, "cuPointerGetAttribute");
 }
 
-/* Adds a use if the word is pinned here, or has to be. Otherwise sets only *ret_home. Caller holds the
- * lock. */
+/* Finds where the word lies, and sets *ret_home. If it is ordinary host memory, adds a use of the word, which
+ * is pinned first if need be, and sets *ret_is_pinned. Caller holds the lock. */
 static int use(uint64_t address, bool *ret_is_pinned, enum engine_home *ret_home, struct error *err)
 {
 	struct pinned **link = find_settled(address);

@@ -40,7 +40,7 @@ struct queue;
 #define QUICK_MOST_NS 20000
 
 struct quick {
-	uint32_t n; /* jobs so far */
+	uint32_t n; /* number of jobs so far */
 	/* Extra time by the host's clock, averaged over the last few jobs that the device timed. */
 	uint64_t extra_ns;
 };
@@ -73,7 +73,7 @@ static inline uint64_t quick_ns(const struct quick *quick, uint64_t clock_ns)
 
 /* ---- Flights ------------------------------------------------------------------------------------------- */
 
-/* What is being done for the job now. */
+/* The step that a job is at. */
 enum flight_stage {
 	FLIGHT_NEW,    /* Nothing has been tried yet. */
 	FLIGHT_PACKED, /* The job is a list of blocks that passes through pinned buffers (pack_job.h). */
@@ -108,7 +108,7 @@ struct flight {
 	CUevent done;                  /* recorded first for a quick job; keeps no time */
 	bool is_timed;                 /* The device times the job. */
 	uint64_t started_ns;           /* start by the monotonic clock */
-	uint64_t done_ns;              /* when `done` was seen to have been reached; 0: not yet */
+	uint64_t done_ns;              /* monotonic time at which `done` was seen to be reached; 0: not yet */
 	bool has_followed;             /* Its time began with the end of the flight before it. */
 	struct flight *predecessor;    /* the flight whose end event is this one's start event, or NULL */
 	struct flight *successor;      /* the flight whose start event is this one's end event, or NULL */
@@ -122,7 +122,7 @@ struct flight {
 	struct quick *quick; /* not NULL for a quick job, which has a single round */
 	/* Event on another stream of the device that the first round waits for; NULL: none. */
 	CUevent after;
-	uint64_t contention; /* what contention_start returned at its start */
+	uint64_t contention; /* value that contention_start returned at its start */
 	/* In the list of flights under way, in the order of their start, or in the free list. */
 	TAILQ_ENTRY(flight) entry;
 	TAILQ_ENTRY(flight) stream_entry; /* in the engine stream's list of flights, in order */

@@ -360,8 +360,8 @@ static bool may_open_scratch(const struct admission *admission)
 	       clock_ns() - admission->scratch_failed_ns > SCRATCH_RETRY_NS;
 }
 
-/* Returns whether the layers of a side on the host are as far apart in this process as on the device, so that
- * the same offsets serve both. */
+/* Returns whether host memory of the side's layers has the same addresses on the device as in this process,
+ * so that the same offsets between layers serve both. */
 static bool is_as_for_device(const struct engine_blocks_side *side)
 {
 	for (uint32_t l = 0; side->table && l < side->table->n; l++) {

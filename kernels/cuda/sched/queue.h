@@ -22,7 +22,7 @@
 #include "kernels/engine.h"
 #include "kernels/queue/fair_queue.h"
 
-/* What the engine's thread is doing. */
+/* State of the engine's thread. */
 enum queue_thread {
 	QUEUE_POLLED, /* It makes one pass after another, with rests in between. */
 	QUEUE_PARKED, /* It sleeps because there is nothing to do. */

@@ -34,7 +34,7 @@
 struct heartbeat {
 	/* Numbers of the last probe asked, taken up and answered. The queue's lock guards them. */
 	uint32_t asked;
-	uint32_t taken; /* by the thread */
+	uint32_t taken;
 	uint32_t answered;
 
 	/* The thread owns these from the first probe on. */
@@ -61,11 +61,12 @@ struct scheduler {
 	struct flight *flights;
 	struct flight_list under_way; /* flights in the order in which they were started */
 	struct flight_list free;
-	uint64_t moved_ns;  /* monotonic time at which a job was last started or changed its state */
-	uint64_t landed_ns; /* monotonic time at which a job under way was last seen to change its state */
+	uint64_t moved_ns;  /* monotonic time at which a job was last started or made progress. */
+	uint64_t landed_ns; /* monotonic time at which a job under way was last seen to make progress. */
 	uint64_t pass;      /* number of the current pass over all flights */
 	struct timelines timelines;
-	struct contention contention; /* which jobs had the device to themselves, by stream slot */
+	/* Detects jobs that had the device to themselves; it counts stream slots. */
+	struct contention contention;
 	struct quick quick;
 	struct admission admission;
 };

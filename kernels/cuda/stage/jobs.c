@@ -132,7 +132,7 @@ struct cuda_limits cuda_limits_get(uint64_t memory_bytes)
 		/* Ten times the time of what waits on the device, because owners are charged for jobs only
 		 * when these have ended. */
 		.ahead_ns = 5000000,
-		/* The arguments of so many are written in some microseconds. */
+		/* The arguments of this many moves are written in some microseconds. */
 		.quick_moves = 512,
 		/* One comes in while another goes out; more jobs would only share the same link. */
 		.staged_jobs = 4,

@@ -101,8 +101,8 @@ struct cuda_limits {
 	/* Nanoseconds. An owner's short jobs pass other owners' long ones unless the owner has used this much
 	 * more of the device's time than they have. */
 	uint64_t ahead_ns;
-	/* A list with at most this many moves, counted over all layers, or a batch of so many may be launched
-	 * by the owner's thread. */
+	/* The owner's thread may launch a list of blocks with at most this many moves, counted over all
+	 * layers, or a batch of at most this many moves. */
 	uint32_t quick_moves;
 	/* Jobs under way at most that use scratch memory or run in rounds; one owner may have half of
 	 * them. */

@@ -39,7 +39,7 @@
 
 #define PACKING_MOST_ENTRIES 524288
 #define PACKING_MOST_SLOTS   4
-#define PACKING_PART_BYTES   (128u << 10) /* bytes that a thread takes at a time */
+#define PACKING_PART_BYTES   (128u << 10) /* bytes of a chunk that a thread copies at a time */
 
 struct packing_limits {
 	uint64_t least_bytes;   /* Jobs with fewer bytes on the host stay with a kernel. */

@@ -199,8 +199,9 @@ static bool is_over_bus(const struct round *round)
 }
 
 /* Prepares the launcher for the round's kernel. Copies of many rows of host memory lose a third of their
- * speed while a kernel fills the L2 cache, probably because it holds the page tables for those rows. So
- * beside such copies the slot's bytes are marked as passing, and fewer multiprocessors are used. */
+ * speed while a kernel fills the L2 cache, probably because it holds the page tables for those rows; so the
+ * slot's bytes are marked as passing through the cache. A kernel also gets fewer multiprocessors if rows are
+ * copied in both directions, or if it uses the bus itself. */
 static void set_launcher(const struct round *round)
 {
 	const struct staging *s = round->staging;

@@ -100,8 +100,8 @@ static inline bool staging_is_needed(const struct staging *staging)
 	return staging->rounds > 1 || staging->scratch_bytes > 0 || staging->is_packed;
 }
 
-/* What a round reads and writes. Offsets are in bytes from element [0, ..., 0] of the job's source or
- * destination. */
+/* Describes the part of the job that one round moves. Offsets are in bytes from element [0, ..., 0] of the
+ * job's source or destination. */
 struct staging_round {
 	/* Not set if `run` is; element [0, ..., 0] of its source is that of the job. */
 	struct transform transform;
