@@ -88,7 +88,7 @@ struct engine_stream {
 	bool is_known; /* The child has been told of the stream. */
 	struct job_list unsent;
 	struct job_list sent; /* jobs that the child has, in order */
-	uint64_t sent_bytes;
+	uint64_t sent_bytes;  /* bytes of the messages of these jobs */
 	LIST_ENTRY(engine_stream) entry;
 };
 
@@ -98,7 +98,7 @@ struct front {
 	void (*wake)(void *arg);
 	void *wake_arg;
 	int wake_fd;
-	bool drives;
+	bool drives; /* engine_options.drives */
 	/* Longest pause before the next child is started if children keep ending soon after their start. */
 	uint64_t pause_ms;
 	char name[16];
@@ -137,18 +137,18 @@ struct front {
 	struct numbers layout_numbers;
 	struct numbers job_numbers;
 	struct front_job *jobs; /* array indexed by job number */
-	uint32_t jobs_room;
-	uint32_t n_sent;
-	bool is_small; /* The only job under way is a small one. */
+	uint32_t jobs_room;     /* entries in `jobs` */
+	uint32_t n_sent;        /* jobs that the child has */
+	bool is_small;          /* The only job under way is a small one. */
 	/* Spins that are still to be skipped, because the last in_vain spins in a row were in vain. */
 	uint32_t dull;
 	uint32_t in_vain;
-	bool bell_is_due;
+	bool bell_is_due;  /* The child has to be woken at the next engine_drive. */
 	bool may_be_woken; /* The child has been asked to wake the owner. */
 	struct buffer out; /* bytes to be sent for which the ring had no room */
 	struct buffer in;  /* beginning of a message that has not arrived completely */
 	struct job_list done;
-	uint32_t cancels;
+	uint32_t cancels; /* number of the last request to cancel */
 	/* The child did not answer the last request to cancel in time. */
 	bool cancels_fail;
 	struct engine_cache_stats before;       /* counts of tensor maps in former children */

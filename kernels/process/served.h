@@ -50,15 +50,15 @@ struct served {
 	atomic_bool is_closing; /* The front has closed the control socket. */
 
 	/* The main thread owns the fields from here on. */
-	struct buffer in; /* beginning of a message that has not arrived completely */
-	struct buffer out;
+	struct buffer in;  /* beginning of a message that has not arrived completely */
+	struct buffer out; /* bytes to be sent for which the ring had no room */
 	uint32_t n_layouts;
 	struct engine_plan **layouts; /* array indexed by number */
 	uint32_t n_streams;
 	struct served_stream *streams; /* array indexed by number */
 	uint32_t n_jobs;
 	struct served_job **jobs; /* jobs that have not ended, indexed by number */
-	uint32_t under_way;
+	uint32_t under_way;       /* number of these jobs */
 	LIST_HEAD(, served_owner) owners;
 	uint64_t stats_ns; /* monotonic time at which the statistics were last written */
 	/* idle_since_ns is the monotonic time since which there has been nothing to do. gap_ns is how long

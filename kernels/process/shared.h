@@ -101,7 +101,7 @@ struct shared {
 
 	/* The child sleeps on this word, which changes when there is something for it to do. */
 	_Alignas(64) atomic_uint bell;
-	atomic_bool child_sleeps;
+	atomic_bool child_sleeps; /* The child wants to be woken when the bell changes. */
 
 	/* If true, the child writes to the eventfd when something has come back. */
 	_Alignas(64) atomic_bool front_sleeps;

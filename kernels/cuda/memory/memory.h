@@ -78,10 +78,10 @@ struct pool_entry;
 struct cuda_memory {
 	struct engine_memory base;
 	uint64_t address; /* device address of the region's first byte */
-	/* Memfd: the host's mapping of it, which the driver pins; otherwise NULL. */
+	/* memfd: the host's mapping of it, which the driver pins; otherwise NULL. */
 	struct engine_memory *host;
 	char *data; /* memfd: host address of the region's first byte; otherwise NULL */
-	/* Memfd: it is not pinned, because it is loose (engine_memory.is_loose) or being unmapped. */
+	/* memfd: it is not pinned, because it is loose (engine_memory.is_loose) or being unmapped. */
 	bool is_unpinned;
 	bool is_peer;          /* It is on another device, which is reached across a link. */
 	struct ipc_entry *ipc; /* cuda_ipc: the opened or created handle; otherwise NULL */

@@ -92,15 +92,16 @@ struct flight {
 	enum flight_stage stage;
 	struct fate fate;
 	struct pack_job pack;
-	/* For jobs of several moves, with exact casts or with amax. */
+	/* Holds what kernels need beside the tensors (uploads.h), for lists, batches, exact casts and
+	 * amax. */
 	struct upload_buffer upload_buffer;
 	struct tensor_extent brought; /* the bytes brought so far of a source that is brought as a whole */
 	bool is_signal_alone;         /* The job moves nothing; its only round is the signal. */
 	bool has_changed;             /* An exact cast has failed, so no signal follows. */
-	uint64_t launched;            /* number of rounds launched, and below, of those seen to have ended */
-	uint64_t landed;
-	uint32_t wakes_left; /* threads sleeping on the signal that may still have to be woken */
-	uint64_t waking_ns;  /* time that the engine's thread has spent on waking them so far */
+	uint64_t launched;            /* number of rounds launched */
+	uint64_t landed;              /* number of rounds seen to have ended */
+	uint32_t wakes_left;          /* threads sleeping on the signal that may still have to be woken */
+	uint64_t waking_ns;           /* time that the engine's thread has spent on waking them so far */
 
 	/* The fields from here on measure the job's time. */
 	CUevent start;

@@ -36,7 +36,7 @@ struct queue {
 	void *wake_arg;
 	struct fair_queue fair_queue;
 	TAILQ_HEAD(, engine_stream) waiting; /* streams whose first job waits for a point */
-	struct job_list done;
+	struct job_list done;                /* jobs that have ended and wait to be reaped */
 	bool changed; /* Something has changed since the engine's thread began its pass. */
 	/* The owner promises to call engine_drive after it has submitted, which wakes the engine's thread or
 	 * does its work. */
@@ -50,7 +50,7 @@ struct queue {
 struct engine_stream {
 	struct fair_stream fair; /* must be first: fair_queue_next returns it, and it is cast to the stream */
 	struct queue *queue;
-	struct job_list unstarted;
+	struct job_list unstarted;  /* jobs that have not started, in order */
 	struct flight_list flights; /* flights under way, in order */
 	uint32_t n_flights;
 	bool planned; /* `staging` is the plan of the first unstarted job */
@@ -59,7 +59,7 @@ struct engine_stream {
 	TAILQ_ENTRY(engine_stream) waiting_entry;
 	bool is_waiting; /* The stream is in the queue's list `waiting`. */
 	bool is_polled;  /* The point is being read without the lock, and the job must not end meanwhile. */
-	bool has_come;
+	bool has_come;   /* The point has come. */
 	/* Monotonic time since which the point has been waited for; 0: it was never polled. */
 	uint64_t since_ns;
 	uint64_t poll_ns; /* monotonic time from which on it is polled again */

@@ -130,7 +130,7 @@ struct cuda_limits {
 	uint64_t pack_stretch_bytes; /* bytes of the first stretch of a list */
 	/* Time since the last event after which the scheduler's thread begins to sleep between passes. */
 	uint64_t spin_ns;
-	uint64_t most_sleep_ns;
+	uint64_t most_sleep_ns; /* longest sleep between two passes */
 };
 
 /* Returns the limits for a device with memory_bytes of memory, or the forced limits if there are any. */
@@ -308,12 +308,12 @@ enum pack_slot_state {
 /* A pinned buffer, and the chunk of a job (packing.h) that passes through it. */
 struct pack_slot {
 	char *bytes;
-	CUevent copied;
+	CUevent copied; /* recorded behind the chunk's copy */
 	enum pack_slot_state state;
 	struct pack_task task;
 	struct pack_job *pack;
-	uint64_t stretch;
-	uint64_t from, to;
+	uint64_t stretch;  /* number of the stretch that the chunk belongs to */
+	uint64_t from, to; /* range of packed bytes that the chunk covers */
 	/* In the list of the job, in the order in which chunks were begun, or in the free list. */
 	TAILQ_ENTRY(pack_slot) entry;
 };

@@ -34,7 +34,7 @@ struct offloads {
 	pthread_mutex_t lock; /* guards the fields below */
 	/* Pairs of streams, the one given back longest ago first. */
 	TAILQ_HEAD(stream_pairs, stream_pair) free;
-	uint32_t made;
+	uint32_t made; /* pairs that exist or are being made */
 };
 
 void offloads_init(struct offloads *offloads, struct uploads *uploads);

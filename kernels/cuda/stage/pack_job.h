@@ -82,11 +82,10 @@ struct pack_job {
 	bool is_late;               /* A launch of this job has waited for others. */
 	uint64_t moved_ns;          /* monotonic time at which a launch was last seen to have ended */
 	struct packing_cursor next; /* start of the next stretch to begin */
-	/* The threads that pack count in in_group, those that unpack in out_group; each group bounds how many
-	 * work at once. */
+	/* Groups of the threads that pack and that unpack for this job; each bounds how many work at once. */
 	struct pack_group in_group;
 	struct pack_group out_group;
-	struct pack_slot_list slots;
+	struct pack_slot_list slots; /* slots that hold chunks of the job, in the order begun */
 	/* Slots that hold chunks on the way in, and on the way out. */
 	uint32_t coming, going;
 	/* Number of stretches begun, and of those that have ended. */

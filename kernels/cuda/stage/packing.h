@@ -62,10 +62,10 @@ enum packing_way {
 struct packing_side {
 	enum packing_way way;
 	const struct engine_blocks_side *blocks;
-	int64_t low;    /* bytes from a block's element [0, ..., 0] to its lowest element */
-	uint64_t bytes; /* bytes of a block, from its lowest element on */
-	uint64_t pitch;
-	uint64_t chunk_bytes;
+	int64_t low;           /* bytes from a block's element [0, ..., 0] to its lowest element */
+	uint64_t bytes;        /* bytes of a block, from its lowest element on */
+	uint64_t pitch;        /* bytes from one packed item to the next */
+	uint64_t chunk_bytes;  /* bytes of a chunk; the last one may have fewer */
 	uint64_t room;         /* bytes of scratch memory for one stretch; 0: the side needs none */
 	const uint32_t *block; /* array with the block of each entry that names one; packing_read sets it */
 	bool is_dense;         /* The blocks are 0, 1, 2 and so on, and lie without gaps. */

@@ -23,7 +23,7 @@ struct transfers {
 	pthread_mutex_t lock; /* guards the fields below */
 	pthread_cond_t given_back;
 	TAILQ_HEAD(, slot_set) free;
-	uint32_t made;
+	uint32_t made; /* sets that exist or are being made */
 };
 
 void transfers_init(struct transfers *transfers);

@@ -32,8 +32,8 @@
  * Any thread may take and give pages, and none waits for the program's work on the device.
  */
 
-/* Least bytes of lent pages; larger ones have a power of two. This is more than the lists of any message
- * take, tables of layers included. */
+/* Least bytes of lent pages; larger pages have a power of two of bytes. This is more than the lists of any
+ * message take, tables of layers included. */
 #define UPLOAD_BUFFER_BYTES (256u << 10)
 
 struct graph_memory;
@@ -52,7 +52,7 @@ struct upload {
 TAILQ_HEAD(upload_list, upload);
 
 struct uploads {
-	CUmemoryPool pool;
+	CUmemoryPool pool;    /* device memory for lists, results and scratch */
 	CUstream stream;      /* on which lists of captured launches are copied */
 	pthread_mutex_t lock; /* guards the fields below, except left_over */
 	struct upload_list free;
@@ -94,8 +94,8 @@ struct upload_buffer {
 	char *host;      /* pinned pages; NULL: the buffer is not open */
 	size_t size;     /* bytes of the pages, and of the device memory */
 	uint64_t device; /* address of the device memory, which has the same layout */
-	size_t used;
-	size_t first; /* offset at which the bytes to be sent begin */
+	size_t used;     /* bytes in use from the start */
+	size_t first;    /* offset at which the bytes to be sent begin */
 	/* Values of the two counters of list entries (upload_buffer_counters) when they were last read. */
 	uint64_t counted[2];
 	uint64_t magnitudes; /* device address of the magnitudes; 0: the job has none */
