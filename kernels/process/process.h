@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs an engine in a process of its own. If that process fails for good, for example by an error that makes
- * its CUDA context unusable, it ends and nothing else does; a new process takes its place (`returns` of
+/* Runs an engine in a process of its own. If that process fails irrecoverably, for example by an error that
+ * makes its CUDA context unusable, it ends and nothing else does; a new process takes its place (`returns` of
  * struct engine).
  *
  * The process of the engine's owner is called the front, the engine's process the child. The front starts a

@@ -109,8 +109,8 @@ static bool is_for_threads(const struct packing *p, const struct packing_side *s
 	return p->has_threads && side->bytes >= p->run_bytes;
 }
 
-/* From host memory to host memory, the copy engine is faster than a kernel only while others use the
- * device. */
+/* Returns whether the job may travel packed. From host memory to host memory, the copy engine is faster than
+ * a kernel only while others use the device. */
 static bool may_go(const struct packing *p)
 {
 	const struct packing_side *sides[] = { &p->dst, &p->src };
@@ -465,8 +465,9 @@ static uint64_t count_pieces(const struct packing *p, const struct packing_side 
 	return pieces;
 }
 
-/* Shorter pieces suffice where a kernel would have to wait for the bus, block by block. A single piece for
- * each layer suffices where it would also have to wait for other processes. */
+/* Returns whether the side's pieces are long enough for the copy engine. Shorter ones suffice where a kernel
+ * would have to wait for the bus, block by block. A single piece for each layer suffices where it would also
+ * have to wait for other processes. */
 static bool has_long_pieces(const struct packing *p, const struct packing_side *side)
 {
 	const uint64_t bytes = p->n * side->bytes, pieces = count_pieces(p, side);
