@@ -15,9 +15,10 @@
 #define MOST_LONG_BYTES (64u << 20)
 
 /* Bytes of device memory that the pool keeps while nothing uses them: the scratch memory of one list
- * (SCRATCH_BYTES in offload.c), and 32 MiB for lists and results. With 64 MiB, where the driver maps the rest
- * anew in each call, a list came in at 40.6 GB/s beside another process; with 1 GiB it came in at 46.1 GB/s.
- * 288 MiB was not measured. */
+ * (SCRATCH_BYTES in offload.c; where a list takes twice as much, the driver maps half of it anew in each
+ * call), and 32 MiB for lists and results. With 64 MiB, where the driver maps the rest anew in each call, a
+ * list came in at 40.6 GB/s beside another process; with 1 GiB it came in at 46.1 GB/s. 288 MiB was not
+ * measured. */
 #define KEPT_BYTES (288u << 20)
 
 /* Device memory that a graph reads. The driver announces the end of a graph where no driver call is allowed,
@@ -148,8 +149,10 @@ static int leave_to_graph(struct graph_memory *memory, CUgraph graph, struct err
 	int r = driver_call(err, cuUserObjectCreate,
 	                    (&object, memory, on_graph_gone, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
 
-	if (r < 0)
+	if (r < 0) {
+		on_graph_gone(memory);
 		return r;
+	}
 	r = driver_call(err, cuGraphRetainUserObject, (graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE));
 	if (r < 0)
 		driver.cuUserObjectRelease(object, 1);
