@@ -162,6 +162,27 @@ def test_in_order_with_the_stream(c, arrays, stream):
     other.close()
 
 
+def test_a_reshard_waits_for_the_stream(arrays, stream):
+    """The call waits, so it must not begin before the stream has come to it."""
+    word, src, dst, out = arrays(np.zeros(1, "u8")), arrays(X), arrays(X * 0), arrays(X * 0)
+    other = Stream()
+    softgpu.enter()
+    with tma.connect("local:") as c:
+        cuda("cuStreamWaitValue64_v2", ctypes.c_void_p(stream.handle), softgpu.u64(word.address), softgpu.u64(1), 0)
+        c.copy(src, out=dst)
+
+        def go_on():
+            softgpu.enter()
+            cuda("cuStreamWriteValue64_v2", ctypes.c_void_p(other.handle), softgpu.u64(word.address), softgpu.u64(1), 0)
+
+        later = threading.Timer(0.2, go_on)
+        later.start()
+        c.reshard([tma.Slice(out, (0, 0))], [tma.Slice(dst, (0, 0))])
+        later.join()
+    assert np.array_equal(out.get(), X)
+    other.close()
+
+
 def test_gathers_and_scatters(c, arrays, stream):
     index = np.array([5, 0, 95, 5])
     pool, picked, spread = arrays(X), arrays(np.zeros((4, 64), "u4")), arrays(X * 0)

@@ -134,8 +134,11 @@ PyObject *py_client_picture(PyObject *self, PyObject *args)
 	py_client_unlock(c);
 	if (!document)
 		return NULL;
-	file = py_request_resolve(NULL, (struct py_request *)request, &r) == 0 ? open_memstream(&svg, &size)
-	                                                                       : NULL;
+	if (py_request_resolve(NULL, (struct py_request *)request, &r) < 0) {
+		tma_document_free(document);
+		return NULL;
+	}
+	file = open_memstream(&svg, &size);
 	if (file) {
 		drawn.src = r.src;
 		drawn.dst = r.dst;
@@ -144,6 +147,7 @@ PyObject *py_client_picture(PyObject *self, PyObject *args)
 			text = PyUnicode_DecodeUTF8(svg, (Py_ssize_t)size, "replace");
 		free(svg);
 	}
+	resolved_deinit(&r);
 	if (!text && !PyErr_Occurred())
 		PyErr_NoMemory();
 	tma_document_free(document);

@@ -44,6 +44,7 @@ static PyObject *py_plan_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
 	rc = py_request_resolve(NULL, (struct py_request *)request, &r);
 	if (rc == 0) {
 		CLIENT_CALL(c, rc = tma_plan_prepare(c->client, &r.transform, &p->plan));
+		resolved_deinit(&r);
 		rc = py_client_check(c, rc);
 	}
 	py_client_unlock(c);
