@@ -947,7 +947,7 @@ TMA_API int tma_reshard(tma_client *client, const struct tma_reshard *reshard);
 
 /* ---- Layouts: KV caches and blocked tensors by name ------------------------------------------------- */
 
-/* The library knows memory layouts by name, such as "nhd" of vLLM, and makes the strides of tensors from
+/* The library knows memory layouts by name, such as "vllm_nhd", and makes the strides of tensors from
  * them. `tmactl layouts` lists the names. A layout is never freed. Every function here works without a
  * connection: the client serves only to hold error messages, and NULL is allowed. Regions may be NULL where
  * the result is for a plan or an explanation. */

@@ -10,7 +10,7 @@ enum { HEADS = 8, HEAD_SIZE = 16 };
 static int convert(tma_client *client)
 {
 	struct tma_layout_cache all = {
-		.layout = tma_layout_find("nhd"),
+		.layout = tma_layout_find("vllm_nhd"),
 		.dtype = TMA_UINT16,
 		.layers = 4,
 		.blocks = 10,

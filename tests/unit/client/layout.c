@@ -10,6 +10,10 @@ Test(layout, strides_of_every_kv_layout)
 		const char *name;
 		int64_t strides[6];
 	} rows[] = {
+		/* [layers] x [blocks, tokens, heads, key and value], and [blocks, heads, tokens, key and
+		   value] */
+		{ "vllm_nhd", { N * T * H * 2 * D, D, T * H * 2 * D, H * 2 * D, 2 * D, 1 } },
+		{ "vllm_hnd", { N * H * T * 2 * D, D, H * T * 2 * D, 2 * D, T * 2 * D, 1 } },
 		/* [layers] x [2, blocks, tokens, heads, head size] */
 		{ "nhd", { 2 * N * T * H * D, N * T * H * D, T * H * D, H * D, D, 1 } },
 		/* [layers] x [2, blocks, heads, tokens, head size] */
