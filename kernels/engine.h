@@ -168,19 +168,13 @@ struct engine_owner {
 	bool is_stuck;
 };
 
-/* The scale or the bias of a conversion (struct conversion). */
+/* The scale or the bias of a conversion (struct conversion), or one of the two results of a conversion with
+ * amax (struct amax), which writes one number for each block there. */
 struct engine_operand {
-	double number;
-	/* Memory of the operand's tensor. NULL: the operand is `number`, or there is none. */
+	double number; /* the scale or bias if memory is NULL; 0: there is none */
+	/* Memory of the operand's tensor; NULL: the operand is `number`, or the result is not written. */
 	struct engine_memory *memory;
 	uint64_t offset; /* bytes from the region's start to element [0, ..., 0] */
-};
-
-/* One of the two results of a conversion with amax (struct amax), which writes one number for each block
- * here. */
-struct engine_result {
-	struct engine_memory *memory; /* NULL: this result is not written */
-	uint64_t offset;              /* bytes from the region's start to element [0, ..., 0] */
 };
 
 /* A move: one transform between two places. */
@@ -191,8 +185,7 @@ struct engine_move {
 	struct engine_memory *src;
 	uint64_t dst_offset; /* bytes from the region's start to element [0, ..., 0] */
 	uint64_t src_offset;
-	struct engine_operand scale, bias;
-	struct engine_result amax_scale, amax_inverse;
+	struct engine_operand operand[ROLE_COUNT];
 	/* The engine sets the rest. */
 	enum family family; /* how the interior moves; set once the move has begun */
 	uint64_t changed;   /* elements whose values an exact cast has changed */

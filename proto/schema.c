@@ -113,3 +113,6 @@ struct counter_list counters_named(struct counter *ret, const uint64_t *values, 
 			ret[list.n++] = (struct counter){ names[i], values[i] };
 	return list;
 }
+
+const char *const role_names[ROLE_COUNT] = { "scale", "bias", "amax.scale", "amax.inverse" };
+const char *const role_run_names[ROLE_COUNT] = { "scale", "bias", "amax_scale", "amax_inverse" };

@@ -233,6 +233,26 @@ union params {
 	struct msg_ring_open ring_open;
 };
 
+/* The operands that a transform has besides dst and src: what it converts with, and the results of amax.
+ * Whoever checks, places, holds or maps operands does so by a loop over these roles. */
+enum operand_role {
+	ROLE_SCALE,
+	ROLE_BIAS,
+	ROLE_AMAX_SCALE, /* This one and the next are written. */
+	ROLE_AMAX_INVERSE,
+	ROLE_COUNT
+};
+
+static inline bool role_is_written(enum operand_role role)
+{
+	return role >= ROLE_AMAX_SCALE;
+}
+
+/* The names of the roles in a transform, such as "amax.scale", and in a run of a plan, such as "amax_scale".
+ */
+extern const char *const role_names[ROLE_COUNT];
+extern const char *const role_run_names[ROLE_COUNT];
+
 /* An item of a submit. */
 struct submit_item {
 	bool is_run;

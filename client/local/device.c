@@ -195,12 +195,6 @@ static bool is_tensor_on_device(const struct local_session *session, const struc
 	return is_on_device(session, tensor->has & F(tensor, region), tensor->region, tensor->offset);
 }
 
-static bool is_operand_on_device(const struct local_session *session, const struct msg_operand *operand)
-{
-	return !(operand->has & F(operand, number)) &&
-	       is_on_device(session, operand->has & F(operand, region), operand->region, operand->offset);
-}
-
 bool local_needs_device(const struct local_session *session, const struct msg_tensor *tensor)
 {
 	return !session->stream.device && is_tensor_on_device(session, tensor);
@@ -217,16 +211,13 @@ int local_device_begin(struct local_session *session, bool is_needed, bool *ret_
 /* Returns the name of a tensor other than dst and src that lies in memory of a device, or NULL. */
 static const char *find_operand(const struct local_session *session, const struct msg_transform *t)
 {
-	const uint64_t amax = t->has & F(transform, amax) ? t->amax.has : 0;
+	for (enum operand_role role = 0; role < ROLE_COUNT; role++) {
+		const struct request_operand operand = request_operand(t, role);
 
-	if (t->has & F(transform, scale) && is_operand_on_device(session, &t->scale))
-		return "scale";
-	if (t->has & F(transform, bias) && is_operand_on_device(session, &t->bias))
-		return "bias";
-	if (amax & F(amax, scale) && is_tensor_on_device(session, &t->amax.scale))
-		return "amax.scale";
-	if (amax & F(amax, inverse) && is_tensor_on_device(session, &t->amax.inverse))
-		return "amax.inverse";
+		if (operand.is_tensor &&
+		    is_on_device(session, operand.has_region, operand.region, operand.offset))
+			return role_names[role];
+	}
 	return NULL;
 }
 

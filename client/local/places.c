@@ -70,70 +70,52 @@ int local_place_tensor(const struct local_session *session, const struct msg_ten
 	return r < 0 || local_is_empty(&tensor->shape) ? r : check_reach_or_copy(session, ret, name, err);
 }
 
-static int place_of_operand(const struct local_session *session, const struct msg_operand *operand,
-                            bool is_given, const char *name, struct tensor_place *ret, struct error *err)
+static int place_operand(const struct local_session *session, const struct request_operand *operand,
+                         enum operand_role role, struct tensor_place *ret, struct error *err)
 {
+	char name[32];
 	int r;
 
-	if (!is_given || operand->has & F(operand, number))
+	if (!operand->is_tensor)
 		return 0;
-	r = local_place(session, operand->has & F(operand, region), operand->region, operand->offset, false,
+	snprintf(name, sizeof name, "%s.region", role_names[role]);
+	r = local_place(session, operand->has_region, operand->region, operand->offset, role_is_written(role),
 	                name, ret, err);
-	return r < 0 || local_is_empty(&operand->shape) ? r : check_reach_or_copy(session, ret, name, err);
+	return r < 0 || local_is_empty(operand->shape) ? r : check_reach_or_copy(session, ret, name, err);
 }
 
 int local_places(const struct local_session *session, const struct msg_transform *t,
                  struct request_places *ret, struct error *err)
 {
-	const uint64_t amax = t->has & F(transform, amax) ? t->amax.has : 0;
 	int r = local_place_tensor(session, &t->dst, true, "dst.region", &ret->dst, err);
 
 	if (r == 0)
 		r = local_place_tensor(session, &t->src, false, "src.region", &ret->src, err);
 	if (r < 0 || !transform_has_operands(t))
 		return r;
-	r = place_of_operand(session, &t->scale, t->has & F(transform, scale), "scale.region", &ret->scale,
-	                     err);
-	if (r == 0)
-		r = place_of_operand(session, &t->bias, t->has & F(transform, bias), "bias.region",
-		                     &ret->bias, err);
-	if (r == 0 && amax & F(amax, scale))
-		r = local_place_tensor(session, &t->amax.scale, true, "amax.scale.region", &ret->amax_scale,
-		                       err);
-	if (r == 0 && amax & F(amax, inverse))
-		r = local_place_tensor(session, &t->amax.inverse, true, "amax.inverse.region",
-		                       &ret->amax_inverse, err);
+	for (enum operand_role role = 0; role < ROLE_COUNT && r == 0; role++) {
+		const struct request_operand operand = request_operand(t, role);
+
+		r = place_operand(session, &operand, role, &ret->operand[role], err);
+	}
 	return r;
 }
 
 /* ---- For the engine ----------------------------------------------------------------------------------- */
 
-static struct engine_operand operand_of(const struct msg_operand *params, bool is_given,
-                                        const struct tensor_place *place, struct engine_memory *own)
-{
-	const bool is_tensor = is_given && !(params->has & F(operand, number));
-
-	return (struct engine_operand){ .number = operand_number(params, is_given),
-		                        .memory = is_tensor ? own : NULL,
-		                        .offset = is_tensor ? local_offset(place, own) : 0 };
-}
-
-static struct engine_result result_of(bool is_given, const struct tensor_place *place,
-                                      struct engine_memory *own)
-{
-	return (struct engine_result){ .memory = is_given ? own : NULL,
-		                       .offset = is_given ? local_offset(place, own) : 0 };
-}
-
 struct engine_move local_operands(const struct msg_transform *t, const struct request_places *places,
                                   struct engine_memory *own)
 {
-	const uint64_t amax = t->has & F(transform, amax) ? t->amax.has : 0;
+	struct engine_move ret = { .transform = NULL };
 
-	return (struct engine_move){
-		.scale = operand_of(&t->scale, t->has & F(transform, scale), &places->scale, own),
-		.bias = operand_of(&t->bias, t->has & F(transform, bias), &places->bias, own),
-		.amax_scale = result_of(amax & F(amax, scale), &places->amax_scale, own),
-		.amax_inverse = result_of(amax & F(amax, inverse), &places->amax_inverse, own),
-	};
+	for (enum operand_role role = 0; role < ROLE_COUNT; role++) {
+		const struct request_operand operand = request_operand(t, role);
+
+		ret.operand[role] = (struct engine_operand){
+			.number = operand.number,
+			.memory = operand.is_tensor ? own : NULL,
+			.offset = operand.is_tensor ? local_offset(&places->operand[role], own) : 0
+		};
+	}
+	return ret;
 }

@@ -8,8 +8,7 @@
 
 struct local_plan {
 	struct msg_transform transform; /* Its tensors have no places. */
-	bool has_scale, has_bias;       /* The plan has these tensors, for which each run gives places. */
-	bool has_amax_scale, has_amax_inverse;
+	bool has_operand[ROLE_COUNT];   /* The operand is a tensor, for which each run gives a place. */
 };
 
 static int refuse(uint64_t id, struct error *err)
@@ -36,22 +35,15 @@ static int check(const struct msg_transform *t, struct error *err)
 	return r;
 }
 
-static bool is_tensor(const struct msg_operand *operand, bool is_given)
-{
-	return is_given && !(operand->has & F(operand, number));
-}
-
 static struct local_plan *plan_new(const struct msg_transform *t)
 {
-	const uint64_t amax = t->has & F(transform, amax) ? t->amax.has : 0;
 	struct local_plan *plan = malloc(sizeof *plan);
 
-	if (plan)
-		*plan = (struct local_plan){ .transform = *t,
-			                     .has_scale = is_tensor(&t->scale, t->has & F(transform, scale)),
-			                     .has_bias = is_tensor(&t->bias, t->has & F(transform, bias)),
-			                     .has_amax_scale = amax & F(amax, scale),
-			                     .has_amax_inverse = amax & F(amax, inverse) };
+	if (!plan)
+		return NULL;
+	plan->transform = *t;
+	for (enum operand_role role = 0; role < ROLE_COUNT; role++)
+		plan->has_operand[role] = request_operand(t, role).is_tensor;
 	return plan;
 }
 
@@ -107,29 +99,12 @@ static void place_operand(struct msg_operand *operand, const struct region_place
 	operand->has |= (place->region ? F(operand, region) : 0) | F(operand, offset);
 }
 
-/* Checks that the run gives a place for a tensor exactly if the plan has that tensor. */
-static int check_place(bool is_wanted, bool is_given, const char *name, struct error *err)
-{
-	if (is_given && !is_wanted)
-		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "%s: a place, but the plan has no tensor for it", name);
-	if (is_wanted && !is_given)
-		return error_set(err, STATUS_INVALID_ARGUMENT, "%s: missing, but the plan's is a tensor",
-		                 name);
-	return 0;
-}
-
 static int check_run(const struct local_plan *plan, const struct msg_plan_run *run, struct error *err)
 {
-	int r = check_place(plan->has_scale, run->has & F(plan_run, scale), "scale", err);
+	int r = 0;
 
-	if (r == 0)
-		r = check_place(plan->has_bias, run->has & F(plan_run, bias), "bias", err);
-	if (r == 0)
-		r = check_place(plan->has_amax_scale, run->has & F(plan_run, amax_scale), "amax_scale", err);
-	if (r == 0)
-		r = check_place(plan->has_amax_inverse, run->has & F(plan_run, amax_inverse), "amax_inverse",
-		                err);
+	for (enum operand_role role = 0; role < ROLE_COUNT && r == 0; role++)
+		r = request_check_run_place(run, role, plan->has_operand[role], err);
 	return r;
 }
 
@@ -138,13 +113,13 @@ static struct msg_transform with_operands(const struct local_plan *plan, const s
 {
 	struct msg_transform t = plan->transform;
 
-	if (plan->has_scale)
+	if (plan->has_operand[ROLE_SCALE])
 		place_operand(&t.scale, &run->scale);
-	if (plan->has_bias)
+	if (plan->has_operand[ROLE_BIAS])
 		place_operand(&t.bias, &run->bias);
-	if (plan->has_amax_scale)
+	if (plan->has_operand[ROLE_AMAX_SCALE])
 		place_tensor(&t.amax.scale, &run->amax_scale);
-	if (plan->has_amax_inverse)
+	if (plan->has_operand[ROLE_AMAX_INVERSE])
 		place_tensor(&t.amax.inverse, &run->amax_inverse);
 	t.order = run->order;
 	return t;

@@ -44,13 +44,14 @@ static int roles_of(const struct msg_transform *t, const struct request_places *
 	const uint64_t amax = t->has & F(transform, amax) ? t->amax.has : 0;
 	const struct role dst = { "dst", &t->dst, NULL, &places->dst, true, true };
 	const struct role src = { "src", &t->src, NULL, &places->src, false, true };
-	const struct role scale = { "scale", NULL, &t->scale, &places->scale, false, false };
-	const struct role bias = { "bias", NULL, &t->bias, &places->bias, false, false };
-	const struct role amax_scale = {
-		"amax.scale", &t->amax.scale, NULL, &places->amax_scale, true, false
-	};
-	const struct role inverse = { "amax.inverse", &t->amax.inverse, NULL, &places->amax_inverse, true,
-		                      false };
+	const struct role scale = { "scale", NULL, &t->scale, &places->operand[ROLE_SCALE], false, false };
+	const struct role bias = { "bias", NULL, &t->bias, &places->operand[ROLE_BIAS], false, false };
+	const struct role amax_scale = { "amax.scale", &t->amax.scale,
+		                         NULL,         &places->operand[ROLE_AMAX_SCALE],
+		                         true,         false };
+	const struct role inverse = { "amax.inverse", &t->amax.inverse,
+		                      NULL,           &places->operand[ROLE_AMAX_INVERSE],
+		                      true,           false };
 	int n = add_tensor(roles, 0, &dst);
 
 	n = add_tensor(roles, n, &src);

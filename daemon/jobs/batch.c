@@ -110,7 +110,7 @@ static void each_region(const struct batch_item *item, void (*act)(struct region
 {
 	act(item->dst);
 	act(item->src);
-	for (int i = 0; i < PLACED_ROLES; i++)
+	for (int i = 0; i < ROLE_COUNT; i++)
 		if (item->operand[i])
 			act(item->operand[i]);
 }
@@ -147,7 +147,7 @@ void batch_free_kept(struct service *service)
 /* The item has the operands of placed. */
 static void add_item(struct batch *batch, struct batch_item *item, const struct placed *placed)
 {
-	for (int i = 0; i < PLACED_ROLES; i++)
+	for (int i = 0; i < ROLE_COUNT; i++)
 		item->operand[i] = placed->operand[i].region;
 	batch->items[batch->n++] = *item;
 	batch->n_asked += !item->continues;

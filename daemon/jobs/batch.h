@@ -31,8 +31,8 @@ struct batch_item {
 	uint32_t largest; /* index of the largest move */
 	struct region *dst;
 	struct region *src;
-	struct region *operand[PLACED_ROLES]; /* NULL: none */
-	struct table *dst_table;              /* NULL: none */
+	struct region *operand[ROLE_COUNT]; /* NULL: none */
+	struct table *dst_table;            /* NULL: none */
 	struct table *src_table;
 	size_t sentence; /* where its sentence starts, if it was refused or its cast is not exact */
 };

@@ -142,7 +142,7 @@ static void set_move(struct job *job, struct engine_plan *plan, const struct pla
 	assert(job->device == placed->device);
 	job_use(job, placed->dst);
 	job_use(job, placed->src);
-	for (int i = 0; i < PLACED_ROLES; i++)
+	for (int i = 0; i < ROLE_COUNT; i++)
 		if (placed->operand[i].region)
 			job_use(job, placed->operand[i].region);
 }

@@ -39,12 +39,12 @@ static uint32_t choose_device(struct region *const regions[], size_t n)
 
 static int settle_all(struct placed *placed, uint32_t device, struct error *err)
 {
-	struct region *regions[2 + PLACED_ROLES] = { placed->dst, placed->src };
+	struct region *regions[2 + ROLE_COUNT] = { placed->dst, placed->src };
 	const size_t n = sizeof regions / sizeof *regions;
 	const bool is_asked = device == DEVICE_ASKED;
 	int r = 0;
 
-	for (int i = 0; i < PLACED_ROLES; i++)
+	for (int i = 0; i < ROLE_COUNT; i++)
 		regions[2 + i] = placed->operand[i].region;
 	placed->device = is_asked || device == DEVICE_ANY ? choose_device(regions, n) : device;
 	for (size_t i = 0; i < n && (r == 0 || r == REACH_LATER); i++) {
@@ -66,63 +66,41 @@ int placed_settle(struct placed *placed, uint32_t device, struct error *err)
 
 /* ---- Operands ----------------------------------------------------------------------------------------- */
 
-static const char *const operand_names[PLACED_ROLES] = { "scale.region", "bias.region", "amax.scale.region",
-	                                                 "amax.inverse.region" };
-
-int placed_find_operand(struct session *session, enum placed_role role, const char *name,
+int placed_find_operand(struct session *session, enum operand_role role, const char *name,
                         const struct region_place *at, struct placed *ret, struct error *err)
 {
 	struct placed_operand *operand = &ret->operand[role];
 	int r = region_table_find(&session->regions, at->region, name, &operand->region, err);
 
 	operand->offset = at->offset;
-	return r == 0 && role >= PLACED_AMAX_SCALE ? region_check_writable(operand->region, name, err) : r;
+	return r == 0 && role_is_written(role) ? region_check_writable(operand->region, name, err) : r;
 }
 
-static int find_named(struct session *session, enum placed_role role, bool is_named, uint64_t region,
-                      uint64_t offset, struct placed *ret, struct error *err)
-{
-	const struct region_place at = { region, offset };
-
-	return is_named ? placed_find_operand(session, role, operand_names[role], &at, ret, err)
-	                : error_set(err, STATUS_INVALID_ARGUMENT, "%s: missing", operand_names[role]);
-}
-
-static int find_operand(struct session *session, const struct msg_operand *params, enum placed_role role,
+static int find_operand(struct session *session, const struct msg_transform *params, enum operand_role role,
                         struct placed *ret, struct error *err)
 {
-	if (!(params->has & F(operand, number)))
-		return find_named(session, role, params->has & F(operand, region), params->region,
-		                  params->offset, ret, err);
-	ret->operand[role].number = operand_number(params, true);
-	return 0;
-}
+	const struct request_operand operand = request_operand(params, role);
+	const struct region_place at = { operand.region, operand.offset };
+	char name[32];
 
-static int find_result(struct session *session, const struct msg_tensor *params, enum placed_role role,
-                       struct placed *ret, struct error *err)
-{
-	return find_named(session, role, params->has & F(tensor, region), params->region, params->offset, ret,
-	                  err);
+	ret->operand[role].number = operand.number;
+	if (!operand.is_tensor)
+		return 0;
+	snprintf(name, sizeof name, "%s.region", role_names[role]);
+	return operand.has_region ? placed_find_operand(session, role, name, &at, ret, err)
+	                          : error_set(err, STATUS_INVALID_ARGUMENT, "%s: missing", name);
 }
 
 int placed_find_operands(struct session *session, const struct msg_transform *params, struct placed *ret,
                          struct error *err)
 {
-	const struct msg_amax *amax = &params->amax;
-	const uint64_t of_amax = params->has & F(transform, amax) ? amax->has : 0;
 	int r = 0;
 
 	memset(ret->operand, 0, sizeof ret->operand);
 	if (!transform_has_operands(params))
 		return 0;
-	if (params->has & F(transform, scale))
-		r = find_operand(session, &params->scale, PLACED_SCALE, ret, err);
-	if (r == 0 && (params->has & F(transform, bias)))
-		r = find_operand(session, &params->bias, PLACED_BIAS, ret, err);
-	if (r == 0 && (of_amax & F(amax, scale)))
-		r = find_result(session, &amax->scale, PLACED_AMAX_SCALE, ret, err);
-	if (r == 0 && (of_amax & F(amax, inverse)))
-		r = find_result(session, &amax->inverse, PLACED_AMAX_INVERSE, ret, err);
+	for (enum operand_role role = 0; role < ROLE_COUNT && r == 0; role++)
+		r = find_operand(session, params, role, ret, err);
 	return r;
 }
 
@@ -180,28 +158,19 @@ int placed_check(const struct placed *placed, const struct transform_sides *side
 	return transform_check_sides(sides, &dst, &src, err);
 }
 
-/* Returns the place of an operand, or nothing if it is not in a region. */
-static struct tensor_place operand_place(const struct placed *placed, enum placed_role role)
-{
-	const struct placed_operand *operand = &placed->operand[role];
-
-	return operand->region ? place_of(operand->region, operand->offset) : (struct tensor_place){ 0 };
-}
-
 int placed_check_operands(const struct placed *placed, const struct transform_sides *sides,
                           const struct conversion *conversion, struct error *err)
 {
 	if (!conversion->is)
 		return 0;
-	const struct request_places places = {
+	struct request_places places = {
 		.dst = place_of(placed->dst, placed->dst_offset),
 		.src = place_of(placed->src, placed->src_offset),
-		.scale = operand_place(placed, PLACED_SCALE),
-		.bias = operand_place(placed, PLACED_BIAS),
-		.amax_scale = operand_place(placed, PLACED_AMAX_SCALE),
-		.amax_inverse = operand_place(placed, PLACED_AMAX_INVERSE),
 	};
 
+	for (int i = 0; i < ROLE_COUNT; i++)
+		if (placed->operand[i].region)
+			places.operand[i] = place_of(placed->operand[i].region, placed->operand[i].offset);
 	return request_check_operands(&places, sides, conversion, err);
 }
 
@@ -214,10 +183,8 @@ struct placed placed_part(const struct placed *placed, int64_t dst_offset, int64
 	return part;
 }
 
-static struct engine_operand operand_of(const struct placed *placed, enum placed_role role)
+static struct engine_operand operand_of(const struct placed *placed, const struct placed_operand *operand)
 {
-	const struct placed_operand *operand = &placed->operand[role];
-
 	return (struct engine_operand){ .number = operand->number,
 		                        .memory = operand->region
 		                                      ? region_memory(operand->region, placed->device)
@@ -225,27 +192,20 @@ static struct engine_operand operand_of(const struct placed *placed, enum placed
 		                        .offset = operand->offset };
 }
 
-static struct engine_result result_of(const struct placed *placed, enum placed_role role)
-{
-	const struct engine_operand operand = operand_of(placed, role);
-
-	return (struct engine_result){ .memory = operand.memory, .offset = operand.offset };
-}
-
 struct engine_move placed_move(struct engine_plan *plan, const struct placed *placed)
 {
-	return (struct engine_move){
+	struct engine_move ret = {
 		.transform = engine_plan_transform(plan),
 		.plan = plan,
 		.dst = region_memory(placed->dst, placed->device),
 		.src = region_memory(placed->src, placed->device),
 		.dst_offset = placed->dst_offset,
 		.src_offset = placed->src_offset,
-		.scale = operand_of(placed, PLACED_SCALE),
-		.bias = operand_of(placed, PLACED_BIAS),
-		.amax_scale = result_of(placed, PLACED_AMAX_SCALE),
-		.amax_inverse = result_of(placed, PLACED_AMAX_INVERSE),
 	};
+
+	for (int i = 0; i < ROLE_COUNT; i++)
+		ret.operand[i] = operand_of(placed, &placed->operand[i]);
+	return ret;
 }
 
 /* ---- Parts --------------------------------------------------------------------------------------------- */

@@ -12,16 +12,7 @@ struct transforms_charge;
 struct region;
 struct session;
 
-/* A transform has these operands: what it converts by, and the scales that it computes. */
-enum placed_role {
-	PLACED_SCALE,
-	PLACED_BIAS,
-	PLACED_AMAX_SCALE, /* This one and the next are written. */
-	PLACED_AMAX_INVERSE,
-	PLACED_ROLES
-};
-
-/* An operand is a tensor in a region or, for PLACED_SCALE and PLACED_BIAS, a number. */
+/* An operand is a tensor in a region or, for ROLE_SCALE and ROLE_BIAS, a number. */
 struct placed_operand {
 	struct region *region; /* NULL: the operand is a number, or there is none */
 	uint64_t offset;
@@ -35,7 +26,7 @@ struct placed {
 	struct region *src;
 	uint64_t dst_offset; /* bytes */
 	uint64_t src_offset;
-	struct placed_operand operand[PLACED_ROLES];
+	struct placed_operand operand[ROLE_COUNT];
 };
 
 /* Returns the place of a byte of a region, for the checks of kernels/. */
@@ -66,7 +57,7 @@ int placed_find_operands(struct session *session, const struct msg_transform *pa
                          struct error *err);
 
 /* Finds the region of one operand. It must be writable if it is written. Errors call it name. */
-int placed_find_operand(struct session *session, enum placed_role role, const char *name,
+int placed_find_operand(struct session *session, enum operand_role role, const char *name,
                         const struct region_place *at, struct placed *ret, struct error *err);
 
 /* Returns what a plan may rely on about the places of dst and src. */

@@ -431,7 +431,9 @@ struct prepared {
 	uint64_t id;
 	struct tensor_layout dst, src; /* all that a run touches */
 	struct tensor_extent dst_extent, src_extent;
-	double number[PLACED_ROLES]; /* of operands that are no tensors */
+	/* The operands: numbers, and whether they are tensors, for which each run gives places. */
+	double number[ROLE_COUNT];
+	bool is_tensor[ROLE_COUNT];
 	struct charge charge;
 	struct charge bytes; /* of all of it, kept plans included */
 	uint32_t largest;    /* part */
@@ -565,8 +567,12 @@ static int add_prepared(struct session *session, const struct msg_transform *par
 	}
 	prepared->charge = count;
 	prepared->bytes = bytes;
-	prepared->number[PLACED_SCALE] = operand_number(&params->scale, params->has & F(transform, scale));
-	prepared->number[PLACED_BIAS] = operand_number(&params->bias, params->has & F(transform, bias));
+	for (enum operand_role role = 0; role < ROLE_COUNT; role++) {
+		const struct request_operand operand = request_operand(params, role);
+
+		prepared->number[role] = operand.number;
+		prepared->is_tensor[role] = operand.is_tensor;
+	}
 	r = id_table_add(&session->plans, prepared, "plans", &prepared->id, err);
 	if (r < 0)
 		prepared_free(prepared);
@@ -631,35 +637,15 @@ void prepared_release_all(struct session *session)
 static int place_operands(struct session *session, const struct prepared *prepared,
                           const struct msg_plan_run *run, struct placed *ret, struct error *err)
 {
-	const struct conversion_spec *conversion = &prepared->part[0].spec.conversion;
-	const struct amax_spec *amax = &conversion->amax;
-	const struct {
-		const char *name;
-		bool is_wanted, is_given;
-		const struct region_place *at;
-	} operands[PLACED_ROLES] = {
-		{ "scale", conversion->scale.kind == OPERAND_TENSOR, run->has & F(plan_run, scale),
-		  &run->scale },
-		{ "bias", conversion->bias.kind == OPERAND_TENSOR, run->has & F(plan_run, bias), &run->bias },
-		{ "amax_scale", amax->is_given && amax->scale.is_given, run->has & F(plan_run, amax_scale),
-		  &run->amax_scale },
-		{ "amax_inverse", amax->is_given && amax->inverse.is_given,
-		  run->has & F(plan_run, amax_inverse), &run->amax_inverse },
-	};
 	int r = 0;
 
-	for (int i = 0; i < PLACED_ROLES && r == 0; i++) {
-		const char *name = operands[i].name;
+	for (enum operand_role role = 0; role < ROLE_COUNT && r == 0; role++) {
+		struct region_place at;
 
-		ret->operand[i] = (struct placed_operand){ .number = prepared->number[i] };
-		if (operands[i].is_given && !operands[i].is_wanted)
-			r = error_set(err, STATUS_INVALID_ARGUMENT,
-			              "%s: a place, but the plan has no tensor for it", name);
-		else if (operands[i].is_wanted && !operands[i].is_given)
-			r = error_set(err, STATUS_INVALID_ARGUMENT, "%s: missing, but the plan's is a tensor",
-			              name);
-		else if (operands[i].is_wanted)
-			r = placed_find_operand(session, (enum placed_role)i, name, operands[i].at, ret, err);
+		ret->operand[role] = (struct placed_operand){ .number = prepared->number[role] };
+		r = request_check_run_place(run, role, prepared->is_tensor[role], err);
+		if (r == 0 && request_run_place(run, role, &at))
+			r = placed_find_operand(session, role, role_run_names[role], &at, ret, err);
 	}
 	return r;
 }

@@ -114,10 +114,11 @@ ALWAYS_INLINE bool memory_is(struct engine_memory *memory, memory_test *test, vo
 
 ALWAYS_INLINE bool move_any_memory(const struct engine_move *move, memory_test *test, void *arg)
 {
-	return memory_is(move->dst, test, arg) || memory_is(move->src, test, arg) ||
-	       memory_is(move->scale.memory, test, arg) || memory_is(move->bias.memory, test, arg) ||
-	       memory_is(move->amax_scale.memory, test, arg) ||
-	       memory_is(move->amax_inverse.memory, test, arg);
+	bool is = memory_is(move->dst, test, arg) || memory_is(move->src, test, arg);
+
+	for (int i = 0; i < ROLE_COUNT && !is; i++)
+		is = memory_is(move->operand[i].memory, test, arg);
+	return is;
 }
 
 static inline bool table_any_memory(const struct layer_table *table, memory_test *test, void *arg)

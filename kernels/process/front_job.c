@@ -227,11 +227,6 @@ static struct wire_operand operand_of(const struct engine_operand *operand)
 	return (struct wire_operand){ operand->number, number_of(operand->memory), operand->offset };
 }
 
-static struct wire_result result_of(const struct engine_result *result)
-{
-	return (struct wire_result){ number_of(result->memory), result->offset };
-}
-
 static struct wire_side side_of(const struct engine_blocks_side *side, uint32_t layers)
 {
 	return (struct wire_side){ .step = side->step,
@@ -263,16 +258,14 @@ static const struct engine_move *move_at(const struct engine_job *job, uint32_t 
 
 static void write_move(struct front *front, const struct engine_move *move)
 {
-	const struct wire_move wire = { .layout = plan_number(move->plan),
-		                        .dst = number_of(move->dst),
-		                        .src = number_of(move->src),
-		                        .dst_offset = move->dst_offset,
-		                        .src_offset = move->src_offset,
-		                        .scale = operand_of(&move->scale),
-		                        .bias = operand_of(&move->bias),
-		                        .amax_scale = result_of(&move->amax_scale),
-		                        .amax_inverse = result_of(&move->amax_inverse) };
+	struct wire_move wire = { .layout = plan_number(move->plan),
+		                  .dst = number_of(move->dst),
+		                  .src = number_of(move->src),
+		                  .dst_offset = move->dst_offset,
+		                  .src_offset = move->src_offset };
 
+	for (int i = 0; i < ROLE_COUNT; i++)
+		wire.operand[i] = operand_of(&move->operand[i]);
 	buffer_append(&front->out, &wire, sizeof wire);
 }
 

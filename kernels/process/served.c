@@ -91,25 +91,20 @@ static struct engine_operand operand_of(struct served *served, const struct wire
 	return (struct engine_operand){ wire->number, served_memory(served, wire->memory), wire->offset };
 }
 
-static struct engine_result result_of(struct served *served, const struct wire_result *wire)
-{
-	return (struct engine_result){ served_memory(served, wire->memory), wire->offset };
-}
-
 static struct engine_move move_of(struct served *served, const struct wire_move *wire)
 {
 	struct engine_plan *plan = served->layouts[wire->layout];
 
-	return (struct engine_move){ .transform = &plan->transform,
-		                     .plan = plan,
-		                     .dst = served_memory(served, wire->dst),
-		                     .src = served_memory(served, wire->src),
-		                     .dst_offset = wire->dst_offset,
-		                     .src_offset = wire->src_offset,
-		                     .scale = operand_of(served, &wire->scale),
-		                     .bias = operand_of(served, &wire->bias),
-		                     .amax_scale = result_of(served, &wire->amax_scale),
-		                     .amax_inverse = result_of(served, &wire->amax_inverse) };
+	struct engine_move ret = { .transform = &plan->transform,
+		                   .plan = plan,
+		                   .dst = served_memory(served, wire->dst),
+		                   .src = served_memory(served, wire->src),
+		                   .dst_offset = wire->dst_offset,
+		                   .src_offset = wire->src_offset };
+
+	for (int i = 0; i < ROLE_COUNT; i++)
+		ret.operand[i] = operand_of(served, &wire->operand[i]);
+	return ret;
 }
 
 /* Sets *side, and *table if it has one, from the message's data at *at, and moves *at behind what belongs to

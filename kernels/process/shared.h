@@ -219,17 +219,11 @@ struct wire_operand {
 	uint64_t offset;
 };
 
-struct wire_result {
-	uint32_t memory;
-	uint64_t offset;
-};
-
 struct wire_move {
 	uint32_t layout;
 	uint32_t dst, src;
 	uint64_t dst_offset, src_offset;
-	struct wire_operand scale, bias;
-	struct wire_result amax_scale, amax_inverse;
+	struct wire_operand operand[ROLE_COUNT];
 };
 
 struct wire_side {

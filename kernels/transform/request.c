@@ -119,9 +119,76 @@ static int conversion_spec_of(const struct msg_transform *params, struct convers
 	return r < 0 ? r : amax_spec_of(&params->amax, params->has & F(transform, amax), &ret->amax, err);
 }
 
-double operand_number(const struct msg_operand *params, bool is_given)
+static struct request_operand converts_with(const struct msg_operand *params, bool is_given)
 {
-	return is_given && params->has & F(operand, number) ? real_of(&params->number) : 0;
+	const bool is_number = is_given && params->has & F(operand, number);
+
+	return (struct request_operand){ .is_given = is_given,
+		                         .is_tensor = is_given && !is_number,
+		                         .number = is_number ? real_of(&params->number) : 0,
+		                         .has_region = params->has & F(operand, region),
+		                         .has_offset = params->has & F(operand, offset),
+		                         .region = params->region,
+		                         .offset = params->offset,
+		                         .shape = &params->shape };
+}
+
+static struct request_operand result_of(const struct msg_tensor *params, bool is_given)
+{
+	return (struct request_operand){ .is_given = is_given,
+		                         .is_tensor = is_given,
+		                         .has_region = params->has & F(tensor, region),
+		                         .has_offset = params->has & F(tensor, offset),
+		                         .region = params->region,
+		                         .offset = params->offset,
+		                         .shape = &params->shape };
+}
+
+struct request_operand request_operand(const struct msg_transform *params, enum operand_role role)
+{
+	const uint64_t amax = params->has & F(transform, amax) ? params->amax.has : 0;
+
+	switch (role) {
+	case ROLE_SCALE:
+		return converts_with(&params->scale, params->has & F(transform, scale));
+	case ROLE_BIAS:
+		return converts_with(&params->bias, params->has & F(transform, bias));
+	case ROLE_AMAX_SCALE:
+		return result_of(&params->amax.scale, amax & F(amax, scale));
+	default:
+		return result_of(&params->amax.inverse, amax & F(amax, inverse));
+	}
+}
+
+bool request_run_place(const struct msg_plan_run *run, enum operand_role role, struct region_place *ret)
+{
+	const struct {
+		uint64_t has;
+		const struct region_place *at;
+	} fields[ROLE_COUNT] = {
+		[ROLE_SCALE] = { F(plan_run, scale), &run->scale },
+		[ROLE_BIAS] = { F(plan_run, bias), &run->bias },
+		[ROLE_AMAX_SCALE] = { F(plan_run, amax_scale), &run->amax_scale },
+		[ROLE_AMAX_INVERSE] = { F(plan_run, amax_inverse), &run->amax_inverse },
+	};
+
+	*ret = *fields[role].at;
+	return run->has & fields[role].has;
+}
+
+int request_check_run_place(const struct msg_plan_run *run, enum operand_role role, bool is_wanted,
+                            struct error *err)
+{
+	struct region_place at;
+	const bool is_given = request_run_place(run, role, &at);
+
+	if (is_given && !is_wanted)
+		return error_set(err, STATUS_INVALID_ARGUMENT,
+		                 "%s: a place, but the plan has no tensor for it", role_run_names[role]);
+	if (is_wanted && !is_given)
+		return error_set(err, STATUS_INVALID_ARGUMENT, "%s: missing, but the plan's is a tensor",
+		                 role_run_names[role]);
+	return 0;
 }
 
 int request_explain_changed(const struct conversion *conversion, uint64_t changed, struct error *err)
@@ -201,46 +268,37 @@ int transform_split_of(const struct msg_transform *params, struct split *ret, st
 
 /* ---- Plans -------------------------------------------------------------------------------------------- */
 
-static int refuse_place(const struct msg_tensor *tensor, const char *name, struct error *err)
+static int refuse_place(const char *name, bool has_region, uint64_t region, bool has_offset, uint64_t offset,
+                        struct error *err)
 {
-	if (tensor->has & F(tensor, region))
+	if (has_region)
 		return error_set(err, STATUS_INVALID_ARGUMENT,
 		                 "%s.region: %" PRIu64
 		                 ", but plan_prepare takes no region; pass it to plan_run",
-		                 name, tensor->region);
-	if (tensor->has & F(tensor, offset))
+		                 name, region);
+	if (has_offset)
 		return error_set(err, STATUS_INVALID_ARGUMENT,
 		                 "%s.offset: %" PRIu64
 		                 ", but plan_prepare takes no offset; pass it to plan_run",
-		                 name, tensor->offset);
-	return 0;
-}
-
-static int refuse_operand_place(const struct msg_operand *operand, bool is_given, const char *name,
-                                struct error *err)
-{
-	if (is_given && operand->has & (F(operand, region) | F(operand, offset)))
-		return error_set(err, STATUS_INVALID_ARGUMENT,
-		                 "%s: plan_prepare takes no region and no offset; pass them to plan_run",
-		                 name);
+		                 name, offset);
 	return 0;
 }
 
 int request_refuse_places(const struct msg_transform *params, struct error *err)
 {
-	const uint64_t amax = params->has & F(transform, amax) ? params->amax.has : 0;
-	int r = refuse_place(&params->dst, "dst", err);
+	int r = refuse_place("dst", params->dst.has & F(tensor, region), params->dst.region,
+	                     params->dst.has & F(tensor, offset), params->dst.offset, err);
 
 	if (r == 0)
-		r = refuse_place(&params->src, "src", err);
-	if (r == 0)
-		r = refuse_operand_place(&params->scale, params->has & F(transform, scale), "scale", err);
-	if (r == 0)
-		r = refuse_operand_place(&params->bias, params->has & F(transform, bias), "bias", err);
-	if (r == 0 && amax & F(amax, scale))
-		r = refuse_place(&params->amax.scale, "amax.scale", err);
-	if (r == 0 && amax & F(amax, inverse))
-		r = refuse_place(&params->amax.inverse, "amax.inverse", err);
+		r = refuse_place("src", params->src.has & F(tensor, region), params->src.region,
+		                 params->src.has & F(tensor, offset), params->src.offset, err);
+	for (enum operand_role role = 0; role < ROLE_COUNT && r == 0; role++) {
+		const struct request_operand operand = request_operand(params, role);
+
+		if (operand.is_given)
+			r = refuse_place(role_names[role], operand.has_region, operand.region,
+			                 operand.has_offset, operand.offset, err);
+	}
 	return r;
 }
 
@@ -297,18 +355,20 @@ static int check_amax(const struct request_places *places, const struct transfor
                       const struct amax *amax, struct error *err)
 {
 	const struct amax_result *scale = &amax->scale, *inverse = &amax->inverse;
+	const struct tensor_place *scale_place = &places->operand[ROLE_AMAX_SCALE];
+	const struct tensor_place *inverse_place = &places->operand[ROLE_AMAX_INVERSE];
 	int r;
 
 	if (!amax->is)
 		return 0;
 	assert(sides);
-	r = check_sides(places, sides, &places->amax_scale, scale, "amax.scale", err);
+	r = check_sides(places, sides, scale_place, scale, role_names[ROLE_AMAX_SCALE], err);
 	if (r == 0)
-		r = check_sides(places, sides, &places->amax_inverse, inverse, "amax.inverse", err);
+		r = check_sides(places, sides, inverse_place, inverse, role_names[ROLE_AMAX_INVERSE], err);
 	if (r < 0 || !scale->is || !inverse->is)
 		return r;
-	return check_result(&places->amax_inverse, inverse, "amax.inverse", &places->amax_scale,
-	                    &scale->layout, scale->extent, "amax.scale", err);
+	return check_result(inverse_place, inverse, role_names[ROLE_AMAX_INVERSE], scale_place,
+	                    &scale->layout, scale->extent, role_names[ROLE_AMAX_SCALE], err);
 }
 
 int request_check_operands(const struct request_places *places, const struct transform_sides *sides,
@@ -318,9 +378,11 @@ int request_check_operands(const struct request_places *places, const struct tra
 
 	if (!conversion->is)
 		return 0;
-	r = check_operand(&places->scale, &conversion->scale, "scale", sides, &places->dst, err);
+	r = check_operand(&places->operand[ROLE_SCALE], &conversion->scale, role_names[ROLE_SCALE], sides,
+	                  &places->dst, err);
 	if (r == 0)
-		r = check_operand(&places->bias, &conversion->bias, "bias", sides, &places->dst, err);
+		r = check_operand(&places->operand[ROLE_BIAS], &conversion->bias, role_names[ROLE_BIAS],
+		                  sides, &places->dst, err);
 	return r < 0 ? r : check_amax(places, sides, &conversion->amax, err);
 }
 

@@ -36,8 +36,24 @@ int transform_split_of(const struct msg_transform *params, struct split *ret, st
 /* Returns whether the request has a scale, a bias or an amax. Most requests have none. */
 bool transform_has_operands(const struct msg_transform *params);
 
-/* Returns the number that the transform converts with, or 0 if the operand is a tensor or not given. */
-double operand_number(const struct msg_operand *params, bool is_given);
+/* What a transform says of one of its operands. */
+struct request_operand {
+	bool is_given;
+	bool is_tensor; /* It is given, and is no number. */
+	double number;  /* 0 if it is a tensor or not given */
+	bool has_region, has_offset;
+	uint64_t region, offset;
+	const struct int_list *shape; /* of the tensor */
+};
+
+struct request_operand request_operand(const struct msg_transform *params, enum operand_role role);
+
+/* Sets *ret to the place that a run of a plan gives for the operand. Returns false if it gives none. */
+bool request_run_place(const struct msg_plan_run *run, enum operand_role role, struct region_place *ret);
+
+/* Checks that the run gives a place for an operand exactly if that is a tensor of the plan's. */
+int request_check_run_place(const struct msg_plan_run *run, enum operand_role role, bool is_wanted,
+                            struct error *err);
 
 /* Sets and returns the error of an exact cast that has changed the values of `changed` elements. */
 int request_explain_changed(const struct conversion *conversion, uint64_t changed, struct error *err);
@@ -50,8 +66,7 @@ int request_refuse_places(const struct msg_transform *params, struct error *err)
 /* Places of the tensors of a request. Those that the transform does not have are ignored. */
 struct request_places {
 	struct tensor_place dst, src;
-	struct tensor_place scale, bias;
-	struct tensor_place amax_scale, amax_inverse;
+	struct tensor_place operand[ROLE_COUNT];
 };
 
 /* Checks the tensors that the transform has besides dst and src. Each must lie in its region (OUT_OF_RANGE).

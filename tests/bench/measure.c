@@ -426,8 +426,8 @@ static int prepare(struct measure *m, const struct bench_row *row, struct turn *
 	turn->job = (struct engine_job){ .move = { .transform = t,
 		                                   .dst = m->dst.memory,
 		                                   .src = m->src.memory,
-		                                   .scale.number = row->scale,
-		                                   .amax_scale.memory = m->scale.memory },
+		                                   .operand[ROLE_SCALE].number = row->scale,
+		                                   .operand[ROLE_AMAX_SCALE].memory = m->scale.memory },
 		                         .blocks = row->blocks ? &turn->blocks : NULL,
 		                         .on_done = on_done };
 	return r;

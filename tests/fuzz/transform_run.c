@@ -171,8 +171,7 @@ void transform_run(const struct transform_request *q, const struct transform_spe
 			                         .src = src,
 			                         .dst_offset = to + (uint64_t)part.dst_offset,
 			                         .src_offset = from + (uint64_t)part.src_offset,
-			                         .scale = scale,
-			                         .bias = bias };
+			                         .operand = { [ROLE_SCALE] = scale, [ROLE_BIAS] = bias } };
 	}
 	if (split->n_parts == 1) {
 		job.move = moves[0];

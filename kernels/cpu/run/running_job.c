@@ -111,14 +111,9 @@ uint32_t running_job_ranges(const struct engine_move *move, struct fault_range r
 	uint32_t n = 0;
 	ret[n++] = host_memory(move->dst)->mapped;
 	ret[n++] = host_memory(move->src)->mapped;
-	if (move->scale.memory)
-		ret[n++] = host_memory(move->scale.memory)->mapped;
-	if (move->bias.memory)
-		ret[n++] = host_memory(move->bias.memory)->mapped;
-	if (move->amax_scale.memory)
-		ret[n++] = host_memory(move->amax_scale.memory)->mapped;
-	if (move->amax_inverse.memory)
-		ret[n++] = host_memory(move->amax_inverse.memory)->mapped;
+	for (int i = 0; i < ROLE_COUNT; i++)
+		if (move->operand[i].memory)
+			ret[n++] = host_memory(move->operand[i].memory)->mapped;
 	return n;
 }
 
@@ -204,28 +199,23 @@ unsigned running_job_work_items(const struct running_job *running, unsigned most
 	return work_items < most - parts ? parts + (unsigned)work_items : most;
 }
 
-/* Returns the address of the operand, or of the number itself. */
-static const char *operand_at(const struct engine_operand *operand)
+/* Returns the address of the operand, or of the number itself. For a result that is not written, the address
+ * is not used but must not be NULL. */
+static char *operand_at(struct engine_operand *operand)
 {
 	if (!operand->memory)
-		return (const char *)&operand->number;
+		return (char *)&operand->number;
 	return host_memory(operand->memory)->data + (int64_t)operand->offset;
-}
-
-/* Returns the address of the result. If there is no result, the address is not used but must not be NULL. */
-static char *result_at(struct engine_result *result)
-{
-	return result->memory ? host_memory(result->memory)->data + (int64_t)result->offset : (char *)result;
 }
 
 struct convert_place running_job_conversion(struct engine_move *move)
 {
 	return (struct convert_place){ .conversion = &move->transform->conversion,
-		                       .scale = operand_at(&move->scale),
-		                       .bias = operand_at(&move->bias),
+		                       .scale = operand_at(&move->operand[ROLE_SCALE]),
+		                       .bias = operand_at(&move->operand[ROLE_BIAS]),
 		                       .changed = &move->changed,
-		                       .amax_scale = result_at(&move->amax_scale),
-		                       .amax_inverse = result_at(&move->amax_inverse) };
+		                       .amax_scale = operand_at(&move->operand[ROLE_AMAX_SCALE]),
+		                       .amax_inverse = operand_at(&move->operand[ROLE_AMAX_INVERSE]) };
 }
 
 struct task running_job_task(const struct running_job *running, struct engine_move *move)

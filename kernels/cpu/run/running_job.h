@@ -154,7 +154,7 @@ struct task running_job_whole_task(const struct running_job *running, struct eng
 struct convert_place running_job_conversion(struct engine_move *move);
 
 /* Sets ret to the ranges of memory that a move touches. Returns their number. */
-#define RUNNING_JOB_RANGES 6
+#define RUNNING_JOB_RANGES (2 + ROLE_COUNT)
 uint32_t running_job_ranges(const struct engine_move *move, struct fault_range ret[RUNNING_JOB_RANGES]);
 
 /* Sets the status of a move that has ended without an error to OUT_OF_RANGE if an exact cast has changed

@@ -20,18 +20,15 @@ static uint64_t operand_address(const struct engine_operand *operand)
 	return operand->memory ? cuda_memory(operand->memory)->address + operand->offset : 0;
 }
 
-static uint64_t result_address(const struct engine_result *result)
-{
-	return result->memory ? cuda_memory(result->memory)->address + result->offset : 0;
-}
-
 void convert_operands_init(struct convert_operands *ret, const struct engine_move *move, uint64_t changed,
                            uint64_t magnitudes)
 {
-	*ret = (struct convert_operands){ .scale = { move->scale.number, operand_address(&move->scale) },
-		                          .bias = { move->bias.number, operand_address(&move->bias) },
-		                          .amax_scale = result_address(&move->amax_scale),
-		                          .amax_inverse = result_address(&move->amax_inverse),
+	const struct engine_operand *scale = &move->operand[ROLE_SCALE], *bias = &move->operand[ROLE_BIAS];
+
+	*ret = (struct convert_operands){ .scale = { scale->number, operand_address(scale) },
+		                          .bias = { bias->number, operand_address(bias) },
+		                          .amax_scale = operand_address(&move->operand[ROLE_AMAX_SCALE]),
+		                          .amax_inverse = operand_address(&move->operand[ROLE_AMAX_INVERSE]),
 		                          .changed = changed,
 		                          .magnitudes = magnitudes };
 }

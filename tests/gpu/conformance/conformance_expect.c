@@ -8,7 +8,7 @@
 
 #include "tests/softgpu/model/tile.h"
 
-const char *const role_names[ROLE_COUNT] = {
+const char *const byte_role_names[BYTE_ROLE_COUNT] = {
 	[ROLE_NONE] = "nowhere near the tile",
 	[ROLE_TILE] = "the tile",
 	[ROLE_PAST_EXTENT] = "past the tensor's inner extent",

@@ -51,10 +51,10 @@ enum role {
 	ROLE_PAST_EXTENT, /* after the tensor's last element of a row, to the next multiple of 16 */
 	ROLE_PAST_TILE,   /* the same after the tile's last element, within the tensor */
 	ROLE_BEFORE_TILE, /* the same before the tile's first element */
-	ROLE_COUNT
+	BYTE_ROLE_COUNT
 };
 
-extern const char *const role_names[ROLE_COUNT];
+extern const char *const byte_role_names[BYTE_ROLE_COUNT];
 
 /* Says of each byte of the window what it is, in roles (IMAGE_BYTES of them), and writes the tile into the
  * image. false, and nothing is changed: bytes of the tile meet each other, or what lies around others. */

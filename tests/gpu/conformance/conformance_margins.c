@@ -8,8 +8,8 @@
 void margins_count(struct margins *margins, const struct window *window, const unsigned char *roles,
                    const unsigned char *before, const unsigned char *got)
 {
-	uint64_t most[ROLE_COUNT] = { 0 };
-	bool has[ROLE_COUNT] = { false };
+	uint64_t most[BYTE_ROLE_COUNT] = { 0 };
+	bool has[BYTE_ROLE_COUNT] = { false };
 
 	for (uint64_t first = window->first, end; first < window->end; first = end) {
 		enum role role = (enum role)roles[first];
@@ -24,7 +24,7 @@ void margins_count(struct margins *margins, const struct window *window, const u
 				most[role] = far;
 		}
 	}
-	for (int role = 0; role < ROLE_COUNT; role++) {
+	for (int role = 0; role < BYTE_ROLE_COUNT; role++) {
 		margins->role[role].stores += has[role];
 		margins->role[role].touched += most[role] > 0;
 		if (most[role] > margins->role[role].most)
@@ -34,9 +34,9 @@ void margins_count(struct margins *margins, const struct window *window, const u
 
 void margins_print(const struct margins *margins)
 {
-	for (int role = ROLE_PAST_EXTENT; role < ROLE_COUNT; role++)
+	for (int role = ROLE_PAST_EXTENT; role < BYTE_ROLE_COUNT; role++)
 		printf("# stores with bytes %s, to the next multiple of 16: %" PRIu64 ", of which %" PRIu64
 		       " wrote there, at most %" PRIu64 " bytes\n",
-		       role_names[role], margins->role[role].stores, margins->role[role].touched,
+		       byte_role_names[role], margins->role[role].stores, margins->role[role].touched,
 		       margins->role[role].most);
 }

@@ -12,7 +12,7 @@ struct margins {
 		uint64_t stores;  /* that have bytes of the role */
 		uint64_t touched; /* that wrote some */
 		uint64_t most;    /* bytes, from the tile's edge to the farthest that was written */
-	} role[ROLE_COUNT];
+	} role[BYTE_ROLE_COUNT];
 };
 
 /* One store. roles, before and got: of the whole image, looked at in the window. */

@@ -334,8 +334,8 @@ static bool check_store(struct run *run, const struct draw *draw, const struct w
 	return wrong(run, draw,
 	             "store: %" PRIu64 " bytes differ, the first being %" PRId64
 	             " of the tensor (%s); its 16 are %s, the model says %s",
-	             differ, (int64_t)(first - IMAGE_ORIGIN - draw->offset), role_names[run->roles[first]],
-	             expect_print_piece(run->got, first, w->end, got),
+	             differ, (int64_t)(first - IMAGE_ORIGIN - draw->offset),
+	             byte_role_names[run->roles[first]], expect_print_piece(run->got, first, w->end, got),
 	             expect_print_piece(run->image, first, w->end, want));
 }
 

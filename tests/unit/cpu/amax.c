@@ -304,8 +304,9 @@ static void scaled_init(struct work *work, int64_t n, struct engine_memory *dst,
 	work_init(work, n, false, dst, src);
 	transform_of(&row, &work->transform);
 	work->job.move.plan = plan_for(engine, &work->transform, 0, 0);
-	work->job.move.amax_scale.memory = work->job.move.amax_inverse.memory = scale;
-	work->job.move.amax_inverse.offset = 64;
+	work->job.move.operand[ROLE_AMAX_SCALE].memory = work->job.move.operand[ROLE_AMAX_INVERSE].memory =
+	    scale;
+	work->job.move.operand[ROLE_AMAX_INVERSE].offset = 64;
 }
 
 #define N 600
@@ -400,8 +401,8 @@ Test(amax_cpu, memory_that_fails)
 		check_scaled(names[which]);
 		if (moves[0].dst != bad)
 			engine_unmap(engine, moves[0].dst);
-		if (moves[0].amax_scale.memory != bad)
-			engine_unmap(engine, moves[0].amax_scale.memory);
+		if (moves[0].operand[ROLE_AMAX_SCALE].memory != bad)
+			engine_unmap(engine, moves[0].operand[ROLE_AMAX_SCALE].memory);
 		engine_unmap(engine, bad);
 		close_scaled(stream);
 	}

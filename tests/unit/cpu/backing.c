@@ -388,10 +388,10 @@ Test(backing, all_memory_of_a_move_counts)
 		at[i] = cut;
 		job.move = (struct engine_move){ .dst = at[0],
 			                         .src = at[1],
-			                         .scale.memory = at[2],
-			                         .bias.memory = at[3],
-			                         .amax_scale.memory = at[4],
-			                         .amax_inverse.memory = at[5] };
+			                         .operand[ROLE_SCALE].memory = at[2],
+			                         .operand[ROLE_BIAS].memory = at[3],
+			                         .operand[ROLE_AMAX_SCALE].memory = at[4],
+			                         .operand[ROLE_AMAX_INVERSE].memory = at[5] };
 		moves[0] = job.move;
 		cr_expect(backing_concerns(&job) && backing_concerns(&batch), "%s", names[i]);
 		backing_check(&job);

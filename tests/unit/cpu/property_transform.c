@@ -56,8 +56,8 @@ static void run_elsewhere(struct bench *bench, const struct engine_job *job, siz
 		return;
 	other.move.dst_offset += APART;
 	other.move.src_offset += APART;
-	other.move.scale.offset += APART;
-	other.move.bias.offset += APART;
+	other.move.operand[ROLE_SCALE].offset += APART;
+	other.move.operand[ROLE_BIAS].offset += APART;
 	for (int i = 0; i < REPEATS; i++)
 		bench_run(bench, &other);
 }
@@ -169,8 +169,8 @@ static bool try_conversion(struct bench *bench, struct conversion_case *c)
 
 	struct engine_job job = { .move = move_of(bench, &transform, ORACLE_GUARD + c->c.dst_offset,
 		                                  ORACLE_GUARD + c->c.src_offset) };
-	job.move.scale = operand_of(bench, &c->scale, 0);
-	job.move.bias = operand_of(bench, &c->bias, BIAS_AT);
+	job.move.operand[ROLE_SCALE] = operand_of(bench, &c->scale, 0);
+	job.move.operand[ROLE_BIAS] = operand_of(bench, &c->bias, BIAS_AT);
 	memcpy(host_memory(bench->src)->data, c->c.src, src_bytes);
 	run_elsewhere(bench, &job, dst_bytes, src_bytes);
 	memcpy(host_memory(bench->dst)->data, c->c.dst, dst_bytes);

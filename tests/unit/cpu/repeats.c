@@ -207,10 +207,10 @@ static void repeat_run(struct repeat *repeat, struct engine_stream *stream, stru
 			                      .src = repeat->src,
 			                      .dst_offset = dst + i * repeat->dst_bytes,
 			                      .src_offset = src + i * repeat->src_bytes,
-			                      .scale.number = 3 };
+			                      .operand[ROLE_SCALE].number = 3 };
 		if (repeat->row->block[0]) {
-			move->amax_scale.memory = repeat->scales;
-			move->amax_scale.offset = scales + i * SCALES;
+			move->operand[ROLE_AMAX_SCALE].memory = repeat->scales;
+			move->operand[ROLE_AMAX_SCALE].offset = scales + i * SCALES;
 		}
 	}
 	engine_submit(engine, stream, job);

@@ -176,8 +176,8 @@ ParameterizedTest(struct row *row, bytes, random_conversions)
 		case_memories(&c.c, &dst, &src);
 		work_init(&work, &c.c.spec, NULL, &dst, ORACLE_GUARD + c.c.dst_offset, &src,
 		          ORACLE_GUARD + c.c.src_offset);
-		work.job.move.scale = operand_of(&c.scale, &scale);
-		work.job.move.bias = operand_of(&c.bias, &bias);
+		work.job.move.operand[ROLE_SCALE] = operand_of(&c.scale, &scale);
+		work.job.move.operand[ROLE_BIAS] = operand_of(&c.bias, &bias);
 		status = run_seed(&work, seed);
 		cr_assert_eq(status, c.changed ? STATUS_OUT_OF_RANGE : 0, "%s: seed %lu: %d:%s", rig_text,
 		             seed, status, text);
@@ -336,8 +336,9 @@ ParameterizedTest(struct row *row, bytes, random_scales)
 		memset(dst.bytes, 0xa5, BYTES);
 		memcpy(src.bytes, s.src, 2 * n);
 		work_init(&work, &s.spec, NULL, &dst, seed % 5, &src, 0);
-		work.job.move.amax_scale = (struct engine_result){ scale.of, 0 };
-		work.job.move.amax_inverse = (struct engine_result){ inverse.of, 64 };
+		work.job.move.operand[ROLE_AMAX_SCALE] = (struct engine_operand){ .memory = scale.of };
+		work.job.move.operand[ROLE_AMAX_INVERSE] =
+		    (struct engine_operand){ .memory = inverse.of, .offset = 64 };
 		cr_assert_eq(run_seed(&work, seed), 0, "%s: seed %lu: %d", rig_text, seed, work.job.status);
 		scaled_expect(&s, &work.job.move.transform->conversion.amax.rule);
 		cr_assert_arr_eq(dst.bytes + seed % 5, s.dst, n, "%s: seed %lu", rig_text, seed);
