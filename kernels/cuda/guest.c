@@ -26,12 +26,14 @@
 #include "kernels/cuda/stage/transfers.h"
 #include "kernels/cuda/stage/uploads.h"
 #include "kernels/cuda/strategy/plan.h"
+#include "kernels/nest/loop_nest.h"
 #include "proto/clock.h"
 
-/* Most multiprocessors of a kernel that waits for the bus. The kernel needs no more, and slows down whatever
- * else runs on the device: while a kernel wrote a list of 4 KiB blocks to the host, a matrix product of the
- * same process kept 0.05 of its rate if the kernel had all 132 multiprocessors of an H200, and 0.53 if it
- * had 4. The list arrived at 50 GB/s either way. */
+/* Most multiprocessors of a kernel that copies plain blocks over the bus. The kernel needs no more, and slows
+ * down whatever else runs on the device: while a kernel wrote a list of 4 KiB blocks to the host, a matrix
+ * product of the same process kept 0.05 of its rate if the kernel had all 132 multiprocessors of an H200, and
+ * 0.53 if it had 4. The list arrived at 50 GB/s either way. Lists whose blocks are converted or transposed do
+ * need all: with 4, some took 29 times as long. */
 #define BUS_MULTIPROCESSORS 4
 
 /* Most plans (of some 10 KiB each), tensor maps and sets of counts that are kept for each context. */
@@ -386,7 +388,8 @@ static int launch_list(struct guest *guest, const struct many *many, struct erro
 	                   many->stream, many->upload_buffer->counts, &is_done, err);
 	if (r < 0 || is_done)
 		return r;
-	if ((dst_is_host || src_is_host) && many->launcher->multiprocessors == 0)
+	if ((dst_is_host || src_is_host) && many->launcher->multiprocessors == 0 &&
+	    !move->transform->conversion.is && loop_nest_is_run(move->transform))
 		many->launcher->multiprocessors = BUS_MULTIPROCESSORS;
 	return many_launch(many, err);
 }

@@ -52,8 +52,16 @@ static int enqueue(struct py_client *c, const struct cuda_stream *stream, const 
                    struct resolved *r, const struct tma_order *order)
 {
 	void *before = cuda_switch(stream->context);
-	int rc = resolved_enqueue(c, q, r, order, stream->handle);
+	struct tma_enqueued counts = { 0 };
+	int rc = 0;
 
+	/* The library has no reshard in a stream: the call waits, so what the slices come from has to be
+	 * there before. */
+	if (q->kind == REQUEST_RESHARD)
+		rc = tma_enqueued(c->client, stream->handle, &counts);
+	c->launched->changed += counts.changed;
+	if (rc == 0)
+		rc = resolved_enqueue(c, q, r, order, stream->handle);
 	cuda_switch(before);
 	return rc;
 }

@@ -167,10 +167,8 @@ int resolved_enqueue(struct py_client *c, const struct py_request *q, struct res
 	case REQUEST_ITEMS:
 		return tma_enqueue_items(c->client, r->items, r->n_items, order, stream);
 	case REQUEST_RESHARD:
-		/* The library has no reshard in a stream: the call waits, so what the slices come from has to
-		 * be there before. */
 		r->reshard.order = order;
-		return cuda_synchronize() ? tma_reshard(c->client, &r->reshard) : TMA_DEVICE;
+		return tma_reshard(c->client, &r->reshard);
 	}
 	return TMA_INTERNAL;
 }

@@ -17,6 +17,7 @@
 #include "kernels/cuda/driver/driver.h"
 #include "kernels/cuda/memory/memory.h"
 #include "proto/arithmetic.h"
+#include "proto/clock.h"
 #include "round.h"
 
 #define MOST_PAIRS 8
@@ -33,6 +34,9 @@
 #define SCRATCH_BYTES (256u << 20)
 #define SMALL_PART    32
 #define SLOTS         2
+
+/* The longest wait for a list on the device. One of 524,288 numbers takes 0.1 ms. */
+#define FETCH_NS 500000
 
 static const struct packing_limits own_limits = {
 	.least_bytes = OFFLOAD_LEAST_BYTES,
@@ -182,8 +186,11 @@ struct offload {
 	struct launcher *launcher;
 	struct engine_job *job;
 	struct stream_pair *pair;
-	uint64_t dst, src;     /* device addresses of element [0, ..., 0] of block 0 of layer 0 */
-	uint64_t counts;       /* device address of a struct engine_counts */
+	uint64_t dst, src; /* device addresses of element [0, ..., 0] of block 0 of layer 0 */
+	uint64_t counts;   /* device address of a struct engine_counts */
+	/* Bytes of a list that was fetched and checked, at the start of the pages; launches read it from the
+	 * pages' memory of the device. */
+	uint64_t checked_bytes;
 	struct upload *upload; /* pages with the list, followed by room for the layers' offsets */
 	CUdeviceptr scratch;
 };
@@ -396,6 +403,10 @@ static int fork_from(struct offload *offload, CUstream stream, struct error *err
 
 	if (r == 0 && offload->scratch)
 		r = send_list(offload, err);
+	if (r == 0 && offload->checked_bytes > 0)
+		r = driver_call(
+		    err, cuMemcpyHtoDAsync,
+		    (offload->upload->device, offload->upload->host, offload->checked_bytes, pair->launches));
 	return r < 0 ? r : hand_over(pair, pair->launches, pair->copies, err);
 }
 
@@ -536,17 +547,23 @@ static uint64_t list_address(const struct engine_blocks *blocks)
 	return address_of(blocks->index_memory, blocks->index_offset);
 }
 
-/* Has the list copied to the pages behind what is on the stream, and waits for that. */
-static int fetch_list(const struct offload *offload, uint64_t bytes, CUstream stream, struct error *err)
+/* Has the list copied to the pages. The program's stream is idle, so the pair's own stream needs no fork to
+ * read it. Sets *ret_is_there to whether the copy has ended in time: copies of other streams may be queued
+ * before it, even such as wait for the calling thread. The pair and the pages are not used again before it
+ * has ended. */
+static int fetch_list(const struct offload *offload, uint64_t bytes, bool *ret_is_there, struct error *err)
 {
-	CUevent fetched = offload->pair->handed_over;
+	const struct stream_pair *pair = offload->pair;
+	const uint64_t until = clock_ns() + FETCH_NS;
 	int r = driver_call(err, cuMemcpyAsync,
 	                    ((CUdeviceptr)(uintptr_t)offload->upload->host,
-	                     list_address(offload->packing.blocks), (size_t)bytes, stream));
+	                     list_address(offload->packing.blocks), (size_t)bytes, pair->launches));
 
 	if (r == 0)
-		r = driver_call(err, cuEventRecord, (fetched, stream));
-	return r < 0 ? r : driver_call(err, cuEventSynchronize, (fetched));
+		r = driver_call(err, cuEventRecord, (pair->done, pair->launches));
+	while (r == 0 && !(*ret_is_there = is_idle(pair)) && clock_ns() < until)
+		continue;
+	return r;
 }
 
 /* Returns whether each entry of a list of blocks->n numbers names a block. The highest bit tells: of an entry
@@ -569,25 +586,29 @@ static bool names_only_blocks(const void *list, const struct engine_blocks *bloc
 	return narrow_wrong >> 31 == 0;
 }
 
-/* Leaves the list where it is. *ret_is_known is false if its entries had to be known, and are not or do not
- * all name a block. */
-static int take_kept_list(struct offload *offload, CUstream stream, bool *ret_is_known, struct error *err)
+/* Has launches read the list on the device. If its entries have to be known, they are fetched and checked,
+ * and launches read what was checked, because the list itself may have been written anew by then.
+ * *ret_is_known is false if they are not known, or do not all name a block. */
+static int take_kept_list(struct offload *offload, bool *ret_is_known, struct error *err)
 {
 	struct packing *p = &offload->packing;
 	const struct engine_blocks *blocks = p->blocks;
 	const uint64_t bytes = blocks->n * blocks->index_bytes;
 	char *pages = offload->upload->host;
+	uint64_t at = list_address(blocks);
 	int r = 0;
 
 	*ret_is_known = true;
 	if (p->dst.way != PACKING_IN_PLACE) {
-		*ret_is_known = driver.cuStreamQuery(stream) == CUDA_SUCCESS;
-		if (*ret_is_known)
-			r = fetch_list(offload, bytes, stream, err);
-		*ret_is_known = *ret_is_known && r == 0 && names_only_blocks(pages, blocks);
+		r = fetch_list(offload, bytes, ret_is_known, err);
+		if (r < 0 || !*ret_is_known)
+			return r;
+		*ret_is_known = names_only_blocks(pages, blocks);
+		offload->checked_bytes = bytes;
+		at = offload->upload->device;
 	}
-	packing_take_all(p, list_address(blocks), (uint32_t *)(pages + bytes));
-	return r;
+	packing_take_all(p, at, (uint32_t *)(pages + bytes));
+	return 0;
 }
 
 /* Reads the list, and enqueues the move of its blocks unless the list is unfit for that. */
@@ -599,7 +620,7 @@ static int read_and_enqueue(struct offloads *offloads, struct offload *offload, 
 	int r = 0;
 
 	if (p->list_is_kept)
-		r = take_kept_list(offload, stream, &is_known, err);
+		r = take_kept_list(offload, &is_known, err);
 	else
 		packing_read(p, p->blocks->index, (uint32_t *)offload->upload->host);
 	if (r < 0)
@@ -662,6 +683,7 @@ int offload_launch(struct offloads *offloads, struct launcher *launcher, struct 
                    struct error *err)
 {
 	const struct packing_places places = { dst_is_host, src_is_host, job->blocks->index == NULL };
+	const bool has_to_be_known = places.list_is_kept && dst_is_host;
 	struct offload offload = { .launcher = launcher, .job = job, .counts = counts };
 	struct packing_limits limits = offloads->limits;
 	CUstreamCaptureMode mode;
@@ -676,7 +698,7 @@ int offload_launch(struct offloads *offloads, struct launcher *launcher, struct 
 	offload.dst = address_of(job->move.dst, job->move.dst_offset);
 	offload.src = address_of(job->move.src, job->move.src_offset);
 	mode = capture_allow();
-	if (!stream_is_captured(stream))
+	if (!stream_is_captured(stream) && (!has_to_be_known || driver.cuStreamQuery(stream) == CUDA_SUCCESS))
 		r = launch_if_there_is_room(offloads, &offload, stream, ret_is_done, err);
 	capture_restore(mode);
 	return r;

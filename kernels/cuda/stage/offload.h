@@ -5,7 +5,8 @@
  * A kernel that reads or writes host memory waits for the bus, and beside other kernels it waits for these,
  * too. So launches move blocks between their places on the device and scratch memory, in large stretches, and
  * the copy engine copies the stretches to or from the host (packing.h). Everything is enqueued at once, on
- * two streams that fork from the program's stream and join it again; the caller waits for nothing.
+ * two streams that fork from the program's stream and join it again. Nobody waits for work on the device, but
+ * for the copy of a list that has to be known (offload_launch).
  *
  *     program's stream   work | fork                                                  join | work
  *     launches                       gather 0, 1, 2, 3     gather 4 (into slot 0) ..
@@ -45,10 +46,10 @@ void offloads_deinit(struct offloads *offloads);
 /* Enqueues a job over a list of blocks if it qualifies: exactly one side is pinned host memory in long runs,
  * the move does not convert, and the stream is not being captured. A list in memory of the device may index
  * the device's side only; if that side is the source, the call also requires a stream that has nothing left
- * to do, and waits for a copy of the list. Entries that name no block and that only the device reads are
- * added to counts, the device address of a struct engine_counts. The device's context is current. Sets
- * *ret_is_done to whether the job was enqueued; if false, nothing was. Returns 0, NO_MEMORY or the driver's
- * error. */
+ * to do, and waits for a copy of the list, half a millisecond at most. Entries that name no block and that
+ * only the device reads are added to counts, the device address of a struct engine_counts. The device's
+ * context is current. Sets *ret_is_done to whether the job was enqueued; if false, nothing was. Returns 0,
+ * NO_MEMORY or the driver's error. */
 int offload_launch(struct offloads *offloads, struct launcher *launcher, struct engine_job *job,
                    bool dst_is_host, bool src_is_host, CUstream stream, uint64_t counts, bool *ret_is_done,
                    struct error *err);
