@@ -17,7 +17,7 @@ tour; tmaclient.aio has the same for asyncio, and tmaclient.torch operators for 
 from typing import TYPE_CHECKING, Any
 
 from ._batch import Batch
-from ._client import Client, connect
+from ._client import Client, connect, local
 from ._core import VERSION as __version__
 from ._core import Region, Tensor
 from ._errors import (
@@ -48,7 +48,6 @@ from ._local import (
     explain,
     gather,
     gather_scatter,
-    local,
     multicast,
     pad,
     quantize,

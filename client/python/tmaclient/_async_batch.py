@@ -6,16 +6,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from . import _core
 from ._arrays import OWN, Array, aligned
+from ._asyncio import AsyncRunner
 from ._batch import Collector, messages
 from ._core import Request
-from ._jobs import Job, Maker, Options, without_points
-
-if TYPE_CHECKING:
-    from .aio import AsyncClient
+from ._jobs import Job, Options, without_points
 
 
 class AsyncBatch(Collector):
@@ -24,8 +22,8 @@ class AsyncBatch(Collector):
 
     _name = "tmaclient.aio.AsyncBatch"
 
-    def __init__(self, client: AsyncClient, options: Options) -> None:
-        super().__init__(_UnsharedMaker(), options)
+    def __init__(self, client: AsyncRunner, options: Options) -> None:
+        super().__init__(options)
         self._client = client
 
     async def __aenter__(self) -> Self:
@@ -66,15 +64,7 @@ class AsyncBatch(Collector):
             _core.signal_point(*signal)
 
     async def _run_items(self, jobs: list[Job], order: dict[str, Any]) -> None:
-        core = self._client._core
-        request = Request.items([j.move.request(core) for j in jobs])
-        await self._client._send(lambda flight: core.submit(request, flight, **order), order)
-
-
-class _UnsharedMaker(Maker):
-    """Makes jobs without the core."""
+        await self._client._submit(Request.items([j.move.request(self._client._core) for j in jobs]), order)
 
     def _make_array(self, shape: Sequence[int], like: Array, dtype: str) -> Any:
-        if like.kind is OWN:
-            return aligned(shape, dtype)
-        return like.kind.empty(shape, dtype, like.object)
+        return aligned(shape, dtype) if like.kind is OWN else like.kind.empty(shape, dtype, like.object)

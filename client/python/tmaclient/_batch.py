@@ -3,99 +3,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import Any, Self, cast
 
 from . import _core
 from ._arrays import JAX
+from ._blocking import Runner
 from ._conversion import Keywords
 from ._core import Request
-from ._jobs import Job, Maker, Options, orders_of, without_points
-from ._moves import count_of, parse_constant
-from ._scales import Amax, Scaling
-
-if TYPE_CHECKING:
-    from ._client import Client
-    from ._plan import PreparedPlan
-    from .aio import AsyncPlan
+from ._jobs import Job, MoveKeywords, Options, orders_of, without_points
+from ._moves import count_of
+from ._plan import AsyncPlan, PreparedPlan
+from ._scales import Amax
+from ._verbs import Verbs
 
 _SHOWN = 3  # moves of a batch that its repr tells
 _ELEMENTS = 4000  # of MessagePack in a message, with room for the request itself
 
 
-class Collector:
-    """Moves that run later, together. A maker makes their jobs. Each converts by keywords of its own."""
+class Collector(Verbs):
+    """Moves that run later, together: the verbs are Client's, at the end of the block. Each takes the keywords that
+    convert; the others are the batch's."""
 
     _name = "tmaclient.Batch"
 
-    def __init__(self, maker: Maker, options: Options) -> None:
-        self._maker, self._options = maker, options
+    def __init__(self, options: Options) -> None:
+        self._options = options
         self._jobs: list[Job] = []
 
     def __repr__(self) -> str:
         moves = [str(job.move) for job in self._jobs[:_SHOWN]] + ["..."] * (len(self._jobs) > _SHOWN)
         return f"<{self._name} of {count_of(len(self._jobs), 'move')}{': ' if moves else ''}{'; '.join(moves)}>"
 
-    def copy(self, src: Any, out: Any = None, **casting: Unpack[Keywords]) -> Any:
-        """Client.copy, at the end of the block; so are the others."""
-        options = self._options.converting(**casting)
-        return self._add(self._maker._transform_job(src, None, None, "constant", 0, out, options))
-
-    def transpose(
-        self, src: Any, axes: Sequence[int] | None = None, out: Any = None, **casting: Unpack[Keywords]
-    ) -> Any:
-        """Client.transpose."""
-        return self._add(self._maker._transpose_job(src, axes, out, self._options.converting(**casting)))
-
-    def pad(
-        self,
-        src: Any,
-        pad_width: Any,
-        mode: str = "constant",
-        constant_values: Any = 0,
-        out: Any = None,
-        **casting: Unpack[Keywords],
-    ) -> Any:
-        """Client.pad."""
-        value, options = parse_constant(constant_values), self._options.converting(**casting)
-        return self._add(self._maker._transform_job(src, None, pad_width, mode, value, out, options))
-
-    def transform(
-        self,
-        src: Any,
-        *,
-        permute: Sequence[int] | None = None,
-        pad: Any = None,
-        mode: str = "constant",
-        value: Any = 0,
-        out: Any = None,
-        **casting: Unpack[Keywords],
-    ) -> Any:
-        """Client.transform."""
-        options = self._options.converting(**casting)
-        return self._add(self._maker._transform_job(src, permute, pad, mode, value, out, options))
-
-    def quantize(
-        self,
-        src: Any,
-        block: Any = (128, 128),
-        *,
-        permute: Sequence[int] | None = None,
-        power_of_two: bool = False,
-        least: float = 0.0,
-        inverse: bool = False,
-        scale_dtype: Any = None,
-        out: Any = None,
-        scale_out: Any = None,
-        inverse_out: Any = None,
-        **casting: Unpack[Keywords],
-    ) -> tuple[Any, ...]:
-        """Client.quantize."""
-        scaling = Scaling(block, power_of_two, least, inverse, scale_dtype, scale_out, inverse_out)
-        options = self._options.converting(**casting)
-        result: tuple[Any, ...] = self._add(self._maker._quantize_job(src, permute, out, scaling, options))
-        return result
+    def _do(self, make: Callable[..., Job], given: MoveKeywords, *args: Any) -> Any:
+        options = self._options.converting(**cast(Keywords, given)) if given else self._options
+        return self._add(make(*args, options))
 
     def run_plan(
         self,
@@ -120,9 +63,9 @@ class Collector:
 class Batch(Collector):
     """Moves that run together when the with block ends. If the block raises, none of them runs."""
 
-    def __init__(self, client: Client, options: Options) -> None:
-        super().__init__(client, options)
-        self._client = client
+    def __init__(self, client: Runner, options: Options) -> None:
+        super().__init__(options)
+        self._client, self._core = client, client._core
 
     def __enter__(self) -> Self:
         return self

@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, Literal, NamedTuple, TypedDict
 
 from ._arrays import EXPONENTS, Array, adapt, dtype_name
 from ._core import Tensor
 from ._errors import OutOfRangeError
 from ._scales import Amax, is_exponents, parse_amax
 
-CASTS = ("saturate", "exact", "ieee")
+Cast = Literal["saturate", "exact", "ieee"]
+CASTS: tuple[Cast, ...] = ("saturate", "exact", "ieee")
 _OPERANDS = ("float32", "float64")
 
 Operand = Any  # a number, a Tensor or None
@@ -28,7 +29,7 @@ class Keywords(TypedDict, total=False):
     """Keywords of whatever converts; see Client."""
 
     dtype: Any
-    cast: str | None
+    cast: Cast | None
     scale: Any
     bias: Any
     amax: Amax | None
@@ -38,7 +39,7 @@ class Casting(NamedTuple):
     """The same, as they were given."""
 
     dtype: Any = None
-    cast: str | None = None
+    cast: Cast | None = None
     scale: Any = None
     bias: Any = None
     amax: Amax | None = None
@@ -75,7 +76,7 @@ class Conversion:
 
     __slots__ = ("amax", "bias", "cast", "scale")
 
-    def __init__(self, cast: str, scale: Operand, bias: Operand, amax: Amax | None = None) -> None:
+    def __init__(self, cast: Cast, scale: Operand, bias: Operand, amax: Amax | None = None) -> None:
         self.cast, self.scale, self.bias, self.amax = cast, scale, bias, amax
 
     @property

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import copy
 import operator
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Self, Unpack
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Literal, Self, Unpack
 
 from . import _core
 from ._arrays import EXPONENTS, NUMPY, OWN, Array, Kind, adapt, count, dense, numpy_dtype, tensor_of
-from ._conversion import NO_CASTING, Casting, Conversion, Keywords, casting_of, parse_conversion
+from ._conversion import NO_CASTING, Cast, Casting, Conversion, Keywords, casting_of, parse_conversion
 from ._core import Tensor
 from ._layers import Layers, is_layered, overlapping
 from ._moves import (
@@ -29,11 +29,13 @@ from ._moves import (
     result_shape,
     sequence,
 )
+from ._reshard import Reshard
 from ._scales import Amax, Scaling, block_counts, parse_block, parse_scale, quantized_dtype
 from ._timeline import Point
 
 MOST_MS = 2**31 - 1
-PRIORITIES = {"normal": 0, "background": 1, "urgent": 2}
+Priority = Literal["normal", "background", "urgent"]
+PRIORITIES: dict[str, int] = {"normal": 0, "background": 1, "urgent": 2}
 
 
 def milliseconds(seconds: float, name: str) -> int:
@@ -46,12 +48,13 @@ def milliseconds(seconds: float, name: str) -> int:
 class Job:
     """A call that was checked: what to move, and the array to return."""
 
-    __slots__ = ("_streams", "arrays", "kind", "move", "order", "out", "progress", "scales", "synchronous")
+    __slots__ = ("_streams", "arrays", "further", "kind", "move", "order", "out", "progress", "scales", "synchronous")
 
     def __init__(self, move: Move | Blocks, out: Any, kind: Kind, arrays: tuple[Array, ...], options: Options) -> None:
         self.move, self.out, self.kind, self.arrays = move, out, kind, arrays
         self.order, self.progress, self.synchronous = options.order(), options.progress, options.synchronous
         self.scales: tuple[tuple[Kind, Any], ...] | None = None  # arrays to return beside out
+        self.further: tuple[Array, ...] | None = None  # results of a multicast beside the first
         self._streams: dict[tuple[int, int], None] | None = None
 
     def stream(self) -> tuple[int, int]:
@@ -87,7 +90,7 @@ class MoveKeywords(Keywords, total=False):
     wait: Point | None
     signal: Point | None
     wait_timeout: float | None
-    priority: str
+    priority: Priority
     multiprocessors: int
     host_threads: int
     deadline: float | None
@@ -104,14 +107,14 @@ class Options:
         wait: Point | None = None,
         signal: Point | None = None,
         wait_timeout: float | None = None,
-        priority: str = "normal",
+        priority: Priority = "normal",
         multiprocessors: int = 0,
         host_threads: int = 0,
         deadline: float | None = None,
         progress: Any = False,
         synchronous: bool = False,
         dtype: Any = None,
-        cast: str | None = None,
+        cast: Cast | None = None,
         scale: Any = None,
         bias: Any = None,
         amax: Amax | None = None,
@@ -174,9 +177,32 @@ NO_OPTIONS = Options()
 
 
 class Maker:
-    """Makes jobs of arguments. Clients differ in how they run one."""
+    """Makes jobs of arguments. Subclasses differ in what they do with one."""
 
     _core: _core.Client
+
+    def _do(self, make: Callable[..., Job], given: MoveKeywords, *args: Any) -> Any:
+        """Makes a job of arguments and of keywords, and runs it or keeps it for later."""
+        raise NotImplementedError
+
+    def _transform(
+        self,
+        given: MoveKeywords,
+        src: Any,
+        permute: Any,
+        pad: Any,
+        mode: str,
+        value: Any,
+        out: Any,
+        is_transpose: bool = False,
+    ) -> Any:
+        """Does a transform. A client may have a shorter way for some."""
+        make = self._transpose_job if is_transpose else self._transform_job
+        return self._do(make, given, src, permute, pad, mode, value, out)
+
+    def _reshard(self, options: Options, reshard: Reshard) -> Any:
+        """Runs a reshard."""
+        raise NotImplementedError
 
     def _make_array(self, shape: Sequence[int], like: Array, dtype: str) -> Any:
         """A result of a type, otherwise like an array: in shared memory if that one is."""
@@ -234,8 +260,8 @@ class Maker:
 
     def _multicast_job(
         self, src: Any, outs: Any, permute: Any, pad: Any, mode: str, value: Any, options: Options
-    ) -> tuple[Job, tuple[Array, ...]]:
-        """The job of the first result, and the others, which are among its arrays too."""
+    ) -> Job:
+        """The job of the first result, with the others, which are among its arrays too."""
         if options.casting.amax is not None:
             raise TypeError("amax: it makes the scales of one result; multicast has several")
         each = sequence(outs, "outs")
@@ -245,17 +271,16 @@ class Maker:
         dst = job.move.dst
         further = tuple(parse_out(out, dst.shape, dst.dtype, f"outs[{i}]") for i, out in enumerate(each[1:], 1))
         casting_of(options.casting, job.arrays[1], *further)
-        job.arrays = (*job.arrays, *further)
-        return job, further
+        job.out, job.kind, job.further, job.arrays = tuple(each), Kind(), further, (*job.arrays, *further)
+        return job
 
-    def _is_one_request(self, job: Job, further: tuple[Array, ...]) -> bool:
+    def _is_one_request(self, job: Job) -> bool:
         """Whether the service reaches all results and what they are made of, which then is the job's move."""
-        assert isinstance(job.move, Move)
-        if self._core.is_local or not (
-            self._are_reached(job.move) and all(self._is_reached(array.tensor) for array in further)
-        ):
+        assert isinstance(job.move, Move) and job.further is not None
+        further = tuple(array.tensor for array in job.further)
+        if self._core.is_local or not (self._are_reached(job.move) and all(map(self._is_reached, further))):
             return False
-        job.move.further = tuple(array.tensor for array in further)
+        job.move.further = further
         return True
 
     def _quantize_job(self, src: Any, permute: Any, out: Any, scaling: Scaling, options: Options) -> Job:
@@ -289,10 +314,11 @@ class Maker:
         tensor = tensor_of(made, like.kind, written)
         return like.kind, like.kind.exponents(made) if dtype == EXPONENTS else made, tensor
 
-    def _transpose_job(self, src: Any, axes: Any, out: Any, options: Options) -> Job:
+    def _transpose_job(self, src: Any, axes: Any, pad: Any, mode: str, value: Any, out: Any, options: Options) -> Job:
+        """The job of a transform whose axes are reversed if there are none."""
         if axes is None:
             axes = range(_rank(src) - 1, -1, -1)
-        return self._transform_job(src, axes, None, "constant", 0, out, options, "axes")
+        return self._transform_job(src, axes, pad, mode, value, out, options, "axes")
 
     def _plan_move(self, src: Any, permute: Any, pad: Any, mode: str, value: Any, out: Any, casting: Casting) -> Move:
         """A move of which only the layouts of dst and src count."""
@@ -399,7 +425,11 @@ class Maker:
             parsed.check_pool()
             if both is not None:  # The service compares lists of layers.
                 move.layers = both[0].listed(), both[1].listed()
-        return Job(move, dst, Kind(), (*arrays, *on_device, *operands), options)
+        return Job(move, None, Kind(), (*arrays, *on_device, *operands), options)
+
+    def _pairs_job(self, dst: Any, pairs: Any, src: Any, axis: int, permute: Any, options: Options) -> Job:
+        """The job of a scatter whose index is of pairs."""
+        return self._scatter_job(dst, pairs, src, axis, permute, options, True)
 
     def _is_reached(self, t: Tensor) -> bool:
         return t.size == 0 or not t.is_host or self._core.is_shared(t)
@@ -415,17 +445,12 @@ class Maker:
         return move.conversion is None or all(self._is_reached(t) for t in (*move.operands, *move.results))
 
 
-def check_multicast(job: Job, further: tuple[Array, ...]) -> None:
-    """Refuses results that share bytes, which no single request shows to the service."""
-    assert isinstance(job.move, Move)
-    job.move.check()
-    outs = (job.move.dst, *(array.tensor for array in further))
-    _core.check_apart([(f"outs[{i}]", t) for i, t in enumerate(outs)], [])
-
-
-def multicast_parts(job: Job, further: tuple[Array, ...]) -> Iterator[Job]:
+def multicast_parts(job: Job) -> Iterator[Job]:
     """Jobs that make several results one after the other: the first, and copies of it. The first waits for the point
-    to wait for, and the last signals."""
+    to wait for, and the last signals. Results that share bytes are refused, which no single request shows to the
+    service."""
+    further = job.further or ()
+    check_multicast(job)
     points, signal = job.order, job.order.get("signal")
     plain, _, _ = without_points(points, bool(further))
     first, source = job.arrays[0], job.arrays[: len(job.arrays) - len(further)]
@@ -439,6 +464,13 @@ def multicast_parts(job: Job, further: tuple[Array, ...]) -> Iterator[Job]:
             copy.order["signal"] = signal
         yield copy
     job.arrays = (*source, *further)
+
+
+def check_multicast(job: Job) -> None:
+    """Refuses results that share bytes."""
+    job.move.check()
+    outs = (job.move.dst, *(array.tensor for array in job.further or ()))
+    _core.check_apart([(f"outs[{i}]", t) for i, t in enumerate(outs)], [])
 
 
 def without_points(

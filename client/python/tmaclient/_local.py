@@ -4,31 +4,15 @@
 from __future__ import annotations
 
 import functools
-import os
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack
 
 from . import _core
-from ._client import Client
+from ._client import Client, local
 from ._jobs import MoveKeywords
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
-
-_own = threading.local()
-
-
-def local() -> Client:
-    """Returns this thread's client of "local:". The first call makes it, and so does the first one after it was closed
-    or the process forked. It moves arrays of the host where they are, on the CPU and without a service, and tensors
-    on a CUDA device in the caller's current stream. What only a
-    service does, such as timelines and memory of other processes, raises UnsupportedError."""
-    client: Client | None = getattr(_own, "client", None)
-    if client is None or client.closed or _own.pid != os.getpid():
-        _own.pid = os.getpid()
-        client = _own.client = Client("local:")
-    return client
 
 
 def _function(method: Callable[Concatenate[Client, _Arguments], _Result]) -> Callable[_Arguments, _Result]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from . import _core
 from ._arrays import Array, adapt, count, dense
@@ -18,7 +18,8 @@ MOST_LAYERS = 1024  # of a request
 _PLACE_BYTES = 16  # of a layer, in a request that has each by itself
 _LIST_BYTES = 48 << 10  # A list that is sent has at most so many bytes, and its request 64 KiB.
 
-MODES = ("constant", "edge", "reflect", "symmetric", "wrap")
+Mode = Literal["constant", "edge", "reflect", "symmetric", "wrap"]
+MODES: tuple[Mode, ...] = ("constant", "edge", "reflect", "symmetric", "wrap")
 
 
 class Move:

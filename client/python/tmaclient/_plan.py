@@ -111,7 +111,7 @@ class PreparedPlan(_core.Plan):
 
     def _run(self, src: Any, out: Any = None, **options: Unpack[MoveKeywords]) -> Any:
         """What is not in shared host memory, or has options."""
-        return self._client._run(self._job(src, out, Options.of(options)))
+        return self._client._do(self._job, options, src, out)
 
     def explain(self) -> Plan:
         """How the service moves it."""
@@ -123,6 +123,24 @@ class PreparedPlan(_core.Plan):
     def _words(self) -> str:
         """Says what it moves, and whether it was released."""
         return f"{self._move}{', released' if self.released else ''}"
+
+
+class AsyncPlan:
+    """A transform that was checked once: `await plan(src, out)` runs it and returns out."""
+
+    def __init__(self, client: Maker, plan: PreparedPlan) -> None:
+        self._client, self._plan = client, plan
+        self._job = plan._job
+
+    async def __call__(self, src: Any, out: Any = None, **options: Unpack[MoveKeywords]) -> Any:
+        return await self._client._do(self._job, options, src, out)
+
+    def release(self) -> None:
+        """Gives the plan up; runs in flight finish."""
+        self._plan.release()
+
+    def __repr__(self) -> str:
+        return f"<tmaclient.aio.AsyncPlan: {self._plan._words()}>"
 
 
 def _check_amax(conversion: Conversion | None, own: Conversion | None) -> None:

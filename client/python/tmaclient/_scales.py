@@ -91,7 +91,7 @@ class Scaling(NamedTuple):
         return name
 
 
-def quantized_dtype(dtype: Any, cast: str | None, out: Any) -> tuple[Any, str | None]:
+def quantized_dtype(dtype: Any, cast: Any, out: Any) -> tuple[Any, Any]:
     """dtype and cast of quantize, where out may decide on the type."""
     if dtype is not None:
         return dtype, cast

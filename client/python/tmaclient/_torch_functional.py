@@ -5,9 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+from typing import cast as cast_type
 
 import torch
 
+from ._conversion import Cast
+from ._moves import Mode
 from ._scales import check_dtype
 from .torch import _axes, _block_counts, _blocks, _number, _pairs, client
 
@@ -44,7 +47,7 @@ def padded(src: torch.Tensor, pad: Sequence[int], mode: str = "constant", value:
     """src with borders, in C order. pad has two numbers for each dimension, before and after it; a negative one crops.
     mode is one of np.pad's, as for Client.pad. Only "constant" has a gradient."""
     pairs = _pairs(pad, src.dim())
-    result: torch.Tensor = client().pad(src.detach(), pairs or 0, mode, _number(value, src))
+    result: torch.Tensor = client().pad(src.detach(), pairs or 0, cast_type(Mode, mode), _number(value, src))
     return result
 
 
@@ -76,7 +79,7 @@ def converted(
     src: torch.Tensor, dtype: torch.dtype, cast: str = "saturate", permute: Sequence[int] | None = None
 ) -> torch.Tensor:
     """src.permute(permute) as another type, in C order. cast is as for Client. The gradient is converted back."""
-    result: torch.Tensor = client().transform(src.detach(), permute=permute, dtype=dtype, cast=cast)
+    result: torch.Tensor = client().transform(src.detach(), permute=permute, dtype=dtype, cast=cast_type(Cast, cast))
     return result
 
 

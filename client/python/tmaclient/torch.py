@@ -31,12 +31,13 @@ import os
 import warnings
 from collections.abc import Sequence
 from typing import Any
+from typing import cast as cast_type
 
 import torch
 
 from ._client import Client, connect
-from ._conversion import CASTS, Keywords
-from ._moves import check_permutation, parse_axes, parse_axis
+from ._conversion import CASTS, Cast, Keywords
+from ._moves import Mode, check_permutation, parse_axes, parse_axis
 from ._reshard import Slice
 from ._scales import check_dtype, parse_block
 
@@ -106,7 +107,7 @@ def transform(
         src.detach(),
         permute=permute,
         pad=_pairs(pad, src.dim()),
-        mode=pad_mode,
+        mode=cast_type(Mode, pad_mode),
         value=_number(value, out),
         out=out,
         **_casting(cast, scale, bias),
@@ -471,7 +472,7 @@ def _check_operands(
 
 def _casting(cast: str | None, scale: torch.Tensor | None, bias: torch.Tensor | None) -> Keywords:
     return {
-        "cast": cast,
+        "cast": cast_type("Cast | None", cast),
         "scale": scale.detach() if scale is not None else None,
         "bias": bias.detach() if bias is not None else None,
     }
