@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The extension, libtmaclient for Python: src/*.c. Sizes and strides are in elements, unless a name says bytes."""
+"""The extension, libtmaclient for Python: src/*.c. Sizes and strides are in elements, unless a name says bytes.
+What has no docstring here has one in the extension, which says all that there is to say."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, Self, TypedDict, final
@@ -44,53 +45,37 @@ class Tensor:
         device: tuple[int, int],
         owner: object,
         /,
-    ) -> Tensor:
-        """Memory that an object tells of by itself."""
+    ) -> Tensor: ...
     @property
-    def shape(self) -> tuple[int, ...]:
-        """Extents, outermost first."""
+    def shape(self) -> tuple[int, ...]: ...
     @property
-    def strides(self) -> tuple[int, ...]:
-        """Distances between neighbours along each dimension, in elements."""
+    def strides(self) -> tuple[int, ...]: ...
     @property
-    def dtype(self) -> str:
-        """Name of the element type, such as "float32"."""
+    def dtype(self) -> str: ...
     @property
-    def itemsize(self) -> int:
-        """Bytes of an element."""
+    def itemsize(self) -> int: ...
     @property
-    def ndim(self) -> int:
-        """Number of dimensions."""
+    def ndim(self) -> int: ...
     @property
-    def size(self) -> int:
-        """Number of elements."""
+    def size(self) -> int: ...
     @property
-    def nbytes(self) -> int:
-        """Bytes of all elements."""
+    def nbytes(self) -> int: ...
     @property
-    def data(self) -> int:
-        """Address of element [0, ..., 0]."""
+    def data(self) -> int: ...
     @property
-    def extent(self) -> tuple[int, int]:
-        """Address of the lowest byte, and bytes to the end of the highest element."""
+    def extent(self) -> tuple[int, int]: ...
     @property
-    def readonly(self) -> bool:
-        """Whether the memory may only be read."""
+    def readonly(self) -> bool: ...
     @property
-    def is_host(self) -> bool:
-        """Whether it is host memory."""
+    def is_host(self) -> bool: ...
     @property
-    def device(self) -> tuple[int, int]:
-        """Type and number of the device, as DLPack has them."""
+    def device(self) -> tuple[int, int]: ...
     @property
-    def stream(self) -> int | None:
-        """The CUDA stream that __cuda_array_interface__ named, or None."""
+    def stream(self) -> int | None: ...
     def part(self, offset: int, shape: Sequence[int], strides: Sequence[int], /) -> Tensor:
         """A view of a part, which begins at element offset."""
-    def viewed(self, dtype: str, shape: Sequence[int], /) -> Tensor:
-        """Contiguous bytes as elements of a type, in C order."""
-    def copy_from(self, source: Tensor, /) -> None:
-        """Copies a tensor of the same shape and element size into this one, in host memory."""
+    def viewed(self, dtype: str, shape: Sequence[int], /) -> Tensor: ...
+    def copy_from(self, source: Tensor, /) -> None: ...
     def copy_blocks(self, source: Tensor, axis: int, index: Tensor, start: int, is_scatter: bool, /) -> None:
         """Copies the blocks that an index selects, from its entry `start` on."""
     def __buffer__(self, flags: int, /) -> memoryview: ...
@@ -101,34 +86,26 @@ class Tensor:
         max_version: tuple[int, int] | None = None,
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
-    ) -> object:
-        """Exports it as DLPack 1.1 has it."""
-    def __dlpack_device__(self) -> tuple[int, int]:
-        """Type and number of the device."""
+    ) -> object: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
 
 @final
 class Region:
     """Memory that the service shares, until it is released."""
 
     @property
-    def size(self) -> int:
-        """Bytes."""
+    def size(self) -> int: ...
     @property
-    def address(self) -> int:
-        """Address in this process; 0 for device memory."""
+    def address(self) -> int: ...
     @property
     def kind(self) -> str:
         """Kind of memory, such as "memfd"; "released" after release()."""
-    def tensor(self, offset: int, dtype: str, shape: Sequence[int], strides: Sequence[int], /) -> Tensor:
-        """A tensor in its memory, from a byte on."""
-    def release(self) -> None:
-        """Ends the sharing."""
+    def tensor(self, offset: int, dtype: str, shape: Sequence[int], strides: Sequence[int], /) -> Tensor: ...
+    def release(self) -> None: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
 
 @final
 class Request:
-    """A request, which keeps its tensors."""
-
     @staticmethod
     def transform(
         dst: Tensor,
@@ -188,8 +165,7 @@ class Request:
     ) -> Request:
         """Runs a plan; with the tensors that it converts by, and those of scales that it computes, if it does."""
     @staticmethod
-    def items(requests: Iterable[Request], /) -> Request:
-        """Many of them in one request."""
+    def items(requests: Iterable[Request], /) -> Request: ...
     @staticmethod
     def reshard(
         tensors: Sequence[Tensor],
@@ -197,8 +173,7 @@ class Request:
         n_destinations: int,
         shape: Sequence[int] | None,
         /,
-    ) -> Request:
-        """Puts slices of a tensor together from others; destinations come first."""
+    ) -> Request: ...
 
 @final
 class Ticket:
@@ -207,64 +182,42 @@ class Ticket:
     def __index__(self) -> int: ...
 
 class Plan:
-    """A transform that was checked once, of a client."""
-
     def __new__(cls, client: Client, request: Request, /) -> Self: ...
     @property
-    def dst(self) -> Tensor:
-        """The destination's layout."""
+    def dst(self) -> Tensor: ...
     @property
-    def src(self) -> Tensor:
-        """The source's layout."""
+    def src(self) -> Tensor: ...
     @property
-    def released(self) -> bool:
-        """Whether it was given up."""
-    def release(self) -> None:
-        """Gives the plan up; runs in flight finish."""
+    def released(self) -> bool: ...
+    def release(self) -> None: ...
     def __call__(self, src: Any, out: Any = None, **options: Any) -> Any: ...
 
 @final
 class Client:
-    """A connection to tmad. Any thread may use it; calls of several threads take turns."""
-
     def __new__(
         cls, path: str | None = None, timeout_ms: int = -1, reconnect_ms: int = 5000, server_uid: int | None = None
     ) -> Self: ...
     @property
-    def path(self) -> str:
-        """Path of the service's socket."""
+    def path(self) -> str: ...
     @property
-    def reconnects(self) -> int:
-        """How often the client has reconnected by itself."""
+    def reconnects(self) -> int: ...
     @property
-    def is_local(self) -> bool:
-        """Whether it moves memory in this process, without a service."""
+    def is_local(self) -> bool: ...
     @property
-    def closed(self) -> bool:
-        """Whether it is closed."""
+    def closed(self) -> bool: ...
     @property
-    def has_deferred(self) -> bool:
-        """Whether there is something to release."""
+    def has_deferred(self) -> bool: ...
     def defer_releases(self) -> None:
         """From now on destructors do not wait: the wake descriptor says that there is something to release."""
-    def release_deferred(self) -> None:
-        """Releases what destructors have left."""
-    def close(self) -> None:
-        """Closes the connection; waits for what is in flight."""
-    def ping(self) -> None:
-        """Returns if the service answers."""
-    def info(self) -> dict[str, Any]:
-        """Engine, device, limits, methods and element types."""
-    def stats(self) -> dict[str, Any]:
-        """Counters of the whole service."""
-    def regions(self) -> list[dict[str, Any]]:
-        """The regions of this connection."""
-    def set_timeout(self, ms: int, /) -> None:
-        """Limits later calls; -1: no limit."""
-    def set_reconnect(self, ms: int, /) -> None:
-        """For how long later calls try to connect again; -1: they do not."""
-    def last_result(self) -> dict[str, Any]:
-        """What the last request did."""
+    def release_deferred(self) -> None: ...
+    def close(self) -> None: ...
+    def ping(self) -> None: ...
+    def info(self) -> dict[str, Any]: ...
+    def stats(self) -> dict[str, Any]: ...
+    def regions(self) -> list[dict[str, Any]]: ...
+    def set_timeout(self, ms: int, /) -> None: ...
+    def set_reconnect(self, ms: int, /) -> None: ...
+    def last_result(self) -> dict[str, Any]: ...
     def create(self, size: int, device: str | None = None, is_shared: bool = False, /) -> Region:
         """A region of zeroed host memory; size in bytes; mapped for that device first. is_shared: a driver may pin it,
         or other processes write to it, so that it is not sealed."""
@@ -272,25 +225,20 @@ class Client:
         """The same for an array: small ones share regions. What is not zeroed has any contents."""
     def register(self, tensor: Tensor, readonly: bool, mapping: Any = None, /) -> Region:
         """A region of a tensor's memory. mapping: the mmap that has it, which the region keeps open."""
-    def is_shared(self, tensor: Tensor, /) -> bool:
-        """Whether the service has a tensor's memory; device memory is registered."""
+    def is_shared(self, tensor: Tensor, /) -> bool: ...
     def run(self, request: Request, stream: int | tuple[int, int] = ..., /, **order: Unpack[_Order]) -> None:
         """Runs a request and waits for its end; with a stream, without a service, once all that is on the stream has
         ended, in its context."""
     def submit(self, request: Request, token: object, /, **order: Unpack[_Order]) -> Ticket:
         """Starts a request and returns its ticket; completed() returns its end, or wait() if the token is None."""
-    def wait(self, ticket: Ticket | int, /) -> None:
-        """Waits for a submitted request."""
+    def wait(self, ticket: Ticket | int, /) -> None: ...
     def settle(self, request: Request, /) -> None:
         """Waits until a submitted request is not under way, however it ends."""
-    def forget(self, ticket: Ticket | int, /) -> None:
-        """Nobody will ask for its end."""
-    def cancel(self, ticket: Ticket | int, /) -> bool:
-        """Whether it was canceled before it started."""
+    def forget(self, ticket: Ticket | int, /) -> None: ...
+    def cancel(self, ticket: Ticket | int, /) -> bool: ...
     def completed(self) -> list[tuple[Any, int, str | None]]:
         """Reads what has arrived: (token, status, message) of each that ended."""
-    def poll_fds(self) -> tuple[int, bool, int]:
-        """The socket, whether to poll it for writing, and a descriptor that becomes readable."""
+    def poll_fds(self) -> tuple[int, bool, int]: ...
     def enqueue(
         self, request: Request, stream: int | tuple[int, int], token: object = None, /, **order: Unpack[_Order]
     ) -> None:
@@ -305,19 +253,12 @@ class Client:
         """Waits for all that was enqueued on streams."""
     def stream_point(
         self, region: Region, offset: int, value: int, stream: int | tuple[int, int], is_wait: bool, /
-    ) -> None:
-        """A stream signals a point, or waits for it."""
-    def explain(self, request: Request, engine: str | None, /) -> dict[str, Any]:
-        """The plan of a transform."""
-    def picture(self, request: Request, engine: str | None, /) -> str:
-        """The same, drawn, as SVG."""
+    ) -> None: ...
+    def explain(self, request: Request, engine: str | None, /) -> dict[str, Any]: ...
+    def picture(self, request: Request, engine: str | None, /) -> str: ...
 
-def encode_number(dtype: str, value: Any, /) -> bytes:
-    """The bytes with which padding fills."""
-
-def parse_dtype(name: str, /) -> str | None:
-    """tmad's name of a type by any of its names; None: it has no such type."""
-
+def encode_number(dtype: str, value: Any, /) -> bytes: ...
+def parse_dtype(name: str, /) -> str | None: ...
 def check_apart(written: list[tuple[str, Tensor]], read: list[tuple[str, Tensor]], /) -> None:
     """Refuses what is written where it shares bytes, with itself or with another tensor; each with its name."""
 
@@ -328,15 +269,9 @@ def check_index(index: Tensor, src_limit: int, dst_limit: int, /) -> Tensor:
 def check_pool(pairs: Tensor, /) -> None:
     """Refuses pairs, such as check_index returns, of which one reads a block that one writes."""
 
-def layout(dtype: str, shape: Sequence[int], strides: Sequence[int], /) -> Tensor:
-    """A tensor without memory."""
-
-def signal_point(region: Region, offset: int, value: int, /) -> None:
-    """Signals a point from this thread."""
-
-def device_of(address: int, /) -> int:
-    """The ordinal of the CUDA device that has the memory; -1: it is not known."""
-
+def layout(dtype: str, shape: Sequence[int], strides: Sequence[int], /) -> Tensor: ...
+def signal_point(region: Region, offset: int, value: int, /) -> None: ...
+def device_of(address: int, /) -> int: ...
 def has_exchange(array: Any, /) -> bool:
     """Whether the array's type itself has DLPack's table of C functions, as torch.Tensor has it."""
 
@@ -344,9 +279,7 @@ def exchange_stream(array: Any, device: int, /) -> int | None:
     """The CUDA stream in which the caller works on a device, by that table: 0 is the default stream. None: the array's
     type has no table."""
 
-def set_timer_slack(ns: int, /) -> None:
-    """Sets how late a sleep of this thread may end."""
-
+def set_timer_slack(ns: int, /) -> None: ...
 def transposed(array: Any, axes: Sequence[int] | None, /) -> Any:
     """np.transpose as a new array, moved by this thread in this process. None: the array is no plain one of NumPy's, or
     the axes are no permutation."""

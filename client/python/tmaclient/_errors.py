@@ -7,30 +7,6 @@ import enum
 
 from . import _core
 
-__all__ = [
-    "AlreadyExistsError",
-    "BusyError",
-    "CanceledError",
-    "DeviceError",
-    "DeviceLostError",
-    "DisconnectedError",
-    "Error",
-    "InternalError",
-    "InvalidArgumentError",
-    "NoMemoryError",
-    "NoReplyError",
-    "NotFoundError",
-    "OutOfRangeError",
-    "OverlapError",
-    "PermissionDeniedError",
-    "ProtocolError",
-    "QuotaError",
-    "Status",
-    "UnsupportedError",
-    "VersionError",
-    "WaitTimeoutError",
-]
-
 
 class Status(enum.IntEnum):
     """How a request ended, as libtmaclient has it. See tmaclient(3)."""
@@ -178,30 +154,7 @@ class VersionError(UnsupportedError):
     """The service is of another major version than this package."""
 
 
-_CLASSES: dict[int, type[Error]] = {
-    int(kind.status): kind
-    for kind in (
-        InvalidArgumentError,
-        OutOfRangeError,
-        OverlapError,
-        NotFoundError,
-        AlreadyExistsError,
-        UnsupportedError,
-        PermissionDeniedError,
-        QuotaError,
-        BusyError,
-        WaitTimeoutError,
-        CanceledError,
-        DeviceLostError,
-        DeviceError,
-        DisconnectedError,
-        ProtocolError,
-        NoMemoryError,
-        InternalError,
-        NoReplyError,
-    )
-}
-
+_CLASSES: dict[int, type[Error]] = {int(kind.status): kind for kind in Error.__subclasses__()}
 
 for _kind in (Error, VersionError, *_CLASSES.values()):
     _kind.__module__ = "tmaclient"  # where programs find it
