@@ -29,17 +29,20 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Sequence
-from typing import Any
-from typing import cast as cast_type
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+from typing import cast as as_type
 
 import torch
+from torch import Tensor
 
+from . import _torch_shapes as shapes
 from ._client import Client, connect
-from ._conversion import CASTS, Cast, Keywords
-from ._moves import Mode, check_permutation, parse_axes, parse_axis
-from ._reshard import Slice
-from ._scales import check_dtype, parse_block
+from ._conversion import Cast
+from ._moves import Mode, parse_axis
+from ._scales import check_dtype
+
+_Axes = Sequence[int] | None
 
 
 class _Choice:
@@ -78,25 +81,43 @@ def _forget() -> None:
 os.register_at_fork(after_in_child=_forget)
 
 
-def _pairs(pad: Sequence[int] | None, rank: int) -> list[tuple[int, int]] | None:
-    if not pad:
-        return None
-    if len(pad) != 2 * rank:
-        raise ValueError(f"pad: {len(pad)} numbers for a tensor of {rank} dimensions; two for each, in their order")
-    return list(zip(pad[::2], pad[1::2], strict=True))
+# ---- Operators that write into tensors --------------------------------------------------------------------------
+class _Listed(NamedTuple):
+    """The last arguments of operators that take a list of blocks. PyTorch passes none that is the default."""
+
+    dim: int = 0
+    permute: _Axes = None
+    cast: str | None = None
+    scale: Tensor | None = None
+    bias: Tensor | None = None
+
+    def keywords(self) -> Any:
+        """The same for a client."""
+        return {"axis": self.dim, "permute": self.permute, **shapes.casting(*self[2:])}
+
+
+def _listed(first: str) -> Any:
+    """Registers an operator with these arguments and those of _Listed."""
+    rest = "SymInt dim=0, SymInt[]? permute=None, str? cast=None, Tensor? scale=None, Tensor? bias=None"
+
+    def register(function: Callable[..., None]) -> Any:
+        name = f"tma::{function.__name__}"
+        return torch.library.custom_op(name, function, mutates_args=("out",), schema=f"({first}, {rest}) -> ()")
+
+    return register
 
 
 @torch.library.custom_op("tma::transform", mutates_args=("out",))
 def transform(
-    src: torch.Tensor,
-    out: torch.Tensor,
-    permute: Sequence[int] | None = None,
-    pad: Sequence[int] | None = None,
+    src: Tensor,
+    out: Tensor,
+    permute: _Axes = None,
+    pad: _Axes = None,
     pad_mode: str = "constant",
     value: float = 0.0,
     cast: str | None = None,
-    scale: torch.Tensor | None = None,
-    bias: torch.Tensor | None = None,
+    scale: Tensor | None = None,
+    bias: Tensor | None = None,
 ) -> None:
     """out = pad(src.permute(permute)). pad has two numbers for each dimension of that, before and after it.
 
@@ -106,24 +127,24 @@ def transform(
     client().transform(
         src.detach(),
         permute=permute,
-        pad=_pairs(pad, src.dim()),
-        mode=cast_type(Mode, pad_mode),
-        value=_number(value, out),
+        pad=shapes.pairs(pad, src.dim()),
+        mode=as_type(Mode, pad_mode),
+        value=shapes.number(value, out),
         out=out,
-        **_casting(cast, scale, bias),
+        **shapes.casting(cast, scale, bias),
     )
 
 
 @torch.library.custom_op("tma::quantize", mutates_args=("out", "scale_out", "inverse_out"))
 def quantize(
-    src: torch.Tensor,
-    out: torch.Tensor,
-    scale_out: torch.Tensor,
-    block: Sequence[int] | None,
-    permute: Sequence[int] | None = None,
+    src: Tensor,
+    out: Tensor,
+    scale_out: Tensor,
+    block: _Axes,
+    permute: _Axes = None,
     power_of_two: bool = False,
     least: float = 0.0,
-    inverse_out: torch.Tensor | None = None,
+    inverse_out: Tensor | None = None,
 ) -> None:
     """out = src.permute(permute) cast to out's type by a scale for each block, which is written into scale_out, and its
     inverse into inverse_out; see Client.quantize."""
@@ -155,240 +176,142 @@ with warnings.catch_warnings():  # which PyTorch gives for every override
     _library.impl("quantize", _quantize_in_place, "ADInplaceOrView", with_keyset=True, allow_override=True)
 
 
-@torch.library.custom_op("tma::gather", mutates_args=("out",))
-def gather(
-    src: torch.Tensor,
-    index: torch.Tensor,
-    out: torch.Tensor,
-    dim: int = 0,
-    permute: Sequence[int] | None = None,
-    cast: str | None = None,
-    scale: torch.Tensor | None = None,
-    bias: torch.Tensor | None = None,
-) -> None:
+@_listed("Tensor src, Tensor index, Tensor(a2!) out")
+def gather(src: Tensor, index: Tensor, out: Tensor, *listed: Any) -> None:
     """out = src.index_select(dim, index).permute(permute). On a device, -1 and what is out of range is skipped. cast,
     scale and bias are as for transform."""
-    client().gather(src.detach(), index, axis=dim, permute=permute, out=out, **_casting(cast, scale, bias))
+    client().gather(src.detach(), index, out=out, **_Listed(*listed).keywords())
 
 
-@torch.library.custom_op("tma::scatter", mutates_args=("out",))
-def scatter(
-    out: torch.Tensor,
-    index: torch.Tensor,
-    src: torch.Tensor,
-    dim: int = 0,
-    permute: Sequence[int] | None = None,
-    cast: str | None = None,
-    scale: torch.Tensor | None = None,
-    bias: torch.Tensor | None = None,
-) -> None:
+@_listed("Tensor(a0!) out, Tensor index, Tensor src")
+def scatter(out: Tensor, index: Tensor, src: Tensor, *listed: Any) -> None:
     """out.index_copy_(dim, index, src.permute(permute)). No index may appear twice. cast, scale and bias are as for
     transform."""
-    client().scatter(out, index, src.detach(), axis=dim, permute=permute, **_casting(cast, scale, bias))
+    client().scatter(out, index, src.detach(), **_Listed(*listed).keywords())
 
 
-@torch.library.custom_op("tma::gather_scatter", mutates_args=("out",))
-def gather_scatter(
-    out: torch.Tensor,
-    src: torch.Tensor,
-    pairs: torch.Tensor,
-    dim: int = 0,
-    permute: Sequence[int] | None = None,
-    cast: str | None = None,
-    scale: torch.Tensor | None = None,
-    bias: torch.Tensor | None = None,
-) -> None:
+@_listed("Tensor(a0!) out, Tensor src, Tensor pairs")
+def gather_scatter(out: Tensor, src: Tensor, pairs: Tensor, *listed: Any) -> None:
     """out.index_copy_(dim, pairs[:, 1], src.permute(permute).index_select(dim, pairs[:, 0])). No entry of out may be
     there twice. On a device, pairs with a -1 or out of range are skipped. out and src may be the same, with pairs on
     the host, as for Client.gather_scatter. cast, scale and bias are as for transform."""
-    client().gather_scatter(out, src.detach(), pairs, axis=dim, permute=permute, **_casting(cast, scale, bias))
+    client().gather_scatter(out, src.detach(), pairs, **_Listed(*listed).keywords())
 
 
-@torch.library.custom_op("tma::gather_layers", mutates_args=("out",))
-def gather_layers(
-    src: Sequence[torch.Tensor],
-    index: torch.Tensor,
-    out: torch.Tensor,
-    dim: int = 0,
-    permute: Sequence[int] | None = None,
-    cast: str | None = None,
-    scale: torch.Tensor | None = None,
-    bias: torch.Tensor | None = None,
-) -> None:
+@_listed("Tensor[] src, Tensor index, Tensor(a2!) out")
+def gather_layers(src: Sequence[Tensor], index: Tensor, out: Tensor, *listed: Any) -> None:
     """out[i] is what gather makes of src[i]: of tensors of one shape, type and strides, in one request."""
     layers = [t.detach() for t in src]
-    client().gather(layers, index, axis=dim, permute=permute, out=out, **_casting(cast, scale, bias))
+    client().gather(layers, index, out=out, **_Listed(*listed).keywords())
 
 
-@torch.library.custom_op("tma::scatter_layers", mutates_args=("out",))
-def scatter_layers(
-    out: Sequence[torch.Tensor],
-    index: torch.Tensor,
-    src: torch.Tensor,
-    dim: int = 0,
-    permute: Sequence[int] | None = None,
-    cast: str | None = None,
-    scale: torch.Tensor | None = None,
-    bias: torch.Tensor | None = None,
-) -> None:
+@_listed("Tensor(a0!)[] out, Tensor index, Tensor src")
+def scatter_layers(out: Sequence[Tensor], index: Tensor, src: Tensor, *listed: Any) -> None:
     """What scatter does with out[i] and src[i], for each i, in one request."""
-    client().scatter(list(out), index, src.detach(), axis=dim, permute=permute, **_casting(cast, scale, bias))
+    client().scatter(list(out), index, src.detach(), **_Listed(*listed).keywords())
 
 
 @torch.library.custom_op("tma::reshard", mutates_args=("destinations",))
 def reshard(
-    destinations: Sequence[torch.Tensor],
-    sources: Sequence[torch.Tensor],
+    destinations: Sequence[Tensor],
+    sources: Sequence[Tensor],
     destination_starts: Sequence[int],
     source_starts: Sequence[int],
 ) -> None:
     """Puts the destinations together from the sources, which are slices of one tensor; see Client.reshard. The starts
     are the indices in it of the first element of each slice, those of one slice after the other."""
     client().reshard(
-        _slices("destination_starts", destinations, destination_starts),
-        _slices("source_starts", [t.detach() for t in sources], source_starts),
+        shapes.slices("destination_starts", destinations, destination_starts),
+        shapes.slices("source_starts", [t.detach() for t in sources], source_starts),
     )
 
 
 @transform.register_fake
-def _(
-    src: torch.Tensor,
-    out: torch.Tensor,
-    permute: Sequence[int] | None = None,
-    pad: Sequence[int] | None = None,
-    pad_mode: str = "constant",
-    value: float = 0.0,
-    cast: str | None = None,
-    scale: torch.Tensor | None = None,
-    bias: torch.Tensor | None = None,
-) -> None:
-    axes = _axes(permute, src.dim())
-    pairs = _pairs(pad, src.dim()) or [(0, 0)] * src.dim()
-    shape = [src.shape[d] + before + after for d, (before, after) in zip(axes, pairs, strict=True)]
-    _check_like("out", out, shape, src.dtype if cast is None else out.dtype)
-    _check_operands([src.shape[d] for d in axes], cast, scale, bias)
+def _(src: Tensor, out: Tensor, permute: _Axes = None, pad: _Axes = None, *rest: Any) -> None:
+    shape, conversion = [src.shape[d] for d in shapes.axes(permute, src.dim())], rest[2:]  # after pad_mode and value
+    widths = shapes.pairs(pad, src.dim()) or [(0, 0)] * src.dim()
+    padded = [n + before + after for n, (before, after) in zip(shape, widths, strict=True)]
+    shapes.check_like("out", out, padded, out.dtype if conversion and conversion[0] is not None else src.dtype)
+    shapes.check_operands(shape, *conversion)
 
 
 @quantize.register_fake
 def _(
-    src: torch.Tensor,
-    out: torch.Tensor,
-    scale_out: torch.Tensor,
-    block: Sequence[int] | None,
-    permute: Sequence[int] | None = None,
+    src: Tensor,
+    out: Tensor,
+    scale_out: Tensor,
+    block: _Axes,
+    permute: _Axes = None,
     power_of_two: bool = False,
     least: float = 0.0,
-    inverse_out: torch.Tensor | None = None,
+    inverse_out: Tensor | None = None,
 ) -> None:
-    shape = [src.shape[d] for d in _axes(permute, src.dim())]
-    _check_like("out", out, shape, out.dtype)
-    counts = _block_counts(shape, block)
+    shape = [src.shape[d] for d in shapes.axes(permute, src.dim())]
+    shapes.check_like("out", out, shape, out.dtype)
+    counts = shapes.block_counts(shape, block)
     for name, scale in (("scale_out", scale_out), ("inverse_out", inverse_out)):
         if scale is not None:
             check_dtype(str(scale.dtype).removeprefix("torch."), name, power_of_two)
-            _check_like(name, scale, counts, scale.dtype)
+            shapes.check_like(name, scale, counts, scale.dtype)
 
 
 @gather.register_fake
-def _fake_gather(
-    src: torch.Tensor,
-    index: torch.Tensor,
-    out: torch.Tensor,
-    dim: int = 0,
-    permute: Sequence[int] | None = None,
-    cast: str | None = None,
-    scale: torch.Tensor | None = None,
-    bias: torch.Tensor | None = None,
-) -> None:
-    axes = _axes(permute, src.dim())
-    blocks = _blocks(src, index, dim)
-    _check_like("out", out, [blocks[d] for d in axes], src.dtype if cast is None else out.dtype)
+def _fake_gather(src: Tensor, index: Tensor, out: Tensor, *listed: Any) -> None:
+    dim, permute, *conversion = _Listed(*listed)
+    axes, blocks = shapes.axes(permute, src.dim()), shapes.blocks(src, index, dim)
+    shapes.check_like("out", out, [blocks[d] for d in axes], src.dtype if conversion[0] is None else out.dtype)
     axis = parse_axis(dim, src.dim(), "dim")
-    _check_operands([1 if d == axis else blocks[d] for d in axes], cast, scale, bias)
+    shapes.check_operands([1 if d == axis else blocks[d] for d in axes], *conversion)
 
 
 @scatter.register_fake
-def _fake_scatter(
-    out: torch.Tensor,
-    index: torch.Tensor,
-    src: torch.Tensor,
-    dim: int = 0,
-    permute: Sequence[int] | None = None,
-    cast: str | None = None,
-    scale: torch.Tensor | None = None,
-    bias: torch.Tensor | None = None,
-) -> None:
-    axes = _axes(permute, out.dim())
-    blocks = _blocks(out, index, dim)
-    dtype = out.dtype if cast is None else src.dtype
-    _check_like("src", src, [blocks[axes.index(d)] for d in range(out.dim())], dtype)
-    axis = parse_axis(dim, out.dim(), "dim")
-    _check_operands([1 if d == axis else n for d, n in enumerate(blocks)], cast, scale, bias)
+def _fake_scatter(out: Tensor, index: Tensor, src: Tensor, *listed: Any) -> None:
+    _check_scattered(out, src, shapes.blocks(out, index, _Listed(*listed).dim), *listed)
 
 
 @gather_scatter.register_fake
-def _(
-    out: torch.Tensor,
-    src: torch.Tensor,
-    pairs: torch.Tensor,
-    dim: int = 0,
-    permute: Sequence[int] | None = None,
-    cast: str | None = None,
-    scale: torch.Tensor | None = None,
-    bias: torch.Tensor | None = None,
-) -> None:
+def _(out: Tensor, src: Tensor, pairs: Tensor, *listed: Any) -> None:
+    dim, permute, *_ = _Listed(*listed)
     torch._check(pairs.dim() == 2, lambda: f"pairs: {pairs.dim()} dimensions; it has an entry for each block")
     torch._check(pairs.shape[1] == 2, lambda: f"pairs: {list(pairs.shape)}; each is of two numbers")
-    torch._check(_is_integer(pairs), lambda: f"pairs: {pairs.dtype}; it has to be of integers")
-    axes = _axes(permute, out.dim())
-    axis = parse_axis(dim, out.dim(), "dim")
+    torch._check(shapes.is_integer(pairs), lambda: f"pairs: {pairs.dtype}; it has to be of integers")
+    axes, axis = shapes.axes(permute, out.dim()), parse_axis(dim, out.dim(), "dim")
     torch._check(src.dim() == out.dim(), lambda: f"src: {src.dim()} dimensions; it has to have {out.dim()}")
     blocks: list[Any] = list(out.shape)
     blocks[axis] = src.shape[axes[axis]]
-    dtype = out.dtype if cast is None else src.dtype
-    _check_like("src", src, [blocks[axes.index(d)] for d in range(out.dim())], dtype)
-    _check_operands([1 if d == axis else n for d, n in enumerate(blocks)], cast, scale, bias)
+    _check_scattered(out, src, blocks, *listed)
+
+
+def _check_scattered(out: Tensor, src: Tensor, blocks: list[Any], *listed: Any) -> None:
+    """Refuses a source whose blocks, permuted, do not have this shape."""
+    dim, permute, *conversion = _Listed(*listed)
+    axes, axis = shapes.axes(permute, out.dim()), parse_axis(dim, out.dim(), "dim")
+    dtype = out.dtype if conversion[0] is None else src.dtype
+    shapes.check_like("src", src, [blocks[axes.index(d)] for d in range(out.dim())], dtype)
+    shapes.check_operands([1 if d == axis else n for d, n in enumerate(blocks)], *conversion)
 
 
 @gather_layers.register_fake
-def _(
-    src: Sequence[torch.Tensor],
-    index: torch.Tensor,
-    out: torch.Tensor,
-    dim: int = 0,
-    permute: Sequence[int] | None = None,
-    cast: str | None = None,
-    scale: torch.Tensor | None = None,
-    bias: torch.Tensor | None = None,
-) -> None:
-    _check_layers("src", src, "out", out)
-    _fake_gather(src[0], index, out[0], dim, permute, cast, scale, bias)
+def _(src: Sequence[Tensor], index: Tensor, out: Tensor, *listed: Any) -> None:
+    shapes.check_layers("src", src, "out", out)
+    _fake_gather(src[0], index, out[0], *listed)
 
 
 @scatter_layers.register_fake
-def _(
-    out: Sequence[torch.Tensor],
-    index: torch.Tensor,
-    src: torch.Tensor,
-    dim: int = 0,
-    permute: Sequence[int] | None = None,
-    cast: str | None = None,
-    scale: torch.Tensor | None = None,
-    bias: torch.Tensor | None = None,
-) -> None:
-    _check_layers("out", out, "src", src)
-    _fake_scatter(out[0], index, src[0], dim, permute, cast, scale, bias)
+def _(out: Sequence[Tensor], index: Tensor, src: Tensor, *listed: Any) -> None:
+    shapes.check_layers("out", out, "src", src)
+    _fake_scatter(out[0], index, src[0], *listed)
 
 
 @reshard.register_fake
 def _(
-    destinations: Sequence[torch.Tensor],
-    sources: Sequence[torch.Tensor],
+    destinations: Sequence[Tensor],
+    sources: Sequence[Tensor],
     destination_starts: Sequence[int],
     source_starts: Sequence[int],
 ) -> None:
-    slices = _slices("destination_starts", destinations, destination_starts)
-    slices += _slices("source_starts", sources, source_starts)
+    slices = shapes.slices("destination_starts", destinations, destination_starts)
+    slices += shapes.slices("source_starts", sources, source_starts)
     for t, _ in slices:
         of, first = (t.dtype, t.dim()), (slices[0].array.dtype, slices[0].array.dim())
         torch._check(
@@ -396,96 +319,138 @@ def _(
         )
 
 
-def _slices(name: str, tensors: Sequence[torch.Tensor], starts: Sequence[int]) -> list[Slice]:
-    """Each tensor with its part of the starts."""
-    numbers = sum(t.dim() for t in tensors)
-    if len(starts) != numbers:
-        raise ValueError(f"{name}: {len(starts)} numbers for tensors of {numbers} dimensions together")
-    at = iter(starts)
-    return [Slice(t, tuple(next(at) for _ in range(t.dim()))) for t in tensors]
+# ---- Permutations -----------------------------------------------------------------------------------------------
+@torch.library.custom_op("tma::transposed", mutates_args=())
+def transposed(src: Tensor, axes: Sequence[int]) -> Tensor:
+    """src.permute(axes), in C order."""
+    return client().transpose(src.detach(), tuple(axes))
 
 
-def _axes(permute: Sequence[int] | None, rank: int) -> list[int]:
-    """A permutation, with axes from 0 on."""
-    axes = parse_axes(permute, rank, "permute")
-    check_permutation(axes, "permute")
-    return list(range(rank)) if axes is None else list(axes)
+@transposed.register_fake
+def _(src: Tensor, axes: Sequence[int]) -> Tensor:
+    return src.new_empty([src.shape[d] for d in shapes.axes(axes, src.dim())])
 
 
-def _block_counts(shape: Sequence[Any], block: Sequence[int] | None) -> list[Any]:
-    """How many blocks there are along each dimension. Extents may be symbols."""
-    if block is None:
-        block = [-1] * len(shape)
-    parse_block(block, [1] * len(shape))  # is one
-    whole = [1] * (len(shape) - len(block)) + list(block)
-    return [(n > 0) * 1 if b == -1 else (n + b - 1) // b for n, b in zip(shape, whole, strict=True)]
+def _keep_axes(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    src, axes = inputs
+    order = shapes.axes(axes, src.dim())
+    ctx.back = [order.index(d) for d in range(len(order))]
 
 
-def _blocks(selected: torch.Tensor, index: torch.Tensor, dim: int) -> list[Any]:
-    """The shape of the blocks that an index selects. Extents may be symbols."""
-    torch._check(index.dim() == 1, lambda: f"index: {index.dim()} dimensions; it has to have one")
-    torch._check(_is_integer(index), lambda: f"index: {index.dtype}; it has to be of integers")
-    shape: list[Any] = list(selected.shape)
-    shape[parse_axis(dim, selected.dim(), "dim")] = index.shape[0]
-    return shape
+def _transpose_back(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    return torch.ops.tma.transposed(grad, ctx.back), None
 
 
-def _is_integer(index: torch.Tensor) -> bool:
-    return not (index.dtype.is_floating_point or index.dtype.is_complex or index.dtype == torch.bool)
+transposed.register_autograd(_transpose_back, setup_context=_keep_axes)
 
 
-def _check_layers(name: str, layers: Sequence[torch.Tensor], other: str, stacked: torch.Tensor) -> None:
-    """Refuses layers that differ, and a tensor that has not as many in front."""
-    torch._check(len(layers) > 0, lambda: f"{name}: it is empty; there is at least one layer")
-    for i, t in enumerate(layers):
-        _check_like(f"{name}[{i}]", t, layers[0].shape, layers[0].dtype)
-    torch._check(stacked.dim() > 0, lambda: f"{other}: 0 dimensions; it has to have the layers in front")
-    n = len(layers)
-    torch._check(stacked.shape[0] == n, lambda: f"{other}: {list(stacked.shape)}; it has to have {n} layers in front")
+# ---- Borders ----------------------------------------------------------------------------------------------------
+@torch.library.custom_op("tma::padded", mutates_args=())
+def padded(src: Tensor, pad: Sequence[int], mode: str = "constant", value: float = 0.0) -> Tensor:
+    """src with borders, in C order. pad has two numbers for each dimension, before and after it; a negative one crops.
+    mode is one of np.pad's, as for Client.pad. Only "constant" has a gradient."""
+    widths = shapes.pairs(pad, src.dim())
+    return client().pad(src.detach(), widths or 0, as_type(Mode, mode), shapes.number(value, src))
 
 
-def _check_like(name: str, tensor: torch.Tensor, shape: Sequence[Any], dtype: torch.dtype) -> None:
-    """Refuses a tensor of another type or shape."""
-    torch._check(tensor.dtype == dtype, lambda: f"{name}: {tensor.dtype}; it has to be {dtype}")
-    torch._check(tensor.dim() == len(shape), lambda: f"{name}: {tensor.dim()} dimensions; it has to have {len(shape)}")
-    for extent, expected in zip(tensor.shape, shape, strict=True):
-        torch._check(extent == expected, lambda: f"{name}: {list(tensor.shape)}; it has to be {list(shape)}")
+@padded.register_fake
+def _(src: Tensor, pad: Sequence[int], *_: Any) -> Tensor:
+    widths = shapes.pairs(pad, src.dim()) or [(0, 0)] * src.dim()
+    return src.new_empty([n + before + after for n, (before, after) in zip(src.shape, widths, strict=True)])
 
 
-def _check_operands(
-    shape: Sequence[Any], cast: str | None, scale: torch.Tensor | None, bias: torch.Tensor | None
-) -> None:
-    """Refuses a cast, and operands of another type, or that do not broadcast."""
-    torch._check(cast is None or cast in CASTS, lambda: f"cast: {cast!r}; it is one of {', '.join(CASTS)}")
-    for name, operand in (("scale", scale), ("bias", bias)):
-        if operand is None:
-            continue
-        is_real = operand.dtype in (torch.float32, torch.float64) or operand.dim() == 0
-        torch._check(is_real, lambda name=name, t=operand: f"{name}: {t.dtype}; it has to be float32 or float64")
-        fits = operand.dim() <= len(shape) and all(
-            n == 1 or n == extent for n, extent in zip(reversed(operand.shape), reversed(shape), strict=False)
+def _keep_pads(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    _, pad, mode, _ = inputs
+    ctx.back, ctx.mode = [-n for n in pad], mode
+
+
+def _pad_back(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    if ctx.mode != "constant" and any(n < 0 for n in ctx.back):
+        raise NotImplementedError(
+            f"mode: a border by {ctx.mode!r} has no gradient here; torch.nn.functional.pad has one"
         )
-        torch._check(
-            fits, lambda name=name, t=operand: f"{name}: {list(t.shape)}; it does not broadcast against {list(shape)}"
-        )
+    return torch.ops.tma.padded(grad, ctx.back), None, None, None
 
 
-def _casting(cast: str | None, scale: torch.Tensor | None, bias: torch.Tensor | None) -> Keywords:
-    return {
-        "cast": cast_type("Cast | None", cast),
-        "scale": scale.detach() if scale is not None else None,
-        "bias": bias.detach() if bias is not None else None,
-    }
+padded.register_autograd(_pad_back, setup_context=_keep_pads)
 
 
-def _number(value: float, out: torch.Tensor) -> Any:
-    """Padding of integers is by an integer; any other number is refused where it is encoded."""
-    is_real = out.dtype.is_floating_point or out.dtype.is_complex
-    return value if is_real or value != value // 1 else int(value)
+# ---- Types ------------------------------------------------------------------------------------------------------
+@torch.library.custom_op("tma::converted", mutates_args=())
+def converted(src: Tensor, dtype: torch.dtype, cast: str = "saturate", permute: _Axes = None) -> Tensor:
+    """src.permute(permute) as another type, in C order. cast is as for Client. The gradient is converted back."""
+    return client().transform(src.detach(), permute=permute, dtype=dtype, cast=as_type(Cast, cast))
 
 
-# This import is last because the module uses what is defined above.
-from ._torch_functional import converted, gathered, padded, quantized, transposed  # noqa: E402
+@converted.register_fake
+def _(src: Tensor, dtype: torch.dtype, cast: str = "", permute: _Axes = None) -> Tensor:
+    return src.new_empty([src.shape[d] for d in shapes.axes(permute, src.dim())], dtype=dtype)
+
+
+def _keep_type(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    src, _, _, permute = inputs
+    order = shapes.axes(permute, src.dim())
+    ctx.dtype, ctx.back = src.dtype, [order.index(d) for d in range(len(order))]
+
+
+def _convert_back(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    return torch.ops.tma.converted(grad, ctx.dtype, "ieee", ctx.back), None, None, None
+
+
+converted.register_autograd(_convert_back, setup_context=_keep_type)
+
+
+# ---- Lists ------------------------------------------------------------------------------------------------------
+@torch.library.custom_op("tma::gathered", mutates_args=())
+def gathered(src: Tensor, index: Tensor, dim: int = 0) -> Tensor:
+    """Returns src.index_select(dim, index). Entries of an index on a device must be in range, from 0 on: others leave
+    their rows undefined."""
+    return client().gather(src.detach(), index, axis=dim)
+
+
+@gathered.register_fake
+def _(src: Tensor, index: Tensor, dim: int = 0) -> Tensor:
+    return src.new_empty(shapes.blocks(src, index, dim))
+
+
+def _keep_index(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    src, index, dim = inputs
+    ctx.save_for_backward(index)
+    ctx.shape, ctx.dim = src.shape, dim
+
+
+def _scatter_back(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    (index,) = ctx.saved_tensors
+    entries = index.to(grad.device, torch.int64)
+    entries = torch.where(entries < 0, entries + ctx.shape[ctx.dim], entries)
+    return grad.new_zeros(ctx.shape).index_add(ctx.dim, entries, grad), None, None
+
+
+gathered.register_autograd(_scatter_back, setup_context=_keep_index)
+
+
+# ---- Scales -----------------------------------------------------------------------------------------------------
+@torch.library.custom_op("tma::quantized", mutates_args=())
+def quantized(
+    src: Tensor,
+    block: _Axes,
+    dtype: torch.dtype = torch.float8_e4m3fn,
+    power_of_two: bool = False,
+    least: float = 0.0,
+) -> tuple[Tensor, Tensor]:
+    """src as a small floating type, and the float32 scale of each block; see Client.quantize. It has no gradient."""
+    data, scale = client().quantize(src.detach(), block, dtype=dtype, power_of_two=power_of_two, least=least)
+    return data, scale
+
+
+@quantized.register_fake
+def _(
+    src: Tensor, block: _Axes, dtype: torch.dtype = torch.float8_e4m3fn, power_of_two: bool = False, *_: Any
+) -> tuple[Tensor, Tensor]:
+    check_dtype("float32", "scale", power_of_two)
+    scales = src.new_empty(shapes.block_counts(list(src.shape), block), dtype=torch.float32)
+    return src.new_empty(src.shape, dtype=dtype), scales
+
 
 __all__ = [
     "client", "converted", "gather", "gather_layers", "gather_scatter", "gathered", "padded", "quantize", "quantized",
