@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The package can be imported, is whole, and has the version of everything else."""
+import ast
+import graphlib
 import os
 import re
 import subprocess
@@ -34,6 +36,21 @@ def test_files_are_tests():
     with open(os.path.join(SOURCE, "tests/python/Makemodule.am"), encoding="utf-8") as file:
         listed = set(re.findall(r"tests/python/(test_\w+\.py)", file.read()))
     assert {name for name in os.listdir(folder) if name.startswith("test_") and name.endswith(".py")} == listed
+
+
+def test_no_cycle():
+    """No module imports itself by way of others, not even when it is type-checked."""
+    imports = {}
+    for folder, _, files in os.walk(PACKAGE):
+        for name in (name for name in files if name.endswith(".py")):
+            path = os.path.relpath(os.path.join(folder, name), PACKAGE)[:-3].split(os.sep)
+            package, module = path[:-1], ".".join(path).removesuffix("__init__").rstrip(".")
+            with open(os.path.join(folder, name), encoding="utf-8") as file:
+                nodes = [node for node in ast.walk(ast.parse(file.read())) if isinstance(node, ast.ImportFrom) and node.level]
+            imports[module] = {".".join([*package[:len(package) + 1 - node.level], *filter(None, [node.module]),
+                                         *([] if node.module else [alias.name])]) for node in nodes for alias in node.names}
+    assert {"_moves", "_verbs"} <= imports["_blocking"] and "_sides" not in imports
+    graphlib.TopologicalSorter(imports).prepare()
 
 
 def test_imports_no_library():

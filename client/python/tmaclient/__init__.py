@@ -43,18 +43,7 @@ from ._errors import (
     VersionError,
     WaitTimeoutError,
 )
-from ._local import (
-    copy,
-    explain,
-    gather,
-    gather_scatter,
-    multicast,
-    pad,
-    quantize,
-    scatter,
-    transform,
-    transpose,
-)
+from ._local import copy, explain, gather, gather_scatter, multicast, pad, quantize, scatter, transform, transpose
 from ._plan import Plan, PreparedPlan
 from ._reshard import Slice, shards
 from ._scales import Amax

@@ -177,7 +177,7 @@ class _Torch(Kind):
         return int(torch.cuda.current_stream(obj.device).cuda_stream) or LEGACY_STREAM
 
 
-class _CuPy(Kind):
+class _CuPy(_NumPy):
     name = "cupy"
 
     def tensor(self, obj: Any) -> Tensor:
@@ -193,17 +193,11 @@ class _CuPy(Kind):
     def is_exponents(self, obj: Any) -> bool:
         return bool(obj.dtype.name == EXPONENTS)
 
-    def exponents(self, obj: Any) -> Any:
-        return obj.view(numpy_dtype(EXPONENTS))
-
     def empty(self, shape: Sequence[int], dtype: str, like: Any) -> Any:
         import cupy  # type: ignore[import-not-found,unused-ignore]
 
         with like.device:
             return cupy.empty(tuple(shape), numpy_dtype(dtype))
-
-    def of_exponents(self, obj: Any) -> Any:
-        return obj.view("uint8")
 
     def stream(self, obj: Any, tensor: Tensor) -> int:
         import cupy

@@ -52,13 +52,7 @@ class AsyncRunner(Connection):
     """Runs jobs on a loop, each in a task of the caller's."""
 
     def __init__(
-        self,
-        core: _core.Client,
-        thread: Thread,
-        reconnect: float,
-        server_uid: int | None,
-        staging: int,
-        in_flight: int,
+        self, core: _core.Client, thread: Thread, reconnect: float, server_uid: int | None, staging: int, in_flight: int
     ) -> None:
         super().__init__(core, thread, reconnect, in_flight)
         self._server_uid, self._staging_bytes = server_uid, staging
@@ -273,10 +267,7 @@ class AsyncRunner(Connection):
             written: list[tuple[Tensor, Tensor]] = []  # in the slot, and where it goes
 
             def place(t: Tensor) -> Tensor:
-                if self._is_reached(t):
-                    return t
-                written.append((lane.tensor(t.dtype, t.shape, t.strides), t))
-                return written[-1][0]
+                return t if self._is_reached(t) else lane.place(t, written)
 
             if conversion is not None:
                 conversion = conversion.writing([place(t) for t in conversion.results])

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from types import TracebackType
 from typing import Any, Self, cast
 
 from . import _core
@@ -70,9 +69,7 @@ class Batch(Collector):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, value: object, trace: object) -> None:
         if kind is None:
             self.run()
 

@@ -7,7 +7,6 @@ import operator
 import os
 import threading
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Any, Self, Unpack
 
 from . import _core
@@ -95,9 +94,7 @@ class Client(Runner):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, value: object, trace: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -255,13 +252,7 @@ def connect(
     pass through, in bytes. With direct=False, the service moves what lies on one CUDA device, too (see Client).
     """
     return Client(
-        path,
-        timeout=timeout,
-        reconnect=reconnect,
-        server_uid=server_uid,
-        staging=staging,
-        local=local,
-        direct=direct,
+        path, timeout=timeout, reconnect=reconnect, server_uid=server_uid, staging=staging, local=local, direct=direct
     )
 
 

@@ -168,11 +168,7 @@ class Request:
     def items(requests: Iterable[Request], /) -> Request: ...
     @staticmethod
     def reshard(
-        tensors: Sequence[Tensor],
-        starts: Sequence[Sequence[int]],
-        n_destinations: int,
-        shape: Sequence[int] | None,
-        /,
+        tensors: Sequence[Tensor], starts: Sequence[Sequence[int]], n_destinations: int, shape: Sequence[int] | None, /
     ) -> Request: ...
 
 @final

@@ -17,7 +17,6 @@ from ._moves import (
     Blocks,
     Index,
     Move,
-    check_permutation,
     check_writable,
     count_of,
     parse_axes,
@@ -248,7 +247,6 @@ class Maker:
         array = adapt(src, "src")
         rank = array.tensor.ndim
         axes = parse_axes(permute, rank, name)
-        check_permutation(axes, name)
         pads = parse_pad(pad, rank)
         casting = casting_of(options.casting, array)
         _check_border(array, pads, mode)
@@ -288,7 +286,6 @@ class Maker:
         if casting.amax is not None:
             raise TypeError("amax: quantize makes its own, of its arguments")
         axes = parse_axes(permute, array.tensor.ndim, "permute")
-        check_permutation(axes, "permute")
         shape = permuted_shape(array.tensor, axes)
         block = parse_block(scaling.block, shape)
         counts, dtype = block_counts(shape, block), scaling.dtype_name()
@@ -324,7 +321,6 @@ class Maker:
         """A move of which only the layouts of dst and src count."""
         array = adapt(src, "src")
         axes = parse_axes(permute, array.tensor.ndim, "permute")
-        check_permutation(axes, "permute")
         pads = parse_pad(pad, array.tensor.ndim)
         casting = casting_of(casting, array)
         _check_border(array, pads, mode)
@@ -345,7 +341,6 @@ class Maker:
         t = array.tensor
         axis = parse_axis(axis, t.ndim)
         axes = parse_axes(permute, t.ndim, "permute")
-        check_permutation(axes, "permute")
         parsed = Index.parse(index, t.shape[axis])
         shape = t.shape[:axis] + (len(parsed),) + t.shape[axis + 1 :]
         if axes is not None:
@@ -394,7 +389,6 @@ class Maker:
         if source.ndim != rank:
             raise ValueError(f"src: {source.ndim} dimensions; dst has {rank}")
         axes = parse_axes(permute, rank, "permute")
-        check_permutation(axes, "permute")
         src_axis = axis if axes is None else axes[axis]
         parsed = Index.parse(index, source.shape[src_axis] if has_pairs else None, into.shape[axis])
         casting = casting_of(options.casting, arrays[-1], *arrays)

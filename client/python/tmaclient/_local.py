@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack
 
 from . import _core
 from ._client import Client, local
@@ -36,13 +36,17 @@ gather_scatter = _function(Client.gather_scatter)
 explain = _function(Client.explain)
 
 
-def transpose(src: Any, axes: Sequence[int] | None = None, out: Any = None, **options: Unpack[MoveKeywords]) -> Any:
-    """Transposes as Client.transpose does, in this process. A plain NumPy array, without out and options, is moved
-    without making a Tensor or a Request."""
-    if axes is not None and hasattr(axes, "__iter__"):
-        axes = tuple(axes)
-    if out is None and not options:
-        made = _core.transposed(src, axes)
-        if made is not None:
-            return made
-    return local().transpose(src, axes, out, **options)
+if TYPE_CHECKING:
+    transpose = _function(Client.transpose)  # as this is typed
+else:
+
+    def transpose(src: Any, axes: Sequence[int] | None = None, out: Any = None, **options: Unpack[MoveKeywords]) -> Any:
+        """Transposes as Client.transpose does, in this process. A plain NumPy array, without out and options, is moved
+        without making a Tensor or a Request."""
+        if axes is not None and hasattr(axes, "__iter__"):
+            axes = tuple(axes)
+        if out is None and not options:
+            made = _core.transposed(src, axes)
+            if made is not None:
+                return made
+        return local().transpose(src, axes, out, **options)

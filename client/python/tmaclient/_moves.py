@@ -22,10 +22,27 @@ Mode = Literal["constant", "edge", "reflect", "symmetric", "wrap"]
 MODES: tuple[Mode, ...] = ("constant", "edge", "reflect", "symmetric", "wrap")
 
 
-class Move:
+class _Converting:
+    """What moves have in common: how elements are converted, if they are."""
+
+    __slots__ = ("conversion",)
+    conversion: Conversion | None
+
+    @property
+    def operands(self) -> tuple[Tensor, ...]:
+        """The tensors that it converts by."""
+        return self.conversion.tensors if self.conversion is not None else ()
+
+    @property
+    def results(self) -> tuple[Tensor, ...]:
+        """The tensors that it writes beside dst."""
+        return self.conversion.results if self.conversion is not None else ()
+
+
+class Move(_Converting):
     """One transform: dst = pad(cast(permute(src) * scale + bias)). What it lacks is None."""
 
-    __slots__ = ("after", "before", "conversion", "dst", "further", "mode", "permute", "src", "value")
+    __slots__ = ("after", "before", "dst", "further", "mode", "permute", "src", "value")
 
     def __init__(
         self,
@@ -41,16 +58,6 @@ class Move:
         self.dst, self.src, self.permute, self.conversion = dst, src, permute, conversion
         self.before, self.after, self.mode, self.value = before, after, mode, value
         self.further: tuple[Tensor, ...] = ()  # destinations that get what dst gets
-
-    @property
-    def operands(self) -> tuple[Tensor, ...]:
-        """The tensors that it converts by."""
-        return self.conversion.tensors if self.conversion is not None else ()
-
-    @property
-    def results(self) -> tuple[Tensor, ...]:
-        """The tensors that it writes beside dst."""
-        return self.conversion.results if self.conversion is not None else ()
 
     @property
     def sides(self) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
@@ -93,14 +100,14 @@ class Move:
         return Request.transform(*order)
 
 
-class Blocks:
+class Blocks(_Converting):
     """A gather, a scatter or both: blocks of src along src_axis become, permuted, blocks of dst along dst_axis. The
     index says which; a side that it has no numbers of has as many blocks as the index has entries. The operands of a
     conversion have an extent of 1 along dst_axis.
 
     With layers, those of dst and those of src, all of that is of each layer, and dst and src are the first."""
 
-    __slots__ = ("conversion", "dst", "dst_axis", "index", "layers", "permute", "src", "src_axis")
+    __slots__ = ("dst", "dst_axis", "index", "layers", "permute", "src", "src_axis")
 
     def __init__(
         self,
@@ -116,16 +123,6 @@ class Blocks:
         self.dst, self.src, self.index = dst, src, index
         self.dst_axis, self.src_axis, self.permute, self.conversion = dst_axis, src_axis, permute, conversion
         self.layers = layers
-
-    @property
-    def operands(self) -> tuple[Tensor, ...]:
-        """The tensors that it converts by."""
-        return self.conversion.tensors if self.conversion is not None else ()
-
-    @property
-    def results(self) -> tuple[Tensor, ...]:
-        """None beside dst."""
-        return ()
 
     @property
     def sides(self) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
@@ -437,13 +434,17 @@ def sequence(x: Any, name: str) -> list[Any]:
 
 
 def parse_axes(axes: Any, rank: int, name: str) -> tuple[int, ...] | None:
-    """A permutation; negative axes count from the end. None stands for none."""
+    """A permutation, each axis once; negative axes count from the end. None stands for none."""
     if axes is None:
         return None
     axes = tuple(integer(a, name) for a in sequence(axes, name))
     if len(axes) != rank:
         raise ValueError(f"{name}: {len(axes)} axes for an array of {rank} dimensions")
-    return tuple(parse_axis(a, rank, name) for a in axes)
+    permute = tuple(parse_axis(a, rank, name) for a in axes)
+    if len(set(permute)) != len(permute):
+        twice = next(d for d in permute if permute.count(d) > 1)
+        raise ValueError(f"{name}: {twice} appears twice; a permutation names each axis once")
+    return permute
 
 
 def parse_axis(axis: Any, rank: int, name: str = "axis") -> int:
@@ -522,13 +523,6 @@ def result_shape(src: Tensor, permute: Sequence[int] | None, pads: Any, itemsize
     if count(padded) * itemsize >= 1 << 63 or max(map(abs, pads[0] + pads[1] + padded), default=0) >> 63:
         raise ValueError(f"pad: the result would be {list(padded)}, which is more than can be counted")
     return padded
-
-
-def check_permutation(permute: Sequence[int] | None, name: str) -> None:
-    """Each axis once: shapes come of it before the service sees it."""
-    if permute is not None and len(set(permute)) != len(permute):
-        twice = next(d for d in permute if list(permute).count(d) > 1)
-        raise ValueError(f"{name}: {twice} appears twice; a permutation names each axis once")
 
 
 def parse_out(out: Any, shape: Sequence[int], dtype: str | None, name: str = "out") -> Array:

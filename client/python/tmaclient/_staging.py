@@ -354,12 +354,7 @@ class _Staged:
             return self.core.submit(request, None, **self.order)
 
     def finish(
-        self,
-        ticket: Ticket | None,
-        request: Request,
-        move: Move,
-        written: list[tuple[Tensor, Tensor]],
-        progress: Any,
+        self, ticket: Ticket | None, request: Request, move: Move, written: list[tuple[Tensor, Tensor]], progress: Any
     ) -> None:
         try:
             self.wait(ticket, request)

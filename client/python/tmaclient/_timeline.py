@@ -4,7 +4,6 @@ other."""
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from . import _core
@@ -32,9 +31,7 @@ class Timeline:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, value: object, trace: object) -> None:
         """The memory is freed with the last request that uses it."""
 
     def __repr__(self) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from ._conversion import CASTS, Keywords
-from ._moves import check_permutation, parse_axes, parse_axis
+from ._moves import parse_axes, parse_axis
 from ._reshard import Slice
 from ._scales import parse_block
 
@@ -33,9 +33,7 @@ def slices(name: str, tensors: Sequence[torch.Tensor], starts: Sequence[int]) ->
 
 def axes(permute: Sequence[int] | None, rank: int) -> list[int]:
     """A permutation, with axes from 0 on."""
-    axes = parse_axes(permute, rank, "permute")
-    check_permutation(axes, "permute")
-    return list(range(rank)) if axes is None else list(axes)
+    return list(range(rank) if permute is None else parse_axes(permute, rank, "permute") or ())
 
 
 def block_counts(shape: Sequence[Any], block: Sequence[int] | None) -> list[Any]:

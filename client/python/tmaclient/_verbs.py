@@ -8,7 +8,7 @@ collects it. Clients for asyncio derive their verbs from these (`aio.awaited`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from ._jobs import Maker, MoveKeywords, Options
 from ._moves import Mode, parse_constant
@@ -21,13 +21,7 @@ if TYPE_CHECKING:
     Numpy = NDArray[Any]
 
 
-class _Exported(Protocol):
-    """An array of a library that has DLPack, such as torch.Tensor: results are arrays of the same library."""
-
-    def __dlpack__(self) -> Any: ...
-
-
-_Array = TypeVar("_Array", bound=_Exported)
+_Array = TypeVar("_Array")  # of any kind, such as torch.Tensor: the result is of the same kind
 _Axes = Sequence[int] | None
 
 
@@ -36,13 +30,11 @@ class _TransformKeywords(MoveKeywords, total=False):
     pad: Any
     mode: Mode
     value: Any
-    out: Any
 
 
 class _GatherKeywords(MoveKeywords, total=False):
     axis: int
     permute: _Axes
-    out: Any
 
 
 class Verbs(Maker):
@@ -51,9 +43,9 @@ class Verbs(Maker):
     @overload
     def copy(self, src: Numpy, out: Numpy | None = None, **_: Unpack[MoveKeywords]) -> Numpy: ...
     @overload
-    def copy(self, src: _Array, out: _Array | None = None, **_: Unpack[MoveKeywords]) -> _Array: ...
+    def copy(self, src: Sequence[Any], out: Any = None, **_: Unpack[MoveKeywords]) -> Any: ...
     @overload
-    def copy(self, src: Any, out: Any = None, **_: Unpack[MoveKeywords]) -> Any: ...
+    def copy(self, src: _Array, out: _Array | None = None, **_: Unpack[MoveKeywords]) -> _Array: ...
     def copy(self, src: Any, out: Any = None, **options: Unpack[MoveKeywords]) -> Any:
         """np.copy: an array of src's shape and type, in C order unless out has another one. With dtype, it is
         src.astype(dtype), but for what is out of range unless cast is "ieee"."""
@@ -64,11 +56,11 @@ class Verbs(Maker):
         self, src: Numpy, axes: _Axes = None, out: Numpy | None = None, **_: Unpack[MoveKeywords]
     ) -> Numpy: ...
     @overload
+    def transpose(self, src: Sequence[Any], axes: _Axes = None, out: Any = None, **_: Unpack[MoveKeywords]) -> Any: ...
+    @overload
     def transpose(
         self, src: _Array, axes: _Axes = None, out: _Array | None = None, **_: Unpack[MoveKeywords]
     ) -> _Array: ...
-    @overload
-    def transpose(self, src: Any, axes: _Axes = None, out: Any = None, **_: Unpack[MoveKeywords]) -> Any: ...
     def transpose(
         self, src: Any, axes: Sequence[int] | None = None, out: Any = None, **options: Unpack[MoveKeywords]
     ) -> Any:
@@ -89,6 +81,16 @@ class Verbs(Maker):
     @overload
     def pad(
         self,
+        src: Sequence[Any],
+        pad_width: Any,
+        mode: Mode = "constant",
+        constant_values: Any = 0,
+        out: Any = None,
+        **_: Unpack[MoveKeywords],
+    ) -> Any: ...
+    @overload
+    def pad(
+        self,
         src: _Array,
         pad_width: Any,
         mode: Mode = "constant",
@@ -96,16 +98,6 @@ class Verbs(Maker):
         out: _Array | None = None,
         **_: Unpack[MoveKeywords],
     ) -> _Array: ...
-    @overload
-    def pad(
-        self,
-        src: Any,
-        pad_width: Any,
-        mode: Mode = "constant",
-        constant_values: Any = 0,
-        out: Any = None,
-        **_: Unpack[MoveKeywords],
-    ) -> Any: ...
     def pad(
         self,
         src: Any,
@@ -125,11 +117,11 @@ class Verbs(Maker):
         return self._transform(options, src, None, pad_width, mode, parse_constant(constant_values), out)
 
     @overload
-    def transform(self, src: Numpy, **_: Unpack[_TransformKeywords]) -> Numpy: ...
+    def transform(self, src: Numpy, *, out: Numpy | None = None, **_: Unpack[_TransformKeywords]) -> Numpy: ...
     @overload
-    def transform(self, src: _Array, **_: Unpack[_TransformKeywords]) -> _Array: ...
+    def transform(self, src: Sequence[Any], *, out: Any = None, **_: Unpack[_TransformKeywords]) -> Any: ...
     @overload
-    def transform(self, src: Any, **_: Unpack[_TransformKeywords]) -> Any: ...
+    def transform(self, src: _Array, *, out: _Array | None = None, **_: Unpack[_TransformKeywords]) -> _Array: ...
     def transform(
         self,
         src: Any,
@@ -223,11 +215,11 @@ class ClientVerbs(Verbs):
         return results
 
     @overload
-    def gather(self, src: Numpy, index: Any, **_: Unpack[_GatherKeywords]) -> Numpy: ...
+    def gather(self, src: Numpy, index: Any, *, out: Numpy | None = None, **_: Unpack[_GatherKeywords]) -> Numpy: ...
     @overload
-    def gather(self, src: _Array, index: Any, **_: Unpack[_GatherKeywords]) -> _Array: ...
+    def gather(self, src: Sequence[Any], index: Any, *, out: Any = None, **_: Unpack[_GatherKeywords]) -> Any: ...
     @overload
-    def gather(self, src: Any, index: Any, **_: Unpack[_GatherKeywords]) -> Any: ...
+    def gather(self, src: _Array, index: Any, *, out: _Array | None = None, **_: Unpack[_GatherKeywords]) -> _Array: ...
     def gather(
         self,
         src: Any,

@@ -432,11 +432,7 @@ gathered.register_autograd(_scatter_back, setup_context=_keep_index)
 # ---- Scales -----------------------------------------------------------------------------------------------------
 @torch.library.custom_op("tma::quantized", mutates_args=())
 def quantized(
-    src: Tensor,
-    block: _Axes,
-    dtype: torch.dtype = torch.float8_e4m3fn,
-    power_of_two: bool = False,
-    least: float = 0.0,
+    src: Tensor, block: _Axes, dtype: torch.dtype = torch.float8_e4m3fn, power_of_two: bool = False, least: float = 0.0
 ) -> tuple[Tensor, Tensor]:
     """src as a small floating type, and the float32 scale of each block; see Client.quantize. It has no gradient."""
     data, scale = client().quantize(src.detach(), block, dtype=dtype, power_of_two=power_of_two, least=least)

@@ -14,7 +14,7 @@ from .._conversion import array_of, is_number
 from .._core import Request, Tensor
 from .._jobs import Job, Options, streams_of
 from .._layers import Layers, is_layered
-from .._moves import Blocks, Index, check_permutation, parse_axes, parse_axis
+from .._moves import Blocks, Index, parse_axes, parse_axis
 from ._pieces import Piece
 
 
@@ -31,7 +31,6 @@ class Side:
         first = self.layers.first
         self._axis = parse_axis(axis, first.ndim)
         self._permute = parse_axes(permute, first.ndim, "permute")
-        check_permutation(self._permute, "permute")
         limit = first.shape[self._axis]
         index = Index.parse(range(limit) if blocks is None else blocks, limit)
         if index.device is not None:
