@@ -43,31 +43,22 @@ class Runner(ClientVerbs):
         job = make(*args, Options.of(given))
         return self._run(job) if job.further is None else self._run_multicast(job)
 
-    def _transform(
-        self,
-        given: MoveKeywords,
-        src: Any,
-        permute: Any,
-        pad: Any,
-        mode: str,
-        value: Any,
-        out: Any,
-        is_transpose: bool = False,
-    ) -> Any:
+    def _transform(self, given: MoveKeywords, is_transpose: bool, *args: Any) -> Any:
         """A move that does nothing but permute may be done by this process without a job. If not, only a job tells what
         the arguments are."""
+        src, axes, pad, _, _, out = args
         if pad is None and not given:
             core = self._core
             if not core.is_local and self._direct and _core.has_exchange(src) and not core.closed:
                 core = self._local()._core
             if core.is_local:
-                made = core.permuted(src, permute, out, is_transpose, core is self._core)
+                made = core.permuted(src, axes, out, is_transpose, core is self._core)
                 if made is not None:
                     self._has_launched = core is not self._core or self._has_launched
                     self._last_core = core
                     return made
-        make = self._transpose_job if is_transpose else self._transform_job
-        return self._run(make(src, permute, pad, mode, value, out, Options.of(given)))
+        make: Callable[..., Job] = self._transpose_job if is_transpose else self._transform_job
+        return self._run(make(*args, Options.of(given)))
 
     def _local(self) -> Runner:
         """Returns this thread's client of "local:"."""

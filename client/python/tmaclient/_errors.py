@@ -31,10 +31,19 @@ class Status(enum.IntEnum):
     NO_REPLY = _core.STATUSES["NO_REPLY"]
 
 
+_CLASSES: dict[int, type[Error]] = {}
+
+
 class Error(Exception):
     """What tmad or its library refused, or what failed. `status` says which kind of failure it is."""
 
     status: Status
+
+    def __init_subclass__(cls, status: Status | None = None) -> None:
+        """Registers the class of a status."""
+        if status is not None:
+            cls.status = status
+            _CLASSES[status] = cls
 
     def __init__(self, message: str = "", status: Status | None = None) -> None:
         super().__init__(message)
@@ -42,119 +51,81 @@ class Error(Exception):
             self.status = status
 
 
-class InvalidArgumentError(Error, ValueError):
+class InvalidArgumentError(Error, ValueError, status=Status.INVALID_ARGUMENT):
     """An argument breaks a rule; repeating the call fails in the same way."""
 
-    status = Status.INVALID_ARGUMENT
 
-
-class OutOfRangeError(Error, IndexError):
+class OutOfRangeError(Error, IndexError, status=Status.OUT_OF_RANGE):
     """A tensor, an index or a point of a timeline lies outside of its memory; or an exact cast has changed values."""
 
-    status = Status.OUT_OF_RANGE
 
-
-class OverlapError(Error, ValueError):
+class OverlapError(Error, ValueError, status=Status.OVERLAP):
     """The destination overlaps itself or its source."""
 
-    status = Status.OVERLAP
 
-
-class NotFoundError(Error, LookupError):
+class NotFoundError(Error, LookupError, status=Status.NOT_FOUND):
     """There is no such region, plan, request or connection, or it no longer exists."""
 
-    status = Status.NOT_FOUND
 
-
-class AlreadyExistsError(Error):
+class AlreadyExistsError(Error, status=Status.ALREADY_EXISTS):
     """The client is already connected."""
 
-    status = Status.ALREADY_EXISTS
 
-
-class UnsupportedError(Error):
+class UnsupportedError(Error, status=Status.UNSUPPORTED):
     """This service, its engine or this machine's CUDA driver cannot do it."""
 
-    status = Status.UNSUPPORTED
 
-
-class PermissionDeniedError(Error, PermissionError):
+class PermissionDeniedError(Error, PermissionError, status=Status.PERMISSION):
     """The socket's mode, the service's user or a region's flags forbid it."""
 
-    status = Status.PERMISSION
 
-
-class QuotaError(Error):
+class QuotaError(Error, status=Status.QUOTA):
     """A limit of the service would be exceeded; the message names it."""
 
-    status = Status.QUOTA
 
-
-class BusyError(Error):
+class BusyError(Error, status=Status.BUSY):
     """In use, full or refused for now: let something finish, then retry."""
 
-    status = Status.BUSY
 
-
-class WaitTimeoutError(Error, TimeoutError):
+class WaitTimeoutError(Error, TimeoutError, status=Status.TIMEOUT):
     """A timeline did not reach a point, or the request had not begun, before its deadline; nothing was moved."""
 
-    status = Status.TIMEOUT
 
-
-class CanceledError(Error):
+class CanceledError(Error, status=Status.CANCELED):
     """Canceled before it started."""
 
-    status = Status.CANCELED
 
-
-class DeviceLostError(Error):
+class DeviceLostError(Error, status=Status.DEVICE_LOST):
     """The device failed and is being reopened; the next call reconnects."""
 
-    status = Status.DEVICE_LOST
 
-
-class DeviceError(Error):
+class DeviceError(Error, status=Status.DEVICE):
     """The device failed, or memory that was shared with it did."""
 
-    status = Status.DEVICE
 
-
-class DisconnectedError(Error, ConnectionError):
+class DisconnectedError(Error, ConnectionError, status=Status.DISCONNECTED):
     """There is no service at the socket, or it went away; the next call reconnects."""
 
-    status = Status.DISCONNECTED
 
-
-class ProtocolError(Error):
+class ProtocolError(Error, status=Status.PROTOCOL):
     """The peer sent something that tmad never sends."""
 
-    status = Status.PROTOCOL
 
-
-class NoMemoryError(Error, MemoryError):
+class NoMemoryError(Error, MemoryError, status=Status.NO_MEMORY):
     """This process, the service or its device is out of memory."""
 
-    status = Status.NO_MEMORY
 
-
-class InternalError(Error):
+class InternalError(Error, status=Status.INTERNAL):
     """A bug in the service, or a system call that failed unexpectedly."""
 
-    status = Status.INTERNAL
 
-
-class NoReplyError(Error, TimeoutError):
+class NoReplyError(Error, TimeoutError, status=Status.NO_REPLY):
     """No reply within the client's timeout: the outcome is unknown."""
-
-    status = Status.NO_REPLY
 
 
 class VersionError(UnsupportedError):
     """The service is of another major version than this package."""
 
-
-_CLASSES: dict[int, type[Error]] = {int(kind.status): kind for kind in Error.__subclasses__()}
 
 for _kind in (Error, VersionError, *_CLASSES.values()):
     _kind.__module__ = "tmaclient"  # where programs find it

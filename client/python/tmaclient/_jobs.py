@@ -184,20 +184,9 @@ class Maker:
         """Makes a job of arguments and of keywords, and runs it or keeps it for later."""
         raise NotImplementedError
 
-    def _transform(
-        self,
-        given: MoveKeywords,
-        src: Any,
-        permute: Any,
-        pad: Any,
-        mode: str,
-        value: Any,
-        out: Any,
-        is_transpose: bool = False,
-    ) -> Any:
-        """Does a transform. A client may have a shorter way for some."""
-        make = self._transpose_job if is_transpose else self._transform_job
-        return self._do(make, given, src, permute, pad, mode, value, out)
+    def _transform(self, given: MoveKeywords, is_transpose: bool, *args: Any) -> Any:
+        """Does a transform, of the arguments of _transform_job. A client may have a shorter way for some."""
+        return self._do(self._transpose_job if is_transpose else self._transform_job, given, *args)
 
     def _reshard(self, options: Options, reshard: Reshard) -> Any:
         """Runs a reshard."""
@@ -434,9 +423,9 @@ class Maker:
             move.check()
 
     def _are_reached(self, move: Move | Blocks) -> bool:
-        if not all(self._is_reached(t) for side in move.sides for t in side):
-            return False
-        return move.conversion is None or all(self._is_reached(t) for t in (*move.operands, *move.results))
+        dst, src = move.sides
+        tensors = dst + src if move.conversion is None else (*dst, *src, *move.operands, *move.results)
+        return all(map(self._is_reached, tensors))
 
 
 def multicast_parts(job: Job) -> Iterator[Job]:

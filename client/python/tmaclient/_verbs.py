@@ -49,7 +49,7 @@ class Verbs(Maker):
     def copy(self, src: Any, out: Any = None, **options: Unpack[MoveKeywords]) -> Any:
         """np.copy: an array of src's shape and type, in C order unless out has another one. With dtype, it is
         src.astype(dtype), but for what is out of range unless cast is "ieee"."""
-        return self._transform(options, src, None, None, "constant", 0, out)
+        return self._transform(options, False, src, None, None, "constant", 0, out)
 
     @overload
     def transpose(
@@ -66,7 +66,7 @@ class Verbs(Maker):
     ) -> Any:
         """np.transpose, copied: dimension d of the result, of extent src.shape[axes[d]], is dimension axes[d] of src.
         None reverses them; negative axes count from the end. ValueError or IndexError: no permutation."""
-        return self._transform(options, src, axes, None, "constant", 0, out, is_transpose=True)
+        return self._transform(options, True, src, axes, None, "constant", 0, out)
 
     @overload
     def pad(
@@ -114,7 +114,7 @@ class Verbs(Maker):
         width crops; ValueError if it crops all there is. constant_values is one number, which the result's type has
         to represent (InvalidArgumentError).
         """
-        return self._transform(options, src, None, pad_width, mode, parse_constant(constant_values), out)
+        return self._transform(options, False, src, None, pad_width, mode, parse_constant(constant_values), out)
 
     @overload
     def transform(self, src: Numpy, *, out: Numpy | None = None, **_: Unpack[_TransformKeywords]) -> Numpy: ...
@@ -136,7 +136,7 @@ class Verbs(Maker):
         """np.pad(np.transpose(src, permute), pad, mode) in one pass. permute is as transpose's axes, but None permutes
         nothing; pad is as pad's pad_width, for the axes of the result; value, one of the result's, is what mode
         "constant" fills with."""
-        return self._transform(options, src, permute, pad, mode, value, out)
+        return self._transform(options, False, src, permute, pad, mode, value, out)
 
     def quantize(
         self,
