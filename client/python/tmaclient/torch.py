@@ -36,11 +36,11 @@ from typing import cast as as_type
 import torch
 from torch import Tensor
 
-from . import _torch_shapes as shapes
 from ._client import Client, connect
-from ._conversion import Cast
-from ._moves import Mode, parse_axis
-from ._scales import check_dtype
+from ._conversion import CASTS, Cast, Keywords
+from ._moves import Mode, parse_axes, parse_axis
+from ._reshard import Slice
+from ._scales import check_dtype, parse_block
 
 _Axes = Sequence[int] | None
 
@@ -93,7 +93,7 @@ class _Listed(NamedTuple):
 
     def keywords(self) -> Any:
         """The same for a client."""
-        return {"axis": self.dim, "permute": self.permute, **shapes.casting(*self[2:])}
+        return {"axis": self.dim, "permute": self.permute, **_casting(*self[2:])}
 
 
 def _listed(first: str) -> Any:
@@ -127,11 +127,11 @@ def transform(
     client().transform(
         src.detach(),
         permute=permute,
-        pad=shapes.pairs(pad, src.dim()),
+        pad=_pairs(pad, src.dim()),
         mode=as_type(Mode, pad_mode),
-        value=shapes.number(value, out),
+        value=_number(value, out),
         out=out,
-        **shapes.casting(cast, scale, bias),
+        **_casting(cast, scale, bias),
     )
 
 
@@ -221,18 +221,18 @@ def reshard(
     """Puts the destinations together from the sources, which are slices of one tensor; see Client.reshard. The starts
     are the indices in it of the first element of each slice, those of one slice after the other."""
     client().reshard(
-        shapes.slices("destination_starts", destinations, destination_starts),
-        shapes.slices("source_starts", [t.detach() for t in sources], source_starts),
+        _slices("destination_starts", destinations, destination_starts),
+        _slices("source_starts", [t.detach() for t in sources], source_starts),
     )
 
 
 @transform.register_fake
 def _(src: Tensor, out: Tensor, permute: _Axes = None, pad: _Axes = None, *rest: Any) -> None:
-    shape, conversion = [src.shape[d] for d in shapes.axes(permute, src.dim())], rest[2:]  # after pad_mode and value
-    widths = shapes.pairs(pad, src.dim()) or [(0, 0)] * src.dim()
+    shape, conversion = [src.shape[d] for d in _axes(permute, src.dim())], rest[2:]  # after pad_mode and value
+    widths = _pairs(pad, src.dim()) or [(0, 0)] * src.dim()
     padded = [n + before + after for n, (before, after) in zip(shape, widths, strict=True)]
-    shapes.check_like("out", out, padded, out.dtype if conversion and conversion[0] is not None else src.dtype)
-    shapes.check_operands(shape, *conversion)
+    _check_like("out", out, padded, out.dtype if conversion and conversion[0] is not None else src.dtype)
+    _check_operands(shape, *conversion)
 
 
 @quantize.register_fake
@@ -246,27 +246,27 @@ def _(
     least: float = 0.0,
     inverse_out: Tensor | None = None,
 ) -> None:
-    shape = [src.shape[d] for d in shapes.axes(permute, src.dim())]
-    shapes.check_like("out", out, shape, out.dtype)
-    counts = shapes.block_counts(shape, block)
+    shape = [src.shape[d] for d in _axes(permute, src.dim())]
+    _check_like("out", out, shape, out.dtype)
+    counts = _block_counts(shape, block)
     for name, scale in (("scale_out", scale_out), ("inverse_out", inverse_out)):
         if scale is not None:
             check_dtype(str(scale.dtype).removeprefix("torch."), name, power_of_two)
-            shapes.check_like(name, scale, counts, scale.dtype)
+            _check_like(name, scale, counts, scale.dtype)
 
 
 @gather.register_fake
 def _fake_gather(src: Tensor, index: Tensor, out: Tensor, *listed: Any) -> None:
     dim, permute, *conversion = _Listed(*listed)
-    axes, blocks = shapes.axes(permute, src.dim()), shapes.blocks(src, index, dim)
-    shapes.check_like("out", out, [blocks[d] for d in axes], src.dtype if conversion[0] is None else out.dtype)
+    axes, blocks = _axes(permute, src.dim()), _blocks(src, index, dim)
+    _check_like("out", out, [blocks[d] for d in axes], src.dtype if conversion[0] is None else out.dtype)
     axis = parse_axis(dim, src.dim(), "dim")
-    shapes.check_operands([1 if d == axis else blocks[d] for d in axes], *conversion)
+    _check_operands([1 if d == axis else blocks[d] for d in axes], *conversion)
 
 
 @scatter.register_fake
 def _fake_scatter(out: Tensor, index: Tensor, src: Tensor, *listed: Any) -> None:
-    _check_scattered(out, src, shapes.blocks(out, index, _Listed(*listed).dim), *listed)
+    _check_scattered(out, src, _blocks(out, index, _Listed(*listed).dim), *listed)
 
 
 @gather_scatter.register_fake
@@ -274,8 +274,8 @@ def _(out: Tensor, src: Tensor, pairs: Tensor, *listed: Any) -> None:
     dim, permute, *_ = _Listed(*listed)
     torch._check(pairs.dim() == 2, lambda: f"pairs: {pairs.dim()} dimensions; it has an entry for each block")
     torch._check(pairs.shape[1] == 2, lambda: f"pairs: {list(pairs.shape)}; each is of two numbers")
-    torch._check(shapes.is_integer(pairs), lambda: f"pairs: {pairs.dtype}; it has to be of integers")
-    axes, axis = shapes.axes(permute, out.dim()), parse_axis(dim, out.dim(), "dim")
+    torch._check(_is_integer(pairs), lambda: f"pairs: {pairs.dtype}; it has to be of integers")
+    axes, axis = _axes(permute, out.dim()), parse_axis(dim, out.dim(), "dim")
     torch._check(src.dim() == out.dim(), lambda: f"src: {src.dim()} dimensions; it has to have {out.dim()}")
     blocks: list[Any] = list(out.shape)
     blocks[axis] = src.shape[axes[axis]]
@@ -285,21 +285,21 @@ def _(out: Tensor, src: Tensor, pairs: Tensor, *listed: Any) -> None:
 def _check_scattered(out: Tensor, src: Tensor, blocks: list[Any], *listed: Any) -> None:
     """Refuses a source whose blocks, permuted, do not have this shape."""
     dim, permute, *conversion = _Listed(*listed)
-    axes, axis = shapes.axes(permute, out.dim()), parse_axis(dim, out.dim(), "dim")
+    axes, axis = _axes(permute, out.dim()), parse_axis(dim, out.dim(), "dim")
     dtype = out.dtype if conversion[0] is None else src.dtype
-    shapes.check_like("src", src, [blocks[axes.index(d)] for d in range(out.dim())], dtype)
-    shapes.check_operands([1 if d == axis else n for d, n in enumerate(blocks)], *conversion)
+    _check_like("src", src, [blocks[axes.index(d)] for d in range(out.dim())], dtype)
+    _check_operands([1 if d == axis else n for d, n in enumerate(blocks)], *conversion)
 
 
 @gather_layers.register_fake
 def _(src: Sequence[Tensor], index: Tensor, out: Tensor, *listed: Any) -> None:
-    shapes.check_layers("src", src, "out", out)
+    _check_layers("src", src, "out", out)
     _fake_gather(src[0], index, out[0], *listed)
 
 
 @scatter_layers.register_fake
 def _(out: Sequence[Tensor], index: Tensor, src: Tensor, *listed: Any) -> None:
-    shapes.check_layers("out", out, "src", src)
+    _check_layers("out", out, "src", src)
     _fake_scatter(out[0], index, src[0], *listed)
 
 
@@ -310,8 +310,8 @@ def _(
     destination_starts: Sequence[int],
     source_starts: Sequence[int],
 ) -> None:
-    slices = shapes.slices("destination_starts", destinations, destination_starts)
-    slices += shapes.slices("source_starts", sources, source_starts)
+    slices = _slices("destination_starts", destinations, destination_starts)
+    slices += _slices("source_starts", sources, source_starts)
     for t, _ in slices:
         of, first = (t.dtype, t.dim()), (slices[0].array.dtype, slices[0].array.dim())
         torch._check(
@@ -328,12 +328,12 @@ def transposed(src: Tensor, axes: Sequence[int]) -> Tensor:
 
 @transposed.register_fake
 def _(src: Tensor, axes: Sequence[int]) -> Tensor:
-    return src.new_empty([src.shape[d] for d in shapes.axes(axes, src.dim())])
+    return src.new_empty([src.shape[d] for d in _axes(axes, src.dim())])
 
 
 def _keep_axes(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     src, axes = inputs
-    order = shapes.axes(axes, src.dim())
+    order = _axes(axes, src.dim())
     ctx.back = [order.index(d) for d in range(len(order))]
 
 
@@ -349,13 +349,13 @@ transposed.register_autograd(_transpose_back, setup_context=_keep_axes)
 def padded(src: Tensor, pad: Sequence[int], mode: str = "constant", value: float = 0.0) -> Tensor:
     """src with borders, in C order. pad has two numbers for each dimension, before and after it; a negative one crops.
     mode is one of np.pad's, as for Client.pad. Only "constant" has a gradient."""
-    widths = shapes.pairs(pad, src.dim())
-    return client().pad(src.detach(), widths or 0, as_type(Mode, mode), shapes.number(value, src))
+    widths = _pairs(pad, src.dim())
+    return client().pad(src.detach(), widths or 0, as_type(Mode, mode), _number(value, src))
 
 
 @padded.register_fake
 def _(src: Tensor, pad: Sequence[int], *_: Any) -> Tensor:
-    widths = shapes.pairs(pad, src.dim()) or [(0, 0)] * src.dim()
+    widths = _pairs(pad, src.dim()) or [(0, 0)] * src.dim()
     return src.new_empty([n + before + after for n, (before, after) in zip(src.shape, widths, strict=True)])
 
 
@@ -384,12 +384,12 @@ def converted(src: Tensor, dtype: torch.dtype, cast: str = "saturate", permute: 
 
 @converted.register_fake
 def _(src: Tensor, dtype: torch.dtype, cast: str = "", permute: _Axes = None) -> Tensor:
-    return src.new_empty([src.shape[d] for d in shapes.axes(permute, src.dim())], dtype=dtype)
+    return src.new_empty([src.shape[d] for d in _axes(permute, src.dim())], dtype=dtype)
 
 
 def _keep_type(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     src, _, _, permute = inputs
-    order = shapes.axes(permute, src.dim())
+    order = _axes(permute, src.dim())
     ctx.dtype, ctx.back = src.dtype, [order.index(d) for d in range(len(order))]
 
 
@@ -410,7 +410,7 @@ def gathered(src: Tensor, index: Tensor, dim: int = 0) -> Tensor:
 
 @gathered.register_fake
 def _(src: Tensor, index: Tensor, dim: int = 0) -> Tensor:
-    return src.new_empty(shapes.blocks(src, index, dim))
+    return src.new_empty(_blocks(src, index, dim))
 
 
 def _keep_index(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -444,8 +444,101 @@ def _(
     src: Tensor, block: _Axes, dtype: torch.dtype = torch.float8_e4m3fn, power_of_two: bool = False, *_: Any
 ) -> tuple[Tensor, Tensor]:
     check_dtype("float32", "scale", power_of_two)
-    scales = src.new_empty(shapes.block_counts(list(src.shape), block), dtype=torch.float32)
+    scales = src.new_empty(_block_counts(list(src.shape), block), dtype=torch.float32)
     return src.new_empty(src.shape, dtype=dtype), scales
+
+
+# ---- Shapes and arguments ---------------------------------------------------------------------------------------
+def _pairs(pad: _Axes, rank: int) -> list[tuple[int, int]] | None:
+    if not pad:
+        return None
+    if len(pad) != 2 * rank:
+        raise ValueError(f"pad: {len(pad)} numbers for a tensor of {rank} dimensions; two for each, in their order")
+    return list(zip(pad[::2], pad[1::2], strict=True))
+
+
+def _slices(name: str, tensors: Sequence[Tensor], starts: Sequence[int]) -> list[Slice]:
+    """Each tensor with its part of the starts."""
+    numbers = sum(t.dim() for t in tensors)
+    if len(starts) != numbers:
+        raise ValueError(f"{name}: {len(starts)} numbers for tensors of {numbers} dimensions together")
+    at = iter(starts)
+    return [Slice(t, tuple(next(at) for _ in range(t.dim()))) for t in tensors]
+
+
+def _axes(permute: _Axes, rank: int) -> list[int]:
+    """A permutation, with axes from 0 on."""
+    return list(range(rank) if permute is None else parse_axes(permute, rank, "permute") or ())
+
+
+def _block_counts(shape: Sequence[Any], block: _Axes) -> list[Any]:
+    """How many blocks there are along each dimension. Extents may be symbols."""
+    if block is None:
+        block = [-1] * len(shape)
+    parse_block(block, [1] * len(shape))  # is one
+    whole = [1] * (len(shape) - len(block)) + list(block)
+    return [(n > 0) * 1 if b == -1 else (n + b - 1) // b for n, b in zip(shape, whole, strict=True)]
+
+
+def _blocks(selected: Tensor, index: Tensor, dim: int) -> list[Any]:
+    """The shape of the blocks that an index selects. Extents may be symbols."""
+    torch._check(index.dim() == 1, lambda: f"index: {index.dim()} dimensions; it has to have one")
+    torch._check(_is_integer(index), lambda: f"index: {index.dtype}; it has to be of integers")
+    shape: list[Any] = list(selected.shape)
+    shape[parse_axis(dim, selected.dim(), "dim")] = index.shape[0]
+    return shape
+
+
+def _is_integer(index: Tensor) -> bool:
+    return not (index.dtype.is_floating_point or index.dtype.is_complex or index.dtype == torch.bool)
+
+
+def _check_layers(name: str, layers: Sequence[Tensor], other: str, stacked: Tensor) -> None:
+    """Refuses layers that differ, and a tensor that has not as many in front."""
+    torch._check(len(layers) > 0, lambda: f"{name}: it is empty; there is at least one layer")
+    for i, t in enumerate(layers):
+        _check_like(f"{name}[{i}]", t, layers[0].shape, layers[0].dtype)
+    torch._check(stacked.dim() > 0, lambda: f"{other}: 0 dimensions; it has to have the layers in front")
+    n = len(layers)
+    torch._check(stacked.shape[0] == n, lambda: f"{other}: {list(stacked.shape)}; it has to have {n} layers in front")
+
+
+def _check_like(name: str, tensor: Tensor, shape: Sequence[Any], dtype: torch.dtype) -> None:
+    """Refuses a tensor of another type or shape."""
+    torch._check(tensor.dtype == dtype, lambda: f"{name}: {tensor.dtype}; it has to be {dtype}")
+    torch._check(tensor.dim() == len(shape), lambda: f"{name}: {tensor.dim()} dimensions; it has to have {len(shape)}")
+    for extent, expected in zip(tensor.shape, shape, strict=True):
+        torch._check(extent == expected, lambda: f"{name}: {list(tensor.shape)}; it has to be {list(shape)}")
+
+
+def _check_operands(shape: Sequence[Any], cast: str | None = None, scale: Any = None, bias: Any = None) -> None:
+    """Refuses a cast, and operands of another type, or that do not broadcast."""
+    torch._check(cast is None or cast in CASTS, lambda: f"cast: {cast!r}; it is one of {', '.join(CASTS)}")
+    for name, operand in (("scale", scale), ("bias", bias)):
+        if operand is None:
+            continue
+        is_real = operand.dtype in (torch.float32, torch.float64) or operand.dim() == 0
+        torch._check(is_real, lambda name=name, t=operand: f"{name}: {t.dtype}; it has to be float32 or float64")
+        fits = operand.dim() <= len(shape) and all(
+            n == 1 or n == extent for n, extent in zip(reversed(operand.shape), reversed(shape), strict=False)
+        )
+        torch._check(
+            fits, lambda name=name, t=operand: f"{name}: {list(t.shape)}; it does not broadcast against {list(shape)}"
+        )
+
+
+def _casting(cast: Any, scale: Tensor | None, bias: Tensor | None) -> Keywords:
+    return {
+        "cast": cast,
+        "scale": scale.detach() if scale is not None else None,
+        "bias": bias.detach() if bias is not None else None,
+    }
+
+
+def _number(value: float, out: Tensor) -> Any:
+    """Padding of integers is by an integer; any other number is refused where it is encoded."""
+    is_real = out.dtype.is_floating_point or out.dtype.is_complex
+    return value if is_real or value != value // 1 else int(value)
 
 
 __all__ = [
