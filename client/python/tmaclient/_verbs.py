@@ -2,7 +2,7 @@
 """The verbs: what clients and batches do with arrays. Each is defined here once, whoever runs it.
 
 A verb turns its arguments into a job by a method of Maker, and hands both to `_do`: a client runs the job, and a batch
-collects it. Clients for asyncio derive their verbs from these (`aio.awaited`).
+collects it. Clients for asyncio derive their verbs from these (`aio._awaited`).
 """
 
 from __future__ import annotations
