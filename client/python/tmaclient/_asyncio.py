@@ -183,7 +183,7 @@ class AsyncRunner(Connection):
     async def _enqueue(self, request: Request, job: Job, order: dict[str, Any]) -> None:
         stream = job.stream()
         if self._core.is_local:
-            if any(a.tensor.is_host for a in job.arrays):
+            if job.has_host:
                 await self._ask(lambda: self._core.run(request, stream, **order))
                 return
             self._core.enqueue(request, stream, **order)

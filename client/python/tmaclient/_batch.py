@@ -77,8 +77,8 @@ class Batch(Collector):
         """Runs what was collected: in one request what the service reaches, and the rest after it."""
         client, jobs = self._client, self._jobs
         self._jobs = []
-        on_device = [j for j in jobs if not any(a.tensor.is_host for a in j.arrays)]
-        on_host = [j for j in jobs if any(a.tensor.is_host for a in j.arrays)]
+        on_device = [j for j in jobs if not j.has_host]
+        on_host = [j for j in jobs if j.has_host]
         shared: list[Job] = []
         rest: list[Job] = []
         for j in on_host:

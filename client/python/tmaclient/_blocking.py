@@ -135,7 +135,7 @@ class Runner(ClientVerbs):
                     region, offset, value = job.order[name]
                     self._core.stream_point(region, offset, value, job.stream(), name == "wait")
             return
-        is_any_host = any(array.tensor.is_host for array in job.arrays)
+        is_any_host = job.has_host
         core = self._core_of(job)
         if core.is_local and not is_any_host and len(job.streams()) == 1:
             self._last_core = core
@@ -197,7 +197,7 @@ class Runner(ClientVerbs):
         is_exact = move.conversion is not None and move.conversion.cast == "exact"
         if self._core.is_local or self._core.closed or not self._direct or is_exact:
             return self._core
-        if "wait" in job.order or "signal" in job.order or any(a.tensor.is_host for a in job.arrays):
+        if "wait" in job.order or "signal" in job.order or job.has_host:
             return self._core
         if len(job.streams()) != 1 or (isinstance(move, Blocks) and not move.index.is_near):
             return self._core
@@ -231,7 +231,7 @@ class Runner(ClientVerbs):
         return written
 
     def _run_multicast(self, job: Job) -> Any:
-        on_device = not any(a.tensor.is_host for a in job.arrays) and len(job.streams()) == 1
+        on_device = not job.has_host and len(job.streams()) == 1
         if on_device and self._core_of(job).is_local:
             assert isinstance(job.move, Move) and job.further is not None
             check_multicast(job)
@@ -244,7 +244,7 @@ class Runner(ClientVerbs):
                 self._core.synchronize()
         elif len(job.streams()) == 1:
             self._core.enqueue(job.move.request(self._core), job.stream(), **job.order)
-            if job.synchronous or any(a.tensor.is_host for a in job.arrays):
+            if job.synchronous or job.has_host:
                 self._core.synchronize()
         else:
             self._await_streams(job.streams())

@@ -71,13 +71,13 @@ def casting_of(casting: Casting, src: Array, *outs: Array) -> Casting:
     return NO_CASTING
 
 
-class Conversion:
+class Conversion(NamedTuple):
     """A cast, its operands, and what it writes beside the result."""
 
-    __slots__ = ("amax", "bias", "cast", "scale")
-
-    def __init__(self, cast: Cast, scale: Operand, bias: Operand, amax: Amax | None = None) -> None:
-        self.cast, self.scale, self.bias, self.amax = cast, scale, bias, amax
+    cast: Cast
+    scale: Operand
+    bias: Operand
+    amax: Amax | None = None
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
@@ -102,7 +102,7 @@ class Conversion:
     def map(self, change: Callable[[Tensor], Tensor]) -> Conversion:
         """The same with other operands."""
         scale, bias = (change(o) if isinstance(o, Tensor) else o for o in (self.scale, self.bias))
-        return Conversion(self.cast, scale, bias, self.amax)
+        return self._replace(scale=scale, bias=bias)
 
     def replaced(self, tensors: Sequence[Tensor]) -> Conversion:
         """The same by these tensors."""
@@ -112,8 +112,7 @@ class Conversion:
     def writing(self, results: Sequence[Tensor]) -> Conversion:
         """The same with these tensors to write."""
         rest = iter(results)
-        amax = self.amax.map(lambda _: next(rest)) if self.amax is not None else None
-        return Conversion(self.cast, self.scale, self.bias, amax)
+        return self if self.amax is None else self._replace(amax=self.amax.map(lambda _: next(rest)))
 
     def box(self, starts: Sequence[int], extents: Sequence[int]) -> Conversion:
         """That of a box of the permuted source, but for what it writes."""

@@ -56,6 +56,11 @@ class Job:
         self.further: tuple[Array, ...] | None = None  # results of a multicast beside the first
         self._streams: dict[tuple[int, int], None] | None = None
 
+    @property
+    def has_host(self) -> bool:
+        """Whether any of its arrays is in memory of the host."""
+        return any(a.tensor.is_host for a in self.arrays)
+
     def stream(self) -> tuple[int, int]:
         """The CUDA stream of the first array on a device: its handle and its device, because each device has default
         streams."""
