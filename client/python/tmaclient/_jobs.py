@@ -53,7 +53,7 @@ class Job:
         self.move, self.out, self.kind, self.arrays = move, out, kind, arrays
         self.order, self.progress, self.synchronous = options.order(), options.progress, options.synchronous
         self.scales: tuple[tuple[Kind, Any], ...] | None = None  # arrays to return beside out
-        self.further: tuple[Array, ...] | None = None  # results of a multicast beside the first
+        self.further: tuple[Array, ...] | None = None  # A multicast has these results beside the first.
         self._streams: dict[tuple[int, int], None] | None = None
 
     @property
@@ -253,7 +253,7 @@ class Maker:
     def _multicast_job(
         self, src: Any, outs: Any, permute: Any, pad: Any, mode: str, value: Any, options: Options
     ) -> Job:
-        """The job of the first result, with the others, which are among its arrays too."""
+        """Makes the job of the first result. The others are among its arrays, too."""
         if options.casting.amax is not None:
             raise TypeError("amax: it makes the scales of one result; multicast has several")
         each = sequence(outs, "outs")
@@ -306,7 +306,7 @@ class Maker:
         return like.kind, like.kind.exponents(made) if dtype == EXPONENTS else made, tensor
 
     def _transpose_job(self, src: Any, axes: Any, pad: Any, mode: str, value: Any, out: Any, options: Options) -> Job:
-        """The job of a transform whose axes are reversed if there are none."""
+        """Makes the job of a transform, whose axes are reversed if none are given."""
         if axes is None:
             axes = range(_rank(src) - 1, -1, -1)
         return self._transform_job(src, axes, pad, mode, value, out, options, "axes")
@@ -416,7 +416,7 @@ class Maker:
         return Job(move, None, Kind(), (*arrays, *on_device, *operands), options)
 
     def _pairs_job(self, dst: Any, pairs: Any, src: Any, axis: int, permute: Any, options: Options) -> Job:
-        """The job of a scatter whose index is of pairs."""
+        """Makes the job of a scatter whose index has pairs."""
         return self._scatter_job(dst, pairs, src, axis, permute, options, True)
 
     def _is_reached(self, t: Tensor) -> bool:

@@ -37,7 +37,7 @@ explain = _function(Client.explain)
 
 
 if TYPE_CHECKING:
-    transpose = _function(Client.transpose)  # as this is typed
+    transpose = _function(Client.transpose)  # Type checkers see the overloads.
 else:
 
     def transpose(src: Any, axes: Sequence[int] | None = None, out: Any = None, **options: Unpack[MoveKeywords]) -> Any:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     Numpy = NDArray[Any]
 
 
-_Array = TypeVar("_Array")  # of any kind, such as torch.Tensor: the result is of the same kind
+_Array = TypeVar("_Array")  # The result of a torch.Tensor is one, and so it is with other libraries.
 _Axes = Sequence[int] | None
 
 
@@ -38,7 +38,7 @@ class _GatherKeywords(MoveKeywords, total=False):
 
 
 class Verbs(Maker):
-    """The verbs of batches, and of clients."""
+    """Has the verbs of batches and of clients. Sequences stand for buffers and for lists of layers."""
 
     @overload
     def copy(self, src: Numpy, out: Numpy | None = None, **_: Unpack[MoveKeywords]) -> Numpy: ...
@@ -190,7 +190,7 @@ class Verbs(Maker):
 
 
 class ClientVerbs(Verbs):
-    """The verbs of clients alone."""
+    """Has the verbs that batches lack, too."""
 
     def multicast(
         self,

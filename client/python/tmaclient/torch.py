@@ -83,7 +83,7 @@ os.register_at_fork(after_in_child=_forget)
 
 # ---- Operators that write into tensors --------------------------------------------------------------------------
 class _Listed(NamedTuple):
-    """The last arguments of operators that take a list of blocks. PyTorch passes none that is the default."""
+    """Has the last arguments of operators that take a list of blocks. PyTorch leaves out those that are the default."""
 
     dim: int = 0
     permute: _Axes = None
@@ -92,7 +92,7 @@ class _Listed(NamedTuple):
     bias: Tensor | None = None
 
     def keywords(self) -> Any:
-        """The same for a client."""
+        """Returns them as a client takes them."""
         return {"axis": self.dim, "permute": self.permute, **_casting(*self[2:])}
 
 
@@ -228,7 +228,7 @@ def reshard(
 
 @transform.register_fake
 def _(src: Tensor, out: Tensor, permute: _Axes = None, pad: _Axes = None, *rest: Any) -> None:
-    shape, conversion = [src.shape[d] for d in _axes(permute, src.dim())], rest[2:]  # after pad_mode and value
+    shape, conversion = [src.shape[d] for d in _axes(permute, src.dim())], rest[2:]  # It follows pad_mode and value.
     widths = _pairs(pad, src.dim()) or [(0, 0)] * src.dim()
     padded = [n + before + after for n, (before, after) in zip(shape, widths, strict=True)]
     _check_like("out", out, padded, out.dtype if conversion and conversion[0] is not None else src.dtype)
