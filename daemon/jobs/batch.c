@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A batch has memory that is kept for reuse, and results: a status for each item, and sentences for the first
- * items that failed. */
+/* Implements batches and spreads. A batch's memory is kept for reuse; its result is a status for each item
+ * and error messages ("sentences") for the first items that failed. A spread runs a request on several
+ * devices, in steps. */
 #include "batch.h"
 
 #include <inttypes.h>
@@ -19,10 +20,10 @@
 #define ROOM_LEAST     64
 #define ROOM_KEPT_MOST 1024
 
-/* The bytes of an error in a reply besides its sentence. */
+/* Bytes that an error takes in a reply besides its message. */
 #define ERROR_BYTES 64
 
-#define UNSAID SIZE_MAX /* the sentence was not kept */
+#define UNSAID SIZE_MAX /* value of batch_item.sentence: the message was not kept */
 
 /* ---- Memory ------------------------------------------------------------------------------------------- */
 
@@ -51,7 +52,8 @@ static struct batch *allocate(uint32_t room)
 	return NULL;
 }
 
-/* Room for items that continue the last one, besides those that the request has. */
+/* Makes room for n more items than batch_new was told, because some items of the request become several.
+ * Returns false if out of memory. */
 static bool make_item_room(struct batch *batch, uint32_t n)
 {
 	const uint32_t room = batch->room + n;
@@ -99,13 +101,13 @@ struct batch *batch_new(struct service *service, uint32_t n)
 	batch->service = service;
 	batch->n = batch->n_asked = batch->n_good = batch->n_moves = 0;
 	batch->errors_bytes = service->limits.reply_pause_bytes;
-	if (make_room(batch, 1)) /* an engine knows a batch by its moves, also where there are none */
+	if (make_room(batch, 1)) /* engine_job.moves must not be NULL in a batch, even without moves */
 		return batch;
 	deallocate(batch);
 	return NULL;
 }
 
-/* Holds what an item is between, or lets it go. */
+/* Calls act, which is region_use or region_unuse, for each region that the item holds. */
 static void each_region(const struct batch_item *item, void (*act)(struct region *region))
 {
 	act(item->dst);
@@ -144,7 +146,7 @@ void batch_free_kept(struct service *service)
 
 /* ---- Items -------------------------------------------------------------------------------------------- */
 
-/* The item has the operands of placed. */
+/* Appends *item, with the operands of placed, and holds its regions. */
 static void add_item(struct batch *batch, struct batch_item *item, const struct placed *placed)
 {
 	for (int i = 0; i < ROLE_COUNT; i++)
@@ -185,7 +187,7 @@ int batch_add(struct batch *batch, struct parts *parts, struct error *err)
 	return 0;
 }
 
-/* Adds the runs of a device as an item. */
+/* Adds the entries of the list's tables that run on the device as one item. */
 static void add_runs(struct batch *batch, const struct blocks_job *list, uint32_t device, bool continues)
 {
 	struct engine_plan *plan = list->plan[device];
@@ -202,7 +204,7 @@ static void add_runs(struct batch *batch, const struct blocks_job *list, uint32_
 			continue;
 		at.device = device;
 		blocks_job_place(list, i, &at);
-		if (item.n_moves++ == 0) { /* that the device reaches */
+		if (item.n_moves++ == 0) { /* its other regions are held by the tables */
 			item.dst = at.dst;
 			item.src = at.src;
 		}
@@ -225,8 +227,8 @@ int batch_add_tables(struct batch *batch, const struct blocks_job *list, struct 
 	return 0;
 }
 
-/* Returns where the sentence of an error starts. Sentences for which the reply will have no room are not
- * kept. */
+/* Appends the error's message to batch->sentences and returns its offset there. Returns UNSAID if the reply
+ * will have no room for it, or if out of memory. */
 static size_t keep_sentence(struct batch *batch, const struct error *error)
 {
 	char sentence[sizeof error->message];
@@ -291,7 +293,8 @@ void batch_explain_cast(const struct engine_move *moves, uint32_t n, struct erro
 	request_explain_changed(conversion, changed, err);
 }
 
-/* Returns how many items from item i on are one of the request's; *ret_moves: their moves. */
+/* Returns how many items, from item i on, belong to one item of the request: item i and those that continue
+ * it. Sets *ret_moves to the number of their moves. */
 static uint32_t batch_asked(const struct batch *batch, uint32_t i, uint32_t *ret_moves)
 {
 	uint32_t n = 0;
@@ -303,8 +306,10 @@ static uint32_t batch_asked(const struct batch *batch, uint32_t i, uint32_t *ret
 	return n;
 }
 
-/* Fills in the statuses of the request's items, and the sentences of casts. Returns how many of all failed.
- * A status of one that was refused is at its place among all items, which is not before its own. */
+/* Sets statuses[0] to statuses[n_asked - 1], one for each item of the request, and the messages of inexact
+ * casts. Returns how many items failed, and sets *ret_bytes to the bytes moved. batch_refuse has put the
+ * status of a refused item at its index among all items; that index is never less than the one that is
+ * written here, so the status has not been overwritten when it is read. */
 static uint32_t take_statuses(struct batch *batch, uint64_t *ret_bytes)
 {
 	const struct engine_move *move = batch->moves;
@@ -333,8 +338,8 @@ static uint32_t take_statuses(struct batch *batch, uint64_t *ret_bytes)
 	return n_bad;
 }
 
-/* Returns the errors of the first n_bad items that failed, as far as they fit, or none if there is no memory
- * for them: the statuses are enough. */
+/* Returns the errors of the items that failed, n_bad in number, until one does not fit into the reply.
+ * Returns none if out of memory: the statuses are enough. */
 static struct message_list errors_of(const struct batch *batch, uint32_t n_bad)
 {
 	struct msg_item_error *errors = n_bad ? calloc(n_bad, sizeof *errors) : NULL;
@@ -376,28 +381,32 @@ uint32_t batch_result(struct batch *batch, struct msg_submit_done *ret)
 
 /* ==== On several devices ============================================================================= */
 
-/* A request on several devices has steps. This submits them, and sums up what becomes of them. */
+/* The functions below divide a request on several devices into steps, submit these, and combine their
+ * outcomes into that of the request's job. */
 
 #define NONE UINT32_MAX
 
 struct spread_step {
-	struct engine_job engine_job; /* the first member */
+	struct engine_job engine_job; /* must be first: on_step_done casts */
 	struct spread *spread;
 	uint32_t device;
-	bool is_withdrawn;    /* canceled, and to be given to its engine again */
-	uint32_t *move;       /* of the batch, for each of its own */
-	uint32_t after;       /* SPREAD_AT_ONCE, or the step that it comes after */
-	uint32_t first, next; /* of the steps that come after it; of those after the same one; NONE */
+	bool is_withdrawn; /* canceled by spread_cancel in vain; on_step_done submits it again */
+	uint32_t *move;    /* for each of the step's moves, its index in the batch */
+	uint32_t after;    /* index of the step that it comes after, or SPREAD_AT_ONCE */
+	/* Index of the first step that comes after this one, and of the next step that comes after the same
+	 * one as this; NONE ends a list. */
+	uint32_t first, next;
 };
 
 struct spread {
 	struct job *job;
 	struct batch *batch;
-	void (*on_done)(struct engine_job *job); /* the job's own, */
-	struct engine_memory *wait;              /* and what it waits for */
-	uint64_t ns;                             /* of all engines */
-	uint32_t under_way;                      /* steps */
-	uint32_t left;                           /* steps that have not started */
+	/* The job's own on_done and wait.memory, which end() replaces and on_signalled restores. */
+	void (*on_done)(struct engine_job *job);
+	struct engine_memory *wait;
+	uint64_t ns;        /* sum of the ns of all steps */
+	uint32_t under_way; /* number of steps that are under way */
+	uint32_t left;      /* number of steps that have not started */
 	bool is_stopped;
 	uint32_t n;
 	struct spread_step step[];
@@ -424,7 +433,7 @@ static struct spread *allocate_spread(struct job *job, struct batch *batch, uint
 	return spread;
 }
 
-/* step_of has the step of each item. */
+/* Sets the device and the number of moves of each step. step_of[i] is the step of item i. */
 static void count_moves(struct spread *spread, const uint32_t *step_of)
 {
 	const struct batch *batch = spread->batch;
@@ -437,7 +446,8 @@ static void count_moves(struct spread *spread, const uint32_t *step_of)
 	}
 }
 
-/* The moves of all steps are one block of memory, of which the first step has the start. */
+/* Copies the batch's moves to the steps. The moves of all steps lie in one allocation, which spread_free
+ * frees by the first step's pointer. Returns false if out of memory. */
 static bool take_moves(struct spread *spread, const uint32_t *step_of)
 {
 	const struct batch *batch = spread->batch;
@@ -480,7 +490,8 @@ static int take_wait(struct spread_step *step, const struct job *job, struct err
 	return 0;
 }
 
-/* Takes the job's order over, all but the signal. */
+/* Gives the step the job's share of the engine and, if it starts at once, the point that the job waits for.
+ * The signal stays with the job. Returns 0, NO_MEMORY, or what region_reach does. */
 static int take_order(struct spread_step *step, const struct job *job, struct error *err)
 {
 	const struct engine_job *whole = &job->engine_job;
@@ -490,7 +501,7 @@ static int take_order(struct spread_step *step, const struct job *job, struct er
 	if (r == 0 && step->after == SPREAD_AT_ONCE && whole->wait.memory)
 		r = take_wait(step, job, err);
 	own->share = whole->share;
-	if (step->after != SPREAD_AT_ONCE) /* the job has begun by then */
+	if (step->after != SPREAD_AT_ONCE) /* its deadline holds for the first steps only */
 		own->share.begin_until_ns = 0;
 	own->on_done = on_step_done;
 	return r;
@@ -511,7 +522,8 @@ static int fill(struct spread *spread, const uint32_t *step_of, struct error *er
 	return r;
 }
 
-/* Takes spread over. */
+/* Fills in the spread and sets *ret to it, or frees it on failure. spread or step_of is NULL if out of
+ * memory. */
 static int finish(struct spread *spread, const uint32_t *step_of, struct spread **ret, struct error *err)
 {
 	int r = spread && step_of
@@ -525,7 +537,8 @@ static int finish(struct spread *spread, const uint32_t *step_of, struct spread 
 	return r;
 }
 
-/* Numbers the devices that the items run on; returns how many. */
+/* Numbers the devices that the items run on in the order of the items, and sets step_of[i] to the number of
+ * item i's device. Returns how many devices there are. */
 static uint32_t number_devices(const struct batch *batch, uint32_t *step_of)
 {
 	uint32_t step[ENGINES_MOST], n = 0;
@@ -559,7 +572,7 @@ int spread_new_tree(struct job *job, struct batch *batch, const uint32_t *after,
 {
 	uint32_t *step_of = malloc(batch->n * sizeof *step_of);
 	struct spread *spread = allocate_spread(job, batch, batch->n);
-	/* With a deadline, all others follow the first: once that has begun, the request has. */
+	/* With a deadline, all other steps come after the first: once that has begun, the request has. */
 	const bool is_timed = job->engine_job.share.begin_until_ns > 0;
 	int r;
 
@@ -647,7 +660,7 @@ void spread_stop(struct spread *spread)
 	spread->is_stopped = true;
 }
 
-/* Ranks a status by how much of a job it is about: single elements, single moves, all of it. */
+/* Ranks a status by how much of a job it is about: single elements, single moves, or the whole job. */
 static int gravity(int status)
 {
 	switch (status) {
@@ -671,7 +684,8 @@ static void take_outcome(struct spread *spread, const struct spread_step *step)
 		spread->batch->moves[step->move[i]] = own->moves[i];
 	if (gravity(own->status) > gravity(whole->status))
 		whole->status = own->status;
-	whole->begun |= own->begun && own->status; /* a lost device is suspected of those that it had */
+	/* If a device is lost, the users of jobs that had begun on it are suspected. */
+	whole->begun |= own->begun && own->status;
 	spread->ns += own->ns;
 	spread->is_stopped |= gravity(own->status) > gravity(STATUS_OUT_OF_RANGE);
 }
@@ -721,7 +735,7 @@ static void on_step_done(struct engine_job *engine_job)
 
 static void on_signalled(struct engine_job *engine_job)
 {
-	struct job *job = (struct job *)engine_job; /* its first member */
+	struct job *job = (struct job *)engine_job; /* engine_job is its first member */
 	struct spread *spread = job->spread;
 
 	device_of(spread, job->device)->jobs--;

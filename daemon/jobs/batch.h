@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A batch has the items of a submit request, each with its plans and places or with the reason why it was
- * refused; or it has the parts of one transform, as a single item.
+/* A batch holds the items of a submit request, each with its plans and places or with the reason why it was
+ * refused; or it holds the parts of one transform as a single item, or the pieces of a reshard as one item
+ * each.
  *
- * It holds the plans and regions of its items until it is freed. The service keeps one batch with its memory
- * for reuse.
+ * A batch holds references to the plans and regions of its items until it is freed. The service keeps one
+ * freed batch, with its memory, for reuse.
  */
 #ifndef DAEMON_JOBS_BATCH_H
 #define DAEMON_JOBS_BATCH_H
@@ -25,34 +26,40 @@ struct spread;
 struct table;
 
 struct batch_item {
-	uint32_t device;  /* the device that the item runs on */
-	bool continues;   /* it continues the item before it, on another device */
-	uint32_t n_moves; /* its parts, or one for each entry of its tables; 0: it was refused */
-	uint32_t largest; /* index of the largest move */
+	uint32_t device; /* device that the item runs on */
+	/* It belongs to the same item of the request as the one before it, but runs on another device. */
+	bool continues;
+	/* Number of its parts, or of the entries of its tables that run on the device. 0: it was refused. */
+	uint32_t n_moves;
+	uint32_t largest; /* index of the largest among its moves */
 	struct region *dst;
 	struct region *src;
 	struct region *operand[ROLE_COUNT]; /* NULL: none */
 	struct table *dst_table;            /* NULL: none */
 	struct table *src_table;
-	size_t sentence; /* where its sentence starts, if it was refused or its cast is not exact */
+	/* Offset of its error message in batch->sentences, if it was refused or its exact cast has changed
+	 * values. SIZE_MAX: the message was not kept. */
+	size_t sentence;
 };
 
 struct batch {
 	struct service *service;
-	uint32_t room; /* items for which there is memory */
+	uint32_t room; /* number of items for which there is memory */
 	uint32_t n;
-	uint32_t n_asked; /* items of the request, without those that continue one */
-	uint32_t n_good;  /* the same, without those that were refused */
+	/* Number of items that the request has. Items that continue another one are not counted. */
+	uint32_t n_asked;
+	uint32_t n_good; /* those of n_asked that were not refused */
 	struct batch_item *items;
 	int32_t *statuses;
 	uint32_t moves_room;
 	uint32_t n_moves;          /* moves of all items, in the order of the items */
-	struct engine_move *moves; /* Each holds a reference to its plan. */
-	struct buffer sentences;   /* each ends with a NUL */
-	uint64_t errors_bytes;     /* bytes left for errors in the reply */
+	struct engine_move *moves; /* each holds a reference to its plan */
+	struct buffer sentences;   /* error messages of items, each with a NUL at its end */
+	uint64_t errors_bytes;     /* most bytes that errors may take in the reply */
 };
 
-/* Returns an empty batch with room for n items, or NULL if out of memory. */
+/* Returns an empty batch with room for n items, or NULL if out of memory. The caller frees it with
+ * batch_free. */
 struct batch *batch_new(struct service *service, uint32_t n);
 void batch_free(struct batch *batch); /* NULL is allowed */
 
@@ -63,62 +70,64 @@ void batch_free_kept(struct service *service);
  * NO_MEMORY. */
 int batch_add(struct batch *batch, struct parts *parts, struct error *err);
 
-/* Adds an item that runs once for each entry of the list's tables (without src_table all entries have the
- * place of placed), on the device that the list says; entries on further devices become items that continue
- * it. Returns 0 or NO_MEMORY. */
+/* Adds a run over the list's tables as one item, with a move for each entry. Without src_table, all entries
+ * have the source of list->placed. Entries that run on further devices (blocks_job_device) become items that
+ * continue the first. Returns 0 or NO_MEMORY. */
 int batch_add_tables(struct batch *batch, const struct blocks_job *list, struct error *err);
 
-/* Adds an item that is refused. */
+/* Adds an item that is refused because of the error. */
 void batch_refuse(struct batch *batch, const struct error *error);
 
-/* Returns the bytes of those of an item's moves that have not failed, and sets *ret to the family of its
- * largest part. */
+/* Returns the bytes of the item's moves that have not failed, and sets *ret to the family of its largest
+ * move. moves points to the item's first move. */
 uint64_t batch_item_moved(const struct batch_item *item, const struct engine_move *moves, enum family *ret);
 
-/* Sets the error of an item with n moves whose exact casts have changed values: it says how many values of
- * all. */
+/* Sets *err to OUT_OF_RANGE for n moves whose exact casts have changed values; the message says how many
+ * values they have changed in all. */
 void batch_explain_cast(const struct engine_move *moves, uint32_t n, struct error *err);
 
-/* Returns 0, or the status of the first of the item's moves that failed. */
+/* Returns the status of the first of the item's moves that failed, or 0. moves points to the item's first
+ * move. */
 int batch_item_status(const struct batch_item *item, const struct engine_move *moves);
 
-/* Sets the result of the items, except its ns, once their moves have ended. Returns how many statuses are not
- * 0. The caller frees ret->errors.items; the rest belongs to the batch. */
+/* Sets *ret, except ret->ns, to the result of the batch, whose moves must have ended. Returns the number of
+ * items that failed. The caller frees ret->errors.items; the rest belongs to the batch. */
 uint32_t batch_result(struct batch *batch, struct msg_submit_done *ret);
 
-/* A request whose moves run on several devices is divided into steps. Each is a job for the engine of its
- * device, and starts when the step that it comes after has ended; one that comes after none starts at once.
+/* A spread divides a request whose moves run on several devices into steps. Each step is a job for the engine
+ * of one device. It starts at once, or when the step that it comes after has ended.
  *
- * The steps that start at once wait for what the request waits for. When the last step has ended, the
- * request's job goes to the engine of its device for its signal alone, if it has one and nothing failed. A
- * step that fails as a whole, or whose memory fails, keeps those after it from starting; an inexact cast does
- * not. Nothing else of the session is under way meanwhile.
+ * Steps that start at once first wait for the point that the request waits for. If the request has a signal
+ * and nothing failed, the request's own job goes to the engine of its device after the last step, only to set
+ * the signal. Steps that come after others are not started any more once a step has failed as a whole or the
+ * memory of one of its moves has failed; an inexact cast does not stop them. No other job of the session is
+ * under way meanwhile.
  */
 
-/* Divides the items of a batch, which belong to the job, into a step for each device, all of which start at
- * once. The caller frees *ret. Returns 0, NO_MEMORY, or what region_reach does for the word that the job
- * waits for. */
+/* Divides the batch, which belongs to the job, into one step for each device; all steps start at once. The
+ * caller frees *ret. Returns 0, NO_MEMORY, or what region_reach does for the word that the job waits for. */
 int spread_new(struct job *job, struct batch *batch, struct spread **ret, struct error *err);
 
 #define SPREAD_AT_ONCE UINT32_MAX
 
-/* Does the same with a step for each item, which has moves. Item i comes after item after[i] < i, or starts
- * at once if that is SPREAD_AT_ONCE. */
+/* Does the same with one step for each item, none of which may have been refused. Step i comes after step
+ * after[i] < i, or starts at once if after[i] is SPREAD_AT_ONCE. */
 int spread_new_tree(struct job *job, struct batch *batch, const uint32_t *after, struct spread **ret,
                     struct error *err);
 
 /* NULL is allowed. */
 void spread_free(struct spread *spread);
 
-/* Gives the first steps to their engines. The job's on_done is called when it has ended as a whole. */
+/* Submits the steps that start at once. The job's on_done is called when the last step and the signal are
+ * done. */
 void spread_submit(struct spread *spread);
 
-/* Cancels all of it if no step has begun, and returns whether it did. Engines are asked one after the other:
- * what one has canceled is given to it again if another one has begun. */
+/* Cancels the request if none of its steps has begun, and returns whether it did. Engines are asked one after
+ * the other; if one of them refuses, the steps that others have canceled already are submitted again. */
 bool spread_cancel(struct spread *spread);
 
-/* Starts no further step. The job ends once the steps that are under way have ended, as CANCELED if any was
- * left. */
+/* Starts no further step. The job ends when the steps that are under way have ended; its status is CANCELED
+ * if any step was left. */
 void spread_stop(struct spread *spread);
 
 #endif

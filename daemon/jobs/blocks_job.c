@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists of blocks: those of gather and scatter, which move a block for each entry of a list, and those of
- * runs over tables of places, which move one block in each of their layers.
- */
+/* Makes lists of blocks: those of gather and scatter, which move a block for each entry of a list, and those
+ * of runs over tables, which move one block in each layer of the tables. */
 #include "blocks_job.h"
 
 #include <endian.h>
@@ -23,7 +22,8 @@ static int find_table(struct session *session, const struct request_layers *fiel
 static int plan_blocks(struct session *session, const struct msg_blocks *p, struct blocks_job *list,
                        struct error *err);
 
-/* A list with its tables, which it takes over, and room for what came in the message. */
+/* Makes a list that holds copies of what came in the message, and charges for these. Takes over the
+ * references to the tables, but not on failure. */
 static int new_list(struct session *session, const struct msg_blocks *p, const struct engine_blocks *blocks,
                     struct table *const tables[2], struct blocks_job **ret, struct error *err)
 {
@@ -107,8 +107,8 @@ int blocks_job_start(struct session *session, const struct rpc_request *request,
 	return 0;
 }
 
-/* A list without entries, or of blocks without elements, still goes to the engine: it keeps its place in the
- * stream and sets its signal. */
+/* Turns the list, which has no entries or blocks without elements, into one entry of -1. It still goes to the
+ * engine, because the job has to keep its place in the stream and to set its signal. */
 static void blocks_job_move_nothing(struct blocks_job *list)
 {
 	static const int64_t nothing = -1;
@@ -132,7 +132,8 @@ void blocks_job_free(struct blocks_job *list)
 
 /* ---- Entries and layers by themselves ---------------------------------------------------------------- */
 
-/* Sets *ret to the table that a side's layers are in, with a reference, or to NULL if the side has none. */
+/* Sets *ret to the table with the layers of a side, with a reference for the caller. Leaves *ret alone if the
+ * side has no table. */
 static int find_table(struct session *session, const struct request_layers *fields, struct table **ret,
                       struct error *err)
 {
@@ -147,8 +148,8 @@ static int find_table(struct session *session, const struct request_layers *fiel
 
 /* ---- The transform, and what lies in memory ------------------------------------------------------------ */
 
-/* Finds where block 0 of the first layer lies; one that lies by a table is as far behind its entry as the
- * tensor's offset says. */
+/* Finds the place of block 0 in the first layer. On a side with a table, the tensor's offset counts from the
+ * place of each entry. */
 static int place_side(struct session *session, const struct request_layers *fields, const struct table *table,
                       const char *region_name, struct region **ret, uint64_t *ret_offset, struct error *err)
 {
@@ -194,7 +195,8 @@ static int settle_side(struct table *table, uint32_t device, struct engine_block
 	return r;
 }
 
-/* Does what placed_settle does, with all entries of the tables; the list then has its tables' layers. */
+/* Does what placed_settle does, and has the device reach all entries of the tables. Then sets the layers of
+ * the list to those of the tables, as the device reaches them. */
 static int blocks_job_settle(struct blocks_job *list, uint32_t device, struct error *err)
 {
 	int r = placed_settle(&list->placed, device, err), one;
@@ -233,7 +235,7 @@ static int check_list(struct session *session, const struct msg_blocks *p, const
 	return r < 0 ? r : blocks_check_unread(blocks, err);
 }
 
-/* Returns the places on which the plan may rely, which are those of all blocks. */
+/* Returns what the plan may rely on about the places of all blocks. */
 static struct plan_places blocks_job_places(const struct blocks_job *list)
 {
 	const struct placed *placed = &list->placed;
@@ -283,7 +285,7 @@ static int plan_blocks(struct session *session, const struct msg_blocks *p, stru
 
 /* ==== Runs over tables =============================================================================== */
 
-/* A run of a plan over tables of places: one block, in each of their layers. */
+/* A run of a plan over tables is a list of one block, which is moved in each layer of the tables. */
 
 static const int32_t the_block = 0;
 
@@ -293,7 +295,7 @@ static void use_table(const struct table *table, struct region **ret, uint64_t *
 	*ret_offset = table->layers.places[0].at.offset;
 }
 
-/* Finds the tables, and where the first run lies. */
+/* Finds the tables of a run, and the places of their first entries. */
 static int place_run(struct session *session, const struct msg_plan_run *p, struct blocks_job *list,
                      struct error *err)
 {
@@ -333,7 +335,7 @@ void blocks_job_place(const struct blocks_job *list, uint32_t i, struct placed *
 	ret->src_offset = list->src_table->layers.places[i].at.offset;
 }
 
-/* Returns the device that a transform by itself would run on. */
+/* Returns the device that a transform between the places of entry i would run on by itself. */
 static uint32_t own_device(const struct blocks_job *list, uint32_t i)
 {
 	struct placed at = list->placed;
@@ -370,7 +372,7 @@ static bool is_spread(const struct blocks_job *list)
 	return false;
 }
 
-/* Each device needs what its own entries name, and the operands. */
+/* Has each device reach the regions of its own entries, and the operands. */
 static int settle_entries(struct blocks_job *list, struct error *err)
 {
 	int r = 0;
@@ -411,7 +413,7 @@ static struct placed first_of(const struct blocks_job *list, uint32_t device)
 	return at;
 }
 
-/* Each device gets a plan of its own, which is right for all of its entries. */
+/* Makes one plan for each device, which suits all of its entries. */
 static int plan_devices(struct session *session, const struct msg_plan_run *p, struct blocks_job *list,
                         struct error *err)
 {
@@ -444,7 +446,7 @@ static int plan_run(struct session *session, const struct msg_plan_run *p, uint3
 	if (r == 0)
 		r = plan_devices(session, p, list, err);
 	if (r == 0 && list->is_spread)
-		r = settle_entries(list, err); /* now that the operands are known */
+		r = settle_entries(list, err); /* again, because the operands are known only now */
 	if (r < 0)
 		return r;
 	dst = place_of(placed->dst, placed->dst_offset);

@@ -119,7 +119,7 @@ static int run_where_reached(struct job *job, uint32_t device, struct error *err
 	return 0;
 }
 
-/* If there is one device, it has all regions, and each session has a stream on it. */
+/* Without need_reach, the only device has mapped all regions, and each session has a stream on it. */
 int job_run_on(struct job *job, uint32_t device, struct error *err)
 {
 	job->device = device;
@@ -239,7 +239,7 @@ struct job *job_find(const struct session *session, uint32_t msgid)
 	struct job *job;
 
 	TAILQ_FOREACH_REVERSE(job, &session->jobs_under_way, job_queue, entry)
-		if (job->msgid == msgid && !job->refuse) /* an entry of a ring has no msgid */
+		if (job->msgid == msgid && !job->refuse) /* entries of rings have no msgid */
 			break;
 	return job;
 }
@@ -290,7 +290,7 @@ void job_count_item(struct job *job, const struct batch_item *item, const struct
 		            entry(item->src_table, i, item->src), read_bytes(moves[i].transform));
 }
 
-/* All layers have been moved, each with as many blocks. */
+/* Counts `bytes` that a list of blocks has read, an equal share in each layer. */
 static void count_blocks(struct devices *devices, const struct blocks_job *list, uint64_t bytes)
 {
 	const uint32_t layers = list->blocks.layers;
@@ -300,7 +300,7 @@ static void count_blocks(struct devices *devices, const struct blocks_job *list,
 		            entry(list->src_table, i, list->placed.src), bytes / layers);
 }
 
-/* Counts the part of bytes, which are read plus written, that has crossed links. */
+/* Counts the bytes that have crossed links. `bytes` is what the job has read and written in all. */
 static void count_crossed(struct job *job, uint64_t bytes)
 {
 	struct devices *devices = &job->session->service->devices;
@@ -395,7 +395,8 @@ static bool explain_items(const struct job *job, const struct batch *batch, stru
 	return false;
 }
 
-/* Names the first of the job's regions that is known to have failed. */
+/* Sets *err to the failure of the first of the job's regions that is known to have failed. Returns false, and
+ * leaves *err alone, if there is none. */
 static bool explain_regions(const struct job *job, struct error *err)
 {
 	const struct blocks_job *list = job->engine_job.blocks ? job->own : NULL;
@@ -409,7 +410,8 @@ static bool explain_regions(const struct job *job, struct error *err)
 	       (explain_layers(job, list->dst_table, err) || explain_layers(job, list->src_table, err));
 }
 
-/* An engine without a device has no other reason for DEVICE. */
+/* Sets *err to the cause of DEVICE or DEVICE_LOST, or returns false if the cause is not known. If the engine
+ * has no device, failing memory is the only cause of DEVICE. */
 static bool explain_loss(const struct job *job, struct error *err)
 {
 	const struct engine *engine = device_engine(&job->session->service->devices, job->device);
@@ -468,8 +470,9 @@ static void refuse(struct job *job)
 		session_refuse(job->session, job->msgid, job->method, job->start_ns, &err);
 }
 
-/* A batch of which single moves failed is answered with a status for each item; the parts of one transform,
- * or the pieces of a reshard, fail together. */
+/* Returns whether the request is answered with an error. A batch in which single moves failed is not: it is
+ * answered with a status for each item. The parts of one transform, or the pieces of a reshard, fail
+ * together. */
 static bool is_refused(const struct job *job)
 {
 	const struct engine_job *engine_job = &job->engine_job;
@@ -483,16 +486,18 @@ static bool is_refused(const struct job *job)
 	return engine_job->status < 0;
 }
 
-/* A batch without items is there for its signal. Who waits for that may read no replies, and would wait for
- * ever if the device is lost before it is set. */
+/* Returns whether the job was a batch without items, whose only purpose is its signal, and the device was
+ * lost before the signal was set. A client that waits for the signal may read no replies, and would wait for
+ * ever. */
 static bool is_signal_lost(const struct job *job)
 {
 	return job->signal && job->method->id == METHOD_submit && job->engine_job.n_moves == 0 &&
 	       !job->spread && job->engine_job.status == STATUS_DEVICE_LOST &&
-	       job->session->service->state != SERVICE_LOST; /* Then all sessions end. */
+	       job->session->service->state != SERVICE_LOST; /* in SERVICE_LOST all sessions end */
 }
 
-/* A run counts for a plan only if the job had no other. */
+/* Counts a successful run for the plan of a single move. A list of blocks or a batch is not counted, because
+ * its time is not that of one move. */
 static void count_run(const struct engine_job *job)
 {
 	if (job->move.plan && !job->blocks && job->status == 0)
@@ -501,7 +506,7 @@ static void count_run(const struct engine_job *job)
 
 static void on_job_done(struct engine_job *engine_job)
 {
-	struct job *job = (struct job *)engine_job; /* its first member */
+	struct job *job = (struct job *)engine_job; /* engine_job is its first member */
 	struct session *session = job->session;
 	struct service *service = session->service;
 	struct account *account = session->account;
@@ -531,7 +536,7 @@ static void on_job_done(struct engine_job *engine_job)
 
 /* ==== The order on engines =========================================================================== */
 
-/* Gives jobs to engines in their order. */
+/* The functions below implement the order that job.h describes. */
 
 static void give_to_engine(struct job *job)
 {
@@ -549,7 +554,7 @@ static void give_to_engine(struct job *job)
 	engine_submit(device->engine, session->streams[job->device], &job->engine_job);
 }
 
-/* Ends it as canceled at the next reaping. */
+/* Has sequence_reap end a job that was canceled while it was held. */
 static void end_canceled(struct job *job)
 {
 	struct service *service = job->session->service;
@@ -558,7 +563,8 @@ static void end_canceled(struct job *job)
 	service->is_job_done = true;
 }
 
-/* Jobs that were canceled while they were held end in their turn too. */
+/* Submits held jobs as far as the order allows. A job that was canceled while it was held ends in its turn,
+ * too. */
 static void go_on(struct session *session)
 {
 	struct sequence *sequence = &session->sequence;
@@ -576,7 +582,7 @@ static void go_on(struct session *session)
 	}
 }
 
-/* Adds the job that is last in session->jobs_under_way, because it is new. */
+/* Submits or holds a new job, which is the last one in session->jobs_under_way. */
 static void sequence_add(struct job *job)
 {
 	struct sequence *sequence = &job->session->sequence;
@@ -592,7 +598,7 @@ static void sequence_add(struct job *job)
 	go_on(job->session);
 }
 
-/* A job has ended and is in that list no more. */
+/* Lets held jobs go on after a job has ended. The job has been removed from session->jobs_under_way. */
 static void sequence_on_end(struct job *job)
 {
 	struct session *session = job->session;

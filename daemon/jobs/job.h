@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A job is one request that moves something, from its check to its answer.
  *
- * A job holds its session, its plans and the regions that it touches, and is charged to the uid
- * (jobs_per_uid). Structs are kept for reuse, so that a request on the fast path allocates nothing. A method
- * creates a job (job_new), says what it moves, and submits it; when it has ended, the method's `answer`
- * builds the result. Jobs belong to the loop's thread; the engine has the embedded engine_job from job_submit
- * until on_job_done.
+ * A job holds its session, its plans and the regions that it touches, and is charged to the user
+ * (jobs_per_uid). Freed structs are kept for reuse, so that a request on the fast path allocates nothing. A
+ * method creates a job (job_new), sets what it moves, and submits it; when it has ended, the method's
+ * `answer` builds the result. Jobs belong to the loop's thread; the engine owns the embedded engine_job from
+ * job_submit until on_job_done.
  */
 #ifndef DAEMON_JOBS_JOB_H
 #define DAEMON_JOBS_JOB_H
@@ -37,24 +37,27 @@ struct spread;
 struct job {
 	struct engine_job engine_job;
 	struct session *session;
-	uint32_t device;              /* device whose engine runs it; DEVICE_ANY: not known yet */
-	bool is_given;                /* that engine has it; otherwise it is held (struct sequence) */
+	uint32_t device; /* device whose engine runs it; DEVICE_ANY: not chosen yet */
+	/* It has been submitted to its engine or engines. Otherwise it is held (struct sequence). */
+	bool is_given;
 	TAILQ_ENTRY(job) entry;       /* in session->jobs_under_way */
 	TAILQ_ENTRY(job) ended_entry; /* in service->ended */
 	uint32_t msgid;
 	const struct method *method;
 	enum completion completion;
-	uint64_t wait_ms, deadline_ms;   /* of the order; for the texts of errors */
-	struct region *wait, *signal;    /* regions of engine_job's points; NULL: none */
-	void (*answer)(struct job *job); /* called if it succeeded; calls job_reply */
+	uint64_t wait_ms, deadline_ms;   /* as in struct order; used in error messages only */
+	struct region *wait, *signal;    /* regions of the words of engine_job.wait and .signal; NULL: none */
+	void (*answer)(struct job *job); /* called if the job succeeded; reports the result */
 	void (*refuse)(struct job *job,
-	               const struct error *err); /* it failed; NULL: the error is sent as a reply */
+	               const struct error *err); /* called if it failed; NULL: the error is sent as a reply */
 	void (*release)(struct job *job);        /* frees `own`; NULL: nothing to free */
 	void *own;
-	uint64_t tag;             /* tag of the entry of a submission ring */
-	struct spread *spread;    /* steps of a batch on several devices; NULL: it is on one */
-	struct batch *parts;      /* parts of a transform, or pieces of a reshard; NULL: none */
-	struct region *dst, *src; /* regions of engine_job.move; NULL if that has no plan */
+	uint64_t tag;          /* tag of the ring's entry; valid only for a job from a submission ring */
+	struct spread *spread; /* steps of the job; NULL: it runs on one device */
+	/* Parts of a transform or a run, moves of a transform in steps, or pieces of a reshard. NULL: none.
+	 */
+	struct batch *parts;
+	struct region *dst, *src; /* regions of engine_job.move; NULL: that has no plan */
 	uint32_t n_regions;
 	struct region *regions[JOB_MAX_REGIONS];
 	struct transforms_charge charge;
@@ -62,8 +65,8 @@ struct job {
 	struct job *next_free;
 };
 
-/* Creates a job of the session and charges for it. Returns NULL with QUOTA or NO_MEMORY. The words that it
- * waits for and signals are not looked up on a device until job_run_on. */
+/* Creates a job of the session and charges for it. Returns NULL with *err set to QUOTA or NO_MEMORY. The
+ * words that it waits for and signals are not looked up on a device until job_run_on. */
 struct job *job_new(struct session *session, const struct rpc_request *request, const struct order *order,
                     void (*answer)(struct job *job), struct error *err);
 
@@ -71,7 +74,7 @@ struct job *job_new(struct session *session, const struct rpc_request *request, 
  * waits for and signals; after an error the caller drops the job. */
 int job_run_on(struct job *job, uint32_t device, struct error *err);
 
-/* Holds the region until the job is gone. */
+/* Holds the region until the job is freed. */
 void job_use(struct job *job, struct region *region);
 
 /* Sets the parts that the job moves, and charges for them: a job for which there was room may exceed the
@@ -79,18 +82,19 @@ void job_use(struct job *job, struct region *region);
  * caller drops the job. */
 int job_set_parts(struct job *job, struct parts *parts, struct error *err);
 
-/* Returns the bytes that the parts have moved, and sets the family of the largest. For use in `answer`. */
+/* Returns the bytes that the job's transform has moved, and sets *ret to the family of its largest part. For
+ * use in `answer`. */
 uint64_t job_moved(const struct job *job, enum family *ret);
 
-/* Makes a list of blocks the job's work. */
+/* Sets the list of blocks that the job moves, and its plan, of which the job takes a reference of its own. */
 void job_set_blocks(struct job *job, struct engine_plan *plan, const struct placed *placed,
                     struct engine_blocks *blocks);
 
 /* Queues the job behind the session's others. */
 void job_submit(struct job *job);
 
-/* Queues a job that moves job->parts. `charged` of its moves have been charged for already; the others are
- * charged now, past the limit, because there was room for the job. */
+/* Queues a job that moves job->parts. `charged` of its moves have been charged for before; the others are
+ * charged now, past the limit if need be, because there was room for the job. */
 void job_submit_parts(struct job *job, uint64_t charged);
 
 /* Drops a job instead of submitting it; nothing is answered. */
@@ -99,8 +103,8 @@ void job_drop(struct job *job);
 /* Replies as the request asked for (session_reply). For use in `answer`. */
 void job_reply(struct job *job, const void *result);
 
-/* Counts the bytes that a transform has moved on a device, and the engine's time that it took. For use in
- * `answer`. */
+/* Counts a transform: the bytes that it has moved on the device, and the engine's time that it took. For use
+ * in `answer`. */
 void job_count_on(struct job *job, uint32_t device, enum family family, uint64_t bytes, uint64_t ns);
 
 /* Counts the bytes of an item of a batch that have crossed links. None of its moves may have failed. */
@@ -118,18 +122,19 @@ bool job_cancel(struct job *job);
 /* Frees the structs kept for reuse. */
 void jobs_free_kept(struct service *service);
 
-/* A session's jobs run in order, also on the engines of several devices.
+/* A session's jobs run in order, even if they run on the engines of several devices.
  *
- * A job starts when the session's jobs before it have ended. An engine sees to that for the jobs that it has,
- * so all that engines have of a session at a time is on one device, and the first job for another one is
- * held, with all behind it, until these have ended. With one device nothing is ever held.
+ * A job starts when all earlier jobs of its session have ended. An engine keeps that order among the jobs
+ * that it has been given. So at any time all jobs of a session that engines have are on one device. The first
+ * job for another device is held on the loop, with all jobs behind it, until they have ended. If there is one
+ * device, no job is ever held.
  */
 
-/* Cancels all jobs of the session as engine_stream_cancel does. sequence_reap ends the held ones in their
+/* Cancels all jobs of the session as engine_stream_cancel does. sequence_reap ends the held jobs in their
  * turn. */
 void sequence_cancel_all(struct session *session);
 
-/* Calls on_done of the jobs that have ended without an engine. */
+/* Calls on_done of the jobs that have ended without having been given to an engine. */
 void sequence_reap(struct service *service);
 
 #endif

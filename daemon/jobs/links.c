@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Paths between devices: what crosses their links, how a transform with several destinations is divided over
- * them, and host memory that transforms without a link pass through. */
+/* Counts what crosses links, plans how a transform with several destinations is divided over devices, and
+ * makes the host memory that transforms between devices without a link pass through. */
 #include "links.h"
 
 #include <stddef.h>
@@ -19,8 +19,6 @@ void links_count(struct devices *devices, const struct region *dst, const struct
 }
 
 /* ==== Trees of destinations ========================================================================== */
-
-/* Trees over destinations, and their chunks. */
 
 #define NONE UINT32_MAX
 
@@ -54,22 +52,23 @@ bool multicast_plan_star(const struct devices *devices, uint32_t n, const uint32
 
 /* ---- Trees --------------------------------------------------------------------------------------------- */
 
-/* While a chain is made. */
+/* State of multicast_plan_tree while it builds a tree. */
 struct chain {
 	const struct devices *devices;
 	const uint32_t *on;
 	uint32_t n;
 	uint32_t src_on;
-	bool is_left[ENGINES_MOST]; /* it has destinations, none of which is in the tree */
+	bool is_left[ENGINES_MOST]; /* by device: it has destinations, none of which is in the tree yet */
 	uint32_t n_left;
-	uint32_t head[ENGINES_MOST]; /* the place of its first move; NONE */
+	/* By device: index in the tree of the first move to it. Valid once that is added. */
+	uint32_t head[ENGINES_MOST];
 	uint32_t order[ENGINES_MOST];
 	uint32_t n_order;
 	struct multicast_tree *tree;
 };
 
-/* Returns the remaining device that reaches `from` the fastest, or of equals the one that comes next by
- * number, or NONE. */
+/* Returns the device that is left and reaches `from` by the fastest link. Among equals it is the one whose
+ * number comes next after `from`, cyclically. Returns NONE if there is none. */
 static uint32_t find_next(const struct chain *chain, uint32_t from)
 {
 	const struct devices *devices = chain->devices;
@@ -87,7 +86,8 @@ static uint32_t find_next(const struct chain *chain, uint32_t from)
 	return best;
 }
 
-/* Adds all moves to a device: one from the parent, and the others from that one's destination. */
+/* Adds the moves to all destinations on a device: the first one reads from the parent, and the others from
+ * the destination of the first. */
 static void visit(struct chain *chain, uint32_t device, uint32_t parent)
 {
 	struct multicast_tree *tree = chain->tree;
@@ -110,8 +110,9 @@ static uint32_t first_left(const struct chain *chain)
 	return device;
 }
 
-/* Begins the chain with the source's device, the one nearest to it, or that of the first destination on a
- * device. */
+/* Begins the chain with the source's device or, if no destination is there, with the device that reaches it
+ * by the fastest link. If the source is in host memory, the chain begins with the first destination's device.
+ */
 static void visit_first(struct chain *chain)
 {
 	const uint32_t src_on = chain->src_on;
@@ -126,9 +127,9 @@ static void visit_first(struct chain *chain)
 	visit(chain, device == NONE ? first_left(chain) : device, MULTICAST_SOURCE);
 }
 
-/* Adds the next device, which is reached from the end of the chain, from the last device before it that does
- * reach one, or from the source. A device that nothing reaches is added at the end of the chain, where the
- * move fails and says so. */
+/* Adds the next device. It pulls from the last device of the chain from which any remaining device can pull,
+ * or else from the source. A device that reaches none of them is added behind the end of the chain, where its
+ * move fails and says why. */
 static void visit_next(struct chain *chain)
 {
 	const uint32_t last = chain->order[chain->n_order - 1];
@@ -147,8 +148,9 @@ static void visit_next(struct chain *chain)
 	visit(chain, device == NONE ? first_left(chain) : device, parent);
 }
 
-/* Adds the destinations in host memory. They are made from the first device's destination, from a source on a
- * device, which then runs them, or from the first of them. */
+/* Adds the destinations in host memory. If there is a chain, its first device copies them from its own
+ * destination. Otherwise a device that has the source makes all of them from it. If the source is in host
+ * memory too, the first is made from it and the others are copies of the first. */
 static void add_hosts(struct chain *chain)
 {
 	struct multicast_tree *tree = chain->tree;
@@ -216,7 +218,7 @@ struct multicast_cut multicast_plan_cut(int rank, const int64_t *shape, const bo
 
 /* ==== Bounce buffers ================================================================================= */
 
-/* Makes bounce buffers, off the loop. */
+/* Chores make bounce buffers, off the loop. */
 
 struct bounce {
 	struct chore chore;
@@ -224,14 +226,16 @@ struct bounce {
 	uint32_t device;
 	uint64_t bytes;
 	bool is_making;
-	struct region *region; /* NULL: there is none */
+	struct region *region; /* NULL: there is none, or it is being made */
 	struct region_charges charges;
 	struct engine_memory *memory;
 	struct engine_export made;
-	struct error err; /* status: of the last one that could not be made, until that has been told */
+	/* Why the last buffer was not made. err.status is 0 if it was, or if the error has been reported. */
+	struct error err;
 };
 
-/* Descriptors that are kept to map it again: the engine's, and the region's for further devices. */
+/* Number of descriptors that are kept to map a buffer again: the engine keeps one, and the region one for
+ * further devices. */
 #define KEPT_FDS 2
 
 static bool make(struct chore *chore);
@@ -299,7 +303,7 @@ int bounce_find(struct session *session, uint32_t device, uint64_t bytes, struct
 		return err->status = REACH_LATER;
 	if (bounce->err.status) {
 		*err = bounce->err;
-		bounce->err.status = 0; /* the next request tries again */
+		bounce->err.status = 0; /* the next request makes another attempt */
 		return err->status;
 	}
 	if (!bounce->region || bounce->region->memory->size < bytes)
@@ -334,7 +338,7 @@ static void keep_source(struct bounce *bounce)
 		close(bounce->made.fd);
 }
 
-/* Requests that wait for the buffer go on. */
+/* Ends the making of the buffer, and resumes the requests that wait for it. */
 static void settle(struct bounce *bounce)
 {
 	struct session *session = bounce->session;

@@ -28,7 +28,8 @@ int placed_find(struct session *session, const struct region_place *dst, const c
 	return r;
 }
 
-/* The first memory that is on a device has the choice; where all are in host memory, the first of all has. */
+/* Returns the device of the first region in device memory. If all are in host memory, returns that of the
+ * first region, which is not NULL; the others may be. */
 static uint32_t choose_device(struct region *const regions[], size_t n)
 {
 	for (size_t i = 0; i < n; i++)
@@ -131,7 +132,8 @@ int placed_of(struct session *session, const struct msg_transform *params, uint3
 	return r < 0 ? r : placed_settle(ret, device, err);
 }
 
-/* Engines of other devices may use the same numbers to tell their memories apart. */
+/* The device is part of a memory's identity here, because engines of different devices may give the same
+ * numbers to different memories. */
 struct tensor_place place_of(const struct region *region, uint64_t offset)
 {
 	const struct engine_memory *memory = region->memory;

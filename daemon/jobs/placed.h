@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A request's tensors and operands have places in regions. This module finds them, and the request's plans
- * and order. */
+/* A request's tensors and operands have places in regions. This module finds the places of a request, the
+ * device and the plans for them, and the request's order. */
 #ifndef DAEMON_JOBS_PLACED_H
 #define DAEMON_JOBS_PLACED_H
 
@@ -19,12 +19,12 @@ struct placed_operand {
 	double number;
 };
 
-/* This holds the places of both tensors of a transform, and of its operands. */
+/* The places of both tensors of a transform, and of its operands. */
 struct placed {
-	uint32_t device; /* the device that the transform runs on */
+	uint32_t device; /* device that the transform runs on */
 	struct region *dst;
 	struct region *src;
-	uint64_t dst_offset; /* bytes */
+	uint64_t dst_offset; /* bytes from the start of the region */
 	uint64_t src_offset;
 	struct placed_operand operand[ROLE_COUNT];
 };
@@ -32,22 +32,23 @@ struct placed {
 /* Returns the place of a byte of a region, for the checks of kernels/. */
 struct tensor_place place_of(const struct region *region, uint64_t offset);
 
-/* Finds the regions of two places; that of dst must be writable. Errors use the names of the places:
- * "dst.region". */
+/* Finds the regions of two places; that of dst must be writable. Error messages call the places dst_name and
+ * src_name ("dst.region"). */
 int placed_find(struct session *session, const struct region_place *dst, const char *dst_name,
                 const struct region_place *src, const char *src_name, struct placed *ret, struct error *err);
 
-/* Chooses the device that a transform between these places runs on, unless device names one (not DEVICE_ANY),
- * and has it reach all of them. It is the destination's device. For a destination in host memory it is the
- * source's, and if both are in host memory that of an operand, or else the destination's first. Returns 0,
- * REACH_LATER, or what region_reach does. */
+/* Sets placed->device to the device that the transform runs on, and has it reach all regions. If device is
+ * DEVICE_ANY, it is the destination's device; for a destination in host memory it is the source's; and if
+ * both are in host memory it is that of the first operand in device memory, or else the destination's own.
+ * For DEVICE_ASKED it is the same, but nothing is mapped. Returns 0, REACH_LATER, or what region_reach does.
+ */
 int placed_settle(struct placed *placed, uint32_t device, struct error *err);
 
-/* Finds all regions of a transform. Its tensors must name theirs. */
+/* Finds all regions of a transform, whose tensors must name theirs. */
 int placed_find_all(struct session *session, const struct msg_transform *params, struct placed *ret,
                     struct error *err);
 
-/* Does what placed_find_all and placed_settle do. */
+/* Does what placed_find_all and placed_settle do, in this order. */
 int placed_of(struct session *session, const struct msg_transform *params, uint32_t device,
               struct placed *ret, struct error *err);
 
@@ -56,26 +57,29 @@ int placed_of(struct session *session, const struct msg_transform *params, uint3
 int placed_find_operands(struct session *session, const struct msg_transform *params, struct placed *ret,
                          struct error *err);
 
-/* Finds the region of one operand. It must be writable if it is written. Errors call it name. */
+/* Finds the region of one operand, which must be writable if the transform writes it. Error messages call it
+ * name. */
 int placed_find_operand(struct session *session, enum operand_role role, const char *name,
                         const struct region_place *at, struct placed *ret, struct error *err);
 
 /* Returns what a plan may rely on about the places of dst and src. */
 struct plan_places placed_places(const struct placed *placed);
 
-/* Checks that the transform may run there: both tensors lie within their regions and do not overlap. */
+/* Checks that the transform may run between these places: both tensors lie within their regions and do not
+ * overlap. */
 int placed_check(const struct placed *placed, const struct transform_sides *sides, struct error *err);
 
 /* Checks the operands of a transform. A tensor that it converts by has to lie in its region, and may not
- * share bytes with the destination; a scale that it computes shares bytes with nothing. sides is NULL if
- * there are many destinations, at which the check does not look then; this is not allowed with amax. */
+ * share bytes with the destination; a scale that it computes may share bytes with nothing. If there are many
+ * destinations, sides is NULL, the check ignores the destinations, and the conversion must not have amax. */
 int placed_check_operands(const struct placed *placed, const struct transform_sides *sides,
                           const struct conversion *conversion, struct error *err);
 
-/* Returns the places of a part of a transform. */
+/* Returns the places of a part of a transform. The offsets are in bytes from those of the whole. */
 struct placed placed_part(const struct placed *placed, int64_t dst_offset, int64_t src_offset);
 
-/* Makes the move for the engine. The move holds no reference to the plan. */
+/* Returns the move for the engine. It takes over the caller's reference to the plan, if any, and takes none
+ * itself. */
 struct engine_move placed_move(struct engine_plan *plan, const struct placed *placed);
 
 /* A transform between two places has one part, unless the last block of a split is incomplete. */
@@ -85,7 +89,7 @@ struct parts {
 	uint32_t largest;
 	struct part {
 		struct engine_plan *plan;
-		int64_t dst_offset; /* bytes from the places above */
+		int64_t dst_offset; /* bytes from the places in `placed` */
 		int64_t src_offset;
 	} part[SPLIT_MAX_PARTS];
 };
@@ -102,9 +106,9 @@ void parts_unref(struct parts *parts);
 int parts_plan(struct session *session, const struct split *split, bool is_placed, struct parts *ret,
                struct error *err);
 
-/* parts_charge adds n parts besides the first to charge, which may be NULL. parts_discharge takes that
- * back because of the error r, except for parts whose plans are still to be made: they stay charged, so that
- * no more are made than the request may have. */
+/* parts_charge charges for n parts, the first of which has been charged already. parts_discharge takes that
+ * back because of the error r. It does nothing if r is PLANNING_LATER: the parts stay charged while their
+ * plans are made, so that no more are made than the user may have. charge may be NULL. */
 int parts_charge(struct transforms_charge *charge, uint32_t n, struct error *err);
 void parts_discharge(struct transforms_charge *charge, uint32_t n, int r);
 
@@ -119,11 +123,11 @@ struct order {
 	uint64_t signal_offset;
 	uint64_t signal_value;
 	enum completion completion;
-	struct engine_share share; /* within the user's limits, without the deadline */
+	struct engine_share share; /* within the user's limits; begin_until_ns is not set */
 	uint64_t deadline_ms;      /* 0: none */
 };
 
-/* Returns the lesser of what a request asks for and the limit, where 0 stands for no limit. */
+/* Returns what a request asks for, but not more than the limit; 0 stands for no limit in both. */
 static inline uint32_t order_within(uint64_t asked, uint64_t limit)
 {
 	const uint64_t least = asked && (!limit || asked < limit) ? asked : limit;
@@ -131,16 +135,17 @@ static inline uint32_t order_within(uint64_t asked, uint64_t limit)
 	return least < UINT32_MAX ? (uint32_t)least : UINT32_MAX;
 }
 
-/* Sets ret->share to what the fields ask for, within the limits of the session's user, and nothing else. */
+/* Sets ret->share, and nothing else, to what the fields ask for, within the limits of the session's user. */
 void order_set_share(struct session *session, const struct order_fields *fields, struct order *ret);
 
-/* Checks the order of a request that has those fields of the mask (F(order, field)), and sets *ret to it.
- * Refuses regions that do not belong to the connection or are not writable, words that are misaligned or lie
- * outside the region, and a wait longer than wait_deadline_ms; the request's own deadline_ms has no limit. */
+/* Checks the order of a request, of which `has` tells the fields that are given (a mask of F(order, field)),
+ * and sets *ret to it. Refuses regions that do not belong to the connection or are not writable, words that
+ * are misaligned or lie outside the region, and a wait longer than wait_deadline_ms; the request's own
+ * deadline_ms has no limit. */
 int order_check(struct session *session, const struct order_fields *fields, uint64_t has, struct order *ret,
                 struct error *err);
 
-/* Checks the order of a message m with the parameters p. */
+/* Calls order_check for the parameters p of a message; m is the name of the message in the schema. */
 #define order_of(session, m, p, ret, err) order_check(session, &(p)->order, ORDER_HAS(m, p), ret, err)
 
 #endif

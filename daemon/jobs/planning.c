@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plans of requests: how they are made off the loop, and those that a connection has prepared. */
+/* Prepares plans for requests, off the loop where that takes long, and keeps the plans that connections have
+ * prepared. */
 #include "planning.h"
 
 #include <inttypes.h>
@@ -16,55 +17,59 @@
 
 /* ==== Planning ======================================================================================= */
 
-/* A session has one planning for messages and one for the entries of its ring: the request of one kind may
- * wait while one of the other kind is handled. While the chore is under way, the planning belongs to it. */
+/* A session has two slots for what a request has noted (struct planning): one for messages and one for
+ * entries of its ring, because a request of one kind may wait while one of the other kind is handled. The
+ * lowest bit of session->asking selects the slot. While a chore is under way, only the chore touches the
+ * planning. */
 
 #define BUCKETS 64
 
-/* One handling of a request notes so many plans at most, because to note one takes a few microseconds. */
+/* Most plans that one handling of a request notes; noting one takes a few microseconds. */
 #define MOST_NOTED 256
 
-/* A request wants this plan. */
+/* A plan that a request has noted. */
 struct want {
 	LIST_ENTRY(want) bucket;
 	STAILQ_ENTRY(want) entry;
 	struct engine *engine;
 	struct transform_spec spec;
 	struct plan_places places;
-	struct engine_plan *plan; /* NULL until it is prepared, or if it was refused for this reason: */
+	struct engine_plan *plan; /* NULL: not prepared yet, or refused because of err */
 	struct error err;
-	uint64_t
-	    steps; /* The search for an overlap took so many off the loop, which count for the request. */
+	/* Steps of the search for overlaps on the chore's thread. They count as the request's
+	 * (overlap_count_steps). */
+	uint64_t steps;
 	struct plan_key key;
 };
 
-/* This is what the request asks to be explained, and the answer. */
+/* A question that a request has noted (struct planning_question) and its answer. */
 struct explaining {
-	struct engine *engine; /* NULL: the engine is not here */
+	struct engine *engine; /* NULL: this service does not have the engine */
 	const char *name;
 	struct split split;
-	struct engine_plan *plan[SPLIT_MAX_PARTS]; /* references */
+	struct engine_plan *plan[SPLIT_MAX_PARTS]; /* each is a reference */
 	uint32_t n;
 	uint32_t largest;
-	uint32_t next;  /* the next one to be explained; n: all have been */
-	uint64_t steps; /* as in struct want */
+	/* Index of the next plan or part to be explained. n: all have been, or one has failed (err). */
+	uint32_t next;
+	uint64_t steps; /* steps of searches for overlaps, as in struct want */
 	struct error err;
 	struct engine_explanation answer;
-	uint64_t bytes, n_subregions, predicted_ns; /* sums over those that have been explained */
+	uint64_t bytes, n_subregions, predicted_ns; /* sums over the parts explained so far */
 };
 
 struct planning {
 	struct chore chore;
 	struct session *session;
-	uint64_t request; /* It is the session->asking of the request. */
+	uint64_t request; /* session->asking of the request that has noted this */
 	bool is_under_way;
 	atomic_bool unwanted;
 	struct charge charge;
 	LIST_HEAD(, want) buckets[BUCKETS];
 	STAILQ_HEAD(, want) wants;
-	struct want *next;             /* This is the next one to be made. It is NULL when all are made. */
-	uint32_t noted;                /* So many are to be made, from next on. */
-	struct explaining *explaining; /* NULL if nothing is to be explained */
+	struct want *next;             /* next one to be prepared; NULL: all have been */
+	uint32_t noted;                /* number of wants to be prepared, from next on */
+	struct explaining *explaining; /* NULL: nothing is to be explained */
 };
 
 static bool make(struct chore *chore);
@@ -112,7 +117,8 @@ static struct planning *planning_new(struct session *session)
 	return planning;
 }
 
-/* Returns the request's own planning, charged for so many more bytes; or NULL with err. */
+/* Returns the planning of the request session->asking, after charging it for `bytes` more, or NULL with *err
+ * set. */
 static struct planning *planning_for(struct session *session, uint64_t bytes, struct error *err)
 {
 	struct planning *planning = *slot_of(session) ?: planning_new(session);
@@ -145,8 +151,8 @@ static bool is_first(struct session *session)
 	return !planning || STAILQ_EMPTY(&planning->wants);
 }
 
-/* One plan is part of what a connection costs, so that no limit keeps a request that needs one from running.
- */
+/* Notes a plan. A request's first plan is not charged: it is part of what a connection costs, so that no
+ * limit keeps a request that needs one plan from running. Returns PLANNING_LATER, QUOTA or NO_MEMORY. */
 static int add_want(struct session *session, struct engine *engine, const struct transform_spec *spec,
                     struct plan_places places, const struct plan_key *key, struct error *err)
 {
@@ -188,11 +194,13 @@ static int make_plan(struct session *session, struct engine *engine, const struc
 	return r;
 }
 
-/* Takes a plan that the request has noted; returns 0, PLANNING_LATER, or why it was refused. */
+/* Takes a plan that the request has noted, with a reference for the caller. Returns 0, PLANNING_LATER, or the
+ * reason why the plan was refused. */
 static int take_want(const struct planning *planning, const struct want *want, struct engine_plan **ret,
                      struct error *err)
 {
-	if (planning->next) /* The plan was noted in this handling, or is behind one that was. */
+	/* Some plans of the request have yet to be prepared, so it is handled again anyway. */
+	if (planning->next)
 		return err->status = PLANNING_LATER;
 	overlap_count_steps(want->steps);
 	if (!want->plan) {
@@ -386,7 +394,7 @@ void planning_start(struct session *session)
 static void let_go(struct planning **slot)
 {
 	if (*slot && (*slot)->is_under_way)
-		atomic_store(&(*slot)->unwanted, true); /* on_made frees it. */
+		atomic_store(&(*slot)->unwanted, true); /* on_made frees it */
 	else if (*slot)
 		planning_free(*slot);
 	*slot = NULL;
@@ -412,31 +420,30 @@ bool planning_is_under_way(const struct session *session)
 
 /* ==== Prepared plans ================================================================================= */
 
-/* A session's prepared plans, each with the plans for the kinds of places that were used last. */
+/* Each prepared plan keeps the engine's plans for the kinds of places that its runs have used last. */
 
-/* Plans are kept for two kinds of places: a pair that is aligned, and one that is not. Others come from the
- * cache. */
+/* Plans are kept for two kinds of places: a pair that is aligned, and one that is not. Plans for other places
+ * come from the cache. */
 #define KEPT_PLANS 2
 
-/* One of the transforms that a run moves. */
+/* One of the transforms that a run of a prepared plan consists of. */
 struct prepared_part {
 	struct transform_spec spec;
 	int64_t dst_offset; /* bytes from the places of the run */
 	int64_t src_offset;
 	struct engine_plan *kept[KEPT_PLANS]; /* NULL: none */
-	uint32_t oldest;                      /* index in kept of the next to be replaced */
+	uint32_t oldest;                      /* index in kept of the plan to be replaced next */
 };
 
 struct prepared {
 	uint64_t id;
-	struct tensor_layout dst, src; /* all that a run touches */
+	struct tensor_layout dst, src; /* layouts of all that a run touches */
 	struct tensor_extent dst_extent, src_extent;
-	/* The operands: numbers, and whether they are tensors, for which each run gives places. */
-	double number[ROLE_COUNT];
-	bool is_tensor[ROLE_COUNT];
+	double number[ROLE_COUNT];  /* values of the operands that are numbers */
+	bool is_tensor[ROLE_COUNT]; /* operands that are tensors, for which each run gives places */
 	struct charge charge;
-	struct charge bytes; /* of all of it, kept plans included */
-	uint32_t largest;    /* part */
+	struct charge bytes; /* CHARGE_PLAN_BYTES: for the struct and the plans that it keeps */
+	uint32_t largest;    /* index of the largest part */
 	uint32_t n;
 	struct prepared_part part[];
 };
@@ -453,8 +460,8 @@ static void prepared_free(struct prepared *prepared)
 	free(prepared);
 }
 
-/* Takes over the reference to entry. A second kind of places is charged for; if the user has no room for it,
- * it replaces the first one, whose plan takes as many bytes. */
+/* Keeps a plan for later runs, and takes over the reference to it. The plan for a second kind of places is
+ * charged; if the user's limit does not allow that, it replaces the first plan, which takes as many bytes. */
 static void keep_plan(struct session *session, struct prepared *prepared, struct prepared_part *part,
                       struct engine_plan *entry)
 {
@@ -508,7 +515,8 @@ static int take_charges(struct session *session, const struct parts *parts, stru
 	                           err);
 }
 
-/* Takes over the references to the plans of all parts, which are for places that are aligned. */
+/* Takes over the references to the plans of all parts, which were made for aligned places. Returns NULL if
+ * out of memory. */
 static struct prepared *prepared_new(const struct split *split, struct parts *parts)
 {
 	struct prepared *prepared = calloc(1, sizeof *prepared + parts->n * sizeof(struct prepared_part));
@@ -536,7 +544,8 @@ static struct prepared *prepared_new(const struct split *split, struct parts *pa
 	return prepared;
 }
 
-/* The plans are checked against the limit on their number before they are made, too. */
+/* Plans all parts. Their number is checked against the limit before the plans are made; take_charges charges
+ * for them afterwards. */
 static int plan_all(struct session *session, const struct split *split, struct parts *ret, struct error *err)
 {
 	struct charge count = { 0 };
@@ -633,7 +642,7 @@ void prepared_release_all(struct session *session)
 
 /* ---- Running ------------------------------------------------------------------------------------------ */
 
-/* Numbers are the plan's; tensors have the places of a run. */
+/* Sets the operands of a run: numbers are those of the prepared plan, and tensors lie where the run says. */
 static int place_operands(struct session *session, const struct prepared *prepared,
                           const struct msg_plan_run *run, struct placed *ret, struct error *err)
 {
@@ -719,7 +728,7 @@ int prepared_plan_for(struct session *session, const struct msg_plan_run *run, s
                       struct placed *placed, struct engine_plan **ret_plan, struct error *err)
 {
 	struct prepared *prepared;
-	struct engine_plan *plan; /* belongs to the prepared plan */
+	struct engine_plan *plan; /* the reference is the prepared plan's */
 	int r = find_prepared(session, run->plan, &prepared, err);
 
 	if (r == 0 && prepared->n > 1)

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests get their plans and explanations here, without holding up the loop.
+/* This module gets plans and explanations for requests without holding up the loop.
  *
- * An engine makes its part of a plan where it first needs it. This module checks the transform, which takes a
- * microsecond, or some milliseconds if tensors have to be searched for overlaps. A request may need many
- * plans: one for each part of a split, each item of a batch, each piece of a reshard. The loop prepares them
- * for PLANNING_LOOP_NS each time that it handles a request. It notes the others, and the session waits
- * (WAIT_MEMORY) until a chore has prepared them; then the request is handled anew and finds them, or notes
- * more. So preparing takes its user's share of the threads that do chores, and nobody else's time. An
+ * Preparing a plan means to check its transform, which takes a microsecond, or some milliseconds if tensors
+ * have to be searched for overlaps; the engine makes its own part of the plan later, when it first needs it.
+ * A request may need many plans: one for each part of a split, each item of a batch, each piece of a reshard.
+ * Each time that the loop handles a request, it prepares plans for PLANNING_LOOP_NS. It notes the others, and
+ * the session waits (WAIT_MEMORY) until a chore has prepared them. Then the request is handled anew and finds
+ * them, or notes more. So preparing plans costs only the time of the threads that do the user's chores. An
  * explanation needs the engine's part of a plan too, so a chore always makes it.
  *
- * What a request has noted is kept until it has been answered, because the cache may lose it before. It is
- * charged to the user (list_bytes_per_uid).
+ * What a request has noted is kept until the request has been answered, because the cache of plans may evict
+ * it before. It is charged to the user (list_bytes_per_uid).
  */
 #ifndef DAEMON_JOBS_PLANNING_H
 #define DAEMON_JOBS_PLANNING_H
@@ -40,14 +40,15 @@ struct session;
 int planning_get(struct session *session, uint32_t device, const struct transform_spec *spec,
                  struct plan_places places, struct engine_plan **ret, struct error *err);
 
-/* Names what is to be explained: plans of an engine, or a split for an engine that is not here. */
+/* A question to planning_explain, about plans of an engine or about the parts of a split for an engine that
+ * this service does not have. */
 struct planning_question {
-	struct engine *engine;     /* NULL: the engine is not here, and `name` and `split` stand for it */
-	const char *name;          /* name of an engine that is not here */
-	const struct split *split; /* parts for an engine that is not here */
+	struct engine *engine;     /* NULL: this service does not have the engine; name and split are set */
+	const char *name;          /* name of the engine; used only if engine is NULL */
+	const struct split *split; /* parts to be explained; used only if engine is NULL */
 	struct engine_plan *const *plans;
 	uint32_t n;       /* number of plans or parts */
-	uint32_t largest; /* index of the largest */
+	uint32_t largest; /* index of the largest plan or part */
 };
 
 /* Explains the largest plan or part; bytes, n_subregions and predicted_ns are sums over all. *ret is valid
@@ -56,9 +57,9 @@ struct planning_question {
 int planning_explain(struct session *session, const struct planning_question *question,
                      const struct engine_explanation **ret, struct error *err);
 
-/* The caller tells that the handling of the request session->asking begins (planning_begin), that the request
- * has been handled (planning_end), or that it is to be handled again once what it noted has been made
- * (planning_start). */
+/* The caller calls planning_begin before it handles the request session->asking. After that it calls
+ * planning_end if the request has been handled, or planning_start if the request is to be handled again;
+ * planning_start has a chore make what the request has noted. */
 static inline void planning_begin(struct session *session);
 static inline void planning_end(struct session *session);
 void planning_start(struct session *session);
@@ -66,15 +67,15 @@ void planning_start(struct session *session);
 /* Tells whether a request of the session waits for plans. */
 bool planning_is_under_way(const struct session *session);
 
-/* Drops what the session has noted, because it has ended and nobody waits for plans any more. */
+/* Drops what the session's requests have noted. Must be called when the session ends. */
 void planning_give_up(struct session *session);
 
 /* ---- Inline, because every request passes here ------------------------------------------------------- */
 
-/* Drops what another request has noted in the place of the one that is being handled. */
+/* Drops what is noted in the slot of the request session->asking, if another request has noted it. */
 void planning_forget_other(struct session *session);
 
-/* Drops what the request has noted. */
+/* Drops what the request session->asking has noted. */
 void planning_forget(struct session *session);
 
 static inline void planning_begin(struct session *session)
@@ -90,17 +91,17 @@ static inline void planning_end(struct session *session)
 		planning_forget(session);
 }
 
-/* Prepared plans are transforms of a connection that have been checked in advance, except for the places of
- * their tensors.
+/* A prepared plan is a transform that a connection has had checked in advance, except for the places of its
+ * tensors.
  *
- * The properties of the places that a plan depends on (their alignment, and their phases for the Tensor
- * Memory Accelerator) rarely change from run to run. The plans for the places used last are kept, so that a
- * run needs no lookup. A job holds the plan that it uses, not the prepared plan, which may be released at any
- * time.
+ * What a plan depends on of the places (their alignment, and their phases for the Tensor Memory Accelerator)
+ * rarely changes from run to run. A prepared plan keeps the engine's plans for the places used last, so that
+ * a run needs no lookup. A job holds the engine's plan that it uses, but not the prepared plan, which may be
+ * released at any time.
  */
 
-/* Adds a prepared plan to the session, charged to its uid by its parts and its bytes. Errors are those of
- * planning_get, QUOTA, and INVALID_ARGUMENT if a place is given. */
+/* Adds a prepared plan to the session, charged to its user by the number and the bytes of its parts. Returns
+ * 0, what planning_get returns, QUOTA, or INVALID_ARGUMENT if the parameters give a place. */
 int prepared_add(struct session *session, const struct msg_transform *params, uint64_t *ret_id,
                  struct error *err);
 
@@ -109,12 +110,13 @@ int prepared_release(struct session *session, uint64_t id, struct error *err);
 
 void prepared_release_all(struct session *session);
 
-/* Does what transform_plan does for a run: finds its places, and the plans for them, with references for the
- * caller. Allocates nothing if the places are like earlier ones. */
+/* Does for a run of a prepared plan what transform_plan does for a transform: finds the places of the run,
+ * and the plans for them, with references for the caller. Allocates nothing if the places are like earlier
+ * ones. */
 int prepared_plan(struct session *session, const struct msg_plan_run *run, uint32_t device,
                   struct transforms_charge *charge, struct parts *ret, struct error *err);
 
-/* Finds the plan for such places on the device that *placed names. *ret holds a reference for the caller.
+/* Finds the plan for such places on the device placed->device. *ret_plan holds a reference for the caller.
  * Sets the operands in *placed; the caller finds and checks the places of dst and src. */
 int prepared_plan_for(struct session *session, const struct msg_plan_run *run, struct plan_places places,
                       struct placed *placed, struct engine_plan **ret_plan, struct error *err);

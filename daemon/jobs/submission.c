@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Submission rings: taking entries, writing their ends, and staying awake between entries.
+/* Takes entries from submission rings, writes completions ("ends"), and polls rings between entries.
  *
  * All access to the shared memory is in the first section and guarded, because the client's pages can be
- * lost. Where they can also keep waiting whoever touches them, a relay does that (relay.h), and the service
- * is never awake between entries.
+ * lost. If the memory may stall, a relay accesses it instead (relay.h), and the service is never awake
+ * between entries.
  */
 #include "submission.h"
 
@@ -27,12 +27,13 @@
 
 #define NS_PER_US UINT64_C(1000)
 
-/* One iteration of the loop may poll rings that find nothing for so long. */
+/* Longest time for which one iteration of the loop polls rings that have no entries. */
 #define POLL_NS 3000
 
-/* Staying awake has to pay off. Whenever something comes, a ring is credited with what a bell would cost
- * (RUNG_NS), and while it sleeps with a share of the time. It can stay awake for its credit, which is at most
- * spin_ns. So a ring with an entry now and then costs little, whatever the rhythm of its client. */
+/* A ring may stay awake, that is, be polled, only for its credit, which is at most spin_ns. Each time that
+ * something comes, the ring is credited with RUNG_NS, about what a message that rings would cost, and while
+ * it sleeps with 1/SLEEP_SHARE of the time. So a ring with an entry now and then costs little, whatever the
+ * rhythm of its client. */
 #define RUNG_NS     20000
 #define SLEEP_SHARE 8
 
@@ -52,10 +53,11 @@ struct touch {
 	struct submission_entry entry;
 	struct submission_end end;
 	enum finding found;
-	bool is_asleep; /* the client sleeps and wants to be woken */
+	bool is_asleep; /* the client sleeps on `done` and wants to be woken */
 };
 
-/* Calls work under a guard. Returns false if the memory failed. */
+/* Calls work(touch) under a guard against memory that fails. Returns false if the ring's memory has
+ * failed. */
 static bool touch(struct touch *touch, void (*work)(void *touch))
 {
 	struct submission *s = touch->submission;
@@ -65,7 +67,8 @@ static bool touch(struct touch *touch, void (*work)(void *touch))
 
 static enum finding find_entry(const struct submission *s)
 {
-	/* Ordered after the store to `awake`; otherwise each side could miss the other. */
+	/* This load is ordered after the store to `awake` (say_awake). Otherwise the client could miss that
+	 * the service sleeps while the service misses the client's entry. */
 	uint32_t submitted = __atomic_load_n(&s->shared->submitted, __ATOMIC_SEQ_CST);
 	uint32_t reaped = __atomic_load_n(&s->shared->reaped, __ATOMIC_RELAXED);
 
@@ -129,7 +132,7 @@ static void end_broken(struct session *session)
 
 /* ---- Ends --------------------------------------------------------------------------------------------- */
 
-/* Charges or credits the time up to now. */
+/* Takes the time since active_ns off the ring's credit if it was awake, or adds a share of it if it slept. */
 static void account_time(struct submission *s, uint64_t now)
 {
 	uint64_t ns = now - s->active_ns;
@@ -342,8 +345,8 @@ void submission_take(struct session *session)
 		take_from_relay(session);
 		return;
 	}
-	/* At most as many as the ring can hold: if nothing made it wait, the client could keep it busy for
-	 * ever. */
+	/* No more entries are taken than the ring can hold: otherwise a client whose entries never have to
+	 * wait could keep the loop here for ever. */
 	for (most = s->entries; most > 0 && session->state == SESSION_OPEN && session->waiting == WAIT_NONE;
 	     most--) {
 		if (!touch(&one, find)) {
@@ -386,8 +389,9 @@ void submission_stop(struct submission *s)
 		uv_idle_stop(&all->spin);
 }
 
-/* Tells whether the ring has something to take. A ring without credit to stay awake goes to sleep, unless
- * something comes at that moment; so does one whose session has to wait, and then goes on by itself. */
+/* Returns whether the ring has something to take. Puts a ring to sleep if its credit is used up or its
+ * session has to wait, unless an entry comes at that moment. A session that has to wait takes the entry
+ * later, when it goes on by itself. */
 static bool poll_or_sleep(struct submission *s, uint64_t now)
 {
 	struct touch one = { .submission = s };
@@ -401,7 +405,7 @@ static bool poll_or_sleep(struct submission *s, uint64_t now)
 	return !touch(&one, find) || one.found != FOUND_NONE;
 }
 
-/* Polls every ring once; returns whether anything was found. */
+/* Polls every ring that is awake once, and takes what is found. Returns whether anything was. */
 static bool poll_all(struct submissions *all)
 {
 	uint64_t now = uv_hrtime();
@@ -495,30 +499,32 @@ void submission_close(struct submission *s)
 
 /* ==== Slow wakes ===================================================================================== */
 
-/* Waking clients that sleep on a word of shared memory (futex), from the loop.
+/* A waker wakes the client that sleeps on a word of shared memory (futex), from the loop.
  *
- * A word of a ring has one sleeper, or none. The kernel finds it among all sleepers whose words have the same
- * hash, and a client can create many of those. Once a call has taken long, the calls are made off the loop
- * for a while, as chores of the client's account.
+ * A ring's word has one sleeper, or none. The kernel finds it among all sleepers whose words have the same
+ * hash, and a client can create many of those. Once a call has taken long, calls are made off the loop for a
+ * while, as chores of the client's account.
  *
- * One call is under way at a time; all requests that come meanwhile are served by one more call. */
+ * At most one such chore is under way; all wakes that are asked for meanwhile are served by one more call.
+ */
 
-#define MOST    8      /* sleepers at most: a ring belongs to one client */
-#define SLOW_NS 250000 /* a call that takes longer must not be made on the loop */
+#define MOST    8      /* most sleepers that a call wakes; a ring has one client */
+#define SLOW_NS 250000 /* after a call that takes longer, none is made on the loop for LONG_NS */
 #define LONG_NS UINT64_C(1000000000)
 
 struct waker {
 	struct session *session;
 	struct region *region;
 	uint32_t *word;
-	uint64_t slow_until_ns; /* uv_hrtime */
+	uint64_t slow_until_ns; /* until then (uv_hrtime) calls are made off the loop */
 	struct chore chore;
-	bool is_under_way; /* the chore, which holds the region and the session meanwhile */
+	bool is_under_way; /* the chore is; it holds the region and the session meanwhile */
 	bool again;
 	bool is_freed;
 };
 
-/* Returns NULL if out of memory. The word lies in a region of the session, which the waker holds. */
+/* Returns NULL if out of memory. The word lies in the region, which the caller holds until it calls
+ * waker_free. */
 static struct waker *waker_new(struct session *session, struct region *region, uint32_t *word)
 {
 	struct waker *waker = calloc(1, sizeof *waker);
@@ -531,7 +537,8 @@ static struct waker *waker_new(struct session *session, struct region *region, u
 	return waker;
 }
 
-/* A call under way ends by itself; the session waits for it. NULL is allowed. */
+/* Frees the waker, or has on_done free it if a call is under way; the session is not freed before that. NULL
+ * is allowed. */
 static void waker_free(struct waker *waker)
 {
 	if (waker && waker->is_under_way)
@@ -589,7 +596,7 @@ static void wake_later(struct waker *waker)
 	chores_add(&waker->session->service->chores, waker->session->account, &waker->chore);
 }
 
-/* Wakes those that sleep now, a few at most; maybe a little later. */
+/* Wakes the client if it sleeps on the word, either at once or by a chore. */
 static void waker_wake(struct waker *waker)
 {
 	uint64_t start = uv_hrtime(), end;

@@ -14,8 +14,8 @@
 
 /* ---- Making ------------------------------------------------------------------------------------------- */
 
-/* Returns the bytes that an entry takes in data, where the places come first because their alignment is the
- * strictest. limits.def gives the same number for table_bytes_per_uid. */
+/* Returns the bytes that each entry takes in table->data, where the places come first because their alignment
+ * is the strictest. The text about table_bytes_per_uid in limits.def gives the same number. */
 static size_t entry_room(void)
 {
 	const struct table *table = NULL;
@@ -43,7 +43,8 @@ static const char *sort_of(const struct region *region)
 	return region->memory->host ? "host" : "device";
 }
 
-/* Distances between addresses have a meaning only among memories of one sort. */
+/* Checks that the entry is in the same kind of memory, host or device, as entry 0: the difference of two
+ * addresses has no meaning otherwise. */
 static int check_sort(const struct table *table, uint32_t entry, const char *name, struct error *err)
 {
 	const struct region *first = table->regions[0], *region = table->regions[entry];
@@ -57,7 +58,7 @@ static int check_sort(const struct table *table, uint32_t entry, const char *nam
 	                 name, entry, region->id, sort_of(region), first->id, sort_of(first));
 }
 
-/* Fills the entries, and holds the regions of those that it has come to. */
+/* Checks the entries and fills them in. On failure, table->layers.n says how many regions the table holds. */
 static int fill(struct session *session, const struct bytes *places, const char *name, uint32_t n,
                 struct table *table, struct error *err)
 {
@@ -180,7 +181,7 @@ uint32_t table_entries(struct session *session, uint64_t id)
 
 /* ---- On other devices --------------------------------------------------------------------------------- */
 
-/* A view has the same entries at the addresses that a device has for them. */
+/* A table as another device sees it: the same entries, with the addresses that they have on that device. */
 struct table_view {
 	struct table_view *next;
 	uint32_t device;

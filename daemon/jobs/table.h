@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A table has the places of the layers of one side of a request, in as many regions as there are entries.
+/* A table holds the places of the layers of one side of a request, which may lie in as many regions as there
+ * are entries.
  *
- * A prepared table belongs to its connection until it is released. It holds its regions, which drain until it
- * is gone, and is held by the jobs that use it, which therefore hold none of them. One that came with a
- * request lives as long as its job. The entries are checked when the table is made; what is left to check for
- * a request costs the same however many there are (layer_table.h).
+ * A prepared table belongs to its connection until it is released. Jobs hold the tables that they use, and a
+ * table holds its regions, so jobs need not hold these; a region that is released drains until its tables are
+ * gone. A table that came with a request lives as long as its job. The entries are checked when the table is
+ * made; the checks that remain for each request cost the same however many entries there are (layer_table.h).
  */
 #ifndef DAEMON_JOBS_TABLE_H
 #define DAEMON_JOBS_TABLE_H
@@ -21,27 +22,28 @@ struct session;
 struct table_view;
 
 struct table {
-	struct layer_table layers; /* places, memories and more lie in data */
+	struct layer_table layers; /* its arrays (places, memories and so on) lie in data */
 	struct region **regions;   /* region of each entry */
-	uint32_t device;           /* device of all regions; DEVICE_ANY: they have several, or one is loose */
-	struct table_view *views;  /* the table as other devices see it */
-	uint64_t id;               /* 0: it belongs to one request */
+	/* Device of all regions. DEVICE_ANY: they are on several, or one is loose (engine_memory). */
+	uint32_t device;
+	struct table_view *views; /* the table as other devices see it */
+	uint64_t id;              /* 0: it belongs to one request */
 	uint32_t refs;
 	struct charge charge;
 	uint64_t data[];
 };
 
-/* Makes a table of entries as they travel. It belongs to one request, is charged as list_bytes_per_uid, and
- * has a reference for the caller. Errors call the argument name. Returns 0, INVALID_ARGUMENT, NOT_FOUND,
- * OUT_OF_RANGE, QUOTA or NO_MEMORY. */
+/* Makes a table of entries in the format of the message. It belongs to one request, is charged as
+ * list_bytes_per_uid, and has a reference for the caller. Error messages call the argument name. Returns 0,
+ * INVALID_ARGUMENT, NOT_FOUND, OUT_OF_RANGE, QUOTA or NO_MEMORY. */
 int table_new(struct session *session, const struct bytes *places, const char *name, struct table **ret,
               struct error *err);
 
 /* Makes a table that the connection keeps, charged as table_bytes_per_uid. */
 int table_add(struct session *session, const struct bytes *places, uint64_t *ret_id, struct error *err);
 
-/* Finds a table by its id. *ret has a reference for the caller. Returns 0, or NOT_FOUND, which calls the
- * argument name. */
+/* Finds a table by its id. *ret has a reference for the caller. Returns 0 or NOT_FOUND. Error messages call
+ * the argument name. */
 int table_find(struct session *session, uint64_t id, const char *name, struct table **ret, struct error *err);
 
 /* Returns how many entries the table has, or 0 if the session has no table with that id. */
@@ -52,8 +54,8 @@ int table_release(struct session *session, uint64_t id, struct error *err);
 
 void tables_release_all(struct session *session);
 
-/* Sets *ret to the layers as the device reaches them, for jobs of its engine; they live as long as the table.
- * Returns 0, QUOTA, NO_MEMORY, or what region_reach does. */
+/* Sets *ret to the layers with the addresses that they have on the device, for jobs of its engine; they live
+ * as long as the table. Returns 0, QUOTA, NO_MEMORY, or what region_reach does. */
 int table_reach(struct table *table, uint32_t device, struct layer_table **ret, struct error *err);
 
 /* Takes a reference to the table. NULL is allowed. */
