@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The main function of tmad names the engines of this build. */
+/* The main function of tmad, which names the engines of this build. */
 #include "tmad.h"
 
 int main(int argc, char **argv)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The work queue reads the files; the loop compares and applies them. */
+/* The work queue reads the files, which may block; the loop compares and applies the settings. */
 #include "reload.h"
 
 #include <inttypes.h>
@@ -124,7 +124,7 @@ static void on_have_read(uv_work_t *work, int status)
 	struct reload *reload = &server->reload;
 	struct config *read = reload->read;
 
-	(void)status; /* it is never canceled */
+	(void)status; /* the work is never canceled */
 	reload->read = NULL;
 	reload->is_under_way = false;
 	if (server->service.state != SERVICE_RUNNING) {
@@ -138,13 +138,15 @@ static void on_have_read(uv_work_t *work, int status)
 
 /* ---- Applying ----------------------------------------------------------------------------------------- */
 
-/* Tells whether the setting, which at least one of them gives, differs; logs that. */
+/* Returns whether the setting differs, and logs the change. A setting that neither side gives does not
+ * differ. */
 static bool compare(const struct options *from, const struct options *to, int setting)
 {
 	char name[SETTING_NAME_BYTES], old[VALUE_BYTES], new[VALUE_BYTES];
 	bool at_once = setting_applies(setting) == OPTION_APPLIES_RELOAD;
 
-	if (!from->origin[setting].text && !to->origin[setting].text) /* lowered together with its bound */
+	/* Its default may have been lowered together with its bound. */
+	if (!from->origin[setting].text && !to->origin[setting].text)
 		return false;
 	setting_value(from, setting, old, sizeof old);
 	setting_value(to, setting, new, sizeof new);
@@ -156,7 +158,7 @@ static bool compare(const struct options *from, const struct options *to, int se
 	return true;
 }
 
-/* Returns NULL if that user, group or cgroup has no section. */
+/* Returns the section for the same user, group or cgroup as *whose, or NULL if there is none. */
 static const struct override *find_override(const struct overrides *overrides, const struct override *whose)
 {
 	for (uint32_t i = 0; i < overrides->n; i++)
@@ -173,7 +175,8 @@ static void limit_text(uint64_t value, char text[24])
 		snprintf(text, 24, "as everyone");
 }
 
-/* Compares one section (NULL: it does not exist) and logs its changes. Returns how many limits differ. */
+/* Compares the section of *whose before and after the reload (NULL: there is none) and logs its changes.
+ * Returns how many limits differ. */
 static int compare_override(const struct override *whose, const struct override *from,
                             const struct override *to)
 {
@@ -198,8 +201,8 @@ static int compare_override(const struct override *whose, const struct override 
 	return changed;
 }
 
-/* Overrides apply at once. Returns how many differ: in sections that exist now, then in sections that are
- * gone. */
+/* Returns how many limits differ in sections, all of which apply at once: first those in sections that exist
+ * now, then those in sections that are gone. */
 static int compare_overrides(const struct overrides *from, const struct overrides *to)
 {
 	int changed = 0;
@@ -212,7 +215,7 @@ static int compare_overrides(const struct overrides *from, const struct override
 	return changed;
 }
 
-/* Returns whether the ranges of subordinate uids differ, which apply to new connections. */
+/* Returns whether the ranges of subordinate uids differ, and logs that. They apply to new connections. */
 static bool compare_subuids(const struct subuids *from, const struct subuids *to)
 {
 	if (subuids_equal(from, to))
@@ -221,8 +224,8 @@ static bool compare_subuids(const struct subuids *from, const struct subuids *to
 	return true;
 }
 
-/* A change that needs a restart is found by comparing with the settings at the start, so that each reload
- * reports it until the restart. */
+/* Applies the settings `to` and returns how many have changed. A change that needs a restart is found by
+ * comparing with the settings at the start, so that each reload reports it until the restart. */
 static struct outcome apply(struct server *server, const struct options *from, const struct options *to)
 {
 	const struct options *started = &server->reload.started->options;
@@ -261,7 +264,8 @@ static void apply_limits(struct server *server, const struct limits *limits,
 	devices_keep_plans(&server->service.devices, server->service.limits.plan_cache_entries);
 	if (idle != server->service.limits.idle_deadline_ms)
 		connections_watch_idle(&server->connections);
-	/* The loop's table of descriptors has a fixed size; growing it is a risk. */
+	/* The loop's table of descriptors has a fixed size: libuv may end the process when it cannot grow
+	 * it. */
 	if (server->service.limits.connections > server->connections.descriptors)
 		log_line(LOG_LEVEL_WARNING,
 		         "reload: connections: %" PRIu64 ", but there are descriptors for fewer than %" PRIu64

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SIGHUP has the service read its files of settings again. It applies all changes that a reload can apply, or
- * none if there is an error. */
+/* SIGHUP has the service read the files with its settings again. A reload applies all changes that can be
+ * applied without a restart or, if there is an error, none. */
 #ifndef DAEMON_RELOAD_H
 #define DAEMON_RELOAD_H
 
@@ -16,18 +16,20 @@ struct reload {
 	uv_work_t work; /* reads files, which may block */
 	int argc;
 	char **argv;
-	const struct config *started; /* settings that need a restart are as here; owned by the caller */
-	struct config *latest;        /* settings last read without errors; NULL: those of started */
-	struct config *read;          /* result of work; NULL: no memory */
+	/* Settings at the start, which those that need a restart still have; owned by the caller. */
+	const struct config *started;
+	/* Settings last read without errors; NULL: `started` is still the latest. */
+	struct config *latest;
+	struct config *read; /* result of work; NULL: out of memory */
 	bool is_under_way;
-	bool is_asked_again; /* another signal came during a reload */
+	bool is_asked_again; /* another signal has come during the reload */
 };
 
-/* Starts a reload, or another one after the one under way. In the end the service manager gets READY=1,
- * whether the files were good or not. Must only be called while the service runs. */
+/* Starts a reload or, if one is under way, has another one follow it. At the end of a reload the service
+ * manager gets READY=1, whether the files were good or not. Does nothing unless the service runs. */
 void reload_start(struct server *server);
 
-/* Returns the settings in force, or NULL if the server was started without a config. */
+/* Returns the settings read last, or NULL if the server was started without a config. */
 const struct config *reload_latest(const struct reload *reload);
 
 void reload_deinit(struct reload *reload);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The server starts, iterates its loop, ends, and closes its handles.
  *
- * In each iteration libuv calls back for timers, sockets and finished work; on_settle, a prepare handle, then
- * does what is left to do before the loop sleeps.
+ * In each iteration libuv calls back for timers, sockets and finished work; on_settle, the callback of a
+ * prepare handle, then does what is left to do before the loop sleeps.
  */
 #include "server.h"
 
@@ -26,11 +26,12 @@
 #include "daemon/memory/region.h"
 #include "proto/status.h"
 
-/* The process may need at most so many descriptors beyond its connections: half of them for regions, of which
- * the kernel lets a process map 65530. */
+/* Most descriptors that the process may need besides those of its connections. Half of them are for regions,
+ * of which the kernel lets a process map 65530. */
 #define DESCRIPTORS 131072
 
-/* An iteration may work for the engine for so long: about what it takes to wake a thread and to be woken. */
+/* Longest time for which an iteration works for the engine. Waking a thread and being woken by it takes about
+ * as long. */
 #define DRIVE_NS 20000
 
 static void server_note_losses(struct server *server);
@@ -44,8 +45,8 @@ static void on_reload_signal(uv_signal_t *signal, int number);
 
 /* ---- Start ------------------------------------------------------------------------------------------- */
 
-/* Raises the limit on descriptors as far as is allowed and useful: each connection takes one, each region in
- * a file that can shrink, and so do descriptors in transit. Returns the limit. */
+/* Raises the limit on descriptors as far as is allowed and useful: each connection takes one, so does each
+ * region in a file that can shrink, and so do descriptors in transit. Returns the limit. */
 static uint64_t raise_fd_limit(uint64_t connections)
 {
 	struct rlimit limit;
@@ -59,7 +60,7 @@ static uint64_t raise_fd_limit(uint64_t connections)
 	return most;
 }
 
-/* Warns if one user may hold all descriptors. */
+/* Logs a warning if one user may hold all descriptors. */
 static void check_fd_limit(const struct server *server)
 {
 	const struct limits *limits = &server->service.limits;
@@ -83,7 +84,8 @@ static void check_fd_limit(const struct server *server)
 	         server->connections.descriptors, is_one ? "regions_per_uid" : "region_fds_per_uid");
 }
 
-/* Engines call this from any thread. The loop's own thread is awake, and reaps before it sleeps. */
+/* Engines call this from any thread. If it is the loop's own thread, the loop is awake and reaps before it
+ * sleeps. */
 static void wake(void *arg)
 {
 	struct server *server = arg;
@@ -160,7 +162,8 @@ static void do_nothing(uv_work_t *work)
 	(void)work;
 }
 
-/* The threads of libuv's pool start with the first work, and inherit the blocked signals. */
+/* Starts the threads of libuv's pool by giving them work, while the signals are blocked: the threads inherit
+ * that. */
 static void start_pool(struct server *server)
 {
 	mask_stop_signals(SIG_BLOCK);
@@ -275,8 +278,8 @@ err_kept:
 	return err->status;
 }
 
-/* Signals that arrive from now on stay pending for the next life: no other thread takes them. Those that
- * arrived before are handled now. */
+/* Blocks the signals, so that those that arrive from now on stay pending for the program that the process
+ * executes next: no other thread takes them. Those that have arrived are handled now. */
 static void keep_stop_signals(struct server *server)
 {
 	mask_stop_signals(SIG_BLOCK);
@@ -357,8 +360,8 @@ static void flush_all(struct server *server)
 		connection_flush(&connection->session);
 }
 
-/* Before the loop sleeps: answers small jobs that ran at once, and lets every session send its replies with
- * one call; then lets ready sessions go on, and does the same for their replies; then works for the engine.
+/* Called before the loop sleeps. Answers small jobs that ran at once, and has every session send its replies
+ * with one call; lets ready sessions go on, and does the same for their replies; then works for the engine.
  */
 static void on_settle(uv_prepare_t *prepare)
 {
@@ -374,7 +377,7 @@ static void on_settle(uv_prepare_t *prepare)
 		devices_drive(&server->service.devices, 0);
 	}
 	trim_check(&server->connections);
-	if (server->service.is_job_done) /* of a session that just ended */
+	if (server->service.is_job_done) /* jobs of a session that has just ended */
 		uv_async_send(&server->engine_done);
 }
 
@@ -396,7 +399,7 @@ static void close_handle(uv_handle_t *handle, void *arg)
 void server_stop(struct server *server)
 {
 	server->service.state = SERVICE_STOPPED;
-	mask_stop_signals(SIG_BLOCK); /* the server stops already, and closes their handles */
+	mask_stop_signals(SIG_BLOCK); /* the server is stopping, and closes the handles of these signals */
 	exporter_close(&server->exporter);
 	chores_stop(&server->service.chores);
 	doorbell_close(&server->doorbell);
@@ -405,17 +408,17 @@ void server_stop(struct server *server)
 
 /* ==== The end ======================================================================================== */
 
-/* When the service stops, sessions finish what has arrived. After drain_deadline_ms those that are left
- * are ended, and what does not end even then is left to the end of the process. A second signal skips the
- * first step.
+/* When the service stops, sessions finish what has arrived. After drain_deadline_ms those that are left are
+ * ended, and what has not ended LAST_MS later is left to the end of the process. A second signal ends the
+ * sessions at once.
  *
  * When a device is lost, sessions are told, and have LOST_MS to read that.
  */
 
-/* Sessions and jobs that are ended at the drain deadline have so long to be gone. */
+/* Time for sessions and jobs that are ended at the drain deadline to be gone. */
 #define LAST_MS 1000
 
-/* Clients have so long to read that the device is lost. */
+/* Time for clients to read that the device is lost. */
 #define LOST_MS 1000
 
 static void on_drain_deadline(uv_timer_t *timer);
@@ -452,7 +455,8 @@ static void end_now(struct server *server)
 	uv_timer_start(&server->drain_timer, on_last_deadline, LAST_MS, 0);
 }
 
-/* SIGTERM and SIGINT: the first one drains the server, the second one ends at once what is under way. */
+/* Handles SIGTERM and SIGINT. The first signal drains the server, the second one ends at once what is under
+ * way. While the device is lost, the signal only keeps the service from starting again. */
 static void drain_on_signal(uv_signal_t *signal, int number)
 {
 	struct server *server = signal->data;
@@ -497,7 +501,8 @@ static void on_last_deadline(uv_timer_t *timer)
 	uv_stop(&server->service.loop);
 }
 
-/* Stops the server (draining) or the loop (device lost) if nothing is left to wait for. arg: the server. */
+/* Stops the server (if it drains) or the loop (if the device is lost) once there is nothing left to wait for.
+ * arg is the server. */
 static void drain_check(void *arg)
 {
 	struct server *server = arg;
@@ -527,8 +532,8 @@ static void answer_and_finish(struct connection *connection)
 	connection_finish(connection);
 }
 
-/* Ends the service because an engine is lost. Work under way ends as DEVICE_LOST, in the engine or in
- * dispatch. The loop stops when all of it is answered, or when clients have had their time to read. */
+/* Ends the service because an engine is lost for good. Work under way ends as DEVICE_LOST, in the engine or
+ * in dispatch. The loop stops when all of it is answered, or when clients have had LOST_MS to read. */
 static void server_lose(struct server *server, const struct served_device *device)
 {
 	const struct engine *engine = device->engine;
@@ -575,7 +580,8 @@ static void tell_back(struct served_device *device)
 	device->dropped = engine->dropped;
 }
 
-/* The jobs that were under way on it have ended as DEVICE_LOST; nobody else notices. */
+/* Logs what has become of a device whose engine restarts by itself: it was lost, could not be restarted, or
+ * is back. The jobs that were under way on it have ended as DEVICE_LOST; other requests are not affected. */
 static void note_loss(struct server *server, struct served_device *device)
 {
 	const struct engine *engine = device->engine;
@@ -601,8 +607,7 @@ static void note_loss(struct server *server, struct served_device *device)
 	}
 }
 
-/* Tells of devices that were lost since the last call and return by themselves, and of those that are back.
- */
+/* Logs which devices were lost since the last call and return by themselves, and which are back. */
 static void server_note_losses(struct server *server)
 {
 	for (uint32_t i = 0; i < server->service.devices.n; i++)

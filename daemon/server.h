@@ -4,8 +4,8 @@
  * Everything here belongs to the loop's thread. Results reach it in five ways: engine_done (jobs of engines
  * in this process), doorbell (jobs of engines in processes of their own), chores (memory that was mapped or
  * unmapped, descriptors that were closed), relays (entries of submission rings), and libuv's work queue
- * (settings that were read, memory that was returned to the kernel). The thread that writes the log needs no
- * answer (loop/log.h).
+ * (settings that were read, memory that was returned to the kernel). The thread that writes the log sends
+ * nothing back (loop/log.h).
  *
  * Call server_init and then server_run, which returns when the service stops or the device is lost. Call
  * server_deinit only after an orderly stop.
@@ -30,17 +30,19 @@
 
 /* server_run ends in one of these ways. */
 enum server_end {
-	SERVER_END_STOPPED, /* as asked: call server_deinit */
-	SERVER_END_STUCK,   /* as asked, but a thread still works: leave the server as it is */
-	SERVER_END_LOST,    /* the device is lost and clients know: leave the server as it is, and restart */
+	SERVER_END_STOPPED, /* stopped as asked; call server_deinit */
+	SERVER_END_STUCK,   /* stopped as asked, but a thread is still working; leave the server as it is */
+	/* The device is lost and clients have been told; leave the server as it is, and restart. */
+	SERVER_END_LOST,
 };
 
-/* A server is started with this. */
+/* Parameters of server_init. Everything that they point to must outlive the server. */
 struct server_setup {
 	const struct options *options;
 	const struct engine_openers *openers;
-	const struct clock *clock;   /* NULL: clock_uv */
-	const struct config *config; /* holds options, and came from this command line; NULL: no reload */
+	const struct clock *clock; /* NULL: clock_uv */
+	/* Config that holds *options and was read by this command line; NULL: settings cannot be reloaded. */
+	const struct config *config;
 	int argc;
 	char **argv;
 	struct recovery recovery;
@@ -50,10 +52,11 @@ struct server_setup {
 struct server {
 	struct service service;
 	struct connections connections;
-	pthread_t thread; /* the loop's */
+	pthread_t thread; /* the loop's thread */
 	uv_async_t engine_done;
-	struct doorbell doorbell; /* the same for engines in processes of their own */
-	uv_prepare_t settle;      /* runs before the loop sleeps: finished jobs, waiting requests, replies */
+	struct doorbell doorbell; /* rung by engines in processes of their own when jobs have ended */
+	/* Runs before the loop sleeps, for finished jobs, ready sessions and replies. */
+	uv_prepare_t settle;
 	uv_signal_t sigterm;
 	uv_signal_t sigint;
 	uv_signal_t sighup;
@@ -62,7 +65,7 @@ struct server {
 	struct notify notify;
 	struct exporter exporter;
 	struct reload reload;
-	bool stop_asked; /* a stop was asked for while the device was lost */
+	bool stop_asked; /* SIGTERM or SIGINT came while the device was lost */
 };
 
 /* Opens the engines and the listener; server_run serves. On failure err says why, and nothing is left open.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The program: parses its options, serves until it is asked to stop, and restarts within the process when the
- * device was lost. A process that it has started to run an engine has the same program, and runs that. */
+/* The program parses its options, serves until it is asked to stop, and restarts within the process when the
+ * device was lost. A child process that runs an engine has the same program, and only runs the engine. */
 #include "tmad.h"
 
 #include <malloc.h>
@@ -24,15 +24,16 @@ enum exit_code {
 	EXIT_USAGE = 2,
 };
 
-/* Threads may still use the server, or the loop may be in the middle of an iteration: nothing is freed here.
- */
+/* Ends the process without freeing anything, because threads may still use the server, or the loop may be in
+ * the middle of an iteration. */
 static _Noreturn void end_here(enum exit_code code)
 {
 	log_close();
 	_exit(code);
 }
 
-/* Threads of the lost engine and of libuv still use the server: nothing is freed here. */
+/* Replaces the program by a new one within the process, or ends the process. Nothing is freed, because
+ * threads of the lost engine and of libuv still use the server. */
 static void start_again(struct server *server, char **argv)
 {
 	struct recovery *recovery = &server->service.recovery;
@@ -45,9 +46,10 @@ static void start_again(struct server *server, char **argv)
 		end_here(EXIT_STOPPED);
 	}
 	penalties_count(&server->service.penalties,
-	                uv_hrtime() / 1000000); /* all that had begun has ended by now */
+	                /* All jobs that had begun have ended by now, so all suspects are known. */
+	                uv_hrtime() / 1000000);
 	penalties_pass_on(&server->service.penalties);
-	watchdog_feed(); /* the loop stands still until the engine is open again */
+	watchdog_feed(); /* the loop does not iterate until the engine is open again */
 	if (recovery_count(recovery, uv_hrtime() / 1000000)) {
 		log_pass_on();
 		recovery_exec(recovery,
@@ -62,8 +64,8 @@ static void start_again(struct server *server, char **argv)
 	end_here(EXIT_FAILED);
 }
 
-/* libuv aborts if it gets no descriptor, thread or memory for itself. It needs all of them at the start
- * (watch_start). */
+/* Handles SIGABRT while the server starts: libuv aborts if it gets no descriptor, thread or memory for
+ * itself. It needs all of them at the start (watch_reserve). */
 static void on_abort(int number)
 {
 	(void)number;
@@ -112,8 +114,9 @@ static void say_warning(const char *line)
 	log_line(LOG_LEVEL_WARNING, "%s", line);
 }
 
-/* Reads the settings. In a life after the first it uses those of the last life if the files are broken. A
- * failure is logged, *ret is then NULL, and the return value is not EXIT_STOPPED. */
+/* Reads the settings. After a restart within the process, the settings from before it are used if the files
+ * are broken now. On success, sets *ret and returns EXIT_STOPPED. On failure, logs why, sets *ret to NULL and
+ * returns the exit code. */
 static enum exit_code settle(struct config **ret, int argc, char **argv, const struct recovery *recovery)
 {
 	struct config *config = config_read(argc, argv);
@@ -140,7 +143,8 @@ static enum exit_code settle(struct config **ret, int argc, char **argv, const s
 	return EXIT_STOPPED;
 }
 
-/* A SIGHUP that arrives before the loop can take it stays pending instead of ending the process. */
+/* Blocks SIGHUP, so that one that arrives before the loop can take it stays pending instead of ending the
+ * process. */
 static void hold_reload_signal(void)
 {
 	sigset_t set;
@@ -152,21 +156,23 @@ static void hold_reload_signal(void)
 
 #define MIB (1 << 20)
 
-/* Makes the heap grow seldom and in large steps, and give nothing back after each long reply: brk and mmap
- * need the process's mmap_lock, which other threads hold while they map and unmap clients' memory. (Before
- * Linux 6.4 the first touch of a page needs it too, only for reading.) By default each 132 KiB would be a
+/* Makes the heap grow seldom and in large steps, and keep its memory after each long reply: brk and mmap need
+ * the process's mmap_lock, which other threads hold while they map and unmap clients' memory. (Before Linux
+ * 6.4 the first touch of a page needs it too, only for reading.) With the defaults, each 132 KiB would be a
  * brk, and each list of 2000 regions an mmap. */
 static void settle_heap(void)
 {
 #ifdef __GLIBC__
 	mallopt(M_TOP_PAD, 8 * MIB);
 	mallopt(M_TRIM_THRESHOLD, 32 * MIB);
-	mallopt(M_MMAP_THRESHOLD, 32 * MIB); /* the maximum */
-	mallopt(M_ARENA_MAX, 2); /* threads of users come and go, and each arena keeps what it once had */
+	mallopt(M_MMAP_THRESHOLD, 32 * MIB); /* the largest value that malloc takes */
+	/* Threads of users come and go, and an arena keeps the memory that it once had. */
+	mallopt(M_ARENA_MAX, 2);
 #endif
 }
 
-/* format is what the command line says, for lines about the files of settings. */
+/* Runs the service. format is the log's format as the command line gives it; it holds until the settings have
+ * been read. */
 static int run(int argc, char **argv, const struct engine_openers *openers, enum log_format format)
 {
 	struct server_setup setup = { .openers = openers, .argc = argc, .argv = argv };
@@ -179,7 +185,7 @@ static int run(int argc, char **argv, const struct engine_openers *openers, enum
 	recovery_take(&setup.recovery);
 	log_init(LOG_LEVEL_INFO);
 	log_set_format(format);
-	signal(SIGPIPE, SIG_IGN); /* the reader of the log may be gone */
+	signal(SIGPIPE, SIG_IGN); /* writing to a log whose reader is gone must not end the process */
 	r = settle(&config, argc, argv, &setup.recovery);
 	if (!config)
 		return r;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* This is the program without its main function, which names the engines. */
+/* The program without its main function, which names the engines of the build. */
 #ifndef DAEMON_TMAD_H
 #define DAEMON_TMAD_H
 

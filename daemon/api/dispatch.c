@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of handlers has one for each METHOD of the schema. Some checks come before any of them. */
+/* The table of handlers has one for each METHOD of the schema. Checks that all requests have in common come
+ * before the handler. */
 #include "dispatch.h"
 
 #include "daemon/jobs/planning.h"
@@ -42,8 +43,8 @@ static const bool uses_device[METHOD_COUNT] = {
 	[METHOD_scatter] = true,         [METHOD_reshard] = true,
 };
 
-/* Drops the descriptors of a request that is not handled: one or, for a region of parts, those that came with
- * it alone. They would otherwise be taken for those of the next request. */
+/* Refuses a request that no handler has seen, and drops its descriptors: one or, for a region of parts, those
+ * that came with it alone. They would otherwise be taken for those of the next request. */
 static void refuse(struct session *session, const struct rpc_request *request, const struct error *err)
 {
 	const uint32_t most = request->method ? (uint32_t)request->method->fds : 0;
@@ -54,14 +55,15 @@ static void refuse(struct session *session, const struct rpc_request *request, c
 	session_refuse(session, request->msgid, request->method, session->service->taken_ns, err);
 }
 
-/* Who waits for the signal of a batch without items may read no replies, and would wait for ever. */
+/* Returns whether the request is a batch without items, whose only purpose is its signal. A client that waits
+ * for the signal may read no replies, and would wait for ever. */
 static bool is_signal_alone(const struct rpc_request *request)
 {
 	return request->method->id == METHOD_submit && request->params.submit.items.n == 0 &&
 	       request->params.submit.has & F(submit, signal);
 }
 
-/* Returns what dispatch does. */
+/* Has a request handled or refuses it. Returns what dispatch returns. */
 static bool handle(struct session *session, const struct rpc_request *request)
 {
 	struct service *service = session->service;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* submit and reshard: jobs that move the items of a batch, on one device or on several at once; gather and
- * scatter: jobs that move a list of blocks. */
+/* Handles submit and reshard, whose jobs move the items of a batch, on one device or on several at once, and
+ * gather and scatter, whose jobs move a list of blocks. */
 #include "dispatch.h"
 
 #include <inttypes.h>
@@ -23,11 +23,13 @@
 
 /* ==== Jobs of a batch ================================================================================ */
 
-/* A batch of items, which have been checked, becomes a job on the devices that have to move them. */
+/* These functions make a job of a batch whose items have been checked, and run it on the devices of the
+ * items. */
 
 /* ---- Devices ------------------------------------------------------------------------------------------ */
 
-/* Returns the device of the first item; without any, that of what the job signals or waits for. */
+/* Returns the device of the first item that has moves. If there is none, returns the device of the memory
+ * that the job signals or waits for, or 0 if that is host memory. */
 static uint32_t device_of(const struct job *job, const struct batch *batch)
 {
 	for (uint32_t i = 0; i < batch->n; i++)
@@ -46,8 +48,8 @@ static bool is_spread(const struct batch *batch, uint32_t device)
 	return false;
 }
 
-/* Has the job run where its items do. Returns 0, or what job_run_on and spread_new do; after an error the
- * caller drops the job. */
+/* Has the job run on the devices of its items. Returns 0, or what job_run_on and spread_new do; after an
+ * error the caller drops the job. */
 static int batch_job_run_on(struct job *job, struct batch *batch, struct error *err)
 {
 	const uint32_t device = device_of(job, batch);
@@ -83,8 +85,8 @@ static void batch_job_submit(struct job *job, struct batch *batch)
 	job_submit(job);
 }
 
-/* Counts what each item has moved, bytes in all. The engine measures the batch as a whole: each item that
- * succeeded gets a share of the time by its bytes. */
+/* Counts what each item has moved; `bytes` is the sum. The engine measures the batch as a whole, so each item
+ * that succeeded gets a share of the time by its bytes. */
 static void batch_job_count(struct job *job, const struct batch *batch, uint64_t bytes)
 {
 	const struct batch_item *item = batch->items;
@@ -137,8 +139,8 @@ static int add_charged(struct job *job, const struct msg_plan_run *run, struct e
 	return r;
 }
 
-/* A run over tables is as many moves as these have entries, and counts as many against jobs_per_uid: before
- * they are gone through. */
+/* Adds a run over tables. It is as many moves as the tables have entries, which are charged as jobs_per_uid
+ * before the entries are looked at. */
 static int add_tables(struct job *job, const struct msg_plan_run *run, struct error *err)
 {
 	const uint32_t n = table_entries(job->session, run->dst_table), more = n > 1 ? n - 1 : 0;
@@ -163,7 +165,8 @@ static int add_parts(struct job *job, struct parts *parts, struct error *err)
 	return r;
 }
 
-/* The job has been charged for one move of each item. */
+/* Adds item i of the request to the batch. The job has been charged for one move of each item. Returns 0,
+ * PLANNING_LATER, or why the item is refused. */
 static int add_item(struct job *job, const struct item_list *items, uint32_t i, struct error *err)
 {
 	struct session *session = job->session;
@@ -180,7 +183,7 @@ static int add_item(struct job *job, const struct item_list *items, uint32_t i, 
 	return r < 0 ? r : add_parts(job, &parts, err);
 }
 
-/* Logs refused items once, with the first error. */
+/* Logs the number of refused items and the error of the first one. */
 static void log_refused(struct session *session, const struct rpc_request *request, const struct batch *batch,
                         uint32_t first, const struct error *error)
 {
@@ -190,7 +193,8 @@ static void log_refused(struct session *session, const struct rpc_request *reque
 	            error->message);
 }
 
-/* This is done once it is known that the request will not be handled again. */
+/* Counts the errors of refused items. Called once it is known that the request will not be handled again, so
+ * that they are not counted twice. */
 static void count_refused(struct session *session, const struct batch *batch)
 {
 	for (uint32_t i = 0; i < batch->n; i++)
@@ -198,8 +202,8 @@ static void count_refused(struct session *session, const struct batch *batch)
 			session_count_error(session, batch->statuses[i]);
 }
 
-/* Steps of searches for overlaps: for all items of a message together, and in addition for each item, enough
- * to decide layouts in use. */
+/* Limits on the steps of searches for overlaps: MOST_STEPS for all items of a message together and, in
+ * addition, ITEM_STEPS for each item, which is enough to decide layouts in use. */
 #define MOST_STEPS 65536
 #define ITEM_STEPS 256
 
@@ -208,8 +212,9 @@ static uint64_t beyond(uint64_t taken, uint64_t free)
 	return taken > free ? taken - free : 0;
 }
 
-/* All users share the loop: items whose intricate layouts would hold it up are left out. taken counts the
- * steps for those before it, besides ITEM_STEPS for each. */
+/* Adds item i, unless the items before it have used up the steps. All users share the loop, so items whose
+ * intricate layouts would hold it up are refused. *taken counts the steps that items took beyond ITEM_STEPS
+ * for each. */
 static int check_item(struct job *job, const struct item_list *items, uint32_t i, uint64_t *taken,
                       struct error *err)
 {
@@ -226,8 +231,9 @@ static int check_item(struct job *job, const struct item_list *items, uint32_t i
 	return r;
 }
 
-/* Items that wait for memory or plans are tried all the same, so that all of it is mapped and made at once;
- * the result is then PLANNING_LATER. */
+/* Adds all items to the batch, or refuses them. After an item that has to wait for memory or plans, the
+ * others are checked all the same, so that everything is mapped and made at once. Returns 0, or
+ * PLANNING_LATER if an item has to wait. */
 static int check_items(struct job *job, const struct rpc_request *request)
 {
 	struct session *session = job->session;
@@ -260,7 +266,8 @@ static int check_items(struct job *job, const struct rpc_request *request)
 
 /* ---- The answer --------------------------------------------------------------------------------------- */
 
-/* A request that asked for no reply on success gets one on failure: no signal would report it. */
+/* Answers a submit request. One that asked for no reply on success gets one on failure, because no signal
+ * would report it. */
 static void answer_submit(struct job *job)
 {
 	struct batch *batch = job->own;
@@ -282,7 +289,7 @@ static void release_batch(struct job *job)
 
 /* ---- The method --------------------------------------------------------------------------------------- */
 
-/* Creates the job with a batch for its items; NULL with err. */
+/* Returns a job with an empty batch for the items, or NULL with *err set. */
 static struct job *make_submit(struct session *session, const struct rpc_request *request, struct error *err)
 {
 	const struct msg_submit *p = &request->params.submit;
@@ -310,7 +317,7 @@ err_drop:
 	return NULL;
 }
 
-/* The signal means that everything has been moved, so it is not set if an item was refused. */
+/* If an item was refused, the signal is not set, because it means that everything has been moved. */
 int method_submit(struct session *session, const struct rpc_request *request, struct error *err)
 {
 	struct job *job = make_submit(session, request, err);
@@ -335,26 +342,27 @@ int method_submit(struct session *session, const struct rpc_request *request, st
 
 /* ==== The method reshard ============================================================================= */
 
-/* reshard puts slices of a global tensor together from other slices of it. The device of its destination
- * moves each piece, and all are one job. */
+/* reshard puts slices of a global tensor together from other slices of it. Each piece is moved by the device
+ * of its destination, and all pieces are one job. */
 
-/* These are the slices of a request, and the regions that they lie in. */
+/* The slices of a request, and the regions that they lie in. */
 struct sliced {
 	struct slices slices;
 	struct region **region;
-	void *room; /* of all of it */
+	void *room; /* the allocation that holds all of them */
 };
 
 /* ---- Nearness ----------------------------------------------------------------------------------------- */
 
-/* These say how far a source is from the device that pulls it, ascending; a device's link has DISTANCE_LINK
- * and its rank. Host memory is behind a bus that all devices share. */
+/* How far a source is from the device that pulls it, ascending. The distance over a device's link is
+ * DISTANCE_LINK plus the link's rank. Host memory is behind a bus that all devices share. */
 enum distance {
 	DISTANCE_HERE,
 	DISTANCE_LINK,
 	DISTANCE_HOST = 1000,
-	DISTANCE_AWAY, /* its device was lost and is not back */
-	DISTANCE_NONE, /* it cannot be reached; that is refused if nothing else has the elements */
+	DISTANCE_AWAY, /* the source's device was lost and is not back */
+	/* The source cannot be reached; the request is refused if no other source has the elements. */
+	DISTANCE_NONE,
 };
 
 static uint32_t distance_of(const struct devices *devices, const struct region *to, const struct region *from)
@@ -374,7 +382,7 @@ static uint32_t distance_of(const struct devices *devices, const struct region *
 	return link->rank < DISTANCE_HOST - DISTANCE_LINK ? DISTANCE_LINK + link->rank : DISTANCE_HOST;
 }
 
-/* Returns whose link or bus a source is pulled over. */
+/* Returns the device over whose link a source is pulled, or ENGINES_MOST for the bus of host memory. */
 static uint32_t giver_of(const struct region *from)
 {
 	return from->memory->host ? ENGINES_MOST : from->device;
@@ -382,7 +390,7 @@ static uint32_t giver_of(const struct region *from)
 
 struct near {
 	const struct devices *devices;
-	struct region *const *region; /* of each slice */
+	struct region *const *region; /* by slice */
 };
 
 static uint32_t on_distance(const void *arg, uint32_t destination, uint32_t source)
@@ -434,7 +442,7 @@ static int place_slice(struct session *session, struct sliced *sliced, uint32_t 
 	return slices_set_place(&sliced->slices, i, &place, err);
 }
 
-/* first is the index of the list's first slice among all slices. */
+/* Checks and takes the slices of a list. `first` is the index of its first slice among all slices. */
 static int take_list(struct session *session, const struct message_list *list, const char *name,
                      const struct int_list *shape, uint32_t first, struct sliced *sliced, struct error *err)
 {
@@ -451,7 +459,7 @@ static int take_list(struct session *session, const struct message_list *list, c
 	return r;
 }
 
-/* Checks all slices of a request. Regions are held by nobody yet. */
+/* Checks all slices of a request. Their regions are not held yet. */
 static int take_slices(struct session *session, const struct msg_reshard *params, struct sliced *ret,
                        struct error *err)
 {
@@ -489,8 +497,9 @@ static int plan_piece(struct session *session, const struct sliced *sliced, cons
 	return r;
 }
 
-/* Pieces that wait for memory or plans are tried all the same, so that all of it is mapped and made at once;
- * the result is then PLANNING_LATER. */
+/* Plans all pieces and adds them to the batch. After a piece that has to wait for memory or plans, the others
+ * are planned all the same, so that everything is mapped and made at once. Returns PLANNING_LATER if a piece
+ * has to wait. */
 static int plan_pieces(struct job *job, const struct sliced *sliced, const struct pieces *pieces,
                        struct error *err)
 {
@@ -522,7 +531,8 @@ static void answer_reshard(struct job *job)
 	job_reply(job, &done);
 }
 
-/* Returns a job that holds a batch for n pieces, each of which counts as a transform, or NULL with err. */
+/* Returns a job with an empty batch for n pieces, each of which counts as a transform, or NULL with *err
+ * set. */
 static struct job *make_reshard(struct session *session, const struct rpc_request *request, uint32_t n,
                                 struct error *err)
 {
@@ -596,7 +606,7 @@ int method_reshard(struct session *session, const struct rpc_request *request, s
 
 /* ==== The methods gather and scatter ================================================================= */
 
-/* gather and scatter run a transform of each block that a list names. */
+/* gather and scatter run a transform for each block that a list names. */
 
 static void answer_blocks(struct job *job)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* These methods are for what a connection prepares once and uses many times: plan_prepare, plan_run,
- * plan_release; table_prepare, table_release; ring_open, ring_close. */
+/* Handles the methods for what a connection prepares once and uses many times: plan_prepare, plan_run and
+ * plan_release; table_prepare and table_release; ring_open and ring_close. */
 #include "dispatch.h"
 
 #include <inttypes.h>
@@ -44,7 +44,7 @@ static void answer(struct job *job)
 	job_reply(job, &done);
 }
 
-/* Each device has had its share of the bytes. */
+/* Counts what each device has moved, with a share of the time by its number of moves. */
 static void answer_spread(struct job *job)
 {
 	const struct batch *batch = job->parts;
@@ -67,8 +67,8 @@ static void answer_spread(struct job *job)
 	job_reply(job, &done);
 }
 
-/* Each device's engine runs its entries as one job, which counts each entry as a move. The call takes over
- * the list. */
+/* Queues a run over tables whose entries are on several devices: each device's engine runs its entries as one
+ * job, and each entry counts as a move. The call takes over the list. */
 static int spread_run(struct session *session, const struct rpc_request *request, const struct order *order,
                       struct blocks_job *list, struct error *err)
 {
@@ -134,7 +134,7 @@ int method_plan_release(struct session *session, const struct rpc_request *reque
 
 /* ==== Tables ========================================================================================= */
 
-/* table_prepare, table_release: places of layers that are checked once and used by many requests. */
+/* table_prepare checks places of layers once for many requests; table_release drops them. */
 
 int method_table_prepare(struct session *session, const struct rpc_request *request, struct error *err)
 {

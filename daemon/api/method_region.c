@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* region_register, region_create, region_release.
+/* Handles the methods region_register, region_create and region_release.
  *
  * Mapping memory may take long, so it is a chore: the charges are taken first, then the memory is mapped off
  * the loop, then the region is added and the request answered. A session that ends meanwhile is freed after
@@ -22,19 +22,19 @@
 
 /* ==== Parts of a region ============================================================================== */
 
-/* The parts of a region_register are descriptors that came with the request, and regions of the connection.
+/* The parts of a region_register request are descriptors that came with it, and regions of the connection.
  * They are held from the request until its memory is mapped.
  *
  * The descriptors and the list are charged meanwhile, and a region that is released stays until then. The
- * engine finds out what the driver says of them, off the loop.
+ * engine asks the driver about them off the loop.
  */
 
-/* Zero-initialised: there are none. */
+/* A zero-initialised struct has no parts. */
 struct region_parts {
 	uint32_t n;
 	struct engine_part *list;
-	struct region **regions; /* of each part; NULL: it has a descriptor */
-	uint64_t bytes;          /* in all of them */
+	struct region **regions; /* by part; NULL: the part has a descriptor */
+	uint64_t bytes;          /* sum of the sizes of all parts */
 	struct charge fds;
 	struct charge list_bytes;
 };
@@ -56,7 +56,8 @@ static int find_region(struct session *session, uint32_t i, uint64_t id, struct 
 	return r;
 }
 
-/* A part without its descriptor. */
+/* Adds the next part of the list, but not its descriptor. If it has one, increments *n_fds, otherwise holds
+ * its region. */
 static int take_part(struct region_parts *parts, struct session *session, const struct message_list *list,
                      uint32_t *n_fds, struct error *err)
 {
@@ -140,9 +141,9 @@ static int take_parts(struct region_parts *parts, struct session *session,
 	return r < 0 ? r : take_fds(parts, session, n_fds, err);
 }
 
-/* Counts the request's descriptors that are dropped when it is refused: those that came with its bytes
- * alone, and others as far as its list takes them. What a request behind it brings is that one's, even if it
- * came with bytes of both. */
+/* Returns how many descriptors are dropped when the request is refused: those that came with its bytes alone
+ * or, if that is more, as many as its list takes. Descriptors beyond these belong to the next request, even
+ * if they came with bytes of both. */
 static uint32_t count_fds(const struct session *session, const struct message_list *list)
 {
 	const uint32_t own = session_count_own_fds(session);
@@ -157,14 +158,14 @@ static uint32_t count_fds(const struct session *session, const struct message_li
 	return own > taken ? own : taken;
 }
 
-/* Drops the descriptors of a request that is refused for something else. */
+/* Drops the descriptors of a request with parts that is refused before its parts are looked at. */
 static void region_parts_drop_fds(struct session *session, const struct message_list *list)
 {
 	session_drop_fds(session, count_fds(session, list));
 }
 
-/* Takes what the request names, or says which part is wrong. Either way the session no longer has the
- * request's descriptors. The request must be decoded still. */
+/* Takes the parts that the request names, or sets *err to what is wrong with one. In either case the session
+ * no longer has the request's descriptors. The request must still be decoded. */
 static int region_parts_init(struct region_parts *parts, struct session *session,
                              const struct msg_region_register *request, struct error *err)
 {
@@ -179,7 +180,7 @@ static int region_parts_init(struct region_parts *parts, struct session *session
 	return r;
 }
 
-/* Returns how many allocations they are. */
+/* Returns how many allocations the parts are. */
 static uint64_t region_parts_count(const struct region_parts *parts)
 {
 	uint64_t n = 0;
@@ -195,7 +196,7 @@ static uint64_t region_parts_count(const struct region_parts *parts)
 	return n;
 }
 
-/* Closes the descriptors off the loop and lets the regions go. */
+/* Closes the descriptors off the loop, stops holding the regions, and frees the list. */
 static void region_parts_deinit(struct region_parts *parts, struct session *session)
 {
 	for (uint32_t i = 0; i < parts->n; i++) {
@@ -217,47 +218,43 @@ static void region_parts_deinit(struct region_parts *parts, struct session *sess
 
 /* ==== The methods ==================================================================================== */
 
-/* region_register, region_create, region_release.
- *
- * Mapping memory may take long, so it is a chore: the charges are taken first, then the memory is mapped off
- * the loop, then the region is added and the request answered. A session that ends meanwhile is freed after
- * that.
- */
-
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010
 #endif
 
 struct mapping {
 	struct chore chore;
-	LIST_ENTRY(mapping) entry; /* in session->unmapped until it is mapped */
+	LIST_ENTRY(mapping) entry; /* in session->unmapped until the chore has ended */
 	struct session *session;
 	uint32_t msgid;
 	const struct method *method;
-	uint64_t start_ns; /* when handling began */
+	uint64_t start_ns; /* when handling of the request began (uv_hrtime) */
 	bool create;
-	uint32_t device;             /* DEVICE_ANY: whichever it is on */
-	struct engine_handle handle; /* create: only kind and size. register: fd is ours to close */
-	char handle_bytes[ENGINE_HANDLE_BYTES]; /* handle.handle's */
-	struct region_parts parts;              /* handle.parts */
-	atomic_bool unwanted;                   /* handle.unwanted */
+	/* DEVICE_ANY: the one that the memory is on, which map_somewhere finds. */
+	uint32_t device;
+	struct engine_handle handle; /* create: only kind and size are set; register: fd is ours to close */
+	char handle_bytes[ENGINE_HANDLE_BYTES]; /* the bytes of handle.handle */
+	struct region_parts parts;              /* owns what handle.parts points to */
+	atomic_bool unwanted;                   /* handle.unwanted points here */
 	struct region_charges charges;
-	struct charge outgoing; /* create: for made.fd, if there will be one */
-	/* The outcome. */
+	struct charge outgoing; /* create: charge for made.fd, if there will be one */
+	/* The chore sets the rest. */
 	int status;
 	struct error err;
 	struct engine_memory *memory;
-	struct engine_memory *further[ENGINES_MOST]; /* loose memory, as the other devices have mapped it */
-	struct engine_export made;                   /* create: for the client */
-	bool seal;                                   /* register: of region_registered */
+	/* By device: loose memory as that device has mapped it; NULL: it has not. */
+	struct engine_memory *further[ENGINES_MOST];
+	struct engine_export made; /* create: what the client gets */
+	bool seal;                 /* register: value of region_registered.seal */
 };
 
 static bool may_begin(struct chore *chore);
 static bool map(struct chore *chore);
 static void on_mapped(struct chore *chore);
 
-/* Closed off the loop, whatever it is of, and counted as a region until then: the last descriptor of a large
- * file frees its pages. */
+/* Frees a mapping that has ended. Its descriptors are closed off the loop, because closing the last
+ * descriptor of a large file frees the file's pages. Until then the client's descriptor counts as a region.
+ */
 static void mapping_free(struct mapping *mapping)
 {
 	struct session *session = mapping->session;
@@ -274,7 +271,7 @@ static void mapping_free(struct mapping *mapping)
 	free(mapping);
 }
 
-/* Tells whether the region may have to be mapped again, for another device. */
+/* Returns whether the region may have to be mapped again, for another device. */
 static bool keeps_source(const struct mapping *m)
 {
 	return m->session->service->devices.n > 1;
@@ -291,8 +288,9 @@ static uint32_t count_mappings(const struct mapping *m)
 	return may_be_loose ? devices->n : 1;
 }
 
-/* Descriptors that the service will keep to map the region again: the engine's front one for its own device
- * (kernels/process), of each allocation, and the region one for further devices (region.h). */
+/* Returns how many descriptors the service will keep to map the region again. The front of an engine
+ * (kernels/process) keeps one for each mapping on its own device, or one for each allocation of a region of
+ * parts. The region keeps one for further devices (region.h). */
 static uint64_t count_kept_fds(const struct mapping *mapping, const struct region_parts *parts)
 {
 	if (!keeps_source(mapping))
@@ -322,7 +320,8 @@ static int take_charges(struct mapping *mapping, const struct region_parts *part
 	return r;
 }
 
-/* Takes over handle->fd, and parts, on success only. */
+/* Queues the chore that maps or creates the memory. Takes over handle->fd and *parts, but not on failure.
+ * parts may be NULL. */
 static int start_mapping(struct session *session, const struct rpc_request *request, bool create,
                          uint32_t device, const struct engine_handle *handle, struct region_parts *parts,
                          struct error *err)
@@ -381,8 +380,8 @@ static struct mapping *mapping_of(struct chore *chore)
 	return (struct mapping *)((char *)chore - offsetof(struct mapping, chore));
 }
 
-/* Begins the chore. Memory that it makes is charged as an outgoing descriptor from now on, not while the
- * chore waits. */
+/* Called before the chore's first step. Memory that the chore will create is charged as an outgoing
+ * descriptor from now on, not while the chore waits. */
 static bool may_begin(struct chore *chore)
 {
 	struct mapping *m = mapping_of(chore);
@@ -401,8 +400,8 @@ static bool may_begin(struct chore *chore)
 	return false;
 }
 
-/* Asks one engine after the other: of memory that is on another device, or that it does not know of, an
- * engine says that it is wrong. */
+/* Maps memory whose device is not known: asks one engine after the other, because an engine returns
+ * INVALID_ARGUMENT for memory that is on another device or that it does not know. */
 static int map_somewhere(struct mapping *m)
 {
 	const struct devices *devices = &m->session->service->devices;
@@ -429,8 +428,8 @@ static int map_there(struct mapping *m)
 	                 : engine_map(engine, &m->handle, &m->memory, &m->err);
 }
 
-/* Tells whether the client should seal the file. It cannot if the file is sealed against seals, as files
- * other than memfds and memfds that the service makes are. */
+/* Returns whether the client should seal the file. It cannot if the file is sealed against further seals, as
+ * are memfds that the service makes and files other than memfds. */
 static bool wants_seal(const struct mapping *m)
 {
 	const int seals =
@@ -440,8 +439,9 @@ static bool wants_seal(const struct mapping *m)
 	       m->handle.writable && m->handle.is_untrusted;
 }
 
-/* Nobody can map the memory for writing once it is sealed. A device that cannot map it now cannot use it
- * later, and says why when it is asked to. */
+/* Maps loose memory for the other devices now, because nobody can map it for writing once it is sealed. A
+ * device that cannot map it now cannot use it later either; the error is reported when a request needs it
+ * there. */
 static void map_further(struct mapping *m)
 {
 	const struct devices *devices = &m->session->service->devices;
@@ -453,7 +453,7 @@ static void map_further(struct mapping *m)
 			m->further[i] = NULL;
 }
 
-/* Maps everything in one step. */
+/* Maps or creates the memory, in one step. */
 static bool map(struct chore *chore)
 {
 	struct mapping *m = mapping_of(chore);
@@ -463,13 +463,13 @@ static bool map(struct chore *chore)
 	if (m->status == 0 && m->handle.writable && atomic_load(&m->memory->is_loose))
 		map_further(m);
 	if (m->status == 0 && !keeps_source(m) && m->handle.kind == REGION_KIND_MEMFD && m->handle.fd >= 0) {
-		close(m->handle.fd); /* of a file in memory: nobody can keep this waiting */
+		close(m->handle.fd); /* the file is in memory, so that nobody can delay this */
 		m->handle.fd = -1;
 	}
 	return true;
 }
 
-/* Empty: there is none. */
+/* Returns the UUID of the region's device, which is empty if the device has none. */
 static struct bytes device_name(const struct region *region)
 {
 	return bytes_of(device_engine(&region->service->devices, region->device)->uuid);
@@ -538,7 +538,8 @@ static void refuse(struct chore *chore)
 	session_settle(session);
 }
 
-/* The source is what the region was registered by, or what its client gets. */
+/* Gives the region what it can be mapped again from (region_keep_source): what it was registered by, or what
+ * its client gets. */
 static void keep_source(struct mapping *m, struct region *region)
 {
 	struct engine_handle handle = m->handle;
@@ -612,8 +613,8 @@ static int check_handle(const struct msg_region_register *p, struct error *err)
 	return 0;
 }
 
-/* Finds the device of a region. Memory of a device is on the device that is named, or on DEVICE_ANY if none
- * is; host memory goes to the first device, or to one that is named. */
+/* Sets *ret to the device of a region. Memory of a device is on the device that the request names, or on
+ * DEVICE_ANY if it names none; host memory goes to the device that is named, or to the first one. */
 static int find_device(const struct msg_region_register *p, const struct devices *devices, uint32_t *ret,
                        struct error *err)
 {
@@ -633,7 +634,8 @@ static int find_device(const struct msg_region_register *p, const struct devices
 	                 (int)(uuid.len < 64 ? uuid.len : 64), uuid.data, all);
 }
 
-/* Finds the device of all parts, which must be the same. A part that is a region is where the region is. */
+/* Sets *device to the device of all parts, which must be the same one. Only parts that are regions tell their
+ * device. */
 static int find_parts_device(const struct region_parts *parts, const struct devices *devices,
                              uint32_t *device, struct error *err)
 {
@@ -744,7 +746,7 @@ int method_region_create(struct session *session, const struct rpc_request *requ
 	return start_mapping(session, request, true, device, &handle, NULL, err);
 }
 
-/* A release is answered when the memory has gone. The session waits for it as for a mapping. */
+/* A release that is to be answered when the memory has gone. The session waits for it as for a mapping. */
 struct release {
 	struct session *session;
 	uint32_t msgid;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* By these methods the service tells of itself and its connections (info, ping, stats, session_list,
- * region_list), and cancels requests (cancel). */
+/* Handles the methods by which the service tells about itself and its connections (info, ping, stats,
+ * session_list, region_list), and cancel. */
 #include "dispatch.h"
 
 #include <inttypes.h>
@@ -18,7 +18,7 @@
 
 static const char *const link_names[] = { [ENGINE_LINK_PCIE] = "pcie", [ENGINE_LINK_NVLINK] = "nvlink" };
 
-/* Lists the links of a device at *links, which ends up behind them. */
+/* Writes the links of a device to *links, advances *links past them, and returns them as a list. */
 static struct message_list list_links(const struct devices *devices, const struct served_device *device,
                                       struct msg_device_link **links)
 {
@@ -37,7 +37,8 @@ static struct message_list list_links(const struct devices *devices, const struc
 	return list;
 }
 
-/* The caller frees the items of the list: devices, and then their links. Without memory it is empty. */
+/* Lists the devices that have a UUID. One allocation holds the devices and then their links; the caller frees
+ * it by the list's items. The list is empty if out of memory. */
 static struct message_list list_devices(const struct devices *devices)
 {
 	const size_t n = devices->n;
@@ -105,7 +106,8 @@ int method_ping(struct session *session, const struct rpc_request *request, stru
 	return 0;
 }
 
-/* Users that the session's may see; ret has room for all. */
+/* Lists the users that the session's user may see, and returns how many they are. ret has room for all
+ * users. */
 static uint32_t list_users(const struct session *session, struct msg_user_stats *ret)
 {
 	const struct accounts *accounts = &session->service->accounts;
@@ -137,7 +139,7 @@ static uint32_t list_users(const struct session *session, struct msg_user_stats 
 	return n;
 }
 
-/* Lists the devices that have a UUID. */
+/* Lists the devices that have a UUID, and returns how many they are. */
 static uint32_t count_devices(const struct devices *devices, struct msg_device_stats *ret)
 {
 	uint32_t n = 0;
@@ -169,7 +171,8 @@ static uint32_t count_links(const struct devices *devices)
 	return n;
 }
 
-/* The caller frees ret->items; without memory there are none. */
+/* Lists the links that bytes have crossed. The caller frees ret->items. The list is empty if out of
+ * memory. */
 static void list_link_stats(const struct devices *devices, struct message_list *ret)
 {
 	const uint32_t n = count_links(devices);
@@ -269,7 +272,7 @@ int method_stats(struct session *session, const struct rpc_request *request, str
 /* session_list lists the connections and their use of the service. Root and the user of the service see all;
  * other users see the connections of their own uid. */
 
-/* A reply has at most so many entries, with so much room for each. */
+/* Most entries in a reply, and the bytes of a reply that one entry is assumed to take. */
 #define PAGE        256
 #define ENTRY_BYTES 1024
 
@@ -280,8 +283,8 @@ static bool may_see(const struct session *asking, const struct session *session)
 	return uid == 0 || uid == geteuid() || uid == session->peer.uid;
 }
 
-/* Finds a session by its id (0: the asking one itself) if the asking one may see it. NOT_FOUND does not tell
- * one that may not be seen from one that does not exist. */
+/* Finds a session by its id (0: the asking session itself) if the asking session's user may see it. The error
+ * NOT_FOUND does not reveal whether a session that may not be seen exists. */
 static int session_find(struct session *asking, uint64_t id, struct session **ret, struct error *err)
 {
 	struct session *session;
@@ -333,7 +336,7 @@ static struct msg_session_entry entry_of(const struct session *session)
 	return entry;
 }
 
-/* Returns as many entries as a reply should have bytes for. */
+/* Returns the most entries that a reply may have. */
 static uint32_t page_of(const struct limits *limits)
 {
 	uint64_t room = limits->reply_pause_bytes / ENTRY_BYTES;
@@ -352,7 +355,7 @@ int method_session_list(struct session *session, const struct rpc_request *reque
 
 	if (!entries)
 		return error_set(err, STATUS_NO_MEMORY, "no memory for a list of connections");
-	/* The list is in the order of ids. */
+	/* service->sessions is in the order of ids. */
 	TAILQ_FOREACH(other, &service->sessions, entry)
 		if (other->id > after && list.n < most && may_see(session, other))
 			entries[list.n++] = entry_of(other);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Transforms that run in steps on several devices: those with several destinations (further_dst), which are
- * made from each other as links.h plans it, and those between two devices that do not reach each other,
- * which pass through host memory. Both cut a transform into transforms of their own.
- */
+/* Starts transforms that run in steps, on several devices: those with several destinations (further_dst),
+ * some of which are made from others in the way that links.h plans, and those between two devices that do not
+ * reach each other, which pass through host memory. Both are cut into smaller transforms. */
 #include "transforms.h"
 
 #include <inttypes.h>
@@ -20,9 +19,9 @@
 
 /* ==== Cuts =========================================================================================== */
 
-/* Parts of the shapes, strides and places of a request. */
+/* These functions reduce a request's transform to a part of it, by changing shapes, strides and offsets. */
 
-/* A cut works on this view of a tensor or an operand. */
+/* The fields of a tensor or an operand that a cut changes. */
 struct cut_view {
 	enum dtype dtype;
 	bool is_strided;
@@ -50,7 +49,8 @@ static void cut_tensor(struct msg_tensor *tensor, uint32_t dim, int64_t at, int6
 	tensor->has |= F(tensor, strides);
 }
 
-/* One that broadcasts along the dimension stays as it is. rank: of what it is aligned with. */
+/* Cuts an operand along dimension dim of the tensor with which it is aligned, which has `rank` dimensions. An
+ * operand that is a number or broadcasts along the dimension stays as it is. */
 static void cut_operand(struct msg_operand *operand, uint32_t rank, uint32_t dim, int64_t at, int64_t rows)
 {
 	const uint32_t missing = rank - operand->shape.n;
@@ -63,8 +63,9 @@ static void cut_operand(struct msg_operand *operand, uint32_t rank, uint32_t dim
 	operand->has |= F(operand, strides);
 }
 
-/* Finds the dimensions of dst along which rows are made of as many rows of src: those without pads and crops,
- * and none of a transform with splits or amax. The transform has been checked. */
+/* Sets may[d] for each dimension d of dst: whether n rows of dst are made from n rows of src. It is false for
+ * dimensions with pads or crops, and for all dimensions of a transform with splits or amax. The transform has
+ * been checked. */
 static void transform_may_cut(const struct msg_transform *params, bool may[TENSOR_MAX_RANK])
 {
 	const bool is_split = (params->dst.has | params->src.has) & F(tensor, split);
@@ -81,7 +82,8 @@ static uint32_t transform_src_dim(const struct msg_transform *params, uint32_t d
 	return params->has & F(transform, perm) ? (uint32_t)params->perm.v[dim] : dim;
 }
 
-/* Leaves the part of the transform that makes so many rows of dst, in a dimension that may be cut. */
+/* Reduces the transform to the part that makes `rows` rows of dst, from row `at` of dimension dim on, which
+ * must be one that may be cut. */
 static void transform_cut(struct msg_transform *params, uint32_t dim, int64_t at, int64_t rows)
 {
 	const uint32_t rank = params->dst.shape.n;
@@ -94,7 +96,8 @@ static void transform_cut(struct msg_transform *params, uint32_t dim, int64_t at
 		cut_operand(&params->bias, rank, dim, at, rows);
 }
 
-/* Queues a job whose steps fill adds to it, so many of whose moves have been charged for then. */
+/* Creates a job, has fill(job, arg) add its batch and steps, and queues it. `charged` of its moves have been
+ * charged for when fill returns. */
 static int start_steps(struct session *session, const struct rpc_request *request, const struct order *order,
                        void (*answer)(struct job *job),
                        int (*fill)(struct job *job, const void *arg, struct error *err), const void *arg,
@@ -112,15 +115,16 @@ static int start_steps(struct session *session, const struct rpc_request *reques
 
 /* ==== Several destinations =========================================================================== */
 
-/* A transform with several destinations becomes the moves of its tree. */
+/* A transform with several destinations becomes the moves of a tree (links.h). */
 
 struct destinations {
-	struct msg_transform transform; /* from the source to any of them */
+	/* Transform from the source; dst is set for one destination at a time. */
+	struct msg_transform transform;
 	struct multicast_tree tree;
 	bool is_star;
 	struct multicast_cut cut;
-	bool is_first_cut; /* what is made from the source is cut too */
-	uint64_t steps;    /* that searches for overlaps had taken before the request */
+	bool is_first_cut; /* moves from the source are cut, too, not only copies between destinations */
+	uint64_t steps;    /* steps that searches for overlaps had taken before the request (overlap_steps) */
 	uint32_t n;
 	struct region *regions[1 + MULTICAST_FURTHER];
 	struct request_destination of[];
@@ -202,8 +206,8 @@ static void plan_cut(struct destinations *all, uint64_t bytes, uint64_t chunk_by
 		all->cut = multicast_plan_cut(rank, shape->v, NULL, bytes, chunk_bytes, all->n);
 }
 
-/* A star makes a conversion as often as there are destinations, and would count what it changes as often.
- */
+/* Plans the tree and how it is cut. A star converts once for each destination, so it is not used for an exact
+ * cast, whose changed values it would count as often. */
 static void plan_moves(struct destinations *all, struct session *session, struct region *src)
 {
 	const struct devices *devices = &session->service->devices;
@@ -224,7 +228,7 @@ static void plan_moves(struct destinations *all, struct session *session, struct
 
 /* ---- Moves --------------------------------------------------------------------------------------------- */
 
-/* A destination is made by the transform, or as a copy of another one. */
+/* Sets *ret to the transform that a move executes: the request's own, or a copy of another destination. */
 static void move_params(const struct destinations *all, const struct multicast_move *move,
                         struct msg_transform *ret)
 {
@@ -263,8 +267,9 @@ static int add_chunk(struct job *job, const struct destinations *all, const stru
 	return r < 0 ? r : batch_add(job->parts, &parts, err);
 }
 
-/* Moves that wait for memory or plans are tried all the same, so that all of it is mapped and made at once;
- * the result is then PLANNING_LATER. */
+/* Plans all moves of the tree, chunk by chunk, and adds them to the batch. after[i] is set as spread_new_tree
+ * takes it. After a move that has to wait for memory or plans, the others are planned all the same, so that
+ * everything is mapped and made at once. Returns PLANNING_LATER if a move has to wait. */
 static int add_moves(struct job *job, const struct destinations *all, struct made *made, uint32_t *after,
                      struct error *err)
 {
@@ -296,7 +301,7 @@ static int add_moves(struct job *job, const struct destinations *all, struct mad
 
 /* ---- The job ------------------------------------------------------------------------------------------- */
 
-/* Each destination gets a share of the engines' time by its bytes. */
+/* Counts each destination as a transform, with a share of the engines' time by its bytes. */
 static void count_destinations(struct job *job, const struct made *made, uint64_t bytes)
 {
 	const struct batch_item *item = job->parts->items;
@@ -330,7 +335,7 @@ static uint64_t bytes_moved(const struct batch *batch)
 	return bytes;
 }
 
-/* The path in the reply is that of the first move, which is the transform's. */
+/* The path in the reply is that of the first move, which executes the request's own transform. */
 static void answer_destinations(struct job *job)
 {
 	struct msg_transform_done done = { .bytes = bytes_moved(job->parts), .ns = job->engine_job.ns };
@@ -411,20 +416,24 @@ int destinations_start(struct session *session, const struct rpc_request *reques
 
 /* ==== Through host memory ============================================================================ */
 
-/* A transform has at most so many boxes, each with two moves. */
+/* A transform is cut into boxes, each of which takes two moves: one packs the box's source into host memory,
+ * the other one moves it from there to its destination. Boxes use the two halves of the buffer in turn.
+ *
+ * The macros are the most boxes of a transform and the most bytes of a box.
+ */
 
 #define MOST_BOXES     256
 #define MOST_BOX_BYTES (UINT64_C(64) << 20)
-#define ALIGN_BYTES    256 /* of a half, for the fastest plans */
+#define ALIGN_BYTES    256 /* alignment of each half, for the fastest plans */
 
 struct bounced {
 	const struct msg_transform *params;
-	struct placed placed; /* of the whole, without a device */
+	struct placed placed; /* places of the whole transform; the device is not set */
 	struct region *bounce;
 	uint64_t half_bytes;
 	bool may[TENSOR_MAX_RANK];
-	int64_t rows[TENSOR_MAX_RANK]; /* of a box at most, by dimension of dst */
-	uint32_t n;                    /* boxes */
+	int64_t rows[TENSOR_MAX_RANK]; /* most rows of a box, by dimension of dst */
+	uint32_t n;                    /* number of boxes */
 };
 
 bool transform_is_bounced(struct session *session, const struct msg_transform *params)
@@ -451,7 +460,9 @@ static uint64_t src_bytes(const struct msg_tensor *src)
 	return bytes;
 }
 
-/* Cuts from the outermost dimension on, as far as it takes. Returns the bytes of a box's source. */
+/* Plans boxes whose source has at most half_bytes, if that is possible, by cutting dimensions from the
+ * outermost one on. Sets b->rows and b->n, which is MOST_BOXES + 1 or more if there are too many. Returns the
+ * bytes of a box's source. */
 static uint64_t plan_boxes(struct bounced *b, uint64_t half_bytes)
 {
 	const struct int_list *shape = &b->params->dst.shape;
@@ -497,7 +508,7 @@ static int plan_bounced(struct bounced *b, uint64_t chunk_bytes, struct error *e
 	return 0;
 }
 
-/* Leaves the box of a number. */
+/* Reduces the transform to the box with the number `box`. */
 static void cut_box(const struct bounced *b, uint32_t box, struct msg_transform *params)
 {
 	for (uint32_t d = params->dst.shape.n; d-- > 0;) {
@@ -527,7 +538,7 @@ static int add_box(struct job *job, const struct msg_transform *params, const st
 	return r < 0 ? r : batch_add(job->parts, &parts, err);
 }
 
-/* Returns the box's source as it is packed. */
+/* Returns the box's source as it lies in the buffer: without strides, region and offset. */
 static struct msg_tensor packed(const struct msg_tensor *src)
 {
 	struct msg_tensor tensor = *src;
@@ -566,8 +577,9 @@ static int add_unpack(struct job *job, const struct bounced *b, struct msg_trans
 	return add_box(job, box, &placed, b->placed.dst->device, err);
 }
 
-/* Boxes that wait for memory or plans are tried all the same, so that all of it is mapped and made at once;
- * the result is then PLANNING_LATER. */
+/* Plans both moves of all boxes and adds them to the batch. after[i] is set as spread_new_tree takes it.
+ * After a move that has to wait for memory or plans, the others are planned all the same, so that everything
+ * is mapped and made at once. Returns PLANNING_LATER if a move has to wait. */
 static int add_boxes(struct job *job, const struct bounced *b, uint32_t *after, struct error *err)
 {
 	bool is_later = false;
@@ -586,7 +598,7 @@ static int add_boxes(struct job *job, const struct bounced *b, uint32_t *after, 
 		if (r < 0 && r != PLANNING_LATER)
 			return r;
 		is_later |= r == PLANNING_LATER;
-		after[2 * i] = i < 2 ? SPREAD_AT_ONCE : 2 * i - 3; /* that which empties the half */
+		after[2 * i] = i < 2 ? SPREAD_AT_ONCE : 2 * i - 3; /* the move that empties the half */
 		after[2 * i + 1] = 2 * i;
 	}
 	return is_later ? (err->status = PLANNING_LATER) : 0;
@@ -594,7 +606,8 @@ static int add_boxes(struct job *job, const struct bounced *b, uint32_t *after, 
 
 /* ---- The job ------------------------------------------------------------------------------------------- */
 
-/* The path in the reply is that of the first box's second move, which is the transform's. */
+/* The path in the reply is that of the first box's second move, which executes the request's own
+ * transform. */
 static void answer_bounced(struct job *job)
 {
 	const struct batch *batch = job->parts;

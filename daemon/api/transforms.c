@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every method with a transform in it shares the way from a request to a plan between two places. The methods
- * copy, transpose, pad, transform and explain follow. */
+/* Implements the way from the parameters of a transform to a plan between two places, and the methods copy,
+ * transpose, pad, transform and explain. */
 #include "transforms.h"
 
 #include <inttypes.h>
@@ -42,7 +42,7 @@ int transform_check(struct session *session, const struct msg_transform *params,
 	return r;
 }
 
-/* Places are checked before plans are made: there may be many. */
+/* Plans a split transform. The places are checked before plans are made, because there may be many plans. */
 static int plan_split(struct session *session, const struct msg_transform *params, uint32_t device,
                       struct job *job, struct parts *ret, struct error *err)
 {
@@ -141,8 +141,8 @@ int transform_start(struct session *session, const struct rpc_request *request, 
 /* ---- copy, transpose, pad, transform
  * =============================================================================== */
 
-/* copy, transpose, pad, transform: checks the request against the regions, finds or makes the plan, queues
- * the job. */
+/* The methods copy, transpose, pad and transform check the request against the regions, find or make the
+ * plan, and queue the job. */
 
 int method_transform(struct session *session, const struct rpc_request *request, struct error *err)
 {
@@ -164,10 +164,10 @@ int method_transform(struct session *session, const struct rpc_request *request,
 
 /* ---- explain ================================================================================= */
 
-/* explain plans a transform for this engine or another one without running it, and says how long it is
- * predicted to take and how long it has taken. */
+/* explain plans a transform for this service's engine or for another one, without running it, and tells how
+ * long it is predicted to take and how long it has taken. */
 
-/* `of` answers the question, whose engine is NULL if it is not this service's. */
+/* Replies with the explanation `of`, which answers the question. */
 static void answer_explanation(struct session *session, const struct rpc_request *request,
                                const struct planning_question *question, const struct engine_explanation *of)
 {
@@ -188,7 +188,7 @@ static void answer_explanation(struct session *session, const struct rpc_request
 	session_reply(session, request->msgid, request->method, &e, -1);
 }
 
-/* Sets *ret to the name of the engine that is asked for, or to NULL if it is this service's. */
+/* Sets *ret to the name of the engine that the request asks about, or to NULL if it is this service's. */
 static int other_engine(const struct session *session, const struct msg_transform *p, const char **ret,
                         struct error *err)
 {
@@ -228,7 +228,8 @@ static int explain_elsewhere(struct session *session, const struct rpc_request *
 	                       err);
 }
 
-/* Without regions, no range is checked, and the device is the first one. */
+/* Plans a transform without regions: no range is checked, and the device is the first one that is not
+ * lost. */
 static int plan_anywhere(struct session *session, const struct msg_transform *p, struct parts *ret,
                          struct error *err)
 {
@@ -243,8 +244,8 @@ static int plan_anywhere(struct session *session, const struct msg_transform *p,
 	return r < 0 ? r : parts_plan(session, &split, false, ret, err);
 }
 
-/* Regions may be left out; if both are named, everything is checked as for a transform. Otherwise ranges are
- * free, as they are for another engine. */
+/* Regions may be left out. If both are named, everything is checked as for a transform; otherwise, and for
+ * another engine, ranges are not checked. */
 int method_explain(struct session *session, const struct rpc_request *request, struct error *err)
 {
 	const struct msg_transform *p = &request->params.transform;

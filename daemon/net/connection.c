@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A connection opens, waits for its time slices, finishes, ends, and is freed when nothing holds it any more.
  *
- * connection_open takes every charge and every other resource before the session exists. connection_finish
+ * connection_open acquires every charge and every other resource before the session exists. connection_finish
  * stops reading and lets what has arrived be answered. connection_end cancels everything; after that
- * connection_settle frees the session once the last job, mapping, relay and handle are gone.
+ * connection_settle frees the session once its last job, mapping, relay and handle are gone.
  */
 #include "connection.h"
 
@@ -26,7 +26,7 @@
 #include "daemon/jobs/submission.h"
 #include "daemon/jobs/table.h"
 
-#define GROUPS 256 /* on the stack; more are allocated */
+#define GROUPS 256 /* groups that fit on the stack; for more, memory is allocated */
 
 static void frame_timer_pause(struct connection *connection);
 static void time_slices_remove(struct time_slices *time_slices, struct session *session);
@@ -85,7 +85,8 @@ void connections_each(struct connections *connections, void (*act)(struct connec
 
 /* ---- Opening ------------------------------------------------------------------------------------------ */
 
-/* If a process has more groups than there is memory for, only the group that it runs as counts. */
+/* If there is no memory for the list of the process's groups, only the group that the process runs as
+ * counts. */
 void connection_meet_groups(struct connection *connection)
 {
 	struct accounts *accounts = &connection->session.service->accounts;
@@ -105,8 +106,9 @@ void connection_meet_groups(struct connection *connection)
 	free(many);
 }
 
-/* Returns the section of the peer's cgroup, NULL if it has none. Where the machine does not say which cgroup
- * it is, no section applies, and the log says so once. */
+/* Sets *ret to the name of the settings' section for the peer's cgroup, or to NULL if it has none. If the
+ * machine does not tell the peer's cgroup, no section applies, and the log says so once. Returns 0, or the
+ * error of peer_cgroup_find. */
 static int find_cgroup(struct connection *connection, const char **ret, struct error *err)
 {
 	struct connections *connections = connection->connections;
@@ -148,8 +150,8 @@ static int init(struct connection *connection, struct connections *connections, 
 	struct session *session = &connection->session;
 	int r = socket_peer(fd, &session->peer);
 
-	/* Otherwise the kernel drops urgent bytes as we read past them, and closes their descriptors on this
-	 * thread. */
+	/* Without this option, the kernel drops urgent bytes as we read past them, and closes their
+	 * descriptors on this thread. */
 	setsockopt(fd, SOL_SOCKET, SO_OOBINLINE, &(int){ 1 }, sizeof(int));
 	session->service = connections->service;
 	session->ops = &peer_ops;
@@ -192,7 +194,7 @@ static void log_refusal(const struct connection *connection, const struct error 
 	          "refused a connection: %s: %s%s", status_name(err->status), err->message, charged);
 }
 
-/* Makes the session one of the service's, now that the connection has everything. */
+/* Adds the session to the service's. The connection has all of its resources by now. */
 static void session_begin(struct session *session, uint64_t id)
 {
 	struct service *service = session->service;
@@ -373,19 +375,20 @@ static void connection_free(struct connection *connection)
 /* These functions decide when a session's next request has to wait, and when it may go on (backpressure).
  *
  * A session that must not handle a request yet leaves its input unread, so that its peer's socket fills up.
- * It is in at most one queue: account->waiting (for the uid's jobs) or account->ready (for a time slice).
+ * It is in at most one queue: account->waiting (for a job of the user to end) or account->ready (for a time
+ * slice).
  */
 
-/* Tells whether one more transform may queue behind a job that waits for a timeline. */
+/* Returns whether one more transform may queue behind a job that waits for a timeline. */
 static bool fits_behind(const struct session *session)
 {
 	return session->transforms < session->service->limits.jobs_behind_wait &&
 	       charge_fits(&session->service->accounts, session->account, CHARGE_BEHIND_WAITS, 1);
 }
 
-/* The time during which a request is left unread is not counted against the peer. A session that waits
- * already stays in its queue: an entry of its ring may have put it there, with messages behind the one that
- * rang. */
+/* The time for which a request is left unread is not counted against the peer (frame_timer_pause). A session
+ * that waits already stays in its queue: an entry of its ring may have put it there, while messages behind
+ * the one that rang were still to be handled. */
 bool connection_must_wait(struct session *session)
 {
 	struct connection *connection = connection_of(session);
@@ -464,11 +467,12 @@ static void stop_waiting(struct connection *connection)
 
 /* ==== Time slices ==================================================================================== */
 
-/* A uid's slice when no other uid has asked for SHARED_NS, and when one has. */
+/* Length of a slice: LONG_SLICE_NS if no other user has had a slice for SHARED_NS, otherwise
+ * SHORT_SLICE_NS. */
 #define LONG_SLICE_NS  500000
 #define SHORT_SLICE_NS 5000
 #define SHARED_NS      UINT64_C(1000000000)
-#define CLOCK_ACTS     16 /* of a long slice between two readings of the clock */
+#define CLOCK_ACTS     16 /* number of acts in a long slice for which the clock is read once */
 
 static void on_busy(uv_idle_t *idle)
 {
@@ -483,19 +487,19 @@ void time_slices_open(struct time_slices *time_slices, uv_loop_t *loop, const st
 	uv_idle_init(loop, &time_slices->busy);
 }
 
-/* sched_setattr takes this struct, which not every libc declares. */
+/* The struct that sched_setattr takes; not every libc declares it. */
 struct scheduling {
 	uint32_t size;
 	uint32_t policy;
 	uint64_t flags;
 	int32_t nice;
 	uint32_t priority;
-	uint64_t runtime; /* of a slice, ns */
+	uint64_t runtime; /* length of a slice, ns */
 	uint64_t deadline;
 	uint64_t period;
 };
 
-#define RESET_ON_FORK 0x01 /* threads that this thread starts have the usual slices */
+#define RESET_ON_FORK 0x01 /* threads that this thread starts get slices of the usual length */
 
 void time_slices_ask_for_cpu(void)
 {
@@ -556,14 +560,15 @@ static void take_ready(struct time_slices *time_slices, struct session *session)
 		uv_idle_stop(&time_slices->busy);
 }
 
-/* If the session was woken because a job ended, another session of the account may use that. */
+/* Takes back that a session is ready. If it was woken because a job had ended, another session of the account
+ * may use that. */
 static void time_slices_remove(struct time_slices *time_slices, struct session *session)
 {
 	take_ready(time_slices, session);
 	time_slices_wake_waiting(time_slices, session->account);
 }
 
-/* If the account may queue a job, lets the session go on that has waited for that longest. */
+/* If the account may queue a job, makes the session ready that has waited for that longest. */
 static void time_slices_wake_waiting(struct time_slices *time_slices, struct account *account)
 {
 	struct session *session = TAILQ_FIRST(&account->waiting);
@@ -580,7 +585,7 @@ static void resume(struct time_slices *time_slices, struct session *session)
 {
 	take_ready(time_slices, session);
 	connection_resume(connection_of(session));
-	/* It may have left room for a job unused. */
+	/* The session may not have used the room for a job that it was woken for. */
 	time_slices_wake_waiting(time_slices, session->account);
 }
 
@@ -607,11 +612,11 @@ void time_slices_resume_ready(struct time_slices *time_slices)
 
 /* ==== Deadlines ====================================================================================== */
 
-/* Each connection has two timers; a third checks all sessions for idleness. */
+/* Each connection has two timers; one more timer checks all sessions for idleness. */
 
 #define NS_PER_MS UINT64_C(1000000)
 
-#define IDLE_CHECKS 4 /* within an idle deadline */
+#define IDLE_CHECKS 4 /* number of checks within an idle deadline */
 
 static void on_frame_deadline(uv_timer_t *timer);
 static void on_reply_deadline(uv_timer_t *timer);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A connection is the socket of a session, with its input, its replies, its time slices and its deadlines.
  *
- * The life of a request reads downward in receive.c and dispatch.c: on_readable -> feed -> dispatch ->
- * (job_submit -> on_job_done, or a mapping off the loop) -> connection_reply -> connection_flush (reply.c);
- * what lies below calls these two as session_reply and session_flush. Runs of plans also come from the
+ * A request passes through these functions, in receive.c, dispatch.c and reply.c: on_readable -> feed ->
+ * dispatch -> (job_submit -> on_job_done, or a mapping off the loop) -> connection_reply -> connection_flush.
+ * Lower layers call the last two as session_reply and session_flush. Runs of plans also come from the
  * session's ring (submission.c), and their results go there.
  *
  * The connection_* functions that take a session are the members of struct peer_ops
@@ -47,39 +47,39 @@ TAILQ_HEAD(account_queue, account);
 struct time_slices {
 	const struct clock *clock;
 	const struct accounts *accounts;
-	uv_idle_t busy;             /* runs while sessions are ready, so that the loop does not sleep */
-	struct account_queue ready; /* accounts with sessions that are ready */
-	uint64_t iteration;         /* iteration of the loop, counted from 1 */
-	uint64_t last_user;         /* the last user that had a slice */
-	uint64_t shared_until_ns;   /* until then slices are short (clock->now_ns) */
+	uv_idle_t busy;             /* runs while sessions are ready, and keeps the loop from sleeping */
+	struct account_queue ready; /* accounts with ready sessions; the first is served next */
+	uint64_t iteration;         /* number of the loop's iteration, counted from 1 */
+	uint64_t last_user;         /* account->user of the last user that had a slice */
+	uint64_t shared_until_ns;   /* time (clock->now_ns) until which slices are short */
 };
 
 TAILQ_HEAD(connection_queue, connection);
 
-/* This is what all connections share. */
+/* State that all connections share. */
 struct connections {
 	struct service *service;
-	void (*on_freed)(void *arg); /* a session has been freed */
+	void (*on_freed)(void *arg); /* called after a session has been freed */
 	void *arg;
 	struct listener listener;
 	struct refusals refusals;
-	struct connection_queue unsent; /* connections with replies to send */
+	struct connection_queue unsent; /* connections with replies to send before the loop sleeps */
 	struct time_slices time_slices;
 	struct inputs inputs;
 	struct trim trim;
 	uv_timer_t resend;    /* runs while connections wait to send descriptors (reply.c) */
 	uv_timer_t receipts;  /* runs while descriptors are sent and not received (reply.c) */
 	uv_timer_t idle;      /* ends sessions that do nothing (connections_watch_idle) */
-	uint64_t descriptors; /* number that the process may open and the loop has room for */
+	uint64_t descriptors; /* number of descriptors that the process may open and the loop has room for */
 	uint64_t last_id;
-	bool misses_cgroups;          /* the log has said that cgroups of peers are not known */
-	uint8_t receive[INPUT_BYTES]; /* input, until it is known that it must be kept */
+	bool misses_cgroups;          /* the log has said that the cgroups of peers cannot be found out */
+	uint8_t receive[INPUT_BYTES]; /* input of any session, from reading it until it is handled or kept */
 };
 
 /* An idle connection keeps no more buffer than this. */
 #define CONNECTION_KEEP_BYTES 4096
 
-/* This descriptor is to be sent with the byte at pos of the stream out. */
+/* A descriptor that is to be sent with the byte at pos of the stream of replies. */
 struct outgoing_fd {
 	int fd;
 	uint64_t pos;
@@ -87,7 +87,8 @@ struct outgoing_fd {
 
 #define CONNECTION_MAX_OUTGOING_FDS 64
 
-/* A descriptor was sent with the byte at pos, at sent_ms (service_now_ms), and may not have been received. */
+/* A descriptor that was sent with the byte at pos, at sent_ms (service_now_ms), and that the peer may not
+ * have received yet. */
 struct unread_fd {
 	uint64_t pos;
 	uint64_t sent_ms;
@@ -103,29 +104,30 @@ struct connection {
 	TAILQ_ENTRY(connection) unsent_entry; /* in connections->unsent */
 	LIST_ENTRY(connection) unread_entry;  /* in account->unread */
 	bool unsent;
-	bool sends_no_more; /* the peer was seen, while the session waited, to have closed its sending side */
+	/* The peer has closed its sending side, which was noticed while the session waited. */
+	bool sends_no_more;
 
 	uv_poll_t poll;
-	uv_timer_t frame_timer; /* runs while the rest of a message is awaited */
+	uv_timer_t frame_timer; /* runs while the service waits for the rest of a message */
 	uint64_t frame_start_ns;
-	uint64_t frame_left_ns; /* time left for the message at frame_start_ns, or for the next message */
-	uv_timer_t reply_timer; /* runs while unsent replies wait for the peer */
+	uint64_t frame_left_ns; /* ns left at frame_start_ns for the message, or in all for the next one */
+	uv_timer_t reply_timer; /* runs while unsent replies wait for the peer to read */
 	int poll_events;
-	int handles; /* handles that are not closed yet */
+	int handles; /* number of libuv handles that are not closed yet */
 
 	struct buffer in; /* input that could not be handled at once */
 	struct charge in_charge;
 	struct frame_scan scan;
-	uint64_t received; /* bytes of the stream that have been received */
+	uint64_t received; /* number of bytes of the stream that have been received */
 	uint64_t last;     /* position at which reading ends; UINT64_MAX while it is open */
 
 	struct buffer out;
 	uint64_t sent;
 	uint32_t n_out_fds;
 	struct outgoing_fd out_fds[CONNECTION_MAX_OUTGOING_FDS];
-	uint32_t n_unread_fds; /* reply.c */
+	uint32_t n_unread_fds; /* descriptors sent and perhaps not received; oldest first */
 	struct unread_fd unread_fds[CONNECTION_MAX_UNREAD_FDS];
-	bool resend;                     /* the kernel took no descriptor; reply.c tries again */
+	bool resend;                     /* the kernel took no descriptor, and reply.c will try again */
 	struct engine_stream *streams[]; /* one for each device; session.streams points here */
 };
 
@@ -134,26 +136,28 @@ static inline struct connection *connection_of(struct session *session)
 	return (struct connection *)session;
 }
 
-/* Prepares the timers and the queues; service has its loop. on_freed(arg) is called whenever a session has
- * been freed. */
+/* Prepares the timers and the queues. The service's loop must exist. on_freed(arg) is called whenever a
+ * session has been freed. */
 void connections_start(struct connections *connections, struct service *service, void (*on_freed)(void *arg),
                        void *arg);
 
-/* Calls act for each connection, which it may end. */
+/* Calls act for each connection; act may end the connection. */
 void connections_each(struct connections *connections, void (*act)(struct connection *connection));
 
 /* Takes over an accepted, non-blocking socket. A connection that a limit refuses gets no session
  * (refuse_socket). Returns whether no more should be accepted in this iteration of the loop. */
 bool connection_open(struct connections *connections, int fd);
 
-/* Applies the limits of the groups of the peer's process to the account. Does not block. */
+/* Applies to the account the limits that the settings give the groups of the peer's process. Does not
+ * block. */
 void connection_meet_groups(struct connection *connection);
 
-/* Resumes a connection that waited for a limit, if it fits into the limits as they are now. */
+/* Resumes a connection that waits for a limit, if it fits into the limits as they are now. To be called after
+ * the limits have changed. */
 void connection_try_again(struct connection *connection);
 
-/* Accepts no requests except those that have arrived; the session ends when all of them are answered and
- * sent. */
+/* Makes the session finish: no requests are accepted except those that have arrived, and the session ends
+ * when all of these are answered and the answers are sent. */
 void connection_finish(struct connection *connection);
 
 bool connection_must_wait(struct session *session);
@@ -163,7 +167,7 @@ void connection_on_job_ended(struct session *session);
 void connection_end(struct session *session, enum log_level level, const char *reason);
 void connection_settle(struct session *session);
 
-/* Tells whether there may be more to read. This function and the next two are in receive.c. */
+/* Returns whether there may be more to read. This function and the next two are in receive.c. */
 bool connection_reads(const struct connection *connection);
 
 /* Resumes requests that waited (for a job to end, or for replies to be read), or all requests
@@ -172,7 +176,7 @@ void connection_resume(struct connection *connection);
 
 void connection_update_poll(struct session *session);
 
-/* Tells whether another reply may be queued, with a descriptor. This function and the next six are in
+/* Returns whether another reply may be queued, with a descriptor. This function and the next six are in
  * reply.c. */
 bool connection_has_room(const struct connection *connection);
 
@@ -194,28 +198,28 @@ void time_slices_open(struct time_slices *time_slices, uv_loop_t *loop, const st
  * ignore this. */
 void time_slices_ask_for_cpu(void);
 
-/* Begins an iteration, and lets the sessions that are ready go on. To be called once in each iteration of the
- * loop, before it sleeps. */
+/* Begins an iteration, and lets the ready sessions go on for a slice of each account. To be called once in
+ * each iteration of the loop, before it sleeps. */
 void time_slices_resume_ready(struct time_slices *time_slices);
 
-/* Tells whether the account's slice is over. To be called before or after each act for the account; the first
- * call in an iteration begins the slice. */
+/* Returns whether the account's slice is over. To be called before or after each act for the account; the
+ * first call in an iteration begins the slice. */
 bool time_slice_is_over(struct time_slices *time_slices, struct account *account);
 
-/* Lets a session go on in its account's next slice, or takes that back if the session ends. */
+/* Makes a session ready, so that it goes on in its account's next slice. */
 void time_slices_add(struct time_slices *time_slices, struct session *session);
 
-/* Sessions have deadlines for a message to arrive, for replies to be read, and for a connection that does
- * nothing. Each of them ends the session. They use the service's clock (daemon/loop/loop.h). */
+/* A session has three deadlines: for a message to arrive, for replies to be read, and for a connection that
+ * does nothing. Each of them ends the session. They use the service's clock (daemon/loop/loop.h). */
 
-/* A message that has begun has frame_deadline_ms in all to arrive. The time runs while the service waits for
- * the rest of the message, and stands still while it leaves input unread: that delay is not the peer's. A
- * reset stops the time; the next message has all of it. */
+/* A message that has begun to arrive has frame_deadline_ms in all to arrive completely. The time runs while
+ * the service waits for the rest of the message, and stands still while it leaves input unread: that delay is
+ * not the peer's. A reset stops the timer and gives the next message the whole time. */
 void frame_timer_run(struct connection *connection);
 void frame_timer_reset(struct connection *connection);
 
-/* Replies that the peer's socket does not take have to make progress within reply_deadline_ms. Running a
- * timer that runs already does nothing; a reset stops it. */
+/* While the peer's socket takes no replies, it has reply_deadline_ms to take some. Running a timer that runs
+ * already does nothing; a reset stops it. */
 void reply_timer_run(struct connection *connection);
 void reply_timer_reset(struct connection *connection);
 

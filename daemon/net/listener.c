@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Accepts connections while there are descriptors; when there are none, it pauses instead of spinning.
- * Answers those that a limit refuses. */
+ * Answers the connections that a limit refuses. */
 #include "listener.h"
 
 #include <errno.h>
@@ -33,9 +33,9 @@ static void on_retry(uv_timer_t *timer);
 static void accept_some(struct listener *listener);
 static void wait_for_fds(struct listener *listener, int error);
 
-/* Access to a socket that the service manager made is set in its unit; to ignore our own setting silently
- * could let in more users than intended. After a restart within the process, the service goes on with the
- * socket that it has. */
+/* Refuses a setting of the socket's access if the service manager made the socket: its socket unit sets the
+ * access, and to ignore our own setting silently could let in more users than intended. After a restart
+ * within the process, the error is only logged, so that the service goes on with the socket that it has. */
 static int refuse_access(const struct listener *listener, const struct options *options, int setting,
                          const char *key, struct error *err)
 {
@@ -53,7 +53,7 @@ static int refuse_access(const struct listener *listener, const struct options *
 	return 0;
 }
 
-/* Returns 1 if a socket was passed, 0 if none was. */
+/* Takes the socket that the service manager passed. Returns 1, 0 if there is none, or an error. */
 static int take_passed(struct listener *listener, const struct options *options, struct error *err)
 {
 	int fd = passed_socket(NULL);
@@ -72,7 +72,7 @@ static int take_passed(struct listener *listener, const struct options *options,
 	return 1;
 }
 
-/* Returns 1 if there is a socket from before a restart within the process, 0 if there is none. */
+/* Takes the socket from before a restart within the process. Returns 1, 0 if there is none, or an error. */
 static int take_kept(struct listener *listener, int kept, struct error *err)
 {
 	if (kept < 0)
@@ -110,7 +110,8 @@ static void make_directory(const char *path)
 	mkdir(directory, DIRECTORY_MODE); /* if this fails, so does the bind, which is reported */
 }
 
-/* Ignoring a setting silently could let in more users than intended. */
+/* Refuses a setting of the socket's access if the socket is abstract: to ignore it silently could let in more
+ * users than intended. */
 static int refuse_abstract(const struct options *options, int setting, struct error *err)
 {
 	const struct setting_origin *from = &options->origin[setting];
@@ -140,7 +141,8 @@ static int check_abstract(const struct listener *listener, const struct options 
 	return r;
 }
 
-/* The default path may be one that only root can use. */
+/* Sets *err to the reason why the socket cannot be created. If the default path is one that only root can
+ * use, the message suggests another. */
 static int refuse_path(const struct listener *listener, const struct options *options, int number,
                        struct error *err)
 {
@@ -303,8 +305,8 @@ static void accept_some(struct listener *listener)
 	}
 }
 
-/* Uses the spare descriptor to refuse the connection at the head of the queue, so that its client learns of
- * it. */
+/* Called when accept has failed for lack of descriptors or memory: stops accepting for RETRY_MS. Uses the
+ * spare descriptor to refuse the connection at the head of the queue, so that its client learns of it. */
 static void wait_for_fds(struct listener *listener, int error)
 {
 	int fd;
@@ -325,7 +327,7 @@ static void wait_for_fds(struct listener *listener, int error)
 
 /* ==== Refused connections ============================================================================ */
 
-/* Refused connections have no poll handles: they are few, and a timer checks all of them. */
+/* Refused connections have no poll handles: they are few, and one timer checks all of them. */
 
 #define CHECK_MS 10
 #define WAIT_MS  1000
@@ -334,7 +336,7 @@ static void on_check(uv_timer_t *timer);
 
 /* ---- One ---------------------------------------------------------------------------------------------- */
 
-/* Leaves the request, and the descriptors that came with it, in the socket. */
+/* Finds the msgid of the first request, and leaves the request and its descriptors in the socket. */
 static enum rpc_head peek_msgid(int fd, uint32_t *ret_msgid)
 {
 	uint8_t head[RPC_HEAD_BYTES];
@@ -354,7 +356,7 @@ static void answer_refused(int fd, uint32_t msgid, const struct error *err)
 	buffer_deinit(&reply);
 }
 
-/* Returns whether there is nothing more to wait for. */
+/* Answers the first request if it has arrived. Returns false if there is something to wait for still. */
 static bool try_to_answer(int fd, const struct error *err)
 {
 	uint32_t msgid = 0;
@@ -385,7 +387,8 @@ static void drop_refusal(struct connections *connections, uint32_t i)
 	memmove(refusal, refusal + 1, (refusals->n - i) * sizeof *refusal);
 }
 
-/* Refusals of the same uid make room first. */
+/* Makes room for one more refusal of the account. If the account has too many, its oldest one is dropped,
+ * otherwise the oldest of all if there is no room. */
 static void make_room(struct connections *connections, const struct account *account)
 {
 	const struct refusals *refusals = &connections->refusals;

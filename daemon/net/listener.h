@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The listener accepts connections on a socket at our own path, or on one that a service manager passed.
+/* The listener accepts connections on a socket at the service's own path, or on one that a service manager
+ * passed.
  *
- * It stays open across a restart within the process (recovery.h). Our own socket file is removed when the
- * listener closes.
+ * It stays open across a restart within the process (recovery.h). The file of a socket of our own is removed
+ * when the listener closes.
  */
 #ifndef DAEMON_NET_LISTENER_H
 #define DAEMON_NET_LISTENER_H
@@ -25,23 +26,23 @@ struct listener {
 	uv_poll_t poll;
 	uv_timer_t retry; /* accepts again after EMFILE and similar errors */
 	int fd;           /* -1: closed */
-	int spare_fd;     /* closed for a moment to refuse a connection when no other descriptor is left */
-	bool owns_path;   /* the socket file is removed at the end */
-	bool passed;      /* the socket was passed by a service manager */
+	/* Closed for a moment to refuse a connection when the process has no other descriptor left. */
+	int spare_fd;
+	bool owns_path;               /* the socket is our own, and its file is removed at the end */
+	bool passed;                  /* the socket was passed by a service manager */
 	char path[SOCKET_PATH_BYTES]; /* "@NAME": an abstract socket, which has no file */
 };
 
-/* Takes the socket of LISTEN_FDS if there is one, otherwise the one that was ours already (kept; -1: none),
- * otherwise creates one as options say. Needs its service's loop. On failure, kept is closed and its file
- * removed.
- */
+/* Takes the socket of LISTEN_FDS if there is one, otherwise `kept`, a socket from before a restart within the
+ * process (-1: none), otherwise creates one as options say. The service's loop must exist. On failure, kept
+ * is closed and its file removed. */
 int listener_open(struct listener *listener, struct connections *connections, int kept,
                   const struct options *options, struct error *err);
 
 /* Closes a socket from before a restart within the process, and removes its file. -1 is allowed. */
 void listener_drop(int kept);
 
-/* Stops accepting; clients wait in the socket's queue. */
+/* Stops accepting; clients wait in the socket's queue meanwhile. */
 void listener_pause(struct listener *listener);
 
 /* Stops accepting and removes our own socket file. Asynchronous: the listener may be freed once the loop has
@@ -69,15 +70,15 @@ struct refusal {
 struct refusals {
 	uv_timer_t timer; /* runs while connections wait */
 	uint32_t n;
-	struct refusal of[REFUSALS_MOST]; /* oldest first */
+	struct refusal of[REFUSALS_MOST]; /* connections that wait, oldest first */
 };
 
 /* Takes over an accepted, non-blocking socket that gets no session, and a reference to the account of its
- * user; if account is NULL, that is found by the peer's uid. If err is NULL, the socket is closed at once.
- * Descriptors may have arrived in it. */
+ * user. If account is NULL, it is found by the peer's uid. If err is NULL, the socket is closed without an
+ * answer. Closing is done off the loop, because descriptors may have arrived in the socket. */
 void refuse_socket(struct connections *connections, int fd, struct account *account, const struct error *err);
 
-/* Closes the connections that wait. */
+/* Closes the connections that wait, without an answer. */
 void refusals_end(struct connections *connections);
 
 #endif

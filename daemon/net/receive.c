@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Input of a session: reads bytes and descriptors, finds whole messages, and has them handled.
+/* This file reads the input of sessions, bytes and descriptors, finds whole messages, and has them handled.
  *
  * Bytes are read into a buffer that all sessions share, and handled from there. Only what cannot be handled
  * at once (the beginning of a message, or requests that have to wait) is copied to a block of the session's
- * own and charged as input_bytes_per_uid. The session's poll handle asks for just the events that can be
- * acted on.
+ * own and charged as input_bytes_per_uid. The session's poll handle asks only for events that can be acted
+ * on.
  */
 #include "connection.h"
 
@@ -43,8 +43,8 @@ bool connection_reads(const struct connection *connection)
 	return connection->session.state != SESSION_ENDED && connection->received < connection->last;
 }
 
-/* Ends a session that waits and is not read if its peer is gone altogether. A peer that only closed its
- * sending side still gets its answers. */
+/* Called when the peer of a session that waits has closed its sending side or its socket. Ends the session if
+ * the socket is closed; a peer that only closed its sending side still gets its answers. */
 static void on_disconnect(struct connection *connection)
 {
 	struct pollfd peer = { .fd = connection->fd, .events = 0 };
@@ -55,7 +55,7 @@ static void on_disconnect(struct connection *connection)
 	session_update_poll(&connection->session);
 }
 
-/* Returns the error of the socket itself, because libuv reports every error of a socket as EBADF. */
+/* Returns the pending error of the socket, because libuv reports every error of a socket as EBADF. */
 static int socket_error(int fd)
 {
 	int error = 0;
@@ -64,7 +64,8 @@ static int socket_error(int fd)
 	return getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &len) < 0 ? errno : error;
 }
 
-/* A peer that closes its socket while replies are in it resets the connection. */
+/* Ends the session because of an error of its socket. ECONNRESET is usual: a peer that closes its socket
+ * while replies are in it resets the connection. */
 static void end_by_error(struct connection *connection, int error)
 {
 	if (error == ECONNRESET || error == 0)
@@ -97,8 +98,8 @@ static void on_readable(uv_poll_t *poll, int status, int events)
 		read_more(connection);
 }
 
-/* The peer sends no more. One that is gone altogether gets no answers; one that only closed its sending side
- * does. */
+/* The peer sends no more. A peer that has closed its socket gets no answers; one that has only closed its
+ * sending side does. */
 static void on_end_of_stream(struct connection *connection)
 {
 	struct pollfd peer = { .fd = connection->fd, .events = 0 };
@@ -119,14 +120,15 @@ static void read_more(struct connection *connection)
 	ssize_t n;
 	struct error err;
 
-	if (!connection_reads(connection)) { /* it began to finish while it was ready */
+	if (!connection_reads(connection)) { /* the session began to finish while it waited for its slice */
 		session_settle(&connection->session);
 		return;
 	}
 	n = socket_receive(connection->fd, connections->receive, room_to_read(connection), fds, &n_fds);
 	if (n == -EAGAIN || n == -EINTR) {
 		session_update_poll(
-		    &connection->session); /* entries of its ring may have waited, and it was not polled */
+		    /* The socket was not polled if it was the ring's entries that had waited. */
+		    &connection->session);
 		return;
 	}
 	if (n == -EMSGSIZE) {
@@ -156,8 +158,8 @@ static void read_more(struct connection *connection)
 	session_settle(&connection->session);
 }
 
-/* Kept input is the beginning of a message: reads no more than may complete it. A uid that has much kept
- * input is read in small amounts. */
+/* Returns how many bytes to read at most. Kept input is the beginning of a message, so no more is read than
+ * its block has room for. A user with much kept input is read in small amounts. */
 static size_t room_to_read(const struct connection *connection)
 {
 	uint64_t left = connection->last - connection->received;
@@ -173,7 +175,7 @@ static size_t room_to_read(const struct connection *connection)
 	return left < room ? (size_t)left : room;
 }
 
-/* Handles what has been read as far as possible, and keeps the rest. */
+/* Handles what has been read, as far as possible, and keeps the rest. */
 static void take_input(struct connection *connection, const uint8_t *data, size_t len)
 {
 	bool direct = buffer_len(&connection->in) == 0;
@@ -190,7 +192,7 @@ static void take_input(struct connection *connection, const uint8_t *data, size_
 		feed_kept(connection);
 }
 
-/* Handles kept input as far as possible. */
+/* Handles kept input, as far as possible. */
 static void feed_kept(struct connection *connection)
 {
 	size_t used =
@@ -200,7 +202,7 @@ static void feed_kept(struct connection *connection)
 	charge_input(connection);
 }
 
-/* Adjusts the charge to what is kept now. */
+/* Adjusts the charge to the bytes that are kept now. This may end the session. */
 static void charge_input(struct connection *connection)
 {
 	uint64_t kept = buffer_len(&connection->in), charged = connection->in_charge.amount;
@@ -214,9 +216,8 @@ static void charge_input(struct connection *connection)
 		session_end(&connection->session, LOG_LEVEL_NOTICE, err.message);
 }
 
-/* Handles the whole messages in data, as far as limits allow; returns the bytes used. data is everything
- * not yet handled, from the start of a message. A uid with many requests stops at the end of its
- * time slice. */
+/* Handles the whole messages in data, as far as limits and the user's time slice allow, and returns the bytes
+ * used. data is everything not yet handled, from the start of a message. */
 static size_t feed(struct connection *connection, const uint8_t *data, size_t len)
 {
 	struct error err;
@@ -280,14 +281,14 @@ static void set_poll(struct connection *connection, int events)
 		session_end(&connection->session, LOG_LEVEL_WARNING, "no memory to watch its socket");
 }
 
-/* Stops polling for input, because the socket of a session that waits is readable. */
+/* Stops polling for input: the session waits, and its readable socket would wake the loop again and again. */
 static void stop_reading(struct connection *connection)
 {
 	set_poll(connection, connection->poll_events & ~UV_READABLE);
 }
 
-/* A session that is ready goes on so soon that it stays polled as it is: stopping and starting again would
- * take three system calls. */
+/* A session that is ready goes on so soon that its socket stays polled as it is: to stop and start again
+ * would take three system calls. */
 void connection_update_poll(struct session *session)
 {
 	struct connection *connection = connection_of(session);
@@ -310,19 +311,19 @@ void connection_update_poll(struct session *session)
 
 /* ==== Kept input ===================================================================================== */
 
-/* Blocks are known by their numbers. The stack of free blocks has those without memory at its bottom, so that
- * they are used last. */
+/* The stack of free blocks holds their numbers. Blocks without memory are at its bottom, so that they are
+ * used last. */
 
 #define INPUT_CHECK_MS 500
 
-/* Beyond one for each session: blocks whose memory is being returned cannot be taken. */
+/* Number of blocks beyond one for each session: blocks whose memory is being returned cannot be taken. */
 #define SPARE (INPUTS_RETURNED + 64)
 
 #if !defined(__has_feature)
 #define __has_feature(name) 0
 #endif
 #if defined(__SANITIZE_ADDRESS__) || __has_feature(address_sanitizer)
-#define MOST 0 /* the sanitizer watches blocks of malloc only */
+#define MOST 0 /* the sanitizer watches only blocks that malloc has returned */
 #else
 #define MOST 65536
 #endif
@@ -338,7 +339,7 @@ static uint8_t *map(size_t bytes)
 
 	if (memory == MAP_FAILED)
 		return NULL;
-	madvise(memory, bytes, MADV_NOHUGEPAGE); /* a few bytes must not take a huge page */
+	madvise(memory, bytes, MADV_NOHUGEPAGE); /* a few bytes must not take up a huge page */
 	return memory;
 }
 
@@ -392,7 +393,7 @@ static void give_back(struct inputs *inputs, uint8_t *block)
 		uv_timer_start(&inputs->timer, on_input_check, INPUT_CHECK_MS, INPUT_CHECK_MS);
 }
 
-/* Appends bytes to those that are kept, INPUT_BYTES in all. Returns 0 or NO_MEMORY. */
+/* Appends bytes to those that are kept; both together must not exceed INPUT_BYTES. Returns 0 or NO_MEMORY. */
 static int input_keep(struct inputs *inputs, struct buffer *in, const uint8_t *data, size_t len)
 {
 	size_t kept = buffer_len(in);
@@ -455,7 +456,7 @@ static void return_memory(uv_work_t *work)
 		        MADV_DONTNEED);
 }
 
-/* If there are many, the next ones follow at once. */
+/* Puts the blocks back, at the bottom of the stack. If the item was full, the next one follows at once. */
 static void on_returned(uv_work_t *work, int status)
 {
 	struct inputs *inputs = work->data;
@@ -474,12 +475,12 @@ static void on_returned(uv_work_t *work, int status)
 
 /* ==== Memory that malloc holds ======================================================================= */
 
-/* The charges tell how much memory connections hold. */
+/* How much memory connections hold is known from the charges. */
 
 #define ENOUGH_BYTES  (UINT64_C(8) << 20)
 #define TRIM_DELAY_MS 1000
 
-#define CONNECTION_BYTES 20000 /* about what an idle one takes */
+#define CONNECTION_BYTES 20000 /* about the memory that an idle connection takes */
 
 static void on_trim_time(uv_timer_t *timer);
 

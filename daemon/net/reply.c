@@ -3,7 +3,7 @@
  * sleeps.
  *
  * A descriptor goes with the first byte of its reply. What the socket does not take stays queued; the peer
- * has reply_deadline_ms to read on.
+ * then has reply_deadline_ms to read.
  */
 #include "connection.h"
 
@@ -18,7 +18,7 @@
 
 #include <linux/sockios.h>
 
-/* Before another attempt to send descriptors, when as many are on their way as the kernel allows. */
+/* Pause before another attempt to send descriptors, when as many are in transit as the kernel allows. */
 #define RESEND_MS 20
 
 static void on_resend(uv_timer_t *timer);
@@ -31,7 +31,8 @@ bool connection_has_room(const struct connection *connection)
 	       connection->n_out_fds + connection->session.mappings < CONNECTION_MAX_OUTGOING_FDS;
 }
 
-/* Charges for what was appended since the buffer had before bytes, and has it sent before the loop sleeps. */
+/* Charges for the bytes appended to connection->out since it had `before` bytes, and has them sent before the
+ * loop sleeps. This may end the session. */
 static void queue_reply(struct connection *connection, size_t before)
 {
 	struct connections *connections = connection->connections;
@@ -54,7 +55,8 @@ static void queue_reply(struct connection *connection, size_t before)
 	}
 }
 
-/* Queues what a codec's function that returned r has appended. */
+/* Queues what an encoder has appended to connection->out since it had `before` bytes; r is what the encoder
+ * returned. */
 static void queue_encoded(struct connection *connection, size_t before, int r)
 {
 	if (r < 0)
@@ -63,7 +65,7 @@ static void queue_encoded(struct connection *connection, size_t before, int r)
 		queue_reply(connection, before);
 }
 
-/* Closes a descriptor that has not been sent and is charged for. */
+/* Closes, off the loop, a descriptor that has not been sent and is charged for. */
 static void close_unsent(struct connection *connection, int fd)
 {
 	struct charge charge = { 0 };
@@ -130,8 +132,9 @@ void connection_refuse(struct session *session, uint32_t msgid, const struct met
 	queue_encoded(connection, before, rpc_encode_error(&connection->out, msgid, error));
 }
 
-/* Sends once. Returns the bytes sent or a negative errno: EBUSY while this peer has too many descriptors to
- * receive, ETOOMANYREFS while all peers together have. A descriptor goes with the first byte of its reply. */
+/* Sends once: bytes, with at most one descriptor, which goes with the first byte of its reply. Returns the
+ * bytes sent or a negative errno: EBUSY while this peer has too many descriptors to receive, ETOOMANYREFS
+ * while all peers together have. */
 static ssize_t send_some(struct connection *connection)
 {
 	size_t len = buffer_len(&connection->out), n_fds = 0;
@@ -172,8 +175,7 @@ static void resend(struct connection *connection)
 		session_flush(&connection->session);
 }
 
-/* A timer calls this, to try again to send to sessions whose descriptors the kernel did not take.
- */
+/* Tries again to send to the sessions whose descriptors the kernel did not take. */
 static void on_resend(uv_timer_t *timer)
 {
 	connections_each(timer->data, resend);
@@ -190,7 +192,7 @@ static void log_crowded(struct connections *connections)
 void connection_flush(struct session *session)
 {
 	struct connection *connection = connection_of(session);
-	bool is_peers = true; /* it is the peer that unsent replies wait for */
+	bool is_peers = true; /* unsent replies wait for the peer, not for the kernel's limit */
 
 	connection->resend = false;
 	if (connection->unsent) {
@@ -236,12 +238,13 @@ void connection_flush(struct session *session)
 
 /* ==== Descriptors on their way ======================================================================= */
 
-/* A connection's unread_fds are the descriptors that it has sent, oldest first. An account lists its
- * connections that have any, and the sockets that linger. */
+/* A connection's unread_fds are the descriptors that it has sent and whose receipt is not known, oldest
+ * first. An account lists its connections that have any, and the sockets that linger. */
 
-#define CHECK_MS 100 /* between two checks of the timer */
+#define CHECK_MS 100 /* interval at which the timer checks for receipts */
 
-/* If a user has no more room and a check finds nothing received, the next check has to wait for so long. */
+/* After a check that found nothing received, connection_charge_fd does not check the user's sockets again for
+ * so long. */
 #define PAUSE_MS 5
 
 struct lingering {
@@ -256,8 +259,8 @@ static void on_check(uv_timer_t *timer);
 
 /* ---- What has been received --------------------------------------------------------------------------- */
 
-/* Returns the memory that unread bytes take, which is at least one byte for each of them, or 0 if there are
- * none or the kernel does not tell. */
+/* Returns the memory that unread bytes take in the socket, which is at least one byte for each of them.
+ * Returns 0 if there are none or the kernel does not tell. */
 static uint64_t unread_of(int fd)
 {
 	int unread;
@@ -265,8 +268,8 @@ static uint64_t unread_of(int fd)
 	return ioctl(fd, SIOCOUTQ, &unread) < 0 || unread < 0 ? 0 : (uint64_t)unread;
 }
 
-/* Counts the descriptors that have been received. Where nothing is unread, all have; otherwise a descriptor
- * has been received if fewer bytes are unread than were sent from its byte on. */
+/* Returns how many of unread_fds have been received. If no byte is unread, all have been; otherwise a
+ * descriptor has been received if fewer bytes are unread than were sent from its byte on. */
 static uint32_t count_received(const struct connection *connection)
 {
 	uint64_t unread = unread_of(connection->fd);
@@ -278,7 +281,8 @@ static uint32_t count_received(const struct connection *connection)
 	return n;
 }
 
-/* Forgets the descriptors that have been received since the last check; returns how many. */
+/* Removes the descriptors that have been received from unread_fds, and their charges. Returns how many they
+ * were. */
 static uint32_t forget_received(struct connection *connection)
 {
 	uint32_t n = count_received(connection);
@@ -294,7 +298,8 @@ static uint32_t forget_received(struct connection *connection)
 	return n;
 }
 
-/* Closes the socket: its peer has received everything, or is gone. */
+/* Closes a lingering socket off the loop and frees the struct. The peer has received everything, or the
+ * service no longer waits for that. */
 static void let_go(struct service *service, struct lingering *lingering)
 {
 	LIST_REMOVE(lingering, entry);
@@ -304,8 +309,8 @@ static void let_go(struct service *service, struct lingering *lingering)
 	free(lingering);
 }
 
-/* Checks all sockets of the account; returns whether anything has been received. The caller holds the
- * account. */
+/* Checks all sockets of the account, and closes lingering ones that are done. Returns whether anything has
+ * been received. The caller holds the account. */
 static bool check_account(struct service *service, struct account *account)
 {
 	struct connection *connection, *next_connection;
@@ -340,7 +345,7 @@ int connection_charge_fd(struct session *session, struct charge *charge, struct 
 	return charge_take(charge, &service->accounts, account, CHARGE_OUTGOING_FDS, 1, err);
 }
 
-/* Tells whether the connection may send its peer one more descriptor. */
+/* Returns whether the connection may send its peer one more descriptor. */
 static bool outgoing_may_send(struct connection *connection)
 {
 	if (connection->n_unread_fds == CONNECTION_MAX_UNREAD_FDS)
@@ -358,7 +363,8 @@ static void watch(struct connections *connections)
 		connections->service->clock->timer_start(timer, on_check, CHECK_MS, CHECK_MS);
 }
 
-/* Closes the connection's first descriptor here, because it was sent with the byte at connection->sent. */
+/* Notes that the connection's first descriptor was sent, with the byte at connection->sent, and closes it
+ * here. */
 static void outgoing_sent(struct connection *connection)
 {
 	struct connections *connections = connection->connections;
@@ -416,7 +422,8 @@ static void on_check(uv_timer_t *timer)
 
 /* ---- The end of a session ----------------------------------------------------------------------------- */
 
-/* If there is no memory for it, the socket is closed at once. */
+/* Shuts the socket down and lets it linger, together with the connection's charges. Returns false if out of
+ * memory; the socket then has to be closed at once. */
 static bool linger(struct connection *connection)
 {
 	struct lingering *lingering = malloc(sizeof *lingering);
@@ -436,7 +443,7 @@ static bool linger(struct connection *connection)
 	return true;
 }
 
-/* A service that stops does not wait for peers to receive. */
+/* If the service is stopping, the socket is closed even if the peer has not received everything. */
 void outgoing_close_socket(struct connection *connection)
 {
 	struct connections *connections = connection->connections;
