@@ -36,7 +36,8 @@ enum server_end {
 	SERVER_END_LOST,
 };
 
-/* Parameters of server_init. Everything that they point to must outlive the server. */
+/* Parameters of server_init. The server keeps pointers to the clock, the config, argv and what the options
+ * point to. */
 struct server_setup {
 	const struct options *options;
 	const struct engine_openers *openers;
@@ -60,8 +61,8 @@ struct server {
 	uv_signal_t sigterm;
 	uv_signal_t sigint;
 	uv_signal_t sighup;
-	uv_timer_t drain_timer;
-	uv_work_t first_work;
+	uv_timer_t drain_timer; /* deadline of draining, or for clients to read of a lost device */
+	uv_work_t first_work;   /* starts the threads of libuv's pool */
 	struct notify notify;
 	struct exporter exporter;
 	struct reload reload;

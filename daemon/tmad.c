@@ -45,9 +45,8 @@ static void start_again(struct server *server, char **argv)
 		log_line(LOG_LEVEL_INFO, "stopped");
 		end_here(EXIT_STOPPED);
 	}
-	penalties_count(&server->service.penalties,
-	                /* All jobs that had begun have ended by now, so all suspects are known. */
-	                uv_hrtime() / 1000000);
+	/* All jobs that had begun have ended by now, so all suspects are known. */
+	penalties_count(&server->service.penalties, uv_hrtime() / 1000000);
 	penalties_pass_on(&server->service.penalties);
 	watchdog_feed(); /* the loop does not iterate until the engine is open again */
 	if (recovery_count(recovery, uv_hrtime() / 1000000)) {

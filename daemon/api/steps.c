@@ -76,7 +76,7 @@ static void transform_may_cut(const struct msg_transform *params, bool may[TENSO
 		         !((params->has & F(transform, after)) && params->after.v[d]);
 }
 
-/* Returns the dimension of src that becomes a dimension of dst. */
+/* Returns the dimension of src that becomes dimension dim of dst. */
 static uint32_t transform_src_dim(const struct msg_transform *params, uint32_t dim)
 {
 	return params->has & F(transform, perm) ? (uint32_t)params->perm.v[dim] : dim;
@@ -121,13 +121,13 @@ struct destinations {
 	/* Transform from the source; dst is set for one destination at a time. */
 	struct msg_transform transform;
 	struct multicast_tree tree;
-	bool is_star;
+	bool is_star; /* every destination is made from the source */
 	struct multicast_cut cut;
 	bool is_first_cut; /* moves from the source are cut, too, not only copies between destinations */
 	uint64_t steps;    /* steps that searches for overlaps had taken before the request (overlap_steps) */
-	uint32_t n;
-	struct region *regions[1 + MULTICAST_FURTHER];
-	struct request_destination of[];
+	uint32_t n;        /* number of destinations */
+	struct region *regions[1 + MULTICAST_FURTHER]; /* by destination */
+	struct request_destination of[];               /* by destination */
 };
 
 /* A job keeps for its answer how many items of its batch make each move of the tree. */
@@ -417,9 +417,9 @@ int destinations_start(struct session *session, const struct rpc_request *reques
 /* ==== Through host memory ============================================================================ */
 
 /* A transform is cut into boxes, each of which takes two moves: one packs the box's source into host memory,
- * the other one moves it from there to its destination. Boxes use the two halves of the buffer in turn.
+ * the other one moves it from there to its destination. The buffer has two halves, which boxes use in turn.
  *
- * The macros are the most boxes of a transform and the most bytes of a box.
+ * MOST_BOXES is the most boxes of a transform, and MOST_BOX_BYTES the most bytes of a box's source.
  */
 
 #define MOST_BOXES     256
@@ -428,10 +428,10 @@ int destinations_start(struct session *session, const struct rpc_request *reques
 
 struct bounced {
 	const struct msg_transform *params;
-	struct placed placed; /* places of the whole transform; the device is not set */
-	struct region *bounce;
-	uint64_t half_bytes;
-	bool may[TENSOR_MAX_RANK];
+	struct placed placed;          /* places of the whole transform; the device is not set */
+	struct region *bounce;         /* the buffer */
+	uint64_t half_bytes;           /* size of each half of the buffer */
+	bool may[TENSOR_MAX_RANK];     /* dimensions of dst that may be cut */
 	int64_t rows[TENSOR_MAX_RANK]; /* most rows of a box, by dimension of dst */
 	uint32_t n;                    /* number of boxes */
 };

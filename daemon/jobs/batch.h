@@ -50,6 +50,7 @@ struct batch {
 	uint32_t n_asked;
 	uint32_t n_good; /* those of n_asked that were not refused */
 	struct batch_item *items;
+	/* By item, set for refused ones; batch_result sets them by item of the request. */
 	int32_t *statuses;
 	uint32_t moves_room;
 	uint32_t n_moves;          /* moves of all items, in the order of the items */
@@ -61,7 +62,7 @@ struct batch {
 /* Returns an empty batch with room for n items, or NULL if out of memory. The caller frees it with
  * batch_free. */
 struct batch *batch_new(struct service *service, uint32_t n);
-void batch_free(struct batch *batch); /* NULL is allowed */
+void batch_free(struct batch *batch); /* NULL is allowed. */
 
 /* Frees the batch that is kept for reuse. */
 void batch_free_kept(struct service *service);

@@ -51,7 +51,7 @@ struct job {
 	void (*refuse)(struct job *job,
 	               const struct error *err); /* called if it failed; NULL: the error is sent as a reply */
 	void (*release)(struct job *job);        /* frees `own`; NULL: nothing to free */
-	void *own;
+	void *own;                               /* data of the method */
 	uint64_t tag;          /* tag of the ring's entry; valid only for a job from a submission ring */
 	struct spread *spread; /* steps of the job; NULL: it runs on one device */
 	/* Parts of a transform or a run, moves of a transform in steps, or pieces of a reshard. NULL: none.
@@ -59,10 +59,10 @@ struct job {
 	struct batch *parts;
 	struct region *dst, *src; /* regions of engine_job.move; NULL: that has no plan */
 	uint32_t n_regions;
-	struct region *regions[JOB_MAX_REGIONS];
+	struct region *regions[JOB_MAX_REGIONS]; /* regions that the job holds */
 	struct transforms_charge charge;
-	uint64_t start_ns;
-	struct job *next_free;
+	uint64_t start_ns;     /* when handling of the request began (uv_hrtime) */
+	struct job *next_free; /* next struct in service->free_jobs */
 };
 
 /* Creates a job of the session and charges for it. Returns NULL with *err set to QUOTA or NO_MEMORY. The

@@ -55,15 +55,15 @@ bool multicast_plan_star(const struct devices *devices, uint32_t n, const uint32
 /* State of multicast_plan_tree while it builds a tree. */
 struct chain {
 	const struct devices *devices;
-	const uint32_t *on;
-	uint32_t n;
-	uint32_t src_on;
+	const uint32_t *on;         /* device of each destination; DEVICE_ANY: host memory */
+	uint32_t n;                 /* number of destinations */
+	uint32_t src_on;            /* device of the source; DEVICE_ANY: host memory */
 	bool is_left[ENGINES_MOST]; /* by device: it has destinations, none of which is in the tree yet */
-	uint32_t n_left;
+	uint32_t n_left;            /* number of devices with is_left */
 	/* By device: index in the tree of the first move to it. Valid once that is added. */
 	uint32_t head[ENGINES_MOST];
-	uint32_t order[ENGINES_MOST];
-	uint32_t n_order;
+	uint32_t order[ENGINES_MOST]; /* devices in the order in which they were added */
+	uint32_t n_order;             /* number of devices in order */
 	struct multicast_tree *tree;
 };
 
@@ -223,12 +223,12 @@ struct multicast_cut multicast_plan_cut(int rank, const int64_t *shape, const bo
 struct bounce {
 	struct chore chore;
 	struct session *session;
-	uint32_t device;
-	uint64_t bytes;
-	bool is_making;
+	uint32_t device;       /* device whose engine makes the buffer */
+	uint64_t bytes;        /* size of the buffer */
+	bool is_making;        /* the chore is queued or under way */
 	struct region *region; /* NULL: there is none, or it is being made */
 	struct region_charges charges;
-	struct engine_memory *memory;
+	struct engine_memory *memory; /* set by the chore; NULL: it failed */
 	struct engine_export made;
 	/* Why the last buffer was not made. err.status is 0 if it was, or if the error has been reported. */
 	struct error err;

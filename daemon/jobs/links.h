@@ -40,11 +40,11 @@ void links_count(struct devices *devices, const struct region *dst, const struct
 #define MULTICAST_SOURCE UINT32_MAX
 
 struct multicast_tree {
-	uint32_t n;
+	uint32_t n;    /* number of moves, which is that of the destinations */
 	bool is_chain; /* more than one device takes part */
 	/* The moves that make the destinations, one for each; a parent comes before its children. */
 	struct multicast_move {
-		uint32_t dst;
+		uint32_t dst;    /* index of the destination that the move makes */
 		uint32_t parent; /* index of the move whose destination is read, or MULTICAST_SOURCE */
 		uint32_t device; /* device that runs it; DEVICE_ANY: both sides are in host memory */
 	} move[1 + MULTICAST_FURTHER];

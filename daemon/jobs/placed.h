@@ -115,12 +115,12 @@ void parts_discharge(struct transforms_charge *charge, uint32_t n, int r);
 /* The order of a request says what it waits for and until when it has to begin, what it signals at its end,
  * when it is answered, and which share of the engine it gets. */
 struct order {
-	struct region *wait; /* NULL: it does not wait */
-	uint64_t wait_offset;
+	struct region *wait;  /* NULL: it does not wait */
+	uint64_t wait_offset; /* bytes from the start of the region to the word */
 	uint64_t wait_value;
-	uint64_t wait_ms;
-	struct region *signal; /* NULL: no signal */
-	uint64_t signal_offset;
+	uint64_t wait_ms;       /* longest wait for the word, in ms */
+	struct region *signal;  /* NULL: no signal */
+	uint64_t signal_offset; /* bytes from the start of the region to the word */
 	uint64_t signal_value;
 	enum completion completion;
 	struct engine_share share; /* within the user's limits; begin_until_ns is not set */

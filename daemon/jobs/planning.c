@@ -44,12 +44,12 @@ struct want {
 
 /* A question that a request has noted (struct planning_question) and its answer. */
 struct explaining {
-	struct engine *engine; /* NULL: this service does not have the engine */
-	const char *name;
-	struct split split;
+	struct engine *engine;                     /* NULL: this service does not have the engine */
+	const char *name;                          /* name of the engine; used only if engine is NULL */
+	struct split split;                        /* used only if engine is NULL */
 	struct engine_plan *plan[SPLIT_MAX_PARTS]; /* each is a reference */
-	uint32_t n;
-	uint32_t largest;
+	uint32_t n;                                /* number of plans or parts */
+	uint32_t largest;                          /* index of the largest plan or part */
 	/* Index of the next plan or part to be explained. n: all have been, or one has failed (err). */
 	uint32_t next;
 	uint64_t steps; /* steps of searches for overlaps, as in struct want */
@@ -61,15 +61,15 @@ struct explaining {
 struct planning {
 	struct chore chore;
 	struct session *session;
-	uint64_t request; /* session->asking of the request that has noted this */
-	bool is_under_way;
-	atomic_bool unwanted;
+	uint64_t request;     /* session->asking of the request that has noted this */
+	bool is_under_way;    /* the chore is queued or under way */
+	atomic_bool unwanted; /* set by the loop when nobody waits; the chore then stops */
 	struct charge charge;
-	LIST_HEAD(, want) buckets[BUCKETS];
-	STAILQ_HEAD(, want) wants;
-	struct want *next;             /* next one to be prepared; NULL: all have been */
-	uint32_t noted;                /* number of wants to be prepared, from next on */
-	struct explaining *explaining; /* NULL: nothing is to be explained */
+	LIST_HEAD(, want) buckets[BUCKETS]; /* wants by the hash of their keys */
+	STAILQ_HEAD(, want) wants;          /* in the order in which they were noted */
+	struct want *next;                  /* next one to be prepared; NULL: all have been */
+	uint32_t noted;                     /* number of wants to be prepared, from next on */
+	struct explaining *explaining;      /* NULL: nothing is to be explained */
 };
 
 static bool make(struct chore *chore);
@@ -444,7 +444,7 @@ struct prepared {
 	struct charge charge;
 	struct charge bytes; /* CHARGE_PLAN_BYTES: for the struct and the plans that it keeps */
 	uint32_t largest;    /* index of the largest part */
-	uint32_t n;
+	uint32_t n;          /* number of parts */
 	struct prepared_part part[];
 };
 

@@ -515,12 +515,12 @@ void submission_close(struct submission *s)
 struct waker {
 	struct session *session;
 	struct region *region;
-	uint32_t *word;
+	uint32_t *word;         /* word that the client sleeps on */
 	uint64_t slow_until_ns; /* until then (uv_hrtime) calls are made off the loop */
 	struct chore chore;
 	bool is_under_way; /* the chore is; it holds the region and the session meanwhile */
-	bool again;
-	bool is_freed;
+	bool again;        /* another wake was asked for while the chore was under way */
+	bool is_freed;     /* waker_free was called meanwhile; on_done frees the waker */
 };
 
 /* Returns NULL if out of memory. The word lies in the region, which the caller holds until it calls

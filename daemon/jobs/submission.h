@@ -32,17 +32,17 @@ struct submission {
 	struct submission_ring *shared;
 	struct relay *relay; /* thread that touches the ring instead of the loop; NULL: the loop does */
 	struct waker *waker; /* wakes the client if it sleeps on the ring's word `done` */
-	uint32_t entries;
-	uint32_t taken;     /* number of entries taken, comparable to the ring's `submitted` */
-	uint32_t done;      /* number of completions written; the ring's own `done` is not trusted */
-	uint32_t under_way; /* number of jobs that are under way */
-	uint64_t spin_ns;
-	uint64_t left_ns;   /* credit for staying awake, in ns, as of active_ns */
-	uint64_t active_ns; /* when an entry last came or ended (uv_hrtime) */
-	bool awake;         /* the ring is in service->submissions.awake */
+	uint32_t entries;    /* number of entries that the ring can hold */
+	uint32_t taken;      /* number of entries taken, comparable to the ring's `submitted` */
+	uint32_t done;       /* number of completions written; the ring's own `done` is not trusted */
+	uint32_t under_way;  /* number of jobs that are under way */
+	uint64_t spin_ns;    /* longest time in ns for which the ring stays awake; 0: never */
+	uint64_t left_ns;    /* credit for staying awake, in ns, as of active_ns */
+	uint64_t active_ns;  /* when an entry last came or ended (uv_hrtime) */
+	bool awake;          /* the ring is in service->submissions.awake */
 	/* The next entry is handled again, and has been counted as a request already. */
 	bool is_again;
-	LIST_ENTRY(submission) entry;
+	LIST_ENTRY(submission) entry; /* in service->submissions.awake */
 };
 
 /* Returns whether the client has rung and the relay has not looked at the ring since, so that nobody knows

@@ -23,12 +23,12 @@ struct table_view;
 
 struct table {
 	struct layer_table layers; /* its arrays (places, memories and so on) lie in data */
-	struct region **regions;   /* region of each entry */
+	struct region **regions;   /* by entry */
 	/* Device of all regions. DEVICE_ANY: they are on several, or one is loose (engine_memory). */
 	uint32_t device;
 	struct table_view *views; /* the table as other devices see it */
-	uint64_t id;              /* 0: it belongs to one request */
-	uint32_t refs;
+	uint64_t id;              /* id in session->tables; 0: the table belongs to one request */
+	uint32_t refs;            /* references; the last one frees the table */
 	struct charge charge;
 	uint64_t data[];
 };

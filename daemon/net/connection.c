@@ -560,8 +560,8 @@ static void take_ready(struct time_slices *time_slices, struct session *session)
 		uv_idle_stop(&time_slices->busy);
 }
 
-/* Takes back that a session is ready. If it was woken because a job had ended, another session of the account
- * may use that. */
+/* Removes a ready session from its queue. If it was woken because a job had ended, another session of the
+ * account may use that. */
 static void time_slices_remove(struct time_slices *time_slices, struct session *session)
 {
 	take_ready(time_slices, session);

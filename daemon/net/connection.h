@@ -103,28 +103,28 @@ struct connection {
 	struct charge charge;
 	TAILQ_ENTRY(connection) unsent_entry; /* in connections->unsent */
 	LIST_ENTRY(connection) unread_entry;  /* in account->unread */
-	bool unsent;
+	bool unsent;                          /* it is in connections->unsent */
 	/* The peer has closed its sending side, which was noticed while the session waited. */
 	bool sends_no_more;
 
 	uv_poll_t poll;
-	uv_timer_t frame_timer; /* runs while the service waits for the rest of a message */
-	uint64_t frame_start_ns;
-	uint64_t frame_left_ns; /* ns left at frame_start_ns for the message, or in all for the next one */
-	uv_timer_t reply_timer; /* runs while unsent replies wait for the peer to read */
-	int poll_events;
-	int handles; /* number of libuv handles that are not closed yet */
+	uv_timer_t frame_timer;  /* runs while the service waits for the rest of a message */
+	uint64_t frame_start_ns; /* when frame_timer was last started (clock->now_ns) */
+	uint64_t frame_left_ns;  /* ns left at frame_start_ns for the message, or in all for the next one */
+	uv_timer_t reply_timer;  /* runs while unsent replies wait for the peer to read */
+	int poll_events;         /* events that poll watches */
+	int handles;             /* number of libuv handles that are not closed yet */
 
-	struct buffer in; /* input that could not be handled at once */
-	struct charge in_charge;
+	struct buffer in;        /* input that could not be handled at once */
+	struct charge in_charge; /* for the bytes in `in` */
 	struct frame_scan scan;
 	uint64_t received; /* number of bytes of the stream that have been received */
 	uint64_t last;     /* position at which reading ends; UINT64_MAX while it is open */
 
-	struct buffer out;
-	uint64_t sent;
+	struct buffer out; /* replies that are not sent yet */
+	uint64_t sent;     /* number of bytes of the stream of replies that have been sent */
 	uint32_t n_out_fds;
-	struct outgoing_fd out_fds[CONNECTION_MAX_OUTGOING_FDS];
+	struct outgoing_fd out_fds[CONNECTION_MAX_OUTGOING_FDS]; /* not sent yet, in the order of pos */
 	uint32_t n_unread_fds; /* descriptors sent and perhaps not received; oldest first */
 	struct unread_fd unread_fds[CONNECTION_MAX_UNREAD_FDS];
 	bool resend;                     /* the kernel took no descriptor, and reply.c will try again */

@@ -61,9 +61,9 @@ void listener_close(struct listener *listener);
 #define REFUSALS_MOST_OF_UID 8
 
 struct refusal {
-	struct account *account;
+	struct account *account; /* a reference is held */
 	int fd;
-	uint64_t since_ms;
+	uint64_t since_ms; /* when it began to wait (uv_now) */
 	struct error error;
 };
 

@@ -126,9 +126,8 @@ static void read_more(struct connection *connection)
 	}
 	n = socket_receive(connection->fd, connections->receive, room_to_read(connection), fds, &n_fds);
 	if (n == -EAGAIN || n == -EINTR) {
-		session_update_poll(
-		    /* The socket was not polled if it was the ring's entries that had waited. */
-		    &connection->session);
+		/* The socket was not polled if it was the ring's entries that had waited. */
+		session_update_poll(&connection->session);
 		return;
 	}
 	if (n == -EMSGSIZE) {
@@ -477,6 +476,7 @@ static void on_returned(uv_work_t *work, int status)
 
 /* How much memory connections hold is known from the charges. */
 
+/* Bytes that must have been freed before malloc_trim is called. */
 #define ENOUGH_BYTES  (UINT64_C(8) << 20)
 #define TRIM_DELAY_MS 1000
 
