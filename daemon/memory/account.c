@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Accounts are few, one for each connected uid, so a list serves. Charges are counters in them. */
+/* Accounts and charges, and the cgroup of a peer. There is one account for each connected user; these are
+ * few, so a linked list is enough. */
 #include "account.h"
 
 #include <assert.h>
@@ -12,7 +13,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Each kind of charge has a noun, a limit for a uid, and a limit for all uids together (-1: none). */
+/* For each kind of charge: its noun in error messages, the LIMIT_INDEX_* of the limit for a user, and that of
+ * the limit for all users together, or -1 if there is none. */
 static const struct {
 	const char *noun;
 	int limit;
@@ -55,7 +57,8 @@ void accounts_deinit(struct accounts *accounts)
 	usages_deinit(&accounts->usages);
 }
 
-/* A cgroup's is a hash of its path (FNV-1a), greater than every uid. */
+/* Returns the number that identifies a user: its uid, or for a cgroup a hash of its path (FNV-1a) with the
+ * top bit set, which makes it greater than every uid. */
 static uint64_t user_of(uid_t uid, const char *cgroup)
 {
 	uint64_t hash = UINT64_C(0xcbf29ce484222325);
@@ -133,8 +136,8 @@ bool account_is_trusted(const struct accounts *accounts, const struct account *a
 	return is_trusted_uid(accounts, account->uid);
 }
 
-/* Uids that are subordinate to a trusted user cannot do what that user can: they have the account of the
- * first of their range. */
+/* Subordinate uids of a trusted user are not trusted themselves: they share the account of the first uid of
+ * their range, or if that uid is trusted as well, each has an account of its own. */
 struct account *account_of_peer(struct accounts *accounts, uid_t uid)
 {
 	uid_t user = uid;
@@ -220,7 +223,8 @@ bool charge_fits(const struct accounts *accounts, const struct account *account,
 	       fits(accounts->total[kind], amount, limit_of(accounts->limits, kinds[kind].total));
 }
 
-/* If a uid may take all that there is, name the limit for all uids. */
+/* Returns 0, or QUOTA with a message that names the limit. If the user's limit is not below the limit for all
+ * users, the message names the latter. */
 static int check(const struct accounts *accounts, const struct account *account, enum charge_kind kind,
                  uint64_t amount, struct error *err)
 {
@@ -355,7 +359,7 @@ void transforms_charge_release(struct transforms_charge *charge)
 #define SO_PEERPIDFD 77
 #endif
 
-#define UNIFIED "0::" /* begins the line of version 2 */
+#define UNIFIED "0::" /* prefix of the line for cgroups of version 2 */
 
 static int refuse_peer(int number, struct error *err)
 {
@@ -380,7 +384,7 @@ static int read_path(FILE *file, struct peer_cgroup *ret, struct error *err)
 			snprintf(ret->path, sizeof ret->path, "%s", line + strlen(UNIFIED));
 			ret->unknown = NULL;
 		}
-	if (ret->unknown && !feof(file)) /* ENAMETOOLONG, for example */
+	if (ret->unknown && !feof(file)) /* reading failed, for example with ENAMETOOLONG */
 		r = refuse_peer(errno, err);
 	free(line);
 	return r;
@@ -422,7 +426,7 @@ int peer_cgroup_find(int sock, pid_t pid, struct peer_cgroup *ret, struct error 
 	if (ret->unknown)
 		return 0;
 	r = find_path(pid, ret, err);
-	if (poll(&process, 1, 0) != 0) /* it has ended */
+	if (poll(&process, 1, 0) != 0) /* the process has ended */
 		r = refuse_peer(ESRCH, err);
 	close(process.fd);
 	return r;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Accounts say what each user holds of the service, and which limits apply to it.
+/* An account records how much of the service's resources one user holds, and which limits apply to that user.
  *
- * Everything that a client can make the service hold is charged to the user of its connection before it is
- * taken. A user is a uid, together with the uids that are subordinate to it (overrides.h), or a cgroup that
- * has a section of limits (overrides.h), whatever the uids of its processes. The charge is a field of the
- * object that holds the thing, and the object's destructor releases it. An account lives while anything is
- * charged to it or a session refers to it. All of this belongs to the loop's thread.
+ * Whatever a client makes the service hold is charged to the user of its connection before it is allocated. A
+ * user is a uid together with its subordinate uids (overrides.h), or a cgroup that has a section of limits in
+ * tmad.conf (overrides.h), regardless of the uids of its processes. The charge is a field of the object that
+ * holds the resource, and the object's destructor releases it. An account is freed when nothing is charged to
+ * it and no session refers to it. Only the loop's thread may use accounts.
  */
 #ifndef DAEMON_MEMORY_ACCOUNT_H
 #define DAEMON_MEMORY_ACCOUNT_H
@@ -29,6 +29,7 @@ struct lingering;
 struct relay;
 struct session;
 
+/* Each kind of resource has a counter in every account and a limit (the table `kinds` in account.c). */
 enum charge_kind {
 	CHARGE_CONNECTIONS,
 	CHARGE_REGIONS,
@@ -53,45 +54,51 @@ TAILQ_HEAD(session_queue, session);
 
 struct account {
 	LIST_ENTRY(account) entry;
-	uid_t uid; /* the user's; its processes may have subordinate uids, which are trusted with less */
-	char cgroup[OVERRIDE_CGROUP_BYTES]; /* the user's, if it is a cgroup: uid is NO_UID; otherwise "" */
-	uint64_t user;                      /* tells it from all other users, also after a restart */
-	uint32_t refs;
-	uint64_t used[CHARGE_KIND_COUNT];
-	TAILQ_ENTRY(account) ready_entry; /* in time_slices->ready */
-	struct session_queue ready;       /* sessions that go on in its next time slice, oldest first */
-	uint64_t slice_iteration;         /* iteration of the loop in which the slice began */
-	uint64_t slice_end_ns;            /* end of the slice, by clock->now_ns */
-	uint32_t slice_acts;              /* acts since the slice began; counted in long slices only */
-	bool slice_is_long;
-	struct chore_queue chores[CHORE_KIND_COUNT]; /* chores that wait for a thread, in order */
-	bool is_stuck; /* a thread that belongs to the account does not come back (struct stalls) */
-	struct chore_thread *chore_threads[CHORE_THREADS]; /* NULL: not started */
-	LIST_HEAD(, relay) relays;                         /* relays of its rings; relay.c */
-	uint64_t closing;                                  /* descriptors that are not closed yet; chore.c */
-	struct session_queue waiting;   /* sessions whose next request waits for CHARGE_JOBS, oldest first */
-	LIST_HEAD(, connection) unread; /* connections whose peers have descriptors to receive; reply.c */
-	LIST_HEAD(, lingering) lingering; /* sockets of such sessions that have ended */
-	uint64_t checked_ms;              /* when a check last found nothing received (service_now_ms) */
-	struct usage *usage;              /* the user's usage, which outlives the account */
-	uint64_t overrides;               /* the set of overrides that apply to it (overrides.h) */
-	struct limits own;                /* its limits if overrides apply; otherwise accounts->limits hold */
-	uint32_t n_owners;                /* one for each device */
-	struct engine_owner
-	    owners[]; /* the sessions' streams belong to these: a user has one share of each engine's time */
+	/* The user's uid, or NO_UID if the user is a cgroup. Its processes may also run as subordinate uids,
+	 * which are trusted with less. */
+	uid_t uid;
+	char cgroup[OVERRIDE_CGROUP_BYTES]; /* path of the cgroup if the user is one; otherwise "" */
+	uint64_t user;                      /* number that identifies the user, also across restarts */
+	uint32_t refs;                      /* number of references; the account is freed at 0 */
+	uint64_t used[CHARGE_KIND_COUNT];   /* sum of the user's charges of each kind */
+	TAILQ_ENTRY(account) ready_entry;   /* in time_slices->ready */
+	struct session_queue ready; /* sessions that continue in the user's next time slice, oldest first */
+	uint64_t slice_iteration;   /* number of the loop iteration in which the slice began */
+	uint64_t slice_end_ns;      /* time at which the slice ends (clock->now_ns) */
+	uint32_t slice_acts;        /* calls of time_slice_is_over in a long slice since it began */
+	bool slice_is_long;         /* no other user has sent requests lately */
+	struct chore_queue chores[CHORE_KIND_COUNT]; /* chores that wait for a thread, in FIFO order */
+	/* At the last look of the watch, a thread of the account did not return from the user's memory
+	 * (struct stalls). */
+	bool is_stuck;
+	struct chore_thread *chore_threads[CHORE_THREADS]; /* NULL: not running */
+	LIST_HEAD(, relay) relays;                         /* relay threads of the user's rings; relay.c */
+	uint64_t closing;                                  /* descriptors that wait to be closed; chore.c */
+	struct session_queue waiting;     /* sessions that wait for CHARGE_JOBS, oldest first */
+	LIST_HEAD(, connection) unread;   /* connections whose peers have descriptors to receive; reply.c */
+	LIST_HEAD(, lingering) lingering; /* sockets of ended sessions with unreceived descriptors; reply.c */
+	uint64_t checked_ms; /* time at which a check last found nothing received (service_now_ms) */
+	struct usage *usage; /* counters of the user; they outlive the account */
+	uint64_t overrides;  /* set of the overrides that apply, one bit each (overrides.h) */
+	struct limits own;   /* limits of the user; used only if overrides apply */
+	uint32_t n_owners;   /* number of owners, one for each device */
+	/* Each device's streams of all sessions of the user belong to one owner, so that the user gets one
+	 * share of that engine's time. */
+	struct engine_owner owners[];
 };
 
-/* The kernel gives this uid to no process. */
+/* No process has this uid. */
 #define NO_UID ((uid_t)-1)
 
 struct accounts {
 	LIST_HEAD(, account) list;
-	const struct limits *limits;
-	const struct overrides *overrides; /* NULL: none */
-	const struct subuids *subuids;     /* NULL: none */
-	uint64_t total[CHARGE_KIND_COUNT];
-	uint32_t devices;    /* number of devices; set before there are accounts */
-	bool trusts_own_uid; /* root and the service's own uid are trusted; set before there are accounts */
+	const struct limits *limits;       /* limits of users without overrides; borrowed */
+	const struct overrides *overrides; /* NULL: there are none; borrowed */
+	const struct subuids *subuids;     /* NULL: there are none; borrowed */
+	uint64_t total[CHARGE_KIND_COUNT]; /* sums of `used` over all accounts */
+	uint32_t devices;                  /* number of devices; set before the first account is made */
+	/* Root and the service's own uid are trusted; set before the first account is made. */
+	bool trusts_own_uid;
 	struct usages usages;
 };
 
@@ -103,64 +110,71 @@ struct charge {
 	uint64_t amount;
 };
 
-/* A request is charged this for its transforms: as jobs_per_uid, and as behind_waits_per_uid too if it waits
- * for a timeline, or is queued behind a job that does. */
+/* The charge for the transforms of one request. All of them count towards jobs_per_uid. If the request waits
+ * for a timeline, or is queued behind a job that does (is_behind), they count towards behind_waits_per_uid as
+ * well. */
 struct transforms_charge {
 	struct charge jobs;
 	struct charge behind;
 	bool is_behind;
 };
 
+/* limits is borrowed and must outlive accounts. */
 void accounts_init(struct accounts *accounts, const struct limits *limits);
 
 /* Asserts that every charge has been released. */
 void accounts_deinit(struct accounts *accounts);
 
-/* Applies changed limits and other overrides (NULL: none). Afterwards the caller
- * has every connection meet the groups of its process again (account_meet). */
+/* Applies new values of *accounts->limits and replaces the overrides (NULL: there are none). This forgets the
+ * overrides of groups, so the caller must call account_meet again for every connection. */
 void accounts_refresh(struct accounts *accounts, const struct overrides *overrides);
 
-/* Applies the overrides of these groups for as long as the account lives, because a process of theirs has
- * connected. The account of a cgroup has only its own overrides. */
+/* Applies the overrides of the groups of a process that has connected; they last until the account is freed
+ * or accounts_refresh is called. Does nothing for the account of a cgroup: only its own section applies to
+ * it. */
 void account_meet(struct accounts *accounts, struct account *account, const gid_t *groups, size_t n);
 
-/* Tells whether the user can end the service in other ways, and is therefore exempt from what guards against
- * malice: root, and the service's own user. A cgroup may have processes of anybody, so it never is. */
+/* Returns whether the user is root or the service's own user, unless trusts_own_uid is off. Such a user can
+ * end the service anyway, so it is exempt from the measures against malicious clients. A cgroup is never
+ * trusted, because processes of any uid may be in it. */
 bool account_is_trusted(const struct accounts *accounts, const struct account *account);
 
 /* Returns the subject of log lines about the user. */
 struct log_about account_about(const struct account *account);
 
-/* Returns the limits that apply to the user. A limit that is not per uid is the same for all. */
+/* Returns the limits that apply to the user. Limits that are not per user are the same for all. */
 const struct limits *account_limits(const struct accounts *accounts, const struct account *account);
 
-/* Returns the account of the user that a process of this uid is charged to, creating it if necessary, with a
- * reference for the caller, or NULL if out of memory. A uid that has limits of its own is a user of its own.
- */
+/* Returns the account to which a process with this uid is charged, with a reference for the caller; makes the
+ * account if there is none. Returns NULL if out of memory. A subordinate uid belongs to the user who owns its
+ * range, unless it has a section of limits of its own. */
 struct account *account_of_peer(struct accounts *accounts, uid_t uid);
 
-/* These do the same for a user: a uid, or a cgroup that has a section of limits. */
+/* Return the account of a user given by its uid, or by a cgroup that has a section of limits, as
+ * account_of_peer does. */
 struct account *account_ref(struct accounts *accounts, uid_t uid);
 struct account *account_ref_cgroup(struct accounts *accounts, const char *cgroup);
+
+/* Drops a reference. account may be NULL. */
 void account_unref(struct account *account);
 
-/* Adds amount to a charge, which is empty or already has this account and kind. Returns QUOTA, and takes
- * nothing, if that would exceed the limit of the uid or of all uids together. */
+/* Adds amount to a charge, which is empty or already has this account and kind. Returns 0, or QUOTA with
+ * nothing added if the sum would exceed the limit for the user or the limit for all users together. */
 int charge_take(struct charge *charge, struct accounts *accounts, struct account *account,
                 enum charge_kind kind, uint64_t amount, struct error *err);
 
-/* Adds amount to a charge that is not empty, even past the limits. For what belongs to a request for which
- * there was room, and is bounded; other requests have to wait until enough has been released. */
+/* Adds amount to a charge that is not empty, even beyond the limits. It is meant for bounded amounts that
+ * become known only after a request has been admitted; later requests wait until enough has been released. */
 void charge_extend(struct charge *charge, uint64_t amount);
 
-/* Tells whether charge_take would succeed. */
+/* Returns whether charge_take would succeed. */
 bool charge_fits(const struct accounts *accounts, const struct account *account, enum charge_kind kind,
                  uint64_t amount);
 
 /* Moves part of a charge to another one, which is empty or has the same account and kind. */
 void charge_move(struct charge *from, struct charge *to, uint64_t amount);
 
-/* Releases part of a charge, or all of it. An empty charge is allowed. */
+/* charge_shrink releases part of a charge, and charge_release all of it. The charge may be empty. */
 void charge_shrink(struct charge *charge, uint64_t amount);
 void charge_release(struct charge *charge);
 
@@ -168,32 +182,33 @@ void charge_release(struct charge *charge);
 int transforms_charge_take(struct transforms_charge *charge, struct accounts *accounts,
                            struct account *account, bool is_behind, struct error *err);
 
-/* Charges for more transforms. Returns 0, or QUOTA with nothing more charged; transforms_charge_extend
- * charges even past the limits. */
+/* transforms_charge_add charges for more transforms, and returns 0, or QUOTA with nothing added.
+ * transforms_charge_extend does so even beyond the limits, as charge_extend does. */
 int transforms_charge_add(struct transforms_charge *charge, uint64_t more, struct error *err);
 void transforms_charge_extend(struct transforms_charge *charge, uint64_t more);
 
-/* Gives back what was charged for so many transforms, or for all of them. */
+/* transforms_charge_shrink releases the charge for some transforms, transforms_charge_release for all. */
 void transforms_charge_shrink(struct transforms_charge *charge, uint64_t less);
 void transforms_charge_release(struct transforms_charge *charge);
 
-/* Limits by cgroup (overrides.h) need the cgroup of the process at the other end of a connection.
+/* Limits by cgroup (overrides.h) require the cgroup of the process at the other end of a connection.
  *
- * /proc/PID/cgroup names it. A pid may be another process's by the time it is read, so a pidfd that the
- * kernel makes for the peer (SO_PEERPIDFD) has to say afterwards that the process is still there. A peer that
- * has ended is an error: otherwise processes could leave their cgroup's account by having a child connect for
- * them.
+ * /proc/PID/cgroup contains its path. Because the pid may have been reused by the time the file is read, the
+ * peer's pidfd (SO_PEERPIDFD) is polled afterwards to check that the process still exists. If it does not,
+ * the connection is refused: otherwise a process could escape the account of its cgroup by letting a
+ * short-lived child connect for it.
  */
 
 struct peer_cgroup {
-	char path[OVERRIDE_CGROUP_BYTES + 1]; /* its beginning, if it is longer than any section's */
-	const char
-	    *unknown; /* why this machine does not say, which no client can bring about; NULL: it does */
+	char path[OVERRIDE_CGROUP_BYTES + 1]; /* truncated if it is longer than the path of any section */
+	/* Reason why this machine does not reveal the cgroup, for reasons that no client can bring about.
+	 * NULL: path is valid. */
+	const char *unknown;
 };
 
-/* Finds the cgroup of the peer, whose pid is the one that the socket reports. Does not wait. Returns
- * PERMISSION if the peer has ended, or its path is too long for the kernel, and NO_MEMORY if descriptors or
- * memory are short. */
+/* Sets *ret to the cgroup of the peer of sock. pid is the peer's pid as the socket reports it, or 0 if the
+ * peer is in another PID namespace. Does not block. Returns 0, PERMISSION if the peer has ended or the kernel
+ * cannot report a path that long, or NO_MEMORY if descriptors or memory are short. */
 int peer_cgroup_find(int sock, pid_t pid, struct peer_cgroup *ret, struct error *err);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The loop decides the order: it gives a chore to a thread that has none, and gets it back when it is done or
- * its time slice is over. Closes are given to their thread at once, which does them in that order: a message
- * may bring hundreds of descriptors. One lock guards what the loop and the threads share; it is held for a
- * few instructions, never during a chore. */
+/* The loop schedules: it gives a memory chore to a thread that has none, and gets it back when the chore is
+ * done or its time slice is over. Closes are queued at their thread at once, because a message may bring
+ * hundreds of descriptors and a round trip to the loop for each would be slow. One lock (chores->lock) guards
+ * what the loop and the threads share. It is held for a few instructions, never during a step. */
 #include "chore.h"
 
 #include <assert.h>
@@ -20,24 +20,25 @@
 #include "kernels/thread.h"
 #include "account.h"
 
-#define SLICE_NS 5000000
-#define IDLE_NS  UINT64_C(1000000000)
-#define RETRY_MS 100
+#define SLICE_NS 5000000              /* time after which an unfinished chore goes back to the queue */
+#define IDLE_NS  UINT64_C(1000000000) /* time without work after which a thread ends */
+#define RETRY_MS 100                  /* pause before another attempt to start a thread */
 
 struct chore_thread {
 	struct chores *chores;
-	struct account *account; /* The thread holds a reference to it. */
-	uint32_t place;          /* The thread is at this place of account->chore_threads. */
+	struct account *account; /* the thread holds a reference */
+	uint32_t place;          /* index of the thread in account->chore_threads */
 	pthread_t thread;
-	struct chore *given; /* The thread was given this chore last. It is NULL when the loop has all of them
-	                        back. The loop alone uses it. */
-	uv_cond_t cond;
-	/* The lock guards these two. */
-	struct chore_queue next; /* The thread has been given these and has not taken them yet. */
-	bool has_ended;          /* The thread takes no chore any more: it has ended, or is about to. */
+	/* The chore that was last given to the thread; NULL once the loop has got all chores back. Only the
+	 * loop's thread uses it. */
+	struct chore *given;
+	uv_cond_t cond; /* signalled when `next` gets a chore, or the service stops */
+	/* chores->lock guards the following fields. */
+	struct chore_queue next; /* chores that were given to the thread and that it has not begun */
+	bool has_ended;          /* the thread takes no more chores: it has ended, or is about to */
 };
 
-/* The threads for a kind have these places in account->chore_threads. */
+/* For each kind of chore: the range of its threads in account->chore_threads. */
 static const struct {
 	uint32_t first, n;
 } places[CHORE_KIND_COUNT] = { [CHORE_MEMORY] = { 0, 2 }, [CHORE_CLOSE] = { 2, 1 } };
@@ -84,7 +85,7 @@ static struct chore_thread *thread_new(struct chores *chores, struct account *ac
 	return thread;
 }
 
-/* Waits for the thread, which has ended or is about to, and frees what belongs to it. */
+/* Joins the thread, which has ended or is about to, and frees the struct. */
 static void thread_free(struct chore_thread *thread)
 {
 	assert(!thread->given);
@@ -163,9 +164,9 @@ void chores_leave(struct chores *chores)
 
 /* ---- On the loop -------------------------------------------------------------------------------------- */
 
-/* Returns a thread of the account that takes a chore of that kind: one that has nothing to do, or for a close
- * also one that has closes to do. It returns NULL if there is none, or if none could be started, which is
- * tried again soon. */
+/* Returns a thread that can be given a chore of that kind, and starts one if necessary: an idle thread, or
+ * for closes the thread even if it is busy. Returns NULL if all threads are busy, or if none could be
+ * started; if the account has no thread of the kind at all, the retry timer is started. */
 static struct chore_thread *thread_for(struct chores *chores, struct account *account, enum chore_kind kind)
 {
 	const uint32_t first = places[kind].first, end = first + places[kind].n;
@@ -189,7 +190,7 @@ static struct chore_thread *thread_for(struct chores *chores, struct account *ac
 	return NULL;
 }
 
-/* Gives the thread the chore; it returns false if the thread has just ended. */
+/* Gives the chore to the thread. Returns false if the thread has just ended. */
 static bool give(struct chore_thread *thread, struct chore *chore)
 {
 	struct chores *chores = thread->chores;
@@ -214,7 +215,7 @@ static void count_done(struct chores *chores)
 		chores->on_idle(chores->arg);
 }
 
-/* Gives threads of the account what it has to do of that kind. */
+/* Gives queued chores of that kind to threads of the account, for as long as there are both. */
 static void begin(struct chores *chores, struct account *account, enum chore_kind kind)
 {
 	struct chore_queue *queue = &account->chores[kind];
@@ -266,7 +267,7 @@ static void take_back(struct chores *chores, struct chore *chore)
 {
 	struct account *account = chore->account;
 	const enum chore_kind kind = chore->kind;
-	const bool is_done = chore->is_done; /* Another thread may go on with it below. */
+	const bool is_done = chore->is_done; /* read now: begin() may give the chore to another thread */
 
 	if (chore->thread->given == chore)
 		chore->thread->given = NULL;
@@ -309,8 +310,8 @@ static void on_wake(uv_async_t *async)
 
 /* ---- Off the loop ------------------------------------------------------------------------------------- */
 
-/* Returns the next chore that the thread is given, or NULL if none came for IDLE_NS or the service stops. The
- * caller holds the lock, which is released while the thread waits. */
+/* Waits for a chore and returns it. Returns NULL if none came within IDLE_NS, or if the service stops. Caller
+ * holds chores->lock, which is released while the thread waits. */
 static struct chore *next_chore(struct chore_thread *thread)
 {
 	struct chores *chores = thread->chores;
@@ -388,7 +389,8 @@ void chores_log_stuck(const struct chores *chores)
 
 /* ==== Closing descriptors ============================================================================ */
 
-/* An account's limits do not let it send so many at once. */
+/* Most descriptors of an account that may wait to be closed before its connections are refused. With the
+ * default limits an account cannot have that many pending at once. */
 #define MAX_CLOSING 8192
 
 struct closing {
@@ -436,9 +438,9 @@ void async_close_fd(struct chores *chores, struct account *account, int fd, stru
 	chores_add(chores, account, &closing->chore);
 }
 
-/* After the shutdown nothing more arrives. Descriptors travel with bytes, so a socket without unread bytes
- * holds none. While the account has descriptors to close, the socket goes behind them: a connection stays
- * charged until its descriptors are closed. */
+/* After the shutdown nothing more arrives. Descriptors always arrive with bytes, so a socket without unread
+ * bytes holds none, and its close cannot block. While the account has other descriptors to close, the socket
+ * is queued behind them, so that the connection stays charged until they are closed. */
 void async_close_socket(struct chores *chores, struct account *account, int fd, struct charge *charge)
 {
 	int unread;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A chore is work off the loop that may take long, such as mapping and unmapping memory and making plans,
- * or a close.
+/* A chore is a piece of work that may block and is therefore done off the loop: mapping or unmapping memory,
+ * making plans, or closing a descriptor.
  *
- * A client can make the kernel put whoever works on its memory to sleep for as long as it likes: by the lock
- * of its file, or by a page that never comes. So each account has threads of its own for its chores, at most
- * two for memory and one for closes, which start when they are needed and end when they have had nothing to
- * do for a while. A thread that does not come back is that user's loss: nobody else's chores wait for it, and
- * neither does the end of the process (thread_start_apart).
+ * A client can make a thread that works on its memory sleep in the kernel for as long as it likes, by holding
+ * a lock of the file or by never providing a page. So each account has threads of its own for its chores: at
+ * most two for memory and one for closes. They start when they are needed and end after a while without work.
+ * A thread that never returns harms only its own user: no other user's chores wait for it, and neither does
+ * the end of the process (thread_start_apart).
  *
- * A chore is done in steps; after a time slice it goes to the end of its account's queue. The charges for
- * regions bound how many chores an account has queued.
+ * A chore is done in steps. After a time slice it goes to the end of its account's queue. The limits on what
+ * an account may hold, such as regions, bound how many chores it has queued.
  */
 #ifndef DAEMON_MEMORY_CHORE_H
 #define DAEMON_MEMORY_CHORE_H
@@ -26,111 +26,120 @@ struct charge;
 struct chore_thread;
 struct stalls;
 
-#define CHORE_THREADS 3 /* most threads of an account */
+#define CHORE_THREADS 3 /* most chore threads of one account */
 
-/* Chores of one kind have threads of their own. */
+/* Each kind of chore has its own threads. */
 enum chore_kind {
-	CHORE_MEMORY, /* Two threads do these, which take time, or wait for a page or a lock. */
-	CHORE_CLOSE,  /* One thread closes descriptors, one after the other (async_close_fd). */
+	CHORE_MEMORY, /* work on memory and plans, which takes long or waits for pages or locks; two threads
+	               */
+	CHORE_CLOSE,  /* closes of descriptors, one after the other (async_close_fd); one thread */
 	CHORE_KIND_COUNT
 };
 
-/* The caller embeds it and sets the functions; the rest is private. */
+/* The caller embeds this struct and sets kind and the functions; the other fields are private to chore.c. */
 struct chore {
 	enum chore_kind kind;
-	/* The loop calls this before the first step, unless it is NULL. If it returns false, the chore is
-	 * dropped; the function may free it. */
+	/* Called on the loop before the first step; NULL: nothing is called. If it returns false, the chore
+	 * is dropped without a call of on_done, and the function may have freed it. */
 	bool (*begins)(struct chore *chore);
-	/* A thread of the account calls this again and again, until it returns that it was the last step. */
+	/* Called repeatedly by a thread of the account, until it returns true: that was the last step. */
 	bool (*step)(struct chore *chore);
-	/* The loop calls this after the last step. It may free the chore, or add it again. */
+	/* Called on the loop after the last step. May free the chore, or add it again. */
 	void (*on_done)(struct chore *chore);
 
-	TAILQ_ENTRY(chore) entry; /* in account->chores, and after its time slice in chores->worked */
+	TAILQ_ENTRY(chore) entry; /* in account->chores, thread->next or chores->worked */
 	struct account *account;
-	struct chore_thread *thread; /* the thread that works on it */
-	uint64_t since_ns;           /* when the thread was given the chore (uv_hrtime) */
-	bool is_begun;
-	bool is_done;
+	struct chore_thread *thread; /* thread that has been given the chore; NULL: none */
+	uint64_t since_ns;           /* time at which the thread was given the chore (uv_hrtime) */
+	bool is_begun;               /* begins has been called or is NULL */
+	bool is_done;                /* the last step has been done; written by the thread */
 };
 
 TAILQ_HEAD(chore_queue, chore);
 
 struct chores {
-	uv_async_t wake;  /* A thread sends it when it has worked, or has ended. */
-	uv_timer_t retry; /* It runs when a thread could not be started. */
-	uv_mutex_t lock;  /* It guards the next two, and what struct chore_thread says. */
-	struct chore_queue worked;
-	bool stopping;
-	/* The loop alone uses these. */
+	uv_async_t wake;           /* sent by a thread after each time slice, and when it ends */
+	uv_timer_t retry;          /* runs while a thread could not be started and is to be tried again */
+	uv_mutex_t lock;           /* guards `worked`, `stopping` and fields of struct chore_thread */
+	struct chore_queue worked; /* chores whose time slice is over, or that are done */
+	bool stopping;             /* threads end instead of waiting for chores */
+	/* Only the loop's thread uses the following fields. */
 	struct accounts *accounts;
 	struct stalls *stalls;
-	uint64_t n;        /* chores that have been added and are not done */
-	bool may_be_apart; /* the engine maps memory without a GPU's driver in this process */
-	void (*on_idle)(void *arg);
+	uint64_t n; /* number of chores that have been added and have not ended */
+	/* No GPU driver maps memory in this process, so threads may be started by thread_start_apart. */
+	bool may_be_apart;
+	void (*on_idle)(void *arg); /* called whenever n drops to 0 */
 	void *arg;
 };
 
-/* The loop calls on_idle(arg) whenever the last chore is done. */
+/* Initialises *chores. on_idle(arg) is called on the loop whenever the last chore has ended. */
 void chores_start(struct chores *chores, uv_loop_t *loop, struct accounts *accounts, struct stalls *stalls,
                   void (*on_idle)(void *arg), void *arg);
 
-/* Ends the threads. No chore may be left. The handles close in the loop's next iteration. */
+/* Ends the threads and waits for them. No chore may be left. The libuv handles close in the loop's next
+ * iteration. */
 void chores_stop(struct chores *chores);
 
-/* Waits until threads that have nothing to do have ended, and for no other thread. To be called before the
- * process ends in the middle of its work. */
+/* Tells all threads to end, and waits only for those that have no chore; the others are detached. Must be
+ * called before the process ends or calls execv while chores may be under way. */
 void chores_leave(struct chores *chores);
 
-/* Queues the chore for the account, and holds the account until on_done has been called or begins has
- * returned false, which may happen before chores_add returns. */
+/* Queues the chore for the account. Holds a reference to the account until on_done has been called or begins
+ * has returned false; the latter may happen before chores_add returns. */
 void chores_add(struct chores *chores, struct account *account, struct chore *chore);
 
-/* Counts the account's chores for memory that have been under way for at least ns. */
+/* Returns how many of the account's memory threads have been at work on a chore for at least ns. */
 uint32_t chores_count_stuck(const struct account *account, uint64_t ns);
 
-/* Logs each user who has chores for memory under way, for however short a time. */
+/* Logs each user who has chores of kind CHORE_MEMORY under way. */
 void chores_log_stuck(const struct chores *chores);
 
-/* Descriptors are closed off the loop.
+/* Closing descriptors off the loop.
  *
- * close(2) may block for as long as the sender of the descriptor likes: a TCP socket that lingers, a file of
- * a FUSE file system that does not answer, a Unix socket whose queue holds such descriptors. So each close is
- * a chore of its account (CHORE_CLOSE). One thread does these for the account, in the order given; a close
- * that never returns delays its own user only.
+ * close(2) may block for as long as the sender of the descriptor likes: on a TCP socket that lingers, on a
+ * file of a FUSE file system that does not answer, or on a Unix socket whose queue holds such descriptors. So
+ * each close is a chore of its account (CHORE_CLOSE). One thread per account closes them in the order given,
+ * so a close that never returns delays only its own user.
  *
- * A descriptor keeps its charge until it is closed; the loop releases it then.
+ * A descriptor stays charged until it is closed; the loop then releases the charge.
  */
 
-/* Closes fd, then releases the charge. Takes the charge over: *charge, which may be empty, is empty
- * afterwards. */
+/* Closes fd off the loop, and releases the charge after that. Takes over *charge, which may be empty, and
+ * leaves it empty. If out of memory, closes fd at once, which may block. */
 void async_close_fd(struct chores *chores, struct account *account, int fd, struct charge *charge);
 
-/* Closes a peer's connection, at once where nothing in it can block, which is the usual case. */
+/* Closes the socket of a connection as async_close_fd does, but at once in the usual case that no descriptor
+ * is in its queue, because the close cannot block then. */
 void async_close_socket(struct chores *chores, struct account *account, int fd, struct charge *charge);
 
-/* Returns whether so many of the account's descriptors do not close that its connections are refused. */
+/* Returns whether so many of the account's descriptors wait to be closed that its new connections must be
+ * refused. */
 bool async_close_is_full(const struct account *account);
 
-/* Logs the users whose descriptors do not close. */
+/* Logs each user who has descriptors that are not closed yet. */
 void async_close_log_stuck(const struct accounts *accounts);
 
-/* The watch looks at the threads that belong to untrusted users (chore.h; relay.h; engine_owner.is_stuck). A
- * user whose thread does not come back from memory is named in the log, and counted. The watch looks only
- * while such a user has work under way. */
+/* The watch for threads that do not return from users' memory.
+ *
+ * The watch looks at the threads that work for untrusted users: chore threads, relays and threads of engines
+ * (engine_owner.is_stuck). It logs and counts each user whose thread is stuck. A timer drives it, which runs
+ * only while an untrusted user has work under way.
+ */
 
-/* The time between two looks, and until a thread that has not come back is stuck. */
+/* Time between two looks in ms, and the time after which a thread that has not returned counts as stuck. */
 #define STALLS_LOOK_MS 2000
 
 struct stalls {
 	const struct accounts *accounts;
 	uv_timer_t timer;                /* runs while is_looking */
-	void (*look)(uv_timer_t *timer); /* on_look of service.c, which sees all of these threads */
-	bool is_looking;
-	uint32_t users; /* users who had a thread that was stuck at the last look */
+	void (*look)(uv_timer_t *timer); /* on_look of service.c, which has access to all of these threads */
+	bool is_looking;                 /* the timer runs */
+	uint32_t users;                  /* number of users who had a stuck thread at the last look */
 };
 
-/* Starts the watch if the account is untrusted, because it has work under way from now on. */
+/* Starts the watch unless the account is trusted. Must be called when the account gets work for such a
+ * thread. */
 void stalls_expect(struct stalls *stalls, const struct account *account);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* This chooses and opens the engines of the service, and asks all of them at once. */
+/* Chooses and opens the engines of the service, and performs operations on all of them. */
 #include "devices.h"
 
 #include <inttypes.h>
@@ -13,21 +13,20 @@
 
 /* ==== Engines ======================================================================================== */
 
-/* Chooses between the engines of this build, and opens those of several devices side by side, each in a
- * process of its own (process.h says why). One that is alone is opened in this process, which takes less time
- * for each request. */
+/* The engines of several devices are opened in parallel, each in a process of its own (process.h explains
+ * why). A single engine is opened in this process, which makes each request faster. */
 
-/* An engine is being opened. */
+/* One engine that is being opened. */
 struct opening {
 	char name[DEVICE_NAME_BYTES];
 	struct engine_options options;
-	struct engine *engine; /* NULL: it did not open */
-	struct error why;
+	struct engine *engine; /* NULL: it could not be opened */
+	struct error why;      /* valid if engine is NULL */
 };
 
 /* ---- Several ------------------------------------------------------------------------------------------- */
 
-/* A device by two names is used once. */
+/* Closes the engine of openings[i] if an earlier one is for the same device, given by another name. */
 static void drop_same(struct opening *openings, int i)
 {
 	struct opening *own = &openings[i];
@@ -73,7 +72,7 @@ static int open_single(struct chosen_engines *ret, engine_open_fn *open, const s
 	return r;
 }
 
-/* Only one of several devices can be used: its engine moves into this process. */
+/* Replaces the engine of the only device that could be opened by one in this process. */
 static int open_remaining(struct chosen_engines *ret, engine_open_fn *open,
                           const struct engine_options *options, struct error *err)
 {
@@ -86,7 +85,7 @@ static int open_remaining(struct chosen_engines *ret, engine_open_fn *open,
 	return open_single(ret, open, &own, err);
 }
 
-/* names may be NULL, which stands for all devices by ordinal. */
+/* names is a list of n devices (device_option_next), or NULL for the devices with ordinals 0 to n - 1. */
 static int open_several(struct chosen_engines *ret, engine_open_fn *open, const char *names, int n,
                         const struct engine_options *options, struct error *err)
 {
@@ -176,11 +175,9 @@ int engines_open(struct chosen_engines *ret, const struct engine_openers *opener
 
 /* ==== Devices ======================================================================================== */
 
-/* The set of engines, and what is asked of all of them. */
+#define SAID 2 /* most UUIDs that devices_list names */
 
-#define SAID 2 /* UUIDs in a sentence at most */
-
-/* Drivers answer at once, and the same all the time. */
+/* Queries the links once: drivers answer at once, and the answer never changes. */
 static void find_links(struct devices *devices)
 {
 	for (uint32_t i = 0; devices->n > 1 && i < devices->n; i++)
@@ -220,7 +217,7 @@ static struct bytes without_prefix(struct bytes text)
 	return text;
 }
 
-/* Tells whether the UUIDs are of one device. */
+/* Returns whether the engine's device has that UUID. */
 static bool devices_have_uuid(const struct engine *engine, struct bytes uuid)
 {
 	const struct bytes own = without_prefix(bytes_of(engine->uuid));
@@ -229,7 +226,6 @@ static bool devices_have_uuid(const struct engine *engine, struct bytes uuid)
 	return own.len > 0 && own.len == uuid.len && !strncasecmp(own.data, uuid.data, own.len);
 }
 
-/* Sentences have no room for many. */
 void devices_list(const struct devices *devices, char *text, size_t size)
 {
 	const char *uuid[SAID] = { NULL };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Counts what users have used since the start: finds the rows of users, and adds to a row. */
+/* The rows of users and their counters. There are few users, so a linear search is enough. */
 #include "metrics.h"
 
 #include <assert.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ids of a connection's objects, its regions, and their mappings for further devices. */
+/* Tables of ids, the life of regions, and mappings of regions for further devices. */
 #include "region.h"
 
 #include <assert.h>
@@ -14,9 +14,9 @@
 
 /* ==== Tables of ids ================================================================================== */
 
-/* Slots in an array that doubles when it is full; the free slots form a list. */
+/* The slots are an array that doubles when it is full. Free slots form a linked list. */
 
-/* Slots are numbered from 1, so that no id is 0. */
+/* Slots are numbered from 1, so that no id is 0. The number of a slot has this many bits. */
 #define SLOT_BITS   20
 #define SLOT_MASK   ((UINT64_C(1) << SLOT_BITS) - 1)
 #define FIRST_SLOTS 4
@@ -27,7 +27,7 @@ void id_table_deinit(struct id_table *table)
 	free(table->slots);
 }
 
-/* Doubles the number of slots. */
+/* Doubles the number of slots. There must be no free slot. */
 static int grow(struct id_table *table, const char *nouns, struct error *err)
 {
 	uint32_t n = table->n_slots ? 2 * table->n_slots : FIRST_SLOTS;
@@ -94,8 +94,7 @@ void *id_table_next(const struct id_table *table, uint32_t *cursor)
 
 /* ==== Regions ======================================================================================== */
 
-/* A connection has a table of its regions. A region ends in two steps: it leaves the table, and then it is
- * unmapped. */
+/* A region ends in two steps: region_close removes it from its session's table, then a chore unmaps it. */
 
 static void region_forget_source(struct region *region);
 static bool region_unmap_further(struct region *region);
@@ -280,33 +279,36 @@ void region_leave_table(struct region *region)
 
 /* ==== Further devices ================================================================================ */
 
-/* Keeps the sources of regions, and maps them for further devices. */
-
-/* A region is mapped from this once more. */
+/* The handle from which further devices map a region. */
 struct region_source {
-	struct engine_handle handle; /* fd: -1, or the source's own */
-	char handle_bytes[ENGINE_HANDLE_BYTES];
-	struct engine_part
-	    part; /* handle.parts, if there are any: all that the region's memory consists of */
+	struct engine_handle handle;            /* fd belongs to the source; -1: there is none */
+	char handle_bytes[ENGINE_HANDLE_BYTES]; /* the bytes that handle.handle points to */
+	/* The only element of handle.parts: all allocations of the region's own memory. Unused if the region
+	 * was not registered as parts. */
+	struct engine_part part;
 };
 
+/* A mapping under way is queued or running as a chore. A failed one keeps its error until the next try. */
 enum reach_state { REACH_UNDER_WAY, REACH_DONE, REACH_FAILED };
 
-/* A region has one of these for each further device that maps it. */
+/* The state of a region on one device: a mapping for a further device, or the settling of loose memory, which
+ * may also be on the region's own device. */
 struct reach {
-	struct chore chore;
-	LIST_ENTRY(reach) entry; /* in session->reaching while it is under way */
+	struct chore chore;      /* maps or settles the memory */
+	LIST_ENTRY(reach) entry; /* in session->reaching while the chore is under way */
 	struct region *region;
 	uint32_t device;
-	uint64_t request; /* session->asking of the one that waits for it */
+	uint64_t request; /* session->asking of the request that started the chore */
 	enum reach_state state;
-	bool is_sealing; /* the file had not been sealed before; it may still be, when that took too long */
+	/* The file was not sealed before the chore tried to seal it. It may end up sealed even if the attempt
+	 * failed because it took too long. */
+	bool is_sealing;
 	struct engine_handle handle;
-	atomic_bool unwanted; /* handle.unwanted */
-	struct charge count;
-	struct charge fds;            /* that the engine keeps to map it again */
-	struct engine_memory *memory; /* NULL: it is not mapped; of the region's own device, the region's */
-	struct error err;
+	atomic_bool unwanted;         /* nobody waits for the mapping any more; handle.unwanted points here */
+	struct charge count;          /* one region */
+	struct charge fds;            /* the descriptor that the engine keeps to map the memory again */
+	struct engine_memory *memory; /* NULL: not mapped; on the region's own device, region->memory */
+	struct error err;             /* why the chore failed; status is 0 if it did not */
 };
 
 static bool map(struct chore *chore);
@@ -411,7 +413,8 @@ static struct reach *reach_new(uint32_t device, struct engine_memory *memory)
 	return reach;
 }
 
-/* memory is NULL if it is still to be mapped. */
+/* Adds a reach for the device to the region. memory is NULL if it has yet to be mapped. Returns NULL with
+ * *err set if out of memory. */
 static struct reach *add(struct region *region, uint32_t device, struct engine_memory *memory,
                          struct error *err)
 {
@@ -494,7 +497,8 @@ static int start_mapping(struct region *region, uint32_t device, struct error *e
 	return err->status = REACH_LATER;
 }
 
-/* A device that is away would come back to a file that it cannot map any more. */
+/* Starts sealing and settling. A lost device is refused: when it comes back it maps all memory again, and it
+ * could not map a file that has been sealed meanwhile. */
 static int start_settling(struct reach *reach, struct error *err)
 {
 	const struct engine *engine = device_engine(&reach->region->service->devices, reach->device);
@@ -506,14 +510,14 @@ static int start_settling(struct reach *reach, struct error *err)
 	return err->status = REACH_LATER;
 }
 
-/* A mapping that failed is tried again for a later request. */
+/* Forgets a failure, so that a later request tries again. Returns NULL if the memory must be mapped again. */
 static struct reach *forget_failure(struct reach *reach)
 {
 	if (!reach->memory) {
 		forget(reach->region, reach->device);
 		return NULL;
 	}
-	reach->state = REACH_DONE; /* it is still mapped, and loose */
+	reach->state = REACH_DONE; /* the memory is still mapped, and loose */
 	return reach;
 }
 
@@ -562,7 +566,8 @@ static bool map(struct chore *chore)
 	return true;
 }
 
-/* The chore under way keeps the memory. A file that cannot be sealed now may be later, and is asked again. */
+/* Runs as a chore: seals and settles loose memory. Until the chore has ended, region_use keeps the region
+ * mapped. A file that cannot be sealed now may be sealable later, so each later request tries again. */
 static bool settle(struct chore *chore)
 {
 	struct reach *reach = reach_of(chore);
@@ -579,7 +584,7 @@ static bool settle(struct chore *chore)
 	return true;
 }
 
-/* Several regions may have the same file. */
+/* Notes in every region of the same file that the service has sealed it. */
 static void note_sealed_here(struct session *session, const struct engine_memory *memory)
 {
 	struct region *region;
@@ -637,7 +642,8 @@ void session_give_up_reaching(struct session *session)
 
 /* ---- The end ------------------------------------------------------------------------------------------- */
 
-/* A descriptor that was mapped is of a file in memory or of the driver: its close keeps nobody waiting. */
+/* Closes the descriptor here: engines map only files in memory and descriptors of the driver, whose close
+ * does not block for long. */
 static void close_source(struct region_source *source)
 {
 	if (source->handle.fd >= 0)
@@ -645,7 +651,8 @@ static void close_source(struct region_source *source)
 	source->handle.fd = -1;
 }
 
-/* A step of unmapping, off the loop; whether it was the last. */
+/* Does one step of unmapping, off the loop. Returns whether nothing but the region's own memory is left
+ * mapped. */
 static bool region_unmap_further(struct region *region)
 {
 	const struct devices *devices = &region->service->devices;
@@ -664,7 +671,7 @@ static bool region_unmap_further(struct region *region)
 	return true;
 }
 
-/* Frees what is kept for further mappings. The loop calls this after the last step of unmapping. */
+/* Frees the reaches and the source. Called on the loop after the last step of unmapping. */
 static void region_forget_source(struct region *region)
 {
 	for (uint32_t i = 0; region->reaches && i < region->service->devices.n; i++) {

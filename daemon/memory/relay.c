@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The loop and the thread share what is to be done and what has been found, under a lock that is never held
- * while the ring is touched. */
+/* The loop and the thread exchange orders and results under relay->lock, which is never held during an access
+ * to the ring. */
 #include "relay.h"
 
 #include <assert.h>
@@ -20,43 +20,43 @@
 #include "service.h"
 #include "session.h"
 
-#define MOST_SLEEPERS 8 /* An end wakes no more, because a ring belongs to one client. */
+#define MOST_SLEEPERS 8 /* most waiters that a wake-up wakes; a ring belongs to one client */
 
 struct relay {
-	LIST_ENTRY(relay) entry; /* It is in account->relays. The loop alone uses it. */
+	LIST_ENTRY(relay) entry; /* in account->relays; used by the loop only */
 	struct session *session;
-	struct region *region;
-	struct submission_ring *shared;
-	uint32_t entries;
+	struct region *region;          /* a reference is held (region_use) */
+	struct submission_ring *shared; /* accessed by the thread only, under a guard (engine_guard) */
+	uint32_t entries;               /* number of entries that the ring has room for */
 	void (*on_news)(struct session *session);
-	bool is_closed; /* The loop alone uses it. */
+	bool is_closed; /* relay_close has been called; used by the loop only */
 	pthread_t thread;
-	uv_async_t news;
+	uv_async_t news; /* sent by the thread when it has news for the loop, or has ended */
 	uv_mutex_t lock;
-	uv_cond_t cond;
+	uv_cond_t cond; /* signalled when the thread gets work or is to end */
 
-	/* The lock guards these. */
-	bool look;    /* The thread is to look for entries. */
-	bool is_rung; /* The client has rung, and the thread has not begun to look since. */
-	bool looks;   /* The thread looks because the client has rung. */
-	bool closing; /* The thread is to end when it has written all ends. */
+	/* `lock` guards the following fields, but for the elements of the arrays. */
+	bool look;    /* the thread has to look for entries */
+	bool is_rung; /* the client has sent "ring", and no look has begun since */
+	bool looks;   /* a look that began after a "ring" is under way */
+	bool closing; /* the thread has to end once it has written all ends */
 	bool has_ended;
-	uint64_t since_ns;      /* The thread got its work then, by uv_hrtime. It is 0 if it has none. */
-	enum relay_found found; /* The last look has found this; n_fetched may be above 0 if it is ENTRY. */
-	uint32_t first, n_fetched;        /* These entries were fetched, from that number on. */
-	struct submission_entry *fetched; /* There is room for as many as the ring has. */
-	struct submission_end *ends;      /* So it is here; an end is at its number modulo `entries`. */
-	uint32_t n_ends, written;         /* There have been n_ends, of which so many are in the ring. */
+	uint64_t since_ns; /* time at which the thread got its current work (uv_hrtime); 0: it has none */
+	enum relay_found found;           /* result of the last look */
+	uint32_t first, n_fetched;        /* number of the first fetched entry, and how many were fetched */
+	struct submission_entry *fetched; /* copies of entries; `entries` elements */
+	struct submission_end *ends;      /* end number i is at index i % entries; `entries` elements */
+	uint32_t n_ends, written;         /* ends queued and ends written to the ring so far; modulo 2^32 */
 };
 
-/* The thread does one of these at a time to the ring, in a guard. */
+/* Arguments and results of one access to the ring, which runs under a guard and must hold no resources. */
 struct touch {
 	struct relay *relay;
-	uint32_t first; /* The first entry to fetch has this number. */
-	uint32_t n;     /* So many entries were fetched, or so many ends are to be written. */
-	uint32_t done;  /* The first end to write has this number. */
-	enum relay_found found;
-	bool is_asleep; /* The client sleeps, and wants to be woken. */
+	uint32_t first; /* number of the first entry to fetch */
+	uint32_t n;     /* set by fetch: number of fetched entries; for ends: number of ends to write */
+	uint32_t done;  /* number of the first end to write */
+	enum relay_found found; /* set by fetch */
+	bool is_asleep;         /* set by publish_ends: the client sleeps and has to be woken */
 };
 
 static void *work(void *arg);
@@ -119,7 +119,7 @@ void relay_close(struct relay *relay)
 
 /* ---- On the loop -------------------------------------------------------------------------------------- */
 
-/* Has the thread, which has something to do from now on, do it. The caller holds the lock. */
+/* Wakes the thread, which has work from now on. Caller holds relay->lock. */
 static void wake(struct relay *relay)
 {
 	const struct session *session = relay->session;
@@ -233,7 +233,8 @@ static void on_news(uv_async_t *async)
 
 /* ---- The thread --------------------------------------------------------------------------------------- */
 
-/* An entry is copied by words, once, before anything in it is read. */
+/* Copies the new entries out of the ring. Each word is read exactly once and nothing is interpreted here,
+ * because the client may change the ring at any time. */
 static void fetch(void *arg)
 {
 	struct touch *touch = arg;
@@ -285,7 +286,8 @@ static bool touch_ring(struct touch *touch, void (*act)(void *touch))
 	return engine_guard(relay->shared, submission_bytes(relay->entries), act, touch);
 }
 
-/* Fetches the entries that are new in the ring. The caller holds the lock, which is released meanwhile. */
+/* Looks for new entries in the ring and copies them. Caller holds relay->lock, which is released during the
+ * access. */
 static void look(struct relay *relay)
 {
 	struct touch touch = { .relay = relay, .first = relay->first + relay->n_fetched };
@@ -303,15 +305,16 @@ static void look(struct relay *relay)
 	relay->looks = false;
 	relay->found = touch.found;
 	if (touch.found == RELAY_ENTRY) {
-		/* Another look would drop them: the loop takes them first, and then asks again. */
+		/* Another look would overwrite the fetched entries: the loop has to take them first, and then
+		 * asks for the next look. */
 		relay->look = false;
 		relay->n_fetched = touch.n;
 	}
 }
 
-/* Writes the ends that are not in the ring yet, and wakes the client. The caller holds the lock, which is
- * released meanwhile. Ends count as written before the client can see them, so that a client that has seen
- * all of its ends may close the ring. */
+/* Writes the outstanding ends to the ring and wakes the client if it sleeps. Caller holds relay->lock, which
+ * is released during the accesses. `written` is advanced before the client can see the ends, so that a client
+ * that has seen all of its ends can close the ring without being told that runs are left. */
 static void write_ends(struct relay *relay)
 {
 	struct touch touch = { .relay = relay, .done = relay->written, .n = relay->n_ends - relay->written };

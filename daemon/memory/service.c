@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* This file says what the service is, whether its engines answer, and which users' threads do not return. */
+/* Initialisation and description of the service, probes of its engines, and the watch for threads that do not
+ * return from users' memory. */
 #include "service.h"
 
 #include <inttypes.h>
@@ -9,7 +10,7 @@
 #include "relay.h"
 #include "session.h"
 
-/* Unless the engines are watched, two probes are at least this far apart, in milliseconds. */
+/* Least time between two probes by service_is_up, in ms. */
 #define PROBE_MS 2000
 
 void service_init(struct service *service, const struct limits *limits, const struct clock *clock)
@@ -58,7 +59,8 @@ uint64_t service_count_waiting(const struct service *service)
 
 /* ==== Signs of life ================================================================================== */
 
-/* of tells the device from others, such as " GPU-...", or is "". */
+/* of is appended to the engine's name in log lines: a space and the device's UUID, or "" if there is only one
+ * device. */
 static void probe_one(struct served_device *device, const char *of)
 {
 	struct error err;

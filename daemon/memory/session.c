@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* This file opens a session's streams, counts, logs, and keeps the descriptors that come with its messages.
- */
+/* Streams, counters and log lines of a session, and the descriptors that arrive with its messages. */
 #include "session.h"
 
 #include <assert.h>
@@ -93,8 +92,8 @@ void session_log(struct session *session, enum log_level level, int64_t msgid, c
 	log_about(level, &of, "%s", text);
 }
 
-/* Malformed requests concern the client alone; limits, memory, the device and defects also concern the
- * operator. */
+/* Returns the level at which a refusal is logged. Malformed requests concern only the client; limits, lack of
+ * memory, failures of the device and bugs also concern the operator. */
 static enum log_level refusal_level(int status)
 {
 	switch (status) {
@@ -129,14 +128,14 @@ void session_log_refusal(struct session *session, uint32_t msgid, const struct m
 
 /* ==== Descriptors ==================================================================================== */
 
-/* Descriptors that came with a session's bytes are kept until a request takes them or they are dropped.
+/* A descriptor that arrives with input stays pending until a request takes it or it is dropped.
  *
- * Each remembers the range of the stream's bytes that it came with, and so the messages that it may belong
- * to. They are in the order of arrival and charged as pending_fds_per_uid. Dropped descriptors are closed off
- * the loop (async_close_fd).
+ * Each pending descriptor has the range of stream bytes with which it arrived, which determines the messages
+ * that it may belong to. Pending descriptors are in the order of arrival and count towards
+ * pending_fds_per_uid. Dropped descriptors are closed off the loop (async_close_fd), because close may block.
  */
 
-/* Makes room for n more. */
+/* Makes room in session->fds for n more descriptors. Returns 0 or NO_MEMORY. */
 static int reserve(struct session *session, size_t n, struct error *err)
 {
 	const size_t room = session->n_fds + n;
@@ -152,7 +151,6 @@ static int reserve(struct session *session, size_t n, struct error *err)
 	return 0;
 }
 
-/* Keeps the descriptors that came with bytes [start, end) of the stream, or closes all of them. */
 int session_keep_fds(struct session *session, const int *fds, size_t n, uint64_t start, uint64_t end,
                      struct error *err)
 {
@@ -211,7 +209,7 @@ static void drop_first(struct session *session, uint32_t n)
 	forget_first(session, n);
 }
 
-/* Returns how many, at most n, came with the message being handled. */
+/* Returns how many of the first n descriptors came with the message being handled. */
 static uint32_t count_first(const struct session *session, uint32_t n)
 {
 	uint32_t i = 0;
