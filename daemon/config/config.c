@@ -16,30 +16,32 @@
 
 /* ==== Files ========================================================================================== */
 
-/* Parses one file of settings. libinih splits its lines; what it would silently skip is checked before it
- * sees a line: lines longer than its buffer, bytes that are no text, unknown sections. */
+/* Parses one file of settings. libinih splits the lines into names and values. What libinih would silently
+ * skip or accept is checked before it sees a line: lines longer than its buffer, control characters, unknown
+ * sections. */
 
 #define BOM        "\xef\xbb\xbf"
-#define LINE_BYTES 198 /* fit into libinih's buffer in every build; config_kept relies on it */
+#define LINE_BYTES 198 /* fits into libinih's buffer in every build; config_kept relies on it */
 
 enum section {
 	SECTION_NONE, /* before the first section */
 	SECTION_TMAD,
 	SECTION_LIMITS,
-	SECTION_OVERRIDE, /* [limits "uid:1004"] */
-	SECTION_UNKNOWN,  /* reported already; its contents are not checked */
+	SECTION_OVERRIDE, /* a section such as [limits "uid:1004"] */
+	SECTION_UNKNOWN,  /* an unknown section, which has been reported; its contents are skipped */
 };
 
 static const char *const sections[] = { [SECTION_TMAD] = "tmad", [SECTION_LIMITS] = "limits" };
 
+/* The state of the parser of one file. */
 struct reading {
 	struct config *config;
 	struct config_file *file;
-	const char *next, *end;
-	unsigned line;
-	enum section section;
-	struct override *override; /* of SECTION_OVERRIDE */
-	bool is_due;               /* the line must be name = value and has not been parsed as that */
+	const char *next, *end;    /* start of the next line, and end of the text */
+	unsigned line;             /* number of the current line */
+	enum section section;      /* section of the current line */
+	struct override *override; /* the section's override; valid in SECTION_OVERRIDE */
+	bool is_due; /* the line must be name = value, and libinih has not called on_value for it */
 };
 
 static void config_error(struct config *config, const char *format, ...);
@@ -93,10 +95,10 @@ static void parse_open(struct config *config, struct config_file *file, int fd, 
 		config_parse(config, file, text, (size_t)size);
 }
 
-/* Opens and parses file->path if it exists; needed: a missing file is an error. */
+/* Opens and parses file->path. A missing file is an error only if needed is true. */
 static void config_parse_file(struct config *config, struct config_file *file, bool needed)
 {
-	/* Avoids waiting for the other end of a pipe. */
+	/* O_NONBLOCK: open must not wait for the other end if the file is a pipe. */
 	int fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 	char *text;
 
@@ -128,8 +130,8 @@ static bool is_comment(char c)
 	return c == '#' || c == ';';
 }
 
-/* Finds what is between the quotes of [limits "WHO"], and returns its length, or 0 if the section is another
- * one. */
+/* Sets *ret to WHO in the section name limits "WHO", and returns its length, or 0 if the name has another
+ * form. */
 static size_t find_who(const char *name, size_t len, const char **ret)
 {
 	size_t begin = strlen(sections[SECTION_LIMITS]);
@@ -166,7 +168,8 @@ static void enter_override(struct reading *r, const char *who, size_t len)
 		    r->file->path, r->line, text, OVERRIDES_MOST);
 }
 
-/* Parses [section]; returns whether it is one. */
+/* Parses a section line, which begins at text, and sets r->section, to SECTION_UNKNOWN if the line has an
+ * error. */
 static void enter_section(struct reading *r, const char *text, const char *end)
 {
 	const char *close = memchr(text, ']', (size_t)(end - text)), *rest, *who;
@@ -200,7 +203,8 @@ static void enter_section(struct reading *r, const char *text, const char *end)
 		    r->file->path, r->line, (int)len, text + 1);
 }
 
-/* Tells whether libinih is to see the line. */
+/* Returns whether libinih gets to see the line; if not, it gets an empty line instead. most is the longest
+ * line that fits into its buffer. */
 static bool is_passed_on(struct reading *r, const char *text, const char *end, size_t most)
 {
 	for (const char *c = text; c < end; c++)
@@ -224,7 +228,7 @@ static bool is_passed_on(struct reading *r, const char *text, const char *end, s
 	return r->is_due;
 }
 
-/* Works as fgets does: room includes the line break and the terminator. */
+/* The reader for libinih, which works as fgets does: room includes the line break and the terminator. */
 static char *give_line(char *buffer, int room, void *stream)
 {
 	struct reading *r = stream;
@@ -244,7 +248,7 @@ static char *give_line(char *buffer, int room, void *stream)
 		end--;
 	while (end > text && is_blank(end[-1]))
 		end--;
-	while (text < end && is_blank(*text)) /* libinih would append it to the value before */
+	while (text < end && is_blank(*text)) /* libinih would append the line to the value before */
 		text++;
 	if (is_passed_on(r, text, end, most)) {
 		len = (size_t)(end - text);
@@ -255,6 +259,7 @@ static char *give_line(char *buffer, int room, void *stream)
 	return buffer;
 }
 
+/* Reports the last line if it was due and libinih found no name and value in it. */
 static void settle_line(struct reading *r)
 {
 	if (r->is_due)
@@ -276,7 +281,8 @@ static void refuse_name(struct reading *r, const char *name)
 		config_error(r->config, "%s:%u: %s: unknown setting", r->file->path, r->line, name);
 }
 
-/* Tells whether the setting may stand in the section of a user, group or cgroup. */
+/* Returns whether the limit may be set in the section of a user, group or cgroup, and reports an error if
+ * not. limit is negative for an option. */
 static bool check_overridden(struct reading *r, int limit, const char *name)
 {
 	const struct override *o = r->override;
@@ -294,7 +300,8 @@ static bool check_overridden(struct reading *r, int limit, const char *name)
 	return false;
 }
 
-/* Tells whether the setting may stand in this section. */
+/* Returns whether the setting may be set in the current section, and reports an error if not. setting is -1
+ * if the name is unknown. */
 static bool check_name(struct reading *r, int setting, const char *name)
 {
 	enum section belongs = setting < OPTION_COUNT ? SECTION_TMAD : SECTION_LIMITS;
@@ -317,7 +324,8 @@ static bool check_name(struct reading *r, int setting, const char *name)
 	return false;
 }
 
-/* 0 in a section would be no section's: it says that nothing is overridden. */
+/* Stores a limit of a section. A value of 0 is an error even where [limits] allows it, because a value of 0
+ * in struct override means that the limit is not overridden. */
 static void keep_override(struct reading *r, int limit, const char *name, uint64_t value)
 {
 	if (value == 0)
@@ -328,7 +336,8 @@ static void keep_override(struct reading *r, int limit, const char *name, uint64
 	r->override->line[limit] = r->line;
 }
 
-/* Tries the value on a separate set of options: the whole file must be right before any of it applies. */
+/* Called by libinih for each name and value. Checks the value on scratch options, because no setting applies
+ * until all files have been found correct. */
 static int on_value(void *user, const char *section, const char *name, const char *value)
 {
 	struct reading *r = user;
@@ -338,7 +347,7 @@ static int on_value(void *user, const char *section, const char *name, const cha
 	char place[CONFIG_ERROR_BYTES / 2];
 	struct error rule;
 
-	(void)section; /* known from the section line */
+	(void)section; /* r->section has it */
 	if (!*name)
 		return 1;
 	r->is_due = false;
@@ -365,10 +374,8 @@ static int on_value(void *user, const char *section, const char *name, const cha
 
 /* ==== All of them ==================================================================================== */
 
-/* Finds the files of settings, reads them, and merges them with the command line. */
-
 #define SYSTEM_FILE SYSCONFDIR "/tmad/tmad.conf"
-#define KEPT_NAME   "the previous settings"
+#define KEPT_NAME   "the previous settings" /* stands for a path in messages about a kept text */
 
 /* ---- Errors ------------------------------------------------------------------------------------------- */
 
@@ -410,7 +417,8 @@ void config_say_warnings(const struct config *config, void (*say)(const char *li
 
 /* ---- Reading ------------------------------------------------------------------------------------------ */
 
-/* Returns the path of tmad@NAME.conf, which lies beside tmad.conf. */
+/* Returns the path of tmad@NAME.conf in the directory of path, which is that of tmad.conf, or NULL if out of
+ * memory. */
 static char *instance_path(const char *path, const char *name)
 {
 	const char *slash = strrchr(path, '/');
@@ -420,7 +428,7 @@ static char *instance_path(const char *path, const char *name)
 	return asprintf(&ret, "%.*stmad@%s.conf", directory, path, name) < 0 ? NULL : ret;
 }
 
-/* "" asks for no file. */
+/* Sets the paths of the files; an option --config of "" selects none. Returns false if out of memory. */
 static bool find_files(struct config *config)
 {
 	const char *given = config->options.config, *instance = config->options.instance;
@@ -434,7 +442,8 @@ static bool find_files(struct config *config)
 	return config->file[0].path && (!instance || config->file[1].path);
 }
 
-/* The limits of a section must fit those that bound them, in the section or for everybody. */
+/* Checks the limits of a section against those that bound them: the value in the same section, or else the
+ * one for everybody. */
 static void check_override(struct config *config, const struct override *o)
 {
 	const struct options *options = &config->options;
@@ -455,7 +464,8 @@ static void check_override(struct config *config, const struct override *o)
 	}
 }
 
-/* Parses the command line again: it overrides the files. */
+/* Sets config->options to the defaults, overridden by the files and then by the command line, and checks the
+ * rules that concern several settings. */
 static void merge(struct config *config, int argc, char **argv)
 {
 	struct options *options = &config->options;
@@ -535,7 +545,8 @@ void config_free(struct config *config)
 
 /* ---- What is kept ------------------------------------------------------------------------------------- */
 
-/* No line gets longer than it was in its file. */
+/* Writes n settings, beginning with `first`. No line gets longer than it was in its file, so all of them can
+ * be parsed again. */
 static void write_kept(FILE *out, const struct config *config, int first, int n)
 {
 	for (int i = first; i < first + n; i++) {
@@ -550,7 +561,8 @@ static void write_kept(FILE *out, const struct config *config, int first, int n)
 	}
 }
 
-/* Writes users and groups by number, so that names are not looked up again. */
+/* Writes the section of an override. Users and groups are written by number, so that names are not looked up
+ * again. */
 static void write_override(FILE *out, const struct override *o)
 {
 	if (o->kind == OVERRIDE_CGROUP)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parses addresses without a resolver, so that they mean nothing but what is written here. */
+/* Parses addresses without a resolver, so that no configuration of the machine can change their meaning. */
 #include "endpoint.h"
 
 #include <arpa/inet.h>
@@ -30,7 +30,8 @@ static int parse_path(struct endpoint *ret, const char *path, struct error *err)
 	return 0;
 }
 
-/* Tells whether host (without port) is a loopback address. */
+/* Sets ret->address to host and port. Returns false if host is not a loopback address. port is in network
+ * byte order. */
 static bool parse_host(struct endpoint *ret, const char *host, in_port_t port)
 {
 	struct sockaddr_in *four = (struct sockaddr_in *)&ret->address;

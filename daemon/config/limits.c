@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* This has the table of limits, the defaults that depend on the machine, and the numbers that people write.
- */
+/* The table of limits, defaults that depend on the machine, and the parser of numbers with units. */
 #include "limits.h"
 
 #include <inttypes.h>
@@ -56,7 +55,8 @@ void limits_fit_descriptors(struct limits *limits, uint64_t most)
 	lower(&limits->region_fds_per_uid, most / 2);
 }
 
-/* Pages of clients' files belong to the clients, but mapping 4 KiB of them takes 8 bytes of ours. */
+/* The pages of a client's file are charged to the client, but the page tables that map them to the service: 8
+ * bytes for every 4 KiB. So mapped_bytes_per_uid is limited too, to 32 times the cgroup's limit. */
 void limits_fit_memory(struct limits *limits, const struct headroom_figures *figures)
 {
 	uint64_t whole = headroom_whole(figures);
@@ -72,7 +72,8 @@ void limits_fit_memory(struct limits *limits, const struct headroom_figures *fig
 	lower(&limits->plan_bytes_per_uid, whole / 32);
 }
 
-/* A limit that is lowered here may bound one that is checked later. */
+/* The order matters: limits_fit goes through the pairs from first to last, so a pair that lowers a limit
+ * precedes the pairs in which that limit is the bound. */
 const struct limit_bound limit_bounds[LIMIT_BOUNDS] = {
 	{ LIMIT_INDEX_connections_per_uid, LIMIT_INDEX_connections },
 	{ LIMIT_INDEX_created_bytes_per_uid, LIMIT_INDEX_mapped_bytes_per_uid },
@@ -118,14 +119,15 @@ uint32_t limits_list(const struct limits *limits, struct counter *ret, uint32_t 
 
 /* ==== Quantities ===================================================================================== */
 
-/* A number is digits, a decimal point and more digits if there is a unit, and the unit. */
+/* A number consists of digits and an optional unit. With a unit it may also have a decimal point and more
+ * digits. */
 
-#define MOST_OF UINT64_C(1000000000)
+#define MOST_OF UINT64_C(1000000000) /* greatest divisor, which allows nine digits after the point */
 
 struct number {
-	uint64_t digits; /* the number is this... */
-	uint64_t of;     /* ... by this, a power of ten */
-	const char *unit;
+	uint64_t digits;  /* all digits as one integer; the number is digits / of */
+	uint64_t of;      /* a power of ten */
+	const char *unit; /* rest of the text; "": no unit */
 };
 
 struct unit {
@@ -188,7 +190,7 @@ static bool read_number(const char *text, struct number *ret)
 	return !is_fraction || (n.of > 1 && *n.unit);
 }
 
-/* Returns the size of a unit in either case, or 0 if it is unknown. K, KB and KiB are the same. */
+/* Returns the size of a unit, or 0 if it is unknown. Ignores case, and treats K, KB and KiB as equal. */
 static uint64_t unit_size(const struct unit *units, const char *name)
 {
 	size_t len = strlen(name);
@@ -202,8 +204,8 @@ static uint64_t unit_size(const struct unit *units, const char *name)
 	return 0;
 }
 
-/* Computes digits / of * size in units of own; returns whether it is a 64-bit number. rest: a remainder is
- * allowed. */
+/* Sets *ret to digits / of * size / own, rounded down. Returns false if the result does not fit into 64 bits,
+ * or if it is not a whole number and rest is false. */
 static bool scale(const struct number *n, uint64_t size, uint64_t own, bool rest, uint64_t *ret)
 {
 	unsigned __int128 whole = (unsigned __int128)n->digits * size, by = (unsigned __int128)n->of * own;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Settings have names, values and places. getopt_long parses the command line; config.c reads the files. */
+/* Parses and prints settings. getopt_long parses the command line; config.c reads the files. */
 #include "options.h"
 
 #include <errno.h>
@@ -14,11 +14,11 @@
 #include "limits.h"
 #include "overrides.h"
 
-#define MAX_THREADS   1024
-#define INSTANCE_MOST 64
-#define DEFAULT_MODE  0660
+#define MAX_THREADS   1024 /* greatest value of --threads */
+#define INSTANCE_MOST 64   /* most bytes of the name of an instance */
+#define DEFAULT_MODE  0660 /* permissions of the socket */
 
-/* getopt_long returns this for a setting; it uses 0 itself. */
+/* The value that getopt_long returns for a setting. It may not be 0, which getopt_long itself uses. */
 #define ID_OF(setting) ((setting) + 1)
 #define SETTING_OF(id) ((id)-1)
 
@@ -30,7 +30,7 @@ const struct option_info option_infos[OPTION_COUNT] = {
 
 static const char *const engines[] = { "auto", "cpu", "cuda" };
 static const char *const switches[] = { "off", "on" };
-static const char *const formats[] = { "auto", "plain", "time" }; /* by enum log_format */
+static const char *const formats[] = { "auto", "plain", "time" }; /* indexed by enum log_format */
 static const char *const levels[] = { "error", "warning", "notice", "info", "debug" };
 
 /* ---- Devices ------------------------------------------------------------------------------------------ */
@@ -69,7 +69,6 @@ static int check_devices(const char *devices, struct error *err)
 
 /* ---- Names -------------------------------------------------------------------------------------------- */
 
-/* "regions_per_uid" is --regions-per-uid. */
 void setting_name(int setting, char name[SETTING_NAME_BYTES])
 {
 	snprintf(name, SETTING_NAME_BYTES, "%s",
@@ -146,7 +145,7 @@ void setting_place(int setting, const struct setting_origin *from, char *text, s
 
 /* ---- Values ------------------------------------------------------------------------------------------- */
 
-/* Returns the index of text in names, or INVALID_ARGUMENT. */
+/* Returns the index of text among the n names, or INVALID_ARGUMENT. */
 static int parse_choice(const char *text, const char *const *names, int n, struct error *err)
 {
 	char list[128] = "";
@@ -176,7 +175,7 @@ static int parse_socket(const char *text, const char **ret, struct error *err)
 	return parse_text(text, ret, err);
 }
 
-/* The name becomes part of a file's name. */
+/* Restricts the characters of the name, because it becomes part of the name of a file. */
 static int parse_instance(const char *text, const char **ret, struct error *err)
 {
 	static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:\\";
@@ -191,7 +190,7 @@ static int parse_instance(const char *text, const char **ret, struct error *err)
 	return 0;
 }
 
-/* The owner must have access, and only read and write permissions have a meaning. */
+/* Parses an octal mode. It must give the owner access to the socket. */
 static int parse_mode(const char *text, uint32_t *ret, struct error *err)
 {
 	uint32_t mode = 0;
@@ -341,7 +340,8 @@ void options_init(struct options *options)
 	limits_init(&options->limits);
 }
 
-/* Options with dashes, as they are listed, and with underscores. */
+/* Fills the table for getopt_long with two entries for each setting: its name with dashes, and the same name
+ * with underscores. */
 static void fill_table(struct option *table, char (*names)[SETTING_NAME_BYTES])
 {
 	for (int i = 0; i < 2 * SETTING_COUNT; i++) {
@@ -369,8 +369,8 @@ static int parse_given(struct options *o, int setting, const char *text, struct 
 	return error_set(err, rule.status, "%s: %s", place, rule.message);
 }
 
-/* Reports an option that getopt_long has refused: an ambiguous abbreviation, one that takes no argument, or
- * an unknown name. */
+/* Sets err for an option that getopt_long has refused because its abbreviation is ambiguous, because it has
+ * an argument but takes none, or because its name is unknown. id is optopt. Returns INVALID_ARGUMENT. */
 static int refuse_option(const char *text, int id, struct error *err)
 {
 	char nearest[SETTING_NAME_BYTES], name[SETTING_NAME_BYTES];
@@ -403,7 +403,7 @@ int options_parse(struct options *options, int argc, char **argv, struct error *
 
 	fill_table(table, names);
 	opterr = 0;
-	optind = 0; /* makes glibc start over */
+	optind = 0; /* makes glibc start from the beginning */
 	while ((id = getopt_long(argc, argv, ":", table, NULL)) != -1) {
 		if (id == ':')
 			return error_set(err, STATUS_INVALID_ARGUMENT, "%s: it needs an argument",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* This says who a user is, and which limits are its own: sections of tmad.conf for single users, groups and
- * cgroups, users and groups by name, and uids that are subordinate to a user. */
+/* Sections of limits for single users, groups and cgroups, lookups of users and groups by name, and
+ * subordinate uids. */
 #include "overrides.h"
 
 #include <errno.h>
@@ -31,7 +31,8 @@ bool override_is_allowed(int limit)
 
 /* ---- Whose -------------------------------------------------------------------------------------------- */
 
-/* Sets ret to the path as the kernel writes it, so that paths can be compared as texts. */
+/* Accepts only the form in which the kernel writes the path of a cgroup, so that paths can be compared as
+ * strings, and copies it to ret. */
 static int cgroup_parse(const char *path, char ret[OVERRIDE_CGROUP_BYTES], struct error *err)
 {
 	bool is_path = *path == '/' && strlen(path) < OVERRIDE_CGROUP_BYTES;
@@ -145,7 +146,7 @@ bool overrides_have(const struct overrides *overrides, enum override_kind kind)
 	return false;
 }
 
-/* Tells whether the cgroup at path is the one at top or below it. */
+/* Returns whether the cgroup at path is the one at top or one of its descendants. */
 static bool is_within(const char *path, const char *top)
 {
 	size_t len = strlen(top);
@@ -199,16 +200,16 @@ void overrides_apply(const struct overrides *overrides, uint64_t set, struct lim
 
 /* ==== Names ========================================================================================== */
 
-#define LOOKUP_BYTES 65536 /* of an entry; a group with very many members is an error */
+#define LOOKUP_BYTES 65536 /* most bytes of an entry; a group with very many members is an error */
 #define MOST_ID      (UINT32_MAX - 1)
 
-/* A name may begin with a digit. */
+/* Returns whether text consists of digits only; a name may begin with a digit. */
 static bool is_number(const char *text)
 {
 	return *text && !text[strspn(text, "0123456789")];
 }
 
-/* Digits only: -1 is no id. */
+/* Parses a uid or gid. Accepts digits only, without a sign. */
 static int id_parse(const char *text, uint32_t *ret, struct error *err)
 {
 	unsigned long long id;
@@ -265,20 +266,21 @@ int group_parse(const char *text, uint32_t *ret, struct error *err)
 
 /* Ranges are sorted by their first uid, so that a lookup is a binary search. */
 
-#define MOST_STEPS 32 /* A lookup follows owners of owners this far. */
+#define MOST_STEPS 32 /* most owners of owners that a lookup follows */
 
 /* ---- Reading ------------------------------------------------------------------------------------------ */
 
+/* The state of the parser of the file of subordinate uids. */
 struct reading {
 	struct subuids *to;
 	const char *path;
-	size_t room;
-	uint32_t line;
-	uint32_t skipped;       /* So many lines are not understood. */
-	uint32_t first_skipped; /* This line is the first of them. */
-	char why[256];          /* It says why that line is not understood. */
-	char name[64];          /* It was the last owner to be looked up. The next line often has it, too. */
-	uint32_t id;
+	size_t room;            /* allocated elements of to->of */
+	uint32_t line;          /* number of the current line */
+	uint32_t skipped;       /* number of lines that could not be parsed */
+	uint32_t first_skipped; /* number of the first of them */
+	char why[256];          /* the reason why that line could not be parsed */
+	char name[64];          /* last owner that was looked up; the next line often has the same */
+	uint32_t id;            /* uid of that owner */
 };
 
 static int parse_owner(struct reading *r, const char *text, uint32_t *ret, struct error *err)
@@ -344,7 +346,7 @@ static int add(struct reading *r, const struct subuid_range *range, struct error
 	return 0;
 }
 
-/* Empty lines and comments are allowed. */
+/* Parses one line. Skips empty lines and comments, and counts lines that cannot be parsed. */
 static void take_line(struct reading *r, char *text, size_t len)
 {
 	struct subuid_range range;
@@ -373,7 +375,7 @@ static int by_first(const void *a, const void *b)
 	return one->line < other->line ? -1 : one->line > other->line;
 }
 
-/* Returns whether any ranges of different owners overlap. */
+/* Sorts the ranges and sets their `before`. Returns whether ranges of different owners overlap. */
 static bool sort(struct subuids *subuids)
 {
 	const struct subuid_range *longest = subuids->of;
@@ -436,7 +438,7 @@ void subuids_read(struct subuids *ret, const char *path)
 	*ret = (struct subuids){ 0 };
 	if (!*r.path)
 		return;
-	fd = open(r.path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK); /* It may be a pipe. */
+	fd = open(r.path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK); /* never waits for a pipe */
 	if (fd < 0) {
 		if (path || errno != ENOENT)
 			subuids_warn(&r, "%s: %s; each uid is a user of its own", r.path, strerror(errno));
@@ -466,7 +468,7 @@ void subuids_deinit(struct subuids *subuids)
 static const struct subuid_range *find_range(const struct subuids *subuids, uint32_t uid)
 {
 	const struct subuid_range *found = NULL;
-	size_t low = 0, high = subuids->n; /* The ranges before low begin at uid or earlier. */
+	size_t low = 0, high = subuids->n; /* ranges before low begin at uid or earlier */
 
 	while (low < high) {
 		const size_t middle = low + (high - low) / 2;
