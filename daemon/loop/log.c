@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lines of the log, the journal that takes them with fields, and the writer that waits for nobody. Each line
- * is one write, so that lines of several processes do not mix. */
+/* Formatting of lines, the journal's native protocol, and the thread that writes to stderr. Each line is
+ * written by one call of write, so that lines of several processes do not mix. */
 #include "log.h"
 
 #include <errno.h>
@@ -21,23 +21,23 @@
 
 #include "proto/status.h"
 
-#define LOST_VARIABLE  "TMAD_LOG_LOST" /* "PID LINES", from one life to the next */
-#define LINE_BYTES     1024
-#define LINES_A_SECOND 20 /* for one user */
-#define USERS          16 /* counted separately; further users share the last row */
+#define LOST_VARIABLE  "TMAD_LOG_LOST" /* "PID LINES": lines lost before an execv */
+#define LINE_BYTES     1024            /* most bytes of a text, subject included */
+#define LINES_A_SECOND 20              /* most lines about one user in a second */
+#define USERS          16              /* users counted separately in a second; others share the last row */
 
 static enum log_level max_level = LOG_LEVEL_INFO;
-static bool is_journal; /* stderr is; the format that is asked for may be another one */
-static enum log_format usual = LOG_FORMAT_PLAIN; /* of LOG_FORMAT_AUTO, where stderr is not the journal */
-static atomic_int line_format;                   /* an enum log_format; the sink's thread reads it */
-static uint64_t lost;                            /* lines, since the start */
-static uint64_t journal_lost; /* lines among them that the journal did not take and has not been told about */
+static bool is_journal;                          /* stderr is the journal, whatever line_format says */
+static enum log_format usual = LOG_FORMAT_PLAIN; /* what LOG_FORMAT_AUTO means if stderr is not the journal */
+static atomic_int line_format; /* enum log_format; set by the loop, also read by the sink's thread */
+static uint64_t lost;          /* lines lost since the start */
+static uint64_t journal_lost;  /* lines that the journal did not take, not yet reported to it */
 
-/* Lines of the current second. */
+/* Lines about clients in the current second; used by log_allows. */
 static struct {
-	unsigned long long second;
-	unsigned dropped;
-	int n;
+	unsigned long long second; /* current second of the clock of log_allows */
+	unsigned dropped;          /* lines dropped in that second */
+	int n;                     /* number of rows in use */
 	struct {
 		uint64_t user;
 		unsigned lines;
@@ -70,7 +70,7 @@ void log_init(enum log_level level)
 	usual = isatty(STDERR_FILENO) ? LOG_FORMAT_TIME : LOG_FORMAT_PLAIN;
 	atomic_store(&line_format, LOG_FORMAT_AUTO);
 	lost = take_lost();
-	tzset(); /* reads a file */
+	tzset(); /* now, because it reads a file and may block */
 	sink_open(STDERR_FILENO, tell_missing, lost);
 }
 
@@ -150,7 +150,8 @@ static bool is_for_journal(void)
 	return is_journal && atomic_load(&line_format) == LOG_FORMAT_AUTO;
 }
 
-/* Lines for the journal have their priority in front. */
+/* Formats a whole line with its line break into line[SINK_LINE_BYTES], and returns its length. If stderr is
+ * the journal, the line begins with its priority as sd-daemon(3) defines. */
 static size_t format_line(enum log_level level, const char *text, char *line)
 {
 	int format = atomic_load(&line_format);
@@ -189,7 +190,8 @@ static size_t tell_missing(uint64_t n, char *line)
 	return format_line(LOG_LEVEL_WARNING, text, line);
 }
 
-/* Returns 0, or a negative errno as journal_send. Reports missing lines first. */
+/* Sends a line by the native protocol, and reports lost lines before it. Returns 0 or a negative errno, as
+ * journal_send does. */
 static int send_to_journal(enum log_level level, const char *text, const struct log_about *about)
 {
 	static const struct log_about nothing;
@@ -204,14 +206,15 @@ static int send_to_journal(enum log_level level, const char *text, const struct 
 	}
 	if (r != -EAGAIN)
 		r = journal_send(level, text, about);
-	if (r == -EAGAIN) { /* stderr is the journal too, and would be full next */
+	if (r == -EAGAIN) { /* stderr leads to the journal as well, and would block next */
 		journal_lost++;
 		lost++;
 	}
 	return r;
 }
 
-/* Lines that the journal does not take natively go to stderr. */
+/* Sends a line to the journal, or writes it to stderr if stderr is not the journal or the native protocol
+ * fails. */
 static void write_line(enum log_level level, const char *text, const struct log_about *about)
 {
 	char line[SINK_LINE_BYTES];
@@ -292,20 +295,21 @@ int log_allows(uint64_t user, unsigned long long now_ms)
 
 /* ==== The journal ==================================================================================== */
 
-/* A line is a datagram of NAME=VALUE lines, built on the stack (systemd's Native Journal Protocol).
- * sd_journal_sendv is not used: it waits for a journal that does not read, and all clients would wait with
- * it. */
+/* A log line is sent as one datagram of NAME=VALUE lines (systemd's Native Journal Protocol), which is built
+ * on the stack. sd_journal_sendv is not used, because it waits for a journal that does not read, and the loop
+ * must not wait. */
 
 #define JOURNAL "/run/systemd/journal/socket"
 
-/* No value contains a line break: log.c has cleaned the text, the others are numbers and names. */
+/* The datagram. No value contains a line break: the text has been cleaned (text_clean), and the other values
+ * are numbers and names. */
 struct fields {
 	char room[2048];
 	size_t used;
 };
 
-/* Tells whether fd leads to the journal: $JOURNAL_STREAM has its device and inode. The variable alone does
- * not tell whether stderr was redirected since. */
+/* Returns whether fd leads to the journal: $JOURNAL_STREAM has the device and inode of the journal's stream.
+ * They are compared with those of fd, because stderr may have been redirected since the variable was set. */
 static bool journal_is(int fd)
 {
 	const char *stream = getenv("JOURNAL_STREAM");
@@ -351,9 +355,8 @@ static void add_fields(struct fields *f, const struct log_about *about)
 		add_field(f, "TMAD_DURATION_US=%" PRIu64, about->duration_us);
 }
 
-/* Sends a line with its priority and, as far as known, TMAD_UID, TMAD_PID, TMAD_SESSION, TMAD_REQUEST,
- * TMAD_METHOD, TMAD_STATUS and TMAD_DURATION_US. Never blocks. Negative errno: the journal did not take it,
- * with -EAGAIN because it has no room. */
+/* Sends a line with its priority and the known fields of its subject (TMAD_UID, TMAD_PID and so on). Never
+ * blocks. Returns 0, or a negative errno if the journal did not take the line: -EAGAIN if it has no room. */
 static int journal_send(enum log_level level, const char *text, const struct log_about *about)
 {
 	static const struct sockaddr_un address = { .sun_family = AF_UNIX, .sun_path = JOURNAL };
@@ -376,27 +379,29 @@ static int journal_send(enum log_level level, const char *text, const struct log
 
 /* ==== The writer ===================================================================================== */
 
-/* A mutex guards the queue; the thread does not hold it while it writes. Lines are queued as they will be
- * written; each ends with its only line break. */
+/* The queue is a ring of bytes, guarded by a mutex that the thread releases while it writes. Lines are queued
+ * as they will be written; each contains exactly one line break, at its end. */
 
 static struct {
 	int fd;
-	bool may_wait; /* whether a write may block */
-	sink_missing *tell;
-	pthread_mutex_t lock;
-	pthread_cond_t filled; /* or the thread is to end */
-	pthread_cond_t emptied;
+	bool may_wait;          /* a write to fd may block, so the thread does it */
+	sink_missing *tell;     /* formats the line about lost lines */
+	pthread_mutex_t lock;   /* guards the fields below `has_thread` */
+	pthread_cond_t filled;  /* signalled when there is something to write, or the thread has to end */
+	pthread_cond_t emptied; /* signalled when the thread has written a line */
 	pthread_t thread;
-	bool has_thread;
-	bool is_writing; /* the thread is writing a line */
-	bool is_ending;
-	uint64_t missing; /* not reported yet */
-	size_t start, used;
+	bool has_thread;    /* the thread runs; used by the loop's thread only */
+	bool is_writing;    /* the thread is writing a line that is no longer in the queue */
+	bool is_ending;     /* the thread has to end */
+	uint64_t missing;   /* lost lines that have not been reported yet */
+	size_t start, used; /* index of the first queued byte, and number of queued bytes */
 	char queue[SINK_BYTES];
 } sink = { .fd = -1, .lock = PTHREAD_MUTEX_INITIALIZER };
 
 static void *write_lines(void *arg);
 
+/* Returns whether a write to fd may block: it is neither a regular file nor a character device other than a
+ * terminal. */
 static bool makes_wait(int fd)
 {
 	struct stat st;
@@ -404,7 +409,7 @@ static bool makes_wait(int fd)
 	return fstat(fd, &st) == 0 && !S_ISREG(st.st_mode) && (!S_ISCHR(st.st_mode) || isatty(fd));
 }
 
-/* Writes to fd from now on; missing: lines that were lost before. Once. */
+/* Opens the sink on fd. missing is the number of lines lost before an execv. Must be called once. */
 static void sink_open(int fd, sink_missing *tell, uint64_t missing)
 {
 	sink.fd = fd;
@@ -426,7 +431,8 @@ static bool start_thread(void)
 	pthread_cond_init(&sink.filled, NULL);
 	pthread_cond_init(&sink.emptied, &monotonic);
 	pthread_condattr_destroy(&monotonic);
-	/* Blocks SIGTTOU too: a terminal must not stop the process because this thread writes. */
+	/* The thread blocks all signals, among them SIGTTOU: a terminal must not stop the process because the
+	 * thread writes to it. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	r = pthread_create(&sink.thread, NULL, write_lines, NULL);
@@ -434,7 +440,8 @@ static bool start_thread(void)
 	return r == 0;
 }
 
-/* Takes the first line from the queue, and returns its length, or 0 if the queue is empty. */
+/* Moves the first line from the queue to line, and returns its length, or 0 if the queue is empty. Caller
+ * holds sink.lock. */
 static size_t take(char *line)
 {
 	size_t n = 0;
@@ -447,7 +454,7 @@ static size_t take(char *line)
 	return n;
 }
 
-/* Writes the whole line, even to a descriptor that another process made non-blocking. */
+/* Writes the whole line, waiting for room if another process has made the descriptor non-blocking. */
 static void write_whole(const char *line, size_t len)
 {
 	struct pollfd writable = { .fd = sink.fd, .events = POLLOUT };
@@ -458,7 +465,7 @@ static void write_whole(const char *line, size_t len)
 		if (n < 0 && errno == EAGAIN)
 			poll(&writable, 1, -1);
 		else if (n < 0 && errno != EINTR)
-			return; /* there is no reader */
+			return; /* the reader is gone */
 	}
 }
 
@@ -502,7 +509,8 @@ static bool put(const char *line, size_t len)
 	return true;
 }
 
-/* Reports missing lines first. */
+/* Queues a line behind a report of lost lines, if there are any. Returns false, with nothing queued, if there
+ * is no room for both. Caller holds sink.lock. */
 static bool put_in_order(const char *line, size_t len)
 {
 	char told[SINK_LINE_BYTES];
@@ -515,7 +523,8 @@ static bool put_in_order(const char *line, size_t len)
 	return put(line, len);
 }
 
-/* Without a thread, writes from here. Another process may take the room first; then this waits. */
+/* Writes a line from the calling thread, because the writer could not be started. Returns false if fd has no
+ * room. If another process takes the room between poll and write, this waits. */
 static bool write_if_ready(const char *line, size_t len)
 {
 	struct pollfd writable = { .fd = sink.fd, .events = POLLOUT };
@@ -526,8 +535,8 @@ static bool write_if_ready(const char *line, size_t len)
 	return true;
 }
 
-/* Queues a whole line with its line break. Returns false if there was no room, and the line is lost. It never
- * blocks. Only one thread may call this. */
+/* Writes or queues a whole line, including its line break, without waiting for a reader. Returns false if
+ * there was no room and the line is lost. Only the loop's thread may call this. */
 static bool sink_write(const char *line, size_t len)
 {
 	bool taken;
@@ -550,6 +559,7 @@ static bool sink_write(const char *line, size_t len)
 
 /* ---- The end ------------------------------------------------------------------------------------------ */
 
+/* Returns the number of lines that are queued or being written. Caller holds sink.lock. */
 static uint64_t count_lines(void)
 {
 	uint64_t n = sink.is_writing;
@@ -559,8 +569,8 @@ static uint64_t count_lines(void)
 	return n;
 }
 
-/* Waits until all lines are written, for a limited time; returns how many are not. The last call before the
- * process ends: lines of the thread may be lost otherwise. */
+/* Waits for at most ms until all lines are written, and returns the number of lines that are not, including
+ * lost lines that have not been reported. Ends the thread if there are none. */
 static uint64_t sink_close(unsigned ms)
 {
 	struct timespec end;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Polling asks the kernel first for everything that it may refuse, so that libuv finds it there. */
+/* Before libuv is asked to poll a descriptor, the kernel is asked for everything that it may refuse, so that
+ * the calls in libuv cannot fail. */
 #include "loop.h"
 
 #include <errno.h>
@@ -20,7 +21,8 @@ static void on_never(uv_poll_t *poll, int status, int events)
 	(void)events;
 }
 
-/* The table grows to the largest descriptor that was ever polled, and never shrinks. */
+/* Polls the highest possible descriptor once: libuv's table grows to the highest descriptor that was ever
+ * polled, and never shrinks. */
 int watch_reserve(uv_loop_t *loop, uint64_t most)
 {
 	int fd = eventfd(0, EFD_CLOEXEC);
@@ -40,8 +42,8 @@ int watch_reserve(uv_loop_t *loop, uint64_t most)
 	return r;
 }
 
-/* libuv would add the descriptor to the epoll set in the loop's next iteration; it finds it there and changes
- * its events, which takes no memory. */
+/* Adds the descriptor to the epoll set. libuv tries to add it in the loop's next iteration, finds that it
+ * exists, and only changes its events, which takes no memory. */
 int watch_start(uv_poll_t *poll, int events, uv_poll_cb on_event)
 {
 	struct epoll_event nothing = { 0 };
@@ -64,7 +66,7 @@ static void on_readable(uv_poll_t *poll, int status, int events)
 	uint64_t rings;
 	ssize_t n = read(doorbell->fd, &rings, sizeof rings);
 
-	(void)n; /* somebody else's reading is as good */
+	(void)n; /* fails with EAGAIN if the eventfd has been reset already, which does no harm */
 	(void)status;
 	(void)events;
 	doorbell->on_ring(doorbell->arg);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The service's loop needs more than libuv gives it: a clock that a test can set, polling that no lack of
- * memory aborts, and a bell that other processes ring.
+/* Extensions of libuv: a clock that tests can replace, polling that reports a lack of memory instead of
+ * aborting, and an eventfd by which other processes wake the loop.
  */
 #ifndef DAEMON_LOOP_LOOP_H
 #define DAEMON_LOOP_LOOP_H
@@ -11,52 +11,50 @@
 
 #include "proto/status.h"
 
-/* Time slices and the deadlines of sessions use this clock: libuv's, or in a unit test one that the test
- * sets.
- *
- * A service has one (service->clock) for its whole life. What is only measured and reported, such as
- * latencies, is read from uv_hrtime directly.
- */
-
-/* now_ns and now_ms are monotonic; now_ms is the time at which the loop's current iteration began. The others
- * work as uv_timer_start and uv_timer_stop do. */
+/* The clock of time slices and of the deadlines of sessions: that of libuv, or in unit tests one that the
+ * test controls. It does not change while the service exists (service->clock). Times that are only measured
+ * and reported, such as latencies, are read from uv_hrtime directly. */
 struct clock {
+	/* now_ns returns the current time, and now_ms the start of the loop's current iteration; both are
+	 * monotonic. */
 	uint64_t (*now_ns)(void);
 	uint64_t (*now_ms)(const uv_loop_t *loop);
+	/* These work as uv_timer_start and uv_timer_stop do. */
 	int (*timer_start)(uv_timer_t *timer, uv_timer_cb on_time, uint64_t after_ms, uint64_t every_ms);
 	int (*timer_stop)(uv_timer_t *timer);
 };
 
+/* The clock of libuv. */
 extern const struct clock clock_uv;
 
-/* libuv ends the process when the kernel has no memory for one more descriptor in its epoll set, or the
- * process has none for its table of them. Descriptors are polled with these functions instead, which report
- * an error. */
+/* libuv aborts the process if the kernel has no memory for another descriptor in the epoll set, or the
+ * process has none for libuv's table of descriptors. The following functions report these errors instead. */
 
-/* Makes room in the loop's table for every descriptor that the process may open (most). Runs the loop once,
- * so it comes before any handle is started; libuv may end the process here. Returns 0 or a negative errno. */
+/* Makes room in the loop's table for all descriptors below `most`, the number that the process may open. Runs
+ * the loop once, so it must be called before any handle is started. If out of memory, libuv aborts the
+ * process here. Returns 0 or a negative errno. */
 int watch_reserve(uv_loop_t *loop, uint64_t most);
 
-/* Works as uv_poll_start does. Returns 0, or a negative errno if the kernel has no memory for it; the
- * descriptor is not polled then. */
+/* Works as uv_poll_start does, but returns a negative errno if the kernel has no memory; the descriptor is
+ * then not polled. */
 int watch_start(uv_poll_t *poll, int events, uv_poll_cb on_event);
 
-/* Other processes wake the loop by this eventfd: those that run engines, when jobs have ended. A thread of
- * this process in between would cost each of them another wake-up. */
-
-/* A zero-initialised doorbell is not open. */
+/* An eventfd by which processes that run engines wake the loop when jobs have ended. They write to it
+ * directly, because relaying through a thread of this process would cost another wake-up each time. A zeroed
+ * doorbell is not open. */
 struct doorbell {
-	int fd;
+	int fd; /* the eventfd; 0: not open */
 	uv_poll_t poll;
-	void (*on_ring)(void *arg);
+	void (*on_ring)(void *arg); /* called with arg when the eventfd has been written to */
 	void *arg;
 };
 
-/* on_ring is called on the loop's thread, once for any number of rings. Returns 0 or INTERNAL. */
+/* Opens the doorbell. on_ring(arg) is called on the loop's thread; one call may stand for several writes.
+ * Returns 0 or INTERNAL. */
 int doorbell_open(struct doorbell *doorbell, uv_loop_t *loop, void (*on_ring)(void *arg), void *arg,
                   struct error *err);
 
-/* Does nothing if it is not open. */
+/* Closes the doorbell if it is open. Its poll handle closes in the loop's next iteration. */
 void doorbell_close(struct doorbell *doorbell);
 
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* LISTEN_PID names a process, LISTEN_FDS counts descriptors from 3 on, LISTEN_FDNAMES has a name for each. */
+/* LISTEN_PID is the process that the sockets are for, LISTEN_FDS their number, counted from descriptor 3 on,
+ * and LISTEN_FDNAMES their names. */
 #include "passed.h"
 
 #include <errno.h>
@@ -15,9 +16,9 @@
 enum kind { CLIENTS, METRICS, KINDS };
 
 static struct {
-	int n;
-	int fd[KINDS];
-	char *names; /* as they were passed, joined again */
+	int n;         /* number of sockets passed */
+	int fd[KINDS]; /* socket of each kind; -1: none */
+	char *names;   /* value of LISTEN_FDNAMES, for passed_pass_on */
 } passed = { .fd = { -1, -1 } };
 
 static enum kind kind_of(const char *name)

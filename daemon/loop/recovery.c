@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* This passes from one life of the process to the next: its sockets, the times of its losses, and the users
- * who are suspected of them. */
+/* Passes sockets, times of restarts and suspects on to the program that execv starts in this process. */
 #include "recovery.h"
 
 #include <dirent.h>
@@ -17,8 +16,8 @@
 
 /* ==== The restart ==================================================================================== */
 
-/* The variable is "PID LISTENER METRICS COUNT AT...". It starts with the pid, so that it means nothing to
- * another process. */
+/* The value of the variable is "PID LISTENER METRICS COUNT AT...". The pid makes it invalid in any other
+ * process, such as a child that inherits it. */
 
 /* ---- From the last life ------------------------------------------------------------------------------- */
 
@@ -58,10 +57,11 @@ void recovery_take(struct recovery *ret)
 	if (!text)
 		return;
 	if (recovery_read(ret, getpid(), text)) {
-		prctl(PR_SET_NAME, "tmad"); /* otherwise it would be "exe" */
+		prctl(PR_SET_NAME, "tmad"); /* execv of /proc/self/exe has set it to "exe" */
 		fcntl(ret->listener, F_SETFD, FD_CLOEXEC);
 		fcntl(ret->metrics, F_SETFD, FD_CLOEXEC);
-		ret->settings = getenv(RECOVERY_SETTINGS); /* stays valid: nothing sets it in this life */
+		ret->settings = getenv(RECOVERY_SETTINGS); /* stays valid after unsetenv, because nothing sets
+		                                              the variable in this life */
 	}
 	unsetenv(RECOVERY_VARIABLE);
 	unsetenv(RECOVERY_SETTINGS);
@@ -90,7 +90,7 @@ void recovery_write(const struct recovery *recovery, pid_t pid, char text[RECOVE
 		n += snprintf(text + n, (size_t)(RECOVERY_TEXT - n), " %" PRIu64, recovery->at_ms[i]);
 }
 
-/* Libraries open descriptors too, and not all of them set FD_CLOEXEC. */
+/* Sets FD_CLOEXEC on all descriptors above 2: libraries open some without it. Returns 0 or -errno. */
 static int close_all_on_exec(void)
 {
 	DIR *directory = opendir("/proc/self/fd");
@@ -144,7 +144,7 @@ int recovery_exec(const struct recovery *recovery, int listener, int metrics, co
 
 /* ==== Penalties ====================================================================================== */
 
-/* The variable is "PID N", then "USER POINTS AT UNTIL" for each suspect. */
+/* The value of the variable is "PID N", followed by "USER POINTS AT UNTIL" for each of N suspects. */
 
 /* ---- Suspicion --------------------------------------------------------------------------------------- */
 
