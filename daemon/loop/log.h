@@ -22,9 +22,9 @@ enum log_level {
 };
 
 enum log_format {
-	LOG_FORMAT_AUTO,  /* chosen by the kind of stderr */
-	LOG_FORMAT_PLAIN, /* program's name, text */
-	LOG_FORMAT_TIME,  /* time, severity, program's name, text */
+	LOG_FORMAT_AUTO,  /* depends on whether stderr is the journal, a terminal or something else */
+	LOG_FORMAT_PLAIN, /* the line begins with the program's name */
+	LOG_FORMAT_TIME,  /* the line begins with time, severity and the program's name */
 };
 
 /* The subject of a line. A zeroed struct stands for no particular subject. */

@@ -60,8 +60,7 @@ void recovery_take(struct recovery *ret)
 		prctl(PR_SET_NAME, "tmad"); /* execv of /proc/self/exe has set it to "exe" */
 		fcntl(ret->listener, F_SETFD, FD_CLOEXEC);
 		fcntl(ret->metrics, F_SETFD, FD_CLOEXEC);
-		ret->settings = getenv(RECOVERY_SETTINGS); /* stays valid after unsetenv, because nothing sets
-		                                              the variable in this life */
+		ret->settings = getenv(RECOVERY_SETTINGS); /* unsetenv does not free it */
 	}
 	unsetenv(RECOVERY_VARIABLE);
 	unsetenv(RECOVERY_SETTINGS);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The exporter: the address that it is reached at, the pages that it has, whose contents exposition.c writes,
- * and its connections, for which it decides when libmicrohttpd may work. */
+/* The exporter: its listening socket, its pages, whose contents exposition.c writes, and its connections, for
+ * which it decides when libmicrohttpd may run. */
 #include "exporter.h"
 
 #include <arpa/inet.h>
@@ -23,7 +23,7 @@
 #include "daemon/memory/service.h"
 #include "exposition.h"
 
-#define SOCKET_MODE 0660
+#define SOCKET_MODE 0660 /* permissions of a Unix socket */
 
 static void endpoint_name(const struct endpoint *endpoint, char name[ENDPOINT_NAME]);
 static void exporter_on_request(struct exporter *exporter, struct MHD_Connection *connection);
@@ -36,7 +36,7 @@ static int listen_on_port(const struct endpoint *endpoint, int backlog)
 
 	if (fd < 0)
 		return -errno;
-	/* Connections of the last life may not have ended yet. */
+	/* Connections from before a restart may still be closing. */
 	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){ 1 }, sizeof(int));
 	if (bind(fd, (const struct sockaddr *)&endpoint->address, endpoint->len) == 0 &&
 	    listen(fd, backlog) == 0)
@@ -46,9 +46,8 @@ static int listen_on_port(const struct endpoint *endpoint, int backlog)
 	return r;
 }
 
-/* Creates a listening socket at the endpoint, non-blocking and close-on-exec, which the caller owns. Its
- * file, with mode 0660, replaces a socket file that nobody listens on. Returns ALREADY_EXISTS or PERMISSION
- * on failure. */
+/* Returns a new listening socket at the endpoint, non-blocking and close-on-exec, or ALREADY_EXISTS or
+ * PERMISSION. The file of a Unix socket replaces a socket file on which nobody listens. */
 static int endpoint_listen(const struct endpoint *endpoint, int backlog, struct error *err)
 {
 	const char *path = endpoint->path;
@@ -68,7 +67,7 @@ static int endpoint_listen(const struct endpoint *endpoint, int backlog, struct 
 	return error_set(err, STATUS_PERMISSION, "%s: %s", name, strerror(-fd));
 }
 
-/* Sets *ret to the address to which a listening socket is bound; len is 0 if that is unknown. */
+/* Sets *ret to the address to which the listening socket fd is bound; len is 0 if it is unknown. */
 static void endpoint_of(struct endpoint *ret, int fd)
 {
 	*ret = (struct endpoint){ .len = sizeof ret->address };
@@ -98,15 +97,15 @@ static void endpoint_name(const struct endpoint *endpoint, char name[ENDPOINT_NA
 
 /* ==== Pages ========================================================================================== */
 
-/* A scrape is a snapshot, which is written as its peer reads. */
+/* A scrape takes a snapshot of all counters, and formats it block by block as its peer reads. */
 
 #define BLOCK_BYTES 8192
 
 struct scrape {
 	struct snapshot *snapshot;
 	struct exposition exposition;
-	size_t len;  /* in block */
-	size_t sent; /* of len */
+	size_t len;  /* bytes of text in block */
+	size_t sent; /* bytes of them that libmicrohttpd has taken */
 	char block[BLOCK_BYTES];
 };
 
@@ -126,7 +125,8 @@ static struct MHD_Response *fixed(const char *text)
 	return response;
 }
 
-/* Creates the fixed answers. Negative: out of memory; pages_close must be called then too. */
+/* Creates the fixed answers. Returns 0, or -1 if out of memory. In both cases the caller must call
+ * pages_close. */
 static int pages_open(struct exporter *exporter)
 {
 	exporter->about = fixed(about);
@@ -152,6 +152,7 @@ static void pages_close(struct exporter *exporter)
 
 /* ---- /metrics ----------------------------------------------------------------------------------------- */
 
+/* Writes the next bytes of a scrape to text[room], as an MHD_ContentReaderCallback; cls is the scrape. */
 static ssize_t on_room(void *cls, uint64_t pos, char *text, size_t room)
 {
 	struct scrape *scrape = cls;
@@ -200,7 +201,8 @@ static struct MHD_Response *scrape_new(struct service *service, bool openmetrics
 	return response;
 }
 
-/* A client that accepts it at all can read it; those that prefer something else do not list it first. */
+/* Returns whether the client accepts OpenMetrics. Quality values are ignored: a client that lists the format
+ * can read it. */
 static bool wants_openmetrics(struct MHD_Connection *connection)
 {
 	const char *accept = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_ACCEPT);
@@ -222,8 +224,9 @@ static enum MHD_Result answer_scrape(struct exporter *exporter, struct MHD_Conne
 
 /* ---- Requests ----------------------------------------------------------------------------------------- */
 
-/* Called with the head of a request, with each part of a body, which is ignored, and at its end. */
-/* Answers a request, as an MHD_AccessHandlerCallback; cls is the exporter. */
+/* Answers a request, as an MHD_AccessHandlerCallback; cls is the exporter. libmicrohttpd calls it with the
+ * head of a request (*context is NULL), with each part of a body (*upload_size > 0), for which the connection
+ * is closed, and at the end of the request. */
 static enum MHD_Result page_answer(void *cls, struct MHD_Connection *connection, const char *url,
                                    const char *method, const char *version, const char *upload,
                                    size_t *upload_size, void **context)
@@ -252,27 +255,27 @@ static enum MHD_Result page_answer(void *cls, struct MHD_Connection *connection,
 
 /* ==== Connections ==================================================================================== */
 
-#define BACKLOG         1024
-#define ACCEPTS_AT_ONCE 8
-#define RETRY_MS        100
+#define BACKLOG         1024 /* connections that wait in the queue of the socket */
+#define ACCEPTS_AT_ONCE 8    /* most connections accepted between two runs of libmicrohttpd */
+#define RETRY_MS        100  /* pause after a lack of descriptors or memory */
 
-/* The first request has so long to arrive completely, then its answer to be read, and then the next request
- * to arrive. */
+/* Deadlines in ms: for the first request to arrive, for an answer to be read, and for each later request to
+ * arrive. */
 #define FIRST_MS  5000
 #define ANSWER_MS 10000
 #define NEXT_MS   60000
 
-/* A peer that has kept the exporter waiting for so long makes room when all places are taken. */
+/* If all places are taken, a peer for which the exporter has waited for this time in ms has to make room. */
 #define PATIENCE_MS 200
 
-/* The size of the send buffer limits how much of a page is written before a peer that does not read is
- * noticed. */
+/* Size of a connection's send buffer, which limits how much is written before it is noticed that the peer
+ * does not read. */
 #define SEND_BYTES 65536
 
-/* A connection has so much memory for the head of a request and a piece of the answer. */
+/* Memory of a connection for the head of a request and a part of the answer, in bytes. */
 #define CONNECTION_BYTES 16384
 
-/* After each step of HTTP the exporter rests for this multiple of its duration, and a millisecond. */
+/* After each run of libmicrohttpd the exporter rests for this multiple of the run's duration plus 1 ms. */
 #define REST_TIMES 9
 
 static void on_listening(uv_poll_t *poll, int status, int events);
@@ -287,6 +290,7 @@ static uint64_t now_of(const struct exporter *exporter)
 	return uv_now(&exporter->service->loop);
 }
 
+/* Notes that the peer's next request is expected within most_ms. */
 static void wait_for_request(const struct exporter *exporter, struct exporter_peer *peer, uint64_t most_ms)
 {
 	peer->is_answered = false;
@@ -295,6 +299,8 @@ static void wait_for_request(const struct exporter *exporter, struct exporter_pe
 	peer->until_ms = peer->waiting_since_ms + most_ms;
 }
 
+/* Gives a new connection a place, and frees the place of a closed one, as an MHD_NotifyConnectionCallback;
+ * cls is the exporter. */
 static void on_peer(void *cls, struct MHD_Connection *connection, void **context,
                     enum MHD_ConnectionNotificationCode what)
 {
@@ -327,7 +333,7 @@ static struct exporter_peer *peer_of(struct MHD_Connection *connection)
 	return info ? info->socket_context : NULL;
 }
 
-/* Begins the answer to a request whose head has arrived completely. */
+/* Notes that the head of a request has arrived and its answer begins. */
 static void exporter_on_request(struct exporter *exporter, struct MHD_Connection *connection)
 {
 	struct exporter_peer *peer = peer_of(connection);
@@ -351,7 +357,8 @@ static void on_request_done(void *cls, struct MHD_Connection *connection, void *
 		wait_for_request(exporter, peer, NEXT_MS);
 }
 
-/* Notes whether a peer that is being answered has room for more. If not, the exporter waits for it. */
+/* Updates the waiting time of a peer that is being answered: the exporter waits for it while its socket has
+ * no room. */
 static void check_reader(struct exporter_peer *peer, bool has_room, uint64_t now)
 {
 	if (has_room == (peer->waiting_since_ms == UINT64_MAX))
@@ -361,8 +368,8 @@ static void check_reader(struct exporter_peer *peer, bool has_room, uint64_t now
 	peer->waiting_since_ms = has_room ? UINT64_MAX : now;
 }
 
-/* libmicrohttpd does not always notice that a peer has gone in the middle of its request. It may still answer
- * what it has read. */
+/* Shortens the deadline of a peer that has closed its sending side in the middle of a request, which
+ * libmicrohttpd does not always notice. Until then libmicrohttpd can still answer what it has read. */
 static void check_writer(struct exporter_peer *peer, bool sends_no_more, uint64_t now)
 {
 	int unread;
@@ -393,12 +400,13 @@ static void check_peers(struct exporter *exporter)
 	}
 }
 
+/* Returns the time in ms for which the exporter has waited for the peer. */
 static uint64_t waited_for(const struct exporter_peer *peer, uint64_t now)
 {
 	return peer->waited_ms + (peer->waiting_since_ms <= now ? now - peer->waiting_since_ms : 0);
 }
 
-/* libmicrohttpd notices the end and closes the connection. */
+/* Shuts the connection down; libmicrohttpd then closes it. */
 static void shut_down(struct exporter_peer *peer)
 {
 	shutdown(peer->fd, SHUT_RDWR);
@@ -412,8 +420,9 @@ static void shut_down_late(struct exporter *exporter, uint64_t now)
 			shut_down(&exporter->peers[i]);
 }
 
-/* Shuts down the peer that has been waited for longest, unless a peer is being shut down already. To be
- * called when all places are taken and somebody waits for one. */
+/* Shuts down the peer for which the exporter has waited longest, unless a peer is being shut down already. If
+ * none has been waited for long enough, sets accept_at_ms to the time when one may have been. Must be called
+ * when all places are taken and a connection waits for one. */
 static void make_room(struct exporter *exporter, uint64_t now)
 {
 	struct exporter_peer *slowest = exporter->peers;
@@ -435,6 +444,7 @@ static void make_room(struct exporter *exporter, uint64_t now)
 		exporter->accept_at_ms = now + PATIENCE_MS - waited;
 }
 
+/* Returns the next time at which the exporter has to act without an event, or UINT64_MAX. */
 static uint64_t next_end(const struct exporter *exporter)
 {
 	uint64_t first = exporter->accept_at_ms ? exporter->accept_at_ms : UINT64_MAX;
@@ -464,12 +474,13 @@ static void accept_some(struct exporter *exporter, uint64_t now)
 		}
 		setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &(int){ SEND_BYTES }, sizeof(int));
 		MHD_add_connection(exporter->http, fd, (struct sockaddr *)&address,
-		                   len); /* on failure it closes fd */
+		                   len); /* closes fd on failure */
 	}
 	if (exporter->n_peers == EXPORTER_PEERS && poll(&pending, 1, 0) > 0)
 		make_room(exporter, now);
 }
 
+/* Returns whether libmicrohttpd has work that it can do at once. */
 static bool is_busy(const struct exporter *exporter)
 {
 	MHD_UNSIGNED_LONG_LONG ms;
@@ -477,6 +488,7 @@ static bool is_busy(const struct exporter *exporter)
 	return MHD_get_timeout(exporter->http, &ms) == MHD_YES && ms == 0;
 }
 
+/* Stops polling for ms. */
 static void rest(struct exporter *exporter, uint64_t ms)
 {
 	uv_poll_stop(&exporter->listening);
@@ -498,6 +510,7 @@ static void serve(struct exporter *exporter)
 	rest(exporter, 1 + (uv_hrtime() - start) * REST_TIMES / 1000000);
 }
 
+/* Waits for an event or the next deadline. */
 static void watch(struct exporter *exporter)
 {
 	uint64_t now = uv_now(&exporter->service->loop), end = next_end(exporter);
@@ -537,7 +550,8 @@ static void on_polling(uv_poll_t *poll, int status, int events)
 
 /* ---- Opening and closing ------------------------------------------------------------------------------ */
 
-/* Returns 1 if there is a socket, 0 if none is wanted. */
+/* Sets exporter->fd to the socket to listen on, as exporter_open describes. Returns 1, 0 if none is
+ * configured, or an error. */
 static int open_socket(struct exporter *exporter, int kept, const char *address, struct error *err)
 {
 	int passed = passed_socket(PASSED_METRICS);
@@ -571,7 +585,8 @@ static struct MHD_Daemon *start_http(struct exporter *exporter)
 	    exporter, MHD_OPTION_NOTIFY_COMPLETED, on_request_done, exporter, MHD_OPTION_END);
 }
 
-/* A peer whose connection ends must find that nobody listens any more. */
+/* Closes the listening socket before the connections: a peer that sees its connection end must not be able to
+ * connect again. */
 static void stop_http(struct exporter *exporter)
 {
 	if (exporter->owns)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A scrape takes a snapshot of the counters, which is written as text piece by piece. */
+/* Snapshots of the counters, and their text in the formats of OpenMetrics and Prometheus. */
 #include "exposition.h"
 
 #include <inttypes.h>
@@ -14,10 +14,11 @@
 
 /* ==== Snapshots ====================================================================================== */
 
-/* Copies counters, because a scrape is sent piece by piece while they change. */
+/* A snapshot copies all counters, because they change while a text is being sent piece by piece. */
 
 #define OTHERS "other"
 
+/* Returns the row of the account's user: the one of its own, or the last one, for users without. */
 static struct snapshot_uid *row_of(struct snapshot *snapshot, const struct usages *usages,
                                    const struct account *account)
 {
@@ -89,7 +90,8 @@ static void copy_devices(struct snapshot *snapshot, const struct devices *device
 	}
 }
 
-/* All devices have a UUID if there are several. */
+/* Copies the bytes sent over links. If there are several devices, each has a UUID, so n_devices is
+ * devices->n. */
 static void copy_links(struct snapshot *snapshot, const struct devices *devices)
 {
 	const uint32_t n = snapshot->n_devices;
@@ -149,38 +151,40 @@ struct snapshot *snapshot_new(struct service *service)
 
 /* ==== The text ======================================================================================= */
 
-/* A table of metric families. The shape of a family says how many samples it has, and how they read. */
+/* The table of metric families. The shape of a family determines how many samples it has and which labels
+ * they carry. */
 
-#define LINE_MOST    1024
+#define LINE_MOST    1024 /* most bytes of a line or of the header of a family */
 #define NS_PER_S     UINT64_C(1000000000)
-#define BARS_SAMPLES (LATENCY_BARS + 2) /* plus the sum and the count */
+#define BARS_SAMPLES (LATENCY_BARS + 2) /* samples of a histogram: its buckets, the sum and the count */
 
 enum shape {
-	SHAPE_ONE,
-	SHAPE_BUILD,
-	SHAPE_ENGINE,
-	SHAPE_METHODS,
-	SHAPE_STATUSES,
-	SHAPE_PATHS,
-	SHAPE_PATH_BARS,
-	SHAPE_LIMITS,
-	SHAPE_DEVICES,
-	SHAPE_LINKS,
-	SHAPE_UID_ONE,
-	SHAPE_UID_STATUSES,
-	SHAPE_UID_PATHS,
-	SHAPE_UID_BARS,
-	SHAPE_UID_LIMITS,
+	SHAPE_ONE,          /* one sample without labels */
+	SHAPE_BUILD,        /* one sample of value 1 with version, engine and device */
+	SHAPE_ENGINE,       /* one sample with engine and device */
+	SHAPE_METHODS,      /* one sample for each method, and one for requests of no method */
+	SHAPE_STATUSES,     /* one sample for each status */
+	SHAPE_PATHS,        /* one sample for each family of strategies (label path) */
+	SHAPE_PATH_BARS,    /* a histogram for each family of strategies */
+	SHAPE_LIMITS,       /* one sample for each limit */
+	SHAPE_DEVICES,      /* one sample for each device */
+	SHAPE_LINKS,        /* one sample for each ordered pair of devices */
+	SHAPE_UID_ONE,      /* one sample for each user */
+	SHAPE_UID_STATUSES, /* one sample for each user and status */
+	SHAPE_UID_PATHS,    /* one sample for each user and family of strategies */
+	SHAPE_UID_BARS,     /* a histogram for each user */
+	SHAPE_UID_LIMITS,   /* one sample for each user and limit */
 };
 
 enum type { TYPE_COUNTER, TYPE_GAUGE, TYPE_HISTOGRAM, TYPE_INFO };
 
+/* A row of exposition.def. */
 struct metric {
 	enum shape shape;
 	enum type type;
-	const char *name;
-	const char *unit;
-	size_t source;
+	const char *name; /* without the suffix of the type */
+	const char *unit; /* "seconds", whose values are in ns, "bytes" or "" */
+	size_t source;    /* offset of the first value in the struct that SOURCE_* of the shape names */
 	const char *help;
 };
 
@@ -210,13 +214,15 @@ static const struct metric metrics[] = {
 
 /* ---- Text --------------------------------------------------------------------------------------------- */
 
+/* A buffer that is being filled. */
 struct text {
 	char *at;
-	size_t len;
-	size_t size;
+	size_t len;  /* bytes written */
+	size_t size; /* bytes of the buffer */
 };
 
-/* The caller leaves room for LINE_MOST. */
+/* Appends formatted text. The caller makes sure that a line of LINE_MOST bytes fits; longer ones are
+ * truncated. */
 __attribute__((format(printf, 2, 3))) static void put(struct text *text, const char *format, ...)
 {
 	size_t room = text->size - text->len;
@@ -237,7 +243,8 @@ static void put_value(struct text *text, const struct metric *metric, uint64_t v
 		put(text, " %" PRIu64 "\n", value);
 }
 
-/* Texts from a driver, and paths of cgroups, may contain anything. */
+/* Appends a label. The value is escaped, because texts from a driver and paths of cgroups may contain any
+ * character. */
 static void put_label(struct text *text, const char *name, const char *value)
 {
 	put(text, "%s=\"", name);
@@ -259,6 +266,7 @@ static const char *suffix(const struct metric *metric)
 
 /* ---- Samples ------------------------------------------------------------------------------------------ */
 
+/* Returns the number of samples of the family. */
 static uint32_t samples_of(const struct metric *metric, const struct snapshot *s)
 {
 	switch (metric->shape) {
@@ -308,7 +316,7 @@ static void put_labelled(struct text *text, const struct metric *metric, const c
 	put_value(text, metric, number);
 }
 
-/* Only events that have happened are written for a uid, because most samples would be zeros. */
+/* Writes a sample of a user unless it is 0: most of these samples would be zeros. */
 static void put_uid_labelled(struct text *text, const struct metric *metric, const struct snapshot_uid *uid,
                              const char *label, const char *value, uint64_t number)
 {
@@ -320,6 +328,8 @@ static void put_uid_labelled(struct text *text, const struct metric *metric, con
 	put_value(text, metric, number);
 }
 
+/* Writes sample k of a histogram: a bucket with the number of transforms up to its bound, then the sum, then
+ * the count. */
 static void put_bars(struct text *text, const struct metric *metric, const char *label, const char *value,
                      const uint64_t *bars, uint64_t sum_ns, uint32_t k)
 {
@@ -350,7 +360,7 @@ static void put_engine(struct text *text, const struct metric *metric, const str
 	put(text, "} %" PRIu64 "\n", metric->shape == SHAPE_BUILD ? 1 : *numbers_at(s, metric));
 }
 
-/* i is a method, or METHOD_COUNT for requests that are counted for no method. */
+/* Writes the sample of method i; i = METHOD_COUNT stands for requests that were counted for no method. */
 static void put_method(struct text *text, const struct metric *metric, const struct snapshot *s, uint32_t i)
 {
 	const uint64_t *by_method = numbers_at(s, metric);
@@ -362,7 +372,7 @@ static void put_method(struct text *text, const struct metric *metric, const str
 		             s->metrics.requests - usage_sum(by_method, METHOD_COUNT));
 }
 
-/* Writes the links that have been used. */
+/* Writes sample i of the links, unless the link has not been used. */
 static void put_link(struct text *text, const struct metric *metric, const struct snapshot *s, uint32_t i)
 {
 	if (s->links[i] == 0)
@@ -372,6 +382,7 @@ static void put_link(struct text *text, const struct metric *metric, const struc
 	put_value(text, metric, s->links[i]);
 }
 
+/* Writes sample i of the family. */
 static void put_sample(struct text *text, const struct metric *metric, const struct snapshot *s, uint32_t i)
 {
 	const struct snapshot_uid *uid = s->uid;
@@ -438,7 +449,8 @@ static void put_sample(struct text *text, const struct metric *metric, const str
 
 /* ---- Families ----------------------------------------------------------------------------------------- */
 
-/* OpenMetrics omits the suffix of the type from the name of a family. */
+/* Writes the header of a family. In OpenMetrics the name of a family lacks the suffix of its type, and there
+ * is a type for info, which the text format of Prometheus writes as a gauge. */
 static void put_header(struct text *text, const struct metric *metric, bool openmetrics)
 {
 	static const char *const types[] = { "counter", "gauge", "histogram", "info" };

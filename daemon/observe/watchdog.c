@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tells the service manager the state of the server and that the loop and the engines answer. */
+/* Sends the state of the service and the notifications of the watchdog to the service manager. */
 #include "watchdog.h"
 
 #include <inttypes.h>
@@ -14,8 +14,6 @@
 #include "proto/status.h"
 
 /* ==== Notices ======================================================================================== */
-
-/* A status text for each state of the server. */
 
 static void bytes_text(uint64_t bytes, char *text, size_t size)
 {
@@ -67,6 +65,8 @@ static void status_text(const struct notify *notify, char *text, size_t size)
 	}
 }
 
+/* Sends state, which is "" or lines such as "READY=1\n", with the current status. Does nothing if state is ""
+ * and the status has not changed. */
 static void tell(struct notify *notify, const char *state)
 {
 	char text[sizeof notify->told];
@@ -105,10 +105,10 @@ void notify_stopping(struct notify *notify)
 
 /* ==== Probes ========================================================================================= */
 
-/* Each tick feeds the watchdog, asks the engine for a sign of life by the next tick, and updates the status.
- */
+/* Each tick of the timer probes the engines, notifies the watchdog if they answer, and sends a changed
+ * status. */
 
-#define TICKS 3 /* per watchdog interval */
+#define TICKS 3 /* ticks per watchdog interval */
 
 void watchdog_feed(void)
 {
