@@ -102,7 +102,8 @@ struct accounts {
 	struct usages usages;
 };
 
-/* A zero-initialised charge is empty. */
+/* An amount of one kind that is counted in an account and in the totals. A charge that is not empty holds a
+ * reference to its account. A zeroed charge is empty. */
 struct charge {
 	struct accounts *accounts;
 	struct account *account;
@@ -122,7 +123,7 @@ struct transforms_charge {
 /* limits is borrowed and must outlive accounts. */
 void accounts_init(struct accounts *accounts, const struct limits *limits);
 
-/* Asserts that every charge has been released. */
+/* Every reference must have been dropped and every charge released. */
 void accounts_deinit(struct accounts *accounts);
 
 /* Applies new values of *accounts->limits and replaces the overrides (NULL: there are none). This forgets the
@@ -171,7 +172,7 @@ void charge_extend(struct charge *charge, uint64_t amount);
 bool charge_fits(const struct accounts *accounts, const struct account *account, enum charge_kind kind,
                  uint64_t amount);
 
-/* Moves part of a charge to another one, which is empty or has the same account and kind. */
+/* Moves amount from one charge to another, which is empty or has the same account and kind. */
 void charge_move(struct charge *from, struct charge *to, uint64_t amount);
 
 /* charge_shrink releases part of a charge, and charge_release all of it. The charge may be empty. */

@@ -84,10 +84,11 @@ struct region {
 	/* Array indexed by device: the mapping for that device (region_reach), or NULL if it has none. The
 	 * array itself is NULL until a device needs a mapping. */
 	struct reach **reaches;
-	struct region_source *source; /* what further devices map the region from; NULL: nothing was kept */
+	struct region_source
+	    *source;             /* handle from which further devices map the region; NULL: none was kept */
 	bool is_bounce;          /* a bounce buffer of the service (links.h), which requests cannot name */
 	bool is_sealed_here;     /* the file was sealed by the service, not by its client */
-	uint32_t jobs;           /* number of references held by jobs, mappings and relays (region_use) */
+	uint32_t jobs;           /* number of references held by jobs, chores and rings (region_use) */
 	uint32_t tables;         /* number of table entries that refer to it */
 	struct session *session; /* NULL once the region is closed */
 	void (*on_closed)(void *arg); /* called when the memory has been unmapped; NULL: nothing is called */

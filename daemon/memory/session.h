@@ -114,9 +114,9 @@ struct session {
 	struct charge out_fds_charge; /* charge for descriptors that the peer has not received yet */
 
 	struct region_table regions;
-	struct id_table plans;           /* planning.h */
-	struct id_table tables;          /* table.h */
-	struct job_queue jobs_under_way; /* in the order submitted */
+	struct id_table plans;           /* plans that the client has prepared (planning.h) */
+	struct id_table tables;          /* tables that the client has prepared (table.h) */
+	struct job_queue jobs_under_way; /* jobs not answered yet, in the order of submission */
 	struct sequence sequence;
 	uint32_t jobs;         /* number of jobs in jobs_under_way */
 	uint64_t transforms;   /* number of transforms in those jobs; each item of a batch counts */
@@ -232,8 +232,8 @@ static inline void session_wait_for_memory(struct session *session)
 }
 
 /* Resumes the session if it waits for memory and nothing is missing any more, or if it waits for replies and
- * there is room again. Must be called when session->mappings has decreased, when plans have been made, and
- * when the relay of the session's ring has read it. */
+ * there is room again. Must be called when a chore has ended that is not answered by a reply (a reply
+ * resumes the session itself), and when the relay of the session's ring has read it. */
 static inline void session_on_memory(struct session *session)
 {
 	session->ops->on_memory(session);
