@@ -331,8 +331,11 @@ void region_keep_source(struct region *region, const struct engine_handle *handl
 {
 	struct region_source *source = region->service->devices.n > 1 ? calloc(1, sizeof *source) : NULL;
 
-	if (!source)
+	if (!source) {
+		if (handle->fd >= 0)
+			close(handle->fd);
 		return;
+	}
 	source->handle = *handle;
 	source->handle.unwanted = NULL;
 	source->handle.is_peer = true;

@@ -165,6 +165,7 @@ void region_leave_table(struct region *region);
 
 /* Copies the handle, so that further devices can map the region, and takes over handle->fd. For a region of
  * parts no descriptors are kept: further devices map the region's own memory as a single part. Does nothing
+ * but close the descriptor
  * if the service has one device or is out of memory. */
 void region_keep_source(struct region *region, const struct engine_handle *handle);
 

@@ -71,6 +71,12 @@ static void relay_free(struct relay *relay)
 	free(relay);
 }
 
+/* libuv lets go of the handle, which is part of the relay, in the loop's next iteration. */
+static void on_unused(uv_handle_t *handle)
+{
+	relay_free(handle->data);
+}
+
 struct relay *relay_new(struct session *session, struct region *region, struct submission_ring *shared,
                         uint32_t entries, void (*news)(struct session *session))
 {
@@ -100,7 +106,8 @@ struct relay *relay_new(struct session *session, struct region *region, struct s
 
 err_async:
 	engine_guard_deinit();
-	uv_close((uv_handle_t *)&relay->news, NULL);
+	uv_close((uv_handle_t *)&relay->news, on_unused);
+	return NULL;
 err_memory:
 	relay_free(relay);
 	return NULL;
