@@ -164,9 +164,8 @@ void region_leave_table(struct region *region);
 #define REACH_LATER (-10000)
 
 /* Copies the handle, so that further devices can map the region, and takes over handle->fd. For a region of
- * parts no descriptors are kept: further devices map the region's own memory as a single part. Does nothing
- * but close the descriptor
- * if the service has one device or is out of memory. */
+ * parts no descriptors are kept: further devices map the region's own memory as a single part. If the service
+ * has one device or is out of memory, only closes the descriptor. */
 void region_keep_source(struct region *region, const struct engine_handle *handle);
 
 /* Returns an array for region->reaches of a region that does not exist yet, or NULL if out of memory.
