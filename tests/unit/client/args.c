@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the flags' values are read as. */
+/* Tests what the flags of tmactl are parsed to, and which of them are refused. */
 #include "client/tmactl/args.h"
 
 #include <math.h>
@@ -12,9 +12,9 @@
 
 struct list_row {
 	char text[160];
-	int n; /* -1: refused */
+	int n; /* -1: the text is refused */
 	int perm[4];
-	char error[64]; /* part of it */
+	char error[64]; /* a part of the message */
 };
 
 ParameterizedTestParameters(args, permute)
@@ -68,7 +68,7 @@ ParameterizedTest(struct list_row *row, args, permute)
 
 struct pad_row {
 	char text[64];
-	int n; /* -1: refused */
+	int n; /* -1: the text is refused */
 	int64_t before[3];
 	int64_t after[3];
 };
@@ -131,7 +131,7 @@ Test(args, shapes_have_no_negative_extent)
 
 struct dtype_row {
 	char text[16];
-	int dtype; /* -1: refused */
+	int dtype; /* -1: the name is refused */
 };
 
 ParameterizedTestParameters(args, dtype)
@@ -174,7 +174,7 @@ ParameterizedTestParameters(args, dtype)
 		{ "fp8", TMA_FLOAT8_E4M3FN },
 		{ "fp8_e4m3", TMA_FLOAT8_E4M3FN },
 		{ "fp8_e5m2", TMA_FLOAT8_E5M2 },
-		{ "float8_e4m3", -1 }, /* a type of ml_dtypes that has infinities */
+		{ "float8_e4m3", -1 }, /* ml_dtypes has such a type, but with infinities */
 		{ "fp", -1 },
 		{ "half ", -1 },
 	};
@@ -196,10 +196,10 @@ ParameterizedTest(struct dtype_row *row, args, dtype)
 }
 
 struct check_row {
-	char mode[12]; /* "": not given */
+	char mode[12]; /* "": the flag is not given */
 	char value[4];
 	char pad[8];
-	char error[48]; /* "": they go together */
+	char error[48]; /* "": the flags are accepted together */
 };
 
 ParameterizedTestParameters(args, check)

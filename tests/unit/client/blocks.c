@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gather and scatter: what is sent of them, and what comes back. */
+/* Tests gather and scatter: what the client sends for them, and what it makes of the reply. */
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Boxes: they tile the output, read what they should, keep to their budget and have long runs. */
+/* Tests that the boxes of a plan tile the output, read the right bytes, keep to their budget and have long
+ * runs. */
 #include "client/tmactl/copy/box.h"
 
 #include <stdlib.h>
@@ -7,7 +8,7 @@
 
 #include <criterion/criterion.h>
 
-/* An axis of a file, whatever its stride in the output. */
+/* Describes an axis of a file; set_dst_strides sets its stride in the output. */
 #define AXIS(n, pad, from, stride)                                                       \
 	{                                                                                \
 		.extent = (n), .before = (pad), .source = (from), .src_stride = (stride) \
@@ -23,7 +24,8 @@ static int64_t random_below(int64_t n)
 	return (int64_t)((state >> 8) % (uint64_t)n);
 }
 
-/* The source index that output index o of an axis reads; -1: the fill value. By definition, step by step. */
+/* Returns the source index that output index o of an axis reads, or -1 for the fill value. It follows the
+ * definition of each mode step by step. */
 static int64_t oracle_index(const struct view_axis *axis, enum tma_pad_mode mode, int64_t o)
 {
 	int64_t i = o - axis->before;
@@ -44,7 +46,7 @@ static int64_t oracle_index(const struct view_axis *axis, enum tma_pad_mode mode
 	return i;
 }
 
-/* The output is contiguous. */
+/* Sets strides such that the output is contiguous. */
 static void set_dst_strides(struct view *view)
 {
 	int64_t stride = view->dst_element;
@@ -55,7 +57,7 @@ static void set_dst_strides(struct view *view)
 	}
 }
 
-/* A view of at most FILE_BYTES in the file; elements of one byte or two. */
+/* Draws a view of elements of one or two bytes, at most FILE_BYTES of them in the file. */
 static void random_view(struct view *view)
 {
 	int order[4] = { 0, 1, 2, 3 };
@@ -76,7 +78,8 @@ static void random_view(struct view *view)
 	view->dst_bytes = view->dst_element = view->element;
 	for (int k = 0; k < view->rank; k++) {
 		struct view_axis *axis = &view->axis[order[k]];
-		int64_t whole = 1 + random_below(k ? 6 : 9); /* in the file, of which source are left */
+		/* extent in the file, of which source are read */
+		int64_t whole = 1 + random_below(k ? 6 : 9);
 
 		axis->source = random_below(3) ? whole : 1 + random_below(whole);
 		if (view->mode == TMA_PAD_CONSTANT && !random_below(20))
@@ -115,7 +118,7 @@ static void read_box(const struct box *box, uint8_t *packed)
 	while (box_runs_next(&box->src, position, &offset));
 }
 
-/* What the service does: a strided copy of the packed source, padded. */
+/* Transforms a box as the service does: a strided copy of the packed source, padded. */
 static void transform_box(const struct view *view, const struct box *box, const uint8_t *packed, uint8_t *out)
 {
 	int64_t at[BOX_MAX_RANK] = { 0 };
@@ -287,7 +290,7 @@ Test(box, elements_that_become_larger_count_as_such)
 
 Test(box, small_gaps_are_read_over)
 {
-	/* Seven of eight bytes of each row: runs of 7 bytes would be a system call each. */
+	/* Each row has seven bytes of eight; runs of 7 bytes would take a system call each. */
 	struct view view = { .rank = 2,
 		             .element = 1,
 		             .axis = { AXIS(1000000, 0, 1000000, 8), AXIS(7, 0, 7, 1) } };
@@ -328,7 +331,7 @@ Test(box, a_file_of_any_size_needs_no_list_of_its_boxes)
 	box_plan_deinit(&plan);
 }
 
-/* Blocks of a random view without borders that have scales of so many bytes. */
+/* Gives a random view without borders blocks whose scale is one byte or four. */
 static void set_blocks(struct view *view)
 {
 	view->scale_element = random_below(2) ? 4 : 1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the service is told of device memory: by every region of an allocation the device that it is on, and
- * by every connection the parts, also of regions that a call has for itself. The allocations, and the driver
- * that knows one of them, are the test's. */
+/* Tests what the service is told of device memory. Every region of an allocation names the allocation's
+ * device, and every connection is told the parts of a region anew, also when one call alone uses the region.
+ * The allocations, and the driver that knows one of them, belong to the test. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -18,12 +18,12 @@
 #define BYTES ((uint64_t)2 << 20)
 #define MOST  8
 
-/* A region_register, as it came. */
+/* Records a region_register as it came. */
 struct told {
 	int connection;
 	bool has_parts;
 	uint32_t n_parts;
-	bool names_region[MOST]; /* each part */
+	bool names_region[MOST]; /* for each part */
 	char device[DEVICE_UUID_TEXT];
 };
 
@@ -66,16 +66,16 @@ static device_result get_attribute(void *ret, int attribute, uint64_t pointer)
 {
 	cr_assert_lt(pointer - BASE, BYTES);
 	switch (attribute) {
-	case 1: /* the context: none */
+	case 1: /* context: there is none */
 		*(void **)ret = NULL;
 		return 0;
-	case 2: /* the type: device memory */
+	case 2: /* type: device memory */
 		*(unsigned *)ret = 2;
 		return 0;
-	case 7: /* the allocation's id */
+	case 7: /* id of the allocation */
 		*(uint64_t *)ret = 500;
 		return 0;
-	case 9: /* the device */
+	case 9: /* ordinal of the device */
 		*(int *)ret = 3;
 		return 0;
 	default:
@@ -164,7 +164,7 @@ static void script_register(struct server *s)
 	server_polite(s);
 }
 
-/* The first is told by a descriptor, the others by the region that has the allocation. */
+/* The first region is registered by a descriptor, and the others name the region that has the allocation. */
 Test(chunks, each_region_of_an_allocation_names_the_device)
 {
 	struct server s = { 0 };
@@ -191,7 +191,7 @@ Test(chunks, each_region_of_an_allocation_names_the_device)
 
 /* ---- A call that takes several messages --------------------------------------------------------------- */
 
-/* So that each message brings one descriptor. */
+/* Limits each message to one descriptor. */
 static void answer_info(struct server *s, const struct rpc_request *request)
 {
 	static const struct counter limit = { "message_fds", 1 };
@@ -201,7 +201,7 @@ static void answer_info(struct server *s, const struct rpc_request *request)
 	server_answer(s, request, &info);
 }
 
-/* The first connection ends when the last message of the call has come. */
+/* Ends the first connection when the last message of the call has come. */
 static void script_go_half_way(struct server *s)
 {
 	struct rpc_request request;
@@ -220,7 +220,7 @@ static void script_go_half_way(struct server *s)
 	server_polite(s);
 }
 
-/* What is registered for the call alone is told to the next connection as it was to this one. */
+/* The next connection is told of what was registered for this call alone just as the lost one was. */
 Test(chunks, a_connection_is_lost_between_two_messages)
 {
 	const int fds[] = { new_fd(), new_fd() };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Connections: how they begin and end, and what is said of it. */
+/* Tests how connections begin and end, and what the client says of it. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,7 +60,7 @@ Test(connection, a_path_too_long_is_refused)
 	tma_free(client);
 }
 
-/* Another user's server: the client hangs up and has said nothing. */
+/* The client hangs up on a server that another user runs, before it has sent anything. */
 Test(connection, a_server_of_another_user_gets_no_byte)
 {
 	char directory[] = "/tmp/tma-client-XXXXXX", path[64], byte;
@@ -86,7 +86,7 @@ Test(connection, a_server_of_another_user_gets_no_byte)
 			n += read(sock, &byte, 1) > 0;
 			close(sock);
 		}
-		_exit(n); /* how many connections brought something */
+		_exit(n); /* number of connections on which a byte arrived */
 	}
 	cr_assert_eq(read(ready[0], &byte, 1), 1);
 	cr_assert_eq(tma_connect(client, path), TMA_PERMISSION);
@@ -119,7 +119,8 @@ Test(connection, a_client_has_one)
 	server_stop(&s);
 }
 
-/* Not before all three are sent: a request to a service that is gone already is refused at once. */
+/* Waits for all three requests, because the client refuses a request at once if the service is gone already.
+ */
 static void script_vanish(struct server *s)
 {
 	struct rpc_request request;
@@ -252,7 +253,7 @@ static void script_bytes(struct server *s)
 	server_request(s, &request);
 	buffer_append(&b, sent.data, sent.len);
 	server_send(s, &b);
-	server_request(s, &request); /* until the client hangs up */
+	server_request(s, &request); /* returns when the client hangs up */
 }
 
 ParameterizedTest(struct bytes_row *row, connection, garbage)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Device memory by its pointer, against a driver of the test's: what is exported how, and what is said of the
- * rest. */
+/* Tests device memory that is given by its pointer, against a driver of the test: how each kind is exported,
+ * and what is said of memory that cannot be. */
 #include "client/device.h"
 
 #include <fcntl.h>
@@ -20,23 +20,23 @@ enum {
 	INVALID_CONTEXT = 201,
 };
 
-/* What there is at BASE, and what goes wrong. */
+/* Describes the memory at BASE, and what goes wrong. */
 struct memory_row {
 	char name[32];
 	uint64_t offset;
 	size_t size;
-	bool unknown; /* to the driver */
+	bool unknown; /* the driver does not know the address */
 	unsigned type;
 	bool managed;
-	bool mapped; /* of cuMemCreate */
+	bool mapped; /* by cuMemCreate and cuMemMap */
 	int handle_types;
 	int location_type;
 	bool pooled;
 	int pool_fails;
 	bool handleless;
-	bool old; /* the driver */
+	bool old; /* the driver is too old */
 	bool contextless;
-	bool has_next; /* another allocation follows */
+	bool has_next; /* another allocation follows at once */
 	int range_fails;
 	int device_fails;
 	int export_fails;
@@ -134,7 +134,7 @@ static device_result get_ipc_handle(uint8_t ret[DEVICE_HANDLE_BYTES], uint64_t p
 	return memory.export_fails;
 }
 
-static int exported = -1; /* a descriptor of a pool, which has to be closed or handed out */
+static int exported = -1; /* descriptor of a pool, which has to be closed or handed out; -1: none */
 
 static device_result export_pool(void *ret, void *pool, int type, uint64_t flags)
 {
@@ -382,7 +382,7 @@ Test(device, allocations_that_follow_one_another)
 	free(spans);
 }
 
-/* This machine may have a driver; then there is nothing to refuse. */
+/* A machine that has a driver gives this test nothing to check. */
 Test(device, no_driver)
 {
 	struct device_driver found;

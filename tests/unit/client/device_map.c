@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Device memory of others mapped here, against a driver of the test's: whatever call fails, nothing is left.
- */
+/* Tests the mapping of other processes' device memory, against a driver of the test: whatever call fails,
+ * nothing is left. */
 #include "client/device.h"
 
 #include <stdio.h>
@@ -14,9 +14,9 @@
 
 enum { SUCCESS = 0, INVALID_VALUE = 1, FAILS = 201 };
 
-/* What there is of each at the moment. */
+/* Numbers of each that exist at the moment. */
 static int contexts, pushed, allocations, reserved, mapped, opened;
-static const char *failing; /* the call that fails; NULL: none */
+static const char *failing; /* name of the call that fails; NULL: none */
 
 static device_result outcome(const char *call)
 {
@@ -37,7 +37,7 @@ static device_result get_error_name(device_result result, const char **ret)
 	return SUCCESS;
 }
 
-/* Two devices, whose handles are not their numbers. */
+/* There are two devices, whose handles differ from their ordinals. */
 static device_result get_device(int *ret, int ordinal)
 {
 	*ret = 70 + ordinal;
@@ -168,7 +168,7 @@ static const struct device_driver driver = {
 };
 
 struct map_row {
-	char failing[32]; /* "": none */
+	char failing[32]; /* "": no call fails */
 	bool is_ipc;
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Documents out of MessagePack, and their JSON. */
+/* Tests documents that are made from MessagePack, and their JSON. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 
 #include "client/client.h"
 
-/* The document of one MessagePack value; NULL with err. */
+/* Returns the document of one MessagePack value, or NULL and sets *err. */
 static tma_document *document_of(const char *data, size_t len, struct error *err)
 {
 	msgpack_unpacked unpacked;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the header says of all structs and all functions: structs grow into their reserved members, and what
- * fails leaves *ret as it was. */
+/* Tests what the public header promises of all structs and functions: structs grow into their reserved
+ * members, and a call that fails leaves *ret as it was. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -13,7 +13,8 @@
 
 /* ---- Structs ---------------------------------------------------------------------------------------- */
 
-/* One that grows takes from its reserved members: its size stays, and programs stay what they are. */
+/* A struct that grows takes its new member from the reserved ones, so that its size stays and programs need
+ * not be built again. */
 #define GROWS(type, bytes, left)                                                                   \
 	_Static_assert(sizeof(((type *)0)->reserved) == (left) * sizeof(uint64_t), #type " grew"); \
 	_Static_assert(offsetof(type, reserved) + sizeof(((type *)0)->reserved) == sizeof(type),   \
@@ -102,7 +103,7 @@ static int call_prepare(tma_client *client)
 	return rc;
 }
 
-/* A member of a later version's is refused by its name, before anything is sent. */
+/* A member of a later version is refused by its name before anything is sent. */
 Test(growth, what_is_reserved_has_to_be_zero)
 {
 	const struct {
@@ -196,7 +197,7 @@ static void script_refuses(struct server *s)
 
 static const char handle[64];
 
-/* Every function that has a *ret, which is an address in `untouched` for each. */
+/* The call fails and leaves its *ret, for which each call gets an address in `untouched`, as it was. */
 #define RETURNS(call)                         \
 	cr_assert_lt((call), 0, "%s", #call); \
 	cr_assert_eq(memcmp(&ret, &untouched, sizeof ret), 0, "%s wrote to its ret", #call)
@@ -289,7 +290,7 @@ Test(growth, what_fails_leaves_ret_as_it_was)
 	tma_free(client);
 }
 
-/* A ticket that is not taken leaves it, too; one that is taken says how it went. */
+/* A ticket that is still pending leaves *ret alone, too; one that has completed sets it. */
 Test(growth, pending_leaves_ret_as_it_was)
 {
 	struct tma_completed completed, untouched;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The log-linear histogram: its bars tile the integers, its percentiles are near what sorting says. */
+/* Tests the log-linear histogram: its bars tile the integers, and its percentiles are close to those of the
+ * sorted values. */
 #include "client/tmactl/bench/histogram.h"
 
 #include <stdlib.h>

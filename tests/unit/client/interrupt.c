@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Waits that the program ends: which end, with what, and what is left afterwards. */
+/* Tests waits that the program's interrupt function ends: which of them end, with what status, and what is
+ * left afterwards. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -19,14 +20,14 @@
 static const struct tma_tensor tensor = { .dtype = TMA_UINT8, .rank = 1, .shape = { 4 } };
 static const struct tma_transform transform = { .dst = &tensor, .src = &tensor };
 
-static int asked, enough; /* the function's calls, and which of them is the first to end a wait */
+static int asked, enough; /* calls of the interrupt function, and the first that ends the wait */
 
 static void on_alarm(int number)
 {
 	(void)number;
 }
 
-/* System calls go on after this signal where they can. */
+/* The handler is installed with SA_RESTART, so system calls that can be restarted go on after the signal. */
 static void send_signals(long every_us)
 {
 	struct itimerval often = { { 0, every_us }, { 0, every_us } };
@@ -49,7 +50,7 @@ static void interrupt_at(tma_client *client, int call)
 	tma_set_interrupt(client, count, &asked);
 }
 
-/* Reads what is asked and answers nothing; a later connection answers. */
+/* The first connection reads requests and answers none; a later one answers. */
 static void script_silent_first(struct server *s)
 {
 	struct rpc_request request;
@@ -86,7 +87,7 @@ Test(interrupt, a_call_that_waits)
 	server_stop(&s);
 }
 
-/* It comes between the look and the wait, or to another thread: no system call ends with it. */
+/* No system call ends with a signal that comes between the check and the wait, or to another thread. */
 Test(interrupt, without_a_signal)
 {
 	struct server s = { .connections = 2 };
@@ -125,7 +126,7 @@ Test(interrupt, the_timeout_is_what_it_was)
 	server_stop(&s);
 }
 
-static int is_asked; /* the script has the request, s->cut */
+static int is_asked; /* set when the script has read the request, s->cut */
 
 static void script_hand_over(struct server *s)
 {
@@ -137,7 +138,7 @@ static void script_hand_over(struct server *s)
 	server_request(s, &request);
 }
 
-/* The reply is there when the function says that it has enough. */
+/* The reply has arrived by the time that the interrupt function ends the wait. */
 static int answered_meanwhile(void *arg)
 {
 	struct server *s = arg;
@@ -163,7 +164,7 @@ Test(interrupt, a_reply_that_has_come_counts)
 	server_stop(&s);
 }
 
-/* Waits for the second request before it answers the first. */
+/* Reads the second request before it answers the first. */
 static void script_second_first(struct server *s)
 {
 	struct rpc_request request;
@@ -206,7 +207,7 @@ Test(interrupt, tma_next_loses_nothing)
 	server_stop(&s);
 }
 
-/* A signal that comes while poll() looks without waiting ends that, too: it interrupts no wait. */
+/* A signal also ends a poll() that does not wait, but there is no wait for it to interrupt. */
 Test(interrupt, what_does_not_wait)
 {
 	struct server s = { 0 };
@@ -278,7 +279,7 @@ Test(interrupt, a_service_that_does_not_come_back)
 	tma_free(client);
 }
 
-static int refusals; /* of registrations of later connections */
+static int refusals; /* registrations that later connections still refuse */
 
 static void script_refuses(struct server *s)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Items: how they are put into messages, and whose status is whose. */
+/* Tests how items are put into messages, and that each item gets its own status. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -17,20 +17,20 @@ static struct tma_item items[MOST];
 static tma_plan *plan;
 static tma_region *region;
 
-/* What the service saw, and how it answers. */
+/* Records what the service received in each message and how it answers. */
 static struct {
-	uint32_t items;  /* in it */
-	uint64_t offset; /* of the first one's source */
+	uint32_t items;  /* number of items in the message */
+	uint64_t offset; /* source offset of its first item */
 	bool waits;
 	bool signals;
 	enum completion reply;
 } messages[MOST];
 static int n_messages;
-static int refuses = -1;          /* the message that is refused */
-static int64_t bad = -2;          /* items whose source lies there are out of range */
-static const char *sentence = ""; /* about them */
-static uint32_t n_statuses;       /* wrong: as many; 0: right */
-static bool drops;                /* the sentences */
+static int refuses = -1;          /* index of the message that is refused; -1: none */
+static int64_t bad = -2;          /* items with this source offset fail with OUT_OF_RANGE */
+static const char *sentence = ""; /* the error text of such items */
+static uint32_t n_statuses;       /* the wrong number of statuses in a reply; 0: the right one */
+static bool drops;                /* the reply leaves the error texts out */
 
 static uint64_t offset_of(const struct submit_item *item)
 {
@@ -95,7 +95,7 @@ static void script(struct server *s)
 	}
 }
 
-/* Runs of a plan, item i from byte i. */
+/* Starts the service and a client with a plan; run i of the plan reads from byte i on. */
 static tma_client *start(struct server *s)
 {
 	int fd = memfd_create("region", MFD_CLOEXEC);
@@ -169,7 +169,7 @@ Test(items, more_than_a_message_holds)
 	stop(&s, client);
 }
 
-/* The largest there are, in every field. */
+/* Every field has the largest value that it can take. */
 Test(items, no_message_is_too_large)
 {
 	struct server s = { 0 };
@@ -221,7 +221,7 @@ Test(items, one_that_the_service_refuses)
 	tma_client *client = start(&s);
 	struct tma_order order = { .signal.region = region };
 
-	bad = 500; /* in the second message */
+	bad = 500; /* an item of the second message */
 	sentence = "src.offset: too far";
 	cr_assert_eq(tma_run_items(client, items, MOST, &order), TMA_OUT_OF_RANGE);
 	cr_assert_str_eq(tma_last_error(client), "items[500]: src.offset: too far");

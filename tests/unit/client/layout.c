@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of named layouts: the strides of each KV cache and the parts of each blocked tensor, written by
- * hand. */
+/* Tests the table of named layouts against strides of each KV cache and parts of each blocked tensor that
+ * were written by hand. */
 #include "layouts.h"
 
-/* What the programs' own shapes make of these sizes: strides of [layer, kv, block, token, head, element]. */
+/* The strides of [layer, kv, block, token, head, element] that follow from the shapes in the programs' own
+ * code, for these sizes. */
 Test(layout, strides_of_every_kv_layout)
 {
 	static const struct {
@@ -37,7 +38,7 @@ Test(layout, strides_of_every_kv_layout)
 		/* [blocks] x [heads, layers, 2, tokens, head size] */
 		{ "universal", { 2 * T * D, T * D, H * L * 2 * T * D, D, L * 2 * T * D, 1 } },
 		{ "universal_pp", { H * 2 * T * D, T * D, L * H * 2 * T * D, D, 2 * T * D, 1 } },
-		/* Groups of one head: as universal. */
+		/* With one head in a group this is the same as universal. */
 		{ "page_unified", { 2 * T * D, T * D, H * L * 2 * T * D, D, L * 2 * T * D, 1 } },
 		/* [2] x [layers, tokens, heads, head size] */
 		{ "layer_first", { N * T * H * D, L * N * T * H * D, T * H * D, H * D, D, 1 } },
@@ -176,7 +177,8 @@ Test(layout, blocked_layouts)
 	}
 }
 
-/* Row m and column k of the scale factors, as cuBLAS's manual places them within a tile of 512. */
+/* Tests the place of the scale factor in row m and column k within a tile of 512, as cuBLAS's manual defines
+ * it. */
 Test(layout, scale_factors_lie_where_cublas_reads_them)
 {
 	static const int64_t shape[] = { 300, 10 };

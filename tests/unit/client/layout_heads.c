@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parts of KV caches: ranks and groups of heads against an index walk that knows no strides, and lists of
- * blocks. */
+/* Tests parts of KV caches: ranks and groups of heads, against a walk over indices that knows no strides, and
+ * lists of blocks. */
 #include "layouts.h"
 
 /* ---- Ranks, parts, groups ------------------------------------------------------------------------------ */
 
-/* Element [l, k, n, t, head, d] of the model in the cache, counted by walking the order from the outside in.
- */
+/* Returns the position of element [l, k, n, t, head, d] of the model in the cache, counted by walking the
+ * layout's order from the outermost dimension in. */
 static int64_t walk(const struct tma_layout_cache *cache, const int64_t index[6], int64_t heads,
                     int64_t first_head)
 {
@@ -45,7 +45,8 @@ static int64_t walk(const struct tma_layout_cache *cache, const int64_t index[6]
 	return at;
 }
 
-/* The same element by the tensor, whose dimensions of heads are 4 to rank - 2. */
+/* Returns the position of the same element by the tensor's strides; its dimensions 4 to rank - 2 are heads.
+ */
 static int64_t by_tensor(const struct tma_tensor *t, const int64_t index[6], int64_t first_head)
 {
 	int64_t at = (int64_t)(t->offset / tma_dtype_size(t->dtype)), head = index[4] - first_head;
@@ -61,10 +62,10 @@ static int64_t by_tensor(const struct tma_tensor *t, const int64_t index[6], int
 
 struct heads_row {
 	const char *name;
-	const char *layout[2]; /* dst, src */
+	const char *layout[2]; /* of dst and of src */
 	int64_t group[2];
 	uint32_t ranks[2], rank[2];
-	int64_t first, heads; /* what is moved */
+	int64_t first, heads; /* heads that are moved */
 	int rank_of_tensor;
 };
 
@@ -195,7 +196,7 @@ Test(layout, parts)
 	cr_assert_eq(t.offset, 1000 + 2 * (uint64_t)walk(&cache, first, H, 0));
 }
 
-/* Gaps after layers, and after blocks within them. */
+/* There are gaps between layers, and between blocks within a layer. */
 Test(layout, steps)
 {
 	enum { BLOCK = T * H * D + 3, LAYER = 2 * N * BLOCK + 100 };
@@ -276,12 +277,12 @@ Test(layout, lists_of_blocks)
 	cr_assert(blocks.layers == 0 && blocks.dst_layer_step == 0 && blocks.src_layer_step == 0);
 }
 
-/* Of a side whose layers, or keys and values, lie apart, one is described. */
+/* If the layers of a side, or its keys and values, lie apart, the tensor describes one of them. */
 Test(layout, layers_apart)
 {
 	static const struct {
 		const char *name;
-		int64_t layers[2], kv[2]; /* dst, src */
+		int64_t layers[2], kv[2]; /* of dst and of src */
 		uint32_t want;
 		uint64_t dst_layer_step, src_layer_step;
 		int64_t kv_of_block;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the functions of named layouts refuse, and what they say. */
+/* Tests what the functions of named layouts refuse, and with which message. */
 #include "layouts.h"
 
 static struct tma_layout_cache dst, src;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* KV caches for tests of named layouts. */
+/* Defines KV caches that the tests of named layouts share. */
 #ifndef TESTS_UNIT_CLIENT_LAYOUTS_H
 #define TESTS_UNIT_CLIENT_LAYOUTS_H
 
@@ -10,7 +10,7 @@
 
 #include "client/layout.h"
 
-/* Sizes that are all different, so that no two orders have the same strides. */
+/* All sizes differ, so that no two orders have the same strides. */
 enum { L = 3, N = 5, T = 7, H = 4, D = 8 };
 
 static inline struct tma_layout_cache cache_of(const char *name)

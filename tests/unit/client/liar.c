@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A service that answers wrongly: every call ends with a status that says so, in time, and nothing that came
- * along stays open. */
+/* Tests a service that answers wrongly: every call ends in time with a status that says so, and no descriptor
+ * that came along stays open. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -51,7 +51,7 @@ static void lie_another_msgid(struct server *s, const struct rpc_request *reques
 	send_reply(s, request->msgid + 1, 0, NULL, 0);
 }
 
-/* The slot is right, and the request in it another one. */
+/* The msgid names the right slot, but an earlier request in it. */
 static void lie_an_old_msgid(struct server *s, const struct rpc_request *request)
 {
 	send_reply(s, request->msgid - 0x10000, 0, NULL, 0);
@@ -108,7 +108,7 @@ static void lie_descriptors(struct server *s, const struct rpc_request *request)
 	send_reply(s, request->msgid, 0, fds, 200);
 }
 
-/* The beginning of a reply whose result is a text of so many bytes. */
+/* Writes the start of a reply whose result is a string of len bytes, without the string. */
 static void begin_text(struct server *s, uint32_t msgid, uint32_t len)
 {
 	struct buffer b = { 0 };
@@ -149,7 +149,8 @@ static void *notify_for_ever(void *arg)
 	return NULL;
 }
 
-/* Always something to read, and never the reply. What one of them sends at once is not cut. */
+/* The client always has something to read, and never the reply. Each send of these threads arrives in one
+ * piece. */
 static void lie_notifications(struct server *s, const struct rpc_request *request)
 {
 	pthread_t others[4];
@@ -165,8 +166,8 @@ struct lie {
 	const char *name;
 	void (*tell)(struct server *s, const struct rpc_request *request);
 	int status;        /* of the first call */
-	int then;          /* of the second */
-	const char *words; /* of the error that comes first */
+	int then;          /* of the second call */
+	const char *words; /* part of the message of the call that fails first */
 };
 
 #define UNASKED "which is not under way"
@@ -187,7 +188,7 @@ static const struct lie lies[] = {
 	{ "notifications without end", lie_notifications, TMA_NO_REPLY, TMA_DISCONNECTED, LATE },
 };
 
-static size_t chosen; /* of them */
+static size_t chosen; /* index into lies */
 
 ParameterizedTestParameters(liar, tells)
 {
@@ -198,7 +199,7 @@ ParameterizedTestParameters(liar, tells)
 	return cr_make_param_array(size_t, rows, sizeof lies / sizeof lies[0]);
 }
 
-/* Lies once, and is polite then. */
+/* Answers the first request with a lie, and all others as it should. */
 static void script_lie(struct server *s)
 {
 	struct rpc_request request;
@@ -220,7 +221,7 @@ ParameterizedTest(size_t *row, liar, tells, .timeout = 30)
 	server_start(&s, script_lie);
 	client = server_client(&s, TIMEOUT_MS);
 	tma_set_reconnect(client, 1000);
-	before = count_fds(); /* the service's side of the connection may come later */
+	before = count_fds(); /* The service may open its side of the connection after this. */
 	start = clock_ms();
 	status = tma_ping(client);
 	cr_assert_eq(status, lie->status, "%s: %s: %s", lie->name, tma_status_name(status),
@@ -308,7 +309,7 @@ static void on_alarm(int number)
 	(void)number;
 }
 
-/* Signals that interrupt the wait do not make it longer. */
+/* Signals that interrupt the wait do not extend it. */
 Test(liar, a_full_queue_is_waited_for_no_longer_than_the_timeout, .timeout = 30)
 {
 	struct itimerval often = { { 0, 20000 }, { 0, 20000 } };

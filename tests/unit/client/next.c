@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tickets in the order in which they ended: who takes one, who waits, and what is left when a connection is
- * lost. */
+/* Tests taking tickets in the order in which their transforms ended: who takes which one, who waits, and what
+ * is left when a connection is lost. */
 #include <poll.h>
 #include <string.h>
 
@@ -15,7 +15,7 @@ static const struct tma_tensor tensor = { .dtype = TMA_UINT8, .rank = 1, .shape 
 static int users[N];
 static const int answered[N] = { 2, 0, 3, 1 }; /* the order of the replies */
 
-/* Takes N transforms, answers them in another order, one of them with an error; then all that comes. */
+/* Reads N transforms and answers them in another order, one with an error; then it answers whatever comes. */
 static void script_shuffled(struct server *s)
 {
 	struct rpc_request request;
@@ -103,7 +103,8 @@ Test(next, in_another_loop)
 	server_stop(&s);
 }
 
-/* Whoever takes a ticket, it is gone for the others: from the front, the middle and the end. */
+/* Once any call has taken a ticket, no other one finds it, whether it was the first, a middle one or the
+ * last. */
 Test(next, among_those_that_wait_and_poll)
 {
 	struct server s = { 0 };
@@ -128,7 +129,7 @@ Test(next, among_those_that_wait_and_poll)
 	server_stop(&s);
 }
 
-/* Of many tickets each is taken once, though slots are reused. */
+/* Each of many tickets is taken once, though their slots are reused. */
 Test(next, many)
 {
 	enum { MANY = 5000, DEEP = 100 };

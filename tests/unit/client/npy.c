@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* .npy headers, good and hostile. */
+/* Tests good and hostile .npy headers. */
 #include "client/tmactl/npy/npy.h"
 
 #include <stdio.h>
@@ -13,7 +13,7 @@
 
 struct header_row {
 	char text[320];
-	char error[64]; /* part of it; "": accepted */
+	char error[64]; /* part of the message; "": the header is accepted */
 	bool fortran;
 	int rank;
 	int64_t shape[4];
@@ -193,7 +193,7 @@ struct descr_row {
 	uint32_t swap_bytes;
 };
 
-/* All that numpy.dtype takes, with ml_dtypes imported or not. */
+/* The rows have all that numpy.dtype takes, with ml_dtypes imported and without it. */
 ParameterizedTestParameters(npy, descr)
 {
 	static struct descr_row rows[] = {
@@ -265,7 +265,7 @@ static int file_of(const void *data, size_t len)
 	return fd;
 }
 
-/* A version 1 file of 3 x 2 uint16, and its length. */
+/* Writes a version 1 file of 3 x 2 uint16 and returns its length. */
 static size_t sample_file(char out[512])
 {
 	static const char dict[] = "{'descr': '<u2', 'fortran_order': False, 'shape': (3, 2)}";
@@ -358,7 +358,7 @@ ParameterizedTest(struct magic_row *row, npy, magic)
 struct format_row {
 	char name[32];
 	char descr[64];
-	size_t repeat; /* field entries of the descr; 0: it is descr alone */
+	size_t repeat; /* times that descr stands in a list of fields; 0: descr is the whole dtype */
 	bool utf8;
 	int rank;
 	int64_t shape[3];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Order: what is said of it on the wire, the two other ways to be answered, and giving up. */
+/* Tests orders: how they are encoded, the two other kinds of completion, and giving up on a request. */
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -121,7 +121,7 @@ Test(order, what_is_refused_here)
 
 /* ---- What it passes and takes ------------------------------------------------------------------------ */
 
-/* The first says nothing, the second everything. */
+/* Expects a first transform that sets none of the fields, and a second one that sets all of them. */
 static void script_share(struct server *s)
 {
 	const uint32_t bits =
@@ -158,10 +158,10 @@ Test(order, priority_and_shares_travel)
 
 /* ---- Queued ----------------------------------------------------------------------------------------- */
 
-static struct error failure; /* that the transform ends with; status 0: none */
+static struct error failure; /* error that the transform ends with; status 0: none */
 static int lie;
 
-/* The transform is said to be queued when it comes, and done when a ping has come. */
+/* Answers a transform as queued when it comes, and as done when a ping has come. */
 static void script_queued(struct server *s)
 {
 	struct rpc_request transforms, request;
@@ -233,7 +233,8 @@ Test(order, queued_and_failed)
 	server_stop(&s);
 }
 
-/* Done before it was queued; queued twice; answered a second time. */
+/* The service says that a transform is done before it was queued, queues it twice, or answers it a second
+ * time. */
 Test(order, lies_about_what_is_queued)
 {
 	for (lie = 1; lie <= 3; lie++) {
@@ -280,7 +281,7 @@ Test(order, refused_before_it_was_queued)
 
 static uint32_t msgids[3];
 
-/* Takes three; the first is never heard of again, the others are refused when a ping comes. */
+/* Reads three transforms. It never answers the first, and refuses the others when a ping comes. */
 static void script_silent(struct server *s)
 {
 	struct rpc_request request;
@@ -337,7 +338,7 @@ Test(order, holds_no_slot)
 	server_stop(&s);
 }
 
-/* What is answered though it went well, and what was never asked. */
+/* Answers a transform that is to be answered only if it fails, or refuses a request that was never made. */
 static void script_liar(struct server *s)
 {
 	struct rpc_request request;

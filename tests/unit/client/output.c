@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A file at once or not at all. */
+/* Tests that an output file appears whole or not at all. */
 #include "client/tmactl/npy/output.h"
 
 #include <dirent.h>
@@ -24,7 +24,7 @@ static void setup(void)
 static int entries(void)
 {
 	DIR *d = opendir(directory);
-	int n = -2; /* . and .. */
+	int n = -2; /* leaves out . and .. */
 
 	while (readdir(d))
 		n++;
@@ -122,7 +122,7 @@ Test(output, a_link_stays_and_its_target_is_replaced)
 
 	snprintf(target, sizeof target, "%s/target", directory);
 	cr_assert_eq(symlink("target", path), 0);
-	write_output(&o, "made"); /* it dangles */
+	write_output(&o, "made"); /* the link dangles */
 	cr_assert_eq(output_commit(&o, &f), 0, "%s", f.text);
 	output_deinit(&o);
 	write_output(&o, "new");
@@ -165,7 +165,7 @@ Test(output, nothing_is_replaced_that_is_to_be_kept)
 	output_deinit(&o);
 	expect_file(path, "old", 0600);
 
-	/* One that comes while the new one is made. */
+	/* Another file appears at the path while the new one is written. */
 	cr_assert_eq(unlink(path), 0);
 	f = (struct failure){ 0 };
 	cr_assert_eq(output_open(&o, path, 3, OUTPUT_NO_CLOBBER, NULL, &f), 0, "%s", f.text);
@@ -188,13 +188,13 @@ Test(output, nothing_is_replaced_that_is_to_be_kept)
 	cr_assert_eq(entries(), 1);
 }
 
-/* Two files that belong together: where the second is, what is there before, and whether both are put there.
- */
+/* The rows say where the second of two files that belong together is, what was there before, and whether both
+ * are put in place. */
 struct pair_row {
 	const char *name;
 	bool has_first, has_second, second_is_directory;
 	enum output_clobber clobber;
-	bool second_comes; /* while they are made, which --no-clobber then protects */
+	bool second_comes; /* a file appears at the second path meanwhile, which --no-clobber then protects */
 	int rc;
 };
 

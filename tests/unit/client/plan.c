@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plans: what is sent of them, and that they come along to a later connection. */
+/* Tests plans: what the client sends for them, and that it prepares them anew on a later connection. */
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -11,13 +11,13 @@
 static struct tma_tensor tensor = { .offset = 8, .dtype = TMA_UINT8, .rank = 1, .shape = { 4 } };
 static struct tma_transform transform = { .dst = &tensor, .src = &tensor };
 
-static int seen[METHOD_COUNT];     /* requests, of all connections */
+static int seen[METHOD_COUNT];     /* requests by method, on all connections */
 static struct msg_transform asked; /* the last plan_prepare */
 static struct msg_plan_run run;    /* the last plan_run */
-static int deaths;                 /* connections that end when they are asked to run a plan, or pinged */
-static int refusals;               /* plans of later connections that are refused */
+static int deaths;                 /* connections that still end when a plan_run or a ping comes */
+static int refusals;               /* plan_prepare requests that later connections still refuse */
 
-/* Ids are the connection's hundreds: regions from the first on, plans from the fiftieth. */
+/* Connection c numbers its regions from 100 * (c + 1) on, and its plans from 50 above that. */
 static void script(struct server *s)
 {
 	uint64_t region = 100 * (uint64_t)(s->connection + 1), plan = region + 50;
@@ -116,7 +116,7 @@ Test(plan, life)
 	cr_assert_eq(tma_plan_release(plan), 0, "%s", tma_last_error(client));
 	cr_assert_eq(seen[METHOD_plan_release], 1);
 	cr_assert_eq(tma_plan_release(NULL), 0);
-	plan_of(client); /* freed with the client */
+	plan_of(client); /* the plan is freed with the client */
 	tma_free(client);
 	server_stop(&s);
 }
@@ -256,7 +256,7 @@ Test(plan, a_run_is_repeated_once)
 	server_stop(&s);
 }
 
-/* Whoever saw the signal may have written to the source since. */
+/* A run that signals is not repeated: whoever has seen the signal may have written to the source since. */
 Test(plan, not_one_that_signals)
 {
 	struct server s = { 0 };
@@ -274,7 +274,7 @@ Test(plan, not_one_that_signals)
 	server_stop(&s);
 }
 
-/* Nobody knows whether that one has ended. */
+/* A run is not repeated after a request without a ticket: nobody knows whether that request has ended. */
 Test(plan, not_after_a_request_without_a_ticket)
 {
 	struct server s = { 0 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Points of timelines on memory that is mapped here. */
+/* Tests points of timelines in memory that this process has mapped. */
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -22,7 +22,7 @@ ParameterizedTestParameters(point, has_come)
 		{ 1, 0, 0 },
 		{ 0, 1, TMA_PENDING },
 		{ UINT64_MAX, 1, TMA_PENDING },
-		{ 1, UINT64_MAX, 0 }, /* past the end of 64 bits */
+		{ 1, UINT64_MAX, 0 }, /* the distance wraps around 64 bits */
 		{ UINT64_C(1) << 32, 1, 0 },
 		{ 1, UINT64_C(1) << 32, TMA_PENDING },
 		{ 0, UINT64_C(1) << 63, TMA_PENDING },
@@ -54,7 +54,7 @@ Test(point, what_is_no_word)
 
 enum { STORES = 500 };
 
-/* Answers each signal by a store that wakes nobody, as a device's. */
+/* Answers each signal with a plain store that wakes nobody, as a device does. */
 static void *store_only(void *arg)
 {
 	uint64_t *words = arg;
@@ -80,7 +80,7 @@ Test(point, a_word_that_changes_without_a_wake, .timeout = 30)
 	pthread_join(thread, NULL);
 }
 
-/* What was written before a signal is there after the wait, between two processes. */
+/* What one process wrote before its signal is visible to the other one after its wait. */
 Test(point, back_and_forth, .timeout = 60)
 {
 	enum { ROUNDS = 20000 };

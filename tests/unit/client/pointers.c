@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every function of the public header that takes a pointer which it needs, without it. What a function writes
- * to is checked before anything else, so that a client without a connection does for most of them. */
+/* Calls every function of the public header without each pointer that it needs. Pointers that a function
+ * writes through are checked before anything else, so that a client without a connection serves for most of
+ * them. */
 #include "client/client.h"
 
 #include <stdlib.h>
@@ -118,7 +119,7 @@ Test(pointers, of_arguments)
 	cr_expect_eq(tma_plan_prepare(NULL, &transform, &plan), TMA_INVALID_ARGUMENT);
 }
 
-/* These say that there is no connection, unless there is one. */
+/* These functions check for a connection first, so they need one. */
 Test(pointers, of_requests)
 {
 	struct server s = { 0 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ranges by address, against a list that is searched from end to end. */
+/* Tests ranges that are found by address against a list that is searched from end to end. */
 #include "client/range_set.h"
 
 #include <criterion/criterion.h>
@@ -12,7 +12,7 @@
 
 static struct range_set set;
 
-/* Entries without an owner are free. */
+/* An entry without an owner is free. */
 static struct range list[MOST];
 
 static bool is_held(uint64_t start, uint64_t size)
@@ -53,7 +53,7 @@ Test(range_set, finds_what_a_list_finds)
 
 		if (entry->owner) {
 			range_set_remove(&set, entry->start, entry);
-			range_set_remove(&set, entry->start, entry); /* there is none any more */
+			range_set_remove(&set, entry->start, entry); /* no such range is left */
 			*entry = (struct range){ 0 };
 		} else {
 			entry->start = oracle_random(&state) % SPACE;

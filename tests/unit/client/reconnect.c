@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Connections that are lost and made anew: what comes along, what is not repeated, when it is left. */
+/* Tests connections that are lost and made anew: what comes along, what is not repeated, and when the client
+ * gives up. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -31,9 +32,9 @@ static tma_client *mending_client(const struct server *s, int ms)
 
 /* ---- Requests --------------------------------------------------------------------------------------- */
 
-static int seen[4]; /* requests of each connection */
+static int seen[4]; /* requests that each connection has read */
 
-/* One request is answered, then the connection ends; the last one stays. */
+/* Each connection answers one request and ends; the last one goes on. */
 static void script_one_each(struct server *s)
 {
 	struct rpc_request request;
@@ -84,7 +85,7 @@ Test(reconnect, a_ticket_is_submitted_on_the_new_one)
 	server_stop(&s);
 }
 
-/* The first connection reads what is asked, and ends. */
+/* The first connection ends when it has read a request. */
 static void script_swallow(struct server *s)
 {
 	struct rpc_request request;
@@ -115,7 +116,7 @@ Test(reconnect, tickets_under_way_are_not_repeated)
 	cr_assert_eq(seen[1], 1);
 }
 
-/* Has the script swallow something that is not repeated. */
+/* Ends the connection with a request that is not repeated. */
 static void end_by_ticket(tma_client *client)
 {
 	tma_ticket ticket;
@@ -163,7 +164,8 @@ Test(reconnect, within_the_timeout)
 	tma_free(client);
 }
 
-/* Nobody listens, or nobody accepts: a submit tries once, and a call that waits then still has its time. */
+/* Nobody listens, or nobody accepts. A submit tries to connect once and does not use up the time of a later
+ * call that waits. */
 Test(reconnect, a_submit_does_not_wait)
 {
 	struct server s = { 0 };
@@ -241,7 +243,8 @@ Test(reconnect, not_after_a_timeout)
 
 /* ---- A lost device ---------------------------------------------------------------------------------- */
 
-/* The first of two transforms is said to be lost, the second is not answered, nothing is closed. */
+/* Says that the first of two transforms failed with a lost device, does not answer the second, and closes
+ * nothing. */
 static void script_device_lost(struct server *s)
 {
 	struct rpc_request first, second;
@@ -253,7 +256,7 @@ static void script_device_lost(struct server *s)
 	server_request(s, &first);
 	server_request(s, &second);
 	server_refuse(s, first.msgid, STATUS_DEVICE_LOST, "transform: the device is lost");
-	server_request(s, &second); /* until the client hangs up */
+	server_request(s, &second); /* returns when the client hangs up */
 }
 
 Test(reconnect, after_the_device_was_lost)
@@ -299,11 +302,11 @@ Test(reconnect, by_hand_after_the_device_was_lost)
 /* ---- Regions ---------------------------------------------------------------------------------------- */
 
 static const char handle[64] = "a handle";
-static int refused; /* how many registrations of later connections are refused */
+static int refused; /* registrations that later connections still refuse */
 static int refusal = STATUS_QUOTA;
 
-/* Makes and registers what is asked for; ids are the connection's hundreds. Each connection but the last ends
- * with a ping. */
+/* Creates and registers regions; connection c numbers them from 100 * (c + 1) on. Each connection but the
+ * last ends with a ping. */
 static void script_regions(struct server *s)
 {
 	uint64_t id = 100 * (uint64_t)(s->connection + 1);
@@ -415,10 +418,11 @@ Test(reconnect, regions_come_along)
 	server_stop(&s);
 }
 
-static int lists; /* asked for of the connection after it */
+static int lists; /* session_list requests of the second connection */
 
-/* Asks for a seal. The connection after that is asked whether the one before has ended, and says twice that
- * it has transforms, then, if is_younger, tells of another one that has taken its number. */
+/* The first connection asks the client to seal a region. The second one is asked whether the first has ended,
+ * and says twice that it still has transforms. After that it lists no such connection, or, if is_younger, a
+ * new one that has been given the same number. */
 static void serve_seals(struct server *s, bool is_younger)
 {
 	struct rpc_request request;
@@ -480,7 +484,7 @@ Test(reconnect, sealed_memory_moves_once_the_connection_before_has_no_transforms
 		id_of(client, region, 0);
 		if (!region_is_sealed(region))
 			cr_skip("this kernel cannot hold up writers to files in memory");
-		region->asked_ms -= 60000; /* it was long ago */
+		region->asked_ms -= 60000; /* makes it long since the service asked */
 		data = tma_region_data(region);
 		strcpy(data, "kept");
 		cr_assert_eq(tma_ping(client), 0);
@@ -494,7 +498,7 @@ Test(reconnect, sealed_memory_moves_once_the_connection_before_has_no_transforms
 	}
 }
 
-/* Services that seal by themselves. */
+/* Acts as a service that adds the seals itself. */
 static void script_must_seal(struct server *s)
 {
 	struct rpc_request request;
@@ -535,7 +539,7 @@ static void give(tma_region *region, enum given how)
 		cr_assert_eq(tma_region_map(region, &mapping), 0);
 }
 
-/* As the service does before the first request. */
+/* Adds the seals that the service adds before the first request. */
 static void seal(const tma_region *region)
 {
 	cr_assert_eq(fcntl(region->fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_FUTURE_WRITE), 0,
@@ -606,7 +610,8 @@ Test(reconnect, memory_that_the_service_has_sealed_moves_unless_it_was_given_awa
 	}
 }
 
-/* What a thread writes while nothing holds it up goes to the old file, as what another mapping of it does. */
+/* If nothing holds up writers, what a thread writes meanwhile goes to the old file, as a write through
+ * another mapping does. */
 Test(reconnect, a_write_that_nothing_held_up_loses_the_region)
 {
 	struct server s = { .connections = 2 };
@@ -632,7 +637,7 @@ Test(reconnect, a_write_that_nothing_held_up_loses_the_region)
 	server_stop(&s);
 }
 
-/* Whose owner makes another in its place. */
+/* The owner of a replaceable region makes another one in its place. */
 Test(reconnect, a_replaceable_region_is_lost_without_a_word)
 {
 	struct server s = { .connections = 2 };
@@ -679,7 +684,8 @@ Test(reconnect, a_region_that_is_refused_for_now_is_asked_for_again)
 	}
 }
 
-/* Of two regions, first is registered, and second is not. */
+/* Returns a client that loses its connection and has two regions, of which only the first can be registered
+ * again. */
 static tma_client *losing_client(struct server *s, int status, tma_region **first, tma_region **second)
 {
 	tma_client *client;
@@ -771,7 +777,7 @@ Test(reconnect, a_lost_region_comes_back_with_the_next_connection)
 	server_stop(&s);
 }
 
-/* A submit does not wait for what may be possible later: the next call asks again. */
+/* A submit does not wait for a registration that may succeed later: the next call tries again. */
 Test(reconnect, a_submit_leaves_a_region_to_the_next_call)
 {
 	struct server s = { .connections = 2 };
@@ -794,7 +800,7 @@ Test(reconnect, a_submit_leaves_a_region_to_the_next_call)
 	server_stop(&s);
 }
 
-/* The second connection is refused, as a whole. */
+/* The second connection is refused as a whole. */
 static void script_refused(struct server *s)
 {
 	struct error error = { STATUS_QUOTA, "connections_per_uid: no more" };
@@ -830,7 +836,7 @@ Test(reconnect, a_connection_that_is_refused_costs_no_region)
 	server_stop(&s);
 }
 
-static int lost; /* connections after the first that end in the middle of it */
+static int lost; /* later connections that still end while regions are registered */
 
 static void script_lost_again(struct server *s)
 {
@@ -842,7 +848,7 @@ static void script_lost_again(struct server *s)
 		server_request(s, &request);
 }
 
-/* One more connection is tried. */
+/* The client tries one more connection. */
 Test(reconnect, lost_while_regions_are_registered)
 {
 	struct server s = { .connections = 3 };
@@ -883,7 +889,7 @@ Test(reconnect, lost_again_and_again_while_regions_are_registered)
 	server_stop(&s);
 }
 
-/* A service that is slow to come back: the connection is taken, and not served in time. */
+/* Acts as a service that is slow to come back: the second connection is accepted, but not served in time. */
 static void script_slow_again(struct server *s)
 {
 	if (s->connection != 1)

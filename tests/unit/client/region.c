@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Regions: the fd that comes, or does not, and handles that outlive their connection. */
+/* Tests regions: whether a reply brings a descriptor, and handles that outlive their connection. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -38,7 +38,7 @@ static int memory_of(size_t size)
 	return fd;
 }
 
-/* The service is asked for its engine once, and makes nothing. */
+/* The service is asked for its engine once, and creates nothing. */
 static void script_create(struct server *s)
 {
 	struct rpc_request request;
@@ -102,7 +102,7 @@ Test(region, created_memory_is_made_here)
 	cr_assert_eq(count_fds(), fds);
 }
 
-/* An answer of a service that asks for seals, and of one that does not, or has never heard of them. */
+/* Replies of a service that asks for seals, of one that does not, and of one that knows nothing of them. */
 static void script_seals(struct server *s)
 {
 	struct rpc_request request;
@@ -148,7 +148,7 @@ Test(region, is_sealed_if_it_was_made_here_for_a_service_that_asks)
 	server_stop(&s);
 }
 
-/* Answers of a service that seals by itself. */
+/* Replies of a service that adds the seals itself. */
 static void script_must_seal(struct server *s)
 {
 	struct rpc_request request;
@@ -295,7 +295,7 @@ Test(region, fds_that_nobody_asked_for_are_closed)
 	cr_assert_eq(count_fds(), fds);
 }
 
-static int came; /* fds that a request brought */
+static int came; /* descriptors that a request brought */
 
 static void script_register(struct server *s)
 {
@@ -312,7 +312,7 @@ static void script_register(struct server *s)
 	ssize_t n;
 	int fd;
 
-	server_request(s, &request); /* the ping before */
+	server_request(s, &request); /* reads the ping that comes first */
 	server_answer_true(s, &request);
 	n = recvmsg(s->sock, &message, 0);
 	for (c = CMSG_FIRSTHDR(&message); c; c = CMSG_NXTHDR(&message, c)) {
@@ -360,7 +360,7 @@ static void script_create_and_go(struct server *s)
 	server_request(s, &request);
 }
 
-/* To another one it goes along, by its fd. */
+/* A region goes along to another connection by its fd. */
 static void script_register_and_copy(struct server *s)
 {
 	struct rpc_request request;
@@ -425,11 +425,11 @@ static void script_register_all(struct server *s)
 
 struct hole_row {
 	char name[24];
-	bool unsealed;  /* against shrinking: the service refuses it */
-	bool sealed;    /* against writing */
-	bool read_only; /* the descriptor */
+	bool unsealed;  /* no seal against shrinking, which the service requires */
+	bool sealed;    /* sealed against writing */
+	bool read_only; /* the descriptor is read-only */
 	uint64_t offset, size;
-	long pages; /* that it has then, of 64, the 20th of them from the start */
+	long pages; /* pages of 64 that have memory afterwards; page 20 has it from the start */
 };
 
 ParameterizedTestParameters(region, holes_are_filled)
@@ -497,7 +497,7 @@ ParameterizedTest(struct hole_row *row, region, holes_are_filled)
 struct kind_row {
 	char name[24];
 	enum tma_region_kind asked;
-	bool was_asked; /* for a kind */
+	bool was_asked; /* the client asked for a kind */
 	enum region_kind kind;
 	bool has_fd;
 	size_t handle_len;
@@ -604,7 +604,7 @@ Test(region, of_nothing)
 	cr_assert_null(tma_region_data(NULL));
 }
 
-/* Two registrations of one file: by a descriptor for reading alone, and by one for both. */
+/* Registers one file twice: by a read-only descriptor, and by one for reading and writing. */
 static void script_register_twice(struct server *s)
 {
 	struct rpc_request request;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls whose connection is lost under them: which are made again, which are not, and how often. */
+/* Tests calls that lose their connection: which are made again, which are not, and how often. */
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -12,10 +12,10 @@
 static const struct tma_tensor tensor = { .dtype = TMA_UINT8, .rank = 1, .shape = { 4 } };
 static const struct tma_transform transform = { .dst = &tensor, .src = &tensor };
 
-static int deaths;             /* connections that end when they have read a request */
-static int swallow;            /* how many requests those read first */
-static int seen[METHOD_COUNT]; /* requests, of all connections */
-static bool is_device_lost;    /* the first request of a connection that ends is answered so */
+static int deaths;             /* connections that still end when they have read their requests */
+static int swallow;            /* requests that such a connection reads first */
+static int seen[METHOD_COUNT]; /* requests by method, on all connections */
+static bool is_device_lost;    /* the first request of such a connection is answered with a lost device */
 
 static void answer(struct server *s, const struct rpc_request *request)
 {
@@ -175,7 +175,7 @@ Test(repeat, what_ends_every_service_is_not_asked_for_ever)
 	server_stop(&s);
 }
 
-/* The copy may read what the ticket was to write. */
+/* The copy is not repeated, because it may read what the ticket's transform was to write. */
 Test(repeat, not_a_transform_that_a_ticket_was_under_way_with)
 {
 	struct server s = { 0 };
@@ -191,7 +191,7 @@ Test(repeat, not_a_transform_that_a_ticket_was_under_way_with)
 	server_stop(&s);
 }
 
-/* The first connection ends when it has read a copy. */
+/* Ends the first connection when it has read a copy. */
 static void until_a_copy(struct server *s)
 {
 	struct rpc_request request;
@@ -204,7 +204,7 @@ static void until_a_copy(struct server *s)
 	}
 }
 
-/* Its runs are as tickets that nobody has taken; a ring that was closed has none. */
+/* A ring's runs count as tickets that nobody has taken; a closed ring has none. */
 Test(repeat, not_a_transform_while_a_ring_is_open)
 {
 	static const struct {

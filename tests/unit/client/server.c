@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A service made of a script. */
+/* Implements a service that a test's script plays. */
 #include "server.h"
 
 #include <fcntl.h>
@@ -38,7 +38,7 @@ void server_start(struct server *s, void (*script)(struct server *s))
 	snprintf(s->path, sizeof s->path, "%s/sock", s->directory);
 	s->listener = socket_listen(s->path, 4, 0600);
 	cr_assert_geq(s->listener, 0);
-	fcntl(s->listener, F_SETFL, 0); /* accept waits */
+	fcntl(s->listener, F_SETFL, 0); /* makes accept() block */
 	s->decoder = rpc_decoder_new();
 	s->script = script;
 	cr_assert_eq(pthread_create(&s->thread, NULL, server_main, s), 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A CUDA stream's side of timelines, against a driver of the test's. */
+/* Tests timelines that a CUDA stream waits for or signals, against a driver of the test. */
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,7 +39,7 @@ static device_result wait_value(void *stream, uint64_t address, uint64_t value, 
 	return result;
 }
 
-/* A client that has found a driver, with or without what the calls need. */
+/* Returns a client that has found a driver, which has the entry points that the calls need only if is_new. */
 static tma_client *client_with(bool is_new)
 {
 	tma_client *client = tma_new();
@@ -86,7 +86,7 @@ Test(stream, what_is_refused)
 	tma_free(client);
 }
 
-/* This machine may have a driver; then an address of nothing is the driver's to refuse. */
+/* A machine that has a driver refuses an invalid address by itself. */
 Test(stream, no_driver)
 {
 	tma_client *client = tma_new();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tables: what is sent of them, and that they come along to a later connection, with new ids of their
- * regions. */
+/* Tests tables: what the client sends for them, and that they come along to a later connection with the new
+ * ids of their regions. */
 #include <endian.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -17,18 +17,18 @@ static struct tma_tensor tensor = { .offset = 8, .dtype = TMA_UINT8, .rank = 1, 
 static struct tma_transform transform = { .dst = &tensor, .src = &tensor };
 static const int32_t list[] = { 0 };
 
-static int seen[METHOD_COUNT];     /* requests, of all connections */
-static uint64_t words[2 * PLACES]; /* of the last table_prepare */
+static int seen[METHOD_COUNT];     /* requests by method, on all connections */
+static uint64_t words[2 * PLACES]; /* words of the last table_prepare */
 static size_t words_bytes;
-static struct msg_blocks asked;              /* the last gather */
-static struct msg_plan_run run;              /* the last plan_run */
-static struct submit_item items[MOST_ITEMS]; /* of the last submit */
+static struct msg_blocks asked;              /* last gather */
+static struct msg_plan_run run;              /* last plan_run */
+static struct submit_item items[MOST_ITEMS]; /* items of the last submit */
 static uint32_t n_items;
-static uint64_t released; /* the last table_release */
-static int deaths;        /* connections that end when they are pinged */
-static int refusals;      /* tables of later connections that are refused */
+static uint64_t released; /* table of the last table_release */
+static int deaths;        /* connections that still end when a ping comes */
+static int refusals;      /* table_prepare requests that later connections still refuse */
 
-/* Ids are the connection's hundreds: regions from the first on, tables from the fiftieth. */
+/* Connection c numbers its regions from 100 * (c + 1) on, and its tables from 50 above that. */
 static void script(struct server *s)
 {
 	uint64_t region = 100 * (uint64_t)(s->connection + 1), table = region + 50;
@@ -101,7 +101,7 @@ static tma_client *start(struct server *s)
 	return client;
 }
 
-/* A place in each of so many new regions. */
+/* Makes a new region for each place. */
 static void places_of(tma_client *client, struct tma_place places[PLACES])
 {
 	for (int i = 0; i < PLACES; i++) {
@@ -144,7 +144,7 @@ static void assert_words(uint64_t first)
 	}
 }
 
-/* Regions come along from the last on. */
+/* Expects the ids of regions in reverse, because a new connection registers the newest region first. */
 static void assert_reversed_words(uint64_t first)
 {
 	for (uint64_t i = 0; i < PLACES; i++)
@@ -172,7 +172,7 @@ Test(table, life)
 	cr_assert_eq(tma_table_release(dst), 0, "%s", tma_last_error(client));
 	cr_assert_eq(released, 150);
 	cr_assert_eq(tma_table_release(NULL), 0);
-	tma_free(client); /* src goes with it */
+	tma_free(client); /* src is freed with the client */
 	cr_assert_eq(seen[METHOD_table_release], 1);
 	server_stop(&s);
 }
@@ -253,7 +253,7 @@ Test(table, in_items)
 	server_stop(&s);
 }
 
-/* Offsets of the other side are as many as the table has places. */
+/* The other side has as many offsets as the table has places. */
 Test(table, beside_a_list_of_layers)
 {
 	const int64_t offsets[PLACES] = { 0, 64, 32 };
@@ -354,7 +354,7 @@ static struct tma_blocks blocks_of_places(const struct tma_place places[PLACES])
 		                    .src_places = places };
 }
 
-/* Places that are sent with a request have the ids of the connection that it goes by. */
+/* Places that a request carries have the ids of the connection on which it is sent. */
 Test(table, of_a_request)
 {
 	struct server s = { 0 };
@@ -457,7 +457,7 @@ Test(table, that_is_refused_is_gone_until_it_is_restored)
 	server_stop(&s);
 }
 
-/* On its own connection the table goes on; another one cannot have it. */
+/* A table goes on while its own connection lasts; a later connection cannot prepare it. */
 Test(table, whose_region_is_released)
 {
 	struct server s = { 0 };

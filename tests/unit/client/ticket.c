@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests under way: order, slots, errors, and two directions that are full. */
+/* Tests requests under way: their order, slots and errors, and a connection whose two directions are full. */
 #include <limits.h>
 #include <poll.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Flags against a file's shape, and the axes that come of them. */
+/* Tests the axes that result from tmactl's flags and a file's shape. */
 #include "client/tmactl/copy/view.h"
 
 #include <string.h>
@@ -9,7 +9,7 @@
 
 #include "client/tmactl/args.h"
 
-/* An axis of a file, whatever its stride in the output. */
+/* Describes an axis of a file; its stride in the output is set elsewhere. */
 #define AXIS(n, pad, from, stride)                                                       \
 	{                                                                                \
 		.extent = (n), .before = (pad), .source = (from), .src_stride = (stride) \
@@ -21,12 +21,12 @@ struct view_row {
 	bool fortran;
 	int rank;
 	int64_t shape[4];
-	char permute[16]; /* "-": not given */
+	char permute[16]; /* "-": the flag is not given */
 	char pad[40];
 	enum tma_pad_mode mode;
 
-	char error[96]; /* part of it; "": accepted */
-	int axes;       /* after reduction */
+	char error[96]; /* part of the message; "": accepted */
+	int axes;       /* number of axes after reduction */
 	struct view_axis axis[4];
 	uint32_t element;
 	int64_t out_shape[4];

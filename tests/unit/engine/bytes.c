@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Random jobs of every kind run on every engine, between all places, and are compared with the oracles: whole
- * memories, the source's too, with statuses, counts and signals. */
+/* Runs random jobs of every kind on every engine, between all kinds of memory, and compares them with the
+ * oracles: the whole of both memories, the statuses, the counts and the signals. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,7 +26,7 @@ static const struct place {
 	{ "device to device", REGION_KIND_CUDA_FD, REGION_KIND_CUDA_FD, 0 },
 	{ "host to device", REGION_KIND_CUDA_FD, REGION_KIND_MEMFD, 64 << 10 },
 	{ "device to host", REGION_KIND_MEMFD, REGION_KIND_CUDA_FD, 64 << 10 },
-	/* These are for an engine in this process: */
+	/* Only an engine in this process takes these. */
 	{ "device to device by handles", REGION_KIND_CUDA_IPC, REGION_KIND_CUDA_IPC, 0 },
 	{ "host to host, little scratch", REGION_KIND_MEMFD, REGION_KIND_MEMFD, 8 << 10 },
 	{ "host to host, no scratch", REGION_KIND_MEMFD, REGION_KIND_MEMFD, 0 },
@@ -59,7 +59,7 @@ static void close_all(void)
 	rig_close();
 }
 
-/* Runs the job of a seed, with a point to wait for, a signal, and a priority that the seed decides. */
+/* Runs the job of a seed; the seed also decides a point to wait for, a signal and a priority. */
 static int run_seed(struct work *work, uint64_t seed)
 {
 	int status;
@@ -82,7 +82,7 @@ static int run_seed(struct work *work, uint64_t seed)
 
 /* ---- Transforms and conversions ----------------------------------------------------------------------- */
 
-/* Makes memories that have just the bytes of a case and its guards. */
+/* Makes two memories, each with the bytes that a case needs and a guard on either side. */
 static void case_memories(const struct oracle_case *c, struct memory *dst, struct memory *src)
 {
 	*dst = memory_new(place->dst, c->dst_size + 2 * ORACLE_GUARD);
@@ -131,7 +131,7 @@ ParameterizedTest(struct row *row, bytes, random_transforms)
 	close_all();
 }
 
-/* A tensor lies in memory of its own. */
+/* Returns an operand of the conversion, with its tensor in a memory of its own. */
 static struct engine_operand operand_of(const struct operand_case *operand, struct memory *memory)
 {
 	struct engine_operand ret = { .number = operand->number };
@@ -145,7 +145,8 @@ static struct engine_operand operand_of(const struct operand_case *operand, stru
 	return ret;
 }
 
-/* Elements of a border that repeats the source count once, or as often as they are written. */
+/* Returns whether the count of changed elements is right. Elements of a border that repeats the source may be
+ * counted once each or as often as they are written. */
 static bool is_counted(const struct conversion_case *c, uint64_t changed)
 {
 	return c->c.spec.mode == PAD_MODE_CONSTANT ? changed == c->changed : !changed == !c->changed;
@@ -156,8 +157,7 @@ ParameterizedTestParameters(bytes, random_conversions)
 	return RIG_ROWS(PLACES, suits);
 }
 
-/* An exact cast that changes values ends with OUT_OF_RANGE; what it leaves is what a cast that saturates
- * does. */
+/* An exact cast that changes values ends with OUT_OF_RANGE and leaves what a saturating cast does. */
 ParameterizedTest(struct row *row, bytes, random_conversions)
 {
 	const uint64_t seeds = (uint64_t)tap_portion(300);
@@ -196,14 +196,14 @@ ParameterizedTest(struct row *row, bytes, random_conversions)
 
 /* ---- Scales ------------------------------------------------------------------------------------------- */
 
-/* A bfloat16 [rows, columns] becomes float8_e4m3fn with a scale for each block. */
+/* A conversion of bfloat16 [rows, columns] to float8_e4m3fn with a scale for each block. */
 struct scaled {
 	struct transform_spec spec;
 	int64_t shape[2], block[2], blocks[2];
 	bool transposed;
 	uint16_t *src;
 	uint8_t *dst;
-	uint8_t *scale; /* float32, or exponents */
+	uint8_t *scale; /* float32 values, or exponents of one byte */
 	float *inverse;
 };
 
@@ -236,7 +236,8 @@ static void scaled_draw(struct scaled *s, uint64_t seed)
 	s->dst = calloc((size_t)(s->shape[0] * s->shape[1]), 1);
 	s->scale = calloc((size_t)(s->blocks[0] * s->blocks[1]), 4);
 	s->inverse = calloc((size_t)(s->blocks[0] * s->blocks[1]), 4);
-	for (int64_t i = 0; i < s->shape[0] * s->shape[1]; i++) /* any size, but neither infinite nor NaN */
+	/* of any magnitude, but neither infinite nor NaN */
+	for (int64_t i = 0; i < s->shape[0] * s->shape[1]; i++)
 		s->src[i] = (uint16_t)oracle_random(&state) & 0xbfff;
 }
 
@@ -253,7 +254,7 @@ static const uint8_t *scaled_element(const struct scaled *s, int64_t r, int64_t 
 	return (const uint8_t *)&s->src[s->transposed ? c * s->shape[0] + r : r * s->shape[1] + c];
 }
 
-/* A block has elements [low, high) of either dimension. */
+/* The part of a block that the tensor has: elements [low, high) of either dimension. */
 struct box {
 	int64_t low[2], high[2];
 };
@@ -386,7 +387,7 @@ ParameterizedTestParameters(bytes, random_lists)
 	return RIG_ROWS(PLACES, suits);
 }
 
-/* The list comes with the job, or lies in memory of the destination's kind or the source's. */
+/* The list of blocks comes with the job, or lies in memory of the destination's kind or the source's. */
 ParameterizedTest(struct row *row, bytes, random_lists)
 {
 	const uint64_t seeds = (uint64_t)tap_portion(120);
@@ -409,7 +410,7 @@ ParameterizedTest(struct row *row, bytes, random_lists)
 		blocks_case_draw(seed, &c, seed % 3 == 0);
 		oracle_case_text(&c.block, text, sizeof text);
 		if (seed % 3 == 0) {
-			b->index = c.packed + 1; /* which is aligned to nothing */
+			b->index = c.packed + 1; /* makes the list unaligned */
 		} else {
 			b->index_memory = list->of;
 			b->index_offset = 8 * (seed % 3);
@@ -440,7 +441,7 @@ ParameterizedTest(struct row *row, bytes, random_lists)
 
 #define TABLE_BYTES (64u << 10)
 
-/* Each layer of a side lies in a memory of its own. */
+/* One side of a list of blocks, with each layer in a memory of its own. */
 struct side {
 	struct memory memory[RIG_LAYERS];
 	uint64_t offset[RIG_LAYERS];
@@ -459,7 +460,7 @@ ParameterizedTestParameters(bytes, random_tables)
 	return RIG_ROWS(PLACES, suits);
 }
 
-/* Blocks of float32 [rows, columns], half of the lists transposed, half of them scatters. */
+/* The blocks are float32 [rows, columns]. Half of the lists transpose them, and half are scatters. */
 ParameterizedTest(struct row *row, bytes, random_tables)
 {
 	const uint64_t seeds = (uint64_t)tap_portion(150);
@@ -539,7 +540,7 @@ ParameterizedTestParameters(bytes, random_batches)
 }
 
 /* A batch has up to MOST_MOVES moves, or none, and some have the layout of the move before. Every other batch
- * is between the places, and the rest go back. */
+ * moves from one place to the other, and the rest move back. */
 ParameterizedTest(struct row *row, bytes, random_batches)
 {
 	const uint64_t seeds = (uint64_t)tap_portion(80);

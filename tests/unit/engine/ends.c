@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Jobs are cancelled, come too late, change values in an exact cast, or fail with their memory. Each ends in
- * its turn and leaves the others as they are. */
+/* Tests jobs that are cancelled, miss their deadline, change values in an exact cast, or fail with their
+ * memory. Each ends in its turn and leaves the others as they are. */
 #include <string.h>
 #include <unistd.h>
 
@@ -12,12 +12,12 @@
 
 TestSuite(ends, .timeout = 120);
 
-/* Jobs move 4 KiB of ones to zeros, each to a page of its own. */
+/* A job copies 4 KiB of ones to zeros, to a page of its own. */
 enum { PAGE = 4096, PAGES = 64, EDGE = 32 };
 
 static struct engine_stream *stream, *other;
 static struct memory dst, src, words;
-static struct memory client; /* its file becomes shorter */
+static struct memory client; /* a test makes its file shorter */
 
 static void open_between(enum rig_engine which, const char *name, bool is_host)
 {
@@ -71,7 +71,7 @@ ParameterizedTestParameters(ends, cancel_one)
 	return RIG_ROWS(1, NULL);
 }
 
-/* The first job waits for its point, and the others wait for their turn. */
+/* The first job waits for its point, and the others wait for their turn behind it. */
 ParameterizedTest(struct row *row, ends, cancel_one)
 {
 	static struct work work[4];
@@ -106,7 +106,7 @@ ParameterizedTestParameters(ends, cancel_what_has_begun)
 	return RIG_ROWS(1, NULL);
 }
 
-/* The job's signal has been seen, and nobody has reaped it. */
+/* The job has signalled, but has not been reaped. */
 ParameterizedTest(struct row *row, ends, cancel_what_has_begun)
 {
 	static struct work work;
@@ -130,7 +130,7 @@ ParameterizedTestParameters(ends, cancel_a_stream_that_waits)
 	return RIG_ROWS(1, NULL);
 }
 
-/* The stream is as good as new afterwards. */
+/* The stream goes on as a new one would. */
 ParameterizedTest(struct row *row, ends, cancel_a_stream_that_waits)
 {
 	enum { JOBS = 30 };
@@ -144,7 +144,7 @@ ParameterizedTest(struct row *row, ends, cancel_a_stream_that_waits)
 		work[i].job.signal = (struct engine_point){ words.of, 8, 1 };
 		submit(stream, &work[i]);
 	}
-	engine_stream_cancel(engine, other); /* has nothing */
+	engine_stream_cancel(engine, other); /* has no jobs */
 	engine_stream_cancel(engine, stream);
 	work_init_page(&work[JOBS], JOBS);
 	submit(stream, &work[JOBS]);
@@ -170,8 +170,8 @@ ParameterizedTestParameters(ends, cancel_a_stream_that_runs)
 	return RIG_ROWS(2, suits_between);
 }
 
-/* The stream is cancelled after so many of its jobs have come back. What had ended has ended well, and the
- * rest is cancelled, in order; what had not begun has written nothing. */
+/* The stream is cancelled after n of its jobs have come back. These have succeeded, and the rest end as
+ * cancelled, in order; jobs that had not started have written nothing. */
 ParameterizedTest(struct row *row, ends, cancel_a_stream_that_runs)
 {
 	enum { JOBS = 12 };
@@ -214,8 +214,8 @@ ParameterizedTestParameters(ends, cancel_as_the_point_comes)
 	return RIG_ROWS(1, NULL);
 }
 
-/* Each job has run whole or not at all; its words go as soon as it has come back, so that a look at them that
- * is still under way would fail. */
+/* Each job has run whole or not at all. The memory of its words is freed as soon as it has come back, so that
+ * an engine that still read a word would fail. */
 ParameterizedTest(struct row *row, ends, cancel_as_the_point_comes)
 {
 	enum { ROUNDS = 100 };
@@ -239,7 +239,7 @@ ParameterizedTest(struct row *row, ends, cancel_as_the_point_comes)
 			is_cancelled[i] = engine_cancel(engine, stream, &work[i].job);
 		if (round % 3 == 0 && !(is_cancelled[0] && is_cancelled[1])) {
 			cr_assert(rig_is_process(row->engine), "%s: it cannot have started", rig_text);
-			word_set(&words, 0, 1); /* the engine's process has not answered in time */
+			word_set(&words, 0, 1); /* the engine's process did not answer in time */
 		}
 		wait_done(2);
 		for (uint64_t i = 0; i < 2; i++) {
@@ -280,7 +280,7 @@ ParameterizedTestParameters(ends, a_batch_that_never_starts)
 	return RIG_ROWS(NEVERS, NULL);
 }
 
-/* Each move of the batch ends as the batch does. */
+/* Each move of the batch gets the status of the batch. */
 ParameterizedTest(struct row *row, ends, a_batch_that_never_starts)
 {
 	enum { MOVES = 3 };
@@ -319,7 +319,8 @@ ParameterizedTest(struct row *row, ends, a_batch_that_never_starts)
 
 /* ---- Values that a cast changes ----------------------------------------------------------------------- */
 
-/* The cast is from float32 [64] to int8, of the numbers from 100 on: all but the first 28 are too large. */
+/* Makes a cast of float32 [64] to int8, where the values count up from 100, so that all but the first 28 are
+ * too large. */
 static void work_init_cast(struct work *work, uint64_t offset, enum cast cast)
 {
 	struct transform_spec spec = {
@@ -346,8 +347,8 @@ ParameterizedTestParameters(ends, an_exact_cast)
 	return RIG_ROWS(1, NULL);
 }
 
-/* The job ends with OUT_OF_RANGE, says how many values changed, leaves the nearest ones and signals nothing.
- * In a batch only its move does so. */
+/* The job ends with OUT_OF_RANGE, reports how many values changed, leaves the nearest ones and signals
+ * nothing. In a batch, only the move that changes values fails. */
 ParameterizedTest(struct row *row, ends, an_exact_cast)
 {
 	static struct work exact, next, batch;
@@ -413,10 +414,10 @@ static const char *const part_names[PARTS] = {
 	[MOVE_DESTINATION] = "destination of a move of a batch",
 };
 
-/* A client's file loses all but its first page; a job needs all of it. */
+/* A client's file is cut to its first page, and a job needs all of it. */
 enum { CLIENT_PAGES = 16, BLOCKS = CLIENT_PAGES };
 
-static struct memory far, aside; /* aside is the host's, as the client's file is */
+static struct memory far, aside; /* aside is host memory, as is the client's file */
 
 static void work_init_blocks(struct work *work, struct engine_blocks *blocks, enum part part)
 {
@@ -437,7 +438,8 @@ static void work_init_blocks(struct work *work, struct engine_blocks *blocks, en
 		                          .src = { .step = PAGE } };
 	for (int i = 0; i < BLOCKS; i++)
 		index[i] = i;
-	if (part == TABLE_SOURCE || part == TABLE_DESTINATION) { /* The second layer of that side fails. */
+	/* One layer of that side, the second, fails. */
+	if (part == TABLE_SOURCE || part == TABLE_DESTINATION) {
 		const struct memory *near = part == TABLE_SOURCE ? &dst : &far;
 
 		layers_init(&good, 2, (struct memory[]){ *near, *near },
@@ -460,7 +462,7 @@ static void work_init_blocks(struct work *work, struct engine_blocks *blocks, en
 	          0);
 }
 
-/* Makes the job of which `part` lies in the client's file; the rest lies in memory that does not fail. */
+/* Makes the job that has `part` in the client's file, and everything else in memory that does not fail. */
 static void work_init_bad(struct work *work, struct engine_move moves[3], struct engine_blocks *blocks,
                           enum part part)
 {
@@ -490,8 +492,8 @@ ParameterizedTestParameters(ends, memory_that_fails)
 	return RIG_ROWS(PARTS, NULL);
 }
 
-/* The job ends with DEVICE, and so does its move of a batch; jobs before and after it in the stream and in
- * another one end well. What has become of the memory is known. */
+/* The job ends with DEVICE, and so does its move of a batch; jobs before and after it in its stream, and in
+ * another stream, succeed. The engine reports which memory was lost. */
 ParameterizedTest(struct row *row, ends, memory_that_fails)
 {
 	const enum part part = (enum part)row->i;
@@ -525,7 +527,7 @@ ParameterizedTest(struct row *row, ends, memory_that_fails)
 		             moves[i].status);
 	cr_assert(page_is(40, 1) && page_is(41, 1) && page_is(42, 1), "%s", rig_text);
 	cr_assert(!is_batch || (page_is(CLIENT_PAGES, 1) && page_is(CLIENT_PAGES + 2, 1)), "%s", rig_text);
-	/* A device judges moves of a batch one by one at their end, which comes after the signal. */
+	/* A CUDA engine judges each move of a batch when the batch has ended, which is after the signal. */
 	if (!is_batch || !rig_is_cuda(row->engine))
 		cr_assert_eq(word_get(&words, 8), 0, "%s: it was signalled", rig_text);
 	cr_assert_eq(engine_memory_loss(client.of, &bytes), ENGINE_LOSS_SHRUNK, "%s", rig_text);
@@ -550,8 +552,8 @@ ParameterizedTestParameters(ends, words_that_fail)
 	return RIG_ROWS(WORDS, NULL);
 }
 
-/* A job whose word is gone ends with DEVICE; one that has waited for it, or that finds it gone, has moved
- * nothing. */
+/* A job whose word is gone ends with DEVICE. It has moved nothing if it waits for the word, or finds it gone
+ * before it starts. */
 ParameterizedTest(struct row *row, ends, words_that_fail)
 {
 	const enum word word = (enum word)row->i;
@@ -597,7 +599,7 @@ ParameterizedTestParameters(ends, of_nothing)
 	return RIG_ROWS(1, NULL);
 }
 
-/* A move, a list and a batch that have no element signal as others do. */
+/* A move, a list and a batch without any element signal as others do. */
 ParameterizedTest(struct row *row, ends, of_nothing)
 {
 	struct engine_blocks blocks = {

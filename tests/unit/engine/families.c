@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests by which family an engine moves what: chosen transforms, lists of such blocks, and how often each
- * family comes among random transforms. Other tests compare bytes.
- *
- * The tables say what engines do now. Whoever teaches one a better way changes its rows.
- */
+/* Tests which kernel family an engine moves a transform by: chosen transforms, lists of blocks of the same
+ * transforms, and how often each family occurs among random transforms. Other tests compare the bytes.
+ * The tables record what the engines choose at present. A change that teaches an engine a better way also
+ * changes its rows. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,8 +17,8 @@ TestSuite(families, .timeout = 120);
 
 enum { BYTES = 1 << 20 };
 
-/* A row is a transform and its families: alone, and as each block of a list. The destination's shape follows
- * from the rest. */
+/* A transform and the families that move it, alone and as each block of a list. The shape of the destination
+ * follows from the other fields. */
 static const struct named {
 	const char *name;
 	const char *cpu, *cuda, *cuda_list;
@@ -28,9 +27,9 @@ static const struct named {
 	int64_t shape[5];
 	int64_t perm[5];
 	int64_t before[5], after[5];
-	bool is_strided; /* the source has src_strides; else it is contiguous */
+	bool is_strided; /* the source has the strides in src_strides; false: it is contiguous */
 	int64_t src_strides[5];
-	bool has_gaps; /* the destination has dst_strides */
+	bool has_gaps; /* the destination has the strides in dst_strides; false: it is contiguous */
 	int64_t dst_strides[5];
 	enum pad_mode mode;
 	uint64_t dst_offset, src_offset;
@@ -103,7 +102,8 @@ static const char *path_of(const struct work *work)
 	return path;
 }
 
-/* A list is explained as its blocks would be moved one by one. */
+/* Explaining a list of blocks would give the family for moving its blocks one by one, so only other jobs are
+ * explained. */
 static void expect(const struct named *named, struct work *work, const char *what, const char *family)
 {
 	if (!work->job.blocks)
@@ -122,7 +122,7 @@ ParameterizedTestParameters(families, chosen)
 	return RIG_ROWS(1, NULL);
 }
 
-/* The blocks of a list have room between them; the list takes the last one first and leaves one out. */
+/* The blocks of a list have gaps between them. The list names the last block first and leaves one out. */
 ParameterizedTest(struct row *row, families, chosen)
 {
 	enum { STEP = BYTES / 8 };
@@ -175,7 +175,7 @@ ParameterizedTestParameters(families, of_random_transforms)
 	return RIG_ROWS(1, NULL);
 }
 
-/* A row has how many of the first seeds' transforms go by each family. */
+/* Counts how many transforms of the first seeds each family moves; a row has the expected counts. */
 ParameterizedTest(struct row *row, families, of_random_transforms)
 {
 	int has[FAMILIES] = { 0 };

@@ -14,8 +14,8 @@
 
 TestSuite(order, .timeout = 120);
 
-/* Memory is of the kind that the engine makes by default, the host's, or a device's that is shared by a
- * handle. */
+/* The memory of a case: of the kind that the engine makes by default, of the host, or of a device and shared
+ * by a handle. */
 enum where { NEAR, HOST, HANDLE, WHERES };
 
 static const char *const where_names[WHERES] = { "near", "host", "by a handle" };
@@ -25,7 +25,7 @@ static enum region_kind kind_of(enum where where)
 	return where == NEAR ? memory_kind() : where == HOST ? REGION_KIND_MEMFD : REGION_KIND_CUDA_IPC;
 }
 
-/* On the CPU all memory is the host's, so one of the cases that differ only by that is enough. */
+/* On the CPU all memory is the host's, so one of the cases that differ only in their memory is enough. */
 static bool suits_where(enum rig_engine which, enum where where)
 {
 	return where == NEAR || (rig_is_cuda(which) && (where == HOST || !rig_is_process(which)));
@@ -56,8 +56,8 @@ ParameterizedTestParameters(order, within_a_stream)
 	return RIG_ROWS(CHAINS, suits_chain);
 }
 
-/* Each job needs the one before: A to B transposed, B to C, C to A transposed, and so on. A priority moves no
- * job past another one of its stream. */
+/* Each job reads what the one before wrote: A to B transposed, B to C, C to A transposed, and so on. A
+ * priority moves no job past another one of its stream. */
 ParameterizedTest(struct row *row, order, within_a_stream)
 {
 	enum { JOBS = 25 };
@@ -87,7 +87,7 @@ ParameterizedTest(struct row *row, order, within_a_stream)
 		          "%s: job %d: no other stream was there", rig_text, i);
 	}
 	const uint32_t *last = (const uint32_t *)(const void *)memory[JOBS % 3].bytes;
-	for (int64_t r = 0; r < chain->n; r++) /* it was transposed 13 times */
+	for (int64_t r = 0; r < chain->n; r++) /* 13 of the jobs transpose */
 		for (int64_t c = 0; c < chain->n; c++)
 			cr_assert_eq(last[r * chain->n + c], c * chain->n + r + 1, "%s: [%ld, %ld]", rig_text,
 			             (long)r, (long)c);
@@ -105,7 +105,8 @@ ParameterizedTestParameters(order, many_streams)
 	return RIG_ROWS(1, NULL);
 }
 
-/* There are more streams than may be under way at once. Each has a chain of its own, near or on the host. */
+/* There are more streams than the engine keeps under way at once. Each has a chain of its own, in default or
+ * host memory. */
 ParameterizedTest(struct row *row, order, many_streams)
 {
 	enum { STREAMS = 40, JOBS = 6, N = 20 };
@@ -142,8 +143,8 @@ ParameterizedTest(struct row *row, order, many_streams)
 
 #define OWNERS_STREAMS 60
 
-/* Returns after how many of one owner's jobs, each in a stream of its own, another owner's job came back that
- * was submitted last. All wait for the same value of a word. */
+/* Submits many jobs of one owner, each in a stream of its own, and last a job of another owner; all wait for
+ * the same value of a word. Returns how many of the first owner's jobs came back before the other's. */
 static size_t turn_of_the_last(const struct memory *word, uint64_t value, int64_t n)
 {
 	enum { STREAMS = OWNERS_STREAMS };
@@ -183,9 +184,9 @@ ParameterizedTestParameters(order, owners_share)
 	return RIG_ROWS(1, NULL);
 }
 
-/* One owner's many streams are one share: who has one stream and comes last does not wait for all of them.
- * The thread that looks at the word can be stopped by a busy machine between two of the jobs, with the rest
- * of them already running; it is not, every time. */
+/* All streams of an owner share its turn, so an owner with one stream that comes last does not wait for all
+ * of another's. On a busy machine the thread that polls the word can be stopped between two of the jobs while
+ * the others already run; the test fails only if it finds no fair order in all tries. */
 ParameterizedTest(struct row *row, order, owners_share)
 {
 	size_t turn = OWNERS_STREAMS;
@@ -205,7 +206,7 @@ ParameterizedTest(struct row *row, order, owners_share)
 
 /* ---- Points ------------------------------------------------------------------------------------------- */
 
-/* Word 0 is waited for, and the word at byte 8 signalled, by jobs that copy 4 KiB of ones to zeros. */
+/* Jobs copy 4 KiB of ones to zeros; they wait for word 0 and signal the word at byte 8. */
 static struct engine_stream *stream, *other;
 static struct memory dst, src, words;
 
@@ -279,7 +280,7 @@ ParameterizedTestParameters(order, a_point)
 	return RIG_ROWS(POINTS, suits_point);
 }
 
-/* A point that has not come has a deadline that has passed. */
+/* A point that has not been reached has a deadline that has passed. */
 ParameterizedTest(struct row *row, order, a_point)
 {
 	const struct point *point = &points[row->i];
@@ -310,8 +311,8 @@ ParameterizedTestParameters(order, a_deadline)
 	return RIG_ROWS(WHERES, suits_words);
 }
 
-/* The deadline comes while the point is waited for. The job does not end before it, and moves nothing; the
- * next one of its stream runs. */
+/* The deadline passes while the job waits for its point. The job does not end before the deadline, and moves
+ * nothing; the next one of its stream runs. */
 ParameterizedTest(struct row *row, order, a_deadline)
 {
 	static struct work late, next;
@@ -339,8 +340,8 @@ ParameterizedTestParameters(order, a_deadline_to_begin)
 	return RIG_ROWS(WHERES, suits_words);
 }
 
-/* It comes while a job waits behind another one of its stream, and while one waits for a point of its own.
- * Neither moves or signals anything; a job that begins in time runs. */
+/* A deadline to start passes while one job waits behind another one of its stream, and another waits for a
+ * point of its own. Neither moves or signals anything; a job that starts in time runs. */
 ParameterizedTest(struct row *row, order, a_deadline_to_begin)
 {
 	static struct work first, behind, waiting, next;
@@ -423,7 +424,7 @@ ParameterizedTestParameters(order, signals)
 }
 
 /* Jobs without an element signal too, and so do jobs to the host. Each signals after all before it, so that
- * the word never goes back. */
+ * the word never decreases. */
 ParameterizedTest(struct row *row, order, signals)
 {
 	enum { JOBS = 150 };
@@ -457,8 +458,8 @@ ParameterizedTestParameters(order, points_in_no_order)
 	return RIG_ROWS(WHERES, suits_words);
 }
 
-/* Each stream waits for a word of its own; the words come in another order, and each lets its own job alone
- * go. Another stream waits all the while, and other jobs run. */
+/* Each stream waits for a word of its own. The words are set in another order, and each releases its own job
+ * alone. Another stream waits all the while, and other jobs run. */
 ParameterizedTest(struct row *row, order, points_in_no_order)
 {
 	enum { STREAMS = 150 };
@@ -477,7 +478,8 @@ ParameterizedTest(struct row *row, order, points_in_no_order)
 		submit(streams[i], &work[i]);
 	}
 	for (size_t n = 0; n < STREAMS; n++) {
-		const size_t i = n * 37 % STREAMS; /* STREAMS and 37 are coprime */
+		/* visits each stream once, as STREAMS and 37 are coprime */
+		const size_t i = n * 37 % STREAMS;
 
 		work_init_square(&others[n], 16, true, &dst, &src);
 		submit(other, &others[n]);
@@ -505,7 +507,7 @@ static const struct handoff {
 	const char *name;
 	enum where words, memory;
 	int64_t n;
-	long rounds; /* TEST_SHARE takes a share of them */
+	long rounds; /* at TEST_SHARE 1; other shares run fewer */
 	bool transposed;
 } handoffs[] = {
 	{ "small", NEAR, NEAR, 8, 2000, false },
@@ -524,7 +526,8 @@ static bool suits_handoff(enum rig_engine which, uint32_t i)
 
 static struct memory buffer, out, from;
 
-/* The producer waits until the buffer has been emptied i times and says that it was filled i + 1 times. */
+/* Submits round i of both sides: the producer waits until the buffer has been emptied i times, and signals
+ * that it has been filled i + 1 times. */
 static void submit_round(struct work work[2][WINDOW], const struct handoff *row, long i)
 {
 	const uint64_t bytes = (uint64_t)(row->n * row->n * 4);
@@ -564,7 +567,7 @@ ParameterizedTestParameters(order, handed_back_and_forth)
 	return RIG_ROWS(HANDOFFS, suits_handoff);
 }
 
-/* The consumer's job comes first each time, so nothing but the points keeps the order. */
+/* The consumer's job is submitted first each time, so that only the points keep the order. */
 ParameterizedTest(struct row *row, order, handed_back_and_forth)
 {
 	static struct work work[2][WINDOW];
@@ -577,7 +580,7 @@ ParameterizedTest(struct row *row, order, handed_back_and_forth)
 	out = memory_new(kind_of(handoff->memory), WINDOW * bytes);
 	buffer = memory_new(kind_of(handoff->memory), bytes);
 	for (uint64_t i = 0; i < PATTERNS * bytes;
-	     i++) /* each byte differs from that of the pattern before */
+	     i++) /* each pattern differs from the one before in every byte */
 		from.bytes[i] = (unsigned char)(i % bytes * 31 + i / bytes * 37);
 	for (int i = 0; i < WINDOW; i++) {
 		work_init_square(&work[PRODUCER][i], handoff->n, handoff->transposed, &buffer, &from);

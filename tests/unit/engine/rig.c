@@ -46,7 +46,7 @@ char rig_text[160];
 uint64_t rig_scratch_bytes = 64 << 10;
 
 static const struct config *config;
-static int wakeups; /* an eventfd */
+static int wakeups; /* an eventfd that the engine signals when jobs have come back */
 
 /* ---- Engines ------------------------------------------------------------------------------------------ */
 
@@ -95,7 +95,8 @@ static const struct engine_process_opener openers[] = {
 	{ NULL, NULL },
 };
 
-/* This runs before Criterion looks at the arguments. */
+/* Runs before Criterion parses the arguments, and turns this program into an engine's process if it was
+ * started as one. */
 __attribute__((constructor)) static void be_an_engine(int argc, char **argv)
 {
 	if (argc > 0 && engine_process_is_child(argv))
@@ -112,7 +113,8 @@ bool rig_is_process(enum rig_engine which)
 	return configs[which].is_process;
 }
 
-/* An emulator changes the names of processes. */
+/* Returns whether this build has the engine. An emulator renames processes, so that the program cannot be
+ * started again as an engine's process. */
 static bool is_built(const struct config *of)
 {
 #ifndef HAVE_CUDA
@@ -223,7 +225,7 @@ struct memory memory_of_file(uint64_t size)
 	cr_assert_eq(ftruncate(ret.fd, (off_t)size), 0);
 	ret.mapped = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, ret.fd, 0);
 	cr_assert_neq(ret.mapped, MAP_FAILED);
-	memset(ret.mapped, 0, size); /* without holes */
+	memset(ret.mapped, 0, size); /* leaves no holes in the file */
 	ret.bytes = ret.mapped;
 	cr_assert_eq(engine_map(engine, &handle, &ret.of, &err), 0, "%s: %s", rig_text, err.message);
 	return ret;
@@ -298,7 +300,7 @@ static void on_done(struct engine_job *job)
 	done[n_done++ % RIG_MOST_JOBS] = job;
 }
 
-/* Keeps a copy of the move, which frees what was made for it. */
+/* Keeps a copy of the move for works_free, which frees what was allocated for the move. */
 static void keep(const struct engine_move *move)
 {
 	if (n_prepared == room) {
@@ -385,7 +387,7 @@ void drive(void)
 		engine_drive(engine, 0);
 }
 
-/* An owner reaps, and drives if it has said so, before it sleeps. */
+/* An owner reaps before it sleeps, and drives the engine if it has said that it would. */
 void wait_done(size_t n)
 {
 	struct pollfd fd = { .fd = wakeups, .events = POLLIN };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests what an engine says that it is, and which memories it counts. */
+/* Tests what an engine reports of itself, and which memories it counts. */
 #include <string.h>
 #include <unistd.h>
 
@@ -39,7 +39,7 @@ ParameterizedTestParameters(what, memories)
 	return RIG_ROWS(1, NULL);
 }
 
-/* Each memory that is made or mapped counts until its last step; one that is refused does not. A memory that
+/* Memory that is made or mapped counts until it is freed; memory that is refused does not count. Memory that
  * has been made holds zeros. */
 ParameterizedTest(struct row *row, what, memories)
 {
