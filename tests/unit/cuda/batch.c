@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests batches: copies and tiles against the oracle, each with its status, and how many launches a batch
- * takes. */
+/* Tests batches: copies and tiles are compared with the oracle, each move has its own status, and a batch
+ * takes as few launches as it can. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -54,7 +54,7 @@ static void close_all(void)
 	close_engine();
 }
 
-/* One job of them all. */
+/* Submits all moves as one job and waits for it. */
 static void run(struct engine_job *job, struct engine_move *moves, uint32_t n, const char *name)
 {
 	*job = (struct engine_job){ .moves = moves, .n_moves = n, .on_done = job->on_done };
@@ -78,8 +78,7 @@ struct copy_row {
 	char name[40];
 	enum region_kind first, second;
 	uint32_t n;
-	uint64_t
-	    bytes; /* of the first; each is some longer than the one before, and after so many as at first */
+	uint64_t bytes; /* of move 0; move i has i % 100 times `longer` more */
 	uint64_t longer;
 	uint64_t gap;
 };
@@ -126,7 +125,7 @@ ParameterizedTest(struct copy_row *row, batch, copies)
 	free(work);
 }
 
-/* Transposes of one shape are of one kernel. */
+/* Transposes of one shape share a kernel and therefore a launch. */
 Test(batch, transposes_are_one_launch)
 {
 	enum { N = 40, EDGE = 48 };
@@ -153,8 +152,8 @@ Test(batch, transposes_are_one_launch)
 struct tile_row {
 	char name[40];
 	int rank;
-	int64_t shape[4], perm[4], strides[4], pad[4]; /* of uint32; pads on both sides */
-	uint64_t first;                                /* elements ahead of element [0, ..., 0] */
+	int64_t shape[4], perm[4], strides[4], pad[4]; /* shape of uint32; pad is the same before and after */
+	uint64_t first;                                /* elements in memory before element [0, ..., 0] */
 };
 
 static struct tile_row tile_rows[] = {
@@ -182,7 +181,7 @@ static void tile_spec(const struct tile_row *row, struct transform_spec *ret)
 	cr_assert_eq(tensor_layout_init(&ret->dst, DTYPE_UINT32, row->rank, shape, NULL, "dst", &err), 0);
 }
 
-/* In a batch they go by kernels that many moves share. */
+/* In a batch, these are moved by kernels that many moves share. */
 Test(batch, tiles_of_many_axes)
 {
 	enum { ROWS = sizeof tile_rows / sizeof *tile_rows, N = 3 * ROWS };

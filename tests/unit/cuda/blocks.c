@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests lists of blocks by the kernels for lists alone, against the oracle, and how many launches one
- * takes. */
+/* Tests lists of blocks that kernels alone move: the bytes are compared with the oracle, and the launches of
+ * a list are counted. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,7 +18,7 @@
 
 enum index_place { INDEX_INLINE, INDEX_DEVICE, INDEX_HOST };
 
-/* A test's memories, and what the destination has to be. */
+/* The memories of a test, and the bytes that the destination is to have. */
 struct bench {
 	struct engine_stream *stream;
 	struct engine_memory *dst, *src, *index;
@@ -59,12 +59,12 @@ static void bench_close(struct bench *bench)
 
 #define MOST_ENTRIES 8193
 
-/* Blocks of a shape for which there is a kernel, so many of them in so many layers. */
+/* A list of n entries in each of `layers` layers, with blocks of a shape for which there is a kernel. */
 struct kernel_row {
 	char name[40];
 	enum strategy_id strategy;
 	enum index_place index;
-	uint8_t index_bytes; /* 0: 4 */
+	uint8_t index_bytes; /* bytes of an entry; 0: 4 */
 	uint64_t n, limit;
 	uint32_t layers;
 	bool scatter;
@@ -72,11 +72,11 @@ struct kernel_row {
 	int rank;
 	int64_t shape[3];
 	int64_t perm[3];
-	int64_t pad[3];    /* before and after */
-	uint64_t step;     /* bytes more than a block */
-	uint64_t src_step; /* 0: as dst's */
-	bool listed;       /* layers by a list */
-	bool is_sent;      /* the list, or its layers, to memory */
+	int64_t pad[3];    /* the same before and after */
+	uint64_t step;     /* bytes from one block's end to the next block */
+	uint64_t src_step; /* 0: the same as step, which is then the destination's as well */
+	bool listed;       /* offsets of the layers are given as a list */
+	bool is_sent;      /* the list, or that of the layers, has to be sent to device memory */
 };
 
 #define ROWS      .strategy = STRATEGY_memcpy
@@ -306,8 +306,8 @@ static void kernel_side(struct engine_blocks_side *side, const struct kernel_row
 		side->layers = layers;
 }
 
-/* Entry i names block i * 7 from the last one on, modulo the limit, in a scatter each once; each fifth none.
- * The first such are past the limit. */
+/* Fills the list: entry i names the block 7 * i after the last one, modulo the limit, so that a scatter names
+ * each once. Every fifth entry names none; the first of these are past the limit. */
 static void kernel_index(const struct kernel_row *row, int64_t *index)
 {
 	for (uint64_t i = 0; i < row->n; i++)
@@ -317,7 +317,7 @@ static void kernel_index(const struct kernel_row *row, int64_t *index)
 		                        : (int64_t)((row->limit - 1 + i * 7) % row->limit);
 }
 
-/* Returns the block of dst that entry i has in a list of pairs; those of every seventh are none. */
+/* Returns the block of dst in entry i of a list of pairs; every seventh entry names none. */
 static int64_t pair_dst(const struct kernel_row *row, uint64_t i)
 {
 	return i == 7 ? (int64_t)row->n : i % 7 == 6 ? -1 : (int64_t)(row->n - 1 - i);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists of counted allocations: which bytes of one another one can refer to. */
+/* Tests lists of counted allocations: which bytes of one region another region can refer to. */
 #include "kernels/cuda/memory/memory.h"
 
 #include <string.h>
@@ -9,7 +9,7 @@
 #define CHUNKS 7
 #define UNIT   16
 
-/* Allocations of 1, 2, 3, 1, 2, 3, ... units. */
+/* Makes a list of allocations of 1, 2, 3, 1, 2, 3, ... units. */
 static void list_make(struct cuda_chunks *chunks)
 {
 	struct error err;
@@ -21,7 +21,7 @@ static void list_make(struct cuda_chunks *chunks)
 	cr_assert_eq(cuda_chunks_complete(chunks, &err), 0, "%s", err.message);
 }
 
-/* The number of the allocation that begins at this unit; -1: none. */
+/* Returns the number of the allocation that begins at this unit, or -1 if none does. */
 static int begins_at(const struct cuda_chunks *chunks, uint64_t unit)
 {
 	uint64_t at = 0;
@@ -55,7 +55,8 @@ Test(chunks, every_range_of_units)
 	cuda_chunks_leave(&all);
 }
 
-/* A part of a region of thousands is found without going through them: the others may not even be there. */
+/* Finding a part of a region of thousands of allocations does not go through all of them, so the others may
+ * be missing here. */
 Test(chunks, the_others_are_not_looked_at)
 {
 	struct cuda_chunk *list[CHUNKS];

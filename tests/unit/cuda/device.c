@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Choosing a GPU, and what every failure on the way leaves behind. */
+/* Tests the choice of a GPU, and what every failure on the way leaves behind. */
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -18,7 +18,7 @@ struct choice_row {
 	char name[40];
 	char devices[4];
 	char capability[16];
-	char which[48]; /* "": none */
+	char which[48]; /* "": none is named */
 	int status;
 	int ordinal;
 	char says[2][80]; /* parts of the message */
@@ -212,7 +212,7 @@ Test(device, closes_what_was_never_open)
 struct fail_row {
 	char name[40];
 	CUresult result;
-	int status; /* what comes of it from most calls */
+	int status; /* status of most calls that fail so */
 };
 
 ParameterizedTestParameters(device, each_call_fails)
@@ -228,8 +228,8 @@ ParameterizedTestParameters(device, each_call_fails)
 	return cr_make_param_array(struct fail_row, rows, sizeof rows / sizeof *rows);
 }
 
-/* Opens with the Nth call failing; false when there are fewer, and then it is the first of closing that
- * fails. */
+/* Opens the device with call n of the driver failing. Returns false if opening makes fewer calls; the first
+ * call that closes the device then fails. */
 static bool open_failing(const struct fail_row *row, int n)
 {
 	struct device device;
@@ -264,7 +264,7 @@ ParameterizedTest(struct fail_row *row, device, each_call_fails)
 	cr_expect_lt(n, MOST_CALLS, "%s: it never opened", row->name);
 }
 
-/* A context that is lost cannot be had back in the same process: each call in one of its own. */
+/* A process cannot get a lost context back, so each call is tried in a process of its own. */
 Test(device, each_call_loses_the_context)
 {
 	char environment[64], text[512];

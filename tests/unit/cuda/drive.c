@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The owner's thread in place of the engine's: which jobs it runs itself, when it hands over, and that the
- * two never work at once. */
+/* Tests engines that their owner's thread drives: which jobs it runs itself, when it hands over to the
+ * engine's thread, and that the two never work at once. */
 #include <criterion/criterion.h>
 #include <poll.h>
 #include <pthread.h>
@@ -66,7 +66,7 @@ Test(drive, a_single_short_job_wakes_nobody)
 		let_it_park(stream);
 		memset(data(dst), 0xee, BYTES);
 		work_init(&work, N, false, dst, src);
-		cuda_plan(work.job.move.plan); /* otherwise the engine's thread would make it */
+		cuda_plan(work.job.move.plan); /* makes the plan here, so that the engine's thread need not */
 		engine_submit(engine, stream, &work.job);
 		cr_expect(engine_drive(engine, LONG_ENOUGH), "it has not ended");
 		engine_reap(engine);
@@ -97,7 +97,7 @@ Test(drive, what_is_submitted_starts_with_the_call_and_not_before)
 	close_all();
 }
 
-/* To the engine's thread. */
+/* Expects that n jobs, driven for at most ns, are handed over to the engine's thread. */
 static void expect_handed_over(int n, uint64_t ns)
 {
 	static struct work work[2];
@@ -131,7 +131,7 @@ Test(drive, a_job_that_takes_longer_is_handed_over)
 	expect_handed_over(1, 1);
 }
 
-/* A batch of one, which opens an upload buffer. */
+/* Runs a batch of one move, which makes the engine open an upload buffer. */
 static void run_batch(struct engine_stream *stream)
 {
 	static struct work work;
@@ -146,7 +146,7 @@ static void run_batch(struct engine_stream *stream)
 	wait_done(1);
 }
 
-/* A list of blocks counts as those of all layers. */
+/* Whether a list is quick depends on the number of its blocks in all layers together. */
 static void expect_list(uint64_t n, uint32_t layers, bool is_quick)
 {
 	static const int32_t index[] = { 0, 1, 2, 3, 4, 5, 6, 7, 8 };
@@ -210,8 +210,8 @@ static void set_word(struct engine_memory *words, uint64_t offset, uint64_t valu
 	__atomic_store_n((uint64_t *)(void *)(data(words) + offset), value, __ATOMIC_RELEASE);
 }
 
-/* As a client's stream has it: a job waits for what is ahead of it there, and what follows waits for the job.
- */
+/* Runs a job as the stream of a client orders it: the job waits for the work that is ahead of it there, and
+ * later work waits for the job. */
 static void expect_ordered(uint64_t reached, bool is_driven)
 {
 	static struct work work;
@@ -264,8 +264,8 @@ static void *map_and_unmap(void *arg)
 	return NULL;
 }
 
-/* Now and then a batch of several, which is handed over, and now and then one that is not driven long enough;
- * while another thread maps memory. */
+/* Now and then a round submits a batch of several moves, which is handed over, or is not driven for long
+ * enough, while another thread maps memory. */
 Test(drive, the_two_threads_take_turns)
 {
 	static struct work work[ROUNDS];

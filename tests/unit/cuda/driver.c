@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The driver table: what is said when there is none or too old a one, and what results mean. */
+/* Tests the driver table: the message if there is no driver or one that is too old, and what results mean. */
 #include "kernels/cuda/driver/driver.h"
 
 #include <fcntl.h>
@@ -20,12 +20,13 @@ enum library { LIBRARY_SOFTGPU, LIBRARY_NONE, LIBRARY_NO_LIBRARY, LIBRARY_STRANG
 struct child_row {
 	char name[40];
 	enum library library;
-	char variable[64]; /* NAME=VALUE */
+	char variable[64]; /* environment variable, NAME=VALUE */
 	char argument[16];
-	char says[2][96]; /* parts of what it prints */
+	char says[2][96]; /* parts of what the child prints */
 };
 
-/* A folder with a libcuda.so.1 as the row has it; that of a machine with a driver is never reached. */
+/* Makes a folder with the row's libcuda.so.1, so that the driver of a machine that has one is never loaded.
+ */
 static void make_library(char *folder, enum library library)
 {
 	char path[64];
@@ -104,7 +105,7 @@ ParameterizedTest(struct child_row *row, driver, child)
 		          text);
 }
 
-/* Only where no driver is installed. */
+/* This runs only where no driver is installed. */
 Test(driver, none)
 {
 	const struct child_row row = { .name = "none", .library = LIBRARY_NONE };
@@ -123,7 +124,7 @@ static const char *const names[] = {
 #include "kernels/cuda/driver/driver.def"
 };
 
-/* Whichever is missing is named, and nothing of the table stays. */
+/* The message names the missing entry point, and the table is left as if it had never been opened. */
 Test(driver, each_entry_point_missing)
 {
 	static const struct driver closed;

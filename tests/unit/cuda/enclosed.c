@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists in a launch's arguments against what each entry by itself says: which travel, by how many bytes an
- * entry, and what is written and counted. */
+/* Tests lists of blocks that travel in a launch's arguments: which lists do, with how many bytes an entry,
+ * and that what is written and counted is what each entry by itself says. */
 #include "kernels/cuda/launch/launch.h"
 
 #include <criterion/criterion.h>
@@ -68,7 +68,7 @@ ParameterizedTest(struct which_row *row, enclosed, which)
 /* ---- What ------------------------------------------------------------------------------------------------
  */
 
-/* Mostly a block; else one of those around what counts. */
+/* Returns the number of a block or, once in one_in, a value at one of the limits. */
 static int64_t draw(uint64_t *state, uint64_t limit, uint64_t one_in)
 {
 	const int64_t odd[] = { -1,

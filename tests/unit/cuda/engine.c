@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the engine as its owner sees it: what it says of times, and that it rests. */
+/* Tests the engine as its owner sees it: the times that it reports, and that an idle engine sleeps. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -57,8 +57,8 @@ ParameterizedTestParameters(engine, says_whether_that_is_what_the_move_takes)
 	return cr_make_param_array(struct measured_row, rows, sizeof rows / sizeof *rows);
 }
 
-/* The jobs of two streams meet unless this thread sleeps between their submissions for as long as one takes:
- * then they are submitted again. */
+/* The jobs of two streams overlap, unless this thread is kept from running between their submissions for as
+ * long as a job takes; then they are submitted again. */
 ParameterizedTest(struct measured_row *row, engine, says_whether_that_is_what_the_move_takes)
 {
 	enum { JOBS = 4, TRIES = 10 };
@@ -97,7 +97,7 @@ static double cpu_seconds(void)
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Also with scratch memory, which goes back to the device meanwhile. */
+/* The engine sleeps with scratch memory, too, and gives that back to the device meanwhile. */
 Test(engine, sleeps_when_idle)
 {
 	static struct work work;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests how jobs end when a call of theirs fails, and on a device that is lost. */
+/* Tests how jobs end when one of their calls fails, and on a device that is lost. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -42,7 +42,7 @@ ParameterizedTestParameters(cuda_end, one_job_fails)
 	return cr_make_param_array(struct fail_row, rows, sizeof rows / sizeof *rows);
 }
 
-/* The second of three; the others are what they would have been, and the engine goes on. */
+/* The second of three jobs fails; the others end as without it, and the engine goes on. */
 ParameterizedTest(struct fail_row *row, cuda_end, one_job_fails)
 {
 	enum { N = 40 };
@@ -105,7 +105,8 @@ ParameterizedTestParameters(cuda_end, lost)
 	return cr_make_param_array(struct lost_row, rows, sizeof rows / sizeof *rows);
 }
 
-/* What had ended is right; from then on everything ends as lost, whatever is called, and nothing hangs. */
+/* Jobs that had ended are right. From then on every job ends as lost, whatever is called, and nothing hangs.
+ */
 ParameterizedTest(struct lost_row *row, cuda_end, lost)
 {
 	enum { STREAMS = 3, JOBS = 10, N = 40 };
@@ -178,7 +179,8 @@ ParameterizedTestParameters(cuda_end, lost_while_mapping)
 	return cr_make_param_array(struct mapping_row, rows, sizeof rows / sizeof *rows);
 }
 
-/* Found by a call that maps, with nothing under way: the owner is woken to learn of it. */
+/* A call that maps memory finds the device lost while nothing is under way; the owner is woken to learn of
+ * it. */
 ParameterizedTest(struct mapping_row *row, cuda_end, lost_while_mapping)
 {
 	struct engine_memory *memory;

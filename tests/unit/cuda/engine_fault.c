@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A session over and over, with the Nth call of the driver failing, for every N: nothing crashes, hangs or
- * leaks, and what is reported as done is right. At less than the usual share, and of more than MOST_CALLS, it
- * is a sample of the calls, which starts at random. */
+/* Runs a session again and again with the Nth call of the driver failing, for every N. Nothing crashes, hangs
+ * or leaks, and jobs that are reported as done are right. Below the usual TEST_SHARE, and in sessions of more
+ * than MOST_CALLS calls, only a sample of the calls fails, from a random one on. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,9 +28,9 @@ static const char *build_directory(void)
 	return directory ? directory : ".";
 }
 
-#define MOST_CALLS 1000 /* that are tried at the usual share */
+#define MOST_CALLS 1000 /* most calls that are tried at the usual share */
 
-/* The Nth call fails with result; 0: none. */
+/* Runs a session whose call n fails with result; n 0: none fails. */
 static void run_session(unsigned n, int result, const char *count, struct outcome *ret, const char *name)
 {
 	char command[800], said[2000];
@@ -88,7 +88,7 @@ ParameterizedTest(struct fault_row *row, engine_fault, the_nth_call)
 	cr_assert(outcome.opened && !outcome.lost && outcome.live == 0, "%s", row->name);
 	cr_assert_eq(outcome.done, JOBS, "%s: %d", row->name, outcome.done);
 	int calls = (int)calls_of(count);
-	/* A session polls: on a slow machine it makes more calls. */
+	/* A session polls, so it makes more calls on a slow machine. */
 	int tried = (int)tap_portion(10 * (calls < MOST_CALLS ? calls : MOST_CALLS));
 	int step = tried < calls ? calls / tried : 1;
 	cr_assert_gt(calls, 200, "%s: %d", row->name, calls);
@@ -96,7 +96,7 @@ ParameterizedTest(struct fault_row *row, engine_fault, the_nth_call)
 		run_session(n, row->result, count, &outcome, row->name);
 		lost += outcome.lost;
 		less += outcome.done < JOBS;
-		/* An allocation that cannot be unmapped is three things. */
+		/* An allocation that cannot be unmapped leaves three objects behind. */
 		cr_assert(row->sticky || outcome.lost || outcome.live <= 3, "%s: call %d: %d things left",
 		          row->name, n, outcome.live);
 	}

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The two speak by one byte at a time; memory's names go by SCM_RIGHTS. */
+/* The two processes tell each other to go on with single bytes, and pass the descriptors of memory by
+ * SCM_RIGHTS. */
 #include "holder.h"
 
 #include <string.h>
@@ -63,7 +64,7 @@ static int hold(int fd, enum region_kind kind, uint64_t size, void (*work)(unsig
 	}
 	if (work)
 		work(bytes);
-	/* A test that fails does not say goodbye. */
+	/* A test that has failed does not say that it is done. */
 	if (write(fd, "", 1) != 1 || read(fd, &byte, 1) != 1)
 		return 254;
 	if (check)

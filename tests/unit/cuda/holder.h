@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Another process that holds memory on the device for a test: its own engine made it. Failures are
+/* Another process, whose own engine makes memory on the device and holds it for a test. Failures are
  * Criterion's. */
 #ifndef TESTS_UNIT_CUDA_HOLDER_H
 #define TESTS_UNIT_CUDA_HOLDER_H
@@ -17,9 +17,10 @@ struct holder {
 	struct engine_export made[HOLDER_MEMORIES];
 };
 
-/* Before there is an engine in this process: a driver does not live through fork. work, in the other process,
- * gets the memories' bytes once they have been handed out (NULL: nothing), and check when this process is
- * done with them: what check returns is what holder_stop does. */
+/* Starts the process. Call it before this process opens an engine, since a driver does not survive fork(). In
+ * the other process, work is called with the bytes of the memories once they have been handed out (NULL:
+ * nothing is called), and check when this process is done with them; holder_stop returns what check returned.
+ */
 void holder_start(struct holder *holder, enum region_kind kind, uint64_t size,
                   void (*work)(unsigned char *const *bytes), int (*check)(unsigned char *const *bytes));
 int holder_stop(struct holder *holder);

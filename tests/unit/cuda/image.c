@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests what the embedded images have code for, unless the build left it out (NO_CODE). nvcc 13 writes their
- * container as a header of 16 bytes with the size of what follows, then entries, each of a kind and for an
- * architecture. */
+/* Tests which architectures the embedded images have code for, unless the build left it out (NO_CODE). nvcc
+ * 13 writes a container as a header of 16 bytes that has the size of the rest, followed by entries, each of a
+ * kind and for an architecture. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -59,7 +59,7 @@ static bool has(const struct image *image, enum kind kind, uint32_t architecture
 	return false;
 }
 
-/* An image without code consists of a header. */
+/* An image without code is a header alone. */
 static bool is_empty(const struct image *image)
 {
 	return image->end - image->start == sizeof(struct header);
@@ -88,7 +88,7 @@ Test(image, has_code_for_both_targets_and_ptx_for_later_ones)
 	}
 }
 
-/* The Nth call fails as the driver's cuModuleLoadData does for an image without code for the device. */
+/* Call n fails as the driver's cuModuleLoadData does with an image that has no code for the device. */
 Test(image, a_device_that_it_has_no_code_for_is_refused)
 {
 	struct device device;

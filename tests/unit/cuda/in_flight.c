@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* In-flight jobs that directly follow each other on a stream of the device share an event: the end of one is
- * the start of the next. */
+/* Tests the times of in-flight jobs. Jobs that directly follow each other on a stream of the device share an
+ * event: the end of one is the start of the next. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 
@@ -39,7 +39,7 @@ static void open_counted(void)
 	open_engine(&limits);
 }
 
-/* In bursts, of which the engine may launch the first before the others have come. */
+/* The jobs come in bursts, and the engine may launch the first of a burst before the others have come. */
 Test(in_flight, those_that_follow_begin_with_the_end_of_the_one_before)
 {
 	static struct work work[ROUNDS * JOBS];
@@ -76,7 +76,7 @@ Test(in_flight, those_that_follow_begin_with_the_end_of_the_one_before)
 	close_engine();
 }
 
-/* Several engine streams on one of the device's, whose jobs end in any order as the engine sees it. */
+/* Several engine streams share a stream of the device, and the engine may see their jobs end in any order. */
 Test(in_flight, jobs_of_many_streams_have_their_own_times)
 {
 	enum { STREAMS = 40 };

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Trials of plans: which one each run takes, and which one wins. */
+/* Tests trials of plans: which plan each run takes, and which one wins. */
 #include <criterion/criterion.h>
 #include <string.h>
 
 #include "kernels/cuda/cuda_plan.h"
 
-/* A run that starts and ends; expects this plan. */
+/* Starts and ends a run of ns, which has to take this plan. */
 static void expect_run(struct trials *trials, uint32_t plan, uint64_t ns)
 {
 	const uint32_t next = trials_next(trials);
@@ -23,9 +23,9 @@ static void run_times(struct trials *trials, uint32_t plan, const uint64_t ns[TR
 #define TIMES(...) ((const uint64_t[TRIAL_RUNS]){ __VA_ARGS__ })
 
 enum trial_state {
-	TRIAL_WAITS,   /* not measured TRIAL_RUNS times yet */
-	TRIAL_ENDED,   /* it has been measured so often */
-	TRIAL_DROPPED, /* its first run was slow, or it failed */
+	TRIAL_WAITS,   /* measured fewer than TRIAL_RUNS times so far */
+	TRIAL_ENDED,   /* measured TRIAL_RUNS times */
+	TRIAL_DROPPED, /* given up: its first run was slow, or it failed */
 };
 
 static enum trial_state trials_state(const struct trials *trials, uint32_t plan)
@@ -58,10 +58,10 @@ Test(trials, each_in_turn_and_then_the_least_median)
 	struct trials trials = trials_of(4);
 
 	run_times(&trials, 0, TIMES(100, 120, 90));
-	run_times(&trials, 1, TIMES(101, 102, 103)); /* not faster than 100 */
-	run_times(&trials, 2, TIMES(99, 10, 1000));  /* 99 */
+	run_times(&trials, 1, TIMES(101, 102, 103)); /* the median is not below 100 */
+	run_times(&trials, 2, TIMES(99, 10, 1000));  /* the median is 99, the least so far */
 	cr_assert(!trials_are_settled(&trials));
-	run_times(&trials, 3, TIMES(99, 99, 99)); /* not faster than 99 */
+	run_times(&trials, 3, TIMES(99, 99, 99)); /* not below 99 */
 	cr_assert(trials_are_settled(&trials));
 	cr_assert_eq(trials.best, 2);
 	for (uint32_t i = 0; i < 4; i++)
@@ -71,7 +71,7 @@ Test(trials, each_in_turn_and_then_the_least_median)
 	cr_assert_eq(trials.best, 2, "what is settled stays");
 }
 
-/* The first run of a plan decides whether it gets more. */
+/* The first run of a plan decides whether the plan gets more. */
 Test(trials, much_slower_ones_are_dropped_at_once)
 {
 	struct trials trials = trials_of(5);
@@ -87,13 +87,13 @@ Test(trials, much_slower_ones_are_dropped_at_once)
 	cr_assert_eq(trials.best, 0);
 	run_times(&trials, 3, TIMES(130, 50, 60));
 	cr_assert_eq(trials.best, 3);
-	expect_run(&trials, 4, 79); /* the best now takes 60 */
+	expect_run(&trials, 4, 79); /* the best takes 60 now, so 79 is too slow */
 	cr_assert(trials_are_settled(&trials));
 	cr_assert_eq(trials_state(&trials, 4), TRIAL_DROPPED);
 	cr_assert_eq(trials.best, 3);
 }
 
-/* A plan is the best only once it has been measured as often as the others. */
+/* A plan can be the best only once it has been measured as often as the others. */
 Test(trials, one_fast_run_is_not_enough)
 {
 	struct trials trials = trials_of(2);
@@ -109,7 +109,7 @@ Test(trials, one_fast_run_is_not_enough)
 	cr_assert_eq(trials.best, 0);
 }
 
-/* A client queues many runs of a layout before the first has ended. */
+/* A client submits many runs of a layout before the first has ended. */
 Test(trials, one_at_a_time_is_under_way)
 {
 	struct trials trials = trials_of(3);

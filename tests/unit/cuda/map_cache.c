@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The map cache: equal layouts share an entry whatever their address, the oldest goes first, a hit allocates
- * nothing, and a driver that fails spoils nothing. Maps are read back with the model's help. */
+/* Tests the map cache: equal layouts share an entry whatever their addresses, the least recently used entry
+ * goes first, a hit allocates nothing, and a failing driver leaves the cache intact. Maps are read back with
+ * the model's help. */
 #include "kernels/cuda/launch/launch.h"
 
 #include <stdlib.h>
@@ -12,7 +13,8 @@
 #include "kernels/cuda/driver/driver.h"
 #include "tests/softgpu/model.h"
 
-/* Where the C library lets a program replace malloc, and malloc may fail: not under a sanitizer. */
+/* Allocations are counted only where the C library lets a program replace malloc, and malloc may fail, which
+ * a sanitizer prevents. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__GLIBC__)
 #define COUNTS_MALLOC 0
 #elif defined(__has_feature)
@@ -26,12 +28,12 @@
 
 #define ADDRESS UINT64_C(0x7f0000000000)
 
-/* The driver's two functions, counted and made to fail. */
+/* Stands in for two functions of the driver, counts their calls and can make them fail. */
 static struct {
 	__typeof__(&cuTensorMapEncodeTiled) encode;
 	__typeof__(&cuTensorMapReplaceAddress) replace;
 	unsigned encoded, replaced;
-	CUresult fail; /* what both return instead of doing anything */
+	CUresult fail; /* what both return, without doing anything; CUDA_SUCCESS: they work */
 } real;
 
 static CUresult encode(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank, void *address,
@@ -87,7 +89,7 @@ static void init(struct map_cache *cache, uint64_t capacity)
 	cr_assert_eq(map_cache_init(cache, capacity, 7, &err), 0, "%s", err.message);
 }
 
-/* Gets the map and checks that it is of the layout and the address. */
+/* Gets a map and checks that it has the layout and the address. */
 static void get(struct map_cache *cache, const struct tensor_map_layout *layout, uint64_t address)
 {
 	struct tensor_map_layout got;
@@ -177,7 +179,7 @@ Test(map_cache, least_recently_used_goes_first)
 	get_columns(&cache, 1);
 	get_columns(&cache, 2);
 	get_columns(&cache, 3);
-	get_columns(&cache, 1); /* now 2 is the oldest */
+	get_columns(&cache, 1); /* 2 is the oldest now */
 	get_columns(&cache, 4);
 	expect(&cache, 1, 4, 1, 3);
 	get_columns(&cache, 1);
@@ -191,7 +193,8 @@ Test(map_cache, least_recently_used_goes_first)
 	map_cache_deinit(&cache);
 }
 
-/* Against the plainest model of such a cache: an array, most recent first. */
+/* The cache is compared with the simplest model of it: an array in order of use, the most recent entry first.
+ */
 Test(map_cache, order_under_random_use)
 {
 	enum { CAPACITY = 7, KEYS = 12 };
@@ -262,7 +265,8 @@ Test(map_cache, too_much_to_hold)
 	}
 }
 
-/* A failure of the driver is returned, *ret and the cache are as they were, and the next call succeeds. */
+/* map_cache_get returns the driver's failure and leaves *ret and the cache as they were; the next call
+ * succeeds. */
 Test(map_cache, the_driver_fails)
 {
 	struct tensor_map_layout kept = layout_of(1), other = layout_of(2);
@@ -285,7 +289,7 @@ Test(map_cache, the_driver_fails)
 	cr_expect_arr_eq(&map, &before, sizeof map);
 	expect(&cache, 0, 1, 0, 1);
 
-	get(&cache, &kept, ADDRESS); /* asks nothing of the driver */
+	get(&cache, &kept, ADDRESS); /* a hit, which does not call the driver */
 	real.fail = CUDA_SUCCESS;
 	get(&cache, &kept, ADDRESS + 16);
 	get(&cache, &other, ADDRESS);
@@ -321,7 +325,7 @@ Test(map_cache, every_broken_rule_is_said)
 	map_cache_deinit(&cache);
 }
 
-/* The driver may take such an address: a hit is held to the rule all the same. */
+/* The driver might accept such an address, but a hit is checked against the rule all the same. */
 Test(map_cache, a_hit_does_not_excuse_the_address)
 {
 	struct tensor_map_layout layout = layout_of(1);

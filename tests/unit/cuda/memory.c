@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What may be mapped on the CUDA engine, what is said of what may not, and what is made. */
+/* Tests what can be mapped on the CUDA engine, the message for what cannot, and memory that the engine makes.
+ */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,12 +17,12 @@
 #include "rig.h"
 
 #define SIZE       20000
-#define ALLOCATION (UINT64_C(2) << 20) /* what SIZE bytes take of the device */
+#define ALLOCATION (UINT64_C(2) << 20) /* device memory that SIZE bytes take up */
 
 enum source {
-	HELD,    /* by another process, of the row's kind */
-	GARBAGE, /* a handle that is none */
-	FOREIGN, /* a memfd that is not of the driver */
+	HELD,    /* memory of the row's kind that another process holds */
+	GARBAGE, /* bytes that are no handle */
+	FOREIGN, /* a memfd that the driver did not make */
 	OTHER_DEVICE,
 	PLAIN_FILE,
 	PIPE,
@@ -39,9 +40,9 @@ struct map_row {
 	enum region_kind kind;
 	enum source source;
 	uint64_t offset, size;
-	uint32_t handle_len; /* 0: as long as it is */
+	uint32_t handle_len; /* 0: the length that the kind needs */
 	bool read_only;
-	char variable[48]; /* of the stand-in driver, NAME=VALUE */
+	char variable[48]; /* for the stand-in driver, NAME=VALUE */
 	int status;
 	char says[48]; /* part of the message */
 };
@@ -349,7 +350,7 @@ struct refusal_row {
 	char name[40];
 	enum region_kind kind;
 	enum source source;
-	char call[64]; /* that answers CUDA_ERROR_UNKNOWN */
+	char call[64]; /* the call that returns CUDA_ERROR_UNKNOWN */
 	char alone[24];
 	int status;
 };
@@ -371,7 +372,7 @@ ParameterizedTestParameters(cuda_memory, refusal)
 	return cr_make_param_array(struct refusal_row, rows, sizeof rows / sizeof *rows);
 }
 
-/* What a client brings does not pass for the end of the device. */
+/* An engine does not take an error that a client's handle causes for a lost device. */
 ParameterizedTest(struct refusal_row *row, cuda_memory, refusal)
 {
 	char bytes[ENGINE_HANDLE_BYTES] = "garbage";
@@ -404,7 +405,8 @@ ParameterizedTest(struct refusal_row *row, cuda_memory, refusal)
 /* ---- One memory -------------------------------------------------------------------------------------------
  */
 
-/* Who made a handle cannot open it, so the engine's own memory is had by its region alone. */
+/* CUDA lets the process that made a handle not open it, so the engine's own memory can be used only as its
+ * region. */
 Test(cuda_memory, a_handle_of_its_own)
 {
 	struct engine_memory *made, *mapped;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory that the CUDA engine makes: zeroed, with what a client needs to map it; and what is said when it
- * cannot. */
+/* Tests memory that the CUDA engine makes: it is zeroed and comes with what a client needs to map it. Also
+ * tests the message if it cannot be made. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <unistd.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory of another process: by handle and by fd, through the engine, and back. */
+/* Tests memory of another process, which comes by handle or by fd, goes through the engine, and is written
+ * back. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,7 +35,7 @@ struct peer_row {
 static void map_all(const struct peer_row *row, const struct holder *holder, struct engine_memory **ret)
 {
 	struct error err;
-	for (int i = 0; i < 3; i++) { /* the last is part of the second */
+	for (int i = 0; i < 3; i++) { /* the third handle is for a part of the second memory */
 		const struct engine_export *from = &holder->made[i > 0];
 		struct engine_handle handle = { .kind = row->kind,
 			                        .fd = from->fd,
@@ -52,7 +53,7 @@ ParameterizedTestParameters(cuda_memory, of_another_process)
 	return cr_make_param_array(struct peer_row, rows, sizeof rows / sizeof *rows);
 }
 
-/* Handles are opened once each, however often they are mapped: the driver would refuse a third. */
+/* Each handle is opened once however often it is mapped, because the driver would refuse the third time. */
 ParameterizedTest(struct peer_row *row, cuda_memory, of_another_process)
 {
 	static struct work work;

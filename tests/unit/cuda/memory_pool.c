@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory of pools: as the stand-in driver has them, and as the engine maps them. */
+/* Tests memory of pools as the stand-in driver provides it, and as the engine maps it. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -58,7 +58,8 @@ static CUdeviceptr import_pointer(CUmemoryPool pool, const CUmemPoolPtrExportDat
 	return address;
 }
 
-/* As driver 580 has it: an import counts for the pool, not for a pointer. */
+/* As in driver 580, a pool has to be destroyed as often as it is imported, but a pointer that is imported
+ * twice is freed once. */
 Test(soft_pool, imports, .init = soft_open, .fini = soft_close, .timeout = 60)
 {
 	CUmemoryPool pool = new_pool(0), imported;
@@ -99,7 +100,7 @@ Test(soft_pool, imports, .init = soft_open, .fini = soft_close, .timeout = 60)
 
 struct pool_row {
 	char name[40];
-	char variable[64]; /* of the stand-in driver */
+	char variable[64]; /* for the stand-in driver, NAME=VALUE */
 	int device;
 	int status;
 	char says[64];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opens the GPU that its argument names (none: the first) and closes it again. Prints what it is, or the
- * status and the sentence; exits with 0 either way, so that any other end is a crash. */
+/* Opens the GPU that the argument names, or the first one without an argument, and closes it again. Prints
+ * what the GPU is, or the status and the message. Exits with 0 either way, so any other end is a crash. */
 #include <stdio.h>
 
 #include "kernels/cuda/driver/driver.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How packed lists of blocks end that do not just run: the client's memory fails under a packer, a call of
- * the driver fails, they are cancelled, or the device is lost; and that nothing is left of them. */
+/* Tests packed lists of blocks that do not just run to their end: the client's memory fails under a packer, a
+ * call of the driver fails, the list is cancelled, or the device is lost. Nothing is left behind. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,8 @@
 static struct engine_stream *stream, *other;
 static int32_t backwards[BLOCKS];
 
-/* Buffers of a block and a half, and fewer of them than there are blocks. */
+/* Returns limits under which a buffer has room for a block and a half, and there are fewer buffers than
+ * blocks. */
 static struct cuda_limits pack_limits(void)
 {
 	struct cuda_limits limits = small_limits();
@@ -58,7 +59,7 @@ struct list {
 	struct engine_blocks blocks;
 };
 
-/* Each block transposed, the last first. */
+/* Makes a list that transposes each block, the last one first. */
 static void list_init(struct list *list, struct engine_memory *dst, struct engine_memory *src)
 {
 	work_init(&list->work, 32, true, dst, src);
@@ -86,7 +87,7 @@ static bool is_filled(struct engine_memory *memory, unsigned char value)
 	return true;
 }
 
-/* A list between memory of its own: the engine goes on. */
+/* Expects that the engine still runs a list between memories of its own. */
 static void expect_good(const char *name)
 {
 	static struct list list;
@@ -161,7 +162,7 @@ ParameterizedTest(struct hole_row *row, pack_end, hole)
 /* ---- Cancelled -------------------------------------------------------------------------------------------
  */
 
-/* Wherever it is when that comes. */
+/* The list may be anywhere on its way when it is cancelled. */
 Test(pack_end, cancelled)
 {
 	static struct list list[2];

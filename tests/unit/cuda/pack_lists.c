@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists of blocks on the host by packers and copy engines, with buffers, stretches and parts so small that
- * each takes many: against the oracle, whole memories compared; what becomes of a job whose memory fails,
- * which is cancelled, or whose device is lost; and that no kernel is launched where none is needed. */
+/* Tests lists of blocks on the host that packers and copy engines move. Buffers, stretches and parts are so
+ * small that each list takes many. Whole memories are compared with the oracle. Also tests a job whose memory
+ * fails, one that is cancelled and one whose device is lost, and that no kernel is launched where none is
+ * needed. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +21,7 @@ struct place_row {
 	char name[40];
 	enum region_kind dst, src;
 	enum index_place index;
-	long seeds; /* in full */
+	long seeds; /* at TEST_SHARE 1; other shares run fewer */
 };
 
 #define CASES_AN_ENGINE 20
@@ -89,9 +90,7 @@ static void expect_bytes(const struct bench *bench, size_t n, const char *name, 
 	cr_assert_eq(i, n, "%s: seed %lu: byte %zu of %zu: %s", name, (unsigned long)seed, i, n, text);
 }
 
-/* Which of them are packed the limits and the list decide; whether the bytes are right does not depend on
- * that.
- */
+/* The limits and the list decide which blocks are packed. The bytes have to be right either way. */
 static void run_case(const struct bench *bench, const struct place_row *row, uint64_t seed)
 {
 	static struct blocks_case c;
@@ -185,7 +184,7 @@ static void run_limits(struct cuda_limits *limits)
 	limits->pack_stretch_bytes = 1 << 20;
 }
 
-/* A list of all blocks, in the order 0, 7, 14, ... */
+/* Makes a list of all blocks in the order 0, 7, 14, ... */
 static void init_runs(struct work *work, struct engine_blocks *blocks, struct bench *bench, bool scatter,
                       uint64_t dst_step, uint64_t src_step)
 {

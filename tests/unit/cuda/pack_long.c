@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Long lists between scattered blocks on the device and a host side in long runs, as a cache of keys and
- * values is moved out and back in: several stretches under way, of any sizes, with lists inline, on the host
- * and on the device, entries that are passed over or beyond, and layers evenly or anyhow spaced. Whole
- * memories are compared with a plain loop. Jobs that are cancelled leave whole blocks. */
+/* Tests long lists between scattered blocks on the device and a host side in long runs, as when a cache of
+ * keys and values is moved out and back in. Several stretches of any size are under way at once. Lists are
+ * inline, on the host or on the device, entries may be skipped or out of range, and layers are spaced evenly
+ * or unevenly. Whole memories are compared with a plain loop. A cancelled job leaves whole blocks. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -27,9 +27,9 @@ struct list {
 	struct work work;
 	struct engine_blocks blocks;
 	bool out;
-	uint64_t count;              /* blocks of the device in each layer */
-	uint32_t bytes;              /* of a block */
-	int64_t entry[MOST_ENTRIES]; /* on the device; or what is no block */
+	uint64_t count;              /* device blocks in each layer */
+	uint32_t bytes;              /* bytes of a block */
+	int64_t entry[MOST_ENTRIES]; /* device block of each entry, or a number that names none */
 	int64_t host[MOST_ENTRIES];
 	unsigned char packed[MOST_ENTRIES * 16];
 	int64_t layers[MOST_LAYERS];
@@ -72,7 +72,8 @@ static void fill(struct engine_memory *memory, uint64_t *state)
 
 /* ---- Lists --------------------------------------------------------------------------------------------- */
 
-/* Draws a permutation of the device's blocks that has runs, of which some entries are passed over. */
+/* Draws a permutation of the device's blocks that contains runs, and of which some entries are skipped or, if
+ * may_be_beyond, out of range. */
 static void draw_entries(struct list *list, uint64_t *state, bool may_be_beyond)
 {
 	struct engine_blocks *b = &list->blocks;
@@ -130,8 +131,8 @@ static void place_index(struct list *list, const struct bench *bench, enum index
 	memcpy(data(b->index_memory), list->packed, b->n * blocks_entry_bytes(b));
 }
 
-/* Draws blocks of the device a step apart, and of the host without gaps or evenly spaced, with some between
- * layers. */
+/* Draws where the blocks are: a step apart on the device; without gaps or evenly spaced on the host, with
+ * gaps between some layers. */
 static void draw_places(struct list *list, uint64_t *state, bool out)
 {
 	struct engine_blocks *b = &list->blocks;
@@ -150,7 +151,7 @@ static void draw_places(struct list *list, uint64_t *state, bool out)
 	*host = (struct engine_blocks_side){ .step = host_step, .layer_step = b->n * host_step + gap };
 	if (oracle_between(state, 0, 2) > 0)
 		return;
-	for (uint32_t l = 0; l < b->layers; l++) /* the last layer is the first in memory */
+	for (uint32_t l = 0; l < b->layers; l++) /* puts the last layer first in memory */
 		list->layers[l] = (int64_t)(b->layers - 1 - l) * (int64_t)device->layer_step;
 	device->layers = list->layers;
 }
@@ -185,7 +186,7 @@ static uint64_t block_place(const struct engine_blocks_side *side, uint32_t laye
 	return block * side->step + (side->layers ? (uint64_t)side->layers[layer] : layer * side->layer_step);
 }
 
-/* Calls with the places of each block that is moved. */
+/* Calls a function with the places of each block that is moved. */
 static void each_block(const struct list *list,
                        void (*call)(uint64_t dst, uint64_t src, uint32_t bytes, void *arg), void *arg)
 {
@@ -213,7 +214,7 @@ struct way_row {
 	char name[40];
 	bool out;
 	enum index_place index;
-	long seeds; /* in full */
+	long seeds; /* at TEST_SHARE 1; other shares run fewer */
 };
 
 ParameterizedTestParameters(pack_long, random)
@@ -229,7 +230,8 @@ ParameterizedTestParameters(pack_long, random)
 	return cr_make_param_array(struct way_row, rows, sizeof rows / sizeof *rows);
 }
 
-/* Launches count as late in half of the cases, and stretches are then as large as can be. */
+/* Draws limits. In half of the cases every launch counts as late, and stretches are then as large as they can
+ * be. */
 static struct cuda_limits limits_draw(uint64_t *state)
 {
 	struct cuda_limits limits = random_pack_limits(state);
@@ -296,8 +298,9 @@ struct launch_row {
 
 ParameterizedTestParameters(pack_long, launches)
 {
-	/* 64 blocks: stretches of 4, 8, 16, 32 and the last 4. Once launches were late they are of a quarter
-	 * of half of scratch memory, which has room for 16 blocks beside the list. */
+	/* The 64 blocks go in stretches of 4, 8, 16, 32 and the remaining 4. Once launches have been late, a
+	 * stretch has a quarter of half of the scratch memory, which has room for 16 blocks beside the list.
+	 */
 	static struct launch_row rows[] = {
 		{ "out", true, false, 5 },
 		{ "in", false, false, 5 },
@@ -318,14 +321,14 @@ static struct cuda_limits launch_limits(bool is_late)
 	limits.pack_slots = 6;
 	limits.pack_threads = 1;
 	limits.pack_slot_bytes = BLOCK * 3 / 4;
-	limits.pack_run_bytes = 1 << 20; /* of blocks that threads pack: not of these */
+	limits.pack_run_bytes = 1 << 20; /* larger than a block, so that no thread packs these */
 	limits.pack_piece_bytes = 1 << 20;
 	limits.pack_stretch_bytes = 4 * BLOCK;
 	limits.sharing_slack_ns = is_late ? 0 : UINT64_C(60000000000);
 	return limits;
 }
 
-/* A list of 64 of 128 blocks. Both sides begin at the offset. */
+/* Makes a list of 64 of 128 blocks, where both sides begin at the offset. */
 static void init_evens_at(struct list *list, const struct bench *bench, bool out, uint64_t offset)
 {
 	struct transform_spec spec = { .n_perm = -1, .n_before = -1, .n_after = -1 };
@@ -359,7 +362,7 @@ static void init_evens(struct list *list, const struct bench *bench, bool out)
 	init_evens_at(list, bench, out, 0);
 }
 
-/* Without anybody beside, as no thread takes part, and with as few launches as are said. */
+/* No thread takes part, so the number of launches is exact. */
 ParameterizedTest(struct launch_row *row, pack_long, launches)
 {
 	static struct list list;
@@ -370,7 +373,7 @@ ParameterizedTest(struct launch_row *row, pack_long, launches)
 	bench_open(&bench, &limits);
 	fill(bench.host, &state);
 	fill(bench.device, &state);
-	for (int i = 0; i < 2; i++) { /* The first one finds out whether launches are late. */
+	for (int i = 0; i < 2; i++) { /* the first list finds out whether launches are late */
 		init_evens(&list, &bench, row->out);
 		n_done = n_launches = 0;
 		engine_submit(engine, bench.stream, &list.work.job);
@@ -395,7 +398,7 @@ static uint64_t word_of(uint64_t block)
 	return (block + 1) * 0x9e3779b97f4a7c15;
 }
 
-/* By a few launches, which read entries far from the list's first one. */
+/* A few launches move the list and read entries far from its first one. */
 Test(pack_long, longest)
 {
 	static struct list list;
@@ -450,7 +453,8 @@ Test(pack_long, longest)
 
 enum { STREAMS = 4 };
 
-/* Each has at most half of the scratch memory that is left, so that all find some, in both directions. */
+/* Each list takes at most half of the scratch memory that is left, so that all of them get some, in both
+ * directions. */
 Test(pack_long, at_once)
 {
 	static struct list lists[STREAMS];
@@ -523,7 +527,7 @@ ParameterizedTestParameters(pack_long, cancelled)
 	return cr_make_param_array(struct way_row, rows, sizeof rows / sizeof *rows);
 }
 
-/* Wherever each is when that comes. */
+/* The list may be anywhere on its way when it is cancelled. */
 ParameterizedTest(struct way_row *row, pack_long, cancelled)
 {
 	static struct list list;

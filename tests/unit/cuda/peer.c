@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Another process: opens memory by its IPC handle in hex (ipc HANDLE) or by an fd that it inherited (fd N
- * SIZE), twice, and adds one to every byte. Exits with 0, or says what failed and with 1. */
+/* Plays another process: opens memory twice, by its IPC handle in hex (ipc HANDLE) or by an inherited fd (fd
+ * N SIZE), and adds one to every byte. Exits with 0, or prints what failed and exits with 1. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ static int add_one(CUdeviceptr address, size_t size, struct error *err)
 	return r;
 }
 
-/* A handle that is open already is the same address again. */
+/* Opening a handle that is already open returns the same address. */
 static int by_ipc(const char *hex, struct error *err)
 {
 	CUdeviceptr address = 0, again = 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the engine's own plans: each is made once, and a job waits for those that are still to be made. */
+/* Tests the plans that the engine makes of its own: each is made once, and a job waits for those that are
+ * still to be made. */
 #include <string.h>
 
 #include <criterion/criterion.h>
@@ -50,7 +51,7 @@ static uint64_t plans_made(void)
 	return stats.misses;
 }
 
-/* The rounds go between two places on the host. */
+/* The job moves between two places on the host, in rounds. */
 Test(plans, of_rounds)
 {
 	static struct work work;
@@ -69,8 +70,8 @@ Test(plans, of_rounds)
 	close_all();
 }
 
-/* Lists with the same number of blocks share a plan, and so do lists of so many blocks that each has less
- * than a multiprocessor. */
+/* Lists with the same number of blocks share a plan, and so do lists of so many blocks that each block has
+ * less than a multiprocessor. */
 Test(plans, of_lists)
 {
 	static struct work work;
@@ -104,7 +105,7 @@ Test(plans, of_lists)
 	close_all();
 }
 
-/* The batch needs more plans than are made between two passes. */
+/* The batch needs more plans than the engine makes between two passes. */
 Test(plans, of_a_batch)
 {
 	static struct work work[MOVES];
@@ -131,7 +132,7 @@ Test(plans, of_a_batch)
 	close_all();
 }
 
-/* A job that is canceled while it waits for plans leaves nothing behind; what comes after it runs. */
+/* A job that is cancelled while it waits for plans leaves nothing behind, and the job after it runs. */
 Test(plans, of_a_job_that_is_canceled)
 {
 	static struct work work[2][MOVES];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Signs of life: of a device that has nothing to do, that works, and that does not come back. */
+/* Tests the engine's signs of life on a device that has nothing to do, that works, or that does not come
+ * back. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -12,7 +13,7 @@
 
 TestSuite(cuda_probe, .timeout = 60);
 
-/* Until the last question has been answered and a new one is asked. */
+/* Waits until the last probe has been answered, and so a new one has been sent. */
 static void wait_answer(void)
 {
 	struct error err;
@@ -39,7 +40,7 @@ Test(cuda_probe, of_a_device_with_nothing_to_do)
 	close_engine();
 }
 
-/* Each kernel takes long, and there is always one more. */
+/* Each kernel takes long, and there is always one more to run. */
 Test(cuda_probe, of_a_device_that_works)
 {
 	enum { JOBS = 4 };

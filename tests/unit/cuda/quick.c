@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Quick jobs: which are timed by the device, and what time the others are said to have taken. */
+/* Tests quick jobs: which of them the device times, and the times that are reported for the others. */
 #include "kernels/cuda/sched/flight.h"
 
 #include <stdlib.h>
@@ -29,7 +29,8 @@ Test(quick, times)
 	cr_assert_eq(quick_ns(&quick, 2000), QUICK_LEAST_NS);
 	cr_assert_eq(quick_ns(&quick, 3000000), QUICK_MOST_NS);
 
-	/* One that waited for others does not make all that follow free. */
+	/* A job that waited for others has a long time before it starts; that one time does not make all
+	 * later jobs appear to take none. */
 	for (int i = 0; i < QUICK_TIMED; i++)
 		quick_is_timed(&quick);
 	quick_learn(&quick, 11000, 1000);
@@ -57,7 +58,7 @@ static void close_all(void)
 	close_engine();
 }
 
-/* A job alone, by a kernel if it transposes; checked. */
+/* Runs one job alone, by a kernel if it transposes, and checks the result. */
 static const struct engine_job *run_one(uint32_t seed, bool transposed)
 {
 	enum { N = 8 };
@@ -76,7 +77,7 @@ static const struct engine_job *run_one(uint32_t seed, bool transposed)
 	return &work.job;
 }
 
-/* However slow the machine is: nobody is taken for another process that computes. */
+/* With this slack no delay, on however slow a machine, is taken for another process that computes. */
 Test(quick, alone)
 {
 	struct cuda_limits limits = cuda_limits_get(UINT64_C(1) << 30);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What tests of the engine share: one engine on the stand-in driver, one owner of its streams, memory of
- * every kind, and jobs. Failures are Criterion's. Device memory of the stand-in is this process's, so it is
- * read and written here as it is. */
+/* Shared by the tests of the CUDA engine: one engine on the stand-in driver, one owner of its streams, memory
+ * of every kind, and jobs. Failures are Criterion's. The stand-in's device memory is memory of this process,
+ * so tests read and write it directly. */
 #ifndef TESTS_UNIT_CUDA_RIG_H
 #define TESTS_UNIT_CUDA_RIG_H
 
@@ -17,41 +17,41 @@
 
 extern struct engine *engine;
 extern struct engine_owner owner;
-extern int wakeups; /* an eventfd */
+extern int wakeups; /* an eventfd that the engine signals when jobs have come back */
 
-/* Jobs stand here in the order in which they came back. */
+/* Jobs in the order in which they came back. */
 extern struct engine_job *done[MOST_JOBS];
 extern size_t n_done;
 
-/* Returns limits for lists of blocks on the host, in which all that sizes decide is small or random. */
+/* Returns limits for lists of blocks on the host, with every size small or random. */
 struct cuda_limits random_pack_limits(uint64_t *state);
 
-/* Opens the engine; limits is NULL for its own limits. */
+/* Opens the engine; limits NULL: with its own limits. */
 void open_engine(const struct cuda_limits *limits);
 
 /* Opens the engine for an owner that calls engine_drive. */
 void open_driven_engine(const struct cuda_limits *limits);
 
-/* Fails unless everything of the driver's has been given back. */
+/* Closes the engine. Fails unless everything has been given back to the driver. */
 void close_engine(void);
 
-/* Waits until n jobs have come back in all. */
+/* Waits until n jobs in all have come back. */
 void wait_done(size_t n);
 
 struct engine_memory *new_memory(enum region_kind kind, uint64_t size);
 unsigned char *data(struct engine_memory *memory);
 
-/* A work is a job with its transform. */
+/* A job with the transform that it runs. */
 struct work {
 	struct engine_job job;
 	struct transform transform;
 };
 
-/* Makes a job of float32 [n, n], with perm 1, 0 if it is transposed. */
+/* Makes a job that copies or, with perm 1, 0, transposes float32 [n, n]. */
 void work_init(struct work *work, int64_t n, bool transposed, struct engine_memory *dst,
                struct engine_memory *src);
 
-/* Makes a job of any transform. Offsets are of elements [0, ..., 0] in the regions. */
+/* Makes a job of any transform. Offsets are those of elements [0, ..., 0] in the regions, in bytes. */
 void work_init_spec(struct work *work, const struct transform_spec *spec, struct engine_memory *dst,
                     uint64_t dst_offset, struct engine_memory *src, uint64_t src_offset);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests kernels that other tests seldom reach. The planner begins with some strategies but seldom keeps them,
- * because another is predicted to be faster: a plan for a list's blocks is not compared with others, so it
- * keeps them. Runs are copied by the driver or by threads, which depends on their addresses. */
+/* Tests kernels that other tests seldom reach. The planner starts from some strategies but seldom keeps them,
+ * because it predicts another to be faster; the plan for a list's blocks is not compared with others, so it
+ * keeps them. Runs are copied by the driver or by threads, depending on their addresses. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +21,7 @@ struct route_row {
 	char name[32];
 	int64_t shape[2]; /* float32 */
 	int64_t strides[2];
-	int64_t around; /* elements before dimension 0, and after it */
+	int64_t around; /* elements of border before dimension 0, and after it */
 	enum pad_mode mode;
 	enum strategy_id strategy;
 	bool patched;
@@ -51,7 +51,7 @@ ParameterizedTestParameters(routes, first)
 	return cr_make_param_array(struct route_row, rows, sizeof rows / sizeof *rows);
 }
 
-/* Returns the facts from which the engine makes the plan. */
+/* Returns the facts from which the engine would make this plan. */
 static struct plan_facts facts_of(const struct engine_plan *plan)
 {
 	const struct cuda_plans *plans = plan->cache->arg;
@@ -59,7 +59,7 @@ static struct plan_facts facts_of(const struct engine_plan *plan)
 	return plan_facts_at(&plans->facts, plan->places);
 }
 
-/* Replaces the plan with another one than the engine would make. */
+/* Replaces a plan by one that the engine would not choose. */
 static void set_plan(struct engine_plan *plan, const struct plan *to)
 {
 	cuda_plan(plan);
@@ -112,11 +112,11 @@ ParameterizedTest(struct route_row *row, routes, first)
 	close_engine();
 }
 
-/* Kernels that use host memory have at most so many blocks, by round.c and tuning.h. */
+/* The most thread blocks that round.c and tuning.h give a kernel that uses host memory. */
 #define BUS_BLOCKS (32 * BOUNDED_BLOCKS)
 
-/* Returns how many kernels have run with at most `most` blocks. *ret_wrong counts the kernels that kept more
- * out of the L2 than a slot of that many bytes has, or nothing; or anything at all if slot is 0. */
+/* Returns how many kernels in the trace ran with at most `most` thread blocks. Sets *ret_wrong to the number
+ * of kernels that kept no bytes or more than `slot` bytes out of L2 or, if slot is 0, any. */
 static int count_bounded(const char *trace, unsigned long long most, uint64_t slot, int *ret_wrong)
 {
 	FILE *file = fopen(trace, "r");
@@ -137,8 +137,8 @@ static int count_bounded(const char *trace, unsigned long long most, uint64_t sl
 	return n;
 }
 
-/* Transposed from host to host: in tiles, of which rows come in and go out; and of a destination with gaps.
- */
+/* Transposes are from host to host, in tiles whose rows are staged in and out, and also to a destination with
+ * gaps. */
 Test(routes, rows_of_the_host)
 {
 	char trace[] = "/tmp/routes.XXXXXX";
@@ -192,7 +192,8 @@ Test(routes, rows_of_the_host)
 	unlink(trace);
 }
 
-/* Kernels that use host memory where it is leave most of the device to others; those that do not, nothing. */
+/* A kernel that accesses host memory directly leaves most of the device to others; a kernel that does not
+ * takes all of it. */
 Test(routes, over_the_bus)
 {
 	enum { N = 1531 };
@@ -230,7 +231,8 @@ Test(routes, over_the_bus)
 	unlink(trace);
 }
 
-/* By threads where the addresses do not differ by whole words of 4 bytes. */
+/* Threads copy a run whose two addresses do not differ by a multiple of 4 bytes; the driver copies all
+ * others. */
 Test(routes, copies_of_runs)
 {
 	static struct work work;
@@ -268,8 +270,8 @@ Test(routes, copies_of_runs)
 	close_engine();
 }
 
-/* Addresses that are multiples of 4: an element of 8 is moved by halves, of which each has its own half of
- * the value. Wherever a line of the destination begins. */
+/* At addresses that are only multiples of 4, an element of 8 bytes is moved in halves, each with its own half
+ * of the pad value, wherever a cache line of the destination begins. */
 Test(routes, halves_of_elements)
 {
 	static struct work work;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Blocks of scratch memory: apart, within it, and given back. No device is asked. */
+/* Tests blocks of scratch memory: they do not overlap, lie within it, and can be given back. No device is
+ * used. */
 #include "kernels/cuda/stage/jobs.h"
 
 #include <criterion/criterion.h>
@@ -41,7 +42,7 @@ Test(scratch, first_fit)
 	cr_assert(scratch_has(&scratch, SIZE));
 }
 
-/* Whether there is room is what looking at every place says. */
+/* Returns whether any place in scratch memory has room, by trying them all. */
 static bool has_room(const struct scratch_range *blocks, uint64_t size)
 {
 	for (uint64_t at = START; at + size <= START + SIZE; at += SCRATCH_ALIGN) {

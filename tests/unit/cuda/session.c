@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One session of an engine from open to close, for tests that make the driver fail in its midst: it copes
- * with whatever fails, and says on stdout what came of it:
- *
- *   opened lost done wrong live
- *
- * each a number: whether the engine opened, and was lost; jobs that were reported as done, and those of them
- * that wrote other bytes; what of the driver's was left at the end. It needs tests/softgpu/lib in
- * LD_LIBRARY_PATH.
- */
+/* One session of an engine from open to close, for tests that make the driver fail in the middle. The session
+ * copes with any failure and prints a line of five numbers:
+ * opened lost done wrong live
+ * They say whether the engine opened, and was lost; how many jobs were reported as done, and how many of
+ * these wrote wrong bytes; and how many of the driver's objects were left at the end. LD_LIBRARY_PATH has to
+ * name tests/softgpu/lib. */
 #include <dlfcn.h>
 #include <poll.h>
 #include <stdio.h>
@@ -24,7 +21,7 @@
 #define N     24
 #define BYTES (N * N * 4)
 #define JOBS  7
-#define LISTS 4 /* the first job that is a list of one block, which is packed */
+#define LISTS 4 /* index of the first job that is a list of one block, which is packed */
 
 static struct engine *engine;
 static int wakeups;
@@ -80,7 +77,7 @@ static struct engine_memory *new_memory(enum region_kind kind)
 	return memory;
 }
 
-/* By the fd of other memory. */
+/* Returns memory that is mapped by the fd of other memory. */
 static struct engine_memory *mapped_memory(void)
 {
 	struct engine_export made;
@@ -150,7 +147,8 @@ static bool is_right(struct engine_memory *dst)
 	return true;
 }
 
-/* Each waits for what the one before has signalled; one that failed has not, and its word is set here. */
+/* Each job waits for what the one before signals. A job that failed has not signalled, so its word is set
+ * here. */
 static void add_points(struct engine_job *job, struct engine_memory *timeline, uint64_t i)
 {
 	uint64_t *word = (uint64_t *)cuda_memory(timeline)->address;
@@ -166,7 +164,7 @@ static bool is_signalled(const struct engine_job *job)
 	       *(uint64_t *)cuda_memory(job->signal.memory)->address == job->signal.value;
 }
 
-/* One at a time, or what is looked at would be overwritten. */
+/* Jobs run one at a time, because the next one would overwrite what is checked. */
 static void run_jobs(struct engine_memory **dst, struct engine_memory **src, struct engine_memory *timeline,
                      int *ret_done, int *ret_wrong)
 {
@@ -210,7 +208,7 @@ static size_t count_live(void)
 
 int main(void)
 {
-	/* Few in-flight jobs and small rounds: few calls, of every kind. */
+	/* Few in-flight jobs and small rounds keep the number of calls low, but make every kind of call. */
 	struct cuda_limits limits = { .jobs = 2,
 		                      .stream_jobs = 2,
 		                      .owner_bytes = 1 << 20,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Engines of two devices in one process: opened at once, driven in turn by one thread, and memory of one as
- * the other's peer. */
+/* Tests engines of two devices in one process: both are open at once, one thread drives them in turn, and
+ * each maps memory of the other as a peer. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -92,7 +92,7 @@ static void submit(size_t i, struct work *work, struct engine_memory *dst, struc
 	engine_submit(both[i], streams[i], &work->job);
 }
 
-/* Transposes by one of them, to its end. */
+/* Runs a transpose on one of the engines to its end. */
 static void transpose(size_t i, struct engine_memory *dst, struct engine_memory *src)
 {
 	static struct work work;
@@ -141,7 +141,7 @@ Test(several, are_opened_at_once)
 	close_both();
 }
 
-/* The thread has the context of whichever it drives. */
+/* The thread's current context is that of the engine that it drives. */
 Test(several, are_driven_in_turn_by_one_thread)
 {
 	static struct work work[2];
@@ -223,7 +223,7 @@ Test(several, memory_of_each_other)
 	close_both();
 }
 
-/* An allocation of which the first has the only descriptor. */
+/* The first engine has the only descriptor of the allocation. */
 Test(several, memory_of_the_other_as_a_part)
 {
 	struct engine_memory *home, *there, *own;

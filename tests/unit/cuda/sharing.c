@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether others compute on the device: what is taken for a sign of it, for how long, and what follows. */
+/* Tests the detection of other processes that compute on the device: what counts as a sign of one, for how
+ * long, and what follows. */
 #include "kernels/cuda/sched/queue.h"
 
 #include <criterion/criterion.h>
 
 #define MS UINT64_C(1000000)
 
-enum { ONE_WAY = 128 << 20 }; /* 8192 blocks of 16 KiB */
+enum { ONE_WAY = 128 << 20 }; /* bytes one way: 8192 blocks of 16 KiB */
 
 Test(sharing, what_a_device_alone_takes_is_no_sign)
 {

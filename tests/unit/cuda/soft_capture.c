@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Capture and graphs of the stand-in driver: what a replay does, what a capture refuses, and what lives how
- * long.
- */
+/* Tests capture and graphs of the stand-in driver: what a replay does, what a capture refuses, and how long
+ * objects live. */
 #include "soft.h"
 
 #include <pthread.h>
@@ -16,7 +15,7 @@
 #define GLOBAL  CU_STREAM_CAPTURE_MODE_GLOBAL
 #define REFUSED CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
 
-/* The engine's table does not have all of these calls. */
+/* The engine's driver table lacks some of these calls. */
 #define OK(call)            soft_expect(call, CUDA_SUCCESS, #call, __LINE__)
 #define FAILS(call, wanted) soft_expect(call, wanted, #call, __LINE__)
 
@@ -42,7 +41,7 @@ static CUstreamCaptureStatus status_of(CUstream stream)
 
 /* ---- Replays ------------------------------------------------------------------------------------------- */
 
-/* Host memory that is registered, to a, by a kernel to b, and to the host again. */
+/* Copies registered host memory to a, a kernel copies a to b, and b goes back to the host. */
 Test(soft_capture, replays_move_what_is_there)
 {
 	static _Alignas(4096) unsigned char from[SIZE], to[SIZE];
@@ -77,7 +76,7 @@ Test(soft_capture, replays_move_what_is_there)
 	expect_ok(cuMemFree(b));
 }
 
-/* Launches of one instance in different streams follow each other in the order of the calls. */
+/* Launches of one instance into different streams run one after the other, in the order of the calls. */
 Test(soft_capture, an_instance_runs_one_launch_at_a_time)
 {
 	CUdeviceptr words = soft_memory(SIZE, 0), a = soft_memory(SIZE, 0), b = soft_memory(SIZE, 0);
@@ -102,8 +101,8 @@ Test(soft_capture, an_instance_runs_one_launch_at_a_time)
 	expect_ok(cuMemFree(b));
 }
 
-/* A second stream joins by an event, waits there for a word that the first one writes later, and comes back.
- */
+/* A second stream joins the capture by an event, waits in it for a word that the first one writes later, and
+ * joins back. */
 Test(soft_capture, events_fork_and_join)
 {
 	CUdeviceptr words = soft_memory(SIZE, 0), a = soft_memory(SIZE, 0), b = soft_memory(SIZE, 0);
@@ -140,7 +139,7 @@ Test(soft_capture, events_fork_and_join)
 	expect_ok(cuMemFree(b));
 }
 
-/* The Nth launch that faults may be one of a replay. */
+/* SOFTGPU_FAULT counts the launches of a replay, too. */
 Test(soft_capture_fault, a_replay_can_fault)
 {
 	soft_set("SOFTGPU_FAULT=2");
@@ -159,7 +158,7 @@ Test(soft_capture_fault, a_replay_can_fault)
 	driver_close();
 }
 
-/* An instance has no module of its own. */
+/* An instance does not keep the module of its kernels loaded. */
 Test(soft_capture_fault, a_replay_needs_its_modules)
 {
 	soft_open();
@@ -199,7 +198,7 @@ static size_t free_bytes(void)
 	return free;
 }
 
-/* What its stream holds up still has it. */
+/* Work that the stream holds up can still use memory that is freed after it. */
 Test(soft_capture, memory_is_freed_in_stream_order)
 {
 	CUdeviceptr words = soft_memory(SIZE, 0), to = soft_memory(SIZE, 0), from;
@@ -224,7 +223,8 @@ Test(soft_capture, memory_is_freed_in_stream_order)
 	expect_ok(cuMemFree(to));
 }
 
-/* Each replay begins with other bytes than the last one left; the graph has one instance at a time. */
+/* Each replay begins with other bytes than the last one left. A graph that allocates has one instance at a
+ * time. */
 Test(soft_capture, memory_of_a_graph)
 {
 	CUdeviceptr first = soft_memory(SIZE, 0), last = soft_memory(SIZE, 0), own, foreign;
@@ -289,7 +289,7 @@ struct watched {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	int destroyed;
-	CUresult result; /* of a call there */
+	CUresult result; /* result of a call made in the callback */
 	pthread_t thread;
 };
 
@@ -314,8 +314,8 @@ static int destroyed(struct watched *watched, int wanted)
 	return n;
 }
 
-/* It is attached while the capture goes on; the graph goes first, then its instance, and last a launch that
- * is held up. */
+/* The object is attached while the capture goes on. The graph is destroyed first, then its instance, and last
+ * a launch ends that was held up. */
 Test(soft_capture, objects_live_as_long_as_launches)
 {
 	static struct watched watched = { .lock = PTHREAD_MUTEX_INITIALIZER,
@@ -347,7 +347,7 @@ Test(soft_capture, objects_live_as_long_as_launches)
 	expect_ok(cuMemFree(words));
 }
 
-/* Without MOVE the caller keeps its reference; a capture that fails gives up the graph's. */
+/* Without the MOVE flag the caller keeps its reference; a capture that fails drops the graph's. */
 Test(soft_capture, objects_of_a_failed_capture)
 {
 	static struct watched watched = { .lock = PTHREAD_MUTEX_INITIALIZER,

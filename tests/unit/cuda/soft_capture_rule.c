@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the stand-in driver refuses because of a capture, and that it then invalidates the capture. */
+/* Tests which calls the stand-in driver refuses because of a capture, and that it then invalidates the
+ * capture. */
 #include "soft.h"
 
 #include <pthread.h>
@@ -14,7 +15,7 @@
 #define RELAXED      CU_STREAM_CAPTURE_MODE_RELAXED
 #define REFUSED      CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
 
-/* The engine's table does not have all of these calls. */
+/* The engine's driver table lacks some of these calls. */
 #define OK(call)            soft_expect(call, CUDA_SUCCESS, #call, __LINE__)
 #define FAILS(call, wanted) soft_expect(call, wanted, #call, __LINE__)
 
@@ -30,7 +31,7 @@ static CUstreamCaptureStatus status_of(CUstream stream)
 	return status;
 }
 
-/* A capture that came to nothing. */
+/* Ends a capture that was invalidated, which gives no graph. */
 static void end_invalid(CUstream stream, const char *name)
 {
 	CUgraph graph = (CUgraph)&graph;
@@ -40,7 +41,7 @@ static void end_invalid(CUstream stream, const char *name)
 	cr_expect_eq(status_of(stream), CU_STREAM_CAPTURE_STATUS_NONE, "%s", name);
 }
 
-/* What the calls of the tables work on. */
+/* Objects that the calls of the tables use. */
 static struct {
 	CUstream stream, other, blocking;
 	CUevent event, captured;
@@ -115,7 +116,7 @@ static const char *const unsafe_names[UNSAFES] = {
 static const CUmemPoolProps pool_properties = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
 	                                        .location.type = CU_MEM_LOCATION_TYPE_DEVICE };
 
-/* Does it, and undoes what was done. */
+/* Makes the call and undoes what it did. */
 static CUresult call_unsafe(enum unsafe unsafe)
 {
 	static const uint32_t image[4] = { 0xba55ed50u };
@@ -165,7 +166,7 @@ Test(soft_capture_rule, unsafe_calls)
 	cr_expect(soft_is(at.memory, SIZE, 0));
 }
 
-/* A thread that calls, in a mode of its own. */
+/* A thread that makes all unsafe calls in a capture mode of its own. */
 struct caller {
 	CUstreamCaptureMode mode;
 	CUresult results[UNSAFES];
@@ -278,7 +279,7 @@ ParameterizedTestParameters(soft_capture_rule, conflicts)
 	return cr_make_param_array(struct conflict_row, rows, sizeof rows / sizeof *rows);
 }
 
-/* at.captured is recorded in the blocking stream, which is captured. */
+/* at.captured has been recorded in the blocking stream, which is being captured. */
 static CUresult call_conflict(enum conflict conflict)
 {
 	switch (conflict) {
@@ -309,7 +310,7 @@ static CUresult call_conflict(enum conflict conflict)
 	}
 }
 
-/* Neither the capture nor the thread prohibits calls: these are in each other's way. */
+/* The modes of the capture and of the thread prohibit no calls; these conflict with the capture itself. */
 ParameterizedTest(struct conflict_row *row, soft_capture_rule, conflicts)
 {
 	CUstreamCaptureMode mode = RELAXED;
@@ -331,7 +332,7 @@ ParameterizedTest(struct conflict_row *row, soft_capture_rule, conflicts)
 	cr_expect(soft_is(at.memory, SIZE, 0), "%s", row->name);
 }
 
-/* A question does not invalidate. */
+/* A query does not invalidate a capture. */
 Test(soft_capture_rule, questions)
 {
 	CUstreamCaptureStatus status;
@@ -354,7 +355,7 @@ Test(soft_capture_rule, questions)
 	OK(cuGraphDestroy(graph));
 }
 
-/* The legacy stream is in nobody's way if the stream that is captured does not block. */
+/* The legacy stream can be used while a non-blocking stream is captured. */
 Test(soft_capture_rule, the_legacy_stream_beside_a_capture)
 {
 	CUgraph graph;
@@ -402,7 +403,7 @@ Test(soft_capture_rule, beginning_and_ending)
 	OK(end_in_a_thread());
 }
 
-/* A stream that has joined cannot end the capture, and has to come back. */
+/* A stream that has joined a capture cannot end it, and has to be joined back. */
 Test(soft_capture_rule, a_fork_is_joined)
 {
 	CUgraph graph = NULL;

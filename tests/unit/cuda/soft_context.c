@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Contexts of the stand-in driver beside the primary one: what each has of its own, and what they share. */
+/* Tests contexts of the stand-in driver beside the primary one: what each has of its own, and what they
+ * share. */
 #include "soft.h"
 
 #include <stdlib.h>
@@ -13,14 +14,14 @@
 #define SIZE        4096
 #define GRANULARITY (2u << 20)
 
-/* The engine's table does not have all of these calls. */
+/* The engine's driver table lacks some of these calls. */
 #define OK(call)            soft_expect(call, CUDA_SUCCESS, #call, __LINE__)
 #define FAILS(call, wanted) soft_expect(call, wanted, #call, __LINE__)
 
 TestSuite(soft_context, .init = soft_open, .fini = soft_close, .timeout = 60);
 TestSuite(soft_context_fault, .timeout = 60);
 
-/* It is current. */
+/* Creates a context and leaves it current. */
 static CUcontext new_context(void)
 {
 	CUcontext context = NULL;
@@ -59,7 +60,7 @@ static CUfunction load(const char *name)
 	return function;
 }
 
-/* With little enough shared memory for a function of which nobody has asked for more. */
+/* Launches bulk_copy with no more shared memory than a function may use by default. */
 static CUresult launch(CUfunction function, CUstream stream, CUdeviceptr dst, CUdeviceptr src)
 {
 	struct bulk_copy_args args = {
@@ -100,7 +101,7 @@ Test(soft_context, one_is_current)
 	FAILS(cuCtxDestroy(first), CUDA_ERROR_INVALID_CONTEXT);
 }
 
-/* The primary context's too, which has one address whenever it lives. */
+/* The primary context gets a new id too, although it has the same address whenever it exists. */
 Test(soft_context, ids_never_come_again)
 {
 	unsigned long long seen[4] = { id_of(NULL) };
@@ -119,8 +120,8 @@ Test(soft_context, ids_never_come_again)
 			cr_expect_neq(seen[i], seen[j], "contexts %d and %d", i, j);
 }
 
-/* Streams of one context wait neither for the other's legacy stream nor with it, and functions are for their
- * own context. */
+/* Streams of one context and the legacy stream of another do not wait for each other, and a function can be
+ * launched in its own context only. */
 Test(soft_context, streams_and_functions_are_its_own)
 {
 	CUcontext first = current();
@@ -144,7 +145,7 @@ Test(soft_context, streams_and_functions_are_its_own)
 	expect_ok(cuMemFree(memory));
 }
 
-/* A copy finds its way between the contexts. */
+/* A copy works between memory of two contexts. */
 Test(soft_context, memory_tells_its_context)
 {
 	static const CUmemPoolProps pool_properties = { .allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -197,7 +198,7 @@ Test(soft_context, memory_tells_its_context)
 	expect_ok(cuMemFree(first));
 }
 
-/* soft_close finds nothing left of it. */
+/* The test's soft_close fails if anything in the context is left. */
 Test(soft_context, its_end_frees_what_is_in_it)
 {
 	static unsigned char registered[SIZE];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What goes wrong on purpose in the stand-in driver, and that it then stays as it would. */
+/* Tests faults that the stand-in driver is told to produce, and that it then fails for as long as a real one
+ * would. */
 #include "soft.h"
 
 #include <stdio.h>
@@ -51,7 +52,8 @@ ParameterizedTestParameters(soft_fault, sticky)
 	return cr_make_param_array(struct sticky_row, rows, sizeof rows / sizeof *rows);
 }
 
-/* By a kernel that does not wait for those before it; allowed: it may start before they have ended. */
+/* Launches a kernel that does not wait for the launches before it. allowed: the kernel may start before they
+ * have ended. */
 static CUresult launch_unwaiting(CUdeviceptr memory, int allowed)
 {
 	struct counted_args args = { .base = memory, .what = COUNTED_GLOBAL_READ, .size = 4, .stride = 4 };
@@ -73,7 +75,7 @@ static CUresult launch_unwaiting(CUdeviceptr memory, int allowed)
 	return driver.cuStreamSynchronize(NULL);
 }
 
-/* What the driver answers once that has happened. */
+/* Causes the fault and returns what the driver then answers. */
 static CUresult cause_it(const struct sticky_row *row, CUdeviceptr memory)
 {
 	CUevent event = soft_event();
@@ -121,7 +123,7 @@ ParameterizedTest(struct sticky_row *row, soft_fault, sticky)
 	driver_close();
 }
 
-/* Neither what waits for it nor an event after it is ever done. */
+/* Work that waits for the faulting launch, and an event after it, never complete. */
 Test(soft_fault, what_follows_a_fault_is_thrown_away)
 {
 	soft_set("SOFTGPU_FAULT=1");
@@ -144,7 +146,7 @@ Test(soft_fault, what_follows_a_fault_is_thrown_away)
 	driver_close();
 }
 
-/* The marker is what keeps the next process well. */
+/* The launch faults only if the marker file does not exist, so that a later process is not affected. */
 Test(soft_fault, once)
 {
 	char path[] = "/tmp/unit-cuda-XXXXXX";
@@ -213,7 +215,7 @@ Test(soft_fault, counts)
 	driver_close();
 }
 
-/* A child that gives everything back, and one that cannot: its first call to end fails. */
+/* One child gives everything back; in the other, the first call that gives something back fails. */
 Test(soft_fault, tells_what_is_left_at_the_end)
 {
 	static const char *const variables[] = { "", "SOFTGPU_FAIL_CALL=cuModuleUnload" };
@@ -264,7 +266,7 @@ struct launch_row {
 	unsigned grid[3];
 	unsigned block[3];
 	unsigned shared;
-	unsigned cluster; /* 0: none said */
+	unsigned cluster; /* 0: the launch has no cluster attribute */
 	CUresult result;
 };
 
@@ -327,7 +329,7 @@ ParameterizedTest(struct launch_row *row, soft_fault, launch, .init = soft_open,
 	expect_ok(cuStreamSynchronize(NULL));
 }
 
-/* 48 KiB, until more has been asked for. */
+/* A launch may use 48 KiB until the function's limit has been raised. */
 Test(soft_fault, shared_memory_is_asked_for, .init = soft_open, .fini = soft_close)
 {
 	static char argument[8192];
@@ -351,7 +353,7 @@ Test(soft_fault, shared_memory_is_asked_for, .init = soft_open, .fini = soft_clo
 	expect_ok(cuStreamSynchronize(NULL));
 }
 
-/* The argument is copied at the call. */
+/* A launch copies its argument before it returns. */
 Test(soft_fault, a_launch_copies, .init = soft_open, .fini = soft_close)
 {
 	CUdeviceptr dst = soft_memory(SIZE, 0), src = soft_memory(SIZE, 5);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory of the stand-in driver: what it gives, what it knows of an address, and what it refuses. */
+/* Tests memory of the stand-in driver: what it allocates, what it knows of an address, and what it refuses.
+ */
 #include "soft.h"
 
 #include <fcntl.h>
@@ -56,8 +57,8 @@ Test(soft_memory, new_memory_is_poisoned, .init = soft_open, .fini = soft_close)
 
 struct range_row {
 	char name[40];
-	int64_t dst; /* from the start of one memory of SIZE bytes */
-	int64_t src; /* of the other */
+	int64_t dst; /* from the start of a memory of SIZE bytes */
+	int64_t src; /* from the start of another such memory */
 	size_t size;
 	CUresult result;
 };
@@ -128,7 +129,7 @@ Test(soft_memory, what_an_address_is, .init = soft_open, .fini = soft_close)
 
 struct host_row {
 	char name[40];
-	int protection; /* of four pages */
+	int protection; /* of all four pages */
 	size_t offset;
 	size_t size;
 	unsigned int flags;
@@ -169,7 +170,7 @@ ParameterizedTestParameters(soft_memory, host)
 	return cr_make_param_array(struct host_row, rows, sizeof rows / sizeof *rows);
 }
 
-/* Four pages of that protection between two of none. */
+/* Maps four pages with this protection between two that are inaccessible. */
 static char *four_pages(int protection)
 {
 	char *pages = mmap(NULL, 24576, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -200,7 +201,7 @@ ParameterizedTest(struct host_row *row, soft_memory, host, .init = soft_open, .f
 	expect_result(cuMemHostGetDevicePointer(&address, start, 0), CUDA_ERROR_INVALID_VALUE);
 }
 
-/* What the device does not know is ordinary memory of the host to copies, and nothing to a kernel. */
+/* Memory that the device does not know can be copied as ordinary host memory, but not used by a kernel. */
 Test(soft_memory, ordinary_memory, .init = soft_open, .fini = soft_close)
 {
 	CUdeviceptr memory = soft_memory(SIZE, 0);
@@ -229,7 +230,7 @@ static const CUmemAccessDesc whole_access = {
 	.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
 };
 
-/* From registered host memory to the device, and within what each is. */
+/* Copies rows from registered host memory to the device, within the bounds of either. */
 Test(soft_memory, rows, .init = soft_open, .fini = soft_close)
 {
 	enum { ROWS = 5, WIDTH = 24, FROM = 100, TO = 40 };
@@ -306,7 +307,8 @@ Test(soft_memory, by_hand, .init = soft_open, .fini = soft_close)
 	expect_result(cuMemSetAccess(space, 2 * GRANULARITY, &whole_access, 1), CUDA_ERROR_INVALID_VALUE);
 	expect_ok(cuMemSetAccess(space, GRANULARITY, &whole_access, 1));
 
-	/* An import of its own fd is the same bytes, and next to the first one memory with it. */
+	/* An import of the memory's own fd maps the same bytes, and forms one range with the first mapping if
+	 * it lies next to it. */
 	expect_ok(cuMemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
 	expect_ok(cuMemImportFromShareableHandle(&again, (void *)(intptr_t)fd,
 	                                         CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
@@ -351,7 +353,8 @@ Test(soft_memory, fds_that_are_not_the_drivers, .init = soft_open, .fini = soft_
 
 /* ---- Another process ---------------------------------------------------------------------------------- */
 
-/* peer adds one to every byte of what its arguments name. */
+/* Runs peer, which adds one to every byte of the memory that its arguments name, and returns whether it
+ * could. */
 static bool peer_can(const char *arguments)
 {
 	char text[512];
@@ -383,7 +386,7 @@ Test(soft_memory, ipc, .init = soft_open, .fini = soft_close)
 	expect_result(cuIpcCloseMemHandle(memory), CUDA_ERROR_INVALID_VALUE);
 	expect_ok(cuMemFree(memory));
 
-	/* Its fd's number is soon another memory's. */
+	/* The next memory may get the same fd number. */
 	memory = soft_memory(SIZE, 3);
 	cr_expect_not(peer_can(arguments), "the peer opened memory that is gone");
 	cr_expect(soft_is(memory, SIZE, 3));

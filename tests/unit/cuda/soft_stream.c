@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Streams and events of the stand-in driver: an order that they ask for, and no other. */
+/* Tests that streams and events of the stand-in driver keep the order that the program asks for, and no
+ * other. */
 #include "soft.h"
 
 #include <stdio.h>
@@ -18,7 +19,7 @@ static void wait_ms(long ms)
 	nanosleep(&time, NULL);
 }
 
-/* With another seed; the device stays open. */
+/* Sets another seed without closing the device. */
 static void seed(int n)
 {
 	char text[16];
@@ -44,7 +45,8 @@ Test(soft_stream, one_stream_runs_in_order)
 	expect_ok(cuMemFree(b));
 }
 
-/* Two streams wait for the same event and then write the same memory: whichever comes last shows. */
+/* Two streams wait for the same event and then write the same memory. Returns the byte of the one that wrote
+ * last. */
 static unsigned char race(CUdeviceptr memory, CUstream first, CUstream second, CUstream gate)
 {
 	CUevent event = soft_event();
@@ -108,7 +110,7 @@ Test(soft_stream, events_order_streams)
 	expect_ok(cuMemFree(b));
 }
 
-/* A wait is for what was recorded before it, whatever the event is recorded with later. */
+/* A wait is for the event's last record before it, whatever the event is recorded with later. */
 Test(soft_stream, a_wait_keeps_its_record)
 {
 	CUdeviceptr memory = soft_memory(SIZE, 0);
@@ -159,8 +161,8 @@ Test(soft_stream, events_tell_time)
 	expect_ok(cuMemFree(memory));
 }
 
-/* A wait lets go when the word has come, whoever wrote it, and holds back its own stream alone; a write comes
- * after what is before it. */
+/* A wait ends when the word is reached, whoever wrote it, and holds back only its own stream. A write happens
+ * after what is before it in the stream. */
 Test(soft_stream, words)
 {
 	CUdeviceptr memory = soft_memory(SIZE, 0), words = soft_memory(SIZE, 0);
@@ -191,7 +193,7 @@ Test(soft_stream, words)
 	expect_ok(cuMemFree(words));
 }
 
-/* Blocking streams and the default one take turns as submitted. */
+/* Blocking streams and the default stream run in the order of submission. */
 Test(soft_stream, the_default_stream_takes_turns)
 {
 	CUdeviceptr a = soft_memory(SIZE, 0);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the stand-in driver's device does side by side, one at a time and first, as its trace tells. */
+/* Tests by the trace what the stand-in driver's device runs side by side, what one at a time, and what first.
+ */
 #include "soft.h"
 
 #include <stdio.h>
@@ -18,7 +19,7 @@
 static char trace_path[] = "/tmp/soft_unit.XXXXXX";
 static _Alignas(SIZE) unsigned char host[4 * SIZE];
 
-/* With a trace from here on, and host memory that the device knows. */
+/* Opens the device with host memory registered, and makes an empty trace file. */
 static void open_traced(void)
 {
 	int fd = mkstemp(trace_path);
@@ -37,7 +38,7 @@ static void close_traced(void)
 
 TestSuite(soft_unit, .init = open_traced, .fini = close_traced, .timeout = 60);
 
-/* Read by the driver; what it did before is in no trace. */
+/* Makes the driver read its environment again; nothing before this is in the trace. */
 static void set_up(const char *variable)
 {
 	setenv("SOFTGPU_TRACE", trace_path, 1);
@@ -107,7 +108,7 @@ static CUstream stream_of(int priority)
 
 /* ---- Side by side -------------------------------------------------------------------------------------- */
 
-/* A kernel that takes its time holds up no copy, and none the marks of its stream. */
+/* A kernel that takes long holds up neither copies nor the events of the copies' stream. */
 Test(soft_unit, copies_pass_a_kernel)
 {
 	CUdeviceptr memory = soft_memory(SIZE, 3);
@@ -135,7 +136,7 @@ Test(soft_unit, copies_pass_a_kernel)
 	expect_ok(cuMemFree(memory));
 }
 
-/* Two copies each way, of four streams that wait for the same word. */
+/* Four streams that wait for the same word make two copies in each direction. */
 Test(soft_unit, each_direction_carries_one_at_a_time)
 {
 	CUdeviceptr memory = soft_memory(4 * SIZE, 0), word = soft_memory(8, 0);
@@ -175,7 +176,7 @@ Test(soft_unit, each_direction_carries_one_at_a_time)
 	expect_ok(cuMemFree(word));
 }
 
-/* Copies within the device are the kernels' unit's, whichever call makes them. */
+/* A copy within the device runs on the kernels' unit, whichever call makes it. */
 Test(soft_unit, what_each_unit_does)
 {
 	static const char *const wanted[] = { "to_device", "to_device", "to_host", "to_host",
@@ -207,7 +208,8 @@ Test(soft_unit, what_each_unit_does)
 
 /* ---- First --------------------------------------------------------------------------------------------- */
 
-/* Kernels that are there when one ends start by their priority, whatever the order of their launches. */
+/* Kernels that are ready when one ends start in the order of their priority, whatever the order of their
+ * launches. */
 Test(soft_unit, urgent_kernels_start_first)
 {
 	static const int priorities[] = { 0, -5, -2, 0, -5, -2, 0 };
@@ -238,7 +240,7 @@ Test(soft_unit, urgent_kernels_start_first)
 
 /* ---- Lost ---------------------------------------------------------------------------------------------- */
 
-/* A unit is still at work when another's kernel dies; what waited behind it never runs. */
+/* A kernel dies while another unit is still at work; what waited behind the kernel never runs. */
 Test(soft_unit_lost, while_a_copy_runs, .timeout = 60)
 {
 	struct line lines[LINES];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rounds: every random transform, staged through a scratch memory that is as small as it may be and run round
- * by round, equals the oracle; and the ways that a few well known ones take. */
+/* Tests rounds: every random transform, staged through the smallest scratch memory that it allows and run
+ * round by round, equals the oracle. Also tests how a few typical transforms are staged. */
 #include "kernels/cuda/stage/staging.h"
 
 #include <stdio.h>
@@ -16,11 +16,11 @@
 
 static const struct plan_facts facts = { .threads = 132, .align = 1 };
 
-/* What the engine does, with memcpy for the copies and plain loops for the kernel. */
+/* Replays what the engine does, with memcpy for the copies and plain loops for the kernel. */
 struct rehearsal {
 	const struct staging *staging;
 	uint8_t *scratch;
-	uint8_t *dst; /* elements [0, ..., 0] */
+	uint8_t *dst; /* dst and src point to elements [0, ..., 0] */
 	const uint8_t *src;
 	struct tensor_extent brought;
 };
@@ -30,7 +30,8 @@ static uint8_t *src_place(const struct rehearsal *r, uint64_t i, int64_t low)
 	return (uint8_t *)staging_src_place(r->staging, (uint64_t)r->scratch, i, (uint64_t)(r->src + low));
 }
 
-/* Between rows, the first at `rows`, and the same without gaps. */
+/* Copies rows of a box between their places, the first of which is at `rows`, and a packed buffer; out: from
+ * the buffer. */
 static void copy_rows(const struct row_box *box, uint8_t *rows, uint8_t *packed, bool out)
 {
 	const uint64_t n = row_box_bytes(box) / box->row_bytes;
@@ -161,8 +162,8 @@ Test(staging, rounds_are_the_transform)
 	cr_assert_gt(runs, 100);
 }
 
-/* Of the source's axes in another order, with gaps between its rows, and now and then little of one axis; now
- * and then with gaps between the destination's. */
+/* Draws a transform that reads the source's axes in another order, with gaps between its rows. Some cases
+ * crop one axis to a small part, and some have gaps between the destination's rows. */
 static void draw_spec(uint64_t *state, struct transform_spec *ret, const char **ret_text)
 {
 	static char text[200];
@@ -258,16 +259,16 @@ Test(staging, stripes_are_the_transform)
 
 struct way_row {
 	char name[40];
-	int64_t shape[3]; /* of the source, of float32 */
+	int64_t shape[3]; /* of the source, which is float32 */
 	int64_t perm[3];
-	int64_t pad; /* after the first dimension */
+	int64_t pad; /* elements added after the first dimension */
 	enum pad_mode mode;
-	bool gaps; /* the destination's rows are a page longer */
-	bool crop; /* a tenth of each row is read */
+	bool gaps; /* each row of the destination is followed by a gap of a page */
+	bool crop; /* only a tenth of each row is read */
 	uint64_t scratch;
 	uint64_t row_bytes;
 	enum staging_place dst, src;
-	/* What comes. */
+	/* The result that is expected: */
 	enum staging_way dst_way, src_way;
 	bool run;
 	uint64_t rounds;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which of the device's streams jobs take: short ones streams of the highest priority, an owner's long ones
- * one of the lowest; and the jobs of an engine stream keep their order on several of them. */
+/* Tests the choice of the device's streams: short jobs take streams of the highest priority, and an owner's
+ * long jobs share one of the lowest. Jobs of an engine stream keep their order across several of the device's
+ * streams. */
 #include "kernels/cuda/stage/jobs.h"
 
 #include <criterion/criterion.h>
@@ -10,7 +11,8 @@
 #include "kernels/cuda/sched/queue.h"
 #include "rig.h"
 
-/* Float32 [n, n]: read and written, less and more than short_bytes of small_limits. */
+/* Jobs move float32 [n, n]. small_limits' short_bytes lies between the bytes that a short and a long job read
+ * and write. */
 enum { SHORT_N = 32, LONG_N = 384, LONG_BYTES = LONG_N * LONG_N * 4, ROUNDS = 40 };
 
 /* ---- The choice ---------------------------------------------------------------------------------------- */
@@ -68,7 +70,7 @@ static struct made {
 } made[64];
 static int n_made;
 
-/* Of the streams that were launched on: the last one for each priority, and how many there were. */
+/* For each priority, the last stream that was launched on, and how many different ones there were. */
 static CUstream last_of[3];
 static int n_of[3];
 
@@ -111,7 +113,7 @@ static void open_noted(const struct cuda_limits *limits)
 	open_engine(limits);
 }
 
-/* Of three engine streams. */
+/* The owner has three engine streams. */
 Test(stream_slots, long_jobs_of_an_owner_share_a_stream_of_the_lowest_priority)
 {
 	static struct work work[6];
@@ -139,12 +141,11 @@ Test(stream_slots, long_jobs_of_an_owner_share_a_stream_of_the_lowest_priority)
 	close_engine();
 }
 
-/* On a busy machine the long jobs may have ended before the other one is submitted; they have not, every
- * time. */
+/* On a busy machine the long jobs may end before the other job is submitted, but hardly in every try. */
 #define TRIES 20
 
-/* A job of `owner`, which has had so much of the device's time, beside long jobs of another owner, which has
- * had none. Streams of which priority were launched on is in n_of. */
+/* Runs a job of `owner`, which has already used the device for ns, beside long jobs of another owner, which
+ * has not used it. n_of then has the priorities that the job's launches used. */
 static void run_beside_others(uint64_t ns, int64_t n, enum job_priority priority)
 {
 	enum { N_LONG = 8 };
@@ -202,7 +203,7 @@ Test(stream_slots, urgent_long_jobs_of_an_owner_who_has_had_more_pass_nobody)
 	cr_expect_eq(n_of[STREAM_MIDDLE], 0);
 }
 
-/* It waits for a point, or signals one, and nothing else; what its list of moves has is not read. */
+/* Such a job only waits for a point or signals one; the contents of its list of moves are not read. */
 Test(stream_slots, a_batch_of_no_moves_is_short)
 {
 	static struct engine_move none[1];
@@ -212,7 +213,7 @@ Test(stream_slots, a_batch_of_no_moves_is_short)
 	cr_expect_eq(job_weight(&job, &limits), JOB_SHORT);
 }
 
-/* A long job, then a short one that changes some of what it wrote and read, and so on. */
+/* Long jobs alternate with short ones that change a part of what the long ones write and read. */
 Test(stream_slots, jobs_of_an_engine_stream_keep_their_order)
 {
 	static struct work work[2 * ROUNDS];

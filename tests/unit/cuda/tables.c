@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists of blocks whose layers lie in memories of their own, on the device and on the host, by kernels and by
- * packers: whole memories compared, one launch within the device, and the end of a job under which one of
- * them fails. */
+/* Tests lists of blocks whose layers lie in memories of their own, on the device and on the host, moved by
+ * kernels and by packers. Whole memories are compared; a list within the device takes one launch; and a job
+ * under which one of the memories fails ends. */
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -18,12 +18,12 @@
 #include "tests/support/tap.h"
 
 #define LAYERS 7
-#define BLOCK  4096 /* bytes: float32 [32, 32] */
+#define BLOCK  4096 /* bytes of float32 [32, 32] */
 #define BLOCKS 12
 #define STEP   (BLOCK + 64)
 #define BYTES  (BLOCKS * STEP + 1024)
 
-/* A side's layers, in a memory each. */
+/* The layers of one side, each in a memory of its own. */
 struct side {
 	struct layer_table table;
 	struct layer_place places[LAYERS];
@@ -32,7 +32,7 @@ struct side {
 	uint32_t order[LAYERS];
 };
 
-/* Block 0 of a layer is at a multiple of `align` bytes. */
+/* Makes a side with block 0 of each layer at a multiple of `align` bytes. */
 static void side_init(struct side *side, enum region_kind kind, uint64_t align, uint64_t *state)
 {
 	for (int l = 0; l < LAYERS; l++) {
@@ -107,7 +107,7 @@ static void move_block(unsigned char *dst, const unsigned char *src, bool transp
 			memcpy(dst + 4 * (transposed ? c * 32 + r : r * 32 + c), src + 4 * (r * 32 + c), 4);
 }
 
-/* What each of the destination's memories has to be, one after the other. */
+/* Sets ret to the bytes that each of the destination's memories is to have. */
 static void expect(const struct list *list, const struct side *dst, const struct side *src, bool transposed,
                    unsigned char ret[LAYERS][BYTES])
 {
@@ -129,7 +129,7 @@ struct row {
 	enum region_kind dst, src;
 	uint64_t align;
 	bool transposed;
-	unsigned launches; /* 0: that depends on the limits */
+	unsigned launches; /* 0: the number depends on the limits, and is not checked */
 };
 
 ParameterizedTestParameters(tables, layers_in_memories_of_their_own)
@@ -195,7 +195,7 @@ ParameterizedTest(struct row *row, tables, layers_in_memories_of_their_own)
 
 /* ---- Layers that are evenly spaced -------------------------------------------------------------------- */
 
-/* All in one memory. */
+/* Makes a side with all layers in one memory. */
 static void side_even(struct side *side, uint64_t *state)
 {
 	struct engine_memory *memory = new_memory(REGION_KIND_CUDA_IPC, LAYERS * BYTES);
@@ -215,7 +215,8 @@ static void side_even(struct side *side, uint64_t *state)
 	cr_assert(side->table.is_even);
 }
 
-/* Rows of 64 bytes with gaps: a tensor map can say where they are, and then also where the layers are. */
+/* A tensor map can describe the rows, which are 64 bytes with gaps, and so can describe the step between
+ * layers, too. */
 Test(tables, evenly_spaced)
 {
 	static unsigned char expected[LAYERS * BYTES];
@@ -290,7 +291,7 @@ static struct engine_memory *map_file(int fd)
 	return memory;
 }
 
-/* The job ends, whichever layer's memory it was; another one goes on. */
+/* The job ends whichever layer's memory failed, and another one goes on. */
 ParameterizedTest(struct hole_row *row, tables, hole)
 {
 	static unsigned char expected[LAYERS][BYTES];
@@ -306,7 +307,7 @@ ParameterizedTest(struct hole_row *row, tables, hole)
 	limits.pack_threads = 2;
 	limits.pack_slots = 4;
 	limits.pack_slot_bytes = BLOCK * 3 / 2;
-	limits.pack_piece_bytes = 1 << 20; /* by threads */
+	limits.pack_piece_bytes = 1 << 20; /* makes threads pack the blocks */
 	limits.pack_stretch_bytes = 8 * BLOCK;
 	open_engine(&limits);
 	if (!holes_can_watch())

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests timelines on the device: streams of clients that wait and signal, calls that fail, and who is woken.
- * Other tests of them are in tests/unit/engine/. */
+ * Other tests of timelines are in tests/unit/engine/. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -31,7 +31,7 @@ static struct engine_memory *new_words(enum region_kind kind, uint64_t size)
 	return memory;
 }
 
-/* One stream, and jobs on it that copy 4 KiB of ones to zeros. */
+/* Jobs on the stream copy 4 KiB of ones to zeros. */
 static struct engine_stream *stream;
 static struct engine_memory *dst, *src, *words;
 
@@ -55,7 +55,7 @@ static void tear_down(void)
 	close_engine();
 }
 
-/* Word 0 is waited for, word 1 signalled. */
+/* Submits a job that waits for word 0 and signals word 1. */
 static void submit_waiting(struct work *work, struct engine_stream *on, uint64_t value, uint64_t until_ns)
 {
 	work_init(work, 32, true, dst, src);
@@ -65,7 +65,8 @@ static void submit_waiting(struct work *work, struct engine_stream *on, uint64_t
 	engine_submit(engine, on, &work->job);
 }
 
-/* A stream of a client's goes on by the signal alone, and lets a job go by its own. */
+/* The client's stream waits for one job's signal and nothing else, and then releases another job by a word
+ * that it writes. */
 Test(cuda_timeline, with_a_clients_stream)
 {
 	static struct work work[2];
@@ -102,10 +103,10 @@ Test(cuda_timeline, with_a_clients_stream)
 
 /* ---- Ends ------------------------------------------------------------------------------------------ */
 
-/* The second of a batch's moves cannot be launched: the first is right, and nothing is signalled. */
+/* The second move of the batch cannot be launched. The first one is right, and nothing is signalled. */
 Test(cuda_timeline, a_batch_of_which_a_part_fails)
 {
-	enum { N = 512, BYTES = N * N * 4 }; /* too large to share a launch */
+	enum { N = 512, BYTES = N * N * 4 }; /* each move is too large to share a launch */
 	static struct work work[2];
 	struct engine_move moves[2];
 	setenv("SOFTGPU_FAIL_CALL", "cuLaunchKernelEx:2", 1);
@@ -139,7 +140,7 @@ struct fail_row {
 	char name[32];
 	char variable[64];
 	char with[32];
-	int status; /* of the job that waits */
+	int status; /* status of the job that waits */
 };
 
 ParameterizedTestParameters(cuda_timeline, a_call_fails)
@@ -164,8 +165,8 @@ ParameterizedTestParameters(cuda_timeline, a_call_fails)
 	return cr_make_param_array(struct fail_row, rows, sizeof rows / sizeof *rows);
 }
 
-/* One job that waits and signals, on a device where nothing else has been done; then one that only moves. A
- * word that comes late shows that it was waited for. */
+/* The first job, on a device that has done nothing else, waits and signals; the next one only moves. The word
+ * is set late, which shows that the first job has waited for it. */
 ParameterizedTest(struct fail_row *row, cuda_timeline, a_call_fails)
 {
 	static struct work first, next;
@@ -188,7 +189,7 @@ ParameterizedTest(struct fail_row *row, cuda_timeline, a_call_fails)
 		tear_down();
 }
 
-/* All who sleep on a signal's word in host memory are woken, while other jobs run. */
+/* All that sleep on the word in host memory are woken by the signal, while other jobs run. */
 Test(cuda_timeline, wakes_many)
 {
 	enum { SLEEPERS = 200, JOBS = 20 };
@@ -210,7 +211,8 @@ Test(cuda_timeline, wakes_many)
 	tear_down();
 }
 
-/* How often a word is polled in that long, if a poll took no time; and how late the last poll is at most. */
+/* Returns how often a word is polled in ns if a poll takes no time. Sets *ret_pause to the last pause, by
+ * which the last poll is late at most. */
 static long polls_in(uint64_t ns, uint64_t *ret_pause)
 {
 	long n = 0;
@@ -220,7 +222,7 @@ static long polls_in(uint64_t ns, uint64_t *ret_pause)
 	return n;
 }
 
-/* What protocol.md says of it. */
+/* protocol.md promises these limits. */
 Test(cuda_timeline, polls_less_and_less_often)
 {
 	uint64_t pause;

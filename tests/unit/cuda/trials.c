@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Jobs that run alternatives to their plan until the fastest is known: their bytes are right all the while.
- */
+/* Tests jobs that run alternatives to their plan until the fastest is known; their bytes are right all the
+ * while. */
 #include <string.h>
 
 #include <criterion/criterion.h>
@@ -38,7 +38,7 @@ static const struct cuda_plan *own_of(const struct work *work)
 	return work->job.move.plan->own;
 }
 
-/* The transform is said to take long enough. */
+/* Makes the planner believe that copies are slow, so that the transform takes long enough for trials. */
 static void slow_memory(struct work *work)
 {
 	struct cuda_plans *plans = work->job.move.plan->cache->arg;
