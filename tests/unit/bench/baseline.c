@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every byte is copied, by however many threads, and none beside them. */
+/* Tests that the baseline copies every byte, with any number of threads, and nothing beside them. */
 #include "tests/bench/baseline.h"
 
 #include <criterion/criterion.h>

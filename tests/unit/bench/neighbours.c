@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Neighbours copy until they are ended, all of them, and then there is none left. */
+/* Tests that neighbours copy until all of them are ended, and that none is left then. */
 #include "tests/bench/neighbours.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows drawn from a seed: the same each time, within what was asked for, and of every kind. */
+/* Tests rows drawn from a seed: they are the same each time, keep to the limits asked for, and are of every
+ * kind. */
 #include "tests/bench/random_rows.h"
 
 #include <criterion/criterion.h>
@@ -40,7 +41,7 @@ Test(random_rows, a_seed_repeats_and_another_does_not)
 	cr_expect_lt(alike, 5, "%d of 200 rows are alike", alike);
 }
 
-/* A seed that someone quotes means these rows on every machine. */
+/* A seed that is quoted stands for the same rows on every machine. */
 Test(random_rows, the_first_of_seed_7)
 {
 	static const struct bench_row expected[] = {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Figures from times, the table, how many rows are distributed, JSON there and back, before and after. */
+/* Tests the figures that are computed from times, the table, the distribution of the rows, JSON written and
+ * read back, and the comparison of two reports. */
 #include "tests/bench/report.h"
 
 #include <criterion/criterion.h>
@@ -71,8 +72,8 @@ ParameterizedTest(struct change_case *c, report, change)
 
 /* ---- A report --------------------------------------------------------------------------------------- */
 
-/* Three runs: memcpy takes 100, 200, 400 ns, ours `factor` times as long. Rows are compared byte by byte:
- * what lies between the members of a static one is zeros, as in one that is read. */
+/* Adds a row of three runs, in which memcpy takes 100, 200 and 400 ns, and tmad `factor` times as long. Rows
+ * are compared byte by byte; the padding of a static row is zero, as in one that has been read. */
 static void add(struct report *report, const char *what, double bar, double factor)
 {
 	static const struct report_row model = { .dtype = "float32",
@@ -118,7 +119,7 @@ static struct report sample(double factor)
 	return report;
 }
 
-/* What print writes, to be freed. */
+/* Returns what print writes, which the caller frees. */
 #define PRINTED(print, ...)                                   \
 	({                                                    \
 		char *text_;                                  \
@@ -136,7 +137,7 @@ Test(report, ratios_are_taken_run_by_run)
 {
 	struct report report = sample(2);
 
-	/* GB/s vary by 4 between the runs; the ratio does not. */
+	/* The GB/s vary by a factor of 4 between the runs, but the ratio does not. */
 	cr_expect_eq(report.rows[0].base.median, 40);
 	cr_expect_eq(report.rows[0].base.low, 20);
 	cr_expect_eq(report.rows[0].base.high, 80);
@@ -227,7 +228,7 @@ Test(report, a_row_under_its_bar_is_explained)
 
 Test(report, how_far_predictions_are_off)
 {
-	/* What is predicted of rows of a ratio of 0.5, and so the error of the time. */
+	/* Predicted ratios of rows whose measured ratio is 0.5, each chosen for its error. */
 	static const double predicted[] = { 0.5,        0.5 / 1.1,  0.5 / 0.9, 0.5 / 1.19,
 		                            0.5 / 0.81, 0.5 / 1.02, 0.5 / 1,   0.5 / 1.5,
 		                            0.5 / 1.21, 0.5 / 1.05, 0,         0 };
@@ -238,7 +239,7 @@ Test(report, how_far_predictions_are_off)
 		add(&report, "transpose", REPORT_HALF, 2);
 		report.rows[i].predicted = predicted[i];
 	}
-	report.rows[3].predicted_base_ns = 150; /* of 200 */
+	report.rows[3].predicted_base_ns = 150; /* the measured time is 200 */
 	end = PRINTED(report_print_end, &report, REPORT_TEXT);
 	expect_text(end,
 	            "\nratios within 20 % of the prediction: 8 of 10; error: median 10.0 %, nine of ten rows "
@@ -262,8 +263,8 @@ Test(report, nothing_was_predicted)
 
 /* ---- Trials ----------------------------------------------------------------------------------------- */
 
-/* Four rows of a ratio of 0.5; of the second another plan won, and of the third the one predicted to be the
- * fastest. */
+/* Returns four rows with a ratio of 0.5, two of which had trials: in the second, another plan than the chosen
+ * one won, and in the third, the plan that had been predicted to be the fastest. */
 static struct report tried(void)
 {
 	struct report report = { .base = "copy" }, one = sample(2);
@@ -330,7 +331,8 @@ Test(report, distribution)
 	cr_expect_eq(d.worst, 1, "%g", d.worst);
 }
 
-/* Twelve rows of 4 bytes by one family, of 1/2, 1/3, ... 1/13, and one of 2 bytes by another. */
+/* Returns twelve rows of 4-byte elements moved by one family, with ratios of 1/2, 1/3, ... 1/13, and one of
+ * 2-byte elements moved by another. */
 static struct report many(void)
 {
 	struct report report = { .base = "memcpy", .random = "--random=7 13" };
@@ -383,7 +385,7 @@ static void add_by(struct report *report, const char *isa, const char *what, dou
 	report_deinit(&one);
 }
 
-/* Two rows by two instruction sets, of which the second is faster. */
+/* Returns two rows for each of two instruction sets, of which the second is faster. */
 static struct report by_two(double factor)
 {
 	struct report report = { .base = "memcpy", .random = "--random=7 2" };
@@ -603,7 +605,7 @@ Test(report, json_there_and_back)
 struct file_case {
 	char name[40];
 	char text[480];
-	char message[64]; /* empty: it is taken */
+	char message[64]; /* empty: the text is accepted */
 };
 
 ParameterizedTestParameters(report, file)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A row's request, and that a wrong byte does not pass. */
+/* Tests the request that a row stands for, and that a wrong byte is found. */
 #include "tests/bench/row.h"
 
 #include <criterion/criterion.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Magnitudes on every instruction set, transforms with amax against plain loops, and how their jobs end. */
+/* Tests the magnitudes that every instruction set finds, transforms with amax against plain loops, and how
+ * their jobs end. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdlib.h>
@@ -17,10 +18,10 @@ static const enum dtype floats[] = { DTYPE_FLOAT8_E4M3FN, DTYPE_FLOAT8_E5M2, DTY
 	                             DTYPE_FLOAT32 };
 #define N_FLOATS (sizeof(floats) / sizeof(floats[0]))
 
-/* Bits by type: in the order of their magnitudes. */
+/* Values in the order of their magnitudes, as bits of each type in floats. */
 static const struct ordered {
 	const char *name;
-	uint32_t bits[N_FLOATS]; /* 0: the type has none */
+	uint32_t bits[N_FLOATS]; /* 0: the type has no such value */
 } ordered[] = {
 	{ "-0", { 0x80, 0x80, 0x8000, 0x8000, 0x80000000 } },
 	{ "the smallest", { 0x81, 0x01, 0x0001, 0x8001, 0x80000001 } },
@@ -32,7 +33,8 @@ static const struct ordered {
 	{ "another NaN", { 0, 0xff, 0x7fff, 0xffc0, 0x7fc00001 } },
 };
 
-/* One of them among smaller ones, anywhere in a row of any length, with larger ones on either side of it. */
+/* A row of any length has the value anywhere among smaller ones. Larger values lie right before and after the
+ * row. */
 Test(amax_cpu, magnitudes, .timeout = 120)
 {
 	static _Alignas(64) char memory[4096];
@@ -186,7 +188,7 @@ static void transform_of(const struct moved *row, struct transform *ret)
 	cr_assert_eq(transform_init(ret, &spec, &err), 0, "%s: %s", row->name, err.message);
 }
 
-/* Numbers of all sizes, few of them NaN. */
+/* Fills the source with numbers of all magnitudes, of which few are NaN. */
 static void fill_source(enum dtype dtype)
 {
 	uint64_t state = 3;
@@ -195,7 +197,7 @@ static void fill_source(enum dtype dtype)
 	for (int64_t i = 0; i < MOST; i++) {
 		uint64_t bits = oracle_random(&state);
 
-		if (bits >> 48) /* one in 65536 stays what it is */
+		if (bits >> 48) /* leaves one in 65536 with any bits */
 			bits &= size == 4 ? 0xbfffffff : size == 2 ? 0xbfff : 0xbf;
 		memcpy(source + i * size, &bits, size);
 	}
@@ -229,7 +231,7 @@ static void run(const struct transform *t, enum cpu_isa_level level, int64_t pie
 	cr_assert(partition_run(&partition, &stopped, scratch));
 }
 
-/* The scales of the blocks, by loops over the elements. */
+/* Compares the scales of all blocks with loops over their elements. */
 static void check_scales(const struct moved *row, const struct transform *t)
 {
 	const struct cpu_converters *c = cpu_isa_get(CPU_ISA_PLAIN)->converters;
@@ -267,7 +269,7 @@ static void check_scales(const struct moved *row, const struct transform *t)
 			}
 }
 
-/* In large pieces and in small ones, on every instruction set. */
+/* Every instruction set computes the same, in large and in small pieces. */
 Test(amax_cpu, all_instruction_sets_agree, .timeout = 120)
 {
 	struct cpu_scratch *scratch = cpu_scratch_new();
@@ -294,7 +296,7 @@ Test(amax_cpu, all_instruction_sets_agree, .timeout = 120)
 
 /* ---- Jobs ------------------------------------------------------------------------------------------- */
 
-/* One block of all of [n, n], in two passes. */
+/* Makes a job that scales float32 [n, n] as one block, which takes two passes. */
 static void scaled_init(struct work *work, int64_t n, struct engine_memory *dst, struct engine_memory *src,
                         struct engine_memory *scale)
 {
@@ -341,7 +343,7 @@ static void check_scaled(const char *what)
 	cr_expect_eq((uint8_t)data(dst)[896], 0x7e, "%s: 448", what);
 }
 
-/* Between the passes too: whatever has been handed out by then. */
+/* A job may be cancelled between its passes, too; how far it has come is up to the threads. */
 Test(amax_cpu, cancel_while_it_runs)
 {
 	enum { ROUNDS = 40 };
@@ -375,7 +377,8 @@ Test(amax_cpu, cancel_while_it_runs)
 	close_scaled(stream);
 }
 
-/* A move that fails in either pass, or where its scale goes, does nothing to the next one of its batch. */
+/* A move of a batch fails in either pass, or at the memory of its scale. The next move is as it would be
+ * without it. */
 Test(amax_cpu, memory_that_fails)
 {
 	for (int which = 0; which < 3; which++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files that change under a region: what makes it lose its memory, and what does not. */
+/* Tests files that change under a region: which changes make the region lose its memory, and which do not. */
 #include "kernels/host/backing.h"
 
 #include <errno.h>
@@ -22,7 +22,7 @@
 
 #define PAGE 4096
 #define SIZE (4 * PAGE)
-#define END  (SIZE - 100) /* of the region */
+#define END  (SIZE - 100) /* size of the region */
 
 static void set_up(void)
 {
@@ -38,7 +38,7 @@ static void tear_down(void)
 
 TestSuite(backing, .init = set_up, .fini = tear_down);
 
-/* In place of libc's: counts looks at files. */
+/* Replaces libc's fstat to count how often files are checked. */
 static atomic_uint looks;
 
 int fstat(int fd, struct stat *ret)
@@ -47,7 +47,7 @@ int fstat(int fd, struct stat *ret)
 	return fstatat(fd, "", ret, AT_EMPTY_PATH);
 }
 
-/* The same: fails as at the limit on locked memory. */
+/* Replaces libc's mlock, which fails here as it does at the limit on locked memory if is_at_limit is set. */
 static bool is_at_limit;
 static size_t locked;
 
@@ -86,11 +86,11 @@ enum change {
 struct row {
 	char name[40];
 	enum change change;
-	off_t to;        /* cut */
-	bool is_sealed;  /* against shrinking */
-	bool is_kept;    /* whole, if it is not pinned */
-	bool is_touched; /* its first page, by the driver that has pinned it */
-	bool is_lost;    /* if it is pinned */
+	off_t to;        /* size to which the file is cut */
+	bool is_sealed;  /* sealed against shrinking */
+	bool is_kept;    /* memory that is not pinned is still whole */
+	bool is_touched; /* the driver that has pinned it touches its first page */
+	bool is_lost;    /* pinned memory is lost */
 };
 
 ParameterizedTestParameters(backing, change)
@@ -208,7 +208,8 @@ static void check_mapped(const struct row *row)
 	close(fd);
 }
 
-/* As if a device had pinned it; its driver touches it outside of a guard. What is lost stays lost. */
+/* The memory is as if a device had pinned it, and the device's driver touches it outside of a guard. Memory
+ * that is lost stays lost. */
 static void check_pinned(const struct row *row)
 {
 	int fd = new_file();
@@ -241,18 +242,19 @@ ParameterizedTest(struct row *row, backing, change)
 	if (emulated() || !holes_can_watch())
 		return;
 	check_pinned(row);
-	is_at_limit = true; /* what is cut is noticed all the same */
+	is_at_limit = true; /* a file that is cut is noticed without locked pages, too */
 	check_pinned(row);
 }
 
-/* The sanitizers' own action is put away first. */
+/* Removes the sanitizers' handler of SIGBUS first, so that the default action is left. */
 static void set_up_by_default(void)
 {
 	signal(SIGBUS, SIG_DFL);
 	set_up();
 }
 
-/* While memory is unmapped it has no cover: what comes to lie at its addresses is somebody else's. */
+/* Memory that is being unmapped has no cover any more, because other memory may come to lie at its addresses.
+ */
 Test(backing_unmapped, has_no_cover, .init = set_up_by_default, .signal = SIGBUS)
 {
 	enum { LARGE = 8 << 20 };
@@ -268,7 +270,7 @@ Test(backing_unmapped, has_no_cover, .init = set_up_by_default, .signal = SIGBUS
 	*(volatile char *)host_memory(memory)->data = 1;
 }
 
-/* A driver's threads touch all of it, each somewhere else. */
+/* Several threads of a driver touch all of the memory, each another part. */
 Test(backing, a_large_file_is_cut_under_a_driver)
 {
 	enum { LARGE = 64 << 20 };
@@ -294,7 +296,8 @@ Test(backing, a_large_file_is_cut_under_a_driver)
 	close(handle.fd);
 }
 
-/* All pages of what the service made go with its mapping, also those behind one that a client took away. */
+/* Unmapping memory that the service made removes all of its pages, also those behind a page that a client has
+ * removed. */
 Test(backing, what_was_made_loses_its_pages)
 {
 	struct engine_handle wanted = { .kind = REGION_KIND_MEMFD, .size = 3 << 20 };
@@ -321,9 +324,9 @@ Test(backing, what_was_made_loses_its_pages)
 /* ---- Jobs ------------------------------------------------------------------------------------------- */
 
 #define FILES 3
-#define MOST  64 /* layers, or moves */
+#define MOST  64 /* layers, or moves, of a job */
 
-/* Layers in the files in turn. */
+/* Returns a table whose layers lie in the files in turn. */
 static struct layer_table table_of(struct engine_memory *const files[FILES], struct engine_memory **memories)
 {
 	for (int i = 0; i < MOST; i++)
@@ -331,7 +334,8 @@ static struct layer_table table_of(struct engine_memory *const files[FILES], str
 	return (struct layer_table){ .n = MOST, .memories = memories };
 }
 
-/* However many layers or moves of a job lie in a file, it is looked at once; the next check looks again. */
+/* However many layers or moves of a job lie in a file, a check looks at the file once; the next check looks
+ * again. */
 Test(backing, each_file_is_looked_at_once)
 {
 	const struct row row = { .name = "looks" };
@@ -370,7 +374,7 @@ Test(backing, each_file_is_looked_at_once)
 	}
 }
 
-/* Whatever a move reads or writes there. */
+/* A check covers every memory that a move reads or writes. */
 Test(backing, all_memory_of_a_move_counts)
 {
 	static const char *const names[] = { "dst", "src", "scale", "bias", "amax_scale", "amax_inverse" };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Batches: how moves become work items, and that each move has its own end. */
+/* Tests how moves of a batch become work items, and that each move has its own status. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@
 
 #define MOST_MOVES 64
 
-/* Moves of float32 [n[i], n[i]], transposed; each in memory of its own. */
+/* Moves that transpose float32 [n[i], n[i]], each in memory of its own. */
 struct batch {
 	struct engine_job job;
 	struct engine_move moves[MOST_MOVES];
@@ -33,7 +33,7 @@ static void batch_init(struct batch *batch, uint32_t n_moves, const int64_t *n)
 		                          .on_done = batch->work[0].job.on_done };
 }
 
-/* For one that does not go through a stream. */
+/* Starts a batch that is not submitted to a stream. */
 static void batch_start(struct batch *batch, struct running_job *running, const struct cpu_tuning *tuning,
                         uint32_t threads)
 {
@@ -49,7 +49,7 @@ static void batch_deinit(struct batch *batch)
 	}
 }
 
-/* Whether all of a move's bytes are there; else whether none is. */
+/* Returns whether all of a move's bytes have been written or, if all is false, none. */
 static bool is_moved(const struct batch *batch, uint32_t i, bool all)
 {
 	const struct transform *t = batch->moves[i].transform;
@@ -66,9 +66,9 @@ static bool is_moved(const struct batch *batch, uint32_t i, bool all)
 
 struct work_items_row {
 	char name[24];
-	uint32_t small, large; /* moves of 32 x 32 and of 1024 x 1024 */
-	uint64_t least, most;  /* work items */
-	unsigned start;        /* work items that it says it has before there is one, of 4 */
+	uint32_t small, large; /* numbers of moves of 32 x 32 and of 1024 x 1024 */
+	uint64_t least, most;  /* bounds of the number of work items */
+	unsigned start;        /* work items that the job reports at its start, when asked for up to 4 */
 };
 
 ParameterizedTestParameters(batch, work_items)
@@ -81,7 +81,7 @@ ParameterizedTestParameters(batch, work_items)
 	return cr_make_param_array(struct work_items_row, rows, sizeof(rows) / sizeof(rows[0]));
 }
 
-/* Small moves share work items, large ones have many; none is executed. */
+/* Small moves share a work item, and large ones have many. No work item is executed. */
 ParameterizedTest(struct work_items_row *row, batch, work_items)
 {
 	static struct running_job running;
@@ -122,7 +122,8 @@ ParameterizedTest(struct work_items_row *row, batch, work_items)
 	close_engine();
 }
 
-/* However many moves there are, pieces are of a few sizes, and what is moved whole is planned for one. */
+/* However many moves there are, pieces have only a few sizes, and moves that are not cut are planned for one
+ * of them. */
 Test(batch, pieces_have_few_sizes)
 {
 	static struct running_job running;
@@ -153,9 +154,8 @@ Test(batch, pieces_have_few_sizes)
 
 /* ---- The end ---------------------------------------------------------------------------------------- */
 
-/* After each number of work items, one after the other; one is stopped before it is executed, the rest before
- * they are made.
- */
+/* The batch is cancelled after each possible number of work items: one has been made but is not executed, and
+ * the rest are never made. */
 Test(batch, cancel_in_the_middle)
 {
 	static struct running_job running;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists of blocks: how they are divided into work items, and how those end that do not just run. */
+/* Tests how lists of blocks are divided into work items, and lists that do not just run to their end. */
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,7 @@
 
 #define POISON 0x5a
 
-/* Of memory that is only looked at. */
+/* Returns memory of a size whose bytes nobody accesses. */
 static struct host_memory nowhere(uint64_t size)
 {
 	static char byte;
@@ -28,12 +28,12 @@ static struct host_memory nowhere(uint64_t size)
 
 struct cut_row {
 	char name[32];
-	int64_t bytes; /* of a block */
+	int64_t bytes; /* bytes of a block */
 	uint64_t n;
 	uint32_t layers;
 	bool region;
-	uint64_t least; /* work items */
-	uint64_t most;  /* 0: that does not matter */
+	uint64_t least; /* least number of work items */
+	uint64_t most;  /* greatest number of work items; 0: it does not matter */
 };
 
 ParameterizedTestParameters(blocks, work_items_are_short)
@@ -56,7 +56,8 @@ ParameterizedTestParameters(blocks, work_items_are_short)
 	return cr_make_param_array(struct cut_row, rows, sizeof(rows) / sizeof(rows[0]));
 }
 
-/* What a list in a region would say is put where a work item would have read it. */
+/* Fills the next group as a work item would that reads it from a list in a region, with entries that are all
+ * 0. */
 static void pretend_to_read(struct running_job *running)
 {
 	struct running_blocks *b = &running->blocks;
@@ -66,7 +67,7 @@ static void pretend_to_read(struct running_job *running)
 	index_list_read(&list, b->next, &b->group[!b->current]);
 }
 
-/* Blocks are handed out once in each layer, and no work item holds more than a piece. */
+/* Each block is handed out once in each layer, and no work item holds more than a piece. */
 ParameterizedTest(struct cut_row *row, blocks, work_items_are_short)
 {
 	static struct running_job running;
@@ -126,8 +127,8 @@ ParameterizedTest(struct cut_row *row, blocks, work_items_are_short)
 	close_engine();
 }
 
-/* A list that names no block is over once it is read, in however many layers; one that a thread would find to
- * be such is no work for threads. */
+/* A list that names no block ends once it has been read, however many layers it has. If such a list is short,
+ * it is run where it is submitted and not by a thread. */
 Test(blocks, that_names_nothing)
 {
 	enum { N = 3 * INDEX_LIST_GROUP };
@@ -154,8 +155,8 @@ Test(blocks, that_names_nothing)
 	close_engine();
 }
 
-/* While a work item reads the list there is nothing else to do; the next group is read before
- * the group that is there has been handed out. */
+/* There is no other work while a work item reads the first group of the list. The next group is read before
+ * all of the first one has been handed out. */
 Test(blocks, reads_ahead)
 {
 	static struct running_job running;
@@ -179,7 +180,7 @@ Test(blocks, reads_ahead)
 	cr_assert_eq(work_item.kind, WORK_ITEM_BLOCKS);
 	running_job_end_work_item(&running, &work_item, 0);
 
-	/* The list's memory fails: what is under way may end, and that is all. */
+	/* The list's memory fails. Work items under way may still end, and there are no more. */
 	running_job_work_item(&running, &work_item);
 	running_job_end_work_item(&running, &read, STATUS_DEVICE);
 	cr_assert_eq(running_job_work_items(&running, 8), 0);
@@ -193,7 +194,7 @@ Test(blocks, reads_ahead)
 
 /* ---- The end ---------------------------------------------------------------------------------------- */
 
-/* Stopped after two work items, one of them not yet executed. */
+/* The list is cancelled after two work items have been made, one of which has not been executed. */
 Test(blocks, cancel_in_the_middle)
 {
 	enum { BYTES = 1024, N = 512 };
@@ -236,7 +237,7 @@ enum which { INDEX, SOURCE, DESTINATION };
 
 /* ---- A list that changes ---------------------------------------------------------------------------- */
 
-/* What a client's process does to its memory, until it is killed. */
+/* Starts a client's process, which changes the list until it is killed. */
 static pid_t change(volatile int32_t *index, uint32_t n)
 {
 	static const int32_t values[] = { 1, -1, 0x7fffffff, 2, -2, 0 };
@@ -248,7 +249,7 @@ static pid_t change(volatile int32_t *index, uint32_t n)
 	return pid;
 }
 
-/* Whatever each entry was when it was looked at: it was that in all layers, and was counted as that. */
+/* Whatever value an entry had when it was read holds for all layers and for the counts. */
 Test(blocks, a_list_that_changes)
 {
 	enum { BYTES = 64, N = 1500, LAYERS = 3, LIMIT = 3, ROUNDS = 60 };
@@ -291,8 +292,8 @@ Test(blocks, a_list_that_changes)
 
 /* ---- Fairness --------------------------------------------------------------------------------------- */
 
-/* With one thread, a small job submitted after a long list on another stream comes back first, wherever the
- * list is. */
+/* With a single thread, a small job that is submitted after a long list on another stream comes back first,
+ * wherever the list lies. */
 static void share(bool region)
 {
 	enum { BYTES = 4096, N = 20000 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Large moves by each way that the cost model may choose, on every instruction set, against a plain loop: so
- * that what is right does not depend on what is fast. */
+/* Runs large moves by each method that the cost model may choose, on every instruction set, and compares them
+ * with a plain loop, so that correctness does not depend on what is fast. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,15 +13,15 @@
 #include "tests/support/tap.h"
 
 #define MOST_RANK 5
-#define BYTES     (3 << 19) /* about; more than the model looks at */
+#define BYTES     (3 << 19) /* approximate bytes of a move, more than the model samples */
 #define GUARD     CPU_LINE
 
-/* One permutation, some dimensions of which run backwards in the source. */
+/* A permutation with some dimensions that run backwards in the source. */
 struct sample {
 	struct loop_nest nest;
-	int64_t bytes; /* of either side */
-	int64_t first; /* of the source's element [0, ..., 0] */
-	int64_t skew;  /* of the destination, from a line */
+	int64_t bytes; /* bytes of either side */
+	int64_t first; /* byte offset of element [0, ..., 0] in the source */
+	int64_t skew;  /* byte offset of the destination in its cache line */
 };
 
 static void sample_draw(struct sample *ret, uint64_t *state)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether memory is in a cache: what the answer is for a time that a test says, and which bytes are read for
- * it. */
+/* Tests the check whether memory is in a cache: its answer for times that the test sets, and which bytes it
+ * reads. */
 #include "kernels/cpu/move/move.h"
 
 #include <string.h>
@@ -12,7 +12,7 @@
 
 #define READS 4
 
-static uint64_t now_ns, step_ns; /* the clock goes on by a step each time that it is asked */
+static uint64_t now_ns, step_ns; /* time that the clock shows, and by how much it advances at each call */
 static unsigned asked;
 
 static uint64_t clock_by_hand(void)
@@ -27,7 +27,7 @@ static long page_bytes(void)
 	return sysconf(_SC_PAGESIZE);
 }
 
-/* Memory of so many pages, none of which exists before it is read. */
+/* Maps n pages, none of which has memory before it is read. */
 static char *new_pages(long n, int protection)
 {
 	size_t bytes = (size_t)(n * page_bytes());
@@ -36,7 +36,7 @@ static char *new_pages(long n, int protection)
 	char *pages = mmap(NULL, bytes, protection, MAP_SHARED, fd, 0);
 	cr_assert_neq(pages, MAP_FAILED);
 	close(fd);
-	madvise(pages, bytes, MADV_NOHUGEPAGE); /* not every kernel knows it */
+	madvise(pages, bytes, MADV_NOHUGEPAGE); /* fails on kernels that do not support it */
 	return pages;
 }
 
@@ -65,7 +65,7 @@ ParameterizedTestParameters(cold, answers)
 	return cr_make_param_array(struct answer_row, rows, sizeof rows / sizeof rows[0]);
 }
 
-/* Where it does not look, memory that cannot be read will do. */
+/* Rows that do not read the memory pass memory that cannot be read. */
 ParameterizedTest(struct answer_row *row, cold, answers)
 {
 	char *pages = new_pages(1, row->looks ? PROT_READ : PROT_NONE);
@@ -75,7 +75,7 @@ ParameterizedTest(struct answer_row *row, cold, answers)
 	cr_assert_eq(asked, row->looks ? 2 : 0, "%s: the clock was asked %u times", row->name, asked);
 }
 
-/* The machine's own clock: nothing takes that long. */
+/* By the real clock, no read takes as long as the first limit. */
 Test(cold, by_the_clock)
 {
 	char *pages = new_pages(1, PROT_READ);
@@ -83,7 +83,7 @@ Test(cold, by_the_clock)
 	cr_assert(cold_is(pages, 4096, 0));
 }
 
-/* Which of the pages exist by now, as a word of bits. */
+/* Returns a bit for each page that has memory by now. */
 static uint64_t pages_read(char *pages, long n)
 {
 	unsigned char resident[64];
@@ -94,7 +94,7 @@ static uint64_t pages_read(char *pages, long n)
 	return bits;
 }
 
-/* One byte in each quarter, and not always the same ones. */
+/* The check reads one byte of each quarter, and not always the same ones. */
 Test(cold, reads_apart)
 {
 	enum { PAGES = 64, TIMES = 16, PART = PAGES / READS };
@@ -113,7 +113,7 @@ Test(cold, reads_apart)
 	cr_assert(differ);
 }
 
-/* Nothing is read before the first byte or after the last, however many there are. */
+/* However many bytes there are, none is read before the first or after the last. */
 Test(cold, reads_within)
 {
 	long page = page_bytes();

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Elements to lanes and back: known values, and every instruction set gives the bits that plain C gives. */
+/* Tests the conversion of elements to lanes and back: known values are right, and every instruction set gives
+ * the same bits as plain C. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
@@ -7,7 +8,7 @@
 #include "kernels/cpu/isa/isa.h"
 #include "tests/support/oracle.h"
 
-#define MOST  2048 /* elements at a time */
+#define MOST  2048 /* elements converted at a time */
 #define GUARD 64
 
 static char source[MOST * 8 + GUARD], one[MOST * 8 + 2 * GUARD], other[MOST * 8 + 2 * GUARD];
@@ -15,7 +16,7 @@ static _Alignas(CPU_LINE) char lanes[MOST * 8 + CPU_LINE];
 
 /* ---- Known values ----------------------------------------------------------------------------------- */
 
-/* What a float32 becomes: bits, as it is and clamped. */
+/* Bits that a float32 is converted to, unclamped and clamped. */
 struct known {
 	const char *name;
 	enum dtype to;
@@ -84,7 +85,7 @@ Test(converters, known_values)
 	}
 }
 
-/* What an integer of 64 bits becomes, which is rounded once. */
+/* Results of 64-bit integers, which are rounded once. */
 static const struct known_integer {
 	const char *name;
 	enum dtype from, to;
@@ -122,7 +123,7 @@ Test(converters, integers_are_rounded_once)
 
 /* ---- All instruction sets --------------------------------------------------------------------------- */
 
-/* Bits of any kind, and among them those at which something changes. */
+/* Fills the source with random bits, and with values at which a conversion's result changes. */
 static void fill_source(enum dtype dtype, int64_t round, uint64_t *state)
 {
 	static const uint64_t edges[] = { 0,          1,          0x7bff,     0x7c00,     0x7c01,
@@ -200,7 +201,7 @@ static void check_pair(const struct cpu_isa *isa, enum cpu_lane lane, enum dtype
 	}
 }
 
-/* All values of the types of 8 and 16 bits. */
+/* Types of 8 and 16 bits are tested with all of their values. */
 Test(converters, all_instruction_sets_agree, .timeout = 120)
 {
 	uint64_t state = 11;
@@ -242,7 +243,7 @@ Test(converters, any_number_of_elements)
 
 /* ---- Arithmetic ------------------------------------------------------------------------------------- */
 
-/* Of bits a and b: a * b, mended. */
+/* a * b by the arithmetic of the converters, all as bits. */
 static const struct product {
 	const char *name;
 	uint32_t a, b, result;

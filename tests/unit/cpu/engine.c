@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the engine as its owner sees it: what it says that it is, streams side by side. */
+/* Tests the engine as its owner sees it: what it reports of itself, and that streams share its threads. */
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +30,8 @@ Test(engine, says_what_it_is)
 	engine_close(NULL);
 }
 
-/* With one thread, a small job submitted after a large one on another stream comes back first. */
+/* With a single thread, a small job that is submitted after a large one on another stream comes back first.
+ */
 Test(engine, streams_share)
 {
 	static struct work first, large, small;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests a read-only source, how often the owner is woken, and an engine with nothing to do. */
+/* Tests a read-only source, how often the owner is woken, and an engine without work. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -9,7 +9,7 @@
 
 #include "rig.h"
 
-/* A read-only source, mapped at an odd offset of the memfd that is the destination too. */
+/* The read-only source is mapped at an odd offset of the memfd that is also the destination. */
 Test(engine_end, read_only_source_in_the_same_memory)
 {
 	static struct work work;
@@ -40,7 +40,7 @@ Test(engine_end, read_only_source_in_the_same_memory)
 	close_engine();
 }
 
-/* One wake for a queue of finished jobs; another only after it was reaped. */
+/* The owner is woken once for all jobs that have come back, and again only after it has reaped them. */
 Test(engine_end, wakes_once_a_queue)
 {
 	enum { JOBS = 10 };

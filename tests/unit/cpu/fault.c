@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The guard: a mapping whose file lost its end stands for memory that fails. */
+/* Tests the guard. A mapping whose file has lost its end stands for memory that fails. */
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 
 #define PAGE 4096
 
-/* Two pages, of which the file has the first. */
+/* Maps two pages of a file that has only the first. */
 static char *half_mapping(void)
 {
 	FILE *file = tmpfile();
@@ -66,7 +66,7 @@ Test(fault, second_range)
 	munmap(map, 2 * PAGE);
 }
 
-/* As the default action has it: the sanitizers' own is put away first. */
+/* Restores the default action of SIGBUS in place of a sanitizer's. */
 static void default_action(void)
 {
 	signal(SIGBUS, SIG_DFL);
@@ -95,7 +95,7 @@ Test(fault, a_sent_signal_is_fatal, .init = default_action, .signal = SIGBUS)
 	raise(SIGBUS);
 }
 
-/* The page is other memory from then on, and the one before is still the file's. */
+/* The lost page is replaced by other memory, and the page before it still belongs to the file. */
 Test(fault, a_cover_puts_memory_in_its_place)
 {
 	char *map = half_mapping();
@@ -118,7 +118,7 @@ Test(fault, a_cover_puts_memory_in_its_place)
 	munmap(map, 2 * PAGE);
 }
 
-/* Mappings of which a part lies in the range. */
+/* Returns how many of the process's mappings overlap the range. */
 static int count_mappings(const char *start, size_t size)
 {
 	FILE *file = fopen("/proc/self/maps", "re");
@@ -133,7 +133,8 @@ static int count_mappings(const char *start, size_t size)
 	return n;
 }
 
-/* Every other page is lost: each by itself would be a mapping, of which a process has only so many. */
+/* Every other page is lost. A process can have only so many mappings, so not each of these pages becomes one.
+ */
 Test(fault, a_cover_makes_few_mappings)
 {
 	enum { PAGES = 400, BOUND = 64 };
@@ -160,7 +161,7 @@ Test(fault, a_cover_makes_few_mappings)
 	fclose(file);
 }
 
-/* A page of each of many mappings is lost: each by itself would be one more. */
+/* One page of each of many mappings is lost, and not each of these pages becomes another mapping. */
 Test(fault, covers_make_few_mappings_together)
 {
 	enum { COVERS = 5000, SIZE = 3 * PAGE };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pages of clients' files are not made here: a hole is refused, and one that is punched later is a failure of
- * the access that meets it. */
+/* Tests that the service never allocates pages of clients' files: a hole is refused, and a page that is
+ * removed later makes the access fail that reaches it. */
 #include "kernels/host/backing.h"
 
 #include <fcntl.h>
@@ -45,7 +45,7 @@ static long pages_of(int fd)
 	return (long)st.st_blocks * 512 / PAGE;
 }
 
-/* The first pages of it are written, the next only allocated. */
+/* Makes a file whose first pages are written, and the next ones only allocated. */
 static int new_file(int written, int allocated, int seals)
 {
 	char page[PAGE];
@@ -91,7 +91,7 @@ static void touch(void *arg)
 		access->value = *access->at;
 }
 
-/* Whether the access goes well. */
+/* Returns whether the access succeeds. */
 static bool get(struct engine_memory *memory, size_t at, char *ret)
 {
 	struct fault_range ranges[2] = { host_memory(memory)->mapped };
@@ -112,12 +112,12 @@ static bool put(struct engine_memory *memory, size_t at, char value)
 
 struct row {
 	char name[32];
-	bool unwatched; /* as where the kernel has no userfaultfd */
-	bool read_only; /* the region */
-	bool by_reader; /* the descriptor is open for reading alone */
+	bool unwatched; /* as on a kernel without userfaultfd */
+	bool read_only; /* the region is read-only */
+	bool by_reader; /* the descriptor is open only for reading */
 	bool pinned;
 	int seals;
-	int written, allocated; /* pages */
+	int written, allocated; /* numbers of pages */
 	uint64_t offset, size;
 	int status;
 	char says[48];
@@ -273,7 +273,8 @@ ParameterizedTest(struct later_row *row, holes, later)
 	cr_assert_eq(pages_of(fd), PAGES - 5, "%s: pages were made", row->name);
 	cr_assert(get(memory, PAGE, &value) && value == 'w', "%s", row->name);
 
-	/* What the client makes again is there again, and what it writes is what is read. */
+	/* A page that the client allocates again can be accessed again, and both sides see what the other
+	 * writes. */
 	cr_assert_eq(pwrite(fd, "n", 1, 3 * PAGE + 9), 1);
 	cr_assert(get(memory, 3 * PAGE + 9, &value) && value == 'n', "%s: '%c'", row->name, value);
 	cr_assert_eq(pwrite(fd, "o", 1, PAGE), 1);
@@ -286,7 +287,7 @@ ParameterizedTest(struct later_row *row, holes, later)
 	host_memory_unmap(memory);
 }
 
-/* What the service made is gone with its region, whoever has the descriptor. */
+/* Memory that the service made loses its pages with the region, whoever still has the descriptor. */
 Test(holes, what_was_made_is_emptied)
 {
 	struct engine_handle wanted = { .kind = REGION_KIND_MEMFD, .size = SIZE - 100 };

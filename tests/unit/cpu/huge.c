@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory on huge pages, where the kernel gives them, and where it does not. */
+/* Tests memory on huge pages where the kernel provides them, and where it does not. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@
 #define WHOLE (4 * HUGE_PAGE_BYTES)
 #define SIZE  (WHOLE + 5)
 
-/* KiB that smaps tells of the mapping at data. */
+/* Returns the KiB that smaps shows under `key` for the mapping at data, or -1. */
 static long smaps(const void *data, const char *key)
 {
 	char line[256];
@@ -42,7 +42,7 @@ static long smaps(const void *data, const char *key)
 	return kib;
 }
 
-/* Skips where a memfd of the test's own gets no huge page either. */
+/* Skips the test where a memfd of its own gets no huge page either. */
 static void need_huge_pages(void)
 {
 	int fd = memfd_create("probe", MFD_CLOEXEC);
@@ -62,7 +62,7 @@ static void check_zeroed(const char *data)
 		cr_assert_eq(data[i], 0, "byte %zu", i);
 }
 
-/* As the library makes memory for its caller: a file that is full, and its mapping. */
+/* Makes memory as the library does for its caller: a full file, and a mapping of it. */
 static char *make(int *ret_fd)
 {
 	struct headroom headroom;
@@ -96,7 +96,7 @@ static struct host_memory *map_region(int fd, bool writable)
 	return host_memory(memory);
 }
 
-/* On both sides, though the service asks for none. */
+/* Both mappings use huge pages, though the service does not ask for them. */
 Test(huge, what_a_client_makes_lies_on_huge_pages)
 {
 	int fd;
@@ -110,7 +110,7 @@ Test(huge, what_a_client_makes_lies_on_huge_pages)
 		             writable);
 		if (!writable)
 			check_zeroed(memory->data);
-		/* One byte there is that byte here. */
+		/* Both mappings have the same bytes. */
 		other[HUGE_PAGE_BYTES + 1] = 'x';
 		cr_assert_eq(memory->data[HUGE_PAGE_BYTES + 1], 'x', "%d", writable);
 		host_memory_unmap(&memory->base);
@@ -132,7 +132,7 @@ Test(huge, where_they_are_denied_pages_are_small)
 	close(fd);
 }
 
-/* A client that pins part of a page keeps all of it, in the service's account. */
+/* Huge pages would let a client that pins a part of one keep all of it, at the service's cost. */
 Test(huge, what_the_service_makes_lies_on_small_pages)
 {
 	struct engine_handle wanted = { .kind = REGION_KIND_MEMFD, .size = SIZE };
@@ -164,7 +164,8 @@ static void tear_down(void)
 	holes_deinit();
 }
 
-/* A client's memfd may be one of hugetlb pages: served where it has them, refused where it has a hole. */
+/* A client's memfd may consist of hugetlb pages. It is accepted if all pages exist, and refused if it has a
+ * hole. */
 Test(huge, a_hugetlb_memfd, .init = set_up, .fini = tear_down)
 {
 	struct stat st;

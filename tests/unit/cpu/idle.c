@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which of the threads without work are called, by whom, and that each that is called comes. */
+/* Tests which of the idle threads are called, and by whom, and that each thread that is called comes. */
 #include "kernels/cpu/run/stream.h"
 
 #include <pthread.h>
@@ -20,12 +20,12 @@ struct waiting {
 	struct idle_thread idle;
 	pthread_t thread;
 	uint64_t awake_ns;
-	int rounds; /* before it ends */
+	int rounds; /* times that the thread still waits */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct idle idle;
-static int come; /* under the lock */
+static int come; /* threads that have been called and come; under the lock */
 
 static void *wait_main(void *arg)
 {
@@ -42,7 +42,7 @@ static void *wait_main(void *arg)
 	return NULL;
 }
 
-/* Threads that wait one after the other, each until it is in that state. */
+/* Starts threads that wait, each once the one before it is in its state. */
 static void start(struct waiting *waiting, const char *states)
 {
 	for (int i = 0; states[i]; i++) {
@@ -57,10 +57,11 @@ static void start(struct waiting *waiting, const char *states)
 
 struct calls_row {
 	char name[32];
-	char states[MOST_THREADS + 1]; /* of those that wait, the first one first: s sleeps, l looks */
+	/* states of the waiting threads, from the first to wait on: s sleeps, l polls */
+	char states[MOST_THREADS + 1];
 	unsigned n, most_asleep;
 	unsigned called;
-	unsigned asleep; /* of these: they come when they are woken */
+	unsigned asleep; /* called threads that sleep and therefore have to be woken */
 };
 
 ParameterizedTestParameters(idle, calls)
@@ -79,7 +80,7 @@ ParameterizedTestParameters(idle, calls)
 	return cr_make_param_array(struct calls_row, rows, sizeof rows / sizeof rows[0]);
 }
 
-/* The last ones to wait are called, and nobody else. */
+/* The threads that began to wait last are called, and no others. */
 ParameterizedTest(struct calls_row *row, idle, calls)
 {
 	static struct waiting waiting[MOST_THREADS];
@@ -111,7 +112,7 @@ ParameterizedTest(struct calls_row *row, idle, calls)
 		cr_assert_eq(pthread_join(waiting[i].thread, NULL), 0);
 }
 
-/* Who submits calls two that sleep, and each of those calls two more, while there is work. */
+/* While there is work, whoever submits it calls two sleeping threads, and each of those calls two more. */
 Test(idle, calls_more_in_turn)
 {
 	enum { THREADS = 5, WANTED = 7 };
@@ -137,7 +138,7 @@ Test(idle, calls_more_in_turn)
 	fair_queue_remove(&streams.fair_queue, &stream.fair);
 }
 
-/* Nobody is called for work that others have taken meanwhile. */
+/* No thread is called for work that others have taken meanwhile. */
 Test(idle, calls_nobody_for_nothing)
 {
 	static struct idle_thread thread;
@@ -150,7 +151,7 @@ Test(idle, calls_nobody_for_nothing)
 	cr_assert_eq(streams.uncalled, 0);
 }
 
-/* Threads that fall asleep as they are called: each call brings one, and none is lost. */
+/* Threads fall asleep while they are being called. Each call brings one thread, and none is lost. */
 Test(idle, calls_as_they_fall_asleep)
 {
 	enum { ROUNDS = 2000 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What may be mapped, and what is said of what may not. */
+/* Tests what can be mapped, and the message for what cannot. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -274,7 +274,7 @@ Test(memory, a_read_only_region_cannot_be_written, .signal = SIGSEGV)
 		*(volatile char *)host_memory(memory)->data = 1;
 }
 
-/* Two mappings of one memfd are one memory; two memfds are not. */
+/* Two mappings of one memfd count as one memory, and mappings of two memfds as two. */
 Test(memory, identity)
 {
 	struct engine_handle a = {
@@ -323,7 +323,7 @@ Test(memory, create)
 	close(fd);
 }
 
-/* Nobody waits for it any more. */
+/* The client that asked for the memory does not wait for it any more. */
 Test(memory, unwanted)
 {
 	atomic_bool unwanted = true;
@@ -377,8 +377,7 @@ ParameterizedTest(struct create_row *row, memory, create_refuses)
 	cr_assert_eq(after, before, "%s: an fd was left open", row->name);
 }
 
-/* A terabyte of holes is refused before it takes the machine's memory, which would be the service's to pay.
- */
+/* A terabyte of holes is refused before the service allocates it, which would use up the machine's memory. */
 Test(memory, sparse)
 {
 	struct engine_handle handle = { .kind = REGION_KIND_MEMFD, .size = 1ull << 40, .writable = true };
@@ -398,7 +397,8 @@ Test(memory, sparse)
 	cr_assert_eq(st.st_blocks, 0);
 }
 
-/* A mount of the test's own, which ends with its process. */
+/* Mounts a file system with huge pages in a mount namespace that ends with the process, and returns a file in
+ * it, or -1. */
 static int open_where_pages_are_huge(void)
 {
 	char folder[] = "/tmp/tmad-huge-XXXXXX";
@@ -415,7 +415,8 @@ static int open_where_pages_are_huge(void)
 	return fd;
 }
 
-/* Not as far as its last huge page goes: a device could not pin what lies past the file's end. */
+/* Pinned memory ends with the file and not with its last huge page, because a device could not pin what is
+ * past the file's end. */
 Test(memory, ends_with_the_file)
 {
 	struct engine_handle handle = {
@@ -443,7 +444,7 @@ static bool is_mapped(const char *page)
 	return mincore((void *)page, 1, &in_core) == 0;
 }
 
-/* Pages of the mapping that the process still has. */
+/* Returns how many pages of the mapping the process still has. */
 static size_t count_pages(const char *start, size_t size)
 {
 	size_t n = 0, page = (size_t)sysconf(_SC_PAGESIZE);
@@ -458,7 +459,7 @@ static size_t count_pages(const char *start, size_t size)
 	return n;
 }
 
-/* Each step takes few pages, and the last one the mapping; the file keeps what was written. */
+/* Each step unmaps a few pages, and the last one the mapping. The file keeps what was written. */
 Test(memory, goes_in_steps)
 {
 	enum { STEPS_BYTES = 33 << 20, STEP_PAGES = 512 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every microkernel, for every element size and instruction set, against a naive loop: ragged and prime
- * shapes, bases that are not aligned, gaps between rows, in one piece and in many, through the cache and past
- * it. The whole destination is compared, guards and gaps included. */
+/* Tests every microkernel, for every element size and instruction set, against a plain loop: shapes that are
+ * ragged or prime, unaligned bases, gaps between rows, one piece or many, through the cache or past it. The
+ * whole destination is compared, with its guards and gaps. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,13 +38,13 @@ static const struct shape shapes[] = {
 	{ 137, 11 }, { 16, 129 }, { 129, 16 },
 };
 
-/* A loop nest of two dimensions (or one) in memory of its own. */
+/* A loop nest of at most two dimensions, and the memory that it takes. */
 struct arena {
 	struct loop_nest nest;
-	int64_t dst_low, dst_high, src_low, src_high; /* bytes around element [0, 0] */
+	int64_t dst_low, dst_high, src_low, src_high; /* bytes before and after the start of element [0, 0] */
 };
 
-/* gap: elements left out between rows, on both sides. */
+/* Makes a nest with `gap` elements between rows on both sides. */
 static void loop_nest_for(struct loop_nest *nest, int way, uint32_t element, struct shape shape, int64_t gap)
 {
 	int64_t e = element;
@@ -69,7 +69,7 @@ static void loop_nest_for(struct loop_nest *nest, int way, uint32_t element, str
 		row->src = way == TRANSPOSE_UP ? -e : e;
 		col->src = (shape.rows + gap) * e * (way == TRANSPOSE_BACK ? -1 : 1);
 		break;
-	case SCATTER: /* gaps everywhere, the source's rows and columns swapped */
+	case SCATTER: /* has gaps everywhere, and swaps the source's rows and columns */
 		col->dst = 2 * e;
 		row->dst = (2 * shape.cols + gap) * e;
 		row->src = 3 * e;
@@ -85,7 +85,7 @@ static void loop_nest_for(struct loop_nest *nest, int way, uint32_t element, str
 	default:
 		break;
 	}
-	if (shape.rows == 1 || shape.cols == 1) { /* canonical: no dimension of one */
+	if (shape.rows == 1 || shape.cols == 1) { /* a canonical nest has no dimension of extent 1 */
 		if (shape.rows == 1)
 			*row = *col;
 		nest->rank = row->n == 1 ? 0 : 1;
@@ -122,7 +122,7 @@ static void naive(const struct loop_nest *nest, char *dst, const char *src)
 		}
 }
 
-/* skew: how far the bases are from a line. */
+/* skew is the offset of both bases in a cache line, in bytes. */
 static void try_move(const struct case_row *row, struct shape shape, int64_t gap, int64_t skew, bool stream,
                      bool tiled, int64_t piece_bytes, struct cpu_scratch *scratch)
 {
@@ -132,7 +132,7 @@ static void try_move(const struct case_row *row, struct shape shape, int64_t gap
 	extents(&arena);
 	size_t dst_size = (size_t)(arena.dst_high + 2 * GUARD + skew);
 	size_t src_size = (size_t)(arena.src_high - arena.src_low);
-	/* The source has no room to spare: a read outside it is the sanitizer's to find. */
+	/* The source is allocated without spare bytes, so that a sanitizer finds reads outside of it. */
 	char *src_memory = malloc(src_size), *src = src_memory - arena.src_low;
 	size_t room = (dst_size + CPU_LINE - 1) / CPU_LINE * CPU_LINE;
 	char *dst = aligned_alloc(CPU_LINE, room), *expected = aligned_alloc(CPU_LINE, room);
@@ -174,14 +174,14 @@ ParameterizedTestParameters(move, every_microkernel)
 	return cr_make_param_array(struct case_row, rows, n);
 }
 
-#define VARIANTS 48 /* 7 and it have no common divisor */
+#define VARIANTS 48 /* coprime to 7, the step between variants */
 
 ParameterizedTest(struct case_row *row, move, every_microkernel)
 {
 	static const int64_t gaps[] = { 0, 3 };
 	static const int64_t skews[] = { 0, 16, 37 };
 	static const int64_t pieces[] = { 512, 1 << 20 };
-	/* Of the variants all at the usual share; at a smaller one others in each row. */
+	/* The usual share tries all variants, and a smaller one tries other variants in each row. */
 	long tried = tap_portion(10 * VARIANTS) < VARIANTS ? tap_portion(10 * VARIANTS) : VARIANTS;
 	long first = row->level + row->way * 5 + row->element;
 	struct cpu_scratch *scratch = cpu_scratch_new();
@@ -194,7 +194,7 @@ ParameterizedTest(struct case_row *row, move, every_microkernel)
 	cpu_scratch_free(scratch);
 }
 
-/* Pitches that are multiples of a line take the way straight from registers past the cache. */
+/* Pitches that are multiples of a cache line take the kernel that stores from registers past the cache. */
 Test(move, whole_lines)
 {
 	struct cpu_scratch *scratch = cpu_scratch_new();
@@ -212,13 +212,13 @@ Test(move, whole_lines)
 	cpu_scratch_free(scratch);
 }
 
-/* A loop nest of six dimensions, of the source in another order: pieces that cut each, the microkernel's
- * further dimensions among them. */
+/* Loop nests of six dimensions with the source's in another order, in pieces that cut every dimension, also
+ * the outer ones of the microkernel. */
 struct order_row {
 	char name[24];
 	uint32_t element;
 	int64_t n[6];
-	int64_t order[6]; /* of the source, innermost first */
+	int64_t order[6]; /* dimensions as they lie in the source, innermost first */
 };
 
 ParameterizedTestParameters(move, many_dimensions)
@@ -297,7 +297,7 @@ struct span_row {
 	int64_t piece;
 };
 
-/* Pieces of one run begin with a line, so that no two threads write to one. */
+/* Pieces of one run begin at a cache line, so that no two threads write to the same line. */
 ParameterizedTestParameters(move, pieces_begin_with_a_line)
 {
 	static struct span_row rows[] = {

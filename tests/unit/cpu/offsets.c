@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Loop nests by tables of offsets, against one element after the other, and what is around them. */
+/* Tests loop nests that are moved by tables of offsets against one element after the other, and that nothing
+ * around them is written. */
 #include "kernels/cpu/move/offsets.h"
 
 #include <criterion/criterion.h>
@@ -8,8 +9,8 @@
 
 enum way { NOT_TAKEN, BY_ELEMENTS, BY_SQUARES };
 
-/* A dense source of this shape, permuted; a negative axis, -1 - axis, runs backwards. gap: bytes after each
- * row of the destination's innermost axis. */
+/* A permuted dense source of this shape. A negative axis, -1 - axis, runs backwards. gap is the number of
+ * bytes after each row of the destination's innermost axis. */
 struct offsets_row {
 	const char *name;
 	enum way way;
@@ -80,7 +81,7 @@ static enum way way_of(const struct loop_nest *nest, struct offsets *offsets)
 	return !offsets_init(offsets, nest) ? NOT_TAKEN : offsets->transposes ? BY_SQUARES : BY_ELEMENTS;
 }
 
-/* The source ends where its allocation does, for sanitizers to see what is read beyond it. */
+/* The source ends where its allocation does, so that sanitizers notice reads past it. */
 static void check(const struct offsets_row *row, const struct cpu_isa *isa)
 {
 	struct loop_nest nest;

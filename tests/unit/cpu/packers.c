@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Packers: every part of every task runs once, no group has more threads than it may, what is dropped does
- * not run, and memory that fails ends one task. */
+/* Tests packers: every part of every task runs once, no group has more threads than it may, parts of a
+ * dropped task that have not started never run, and memory that fails ends one task. */
 #include "kernels/host/threads.h"
 
 #include <fcntl.h>
@@ -20,12 +20,12 @@ TestSuite(packers, .timeout = 60);
 
 static struct packers packers;
 
-/* A task, and what its parts note. */
+/* A task, and what its parts record. */
 struct noted {
 	struct pack_task task;
 	atomic_uint runs[PARTS];
-	atomic_uint *running, *most; /* of its group */
-	atomic_bool *gate;           /* until it is open, parts wait; NULL: there is none */
+	atomic_uint *running, *most; /* threads in its group, now and at most */
+	atomic_bool *gate;           /* parts wait until it is open; NULL: they do not wait */
 };
 
 static void note(void *arg, uint32_t part)
@@ -84,7 +84,7 @@ Test(packers, each_part_once)
 				cr_assert_eq(noted[i].runs[part], 1, "round %d, task %d, part %d: %u", round,
 				             i, part, noted[i].runs[part]);
 		}
-		/* Long enough for some of them to go to sleep. */
+		/* This is long enough for some threads to fall asleep. */
 		if (round % 5 == 0)
 			usleep(1000);
 	}
@@ -94,7 +94,7 @@ Test(packers, each_part_once)
 	packers_deinit(&packers);
 }
 
-/* Whatever of it was begun ends well. */
+/* Parts that have started when the task is dropped succeed. */
 Test(packers, dropped)
 {
 	static struct noted noted;
@@ -137,7 +137,7 @@ static void read_page(void *arg, uint32_t part)
 	atomic_fetch_add(&read->pages, 1);
 }
 
-/* A file that ends after half of the pages. */
+/* The file ends after half of the pages. */
 Test(packers, memory_that_fails)
 {
 	enum { PAGES = 16 };

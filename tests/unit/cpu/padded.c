@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests become transforms; the oracle says what is expected. */
+/* Makes transforms from requests; the oracle computes the bytes that are expected. */
 #include "padded.h"
 
 #include <stdlib.h>
@@ -10,8 +10,8 @@
 #include "tests/support/oracle.h"
 
 #define GUARD 64
-#define SKEW  37   /* bytes from where one destination is in a line to where the other is */
-#define BLANK 0x5a /* what nobody has written */
+#define SKEW  37   /* difference between the two destinations' offsets in a cache line, in bytes */
+#define BLANK 0x5a /* value of bytes that nothing has written */
 
 static void spec_init(const struct padded_request *request, struct transform_spec *spec)
 {

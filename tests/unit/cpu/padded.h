@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A padded transform, what it reads and what its destination is to be; what moves it by a way of its own is
- * tried against that. Failures are Criterion's.
- */
+/* A padded transform with its source and the destination that is expected, for tests of one method to move
+ * it. Failures are Criterion's. */
 #ifndef TESTS_UNIT_CPU_PADDED_H
 #define TESTS_UNIT_CPU_PADDED_H
 
@@ -11,7 +10,7 @@
 #include "kernels/cpu/move/move.h"
 #include "kernels/transform/transform.h"
 
-/* Of a row of a table. */
+/* A transform as rows of tests write it. */
 struct padded_request {
 	char name[40];
 	enum dtype dtype;
@@ -26,7 +25,7 @@ struct padded {
 	const char *name;
 	struct transform transform;
 	uint8_t *src;
-	uint8_t *expected; /* in dst, gaps included */
+	uint8_t *expected; /* bytes of dst, gaps included */
 	size_t dst_size;
 };
 
@@ -34,12 +33,12 @@ struct padded {
 void padded_init(struct padded *ret, const struct padded_request *request);
 void padded_deinit(struct padded *padded);
 
-/* Writes all of the destination that place names, which has a stream and no size yet of its pieces. */
+/* Writes the whole destination at place. `place` says whether to stream, but has no piece size yet. */
 typedef void padded_run_fn(const struct padded *padded, const struct cpu_isa *isa, struct move_place *place,
                            struct cpu_scratch *scratch, const void *arg);
 
-/* By each instruction set, to two destinations that lie differently in cache lines: run writes what is
- * expected and nothing else. */
+/* Calls run with each instruction set and two destinations at different offsets in a cache line. Fails unless
+ * it writes what is expected and nothing else. */
 void padded_try(const struct padded *padded, padded_run_fn *run, const void *arg);
 
 #endif

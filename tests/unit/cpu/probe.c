@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Signs of life: threads that sleep, that work without a break, and that do not come back. */
+/* Tests the engine's signs of life with threads that sleep, that work without a pause, and that do not come
+ * back. */
 #include <string.h>
 #include <unistd.h>
 
@@ -11,7 +12,7 @@
 
 TestSuite(probe, .timeout = 60);
 
-/* Until the last question has been answered and a new one is asked. */
+/* Waits until the last probe has been answered, and so a new one has been sent. */
 static void wait_answer(void)
 {
 	uint64_t until = clock_ns() + 20000000000u;
@@ -22,7 +23,7 @@ static void wait_answer(void)
 	}
 }
 
-/* Others that have been asked may need a moment. */
+/* Other threads that have been asked may need a moment to answer. */
 static void expect_silence(const char *of)
 {
 	uint64_t until = clock_ns() + 20000000000u;
@@ -43,7 +44,7 @@ Test(probe, of_threads_that_sleep)
 	close_engine();
 }
 
-/* There is always one more job, of many pieces. */
+/* There is always one more job to run, of many pieces. */
 Test(probe, of_threads_that_work)
 {
 	enum { N = 1024, JOBS = 4 };
@@ -56,7 +57,7 @@ Test(probe, of_threads_that_work)
 	bool has_begun_again = false;
 	for (int answers = 0; answers < 10 || (submitted < 2 * JOBS && !has_begun_again);) {
 		struct error err;
-		if (n_done > MOST_JOBS - 2 * JOBS) { /* more than are noted */
+		if (n_done > MOST_JOBS - 2 * JOBS) { /* done has no room for more */
 			wait_done(submitted);
 			n_done = submitted = 0;
 			has_begun_again = true;
@@ -94,7 +95,7 @@ Test(probe, of_a_thread_that_is_stuck)
 	close_engine();
 }
 
-/* The job's deadline passes, and the watcher says so to an owner who does not let it go. */
+/* The job's deadline passes, and the owner's wake function does not let the watcher go that reports it. */
 Test(probe, of_a_watcher_that_is_stuck)
 {
 	static struct work work;

@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Random lists of blocks and random batches through the engine against the oracle: all of both memories,
- * gaps, guards and the source included.
- *
- *   PROPERTY_CASES  how many random lists, instead of a share of FULL_CASES
- *   PROPERTY_SEED   the first one's seed, 1 unless given; each case is decided by its own seed alone
- *
- * Case after case goes another way (ways.h).
- */
+/* Runs random lists of blocks and random batches through the engine and compares them with the oracle: all of
+ * both memories, with gaps, guards and the source. Environment variables:
+ * PROPERTY_CASES: number of random lists, instead of a share of FULL_CASES.
+ * PROPERTY_SEED: seed of the first list, by default 1. A case depends on its own seed alone.
+ * The cases take the ways of ways.h in turn. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +17,7 @@
 
 #define FULL_CASES   60000
 #define DEFAULT_SEED 1
-/* A batch for so many lists. */
+/* lists for each batch */
 #define BATCH_SHARE 4
 
 #define MOST_ENTRIES 3000
@@ -47,7 +44,8 @@ static uint8_t *data_of(struct engine_memory *memory)
 	return (uint8_t *)host_memory(memory)->data;
 }
 
-/* Random bytes in the source and poison in the destination, size bytes of each; both are known here too. */
+/* Fills the source with random bytes and the destination with poison, size bytes of each, and keeps copies of
+ * both. */
 static void fill_memory(struct bench *bench, uint64_t *state, size_t dst_size, size_t src_size)
 {
 	for (size_t i = 0; i < src_size; i += 8) {
@@ -86,7 +84,7 @@ static bool check_memory(const struct bench *bench, uint64_t seed, const char *k
 /* ---- Lists ------------------------------------------------------------------------------------------ */
 
 struct list {
-	struct oracle_case c; /* one block's */
+	struct oracle_case c; /* of one block */
 	struct engine_blocks blocks;
 	int64_t layers[2][MOST_LAYERS];
 	int64_t dst_block[MOST_ENTRIES], src_block[MOST_ENTRIES];
@@ -94,7 +92,7 @@ struct list {
 	size_t dst_size, src_size;
 };
 
-/* n blocks of size bytes in each layer, with gaps; gives where the last one ends. */
+/* Places n blocks of `size` bytes in each layer, with gaps, and returns where the last one ends. */
 static size_t place_side(uint64_t *state, struct engine_blocks_side *side, int64_t *layers, uint64_t n,
                          uint32_t n_layers, size_t size)
 {
@@ -111,7 +109,7 @@ static size_t place_side(uint64_t *state, struct engine_blocks_side *side, int64
 	return n_layers * side->layer_step;
 }
 
-/* What no list should have. */
+/* Returns a number that is out of range in every list. */
 static int64_t beyond(uint64_t *state, uint8_t bytes, uint64_t limit)
 {
 	switch (oracle_between(state, 0, bytes == 8 ? 5 : 3)) {
@@ -124,7 +122,7 @@ static int64_t beyond(uint64_t *state, uint8_t bytes, uint64_t limit)
 	case 3:
 		return bytes == 8 ? INT64_MAX : INT32_MAX;
 	case 4:
-		return INT64_C(1) << 32; /* 0 to who takes its half */
+		return INT64_C(1) << 32; /* 0, if only its lower half is read */
 	default:
 		return INT64_C(0xffffffff);
 	}
@@ -136,7 +134,7 @@ static bool names_blocks(const struct list *list, uint64_t i)
 	       (uint64_t)list->src_block[i] < blocks_src_count(&list->blocks);
 }
 
-/* Makes the numbers of an indexed side. The blocks of dst are 0, 1, 2 and so on, each of them once. */
+/* Makes the numbers of an indexed side in random order. Those of dst name each block at most once. */
 static void make_numbers(uint64_t *state, const struct engine_blocks *blocks, bool is_dst, bool odd,
                          int64_t *ret)
 {

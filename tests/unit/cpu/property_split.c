@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Random transforms between split tensors through the engine, all parts of each as one job, against joined
- * indices (split_case.h): the whole destination with guards and gaps.
- *
- *   PROPERTY_CASES  how many random transforms, instead of a share of FULL_CASES
- *   PROPERTY_SEED   the first one's seed, 1 unless given; each case is decided by its own seed alone
- *
- * Case after case goes another way (ways.h).
- */
+/* Runs random transforms between split tensors through the engine, all parts of one as one job, and compares
+ * the whole destination, with guards and gaps, with joined indices (split_case.h). Environment variables:
+ * PROPERTY_CASES: number of random transforms, instead of a share of FULL_CASES.
+ * PROPERTY_SEED: seed of the first transform, by default 1. A case depends on its own seed alone.
+ * The cases take the ways of ways.h in turn. */
 #include <stdio.h>
 #include <string.h>
 

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Random transforms and conversions through the engine against the oracles, the whole destination with guards
- * and gaps; and that a transpose by a permutation and one by its inverse are the identity.
- *
- *   PROPERTY_CASES  how many random transforms, instead of a share of FULL_CASES
- *   PROPERTY_SEED   the first one's seed, 1 unless given; each case is decided by its own seed alone
- *
- * Case after case goes another way (ways.h).
- */
+/* Runs random transforms and conversions through the engine and compares the whole destination, with guards
+ * and gaps, with the oracles. Also tests that a transpose by a permutation, followed by one by its inverse,
+ * is the identity. Environment variables:
+ * PROPERTY_CASES: number of random transforms, instead of a share of FULL_CASES.
+ * PROPERTY_SEED: seed of the first transform, by default 1. A case depends on its own seed alone.
+ * The cases take the ways of ways.h in turn. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,15 +19,15 @@
 
 #define FULL_CASES   1000000
 #define DEFAULT_SEED 1
-#define REPEATS      2  /* until a plan is kept (small.h) */
-#define APART        64 /* bytes from the places of such runs to those of the one that is checked */
-/* Transposes there and back: one for so many transforms, since they are dearer. */
+#define REPEATS      2  /* runs of a layout before its plan is kept (small.h) */
+#define APART        64 /* bytes between the places of these runs and those of the run that is checked */
+/* transforms for each transpose there and back, which takes longer */
 #define INVERSE_SHARE 10
-/* Conversions: the oracle takes an element at a time. */
+/* transforms for each conversion, because its oracle takes one element at a time */
 #define CONVERSION_SHARE 10
-#define BIAS_AT          (BENCH_BYTES / 2) /* in the memory of both operands */
+#define BIAS_AT          (BENCH_BYTES / 2) /* in the memory of either operand */
 
-/* dst and src: bytes of element [0, ..., 0] in the bench's memories. */
+/* dst and src are the offsets of elements [0, ..., 0] in the bench's memories, in bytes. */
 static struct engine_move move_of(const struct bench *bench, const struct transform *transform, uint64_t dst,
                                   uint64_t src)
 {
@@ -47,7 +45,8 @@ static int run(struct bench *bench, const struct transform *transform, uint64_t 
 	return bench_run(bench, &job);
 }
 
-/* Runs the job between other places, so that what the layout's plan keeps of that is used between its own. */
+/* Runs the job between other places first, so that its own run uses what the layout's plan has kept from
+ * there. */
 static void run_elsewhere(struct bench *bench, const struct engine_job *job, size_t dst_bytes,
                           size_t src_bytes)
 {
@@ -127,7 +126,7 @@ static bool try_seed(struct bench *bench, uint64_t seed)
 
 /* ---- Conversions against their oracle ----------------------------------------------------------------- */
 
-/* A number, or a tensor at `at` in the memory of operands. */
+/* Returns a number, or a tensor that lies at `at` in the memory of operands. */
 static struct engine_operand operand_of(const struct bench *bench, const struct operand_case *operand,
                                         uint64_t at)
 {
@@ -149,7 +148,8 @@ static bool converts_wrongly(const struct bench *bench, const struct conversion_
 	return complain(bench, &c->c, what);
 }
 
-/* Elements of a border that repeats the source count once, or as often as they are written. */
+/* Returns whether the count of changed elements is right. Elements of a border that repeats the source may be
+ * counted once each or as often as they are written. */
 static bool is_counted(const struct conversion_case *c, uint64_t changed)
 {
 	return c->c.spec.mode == PAD_MODE_CONSTANT ? changed == c->changed : !changed == !c->changed;
@@ -218,7 +218,7 @@ static void transpose_of(struct transform *ret, enum dtype dtype, int rank, cons
 		bench_die(err.message);
 }
 
-/* src to dst by a random permutation, back over a cleared src by its inverse. */
+/* Transposes src to dst by a random permutation and, after src has been cleared, back by its inverse. */
 static bool try_inverse(struct bench *bench, uint64_t seed)
 {
 	uint64_t state = seed;

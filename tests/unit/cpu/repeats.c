@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A layout that comes again is not planned again: neither divided, nor are its tiles planned, by whichever
- * thread and between whichever places. */
+/* Tests that a layout that comes again is not planned again: it is not divided again, and its tiles are not
+ * planned again, whichever thread moves it and between whichever places. */
 #include <string.h>
 
 #include <criterion/criterion.h>
@@ -12,24 +12,24 @@
 #include "rig.h"
 #include "tests/support/plans.h"
 
-#define APART   4096  /* bytes from one run's places to those of the next */
-#define SCALES  16384 /* bytes of the scales of all blocks, at most */
+#define APART   4096  /* bytes between the places of one run and those of the next */
+#define SCALES  16384 /* greatest size of the scales of all blocks, in bytes */
 #define ROUNDS  6
-#define WARM    3 /* rounds after which nothing is planned */
+#define WARM    3 /* rounds after which nothing is planned any more */
 #define INLINE  (128 << 10)
 #define THREADS 3
-#define MOST    24 /* moves of a batch, blocks of a list */
+#define MOST    24 /* moves of a batch, or blocks of a list */
 
 struct repeat_row {
 	char name[48];
 	enum dtype from, to;
 	int rank;
-	int64_t shape[3], perm[3]; /* the shape is the source's */
-	int64_t block[3];          /* of amax, in the destination; zeros: there is none */
-	int64_t pad[3];            /* on both sides of the destination's dimensions */
+	int64_t shape[3], perm[3]; /* shape of the source */
+	int64_t block[3];          /* amax block of the destination; zeros: no amax */
+	int64_t pad[3];            /* elements before and after each dimension of the destination */
 	enum pad_mode mode;
 	bool is_small, is_streamed;
-	uint32_t moves, blocks; /* zeros: the job is one move */
+	uint32_t moves, blocks; /* both 0: the job is a single move */
 };
 
 #define BYTE  .from = DTYPE_UINT8, .to = DTYPE_UINT8
@@ -132,7 +132,7 @@ static void spec_of(const struct repeat_row *row, struct transform_spec *ret)
 	tensor_layout_init(&amax->scale.layout, DTYPE_FLOAT32, row->rank, blocks, NULL, "scales", &err);
 }
 
-/* A job that comes again, between other places each time. Its moves, or blocks, lie one after the other. */
+/* A job that is run between other places each time. Its moves, or blocks, lie one after the other. */
 struct repeat {
 	const struct repeat_row *row;
 	struct transform transform;
@@ -142,9 +142,9 @@ struct repeat {
 	int32_t index[MOST];
 	struct engine_memory *dst, *src, *scales;
 	uint32_t n;
-	uint64_t dst_bytes, src_bytes; /* of a move */
-	uint64_t room;                 /* bytes of the places of all rounds */
-	uint32_t n_scales;             /* of a move */
+	uint64_t dst_bytes, src_bytes; /* bytes of one move */
+	uint64_t room;                 /* bytes that the places of all rounds take */
+	uint32_t n_scales;             /* scales of one move */
 };
 
 static void repeat_init(struct repeat *repeat, const struct repeat_row *row)
@@ -168,7 +168,7 @@ static void repeat_init(struct repeat *repeat, const struct repeat_row *row)
 	repeat->dst = new_memory(2 * repeat->room);
 	repeat->src = new_memory(2 * repeat->room);
 	repeat->scales = new_memory(2 * ROUNDS * APART + MOST * SCALES);
-	work_init(&repeat->work, 4, false, repeat->dst, repeat->src); /* for what a job has beside its move */
+	work_init(&repeat->work, 4, false, repeat->dst, repeat->src); /* sets what is not part of the move */
 	repeat->work.job.moves = row->moves ? repeat->moves : NULL;
 	repeat->work.job.n_moves = row->moves;
 	repeat->work.job.blocks = row->blocks ? &repeat->blocks : NULL;
@@ -190,7 +190,7 @@ static void repeat_deinit(struct repeat *repeat)
 	engine_unmap(engine, repeat->scales);
 }
 
-/* Runs the job by that plan, to and from there. */
+/* Runs the job with this plan, dst, src and scales being the offsets of its places in bytes. */
 static void repeat_run(struct repeat *repeat, struct engine_stream *stream, struct engine_plan *plan,
                        uint64_t dst, uint64_t src, uint64_t scales)
 {
@@ -242,7 +242,8 @@ ParameterizedTest(struct repeat_row *row, repeats, plan_nothing)
 	repeat_init(&repeat, row);
 	struct engine_plan *plan = plan_for(engine, &repeat.transform, 0, 0);
 	const atomic_uint *count = &cpu_plan(plan)->kept.planned;
-	const uint64_t bytes = repeat.n * repeat.src_bytes, first = repeat.room; /* of the source's own */
+	/* offset of a source that no round uses */
+	const uint64_t bytes = repeat.n * repeat.src_bytes, first = repeat.room;
 	for (uint64_t i = 0; i < bytes; i++)
 		data(repeat.src)[first + i] = (char)(i * i % 61);
 	for (unsigned round = 0; round < ROUNDS; round++) {
@@ -259,7 +260,7 @@ ParameterizedTest(struct repeat_row *row, repeats, plan_nothing)
 		cr_assert_eq(atomic_load(count), planned, "%s, round %u: planned %u times, then %u",
 		             row->name, round, planned, atomic_load(count));
 	}
-	/* A plan that has just been made writes the same as the last round did. */
+	/* A new plan writes the same bytes as the last round did. */
 	const uint64_t last = (ROUNDS - 1) * APART;
 	static char scales[MOST * SCALES];
 	memcpy(scales, data(repeat.scales) + last, sizeof(scales));
@@ -280,7 +281,8 @@ ParameterizedTest(struct repeat_row *row, repeats, plan_nothing)
 
 static atomic_bool stopped;
 
-/* Runs the task with a scratch that nothing has been planned in, and returns how often tiles were planned. */
+/* Runs the task with new scratch memory, for which nothing has been planned, and returns how often tiles were
+ * planned. */
 static unsigned run_on_a_new_thread(const struct task *task)
 {
 	static struct partition partition;
@@ -325,7 +327,7 @@ static void tiles_are_kept(long long bytes, bool is_kept)
 	cr_expect_eq(atomic_load(&room), bytes, "%lld bytes: %lld after the end", bytes, atomic_load(&room));
 }
 
-/* Every thread finds the tiles that another one has planned, while there is room. */
+/* While there is room, every thread finds the tiles that another one has planned. */
 Test(repeats, tiles_are_for_all_threads)
 {
 	tiles_are_kept(CPU_KEPT_BYTES, true);
@@ -334,7 +336,7 @@ Test(repeats, tiles_are_for_all_threads)
 
 /* ---- Room --------------------------------------------------------------------------------------------- */
 
-/* A layout takes no more than its share of the room, and finds what it has kept. */
+/* A layout keeps no more than its share of the room, and finds what it has kept. */
 Test(repeats, a_layout_keeps_its_share)
 {
 	static char plan[64 << 10];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rig: opening and closing, jobs and their way back. */
+/* Implements the rig: it opens and closes the engine, makes jobs and receives them when they have ended. */
 #include "rig.h"
 
 #include <poll.h>

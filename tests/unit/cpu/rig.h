@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What tests of the engine share: one engine, one owner of its streams, and jobs of square float32 tensors.
- * Failures are Criterion's. */
+/* Shared by the tests of the CPU engine: one engine, one owner of its streams, and jobs on square float32
+ * tensors. Failures are Criterion's. */
 #ifndef TESTS_UNIT_CPU_RIG_H
 #define TESTS_UNIT_CPU_RIG_H
 
@@ -15,30 +15,32 @@
 
 extern struct engine *engine;
 extern struct engine_owner owner;
-extern int wakeups; /* an eventfd */
+extern int wakeups; /* an eventfd that wake() adds to */
 
-/* Jobs in the order that they came back. */
+/* Jobs in the order in which they came back. */
 extern struct engine_job *done[MOST_JOBS];
 extern size_t n_done;
 
-extern atomic_bool hold; /* a thread of the engine's that wakes the owner stays in wake */
+/* set by a test: a thread of the engine that calls wake() stays in it until this is cleared */
+extern atomic_bool hold;
 
-/* The engine's wake function: counts in wakeups. */
+/* The owner's wake function, which the engine calls. */
 void wake(void *arg);
 
-/* Everything small enough to be looked at goes to the threads, in many pieces. */
+/* Opens an engine that cuts even small jobs into many pieces for its threads; jobs of at most inline_bytes
+ * run where they are submitted. */
 void open_engine(uint32_t threads, int64_t inline_bytes);
-/* The same, and how many words of timelines one sleep watches. */
+/* Opens the same engine, with a watcher that sleeps on up to wait_words words of timelines at once. */
 void open_engine_words(uint32_t threads, int64_t inline_bytes, uint32_t wait_words);
 void close_engine(void);
 
-/* Until n jobs have come back in all. */
+/* Waits until n jobs in all have come back. */
 void wait_done(size_t n);
 
 struct engine_memory *new_memory(uint64_t size);
 char *data(struct engine_memory *memory);
 
-/* A work is a job with its transform of float32 [n, n], where perm is 1, 0 if it is transposed. */
+/* A job with its transform of float32 [n, n], with perm 1, 0 if it is transposed. */
 struct work {
 	struct engine_job job;
 	struct transform transform;
@@ -47,25 +49,25 @@ struct work {
 void work_init(struct work *work, int64_t n, bool transposed, struct engine_memory *dst,
                struct engine_memory *src);
 
-/* Keeps the only thread in wake until hold is false again; everything submitted meanwhile is there when it
- * comes back. */
+/* Keeps the only thread in wake() until a test clears hold; jobs that are submitted meanwhile are waiting
+ * when it leaves. */
 void hold_thread(struct work *work, struct engine_stream *stream, struct engine_memory *dst,
                  struct engine_memory *src);
 
-/* A run of one block's transform over n entries of a list in layers: blocks of `bytes` bytes, one after the
- * other on either side, the layers too. dst is the indexed side when scatter is set. */
+/* A job that moves n blocks of a list in each layer. Blocks of `bytes` bytes, and the layers, lie one after
+ * the other on both sides. The list names blocks of dst if scatter is set, otherwise of src. */
 struct list_work {
 	struct engine_job job;
 	struct transform transform;
 	struct engine_blocks blocks;
 };
 
-/* limit: as many blocks as fit the indexed side's memory. The index is for the caller to set. */
+/* The list's limit is as many blocks as fit the indexed side's memory. The caller sets the index. */
 void list_work_init(struct list_work *work, int64_t bytes, uint64_t n, uint32_t layers, bool scatter,
                     struct engine_memory *dst, struct engine_memory *src);
 
-/* Takes the memory from this byte on away, as a hole punched when memory is short would; a multiple of the
- * page. */
+/* Removes the memory from this byte on, a multiple of the page size, as a hole does that is punched in a
+ * client's file. */
 void break_memory(struct engine_memory *memory, size_t from);
 
 #endif

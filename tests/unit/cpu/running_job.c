@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What one work item may hold: however far apart elements lie, few pages are touched. And how many of them
- * threads hold at once. */
+/* Tests the bounds of a work item, which touches few pages however far apart the elements lie, and how many
+ * work items threads hold at once. */
 #include "kernels/cpu/run/running_job.h"
 
 #include <string.h>
@@ -13,7 +13,8 @@
 #include "rig.h"
 #include "tests/support/plans.h"
 
-/* Lines on one side, and the elements of one work item when each is on a line of its own. */
+/* The most cache lines that a work item touches on one side, and so the most elements if each lies in a line
+ * of its own. */
 #define MOST_LINES (CPU_PIECE_BYTES / CPU_LINE)
 
 struct work_item_row {
@@ -115,7 +116,7 @@ static void spec_init(struct transform_spec *spec, const struct work_item_row *r
 	    0, "%s: %s", row->name, err.message);
 }
 
-/* Elements of a work item at most; it is not executed. */
+/* Returns an upper bound of the elements of a work item, which is not executed. */
 static int64_t work_item_elements(const struct work_item *work_item)
 {
 	int64_t n = 1;
@@ -137,13 +138,13 @@ static int64_t work_item_elements(const struct work_item *work_item)
 	return n;
 }
 
-/* Nothing is mapped: work items are made and not executed. */
+/* No memory is mapped, because work items are made but not executed. */
 ParameterizedTest(struct work_item_row *row, running, work_items_touch_few_lines)
 {
 	struct transform_spec spec;
 	struct transform transform;
 	struct error err;
-	static char address; /* the work items are only looked at: nothing is moved */
+	static char address; /* stands for memory that nobody accesses */
 	struct host_memory memory = { .data = &address };
 	struct cpu_tuning tuning = cpu_tuning_get();
 	struct running_job running = { 0 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Scratch blocks of padded transforms: which transforms are divided into them, and that together they write
- * what the oracle says and nothing else. */
+/* Tests scratch blocks of padded transforms: which transforms are divided into them, and that they write
+ * together what the oracle says and nothing else. */
 #include "kernels/cpu/plan/partition.h"
 
 #include <criterion/criterion.h>
@@ -164,7 +164,7 @@ ParameterizedTest(struct scratch_row *row, scratch_block, together_the_whole)
 	cr_assert_eq(scratch_blocks_init(&scratch_blocks, transform), row->is_cut, "%s", name);
 	if (row->is_cut) {
 		cr_assert_gt(scratch_blocks.n, 1, "%s", name);
-		/* Each is a work item. */
+		/* Each scratch block becomes a work item, so there must not be too many. */
 		cr_assert_leq(scratch_blocks.n,
 		              2 + (uint64_t)(transform->count * transform->element) / (16 << 10), "%s: %ld",
 		              name, (long)scratch_blocks.n);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is kept with a layout, against the oracle: which transforms have a small plan, and what plans and
- * partitioners move once others have come. */
+/* Tests what is kept with a layout against the oracle: which transforms have a small plan, and what kept
+ * plans and partitioners write after others have been kept. */
 #include "kernels/cpu/run/small.h"
 
 #include <criterion/criterion.h>
@@ -36,7 +36,7 @@ static void close_all(void)
 	free(dst);
 }
 
-/* A transform whose plan may be kept, and that is moved by it. */
+/* A transform whose plan may be kept, with the plan. */
 struct small_case {
 	struct transform_spec spec;
 	struct transform transform;
@@ -72,7 +72,7 @@ static struct small_plan *find(struct small_case *c, const struct cpu_isa *isa)
 	return small_plan_find(&task, &c->memo, scratch);
 }
 
-/* Between these places, and what is around them. */
+/* Runs the plan between these places and compares the whole destination. */
 static void check(const char *name, const struct small_case *c, struct small_plan *plan, char *to,
                   const char *from)
 {
@@ -233,7 +233,7 @@ Test(small_plan, rows)
 
 /* ---- What plans depend on ---------------------------------------------------------------------------- */
 
-/* The job that a plan was made for is gone when the plan is used again. */
+/* A plan must not point into the job that it was made for, which is gone when the plan is used again. */
 Test(small_plan, each_value_has_its_plan)
 {
 	open_all();
@@ -256,10 +256,10 @@ Test(small_plan, each_value_has_its_plan)
 
 /* ---- How a transform was divided --------------------------------------------------------------------- */
 
-/* Transforms are divided with room for what that finds out. */
+/* Bytes that may still be kept of how transforms were divided. */
 static atomic_llong room;
 
-/* The n-th time that it is divided, elsewhere each time. */
+/* Divides the transform for the n-th time, at other places each time. */
 static void divide(struct kept_plans *kept, const struct small_row *row, unsigned n)
 {
 	static struct partition partition;
@@ -283,10 +283,10 @@ static void divide(struct kept_plans *kept, const struct small_row *row, unsigne
 		cr_assert(partition_run(&partition, &stopped, scratch));
 	}
 	cr_assert(!memcmp(dst, wanted, BYTES), "%s, time %u: other bytes", row->name, n);
-	memset(&c, 0xee, sizeof(c)); /* it is gone when the next job comes */
+	memset(&c, 0xee, sizeof(c)); /* nothing that is kept may point here */
 }
 
-/* Plans made for either size of pieces are found again. */
+/* Plans for either piece size are found again. */
 Test(small_plan, partitioners)
 {
 	open_all();
@@ -308,7 +308,7 @@ Test(small_plan, partitioners)
 	close_all();
 }
 
-/* Where there is no room, all is planned anew. */
+/* Without room, everything is planned anew. */
 Test(small_plan, partitioners_without_room)
 {
 	open_all();
@@ -325,7 +325,7 @@ Test(small_plan, partitioners_without_room)
 	close_all();
 }
 
-/* A thread that divides one layout over and over. */
+/* A thread that divides one layout again and again. */
 struct divider {
 	pthread_t thread;
 	struct kept_plans *kept;
@@ -403,7 +403,7 @@ Test(small_plan, plans_of_two_threads)
 
 #define MANY 300
 
-/* Plans of random transforms, in turn: where there is one it is the transform's own. */
+/* Random transforms take turns, and a plan that is found is the transform's own. */
 Test(small_plan, many)
 {
 	static struct small_case all[MANY + 1];
@@ -431,7 +431,7 @@ Test(small_plan, many)
 	close_all();
 }
 
-/* As many as there is room for stay, however long ago they were first seen. */
+/* As many plans as there is room for stay, however long ago they were first seen. */
 Test(small_plan, few_stay)
 {
 	struct small_case c[6];

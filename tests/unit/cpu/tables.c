@@ -11,7 +11,7 @@
 #define LAYERS 5
 #define PAGE   4096
 
-/* A side's layers, in a memory each. */
+/* The layers of one side, each in a memory of its own. */
 struct side {
 	struct layer_table table;
 	struct layer_place places[LAYERS];
@@ -20,7 +20,7 @@ struct side {
 	uint32_t order[LAYERS];
 };
 
-/* Block 0 of layer l is at byte 16 * l of its memory, which is a page longer than needed. */
+/* Makes a side with block 0 of layer l at byte 16 * l of its memory, which is a page longer than needed. */
 static void side_init(struct side *side, uint64_t bytes)
 {
 	struct error err;
@@ -56,8 +56,8 @@ static void side_deinit(struct side *side)
 		engine_unmap(engine, side->memories[l]);
 }
 
-/* Small blocks, whose layers a worker takes several at once; then a large one that is passed over: nothing of
- * what the worker did before is left. */
+/* The first list has small blocks, of which a worker takes several layers at once. The second one skips a
+ * large block, for which nothing must be left over from the first. */
 Test(tables, a_block_that_is_passed_over, .timeout = 60)
 {
 	static struct side dst, src;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How many threads an engine starts, by trees of files as /proc and cgroups have them. */
+/* Tests how many threads an engine starts, with trees of files in place of /proc and the cgroups. */
 #include "kernels/host/threads.h"
 
 #include <sched.h>
@@ -192,7 +192,7 @@ static void on_wake(void *arg)
 	(void)arg;
 }
 
-/* A process that may run on one CPU has one thread, and as many as it is told to have. */
+/* A process that may run on one CPU has one thread, unless it is told a number. */
 Test(threads, by_affinity)
 {
 	struct engine_options options = { .wake = on_wake };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fills of tiles: which way a tile goes, packed or from the source, straight or from planes, and that every
- * instruction set then moves each element to its place and writes nothing between the image's rows but what
- * its ways may. */
+/* Tests fills of tiles: whether a tile is packed or filled from the source, straight or from planes, and that
+ * every instruction set then moves each element to its place and writes nothing between the image's rows but
+ * what its method may. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,10 +20,10 @@ struct fill_row {
 	int64_t element;
 	int n;
 	struct {
-		int64_t n, image, src; /* in elements */
+		int64_t n, image, src; /* extent and strides, in elements */
 	} dim[5];
 	enum tile_way way;
-	bool has_planes; /* and then `way` fills from them */
+	bool has_planes; /* the tile is split into planes first, from which `way` fills */
 };
 
 ParameterizedTestParameters(tile_fill, moves_every_element)
@@ -112,7 +112,7 @@ ParameterizedTestParameters(tile_fill, moves_every_element)
 	return cr_make_param_array(struct fill_row, rows, sizeof(rows) / sizeof(rows[0]));
 }
 
-/* The source's lowest element, from its first. */
+/* Returns the offset of the source's lowest element from its first. */
 static int64_t lowest(const struct fill_row *row)
 {
 	int64_t low = 0;
@@ -121,7 +121,7 @@ static int64_t lowest(const struct fill_row *row)
 	return low;
 }
 
-/* Each element of the image; those of no element are left. */
+/* Moves each element to the image and leaves what is between elements. */
 static void move_plainly(const struct fill_row *row, char *image, const char *src)
 {
 	int64_t at[5] = { 0 };
@@ -138,7 +138,7 @@ static void move_plainly(const struct fill_row *row, char *image, const char *sr
 	} while (d < row->n);
 }
 
-/* As tile.c does what is not direct. */
+/* Fills the tile as tile.c fills those that are not direct. */
 static void move_by_tile(const struct fill_row *row, const struct cpu_isa *isa, char *image, const char *src,
                          char *packed, char *planes)
 {
@@ -183,7 +183,7 @@ ParameterizedTest(struct fill_row *row, tile_fill, moves_every_element)
 			continue;
 		memset(image, 0x5a, SIDE);
 		move_by_tile(row, isa, image, first, packed, planes);
-		/* What lies between rows is anything: only elements are compared. */
+		/* The bytes between rows may have any value, so only elements are compared. */
 		memcpy(expected, image, SIDE);
 		move_plainly(row, expected, first);
 		cr_assert_arr_eq(image, expected, SIDE, "%s, %s", row->name, isa->name);
@@ -197,7 +197,7 @@ ParameterizedTest(struct fill_row *row, tile_fill, moves_every_element)
 
 struct direct_row {
 	char name[40];
-	int64_t element, rows; /* rows of the source, in elements */
+	int64_t element, rows; /* length of a row, and rows of the source, in elements */
 	bool is_direct;
 };
 

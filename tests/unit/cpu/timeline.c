@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests timelines: where jobs that wait are started, and who sleeps on what. Other tests of them are in
+/* Tests timelines: where jobs that wait are started, and who sleeps on what. Other tests of timelines are in
  * tests/unit/engine/. */
 #include <linux/futex.h>
 #include <sched.h>
@@ -14,7 +14,7 @@
 #include "rig.h"
 #include "words.h"
 
-/* One stream, and jobs on it that copy 4 KiB of ones to zeros. */
+/* Jobs on the stream copy 4 KiB of ones to zeros. */
 static struct engine_stream *stream;
 static struct engine_memory *dst, *src, *words;
 
@@ -37,7 +37,7 @@ static void tear_down(void)
 	close_engine();
 }
 
-/* Word 0 is waited for, word 1 signalled. */
+/* Submits a job that waits for word 0 and signals word 1. */
 static void submit_waiting(struct work *work, struct engine_stream *on, uint64_t value, uint64_t until_ns)
 {
 	work_init(work, 32, true, dst, src);
@@ -57,8 +57,8 @@ static bool is_untouched(void)
 	return data(dst)[0] == 0 && memcmp(data(dst), data(dst) + 1, 4095) == 0 && word_get(words, 8) == 0;
 }
 
-/* Small, and its point has come: it has ended when submit comes back, and the engine's threads had no part.
- */
+/* A small job whose point has been reached has ended when submit returns, and none of the engine's threads
+ * took part. */
 Test(timeline, starts_where_it_is_submitted)
 {
 	static struct work held, small;
@@ -87,7 +87,7 @@ Test(timeline, starts_where_it_is_submitted)
 	tear_down();
 }
 
-/* Only the half changes that no futex compares; and nobody is woken. */
+/* Only the upper half of the word changes, which no futex compares, and nobody is woken. */
 Test(timeline, high_half_alone)
 {
 	static struct work work;
@@ -101,7 +101,7 @@ Test(timeline, high_half_alone)
 
 /* ---- Another process ------------------------------------------------------------------------------ */
 
-/* Sleeps until word 1 is 7, with nobody to end it but a wake; then lets word 0 come. */
+/* Sleeps until word 1 is 7, which only a wake can end, and then sets word 0. */
 static void sleep_as_client(void)
 {
 	uint32_t *futex = (uint32_t *)(void *)(data(words) + 8);

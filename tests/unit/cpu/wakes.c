@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Signals that many sleep on: all are woken, and not by who submits. */
+/* Tests signals that many sleep on: all sleepers are woken, but not all of them by the thread that submits.
+ */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 
@@ -8,7 +9,7 @@
 #include "tests/support/sleepers.h"
 #include "words.h"
 
-#define INLINE_BYTES 1024 /* of 32 x 32 floats a thread moves, of 8 x 8 who submits them */
+#define INLINE_BYTES 1024 /* a thread moves 32 x 32 floats, and the submitting thread 8 x 8 */
 
 static struct engine_stream *stream, *other;
 static struct engine_memory *dst, *src, *words;
@@ -35,7 +36,7 @@ static void tear_down(void)
 
 struct wakes_row {
 	char name[32];
-	int64_t n; /* of the square */
+	int64_t n; /* extent of the square */
 	int sleepers;
 	bool canceled;
 };
@@ -54,8 +55,8 @@ ParameterizedTestParameters(wakes, all)
 	return cr_make_param_array(struct wakes_row, rows, sizeof(rows) / sizeof(rows[0]));
 }
 
-/* The only thread is held meanwhile, and who submits wakes the first alone. Once the signal is there, the
- * rest are woken whatever becomes of the stream. */
+/* The only thread is held, and the submitting thread wakes only the first sleepers. Once the signal has been
+ * set, the rest are woken whatever becomes of the stream. */
 ParameterizedTest(struct wakes_row *row, wakes, all)
 {
 	static struct work held, work, next;
@@ -84,7 +85,7 @@ ParameterizedTest(struct wakes_row *row, wakes, all)
 	tear_down();
 }
 
-/* Nobody can keep a signal waking for ever. */
+/* A signal wakes a bounded number of sleepers, so that nobody can keep it waking for ever. */
 Test(wakes, how_many)
 {
 	struct engine_point point = { .offset = 0 };
@@ -95,7 +96,7 @@ Test(wakes, how_many)
 	cr_assert_geq(timeline_wakes(&point), 100);
 	cr_assert_lt(timeline_wakes(&point), 200);
 	cr_assert_eq(timeline_wake(&point, 10), 10);
-	cr_assert_eq(timeline_signal(&point), 0); /* value 0: as it was */
+	cr_assert_eq(timeline_signal(&point), 0); /* value 0 leaves the word as it was */
 	word_set(words, 0, 1);
 	sleepers_join();
 	cr_assert_eq(timeline_wakes(&point), 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The watcher with more words than one sleep takes, and where the kernel has no sleep on many. */
+/* Tests the watcher with more words than one sleep takes, and on a kernel without futex_waitv. */
 #include <errno.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
@@ -21,8 +21,8 @@
 struct many_row {
 	char name[24];
 	int streams;
-	uint32_t words; /* of one sleep */
-	int refused;    /* what the kernel answers to it, or 0 */
+	uint32_t words; /* words of one sleep */
+	int refused;    /* error that futex_waitv returns; 0: it works */
 };
 
 ParameterizedTestParameters(watcher, many)
@@ -40,7 +40,7 @@ ParameterizedTestParameters(watcher, many)
 	return cr_make_param_array(struct many_row, rows, sizeof(rows) / sizeof(rows[0]));
 }
 
-/* For this thread and those that it starts. */
+/* Makes futex_waitv fail in this thread and in those that it starts. */
 static void refuse(int error)
 {
 	struct sock_filter filter[] = {
@@ -57,7 +57,8 @@ static void refuse(int error)
 	cr_assert_eq(errno, error);
 }
 
-/* Each stream waits for a word of its own; the words come in no order, and each lets its own job alone go. */
+/* Each stream waits for a word of its own. The words are set in another order, and each releases its own job
+ * alone. */
 ParameterizedTest(struct many_row *row, watcher, many)
 {
 	enum { MOST = 300 };
@@ -76,7 +77,7 @@ ParameterizedTest(struct many_row *row, watcher, many)
 		engine_submit(engine, stream[i], &work[i].job);
 	}
 	for (int n = 0; n < row->streams; n++) {
-		int i = n * 37 % row->streams; /* of numbers that have no factor in common */
+		int i = n * 37 % row->streams; /* visits each stream once, as both numbers are coprime */
 		cr_assert_eq(n_done, (size_t)n, "%s", row->name);
 		word_set(words, (uint64_t)i * 64, 1);
 		wait_done((size_t)n + 1);
@@ -91,7 +92,7 @@ ParameterizedTest(struct many_row *row, watcher, many)
 	close_engine();
 }
 
-/* A word that is changed and woken all the time and does not come; another one that does. */
+/* One word is changed and woken all the time without reaching its value, and another one reaches it. */
 Test(watcher, a_word_that_stirs)
 {
 	static struct work stirred, other;

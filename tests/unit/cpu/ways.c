@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Engines, and one job after the other through them. */
+/* Implements the benches: it opens an engine for each way and runs one job after the other on it. */
 #include "ways.h"
 
 #include <inttypes.h>

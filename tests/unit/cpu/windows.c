@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Windows of padded transforms: which axes are, and that subregions with them write what the oracle says and
- * nothing else. */
+/* Tests windows of padded transforms: which axes have one, and that subregions with windows write what the
+ * oracle says and nothing else. */
 #include "kernels/cpu/plan/partition.h"
 
 #include <criterion/criterion.h>
@@ -10,8 +10,8 @@
 
 struct window_row {
 	struct padded_request request;
-	uint32_t windowed; /* expected, a bit for each axis of dst */
-	bool one;          /* subregion is all that there is */
+	uint32_t windowed; /* axes of dst that are expected to have a window, a bit for each */
+	bool one;          /* there is a single subregion */
 };
 
 ParameterizedTestParameters(windows, equal_the_oracle)
@@ -204,11 +204,11 @@ ParameterizedTest(struct window_row *row, windows, equal_the_oracle)
 	padded_deinit(&padded);
 }
 
-/* Of the interior with these windows, whether or not they are those to choose. */
+/* The interior with these windows, whether or not the planner would choose them. */
 struct tile_row {
 	struct padded_request request;
 	uint32_t windowed;
-	bool is_tiled; /* its least tile fits scratch */
+	bool is_tiled; /* its smallest tile fits scratch memory */
 };
 
 ParameterizedTestParameters(windows, of_tiles_that_do_not_fit)
@@ -259,7 +259,7 @@ ParameterizedTestParameters(windows, of_tiles_that_do_not_fit)
 	return cr_make_param_array(struct tile_row, rows, sizeof(rows) / sizeof(rows[0]));
 }
 
-/* They are not tiled, and not chosen. */
+/* Windows that leave an interior which cannot be tiled must not be chosen. */
 static void run_chosen(const struct padded *padded, const struct cpu_isa *isa, struct move_place *place,
                        struct cpu_scratch *scratch, const void *arg)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Atomic loads and stores, and shared futexes. */
+/* Accesses words by atomic loads and stores, and wakes by shared futexes. */
 #include "words.h"
 
 #include <limits.h>
