@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memories that share allocations, against memories whose every byte has a number of its own. */
+/* Tests memories that share allocations against memories in which every byte has a number. */
 #include "kernels/transform/aliases.h"
 
 #include <criterion/criterion.h>
@@ -19,7 +19,7 @@ static struct memory_range range_draw(const struct memory *memory, uint64_t *sta
 		                      low + 1 + oracle_random(state) % (memory->size - low) };
 }
 
-/* By every pair of bytes. */
+/* Compares all pairs of bytes. */
 static enum alias compare(const struct memory *a, const struct memory_range *x, const struct memory *b,
                           const struct memory_range *y, __int128 *ret_shift)
 {
@@ -69,7 +69,8 @@ Test(aliases, of_random_memories)
 	          seen[ALIAS_MANY] > 100);
 }
 
-/* What a batch is charged for: a range of few allocations costs little in memories of many. */
+/* Counts the steps that a batch is charged for: a range of few allocations costs little, although its memory
+ * has many. */
 Test(aliases, steps)
 {
 	enum { N = 1000 };
@@ -131,11 +132,11 @@ Test(aliases, an_allocation_twice)
 	cr_assert(sorted[0].id == 3 && sorted[1].id == 7 && sorted[2].id == 9);
 }
 
-/* Two memories have allocations 1 and 2, in one of them 8 bytes further and, in rows that say so, the other
- * way round, or without allocation 1; an allocation has 8 bytes. */
+/* Two memories have allocations 1 and 2 of 8 bytes each. One memory has them 8 bytes further on and, in rows
+ * that say so, in the other order or without allocation 1. */
 struct places_row {
 	char name[48];
-	uintptr_t from[2]; /* none: 1, 2 */
+	uintptr_t from[2]; /* zeros: 1, 2 */
 	uint64_t dst;
 	uint64_t src;
 	int64_t n;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Alternatives to a plan: the chosen one first, then cheaper before dearer, none dear, no two alike; tiles of
- * many axes among them move the right bytes, as do all of them in tests/gpu/transforms.c.
- */
+/* Tests the alternatives to a plan: the chosen plan comes first and then the others from the cheapest, none
+ * of them is much dearer, and no two are alike. Tiles of many axes among them move the right bytes here;
+ * tests/gpu/transforms.c tests that of all alternatives. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@
 struct many_case {
 	struct tma_row row;
 	bool has_others;
-	enum strategy_id other; /* the strategy of one of its alternatives */
+	enum strategy_id other; /* strategy that at least one alternative has */
 };
 
 static struct many_case many_cases[] = {
@@ -104,7 +104,7 @@ ParameterizedTest(struct many_case *c, alternatives, which)
 	free(list);
 }
 
-/* What an H200 copies in 12 us, at 4.27 MB in a microsecond. */
+/* An H200 copies this in 12 us, at 4.27 MB in a microsecond. */
 Test(alternatives, long_runs_are_worth_it)
 {
 	const struct copy_speed copy = { .bytes_per_ns = 4270, .fixed_ns = 8000 }, unknown = { 0 };
@@ -128,7 +128,7 @@ static struct plan with_cost(enum strategy_id strategy, double tile, double cost
 		              .tma = { .strategy = strategy, .sizes = { tile, 256, 256 } } };
 }
 
-/* Expects plans of these costs. */
+/* Expects n plans with these costs. */
 static void expect_costs(const struct alternatives *list, int n, const double *costs)
 {
 	cr_assert_eq(list->n, n, "%d", list->n);
@@ -146,14 +146,17 @@ Test(alternatives, are_sorted_and_different)
 		int n;
 		double costs[PLAN_ALTERNATIVES];
 	} steps[] = {
-		{ STRATEGY_permute, 1000, 1.10, 1, { 1 } },              /* resembles the first */
-		{ STRATEGY_permute, 1300, 0.90, 1, { 1 } },              /* even if it costs less */
-		{ STRATEGY_permute, 2000, 1.20, 2, { 1, 1.2 } },         /* another size */
-		{ STRATEGY_permute, 2500, 1.22, 2, { 1, 1.2 } },         /* resembles it, and costs more */
-		{ STRATEGY_permute, 2600, 1.15, 2, { 1, 1.15 } },        /* costs less */
-		{ STRATEGY_copy, 0, 1.26, 2, { 1, 1.15 } },              /* too much */
-		{ STRATEGY_copy, 0, 1.25, 3, { 1, 1.15, 1.25 } },        /* not quite */
-		{ STRATEGY_short, 0, 1.12, 4, { 1, 1.12, 1.15, 1.25 } }, /* before others */
+		{ STRATEGY_permute, 1000, 1.10, 1, { 1 } }, /* resembles the first plan */
+		/* also resembles it, and costs less */
+		{ STRATEGY_permute, 1300, 0.90, 1, { 1 } },
+		{ STRATEGY_permute, 2000, 1.20, 2, { 1, 1.2 } }, /* has another size */
+		/* resembles that plan, and costs more */
+		{ STRATEGY_permute, 2500, 1.22, 2, { 1, 1.2 } },
+		/* resembles it, and costs less, so replaces it */
+		{ STRATEGY_permute, 2600, 1.15, 2, { 1, 1.15 } },
+		{ STRATEGY_copy, 0, 1.26, 2, { 1, 1.15 } },              /* costs too much */
+		{ STRATEGY_copy, 0, 1.25, 3, { 1, 1.15, 1.25 } },        /* costs just little enough */
+		{ STRATEGY_short, 0, 1.12, 4, { 1, 1.12, 1.15, 1.25 } }, /* goes before dearer plans */
 		{ STRATEGY_permute, 500, 1.11, 5, { 1, 1.11, 1.12, 1.15, 1.25 } },
 		{ STRATEGY_permute, 4500, 1.24, 6, { 1, 1.11, 1.12, 1.15, 1.24, 1.25 } },
 		{ STRATEGY_permute, 250, 1.13, 7, { 1, 1.11, 1.12, 1.13, 1.15, 1.24, 1.25 } },
@@ -164,15 +167,15 @@ Test(alternatives, are_sorted_and_different)
 		  1.17,
 		  10,
 		  { 1, 1.11, 1.12, 1.13, 1.14, 1.15, 1.16, 1.17, 1.24, 1.25 } },
-		/* no room */
+		/* finds no room */
 		{ STRATEGY_permute,
 		  9000,
 		  1.25,
 		  10,
 		  { 1, 1.11, 1.12, 1.13, 1.14, 1.15, 1.16, 1.17, 1.24, 1.25 } },
-		/* the last goes */
+		/* makes the last plan drop out */
 		{ STRATEGY_gather, 0, 1.23, 10, { 1, 1.11, 1.12, 1.13, 1.14, 1.15, 1.16, 1.17, 1.23, 1.24 } },
-		/* between two that go */
+		/* replaces two plans that it resembles */
 		{ STRATEGY_permute, 3400, 1.01, 9, { 1, 1.01, 1.11, 1.12, 1.13, 1.14, 1.16, 1.17, 1.23 } },
 	};
 
@@ -186,7 +189,8 @@ Test(alternatives, are_sorted_and_different)
 	}
 }
 
-/* Any of the three sizes may be what differs; so may how rows are found, and where the border goes. */
+/* Two plans are different if one of their three sizes differs, how their rows are found, or where the border
+ * is written. */
 Test(alternatives, differ_in_one_thing)
 {
 	static struct alternatives list;
@@ -209,7 +213,7 @@ Test(alternatives, differ_in_one_thing)
 
 /* ---- Random transforms --------------------------------------------------------------------------------- */
 
-/* Whether the two are tiles of many axes of one kind. */
+/* Returns whether both plans are tiles of many axes of the same kind. */
 static bool are_alike(const struct plan *a, const struct plan *b)
 {
 	return a->tma.strategy == STRATEGY_permute && b->tma.strategy == STRATEGY_permute &&

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which scales can be asked for, what they are, and how blocks lie in loop nests. */
+/* Tests which scales can be requested, their values, and how blocks lie in loop nests. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
@@ -93,7 +93,7 @@ Test(amax, refusals)
 	}
 }
 
-/* Of a transform, in which amax meets the other arguments. */
+/* Makes a transform in which amax is combined with other arguments. */
 static int init_transform(struct transform *ret, const struct conversion_spec *conversion, bool is_padded,
                           const int64_t *scale_stride, struct error *err)
 {
@@ -164,7 +164,7 @@ static const struct scaled {
 	double least;
 	bool power_of_two;
 	uint32_t scale, inverse;
-	uint8_t exponent; /* of a power of two */
+	uint8_t exponent; /* scale as a power of two, with a bias of 127 */
 } scaled[] = {
 	{ "zeros", DTYPE_FLOAT8_E4M3FN, 0, 0, false, 0x3f800000, 0x3f800000, 0 },
 	{ "zeros, a power of two", DTYPE_FLOAT8_E4M3FN, 0, 0, true, 0x3f800000, 0x3f800000, 127 },
@@ -227,7 +227,8 @@ Test(amax, scales)
 
 /* ---- Loop nests ------------------------------------------------------------------------------------- */
 
-/* float32 to float16, the source in C order: what becomes of the dimensions. */
+/* How the dimensions of a conversion from float32 to float16, with the source in C order, become those of its
+ * loop nest. */
 static const struct nest_row {
 	const char *name;
 	int64_t shape[2], stride[2], block[2], scale_stride[2];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists of blocks against brute force: small regions, every byte of every block marked. */
+/* Tests lists of blocks against brute force: the regions are small, and every byte of every block is marked.
+ */
 #include <criterion/criterion.h>
 #include <inttypes.h>
 #include <string.h>
@@ -10,9 +11,9 @@
 #include "tests/support/tap.h"
 
 #define SIZE 700 /* bytes of a region */
-#define MOST 4   /* layers */
+#define MOST 4   /* most layers */
 
-/* A list, its transform and its places, small enough to be walked. */
+/* A list with its transform and its places, small enough to walk all of its bytes. */
 struct list {
 	struct engine_blocks blocks;
 	struct transform t;
@@ -41,12 +42,12 @@ static int next_index(const struct tensor_layout *layout, int64_t *o)
 }
 
 struct marks {
-	bool leaves; /* the region */
-	bool meets;  /* a byte of another block */
+	bool leaves; /* a block does not lie within the region */
+	bool meets;  /* two blocks share a byte */
 	uint8_t byte[SIZE];
 };
 
-/* One block's bytes. */
+/* Marks the bytes of one block. */
 static void mark_block(const struct tensor_layout *layout, int64_t at, struct marks *ret)
 {
 	int64_t size = dtype_size(layout->dtype), o[TENSOR_MAX_RANK] = { 0 };
@@ -104,7 +105,7 @@ static void random_side(uint64_t *state, struct engine_blocks_side *side, struct
 		          (oracle_between(state, 0, 1) ? (int64_t)(n * side->step) * l : 5 * l);
 }
 
-/* false: the transform itself is refused. */
+/* Draws a list. Returns false if the transform itself is refused. */
 static bool random_list(uint64_t *state, struct list *c)
 {
 	static const enum dtype dtypes[] = { DTYPE_UINT8, DTYPE_INT16, DTYPE_FLOAT32, DTYPE_COMPLEX128 };
@@ -149,7 +150,8 @@ static bool random_list(uint64_t *state, struct list *c)
 	return true;
 }
 
-/* The stretches in the one memory. */
+/* Returns whether the ranges from the first to the last byte of dst and of src, in the same memory, do not
+ * overlap. */
 static bool are_apart(const struct list *c, const struct marks *dst, const struct marks *src)
 {
 	int64_t first[2] = { -1, -1 }, last[2] = { 0 };
@@ -166,7 +168,8 @@ static bool are_apart(const struct list *c, const struct marks *dst, const struc
 	       last[1] + (int64_t)c->src.base < first[0] + (int64_t)c->dst.base;
 }
 
-/* Two pairs, each as far apart as the other: of those it is known whether they meet. */
+/* Returns whether the layers of dst are two pairs with equal distances, for which the check decides exactly
+ * whether they overlap. */
 static bool are_pairs(const struct list *c)
 {
 	int64_t sorted[MOST];
@@ -183,7 +186,8 @@ static bool are_pairs(const struct list *c)
 	return c->blocks.layers == MOST && sorted[1] - sorted[0] == sorted[3] - sorted[2];
 }
 
-/* Writes the block's number to each of its bytes, or returns whether they have only that or none. */
+/* If writes is set, writes the block's number to each of its bytes; otherwise returns whether no byte has
+ * another block's number. */
 static bool number_block(const struct tensor_layout *layout, int64_t at, uint8_t number, uint8_t byte[SIZE],
                          bool writes)
 {
@@ -206,7 +210,8 @@ static bool number_block(const struct tensor_layout *layout, int64_t at, uint8_t
 	return is_own;
 }
 
-/* Returns whether each block of src meets the same block of dst alone. Block 0 of both is at one place. */
+/* Returns whether each block of src shares bytes only with the block of dst that has the same number. Block 0
+ * of both sides lies at the same place. */
 static bool blocks_are_the_same(const struct list *c)
 {
 	uint8_t byte[SIZE] = { 0 };
@@ -303,7 +308,7 @@ Test(blocks, default_limit_is_the_most)
 	cr_assert(seen[0] > lists / 20 && seen[1] > lists / 20);
 }
 
-/* The places of all blocks promise no more alignment than every block has. */
+/* The alignment that is computed for all blocks is never larger than that of any block. */
 Test(blocks, places_are_of_every_block)
 {
 	uint64_t state = 3;
@@ -401,7 +406,7 @@ Test(blocks, list_is_brute_force)
 	cr_assert(refused[0] > 5000 && refused[1] > 5000);
 }
 
-/* As many as a message holds, and one of them twice at the far ends. */
+/* The list is as long as a message can hold, and names one block twice, first and last. */
 Test(blocks, long_list)
 {
 	static char list[BLOCKS_LIST_MOST * 4 + 4];
@@ -424,7 +429,7 @@ Test(blocks, long_list)
 	cr_assert_eq(blocks_check_list(&blocks, &seen, &err), STATUS_INVALID_ARGUMENT);
 }
 
-/* Lists of any length, which the caller has room for. */
+/* Lists longer than a message's are checked, too; the caller provides the memory. */
 Test(blocks, longer_lists)
 {
 	for (uint64_t n = 1; n < 300000; n = n * 7 + 1) {
@@ -455,7 +460,7 @@ Test(blocks, longer_lists)
 
 /* ---- From the ends of 64 bits ---------------------------------------------------------------------- */
 
-/* Every sum and product of it fits 128 bits. */
+/* Every sum and product here fits 128 bits. */
 static bool exact_is_inside(uint64_t n, uint64_t step, uint64_t layers, uint64_t layer_step,
                             const int64_t *listed, uint64_t offset, uint64_t size)
 {
@@ -542,7 +547,7 @@ Test(blocks, ranges_from_the_ends, .timeout = 300)
 
 /* ---- What errors say ----------------------------------------------------------------------------------- */
 
-/* 64 blocks of 4 KiB on either side, in different memories, and what is changed of that. */
+/* Returns a list of 64 blocks of 4 KiB on either side, in different memories, which tests then change. */
 static struct list plain(void)
 {
 	struct transform_spec spec = { .n_perm = -1, .n_before = -1, .n_after = -1 };
@@ -620,7 +625,7 @@ Test(blocks, sentences)
 	    "layers: 2147483649 entries in each of 1 layers, 8192 bytes each, exceed 17592186044416 bytes");
 }
 
-/* With pairs the sides may be the same blocks, and the list decides. */
+/* With pairs, both sides may be the same blocks, and the list decides whether they overlap. */
 Test(blocks, one_pool)
 {
 	static struct blocks_seen seen = { .seed = 7 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which jobs had the engine to themselves. */
+/* Tests which jobs count as having had the engine to themselves. */
 #include <criterion/criterion.h>
 
 #include "kernels/queue/fair_queue.h"

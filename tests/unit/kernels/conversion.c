@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which conversions there are, what is calculated in, and how operands lie by axis. */
+/* Tests which conversions exist, in which type they compute, and how operands relate to axes. */
 #include <criterion/criterion.h>
 #include <limits.h>
 #include <string.h>
@@ -90,14 +90,14 @@ static const struct chosen {
 	{ DTYPE_BOOL, DTYPE_UINT8, NONE, CAST_EXACT, true, ARITHMETIC_NONE },
 	{ DTYPE_INT8, DTYPE_INT64, NUMBER, CAST_SATURATE, true, ARITHMETIC_FLOAT64 },
 	{ DTYPE_INT8, DTYPE_INT16, NUMBER, CAST_SATURATE, true, ARITHMETIC_FLOAT32 },
-	/* Nothing changes: elements are moved as they are. */
+	/* These change nothing, so elements are moved as they are. */
 	{ DTYPE_INT64, DTYPE_INT64, NONE, CAST_SATURATE, false, ARITHMETIC_NONE },
 	{ DTYPE_FLOAT32, DTYPE_FLOAT32, NONE, CAST_EXACT, false, ARITHMETIC_FLOAT32 },
 	{ DTYPE_FLOAT8_E4M3FN, DTYPE_FLOAT8_E4M3FN, NONE, CAST_SATURATE, false, ARITHMETIC_FLOAT32 },
 	{ DTYPE_FLOAT32, DTYPE_FLOAT32, NONE, CAST_IEEE, false, ARITHMETIC_FLOAT32 },
 	{ DTYPE_INT8, DTYPE_UINT64, NONE, CAST_IEEE, true, ARITHMETIC_NONE, .wraps = true },
 	{ DTYPE_INT8, DTYPE_UINT64, NUMBER, CAST_IEEE, true, ARITHMETIC_FLOAT64 },
-	/* Infinities are clamped. */
+	/* This clamps infinities. */
 	{ DTYPE_FLOAT32, DTYPE_FLOAT32, NONE, CAST_SATURATE, true, ARITHMETIC_FLOAT32 },
 };
 
@@ -165,7 +165,7 @@ Test(conversion, operands)
 	}
 }
 
-/* A caller leaves their layouts as they are: a sanitizer tells if these are read all the same. */
+/* Callers do not set the layouts of such operands; a sanitizer reports if they are read. */
 Test(conversion, operands_without_a_layout)
 {
 	static const enum operand_kind kinds[] = { OPERAND_NONE, OPERAND_NUMBER };
@@ -177,7 +177,7 @@ Test(conversion, operands_without_a_layout)
 
 		memset(&spec, 0x80, sizeof spec);
 		spec.scale.layout.rank = spec.bias.layout.rank =
-		    INT_MIN; /* from which nothing can be taken */
+		    INT_MIN; /* overflows if anything is subtracted */
 		spec.is_given = true;
 		spec.cast = CAST_SATURATE;
 		spec.scale.kind = kinds[i];

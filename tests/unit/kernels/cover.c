@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pieces of boxes against every element of small tensors, what is chosen, and the bounds. */
+/* Tests that the pieces of boxes cover every element of small tensors, which sources are chosen, and the
+ * limits. */
 #include "kernels/transform/reshard.h"
 
 #include <criterion/criterion.h>
@@ -63,7 +64,8 @@ static bool has(const struct box *box, int rank, const int64_t *at)
 	return true;
 }
 
-/* The next element of a tensor of that extent in C order. */
+/* Advances `at` to the next element, in C order, of a tensor with this extent in each dimension. Returns
+ * false after the last. */
 static bool next(int64_t *at, int rank, int64_t extent)
 {
 	int d = rank - 1;
@@ -83,7 +85,7 @@ static uint32_t nearest(int rank, uint32_t n_sources, const int64_t *at)
 	return distance;
 }
 
-/* Each element of the box is in one piece, of a source that has it and than which none is nearer. */
+/* The element is in exactly one piece, whose source has it, and no source that has it is nearer. */
 static void check_element(const struct cover *cover, const struct box *box, const int64_t *at, int round)
 {
 	uint32_t n = 0;
@@ -159,11 +161,11 @@ Test(cover, of_random_boxes)
 /* Sources and boxes of one dimension. */
 struct choice_row {
 	char name[40];
-	int64_t source[6][2]; /* up to the first that is empty */
+	int64_t source[6][2]; /* ends with the first empty one */
 	uint32_t distance[6];
 	uint32_t giver[6];
 	int64_t box[4][2];
-	uint32_t want[6]; /* the sources of all pieces */
+	uint32_t want[6]; /* sources of all pieces, in order */
 	uint32_t n_want;
 };
 
@@ -240,7 +242,7 @@ ParameterizedTest(struct choice_row *row, cover, chooses)
 
 /* ---- Bounds ------------------------------------------------------------------------------------------- */
 
-/* A row of 32 elements, one source for each. */
+/* Returns a row of 32 elements, each of which has a source of its own. */
 static struct cover row_of_sources(void)
 {
 	for (int s = 0; s < 32; s++) {
@@ -273,7 +275,7 @@ Test(cover, stops_at_its_bounds)
 	cr_assert_eq(cover.n_pieces, 31);
 }
 
-/* A point in the middle of a box of r dimensions leaves 2 * r boxes. */
+/* A box of r dimensions is left as 2 * r boxes when a point in its middle is covered. */
 Test(cover, keeps_within_its_room)
 {
 	struct box box;

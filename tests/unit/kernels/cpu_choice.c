@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How the CPU engine moves a loop nest: what costs more than what, and what is chosen. */
+/* Tests how the CPU engine chooses to move a loop nest: which of two moves costs more, and what is chosen. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <math.h>
@@ -11,7 +11,7 @@
 #define MOST_RANK 6
 #define PIECE     (1 << 20)
 
-/* Of a permutation. */
+/* The shape of a permutation. */
 struct shape {
 	int rank;
 	uint32_t element;
@@ -38,7 +38,7 @@ static void nest_for(struct loop_nest *nest, const struct shape *shape)
 struct tiles_row {
 	char name[48];
 	struct shape shape;
-	int64_t cheap[MOST_RANK], dear[MOST_RANK]; /* extents of tiles */
+	int64_t cheap[MOST_RANK], dear[MOST_RANK]; /* extents of a cheap and of a dear tile */
 };
 
 ParameterizedTestParameters(cpu_choice, tiles_cost)
@@ -167,7 +167,7 @@ ParameterizedTest(struct choice_row *row, cpu_choice, takes_tiles_where_they_are
 		cr_assert_eq(choice.cost, 0, "%s: it has a cost of %f", row->name, choice.cost);
 }
 
-/* Also of dimensions that run backwards, and such as repeat. */
+/* Some dimensions run backwards or are repeated. */
 Test(cpu_choice, none_is_cheaper_than_the_chosen_one)
 {
 	uint64_t state = 1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the CPU engine says of its moves: which family, and why it is no better one. */
+/* Tests how the CPU engine explains a move: its family, and why no better family is used. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <stdio.h>
@@ -11,11 +11,13 @@ struct explain_row {
 	char name[40];
 	enum dtype dtype;
 	int rank;
-	int64_t src[4], perm[4], strides[4], before[4], after[4]; /* strides of src; all 0: C order */
+	/* strides are those of src; all 0: C order */
+	int64_t src[4], perm[4], strides[4], before[4], after[4];
 	uint32_t align;
 	enum family family;
-	char method[16];    /* empty: it is chosen when the transform is moved */
-	int64_t tile, grid; /* tile: both extents of a square one; tiles of the method are checked apart */
+	char method[16]; /* empty: the method is chosen when the transform is moved */
+	/* tile is both extents of a square tile; the method's own tiles are checked elsewhere */
+	int64_t tile, grid;
 	uint64_t subregions;
 	char rules[4][100]; /* "family: text" */
 };

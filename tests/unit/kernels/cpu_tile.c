@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tiles of the CPU engine: that they and their pieces keep to their limits, whatever the loop nest, and what
- * they are for a few. */
+/* Tests tiles of the CPU engine: tiles and pieces keep to their limits for any loop nest, and have the
+ * expected extents for some. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 
@@ -20,9 +20,10 @@ struct tile_row {
 	int rank;
 	uint32_t element;
 	int64_t n[6];
-	int order[6]; /* of the source, innermost first; the destination's is its dimensions', innermost last
-	               */
-	int64_t least[6]; /* of a tile */
+	/* dimensions of the source, innermost first; those of the destination are numbered from the outermost
+	 */
+	int order[6];
+	int64_t least[6]; /* least extents of a tile */
 };
 
 ParameterizedTestParameters(cpu_tile, spans_what_both_sides_need)
@@ -63,7 +64,7 @@ ParameterizedTest(struct tile_row *row, cpu_tile, spans_what_both_sides_need)
 		              d, (long)tile.n[d]);
 }
 
-/* A tile may be twice as large as is asked for, where a dimension is rather whole. */
+/* A tile may be twice as large as requested, because a dimension may be kept whole. */
 static void check_limits(const struct loop_nest *nest, struct cpu_tile_want want, long i)
 {
 	struct cpu_tile tile;
@@ -82,7 +83,7 @@ static void check_limits(const struct loop_nest *nest, struct cpu_tile_want want
 	cr_assert_leq(elements * nest->element, 2 * want.tile, "case %ld", i);
 }
 
-/* Also with gaps, dimensions that run backwards, and such as repeat. */
+/* Some nests have gaps, and dimensions that run backwards or are repeated. */
 Test(cpu_tile, keeps_to_its_limits)
 {
 	uint64_t state = 1;

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The arithmetic of layouts, ranges, overlaps and subregions over its whole domain: the same sources, with 8
- * bits for 64 and 16 for 128, against exact arithmetic in int. What overflows 64 bits unseen overflows 8
- * unseen.
- *
- * Covered whole: layouts of rank 1 (all shapes and strides, five element sizes); ranges (every extent, offset
- * and size); pads of rank 1 (every extent, before and after, all modes). Covered from the ends of the domain
- * and its middle: layouts of rank 2, pairs of layouts of rank 1 and the places of two tensors. `make check`
- * takes a share of the steps of the outermost loop. */
+/* Tests the arithmetic of layouts, ranges, overlaps and subregions over its whole domain. The same sources
+ * are compiled with 8 bits for 64 and 16 for 128, and compared with exact arithmetic in int. A sum that would
+ * overflow 64 bits unnoticed overflows 8 bits unnoticed.
+ * These are covered completely: layouts of rank 1 (all shapes and strides, five element sizes), ranges (every
+ * extent, offset and size) and pads of rank 1 (every extent, before and after, all modes). These are covered
+ * at the ends of the domain and in its middle: layouts of rank 2, pairs of layouts of rank 1, and the places
+ * of two tensors. `make check` takes a share of the steps of the outermost loop. */
 #include <criterion/criterion.h>
 #include <inttypes.h>
 #include <stdbool.h>
@@ -19,7 +18,7 @@
 
 /* ---- The sources, narrowed ---------------------------------------------------------------------------- */
 
-/* The texts cost more than the arithmetic. */
+/* Returns the status without a message, because formatting would take longer than the arithmetic. */
 static int refused(struct error *err, int status, const char *format, ...)
 {
 	(void)err;
@@ -74,7 +73,7 @@ static int refused(struct error *err, int status, const char *format, ...)
 #define subregions_get               eight_slabs_get
 #define subregions_interior          eight_slabs_interior
 
-/* Names meet in one file, and types are narrower than what they are compared with. */
+/* The sources share names within this one file, and compare types that are narrower than usual. */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wshadow"
 #pragma GCC diagnostic ignored "-Wsign-compare"
@@ -84,7 +83,7 @@ static int refused(struct error *err, int status, const char *format, ...)
 #include "kernels/nest/loop_nest.c"
 #pragma GCC diagnostic pop
 
-/* Every value here is 0. */
+/* Stands in for the real function: every value is 0. */
 int scalar_encode(const struct scalar *value, enum dtype dtype, uint8_t bytes[TENSOR_MAX_ELEMENT],
                   const char *name, struct error *err)
 {
@@ -96,7 +95,7 @@ int scalar_encode(const struct scalar *value, enum dtype dtype, uint8_t bytes[TE
 	return 0;
 }
 
-/* No memory here has allocations. */
+/* Stands in for the real function: no memory here has allocations. */
 enum alias alias_between(const struct memory_range *a, const struct memory_range *b, int128 *ret_shift)
 {
 	cr_assert(!a->chunks && !b->chunks);
@@ -113,11 +112,11 @@ static const enum dtype dtypes[] = { DTYPE_UINT8, DTYPE_INT16, DTYPE_FLOAT32, DT
 	                             DTYPE_COMPLEX128 };
 #define N_DTYPES (int)(sizeof dtypes / sizeof *dtypes)
 
-/* Where overflows begin and end. */
+/* Values around which overflows begin and end. */
 static const int8_t ends[] = { -128, -127, -64, -43, -2, -1, 0, 1, 2, 31, 42, 64, 126, 127 };
 #define N_ENDS (int)(sizeof ends / sizeof *ends)
 
-/* Every how many steps one is taken. */
+/* Returns n if one in n steps is to be taken, by TEST_SHARE. */
 static int stride_of_share(void)
 {
 	const char *share = getenv("TEST_SHARE");
@@ -197,7 +196,7 @@ Test(eight_bits, layouts, .timeout = 120)
 					             (const int8_t[]){ ends[s / N_ENDS], ends[s % N_ENDS] });
 }
 
-/* An extent of a layout, at each offset of a region of each size: in it or not. */
+/* An extent is tested at each offset in a region of each size. */
 Test(eight_bits, ranges, .timeout = 120)
 {
 	int step = stride_of_share();
@@ -239,7 +238,7 @@ static void add_layouts(enum dtype dtype)
 		}
 }
 
-/* Bytes from -MOST on; whether one was met before. */
+/* Marks the bytes of a tensor, of which bytes[0] is at -MOST. Returns whether one had been marked before. */
 static bool mark(bool *bytes, const struct tensor_layout *layout, int distance)
 {
 	int size = (int)dtype_size(layout->dtype);
@@ -300,8 +299,8 @@ Test(eight_bits, overlaps, .timeout = 240)
 
 /* ---- Places ------------------------------------------------------------------------------------------- */
 
-/* Two rows of a byte's elements in one memory or two: accepted exactly when both are within their regions and
- * share no byte. */
+/* Checks two rows of n bytes, in one memory or in two. They are accepted exactly if both lie within their
+ * regions and share no byte. */
 static void check_places(int n, struct tensor_place dst, struct tensor_place src)
 {
 	struct transform t = { 0 };
@@ -341,7 +340,8 @@ Test(eight_bits, places, .timeout = 120)
 
 /* ---- Subregions ----------------------------------------------------------------------------------- */
 
-/* The source index that output o reads, NumPy's way, one step at a time; -1: the border's value. */
+/* Returns the source index that output o reads, or -1 for the border's value, by NumPy's definition, one step
+ * at a time. */
 static int source_of(int o, int before, int source, enum pad_mode mode)
 {
 	int i = o - before;
@@ -368,7 +368,7 @@ static int source_of(int o, int before, int source, enum pad_mode mode)
 	return i;
 }
 
-/* Every output is written once, and reads what it should. */
+/* Every output is written once and reads the right element. */
 static void check_slabs(const struct transform *t, int crop)
 {
 	const struct transform_axis *axis = &t->axis[0];
@@ -405,7 +405,7 @@ static void check_slabs(const struct transform *t, int crop)
 		               axis->extent, pad_mode_names[t->mode], n_written);
 }
 
-/* dst is as large as the sum is, or as what is left of it in 8 bits. */
+/* dst has the extent of the sum or, if that overflows, of its lower 8 bits. */
 static void check_pad(int extent, int before, int after, enum pad_mode mode)
 {
 	int source = extent + (before < 0 ? before : 0) + (after < 0 ? after : 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which stream is served next, without threads and with made-up times. */
+/* Tests which stream is served next, without threads and with made-up times. */
 #include "kernels/queue/fair_queue.h"
 
 #include <criterion/criterion.h>
@@ -23,7 +23,7 @@ static void party_init(struct party *party, int streams)
 	}
 }
 
-/* One time slice, charged to the owner that has it. */
+/* Serves one time slice and charges it to the owner of its stream. */
 static struct fair_stream *slice(uint64_t ns)
 {
 	struct fair_stream *stream = fair_queue_next(&fair_queue);
@@ -43,7 +43,8 @@ Test(fair_queue, empty)
 	fair_queue_remove(&fair_queue, &a.stream[0]);
 	fair_queue_remove(&fair_queue, &a.stream[0]);
 	cr_assert_null(fair_queue_next(&fair_queue));
-	fair_queue_charge(&fair_queue, &a.owner, 5); /* its last claim has ended */
+	/* the last claim of the stream ends after it was removed */
+	fair_queue_charge(&fair_queue, &a.owner, 5);
 	cr_assert_null(fair_queue_next(&fair_queue));
 }
 
@@ -63,7 +64,7 @@ Test(fair_queue, streams_of_one_owner_take_turns)
 	cr_assert_eq(slice(10), &a.stream[1]);
 }
 
-/* Threads that come before any claim has ended. */
+/* Several threads claim streams before any claim has ended. */
 Test(fair_queue, threads_at_once_go_to_different_owners)
 {
 	static struct party a, b, c;
@@ -82,7 +83,7 @@ static bool is_not(struct fair_stream *stream, void *arg)
 	return stream != arg && stream->owner != arg;
 }
 
-/* A stream that is passed over keeps its place. */
+/* A stream that cannot run is passed over and keeps its place. */
 Test(fair_queue, passes_those_that_cannot_run)
 {
 	static struct party a, b;
@@ -106,7 +107,7 @@ struct share_row {
 	uint64_t ns[2]; /* of a claim */
 };
 
-/* What ns cost an owner with so many streams. */
+/* Returns what ns are charged as to an owner with this many streams. */
 static uint64_t cost(uint64_t ns, int streams)
 {
 	return streams > 1 ? ns + ns / 4 : ns;
@@ -142,7 +143,7 @@ ParameterizedTest(struct share_row *row, fair_queue, owners_have_equal_time)
 	}
 }
 
-/* Who was away neither waits for the others to catch up nor they for it. */
+/* An owner that returns does not wait for the others to catch up, nor they for it. */
 Test(fair_queue, time_away_is_not_saved)
 {
 	static struct party a, b;
@@ -160,7 +161,7 @@ Test(fair_queue, time_away_is_not_saved)
 	cr_assert_geq(slices[1], 53, "%d and %d slices", slices[0], slices[1]);
 }
 
-/* Nor is there anything to win by leaving after each claim. */
+/* An owner gains nothing by leaving after each claim. */
 Test(fair_queue, coming_back_wins_nothing)
 {
 	static struct party a, b;
@@ -237,7 +238,7 @@ Test(fair_queue, background_streams_run_while_nobody_else_waits_and_save_nothing
 	fair_queue_add(&fair_queue, &a.stream[1]);
 	for (int i = 0; i < 100; i++)
 		slices += slice(10) == &a.stream[1];
-	/* The owner with two streams pays a premium. */
+	/* The owner with two streams pays a surcharge. */
 	cr_assert(slices > 35 && slices <= 51, "%d of 100", slices);
 	fair_queue_remove(&fair_queue, &a.stream[1]);
 	fair_queue_remove(&fair_queue, &b.stream[0]);

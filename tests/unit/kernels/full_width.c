@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The same arithmetic in its own width, which eight_bits.c has too little of: sums that are compared before
- * they are kept have room to spare there. From the ends of 64 bits, against 128; and overlaps of every small
- * layout, against the set of bytes that it touches. */
+/* Tests the same arithmetic as eight_bits.c in its own width, because a sum that is compared before it is
+ * stored has room to spare with 8 bits. Values at the ends of 64 bits are compared with 128-bit arithmetic,
+ * and the overlaps of all small layouts with the sets of bytes that they touch. */
 #include <criterion/criterion.h>
 
 #include "proto/overlap.h"
@@ -47,7 +47,7 @@ static bool exact_layout(int64_t size, int rank, const int64_t *shape, const int
 	for (int d = 0; !empty && d < rank; d++) {
 		exact reach;
 
-		/* Past 128 bits it is past 63 all the more. */
+		/* What overflows 128 bits exceeds 63 bits as well. */
 		if (__builtin_mul_overflow((exact)(shape[d] - 1) * stride[d], (exact)size, &reach) ||
 		    reach > INT64_MAX || reach < -(exact)INT64_MAX)
 			return false;
@@ -109,12 +109,12 @@ Test(full_width, layouts_and_ranges, .timeout = 120)
 /* ---- Small layouts ------------------------------------------------------------------------------------ */
 
 #define MOST_LAYOUTS 16384
-#define ORIGIN       64 /* the bit of element [0, ..., 0]'s first byte */
+#define ORIGIN       64 /* bit that stands for the first byte of element [0, ..., 0] */
 
 static struct small {
 	struct tensor_layout layout;
 	unsigned __int128 bytes;
-	bool met; /* two elements share one */
+	bool met; /* two of its elements share a byte */
 } small[MOST_LAYOUTS];
 static int n_small;
 
@@ -138,7 +138,7 @@ static void add_small(enum dtype dtype, int rank, const int64_t *shape, const in
 	}
 }
 
-/* Shapes up to `most` and strides up to `reach` either way. */
+/* Adds all layouts with extents up to `most` and strides from -reach to reach. */
 static void add_all(enum dtype dtype, int rank, int most, int reach)
 {
 	int n = most * (2 * reach + 1), rows = 1;
@@ -160,9 +160,9 @@ Test(full_width, small_layouts_overlap_as_their_bytes_do, .timeout = 120)
 {
 	int with_itself = 0, pairs = 0, met = 0;
 
-	add_all(DTYPE_UINT8, 3, 3, 3);   /* 9261 */
-	add_all(DTYPE_INT16, 2, 4, 4);   /* 1296 */
-	add_all(DTYPE_FLOAT32, 1, 4, 3); /* 28 */
+	add_all(DTYPE_UINT8, 3, 3, 3);   /* 9261 layouts */
+	add_all(DTYPE_INT16, 2, 4, 4);   /* 1296 layouts */
+	add_all(DTYPE_FLOAT32, 1, 4, 3); /* 28 layouts */
 	for (int i = 0; i < n_small; i++) {
 		cr_assert_eq(overlap_self(&small[i].layout), small[i].met ? OVERLAP_SOME : OVERLAP_NONE,
 		             "layout %d with itself", i);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists of jobs: their order, what is taken out of them, and how jobs in them end. */
+/* Tests lists of jobs: their order, taking jobs out of them, and how jobs in them end. */
 #include "kernels/queue/fair_queue.h"
 
 #include <criterion/criterion.h>
@@ -10,7 +10,7 @@ static struct engine_job jobs[N];
 static struct job_list list;
 static int called;
 
-/* Jobs are called back in the order of jobs[]; what is linked to one is gone with it. */
+/* Jobs end in the order of jobs[]. The links of a job that has ended are cleared. */
 static void on_done(struct engine_job *job)
 {
 	cr_expect_eq(job, &jobs[called++]);

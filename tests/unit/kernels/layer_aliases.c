@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tables in memories that share allocations: against memories whose every byte has a number of its own, and
- * how long a comparison may take. */
+/* Tests tables in memories that share allocations against memories in which every byte has a number, and how
+ * long a comparison may take. */
 #include "kernels/transform/aliases.h"
 
 #include <criterion/criterion.h>
@@ -40,7 +40,7 @@ static void entries_make(struct entries *entries, uint32_t n, uint64_t serial)
 
 /* ---- Exactly ------------------------------------------------------------------------------------------ */
 
-/* Places in some of the memories, with room for `reach` bytes before them and from them on. */
+/* Draws entries in some of the memories, each with room for `reach` bytes before its place and from it on. */
 static void entries_draw(struct entries *entries, struct memory *memories, uint64_t reach, uint64_t serial,
                          uint64_t *state)
 {
@@ -71,7 +71,7 @@ static struct stretch stretch_draw(uint64_t reach, uint64_t *state)
 	return (struct stretch){ low, low + 1 + (int64_t)(oracle_random(state) % (reach - (uint64_t)low)) };
 }
 
-/* Whether a byte of one entry's stretch is one of the other's. */
+/* Returns whether the stretches of two entries have a byte in common. */
 static bool do_meet(const struct memory *memories, const struct layer_place *a, struct stretch of_a,
                     const struct layer_place *b, struct stretch of_b)
 {
@@ -85,7 +85,8 @@ static bool do_meet(const struct memory *memories, const struct layer_place *a, 
 	return false;
 }
 
-/* Beside: in two memories. */
+/* Returns whether any stretches of two tables' entries have a byte in common. If beside is set, only pairs in
+ * two different memories count. */
 static bool do_share(const struct memory *memories, const struct entries *a, struct stretch of_a,
                      const struct entries *b, struct stretch of_b, bool beside)
 {
@@ -131,7 +132,7 @@ static void assert_shares(const struct memory *memories, const struct entries *a
 		cr_assert_not(regions_share(memories, a, b), "round %d", round);
 }
 
-/* The same again, and in smaller stretches, when the tables know each other. */
+/* The comparison is repeated, and made with shorter stretches, once the tables have kept the result. */
 static void assert_tables(const struct memory *memories, struct entries *a, const struct entries *b,
                           struct stretch of_a, struct stretch of_b, int round)
 {
@@ -177,7 +178,7 @@ Test(layer_aliases, of_random_tables)
 	cr_assert(seen[0] > 500 && seen[1] > 500, "%d, %d", seen[0], seen[1]);
 }
 
-/* No other memory has what a region consists of, as far as anybody knows. */
+/* As far as the service knows, no other memory has the allocations of these. */
 Test(layer_aliases, of_tables_that_share_nothing)
 {
 	static struct memory memories[MEMORIES];
@@ -199,7 +200,7 @@ Test(layer_aliases, of_tables_that_share_nothing)
 
 #define UNIT 1000 /* bytes of an allocation */
 
-/* A memory of n allocations: those of the numbers first, first + step, ... */
+/* Makes a memory of n allocations with the ids first, first + step, ... */
 static void pool_make(struct memory_chunks *chunks, uint32_t n, uintptr_t first, uintptr_t step)
 {
 	uint64_t ignored;
@@ -229,7 +230,7 @@ static struct layer_place place_in(const struct memory_chunks *chunks, uint64_t 
 		                     .address = memory << 40 | offset };
 }
 
-/* Blocks of 100 bytes, ten of which fill an allocation. */
+/* Checks a list of blocks of 100 bytes, ten of which fill an allocation. */
 static int check(struct entries *dst, struct entries *src, struct error *err)
 {
 	struct transform_spec spec = { .n_perm = -1, .n_before = -1, .n_after = -1 };
@@ -247,7 +248,7 @@ static int check(struct entries *dst, struct entries *src, struct error *err)
 	return blocks_check(&blocks, &t, &dst->place[0].at, &src->place[0].at, NULL, err);
 }
 
-/* The old region of a pool that has grown, and its new one, which has all of the old one's allocations. */
+/* A pool has grown: the old region's allocations are all part of the new region. */
 Test(layer_aliases, a_pool_that_has_grown)
 {
 	static struct entries dst, src;
@@ -269,7 +270,7 @@ Test(layer_aliases, a_pool_that_has_grown)
 	cr_assert(strstr(err.message, "dst_table: the blocks of entry 1 and those of entry 1 of src_table"),
 	          "%s", err.message);
 
-	/* As one destination. */
+	/* The same holds for two entries as one destination. */
 	dst.place[1] = place_in(&old, 1, 3000);
 	entries_make(&dst, 2, 4);
 	src.place[0] = src.place[1] = place_in(&grown, 2, 7000);
@@ -288,8 +289,8 @@ Test(layer_aliases, a_pool_that_has_grown)
 
 /* ---- How long it takes -------------------------------------------------------------------------------- */
 
-/* Tables of as many entries as there can be, in two memories with all allocations in common: disjoint halves.
- */
+/* The tables have as many entries as they can, in two memories that have all allocations in common, and use
+ * disjoint halves. */
 Test(layer_aliases, halves_of_many_allocations)
 {
 	enum { N = 40000 };
@@ -325,7 +326,7 @@ Test(layer_aliases, halves_of_many_allocations)
 		pool_free(&pools[m]);
 }
 
-/* Memories that all have the same allocations, at every entry another one. */
+/* All memories have the same allocations, and each entry lies in another memory. */
 Test(layer_aliases, too_many)
 {
 	enum { N = 200 };

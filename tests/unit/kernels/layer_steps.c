@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What checks of tables of layers cost: a message's items are left out when theirs have taken too many steps,
- * so that what goes through entries takes as many as there are. */
+/* Tests what checks of tables of layers are charged. A message's items are no longer checked once they have
+ * taken too many steps, so a check that walks entries has to count as many steps as it visits entries. */
 #include <criterion/criterion.h>
 
 #include "kernels/transform/aliases.h"
@@ -10,7 +10,7 @@
 #define MANY   100
 #define SHARED 20 /* memories that share allocations */
 
-/* A table of many entries, in memories of their own that are numbered from the first on. */
+/* A table of many entries, each in a memory of its own; the memories are numbered from the first on. */
 struct many {
 	struct layer_table table;
 	struct layer_place places[MANY];
@@ -56,7 +56,7 @@ Test(layer_steps, of_entries)
 	cr_assert_eq(overlap_steps() - before, 0, "the second time it is known");
 }
 
-/* Memories that may share allocations are gone through, allocation by allocation. */
+/* Memories that may share allocations are compared allocation by allocation. */
 Test(layer_steps, of_shared_memories)
 {
 	static struct many table;

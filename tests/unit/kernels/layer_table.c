@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tables of layers against brute force: few and small memories, with regions that overlap in them, every byte
- * of every block marked. And what refusals say. */
+/* Tests tables of layers against brute force: a few small memories have regions that overlap, and every byte
+ * of every block is marked. Also tests the messages of refusals. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 
 #define MEMORIES 3
 #define SIZE     400 /* bytes of a memory */
-#define MOST     5   /* entries */
+#define MOST     5   /* most entries */
 
 struct side {
 	struct layer_table table;
@@ -21,16 +21,16 @@ struct side {
 	int64_t layers[MOST];
 	uint32_t order[MOST];
 	uint64_t added;
-	struct tensor_place place; /* of the first entry, with what is added */
+	struct tensor_place place; /* place of the first entry, with the added offset */
 };
 
 struct marks {
-	bool leaves; /* a region */
-	bool meets;  /* a byte of another block of the side */
+	bool leaves; /* a block does not lie within its region */
+	bool meets;  /* two blocks of a side share a byte */
 	uint8_t byte[MEMORIES][SIZE + 1];
 };
 
-/* Where memories are mapped: in no order, far apart, and as the rules of alignment want it. */
+/* Addresses at which the memories are mapped: in no order, far apart, and aligned as mappings are. */
 static const uint64_t addresses[MEMORIES] = { UINT64_C(0x7f0000000000), 0x10000, UINT64_C(0x500000001000) };
 
 static int side_make(struct side *side, uint32_t n, uint64_t serial, struct error *err)
@@ -79,7 +79,7 @@ static int next_index(const struct tensor_layout *layout, int64_t *o)
 	return d;
 }
 
-/* at: of element [0, ..., 0] in the memory; [first, end): of the region in it. */
+/* Marks a block whose element [0, ..., 0] is at `at` in the memory, of which the region has [first, end). */
 static void mark_block(const struct tensor_layout *layout, int64_t at, int64_t first, int64_t end,
                        uint64_t memory, struct marks *ret)
 {
@@ -121,7 +121,8 @@ static bool sides_meet(const struct marks *dst, const struct marks *src)
 	return false;
 }
 
-/* By the rule: of two layers, from the first byte of the blocks to the last. */
+/* Returns whether any two layers overlap by the rule: each counts from the first byte of its blocks to the
+ * last. */
 static bool stretches_of_layers_meet(const struct side *a, struct tensor_extent of_a, uint64_t reach_a,
                                      const struct side *b, struct tensor_extent of_b, uint64_t reach_b)
 {
@@ -139,7 +140,7 @@ static bool stretches_of_layers_meet(const struct side *a, struct tensor_extent 
 	return false;
 }
 
-/* Whether neighbours in each memory are equally far apart. */
+/* Returns whether the neighbouring layers in each memory are equally far apart. */
 static bool is_regular(const struct side *side)
 {
 	int64_t distance = -1;
@@ -186,7 +187,7 @@ static void use_side(struct engine_blocks_side *ret, struct side *side, uint64_t
 	side->place.offset += side->added;
 }
 
-/* What a plan may rely on: all addresses of blocks are multiples of it. */
+/* All addresses of blocks have to be multiples of the alignment that a plan may rely on. */
 static void assert_aligned(const struct engine_blocks *blocks, const struct side *dst, const struct side *src)
 {
 	const struct side *sides[] = { dst, src };
@@ -207,7 +208,8 @@ static void assert_distances(const struct engine_blocks_side *side, const struct
 		             of->places[l].address, "entry %u", l);
 }
 
-/* The first check finds out; the second, in other numbers of blocks meanwhile, may know. */
+/* The first check computes the result. The second may find it kept, although another number of blocks has
+ * been checked meanwhile. */
 static int check_twice(struct engine_blocks *blocks, const struct transform *t, struct side *dst,
                        struct side *src, uint64_t *state, struct error *err)
 {
@@ -293,7 +295,7 @@ Test(layer_table, check_is_brute_force, .timeout = 300)
 	          out, outside, uneven, wholes);
 }
 
-/* Marks the bytes of the blocks of all layers. Returns whether two share a byte. */
+/* Marks the bytes of the blocks of all layers. Returns whether two blocks share a byte. */
 static bool layers_meet(const int64_t *layers, uint32_t n, int64_t step, int64_t block, int64_t blocks)
 {
 	bool is_marked[2048] = { false };
@@ -308,8 +310,7 @@ static bool layers_meet(const int64_t *layers, uint32_t n, int64_t step, int64_t
 	return false;
 }
 
-/* What is found to be interleaved shares no byte; and where all layers reach far, the converse is true too.
- */
+/* Layers that are found to be interleaved share no byte. If all layers reach far, the converse holds, too. */
 Test(layer_table, interleaved_layers)
 {
 	uint64_t state = 9;
@@ -339,7 +340,7 @@ Test(layer_table, interleaved_layers)
 	cr_assert(found > 1000 && met > 1000 && near > 100, "%d found, %d met, %d near", found, met, near);
 }
 
-/* A block more than limit does not fit; limit does. */
+/* The default limit fits, and one block more does not. */
 Test(layer_table, default_limit_is_the_most)
 {
 	uint64_t state = 3;
@@ -372,7 +373,7 @@ Test(layer_table, default_limit_is_the_most)
 
 /* ---- What refusals say -------------------------------------------------------------------------------- */
 
-/* A row's sides: places in memories of 1000 bytes, each a region; blocks of 100 bytes. */
+/* A row's sides have places in memories of 1000 bytes, each of which is a region, and blocks of 100 bytes. */
 struct row {
 	char name[40];
 	uint32_t n;
@@ -380,7 +381,7 @@ struct row {
 		uint64_t memory, offset;
 	} dst[3], src[3];
 	uint64_t blocks, dst_step, added;
-	char words[2][96]; /* none: it is taken */
+	char words[2][96]; /* parts of the message; empty: the list is accepted */
 	int status;
 };
 
@@ -491,7 +492,7 @@ ParameterizedTest(struct row *row, layer_table, sentences)
 		cr_assert(strstr(err.message, row->words[i]), "%s: %s", row->name, err.message);
 }
 
-/* Beside a side of one region, and a list in one. */
+/* One side is a table, and the other one and the list lie in one region each. */
 Test(layer_table, beside_one_region)
 {
 	static struct side table;
@@ -535,7 +536,7 @@ Test(layer_table, beside_one_region)
 	cr_assert(strstr(err.message, "src_table: the blocks of entry 1 and dst overlap"), "%s", err.message);
 }
 
-/* Entries outside their regions are refused when the table is made. */
+/* An entry outside its region is refused when the table is made. */
 Test(layer_table, an_entry_outside_its_region)
 {
 	static struct side table;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Canonical form, row by row: what goes in, what must come out. */
+/* Tests the canonical form of loop nests, row by row. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 
@@ -19,7 +19,7 @@ struct loop_nest_row {
 	struct flat given, want;
 };
 
-/* n, and the strides of the destination and the source, of one without a border. */
+/* A dimension without a border: its extent and its strides in the destination and the source. */
 #define DIM(n, dst, src)          \
 	{                         \
 		n, dst, src, 0, 0 \
@@ -153,7 +153,7 @@ ParameterizedTest(struct loop_nest_row *row, nest, canonical)
 	struct loop_nest nest;
 
 	copy_nest(&nest, &row->given);
-	/* Canonical form is its own. */
+	/* The second pass must change nothing, because the nest is canonical then. */
 	for (int pass = 0; pass < 2; pass++) {
 		loop_nest_canonicalise(&nest, row->align, PAD_MODE_CONSTANT);
 		cr_assert_eq(nest.rank, row->want.rank, "%s: rank %d", row->name, nest.rank);
@@ -171,7 +171,7 @@ ParameterizedTest(struct loop_nest_row *row, nest, canonical)
 	}
 }
 
-/* Border that mirrors the window, element by element, is not what elements of another size would have. */
+/* A border that mirrors the window element by element would differ if elements had another size. */
 Test(nest, pads_of_other_modes_stay_as_they_are)
 {
 	static const struct loop_nest given = { .rank = 2,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memories that share allocations, each of whose bytes has a number. */
+/* Memories that share allocations and in which every byte has a number, for tests to compare with. */
 #ifndef TESTS_UNIT_KERNELS_MEMORIES_H
 #define TESTS_UNIT_KERNELS_MEMORIES_H
 
@@ -8,19 +8,20 @@
 #include "kernels/transform/aliases.h"
 #include "tests/support/oracle.h"
 
-#define MOST  60 /* allocations of a memory; few of them are looked up, many are walked along */
-#define KINDS 80 /* that there are */
-#define SIZE  5  /* bytes of each */
+/* allocations of a memory, so many that a range of few is looked up and one of many is walked */
+#define MOST  60
+#define KINDS 80 /* allocations that exist */
+#define SIZE  5  /* bytes of an allocation */
 
 struct memory {
 	struct memory_chunks chunks;
 	struct memory_chunk list[MOST];
 	struct memory_chunk by_id[MOST];
-	int bytes[MOST * SIZE]; /* which byte of which allocation */
+	int bytes[MOST * SIZE]; /* number of each byte: its allocation, and its place there */
 	uint64_t size;
 };
 
-/* Allocations in an order of their own, each once. */
+/* Draws a memory of allocations in random order, each at most once. */
 static inline void memory_draw(struct memory *memory, uint64_t *state)
 {
 	uint64_t ignored;

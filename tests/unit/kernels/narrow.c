@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parts of a transform, run one by one, are the transform; and what they touch is what they say. */
+/* Tests that the parts of a transform, run one by one, do what the transform does, and that they touch the
+ * bytes that they report. */
 #include <criterion/criterion.h>
 
 #include "kernels/nest/narrow.h"
@@ -14,7 +15,7 @@ static bool within(struct tensor_extent part, int64_t shift, struct tensor_exten
 	return part.low + shift >= whole.low && part.high + shift <= whole.high;
 }
 
-/* Cuts one axis, and one of the parts along another. */
+/* Cuts the transform along one axis, and one of the parts along another, and runs all parts. */
 static void run_parts(const struct transform *t, uint8_t *dst, const uint8_t *src, uint64_t *state, int cuts,
                       const char *text)
 {
@@ -61,7 +62,8 @@ Test(narrow, parts_are_the_whole, .timeout = 300)
 	}
 }
 
-/* A crop reads less than its layout spans, a broadcast dimension is read once, an empty tensor not at all. */
+/* A crop reads less than its layout spans, a broadcast dimension is read once, and an empty tensor is not
+ * read. */
 Test(narrow, reads)
 {
 	struct transform_spec spec = { .n_perm = -1, .n_before = 2, .n_after = 2, .before = { -1, -2 } };

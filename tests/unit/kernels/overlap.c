@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Overlap against brute force: small layouts, every byte marked. */
+/* Tests overlap against brute force: layouts are small, and every byte is marked. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <stdio.h>
@@ -8,9 +8,9 @@
 #include "proto/overlap.h"
 #include "tests/support/oracle.h"
 
-#define SPAN 8192 /* bytes on each side of element 0; more than any random layout reaches */
+#define SPAN 8192 /* bytes on either side of element 0, more than any random layout reaches */
 
-/* Adds 1 to every byte of the tensor; returns whether one was marked before. */
+/* Adds 1 to every byte of the tensor. Returns whether one had been marked before. */
 static bool mark(uint8_t *bytes, const struct tensor_layout *layout, int64_t origin)
 {
 	int64_t size = dtype_size(layout->dtype), o[TENSOR_MAX_RANK] = { 0 };
@@ -169,7 +169,7 @@ ParameterizedTest(struct large_row *row, overlap, large)
 	cr_assert_eq(overlap_self(&row->b), OVERLAP_NONE, "%s: b", row->name);
 }
 
-/* A subset-sum problem made to be hard: the search gives up, and soon. */
+/* The layout encodes a hard subset-sum problem, so the search has to give up soon. */
 Test(overlap, search_is_bounded, .timeout = 2)
 {
 	struct tensor_layout layout = { .dtype = DTYPE_UINT8, .rank = 32 };
@@ -191,7 +191,7 @@ Test(overlap, parts_of_one_tensor_take_no_steps)
 		{ DTYPE_FLOAT32, 3, { 2, 1000, 5 }, { 5, -80, 1 } },
 		{ DTYPE_FLOAT32, 3, { 1, 1000, 10 }, { 123456, 80, 1 } },
 	};
-	const int64_t first[] = { 0, 9, 999 * 80, 0 }; /* of element [0, ..., 0] among the columns */
+	const int64_t first[] = { 0, 9, 999 * 80, 0 }; /* element [0, ..., 0] of each layout in its columns */
 	const uint64_t before = overlap_steps();
 
 	for (int a = 0; a < 4; a++)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What holds of a predicted cost whatever its weights are: it is finite, whatever makes a tile worse does not
- * make it cheaper, and it is about 1 for tiles as large and aligned as can be.
+/* Tests what holds of a predicted cost whatever its weights are: it is finite, a change that makes a tile
+ * worse does not make it cheaper, and it is about 1 for tiles that are as large and aligned as they can be.
  */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
@@ -34,7 +34,7 @@ ParameterizedTestParameters(permute_cost, rises_on_either_side_of_enough_bytes_i
 	return every_kind();
 }
 
-/* 24 KiB, in and out by 512 bytes. */
+/* Returns a tile of 24 KiB that reads and writes runs of 512 bytes. */
 static struct permute_tile good_tile(const struct kind_row *kind)
 {
 	return (struct permute_tile){
@@ -98,7 +98,7 @@ ParameterizedTest(struct kind_row *kind, permute_cost, kinds)
 	WORSE(kind->how != PERMUTE_PIECES, args.log_side = 4);
 }
 
-/* Squares have costs of their own. */
+/* Tiles of squares have weights of their own. */
 ParameterizedTestParameters(permute_cost, squares)
 {
 	static struct kind_row kinds[] = { { PERMUTE_SQUARES, 1 },
@@ -130,7 +130,7 @@ ParameterizedTest(struct kind_row *kind, permute_cost, squares)
 	             kind->element);
 }
 
-/* With too few the memory waits, with too many lines leave the L2 before they are whole. */
+/* With too few bytes in flight the memory waits; with too many, lines leave L2 before they are complete. */
 ParameterizedTest(struct kind_row *kind, permute_cost, rises_on_either_side_of_enough_bytes_in_flight)
 {
 	struct permute_tile tile = good_tile(kind);
@@ -149,7 +149,7 @@ ParameterizedTest(struct kind_row *kind, permute_cost, rises_on_either_side_of_e
 	cr_expect_gt(cost_of(&tile), enough, "1 block");
 }
 
-/* The shorter the runs, the dearer, by more and more. */
+/* The cost rises ever faster as runs get shorter. */
 Test(permute_cost, falls_with_runs)
 {
 	const struct kind_row kind = { PERMUTE_ELEMENTS, 4 };
@@ -168,7 +168,7 @@ Test(permute_cost, falls_with_runs)
 	}
 }
 
-/* A multiprocessor has 228 KiB, of which the driver takes one for each block. */
+/* A multiprocessor has 228 KiB of shared memory, of which the driver reserves 1 KiB for each thread block. */
 Test(permute_cost, never_without_shared_memory)
 {
 	const struct kind_row kind = { PERMUTE_ELEMENTS, 4 };

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shared memory of a tile: what lies in it lies apart and aligned, there is as much as the device has, and
- * lanes seldom meet in a bank.
- */
+/* Tests the layout of a tile in shared memory: its parts are aligned and do not overlap, fit what the device
+ * has, and lanes seldom use the same bank at once. */
 #include <criterion/criterion.h>
 
 #include "kernels/cuda/strategy/permute_plan.h"
@@ -12,13 +11,13 @@
 #include "tests/support/tap.h"
 
 #define CASES       60000
-#define MOST_SHARED (227 * 1024) /* that a block may have */
+#define MOST_SHARED (227 * 1024) /* bytes that a thread block can have */
 #define BANKS       32
 
 /* ---- Places
  * ------------------------------------------------------------------------------------------------ */
 
-/* What the kernels have there, in bytes. */
+/* Checks the parts that a kernel keeps in shared memory, in bytes. */
 static void check_layout(uint64_t seed, const struct permute_args *args, uint32_t element)
 {
 	const bool pieces = args->how == PERMUTE_PIECES, words = args->how == PERMUTE_WORDS,
@@ -101,8 +100,8 @@ Test(permute_layout, nothing_overlaps, .timeout = 300)
 /* ---- Banks
  * ------------------------------------------------------------------------------------------------- */
 
-/* How often a warp reads shared memory for its first chunks, by the words that each lane reads: of a tile of
- * one load for each element of a row, whose elements have 4 bytes. */
+/* Returns how often a warp reads shared memory for its first chunks, counting the bank conflicts of the words
+ * that each lane reads. The tile has a load for each element of a row, and elements of 4 bytes. */
 static uint32_t count_reads(const struct permute_args *args)
 {
 	const uint32_t side = args->log_side, chunks = (uint32_t)args->by_chunks.n;
@@ -126,7 +125,8 @@ static uint32_t count_reads(const struct permute_args *args)
 	return reads;
 }
 
-/* A transpose of `columns` columns, by tiles of 32 rows of the destination that each have 32 elements. */
+/* Makes a transpose of a matrix with `columns` columns, in tiles of 32 rows of the destination with 32
+ * elements each. */
 static void make_transpose(struct permute_tile *ret, struct loop_nest *nest, uint32_t element,
                            int64_t columns)
 {
@@ -143,8 +143,8 @@ static void make_transpose(struct permute_tile *ret, struct loop_nest *nest, uin
 	permute_lay_out(ret);
 }
 
-/* Slots of 128 bytes all begin in the same bank: the eight lanes of a row read one of its words, at four rows
- * a warp. */
+/* Slots of 128 bytes all begin in the same bank, so that the eight lanes of a row read words of one bank, at
+ * four rows a warp. */
 Test(permute_layout, arranged_lanes_seldom_meet)
 {
 	struct permute_tile tile;
@@ -159,8 +159,8 @@ Test(permute_layout, arranged_lanes_seldom_meet)
 	check_layout(0, &tile.args, 4);
 }
 
-/* Rows of the source that are 80 bytes past whole lines from one another: as far apart in the slots, their
- * loads all begin as many bytes past a line as in the source, and in banks of their own. */
+/* Rows of the source are a whole number of lines and 80 bytes apart. With slots as far apart, each load
+ * begins at the same offset in a line as in the source, and in a bank of its own. */
 Test(permute_layout, loads_keep_their_place_in_a_line)
 {
 	struct permute_tile tile;
@@ -174,22 +174,23 @@ Test(permute_layout, loads_keep_their_place_in_a_line)
 	cr_expect_not(tile.split_lines);
 	check_layout(0, &tile.args, 16);
 
-	/* 4 bytes past a line: each load has a place of its own, for which its slot has room. */
+	/* Rows are 4 bytes more than whole lines apart: each load has another offset, for which its slot has
+	 * room. */
 	make_transpose(&tile, &nest, 4, 33);
 	permute_arrange(&tile, PERMUTE_NEVER);
 	permute_lay_out(&tile);
 	cr_expect_eq(tile.args.phase_mask, 127);
 	cr_expect_eq(tile.args.pitch, 256);
 
-	/* Whole lines: all would begin in one bank. */
+	/* Rows are whole lines apart, so without a phase all loads would begin in one bank. */
 	make_transpose(&tile, &nest, 4, 64);
 	permute_arrange(&tile, PERMUTE_NEVER);
 	cr_expect_eq(tile.args.phase_mask, 15);
 	cr_expect(tile.split_lines);
 }
 
-/* An odd number of chunks would have warps begin and end within sectors; where it costs little, they end with
- * what they write of a row at once. */
+/* With an odd number of chunks, warps would begin and end within sectors. Where it costs little, a warp ends
+ * with the part of a row that it writes at once. */
 Test(permute_layout, lanes_go_through_whole_sectors)
 {
 	static const struct {
@@ -208,7 +209,7 @@ Test(permute_layout, lanes_go_through_whole_sectors)
 	}
 }
 
-/* Wherever rows of the source begin. */
+/* Arranging never adds reads, wherever the rows of the source begin. */
 Test(permute_layout, arranging_does_no_harm)
 {
 	for (int64_t columns = 32; columns <= 96; columns++) {

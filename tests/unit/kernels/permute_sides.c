@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which dimensions make the runs of either side, and what their addresses are multiples of. */
+/* Tests which dimensions make up the runs of either side, and the alignment of their addresses. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 
@@ -10,7 +10,7 @@
 struct sides_row {
 	char name[48];
 	struct loop_nest nest;
-	int dst[4]; /* chains as long as they can be, innermost first, END after the last */
+	int dst[4]; /* dimensions of the longest possible chain, innermost first; END follows the last */
 	int src[4];
 };
 
@@ -108,7 +108,8 @@ ParameterizedTest(struct sides_row *row, permute_sides, chains)
 	check_chain(row, "source", &sides.src, row->src);
 }
 
-/* A chain ends where the box has one index, and with the first dimension of which it has a part. */
+/* A chain ends before a dimension of which the box has one index, and after the first of which it has a part.
+ */
 Test(permute_sides, what_a_box_has_of_a_chain)
 {
 	const struct loop_nest nest = { .rank = 3,

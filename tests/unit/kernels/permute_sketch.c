@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A sketch of a tile predicts about what the tile costs once it has been worked out, and for nearly all boxes
- * whether there is one: the planner works out only those that look best. */
+/* Tests that a sketch of a tile predicts about the cost of the tile that is worked out from it and, for
+ * nearly all boxes, whether there is such a tile. The planner works out only the sketches that look best. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <math.h>
 
 #include "kernels/cuda/strategy/permute_plan.h"
 
-#define LEAST_RUN 8 /* bytes, as in the planner */
+#define LEAST_RUN 8 /* bytes; the same as in the planner */
 #define CLOSE     0.02
 #define PARTS     6
 
@@ -17,8 +17,8 @@ struct nest_row {
 	struct loop_nest nest;
 };
 
-/* Dimensions are outermost first, each with its indices and its strides in the destination and in the
- * source. */
+/* A dimension's indices and its strides in the destination and in the source. Dimensions are listed from the
+ * outermost. */
 #define DIM(n_, dst_, src_)                                     \
 	{                                                       \
 		.n = n_, .dst = dst_, .src = src_, .source = n_ \
@@ -68,7 +68,7 @@ ParameterizedTestParameters(permute_sketch, nests)
 struct count {
 	int n;
 	int close;
-	int other; /* the sketch and the tile disagree on whether there is one */
+	int other; /* boxes for which either the sketch or the tile exists, but not both */
 };
 
 static void compare(const struct permute_sides *sides, const struct permute_box *box, struct count *count)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a box becomes: its loads and its rows, as worked out by hand; and what no kernel can move. */
+/* Tests what a box becomes: its loads and rows are compared with numbers worked out by hand, and boxes that
+ * no kernel can move are refused. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 
@@ -16,10 +17,10 @@
 #define NEST(element_, rank_, ...) .nest = { .rank = rank_, .element = element_, .dim = { __VA_ARGS__ } }
 #define BOX(...)                   .box = { { __VA_ARGS__ } }
 
-/* 64 rows of 96 become 96 of 64, and 63 rows of 95 become 95 of 63. */
+/* 64 rows of 96 become 96 rows of 64, and 63 rows of 95 become 95 rows of 63. */
 #define EVEN NEST(4, 2, DIM(96, 256, 4), DIM(64, 4, 384))
 #define ODD  NEST(4, 2, DIM(95, 252, 4), DIM(63, 4, 380))
-/* The innermost two of three axes change places. */
+/* The inner two of three axes are swapped. */
 #define THREE NEST(4, 3, DIM(6, 8192, 8192), DIM(64, 128, 4), DIM(32, 4, 256))
 
 struct tile_row {
@@ -37,9 +38,9 @@ struct tile_row {
 	uint32_t row_base, back_part, slot_lead;
 	bool exact, ragged, unaligned_loads, back;
 	uint32_t run_loads[3];
-	uint32_t stack; /* indices of it */
+	uint32_t stack; /* indices of the stack in one tile */
 	int64_t dst, src;
-	uint32_t log_group, aligned; /* of words */
+	uint32_t log_group, aligned; /* only in tiles of words */
 };
 
 static struct tile_row rows[] = {
@@ -460,7 +461,7 @@ ParameterizedTest(struct tile_row *row, permute_tile, boxes)
  * ----------------------------------------------------------------------------------------------- */
 
 #define REVERSED NEST(4, 2, DIM(96, 256, 256), DIM(64, 4, -4))
-#define BESIDE   DIM(64, 288, 4) /* runs of the source that no row has */
+#define BESIDE   DIM(64, 288, 4) /* a dimension of the source's runs that is in no row of the destination */
 
 static struct tile_row refused[] = {
 	{ .name = "no run at all", EVEN, BOX(1, 1) },
@@ -551,8 +552,8 @@ ParameterizedTest(struct tile_row *row, permute_tile, refused)
 	          tile.args.rows);
 }
 
-/* Which borders a part of a padded dimension of the source's runs may have, by mode: one index less than the
- * source, and as many. */
+/* A box with a part of a padded dimension of the source's runs is allowed or refused by the mode, for a
+ * border of one index less than the source and of as many. */
 Test(permute_tile, padded_parts)
 {
 	static const bool allowed[PAD_MODE_COUNT][2] = {
@@ -578,7 +579,7 @@ Test(permute_tile, padded_parts)
 			}
 }
 
-/* What comes next could not be cut, since it is padded: a table for all of it would be too long. */
+/* The next dimension is padded and cannot be cut, and a table for all of it would be too long. */
 Test(permute_tile, rows_end_before_a_padded_dimension)
 {
 	const struct plan_facts facts = { .align = 16 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tiles of many axes write every byte of the destination once, each from the right byte of the source: random
- * boxes, and those that the planner takes. */
+/* Tests that tiles of many axes write every byte of the destination once, each from the right byte of the
+ * source, with random boxes and with those that the planner chooses. */
 #include <criterion/criterion.h>
 
 #include "kernels/cuda/strategy/plan.h"
@@ -10,7 +10,7 @@
 
 #define CASES 60000
 
-/* What tiles have by chance, each of them often enough to be tested. */
+/* Properties that random tiles have, each of which has to occur often enough to be tested. */
 enum {
 	HAS_ELEMENTS,
 	HAS_WORDS,
@@ -170,7 +170,7 @@ Test(permute_walk, random_boxes, .timeout = 600)
 		cr_expect(cases < CASES / 2 || n[i] > 0, "%s: none of %ld", feature_names[i], cases);
 }
 
-/* There is a plan for each transform, whatever strategy it takes. */
+/* Every transform gets a plan of some strategy. */
 Test(permute_walk, plans, .timeout = 600)
 {
 	const long cases = tap_portion(CASES);

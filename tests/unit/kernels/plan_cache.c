@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the plan cache: equal requests share an entry, different ones never do, and the oldest goes
- * first. */
+/* Tests the plan cache: equal requests share an entry, different ones never do, and the oldest goes first. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 
@@ -29,7 +28,7 @@ static void open_cache(struct plan_cache *cache, uint64_t capacity)
 	cr_assert_eq(plan_cache_init(cache, capacity, &ops, NULL), 0);
 }
 
-/* Every plan has been freed exactly once. */
+/* Frees the cache. Every plan must have been freed exactly once. */
 static void close_cache(struct plan_cache *cache)
 {
 	plan_cache_deinit(cache);
@@ -96,7 +95,7 @@ Test(plan_cache, hit)
 	close_cache(&cache);
 }
 
-/* Each row changes one thing of the request, and has to be another entry. */
+/* Each change to the request must lead to another entry. */
 enum change { CHANGE_DTYPE, CHANGE_PERM, CHANGE_STRIDE, CHANGE_PAD, CHANGE_VALUE, CHANGE_MODE, CHANGE_COUNT };
 
 Test(plan_cache, every_part_of_the_request_counts)
@@ -142,7 +141,7 @@ Test(plan_cache, every_part_of_the_request_counts)
 	}
 }
 
-/* Scales are computed for 4 blocks of [2, 2]. */
+/* Returns a request that computes the scales of 4 blocks of [2, 2]. */
 static struct transform_spec spec_with_amax(void)
 {
 	struct transform_spec spec = spec_of(4, 4);
@@ -261,7 +260,7 @@ Test(plan_cache, a_bad_request_is_not_kept)
 	close_cache(&cache);
 }
 
-/* A plan in use outlives its place in the cache; the plans that are left are found in the new lists. */
+/* A plan in use outlives its place in the cache, and the plans that stay are found in the resized table. */
 Test(plan_cache, resize)
 {
 	struct plan_cache cache;
@@ -391,8 +390,8 @@ Test(plan_cache, without_a_key)
 Test(plan_cache, median_of_the_last_measured_runs)
 {
 	static const uint64_t ns[] = { 900, 100, 300, 800, 500, 200, 700, 400, 600, 50 };
-	/* These are the medians of the first one, the first two, and so on, up to those of the last
-	 * seven. */
+	/* The medians of the first time, of the first two, and so on; later ones are of the last seven times.
+	 */
 	static const uint64_t medians[] = { 900, 500, 300, 550, 500, 400, 500, 400, 500, 500 };
 	const struct transform_spec spec = spec_of(2, 3);
 	struct plan_cache cache;
@@ -415,7 +414,8 @@ Test(plan_cache, median_of_the_last_measured_runs)
 	close_cache(&cache);
 }
 
-/* The key is of all that a request can name, of the greatest rank; transform_init refuses it. */
+/* The key covers everything that a request can name, with the greatest rank; transform_init refuses the
+ * request. */
 Test(plan_cache, the_longest_key)
 {
 	struct transform_spec spec = spec_of(1, 1);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What explain says of tiles of many axes: the box that the kernel moves. */
+/* Tests what explain reports of tiles of many axes: the box that the kernel moves. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 
@@ -45,7 +45,7 @@ static void plan_row(const struct tile_row *row, struct plan *ret)
 	cr_assert_eq(ret->tma.strategy, STRATEGY_permute, "%s: strategy %d", row->name, ret->tma.strategy);
 }
 
-/* The dimension of the interior that has these strides. */
+/* Returns the dimension of the interior that has these strides. */
 static const struct loop_nest_dim *find(const struct plan *plan, int64_t dst, int64_t src)
 {
 	for (int d = 0; d < plan->interior.rank; d++)

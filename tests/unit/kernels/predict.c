@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The time of a copy, and of a plan next to it. */
+/* Tests the predicted time of a copy, and of a plan relative to it. */
 #include <criterion/criterion.h>
 
 #include "kernels/cuda/strategy/plan.h"
 
-/* Rows of tests/bench/EXPERIMENTS.md: bytes read plus written, and GB/s of the copy. */
+/* The rows are from tests/bench/EXPERIMENTS.md: bytes read plus written, and GB/s of the copy. */
 Test(predict, an_h200_copies_as_measured)
 {
 	static const struct {
@@ -38,7 +38,8 @@ Test(predict, a_plan_costs_a_multiple_of_a_copy)
 	cr_assert_eq(plan_predict_ns(&plan, 1 << 20, &speed), 0, "what has no prediction");
 }
 
-/* What a plan for an H200 costs: shape is the source's, with so much border along the first dimension. */
+/* Returns the cost of a plan for an H200. shape is the source's, and before the border along the first
+ * dimension. */
 static double predicted(const int64_t shape[2], bool transposed, int64_t before)
 {
 	struct transform_spec spec = { .n_perm = 2,
@@ -67,7 +68,7 @@ Test(predict, what_plans_cost)
 
 	cr_expect_eq(predicted(shape, false, 0), 1, "the driver's own copy");
 	cr_expect(transposed > 1 && transposed < 2, "transposed: %g", transposed);
-	/* 0.87 of a copy in tests/bench/EXPERIMENTS.md. */
+	/* tests/bench/EXPERIMENTS.md has 0.87 of a copy's speed. */
 	cr_expect_float_eq(predicted(empty, false, 1000), 1 / 0.87, 0.01, "a fill");
 	cr_expect_eq(predicted(empty, false, 0), 0, "nothing to move");
 }

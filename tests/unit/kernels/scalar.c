@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pad values: every 8- and 16-bit pattern, and every midpoint between neighbours, against a decoder that
- * goes the other way; ranges of integers and what is said of values outside. */
+/* Tests pad values: every 8- and 16-bit pattern, and every midpoint between neighbours, is compared with a
+ * decoder that goes the other way. Also tests the ranges of integers, and the messages for values outside of
+ * them. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <math.h>
@@ -13,8 +14,8 @@
 struct format_row {
 	enum dtype dtype;
 	int exponent_bits, fraction_bits;
-	uint32_t largest;  /* pattern of the largest number */
-	uint32_t overflow; /* pattern of what lies beyond */
+	uint32_t largest;  /* bit pattern of the largest number */
+	uint32_t overflow; /* bit pattern of what rounds to beyond the largest */
 	uint32_t nan;
 };
 
@@ -45,7 +46,8 @@ static struct format_row format_rows[] = {
 	  .nan = 0x7fc0 },
 };
 
-/* The positive number of a finite pattern; also of the pattern one past the largest, as if it were one. */
+/* Returns the positive number of a finite pattern, and of the pattern one past the largest as if that were
+ * finite. */
 static double decode(const struct format_row *f, uint32_t pattern)
 {
 	uint32_t exponent = pattern >> f->fraction_bits;
@@ -85,7 +87,8 @@ ParameterizedTest(struct format_row *row, scalar, small_floats)
 		cr_assert_eq(encode(row, middle), p & 1 ? after : p, "%s: midpoint above 0x%x", name, p);
 		cr_assert_eq(encode(row, -middle), (p & 1 ? after : p) | sign, "%s: midpoint below -0x%x",
 		             name, p);
-		/* A double's last bit beside the midpoint decides: a float in between would lose it. */
+		/* The last bit of a double next to the midpoint decides; rounding to a float first would lose
+		 * it. */
 		cr_assert_eq(encode(row, nextafter(middle, 0)), p, "%s: just below the midpoint above 0x%x",
 		             name, p);
 		cr_assert_eq(encode(row, nextafter(middle, INFINITY)), after,
@@ -173,7 +176,8 @@ static struct value_row value_rows[] = {
 	  .dtype = DTYPE_FLOAT64,
 	  .value = UNSIGNED(UINT64_MAX),
 	  B(0, 0, 0, 0, 0, 0, 0xf0, 0x43) },
-	/* 2^63 + 2^55 + 1 lies above the midpoint of two bfloat16; through a double it would tie to even. */
+	/* 2^63 + 2^55 + 1 lies above the midpoint of two bfloat16; rounded to a double first, it would tie to
+	 * even. */
 	{ .name = "bfloat16 rounds once",
 	  .dtype = DTYPE_BFLOAT16,
 	  .value = UNSIGNED(0x8080000000000001),
@@ -263,7 +267,7 @@ ParameterizedTest(struct value_row *row, scalar, values)
 		             bytes[i]);
 }
 
-/* The compiler's own conversion is the judge where it has one. */
+/* The compiler's own conversion gives the expected value. */
 Test(scalar, float32_is_the_compilers)
 {
 	uint64_t bits = 1;
@@ -275,7 +279,7 @@ Test(scalar, float32_is_the_compilers)
 		float want, got;
 
 		bits = bits * UINT64_C(6364136223846793005) + 1442695040888963407;
-		/* Exponents around float32's range, mantissas often short so that ties occur. */
+		/* Exponents are around float32's range, and mantissas often short so that ties occur. */
 		value.re = ldexp((double)(bits >> (i & 1 ? 38 : 11)), (int)(bits % 320) - 200);
 		want = (float)value.re;
 		cr_assert_eq(scalar_encode(&value, DTYPE_FLOAT32, bytes, "v", &err), 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The scout takes a file for busy only if it is the file that keeps a mapping waiting. */
+/* Tests that the scout takes a file for busy only if it is the file that delays a mapping. */
 #include <criterion/criterion.h>
 #include <sys/mman.h>
 #include <time.h>
@@ -9,15 +9,15 @@
 #include "proto/memory/memfd.h"
 
 #define SIZE    65536
-#define SLOW_NS 10000000 /* longer than a mapping of a free file takes */
+#define SLOW_NS 10000000 /* longer than it takes to map a file that is free */
 
 void *__real_mmap(void *address, size_t size, int protection, int flags, int fd, off_t offset);
 void *__wrap_mmap(void *address, size_t size, int protection, int flags, int fd, off_t offset);
 
-/* So many mappings of files that are shared take SLOW_NS in each process from now on. */
+/* The next `slow` shared mappings of files take SLOW_NS each. */
 static int slow;
 
-/* The linker has every call of mmap in this program come here (--wrap). */
+/* The linker redirects every call of mmap in this program to this function (--wrap). */
 void *__wrap_mmap(void *address, size_t size, int protection, int flags, int fd, off_t offset)
 {
 	if ((flags & MAP_SHARED) && fd >= 0 && slow-- > 0)
@@ -39,7 +39,8 @@ static bool finds_free(int slow_mappings)
 	return is_free;
 }
 
-/* A processor that is new to the code, or is taken away in the middle, is no fault of the file. */
+/* A single slow mapping may be due to cold code or to a thread that lost its processor, and not to the file.
+ */
 Test(scout, a_slow_first_mapping_is_not_the_file)
 {
 	cr_expect(finds_free(1));

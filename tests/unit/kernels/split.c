@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parts of transforms between split tensors, what split_init refuses and how it says it. That parts move
- * what they should is in tests/unit/cpu/property_split.c. */
+/* Tests the parts of transforms between split tensors, and what split_init refuses with which message.
+ * tests/unit/cpu/property_split.c tests that parts move the right elements. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 
@@ -20,7 +20,7 @@ struct list {
 		}                                                     \
 	}
 
-/* A list with n 0 is absent. */
+/* A request as rows write it; a list with n 0 is absent. */
 struct request {
 	struct list src, src_split, dst, dst_split, dst_strides, perm, before, after;
 	enum pad_mode mode;
@@ -64,8 +64,8 @@ struct part_row {
 	char name[64];
 	struct request request;
 	int n_parts;
-	/* Of the largest part. */
-	struct list dst;  /* shape */
+	/* The rest describes the largest part. */
+	struct list dst;  /* its shape */
 	struct list read; /* shape of its source */
 	int64_t dst_offset, src_offset;
 };
@@ -239,7 +239,7 @@ ParameterizedTest(struct part_row *row, split, parts)
 	cr_assert_eq(part.src_offset, row->src_offset, "%s", row->name);
 }
 
-/* Where the parts of a transform lie. */
+/* Compares the offsets of all parts of a transform. */
 Test(split, offsets_of_parts)
 {
 	static const struct request request = { .src = LIST(2, 50, 7, 7),
@@ -258,7 +258,7 @@ Test(split, offsets_of_parts)
 	cr_assert_eq(part.spec.after[4], 14, "and what the block lacks is filled");
 }
 
-/* Every element that exists is written once: parts have as many elements, and no byte in common. */
+/* The parts have as many elements together as exist, and share no byte, so every element is written once. */
 Test(split, parts_are_disjoint)
 {
 	for (uint64_t seed = 1; seed <= 2000; seed++) {
@@ -386,7 +386,7 @@ ParameterizedTest(struct refusal_row *row, split, refusals)
 	cr_assert_str_eq(err.message, row->message, "%s", row->name);
 }
 
-/* 32 dimensions are enough, 33 too many. */
+/* 32 dimensions are accepted, and 33 are refused. */
 Test(split, at_most_32_dimensions)
 {
 	struct transform_spec spec = { .n_perm = -1, .n_before = -1, .n_after = -1 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Subregions: every random transform, run subregion by subregion with the plainest loops over each loop nest,
- * equals the oracle, gaps and guard bytes included. */
+/* Tests that every random transform, run subregion by subregion with the plainest loops over each loop nest,
+ * equals the oracle, with gaps and guard bytes. */
 #include <criterion/criterion.h>
 
 #include "kernels/nest/loop_nest.h"
@@ -8,7 +8,7 @@
 #include "tests/support/tap.h"
 #include "tests/support/walk.h"
 
-/* What loop_nest.h promises of a canonical nest. */
+/* Returns which of loop_nest.h's rules for canonical nests this one breaks, or NULL. */
 static const char *canonical_flaw(const struct loop_nest *nest, uint32_t align, int64_t element)
 {
 	if (nest->element != element && (nest->fill || nest->element > align || nest->element > 16))
@@ -73,7 +73,7 @@ Test(subregions, random_transforms_equal_the_oracle, .timeout = 300)
 	}
 }
 
-/* The same with some of its axes windowed. */
+/* The same holds with some of the axes windowed. */
 Test(subregions, windowed_axes_equal_the_oracle, .timeout = 300)
 {
 	static char text[2000];
@@ -111,7 +111,7 @@ Test(subregions, windowed_axes_equal_the_oracle, .timeout = 300)
 	cr_assert_gt(windows, seeds / 20, "%d windows", (int)windows);
 }
 
-/* Extents near 2^63 are planned like any other (nothing is run): the sums stay within 63 bits, which the
+/* Extents near 2^63 are planned like any others, but nothing is run. The sums stay within 63 bits, which the
  * sanitizers check, and the subregions within the tensors. */
 Test(subregions, arithmetic_holds_at_the_limits)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layouts: what is refused and how it is said, extents, ranges, shape texts. */
+/* Tests layouts: what is refused with which message, extents, ranges, and texts of shapes. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <string.h>
@@ -13,7 +13,7 @@ struct layout_row {
 	int64_t shape[4];
 	bool strided;
 	int64_t strides[4];
-	char refusal[160]; /* "": accepted, with: */
+	char refusal[160]; /* "": the layout is accepted, with the values below */
 	int64_t want_strides[4];
 	int64_t count, low, high;
 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tensor maps: each rule on both sides of its bound, several broken at once, sizes, and keys. */
+/* Tests tensor maps: each rule on both sides of its bound, several broken rules at once, sizes, and keys. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <string.h>
@@ -8,12 +8,12 @@
 
 #define MAX_SAID 8
 
-/* What every row starts from: legal, and far from every bound. */
+/* Every row starts from this layout, which is legal and far from every bound. */
 #define LEGAL                                                                                        \
 	.type = TENSOR_MAP_FLOAT32, .rank = 3, .dim = { 1000, 600, 7 }, .stride = { 4000, 2400000 }, \
 	.box = { 32, 16, 2 }, .element_stride = { 1, 1, 1 }
 
-/* The same with room for interleave 32B. */
+/* A legal layout with room for interleave 32B. */
 #define INTERLEAVED                                                                                  \
 	.type = TENSOR_MAP_FLOAT16, .rank = 3, .dim = { 1000, 600, 7 }, .stride = { 3200, 1920000 }, \
 	.box = { 16, 16, 2 }, .element_stride = { 1, 1, 1 }
@@ -258,7 +258,7 @@ ParameterizedTest(struct rule_row *row, tensor_map, rules)
 	cr_assert_eq(rules.n, n, "%s: also said: %s", row->name, rules.text[n]);
 }
 
-/* As many rules at once as there can be: every sentence fits, and so do all of them. */
+/* As many rules as possible are broken at once. Each message fits, and so do all of them together. */
 Test(tensor_map, the_worst_layouts)
 {
 	for (unsigned type = 0; type <= TENSOR_MAP_TYPE_COUNT; type++)
@@ -290,7 +290,7 @@ struct type_row {
 	enum tensor_map_type type;
 	char name[16];
 	uint32_t size;
-	bool nan; /* takes the fill */
+	bool nan; /* the type allows the NaN fill */
 };
 
 ParameterizedTestParameters(tensor_map, types)
@@ -317,7 +317,7 @@ ParameterizedTestParameters(tensor_map, types)
 	return cr_make_param_array(struct type_row, rows, sizeof rows / sizeof *rows);
 }
 
-/* Inner boxes of 16 and of 128 bytes are legal, of 16 and an element, or of 128 and 16, are not. */
+/* Inner boxes of 16 and of 128 bytes are legal; one element more is not. */
 ParameterizedTest(struct type_row *row, tensor_map, types)
 {
 	struct tensor_map_layout layout = { .type = row->type,
@@ -358,7 +358,7 @@ struct tile_row {
 	uint32_t rank, box[5], element_stride[5];
 	enum tensor_map_interleave interleave;
 	enum tensor_map_swizzle swizzle;
-	uint64_t bytes, span; /* of float32 */
+	uint64_t bytes, span; /* of a float32 tile: bytes loaded, and bytes of shared memory that it takes */
 };
 
 ParameterizedTestParameters(tensor_map, tiles)
@@ -456,7 +456,7 @@ ParameterizedTest(struct tile_row *row, tensor_map, tiles)
 	             (unsigned long)tensor_map_tile_span(&layout));
 }
 
-/* Each byte of a layout changes the key and the hash; the seed changes the hash. */
+/* Each byte of a layout changes the key and the hash, and the seed changes the hash. */
 Test(tensor_map, key)
 {
 	struct tensor_map_layout base = { LEGAL }, other = base;

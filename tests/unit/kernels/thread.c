@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads apart end with the process that started them, however early that one is killed. */
+/* Tests that a thread that was started apart, which is a process of its own, ends with the process that
+ * started it, however early that is killed. */
 #include <criterion/criterion.h>
 #include <poll.h>
 #include <signal.h>
@@ -11,7 +12,7 @@
 #include "tests/emulated/emulated.h"
 
 #define ROUNDS      400
-#define STEP_NS     500 /* a process lives for up to ROUNDS of them after it has started the thread */
+#define STEP_NS     500 /* step by which the time from the thread's start to the process's end grows */
 #define DEADLINE_MS 20000
 #define SLEEP_S     40
 
@@ -33,7 +34,8 @@ static void start_and_die(uint64_t after_ns)
 	raise(SIGKILL);
 }
 
-/* Whoever lives has the write end of the pipe, which is at its end only when all of them are gone. */
+/* All that live share the write end of the pipe, so the read end reports its end only when all of them are
+ * gone. */
 Test(thread, apart_ends_with_a_process_that_is_killed_early)
 {
 	if (emulated())

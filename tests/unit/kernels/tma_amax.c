@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plans of conversions that compute scales, for a device: how, over which tiles, in how many passes. */
+/* Tests plans for a device of conversions that compute scales: the method, the tiles and the number of
+ * passes. */
 #include <criterion/criterion.h>
 
 #include "kernels/cuda/strategy/plan.h"
@@ -10,7 +11,7 @@ struct row {
 	enum dtype from, to;
 	int rank;
 	int64_t src[4], perm[4], block[4];
-	uint8_t phase; /* of both bases */
+	uint8_t phase; /* of both base addresses */
 	enum tma_convert_how how;
 	uint32_t tile_x, tile_y;
 	bool is_alike, has_two_passes;

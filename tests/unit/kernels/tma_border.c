@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Borders that a launch of their own fills: the rows that they consist of, and the blocks that these take. */
+/* Tests borders that a launch of their own fills: the rows that they consist of, and the thread blocks that
+ * these take. */
 #include <criterion/criterion.h>
 
 #include "tma_rows.h"
 
-/* After 4 bytes, the source goes on elsewhere than the destination; but a value is not read. */
+/* The source continues elsewhere than the destination after 4 bytes; but a pad value is not read from the
+ * source. */
 static const struct tma_row short_rows = { .name = "a pad of rows of 4 bytes",
 	                                   .dtype = DTYPE_UINT8,
 	                                   .rank = 5,
@@ -27,13 +29,13 @@ Test(tma_border, rows_of_a_value_are_as_long_as_the_destination_runs)
 	cr_expect_eq(plan.tma.border[1].dst, 3 * 4096, "%ld", (long)plan.tma.border[1].dst);
 }
 
-/* 1024 chunks or elements for each block. */
+/* Each thread block fills 1024 chunks or elements. */
 Test(tma_border, short_rows_are_counted_in_elements)
 {
 	static const struct {
 		int64_t n;
 		uint32_t element;
-		uint64_t tiles; /* of 1024 rows */
+		uint64_t tiles; /* thread blocks for 1024 rows */
 	} rows[] = { { 1, 1, 1 }, { 15, 1, 15 }, { 16, 1, 2 }, { 3, 4, 3 }, { 4, 4, 2 }, { 1, 16, 2 } };
 
 	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

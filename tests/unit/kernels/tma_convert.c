@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plans of conversions for a device: which kernel, over which tiles, and what its border is. */
+/* Tests plans for a device of conversions: the kernel, the tiles and the border. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 
@@ -11,10 +11,11 @@ struct row {
 	int rank;
 	int64_t src[4], perm[4], before[4], after[4];
 	enum pad_mode mode;
-	int64_t gap;    /* elements between rows of the destination's innermost dimension; 0: it has no gap */
-	uint8_t phase;  /* of both bases */
-	int64_t scale;  /* extent of a scale along the last dimension; 0: none */
-	bool is_listed; /* a block of a list */
+	/* elements between rows of the destination's innermost dimension; 0: there is no gap */
+	int64_t gap;
+	uint8_t phase;  /* of both base addresses */
+	int64_t scale;  /* extent of a scale along the last dimension; 0: there is no scale */
+	bool is_listed; /* planned for a block of a list */
 	enum tma_convert_how how;
 	uint32_t tile_x, tile_y;
 	bool is_packed;
@@ -273,7 +274,7 @@ ParameterizedTest(struct row *row, tma_convert, plans)
 	cr_expect_eq(plan.tma.convert.packed, row->is_packed, "%s", row->name);
 }
 
-/* Other ways are not tried: there is one for each conversion. */
+/* Each conversion has a single plan, so there are no alternatives to try. */
 Test(tma_convert, has_no_alternatives)
 {
 	const int64_t shape[] = { 4096, 4096 };

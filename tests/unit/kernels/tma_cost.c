@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests what cost decides, for moves whose strategies' costs are far apart, whatever the weights. Extents are
- * such that tiles fit them. A block of a list is planned otherwise, since a list cannot take tiles of many
- * axes. */
+/* Tests what cost decides, for moves whose strategies' costs are so far apart that the weights do not matter.
+ * Extents are such that tiles fit them. A block of a list is planned differently, since a list cannot use
+ * tiles of many axes. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <math.h>
@@ -75,7 +75,7 @@ ParameterizedTest(struct tma_row *row, tma_cost, choices)
 	          plan.predicted);
 }
 
-/* What is planned for a block of a list is what others are compared with. */
+/* A single move is compared with the plan for a block of a list. */
 Test(tma_cost, alone_is_no_slower)
 {
 	for (size_t i = 0; i < sizeof choices / sizeof *choices; i++) {
@@ -100,7 +100,7 @@ static const struct loop_nest plain = {
 	.dim = { { 1024, 4096, 4, 0, 1024 }, { 1024, 4, 4096, 0, 1024 } },
 };
 
-/* Returns a plan for a megapixel by this strategy, in tiles that fit it. */
+/* Returns a plan by this strategy for a megapixel, in tiles that fit it. */
 static struct plan routed(enum strategy_id strategy)
 {
 	struct plan plan = { .tile_rank = 2,
@@ -134,7 +134,7 @@ Test(tma_cost, is_finite)
 	}
 }
 
-/* A border of a value takes `short` some microseconds to begin, which elements do not take. */
+/* With a constant border, `short` takes some microseconds to start that `elements` does not take. */
 Test(tma_cost, of_a_border_depends_on_how_much_there_is)
 {
 	struct plan few = routed(STRATEGY_short), many, elements = routed(STRATEGY_elements);
@@ -159,7 +159,7 @@ Test(tma_cost, of_tiles_is_what_was_predicted_for_them)
 	cr_expect_eq(tma_cost(&plan, &plain, 2, PAD_MODE_CONSTANT), 1.25);
 }
 
-/* Boxes, tiles and warps that are not full take as long as full ones. */
+/* Boxes, tiles and warps that are partly filled take as long as full ones. */
 Test(tma_cost, rises_with_waste)
 {
 	static const enum strategy_id routes[] = { STRATEGY_copy, STRATEGY_transpose, STRATEGY_rows,
@@ -174,7 +174,7 @@ Test(tma_cost, rises_with_waste)
 	}
 }
 
-/* A warp's neighbouring elements should be neighbours in the source, too; at best the plan costs as much
+/* Neighbouring elements of a warp should be neighbours in the source, too; the best such plan costs as much
  * as a copy. */
 Test(tma_cost, of_elements_rises_with_what_a_warp_reads_in_part)
 {
@@ -218,8 +218,8 @@ Test(tma_cost, of_elements_rises_with_the_dimensions_of_a_border)
 	}
 }
 
-/* A map's elements may be narrower than the plan's, and a transpose's rows are those of its outer dimensions.
- */
+/* A map's elements may be narrower than the plan's, and the rows of a transpose are those of its outer
+ * dimensions. */
 Test(tma_cost, counts_bytes_of_boxes_and_rows)
 {
 	struct plan copy = routed(STRATEGY_copy), even = routed(STRATEGY_transpose), ragged;
@@ -237,7 +237,7 @@ Test(tma_cost, counts_bytes_of_boxes_and_rows)
 	cr_expect_gt(tma_cost(&ragged, &plain, 2, PAD_MODE_CONSTANT), 1.4);
 }
 
-/* Few bytes are in flight where boxes and plain copies are small. */
+/* Small boxes and small bulk copies keep few bytes in flight. */
 Test(tma_cost, rises_with_small_tiles)
 {
 	struct plan copy = routed(STRATEGY_copy), bulk = routed(STRATEGY_bulk);
@@ -251,7 +251,7 @@ Test(tma_cost, rises_with_small_tiles)
 	cr_expect_gt(tma_cost(&bulk, &plain, 2, PAD_MODE_CONSTANT), large_bulk);
 }
 
-/* It is written by another launch, slowly unless it is a value in long runs. */
+/* Another launch writes the border, slowly unless the border is constant and in long runs. */
 Test(tma_cost, rises_with_the_border)
 {
 	struct plan plan = routed(STRATEGY_copy);
@@ -268,13 +268,13 @@ Test(tma_cost, rises_with_the_border)
 		cr_expect_gt(edge, before, "%ld of 1024", (long)source);
 		cr_expect_gt(edge, value, "%ld of 1024", (long)source);
 		before = edge;
-		nest.dim[1].source = source; /* now also in each row */
+		nest.dim[1].source = source; /* the border is in each row now, too */
 		cr_expect_gt(tma_cost(&plan, &nest, 2, PAD_MODE_CONSTANT), value, "%ld of 1024",
 		             (long)source);
 	}
 }
 
-/* A border may be that of the outermost dimensions alone. */
+/* A border may be filled in the outermost dimensions alone. */
 Test(tma_cost, counts_only_the_border_that_is_filled)
 {
 	struct plan plan = routed(STRATEGY_permute);
@@ -298,8 +298,8 @@ static bool try_permute(const struct loop_nest *nest, enum pad_mode mode, struct
 	return tma_try_permute(ret, nest, &facts, mode, 1e30);
 }
 
-/* Where the border has a value, and it and the window are multiples of 32 indices, these are a dimension of
- * their own, which is not padded, so that tiles may end in it. */
+/* If the border is constant, and it and the window are multiples of 32 indices, the groups of 32 become a
+ * dimension of their own that is not padded, so that tiles may end within it. */
 Test(tma_cost, tiles_end_within_a_loose_pad)
 {
 	struct loop_nest nest = { .rank = 2,

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests plans for the Tensor Memory Accelerator: which strategy is chosen, and what is said of the better
- * ones.
- *
- * Rows say what is planned for a block of a list, with which a single move is compared: cost decides about
- * that one, and its weights change with each measurement.
- */
+/* Tests plans for the Tensor Memory Accelerator: which strategy is chosen, and how the better ones are ruled
+ * out.
+ * Rows have the plan for a block of a list, which a single move is compared with. The plan of a single move
+ * depends on cost, whose weights change with each measurement. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <stdio.h>
@@ -387,7 +385,7 @@ ParameterizedTest(struct tma_row *row, tma_plan, routes)
 	          row->rule, plan.rules.n ? plan.rules.rule[plan.rules.n - 1].text : "none");
 }
 
-/* Maps are made of what is legal, or not at all. */
+/* Returns the plan; planning makes no tensor map that would be illegal. */
 static struct plan plan_of(const struct transform_spec *spec)
 {
 	const struct plan_facts facts = { .threads = 132, .align = 32 };
@@ -400,7 +398,7 @@ static struct plan plan_of(const struct transform_spec *spec)
 	return plan;
 }
 
-/* Bytes, of this shape. */
+/* Makes a contiguous layout of bytes. */
 static void make_layout(struct tensor_layout *ret, int rank, const int64_t *shape)
 {
 	int64_t stride = 1;
@@ -413,7 +411,8 @@ static void make_layout(struct tensor_layout *ret, int rank, const int64_t *shap
 	}
 }
 
-/* Rows end within no dimension that is padded: as long as the outermost one is, they would be too long. */
+/* Rows must not end within a padded dimension, and with all of this long outermost one they would be too
+ * long. */
 Test(tma_plan, the_border_of_a_long_dimension_is_filled_by_itself)
 {
 	struct transform_spec spec = { .n_perm = -1,
@@ -433,7 +432,7 @@ Test(tma_plan, the_border_of_a_long_dimension_is_filled_by_itself)
 	cr_expect_lt(plan.predicted, 2.5, "%f", plan.predicted);
 }
 
-/* Where its rows and those of the window meet, sectors are written twice. */
+/* Sectors in which rows of the border and of the window meet would be written twice. */
 Test(tma_plan, a_large_border_is_not_filled_by_itself)
 {
 	struct transform_spec spec = {
@@ -448,7 +447,8 @@ Test(tma_plan, a_large_border_is_not_filled_by_itself)
 	cr_expect_eq(plan.tma.border_rank, 0);
 }
 
-/* The cheapest tile is predicted to have loads of a pixel, which are worth nothing; the next one is taken. */
+/* The cheapest tile is predicted to have loads of a single pixel, which are useless, so the next one is
+ * taken. */
 Test(tma_plan, tiles_of_runs_that_are_too_short_hide_no_others)
 {
 	struct transform_spec spec = { .n_perm = -1,
@@ -463,8 +463,8 @@ Test(tma_plan, tiles_of_runs_that_are_too_short_hide_no_others)
 	cr_expect_eq(plan_of(&spec).tma.strategy, STRATEGY_permute);
 }
 
-/* No tile has both ends of the long dimension, which wraps around. Elements would be gathered, and their
- * border filled by itself, too. */
+/* No tile has both ends of the long dimension, which wraps around. The strategy `elements` would gather, and
+ * its border would be filled by itself, too. */
 Test(tma_plan, a_large_border_that_no_tile_can_have_is_filled_by_itself)
 {
 	struct transform_spec spec = { .n_perm = 3,
@@ -483,7 +483,7 @@ Test(tma_plan, a_large_border_that_no_tile_can_have_is_filled_by_itself)
 	cr_expect_gt(plan.tma.border_rank, 0);
 }
 
-/* Although maps, and copies in bulk, are legal. */
+/* Threads are chosen although tensor maps and bulk copies would be legal. */
 Test(tma_plan, whole_rows_are_moved_by_threads)
 {
 	struct transform_spec spec = { .n_perm = -1, .n_before = -1, .n_after = -1 };
@@ -505,7 +505,7 @@ Test(tma_plan, short_rows_with_gaps_are_copied_by_maps)
 	cr_expect_eq(plan_of(&spec).tma.strategy, STRATEGY_copy);
 }
 
-/* Read backwards, rows cannot be cut, so that they end before that dimension. */
+/* A dimension that is read backwards cannot be cut, so rows end before it. */
 Test(tma_plan, rows_end_before_a_long_dimension_that_runs_backwards)
 {
 	struct transform_spec spec = { .n_perm = 2, .perm = { 1, 0 }, .n_before = -1, .n_after = -1 };
@@ -537,7 +537,7 @@ Test(tma_plan, maps_keep_every_rule)
 	}
 }
 
-/* By multiplication as by division, on both sides of where the one ends and the other begins. */
+/* Multiplication gives the same quotient as division, on both sides of the size up to which it is used. */
 Test(tma_plan, divisors_divide)
 {
 	const uint64_t n[] = { 1,   2,     3,     7,          98,         255,        256,
@@ -556,7 +556,7 @@ Test(tma_plan, divisors_divide)
 	}
 }
 
-/* Every element outside of the window is in one box of the border, and none inside is. */
+/* Every element outside the window is in exactly one box of the border, and none inside is. */
 Test(tma_plan, boxes_are_the_border)
 {
 	const struct strided_dim dim[3] = { { .n = 7, .before = 2, .source = 4 },

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What transform_init and transform_check_sides refuse and how they say it, and what they reduce to. */
+/* Tests what transform_init and transform_check_sides refuse with which message, and what transforms are
+ * reduced to. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 
 #include "kernels/transform/transform.h"
 
-/* A request as rows write it; a list with n 0 is absent, unless the rank is 0 too. */
+/* A list of a request; n 0: it is absent, unless the rank is 0 too. */
 struct list {
 	int n;
 	int64_t at[4];
@@ -20,7 +21,7 @@ struct list {
 	}
 
 struct request {
-	enum dtype dtype, dst_dtype; /* dst_dtype BOOL: as dtype */
+	enum dtype dtype, dst_dtype; /* dst_dtype BOOL: the same as dtype */
 	struct list src, src_strides, dst, dst_strides, perm, before, after;
 	enum pad_mode mode;
 	struct scalar value;
