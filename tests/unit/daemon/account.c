@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Charges: what fits is taken, what does not leaves everything as it was, and all of it comes home. */
+/* Tests charges: one that fits is made, one that does not fit changes nothing, and releasing charges leaves
+ * nothing charged. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <string.h>
@@ -117,7 +118,7 @@ Test(account, a_charge_grows_and_shrinks)
 	charge_take(&charge, &accounts, account, CHARGE_QUEUED_BYTES, 50, &err);
 	charge_shrink(&charge, 30);
 	cr_assert_eq(account->used[CHARGE_QUEUED_BYTES], 120);
-	account_unref(account); /* the charge keeps it */
+	account_unref(account); /* the charge keeps the account */
 	cr_assert_eq(accounts.total[CHARGE_QUEUED_BYTES], 120);
 	charge_release(&charge);
 	accounts_deinit(&accounts);
@@ -214,7 +215,7 @@ Test(account, a_cgroup_is_one_user_and_trusted_with_nothing)
 }
 
 struct cgroup_row {
-	char path[200], section[32]; /* "": none */
+	char path[200], section[32]; /* "": there is none */
 };
 
 ParameterizedTestParameters(account, the_longest_section_covers_a_path)

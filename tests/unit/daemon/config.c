@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files of settings: what is right reaches its field, what is wrong is named with its line, all of it. */
+/* Tests files of settings: valid settings reach their fields, and all invalid ones are reported with their
+ * lines. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <stdio.h>
@@ -12,7 +13,8 @@
 
 static char *no_arguments[] = { (char[]){ "tmad" }, NULL };
 
-/* As a file: text in a directory of its own, or nothing when text is NULL. */
+/* Writes text to a file in a directory of its own, or writes no file if text is NULL, and returns its path.
+ */
 static const char *in_file(const char *directory, const char *name, const char *text, size_t size)
 {
 	static char path[128];
@@ -45,9 +47,9 @@ static struct config *read_text(const char *text, size_t size)
 
 struct bad_row {
 	char text[300];
-	unsigned size; /* 0: the text's */
+	unsigned size; /* 0: the length of text */
 	unsigned line;
-	char message[96]; /* behind the line's number */
+	char message[96]; /* follows the number of the line */
 };
 
 ParameterizedTestParameters(config, refuses)
@@ -139,7 +141,7 @@ Test(config, a_long_line_is_refused_and_not_cut)
 	char text[512];
 	struct config *config;
 
-	for (size_t pad = 150; pad < 250; pad++) { /* the comment would be cut to a value that is right */
+	for (size_t pad = 150; pad < 250; pad++) { /* a value that was cut at the comment would be valid */
 		snprintf(text, sizeof text, "[tmad]\nthreads = %0*d\nlog-level = debug\n", (int)pad, 5);
 		config = read_text(text, strlen(text));
 		if (strlen("threads = ") + pad <= 198) {
@@ -297,7 +299,7 @@ Test(config, what_is_kept_comes_to_the_same)
 	config_free(config);
 }
 
-/* Whatever path a line has room for, and bytes that mean something elsewhere in a file. */
+/* A path may be as long as fits on a line, and may have bytes that mean something elsewhere in a file. */
 Test(config, cgroups_are_kept)
 {
 	static const char *const paths[] = { "/", "/a", "/...", "/..a/.b", "/a\\x2db/c \"d;#=" };

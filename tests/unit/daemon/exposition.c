@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Text of a snapshot: the same in whatever pieces it is written. */
+/* Tests that the text of a snapshot is the same whatever pieces it is written in. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 #define WHOLE (1u << 20)
 
-/* Numbers that differ, of n users. */
+/* Returns a snapshot of n users in which all numbers differ. */
 static struct snapshot *sample(uint32_t n)
 {
 	struct snapshot *s = calloc(1, sizeof *s + n * sizeof s->uid[0]);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Timers are started with libuv for a time that never comes, so that it knows which of them are active. */
+/* Timers are also started in libuv, for a time that never comes, so that libuv counts the active ones. */
 #include "fake_clock.h"
 
 #include <criterion/criterion.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A clock that stands still until the test moves it, and the timers that are started by it. One a process. */
+/* A clock that only the test moves, and timers that run by it. A process has one such clock. */
 #ifndef TESTS_UNIT_DAEMON_FAKE_CLOCK_H
 #define TESTS_UNIT_DAEMON_FAKE_CLOCK_H
 
@@ -9,16 +9,16 @@
 
 extern const struct clock fake_clock;
 
-/* Moves it, and calls the timers that are due, each at its time. */
+/* Moves the clock, and calls the timers that are due, each at its time. */
 void fake_clock_pass_ms(uint64_t ms);
 
-/* Moves it, and calls nothing. */
+/* Moves the clock without calling any timer. */
 void fake_clock_pass_ns(uint64_t ns);
 
-/* From now on each reading moves it by so much. */
+/* Makes each later reading move the clock by ns. */
 void fake_clock_tick(uint64_t ns);
 
-/* How often it has been read. */
+/* Returns how often the clock has been read. */
 uint64_t fake_clock_readings(void);
 
 #endif

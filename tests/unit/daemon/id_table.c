@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ids: each finds its own object, none is given twice, and what is removed is found no more. */
+/* Tests ids: each finds its own object, no id is given twice, and a removed object is no longer found. */
 #include <criterion/criterion.h>
 
 #include "daemon/memory/region.h"

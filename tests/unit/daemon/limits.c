@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Defaults of the limits of memory, by what the service may use. */
+/* Tests the default limits of memory for the amounts that the service may use. */
 #include "daemon/config/limits.h"
 
 #include <criterion/criterion.h>
@@ -63,7 +63,8 @@ Test(limits, one_user_has_half_of_the_descriptors_for_regions)
 	}
 }
 
-/* What one user holds of the service's memory at its limits, page tables for mapped bytes among it. */
+/* Adds up what one user at its limits holds of the service's memory, including page tables for mapped bytes.
+ */
 Test(limits, one_user_has_less_than_half)
 {
 	for (uint64_t group = 64 * MIB; group < 64 * GIB; group *= 2) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which destination is made from which, and where destinations are cut. */
+/* Tests which destination of a multicast is made from which, and where destinations are cut. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <stdio.h>
@@ -11,15 +11,17 @@
 #define DEVICES 5
 #define HOST    DEVICE_ANY
 
-/* Links by characters, a row for each device: '.' none, '0' and on a rank. */
+/* Each device has a row of links, one character a device: '.' is no link, '0' and up is a link of that rank.
+ */
 struct row {
 	char name[48];
 	char links[DEVICES][DEVICES + 1];
 	uint32_t n;
 	uint32_t on[8];
 	uint32_t src_on;
-	char tree[64]; /* each move: its destination, '<', that of its parent or 's' for the source, '@', its
-	                  device or 'h' */
+	/* for each move the destination, '<', the destination that it reads or 's' for the source, '@', and
+	 * the device that moves it or 'h' */
+	char tree[64];
 	bool is_star;
 };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The command line: every option reaches its field, every mistake is named. */
+/* Tests the command line: every option reaches its field, and every mistake is reported by its name. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 
 struct bad_row {
 	char argument[64];
-	char message[64]; /* part of it */
+	char message[64]; /* part of the message */
 };
 
 ParameterizedTestParameters(options, refuses)

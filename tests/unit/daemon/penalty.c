@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who is refused after which losses, and that it is known in the next life. */
+/* Tests which users are refused after which losses of the engine, and that a restarted service still refuses
+ * them. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <string.h>
@@ -8,7 +9,7 @@
 
 #define LOSSES 4
 
-/* Uids 1 and 2; a loss is a mask of those that had a transform under way. */
+/* The users are uids 1 and 2. A loss is a mask of those that had a transform under way. */
 struct row {
 	char name[40];
 	unsigned losses[LOSSES];
@@ -57,7 +58,8 @@ ParameterizedTest(struct row *row, penalty, refused)
 		for (uid_t uid = 1; uid <= 2; uid++)
 			if (row->losses[i] & uid) {
 				penalties_suspect(&penalties, uid, now);
-				penalties_suspect(&penalties, uid, now); /* of each of its transforms */
+				/* called for each of the user's transforms */
+				penalties_suspect(&penalties, uid, now);
 			}
 		penalties_count(&penalties, now);
 	}

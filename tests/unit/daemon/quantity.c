@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers with units, and what is none. */
+/* Tests numbers with units, and text that is no such number. */
 #include "daemon/config/limits.h"
 
 #include <criterion/criterion.h>
@@ -8,7 +8,7 @@
 struct row {
 	enum quantity quantity;
 	char text[32];
-	uint64_t value; /* 0: refused */
+	uint64_t value; /* 0: the text is refused */
 };
 
 #define K (UINT64_C(1) << 10)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What goes from one life of the service to the next, and when there is no next. */
+/* Tests the state that the service passes on when it restarts within its process after a device was lost, and
+ * when it does not restart. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <stdlib.h>
@@ -40,7 +41,7 @@ ParameterizedTestParameters(recovery, of_nobody)
 		{ "" },
 		{ "12" },
 		{ "another 4 -1 1 0 0 0 0 0" },
-		{ "13 4 -1 1 0 0 0 0 0" }, /* another process's */
+		{ "13 4 -1 1 0 0 0 0 0" }, /* written by another process */
 		{ "12 4 -1 1 0 0 0 0" },
 		{ "12 4 -1 1 0 0 0 0 0 0" },
 		{ "12 4 -1 1 0 0 0 0 0x" },

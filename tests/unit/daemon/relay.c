@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Relays, while a page of the ring does not come: the test keeps it from them by a userfaultfd. */
+/* Tests relays that wait for a page of a ring, which the test withholds by a userfaultfd. */
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -24,7 +24,7 @@
 #define PAGE      4096
 
 static struct client client;
-static struct region region = { .jobs = 1 }; /* which keeps the relay from closing it */
+static struct region region = { .jobs = 1 }; /* has a job, so that the relay does not close it */
 static struct submission_ring *ring;
 static struct relay *relay;
 static int faults = -1;
@@ -70,7 +70,7 @@ static const struct account *account(void)
 	return client_session(&client)->account;
 }
 
-/* Has the relay look for the ring's first entry, and waits until it waits for the page. */
+/* Makes the relay look for the ring's first entry, and returns once the relay waits for the page. */
 static void begin_look(void)
 {
 	struct submission_entry entry;
@@ -84,7 +84,7 @@ static void begin_look(void)
 	cr_assert_eq(read(faults, &fault, sizeof fault), (ssize_t)sizeof fault);
 }
 
-/* The page comes, with so many entries. */
+/* Provides the page, with this number of entries. */
 static void give_page(uint32_t entries)
 {
 	static _Alignas(PAGE) char page[PAGE];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The server has a listening socket, because it cannot do without; no client connects to it. */
+/* The server has a listening socket because it cannot do without, but no client connects to it. */
 #include "service.h"
 
 #include <criterion/criterion.h>
@@ -36,7 +36,7 @@ struct server *service_start(void (*set_limits)(struct limits *limits))
 	options.socket_mode = 0600;
 	log_init(LOG_LEVEL_ERROR);
 	limits_init(&options.limits);
-	options.limits.connections = 16; /* memory for more is not needed */
+	options.limits.connections = 16; /* saves memory */
 	if (set_limits)
 		set_limits(&options.limits);
 	cr_assert_eq(server_init(server, &setup, &err), 0, "%s", err.message);
@@ -71,7 +71,7 @@ void service_iterate(struct server *server)
 		service_iterate_once(server);
 }
 
-/* As if the connection's peer were another user; takes over the caller's reference. */
+/* Makes the connection's peer count as another user. Takes over the caller's reference to the account. */
 static void belong_to(struct session *session, struct account *account)
 {
 	struct service *service = session->service;

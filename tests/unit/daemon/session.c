@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The deadlines of sessions, on a clock that the test sets: each ends a session at its time and not before,
- * and what is not the peer's delay does not count. */
+/* Tests the deadlines of sessions on the fake clock. Each deadline ends a session at its time and not before,
+ * and time in which the service itself causes the delay does not count. */
 #include <criterion/criterion.h>
 #include <sys/socket.h>
 
@@ -30,7 +30,7 @@ static void set_idle_limit(struct limits *limits)
 
 TestSuite(session_deadlines, .fini = service_stop);
 
-/* The server, and a client that has been answered once. */
+/* Starts the server and connects a client that has been answered once. */
 static struct client start(void (*set)(struct limits *limits))
 {
 	struct client client = client_connect(service_start(set), OWN_UID);
@@ -41,7 +41,7 @@ static struct client start(void (*set)(struct limits *limits))
 	return client;
 }
 
-/* Time passes, and the service sees it. */
+/* Lets time pass and the service notice it. */
 static void pass(const struct client *client, uint64_t ms)
 {
 	fake_clock_pass_ms(ms);
@@ -55,8 +55,8 @@ static bool is_open(const struct client *client)
 	return session && session->state == SESSION_OPEN;
 }
 
-/* All transforms that the uid may have are under way, until the charge is released: its requests wait unread.
- */
+/* Charges all the transforms that the user may have under way, so that the client's requests stay unread
+ * until the charge is released. */
 static void fill_jobs(const struct client *client, struct charge *charge)
 {
 	struct session *session = client_session(client);
@@ -159,7 +159,7 @@ Test(session_deadlines, a_message_that_was_left_unread_is_answered_however_late)
 
 /* ---- Replies ------------------------------------------------------------------------------------------ */
 
-/* Has the service hold replies that the client's socket does not take. */
+/* Makes the service hold replies that the client's socket has no room for. */
 static void fill_replies(const struct client *client)
 {
 	struct session *session = client_session(client);
@@ -205,7 +205,7 @@ Test(session_deadlines, replies_that_are_read_in_time_stop_the_deadline)
 		while (client_read(&client) > 0)
 			service_iterate(client.server);
 		cr_assert_eq(buffer_len(&connection_of(client_session(&client))->out), 0, "time %d", i);
-		fill_replies(&client); /* they have all the time again */
+		fill_replies(&client); /* the new replies have the full time again */
 	}
 	while (client_read(&client) > 0)
 		service_iterate(client.server);
@@ -224,7 +224,7 @@ Test(session_deadlines, without_an_idle_deadline_a_session_may_do_nothing)
 	cr_assert(is_open(&client));
 }
 
-/* It is checked four times within the deadline, so it ends a quarter late at most. */
+/* A session is checked four times within the deadline, so it ends a quarter of that late at most. */
 Test(session_deadlines, a_session_that_does_nothing_ends)
 {
 	struct client client = start(set_idle_limit);

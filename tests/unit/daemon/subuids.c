@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files of subordinate uids: what their lines mean, what is no line, and whom a uid is charged to. */
+/* Tests files of subordinate uids: what their lines mean, which lines are invalid, and to whom a uid is
+ * charged. */
 #include "daemon/config/overrides.h"
 
 #include <stdio.h>
@@ -19,8 +20,8 @@ struct row {
 	char name[48];
 	char text[256];
 	size_t ranges;
-	uint32_t user[PAIRS][2]; /* a uid, and whose it is; 0, 0: no more */
-	char warning[96];        /* part of it; "": none */
+	uint32_t user[PAIRS][2]; /* pairs of a uid and its owner; 0, 0 ends the list */
+	char warning[96];        /* part of the warning; "": there is none */
 };
 
 ParameterizedTestParameters(subuids, read)
@@ -183,7 +184,7 @@ Test(subuids, many)
 
 	write_file(path, "");
 	file = fopen(path, "w");
-	for (uint32_t i = 0; i < n; i++) /* in descending order */
+	for (uint32_t i = 0; i < n; i++) /* writes the ranges in descending order */
 		fprintf(file, "%u:%u:100\n", 1000 + i, 1000000 + (n - i) * 100);
 	fclose(file);
 	subuids_read(&subuids, path);
@@ -204,7 +205,7 @@ Test(subuids, many)
 	subuids_deinit(&other);
 }
 
-/* One account for all of them, but for a uid that has a section. */
+/* All uids of a range share an account, except those that have a section of their own. */
 Test(subuids, accounts)
 {
 	struct subuid_range range = { .first = 100, .last = 199, .owner = 7, .before = 199 };

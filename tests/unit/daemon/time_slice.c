@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Time slices, on a clock that the test sets: how long one lasts, and that users share the loop by users, not
- * by connections. */
+/* Tests time slices on the fake clock: how long a slice lasts, and that the loop's time is shared by users
+ * and not by connections. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <sys/socket.h>
@@ -12,8 +12,8 @@
 
 #define LONG_NS   500000
 #define SHORT_NS  5000
-#define SHARED_NS UINT64_C(1000000000) /* slices stay short for so long after users took turns */
-#define READS     16                   /* acts of a long slice between two readings of the clock */
+#define SHARED_NS UINT64_C(1000000000) /* time for which slices stay short after users have taken turns */
+#define READS     16                   /* acts between two readings of the clock in a long slice */
 
 #define OWN_UID   1000
 #define OTHER_UID 1001
@@ -35,7 +35,7 @@ static void start(void)
 	other = account_ref(&accounts, OTHER_UID);
 }
 
-/* Whether it is over: a long slice reads the clock seldom. */
+/* Returns whether the slice is over, asking often enough for a long slice to read the clock. */
 static bool is_over(struct account *account)
 {
 	bool over = false;
@@ -47,9 +47,9 @@ static bool is_over(struct account *account)
 
 struct row {
 	char name[48];
-	bool is_shared;    /* the other user had a slice before */
-	uint64_t since_ns; /* then */
-	uint64_t lasts_ns; /* the slice, from its first act on */
+	bool is_shared;    /* another user had a slice before */
+	uint64_t since_ns; /* time since that slice */
+	uint64_t lasts_ns; /* duration of the slice from its first act on */
 };
 
 ParameterizedTestParameters(time_slice, lasts)
@@ -135,7 +135,7 @@ Test(time_slice, a_long_one_reads_the_clock_seldom)
 #define PINGS    200
 #define TICK_NS  1000
 
-/* More than one slice can have handled: each request reads the clock once at least. */
+/* The most requests that one slice handles, as each reads the clock at least once. */
 #define MOST_A_SLICE (SHORT_NS / TICK_NS + 1)
 
 TestSuite(time_slices, .fini = service_stop);
@@ -146,7 +146,7 @@ struct crowd {
 	struct client other;
 };
 
-/* Two users with more requests than a slice has time for; one of them has more connections. */
+/* Connects two users with more requests than a slice has time for; the first has more connections. */
 static struct crowd meet(int pings_of_other)
 {
 	struct crowd crowd = { .server = service_start(NULL) };
@@ -158,7 +158,8 @@ static struct crowd meet(int pings_of_other)
 	for (int i = 0; i < SESSIONS; i++)
 		client_send_pings(&crowd.own[i], PINGS);
 	client_send_pings(&crowd.other, pings_of_other);
-	crowd.server->connections.time_slices.shared_until_ns = UINT64_MAX; /* they have met before */
+	/* as if both had taken turns before */
+	crowd.server->connections.time_slices.shared_until_ns = UINT64_MAX;
 	return crowd;
 }
 
@@ -254,7 +255,8 @@ Test(time_slices, a_session_that_finishes_while_it_is_ready_ends)
 	struct client busy = client_connect(server, OWN_UID), gone = client_connect(server, OWN_UID);
 	struct session *session;
 
-	service_iterate_once(server); /* polls both; from then on it sees them in the order of what comes */
+	/* polls both connections; later iterations see them in the order of arrival */
+	service_iterate_once(server);
 	fake_clock_tick(TICK_NS);
 	server->connections.time_slices.shared_until_ns = UINT64_MAX;
 	client_send_pings(&busy, PINGS);

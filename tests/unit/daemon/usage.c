@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows of users are bounded and stay; bars of latencies. */
+/* Tests that the number of users with a row of their own is bounded and their rows stay, and the bars of
+ * latencies. */
 #include <criterion/criterion.h>
 
 #include "daemon/memory/metrics.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A client of "local:", and matrices in this process. */
+/* A client of "local:", and matrices in the memory of this process. Failures are Criterion's. */
 #ifndef TESTS_UNIT_LOCAL_CLIENT_H
 #define TESTS_UNIT_LOCAL_CLIENT_H
 
@@ -15,12 +15,13 @@ static inline tma_client *local_client(void)
 {
 	tma_client *client = tma_new();
 
-	cr_assert_not_null(tma_local_door()); /* The program has it, and no file is loaded. */
+	/* the program has the engine linked in, and no library is loaded */
+	cr_assert_not_null(tma_local_door());
 	cr_assert_eq(tma_connect(client, "local:"), 0, "%s", tma_last_error(client));
 	return client;
 }
 
-/* A row-major matrix at an address of this process. */
+/* Returns a row-major matrix at an address of this process. */
 static inline struct tma_tensor matrix(const void *data, int64_t rows, int64_t columns)
 {
 	return (struct tma_tensor){ .offset = (uint64_t)(uintptr_t)data,
@@ -39,7 +40,7 @@ static inline uint32_t *numbers(int64_t n)
 	return ret;
 }
 
-/* Transposes rows x columns numbers and returns whether all of them are in their places. */
+/* Transposes a matrix of rows x columns numbers and returns whether all of them are in their places. */
 static inline bool transposes(tma_client *client, int64_t rows, int64_t columns)
 {
 	uint32_t *src = numbers(rows * columns), *dst = calloc((size_t)(rows * columns), sizeof *dst);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads with clients of their own, and children of fork. */
+/* Tests threads that have clients of their own, and children of fork(). */
 #include <dirent.h>
 #include <pthread.h>
 #include <signal.h>
@@ -147,8 +147,8 @@ static bool copies(tma_client *client, tma_region *words, uint64_t *word)
 	return tma_wait(client, ticket, NULL) == 0 && memcmp(dst, src, sizeof dst) == 0;
 }
 
-/* A late request is the parent's. The child has none of its threads, and starts its own, which
- * ThreadSanitizer cannot follow. */
+/* The request that waits is the parent's. The child has none of the parent's threads and starts its own,
+ * which ThreadSanitizer cannot follow. */
 Test(local_forks, a_request_that_waits)
 {
 	tma_client *client = local_client();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Transforms with several destinations. */
+/* Tests transforms with several destinations. */
 #include "memory.h"
 
 #include <stdlib.h>
@@ -15,7 +15,7 @@ static struct tma_tensor tensor(uint64_t address, enum tma_dtype dtype, int64_t 
 	};
 }
 
-/* Each destination has strides of its own, and what lies between its rows stays. */
+/* Each destination has strides of its own, and what lies between its rows is not changed. */
 Test(local_further, of_random_layouts)
 {
 	uint64_t state = 7;
@@ -59,7 +59,7 @@ Test(local_further, of_random_layouts)
 	}
 }
 
-/* Changes are those of one conversion, however many destinations there are. */
+/* The count of changes is that of one conversion, however many destinations there are. */
 Test(local_further, convert_once)
 {
 	const float numbers[4] = { 1, 2.5f, 3, 1e9f };
@@ -88,8 +88,8 @@ Test(local_further, convert_once)
 	                   tma_last_error(client));
 }
 
-/* The splits of dst are those of all: [5] becomes blocks of 2 in each, and the rest of the last is dropped.
- */
+/* The splits of dst hold for all destinations: [5] becomes blocks of 2 in each, and the rest of the last
+ * block is dropped. */
 Test(local_further, with_splits_of_dst)
 {
 	const uint32_t numbers[6] = { 1, 2, 3, 4, 5, 6 };

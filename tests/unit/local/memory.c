@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory of the host, for tests that also run with that of a device. It is kept until the test ends. */
+/* Implements memory of the host, for tests that also run with memory of a device. It is kept until the test
+ * ends. */
 #include "memory.h"
 
 #include <stdlib.h>
@@ -9,14 +10,15 @@
 
 tma_client *client;
 
-/* Memory begins with a link to what was made before it. */
+/* Each piece of memory starts with a link to the one that was made before it. */
 enum { ALIGN = 256 };
 static void *last;
 
 void memory_open(void)
 {
 	client = tma_new();
-	cr_assert_not_null(tma_local_door()); /* The program has it, and no file is loaded. */
+	/* the program has the engine linked in, and no library is loaded */
+	cr_assert_not_null(tma_local_door());
 	cr_assert_eq(tma_connect(client, "local:"), 0, "%s", tma_last_error(client));
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests that include this run twice: unit_local moves memory of the host, and unit_streams that of a device
- * of the stand-in driver. Failures are Criterion's. */
+/* Memory for tests that run twice: unit_local moves memory of the host, and unit_streams memory of the
+ * stand-in driver's device. Failures are Criterion's. */
 #ifndef TESTS_UNIT_LOCAL_MEMORY_H
 #define TESTS_UNIT_LOCAL_MEMORY_H
 
@@ -11,12 +11,12 @@
 
 #include "client/tmaclient.h"
 
-/* The client of "local:" of the test. memory_open and memory_close are the setup of a test and its end. */
+/* The test's client of "local:". memory_open and memory_close are the setup and the teardown of a test. */
 extern tma_client *client;
 void memory_open(void);
 void memory_close(void);
 
-/* Any other thread of a test calls this before it uses memory. */
+/* Every other thread of a test calls this before it uses memory. */
 void memory_enter(void);
 
 /* Returns the address of new memory, which is aligned to 256 bytes and has 0xee everywhere. */
@@ -24,7 +24,7 @@ uint64_t memory_new(size_t size);
 void memory_put(uint64_t to, const void *from, size_t size);
 void memory_get(void *to, uint64_t from, size_t size);
 
-/* Writes a word, behind all that this thread has put. */
+/* Writes a word after everything that this thread has put. */
 void memory_signal(uint64_t word, uint64_t value);
 
 /* Makes the memory a region; flags are those of enum tma_region_flags. */

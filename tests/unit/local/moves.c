@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* These tests move every kind of transform in this process, and check what is refused. */
+/* Tests every kind of transform in this process, and what is refused. */
 #include <fenv.h>
 #include <string.h>
 
@@ -16,7 +16,7 @@ Test(local_moves, matrices_small_and_large)
 	cr_assert(transposes(client, 1, 1));
 	cr_assert(transposes(client, 3, 5));
 	cr_assert(transposes(client, 64, 64));
-	cr_assert(transposes(client, 777, 1023)); /* by the engine's threads */
+	cr_assert(transposes(client, 777, 1023)); /* large enough to be moved by the engine's threads */
 	cr_assert_str_eq(tma_last_result(client)->path, "tile_transpose");
 	cr_assert_eq(tma_last_result(client)->bytes, 2 * 4 * 777 * 1023);
 	tma_free(client);
@@ -63,7 +63,7 @@ Test(local_moves, converts)
 	tma_free(client);
 }
 
-/* Neither the caller's rounding nor that of whoever made the first move counts. */
+/* Neither the rounding mode of the caller nor that of the thread that made the first move has an effect. */
 Test(local_moves, rounds_as_it_should)
 {
 	const float src[2] = { 1.0f + 0x1p-12f, 1e-40f };
@@ -88,7 +88,7 @@ Test(local_moves, rounds_as_it_should)
 	    (struct tma_tensor){ .offset = (uintptr_t)wide, .dtype = TMA_FLOAT64, .rank = 1, .shape = { 1 } };
 #ifdef __SSE__
 	const unsigned before = _mm_getcsr();
-	_mm_setcsr(before | 0x8040); /* FTZ and DAZ: denormals are taken for zeros. valgrind ignores both. */
+	_mm_setcsr(before | 0x8040); /* FTZ and DAZ treat denormals as zeros; valgrind ignores both */
 	const unsigned set = _mm_getcsr();
 #endif
 	cr_assert_eq(tma_transform(client, &transform), 0);
@@ -127,7 +127,7 @@ Test(local_moves, makes_scales)
 	tma_free(client);
 }
 
-/* An explanation counts the bytes of all parts, whichever engine it is for. */
+/* Checks that an explanation, for either engine, counts the bytes of all parts. */
 static void assert_explained(tma_client *client, const struct tma_transform *transform, const char *engine,
                              size_t bytes)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Timelines: what requests wait for, and what they signal. */
+/* Tests timelines: what requests wait for, and what they signal. */
 #include "memory.h"
 
 #include <poll.h>
@@ -10,7 +10,7 @@ enum { N = 64, BYTES = 4 * N };
 
 TestSuite(local_points, .init = memory_open, .fini = memory_close);
 
-/* A word in a region of its own, and what a test moves. */
+/* A word in a region of its own, and the tensors that a test moves. */
 struct scene {
 	uint64_t word, src, dst;
 	tma_region *region;
@@ -135,7 +135,7 @@ static void *set_off(void *arg)
 	return NULL;
 }
 
-/* What the other thread wrote before it set the word is what is moved. */
+/* The bytes that are moved include what the other thread wrote before it set the word. */
 Test(local_points, of_another_thread)
 {
 	struct scene s = scene_new();
@@ -151,7 +151,7 @@ Test(local_points, of_another_thread)
 	cr_assert_eq(pthread_join(other, NULL), 0);
 }
 
-/* A request whose point does not come in time moves nothing and signals nothing. */
+/* A request whose point is not reached in time moves nothing and signals nothing. */
 Test(local_points, that_do_not_come)
 {
 	struct scene s = scene_new();
@@ -164,12 +164,12 @@ Test(local_points, that_do_not_come)
 	                 "wait: the word at byte 0 of the region had not reached 1 after 1 ms");
 	cr_assert(is_filled(s.dst, 0xeeeeeeee));
 	cr_assert_eq(get_word(s.word), 0);
-	put_word(s.word, 5); /* beyond the value */
+	put_word(s.word, 5); /* larger than the value that is waited for */
 	cr_assert_eq(tma_transform(client, &t), 0, "%s", tma_last_error(client));
 	cr_assert_eq(get_word(s.word), 2);
 }
 
-/* Requests that fail, and items of which one does, signal nothing. */
+/* Requests that fail, and lists of items of which one fails, signal nothing. */
 Test(local_points, of_what_fails)
 {
 	struct scene s = scene_new();
@@ -226,7 +226,7 @@ static tma_ticket submit(const struct scene *s, struct tma_order *order)
 	return ret;
 }
 
-/* Requests that move nothing are answered meanwhile, and later moves wait, too. */
+/* Requests that move nothing are answered while others wait, and later moves wait, too. */
 Test(local_points, hold_no_call_up)
 {
 	struct scene s = scene_new();
@@ -303,7 +303,7 @@ Test(local_points, waits_that_end)
 	cr_assert(is_filled(s.dst, 1));
 }
 
-/* It comes while one request waits for its point, and another one waits behind that. */
+/* The deadline passes while one request waits for its point and another one waits behind it. */
 Test(local_points, a_deadline_to_begin)
 {
 	struct scene s = scene_new();
@@ -328,7 +328,7 @@ Test(local_points, a_deadline_to_begin)
 	cr_assert_eq(get_word(s.word), 3);
 }
 
-/* The one behind it goes on. */
+/* The request behind a cancelled one goes on. */
 Test(local_points, of_what_is_canceled)
 {
 	struct scene s = scene_new();
@@ -345,7 +345,8 @@ Test(local_points, of_what_is_canceled)
 	cr_assert(is_filled(s.dst, 1));
 }
 
-/* Errors that need no waiting come at once, and those of a point that does not come later. */
+/* Errors that can be found without waiting are reported at once, and a point that is not reached in time
+ * later. */
 Test(local_points, of_errors)
 {
 	struct scene s = scene_new();
@@ -369,7 +370,7 @@ Test(local_points, of_errors)
 	cr_assert(is_filled(s.dst, 0xeeeeeeee));
 }
 
-/* Objects that are released live as long as late requests name them, and their releases hold no call up. */
+/* Objects that are released live as long as waiting requests name them, and no release blocks. */
 Test(local_points, of_objects_that_are_released)
 {
 	struct scene s = scene_new();
@@ -403,11 +404,12 @@ Test(local_points, of_objects_that_are_released)
 	memory_signal(s.word, 1);
 	cr_assert_eq(tma_wait(client, first, NULL), 0, "%s", tma_last_error(client));
 	cr_assert_eq(tma_wait(client, second, NULL), 0, "%s", tma_last_error(client));
-	cr_assert(is_filled(s.dst, 1)); /* The second may have run while the test waited for the first. */
+	/* the second request may already have run while the test waited for the first */
+	cr_assert(is_filled(s.dst, 1));
 	cr_assert_eq(get_word(s.word), 2);
 }
 
-/* The end of a client is the end of what has not started. */
+/* Freeing a client drops requests that have not started. */
 Test(local_points, of_a_client_that_is_freed)
 {
 	struct scene s = scene_new();
@@ -421,8 +423,8 @@ Test(local_points, of_a_client_that_is_freed)
 	client = NULL;
 }
 
-/* Requests of several clients copy what earlier ones, of any client, have copied, in an order that nothing
- * but points tells. */
+/* Requests of several clients copy what earlier ones, of any client, have copied; only points determine the
+ * order. */
 Test(local_points, of_requests_that_need_each_other)
 {
 	enum { CLIENTS = 3, REQUESTS = 150 };

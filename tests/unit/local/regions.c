@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Regions without a service: any memory of this process. */
+/* Tests regions without a service, which may be any memory of this process. */
 #include <string.h>
 
 #include "client.h"
@@ -33,7 +33,7 @@ Test(local_regions, of_a_pointer)
 	tma_free(client);
 }
 
-/* Overlaps are found even between different regions of the same memory, and with a tensor in none. */
+/* Overlaps are found even between different regions of the same memory, and with a tensor in no region. */
 Test(local_regions, of_one_memory)
 {
 	tma_client *client = local_client();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests without a service: by ticket, together, and those that only a service takes. */
+/* Tests requests without a service: by ticket, in batches, and those that only a service accepts. */
 #include <poll.h>
 #include <string.h>
 
@@ -81,7 +81,7 @@ Test(local_requests, before_a_release)
 	tma_free(client);
 }
 
-/* A request that is answered only if it fails. */
+/* The request is answered only if it fails. */
 Test(local_requests, that_fail_in_silence)
 {
 	tma_client *client = local_client();
@@ -101,7 +101,7 @@ Test(local_requests, that_fail_in_silence)
 	tma_free(client);
 }
 
-/* A program that waits for the descriptor and then dispatches, as for a service. */
+/* The program waits for the client's descriptor and then dispatches, as with a service. */
 Test(local_requests, in_an_event_loop)
 {
 	tma_client *client = local_client();
@@ -180,7 +180,7 @@ Test(local_requests, run_plans)
 	tma_free(client);
 }
 
-/* The tensors by which a plan converts get their places when it runs. */
+/* The tensors that a plan converts by get their addresses when the plan runs. */
 Test(local_requests, run_plans_that_convert)
 {
 	tma_client *client = local_client();
@@ -229,7 +229,7 @@ Test(local_requests, of_many_items)
 	tma_free(client);
 }
 
-/* They take several messages, of which the last one signals. */
+/* The items take several messages, of which the last one signals. */
 Test(local_requests, of_very_many_items)
 {
 	tma_client *client = local_client();

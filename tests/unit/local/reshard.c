@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Slices of a tensor that are put together from others. */
+/* Tests slices of a tensor that are assembled from other slices. */
 #include "memory.h"
 
 #include <stdlib.h>
@@ -9,13 +9,13 @@ enum { RANK = 3, MOST_SLICES = 27 };
 
 TestSuite(local_reshard, .init = memory_open, .fini = memory_close);
 
-/* A box of the global tensor, whose element has the number of its place there. */
+/* A box of the global tensor. The value of each element is its index there. */
 struct drawn {
 	int64_t start[RANK], shape[RANK], strides[RANK];
-	size_t n; /* elements of the memory */
+	size_t n; /* elements of the box's memory, gaps included */
 };
 
-/* Returns the number of element i of the box's memory, or -1 if it is between the rows. */
+/* Returns the value of element i of the box's memory, or -1 if it lies between rows. */
 static int64_t number_of(const struct drawn *box, const int64_t global[RANK], size_t i)
 {
 	int64_t at = 0, left = (int64_t)i;
@@ -47,7 +47,8 @@ static struct tma_slice slice_of(struct drawn *box, uint64_t *state)
 	return ret;
 }
 
-/* Cuts each dimension at random into up to three, and makes a slice of each box. Returns how many. */
+/* Cuts each dimension at random into up to three parts, and makes a slice of each box. Returns how many there
+ * are. */
 static size_t draw_slices(const int64_t global[RANK], uint64_t *state, struct drawn *boxes,
                           struct tma_slice *slices)
 {
@@ -129,7 +130,7 @@ Test(local_reshard, of_random_slices)
 
 enum { BANDS = 60, BAND = 4, SIDE = BANDS * BAND };
 
-/* Bands of rows become bands of columns: more pieces than a launch takes from a table. */
+/* Bands of rows become bands of columns, in more pieces than a launch takes from a table. */
 Test(local_reshard, of_many_pieces)
 {
 	const size_t bytes = 4 * BAND * SIDE;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* These tests read what the process counts of its requests, and the list of regions. */
+/* Tests the process's statistics of its requests, and the list of regions. */
 #include "memory.h"
 
 #include <string.h>
@@ -16,7 +16,7 @@ static tma_document *stats(void)
 	return ret;
 }
 
-/* Returns the number at a path of two keys; the second may be NULL. */
+/* Returns the number under a path of one or two keys; inner may be NULL. */
 static int64_t number(const tma_document *document, const char *key, const char *inner)
 {
 	const tma_document *node = tma_document_find(document, key);
@@ -80,7 +80,7 @@ Test(local_stats, count_moves_and_errors)
 	tma_document_free(after);
 }
 
-/* Clients of one process count together, also after their end. */
+/* All clients of a process are counted together, also after they have been freed. */
 Test(local_stats, are_of_the_process)
 {
 	const uint64_t a = memory_new(BYTES), b = memory_new(BYTES);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layers at arbitrary addresses: lists of blocks and runs of plans over tables of them. */
+/* Tests layers at arbitrary addresses: lists of blocks, and runs of plans, over tables of layers. */
 #include "memory.h"
 
 #include <stdlib.h>
@@ -9,12 +9,12 @@ enum { MOST_LAYERS = 6, MOST_ENTRIES = 2 * MOST_LAYERS, MOST_BLOCKS = 12, MOST_N
 
 TestSuite(local_tables, .init = memory_open, .fini = memory_close);
 
-/* A cache whose layers are allocations of their own. Each has blocks of keys and values in turn. */
+/* A cache of layers, each in an allocation of its own with blocks of keys and of values in turn. */
 struct cache {
-	int64_t layers, blocks, numbers; /* numbers of a block */
+	int64_t layers, blocks, numbers; /* numbers in a block */
 	uint64_t layer[MOST_LAYERS];
-	struct tma_place places[MOST_ENTRIES]; /* the keys and the values of each layer */
-	size_t bytes;                          /* of a layer */
+	struct tma_place places[MOST_ENTRIES]; /* two entries for each layer: its keys and its values */
+	size_t bytes;                          /* of one layer */
 };
 
 static uint32_t number_of(int64_t entry, int64_t block, int64_t i)
@@ -22,7 +22,7 @@ static uint32_t number_of(int64_t entry, int64_t block, int64_t i)
 	return (uint32_t)((entry * MOST_BLOCKS + block) * MOST_NUMBERS + i + 1);
 }
 
-/* An entry is an address, or a place in a region. */
+/* Draws a cache whose entries are addresses or places in regions. */
 static void draw_cache(struct cache *cache, uint64_t *state)
 {
 	*cache = (struct cache){ .layers = draw(state, 1, MOST_LAYERS),
@@ -49,7 +49,7 @@ static struct tma_tensor block_of(const struct cache *cache, uint64_t address)
 	};
 }
 
-/* A list of random blocks, without one twice. */
+/* Draws a list of random blocks that names none twice. */
 static size_t draw_index(const struct cache *cache, uint64_t *state, int32_t index[MOST_BLOCKS])
 {
 	const size_t n = (size_t)draw(state, 1, cache->blocks);
@@ -63,7 +63,7 @@ static size_t draw_index(const struct cache *cache, uint64_t *state, int32_t ind
 	return n;
 }
 
-/* Scatters blocks of one buffer into the cache, half of the time by a table that is prepared. */
+/* Scatters blocks from one buffer into the cache; a prepared table is used half of the time. */
 static void scatter(const struct cache *cache, uint64_t *state, const int32_t *index, size_t n)
 {
 	const size_t entries = (size_t)(2 * cache->layers);
@@ -100,7 +100,7 @@ static void scatter(const struct cache *cache, uint64_t *state, const int32_t *i
 	free(numbers);
 }
 
-/* Other blocks than those of the list stay as they were. */
+/* Blocks that the list does not name have to be unchanged. */
 static void check_layers(const struct cache *cache, const int32_t *index, size_t n)
 {
 	uint32_t *got = malloc(cache->bytes);
@@ -118,7 +118,7 @@ static void check_layers(const struct cache *cache, const int32_t *index, size_t
 	free(got);
 }
 
-/* Gathers the blocks again, from a table to a table. */
+/* Gathers the blocks again, from one table to another. */
 static void gather(const struct cache *cache, const int32_t *index, size_t n)
 {
 	const size_t entries = (size_t)(2 * cache->layers), bytes = 4 * n * (size_t)cache->numbers;

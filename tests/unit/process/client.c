@@ -71,7 +71,7 @@ static void new_pool(struct client_memory *memory)
 	memory->handle.handle = (struct bytes){ (const void *)memory->exported, sizeof memory->exported };
 }
 
-/* n allocations at contiguous addresses. */
+/* Makes n allocations at contiguous addresses. */
 static void new_fd(struct client_memory *memory, int n)
 {
 	const CUmemAllocationProp properties = {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory of a device that this process has, as a client of the service would, and gives to an engine. It is
- * read and written here as it is: the stand-in driver's devices lie in files. Failures are Criterion's. */
+/* Device memory that this process has, as a client of the service would, and gives to an engine. The stand-in
+ * driver keeps devices in files, so tests read and write this memory directly. Failures are Criterion's. */
 #ifndef TESTS_UNIT_PROCESS_CLIENT_H
 #define TESTS_UNIT_PROCESS_CLIENT_H
 
@@ -16,7 +16,7 @@ enum client_kind {
 	CLIENT_MEMFD,
 	CLIENT_IPC,
 	CLIENT_FD,
-	CLIENT_PARTS_OF_FD, /* several allocations in a row */
+	CLIENT_PARTS_OF_FD, /* several allocations at contiguous addresses */
 	CLIENT_POOL,
 	CLIENT_KINDS
 };
@@ -26,22 +26,22 @@ extern const char *const client_kind_names[CLIENT_KINDS];
 struct client_memory {
 	enum client_kind kind;
 	uint64_t size;
-	unsigned char *bytes; /* mapped here */
+	unsigned char *bytes; /* mapping of the memory in this process */
 	struct engine_handle handle;
 	struct engine_part parts[CLIENT_PARTS];
 	uint8_t exported[ENGINE_HANDLE_BYTES];
-	/* By kind. */
+	/* The kind decides which of these are used. */
 	CUdeviceptr address;
 	CUmemoryPool pool;
 	CUmemGenericAllocationHandle allocation[CLIENT_PARTS];
 	int fd[CLIENT_PARTS];
 };
 
-/* A process that uses the first device. */
+/* Makes this process use the first device. */
 void client_open(void);
 void client_close(void);
 
-/* Of at least so many bytes, of zeros; handle is what an engine maps it by. */
+/* Makes zeroed memory of at least `size` bytes; ret->handle is what an engine maps it by. */
 void client_new(struct client_memory *ret, enum client_kind kind, uint64_t size);
 void client_free(struct client_memory *memory);
 

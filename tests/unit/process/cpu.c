@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The engines of unit_process: the CPU engine, which may be held back as it opens or maps, and some that do
- * not open as others do.
- */
+/* Defines the engines of unit_process: the CPU engine, which a test can hold back while it opens or maps
+ * memory, and engines that do not open, or open late. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -9,7 +8,7 @@
 
 #include "rig.h"
 
-/* While the file is there that the variable names, if it is set. */
+/* Waits while the file exists that the environment variable names, if it is set. */
 static void wait_while(const char *variable)
 {
 	const char *path = getenv(variable);
@@ -59,7 +58,7 @@ static int crash(struct engine **ret, const struct engine_options *options, stru
 	_exit(3);
 }
 
-/* Once four processes have come so far. */
+/* Opens the CPU engine once four processes have come here. */
 static int meet(struct engine **ret, const struct engine_options *options, struct error *err)
 {
 	const int fd = open(getenv("MEET_AT"), O_WRONLY | O_APPEND | O_CLOEXEC);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The engines of unit_process_cuda, on the stand-in driver. */
+/* Defines the engines of unit_process_cuda, which run on the stand-in driver. */
 #include "rig.h"
 
 const struct engine_process_opener rig_openers[] = { { "cuda", engine_cuda_open }, { NULL, NULL } };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory of every kind in a CUDA engine that is a process of its own: moved, told apart, lost with the device
- * and mapped anew. */
+/* Tests memory of every kind in a CUDA engine that runs in a child process: it is moved, told apart, lost
+ * with the device, and mapped again. A life is the time from one start of the child to its end. */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -48,7 +48,7 @@ static struct engine_memory *map(struct rig *on, const struct client_memory *mem
 	return ret;
 }
 
-/* Runs a job, and gives what it ended with. */
+/* Runs a job and returns its status. */
 static int run(struct work *work)
 {
 	rig.n_done = 0;
@@ -74,7 +74,7 @@ ParameterizedTestParameters(process_cuda, from_life_to_life)
 	return cr_make_param_array(struct kind_row, rows, CLIENT_KINDS * 2);
 }
 
-/* Random transforms before and after the child has been killed. */
+/* Random transforms run before and after the child has been killed. */
 ParameterizedTest(struct kind_row *row, process_cuda, from_life_to_life)
 {
 	static struct work work;
@@ -133,7 +133,7 @@ static bool is_same(const struct engine_memory *a, const struct engine_memory *b
 	return a->memory[0] == b->memory[0] && a->memory[1] == b->memory[1];
 }
 
-/* Regions of one allocation are one memory, also when one is mapped in a later life. */
+/* Regions of one allocation count as one memory, also if one is mapped in a later life. */
 Test(process_cuda, regions_of_an_allocation)
 {
 	for (int kind = 0; kind < CLIENT_KINDS; kind++) {
@@ -141,7 +141,7 @@ Test(process_cuda, regions_of_an_allocation)
 		struct engine_memory *a, *b, *c, *late;
 
 		if (kind == CLIENT_FD || kind == CLIENT_PARTS_OF_FD)
-			continue; /* the driver does not say */
+			continue; /* the driver does not tell which allocation a descriptor stands for */
 		open_all();
 		client_new(&memory, (enum client_kind)kind, SIZE);
 		client_new(&other, (enum client_kind)kind, SIZE);
@@ -173,7 +173,7 @@ static uintptr_t chunk(const struct engine_memory *memory, uint32_t i)
 	return memory->chunks->by_place[i].id;
 }
 
-/* A region that refers to another one has its allocations, in whatever life either was mapped. */
+/* A region that refers to another one has its allocations, whichever lives they were mapped in. */
 Test(process_cuda, allocations_of_another_region)
 {
 	struct client_memory memory, own;
@@ -233,7 +233,8 @@ Test(process_cuda, allocations_of_another_region)
 	close_all();
 }
 
-/* Of a region of one descriptor, which is unmapped before the device is lost: here, and in another engine. */
+/* The allocations of a region with a single descriptor are used by other regions, in this engine and in
+ * another one, after that region was unmapped and the device was lost. */
 Test(process_cuda, allocations_outlive_their_region)
 {
 	static struct work work;
@@ -295,7 +296,7 @@ Test(process_cuda, allocations_outlive_their_region)
 
 /* ---- What is made ------------------------------------------------------------------------------------- */
 
-/* What has a descriptor is there again with its bytes; what has a handle went with the process. */
+/* Memory with a descriptor is mapped again with its bytes; memory with a handle is gone with the child. */
 Test(process_cuda, made_memory_after_a_loss)
 {
 	static struct work work;
@@ -343,7 +344,8 @@ Test(process_cuda, made_memory_after_a_loss)
 	close_all();
 }
 
-/* The child sees that the device has pages of a file that has lost them; the front says so. */
+/* The child notices that a file has lost pages that the device has pinned, and the owner's side reports it.
+ */
 Test(process_cuda, pages_that_a_file_has_lost)
 {
 	static struct work work;
@@ -385,7 +387,7 @@ static void lose_device(const char *path, int device)
 	cr_assert_eq(rename(made, path), 0);
 }
 
-/* One of two, over and over; the other one goes on. Jobs that had begun say so. */
+/* One of two devices is lost again and again, and the other one goes on. Jobs that had started report it. */
 Test(process_cuda, one_of_two_devices)
 {
 	enum { JOBS = 20 };
@@ -405,7 +407,7 @@ Test(process_cuda, one_of_two_devices)
 	rig_open(&rig, "cuda", &(struct engine_options){ .tensor_maps = 16, .device = "0" });
 	setenv("SOFTGPU_LOSE", "/nowhere", 1);
 	rig_open(&other, "cuda", &(struct engine_options){ .tensor_maps = 16, .device = "1" });
-	setenv("SOFTGPU_LOSE", path, 1); /* of the children that follow */
+	setenv("SOFTGPU_LOSE", path, 1); /* for children that start from now on */
 	setenv("SOFTGPU_SLOW_US", "500", 1);
 	stream = engine_stream_new(rig.engine, &rig.owner);
 	others = engine_stream_new(other.engine, &other.owner);
@@ -432,7 +434,7 @@ Test(process_cuda, one_of_two_devices)
 		engine_submit(other.engine, others, &one.job);
 		rig_wait(&other, 1);
 		cr_expect_eq(one.job.status, 0, "round %u: the other device", round);
-		/* Where all had ended before, the next call of the driver finds it. */
+		/* If all jobs had ended before, the next call of the driver finds the device lost. */
 		for (int i = 0; rig.engine->losses < round && i < 1000; i++) {
 			rig.n_done = 0;
 			work_init(&work[0], &rig, 300, true, dst, src);
@@ -456,7 +458,7 @@ Test(process_cuda, one_of_two_devices)
 	close_all();
 }
 
-/* A kernel that dies, under a batch. */
+/* A kernel of a batch faults. */
 Test(process_cuda, a_fault)
 {
 	static struct work work[3];
@@ -495,7 +497,7 @@ Test(process_cuda, a_fault)
 
 /* ---- Figures ------------------------------------------------------------------------------------------ */
 
-/* Blocks of rows with gaps are moved by maps. */
+/* Tensor maps move these blocks, as their rows have gaps. */
 Test(process_cuda, cached_maps_are_counted_from_life_to_life)
 {
 	static struct work work;

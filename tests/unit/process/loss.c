@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Children that end, and engines that come back: jobs end, memory is mapped anew, and nothing is left. */
+/* Tests child processes that end, and engines that come back in new ones: jobs end, memory is mapped again,
+ * and nothing is left over. The front is the part of such an engine that runs in its owner's process. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -38,7 +39,7 @@ static int count_entries(const char *path)
 	return n;
 }
 
-/* Mappings of memfds, which all shared memory is. */
+/* Returns how many mappings of memfds this process has; all shared memory lies in memfds. */
 static int count_mappings(void)
 {
 	FILE *file = fopen("/proc/self/maps", "r");
@@ -97,7 +98,7 @@ static void busy_close(struct busy *busy)
 	free(busy->work);
 }
 
-/* Some wait for a point that never comes. */
+/* Submits jobs, some of which wait for a point that is never reached. */
 static void busy_submit(struct busy *busy, uint64_t *state)
 {
 	busy->n = (uint32_t)oracle_between(state, 1, JOBS);
@@ -131,7 +132,7 @@ static void busy_check(struct busy *busy, int round)
 	}
 }
 
-/* A transpose in memory that the last child had mapped. */
+/* Expects a transpose to succeed in memory that the previous child had mapped. */
 static void expect_good(struct busy *busy, int round)
 {
 	static struct work work;
@@ -155,7 +156,7 @@ Test(process_loss, killed_while_another_engine_goes_on)
 	int fds, maps;
 	uint64_t state = 3;
 
-	busy_open(&killed); /* what is opened once */
+	busy_open(&killed); /* opens what stays open in the process */
 	busy_close(&killed);
 	fds = count_entries("/proc/self/fd");
 	maps = count_mappings();
@@ -187,7 +188,7 @@ Test(process_loss, killed_while_another_engine_goes_on)
 
 /* ---- While it is away --------------------------------------------------------------------------------- */
 
-/* What the variable names holds up engines while it is there. */
+/* Holds engines up while the file exists that the environment variable names. */
 static void hold(const char *variable, bool is_held)
 {
 	if (is_held)
@@ -307,7 +308,7 @@ Test(process_loss, memory_that_cannot_be_mapped_again)
 
 /* ---- Signs of life ------------------------------------------------------------------------------------ */
 
-/* What the front has found at its last look. */
+/* Waits until a probe of the engine has this status and message. */
 static void await_probe(struct rig *rig, int status, const char *says)
 {
 	struct error err = { .message = "" };
@@ -341,7 +342,7 @@ Test(process_loss, a_child_that_is_silent)
 	busy_close(&busy);
 }
 
-/* It is ended, and nobody else notices. */
+/* A child that hangs is killed, and the other engine notices nothing. */
 Test(process_loss, a_child_that_hangs)
 {
 	static struct busy busy, other;
@@ -373,7 +374,7 @@ Test(process_loss, a_child_that_hangs)
 	expect_no_children();
 }
 
-/* A call that somebody waits for ends with the child. */
+/* A call that a thread waits in ends with the child. */
 static void *map_held(void *arg)
 {
 	struct rig *rig = arg;
@@ -435,7 +436,7 @@ Test(process_loss, a_child_that_hangs_while_it_opens)
 	expect_no_children();
 }
 
-/* The first one: it is not used at all. */
+/* If the first child hangs while it opens, the engine does not open. */
 Test(process_loss, an_engine_that_hangs_while_it_opens)
 {
 	struct engine_options options = { .threads = 1, .wake_fd = eventfd(0, EFD_CLOEXEC) };
@@ -453,7 +454,8 @@ Test(process_loss, an_engine_that_hangs_while_it_opens)
 	expect_no_children();
 }
 
-/* Memory that hangs as it is mapped anew is left out the next time; a child that does as a whole is ended. */
+/* Memory whose mapping hangs in a new child is left out the next time; a child that hangs altogether is
+ * killed. */
 Test(process_loss, a_child_that_hangs_while_it_maps_anew)
 {
 	static struct busy busy;
@@ -514,7 +516,7 @@ Test(process_loss, an_engine_that_does_not_open)
 	expect_no_children();
 }
 
-/* Each waits for the others before it opens. */
+/* Each engine opens only when all have come to open. */
 Test(process_loss, several_open_side_by_side)
 {
 	enum { N = 4 };
@@ -554,7 +556,7 @@ static bool has_link(pid_t pid, const char *wanted)
 	return found;
 }
 
-/* Not even what is not close-on-exec. */
+/* The child does not inherit any descriptor, not even one without close-on-exec. */
 Test(process_loss, the_child_has_no_descriptor_of_anybody)
 {
 	char name[64], target[256] = { 0 };
@@ -598,7 +600,7 @@ Test(process_loss, the_child_does_not_outlive_the_front)
 		if (!file || !fgets(text, sizeof text, file) || strstr(text, ") Z ")) {
 			if (file)
 				fclose(file);
-			break; /* only its parent's to wait for */
+			break; /* the process has ended, and only its parent has yet to reap it */
 		}
 		fclose(file);
 		cr_assert_lt(i, 1000, "%s", text);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests order and canceling where there is more than fits the ring. */
+/* Tests order and cancelling if more is submitted than the ring between owner and child has room for. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,7 +46,7 @@ static void signal_word(struct work *work, uint64_t value)
 	work->job.signal = (struct engine_point){ words, 0, value };
 }
 
-/* A job that does nothing but to signal. */
+/* Submits a small job that only serves to signal. */
 static void give(struct work *work, uint64_t value)
 {
 	work_init_copy(work, &rig, 8, dst, BYTES - 8, src, 0);
@@ -61,7 +61,7 @@ static void give(struct work *work, uint64_t value)
 struct row {
 	char name[24];
 	bool drives;
-	bool held; /* the first job waits until all are submitted */
+	bool held; /* the first job waits until all have been submitted */
 };
 
 ParameterizedTestParameters(process_order, a_chain)
@@ -76,7 +76,7 @@ ParameterizedTestParameters(process_order, a_chain)
 	return cr_make_param_array(struct row, rows, sizeof rows / sizeof *rows);
 }
 
-/* Each job needs the one before; there are more than a stream may have sent. */
+/* Each job reads what the one before wrote, and there are more than a stream may have sent at a time. */
 ParameterizedTest(struct row *row, process_order, a_chain)
 {
 	enum { JOBS = 20000 };
@@ -107,7 +107,7 @@ ParameterizedTest(struct row *row, process_order, a_chain)
 	free(work);
 }
 
-/* A batch whose message is many times as large as the ring, between small jobs. */
+/* A batch whose message is many times as large as the ring goes between small jobs. */
 Test(process_order, a_large_batch)
 {
 	enum { MOVES = 600 };
@@ -142,7 +142,7 @@ Test(process_order, a_large_batch)
 	free(work);
 }
 
-/* What one stream waits for may be behind what another one has not been able to send. */
+/* A stream may wait for a job that is queued behind another stream's unsent jobs. */
 Test(process_order, streams_do_not_wait_for_each_other)
 {
 	enum { JOBS = 5000 };
@@ -165,7 +165,7 @@ Test(process_order, streams_do_not_wait_for_each_other)
 	free(work);
 }
 
-/* A stream's cancel reaches the child through a ring that is full. */
+/* Cancelling a stream reaches the child although the ring is full. */
 Test(process_order, cancels_what_is_not_sent)
 {
 	enum { JOBS = 20000 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rig: engines and their ends, jobs and their way back. */
+/* Implements the rig: it opens and closes engines, makes jobs and receives them when they have ended. */
 #include "rig.h"
 
 #include <fcntl.h>
@@ -22,7 +22,8 @@
 static void wake(void *arg);
 static void be_a_front(void);
 
-/* Before Criterion looks at the arguments. */
+/* Runs before Criterion parses the arguments, and turns this program into an engine's process or a front if
+ * it was started as one. */
 __attribute__((constructor)) static void be_another(int argc, char **argv)
 {
 	if (emulated()) {
@@ -35,7 +36,7 @@ __attribute__((constructor)) static void be_another(int argc, char **argv)
 		be_a_front();
 }
 
-/* Says on its standard output which process it has started, and waits for its own end. */
+/* Writes the pid of the process that it has started to standard output, and waits to be killed. */
 static void be_a_front(void)
 {
 	static struct rig rig;

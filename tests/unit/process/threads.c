@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory that several threads map, make and unmap at once, while jobs run and children end. */
+/* Tests memory that several threads map, make and unmap at once, while jobs run and children end. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ static struct rig rig;
 static atomic_bool is_over;
 static atomic_uint mapped, refused;
 
-/* What goes wrong is counted here, and told by the main thread. */
+/* Threads count failures here, and the main thread reports them. */
 static atomic_uint wrong;
 
 static bool map_one(int file, uint64_t *state, struct engine_memory **ret)

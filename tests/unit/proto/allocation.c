@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* In the steady state a message costs no allocation, and an allocation that fails is an error like any other.
- * malloc is counted, and made to fail, where the C library lets a program
- * replace it, which under a sanitizer it does not. */
+/* Tests that messages take no allocation in the steady state, and that an allocation that fails is an error
+ * like any other. malloc is counted, and made to fail, where the C library lets a program replace it, which a
+ * sanitizer prevents. */
 #include "proto/wire/rpc.h"
 
 #include <stdlib.h>
@@ -27,14 +27,14 @@
 extern void *__libc_malloc(size_t size);
 
 static unsigned long mallocs;
-static unsigned long failing; /* the count at which malloc fails; 0: never */
+static unsigned long failing; /* value of mallocs at which malloc fails; 0: never */
 
 __attribute__((visibility("default"))) void *malloc(size_t size)
 {
 	return ++mallocs == failing ? NULL : __libc_malloc(size);
 }
 
-/* The nth malloc from here fails. */
+/* Makes the nth malloc from now on fail. */
 static void fail_nth(unsigned long n)
 {
 	failing = mallocs + n;
@@ -80,7 +80,7 @@ Test(allocation, none_for_a_request_and_its_reply)
 	buffer_deinit(&out);
 }
 
-/* The largest request that the schema allows: every list full. */
+/* The request is the largest that the schema allows, with every list full. */
 Test(allocation, none_for_the_largest_transform)
 {
 	struct rpc_decoder *decoder = rpc_decoder_new();
@@ -104,7 +104,8 @@ Test(allocation, none_for_the_largest_transform)
 	free(t);
 }
 
-/* More objects than the decoder's own chunk holds: within the limits, and refused for its shape. */
+/* Returns a message within the limits that has more objects than the decoder's own chunk holds, and is
+ * refused for its shape. */
 static struct buffer large_message(void)
 {
 	static const uint8_t head[] = { 0xdc, 0x0f, 0xa0 };

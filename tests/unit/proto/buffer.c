@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The byte run: order, growth, refusals. */
+/* Tests buffers: the order of bytes, growth, and sizes that are refused. */
 #include "proto/wire/frame.h"
 
 #include <string.h>
@@ -92,7 +92,7 @@ Test(buffer, appending_nothing_to_nothing_is_fine)
 
 Test(buffer, refuses_what_no_machine_has_and_keeps_its_bytes)
 {
-	volatile size_t too_many = SIZE_MAX / 2; /* unknown to the compiler, which would warn */
+	volatile size_t too_many = SIZE_MAX / 2; /* volatile, because the compiler would warn of a constant */
 	struct buffer b = { 0 };
 
 	cr_assert_eq(buffer_append(&b, "abc", 3), 0);

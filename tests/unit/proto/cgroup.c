@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which directories are a process's cgroups, and what is read from their files, by trees of files as /proc
- * and cgroups have them. */
+/* Tests which directories are found as a process's cgroups, and what is read from their files, with trees of
+ * files in place of /proc and the cgroups. */
 #include "proto/memory/headroom.h"
 
 #include <string.h>
@@ -18,7 +18,7 @@ struct walk_row {
 	char controller[16];
 	char group[96];            /* /proc/self/cgroup */
 	char mounts[256];          /* /proc/self/mountinfo */
-	char dir[MOST_GROUPS][48]; /* the process's own, and upwards; "": no more */
+	char dir[MOST_GROUPS][48]; /* from the process's own upwards; "" ends the list */
 };
 
 #define MOUNT_1 "33 31 0:29 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu,cpuacct\n"
@@ -105,7 +105,7 @@ ParameterizedTest(struct walk_row *row, cgroup, walk)
 	tree_deinit(&tree);
 }
 
-/* A path that no file can have is none: it is neither cut nor written past the end. */
+/* A path longer than any file's counts as none, and is neither cut nor written past the end. */
 Test(cgroup, long_paths)
 {
 	static const size_t lengths[] = { 4000, CGROUP_PATH, 2 * CGROUP_PATH };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Holds protocol.md to the tables: each section that follows from them stands in it word for word, and it
- * has no other row. When this fails, put the printed text in the place of the section it replaces. */
+/* Compares protocol.md with the tables: each section that is generated from them stands in it word for word,
+ * and it has no other row. When this fails, replace the section by the text that is printed. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 
 static char *document;
 
-/* What the tables make of one section. */
+/* The section as the tables generate it. */
 static char section[16 * 1024];
 static size_t section_len;
 
@@ -61,7 +61,7 @@ static unsigned count(const char *text, const char *part)
 
 static unsigned rows_due, headings_due;
 
-/* The section must be there, once. */
+/* Expects the section once in the document. */
 static void check_section(const char *name)
 {
 	cr_expect_eq(count(document, section), 1, "protocol.md has not exactly one:\n%s\n(%s)", section,
@@ -72,7 +72,7 @@ static void check_section(const char *name)
 	section_len = 0;
 }
 
-/* "non-negative integer": without its article, where it has one. */
+/* Returns a kind's name without its article, if it has one: "non-negative integer". */
 static const char *kind_name(enum field_kind kind)
 {
 	const char *name = codec_kind_names[kind];

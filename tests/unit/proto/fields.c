@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every type of MessagePack in every field of every method's parameters. */
+/* Tests every type of MessagePack in every field of every method's parameters. */
 #include "proto/wire/rpc.h"
 
 #include <inttypes.h>
@@ -15,13 +15,14 @@
 #define KIND(name) (1u << FIELD_KIND_##name)
 #define STRS       KIND(STRING) | KIND(DEVICE)
 #define NUMBERS    KIND(VALUE) | KIND(OPERAND)
-#define ARRAYS     KIND(ITEMS) | KIND(LIST) /* whatever is in them: items are looked at one by one */
+/* whatever they contain, because their items are decoded one by one later */
+#define ARRAYS KIND(ITEMS) | KIND(LIST)
 
 struct variant {
 	const char *name;
 	const char *data;
 	size_t len;
-	uint32_t kinds; /* that take it */
+	uint32_t kinds; /* kinds of field that accept it */
 };
 
 #define ROW(name, text, kinds)                     \
@@ -89,7 +90,8 @@ static const struct variant variants[] = {
 	ROW("map of map", "\x81\x80\x80", 0),
 };
 
-/* One request with one field replaced: outer is the parameter, inner a field of it or NULL. */
+/* A request with one field replaced: the field `outer` of the parameters or, unless it is NULL, `inner`
+ * within that. */
 struct target {
 	const struct method *method;
 	const struct field *outer;
@@ -107,7 +109,7 @@ static void pack_text(msgpack_packer *packer, const char *text)
 	msgpack_pack_str_body(packer, text, strlen(text));
 }
 
-/* Any valid value of the kind. */
+/* Packs a valid value for the field's kind. */
 static void pack_valid(msgpack_packer *packer, const struct field *field)
 {
 	for (size_t i = 0; i < sizeof variants / sizeof *variants; i++) {

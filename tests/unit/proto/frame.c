@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The scan: cut anywhere, resumed anywhere, and every limit on both of its sides. */
+/* Tests the scan of frames, cut and resumed at any byte, and every limit on both of its sides. */
 #include "proto/wire/frame.h"
 
 #include <string.h>
@@ -81,7 +81,7 @@ Test(frame, messages_follow_each_other)
 	buffer_deinit(&all);
 }
 
-/* Resuming never reads a byte again: the bytes before scan->pos may be anything. */
+/* Resuming does not read a byte twice, so the bytes before scan->pos may have any value. */
 Test(frame, resuming_does_not_start_over)
 {
 	struct buffer b = sample_nth_request(2 * METHOD_explain);
@@ -97,7 +97,7 @@ Test(frame, resuming_does_not_start_over)
 	buffer_deinit(&b);
 }
 
-/* limits of zero mean those of a request. */
+/* Limits of zero stand for those of a request. */
 struct frame_row {
 	char name[48];
 	uint8_t data[64];
@@ -105,7 +105,7 @@ struct frame_row {
 	size_t bytes;
 	uint64_t elements;
 	enum frame_result result;
-	char message[80]; /* part of it */
+	char message[80]; /* part of the message */
 };
 
 ParameterizedTestParameters(frame, limits)
@@ -260,7 +260,7 @@ ParameterizedTest(struct frame_row *row, frame, limits)
 		cr_assert_not_null(strstr(err.message, row->message), "%s: %s", row->name, err.message);
 	}
 
-	/* A byte at a time comes to the same end, and no later than its last byte. */
+	/* A scan that gets one byte at a time has the same result, at the last byte at the latest. */
 	scan = (struct frame_scan){ 0 };
 	result = FRAME_PARTIAL;
 	for (size_t have = 0; have <= row->len && result == FRAME_PARTIAL; have++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What memory there is and what is left, read from trees of files as /proc and cgroups have them. */
+/* Tests how much memory exists and is left by trees of files in place of /proc and the cgroups. */
 #include "proto/memory/headroom.h"
 
 #include <criterion/criterion.h>
@@ -146,7 +146,7 @@ ParameterizedTest(struct row *row, headroom, figures)
 	tree_deinit(&tree);
 }
 
-/* This machine's own. */
+/* This reads the files of the machine. */
 Test(headroom, now)
 {
 	struct headroom_figures figures;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is decoded one by one: the items of a submit, the statuses and errors of its result. And the answers
- * of requests that are only queued. */
+/* Tests what is decoded one by one: the items of a submit, and the statuses and errors of its result. Also
+ * tests the replies to requests that are queued. */
 #include "proto/wire/rpc.h"
 
 #include <stdlib.h>
@@ -61,9 +61,9 @@ Test(lists, items_decode_to_what_was_encoded)
 
 struct item_row {
 	char name[32];
-	char data[96]; /* items[2] */
+	char data[96]; /* bytes of items[2] */
 	size_t len;
-	char message[128]; /* begins so */
+	char message[128]; /* start of the message */
 };
 
 #define DATA(text) .data = text, .len = sizeof text - 1

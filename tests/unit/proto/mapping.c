@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Mappings lie where huge pages fit, hold the file's bytes, and leave nothing behind. */
+/* Tests that mappings lie where huge pages fit, hold the file's bytes, and leave nothing behind. */
 #include "proto/memory/memfd.h"
 
 #include <errno.h>
@@ -34,7 +34,7 @@ static int new_file(void)
 	return fd;
 }
 
-/* KiB of address space; an emulator's is not the test's. */
+/* Returns the KiB of this process's address space, or 0 under an emulator, whose own space this would be. */
 static long address_space(void)
 {
 	char line[128];
@@ -108,7 +108,7 @@ Test(mapping, a_failure_leaves_nothing)
 	close(fd);
 }
 
-/* Without room for the reservation it is mapped all the same. */
+/* If there is no room for the reservation, the file is mapped all the same. */
 Test(mapping, a_full_address_space)
 {
 	int fd = new_file();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Valid requests, broken at random, through the scan and the decoder as a session would. */
+/* Breaks valid requests at random and passes them through the scan and the decoder as a session does. */
 #include "proto/wire/rpc.h"
 
 #include <inttypes.h>
@@ -20,7 +20,7 @@ static uint32_t pick(uint32_t n)
 	return (uint32_t)(state >> 33) % n;
 }
 
-/* Types that change what follows, and the edges of lengths. */
+/* Returns a byte that starts another type or is at the edge of a length. */
 static uint8_t nasty_byte(void)
 {
 	static const uint8_t bytes[] = { 0x00, 0x7f, 0x80, 0x8f, 0x90, 0x9f, 0xa0, 0xbf, 0xc0,
@@ -46,17 +46,17 @@ static void mutate(struct buffer *b)
 		case 1:
 			b->data[b->start + at] ^= (uint8_t)(1u << pick(8));
 			break;
-		case 2: /* a byte more */
+		case 2: /* inserts a byte */
 			cr_assert_eq(buffer_append(b, &byte, 1), 0);
 			memmove(b->data + b->start + at + 1, b->data + b->start + at, len - at);
 			b->data[b->start + at] = byte;
 			break;
-		case 3: /* a byte less */
+		case 3: /* removes a byte */
 			memmove(b->data + b->start + at, b->data + b->start + at + 1, len - at - 1);
 			if (len > 1)
 				buffer_truncate(b, len - 1);
 			break;
-		default: /* a piece elsewhere */
+		default: /* moves a piece elsewhere */
 			memmove(b->data + b->start + at, b->data + b->start + other, n);
 		}
 	}
@@ -70,7 +70,7 @@ static void check_sentence(const struct error *err, uint32_t round)
 		          err->message);
 }
 
-/* What was decoded is encoded, decoded and encoded again: both encodings are equal. */
+/* Encodes the decoded request, decodes that and encodes it again; both encodings have to be equal. */
 static void check_request(struct rpc_decoder *decoder, struct rpc_request *request, uint32_t round)
 {
 	const struct method *method = request->method;
@@ -115,7 +115,7 @@ Test(mutation, broken_requests_come_to_a_clean_end)
 		size_t end = 0;
 
 		mutate(&b);
-		/* Exactly as long as it is, so that a sanitizer sees one byte too far. */
+		/* The copy is exactly as long as the message, so that a sanitizer notices a read past it. */
 		exact = malloc(buffer_len(&b));
 		memcpy(exact, b.data + b.start, buffer_len(&b));
 		result = frame_scan(&scan, exact, buffer_len(&b), &frame_request_limits, &end, &err);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Replies: what a service encodes and a client decodes. */
+/* Tests replies as a service encodes and a client decodes them. */
 #include "proto/wire/rpc.h"
 
 #include <string.h>
@@ -25,7 +25,7 @@ static void teardown(void)
 
 TestSuite(reply, .init = setup, .fini = teardown);
 
-/* Bytes with NULs among them, and their number. */
+/* Sets data and its length; data may contain NULs. */
 #define DATA(text) .data = text, .len = sizeof text - 1
 
 static struct rpc_reply decode_reply(const struct buffer *b)
@@ -178,7 +178,7 @@ Test(reply, error_messages_are_always_utf8)
 	struct buffer b = { 0 };
 	struct rpc_reply reply;
 
-	/* 255 bytes, as error_set cuts them: in the middle of a character. */
+	/* error_set cuts a message after 255 bytes, here in the middle of a character. */
 	memset(error.message, 'x', 254);
 	error.message[254] = '\xc3';
 	cr_assert_eq(rpc_encode_error(&b, 3, &error), 0);
@@ -193,7 +193,7 @@ struct reply_row {
 	char data[96];
 	size_t len;
 	int r;
-	int status; /* of the reply's error */
+	int status; /* status of the error in the reply */
 	char message[96];
 };
 
@@ -263,9 +263,9 @@ ParameterizedTest(struct reply_row *row, reply, replies)
 
 struct result_row {
 	char name[48];
-	char data[64]; /* the result of a copy */
+	char data[64]; /* bytes of the result of a copy */
 	size_t len;
-	char message[96]; /* "": it is decoded */
+	char message[96]; /* "": the result is decoded */
 };
 
 #define DONE                \

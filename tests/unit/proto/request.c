@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests: envelopes, refusals by their sentences, values and defaults. */
+/* Tests requests: envelopes, the messages of refusals, values and defaults. */
 #include "proto/wire/rpc.h"
 
 #include <string.h>
@@ -24,7 +24,7 @@ static void teardown(void)
 
 TestSuite(request, .init = setup, .fini = teardown);
 
-/* The row's bytes are MessagePack written by hand: "\x94" opens an array of four. */
+/* The bytes of a row are MessagePack written by hand: "\x94" starts an array of four. */
 struct request_row {
 	char name[48];
 	char data[160];
@@ -32,7 +32,7 @@ struct request_row {
 	enum rpc_outcome outcome;
 	int status;
 	uint32_t msgid;
-	char message[160]; /* the whole of it after RPC_REFUSE, a part after RPC_BROKEN */
+	char message[160]; /* the whole message after RPC_REFUSE, a part of it after RPC_BROKEN */
 };
 
 #define DATA(text) .data = text, .len = sizeof text - 1
@@ -300,7 +300,7 @@ struct value_row {
 	char name[32];
 	char data[24];
 	size_t len;
-	struct scalar value; /* compared bit for bit */
+	struct scalar value; /* compared bit by bit */
 };
 
 ParameterizedTestParameters(request, values)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Valid messages, from the tables. */
+/* Makes valid messages from the tables. */
 #include "sample.h"
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 #include "proto/wire/rpc.h"
 
-/* One of each sort. */
+/* Returns one item of each kind. */
 static struct item_list sample_items(void)
 {
 	static struct submit_item items[2];
@@ -28,7 +28,7 @@ static void sample_field(const struct field *field, void *at)
 	static const struct counter counters[] = { { "one", 1 }, { "most", UINT64_MAX } };
 	static const char *const names[] = { "copy", "pad" };
 	static const int32_t codes[] = { 0, STATUS_INVALID_ARGUMENT, STATUS_INTERNAL };
-	static uint64_t items[192]; /* any struct of zeros */
+	static uint64_t items[192]; /* zeros, which are valid for any struct */
 
 	switch (field->kind) {
 	case FIELD_KIND_BOOL:
@@ -159,7 +159,7 @@ static struct submit_item *keep_items(struct item_list *list)
 	return items;
 }
 
-/* Those of both lists in one array. */
+/* Copies the slices of both lists to one array and makes the lists refer to it. */
 static struct msg_slice *keep_slices(struct msg_reshard *params)
 {
 	struct message_list *lists[] = { &params->destinations, &params->sources };

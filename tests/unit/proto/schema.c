@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What must hold of every row of schema.def. */
+/* Tests the rules that every row of schema.def has to follow. */
 #include "proto/schema.h"
 
 #include <string.h>
@@ -58,7 +58,8 @@ Test(schema, methods_are_sound)
 	}
 }
 
-/* Decoding has no memory for arrays of any length: those of maps are decoded one by one. */
+/* Fails if decoding a message would need memory for an array of any length. Arrays of maps are decoded one by
+ * one. */
 static void expect_decodable(const struct message *m)
 {
 	for (const struct field *f = m->fields; f->name; f++) {

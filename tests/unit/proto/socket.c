@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Descriptors over a socket pair, and socket files in a directory of the test's own. */
+/* Tests descriptors that are sent over a socket pair, and socket files in a directory of the test's own. */
 #include "proto/wire/socket.h"
 
 #include <dirent.h>
@@ -118,7 +118,7 @@ Test(socket, more_fds_than_the_kernel_takes_are_refused)
 	close_all(pair, 2);
 }
 
-/* With no room for all of them in the process, the kernel hands over some and cuts the rest. */
+/* If the process has no room for all descriptors, the kernel hands over some and cuts the rest. */
 Test(socket, cut_control_data_hands_over_what_came)
 {
 	struct rlimit old, low;
@@ -191,7 +191,7 @@ Test(socket, listens_with_the_mode_asked_for)
 		cr_assert_eq(peer.pid, getpid());
 		close(client);
 		close(server);
-		close(sock); /* its file stays, stale: the next round replaces it */
+		close(sock); /* leaves a stale file, which the next round replaces */
 	}
 }
 
@@ -202,7 +202,7 @@ Test(socket, a_socket_in_use_is_left_alone)
 
 	cr_assert_geq(sock, 0);
 	cr_assert_eq(socket_listen(path, 1, 0600), -EADDRINUSE);
-	/* also when its backlog is full */
+	/* A full backlog does not change this. */
 	for (int i = 0; i < 4; i++)
 		cr_assert_eq(socket_listen(path, 1, 0600), -EADDRINUSE, "probe %d", i);
 	while ((client = accept(sock, NULL, NULL)) >= 0)
@@ -214,7 +214,7 @@ Test(socket, a_socket_in_use_is_left_alone)
 	cr_assert_eq(open_fds(), before, "fds leaked");
 }
 
-/* A process that listens, and leaves its socket to another one when it ends. */
+/* Listens in a process that leaves its socket to another process when it ends. */
 static void listen_and_leave(int told)
 {
 	const int sock = socket_listen(path, 1, 0600);
@@ -333,8 +333,8 @@ Test(socket, abstract_sockets)
 		cr_assert_eq(socket_listen(text, 1, 0600), -EADDRINUSE, "%s", text);
 		client = socket_connect(text, -1);
 		cr_assert_geq(client, 0, "%s: %s", text, strerror(-client));
-		socket_unlink(text); /* it has no file, and stays */
-		/* The address is as others write it: without a terminator. */
+		socket_unlink(text); /* has no effect, as the socket has no file */
+		/* This address has no terminator, as other programs write it. */
 		memcpy(address.sun_path + 1, text + 1, strlen(text) - 1);
 		other = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 		cr_assert_eq(connect(other, (struct sockaddr *)&address,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Quoting and cleaning, by rows. */
+/* Tests quoting and cleaning of text, row by row. */
 #include "proto/status.h"
 
 #include <string.h>

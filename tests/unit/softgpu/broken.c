@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every mistake is found, whatever the order of things, and the report says which; without it the kernel
- * passes. */
+/* Tests that the model finds every mistake of a kernel, in whatever order blocks and threads run, and reports
+ * which one it is. The same kernel without the mistake passes. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <stdio.h>
@@ -15,7 +15,7 @@ enum { SEEDS = 12, GUARD = 64, WORDS = BROKEN_TILES * BROKEN_TILE_BYTES / 4 };
 struct mistake_row {
 	char name[40];
 	char kernel[24];
-	char report[128]; /* what it says; any of several, with | between */
+	char report[128]; /* part of the report; alternatives are separated by | */
 	enum mistake mistake;
 };
 
@@ -29,7 +29,7 @@ static struct mistake_row rows[] = {
 #include "tests/softgpu/broken.def"
 };
 
-/* The device's memory: one array, and nothing around it. */
+/* The memory of the device, which is a single array; addresses around it are invalid. */
 static uint32_t memory[WORDS + 2 * GUARD] __attribute__((aligned(128)));
 
 static bool is_memory(uint64_t address, uint64_t bytes, bool write)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the model counts, against what the counts are by hand; and a store that is right but uncoalesced,
- * which they give away. */
+/* Tests the model's counts against counts made by hand. A store that is right but uncoalesced shows in them.
+ */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 
 static unsigned char memory[ROOM] __attribute__((aligned(128)));
 
-/* In one cluster. counts: NULL: without counting. */
+/* Launches the kernel in one cluster. counts NULL: nothing is counted. */
 static void launch(const char *kernel, void *args, uint32_t blocks, uint32_t threads, uint32_t shared_bytes,
                    struct softgpu_counts *counts)
 {
@@ -40,7 +40,7 @@ static struct softgpu_counts run(const char *kernel, void *args, uint32_t thread
 	return counts;
 }
 
-/* On 4 blocks. */
+/* Runs the kernel in a cluster of 4 blocks and returns the counts. */
 static struct softgpu_counts run_cluster(enum counted_what what)
 {
 	struct counted_args args = { .what = what, .base = (uintptr_t)memory + 16, .stride = 64 };
@@ -55,10 +55,10 @@ static struct softgpu_counts run_cluster(enum counted_what what)
 struct count_row {
 	char name[48];
 	enum counted_what what;
-	uint32_t threads; /* 32 unless given */
+	uint32_t threads; /* 0: 32 */
 	uint32_t size;
 	uint32_t stride;
-	uint32_t offset; /* of the first lane, in global memory */
+	uint32_t offset; /* of the first lane in global memory, in bytes */
 	uint64_t instructions;
 	uint64_t read;
 	uint64_t written;
@@ -66,7 +66,8 @@ struct count_row {
 	uint64_t ideal;
 };
 
-/* One access a lane: its size, the stride of lanes, where lane 0 begins; the sectors that this takes. */
+/* Each lane makes one access: its size, the stride between lanes, the offset of lane 0, and the sectors that
+ * this takes. */
 #define READS(name_, size_, stride_, offset_, sectors)                                        \
 	{                                                                                     \
 		.name = name_, .what = COUNTED_GLOBAL_READ, .size = size_, .stride = stride_, \
@@ -77,7 +78,8 @@ struct count_row {
 		.name = name_, .what = COUNTED_GLOBAL_WRITE, .size = size_, .stride = stride_, \
 		.offset = offset_, .instructions = 1, .written = sectors                       \
 	}
-/* In shared memory: the wavefronts, and how many they are without a conflict. */
+/* Each lane makes one access to shared memory: the wavefronts that this takes, and those that it would take
+ * without conflicts. */
 #define SHARED(name_, what_, size_, stride_, wavefronts_, ideal_)                                \
 	{                                                                                        \
 		.name = name_, .what = COUNTED_SHARED_##what_, .size = size_, .stride = stride_, \
@@ -133,9 +135,9 @@ static struct count_row count_rows[] = {
 	  .wavefronts = 2,
 	  .ideal = 2 },
 
-	/* Every fourth lane skips an iteration, but never both lanes of a sector. */
+	/* One lane in four skips an iteration, but never both lanes of a sector. */
 	{ .name = "iterations that lanes skip", .what = COUNTED_SKIPS, .instructions = 4, .written = 4 * 16 },
-	/* Lanes 1, 2, 3 of each four write, then 2 and 3, then 3. */
+	/* Of every four lanes, lanes 1, 2 and 3 write, then 2 and 3, then 3. */
 	{ .name = "loops of different lengths",
 	  .what = COUNTED_TRIPS,
 	  .instructions = 3 + 4,
@@ -200,11 +202,11 @@ Test(count, kinds_of_instructions)
 
 struct tile_row {
 	char name[48];
-	uint32_t x;      /* words of a row of the box */
-	uint32_t y;      /* rows */
-	uint32_t pitch;  /* bytes */
+	uint32_t x;      /* words in a row of the box */
+	uint32_t y;      /* rows of the box */
+	uint32_t pitch;  /* bytes between rows of the tensor */
 	uint32_t offset; /* of the tensor's first byte */
-	int32_t row;     /* where the box begins, of 16 rows */
+	int32_t row;     /* first row of the box in the tensor, which has 16 */
 	uint64_t sectors;
 	uint64_t in_flight;
 };
@@ -250,7 +252,7 @@ ParameterizedTest(struct tile_row *row, count, tiles)
 	cr_expect_eq(counts.read.warps + counts.written.warps, 0, "%s: sectors of warps", row->name);
 }
 
-/* 64 bytes that begin within a sector are in three of them. */
+/* 64 bytes that begin within a sector lie in three sectors. */
 Test(count, bulk_copies)
 {
 	struct counted_args args = { .what = COUNTED_BULK, .base = (uintptr_t)memory + 16, .stride = 64 };
@@ -269,7 +271,8 @@ Test(count, bulk_copies)
 
 /* ---- Clusters ----------------------------------------------------------------------------------------- */
 
-/* Each block loads 64 bytes in three sectors for all 4: read once, and on their way to each. */
+/* Each block loads 64 bytes in three sectors for all 4 blocks. They are read once, and in flight to each
+ * block. */
 Test(count, multicast)
 {
 	const struct softgpu_counts counts = run_cluster(COUNTED_MULTICAST);

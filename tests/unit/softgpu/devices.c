@@ -43,7 +43,7 @@ void devices_set(const char *variable)
 
 void devices_open(int n)
 {
-	static const uint32_t image[4] = { 0xba55ed50 }; /* the start of a fatbin */
+	static const uint32_t image[4] = { 0xba55ed50 }; /* the first word of a fatbin */
 	char text[8];
 
 	count = n;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What tests of a host with several GPUs share: the stand-in driver with all devices open, and short ways to
- * do what is not looked at. Failures are Criterion's. */
+/* Shared by the tests of a host with several GPUs: the stand-in driver with all devices open, and short ways
+ * to do what a test does not look at. Failures are Criterion's. */
 #ifndef TESTS_UNIT_SOFTGPU_DEVICES_H
 #define TESTS_UNIT_SOFTGPU_DEVICES_H
 
@@ -14,16 +14,17 @@
 
 extern CUcontext context[MOST];
 
-/* NAME=VALUE, "" for none: before devices_open. */
+/* Sets an environment variable, NAME=VALUE; "": none. Call it before devices_open. */
 void devices_set(const char *variable);
 
-/* Retains so many; the first one's context is current. */
+/* Retains the primary contexts of n devices and makes the first one's current. */
 void devices_open(int n);
 
-/* Everything has to have been given back. Not after a device was lost. */
+/* Closes the devices. Fails unless everything has been given back. It cannot be called after a device was
+ * lost. */
 void devices_close(void);
 
-/* The call has to answer that. */
+/* Expects the call to return `wanted`. */
 #define expect_result(call, wanted) devices_expect(call, wanted, #call, __LINE__)
 #define expect_ok(call)             expect_result(call, CUDA_SUCCESS)
 void devices_expect(CUresult result, CUresult wanted, const char *call, int line);
@@ -31,15 +32,16 @@ void devices_expect(CUresult result, CUresult wanted, const char *call, int line
 /* Makes that device's context current. */
 void use(int device);
 
-/* Memory of that device, every byte of that value; the device is current then. */
+/* Returns memory of the device in which every byte has the value, and leaves the device's context current. */
 CUdeviceptr memory_of(int device, size_t size, unsigned char value);
 bool memory_is(CUdeviceptr address, size_t size, unsigned char value);
 
-/* Of the current context. */
+/* These belong to the current context. */
 CUstream new_stream(void);
 CUevent new_event(void);
 
-/* Memory of a device by hand, mapped, with access for nobody; and back. */
+/* Memory of a device that is created and mapped by the virtual memory calls, with access for no device.
+ * map_of makes it, and unmap gives it back. */
 struct mapped {
 	CUmemGenericAllocationHandle handle;
 	CUdeviceptr address;
@@ -48,7 +50,7 @@ struct mapped map_of(int device);
 void unmap(struct mapped *mapped);
 CUmemAccessDesc access_of(int device, CUmemAccess_flags flags);
 
-/* What a kernel does with 4 KiB, and with which memory. */
+/* What a kernel does with 4 KiB, and to which memory. */
 enum touch {
 	TOUCH_READ,
 	TOUCH_WRITE,
@@ -62,8 +64,9 @@ enum touch {
 extern const char *const touch_names[TOUCHES];
 #define TOUCH_BYTES 4096
 
-/* Runs it on a device, in its default stream: own is memory of its own, there what is touched. What the
- * launch, or waiting for it, answers. The device is current then. */
+/* Runs the kernel in the default stream of a device. `there` is the memory that it touches, and `own` memory
+ * of the device. Returns the result of the launch or, if that succeeds, of waiting for it, and leaves the
+ * device's context current. */
 CUresult touch(int device, enum touch what, CUdeviceptr there, CUdeviceptr own);
 
 #endif

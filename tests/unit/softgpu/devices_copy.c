@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies between devices: the driver moves memory of any context, whether peers may touch it or not. */
+/* Tests copies between devices: the driver copies memory of any context, whether peers may access it or not.
+ */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <stdlib.h>
@@ -15,7 +16,7 @@ enum call { CALL_PEER, CALL_DEVICE, CALL_EITHER };
 struct copy_row {
 	char name[32];
 	enum call call;
-	bool peers; /* all may touch all */
+	bool peers; /* all devices have peer access to each other */
 	char links[24];
 };
 
@@ -66,7 +67,8 @@ ParameterizedTestParameters(devices_copy, pairs)
 	return cr_make_param_array(struct copy_row, rows, sizeof rows / sizeof *rows);
 }
 
-/* Every pair, in a stream of every device, with one context current: random bytes, at odd places. */
+/* Copies random bytes at odd offsets between every pair of devices, in a stream of every device, with one
+ * context current. */
 ParameterizedTest(struct copy_row *row, devices_copy, pairs)
 {
 	unsigned char wanted[SIZE], got[SIZE];
@@ -114,7 +116,7 @@ Test(devices_copy, what_is_refused)
 	              CUDA_ERROR_INVALID_VALUE);
 	expect_result(cuMemcpyPeerAsync(dst, context[0], src, context[1], SIZE + 1, NULL),
 	              CUDA_ERROR_INVALID_VALUE);
-	/* Device 0 may not touch it. */
+	/* Device 0 has no access to src. */
 	expect_result(cuMemcpyPeerAsync(dst, context[0], src, context[0], SIZE, NULL),
 	              CUDA_ERROR_INVALID_VALUE);
 	expect_result(cuMemcpyPeerAsync(dst, context[0], src, context[1], SIZE, (CUstream)host),
@@ -127,8 +129,8 @@ Test(devices_copy, what_is_refused)
 	devices_close();
 }
 
-/* Memory that was mapped by hand has no context that the driver could take instead of the stream's: the
- * device has to reach it, or be told. */
+/* Mapped memory has no context that the driver could use instead of the stream's. The stream's device needs
+ * access, or the call has to name the context. */
 Test(devices_copy, mapped_memory)
 {
 	const CUmemAccessDesc own = access_of(1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE),
@@ -155,7 +157,7 @@ Test(devices_copy, mapped_memory)
 	devices_close();
 }
 
-/* Memory is there until what copies it is done, in whatever device's stream. */
+/* Memory that has been freed exists until the copies that use it are done, in any device's stream. */
 Test(devices_copy, memory_waits_for_its_copies)
 {
 	devices_set("SOFTGPU_COPY_US=100000");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A device that is lost: all its calls fail, by whatever context they are made; the others go on, and a new
- * process has it again. */
+/* Tests a lost device: all calls for it fail, whichever context is current. Other devices go on, and a new
+ * process can use the lost one again. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <stdio.h>
@@ -14,13 +14,13 @@
 
 #define SIZE    4096
 #define DEVICES 3
-#define LOST    1 /* the device */
+#define LOST    1 /* ordinal of the device that is lost */
 
 TestSuite(devices_lost, .timeout = 60);
 
 static char lose_path[64];
 
-/* A process that was killed may have left one, and processes' numbers come again. */
+/* Removes the file of a process that was killed, because pids are reused. */
 static void name_file(void)
 {
 	snprintf(lose_path, sizeof lose_path, "/tmp/softgpu-lose-%d", (int)getpid());
@@ -93,7 +93,7 @@ static void lose(const struct lost_row *row, CUdeviceptr memory, CUdeviceptr els
 	}
 }
 
-/* All that can be done with what is lost, by its own context or by another one that is current. */
+/* Expects every call on the lost device's objects to fail, with its own context current and with another. */
 static void expect_lost(const char *name, CUresult result, CUdeviceptr memory, CUdeviceptr elsewhere,
                         CUstream stream, CUevent event)
 {
@@ -156,7 +156,7 @@ ParameterizedTest(struct lost_row *row, devices_lost, one)
 	name_file();
 	devices_set(row->variable);
 	devices_set(row->variable_too);
-	unsetenv("SOFTGPU_FAIL_CALL"); /* until all is made */
+	unsetenv("SOFTGPU_FAIL_CALL"); /* is set again when everything has been made */
 	devices_open(DEVICES);
 	CUdeviceptr elsewhere = memory_of(0, TOUCH_BYTES, 1), memory = memory_of(LOST, TOUCH_BYTES, 2);
 	CUstream stream = new_stream();
@@ -177,7 +177,7 @@ ParameterizedTest(struct lost_row *row, devices_lost, one)
 	expect_ok(cuDevicePrimaryCtxRelease(2));
 }
 
-/* A call that waits is told too; what is not a line yet is left there. */
+/* A call that waits learns of the loss, too. A line without its newline is left in the file. */
 Test(devices_lost, while_a_call_waits)
 {
 	int status;
@@ -202,7 +202,8 @@ Test(devices_lost, while_a_call_waits)
 	cr_assert_eq(waitpid(child, &status, 0), child);
 }
 
-/* Who waits on the device for an event of a lost one waits for ever; all else there goes on. */
+/* A stream of another device that waits for an event of a lost device waits for ever, and everything else on
+ * its device goes on. */
 Test(devices_lost, an_event_that_never_comes)
 {
 	devices_open(DEVICES);
@@ -224,7 +225,7 @@ Test(devices_lost, an_event_that_never_comes)
 	expect_result(cuEventQuery(event), CUDA_ERROR_LAUNCH_FAILED);
 }
 
-/* Started before the device is lost, and gone on after it: a process of its own. */
+/* The test has a second process, started before the device is lost, that goes on after the loss. */
 Test(devices_lost, a_new_process_has_it)
 {
 	int go[2], status;

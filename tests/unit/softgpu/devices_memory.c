@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory belongs to a device: how much there is of each, which one an address tells, and who may touch memory
- * that was mapped by hand or comes from a pool. */
+/* Tests that memory belongs to a device: how much each device has, which device an address belongs to, and
+ * which devices may access memory that is mapped or comes from a pool. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <stdio.h>
@@ -58,7 +58,7 @@ static CUmemoryPool new_pool(int device)
 	return pool;
 }
 
-/* All of one device leaves the others all of theirs. */
+/* Allocating all memory of one device leaves the others all of theirs. */
 Test(devices_memory, each_has_its_own)
 {
 	CUdeviceptr all, more;
@@ -75,13 +75,13 @@ Test(devices_memory, each_has_its_own)
 	}
 	use(2);
 	expect_ok(cuMemAlloc(&more, MEMORY));
-	expect_ok(cuMemFree(all)); /* whatever context is current */
+	expect_ok(cuMemFree(all)); /* works with any context current */
 	cr_expect_eq(taken(1), 0);
 	cr_expect_eq(taken(2), MEMORY);
 	expect_ok(cuMemFree(more));
 }
 
-/* By the location that is named, not by the context that is current. */
+/* Memory is charged to the location that is named and not to the current context's device. */
 Test(devices_memory, locations_are_charged)
 {
 	CUmemoryPool pool;
@@ -125,7 +125,7 @@ Test(devices_memory, an_address_tells)
 	expect_ok(cuMemHostUnregister(host));
 }
 
-/* An import names the device that it is on. */
+/* An import keeps the device of its memory. */
 Test(devices_memory, imports_keep_their_device)
 {
 	CUmemGenericAllocationHandle handle;
@@ -150,11 +150,12 @@ Test(devices_memory, imports_keep_their_device)
 /* ---- Access ---------------------------------------------------------------------------------------------
  */
 
-/* What a device may do with memory of another one: a kernel tells, last, because it may lose the device. */
+/* The access that a device has to memory of another one. A kernel tests it last, because it may lose the
+ * device. */
 struct access_row {
 	char name[48];
 	bool pooled;
-	bool peers; /* device 1 may touch memory of device 0's context */
+	bool peers; /* device 1 has peer access to device 0's context */
 	CUmemAccess_flags access;
 	enum touch touch;
 	CUresult result;
@@ -265,7 +266,8 @@ Test(devices_memory, access_is_told)
 	unmap(&mapped);
 }
 
-/* Sets and words are for who may touch the memory, and refused at the call. */
+/* A memset or a stream's access to a word needs access to the memory, and is refused by the call otherwise.
+ */
 Test(devices_memory, sets_and_words_ask_for_access)
 {
 	CUdeviceptr memory = memory_of(0, SIZE, 0);

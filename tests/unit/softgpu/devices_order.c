@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What belongs to a context and is of no use in another, and that devices wait for each other by events and
- * by nothing else. */
+/* Tests what belongs to a context and cannot be used in another, and that devices wait for each other only by
+ * events. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ static void seed(int n)
 	expect_ok(cuInit(0));
 }
 
-/* A kernel that reads the memory. */
+/* Launches a kernel that reads the memory. */
 static CUresult launch(CUfunction function, CUdeviceptr memory, CUstream stream)
 {
 	struct counted_args args = { .base = memory, .what = COUNTED_GLOBAL_READ, .size = 4, .stride = 4 };
@@ -98,13 +98,14 @@ Test(devices_order, streams_and_events_elsewhere)
 	use(1);
 	CUevent other = new_event();
 
-	/* An event is recorded where it belongs; the default stream is the current context's. */
+	/* An event can be recorded only in a stream of its own context; the default stream is the current
+	 * context's. */
 	expect_result(cuEventRecord(other, stream), CUDA_ERROR_INVALID_HANDLE);
 	expect_result(cuEventRecord(start, NULL), CUDA_ERROR_INVALID_HANDLE);
 	expect_ok(cuEventRecord(start, stream));
 	expect_ok(cuEventRecord(other, NULL));
 
-	/* What needs no context of its own. */
+	/* These work with any context current. */
 	expect_ok(cuMemcpyDtoDAsync(memory, memory + SIZE / 2, SIZE / 2, stream));
 	expect_ok(cuMemsetD8Async(memory, 4, SIZE, stream));
 	expect_ok(cuStreamSynchronize(stream));
@@ -141,7 +142,7 @@ Test(devices_order, objects_of_a_context_that_is_gone)
 /* ---- Order ----------------------------------------------------------------------------------------------
  */
 
-/* Bytes that go round all devices, each step in a stream of its own device. */
+/* Bytes go around all devices, each step in a stream of another device. */
 Test(devices_order, events_order_devices)
 {
 	enum { DEVICES = 4, ROUNDS = 30 };
@@ -178,7 +179,7 @@ Test(devices_order, events_order_devices)
 	devices_close();
 }
 
-/* Device 0 waits for a word in all its streams; that stops nobody else. */
+/* All streams of device 0 wait for a word, which stops no other device. */
 Test(devices_order, others_do_not_wait)
 {
 	CUmodule module;
@@ -240,7 +241,7 @@ static void open_traced(const char *variable)
 	expect_ok(cuInit(0));
 }
 
-/* The place of the line that begins so, from 0; -1 when there is none. */
+/* Returns the number of the trace line that begins with `start`, from 0, or -1. */
 static int line_of(const char *start)
 {
 	FILE *file = fopen(trace_path, "r");
@@ -263,7 +264,7 @@ static void wait_for_line(const char *start)
 		usleep(1000);
 }
 
-/* Kernels of two devices overlap, and each holds up no more than its own device. */
+/* Kernels of two devices overlap, and each delays only its own device. */
 Test(devices_order, each_has_units_of_its_own)
 {
 	CUmodule module[2];
@@ -303,7 +304,7 @@ Test(devices_order, each_has_units_of_its_own)
 	devices_close();
 }
 
-/* The units of one device are of no help to another. */
+/* A device runs one kernel at a time, also if another device is idle. */
 Test(devices_order, each_runs_one_kernel_at_a_time)
 {
 	enum { KERNELS = 4 };
@@ -338,7 +339,7 @@ Test(devices_order, each_runs_one_kernel_at_a_time)
 	devices_close();
 }
 
-/* What comes from another device, or goes there, goes by the engines that copy. */
+/* A copy between two devices runs on the copy engines. */
 Test(devices_order, copies_between_devices_pass_kernels)
 {
 	CUmodule module;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which devices are linked, what they may be allowed, and that a kernel that touches what it may not touch
- * loses its own device alone. */
+/* Tests which devices are linked, which access they can be given, and that a kernel that accesses memory
+ * without permission loses only its own device. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <stdio.h>
@@ -17,8 +17,9 @@ TestSuite(devices_peer, .timeout = 60);
  */
 
 struct links_row {
-	char links[40]; /* of 4 devices */
-	char access[8]; /* of the pairs 0-1, 0-2, 0-3, 1-2, 1-3, 2-3: y or n; "" when the text is wrong */
+	char links[40]; /* of 4 devices, as SOFTGPU_LINKS has it */
+	/* y or n for each of the pairs 0-1, 0-2, 0-3, 1-2, 1-3, 2-3; "": the text of links is invalid */
+	char access[8];
 	char ranks[8];
 	char atomics[8];
 	char capability[40];
@@ -117,7 +118,7 @@ Test(devices_peer, what_is_allowed)
 	expect_ok(cuCtxEnablePeerAccess(context[1], 0));
 	expect_result(cuCtxEnablePeerAccess(context[1], 0), CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
 
-	/* One way, and until it is taken back. */
+	/* Access is given in one direction, until it is disabled. */
 	memory = memory_of(1, TOUCH_BYTES, 3);
 	cr_expect_eq(touch(0, TOUCH_READ, memory, 0), CUDA_SUCCESS);
 	expect_ok(cuCtxDisablePeerAccess(context[1]));
@@ -128,14 +129,14 @@ Test(devices_peer, what_is_allowed)
 	expect_result(cuMemsetD8Async(memory, 0, 1, NULL), CUDA_ERROR_INVALID_VALUE);
 	expect_ok(cuMemFree(memory));
 
-	/* Nor by hand. */
+	/* Access to mapped memory cannot be given, either. */
 	struct mapped mapped = map_of(0);
 	expect_result(cuMemSetAccess(mapped.address, GRANULARITY, &access, 1), CUDA_ERROR_INVALID_DEVICE);
 	unmap(&mapped);
 	devices_close();
 }
 
-/* What a context was allowed goes with either of the two. */
+/* Access between two contexts ends with either of them. */
 Test(devices_peer, a_context_that_is_gone)
 {
 	devices_open(3);
@@ -170,7 +171,8 @@ ParameterizedTestParameters(devices_peer, kernels)
 	return cr_make_param_array(struct touch_row, rows, sizeof rows / sizeof *rows);
 }
 
-/* Device 1 touches memory of device 0. Every way to do so is checked, and what it costs is device 1. */
+/* Device 1 accesses memory of device 0. Every kind of access is checked, and one without permission loses
+ * device 1. */
 ParameterizedTest(struct touch_row *row, devices_peer, kernels)
 {
 	const char *name = touch_names[row->touch];
@@ -203,7 +205,8 @@ ParameterizedTest(struct touch_row *row, devices_peer, kernels)
 /* ---- Another process ------------------------------------------------------------------------------------
  */
 
-/* Its device 1 has the memory; it holds it until the pipe from here is closed. */
+/* Plays another process, whose device 1 has the memory. It holds the memory until this process closes the
+ * pipe. */
 static void hold_memory(int to, int from)
 {
 	CUipcMemHandle handle;
@@ -239,7 +242,7 @@ static pid_t start_holder(CUipcMemHandle *ret, int *ret_fd)
 	return pid;
 }
 
-/* A handle of another device's memory brings the right to touch it, where there is a link. */
+/* Opening a handle of another device's memory gives access to it if the devices are linked. */
 Test(devices_peer, ipc)
 {
 	CUipcMemHandle handle;
@@ -256,7 +259,7 @@ Test(devices_peer, ipc)
 	cr_expect_eq(touch(0, TOUCH_BULK_LOAD, there, own = memory_of(0, TOUCH_BYTES, 0)), CUDA_SUCCESS);
 	cr_expect(memory_is(own, TOUCH_BYTES, 9));
 
-	/* Each context has its own. */
+	/* Each context gets an address of its own. */
 	use(1);
 	expect_ok(cuIpcOpenMemHandle(&again, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
 	cr_expect_neq(again, there);

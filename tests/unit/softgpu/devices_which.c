@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What tells one GPU of a host from the others. */
+/* Tests by what a program tells the GPUs of a host apart. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
@@ -28,7 +28,7 @@ Test(devices_which, each_has_its_uuid_and_place)
 		}
 		expect_ok(cuDeviceGetByPCIBusId(&device, place[i]));
 		cr_expect_eq(device, i);
-		expect_ok(cuDeviceGetByPCIBusId(&device, place[i] + 5)); /* without the domain */
+		expect_ok(cuDeviceGetByPCIBusId(&device, place[i] + 5)); /* leaves out the domain */
 		cr_expect_eq(device, i);
 		snprintf(text, sizeof text, "0:%X:0", (unsigned)bus);
 		expect_ok(cuDeviceGetByPCIBusId(&device, text));

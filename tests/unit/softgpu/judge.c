@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the conformance run makes of the driver's word on a map: which disagreements are the known ones. */
+/* Tests how the conformance run judges the driver's answer for a tensor map: which disagreements with the
+ * model are known ones. */
 #include "tests/gpu/conformance/conformance_judge.h"
 
 #include <criterion/criterion.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a tile moves, against the dumbest loop: every byte of the tile by its index, one coordinate at a time.
- */
+/* Tests which bytes a tile moves, against the simplest loop, which finds every byte of the tile by its index,
+ * one coordinate at a time. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 
 enum { ROOM = 1 << 16, ADDRESS = 1 << 20 };
 
-/* What lies at each byte of a tile: the tensor's byte at this address, or fill. */
+/* The content of a byte of a tile: the tensor's byte at `address` if inside is set, and fill otherwise. */
 struct cell {
 	bool used;
 	bool inside;
@@ -33,10 +33,10 @@ static uint32_t swizzled(enum tensor_map_swizzle swizzle, uint32_t a)
 	}
 }
 
-/* Elements one by one; with interleave an element is a slice, and there is one of dimension rank - 2. A row
- * of a swizzled tile of elements is not narrower than the swizzle; rows of slices leave no gaps, and the last
- * bytes may lie anywhere in a whole width.
- * Returns the bytes that are moved; *ret_span, that are taken. */
+/* Sets the cells of a tile element by element. With interleave an element is a slice, and dimension rank - 2
+ * has one. Rows of a swizzled tile of elements take at least the swizzle's width; rows of slices leave no
+ * gaps, and the tile's end is rounded up to that width. Returns the bytes that are moved, and sets *ret_span
+ * to the bytes that the tile takes. */
 static uint32_t expect(const struct tensor_map_layout *layout, const int32_t *c, struct cell *cells,
                        uint32_t *ret_span)
 {

@@ -29,7 +29,8 @@ static struct tma_number number_of(const struct scalar *scalar)
 	}
 }
 
-/* Sets one of the two: scale or bias is a number, a tensor, or neither. */
+/* Sets *ret_number or *ret_tensor if the operand, a scale or bias, is a number or a tensor, and neither if
+ * there is none. */
 static void set_operand(const struct operand_spec *spec, const struct operand_case *operand, uint64_t address,
                         struct tma_number *number, struct case_view *view,
                         const struct tma_number **ret_number, const struct tma_tensor **ret_tensor)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests of libtmaclient for the random cases of the oracles. */
+/* Makes requests of libtmaclient for the random cases of the oracles. */
 #ifndef TESTS_UNIT_STREAMS_CASE_REQUEST_H
 #define TESTS_UNIT_STREAMS_CASE_REQUEST_H
 
@@ -9,12 +9,12 @@
 #include "client/tmaclient.h"
 #include "tests/support/conversion_case.h"
 
-/* Where the regions of a case lie. */
+/* Where the memories of a case lie. */
 struct case_places {
 	uint64_t dst, src, scale, bias; /* addresses */
 };
 
-/* A tensor, and what it points to. */
+/* A tensor with the arrays that it points to. */
 struct case_view {
 	struct tma_tensor tensor;
 	int64_t strides[TMA_MAX_RANK];
@@ -29,11 +29,12 @@ struct case_request {
 	int perm[TMA_MAX_RANK];
 };
 
-/* Makes the request of a case, which must outlive it. It points to itself, and so must not be copied. */
+/* Makes the request of a case, which must outlive it. The request points to itself, so it must not be copied.
+ */
 void case_request_init(struct case_request *ret, const struct conversion_case *c, bool converts,
                        const struct case_places *places);
 
-/* Adds the splits of its tensors. */
+/* Adds the splits of the two tensors to a request. */
 void case_request_split(struct case_request *request, const struct split_list *dst,
                         const struct split_list *src);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* These tests check what requests on streams refuse, and that the next one works. */
+/* Tests what requests on streams refuse, and that the next request works. */
 #include "rig.h"
 
 #include <stdarg.h>
@@ -62,7 +62,7 @@ Test(stream_errors, no_context)
 	cr_assert(is_transposed(dst, src, 5, 7));
 }
 
-/* A context of the program's beside the primary one has an engine of its own. */
+/* Another context of the program, beside the primary one, has an engine of its own. */
 Test(stream_errors, other_contexts)
 {
 	CUdeviceptr src = rig_numbers(35), dst = rig_bytes(35 * 4, 0);
@@ -111,13 +111,13 @@ Test(stream_errors, a_device_of_old, .init = NULL)
 	             "device 0 (softgpu) has compute capability 8.0; the cuda engine needs 9.0 or newer");
 }
 
-/* The sticky error of a kernel is the program's own, and all later requests say so. */
+/* A kernel's sticky error hits the program's own context, so all later requests report it. */
 Test(stream_errors, a_lost_device)
 {
 	CUdeviceptr src = rig_numbers(35), dst = rig_bytes(35 * 4, 0);
 
 	setenv("SOFTGPU_FAULT", "1", 1);
-	cuda(cuInit(0)); /* It reads the environment. */
+	cuda(cuInit(0)); /* makes the driver read its environment again */
 	cr_assert_eq(enqueue_transpose(dst, src, 5, 7), 0, "%s", tma_last_error(client));
 	cr_assert_eq(cuStreamSynchronize(stream), CUDA_ERROR_ILLEGAL_ADDRESS);
 	cr_assert_eq(enqueue_transpose(dst, src, 5, 7), TMA_DEVICE_LOST);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* These tests capture requests in CUDA graphs and replay them. */
+/* Tests requests that are captured in CUDA graphs and replayed. */
 #include "rig.h"
 
 #include <stdlib.h>
@@ -18,7 +18,7 @@ static CUgraphExec end_capture(void)
 	return exec;
 }
 
-/* Also what the first request in a context loads is loaded within the capture of any mode. */
+/* What the first request in a context loads is loaded during the capture, in any capture mode. */
 Test(stream_graphs, the_first_request_is_captured)
 {
 	CUdeviceptr src = rig_numbers(60 * 90), dst = rig_bytes(60 * 90 * 4, 0);
@@ -80,7 +80,7 @@ Test(stream_graphs, graphs_hold_what_their_requests_need)
 	    0, "%s", tma_last_error(client));
 	exec = end_capture();
 	memset(index, 0, N * sizeof *index);
-	/* Lists of others go by memory that the graph has not. */
+	/* Lists of other requests use memory that does not belong to the graph. */
 	for (int i = 0; i < 3; i++) {
 		cr_assert_eq(tma_enqueue_gather(client, &blocks, stream), 0, "%s", tma_last_error(client));
 		values[0] = (float)(4 << i);
@@ -100,7 +100,7 @@ Test(stream_graphs, graphs_hold_what_their_requests_need)
 	free(to);
 }
 
-/* Nothing of a graph that is thrown away stays. */
+/* A graph that is destroyed without being launched leaves nothing behind. */
 Test(stream_graphs, graphs_come_and_go)
 {
 	enum { N = 3000 };
@@ -122,7 +122,8 @@ Test(stream_graphs, graphs_come_and_go)
 	}
 }
 
-/* A graph has no node that allocates, and what it holds lives until the last of its instances is gone. */
+/* No node of a graph allocates memory, and what the graph holds lives until its last instance is destroyed.
+ */
 Test(stream_graphs, several_instances)
 {
 	enum { N = 5000, INSTANCES = 3 };
@@ -152,7 +153,7 @@ Test(stream_graphs, several_instances)
 		cr_assert_eq(tma_enqueue_gather(client, &blocks, stream), 0, "%s", tma_last_error(client));
 		cuda(cuMemsetD8Async(dst, 0, N * 16, stream));
 		cuda(cuGraphLaunch(instances[i], stream));
-		cuda(cuGraphExecDestroy(instances[i])); /* It is under way. */
+		cuda(cuGraphExecDestroy(instances[i])); /* its launch is still under way */
 		rig_get(to, dst, N * sizeof *to);
 		for (int k = 0; k < N; k++)
 			cr_assert_eq(memcmp(to[k], from[k * 5 % 64], sizeof to[k]), 0, "%d: row %d", i, k);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* These tests have calls wait for moves between memory of the device and that of the host, mostly larger than
- * the slots in which it travels. property_host.c draws all kinds of small ones. */
+/* Tests blocking calls that move between memory of the device and of the host, mostly more than a staging
+ * slot holds. property_host.c tests small moves of all kinds. */
 #include "rig.h"
 
 #include <pthread.h>
@@ -51,7 +51,7 @@ static int turn(struct tma_tensor dst, struct tma_tensor src)
 
 /* ---- Large ones --------------------------------------------------------------------------------------- */
 
-enum { ROWS = 1900, COLUMNS = 1501 }; /* 11 MB, and rows that fill no slot */
+enum { ROWS = 1900, COLUMNS = 1501 }; /* 11 MB, in rows of which no whole number fills a slot */
 
 Test(stream_host, there_and_back)
 {
@@ -67,7 +67,7 @@ Test(stream_host, there_and_back)
 	cr_assert(is_turned(got, src, ROWS, COLUMNS));
 	works(tma_transpose(client, &to, &between, turned));
 	cr_assert_eq(memcmp(dst, src, n * 4), 0);
-	/* Bytes that stay as they are need no copy on the device. */
+	/* Bytes that are not rearranged need no copy on the device. */
 	memset(dst, 0, n * 4);
 	works(tma_copy(client, &same, &from));
 	cr_assert_str_eq(tma_last_result(client)->path, "memcpy");
@@ -78,7 +78,7 @@ Test(stream_host, there_and_back)
 	free(got);
 }
 
-/* Every other row and every third column: what lies between them stays as it is. */
+/* Every other row and every third column is moved, and what lies between them is unchanged. */
 Test(stream_host, gaps)
 {
 	enum { H = 700, W = 900, PITCH = 3 * W + 5 };
@@ -110,7 +110,7 @@ Test(stream_host, gaps)
 	free(got);
 }
 
-/* Blocks of a pool in the host's memory, which is not there but for those that the list names. */
+/* The blocks belong to a pool in host memory, of which only those exist that the list names. */
 Test(stream_host, only_named_blocks_travel)
 {
 	enum { BLOCK = 3 << 20, BLOCKS = 4096, N = 3 };
@@ -151,7 +151,8 @@ Test(stream_host, only_named_blocks_travel)
 	free(got);
 }
 
-/* Pinned memory goes by the copy engine if all of it is named, and is reached where it is otherwise. */
+/* The copy engine moves pinned memory if all of its bytes are used; otherwise a kernel accesses it where it
+ * is. */
 Test(stream_host, pinned)
 {
 	enum { H = 300, W = 500 };
@@ -207,8 +208,7 @@ Test(stream_host, plans)
 	free(dst);
 }
 
-/* A list in memory of the device is read once what is on the stream has ended; what it names beyond the last
- * block is counted. */
+/* A list in device memory is read when the work in the stream has ended. Entries out of range are counted. */
 Test(stream_host, lists_of_the_device)
 {
 	const int32_t list[6] = { 3, -1, 9, 0, -7, 3 };
@@ -265,7 +265,7 @@ Test(stream_host, nothing_to_move)
 	blocks.count = 0;
 	works(tma_gather(client, &blocks));
 	works(tma_copy(client, &none, &no_host));
-	/* Blocks that are all padding have no source. */
+	/* Blocks that are all padding need no source. */
 	blocks.transform = &(struct tma_transform){ .dst = &padded,
 		                                    .src = &no_host,
 		                                    .after = (const int64_t[]){ 3 },
@@ -317,7 +317,7 @@ Test(stream_host, refused)
 	cr_assert_eq(tma_transform(client, &bad), TMA_INVALID_ARGUMENT);
 	values[2] = 2.5f;
 	works(tma_copy(client, &there, &from));
-	/* What an exact cast has changed is there all the same. */
+	/* The values that an exact cast has changed are written all the same. */
 	assert_error(
 	    tma_transform(client, &counts), TMA_OUT_OF_RANGE,
 	    "cast: exact, but the values of 1 element of float32 are not values of int16; dst has the "
@@ -325,8 +325,8 @@ Test(stream_host, refused)
 	cr_assert(exact[0] == 1 && exact[1] == 2 && exact[2] == 2 && exact[3] == 4);
 }
 
-/* Memory of the device that is not there is an error for ordinary memory of the host, after which everything
- * works, and pinned memory is used where it is. */
+/* If the device has too little memory, a request with ordinary host memory fails, and later ones work; pinned
+ * memory is used where it is. */
 Test(stream_host, no_memory, .init = NULL)
 {
 	enum { H = 1500, W = 2000 };
@@ -360,7 +360,7 @@ Test(stream_host, no_memory, .init = NULL)
 	free(got);
 }
 
-/* Each call of the driver fails once: the request then fails, or is done, and the next one is done. */
+/* Each call of the driver fails once. The request then fails or succeeds, and the next one succeeds. */
 Test(stream_host, each_call_fails)
 {
 	enum { H = 60, W = 500 };
@@ -376,7 +376,7 @@ Test(stream_host, each_call_fails)
 
 		snprintf(text, sizeof text, "%d", call);
 		setenv("SOFTGPU_FAIL", text, 1);
-		cuda(cuInit(0)); /* It reads the environment, and is call 1. */
+		cuda(cuInit(0)); /* makes the driver read its environment again; this is call 1 */
 		memset(dst, 0, n * 4);
 		rc = tma_transpose(client, &there, &from, turned);
 		if (rc == 0)
@@ -424,7 +424,7 @@ static void *go_there_and_back(void *arg)
 	return NULL;
 }
 
-/* There are more threads than sets of slots. */
+/* There are more threads than sets of staging slots. */
 Test(stream_host, threads)
 {
 	enum { THREADS = 9 };
@@ -450,8 +450,8 @@ static bool turns_here(void)
 	return good;
 }
 
-/* A child has no GPU, and moves memory of the host. Its parent goes on with the slots that it has, of which
- * the child has no copy. */
+/* A forked child has no GPU and moves host memory. Its parent goes on with its staging slots, of which the
+ * child has no copy. */
 Test(stream_host, children)
 {
 	bool *is_right =

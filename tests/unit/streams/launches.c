@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* These tests launch every kind of request into a stream of the program's. */
+/* Tests every kind of request, launched into a stream of the program. */
 #include "kernels/cuda/cuda_plan.h"
 
 #include "rig.h"
@@ -29,7 +29,7 @@ Test(streams, transposes_of_all_sizes)
 	}
 }
 
-/* The calls return before the device has begun. */
+/* The calls return before the device has started their work. */
 Test(streams, order_is_that_of_the_stream)
 {
 	CUdeviceptr a = rig_numbers(64 * 48), b = rig_bytes(64 * 48 * 4, 1), c = rig_bytes(64 * 48 * 4, 2);
@@ -75,8 +75,8 @@ Test(streams, further_destinations)
 	cr_assert_eq(tma_last_result(client)->bytes, 3 * 2 * 35 * 4);
 }
 
-/* Returns the context's plans, which take its copies for so slow that every move is long enough to be timed.
- */
+/* Returns the context's plans and makes them take copies to be so slow that every move is long enough to be
+ * timed. */
 static struct cuda_plans *plans_of_slow_copies(void)
 {
 	struct engine *engine;
@@ -101,7 +101,7 @@ static size_t live_events(void)
 	return at ? strtoul(at, NULL, 10) : 0;
 }
 
-/* All plans that are tried move the same, and so does a graph meanwhile. */
+/* All plans that are tried move the same bytes, and so does a graph that is replayed meanwhile. */
 Test(streams, a_layout_that_comes_again_tries_plans, .timeout = 120)
 {
 	const int64_t rows = 300, columns = 511;
@@ -134,7 +134,7 @@ Test(streams, a_layout_that_comes_again_tries_plans, .timeout = 120)
 	cuda(cuGraphDestroy(graph));
 }
 
-/* The bus decides how long a move to pinned memory takes, which says nothing of plans. */
+/* The bus determines how long a move to pinned memory takes, so such a move says nothing of plans. */
 Test(streams, moves_over_the_bus_are_no_trials)
 {
 	const int64_t rows = 300, columns = 511;
@@ -277,7 +277,7 @@ static struct tma_tensor row_at(CUdeviceptr address)
 	return (struct tma_tensor){ .offset = address, .dtype = TMA_UINT32, .rank = 1, .shape = { COLUMNS } };
 }
 
-/* Whether row i of dst is row index[i] of src, or untouched if there is none. */
+/* Returns whether row i of dst is row index[i] of src, or untouched if there is no such row. */
 static bool is_gathered(CUdeviceptr dst, CUdeviceptr src, const int32_t *index, size_t n)
 {
 	uint32_t from[ROWS][COLUMNS], (*to)[COLUMNS] = malloc(n * sizeof *to), untouched[COLUMNS];
@@ -293,8 +293,8 @@ static bool is_gathered(CUdeviceptr dst, CUdeviceptr src, const int32_t *index, 
 	return is_right;
 }
 
-/* Short lists travel in the arguments of the launch, long ones by way of pinned memory. The list may be
- * changed as soon as the call has returned. */
+/* Gathers n rows. Short lists travel in the arguments of the launch, long ones through pinned memory. The
+ * list is changed as soon as the call has returned. */
 static void gather(size_t n)
 {
 	CUdeviceptr src = rig_numbers(ROWS * COLUMNS), dst = rig_bytes(n * COLUMNS * 4, 0xee);
@@ -333,7 +333,7 @@ Test(streams, gathers_by_short_and_long_lists)
 	gather(9000);
 }
 
-/* Rows move to other places within one array, by a list that goes with the launch. */
+/* Rows move within one array, by a list that travels with the launch. */
 Test(streams, pairs_within_a_pool)
 {
 	const int32_t index[3][2] = { { 3, 1 }, { 0, 2 }, { 3, 7 } };
@@ -384,7 +384,7 @@ Test(streams, scatters)
 	cr_assert_eq(to[1][0], 0xeeeeeeee);
 }
 
-/* Blocks that begin where their regions do. */
+/* The first block of either side begins where its region does. */
 Test(streams, gathers_in_regions)
 {
 	const int32_t index[3] = { 4, 0, 31 };
@@ -404,7 +404,7 @@ Test(streams, gathers_in_regions)
 	cr_assert(is_gathered(dst, src, index, 3));
 }
 
-/* A launch with a list does not wait, however many are under way and whichever stream is held up. */
+/* A launch with a list does not block, however many are under way and whichever stream is held up. */
 Test(streams, many_long_lists_at_once)
 {
 	CUdeviceptr word = rig_bytes(8, 0), src = rig_numbers(ROWS * COLUMNS);
@@ -451,7 +451,8 @@ Test(streams, plans_and_items)
 	cr_assert(is_transposed(third, src + 35 * 4, 5, 7));
 }
 
-/* The service would see a blocked tensor as parts of a batch. */
+/* A blocked tensor is launched as a single request here, where the client sends a service a batch of its
+ * parts. */
 Test(streams, splits)
 {
 	CUdeviceptr src = rig_numbers(6 * 10), dst = rig_bytes(2 * 6 * 8 * 4, 0xee);
@@ -527,7 +528,7 @@ Test(streams, calls_that_wait_count)
 
 	rig_put(src, values, sizeof values);
 	rig_put(index, list, sizeof list);
-	/* What a launch counts is not a waiting call's. */
+	/* A launch's counts are not added to those of a blocking call. */
 	cr_assert_eq(
 	    tma_enqueue(client,
 	                &(struct tma_transform){ .dst = &to, .src = &from, .conversion = &conversion },

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* These tests launch gathers and scatters by lists of any length in ordinary memory of the host, which the
- * caller changes as soon as the call has returned. */
+/* Tests gathers and scatters by lists of any length in ordinary host memory, which the caller changes as soon
+ * as the call has returned. */
 #include "rig.h"
 
 #include <stdlib.h>
@@ -8,10 +8,10 @@
 
 TestSuite(stream_lists, .init = rig_open, .fini = rig_close);
 
-#define WORDS 4 /* of a row */
+#define WORDS 4 /* uint32 in a row */
 #define ROWS  97
 
-/* A list of either type. */
+/* A list of int32 or int64 entries. */
 struct list {
 	enum tma_dtype dtype;
 	size_t n;
@@ -46,13 +46,13 @@ static void set(struct list *list, size_t i, int64_t entry)
 		((int64_t *)list->entries)[i] = entry;
 }
 
-/* Entry i of a gather: every block and -1, in turn. */
+/* Returns entry i of a gather; the entries take turns through every block and -1. */
 static int64_t picked(size_t i)
 {
 	return (int64_t)(i * 7 % (ROWS + 1)) - 1;
 }
 
-/* Entry i of a scatter: block n - 1 - i, or -1. */
+/* Returns entry i of a scatter: block n - 1 - i, or -1. */
 static int64_t spread(size_t i, size_t n)
 {
 	return i % 5 == 3 ? -1 : (int64_t)(n - 1 - i);
@@ -154,7 +154,7 @@ Test(stream_lists, scatters)
 	}
 }
 
-/* A graph needs no copy of its list on the host, and two instances of it may exist. */
+/* A graph does not need the list on the host any more, and two instances of it may exist. */
 Test(stream_lists, in_graphs)
 {
 	CUdeviceptr src = rig_numbers(ROWS * WORDS);
@@ -175,7 +175,7 @@ Test(stream_lists, in_graphs)
 			cuda(cuGraphInstantiateWithFlags(&instances[i], graph, 0));
 		cuda(cuGraphDestroy(graph));
 		forget(&list);
-		/* Whoever launches next uses the pages in which the list has lain. */
+		/* This launch uses the pages that held the list. */
 		cr_assert_eq(launch(tma_enqueue_gather, &list, dst, src, ROWS), 0);
 		for (int i = 0; i < 2; i++) {
 			cuda(cuMemsetD8Async(dst, 0xee, list.n * WORDS * 4, stream));
@@ -194,7 +194,7 @@ static void assert_refused(int rc, int wanted, const char *text)
 	cr_expect_str_eq(tma_last_error(client), text);
 }
 
-/* What a list names is checked before anything is launched. */
+/* The entries of a list are checked before anything is launched. */
 Test(stream_lists, refused)
 {
 	enum { N = 20000 };
@@ -222,7 +222,7 @@ Test(stream_lists, refused)
 	free(list.entries);
 }
 
-/* Long pinned pages are kept up to a bound, which lists that are under way at once may exceed. */
+/* Pinned pages of long lists are kept up to a limit, which lists that are under way at once may exceed. */
 Test(stream_lists, many_at_once)
 {
 	enum { N = 300000, LAUNCHES = 18 };
@@ -244,7 +244,7 @@ Test(stream_lists, many_at_once)
 	}
 	cuda(cuStreamDestroy(other));
 	free(list.entries);
-	/* Pages of another size take the place of those. */
+	/* Pages of another size replace those. */
 	list = list_new(TMA_INT64, 2 * N);
 	for (size_t i = 0; i < 2 * N; i++)
 		set(&list, i, i < 1000 ? picked(i) : -1);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory of the device, for the tests of tests/unit/local/ that run with it, too. */
+/* Implements memory of the device, for tests of tests/unit/local/ that also run with it. */
 #include "tests/unit/local/memory.h"
 
 #include "rig.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* These tests move lists of blocks between a device and pinned memory by way of scratch memory, with little
- * of it, so that slots are used again and again. */
+/* Tests lists of blocks that move between a device and pinned memory through scratch memory, which is so
+ * small that its slots are used again and again. */
 #include "kernels/cuda/stage/offload.h"
 
 #include "rig.h"
@@ -44,16 +44,16 @@ static void close_all(void)
 
 TestSuite(offload, .init = open_all, .fini = close_all, .timeout = 300);
 
-/* A list between a pool on the device and a buffer on the host whose blocks follow each other, or are evenly
+/* A list between a pool on the device and a buffer on the host, whose blocks follow each other or are evenly
  * spaced. */
 struct list {
 	bool out, is_turned; /* is_turned: each block is transposed on its way */
-	bool pairs;          /* which have the blocks of the host from the last to the first */
-	bool is_kept;        /* the entries lie in memory of the device */
+	bool pairs;          /* the list has pairs, which name the host's blocks from the last to the first */
+	bool is_kept;        /* the entries lie in device memory */
 	uint32_t rows, columns, n, layers, in_pool, index_bytes;
 	size_t block, host_step, pool_step, pool_layer, all;
-	CUdeviceptr pool, kept, counts; /* counts: a struct engine_counts */
-	unsigned char *host, *was;      /* what the side that is written had before */
+	CUdeviceptr pool, kept, counts; /* `counts` is a struct engine_counts in device memory */
+	unsigned char *host, *was;      /* previous content of the side that is written */
 	int64_t entry[MOST_BLOCKS], layer_at[MOST_LAYERS];
 	int64_t both[2 * MOST_BLOCKS];
 	int32_t narrow[2 * MOST_BLOCKS];
@@ -77,7 +77,7 @@ static void draw_list(uint64_t *state, struct list *list)
 	list->pool_layer = list->in_pool * list->pool_step + 64;
 	list->all = list->layers * list->n * list->host_step;
 	for (uint32_t i = 0; i < list->n;
-	     i++) /* A permutation of the pool's blocks, of which the first are taken. */
+	     i++) /* a permutation of the pool's blocks, of which the first are taken */
 		list->entry[i] = (i * 7 + 3) % list->in_pool;
 	for (uint32_t i = 0; i < list->n; i++) {
 		for (uint32_t k = 0; k < i; k++)
@@ -158,7 +158,7 @@ static void free_list(struct list *list)
 	cuda(cuMemFree(list->counts));
 }
 
-/* Returns where block i of a layer begins on the host, or in the pool. */
+/* Returns where block i of a layer begins on the host. pool_place does the same for the pool. */
 static size_t host_place(const struct list *list, uint32_t l, uint32_t i)
 {
 	return (l * list->n + (list->pairs ? list->n - 1 - i : i)) * list->host_step;
@@ -169,7 +169,7 @@ static size_t pool_place(const struct list *list, uint32_t l, uint32_t i)
 	return (size_t)list->layer_at[l] + (size_t)list->entry[i] * list->pool_step;
 }
 
-/* Returns the place of the source's element that becomes element k of a block, in elements. */
+/* Returns the index in the source block of the element that becomes element k of the destination's. */
 static size_t source_element(const struct list *list, size_t k)
 {
 	return list->is_turned ? k % list->rows * list->columns + k / list->rows : k;
@@ -210,8 +210,8 @@ static struct engine_plan *plan_of(const struct list *list)
 	return plan;
 }
 
-/* Moves the list. Returns whether it went by way of scratch memory. host_layers: where the layers of the host
- * are, from the first; NULL: they follow each other. */
+/* Moves the list. Returns whether it went through scratch memory. host_layers has the offsets of the host's
+ * layers; NULL: the layers follow each other. */
 static bool move_list_at(const struct list *list, const int64_t *host_layers, CUstream to)
 {
 	const struct engine_blocks_side pool = { .step = list->pool_step, .layers = list->layer_at }, host = {
@@ -309,8 +309,8 @@ static const struct packing_limits small_limits = { .run_bytes = UINT64_MAX,
 	                                            .slots = 2,
 	                                            .is_busy = true };
 
-/* The stream's order holds on both sides: what is gathered was written before, and what comes behind reads
- * what has arrived. A stream that does not go on keeps no other waiting. */
+/* The order of the stream holds on both sides: a gather moves what was written before it, and later work
+ * reads what has arrived. A stream that is held up does not make another one wait. */
 Test(offload, order_is_that_of_the_stream)
 {
 	CUdeviceptr word = rig_bytes(8, 0), copy;
@@ -352,7 +352,7 @@ Test(offload, order_is_that_of_the_stream)
 	cuda(cuStreamDestroy(second));
 }
 
-/* A list of so many layers, with all blocks of one size. */
+/* Returns a list of this many layers, with blocks that all have one size. */
 static struct list plain_list(bool out, uint32_t layers)
 {
 	struct list list = { .out = out,
@@ -386,7 +386,7 @@ static void check_and_free(struct list *list)
 	free_list(list);
 }
 
-/* A list in memory of the device, of which entry 3 names no block. */
+/* Returns a list with its entries in device memory, of which entry 3 is given and may name no block. */
 static struct list kept_list(bool out, int64_t entry)
 {
 	struct list list = plain_list(out, 2);
@@ -397,7 +397,8 @@ static struct list kept_list(bool out, int64_t entry)
 	return list;
 }
 
-/* The copy engine would write the block of an entry that is to be skipped. */
+/* The copy engine would also write the block of an entry that is to be skipped, so such a list does not go
+ * through scratch memory. */
 Test(offload, a_list_of_the_device_whose_entries_have_to_be_known)
 {
 	offloads.limits = small_limits;
@@ -411,7 +412,8 @@ Test(offload, a_list_of_the_device_whose_entries_have_to_be_known)
 	}
 }
 
-/* What the stream has still to do may write the list: only the way in needs no look at it. */
+/* Earlier work in the stream may still write the list. Only a move to the device can do without reading it
+ * first. */
 Test(offload, a_list_of_the_device_that_is_not_there_yet)
 {
 	offloads.limits = small_limits;
@@ -438,7 +440,7 @@ Test(offload, a_list_of_the_device_that_is_not_there_yet)
 	}
 }
 
-/* No copy goes across the end of an allocation, where the next layer may begin. */
+/* No copy crosses the end of an allocation, although the next layer may begin there. */
 Test(offload, layers_in_adjacent_allocations)
 {
 	const size_t layer = 16 * 1024;
@@ -465,7 +467,7 @@ Test(offload, layers_in_adjacent_allocations)
 	}
 }
 
-/* Memory that is pinned only in part is left to the kernel, which the caller's own checks are for. */
+/* Memory that is pinned only in part is left to the kernel; checking it is up to the caller. */
 Test(offload, memory_that_is_pinned_in_part)
 {
 	struct list list = plain_list(true, 2);
@@ -484,7 +486,7 @@ Test(offload, memory_that_is_pinned_in_part)
 	free(pages);
 }
 
-/* Short pieces with holes between them go another way, with nothing counted. */
+/* Short pieces with holes between them do not go through scratch memory, and nothing is counted. */
 Test(offload, a_list_that_goes_another_way)
 {
 	struct list list = plain_list(true, 1);
@@ -520,7 +522,7 @@ Test(offload, no_memory_for_scratch)
 	cuda(cuMemFreeHost(list.host));
 }
 
-/* Streams that do not go on keep no other waiting, however many there are. */
+/* Streams that are held up do not make another one wait, however many there are. */
 Test(offload, streams_that_are_all_busy)
 {
 	enum { STREAMS = 9 };
@@ -550,7 +552,7 @@ Test(offload, streams_that_are_all_busy)
 	free(list[STREAMS - 1].was);
 }
 
-/* By the public call: a long list between pinned memory and a device, and the same in a graph. */
+/* The public call moves a long list between pinned memory and a device, directly and in a graph. */
 Test(offload, gathers_and_scatters)
 {
 	const size_t block = 32 << 10, n = 160, in_pool = 200;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Timelines whose words lie in other memory than what is moved, and those of requests in streams. */
+/* Tests timelines whose words lie in other memory than what is moved, and timelines of requests in streams.
+ */
 #include "rig.h"
 
 #include <stdlib.h>
@@ -23,7 +24,7 @@ static struct tma_order order_of(tma_region *region)
 		                   .wait_ms = 1 };
 }
 
-/* The memory of the host is not pinned. */
+/* The host memory is not pinned. */
 Test(stream_points, on_the_device_of_a_move_on_the_host)
 {
 	const uint32_t src[2] = { 1, 2 };
@@ -62,7 +63,7 @@ Test(stream_points, on_the_host_of_a_move_on_the_device)
 
 /* ---- In a stream -------------------------------------------------------------------------------------- */
 
-/* A matrix and its transpose, and two words of which the stream waits for the first and writes the second. */
+/* A matrix and its transpose, and two words: the stream waits for the first and writes the second. */
 struct scene {
 	CUdeviceptr src, dst;
 	uint64_t words;
@@ -90,7 +91,7 @@ static struct tma_transform transform_of(const struct scene *s)
 	    struct tma_transform){ .dst = &s->to, .src = &s->from, .perm = transposed, .order = &s->order };
 }
 
-/* Words of the host have no driver between them and this thread. */
+/* Returns words of the host, which this thread accesses without the driver. */
 static uint64_t *host_words(void)
 {
 	uint64_t *ret = aligned_alloc(4096, 4096);
@@ -155,7 +156,7 @@ Test(stream_points, of_every_request)
 	free(words);
 }
 
-/* The stream waits before the first, and signals behind the last, whatever becomes of the first. */
+/* The stream waits before the first item and signals after the last, whatever becomes of the first. */
 Test(stream_points, of_several_destinations_and_items)
 {
 	uint64_t *words = host_words();
@@ -190,8 +191,8 @@ Test(stream_points, of_several_destinations_and_items)
 	free(words);
 }
 
-/* Words may lie anywhere but in managed memory. Those of the host are pinned as long as their region is
- * there, and nothing beside them. */
+/* Words may lie in any memory but managed memory. Words of the host are pinned as long as their region
+ * exists, and nothing else is. */
 Test(stream_points, of_any_memory)
 {
 	uint64_t *words = host_words(), word;
@@ -240,7 +241,7 @@ Test(stream_points, of_any_memory)
 	free(words);
 }
 
-/* Each launch of a graph waits and signals. */
+/* Each launch of the graph waits and signals. */
 Test(stream_points, of_a_graph)
 {
 	uint64_t *words = host_words();

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Random calls that wait, between memory of a device and ordinary memory of the host, by several threads at
- * once: transforms, splits, conversions, scales that are computed, gathers and scatters. At least one side
- * lies on the device; everything else lies wherever chance has it. Each is compared with an oracle: the whole
- * destination, with guards and gaps. Small tensors travel in several chunks here (packing.c).
- *
- *   PROPERTY_CASES  how many, instead of a share of FULL_CASES
- *   PROPERTY_SEED   the first one's seed, 1 unless given; each case is decided by its own seed alone
- */
+/* Makes random blocking calls between memory of a device and ordinary memory of the host, in several threads
+ * at once: transforms, splits, conversions, scales that are computed, gathers and scatters. At least one side
+ * lies on the device; everything else lies on either at random. The whole destination, with guards and gaps,
+ * is compared with an oracle. Small tensors travel in several chunks here (packing.c). Environment variables:
+ * PROPERTY_CASES: number of cases, instead of a share of FULL_CASES.
+ * PROPERTY_SEED: seed of the first case, by default 1. A case depends on its own seed alone. */
 #include <cuda.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -23,17 +21,17 @@
 
 #define FULL_CASES 20000
 #define THREADS    3
-#define MOST_BYTES (4u << 20) /* of a tensor with its guards */
+#define MOST_BYTES (4u << 20) /* of a tensor and its guards */
 
 enum kind { TRANSFORM, SPLIT, CONVERSION, AMAX, BLOCKS, KINDS };
 
 static const char *const kind_names[KINDS] = { "transform", "split", "conversion", "amax", "blocks" };
 
-/* Memory of a case: ordinary memory of the host, and a copy on the device if it lies there. */
+/* Memory of a case in host memory, and its copy on the device if it is to lie there. */
 struct place {
 	uint8_t *host;
 	size_t size;
-	CUdeviceptr device; /* 0: it lies on the host */
+	CUdeviceptr device; /* 0: the memory lies on the host */
 };
 
 enum { DST, SRC, SCALE, BIAS, INDEX, PLACES };
@@ -100,7 +98,7 @@ static uint64_t address_of(const struct worker *w, int which)
 	return place->device ? place->device : (uintptr_t)place->host;
 }
 
-/* Gives dst and src places of which one at least is the device's. */
+/* Places dst and src so that at least one of them lies on the device. */
 static void put_sides(struct worker *w, void *dst, size_t dst_size, void *src, size_t src_size)
 {
 	const int64_t which = oracle_between(&w->state, 0, 2);
@@ -114,7 +112,7 @@ static void put_anywhere(struct worker *w, int which, void *host, size_t size)
 	put_at(w, which, host, size, oracle_between(&w->state, 0, 1));
 }
 
-/* Copies what the device has of it to the host. */
+/* Copies the memory back from the device, if it lies there. */
 static void fetch(struct worker *w, int which)
 {
 	const struct place *place = &w->place[which];
@@ -136,7 +134,7 @@ static void put_case(struct worker *w, struct conversion_case *c, struct case_pl
 		                     .bias = address_of(w, BIAS) };
 }
 
-/* Runs a request by one of the ways there are to run it. */
+/* Runs a request by one of the calls that can, chosen at random. */
 static int run(struct worker *w, struct tma_transform *t)
 {
 	struct tma_item item = { .transform = t };
@@ -218,9 +216,9 @@ static bool converts(struct worker *w)
 
 /* ---- Scales that are computed -------------------------------------------------------------------------- */
 
-/* The CPU's engine is the oracle: all of it lies on the host there. */
+/* A conversion that computes scales. The oracle is the CPU's engine, with everything on the host. */
 struct scaled {
-	int64_t rows, columns, block[2], steps[2]; /* a step: from row to row */
+	int64_t rows, columns, block[2], steps[2]; /* steps are elements from one row to the next */
 	float *src;
 	uint8_t *dst;
 	float *scales, *inverses;
@@ -323,14 +321,14 @@ static bool scales(struct worker *w)
 #define MOST_LAYERS 4
 #define MOST_COUNT  40
 
-/* Matrices of uint16 that are transposed, or copied as they are, between two pools. */
+/* A pool of matrices of uint16; a list moves them to another pool, transposed or as they are. */
 struct pool {
-	int64_t stride[2]; /* of a block */
-	int64_t step;      /* all in elements */
+	int64_t stride[2]; /* of a block, in elements */
+	int64_t step;      /* elements, as layer_step */
 	int64_t layer_step;
-	int64_t layers[MOST_LAYERS]; /* bytes */
+	int64_t layers[MOST_LAYERS]; /* offsets in bytes */
 	bool has_layers;
-	int64_t count; /* blocks of a layer */
+	int64_t count; /* blocks in a layer */
 	size_t bytes;
 	uint16_t *data;
 };
@@ -339,8 +337,9 @@ struct listed {
 	bool scatter, pairs, is_transposed, is_in_place, is_long;
 	int64_t shape[2]; /* of a block of src */
 	int64_t layers, n;
-	int64_t dst_block[MOST_COUNT], src_block[MOST_COUNT]; /* of an entry; -1: it is passed over */
-	int64_t numbers[2 * MOST_COUNT];                      /* the list */
+	/* block of each entry; -1: the entry is skipped */
+	int64_t dst_block[MOST_COUNT], src_block[MOST_COUNT];
+	int64_t numbers[2 * MOST_COUNT]; /* the list as it is sent */
 	uint64_t passed;
 	struct pool dst, src;
 	uint16_t *wanted;
@@ -378,7 +377,7 @@ static int64_t at(const struct pool *pool, int64_t layer, int64_t block, int64_t
 	return start + block * pool->step + r * pool->stride[0] + c * pool->stride[1];
 }
 
-/* Names each block of dst once at most. */
+/* Draws a list that names each block of dst at most once. */
 static void draw_index(struct listed *list, int64_t dst_limit, int64_t src_limit, uint64_t *state)
 {
 	bool is_taken[2 * MOST_COUNT] = { false };
@@ -407,7 +406,7 @@ static void listed_init(struct listed *list, uint64_t seed)
 {
 	uint64_t state = seed;
 	int64_t dst_count = oracle_between(&state, 1, 2 * MOST_COUNT), src_count = dst_count;
-	bool is_wide = oracle_between(&state, 0, 4) == 0; /* a block is larger than a chunk */
+	bool is_wide = oracle_between(&state, 0, 4) == 0; /* makes a block larger than a chunk */
 
 	list->scatter = oracle_between(&state, 0, 1);
 	list->pairs = !list->scatter && oracle_between(&state, 0, 1);

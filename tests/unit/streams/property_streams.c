@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Random transforms, conversions and gathers are launched into streams of several threads, some of them
- * captured in graphs that are replayed, and compared with the oracles: the whole destination, with guards and
- * gaps.
- *
- *   PROPERTY_CASES  how many, instead of a share of FULL_CASES
- *   PROPERTY_SEED   the first one's seed, 1 unless given; each case is decided by its own seed alone
- */
+/* Launches random transforms, conversions and gathers into streams of several threads, captures some of them
+ * in graphs that are replayed, and compares the whole destination, with guards and gaps, with the oracles.
+ * Environment variables:
+ * PROPERTY_CASES: number of cases, instead of a share of FULL_CASES.
+ * PROPERTY_SEED: seed of the first case, by default 1. A case depends on its own seed alone. */
 #include <cuda.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -23,9 +21,9 @@
 #define FULL_CASES    20000
 #define THREADS       4
 #define STREAMS       2 /* of each thread */
-#define MOST_LAUNCHES 6 /* of a round, on one stream */
+#define MOST_LAUNCHES 6 /* of a round on one stream */
 #define SIDE_BYTES    (512u << 10)
-#define ENTRIES       6000 /* more than the arguments of a launch hold */
+#define ENTRIES       6000 /* more entries than the arguments of a launch hold */
 #define ROW_BYTES     48
 #define ROWS          64
 
@@ -47,21 +45,21 @@ static __attribute__((format(printf, 1, 2), noreturn)) void die(const char *form
 			die("%s: %d", #call, cuda_result); \
 	} while (0)
 
-/* A launch: what is moved, and where it lies on the device. */
+/* A launch: what is moved, and where that lies on the device. */
 enum kind { TRANSFORM, CONVERSION, GATHER, KINDS };
 
 struct launch {
 	enum kind kind;
 	uint64_t seed;
-	struct conversion_case c; /* of a transform, its c */
-	int64_t *index;           /* of a gather */
+	struct conversion_case c; /* a transform uses its member c */
+	int64_t *index;           /* list of a gather */
 	size_t n;
 	uint8_t *rows, *gathered, *expected;
 	CUdeviceptr dst, src, scale, bias;
 };
 
 struct lane {
-	tma_client *client; /* Counts are by client. */
+	tma_client *client; /* each lane has a client of its own, because counts are kept for each client */
 	CUstream stream;
 	struct launch launch[MOST_LAUNCHES];
 	int n;
@@ -157,7 +155,7 @@ static size_t dst_bytes(const struct launch *launch)
 	return launch->kind == GATHER ? launch->n * ROW_BYTES : launch->c.c.dst_size + 2 * ORACLE_GUARD;
 }
 
-/* What the launch starts from. */
+/* Copies the launch's initial data to the device. */
 static void put_all(const struct launch *launch, CUstream stream)
 {
 	const struct oracle_case *c = &launch->c.c;
@@ -175,7 +173,7 @@ static void put_all(const struct launch *launch, CUstream stream)
 		put(launch->bias, launch->c.bias.bytes, launch->c.bias.size, stream);
 }
 
-/* Other bytes everywhere, which a replay moves before the real ones are there. */
+/* Fills the launch's memory with other bytes, which the first replay moves before the real ones are there. */
 static void put_others(const struct launch *launch, CUstream stream)
 {
 	cuda(cuMemsetD8Async(launch->src, 0x3c, SIDE_BYTES, stream));
@@ -246,7 +244,7 @@ static bool check(struct launch *launch, CUstream stream)
 	return good;
 }
 
-/* Captures the launches. The first run is on other data. */
+/* Captures the launches. The first replay moves other data. */
 static bool capture(struct lane *lane)
 {
 	CUgraph graph;
@@ -263,7 +261,8 @@ static bool capture(struct lane *lane)
 	return good;
 }
 
-/* Elements of a border that repeats the source count once, or as often as they are written. */
+/* Adds the count of changed elements. Elements of a border that repeats the source may be counted once each
+ * or as often as they are written, so *ret_is_exact is cleared for these. */
 static void add_changed(const struct launch *launch, uint64_t *ret, bool *ret_is_exact)
 {
 	if (launch->kind != CONVERSION)
@@ -322,7 +321,7 @@ static bool end(struct lane *lane)
 	return good;
 }
 
-/* Draws what a round launches. Returns false once there is nothing left. */
+/* Draws the launches of a round. Returns false if no cases are left. */
 static bool draw_lane(struct lane *lane)
 {
 	const uint64_t first = atomic_fetch_add(&next_seed, MOST_LAUNCHES);
@@ -337,7 +336,7 @@ static bool draw_lane(struct lane *lane)
 	return true;
 }
 
-/* Both streams of a thread are under way before it looks at the first. */
+/* A thread launches into both of its streams before it checks the first. */
 static void *work(void *arg)
 {
 	struct worker *worker = arg;

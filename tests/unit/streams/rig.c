@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opens the device as a program does, before it has a client. */
+/* Opens the device as a program does before it makes a client. */
 #include "rig.h"
 
 #include <stdlib.h>
@@ -16,7 +16,8 @@ void rig_open(void)
 	cuda(cuCtxSetCurrent(context));
 	cuda(cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, 0));
 	client = tma_new();
-	cr_assert_not_null(tma_local_door()); /* The program has it, and no file is loaded. */
+	/* the program has the engine linked in, and no library is loaded */
+	cr_assert_not_null(tma_local_door());
 	cr_assert_eq(tma_connect(client, "local:"), 0, "%s", tma_last_error(client));
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A program with a GPU of the stand-in driver and a client of "local:". Failures are Criterion's. */
+/* A program with a GPU of the stand-in driver and a client of "local:", for tests of requests in streams.
+ * Failures are Criterion's. */
 #ifndef TESTS_UNIT_STREAMS_RIG_H
 #define TESTS_UNIT_STREAMS_RIG_H
 
@@ -18,28 +19,28 @@ extern CUstream stream;
 
 #define cuda(call) cr_assert_eq(call, CUDA_SUCCESS, "%s", #call)
 
-/* The setup of a test: the context is current. */
+/* The setup and the teardown of a test. rig_open leaves the device's context current. */
 void rig_open(void);
 void rig_close(void);
 
-/* Memory of the device with count uint32_t: value i * 2654435761 at i. */
+/* Returns device memory with `count` uint32_t, where element i is i * 2654435761. */
 CUdeviceptr rig_numbers(size_t count);
 
-/* Memory of the device with that byte everywhere. */
+/* Returns device memory in which every byte has the value. */
 CUdeviceptr rig_bytes(size_t size, unsigned char byte);
 
 void rig_put(CUdeviceptr to, const void *from, size_t size);
 
-/* Waits for the stream first. */
+/* Copies from the device after it has waited for the stream. */
 void rig_get(void *to, CUdeviceptr from, size_t size);
 
-/* A row-major matrix of uint32 at an address. */
+/* Returns a row-major matrix of uint32 at an address. */
 struct tma_tensor matrix(uint64_t address, int64_t rows, int64_t columns);
 
-/* Whether dst, [columns, rows], is the transpose of src, [rows, columns]. */
+/* Returns whether dst, [columns, rows], is the transpose of src, [rows, columns]. */
 bool is_transposed(CUdeviceptr dst, CUdeviceptr src, int64_t rows, int64_t columns);
 
-/* Launches that transpose into the stream. Returns the status. */
+/* Launches a transpose into the stream and returns its status. */
 int enqueue_transpose(CUdeviceptr dst, CUdeviceptr src, int64_t rows, int64_t columns);
 
 #endif
