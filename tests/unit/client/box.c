@@ -78,7 +78,7 @@ static void random_view(struct view *view)
 	view->dst_bytes = view->dst_element = view->element;
 	for (int k = 0; k < view->rank; k++) {
 		struct view_axis *axis = &view->axis[order[k]];
-		/* extent in the file, of which source are read */
+		/* The view reads `source` of these indices in the file. */
 		int64_t whole = 1 + random_below(k ? 6 : 9);
 
 		axis->source = random_below(3) ? whole : 1 + random_below(whole);

@@ -243,7 +243,7 @@ Test(converters, any_number_of_elements)
 
 /* ---- Arithmetic ------------------------------------------------------------------------------------- */
 
-/* a * b by the arithmetic of the converters, all as bits. */
+/* The result of a * b by the arithmetic of the converters, all as bits. */
 static const struct product {
 	const char *name;
 	uint32_t a, b, result;

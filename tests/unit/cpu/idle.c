@@ -57,7 +57,7 @@ static void start(struct waiting *waiting, const char *states)
 
 struct calls_row {
 	char name[32];
-	/* states of the waiting threads, from the first to wait on: s sleeps, l polls */
+	/* State of each waiting thread, in the order in which they began to wait: s sleeps, l polls. */
 	char states[MOST_THREADS + 1];
 	unsigned n, most_asleep;
 	unsigned called;

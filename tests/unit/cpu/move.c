@@ -122,7 +122,7 @@ static void naive(const struct loop_nest *nest, char *dst, const char *src)
 		}
 }
 
-/* skew is the offset of both bases in a cache line, in bytes. */
+/* The bases lie `skew` bytes past the start of a cache line. */
 static void try_move(const struct case_row *row, struct shape shape, int64_t gap, int64_t skew, bool stream,
                      bool tiled, int64_t piece_bytes, struct cpu_scratch *scratch)
 {

@@ -17,7 +17,7 @@
 
 #define FULL_CASES   60000
 #define DEFAULT_SEED 1
-/* lists for each batch */
+/* A batch is tried for every BATCH_SHARE lists. */
 #define BATCH_SHARE 4
 
 #define MOST_ENTRIES 3000

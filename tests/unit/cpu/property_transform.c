@@ -21,13 +21,13 @@
 #define DEFAULT_SEED 1
 #define REPEATS      2  /* runs of a layout before its plan is kept (small.h) */
 #define APART        64 /* bytes between the places of these runs and those of the run that is checked */
-/* transforms for each transpose there and back, which takes longer */
+/* A transpose there and back takes longer, so one is tried for every INVERSE_SHARE transforms. */
 #define INVERSE_SHARE 10
-/* transforms for each conversion, because its oracle takes one element at a time */
+/* The oracle takes an element at a time, so a conversion is tried for every CONVERSION_SHARE transforms. */
 #define CONVERSION_SHARE 10
 #define BIAS_AT          (BENCH_BYTES / 2) /* in the memory of either operand */
 
-/* dst and src are the offsets of elements [0, ..., 0] in the bench's memories, in bytes. */
+/* The parameters dst and src are the offsets of elements [0, ..., 0] in the bench's memories, in bytes. */
 static struct engine_move move_of(const struct bench *bench, const struct transform *transform, uint64_t dst,
                                   uint64_t src)
 {

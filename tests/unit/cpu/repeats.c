@@ -242,7 +242,7 @@ ParameterizedTest(struct repeat_row *row, repeats, plan_nothing)
 	repeat_init(&repeat, row);
 	struct engine_plan *plan = plan_for(engine, &repeat.transform, 0, 0);
 	const atomic_uint *count = &cpu_plan(plan)->kept.planned;
-	/* offset of a source that no round uses */
+	/* The source lies behind the places that the rounds use. */
 	const uint64_t bytes = repeat.n * repeat.src_bytes, first = repeat.room;
 	for (uint64_t i = 0; i < bytes; i++)
 		data(repeat.src)[first + i] = (char)(i * i % 61);

@@ -21,7 +21,7 @@ extern int wakeups; /* an eventfd that wake() adds to */
 extern struct engine_job *done[MOST_JOBS];
 extern size_t n_done;
 
-/* set by a test: a thread of the engine that calls wake() stays in it until this is cleared */
+/* While a test keeps this set, a thread of the engine that calls wake() stays in it. */
 extern atomic_bool hold;
 
 /* The owner's wake function, which the engine calls. */

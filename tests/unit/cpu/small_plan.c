@@ -431,7 +431,7 @@ Test(small_plan, many)
 	close_all();
 }
 
-/* As many plans as there is room for stay, however long ago they were first seen. */
+/* All plans stay if there is room for them, however long ago they were first seen. */
 Test(small_plan, few_stay)
 {
 	struct small_case c[6];

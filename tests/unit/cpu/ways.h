@@ -9,7 +9,7 @@
 #include "kernels/cpu/isa/isa.h"
 #include "kernels/engine.h"
 
-/* size of each memory, in bytes */
+/* Size of each memory of a bench, in bytes. */
 #define BENCH_BYTES (4 << 20)
 
 enum way {

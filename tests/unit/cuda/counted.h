@@ -6,7 +6,7 @@
 
 /* Counts since a test last set them to 0. */
 extern unsigned n_launches;
-/* launches that may not start before the launches ahead of them have ended */
+/* Launches that may not start before the launches ahead of them have ended. */
 extern unsigned n_late_launches;
 extern unsigned n_sends;
 

@@ -40,7 +40,7 @@ struct map_row {
 	enum region_kind kind;
 	enum source source;
 	uint64_t offset, size;
-	uint32_t handle_len; /* 0: the length that the kind needs */
+	uint32_t handle_len; /* 0: ENGINE_HANDLE_BYTES */
 	bool read_only;
 	char variable[48]; /* for the stand-in driver, NAME=VALUE */
 	int status;

@@ -145,7 +145,7 @@ Test(stream_slots, long_jobs_of_an_owner_share_a_stream_of_the_lowest_priority)
 #define TRIES 20
 
 /* Runs a job of `owner`, which has already used the device for ns, beside long jobs of another owner, which
- * has not used it. n_of then has the priorities that the job's launches used. */
+ * has not used it. n_of then tells the priorities of the streams that were launched on. */
 static void run_beside_others(uint64_t ns, int64_t n, enum job_priority priority)
 {
 	enum { N_LONG = 8 };

@@ -19,8 +19,8 @@ struct row {
 	uint32_t n;
 	uint32_t on[8];
 	uint32_t src_on;
-	/* for each move the destination, '<', the destination that it reads or 's' for the source, '@', and
-	 * the device that moves it or 'h' */
+	/* Each move is written as its destination, '<', the destination that it reads or 's' for the source,
+	 * '@', and the device that moves it or 'h' for the host. */
 	char tree[64];
 	bool is_star;
 };

@@ -58,7 +58,7 @@ ParameterizedTest(struct row *row, penalty, refused)
 		for (uid_t uid = 1; uid <= 2; uid++)
 			if (row->losses[i] & uid) {
 				penalties_suspect(&penalties, uid, now);
-				/* called for each of the user's transforms */
+				/* A user is suspected once for each of its transforms. */
 				penalties_suspect(&penalties, uid, now);
 			}
 		penalties_count(&penalties, now);

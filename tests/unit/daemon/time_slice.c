@@ -158,7 +158,7 @@ static struct crowd meet(int pings_of_other)
 	for (int i = 0; i < SESSIONS; i++)
 		client_send_pings(&crowd.own[i], PINGS);
 	client_send_pings(&crowd.other, pings_of_other);
-	/* as if both had taken turns before */
+	/* This makes slices short, as after both have taken turns. */
 	crowd.server->connections.time_slices.shared_until_ns = UINT64_MAX;
 	return crowd;
 }
@@ -255,7 +255,7 @@ Test(time_slices, a_session_that_finishes_while_it_is_ready_ends)
 	struct client busy = client_connect(server, OWN_UID), gone = client_connect(server, OWN_UID);
 	struct session *session;
 
-	/* polls both connections; later iterations see them in the order of arrival */
+	/* The iteration polls both connections, so that later ones see them in the order of arrival. */
 	service_iterate_once(server);
 	fake_clock_tick(TICK_NS);
 	server->connections.time_slices.shared_until_ns = UINT64_MAX;

@@ -236,7 +236,7 @@ static void scaled_draw(struct scaled *s, uint64_t seed)
 	s->dst = calloc((size_t)(s->shape[0] * s->shape[1]), 1);
 	s->scale = calloc((size_t)(s->blocks[0] * s->blocks[1]), 4);
 	s->inverse = calloc((size_t)(s->blocks[0] * s->blocks[1]), 4);
-	/* of any magnitude, but neither infinite nor NaN */
+	/* The values have any magnitude, but are neither infinite nor NaN. */
 	for (int64_t i = 0; i < s->shape[0] * s->shape[1]; i++)
 		s->src[i] = (uint16_t)oracle_random(&state) & 0xbfff;
 }

@@ -478,7 +478,7 @@ ParameterizedTest(struct row *row, order, points_in_no_order)
 		submit(streams[i], &work[i]);
 	}
 	for (size_t n = 0; n < STREAMS; n++) {
-		/* visits each stream once, as STREAMS and 37 are coprime */
+		/* This visits each stream once, because STREAMS and 37 are coprime. */
 		const size_t i = n * 37 % STREAMS;
 
 		work_init_square(&others[n], 16, true, &dst, &src);

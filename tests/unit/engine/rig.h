@@ -17,8 +17,8 @@ enum rig_engine {
 	RIG_CPU,
 	RIG_CPU_PIECES,  /* in this process; threads move even small jobs, in pieces of 4 KiB */
 	RIG_CPU_PROCESS, /* in a process of its own */
-	/* in a process of its own, in pieces of 4 KiB, driven by its owner, with pauses between polls of
-	 * words */
+	/* Runs in a process of its own, in pieces of 4 KiB, driven by its owner, with pauses between polls of
+	 * words. */
 	RIG_CPU_PROCESS_NAPS,
 	RIG_CUDA,         /* in this process, with small limits (small_limits.h) */
 	RIG_CUDA_DRIVEN,  /* in this process, with its usual limits and driven by its owner */

@@ -146,14 +146,11 @@ Test(alternatives, are_sorted_and_different)
 		int n;
 		double costs[PLAN_ALTERNATIVES];
 	} steps[] = {
-		{ STRATEGY_permute, 1000, 1.10, 1, { 1 } }, /* resembles the first plan */
-		/* also resembles it, and costs less */
-		{ STRATEGY_permute, 1300, 0.90, 1, { 1 } },
-		{ STRATEGY_permute, 2000, 1.20, 2, { 1, 1.2 } }, /* has another size */
-		/* resembles that plan, and costs more */
-		{ STRATEGY_permute, 2500, 1.22, 2, { 1, 1.2 } },
-		/* resembles it, and costs less, so replaces it */
-		{ STRATEGY_permute, 2600, 1.15, 2, { 1, 1.15 } },
+		{ STRATEGY_permute, 1000, 1.10, 1, { 1 } },              /* resembles the first plan */
+		{ STRATEGY_permute, 1300, 0.90, 1, { 1 } },              /* so does this, though cheaper */
+		{ STRATEGY_permute, 2000, 1.20, 2, { 1, 1.2 } },         /* has another size */
+		{ STRATEGY_permute, 2500, 1.22, 2, { 1, 1.2 } },         /* resembles it, but is dearer */
+		{ STRATEGY_permute, 2600, 1.15, 2, { 1, 1.15 } },        /* resembles it, and is cheaper */
 		{ STRATEGY_copy, 0, 1.26, 2, { 1, 1.15 } },              /* costs too much */
 		{ STRATEGY_copy, 0, 1.25, 3, { 1, 1.15, 1.25 } },        /* costs just little enough */
 		{ STRATEGY_short, 0, 1.12, 4, { 1, 1.12, 1.15, 1.25 } }, /* goes before dearer plans */
@@ -167,15 +164,15 @@ Test(alternatives, are_sorted_and_different)
 		  1.17,
 		  10,
 		  { 1, 1.11, 1.12, 1.13, 1.14, 1.15, 1.16, 1.17, 1.24, 1.25 } },
-		/* finds no room */
+		/* There is no room for this plan. */
 		{ STRATEGY_permute,
 		  9000,
 		  1.25,
 		  10,
 		  { 1, 1.11, 1.12, 1.13, 1.14, 1.15, 1.16, 1.17, 1.24, 1.25 } },
-		/* makes the last plan drop out */
+		/* This makes the last plan drop out. */
 		{ STRATEGY_gather, 0, 1.23, 10, { 1, 1.11, 1.12, 1.13, 1.14, 1.15, 1.16, 1.17, 1.23, 1.24 } },
-		/* replaces two plans that it resembles */
+		/* This replaces two plans that it resembles. */
 		{ STRATEGY_permute, 3400, 1.01, 9, { 1, 1.01, 1.11, 1.12, 1.13, 1.14, 1.16, 1.17, 1.23 } },
 	};
 

@@ -227,8 +227,8 @@ Test(amax, scales)
 
 /* ---- Loop nests ------------------------------------------------------------------------------------- */
 
-/* How the dimensions of a conversion from float32 to float16, with the source in C order, become those of its
- * loop nest. */
+/* A row has the dimensions of a conversion from float32 to float16, with the source in C order, and those of
+ * the loop nest that they become. */
 static const struct nest_row {
 	const char *name;
 	int64_t shape[2], stride[2], block[2], scale_stride[2];

@@ -85,7 +85,8 @@ static uint32_t nearest(int rank, uint32_t n_sources, const int64_t *at)
 	return distance;
 }
 
-/* The element is in exactly one piece, whose source has it, and no source that has it is nearer. */
+/* An element of the box is in exactly one piece, and no source that has the element is nearer than that of
+ * the piece; any other element is in none. */
 static void check_element(const struct cover *cover, const struct box *box, const int64_t *at, int round)
 {
 	uint32_t n = 0;

@@ -11,12 +11,12 @@ struct explain_row {
 	char name[40];
 	enum dtype dtype;
 	int rank;
-	/* strides are those of src; all 0: C order */
+	/* The strides are those of src; all 0: C order. */
 	int64_t src[4], perm[4], strides[4], before[4], after[4];
 	uint32_t align;
 	enum family family;
 	char method[16]; /* empty: the method is chosen when the transform is moved */
-	/* tile is both extents of a square tile; the method's own tiles are checked elsewhere */
+	/* The extent of a square tile's sides. Tiles of the method are checked elsewhere. */
 	int64_t tile, grid;
 	uint64_t subregions;
 	char rules[4][100]; /* "family: text" */

@@ -405,7 +405,7 @@ static void check_slabs(const struct transform *t, int crop)
 		               axis->extent, pad_mode_names[t->mode], n_written);
 }
 
-/* dst has the extent of the sum or, if that overflows, of its lower 8 bits. */
+/* The extent of dst is the sum or, if that does not fit 8 bits with a sign, its lower 7 bits. */
 static void check_pad(int extent, int before, int after, enum pad_mode mode)
 {
 	int source = extent + (before < 0 ? before : 0) + (after < 0 ? after : 0);

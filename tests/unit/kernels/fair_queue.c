@@ -43,8 +43,7 @@ Test(fair_queue, empty)
 	fair_queue_remove(&fair_queue, &a.stream[0]);
 	fair_queue_remove(&fair_queue, &a.stream[0]);
 	cr_assert_null(fair_queue_next(&fair_queue));
-	/* the last claim of the stream ends after it was removed */
-	fair_queue_charge(&fair_queue, &a.owner, 5);
+	fair_queue_charge(&fair_queue, &a.owner, 5); /* The stream's last claim ends after it was removed. */
 	cr_assert_null(fair_queue_next(&fair_queue));
 }
 

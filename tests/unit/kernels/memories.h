@@ -8,7 +8,8 @@
 #include "kernels/transform/aliases.h"
 #include "tests/support/oracle.h"
 
-/* allocations of a memory, so many that a range of few is looked up and one of many is walked */
+/* A memory has up to MOST allocations, enough that a range of few of them is looked up and one of many is
+ * walked. */
 #define MOST  60
 #define KINDS 80 /* allocations that exist */
 #define SIZE  5  /* bytes of an allocation */

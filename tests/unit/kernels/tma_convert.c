@@ -11,7 +11,7 @@ struct row {
 	int rank;
 	int64_t src[4], perm[4], before[4], after[4];
 	enum pad_mode mode;
-	/* elements between rows of the destination's innermost dimension; 0: there is no gap */
+	/* Elements between two rows of the destination's innermost dimension; 0: there is no gap. */
 	int64_t gap;
 	uint8_t phase;  /* of both base addresses */
 	int64_t scale;  /* extent of a scale along the last dimension; 0: there is no scale */

@@ -13,7 +13,7 @@ struct tma_row {
 	char name[48];
 	enum dtype dtype;
 	int rank;
-	/* strides are those of src; all 0: C order */
+	/* The strides are those of src; all 0: C order. */
 	int64_t src[6], perm[6], strides[6], before[6], after[6];
 	bool straight; /* there is no permutation */
 	enum pad_mode mode;

@@ -15,7 +15,7 @@ static inline tma_client *local_client(void)
 {
 	tma_client *client = tma_new();
 
-	/* the program has the engine linked in, and no library is loaded */
+	/* The program has the engine linked in, and no library is loaded. */
 	cr_assert_not_null(tma_local_door());
 	cr_assert_eq(tma_connect(client, "local:"), 0, "%s", tma_last_error(client));
 	return client;

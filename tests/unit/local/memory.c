@@ -17,7 +17,7 @@ static void *last;
 void memory_open(void)
 {
 	client = tma_new();
-	/* the program has the engine linked in, and no library is loaded */
+	/* The program has the engine linked in, and no library is loaded. */
 	cr_assert_not_null(tma_local_door());
 	cr_assert_eq(tma_connect(client, "local:"), 0, "%s", tma_last_error(client));
 }

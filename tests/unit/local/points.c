@@ -404,7 +404,7 @@ Test(local_points, of_objects_that_are_released)
 	memory_signal(s.word, 1);
 	cr_assert_eq(tma_wait(client, first, NULL), 0, "%s", tma_last_error(client));
 	cr_assert_eq(tma_wait(client, second, NULL), 0, "%s", tma_last_error(client));
-	/* the second request may already have run while the test waited for the first */
+	/* The second request may already have run while the test waited for the first. */
 	cr_assert(is_filled(s.dst, 1));
 	cr_assert_eq(get_word(s.word), 2);
 }

@@ -15,7 +15,7 @@
 #define KIND(name) (1u << FIELD_KIND_##name)
 #define STRS       KIND(STRING) | KIND(DEVICE)
 #define NUMBERS    KIND(VALUE) | KIND(OPERAND)
-/* whatever they contain, because their items are decoded one by one later */
+/* An array is accepted whatever it contains, because its items are decoded one by one later. */
 #define ARRAYS KIND(ITEMS) | KIND(LIST)
 
 struct variant {

@@ -18,7 +18,7 @@ TestSuite(devices_peer, .timeout = 60);
 
 struct links_row {
 	char links[40]; /* of 4 devices, as SOFTGPU_LINKS has it */
-	/* y or n for each of the pairs 0-1, 0-2, 0-3, 1-2, 1-3, 2-3; "": the text of links is invalid */
+	/* y or n for each of the pairs 0-1, 0-2, 0-3, 1-2, 1-3, 2-3; "" if the text of links is invalid. */
 	char access[8];
 	char ranks[8];
 	char atomics[8];

@@ -9,9 +9,9 @@
 #include "client/tmaclient.h"
 #include "tests/support/conversion_case.h"
 
-/* Where the memories of a case lie. */
+/* The addresses at which the memories of a case lie. */
 struct case_places {
-	uint64_t dst, src, scale, bias; /* addresses */
+	uint64_t dst, src, scale, bias;
 };
 
 /* A tensor with the arrays that it points to. */

@@ -337,7 +337,7 @@ struct listed {
 	bool scatter, pairs, is_transposed, is_in_place, is_long;
 	int64_t shape[2]; /* of a block of src */
 	int64_t layers, n;
-	/* block of each entry; -1: the entry is skipped */
+	/* The blocks of each entry; -1: the entry is skipped. */
 	int64_t dst_block[MOST_COUNT], src_block[MOST_COUNT];
 	int64_t numbers[2 * MOST_COUNT]; /* the list as it is sent */
 	uint64_t passed;

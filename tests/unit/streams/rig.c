@@ -16,7 +16,7 @@ void rig_open(void)
 	cuda(cuCtxSetCurrent(context));
 	cuda(cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, 0));
 	client = tma_new();
-	/* the program has the engine linked in, and no library is loaded */
+	/* The program has the engine linked in, and no library is loaded. */
 	cr_assert_not_null(tma_local_door());
 	cr_assert_eq(tma_connect(client, "local:"), 0, "%s", tma_last_error(client));
 }
