@@ -119,8 +119,8 @@ Test(connection, a_client_has_one)
 	server_stop(&s);
 }
 
-/* Waits for all three requests, because the client refuses a request at once if the service is gone already.
- */
+/* Waits for all three requests, because the client refuses a request at once if the service is gone
+ * already. */
 static void script_vanish(struct server *s)
 {
 	struct rpc_request request;

@@ -45,8 +45,8 @@ static int64_t walk(const struct tma_layout_cache *cache, const int64_t index[6]
 	return at;
 }
 
-/* Returns the position of the same element by the tensor's strides; its dimensions 4 to rank - 2 are heads.
- */
+/* Returns the position of the same element by the tensor's strides; its dimensions 4 to rank - 2 are
+ * heads. */
 static int64_t by_tensor(const struct tma_tensor *t, const int64_t index[6], int64_t first_head)
 {
 	int64_t at = (int64_t)(t->offset / tma_dtype_size(t->dtype)), head = index[4] - first_head;

@@ -253,8 +253,8 @@ static void set_up_by_default(void)
 	set_up();
 }
 
-/* Memory that is being unmapped has no cover any more, because other memory may come to lie at its addresses.
- */
+/* Memory that is being unmapped has no cover any more, because other memory may come to lie at its
+ * addresses. */
 Test(backing_unmapped, has_no_cover, .init = set_up_by_default, .signal = SIGBUS)
 {
 	enum { LARGE = 8 << 20 };

@@ -30,8 +30,8 @@ Test(engine, says_what_it_is)
 	engine_close(NULL);
 }
 
-/* With a single thread, a small job that is submitted after a large one on another stream comes back first.
- */
+/* With a single thread, a small job that is submitted after a large one on another stream comes back
+ * first. */
 Test(engine, streams_share)
 {
 	static struct work first, large, small;

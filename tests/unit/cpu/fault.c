@@ -133,8 +133,8 @@ static int count_mappings(const char *start, size_t size)
 	return n;
 }
 
-/* Every other page is lost. A process can have only so many mappings, so not each of these pages becomes one.
- */
+/* Every other page is lost. A process can have only so many mappings, so not each of these pages becomes
+ * one. */
 Test(fault, a_cover_makes_few_mappings)
 {
 	enum { PAGES = 400, BOUND = 64 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests signals that many sleep on: all sleepers are woken, but not all of them by the thread that submits.
- */
+/* Tests signals that many sleep on: all sleepers are woken, but not all of them by the thread that
+ * submits. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 

@@ -25,8 +25,8 @@ struct child_row {
 	char says[2][96]; /* parts of what the child prints */
 };
 
-/* Makes a folder with the row's libcuda.so.1, so that the driver of a machine that has one is never loaded.
- */
+/* Makes a folder with the row's libcuda.so.1, so that the driver of a machine that has one is never
+ * loaded. */
 static void make_library(char *folder, enum library library)
 {
 	char path[64];

@@ -105,8 +105,8 @@ ParameterizedTestParameters(cuda_end, lost)
 	return cr_make_param_array(struct lost_row, rows, sizeof rows / sizeof *rows);
 }
 
-/* Jobs that had ended are right. From then on every job ends as lost, whatever is called, and nothing hangs.
- */
+/* Jobs that had ended are right. From then on every job ends as lost, whatever is called, and nothing
+ * hangs. */
 ParameterizedTest(struct lost_row *row, cuda_end, lost)
 {
 	enum { STREAMS = 3, JOBS = 10, N = 40 };

@@ -17,10 +17,10 @@ struct holder {
 	struct engine_export made[HOLDER_MEMORIES];
 };
 
-/* Starts the process. Call it before this process opens an engine, since a driver does not survive fork(). In
- * the other process, work is called with the bytes of the memories once they have been handed out (NULL:
- * nothing is called), and check when this process is done with them; holder_stop returns what check returned.
- */
+/* Starts the process. Call it before this process opens an engine, since a driver does not survive fork().
+ * In the other process, work is called with the bytes of the memories once they have been handed out (NULL:
+ * nothing is called), and check when this process is done with them; holder_stop returns what check
+ * returned. */
 void holder_start(struct holder *holder, enum region_kind kind, uint64_t size,
                   void (*work)(unsigned char *const *bytes), int (*check)(unsigned char *const *bytes));
 int holder_stop(struct holder *holder);

@@ -193,8 +193,8 @@ Test(map_cache, least_recently_used_goes_first)
 	map_cache_deinit(&cache);
 }
 
-/* The cache is compared with the simplest model of it: an array in order of use, the most recent entry first.
- */
+/* The cache is compared with the simplest model of it: an array in order of use, the most recent entry
+ * first. */
 Test(map_cache, order_under_random_use)
 {
 	enum { CAPACITY = 7, KEYS = 12 };

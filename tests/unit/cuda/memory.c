@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests what can be mapped on the CUDA engine, the message for what cannot, and memory that the engine makes.
- */
+/* Tests what can be mapped on the CUDA engine, the message for what cannot, and memory that the engine
+ * makes. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -298,9 +298,9 @@ struct launch_row {
 
 ParameterizedTestParameters(pack_long, launches)
 {
-	/* The 64 blocks go in stretches of 4, 8, 16, 32 and the remaining 4. Once launches have been late, a
-	 * stretch has a quarter of half of the scratch memory, which has room for 16 blocks beside the list.
-	 */
+	/* The 64 blocks go in stretches of 4, 8, 16, 32 and the remaining 4. Once launches have been late,
+	 * a stretch has a quarter of half of the scratch memory, which has room for 16 blocks beside the
+	 * list. */
 	static struct launch_row rows[] = {
 		{ "out", true, false, 5 },
 		{ "in", false, false, 5 },

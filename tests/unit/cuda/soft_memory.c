@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests memory of the stand-in driver: what it allocates, what it knows of an address, and what it refuses.
- */
+/* Tests memory of the stand-in driver: what it allocates, what it knows of an address, and what it
+ * refuses. */
 #include "soft.h"
 
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests by the trace what the stand-in driver's device runs side by side, what one at a time, and what first.
- */
+/* Tests by the trace what the stand-in driver's device runs side by side, what one at a time, and what
+ * first. */
 #include "soft.h"
 
 #include <stdio.h>

@@ -13,8 +13,8 @@
 
 static char *no_arguments[] = { (char[]){ "tmad" }, NULL };
 
-/* Writes text to a file in a directory of its own, or writes no file if text is NULL, and returns its path.
- */
+/* Writes text to a file in a directory of its own, or writes no file if text is NULL, and returns its
+ * path. */
 static const char *in_file(const char *directory, const char *name, const char *text, size_t size)
 {
 	static char path[128];

@@ -63,8 +63,8 @@ Test(limits, one_user_has_half_of_the_descriptors_for_regions)
 	}
 }
 
-/* Adds up what one user at its limits holds of the service's memory, including page tables for mapped bytes.
- */
+/* Adds up what one user at its limits holds of the service's memory, including page tables for mapped
+ * bytes. */
 Test(limits, one_user_has_less_than_half)
 {
 	for (uint64_t group = 64 * MIB; group < 64 * GIB; group *= 2) {

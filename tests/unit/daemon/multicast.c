@@ -11,8 +11,8 @@
 #define DEVICES 5
 #define HOST    DEVICE_ANY
 
-/* Each device has a row of links, one character a device: '.' is no link, '0' and up is a link of that rank.
- */
+/* Each device has a row of links, one character a device: '.' is no link, '0' and up is a link of that
+ * rank. */
 struct row {
 	char name[48];
 	char links[DEVICES][DEVICES + 1];

@@ -579,8 +579,8 @@ ParameterizedTest(struct row *row, order, handed_back_and_forth)
 	from = memory_new(kind_of(handoff->memory), PATTERNS * bytes);
 	out = memory_new(kind_of(handoff->memory), WINDOW * bytes);
 	buffer = memory_new(kind_of(handoff->memory), bytes);
-	for (uint64_t i = 0; i < PATTERNS * bytes;
-	     i++) /* each pattern differs from the one before in every byte */
+	/* Each pattern differs from the one before in every byte. */
+	for (uint64_t i = 0; i < PATTERNS * bytes; i++)
 		from.bytes[i] = (unsigned char)(i % bytes * 31 + i / bytes * 37);
 	for (int i = 0; i < WINDOW; i++) {
 		work_init_square(&work[PRODUCER][i], handoff->n, handoff->transposed, &buffer, &from);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests lists of blocks against brute force: the regions are small, and every byte of every block is marked.
- */
+/* Tests lists of blocks against brute force: the regions are small, and every byte of every block is
+ * marked. */
 #include <criterion/criterion.h>
 #include <inttypes.h>
 #include <string.h>

@@ -20,8 +20,7 @@ struct tile_row {
 	int rank;
 	uint32_t element;
 	int64_t n[6];
-	/* The source's dimensions, innermost first. Those of the destination are numbered from the outermost.
-	 */
+	/* The source's dimensions, innermost first; the destination's are numbered from the outermost. */
 	int order[6];
 	int64_t least[6]; /* least extents of a tile */
 };

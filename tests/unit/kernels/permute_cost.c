@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests what holds of a predicted cost whatever its weights are: it is finite, a change that makes a tile
- * worse does not make it cheaper, and it is about 1 for tiles that are as large and aligned as they can be.
- */
+ * worse does not make it cheaper, and it is about 1 for tiles that are as large and aligned as they can
+ * be. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <math.h>

@@ -108,8 +108,8 @@ ParameterizedTest(struct sides_row *row, permute_sides, chains)
 	check_chain(row, "source", &sides.src, row->src);
 }
 
-/* A chain ends before a dimension of which the box has one index, and after the first of which it has a part.
- */
+/* A chain ends before a dimension of which the box has one index, and after the first of which it has a
+ * part. */
 Test(permute_sides, what_a_box_has_of_a_chain)
 {
 	const struct loop_nest nest = { .rank = 3,

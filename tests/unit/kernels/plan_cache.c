@@ -390,8 +390,8 @@ Test(plan_cache, without_a_key)
 Test(plan_cache, median_of_the_last_measured_runs)
 {
 	static const uint64_t ns[] = { 900, 100, 300, 800, 500, 200, 700, 400, 600, 50 };
-	/* The medians of the first time, of the first two, and so on; later ones are of the last seven times.
-	 */
+	/* The medians of the first time, of the first two, and so on; later ones are of the last seven
+	 * times. */
 	static const uint64_t medians[] = { 900, 500, 300, 550, 500, 400, 500, 400, 500, 500 };
 	const struct transform_spec spec = spec_of(2, 3);
 	struct plan_cache cache;

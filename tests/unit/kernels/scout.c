@@ -39,8 +39,8 @@ static bool finds_free(int slow_mappings)
 	return is_free;
 }
 
-/* A single slow mapping may be due to cold code or to a thread that lost its processor, and not to the file.
- */
+/* A single slow mapping may be due to cold code or to a thread that lost its processor, and not to the
+ * file. */
 Test(scout, a_slow_first_mapping_is_not_the_file)
 {
 	cr_expect(finds_free(1));

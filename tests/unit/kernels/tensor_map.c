@@ -317,8 +317,8 @@ ParameterizedTestParameters(tensor_map, types)
 	return cr_make_param_array(struct type_row, rows, sizeof rows / sizeof *rows);
 }
 
-/* Inner boxes of 16 and of 128 bytes are legal. Boxes of 16 bytes and one element, and of 144 bytes, are not.
- */
+/* Inner boxes of 16 and of 128 bytes are legal. Boxes of 16 bytes and one element, and of 144 bytes, are
+ * not. */
 ParameterizedTest(struct type_row *row, tensor_map, types)
 {
 	struct tensor_map_layout layout = { .type = row->type,

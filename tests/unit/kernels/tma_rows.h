@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows of the tests of plans for the Tensor Memory Accelerator: a move, and the plan that is expected for it.
- */
+/* Rows of the tests of plans for the Tensor Memory Accelerator: a move, and the plan that is expected for
+ * it. */
 #ifndef TESTS_UNIT_KERNELS_TMA_ROWS_H
 #define TESTS_UNIT_KERNELS_TMA_ROWS_H
 

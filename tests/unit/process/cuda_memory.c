@@ -344,8 +344,8 @@ Test(process_cuda, made_memory_after_a_loss)
 	close_all();
 }
 
-/* The child notices that a file has lost pages that the device has pinned, and the owner's side reports it.
- */
+/* The child notices that a file has lost pages that the device has pinned, and the owner's side reports
+ * it. */
 Test(process_cuda, pages_that_a_file_has_lost)
 {
 	static struct work work;

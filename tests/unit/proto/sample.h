@@ -7,8 +7,8 @@
 #include "proto/wire/rpc.h"
 #include "proto/schema.h"
 
-/* Sets each of the fields of the message's struct to a valid value. Maps within it have all of their fields.
- */
+/* Sets each of the fields of the message's struct to a valid value. Maps within it have all of their
+ * fields. */
 void sample_message(const struct message *message, uint64_t fields, void *value);
 
 /* Returns a valid request with msgid 7. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the model's counts against counts made by hand. A store that is right but uncoalesced shows in them.
- */
+/* Tests the model's counts against counts made by hand. A store that is right but uncoalesced shows in
+ * them. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests copies between devices: the driver copies memory of any context, whether peers may access it or not.
- */
+/* Tests copies between devices: the driver copies memory of any context, whether peers may access it or
+ * not. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <stdlib.h>

@@ -266,8 +266,8 @@ Test(devices_memory, access_is_told)
 	unmap(&mapped);
 }
 
-/* A memset or a stream's access to a word needs access to the memory, and is refused by the call otherwise.
- */
+/* A memset or a stream's access to a word needs access to the memory, and is refused by the call
+ * otherwise. */
 Test(devices_memory, sets_and_words_ask_for_access)
 {
 	CUdeviceptr memory = memory_of(0, SIZE, 0);

@@ -29,8 +29,8 @@ struct case_request {
 	int perm[TMA_MAX_RANK];
 };
 
-/* Makes the request of a case, which must outlive it. The request points to itself, so it must not be copied.
- */
+/* Makes the request of a case, which must outlive it. The request points to itself, so it must not be
+ * copied. */
 void case_request_init(struct case_request *ret, const struct conversion_case *c, bool converts,
                        const struct case_places *places);
 

@@ -122,8 +122,8 @@ Test(stream_graphs, graphs_come_and_go)
 	}
 }
 
-/* No node of a graph allocates memory, and what the graph holds lives until its last instance is destroyed.
- */
+/* No node of a graph allocates memory, and what the graph holds lives until its last instance is
+ * destroyed. */
 Test(stream_graphs, several_instances)
 {
 	enum { N = 5000, INSTANCES = 3 };

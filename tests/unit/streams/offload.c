@@ -76,8 +76,8 @@ static void draw_list(uint64_t *state, struct list *list)
 	list->pool_step = list->block + 4 * (size_t)oracle_between(state, 0, 2);
 	list->pool_layer = list->in_pool * list->pool_step + 64;
 	list->all = list->layers * list->n * list->host_step;
-	for (uint32_t i = 0; i < list->n;
-	     i++) /* a permutation of the pool's blocks, of which the first are taken */
+	/* The entries are the first of a permutation of the pool's blocks. */
+	for (uint32_t i = 0; i < list->n; i++)
 		list->entry[i] = (i * 7 + 3) % list->in_pool;
 	for (uint32_t i = 0; i < list->n; i++) {
 		for (uint32_t k = 0; k < i; k++)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests timelines whose words lie in other memory than what is moved, and timelines of requests in streams.
- */
+/* Tests timelines whose words lie in other memory than what is moved, and timelines of requests in
+ * streams. */
 #include "rig.h"
 
 #include <stdlib.h>
