@@ -405,7 +405,7 @@ ParameterizedTest(struct refusal_row *row, cuda_memory, refusal)
 /* ---- One memory -------------------------------------------------------------------------------------------
  */
 
-/* CUDA lets the process that made a handle not open it, so the engine's own memory can be used only as its
+/* A process cannot open a handle that it has made itself, so the engine's own memory is used only by its
  * region. */
 Test(cuda_memory, a_handle_of_its_own)
 {

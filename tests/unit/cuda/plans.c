@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the plans that the engine makes of its own: each is made once, and a job waits for those that are
- * still to be made. */
+/* Tests the plans that the engine makes itself: each is made once, and a job waits for those that are still
+ * to be made. */
 #include <string.h>
 
 #include <criterion/criterion.h>

@@ -552,8 +552,8 @@ ParameterizedTest(struct tile_row *row, permute_tile, refused)
 	          tile.args.rows);
 }
 
-/* A box with a part of a padded dimension of the source's runs is allowed or refused by the mode, for a
- * border of one index less than the source and of as many. */
+/* The pad mode decides whether a box may have a part of a padded dimension of the source's runs, if the
+ * border has one index less than the source (allowed[mode][0]) or as many (allowed[mode][1]). */
 Test(permute_tile, padded_parts)
 {
 	static const bool allowed[PAD_MODE_COUNT][2] = {
