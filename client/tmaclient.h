@@ -6,9 +6,10 @@
  * A client is one connection to the service. Memory is shared once, as a region; a tensor is a view of a
  * region; a transform moves one tensor into another:
  *
- *     dst[...] = pad(permute(src, perm), before, after, mode, value)
+ *     dst[...] = pad(cast(permute(src, perm) * scale + bias), before, after, mode, value)
  *
- * permute and pad mean what np.transpose and np.pad mean in NumPy. Moving an element never changes its bits.
+ * permute and pad mean what np.transpose and np.pad mean in NumPy. A transform without a conversion casts and
+ * calculates nothing, and never changes the bits of an element.
  * Destination arguments precede source arguments, as in memcpy. Many small moves can be combined: a plan is a
  * transform that was checked once, items are many transforms in one request, and a gather or scatter moves
  * the blocks that a list selects. An order tells a request what to wait for and what to signal in shared
