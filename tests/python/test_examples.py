@@ -95,6 +95,17 @@ def test_options():
     python("-m", "tmaclient", "--sockets", status=2)
 
 
+# ---- The README's example ------------------------------------------------------------------------------------
+@needs_numpy
+def test_readme():
+    """It prints what the text below it says."""
+    with open(os.path.join(SOURCE, "README.md"), encoding="utf-8") as file:
+        code, told = re.search(r"<!-- example.py -->\n```python\n(.*?)```\n<!-- end of example -->\n\nIt prints `(.*?)`",
+                               file.read(), re.DOTALL).groups()
+    env = {name: value for name, value in os.environ.items() if name != "TMAD_SOCKET"}
+    assert python("-c", code, env=env) == (told + "\n", "")
+
+
 # ---- Examples ------------------------------------------------------------------------------------------------
 @needs_numpy
 def test_numpy_transpose(tmad):

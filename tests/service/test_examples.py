@@ -1,27 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The manual's examples do what the text above them says."""
+"""The manual's examples do what the text above them says, and the README's session prints what it shows."""
 import os
 import re
+import shlex
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
+import threading
 import unittest
 
 import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 import tap
-from tmad import BUILD, SOURCE, Tmad, scaled, wait_until
+from tmad import BUILD, SOURCE, TMACTL, TMAD, Tmad, own_environment, scaled, wait_until
 
 FOLDER = os.path.join("client", "examples")
 ELSEWHERE = {"stream_order"}  # test_softgpu.c calls it
 NIXL = os.path.join(BUILD, FOLDER, "nixl")
-
-
-def source(name):
-    with open(os.path.join(SOURCE, FOLDER, name + ".c"), encoding="utf-8") as file:
-        return re.sub(r"\A.*SPDX-.*\n", "", file.read())
 
 
 def listens(port):
@@ -106,11 +104,80 @@ class Sources(unittest.TestCase):
                  if name.endswith((".c", ".cpp"))}
         self.assertEqual(names, {name[5:] for name in dir(Examples) if name.startswith("test_")} | ELSEWHERE)
 
-    def test_readme(self):
-        """It shows transpose.c."""
-        with open(os.path.join(SOURCE, "README.md"), encoding="utf-8") as file:
-            shown = re.search(r"<!-- example.c -->\n```c\n(.*?)```\n<!-- end of example -->", file.read(), re.S)
-        self.assertEqual(shown.group(1), source("transpose"))
+
+def text_of(*names):
+    with open(os.path.join(SOURCE, *names), encoding="utf-8") as file:
+        return file.read()
+
+
+class Readme(unittest.TestCase):
+    SOCKET = "/tmp/tmad.sock"
+    VARIES = ((r"(?m)^\d{4}-\d\d-\d\d [\d:.]+ info    ", ""),  # a log that is no terminal's has no times
+              (r"[\d.]+ [KMGT]?B/s  [\d.]+ s$", "RATE"), (r"answered in .*", "answered in TIME"),
+              (r"engine cpu \(.*\)", "engine cpu (MACHINE)"))
+
+    def masked(self, line):
+        for pattern, word in self.VARIES:
+            line = re.sub(pattern, word, line)
+        return line
+
+    def test_session(self):
+        """Each command prints what is shown below it, except for what varies."""
+        block = re.search(r"```console\n(.*?)```", text_of("README.md"), re.S)[1]
+        steps = [step.splitlines() for step in re.split(r"^\$ ", block, flags=re.M)[1:]]
+        self.assertGreater(len(steps), 6)
+        with tempfile.TemporaryDirectory(prefix="tmad-readme-") as room:
+            path = os.path.join(room, "tmad.sock")
+            with open(os.path.join(room, "python3"), "w", encoding="utf-8") as file:
+                file.write(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
+            os.chmod(file.name, 0o755)
+            env = own_environment()
+            env["PATH"] = os.pathsep.join([room, os.path.dirname(TMACTL), os.path.dirname(TMAD), env["PATH"]])
+            env["XDG_RUNTIME_DIR"] = room
+            env.pop("TMAD_SOCKET", None)
+            shell = subprocess.Popen(["sh"], cwd=room, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                     stderr=subprocess.STDOUT, encoding="utf-8")
+            self.addCleanup(shell.stdout.close)
+            watchdog = threading.Timer(scaled(60), shell.kill)
+            watchdog.start()
+            self.addCleanup(watchdog.cancel)
+            for command, *wanted in steps:
+                shell.stdin.write(command.replace(self.SOCKET, path) + "\necho END\n")
+                shell.stdin.flush()
+                printed, has_ended = [], False
+                while not has_ended or len(printed) < len(wanted):  # what runs in the background prints when it likes
+                    line = shell.stdout.readline()
+                    self.assertNotEqual(line, "", f"{command}: {printed}")
+                    if line == "END\n":
+                        has_ended = True
+                    else:
+                        printed.append(line.rstrip("\n").removeprefix("tmad: ").replace(path, self.SOCKET))
+                self.assertEqual([self.masked(line) for line in printed],
+                                 [self.masked(line).removeprefix("tmad: ") for line in wanted], command)
+            shell.stdin.close()
+            self.assertEqual((shell.stdout.read(), shell.wait(scaled(20))), ("", 0))
+
+    def test_figures(self):
+        """They are those of tests/bench/README.md."""
+        readme = " ".join(text_of("README.md").split())
+        bench = text_of("tests", "bench", "README.md")
+        cpus = re.search(r"Processor, (\d+ CPUs)", bench)[1]
+        cpu, gpu, best = (re.search(rf"^\| {row} \| \d+ \| ([\d.]+) \|", bench, re.M)[1] for row in (
+            "CPU engine, to memcpy", "GPU engine, to the device's copy", "GPU engine, to the best of these three"))
+        ours, numpy = re.search(r"`tmactl copy` of 1 GiB of float32, transposed \| ([\d.]+ s); NumPy: ([\d.]+ to [\d.]+ s);", bench).groups()
+        for words in (f"at {cpu} of the speed of memcpy on {cpus}", f"at {gpu} of that of the device's own copy",
+                      f"{best} times as fast as the best", f"a file of 1 GiB in {ours}, where NumPy takes {numpy}"):
+            self.assertIn(words, readme)
+
+    def test_length(self):
+        """The README has 120 lines at most."""
+        self.assertLessEqual(len(text_of("README.md").splitlines()), 120)
+
+    def test_links(self):
+        """What the pages about the source link to is there."""
+        for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"):
+            for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text_of(name)):
+                self.assertTrue(os.path.exists(os.path.join(SOURCE, target)), f"{name}: {target}")
 
 
 if __name__ == "__main__":

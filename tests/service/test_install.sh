@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # What `make install` leaves behind is whole: units that systemd accepts, and a header, a library and a
-# pkg-config file that the README's example compiles with, and runs with against the installed tmad.
+# pkg-config file that the README's example and the manual's compile with; the former runs by itself, the latter against the
+# installed tmad.
 set -u
 : "${TEST_SRCDIR:?run by make check}" "${TEST_BUILDDIR:?}" "${TEST_CC:?}"
 
@@ -30,7 +31,7 @@ skip() {
 	echo "ok $n - $1 # SKIP $2"
 }
 
-echo 1..16
+echo 1..17
 dest=$scratch/dest
 log=$scratch/log
 unset MAKEFLAGS MFLAGS MAKELEVEL
@@ -113,6 +114,7 @@ fi
 if [ "${TEST_SANITIZED:-no}" != no ]; then
 	skip "the README's example compiles" "a sanitized library needs the sanitizer's flags to link"
 	skip "the README's example runs" "as above"
+	skip "the manual's example runs against the installed tmad" "as above"
 else
 	example=$scratch/example.c
 	awk '/^<!-- end of example -->/ { on = 0 } on && !/^```/ { print } /^<!-- example.c -->/ { on = 1 }' \
@@ -121,8 +123,12 @@ else
 	PKG_CONFIG_PATH=$(dirname "$(at tmaclient.pc)") PKG_CONFIG_SYSROOT_DIR=$dest
 	export PKG_CONFIG_PATH PKG_CONFIG_SYSROOT_DIR
 	flags=$(pkg-config --cflags --libs tmaclient 2>"$log") &&
-		(cd "$scratch" && $TEST_CC -Wall -Wextra -Wpedantic -Werror example.c $flags -o example) >>"$log" 2>&1
+		(cd "$scratch" && for program in example "$TEST_SRCDIR/client/examples/transpose"; do
+			$TEST_CC -Wall -Wextra -Wpedantic -Werror "$program.c" $flags -o "$(basename "$program")" || exit
+		done) >>"$log" 2>&1
 	result $? "the README's example compiles" "$log"
+	LD_LIBRARY_PATH=$libdir "$scratch/example" >"$log" 2>&1 && grep -qF "It prints \`$(cat "$log")\`." "$TEST_SRCDIR/README.md"
+	result $? "the README's example runs" "$log"
 
 	"$(at tmad)" --engine cpu --socket "$scratch/s" 2>"$scratch/tmad.log" &
 	tmad_pid=$!
@@ -131,10 +137,10 @@ else
 		tries=$((tries + 1))
 		sleep 0.1
 	done
-	LD_LIBRARY_PATH=$libdir TMAD_SOCKET=$scratch/s "$scratch/example" >"$log" 2>&1
+	LD_LIBRARY_PATH=$libdir TMAD_SOCKET=$scratch/s "$scratch/transpose" >"$log" 2>&1
 	rc=$?
 	cat "$scratch/tmad.log" >>"$log"
-	result $rc "the README's example runs against the installed tmad" "$log"
+	result $rc "the manual's example runs against the installed tmad" "$log"
 	kill "$tmad_pid"
 	wait "$tmad_pid"
 	tmad_pid=

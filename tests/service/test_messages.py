@@ -153,22 +153,18 @@ class Documents(RawCase):
         self.assertEqual(len(info["dtypes"]), 17)
         self.assertTrue(all(isinstance(value, int) for value in info["limits"].values()))
 
-    def test_readme_tells_the_same(self):
-        """The README's tables are those of info."""
-        with open(os.path.join(SOURCE, "README.md"), encoding="utf-8") as file:
-            readme = file.read()
+    def test_protocol_tells_the_same(self):
+        """The methods, the element types and the fixed limits of protocol.md are those of info."""
+        with open(os.path.join(SOURCE, "proto", "protocol.md"), encoding="utf-8") as file:
+            protocol = file.read()
         info = self.rpc.call("info")
-        first_cells = re.findall(r"^\| `(\w+)` \| (.*?) \|", readme, re.MULTILINE)
-        fixed = re.findall(r"`(\w+)` (\d+)", readme[readme.index("\nThe protocol fixes "):])
-        self.assertLessEqual(set(info["methods"]), {name for name, _ in first_cells})
-        told = {name: value for name, value in [*first_cells, *fixed] if name not in info["methods"]}
-        self.assertEqual(set(told), set(info["limits"]))
-        for name, value in told.items():
-            if name in ("queued_bytes_per_uid", "list_bytes_per_uid",
-                        "region_fds_per_uid"):  # in a small machine or cgroup they are less
-                self.assertGreaterEqual(int(value), info["limits"][name], name)
-            elif value.isdigit():
-                self.assertEqual(int(value), info["limits"][name], name)
+        methods = protocol[protocol.index("\n## Methods\n"):protocol.index("\n### Splits\n")]
+        self.assertEqual(sorted(re.findall(r"^\| `(\w+)` \|", methods, re.MULTILINE)), sorted(info["methods"]))
+        names = protocol[protocol.index("\n## Names\n"):protocol.index("\n## Parameters and results\n")]
+        self.assertEqual(sorted(re.findall(r"^\| `(\w+)` \|", names, re.MULTILINE)), sorted(info["dtypes"]))
+        fixed = dict(re.findall(r"`((?:message_)?(?:bytes|depth|elements|rank))` (\d+)", protocol))
+        self.assertEqual({name: int(value) for name, value in fixed.items()},
+                         {name: info["limits"][name] for name in ("message_bytes", "message_depth", "message_elements", "rank")})
 
     def test_manual_tells_the_same(self):
         """Every limit is an option in tmad(8), with its default."""
