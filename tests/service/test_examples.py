@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The manual's examples do what the text above them says, and the README's session prints what it shows."""
+import glob
 import os
 import re
 import shlex
@@ -14,6 +15,7 @@ import unittest
 import numpy as np
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+import includes
 import tap
 from tmad import BUILD, SOURCE, TMACTL, TMAD, Tmad, own_environment, scaled, wait_until
 
@@ -110,6 +112,11 @@ def text_of(*names):
         return file.read()
 
 
+FOLDERS = [folder + "/README.md" for folder in (
+    "client", "client/local", "client/python", "client/tmactl", "daemon", "kernels", "kernels/cpu", "kernels/cuda",
+    "kernels/cuda/device", "kernels/cuda/strategy", "kernels/process", "proto", "systemd", "tests")]
+
+
 class Readme(unittest.TestCase):
     SOCKET = "/tmp/tmad.sock"
     VARIES = ((r"(?m)^\d{4}-\d\d-\d\d [\d:.]+ info    ", ""),  # a log that is no terminal's has no times
@@ -169,15 +176,31 @@ class Readme(unittest.TestCase):
                       f"{best} times as fast as the best", f"a file of 1 GiB in {ours}, where NumPy takes {numpy}"):
             self.assertIn(words, readme)
 
-    def test_length(self):
-        """The README has 120 lines at most."""
-        self.assertLessEqual(len(text_of("README.md").splitlines()), 120)
+    def test_lengths(self):
+        """These pages are for reading, so they have a length."""
+        for name, most in (("README.md", 120), ("ARCHITECTURE.md", 150), *((name, 25) for name in FOLDERS if name != "client/python/README.md")):
+            lines = text_of(name).splitlines()
+            self.assertLessEqual(len(lines), most, name)
+            self.assertEqual([line for line in lines if len(line) > 120 and not line.startswith("|")], [], name)
+
+    def test_folders(self):
+        """Each room of includes.py is in the README of its folder, or of the one above it."""
+        for room in includes.ROOMS:
+            folder = room
+            while os.path.join(folder, "README.md") not in FOLDERS:
+                folder = os.path.dirname(folder)
+            if folder != room:
+                name = os.path.relpath(room, folder)
+                self.assertRegex(text_of(folder, "README.md"), rf"[`(]{name}/?[`/)]", room)
 
     def test_links(self):
-        """What the pages about the source link to is there."""
-        for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"):
-            for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text_of(name)):
-                self.assertTrue(os.path.exists(os.path.join(SOURCE, target)), f"{name}: {target}")
+        """What the pages about the source link to is there, and so is what they name by its path."""
+        for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "GLOSSARY.md", *FOLDERS):
+            page = text_of(name)
+            for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page):
+                self.assertTrue(os.path.exists(os.path.join(SOURCE, os.path.dirname(name), target)), f"{name}: {target}")
+            for path in re.findall(r"`((?:client|daemon|kernels|proto|systemd|tests)/[\w/.*-]*)`", page):
+                self.assertTrue(glob.glob(os.path.join(SOURCE, path.replace("method_NAME", "method_*").replace("NAME", "*"))), f"{name}: {path}")
 
 
 if __name__ == "__main__":
