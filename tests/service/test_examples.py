@@ -121,7 +121,8 @@ class Readme(unittest.TestCase):
     SOCKET = "/tmp/tmad.sock"
     VARIES = ((r"(?m)^\d{4}-\d\d-\d\d [\d:.]+ info    ", ""),  # a log that is no terminal's has no times
               (r"[\d.]+ [KMGT]?B/s  [\d.]+ s$", "RATE"), (r"answered in .*", "answered in TIME"),
-              (r"engine cpu \(.*\)", "engine cpu (MACHINE)"))
+              (r"engine cpu \(.*\)", "engine cpu (MACHINE)"),
+              (r"stopping: \d+ connections?", "stopping: CONNECTIONS"))  # that of ping may be there still
 
     def masked(self, line):
         for pattern, word in self.VARIES:
