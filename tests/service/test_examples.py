@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The manual's examples do what the text above them says, and the README's session prints what it shows."""
+import contextlib
 import glob
 import os
 import re
@@ -129,6 +130,12 @@ class Readme(unittest.TestCase):
             line = re.sub(pattern, word, line)
         return line
 
+    def end(self, shell):
+        """Ends the shell and what runs in its background, if the session did not come to its end."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(shell.pid, signal.SIGKILL)
+        shell.wait()
+
     def test_session(self):
         """Each command prints what is shown below it, except for what varies."""
         block = re.search(r"```console\n(.*?)```", text_of("README.md"), re.S)[1]
@@ -144,9 +151,10 @@ class Readme(unittest.TestCase):
             env["XDG_RUNTIME_DIR"] = room
             env.pop("TMAD_SOCKET", None)
             shell = subprocess.Popen(["sh"], cwd=room, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                     stderr=subprocess.STDOUT, encoding="utf-8")
+                                     stderr=subprocess.STDOUT, encoding="utf-8", start_new_session=True)
             self.addCleanup(shell.stdout.close)
-            watchdog = threading.Timer(scaled(60), shell.kill)
+            self.addCleanup(self.end, shell)
+            watchdog = threading.Timer(scaled(60), self.end, [shell])
             watchdog.start()
             self.addCleanup(watchdog.cancel)
             for command, *wanted in steps:
