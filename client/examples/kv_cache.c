@@ -39,10 +39,11 @@ static int convert(tma_client *client)
 	if (r < 0)
 		return r;
 
-	/* Set each element to the number of its head. */
+	/* Set each element to the number of its head, whose key and value
+	 * follow each other. */
 	cache = tma_region_data(all.region);
 	for (uint64_t i = 0; i < bytes / sizeof *cache; i++)
-		cache[i] = i / HEAD_SIZE % HEADS;
+		cache[i] = i / (2 * HEAD_SIZE) % HEADS;
 	r = tma_layout_convert(client, &shard, NULL, &all, NULL, &move);
 	if (r == 0)
 		r = tma_transform(client, &move.transform);

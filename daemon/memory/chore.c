@@ -20,7 +20,8 @@
 #include "kernels/thread.h"
 #include "account.h"
 
-#define SLICE_NS 5000000              /* time after which an unfinished chore goes back to the queue */
+/* Time after which an unfinished chore goes back to the queue. */
+#define SLICE_NS 5000000
 #define IDLE_NS  UINT64_C(1000000000) /* time without work after which a thread ends */
 #define RETRY_MS 100                  /* pause before another attempt to start a thread */
 

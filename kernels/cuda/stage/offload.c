@@ -63,7 +63,7 @@ struct stream_pair {
 
 void offloads_init(struct offloads *offloads, struct uploads *uploads)
 {
-	*offloads = (struct offloads){ .uploads = uploads, .limits = own_limits };
+	*offloads = (struct offloads){ .uploads = uploads, .limits = own_limits, .fetch_ns = FETCH_NS };
 	TAILQ_INIT(&offloads->free);
 	pthread_mutex_init(&offloads->lock, NULL);
 }
@@ -395,19 +395,22 @@ static int send_list(const struct offload *offload, struct error *err)
 	return r;
 }
 
-/* Makes both streams of the pair wait for the program's stream, and sends the list. */
+/* Makes both streams of the pair wait for the program's stream, and sends the list. Copies do not wait for
+ * the list: beside another process, it may only arrive in this one's turn. */
 static int fork_from(struct offload *offload, CUstream stream, struct error *err)
 {
 	struct stream_pair *pair = offload->pair;
 	int r = hand_over(pair, stream, pair->launches, err);
 
+	if (r == 0)
+		r = hand_over(pair, pair->launches, pair->copies, err);
 	if (r == 0 && offload->scratch)
 		r = send_list(offload, err);
 	if (r == 0 && offload->checked_bytes > 0)
 		r = driver_call(
 		    err, cuMemcpyHtoDAsync,
 		    (offload->upload->device, offload->upload->host, offload->checked_bytes, pair->launches));
-	return r < 0 ? r : hand_over(pair, pair->launches, pair->copies, err);
+	return r;
 }
 
 static int join_to(struct offload *offload, CUstream stream, struct error *err)
@@ -548,13 +551,14 @@ static uint64_t list_address(const struct engine_blocks *blocks)
 }
 
 /* Has the list copied to the pages. The program's stream is idle, so the pair's own stream needs no fork to
- * read it. Sets *ret_is_there to whether the copy has ended in time: copies of other streams may be queued
- * before it, even such as wait for the calling thread. The pair and the pages are not used again before it
- * has ended. */
-static int fetch_list(const struct offload *offload, uint64_t bytes, bool *ret_is_there, struct error *err)
+ * read it. Sets *ret_is_there to whether the copy has ended within most_ns: copies of other streams may be
+ * queued before it, even such as wait for the calling thread. The pair and the pages are not used again
+ * before it has ended. */
+static int fetch_list(const struct offload *offload, uint64_t bytes, uint64_t most_ns, bool *ret_is_there,
+                      struct error *err)
 {
 	const struct stream_pair *pair = offload->pair;
-	const uint64_t until = clock_ns() + FETCH_NS;
+	const uint64_t until = clock_ns() + most_ns;
 	int r = driver_call(err, cuMemcpyAsync,
 	                    ((CUdeviceptr)(uintptr_t)offload->upload->host,
 	                     list_address(offload->packing.blocks), (size_t)bytes, pair->launches));
@@ -589,7 +593,7 @@ static bool names_only_blocks(const void *list, const struct engine_blocks *bloc
 /* Has launches read the list on the device. If its entries have to be known, they are fetched and checked,
  * and launches read what was checked, because the list itself may have been written anew by then.
  * *ret_is_known is false if they are not known, or do not all name a block. */
-static int take_kept_list(struct offload *offload, bool *ret_is_known, struct error *err)
+static int take_kept_list(struct offload *offload, uint64_t most_ns, bool *ret_is_known, struct error *err)
 {
 	struct packing *p = &offload->packing;
 	const struct engine_blocks *blocks = p->blocks;
@@ -600,7 +604,7 @@ static int take_kept_list(struct offload *offload, bool *ret_is_known, struct er
 
 	*ret_is_known = true;
 	if (p->dst.way != PACKING_IN_PLACE) {
-		r = fetch_list(offload, bytes, ret_is_known, err);
+		r = fetch_list(offload, bytes, most_ns, ret_is_known, err);
 		if (r < 0 || !*ret_is_known)
 			return r;
 		*ret_is_known = names_only_blocks(pages, blocks);
@@ -620,7 +624,7 @@ static int read_and_enqueue(struct offloads *offloads, struct offload *offload, 
 	int r = 0;
 
 	if (p->list_is_kept)
-		r = take_kept_list(offload, &is_known, err);
+		r = take_kept_list(offload, offloads->fetch_ns, &is_known, err);
 	else
 		packing_read(p, p->blocks->index, (uint32_t *)offload->upload->host);
 	if (r < 0)

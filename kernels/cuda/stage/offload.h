@@ -32,6 +32,7 @@ struct stream_pair;
 struct offloads {
 	struct uploads *uploads; /* lends pages for lists; its pool also provides scratch memory */
 	struct packing_limits limits;
+	uint64_t fetch_ns;    /* longest wait for a list that has to be known */
 	pthread_mutex_t lock; /* guards the fields below */
 	/* Pairs of streams, the one given back longest ago first. */
 	TAILQ_HEAD(stream_pairs, stream_pair) free;
