@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory without an address: cuMemCreate. It lives while it has a handle or a mapping (mapping.c). Its fd for
- * other processes is a duplicate of its memfd, whose name carries the device; an import makes an allocation
- * of its own of it. */
+/* Physical memory without an address, as cuMemCreate makes it. An allocation lives while it has a handle or a
+ * mapping (mapping.c). Exporting it hands out a duplicate of its memfd, whose name carries the device;
+ * importing that descriptor creates a separate allocation over the same memfd. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,7 +44,7 @@ static CUresult get_granularity(size_t *ret, const CUmemAllocationProp *properti
 	return result;
 }
 
-/* Takes the fd. */
+/* Takes ownership of fd. */
 static CUresult allocation_new(CUmemGenericAllocationHandle *ret, int fd, uint64_t size,
                                const CUmemAllocationProp *properties, struct allocation **ret_allocation)
 {
@@ -198,7 +198,7 @@ static CUresult import(CUmemGenericAllocationHandle *ret, void *os_handle, CUmem
 			return allocation_new(ret, fcntl(fd, F_DUPFD_CLOEXEC, 0), (uint64_t)st.st_size,
 			                      &properties, &allocation);
 	}
-	return CUDA_ERROR_UNKNOWN; /* as driver 580 has it, and goes on */
+	return CUDA_ERROR_UNKNOWN; /* Driver 580 returns this as well, and remains usable. */
 }
 
 CUresult CUDAAPI cuMemExportToShareableHandle(void *ret, CUmemGenericAllocationHandle handle,

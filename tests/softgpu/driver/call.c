@@ -22,14 +22,14 @@ static const char *const entry_names[ENTRY_COUNT] = {
 };
 
 #define ANY_DEVICE MOST_DEVICES
-#define LOOK_US    1000 /* for SOFTGPU_LOSE, while a call waits */
+#define LOOK_US    1000 /* how often a waiting call checks SOFTGPU_LOSE */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 
 static struct {
 	bool initialised;
-	pid_t process; /* that called cuInit */
+	pid_t process; /* the process that called cuInit */
 	CUresult stuck[MOST_DEVICES];
 	unsigned long long calls;
 	unsigned long long calls_of[ENTRY_COUNT];
@@ -75,7 +75,7 @@ static void read_fail_call(void)
 		*colon = '\0';
 }
 
-/* The file that it names, instead of the one before. */
+/* Replaces *fd with the file that the variable names. */
 static void open_variable(int *fd, const char *variable, int flags)
 {
 	const char *path = getenv(variable);
@@ -84,7 +84,7 @@ static void open_variable(int *fd, const char *variable, int flags)
 	*fd = path && *path ? open(path, O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0600) : -1;
 }
 
-/* A sticky result stays: nothing but the end of the process clears it. */
+/* A sticky result is not reset here: only the end of the process clears it. */
 static void read_environment(void)
 {
 	open_variable(&state.count_fd, "SOFTGPU_COUNT", O_TRUNC);
@@ -156,8 +156,8 @@ static CUresult check(enum entry entry, int device)
 	return result ?: entry_is_unsafe(entry) ? capture_check_thread() : CUDA_SUCCESS;
 }
 
-/* What is not yet a whole line is looked at again; and left to another process if the device is not in use in
- * this one. */
+/* Reads SOFTGPU_LOSE. An incomplete line is read again later, and a line about a device that this process
+ * does not use is left to another process. */
 static void look_for_loss(void)
 {
 	FILE *file = state.initialised && *state.lose ? fopen(state.lose, "re") : NULL;
@@ -179,7 +179,7 @@ static void look_for_loss(void)
 		call_stick(device, (CUresult)result);
 }
 
-/* With the lock held already. */
+/* Caller holds the lock. */
 static CUresult enter_locked(enum entry entry, int device)
 {
 	if (entry == ENTRY_cuInit)
@@ -359,8 +359,8 @@ void call_sleep_until(uint64_t ns)
 
 /* ---- Fork --------------------------------------------------------------------------------------------- */
 
-/* In a child the driver is not initialized, as CUDA's is not. The lock may be one that a thread had which is
- * not there. */
+/* A child has no initialized driver, as with CUDA. Its copy of the lock may be held by a thread that does not
+ * exist in the child, so the lock is initialized again. */
 static void start_over(void)
 {
 	pthread_mutex_init(&lock, NULL);
@@ -374,8 +374,8 @@ __attribute__((constructor)) static void watch_forks(void)
 
 /* ---- The end ------------------------------------------------------------------------------------------ */
 
-/* The device's threads end first: their code goes with the library. A child has none, and maybe a lock that
- * nobody will give back. */
+/* The devices' threads have to end before the library with their code is unmapped. A forked child has no such
+ * threads, and its copy of the lock may never be released, so it does nothing. */
 __attribute__((destructor)) static void end(void)
 {
 	char text[4096];

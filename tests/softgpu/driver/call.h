@@ -1,48 +1,54 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The door of the stand-in driver: what every entry point does first and last, and what goes wrong on
- * purpose.
+/* What every entry point of the stand-in driver does first and last, and the faults that tests inject.
  *
  * An entry point is   return leave(enter(ENTRY_cuX) ?: x(...));
- * enter counts the call, fails it where that was asked for, where the driver is not initialised, where the
- * context is lost or where the calling thread has none. One lock, held between the two, guards all state.
+ * enter counts the call and returns an error if the environment asks for one here, if the driver is not
+ * initialized, if the context is lost, or if the calling thread has no context. It takes the one lock that
+ * guards all state of the driver; leave releases it.
  *
- * What is lost is a device: nothing but the end of the process brings it back, and the others go on.
+ * An error that "sticks" is the result of every later call on its device: the device is lost until the
+ * process ends, while the other devices go on.
  *
- * By environment; what is not set does nothing. Read by cuInit, which starts all counts anew:
+ * Environment variables control the driver; in parentheses is the default of a number. cuInit reads these and
+ * sets all counts to zero:
  *
- *   SOFTGPU_FAIL=N               the Nth call fails (from 1, cuInit; but cuGetErrorName and cuGetErrorString)
- *   SOFTGPU_FAIL_CALL=NAME[:N]   the Nth call of that function fails (1)
- *   SOFTGPU_FAIL_WITH=RESULT     with that CUresult's number (2, out of memory); a sticky one sticks
- *   SOFTGPU_FAIL_ALONE=1         a sticky one does not: the calls after it go well
- *   SOFTGPU_COUNT=PATH           a file that always holds the number of calls so far
- *   SOFTGPU_LIVE=PATH            a file that the end of the process fills with what is then still there
- *   SOFTGPU_FAULT=N              the Nth kernel launch dies of an illegal address, which sticks
- *   SOFTGPU_FAULT_DEVICE=N       only launches on that device count (all)
- *   SOFTGPU_FAULT_ONCE=PATH      unless that file is there; it is made when it happens
- *   SOFTGPU_LOSE=PATH            a file that loses a device once it is there, in a process that has a context
- *                                of it, and is then removed: a line of the device's number and the result of
- *                                its calls from then on (719)
- *   SOFTGPU_SLOW_US=N            a kernel takes that long at least
- *   SOFTGPU_STUCK=1              and holds up all else on the device
- *   SOFTGPU_COPY_US=N            a copy from or to the host, or another device, takes that long at least
- *   SOFTGPU_TRACE=PATH           a file to which a line is added as an operation begins or ends: "begin" or
- *                                "end", the unit (kernels, to_device, to_host; of device N but the first
- *                                kernels.N and so on), the kernel's name or what
- *                                else it is (copy, set), its blocks or bytes, its stream's priority,
- *                                the bytes of which a kernel says that they need not be kept
- *   SOFTGPU_MAP_US=N             calls that map or unmap memory take that much longer
- *   SOFTGPU_SEED=N               of the order in which streams take turns (1)
- *   SOFTGPU_DEVICES=N            GPUs, 0 to 8 (1)
- *   SOFTGPU_CAPABILITY=M.N       of all of them, or a list by commas, the last for the rest (9.0)
- *   SOFTGPU_MEMORY=BYTES         of each (1 GiB)
- *   SOFTGPU_MULTIPROCESSORS=N    of each (2)
- *   SOFTGPU_LINKS=PAIR:LINK,...  between them, as links.c says (all:18); what is wrong fails cuInit
- *   SOFTGPU_POISON=BYTES         of new memory that are not zero, and take pages (64 MiB)
+ *   SOFTGPU_FAIL=N               The Nth call fails, cuInit being the first. cuGetErrorName and
+ *                                cuGetErrorString neither count nor fail.
+ *   SOFTGPU_FAIL_CALL=NAME[:N]   The Nth call of that function fails (1).
+ *   SOFTGPU_FAIL_WITH=RESULT     The number of the CUresult that these calls return (2, out of memory). A
+ *                                result that is sticky in CUDA sticks.
+ *   SOFTGPU_FAIL_ALONE=1         Such a result does not stick: the calls after it succeed.
+ *   SOFTGPU_COUNT=PATH           The file always holds the number of calls so far.
+ *   SOFTGPU_LIVE=PATH            At the end of the process, the file gets a list of the objects still alive.
+ *   SOFTGPU_FAULT=N              The Nth kernel launch fails with an illegal address, which sticks.
+ *   SOFTGPU_FAULT_DEVICE=N       Only launches on that device count for SOFTGPU_FAULT (all).
+ *   SOFTGPU_FAULT_ONCE=PATH      The fault happens only if the file does not exist, and creates it.
+ *   SOFTGPU_LOSE=PATH            Once the file exists, a process with a context of the device that it names
+ *                                loses that device and removes the file. The file holds one line: the
+ *                                device's number and the result of its calls from then on (719).
+ *   SOFTGPU_SLOW_US=N            A kernel takes at least that long.
+ *   SOFTGPU_STUCK=1              A kernel keeps everything else on its device from running meanwhile.
+ *   SOFTGPU_COPY_US=N            A copy from or to the host or another device takes at least that long.
+ *   SOFTGPU_TRACE=PATH           The file gets a line when an operation begins and when it ends: "begin" or
+ *                                "end"; the unit (kernels, to_device or to_host on the first device,
+ *                                kernels.N and so on on device N); the kernel's name, "copy" or "set"; its
+ *                                blocks or bytes; its stream's priority; and the bytes that a kernel asks
+ *                                the L2 not to keep.
+ *   SOFTGPU_MAP_US=N             Calls that map or unmap memory take that much longer.
+ *   SOFTGPU_SEED=N               The seed of the order in which streams take turns (1).
+ *   SOFTGPU_DEVICES=N            The number of GPUs, 0 to 8 (1).
+ *   SOFTGPU_CAPABILITY=M.N       Their compute capability (9.0), or a comma-separated list, whose last item
+ *                                applies to all further devices.
+ *   SOFTGPU_MEMORY=BYTES         The memory of each device (1 GiB).
+ *   SOFTGPU_MULTIPROCESSORS=N    The multiprocessors of each device (2).
+ *   SOFTGPU_LINKS=PAIR:LINK,...  The links between devices, as links.c says (all:18). A mistake fails cuInit.
+ *   SOFTGPU_POISON=BYTES         How much of new memory is filled with bytes other than zero and so takes
+ *                                pages of the host (64 MiB).
  *
- * Read whenever an entry point is looked up:
+ * These are read whenever an entry point is looked up:
  *
- *   SOFTGPU_DRIVER_VERSION=N     the driver's, 1000 * major + 10 * minor (13000)
- *   SOFTGPU_WITHOUT=NAME         the driver lacks that entry point
+ *   SOFTGPU_DRIVER_VERSION=N     The driver's version, 1000 * major + 10 * minor (13000).
+ *   SOFTGPU_WITHOUT=NAME         The driver lacks that entry point.
  */
 #ifndef TESTS_SOFTGPU_CALL_H
 #define TESTS_SOFTGPU_CALL_H
@@ -62,54 +68,57 @@ enum entry {
 
 enum needs {
 	NEEDS_NOTHING,
-	NEEDS_INIT,   /* and is answered whatever became of the context */
-	NEEDS_HEALTH, /* and a context that is not lost, current or not */
+	NEEDS_INIT,   /* needs cuInit; is answered even if the context is lost */
+	NEEDS_HEALTH, /* also needs that the context concerned, current or not, is not lost */
 	NEEDS_CONTEXT
 };
 
 enum needs entry_needs(enum entry entry);
 
-/* This tells whether captures can prohibit the call: what it does is no operation of a stream, so that a
- * replay would not repeat it, or it waits for the device. */
+/* Returns whether captures can prohibit the call, because it is not a stream operation and a replay would not
+ * repeat it, or because it waits for the device. */
 bool entry_is_unsafe(enum entry entry);
 
 CUresult enter(enum entry entry);
 CUresult leave(CUresult result);
 
-/* Of calls that are about that device, whatever context is current; about none when it does not exist. */
+/* Enters a call that concerns the given device, whatever context is current. A device that does not exist is
+ * not checked for loss. */
 CUresult enter_of(enum entry entry, int device);
 
-/* Of calls that map: waits as SOFTGPU_MAP_US says, without the lock, then enters. */
+/* Enters a call that maps or unmaps memory, after sleeping SOFTGPU_MAP_US without the lock. */
 CUresult enter_mapping(enum entry entry);
 
-/* With the lock held. */
-void call_stick(int device, CUresult result); /* NO_DEVICE: to all of them */
-CUresult call_stuck(int device);              /* 0, or what every later call of the device answers */
-bool call_launch_faults(int device);          /* counts a launch */
-uint64_t call_launch_ns(void);                /* what a launch takes at least */
-bool call_is_stuck_by_kernels(void);          /* while one runs, nothing else does on its device */
-uint64_t call_copy_ns(void);                  /* what a copy from or to the host does */
-uint32_t call_random(uint32_t n);             /* 0 to n - 1, by the seed */
-void call_wait(void);                         /* gives the lock up until call_wake */
+/* Caller holds the lock. */
+void call_stick(int device, CUresult result); /* NO_DEVICE: every device */
+CUresult call_stuck(int device);              /* 0, or the result of every further call on the device */
+bool call_launch_faults(int device);          /* counts a launch; returns whether it has to fault */
+uint64_t call_launch_ns(void);                /* least duration of a launch */
+/* Whether a running kernel holds up everything else on its device. */
+bool call_is_stuck_by_kernels(void);
+uint64_t call_copy_ns(void);      /* least duration of a copy from or to the host */
+uint32_t call_random(uint32_t n); /* from 0 to n - 1, determined by SOFTGPU_SEED */
+void call_wait(void);             /* releases the lock until call_wake, then takes it again */
 void call_wake(void);
 
-/* Likewise, until that is signalled; call_wait_us: or for so long. */
+/* Releases the lock until signalled is signalled; call_wait_us returns after us microseconds at the
+ * latest. */
 void call_wait_for(pthread_cond_t *signalled);
 void call_wait_us(pthread_cond_t *signalled, uint32_t us);
 
-/* A line of SOFTGPU_TRACE. */
+/* Appends a line to the file SOFTGPU_TRACE. */
 __attribute__((format(printf, 1, 2))) void call_trace(const char *format, ...);
 
-/* Gives the lock up for as long as it takes to do what must not hold it. */
+/* Release and retake the lock around something slow that must not run under it. */
 void call_unlock(void);
 void call_lock(void);
 
-/* The number that a variable holds, or otherwise when it is not set. */
+/* Returns the number in the environment variable, or otherwise if it is not set. */
 unsigned long long call_number(const char *variable, unsigned long long otherwise);
 
 uint64_t call_now_ns(void);
 
-/* Without the lock: sleeps until then. */
+/* Sleeps until that time of the monotonic clock. Caller does not hold the lock. */
 void call_sleep_until(uint64_t ns);
 
 #endif

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Captures: which streams are in one, what a thread may call meanwhile, and how events carry a capture from
- * one stream to the next. The rules are those of cuda.h at cuStreamBeginCapture and
- * cuThreadExchangeStreamCaptureMode.
- *
- * A capture that was invalidated prohibits what it did before, until it is ended. */
+/* Stream captures: which streams take part in one, what a thread may call meanwhile, and how events extend a
+ * capture from one stream to the next. The rules are those that cuda.h states at cuStreamBeginCapture and
+ * cuThreadExchangeStreamCaptureMode. An invalidated capture prohibits the same calls as before until it is
+ * ended. */
 #include "capture.h"
 
 #include <stdlib.h>
@@ -12,15 +11,15 @@
 #include "softgpu.h"
 
 struct lane {
-	struct stream *stream; /* NULL once it is destroyed */
+	struct stream *stream; /* NULL once the stream is destroyed */
 	unsigned nodes;
-	unsigned seen[MOST_LANES]; /* how many nodes of each lane precede what comes next */
+	unsigned seen[MOST_LANES]; /* how many nodes of each lane precede the stream's next node */
 };
 
 struct capture {
 	TAILQ_ENTRY(capture) entry;
-	uint64_t id;     /* no other capture of the process ever has it */
-	uint64_t thread; /* that began it */
+	uint64_t id;     /* unique among the captures of the process */
+	uint64_t thread; /* the thread that began the capture */
 	CUstreamCaptureMode mode;
 	bool is_invalid;
 	struct graph *graph;
@@ -32,9 +31,9 @@ static TAILQ_HEAD(, capture) captures = TAILQ_HEAD_INITIALIZER(captures);
 static uint64_t last_id;
 static uint64_t last_thread;
 
-/* The alignment is for clang's leak checker (device.c). */
+/* Aligned for clang's leak checker; context.c explains why. */
 static _Thread_local _Alignas(64) struct {
-	uint64_t id; /* 0 until somebody asks */
+	uint64_t id; /* id of this thread; 0 until it is first needed */
 	CUstreamCaptureMode mode;
 } thread;
 
@@ -82,7 +81,7 @@ CUresult capture_check_thread(void)
 	return result;
 }
 
-/* This tells whether a stream of the capture takes turns with the legacy one. */
+/* Returns whether a stream of the capture synchronizes with the legacy stream. */
 static bool is_with_legacy(const struct capture *capture, const struct stream *legacy)
 {
 	for (unsigned i = 0; i < capture->lanes; i++) {
@@ -137,7 +136,7 @@ static struct lane *lane_of(const struct stream *stream)
 	return &stream->capture->lane[stream->lane];
 }
 
-/* Events are no nodes: they only say what precedes what. */
+/* Event records and waits become no nodes of their own: they only determine which nodes precede which. */
 void capture_push(struct stream *stream, struct op *op)
 {
 	struct lane *lane = lane_of(stream);
@@ -170,7 +169,7 @@ static CUresult join(struct capture *capture, struct stream *stream)
 	return CUDA_SUCCESS;
 }
 
-/* A stream that is captured cannot wait for what runs outside. */
+/* A captured stream cannot wait for work outside its capture. */
 static CUresult check_boundary(const struct stream *stream, const struct mark *mark)
 {
 	if (!mark->moment)
@@ -231,7 +230,7 @@ static CUresult begin(CUstream handle, CUstreamCaptureMode mode)
 	return stream->capture ? CUDA_ERROR_ILLEGAL_STATE : capture_begin(stream, mode);
 }
 
-/* The graph belongs to the caller. */
+/* Returns the captured graph, which the caller then owns. */
 static struct graph *capture_free(struct capture *capture)
 {
 	struct graph *graph = capture->graph;
@@ -243,7 +242,7 @@ static struct graph *capture_free(struct capture *capture)
 	return graph;
 }
 
-/* Without its first stream nobody can end it. */
+/* A capture whose first stream is destroyed can no longer be ended, so it is freed. */
 void capture_leave(struct stream *stream)
 {
 	struct capture *capture = stream->capture;
@@ -256,7 +255,7 @@ void capture_leave(struct stream *stream)
 		graph_free(capture_free(capture));
 }
 
-/* This tells whether all nodes precede the end of the first stream. */
+/* Returns whether all nodes precede the end of the first stream. */
 static bool is_joined(const struct capture *capture)
 {
 	for (unsigned i = 0; i < capture->lanes; i++)
@@ -317,7 +316,7 @@ static CUresult is_capturing(CUstream handle, CUstreamCaptureStatus *ret)
 	return get_status(handle, ret, &stream);
 }
 
-/* Nobody asks for the nodes: there are none to tell. */
+/* The callers never ask for the nodes, so none are reported. */
 static CUresult get_info(CUstream handle, CUstreamCaptureStatus *ret, cuuint64_t *ret_id, CUgraph *ret_graph)
 {
 	const struct stream *stream;

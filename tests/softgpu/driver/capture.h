@@ -24,71 +24,74 @@ struct stream;
 
 /* ---- Captures (capture.c) ---------------------------------------------------------------------------- */
 
-/* The point in a capture that an event was recorded at. */
+/* The point of a capture at which an event was recorded. */
 struct moment {
-	uint64_t capture;          /* its id */
-	unsigned slot;             /* its number among the events of the graph */
-	unsigned seen[MOST_LANES]; /* how many nodes of each lane precede it */
+	uint64_t capture;          /* id of the capture */
+	unsigned slot;             /* index of this record among the graph's event records */
+	unsigned seen[MOST_LANES]; /* how many nodes of each lane precede the record */
 };
 
-/* Fails a call that captures prohibit to the calling thread, and invalidates them. */
+/* Returns an error, and invalidates the captures concerned, if a capture prohibits such calls to the calling
+ * thread. */
 CUresult capture_check_thread(void);
 
-/* This tells whether an operation can be pushed into the stream; a use of the legacy one invalidates the
- * captures that it would depend on. */
+/* Returns 0 if an operation may be pushed into the stream. Using the legacy stream invalidates the captures
+ * that it would depend on. */
 CUresult capture_check(const struct stream *stream);
 
-/* This does the same for calls that ask what the stream has done, which no capture allows. */
+/* The same check for calls that query or wait for the stream's completion, which no capture allows. */
 CUresult capture_check_wait(const struct stream *stream);
 
-/* Invalidates the capture that the stream is in, and returns what a call that it cannot contain answers. */
+/* Invalidates the stream's capture; returns the result of a call that a capture cannot contain. */
 CUresult capture_refuse(const struct stream *stream);
 
-/* Takes the op, as a node of the graph that the stream is captured into. */
+/* Appends op, which it takes over, to the graph being captured from the stream. */
 void capture_push(struct stream *stream, struct op *op);
 
-/* An event is recorded in a stream that is captured. */
+/* Records an event in a stream that is being captured. */
 CUresult capture_record(struct stream *stream, struct mark *mark);
 
-/* A stream waits for an event; the stream, the event's last record or both are part of a capture. */
+/* Makes a stream wait for an event, where the stream or the event's last record is part of a capture. */
 CUresult capture_wait(struct stream *stream, const struct mark *mark);
 
-/* This is the answer to a call that asks for the event's last record: 0 if that was outside of captures. */
+/* Returns 0 if the event's last record was made outside captures, or the result of a call that queries it
+ * otherwise. */
 CUresult capture_check_mark(const struct mark *mark);
 
-/* The id of the capture that the stream is in. */
+/* Returns the id of the stream's capture. */
 uint64_t capture_id(const struct stream *stream);
 
-/* The stream is about to be destroyed. */
+/* Called when the stream is about to be destroyed. */
 void capture_leave(struct stream *stream);
 
 /* ---- Graphs (graph.c) -------------------------------------------------------------------------------- */
 
 struct graph;
 
-struct graph *graph_new(void); /* NULL when out of memory */
+struct graph *graph_new(void); /* NULL if out of memory */
 void graph_free(struct graph *graph);
 void graph_add(struct graph *graph, struct op *op, unsigned lane);
 void graph_add_lane(struct graph *graph, const struct stream *stream);
 unsigned graph_add_mark(struct graph *graph);
 void graph_end_capture(struct graph *graph);
 
-size_t graph_live(void);    /* graphs */
-size_t instance_live(void); /* graphs that cuGraphInstantiate made */
+size_t graph_live(void);    /* number of graphs */
+size_t instance_live(void); /* number of instances that cuGraphInstantiate made */
 
 /* ---- User objects (object.c) ------------------------------------------------------------------------- */
 
 struct object;
 struct hold;
 
-/* The references that a graph has. */
+/* The references to user objects that a graph holds. */
 SLIST_HEAD(holds, hold);
 
 CUresult holds_copy(struct holds *ret, const struct holds *holds);
 void holds_release(struct holds *holds);
 CUresult holds_add(struct holds *holds, CUuserObject handle, unsigned count, bool moves);
 
-/* Whether the calling thread is the one that destroys objects, whose callbacks may not call the driver. */
+/* Returns whether the calling thread is the one that runs the destructors of user objects, which may not call
+ * the driver. */
 bool object_is_destroying(void);
 void object_stop(void);
 size_t object_live(void);

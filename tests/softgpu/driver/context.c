@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Contexts: the primary one of each device, those that cuCtxCreate makes, and which of them is current. */
+/* Contexts: each device's primary context, those that cuCtxCreate makes, and the calling thread's stack of
+ * current ones. */
 #include <stdlib.h>
 
 #include "call.h"
@@ -89,7 +90,7 @@ size_t context_live(void)
 
 /* ---- Lives -------------------------------------------------------------------------------------------- */
 
-/* A context that comes back has another id than before. */
+/* A context that is retained again after its end gets a new id. */
 static CUresult add_reference(struct context *context)
 {
 	CUresult result = stream_new_legacy(context) ?: queue_start(context->ordinal);
@@ -98,8 +99,7 @@ static CUresult add_reference(struct context *context)
 	return result;
 }
 
-/* The device's threads end with its last context, and so does what it and its peers may touch of each other.
- */
+/* With a device's last context its threads end, and the peer access from and to the device is revoked. */
 static void drop_reference(struct context *context)
 {
 	struct context *other = NULL;
@@ -144,7 +144,7 @@ static CUresult push(struct context *context)
 	return CUDA_SUCCESS;
 }
 
-/* Without anything beneath, the thread is left without a context. */
+/* If the stack had one entry, the thread is left without a context. */
 static void pop(void)
 {
 	current = depth > 0 ? beneath[--depth] : NULL;
@@ -169,7 +169,7 @@ static CUresult create(CUcontext *ret, const CUctxCreateParams *params, unsigned
 	return result;
 }
 
-/* It waits for what is under way in the context. */
+/* Waits for the work under way in the context first. */
 static CUresult destroy(CUcontext handle)
 {
 	struct context *context = context_find(handle);
@@ -210,7 +210,7 @@ CUresult CUDAAPI cuCtxDestroy(CUcontext context)
 
 /* ---- The calling thread's ------------------------------------------------------------------------------ */
 
-/* A primary context may come back to life, one of cuCtxCreate does not. */
+/* A primary context may be retained again after its end; one that cuCtxCreate made may not. */
 static CUresult check_handle(CUcontext handle)
 {
 	const struct context *context = context_find(handle);

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies and sets. Addresses are checked at the call, where the driver would refuse them, and again when
- * their turn comes: what has gone by then is an illegal address.
- *
- * Memory of another device's context is copied whether peers may touch it or not: the driver takes a way
- * round. What was mapped by hand or comes from a pool the stream's device has to reach; or the context that
- * cuMemcpyPeerAsync is told. */
+/* Copies and sets. Addresses are checked at the call, where the real driver would refuse them, and again when
+ * the operation runs: memory that has been freed by then is an illegal address. Memory of another device's
+ * context can be copied whether or not peer access is enabled, since the driver then takes another route.
+ * Memory that was mapped with cuMemMap or comes from a pool must be accessible to the stream's device, or, in
+ * cuMemcpyPeerAsync, to the device of the context named for it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,7 +19,7 @@ enum side { SIDE_DEVICE, SIDE_HOST, SIDE_EITHER };
 struct end {
 	uint64_t address;
 	enum side side;
-	const struct context *context; /* that reaches it; NULL: ordinary host memory */
+	const struct context *context; /* the context that accesses this end; NULL: pageable host memory */
 };
 
 struct copy {
@@ -28,7 +27,7 @@ struct copy {
 	struct end dst;
 	struct end src;
 	size_t size;
-	size_t rows; /* of size bytes; 0: one */
+	size_t rows; /* number of rows of size bytes; 0: one */
 	size_t dst_pitch;
 	size_t src_pitch;
 };
@@ -51,7 +50,7 @@ static bool has_context(const struct range *range)
 	return range->kind == RANGE_MEMORY || range->kind == RANGE_OPENED;
 }
 
-/* 0, or what keeps anyone from using it. */
+/* Returns 0, or why the memory cannot be used by anyone. */
 static CUresult memory_fails(const struct range *range)
 {
 	if (range->kind == RANGE_HOST)
@@ -60,8 +59,8 @@ static CUresult memory_fails(const struct range *range)
 	return result ?: call_stuck(range->home);
 }
 
-/* Whether the end can be what it is said to be. Unless it names who reaches it, that is its
- * context, or the stream's where it has none. Of ordinary host memory nothing is checked. */
+/* Checks that the end is what the call claims. An end that names no context is accessed by the context of its
+ * memory, or by the stream's if the memory has none. Pageable host memory is not checked. */
 static CUresult check_end(struct end *end, const struct context *context, size_t size, enum access access)
 {
 	const struct range *range = range_find(end->address);
@@ -78,7 +77,7 @@ static CUresult check_end(struct end *end, const struct context *context, size_t
 	return memory_fails(range);
 }
 
-/* Host memory on both ends goes to the device and back. */
+/* A copy from host memory to host memory runs on UNIT_TO_DEVICE. */
 static enum unit unit_of(uint64_t dst, uint64_t src, int device)
 {
 	if (is_host(src))
@@ -89,7 +88,7 @@ static enum unit unit_of(uint64_t dst, uint64_t src, int device)
 	return to == from ? UNIT_KERNELS : to == device ? UNIT_TO_DEVICE : UNIT_TO_HOST;
 }
 
-/* The device that the end's memory is on; none when it is the host's. */
+/* Returns the device that holds the end's memory, as a set; the empty set for host memory. */
 static device_set home_of(const struct end *end)
 {
 	return is_host(end->address) ? 0 : device_bit(range_find(end->address)->home);
@@ -100,7 +99,7 @@ static bool is_there(const struct end *end, size_t size, enum access access)
 	return !end->context || range_reaches(end->context, end->address, size, access);
 }
 
-/* Units run beside each other, and all add to them. */
+/* Atomic, because several units add to the same counts at once. */
 static void count(uint64_t *sectors, uint64_t address, size_t size)
 {
 	call_lock();
@@ -125,8 +124,8 @@ static CUresult run_copy(struct op *op)
 	return CUDA_SUCCESS;
 }
 
-/* A copy with ordinary host memory is over when the call returns: nobody may use the stack of a caller that
- * has gone on. */
+/* A copy from or to pageable host memory is complete when the call returns, because the buffer may be on the
+ * stack of a caller that then goes on. */
 static CUresult push_copy(const struct end *dst, const struct end *src, size_t size, CUstream handle)
 {
 	struct stream *stream = stream_find(handle);
@@ -156,7 +155,7 @@ static CUresult push_copy(const struct end *dst, const struct end *src, size_t s
 	return is_pageable ? stream_drain(stream) : CUDA_SUCCESS;
 }
 
-/* It is for the contexts to reach the ends, whatever is current. */
+/* Each end is accessed by the context that the call names for it, not by the current one. */
 static CUresult push_peer(uint64_t dst, CUcontext to, uint64_t src, CUcontext from, size_t size,
                           CUstream handle)
 {
@@ -180,7 +179,7 @@ static CUresult push_plain(uint64_t dst, enum side to, uint64_t src, enum side f
 	return push_copy(&(struct end){ dst, to, NULL }, &(struct end){ src, from, NULL }, size, handle);
 }
 
-/* All of an end, from its first row to its last. */
+/* Bytes from the end's first row to the end of its last. */
 static size_t pitched_bytes(const struct copy *copy, size_t pitch)
 {
 	return (copy->rows - 1) * pitch + copy->size;
@@ -208,7 +207,7 @@ static CUresult run_rows(struct op *op)
 	return CUDA_SUCCESS;
 }
 
-/* Between host memory that is registered and the device: what there is use for. */
+/* Only copies between registered host memory and the device are supported: no caller needs others. */
 static CUresult push_rows(const CUDA_MEMCPY2D *wanted, CUstream handle)
 {
 	struct stream *stream = stream_find(handle);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Devices, and what they answer to questions. */
+/* Devices and their attributes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "call.h"
 #include "softgpu.h"
 
-#define FIRST_BUS 0x1a /* of PCI, of the first device */
+#define FIRST_BUS 0x1a /* PCI bus number of the first device */
 
 static struct {
 	int count;
@@ -19,7 +19,7 @@ static struct {
 	int multiprocessors;
 } state;
 
-/* A list by commas; the last stands for the rest. */
+/* Reads a comma-separated list; its last item applies to all further devices. */
 static void read_capabilities(void)
 {
 	const char *text = getenv("SOFTGPU_CAPABILITY");
@@ -112,7 +112,7 @@ struct place {
 	unsigned domain, bus, slot, function;
 };
 
-/* The domain or the function may be left out. */
+/* The PCI domain and the function may be omitted. */
 static bool read_place(struct place *ret, const char *text)
 {
 	int n = 0;
@@ -137,7 +137,7 @@ static CUresult get_by_pci_bus_id(CUdevice *ret, const char *text)
 	return CUDA_SUCCESS;
 }
 
-/* GPU-50f7900N-0000-4000-8000-000000000000: all begin the same. */
+/* The UUID of device N is GPU-50f7900N-0000-4000-8000-000000000000. */
 static CUresult get_uuid(CUuuid *ret, CUdevice device)
 {
 	static const unsigned char bytes[16] = { 0x50, 0xf7, 0x90, 0, 0, 0, 0x40, 0, 0x80 };
@@ -161,7 +161,8 @@ static CUresult get_attribute(int *ret, CUdevice_attribute attribute, CUdevice d
 	case CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT:
 		*ret = 2;
 		return CUDA_SUCCESS;
-	case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE: /* with the bus 16 GB/s, about what a host has */
+	/* With the bus width 16 GB/s, about the bandwidth of a host's memory. */
+	case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE:
 		*ret = 1000000;
 		return CUDA_SUCCESS;
 	case CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH:

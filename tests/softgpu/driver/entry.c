@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How entry points are found, what results are called, and what is alive. */
+/* Looks up entry points, names results, and counts the objects that are alive. */
 #include <cudaTypedefs.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 
 struct entry_point {
 	const char *name;
-	int version; /* of CUDA, that it came with */
+	int version; /* the CUDA version that introduced the entry point */
 	void *address;
 };
 
@@ -23,7 +23,7 @@ static const struct entry_point entry_points[] = {
 #include "client.def"
 };
 
-/* The version of every entry point is one that CUDA has a type for, and the type is the header's. */
+/* Each entry point gets a version for which CUDA defines a function type, and its type is the header's. */
 #define DRIVER(name, version)                                                                    \
 	_Static_assert(__builtin_types_compatible_p(PFN_##name##_v##version, __typeof__(&name)), \
 	               #name " " #version);
@@ -79,7 +79,7 @@ CUresult CUDAAPI cuDriverGetVersion(int *ret)
 
 /* ---- Results ------------------------------------------------------------------------------------------ */
 
-/* What the driver says of a result, in this stand-in's words. */
+/* The texts of cuGetErrorString, in the stand-in's own words. */
 #define RESULTS(RESULT)                                                                               \
 	RESULT(CUDA_SUCCESS, "all went well")                                                         \
 	RESULT(CUDA_ERROR_INVALID_VALUE, "an argument is not valid")                                  \

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Events. An event holds the mark that it was recorded with last; waits hold the one of their time. It is
- * recorded in streams of its context; those of any context may wait for it. */
+/* Events. An event holds the mark of its last record; a wait keeps the mark that was current when it was
+ * submitted. An event is recorded in streams of its own context, and streams of any context may wait for
+ * it. */
 #include <stdlib.h>
 
 #include "call.h"
@@ -11,7 +12,7 @@ struct event {
 	TAILQ_ENTRY(event) entry;
 	struct context *context;
 	bool has_time;
-	struct mark *mark; /* NULL until it is recorded */
+	struct mark *mark; /* NULL until the event is first recorded */
 };
 
 static TAILQ_HEAD(, event) events = TAILQ_HEAD_INITIALIZER(events);
@@ -155,7 +156,8 @@ static CUresult query(CUevent handle)
 	return !event->mark || event->mark->reached ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
-/* The event may be recorded anew or destroyed meanwhile. */
+/* Keeps its own reference to the mark, because the event may be recorded anew or destroyed during the
+ * wait. */
 static CUresult synchronize(CUevent handle)
 {
 	const struct event *event = find(handle);

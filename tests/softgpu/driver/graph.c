@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Graphs, and the instances of them that are launched. The nodes never change once the capture has ended: a
- * graph and its instances share them. A launch pushes a shadow of each node; the shadows keep the instance
- * until the last of them is gone. Launches of one instance follow each other, whatever streams they are in.
+/* Graphs, and the instances of them that are launched.
+ *
+ * The nodes never change once the capture has ended: a graph and its instances share them. A launch pushes a
+ * shadow operation for each node, and the shadows keep the instance alive until the last of them is freed.
+ * Launches of one instance run one after the other, whatever streams they are in.
  */
 #include <stdlib.h>
 
@@ -12,8 +14,8 @@
 struct nodes {
 	unsigned refs;
 	unsigned instances;
-	STAILQ_HEAD(, op) ops; /* in the order captured, which is one that every dependency allows */
-	unsigned marks;        /* events that are recorded */
+	STAILQ_HEAD(, op) ops; /* in capture order, which satisfies every dependency */
+	unsigned marks;        /* number of event records */
 	unsigned lanes;
 	struct {
 		struct context *context;
@@ -31,17 +33,18 @@ struct graph {
 struct instance {
 	TAILQ_ENTRY(instance) entry;
 	bool has_handle;
-	unsigned refs; /* the handle and the shadows */
+	unsigned refs; /* references by the handle and by shadows */
 	struct nodes *nodes;
 	struct holds holds;
-	struct mark *last;                 /* the end of the last launch, or NULL */
-	struct stream *stream[MOST_LANES]; /* hidden ones; of lane 0 NULL */
+	struct mark *last; /* mark at the end of the last launch; NULL before the first */
+	/* The instance's own streams, without handles; stream[0] is NULL. */
+	struct stream *stream[MOST_LANES];
 };
 
-/* A node of one launch. */
+/* The operation that stands for a node in one launch. */
 struct shadow {
 	struct op op;
-	struct op *node; /* NULL at both ends of the launch */
+	struct op *node; /* NULL for the first and last operation of the launch */
 	struct instance *instance;
 };
 
@@ -72,7 +75,8 @@ static struct nodes *nodes_new(void)
 	return nodes;
 }
 
-/* An address of memory that the graph allocates is one at a time. */
+/* Memory that the graph allocates has a fixed address, so such a graph can have only one instance at a
+ * time. */
 static bool has_memory(const struct nodes *nodes)
 {
 	const struct op *op;
@@ -150,7 +154,7 @@ static struct graph *find(CUgraph handle)
 	return NULL;
 }
 
-/* A graph that is still captured belongs to its capture. */
+/* The handle of a graph whose capture has not ended is refused: the capture owns that graph. */
 static CUresult destroy(CUgraph handle)
 {
 	struct graph *graph = find(handle);
@@ -170,7 +174,7 @@ static CUresult retain_object(CUgraph handle, CUuserObject object, unsigned coun
 
 /* ---- Instances ---------------------------------------------------------------------------------------- */
 
-/* Its streams are empty when the last reference goes: each shadow in them has one. */
+/* The instance's streams are empty when the last reference goes, because each shadow in them holds one. */
 static void instance_unref(struct instance *instance)
 {
 	if (--instance->refs > 0)
@@ -249,7 +253,7 @@ static struct instance *find_instance(CUgraphExec handle)
 	return NULL;
 }
 
-/* What is under way goes on. */
+/* Launches under way go on. */
 static CUresult instance_destroy(CUgraphExec handle)
 {
 	struct instance *instance = find_instance(handle);
@@ -279,7 +283,7 @@ static void drop(struct op *op)
 	instance_unref(((struct shadow *)op)->instance);
 }
 
-/* Adds a shadow to the list; NULL when out of memory. */
+/* Appends a shadow to the list. Returns NULL if out of memory. */
 static struct op *shadow_new(struct instance *instance, struct op *node, struct ops *list)
 {
 	struct shadow *shadow = malloc(sizeof *shadow);
@@ -302,7 +306,7 @@ static struct op *shadow_new(struct instance *instance, struct op *node, struct 
 	return &shadow->op;
 }
 
-/* The launch's own mark in the place of the one that was captured. */
+/* Sets *ret to this launch's own mark that stands for the captured one. */
 static bool replace_mark(struct mark **ret, const struct mark *captured, struct mark **marks)
 {
 	if (!captured)
@@ -326,7 +330,8 @@ static bool list_nodes(struct instance *instance, struct mark **marks, struct op
 	return true;
 }
 
-/* From the wait for the launch before to the mark that the next one waits for. */
+/* Lists the operations of a launch: from the wait for the previous launch to the mark that the next one waits
+ * for. */
 static bool list_launch(struct instance *instance, struct mark **marks, struct ops *list)
 {
 	struct op *first = shadow_new(instance, NULL, list);
@@ -373,7 +378,7 @@ static CUresult launch_in(struct instance *instance, struct stream *stream)
 	return is_listed ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* A launch cannot be captured here: no program of the tests needs graphs within graphs. */
+/* A launch cannot itself be captured: no program of the tests nests graphs. */
 static CUresult launch(CUgraphExec handle, CUstream stream_handle)
 {
 	struct instance *instance = find_instance(handle);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Host memory that is made known to the device. What the process has mapped, and how, is asked of the kernel.
- */
+/* Registered host memory. What the process has mapped, and with which rights, is read from the kernel. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -9,7 +8,7 @@
 #include "call.h"
 #include "softgpu.h"
 
-/* Whether all of the range is mapped, and writable where that matters. */
+/* Returns whether all of the range is mapped, and is writable if writable is set. */
 static bool is_mapped(uint64_t start, uint64_t size, bool writable)
 {
 	FILE *maps = fopen("/proc/self/maps", "re");
@@ -27,8 +26,8 @@ static bool is_mapped(uint64_t start, uint64_t size, bool writable)
 	return at >= start + size;
 }
 
-/* Pages past a file's end cannot be pinned; neither can holes that are watched. Kernels before 5.14 do not
- * say. */
+/* Pages beyond the end of a file cannot be pinned, nor can holes watched by userfaultfd. Kernels before 5.14
+ * cannot tell, which counts as success. */
 static bool has_pages(void *start, size_t size)
 {
 	return madvise(start, size, MADV_POPULATE_READ) == 0 || errno == EINVAL;

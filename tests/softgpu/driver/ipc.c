@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Handles of memory for other processes: which process holds it, under which fd, and the memfd's name, so
- * that an fd number that has been used again is not taken for the memory that it was. The memory is reached
- * through /proc/<pid>/fd, so the other process has to be alive and of the same user. */
+/* IPC handles of memory. A handle names the exporting process, the descriptor there, and the memfd's name, so
+ * that a reused descriptor number is not taken for the original memory. The importer reaches the memory
+ * through /proc/<pid>/fd, so the exporter has to be alive and of the same user. */
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -57,7 +57,7 @@ static int open_memory(const struct handle *handle)
 	return -1;
 }
 
-/* By the current context: each has its own. */
+/* Finds what the current context opened: each context opens a handle for itself. */
 static struct range *find_opened(const CUipcMemHandle *handle)
 {
 	struct range *range;
@@ -96,7 +96,7 @@ static CUresult check_home(int home)
 	                                                           : CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
 }
 
-/* Memory of another device comes with the right to touch all that its context has. */
+/* Opening memory of another device enables access to all memory of that device's context. */
 static void allow_access(int home)
 {
 	struct context *context = context_current();

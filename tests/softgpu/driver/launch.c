@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Launches. The argument is copied at the call, as the driver does; the model runs the kernel when its turn
- * comes. What it does wrong is said on stderr and sticks: an illegal address where there is no memory that
- * its device may so access, an illegal instruction for a rule of the unit. Kernels of several devices run on
- * the host one after the other, but the time that they take at least they take side by side. */
+/* Launches. The argument is copied at the call, as the driver does it, and the model runs the kernel when its
+ * turn comes. A fault is reported on stderr and sticks to the device: an illegal address for an access to
+ * memory that the device may not access so, an illegal instruction for a broken rule of the TMA unit. Kernels
+ * of several devices run one after the other on the host, but their least durations (call_launch_ns) overlap.
+ */
 #include "launch.h"
 
 #include <stdio.h>
@@ -24,18 +25,19 @@
 struct launch {
 	struct op op;
 	const struct model_kernel *kernel;
-	uint64_t function; /* its id */
+	uint64_t function; /* id of the function */
 	struct model_launch launch;
-	void *argument; /* in the same memory; launch.params points here */
+	void *argument; /* follows this structure in the same block of memory; launch.params points here */
 };
 
-/* The kernel that the calling thread runs. Aligned for clang's leak checker (device.c). */
+/* The kernel that the calling thread runs. Aligned for clang's leak checker; context.c explains why. */
 static _Thread_local _Alignas(64) struct {
 	const struct context *context;
-	bool reached_all; /* so far */
+	bool reached_all; /* whether every access so far was allowed */
 } running;
 
-/* The model asks about wide ranges before narrow ones; what it stops for is the last. */
+/* The model asks about a wide range first and about parts of it if that is refused; the last range refused is
+ * the one that it reports. */
 static bool check_memory(uint64_t address, uint64_t bytes, bool write)
 {
 	call_lock();
@@ -51,7 +53,7 @@ void launch_init(void)
 		model_memory_check = check_memory;
 }
 
-/* A graph may have outlived the module. */
+/* A graph may have outlived the module of its kernels. */
 static bool is_loaded(const struct launch *launch)
 {
 	call_lock();
@@ -91,7 +93,8 @@ static bool is_cluster(const CUlaunchConfig *config, const CUlaunchAttribute *at
 	       cluster <= MOST_CLUSTER && cluster > 0 && config->gridDimX % cluster == 0;
 }
 
-/* Of memory of the device, and of no consequence for what a kernel does. */
+/* Checks that the access policy window lies in memory of the device. It does not affect what a kernel
+ * does. */
 static bool is_window(const CUaccessPolicyWindow *window)
 {
 	const uint64_t start = (uint64_t)window->base_ptr;
@@ -101,7 +104,7 @@ static bool is_window(const CUaccessPolicyWindow *window)
 	       range_reaches(context_current(), start, window->num_bytes, ACCESS_READ);
 }
 
-/* false: there is one that this device cannot do. */
+/* Returns false if an attribute is not supported by this device. */
 static bool read_attributes(struct model_launch *launch, unsigned long long *ret_passing,
                             const CUlaunchConfig *config)
 {

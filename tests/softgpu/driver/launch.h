@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A kernel of a module. */
+/* Functions of loaded modules, as kernel launches use them. */
 #ifndef TESTS_SOFTGPU_LAUNCH_H
 #define TESTS_SOFTGPU_LAUNCH_H
 
@@ -14,15 +14,15 @@ struct model_kernel;
 struct function {
 	TAILQ_ENTRY(function) entry;
 	const struct model_kernel *kernel;
-	struct context *context; /* its module's */
-	uint32_t shared_bytes;   /* dynamic, that it may be given */
-	uint64_t id;             /* no other function of the process ever has it */
+	struct context *context; /* the module's context */
+	uint32_t shared_bytes;   /* most dynamic shared memory that a launch may ask for, in bytes */
+	uint64_t id;             /* unique among the functions of the process */
 };
 
-/* NULL when it is no handle of the current context. */
+/* Returns NULL if the handle is no function of the current context. */
 struct function *function_find(CUfunction handle);
 
-/* Whether the module of the function with that id is still loaded. */
+/* Returns whether the module of the function with this id is still loaded. */
 bool function_is_loaded(uint64_t id);
 
 #endif

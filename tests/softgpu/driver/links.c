@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How the devices are connected: SOFTGPU_LINKS, a list by commas of PAIR:LINK. PAIR is A-B, or all for every
- * pair, which comes first. LINK is a number of NVLinks from 1 to 18, pcie (one that is slower than any, and
- * without atomics), or none, across which nobody touches the other's memory. What is not said is 18.
- */
+/* How the devices are connected. SOFTGPU_LINKS is a comma-separated list of PAIR:LINK. PAIR is A-B, or "all"
+ * for every pair, which has to come first. LINK is a number of NVLinks from 1 to 18, "pcie" (slower than any
+ * NVLink and without atomics), or "none" (no peer access). A pair that is not listed has 18 NVLinks. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +10,7 @@
 
 #define MOST_LINKS 18
 
-static int links[MOST_DEVICES][MOST_DEVICES]; /* LINK_NONE, LINK_PCIE, or LINK_PCIE + NVLinks */
+static int links[MOST_DEVICES][MOST_DEVICES]; /* LINK_NONE, LINK_PCIE, or LINK_PCIE + number of NVLinks */
 
 static void set_all(int link)
 {
@@ -20,7 +19,7 @@ static void set_all(int link)
 			links[a][b] = link;
 }
 
-/* A decimal number that ends there; negative when it is none. */
+/* Parses the decimal number in [text, end). Returns a negative number if there is none. */
 static long read_number(const char *text, const char *end)
 {
 	char *rest;
@@ -38,7 +37,7 @@ static int read_link(const char *text)
 	return n >= 1 && n <= MOST_LINKS ? LINK_PCIE + (int)n : -1;
 }
 
-/* What is wrong with it, or NULL. seen: the pairs that were said. */
+/* Returns what is wrong with the item, or NULL. seen holds the pairs listed so far. */
 static const char *read_item(char *item, bool is_first, device_set *seen)
 {
 	char *colon = strchr(item, ':'), *dash = strchr(item, '-');
@@ -85,7 +84,7 @@ int link_between(int a, int b)
 	return links[a][b];
 }
 
-/* How many kinds of links there are that are faster. */
+/* Returns how many distinct kinds of link on the host are faster. */
 int link_rank(int a, int b)
 {
 	bool is_there[LINK_PCIE + MOST_LINKS + 1] = { false };

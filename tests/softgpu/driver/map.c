@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tensor maps: the rules by the project's own checker, the 128 bytes by the model. */
+/* Tensor maps. The rules are those of the project's own checker (tensor_map_check); the model encodes the 128
+ * bytes. */
 #include <stdio.h>
 
 #include "call.h"
@@ -9,8 +10,8 @@
 
 #define MAP_ALIGNMENT 64
 
-/* A layout that breaks a rule is refused as the driver does; why, which the driver keeps to itself, is said
- * on stderr. */
+/* Refuses a layout that breaks a rule with the driver's result. The reason, which the real driver does not
+ * give, is written to stderr. */
 static CUresult check(const struct tensor_map_layout *layout, uint64_t address)
 {
 	struct tensor_map_rules rules;

@@ -55,7 +55,7 @@ static CUresult map(CUdeviceptr start, size_t size, size_t offset, CUmemGenericA
 	    start % GRANULARITY_BYTES != 0 || size > reserved->size - (start - reserved->start) ||
 	    has_mapping(start, size))
 		return CUDA_ERROR_INVALID_VALUE;
-	if (size != allocation->size) /* as driver 580 has it */
+	if (size != allocation->size) /* Driver 580 requires this. */
 		return CUDA_ERROR_NOT_SUPPORTED;
 	struct range *range = range_add(RANGE_MAPPED, start, size);
 	if (!range)
@@ -88,7 +88,7 @@ static bool is_access(const CUmemAccessDesc *access)
 	       access->flags != CU_MEM_ACCESS_FLAGS_PROT_NONE;
 }
 
-/* One that has to be there, at that address, and not past the end. */
+/* Checks the mapping at the address: it has to exist and to end by end. */
 static CUresult check_mapping(uint64_t at, uint64_t end, const CUmemAccessDesc *access, size_t count,
                               uint64_t *ret_size)
 {
@@ -102,7 +102,8 @@ static CUresult check_mapping(uint64_t at, uint64_t end, const CUmemAccessDesc *
 	return CUDA_SUCCESS;
 }
 
-/* The host has what any device has: who may do what is asked at each access. */
+/* The host's page protection is the union of what the devices may do; each access of a device is checked by
+ * range_reaches. */
 static void apply(struct range *range, const CUmemAccessDesc *access, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
@@ -115,7 +116,8 @@ static void apply(struct range *range, const CUmemAccessDesc *access, size_t cou
 	mprotect((void *)range->start, range->size, range->writers ? PROT_READ | PROT_WRITE : PROT_READ);
 }
 
-/* The range has to be made of whole mappings. Other devices keep what they have. */
+/* The range has to consist of whole mappings. Devices that access does not name keep the rights that they
+ * have. */
 static CUresult set_access(CUdeviceptr start, size_t size, const CUmemAccessDesc *access, size_t count)
 {
 	uint64_t end, here;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cuMemAlloc and its kin, and what is known of a pointer. */
+/* cuMemAlloc and related calls, and the attributes of pointers. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <sys/mman.h>
@@ -10,7 +10,8 @@
 
 /* ---- Allocation -------------------------------------------------------------------------------------- */
 
-/* The memfd's name tells one memory from the next in the same fd number: cuIpcOpenMemHandle asks for it. */
+/* cuIpcOpenMemHandle compares the memfd's name, which distinguishes allocations that have the same descriptor
+ * number one after the other. */
 static CUresult allocate(CUdeviceptr *ret, size_t size)
 {
 	char name[64];
@@ -35,7 +36,7 @@ static CUresult allocate(CUdeviceptr *ret, size_t size)
 	return CUDA_SUCCESS;
 }
 
-/* It is memory that belongs to a context. */
+/* Frees a range of memory that belongs to a context. */
 static void range_destroy(struct range *range)
 {
 	if (range->kind == RANGE_MEMORY)
@@ -47,7 +48,7 @@ static void range_destroy(struct range *range)
 	range_remove(range);
 }
 
-/* What a pool or cuMemCreate has is the device's. */
+/* Memory of a pool or of cuMemCreate belongs to the device instead. */
 static bool belongs_to_context(const struct range *range)
 {
 	return range->kind == RANGE_MEMORY || range->kind == RANGE_OPENED || range->kind == RANGE_HOST;
@@ -63,7 +64,7 @@ void ranges_destroy(const struct context *context)
 	}
 }
 
-/* Waits for what is under way on the devices that may touch it, as the driver does. */
+/* Waits for the work under way on the devices that may access the memory, as the driver does. */
 static CUresult release(CUdeviceptr pointer)
 {
 	struct range *range = range_find_kind(pointer, RANGE_MEMORY);
@@ -116,7 +117,8 @@ static CUresult get_address_range(CUdeviceptr *ret_base, size_t *ret_size, CUdev
 	return CUDA_SUCCESS;
 }
 
-/* Of a mapping, the address range is the whole reservation. */
+/* Returns the reservation that a mapping lies in: cuMemGetAddressRange reports that. Returns any other range
+ * unchanged. */
 static const struct range *whole(const struct range *range)
 {
 	return range->kind == RANGE_MAPPED ? range_find_kind(range->start, RANGE_RESERVED) : range;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Modules and their functions, each of one context, and of no use in another. The image has to be a fatbin;
- * the kernels come from the model, by name. */
+/* Modules and their functions. Each belongs to one context and cannot be used in another. The image has to be
+ * a fatbin; its kernels are looked up by name in the model's tables. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,10 +10,10 @@
 #include "softgpu.h"
 
 #define FATBIN_MAGIC   0xba55ed50u
-#define DEFAULT_SHARED (48u << 10) /* that a function may be given unless it is said otherwise */
-#define MOST_THREADS   2048        /* resident on a multiprocessor */
+#define DEFAULT_SHARED (48u << 10) /* dynamic shared memory of a function unless the attribute raises it */
+#define MOST_THREADS   2048        /* threads that can reside on a multiprocessor */
 #define MOST_BLOCKS    32
-#define BLOCK_RESERVED 1024u /* bytes of shared memory that the system takes of each block */
+#define BLOCK_RESERVED 1024u /* bytes of shared memory that the system reserves for each block */
 
 struct module {
 	TAILQ_ENTRY(module) entry;
@@ -21,7 +21,7 @@ struct module {
 	TAILQ_HEAD(, function) functions;
 };
 
-static uint64_t last_id; /* of a function */
+static uint64_t last_id; /* id of the function made last */
 static TAILQ_HEAD(, module) modules = TAILQ_HEAD_INITIALIZER(modules);
 
 static struct module *find(CUmodule handle)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* User objects. An object whose last reference goes is handed to a thread of its own, which calls back
+/* User objects. An object whose last reference goes is handed to a separate thread, which runs its destructor
  * without the lock. The thread starts with the first object and ends with the process. */
 #include <limits.h>
 #include <pthread.h>
@@ -33,7 +33,7 @@ static struct {
 	bool is_stopping;
 } destroyer = { .wake = PTHREAD_COND_INITIALIZER };
 
-/* The alignment is for clang's leak checker (device.c). */
+/* Aligned for clang's leak checker; context.c explains why. */
 static _Thread_local _Alignas(64) bool is_destroyer;
 
 bool object_is_destroying(void)
@@ -89,7 +89,7 @@ static CUresult destroyer_start(void)
 	return destroyer.is_started ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-/* An object that is still there then keeps its destructor from running, as at the end of any process. */
+/* The destructor of an object that is still queued then is not run, as at the end of any process. */
 void object_stop(void)
 {
 	if (!destroyer.is_started)

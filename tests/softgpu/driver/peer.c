@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who may touch whose memory: what is asked of a pair of devices, and what a context is allowed. It is one
- * way, and of memory that has a context alone (range.c). */
+/* Peer access: what a pair of devices supports, and what a context has enabled. Access is enabled in one
+ * direction, and only for memory that belongs to a context (range.c). */
 #include "call.h"
 #include "softgpu.h"
 
@@ -36,7 +36,8 @@ static CUresult get_attribute(int *ret, CUdevice_P2PAttribute attribute, CUdevic
 	}
 }
 
-/* In *ret the device of another context that lives, as seen from the current one. */
+/* Sets *ret to the device of handle, which has to be a live context of another device than the current
+ * one's. */
 static CUresult find_peer(int *ret, CUcontext handle)
 {
 	const struct context *context = context_find(handle);

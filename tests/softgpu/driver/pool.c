@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory pools (cudaMallocAsync) as other processes have them. A pool is one memfd, mapped as a whole
- * wherever it is used; its name says which pool it is, and an exported pointer is a place in it. As driver
- * 580 has it, a pool that is imported several times is one pool with as many imports, and a pointer that is
- * imported twice is freed at once. */
+/* Memory pools (cudaMallocAsync), including those of other processes. A pool is one memfd, mapped as a whole
+ * wherever it is used; its name identifies the pool, and an exported pointer is an offset in it. As in driver
+ * 580, a pool that is imported several times is one pool with several imports, and a pointer that is imported
+ * twice is freed by the first free. */
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -57,7 +57,7 @@ static void format(char *text, size_t size, const struct pool_name *name)
 	snprintf(text, size, NAME "%d-%d-%" PRIu64 "-", (int)name->ordinal, (int)name->pid, name->id);
 }
 
-/* Takes the fd. */
+/* Takes ownership of fd. */
 static CUresult pool_new(struct pool **ret, int fd, const struct pool_name *name)
 {
 	struct pool *pool = fd >= 0 ? malloc(sizeof *pool) : NULL;
@@ -134,7 +134,7 @@ static CUresult destroy(CUmemoryPool handle)
 	return CUDA_SUCCESS;
 }
 
-/* What a pool keeps of freed memory is not modelled: none. */
+/* Pools keep no freed memory, so their release threshold has no effect. */
 static CUresult set_attribute(CUmemoryPool handle, CUmemPool_attribute attribute, const void *value)
 {
 	if (!pool_find(handle) || !value)
@@ -157,7 +157,7 @@ static bool is_device(const CUmemLocation *location)
 	return location->type == CU_MEM_LOCATION_TYPE_DEVICE && device_exists(location->id);
 }
 
-/* The device that it is on keeps what it has. */
+/* The access of the device that holds the pool cannot be changed. */
 static CUresult set_access(CUmemoryPool handle, const CUmemAccessDesc *access, size_t count)
 {
 	struct pool *pool = pool_find(handle);
@@ -233,7 +233,7 @@ static bool parse(int fd, struct pool_name *ret)
 	              &ret->id) == 3;
 }
 
-/* What it fails with is the driver's. */
+/* The results are those of the real driver. */
 static CUresult import_pool(CUmemoryPool *ret, void *os_handle, CUmemAllocationHandleType type,
                             unsigned long long flags)
 {

@@ -7,11 +7,11 @@
 
 #define POOL_BYTES (UINT64_C(256) << 20)
 
-/* Which pool it is, wherever. */
+/* Identifies a pool in all processes. */
 struct pool_name {
 	int32_t ordinal;
-	int32_t pid; /* that made it */
-	uint64_t id; /* there */
+	int32_t pid; /* the process that made the pool */
+	uint64_t id; /* unique among the pools of that process */
 };
 
 struct pool {
@@ -20,21 +20,23 @@ struct pool {
 	int fd;
 	uint64_t start;
 	bool is_imported;
-	unsigned owners; /* imports, or 1; 0: destroyed, but not all of its memory is freed */
-	unsigned used;   /* ranges in it */
+	/* Number of imports, or 1 in the process that made it; 0: destroyed, while some of its memory is not
+	 * freed yet. */
+	unsigned owners;
+	unsigned used; /* number of ranges in it */
 	CUmemAllocationHandleType types;
 	device_set readers;
 	device_set writers;
 };
 
-/* NULL when it is no handle. */
+/* Returns NULL if the handle is no pool. */
 struct pool *pool_find(CUmemoryPool handle);
 
-/* A range in it, which keeps it alive. */
+/* Adds a range to the pool, which keeps the pool alive. */
 CUresult pool_add_range(CUdeviceptr *ret, struct pool *pool, enum range_kind kind, uint64_t start,
                         uint64_t size);
 
-/* Frees it if it has neither owners nor ranges. */
+/* Frees the pool if it has neither owners nor ranges. */
 void pool_free_unused(struct pool *pool);
 
 #endif

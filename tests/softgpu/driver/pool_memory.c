@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory of pools. It is there at once, and gone when its stream comes to where it was freed. In a capture,
- * it has an address that only replays of the graph give memory to. */
+/* Allocations from pools. Memory is available as soon as the call returns and is freed when its stream
+ * reaches the free. In a capture, an allocation only gets an address; replays of the graph give it memory. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +12,7 @@
 #define ALIGN_BYTES 512u
 #define POISON      0xa5
 
-/* The first place where nothing lies; 0 when there is none. */
+/* Returns the lowest offset with enough free room; 0 if there is none. */
 static uint64_t find_room(const struct pool *pool, uint64_t size)
 {
 	uint64_t at = pool->start;
@@ -39,7 +39,7 @@ static void remove_range(struct range *range)
 	pool_free_unused(pool);
 }
 
-/* An operation that gives or takes memory. */
+/* An operation of a graph that allocates or frees memory. */
 struct turn {
 	struct op op;
 	struct range *range;
@@ -60,7 +60,7 @@ static void drop_range(struct op *op)
 	remove_range(((struct turn *)op)->range);
 }
 
-/* What a replay finds there is not what the one before has left. */
+/* Fills the memory with poison, because a replay cannot rely on what the previous one left. */
 static CUresult run_give(struct op *op)
 {
 	struct range *range = ((struct turn *)op)->range;
@@ -79,7 +79,7 @@ static CUresult run_take(struct op *op)
 	return CUDA_SUCCESS;
 }
 
-/* The node that gives the memory owns the range. */
+/* The node that allocates the memory owns the range. */
 static CUresult capture_memory(struct range *range, struct stream *stream)
 {
 	range->capture = capture_id(stream);
@@ -116,8 +116,7 @@ static CUresult allocate(CUdeviceptr *ret, size_t size, CUmemoryPool handle, CUs
 	return result ?: allocate_in(ret, size, pool, stream);
 }
 
-/* A graph frees what it has allocated itself, and nobody else does: of what a graph leaves to be freed by
- * others there is no model. */
+/* A graph's memory can be freed only by the graph itself: memory that outlives the replay is not modelled. */
 static bool can_free(const struct range *range, const struct stream *stream)
 {
 	return stream->capture ? range->kind == RANGE_GRAPH && range->capture == capture_id(stream)

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The devices: units that run the operations of all streams.
+/* The devices' units: threads that run the operations of all streams.
  *
- * Each device has its own. One unit runs kernels and what needs no bus, two carry bytes to the device and
- * from it. Each is a thread and runs one operation at a time, beside the others. What stands for no work (a
- * mark, a word) is done by whichever unit has nothing else, or by one that has no other task.
+ * Each device has its own units. One runs kernels and what needs no bus, the two others copy to the device
+ * and from it. A unit runs one operation at a time, concurrently with the other units. Operations without
+ * work (UNIT_NONE: marks and words) are done by whichever unit is idle. An operation stays first in its
+ * stream while it runs.
  *
- * An operation stays first in its stream while it runs. Which streams can go on is decided by the events that
- * their first operations wait for and by the default stream's rule: it and the blocking ones take turns in
- * the order submitted. Of kernels that can start, only those of the highest priority may; then chance
- * decides. Streams of different devices have only events in common. When something sticks to a device, all
- * that is left there is thrown away and no mark of it is ever reached: another device that waits for one
- * waits for ever.
+ * A stream can go on once the mark that its first operation waits for is reached, and as the legacy stream's
+ * rule allows: that stream and the blocking ones of its context take turns in submission order. Of the
+ * kernels that can start, those of the highest priority come first, and SOFTGPU_SEED decides among them. Only
+ * events order streams of different devices.
+ *
+ * When an error sticks to a device, its remaining operations are dropped and their marks are never reached;
+ * another device that waits for such a mark waits forever.
  */
 #include <limits.h>
 #include <pthread.h>
@@ -30,13 +32,13 @@ struct worker {
 	pthread_cond_t wake;
 	int device;
 	enum unit unit;
-	bool sleeps; /* until wake */
-	bool looks;  /* or for LOOK_AGAIN_US */
+	bool sleeps; /* idle until queue_wake */
+	bool looks;  /* idle, but looks again after LOOK_AGAIN_US */
 };
 
 static struct {
 	struct worker units[UNITS];
-	unsigned started; /* units */
+	unsigned started; /* number of units that have started */
 	bool is_stopping;
 } devices[MOST_DEVICES];
 
@@ -44,7 +46,7 @@ static const char *const unit_names[UNITS] = {
 	[UNIT_KERNELS] = "kernels", [UNIT_TO_DEVICE] = "to_device", [UNIT_TO_HOST] = "to_host"
 };
 
-/* The alignment is for clang's leak checker (device.c). */
+/* Aligned for clang's leak checker; context.c explains why. */
 static _Thread_local _Alignas(64) bool is_unit;
 
 static void *unit_main(void *arg);
@@ -76,8 +78,9 @@ void queue_wake(void)
 			unit_wake(&devices[i].units[unit]);
 }
 
-/* No signals, but for SIGBUS: a GPU goes on with the pages that it has pinned when a file has lost them, and
- * here whoever handles that signal for the driver's callers puts others there. */
+/* Blocks all signals but SIGBUS in the thread. A GPU still reaches pinned pages after their file was
+ * truncated; here such an access raises SIGBUS, and the handler of the driver's caller then maps other pages
+ * there. */
 static bool unit_start(int device, enum unit unit)
 {
 	struct worker *worker = &devices[device].units[unit];
@@ -122,7 +125,7 @@ void queue_stop(int device)
 	devices[device].is_stopping = false;
 }
 
-/* Whether another stream's operation has to end before. */
+/* Returns whether op has to wait for an operation of another stream to end. */
 static bool is_behind(const struct stream *stream, const struct op *op)
 {
 	const struct stream *other;
@@ -137,7 +140,7 @@ static bool is_behind(const struct stream *stream, const struct op *op)
 	return false;
 }
 
-/* Whether a kernel keeps everything else on the device from going on. */
+/* Returns whether a running kernel keeps everything else on the device from starting. */
 static bool is_held_up(int device)
 {
 	const struct stream *stream;
@@ -158,7 +161,7 @@ static bool is_ready(const struct stream *stream)
 	       (!op->is_due || op->is_due(op));
 }
 
-/* Whether something may become due that nobody tells of. */
+/* Returns whether an operation waits for something that nobody signals, such as a word in memory. */
 static bool has_to_look_again(int device)
 {
 	const struct stream *stream;
@@ -169,7 +172,7 @@ static bool has_to_look_again(int device)
 	return false;
 }
 
-/* Wakes the units that have something to do, and those that have to look again. */
+/* Wakes the units that have something to do, and those that have to poll. */
 void queue_wake_ready(void)
 {
 	const struct stream *stream;
@@ -181,7 +184,7 @@ void queue_wake_ready(void)
 			unit_wake(&devices[i].units[UNIT_NONE]);
 }
 
-/* The best priority of the unit's operations that can start. */
+/* Returns the best priority among the operations that the unit can start now. */
 static int best_priority(const struct worker *worker)
 {
 	const struct stream *stream;
@@ -193,7 +196,7 @@ static int best_priority(const struct worker *worker)
 	return best;
 }
 
-/* For the unit; priorities are those of kernels alone. */
+/* Chooses the stream whose first operation the unit runs next. Only kernels have priorities. */
 static struct stream *choose(const struct worker *worker)
 {
 	int best = worker->unit == UNIT_KERNELS ? best_priority(worker) : INT_MAX;
@@ -218,7 +221,8 @@ void op_free(struct op *op)
 	free(op);
 }
 
-/* The first operation is over; so may be the stream, and with the operation those of a graph. */
+/* Removes the finished first operation of the stream. The stream, and for a graph's operation its instance,
+ * may be freed with it. */
 static void drop_first(struct stream *stream)
 {
 	struct op *op = STAILQ_FIRST(&stream->ops);
@@ -236,7 +240,7 @@ static struct stream *find_idle(int device)
 	return NULL;
 }
 
-/* But for operations that run: their units drop them. */
+/* Drops all operations of the device but those that are running: their units drop them. */
 static void throw_away(int device)
 {
 	struct stream *stream;
@@ -244,7 +248,7 @@ static void throw_away(int device)
 		drop_first(stream);
 }
 
-/* A line of the trace; the first device's units have no number. */
+/* Writes a trace line. The first device's units are named without a number. */
 static void trace(const char *what, const struct stream *stream, enum unit unit, const struct op *op)
 {
 	char number[16] = "";
@@ -256,7 +260,7 @@ static void trace(const char *what, const struct stream *stream, enum unit unit,
 	           stream->priority, op->passing);
 }
 
-/* Without the lock. */
+/* Caller does not hold the lock. */
 static CUresult run_op(struct op *op)
 {
 	const uint64_t end = op->least_ns > 0 ? call_now_ns() + op->least_ns : 0;

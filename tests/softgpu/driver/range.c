@@ -10,7 +10,7 @@
 #include "call.h"
 #include "softgpu.h"
 
-#define GUARD_BYTES 65536u /* a page anywhere */
+#define GUARD_BYTES 65536u /* a whole number of pages for any page size */
 #define POISON_BYTES \
 	(64u         \
 	 << 20) /* of a memory, unless SOFTGPU_POISON says less; what follows is zero, and takes no pages */
@@ -34,7 +34,7 @@ struct range *range_add(enum range_kind kind, uint64_t start, uint64_t size)
 		.fd = -1,
 		.writable = true,
 	};
-	/* A mapping stands before its reservation. */
+	/* A mapping precedes its reservation in the list, so that searches find the mapping first. */
 	TAILQ_INSERT_HEAD(&ranges, range, entry);
 	return range;
 }
@@ -67,9 +67,10 @@ struct range *range_find_kind(uint64_t address, enum range_kind kind)
 	return NULL;
 }
 
-/* Of memory that has a context, that context has it, and those of peers if it lies on its device. What was
- * mapped by hand, or comes from a pool, is for whom that was said of; peers have nothing of it. Memory of a
- * graph can be named by a call at any time, and touched only while a replay has it. */
+/* Memory that belongs to a context is accessible to that context and, if it lies on that context's device, to
+ * its peers. Memory mapped with cuMemMap or from a pool is accessible to the devices that were granted
+ * access; peer access does not apply. A call may name a graph's memory at any time, but access it only while
+ * a replay has allocated it. */
 static bool reaches(const struct range *range, const struct context *context, enum access access)
 {
 	const int device = context->ordinal;
@@ -102,7 +103,7 @@ device_set range_users(const struct range *range)
 	return users;
 }
 
-/* Mappings that lie next to each other are one to the device. */
+/* The device sees adjacent mappings as one range. */
 bool range_reaches(const struct context *context, uint64_t address, uint64_t size, enum access access)
 {
 	while (size > 0) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Streams: what is in them, and how the driver shows them. One of another context than the current one can be
- * waited for, copied in and destroyed; only launches ask for their own. */
+/* Streams and their entry points. A stream of a context that is not current can be waited for, used for
+ * copies and destroyed; only launches require its context to be current. */
 #include <stdlib.h>
 
 #include "call.h"
@@ -8,7 +8,7 @@
 #include "softgpu.h"
 
 static uint64_t last_number;
-static struct stream primary_legacy[MOST_DEVICES]; /* Those of primary contexts are never freed. */
+static struct stream primary_legacy[MOST_DEVICES]; /* Legacy streams of primary contexts are never freed. */
 
 static void add(struct stream *stream, struct context *context, bool blocking, int priority)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Words of timelines: an operation that writes one, and one that waits for one. Who changes a word wakes
- * nobody, so the device looks again and again while it has nothing else to do. */
+/* Operations that write a word of memory, and that wait for one (timelines). Nothing signals a change of a
+ * word, so an idle unit polls the words that its operations wait for. */
 #include <stdlib.h>
 
 #include "call.h"
@@ -47,7 +47,7 @@ static CUresult run_write(struct op *op)
 	return CUDA_SUCCESS;
 }
 
-/* With the lock held; memory that has gone is found out by run. */
+/* Caller holds the lock. If the memory has been freed, this returns true and run reports the error. */
 static bool has_come(const struct op *op)
 {
 	const struct word *word = (const struct word *)op;
@@ -70,7 +70,7 @@ static CUresult write_value(CUstream stream, CUdeviceptr address, uint64_t value
 	return push(stream, &word, ACCESS_WRITE);
 }
 
-/* Of the comparisons, the one that timelines use. */
+/* Of the comparisons, only the one that timelines use is supported. */
 static CUresult wait_value(CUstream stream, CUdeviceptr address, uint64_t value, unsigned flags)
 {
 	struct word word = { .op = { .is_due = has_come, .run = run_wait },
