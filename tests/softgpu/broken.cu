@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Kernels that are right, but for the mistake that they are asked to make. */
+/* Kernels that are correct except for the one mistake that their argument selects (broken.def). */
 #include "broken.cuh"
 
 namespace
@@ -138,7 +138,7 @@ DEVICE void misuse_load(const broken_args &args, unsigned char *shared)
 	barrier_wait(b, 0);
 }
 
-/* By all threads: each writes a word and reads its neighbour's. */
+/* All threads of the block call it: each writes a word and reads its neighbour's. */
 DEVICE void misuse_tile(const broken_args &args, unsigned char *shared)
 {
 	uint32_t t = threadIdx.x, next = (t + 1) % BROKEN_THREADS;
@@ -168,7 +168,7 @@ DEVICE void misuse_tile(const broken_args &args, unsigned char *shared)
 	}
 }
 
-/* By all threads: all add to one word. */
+/* All threads of the block call it: all add to one word. */
 DEVICE void misuse_max(const broken_args &args, unsigned char *shared)
 {
 	if (threadIdx.x == 0)
@@ -181,7 +181,7 @@ DEVICE void misuse_max(const broken_args &args, unsigned char *shared)
 	tile_read<uint32_t>(shared);
 }
 
-/* By all threads: one loads again what the others read. */
+/* All threads of the block call it: one loads again what the others are reading. */
 DEVICE void misuse_stage(const broken_args &args, unsigned char *shared)
 {
 	barrier *b = (barrier *)(shared + kBarrierAt);
@@ -203,7 +203,7 @@ DEVICE void misuse_stage(const broken_args &args, unsigned char *shared)
 	}
 }
 
-/* By all threads: a warp's lanes read each other's words. */
+/* All threads of the block call it: the lanes of a warp read each other's words. */
 DEVICE void misuse_warp(const broken_args &args, unsigned char *shared)
 {
 	uint32_t t = threadIdx.x, lane = t % 32, next = t - lane + (lane + 1) % 32;
@@ -218,7 +218,7 @@ DEVICE void misuse_warp(const broken_args &args, unsigned char *shared)
 	tile_read<uint32_t>(shared + next * 4);
 }
 
-/* By all threads: lanes that met wait for a load each on their own. */
+/* All threads of the block call it: lanes that have synchronized then wait for a load separately. */
 DEVICE void misuse_news(const broken_args &args, unsigned char *shared)
 {
 	barrier *b = (barrier *)(shared + kBarrierAt + 64);
@@ -294,8 +294,8 @@ constexpr uint32_t kCopyTo = 1024;
 constexpr int32_t kCopies = 2;
 
 struct cluster_barriers {
-	barrier *arrival; /* bytes have come */
-	barrier *release; /* in the first block: the second has read them */
+	barrier *arrival; /* completes when the first block's bytes have come */
+	barrier *release; /* in the first block; completes when the second block has read them */
 };
 
 DEVICE void start_copy(const broken_args &args, unsigned char *shared, barrier *arrival)
@@ -310,7 +310,7 @@ DEVICE void start_copy(const broken_args &args, unsigned char *shared, barrier *
 	          makes(args, MISTAKE_COPY_TO_NO_BLOCK) ? 2 : 1);
 }
 
-/* The first block writes and copies, again as soon as the second has read. */
+/* Run by the first block: writes and copies, and does so again once the second block has read. */
 DEVICE void send(const broken_args &args, unsigned char *shared, cluster_barriers barriers)
 {
 	for (int32_t turn = 0; turn < kCopies; turn++) {
@@ -332,7 +332,7 @@ DEVICE void send(const broken_args &args, unsigned char *shared, cluster_barrier
 	}
 }
 
-/* The second block expects, reads and tells. */
+/* Run by the second block: expects the bytes, reads them and tells the first block. */
 DEVICE void receive(const broken_args &args, unsigned char *shared, cluster_barriers barriers)
 {
 	uint32_t bytes = makes(args, MISTAKE_COPY_EXPECTS_TOO_LITTLE) ? kCopyBytes / 2
@@ -353,7 +353,7 @@ DEVICE void receive(const broken_args &args, unsigned char *shared, cluster_barr
 	}
 }
 
-/* The second block loads for both. */
+/* Run by the second block: loads for both blocks. */
 DEVICE void share(const broken_args &args, unsigned char *shared, barrier *arrival)
 {
 	uint32_t parity = cluster_rank() == 0 ? 0 : kCopies & 1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the kernels with mistakes share. */
+/* Definitions that the sources of the kernels with mistakes share. */
 #ifndef TESTS_SOFTGPU_BROKEN_CUH
 #define TESTS_SOFTGPU_BROKEN_CUH
 

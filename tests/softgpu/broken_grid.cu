@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A grid that may start before the one before it has ended. Each of the first threads touches global memory
- * in another way; the one whose way is the mistake does not wait, though all others do. */
+/* A grid that may start before the previous grid of the stream has ended. Each of the first threads accesses
+ * global memory in a different way; only the thread whose way is the selected mistake does not wait for the
+ * previous grid first. */
 #include "broken.cuh"
 
 namespace

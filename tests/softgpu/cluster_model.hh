@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cluster.cuh for the host: the same names, by the model of the unit. */
+/* Replaces cluster.cuh when kernels are compiled for the host: the same names, implemented by the software
+ * model. */
 #ifndef TESTS_SOFTGPU_CLUSTER_MODEL_HH
 #define TESTS_SOFTGPU_CLUSTER_MODEL_HH
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Kernels that do one thing, in a pattern that a test chooses. */
+/* Kernels that each execute one kind of instruction, in a pattern that the test chooses. */
 #include "counted.h"
 
 #include "tests/seeds/cluster.cuh"
@@ -51,7 +51,7 @@ DEVICE void access(const counted_args &args, unsigned char *shared)
 	}
 }
 
-/* 16 bytes for each lane in each iteration. */
+/* Returns the 16 bytes that the lane accesses in iteration n. */
 DEVICE uint4 *place(const counted_args &args, uint32_t n)
 {
 	return (uint4 *)args.base + n * blockDim.x + threadIdx.x;
@@ -189,7 +189,7 @@ KERNEL(1024, 1) counted(const GRID_CONSTANT struct counted_args args)
 	}
 }
 
-/* One cluster. */
+/* Launched as one cluster. */
 KERNEL(32, 1) counted_cluster(const GRID_CONSTANT struct counted_args args)
 {
 	DYNAMIC_SHARED(shared);

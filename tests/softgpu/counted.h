@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernels whose instructions and sectors can be counted by hand: what they are called with. */
+/* Arguments of kernels whose instructions and sectors can be counted by hand (counted.cu). */
 #ifndef TESTS_SOFTGPU_COUNTED_H
 #define TESTS_SOFTGPU_COUNTED_H
 
@@ -15,23 +15,24 @@ enum counted_what {
 	COUNTED_TRIPS,    /* writes in i % COUNTED_LOOP iterations, then reads in COUNTED_LOOP */
 	COUNTED_BRANCHES, /* odd lanes write on one line, even ones on another */
 	COUNTED_CALLS,    /* two writes on one line */
-	COUNTED_ADDS,     /* all lanes to one word */
-	COUNTED_MEETINGS, /* one of each kind, and a shuffle */
-	COUNTED_TILE,     /* load and store */
-	COUNTED_BULK,     /* two loads of stride bytes at once, one after them, and a store */
-	COUNTED_STORE,    /* a copy of COUNTED_WORDS words to those that follow them */
-	COUNTED_UNCOALESCED_STORE, /* the same, but each thread stores words that are side by side */
-	COUNTED_MULTICAST,         /* counted_cluster: each block loads stride bytes for all */
-	COUNTED_COPIES             /* the same: the first one alone loads, then copies to each other */
+	COUNTED_ADDS,     /* atomic additions of all lanes to one word */
+	COUNTED_MEETINGS, /* one synchronization of each kind, and a shuffle */
+	COUNTED_TILE,     /* a tile load and a tile store */
+	COUNTED_BULK,     /* two concurrent bulk loads of stride bytes, one after them, and a bulk store */
+	COUNTED_STORE,    /* copies COUNTED_WORDS words to the words that follow them */
+	COUNTED_UNCOALESCED_STORE, /* COUNTED_STORE, but each thread stores consecutive words */
+	COUNTED_MULTICAST,         /* counted_cluster: each block loads stride bytes for all blocks */
+	COUNTED_COPIES             /* counted_cluster: block 0 alone loads, then copies to each other block */
 };
 
 #define COUNTED_LOOP   4
 #define COUNTED_SHARED (64 << 10)
 #define COUNTED_WORDS  256
 
-/* Lane i accesses size bytes at base + i * stride: of global memory, or of shared memory with base 0. */
+/* Lane i accesses size bytes at base + i * stride. base is an address of global memory, or 0 for shared
+ * memory. */
 struct counted_args {
-	CUtensorMap map; /* COUNTED_TILE, of two dimensions; the tile at [0, row] */
+	CUtensorMap map; /* for COUNTED_TILE: a map of two dimensions; the tile starts at [0, row] */
 	uint64_t base;
 	uint32_t what; /* enum counted_what */
 	uint32_t size;

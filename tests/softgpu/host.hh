@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A table entry for a kernel that this file compiled. After the kernels: their KERNEL is not needed any more.
- */
+/* Makes a table entry for a kernel that the including file has compiled. To be included after the kernels,
+ * since it redefines KERNEL. */
 #ifndef TESTS_SOFTGPU_HOST_HH
 #define TESTS_SOFTGPU_HOST_HH
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernels with mistakes, for the host. */
+/* The kernels with mistakes, compiled for the host. */
 #include "broken.cu"
 #include "broken_grid.cu"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernel of the process that computes beside a service, for the host. */
+/* The kernel of the process that computes beside a service, compiled for the host. */
 #include "tests/gpu/bench/compute.cu"
 
 #include "host.hh"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The conformance run's kernels for the host. */
+/* The conformance run's kernels, compiled for the host. */
 #include "tests/gpu/conformance/conformance.cu"
 
 #include "host.hh"

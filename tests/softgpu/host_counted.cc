@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernels that are counted, for the host. */
+/* The kernels whose instructions are counted, compiled for the host. */
 #include "counted.cu"
 
 #include "host.hh"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The engine's kernels, from their own sources. */
+/* The engine's kernels, compiled for the host from their own sources. */
 #include "kernels/cuda/device/tile_copy.cu"
 #include "kernels/cuda/device/tile_pad.cu"
 #include "kernels/cuda/device/tile_transpose.cu"
@@ -34,7 +34,7 @@ extern "C" const struct model_kernel model_own_kernels[] = {
 	{ nullptr, 0, 0, nullptr },
 };
 
-/* Whether the path ends with the file's name. */
+/* Returns whether path ends with the file's name. */
 static constexpr bool is_path_of(const char *path, const char *file)
 {
 	const char *p = path, *f = file;
@@ -49,7 +49,7 @@ static constexpr bool is_path_of(const char *path, const char *file)
 	return f == file && p > path && p[-1] == '/';
 }
 
-/* An image is asked for the kernels that kernels.def has below its UNIT. */
+/* Each device image provides the kernels that kernels.def lists below its UNIT. */
 namespace no_unit
 {
 #define UNIT(name)       \

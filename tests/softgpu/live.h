@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a test may ask of the stand-in driver and of no other. */
+/* Functions that a test may call in the stand-in driver but that the real driver does not have. */
 #ifndef TESTS_SOFTGPU_LIVE_H
 #define TESTS_SOFTGPU_LIVE_H
 
 #include <stddef.h>
 
-/* How many objects of the driver there are (references to contexts, modules, streams, events, memories,
- * mappings), and in words, a line a kind: what has not been given back. */
+/* Returns how many objects of the driver are alive (references to contexts, modules, streams, events, memory,
+ * mappings), and writes one line for each kind to ret, of size bytes. */
 size_t softgpu_live(char *ret, size_t size);
 
-/* Loses a device: from now on all its calls fail with that CUresult, and what is under way there is thrown
- * away. The others go on; a new process has it again. */
+/* Loses a device: from now on all its calls return that CUresult, and its work under way is dropped. Other
+ * devices go on; a new process has the device again. */
 void softgpu_lose(int device, int result);
 
 #endif

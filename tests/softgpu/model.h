@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the stand-in driver asks of the software model: run a kernel that was compiled for the host, and keep
- * a tensor map's layout in the 128 bytes that are opaque to everyone else.
- */
+/* The interface between the stand-in driver and the software model, which runs kernels compiled for the host
+ * and keeps a tensor map's layout in its 128 opaque bytes. */
 #ifndef TESTS_SOFTGPU_MODEL_H
 #define TESTS_SOFTGPU_MODEL_H
 
@@ -22,42 +21,43 @@ struct model_kernel;
 struct model_launch {
 	uint32_t grid[3];
 	uint32_t block[3];
-	uint32_t cluster;      /* blocks along x that share a cluster; 1 */
-	uint32_t shared_bytes; /* dynamic */
-	bool programmatic;     /* may start while the one before it runs: its threads wait (grid_wait) */
-	void **params;         /* as cuLaunchKernelEx takes them */
+	uint32_t cluster;      /* blocks along x that form a cluster; 1: no cluster */
+	uint32_t shared_bytes; /* bytes of dynamic shared memory */
+	/* May start before the previous grid has ended; its threads then call grid_wait. */
+	bool programmatic;
+	void **params; /* as in cuLaunchKernelEx */
 };
 
-/* NULL when no such kernel was compiled in. */
+/* Returns NULL if no such kernel was compiled in. */
 const struct model_kernel *model_find(const char *name);
 
 const char *model_name(const struct model_kernel *kernel);
 
-/* Bytes of the kernel's only parameter: the driver has to copy it at the launch. */
+/* Returns the size of the kernel's only parameter, which the driver copies at the launch. */
 size_t model_args_size(const struct model_kernel *kernel);
 
-/* Threads of a block that it was compiled for, at most. */
+/* Returns the kernel's launch bound: most threads of a block. */
 uint32_t model_launch_bound(const struct model_kernel *kernel);
 
-/* Runs it to its end on the calling thread. false: it broke a rule of the unit (or never ended), and report
- * is one sentence that says which, where and with what values. */
+/* Runs the kernel to its end on the calling thread. Returns false if it broke a rule of the unit or never
+ * ended; report then gets a sentence that says which rule, where and with what values. */
 bool model_run(const struct model_kernel *kernel, const struct model_launch *launch, char *report,
                size_t size);
 
-/* Whether the kernel may read or write these bytes: set by the driver, which knows what memory there is.
- * NULL: not asked. Called on the thread that runs the kernel. */
+/* Set by the driver, which knows what memory there is: returns whether the kernel may read or write these
+ * bytes. NULL: not checked. Called on the thread that runs the kernel. */
 extern bool (*model_memory_check)(uint64_t address, uint64_t bytes, bool write);
 
-/* What launches add to; NULL: they are not counted. Not to be changed while one runs. */
+/* The counts that launches add to; NULL: nothing is counted. Must not change while a kernel runs. */
 extern struct softgpu_counts *model_counts;
 
-/* Sectors that hold those bytes. */
+/* Returns the number of sectors that hold these bytes. */
 uint64_t model_sectors(uint64_t address, uint64_t bytes);
 
-/* The layout must have passed tensor_map_check. */
+/* Encodes a layout, which must have passed tensor_map_check. */
 void model_map_encode(CUtensorMap *ret, const struct tensor_map_layout *layout, uint64_t address);
 
-/* false: the 128 bytes are no map that model_map_encode made. */
+/* Returns false if the 128 bytes are no map made by model_map_encode. */
 bool model_map_decode(const CUtensorMap *map, struct tensor_map_layout *ret, uint64_t *ret_address);
 
 #ifdef __cplusplus

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tma.cuh for the host: the same names, by the model of the unit; and what of CUDA's language the kernels
- * use.
+/* Replaces tma.cuh when kernels are compiled for the host: the same names, implemented by the software model,
+ * and the parts of the CUDA language that the kernels use.
  *
- * A kernel is a function that each of its threads' fibers calls. Its shared memory is the dynamic one alone:
- * __shared__ variables are not there, since a cluster's blocks run side by side.
+ * A kernel is a function that the fiber of each of its threads calls. Only dynamic shared memory exists: a
+ * __shared__ variable could not be distinct in each of a cluster's blocks, which run concurrently.
  */
 #ifndef TESTS_SOFTGPU_TMA_MODEL_HH
 #define TESTS_SOFTGPU_TMA_MODEL_HH
@@ -27,9 +27,9 @@
 #define __forceinline__ inline __attribute__((always_inline))
 #define __global__
 
-/* The bound of a launch becomes a part of the kernel's type, by a first parameter that says nothing else:
- * that is how the table of kernels gets it. KERNEL and GRID_CONSTANT take turns, so that the count goes up by
- * two from one kernel to the next. */
+/* Carries the launch bound in the kernel's type, as a first parameter of no other use, so that the table of
+ * kernels can read it. KERNEL and GRID_CONSTANT each read the counter, so it advances by two from one kernel
+ * to the next. */
 template <int NUMBER> struct kernel_bound;
 #define KERNEL(threads_, blocks_) KERNEL_NUMBERED(threads_, __COUNTER__)
 #define KERNEL_NUMBERED(threads_, number)                     \
@@ -44,8 +44,8 @@ template <int NUMBER> struct kernel_bound;
 #define DEVICE_MEMBER        inline
 #define DYNAMIC_SHARED(name) unsigned char *const name = model_dynamic_shared()
 
-/* A parameter: the line of the call. The model matches the instructions of a warp's lanes by it, and by the
- * iterations of the loops around it, which is why a kernel's for tells of each. */
+/* Default argument: the line of the call. The model matches the instructions of a warp's lanes by this line
+ * and by the iterations of the enclosing loops, which is why the macro for below reports every iteration. */
 #define CALLER_LINE uint32_t line = __builtin_LINE()
 
 class loop_iteration
@@ -93,7 +93,7 @@ template <typename T> DEVICE T __ldg(const T *p, CALLER_LINE)
 	return *p;
 }
 
-/* Fibers take turns where they wait, nowhere else. */
+/* Atomic without further care: fibers switch only where they wait. */
 template <typename T> DEVICE T atomicAdd(T *p, T value)
 {
 	T old = *p;
@@ -112,7 +112,7 @@ template <typename T> DEVICE T max(T a, T b)
 	return a < b ? b : a;
 }
 
-/* As CUDA's: of a NaN and a number, the number. */
+/* Like CUDA's: if one operand is a NaN, returns the other. */
 DEVICE float min(float a, float b)
 {
 	return fminf(a, b);
@@ -178,7 +178,7 @@ DEVICE uint32_t cluster_rank()
 	return model_cluster_rank();
 }
 
-/* The model runs one grid after the other. */
+/* Does nothing: the model runs one grid after the other. */
 DEVICE void grid_launch_dependents()
 {
 }
@@ -330,7 +330,7 @@ DEVICE uint32_t pick_bytes(uint32_t a, uint32_t b, uint32_t selector)
 	return picked;
 }
 
-/* Not to be fused with what follows. */
+/* Keeps the product from being fused with a following addition. */
 template <typename T> DEVICE T multiply_rounded(T a, T b)
 {
 	volatile T product = a * b;

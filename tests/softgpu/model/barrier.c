@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mbarriers. Their state is kept here; the 8 bytes of shared memory hold a mark, so that a kernel which
- * writes over them is found out. */
+/* mbarriers. Their state is kept outside shared memory; the 8 bytes in shared memory hold a mark, by which a
+ * kernel that overwrites them is detected. */
 #include "machine.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-#define MAX_COUNT ((UINT32_C(1) << 20) - 1) /* of arrivals, and of bytes pending */
+#define MAX_COUNT ((UINT32_C(1) << 20) - 1) /* most arrivals expected, and most bytes pending */
 #define MARK      UINT64_C(0x6d62617272696572)
 
 static void end_phase(struct model_barrier *barrier);
@@ -173,8 +173,8 @@ void barrier_announce(struct model_barrier *barrier, uint32_t bytes)
 		    "load on the barrier at shared + %u%s, which has not been fenced for the unit since its "
 		    "init (barrier_init_fence)",
 		    barrier->offset, shared_whose(barrier->block));
-	/* What a load brings may be expected later, as long as the phase cannot end before: by arrivals that
-	 * are still to come, or by a peer. */
+	/* A load's bytes may be expected after its issue, provided that the phase cannot end before: arrivals
+	 * are still pending, or a peer block has arrived. */
 	if (own && !barrier->pending && barrier->announced + bytes > barrier->expected)
 		model_fail("load of %u bytes on the barrier at shared + %u, whose phase is to expect %" PRIu64
 		           " bytes, of which %" PRIu64 " are taken by other loads, and has had its arrivals",
@@ -197,7 +197,7 @@ void barrier_complete(struct model_barrier *barrier, uint32_t bytes, const struc
 	end_phase(barrier);
 }
 
-/* If it is at its end: the next one begins, and who waited goes on. */
+/* Ends the phase if nothing is pending: starts the next one and makes the waiting threads ready. */
 static void end_phase(struct model_barrier *barrier)
 {
 	if (barrier->pending || barrier->pending_bytes)
@@ -230,7 +230,8 @@ static bool has_ended(const struct model_barrier *barrier, uint32_t parity)
 	return (barrier->phase & 1) != parity;
 }
 
-/* The running thread knows that a phase is over, and what that says. */
+/* The running thread learns that a phase is over, and with it what the phase's arrivals and loads
+ * released. */
 static void learn(struct model_barrier *barrier)
 {
 	order_wait(machine.self->number, barrier->number);
@@ -238,7 +239,7 @@ static void learn(struct model_barrier *barrier)
 	cluster_hears();
 }
 
-/* Acquires of a block's own scope: they say nothing of what other blocks did before they arrived. */
+/* A wait with block scope acquires nothing of what other blocks did before they arrived. */
 static void learn_in_block(struct model_barrier *barrier, const char *what)
 {
 	if (barrier->has_peers)
@@ -248,7 +249,8 @@ static void learn_in_block(struct model_barrier *barrier, const char *what)
 	learn(barrier);
 }
 
-/* To ask takes time, in which the unit goes on: a thread that asks again and again sees the end. */
+/* A test takes time, in which the unit makes progress, so a thread that polls eventually sees the phase
+ * end. */
 bool model_barrier_test(void *p, uint32_t parity, uint32_t line)
 {
 	struct model_barrier *barrier = asked_at(p, parity, "barrier_test");

@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What blocks of a cluster do to each other's shared memory, and what each has to know of it before it ends:
- * its shared memory goes with it. Loads into it are left to finish_unit, which finds those that nobody waited
- * for; here are copies that read it, and arrivals on its barriers.
- */
+/* What the blocks of a cluster do to each other's shared memory, and what a block therefore has to know
+ * before it ends, when its shared memory becomes invalid. This file handles copies that read shared memory
+ * and arrivals on barriers in it; finish_unit (run.c) handles loads into it. */
 #include "unit.h"
 
 #include <stdlib.h>
 
 struct touch {
-	const struct model_block *block; /* whose shared memory it was */
+	const struct model_block *block; /* the block whose shared memory was touched */
 	order_stamp by;
-	const char *what; /* a sentence */
+	const char *what; /* a sentence for the report */
 };
 
 static struct {
-	struct touch *all; /* of which the block has not heard */
+	struct touch *all; /* touches that the touched block does not know of yet */
 	uint32_t n;
 	uint32_t room;
 } touches;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Counts what kernels move, while a test asks for it.
+/* Counts what kernels execute and move, while a test asks for it.
  *
  * Fibers run the lanes of a warp one after the other, so the lanes of one instruction have to be matched: by
- * the line of the kernel that executes it, and by the iteration of every loop around it, counted from where
- * the loop is entered. Lanes that diverge at a branch thus meet again behind it, as on a GPU. Where a lane
- * executes a line several times in one iteration, its nth time matches the nth time of the others; that is
- * wrong where some lanes skip one of several calls of a function.
+ * the source line that executes it, and by the iteration of every enclosing loop, counted from the entry of
+ * that loop. Lanes that diverge at a branch thus reconverge behind it, as on a GPU. Where a lane executes a
+ * line several times in one iteration, its nth execution matches the nth of the other lanes; that is wrong if
+ * some lanes skip one of several calls of a function.
  */
 #include "unit.h"
 
@@ -16,22 +16,24 @@
 #define BANK_BYTES 4
 #define BUCKETS    (1u << 14)
 
-/* An instruction of a warp, which some of its lanes have not reached yet. */
+/* An instruction of a warp that some of its lanes have not reached yet. */
 struct instruction {
-	uint64_t key; /* line, iterations, kind and size */
+	uint64_t key; /* hash of line, iterations, kind and size */
 	uint32_t next;
 	uint32_t warp;
-	uint32_t lanes; /* that have reached it */
+	uint32_t lanes; /* mask of the lanes that have reached it */
 	enum softgpu_instruction kind;
-	uint32_t size; /* bytes of a lane */
+	uint32_t size; /* bytes that a lane accesses */
 	uint32_t n;
-	uint64_t at[MODEL_WARP]; /* global memory: n sectors; shared: the offset of each lane */
+	/* For global memory: n sector numbers; for shared memory: each lane's offset. */
+	uint64_t at[MODEL_WARP];
 };
 
 struct softgpu_counts *model_counts;
 bool model_is_counting;
 
-/* Those of the cluster that runs, and free places. A number is a place in all, + 1; 0: none. */
+/* Pending instructions of the running cluster, and unused entries. References to entries are index + 1; 0:
+ * none. */
 static struct {
 	struct instruction *all;
 	uint32_t n;
@@ -48,8 +50,8 @@ static uint64_t mix(uint64_t a, uint64_t b)
 	return x ^ x >> 32;
 }
 
-/* ---- Iterations -----------------------------------------------------------------------------------------
- */
+/* ---- Iterations
+ * ----------------------------------------------------------------------------------------- */
 
 void model_iteration_begin(uint32_t loop)
 {
@@ -83,7 +85,7 @@ static bool is_global(enum softgpu_instruction kind)
 	return kind == SOFTGPU_GLOBAL_READ || kind == SOFTGPU_GLOBAL_WRITE || kind == SOFTGPU_GLOBAL_ADD;
 }
 
-/* Of lanes [first, end): the most words of one bank. */
+/* Returns the number of distinct words in the most used bank for lanes [first, end). */
 static uint32_t wavefronts_of(const struct instruction *instruction, uint32_t first, uint32_t end)
 {
 	const uint32_t words = (instruction->size + BANK_BYTES - 1) / BANK_BYTES;
@@ -133,7 +135,7 @@ static void finish(const struct instruction *instruction)
 		model_counts->written.warps += instruction->n;
 }
 
-/* All lanes of a warp but those past the end of the block. */
+/* Returns the mask of the warp's lanes that exist: the block may end within the warp. */
 static uint32_t lanes_of(uint32_t warp_in_block)
 {
 	const uint32_t left = machine.block_threads - warp_in_block * MODEL_WARP;
@@ -161,7 +163,8 @@ static uint32_t number_new(void)
 	return ++pending.n;
 }
 
-/* The link to the first instruction of that key which the lane has not reached; to 0 where there is none. */
+/* Returns the link to the first instruction with that key that the lane has not reached; the link holds 0 if
+ * there is none. */
 static uint32_t *find(uint64_t key, uint32_t warp, uint32_t lane)
 {
 	uint32_t *link = &pending.buckets[(key ^ warp) % BUCKETS];
@@ -188,7 +191,7 @@ void count_instruction(enum softgpu_instruction kind, uint64_t at, uint32_t size
 
 	if (!number) {
 		number = number_new();
-		/* The array, and a link in it, may have moved. */
+		/* The array may have been reallocated, and a link may point into it. */
 		link = find(key, warp, lane);
 		*link = number;
 		pending.all[number - 1] =
@@ -268,7 +271,7 @@ static void add_row(uint64_t *sectors, uint64_t *last, const struct tile_piece *
 	++*sectors;
 }
 
-/* Adds the sectors of the tile to *sectors. Returns the bytes. */
+/* Adds the sectors that the tile touches to *sectors. Returns the tile's bytes. */
 static uint64_t add_tile(uint64_t *sectors, const struct unit_op *op)
 {
 	struct tile_walk walk;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two switches a turn: into the fiber and back. By hand on x86-64 and aarch64, where a switch saves what the
- * calling convention says a callee must keep; by ucontext elsewhere (or with FIBER_UCONTEXT). */
+/* A turn takes two switches: into the fiber and back. On x86-64 and aarch64 the switch is written in assembly
+ * and saves the registers that the calling convention requires a callee to keep; elsewhere, or with
+ * FIBER_UCONTEXT, it uses ucontext. */
 #include "fiber.h"
 
 #include <assert.h>
@@ -42,7 +43,7 @@
 #include <ucontext.h>
 typedef ucontext_t fiber_context;
 #else
-typedef void *fiber_context; /* the stack pointer; the rest lies on the stack */
+typedef void *fiber_context; /* the saved stack pointer; registers are saved on the stack */
 #endif
 
 struct fiber {
@@ -50,9 +51,9 @@ struct fiber {
 	unsigned char *stack;
 	void (*entry)(void *argument);
 	void *argument;
-	void *fake_stack; /* ASan's */
-	void *shadow;     /* TSan's */
-	bool parked;      /* its entry has returned: it waits in fiber_main for another */
+	void *fake_stack; /* AddressSanitizer's fake stack */
+	void *shadow;     /* ThreadSanitizer's fiber */
+	bool parked;      /* its entry has returned; it waits in fiber_main for the next one */
 };
 
 struct fiber_set {
@@ -60,7 +61,7 @@ struct fiber_set {
 	uint32_t n;
 	struct fiber *running;
 	fiber_context resumer;
-	const void *resumer_stack; /* ASan's idea of it */
+	const void *resumer_stack; /* bounds of the resumer's stack, for AddressSanitizer */
 	size_t resumer_bytes;
 	void *resumer_shadow;
 };
@@ -102,7 +103,8 @@ bool fiber_set_reserve(struct fiber_set *set, uint32_t n)
 		return false;
 	set->fibers = fibers;
 	for (uint32_t i = 0; i < set->n; i++)
-		fibers[i].parked = false; /* a context need not survive a move */
+		/* A context need not survive being moved, so the fiber starts from scratch. */
+		fibers[i].parked = false;
 	while (set->n < n) {
 		unsigned char *slot =
 		    mmap(NULL, SLOT_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -164,7 +166,7 @@ void fiber_resume(struct fiber_set *set, uint32_t i)
 #endif
 }
 
-/* What the sanitizers want to hear before a fiber gives back; ended: its fake stack goes. */
+/* Tells the sanitizers that the fiber switches away. If it has ended, its fake stack is released. */
 static void leave(struct fiber_set *set, struct fiber *fiber, bool ended)
 {
 #ifdef FIBER_ASAN
@@ -197,8 +199,8 @@ void fiber_yield(struct fiber_set *set)
 	arrive(set, fiber);
 }
 
-/* The first function on a fiber's stack. It never returns: there is nothing below it. A fiber whose entry has
- * is started again here, which spares TSan a new one: that costs it most of a MiB of zeros. */
+/* The first function on a fiber's stack; it never returns, as no frame lies below it. A fiber whose entry has
+ * returned is restarted here, because a new fiber costs ThreadSanitizer nearly a MiB of zeroed memory. */
 void fiber_main(struct fiber_set *set)
 {
 	for (;;) {
@@ -240,15 +242,16 @@ static void context_switch(fiber_context *save, fiber_context *to)
 
 #else
 
-/* fiber_jump(save, to): keeps the registers on this stack and its pointer in *save, takes those at to.
- * fiber_first: where a new fiber's first jump returns to; its set lies in a kept register. */
+/* fiber_jump(save, to) pushes the kept registers, stores the stack pointer in *save, and continues on the
+ * stack at to. fiber_first is where the first jump to a new fiber returns to; a callee-saved register then
+ * holds the fiber's set. */
 void fiber_jump(void **save, void *to);
 void fiber_first(void);
 
 #if defined(__x86_64__)
 
-#define FIRST_WORDS 7 /* r15 r14 r13 r12 rbx rbp, and the address to return to */
-#define FIRST_ROOM  9 /* the stack pointer is a multiple of 16 when they are gone */
+#define FIRST_WORDS 7 /* r15 r14 r13 r12 rbx rbp and the return address */
+#define FIRST_ROOM  9 /* leaves the stack pointer a multiple of 16 once they are popped */
 
 __asm__(".text\n"
         ".globl fiber_jump\n"
@@ -339,7 +342,7 @@ static void fill_first(void **words, struct fiber_set *set)
 
 #endif
 
-/* As fiber_jump would have left it. */
+/* Prepares the stack as fiber_jump would have left it. */
 static void context_init(struct fiber_set *set, struct fiber *fiber)
 {
 	void **words = (void **)(fiber->stack + FIBER_STACK_BYTES) - FIRST_ROOM;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Global memory is the host's own. Whether an address is memory of the device's, the driver says; it is asked
- * about whole lines first, and what it said is remembered for the launch.
- *
- * In a programmatic launch a thread may touch it once it has waited for the grids before. */
+/* Global memory is the host's own memory. The driver decides whether an address is device memory; it is asked
+ * about whole lines first, and its answer is remembered for the launch. In a programmatic launch a thread may
+ * access global memory only after it has waited for the previous grids. */
 #include "machine.h"
 
 #include <string.h>
@@ -11,7 +10,7 @@ enum { LINE_BYTES = 256, LINES = 1024 };
 
 bool (*model_memory_check)(uint64_t address, uint64_t bytes, bool write);
 
-static uint64_t good_lines[2][LINES]; /* read, write: the line's number + 1 */
+static uint64_t good_lines[2][LINES]; /* [0] read, [1] write: the line's number + 1 */
 
 void global_forget(void)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What kernels that were compiled for the host call: the language's own (threadIdx, __syncthreads) and the
- * instructions of tma.cuh, by plain C functions. tma_model.hh gives them the names that kernels use.
+/* What kernels compiled for the host call: built-ins of the language (threadIdx, __syncthreads) and the
+ * instructions of tma.cuh, as plain C functions, which tma_model.hh maps to the kernels' names.
  *
- * Each runs on the fiber of the thread that calls it. A rule that is broken ends the launch: the function
- * does not return.
+ * Each runs on the fiber of the thread that calls it. A function does not return if its call breaks a rule:
+ * that ends the launch.
  */
 #ifndef TESTS_SOFTGPU_MODEL_INSTRUCTIONS_H
 #define TESTS_SOFTGPU_MODEL_INSTRUCTIONS_H
@@ -20,14 +20,14 @@ struct model_dim3 {
 	uint32_t x, y, z;
 };
 
-/* Of the thread that runs now. */
+/* Built-in variables of the running thread. */
 struct model_here {
 	struct model_dim3 thread, block, block_dim, grid_dim;
 };
 
 extern const struct model_here *model_here;
 
-/* While a launch is counted: every iteration of every loop; each loop has a number of its own. */
+/* Kernels report every iteration of every loop while this is set. Each loop has a number of its own. */
 extern bool model_is_counting;
 void model_iteration_begin(uint32_t loop);
 void model_iteration_end(void);
@@ -38,20 +38,20 @@ void model_sync_warp(uint32_t mask, uint32_t line);
 void model_sync_cluster(void);
 uint32_t model_cluster_rank(void);
 
-/* The running thread may touch global memory from now on, in a launch that is programmatic. */
+/* In a programmatic launch, allows the running thread to access global memory from now on. */
 void model_grid_wait(void);
 
-/* The value of that lane; the whole warp takes part. */
+/* Returns the value of that lane. The whole warp takes part. */
 uint32_t model_shuffle(uint32_t value, uint32_t lane, uint32_t line);
 
-/* Before the access itself; size is 1, 2, 4, 8 or 16. line: the kernel's that makes it, as above and below.
- */
-/* whole: every byte of it has to have been written. */
+/* The three functions below are called before the access itself; size is 1, 2, 4, 8 or 16. Here and elsewhere
+ * in this file, line is the source line of the kernel that makes the call. */
+/* whole: every byte must have been written before; otherwise at least one. */
 void model_tile_read(const void *p, uint32_t size, bool whole, uint32_t line);
 void model_tile_write(void *p, uint32_t size, uint32_t line);
 void model_global_read(const void *p, uint32_t size, uint32_t line);
 void model_global_write(void *p, uint32_t size, uint32_t line);
-/* Atomic: of threads that nothing orders, none is wrong. */
+/* An atomic access: it does not race with other atomic accesses. */
 void model_tile_combine(void *p, uint32_t size, uint32_t line);
 void model_global_combine(void *p, uint32_t size, uint32_t line);
 
@@ -75,7 +75,7 @@ void model_copy_bulk(void *to, const void *from, uint32_t bytes, void *barrier, 
 void model_store_tile(const void *map, uint32_t rank, const int32_t *c, const void *tile);
 void model_store_bulk(void *to, const void *from, uint32_t bytes);
 void model_store_commit(void);
-/* Until at most n groups of this thread have still to read their shared memory, or to write. */
+/* Waits until all but the latest n groups of this thread have read their shared memory, or have written. */
 void model_store_wait_read(uint32_t n);
 void model_store_wait(uint32_t n);
 void model_fence_proxy_async(void);

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The insides of the model: a cluster of blocks that runs, its threads, its shared memory, the unit's queue.
+/* The model's internal state: the running cluster's blocks, threads and shared memory, and the queue of the
+ * TMA unit. There is one machine: it runs one kernel at a time, one cluster of it after the other, on one
+ * host thread.
  *
- * One kernel runs at a time, one cluster of it after the other, on one thread of the host; there is one
- * machine. Two contexts: a thread's fiber, and the scheduler. model_fail is for fibers; model_fail_for
- * records a failure in the name of a thread from anywhere and returns.
+ * Code runs in one of two contexts: on a thread's fiber, or in the scheduler. model_fail is for fibers and
+ * does not return; model_fail_for may be called in either, records a failure in the name of a thread, and
+ * returns.
  */
 #ifndef TESTS_SOFTGPU_MODEL_MACHINE_H
 #define TESTS_SOFTGPU_MODEL_MACHINE_H
@@ -18,10 +20,11 @@
 
 #define MODEL_WARP        32
 #define MODEL_MAX_CLUSTER 16
-#define MODEL_MAX_THREADS 1024        /* of a block */
-#define MODEL_MAX_SHARED  (227 << 10) /* of a block, bytes */
-#define MODEL_MAX_LOOPS   15          /* one in the other */
-#define MODEL_POISON      0xcb /* what shared memory holds that nobody wrote, and what is being loaded */
+#define MODEL_MAX_THREADS 1024        /* threads of a block */
+#define MODEL_MAX_SHARED  (227 << 10) /* bytes of a block */
+#define MODEL_MAX_LOOPS   15          /* depth of nested loops */
+/* Fills shared memory that was not written yet, or is the target of a load under way. */
+#define MODEL_POISON 0xcb
 
 enum thread_state {
 	THREAD_READY,
@@ -33,67 +36,67 @@ enum thread_state {
 	THREAD_DONE
 };
 
-/* An iteration of a loop, or the kernel itself; kept while a launch is counted. */
+/* An iteration of a loop, or the kernel's body. Maintained only while a launch is counted. */
 struct model_iteration {
-	uint64_t path; /* tells it from all other iterations */
-	uint32_t loop; /* the last one directly inside */
+	uint64_t path; /* hash that identifies it among all iterations */
+	uint32_t loop; /* the loop directly inside it that was entered last */
 	uint32_t n;    /* iterations of that loop so far */
 };
 
 struct model_thread {
 	struct model_here here;
 	struct model_block *block;
-	uint32_t number; /* in the cluster: its actor, and its fiber */
+	uint32_t number; /* index in the cluster, which is also its actor and its fiber */
 	enum thread_state state;
-	uint32_t mask;                 /* at a warp's sync: the lanes that are to meet */
-	struct model_barrier *barrier; /* waited for */
+	uint32_t mask;                 /* THREAD_AT_WARP_SYNC: the lanes that synchronize */
+	struct model_barrier *barrier; /* THREAD_AT_BARRIER: the barrier waited for */
 	uint32_t parity;
-	uint32_t group; /* at stores: those of groups below it are waited for */
-	bool read;      /* to have read; else to have written */
+	uint32_t group; /* THREAD_AT_STORES: it waits for its groups below this one */
+	bool read;      /* THREAD_AT_STORES: it waits until they have read; false: have written */
 	uint32_t next_group;
-	bool has_open;  /* stores after the last commit */
-	uint32_t value; /* brought to a shuffle */
-	bool waited;    /* for the grids before this one */
-	uint32_t depth; /* loops that it is in */
+	bool has_open;  /* has issued stores since its last commit */
+	uint32_t value; /* its operand of a shuffle */
+	bool waited;    /* has waited for the previous grids */
+	uint32_t depth; /* number of loops that it is in */
 	struct model_iteration iterations[MODEL_MAX_LOOPS + 1];
 };
 
-/* An mbarrier. Phase p is over when no arrivals and no bytes are pending. */
+/* An mbarrier. A phase is over when neither arrivals nor bytes are pending. */
 struct model_barrier {
 	struct model_block *block;
-	uint32_t number; /* its views in the order */
+	uint32_t number; /* number of its views in the order */
 	uint32_t actor;
-	uint32_t offset; /* in shared memory */
+	uint32_t offset; /* offset in shared memory, in bytes */
 	bool live;
 	uint32_t arrivals;
 	uint32_t pending;
 	int64_t pending_bytes;
-	uint64_t expected;  /* bytes, in this phase */
-	uint64_t announced; /* of them, by loads that were issued */
+	uint64_t expected;  /* bytes expected in this phase */
+	uint64_t announced; /* bytes of the loads issued in this phase */
 	uint32_t phase;
-	uint32_t loaded_phase; /* number of the last phase with a load, + 1 */
-	uint32_t waited_phase; /* the same of the last that a thread has waited for */
+	uint32_t loaded_phase; /* number of the last phase with a load, plus 1 */
+	uint32_t waited_phase; /* number of the last phase that a thread has waited for, plus 1 */
 	uint32_t init_thread;
 	order_stamp init;
-	bool fenced;    /* since init, by that thread */
-	bool has_peers; /* threads of other blocks have arrived */
+	bool fenced;    /* init_thread has fenced since the init */
+	bool has_peers; /* threads of other blocks have arrived on it */
 };
 
 struct model_block {
-	uint32_t rank; /* in the cluster */
+	uint32_t rank; /* rank in the cluster */
 	struct model_dim3 index;
 	unsigned char *shared;
 	uint32_t shared_bytes;
 	struct model_thread *threads;
 	uint32_t n_alive;
-	uint32_t n_copies;     /* to other blocks that are still to read its shared memory */
-	order_stamp *written;  /* a byte: by whom last */
-	order_stamp *read;     /* a byte: by whom since */
-	order_stamp *combined; /* a byte: the same of atomic accesses */
-	uint16_t *loading;     /* 16 bytes: loads that are to fill them */
-	uint16_t *storing;     /* 16 bytes: stores whose issuer has not waited for their reading */
-	uint8_t *barrier_at;   /* 8 bytes: number of the live barrier there, + 1 */
-	uint64_t in_flight;    /* bytes of loads that have not come */
+	uint32_t n_copies;     /* copies to other blocks that have not read this block's shared memory yet */
+	order_stamp *written;  /* per byte: the last write */
+	order_stamp *read;     /* per byte: the last read since that write */
+	order_stamp *combined; /* per byte: the last atomic access */
+	uint16_t *loading;     /* per 16 bytes: number of loads under way into them */
+	uint16_t *storing;     /* per 16 bytes: number of stores whose read the issuer has not waited for */
+	uint8_t *barrier_at;   /* per 8 bytes: number of the live barrier there, plus 1 */
+	uint64_t in_flight;    /* bytes of the loads under way to this block */
 };
 
 struct model_machine {
@@ -102,11 +105,11 @@ struct model_machine {
 	const void *args;
 	struct fiber_set *fibers;
 	uint32_t block_threads;
-	uint32_t n_blocks; /* in the cluster */
+	uint32_t n_blocks; /* blocks in the cluster */
 	struct model_block blocks[MODEL_MAX_CLUSTER];
-	struct model_thread *threads; /* of the whole cluster */
+	struct model_thread *threads; /* threads of all blocks of the cluster */
 	uint32_t n_threads;
-	struct model_thread *self; /* NULL: the scheduler */
+	struct model_thread *self; /* the running thread; NULL in the scheduler */
 	struct model_barrier barriers[ORDER_MAX_BARRIERS];
 	uint32_t n_barriers;
 	uint64_t random;
@@ -121,24 +124,26 @@ void model_fail(const char *format, ...) __attribute__((noreturn, format(printf,
 void model_fail_for(const struct model_thread *thread, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 uint32_t model_random(uint32_t below);
-/* Puts the running thread to rest in that state until someone makes it ready. */
+/* Puts the running thread into that state until someone makes it ready. */
 void model_rest(enum thread_state state);
-/* Now and then, lets the others and the unit run. */
+/* Gives the other threads and the unit a turn now and then. */
 void model_breathe(void);
 
 /* ---- meet.c */
-/* The thread ended: those who waited for it may go on. */
+/* Releases the threads that waited for this one, which has ended. */
 void meet_thread_ended(struct model_thread *thread);
 
 /* ---- shared.c */
 bool shared_prepare(struct model_block *block, uint32_t bytes);
 void shared_free(void);
-/* Offset of [p, p + bytes) in the running thread's block; what names the access where that fails. */
+/* Returns the offset of [p, p + bytes) in the running thread's block. Fails if it is not there or misaligned;
+ * what names the access in the report. */
 uint32_t shared_offset(const void *p, uint32_t bytes, uint32_t align, const char *what);
-/* " of block 1", or "" for the running thread's. */
+/* Returns " of block N" for a report, or "" for the running thread's block. */
 const char *shared_whose(const struct model_block *block);
-/* A load is issued, has come; a store is issued, has been waited for by its issuer. A copy to another block
- * is a store of its source, waited for by the barrier's actor once it has come. */
+/* Called when a load is issued, when its bytes have come, when a store is issued, and when its issuer has
+ * waited for it. A copy to another block counts as a store in its source block; the barrier's actor waits for
+ * it once the bytes have come. */
 void shared_load_begins(struct model_block *block, uint32_t offset, uint32_t bytes,
                         const struct model_barrier *barrier);
 void shared_load_ends(struct model_block *block, uint32_t offset, uint32_t bytes,
@@ -148,9 +153,10 @@ void shared_store_ends(struct model_block *block, uint32_t offset, uint32_t byte
 
 /* ---- global.c */
 void global_forget(void);
-/* The running thread is to touch it, by what: a failure where the grids before this one may still run. */
+/* Fails if the running thread, about to perform what, may not access global memory because previous grids may
+ * still run. */
 void global_begin(const char *what);
-/* false: it is no memory that the driver knows. */
+/* Returns false if the driver knows no such memory. */
 bool global_check(uint64_t address, uint64_t bytes, bool write);
 
 /* ---- count.c */
@@ -159,32 +165,32 @@ struct unit_op;
 void count_cluster_begins(void);
 void count_cluster_ends(void);
 void count_free(void);
-/* While model_is_counting: the running thread reaches an instruction; at, size: of the access, if it is one.
- */
+/* Called while model_is_counting when the running thread reaches an instruction. at and size describe its
+ * access, if it makes one. */
 void count_instruction(enum softgpu_instruction kind, uint64_t at, uint32_t size, uint32_t line);
-/* The warps of threads [first, first + n) meet. */
+/* The warps of threads [first, first + n) synchronize. */
 void count_meeting(enum softgpu_instruction kind, uint32_t first, uint32_t n);
-/* A request to the unit, as it is issued. Returns the bytes of global memory that it moves, 0 while nothing
- * is counted. */
+/* Counts a request to the unit at its issue. Returns the bytes of global memory that it moves; 0 while
+ * nothing is counted. */
 uint64_t count_op(const struct unit_op *op);
-/* So many bytes more are on their way to the block. */
+/* Adds bytes, which may be negative, to the bytes under way to the block. */
 void count_in_flight(struct model_block *block, int64_t bytes);
 
 /* ---- barrier.c */
-/* The live barrier at p, or a failure that says what was tried. */
+/* Returns the live barrier at p. Fails if there is none; what names the attempt. */
 struct model_barrier *barrier_at(const void *p, const char *what);
-/* The same in any block of the cluster. */
+/* Does the same for a barrier in any block of the cluster. */
 struct model_barrier *barrier_in(const struct model_block *block, uint32_t offset, const char *what);
-/* A load of this thread is on its way. */
+/* Notes that the running thread has issued a load for the barrier. */
 void barrier_announce(struct model_barrier *barrier, uint32_t bytes);
-/* It has come. issuer is named where that breaks a rule. */
+/* Notes that the load's bytes have come. issuer is blamed if that breaks a rule. */
 void barrier_complete(struct model_barrier *barrier, uint32_t bytes, const struct model_thread *issuer);
 
 /* ---- unit.c */
 void unit_reset(void);
 void unit_free(void);
 bool unit_is_idle(void);
-/* One operation goes on, any. */
+/* Lets one operation, drawn at random, make progress. */
 void unit_step(void);
 /* The thread ends: false when a store of its has not been waited for. */
 bool unit_has_unread(const struct model_thread *thread);
@@ -192,12 +198,13 @@ bool unit_has_unread(const struct model_thread *thread);
 /* ---- cluster.c */
 void cluster_forget(void);
 void cluster_free(void);
-/* What another block did to this one's shared memory: this one has to know of it before it ends. false: no
- * memory. */
+/* Notes that another block touched this block's shared memory, which this block has to know before it ends.
+ * Returns false if out of memory. */
 bool cluster_touched(const struct model_block *block, order_stamp by, const char *what);
-/* The running thread has heard something. */
+/* Called when the running thread has learned of events. */
 void cluster_hears(void);
-/* It ends: a failure when its block does, and does not know of all that was done. */
+/* Called when the running thread ends. Fails if its block ends with it and does not know of everything done
+ * to its shared memory. */
 void cluster_thread_ends(void);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A tensor map's 128 bytes, as the stand-in keeps them: fixed fields, a word that says what they are, and a
- * sum over the rest that tells a map from bytes that were never one, or were one once. */
+/* A tensor map's 128 bytes in the stand-in: fixed fields, a magic number, and a checksum of the rest, which
+ * detects bytes that were never a map or have been changed since. */
 #include "tests/softgpu/model.h"
 
 #include <assert.h>
@@ -13,7 +13,7 @@ struct packed_map {
 	uint32_t sum;
 	uint64_t address;
 	uint64_t stride[TENSOR_MAP_MAX_RANK - 1];
-	uint32_t last[TENSOR_MAP_MAX_RANK]; /* dim - 1: it may be 2^32 */
+	uint32_t last[TENSOR_MAP_MAX_RANK]; /* dimension - 1, since a dimension may be 2^32 */
 	uint16_t box[TENSOR_MAP_MAX_RANK];
 	uint8_t element_stride[TENSOR_MAP_MAX_RANK];
 	uint8_t type;
@@ -27,7 +27,7 @@ struct packed_map {
 
 _Static_assert(sizeof(struct packed_map) == sizeof(CUtensorMap), "a map is 128 bytes");
 
-/* FNV-1a over everything but the sum. */
+/* FNV-1a hash of everything but the sum itself. */
 static uint32_t sum_of(struct packed_map map)
 {
 	const unsigned char *bytes = (const unsigned char *)&map;

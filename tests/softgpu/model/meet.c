@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where threads meet: __syncthreads, __syncwarp, a cluster's barrier. Threads that have ended are not waited
- * for. */
+/* Synchronization of threads: __syncthreads, __syncwarp and the cluster barrier. Threads that have ended are
+ * not waited for. */
 #include "machine.h"
 
 static bool is_alive(uint32_t thread)
@@ -8,7 +8,7 @@ static bool is_alive(uint32_t thread)
 	return machine.threads[thread].state != THREAD_DONE;
 }
 
-/* Whether all threads of [first, first + n) that live are in that state; then they go on. */
+/* Returns whether all live threads of [first, first + n) are in that state, and if so makes them ready. */
 static bool all_there(uint32_t first, uint32_t n, enum thread_state state)
 {
 	for (uint32_t t = first; t < first + n; t++)
@@ -44,7 +44,7 @@ static void try_cluster(void)
 	release(0, machine.n_threads);
 }
 
-/* The lanes of thread's warp that mask names; those past the block's end do not count. */
+/* Returns the first thread of the warp, and computes the lanes that exist from those that mask names. */
 static uint32_t first_of_warp(const struct model_thread *thread)
 {
 	uint32_t in_block = thread->number % machine.block_threads;
@@ -73,7 +73,7 @@ static void try_warp(const struct model_thread *thread, uint32_t mask)
 
 /* ---- What kernels call ----------------------------------------------------------------------------- */
 
-/* Arrives; then either it was the last and all are ready, or it waits. Both go through the scheduler. */
+/* Arrives. The last thread to arrive makes all ready, the others wait; either way the scheduler runs next. */
 static void meet(enum thread_state state)
 {
 	struct model_thread *self = machine.self;
@@ -115,7 +115,7 @@ void model_sync_warp(uint32_t mask, uint32_t line)
 	meet_warp(mask);
 }
 
-/* Nobody brings another value before all have taken this one. */
+/* Safe to read after the synchronization: no lane brings its next value before all have taken this one. */
 uint32_t model_shuffle(uint32_t value, uint32_t lane, uint32_t line)
 {
 	struct model_thread *self = machine.self;

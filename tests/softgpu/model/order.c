@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Vector clocks, with two shortcuts. What all threads of a block heard at their last meeting is kept once, as
- * the block's base; a thread has news beside it only from the first barrier it passed since. And threads that
- * met have the same news until one of them hears more, so they share one view of it. One cluster runs at a
- * time, so there is one order; its memory is kept from one to the next. */
+/* Vector clocks, with two optimizations. What all threads of a block learned when they last synchronized is
+ * kept once, as the block's base; a thread has separate news only from the first barrier wait after that.
+ * Threads that synchronized have the same news until one of them learns more, so they share one view of it.
+ *
+ * One cluster runs at a time, so there is one order, whose memory is kept from one cluster to the next.
+ */
 #include "order.h"
 
 #include <assert.h>
@@ -13,11 +15,11 @@
 #define MAX_ACTORS (UINT32_C(1) << (32 - ORDER_CLOCK_BITS))
 #define NO_NEWS    UINT32_MAX
 
-/* Clocks that are compared at once. */
+/* Clocks compared at once. */
 #define LANES 8
 typedef uint32_t clocks __attribute__((vector_size(LANES * sizeof(uint32_t)), aligned(4), may_alias));
 
-/* Clocks of all actors, twice: seen, and fenced. */
+/* Two vectors with the clocks of all actors: events seen, and events known to be fenced. */
 struct order_view {
 	uint32_t *seen;
 	uint32_t *fenced;
@@ -27,20 +29,21 @@ static struct {
 	uint32_t blocks;
 	uint32_t block_threads;
 	uint32_t threads;
-	uint32_t actors; /* threads, then the barriers there are */
-	uint32_t width;  /* actors at most, rounded up to LANES: the length of a view's halves */
+	uint32_t actors; /* number of threads plus barriers */
+	uint32_t width;  /* length of each vector: most actors, rounded up to LANES */
 	uint32_t *memory;
 	size_t words;
 	uint32_t *clock;
-	uint32_t *fenced; /* a thread's own: its events before this clock are fenced */
-	uint32_t *news;   /* a thread's: the number of its view, or NO_NEWS */
-	uint32_t *users;  /* threads that have that view */
-	uint32_t *free;   /* views that nobody has */
+	uint32_t *fenced; /* per thread: its own events before this clock are fenced */
+	uint32_t *news;   /* per thread: the number of its view, or NO_NEWS */
+	uint32_t *users;  /* per view: number of threads that share it */
+	uint32_t *free;   /* views that are not in use */
 	uint32_t n_free;
 	bool worn;
 } order;
 
-/* Views by their place in memory: blocks' bases, threads' news, barriers' arriving and ended. */
+/* Returns a view by its position in memory: first the blocks' bases, then threads' news, then each barrier's
+ * views of the current phase's arrivals and of the ended phases. */
 static struct order_view view_at(uint32_t index)
 {
 	uint32_t *first = order.memory + (size_t)index * 2 * order.width;
@@ -98,7 +101,8 @@ bool order_reset(uint32_t blocks, uint32_t block_threads)
 {
 	uint32_t threads = blocks * block_threads, actors = threads + ORDER_MAX_BARRIERS;
 	uint32_t width = (actors + LANES - 1) / LANES * LANES;
-	/* One more for news than there are threads: it is written before the old is given back. */
+	/* One view of news more than threads, because a thread's new view is written before its old one is
+	 * released. */
 	size_t views = (size_t)blocks + threads + 1 + 2 * ORDER_MAX_BARRIERS;
 	size_t words = views * 2 * width + 2 * (size_t)width + 3 * ((size_t)threads + 1);
 
@@ -193,7 +197,7 @@ void order_fence(uint32_t thread)
 
 /* ---- News ------------------------------------------------------------------------------------------ */
 
-/* What the thread did is in the view; what it does from now on is not. */
+/* Adds what the thread did so far to the view; later events are not covered. */
 static void tell_own(uint32_t thread, struct order_view to)
 {
 	to.seen[thread] = order.clock[thread] + 1;
@@ -201,7 +205,7 @@ static void tell_own(uint32_t thread, struct order_view to)
 	tick(thread);
 }
 
-/* The same with what it knows. */
+/* Adds what the thread did and what it knows to the view. */
 static void tell(uint32_t thread, struct order_view to)
 {
 	join(to, base_of(thread));
@@ -210,7 +214,7 @@ static void tell(uint32_t thread, struct order_view to)
 	tell_own(thread, to);
 }
 
-/* A view of nothing, for threads to have. */
+/* Returns the number of an empty view. */
 static uint32_t news_new(void)
 {
 	const uint32_t number = order.free[--order.n_free];
@@ -276,8 +280,8 @@ void order_wait(uint32_t thread, uint32_t number)
 	hear(thread, ended_of(number));
 }
 
-/* Into all, the news of n threads from first on that are alive, and what each of them did. Those that follow
- * each other have often met, and the same news. */
+/* Merges into all what each of the n threads from first on that are alive did and knows. Neighbouring threads
+ * often share a view, which is then merged once. */
 static void gather(struct order_view all, uint32_t first, uint32_t n, bool (*alive)(uint32_t thread))
 {
 	uint32_t joined = NO_NEWS;
@@ -320,7 +324,8 @@ void order_meet(const uint32_t *threads, uint32_t n)
 	for (uint32_t i = 0; i < n; i++) {
 		const uint32_t t = threads[i];
 
-		assert(t / order.block_threads == threads[0] / order.block_threads); /* they have one base */
+		/* All have the same base. */
+		assert(t / order.block_threads == threads[0] / order.block_threads);
 		if (order.news[t] != NO_NEWS && order.news[t] != joined)
 			join(all, news_at(order.news[t]));
 		joined = order.news[t];

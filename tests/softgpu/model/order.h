@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who knows of what: the happens-before order of a cluster's threads and of its barriers' phases.
+/* The happens-before order of a cluster's threads and of its barriers' phases.
  *
- * Every actor (a thread, or a barrier) has a clock. An event is a stamp: its actor and the clock's value. A
- * thread knows of an event when a barrier, a __syncthreads or the like leads from there to it. What a thread
- * wrote and then fenced for the unit is kept apart: it is known as fenced only by those whom the fence's news
- * reached.
+ * Every actor (a thread or a barrier) has a clock. An event is identified by a stamp: its actor and that
+ * actor's clock. A thread knows of an event if a barrier, a __syncthreads or the like orders it after the
+ * event. Writes that their thread has fenced for the TMA unit are tracked separately: only those whom a later
+ * message of that thread reaches know them as fenced.
  */
 #ifndef TESTS_SOFTGPU_MODEL_ORDER_H
 #define TESTS_SOFTGPU_MODEL_ORDER_H
@@ -13,9 +13,9 @@
 #include <stdint.h>
 
 #define ORDER_CLOCK_BITS   20
-#define ORDER_MAX_BARRIERS 128 /* of a cluster, over its life */
+#define ORDER_MAX_BARRIERS 128 /* barriers of a cluster over its lifetime */
 
-/* 0 is no event. */
+/* 0: no event */
 typedef uint32_t order_stamp;
 
 static inline uint32_t order_actor(order_stamp stamp)
@@ -23,38 +23,39 @@ static inline uint32_t order_actor(order_stamp stamp)
 	return stamp >> ORDER_CLOCK_BITS;
 }
 
-/* What a thread, or a message between threads, knows: clocks below which everything is known. */
+/* What a thread, or a message between threads, knows: for each actor, the clock below which all events are
+ * known. */
 struct order_view;
 
-/* A fresh start. false: no memory, or too many. */
+/* Starts a new order. Returns false if out of memory or if there are too many threads. */
 bool order_reset(uint32_t blocks, uint32_t block_threads);
 void order_free(void);
 
-/* The actor's event of now. A clock that ran over is noticed by order_is_worn. */
+/* Returns the stamp of the actor's current event. order_is_worn returns whether a clock has overflowed. */
 order_stamp order_now(uint32_t actor);
 bool order_is_worn(void);
 
 bool order_knows(uint32_t thread, order_stamp stamp);
 bool order_knows_fenced(uint32_t thread, order_stamp stamp);
 
-/* Whether the actor has fenced since that event of its own. */
+/* Returns whether the actor has fenced since that event of its own. */
 bool order_has_fenced(order_stamp stamp);
 
-/* What the thread did until now is visible to the unit, for all who hear of it. */
+/* Fences what the thread did until now: it is visible to the unit, for everyone who learns of the fence. */
 void order_fence(uint32_t thread);
 
-/* Barrier number (below ORDER_MAX_BARRIERS): its actor, new, with two views: what this phase's arrivals say,
- * and what the phases that ended said. */
+/* Makes the actor of barrier number (below ORDER_MAX_BARRIERS) and returns it. The barrier has two views:
+ * what the arrivals of the current phase released, and what the ended phases released. */
 uint32_t order_barrier_new(uint32_t number);
 void order_arrive(uint32_t thread, uint32_t number);
 void order_phase_end(uint32_t number);
 void order_wait(uint32_t thread, uint32_t number);
 
-/* All threads of a block, or of the cluster, know what each of them knows. alive(thread): those that count.
- */
+/* All threads of a block, or of the cluster, learn what each of them knows. Only threads for which alive
+ * returns true take part. */
 void order_meet_block(uint32_t block, bool (*alive)(uint32_t thread));
 void order_meet_cluster(bool (*alive)(uint32_t thread));
-/* The same for n threads of one block. */
+/* Does the same for n threads of one block. */
 void order_meet(const uint32_t *threads, uint32_t n);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A launch: cluster after cluster, every thread a fiber. The scheduler resumes those that can go on, in an
- * order that it draws, and lets the unit go on now and then, or when nothing else can. When that cannot
- * either, the kernel hangs, and the report says who waits for what.
+/* Runs a launch: cluster after cluster, every thread a fiber. The scheduler resumes the threads that can go
+ * on, in random order, and lets the TMA unit make progress now and then, or when no thread can go on. If the
+ * unit cannot either, the kernel hangs, and the report says which threads wait for what.
  *
- * The machine, its stacks and its memory stay from one launch to the next. Launches of several host threads
- * run one after the other.
+ * The machine, its stacks and its memory are kept from one launch to the next. Launches of several host
+ * threads run one after the other.
  */
 #include "machine.h"
 
@@ -19,7 +19,7 @@ struct model_machine machine;
 const struct model_here *model_here;
 
 static pthread_mutex_t one_launch = PTHREAD_MUTEX_INITIALIZER;
-static uint32_t eagerness; /* the unit goes on once in so many turns; 0: only when nothing else can */
+static uint32_t eagerness; /* the unit gets a turn once in so many turns; 0: only when no thread can go on */
 
 static bool check_launch(void);
 static bool run_cluster(uint32_t first_block);
@@ -57,7 +57,8 @@ uint32_t model_launch_bound(const struct model_kernel *kernel)
 	return kernel->threads;
 }
 
-/* A sequence for each launch, the same in each run of a program: SOFTGPU_SEED chooses another. */
+/* Seeds the random numbers of a launch: each launch has a sequence of its own, which is the same in each run
+ * of a program. SOFTGPU_SEED chooses other sequences. */
 static void seed(void)
 {
 	static uint64_t launches;
@@ -68,7 +69,7 @@ static void seed(void)
 	                 ++launches * UINT64_C(0xd1342543de82ef95) + 1;
 	eagerness = paces[model_random(4)];
 	if (model_counts)
-		eagerness = 0; /* so that as much is in flight as the kernel lets be */
+		eagerness = 0; /* keeps as much under way as the kernel allows */
 }
 
 static bool run_launch(void)
@@ -109,8 +110,8 @@ bool model_run(const struct model_kernel *kernel, const struct model_launch *lau
 	return done;
 }
 
-/* The stand-in driver is unloaded when it is closed, or with the process; its own destructor, which has no
- * priority, comes before and waits for what runs. */
+/* Frees the machine when the stand-in driver is unloaded or the process ends. The driver's own destructor,
+ * which has no priority and so runs earlier, waits for running kernels. */
 __attribute__((destructor(101))) static void model_free(void)
 {
 	fiber_set_free(machine.fibers);
@@ -132,7 +133,7 @@ uint32_t model_random(uint32_t below)
 	return (uint32_t)((machine.random >> 32) * below >> 32);
 }
 
-/* The first failure counts. */
+/* Only the first failure is kept. */
 __attribute__((format(printf, 2, 0))) static void fail_v(const struct model_thread *thread,
                                                          const char *format, va_list args)
 {
@@ -256,7 +257,7 @@ static bool start_block(uint32_t rank, uint32_t number)
 	return true;
 }
 
-/* Once around, from a thread that is drawn: whether any could go on. */
+/* Resumes each ready thread once, starting from one chosen at random. Returns whether any could go on. */
 static bool turn(void)
 {
 	uint32_t n = machine.n_threads, at = model_random(n);
@@ -310,7 +311,8 @@ static bool run_cluster(uint32_t first_block)
 	return finish_unit();
 }
 
-/* A load that nobody waited for may come when the shared memory is another block's. */
+/* Completes what is under way at the end of a cluster. A load that nobody waited for is a failure: on a GPU,
+ * its bytes could come when another block owns the shared memory. */
 static bool finish_unit(void)
 {
 	for (uint32_t b = 0; b < machine.n_barriers; b++) {
@@ -364,7 +366,7 @@ unsigned char *model_dynamic_shared(void)
 	return machine.self->block->shared;
 }
 
-/* Who waits, for what: a barrier tells most. */
+/* Reports who waits for what. A thread at a barrier is preferred, since it says most. */
 static void report_hang(void)
 {
 	const struct model_thread *waiting = NULL;

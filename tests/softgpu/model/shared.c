@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A block's shared memory and what is known of each byte: who wrote it last, who read it since, whether a
- * load is to fill it, whether a store has still to read it, and by whose atomic access it was written, if by
- * one. All of it is from one block to the next the same memory.
+/* A block's shared memory, and for each byte who wrote it last, who read it since, whether a load is to fill
+ * it, whether a store has yet to read it, and which atomic access wrote it, if one did. The memory is reused
+ * for the next block.
  *
- * A load's bytes count as written by its barrier, in the phase that it completes: who has not waited for that
- * phase does not know of them, whether they have come yet or not.
+ * The bytes of a load count as written by its barrier, in the phase that the load completes: a thread that
+ * has not waited for that phase does not know of them, whether or not they have come.
  */
 #include "machine.h"
 
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Each block's, allocated when first needed. */
+/* Memory of each block of a cluster, allocated when first needed. */
 static unsigned char *memories[MODEL_MAX_CLUSTER];
 
 enum { SWIZZLE_REPEAT = 1024 };
@@ -85,7 +85,8 @@ const char *shared_whose(const struct model_block *block)
 
 /* ---- Accesses of a thread -------------------------------------------------------------------------- */
 
-/* Fails with what the thread does not know of; thread_word is what a thread did to the byte. */
+/* Fails with the event that the thread does not know of; thread_word is the verb for what a thread did to the
+ * byte. */
 static void fail_unordered(const char *what, uint32_t offset, order_stamp stamp, const char *thread_word)
 {
 	uint32_t actor = order_actor(stamp);
@@ -102,7 +103,7 @@ static void fail_unordered(const char *what, uint32_t offset, order_stamp stamp,
 	           offset, actor % machine.block_threads, actor / machine.block_threads, thread_word);
 }
 
-/* What lies in [offset, offset + bytes) has to be known to the thread. */
+/* Fails unless the thread knows of all events in [offset, offset + bytes). */
 static void check_known(const order_stamp *stamps, uint32_t offset, uint32_t bytes, const char *what,
                         const char *thread_word)
 {
@@ -156,7 +157,7 @@ void model_tile_write(void *p, uint32_t size, uint32_t line)
 		count_instruction(SOFTGPU_SHARED_WRITE, offset, size, line);
 }
 
-/* What was written has to be known, unless that was an atomic access as well. */
+/* The thread has to know of the last write, unless that was an atomic access as well. */
 void model_tile_combine(void *p, uint32_t size, uint32_t line)
 {
 	struct model_block *block = machine.self->block;
@@ -177,7 +178,8 @@ void model_tile_combine(void *p, uint32_t size, uint32_t line)
 
 /* ---- Accesses of the unit -------------------------------------------------------------------------- */
 
-/* What threads wrote has to be fenced, and the fence known to the thread that now has the unit touch it. */
+/* Fails unless the threads' writes are fenced and the thread that issues the unit's access knows of the
+ * fence. */
 static void check_fenced(const struct model_block *block, uint32_t offset, uint32_t bytes, const char *what)
 {
 	order_stamp known = 0;

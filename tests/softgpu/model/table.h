@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kernels that were compiled for the host. A table ends with a NULL name. */
+/* The tables of kernels compiled for the host. Each table ends with an entry whose name is NULL. */
 #ifndef TESTS_SOFTGPU_MODEL_TABLE_H
 #define TESTS_SOFTGPU_MODEL_TABLE_H
 
@@ -9,15 +9,15 @@
 struct model_kernel {
 	const char *name;
 	size_t args_size;
-	uint32_t threads;              /* of a block, at most: its launch bound */
-	void (*run)(const void *args); /* one thread of it */
+	uint32_t threads;              /* launch bound: most threads of a block */
+	void (*run)(const void *args); /* runs one thread of the kernel */
 };
 
-extern const struct model_kernel model_own_kernels[];         /* kernels/cuda/launch/kernels.def */
-extern const struct model_kernel model_seed_kernels[];        /* tests/seeds/seeds.def */
-extern const struct model_kernel model_broken_kernels[];      /* tests/softgpu/broken.def */
-extern const struct model_kernel model_counted_kernels[];     /* tests/softgpu/counted.cu */
-extern const struct model_kernel model_conformance_kernels[]; /* tests/gpu/conformance/conformance.cu */
-extern const struct model_kernel model_compute_kernels[];     /* tests/gpu/bench/compute.cu */
+extern const struct model_kernel model_own_kernels[];         /* from kernels/cuda/launch/kernels.def */
+extern const struct model_kernel model_seed_kernels[];        /* from tests/seeds/seeds.def */
+extern const struct model_kernel model_broken_kernels[];      /* from tests/softgpu/broken.def */
+extern const struct model_kernel model_counted_kernels[];     /* from tests/softgpu/counted.cu */
+extern const struct model_kernel model_conformance_kernels[]; /* from tests/gpu/conformance/conformance.cu */
+extern const struct model_kernel model_compute_kernels[];     /* from tests/gpu/bench/compute.cu */
 
 #endif

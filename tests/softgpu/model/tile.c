@@ -17,9 +17,9 @@
 
 #include <string.h>
 
-#define OOB_NAN       0x7ff7 /* in every two bytes, whatever the type */
+#define OOB_NAN       0x7ff7 /* the fill of every two bytes, whatever the element type */
 #define TFLOAT32_NAN  UINT32_C(0x7fffe000)
-#define TFLOAT32_DROP 13 /* bits of a float32 that a tfloat32 does not have */
+#define TFLOAT32_DROP 13 /* bits of a float32 that a tfloat32 lacks */
 
 static uint32_t slice_bytes(const struct tensor_map_layout *layout)
 {
@@ -28,7 +28,7 @@ static uint32_t slice_bytes(const struct tensor_map_layout *layout)
 	                                                         : 0;
 }
 
-/* What dimension 0 counts. */
+/* Returns the bytes of one unit of dimension 0: an element, or a slice with interleave. */
 static uint32_t unit_bytes(const struct tensor_map_layout *layout)
 {
 	uint32_t slice = slice_bytes(layout);
@@ -59,7 +59,8 @@ static uint32_t rows_of(const struct tensor_map_layout *layout)
 	return rows;
 }
 
-/* Chunks of 16 bytes are moved about within 2, 4 or 8 of them: so many bits of an address change. */
+/* Returns how many bits of an address the swizzle changes: it permutes chunks of 16 bytes within groups of 2,
+ * 4 or 8. */
 static uint32_t swizzle_bits(enum tensor_map_swizzle swizzle)
 {
 	return swizzle <= TENSOR_MAP_SWIZZLE_128B ? (uint32_t)swizzle : 0;
@@ -140,7 +141,8 @@ static uint32_t clamp(int64_t value)
 	return value < 0 ? 0 : value > TILE_PIECE ? TILE_PIECE : (uint32_t)value;
 }
 
-/* Where the piece at byte in_row of the row lies in the tensor's row, and which of its bytes do. */
+/* Computes where the piece at byte in_row of the row lies in the tensor's row, and which of its bytes are
+ * inside the tensor. */
 static void place_in_row(const struct tile_walk *walk, uint32_t in_row, struct tile_piece *ret)
 {
 	const struct tensor_map_layout *layout = walk->layout;
@@ -203,7 +205,7 @@ void tile_fill(const struct tensor_map_layout *layout, unsigned char piece[TILE_
 			memcpy(piece + i, &nan, 2);
 }
 
-/* To the nearest, ties to even; a NaN becomes the one. */
+/* Rounds to the nearest, ties to even. Every NaN becomes the same NaN. */
 static uint32_t round_tfloat32(uint32_t bits)
 {
 	uint32_t half = UINT32_C(1) << (TFLOAT32_DROP - 1), odd = bits >> TFLOAT32_DROP & 1;

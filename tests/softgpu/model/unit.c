@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The unit: what was issued and has not happened yet. A load happens at once, some time; a store reads its
- * shared memory some time and writes some time after that. Which goes on next is drawn, so that a kernel that
- * counts on an order gets another one.
- *
- * What can be judged at the issue is judged there, in the name of the thread that issues.
- */
+/* The TMA unit's operations that were issued and have not completed. A load takes effect in one step at some
+ * later time; a store reads shared memory at some time and writes later. The next operation to make progress
+ * is drawn at random, so that a kernel that relies on an order meets another one. Whatever can be checked at
+ * the issue is checked there, in the name of the issuing thread. */
 #include "unit.h"
 
 #include <inttypes.h>
@@ -193,7 +191,7 @@ void model_store_commit(void)
 	machine.self->has_open = false;
 }
 
-/* Whether the groups that the thread waits for have come as far as it waits for. */
+/* Returns whether the groups that the thread waits for have read, or have written, as it requires. */
 static bool stores_are_there(const struct model_thread *thread)
 {
 	enum op_state far = thread->read ? STORE_READ : STORE_WRITTEN;
@@ -315,7 +313,7 @@ static void drop(struct unit_op *op)
 	*op = queue.ops[--queue.n];
 }
 
-/* One block's copy of the tile. */
+/* Writes the tile into the shared memory of one block. */
 static void load_into(const struct unit_op *op, unsigned char *shared)
 {
 	struct tile_walk walk;
@@ -343,7 +341,8 @@ static void load_into(const struct unit_op *op, unsigned char *shared)
 	}
 }
 
-/* The copy has read its source: known to who waits for the phase that it completes, in whatever block. */
+/* Called when the copy has read its source. Everyone who waits for the phase that it completes, in whatever
+ * block, knows of that. */
 static void copy_has_read(struct unit_op *op, const struct model_barrier *barrier)
 {
 	op->block->n_copies--;
