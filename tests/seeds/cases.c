@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tensor is random bytes between guards; a tile's memory is poisoned before it is written. */
+/* The tensor is random bytes between guards; the memory of tiles is poisoned before each case. */
 #include "cases.h"
 
 #include <inttypes.h>

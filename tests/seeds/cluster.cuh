@@ -25,7 +25,7 @@
 #include "tests/softgpu/cluster_model.hh"
 #else
 
-/* The place of p in that block of the cluster. */
+/* Returns the address of p in that block of the cluster. */
 DEVICE uint32_t cluster_address(const void *p, uint32_t block)
 {
 	uint32_t address;
@@ -34,7 +34,7 @@ DEVICE uint32_t cluster_address(const void *p, uint32_t block)
 	return address;
 }
 
-/* mask: bit i is block i of the cluster, which need not be this one. Ranks 1 to 5. */
+/* mask: bit i stands for block i of the cluster, and need not include the issuing block. rank is 1 to 5. */
 DEVICE void load_tile_multicast(void *tile, const CUtensorMap *map, uint32_t rank, const int32_t *c,
                                 barrier *b, uint16_t mask)
 {
@@ -75,7 +75,7 @@ DEVICE void load_bulk_multicast(void *to, const void *from, uint32_t bytes, barr
 	             : "memory");
 }
 
-/* The same rules; to and b are places in the block that the bytes go to. */
+/* The same alignment applies. to and b are addresses in the block that receives the bytes. */
 DEVICE void copy_bulk(void *to, const void *from, uint32_t bytes, barrier *b, uint32_t block)
 {
 	asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes "

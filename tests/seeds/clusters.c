@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A cluster's blocks: loads for several of them, and copies from one's shared memory to another's. */
+/* Cases for the blocks of a cluster: loads for several blocks, and copies between their shared memories. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "rig.h"
 #include "tests/support/tap.h"
 
-enum { THREADS = 128, BARRIERS = 32 /* bytes for them */ };
+enum { THREADS = 128, BARRIERS = 32 /* bytes reserved for barriers */ };
 
 static const uint32_t clusters[] = { 2, 4, 8 };
 enum { CLUSTERS = sizeof(clusters) / sizeof(clusters[0]) };
@@ -34,7 +34,7 @@ static bool run(enum seed_kernel kernel, uint32_t blocks, uint32_t shared_bytes,
 	return good;
 }
 
-/* Whether each block has the bytes at data, one block's after the other's. */
+/* Returns whether each block has received the bytes at data; blocks' results follow each other. */
 static bool all_have(uint32_t blocks, const uint8_t *data, uint32_t bytes)
 {
 	for (uint32_t block = 0; block < blocks; block++)
@@ -55,7 +55,7 @@ struct shared_load {
 
 enum { SHARED_LOADS = 4 };
 
-/* All of them, one other, all others, every second. */
+/* Draws the mask: all blocks, one other block, all others, or every second one. */
 static struct shared_load shared_load(uint32_t i, uint32_t blocks)
 {
 	const uint32_t all = (1u << blocks) - 1, last = blocks - 1;
@@ -69,7 +69,7 @@ static struct shared_load shared_load(uint32_t i, uint32_t blocks)
 	return loads[i];
 }
 
-/* wanted and used: of one block. Bytes that the unit may have written, or not, are left out. */
+/* Wanted and used describe one block. Bytes that the unit may or may not have written are not compared. */
 static bool named_have(uint32_t blocks, uint32_t mask, uint32_t span)
 {
 	for (uint32_t block = 0; block < blocks; block++)
@@ -116,7 +116,7 @@ static void share_tile(const struct tensor_map_layout *layout, const int32_t *c,
 		tap_case(false, "%s", name);
 }
 
-/* Over an edge of the tensor, in 1 to 5 dimensions. */
+/* Tiles across an edge of the tensor, in 1 to 5 dimensions. */
 static void share_ranks(uint32_t blocks, struct shared_load load)
 {
 	static const int32_t c[] = { 20, -1, 4, 1, 2 };
@@ -139,7 +139,7 @@ static void share_ranks(uint32_t blocks, struct shared_load load)
 	}
 }
 
-/* What a map can do to a tile, done for each block. */
+/* Everything that a map can do to a tile, for each block. */
 static void share_layouts(uint32_t blocks, struct shared_load load)
 {
 	struct tensor_map_layout swizzled = {
@@ -195,7 +195,7 @@ static void share_bytes(uint32_t blocks, struct shared_load load)
 	}
 }
 
-/* The first block fills stages, which all release. */
+/* The first block fills stages that all blocks release. */
 static void share_stages(uint32_t blocks)
 {
 	enum { TILES = 7, BYTES = 1024 };

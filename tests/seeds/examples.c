@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The examples that are kernels of their own. */
+/* Cases for the examples that are separate kernels. */
 #include <string.h>
 
 #include "cases.h"
@@ -93,7 +93,7 @@ static void print_tile(const float *matrix, int tile_y, int tile_x)
 
 void case_mojo(void)
 {
-	/* What the example prints for the tile at (1, 1). */
+	/* The output that the example prints for the tile at (1, 1). */
 	static const float last[4][4] = {
 		{ 36, 38, 40, 42 }, { 48, 50, 52, 54 }, { 60, 62, 64, 66 }, { 72, 74, 76, 78 }
 	};

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One walk over a tile's elements in the order of shared memory; loads and stores are what is done at each.
- */
+/* A single walk visits a tile's elements in the order of shared memory; loads and stores differ in what they
+ * do at each element. */
 #include "expect.h"
 
 #include <string.h>
 
 struct place {
-	uint32_t shared; /* of an element's first byte, before the swizzle */
+	uint32_t shared; /* byte offset of the element in shared memory, before swizzling */
 	uint64_t global;
 	bool inside;
 };
@@ -31,7 +31,7 @@ static uint32_t swizzle_bytes(const struct tensor_map_layout *layout)
 	return layout->swizzle == TENSOR_MAP_SWIZZLE_NONE ? 0 : 16u << layout->swizzle;
 }
 
-/* The slides' formulas, bit by bit. */
+/* Applies NVIDIA's swizzle formulas bit by bit. */
 static uint32_t swizzled(const struct tensor_map_layout *layout, uint32_t a)
 {
 	uint32_t a7 = a >> 7 & 1, a8 = a >> 8 & 1, a9 = a >> 9 & 1;
@@ -48,7 +48,7 @@ static uint32_t swizzled(const struct tensor_map_layout *layout, uint32_t a)
 	}
 }
 
-/* Steps of dimension d: from 0 by its element stride, below its box. */
+/* Returns the number of steps in dimension d: from 0 by its element stride, below its box. */
 static uint32_t step_of(const struct tensor_map_layout *layout, uint32_t d)
 {
 	return d == 0 && layout->interleave == TENSOR_MAP_INTERLEAVE_NONE ? 1 : layout->element_stride[d];
@@ -61,7 +61,7 @@ static uint32_t box_of(const struct tensor_map_layout *layout, uint32_t d)
 	return layout->box[d];
 }
 
-/* Each element of the tile, and returns where the last row ends. */
+/* Visits each element of the tile. Returns where the last row ends. */
 static uint32_t walk(const struct tensor_map_layout *layout, const int32_t *c, visit_function *visit,
                      void *context)
 {
@@ -118,7 +118,7 @@ struct load {
 	bool *used;
 };
 
-/* A tfloat32 keeps 10 bits of the mantissa: to the nearest, ties to even. */
+/* A tfloat32 keeps 10 bits of the mantissa, rounded to the nearest, ties to even. */
 static uint32_t to_tfloat32(uint32_t bits)
 {
 	uint32_t below = bits & 0x1fff, kept = bits & ~UINT32_C(0x1fff);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tiles of several axes that the unit takes from one tensor and puts into another, with no thread touching
- * them: permutations that keep the innermost axis, and the layouts whose channels lie in groups of 8 or 16
- * (NC/8HWC8, NC/16HWC16), to and from NHWC.
- */
+/* Cases for tiles of several axes that the unit loads from one tensor and stores to another without threads
+ * touching them: permutations that keep the innermost axis, and conversions between NHWC and the layouts with
+ * channels in groups of 8 or 16 (NC/8HWC8, NC/16HWC16). */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,11 +11,11 @@
 #include "rig.h"
 #include "tests/support/tap.h"
 
-enum { BARRIER = 16, TO = 100 << 10 /* where the second tensor lies, from the first's start */ };
+enum { BARRIER = 16, TO = 100 << 10 /* offset of the second tensor from the start of the first, in bytes */ };
 
 static uint8_t tensor[RIG_TENSOR_BYTES], tiles[RIG_TILE_BYTES], wanted[RIG_TENSOR_BYTES];
 
-/* wanted: of all memory. args: all but the maps. */
+/* Wanted is the expected contents of all memory. args has all members but the maps. */
 static void move(struct seed_move_args args, const struct tensor_map_layout *load,
                  const struct tensor_map_layout *store, const char *name)
 {
@@ -54,8 +53,9 @@ static uint32_t ceil_of(uint64_t n, uint32_t by)
 
 /* ---- Permutations ---------------------------------------------------------------------------------- */
 
-/* order: the source's axes as they lie in the destination, innermost first; its strides, in order of the
- * source's axes, with as many bytes between them as there are between the source's. */
+/* Returns the destination's layout. order lists the source's axes as they lie in the destination, innermost
+ * first; its strides are listed in the order of the source's axes, with as many bytes between rows as in the
+ * source. */
 static struct tensor_map_layout permuted(const struct tensor_map_layout *from, const uint32_t *order)
 {
 	struct tensor_map_layout to = *from, side_by_side = *from;
@@ -68,7 +68,7 @@ static struct tensor_map_layout permuted(const struct tensor_map_layout *from, c
 	return to;
 }
 
-/* Element by element. */
+/* Computes the expected destination element by element. */
 static void expect_permuted(const struct tensor_map_layout *from, const struct tensor_map_layout *to)
 {
 	uint32_t bytes = tensor_map_type_size(from->type), i[TENSOR_MAP_MAX_RANK] = { 0 };
@@ -108,7 +108,7 @@ static void permute(const struct tensor_map_layout *from, const uint32_t *order)
 	move(args, from, &to, name);
 }
 
-/* Every order of the axes from at on. */
+/* Visits every order of the axes from `at` on. */
 static void permute_all(const struct tensor_map_layout *from, uint32_t *order, uint32_t at)
 {
 	if (at == from->rank) {
@@ -126,7 +126,7 @@ static void permute_all(const struct tensor_map_layout *from, uint32_t *order, u
 	}
 }
 
-/* Tiles that the tensor's ends cut, and the whole tensor as one tile. */
+/* Tiles that the ends of the tensor clip, and the whole tensor as one tile. */
 static void cases_of_permutations(void)
 {
 	static const uint64_t dim[] = { 48, 7, 5, 4, 3 };
@@ -153,7 +153,7 @@ static void cases_of_permutations(void)
 
 struct images {
 	uint32_t c, w, h, n;
-	uint32_t pixel_bytes; /* from one pixel to the next, in NHWC */
+	uint32_t pixel_bytes; /* bytes from one pixel to the next in NHWC */
 };
 
 enum { HALF = 2, TILE_W = 8, TILE_H = 4 };
@@ -172,7 +172,7 @@ static struct tensor_map_layout nhwc(struct images images, uint32_t group)
 	};
 }
 
-/* A group of a pixel is a slice; the last dimension but one counts groups. */
+/* A slice is a group of channels of a pixel; the last dimension but one counts groups. */
 static struct tensor_map_layout grouped(struct images images, uint32_t group)
 {
 	uint32_t slice = group * HALF, groups = ceil_of(images.c, group);
@@ -190,7 +190,7 @@ static struct tensor_map_layout grouped(struct images images, uint32_t group)
 	};
 }
 
-/* Channel by channel; channels that fill up the last group are zeros. */
+/* Computes the expected images channel by channel. Channels that pad the last group are zeros. */
 static void expect_grouped(struct images images, uint32_t group, bool back)
 {
 	uint32_t groups = ceil_of(images.c, group);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The one GPU, its stream and its memory, from rig_open to rig_close. */
+/* The GPU, its stream and its memory, which exist from rig_open to rig_close. */
 #include "rig.h"
 
 #include <stdio.h>
@@ -7,7 +7,7 @@
 #include "kernels/cuda/driver/driver.h"
 #include "tests/support/tap.h"
 
-extern const unsigned char seeds_image[]; /* image.S */
+extern const unsigned char seeds_image[]; /* defined in image.S */
 
 static struct {
 	CUdevice device;
@@ -27,7 +27,7 @@ static const char *const names[SEED_KERNEL_COUNT] = {
 #include "seeds.def"
 };
 
-/* A call that has no reason to fail. */
+/* Makes a call that has no reason to fail; ends the program if it does. */
 #define must(function, arguments)                                     \
 	do {                                                          \
 		if (driver_call(&rig.error, function, arguments) < 0) \

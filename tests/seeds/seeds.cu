@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The examples that the unit is taught with, as kernels on the lists of tma.cuh and cluster.cuh. Each block
- * has its tile at the start of its shared memory and its barriers behind it.
- */
+/* Introductory examples of the TMA unit, as kernels on the functions of tma.cuh and cluster.cuh. Each block
+ * has its tile at the start of its shared memory and its barriers behind it. */
 #include "args.h"
 
 #include "cluster.cuh"
@@ -11,7 +10,8 @@ namespace
 
 constexpr uint32_t kThreads = 128;
 
-/* The tile's bytes, as they lie in shared memory, to global memory; by all threads. */
+/* Copies the tile's bytes, as they lie in shared memory, to global memory. All threads of the block call
+ * it. */
 DEVICE void dump(const unsigned char *tile, uint32_t bytes, uint64_t to)
 {
 	for (uint32_t i = threadIdx.x * 4; i < bytes; i += blockDim.x * 4)
@@ -27,7 +27,7 @@ DEVICE void make_barrier(barrier *b, uint32_t arrivals)
 	__syncthreads();
 }
 
-/* All threads arrive; one of them says how many bytes come, and then has them come. */
+/* All threads arrive on the barrier; one of them announces the bytes and then issues the load. */
 DEVICE void arrive_and_load(const seed_tile_args &args, const int32_t *c, unsigned char *tile, barrier *b)
 {
 	if (threadIdx.x == 0) {
@@ -40,7 +40,7 @@ DEVICE void arrive_and_load(const seed_tile_args &args, const int32_t *c, unsign
 
 } // namespace
 
-/* A load in 1 to 5 dimensions. */
+/* Loads a tile in 1 to 5 dimensions. */
 KERNEL(kThreads, 1) seed_load(const GRID_CONSTANT struct seed_tile_args args)
 {
 	DYNAMIC_SHARED(tile);
@@ -55,7 +55,7 @@ KERNEL(kThreads, 1) seed_load(const GRID_CONSTANT struct seed_tile_args args)
 		barrier_inval(b);
 }
 
-/* A store in 1 to 5 dimensions: by groups, not by a barrier. */
+/* Stores a tile in 1 to 5 dimensions. Completion is by groups, not by a barrier. */
 KERNEL(kThreads, 1) seed_store(const GRID_CONSTANT struct seed_tile_args args)
 {
 	DYNAMIC_SHARED(tile);
@@ -71,7 +71,7 @@ KERNEL(kThreads, 1) seed_store(const GRID_CONSTANT struct seed_tile_args args)
 	}
 }
 
-/* The tile at c, then the one behind it in dimension 0, with one place for both barriers: the first is
+/* Loads the tile at c, then the next one in dimension 0, with both barriers in the same place: the first is
  * invalidated before the second is made. */
 KERNEL(kThreads, 1) seed_barrier_again(const GRID_CONSTANT struct seed_tile_args args)
 {
@@ -91,7 +91,7 @@ KERNEL(kThreads, 1) seed_barrier_again(const GRID_CONSTANT struct seed_tile_args
 	}
 }
 
-/* The same with one barrier: its second phase has the other parity. */
+/* Does the same with one barrier, whose second phase has the other parity. */
 KERNEL(kThreads, 1) seed_phases(const GRID_CONSTANT struct seed_tile_args args)
 {
 	DYNAMIC_SHARED(tile);
@@ -108,7 +108,7 @@ KERNEL(kThreads, 1) seed_phases(const GRID_CONSTANT struct seed_tile_args args)
 	}
 }
 
-/* Contiguous bytes in and out without a map; in between, one is added to each number. */
+/* Loads contiguous bytes without a map, adds one to each number, and stores them. */
 KERNEL(kThreads, 1) seed_bulk(const GRID_CONSTANT struct seed_bulk_args args)
 {
 	DYNAMIC_SHARED(numbers);
@@ -136,7 +136,7 @@ KERNEL(kThreads, 1) seed_bulk(const GRID_CONSTANT struct seed_bulk_args args)
 	}
 }
 
-/* 4 x 4 floats a block: loaded, each added its place in the tile, stored. */
+/* Each block loads 4 x 4 floats, adds to each its position in the tile, and stores them. */
 KERNEL(16, 1) seed_mojo(const GRID_CONSTANT struct seed_mojo_args args)
 {
 	DYNAMIC_SHARED(tile);
@@ -162,7 +162,7 @@ KERNEL(16, 1) seed_mojo(const GRID_CONSTANT struct seed_mojo_args args)
 	}
 }
 
-/* 128 rows of 64 halves: one thread loads and waits, the others wait for it. */
+/* A tile of 128 rows of 64 halves: one thread loads it, and all wait for it. */
 KERNEL(kThreads, 1) seed_half_tile(const GRID_CONSTANT struct seed_tile_args args)
 {
 	DYNAMIC_SHARED(tile);
@@ -182,8 +182,7 @@ KERNEL(kThreads, 1) seed_half_tile(const GRID_CONSTANT struct seed_tile_args arg
 
 /* ---- Clusters ----------------------------------------------------------------------------------------- */
 
-/* One block loads into those that the mask names: each has a barrier of its own for the bytes that it gets.
- */
+/* One block loads into the blocks that the mask names. Each of these has its own barrier for its bytes. */
 KERNEL(kThreads, 1) seed_share(const GRID_CONSTANT struct seed_share_args args)
 {
 	DYNAMIC_SHARED(tile);
@@ -213,7 +212,7 @@ KERNEL(kThreads, 1) seed_share(const GRID_CONSTANT struct seed_share_args args)
 namespace
 {
 
-/* Two barriers behind the copies' shared memory: for the bytes that are loaded, and for those copied. */
+/* Two barriers behind the shared memory of the copies: one for loaded bytes, one for copied bytes. */
 struct copy_barriers {
 	barrier *loaded;
 	barrier *copied;
@@ -232,7 +231,7 @@ DEVICE copy_barriers start_copies(const seed_copy_args &args, unsigned char *sha
 	return barriers;
 }
 
-/* By one thread, which waits for it. */
+/* Loads the block's share. Called by one thread, which waits for the bytes. */
 DEVICE void load_share(const seed_copy_args &args, unsigned char *shared, barrier *loaded)
 {
 	barrier_arrive_expect(loaded, args.bytes);
@@ -243,7 +242,8 @@ DEVICE void load_share(const seed_copy_args &args, unsigned char *shared, barrie
 
 } // namespace
 
-/* Every block loads a share and copies it to the next one's shared memory, the last to the first's. */
+/* Every block loads a share and copies it to the next block's shared memory, the last block to the
+ * first's. */
 KERNEL(kThreads, 1) seed_copy_ring(const GRID_CONSTANT struct seed_copy_args args)
 {
 	DYNAMIC_SHARED(shared);
@@ -260,7 +260,8 @@ KERNEL(kThreads, 1) seed_copy_ring(const GRID_CONSTANT struct seed_copy_args arg
 	cluster_sync();
 }
 
-/* The first block alone loads; every other passes on what it got: unit to unit, so that nothing is fenced. */
+/* Only the first block loads; every other block passes on what it received. The unit writes and reads these
+ * bytes, so no fence is needed. */
 KERNEL(kThreads, 1) seed_copy_chain(const GRID_CONSTANT struct seed_copy_args args)
 {
 	DYNAMIC_SHARED(shared);
@@ -281,8 +282,8 @@ KERNEL(kThreads, 1) seed_copy_chain(const GRID_CONSTANT struct seed_copy_args ar
 	cluster_sync();
 }
 
-/* The first block fills two stages in all blocks, again and again: a stage as soon as every block has
- * released it. */
+/* The first block fills two stages in all blocks repeatedly: a stage as soon as every block has released
+ * it. */
 KERNEL(kThreads, 1) seed_stages(const GRID_CONSTANT struct seed_stages_args args)
 {
 	DYNAMIC_SHARED(shared);
@@ -321,7 +322,7 @@ KERNEL(kThreads, 1) seed_stages(const GRID_CONSTANT struct seed_stages_args args
 
 /* ---- Boxes -------------------------------------------------------------------------------------------- */
 
-/* A tile a block, from one map to another: what differs is where its axes lie. */
+/* Each block moves a tile from one map to another, in which the axes lie in another order. */
 KERNEL(32, 1) seed_move(const GRID_CONSTANT struct seed_move_args args)
 {
 	DYNAMIC_SHARED(tile);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Seeds: the usual introductory examples of the Tensor Memory Accelerator, on whatever GPU the driver finds.
+/* Seeds: the usual introductory examples of the Tensor Memory Accelerator, run on whatever GPU the driver
+ * finds.
  *
- * A launch that fails ends its context, and the process cannot have another. So a child runs the cases: it
- * exits after such a case, and the next child continues with the one after it.
+ * A launch that fails ends its context, and the process cannot get another. Therefore a child runs the cases:
+ * it exits after such a case, and the next child continues with the case after it.
  */
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -12,7 +13,7 @@
 #include "rig.h"
 #include "tests/support/tap.h"
 
-#define MAX_LOST 60 /* children: then there is no use in going on */
+#define MAX_LOST 60 /* children lost after which the test gives up */
 
 enum { NO_GPU = RIG_LOST + 1 };
 
@@ -43,7 +44,7 @@ static int run_cases(void)
 	return 0;
 }
 
-/* What the child exits with. */
+/* Runs the cases and returns the child's exit status. */
 static int run_child(void)
 {
 	pid_t child = fork();

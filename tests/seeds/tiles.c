@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every field of a tensor map, one after the other. */
+/* Cases for every field of a tensor map, one field after the other. */
 #include <stdio.h>
 
 #include "cases.h"
@@ -8,7 +8,7 @@ static const enum tensor_map_type by_size[] = { TENSOR_MAP_UINT8, TENSOR_MAP_UIN
 	                                        TENSOR_MAP_UINT64 };
 static const char *const swizzles[] = { "no swizzle", "swizzle 32B", "swizzle 64B", "swizzle 128B" };
 
-/* A tensor of 96 bytes by 7, 5, 4, 3 and a tile of 32 bytes by 3, 2, 2, 2. */
+/* Returns the layout of a tensor of 96 bytes by 7, 5, 4, 3 with a tile of 32 bytes by 3, 2, 2, 2. */
 static struct tensor_map_layout plain(enum tensor_map_type type, uint32_t rank)
 {
 	static const uint64_t dim[] = { 0, 7, 5, 4, 3 };
@@ -29,7 +29,7 @@ void cases_of_ranks(void)
 {
 	static const struct {
 		const char *name;
-		int32_t c[5]; /* the first in units of 16 bytes: the unit takes no others */
+		int32_t c[5]; /* c[0] is in units of 16 bytes, since the unit accepts no others */
 		bool store;
 	} corners[] = {
 		{ "at the start", { 0, 0, 0, 0, 0 }, true },
@@ -86,7 +86,7 @@ void cases_of_types(void)
 	}
 }
 
-/* Rows as wide as the swizzle, and rows of 16 bytes, over several repeats of the pattern. */
+/* Rows as wide as the swizzle, and rows of 16 bytes, over several periods of the pattern. */
 void cases_of_swizzles(void)
 {
 	static const int32_t c[] = { 0, 3 };
@@ -115,7 +115,7 @@ void cases_of_swizzles(void)
 			}
 }
 
-/* Boxes that the stride divides and that it does not; dimension 0 has none. */
+/* Boxes that the element stride divides, and others. Dimension 0 has no element stride. */
 void cases_of_element_strides(void)
 {
 	for (uint32_t stride = 1; stride <= 8; stride++)
@@ -142,7 +142,7 @@ void cases_of_element_strides(void)
 		}
 }
 
-/* Slices of 16 or 32 bytes; the last dimension but one picks a group of channels. */
+/* Slices of 16 or 32 bytes, where the last dimension but one selects a group of channels. */
 void cases_of_interleaves(void)
 {
 	for (uint32_t rank = 3; rank <= 5; rank++)

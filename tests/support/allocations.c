@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Counts a program's allocations where another process can read them. It is loaded before libc (LD_PRELOAD),
- * and the file that ALLOCATIONS names gets three 64-bit counts: of allocations (malloc and its kin; a realloc
- * is one), of frees, and of the bytes that are allocated now. An exec starts again from 0. */
+/* Counts a program's allocations where another process can read them. It is loaded before libc (LD_PRELOAD)
+ * and writes three 64-bit counts to the file named by ALLOCATIONS: allocations (malloc and related calls; a
+ * realloc counts as one), frees, and bytes currently allocated. An exec resets them to 0. */
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
@@ -50,7 +50,8 @@ __attribute__((constructor)) static void open_counts(void)
 static void *counted(void *data)
 {
 	atomic_fetch_add(&counts->taken, 1);
-	atomic_fetch_add(&counts->bytes, malloc_usable_size(data)); /* 0 for NULL */
+	/* malloc_usable_size returns 0 for NULL. */
+	atomic_fetch_add(&counts->bytes, malloc_usable_size(data));
 	return data;
 }
 
@@ -69,7 +70,7 @@ EXPORT void *realloc(void *data, size_t size)
 	size_t before = malloc_usable_size(data);
 	void *moved = __libc_realloc(data, size);
 
-	if (moved || size == 0) /* else data is as it was */
+	if (moved || size == 0) /* Otherwise data is still allocated as before. */
 		atomic_fetch_sub(&counts->bytes, before);
 	return counted(moved);
 }

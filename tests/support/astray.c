@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A tmad whose cuda engine is the real one, but that the job of ASTRAY_BYTES goes where there is no memory:
- * the device finds an illegal address, as it would by a mistake in a kernel.
- */
+/* A tmad with the real cuda engine, except that a job of ASTRAY_BYTES bytes accesses an address without
+ * memory: the device reports an illegal address, as a mistake in a kernel would cause it. */
 #include "astray.h"
 
 #include "daemon/tmad.h"
 
-/* Added to an address of user memory, whatever it is, it makes one that no memory has. */
+/* Added to any address of user memory, it gives an address that has no memory. */
 #define NOWHERE (UINT64_C(1) << 47)
 
 static struct engine_ops astray_ops;
 static void (*submit)(struct engine_stream *stream, struct engine_job *job);
 
-/* The driver would look at the addresses of a copy of its own, so it is a transform that takes a kernel. */
+/* The job is a transform that needs a kernel, because the driver checks the addresses of a plain copy
+ * itself. */
 static void astray_submit(struct engine_stream *stream, struct engine_job *job)
 {
 	if (job->move.transform->bytes == 2 * ASTRAY_BYTES)

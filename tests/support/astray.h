@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What makes tests/support/astray.c's device go: a transpose to so many bytes. */
+/* The size of the transpose that makes the device of tests/support/astray.c fail. */
 #ifndef TESTS_SUPPORT_ASTRAY_H
 #define TESTS_SUPPORT_ASTRAY_H
 

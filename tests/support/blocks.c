@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-#define FILL_BYTES 600000 /* of one side, for large blocks fewer of them */
+/* Most bytes of one side's memory that blocks are drawn for; large blocks are fewer. */
+#define FILL_BYTES 600000
 
 static uint64_t chance(uint64_t *state, uint64_t n)
 {
@@ -30,7 +31,7 @@ static void draw_side(uint64_t *state, struct blocks_side *side, uint64_t blocks
 	side->end = 2 * ORACLE_GUARD + layer * layers;
 	if (chance(state, 2))
 		return;
-	/* The same places in another order. */
+	/* Names the same blocks in another order. */
 	for (uint32_t l = 0; l < layers; l++) {
 		uint32_t at = (uint32_t)chance(state, l + 1);
 
@@ -62,7 +63,7 @@ static bool names_blocks(const struct blocks_case *c, uint64_t i)
 	       (uint64_t)c->src_block[i] < blocks_src_count(&c->blocks);
 }
 
-/* Packs the numbers that the list has. */
+/* Writes the entry's block numbers as the list packs them. */
 static void pack_entry(struct blocks_case *c, uint64_t i)
 {
 	const struct engine_blocks *b = &c->blocks;
@@ -73,7 +74,7 @@ static void pack_entry(struct blocks_case *c, uint64_t i)
 		memcpy(at + b->index_bytes, &c->dst_block[i], b->index_bytes);
 }
 
-/* No block of the destination is named twice. */
+/* Draws the index so that no block of the destination is named twice. */
 static void draw_index(uint64_t *state, struct blocks_case *c, bool inline_index)
 {
 	struct engine_blocks *b = &c->blocks;

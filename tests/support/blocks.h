@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Random lists of blocks: a transform of the oracle's for each block, steps, layers and an index, all by the
- * seed alone; and what the destination then has to be, block by block.
- */
+/* Random lists of blocks: a random transform for each block, with strides between blocks and layers and an
+ * index, all decided by the seed alone; and the expected destination, computed block by block. */
 #ifndef TESTS_SUPPORT_BLOCKS_H
 #define TESTS_SUPPORT_BLOCKS_H
 
@@ -14,10 +13,10 @@
 #define BLOCKS_CASE_ENTRIES 24
 #define BLOCKS_CASE_BLOCKS  16
 #define BLOCKS_CASE_LAYERS  4
-#define BLOCKS_CASE_BYTES   (4u << 20) /* of either side's memory, at most */
+#define BLOCKS_CASE_BYTES   (4u << 20) /* most bytes of either side's memory */
 
-/* Where the blocks of one side lie: bytes from its memory's first byte to element [0, ..., 0] of block 0 of
- * layer 0, and from there on. */
+/* The positions of one side's blocks: bytes from the first byte of its memory to element [0, ..., 0] of block
+ * 0 in layer 0, and the strides from there. */
 struct blocks_side {
 	uint64_t offset;
 	uint64_t blocks;
@@ -28,18 +27,20 @@ struct blocks_side {
 
 struct blocks_case {
 	struct oracle_case block;
-	struct engine_blocks blocks; /* but for the index */
+	struct engine_blocks blocks; /* all members but the index */
 	struct blocks_side dst, src;
-	int64_t dst_block[BLOCKS_CASE_ENTRIES]; /* that an entry names, or what is no block */
+	/* The block that each entry names, or a number that names no block. */
+	int64_t dst_block[BLOCKS_CASE_ENTRIES];
 	int64_t src_block[BLOCKS_CASE_ENTRIES];
-	unsigned char packed[BLOCKS_CASE_ENTRIES * 16 + 1]; /* from the second byte on */
-	uint64_t passed, beyond;                            /* as they have to be counted */
+	unsigned char packed[BLOCKS_CASE_ENTRIES * 16 + 1]; /* the packed index starts at the second byte */
+	/* The expected counts of entries passed over and out of range. */
+	uint64_t passed, beyond;
 };
 
-/* inline_index: every entry is in range or -1. *c must stay where it is. */
+/* inline_index: every entry is in range or -1. *c must not be moved afterwards. */
 void blocks_case_draw(uint64_t seed, struct blocks_case *c, bool inline_index);
 
-/* dst, src: the memories' first bytes. */
+/* Dst and src are the first bytes of the memories. */
 void blocks_case_expect(const struct blocks_case *c, unsigned char *dst, const unsigned char *src);
 
 #endif

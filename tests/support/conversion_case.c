@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A conversion is a transform whose elements are converted when they are met; its operands are indexed by the
+/* The oracle visits the elements of a transform and converts each. Operands are indexed by the index in the
  * permuted source. */
 #include "conversion_case.h"
 
@@ -14,7 +14,7 @@
 
 struct converted {
 	const struct transform_spec *spec;
-	int rank; /* of the permuted source */
+	int rank; /* rank of the permuted source */
 	uint8_t *dst;
 	const uint8_t *src;
 	const struct operand_source *scale, *bias;
@@ -22,7 +22,8 @@ struct converted {
 	uint64_t changed;
 };
 
-/* That of an index of the permuted source, aligned at the last dimension. */
+/* Returns the operand's element for an index of the permuted source; dimensions are aligned at the last
+ * one. */
 static double operand_at(const struct operand_spec *spec, const struct operand_source *source, int rank,
                          const int64_t *index)
 {
@@ -121,7 +122,7 @@ static enum dtype random_dtype(uint64_t *state)
 	return dtype;
 }
 
-/* Halves and thirds, which float32 and float64 do not round alike, and anything. */
+/* Draws halves and thirds, which float32 and float64 round differently, or any number. */
 static double random_number(uint64_t *state)
 {
 	static const double numbers[] = { 0,
@@ -147,8 +148,8 @@ static double random_number(uint64_t *state)
 	return (double)oracle_between(state, -4000, 4000) / (one_in(state, 2) ? 64 : 97);
 }
 
-/* A layout that broadcasts against the permuted source: some of its last dimensions, some of these of extent
- * 1, in any order of memory, with gaps, backwards, or repeating. */
+/* Draws a layout that broadcasts against the permuted source: some of its last dimensions, some of them with
+ * extent 1, in any memory order, with gaps, reversed, or repeating. */
 static void random_operand(uint64_t *state, const struct transform_spec *t, struct operand_spec *spec,
                            struct operand_case *ret)
 {
@@ -200,7 +201,7 @@ void conversion_random_case(uint64_t seed, struct conversion_case *ret)
 
 /* ---- Buffers ------------------------------------------------------------------------------------------ */
 
-/* Numbers at both alignments and of both types, mostly. */
+/* Allocates an operand of either type, at either alignment, and fills it mostly with numbers. */
 static bool operand_allocate(struct operand_case *operand, const struct operand_spec *spec, uint64_t *state)
 {
 	const uint32_t size = dtype_size(spec->layout.dtype);
@@ -221,7 +222,8 @@ static bool operand_allocate(struct operand_case *operand, const struct operand_
 	return true;
 }
 
-/* Small whole numbers, which all types have; bytes of any kind are what the buffers begin with. */
+/* Fills with small whole numbers, which every type can represent. The buffers otherwise hold arbitrary
+ * bytes. */
 static void fill_small(struct conversion_case *c, uint64_t *state)
 {
 	const struct tensor_layout *src = &c->c.spec.src;

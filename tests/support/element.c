@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Written from proto/protocol.md, "Conversion", and from the definitions of the formats. */
+/* Written from "Conversion" in proto/protocol.md and from the definitions of the formats. */
 #include "element.h"
 
 #include <float.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A floating type of 8 or 16 bits. */
+/* A floating-point type of 8 or 16 bits. */
 struct format {
 	int exponent_bits, fraction_bits;
 	bool has_infinity;
 };
 
-/* What an element is: an integer, or a floating number. */
+/* A decoded element: an integer or a floating-point number. */
 struct number {
 	bool is_integer;
 	__int128 i;
@@ -117,7 +117,7 @@ static double decode(const struct format *format, uint64_t bits)
 	return bits >> (format->exponent_bits + format->fraction_bits) & 1 ? -value : value;
 }
 
-/* Of a positive number: 2^exponent is not more than it. */
+/* Returns the largest exponent with 2^exponent <= value, but at least `least`. value is positive. */
 static int exponent_of(double value, int least)
 {
 	int exponent = least;
@@ -135,7 +135,7 @@ static uint64_t round_even(double value)
 	return n + (rest > 0.5 || (rest == 0.5 && n % 2));
 }
 
-/* Of a magnitude. */
+/* Encodes a magnitude. */
 static uint64_t encode(const struct format *format, double value, bool saturates)
 {
 	const int m = format->fraction_bits, least = least_exponent(format);
@@ -156,7 +156,7 @@ static uint64_t encode(const struct format *format, double value, bool saturates
 	return n < past ? n : past;
 }
 
-/* Rounds an integer once, however many bits it has; what follows is exact. */
+/* Rounds an integer of any width once; the steps that follow are exact. */
 static uint64_t encode_integer(const struct format *format, unsigned __int128 value, bool saturates)
 {
 	const int m = format->fraction_bits;
@@ -213,7 +213,7 @@ static void store_integer(enum dtype dtype, __int128 value, bool wraps, uint8_t 
 	put_bits(dtype, (uint64_t)(value < least ? least : value > most ? most : value), element);
 }
 
-/* Without what lies behind the point; beyond 65 bits, which all types have less of, whatever is. */
+/* Drops the fraction. Beyond 65 bits, more than any type has, the result does not matter. */
 static __int128 truncated(double value)
 {
 	if (value != value)
@@ -298,7 +298,7 @@ bool element_is_nan(enum dtype dtype, const uint8_t *element)
 
 /* ---- Conversion --------------------------------------------------------------------------------------- */
 
-/* volatile: each step is rounded, and none is fused with another. */
+/* Volatile makes the compiler round every step and fuse none with another. */
 static double calculate(const struct conversion_spec *spec, const struct number *number, bool is_double,
                         double scale, double bias)
 {
@@ -327,7 +327,7 @@ bool element_convert(const struct conversion_spec *spec, enum dtype to, uint8_t 
 	struct number value = loaded, stored;
 
 	if (to == from && is_plain && !(spec->cast == CAST_SATURATE && has_infinity(to))) {
-		memcpy(dst, src, dtype_size(to)); /* there is nothing to do: its bits stay */
+		memcpy(dst, src, dtype_size(to)); /* Without anything to compute, the bits are copied. */
 		return true;
 	}
 	if (!is_plain || !is_integer(from))

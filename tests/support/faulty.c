@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A tmad whose cuda engine is the cpu engine with faults, so that what the service does about a device is
- * tested without one.
+/* A tmad whose cuda engine is the cpu engine with injected faults, to test without a device how the service
+ * handles one.
  *
- * "Device memory" is memfds: cuda_fd brings the memfd itself, a cuda_ipc handle is the text of a path to it
- * (/proc/PID/fd/N). A copy of FATAL_BYTES bytes loses the device: it and every job after it ends as
- * DEVICE_LOST. A copy of FAILING_BYTES bytes is done and said to have failed as DEVICE. In the environment,
- * FAULTY_OPEN is why the engine does not open; FAULTY_OPENS, after how many starts of the process it does not
- * open any more; FAULTY_SILENT, a file that, while it is there, has a probe find the engine silent.
+ * "Device memory" is memfds: a cuda_fd handle is the memfd itself, a cuda_ipc handle is the text of a path to
+ * it (/proc/PID/fd/N). A copy of FATAL_BYTES bytes loses the device: that job and every later one ends as
+ * DEVICE_LOST. A copy of FAILING_BYTES bytes is carried out but reported as failed with DEVICE.
+ *
+ * Environment: FAULTY_OPEN is the reason for which the engine does not open; FAULTY_OPENS is the number of
+ * process starts after which it no longer opens; FAULTY_SILENT names a file during whose existence a probe
+ * finds the engine silent.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -25,12 +27,12 @@ struct faulty {
 	struct engine engine;
 	struct engine *cpu;
 	struct engine_options options;
-	struct engine_job *fatal; /* not ended yet, oldest first */
+	struct engine_job *fatal; /* jobs that have not ended yet, oldest first */
 	struct engine_job **fatal_end;
-	void (*on_done)(struct engine_job *job); /* of every job */
+	void (*on_done)(struct engine_job *job); /* the completion callback of every job */
 };
 
-/* Streams are the cpu engine's, and say nothing of us. */
+/* Streams belong to the cpu engine and have no pointer to this state, so it is global. */
 static struct faulty faulty;
 
 static void faulty_close(struct engine *engine)
@@ -83,7 +85,7 @@ static int faulty_create(struct engine *engine, const struct engine_handle *want
 	if (r < 0)
 		return r;
 	(*ret)->kind = kind;
-	host_memory(*ret)->is_made = false; /* of an allocation: it lives as long as its descriptors */
+	host_memory(*ret)->is_made = false; /* an allocation lives as long as its descriptors */
 	if (kind == REGION_KIND_CUDA_IPC) {
 		snprintf((char *)ret_export->handle, ENGINE_HANDLE_BYTES, "/proc/%d/fd/%d", (int)getpid(),
 		         ret_export->fd);
@@ -112,7 +114,7 @@ static void faulty_stream_free(struct engine_stream *stream)
 	engine_stream_free(faulty.cpu, stream);
 }
 
-/* Fails the moves of so many bytes; whether there are any. */
+/* Makes the job's moves of that many bytes fail. Returns whether there are any. */
 static bool fail_moves(struct engine_job *job, uint64_t bytes, int status)
 {
 	struct engine_move *moves = job->moves ? job->moves : &job->move;
@@ -212,7 +214,7 @@ static const struct engine_ops faulty_ops = {
 
 /* ---- Opening ---------------------------------------------------------------------------------------- */
 
-/* Counts down over the lives of the process. */
+/* Counts down over several starts of the process. */
 static bool may_open(void)
 {
 	const char *opens = getenv("FAULTY_OPENS");

@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stands in for libgit2, of which Criterion calls three functions, to show how two texts differ. Every test
- * is a process of its own, and libgit2 brings sixteen libraries and reads the certificates that the system
- * trusts: without it a test starts in a third of the time.
- *
- * Declarations are libgit2's (git2/global.h, git2/diff.h), but for what nobody looks at.
- */
+/* Replaces libgit2, of which Criterion calls three functions to show how two texts differ. Every test is a
+ * separate process, and libgit2 would load sixteen libraries and the system's certificates: without it a test
+ * starts in a third of the time. The declarations follow git2/global.h and git2/diff.h, except for members
+ * that nobody reads. */
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
 struct git_diff_line {
-	char origin; /* '-' of the old text, '+' of the new one */
+	char origin; /* '-' for the old text, '+' for the new one */
 	int old_lineno;
 	int new_lineno;
 	int num_lines;
@@ -61,7 +59,7 @@ static int show(const char *text, size_t size, char origin, git_diff_line_cb *li
 	return r;
 }
 
-/* All of the one text, and then all of the other. */
+/* Prints all of the old text, then all of the new one. */
 int git_diff_buffers(const void *old_text, size_t old_size, const char *old_path, const void *new_text,
                      size_t new_size, const char *new_path, const void *options, void *file_cb,
                      void *binary_cb, void *hunk_cb, git_diff_line_cb *line_cb, void *payload)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A tmad whose CPU engine takes the instruction set that TEST_ISA names instead of the best one. Without that
- * it prints the names of those that this machine has, one a line. */
+/* A tmad whose CPU engine uses the instruction set named by TEST_ISA instead of the best one. Without
+ * TEST_ISA it prints the names of the sets that this machine has, one a line. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

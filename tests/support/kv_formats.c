@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What caches in named layouts hold. */
+/* The expected contents of caches in named layouts. */
 #include "kv_formats.h"
 
 #include <criterion/criterion.h>
@@ -12,7 +12,7 @@ const struct kv_index kv_whole = { LAYERS, 2, BLOCKS, TOKENS, HEADS, HEAD_SIZE }
 struct kv_format kv_formats[KV_MOST_FORMATS];
 size_t kv_format_count;
 
-/* The group that a rank's heads can have. */
+/* Returns the size of the groups that a rank's heads form. */
 static int64_t group_of(const struct kv_format *format, int64_t local)
 {
 	return format->group < local ? format->group : local;

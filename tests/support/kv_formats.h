@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* KV caches for tests of named layouts: every layout of them, with each size of groups, and what a cache of
- * it holds, which is counted by walking the layout's order, without a stride. Each element is the number of
- * its index. */
+/* KV caches for tests of named layouts: every layout, with each size of head groups, and the expected
+ * contents of a cache, which are found by counting in the layout's order without using strides. Each
+ * element's value is the number of its index. */
 #ifndef TESTS_SUPPORT_KV_FORMATS_H
 #define TESTS_SUPPORT_KV_FORMATS_H
 
@@ -16,14 +16,14 @@ enum {
 	BYTES = ELEMENTS * (int)sizeof(uint16_t)
 };
 
-/* Tensor-parallel sizes. */
+/* The sizes of tensor parallelism, i.e. numbers of ranks. */
 extern const uint32_t kv_tp[KV_SIZES];
 
-/* A layout, with groups of heads or without. */
+/* A layout, with or without groups of heads. */
 struct kv_format {
 	const tma_layout *layout;
 	int64_t group;
-	uint16_t *expected[KV_SIZES]; /* what all ranks hold, one after the other */
+	uint16_t *expected[KV_SIZES]; /* per size: the contents of all ranks, one after the other */
 };
 
 extern struct kv_format kv_formats[KV_MOST_FORMATS];
@@ -36,17 +36,17 @@ struct kv_index {
 	int64_t l, k, n, t, h, d;
 };
 
-extern const struct kv_index kv_whole; /* the extents */
+extern const struct kv_index kv_whole; /* the extents of the whole cache */
 
-/* The next index of a whole cache; false after the last. */
+/* Advances to the next index of a whole cache. Returns false after the last. */
 bool kv_index_next(struct kv_index *at);
 
 uint16_t kv_number(const struct kv_index *at);
 
-/* Where an element lies in a cache of this size, whose heads are those of a rank. */
+/* Returns the position of an element in a rank's cache; at counts the rank's own heads. */
 int64_t kv_place(const struct kv_format *format, const struct kv_index *at, const struct kv_index *size);
 
-/* The cache of a rank, at its place behind those of the ranks before. */
+/* Returns a rank's cache, which lies behind those of the ranks before it. */
 struct tma_layout_cache kv_cache(const struct kv_format *format, tma_region *region, uint32_t ranks,
                                  uint32_t rank);
 

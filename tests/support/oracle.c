@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The oracle and its cases. Written from NumPy's documentation of pad, not from kernels/. */
+/* The oracle and its random cases. Written from NumPy's documentation of pad, and sharing nothing with
+ * kernels/. */
 #include "oracle.h"
 
 #include <inttypes.h>
@@ -28,7 +29,8 @@ int64_t oracle_index(int64_t o, int64_t before, int64_t source, enum pad_mode mo
 		else if (mode == PAD_MODE_WRAP)
 			at = direction < 0 ? source - 1 : 0;
 		else if (mode == PAD_MODE_SYMMETRIC)
-			direction = -direction; /* the last element again, then back */
+			/* At either end the last element repeats, then the direction turns. */
+			direction = -direction;
 		else if (mode == PAD_MODE_REFLECT && source > 1) {
 			direction = -direction;
 			at += direction;
@@ -114,7 +116,8 @@ static void random_order(uint64_t *state, int n, int64_t *order)
 	}
 }
 
-/* Extents that keep the tensor within limit elements; sometimes one long dimension, sometimes empty. */
+/* Draws extents that keep the tensor within limit elements; occasionally with one long dimension, or
+ * empty. */
 static void random_shape(uint64_t *state, int rank, int64_t limit, int64_t *shape)
 {
 	static const int64_t likely[] = { 1, 2, 3, 4, 5, 7, 8, 13, 16, 17, 31, 32, 33, 64, 67 };
@@ -137,8 +140,8 @@ static void random_shape(uint64_t *state, int rank, int64_t limit, int64_t *shap
 		shape[oracle_between(state, 0, rank - 1)] = 0;
 }
 
-/* Strides under which no two elements meet: dimensions in some memory order, each stepping past all those
- * inside it, with gaps now and then and some turned around. repeat allows stride 0. */
+/* Draws strides under which no two elements overlap: dimensions in some memory order, each stepping past all
+ * those inside it, occasionally with gaps or reversed. repeat allows stride 0. */
 static void random_strides(uint64_t *state, struct tensor_layout *layout, bool repeat)
 {
 	int64_t order[TENSOR_MAX_RANK], step = one_in(state, 6) ? oracle_between(state, 2, 3) : 1;
@@ -167,7 +170,7 @@ static void random_strides(uint64_t *state, struct tensor_layout *layout, bool r
 	}
 }
 
-/* Puts a tensor at a random, mostly unaligned byte of a region with a few bytes to spare. */
+/* Puts a tensor at a random, mostly unaligned byte of a region with a few spare bytes. */
 static void random_place(uint64_t *state, const struct tensor_layout *layout, uint64_t *ret_offset,
                          size_t *ret_size)
 {
@@ -196,7 +199,8 @@ static struct scalar random_value(uint64_t *state, enum dtype dtype)
 	}
 }
 
-/* before and after per dimension of the permuted source, and from them the destination's shape. */
+/* Draws before and after for each dimension of the permuted source, which determine the destination's
+ * shape. */
 static void random_pads(uint64_t *state, struct transform_spec *spec)
 {
 	bool padded = one_in(state, 2), cropped = one_in(state, 3);
@@ -218,7 +222,7 @@ static void random_pads(uint64_t *state, struct transform_spec *spec)
 				*side[i] = oracle_between(state, 1, one_in(state, 4) ? 3 * n + 3 : 3);
 		}
 		made = n + spec->before[d] + spec->after[d];
-		/* Too large a result: give this dimension no border. */
+		/* The result would be too large, so this dimension gets no border. */
 		if (made > 0 && count / (n ?: 1) * made * dtype_size(spec->dst.dtype) > ORACLE_MAX_BYTES) {
 			*side[0] = *side[0] < 0 ? *side[0] : 0;
 			*side[1] = *side[1] < 0 ? *side[1] : 0;
@@ -235,8 +239,8 @@ static void random_pads(uint64_t *state, struct transform_spec *spec)
 static void random_case(uint64_t state, struct oracle_case *ret)
 {
 	struct transform_spec *spec = &ret->spec;
-	/* Each statement draws once: what a seed decides must not depend on the order in which a compiler
-	 * evaluates arguments. */
+	/* Each statement draws once, because the order in which a compiler evaluates arguments must not
+	 * affect what a seed decides. */
 	const int most = one_in(&state, 20) ? 32 : 6, least = one_in(&state, 10) ? 0 : 1;
 	const int rank = (int)oracle_between(&state, least, most);
 	bool repeat;

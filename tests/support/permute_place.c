@@ -3,7 +3,7 @@
 
 #include "oracle.h"
 
-/* The source's index; -1: border. */
+/* Returns the index in the source, or -1 for border. */
 static int64_t source_of(const struct permute_args *args, const struct permute_axis *axis, int64_t i)
 {
 	if (!args->padded)
@@ -13,7 +13,8 @@ static int64_t source_of(const struct permute_args *args, const struct permute_a
 
 /* ---- The tile ------------------------------------------------------------------------------------------ */
 
-/* The lowest index of the source that [start, start + n) reads, and how many from there to the highest. */
+/* Returns the lowest source index that [start, start + n) reads, and sets how many indexes there are from it
+ * to the highest. */
 static int64_t span_of(const struct permute_args *args, const struct permute_axis *axis, int64_t start,
                        int64_t n, int64_t *ret_from)
 {
@@ -136,7 +137,7 @@ struct permute_place permute_place_of(const struct tma_route_plan *tma, int64_t 
 	return t;
 }
 
-/* Where a load begins in its slot. */
+/* Returns where in its slot a load begins, in bytes. */
 static int64_t phase_of(const struct permute_args *args, int64_t src, int64_t slot)
 {
 	return (src - slot) & args->phase_mask;

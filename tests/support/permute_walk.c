@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Addresses are real ones as far as phases go: both regions begin at multiples of 4096. */
+/* Both regions are taken to begin at multiples of 4096, so that alignments are those of real addresses. */
 #include "permute_walk.h"
 
 #include <stdarg.h>
@@ -13,19 +13,20 @@
 #define DST_REGION  0x100000
 #define SRC_REGION  0x8000000
 #define MOST_SHARED (227 * 1024)
-#define FILL        (-1) /* in place of the source's byte */
-#define GAP         (-2) /* is not to be written */
+#define FILL        (-1) /* marks a fill value instead of a source byte */
+#define GAP         (-2) /* marks a byte that must not be written */
 #define WRITTEN     (-3)
 
 struct walk {
 	const struct tma_route_plan *tma;
 	const struct permute_args *args;
-	int64_t low; /* bounds of the source */
+	int64_t low; /* bounds of the source's region, in bytes */
 	int64_t high;
-	int64_t dst_region; /* bytes */
-	int32_t *expected;  /* for each byte of the destination's region: the source's byte */
-	int32_t *slots;     /* for each byte of shared memory: likewise */
-	uint8_t *taken;     /* for each chunk of it: by a load */
+	int64_t dst_region; /* size of the destination's region in bytes */
+	/* Per byte of the destination's region: offset of the source byte, or FILL or GAP. */
+	int32_t *expected;
+	int32_t *slots; /* per byte of shared memory: offset of the source byte, as in expected */
+	uint8_t *taken; /* per chunk of shared memory: whether a load has written it */
 	char *text;
 	size_t text_size;
 };
@@ -75,7 +76,7 @@ static bool bring(struct walk *walk, const struct permute_place *t)
 
 /* ---- Rows ---------------------------------------------------------------------------------------------- */
 
-/* What the kernels rely on, of a row that has bytes. */
+/* Checks what the kernels rely on for a row that has bytes. */
 static bool check_row(struct walk *walk, const struct permute_place *t, int64_t number,
                       const struct permute_row *row)
 {
@@ -107,7 +108,8 @@ static bool check_row(struct walk *walk, const struct permute_place *t, int64_t 
 	return true;
 }
 
-/* By the table of pieces, as by elements; at: -1 for border. */
+/* Checks that the table of pieces gives the same element offset as the per-element computation. at is -1 for
+ * border. */
 static bool check_piece(struct walk *walk, const struct permute_place *t, int64_t j, int64_t at)
 {
 	const struct permute_args *args = walk->args;
@@ -155,7 +157,8 @@ static bool write_byte(struct walk *walk, const struct permute_place *t, int64_t
 	return true;
 }
 
-/* Of the sectors that it shares, a tile writes the first of each row and leaves the last to the next tile. */
+/* Of a sector that two tiles share, the tile where a row begins writes it and the tile before leaves it
+ * out. */
 static bool write_rows(struct walk *walk, const struct permute_place *t)
 {
 	const struct permute_args *args = walk->args;
@@ -191,7 +194,8 @@ static bool write_rows(struct walk *walk, const struct permute_place *t)
 
 /* ---- The border --------------------------------------------------------------------------------------- */
 
-/* What another launch fills: a box for either side of as many dimensions as it has tiles for. */
+/* Marks the border that another launch fills: a box on either side of each dimension for which the launch has
+ * tiles. */
 static bool fill_border(struct walk *walk, const struct oracle_case *c)
 {
 	const struct tma_route_plan *tma = walk->tma;
@@ -249,7 +253,7 @@ static void expect(struct walk *walk, const struct oracle_case *c)
 	} while (d >= 0);
 }
 
-/* As a launch finds them. */
+/* Sets the bounds that a launch would find. */
 static void set_bounds(struct walk *walk, const struct oracle_case *c)
 {
 	const struct tma_route_plan *tma = walk->tma;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A tile plan of many axes, worked out on the host byte by byte: which byte of the source each load brings
- * where in shared memory, and which of these each row writes where. Nothing of it moves; it knows the
- * arguments (kernels/cuda/strategy/permute_args.h) but neither the planner nor the kernels.
- */
+/* Evaluates a tile plan of several axes on the host, byte by byte: which source byte each load brings to
+ * which place in shared memory, and which of these each row writes to which place. No data is moved. It knows
+ * the arguments (kernels/cuda/strategy/permute_args.h) but neither the planner nor the kernels. */
 #ifndef TESTS_SUPPORT_PERMUTE_WALK_H
 #define TESTS_SUPPORT_PERMUTE_WALK_H
 
@@ -12,9 +11,9 @@
 #include "kernels/cuda/strategy/plan.h"
 #include "oracle.h"
 
-/* Whether the tiles write every byte of the destination once, each from the byte that the oracle says, and
- * whether what the arguments say of phases, pieces and groups of rows is so; else what is wrong is written to
- * text. The case need not be prepared. */
+/* Returns whether the tiles write every byte of the destination once, each from the byte that the oracle
+ * says, and whether the arguments for alignment, pieces and groups of rows are consistent. If not, writes
+ * what is wrong to text. The case need not be prepared. */
 bool permute_walk(const struct tma_route_plan *tma, const struct oracle_case *c, char *text,
                   size_t text_size);
 

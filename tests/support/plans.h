@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes plans for an engine to run, of transforms that a test has checked itself. */
+/* Makes plans, for an engine to run, from transforms that the test has checked itself. */
 #ifndef TESTS_SUPPORT_PLANS_H
 #define TESTS_SUPPORT_PLANS_H
 
@@ -10,7 +10,7 @@
 struct engine_plan *plan_for(struct engine *engine, const struct transform *transform, uint64_t dst,
                              uint64_t src);
 
-/* Returns a plan that is right for all blocks of a list, and keeps it likewise. */
+/* Returns a plan that is valid for all blocks of a list. It is kept until plans_drop. */
 struct engine_plan *plan_for_list(struct engine *engine, const struct transform *transform,
                                   const struct engine_blocks *blocks, uint64_t dst, uint64_t src);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Starting and stopping a tmad for a test. */
+/* Starts and stops a tmad for a test. */
 #include "process.h"
 
 #include <criterion/criterion.h>
@@ -13,7 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The listener of a process that was killed may live on for a moment, in a thread apart, and accept. */
+/* Checks the pid of who accepts: the listener of a killed process may live for a moment in a thread that is
+ * still exiting, and accept. */
 static bool accepts(const char *path, pid_t pid)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };

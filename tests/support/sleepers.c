@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether they are asleep, the kernel says: it is asked to requeue them to where they are. */
+/* The kernel tells whether the threads are asleep: a futex requeue of them onto the same word returns their
+ * number. */
 #include "sleepers.h"
 
 #include <limits.h>

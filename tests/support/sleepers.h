@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads that sleep on a word by futex until it is not 0, without a limit. */
+/* Threads that sleep on a word with futex, without a timeout, until it is not 0. */
 #ifndef TESTS_SUPPORT_SLEEPERS_H
 #define TESTS_SUPPORT_SLEEPERS_H
 
@@ -7,10 +7,10 @@
 
 #define SLEEPERS_MOST 512
 
-/* Returns when n threads are asleep. */
+/* Starts n threads and returns when all are asleep. */
 void sleepers_start(uint64_t *word, int n);
 
-/* Until all have been woken. */
+/* Waits until all threads have been woken and have ended. */
 void sleepers_join(void);
 
 #endif

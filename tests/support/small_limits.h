@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Under these limits of the CUDA engine small jobs go every way that large ones go: in rounds, through little
- * scratch memory, and one behind the other. */
+/* Lowers the limits of the CUDA engine, so that small jobs take the same paths as large ones: several rounds,
+ * little scratch memory, and one job after the other. */
 #ifndef TESTS_SUPPORT_SMALL_LIMITS_H
 #define TESTS_SUPPORT_SMALL_LIMITS_H
 

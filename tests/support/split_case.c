@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cases are made from the views: extents of the result, some of which in a row are the digits of one
- * dimension, in the destination, in the source or in both. */
+/* Cases are drawn starting from the views: consecutive extents of the result may be the digits of one split
+ * dimension of the destination, of the source, or of both. */
 #include "split_case.h"
 
 #include <inttypes.h>
@@ -10,7 +10,7 @@
 
 #include "proto/arithmetic.h"
 
-#define MOST_DIMS 8 /* of a view */
+#define MOST_DIMS 8 /* most dimensions of a view */
 
 /* ---- The oracle --------------------------------------------------------------------------------------- */
 
@@ -29,7 +29,8 @@ static int view_of(const struct tensor_layout *layout, const struct split_list *
 	return rank;
 }
 
-/* From an index of the view to bytes from element [0, ..., 0]; false: there is no such element. */
+/* Converts an index of the view to bytes from element [0, ..., 0]. Returns false if there is no such
+ * element. */
 static bool find_element(const struct tensor_layout *layout, const struct split_list *list,
                          const int64_t *index, int64_t *ret)
 {
@@ -121,8 +122,8 @@ static bool one_in(uint64_t *state, int n)
 	return oracle_between(state, 1, n) == 1;
 }
 
-/* Splits tensor dimension k, of which the view has n dimensions from d on, into these extents: from the
- * outside or from the inside. */
+/* Splits tensor dimension k into extents of the n view dimensions from d on, counting either from the
+ * outermost or from the innermost. */
 static void add_splits(uint64_t *state, struct split_list *list, int d, int n, const int64_t *extents)
 {
 	bool outside = one_in(state, 2);
@@ -137,8 +138,9 @@ static void add_splits(uint64_t *state, struct split_list *list, int d, int n, c
 	}
 }
 
-/* A tensor with this view: runs of dimensions that are not padded are joined now and then. The splits are of
- * the dimensions from the first on, so that those of a later one count what the earlier have made. */
+/* Makes a tensor that has this view, by joining some runs of dimensions without padding. Splits are listed
+ * from the first dimension on, so a later one's dimension number counts the dimensions that earlier splits
+ * have made. */
 static void join_dims(uint64_t *state, int rank, const int64_t *extents, const bool *is_padded,
                       struct tensor_layout *ret, struct split_list *list)
 {

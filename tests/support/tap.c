@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The counts of the one program that runs. */
+/* Counts the cases of the running program; a process reports one test. */
 #include "tap.h"
 
 #include <stdarg.h>
@@ -14,7 +14,7 @@ struct counts {
 
 static struct counts own, *counts = &own;
 
-/* A line: what comes before, the text, the end. */
+/* Writes one line: before, the formatted text, and the end. */
 __attribute__((format(printf, 2, 0))) static void line(const char *before, const char *format, va_list args)
 {
 	fputs(before, stdout);

@@ -1,34 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Test Anything Protocol, for programs that run where no test framework is. A program counts its cases and
- * says how many there were at the end.
- */
+/* Test Anything Protocol, for programs that run where no test framework is installed. A program counts its
+ * cases and prints their number at the end. */
 #ifndef TESTS_SUPPORT_TAP_H
 #define TESTS_SUPPORT_TAP_H
 
 #include <stdbool.h>
 
-/* From here on the counts are shared with the children of this process. */
+/* Shares the counts with children forked from now on. */
 void tap_share(void);
 
-/* Cases so far. */
+/* Returns the number of cases so far. */
 int tap_count(void);
 
-/* One case; its name by format. Returns passed. */
+/* Reports one case, whose name is formatted. Returns passed. */
 bool tap_case(bool passed, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* A line for people, about the case that follows or the one before. */
+/* Prints a line of diagnostics about the next case or the previous one. */
 void tap_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* There is nothing to test here; the program returns what this returns. */
+/* Reports that there is nothing to test. main returns the result. */
 int tap_skip_all(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* The rest cannot be tested: ends the program. */
+/* Ends the program because the remaining cases cannot be tested. */
 void tap_bail_out(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
 
-/* How many repetitions, of a test's full number: TEST_SHARE of them, a tenth unless given, at least one. */
+/* Returns the number of repetitions for a test whose full number is given: the share TEST_SHARE of it, by
+ * default a tenth, at least one. */
 long tap_portion(long full);
 
-/* The plan: main returns what this returns. */
+/* Prints the plan. main returns the result. */
 int tap_end(void);
 
 #endif

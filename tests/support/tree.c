@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Each file is written as it is given, its folders first. */
+/* Writes each file exactly as given, after making its folders. */
 #include "tree.h"
 
 #include <stdio.h>

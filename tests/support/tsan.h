@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether ThreadSanitizer watches the program. It cannot follow a child that starts threads after a fork of
- * several threads, and a mapping takes a multiple of its size of the address space. */
+/* Tells whether the program runs under ThreadSanitizer, which cannot follow a child that starts threads after
+ * a fork of a multithreaded process, and which needs a multiple of each mapping's size in address space. */
 #ifndef TESTS_SUPPORT_TSAN_H
 #define TESTS_SUPPORT_TSAN_H
 

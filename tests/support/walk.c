@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One element at a time, the last dimension fastest. */
+/* Moves one element at a time; the last dimension varies fastest. */
 #include "walk.h"
 
 #include <stdbool.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Nests and transforms run by the plainest loops: what tests of plans and of parts compare with. */
+/* Runs loop nests and transforms with plain loops, for tests of plans to compare with. */
 #ifndef TESTS_SUPPORT_WALK_H
 #define TESTS_SUPPORT_WALK_H
 
@@ -8,10 +8,10 @@
 #include "kernels/nest/loop_nest.h"
 #include "kernels/transform/transform.h"
 
-/* dst and src: where element [0, ..., 0] lies. */
+/* Dst and src point to element [0, ..., 0]. */
 void walk_nest(const struct loop_nest *nest, const struct transform *t, uint8_t *dst, const uint8_t *src);
 
-/* Subregion by subregion. */
+/* Runs the transform one subregion after the other. */
 void walk_transform(const struct transform *t, uint8_t *dst, const uint8_t *src);
 
 #endif

@@ -46,7 +46,7 @@ uint32_t model_shuffle(uint32_t value, uint32_t lane, uint32_t line);
 
 /* The three functions below are called before the access itself; size is 1, 2, 4, 8 or 16. Here and elsewhere
  * in this file, line is the source line of the kernel that makes the call. */
-/* whole: every byte must have been written before; otherwise at least one. */
+/* whole: fails if a byte has not been written before; false: such bytes may be read. */
 void model_tile_read(const void *p, uint32_t size, bool whole, uint32_t line);
 void model_tile_write(void *p, uint32_t size, uint32_t line);
 void model_global_read(const void *p, uint32_t size, uint32_t line);

@@ -44,7 +44,7 @@ static void try_cluster(void)
 	release(0, machine.n_threads);
 }
 
-/* Returns the first thread of the warp, and computes the lanes that exist from those that mask names. */
+/* Returns the number of the first thread of the thread's warp. */
 static uint32_t first_of_warp(const struct model_thread *thread)
 {
 	uint32_t in_block = thread->number % machine.block_threads;
