@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether an emulator runs the test: what /proc tells of the process is then the emulator's. */
+/* Tells whether an emulator runs the test, in which case /proc describes the emulator's process. */
 #ifndef TESTS_EMULATED_EMULATED_H
 #define TESTS_EMULATED_EMULATED_H
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Criterion runs each test in a process of its own, which executes the program anew. Of a program for another
- * machine the kernel knows nothing: its emulator is executed, the command in the environment's EMULATOR. */
+/* Criterion runs each test in a separate process, which executes the program again. The kernel cannot execute
+ * a program for another machine, so this executes the emulator, whose command is in the environment variable
+ * EMULATOR. */
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Taken by Criterion before libc's. A worker has no arguments. */
+/* Criterion's calls resolve to this function before libc's. A worker has no arguments. */
 __attribute__((visibility("default"))) int execve(const char *path, char *const argv[], char *const envp[])
 {
 	const char *shell[] = { "sh", "-c", "exec $EMULATOR \"$0\"", path, NULL };

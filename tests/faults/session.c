@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A scripted session of libtmaclient, linked with the shim: fault_session SOCKET.
- *
- * Each call works and what it did is right, or it fails with a status and a sentence; after it the client is
- * of use. Exit: 0 all went well; 1 calls failed, each with a line; 3 a success was none; 4 descriptors are
- * left. */
+/* A scripted session of libtmaclient, linked with the shim: fault_session SOCKET. Each call either works,
+ * with the right result, or fails with a status and a sentence; the client remains usable afterwards. Exit
+ * status: 0 if all calls succeeded; 1 if calls failed, each with a line; 3 if a successful call had a wrong
+ * result; 4 if descriptors are left open. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdbool.h>
@@ -28,7 +27,7 @@ enum {
 static struct {
 	tma_client *client;
 	tma_region *src, *dst, *own;
-	uint32_t *src_data, *dst_data; /* of what the session brings */
+	uint32_t *src_data, *dst_data; /* memory that the session registers itself */
 	int src_fd, dst_fd;
 	unsigned failures;
 } s = { .src_fd = -1, .dst_fd = -1 };
@@ -39,7 +38,7 @@ static void wrong(const char *what)
 	exit(EXIT_WRONG);
 }
 
-/* Whether a call went well. */
+/* Reports a failed call. Returns whether the call succeeded. */
 static bool went_well(const char *what, int r)
 {
 	if (r >= 0)
@@ -51,7 +50,7 @@ static bool went_well(const char *what, int r)
 	return false;
 }
 
-/* What the session itself needs: no part of the library. */
+/* Allocates memory for the session itself, without the library. */
 static void *own_memory(int *ret_fd)
 {
 	void *data = MAP_FAILED;
@@ -154,7 +153,7 @@ static void check_copied(const char *what)
 	memset(tma_region_data(s.own), 0x5a, BYTES);
 }
 
-/* From each row to the same row of the region that the service made. */
+/* Copies each row to the same row of the region that the service created. */
 static void gather_layers(struct tma_blocks blocks, const char *what)
 {
 	const int32_t block = 0;
@@ -210,7 +209,7 @@ static void tables(void)
 	went_well("plan_release", tma_plan_release(plan));
 }
 
-/* The rows of each half, from the region that the service made to the other one. */
+/* Copies the rows of each half from the region that the service created to the other one. */
 static void slices(void)
 {
 	static const int64_t second[] = { ROWS / 2, 0 };
@@ -254,7 +253,7 @@ static void documents(void)
 	}
 }
 
-/* A connection that ended for want of memory is not made anew by itself. */
+/* The library does not reopen by itself a connection that ended for lack of memory. */
 static void end(const char *path)
 {
 	if (!went_well("ping", tma_ping(s.client)) && !went_well("ping", tma_ping(s.client)) &&

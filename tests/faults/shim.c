@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Linked into a program, makes the Nth of its calls of libc fail as shim.h says.
+/* Linked into a program, makes the Nth of its libc calls fail as shim.h says.
  *
- * Counted are the calls that our own code makes, and those of the libraries that it stands on where a failure
- * is the library's to hand on. The definitions here come before libc's for all of them; a sanitizer's, where
- * there is one, is what they go on to. A call that fails has done nothing, but for close. */
+ * It counts the calls that the project's own code makes, and those of libraries below it where the library
+ * reports such a failure. The definitions here precede libc's for all callers and pass calls on to a
+ * sanitizer's definition, if there is one, or to libc's. A failing call does nothing, except that close
+ * closes.
+ */
 #include "shim.h"
 
 #include <dirent.h>
@@ -30,10 +32,10 @@
 #define EXPORT __attribute__((visibility("default")))
 #define CALLER __builtin_return_address(0)
 
-/* Whose calls fail. */
+/* The callers whose calls can fail. */
 enum whose {
-	WHOSE_OWN, /* the program's and libtmaclient's */
-	WHOSE_ALL, /* those of the libraries too */
+	WHOSE_OWN, /* the program and libtmaclient */
+	WHOSE_ALL, /* these and the libraries that they use */
 };
 
 static struct shim_plan *plan;
@@ -57,8 +59,7 @@ __attribute__((constructor)) static void open_plan(void)
 
 extern void *__interceptor_malloc(size_t size) __attribute__((weak));
 
-/* Sanitizers, the loader and the stand-in driver are no part of what is tested; nor is libc where a sanitizer
- * stands on it. */
+/* Sanitizers, the loader and the stand-in driver are not under test; nor is libc if a sanitizer calls it. */
 static bool is_counted(const char *object, enum whose whose)
 {
 	static const char *const libraries[] = { "libuv", "libmsgpack", "libsystemd", "libc." };
@@ -75,7 +76,7 @@ static bool is_counted(const char *object, enum whose whose)
 	return false;
 }
 
-/* Counts a call; the error that it fails with, or 0. */
+/* Counts a call. Returns the error that it has to fail with, or 0. */
 static int fault(const char *call, enum shim_class class, enum whose whose, const void *caller,
                  const int errors[3])
 {
@@ -147,8 +148,8 @@ EXPORT void *aligned_alloc(size_t align, size_t size)
 
 /* ---- The rest ----------------------------------------------------------------------------------------- */
 
-/* Defines a call and what it goes on to: a sanitizer's, else the next library's. `failed` is what a call that
- * fails returns. */
+/* Defines a call that passes on to a sanitizer's definition, or else to the next library's. `failed` is what
+ * a failing call returns. */
 #define DEFINE(type, name, params, args, whose, failed, ...)                                   \
 	extern type __interceptor_##name params __attribute__((weak));                         \
 	static type next_##name params                                                         \
@@ -224,7 +225,7 @@ DEFINE(ssize_t, getrandom, (void *a, size_t b, unsigned c), (a, b, c), WHOSE_OWN
 			next = (typeof(next))dlsym(RTLD_NEXT, #name); \
 	while (0)
 
-/* With one argument more at most. */
+/* Defines a call with one further, optional argument. */
 #define DEFINE_OPEN(type, name, params, args, last, whose, ...)                          \
 	EXPORT type name params                                                          \
 	{                                                                                \
@@ -248,7 +249,7 @@ DEFINE_OPEN(int, open, (const char *a, int b, ...), (a, b, more), b, WHOSE_OWN, 
 DEFINE_OPEN(int, ioctl, (int a, unsigned long b, ...), (a, b, more), b, WHOSE_OWN, ENOTTY)
 DEFINE_OPEN(int, fcntl, (int a, int b, ...), (a, b, more), b, WHOSE_OWN, EBADF, EINVAL)
 
-/* A peer that is gone stays gone. */
+/* A peer once reported as gone stays gone. */
 static int lose_peer(int sock, int error)
 {
 	if (error == EPIPE || error == ECONNRESET)
@@ -274,7 +275,7 @@ DEFINE_SOCKET(recvmsg, (int a, struct msghdr *b, int c), (a, b, c), ECONNRESET, 
 DEFINE_SOCKET(sendmsg, (int a, const struct msghdr *b, int c), (a, b, c), EPIPE, EAGAIN, ENOBUFS)
 DEFINE_SOCKET(send, (int a, const void *b, size_t c, int d), (a, b, c, d), EPIPE, EAGAIN, ENOBUFS)
 
-/* Closed it is all the same. */
+/* The descriptor is closed even if the call fails. */
 EXPORT int close(int fd)
 {
 	static const int errors[3] = { EIO };
@@ -290,7 +291,7 @@ EXPORT int close(int fd)
 	return -1;
 }
 
-/* Only a new entry takes memory. */
+/* Only adding an entry takes memory. */
 EXPORT int epoll_ctl(int epoll, int what, int fd, struct epoll_event *event)
 {
 	static const int errors[3] = { ENOMEM, ENOSPC };

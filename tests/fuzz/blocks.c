@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks of lists of blocks.
- *
- * What is accepted lies in its regions, has no byte of the destination twice and none of both sides, by
- * arithmetic of 128 bits and by looking at every byte of small ones; facts are those of every block; a list
- * of entries that is accepted names blocks that there are, and none of a destination twice. */
+/* Checks lists of blocks. An accepted list lies in its regions, and has no byte twice in the destination or
+ * in both sides; this is checked with 128-bit arithmetic and, for small lists, byte by byte. Facts about the
+ * list hold for every block. An accepted index names existing blocks, and no block of a destination twice. */
 #include "kernels/plan_key.h"
 #include "kernels/transform/blocks.h"
 
@@ -17,12 +15,12 @@
 #define MOST_LAYERS  4
 #define MOST_ENTRIES 12
 #define MOST_BLOCKS  64
-#define MOST_BYTES   (1 << 14) /* of a small one's regions */
+#define MOST_BYTES   (1 << 14) /* most bytes of a small list's regions */
 
 enum flag {
 	FLAG_SCATTER = 1,
 	FLAG_LIMIT = 2,
-	FLAG_WIDE = 4, /* entries of 8 bytes */
+	FLAG_WIDE = 4, /* entries have 8 bytes */
 	FLAG_DST_STEP = 8,
 	FLAG_SRC_STEP = 16,
 	FLAG_DST_LAYERS = 32,
@@ -30,19 +28,19 @@ enum flag {
 	FLAG_MANY_LAYERS = 128,
 };
 
-/* The first bytes of an input; a transform request follows. Those that are missing are 0. */
+/* The first bytes of an input, followed by a transform request. Missing bytes count as 0. */
 struct numbers {
 	uint8_t flags;
 	uint8_t layers;
 	uint8_t entries;
 	uint8_t index_offset;
 	uint8_t pairs;
-	int64_t n; /* the entries' number when it is negative */
+	int64_t n; /* number of entries if it is negative */
 	int64_t limit;
 	int64_t dst_limit;
-	int64_t step[2]; /* dst, src */
+	int64_t step[2]; /* [0] destination, [1] source */
 	int64_t layer_step[2];
-	int64_t offset[2][MOST_LAYERS]; /* of layers */
+	int64_t offset[2][MOST_LAYERS]; /* offsets of layers */
 	int64_t entry[MOST_ENTRIES];
 } __attribute__((packed));
 
@@ -71,7 +69,7 @@ static const struct tensor_layout *layout_of(const struct list *l, int side)
 	return side == 0 ? &l->t.dst_layout : &l->t.src_layout;
 }
 
-/* Of a block that has been accepted: nothing overflows. */
+/* Returns the position of an accepted block, whose computation does not overflow. */
 static __int128 block_at(const struct list *l, int side, uint64_t i, uint32_t layer)
 {
 	const struct engine_blocks_side *s = side_of(l, side);
@@ -118,7 +116,7 @@ static bool is_small(const struct list *l)
 	return l->blocks.layers <= MOST_LAYERS;
 }
 
-/* Whether a byte was marked before. */
+/* Marks the bytes of a block. Returns whether any was marked before. */
 static bool mark_block(const struct tensor_layout *layout, int64_t at, uint8_t *map)
 {
 	int64_t index[TENSOR_MAX_RANK] = { 0 }, element = dtype_size(layout->dtype);
@@ -138,7 +136,7 @@ static bool mark_block(const struct tensor_layout *layout, int64_t at, uint8_t *
 	return met;
 }
 
-/* All blocks must lie within their regions. */
+/* Marks the bytes of all blocks, which must lie within their regions. */
 static bool mark_side(const struct list *l, int side, uint8_t *map)
 {
 	bool met = false;
@@ -332,7 +330,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	return 0;
 }
 
-/* A list that may be accepted, of a transform request that has to be. */
+/* Makes a list that may be accepted, from a transform request that must be. */
 static void make(struct list *l, uint64_t *random)
 {
 	memset(l, 0, sizeof *l);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decoding and encoding by the field tables. The first byte chooses: a request, a reply, or one message of
- * schema.def as the outermost map; the rest are messages.
- *
- * What is decoded, encoded and decoded again is the same, by its encoding. Refusals are sentences. */
+/* Checks decoding and encoding by the field tables. The first byte of the input chooses a request, a reply,
+ * or one message of schema.def as the outermost map; the rest is messages. What is decoded, encoded and
+ * decoded again has the same encoding. Refusals are sentences. */
 #include "proto/wire/codec.h"
 
 #include <stdlib.h>
@@ -22,7 +21,7 @@ static const struct message *const messages[] = {
 
 #define MESSAGES (sizeof messages / sizeof *messages)
 
-/* Room for the struct of any of them. */
+/* Large enough for the struct of any message. */
 union any_message {
 	uint64_t has;
 #define MESSAGE(m, doc) struct msg_##m m;
@@ -42,7 +41,7 @@ static void check_same(const struct buffer *a, const struct buffer *b, const cha
 
 static bool same_values(const struct message *message, const void *a, const void *b);
 
-/* By bits: NaNs differ from themselves, and zeros have signs. */
+/* Compares bits, because NaNs differ from themselves and zeros have signs. */
 static bool same_scalars(const struct scalar *a, const struct scalar *b)
 {
 	return a->kind == b->kind && a->u == b->u &&
@@ -80,7 +79,7 @@ static bool same_lists(const struct message *inner, const struct message_list *a
 	return same;
 }
 
-/* A message within another; of one that is absent nothing else has a meaning. */
+/* Compares nested messages. If the message is absent, its other members have no meaning. */
 static bool same_inner(const struct message *message, const void *a, const void *b)
 {
 	const uint64_t has = *(const uint64_t *)a;
@@ -141,7 +140,7 @@ static bool same_values(const struct message *message, const void *a, const void
 	return same;
 }
 
-/* Into what can be encoded again: lists are decoded one by one. */
+/* Returns whether the message can be encoded again; lists are decoded separately, one by one. */
 static bool is_decodable(const struct message *message)
 {
 	for (uint32_t i = 0; i < message->n_fields; i++)
@@ -156,8 +155,8 @@ static bool is_decodable(const struct message *message)
 
 /* ---- Requests ----------------------------------------------------------------------------------------- */
 
-/* The items of a submit, the parts of a region_register or the slices of a reshard, as far as they can be
- * decoded, in place of what they are decoded from. To be freed. */
+/* Replaces the items of a submit, the parts of a region_register or the slices of a reshard by the decoded
+ * ones, as far as they can be decoded. Returns memory that the caller frees. */
 static void *keep_items(struct item_list *list)
 {
 	struct submit_item *items = calloc(list->n + 1, sizeof *items);
@@ -206,7 +205,7 @@ static void *keep_further_dst(struct message_list *list)
 	return tensors;
 }
 
-/* Those of both lists in one array. */
+/* Puts the slices of both lists into one array. */
 static void *keep_slices(struct msg_reshard *params)
 {
 	struct message_list *lists[] = { &params->destinations, &params->sources };
@@ -310,7 +309,7 @@ static void check_result(const struct method *method, uint32_t msgid, const unio
 	buffer_deinit(&two);
 }
 
-/* What a peer says is shown to people: it may be UTF-8, but nothing that is not text. */
+/* Users are shown what a peer says: it may be UTF-8, but must be text. */
 static void check_foreign(const struct error *error)
 {
 	struct buffer b = { 0 };
@@ -323,7 +322,7 @@ static void check_foreign(const struct error *error)
 	buffer_deinit(&b);
 }
 
-/* What is in its lists is one of our statuses, or refused. */
+/* Every status in the lists is a known one; others are refused. */
 static void check_submit_done(const struct rpc_reply *reply)
 {
 	struct msg_submit_done done;
@@ -415,8 +414,8 @@ static void try_message(const struct message *message, const uint8_t *data, size
 	buffer_deinit(&two);
 }
 
-/* A struct of any values: what is encoded is one message within a client's limits, and decodes where it can.
- */
+/* Encodes a struct of random values: the result is one message within a client's limits, and decodes if
+ * decoding is possible. */
 static void try_made(const struct message *message, uint64_t random)
 {
 	struct buffer b = { 0 };
@@ -491,7 +490,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	return 0;
 }
 
-/* Half of the new inputs are of what only a service sends: replies, and maps alone. */
+/* Half of the new inputs are what only a service sends: replies, and bare maps. */
 static size_t make(uint8_t *data, size_t max_size, uint64_t random)
 {
 	const struct method *method = &methods[oracle_random(&random) % METHOD_COUNT];

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A file of settings.
- *
- * Whatever is in it: each line comes to one error at most, which is text and names the line; a file without
- * errors gives every setting a value that its rule allows, and what is kept of it over a restart comes to the
- * same. */
+/* Checks the reading of a configuration file. Whatever it contains, each line causes at most one error, which
+ * is text and names the line. A file without errors gives every setting a value that its rule allows, and
+ * what is kept of it across a restart reads back the same. */
 #include "daemon/config/config.h"
 
 #include <stdio.h>
@@ -52,7 +50,8 @@ static void check_values(const struct config *config)
 	}
 }
 
-/* Rules about several settings are checked after the file, so only what breaks them may be refused. */
+/* Rules about several settings are checked after the file, so only a violation of them may be refused
+ * there. */
 static void check_rules(const struct config *config)
 {
 	for (unsigned i = 0; i < config->n_errors && i < CONFIG_ERRORS; i++)
@@ -137,7 +136,7 @@ static size_t make_line(char *line, uint64_t *random)
 	}
 }
 
-/* A line more, before another one. */
+/* Inserts a line before another one. */
 size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned seed)
 {
 	uint64_t random = seed;

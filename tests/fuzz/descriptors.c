@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Making each. */
+/* Opens one descriptor of each kind. */
 #include "descriptors.h"
 
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Definitions here come before those of the shared libraries, whoever calls. */
+/* The definitions here take precedence over those of shared libraries, for all callers. */
 #include "doubles.h"
 
 #include <stdlib.h>
@@ -56,7 +56,7 @@ bool doubles_work(void)
 
 /* ---- Time --------------------------------------------------------------------------------------------- */
 
-static __thread struct timespec now; /* 0: as it is */
+static __thread struct timespec now; /* the time that the thread sees; 0: the real time */
 
 VISIBLE int clock_gettime(clockid_t clock, struct timespec *ret)
 {
@@ -220,7 +220,7 @@ static int twin_probe(struct engine *engine, struct error *err)
 	return engine_probe(twin.cpu, err);
 }
 
-/* A chore calls this from its own thread. */
+/* Called by a chore, on its own thread. */
 static int twin_explain(struct engine *engine, struct engine_plan *plan, struct engine_explanation *ret,
                         struct error *err)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the session target puts in the place of threads and of the clock, so that a step happens when it is
- * told to: libuv's work queue, an engine whose jobs wait, and monotonic time on the main thread. */
+/* Replaces threads and the clock for the session target, so that each step happens only when the input says
+ * so: libuv's work queue, an engine whose jobs wait, and monotonic time on the main thread. */
 #ifndef TESTS_FUZZ_DOUBLES_H
 #define TESTS_FUZZ_DOUBLES_H
 
@@ -10,19 +10,19 @@
 
 #include "kernels/engine.h"
 
-/* Does what waits longest, and what follows; false: nothing waits. */
+/* Completes the oldest waiting work item and calls back. Returns false if none waits. */
 bool doubles_work(void);
 
-/* Runs the job that waits longest. */
+/* Runs the oldest waiting job. Returns false if none waits. */
 bool doubles_job(void);
 
-/* Whether jobs wait to be run; else they run where they are submitted. */
+/* Makes jobs wait to be run; otherwise they run where they are submitted. */
 void doubles_hold_jobs(bool hold);
 
-/* From now on time stands still, but for what is added. */
+/* Stops the clock on the first call and advances it by ms. */
 void doubles_pass(uint64_t ms);
 
-/* The CPU engine with jobs that wait. One at a time. */
+/* Opens the CPU engine with jobs that wait. There can be one at a time. */
 int doubles_engine_open(struct engine **ret, const struct engine_options *options, struct error *err);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The scan for a message's end. The first byte chooses limits and pieces, the rest are messages.
- *
- * However the bytes arrive, the scan comes to the same: that is checked against one look at all of them. What
- * it calls a message is one to msgpack-c, and keeps the limits by an independent count. */
+/* Checks the search for the end of a message. The first byte of the input chooses limits and piece sizes, the
+ * rest is messages. The result must not depend on how the bytes arrive: it is compared with that for all
+ * bytes at once. What is taken for a message is one to msgpack-c, and observes the limits by an independent
+ * count. */
 #include "proto/wire/frame.h"
 
 #include <stdlib.h>
@@ -16,11 +16,11 @@
 
 struct outcome {
 	enum frame_result result;
-	size_t len; /* of FRAME_COMPLETE */
+	size_t len; /* message length for FRAME_COMPLETE */
 	struct error err;
 };
 
-/* Small ones, so that inputs of a few bytes reach them. */
+/* Small limits, which inputs of a few bytes reach. */
 static const struct frame_limits small = { .bytes = 64, .depth = 3, .elements = 20 };
 
 static const struct frame_limits *const all_limits[] = { &frame_request_limits, &frame_reply_limits, &small };
@@ -34,7 +34,7 @@ static struct outcome scan_whole(const uint8_t *data, size_t size, const struct 
 	return outcome;
 }
 
-/* Each prefix in memory of its own. */
+/* Each prefix is copied to an allocation of its exact size. */
 static struct outcome scan_pieces(const uint8_t *data, size_t size, const struct frame_limits *limits,
                                   uint64_t random)
 {
@@ -55,7 +55,7 @@ static struct outcome scan_pieces(const uint8_t *data, size_t size, const struct
 	return outcome;
 }
 
-/* By recursion, from what msgpack-c made of it. */
+/* Counts recursively in what msgpack-c decoded. */
 static uint64_t elements_of(const msgpack_object *object, uint32_t depth, uint32_t *deepest)
 {
 	uint64_t n = 0;

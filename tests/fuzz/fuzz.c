@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How findings are told. */
+/* Reports findings. */
 #include "fuzz.h"
 
 #include <stdarg.h>

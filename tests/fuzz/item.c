@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading headers once more, apart from proto/wire/frame.c: a test does not rely on what it tests. */
+/* Decodes headers independently of proto/wire/frame.c, which is under test. */
 #include "item.h"
 
 #include <string.h>
@@ -15,10 +15,12 @@ static uint64_t big_endian(const uint8_t *data, size_t n)
 	return value;
 }
 
-/* type, body and n of the item at the start; body and end count from there. false: not whole, or an ext. */
+/* Decodes type, body and n of the first item; body and end count from its start. Returns false if it is
+ * incomplete or an ext. */
 static bool read_header(const uint8_t *data, size_t len, struct item *ret)
 {
-	static const uint8_t number_sizes[] = { 4, 8, 1, 2, 4, 8, 1, 2, 4, 8 }; /* from 0xca on */
+	/* Bytes of the numbers from 0xca on. */
+	static const uint8_t number_sizes[] = { 4, 8, 1, 2, 4, 8, 1, 2, 4, 8 };
 	uint8_t type = len ? data[0] : 0xc1;
 	size_t size = 0, value = 0;
 	uint64_t n = 0;
@@ -111,7 +113,7 @@ size_t item_wide_header(uint8_t bytes[ITEM_HEADER], enum item_type type, uint32_
 
 size_t item_header(uint8_t bytes[ITEM_HEADER], enum item_type type, uint32_t count)
 {
-	/* The short form's type and how much it counts; the one of a byte, the one of two. */
+	/* Short form: its type and its largest count; then the types with a count of one and of two bytes. */
 	static const struct {
 		uint8_t fix, most, small, medium;
 	} forms[] = { [ITEM_STR] = { 0xa0, 31, 0xd9, 0xda },

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs a fuzz target without libFuzzer: over the files of its corpus, and over inputs that its mutator makes
- * from them and from nothing. By hand: PROGRAM FILE... runs these files alone. */
+/* Runs a fuzz target without libFuzzer: on the files of its corpus, and on inputs that its mutator makes from
+ * them or from nothing. PROGRAM FILE... runs only these files. */
 #include "fuzz.h"
 
 #include <dirent.h>
@@ -20,9 +20,9 @@ struct input {
 };
 
 static struct input input;
-static uint64_t changes = 1; /* LLVMFuzzerMutate's chance */
+static uint64_t changes = 1; /* random state of LLVMFuzzerMutate */
 
-/* One to four bytes, changed, taken out or put in. */
+/* Changes, removes or inserts one to four bytes. */
 size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t max_size)
 {
 	for (uint64_t times = 1 + oracle_random(&changes) % 4; times && max_size; times--) {
@@ -49,7 +49,8 @@ size_t LLVMFuzzerMutate(uint8_t *data, size_t size, size_t max_size)
 	return size;
 }
 
-/* In memory of its own size, so that a sanitizer sees a byte too far. */
+/* Copies the input to an allocation of its exact size, so that a sanitizer detects an access out of
+ * bounds. */
 static void run(const struct input *in)
 {
 	uint8_t *exact = malloc(in->size ? in->size : 1);
@@ -61,7 +62,7 @@ static void run(const struct input *in)
 	free(exact);
 }
 
-/* A finding ends the process: the last name in the log is its input's. */
+/* Prints the name first: a finding ends the process, so the last name in the log is that of its input. */
 static bool run_file(const char *directory, const char *name)
 {
 	char path[4096];
@@ -98,7 +99,7 @@ static void run_corpus(const char *directory)
 	tap_case(all, "corpus: %d inputs of %s", n, strrchr(directory, '/') + 1);
 }
 
-/* Each is a whole new one, or the last one changed once more. */
+/* Each input is either entirely new, or the previous one changed once more. */
 static void run_mutations(const char *target, long n)
 {
 	uint64_t random = 1;

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A whole server in process, on a real socket, with up to four clients: the input says, step by step, what
- * they send with which descriptors, what they close, and when work and jobs are done (steps.h). Each input
- * has a server of its own, started and stopped.
- *
- * Whatever was sent: replies are replies, a client that comes afterwards is answered, and when all clients
- * are gone nothing of them is left, in no account, and no descriptor. */
+/* Runs a whole server in this process, on a real socket, with up to four clients. The input says step by step
+ * what they send with which descriptors, what they close, and when work and jobs are done (steps.h). Each
+ * input gets a server of its own. Whatever was sent, replies are valid, a client that comes afterwards is
+ * answered, and when all clients are gone nothing of theirs is left: no charges in accounts and no
+ * descriptors. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -25,7 +24,7 @@
 #include "proto/wire/socket.h"
 #include "steps.h"
 
-/* The directory of the socket goes when the process does. */
+/* The socket's directory, which is removed when the process ends. */
 static char directory[64], path[80];
 static int descriptors[DESCRIPTOR_COUNT];
 static struct options options;
@@ -50,7 +49,7 @@ static void clean_up(void)
 	rmdir(directory);
 }
 
-/* Small limits, so that a few steps reach them. */
+/* Sets small limits, which a few steps can reach. */
 static void set_limits(struct limits *limits)
 {
 	limits_init(limits);
@@ -111,7 +110,8 @@ static bool is_closing(void)
 	return false;
 }
 
-/* Until it would sleep; descriptors that it closes on a thread are closed then. */
+/* Runs the event loop until it would block. Descriptors that the service closes on a thread are closed
+ * then. */
 static void iterate(void)
 {
 	for (int i = 0; i < 3; i++)
@@ -121,7 +121,7 @@ static void iterate(void)
 	uv_run(&server->service.loop, UV_RUN_NOWAIT);
 }
 
-/* Work and jobs that nobody holds back. */
+/* Carries out the work and jobs that the input does not hold back. */
 static void go_on(uint8_t held)
 {
 	bool more;
@@ -135,7 +135,8 @@ static void go_on(uint8_t held)
 
 /* ---- Clients ------------------------------------------------------------------------------------------ */
 
-/* The service's side keeps few bytes in the kernel, so that a few replies which are not read wait with it. */
+/* The kernel buffers little on the service's side, so that a few unread replies already wait in the
+ * service. */
 static void client_open(struct client *client)
 {
 	struct session *session;
@@ -159,7 +160,7 @@ static void client_close(struct client *client)
 	*client = (struct client){ .fd = -1 };
 }
 
-/* Every whole message that has come is a reply. */
+/* Checks that every whole message received is a reply. */
 static void check_replies(struct client *client)
 {
 	struct rpc_reply reply;
@@ -214,7 +215,7 @@ static void client_send(struct client *client, const struct step *step)
 		    socket_send(client->fd, step->data + sent, step->len - sent, fds, sent ? 0 : step->n_fds);
 
 		if (n <= 0)
-			break; /* it is not read any more, or the connection has ended */
+			break; /* The client no longer reads, or the connection has ended. */
 		sent += (size_t)n;
 	}
 }
@@ -257,7 +258,7 @@ static void take(const struct step *step)
 	}
 }
 
-/* A polite client after all the others. */
+/* Checks that a well-behaved client is still served after the others. */
 static void check_alive(void)
 {
 	struct step step = { .kind = STEP_SEND,
@@ -274,13 +275,13 @@ static void check_alive(void)
 	go_on(0);
 }
 
-/* Sockets of ended sessions are kept until it is seen that their peers have gone. */
+/* Sockets of ended sessions are kept until the service notices that their peers are gone. */
 static void check_nothing_left(void)
 {
 	go_on(0);
 	doubles_pass(1000);
 	go_on(0);
-	/* Jobs that are too large to run where they are submitted, and chores, are done by other threads. */
+	/* Other threads carry out chores, and jobs that are too large to run in the submitting thread. */
 	while (server->service.accounts.total[CHARGE_JOBS] > 0 || server->service.chores.n > 0) {
 		uv_run(&server->service.loop, UV_RUN_ONCE);
 		go_on(0);
@@ -305,12 +306,13 @@ static void start(void)
 	server = malloc(sizeof *server);
 	if (!server || server_init(server, &setup, &err) < 0)
 		abort();
-	doubles_work(); /* the server's first, of no effect */
+	doubles_work(); /* The server's own work comes first; it has no effect on clients. */
 	for (int i = 0; i < STEP_CONNECTIONS; i++)
 		clients[i].fd = -1;
 }
 
-/* A process that is stuck ends as it is. Here what hung has been let go on by now, so it can end in order. */
+/* A stuck process is ended without this cleanup. Whatever was held back has been released by now, so the
+ * process can end in order. */
 static void stop(void)
 {
 	server_drain(server);
@@ -330,7 +332,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	if (!*directory) {
 		prepare();
-		start(); /* what is opened once stays open */
+		start(); /* Descriptors that are opened once for the whole process stay open. */
 		stop();
 	}
 	before = open_descriptors();

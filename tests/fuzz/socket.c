@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A real tmad, fuzzed over its socket: valid requests with their descriptors, each with one thing changed,
- * most often a single byte. After each message, a ping on another connection has to be answered. At the end
- * it has to be the same process, with no more descriptors and no more memory than before.
+/* Fuzzes a real tmad over its socket with valid requests and their descriptors, each with one change, most
+ * often of a single byte. After each message, a ping on another connection has to be answered. At the end
+ * tmad has to be the same process and hold no more descriptors and memory than before.
  *
- * Messages are sent in rounds over several connections, and each round's pings are one write and one read, so
- * most of the time is spent in the service. */
+ * Messages are sent in rounds over several connections, and the pings of a round are one write and one read,
+ * so that most of the time is spent in the service.
+ */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -26,18 +27,19 @@
 #include "tests/support/tap.h"
 #include "traffic.h"
 
-#define MESSAGES    1000000 /* at full length */
-#define WARM        5000    /* at least: until then the service fills its caches, plans' above all */
+#define MESSAGES 1000000 /* at full length */
+/* Fewest messages before the service's caches, above all that of plans, count as filled. */
+#define WARM        5000
 #define CONNECTIONS 64
 #define A_ROUND     1 /* messages on each connection before the pings */
 #define PATIENCE_MS 60000
-#define MOST_KIB    8192 /* that the process may have grown by since it was warm */
+#define MOST_KIB    8192 /* most KiB that the process may have grown by since it was warm */
 
 struct client {
 	int fd;
 	struct buffer in;
 	struct frame_scan scan;
-	int silent; /* rounds */
+	int silent; /* rounds without an answer */
 };
 
 static char directory[64], path[96];
@@ -80,7 +82,7 @@ static void daemon_start(void)
 	close(fd);
 }
 
-/* Whether it ends as it should when it is asked to. */
+/* Stops tmad. Returns whether it ends as it should. */
 static bool daemon_stop(void)
 {
 	int status = -1;
@@ -139,8 +141,9 @@ static bool client_send(struct client *client, const uint8_t *data, size_t len, 
 		ssize_t n = socket_send(client->fd, data, len, fds, n_fds);
 
 		if (n == -EAGAIN)
-			return true; /* its replies have to be read first: what is left is lost, as a cut
-			                would */
+			/* The replies have to be read first: otherwise what is left would be lost, as when
+			 * the connection is cut. */
+			return true;
 		if (n < 0)
 			return false;
 		data += n;
@@ -150,7 +153,7 @@ static bool client_send(struct client *client, const uint8_t *data, size_t len, 
 	return true;
 }
 
-/* Two regions and a plan, so that most requests have what they name. */
+/* Creates two regions and a plan, so that most requests name existing ones. */
 static void client_open(struct client *client)
 {
 	uint8_t message[TRAFFIC_MOST];
@@ -165,7 +168,7 @@ static void client_open(struct client *client)
 	            0);
 }
 
-/* A whole message from the service: it has to be a reply. */
+/* Checks a whole message from the service, which has to be a reply. */
 static void take_reply(const uint8_t *data, size_t len)
 {
 	struct rpc_reply reply;
@@ -179,7 +182,7 @@ static void take_reply(const uint8_t *data, size_t len)
 	refusals += reply.error.status != 0;
 }
 
-/* What has come; false: the service has ended the connection. */
+/* Reads what has come. Returns false if the service has closed the connection. */
 static bool client_read(struct client *client)
 {
 	static uint8_t data[65536];
@@ -212,7 +215,7 @@ static bool client_read(struct client *client)
 
 /* ---- Traffic ------------------------------------------------------------------------------------------ */
 
-/* A valid request and the descriptors that it takes, and then one thing changed. */
+/* Sends a valid request with its descriptors, after one change. */
 static void send_spoilt(struct client *client)
 {
 	uint8_t message[2 * TRAFFIC_MOST];
@@ -227,7 +230,7 @@ static void send_spoilt(struct client *client)
 	case 0:
 		len = spoil_somehow(message, len, sizeof message, &random_state);
 		break;
-	case 1: /* descriptors more, fewer or others; now and then more than a message may bring */
+	case 1: /* sends more, fewer or other descriptors, occasionally more than a message may have */
 		n_fds = below(below(16) ? 4 : 8);
 		break;
 	default:
@@ -263,8 +266,8 @@ static void ping(uint32_t n)
 	replies -= n;
 }
 
-/* A connection that says nothing any more most likely waits for the rest of a message: it is closed, with
- * whatever is under way. */
+/* Closes connections that have gone silent, with whatever is under way: most likely the service waits for the
+ * rest of a message there. */
 static void round_of_messages(void)
 {
 	for (int i = 0; i < CONNECTIONS; i++)
@@ -288,7 +291,7 @@ static void open_all(void)
 		client_open(&clients[i]);
 }
 
-/* Until the service holds what it held before: what ends, ends soon, and not at once. */
+/* Waits until the service holds as many descriptors as before, because it may release them a little later. */
 static int close_all(int expected)
 {
 	for (int i = 0; i < CONNECTIONS; i++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Each change picks its item among those that it can be done to. */
+/* Each change picks a random item among those that it applies to. */
 #include "spoil.h"
 
 #include <stdbool.h>
@@ -28,7 +28,7 @@ static bool is_container(const struct item *item)
 	return item->type == ITEM_ARRAY || item->type == ITEM_MAP;
 }
 
-/* A random one of the items for which suits is true; NULL: none. */
+/* Returns a random item for which suits is true; NULL if there is none. */
 static const struct item *pick(const struct message_at *m,
                                bool (*suits)(const struct message_at *, const struct item *))
 {
@@ -81,7 +81,7 @@ struct text {
 		bytes, sizeof(bytes) - 1 \
 	}
 
-/* One of each type and width, and of those that the protocol does not have. */
+/* One item of each type and width, and of the types that the protocol does not use. */
 static const struct text types[] = {
 	TEXT("\xc0"),
 	TEXT("\xc2"),
@@ -155,7 +155,7 @@ static const uint64_t numbers[] = {
 	UINT64_MAX,
 };
 
-/* An integer in its shortest or longest form. Returns its bytes. */
+/* Writes an integer in its shortest or longest form. Returns its bytes. */
 static size_t put_number(uint8_t bytes[9], uint64_t value, bool negative)
 {
 	if (!negative && value < 0x80) {
@@ -176,7 +176,8 @@ static size_t put_text(uint8_t *bytes, enum item_type type, const char *text, si
 	return header + len;
 }
 
-/* A word of the protocol: a method, a field, a dtype, a mode, a kind, a completion, a priority. */
+/* Returns a random word of the protocol: a method, a field, a dtype, a mode, a kind, a completion, a
+ * priority. */
 static const char *word(uint64_t *random)
 {
 	switch (below(random, 7)) {
@@ -244,7 +245,7 @@ static void change_value(struct message_at *m)
 	}
 }
 
-/* After a change to how many items a container has. */
+/* Corrects the container's header after its number of items has changed. */
 static void recount(struct message_at *m, const struct item *container, uint32_t n)
 {
 	uint8_t header[ITEM_HEADER];
@@ -253,7 +254,7 @@ static void recount(struct message_at *m, const struct item *container, uint32_t
 	            item_header(header, container->type, n));
 }
 
-/* The bytes of an element, or of a pair, of the container. */
+/* The bytes of one element, or of one pair, of a container. */
 struct span {
 	size_t start;
 	size_t end;

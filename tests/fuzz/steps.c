@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A conversation of valid requests, and the ways to spoil it. */
+/* Makes a conversation of valid requests, and spoils it. */
 #include "steps.h"
 
 #include <string.h>
@@ -83,7 +83,7 @@ static size_t steps_write(const struct steps *steps, uint8_t *data, size_t max_s
 
 /* ---- Steps -------------------------------------------------------------------------------------------- */
 
-/* Where new steps keep their bytes until they are written. */
+/* New steps keep their bytes here until they are written. */
 static uint8_t arena[STEPS_MOST * TRAFFIC_MOST];
 static size_t arena_used;
 
@@ -106,7 +106,7 @@ static struct step other_step(uint64_t *random)
 		              .how = (uint8_t)below(random, 8) };
 }
 
-/* One to three valid requests in one piece, with the descriptors that they take. */
+/* One to three valid requests sent at once, with their descriptors. */
 static struct step valid_send(uint64_t *random, uint8_t connection)
 {
 	struct step step = { .kind = STEP_SEND, .connection = connection };
@@ -185,7 +185,7 @@ static void take_out(struct steps *steps, size_t at)
 	memmove(&steps->step[at], &steps->step[at + 1], (steps->n - at) * sizeof *steps->step);
 }
 
-/* One of those that send; NULL: none does. */
+/* Returns a random step that sends; NULL if there is none. */
 static struct step *some_send(struct steps *steps, uint64_t *random)
 {
 	struct step *chosen = NULL;
@@ -221,7 +221,7 @@ static void change_bytes(struct step *step, uint64_t *random)
 	step->len = (uint16_t)len;
 }
 
-/* The descriptors stay with the first part, or go with the second. */
+/* The descriptors stay with the first part or go with the second. */
 static void cut_in_two(struct steps *steps, struct step *step, uint64_t *random)
 {
 	struct step first = *step, second = *step;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Most often one message of the stream is spoilt, so that the others lead the target to where it matters. */
+/* Most often only one message of the stream is changed, so that the others bring the target to the state
+ * where the change matters. */
 #include "stream.h"
 
 #include "fuzz.h"
@@ -10,7 +11,7 @@
 
 #include <string.h>
 
-/* Where a message starts, chosen among the whole ones; size where there is none. */
+/* Returns where a random whole message starts; size if there is none. */
 static size_t choose(const uint8_t *data, size_t size, uint64_t *random, size_t *ret_len)
 {
 	static struct item items[ITEM_MOST];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The mutator of targets whose input is a byte of choices and then messages, one behind the other. */
+/* The mutator of targets whose input is a byte of choices followed by messages. */
 #ifndef TESTS_FUZZ_STREAM_H
 #define TESTS_FUZZ_STREAM_H
 
@@ -8,7 +8,7 @@
 
 size_t stream_mutate(uint8_t *data, size_t size, size_t max_size, unsigned seed);
 
-/* One of the messages in data, spoilt; bytes that are no message: one of them. Returns the new size. */
+/* Spoils one of the messages in data; replaces bytes that are no message by one. Returns the new size. */
 size_t stream_spoil(uint8_t *data, size_t size, size_t max_size, uint64_t *random);
 
 #endif

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks of tables of layers.
- *
- * A table that is made has its entries in their regions. What is accepted of two tables and any numbers of
- * blocks lies in the regions of all entries by arithmetic of 128 bits, has no byte of a destination's layers
- * twice and none of both sides, layer by layer; and a check that is made again, when the tables know each
- * other, ends as it did. */
+/* Checks tables of layers. The entries of a table that was made lie in their regions. What is accepted for
+ * two tables and any block numbers lies in the regions of all entries, and in no layer has a byte twice in
+ * the destination or in both sides; this is checked with 128-bit arithmetic. A check that is repeated, when
+ * the tables have cached its result, has the same outcome. */
 #include "kernels/transform/layer_table.h"
 
 #include <stddef.h>
@@ -14,9 +12,9 @@
 #include "kernels/transform/blocks.h"
 #include "tests/support/oracle.h"
 
-#define MOST 6 /* entries */
+#define MOST 6 /* most entries */
 
-/* The bytes of an input; those that are missing are 0. */
+/* The bytes of an input. Missing bytes count as 0. */
 struct numbers {
 	uint8_t layers;
 	uint8_t scatter;
@@ -30,7 +28,7 @@ struct numbers {
 	uint64_t step[2];
 	uint64_t n;
 	uint64_t limit;
-	uint64_t bytes; /* of a block */
+	uint64_t bytes; /* bytes of a block */
 } __attribute__((packed));
 
 struct side {
@@ -88,7 +86,7 @@ static bool is_one_memory(const struct side *a, uint32_t i, const struct side *b
 	return a->places[i].at.memory[1] == b->places[j].at.memory[1];
 }
 
-/* Whether two layers of a destination share bytes, by looking at each two blocks of small ones. */
+/* Checks that no two layers of a destination share bytes, by comparing every two blocks of small tables. */
 static void check_apart(const struct side *dst, const struct numbers *in, uint64_t n)
 {
 	if (n > 64)
@@ -172,7 +170,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	return 0;
 }
 
-/* Tables that may be accepted: few memories, layers at multiples of what they take. */
+/* Makes tables that may be accepted: few memories, with layers at multiples of their size. */
 static void make(struct numbers *in, uint64_t *random)
 {
 	memset(in, 0, sizeof *in);

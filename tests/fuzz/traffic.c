@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fields by their kinds; then tensors that agree with each other. */
+/* Fills fields by their kinds, then makes the tensors of a request consistent with each other. */
 #include "traffic.h"
 
 #include <assert.h>
@@ -24,7 +24,7 @@ uint64_t traffic_region(unsigned n)
 
 /* ---- Any values --------------------------------------------------------------------------------------- */
 
-/* Small ones, powers of two and their neighbours, anything. */
+/* Draws small numbers, powers of two and their neighbours, or anything. */
 static uint64_t any_number(uint64_t *random)
 {
 	switch (below(random, 4)) {
@@ -70,7 +70,7 @@ static struct bytes any_bytes(uint64_t *random)
 	return (struct bytes){ bytes, sizes[below(random, sizeof sizes)] };
 }
 
-/* Few: they have to fit into a request. */
+/* Draws only a few items, because they must fit into a request. */
 static struct item_list any_items(uint64_t *random)
 {
 	static struct submit_item items[3];
@@ -109,7 +109,7 @@ static void fill_field(const struct field *field, void *at, uint64_t *random)
 		struct msg_user_stats users[2];
 		struct msg_tensor tensors[2];
 		struct msg_slice slices[2];
-	} lists[8]; /* a message has few, those within others included */
+	} lists[8]; /* room for the few lists of a message, including nested ones */
 	static unsigned taken;
 	static const int32_t codes[] = { 0, -1, -STATUS_COUNT, INT32_MIN, 1, INT32_MAX };
 	struct int_list *ints;
@@ -242,8 +242,8 @@ static struct msg_signal signal_of(uint64_t *random)
 		                    .value = below(random, 3) };
 }
 
-/* Points that may come, completions and priorities, for a quarter of the requests. unit is the bit of the
- * first in *has. */
+/* Gives a quarter of the requests timeline points that may be reached, completions and priorities. unit is
+ * the bit of the first such field in *has. */
 static void set_order(struct order_fields *order, uint64_t *has, uint64_t unit, uint64_t *random)
 {
 	if (below(random, 4) != 0)
@@ -270,7 +270,7 @@ static void set_split(struct msg_tensor *tensor, const struct split_list *list)
 	}
 }
 
-/* A transform between split tensors. */
+/* Fills in a transform between tensors with split dimensions. */
 static void fill_split(struct msg_transform *p, uint64_t *random)
 {
 	struct split_case c;
@@ -296,7 +296,7 @@ static void fill_split(struct msg_transform *p, uint64_t *random)
 	set_split(&p->src, &c.src);
 }
 
-/* Tensors like dst, in the same places or others. */
+/* Adds further tensors like dst, in the same places or others. */
 static void fill_further(struct msg_transform *p, uint64_t *random)
 {
 	static struct msg_tensor further[4];
@@ -314,7 +314,7 @@ static void fill_further(struct msg_transform *p, uint64_t *random)
 	}
 }
 
-/* Any transform of the oracle's, as far as the method has its arguments. */
+/* Fills in a random transform of the oracle, as far as the method has the arguments. */
 static void fill_transform(struct msg_transform *p, const struct method *method, uint64_t *random)
 {
 	struct oracle_case c;
@@ -340,7 +340,7 @@ static void fill_transform(struct msg_transform *p, const struct method *method,
 		spec->n_before = spec->n_after = -1;
 	else if (spec->n_before >= 0 || (method->requires & F(transform, before)))
 		p->has |= F(transform, before) | F(transform, after) | F(transform, mode);
-	/* Without some of its arguments it makes another shape. */
+	/* Omitting some arguments of a transform changes the shape of its result. */
 	for (int d = 0; d < spec->src.rank && !(method->accepts & F(transform, before)); d++)
 		spec->dst.shape[d] = spec->src.shape[spec->n_perm < 0 ? d : spec->perm[d]];
 	p->perm = ints_of(spec->src.rank, spec->perm);
@@ -355,7 +355,7 @@ static void fill_transform(struct msg_transform *p, const struct method *method,
 	    tensor_of(&spec->src, src, c.src_offset + (dst == src ? TRAFFIC_SIZE / 2 : 0), below(random, 4));
 }
 
-/* Without places. */
+/* Fills in a transform without places. */
 static void fill_prepare(struct msg_transform *p, const struct method *method, uint64_t *random)
 {
 	fill_transform(p, method, random);
@@ -363,7 +363,7 @@ static void fill_prepare(struct msg_transform *p, const struct method *method, u
 	p->src.has &= ~(F(tensor, region) | F(tensor, offset));
 }
 
-/* Up to five places, of which most may be used by two tables at once. */
+/* Draws up to five places, most of which two tables may use at once. */
 static struct bytes places_of(uint64_t *random, uint64_t offset)
 {
 	static uint64_t words[2][10];
@@ -394,7 +394,7 @@ static void fill_run(struct msg_plan_run *p, uint64_t *random)
 		traffic_cast_run(p, random);
 }
 
-/* Two tables, or one place for all. */
+/* Fills in two tables, or one place for all. */
 static void fill_table_run(struct msg_plan_run *p, uint64_t *random)
 {
 	fill_run(p, random);
@@ -422,7 +422,7 @@ static void fill_items(struct item_list *list, uint64_t *random)
 	*list = (struct item_list){ .items = items, .n = (uint32_t)below(random, 4) };
 }
 
-/* On both sides; the offsets of blocks are added to those of the places. */
+/* Uses tables on both sides; the offsets of blocks are added to those of the places. */
 static void use_tables(struct msg_blocks *p, uint64_t *random)
 {
 	p->dst.has &= ~F(tensor, region);
@@ -438,7 +438,7 @@ static void use_tables(struct msg_blocks *p, uint64_t *random)
 	p->src_places = places_of(random, 0);
 }
 
-/* Up to four blocks of a few hundred bytes, by a list in the message. */
+/* Fills in up to four blocks of a few hundred bytes, listed in the message. */
 static void fill_blocks(struct msg_blocks *p, uint64_t *random)
 {
 	static int32_t index[4];
@@ -468,7 +468,7 @@ static void fill_blocks(struct msg_blocks *p, uint64_t *random)
 	}
 }
 
-/* Allocations, and memory of regions that may be there; sizes are mostly those of allocations. */
+/* Fills in allocations and memory of regions that may exist. Most sizes are those of allocations. */
 static void fill_parts(struct msg_region_register *params, uint64_t *random)
 {
 	static struct msg_part parts[4];
@@ -489,7 +489,7 @@ static void fill_parts(struct msg_region_register *params, uint64_t *random)
 	}
 }
 
-/* Boxes of a tensor of up to 8 by 8, which tile it more often than they would by chance. */
+/* Draws boxes of a tensor of up to 8 by 8 so that they tile it more often than random boxes would. */
 static void fill_slices(struct message_list *list, struct msg_slice slices[4], uint64_t at, uint64_t *random)
 {
 	const int rank = below(random, 8) ? 2 : (int)below(random, 4);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Operands lie in quarters of the memory that tensors may have, too. */
+/* Draws conversions. Their operands lie in quarters of the memory that tensors use as well. */
 #include "traffic_cast.h"
 
 #include <string.h>

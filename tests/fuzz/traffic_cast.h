@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests that convert, most of which succeed when the regions are there. For traffic.c only. */
+/* Requests that convert, most of which succeed if the regions exist. For traffic.c only. */
 #ifndef TESTS_FUZZ_TRAFFIC_CAST_H
 #define TESTS_FUZZ_TRAFFIC_CAST_H
 
@@ -8,15 +8,15 @@
 #include "proto/schema.h"
 #include "tests/support/oracle.h"
 
-/* A random conversion: its transform, and its cast, scale and bias in the message. has_places: operands have
- * them. */
+/* Draws a conversion: its transform, and the message's cast, scale and bias. has_places: operands have
+ * places. */
 void traffic_cast_transform(struct oracle_case *ret, struct msg_transform *params, bool has_places,
                             uint64_t *random);
 
-/* Places of the operands of a plan, which may have none. */
+/* Draws the places of a plan's operands, which may have none. */
 void traffic_cast_run(struct msg_plan_run *params, uint64_t *random);
 
-/* Blocks become those of another type. */
+/* Gives the blocks of one side another type. */
 void traffic_cast_blocks(struct msg_blocks *params, uint64_t *random);
 
 #endif

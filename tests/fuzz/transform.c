@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Validation, canonicalisation and plans of transforms, and the CPU engine on small ones.
- *
- * What is accepted stays inside its regions and writes no byte twice, by arithmetic of 128 bits and by
- * looking at every element; subregions and parts write every element once; a small one moves, or converts to,
- * what the oracles of tests/support/ do, and not a byte more. */
+/* Checks validation, canonicalization and planning of transforms, and the CPU engine on small ones. What is
+ * accepted stays inside its regions and writes no byte twice; this is checked with 128-bit arithmetic and
+ * element by element. Subregions and parts write every element once. A small transform moves or converts
+ * exactly the bytes that the oracles of tests/support/ do. */
 #include "kernels/transform/transform.h"
 
 #include <string.h>
@@ -15,11 +14,11 @@
 #include "transform_request.h"
 #include "transform_run.h"
 
-#define MOST_ELEMENTS 4096           /* of a small one */
-#define MOST_BYTES    RUN_MOST_BYTES /* of its regions */
+#define MOST_ELEMENTS 4096           /* elements of a small transform */
+#define MOST_BYTES    RUN_MOST_BYTES /* bytes of its regions */
 #define MOST_PAD      1024
 #define MOST_SLABS    4096
-#define MOST_PLANS    8 /* of parts */
+#define MOST_PLANS    8 /* plans of parts */
 
 /* ---- What has to hold --------------------------------------------------------------------------------- */
 
@@ -53,8 +52,8 @@ static void check_inside(const struct tensor_layout *layout, uint64_t offset, ui
 		fuzz_check(offset <= size, "%s starts outside of its region", name);
 }
 
-/* Marks the bytes of every element in map, from element [0, ..., 0] at byte `at` on. Whether one was marked.
- */
+/* Marks in map the bytes of every element, where element [0, ..., 0] is at byte `at`. Returns whether any was
+ * marked before. */
 static bool mark(const struct tensor_layout *layout, uint8_t *map, int64_t at, uint8_t bit)
 {
 	int64_t index[TENSOR_MAX_RANK] = { 0 }, element = dtype_size(layout->dtype);
@@ -85,7 +84,7 @@ static bool is_small(const struct tensor_layout *layout)
 	return tensor_count(layout) <= MOST_ELEMENTS && span.high - span.low <= MOST_BYTES;
 }
 
-/* Whether an element of the destination is written twice. */
+/* Returns whether an element of the destination is written twice. */
 static bool overlaps_itself(const struct tensor_layout *dst)
 {
 	static uint8_t map[MOST_BYTES];
@@ -94,7 +93,7 @@ static bool overlaps_itself(const struct tensor_layout *dst)
 	return mark(dst, map, (int64_t)-span_of(dst).low, 1);
 }
 
-/* src starts distance bytes after dst. */
+/* Returns whether the tensors share bytes, where src starts distance bytes after dst. */
 static bool overlaps(const struct tensor_layout *dst, const struct tensor_layout *src, int64_t distance)
 {
 	static uint8_t map[4 * MOST_BYTES], other[4 * MOST_BYTES];
@@ -246,7 +245,7 @@ static int spec_of(struct transform_spec *ret, const struct transform_request *q
 	return r;
 }
 
-/* Parts lie within their tensors, and write as many elements as there are. */
+/* Checks that the parts lie within their tensors and together write as many elements as there are. */
 static void check_parts(const struct split *split, struct transform *parts)
 {
 	const struct span dst = span_of(&split->dst), src = span_of(&split->src);
@@ -273,7 +272,7 @@ static void check_parts(const struct split *split, struct transform *parts)
 	fuzz_check(count == tensor_count(&split->dst), "parts of %lld elements", (long long)count);
 }
 
-/* Whether the operands lie within their regions. */
+/* Checks that the operands lie within their regions. */
 static bool check_operands(const struct transform_request *q, const struct conversion *conversion)
 {
 	const struct operand *const operands[] = { &conversion->scale, &conversion->bias };
@@ -327,7 +326,7 @@ static void try_places(const struct transform_request *q, const struct transform
 	check_parts(split, parts);
 	if (!check_operands(q, &parts[0].conversion))
 		return;
-	if (split->n_parts > 1) /* whose places are no more aligned than their elements */
+	if (split->n_parts > 1) /* The parts' places are only as aligned as their elements. */
 		facts.align = 1;
 	for (int i = 0; i < split->n_parts && i < MOST_PLANS; i++) {
 		check_slabs(&parts[i], facts.align);

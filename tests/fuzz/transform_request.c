@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading and writing a transform request, and changing it. */
+/* Decodes, encodes and changes a transform request. */
 #include "transform_request.h"
 
 #include <string.h>
@@ -31,7 +31,7 @@ static void byte(struct cursor *c, enum way way, uint8_t *value)
 #define SMALL_MOST 0xf0
 #define WIDE       0xff
 
-/* -64 to 175 in one byte, else two or eight more. */
+/* Numbers from -64 to 175 take one byte, others two or eight more. */
 static void number(struct cursor *c, enum way way, int64_t *value)
 {
 	uint64_t bits = (uint64_t)*value;
@@ -73,7 +73,7 @@ static void flag(struct cursor *c, enum way way, bool *value)
 	*value = bits & 1;
 }
 
-/* A list that may not be there: -1. */
+/* A list that is not given has n = -1. */
 static void list(struct cursor *c, enum way way, int *n, int64_t *v)
 {
 	uint8_t count = (uint8_t)(*n + 1);
@@ -83,7 +83,7 @@ static void list(struct cursor *c, enum way way, int *n, int64_t *v)
 	numbers(c, way, *n, v);
 }
 
-/* At the end, for inputs that are older than splits. */
+/* Splits come at the end, so that inputs from before they existed keep their meaning. */
 static void splits(struct cursor *c, enum way way, struct split_list *list)
 {
 	uint8_t n = (uint8_t)list->n;
@@ -110,7 +110,7 @@ static void tensor(struct cursor *c, enum way way, struct transform_request_tens
 	number(c, way, &t->size);
 }
 
-/* After the splits, for the same reason. */
+/* Operands follow the splits, for the same reason. */
 static void operand(struct cursor *c, enum way way, struct transform_request_operand *o)
 {
 	byte(c, way, &o->kind);
@@ -211,8 +211,8 @@ void transform_request_valid(struct transform_request *ret, uint64_t *random)
 	request_of(ret, random, &c);
 }
 
-/* The destination becomes one of another type of the same size, so that all places stay as they are; by
- * numbers, which incomplete blocks allow. */
+/* Gives the destination another type of the same size, so that all places stay as they are. Operands are
+ * scalars, which incomplete blocks allow. */
 static void convert_in_size(struct transform_request *q, uint64_t *random)
 {
 	enum dtype dtype;
@@ -390,7 +390,7 @@ void transform_request_change(struct transform_request *q, uint64_t *random)
 	case 4:
 		q->perm[d] = changed(q->perm[d], random);
 		break;
-	case 5: /* both sides agree again */
+	case 5: /* makes both sides agree again */
 		by = oracle_between(random, -3, 5);
 		q->before[d] = wrapped(q->before[d], by);
 		q->dst.shape[d] = wrapped(q->dst.shape[d], by);
@@ -404,7 +404,7 @@ void transform_request_change(struct transform_request *q, uint64_t *random)
 	case 8:
 		q->value.i = changed(q->value.i, random);
 		break;
-	default: /* in one memory, near each other */
+	default: /* puts both tensors near each other in one memory */
 		q->same_memory = !q->same_memory;
 		q->src.offset = wrapped(q->src.offset, oracle_between(random, -64, 64));
 	}

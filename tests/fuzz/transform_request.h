@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The input of the transform target: a transform_spec with its places, in few bytes, so that a change of one
- * byte is a change of one argument. Bytes that are missing read as nothing given. */
+/* The input of the transform target: a transform_spec with its places in a compact encoding, so that changing
+ * one byte changes one argument. Missing bytes mean that an argument is not given. */
 #ifndef TESTS_FUZZ_QUESTION_H
 #define TESTS_FUZZ_QUESTION_H
 
@@ -18,21 +18,21 @@ struct transform_request_tensor {
 	int64_t shape[TENSOR_MAX_RANK];
 	int64_t strides[TENSOR_MAX_RANK];
 	int64_t offset;
-	int64_t size; /* of the region */
+	int64_t size; /* bytes of the region */
 	struct split_list split;
 };
 
-/* scale or bias, in a memory of its own. */
+/* The scale or bias operand, in memory of its own. */
 struct transform_request_operand {
 	uint8_t kind;   /* modulo 3: enum operand_kind */
-	int64_t number; /* the bits of a double; or small, and in eighths */
+	int64_t number; /* bits of a double, or a small number in eighths */
 	struct transform_request_tensor
-	    tensor; /* of float64, else of float32; its size is that of the memory */
+	    tensor; /* of type float64, or else float32; its size is that of the memory */
 };
 
 struct transform_request {
-	uint8_t way;      /* that a small one is run */
-	bool same_memory; /* both in one */
+	uint8_t way;      /* how a small transform is run */
+	bool same_memory; /* both tensors lie in one memory */
 	struct transform_request_tensor dst;
 	struct transform_request_tensor src;
 	int n_perm;
@@ -43,27 +43,27 @@ struct transform_request {
 	int64_t after[TENSOR_MAX_RANK];
 	uint8_t mode; /* modulo PAD_MODE_COUNT */
 	struct scalar value;
-	uint8_t cast; /* modulo 1 + CAST_COUNT: none, or one more than enum cast */
+	uint8_t cast; /* modulo 1 + CAST_COUNT: 0 is no cast, otherwise one more than enum cast */
 	struct transform_request_operand scale, bias;
 };
 
 void transform_request_read(struct transform_request *ret, const uint8_t *data, size_t size);
 
-/* Returns the bytes; those that pass size are not written. */
+/* Returns the bytes of the encoding. Bytes beyond size are not written. */
 size_t transform_request_write(const struct transform_request *request, uint8_t *data, size_t size);
 
-/* One that has to be accepted. */
+/* Makes a request that has to be accepted. */
 void transform_request_valid(struct transform_request *ret, uint64_t *random);
 
-/* The same, with splits; half of them convert by numbers. */
+/* Does the same with split dimensions; half of these convert with scalar operands. */
 void transform_request_valid_split(struct transform_request *ret, uint64_t *random);
 
-/* The same, with a conversion. */
+/* Does the same with a conversion. */
 void transform_request_valid_conversion(struct transform_request *ret, uint64_t *random);
 
 double transform_request_number(const struct transform_request_operand *operand);
 
-/* One argument becomes another. */
+/* Changes one argument. */
 void transform_request_change(struct transform_request *request, uint64_t *random);
 
 #endif

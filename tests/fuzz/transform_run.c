@@ -27,7 +27,7 @@ static struct bench {
 	struct engine *engine;
 	struct engine_owner owner;
 	struct engine_stream *stream;
-	struct engine_memory *memory[4]; /* of dst, src, scale, bias */
+	struct engine_memory *memory[4]; /* for dst, src, scale and bias */
 } benches[WAYS];
 
 static bool finished;
@@ -96,7 +96,7 @@ static void fill(uint8_t *bytes, uint64_t random)
 	}
 }
 
-/* Of random bits, some of which are numbers that do not drown the elements. */
+/* Fills the operand with random bits, some of them numbers small enough for the elements still to matter. */
 static void fill_operand(const struct transform_request_operand *operand, uint8_t *bytes, uint64_t random)
 {
 	static const double numbers[] = { 0.5, -1, 3, 1e-3 };
@@ -110,7 +110,7 @@ static void fill_operand(const struct transform_request_operand *operand, uint8_
 			memcpy(bytes + i, &(float){ (float)numbers[i / 8 % 4] }, 4);
 }
 
-/* As the engine and the oracle take it. */
+/* Returns the operand as the engine and the oracle take it. */
 static struct engine_operand place_operand(const struct transform_request_operand *operand,
                                            struct engine_memory *memory, uint64_t random,
                                            struct operand_source *ret)
@@ -127,7 +127,7 @@ static struct engine_operand place_operand(const struct transform_request_operan
 	return placed;
 }
 
-/* Runs the oracle on the expected destination, from the source. */
+/* Runs the oracle from the source to the expected destination. */
 static uint64_t oracle(const struct transform_request *q, const struct transform_spec *spec, uint8_t *dst,
                        const uint8_t *src, const struct operand_source *scale,
                        const struct operand_source *bias)

@@ -8,10 +8,10 @@
 #include "tests/support/oracle.h"
 #include "transform_request.h"
 
-#define RUN_MOST_BYTES (1 << 16) /* of a region */
+#define RUN_MOST_BYTES (1 << 16) /* bytes of a region */
 
-/* Runs all parts, the transforms between the places of the request, as one job, and compares both memories
- * with what split_oracle_run moves. */
+/* Runs all parts, which are the transforms between the places of the request, as one job, and compares both
+ * memories with what split_oracle_run moves. */
 void transform_run(const struct transform_request *request, const struct transform_spec *spec,
                    const struct split *split, const struct transform *parts);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* caller [SOCKET]: a program that calls the service all the time until SIGTERM, for the test of the packages;
- * built against the installed library. One thread transposes through libtmaclient and looks at every result;
- * another one connects to the socket and hangs up, and counts how often nobody listened. Prints what came of
- * it, in one line, and exits with 1 if a call failed, a result was wrong or a connection was refused. */
+/* Usage: caller [SOCKET]. Calls the service continuously until SIGTERM, for the test of the packages; built
+ * against the installed library. One thread transposes through libtmaclient and checks every result; another
+ * connects to the socket and hangs up, counting how often nobody listened. Prints the counts in one line, and
+ * exits with 1 if a call failed, a result was wrong or a connection was refused. */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -63,7 +63,7 @@ static void *knock_on(void *path)
 
 /* ---- The library --------------------------------------------------------------------------------------- */
 
-/* One transpose of numbers that were not there before. */
+/* Transposes numbers that differ from those of earlier calls. */
 static int call(tma_client *client, tma_region *out, tma_region *in)
 {
 	struct tma_tensor src = { .region = in, .dtype = TMA_UINT32, .rank = 2, .shape = { ROWS, COLUMNS } };

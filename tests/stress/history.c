@@ -21,7 +21,7 @@
 
 #define SLOTS 6
 #define TRIES 20
-#define ROOM  (256 << 10) /* of a region */
+#define ROOM  (256 << 10) /* bytes of a region */
 
 struct slot {
 	tma_region *dst_region, *src_region;
@@ -37,7 +37,8 @@ static tma_client *client;
 static uint64_t ids, state;
 static struct slot slots[SLOTS];
 
-/* What a history does not tell of is asked until it is answered: it may be lost twice, as all may. */
+/* Repeats a call that is not part of the history until it is answered, since the connection may be lost
+ * several times. */
 #define MUST(call)                                                            \
 	do {                                                                  \
 		int status = TMA_DISCONNECTED;                                \
@@ -84,7 +85,7 @@ static struct tma_number number_of(const struct scalar *value)
 	return (struct tma_number){ .kind = TMA_NUMBER_COMPLEX, .re = value->re, .im = value->im };
 }
 
-/* Its memory is the slot's regions', guards and poison included. */
+/* The tensors lie in the slot's regions, guards and poison included. */
 static bool slot_draw(struct slot *slot)
 {
 	struct oracle_case *c = &slot->c;
@@ -114,7 +115,7 @@ static bool slot_draw(struct slot *slot)
 	return true;
 }
 
-/* Poison is what c->dst still holds. */
+/* c->dst still holds the poison. */
 static const char *bytes_of(const struct slot *slot)
 {
 	const uint8_t *now = tma_region_data(slot->dst_region);
@@ -192,7 +193,7 @@ int main(int argc, char **argv)
 	state = strtoull(argv[2], NULL, 10);
 	client = tma_new();
 	tma_set_timeout(client, 60000);
-	while (tma_connect(client, argv[1]) == TMA_DISCONNECTED) /* it is being started again */
+	while (tma_connect(client, argv[1]) == TMA_DISCONNECTED) /* the service is being started again */
 		poll(&end, 1, 10);
 	MUST(tma_ping(client));
 	for (int i = 0; i < SLOTS; i++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a connection can ask for, one function each, drawn by weight. */
+/* Each kind of request has a function, which is drawn by weight. */
 #include "mixed.h"
 
 #include <fcntl.h>
@@ -12,14 +12,14 @@
 #define MANY     16 /* tickets at once */
 #define PAGE     4096
 #define LARGE    (4 << 20)
-#define BYTES_OF (128 << 10) /* of a usual region, at most */
+#define BYTES_OF (128 << 10) /* most bytes of a usual region */
 
 static int64_t between(struct mixed *m, int64_t low, int64_t high)
 {
 	return oracle_between(&m->state, low, high);
 }
 
-/* The call's status has to be the one expected. */
+/* Returns whether the call's status is the expected one; records the difference otherwise. */
 static bool is(struct mixed *m, int status, int expected, const char *what)
 {
 	if (status != expected) {
@@ -119,7 +119,7 @@ struct move {
 	struct tma_transform transform;
 };
 
-/* A transform that is right, of a size that suits its regions; false when there are none. */
+/* Draws a valid transform that fits its regions. Returns false if there are no regions. */
 static bool move_draw(struct mixed *m, struct move *ret)
 {
 	static const enum tma_dtype dtypes[] = { TMA_UINT8, TMA_BFLOAT16, TMA_FLOAT32, TMA_INT64,
@@ -156,7 +156,7 @@ static bool move_draw(struct mixed *m, struct move *ret)
 		.after = is_padded ? ret->after : NULL,
 		.mode = (enum tma_pad_mode)(between(m, 0, 1) ? TMA_PAD_CONSTANT : between(m, 1, 4)),
 	};
-	/* To reflect it needs more than it pads by. */
+	/* Reflecting requires more elements than the padding. */
 	if (rows <= pad || columns <= pad)
 		ret->transform.mode = TMA_PAD_CONSTANT;
 	return true;

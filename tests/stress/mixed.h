@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Random work of one connection: every method, many sizes, regions that come and go, several requests at
- * once, and requests that are wrong on purpose. What comes back is not compared with anything but its status.
- *
- * Zero-initialise, set client and state, then step; mixed_end releases what is left.
- */
+ * once, and requests that are wrong on purpose. Only the status of a reply is checked. To use it,
+ * zero-initialize the structure, set client and state, and call mixed_step repeatedly; mixed_end releases
+ * what is left. */
 #ifndef TESTS_STRESS_MIXED_H
 #define TESTS_STRESS_MIXED_H
 
@@ -17,18 +16,18 @@
 
 struct mixed {
 	tma_client *client;
-	uint64_t state; /* of chance */
+	uint64_t state; /* state of the random numbers */
 	struct {
-		tma_region *region; /* NULL: none */
+		tma_region *region; /* NULL: no region */
 		bool is_read_only;
 	} regions[MIXED_REGIONS];
-	uint64_t calls;                  /* that were answered as they should be */
-	uint64_t transforms;             /* of them */
-	uint64_t provoked[STATUS_COUNT]; /* errors that were asked for, by -status - 1 */
-	char why[512];                   /* step was false: what came instead */
+	uint64_t calls;                  /* calls that were answered as expected */
+	uint64_t transforms;             /* transforms among them */
+	uint64_t provoked[STATUS_COUNT]; /* expected errors by -status - 1 */
+	char why[512];                   /* after mixed_step has returned false: the unexpected answer */
 };
 
-/* One random thing. False: the service answered otherwise than it should. */
+/* Takes one random step. Returns false if the service did not answer as expected. */
 bool mixed_step(struct mixed *m);
 
 /* Releases every region. */

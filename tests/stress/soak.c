@@ -36,7 +36,7 @@ static void count(const struct mixed *m)
 		total.provoked[i] += m->provoked[i];
 }
 
-/* Half of the connections are freed with what they still hold. */
+/* Frees half of the connections without releasing what they hold. */
 static bool connection(const char *path, uint64_t *state)
 {
 	struct mixed m = { .client = tma_new(), .state = oracle_random(state) };

@@ -22,20 +22,20 @@
 #include "tests/support/oracle.h"
 
 #define AT_ONCE 4
-#define MOST_US 6000 /* that one lives */
+#define MOST_US 6000 /* most microseconds that a victim lives */
 
-/* Of all victims together; each adds to it as it goes. */
+/* Shared by all victims, which add to it as they go. */
 struct deeds {
 	_Atomic uint64_t connections;
 	_Atomic uint64_t calls;
 	_Atomic uint64_t transforms;
-	_Atomic uint64_t halves; /* messages half sent */
-	_Atomic uint64_t wrongs; /* answers that should not be */
+	_Atomic uint64_t halves; /* messages sent partially */
+	_Atomic uint64_t wrongs; /* answers that should not have come */
 };
 
 struct victim {
 	pid_t pid;
-	int64_t end_us; /* of its life */
+	int64_t end_us; /* end of its life */
 };
 
 static struct deeds *deeds;
@@ -69,7 +69,8 @@ static void work(uint64_t seed)
 	_exit(1);
 }
 
-/* Many requests at once, the last of them cut, with or without descriptors; no reply is ever read. */
+/* Sends many requests at once, the last one incomplete, with or without descriptors, and never reads a
+ * reply. */
 static void flood(uint64_t state)
 {
 	struct msg_region_create create = { .has = F(region_create, size), .size = 4096 };
