@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One helper thread for each stretch but the caller's. */
+/* There is a helper thread for each stretch except the caller's. */
 #include "baseline.h"
 
 #include <pthread.h>
@@ -12,7 +12,7 @@
 #include "kernels/cpu/isa/isa.h"
 #include "kernels/thread.h"
 
-#define SPINS 4096 /* before others may have the CPU: there may be more threads than CPUs */
+#define SPINS 4096 /* spins before a thread yields the CPU, as there may be more threads than CPUs */
 
 struct helper {
 	struct baseline *baseline;
@@ -20,18 +20,18 @@ struct helper {
 	char *dst;
 	const char *src;
 	size_t n;
-	/* How many copies it was given and has done; each on a line of its own, or the two sides would slow
-	 * each other down. */
+	/* Copies handed to the thread and copies done. Each counter has a cache line of its own, since the
+	 * two sides would slow each other down. */
 	_Alignas(CPU_LINE) atomic_uint given;
 	_Alignas(CPU_LINE) atomic_uint done;
 };
 
 struct baseline {
-	cpu_set_t usable; /* by the process */
+	cpu_set_t usable; /* CPUs that the process may use */
 	bool pins;        /* there is a CPU for each thread */
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
-	atomic_uint wanted; /* helpers that stand by; the first ones */
+	atomic_uint wanted; /* helpers that have to spin, counted from the first */
 	unsigned standing;
 	bool closing;
 	unsigned n_helpers;
@@ -42,7 +42,8 @@ static void *helper_main(void *arg);
 
 /* ---- The owner's side ------------------------------------------------------------------------------- */
 
-/* A thread that was just woken may share its waker's CPU for milliseconds: each gets one of its own. */
+/* Binds the thread to a CPU, because a thread that was just woken may share its waker's CPU for
+ * milliseconds. */
 static void pin(const struct baseline *b, pthread_t thread, unsigned nth)
 {
 	cpu_set_t set;

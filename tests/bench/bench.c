@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The CPU engine against memcpy, row by row.
- *
- * Compared are the time from submitting a job until it has been reaped, and the time that memcpy takes for as
- * many bytes on as many threads (measure.h, baseline.h say how). Rows and their bars are in rows.h.
- */
+/* Compares the CPU engine with memcpy row by row: the time from submitting a job until it has been reaped,
+ * and the time that memcpy takes for as many bytes on as many threads (measure.h, baseline.h). Rows and their
+ * bars are in rows.h. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/utsname.h>
@@ -15,12 +13,13 @@
 #include "proto/arithmetic.h"
 #include "rows.h"
 
-#define NEIGHBOUR_LEAST (1 << 20) /* bytes that one copies */
+#define NEIGHBOUR_LEAST (1 << 20) /* least bytes that a neighbour copies */
 
 static struct measure *measure;
 static struct neighbours *neighbours;
 
-/* Blocks: the shorter they are, the more often memory is asked for something new. */
+/* The bar of blocks is lower the shorter they are, because shorter stretches interrupt the memory's
+ * prefetching more often. */
 static double bar(const struct bench_row *row)
 {
 	int64_t bytes = dtype_size(row->dtype);
@@ -34,7 +33,7 @@ static double bar(const struct bench_row *row)
 	return row->ragged ? 0.65 : dtype_size(row->dtype) < 4 ? 0.8 : 0.9;
 }
 
-/* "AMD EPYC 9654, 2 CPUs, Linux 6.1.0" */
+/* Writes text such as "AMD EPYC 9654, 2 CPUs, Linux 6.1.0". */
 static void describe_machine(char *text, size_t size)
 {
 	char line[160], model[96] = "";
@@ -57,7 +56,7 @@ static uint64_t beyond_cache(void)
 	return cache > 32 << 20 ? 2 * (uint64_t)cache : 64 << 20;
 }
 
-/* "cpu engine, plain and avx2, 2 threads, beside 2 processes that copy" */
+/* Writes text such as "cpu engine, plain and avx2, 2 threads, beside 2 processes that copy". */
 static void describe_engine(struct report *head, unsigned beside)
 {
 	size_t size = sizeof(head->engine), len = (size_t)snprintf(head->engine, size, "cpu engine, ");
@@ -75,7 +74,7 @@ static void describe_engine(struct report *head, unsigned beside)
 		         beside == 1 ? " that copies" : "es that copy");
 }
 
-/* Together they copy more than fits the cache. */
+/* Together the neighbours copy more than fits the cache. */
 static int start_neighbours(unsigned n, uint64_t round_bytes, struct error *err)
 {
 	if (!n)

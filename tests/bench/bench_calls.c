@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What requests cost without a service: a copy of 64 KiB as a function call, and plans
- * found in the cache or made. One line of JSON, medians of batches in nanoseconds; service.py prints it. */
+/* Measures what requests cost without a service: a copy of 64 KiB as a function call, and plans found in the
+ * cache or made. Prints one line of JSON with medians of batches in nanoseconds; service.py formats it. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +28,7 @@ static int compare(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* The median batch's time for one call. */
+/* Returns the time of one call in the median batch. */
 static double measure(void (*call)(void *arg, int i), void *arg)
 {
 	double ns[BATCHES];
@@ -63,7 +63,7 @@ static void layouts(struct transform_spec *spec, int rank, const int64_t *dst, c
 	spec->n_before = spec->n_after = -1;
 }
 
-/* A matrix transposed. */
+/* Transposes a matrix. */
 static void spec_matrix(struct transform_spec *spec, int64_t n)
 {
 	layouts(spec, 2, (const int64_t[]){ SIDE, n }, (const int64_t[]){ n, SIDE });
@@ -71,7 +71,7 @@ static void spec_matrix(struct transform_spec *spec, int64_t n)
 	spec->perm[0] = 1;
 }
 
-/* NHWC to NCHW, with a border of one zero. */
+/* Changes NHWC to NCHW with a border of one zero. */
 static void spec_image(struct transform_spec *spec, int64_t n)
 {
 	static const int64_t perm[] = { 0, 3, 1, 2 }, pad[] = { 0, 0, 1, 1 };
@@ -88,7 +88,7 @@ static void spec_image(struct transform_spec *spec, int64_t n)
 struct lookup {
 	struct engine *engine;
 	struct transform_spec spec[MOST_SPECS];
-	int specs; /* asked for in turn */
+	int specs; /* number of layouts, which are asked for in turn */
 };
 
 static void look_up(void *arg, int i)
@@ -107,7 +107,7 @@ static void on_wake(void *arg)
 	(void)arg;
 }
 
-/* So many layouts in turn, in a cache of so many entries. */
+/* Plans so many layouts in turn, with a cache of so many entries. */
 static double measure_plans(void (*spec)(struct transform_spec *spec, int64_t n), int specs,
                             uint64_t capacity)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the engine chose of its candidates, against the best of them. */
+/* Compares the engine's choice among its candidates with the best of them. */
 #include "report.h"
 
 #include <math.h>
 #include <string.h>
 
-#define NEAR 1.1 /* times the best's */
+#define NEAR 1.1 /* times the best candidate's time; a choice up to this is near */
 
 static double shortest(const struct report_row *row)
 {
@@ -16,7 +16,8 @@ static double shortest(const struct report_row *row)
 	return ret;
 }
 
-/* One row's lines, of which the first is what was chosen. Gives the best; NULL: all are moved alike. */
+/* Lines are those of one row, the first one of which was chosen. Returns the best; NULL if all are moved
+ * alike. */
 static const struct report_row *best_of(const struct report_row *lines, int n)
 {
 	const struct report_row *best = lines;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Options one by one, then what they say together. */
+/* Parses the options one by one, then checks their combination. */
 #include "command.h"
 
 #include <errno.h>
@@ -34,14 +34,14 @@ enum option_id {
 	OPTION_HELP,
 };
 
-/* Whose option it is. */
+/* The programs that take an option. */
 enum info_program { OF_ALL, OF_CPU, OF_GPU };
 
 static const struct {
 	enum option_id id;
 	const char *name;
-	const char *argument; /* NULL: takes none */
-	const char *doc;      /* NULL: not for people */
+	const char *argument; /* NULL: the option takes no argument */
+	const char *doc;      /* NULL: not listed by --help */
 	enum info_program program;
 } infos[] = {
 	{ OPTION_ROWS, "rows", "PART", "only rows with PART in \"what type [shape]\"; may be given again",
@@ -75,7 +75,7 @@ static bool is_of(size_t i, const struct program *program)
 	return infos[i].program == OF_ALL || (infos[i].program == OF_CPU) == program->is_cpu;
 }
 
-/* False when text is no whole number from 1 to most. */
+/* Returns false if text is no whole number from 1 to most. */
 static bool read_number(const char *text, int most, int *ret)
 {
 	char *end;
@@ -170,7 +170,7 @@ static int apply(struct command *command, enum option_id id, const char *value, 
 	return 0;
 }
 
-/* Of --random and the two that are for it; sets the sizes that were not given. */
+/* Checks --random and the two options that go with it; sets the sizes that were not given. */
 static int settle_random(struct command *command, struct error *err)
 {
 	struct random_rows *random = &command->random;
@@ -189,7 +189,7 @@ static int settle_random(struct command *command, struct error *err)
 	return 0;
 }
 
-/* What options say together. */
+/* Checks the combination of options. */
 static int settle(struct command *command, struct error *err)
 {
 	bool json = command->format == REPORT_JSON;

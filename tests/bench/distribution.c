@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ratios of many rows as one: the geometric mean, the low end and the worst. */
+/* Summarizes the ratios of many rows: their geometric mean, the low end and the worst rows. */
 #include "report.h"
 
 #include <math.h>
@@ -45,13 +45,13 @@ void distribution_print_change(FILE *out, const struct distribution *before, con
 
 /* ---- Groups of rows --------------------------------------------------------------------------------- */
 
-/* Some of a report's. */
+/* Some rows of a report. */
 struct some_rows {
 	const struct report_row **row;
 	int n;
 };
 
-/* isa: NULL for all. false: there is no memory for them. */
+/* Isa == NULL selects all rows. Returns false if out of memory. */
 static bool some_rows_init(struct some_rows *some, const struct report *report, const char *isa)
 {
 	*some = (struct some_rows){ .row = calloc((size_t)report->n_rows + 1, sizeof(*some->row)) };
@@ -61,7 +61,7 @@ static bool some_rows_init(struct some_rows *some, const struct report *report, 
 	return some->row;
 }
 
-/* Writes what group a row belongs to. */
+/* Writes the name of the group that a row belongs to. */
 typedef void group_fn(const struct report_row *row, char name[GROUP]);
 
 static void group_all(const struct report_row *row, char name[GROUP])
@@ -113,7 +113,7 @@ static void print_group(FILE *out, const char *name, double *ratios, int n, enum
 	table_print_cells(out, columns, N_COLUMNS, cells, format);
 }
 
-/* A line for each group, by name. names and ratios have room for one of each row. */
+/* Prints a line for each group, by name. names and ratios have room for an entry of each row. */
 static void print_groups(FILE *out, const struct some_rows *some, group_fn *group, char (*names)[GROUP],
                          double *ratios, enum report_format format)
 {
@@ -155,7 +155,7 @@ static int by_ratio(const void *a, const void *b)
 	return (x->ratio.median > y->ratio.median) - (x->ratio.median < y->ratio.median);
 }
 
-/* Sorts them. */
+/* Sorts the rows by ratio. */
 static void print_worst(FILE *out, struct some_rows *some)
 {
 	int n = some->n < WORST ? some->n : WORST;
@@ -173,7 +173,7 @@ static void print_worst(FILE *out, struct some_rows *some)
 
 /* ---- Of a report ------------------------------------------------------------------------------------ */
 
-/* isa: NULL for all rows. */
+/* Isa == NULL selects all rows. */
 static void print_distribution(FILE *out, const struct report *report, const char *isa,
                                enum report_format format)
 {

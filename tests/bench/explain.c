@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A plan in words, in the order of tmactl explain. */
+/* Describes a plan in words, in the order of tmactl explain. */
 #include "explain.h"
 
 #include <inttypes.h>

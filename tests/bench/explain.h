@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Why a row is as fast as it is: what its plan says, in lines for a report. */
+/* Explains a row's speed: what its plan says, in lines for a report. */
 #ifndef TESTS_BENCH_EXPLAIN_H
 #define TESTS_BENCH_EXPLAIN_H
 
@@ -7,7 +7,7 @@
 
 #include "kernels/explanation.h"
 
-/* The tile and the grid, then a line for each rule that ruled out a better family. */
+/* Writes the tile and the grid, then a line for each rule that excluded a better family. */
 void explain_plan(const struct engine_explanation *of, char *text, size_t size);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Index lists without repetition, and the oracle block by block. */
+/* Makes index lists without repetition, and checks block by block with the oracle. */
 #include "lists.h"
 
 #include <inttypes.h>
@@ -8,8 +8,8 @@
 
 #include "tests/support/oracle.h"
 
-#define POOL    2   /* times the blocks that are picked */
-#define SAMPLES 512 /* blocks */
+#define POOL    2   /* blocks in the pool for each block that is picked */
+#define SAMPLES 512 /* blocks checked */
 
 int bench_list_init(const struct bench_row *row, const struct transform *transform, struct engine_blocks *ret,
                     int32_t **ret_index, struct error *err)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The engines, the memory that both sides use, and the turns they take. */
+/* Owns the engines and the memory that both sides use, and takes turns between the sides. */
 #include "measure.h"
 
 #include <errno.h>
@@ -28,30 +28,31 @@
 #include "tests/support/plans.h"
 #include "variant.h"
 
-#define ROOM     (UINT64_C(64) << 20) /* memory is made in multiples of it, so that rows share it */
+#define ROOM     (UINT64_C(64) << 20) /* memory sizes are rounded up to this, so that rows can share memory */
 #define WARM_UPS 2
 #define POISON   0xa5
-#define REST_NS  200000 /* an engine's threads look for more work for a quarter of it before they sleep */
+/* Pause before a run; an engine's threads look for more work for a quarter of it before they sleep. */
+#define REST_NS 200000
 
 struct room {
 	struct engine_memory *memory;
 	uint64_t size;
 };
 
-/* An engine and its owner. */
+/* An engine and the owner of its jobs. */
 struct side {
 	const struct cpu_isa *isa;
-	struct engine *engine; /* NULL: it was not opened */
+	struct engine *engine; /* NULL: the engine was not opened */
 	struct engine_owner owner;
 	struct engine_stream *stream;
-	struct engine_plan *plan; /* of the row */
+	struct engine_plan *plan; /* the current row's plan */
 	sem_t woken;
 };
 
 _Static_assert((int)CPU_ISA_LEVELS <= REPORT_MAX_ISAS, "a report has room for each instruction set");
 _Static_assert(1 + CPU_CANDIDATES <= REPORT_MAX_ISAS, "and for each candidate beside the one chosen");
 
-/* What a row is moved by: an engine, and how it is made to move. */
+/* A way to move a row: an engine, and the candidate that it is made to use. */
 struct variant {
 	struct side *side;
 	int candidate; /* as move_force takes it */
@@ -65,31 +66,34 @@ struct measure {
 	struct variant variant[REPORT_MAX_ISAS];
 	int n_variants;
 	struct baseline *baseline;
-	struct room dst; /* mapped by the first engine, for all */
+	struct room dst; /* mapped by the first engine and used by all */
 	struct room src;
-	struct room scale; /* of rows with amax */
+	struct room scale; /* for rows with amax */
 	double sample_ns;
 	uint64_t round_bytes;
 };
 
-/* A row, ready to be moved. Small ones have many places, and each call of either side goes to the next. */
+/* A row that is ready to be moved. A small row has many places, and each call of either side uses the next
+ * one. */
 struct turn {
 	struct bench_row row;
 	struct transform_spec spec;
 	struct transform transform;
-	struct cpu_plan plan;                  /* predicts the time of the row, */
-	struct engine_explanation explanation; /* and explains it */
+	struct cpu_plan plan;                  /* predicts the time of the row */
+	struct engine_explanation explanation; /* explains the plan */
 	struct engine_job job;
-	struct engine_blocks blocks; /* of a row that has them */
+	struct engine_blocks blocks; /* for rows with blocks */
 	int32_t *index;
-	uint64_t bytes;      /* read and written by a call */
-	uint64_t dst_offset; /* of the first place's element [0, ..., 0] */
+	uint64_t bytes;      /* bytes read and written by a call */
+	uint64_t dst_offset; /* offset of element [0, ..., 0] in the first place */
 	uint64_t src_offset;
-	uint64_t pitch; /* of places, in both memories */
+	uint64_t pitch; /* bytes between places, in both memories */
 	uint64_t n_places;
-	uint64_t place;             /* of the last call */
-	int alike[REPORT_MAX_ISAS]; /* of each variant, the one that is timed in its place: mostly itself */
-	bool done;                  /* by the job's on_done */
+	uint64_t place; /* place used by the last call */
+	/* For each variant, the one that is timed for it: the first that moves the row alike, mostly
+	 * itself. */
+	int alike[REPORT_MAX_ISAS];
+	bool done; /* set by the job's on_done */
 };
 
 /* ---- Open and close --------------------------------------------------------------------------------- */
@@ -110,7 +114,7 @@ static int add_isa(struct measure *m, const struct cpu_isa *isa, struct error *e
 	return 0;
 }
 
-/* The one of that name; of "all", each. */
+/* Adds the instruction set of that name, or every one for "all". */
 static int add_isas_named(struct measure *m, const char *name, size_t len, struct error *err)
 {
 	bool all = len == strlen("all") && !strncmp(name, "all", len);
@@ -252,7 +256,7 @@ static uint8_t *data_of(const struct room *room)
 	return (uint8_t *)host_memory(room->memory)->data;
 }
 
-/* As a client makes it for itself. */
+/* Makes memory as a client does for itself. */
 static int make_memory(struct measure *m, struct room *room, struct error *err)
 {
 	struct headroom headroom;
@@ -282,7 +286,7 @@ static int make_memory(struct measure *m, struct room *room, struct error *err)
 	return r;
 }
 
-/* At least size bytes, all random. */
+/* Provides at least size random bytes. */
 static int make_room(struct measure *m, struct room *room, uint64_t size, struct error *err)
 {
 	uint64_t state = 1;
@@ -302,7 +306,7 @@ static int make_room(struct measure *m, struct room *room, uint64_t size, struct
 	return 0;
 }
 
-/* So that no number of 16 bits is infinite, or NaN, which all of its block would be. */
+/* Makes every 16-bit number finite: an infinity or a NaN would determine its whole block. */
 static void make_finite(struct room *room)
 {
 	uint64_t *words = (uint64_t *)(void *)data_of(room);
@@ -351,7 +355,7 @@ static int move(struct side *side, struct turn *turn)
 	return turn->job.status;
 }
 
-/* Nanoseconds a call. */
+/* Returns in *ret the nanoseconds of a call. */
 static int time_engine(const struct variant *variant, struct turn *turn, int calls, double *ret,
                        struct error *err)
 {
@@ -433,7 +437,7 @@ static int prepare(struct measure *m, const struct bench_row *row, struct turn *
 	return r;
 }
 
-/* What the last call of the engine left. */
+/* Checks the result of the engine's last call. */
 static int check(struct measure *m, const struct turn *turn, struct error *err)
 {
 	const uint8_t *dst = data_of(&m->dst) + turn->job.move.dst_offset;
@@ -444,7 +448,7 @@ static int check(struct measure *m, const struct turn *turn, struct error *err)
 	return bench_row_check(&turn->row, &turn->spec, dst, src, err);
 }
 
-/* The first variant that moves the row as variant i does. */
+/* Returns the first variant that moves the row as variant i does. */
 static int first_alike(const struct measure *m, const struct turn *turn, int i)
 {
 	const struct variant *of = &m->variant[i];
@@ -456,7 +460,7 @@ static int first_alike(const struct measure *m, const struct turn *turn, int i)
 	return k;
 }
 
-/* One call of each variant, over bytes that it does not write. */
+/* Checks one call of each variant, after overwriting the destination with other bytes. */
 static int check_variants(struct measure *m, struct turn *turn, struct error *err)
 {
 	double ns;
@@ -474,13 +478,13 @@ static int check_variants(struct measure *m, struct turn *turn, struct error *er
 	return r;
 }
 
-/* Until no thread of the engine before takes time from the next one. */
+/* Waits until the threads of the previous engine sleep and take no time from the next one. */
 static void rest(void)
 {
 	nanosleep(&(struct timespec){ .tv_nsec = REST_NS }, NULL);
 }
 
-/* The variants follow memcpy in an order that rotates from run to run, so that none is always the first. */
+/* The order of the variants after memcpy rotates from run to run, so that none is always first. */
 static int time_runs(struct measure *m, struct turn *turn, int n_runs, struct report_row *ret,
                      struct error *err)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Blocks of 4 and 32 KiB, picked by chance and none twice out of twice as many: by one request against memcpy
- * of as many bytes, and against a request, or an item, for each block. */
+/* Blocks of 4 and 32 KiB, picked at random and none twice from twice as many: moved by one request compared
+ * with memcpy of as many bytes, and compared with a request, or an item, for each block. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,8 +10,8 @@
 #define BLOCKS       8192
 #define QUICK_BLOCKS 64
 #define LARGEST      ((size_t)32 << 10) /* bytes of a block */
-#define POOL         2                  /* times the blocks that are picked */
-#define LEAST_CALLS  2                  /* that a run times at once */
+#define POOL         2                  /* blocks in the pool for each block that is picked */
+#define LEAST_CALLS  2                  /* least calls in a run */
 
 /* A permuted block is [TOKENS, HEADS, DIM] of two bytes and becomes [HEADS, TOKENS, DIM]. */
 #define TOKENS    16
@@ -22,21 +22,21 @@
 struct work {
 	const struct moves *moves;
 	struct baseline *memcpy_threads;
-	tma_region *dst, *src; /* of `sets` sets of blocks each, that calls take in turn */
+	tma_region *dst, *src; /* `sets` sets of blocks each; calls use them in turn */
 	int32_t *index;
 	tma_ticket *tickets;
 	struct tma_item *items;
 	size_t blocks;
 
-	/* Of the row. */
+	/* Bytes of the row's block, and number of sets. */
 	size_t block, sets;
 	bool scatter, permuted;
-	struct tma_tensor dst_tensor, src_tensor; /* of a block */
+	struct tma_tensor dst_tensor, src_tensor; /* the tensor of one block */
 	struct tma_transform transform;
 	tma_plan *plan;
 };
 
-/* What is timed: all blocks of a set. */
+/* The function that is timed: it moves all blocks of a set. */
 typedef void block_way(struct work *work, size_t set);
 
 static void pick(int32_t *index, size_t limit)
@@ -187,7 +187,7 @@ static void must_be_right(const struct work *work)
 				moves_fatal("wrong bytes");
 }
 
-/* Blocks that the list does not name, and of a gather what lies behind its destination. */
+/* Checks the poison in blocks that the list does not name and, for a gather, behind its destination. */
 static void must_be_poisoned(const struct work *work)
 {
 	for (size_t set = 0; set < work->sets; set++)
@@ -239,7 +239,7 @@ static void set_row(struct work *work, size_t block, bool scatter, bool permuted
 		                                  .perm = permuted ? perm : NULL };
 }
 
-/* What one call takes, of one after the other. */
+/* Returns the microseconds of one call, where calls follow each other. */
 static double time_us(struct work *work, block_way *way)
 {
 	size_t calls = work->sets > LEAST_CALLS ? work->sets : LEAST_CALLS;
@@ -263,7 +263,8 @@ static double time_memcpy_us(struct work *work)
 static void against_memcpy(struct work *work, const char *what, double bar)
 {
 	struct moves_row row = { .what = what, .against = "memcpy", .unit = "GB/s", .bar = bar };
-	double gb = 2e-3 * (double)(work->blocks * work->block); /* read plus written, by microseconds */
+	/* Gigabytes read plus written, divided by 1e-6 s below. */
+	double gb = 2e-3 * (double)(work->blocks * work->block);
 
 	try_way(work, by_list);
 	for (int run = 0; run < MOVES_RUNS; run++) {

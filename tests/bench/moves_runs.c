@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs of a plan of 4 KiB: pipelined next to pings, and one at a time by the socket and by a submission ring.
- */
+/* Runs of a plan of 4 KiB: pipelined ones compared with pings, and single ones by the socket compared with a
+ * submission ring. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "moves.h"
 
 #define BYTES       4096
-#define PLACES      64 /* that runs take in turn, on either side */
-#define DEPTH       64 /* of the ring, and of what is pipelined unless said otherwise */
+#define PLACES      64 /* places on either side that runs use in turn */
+#define DEPTH       64 /* entries of the ring, and pipelined requests unless stated otherwise */
 #define DEEPEST     512
-#define DEEP        65536 /* requests of a turn: a multiple of DEEPEST, as QUICK is */
+#define DEEP        65536 /* requests of a turn; a multiple of DEEPEST, as QUICK is */
 #define SINGLE      4000
 #define QUICK       512
-#define SPIN_US     200 /* the service's */
+#define SPIN_US     200 /* as the service spins */
 #define OWN_SPIN_US 1000
 
 struct work {
@@ -22,8 +22,8 @@ struct work {
 	tma_plan *plan;
 	tma_ring *ring;
 	size_t deep, single; /* requests of a turn */
-	size_t depth;        /* of what is pipelined */
-	double *us;          /* of each of a turn's single ones */
+	size_t depth;        /* number of pipelined requests under way */
+	double *us;          /* times of the single requests of a turn */
 };
 
 static void work_init(struct work *work, const struct moves *moves)
@@ -83,7 +83,7 @@ static void submit_run(struct work *work, size_t i, tma_ticket *ret)
 	                                        place(work->src, i), NULL, ret));
 }
 
-/* Requests a microsecond, so many under way at once. */
+/* Returns the requests per microsecond with so many under way at once. */
 static double pipelined(struct work *work, submit_one *submit)
 {
 	tma_ticket tickets[DEEPEST];
@@ -160,7 +160,7 @@ static void run_by_ring_asleep(struct work *work, size_t i)
 	ring_single(work, i, 0);
 }
 
-/* The median of one after the other, microseconds. */
+/* Returns the median time of requests sent one after the other, in microseconds. */
 static double single(struct work *work, void (*run)(struct work *work, size_t i))
 {
 	poison(work);
@@ -237,7 +237,7 @@ static double deep_by_ring(struct work *work)
 
 typedef double turn(struct work *work);
 
-/* A turn of either first, which is not counted. */
+/* Each side first has a turn that does not count. */
 static void compare(struct work *work, struct moves_row row, turn *ours, turn *base)
 {
 	base(work);

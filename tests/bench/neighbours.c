@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Children of this process, which end with it, and the memory in which they count. */
+/* The neighbours are children of this process, which end with it and count their copies in shared memory. */
 #include "neighbours.h"
 
 #include <errno.h>
@@ -13,22 +13,22 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LOOK_NS 1000000 /* between two looks at whether they have begun */
+#define LOOK_NS 1000000 /* ns between two checks whether they have begun */
 
-/* Shared with the one that counts, and on a line of its own. */
+/* A child's count, in shared memory on a cache line of its own. */
 struct counter {
 	_Alignas(64) atomic_ullong copies;
 };
 
 struct neighbours {
 	struct counter *counter;
-	size_t size; /* of all counters */
-	unsigned n;  /* started */
+	size_t size; /* bytes of all counters */
+	unsigned n;  /* children started */
 	pid_t pid[];
 };
 
-/* Both stretches are written before the first copy, which would otherwise be of pages that nobody has made.
- */
+/* Copies until it is killed. It first writes both stretches, because pages that were never written would not
+ * be real memory. */
 static _Noreturn void copy_memory(struct counter *counter, size_t bytes, pid_t parent)
 {
 	char *memory = mmap(NULL, 2 * bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -56,7 +56,7 @@ static int start(struct neighbours *neighbours, size_t bytes, struct error *err)
 	return 0;
 }
 
-/* Until each has copied once; one that has ended never will. */
+/* Waits until each child has copied once. Fails if one has ended, since it never will. */
 static int wait_for_all(const struct neighbours *neighbours, struct error *err)
 {
 	for (unsigned i = 0; i < neighbours->n;) {

@@ -22,7 +22,7 @@
 
 #define LEAST ((uint64_t)4 << 10) /* bytes of a source */
 #define MOST  ((uint64_t)2 << 30)
-#define RUNS  3 /* the fastest run counts: what interrupts a plan is not planning */
+#define RUNS  3 /* The fastest run counts, because interruptions are not part of planning. */
 
 static void die(const char *what)
 {
@@ -40,7 +40,7 @@ static int64_t number(const char *text)
 	return n;
 }
 
-/* Returns false if the row's shapes are not a transform's. */
+/* Returns false if the row's shapes do not make a valid transform. */
 static bool row_transform(const struct bench_row *row, struct transform *ret)
 {
 	struct transform_spec spec;

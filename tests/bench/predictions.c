@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What was predicted of the rows, against what was measured. */
+/* Compares the predictions of the rows with the measurements. */
 #include "report.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define CLOSE 0.2 /* an error that is small */
+#define CLOSE 0.2 /* relative error that counts as small */
 
-/* Of n relative errors, which it sorts. */
+/* Prints statistics of n relative errors, which it sorts. */
 static void print_errors(FILE *out, const char *what, double *errors, int n)
 {
 	int close = 0;
@@ -34,7 +34,7 @@ void report_print_predictions(FILE *out, const struct report *report, enum repor
 	for (int i = 0; ours && i < report->n_rows; i++) {
 		const struct report_row *row = &report->rows[i];
 
-		/* Of times: predicted to measured. */
+		/* This is the error of the predicted time, the inverse of the ratio. */
 		if (row->predicted > 0)
 			ours[n_ours++] = fabs(row->chosen_ratio.median / row->predicted - 1);
 		if (row->predicted_base_ns > 0)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What it costs that an engine is in a process of its own: the time from submitting a job to its end, one at
- * a time, and jobs a second, many at a time; against the same engine in this process.
+/* Measures what it costs to run an engine in a separate process, compared with the same engine in this
+ * process: the time from submitting a job to its end, one at a time, and jobs per second, many at a time.
  *
- *   process [cpu|cuda [DEVICE]]
+ * Usage: process [cpu|cuda [DEVICE]]
  */
 #include <inttypes.h>
 #include <poll.h>
@@ -19,11 +19,11 @@
 #define MOST     (1 << 20)
 #define WARM     2000
 #define ROUNDS   5000
-#define PAUSE_NS 40000 /* of a client between two requests */
-#define DEEP     1000  /* jobs at a time */
-#define LAYOUTS  50    /* that they have */
+#define PAUSE_NS 40000 /* a client's pause between two requests */
+#define DEEP     1000  /* jobs under way at once */
+#define LAYOUTS  50    /* different layouts of the jobs */
 #define RUN_NS   1000000000
-#define DRIVE_NS 20000 /* as the daemon */
+#define DRIVE_NS 20000 /* as in the daemon */
 
 static const struct engine_process_opener openers[] = {
 	{ "cpu", engine_cpu_open },
@@ -44,11 +44,11 @@ struct bench {
 };
 
 struct work {
-	struct engine_job job; /* first */
+	struct engine_job job; /* must be the first member */
 	struct bench *bench;
 };
 
-static struct transform transforms[LAYOUTS + 1]; /* the last one of MOST bytes */
+static struct transform transforms[LAYOUTS + 1]; /* the last one has MOST bytes */
 static struct engine_plan *plans[LAYOUTS + 1];
 static struct work work[DEEP];
 
@@ -73,7 +73,7 @@ static void on_done(struct engine_job *job)
 	((struct work *)job)->bench->done++;
 }
 
-/* An iteration of the owner's loop, as the daemon's: it works for the engine, then sleeps. */
+/* One iteration of the owner's event loop, like the daemon's: it does the engine's work, then sleeps. */
 static void turn(struct bench *bench)
 {
 	struct pollfd fd = { .fd = bench->wakeups, .events = POLLIN };
@@ -104,7 +104,7 @@ static struct engine_memory *make(struct bench *bench)
 	return memory;
 }
 
-/* Copies of BYTES and a few less, so that these are LAYOUTS layouts. */
+/* Plans copies of BYTES bytes and slightly fewer, so that there are LAYOUTS layouts. */
 static void plan_all(struct engine *engine)
 {
 	for (int64_t i = 0; i <= LAYOUTS; i++) {

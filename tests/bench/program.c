@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rows, or a file of them, then the report. */
+/* Measures the rows, or loads a file of them, then prints the report. */
 #include "program.h"
 
 #include <stdlib.h>
@@ -41,7 +41,7 @@ static bool is_wanted(const struct command *command, const struct report_row *ro
 	return command->n_parts == 0;
 }
 
-/* All that is known before it is measured. A row that cannot be is refused when it is. */
+/* Sets everything that is known before measuring. An impossible row is refused when it is measured. */
 static void fill_row(const struct program *program, const struct command *command,
                      const struct bench_row *row, struct report_row *ret)
 {
@@ -67,7 +67,7 @@ static void fill_row(const struct program *program, const struct command *comman
 	request->blocks = row->blocks;
 }
 
-/* Row `at` of those that the command names, drawn where it draws; NULL past the last. */
+/* Returns row `at` of those that the command selects, which may be random; NULL after the last. */
 static const struct bench_row *row_at(const struct program *program, const struct command *command, int at)
 {
 	static struct random_row drawn;
@@ -85,7 +85,8 @@ static const struct bench_row *row_at(const struct program *program, const struc
 	return at < program->n_rows ? &program->rows[at] : NULL;
 }
 
-/* The next row from *at on, which is then past it, and its names; NULL when there is none. */
+/* Returns the next selected row from *at on, advances *at past it, and sets the row's names. Returns NULL if
+ * there is none. */
 static const struct bench_row *next_wanted(const struct program *program, const struct command *command,
                                            int *at, struct report_row *ret)
 {
@@ -114,7 +115,7 @@ static void print_end(const struct report *report, enum report_format format)
 	report_print_candidates(stdout, report, format);
 }
 
-/* Prints each row of a table as it comes. */
+/* Prints each row of a table as soon as it is measured. */
 static int measure_rows(const struct program *program, const struct command *command, struct report *report,
                         struct error *err)
 {
@@ -168,7 +169,7 @@ static int measure(const struct program *program, const struct command *command,
 	return r;
 }
 
-/* Of the file those that are wanted, printed where no comparison is. */
+/* Loads the wanted rows of the file, and prints them unless a comparison is asked for. */
 static int load(const struct command *command, struct report *report, struct error *err)
 {
 	int n = 0, r = report_read_json(command->load, report, err);

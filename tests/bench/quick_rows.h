@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* As many kinds of rows, of a few KiB, as will do to try a benchmark program itself. */
+/* Rows of a few KiB and of every kind, to try a benchmark program itself. */
 #ifndef TESTS_BENCH_QUICK_ROWS_H
 #define TESTS_BENCH_QUICK_ROWS_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A size is drawn first, then extents that make about that size, then what is done to the axes. */
+/* A size is drawn first, then extents that make about that size, then the operation on the axes. */
 #include "random_rows.h"
 
 #include <stdarg.h>
@@ -8,13 +8,13 @@
 
 #include "tests/support/oracle.h"
 
-#define STEPS      1024 /* of a size between two powers of two */
-#define MAX_MARGIN 16   /* elements on a side of an axis */
-#define GAP_SHARE  8    /* a gap is at most that part of a row, because it is read in part */
+#define STEPS      1024 /* sizes drawn between two powers of two */
+#define MAX_MARGIN 16   /* most elements of a margin on one side of an axis */
+#define GAP_SHARE  8    /* A gap is at most this fraction of a row, because it is partly read. */
 
 /* ---- Shapes ----------------------------------------------------------------------------------------- */
 
-/* Ascending, ended by 0. */
+/* In ascending order, ended by 0. */
 static const int64_t powers_of_two[] = { 2,       4,       8,       16,     32,     64,      128,
 	                                 256,     512,     1024,    2048,   4096,   8192,    16384,
 	                                 32768,   65536,   131072,  262144, 524288, 1 << 20, 1 << 21,
@@ -40,7 +40,8 @@ static bool one_in(uint64_t *state, int n)
 	return oracle_between(state, 1, n) == 1;
 }
 
-/* One of the family up to `most`, all alike likely; its smallest when none is. */
+/* Draws one of the family's extents up to `most`, all with equal probability; the smallest if there is
+ * none. */
 static int64_t draw_extent(uint64_t *state, const int64_t *family, int64_t most)
 {
 	int64_t n = 0;
@@ -69,7 +70,7 @@ static void shuffle(uint64_t *state, int n, int64_t *order)
 	}
 }
 
-/* Bytes: each power of two is as likely as the next. */
+/* Returns a size in bytes; each power of two is equally likely. */
 static uint64_t draw_size(uint64_t *state, const struct random_rows *rows)
 {
 	int octaves = 1;
@@ -80,8 +81,8 @@ static uint64_t draw_size(uint64_t *state, const struct random_rows *rows)
 	return low + low * (uint64_t)oracle_between(state, 0, STEPS) / STEPS;
 }
 
-/* Axes get their extents in an order of chance: each leaves room for those that follow, the last takes what
- * is left. false: that is not of the size that was asked for. */
+/* The axes get their extents in random order: each leaves room for those that follow, and the last takes what
+ * is left. Returns false if the result does not have the requested size. */
 static bool draw_shape(uint64_t *state, const struct random_rows *rows, struct bench_row *row)
 {
 	const int64_t *family = one_in(state, 2) ? NULL : families[oracle_between(state, 0, N_FAMILIES - 1)];
@@ -121,7 +122,7 @@ static void draw_perm(uint64_t *state, struct bench_row *row, bool may_be_ordere
 			row->perm[d] = d;
 }
 
-/* The axis of the destination that is the source's longest. */
+/* Returns the destination's axis that is the source's longest. */
 static int longest(const struct bench_row *row)
 {
 	int ret = 0;
@@ -132,8 +133,9 @@ static int longest(const struct bench_row *row)
 	return ret;
 }
 
-/* Of one or two axes, on either side: at most a quarter of the axis, one element of a short one. Short ones
- * are not cropped if there is another: more would be read of what is cropped than of what is kept. */
+/* Draws margins of one or two axes, on either side: at most a quarter of the axis, or one element of a short
+ * axis. A short axis is not cropped if there is another one, since more of the cropped elements than of the
+ * kept ones would be read. */
 static void draw_margins(uint64_t *state, struct bench_row *row, int sign)
 {
 	const int64_t n = oracle_between(state, 1, 2);
@@ -196,8 +198,8 @@ static void draw_kind(uint64_t *state, struct random_row *ret)
 	}
 }
 
-/* For each axis of the destination: which one of the source it is, after a minus when that runs backwards,
- * and what it is padded or cropped by. */
+/* Appends for each axis of the destination the source's axis, after a minus if that is reversed, and how it
+ * is padded or cropped. */
 static void append_axes(struct random_row *ret)
 {
 	const struct bench_row *row = &ret->row;

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows that nobody chose: row i of a seed is the same on every machine, and no kernel can be tuned to it.
- *
- * Most are permutations; pads, crops, gaps between rows and axes that run backwards are a third. They have 2
- * to 8 axes and elements of every size. Extents come from a family: powers of two, primes, what images and
- * networks have, or each axis from any of these.
- */
+/* Random rows: row i of a seed is the same on every machine, and no kernel can be tuned to it. Most are
+ * permutations; a third are pads, crops, gaps between rows and reversed axes. They have 2 to 8 axes and
+ * elements of every size. Extents come from a family: powers of two, primes, extents of images and networks,
+ * or each axis from any of these. */
 #ifndef TESTS_BENCH_RANDOM_ROWS_H
 #define TESTS_BENCH_RANDOM_ROWS_H
 
@@ -12,7 +10,7 @@
 
 struct random_rows {
 	uint64_t seed;
-	uint64_t least; /* bytes of the source; at most half of `most` */
+	uint64_t least; /* least bytes of the source; at most half of `most` */
 	uint64_t most;
 };
 
@@ -21,7 +19,7 @@ struct random_row {
 	char what[64];
 };
 
-/* *ret is not to be copied: its row points into it. */
+/* *ret must not be copied, because its row points into it. */
 void random_row_draw(const struct random_rows *rows, uint64_t i, struct random_row *ret);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Figures and tables. */
+/* Computes figures and prints tables. */
 #include "report.h"
 
 #include <stdlib.h>
@@ -112,7 +112,7 @@ static const char *verdict(const struct report_row *row)
 	return row->ratio.median < REPORT_HALF ? "under half" : row->ratio.median < row->bar ? "under" : "";
 }
 
-/* Columns to leave out at the left of a table that begins with the instruction set. */
+/* Returns how many leading columns to omit from a table that begins with the instruction set. */
 static int left_out(const struct report *report)
 {
 	return report->n_isas > 1 ? 0 : 1;
@@ -162,7 +162,7 @@ void report_print_explain(FILE *out, const struct report_row *row)
 		fprintf(out, "    %.*s\n", (int)strcspn(line, "\n"), line);
 }
 
-/* isa: NULL for all rows. */
+/* Isa == NULL selects all rows. */
 static void print_reached(FILE *out, const struct report *report, const char *isa)
 {
 	int under = 0, half = 0, n = 0;
@@ -245,7 +245,7 @@ static void print_change(FILE *out, const struct report_row *was, const struct r
 	table_print_cells(out, change_columns + first, N_CHANGE - first, cells + first, format);
 }
 
-/* Of the rows that were in both; isa: NULL for all. */
+/* Covers the rows that are in both reports; isa == NULL selects all of them. */
 static void print_distributions(FILE *out, const struct report *after, const struct report_row *const *was,
                                 const char *isa)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a benchmark reports: figures of each row from the times of its runs, as a table or as JSON, and the
- * difference between two reports.
+/* What a benchmark reports: figures of each row computed from the times of its runs, as a table or as JSON,
+ * and the difference between two reports.
  *
- * A run times the base (memcpy, the device's copy) and then ours, so the ratio is taken run by run: both met
- * the same machine. GB/s counts bytes read plus bytes written.
+ * A run times the base (memcpy, or the device's copy) and then the engine, so each ratio compares two
+ * measurements made under the same conditions. GB/s counts bytes read plus bytes written.
  */
 #ifndef TESTS_BENCH_REPORT_H
 #define TESTS_BENCH_REPORT_H
@@ -22,64 +22,66 @@
 #define REPORT_CHOSEN                                                                                \
 	"chosen"        /* in place of an instruction set: what the engine chooses of its candidates \
 	                 */
-#define REPORT_HALF 0.5 /* no row may be under it, whatever its bar */
+#define REPORT_HALF 0.5 /* least acceptable ratio of any row, whatever its bar */
 
-/* The median, and the two values that the middle half of all lies between. */
+/* The median, and the bounds of the middle half of the values. */
 struct spread {
 	double low;
 	double median;
 	double high;
 };
 
-/* The rest of a row's request, for programs that make the same tensors. Counted in elements. */
+/* The remaining members of a row's request, for programs that make the same tensors. Counted in elements. */
 struct report_request {
 	int64_t src_stride[REPORT_MAX_RANK];
-	int64_t src_offset; /* from the start of the memory to element [0, ..., 0] */
-	int64_t dst_offset; /* the same; the destination is in C order */
+	int64_t src_offset; /* elements from the start of the memory to element [0, ..., 0] */
+	int64_t dst_offset; /* as src_offset; the destination is in C order */
 	int64_t perm[REPORT_MAX_RANK];
 	int64_t before[REPORT_MAX_RANK];
 	int64_t after[REPORT_MAX_RANK];
 	char mode[16];
 	uint64_t value;
-	int64_t blocks; /* of a list; 0: the tensor once */
+	int64_t blocks; /* blocks in the list; 0: the tensor is moved once */
 };
 
 struct report_row {
-	/* These three name it. */
+	/* what, dtype and shape name the row. */
 	char what[64];
 	char dtype[16];
 	int rank;
 	int64_t shape[REPORT_MAX_RANK];
 	struct report_request request;
-	char isa[REPORT_ISA]; /* the CPU's instruction set; empty: none of its engine */
+	char isa[REPORT_ISA]; /* the CPU's instruction set; empty if the engine has none */
 	char family[24];
-	double bar;               /* the least ratio that is asked for */
-	double bytes;             /* read plus written, by one call */
-	double predicted;         /* ratio, by the cost of the plan predicted to be the fastest; 0: none */
-	double predicted_base_ns; /* a call of the base, by the model that turns costs into times; 0: none */
+	double bar;               /* least acceptable ratio */
+	double bytes;             /* bytes read plus bytes written by one call */
+	double predicted;         /* predicted ratio of the plan predicted to be fastest; 0: none */
+	double predicted_base_ns; /* predicted time of a call of the base; 0: none */
 	int n_runs;
-	double base_ns[REPORT_MAX_RUNS]; /* a call, in each run */
+	double base_ns[REPORT_MAX_RUNS]; /* time of a call in each run */
 	double ours_ns[REPORT_MAX_RUNS];
-	bool is_tuned; /* ours_ns is of the fastest of several plans that were tried, chosen_ns of the one
-	                  predicted to be the fastest, which may be the same; else chosen_ns is not there */
+	/* ours_ns is that of the fastest of several plans tried, and chosen_ns that of the plan predicted to
+	 * be the fastest, possibly the same one. If false, chosen_ns is not set. */
+	bool is_tuned;
 	double chosen_ns[REPORT_MAX_RUNS];
-	char explain[2048]; /* lines about the plan; need not be there */
+	char explain[2048]; /* lines about the plan; may be empty */
 
-	/* By report_add. */
-	struct spread base; /* GB/s */
+	/* The members from here on are set by report_add. The unit of base is GB/s. */
+	struct spread base; /* in GB/s */
 	struct spread ours;
-	struct spread ratio;        /* of ours to base */
-	struct spread chosen_ratio; /* the same of chosen_ns; without these, of ours */
+	struct spread ratio;        /* ours divided by base */
+	struct spread chosen_ratio; /* the same for chosen_ns, or for ours_ns if it is not set */
 };
 
 struct report {
 	char machine[160];
 	char engine[160];
-	char base[24]; /* "memcpy" */
+	char base[24]; /* such as "memcpy" */
 	char date[24];
-	char random[64]; /* the options that draw these rows again; empty: they were chosen */
-	int threads;     /* of either side; 0: none of the CPU's */
-	int n_isas;      /* that rows have, in the order measured; if several, a table names each row's */
+	char random[64]; /* the options that draw these rows again; empty if they were not random */
+	int threads;     /* threads of either side; 0: the CPU does not move the data */
+	/* Instruction sets of the rows, in the order measured; with several, a table names each row's. */
+	int n_isas;
 	char isa[REPORT_MAX_ISAS][REPORT_ISA];
 	int n_rows;
 	struct report_row *rows;
@@ -87,83 +89,85 @@ struct report {
 
 enum report_format { REPORT_TEXT, REPORT_MARKDOWN, REPORT_JSON };
 
-/* n >= 1 values in any order. */
+/* Values are n >= 1 numbers in any order. */
 struct spread spread_of(const double *values, int n);
 
-/* Whether nothing of the one's middle half is in the other's: -1 when after is lower, 1 when it is higher,
- * else 0. */
+/* Compares the middle halves: returns -1 if all of after's is lower, 1 if all of it is higher, 0 if they
+ * overlap. */
 int spread_change(const struct spread *before, const struct spread *after);
 
-/* Of the ratios of many rows. */
+/* Statistics of the ratios of many rows. */
 struct distribution {
-	double mean;  /* geometric */
-	double tenth; /* percentile */
+	double mean;  /* geometric mean */
+	double tenth; /* tenth percentile */
 	double median;
 	double worst;
 };
 
-/* Ascending. */
+/* Sorts the values in ascending order. */
 void sort_values(double *values, int n);
 
-/* n >= 1 positive values, which it sorts. */
+/* Values are n >= 1 positive numbers, which the function sorts. */
 struct distribution distribution_of(double *values, int n);
 
-/* "geometric mean 0.85 -> 0.90; ..." */
+/* Prints a line such as "geometric mean 0.85 -> 0.90; ...". */
 void distribution_print_change(FILE *out, const struct distribution *before,
                                const struct distribution *after);
 
-/* *report is zeros with what is known of the run; report_deinit frees its rows. */
+/* A report begins as zeros plus what is known of the run. report_deinit frees its rows. */
 void report_deinit(struct report *report);
 
-/* Writes "transpose float32 [8191, 8193]" and returns label. */
+/* Writes a label such as "transpose float32 [8191, 8193]" and returns label. */
 char *report_label(const struct report_row *row, char label[REPORT_LABEL]);
 
-/* Takes a copy of the row, whose runs must be there, and works out its figures: *ret is it, until the next.
- * INVALID_ARGUMENT: there are too many instruction sets. */
+/* Adds a copy of the row, whose runs must be set, and computes its figures. *ret points to the copy, until
+ * the next call. Returns INVALID_ARGUMENT if there are too many instruction sets. */
 int report_add(struct report *report, const struct report_row *row, const struct report_row **ret,
                struct error *err);
 
-/* The table: its head; each row, in text with what explains its plan if it is under its bar; how many rows
- * reach their bars, by each instruction set, and how well they were predicted. Not for REPORT_JSON. */
+/* Print the table: its head; each row, with the explanation of its plan in text if it is below its bar;
+ * and how many rows reach their bars and how well they were predicted, by instruction set. Not for
+ * REPORT_JSON. */
 void report_print_head(FILE *out, const struct report *report, enum report_format format);
 void report_print_row(FILE *out, const struct report *report, const struct report_row *row,
                       enum report_format format);
 void report_print_explain(FILE *out, const struct report_row *row);
 void report_print_end(FILE *out, const struct report *report, enum report_format format);
 
-/* How the ratios are distributed, by each instruction set; nothing where there are not several. */
+/* Prints the distribution of the ratios by instruction set; nothing if there is only one. */
 void report_print_isas(FILE *out, const struct report *report, enum report_format format);
 
-/* How the ratios are distributed, over all rows, by element size and by family, and the ten worst rows with
- * what explains their plans. All of it for each instruction set; of candidates, for what was chosen. */
+/* Prints the distribution of the ratios over all rows, by element size and by family, and the ten worst rows
+ * with the explanations of their plans, for each instruction set. Of candidates, it covers the chosen one. */
 void report_print_distribution(FILE *out, const struct report *report, enum report_format format);
 
-/* How far the predictions are from the medians of the plans that they were made for, over all rows that have
- * one; nothing where none has. */
+/* Prints how far the predicted times are from the measured medians, over all rows with a prediction; nothing
+ * if there is none. */
 void report_print_predictions(FILE *out, const struct report *report, enum report_format format);
 
-/* How near what the engine chooses comes to the best of its candidates, by the shortest run of each, over the
- * rows that have several; nothing where candidates were not measured. */
+/* report_has_candidates returns whether candidates were measured. report_print_candidates prints how near the
+ * engine's choice comes to the best of them, by the shortest run of each, over the rows with several. */
 bool report_has_candidates(const struct report *report);
 void report_print_candidates(FILE *out, const struct report *report, enum report_format format);
 
-/* How much faster rows are by the plans that trials found than by those predicted to be the fastest; nothing
- * where none was tried. */
+/* Prints how much faster rows are with the plans that trials found than with those predicted to be the
+ * fastest; nothing if none was tried. */
 void report_print_trials(FILE *out, const struct report *report, enum report_format format);
 
-/* The ratio of each row that both have, before and after, and how all of them are distributed. If either has
- * several instruction sets, a row is compared with the one of its own; else the two may differ in it. */
+/* Prints the ratio before and after of each row that both reports have, and the distribution of all. If
+ * either report has several instruction sets, rows are compared for equal sets; otherwise the sets may
+ * differ. */
 void report_print_change(FILE *out, const struct report *before, const struct report *after,
                          enum report_format format);
 
-/* Whether this build has a library for JSON; without it the two below are UNSUPPORTED. */
+/* Returns whether this build has a JSON library; otherwise the two functions below return UNSUPPORTED. */
 bool report_has_json(void);
 
 int report_write_json(FILE *out, const struct report *report, struct error *err);
 
-/* What report_write_json wrote to a file, with or without requests, explanations and predictions, which are
- * younger than the rest; *ret is for report_deinit. INVALID_ARGUMENT, naming the file, when it is not that.
- */
+/* Reads a file that report_write_json wrote, possibly by an older version without requests, explanations and
+ * predictions. *ret is for report_deinit. Returns INVALID_ARGUMENT, with an error that names the file, if it
+ * is no such file. */
 int report_read_json(const char *path, struct report *ret, struct error *err);
 
 #endif

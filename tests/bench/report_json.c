@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A report as JSON: the times of every run, and the figures made of them. Only the times are read back. */
+/* A report as JSON: the times of every run, and the figures computed from them. Only the times are read
+ * back. */
 #include "report.h"
 
 #ifdef HAVE_JANSSON
@@ -66,10 +67,10 @@ static json_t *json_of_row(const struct report_row *row)
 	return node;
 }
 
-/* One line for the run, and one for each row. */
+/* Writes one line for the run and one for each row. */
 int report_write_json(FILE *out, const struct report *report, struct error *err)
 {
-	size_t flags = JSON_COMPACT; /* with all digits: what is read back is the same */
+	size_t flags = JSON_COMPACT; /* With all digits, numbers read back the same. */
 	json_t *run = json_pack("{s:s, s:s, s:s, s:s, s:i, s:s}", "date", report->date, "machine",
 	                        report->machine, "engine", report->engine, "base", report->base, "threads",
 	                        report->threads, "random", report->random);
@@ -95,7 +96,7 @@ static int refuse(const char *path, const char *why, struct error *err)
 	return error_set(err, STATUS_INVALID_ARGUMENT, "%s: not what --json writes: %s", path, why);
 }
 
-/* The number of times, or -1 when they are none. */
+/* Returns how many times the array has, or -1 if it is invalid. */
 static int read_times(const json_t *array, double ns[REPORT_MAX_RUNS])
 {
 	size_t n = json_array_size(array);
@@ -110,7 +111,7 @@ static int read_times(const json_t *array, double ns[REPORT_MAX_RUNS])
 	return (int)n;
 }
 
-/* The rank, or -1. */
+/* Returns the rank, or -1 if the array is invalid. */
 static int read_axes(const json_t *array, int64_t values[REPORT_MAX_RANK])
 {
 	size_t rank = json_array_size(array);
@@ -125,7 +126,7 @@ static int read_axes(const json_t *array, int64_t values[REPORT_MAX_RANK])
 	return (int)rank;
 }
 
-/* false: there is one, and it is not of the row's rank. */
+/* Returns false if there is a request of another rank than the row's. */
 static bool read_request(json_t *node, struct report_row *row)
 {
 	struct report_request *q = &row->request;

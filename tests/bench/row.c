@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a row becomes a request, and how its result is checked. */
+/* Makes a row into a request and checks its result. */
 #include "row.h"
 
 #include <float.h>
@@ -12,8 +12,8 @@
 #include "tests/support/oracle.h"
 
 #define SAMPLES           100000
-#define SAMPLES_OF_BLOCKS 2000 /* of each, its block is looked through */
-#define NEAR              9    /* elements from an end */
+#define SAMPLES_OF_BLOCKS 2000 /* samples, for each of which the whole block is searched */
+#define NEAR              9    /* elements from an end within which samples are near it */
 
 static int set_amax(const struct bench_row *row, const int64_t *shape, struct amax_spec *ret,
                     struct error *err)
@@ -69,7 +69,8 @@ int bench_row_spec(const struct bench_row *row, struct transform_spec *ret, int6
 	return r < 0 || !row->amax[0] ? r : set_amax(row, shape, &ret->conversion.amax, err);
 }
 
-/* Of a code, by the numbers of its bits; has_infinity: else the largest code is the only NaN. */
+/* Decodes a floating-point code with these numbers of bits. Without has_infinity, only the largest code is a
+ * NaN. */
 static double small_value(uint32_t code, int exponent_bits, int fraction_bits, bool has_infinity)
 {
 	const int most = (1 << exponent_bits) - 1, bias = most / 2;
@@ -86,7 +87,7 @@ static double small_value(uint32_t code, int exponent_bits, int fraction_bits, b
 	return sign * ldexp(fraction + (1 << fraction_bits), exponent - bias - fraction_bits);
 }
 
-/* The value of a converting row's source; other types have none here. */
+/* Returns the value of an element of a converting row's source, whose types are limited. */
 static double value_of(enum dtype dtype, const uint8_t *at)
 {
 	uint16_t half;
@@ -112,8 +113,8 @@ static double value_of(enum dtype dtype, const uint8_t *at)
 		return word;
 	case DTYPE_INT64:
 		memcpy(&wide, at, sizeof(wide));
-		/* What it becomes is rounded once: of the bits that a double lacks, one says whether any is
-		 * set. */
+		/* Rounding must happen once: of the bits that a double lacks, the lowest one kept says
+		 * whether any is set. */
 		if (wide >= INT64_C(1) << 53 || wide <= -(INT64_C(1) << 53))
 			wide = (wide & ~INT64_C(0x7ff)) | (wide & 0x7ff ? 0x800 : 0);
 		return (double)wide;
@@ -123,7 +124,7 @@ static double value_of(enum dtype dtype, const uint8_t *at)
 	}
 }
 
-/* Towards zero, the nearest that the type has: uint8 or int32. */
+/* Rounds towards zero and saturates: the type is uint8 or int32. */
 static bool is_integer(enum dtype to, const uint8_t *dst, double value)
 {
 	const double least = to == DTYPE_INT32 ? INT32_MIN : 0,
@@ -134,7 +135,8 @@ static bool is_integer(enum dtype to, const uint8_t *dst, double value)
 	return value != value || word == (int32_t)(value < least ? least : value > most ? most : value);
 }
 
-/* What elements of the block of rank 2 at index are multiplied by; src: the source's element at index. */
+/* Returns the factor for the elements of the block of rank 2 at index; src is the source's element at
+ * index. */
 static float inverse_at(const struct bench_row *row, const int64_t *index, const uint8_t *src)
 {
 	struct amax amax;
@@ -146,7 +148,7 @@ static float inverse_at(const struct bench_row *row, const int64_t *index, const
 	uint16_t most = 0, at;
 	int64_t first = index[0] % row->amax[0] * row->shape[1] + index[1] % row->amax[1];
 
-	amax_init(&amax, &spec, &layout, row->dtype, &err); /* of the same types, and rank 0 */
+	amax_init(&amax, &spec, &layout, row->dtype, &err); /* a layout of the same types and rank 0 */
 	for (int64_t i = 0; i < row->amax[0]; i++)
 		for (int64_t j = 0; j < row->amax[1]; j++) {
 			memcpy(&at, src + (i * row->shape[1] + j - first) * 2, sizeof(at));
@@ -156,7 +158,7 @@ static float inverse_at(const struct bench_row *row, const int64_t *index, const
 	return amax_scale_of(&amax.rule, (uint32_t)most << 16).inverse;
 }
 
-/* What it becomes, in dst's type; NaN is any. */
+/* Returns whether dst holds the converted value in its type; any NaN is accepted. */
 static bool is_converted(const struct bench_row *row, const int64_t *index, const uint8_t *dst,
                          const uint8_t *src)
 {

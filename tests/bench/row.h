@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A row of a benchmark: a tensor, what is done to it, and the least that is asked of it. Pure; shared by the
- * CPU's and the GPU's program, each of which has a table of its own.
- */
+/* A row of a benchmark: a tensor, the operation on it, and the least acceptable ratio. This is pure data and
+ * arithmetic, shared by the CPU's and the GPU's program, each of which has its own table. */
 #ifndef TESTS_BENCH_ROW_H
 #define TESTS_BENCH_ROW_H
 
@@ -14,39 +13,45 @@
 #define BENCH_MAX_RANK 8
 
 struct bench_row {
-	const char *what; /* with dtype and shape it names the row */
+	const char *what; /* names the row together with dtype and shape */
 	enum dtype dtype;
 	int rank;
-	int64_t shape[BENCH_MAX_RANK]; /* of the source */
-	int64_t perm[BENCH_MAX_RANK];  /* absent: as it is */
+	int64_t shape[BENCH_MAX_RANK]; /* shape of the source */
+	int64_t perm[BENCH_MAX_RANK];  /* absent: the identity */
 	int64_t before[BENCH_MAX_RANK];
 	int64_t after[BENCH_MAX_RANK];
 	enum pad_mode mode;
 	uint64_t value;
 	int64_t gap;       /* elements between the source's rows */
-	int64_t offset;    /* of both tensors' first elements, elements */
-	bool repeated;     /* the outermost stride of the source is 0 */
-	unsigned reversed; /* axes of the source whose strides are negative; bit 0: the innermost */
-	int64_t blocks;    /* of that shape and C order, that a list names; 0: the tensor once */
-	bool scatter;      /* to where the list says; else from there */
-	bool converts; /* elements become those of `to`, multiplied by scale unless that is 0; saturated */
+	int64_t offset;    /* elements before both tensors' first elements */
+	bool repeated;     /* the source's outermost stride is 0 */
+	unsigned reversed; /* mask of the source's axes with negative strides; bit 0 is the innermost axis */
+	/* Blocks of that shape in C order that a list names; 0: the tensor is moved once. */
+	int64_t blocks;
+	bool scatter; /* the list names blocks of the destination; else of the source */
+	/* Converts elements to the type `to` with saturation, multiplied by scale unless that is 0. */
+	bool converts;
 	enum dtype to;
 	double scale;
-	int64_t amax[BENCH_MAX_RANK]; /* extents of blocks, by the scales of which they are multiplied
-	                                 instead; absent: none. The source is bfloat16 and as it is */
-	bool ragged; /* rows, or the data in them, do not start at multiples of 16 bytes: the bar is lower */
+	/* Extents of the blocks whose computed scales multiply the elements instead of scale; absent: none.
+	 * The source is then bfloat16 and not permuted. */
+	int64_t amax[BENCH_MAX_RANK];
+	/* Rows, or the data in them, do not start at multiples of 16 bytes, so the bar is lower. */
+	bool ragged;
 };
 
-/* What is done, element type, rank, source shape in DIMS, the other fields. */
+/* A row: operation, element type, rank, the source's shape in DIMS, other members. */
 #define ROW(what_, type, rank_, shape_, ...)                                                          \
 	{                                                                                             \
 		.what = what_, .dtype = DTYPE_##type, .rank = rank_, .shape = { shape_ }, __VA_ARGS__ \
 	}
 #define DIMS(...) __VA_ARGS__
-#define SAME(...) .before = { __VA_ARGS__ }, .after = { __VA_ARGS__ } /* on both sides */
-#define RAGGED    .ragged = true
+#define SAME(...)                                                                                \
+	.before = { __VA_ARGS__ }, .after = { __VA_ARGS__ } /* the same margins before and after \
+	                                                     */
+#define RAGGED .ragged = true
 
-/* Of rank 2; further fields, such as a permutation, may follow. */
+/* A row of rank 2; further members, such as a permutation, may follow. */
 #define CONVERT(type, to_, name, a, b, ...) \
 	ROW("to " name, type, 2, DIMS(a, b), .converts = true, .to = DTYPE_##to_, ##__VA_ARGS__)
 
@@ -60,13 +65,13 @@ struct bench_row {
 #define NCHW(type, n, c, h, w, ...) \
 	ROW("NCHW->NHWC", type, 4, DIMS(n, c, h, w), .perm = { 0, 2, 3, 1 }, ##__VA_ARGS__)
 
-/* *ret_first: elements from the start of the source's memory to its element [0, ..., 0]; the destination's is
- * row->offset elements from the start of its own. */
+/* Sets *ret_first to the elements from the start of the source's memory to its element [0, ..., 0]. The
+ * destination's is row->offset elements from the start of its memory. */
 int bench_row_spec(const struct bench_row *row, struct transform_spec *ret, int64_t *ret_first,
                    struct error *err);
 
-/* Elements picked by chance, every fourth near the ends, where borders are: whether each is what the oracle
- * says. dst and src: where element [0, ..., 0] lies. The error names the first that is not. */
+/* Checks random elements, every fourth of them near the ends where borders are, against the oracle. dst and
+ * src point to element [0, ..., 0]. The error names the first difference. */
 int bench_row_check(const struct bench_row *row, const struct transform_spec *spec, const uint8_t *dst,
                     const uint8_t *src, struct error *err);
 

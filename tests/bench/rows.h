@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the CPU benchmark moves: a row a line of its table. Tensors are about 256 MB (powers of two of 2 and 8
- * bytes: 128 MiB, so that they can be square) unless the row is there for being small.
- */
+/* The rows of the CPU benchmark, one a line. Tensors have about 256 MB (powers of two with 2 and 8 bytes have
+ * 128 MiB, so that they can be square), except for rows that are meant to be small. */
 #ifndef TESTS_BENCH_ROWS_H
 #define TESTS_BENCH_ROWS_H
 
@@ -9,15 +8,15 @@
 
 #define PERMUTE_3D(name, ...) ROW("permute " name, FLOAT32, 3, DIMS(320, 512, 400), .perm = { __VA_ARGS__ })
 
-/* One image batch with a border of one pixel: channels last, then channels first, whose rows are 58 floats.
- */
+/* One image batch with a border of one pixel: channels last, then channels first, whose rows are 58
+ * floats. */
 #define PADS(name, ...)                                                                                  \
 	ROW(name " pad NHWC 1:1,1:1", FLOAT32, 4, DIMS(64, 56, 56, 256), SAME(0, 1, 1, 0), __VA_ARGS__), \
 	    ROW(name " pad NCHW 1:1,1:1", FLOAT32, 4, DIMS(64, 256, 56, 56), SAME(0, 0, 1, 1), RAGGED,   \
 	        __VA_ARGS__)
 
 static const struct bench_row bench_rows[] = {
-	/* Powers of two: square, 16:1, 1:16. */
+	/* Powers of two: square, 16:1 and 1:16. */
 	TRANSPOSE(UINT8, 16384, 16384),
 	TRANSPOSE(UINT8, 65536, 4096),
 	TRANSPOSE(UINT8, 4096, 65536),
@@ -33,7 +32,7 @@ static const struct bench_row bench_rows[] = {
 	TRANSPOSE(COMPLEX128, 4096, 4096),
 	TRANSPOSE(COMPLEX128, 16384, 1024),
 	TRANSPOSE(COMPLEX128, 1024, 16384),
-	/* Others, in rows of whole 16 bytes that are not whole lines of 64. */
+	/* Other extents, whose rows are multiples of 16 bytes but not of a cache line of 64. */
 	TRANSPOSE(UINT8, 16400, 16368),
 	TRANSPOSE(UINT8, 65584, 4080),
 	TRANSPOSE(UINT8, 4080, 65584),
@@ -49,7 +48,7 @@ static const struct bench_row bench_rows[] = {
 	TRANSPOSE(COMPLEX128, 4101, 4093),
 	TRANSPOSE(COMPLEX128, 16402, 1023),
 	TRANSPOSE(COMPLEX128, 1023, 16402),
-	/* Ragged. */
+	/* Ragged rows. */
 	TRANSPOSE(UINT8, 16383, 16385, RAGGED),
 	TRANSPOSE(FLOAT16, 11583, 11585, RAGGED),
 	TRANSPOSE(FLOAT32, 8191, 8193, RAGGED),
@@ -94,7 +93,7 @@ static const struct bench_row bench_rows[] = {
 	ROW("reversed rows, transpose", FLOAT32, 2, DIMS(8192, 8192), .perm = { 1, 0 }, .reversed = 1),
 	COPY(FLOAT32, 8192, 8192),
 
-	/* 4 KiB, 64 KiB, 1 MiB, 4 MB. */
+	/* Sizes of 4 KiB, 64 KiB, 1 MiB and 4 MB. */
 	COPY(FLOAT32, 32, 32),
 	TRANSPOSE(UINT8, 64, 64),
 	TRANSPOSE(FLOAT32, 32, 32),
@@ -109,7 +108,7 @@ static const struct bench_row bench_rows[] = {
 	ROW("zero pad 1:1,1:1", FLOAT32, 2, DIMS(510, 510), SAME(1, 1), RAGGED),
 	TRANSPOSE(FLOAT32, 1000, 1000),
 
-	/* Weights for serving, images for a network. */
+	/* Weights for serving, and images for a network. */
 	CONVERT(FLOAT32, BFLOAT16, "bfloat16", 8192, 8192),
 	CONVERT(BFLOAT16, FLOAT8_E4M3FN, "float8_e4m3fn", 16384, 8192, .scale = 0.5),
 	AMAX("128x128", 128, 128, 16384, 8192),
@@ -121,7 +120,7 @@ static const struct bench_row bench_rows[] = {
 	ROW("to float16, NHWC->NCHW", UINT8, 4, DIMS(128, 512, 512, 3), .perm = { 0, 3, 1, 2 },
 	    .converts = true, .to = DTYPE_FLOAT16, .scale = 1.0 / 255),
 
-	/* Blocks of 4, 16, 32 and 64 KiB: as many as it says, out of or into twice as many. */
+	/* Blocks of 4, 16, 32 and 64 KiB: as many as the name says, from or to twice as many. */
 	ROW("gather 8192", FLOAT16, 1, DIMS(2048), .blocks = 8192),
 	ROW("gather 8192", FLOAT16, 1, DIMS(8192), .blocks = 8192),
 	ROW("gather 8192", FLOAT16, 1, DIMS(16384), .blocks = 8192),

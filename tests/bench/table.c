@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lines of a table. */
+/* Prints the lines of a table. */
 #include "table.h"
 
 void table_print_cells(FILE *out, const struct table_column *columns, int n, char cells[][TABLE_CELL],

@@ -12,13 +12,13 @@
 
 struct table_column {
 	const char *title;
-	int width; /* of text; negative: from the left */
+	int width; /* width in text; negative: aligned to the left */
 };
 
-/* The titles, and in Markdown the line below them. Neither is for REPORT_JSON. */
+/* Prints the titles, and in Markdown the line below them. Neither function is for REPORT_JSON. */
 void table_print_titles(FILE *out, const struct table_column *columns, int n, enum report_format format);
 
-/* One line, whose last cell is not filled up. */
+/* Prints one line, whose last cell is not padded. */
 void table_print_cells(FILE *out, const struct table_column *columns, int n, char cells[][TABLE_CELL],
                        enum report_format format);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Asks the engine's own choice, for the interior of a plan. */
+/* Uses the engine's own cost model, for the interior of a plan. */
 #include "variant.h"
 
 #include <string.h>
@@ -39,7 +39,8 @@ bool variant_is_alike(const struct cpu_plan *plan, uint64_t bytes, int a, int b)
 
 	if (a == b || !cpu_strategy_tiles.probe(&plan->interior))
 		return true;
-	if (plan->n_subregions > 1 && (a < 0 || b < 0)) /* another for each may have been chosen */
+	/* The engine may have chosen a different candidate for each subregion. */
+	if (plan->n_subregions > 1 && (a < 0 || b < 0))
 		return false;
 	choose(plan, bytes, a, &one);
 	choose(plan, bytes, b, &other);

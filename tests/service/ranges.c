@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A service on the stand-in driver, and ranges of this process's own allocations on the same. */
+/* Starts a service on the stand-in driver, and makes ranges of this process's allocations on the same
+ * driver. */
 #include "ranges.h"
 
 #include <dirent.h>
@@ -18,7 +19,7 @@ tma_client *client;
 
 /* ---- What there is ---------------------------------------------------------------------------------- */
 
-/* Of a process. */
+/* Counts the open descriptors of the process. */
 int count_fds(pid_t pid)
 {
 	char path[64];
@@ -53,9 +54,9 @@ void assert_counted(const char *name, int64_t value, const char *what)
 
 static const char *const charges[CHARGES] = { "regions", "mapped_bytes", "pending_fds", "outgoing_fds" };
 
-/* The service's descriptors are then those that it keeps. It closes those that it received or sent on a
- * thread of its own, and lets go of their charges afterwards; and only its answer shows that it has accepted
- * this client, and seen the end of the connection that process_start made to find it ready. */
+/* Waits until the service has only the descriptors that it keeps. It closes those that it received or sent on
+ * a separate thread and removes their charges afterwards. Its answer to this client also shows that it has
+ * noticed the end of the connection that process_start made to see that it is ready. */
 static void settle(void)
 {
 	for (int i = 0; i < 1000; i++) {
@@ -84,7 +85,7 @@ struct held held_now(void)
 	return held;
 }
 
-/* What a reply has ended may be given back a moment later. */
+/* The service may release resources shortly after the reply to the request that ended their use. */
 void assert_held(const struct held *before, const char *name)
 {
 	struct held now = { 0 };
@@ -101,7 +102,7 @@ void assert_held(const struct held *before, const char *name)
 		cr_assert_eq(now.charges[i], before->charges[i], "%s: %s", name, charges[i]);
 }
 
-/* Opens the engine of the current context, which stays open and has descriptors of its own. */
+/* Opens the engine of the current context. It stays open and has descriptors of its own. */
 static void open_engine(void)
 {
 	struct span span = span_new(2 * MIB, 1, 1);
@@ -144,7 +145,7 @@ void ranges_restart(const char *argument)
 	unsetenv("SOFTGPU_LIVE");
 }
 
-/* The service's end says what its driver still had. */
+/* When the service ends, its driver reports the objects that are still alive. */
 void ranges_stop(void)
 {
 	char text[256] = "";
@@ -201,7 +202,7 @@ struct span span_new(uint64_t chunk, size_t n, size_t room)
 	return span;
 }
 
-/* One chunk again, as an allocator does that gives memory back. */
+/* Frees one chunk and maps a new one, as an allocator that returns memory does. */
 void span_remap(const struct span *span, size_t i)
 {
 	cuda(cuMemUnmap(span->start + i * span->chunk, span->chunk));
@@ -240,8 +241,7 @@ static uint8_t byte_at(uint64_t i, unsigned seed)
 	return (uint8_t)((i * 2654435761u + seed) >> 7);
 }
 
-/* COLUMNS bytes at the end of each chunk but the last, half of them in the next one: they come back as
- * columns, bit for bit. */
+/* The bytes are COLUMNS at the end of each chunk but the last, half of them in the next chunk. */
 void assert_transposes(const struct span *span, tma_region *region, unsigned seed, const char *name)
 {
 	const int64_t rows = (int64_t)span->n - 1;

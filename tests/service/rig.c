@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Starts what a test runs against, and skips what "local:" does not have. */
+/* Starts what a test runs against, and skips tests that do not apply to "local:". */
 #include "rig.h"
 
 #include <criterion/criterion.h>
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Memory of a region of "local:". */
+/* The memory of a region on "local:". */
 struct memory {
 	const tma_region *region;
 	void *data;
@@ -18,7 +18,7 @@ struct memory {
 
 static struct memory *memories;
 
-/* The linker names the section that has the program's tests. */
+/* The linker defines these symbols around the section with the program's tests. */
 extern struct criterion_test *__start_cr_tst[], *__stop_cr_tst[];
 
 bool rig_is_local(void)
@@ -57,7 +57,8 @@ static void skip_if_listed(void)
 
 /* ---- The service -------------------------------------------------------------------------------------- */
 
-/* No process has this pid, so that a test that ends its service by mistake fails and ends nothing. */
+/* Sets a pid that no process has, so that a test that kills its service by mistake fails without killing
+ * anything. */
 static void start_nothing(struct process *service)
 {
 	skip_if_listed();

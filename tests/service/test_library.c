@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The library against a real tmad: what the public header promises. */
+/* Checks against a real tmad what the public header promises. */
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <fcntl.h>
@@ -19,14 +19,14 @@
 #define ROWS    37
 #define COLUMNS 53
 
-/* What this process has open, and mapped of memfds. */
+/* Descriptors that this process has open, and memfds that it has mapped. */
 struct held {
 	int fds;
 	int mappings;
 };
 
 static struct process service;
-static struct held before; /* the first connection */
+static struct held before; /* what is held before the first connection */
 static tma_client *client;
 
 static struct held held_now(void)
@@ -52,7 +52,7 @@ static void setup(void)
 	client = rig_start(&service, NULL);
 }
 
-/* Whatever a test has left open, nothing of it outlives the client. */
+/* Whatever a test leaves open, nothing of it outlives the client. */
 static void teardown(void)
 {
 	struct held after;
@@ -66,7 +66,7 @@ static void teardown(void)
 
 TestSuite(library, .init = setup, .fini = teardown, .timeout = 60);
 
-/* Its maps need rows of a multiple of 16 bytes. */
+/* Returns whether the engine is cuda, whose tensor maps need rows of a multiple of 16 bytes. */
 static bool is_cuda(void)
 {
 	return strcmp(process_engine(), "cuda") == 0;
@@ -193,7 +193,7 @@ Test(library, memfd_of_the_clients)
 	cr_assert(strstr(tma_last_error(client), "read-only"), "%s", tma_last_error(client));
 }
 
-/* As shm_open makes it, its holes filled by the library; and then cut. */
+/* The file is made as shm_open makes it; the library fills its holes. Then the file is truncated. */
 Test(library, file_of_a_tmpfs)
 {
 	int fd = open("/dev/shm", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
@@ -218,7 +218,7 @@ Test(library, file_of_a_tmpfs)
 	close(fd);
 }
 
-/* Its holes cannot be filled: that is said, and is no signal. */
+/* The holes of the file cannot be filled; the library reports that, and no signal is raised. */
 Test(library, file_of_a_full_tmpfs)
 {
 	char directory[] = "/tmp/tmad-full-XXXXXX", path[64];
@@ -267,7 +267,7 @@ Test(library, tickets_run_in_order)
 	tma_ticket tickets[N];
 	struct tma_result result;
 
-	/* Each copy reads what the one before it wrote. */
+	/* Each copy reads what the previous one wrote. */
 	memset(rig_data(r), 0, (N + 1) * 64);
 	memset(rig_data(r), 'x', 64);
 	for (int i = 0; i < N; i++) {
@@ -282,7 +282,7 @@ Test(library, tickets_run_in_order)
 		d.offset += 64;
 		cr_assert_eq(tma_submit(client, &t, &tickets[i]), TMA_OK, "%s", tma_last_error(client));
 	}
-	cr_assert_eq(tma_ping(client), TMA_OK); /* a call among tickets */
+	cr_assert_eq(tma_ping(client), TMA_OK); /* a call while tickets are pending */
 	for (int i = N - 1; i >= 0; i--) {
 		cr_assert_eq(tma_wait(client, tickets[i], &result), TMA_OK);
 		cr_assert_eq(result.bytes, 128);
@@ -386,7 +386,7 @@ Test(library, limits_and_sessions)
 	tma_region_release(r);
 }
 
-/* Everything that a released region's memory is used for ends first. */
+/* Everything that uses a released region's memory ends before the release returns. */
 Test(library, release_drains)
 {
 	const int64_t n = 1024;
@@ -427,7 +427,7 @@ Test(library, a_service_that_dies)
 	process_start(&service, NULL);
 }
 
-/* One client a thread is the library's rule; many clients in one thread are fine too. */
+/* A client may be used by one thread at a time; one thread may use many clients. */
 Test(library, connections_run_side_by_side)
 {
 	enum { N = 8 };

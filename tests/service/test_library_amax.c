@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The library against a real tmad: scales that are computed on the way, by each kind of request. */
+/* The library against a real tmad: scales that the service computes while it converts, by each kind of
+ * request. */
 #include <criterion/criterion.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -50,7 +51,8 @@ static void teardown(void)
 
 TestSuite(library_amax, .init = setup, .fini = teardown, .timeout = 60);
 
-/* Rows 0 to 2 are 448, the others 3584, as are some of each block of rows: 3584 is 448 times 8. */
+/* Rows 0 to 2 hold 448, the other rows 3584 = 8 * 448. Each block of rows has some of the latter, so that its
+ * scale is 8. */
 static void assert_scaled(void)
 {
 	uint8_t *bytes = rig_data(region);
@@ -74,7 +76,7 @@ Test(library_amax, transforms)
 {
 	cr_assert_eq(tma_transform(client, &transform), TMA_OK, "%s", tma_last_error(client));
 	assert_scaled();
-	amax.least = 896 * 4; /* which it is anyhow */
+	amax.least = 896 * 4; /* each largest magnitude is as much anyway */
 	cr_assert_eq(tma_transform(client, &transform), TMA_OK, "%s", tma_last_error(client));
 	assert_scaled();
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Host memory by its pointer against a real tmad: which mappings lead to a file, by each way that there is,
- * and which do not. */
+/* Host memory given by its pointer, against a real tmad: which mappings lead to a file, by each of the ways
+ * to find it, and which do not. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <fcntl.h>
@@ -38,7 +38,7 @@ static void teardown(void)
 
 TestSuite(library_host, .init = setup, .fini = teardown, .timeout = 60);
 
-/* Afterwards /proc/self/map_files cannot be opened. */
+/* Afterwards this process cannot open /proc/self/map_files. */
 static void drop_capabilities(void)
 {
 	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
@@ -76,7 +76,7 @@ static tma_region *registered(const void *ptr, size_t size, unsigned flags, cons
 	return region;
 }
 
-/* 100 bytes there, which the library finds. */
+/* Copies 100 bytes between memory that the library has to find by itself. */
 static int copy_of(const uint8_t *dst, const uint8_t *src)
 {
 	struct tma_tensor d = { .dtype = TMA_UINT8, .rank = 1, .shape = { 100 } }, s = d;
@@ -131,7 +131,7 @@ ParameterizedTestParameters(library_host, ways_to_the_file)
 	return cr_make_param_array(struct way_row, rows, sizeof rows / sizeof *rows);
 }
 
-/* Not every root may. */
+/* Returns whether map_files can be opened, which not every root may do. */
 static bool opens_map_files(const uint8_t *data)
 {
 	char path[64];
@@ -184,7 +184,7 @@ ParameterizedTest(struct way_row *row, library_host, ways_to_the_file)
 	cr_assert_eq(tma_region_release(region), 0, "%s", tma_last_error(client));
 }
 
-/* mprotect has split one mapping, and a second one follows it in the file as well as in memory. */
+/* Mprotect splits one mapping, and a second mapping follows it both in the file and in memory. */
 Test(library_host, several_mappings_of_a_range)
 {
 	int fd = new_memfd();
@@ -211,7 +211,7 @@ Test(library_host, several_mappings_of_a_range)
 	close(fd);
 }
 
-/* Its mapping is for reading only, and so is what the service gets. */
+/* The mapping is read-only, and so is what the service gets. */
 Test(library_host, read_only)
 {
 	int fd = new_memfd(), flags;
@@ -231,7 +231,7 @@ Test(library_host, read_only)
 	close(fd);
 }
 
-/* The file can be opened, but not for writing. */
+/* The file can be opened, but only for reading. */
 Test(library_host, a_file_that_cannot_be_written_to)
 {
 	char path[64];
@@ -255,7 +255,8 @@ Test(library_host, a_file_that_cannot_be_written_to)
 	unlink(path);
 }
 
-/* A process that has as many descriptors open as it may is told of that limit, whatever needs one more. */
+/* A process at its limit of open descriptors gets an error that names the limit, whatever needs one more
+ * descriptor. */
 Test(library_host, no_descriptor_is_left)
 {
 	int fd = new_memfd(), more = dup(fd);
@@ -410,7 +411,7 @@ ParameterizedTestParameters(library_host, what_lies_there_now)
 	return cr_make_param_array(struct replacement_row, rows, sizeof rows / sizeof *rows);
 }
 
-/* Puts something else in the place of a page. */
+/* Replaces a page by something else. */
 static void replace(uint8_t *at, enum replacement replacement, int fd, int page)
 {
 	int other;
@@ -439,7 +440,8 @@ static void replace(uint8_t *at, enum replacement replacement, int fd, int page)
 	}
 }
 
-/* The library's descriptor of /proc/self/maps becomes one that answers no queries, as with older kernels. */
+/* Replaces the library's descriptor of /proc/self/maps by one that answers no queries, as with older
+ * kernels. */
 static void spoil_queries(void)
 {
 	int null = open("/dev/null", O_RDONLY | O_CLOEXEC), n = 0;
@@ -457,9 +459,8 @@ static void spoil_queries(void)
 	close(null);
 }
 
-/* The kernel answers a query, and then its text is read; the page that is replaced is asked for, and all of
- * the range. An emulator answers no queries, and what it shows as the text is a file of its own.
- */
+/* The kernel answers a query, and then its text is read; the query is for the replaced page, and for the
+ * whole range. An emulator answers no queries, and shows a file of its own as the text. */
 ParameterizedTest(struct replacement_row *row, library_host, what_lies_there_now)
 {
 	const int ways = emulated() ? 2 : 4;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls that a signal ends, against a real tmad that is stopped meanwhile. */
+/* Calls that a signal interrupts, against a real tmad that is stopped meanwhile. */
 #include <criterion/criterion.h>
 #include <signal.h>
 #include <string.h>
@@ -20,7 +20,7 @@ static void on_alarm(int number)
 	signals = signals + 1;
 }
 
-/* Every 20 ms; no system call goes on after it. */
+/* Raises a signal every 20 ms; interrupted system calls are not restarted. */
 static void setup(void)
 {
 	const struct itimerval often = { { 0, 20000 }, { 0, 20000 } };
@@ -40,7 +40,7 @@ static void teardown(void)
 
 TestSuite(library_interrupt, .init = setup, .fini = teardown, .timeout = 120);
 
-/* After as many calls as arg says. */
+/* Interrupts after as many calls of the handler as *arg says. */
 static int count_down(void *arg)
 {
 	int *left = arg;
@@ -48,7 +48,7 @@ static int count_down(void *arg)
 	return --*left <= 0;
 }
 
-/* The service goes on after as many calls as arg says. */
+/* Lets the service go on after as many calls as *arg says. */
 static int resume(void *arg)
 {
 	int *left = arg;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Named layouts against a real tmad: every ordered pair of those of KV caches, there and back, between all
- * tensor-parallel sizes. A model of a GPU is slow: there each pair has one of the sizes. */
+/* Named layouts against a real tmad: every ordered pair of the KV cache layouts, there and back, between all
+ * tensor-parallel sizes. A model of a GPU is slow, so each pair gets only one of the sizes there. */
 #include <criterion/criterion.h>
 #include <string.h>
 
@@ -29,7 +29,7 @@ static bool is_cuda(void)
 	return strcmp(process_engine(), "cuda") == 0;
 }
 
-/* From each rank to each one that has some of its heads: one request. */
+/* Sends one request from each rank to each rank that has some of the same heads. */
 static void convert(size_t to, tma_region *dst, uint32_t dst_ranks, size_t from, tma_region *src,
                     uint32_t src_ranks)
 {
@@ -105,7 +105,7 @@ Test(library_layout, every_pair_from_single_heads)
 	every_pair_from(3);
 }
 
-/* More ranks than heads: several have the same one. */
+/* There are more ranks than heads, so several ranks have the same head. */
 Test(library_layout, heads_that_several_ranks_have)
 {
 	enum { FEW = 2, RANKS = 8, SHARD = ELEMENTS / HEADS };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lists of blocks of named layouts against a real tmad: gathered from a pool in any layout to a buffer in any
- * other, and scattered back; also where the layers lie apart, or in regions of their own. */
+ * other, and scattered back; also where the layers lie apart, or in separate regions. */
 #include <criterion/criterion.h>
 #include <string.h>
 
@@ -29,7 +29,7 @@ static bool is_cuda(void)
 	return strcmp(process_engine(), "cuda") == 0;
 }
 
-/* Blocks of the list, in a buffer of their own, and of what is not listed 0xffff. */
+/* Returns whether the list names the block, and its index there. Blocks that are not listed hold 0xffff. */
 static bool is_listed(const int32_t *list, int n, int64_t block, int64_t *ret_i)
 {
 	for (*ret_i = 0; *ret_i < n; ++*ret_i)
@@ -97,16 +97,16 @@ Test(library_lists, lists_of_blocks_of_every_pair)
 				gather_and_scatter(pool, buffer, from, to);
 }
 
-/* ---- Layers that lie apart ------------------------------------------------------------------------------
- */
+/* ---- Layers that lie apart
+ * ------------------------------------------------------------------------------ */
 
-/* The layers of a pool, or the keys and values of each, out of order and with gaps between them: at offsets
- * in one region, or in regions of their own that a table names. */
+/* The layers of a pool, or the keys and values of each layer, out of order and with gaps: at offsets in one
+ * region, or in separate regions that a table names. */
 struct apart {
 	bool is_kv_apart;
 	int n;
 	int64_t offsets[2 * LAYERS];
-	tma_table *table; /* NULL: offsets */
+	tma_table *table; /* NULL: the layers lie at offsets in one region */
 	tma_region *region;
 	uint16_t *at[2 * LAYERS];
 };
@@ -162,7 +162,7 @@ static struct tma_layout_cache apart_cache(const struct apart *apart, size_t for
 	return cache;
 }
 
-/* An element of the pool. */
+/* Returns the address of an element of the pool. */
 static uint16_t *apart_at(const struct apart *apart, size_t format, const struct kv_index *at)
 {
 	struct kv_index size = kv_whole, in_layer = *at;
@@ -202,7 +202,7 @@ static void blocks_complete(struct tma_blocks *blocks, const struct apart *apart
 		*(scatter ? &blocks->src_layers : &blocks->dst_layers) = of_buffer;
 }
 
-/* From a pool to a buffer that has the same blocks in another order, and back. */
+/* Gathers from a pool to a buffer with the same blocks in another order, and scatters back. */
 static void gather_and_scatter_apart(const struct apart *apart, tma_region *buffer, size_t in_pool,
                                      size_t in_buffer)
 {
@@ -282,7 +282,7 @@ Test(library_lists, keys_and_values_in_a_table)
 
 /* ---- Pairs -------------------------------------------------------------------------------------------- */
 
-#define NUMBERS 6 /* of a block */
+#define NUMBERS 6 /* numbers in a block */
 #define POOL    12
 
 /* Returns the tensor of block 0 of a pool of blocks of int32, one behind the other. */
@@ -291,7 +291,7 @@ static struct tma_tensor block_of(tma_region *pool)
 	return (struct tma_tensor){ .region = pool, .dtype = TMA_INT32, .rank = 1, .shape = { NUMBERS } };
 }
 
-/* Has each number of block i be i + first. */
+/* Sets each number of block i to i + first. */
 static void fill_pool(tma_region *pool, int32_t first)
 {
 	for (int i = 0; i < POOL * NUMBERS; i++)
@@ -328,7 +328,7 @@ Test(library_lists, pairs)
 
 	fill_pool(to, 100);
 	memcpy(rig_data(index), list, sizeof list);
-	((int64_t *)rig_data(index))[9] = 9; /* block 9 of dst, which has 8 here */
+	((int64_t *)rig_data(index))[9] = 9; /* names block 9 of dst, which has 8 blocks here */
 	blocks.index = NULL;
 	blocks.index_at.region = index;
 	blocks.dst_limit = 8;
@@ -357,7 +357,7 @@ Test(library_lists, pairs_within_a_pool)
 	fill_pool(pool, 0);
 	cr_assert_eq(tma_gather(client, &blocks), 0, "%s", tma_last_error(client));
 	assert_pool(pool, (int32_t[]){ 3, 3, 4, 3, 4, 11, 6, 7, 8, 9, 10, 11 });
-	list[7] = 4; /* which is read, too */
+	list[7] = 4; /* the list is read for it as well */
 	cr_assert_eq(tma_gather(client, &blocks), TMA_OVERLAP);
 	cr_assert_str_eq(
 	    tma_last_error(client),
@@ -368,7 +368,7 @@ Test(library_lists, pairs_within_a_pool)
 
 /* ---- Tables ------------------------------------------------------------------------------------------- */
 
-/* Part of the blocks: what comes before it is added to each place. */
+/* A range of the blocks, where the offset of the blocks before is added to each place. */
 static void gather_between_tables(const struct apart *dst, const struct apart *src, size_t in_dst,
                                   size_t in_src)
 {

@@ -126,7 +126,8 @@ Test(library_multicast, refused_before_it_is_sent)
 	assert_made();
 }
 
-/* The most that the service takes, each with as many elements as a tensor has. */
+/* The request has as many destinations as the service accepts, each of as many dimensions as a tensor may
+ * have. */
 Test(library_multicast, tensors_of_many_dimensions)
 {
 	struct tma_tensor *many = calloc(64, sizeof *many);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The library against a real tmad: plans, items, blocks, and requests that wait for points and signal them.
- */
+/* The library against a real tmad: plans, items and blocks, and requests that wait for points of timelines
+ * and signal them. */
 #include <criterion/criterion.h>
 #include <string.h>
 
 #include "rig.h"
 
-#define BLOCK 64 /* bytes */
+#define BLOCK 64 /* bytes of a block */
 
 static struct process service;
 static tma_client *client;
@@ -163,7 +163,7 @@ Test(library_order, gather_and_scatter)
 	assert_gathered(dst, src, list);
 
 	memcpy(entries, list, sizeof list);
-	entries[2] = 20; /* out of range: found out where it is used */
+	entries[2] = 20; /* out of range, which is detected when the entry is used */
 	fill(dst, 5);
 	blocks.index = NULL;
 	blocks.index_at.region = table;
@@ -187,8 +187,8 @@ Test(library_order, gather_and_scatter)
 
 /* ---- Order ------------------------------------------------------------------------------------------ */
 
-/* A request is sent before what it copies is written, and nothing but the words says that it was, or when it
- * has been copied. */
+/* Each request is sent before its source is written. Only the words of the timelines tell when the source is
+ * written and when it has been copied. */
 Test(library_order, back_and_forth_by_points_alone)
 {
 	enum { ROUNDS = 2000 };
@@ -224,7 +224,7 @@ struct waiting {
 	struct tma_transform copy;
 };
 
-/* A copy that waits for the first word to be 1, and sets the second. */
+/* A copy that waits until the first word is 1, and then sets the second. */
 static void waiting_init(struct waiting *w, enum tma_completion completion)
 {
 	*w = (struct waiting){ .words = rig_region(client, 4096), .memory = rig_region(client, 2 * BLOCK) };
@@ -270,8 +270,8 @@ Test(library_order, a_point_that_never_comes)
 	cr_assert_eq(tma_transform(client, &w.copy), TMA_OK, "%s", tma_last_error(client));
 }
 
-/* A request that waits continues, and can be asked for again, if its engine's process is kept from running
- * for longer than the service waits for the process's answer. */
+/* If the engine's process is kept from running for longer than the service waits for its answer, the waiting
+ * request continues and can be cancelled again. */
 static void cancel_waiting(tma_ticket ticket)
 {
 	int r;

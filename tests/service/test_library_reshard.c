@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The library against a real tmad: slices of a tensor as its number of shards changes, with and without a
- * ticket, and what cannot be sent. */
+/* The library against a real tmad: slices of a tensor whose number of shards changes, with and without a
+ * ticket, and arguments that cannot be sent. */
 #include <criterion/criterion.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@ enum { ROWS = 24, COLS = 40, COUNT = ROWS * COLS, HALF = 16384, REGION_BYTES = 4
 static struct process service;
 static tma_client *client;
 static tma_region *region;
-static uint16_t *values; /* of the region */
+static uint16_t *values; /* the region's memory */
 
 static void setup(void)
 {
@@ -27,7 +27,7 @@ static void teardown(void)
 
 TestSuite(library_reshard, .init = setup, .fini = teardown, .timeout = 60);
 
-/* One side: so many shards along an axis, one behind the other in the region. */
+/* One side: shards along an axis, one after the other in the region. */
 struct shards {
 	int n;
 	int axis;
@@ -56,7 +56,7 @@ static void shards_init(struct shards *shards, int n, int axis, uint64_t offset)
 	}
 }
 
-/* The element of each shard, by where it is in the tensor. */
+/* Returns the address of an element in a shard, given its indexes in the tensor. */
 static uint16_t *element(const struct shards *shards, int shard, int64_t row, int64_t col)
 {
 	const struct tma_tensor *tensor = &shards->slice[shard].tensor;
@@ -136,7 +136,7 @@ Test(library_reshard, by_ticket)
 	reshard = reshard_of(&to, &from, &order);
 	words[0] = words[1] = 0;
 	cr_assert_eq(tma_submit_reshard(client, &reshard, &ticket), TMA_OK, "%s", tma_last_error(client));
-	memset(to.slice, 0, sizeof to.slice); /* nothing that arguments point to is used after the call */
+	memset(to.slice, 0, sizeof to.slice); /* arguments are not used after the call returns */
 	tma_point_signal(&words[0], 1);
 	cr_assert_eq(tma_wait(client, ticket, &result), TMA_OK, "%s", tma_last_error(client));
 	shards_init(&to, 4, 0, HALF);
@@ -158,7 +158,7 @@ Test(library_reshard, by_ticket)
 	          tma_last_error(client));
 }
 
-/* Without a start a slice begins where the tensor does; there may be none at all. */
+/* A slice without a start begins where the tensor does; there may be no slices at all. */
 Test(library_reshard, what_is_left_out)
 {
 	struct tma_slice slices[] = { { .tensor = { .region = region, .rank = 1, .shape = { 5 } } },
@@ -178,7 +178,7 @@ Test(library_reshard, what_is_left_out)
 	cr_assert_eq(tma_last_result(client)->pieces, 0);
 }
 
-/* As many slices as a message has room for, and more. */
+/* As many slices as a message can hold, and more. */
 Test(library_reshard, fills_a_message)
 {
 	static struct tma_slice slices[1024];

@@ -5,7 +5,7 @@
 
 #include "rig.h"
 
-#define BLOCK   64 /* bytes */
+#define BLOCK   64 /* bytes of a block */
 #define ENTRIES 8
 
 static struct process service;
@@ -131,7 +131,7 @@ static tma_plan *plan_of(const struct tma_tensor *to, const struct tma_conversio
 	return made;
 }
 
-/* Its runs would need places that an entry does not have. */
+/* Its runs need places, which an entry of the ring does not have. */
 Test(library_ring, a_plan_with_tensors_of_its_own)
 {
 	const struct tma_tensor to = { .dtype = TMA_FLOAT32, .rank = 1, .shape = { BLOCK / 4 } };
@@ -140,7 +140,7 @@ Test(library_ring, a_plan_with_tensors_of_its_own)
 	const struct tma_number two = { .kind = TMA_NUMBER_REAL, .re = 2 };
 	const struct tma_amax amax = { .block = (int64_t[]){ BLOCK }, .scale = &one };
 	const struct {
-		const char *words; /* NULL: it runs */
+		const char *words; /* text of the error; NULL: the entry runs */
 		const struct tma_tensor *to;
 		struct tma_conversion conversion;
 	} rows[] = {
@@ -171,7 +171,7 @@ Test(library_ring, a_plan_with_tensors_of_its_own)
 	}
 }
 
-/* The ring of a connection that is lost says so; regions and plans are there again for the next one. */
+/* The ring of a lost connection reports that; its regions and plans exist again on the next connection. */
 Test(library_ring, goes_with_its_connection)
 {
 	tma_ring *ring = open_ring(0);

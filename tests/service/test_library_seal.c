@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sealed memory against a real tmad: what the library seals for a service that asks for it, what it leaves
- * alone, and how sealed memory comes along to the next service. */
+ * alone, and how sealed memory moves to the next service. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <dirent.h>
@@ -66,7 +66,7 @@ static tma_region *made(size_t size)
 	return region;
 }
 
-/* 100 bytes from one region's start to the other's. */
+/* Copies 100 bytes between the starts of two regions. */
 static int copy(tma_region *dst, tma_region *src)
 {
 	struct tma_tensor d = { .region = dst, .dtype = TMA_UINT8, .rank = 1, .shape = { 100 } };
@@ -82,7 +82,7 @@ static void assert_copies(tma_region *dst, tma_region *src, int byte)
 	cr_assert_eq(memcmp(tma_region_data(dst), tma_region_data(src), 100), 0);
 }
 
-/* The descriptor that this process has of the file that is mapped there, found without the library's help. */
+/* Finds, without the library, this process's descriptor of the file mapped at data. */
 static int fd_of(const void *data)
 {
 	FILE *maps = fopen("/proc/self/maps", "re");
@@ -113,7 +113,7 @@ static bool is_sealed(tma_region *region)
 	return fcntl(fd_of(tma_region_data(region)), F_GET_SEALS) & F_SEAL_FUTURE_WRITE;
 }
 
-/* Without userfaultfd of that kind, nothing is sealed, and there is nothing to test. */
+/* Skips the test without userfaultfd of the required kind, since nothing is sealed then. */
 static void need_sealing(void)
 {
 	tma_region *region = made(BYTES), *other = made(BYTES);
@@ -125,7 +125,7 @@ static void need_sealing(void)
 	tma_region_release(other);
 }
 
-/* A service with a device seals what its users have not sealed. */
+/* Returns whether the service seals memory that its users have not sealed, which it does with a device. */
 static bool service_seals(void)
 {
 	return strcmp(process_engine(), "cuda") == 0;
@@ -152,7 +152,7 @@ Test(library_seal, what_requests_use_is_sealed, .init = setup)
 	cr_assert_eq(errno, EPERM, "no holes");
 }
 
-/* Its memory is no region of the program's: it is found by its descriptor alone. */
+/* The ring's memory is no region of the program: it is found by its descriptor alone. */
 Test(library_seal, a_ring_is_sealed, .init = setup)
 {
 	tma_ring *ring = NULL;
@@ -246,7 +246,7 @@ Test(library_seal, a_service_that_trusts_the_user_asks_for_nothing, .init = setu
 	cr_assert(!is_sealed(dst) && !is_sealed(src));
 }
 
-/* What is sealed could not be moved. */
+/* Without userfaultfd, sealed memory could not be moved to another file. */
 Test(library_seal, without_userfaultfd_nothing_is_sealed, .init = setup)
 {
 	struct sock_filter filter[] = {
@@ -277,7 +277,7 @@ Test(library_seal, without_userfaultfd_nothing_is_sealed, .init = setup)
 
 struct writer {
 	pthread_t thread;
-	uint64_t *words; /* one in each STRIDE */
+	uint64_t *words; /* one word in each STRIDE */
 	atomic_bool *is_over;
 	_Atomic uint64_t n;
 };
@@ -314,7 +314,7 @@ ParameterizedTestParameters(library_seal, no_write_is_lost_by_a_restart)
 	return cr_make_param_array(struct user_row, rows, sizeof rows / sizeof *rows);
 }
 
-/* Threads write all the time, and nothing that they wrote is missing. */
+/* Threads write continuously, and none of their writes may be lost. */
 ParameterizedTest(struct user_row *row, library_seal, no_write_is_lost_by_a_restart, .init = setup)
 {
 	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
@@ -362,8 +362,8 @@ ParameterizedTest(struct user_row *row, library_seal, no_write_is_lost_by_a_rest
 
 #define SIDE 4096
 
-/* A connection that is given up while transforms run: what they still write goes to the old file, and the
- * memory moves only after that. */
+/* A connection is given up while transforms run: their writes still go to the old file, and the memory moves
+ * only after they end. */
 Test(library_seal, transforms_of_the_connection_before_end_first, .init = setup)
 {
 	tma_region *dst = made((size_t)SIDE * SIDE), *src = made((size_t)SIDE * SIDE);
@@ -377,7 +377,7 @@ Test(library_seal, transforms_of_the_connection_before_end_first, .init = setup)
 	tma_ticket tickets[8];
 
 	need_sealing();
-	tma_set_reconnect(client, 60000); /* a slow engine takes seconds for what has to end first */
+	tma_set_reconnect(client, 60000); /* a slow engine may need seconds to finish those */
 	for (int i = 0; i < 5; i++) {
 		memset(tma_region_data(dst), 2 * i, (size_t)SIDE * SIDE);
 		memset(tma_region_data(src), 2 * i + 1, (size_t)SIDE * SIDE);
@@ -396,7 +396,7 @@ Test(library_seal, transforms_of_the_connection_before_end_first, .init = setup)
 	}
 }
 
-/* A child of the test's that has the memory mapped, and writes to it when it is told to. */
+/* A child process that has the memory mapped and writes to it on request. */
 struct child {
 	pid_t pid;
 	int in, out;
@@ -492,7 +492,7 @@ Test(library_seal, what_a_child_wrote_meanwhile_loses_the_region, .init = setup)
 	cr_assert_eq(tma_restore(client), 0, "%s", tma_last_error(client));
 }
 
-/* Whoever got it may show the old bytes for ever. */
+/* Whoever received the descriptor may see the old bytes forever. */
 Test(library_seal, a_descriptor_given_away_loses_the_region, .init = setup)
 {
 	tma_region *region = made(BYTES), *other = made(BYTES);

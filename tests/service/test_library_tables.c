@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tables of the library against a real tmad: layers in regions of their own there and back, by lists, plans
- * and items, also after the service was killed and started again. */
+/* Tables of the library against a real tmad: layers in separate regions are moved there and back by lists,
+ * plans and items, also after the service was killed and started again. */
 #include <criterion/criterion.h>
 #include <string.h>
 
 #include "rig.h"
 
-#define LAYERS 20 /* and as many for V */
+#define LAYERS 20 /* layers for K, and as many for V */
 #define BLOCKS 8
-#define BLOCK  96 /* bytes */
+#define BLOCK  96 /* bytes of a block */
 #define BYTES  (BLOCKS * BLOCK + 256)
 
 static struct process service;
@@ -56,7 +56,7 @@ static struct tma_tensor block_at(tma_region *region)
 	return (struct tma_tensor){ .region = region, .dtype = TMA_UINT8, .rank = 1, .shape = { BLOCK } };
 }
 
-/* Of all layers into flat, or back with the same list. */
+/* Moves all layers into flat, or back with the same list. */
 static int move(tma_table *table, bool back)
 {
 	const struct tma_tensor pool = block_at(NULL), run = block_at(flat);
@@ -100,7 +100,7 @@ Test(library_tables, there_and_back)
 	cr_assert_eq(tma_table_release(table), 0, "%s", tma_last_error(client));
 }
 
-/* The first half of the places, sent with the request, to the second half. */
+/* Moves from the first half of the places, which are sent with the request, to the second half. */
 static int gather_places(const struct tma_place *dst)
 {
 	const struct tma_tensor block = block_at(NULL);
@@ -145,7 +145,7 @@ Test(library_tables, places_of_a_request_after_a_restart)
 	assert_gathers_places();
 }
 
-/* From the tables' first half to their second, by a plan and by items. */
+/* Moves from the first half of the tables to the second, by a plan and by items. */
 Test(library_tables, plans_and_items)
 {
 	const struct tma_tensor all = { .dtype = TMA_UINT8, .rank = 1, .shape = { BLOCKS * BLOCK } };
@@ -188,7 +188,7 @@ Test(library_tables, an_entry_outside_its_region)
 	cr_assert_null(table);
 }
 
-/* They come along with their regions, which have other ids then. */
+/* The tables are restored together with their regions, whose ids change. */
 Test(library_tables, after_the_service_was_killed)
 {
 	tma_region *gone;

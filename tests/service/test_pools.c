@@ -51,7 +51,7 @@ static uint8_t byte_at(size_t i, unsigned seed)
 	return (uint8_t)((i * 2654435761u + seed) >> 7);
 }
 
-/* BYTES at one place come to another as columns. */
+/* Moves BYTES from one place to another and checks that they arrive as columns. */
 static void assert_moves(CUdeviceptr to, tma_region *dst, uint64_t dst_offset, CUdeviceptr from,
                          tma_region *src, uint64_t src_offset, unsigned seed)
 {
@@ -110,7 +110,8 @@ Test(pools, are_registered_moved_and_released)
 	assert_held(&before, "released");
 }
 
-/* Freed while it was registered, which nobody should do: the pool has other memory at the address. */
+/* The memory is freed while it is registered, against the rules, and the pool puts other memory at its
+ * address. */
 Test(pools, memory_at_a_reused_address_is_registered_anew)
 {
 	CUmemoryPool pool = new_pool(POOL_FD);

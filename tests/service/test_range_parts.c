@@ -55,7 +55,7 @@ Test(range_parts, parts_of_the_callers)
 	assert_held(&before, "parts");
 }
 
-/* Allocations follow each other in another order: where that decides, it is refused. */
+/* Contiguous allocations are given in another order; where the order matters, the request is refused. */
 Test(range_parts, parts_in_another_order_are_not_told_apart)
 {
 	struct span span = span_new(2 * MIB, 2, 2);
@@ -72,7 +72,7 @@ Test(range_parts, parts_in_another_order_are_not_told_apart)
 	cr_assert_eq(copy_bytes(turned, 0, region, 0, 2 * MIB), TMA_OK, "%s", tma_last_error(client));
 }
 
-/* Each part follows another one than it does in the region that has it, so that each counts. */
+/* Each part follows a different part than in the region that has it, so that each counts separately. */
 Test(range_parts, so_many_parts_of_other_regions)
 {
 	enum { MOST = 500, CHUNKS = MOST + 1 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ranges of many allocations by their address: the library and tmad --engine=cuda on the stand-in driver.
- * Whatever a test registers, both sides hold afterwards what they held before it. */
+/* Address ranges of many allocations: the library and tmad --engine=cuda on the stand-in driver. After a test
+ * has released what it registered, both sides hold what they held before. */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
 #include <inttypes.h>
@@ -46,7 +46,7 @@ ParameterizedTest(struct range_row *row, ranges, are_registered_moved_grown_and_
 	tma_region *region = registered(span.start, span_bytes(&span)), *again, *grown;
 	struct tma_place place;
 
-	assert_counted("regions", 1, row->name); /* Nothing else is left of the call. */
+	assert_counted("regions", 1, row->name); /* The call leaves nothing else behind. */
 	assert_counted("mapped_bytes", (int64_t)row->bytes, row->name);
 	cr_assert_eq(count_fds(getpid()), before.ours, "%s: it keeps no descriptors", row->name);
 	assert_transposes(&span, region, 1, row->name);
@@ -67,14 +67,14 @@ ParameterizedTest(struct range_row *row, ranges, are_registered_moved_grown_and_
 	ok(tma_region_release(region));
 	assert_transposes(&span, grown, 3, row->name);
 	ok(tma_region_release(grown));
-	before.ours += (int)more; /* the stand-in driver's, of an allocation one */
+	before.ours += (int)more; /* The stand-in driver opens a descriptor for each allocation. */
 	assert_held(&before, row->name);
 	span_free(&span);
 }
 
 /* ---- What is registered again ------------------------------------------------------------------------ */
 
-/* Chunk 3 is given back, and other memory lies there. */
+/* Chunk 3 is freed, and other memory is mapped at its address. */
 Test(ranges, memory_at_a_reused_address_is_registered_anew)
 {
 	struct span span = span_new(2 * MIB, 8, 8);
@@ -104,7 +104,7 @@ Test(ranges, memory_at_a_reused_address_is_registered_anew)
 	span_free(&span);
 }
 
-/* Chunk 3 again, which a search that asks the driver notices where it has to. */
+/* Does the same with chunk 3: a search that asks the driver notices, where it has to. */
 Test(ranges, a_search_that_asks_the_driver)
 {
 	struct span span = span_new(2 * MIB, 8, 8);
@@ -154,7 +154,7 @@ Test(ranges, a_search_that_asks_the_driver)
 	span_free(&span);
 }
 
-/* One allocation of cudaMalloc, and host memory. */
+/* The range is one allocation of cudaMalloc; host memory is searched as well. */
 Test(ranges, a_search_that_asks_the_driver_about_one_allocation)
 {
 	CUdeviceptr start, again;
@@ -183,7 +183,7 @@ Test(ranges, a_search_that_asks_the_driver_about_one_allocation)
 	cr_assert(place.region == host && place.offset == 1234);
 }
 
-/* What a search finds, by the flags and the size of what is registered. */
+/* Checks what a search finds, depending on the flags and on the size of what is registered. */
 Test(ranges, places_by_address)
 {
 	struct span span = span_new(2 * MIB, 4, 4);
@@ -214,7 +214,7 @@ Test(ranges, places_by_address)
 	cr_assert_eq(tma_region_find(client, data, 1, &place), TMA_NOT_FOUND);
 }
 
-/* Two regions that share allocations are one memory where they do. */
+/* Two regions that share allocations count as the same memory where they overlap. */
 Test(ranges, regions_that_share_allocations_are_compared)
 {
 	struct span span = span_new(2 * MIB, 6, 8);
@@ -315,7 +315,7 @@ static void start_tight(void)
 	ranges_start("--mapped-bytes-per-uid=900M");
 }
 
-/* The first message of the call is accepted, and the last one refused. */
+/* The first message of the call is accepted, and the last one is refused. */
 Test(ranges_narrow, a_limit_is_reached_half_way, .init = start_tight, .fini = ranges_stop, .timeout = 120)
 {
 	struct span span = span_new(2 * MIB, 300, 300);

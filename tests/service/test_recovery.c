@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The library under a service that dies and comes back, and under a device that is lost: what a program has
- * to do about it is nothing. */
+/* The library with a service that dies and is restarted, and with a device that is lost: the program has to
+ * do nothing about either. */
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -17,7 +17,7 @@
 #include "tests/support/process.h"
 
 #define SIZE  100000
-#define FATAL 6666 /* a copy of so many bytes loses the device of tests/support/faulty.c */
+#define FATAL 6666 /* A copy of this many bytes loses the device of tests/support/faulty.c. */
 
 static struct process service;
 static tma_client *client;
@@ -72,7 +72,7 @@ static tma_region *made(enum tma_region_kind kind)
 	return region;
 }
 
-/* A memfd of the test's, and where it is mapped. */
+/* Returns a region over a memfd that the test maps itself, and the mapping. */
 static tma_region *mine(unsigned flags, uint8_t **ret)
 {
 	int fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -169,7 +169,7 @@ Test(restart, tickets_of_the_dead_one_end)
 	cr_assert_eq(tma_reconnects(client), 1);
 }
 
-/* The path refuses for a while. */
+/* The socket path refuses connections for a while. */
 Test(restart, one_that_is_slow_to_come)
 {
 	tma_region *a = made(TMA_REGION_MEMFD), *b = made(TMA_REGION_MEMFD);
@@ -215,8 +215,8 @@ static void setup_narrow(void)
 
 TestSuite(narrow, .init = setup_narrow, .fini = teardown, .timeout = 300);
 
-/* Two of the region are more than the quota. After a call without a reply the client connects while the
- * service ends the connection before, whose region may still be mapped. */
+/* The quota allows the region once, not twice. After a call without a reply the client reconnects while the
+ * service is still ending the previous connection, whose region may still be mapped. */
 Test(narrow, a_hundred_reconnects_lose_no_region)
 {
 	tma_region *large, *words;
@@ -225,7 +225,7 @@ Test(narrow, a_hundred_reconnects_lose_no_region)
 	struct tma_transform never;
 	uint8_t *data;
 
-	words = made(TMA_REGION_MEMFD); /* the large one is registered first, being newer */
+	words = made(TMA_REGION_MEMFD); /* the large one is registered first because it was made last */
 	cr_assert_eq(tma_region_create_kind(client, TMA_REGION_MEMFD, LARGE, &large), TMA_OK, "%s",
 	             tma_last_error(client));
 	data = tma_region_data(large);
@@ -273,7 +273,8 @@ Test(lost, the_next_copy_works)
 	             TMA_OK, "%s", tma_last_error(client));
 	fill(tma_region_data(b), 1);
 	assert_copies(imported, b, "to the device");
-	for (uint32_t i = 1; i < 3; i++) { /* who loses it a third time is refused for a while */
+	/* A user who loses the device a third time is refused for a while. */
+	for (uint32_t i = 1; i < 3; i++) {
 		cr_assert_eq(copy(a, b, FATAL), TMA_DEVICE_LOST);
 		cr_assert_eq(tma_last_result(client)->status, TMA_DEVICE_LOST);
 		memset(tma_region_data(a), 0, SIZE);
@@ -300,7 +301,7 @@ Test(lost, tickets_end_so)
 	struct tma_transform fatal = { .dst = &d, .src = &s };
 	tma_ticket tickets[N];
 
-	tma_set_batching(client, true); /* all on one connection */
+	tma_set_batching(client, true); /* all requests use one connection */
 	for (int i = 0; i < N; i++)
 		cr_assert_eq(tma_submit(client, &fatal, &tickets[i]), TMA_OK);
 	tma_set_batching(client, false);
@@ -314,7 +315,7 @@ Test(lost, tickets_end_so)
 	cr_assert_eq(tma_reconnects(client), 1);
 }
 
-/* Somebody else's fault: this client notices nothing but the count. */
+/* Another client loses the device: this client notices only the count of resets. */
 Test(lost, by_another_client)
 {
 	tma_client *own = client, *other;

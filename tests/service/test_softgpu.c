@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The library and tmad --engine=cuda on the stand-in driver: device memory of this process, shared by its
- * pointer or its handle, moved by the service, through a device that is lost. */
+ * pointer or by a handle and moved by the service, also when the device is lost. */
 #include <criterion/criterion.h>
 #include <cuda.h>
 #include <signal.h>
@@ -57,7 +57,7 @@ static void get(void *to, CUdeviceptr from, size_t size)
 	cuda(cuStreamSynchronize(NULL));
 }
 
-/* An allocation's address, from its handle. */
+/* Maps an allocation by its handle and returns its address. */
 static CUdeviceptr map(CUmemGenericAllocationHandle allocation, size_t size)
 {
 	CUmemAccessDesc access = { .location = { .type = CU_MEM_LOCATION_TYPE_DEVICE },
@@ -216,7 +216,8 @@ Test(softgpu, memory_by_its_pointer)
 	assert_transposed_at(a + 64, 2, "and back");
 }
 
-/* The request comes first. It waits for the stream, which writes its source, and the stream for it. */
+/* The request is submitted first. It waits for the stream to write its source, and the stream then waits for
+ * the request. */
 Test(softgpu, a_stream_and_the_service_order_each_other)
 {
 	enum { ROUNDS = 50, WORDS = 2 * BYTES };
@@ -253,7 +254,7 @@ Test(softgpu, a_stream_and_the_service_order_each_other)
 	cuda(cuStreamDestroy(stream));
 }
 
-/* client/examples/stream_order.c, with a timeline in memory of its own. */
+/* Runs client/examples/stream_order.c, with a timeline in separate memory. */
 Test(softgpu, the_manuals_example_of_a_stream)
 {
 	static uint8_t in[BYTES], out[BYTES];
@@ -282,8 +283,8 @@ Test(softgpu, the_manuals_example_of_a_stream)
 	cuda(cuStreamDestroy(stream));
 }
 
-/* The library finds libtma-local beside itself. What that launches has the name of a kernel family at once.
- */
+/* The library finds libtma-local in its own directory. The trace names the kernel family of what that
+ * launches. */
 Test(softgpu, a_request_is_launched_here)
 {
 	CUdeviceptr a = allocate(BYTES), b = allocate(BYTES);
@@ -460,7 +461,7 @@ Test(softgpu, memory_of_the_service_is_mapped)
 	}
 }
 
-/* What tma_region_map maps needs no context of the caller's, and changes none. */
+/* tma_region_map needs no current context and does not change the current one. */
 Test(softgpu_both, memory_is_mapped_for_its_device)
 {
 	const struct {
@@ -501,7 +502,7 @@ Test(softgpu, memory_of_this_process_has_its_addresses)
 	cr_assert_eq(mapped(whole, 0), b);
 }
 
-/* What is registered by descriptors is mapped at addresses of its own. */
+/* Memory registered by descriptors is mapped at new addresses. */
 Test(softgpu, registered_memory_is_mapped)
 {
 	CUdeviceptr a = allocate(BYTES + 64), b = create(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR), c;
@@ -534,7 +535,7 @@ Test(softgpu, registered_memory_is_mapped)
 	cr_assert_eq(tma_ping(client), TMA_OK);
 }
 
-/* The service that had made it is gone, and another one has it. */
+/* The service that made the memory is gone, and the next service has it. */
 Test(softgpu, a_mapping_outlives_its_service)
 {
 	tma_region *fd = made(TMA_REGION_CUDA_FD), *ipc = made(TMA_REGION_CUDA_IPC), *target;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests of a client of a service in the program's CUDA streams: launched here where all memory is within
- * reach, and otherwise done by tmad in the order of the stream, on the stand-in driver. */
+/* Requests in the program's CUDA streams, by a client of a service on the stand-in driver: launched in this
+ * process if it can reach all memory, and otherwise carried out by tmad in the order of the stream. */
 #include <criterion/criterion.h>
 #include <cuda.h>
 #include <pthread.h>
@@ -64,7 +64,7 @@ static void start(void)
 	start_on("cuda");
 }
 
-/* Without libtma-local the service does all requests. */
+/* Without libtma-local the service carries out all requests. */
 static void start_without_library(void)
 {
 	start();
@@ -78,7 +78,7 @@ static void start_on_cpu(void)
 
 static char fault_once[64];
 
-/* The second kernel that the service launches fails, as does the device then. */
+/* The second kernel that the service launches fails, and the device with it. */
 static void start_faulty(void)
 {
 	snprintf(fault_once, sizeof fault_once, "/tmp/tmad-test-fault-%d", (int)getpid());
@@ -142,7 +142,7 @@ static CUdeviceptr allocate(size_t size)
 	return pointer;
 }
 
-/* Copies to and from it do not wait. */
+/* Copies to and from pinned memory do not block the caller. */
 static uint32_t *pinned(void)
 {
 	void *memory;
@@ -169,7 +169,7 @@ static tma_region *host_region(tma_client *of, size_t size)
 	return region;
 }
 
-/* Requests that move something and have reached the service. */
+/* Returns the number of requests that moved data in the service. */
 static int64_t served(void)
 {
 	static const char *const names[] = { "transform", "plan_run", "gather", "scatter", "submit" };
@@ -186,7 +186,7 @@ static int64_t served(void)
 	return n[4];
 }
 
-/* The stream stands still until the word is 1. */
+/* Makes the stream wait until the returned word is 1. */
 static CUdeviceptr hold(CUstream held)
 {
 	CUdeviceptr word = allocate(8);
@@ -226,7 +226,8 @@ static void pair_init(struct pair *pair, tma_region *dst, uint64_t to, tma_regio
 	pair->transpose = (struct tma_transform){ .dst = &pair->dst, .src = &pair->src, .perm = swapped };
 }
 
-/* Two transposes of device memory, with copies before and behind them in the stream, which begins last. */
+/* Two transposes of device memory, with copies before and after them in the stream, which is held until all
+ * are submitted. */
 static void assert_in_order(struct pair *first, struct pair *second, CUdeviceptr src, CUdeviceptr dst)
 {
 	uint32_t *in = pinned(), *out = pinned();
@@ -258,7 +259,7 @@ static void assert_nothing_failed(void)
 	cr_assert(counts.beyond == 0 && counts.changed == 0);
 }
 
-/* The other dimensions: a transpose back. */
+/* Prepares the transpose back, with the dimensions exchanged. */
 static void pair_init_back(struct pair *pair, tma_region *dst, tma_region *src)
 {
 	pair_init(pair, dst, 0, src, 0);
@@ -282,7 +283,7 @@ Test(streams_here, the_service_sees_nothing)
 	cr_assert_str_neq(tma_last_result(client)->path, "");
 	assert_nothing_failed();
 	cr_assert_eq(served(), 0);
-	there.dst.region = NULL; /* It has an address alone. */
+	there.dst.region = NULL; /* the memory is given by its address alone */
 	there.dst.offset = dst;
 	assert_in_order(&there, NULL, src, dst);
 	cr_assert_eq(served(), 0);
@@ -367,7 +368,7 @@ static void plans_and_items(void)
 	assert_nothing_failed();
 }
 
-/* Rows of a matrix by a list in memory of the device, in which an entry names no row. */
+/* Moves rows of a matrix by a list in device memory, one entry of which names no row. */
 static void lists(void)
 {
 	const int64_t index[4] = { 3, -1, 1000, 0 };
@@ -447,7 +448,7 @@ Test(streams_there, in_the_order_of_the_stream)
 	cr_assert_eq(served(), 6);
 }
 
-/* Memory of the host that no driver knows is beyond the reach of the device. */
+/* The device cannot reach host memory that no driver has registered. */
 static void host_memory(bool is_cpu)
 {
 	tma_region *host = host_region(client, BYTES), *back = host_region(client, BYTES), *middle;
@@ -463,7 +464,7 @@ static void host_memory(bool is_cpu)
 		fill(in, 77);
 		ok(tma_enqueue(client, &there.transpose, stream));
 		ok(tma_enqueue(client, &and_back.transpose, stream));
-		fill(in, round); /* The stream has not come to it. */
+		fill(in, round); /* the stream has not come to the request yet */
 		let_go(word);
 		cuda(cuStreamSynchronize(stream));
 		for (size_t i = 0; i < ELEMENTS; i++)
@@ -483,7 +484,7 @@ Test(streams_cpu, host_memory)
 	host_memory(true);
 }
 
-/* What the service has made is within reach once it is mapped. */
+/* Memory that the service has made is within reach once it is mapped. */
 Test(streams_both, memory_of_the_service)
 {
 	CUdeviceptr src = allocate(BYTES), back = allocate(BYTES);
@@ -575,7 +576,7 @@ static void assert_failed(int status, const char *what)
 	assert_nothing_failed();
 }
 
-/* The service refuses the second of three at once, while the first waits for the stream. */
+/* The service refuses the second of three concurrent requests, while the first waits for the stream. */
 Test(streams_there, a_request_that_is_refused)
 {
 	CUdeviceptr src = allocate(BYTES), dst = allocate(BYTES);
@@ -623,7 +624,7 @@ Test(streams_both, memory_that_is_gone)
 	close(fd);
 }
 
-/* The library is not called until the stream has gone on. */
+/* The library is not called again before the stream has gone on. */
 Test(streams_there, the_service_is_killed)
 {
 	CUdeviceptr src = allocate(BYTES), dst = allocate(BYTES);
@@ -652,7 +653,7 @@ Test(streams_there, the_service_is_killed)
 	}
 }
 
-/* The device may not be back yet. */
+/* Returns false while the device is not back yet. */
 static bool works_again(const struct pair *pair)
 {
 	struct tma_enqueued counts;
@@ -754,7 +755,7 @@ Test(streams_there, the_client_is_freed)
 	cr_assert_eq(*last, 0x11111111);
 }
 
-/* It has none of its parent's threads, and the words in common with it. */
+/* The child has none of its parent's threads, but shares the words of the timelines with it. */
 Test(streams_there, a_child_frees_its_copy_of_the_client)
 {
 	CUdeviceptr src = allocate(BYTES), dst = allocate(BYTES);
@@ -788,7 +789,7 @@ struct worker {
 	bool is_there;
 };
 
-/* Asserts nothing: Criterion's failures are for the test's own thread. */
+/* Asserts nothing, because Criterion's failures must be raised on the test's main thread. */
 static void *work(void *arg)
 {
 	const struct worker *worker = arg;
@@ -841,7 +842,7 @@ Test(streams_both, threads_with_streams_of_their_own)
 /* ---- Many --------------------------------------------------------------------------------------------- */
 
 #define SLOTS 50
-#define MOST  512 /* elements of a tensor */
+#define MOST  512 /* most elements of a tensor */
 
 static uint32_t random_state = 20261130;
 
@@ -851,7 +852,7 @@ static uint32_t random_below(uint32_t n)
 	return (random_state >> 8) % n;
 }
 
-/* What a transform of three dimensions makes of one slot in another. */
+/* Computes what a transform of three dimensions makes of one slot in another. */
 static void permute(uint32_t *dst, const uint32_t *src, const int64_t shape[3], const int perm[3])
 {
 	const int64_t steps[3] = { shape[1] * shape[2], shape[2], 1 };
@@ -862,7 +863,7 @@ static void permute(uint32_t *dst, const uint32_t *src, const int64_t shape[3], 
 				*dst++ = src[i * steps[perm[0]] + j * steps[perm[1]] + k * steps[perm[2]]];
 }
 
-/* 1000 requests between 50 slots: each reads what some before it wrote. */
+/* Sends 1000 requests between 50 slots, each of which reads what earlier ones wrote. */
 static void random_requests(CUstream streams[2])
 {
 	static const int perms[6][3] = { { 0, 1, 2 }, { 0, 2, 1 }, { 1, 0, 2 },

@@ -157,8 +157,8 @@ static bool write_byte(struct walk *walk, const struct permute_place *t, int64_t
 	return true;
 }
 
-/* Of a sector that two tiles share, the tile where a row begins writes it and the tile before leaves it
- * out. */
+/* A tile writes the whole sector that its row shares with the previous tile, and leaves the sector shared
+ * with the next tile to that one. */
 static bool write_rows(struct walk *walk, const struct permute_place *t)
 {
 	const struct permute_args *args = walk->args;
